@@ -1,0 +1,185 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use sstfilter::{BitsPerKey, FalsePositiveRate};
+
+use crate::units::{parse_bytes, parse_seed};
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0    done, and all is well
+  1    done, and the answer is no: a key is absent (get), damage was found (inspect, verify),
+       a key was lost (demo)
+  2    not done: standard error, or the report, says why and what to do
+  141  the reader of the output went away (sstfilter ... | head)";
+
+/// Builds, asks, inspects and verifies SST tables and their filter blocks.
+#[derive(Debug, Parser)]
+#[command(name = "sstfilter", version, after_help = EXIT_CODES, max_term_width = 100)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+
+    /// Print one JSON object instead of text
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Show what filters save, on the 63,666 package names of Debian 12
+    Demo,
+    /// Write tables from a file of keys, or from generated ones
+    Build(BuildArgs),
+    /// Look keys up: the newest table that has a key answers
+    Get(GetArgs),
+    /// Ask the filters alone how many tables each key would touch
+    Probe(ProbeArgs),
+    /// Show all that tables or bare filter blocks say of themselves
+    Inspect(InspectArgs),
+    /// Read tables or bare filter blocks in full and list all damage
+    Verify(VerifyArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BuildArgs {
+    #[command(flatten)]
+    pub(crate) source: SourceArgs,
+
+    /// Bytes of each generated value, 0 to 1,048,576
+    #[arg(long, value_name = "BYTES", default_value_t = 24, requires = "generate",
+        value_parser = clap::value_parser!(u32).range(0..=1_048_576))]
+    pub(crate) value_bytes: u32,
+
+    /// Directory for the tables 000001.sst, 000002.sst, ...; made if it does not exist
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: PathBuf,
+
+    /// Deal the keys round-robin to exactly N tables, whose ranges then all overlap
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub(crate) files: Option<u64>,
+
+    /// With --files: give each table a range of its own instead
+    #[arg(long, requires = "files")]
+    pub(crate) consecutive: bool,
+
+    /// Without --files: begin the next table at this size (units K, M, G; at least 4K)
+    #[arg(long, value_name = "BYTES", default_value = "256M", value_parser = parse_table_bytes, conflicts_with = "files")]
+    pub(crate) table_bytes: u64,
+
+    #[command(flatten)]
+    pub(crate) filter: FilterArgs,
+
+    /// Seed of the key hash, stored in every filter block (decimal or 0x hexadecimal)
+    #[arg(long, value_name = "S", value_parser = parse_seed)]
+    pub(crate) hash_seed: Option<u64>,
+
+    /// Replace the tables that the directory holds
+    #[arg(long)]
+    pub(crate) overwrite: bool,
+
+    /// Bytes of memory that sorting the input may take (units K, M, G) [default: what is available]
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    pub(crate) memory_limit: Option<u64>,
+}
+
+/// Where the entries come from: one of the two.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+pub(crate) struct SourceArgs {
+    /// Lines of key<TAB>value, or of keys alone, in any order; of one key's lines the last wins
+    #[arg(long, value_name = "FILE")]
+    pub(crate) input: Option<PathBuf>,
+
+    /// Make N entries instead, with keys like user:000000012345:profile
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=999_999_999_999))]
+    pub(crate) generate: Option<u64>,
+}
+
+/// What filters the tables get.
+#[derive(Debug, Args)]
+pub(crate) struct FilterArgs {
+    /// Kind of filter; auto takes Ribbon for large tables and Bloom for small ones
+    #[arg(long, value_enum, default_value = "auto")]
+    pub(crate) policy: PolicyName,
+
+    /// False positive rate, between 0 and 1
+    #[arg(long, value_name = "P", value_parser = parse_fpr, allow_negative_numbers = true, conflicts_with = "bits_per_key")]
+    pub(crate) fpr: Option<FalsePositiveRate>,
+
+    /// Filter size, 1 to 100 bits per key [default: 10]
+    #[arg(long, value_name = "B", value_parser = parse_bits_per_key, allow_negative_numbers = true)]
+    pub(crate) bits_per_key: Option<BitsPerKey>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PolicyName {
+    Auto,
+    Bloom,
+    Ribbon,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct GetArgs {
+    /// A directory of numbered tables (highest number newest), or one table
+    #[arg(value_name = "DIR")]
+    pub(crate) tables: PathBuf,
+
+    /// Keys to look up
+    #[arg(value_name = "KEY", required = true)]
+    pub(crate) keys: Vec<std::ffi::OsString>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ProbeArgs {
+    /// A directory of numbered tables, or one table
+    #[arg(value_name = "DIR")]
+    pub(crate) tables: PathBuf,
+
+    /// Lines of keys (what follows a tab is ignored)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) keys: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct InspectArgs {
+    /// Tables or bare filter blocks
+    #[arg(value_name = "FILE", required = true)]
+    pub(crate) files: Vec<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct VerifyArgs {
+    /// Tables, bare filter blocks, or directories of them
+    #[arg(value_name = "PATH", required = true)]
+    pub(crate) paths: Vec<PathBuf>,
+}
+
+fn parse_table_bytes(text: &str) -> Result<u64, String> {
+    let length = parse_bytes(text)?;
+    if (4_096..=1 << 40).contains(&length) { Ok(length) } else { Err(format!("expected 4K to 1T, got '{text}'")) }
+}
+
+fn parse_fpr(text: &str) -> Result<FalsePositiveRate, String> {
+    let rate: f64 = text.parse().map_err(|_| format!("expected a number between 0 and 1, got '{text}'"))?;
+    FalsePositiveRate::new(rate).map_err(|error| error.to_string())
+}
+
+fn parse_bits_per_key(text: &str) -> Result<BitsPerKey, String> {
+    let bits: f64 = text.parse().map_err(|_| format!("expected a number from 1 to 100, got '{text}'"))?;
+    BitsPerKey::new(bits).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

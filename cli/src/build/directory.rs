@@ -1,0 +1,76 @@
+//! The directory that tables are written to: made, locked, and cleared of what is to go.
+
+use std::fs::{self, File, TryLockError};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail, ensure};
+
+use crate::files;
+
+/// A directory that this process alone builds in, for as long as the value lives.
+pub(super) struct Directory {
+    path: PathBuf,
+    /// Tables of an earlier build.
+    old_tables: Vec<PathBuf>,
+    /// Temporary files of killed runs that were removed.
+    leftovers_removed: u64,
+    _lock: Option<File>,
+}
+
+impl Directory {
+    /// Makes the directory if need be and removes what killed runs left there. Tables stay until
+    /// [`remove_old_tables`](Self::remove_old_tables).
+    pub(super) fn open(path: &Path, overwrite: bool) -> anyhow::Result<Self> {
+        ensure!(!path.is_file(), "{}: expected a directory, got a file", path.display());
+        fs::create_dir_all(path).with_context(|| format!("cannot make the directory {}", path.display()))?;
+        let lock = lock(path)?;
+        let (tables, others): (Vec<_>, Vec<_>) =
+            files::list(path)?.into_iter().partition(|file| files::has_table_extension(file));
+        if let Some(foreign) = tables.iter().find(|file| files::table_number(file).is_none()) {
+            bail!("{} was not written by this command: move it away, or choose another --out", foreign.display());
+        }
+        ensure!(
+            tables.is_empty() || overwrite,
+            "{} holds {} tables already: choose another --out, or replace them with --overwrite",
+            path.display(),
+            tables.len()
+        );
+        let leftovers: Vec<_> = others.into_iter().filter(|file| files::is_leftover(file)).collect();
+        remove(&leftovers)?;
+        Ok(Self { path: path.to_owned(), old_tables: tables, leftovers_removed: leftovers.len() as u64, _lock: lock })
+    }
+
+    /// Removes the tables of an earlier build, so that no lookup mixes the two: the last one first, so
+    /// that a kill leaves its first tables without a gap.
+    pub(super) fn remove_old_tables(&mut self) -> anyhow::Result<()> {
+        let mut tables = std::mem::take(&mut self.old_tables);
+        tables.sort_by_key(|table| core::cmp::Reverse(files::table_number(table)));
+        remove(&tables)
+    }
+
+    /// The path of table `number`.
+    pub(super) fn table_path(&self, number: u64) -> PathBuf {
+        self.path.join(files::table_name(number))
+    }
+
+    pub(super) fn leftovers_removed(&self) -> u64 {
+        self.leftovers_removed
+    }
+}
+
+fn remove(paths: &[PathBuf]) -> anyhow::Result<()> {
+    paths.iter().try_for_each(|path| fs::remove_file(path).with_context(|| format!("cannot remove {}", path.display())))
+}
+
+/// Keeps a second build out, which would take our temporary files for left-overs. The system releases
+/// the lock when the process ends, however it ends. Where directories cannot be locked there is none.
+fn lock(path: &Path) -> anyhow::Result<Option<File>> {
+    let Ok(directory) = File::open(path) else { return Ok(None) };
+    match directory.try_lock() {
+        Ok(()) => Ok(Some(directory)),
+        Err(TryLockError::WouldBlock) => {
+            bail!("another build is writing to {}: wait for it, or choose another --out", path.display())
+        }
+        Err(TryLockError::Error(_)) => Ok(None),
+    }
+}

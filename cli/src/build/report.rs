@@ -1,0 +1,208 @@
+//! What a build wrote.
+
+use core::fmt;
+use core::time::Duration;
+use std::path::Path;
+
+use serde::Serialize;
+use sstfilter::TableSummary;
+
+use super::source::Source;
+use crate::output::figures;
+use crate::{memory, units};
+
+/// Tables listed one by one for a person; JSON lists all.
+const LISTED_TABLES: usize = 100;
+
+#[derive(Debug, Serialize)]
+pub(super) struct BuildSummary {
+    tables: usize,
+    keys: u64,
+    bytes: u64,
+    duplicate_keys: u64,
+    blank_lines: u64,
+    leftovers_removed: u64,
+    seconds: f64,
+    keys_per_second: f64,
+    peak_memory_bytes: Option<u64>,
+    filters: Vec<FilterGroup>,
+    table_list: Vec<TableLine>,
+}
+
+/// All tables whose filters came about in the same way.
+#[derive(Debug, Serialize)]
+struct FilterGroup {
+    kind: &'static str,
+    requested: &'static str,
+    reason: &'static str,
+    tables: usize,
+    keys: u64,
+    bytes: u64,
+    bits_per_key: f64,
+    /// Mean over the tables.
+    expected_fpr: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct TableLine {
+    name: String,
+    keys: u64,
+    bytes: u64,
+    kind: &'static str,
+    requested: &'static str,
+    reason: &'static str,
+    filter_bytes: u64,
+    bits_per_key: f64,
+    expected_fpr: f64,
+}
+
+/// What happened beside the writing.
+pub(super) struct BuildFacts {
+    pub(super) duplicate_keys: u64,
+    pub(super) leftovers_removed: u64,
+    pub(super) elapsed: Duration,
+}
+
+impl BuildSummary {
+    pub(super) fn new(written: &[TableSummary], source: &Source, facts: &BuildFacts) -> Self {
+        let table_list: Vec<_> = written.iter().map(TableLine::new).collect();
+        let seconds = facts.elapsed.as_secs_f64();
+        Self {
+            tables: written.len(),
+            keys: source.len(),
+            bytes: table_list.iter().map(|table| table.bytes).sum(),
+            duplicate_keys: facts.duplicate_keys,
+            blank_lines: if let Source::Lines(lines) = source { lines.blank_lines() } else { 0 },
+            leftovers_removed: facts.leftovers_removed,
+            seconds,
+            keys_per_second: source.len() as f64 / seconds.max(1e-9),
+            peak_memory_bytes: memory::peak_bytes(),
+            filters: group(&table_list),
+            table_list,
+        }
+    }
+}
+
+impl TableLine {
+    fn new(summary: &TableSummary) -> Self {
+        let name = summary.path.as_deref().and_then(Path::file_name);
+        let filter = summary.filter.as_ref();
+        let kind = filter.and_then(|report| report.used).map_or("none", |kind| kind.name());
+        Self {
+            name: name.unwrap_or_default().to_string_lossy().into_owned(),
+            keys: summary.entries,
+            bytes: summary.file_bytes,
+            kind,
+            requested: filter.map_or("none", |report| report.requested.name()),
+            reason: filter.map_or("as requested", |report| report.reason.as_str()),
+            filter_bytes: filter.map_or(0, |report| report.block_bytes),
+            bits_per_key: filter.map_or(0.0, sstfilter::BuildReport::bits_per_key),
+            expected_fpr: filter.map_or(1.0, |report| report.expected_fpr),
+        }
+    }
+}
+
+fn group(tables: &[TableLine]) -> Vec<FilterGroup> {
+    let mut groups: Vec<FilterGroup> = Vec::new();
+    for table in tables {
+        let same = |group: &FilterGroup| {
+            (group.kind, group.requested, group.reason) == (table.kind, table.requested, table.reason)
+        };
+        let position = groups.iter().position(same).unwrap_or_else(|| {
+            groups.push(FilterGroup::begin(table));
+            groups.len() - 1
+        });
+        if let Some(group) = groups.get_mut(position) {
+            group.add(table);
+        }
+    }
+    groups
+}
+
+impl FilterGroup {
+    fn begin(table: &TableLine) -> Self {
+        Self {
+            kind: table.kind,
+            requested: table.requested,
+            reason: table.reason,
+            tables: 0,
+            keys: 0,
+            bytes: 0,
+            bits_per_key: 0.0,
+            expected_fpr: 0.0,
+        }
+    }
+
+    fn add(&mut self, table: &TableLine) {
+        self.expected_fpr = (self.expected_fpr * self.tables as f64 + table.expected_fpr) / (self.tables as f64 + 1.0);
+        self.tables += 1;
+        self.keys += table.keys;
+        self.bytes += table.filter_bytes;
+        self.bits_per_key = self.bytes as f64 * 8.0 / (self.keys as f64).max(1.0);
+    }
+}
+
+impl fmt::Display for BuildSummary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut rows = figures(["table", "keys", "bytes", "filter", "bits/key", "expected rate"]);
+        for table in self.table_list.iter().take(LISTED_TABLES) {
+            rows.add_row([
+                table.name.clone(),
+                units::grouped(table.keys),
+                units::grouped(table.bytes),
+                kind_and_reason(table.kind, table.requested, table.reason),
+                format!("{:.2}", table.bits_per_key),
+                units::percent(table.expected_fpr),
+            ]);
+        }
+        writeln!(f, "{rows}")?;
+        if self.tables > LISTED_TABLES {
+            writeln!(f, "... and {} more (--json lists all)", units::grouped((self.tables - LISTED_TABLES) as u64))?;
+        }
+        for group in &self.filters {
+            writeln!(
+                f,
+                "{} with filter {}: {:.2} bits per key, {} expected",
+                units::counted(group.tables as u64, "table"),
+                kind_and_reason(group.kind, group.requested, group.reason),
+                group.bits_per_key,
+                units::percent(group.expected_fpr),
+            )?;
+        }
+        self.write_totals(f)
+    }
+}
+
+impl BuildSummary {
+    fn write_totals(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a positive figure to be printed")]
+        let keys_per_second = self.keys_per_second as u64;
+        writeln!(
+            f,
+            "{}, {}, {} in {:.2} s ({} keys per second)",
+            units::counted(self.tables as u64, "table"),
+            units::counted(self.keys, "key"),
+            units::bytes(self.bytes),
+            self.seconds,
+            units::grouped(keys_per_second),
+        )?;
+        if let Some(peak) = self.peak_memory_bytes {
+            writeln!(f, "peak memory {}", units::bytes(peak))?;
+        }
+        for (count, what) in [
+            (self.duplicate_keys, "lines dropped because their key came again later"),
+            (self.blank_lines, "blank lines skipped"),
+            (self.leftovers_removed, "temporary files of killed runs removed"),
+        ] {
+            if count > 0 {
+                writeln!(f, "{} {what}", units::grouped(count))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// `bloom`, or `bloom (ribbon: too few keys)` when another kind was asked for.
+fn kind_and_reason(kind: &str, requested: &str, reason: &str) -> String {
+    if kind == requested { kind.to_owned() } else { format!("{kind} ({requested}: {reason})") }
+}

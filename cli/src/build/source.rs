@@ -1,0 +1,162 @@
+//! The entries to write: sorted lines in memory, or numbers turned into entries as they are needed.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::Path;
+
+use anyhow::{Context, ensure};
+
+use crate::lines::{KeyLines, LINE_BYTES, count_lines};
+use crate::memory;
+use crate::progress::BytesProgress;
+use crate::units;
+
+/// Text shorter than this per line is taken as the worst case before the lines are counted.
+const ASSUMED_LINE_BYTES: u64 = 16;
+
+/// The first bytes of a gzip file.
+const GZIP_MAGIC: &[u8] = &[0x1f, 0x8b];
+
+/// Entries in ascending order of their keys, each once.
+pub(super) enum Source {
+    /// Lines of a file.
+    Lines(KeyLines),
+    /// Entry `i` is made from the number `i`.
+    Generated {
+        /// Number of entries.
+        entries: u64,
+        /// Length of each value.
+        value_bytes: usize,
+    },
+}
+
+/// Space for one made entry, used again for the next.
+#[derive(Default)]
+pub(super) struct Scratch {
+    key: Vec<u8>,
+    value: Vec<u8>,
+}
+
+impl Source {
+    /// Number of entries.
+    pub(super) fn len(&self) -> u64 {
+        match self {
+            Self::Lines(lines) => lines.len() as u64,
+            Self::Generated { entries, .. } => *entries,
+        }
+    }
+
+    /// Key and value of entry `index`, which is below [`len`](Self::len).
+    pub(super) fn entry<'a>(&'a self, index: u64, scratch: &'a mut Scratch) -> (&'a [u8], &'a [u8]) {
+        match self {
+            Self::Lines(lines) => usize::try_from(index).map_or((&[], &[]), |index| lines.entry(index)),
+            Self::Generated { value_bytes, .. } => {
+                scratch.generate(index, *value_bytes);
+                (&scratch.key, &scratch.value)
+            }
+        }
+    }
+}
+
+impl Scratch {
+    fn generate(&mut self, index: u64, value_bytes: usize) {
+        const PREFIX: &[u8] = b"user:";
+        const SUFFIX: &[u8] = b":profile";
+        const DIGITS: u32 = 12;
+        self.key.clear();
+        self.key.extend_from_slice(PREFIX);
+        self.key.extend((0..DIGITS).rev().map(|place| b'0' + digit(index, place)));
+        self.key.extend_from_slice(SUFFIX);
+        self.value.clear();
+        let mut state = index;
+        while self.value.len() < value_bytes {
+            let word = next_word(&mut state).to_le_bytes();
+            let room = (value_bytes - self.value.len()).min(word.len());
+            self.value.extend(word.iter().take(room).map(|byte| letter(*byte)));
+        }
+    }
+}
+
+/// The decimal digit of `number` at `place`, counted from the right.
+fn digit(number: u64, place: u32) -> u8 {
+    (number / 10_u64.pow(place) % 10) as u8
+}
+
+/// One of 64 printable characters: values can be shown, and compress about as badly as real ones.
+fn letter(byte: u8) -> u8 {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    LETTERS.get(usize::from(byte % 64)).copied().unwrap_or(b'-')
+}
+
+/// The next number of a `SplitMix64` sequence (Steele, Lea, Flood 2014).
+fn next_word(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let word = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    word ^ (word >> 31)
+}
+
+/// The lines of a file, read and sorted, and how many were dropped because their key came again.
+pub(super) fn read_lines(path: &Path, memory_limit: Option<u64>) -> anyhow::Result<(KeyLines, u64)> {
+    let _progress = BytesProgress::new("reading and sorting", fs::metadata(path).map_or(0, |metadata| metadata.len()));
+    let limit = memory_limit.or_else(memory::available_bytes).unwrap_or(u64::MAX);
+    let text = read_text(path, limit)?;
+    ensure!(!text.starts_with(GZIP_MAGIC), "{} is compressed: unpack it with `gzip -d` first", path.display());
+    let needed = text.len() as u64 + count_lines(&text) as u64 * LINE_BYTES;
+    ensure_fits(path, needed, limit)?;
+    let mut lines = KeyLines::parse(text);
+    ensure!(lines.len() > 0, "{} holds no key: expected lines of key<TAB>value, or of keys alone", path.display());
+    let duplicates = lines.sort_and_dedup();
+    Ok((lines, duplicates))
+}
+
+/// The whole file, unless its length says that sorting it would take more memory than `limit`.
+fn read_text(path: &Path, limit: u64) -> anyhow::Result<Vec<u8>> {
+    let context = || format!("cannot read {}", path.display());
+    let mut file = File::open(path).with_context(context)?;
+    let metadata = file.metadata().with_context(context)?;
+    ensure!(!metadata.is_dir(), "{}: expected a file of lines, got a directory", path.display());
+    ensure_fits(path, sorting_bytes(metadata.len()), limit)?;
+    let mut text = Vec::new();
+    // A pipe says nothing of its length beforehand.
+    (&mut file).take(limit.saturating_add(1)).read_to_end(&mut text).with_context(context)?;
+    ensure_fits(path, text.len() as u64, limit)?;
+    Ok(text)
+}
+
+fn sorting_bytes(text_bytes: u64) -> u64 {
+    text_bytes.saturating_add((text_bytes / ASSUMED_LINE_BYTES).saturating_mul(LINE_BYTES))
+}
+
+fn ensure_fits(path: &Path, needed: u64, limit: u64) -> anyhow::Result<()> {
+    ensure!(
+        needed <= limit,
+        "{}: sorting it takes about {} of memory, and the limit is {}: split it, or raise --memory-limit",
+        path.display(),
+        units::bytes(needed),
+        units::bytes(limit)
+    );
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn generated(index: u64, value_bytes: usize) -> (Vec<u8>, Vec<u8>) {
+        let source = Source::Generated { entries: u64::MAX, value_bytes };
+        let mut scratch = Scratch::default();
+        let (key, value) = source.entry(index, &mut scratch);
+        (key.to_vec(), value.to_vec())
+    }
+
+    #[test]
+    fn generated_keys_ascend_and_values_have_the_length_asked_for() {
+        assert_eq!(generated(12_345, 0), (b"user:000000012345:profile".to_vec(), Vec::new()));
+        for index in [0, 9, 99_999, 999_999_999_998] {
+            assert!(generated(index, 24).0 < generated(index + 1, 24).0);
+            assert_eq!(generated(index, 27).1.len(), 27);
+        }
+        assert_ne!(generated(1, 24).1, generated(2, 24).1);
+    }
+}

@@ -1,0 +1,138 @@
+//! Which files of a directory are tables, and in which order.
+
+use std::fs;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail, ensure};
+
+/// The extension of table files.
+const EXTENSION: &str = "sst";
+
+/// Bytes at the end of a file that tell what it is.
+const TAIL_BYTES: usize = 32;
+
+/// What is said of a file that [`look_at`] does not know.
+pub(crate) const NEITHER: &str = "neither a table nor a filter block: its last bytes have the magic number of neither";
+
+/// The name of table `number`, counted from 1.
+pub(crate) fn table_name(number: u64) -> String {
+    format!("{number:06}.{EXTENSION}")
+}
+
+/// The number in a table's name, `None` for names that [`table_name`] does not give.
+pub(crate) fn table_number(path: &Path) -> Option<u64> {
+    let stem = path.file_stem()?.to_str()?;
+    let is_number = has_table_extension(path) && stem.len() >= 6 && stem.bytes().all(|byte| byte.is_ascii_digit());
+    if is_number { stem.parse().ok() } else { None }
+}
+
+pub(crate) fn has_table_extension(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == EXTENSION)
+}
+
+/// The left-over of a writer that was killed.
+pub(crate) fn is_leftover(path: &Path) -> bool {
+    path.file_name()
+        .and_then(|name| name.to_str())
+        .and_then(|name| name.strip_prefix(".sstfilter-"))
+        .is_some_and(|rest| rest.strip_suffix(".tmp").is_some())
+}
+
+/// The directory's regular files in the order of their names.
+pub(crate) fn list(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let context = || format!("cannot read the directory {}", directory.display());
+    let mut files = Vec::new();
+    for entry in fs::read_dir(directory).with_context(context)? {
+        let path = entry.with_context(context)?.path();
+        if path.is_file() {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// The tables at `path`, newest first: all of a directory, or the one file that it is.
+pub(crate) fn tables_newest_first(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let metadata = fs::metadata(path).with_context(|| format!("cannot open {}", path.display()))?;
+    if !metadata.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let mut numbered = Vec::new();
+    for file in list(path)?.into_iter().filter(|file| has_table_extension(file)) {
+        let Some(number) = table_number(&file) else {
+            bail!(
+                "{}: cannot tell how new it is: name it by number ({}) or give the file itself",
+                file.display(),
+                table_name(1)
+            );
+        };
+        numbered.push((number, file));
+    }
+    ensure!(
+        !numbered.is_empty(),
+        "{} holds no table (*.{EXTENSION}): build some with `sstfilter build`",
+        path.display()
+    );
+    numbered.sort_by(|a, b| b.cmp(a));
+    Ok(numbered.into_iter().map(|(_, file)| file).collect())
+}
+
+/// What a file is by its last bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Look {
+    Table,
+    FilterBlock,
+    Neither,
+}
+
+/// Tells a table from a bare filter block by the magic number at its end, without reading the rest.
+pub(crate) fn look_at(path: &Path) -> anyhow::Result<Look> {
+    let context = || format!("cannot read {}", path.display());
+    let metadata = fs::metadata(path).with_context(context)?;
+    ensure!(!metadata.is_dir(), "{}: expected a file, got a directory", path.display());
+    let mut file = fs::File::open(path).with_context(context)?;
+    let Some(start) = metadata.len().checked_sub(TAIL_BYTES as u64) else {
+        return Ok(Look::Neither);
+    };
+    let mut tail = [0; TAIL_BYTES];
+    file.seek(SeekFrom::Start(start)).with_context(context)?;
+    file.read_exact(&mut tail).with_context(context)?;
+    Ok(look_at_tail(&tail))
+}
+
+fn look_at_tail(tail: &[u8; TAIL_BYTES]) -> Look {
+    const BLOCK_MAGIC: &[u8] = b"SF";
+    const TABLE_MAGIC: &[u8] = b"SSTFLTR";
+    if tail.get(TAIL_BYTES - 8..TAIL_BYTES - 1) == Some(TABLE_MAGIC) {
+        Look::Table
+    } else if tail.get(26..28) == Some(BLOCK_MAGIC) {
+        Look::FilterBlock
+    } else {
+        Look::Neither
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_read_from_the_names_that_are_given() {
+        assert_eq!(table_name(7), "000007.sst");
+        assert_eq!(table_number(Path::new("d/000007.sst")), Some(7));
+        assert_eq!(table_number(Path::new(&table_name(12_345_678))), Some(12_345_678));
+        for name in ["7.sst", "000007.tmp", "00000a.sst", ".sstfilter-000007.tmp", "+00007.sst", "sst"] {
+            assert_eq!(table_number(Path::new(name)), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn only_a_writers_temporary_files_are_left_overs() {
+        assert!(is_leftover(Path::new("d/.sstfilter-x9Y.tmp")));
+        for name in ["000001.sst", "sstfilter-1.tmp", ".sstfilter-1", ".other.tmp"] {
+            assert!(!is_leftover(Path::new(name)), "{name}");
+        }
+    }
+}

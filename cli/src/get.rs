@@ -1,0 +1,82 @@
+//! `sstfilter get`: point lookups.
+
+use core::fmt;
+
+use serde::Serialize;
+use sstfilter::{Table, TableSet};
+
+use crate::args::GetArgs;
+use crate::output::{Outcome, Output, Text, note};
+use crate::tables;
+
+#[derive(Debug, Serialize)]
+struct GetReport {
+    lookups: Vec<KeyLookup>,
+    found: usize,
+    absent: usize,
+    tables: usize,
+    data_block_reads: u64,
+    bytes_read: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct KeyLookup {
+    key: Text,
+    found: bool,
+    value: Option<Text>,
+}
+
+/// The answer is no when any key is absent.
+pub(crate) fn run(args: &GetArgs, output: &mut Output<'_>) -> anyhow::Result<Outcome> {
+    let set = tables::open_set(&args.tables)?;
+    for problem in set.tables().iter().filter_map(Table::filter_problem) {
+        note(&format!("note: reading without a filter: {problem}"));
+    }
+    let lookups =
+        args.keys.iter().map(|key| look_up(&set, key.as_encoded_bytes())).collect::<anyhow::Result<Vec<_>>>()?;
+    let found = lookups.iter().filter(|lookup| lookup.found).count();
+    let outcome = Outcome::from_sound(found == lookups.len());
+    if output.is_json() {
+        output.report(&GetReport::new(&set, lookups, found))?;
+    } else {
+        print(&lookups, output)?;
+    }
+    Ok(outcome)
+}
+
+fn look_up(set: &TableSet, key: &[u8]) -> anyhow::Result<KeyLookup> {
+    let value = set.get(key)?.map(|value| Text(value.to_vec()));
+    Ok(KeyLookup { key: Text(key.to_vec()), found: value.is_some(), value })
+}
+
+/// One key: its value. Many: lines of key and value, as `build` reads them.
+fn print(lookups: &[KeyLookup], output: &mut Output<'_>) -> anyhow::Result<()> {
+    for lookup in lookups {
+        match &lookup.value {
+            Some(value) if lookups.len() == 1 => output.raw_line(&value.0)?,
+            Some(value) => output.raw_line(&[&lookup.key.0, &b"\t"[..], &value.0].concat())?,
+            None => note(&format!("absent: {}", lookup.key)),
+        }
+    }
+    Ok(())
+}
+
+impl GetReport {
+    fn new(set: &TableSet, lookups: Vec<KeyLookup>, found: usize) -> Self {
+        let stats = set.stats();
+        Self {
+            found,
+            absent: lookups.len() - found,
+            lookups,
+            tables: set.tables().len(),
+            data_block_reads: stats.tables.data_block_reads,
+            bytes_read: stats.tables.bytes_read,
+        }
+    }
+}
+
+impl fmt::Display for GetReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{} found, {} absent", self.found, self.absent)
+    }
+}

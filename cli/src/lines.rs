@@ -1,0 +1,130 @@
+//! Keys and values from lines of text: `key<TAB>value`, or a key alone.
+
+use core::cmp::Ordering;
+
+/// Where one line's key and value lie in the text.
+#[derive(Clone, Copy, Debug)]
+struct Line {
+    start: usize,
+    key_end: usize,
+    end: usize,
+}
+
+/// Bytes of memory that a line costs beside its text.
+pub(crate) const LINE_BYTES: u64 = size_of::<Line>() as u64;
+
+/// The entries of a text, which it owns.
+#[derive(Debug)]
+pub(crate) struct KeyLines {
+    text: Vec<u8>,
+    lines: Vec<Line>,
+    blank_lines: u64,
+}
+
+impl KeyLines {
+    /// Splits `text` into lines, each at its first tab. Carriage returns before line feeds go; blank
+    /// lines are counted and dropped.
+    pub(crate) fn parse(text: Vec<u8>) -> Self {
+        let mut lines = Vec::with_capacity(count_lines(&text));
+        let mut blank_lines = 0;
+        let mut start = 0;
+        for line in text.split_inclusive(|&byte| byte == b'\n') {
+            let content = line.strip_suffix(b"\n").unwrap_or(line);
+            let content = content.strip_suffix(b"\r").unwrap_or(content);
+            if content.is_empty() {
+                blank_lines += 1;
+            } else {
+                let key_bytes = content.iter().position(|&byte| byte == b'\t').unwrap_or(content.len());
+                lines.push(Line { start, key_end: start + key_bytes, end: start + content.len() });
+            }
+            start += line.len();
+        }
+        Self { text, lines, blank_lines }
+    }
+
+    /// Sorts by key; of lines with one key, the last stays. Gives the number of lines dropped.
+    pub(crate) fn sort_and_dedup(&mut self) -> u64 {
+        let before = self.lines.len();
+        let text = &self.text;
+        let key = |line: &Line| text.get(line.start..line.key_end).unwrap_or_default();
+        // The place in the text breaks ties, so that an unstable sort, which needs no memory, does.
+        self.lines.sort_unstable_by(|a, b| match key(a).cmp(key(b)) {
+            Ordering::Equal => a.start.cmp(&b.start),
+            order => order,
+        });
+        self.lines.dedup_by(|later, kept| {
+            let same = key(later) == key(kept);
+            if same {
+                *kept = *later;
+            }
+            same
+        });
+        (before - self.lines.len()) as u64
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.lines.len()
+    }
+
+    pub(crate) fn blank_lines(&self) -> u64 {
+        self.blank_lines
+    }
+
+    /// Key and value of entry `index`; empty beyond the end.
+    pub(crate) fn entry(&self, index: usize) -> (&[u8], &[u8]) {
+        self.lines.get(index).map_or((&[], &[]), |line| self.parts(line))
+    }
+
+    /// Keys and values in their order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.lines.iter().map(|line| self.parts(line))
+    }
+
+    fn parts(&self, line: &Line) -> (&[u8], &[u8]) {
+        let key = self.text.get(line.start..line.key_end).unwrap_or_default();
+        let value_start = (line.key_end + 1).min(line.end);
+        (key, self.text.get(value_start..line.end).unwrap_or_default())
+    }
+}
+
+/// Lines of `text`, the last of which may lack its line feed.
+pub(crate) fn count_lines(text: &[u8]) -> usize {
+    text.split_inclusive(|&byte| byte == b'\n').count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entries(text: &str) -> (Vec<(String, String)>, u64) {
+        let mut lines = KeyLines::parse(text.as_bytes().to_vec());
+        let dropped = lines.sort_and_dedup();
+        let string = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        (lines.iter().map(|(key, value)| (string(key), string(value))).collect(), dropped)
+    }
+
+    fn pair(key: &str, value: &str) -> (String, String) {
+        (key.to_owned(), value.to_owned())
+    }
+
+    #[test]
+    fn lines_split_at_the_first_tab_and_sort_by_key_bytes() {
+        let (found, dropped) = entries("b\t2\tx\r\na\n\nB\t\nc");
+        assert_eq!(found, [pair("B", ""), pair("a", ""), pair("b", "2\tx"), pair("c", "")]);
+        assert_eq!(dropped, 0);
+    }
+
+    #[test]
+    fn the_last_line_of_a_key_wins() {
+        let (found, dropped) = entries("k\t1\nj\t9\nk\t2\nk\t3\n");
+        assert_eq!(found, [pair("j", "9"), pair("k", "3")]);
+        assert_eq!(dropped, 2);
+    }
+
+    #[test]
+    fn an_empty_text_has_no_entries_and_a_lone_tab_is_the_empty_key() {
+        assert_eq!(entries("").0, []);
+        assert_eq!(entries("\n\n").0, []);
+        assert_eq!(entries("\tvalue\n").0, [pair("", "value")]);
+    }
+}

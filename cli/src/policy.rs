@@ -1,0 +1,35 @@
+//! From options to a filter policy.
+
+use std::sync::Arc;
+
+use anyhow::Context;
+use sstfilter::{
+    AutoPolicy, BitsPerKey, BloomPolicy, ConfigError, FalsePositiveRate, FilterPolicy, RibbonPolicy, RibbonSizing,
+};
+
+use crate::args::{FilterArgs, PolicyName};
+
+/// The policy that `args` describe; 10 bits per key unless they say otherwise.
+pub(crate) fn from_args(args: &FilterArgs) -> anyhow::Result<Arc<dyn FilterPolicy>> {
+    let size = args.bits_per_key.unwrap_or(BitsPerKey::TEN);
+    let option = if args.fpr.is_some() { "--fpr" } else { "--bits-per-key" };
+    policy(args.policy, size, args.fpr).context(option)
+}
+
+fn policy(
+    name: PolicyName,
+    size: BitsPerKey,
+    rate: Option<FalsePositiveRate>,
+) -> Result<Arc<dyn FilterPolicy>, ConfigError> {
+    Ok(match (name, rate) {
+        (PolicyName::Bloom, None) => Arc::new(BloomPolicy::new(size)),
+        (PolicyName::Bloom, Some(rate)) => Arc::new(BloomPolicy::for_rate(rate)?),
+        (PolicyName::Ribbon, None) => Arc::new(RibbonPolicy::new(RibbonSizing::Size(size))?),
+        (PolicyName::Ribbon, Some(rate)) => Arc::new(RibbonPolicy::new(RibbonSizing::Rate(rate))?),
+        (PolicyName::Auto, None) => Arc::new(AutoPolicy::new(size)?),
+        (PolicyName::Auto, Some(rate)) => {
+            let ribbon = RibbonPolicy::new(RibbonSizing::Rate(rate))?;
+            Arc::new(AutoPolicy::from_parts(BloomPolicy::for_rate(rate)?, ribbon))
+        }
+    })
+}

@@ -1,0 +1,123 @@
+//! Numbers as people write and read them.
+
+/// `1234567` as `1,234,567`.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::with_capacity(digits.len() * 4 / 3);
+    for (position, digit) in digits.chars().enumerate() {
+        if position > 0 && (digits.len() - position).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// `1 table`, `70 tables`: a number of what has a regular plural.
+pub(crate) fn counted(number: u64, what: &str) -> String {
+    format!("{} {what}{}", grouped(number), if number == 1 { "" } else { "s" })
+}
+
+/// A length in bytes with a binary unit: `1536` as `1.5 KiB`.
+pub(crate) fn bytes(length: u64) -> String {
+    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
+    if length < 1024 {
+        return format!("{length} B");
+    }
+    let mut scaled = length as f64 / 1024.0;
+    let mut unit = 0;
+    while scaled >= 1024.0 && unit + 1 < UNITS.len() {
+        scaled /= 1024.0;
+        unit += 1;
+    }
+    format!("{scaled:.1} {}", UNITS.get(unit).copied().unwrap_or_default())
+}
+
+/// A rate from 0 to 1 as a percentage with three significant decimals.
+pub(crate) fn percent(rate: f64) -> String {
+    let percentage = rate * 100.0;
+    if percentage != 0.0 && percentage < 0.001 { format!("{percentage:.2e} %") } else { format!("{percentage:.3} %") }
+}
+
+/// A time in nanoseconds in the unit that fits.
+pub(crate) fn nanoseconds(time_ns: f64) -> String {
+    if time_ns < 1e3 {
+        format!("{time_ns:.1} ns")
+    } else if time_ns < 1e6 {
+        format!("{:.1} µs", time_ns / 1e3)
+    } else {
+        format!("{:.1} ms", time_ns / 1e6)
+    }
+}
+
+/// Parses a length in bytes: a whole number with an optional unit, of 1,024 each (`4096`, `64K`,
+/// `256MiB`, `2g`).
+pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
+    let expected = || format!("expected a whole number of bytes, with K, M, G or T for units of 1,024, got '{text}'");
+    let digits_end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (digits, unit) = text.split_at(digits_end);
+    let shift = match unit.trim().to_ascii_lowercase().trim_end_matches('b').trim_end_matches('i') {
+        "" => 0,
+        "k" => 10,
+        "m" => 20,
+        "g" => 30,
+        "t" => 40,
+        _ => return Err(expected()),
+    };
+    let number: u64 = digits.parse().map_err(|_| expected())?;
+    number.checked_mul(1 << shift).ok_or_else(expected)
+}
+
+/// Parses a 64-bit number, decimal or hexadecimal with `0x`.
+pub(crate) fn parse_seed(text: &str) -> Result<u64, String> {
+    let parsed = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
+        Some(hex) => u64::from_str_radix(hex, 16),
+        None => text.parse(),
+    };
+    parsed.map_err(|_| format!("expected a number from 0 to 2^64 - 1, decimal or 0x hexadecimal, got '{text}'"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_grouped_by_thousands() {
+        for (number, text) in [(0, "0"), (999, "999"), (1_000, "1,000"), (63_666, "63,666"), (1_234_567, "1,234,567")] {
+            assert_eq!(grouped(number), text);
+        }
+    }
+
+    #[test]
+    fn one_is_no_plural() {
+        assert_eq!(counted(1, "table"), "1 table");
+        assert_eq!(counted(1_000, "key"), "1,000 keys");
+    }
+
+    #[test]
+    fn lengths_parse_with_units_and_refuse_what_is_none() {
+        assert_eq!(parse_bytes("4096"), Ok(4096));
+        assert_eq!(parse_bytes("64K"), Ok(65_536));
+        assert_eq!(parse_bytes("256MiB"), Ok(256 << 20));
+        assert_eq!(parse_bytes("2g"), Ok(2 << 30));
+        for text in ["", "M", "-1", "1.5M", "1X", "99999999999999999999", "999999999T", "1 parsec"] {
+            assert!(parse_bytes(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn seeds_parse_in_both_bases() {
+        assert_eq!(parse_seed("42"), Ok(42));
+        assert_eq!(parse_seed("0xff"), Ok(255));
+        assert!(parse_seed("0xfffffffffffffffff").is_err());
+        assert!(parse_seed("-1").is_err());
+    }
+
+    #[test]
+    fn small_rates_stay_visible() {
+        assert_eq!(percent(0.0095), "0.950 %");
+        assert_eq!(percent(1e-9), "1.00e-7 %");
+        assert_eq!(bytes(1536), "1.5 KiB");
+        assert_eq!(nanoseconds(1500.0), "1.5 µs");
+    }
+}

@@ -1,0 +1,168 @@
+//! `sstfilter verify`: everything read, every checksum compared, all damage listed.
+
+use core::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use serde::Serialize;
+use sstfilter::FilterBlock;
+
+use crate::args::VerifyArgs;
+use crate::files::{self, Look};
+use crate::output::{Outcome, Output};
+use crate::progress::BytesProgress;
+use crate::{tables, units};
+
+#[derive(Debug, Serialize)]
+struct VerifyReport {
+    sound: bool,
+    checked: usize,
+    damaged: usize,
+    unreadable: usize,
+    entries: u64,
+    files: Vec<FileVerdict>,
+    /// Files of directories that are neither tables nor filter blocks.
+    skipped: Vec<String>,
+}
+
+#[derive(Debug, Default, Serialize)]
+struct FileVerdict {
+    path: String,
+    entries: u64,
+    problems: Vec<String>,
+    #[serde(skip)]
+    is_unreadable: bool,
+}
+
+/// The answer is no when anything is damaged.
+pub(crate) fn run(args: &VerifyArgs, output: &mut Output<'_>) -> anyhow::Result<Outcome> {
+    let mut skipped = Vec::new();
+    let mut verdicts = Vec::new();
+    let mut chosen = Vec::new();
+    for path in &args.paths {
+        match expand(path, &mut skipped) {
+            Ok(files) => chosen.extend(files),
+            Err(problem) => verdicts.push(FileVerdict::unreadable(path, &problem)),
+        }
+    }
+    verdicts.extend(verify_all(&chosen));
+    let report = VerifyReport::new(verdicts, skipped);
+    output.report(&report)?;
+    Ok(report.outcome())
+}
+
+fn verify_all(files: &[PathBuf]) -> Vec<FileVerdict> {
+    let length = |file: &PathBuf| fs::metadata(file).map_or(0, |metadata| metadata.len());
+    let bytes = BytesProgress::new("verifying", files.iter().map(length).sum());
+    let verify = |file: &PathBuf| {
+        let verdict = FileVerdict::new(file);
+        bytes.advance(length(file));
+        verdict
+    };
+    files.iter().map(verify).collect()
+}
+
+/// The file itself, or the tables and filter blocks of a directory.
+fn expand(path: &Path, skipped: &mut Vec<String>) -> anyhow::Result<Vec<PathBuf>> {
+    let metadata = fs::metadata(path).with_context(|| format!("cannot read {}", path.display()))?;
+    if !metadata.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let mut chosen = Vec::new();
+    for file in files::list(path)? {
+        let is_ours = files::has_table_extension(&file)
+            || (!files::is_leftover(&file) && !matches!(files::look_at(&file), Ok(Look::Neither)));
+        if is_ours {
+            chosen.push(file);
+        } else {
+            skipped.push(file.display().to_string());
+        }
+    }
+    anyhow::ensure!(!chosen.is_empty(), "{} holds no table and no filter block", path.display());
+    Ok(chosen)
+}
+
+impl FileVerdict {
+    fn new(path: &Path) -> Self {
+        match files::look_at(path) {
+            Ok(look) => {
+                let (entries, problems) = problems(path, look);
+                Self { path: path.display().to_string(), entries, problems, is_unreadable: false }
+            }
+            Err(problem) => Self::unreadable(path, &problem),
+        }
+    }
+
+    fn unreadable(path: &Path, problem: &anyhow::Error) -> Self {
+        let problems = vec![format!("{problem:#}")];
+        Self { path: path.display().to_string(), problems, is_unreadable: true, ..Self::default() }
+    }
+}
+
+/// Entries of a sound file, and all that is wrong with an unsound one.
+fn problems(path: &Path, look: Look) -> (u64, Vec<String>) {
+    match look {
+        Look::FilterBlock => match verify_block(path) {
+            Ok(keys) => (keys, Vec::new()),
+            Err(problem) => (0, vec![format!("{problem:#}")]),
+        },
+        Look::Neither if !files::has_table_extension(path) => (0, vec![files::NEITHER.to_owned()]),
+        Look::Table | Look::Neither => tables::verify(path),
+    }
+}
+
+fn verify_block(path: &Path) -> anyhow::Result<u64> {
+    let data = fs::read(path).context("cannot be read")?;
+    let block = FilterBlock::open(data)?;
+    block.verify()?;
+    Ok(block.info().keys)
+}
+
+impl VerifyReport {
+    fn new(files: Vec<FileVerdict>, skipped: Vec<String>) -> Self {
+        let unreadable = files.iter().filter(|file| file.is_unreadable).count();
+        let unsound = files.iter().filter(|file| !file.problems.is_empty()).count();
+        Self {
+            sound: unsound == 0,
+            checked: files.len() - unreadable,
+            damaged: unsound - unreadable,
+            unreadable,
+            entries: files.iter().map(|file| file.entries).sum(),
+            files,
+            skipped,
+        }
+    }
+
+    fn outcome(&self) -> Outcome {
+        if self.unreadable > 0 { Outcome::Failed } else { Outcome::from_sound(self.sound) }
+    }
+}
+
+impl fmt::Display for VerifyReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for file in &self.files {
+            for problem in &file.problems {
+                // Most problems name the file themselves.
+                if problem.contains(&file.path) {
+                    writeln!(f, "{problem}")?;
+                } else {
+                    writeln!(f, "{}: {problem}", file.path)?;
+                }
+            }
+        }
+        for file in &self.skipped {
+            let is_leftover = files::is_leftover(Path::new(file));
+            let why = if is_leftover { "left over by a build that was killed" } else { files::NEITHER };
+            writeln!(f, "{file}: skipped: {why}")?;
+        }
+        writeln!(
+            f,
+            "{} checked, {} entries: {} damaged, {} unreadable",
+            units::counted(self.checked as u64, "file"),
+            units::grouped(self.entries),
+            self.damaged,
+            self.unreadable,
+        )
+    }
+}

@@ -1,0 +1,100 @@
+//! Runs the program as a user does.
+
+#![allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use tempfile::TempDir;
+
+/// What one run gave.
+pub struct Run {
+    pub code: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Run {
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.stdout)
+            .unwrap_or_else(|error| panic!("{error} in:\n{}\n{}", self.stdout, self.stderr))
+    }
+
+    /// Expects the exit code, and no panic whatever the code.
+    pub fn expect_code(self, code: i32) -> Self {
+        assert_eq!(self.code, Some(code), "stdout:\n{}\nstderr:\n{}", self.stdout, self.stderr);
+        assert!(!self.stderr.contains("panicked"), "{}", self.stderr);
+        self
+    }
+
+    /// Expects a failure whose message holds `words`.
+    pub fn expect_error(self, words: &str) {
+        let run = self.expect_code(2);
+        assert!(run.stderr.starts_with("error: "), "{}", run.stderr);
+        assert!(run.stderr.contains(words), "expected '{words}' in: {}", run.stderr);
+    }
+}
+
+pub fn program() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_sstfilter"))
+}
+
+pub fn run(arguments: &[&str]) -> Run {
+    let Output { status, stdout, stderr } = program().args(arguments).output().unwrap();
+    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+    Run { code: status.code(), stdout: text(&stdout), stderr: text(&stderr) }
+}
+
+/// A directory that goes away with its tables.
+pub struct Place {
+    directory: TempDir,
+}
+
+impl Place {
+    pub fn new() -> Self {
+        Self { directory: tempfile::tempdir().unwrap() }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    pub fn text(&self, name: &str) -> String {
+        self.path(name).to_str().unwrap().to_owned()
+    }
+
+    pub fn write(&self, name: &str, contents: impl AsRef<[u8]>) -> String {
+        fs::write(self.path(name), contents).unwrap();
+        self.text(name)
+    }
+
+    /// Builds tables of `keys` (`key0000<TAB>value0000` ...) in `tables` with further options.
+    pub fn build(&self, keys: usize, options: &[&str]) -> String {
+        let lines = lines(0..keys, |key| format!("key{key:04}\tvalue{key:04}"));
+        let input = self.write("keys.tsv", lines);
+        let out = self.text("tables");
+        run(&[&["build", "--input", &input, "--out", &out], options].concat()).expect_code(0);
+        out
+    }
+}
+
+/// One line for each number.
+pub fn lines(numbers: std::ops::Range<usize>, line: impl Fn(usize) -> String) -> String {
+    numbers.fold(String::new(), |text, number| text + &line(number) + "\n")
+}
+
+/// Names of the files in `directory`, sorted.
+pub fn names(directory: impl AsRef<Path>) -> Vec<String> {
+    let mut names: Vec<_> =
+        fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+/// Flips one bit of the file.
+pub fn flip(path: impl AsRef<Path>, offset: usize) {
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[offset] ^= 1;
+    fs::write(path, bytes).unwrap();
+}

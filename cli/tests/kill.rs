@@ -1,0 +1,81 @@
+//! A build that is killed must leave whole tables or nothing: a reader that meets half a table would lose
+//! keys that the table's filter or index never got to.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+use std::process::Stdio;
+use std::thread;
+use std::time::Duration;
+
+use common::{Place, names, program, run};
+use sstfilter::{ReadOptions, Table};
+
+const KILLS: u64 = 60;
+
+/// A linear congruential generator (Knuth, MMIX): the same moments in every run.
+fn next(state: &mut u64) -> u64 {
+    *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+    *state >> 33
+}
+
+/// Starts a build that would take far longer than it is given, and kills it.
+fn kill_after(out: &str, wait: Duration) {
+    let mut child = program()
+        .args(["build", "--generate", "500000000", "--table-bytes", "192K", "--overwrite", "--out", out])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    thread::sleep(wait);
+    assert!(child.try_wait().unwrap().is_none(), "the build ended before it was killed");
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+fn has_extension(name: &str, expected: &str) -> bool {
+    Path::new(name).extension().is_some_and(|extension| extension == expected)
+}
+
+/// How many tables there are, all of them sound, numbered from 1 without a gap; nothing else but
+/// temporary files lies beside them.
+fn sound_tables(directory: &Path) -> usize {
+    let (tables, others): (Vec<_>, Vec<_>) = names(directory).into_iter().partition(|name| has_extension(name, "sst"));
+    for (number, name) in (1..).zip(&tables) {
+        assert_eq!(*name, format!("{number:06}.sst"));
+        let table = Table::open(directory.join(name), &ReadOptions::default()).unwrap();
+        table.verify().unwrap();
+        assert!(table.filter().is_some_and(|filter| filter.block().is_ok()), "{name} has no filter");
+    }
+    for name in &others {
+        assert!(name.starts_with(".sstfilter-") && has_extension(name, "tmp"), "{name}");
+    }
+    assert!(others.len() <= 1, "left-overs of earlier runs were not removed: {others:?}");
+    tables.len()
+}
+
+#[test]
+fn a_killed_build_leaves_whole_tables_or_nothing() {
+    let place = Place::new();
+    let out = place.text("tables");
+    let mut state = 0x5eed;
+    let mut tables_seen = 0;
+    let mut leftovers_seen = 0;
+    for _ in 0..KILLS {
+        kill_after(&out, Duration::from_millis(2 + next(&mut state) % 150));
+        if !Path::new(&out).exists() {
+            continue; // killed before it made its directory
+        }
+        tables_seen += sound_tables(Path::new(&out));
+        leftovers_seen += names(&out).iter().filter(|name| has_extension(name, "tmp")).count();
+    }
+    assert!(tables_seen > 10, "killed too early to test anything: {tables_seen} tables");
+    assert!(leftovers_seen > 5, "never killed within a table: {leftovers_seen}");
+    let arguments = ["build", "--generate", "1000", "--overwrite", "--out", &out];
+    run(&arguments).expect_code(0);
+    assert_eq!(names(&out), ["000001.sst"], "old tables and left-overs go");
+    fs::remove_dir_all(out).unwrap();
+}

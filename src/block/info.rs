@@ -1,0 +1,81 @@
+//! What a block says of itself, for people and tools.
+
+use super::FallbackReason;
+use super::open::Shape;
+use super::trailer::{FORMAT_VERSION, Trailer};
+use crate::filter::FilterKind;
+use crate::hash::HashIdentity;
+
+/// Every field of a block's trailer, and what follows from them.
+///
+/// ```
+/// use sstfilter::{BloomPolicy, BuildContext, FallbackReason, FilterBlock, FilterKind, FilterPolicy, KeyHasher};
+///
+/// let hasher = KeyHasher::default();
+/// let mut builder = BloomPolicy::default().builder(&BuildContext::new(&hasher)).expect("never declines");
+/// (0..1_000_u32).for_each(|key| builder.add_hash(hasher.hash(&key.to_le_bytes())));
+/// let bytes = builder.finish().block.expect("it fits");
+///
+/// let info = FilterBlock::open(&bytes)?.info();
+/// assert_eq!((info.kind, info.reason), (FilterKind::BLOCKED_BLOOM, FallbackReason::None));
+/// assert_eq!((info.keys, info.block_bytes), (1_000, bytes.len() as u64));
+/// # Ok::<(), sstfilter::BlockError>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct BlockInfo {
+    /// Version of the format.
+    pub format_version: u8,
+    /// Kind of the filter.
+    pub kind: FilterKind,
+    /// Kind that the policy asked for.
+    pub requested: FilterKind,
+    /// Why `kind` is not `requested`.
+    pub reason: FallbackReason,
+    /// The hash it is asked with.
+    pub hash: HashIdentity,
+    /// Which of the kind's salts the build ended with.
+    pub salt: u8,
+    /// Distinct keys.
+    pub keys: u64,
+    /// Bytes of the whole block.
+    pub block_bytes: u64,
+    /// Bytes of the payload.
+    pub payload_bytes: u64,
+    /// CRC32C of the payload, as stored.
+    pub payload_checksum: u32,
+    /// The kind's shape by name: probes and lines, or columns, layers and slots.
+    pub shape: Vec<(&'static str, String)>,
+    /// Expected share of absent keys that the filter lets through, from 0 to 1.
+    pub expected_fpr: f64,
+}
+
+impl BlockInfo {
+    pub(super) fn new(trailer: &Trailer, shape: &Shape) -> Self {
+        Self {
+            format_version: FORMAT_VERSION,
+            kind: trailer.kind,
+            requested: trailer.requested,
+            reason: trailer.reason,
+            hash: trailer.hash,
+            salt: trailer.shape.salt,
+            keys: trailer.shape.keys,
+            block_bytes: trailer.block_bytes(),
+            payload_bytes: trailer.shape.payload_bytes,
+            payload_checksum: trailer.payload_checksum,
+            shape: match shape {
+                Shape::BlockedBloom(bloom) => {
+                    vec![("lines", bloom.lines().to_string()), ("probes", bloom.probes().to_string())]
+                }
+                Shape::Ribbon(ribbon) => ribbon.describe(),
+            },
+            expected_fpr: shape.expected_fpr(trailer.shape.keys),
+        }
+    }
+
+    /// Whole block over distinct keys, in bits; infinite for a block of no keys.
+    #[must_use]
+    pub fn bits_per_key(&self) -> f64 {
+        self.block_bytes as f64 * 8.0 / self.keys as f64
+    }
+}

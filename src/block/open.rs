@@ -1,0 +1,267 @@
+//! Opening and asking a block.
+
+use core::fmt;
+
+use super::info::BlockInfo;
+use super::trailer::Trailer;
+use crate::codec::checksum;
+use crate::error::BlockError;
+use crate::filter::blocked_bloom::BloomShape;
+use crate::filter::ribbon::RibbonShape;
+use crate::filter::{FilterKind, FilterShape};
+use crate::hash::{HashIdentity, KeyHash};
+use crate::kernel::line::{self, LineMask};
+
+/// Every kind that can be opened, with its shape. A new kind is one line here and in each `match`.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Shape {
+    BlockedBloom(BloomShape),
+    Ribbon(RibbonShape),
+}
+
+/// Calls a method of whichever shape it is.
+macro_rules! each_shape {
+    ($shape:expr, $inner:ident => $call:expr) => {
+        match $shape {
+            Shape::BlockedBloom($inner) => $call,
+            Shape::Ribbon($inner) => $call,
+        }
+    };
+}
+
+impl Shape {
+    fn decode(trailer: &Trailer) -> Result<Self, BlockError> {
+        match trailer.kind {
+            FilterKind::BLOCKED_BLOOM => BloomShape::decode(&trailer.shape).map(Self::BlockedBloom),
+            FilterKind::RIBBON => RibbonShape::decode(&trailer.shape).map(Self::Ribbon),
+            kind => Err(BlockError::UnknownKind { got: kind.code() }),
+        }
+    }
+
+    pub(super) fn expected_fpr(&self, keys: u64) -> f64 {
+        each_shape!(self, shape => shape.expected_fpr(keys))
+    }
+}
+
+/// A filter block over any bytes: owned, borrowed, shared or mapped.
+///
+/// [`open`](Self::open) reads the trailer alone: it takes constant time, allocates nothing, accepts
+/// any alignment (64 bytes is fastest) and any bytes at all. It cannot see damage in the payload, and a
+/// flipped payload bit can make a filter deny a key that it holds: call [`verify`](Self::verify) once
+/// on every block that comes from a disk or a network, or hold it in a
+/// [`GuardedFilter`](super::GuardedFilter), which does.
+///
+/// ```
+/// use sstfilter::{BloomPolicy, BuildContext, FilterBlock, FilterPolicy, KeyHasher};
+///
+/// let hasher = KeyHasher::default();
+/// let mut builder = BloomPolicy::default().builder(&BuildContext::new(&hasher)).expect("never declines");
+/// builder.add_hash(hasher.hash(b"apple"));
+/// let bytes = builder.finish().block.expect("one key fits");
+///
+/// let filter = FilterBlock::open(&bytes)?;
+/// filter.verify()?;
+/// assert!(filter.may_contain(hasher.hash(b"apple")));
+/// # Ok::<(), sstfilter::BlockError>(())
+/// ```
+#[derive(Clone)]
+pub struct FilterBlock<D> {
+    data: D,
+    trailer: Trailer,
+    shape: Shape,
+}
+
+impl<D: AsRef<[u8]>> FilterBlock<D> {
+    /// Opens the block that `data` is, from its first to its last byte.
+    ///
+    /// # Errors
+    ///
+    /// Whatever [`BlockError`] says: bytes that are no block, a damaged trailer, a block cut short or
+    /// prolonged, an unknown kind or version, a field out of range. To a read each of them means "may be
+    /// present".
+    pub fn open(data: D) -> Result<Self, BlockError> {
+        let trailer = Trailer::decode(data.as_ref())?;
+        let shape = Shape::decode(&trailer)?;
+        Ok(Self { data, trailer, shape })
+    }
+
+    /// Checks the payload against its checksum: reads all of it once.
+    ///
+    /// # Errors
+    ///
+    /// [`BlockError::PayloadChecksum`] when it differs.
+    pub fn verify(&self) -> Result<(), BlockError> {
+        let (expected, got) = (self.trailer.payload_checksum, checksum(self.payload()));
+        if expected == got { Ok(()) } else { Err(BlockError::PayloadChecksum { expected, got }) }
+    }
+
+    /// Whether the key of `hash` may be in the file; `false` is certain.
+    ///
+    /// The hash must come from the hasher that built the block: compare [`hash_identity`](Self::hash_identity).
+    #[must_use]
+    pub fn may_contain(&self, hash: KeyHash) -> bool {
+        each_shape!(&self.shape, shape => shape.may_contain(self.payload(), hash))
+    }
+
+    /// Like [`may_contain`](Self::may_contain), for one key and many blocks: what can be computed from
+    /// the key alone is computed once.
+    #[must_use]
+    pub fn may_contain_prepared(&self, key: &mut PreparedKey) -> bool {
+        match &self.shape {
+            Shape::BlockedBloom(shape) => {
+                shape.may_contain_mask(self.payload(), key.hash, key.line_mask(shape.probes()))
+            }
+            Shape::Ribbon(shape) => shape.may_contain(self.payload(), key.hash),
+        }
+    }
+
+    /// Asks for many keys at once; `hits` then holds the answers in their order.
+    pub fn may_contain_batch(&self, hashes: &[KeyHash], hits: &mut HitBitmap) {
+        hits.reset(hashes.len());
+        each_shape!(&self.shape, shape => shape.may_contain_batch(self.payload(), hashes, &mut hits.words));
+    }
+
+    /// All that the block says of itself.
+    #[must_use]
+    pub fn info(&self) -> BlockInfo {
+        BlockInfo::new(&self.trailer, &self.shape)
+    }
+
+    /// The hash that the block was built from and must be asked with.
+    #[must_use]
+    pub fn hash_identity(&self) -> HashIdentity {
+        self.trailer.hash
+    }
+
+    /// The share of ones in the payload of a Bloom filter (about one half when it holds what it was
+    /// planned for; more when it is overfull), read in full. `None` for kinds without a fill.
+    #[must_use]
+    pub fn fill_ratio(&self) -> Option<f64> {
+        match self.shape {
+            Shape::BlockedBloom(_) => Some(BloomShape::fill_ratio(self.payload())),
+            Shape::Ribbon(_) => None,
+        }
+    }
+
+    /// The whole block's bytes.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        self.data.as_ref()
+    }
+
+    /// The bytes that were opened.
+    #[must_use]
+    pub fn into_inner(self) -> D {
+        self.data
+    }
+
+    /// The payload. A `D` that hands out other bytes than at first gets "may be present" for answers.
+    #[expect(clippy::cast_possible_truncation, reason = "opened: the payload's length is below the slice's")]
+    fn payload(&self) -> &[u8] {
+        self.data.as_ref().get(..self.trailer.shape.payload_bytes as usize).unwrap_or_default()
+    }
+}
+
+impl<D: AsRef<[u8]>> fmt::Debug for FilterBlock<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FilterBlock").field("info", &self.info()).finish_non_exhaustive()
+    }
+}
+
+/// One key, about to be asked of many filters.
+///
+/// ```
+/// use sstfilter::{KeyHasher, PreparedKey};
+///
+/// let mut key = PreparedKey::new(KeyHasher::default().hash(b"apple"));
+/// # let _ = &mut key;
+/// // for filter in filters { filter.may_contain_prepared(&mut key); }
+/// ```
+#[derive(Clone, Debug)]
+pub struct PreparedKey {
+    hash: KeyHash,
+    /// Number of probes and mask of the last Bloom shape met: files of one store mostly share it.
+    mask: Option<(u8, LineMask)>,
+}
+
+impl PreparedKey {
+    /// Prepares nothing yet: each part is computed when a filter first needs it.
+    #[must_use]
+    pub const fn new(hash: KeyHash) -> Self {
+        Self { hash, mask: None }
+    }
+
+    /// The key's hash.
+    #[must_use]
+    pub const fn hash(&self) -> KeyHash {
+        self.hash
+    }
+
+    fn line_mask(&mut self, probes: u8) -> &LineMask {
+        let hash = self.hash;
+        let current = self.mask.filter(|&(of, _)| of == probes);
+        let (_, mask) = self.mask.insert(current.unwrap_or_else(|| (probes, line::mask(hash, probes))));
+        mask
+    }
+}
+
+/// The answers of a batch: bit `i` is set when key `i` may be present.
+///
+/// ```
+/// use sstfilter::HitBitmap;
+///
+/// let hits = HitBitmap::default();
+/// assert_eq!(hits.count(), 0);
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HitBitmap {
+    words: Vec<u64>,
+    length: usize,
+}
+
+impl HitBitmap {
+    /// Empties the bitmap and gives it `length` clear bits; its memory is kept.
+    pub fn reset(&mut self, length: usize) {
+        self.words.clear();
+        self.words.resize(length.div_ceil(64), 0);
+        self.length = length;
+    }
+
+    /// Sets all bits.
+    pub(crate) fn set_all(&mut self, length: usize) {
+        self.reset(length);
+        self.words.fill(u64::MAX);
+        if let (Some(last), used @ 1..) = (self.words.last_mut(), length % 64) {
+            *last = (1 << used) - 1;
+        }
+    }
+
+    /// Whether key `index` may be present; `true` beyond the end.
+    #[must_use]
+    pub fn may_contain(&self, index: usize) -> bool {
+        index >= self.length || self.words.get(index / 64).is_none_or(|word| word >> (index % 64) & 1 == 1)
+    }
+
+    /// Keys asked for.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.length
+    }
+
+    /// Whether no key was asked for.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// Keys that may be present.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.words.iter().map(|word| u64::from(word.count_ones())).sum()
+    }
+
+    /// The positions of the keys that may be present, ascending.
+    pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..self.length).filter(|&index| self.may_contain(index))
+    }
+}

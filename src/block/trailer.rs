@@ -1,0 +1,212 @@
+//! The end of a filter block: 32 bytes, and before them the kind's parameter words.
+//!
+//! ```text
+//! payload                    payload_words x 8 bytes
+//! parameter words            0 to 15 x 4 bytes, u32 each
+//! trailer, 32 bytes:
+//!   0   8  hash seed, or its fingerprint, or the engine's tag
+//!   8   4  payload length in 8-byte words
+//!  12   4  CRC32C of the payload
+//!  16   5  distinct keys
+//!  21   1  kind
+//!  22   1  requested kind
+//!  23   1  fallback reason (low 4 bits), hash id (high 4 bits)
+//!  24   1  salt (low 4 bits), number of parameter words (high 4 bits)
+//!  25   1  format version
+//!  26   2  magic, the bytes "SF"
+//!  28   4  CRC32C of the parameter words and of bytes 0 to 27 of the trailer
+//! ```
+
+use crate::codec::{checksum, put_u16, put_u32, put_u40, put_u64, read_u16, read_u32, read_u40, read_u64};
+use crate::error::BlockError;
+use crate::filter::{EncodedShape, FilterKind, MAX_PARAM_WORDS, ParamWords};
+use crate::hash::{HashId, HashIdentity};
+
+use super::FallbackReason;
+
+/// The newest format version, and the one that is written.
+pub(crate) const FORMAT_VERSION: u8 = 1;
+
+/// The bytes `SF`.
+const MAGIC: u16 = 0x4653;
+
+/// Bytes of the fixed trailer.
+pub(crate) const TRAILER_BYTES: usize = 32;
+
+/// The most bytes that can stand behind a payload.
+pub(crate) const MAX_TAIL_BYTES: usize = TRAILER_BYTES + MAX_PARAM_WORDS * 4;
+
+/// The most distinct keys that a block can record.
+pub(crate) const MAX_KEYS: u64 = (1 << 40) - 1;
+
+/// The most bytes of payload that a block can record.
+pub(crate) const MAX_PAYLOAD_BYTES: u64 = u32::MAX as u64 * 8;
+
+/// All that a block says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Trailer {
+    pub(crate) kind: FilterKind,
+    pub(crate) requested: FilterKind,
+    pub(crate) reason: FallbackReason,
+    pub(crate) hash: HashIdentity,
+    pub(crate) shape: EncodedShape,
+    pub(crate) payload_checksum: u32,
+}
+
+impl Trailer {
+    /// Bytes of parameter words and trailer for `param_words` words.
+    pub(crate) const fn tail_bytes(param_words: u8) -> usize {
+        TRAILER_BYTES + param_words as usize * 4
+    }
+
+    /// Bytes of the whole block.
+    pub(crate) fn block_bytes(&self) -> u64 {
+        self.shape.payload_bytes + Self::tail_bytes(self.shape.params.count()) as u64
+    }
+
+    /// The parameter words and the trailer.
+    #[expect(clippy::cast_possible_truncation, reason = "the caller keeps to MAX_PAYLOAD_BYTES")]
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(MAX_TAIL_BYTES);
+        let params = &self.shape.params;
+        params.as_slice().iter().for_each(|&word| put_u32(&mut out, word));
+        put_u64(&mut out, self.hash.seed);
+        put_u32(&mut out, (self.shape.payload_bytes / 8) as u32);
+        put_u32(&mut out, self.payload_checksum);
+        put_u40(&mut out, self.shape.keys);
+        out.push(self.kind.code());
+        out.push(self.requested.code());
+        out.push(self.reason.code() | self.hash.id.code() << 4);
+        out.push(self.shape.salt | params.count() << 4);
+        out.push(FORMAT_VERSION);
+        put_u16(&mut out, MAGIC);
+        let checksum = checksum(&out);
+        put_u32(&mut out, checksum);
+        out
+    }
+
+    /// Reads the end of `block` and checks all of it against itself and against the block's length.
+    /// The payload is not read.
+    pub(crate) fn decode(block: &[u8]) -> Result<Self, BlockError> {
+        let too_short = |expected: usize| BlockError::TooShort { expected: expected as u64, got: block.len() as u64 };
+        let start = block.len().checked_sub(TRAILER_BYTES).ok_or(too_short(TRAILER_BYTES))?;
+        let trailer = block.get(start..).unwrap_or_default();
+        let byte = |offset: usize| trailer.get(offset).copied().unwrap_or_default();
+        let magic = read_u16(trailer, 26).unwrap_or_default();
+        if magic != MAGIC {
+            return Err(BlockError::Magic { got: magic });
+        }
+        if byte(25) != FORMAT_VERSION {
+            return Err(BlockError::Version { expected: FORMAT_VERSION, got: byte(25) });
+        }
+        let tail_bytes = Self::tail_bytes(byte(24) >> 4);
+        let tail = block.len().checked_sub(tail_bytes).and_then(|at| block.get(at..)).ok_or(too_short(tail_bytes))?;
+        let covered = tail.get(..tail_bytes - 4).unwrap_or_default();
+        let (stored, computed) = (read_u32(trailer, 28).unwrap_or_default(), checksum(covered));
+        if stored != computed {
+            return Err(BlockError::TrailerChecksum { expected: stored, got: computed });
+        }
+        let decoded = Self::from_checked_bytes(tail, trailer)?;
+        if decoded.block_bytes() != block.len() as u64 {
+            return Err(BlockError::Length { expected: decoded.block_bytes(), got: block.len() as u64 });
+        }
+        Ok(decoded)
+    }
+
+    /// Reads the fields of a tail whose checksum holds.
+    fn from_checked_bytes(tail: &[u8], trailer: &[u8]) -> Result<Self, BlockError> {
+        let byte = |offset: usize| trailer.get(offset).copied().unwrap_or_default();
+        let (reason_code, hash_code) = (byte(23) & 15, byte(23) >> 4);
+        let reason = FallbackReason::from_code(reason_code).ok_or(BlockError::Field {
+            field: "fallback reason",
+            expected: "0 to 6",
+            got: reason_code.into(),
+        })?;
+        let hash_id = HashId::from_code(hash_code).ok_or(BlockError::Field {
+            field: "hash id",
+            expected: "1, 2 or 15",
+            got: hash_code.into(),
+        })?;
+        let params: ParamWords =
+            (0..usize::from(byte(24) >> 4)).map(|word| read_u32(tail, word * 4).unwrap_or_default()).collect();
+        Ok(Self {
+            kind: FilterKind::from_code(byte(21)),
+            requested: FilterKind::from_code(byte(22)),
+            reason,
+            hash: HashIdentity { id: hash_id, seed: read_u64(trailer, 0).unwrap_or_default() },
+            shape: EncodedShape {
+                params,
+                salt: byte(24) & 15,
+                keys: read_u40(trailer, 16).unwrap_or_default(),
+                payload_bytes: u64::from(read_u32(trailer, 8).unwrap_or_default()) * 8,
+            },
+            payload_checksum: read_u32(trailer, 12).unwrap_or_default(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn example() -> Trailer {
+        Trailer {
+            kind: FilterKind::BLOCKED_BLOOM,
+            requested: FilterKind::RIBBON,
+            reason: FallbackReason::TooFewKeys,
+            hash: HashIdentity { id: HashId::Xxh3, seed: 0x0102_0304_0506_0708 },
+            shape: EncodedShape {
+                params: [6].into_iter().collect(),
+                salt: 0,
+                keys: 0x12_3456_789a,
+                payload_bytes: 128,
+            },
+            payload_checksum: 0xaabb_ccdd,
+        }
+    }
+
+    fn block_of(trailer: &Trailer) -> Vec<u8> {
+        let mut block = vec![0; trailer.shape.payload_bytes as usize];
+        block.extend(trailer.encode());
+        block
+    }
+
+    #[test]
+    fn a_trailer_reads_back_as_written() {
+        let trailer = example();
+        let block = block_of(&trailer);
+        assert_eq!(block.len(), 128 + 36);
+        assert_eq!(Trailer::decode(&block), Ok(trailer));
+    }
+
+    #[test]
+    fn every_flipped_bit_and_every_cut_is_refused() {
+        let block = block_of(&example());
+        for bit in 128 * 8..block.len() * 8 {
+            let mut damaged = block.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert!(Trailer::decode(&damaged).is_err(), "bit {bit}");
+        }
+        for length in 0..block.len() {
+            assert!(Trailer::decode(&block[..length]).is_err(), "cut to {length}");
+            assert!(Trailer::decode(&block[block.len() - length..]).is_err(), "last {length}");
+        }
+    }
+
+    #[test]
+    fn unknown_reasons_hashes_and_versions_are_named() {
+        let reseal = |offset: usize, value: u8| {
+            let mut block = block_of(&example());
+            let at = block.len() - 32 + offset;
+            block[at] = value;
+            let (from, end) = (128, block.len() - 4);
+            let sum = checksum(&block[from..end]);
+            block.truncate(end);
+            put_u32(&mut block, sum);
+            Trailer::decode(&block).unwrap_err()
+        };
+        assert!(matches!(reseal(23, 0x1f), BlockError::Field { field: "fallback reason", got: 15, .. }));
+        assert!(matches!(reseal(23, 0x31), BlockError::Field { field: "hash id", got: 3, .. }));
+        assert!(matches!(reseal(25, 9), BlockError::Version { expected: 1, got: 9 }));
+    }
+}

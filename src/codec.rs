@@ -1,0 +1,189 @@
+//! The only place where integers become little-endian bytes and back, and where checksums are taken.
+//!
+//! Reading is total: a read past the end is `None`, never a panic.
+
+use byteorder::{ByteOrder, LittleEndian};
+use bytes::Bytes;
+
+/// The alignment at which the lines of a filter are fastest: one cache line.
+pub(crate) const LINE_BYTES: usize = 64;
+
+pub(crate) fn read_u16(bytes: &[u8], offset: usize) -> Option<u16> {
+    Some(LittleEndian::read_u16(bytes.get(offset..)?.get(..2)?))
+}
+
+pub(crate) fn read_u32(bytes: &[u8], offset: usize) -> Option<u32> {
+    Some(LittleEndian::read_u32(bytes.get(offset..)?.get(..4)?))
+}
+
+/// A 40-bit number.
+pub(crate) fn read_u40(bytes: &[u8], offset: usize) -> Option<u64> {
+    Some(LittleEndian::read_uint(bytes.get(offset..)?.get(..5)?, 5))
+}
+
+pub(crate) fn read_u64(bytes: &[u8], offset: usize) -> Option<u64> {
+    Some(LittleEndian::read_u64(bytes.get(offset..)?.get(..8)?))
+}
+
+pub(crate) fn put_u16(out: &mut Vec<u8>, value: u16) {
+    out.extend_from_slice(&value.to_le_bytes());
+}
+
+pub(crate) fn put_u32(out: &mut Vec<u8>, value: u32) {
+    out.extend_from_slice(&value.to_le_bytes());
+}
+
+/// The low 40 bits of `value`.
+pub(crate) fn put_u40(out: &mut Vec<u8>, value: u64) {
+    out.extend(value.to_le_bytes().into_iter().take(5));
+}
+
+pub(crate) fn put_u64(out: &mut Vec<u8>, value: u64) {
+    out.extend_from_slice(&value.to_le_bytes());
+}
+
+/// LEB128: seven bits a byte, low bits first, the high bit set on all bytes but the last.
+pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push((value & 0x7f) as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+/// A LEB128 number from the front of `bytes`, and what follows it. `None` when it does not end, or
+/// exceeds 64 bits.
+pub(crate) fn take_varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    let mut value = 0_u64;
+    for (position, &byte) in bytes.iter().take(10).enumerate() {
+        let low = u64::from(byte & 0x7f);
+        if position == 9 && low > 1 {
+            return None;
+        }
+        value |= low << (7 * position);
+        if byte & 0x80 == 0 {
+            return Some((value, bytes.get(position + 1..)?));
+        }
+    }
+    None
+}
+
+/// CRC32C (Castagnoli) of `bytes`.
+pub(crate) fn checksum(bytes: &[u8]) -> u32 {
+    crc32c::crc32c(bytes)
+}
+
+/// CRC32C of everything `seen` covers, followed by `bytes`.
+pub(crate) fn checksum_append(seen: u32, bytes: &[u8]) -> u32 {
+    crc32c::crc32c_append(seen, bytes)
+}
+
+/// High 64 bits of the 128-bit product: maps a well-mixed `hash` to `0..range` without bias or division.
+pub(crate) const fn map_to_range(hash: u64, range: u64) -> u64 {
+    ((hash as u128 * range as u128) >> 64) as u64
+}
+
+/// Zeroed bytes that start on a cache-line boundary, with room for a tail behind them.
+#[derive(Debug)]
+pub(crate) struct AlignedBuffer {
+    bytes: Vec<u8>,
+    start: usize,
+}
+
+impl AlignedBuffer {
+    /// `length` zero bytes; up to `tail_capacity` more can be appended without moving them. `None` when
+    /// there is no such memory.
+    pub(crate) fn zeroed(length: u64, tail_capacity: usize) -> Option<Self> {
+        let length = usize::try_from(length).ok()?;
+        let capacity = length.checked_add(tail_capacity + LINE_BYTES)?;
+        // `vec!` takes zeroed pages from the system, which cost nothing until they are used, but aborts
+        // when there are none; so ask first (and let the compiler not optimise the question away).
+        core::hint::black_box(&mut Vec::<u8>::new()).try_reserve_exact(capacity).ok()?;
+        let mut bytes = vec![0; capacity];
+        // `align_offset` may decline (it does under some interpreters): unaligned is only slower.
+        let start = Some(bytes.as_ptr().align_offset(LINE_BYTES)).filter(|&at| at < LINE_BYTES).unwrap_or(0);
+        bytes.truncate(start + length);
+        Some(Self { bytes, start })
+    }
+
+    /// No bytes yet; `length` and `tail_capacity` more can be appended without moving them.
+    pub(crate) fn empty(length: u64, tail_capacity: usize) -> Option<Self> {
+        let mut buffer = Self::zeroed(length, tail_capacity)?;
+        buffer.bytes.truncate(buffer.start);
+        Some(buffer)
+    }
+
+    pub(crate) fn as_slice(&self) -> &[u8] {
+        self.bytes.get(self.start..).unwrap_or_default()
+    }
+
+    pub(crate) fn as_mut_slice(&mut self) -> &mut [u8] {
+        self.bytes.get_mut(self.start..).unwrap_or_default()
+    }
+
+    pub(crate) fn append(&mut self, tail: &[u8]) {
+        self.bytes.extend_from_slice(tail);
+    }
+
+    pub(crate) fn freeze(self) -> Bytes {
+        Bytes::from(self.bytes).slice(self.start..)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn integers_are_little_endian_and_reads_past_the_end_are_none() {
+        let mut out = Vec::new();
+        put_u16(&mut out, 0x0102);
+        put_u32(&mut out, 0x0304_0506);
+        put_u40(&mut out, 0x07_0809_0a0b);
+        put_u64(&mut out, 0x0c0d_0e0f_1011_1213);
+        assert_eq!(out[..6], [2, 1, 6, 5, 4, 3]);
+        assert_eq!(read_u16(&out, 0), Some(0x0102));
+        assert_eq!(read_u32(&out, 2), Some(0x0304_0506));
+        assert_eq!(read_u40(&out, 6), Some(0x07_0809_0a0b));
+        assert_eq!(read_u64(&out, 11), Some(0x0c0d_0e0f_1011_1213));
+        assert_eq!(read_u64(&out, 12), None);
+        assert_eq!(read_u16(&out, usize::MAX), None);
+    }
+
+    #[test]
+    fn varints_round_trip_and_refuse_what_exceeds_64_bits() {
+        for value in [0, 1, 127, 128, 300, u64::from(u32::MAX), u64::MAX] {
+            let mut out = Vec::new();
+            put_varint(&mut out, value);
+            out.push(0xee);
+            assert_eq!(take_varint(&out), Some((value, &[0xee][..])));
+        }
+        assert_eq!(take_varint(&[]), None);
+        assert_eq!(take_varint(&[0x80; 20]), None);
+        assert_eq!(take_varint(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x02]), None);
+    }
+
+    #[test]
+    fn the_checksum_is_crc32c() {
+        // Check value of CRC-32C (iSCSI, RFC 3720) for the nine ASCII digits.
+        assert_eq!(checksum(b"123456789"), 0xe306_9283);
+        assert_eq!(checksum_append(checksum(b"1234"), b"56789"), 0xe306_9283);
+    }
+
+    #[test]
+    fn memory_that_does_not_exist_is_none() {
+        assert!(AlignedBuffer::zeroed(u64::MAX, 10).is_none());
+        assert!(AlignedBuffer::zeroed(1 << 62, 10).is_none());
+    }
+
+    #[test]
+    fn aligned_buffers_stay_aligned_when_a_tail_is_appended() {
+        for length in [0, 1, 63, 64, 1000] {
+            let mut buffer = AlignedBuffer::zeroed(length, 10).unwrap();
+            buffer.append(&[7; 10]);
+            let bytes = buffer.freeze();
+            assert_eq!(bytes.len() as u64, length + 10);
+            assert_eq!(bytes.as_ptr().align_offset(LINE_BYTES), 0);
+        }
+    }
+}

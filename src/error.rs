@@ -1,0 +1,167 @@
+//! What can go wrong, with what was expected and what was found.
+
+use core::fmt;
+
+use crate::hash::HashIdentity;
+
+/// An option that was refused when it was set, long before any file is written.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// A size outside 1 to 100 bits per key, or not a number.
+    BitsPerKey {
+        /// The size asked for.
+        got: f64,
+    },
+    /// A rate that is not strictly between 0 and 1, or not a number.
+    FalsePositiveRate {
+        /// The rate asked for.
+        got: f64,
+    },
+    /// A rate outside what Ribbon offers, 2^-32 to 50 %.
+    RibbonRate {
+        /// The rate asked for.
+        got: f64,
+    },
+    /// A rate that a blocked Bloom filter of 100 bits per key does not reach.
+    BloomRate {
+        /// The rate asked for.
+        got: f64,
+    },
+    /// Any other option outside its range.
+    OutOfRange {
+        /// The option.
+        option: &'static str,
+        /// Its range, in words.
+        expected: &'static str,
+        /// The value asked for.
+        got: u64,
+    },
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::BitsPerKey { got } => {
+                write!(f, "bits per key: expected a number from 1 to 100, got {got}")
+            }
+            Self::FalsePositiveRate { got } => {
+                write!(f, "false positive rate: expected a number between 0 and 1, both excluded, got {got}")
+            }
+            Self::RibbonRate { got } => {
+                write!(f, "false positive rate of a ribbon filter: expected 2^-32 (2.33e-10) to 0.5, got {got:e}")
+            }
+            Self::BloomRate { got } => write!(
+                f,
+                "false positive rate of a bloom filter: expected one that 100 bits per key can give \
+                 (above about 3e-8), got {got:e}; a ribbon filter goes down to 2.33e-10"
+            ),
+            Self::OutOfRange { option, expected, got } => write!(f, "{option}: expected {expected}, got {got}"),
+        }
+    }
+}
+
+impl core::error::Error for ConfigError {}
+
+/// Why the bytes of a filter block cannot be used. To a read, all of them mean "may be present".
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BlockError {
+    /// Fewer bytes than a trailer and what it claims before it.
+    TooShort {
+        /// The least number of bytes that would do.
+        expected: u64,
+        /// The bytes there are.
+        got: u64,
+    },
+    /// The last bytes are not those of a filter block.
+    Magic {
+        /// What stands where the magic number should.
+        got: u16,
+    },
+    /// A block of a version that this reader does not know: use a newer reader.
+    Version {
+        /// The newest version this reader knows.
+        expected: u8,
+        /// The block's version.
+        got: u8,
+    },
+    /// The trailer is damaged.
+    TrailerChecksum {
+        /// The checksum that the block carries.
+        expected: u32,
+        /// The checksum of the bytes found.
+        got: u32,
+    },
+    /// The payload is damaged.
+    PayloadChecksum {
+        /// The checksum that the block carries.
+        expected: u32,
+        /// The checksum of the bytes found.
+        got: u32,
+    },
+    /// The block is longer or shorter than its trailer says: bytes are missing, or not its own.
+    Length {
+        /// The whole block's bytes by its trailer.
+        expected: u64,
+        /// The bytes there are.
+        got: u64,
+    },
+    /// A kind of filter that this reader does not know: a newer one, or a user's own.
+    UnknownKind {
+        /// The kind's number.
+        got: u8,
+    },
+    /// A field with a value that no writer gives it.
+    Field {
+        /// The field.
+        field: &'static str,
+        /// The values that it may have.
+        expected: &'static str,
+        /// The value found.
+        got: u64,
+    },
+    /// The block was built from other hashes than those it is asked with.
+    HashMismatch {
+        /// The hasher in use.
+        expected: HashIdentity,
+        /// The hasher that built the block.
+        got: HashIdentity,
+    },
+}
+
+impl fmt::Display for BlockError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooShort { expected, got } => {
+                write!(f, "filter block too short: expected at least {expected} bytes, got {got}")
+            }
+            Self::Magic { got } => {
+                write!(f, "not a filter block: expected the magic number 0x4653 at its end, got {got:#06x}")
+            }
+            Self::Version { expected, got } => {
+                write!(f, "filter block version: expected 1 to {expected}, got {got}; read it with a newer release")
+            }
+            Self::TrailerChecksum { expected, got } => {
+                write!(f, "filter block trailer is damaged: expected checksum {expected:#010x}, got {got:#010x}")
+            }
+            Self::PayloadChecksum { expected, got } => {
+                write!(f, "filter block payload is damaged: expected checksum {expected:#010x}, got {got:#010x}")
+            }
+            Self::Length { expected, got } => {
+                write!(f, "filter block length: expected {expected} bytes by its trailer, got {got}")
+            }
+            Self::UnknownKind { got } => {
+                write!(f, "filter kind: expected one that this release knows, got {got}")
+            }
+            Self::Field { field, expected, got } => {
+                write!(f, "filter block field {field}: expected {expected}, got {got}")
+            }
+            Self::HashMismatch { expected, got } => {
+                write!(f, "filter block built with another hash: expected {expected}, got {got}")
+            }
+        }
+    }
+}
+
+impl core::error::Error for BlockError {}

@@ -1,0 +1,70 @@
+//! Building: one pass, any order.
+
+use super::shape::BloomShape;
+use crate::codec::AlignedBuffer;
+use crate::filter::FilterShape;
+use crate::hash::KeyHash;
+use crate::kernel::line;
+
+/// A blocked Bloom payload that takes keys.
+#[derive(Debug)]
+pub(crate) struct BloomBits {
+    shape: BloomShape,
+    payload: AlignedBuffer,
+}
+
+impl BloomBits {
+    /// All lines empty. `tail_capacity` bytes are kept free behind the payload. `None` when there
+    /// is no such memory.
+    pub(crate) fn new(shape: BloomShape, tail_capacity: usize) -> Option<Self> {
+        Some(Self { shape, payload: AlignedBuffer::zeroed(shape.payload_bytes(), tail_capacity)? })
+    }
+
+    pub(crate) fn shape(&self) -> BloomShape {
+        self.shape
+    }
+
+    pub(crate) fn insert(&mut self, hash: KeyHash) {
+        let (lines, _) = self.payload.as_mut_slice().as_chunks_mut();
+        let index = self.shape.line_index(hash);
+        line::insert(&mut lines[index], hash, self.shape.probes());
+    }
+
+    pub(crate) fn insert_all(&mut self, hashes: &[KeyHash]) {
+        hashes.iter().for_each(|&hash| self.insert(hash));
+    }
+
+    pub(crate) fn into_payload(self) -> AlignedBuffer {
+        self.payload
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::BitsPerKey;
+
+    fn build(keys: u64, size: BitsPerKey) -> (BloomShape, AlignedBuffer) {
+        let mut bits = BloomBits::new(BloomShape::for_keys(keys, size).unwrap(), 0).unwrap();
+        (0..keys).for_each(|key| bits.insert(KeyHash::from_remixed(key)));
+        (bits.shape(), bits.into_payload())
+    }
+
+    #[test]
+    fn every_key_added_is_found_at_every_size() {
+        for millibits in (1_000..=100_000).step_by(3_300) {
+            let size = BitsPerKey::from_millibits(millibits).unwrap();
+            for keys in [0, 1, 2, 3, 7, 63, 64, 65, 1_000] {
+                let (shape, payload) = build(keys, size);
+                assert_eq!(payload.as_slice().len() as u64, shape.payload_bytes());
+                assert!((0..keys).all(|key| shape.may_contain(payload.as_slice(), KeyHash::from_remixed(key))));
+            }
+        }
+    }
+
+    #[test]
+    fn an_empty_filter_contains_nothing() {
+        let (shape, payload) = build(0, BitsPerKey::TEN);
+        assert!((0..1_000).all(|key| !shape.may_contain(payload.as_slice(), KeyHash::from_remixed(key))));
+    }
+}

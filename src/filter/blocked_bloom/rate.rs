@@ -1,0 +1,182 @@
+//! The expected false positive rate, computed from counts alone.
+//!
+//! Only additions, multiplications and divisions are used, in a fixed order, so that a size derived
+//! from a rate is the same on every platform (`exp` and `powf` differ between them).
+
+use super::shape::{BloomShape, lines_for, probes_for};
+use crate::kernel::line::MAX_PROBES;
+use crate::units::{BitsPerKey, FalsePositiveRate};
+
+/// Expected rate over the product of the lanes' expected fills, by number of probes. The product
+/// ignores that a key uses lanes in fixed sets; the ratio was computed by inclusion and exclusion over
+/// the sets at the sizes where each number of probes is used, and varies by less than 0.3 % there.
+const LANE_CORRECTION: [f64; 17] = [
+    1.0, 1.0, 1.0029, 0.9984, 0.9972, 0.9945, 0.9947, 0.9952, 1.0, 0.9751, 0.9710, 0.9664, 0.9632, 0.9585, 0.9549,
+    0.9537, 0.9517,
+];
+
+/// The expected false positive rate of a blocked Bloom filter of `keys` distinct keys at `size`.
+///
+/// ```
+/// use sstfilter::BitsPerKey;
+/// use sstfilter::filter::blocked_bloom::expected_fpr;
+///
+/// let rate = expected_fpr(1_000_000, BitsPerKey::TEN);
+/// assert!((0.0096..0.0098).contains(&rate));
+/// ```
+#[must_use]
+pub fn expected_fpr(keys: u64, size: BitsPerKey) -> f64 {
+    lines_for(keys, size).map_or(1.0, |lines| of_lines(keys, lines, probes_for(size)))
+}
+
+/// The smallest size at which the expected rate for `keys` keys is at most `rate`; 100 bits per key
+/// when none is.
+pub(crate) fn smallest_size_for(keys: u64, rate: FalsePositiveRate) -> BitsPerKey {
+    let millibits = |size: u32| BitsPerKey::from_millibits(size).unwrap_or(BitsPerKey::MAX);
+    let (mut low, mut high) = (BitsPerKey::MIN.millibits(), BitsPerKey::MAX.millibits());
+    while low < high {
+        let middle = low.midpoint(high);
+        if expected_fpr(keys, millibits(middle)) <= rate.get() {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    millibits(low)
+}
+
+/// The expected rate of `keys` keys in `lines` lines: the mean over the number of keys in a line.
+///
+/// That number is binomial; its weights are walked outwards from the mean, so that nothing underflows
+/// at any size.
+pub(crate) fn of_lines(keys: u64, lines: u64, probes: u8) -> f64 {
+    if keys == 0 {
+        return 0.0;
+    }
+    let probes = probes.clamp(1, MAX_PROBES);
+    if lines <= 1 {
+        return of_one_line(keys, probes);
+    }
+    let mean = keys / lines;
+    let odds = 1.0 / (lines - 1) as f64;
+    let (mut weights, mut rates) = (1.0, of_one_line(mean, probes));
+    let mut weight = 1.0;
+    for count in mean..keys {
+        weight *= (keys - count) as f64 / (count + 1) as f64 * odds;
+        if weight < NEGLIGIBLE {
+            break;
+        }
+        weights += weight;
+        rates += weight * of_one_line(count + 1, probes);
+    }
+    weight = 1.0;
+    for count in (0..mean).rev() {
+        weight *= (count + 1) as f64 / ((keys - count) as f64 * odds);
+        if weight < NEGLIGIBLE {
+            break;
+        }
+        weights += weight;
+        rates += weight * of_one_line(count, probes);
+    }
+    rates / weights * LANE_CORRECTION[usize::from(probes)]
+}
+
+/// Weights below this, against the mean's 1, cannot show in the result: at the smallest rates the
+/// fullest lines count most, by a factor of at most 1e10.
+const NEGLIGIBLE: f64 = 1e-30;
+
+/// The rate of a line that holds `keys` keys: each probe meets an independent fill.
+fn of_one_line(keys: u64, probes: u8) -> f64 {
+    let probes_u64 = u64::from(probes);
+    let clear = power(1.0 - f64::from(probes) / 512.0, keys);
+    power(1.0 - clear, probes_u64)
+}
+
+/// `base` to the power `exponent`, by squaring.
+fn power(mut base: f64, mut exponent: u64) -> f64 {
+    let mut result = 1.0;
+    while exponent > 0 {
+        if exponent & 1 == 1 {
+            result *= base;
+        }
+        base *= base;
+        exponent >>= 1;
+    }
+    result
+}
+
+impl BloomShape {
+    /// Bits of payload per key.
+    #[cfg(test)]
+    fn bits_per_key(&self, keys: u64) -> f64 {
+        use crate::filter::FilterShape;
+        self.payload_bytes() as f64 * 8.0 / keys as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The lanes' base sets, as in the layout's definition.
+    const BASE_SETS: [u8; 9] = [0x00, 0x01, 0x03, 0x0b, 0x17, 0x2f, 0x3f, 0x7f, 0xff];
+
+    /// The exact rate by inclusion and exclusion over the bits of one query: the probability that none
+    /// of a subset of its bits is set, for Poisson many keys in its line. Up to eight probes.
+    fn exact(probes: u8, keys_per_line: f64) -> f64 {
+        let sets: Vec<u8> = (0..8).map(|turn| BASE_SETS[usize::from(probes)].rotate_left(turn)).collect();
+        let query = sets[0];
+        let subsets = (0..=255_u8).filter(|subset| subset & !query == 0);
+        subsets
+            .map(|subset| {
+                let untouched: f64 =
+                    sets.iter().map(|set| (63.0_f64 / 64.0).powi((set & subset).count_ones() as i32)).sum();
+                let sign = if subset.count_ones() % 2 == 0 { 1.0 } else { -1.0 };
+                sign * (-keys_per_line * (1.0 - untouched / 8.0)).exp()
+            })
+            .sum()
+    }
+
+    #[test]
+    fn the_rate_agrees_with_inclusion_and_exclusion() {
+        for (millibits, probes) in
+            [(1_500, 1), (3_000, 2), (5_000, 3), (6_000, 4), (8_000, 5), (10_000, 6), (12_000, 7), (14_000, 8)]
+        {
+            let lines = 1_000_000;
+            let keys = lines * 512_000 / millibits;
+            let expected = exact(probes, keys as f64 / lines as f64);
+            let ratio = of_lines(keys, lines, probes) / expected;
+            assert!((ratio - 1.0).abs() < 0.005, "{probes} probes: ratio {ratio}");
+        }
+    }
+
+    #[test]
+    fn the_rate_falls_with_the_size_of_the_filter() {
+        let mut last = 1.0;
+        for millibits in (1_000..=100_000).step_by(500) {
+            let rate = expected_fpr(1_000_000, BitsPerKey::from_millibits(millibits).unwrap());
+            assert!(rate > 0.0 && rate < last * 1.03, "{millibits}: {rate} after {last}");
+            last = rate;
+        }
+    }
+
+    #[test]
+    fn overfilled_and_empty_filters_have_the_rates_one_expects() {
+        assert_eq!(of_lines(0, 1, 6), 0.0);
+        assert!(of_lines(u64::from(u32::MAX), 1, 6) > 0.99);
+        assert!(of_lines(10_000_000, 100, 6) > 0.99);
+        let one = BloomShape::for_keys(1, BitsPerKey::TEN).unwrap();
+        assert!(one.bits_per_key(1) == 512.0 && of_lines(1, 1, 6) < 1e-10);
+    }
+
+    #[test]
+    fn the_smallest_size_for_a_rate_meets_it_and_one_step_less_does_not() {
+        for rate in [0.5, 0.1, 0.01, 0.001, 1e-6] {
+            let rate = FalsePositiveRate::new(rate).unwrap();
+            let size = smallest_size_for(10_000_000, rate);
+            assert!(expected_fpr(10_000_000, size) <= rate.get());
+            let less = BitsPerKey::from_millibits(size.millibits() - 20).unwrap();
+            assert!(expected_fpr(10_000_000, less) > rate.get() * 0.999, "{rate}: {size}");
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! Sizing and probing.
+
+use super::rate;
+use crate::codec::map_to_range;
+use crate::error::BlockError;
+use crate::filter::{EncodedShape, FilterShape, ParamWords};
+use crate::hash::KeyHash;
+use crate::kernel::line::{self, LINE_BYTES, Line, LineMask, MAX_PROBES};
+use crate::units::BitsPerKey;
+
+/// Lines that a payload can have: its length in 8-byte words has 32 bits.
+pub(crate) const MAX_LINES: u64 = (u32::MAX as u64) / (LINE_BYTES as u64 / 8);
+
+/// Thousandths of a bit per key from which on the next number of probes gives fewer false positives,
+/// measured on built filters (each choice is within 1 % of its neighbour around its threshold). Nine
+/// probes would win from 13,260 on, by less than 3 %; eight are kept until 14,500 because the ninth
+/// needs a second round of lanes.
+const PROBE_THRESHOLDS: [u32; 15] =
+    [2_050, 3_550, 5_130, 6_680, 8_450, 10_220, 12_180, 14_500, 16_450, 18_800, 21_800, 24_300, 27_300, 30_000, 34_000];
+
+/// The number of probes, 1 to 16, that gives the lowest rate at a size.
+///
+/// ```
+/// use sstfilter::BitsPerKey;
+/// use sstfilter::filter::blocked_bloom::probes_for;
+///
+/// assert_eq!(probes_for(BitsPerKey::TEN), 6);
+/// ```
+#[must_use]
+pub fn probes_for(size: BitsPerKey) -> u8 {
+    let passed = PROBE_THRESHOLDS.iter().filter(|&&threshold| size.millibits() >= threshold).count();
+    u8::try_from(passed + 1).unwrap_or(MAX_PROBES)
+}
+
+/// Lines for `keys` keys at `size`: at least one, rounded up. `None` beyond the format's limit.
+pub(crate) fn lines_for(keys: u64, size: BitsPerKey) -> Option<u64> {
+    let millibits = u128::from(keys) * u128::from(size.millibits());
+    let lines = millibits.div_ceil(LINE_BYTES as u128 * 8 * 1_000).max(1);
+    u64::try_from(lines).ok().filter(|&lines| lines <= MAX_LINES)
+}
+
+/// The shape of a blocked Bloom filter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BloomShape {
+    lines: u64,
+    probes: u8,
+}
+
+impl BloomShape {
+    /// The shape for `keys` keys at `size`; `None` beyond the format's limit.
+    pub(crate) fn for_keys(keys: u64, size: BitsPerKey) -> Option<Self> {
+        Some(Self { lines: lines_for(keys, size)?, probes: probes_for(size) })
+    }
+
+    pub(crate) fn probes(&self) -> u8 {
+        self.probes
+    }
+
+    pub(crate) fn lines(&self) -> u64 {
+        self.lines
+    }
+
+    pub(crate) fn params(&self) -> ParamWords {
+        [u32::from(self.probes)].into_iter().collect()
+    }
+
+    /// The index of the key's line: from the high bits of its hash.
+    #[expect(clippy::cast_possible_truncation, reason = "below the number of lines in memory")]
+    pub(crate) fn line_index(&self, hash: KeyHash) -> usize {
+        map_to_range(hash.get(), self.lines) as usize
+    }
+
+    /// The key's line in `payload`.
+    fn line<'a>(&self, payload: &'a [u8], hash: KeyHash) -> Option<&'a Line> {
+        payload.as_chunks().0.get(self.line_index(hash))
+    }
+
+    /// Probes with the mask of [`line::mask`], computed once for many filters of as many probes.
+    pub(crate) fn may_contain_mask(&self, payload: &[u8], hash: KeyHash, mask: &LineMask) -> bool {
+        self.line(payload, hash).is_none_or(|line| line::covers(line, mask))
+    }
+
+    /// Ones over bits, in a filter's whole payload.
+    pub(crate) fn fill_ratio(payload: &[u8]) -> f64 {
+        let (lines, _) = payload.as_chunks();
+        let ones: u64 = lines.iter().map(|line| u64::from(line::ones(line))).sum();
+        ones as f64 / (lines.len().max(1) * LINE_BYTES * 8) as f64
+    }
+}
+
+impl FilterShape for BloomShape {
+    fn decode(encoded: &EncodedShape) -> Result<Self, BlockError> {
+        let field = |field, expected, got| Err(BlockError::Field { field, expected, got });
+        let &[word] = encoded.params.as_slice() else {
+            return field("parameter words", "1 for blocked Bloom", encoded.params.count().into());
+        };
+        let Some(probes) = u8::try_from(word).ok().filter(|probes| (1..=MAX_PROBES).contains(probes)) else {
+            return field("probes", "1 to 16", word.into());
+        };
+        if encoded.salt != 0 {
+            return field("salt", "0 for blocked Bloom", encoded.salt.into());
+        }
+        let lines = encoded.payload_bytes / LINE_BYTES as u64;
+        if lines == 0 || !encoded.payload_bytes.is_multiple_of(LINE_BYTES as u64) {
+            return field("payload bytes", "a positive multiple of 64", encoded.payload_bytes);
+        }
+        Ok(Self { lines, probes })
+    }
+
+    fn payload_bytes(&self) -> u64 {
+        self.lines * LINE_BYTES as u64
+    }
+
+    fn expected_fpr(&self, keys: u64) -> f64 {
+        rate::of_lines(keys, self.lines, self.probes)
+    }
+
+    fn may_contain(&self, payload: &[u8], hash: KeyHash) -> bool {
+        self.line(payload, hash).is_none_or(|line| line::contains(line, hash, self.probes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_rounded_up_to_whole_lines_and_never_below_one() {
+        let lines = |keys| lines_for(keys, BitsPerKey::TEN).unwrap();
+        assert_eq!(lines(0), 1);
+        assert_eq!(lines(51), 1);
+        assert_eq!(lines(52), 2);
+        assert_eq!(lines(100_000), 1_954);
+        assert_eq!(lines(1 << 32), (10_u64 << 32).div_ceil(512));
+    }
+
+    #[test]
+    fn sizes_beyond_the_format_are_refused_not_wrapped() {
+        assert_eq!(lines_for(u64::MAX, BitsPerKey::MAX), None);
+        let most = MAX_LINES * 512 / 10;
+        assert_eq!(lines_for(most, BitsPerKey::TEN), Some(MAX_LINES));
+        assert_eq!(lines_for(most + 52, BitsPerKey::TEN), None);
+    }
+
+    #[test]
+    fn the_number_of_probes_grows_with_the_size_and_stays_in_range() {
+        let sizes = (1_000..=100_000).step_by(10).map(|size| BitsPerKey::from_millibits(size).unwrap());
+        let probes: Vec<u8> = sizes.map(probes_for).collect();
+        assert!(probes.is_sorted());
+        assert_eq!((probes[0], probes[probes.len() - 1]), (1, 16));
+    }
+
+    #[test]
+    fn each_threshold_is_where_the_next_number_of_probes_starts_to_win() {
+        for (index, &threshold) in PROBE_THRESHOLDS.iter().enumerate() {
+            let (fewer, more) = (index as u8 + 1, index as u8 + 2);
+            let lines = lines_for(10_000_000, BitsPerKey::from_millibits(threshold).unwrap()).unwrap();
+            let ratio = rate::of_lines(10_000_000, lines, more) / rate::of_lines(10_000_000, lines, fewer);
+            assert!((0.96..1.02).contains(&ratio), "{fewer} to {more} probes at {threshold}: {ratio}");
+        }
+    }
+
+    #[test]
+    fn a_payload_of_another_length_reads_as_may_be_present() {
+        let shape = BloomShape::for_keys(1_000, BitsPerKey::TEN).unwrap();
+        assert!((0..1_000).all(|key| shape.may_contain(&[], KeyHash::from_remixed(key))));
+    }
+}

@@ -1,0 +1,138 @@
+//! How many columns the blocks have: the part of the shape that sets the false positive rate.
+
+use crate::error::ConfigError;
+use crate::units::FalsePositiveRate;
+
+/// The most columns a block can have; results have as many bits.
+pub(crate) const MAX_COLUMNS: u8 = 32;
+
+/// The number of shares that a layer is divided into: lower shares are counted in 65,536ths.
+const SHARES: u64 = 1 << 16;
+
+/// The first blocks of each layer have one column less than the others, so that any rate between
+/// 2^-r and 2^-(r+1), and any size, can be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Columns {
+    /// Columns of the later blocks, 1 to 32.
+    upper: u8,
+    /// The share of starts, in 65,536ths, whose blocks have `upper - 1` columns. 0 when `upper` is 1.
+    lower_share: u16,
+}
+
+impl Columns {
+    /// `None` when no filter has such columns.
+    pub(crate) fn new(upper: u8, lower_share: u16) -> Option<Self> {
+        let valid = (1..=MAX_COLUMNS).contains(&upper) && (upper > 1 || lower_share == 0);
+        valid.then_some(Self { upper, lower_share })
+    }
+
+    /// The columns that give `rate`: never more, and less by at most 2^-16 of it.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::RibbonRate`] when the rate is above 1/2 or below 2^-32.
+    pub(crate) fn for_rate(rate: FalsePositiveRate) -> Result<Self, ConfigError> {
+        let mut upper = 1;
+        // Doubling is exact, so this is the same on every platform.
+        let mut scaled = rate.get() * 2.0;
+        while scaled < 1.0 && upper < MAX_COLUMNS {
+            scaled *= 2.0;
+            upper += 1;
+        }
+        // Now rate = scaled x 2^-upper, and the mix of s x 2^-(upper-1) and (1-s) x 2^-upper gives
+        // (1+s) x 2^-upper.
+        if scaled < 1.0 || (upper == 1 && scaled > 1.0) {
+            return Err(ConfigError::RibbonRate { got: rate.get() });
+        }
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to 65,535")]
+        let lower_share = ((scaled - 1.0) * SHARES as f64).clamp(0.0, (SHARES - 1) as f64) as u16;
+        Ok(Self { upper, lower_share })
+    }
+
+    /// The columns with which `blocks` blocks fill at most `words` words, at least one per block.
+    pub(crate) fn filling(words: u64, blocks: u64) -> Self {
+        let Some(upper) = u8::try_from(words.div_ceil(blocks)).ok().filter(|&upper| upper <= MAX_COLUMNS) else {
+            return Self { upper: MAX_COLUMNS, lower_share: 0 };
+        };
+        if upper <= 1 {
+            return Self { upper: 1, lower_share: 0 };
+        }
+        let lower_blocks = u64::from(upper) * blocks - words;
+        let share = (u128::from(lower_blocks) * u128::from(SHARES)).div_ceil(u128::from(blocks));
+        match u16::try_from(share) {
+            Ok(lower_share) => Self { upper, lower_share },
+            Err(_) => Self { upper: upper - 1, lower_share: 0 },
+        }
+    }
+
+    pub(crate) fn upper(self) -> u8 {
+        self.upper
+    }
+
+    pub(crate) fn lower_share(self) -> u16 {
+        self.lower_share
+    }
+
+    /// Ones at the results' bits that any block stores.
+    pub(crate) fn result_mask(self) -> u32 {
+        u32::MAX >> (MAX_COLUMNS - self.upper)
+    }
+
+    /// Of `weight`, the lower share, rounded down.
+    pub(crate) fn lower_part(self, weight: u64) -> u64 {
+        ((u128::from(weight) * u128::from(self.lower_share)) >> 16) as u64
+    }
+
+    /// The rate, when `lower` of `all` starts meet blocks of one column less.
+    pub(crate) fn rate(self, lower: u64, all: u64) -> f64 {
+        let upper_rate = (0..self.upper).fold(1.0, |rate, _| rate / 2.0);
+        upper_rate * (1.0 + lower as f64 / all as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn for_rate(rate: f64) -> Result<Columns, ConfigError> {
+        Columns::for_rate(FalsePositiveRate::new(rate).unwrap())
+    }
+
+    #[test]
+    fn powers_of_two_need_no_mixing() {
+        for upper in 1..=32_u8 {
+            let columns = for_rate(0.5_f64.powi(upper.into())).unwrap();
+            assert_eq!((columns.upper(), columns.lower_share()), (upper, 0));
+            assert_eq!(columns.result_mask().count_ones(), upper.into());
+        }
+    }
+
+    #[test]
+    fn other_rates_are_mixed_and_never_exceeded() {
+        for rate in [0.3, 0.1, 0.01, 0.0099, 0.001, 1e-6, 2.4e-10] {
+            let columns = for_rate(rate).unwrap();
+            let got = columns.rate(columns.lower_share().into(), 1 << 16);
+            assert!(got <= rate && got > rate * 0.9999, "{rate}: {got}");
+        }
+    }
+
+    #[test]
+    fn rates_that_ribbon_cannot_give_are_refused() {
+        for rate in [0.5001, 0.9, 2.3e-10, 1e-300] {
+            assert!(matches!(for_rate(rate), Err(ConfigError::RibbonRate { .. })), "{rate}");
+        }
+    }
+
+    #[test]
+    fn filling_uses_the_words_and_no_more() {
+        for (words, blocks) in [(1, 1), (70, 10), (75, 10), (79, 10), (1_000_003, 99_999), (5, 10), (3_300, 100)] {
+            let columns = Columns::filling(words, blocks);
+            let lower = columns.lower_part(blocks);
+            let used = blocks * u64::from(columns.upper()) - lower;
+            assert!(
+                used <= words.max(blocks) + 1 && (used + blocks >= words || words > 32 * blocks),
+                "{words} {blocks} {columns:?}"
+            );
+        }
+    }
+}

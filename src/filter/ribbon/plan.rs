@@ -1,0 +1,112 @@
+//! How many slots each layer gets.
+
+use super::columns::Columns;
+use super::equation::WIDTH;
+use super::shape::{Layer, MAX_BUMPING_LAYERS, RibbonShape};
+use crate::filter::FilterShape;
+use crate::units::BitsPerKey;
+
+/// Keys up to which one layer without bumping is smallest: above it, its equations fail too often.
+pub(super) const FINAL_LAYER_KEYS: u64 = 5_000;
+
+/// Slots per thousand keys of a bumping layer. With 4 % more keys than slots nearly every slot is
+/// used, and 4.1 % of the keys are bumped.
+const SLOTS_PER_THOUSAND_KEYS: u64 = 960;
+
+/// Keys in ten thousand that a bumping layer passes on, measured.
+const BUMPED_PER_TEN_THOUSAND: u64 = 414;
+
+/// Slots that are banded and solved together; the last bucket of each section but the last is bumped
+/// whole, so that no equation crosses into the next.
+pub(super) const SECTION_SLOTS: u64 = 1 << 18;
+
+/// Blocks of a bumping layer for `keys` keys; `None` beyond the format's limit.
+pub(super) fn bumping_blocks(keys: u64) -> Option<u32> {
+    let blocks = (u128::from(keys) * u128::from(SLOTS_PER_THOUSAND_KEYS)).div_ceil(1_000 * u128::from(WIDTH));
+    u32::try_from(blocks).ok()
+}
+
+/// Blocks of the final layer for `keys` keys: the fewest with which, measured, an attempt succeeds
+/// about one time in four or more. Up to 1,600 keys that is no more slots than keys.
+pub(super) fn final_blocks(keys: u64) -> Option<u32> {
+    let slots = keys + keys.saturating_sub(1_600) / 40;
+    u32::try_from(slots.div_ceil(WIDTH).max(1)).ok()
+}
+
+/// Whether a layer of `keys` keys, the `index`th, bumps.
+pub(super) fn bumps(keys: u64, index: usize) -> bool {
+    keys > FINAL_LAYER_KEYS && index < MAX_BUMPING_LAYERS
+}
+
+/// The shape that a filter of `keys` keys will have, but for the chance in how many keys are bumped:
+/// exact up to 5,000 keys (unless the final layer takes more attempts than it has salts), within half a
+/// percent from 50,000 on. `None` beyond the format's limit.
+pub(crate) fn expected_shape(keys: u64, columns: Columns) -> Option<RibbonShape> {
+    let mut blocks = Vec::with_capacity(MAX_BUMPING_LAYERS + 1);
+    let mut left = keys;
+    while bumps(left, blocks.len()) {
+        blocks.push(bumping_blocks(left)?);
+        left = left / 10_000 * BUMPED_PER_TEN_THOUSAND + left % 10_000 * BUMPED_PER_TEN_THOUSAND / 10_000;
+    }
+    blocks.push(final_blocks(left)?);
+    RibbonShape::new(columns, &blocks, 0)
+}
+
+/// The columns with which the whole block of `keys` keys has about `size`;
+/// `tail_bytes_of` says what the block adds to a payload.
+pub(crate) fn columns_for_size(
+    keys: u64,
+    size: BitsPerKey,
+    tail_bytes_of: impl Fn(&RibbonShape) -> u64,
+) -> Option<Columns> {
+    let one_column = expected_shape(keys, Columns::new(1, 0)?)?;
+    let blocks: u64 = one_column.layers().iter().map(Layer::blocks).sum();
+    // With one column per block, what is not columns is thresholds.
+    let threshold_words = one_column.payload_bytes() / 8 - blocks;
+    let bits = u128::from(keys) * u128::from(size.millibits()) / 1_000;
+    let words = u64::try_from(bits.saturating_sub(u128::from(tail_bytes_of(&one_column)) * 8) / 64)
+        .ok()?
+        .saturating_sub(threshold_words);
+    Some(Columns::filling(words, blocks))
+}
+
+/// The most bytes that building takes beside the hashes and the finished block, about: the largest
+/// section's rows, a second copy of the columns, and the bumped hashes. `None` beyond the format's limit.
+pub(crate) fn estimated_build_bytes(keys: u64, columns: Columns) -> Option<u64> {
+    let shape = expected_shape(keys, columns)?;
+    let first_slots = shape.layers().first()?.slots;
+    let only_layer = shape.layers().len() == 1;
+    let section = first_slots.min(SECTION_SLOTS) * 25 / 2 + 4_096;
+    // The keys of a final layer are sorted by start: 16 bytes each, and their hashes again.
+    let keys_held = if only_layer { keys * 24 } else { keys / 10 * 8 + FINAL_LAYER_KEYS * 24 };
+    Some(section + shape.payload_bytes() + keys_held)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layers_shrink_until_one_can_take_all() {
+        let layers = |keys| {
+            let shape = expected_shape(keys, Columns::new(7, 0).unwrap()).unwrap();
+            shape.layers().iter().map(|layer| layer.slots).collect::<Vec<_>>()
+        };
+        assert_eq!(layers(0), [64]);
+        assert_eq!(layers(64), [64]);
+        assert_eq!(layers(65), [128]);
+        assert_eq!(layers(5_000), [5_120]);
+        assert_eq!(layers(5_001).len(), 2);
+        assert_eq!(layers(1_000_000).len(), 3);
+        assert_eq!(layers(1 << 33).len(), 6);
+    }
+
+    #[test]
+    fn shapes_beyond_the_format_are_none_not_wrapped() {
+        let columns = Columns::new(32, 0).unwrap();
+        assert!(expected_shape(u64::MAX, columns).is_none());
+        assert!(expected_shape(1 << 39, columns).is_none());
+        let large = expected_shape(1 << 37, columns).unwrap();
+        assert!(large.payload_bytes() > 1 << 38);
+    }
+}

@@ -1,0 +1,265 @@
+//! Key bytes to one 64-bit [`KeyHash`], once per key for all the files of a store.
+//!
+//! [`KeyHasher`] is XXH3-64 with the store's hash seed. Everything after it works on the hash
+//! alone: no filter ever sees a key. The seed is part of the format (each filter block carries it,
+//! or a fingerprint of it), so that a filter is never asked with a hash of another kind.
+//!
+//! A store whose keys come from strangers uses a secret seed ([`KeyHasher::with_secret_seed`]):
+//! under a known seed, keys that collide can be prepared, which raises the false positive rate. It
+//! never makes a false negative.
+
+mod extract;
+
+use core::fmt;
+use std::sync::Arc;
+
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+
+pub use extract::{DelimitedPrefix, FixedPrefix, KeyExtractor};
+
+/// The hash seed of a store that chose none: the ASCII bytes `sstfilte`, read as a big-endian number.
+///
+/// It is not 0, so that an engine which shards its keys by plain XXH3 does not leave the filters
+/// with hashes that all share their high bits.
+pub const DEFAULT_HASH_SEED: u64 = 0x7373_7466_696c_7465;
+
+/// A 64-bit hash of one key, well mixed: what every filter is built from and asked with.
+///
+/// ```
+/// use sstfilter::{KeyHash, KeyHasher};
+///
+/// let hash: KeyHash = KeyHasher::default().hash(b"key");
+/// assert_eq!(hash, KeyHasher::default().hash(b"key"));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct KeyHash(u64);
+
+impl KeyHash {
+    /// Takes a hash that the engine has computed itself, as it is.
+    ///
+    /// What is required of it: every bit depends on every bit of the key (XXH3, `SipHash`, wyhash and
+    /// their like; not FNV, not CRC, not the key itself), and no bit of it has been used to decide
+    /// which keys come together (sharding, partitioning, bucketing). A hash that misses either gives
+    /// more false positives, never a false negative; use [`KeyHash::from_remixed`] for it.
+    #[must_use]
+    pub const fn from_well_mixed(hash: u64) -> Self {
+        Self(hash)
+    }
+
+    /// Takes a 64-bit value that tells keys apart but is not well mixed (an integer key, a weak
+    /// hash, or a hash whose high bits chose the shard) and mixes it.
+    ///
+    /// The mixing is a bijection: distinct values stay distinct.
+    #[must_use]
+    pub const fn from_remixed(value: u64) -> Self {
+        Self(mix64(value ^ DEFAULT_HASH_SEED))
+    }
+
+    /// The hash as a number.
+    #[must_use]
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+}
+
+/// A bijection of 64-bit words in which every output bit depends on every input bit.
+///
+/// Shifts and multipliers are those of the `SplitMix64` output function (Steele, Lea, Flood 2014;
+/// constants by Stafford, variant 13).
+pub(crate) const fn mix64(value: u64) -> u64 {
+    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ (value >> 31)
+}
+
+/// Which function made the hashes of a filter block; four bits of its trailer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum HashId {
+    /// XXH3-64 with the seed that the block carries.
+    Xxh3,
+    /// XXH3-64 with a secret seed, of which the block carries a fingerprint.
+    Xxh3Secret,
+    /// The engine's own hash; the block carries the engine's tag for it.
+    Custom,
+}
+
+impl HashId {
+    /// The number that stands in a trailer.
+    #[must_use]
+    pub const fn code(self) -> u8 {
+        match self {
+            Self::Xxh3 => 1,
+            Self::Xxh3Secret => 2,
+            Self::Custom => 15,
+        }
+    }
+
+    /// The function behind a number from a trailer, if it is one we know.
+    #[must_use]
+    pub const fn from_code(code: u8) -> Option<Self> {
+        match code {
+            1 => Some(Self::Xxh3),
+            2 => Some(Self::Xxh3Secret),
+            15 => Some(Self::Custom),
+            _ => None,
+        }
+    }
+}
+
+/// The identity of a hash function: two parties with equal identities compute equal hashes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct HashIdentity {
+    /// The function.
+    pub id: HashId,
+    /// Its seed, the fingerprint of its secret seed, or the engine's tag, as `id` says.
+    pub seed: u64,
+}
+
+impl fmt::Display for HashIdentity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.id {
+            HashId::Xxh3 => write!(f, "XXH3-64, seed {:#018x}", self.seed),
+            HashId::Xxh3Secret => write!(f, "XXH3-64, secret seed with fingerprint {:#x}", self.seed),
+            HashId::Custom => write!(f, "custom hash, tag {:#018x}", self.seed),
+        }
+    }
+}
+
+#[derive(Clone)]
+enum HashFunction {
+    Xxh3 { seed: u64 },
+    Custom(Arc<dyn Fn(&[u8]) -> KeyHash + Send + Sync>),
+}
+
+/// Turns key bytes into a [`KeyHash`].
+///
+/// Cheap to clone; one per store.
+///
+/// ```
+/// use sstfilter::KeyHasher;
+///
+/// let default = KeyHasher::default();
+/// let seeded = KeyHasher::with_seed(42);
+/// assert_ne!(default.hash(b"key"), seeded.hash(b"key"));
+/// assert_ne!(default.identity(), seeded.identity());
+/// ```
+#[derive(Clone)]
+pub struct KeyHasher {
+    function: HashFunction,
+    identity: HashIdentity,
+}
+
+impl KeyHasher {
+    /// XXH3-64 with a seed that is stored, readable, in every filter block.
+    #[must_use]
+    pub const fn with_seed(seed: u64) -> Self {
+        Self { function: HashFunction::Xxh3 { seed }, identity: HashIdentity { id: HashId::Xxh3, seed } }
+    }
+
+    /// XXH3-64 with a seed that is kept out of the files: blocks carry a 32-bit fingerprint of it,
+    /// by which a wrong seed is recognised.
+    ///
+    /// The engine keeps the seed; without it the filters are useless (their tables stay readable).
+    #[must_use]
+    pub fn with_secret_seed(seed: u64) -> Self {
+        Self {
+            function: HashFunction::Xxh3 { seed },
+            identity: HashIdentity { id: HashId::Xxh3Secret, seed: secret_fingerprint(seed) },
+        }
+    }
+
+    /// The engine's own function. `tag` names it (and its seed) in the filter blocks: change the tag
+    /// whenever the function changes.
+    ///
+    /// What the function must fulfil is said at [`KeyHash::from_well_mixed`].
+    pub fn custom(tag: u64, function: impl Fn(&[u8]) -> KeyHash + Send + Sync + 'static) -> Self {
+        Self {
+            function: HashFunction::Custom(Arc::new(function)),
+            identity: HashIdentity { id: HashId::Custom, seed: tag },
+        }
+    }
+
+    /// The hasher that `identity` describes in full; `None` when its seed is secret or its function
+    /// is the engine's own.
+    #[must_use]
+    pub fn from_identity(identity: HashIdentity) -> Option<Self> {
+        (identity.id == HashId::Xxh3).then(|| Self::with_seed(identity.seed))
+    }
+
+    /// What a filter block records about this hasher.
+    #[must_use]
+    pub const fn identity(&self) -> HashIdentity {
+        self.identity
+    }
+
+    /// The hash of `key`.
+    #[must_use]
+    pub fn hash(&self, key: &[u8]) -> KeyHash {
+        match &self.function {
+            HashFunction::Xxh3 { seed } => KeyHash(xxh3_64_with_seed(key, *seed)),
+            HashFunction::Custom(function) => function(key),
+        }
+    }
+}
+
+impl Default for KeyHasher {
+    /// XXH3-64 with [`DEFAULT_HASH_SEED`].
+    fn default() -> Self {
+        Self::with_seed(DEFAULT_HASH_SEED)
+    }
+}
+
+impl fmt::Debug for KeyHasher {
+    /// Shows the identity only: a secret seed stays out of logs.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KeyHasher").field("identity", &self.identity).finish_non_exhaustive()
+    }
+}
+
+/// 32 bits that recognise a secret seed: half of it at the most can be learned from them.
+fn secret_fingerprint(seed: u64) -> u64 {
+    let mut input = *b"sstfilter secret seed: ........";
+    if let Some(tail) = input.last_chunk_mut::<8>() {
+        *tail = seed.to_le_bytes();
+    }
+    xxh3_64(&input) >> 32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hashes_are_xxh3_64_of_the_key_bytes() {
+        // Published check value of XXH3-64 for the empty input with seed 0.
+        assert_eq!(KeyHasher::with_seed(0).hash(b"").get(), 0x2d06_8005_38d3_94c2);
+        assert_eq!(KeyHasher::default().hash(b"key").get(), xxh3_64_with_seed(b"key", DEFAULT_HASH_SEED));
+    }
+
+    #[test]
+    fn a_secret_seed_hashes_alike_but_is_not_in_the_identity_nor_in_debug_output() {
+        let open = KeyHasher::with_seed(0xdead_beef_cafe_f00d);
+        let secret = KeyHasher::with_secret_seed(0xdead_beef_cafe_f00d);
+        assert_eq!(open.hash(b"k"), secret.hash(b"k"));
+        assert_ne!(open.identity(), secret.identity());
+        assert!(secret.identity().seed <= u64::from(u32::MAX));
+        assert!(!format!("{secret:?}").contains(&0xdead_beef_cafe_f00d_u64.to_string()));
+        assert!(KeyHasher::from_identity(secret.identity()).is_none());
+    }
+
+    #[test]
+    fn a_custom_function_is_called_and_carries_its_tag() {
+        let hasher = KeyHasher::custom(7, |key| KeyHash::from_remixed(key.len() as u64));
+        assert_eq!(hasher.hash(b"ab"), KeyHash::from_remixed(2));
+        assert_eq!(hasher.identity(), HashIdentity { id: HashId::Custom, seed: 7 });
+    }
+
+    #[test]
+    fn hash_id_codes_round_trip() {
+        let known: Vec<u8> = (0..=255).filter(|&code| HashId::from_code(code).is_some()).collect();
+        assert_eq!(known, [1, 2, 15]);
+        for code in known {
+            assert_eq!(HashId::from_code(code).unwrap().code(), code);
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! The policy of blocked Bloom filters, and the builder that every other policy falls back to.
+
+use std::time::Instant;
+
+use super::collect::HashBuffer;
+use super::{BuildContext, BuildReport, BuiltFilter, FilterBuilder, FilterPolicy, SelfCheck};
+use crate::block::trailer::{MAX_TAIL_BYTES, Trailer};
+use crate::block::{EncodeRequest, FallbackReason, FilterBlock, encode};
+use crate::error::ConfigError;
+use crate::filter::blocked_bloom::{BloomBits, BloomShape, expected_fpr, smallest_size_for};
+use crate::filter::{EncodedShape, FilterKind, FilterShape};
+use crate::hash::{HashIdentity, KeyHash, KeyHasher};
+use crate::units::{BitsPerKey, FalsePositiveRate};
+
+/// Blocked Bloom filters of one size: the default policy, at 10 bits per key.
+///
+/// ```
+/// use sstfilter::{BitsPerKey, BloomPolicy, BuildContext, FilterPolicy, KeyHasher};
+///
+/// let policy = BloomPolicy::new(BitsPerKey::new(12.0)?);
+/// let hasher = KeyHasher::default();
+/// let mut builder = policy.builder(&BuildContext::new(&hasher)).expect("it never declines");
+/// builder.add_key(b"apple");
+/// let built = builder.finish();
+/// assert_eq!(built.report.distinct_keys, 1);
+/// # Ok::<(), sstfilter::ConfigError>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct BloomPolicy {
+    size: BitsPerKey,
+    self_check: SelfCheck,
+}
+
+/// The number of keys for which rates are turned into sizes: large enough that the rate does not
+/// depend on it any more, and one for all files, so that a store's filters have one rate.
+pub(super) const RATE_KEYS: u64 = 1 << 24;
+
+impl BloomPolicy {
+    /// Filters of `size`.
+    #[must_use]
+    pub fn new(size: BitsPerKey) -> Self {
+        Self { size, self_check: SelfCheck::Off }
+    }
+
+    /// The smallest filters whose expected rate is at most `rate`.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::BloomRate`] when 100 bits per key are not enough.
+    pub fn for_rate(rate: FalsePositiveRate) -> Result<Self, ConfigError> {
+        let size = smallest_size_for(RATE_KEYS, rate);
+        if expected_fpr(RATE_KEYS, size) > rate.get() {
+            return Err(ConfigError::BloomRate { got: rate.get() });
+        }
+        Ok(Self::new(size))
+    }
+
+    /// Whether finished filters are asked for all of their keys.
+    #[must_use]
+    pub fn with_self_check(self, self_check: SelfCheck) -> Self {
+        Self { self_check, ..self }
+    }
+
+    /// The exact bytes of the block for `keys` keys; `None` beyond the format's limit of 32 GiB.
+    ///
+    /// ```
+    /// use sstfilter::BloomPolicy;
+    ///
+    /// assert_eq!(BloomPolicy::default().block_bytes(1_000), Some(20 * 64 + 36));
+    /// ```
+    #[must_use]
+    pub fn block_bytes(&self, keys: u64) -> Option<u64> {
+        bloom_block_bytes(keys, self.size)
+    }
+}
+
+impl FilterPolicy for BloomPolicy {
+    fn name(&self) -> &'static str {
+        "bloom"
+    }
+
+    fn builder(&self, context: &BuildContext) -> Option<Box<dyn FilterBuilder>> {
+        let request = BloomRequest {
+            size: self.size,
+            requested: FilterKind::BLOCKED_BLOOM,
+            reason: FallbackReason::None,
+            self_check: self.self_check,
+        };
+        Some(Box::new(BloomBuilder::new(request, context)))
+    }
+}
+
+/// The exact bytes of a blocked Bloom block.
+pub(super) fn bloom_block_bytes(keys: u64, size: BitsPerKey) -> Option<u64> {
+    let shape = BloomShape::for_keys(keys, size)?;
+    Some(shape.payload_bytes() + Trailer::tail_bytes(shape.params().count()) as u64)
+}
+
+/// What a Bloom filter is to be, and on whose behalf.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BloomRequest {
+    pub(super) size: BitsPerKey,
+    pub(super) requested: FilterKind,
+    pub(super) reason: FallbackReason,
+    pub(super) self_check: SelfCheck,
+}
+
+/// Builds one blocked Bloom filter.
+#[derive(Debug)]
+pub(super) struct BloomBuilder {
+    request: BloomRequest,
+    hasher: KeyHasher,
+    state: State,
+}
+
+/// With the number of keys known, bits are set as keys arrive; otherwise hashes wait for `finish`.
+#[derive(Debug)]
+enum State {
+    Streaming { bits: BloomBits, last: Option<KeyHash>, added: u64, distinct: u64 },
+    Buffering(HashBuffer),
+}
+
+impl BloomBuilder {
+    pub(super) fn new(request: BloomRequest, context: &BuildContext) -> Self {
+        let bits = context
+            .expected_keys
+            .filter(|_| request.self_check == SelfCheck::Off)
+            .and_then(|keys| BloomBits::new(BloomShape::for_keys(keys, request.size)?, MAX_TAIL_BYTES));
+        let state = match bits {
+            Some(bits) => State::Streaming { bits, last: None, added: 0, distinct: 0 },
+            None => State::Buffering(HashBuffer::default()),
+        };
+        Self { request, hasher: context.hasher.clone(), state }
+    }
+}
+
+impl FilterBuilder for BloomBuilder {
+    fn add_key(&mut self, key: &[u8]) {
+        self.add_hash(self.hasher.hash(key));
+    }
+
+    fn add_hash(&mut self, hash: KeyHash) {
+        match &mut self.state {
+            State::Streaming { bits, last, added, distinct } => {
+                *added += 1;
+                if *last != Some(hash) {
+                    *last = Some(hash);
+                    *distinct += 1;
+                    bits.insert(hash);
+                }
+            }
+            State::Buffering(buffer) => buffer.add(hash),
+        }
+    }
+
+    fn estimated_bytes(&self) -> u64 {
+        match &self.state {
+            State::Streaming { bits, .. } => {
+                bits.shape().payload_bytes() + Trailer::tail_bytes(bits.shape().params().count()) as u64
+            }
+            State::Buffering(buffer) => bloom_block_bytes(buffer.len(), self.request.size).unwrap_or(0),
+        }
+    }
+
+    fn finish(self: Box<Self>) -> BuiltFilter {
+        let started = Instant::now();
+        let identity = self.hasher.identity();
+        let mut built = match self.state {
+            State::Streaming { bits, added, distinct, .. } => seal(&self.request, identity, bits, added, distinct),
+            State::Buffering(buffer) => {
+                build_from(&self.request, identity, buffer.as_slice(), buffer.added(), buffer.bytes())
+            }
+        };
+        built.report.finish_time = started.elapsed();
+        built
+    }
+}
+
+/// Builds the filter of buffered `hashes`, of which `added` came in and which take `buffer_bytes`.
+pub(super) fn build_from(
+    request: &BloomRequest,
+    identity: HashIdentity,
+    hashes: &[KeyHash],
+    added: u64,
+    buffer_bytes: u64,
+) -> BuiltFilter {
+    let distinct = hashes.len() as u64;
+    let bits = BloomShape::for_keys(distinct, request.size).and_then(|shape| BloomBits::new(shape, MAX_TAIL_BYTES));
+    let Some(mut bits) = bits else {
+        return without_filter(request, FallbackReason::TooManyKeys, added, distinct);
+    };
+    bits.insert_all(hashes);
+    let mut built = seal(request, identity, bits, added, distinct);
+    built.report.peak_build_bytes += buffer_bytes;
+    let denied = request.self_check == SelfCheck::On && !contains_all(built.block.as_deref(), hashes);
+    if denied {
+        return without_filter(request, FallbackReason::SelfCheckFailed, added, distinct);
+    }
+    built
+}
+
+/// Whether a block, if there is one, contains every one of `hashes`.
+pub(super) fn contains_all(block: Option<&[u8]>, hashes: &[KeyHash]) -> bool {
+    let Some(block) = block else { return true };
+    FilterBlock::open(block).is_ok_and(|filter| hashes.iter().all(|&hash| filter.may_contain(hash)))
+}
+
+fn seal(request: &BloomRequest, hash: HashIdentity, bits: BloomBits, added: u64, distinct: u64) -> BuiltFilter {
+    let shape = bits.shape();
+    let encoded =
+        EncodedShape { params: shape.params(), salt: 0, keys: distinct, payload_bytes: shape.payload_bytes() };
+    let &BloomRequest { requested, reason, .. } = request;
+    let block_request = EncodeRequest { kind: FilterKind::BLOCKED_BLOOM, requested, reason, hash, shape: encoded };
+    let Some(block) = encode(block_request, bits.into_payload()) else {
+        return without_filter(request, FallbackReason::TooManyKeys, added, distinct);
+    };
+    let report = BuildReport {
+        used: Some(FilterKind::BLOCKED_BLOOM),
+        reason,
+        keys_added: added,
+        distinct_keys: distinct,
+        attempts: 1,
+        block_bytes: block.len() as u64,
+        expected_fpr: shape.expected_fpr(distinct),
+        peak_build_bytes: block.len() as u64,
+        ..BuildReport::new(requested)
+    };
+    BuiltFilter::new(Some(block), report)
+}
+
+/// The worst outcome: the file is written without a filter.
+fn without_filter(request: &BloomRequest, reason: FallbackReason, added: u64, distinct: u64) -> BuiltFilter {
+    let report =
+        BuildReport { reason, keys_added: added, distinct_keys: distinct, ..BuildReport::new(request.requested) };
+    BuiltFilter::new(None, report)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn build(context: &BuildContext, keys: u32) -> BuiltFilter {
+        let mut builder = BloomPolicy::default().builder(context).unwrap();
+        (0..keys).for_each(|key| builder.add_key(&key.to_le_bytes()));
+        builder.finish()
+    }
+
+    #[test]
+    fn streaming_and_buffering_give_the_same_bytes() {
+        let context = BuildContext::new(&KeyHasher::default());
+        for keys in [0, 1, 51, 52, 1_000] {
+            let buffered = build(&context, keys);
+            let streamed = build(&context.clone().with_expected_keys(keys.into()), keys);
+            assert_eq!(buffered.block, streamed.block);
+            assert_eq!(buffered.report.block_bytes, BloomPolicy::default().block_bytes(keys.into()).unwrap());
+            assert!(streamed.report.peak_build_bytes <= buffered.report.peak_build_bytes);
+        }
+    }
+
+    #[test]
+    fn more_keys_than_expected_are_all_found_and_the_rate_says_so() {
+        let context = BuildContext::new(&KeyHasher::default()).with_expected_keys(100);
+        let built = build(&context, 10_000);
+        let block = built.block.unwrap();
+        let filter = FilterBlock::open(&block).unwrap();
+        assert!((0..10_000_u32).all(|key| filter.may_contain(KeyHasher::default().hash(&key.to_le_bytes()))));
+        assert!(built.report.expected_fpr > 0.9);
+    }
+
+    #[test]
+    fn an_absurd_expectation_does_not_allocate_it() {
+        for expected in [u64::MAX, 1 << 50] {
+            let built = build(&BuildContext::new(&KeyHasher::default()).with_expected_keys(expected), 10);
+            assert_eq!(built.report.distinct_keys, 10);
+        }
+    }
+
+    #[test]
+    fn a_self_check_asks_the_finished_filter_for_every_key() {
+        let policy = BloomPolicy::default().with_self_check(SelfCheck::On);
+        let context = BuildContext::new(&KeyHasher::default()).with_expected_keys(3);
+        let mut builder = policy.builder(&context).unwrap();
+        (0..3).for_each(|key| builder.add_hash(KeyHash::from_remixed(key)));
+        let built = builder.finish();
+        assert!(contains_all(built.block.as_deref(), &[KeyHash::from_remixed(2)]));
+        assert!(!contains_all(built.block.as_deref(), &[KeyHash::from_remixed(9), KeyHash::from_remixed(10)]));
+    }
+}

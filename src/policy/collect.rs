@@ -1,0 +1,58 @@
+//! The hashes of one file, buffered until the filter's size is known.
+
+use crate::hash::KeyHash;
+
+/// Hashes in order of arrival, adjacent repetitions dropped.
+#[derive(Debug, Default)]
+pub(crate) struct HashBuffer {
+    hashes: Vec<KeyHash>,
+    added: u64,
+}
+
+impl HashBuffer {
+    pub(crate) fn add(&mut self, hash: KeyHash) {
+        self.added += 1;
+        if self.hashes.last() != Some(&hash) {
+            self.hashes.push(hash);
+        }
+    }
+
+    /// Keys added, repetitions included.
+    pub(crate) fn added(&self) -> u64 {
+        self.added
+    }
+
+    pub(crate) fn as_slice(&self) -> &[KeyHash] {
+        &self.hashes
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        self.hashes.len() as u64
+    }
+
+    /// Bytes that the buffer holds.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.hashes.capacity() as u64 * size_of::<KeyHash>() as u64
+    }
+
+    /// The distinct hashes, ascending.
+    pub(crate) fn into_sorted_distinct(self) -> Vec<KeyHash> {
+        let mut hashes = self.hashes;
+        hashes.sort_unstable();
+        hashes.dedup();
+        hashes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn repetitions_are_dropped_when_adjacent_and_all_of_them_when_sorted() {
+        let mut buffer = HashBuffer::default();
+        [3, 3, 1, 3, 2, 2, 1].into_iter().for_each(|hash| buffer.add(KeyHash::from_well_mixed(hash)));
+        assert_eq!((buffer.added(), buffer.len()), (7, 5));
+        assert_eq!(buffer.into_sorted_distinct(), [1, 2, 3].map(KeyHash::from_well_mixed));
+    }
+}

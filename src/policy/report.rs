@@ -1,0 +1,82 @@
+//! What a builder gives.
+
+use core::time::Duration;
+
+use bytes::Bytes;
+
+use crate::block::FallbackReason;
+use crate::filter::FilterKind;
+
+/// A finished filter.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct BuiltFilter {
+    /// The block, to be written as it is, on a 64-byte boundary if that is easy. `None` when there is
+    /// to be no filter; the report says why.
+    pub block: Option<Bytes>,
+    /// How it came about.
+    pub report: BuildReport,
+}
+
+impl BuiltFilter {
+    /// The result of a builder: for policies of the engine's own.
+    #[must_use]
+    pub fn new(block: Option<Bytes>, report: BuildReport) -> Self {
+        Self { block, report }
+    }
+}
+
+/// How a filter was built.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct BuildReport {
+    /// The kind that the policy asked for.
+    pub requested: FilterKind,
+    /// The kind that was built, if any.
+    pub used: Option<FilterKind>,
+    /// Why they differ.
+    pub reason: FallbackReason,
+    /// Keys added, repetitions included.
+    pub keys_added: u64,
+    /// Keys counted once. Bloom filters drop repetitions only when they follow each other, as they do
+    /// in a sorted file.
+    pub distinct_keys: u64,
+    /// Attempts at building the kind that was built; 1 for kinds that always succeed.
+    pub attempts: u32,
+    /// Bytes of the block.
+    pub block_bytes: u64,
+    /// Expected share of absent keys that the filter lets through; 1 without a filter.
+    pub expected_fpr: f64,
+    /// The most bytes held at once while building, the hashes and the finished block included.
+    pub peak_build_bytes: u64,
+    /// Time spent in `finish`.
+    pub finish_time: Duration,
+}
+
+impl BuildReport {
+    /// A report of nothing built yet.
+    #[must_use]
+    pub fn new(requested: FilterKind) -> Self {
+        Self {
+            requested,
+            used: None,
+            reason: FallbackReason::None,
+            keys_added: 0,
+            distinct_keys: 0,
+            attempts: 0,
+            block_bytes: 0,
+            expected_fpr: 1.0,
+            peak_build_bytes: 0,
+            finish_time: Duration::ZERO,
+        }
+    }
+
+    /// Whole block over distinct keys, in bits; infinite for a filter of no keys, 0 for none.
+    #[must_use]
+    pub fn bits_per_key(&self) -> f64 {
+        if self.used.is_none() {
+            return 0.0;
+        }
+        self.block_bytes as f64 * 8.0 / self.distinct_keys as f64
+    }
+}

@@ -1,0 +1,452 @@
+//! The policy of Ribbon filters, with its fallback to blocked Bloom.
+
+use std::time::Instant;
+
+use super::bloom::{BloomBuilder, BloomRequest, RATE_KEYS, bloom_block_bytes, build_from, contains_all};
+use super::collect::HashBuffer;
+use super::{BuildContext, BuildReport, BuiltFilter, FilterBuilder, FilterPolicy, SelfCheck};
+use crate::block::trailer::{MAX_KEYS, MAX_PAYLOAD_BYTES, MAX_TAIL_BYTES, Trailer};
+use crate::block::{EncodeRequest, FallbackReason, encode};
+use crate::error::ConfigError;
+use crate::filter::blocked_bloom::{expected_fpr, smallest_size_for};
+use crate::filter::ribbon::{self, BuiltRibbon, Columns, RibbonFailure, RibbonShape, expected_shape};
+use crate::filter::{EncodedShape, FilterKind, FilterShape};
+use crate::hash::{HashIdentity, KeyHash, KeyHasher};
+use crate::units::{BitsPerKey, FalsePositiveRate};
+
+/// What a Ribbon filter's size is chosen by.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum RibbonSizing {
+    /// The false positive rate, 2^-32 to 1/2, met to a hundredth of a percent of itself.
+    Rate(FalsePositiveRate),
+    /// The size of the whole block, met to within 1 % from 5,000 keys on.
+    Size(BitsPerKey),
+    /// The rate that a blocked Bloom filter of this size has: the same reads for about 30 % less memory.
+    SameRateAsBloom(BitsPerKey),
+}
+
+/// Ribbon filters, and blocked Bloom filters of the same rate where Ribbon does not serve.
+///
+/// The fallback rule. A file gets a Ribbon filter unless, in this order,
+///
+/// 1. it has fewer keys than the minimum (1,024 by default): [`FallbackReason::TooFewKeys`];
+/// 2. Ribbon would not be smaller at the same rate, at this or any larger number of keys:
+///    [`FallbackReason::NotSmaller`] (only below about 100 keys, so only with a lower minimum);
+/// 3. it has more keys than the maximum, or than the format can record: [`FallbackReason::TooManyKeys`];
+/// 4. building would take more memory than the context allows: [`FallbackReason::MemoryBudget`];
+/// 5. no attempt at building it succeeds: [`FallbackReason::ConstructionFailed`];
+/// 6. the finished filter denies one of its keys, if it is asked to check:
+///    [`FallbackReason::SelfCheckFailed`].
+///
+/// Rules 1 and 2 are monotone: once a number of keys gets Ribbon, every larger one does, up to rule 3.
+///
+/// ```
+/// use sstfilter::{BuildContext, FallbackReason, FalsePositiveRate, FilterKind, FilterPolicy};
+/// use sstfilter::{KeyHasher, RibbonPolicy, RibbonSizing};
+///
+/// let policy = RibbonPolicy::new(RibbonSizing::Rate(FalsePositiveRate::ONE_PERCENT))?;
+/// let hasher = KeyHasher::default();
+/// let report_of = |keys: u32| {
+///     let mut builder = policy.builder(&BuildContext::new(&hasher)).expect("it never declines");
+///     (0..keys).for_each(|key| builder.add_key(&key.to_le_bytes()));
+///     builder.finish().report
+/// };
+/// assert_eq!(report_of(1_024).used, Some(FilterKind::RIBBON));
+/// assert_eq!(report_of(1_023).used, Some(FilterKind::BLOCKED_BLOOM));
+/// assert_eq!(report_of(1_023).reason, FallbackReason::TooFewKeys);
+/// # Ok::<(), sstfilter::ConfigError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct RibbonPolicy {
+    sizing: RibbonSizing,
+    /// The columns at the policy's rate; for a size, those of the rate that Bloom has at that size.
+    columns: Columns,
+    fallback_size: BitsPerKey,
+    /// From here on Ribbon is smaller than Bloom.
+    smaller_from: u64,
+    min_keys: u64,
+    max_keys: u64,
+    max_attempts: u32,
+    self_check: SelfCheck,
+}
+
+/// Above this many keys Ribbon is smaller than Bloom at every rate that it offers.
+const SMALLER_FROM_AT_MOST: u64 = 4_096;
+
+const DEFAULT_MIN_KEYS: u64 = 1_024;
+const DEFAULT_MAX_ATTEMPTS: u32 = 64;
+
+impl RibbonPolicy {
+    /// Ribbon filters of a rate or a size.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::RibbonRate`] when the rate is above 1/2 or below 2^-32.
+    pub fn new(sizing: RibbonSizing) -> Result<Self, ConfigError> {
+        let (columns, fallback_size) = match sizing {
+            RibbonSizing::Rate(rate) => (Columns::for_rate(rate)?, smallest_size_for(RATE_KEYS, rate)),
+            RibbonSizing::SameRateAsBloom(size) => (Columns::for_rate(bloom_rate(size)?)?, size),
+            RibbonSizing::Size(size) => {
+                let blocks = (RATE_KEYS / 64).max(1);
+                let words = RATE_KEYS * u64::from(size.millibits()) / 64_000;
+                (Columns::filling(words, blocks), size)
+            }
+        };
+        Ok(Self {
+            sizing,
+            columns,
+            fallback_size,
+            smaller_from: smaller_from(columns, fallback_size),
+            min_keys: DEFAULT_MIN_KEYS,
+            max_keys: MAX_KEYS,
+            max_attempts: DEFAULT_MAX_ATTEMPTS,
+            self_check: SelfCheck::Off,
+        })
+    }
+
+    /// Sets the least number of keys for a Ribbon filter.
+    #[must_use]
+    pub fn with_min_keys(self, keys: u64) -> Self {
+        Self { min_keys: keys, ..self }
+    }
+
+    /// Sets the greatest number of keys for a Ribbon filter, at most 2^40 - 1.
+    #[must_use]
+    pub fn with_max_keys(self, keys: u64) -> Self {
+        Self { max_keys: keys.min(MAX_KEYS), ..self }
+    }
+
+    /// Limits the attempts at each filter; 64 by default, of which 1 or 2 are usual.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::OutOfRange`] when `attempts` is not from 1 to 1,024.
+    pub fn with_max_attempts(self, attempts: u32) -> Result<Self, ConfigError> {
+        if !(1..=1_024).contains(&attempts) {
+            let (option, expected) = ("attempts at a ribbon filter", "1 to 1024");
+            return Err(ConfigError::OutOfRange { option, expected, got: attempts.into() });
+        }
+        Ok(Self { max_attempts: attempts, ..self })
+    }
+
+    /// Whether finished filters are asked for all of their keys.
+    #[must_use]
+    pub fn with_self_check(self, self_check: SelfCheck) -> Self {
+        Self { self_check, ..self }
+    }
+
+    /// About how many bytes the block of `keys` keys has: exact when it falls back to Bloom and, but for
+    /// rare extra attempts, up to 5,000 keys; within half a percent above. `None` beyond the format.
+    #[must_use]
+    pub fn estimated_block_bytes(&self, keys: u64) -> Option<u64> {
+        match self.decide(keys, None) {
+            Ok(columns) => ribbon_block_bytes(keys, columns),
+            Err(_) => bloom_block_bytes(keys, self.fallback_size),
+        }
+    }
+
+    /// About how many bytes building takes beside the hashes and the finished block, at the most.
+    #[must_use]
+    pub fn estimated_build_bytes(&self, keys: u64) -> Option<u64> {
+        ribbon::estimated_build_bytes(keys, self.columns_for(keys))
+    }
+
+    /// Rules 1 to 4: the columns of a Ribbon filter of `keys` keys, or why there is to be none.
+    fn decide(&self, keys: u64, memory_budget: Option<u64>) -> Result<Columns, FallbackReason> {
+        if keys < self.min_keys {
+            return Err(FallbackReason::TooFewKeys);
+        }
+        if keys < self.smaller_from {
+            return Err(FallbackReason::NotSmaller);
+        }
+        let columns = self.columns_for(keys);
+        let fits = expected_shape(keys, columns).is_some_and(|shape| shape.payload_bytes() <= MAX_PAYLOAD_BYTES);
+        if keys > self.max_keys || !fits {
+            return Err(FallbackReason::TooManyKeys);
+        }
+        let over_budget = |needed| memory_budget.is_some_and(|budget| needed > budget);
+        if ribbon::estimated_build_bytes(keys, columns).is_none_or(over_budget) {
+            return Err(FallbackReason::MemoryBudget);
+        }
+        Ok(columns)
+    }
+
+    fn columns_for(&self, keys: u64) -> Columns {
+        match self.sizing {
+            RibbonSizing::Size(size) => ribbon::columns_for_size(keys, size, tail_bytes).unwrap_or(self.columns),
+            RibbonSizing::Rate(_) | RibbonSizing::SameRateAsBloom(_) => self.columns,
+        }
+    }
+
+    fn bloom_request(&self, reason: FallbackReason) -> BloomRequest {
+        BloomRequest { size: self.fallback_size, requested: FilterKind::RIBBON, reason, self_check: self.self_check }
+    }
+
+    /// Builds the filter of the distinct `hashes`, of whatever kind it becomes.
+    fn build(&self, hashes: &[KeyHash], added: u64, buffer_bytes: u64, context: &RibbonContext) -> BuiltFilter {
+        let identity = context.hasher.identity();
+        let built = self.decide(hashes.len() as u64, context.memory_budget).and_then(|columns| {
+            let built = ribbon::build(hashes, columns, self.max_attempts, MAX_TAIL_BYTES).map_err(reason_of)?;
+            let built = seal(built, identity, hashes.len() as u64).ok_or(FallbackReason::TooManyKeys)?;
+            let denied = self.self_check == SelfCheck::On && !contains_all(built.block.as_deref(), hashes);
+            if denied { Err(FallbackReason::SelfCheckFailed) } else { Ok(built) }
+        });
+        match built {
+            Ok(mut built) => {
+                built.report.keys_added = added;
+                built.report.peak_build_bytes += buffer_bytes;
+                built
+            }
+            Err(reason) => build_from(&self.bloom_request(reason), identity, hashes, added, buffer_bytes),
+        }
+    }
+}
+
+impl FilterPolicy for RibbonPolicy {
+    fn name(&self) -> &'static str {
+        "ribbon"
+    }
+
+    /// When the number of keys is known and leads to Bloom, keys are not buffered.
+    fn builder(&self, context: &BuildContext) -> Option<Box<dyn FilterBuilder>> {
+        let known = context.expected_keys.map(|keys| self.decide(keys, context.memory_budget));
+        Some(match known {
+            Some(Err(reason)) => Box::new(BloomBuilder::new(self.bloom_request(reason), context)),
+            _ => Box::new(RibbonBuilder {
+                policy: self.clone(),
+                context: RibbonContext { hasher: context.hasher.clone(), memory_budget: context.memory_budget },
+                buffer: HashBuffer::default(),
+            }),
+        })
+    }
+}
+
+/// What a builder keeps of its context.
+#[derive(Debug)]
+struct RibbonContext {
+    hasher: KeyHasher,
+    memory_budget: Option<u64>,
+}
+
+#[derive(Debug)]
+struct RibbonBuilder {
+    policy: RibbonPolicy,
+    context: RibbonContext,
+    buffer: HashBuffer,
+}
+
+impl FilterBuilder for RibbonBuilder {
+    fn add_key(&mut self, key: &[u8]) {
+        self.buffer.add(self.context.hasher.hash(key));
+    }
+
+    fn add_hash(&mut self, hash: KeyHash) {
+        self.buffer.add(hash);
+    }
+
+    fn estimated_bytes(&self) -> u64 {
+        self.policy.estimated_block_bytes(self.buffer.len()).unwrap_or(0)
+    }
+
+    fn finish(self: Box<Self>) -> BuiltFilter {
+        let started = Instant::now();
+        let (added, buffer_bytes) = (self.buffer.added(), self.buffer.bytes());
+        let hashes = self.buffer.into_sorted_distinct();
+        let mut built = self.policy.build(&hashes, added, buffer_bytes, &self.context);
+        built.report.finish_time = started.elapsed();
+        built
+    }
+}
+
+/// The rate of a Bloom filter of `size`.
+fn bloom_rate(size: BitsPerKey) -> Result<FalsePositiveRate, ConfigError> {
+    FalsePositiveRate::new(expected_fpr(RATE_KEYS, size))
+}
+
+/// About how many bytes a Ribbon block of `keys` keys has.
+fn ribbon_block_bytes(keys: u64, columns: Columns) -> Option<u64> {
+    let shape = expected_shape(keys, columns)?;
+    Some(shape.payload_bytes() + tail_bytes(&shape))
+}
+
+/// What a block adds to a Ribbon payload.
+fn tail_bytes(shape: &RibbonShape) -> u64 {
+    Trailer::tail_bytes(shape.params().count()) as u64
+}
+
+/// The least number of keys from which on Ribbon's block is always smaller than Bloom's.
+fn smaller_from(columns: Columns, bloom_size: BitsPerKey) -> u64 {
+    let not_smaller = |&keys: &u64| ribbon_block_bytes(keys, columns) >= bloom_block_bytes(keys, bloom_size);
+    (1..SMALLER_FROM_AT_MOST).rev().find(not_smaller).map_or(0, |keys| keys + 1)
+}
+
+fn reason_of(failure: RibbonFailure) -> FallbackReason {
+    match failure {
+        RibbonFailure::TooManyKeys => FallbackReason::TooManyKeys,
+        RibbonFailure::AttemptsExhausted => FallbackReason::ConstructionFailed,
+    }
+}
+
+fn seal(built: BuiltRibbon, hash: HashIdentity, keys: u64) -> Option<BuiltFilter> {
+    let BuiltRibbon { shape, payload, attempts, peak_bytes } = built;
+    let encoded =
+        EncodedShape { params: shape.params(), salt: shape.salt(), keys, payload_bytes: shape.payload_bytes() };
+    let (kind, reason) = (FilterKind::RIBBON, FallbackReason::None);
+    let block = encode(EncodeRequest { kind, requested: kind, reason, hash, shape: encoded }, payload)?;
+    let report = BuildReport {
+        used: Some(kind),
+        distinct_keys: keys,
+        attempts,
+        block_bytes: block.len() as u64,
+        expected_fpr: shape.expected_fpr(keys),
+        peak_build_bytes: peak_bytes,
+        ..BuildReport::new(kind)
+    };
+    Some(BuiltFilter::new(Some(block), report))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn policy(sizing: RibbonSizing) -> RibbonPolicy {
+        RibbonPolicy::new(sizing).unwrap()
+    }
+
+    fn one_percent() -> RibbonPolicy {
+        policy(RibbonSizing::Rate(FalsePositiveRate::ONE_PERCENT))
+    }
+
+    fn build(policy: &RibbonPolicy, context: &BuildContext, keys: u64) -> BuiltFilter {
+        let mut builder = policy.builder(context).unwrap();
+        (0..keys).for_each(|key| builder.add_hash(KeyHash::from_remixed(key)));
+        let built = builder.finish();
+        let hashes: Vec<_> = (0..keys).map(KeyHash::from_remixed).collect();
+        assert!(contains_all(built.block.as_deref(), &hashes));
+        built
+    }
+
+    fn context() -> BuildContext {
+        BuildContext::new(&KeyHasher::default())
+    }
+
+    fn outcome(built: &BuiltFilter) -> (Option<FilterKind>, FallbackReason) {
+        assert_eq!(built.report.requested, FilterKind::RIBBON);
+        let info = crate::block::FilterBlock::open(built.block.as_ref().unwrap()).unwrap().info();
+        assert_eq!(
+            (Some(info.kind), info.requested, info.reason),
+            (built.report.used, FilterKind::RIBBON, built.report.reason)
+        );
+        (built.report.used, built.report.reason)
+    }
+
+    const BLOOM: Option<FilterKind> = Some(FilterKind::BLOCKED_BLOOM);
+    const RIBBON: Option<FilterKind> = Some(FilterKind::RIBBON);
+
+    #[test]
+    fn the_edge_of_the_minimum_is_exact() {
+        for policy in [one_percent(), one_percent().with_min_keys(5_000)] {
+            let edge = policy.min_keys;
+            assert_eq!(outcome(&build(&policy, &context(), edge)), (RIBBON, FallbackReason::None));
+            assert_eq!(outcome(&build(&policy, &context(), edge - 1)), (BLOOM, FallbackReason::TooFewKeys));
+        }
+    }
+
+    #[test]
+    fn below_the_crossover_ribbon_is_not_smaller_and_the_rule_is_monotone() {
+        for rate in [0.5, 0.3, 0.01, 0.001, 1e-9] {
+            let policy = policy(RibbonSizing::Rate(FalsePositiveRate::new(rate).unwrap())).with_min_keys(0);
+            let edge = policy.smaller_from;
+            assert!(edge < 1_024, "{rate}: {edge}");
+            assert_eq!(outcome(&build(&policy, &context(), edge)), (RIBBON, FallbackReason::None));
+            if let Some(below) = edge.checked_sub(1) {
+                assert_eq!(outcome(&build(&policy, &context(), below)), (BLOOM, FallbackReason::NotSmaller));
+            }
+            // At 1 %, one block of seven columns is larger than one line of Bloom while there is one line.
+            assert!(edge > 0 || rate != 0.01);
+            for keys in edge..20_000 {
+                let bloom = bloom_block_bytes(keys, policy.fallback_size).unwrap();
+                assert!(
+                    policy.decide(keys, None).is_ok() && ribbon_block_bytes(keys, policy.columns).unwrap() < bloom,
+                    "{rate}: {keys}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn more_keys_than_the_maximum_get_bloom() {
+        let policy = one_percent().with_max_keys(2_000);
+        assert_eq!(outcome(&build(&policy, &context(), 2_000)), (RIBBON, FallbackReason::None));
+        assert_eq!(outcome(&build(&policy, &context(), 2_001)), (BLOOM, FallbackReason::TooManyKeys));
+        assert_eq!(one_percent().decide(MAX_KEYS + 1, None), Err(FallbackReason::TooManyKeys));
+        assert_eq!(one_percent().decide(u64::MAX, None), Err(FallbackReason::TooManyKeys));
+    }
+
+    #[test]
+    fn a_memory_budget_that_building_would_exceed_gives_bloom() {
+        let needed = one_percent().estimated_build_bytes(10_000).unwrap();
+        let with_budget = |budget| build(&one_percent(), &context().with_memory_budget(budget), 10_000);
+        assert_eq!(outcome(&with_budget(needed)), (RIBBON, FallbackReason::None));
+        assert_eq!(outcome(&with_budget(needed - 1)), (BLOOM, FallbackReason::MemoryBudget));
+    }
+
+    #[test]
+    fn a_construction_that_fails_gives_bloom() {
+        let once = one_percent().with_max_attempts(1).unwrap();
+        let failing = (1_024..1_300).find(|&keys| build(&one_percent(), &context(), keys).report.attempts > 1).unwrap();
+        assert_eq!(outcome(&build(&once, &context(), failing)), (BLOOM, FallbackReason::ConstructionFailed));
+        assert!(one_percent().with_max_attempts(0).is_err());
+    }
+
+    #[test]
+    fn a_known_number_of_keys_that_leads_to_bloom_is_not_buffered() {
+        let built = build(&one_percent(), &context().with_expected_keys(1_000), 1_000);
+        assert_eq!(outcome(&built), (BLOOM, FallbackReason::TooFewKeys));
+        assert_eq!(built.report.peak_build_bytes, built.report.block_bytes);
+        assert_eq!(built.block, build(&one_percent(), &context(), 1_000).block);
+    }
+
+    #[test]
+    fn the_fallback_has_the_rate_that_was_asked_for() {
+        let built = build(&one_percent().with_min_keys(u64::MAX), &context(), 100_000);
+        assert!((0.0099..0.01001).contains(&built.report.expected_fpr), "{}", built.report.expected_fpr);
+    }
+
+    #[test]
+    fn the_memory_estimate_bounds_what_building_takes() {
+        for keys in [1_024, 5_000, 5_001, 30_000, 300_000, 1_000_000] {
+            let built = build(&one_percent(), &context(), keys);
+            let beside = built.report.peak_build_bytes - built.report.block_bytes;
+            let hashes = (keys * 8).next_power_of_two();
+            let estimate = one_percent().estimated_build_bytes(keys).unwrap();
+            assert!(beside <= estimate + hashes + built.report.block_bytes, "{keys}: {beside} against {estimate}");
+        }
+    }
+
+    #[test]
+    fn the_size_estimate_is_exact_for_one_layer_and_close_above() {
+        for keys in [1_024, 2_000, 4_999, 5_001, 20_000, 100_000, 1_000_000] {
+            let built = build(&one_percent(), &context(), keys);
+            let ratio = one_percent().estimated_block_bytes(keys).unwrap() as f64 / built.report.block_bytes as f64;
+            let tolerance = if keys <= 5_000 && built.report.attempts <= 16 { 1e-9 } else { 0.02 };
+            assert!((ratio - 1.0).abs() <= tolerance, "{keys}: {ratio}");
+        }
+    }
+
+    #[test]
+    fn a_size_is_met_and_a_bloom_rate_is_matched() {
+        for (keys, tolerance) in [(5_000, 0.02), (20_000, 0.01), (200_000, 0.004)] {
+            for bits in [2.0, 7.5, 9.9, 20.0] {
+                let size = BitsPerKey::new(bits).unwrap();
+                let built = build(&policy(RibbonSizing::Size(size)), &context(), keys);
+                let ratio = built.report.bits_per_key() / bits;
+                assert!((ratio - 1.0).abs() < tolerance, "{keys} keys at {bits}: {ratio}");
+            }
+        }
+        let same = build(&policy(RibbonSizing::SameRateAsBloom(BitsPerKey::TEN)), &context(), 100_000);
+        let rate = expected_fpr(RATE_KEYS, BitsPerKey::TEN);
+        assert!((same.report.expected_fpr / rate - 1.0).abs() < 0.01);
+        assert!(same.report.bits_per_key() < 7.0);
+    }
+}

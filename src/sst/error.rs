@@ -1,0 +1,272 @@
+//! What can go wrong with a table, where, and what was expected there.
+
+use core::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::error::BlockError;
+
+/// A place in a table: which block, at which byte of the file, and of which file if that is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Location {
+    /// The file, when the table was opened by path.
+    pub path: Option<Arc<Path>>,
+    /// `data`, `filter`, `properties`, `index`, `metaindex`, `footer` or `padding`.
+    pub block: &'static str,
+    /// First byte of the block in the file.
+    pub offset: u64,
+}
+
+impl Location {
+    pub(crate) fn new(path: Option<Arc<Path>>, block: &'static str, offset: u64) -> Self {
+        Self { path, block, offset }
+    }
+}
+
+impl fmt::Display for Location {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at offset {}", self.block, self.offset)?;
+        self.path.as_ref().map_or(Ok(()), |path| write!(f, " of {}", path.display()))
+    }
+}
+
+/// Why a table cannot be written or read.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum TableError {
+    /// The system refused a read, a write, or a change of the directory.
+    Io {
+        /// What was being done.
+        context: &'static str,
+        /// The file, if known.
+        path: Option<PathBuf>,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A key that does not sort after the one before it. It was refused; the writer goes on.
+    KeyOrder {
+        /// The key before it.
+        previous: Vec<u8>,
+        /// The key refused.
+        got: Vec<u8>,
+    },
+    /// A key beyond the limit. It was refused; the writer goes on.
+    KeyTooLong {
+        /// Most bytes of a key.
+        max: u64,
+        /// Bytes of the key.
+        got: u64,
+    },
+    /// A value beyond the limit. It was refused; the writer goes on.
+    ValueTooLong {
+        /// Most bytes of a value.
+        max: u64,
+        /// Bytes of the value.
+        got: u64,
+    },
+    /// A block that cannot hold what the table needs: cut the file earlier.
+    BlockTooLarge {
+        /// The block.
+        block: &'static str,
+        /// Most bytes of it.
+        max: u64,
+        /// Bytes needed.
+        got: u64,
+    },
+    /// An extractor whose name cannot be stored.
+    ExtractorName {
+        /// Bytes of the name; 1 to 255 are expected.
+        got: usize,
+    },
+    /// An earlier write failed, so the file is incomplete: drop the writer and begin again.
+    Poisoned,
+    /// The file does not end like a table.
+    NotATable {
+        /// Where the magic number should be.
+        at: Location,
+        /// What stands there.
+        got: [u8; 8],
+    },
+    /// A table of a version that this reader does not know.
+    Version {
+        /// Where the version stands.
+        at: Location,
+        /// The newest version this reader knows.
+        expected: u32,
+        /// The table's version.
+        got: u32,
+    },
+    /// Fewer bytes than any table has.
+    Truncated {
+        /// Where they end.
+        at: Location,
+        /// The least number of bytes.
+        expected: u64,
+        /// The bytes there are.
+        got: u64,
+    },
+    /// The file is longer or shorter than its footer says.
+    FileLength {
+        /// The footer.
+        at: Location,
+        /// Bytes by the footer.
+        expected: u64,
+        /// Bytes found.
+        got: u64,
+    },
+    /// A damaged block, or one that belongs to another table or another place.
+    Checksum {
+        /// The block.
+        at: Location,
+        /// The checksum that the block carries.
+        expected: u32,
+        /// The checksum of what was found.
+        got: u32,
+    },
+    /// Contents that no writer produces, under a checksum that holds or in a gap that has none.
+    Corrupt {
+        /// The block.
+        at: Location,
+        /// What should be there.
+        expected: String,
+        /// What is.
+        got: String,
+    },
+    /// The filter block is not used. Reads go on without it; `verify` reports it.
+    Filter {
+        /// The filter block.
+        at: Location,
+        /// What is wrong with it.
+        source: BlockError,
+    },
+    /// The filter was built from other parts of the keys than the reader would ask it for.
+    Extractor {
+        /// The reader's extractor.
+        expected: Option<String>,
+        /// The table's.
+        got: Option<String>,
+    },
+    /// The filter denies a key that the table holds.
+    FalseNegative {
+        /// The filter block.
+        at: Location,
+        /// The key.
+        key: Vec<u8>,
+    },
+}
+
+impl TableError {
+    pub(crate) fn corrupt(at: Location, expected: impl Into<String>, got: impl fmt::Display) -> Self {
+        Self::Corrupt { at, expected: expected.into(), got: got.to_string() }
+    }
+
+    /// Names the file that a failed write was for.
+    pub(crate) fn of_file(self, file: &Path) -> Self {
+        match self {
+            Self::Io { context, path: None, source } => Self::Io { context, path: Some(file.into()), source },
+            other => other,
+        }
+    }
+}
+
+impl fmt::Display for TableError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io { context, path: Some(path), source } => write!(f, "{context} {}: {source}", path.display()),
+            Self::Io { context, path: None, source } => write!(f, "{context}: {source}"),
+            Self::KeyOrder { previous, got } => {
+                write!(f, "keys must ascend: expected one after {}, got {}", shown(previous), shown(got))
+            }
+            Self::KeyTooLong { max, got } => write!(f, "key too long: expected at most {max} bytes, got {got}"),
+            Self::ValueTooLong { max, got } => write!(f, "value too long: expected at most {max} bytes, got {got}"),
+            Self::BlockTooLarge { block, max, got } => {
+                write!(f, "{block} block too large: expected at most {max} bytes, got {got}; cut the table earlier")
+            }
+            Self::ExtractorName { got } => write!(f, "extractor name: expected 1 to 255 bytes, got {got}"),
+            Self::Poisoned => f.write_str("an earlier write failed: expected no more calls; begin the table again"),
+            Self::NotATable { at, got } => {
+                write!(f, "not a table: expected the magic number SSTFLTR in the {at}, got {}", shown(got))
+            }
+            Self::Version { at, expected, got } => {
+                write!(
+                    f,
+                    "table version in the {at}: expected 1 to {expected}, got {got}; read it with a newer release"
+                )
+            }
+            Self::Truncated { at, expected, got } => {
+                write!(f, "cut short in the {at}: expected at least {expected} bytes, got {got}")
+            }
+            Self::FileLength { at, expected, got } => {
+                write!(f, "file length: expected {expected} bytes by the {at}, got {got}")
+            }
+            Self::Checksum { at, expected, got } => write!(
+                f,
+                "damaged, or of another table or place: {at}: expected checksum {expected:#010x}, got {got:#010x}"
+            ),
+            Self::Corrupt { at, expected, got } => write!(f, "corrupt: {at}: expected {expected}, got {got}"),
+            Self::Filter { at, source } => write!(f, "{at} is not used: {source}"),
+            Self::Extractor { expected, got } => {
+                write!(
+                    f,
+                    "filter built with another key extractor: expected {}, got {}",
+                    named(expected.as_deref()),
+                    named(got.as_deref())
+                )
+            }
+            Self::FalseNegative { at, key } => {
+                write!(f, "{at}: expected it to contain every key of the table, got \"absent\" for {}", shown(key))
+            }
+        }
+    }
+}
+
+impl core::error::Error for TableError {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        match self {
+            Self::Io { source, .. } => Some(source),
+            Self::Filter { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}
+
+fn named(extractor: Option<&str>) -> String {
+    extractor.map_or_else(|| "none".to_owned(), |name| format!("{name:?}"))
+}
+
+/// Most bytes of a key that a message shows.
+const SHOWN_BYTES: usize = 32;
+
+/// Key bytes as a person reads them: escaped, cut when long.
+pub(crate) fn shown(key: &[u8]) -> String {
+    match key.get(..SHOWN_BYTES) {
+        Some(start) if key.len() > SHOWN_BYTES => format!("\"{}\"... ({} bytes)", start.escape_ascii(), key.len()),
+        _ => format!("\"{}\"", key.escape_ascii()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_say_where_what_was_expected_and_what_was_found() {
+        let at = Location::new(Some(Path::new("/db/7.sst").into()), "index", 4096);
+        let error = TableError::Checksum { at: at.clone(), expected: 1, got: 2 };
+        let text = error.to_string();
+        for part in ["index at offset 4096", "/db/7.sst", "expected checksum 0x00000001", "got 0x00000002"] {
+            assert!(text.contains(part), "{text}");
+        }
+        let text = TableError::corrupt(at, "a restart point", 9).to_string();
+        assert!(text.ends_with("expected a restart point, got 9"), "{text}");
+    }
+
+    #[test]
+    fn keys_in_messages_are_escaped_and_cut() {
+        assert_eq!(shown(b"a\n\xff"), "\"a\\n\\xff\"");
+        let long = shown(&[b'x'; 1_000]);
+        assert!(long.len() < 80 && long.contains("1000 bytes"), "{long}");
+    }
+}

@@ -1,0 +1,153 @@
+//! The index in memory: the last key of each data block, and where the block lies.
+
+use super::TableError;
+use super::TableProperties;
+use super::entry_block::EntryBlock;
+use super::error::shown;
+use super::handle::BlockHandle;
+
+/// Decoded once, checked against itself and against the properties.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct TableIndex {
+    /// All last keys, one after the other.
+    keys: Vec<u8>,
+    /// Where each ends in `keys`.
+    key_ends: Vec<usize>,
+    handles: Vec<BlockHandle>,
+}
+
+impl TableIndex {
+    /// Reads an index block. The data blocks it names must lie end to end from the file's first byte,
+    /// as many and as long as the properties say, up to the largest key.
+    pub(crate) fn decode(block: &EntryBlock, properties: &TableProperties) -> Result<Self, TableError> {
+        let mut index = Self { keys: Vec::new(), key_ends: Vec::new(), handles: Vec::new() };
+        let mut end = 0;
+        let mut cursor = block.cursor();
+        while cursor.advance()? {
+            let handle = BlockHandle::decode(cursor.value().bytes());
+            let next = handle.filter(|handle| handle.offset == end).and_then(|handle| Some((handle, handle.end()?)));
+            // A block holds its last key in full, so the keys in memory never exceed the file.
+            let key_bytes = cursor.key().len() as u64;
+            let next = next.filter(|(block, next)| key_bytes <= block.contents_bytes && *next <= properties.data_bytes);
+            let Some((handle, next)) = next else {
+                return Err(block.corrupt(&format!("a data block at offset {end}"), format_args!("{handle:?}")));
+            };
+            index.keys.extend_from_slice(cursor.key());
+            index.key_ends.push(index.keys.len());
+            index.handles.push(handle);
+            end = next;
+        }
+        index.check(block, properties, end)?;
+        Ok(index)
+    }
+
+    fn check(&self, block: &EntryBlock, properties: &TableProperties, end: u64) -> Result<(), TableError> {
+        let (blocks, bytes) = (properties.data_blocks, properties.data_bytes);
+        if self.handles.len() as u64 != blocks || end != bytes {
+            let got = format!("{} blocks of {end} bytes", self.handles.len());
+            return Err(block.corrupt(&format!("{blocks} data blocks of {bytes} bytes"), got));
+        }
+        let last = self.handles.len().checked_sub(1).map(|last| self.last_key(last));
+        let largest = properties.largest_key.as_deref();
+        if last != largest {
+            let expected = format!("the largest key {} at the end", shown(largest.unwrap_or_default()));
+            return Err(block.corrupt(&expected, shown(last.unwrap_or_default())));
+        }
+        Ok(())
+    }
+
+    /// Data blocks.
+    pub(crate) fn len(&self) -> usize {
+        self.handles.len()
+    }
+
+    pub(crate) fn handle(&self, position: usize) -> Option<BlockHandle> {
+        self.handles.get(position).copied()
+    }
+
+    /// The last key of the block at `position`.
+    pub(crate) fn last_key(&self, position: usize) -> &[u8] {
+        let start = position.checked_sub(1).and_then(|before| self.key_ends.get(before)).copied().unwrap_or(0);
+        let end = self.key_ends.get(position).copied().unwrap_or(start);
+        self.keys.get(start..end).unwrap_or_default()
+    }
+
+    /// The position of the one block that can hold `key`; [`len`](Self::len) when the key is beyond the last.
+    pub(crate) fn position_of(&self, key: &[u8]) -> usize {
+        let (mut low, mut high) = (0, self.len());
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if self.last_key(middle) < key { low = middle + 1 } else { high = middle }
+        }
+        low
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::hash::KeyHasher;
+    use crate::sst::Location;
+    use crate::sst::entry_block::{EntryBlockBuilder, EntryValue};
+
+    /// Last key, offset, bytes of contents.
+    type Named = (&'static [u8], u64, u64);
+
+    fn properties(data_blocks: u64, data_bytes: u64, largest_key: &'static [u8]) -> TableProperties {
+        TableProperties {
+            entries: 10,
+            tombstones: 0,
+            raw_key_bytes: 0,
+            raw_value_bytes: 0,
+            data_blocks,
+            data_bytes,
+            block_bytes: 4096,
+            restart_interval: 16,
+            smallest_key: Some(Bytes::new()),
+            largest_key: Some(Bytes::from_static(largest_key)),
+            hash: KeyHasher::default().identity(),
+            key_extractor: None,
+            filter_policy: None,
+        }
+    }
+
+    fn decode(entries: &[Named], properties: &TableProperties) -> Result<TableIndex, TableError> {
+        let mut block = EntryBlockBuilder::new(2);
+        for &(key, offset, contents_bytes) in entries {
+            block.add(key, EntryValue::Bytes(&BlockHandle { offset, contents_bytes }.encode()));
+        }
+        let contents = Bytes::from(block.seal().clone());
+        TableIndex::decode(&EntryBlock::open(contents, Location::new(None, "index", 0))?, properties)
+    }
+
+    #[test]
+    fn a_key_belongs_to_the_first_block_that_does_not_end_before_it() {
+        let index = decode(&[(b"c", 0, 96), (b"f", 100, 96), (b"k", 200, 96)], &properties(3, 300, b"k")).unwrap();
+        for (key, position) in [("", 0), ("a", 0), ("c", 0), ("c\0", 1), ("f", 1), ("g", 2), ("k", 2), ("l", 3)] {
+            assert_eq!(index.position_of(key.as_bytes()), position, "{key}");
+        }
+        assert_eq!((index.len(), index.last_key(1)), (3, &b"f"[..]));
+        assert_eq!(index.handle(2), Some(BlockHandle { offset: 200, contents_bytes: 96 }));
+        assert_eq!(index.handle(3), None);
+    }
+
+    #[test]
+    fn an_index_that_disagrees_with_the_properties_or_itself_is_refused() {
+        let sound = properties(2, 200, b"f");
+        decode(&[(b"c", 0, 96), (b"f", 100, 96)], &sound).unwrap();
+        let refused: [(&str, &[Named]); 7] = [
+            ("a gap", &[(b"c", 0, 90), (b"f", 100, 96)]),
+            ("an overlap", &[(b"c", 0, 97), (b"f", 100, 96)]),
+            ("a block too few", &[(b"f", 0, 196)]),
+            ("another last key", &[(b"c", 0, 96), (b"e", 100, 96)]),
+            ("a block beyond the data", &[(b"c", 0, 96), (b"f", 100, 97)]),
+            ("a block beyond everything", &[(b"c", 0, u64::MAX), (b"f", 100, 96)]),
+            ("a key longer than its block", &[(b"cccccccccc", 0, 9), (b"f", 13, 183)]),
+        ];
+        for (what, entries) in refused {
+            assert!(matches!(decode(entries, &sound), Err(TableError::Corrupt { .. })), "{what}");
+        }
+    }
+}

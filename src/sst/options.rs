@@ -1,0 +1,227 @@
+//! How tables are written and read.
+
+use std::sync::Arc;
+
+use super::TableId;
+use crate::error::ConfigError;
+use crate::hash::{KeyExtractor, KeyHasher};
+use crate::policy::{BloomPolicy, BuildContext, BuildPurpose, FilterPolicy};
+
+const MIN_BLOCK_BYTES: u32 = 64;
+const MAX_BLOCK_BYTES: u32 = 16 << 20;
+const DEFAULT_BLOCK_BYTES: u32 = 4096;
+const MAX_RESTART_INTERVAL: u32 = 1024;
+const DEFAULT_RESTART_INTERVAL: u32 = 16;
+
+/// How a table is written. One value serves every table of a store.
+///
+/// By default: data blocks of 4096 bytes, a restart point every 16 entries, a Bloom filter of 10 bits
+/// per key, the default [`KeyHasher`], no extractor, and a random [`TableId`] for each table.
+///
+/// ```
+/// use std::sync::Arc;
+/// use sstfilter::{BitsPerKey, BloomPolicy, BuildPurpose, TableOptions};
+///
+/// let options = TableOptions::default()
+///     .with_block_bytes(16 * 1024)?
+///     .with_policy(Arc::new(BloomPolicy::new(BitsPerKey::new(14.0)?)))
+///     .with_purpose(BuildPurpose::Compaction)
+///     .with_expected_keys(1_000_000);
+/// assert!(options.clone().with_block_bytes(0).is_err());
+/// # Ok::<(), sstfilter::ConfigError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct TableOptions {
+    pub(crate) block_bytes: u32,
+    pub(crate) restart_interval: u32,
+    pub(crate) policy: Option<Arc<dyn FilterPolicy>>,
+    pub(crate) extractor: Option<Arc<dyn KeyExtractor>>,
+    pub(crate) table_id: Option<TableId>,
+    pub(crate) context: BuildContext,
+}
+
+impl Default for TableOptions {
+    fn default() -> Self {
+        Self {
+            block_bytes: DEFAULT_BLOCK_BYTES,
+            restart_interval: DEFAULT_RESTART_INTERVAL,
+            policy: Some(Arc::new(BloomPolicy::default())),
+            extractor: None,
+            table_id: None,
+            context: BuildContext::new(&KeyHasher::default()),
+        }
+    }
+}
+
+impl TableOptions {
+    /// Sets the bytes that a data block does not exceed, unless a single entry does.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::OutOfRange`] outside 64 bytes to 16 MiB.
+    pub fn with_block_bytes(self, block_bytes: u32) -> Result<Self, ConfigError> {
+        if !(MIN_BLOCK_BYTES..=MAX_BLOCK_BYTES).contains(&block_bytes) {
+            let got = block_bytes.into();
+            return Err(ConfigError::OutOfRange { option: "block bytes", expected: "64 to 16777216", got });
+        }
+        Ok(Self { block_bytes, ..self })
+    }
+
+    /// Sets after how many entries a key is stored whole: fewer make blocks larger and searches shorter.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::OutOfRange`] outside 1 to 1024.
+    pub fn with_restart_interval(self, restart_interval: u32) -> Result<Self, ConfigError> {
+        if !(1..=MAX_RESTART_INTERVAL).contains(&restart_interval) {
+            let got = restart_interval.into();
+            return Err(ConfigError::OutOfRange { option: "restart interval", expected: "1 to 1024 entries", got });
+        }
+        Ok(Self { restart_interval, ..self })
+    }
+
+    /// Sets which filter the table gets.
+    #[must_use]
+    pub fn with_policy(self, policy: Arc<dyn FilterPolicy>) -> Self {
+        Self { policy: Some(policy), ..self }
+    }
+
+    /// Writes no filter.
+    #[must_use]
+    pub fn without_filter(self) -> Self {
+        Self { policy: None, ..self }
+    }
+
+    /// Sets the store's hasher.
+    #[must_use]
+    pub fn with_hasher(self, hasher: KeyHasher) -> Self {
+        Self { context: BuildContext { hasher, ..self.context }, ..self }
+    }
+
+    /// Sets which part of a key goes into the filter.
+    #[must_use]
+    pub fn with_extractor(self, extractor: Arc<dyn KeyExtractor>) -> Self {
+        Self { extractor: Some(extractor), ..self }
+    }
+
+    /// Sets the table's id. It must differ for each table of a store: set it anew for each.
+    #[must_use]
+    pub fn with_table_id(self, table_id: TableId) -> Self {
+        Self { table_id: Some(table_id), ..self }
+    }
+
+    /// Tells the policy why the table is written.
+    #[must_use]
+    pub fn with_purpose(self, purpose: BuildPurpose) -> Self {
+        Self { context: self.context.with_purpose(purpose), ..self }
+    }
+
+    /// Tells the policy the level that the table goes to.
+    #[must_use]
+    pub fn with_level(self, level: u32) -> Self {
+        Self { context: self.context.with_level(level), ..self }
+    }
+
+    /// Tells the policy that no older table can hold the table's keys.
+    #[must_use]
+    pub fn at_bottommost_level(self) -> Self {
+        Self { context: self.context.at_bottommost_level(), ..self }
+    }
+
+    /// Tells the policy how many keys will come: a Bloom filter is then built as they arrive.
+    #[must_use]
+    pub fn with_expected_keys(self, keys: u64) -> Self {
+        Self { context: self.context.with_expected_keys(keys), ..self }
+    }
+
+    /// Limits the memory that building the filter may use beside the hashes and the finished block.
+    #[must_use]
+    pub fn with_memory_budget(self, bytes: u64) -> Self {
+        Self { context: self.context.with_memory_budget(bytes), ..self }
+    }
+}
+
+/// How a table is read.
+///
+/// By default the hasher is the one that the table's properties describe (a secret seed or an
+/// engine's own function cannot be described: give the hasher then), there is no extractor, and the
+/// filter is used.
+///
+/// ```
+/// use sstfilter::{KeyHasher, ReadOptions};
+///
+/// let options = ReadOptions::default().with_hasher(KeyHasher::with_secret_seed(0x5eed));
+/// let unfiltered = options.clone().without_filter();
+/// # let _ = unfiltered;
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct ReadOptions {
+    pub(crate) hasher: Option<KeyHasher>,
+    pub(crate) extractor: Option<Arc<dyn KeyExtractor>>,
+    pub(crate) filter_use: FilterUse,
+}
+
+/// Whether reads ask the filter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum FilterUse {
+    #[default]
+    Ask,
+    Ignore,
+}
+
+impl ReadOptions {
+    /// Sets the store's hasher. A filter built with another one is not used.
+    #[must_use]
+    pub fn with_hasher(self, hasher: KeyHasher) -> Self {
+        Self { hasher: Some(hasher), ..self }
+    }
+
+    /// Sets the store's extractor. A filter built with another one, or with none, is not used.
+    #[must_use]
+    pub fn with_extractor(self, extractor: Arc<dyn KeyExtractor>) -> Self {
+        Self { extractor: Some(extractor), ..self }
+    }
+
+    /// Reads as if there were no filters: to compare.
+    #[must_use]
+    pub fn without_filter(self) -> Self {
+        Self { filter_use: FilterUse::Ignore, ..self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_outside_their_range_are_refused_and_their_limits_are_not() {
+        let options = TableOptions::default();
+        for bytes in [0, 63, (16 << 20) + 1, u32::MAX] {
+            assert!(options.clone().with_block_bytes(bytes).is_err(), "{bytes}");
+        }
+        for interval in [0, 1025, u32::MAX] {
+            assert!(options.clone().with_restart_interval(interval).is_err(), "{interval}");
+        }
+        for bytes in [64, 16 << 20] {
+            assert_eq!(options.clone().with_block_bytes(bytes).unwrap().block_bytes, bytes);
+        }
+        for interval in [1, 1024] {
+            assert_eq!(options.clone().with_restart_interval(interval).unwrap().restart_interval, interval);
+        }
+    }
+
+    #[test]
+    fn what_is_known_of_the_file_reaches_the_policy() {
+        let options = TableOptions::default()
+            .with_purpose(BuildPurpose::Ingest)
+            .with_level(3)
+            .at_bottommost_level()
+            .with_expected_keys(7)
+            .with_memory_budget(9)
+            .with_hasher(KeyHasher::with_seed(5));
+        let context = options.context;
+        assert_eq!((context.purpose, context.level, context.bottommost), (BuildPurpose::Ingest, Some(3), true));
+        assert_eq!((context.expected_keys, context.memory_budget), (Some(7), Some(9)));
+        assert_eq!(context.hasher.identity(), KeyHasher::with_seed(5).identity());
+    }
+}

@@ -1,0 +1,388 @@
+//! Opening a table and looking keys up.
+
+use core::fmt;
+use std::fs::File;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+
+use super::entry_block::EntryBlock;
+use super::file::{TableFile, io_error};
+use super::handle::{BlockHandle, name};
+use super::index::TableIndex;
+use super::options::FilterUse;
+use super::parts::{TableParts, read_entry_block};
+use super::table_filter::{FilterReader, TableFilter};
+use super::{
+    RandomAccess, ReadOptions, TableError, TableId, TableIter, TableLayout, TableProperties, TableStats, VerifyReport,
+};
+use crate::block::{GuardedFilter, LookupOutcome, PreparedKey, Probe};
+use crate::hash::{HashIdentity, KeyExtractor, KeyHash, KeyHasher};
+
+/// What a table says of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Lookup {
+    /// The value. It shares the memory of the data block it was read from.
+    Found(Bytes),
+    /// A tombstone: the key is deleted in this table and all older ones.
+    Deleted,
+    /// Absent from this table; older ones may have it.
+    Absent,
+}
+
+/// An open table. Threads share it by reference.
+///
+/// Opening reads the footer, the metaindex, the properties and the filter. The index is read when a
+/// lookup first needs it, and kept. A lookup goes by range, then filter, then index, then data block,
+/// and stops at the first that denies the key: a key denied by the filter costs no read.
+///
+/// A damaged filter, one of a kind that this release does not know, or one that was built with another
+/// hash or extractor is not asked: the table is read without it, and
+/// [`filter_problem`](Self::filter_problem) says why.
+///
+/// ```
+/// use sstfilter::{Lookup, ReadOptions, Table, TableBuilder, TableOptions};
+///
+/// let mut builder = TableBuilder::new(Vec::new(), &TableOptions::default())?;
+/// for key in 0..1_000_u32 {
+///     builder.add(&key.to_be_bytes(), b"value")?;
+/// }
+/// let bytes = bytes::Bytes::from(builder.finish()?.0);
+///
+/// let table = Table::open_source(bytes, &ReadOptions::default())?;
+/// assert!(matches!(table.get(&7_u32.to_be_bytes())?, Lookup::Found(_)));
+/// assert_eq!(table.get(&7_000_u32.to_be_bytes())?, Lookup::Absent);
+/// assert_eq!(table.properties().entries, 1_000);
+/// # Ok::<(), sstfilter::TableError>(())
+/// ```
+pub struct Table {
+    pub(crate) file: TableFile,
+    pub(crate) parts: TableParts,
+    filter: Option<TableFilter>,
+    hasher: KeyHasher,
+    extractor: Option<Arc<dyn KeyExtractor>>,
+    index: OnceLock<TableIndex>,
+}
+
+/// How a lookup ended in one table.
+pub(crate) enum Visit {
+    SkippedByRange,
+    SkippedByFilter,
+    Touched(Lookup),
+}
+
+impl Visit {
+    fn into_lookup(self) -> Lookup {
+        match self {
+            Self::Touched(lookup) => lookup,
+            Self::SkippedByRange | Self::SkippedByFilter => Lookup::Absent,
+        }
+    }
+}
+
+impl Table {
+    /// Opens the table at `path`.
+    ///
+    /// # Errors
+    ///
+    /// [`TableError::Io`]; a file that is no table, of an unknown version, or of another length than its
+    /// footer says; a damaged footer, metaindex or properties block. A bad filter is no error.
+    pub fn open(path: impl AsRef<Path>, options: &ReadOptions) -> Result<Self, TableError> {
+        let path = path.as_ref();
+        let file = File::open(path).map_err(|error| io_error("opening", Some(path), error))?;
+        Self::open_file(TableFile::new(Box::new(file), Some(path.into()))?, options)
+    }
+
+    /// Opens the table that `source` holds, from its first to its last byte.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`open`](Self::open).
+    pub fn open_source(source: impl RandomAccess + 'static, options: &ReadOptions) -> Result<Self, TableError> {
+        Self::open_file(TableFile::new(Box::new(source), None)?, options)
+    }
+
+    fn open_file(file: TableFile, options: &ReadOptions) -> Result<Self, TableError> {
+        let parts = TableParts::read(&file)?;
+        let described = || KeyHasher::from_identity(parts.properties.hash);
+        let hasher = options.hasher.clone().or_else(described).unwrap_or_default();
+        let extractor = options.extractor.clone();
+        let reader = FilterReader { hash: hasher.identity(), extractor: extractor.clone() };
+        let handle = parts.handles.filter.filter(|_| options.filter_use == FilterUse::Ask);
+        let filter = handle.map(|handle| TableFilter::read(&file, handle, &parts, &reader));
+        Ok(Self { file, parts, filter, hasher, extractor, index: OnceLock::new() })
+    }
+
+    fn filter_reader(&self) -> FilterReader {
+        FilterReader { hash: self.hasher.identity(), extractor: self.extractor.clone() }
+    }
+
+    /// Makes the table's filter answer to `hasher` and `extractor` from now on.
+    pub(crate) fn rebind(&mut self, hasher: &KeyHasher, extractor: Option<&Arc<dyn KeyExtractor>>) {
+        let before = self.filter_reader();
+        self.hasher = hasher.clone();
+        self.extractor = extractor.cloned();
+        let reader = self.filter_reader();
+        if let Some(filter) = self.filter.as_mut().filter(|_| !before.asks_like(&reader)) {
+            filter.rebind(&reader, &self.parts.properties);
+        }
+    }
+
+    /// Looks `key` up: hashes it, then range, filter, index and data block.
+    ///
+    /// # Errors
+    ///
+    /// [`TableError::Io`], or damage in the index or in the data block that would hold the key.
+    pub fn get(&self, key: &[u8]) -> Result<Lookup, TableError> {
+        if !self.holds_in_range(key) {
+            return Ok(Lookup::Absent);
+        }
+        self.visit_in_range(key, self.prepare(key).as_mut()).map(Visit::into_lookup)
+    }
+
+    /// The probe of `key` for this table's filter; `None` when the key is outside the extractor's domain.
+    #[must_use]
+    pub fn prepare(&self, key: &[u8]) -> Option<PreparedKey> {
+        prepare(&self.hasher, self.extractor.as_deref(), key).map(PreparedKey::new)
+    }
+
+    /// Looks `key` up with a probe that many tables share.
+    ///
+    /// `hash` comes from [`prepare`](Self::prepare) of this table, or of one with the same
+    /// [`hash_identity`](Self::hash_identity) and extractor; with another one, keys are missed. With
+    /// `None` the filter is not asked.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`get`](Self::get).
+    pub fn get_hashed(&self, key: &[u8], hash: Option<&mut PreparedKey>) -> Result<Lookup, TableError> {
+        self.visit(key, hash).map(Visit::into_lookup)
+    }
+
+    pub(crate) fn visit(&self, key: &[u8], hash: Option<&mut PreparedKey>) -> Result<Visit, TableError> {
+        if !self.holds_in_range(key) {
+            return Ok(Visit::SkippedByRange);
+        }
+        self.visit_in_range(key, hash)
+    }
+
+    fn visit_in_range(&self, key: &[u8], hash: Option<&mut PreparedKey>) -> Result<Visit, TableError> {
+        match hash.zip(self.filter()).map(|(hash, filter)| filter.probe_prepared(hash)) {
+            Some(Probe::Absent) => Ok(Visit::SkippedByFilter),
+            Some(Probe::MaybePresent) => self.search_after_positive(key).map(Visit::Touched),
+            Some(Probe::Unusable(_)) | None => self.search(key).map(Visit::Touched),
+        }
+    }
+
+    /// Whether `key` is in the table's range; counts a skip if not.
+    pub(crate) fn holds_in_range(&self, key: &[u8]) -> bool {
+        let holds = self.parts.properties.range_holds(key);
+        if !holds {
+            self.file.counters.range_skips.add(1);
+        }
+        holds
+    }
+
+    /// Searches for a key that the filter let through, and tells the filter what became of it.
+    pub(crate) fn search_after_positive(&self, key: &[u8]) -> Result<Lookup, TableError> {
+        let lookup = self.search(key)?;
+        let outcome = if lookup == Lookup::Absent { LookupOutcome::NotFound } else { LookupOutcome::Found };
+        if let Some(filter) = self.filter() {
+            filter.record_lookup(outcome);
+        }
+        Ok(lookup)
+    }
+
+    /// Searches index and data for a key in range.
+    pub(crate) fn search(&self, key: &[u8]) -> Result<Lookup, TableError> {
+        let index = self.index()?;
+        let position = index.position_of(key);
+        if position == index.len() {
+            return Ok(Lookup::Absent);
+        }
+        let block = self.data_block(index, position)?;
+        let Some(cursor) = block.seek(key)? else {
+            return Err(missing_last_key(&block, index.last_key(position)));
+        };
+        if cursor.key() != key {
+            return Ok(Lookup::Absent);
+        }
+        Ok(cursor.value_bytes().map_or(Lookup::Deleted, Lookup::Found))
+    }
+
+    /// Reads a data block and compares where it begins with what the index and the properties say.
+    pub(crate) fn data_block(&self, index: &TableIndex, position: usize) -> Result<EntryBlock, TableError> {
+        let handle = index.handle(position).unwrap_or(BlockHandle { offset: u64::MAX, contents_bytes: 0 });
+        self.file.counters.data_block_reads.add(1);
+        let block = read_entry_block(&self.file, name::DATA, handle, self.table_id())?;
+        let Some(first) = block.first_key()? else {
+            return Err(block.corrupt("entries", "none"));
+        };
+        let fits = match position.checked_sub(1) {
+            Some(before) => index.last_key(before) < first,
+            None => self.parts.properties.smallest_key.as_deref() == Some(first),
+        };
+        if !fits || index.last_key(position) < first {
+            let got = super::error::shown(first);
+            return Err(block.corrupt("a first key where index and properties have the block", got));
+        }
+        Ok(block)
+    }
+
+    /// The index, read on first use.
+    pub(crate) fn index(&self) -> Result<&TableIndex, TableError> {
+        if let Some(index) = self.index.get() {
+            return Ok(index);
+        }
+        let index = self.read_index()?;
+        Ok(self.index.get_or_init(|| index))
+    }
+
+    pub(crate) fn read_index(&self) -> Result<TableIndex, TableError> {
+        self.file.counters.index_block_reads.add(1);
+        let block = read_entry_block(&self.file, name::INDEX, self.parts.handles.index, self.table_id())?;
+        TableIndex::decode(&block, &self.parts.properties)
+    }
+
+    /// All entries in key order.
+    #[must_use]
+    pub fn iter(&self) -> TableIter<'_> {
+        TableIter::new(self, None)
+    }
+
+    /// The entries from `key` on, which need not be there.
+    #[must_use]
+    pub fn iter_from(&self, key: &[u8]) -> TableIter<'_> {
+        TableIter::new(self, Some(key.to_vec()))
+    }
+
+    /// What the table says of itself.
+    #[must_use]
+    pub fn properties(&self) -> &TableProperties {
+        &self.parts.properties
+    }
+
+    /// The table's id.
+    #[must_use]
+    pub fn table_id(&self) -> &TableId {
+        &self.parts.footer.table_id
+    }
+
+    /// The hash that the filter is asked with.
+    #[must_use]
+    pub fn hash_identity(&self) -> HashIdentity {
+        self.hasher.identity()
+    }
+
+    /// The extractor that is applied to keys before the filter is asked.
+    #[must_use]
+    pub fn extractor(&self) -> Option<&Arc<dyn KeyExtractor>> {
+        self.extractor.as_ref()
+    }
+
+    /// The filter; `None` when the table has none, or was opened without.
+    #[must_use]
+    pub fn filter(&self) -> Option<&GuardedFilter<Bytes>> {
+        self.filter.as_ref().map(|filter| &filter.guarded)
+    }
+
+    /// Why the filter is not used, if it is not although there is one.
+    #[must_use]
+    pub fn filter_problem(&self) -> Option<&TableError> {
+        self.filter.as_ref()?.problem.as_ref()
+    }
+
+    /// Bytes of the whole table.
+    #[must_use]
+    pub fn file_bytes(&self) -> u64 {
+        self.file.length()
+    }
+
+    /// Where everything lies.
+    #[must_use]
+    pub fn layout(&self) -> TableLayout {
+        TableLayout::new(&self.parts.handles, &self.parts.footer, self.parts.properties.data_bytes)
+    }
+
+    /// Reads all of the table once more and checks all that it says against all that it holds.
+    ///
+    /// Compared are: every checksum, the zeros of the padding, the order of all keys, the index and the
+    /// properties with the data, and the filter with every key. Reads are counted like all others.
+    ///
+    /// # Errors
+    ///
+    /// The first thing that is not as it was written, a damaged filter included. A filter that is sound
+    /// but cannot be asked (another hash or extractor, an unknown kind) is no error: the report says so.
+    pub fn verify(&self) -> Result<VerifyReport, TableError> {
+        super::verify::verify(self)
+    }
+
+    /// What was asked and read so far.
+    #[must_use]
+    pub fn stats(&self) -> TableStats {
+        self.file.counters.snapshot(self.filter().map(GuardedFilter::stats).unwrap_or_default())
+    }
+
+    pub(crate) fn hasher(&self) -> &KeyHasher {
+        &self.hasher
+    }
+}
+
+/// A data block that ends before the key that the index says it ends with.
+pub(crate) fn missing_last_key(block: &EntryBlock, last_key: &[u8]) -> TableError {
+    let expected = format!("entries up to {}, as the index says", super::error::shown(last_key));
+    block.corrupt(&expected, "an end before it")
+}
+
+/// The hash of the part of `key` that stands for it in filters.
+pub(crate) fn prepare(hasher: &KeyHasher, extractor: Option<&dyn KeyExtractor>, key: &[u8]) -> Option<KeyHash> {
+    match extractor {
+        None => Some(hasher.hash(key)),
+        Some(extractor) => extractor.extract(key).map(|part| hasher.hash(&part)),
+    }
+}
+
+impl<'a> IntoIterator for &'a Table {
+    type Item = <TableIter<'a> as Iterator>::Item;
+    type IntoIter = TableIter<'a>;
+
+    fn into_iter(self) -> TableIter<'a> {
+        self.iter()
+    }
+}
+
+impl fmt::Debug for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Table")
+            .field("parts", &self.parts)
+            .field("filter", &self.filter)
+            .field("stats", &self.stats())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sst::{TableBuilder, TableOptions};
+
+    #[test]
+    fn threads_share_a_table_and_read_its_index_once() {
+        let mut builder = TableBuilder::new(Vec::new(), &TableOptions::default()).unwrap();
+        (0..500).for_each(|key| builder.add(format!("{key:04}").as_bytes(), b"value").unwrap());
+        let table = Table::open_source(Bytes::from(builder.finish().unwrap().0), &ReadOptions::default()).unwrap();
+        table.get(b"0000").unwrap();
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let table = &table;
+                scope.spawn(move || {
+                    for key in (thread..500).step_by(4) {
+                        assert!(matches!(table.get(format!("{key:04}").as_bytes()).unwrap(), Lookup::Found(_)));
+                    }
+                });
+            }
+        });
+        assert_eq!((table.stats().index_block_reads, table.stats().filter.true_positives), (1, 501));
+    }
+}

@@ -1,0 +1,101 @@
+//! A table's filter, as its readers may use it: never in the way of a read.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::file::TableFile;
+use super::handle::{BlockHandle, name};
+use super::parts::TableParts;
+use super::{Location, TableError, TableProperties};
+use crate::block::GuardedFilter;
+use crate::error::BlockError;
+use crate::hash::{HashIdentity, KeyExtractor};
+
+/// Who asks: the hash and the extractor that make a probe out of a key.
+#[derive(Clone, Debug)]
+pub(crate) struct FilterReader {
+    pub(crate) hash: HashIdentity,
+    pub(crate) extractor: Option<Arc<dyn KeyExtractor>>,
+}
+
+impl FilterReader {
+    fn extractor_name(&self) -> Option<&str> {
+        self.extractor.as_ref().map(|extractor| extractor.name())
+    }
+
+    pub(crate) fn asks_like(&self, other: &Self) -> bool {
+        self.hash == other.hash && self.extractor_name() == other.extractor_name()
+    }
+}
+
+/// The block as it was read, and the guard that answers from it.
+#[derive(Debug)]
+pub(crate) struct TableFilter {
+    /// `None` when the block could not be read or is damaged.
+    block: Option<Bytes>,
+    at: Location,
+    pub(crate) guarded: GuardedFilter<Bytes>,
+    pub(crate) problem: Option<TableError>,
+}
+
+impl TableFilter {
+    /// Reads the filter block. Whatever is wrong with it makes an unusable filter.
+    pub(crate) fn read(file: &TableFile, handle: BlockHandle, parts: &TableParts, reader: &FilterReader) -> Self {
+        let at = file.location(name::FILTER, handle.offset);
+        let handles = &parts.handles;
+        let read = handles
+            .check_filter_place(handle, parts.properties.data_bytes, file)
+            .and_then(|()| file.read_block(name::FILTER, handle, &parts.footer.table_id));
+        match read {
+            Ok(block) => {
+                let (guarded, problem) = guard(&block, &at, reader, &parts.properties);
+                Self { block: Some(block), at, guarded, problem }
+            }
+            Err(error) => {
+                let guarded = GuardedFilter::unusable(reason_of(&error, handle, file.length()));
+                Self { block: None, at, guarded, problem: Some(error) }
+            }
+        }
+    }
+
+    /// Makes the filter answer another `reader`. Its counters begin again.
+    pub(crate) fn rebind(&mut self, reader: &FilterReader, properties: &TableProperties) {
+        if let Some(block) = &self.block {
+            (self.guarded, self.problem) = guard(block, &self.at, reader, properties);
+        }
+    }
+}
+
+/// The filter in `block`, if it was built for the hash and extractor of `reader`; otherwise one that is
+/// unusable, and why.
+fn guard(
+    block: &Bytes,
+    at: &Location,
+    reader: &FilterReader,
+    properties: &TableProperties,
+) -> (GuardedFilter<Bytes>, Option<TableError>) {
+    let (expected, got) = (reader.extractor_name(), properties.key_extractor.as_deref());
+    if expected != got {
+        let problem = TableError::Extractor { expected: expected.map(str::to_owned), got: got.map(str::to_owned) };
+        return (GuardedFilter::unusable(EXTRACTOR_MISMATCH), Some(problem));
+    }
+    let guarded = GuardedFilter::load(block.clone(), reader.hash);
+    let problem = guarded.block().err().map(|source| TableError::Filter { at: at.clone(), source: source.clone() });
+    (guarded, problem)
+}
+
+/// What the guard of a filter says that was built with another extractor.
+const EXTRACTOR_MISMATCH: BlockError =
+    BlockError::Field { field: "key extractor", expected: "the reader's, by its name", got: 0 };
+
+/// A table's error in the terms of a filter block, of which `handle` claims to be one.
+fn reason_of(error: &TableError, handle: BlockHandle, file_bytes: u64) -> BlockError {
+    match error {
+        TableError::Checksum { expected, got, .. } => BlockError::PayloadChecksum { expected: *expected, got: *got },
+        _ => BlockError::TooShort {
+            expected: handle.bytes(),
+            got: file_bytes.saturating_sub(handle.offset).min(handle.bytes().saturating_sub(1)),
+        },
+    }
+}

@@ -1,0 +1,133 @@
+//! Writing a table file: all of it, or nothing that looks like one.
+
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::{Path, PathBuf};
+
+use tempfile::NamedTempFile;
+
+use super::file::io_error;
+use super::{TableBuilder, TableError, TableOptions, TableSummary};
+
+/// Blocks are collected to writes of this many bytes.
+const WRITE_BUFFER_BYTES: usize = 256 << 10;
+
+/// Writes a table file: `(add | delete)* finish`, keys strictly ascending.
+///
+/// The bytes go to a temporary file beside the table, named `.sstfilter-*.tmp`. [`finish`](Self::finish)
+/// syncs it, renames it to the table's name, and syncs the directory, so that after a crash there is
+/// either the whole table or none. A writer that is dropped unfinished, or fails, removes its temporary
+/// file; only a crash can leave one, and it never has a table's name.
+///
+/// What refuses an entry and what poisons the writer is said at [`TableBuilder`].
+///
+/// ```
+/// use sstfilter::{Lookup, ReadOptions, Table, TableOptions, TableWriter};
+///
+/// let directory = tempfile::tempdir()?;
+/// let path = directory.path().join("000007.sst");
+/// let mut writer = TableWriter::create(&path, &TableOptions::default())?;
+/// writer.add(b"apple", b"red")?;
+/// assert!(!path.exists());
+/// let summary = writer.finish()?;
+/// assert_eq!(summary.file_bytes, std::fs::metadata(&path)?.len());
+///
+/// let table = Table::open(&path, &ReadOptions::default())?;
+/// assert_eq!(table.get(b"banana")?, Lookup::Absent);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct TableWriter {
+    builder: TableBuilder<BufWriter<NamedTempFile>>,
+    path: PathBuf,
+}
+
+impl TableWriter {
+    /// Begins the table that will be at `path`. A file that is there already stays until
+    /// [`finish`](Self::finish) replaces it.
+    ///
+    /// # Errors
+    ///
+    /// [`TableError::Io`] when no file can be made in the directory of `path`, and those of
+    /// [`TableBuilder::new`].
+    pub fn create(path: impl AsRef<Path>, options: &TableOptions) -> Result<Self, TableError> {
+        let path = path.as_ref().to_path_buf();
+        let mut temporary = tempfile::Builder::new();
+        temporary.prefix(".sstfilter-").suffix(".tmp");
+        #[cfg(unix)]
+        temporary.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666)); // as other files: less the umask
+        let file = temporary.tempfile_in(directory_of(&path));
+        let file = file.map_err(|error| io_error("creating a temporary file for", Some(&path), error))?;
+        let builder = TableBuilder::new(BufWriter::with_capacity(WRITE_BUFFER_BYTES, file), options)?;
+        Ok(Self { builder, path })
+    }
+
+    /// Adds `key` with `value`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`TableBuilder::add`].
+    pub fn add(&mut self, key: &[u8], value: &[u8]) -> Result<(), TableError> {
+        self.builder.add(key, value).map_err(|error| error.of_file(&self.path))
+    }
+
+    /// Adds a tombstone for `key`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`TableBuilder::add`].
+    pub fn delete(&mut self, key: &[u8]) -> Result<(), TableError> {
+        self.builder.delete(key).map_err(|error| error.of_file(&self.path))
+    }
+
+    /// Entries added so far.
+    #[must_use]
+    pub fn entries(&self) -> u64 {
+        self.builder.entries()
+    }
+
+    /// About how many bytes the file would have if it were finished now, the filter included.
+    #[must_use]
+    pub fn estimated_bytes(&self) -> u64 {
+        self.builder.estimated_bytes()
+    }
+
+    /// Completes the table and gives it its name.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`TableBuilder::finish`], and [`TableError::Io`] from the syncs and the rename. There is
+    /// then no new table, with one exception: when syncing the directory fails, the table is there but
+    /// may not survive a crash.
+    pub fn finish(self) -> Result<TableSummary, TableError> {
+        let Self { builder, path } = self;
+        let (buffered, mut summary) = builder.finish().map_err(|error| error.of_file(&path))?;
+        let file = buffered.into_inner().map_err(|error| io_error("writing", Some(&path), error.into_error()))?;
+        file.as_file().sync_all().map_err(|error| io_error("syncing", Some(&path), error))?;
+        file.persist(&path).map_err(|error| io_error("renaming a temporary file to", Some(&path), error.error))?;
+        sync_directory(directory_of(&path))
+            .map_err(|error| io_error("syncing the directory of", Some(&path), error))?;
+        summary.path = Some(path);
+        Ok(summary)
+    }
+}
+
+fn directory_of(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Makes a rename in `directory` last. Only Unix knows and needs this.
+fn sync_directory(directory: &Path) -> std::io::Result<()> {
+    if cfg!(unix) { File::open(directory)?.sync_all() } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bare_file_name_lies_in_the_current_directory() {
+        assert_eq!(directory_of(Path::new("7.sst")), Path::new("."));
+        assert_eq!(directory_of(Path::new("/db/7.sst")), Path::new("/db"));
+    }
+}

@@ -1,0 +1,220 @@
+//! Reading all of a table and believing none of it.
+
+use bytes::Bytes;
+
+use super::file::TableFile;
+use super::handle::name;
+use super::layout::FILTER_ALIGNMENT;
+use super::parts::TableParts;
+use super::reader::prepare;
+use super::{Entry, Table, TableError, TableProperties};
+use crate::block::FilterBlock;
+use crate::error::BlockError;
+
+/// What a verified table holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct VerifyReport {
+    /// Entries walked, tombstones included.
+    pub entries: u64,
+    /// Tombstones among them.
+    pub tombstones: u64,
+    /// Data blocks read.
+    pub data_blocks: u64,
+    /// Bytes of the whole table, all of them checked.
+    pub file_bytes: u64,
+    /// What the filter was found to be.
+    pub filter: FilterVerdict,
+}
+
+/// What came of asking the filter for every key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FilterVerdict {
+    /// The table has no filter.
+    None,
+    /// It contains every key that it was asked for.
+    ContainsAll {
+        /// Keys asked for: all but those outside the extractor's domain.
+        keys: u64,
+    },
+    /// Its checksums hold, but it could not be asked.
+    NotAsked {
+        /// Why not, in words.
+        reason: String,
+    },
+}
+
+pub(crate) fn verify(table: &Table) -> Result<VerifyReport, TableError> {
+    let parts = TableParts::read(&table.file)?;
+    if parts != table.parts {
+        let at = table.file.location(name::FOOTER, 0);
+        return Err(TableError::corrupt(at, "the table that was opened", "another one: the file has been replaced"));
+    }
+    table.read_index()?;
+    let mut filter = FilterCheck::begin(table, &parts)?;
+    let mut counted =
+        TableProperties { entries: 0, tombstones: 0, raw_key_bytes: 0, raw_value_bytes: 0, ..parts.properties.clone() };
+    for entry in table {
+        let entry = entry?;
+        count(&mut counted, &entry);
+        filter.ask(table, &entry.key)?;
+    }
+    if counted != parts.properties {
+        let at = table.file.location(name::PROPERTIES, parts.handles.properties.offset);
+        let expected = format!("the counts of the data, {}", counts(&counted));
+        return Err(TableError::corrupt(at, expected, counts(&parts.properties)));
+    }
+    Ok(VerifyReport {
+        entries: counted.entries,
+        tombstones: counted.tombstones,
+        data_blocks: counted.data_blocks,
+        file_bytes: table.file.length(),
+        filter: filter.verdict(),
+    })
+}
+
+fn count(counted: &mut TableProperties, entry: &Entry) {
+    counted.entries += 1;
+    counted.tombstones += u64::from(entry.value.is_none());
+    counted.raw_key_bytes += entry.key.len() as u64;
+    counted.raw_value_bytes += entry.value.as_ref().map_or(0, Bytes::len) as u64;
+}
+
+fn counts(properties: &TableProperties) -> String {
+    let TableProperties { entries, tombstones, raw_key_bytes, raw_value_bytes, .. } = properties;
+    format!("{entries} entries, {tombstones} tombstones, {raw_key_bytes} key bytes, {raw_value_bytes} value bytes")
+}
+
+/// The filter as read anew, or why it is not asked.
+enum FilterCheck {
+    None,
+    Asked { block: FilterBlock<Bytes>, keys: u64 },
+    NotAsked { reason: String },
+}
+
+impl FilterCheck {
+    fn begin(table: &Table, parts: &TableParts) -> Result<Self, TableError> {
+        let Some(handle) = parts.handles.filter else { return Ok(Self::None) };
+        parts.handles.check_filter_place(handle, parts.properties.data_bytes, &table.file)?;
+        check_padding(&table.file, parts.properties.data_bytes, handle.offset)?;
+        let contents = table.file.read_block(name::FILTER, handle, table.table_id())?;
+        let at = table.file.location(name::FILTER, handle.offset);
+        let block = match FilterBlock::open(contents) {
+            Ok(block) => block,
+            Err(error @ (BlockError::UnknownKind { .. } | BlockError::Version { .. })) => {
+                return Ok(Self::NotAsked { reason: error.to_string() });
+            }
+            Err(source) => return Err(TableError::Filter { at, source }),
+        };
+        block.verify().map_err(|source| TableError::Filter { at, source })?;
+        Ok(Self::match_reader(table, block))
+    }
+
+    /// Asks the filter only with what it was built from.
+    fn match_reader(table: &Table, block: FilterBlock<Bytes>) -> Self {
+        let (expected, got) = (table.hash_identity(), block.hash_identity());
+        if expected != got {
+            return Self::NotAsked { reason: BlockError::HashMismatch { expected, got }.to_string() };
+        }
+        let expected = table.extractor().map(|extractor| extractor.name().to_owned());
+        let got = table.properties().key_extractor.clone();
+        if expected != got {
+            return Self::NotAsked { reason: TableError::Extractor { expected, got }.to_string() };
+        }
+        Self::Asked { block, keys: 0 }
+    }
+
+    fn ask(&mut self, table: &Table, key: &[u8]) -> Result<(), TableError> {
+        let Self::Asked { block, keys } = self else { return Ok(()) };
+        let Some(hash) = prepare(table.hasher(), table.extractor().map(AsRef::as_ref), key) else { return Ok(()) };
+        *keys += 1;
+        if block.may_contain(hash) {
+            return Ok(());
+        }
+        let offset = table.parts.handles.filter.map_or(0, |filter| filter.offset);
+        Err(TableError::FalseNegative { at: table.file.location(name::FILTER, offset), key: key.to_vec() })
+    }
+
+    fn verdict(self) -> FilterVerdict {
+        match self {
+            Self::None => FilterVerdict::None,
+            Self::Asked { keys, .. } => FilterVerdict::ContainsAll { keys },
+            Self::NotAsked { reason } => FilterVerdict::NotAsked { reason },
+        }
+    }
+}
+
+/// The bytes between data and filter are zero.
+fn check_padding(file: &TableFile, start: u64, end: u64) -> Result<(), TableError> {
+    let mut padding = [0; FILTER_ALIGNMENT];
+    let length = usize::try_from(end.saturating_sub(start)).unwrap_or(usize::MAX);
+    let at = file.location(name::PADDING, start);
+    let Some(padding) = padding.get_mut(..length) else {
+        return Err(TableError::corrupt(at, "less than 64 bytes", length));
+    };
+    file.read_into(padding, start)?;
+    if padding.iter().any(|&byte| byte != 0) {
+        return Err(TableError::corrupt(at, "zeros", format!("{padding:?}")));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sst::checksum::bound_checksum;
+    use crate::sst::{ReadOptions, TableBuilder, TableOptions};
+
+    /// A table whose properties are those that `lie` makes of the true ones, under a checksum that holds.
+    fn table_with(lie: impl FnOnce(&mut TableProperties)) -> Table {
+        let mut builder = TableBuilder::new(Vec::new(), &TableOptions::default()).unwrap();
+        builder.add(b"b", b"1").unwrap();
+        builder.delete(b"c").unwrap();
+        builder.add(b"d", b"2").unwrap();
+        let mut bytes = builder.finish().unwrap().0;
+        let open = |bytes: &[u8]| Table::open_source(Bytes::copy_from_slice(bytes), &ReadOptions::default()).unwrap();
+        let honest = open(&bytes);
+        let mut properties = honest.properties().clone();
+        lie(&mut properties);
+        let mut block = properties.encode().seal().clone();
+        let offset = honest.parts.handles.properties.offset;
+        block.extend(bound_checksum(&block, honest.table_id(), offset).to_le_bytes());
+        let start = usize::try_from(offset).unwrap();
+        bytes[start..start + block.len()].copy_from_slice(&block);
+        open(&bytes)
+    }
+
+    #[test]
+    fn a_sound_table_is_reported_in_full() {
+        let report = table_with(|_| ()).verify().unwrap();
+        assert_eq!((report.entries, report.tombstones, report.data_blocks), (3, 1, 1));
+        assert_eq!(report.filter, FilterVerdict::ContainsAll { keys: 3 });
+    }
+
+    #[test]
+    fn counts_that_the_data_does_not_bear_out_are_refused() {
+        let lies: [fn(&mut TableProperties); 6] = [
+            |properties| properties.entries += 1,
+            |properties| properties.tombstones = 0,
+            |properties| properties.raw_key_bytes -= 1,
+            |properties| properties.raw_value_bytes += 1,
+            |properties| properties.data_blocks += 1,
+            |properties| properties.data_bytes -= 1,
+        ];
+        for (number, lie) in lies.into_iter().enumerate() {
+            assert!(matches!(table_with(lie).verify(), Err(TableError::Corrupt { .. })), "lie {number}");
+        }
+    }
+
+    #[test]
+    fn a_range_that_is_not_the_datas_own_is_an_error_of_the_read_that_meets_it() {
+        for key in [b"a", b"c"] {
+            let table = table_with(|properties| properties.smallest_key = Some(Bytes::from_static(key)));
+            assert!(matches!(table.get(b"d"), Err(TableError::Corrupt { .. })));
+            assert!(matches!(table.verify(), Err(TableError::Corrupt { .. })));
+        }
+        let table = table_with(|properties| properties.largest_key = Some(Bytes::from_static(b"e")));
+        assert!(matches!(table.get(b"d"), Err(TableError::Corrupt { .. })));
+    }
+}

@@ -1,0 +1,199 @@
+//! Counting what filters answer, and telling when a rate is not what it should be.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+/// Counters that many threads add to. Each is exact; read together they may be a few probes apart.
+#[derive(Debug, Default)]
+pub(crate) struct FilterCounters {
+    negatives: AtomicU64,
+    positives: AtomicU64,
+    true_positives: AtomicU64,
+    false_positives: AtomicU64,
+    unusable: AtomicU64,
+}
+
+impl FilterCounters {
+    /// `asked` answers, of which `maybe` were "may be present".
+    pub(crate) fn add_answers(&self, asked: u64, maybe: u64) {
+        if maybe > 0 {
+            self.positives.fetch_add(maybe, Ordering::Relaxed);
+        }
+        if asked > maybe {
+            self.negatives.fetch_add(asked - maybe, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn add_unusable(&self, asked: u64) {
+        self.unusable.fetch_add(asked, Ordering::Relaxed);
+    }
+
+    pub(crate) fn add_outcome(&self, found: bool) {
+        let counter = if found { &self.true_positives } else { &self.false_positives };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn snapshot(&self) -> FilterStats {
+        let [negatives, positives, true_positives, false_positives, unusable] =
+            [&self.negatives, &self.positives, &self.true_positives, &self.false_positives, &self.unusable]
+                .map(|counter| counter.load(Ordering::Relaxed));
+        FilterStats { negatives, positives, true_positives, false_positives, unusable }
+    }
+}
+
+/// What a filter, or a set of them, has answered so far.
+///
+/// ```
+/// use sstfilter::FilterStats;
+///
+/// let stats = FilterStats { negatives: 9_900, positives: 100, false_positives: 100, ..FilterStats::default() };
+/// assert_eq!(stats.observed_fpr(), Some(0.01));
+/// assert!(stats.alarm(0.01).is_none());
+/// assert!(stats.alarm(0.001).is_some());
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FilterStats {
+    /// Probes answered "absent".
+    pub negatives: u64,
+    /// Probes answered "may be present".
+    pub positives: u64,
+    /// Positives whose key was then found in the file.
+    pub true_positives: u64,
+    /// Positives whose key was then not found in the file.
+    pub false_positives: u64,
+    /// Probes that a damaged, unknown or foreign filter could not answer.
+    pub unusable: u64,
+}
+
+/// How far an observed rate may stand from the expected one, in standard errors, before it alarms.
+const ALARM_SIGMAS: f64 = 4.0;
+
+impl FilterStats {
+    /// All probes.
+    #[must_use]
+    pub const fn probes(&self) -> u64 {
+        self.negatives + self.positives + self.unusable
+    }
+
+    /// Probes for keys that turned out absent: negatives and false positives.
+    #[must_use]
+    pub const fn absent_probes(&self) -> u64 {
+        self.negatives + self.false_positives
+    }
+
+    /// The share of absent keys that got through; `None` before the first absent key.
+    #[must_use]
+    pub fn observed_fpr(&self) -> Option<f64> {
+        let absent = self.absent_probes();
+        (absent > 0).then(|| self.false_positives as f64 / absent as f64)
+    }
+
+    /// The range in which the true rate lies, `sigmas` standard errors to each side (Wilson's score
+    /// interval); `None` before the first absent key.
+    #[must_use]
+    pub fn fpr_interval(&self, sigmas: f64) -> Option<(f64, f64)> {
+        let observed = self.observed_fpr()?;
+        let trials = self.absent_probes() as f64;
+        let squared = sigmas * sigmas;
+        let centre = observed + squared / (2.0 * trials);
+        let spread = sigmas * (observed * (1.0 - observed) / trials + squared / (4.0 * trials * trials)).sqrt();
+        let scale = 1.0 + squared / trials;
+        Some((((centre - spread) / scale).max(0.0), ((centre + spread) / scale).min(1.0)))
+    }
+
+    /// An alarm when the observed rate cannot be chance any more: the expected rate lies outside the
+    /// interval of four standard errors.
+    #[must_use]
+    pub fn alarm(&self, expected_fpr: f64) -> Option<FprAlarm> {
+        let (low, high) = self.fpr_interval(ALARM_SIGMAS)?;
+        let observed = self.observed_fpr()?;
+        let alarm = |kind| Some(FprAlarm { kind, observed, expected: expected_fpr });
+        if expected_fpr < low {
+            alarm(FprAlarmKind::AboveExpected)
+        } else if expected_fpr > high {
+            alarm(FprAlarmKind::BelowExpected)
+        } else {
+            None
+        }
+    }
+
+    /// The counts of both.
+    #[must_use]
+    pub const fn merged(&self, other: &Self) -> Self {
+        Self {
+            negatives: self.negatives + other.negatives,
+            positives: self.positives + other.positives,
+            true_positives: self.true_positives + other.true_positives,
+            false_positives: self.false_positives + other.false_positives,
+            unusable: self.unusable + other.unusable,
+        }
+    }
+}
+
+/// An observed false positive rate that chance does not explain.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FprAlarm {
+    /// In which direction.
+    pub kind: FprAlarmKind,
+    /// The share of absent keys that got through.
+    pub observed: f64,
+    /// The share that should.
+    pub expected: f64,
+}
+
+/// The direction of an [`FprAlarm`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FprAlarmKind {
+    /// More get through: overfull filter, badly mixed or hostile hashes, or the same absent key again
+    /// and again.
+    AboveExpected,
+    /// Fewer get through: the same negative keys are asked again and again.
+    BelowExpected,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stats(negatives: u64, false_positives: u64) -> FilterStats {
+        FilterStats { negatives, positives: false_positives, false_positives, ..FilterStats::default() }
+    }
+
+    #[test]
+    fn nothing_asked_is_no_rate_and_no_alarm() {
+        assert_eq!(FilterStats::default().observed_fpr(), None);
+        assert_eq!(FilterStats::default().alarm(0.01), None);
+    }
+
+    #[test]
+    fn the_interval_holds_the_rate_and_narrows_with_probes() {
+        let (few, many) = (stats(99, 1), stats(9_900, 100));
+        let width = |stats: FilterStats| {
+            let (low, high) = stats.fpr_interval(2.0).unwrap();
+            assert!(low < 0.01 && 0.01 < high);
+            high - low
+        };
+        assert!(width(many) < width(few) / 5.0);
+        assert_eq!(stats(100, 0).fpr_interval(2.0).unwrap().0, 0.0);
+    }
+
+    #[test]
+    fn alarms_name_the_direction() {
+        assert_eq!(stats(900, 100).alarm(0.01).unwrap().kind, FprAlarmKind::AboveExpected);
+        assert_eq!(stats(100_000, 1).alarm(0.01).unwrap().kind, FprAlarmKind::BelowExpected);
+        assert_eq!(stats(5, 1).alarm(0.01), None);
+    }
+
+    #[test]
+    fn counters_add_up() {
+        let counters = FilterCounters::default();
+        counters.add_answers(10, 3);
+        counters.add_unusable(2);
+        counters.add_outcome(true);
+        counters.add_outcome(false);
+        let snapshot = counters.snapshot();
+        assert_eq!((snapshot.negatives, snapshot.positives, snapshot.unusable), (7, 3, 2));
+        assert_eq!((snapshot.true_positives, snapshot.false_positives), (1, 1));
+        assert_eq!(snapshot.probes(), 12);
+        assert_eq!(snapshot.merged(&snapshot).probes(), 24);
+    }
+}

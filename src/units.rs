@@ -1,0 +1,171 @@
+//! Sizes and rates as types, so that neither is ever a bare `f64`.
+
+use core::fmt;
+
+use crate::error::ConfigError;
+
+/// Filter size per distinct key, in thousandths of a bit.
+///
+/// The range is 1 to 100 bits. Arithmetic on sizes is done in integers, so that a size is the
+/// same on every platform.
+///
+/// ```
+/// use sstfilter::BitsPerKey;
+///
+/// assert_eq!(BitsPerKey::new(9.9)?.millibits(), 9_900);
+/// assert!(BitsPerKey::new(f64::NAN).is_err());
+/// assert!(BitsPerKey::new(1e9).is_err());
+/// # Ok::<(), sstfilter::ConfigError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BitsPerKey {
+    millibits: u32,
+}
+
+impl BitsPerKey {
+    /// The smallest size accepted: one bit per key.
+    pub const MIN: Self = Self { millibits: 1_000 };
+    /// The largest size accepted: one hundred bits per key.
+    pub const MAX: Self = Self { millibits: 100_000 };
+    /// Ten bits per key, about 1 % false positives in a blocked Bloom filter.
+    pub const TEN: Self = Self { millibits: 10_000 };
+
+    /// Bits per key, rounded to the nearest thousandth.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::BitsPerKey`] when `bits` is not a number from 1 to 100.
+    pub fn new(bits: f64) -> Result<Self, ConfigError> {
+        if !(1.0..=100.0).contains(&bits) {
+            return Err(ConfigError::BitsPerKey { got: bits });
+        }
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "the range was checked: 1,000 to 100,000"
+        )]
+        let millibits = (bits * 1_000.0).round() as u32;
+        Ok(Self { millibits })
+    }
+
+    /// The size in thousandths of a bit per key.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::BitsPerKey`] when `millibits` is not from 1,000 to 100,000.
+    pub fn from_millibits(millibits: u32) -> Result<Self, ConfigError> {
+        let size = Self { millibits };
+        if (Self::MIN..=Self::MAX).contains(&size) {
+            Ok(size)
+        } else {
+            Err(ConfigError::BitsPerKey { got: size.get() })
+        }
+    }
+
+    /// The size in thousandths of a bit per key.
+    #[must_use]
+    pub const fn millibits(self) -> u32 {
+        self.millibits
+    }
+
+    /// The size in bits per key.
+    #[must_use]
+    pub fn get(self) -> f64 {
+        f64::from(self.millibits) / 1_000.0
+    }
+}
+
+impl Default for BitsPerKey {
+    /// Ten bits per key.
+    fn default() -> Self {
+        Self::TEN
+    }
+}
+
+impl fmt::Display for BitsPerKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bits per key", self.get())
+    }
+}
+
+/// The share of absent keys that a filter lets through, strictly between 0 and 1.
+///
+/// ```
+/// use sstfilter::FalsePositiveRate;
+///
+/// let one_percent = FalsePositiveRate::new(0.01)?;
+/// assert!((one_percent.information_bits() - 6.644).abs() < 0.001);
+/// assert!(FalsePositiveRate::new(0.0).is_err());
+/// # Ok::<(), sstfilter::ConfigError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
+pub struct FalsePositiveRate(f64);
+
+impl FalsePositiveRate {
+    /// One in a hundred.
+    pub const ONE_PERCENT: Self = Self(0.01);
+
+    /// A rate between 0 and 1, both excluded.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::FalsePositiveRate`] when `rate` is not a number strictly between 0 and 1.
+    pub fn new(rate: f64) -> Result<Self, ConfigError> {
+        if rate > 0.0 && rate < 1.0 { Ok(Self(rate)) } else { Err(ConfigError::FalsePositiveRate { got: rate }) }
+    }
+
+    /// The rate 2^-`bits`: what a fingerprint of `bits` bits gives. `bits` is from 1 to 1,000.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::FalsePositiveRate`] when `bits` is 0 or above 1,000.
+    pub fn from_fingerprint_bits(bits: u32) -> Result<Self, ConfigError> {
+        if !(1..=1_000).contains(&bits) {
+            return Err(ConfigError::FalsePositiveRate { got: if bits == 0 { 1.0 } else { 0.0 } });
+        }
+        Self::new((0..bits).fold(1.0, |rate, _| rate / 2.0))
+    }
+
+    /// The rate as a fraction of 1.
+    #[must_use]
+    pub const fn get(self) -> f64 {
+        self.0
+    }
+
+    /// log2(1/rate): the bits per key that no filter of this rate can go below.
+    #[must_use]
+    pub fn information_bits(self) -> f64 {
+        -self.0.log2()
+    }
+}
+
+impl fmt::Display for FalsePositiveRate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.4} %", self.0 * 100.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_outside_one_to_hundred_bits_are_refused() {
+        for bits in [f64::NAN, f64::INFINITY, -1.0, 0.0, 0.999, 100.001, 1e9] {
+            assert!(BitsPerKey::new(bits).is_err(), "{bits}");
+        }
+        assert!(BitsPerKey::from_millibits(999).is_err());
+        assert!(BitsPerKey::from_millibits(100_001).is_err());
+        assert_eq!(BitsPerKey::new(9.9).unwrap().millibits(), 9_900);
+    }
+
+    #[test]
+    fn rates_outside_the_open_unit_interval_are_refused() {
+        for rate in [f64::NAN, f64::INFINITY, -0.1, 0.0, 1.0, 2.0] {
+            assert!(FalsePositiveRate::new(rate).is_err(), "{rate}");
+        }
+        assert!(FalsePositiveRate::from_fingerprint_bits(0).is_err());
+        let rate = FalsePositiveRate::from_fingerprint_bits(32).unwrap();
+        assert!((rate.information_bits() - 32.0).abs() < 1e-12);
+    }
+}
