@@ -1,6 +1,8 @@
 //! Building and asking filters, by kind and number of keys; hashes given.
 
-use criterion::{BenchmarkId, Criterion, Throughput, black_box, criterion_group, criterion_main};
+use std::hint::black_box;
+
+use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use sstfilter::{
     BloomPolicy, BuildContext, FalsePositiveRate, FilterBlock, FilterPolicy, HitBitmap, KeyHash, KeyHasher,
     RibbonPolicy, RibbonSizing,

@@ -48,7 +48,7 @@ pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
         out.push((value & 0x7f) as u8 | 0x80);
         value >>= 7;
     }
-    out.push(value as u8);
+    out.push((value & 0x7f) as u8);
 }
 
 /// A LEB128 number from the front of `bytes`, and what follows it. `None` when it does not end, or

@@ -52,6 +52,18 @@
 //!
 //! The bytes are specified in FORMAT.md, next to this crate's manifest.
 
+#![cfg_attr(
+    test,
+    allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_possible_wrap,
+        clippy::cast_sign_loss,
+        clippy::float_cmp,
+        clippy::checked_conversions,
+        reason = "tests work on small numbers, and compare floats that are exact"
+    )
+)]
+
 pub mod block;
 mod codec;
 mod error;
@@ -76,3 +88,8 @@ pub use policy::{
 pub use sst::*;
 pub use stats::{FilterStats, FprAlarm, FprAlarmKind};
 pub use units::{BitsPerKey, FalsePositiveRate};
+
+/// Compiles and runs the README's examples.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct ReadmeExamples;

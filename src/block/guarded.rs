@@ -122,7 +122,7 @@ impl<D: AsRef<[u8]>> GuardedFilter<D> {
 
 impl<D: AsRef<[u8]>> fmt::Debug for GuardedFilter<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("GuardedFilter").field("block", &self.block).field("stats", &self.stats()).finish()
+        f.debug_struct("GuardedFilter").field("block", &self.block).field("counters", &self.stats()).finish()
     }
 }
 

@@ -13,6 +13,7 @@ use crate::hash::{HashIdentity, KeyHash};
 use crate::kernel::line::{self, LineMask};
 
 /// Every kind that can be opened, with its shape. A new kind is one line here and in each `match`.
+#[expect(clippy::large_enum_variant, reason = "one per open file, and opening allocates nothing")]
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Shape {
     BlockedBloom(BloomShape),

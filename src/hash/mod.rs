@@ -125,10 +125,13 @@ impl fmt::Display for HashIdentity {
     }
 }
 
+/// A function of the engine's own.
+type CustomHash = dyn Fn(&[u8]) -> KeyHash + Send + Sync;
+
 #[derive(Clone)]
 enum HashFunction {
     Xxh3 { seed: u64 },
-    Custom(Arc<dyn Fn(&[u8]) -> KeyHash + Send + Sync>),
+    Custom(Arc<CustomHash>),
 }
 
 /// Turns key bytes into a [`KeyHash`].

@@ -166,9 +166,9 @@ impl FilterBuilder for BloomBuilder {
         let started = Instant::now();
         let identity = self.hasher.identity();
         let mut built = match self.state {
-            State::Streaming { bits, added, distinct, .. } => seal(&self.request, identity, bits, added, distinct),
+            State::Streaming { bits, added, distinct, .. } => seal(self.request, identity, bits, added, distinct),
             State::Buffering(buffer) => {
-                build_from(&self.request, identity, buffer.as_slice(), buffer.added(), buffer.bytes())
+                build_from(self.request, identity, buffer.as_slice(), buffer.added(), buffer.bytes())
             }
         };
         built.report.finish_time = started.elapsed();
@@ -178,7 +178,7 @@ impl FilterBuilder for BloomBuilder {
 
 /// Builds the filter of buffered `hashes`, of which `added` came in and which take `buffer_bytes`.
 pub(super) fn build_from(
-    request: &BloomRequest,
+    request: BloomRequest,
     identity: HashIdentity,
     hashes: &[KeyHash],
     added: u64,
@@ -205,11 +205,11 @@ pub(super) fn contains_all(block: Option<&[u8]>, hashes: &[KeyHash]) -> bool {
     FilterBlock::open(block).is_ok_and(|filter| hashes.iter().all(|&hash| filter.may_contain(hash)))
 }
 
-fn seal(request: &BloomRequest, hash: HashIdentity, bits: BloomBits, added: u64, distinct: u64) -> BuiltFilter {
+fn seal(request: BloomRequest, hash: HashIdentity, bits: BloomBits, added: u64, distinct: u64) -> BuiltFilter {
     let shape = bits.shape();
     let encoded =
         EncodedShape { params: shape.params(), salt: 0, keys: distinct, payload_bytes: shape.payload_bytes() };
-    let &BloomRequest { requested, reason, .. } = request;
+    let BloomRequest { requested, reason, .. } = request;
     let block_request = EncodeRequest { kind: FilterKind::BLOCKED_BLOOM, requested, reason, hash, shape: encoded };
     let Some(block) = encode(block_request, bits.into_payload()) else {
         return without_filter(request, FallbackReason::TooManyKeys, added, distinct);
@@ -229,7 +229,7 @@ fn seal(request: &BloomRequest, hash: HashIdentity, bits: BloomBits, added: u64,
 }
 
 /// The worst outcome: the file is written without a filter.
-fn without_filter(request: &BloomRequest, reason: FallbackReason, added: u64, distinct: u64) -> BuiltFilter {
+fn without_filter(request: BloomRequest, reason: FallbackReason, added: u64, distinct: u64) -> BuiltFilter {
     let report =
         BuildReport { reason, keys_added: added, distinct_keys: distinct, ..BuildReport::new(request.requested) };
     BuiltFilter::new(None, report)

@@ -197,7 +197,7 @@ impl RibbonPolicy {
                 built.report.peak_build_bytes += buffer_bytes;
                 built
             }
-            Err(reason) => build_from(&self.bloom_request(reason), identity, hashes, added, buffer_bytes),
+            Err(reason) => build_from(self.bloom_request(reason), identity, hashes, added, buffer_bytes),
         }
     }
 }
@@ -362,8 +362,8 @@ mod tests {
             if let Some(below) = edge.checked_sub(1) {
                 assert_eq!(outcome(&build(&policy, &context(), below)), (BLOOM, FallbackReason::NotSmaller));
             }
-            // At 1 %, one block of seven columns is larger than one line of Bloom while there is one line.
-            assert!(edge > 0 || rate != 0.01);
+            // One block of 30 columns is larger than one line of Bloom.
+            assert!(edge > 0 || rate > 1e-9);
             for keys in edge..20_000 {
                 let bloom = bloom_block_bytes(keys, policy.fallback_size).unwrap();
                 assert!(

@@ -89,7 +89,7 @@ fn counts(properties: &TableProperties) -> String {
 /// The filter as read anew, or why it is not asked.
 enum FilterCheck {
     None,
-    Asked { block: FilterBlock<Bytes>, keys: u64 },
+    Asked { block: Box<FilterBlock<Bytes>>, keys: u64 },
     NotAsked { reason: String },
 }
 
@@ -122,7 +122,7 @@ impl FilterCheck {
         if expected != got {
             return Self::NotAsked { reason: TableError::Extractor { expected, got }.to_string() };
         }
-        Self::Asked { block, keys: 0 }
+        Self::Asked { block: Box::new(block), keys: 0 }
     }
 
     fn ask(&mut self, table: &Table, key: &[u8]) -> Result<(), TableError> {

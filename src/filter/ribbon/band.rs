@@ -101,6 +101,7 @@ impl Section {
 
     /// Eliminates the pivot of `slot` from the pending rows, choosing one first if there is none. Returns
     /// whether any pending row has bits left.
+    #[expect(clippy::cast_possible_truncation, reason = "a slot of this section, which is in memory")]
     fn sweep_slot(&mut self, slot: u64) -> bool {
         let bit = (slot % 64) as u32;
         let slot = (slot - self.first_slot) as usize;
@@ -121,7 +122,7 @@ impl Section {
 /// The code of the least threshold that bumps a key at this offset.
 fn threshold_code(last_contradiction: Option<u8>) -> u8 {
     let passed = |&&threshold: &&u8| last_contradiction.is_some_and(|offset| offset >= threshold);
-    THRESHOLDS.iter().take(3).filter(passed).count() as u8
+    THRESHOLDS.iter().take(3).filter(passed).fold(0, |code, _| code + 1)
 }
 
 /// The code that bumps a whole bucket.

@@ -99,10 +99,10 @@ impl Work {
         let mut thresholds = vec![0_u64; usize::try_from(layer.threshold_words()).ok()?];
         let mut keys = hashes.map(|hash| Candidate { hash, start: bumping_start(hash, layer.slots) }).peekable();
         let (mut bucket_keys, mut bumped) = (Vec::new(), Vec::new());
-        for first_slot in (0..layer.slots).step_by(SECTION_SLOTS as usize) {
+        for first_slot in steps(0, layer.slots, SECTION_SLOTS) {
             let end_slot = layer.slots.min(first_slot + SECTION_SLOTS);
             self.section.reset(first_slot, end_slot);
-            for bucket_start in (first_slot..end_slot).step_by(BUCKET_SLOTS as usize) {
+            for bucket_start in steps(first_slot, end_slot, BUCKET_SLOTS) {
                 let bucket_end = bucket_start + BUCKET_SLOTS;
                 bucket_keys.clear();
                 while let Some(key) = keys.next_if(|key| key.start < bucket_end) {
@@ -179,6 +179,11 @@ impl Work {
         let done: usize = self.bumping.iter().map(|layer| layer.columns.len() + layer.thresholds.len() * 8).sum();
         self.peak_bytes = self.peak_bytes.max(self.section.bytes() + (done + more) as u64);
     }
+}
+
+/// Multiples of `step` away from `first`, below `end`.
+fn steps(first: u64, end: u64, step: u64) -> impl Iterator<Item = u64> {
+    core::iter::successors(Some(first), move |at| at.checked_add(step)).take_while(move |&at| at < end)
 }
 
 /// Room for `words` words; `None` when there is no such memory.

@@ -79,6 +79,7 @@ impl Columns {
     }
 
     /// Of `weight`, the lower share, rounded down.
+    #[expect(clippy::cast_possible_truncation, reason = "a share of less than one of a u64")]
     pub(crate) fn lower_part(self, weight: u64) -> u64 {
         ((u128::from(weight) * u128::from(self.lower_share)) >> 16) as u64
     }

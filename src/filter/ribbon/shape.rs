@@ -142,6 +142,7 @@ impl RibbonShape {
 
     /// Whether the equation of `hash` at `start` of `layer` holds; `true` when the payload is too short.
     #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "eight bits of a result at a time")]
     fn holds(&self, words: &[[u8; 8]], layer: &Layer, hash: u64, start: u64) -> bool {
         let (block, shift) = (start / WIDTH, start % WIDTH);
         let (word, count) = layer.block(block, self.columns);

@@ -10,6 +10,7 @@ use crate::kernel::parity::{GROUP, parities};
 /// Slots are solved from the right. For each column a word holds the solution of the last 64 slots, so
 /// that a slot's bit is the parity of that word where the row has ones, plus the row's result. Slots
 /// without a pivot are free, and are 0. When a block's first slot is reached, the words are its columns.
+#[expect(clippy::cast_possible_truncation, reason = "a shift below 64, and eight bits of a result")]
 pub(super) fn solve(section: &Section, first_slot: u64, layer: &Layer, columns: Columns, payload: &mut [u8]) {
     let (words, _) = payload.as_chunks_mut::<8>();
     let groups = usize::from(columns.upper()).div_ceil(GROUP);

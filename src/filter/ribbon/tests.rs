@@ -1,0 +1,166 @@
+//! The sweep against plain Gaussian elimination, and the filter as a whole.
+
+use super::band::{Candidate, Section, WHOLE_BUCKET};
+use super::equation::{WIDTH, bumping_start, coefficients, result};
+use super::shape::{BUCKET_SLOTS, Layer, LayerRole, THRESHOLDS};
+use super::solve::solve;
+use super::{Columns, build};
+use crate::filter::FilterShape;
+use crate::hash::{KeyHash, mix64};
+
+fn sorted_hashes(keys: u64, seed: u64) -> Vec<u64> {
+    let mut hashes: Vec<u64> = (0..keys).map(|key| mix64(mix64(seed).wrapping_add(key))).collect();
+    hashes.sort_unstable();
+    hashes
+}
+
+fn key_hashes(keys: u64, seed: u64) -> Vec<KeyHash> {
+    sorted_hashes(keys, seed).into_iter().map(KeyHash::from_well_mixed).collect()
+}
+
+/// Textbook elimination: a row per slot, aligned to its slot.
+#[derive(Clone)]
+struct Oracle {
+    rows: Vec<Option<(u64, u32)>>,
+    mask: u32,
+}
+
+impl Oracle {
+    /// Adds a key's equation; `false` when it contradicts those before it.
+    fn insert(&mut self, key: &Candidate) -> bool {
+        let (mut slot, mut row, mut out) = (key.start as usize, coefficients(key.hash), result(key.hash) & self.mask);
+        while row != 0 {
+            let skip = row.trailing_zeros();
+            slot += skip as usize;
+            row >>= skip;
+            let Some((pivot, pivot_out)) = self.rows[slot] else {
+                self.rows[slot] = Some((row, out));
+                return true;
+            };
+            row ^= pivot;
+            out ^= pivot_out;
+        }
+        out == 0
+    }
+
+    /// Adds the classes of a bucket from the right; the first that does not fit is left out, with those
+    /// behind it.
+    fn insert_bucket(&mut self, bucket_start: u64, keys: &[Candidate]) -> u8 {
+        for code in (0..3).rev() {
+            let (from, to) = (u64::from(THRESHOLDS[code]), u64::from(THRESHOLDS[code + 1]));
+            let before = self.clone();
+            let class = keys.iter().filter(|key| (from..to).contains(&(key.start - bucket_start)));
+            if !class.fold(true, |fits, key| self.insert(key) && fits) {
+                *self = before;
+                return code as u8 + 1;
+            }
+        }
+        0
+    }
+
+    /// The solution, one word of columns per slot, free slots 0.
+    fn solution(&self) -> Vec<u32> {
+        let mut solution = vec![0; self.rows.len() + 64];
+        for (slot, row) in self.rows.iter().enumerate().rev() {
+            if let Some((row, out)) = row {
+                let others = (1..64).filter(|bit| row >> bit & 1 == 1);
+                solution[slot] = others.fold(*out, |sum, bit| sum ^ solution[slot + bit]);
+            }
+        }
+        solution
+    }
+}
+
+/// Bands and solves one layer both ways, and returns the codes met.
+fn compare_with_oracle(blocks: u32, keys: u64, seed: u64) -> Vec<u8> {
+    let columns = Columns::new(9, 0).unwrap();
+    let layer = Layer::alone(columns, blocks, LayerRole::Bumping);
+    let candidates: Vec<Candidate> = sorted_hashes(keys, seed)
+        .into_iter()
+        .map(|hash| Candidate { hash, start: bumping_start(hash, layer.slots) })
+        .collect();
+    let mut oracle = Oracle { rows: vec![None; layer.slots as usize], mask: columns.result_mask() };
+    let mut section = Section::default();
+    section.reset(0, layer.slots);
+    let mut codes = Vec::new();
+    for bucket_start in (0..layer.slots).step_by(BUCKET_SLOTS as usize) {
+        let in_bucket = |key: &&Candidate| (bucket_start..bucket_start + BUCKET_SLOTS).contains(&key.start);
+        let bucket: Vec<Candidate> = candidates.iter().filter(in_bucket).copied().collect();
+        let code = section.band_bucket(bucket_start, &bucket, columns.result_mask());
+        assert_eq!(code, oracle.insert_bucket(bucket_start, &bucket), "bucket at {bucket_start}");
+        codes.push(code);
+    }
+    let mut payload = vec![0; (layer.words(columns) * 8) as usize];
+    solve(&section, 0, &layer, columns, &mut payload);
+    let words: Vec<u64> = payload.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
+    for (slot, expected) in oracle.solution().into_iter().take(layer.slots as usize).enumerate() {
+        let block = &words[slot / 64 * 9..][..9];
+        let got = block.iter().enumerate().fold(0, |bits, (column, word)| bits | ((word >> (slot % 64) & 1) << column));
+        assert_eq!(got, u64::from(expected), "slot {slot}");
+    }
+    codes
+}
+
+#[test]
+fn the_sweep_keeps_and_solves_what_plain_elimination_does() {
+    let mut met = [0; 4];
+    for seed in 0..20 {
+        for percent in [60, 95, 100, 104, 110, 150] {
+            let blocks = 5 + seed as u32 % 4;
+            let keys = u64::from(blocks) * WIDTH * percent / 100;
+            compare_with_oracle(blocks, keys, seed).into_iter().for_each(|code| met[usize::from(code)] += 1);
+        }
+    }
+    assert!(met.iter().all(|&count| count > 10), "every threshold code should occur: {met:?}");
+}
+
+#[test]
+fn whole_buckets_are_bumped_at_section_walls_and_where_keys_crowd_and_no_key_is_lost() {
+    let columns = Columns::new(7, 0).unwrap();
+    // 300,000 keys have a wall at slot 2^18; the crowd is 4,000 keys within two buckets.
+    let mut hashes = key_hashes(300_000, 1);
+    hashes.extend((0..4_000).map(|key| KeyHash::from_well_mixed((1 << 62) + key * 50_000_000_000)));
+    hashes.sort_unstable();
+    let built = build(&hashes, columns, 64, 0).unwrap();
+    let (payload, first) = (built.payload.as_slice(), built.shape.layers()[0]);
+    let codes = |bucket: u64| {
+        let byte = payload[(first.threshold_word * 8 + bucket / 4) as usize];
+        byte >> (bucket % 4 * 2) & 3
+    };
+    assert_eq!(codes((1 << 18) / BUCKET_SLOTS - 1), WHOLE_BUCKET);
+    let crowded = (0..first.slots / BUCKET_SLOTS).filter(|&bucket| codes(bucket) == WHOLE_BUCKET).count();
+    assert!(crowded > 1, "{crowded}");
+    assert!(hashes.iter().all(|&hash| built.shape.may_contain(payload, hash)));
+}
+
+#[test]
+fn every_key_is_found_at_every_size_and_number_of_columns() {
+    for keys in [0, 1, 2, 3, 7, 63, 64, 65, 127, 128, 129, 1_000, 5_000, 5_001, 11_500] {
+        let hashes = key_hashes(keys, keys);
+        for (upper, share) in [(1, 0), (2, 40_000), (7, 0), (8, 1), (9, 65_535), (16, 30_000), (17, 0), (32, 20_000)] {
+            let built = build(&hashes, Columns::new(upper, share).unwrap(), 64, 0).unwrap();
+            let payload = built.payload.as_slice();
+            assert_eq!(payload.len() as u64, built.shape.payload_bytes());
+            assert!(hashes.iter().all(|&hash| built.shape.may_contain(payload, hash)), "{keys} keys, {upper} columns");
+        }
+    }
+}
+
+#[test]
+fn hashes_that_are_not_mixed_at_all_still_give_a_filter_without_false_negatives() {
+    let columns = Columns::new(7, 0).unwrap();
+    for step in [1, 1 << 20, 1 << 40] {
+        let hashes: Vec<KeyHash> = (0..20_000).map(|key| KeyHash::from_well_mixed(key * step)).collect();
+        let built = build(&hashes, columns, 64, 0).unwrap();
+        assert!(hashes.iter().all(|&hash| built.shape.may_contain(built.payload.as_slice(), hash)), "step {step}");
+    }
+}
+
+#[test]
+fn a_payload_of_another_length_reads_as_may_be_present() {
+    let built = build(&key_hashes(6_000, 3), Columns::new(7, 0).unwrap(), 64, 0).unwrap();
+    let absent = key_hashes(1_000, 99);
+    assert!(absent.iter().all(|&hash| built.shape.may_contain(&[], hash)));
+    let half = &built.payload.as_slice()[..100];
+    assert!(key_hashes(6_000, 3).iter().all(|&hash| built.shape.may_contain(half, hash)));
+}
