@@ -216,6 +216,7 @@ impl FilterPolicy for RibbonPolicy {
                 policy: self.clone(),
                 context: RibbonContext { hasher: context.hasher.clone(), memory_budget: context.memory_budget },
                 buffer: HashBuffer::default(),
+                estimate: Estimate::default(),
             }),
         })
     }
@@ -233,19 +234,40 @@ struct RibbonBuilder {
     policy: RibbonPolicy,
     context: RibbonContext,
     buffer: HashBuffer,
+    estimate: Estimate,
+}
+
+/// The block's size as it was a few keys ago: writers ask after every entry, and planning the layers each
+/// time would cost as much as hashing the key.
+#[derive(Debug, Default)]
+struct Estimate {
+    bytes: u64,
+    /// The number of keys at which it is taken anew: 1/64 more.
+    renewed_at: u64,
+}
+
+impl RibbonBuilder {
+    fn add(&mut self, hash: KeyHash) {
+        self.buffer.add(hash);
+        let keys = self.buffer.len();
+        if keys >= self.estimate.renewed_at {
+            let bytes = self.policy.estimated_block_bytes(keys).unwrap_or(0);
+            self.estimate = Estimate { bytes, renewed_at: keys + keys / 64 + 1 };
+        }
+    }
 }
 
 impl FilterBuilder for RibbonBuilder {
     fn add_key(&mut self, key: &[u8]) {
-        self.buffer.add(self.context.hasher.hash(key));
+        self.add(self.context.hasher.hash(key));
     }
 
     fn add_hash(&mut self, hash: KeyHash) {
-        self.buffer.add(hash);
+        self.add(hash);
     }
 
     fn estimated_bytes(&self) -> u64 {
-        self.policy.estimated_block_bytes(self.buffer.len()).unwrap_or(0)
+        self.estimate.bytes
     }
 
     fn finish(self: Box<Self>) -> BuiltFilter {

@@ -26,13 +26,20 @@ pub(super) struct PolicyFigures {
     pub(super) absent_lookups: u64,
     pub(super) present_lookups: u64,
     pub(super) false_negatives: u64,
-    /// False positives over probes for absent keys.
+    /// False positives over probes for absent keys; without a filter every probe is one.
+    #[serde(serialize_with = "one_without_filter")]
     pub(super) observed_fpr: Option<f64>,
     pub(super) absent_probes: u64,
+    #[serde(serialize_with = "one_without_filter")]
     pub(super) expected_fpr: Option<f64>,
     pub(super) ns_per_absent_lookup: f64,
     pub(super) filter_kind_used: &'static str,
     pub(super) fallback_reason: Option<&'static str>,
+}
+
+#[expect(clippy::ref_option, reason = "the signature that serde asks for")]
+fn one_without_filter<S: serde::Serializer>(rate: &Option<f64>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_f64(rate.unwrap_or(1.0))
 }
 
 /// Measures no filter, Bloom, and Ribbon asked for.

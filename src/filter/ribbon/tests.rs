@@ -49,8 +49,8 @@ impl Oracle {
         for code in (0..3).rev() {
             let (from, to) = (u64::from(THRESHOLDS[code]), u64::from(THRESHOLDS[code + 1]));
             let before = self.clone();
-            let class = keys.iter().filter(|key| (from..to).contains(&(key.start - bucket_start)));
-            if !class.fold(true, |fits, key| self.insert(key) && fits) {
+            let mut class = keys.iter().filter(|key| (from..to).contains(&(key.start - bucket_start)));
+            if !class.all(|key| self.insert(key)) {
                 *self = before;
                 return code as u8 + 1;
             }
