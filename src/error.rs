@@ -128,6 +128,18 @@ pub enum BlockError {
         /// The hasher that built the block.
         got: HashIdentity,
     },
+    /// The block was built from other parts of the keys than those it is asked with.
+    ExtractorMismatch {
+        /// The key extractor in use; empty when there is none.
+        expected: String,
+        /// The key extractor that the block was built with; empty when there was none.
+        got: String,
+    },
+    /// The block could not be read from where it is stored.
+    Unreadable {
+        /// What went wrong.
+        reason: String,
+    },
 }
 
 impl fmt::Display for BlockError {
@@ -160,6 +172,10 @@ impl fmt::Display for BlockError {
             Self::HashMismatch { expected, got } => {
                 write!(f, "filter block built with another hash: expected {expected}, got {got}")
             }
+            Self::ExtractorMismatch { expected, got } => {
+                write!(f, "filter block built with another key extractor: expected '{expected}', got '{got}'")
+            }
+            Self::Unreadable { reason } => write!(f, "filter block could not be read: {reason}"),
         }
     }
 }

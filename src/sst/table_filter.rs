@@ -53,7 +53,7 @@ impl TableFilter {
                 Self { block: Some(block), at, guarded, problem }
             }
             Err(error) => {
-                let guarded = GuardedFilter::unusable(reason_of(&error, handle, file.length()));
+                let guarded = GuardedFilter::unusable(BlockError::Unreadable { reason: error.to_string() });
                 Self { block: None, at, guarded, problem: Some(error) }
             }
         }
@@ -78,24 +78,11 @@ fn guard(
     let (expected, got) = (reader.extractor_name(), properties.key_extractor.as_deref());
     if expected != got {
         let problem = TableError::Extractor { expected: expected.map(str::to_owned), got: got.map(str::to_owned) };
-        return (GuardedFilter::unusable(EXTRACTOR_MISMATCH), Some(problem));
+        let name = |extractor: Option<&str>| extractor.unwrap_or_default().to_owned();
+        let reason = BlockError::ExtractorMismatch { expected: name(expected), got: name(got) };
+        return (GuardedFilter::unusable(reason), Some(problem));
     }
     let guarded = GuardedFilter::load(block.clone(), reader.hash);
     let problem = guarded.block().err().map(|source| TableError::Filter { at: at.clone(), source: source.clone() });
     (guarded, problem)
-}
-
-/// What the guard of a filter says that was built with another extractor.
-const EXTRACTOR_MISMATCH: BlockError =
-    BlockError::Field { field: "key extractor", expected: "the reader's, by its name", got: 0 };
-
-/// A table's error in the terms of a filter block, of which `handle` claims to be one.
-fn reason_of(error: &TableError, handle: BlockHandle, file_bytes: u64) -> BlockError {
-    match error {
-        TableError::Checksum { expected, got, .. } => BlockError::PayloadChecksum { expected: *expected, got: *got },
-        _ => BlockError::TooShort {
-            expected: handle.bytes(),
-            got: file_bytes.saturating_sub(handle.offset).min(handle.bytes().saturating_sub(1)),
-        },
-    }
 }

@@ -36,7 +36,7 @@
 //!
 //! # How it is built
 //!
-//! [`build`] sorts nothing but the hashes themselves: starts grow with hashes. A layer is done in sections
+//! `build` sorts nothing but the hashes themselves: starts grow with hashes. A layer is done in sections
 //! of 2^18 slots; the last bucket of a section is bumped whole, so that sections do not touch and only one
 //! has its rows in memory. `band` finds, bucket by bucket, what is kept; `solve` turns a section into
 //! columns. The bytes depend on the set of keys alone.
