@@ -1,0 +1,225 @@
+//! The fixtures of `fixtures/v1`: how each is made, and what its manifest says of it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use sstfilter::{
+    BitsPerKey, BloomPolicy, BuildContext, FalsePositiveRate, FilterPolicy, KeyHash, KeyHasher, RibbonPolicy,
+    RibbonSizing, TableBuilder, TableId, TableOptions,
+};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+/// Where the fixtures are.
+pub(crate) fn directory() -> PathBuf {
+    [env!("CARGO_MANIFEST_DIR"), "fixtures", "v1"].iter().collect()
+}
+
+/// Key `number` of every fixture.
+pub(crate) fn key(number: u32) -> Vec<u8> {
+    format!("key-{number:08}").into_bytes()
+}
+
+/// Key `number` of those that no fixture holds.
+pub(crate) fn absent_key(number: u32) -> Vec<u8> {
+    format!("absent-{number:08}").into_bytes()
+}
+
+/// How a fixture's keys are hashed.
+#[derive(Clone, Copy)]
+pub(crate) enum Hash {
+    Default,
+    Secret(u64),
+    Custom { tag: u64, seed: u64 },
+}
+
+impl Hash {
+    pub(crate) fn hasher(self) -> KeyHasher {
+        match self {
+            Self::Default => KeyHasher::default(),
+            Self::Secret(seed) => KeyHasher::with_secret_seed(seed),
+            Self::Custom { tag, seed } => {
+                KeyHasher::custom(tag, move |key| KeyHash::from_well_mixed(xxh3_64_with_seed(key, seed)))
+            }
+        }
+    }
+
+    /// The seed of XXH3-64, whatever of it the block shows.
+    pub(crate) fn seed(self) -> u64 {
+        match self {
+            Self::Default => sstfilter::DEFAULT_HASH_SEED,
+            Self::Secret(seed) | Self::Custom { seed, .. } => seed,
+        }
+    }
+}
+
+/// Which policy a fixture is made with.
+#[derive(Clone, Copy)]
+pub(crate) enum Policy {
+    Bloom { bits_per_key: f64 },
+    Ribbon { rate: f64, min_keys: u64 },
+}
+
+impl Policy {
+    pub(crate) fn make(self) -> Arc<dyn FilterPolicy> {
+        match self {
+            Self::Bloom { bits_per_key } => Arc::new(BloomPolicy::new(BitsPerKey::new(bits_per_key).unwrap())),
+            Self::Ribbon { rate, min_keys } => {
+                let sizing = RibbonSizing::Rate(FalsePositiveRate::new(rate).unwrap());
+                Arc::new(RibbonPolicy::new(sizing).unwrap().with_min_keys(min_keys))
+            }
+        }
+    }
+
+    pub(crate) fn describe(self) -> String {
+        match self {
+            Self::Bloom { bits_per_key } => format!("bloom, {bits_per_key} bits per key"),
+            Self::Ribbon { rate, min_keys } => {
+                format!("ribbon, false positive rate {rate}, from {min_keys} keys on")
+            }
+        }
+    }
+}
+
+/// A filter block.
+#[derive(Clone, Copy)]
+pub(crate) struct BlockCase {
+    pub(crate) name: &'static str,
+    pub(crate) policy: Policy,
+    pub(crate) hash: Hash,
+    pub(crate) keys: u32,
+}
+
+const TEN: Policy = Policy::Bloom { bits_per_key: 10.0 };
+const CUSTOM: Hash = Hash::Custom { tag: 0x0123_4567_89ab_cdef, seed: 7 };
+
+const fn block(name: &'static str, policy: Policy, hash: Hash, keys: u32) -> BlockCase {
+    BlockCase { name, policy, hash, keys }
+}
+
+const fn bloom(name: &'static str, bits_per_key: f64, keys: u32) -> BlockCase {
+    block(name, Policy::Bloom { bits_per_key }, Hash::Default, keys)
+}
+
+const fn ribbon(name: &'static str, rate: f64, min_keys: u64, keys: u32) -> BlockCase {
+    block(name, Policy::Ribbon { rate, min_keys }, Hash::Default, keys)
+}
+
+/// All the filter blocks.
+pub(crate) const BLOCKS: [BlockCase; 12] = [
+    bloom("bloom-no-keys", 10.0, 0),
+    bloom("bloom-one-key", 10.0, 1),
+    bloom("bloom-1000-keys-10-bits", 10.0, 1_000),
+    bloom("bloom-1000-keys-16-bits", 16.0, 1_000),
+    bloom("bloom-1000-keys-24-bits", 24.0, 1_000),
+    block("bloom-custom-hash", TEN, CUSTOM, 300),
+    block("bloom-secret-seed", TEN, Hash::Secret(0x5ec2_e75e_ed5e_c2e7), 300),
+    ribbon("ribbon-1024-keys-1-percent", 0.01, 1_024, 1_024),
+    ribbon("ribbon-two-layers", 0.007_812_5, 1_024, 6_000),
+    ribbon("ribbon-20000-keys-01-percent", 0.001, 1_024, 20_000),
+    ribbon("ribbon-32-columns", 1.0 / 4_294_967_296.0, 0, 100),
+    ribbon("ribbon-fallen-back-to-bloom", 0.01, 1_024, 200),
+];
+
+impl BlockCase {
+    pub(crate) fn file(&self) -> String {
+        format!("{}.block", self.name)
+    }
+
+    pub(crate) fn read(&self) -> Vec<u8> {
+        std::fs::read(directory().join(self.file())).unwrap()
+    }
+
+    pub(crate) fn build(&self) -> Vec<u8> {
+        let context = BuildContext::new(&self.hash.hasher());
+        let mut builder = self.policy.make().builder(&context).unwrap();
+        (0..self.keys).for_each(|number| builder.add_key(&key(number)));
+        builder.finish().block.unwrap().to_vec()
+    }
+
+    pub(crate) fn hashes(&self) -> Vec<KeyHash> {
+        let hasher = self.hash.hasher();
+        (0..self.keys).map(|number| hasher.hash(&key(number))).collect()
+    }
+
+    pub(crate) fn absent_hashes(&self, count: u32) -> Vec<KeyHash> {
+        let hasher = self.hash.hasher();
+        (0..count).map(|number| hasher.hash(&absent_key(number))).collect()
+    }
+}
+
+/// A table: entry `number` is a tombstone when `number % 7 == 3` and there are tombstones.
+#[derive(Clone, Copy)]
+pub(crate) struct TableCase {
+    pub(crate) name: &'static str,
+    pub(crate) policy: Option<Policy>,
+    pub(crate) entries: u32,
+    pub(crate) has_tombstones: bool,
+    pub(crate) block_bytes: u32,
+    pub(crate) table_id: [u8; 16],
+}
+
+/// All the tables.
+pub(crate) const TABLES: [TableCase; 3] = [
+    TableCase {
+        name: "table-small-tombstones-bloom",
+        policy: Some(TEN),
+        entries: 50,
+        has_tombstones: true,
+        block_bytes: 256,
+        table_id: *b"fixture table 1 ",
+    },
+    TableCase {
+        name: "table-2000-entries-ribbon",
+        policy: Some(Policy::Ribbon { rate: 0.01, min_keys: 1_024 }),
+        entries: 2_000,
+        has_tombstones: true,
+        block_bytes: 1_024,
+        table_id: *b"fixture table 2 ",
+    },
+    TableCase {
+        name: "table-empty-without-filter",
+        policy: None,
+        entries: 0,
+        has_tombstones: false,
+        block_bytes: 4_096,
+        table_id: *b"fixture table 3 ",
+    },
+];
+
+impl TableCase {
+    pub(crate) fn file(&self) -> String {
+        format!("{}.sst", self.name)
+    }
+
+    pub(crate) fn read(&self) -> Vec<u8> {
+        std::fs::read(directory().join(self.file())).unwrap()
+    }
+
+    /// The value of entry `number`; `None` for a tombstone.
+    pub(crate) fn value(&self, number: u32) -> Option<Vec<u8>> {
+        let is_tombstone = self.has_tombstones && number % 7 == 3;
+        (!is_tombstone).then(|| format!("v{}", u64::from(number) * u64::from(number)).into_bytes())
+    }
+
+    pub(crate) fn build(&self) -> Vec<u8> {
+        self.build_as(self.table_id, &|number| self.value(number))
+    }
+
+    /// The same entries with other values, or under another id.
+    pub(crate) fn build_as(&self, table_id: [u8; 16], value: &dyn Fn(u32) -> Option<Vec<u8>>) -> Vec<u8> {
+        let options = TableOptions::default().with_table_id(TableId::from_bytes(table_id));
+        let options = options.with_block_bytes(self.block_bytes).unwrap();
+        let options = match self.policy {
+            Some(policy) => options.with_policy(policy.make()),
+            None => options.without_filter(),
+        };
+        let mut builder = TableBuilder::new(Vec::new(), &options).unwrap();
+        for number in 0..self.entries {
+            match value(number) {
+                Some(value) => builder.add(&key(number), &value).unwrap(),
+                None => builder.delete(&key(number)).unwrap(),
+            }
+        }
+        builder.finish().unwrap().0
+    }
+}

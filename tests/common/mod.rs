@@ -1,0 +1,57 @@
+//! What several test files share: building a filter, keys by number, work on all cores.
+
+#![allow(dead_code, reason = "each test file uses its own part")]
+
+pub(crate) mod cases;
+
+use std::thread;
+
+use sstfilter::{BuildContext, BuiltFilter, FalsePositiveRate, FilterPolicy, KeyHash, KeyHasher, RibbonPolicy};
+use sstfilter::{FilterBlock, RibbonSizing};
+
+/// Builds the filter of `hashes`, in the order given.
+pub(crate) fn build(policy: &dyn FilterPolicy, hashes: &[KeyHash]) -> BuiltFilter {
+    build_in(policy, &BuildContext::new(&KeyHasher::default()), hashes)
+}
+
+pub(crate) fn build_in(policy: &dyn FilterPolicy, context: &BuildContext, hashes: &[KeyHash]) -> BuiltFilter {
+    let mut builder = policy.builder(context).unwrap();
+    builder.add_hashes(hashes);
+    builder.finish()
+}
+
+/// `count` distinct hashes; sets of different numbers have none in common.
+pub(crate) fn key_set(set: u32, count: u32) -> impl Iterator<Item = KeyHash> + Clone {
+    (0..count).map(move |number| KeyHash::from_remixed(u64::from(set) << 32 | u64::from(number)))
+}
+
+/// Ribbon filters of a rate, however few the keys.
+pub(crate) fn ribbon(rate: f64) -> RibbonPolicy {
+    let sizing = RibbonSizing::Rate(FalsePositiveRate::new(rate).unwrap());
+    RibbonPolicy::new(sizing).unwrap().with_min_keys(0)
+}
+
+/// The keys that a filter lets through.
+pub(crate) fn hits<D: AsRef<[u8]>>(filter: &FilterBlock<D>, hashes: impl Iterator<Item = KeyHash>) -> u64 {
+    hashes.map(|hash| u64::from(filter.may_contain(hash))).sum()
+}
+
+/// `work` for every number below `count`, dealt out to all cores; the results in order of the numbers.
+pub(crate) fn on_all_cores<T: Send>(count: usize, work: impl Fn(usize) -> T + Sync) -> Vec<T> {
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    let mut results: Vec<(usize, T)> = thread::scope(|scope| {
+        let deal = |first: usize| (first..count).step_by(threads);
+        let work = &work;
+        let running: Vec<_> = (0..threads)
+            .map(|first| scope.spawn(move || deal(first).map(|number| (number, work(number))).collect::<Vec<_>>()))
+            .collect();
+        running.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    results.sort_by_key(|&(number, _)| number);
+    results.into_iter().map(|(_, result)| result).collect()
+}
+
+/// Whether the long forms of the tests are wanted: `SSTFILTER_LONG=1`.
+pub(crate) fn is_long() -> bool {
+    std::env::var_os("SSTFILTER_LONG").is_some_and(|value| value == "1")
+}
