@@ -112,6 +112,11 @@ pub enum BlockError {
         /// The kind's number.
         got: u8,
     },
+    /// A hash function that this reader does not know: a newer one.
+    UnknownHash {
+        /// The function's number.
+        got: u8,
+    },
     /// A field with a value that no writer gives it.
     Field {
         /// The field.
@@ -165,6 +170,9 @@ impl fmt::Display for BlockError {
             }
             Self::UnknownKind { got } => {
                 write!(f, "filter kind: expected one that this release knows, got {got}")
+            }
+            Self::UnknownHash { got } => {
+                write!(f, "hash id of a filter block: expected 1, 2 or 15, got {got}; read it with a newer release")
             }
             Self::Field { field, expected, got } => {
                 write!(f, "filter block field {field}: expected {expected}, got {got}")

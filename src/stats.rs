@@ -58,7 +58,8 @@ pub struct FilterStats {
     pub positives: u64,
     /// Positives whose key was then found in the file.
     pub true_positives: u64,
-    /// Positives whose key was then not found in the file.
+    /// Positives whose key was then not found in the file. Tables whose filters hold parts of keys do not
+    /// count these: the part may be there though the key is not.
     pub false_positives: u64,
     /// Probes that a damaged, unknown or foreign filter could not answer.
     pub unusable: u64,
@@ -97,7 +98,10 @@ impl FilterStats {
         let centre = observed + squared / (2.0 * trials);
         let spread = sigmas * (observed * (1.0 - observed) / trials + squared / (4.0 * trials * trials)).sqrt();
         let scale = 1.0 + squared / trials;
-        Some((((centre - spread) / scale).max(0.0), ((centre + spread) / scale).min(1.0)))
+        // At the ends the formula gives the ends, but for rounding.
+        let low = if self.false_positives == 0 { 0.0 } else { ((centre - spread) / scale).max(0.0) };
+        let high = if self.negatives == 0 { 1.0 } else { ((centre + spread) / scale).min(1.0) };
+        Some((low, high))
     }
 
     /// An alarm when the observed rate cannot be chance any more: the expected rate lies outside the
@@ -181,6 +185,14 @@ mod tests {
         assert_eq!(stats(900, 100).alarm(0.01).unwrap().kind, FprAlarmKind::AboveExpected);
         assert_eq!(stats(100_000, 1).alarm(0.01).unwrap().kind, FprAlarmKind::BelowExpected);
         assert_eq!(stats(5, 1).alarm(0.01), None);
+    }
+
+    #[test]
+    fn rates_at_either_end_that_are_met_exactly_do_not_alarm() {
+        for count in 1..10_000 {
+            assert_eq!(stats(count, 0).alarm(0.0), None);
+            assert_eq!(stats(0, count).alarm(1.0), None);
+        }
     }
 
     #[test]

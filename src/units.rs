@@ -141,7 +141,7 @@ impl FalsePositiveRate {
 
 impl fmt::Display for FalsePositiveRate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:.4} %", self.0 * 100.0)
+        if self.0 < 1e-6 { write!(f, "{:.3e}", self.0) } else { write!(f, "{:.4} %", self.0 * 100.0) }
     }
 }
 

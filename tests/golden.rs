@@ -84,7 +84,7 @@ fn table_entry(case: &TableCase, bytes: &[u8]) -> String {
     format!(
         r#"    {{"file": "{}", "policy": "{}", "entries": {}, "tombstones": {}, "block_bytes": {}, "restart_interval": 16, "table_id": "{}", "data_blocks": {}, {}, "false_positives_of_absent_keys": {}}}"#,
         case.file(),
-        case.policy.map_or("none".to_owned(), |policy| policy.describe()),
+        case.policy.map_or("none".to_owned(), cases::Policy::describe),
         case.entries,
         table.properties().tombstones,
         case.block_bytes,

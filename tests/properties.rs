@@ -261,10 +261,10 @@ fn buckets_at_the_wall_between_sections_are_bumped_whole_and_lose_no_key() {
 fn crowd(slots: Range<u64>, layer_slots: u64, count: u64) -> impl Iterator<Item = u64> {
     let starts = u128::from(layer_slots - 63);
     let first = (u128::from(slots.start) << 64).div_ceil(starts);
-    let span = ((u128::from(slots.end) << 64).div_ceil(starts) - first) as u64;
+    let span = (u128::from(slots.end) << 64).div_ceil(starts) - first;
     (0..count).map(move |number| {
-        let part = (u128::from(KeyHash::from_remixed(number).get()) * u128::from(span)) >> 64;
-        (first + part) as u64
+        let part = (u128::from(KeyHash::from_remixed(number).get()) * span) >> 64;
+        u64::try_from(first + part).unwrap()
     })
 }
 

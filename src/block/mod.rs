@@ -33,7 +33,7 @@ pub enum FallbackReason {
     NotSmaller,
     /// More keys than the requested kind, or its policy, allows.
     TooManyKeys,
-    /// Building the requested kind would have exceeded the memory budget.
+    /// Building the requested kind would have exceeded the memory budget, or the system's memory.
     MemoryBudget,
     /// No attempt at building the requested kind succeeded.
     ConstructionFailed,

@@ -122,11 +122,10 @@ impl Trailer {
             expected: "0 to 6",
             got: reason_code.into(),
         })?;
-        let hash_id = HashId::from_code(hash_code).ok_or(BlockError::Field {
-            field: "hash id",
-            expected: "1, 2 or 15",
-            got: hash_code.into(),
-        })?;
+        let hash_id = HashId::from_code(hash_code);
+        if let HashId::Unknown(got) = hash_id {
+            return Err(BlockError::UnknownHash { got });
+        }
         let params: ParamWords =
             (0..usize::from(byte(24) >> 4)).map(|word| read_u32(tail, word * 4).unwrap_or_default()).collect();
         Ok(Self {
@@ -206,7 +205,7 @@ mod tests {
             Trailer::decode(&block).unwrap_err()
         };
         assert!(matches!(reseal(23, 0x1f), BlockError::Field { field: "fallback reason", got: 15, .. }));
-        assert!(matches!(reseal(23, 0x31), BlockError::Field { field: "hash id", got: 3, .. }));
+        assert!(matches!(reseal(23, 0x31), BlockError::UnknownHash { got: 3 }));
         assert!(matches!(reseal(25, 9), BlockError::Version { expected: 1, got: 9 }));
     }
 }

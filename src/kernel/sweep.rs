@@ -59,6 +59,11 @@ impl Lanes {
         left != 0
     }
 
+    /// Bytes held.
+    pub(crate) fn bytes(&self) -> usize {
+        self.rows.capacity() * 8 + self.results.capacity() * 8 + self.offsets.capacity()
+    }
+
     /// Whether any row has bits left.
     pub(crate) fn any_left(&self) -> bool {
         self.rows.iter().any(|&row| row != 0)

@@ -185,9 +185,11 @@ pub(super) fn build_from(
     buffer_bytes: u64,
 ) -> BuiltFilter {
     let distinct = hashes.len() as u64;
-    let bits = BloomShape::for_keys(distinct, request.size).and_then(|shape| BloomBits::new(shape, MAX_TAIL_BYTES));
-    let Some(mut bits) = bits else {
+    let Some(shape) = BloomShape::for_keys(distinct, request.size) else {
         return without_filter(request, FallbackReason::TooManyKeys, added, distinct);
+    };
+    let Some(mut bits) = BloomBits::new(shape, MAX_TAIL_BYTES) else {
+        return without_filter(request, FallbackReason::MemoryBudget, added, distinct);
     };
     bits.insert_all(hashes);
     let mut built = seal(request, identity, bits, added, distinct);

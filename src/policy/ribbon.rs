@@ -17,9 +17,10 @@ use crate::units::{BitsPerKey, FalsePositiveRate};
 /// What a Ribbon filter's size is chosen by.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum RibbonSizing {
-    /// The false positive rate, 2^-32 to 1/2, met to a hundredth of a percent of itself.
+    /// The false positive rate, 2^-32 to 1/2: never more, and from 10,000 keys on less by at most 1 %.
     Rate(FalsePositiveRate),
-    /// The size of the whole block, met to within 1 % from 5,000 keys on.
+    /// The size of the whole block, met to within 1 % from 10,000 keys on. No filter has more than 32
+    /// columns, about 33 bits per key, whatever the size asked for.
     Size(BitsPerKey),
     /// The rate that a blocked Bloom filter of this size has: the same reads for about 30 % less memory.
     SameRateAsBloom(BitsPerKey),
@@ -31,12 +32,16 @@ pub enum RibbonSizing {
 ///
 /// 1. it has fewer keys than the minimum (1,024 by default): [`FallbackReason::TooFewKeys`];
 /// 2. Ribbon would not be smaller at the same rate, at this or any larger number of keys:
-///    [`FallbackReason::NotSmaller`] (only below about 100 keys, so only with a lower minimum);
+///    [`FallbackReason::NotSmaller`] (never from 1,024 keys on, so only with a lower minimum);
 /// 3. it has more keys than the maximum, or than the format can record: [`FallbackReason::TooManyKeys`];
 /// 4. building would take more memory than the context allows: [`FallbackReason::MemoryBudget`];
 /// 5. no attempt at building it succeeds: [`FallbackReason::ConstructionFailed`];
 /// 6. the finished filter denies one of its keys, if it is asked to check:
 ///    [`FallbackReason::SelfCheckFailed`].
+///
+/// The Bloom filter has the rate asked for, as far as 100 bits per key give it (about 3e-8), or the size
+/// asked for; the report and the block say which rate is to be expected. When the number of keys is
+/// announced and leads to Bloom, that is settled there and then.
 ///
 /// Rules 1 and 2 are monotone: once a number of keys gets Ribbon, every larger one does, up to rule 3.
 ///
@@ -86,17 +91,16 @@ impl RibbonPolicy {
         let (columns, fallback_size) = match sizing {
             RibbonSizing::Rate(rate) => (Columns::for_rate(rate)?, smallest_size_for(RATE_KEYS, rate)),
             RibbonSizing::SameRateAsBloom(size) => (Columns::for_rate(bloom_rate(size)?)?, size),
-            RibbonSizing::Size(size) => {
-                let blocks = (RATE_KEYS / 64).max(1);
-                let words = RATE_KEYS * u64::from(size.millibits()) / 64_000;
-                (Columns::filling(words, blocks), size)
-            }
+            RibbonSizing::Size(size) => (bloom_rate(size).and_then(Columns::for_rate).unwrap_or(Columns::ONE), size),
         };
+        // Where Bloom's rate is higher than any that Ribbon offers, there is nothing to compare.
+        let has_equal = sizing != RibbonSizing::Size(fallback_size) || columns != Columns::ONE;
+        let smaller_from = if has_equal { smaller_from(columns, fallback_size) } else { 0 };
         Ok(Self {
             sizing,
             columns,
             fallback_size,
-            smaller_from: smaller_from(columns, fallback_size),
+            smaller_from,
             min_keys: DEFAULT_MIN_KEYS,
             max_keys: MAX_KEYS,
             max_attempts: DEFAULT_MAX_ATTEMPTS,
@@ -305,6 +309,7 @@ fn smaller_from(columns: Columns, bloom_size: BitsPerKey) -> u64 {
 fn reason_of(failure: RibbonFailure) -> FallbackReason {
     match failure {
         RibbonFailure::TooManyKeys => FallbackReason::TooManyKeys,
+        RibbonFailure::NoMemory => FallbackReason::MemoryBudget,
         RibbonFailure::AttemptsExhausted => FallbackReason::ConstructionFailed,
     }
 }
@@ -453,6 +458,14 @@ mod tests {
             let ratio = one_percent().estimated_block_bytes(keys).unwrap() as f64 / built.report.block_bytes as f64;
             let tolerance = if keys <= 5_000 && built.report.attempts <= 16 { 1e-9 } else { 0.02 };
             assert!((ratio - 1.0).abs() <= tolerance, "{keys}: {ratio}");
+        }
+    }
+
+    #[test]
+    fn a_policy_by_size_gives_ribbon_from_the_minimum_on() {
+        for bits in [1.0, 2.0, 5.0, 10.0, 30.0, 100.0] {
+            let policy = policy(RibbonSizing::Size(BitsPerKey::new(bits).unwrap()));
+            assert_eq!(outcome(&build(&policy, &context(), 1_024)), (RIBBON, FallbackReason::None), "{bits} bits");
         }
     }
 

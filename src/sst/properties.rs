@@ -95,7 +95,7 @@ impl TableProperties {
     pub(crate) fn decode(block: &EntryBlock) -> Result<Self, TableError> {
         let values = NamedValues::read(block)?;
         let hash_id = values.number(HASH_ID)?;
-        let known_hash = u8::try_from(hash_id).ok().and_then(HashId::from_code);
+        let hash_code = u8::try_from(hash_id).map_err(|_| block.corrupt("hash-id of one byte", hash_id))?;
         let properties = Self {
             entries: values.number(ENTRIES)?,
             tombstones: values.number(TOMBSTONES)?,
@@ -107,10 +107,7 @@ impl TableProperties {
             restart_interval: values.number(RESTART_INTERVAL)?,
             smallest_key: values.bytes(SMALLEST_KEY),
             largest_key: values.bytes(LARGEST_KEY),
-            hash: HashIdentity {
-                id: known_hash.ok_or_else(|| block.corrupt("hash-id 1, 2 or 15", hash_id))?,
-                seed: values.number(HASH_SEED)?,
-            },
+            hash: HashIdentity { id: HashId::from_code(hash_code), seed: values.number(HASH_SEED)? },
             key_extractor: values.text(KEY_EXTRACTOR)?,
             filter_policy: values.text(FILTER_POLICY)?,
         };

@@ -129,7 +129,7 @@ impl Table {
         }
     }
 
-    /// Looks `key` up: hashes it, then range, filter, index and data block.
+    /// Looks `key` up: in range, filter, index and data block, as far as needed.
     ///
     /// # Errors
     ///
@@ -184,11 +184,13 @@ impl Table {
         holds
     }
 
-    /// Searches for a key that the filter let through, and tells the filter what became of it.
+    /// Searches for a key that the filter let through, and tells the filter what became of it. Where the
+    /// filter holds parts of keys, an absent key says nothing of its part: that outcome is not counted.
     pub(crate) fn search_after_positive(&self, key: &[u8]) -> Result<Lookup, TableError> {
         let lookup = self.search(key)?;
         let outcome = if lookup == Lookup::Absent { LookupOutcome::NotFound } else { LookupOutcome::Found };
-        if let Some(filter) = self.filter() {
+        let is_known = outcome == LookupOutcome::Found || self.extractor().is_none();
+        if let Some(filter) = self.filter().filter(|_| is_known) {
             filter.record_lookup(outcome);
         }
         Ok(lookup)

@@ -51,7 +51,9 @@ impl TableWriter {
     /// [`TableError::Io`] when no file can be made in the directory of `path`, and those of
     /// [`TableBuilder::new`].
     pub fn create(path: impl AsRef<Path>, options: &TableOptions) -> Result<Self, TableError> {
-        let path = path.as_ref().to_path_buf();
+        // Absolute, so that the process may change its directory before `finish`.
+        let path = std::path::absolute(path.as_ref())
+            .map_err(|error| io_error("finding the place of", Some(path.as_ref()), error))?;
         let mut temporary = tempfile::Builder::new();
         temporary.prefix(".sstfilter-").suffix(".tmp");
         #[cfg(unix)]

@@ -102,7 +102,9 @@ impl FilterCheck {
         let at = table.file.location(name::FILTER, handle.offset);
         let block = match FilterBlock::open(contents) {
             Ok(block) => block,
-            Err(error @ (BlockError::UnknownKind { .. } | BlockError::Version { .. })) => {
+            Err(
+                error @ (BlockError::UnknownKind { .. } | BlockError::UnknownHash { .. } | BlockError::Version { .. }),
+            ) => {
                 return Ok(Self::NotAsked { reason: error.to_string() });
             }
             Err(source) => return Err(TableError::Filter { at, source }),

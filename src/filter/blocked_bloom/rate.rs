@@ -58,6 +58,10 @@ pub(crate) fn of_lines(keys: u64, lines: u64, probes: u8) -> f64 {
         return of_one_line(keys, probes);
     }
     let mean = keys / lines;
+    // Lines that full do not differ any more; nor does a trailer's claim cost time.
+    if mean > 1 << 16 {
+        return of_one_line(mean, probes);
+    }
     let odds = 1.0 / (lines - 1) as f64;
     let (mut weights, mut rates) = (1.0, of_one_line(mean, probes));
     let mut weight = 1.0;

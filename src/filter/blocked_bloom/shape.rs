@@ -84,7 +84,7 @@ impl BloomShape {
     pub(crate) fn fill_ratio(payload: &[u8]) -> f64 {
         let (lines, _) = payload.as_chunks();
         let ones: u64 = lines.iter().map(|line| u64::from(line::ones(line))).sum();
-        ones as f64 / (lines.len().max(1) * LINE_BYTES * 8) as f64
+        ones as f64 / (lines.len().max(1) as f64 * (LINE_BYTES * 8) as f64)
     }
 }
 

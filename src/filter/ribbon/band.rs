@@ -48,7 +48,8 @@ impl Section {
 
     /// Bytes held.
     pub(super) fn bytes(&self) -> u64 {
-        (self.occupied.capacity() * 8 + self.rows.capacity() * 8 + self.results.capacity() * 4) as u64
+        let slots = self.occupied.capacity() * 8 + self.rows.capacity() * 8 + self.results.capacity() * 4;
+        (slots + self.lanes.bytes() + self.pivots.capacity() * size_of::<(usize, u8)>()) as u64
     }
 
     /// Slots in the section.

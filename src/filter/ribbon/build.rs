@@ -27,8 +27,10 @@ pub(crate) struct BuiltRibbon {
 /// Why there is no payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RibbonFailure {
-    /// More keys than the format, or this machine's memory, has room for.
+    /// More keys than the format has room for.
     TooManyKeys,
+    /// The system gave no memory.
+    NoMemory,
     /// Every attempt at the final layer met a contradiction.
     AttemptsExhausted,
 }
@@ -57,7 +59,7 @@ pub(crate) fn build(
                 work.bumping_layer(below.into_iter(), blocks)
             }
         };
-        let bumped = bumped.ok_or(RibbonFailure::TooManyKeys)?;
+        let bumped = bumped.ok_or(RibbonFailure::NoMemory)?;
         keys = bumped.len() as u64;
         pending = Some(bumped);
     }
@@ -141,7 +143,7 @@ impl Work {
             }));
             keys.sort_unstable_by_key(|key| key.start);
             if self.band_all(&layer, &keys) {
-                let mut columns = zeroed(layer.words(self.columns)).ok_or(RibbonFailure::TooManyKeys)?;
+                let mut columns = zeroed(layer.words(self.columns)).ok_or(RibbonFailure::NoMemory)?;
                 solve(&self.section, 0, &layer, self.columns, &mut columns);
                 self.note_peak(columns.len() + keys.capacity() * size_of::<Candidate>() + size_of_val(hashes));
                 let layer = SolvedLayer { blocks, columns, thresholds: Vec::new() };
@@ -166,8 +168,7 @@ impl Work {
         let layers = || self.bumping.iter().chain([&last.layer]);
         let blocks: Vec<u32> = layers().map(|layer| layer.blocks).collect();
         let shape = RibbonShape::new(self.columns, &blocks, last.salt).ok_or(RibbonFailure::TooManyKeys)?;
-        let mut payload =
-            AlignedBuffer::empty(shape.payload_bytes(), tail_capacity).ok_or(RibbonFailure::TooManyKeys)?;
+        let mut payload = AlignedBuffer::empty(shape.payload_bytes(), tail_capacity).ok_or(RibbonFailure::NoMemory)?;
         layers().for_each(|layer| payload.append(&layer.columns));
         layers().flat_map(|layer| &layer.thresholds).for_each(|word| payload.append(&word.to_le_bytes()));
         self.note_peak(payload.as_slice().len());

@@ -20,6 +20,9 @@ pub(crate) struct Columns {
 }
 
 impl Columns {
+    /// One column everywhere: the highest rate.
+    pub(crate) const ONE: Self = Self { upper: 1, lower_share: 0 };
+
     /// `None` when no filter has such columns.
     pub(crate) fn new(upper: u8, lower_share: u16) -> Option<Self> {
         let valid = (1..=MAX_COLUMNS).contains(&upper) && (upper > 1 || lower_share == 0);

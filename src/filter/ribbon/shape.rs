@@ -16,8 +16,8 @@ pub(crate) const MAX_BUMPING_LAYERS: usize = 6;
 /// Slots of a bucket: keys are bumped by bucket.
 pub(super) const BUCKET_SLOTS: u64 = 128;
 
-/// By threshold code: keys whose start lies this many slots from the left of the bucket, or less, are
-/// bumped to the next layer.
+/// By threshold code: keys whose start lies fewer slots than this from the left of the bucket are bumped to
+/// the next layer.
 pub(super) const THRESHOLDS: [u8; 4] = [0, 18, 38, 128];
 
 /// One layer's place in the payload.

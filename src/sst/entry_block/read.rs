@@ -1,7 +1,8 @@
 //! Reading a block of entries, trusting nothing.
 //!
 //! The checksum has been compared before any of this runs, so what is found here was written like
-//! that, by a faulty writer or with intent. It is an error all the same, never a wrong answer.
+//! that, by a faulty writer or with intent. Lengths and offsets that cannot be are errors all the same;
+//! an order that is wrong across restart intervals is seen by a walk and by `verify`, not by a search.
 
 use core::fmt;
 use core::ops::Range;

@@ -1,0 +1,183 @@
+//! A format that lives in one implementation drifts: a constant changes, every round trip still holds,
+//! and the files of last year read as absent keys. These are the test vectors of FORMAT.md, which
+//! `fixtures/check_format.py` recomputes without this library.
+
+#![expect(clippy::unwrap_used, reason = "tests, and the functions they share")]
+
+use std::fmt::Write as _;
+
+use bytes::Bytes;
+use sstfilter::{
+    BitsPerKey, BloomPolicy, BuildContext, FallbackReason, FalsePositiveRate, FilterBlock, FilterKind, FilterPolicy,
+    HashId, KeyHash, KeyHasher, Lookup, ReadOptions, RibbonPolicy, RibbonSizing, Table, TableBuilder, TableId,
+    TableOptions,
+};
+
+const FORMAT: &str = include_str!("../FORMAT.md");
+
+const FRUIT: [&[u8]; 3] = [b"apple", b"banana", b"cherry"];
+
+const BLOOM_BLOCK: &str = "00000800000000001000004060000000040000000020800000040000000000000000000001001000010000000000\
+    020000001010100000000080000000000008060000006574\
+    6c696674737308000000b3c358180300000000010110100153\
+    4653b02f7a";
+
+const RIBBON_BLOCK: &str = "040000000000000001000000000000000d00000000000000010000000000000000000000000000000d00000000\
+    0000000d000000000000000700ae470100000065746c6966747373070000001bad5187030000000002021020015346\
+    83d0d083";
+
+/// The words of a line that are not 0, by their numbers.
+type Words = &'static [(usize, u32)];
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+fn block_of_hashes(policy: &dyn FilterPolicy, hashes: impl IntoIterator<Item = KeyHash>) -> Bytes {
+    let mut builder = policy.builder(&BuildContext::new(&KeyHasher::default())).unwrap();
+    hashes.into_iter().for_each(|hash| builder.add_hash(hash));
+    builder.finish().block.unwrap()
+}
+
+fn block_of(policy: &dyn FilterPolicy, keys: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Bytes {
+    let hasher = KeyHasher::default();
+    block_of_hashes(policy, keys.into_iter().map(|key| hasher.hash(key.as_ref())))
+}
+
+fn numbered(keys: u32) -> impl Iterator<Item = String> {
+    (0..keys).map(|key| format!("key-{key:06}"))
+}
+
+fn one_percent_ribbon() -> RibbonPolicy {
+    RibbonPolicy::new(RibbonSizing::Rate(FalsePositiveRate::ONE_PERCENT)).unwrap().with_min_keys(0)
+}
+
+/// The bytes of a hexadecimal dump in FORMAT.md, below `heading`: offset, two blanks, then digits.
+fn dump_below(heading: &str) -> Vec<u8> {
+    let dump = FORMAT.split_once(heading).unwrap().1.split("```").nth(1).unwrap();
+    let digits: String = dump.lines().skip(1).filter_map(|line| line.split_once("  ")).map(|(_, hex)| hex).collect();
+    let digits: Vec<u8> = digits.bytes().filter(u8::is_ascii_hexdigit).collect();
+    digits.chunks(2).map(|pair| u8::from_str_radix(core::str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
+}
+
+#[test]
+fn keys_hash_to_the_documented_values() {
+    let pattern: Vec<u8> = (0..1025_u32).map(|index| (7 * index + 1).to_le_bytes()[0]).collect();
+    let vectors: [(&[u8], u64); 8] = [
+        (b"", 0x0c57_7511_c132_6dfd),
+        (b"apple", 0x4129_6ac2_d2d5_72b9),
+        (b"banana", 0x4245_38a8_07e3_f600),
+        (b"cherry", 0xe421_09f8_f689_0d7a),
+        (b"key-000000", 0xb085_c6be_7b88_bf36),
+        (&pattern[..129], 0x4f4d_43c1_3a3f_0ff0),
+        (&pattern[..241], 0x5a6e_ffb1_48bd_46df),
+        (&pattern, 0xbed0_83a1_25dd_02ea),
+    ];
+    for (key, expected) in vectors {
+        assert_eq!(KeyHasher::default().hash(key).get(), expected, "{key:?}");
+    }
+    assert_eq!(KeyHasher::with_seed(0).hash(b"").get(), 0x2d06_8005_38d3_94c2);
+}
+
+#[test]
+fn secret_seeds_have_the_documented_fingerprints() {
+    for (seed, expected) in [(0xdead_beef_cafe_f00d, 0x1c82_05bc), (42, 0xca1a_2710)] {
+        let identity = KeyHasher::with_secret_seed(seed).identity();
+        assert_eq!((identity.id, identity.seed), (HashId::Xxh3Secret, expected));
+    }
+}
+
+#[test]
+fn one_key_sets_the_documented_bits_of_its_line() {
+    let lines: [(u64, f64, Words); 4] = [
+        (
+            0x0123_4567_89ab_cdef,
+            10.0,
+            &[(0, 0x1000_0000), (2, 0x40), (3, 0x1_0000), (4, 0x2000_0000), (9, 0x40_0000), (15, 0x1000_0000)],
+        ),
+        (
+            0xfedc_ba98_7654_3210,
+            10.0,
+            &[(1, 0x1_0000), (2, 0x2000_0000), (8, 0x0800_0000), (11, 4), (12, 0x400), (13, 0x4000)],
+        ),
+        (
+            0x0123_4567_89ab_cdef,
+            16.0,
+            &[
+                (0, 0x1000_0000),
+                (1, 0x40),
+                (2, 0x40),
+                (4, 0x2000_0000),
+                (5, 2),
+                (7, 0x100),
+                (9, 0x40_0000),
+                (14, 0x800),
+                (15, 0x1000_0000),
+            ],
+        ),
+        (0, 10.0, &[(0, 1), (1, 1), (2, 1), (3, 1), (4, 1), (5, 1)]),
+    ];
+    for (hash, bits, expected) in lines {
+        let policy = BloomPolicy::new(BitsPerKey::new(bits).unwrap());
+        let block = block_of_hashes(&policy, [KeyHash::from_well_mixed(hash)]);
+        let mut line = [0; 64];
+        for &(word, bits) in expected {
+            line[word * 4..word * 4 + 4].copy_from_slice(&bits.to_le_bytes());
+        }
+        assert_eq!(hex(&block[..64]), hex(&line), "{hash:016x}");
+    }
+}
+
+#[test]
+fn three_keys_make_the_documented_bloom_block() {
+    let block = block_of(&BloomPolicy::default(), FRUIT);
+    assert_eq!(hex(&block), BLOOM_BLOCK);
+    let info = FilterBlock::open(&block).unwrap().info();
+    assert_eq!((info.kind, info.requested), (FilterKind::BLOCKED_BLOOM, FilterKind::BLOCKED_BLOOM));
+    assert_eq!((info.reason, info.keys, info.payload_checksum), (FallbackReason::None, 3, 0x1858_c3b3));
+}
+
+#[test]
+fn three_keys_make_the_documented_ribbon_block() {
+    let block = block_of(&one_percent_ribbon(), FRUIT);
+    assert_eq!(hex(&block), RIBBON_BLOCK);
+    assert_eq!(FilterBlock::open(&block).unwrap().info().kind, FilterKind::RIBBON);
+}
+
+#[test]
+fn larger_blocks_have_the_documented_digests() {
+    let bloom = block_of(&BloomPolicy::default(), numbered(1_000));
+    let info = FilterBlock::open(&bloom).unwrap().info();
+    assert_eq!((info.block_bytes, info.payload_checksum), (1_316, 0x7ef8_29e2));
+    for (keys, bytes, checksum, salt) in [
+        (100, 152, 0x4c4d_5250, 0),
+        (128, 152, 0x8e39_2ebb, 2),
+        (6_000, 5_180, 0xd468_b95d, 0),
+        (300_000, 252_960, 0x4880_2d5b, 0),
+    ] {
+        let block = block_of(&one_percent_ribbon(), numbered(keys));
+        let info = FilterBlock::open(&block).unwrap().info();
+        assert_eq!((info.kind, info.keys), (FilterKind::RIBBON, keys.into()));
+        assert_eq!((info.block_bytes, info.payload_checksum, info.salt), (bytes, checksum, salt), "{keys} keys");
+    }
+}
+
+#[test]
+fn three_entries_make_the_documented_table() {
+    let options = TableOptions::default().with_table_id(TableId::from_bytes(*b"store 7, file 42"));
+    let mut builder = TableBuilder::new(Vec::new(), &options).unwrap();
+    builder.add(b"apple", b"red").unwrap();
+    builder.delete(b"banana").unwrap();
+    builder.add(b"cherry", b"dark").unwrap();
+    let (written, _) = builder.finish().unwrap();
+    let documented = dump_below("### A whole mini SST file");
+    assert_eq!(hex(&written), hex(&documented));
+
+    let table = Table::open_source(Bytes::from(documented), &ReadOptions::default()).unwrap();
+    table.verify().unwrap();
+    assert_eq!(table.get(b"cherry").unwrap(), Lookup::Found(Bytes::from_static(b"dark")));
+    assert_eq!(table.get(b"banana").unwrap(), Lookup::Deleted);
+}
