@@ -64,13 +64,16 @@
     )
 )]
 
+#[deny(clippy::indexing_slicing)]
 pub mod block;
+#[deny(clippy::indexing_slicing)]
 mod codec;
 mod error;
 pub mod filter;
 pub mod hash;
 mod kernel;
 pub mod policy;
+#[deny(clippy::indexing_slicing)]
 pub mod sst;
 pub mod stats;
 mod units;

@@ -1,0 +1,152 @@
+//! Each reason for a fallback, forced; and sizes and rates as asked for.
+
+use super::*;
+
+fn policy(sizing: RibbonSizing) -> RibbonPolicy {
+    RibbonPolicy::new(sizing).unwrap()
+}
+
+fn one_percent() -> RibbonPolicy {
+    policy(RibbonSizing::Rate(FalsePositiveRate::ONE_PERCENT))
+}
+
+fn build(policy: &RibbonPolicy, context: &BuildContext, keys: u64) -> BuiltFilter {
+    let mut builder = policy.builder(context).unwrap();
+    (0..keys).for_each(|key| builder.add_hash(KeyHash::from_remixed(key)));
+    let built = builder.finish();
+    let hashes: Vec<_> = (0..keys).map(KeyHash::from_remixed).collect();
+    assert!(contains_all(built.block.as_deref(), &hashes));
+    built
+}
+
+fn context() -> BuildContext {
+    BuildContext::new(&KeyHasher::default())
+}
+
+fn outcome(built: &BuiltFilter) -> (Option<FilterKind>, FallbackReason) {
+    assert_eq!(built.report.requested, FilterKind::RIBBON);
+    let info = crate::block::FilterBlock::open(built.block.as_ref().unwrap()).unwrap().info();
+    assert_eq!(
+        (Some(info.kind), info.requested, info.reason),
+        (built.report.used, FilterKind::RIBBON, built.report.reason)
+    );
+    (built.report.used, built.report.reason)
+}
+
+const BLOOM: Option<FilterKind> = Some(FilterKind::BLOCKED_BLOOM);
+const RIBBON: Option<FilterKind> = Some(FilterKind::RIBBON);
+
+#[test]
+fn the_edge_of_the_minimum_is_exact() {
+    for policy in [one_percent(), one_percent().with_min_keys(5_000)] {
+        let edge = policy.min_keys;
+        assert_eq!(outcome(&build(&policy, &context(), edge)), (RIBBON, FallbackReason::None));
+        assert_eq!(outcome(&build(&policy, &context(), edge - 1)), (BLOOM, FallbackReason::TooFewKeys));
+    }
+}
+
+#[test]
+fn below_the_crossover_ribbon_is_not_smaller_and_the_rule_is_monotone() {
+    for rate in [0.5, 0.3, 0.01, 0.001, 1e-9] {
+        let policy = policy(RibbonSizing::Rate(FalsePositiveRate::new(rate).unwrap())).with_min_keys(0);
+        let edge = policy.smaller_from;
+        assert!(edge < 1_024, "{rate}: {edge}");
+        assert_eq!(outcome(&build(&policy, &context(), edge)), (RIBBON, FallbackReason::None));
+        if let Some(below) = edge.checked_sub(1) {
+            assert_eq!(outcome(&build(&policy, &context(), below)), (BLOOM, FallbackReason::NotSmaller));
+        }
+        // One block of 30 columns is larger than one line of Bloom.
+        assert!(edge > 0 || rate > 1e-9);
+        for keys in edge..20_000 {
+            let bloom = bloom_block_bytes(keys, policy.fallback_size).unwrap();
+            assert!(
+                policy.decide(keys, None).is_ok() && ribbon_block_bytes(keys, policy.columns).unwrap() < bloom,
+                "{rate}: {keys}"
+            );
+        }
+    }
+}
+
+#[test]
+fn more_keys_than_the_maximum_get_bloom() {
+    let policy = one_percent().with_max_keys(2_000);
+    assert_eq!(outcome(&build(&policy, &context(), 2_000)), (RIBBON, FallbackReason::None));
+    assert_eq!(outcome(&build(&policy, &context(), 2_001)), (BLOOM, FallbackReason::TooManyKeys));
+    assert_eq!(one_percent().decide(MAX_KEYS + 1, None), Err(FallbackReason::TooManyKeys));
+    assert_eq!(one_percent().decide(u64::MAX, None), Err(FallbackReason::TooManyKeys));
+}
+
+#[test]
+fn a_memory_budget_that_building_would_exceed_gives_bloom() {
+    let needed = one_percent().estimated_build_bytes(10_000).unwrap();
+    let with_budget = |budget| build(&one_percent(), &context().with_memory_budget(budget), 10_000);
+    assert_eq!(outcome(&with_budget(needed)), (RIBBON, FallbackReason::None));
+    assert_eq!(outcome(&with_budget(needed - 1)), (BLOOM, FallbackReason::MemoryBudget));
+}
+
+#[test]
+fn a_construction_that_fails_gives_bloom() {
+    let once = one_percent().with_max_attempts(1).unwrap();
+    let failing = (1_024..1_300).find(|&keys| build(&one_percent(), &context(), keys).report.attempts > 1).unwrap();
+    assert_eq!(outcome(&build(&once, &context(), failing)), (BLOOM, FallbackReason::ConstructionFailed));
+    assert!(one_percent().with_max_attempts(0).is_err());
+}
+
+#[test]
+fn a_known_number_of_keys_that_leads_to_bloom_is_not_buffered() {
+    let built = build(&one_percent(), &context().with_expected_keys(1_000), 1_000);
+    assert_eq!(outcome(&built), (BLOOM, FallbackReason::TooFewKeys));
+    assert_eq!(built.report.peak_build_bytes, built.report.block_bytes);
+    assert_eq!(built.block, build(&one_percent(), &context(), 1_000).block);
+}
+
+#[test]
+fn the_fallback_has_the_rate_that_was_asked_for() {
+    let built = build(&one_percent().with_min_keys(u64::MAX), &context(), 100_000);
+    assert!((0.0099..0.01001).contains(&built.report.expected_fpr), "{}", built.report.expected_fpr);
+}
+
+#[test]
+fn the_memory_estimate_bounds_what_building_takes() {
+    for keys in [1_024, 5_000, 5_001, 30_000, 300_000, 1_000_000] {
+        let built = build(&one_percent(), &context(), keys);
+        let beside = built.report.peak_build_bytes - built.report.block_bytes;
+        let hashes = (keys * 8).next_power_of_two();
+        let estimate = one_percent().estimated_build_bytes(keys).unwrap();
+        assert!(beside <= estimate + hashes + built.report.block_bytes, "{keys}: {beside} against {estimate}");
+    }
+}
+
+#[test]
+fn the_size_estimate_is_exact_for_one_layer_and_close_above() {
+    for keys in [1_024, 2_000, 4_999, 5_001, 20_000, 100_000, 1_000_000] {
+        let built = build(&one_percent(), &context(), keys);
+        let ratio = one_percent().estimated_block_bytes(keys).unwrap() as f64 / built.report.block_bytes as f64;
+        let tolerance = if keys <= 5_000 && built.report.attempts <= 16 { 1e-9 } else { 0.02 };
+        assert!((ratio - 1.0).abs() <= tolerance, "{keys}: {ratio}");
+    }
+}
+
+#[test]
+fn a_policy_by_size_gives_ribbon_from_the_minimum_on() {
+    for bits in [1.0, 2.0, 5.0, 10.0, 30.0, 100.0] {
+        let policy = policy(RibbonSizing::Size(BitsPerKey::new(bits).unwrap()));
+        assert_eq!(outcome(&build(&policy, &context(), 1_024)), (RIBBON, FallbackReason::None), "{bits} bits");
+    }
+}
+
+#[test]
+fn a_size_is_met_and_a_bloom_rate_is_matched() {
+    for (keys, tolerance) in [(5_000, 0.02), (20_000, 0.01), (200_000, 0.004)] {
+        for bits in [2.0, 7.5, 9.9, 20.0] {
+            let size = BitsPerKey::new(bits).unwrap();
+            let built = build(&policy(RibbonSizing::Size(size)), &context(), keys);
+            let ratio = built.report.bits_per_key() / bits;
+            assert!((ratio - 1.0).abs() < tolerance, "{keys} keys at {bits}: {ratio}");
+        }
+    }
+    let same = build(&policy(RibbonSizing::SameRateAsBloom(BitsPerKey::TEN)), &context(), 100_000);
+    let rate = expected_fpr(RATE_KEYS, BitsPerKey::TEN);
+    assert!((same.report.expected_fpr / rate - 1.0).abs() < 0.01);
+    assert!(same.report.bits_per_key() < 7.0);
+}
