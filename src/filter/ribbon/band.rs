@@ -86,10 +86,12 @@ impl Section {
         while let Some(&(start, _)) = rows.peek() {
             let mut slot = start;
             loop {
-                while let Some((_, row)) = rows.next_if(|&(start, _)| start == slot) {
+                let mut starting_here = || rows.next_if(|&(start, _)| start == slot).map(|(_, row)| row);
+                let first = starting_here();
+                while let Some(row) = starting_here() {
                     self.lanes.push(row);
                 }
-                if !self.sweep_slot(slot) {
+                if !self.sweep_slot(slot, first) {
                     break;
                 }
                 slot += 1;
@@ -100,16 +102,18 @@ impl Section {
         last_contradiction
     }
 
-    /// Eliminates the pivot of `slot` from the pending rows, choosing one first if there is none. Returns
-    /// whether any pending row has bits left.
+    /// Eliminates the pivot of `slot` from the pending rows, choosing one first if there is none: `first`, a
+    /// row that starts here, if there is one, because none can have a higher priority. Returns whether any
+    /// pending row has bits left.
     #[expect(clippy::cast_possible_truncation, reason = "a slot of this section, which is in memory")]
-    fn sweep_slot(&mut self, slot: u64) -> bool {
+    fn sweep_slot(&mut self, slot: u64, first: Option<Row>) -> bool {
         let bit = (slot % 64) as u32;
         let slot = (slot - self.first_slot) as usize;
         if let Some((row, result)) = self.pivot(slot) {
+            first.into_iter().for_each(|row| self.lanes.push(row));
             return self.lanes.eliminate(bit, row, result);
         }
-        let Some(pivot) = self.lanes.take_highest(bit) else {
+        let Some(pivot) = first.or_else(|| self.lanes.take_highest(bit)) else {
             return self.lanes.any_left();
         };
         self.rows[slot] = pivot.coefficients;
