@@ -5,7 +5,7 @@
 use byteorder::{ByteOrder, LittleEndian};
 use bytes::Bytes;
 
-/// The alignment at which the lines of a filter are fastest: one cache line.
+/// Bytes of a filter's line, and the alignment at which it is fastest: one cache line.
 pub(crate) const LINE_BYTES: usize = 64;
 
 pub(crate) fn read_u16(bytes: &[u8], offset: usize) -> Option<u16> {

@@ -5,10 +5,8 @@
 //! sets one of the 64 bits of each lane's pair. So no two probes of the first eight share a bit, and a
 //! vector of eight 32-bit lanes computes them all with one multiply and one variable shift.
 
+pub(crate) use crate::codec::LINE_BYTES;
 use crate::hash::KeyHash;
-
-/// Bytes in a line.
-pub(crate) const LINE_BYTES: usize = 64;
 
 /// One line, as it lies in a payload.
 pub(crate) type Line = [u8; LINE_BYTES];

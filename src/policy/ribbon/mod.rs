@@ -88,19 +88,18 @@ impl RibbonPolicy {
     ///
     /// [`ConfigError::RibbonRate`] when the rate is above 1/2 or below 2^-32.
     pub fn new(sizing: RibbonSizing) -> Result<Self, ConfigError> {
-        let (columns, fallback_size) = match sizing {
-            RibbonSizing::Rate(rate) => (Columns::for_rate(rate)?, smallest_size_for(RATE_KEYS, rate)),
-            RibbonSizing::SameRateAsBloom(size) => (Columns::for_rate(bloom_rate(size)?)?, size),
-            RibbonSizing::Size(size) => (bloom_rate(size).and_then(Columns::for_rate).unwrap_or(Columns::ONE), size),
+        // The columns that give the rate of the fallback. At small sizes Bloom's rate is higher than any that
+        // Ribbon offers: then there are none, and no size to compare.
+        let (equal, fallback_size) = match sizing {
+            RibbonSizing::Rate(rate) => (Some(Columns::for_rate(rate)?), smallest_size_for(RATE_KEYS, rate)),
+            RibbonSizing::SameRateAsBloom(size) => (Some(Columns::for_rate(bloom_rate(size)?)?), size),
+            RibbonSizing::Size(size) => (bloom_rate(size).and_then(Columns::for_rate).ok(), size),
         };
-        // Where Bloom's rate is higher than any that Ribbon offers, there is nothing to compare.
-        let has_equal = sizing != RibbonSizing::Size(fallback_size) || columns != Columns::ONE;
-        let smaller_from = if has_equal { smaller_from(columns, fallback_size) } else { 0 };
         Ok(Self {
             sizing,
-            columns,
+            columns: equal.unwrap_or(Columns::ONE),
             fallback_size,
-            smaller_from,
+            smaller_from: equal.map_or(0, |columns| smaller_from(columns, fallback_size)),
             min_keys: DEFAULT_MIN_KEYS,
             max_keys: MAX_KEYS,
             max_attempts: DEFAULT_MAX_ATTEMPTS,
@@ -140,7 +139,7 @@ impl RibbonPolicy {
     }
 
     /// About how many bytes the block of `keys` keys has: exact when it falls back to Bloom and, but for
-    /// rare extra attempts, up to 5,000 keys; within half a percent above. `None` beyond the format.
+    /// rare extra attempts, up to 5,000 keys; within 1 % above, and half a percent from 20,000 on. `None` beyond the format.
     #[must_use]
     pub fn estimated_block_bytes(&self, keys: u64) -> Option<u64> {
         match self.decide(keys, None) {
