@@ -139,7 +139,8 @@ impl RibbonPolicy {
     }
 
     /// About how many bytes the block of `keys` keys has: exact when it falls back to Bloom and, but for
-    /// rare extra attempts, up to 5,000 keys; within 1 % above, and half a percent from 20,000 on. `None` beyond the format.
+    /// rare extra attempts, up to 5,000 keys; within 1 % above, and half a percent from 20,000 on. `None`
+    /// beyond the format.
     #[must_use]
     pub fn estimated_block_bytes(&self, keys: u64) -> Option<u64> {
         match self.decide(keys, None) {
