@@ -3,6 +3,7 @@
 use core::fmt;
 
 use crate::hash::HashIdentity;
+use crate::simd::InstructionSet;
 
 /// An option that was refused when it was set, long before any file is written.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,6 +28,11 @@ pub enum ConfigError {
     BloomRate {
         /// The rate asked for.
         got: f64,
+    },
+    /// An instruction set that this CPU does not have.
+    InstructionSet {
+        /// The set asked for.
+        got: InstructionSet,
     },
     /// Any other option outside its range.
     OutOfRange {
@@ -56,6 +62,10 @@ impl fmt::Display for ConfigError {
                 "false positive rate of a bloom filter: expected one that 100 bits per key can give \
                  (above about 3e-8), got {got:e}; a ribbon filter goes down to 2.33e-10"
             ),
+            Self::InstructionSet { got } => {
+                let sets: Vec<&str> = InstructionSet::available().map(InstructionSet::name).collect();
+                write!(f, "instruction set: expected one that this CPU has ({}), got {got}", sets.join(", "))
+            }
             Self::OutOfRange { option, expected, got } => write!(f, "{option}: expected {expected}, got {got}"),
         }
     }

@@ -73,6 +73,7 @@ pub mod filter;
 pub mod hash;
 mod kernel;
 pub mod policy;
+pub mod simd;
 #[deny(clippy::indexing_slicing)]
 pub mod sst;
 pub mod stats;

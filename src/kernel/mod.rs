@@ -1,6 +1,33 @@
-//! The inner loops, over plain slices: the portable form of each.
+//! The inner loops, over plain slices: one folder per operation, in it one file per instruction set,
+//! all with the same functions.
 //!
-//! A kernel knows the bits of a payload and nothing of blocks, policies or files.
+//! `portable` is plain Rust, and what the others are tested against: all give the same answers and the
+//! same bytes. Which one runs is decided once per call from outside, never inside a loop. A kernel knows
+//! the bits of a payload and nothing of blocks, policies or files.
+//!
+//! This is the only room with `unsafe` in it: for instructions that not every CPU has, and for loads and
+//! stores of whole vectors.
+
+/// Calls a function of the instruction set in use, from a module that has a submodule for each set.
+#[allow(unused_macros, reason = "its users come with the first vector kernel")]
+macro_rules! dispatch {
+    ($name:ident($($argument:expr),* $(,)?)) => {
+        match $crate::simd::selected() {
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: a set is selected only when the CPU has all of its instructions.
+            $crate::simd::InstructionSet::Avx512 => unsafe { avx512::$name($($argument),*) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: as above.
+            $crate::simd::InstructionSet::Avx2 => unsafe { avx2::$name($($argument),*) },
+            #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+            // SAFETY: as above.
+            $crate::simd::InstructionSet::Neon => unsafe { neon::$name($($argument),*) },
+            _ => portable::$name($($argument),*),
+        }
+    };
+}
+#[allow(unused_imports, reason = "its users come with the first vector kernel")]
+pub(crate) use dispatch;
 
 pub(crate) mod line;
 pub(crate) mod parity;

@@ -1,0 +1,156 @@
+//! Which instruction set the kernels use.
+//!
+//! The fastest set that the CPU has is found once, when a filter is first built or asked. All sets give
+//! the same answers and the same bytes; choosing another one by hand serves tests, benchmarks and the
+//! search for a fault.
+
+use core::fmt;
+use core::sync::atomic::{AtomicU8, Ordering};
+
+use crate::error::ConfigError;
+
+/// A family of vector instructions that there are kernels for.
+///
+/// ```
+/// use sstfilter::simd::InstructionSet;
+///
+/// assert!(InstructionSet::Portable.is_available());
+/// assert!(InstructionSet::available().any(|set| set == InstructionSet::fastest()));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+#[repr(u8)]
+pub enum InstructionSet {
+    /// What every CPU of the target has: plain Rust.
+    Portable = 1,
+    /// AVX2 with BMI1, BMI2, LZCNT and POPCNT: x86-64 from 2013 (Haswell) and 2015 (Excavator) on.
+    Avx2 = 2,
+    /// AVX-512 F, BW, DQ, VL and VPOPCNTDQ beside AVX2: Ice Lake, Zen 4 and later.
+    Avx512 = 3,
+    /// NEON: every 64-bit ARM.
+    Neon = 4,
+}
+
+/// From the slowest to the fastest.
+const ALL: [InstructionSet; 4] =
+    [InstructionSet::Portable, InstructionSet::Neon, InstructionSet::Avx2, InstructionSet::Avx512];
+
+impl InstructionSet {
+    /// Whether this CPU, under this operating system, has every instruction of the set.
+    #[must_use]
+    pub fn is_available(self) -> bool {
+        match self {
+            Self::Portable => true,
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2 => has_avx2(),
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512 => has_avx512(),
+            #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+            Self::Neon => std::arch::is_aarch64_feature_detected!("neon"),
+            #[allow(unreachable_patterns, reason = "the sets of other architectures, if any are left")]
+            _ => false,
+        }
+    }
+
+    /// The sets that can be selected here, from the slowest to the fastest.
+    pub fn available() -> impl Iterator<Item = Self> {
+        ALL.into_iter().filter(|set| set.is_available())
+    }
+
+    /// The fastest set that this CPU has.
+    #[must_use]
+    pub fn fastest() -> Self {
+        Self::available().last().unwrap_or(Self::Portable)
+    }
+
+    /// The set's name: `portable`, `avx2`, `avx512` or `neon`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Portable => "portable",
+            Self::Avx2 => "avx2",
+            Self::Avx512 => "avx512",
+            Self::Neon => "neon",
+        }
+    }
+}
+
+impl fmt::Display for InstructionSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn has_avx2() -> bool {
+    use std::arch::is_x86_feature_detected as has;
+    has!("avx2") && has!("bmi1") && has!("bmi2") && has!("lzcnt") && has!("popcnt")
+}
+
+/// Every part is asked for: AVX-512 F alone says nothing of the others.
+#[cfg(target_arch = "x86_64")]
+fn has_avx512() -> bool {
+    use std::arch::is_x86_feature_detected as has;
+    has_avx2() && has!("avx512f") && has!("avx512bw") && has!("avx512dq") && has!("avx512vl") && has!("avx512vpopcntdq")
+}
+
+/// The set in use; 0 until it is first asked for. Only sets that are available get here.
+static SELECTED: AtomicU8 = AtomicU8::new(0);
+
+/// The set that the kernels use now.
+#[inline]
+#[must_use]
+pub fn selected() -> InstructionSet {
+    match SELECTED.load(Ordering::Relaxed) {
+        1 => InstructionSet::Portable,
+        2 => InstructionSet::Avx2,
+        3 => InstructionSet::Avx512,
+        4 => InstructionSet::Neon,
+        _ => detect(),
+    }
+}
+
+#[cold]
+fn detect() -> InstructionSet {
+    let fastest = InstructionSet::fastest();
+    // A set selected meanwhile stays.
+    match SELECTED.compare_exchange(0, fastest as u8, Ordering::Relaxed, Ordering::Relaxed) {
+        Ok(_) => fastest,
+        Err(_) => selected(),
+    }
+}
+
+/// Makes all kernels of the process use `set` from now on.
+///
+/// # Errors
+///
+/// [`ConfigError::InstructionSet`] when this CPU does not have it.
+///
+/// ```
+/// use sstfilter::simd::{self, InstructionSet};
+///
+/// simd::select(InstructionSet::Portable)?;
+/// assert_eq!(simd::selected(), InstructionSet::Portable);
+/// simd::select(InstructionSet::fastest())?;
+/// # Ok::<(), sstfilter::ConfigError>(())
+/// ```
+pub fn select(set: InstructionSet) -> Result<(), ConfigError> {
+    if !set.is_available() {
+        return Err(ConfigError::InstructionSet { got: set });
+    }
+    SELECTED.store(set as u8, Ordering::Relaxed);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_sets_that_the_cpu_has_can_be_selected() {
+        for set in ALL {
+            assert_eq!(select(set).is_ok(), set.is_available());
+        }
+        select(InstructionSet::fastest()).unwrap();
+    }
+}
