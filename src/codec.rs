@@ -121,6 +121,31 @@ impl AlignedBuffer {
         self.bytes.get_mut(self.start..).unwrap_or_default()
     }
 
+    /// Bytes held.
+    pub(crate) fn capacity(&self) -> usize {
+        self.bytes.capacity()
+    }
+
+    /// Makes the buffer large enough for `length` bytes in all, moving it if need be. `None` when there is no
+    /// such memory.
+    pub(crate) fn reserve(&mut self, length: usize) -> Option<()> {
+        if self.start.checked_add(length)? > self.bytes.capacity() {
+            let mut larger = Self::empty(length.try_into().ok()?, 0)?;
+            larger.append(self.as_slice());
+            *self = larger;
+        }
+        Some(())
+    }
+
+    /// Appends `count` zero bytes and returns them. `None` when there is no such memory.
+    pub(crate) fn append_zeroed(&mut self, count: u64) -> Option<&mut [u8]> {
+        let length = self.as_slice().len();
+        let longer = length.checked_add(usize::try_from(count).ok()?)?;
+        self.reserve(longer)?;
+        self.bytes.resize(self.start + longer, 0);
+        self.as_mut_slice().get_mut(length..)
+    }
+
     pub(crate) fn append(&mut self, tail: &[u8]) {
         self.bytes.extend_from_slice(tail);
     }
@@ -174,6 +199,18 @@ mod tests {
     fn memory_that_does_not_exist_is_none() {
         assert!(AlignedBuffer::zeroed(u64::MAX, 10).is_none());
         assert!(AlignedBuffer::zeroed(1 << 62, 10).is_none());
+    }
+
+    #[test]
+    fn a_buffer_that_outgrows_its_room_keeps_its_bytes_and_its_alignment() {
+        let mut buffer = AlignedBuffer::empty(10, 0).unwrap();
+        for length in [5_u8, 100, 200] {
+            buffer.append_zeroed(length.into()).unwrap().fill(length);
+            assert_eq!(buffer.as_slice().as_ptr().align_offset(LINE_BYTES), 0);
+        }
+        let expected: Vec<u8> = [5_u8, 100, 200].into_iter().flat_map(|length| vec![length; length.into()]).collect();
+        assert_eq!(buffer.as_slice(), expected);
+        assert!(buffer.append_zeroed(u64::MAX).is_none());
     }
 
     #[test]

@@ -9,6 +9,7 @@
 //! never makes a false negative.
 
 mod extract;
+mod sort;
 
 use core::fmt;
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use std::sync::Arc;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 pub use extract::{DelimitedPrefix, FixedPrefix, KeyExtractor};
+pub(crate) use sort::{SortScratch, sort_hashes};
 
 /// The hash seed of a store that chose none: the ASCII bytes `sstfilte`, read as a big-endian number.
 ///

@@ -31,4 +31,5 @@ pub(crate) use dispatch;
 
 pub(crate) mod line;
 pub(crate) mod parity;
+pub(crate) mod solve;
 pub(crate) mod sweep;

@@ -1,6 +1,6 @@
 //! The hashes of one file, buffered until the filter's size is known.
 
-use crate::hash::KeyHash;
+use crate::hash::{KeyHash, SortScratch, sort_hashes};
 
 /// Hashes in order of arrival, adjacent repetitions dropped.
 #[derive(Debug, Default)]
@@ -36,9 +36,9 @@ impl HashBuffer {
     }
 
     /// The distinct hashes, ascending.
-    pub(crate) fn into_sorted_distinct(self) -> Vec<KeyHash> {
+    pub(crate) fn into_sorted_distinct(self, scratch: &mut SortScratch) -> Vec<KeyHash> {
         let mut hashes = self.hashes;
-        hashes.sort_unstable();
+        sort_hashes(&mut hashes, scratch);
         hashes.dedup();
         hashes
     }
@@ -53,6 +53,6 @@ mod tests {
         let mut buffer = HashBuffer::default();
         [3, 3, 1, 3, 2, 2, 1].into_iter().for_each(|hash| buffer.add(KeyHash::from_well_mixed(hash)));
         assert_eq!((buffer.added(), buffer.len()), (7, 5));
-        assert_eq!(buffer.into_sorted_distinct(), [1, 2, 3].map(KeyHash::from_well_mixed));
+        assert_eq!(buffer.into_sorted_distinct(&mut SortScratch::default()), [1, 2, 3].map(KeyHash::from_well_mixed));
     }
 }

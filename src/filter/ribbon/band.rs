@@ -11,124 +11,143 @@
 //! Which keys are kept is decided by which equations contradict each other, not by their order, and
 //! the pivots' slots by the kept equations alone; so the same keys give the same bytes in any order.
 
-use super::equation::row;
-use super::shape::THRESHOLDS;
-use crate::kernel::sweep::{Lanes, Row};
+use super::equation::{Starts, coefficients, result};
+use super::shape::{BUCKET_SLOTS, THRESHOLDS};
+use crate::hash::KeyHash;
+use crate::kernel::sweep::{Echelon, Pending, Pick, sweep};
 
-/// A key on its way into a layer: its hash there, and the first slot of its equation.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Candidate {
-    pub(super) hash: u64,
-    pub(super) start: u64,
+/// The code that bumps a whole bucket.
+pub(super) const WHOLE_BUCKET: u8 = 3;
+
+/// What became of a bucket's keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Banded {
+    /// Keys that start in the bucket.
+    pub(super) keys: usize,
+    /// The threshold code: keys that start left of that threshold were not taken.
+    pub(super) code: u8,
 }
 
 /// The echelon form of one section, reused from section to section.
 #[derive(Debug, Default)]
-pub(super) struct Section {
+pub(crate) struct Section {
     first_slot: u64,
-    /// One bit per slot: whether it has a pivot. Without, what stands in the arrays is left over.
-    occupied: Vec<u64>,
-    rows: Vec<u64>,
-    results: Vec<u32>,
-    lanes: Lanes,
-    /// Pivots found in this bucket: the slot in the section, and the offset of the key it came from.
-    pivots: Vec<(usize, u8)>,
+    pub(super) echelon: Echelon,
+    pending: Pending,
+    /// Pivots that the sweep found in this bucket and beyond.
+    picks: Vec<Pick>,
 }
 
 impl Section {
-    /// Empties the section and lays it over slots `first_slot` to `end_slot`.
+    /// Empties the section and lays it over slots `first_slot` to `end_slot`, multiples of 64.
     pub(super) fn reset(&mut self, first_slot: u64, end_slot: u64) {
         let slots = usize::try_from(end_slot - first_slot).unwrap_or_default();
         self.first_slot = first_slot;
-        self.occupied.clear();
-        self.occupied.resize(slots.div_ceil(64), 0);
-        self.rows.resize(slots, 0);
-        self.results.resize(slots, 0);
+        self.echelon.occupied.clear();
+        self.echelon.occupied.resize(slots.div_ceil(64), 0);
+        self.echelon.rows.resize(slots, 0);
+        self.echelon.results.resize(slots, 0);
     }
 
     /// Bytes held.
     pub(super) fn bytes(&self) -> u64 {
-        let slots = self.occupied.capacity() * 8 + self.rows.capacity() * 8 + self.results.capacity() * 4;
-        (slots + self.lanes.bytes() + self.pivots.capacity() * size_of::<(usize, u8)>()) as u64
+        let Echelon { occupied, rows, results } = &self.echelon;
+        let slots = occupied.capacity() * 8 + rows.capacity() * 8 + results.capacity() * 4;
+        (slots + self.pending.bytes() + self.picks.capacity() * size_of::<Pick>()) as u64
     }
 
     /// Slots in the section.
     pub(super) fn slots(&self) -> usize {
-        self.rows.len()
+        self.echelon.rows.len()
     }
 
-    /// The pivot of a slot: its row in circular form and its result.
-    #[inline]
-    pub(super) fn pivot(&self, slot: usize) -> Option<(u64, u32)> {
-        let occupied = self.occupied[slot / 64] >> (slot % 64) & 1 == 1;
-        occupied.then(|| (self.rows[slot], self.results[slot]))
-    }
-
-    /// Bands the keys that start in the bucket at `bucket_start`, in ascending order of their starts, and
-    /// returns the threshold code: keys that start left of that threshold were not taken.
-    pub(super) fn band_bucket(&mut self, bucket_start: u64, keys: &[Candidate], result_mask: u32) -> u8 {
-        self.lanes.clear();
-        self.pivots.clear();
-        let rows = keys.iter().map(|key| (key.start, row(key.hash, key.start, bucket_start, result_mask)));
-        let last_contradiction = self.sweep(rows);
-        let code = threshold_code(last_contradiction);
-        let threshold = THRESHOLDS[usize::from(code)];
-        for &(slot, _) in self.pivots.iter().filter(|&&(_, offset)| offset < threshold) {
-            self.occupied[slot / 64] &= !(1 << (slot % 64));
-        }
-        code
-    }
-
-    /// Gives every slot the pivot it can get, and returns the largest offset of a contradictory row.
-    fn sweep(&mut self, rows: impl Iterator<Item = (u64, Row)>) -> Option<u8> {
-        let mut rows = rows.peekable();
-        let mut last_contradiction = None;
-        while let Some(&(start, _)) = rows.peek() {
-            let mut slot = start;
-            loop {
-                let mut starting_here = || rows.next_if(|&(start, _)| start == slot).map(|(_, row)| row);
-                let first = starting_here();
-                while let Some(row) = starting_here() {
-                    self.lanes.push(row);
-                }
-                if !self.sweep_slot(slot, first) {
-                    break;
-                }
-                slot += 1;
-            }
-            last_contradiction = last_contradiction.max(self.lanes.last_contradiction());
-            self.lanes.clear();
-        }
-        last_contradiction
-    }
-
-    /// Eliminates the pivot of `slot` from the pending rows, choosing one first if there is none: `first`, a
-    /// row that starts here, if there is one, because none can have a higher priority. Returns whether any
-    /// pending row has bits left.
+    /// Bands the keys that start in the bucket at `bucket_start`: the first of `hashes`, which ascend.
     #[expect(clippy::cast_possible_truncation, reason = "a slot of this section, which is in memory")]
-    fn sweep_slot(&mut self, slot: u64, first: Option<Row>) -> bool {
-        let bit = (slot % 64) as u32;
-        let slot = (slot - self.first_slot) as usize;
-        if let Some((row, result)) = self.pivot(slot) {
-            first.into_iter().for_each(|row| self.lanes.push(row));
-            return self.lanes.eliminate(bit, row, result);
+    pub(super) fn band_bucket(
+        &mut self,
+        bucket_start: u64,
+        hashes: &[KeyHash],
+        starts: Starts,
+        result_mask: u32,
+    ) -> Banded {
+        let bucket = (bucket_start - self.first_slot) as usize;
+        self.pending.clear();
+        self.picks.clear();
+        let mut direct = [0; BUCKET_WORDS];
+        let mut keys = 0;
+        for (half, direct) in direct.iter_mut().enumerate() {
+            let word = bucket / 64 + half;
+            if word < self.echelon.occupied.len() {
+                let (taken, found) = self.load(word, half, &hashes[keys..], starts, result_mask);
+                keys += taken;
+                *direct = found;
+            }
         }
-        let Some(pivot) = first.or_else(|| self.lanes.take_highest(bit)) else {
-            return self.lanes.any_left();
-        };
-        self.rows[slot] = pivot.coefficients;
-        self.results[slot] = pivot.result;
-        self.occupied[slot / 64] |= 1 << (slot % 64);
-        self.pivots.push((slot, pivot.offset));
-        self.lanes.eliminate(bit, pivot.coefficients, pivot.result)
+        let code = threshold_code(sweep(&mut self.pending, &mut self.echelon, bucket, &mut self.picks));
+        self.drop_pivots_below(THRESHOLDS[usize::from(code)], bucket, direct);
+        Banded { keys, code }
+    }
+
+    /// Takes the keys that start in the section's 64 slots of index `word`, the bucket's half `half`: how many
+    /// they are, and a bit for each slot whose first key became its pivot at once.
+    ///
+    /// That is the key which the sweep would choose, since no key that starts before it comes first.
+    #[expect(clippy::cast_possible_truncation, reason = "less than 64, or 128 slots of a bucket")]
+    fn load(
+        &mut self,
+        word: usize,
+        half: usize,
+        hashes: &[KeyHash],
+        starts: Starts,
+        result_mask: u32,
+    ) -> (usize, u64) {
+        let first_slot = self.first_slot + word as u64 * 64;
+        let (rows, _) = self.echelon.rows.as_chunks_mut::<64>();
+        let (results, _) = self.echelon.results.as_chunks_mut::<64>();
+        let (Some(rows), Some(results)) = (rows.get_mut(word), results.get_mut(word)) else { return (0, 0) };
+        let before = self.echelon.occupied[word];
+        let mut occupied = before;
+        let mut keys = 0;
+        for hash in hashes.iter().map(|hash| hash.get()) {
+            let offset = starts.start(hash).wrapping_sub(first_slot);
+            if offset >= 64 {
+                break;
+            }
+            let slot = offset as usize % 64;
+            let row = coefficients(hash).rotate_left(slot as u32);
+            let result = result(hash) & result_mask;
+            let is_pending = occupied >> slot & 1 == 1;
+            occupied |= 1 << slot;
+            // Selected, not branched upon: nothing could predict it.
+            rows[slot] = if is_pending { rows[slot] } else { row };
+            results[slot] = if is_pending { results[slot] } else { result };
+            self.pending.push_if(is_pending, row, result, (half * 64 + slot) as u8);
+            keys += 1;
+        }
+        self.echelon.occupied[word] = occupied;
+        (keys, occupied & !before)
+    }
+
+    /// Takes back the pivots of keys that start left of `threshold` in the bucket.
+    fn drop_pivots_below(&mut self, threshold: u8, bucket: usize, direct: [u64; BUCKET_WORDS]) {
+        for (half, direct) in direct.into_iter().enumerate() {
+            let below = u32::from(threshold).saturating_sub(half as u32 * 64).min(64);
+            let dropped = direct & u64::MAX.checked_shr(64 - below).unwrap_or(0);
+            if dropped != 0 {
+                self.echelon.occupied[bucket / 64 + half] &= !dropped;
+            }
+        }
+        for pick in self.picks.iter().filter(|pick| pick.offset < threshold) {
+            self.echelon.occupied[pick.slot / 64] &= !(1 << (pick.slot % 64));
+        }
     }
 }
+
+/// Words of occupancy per bucket.
+const BUCKET_WORDS: usize = BUCKET_SLOTS as usize / 64;
 
 /// The code of the least threshold that bumps a key at this offset.
 fn threshold_code(last_contradiction: Option<u8>) -> u8 {
     let passed = |&&threshold: &&u8| last_contradiction.is_some_and(|offset| offset >= threshold);
     THRESHOLDS.iter().take(3).filter(passed).fold(0, |code, _| code + 1)
 }
-
-/// The code that bumps a whole bucket.
-pub(super) const WHOLE_BUCKET: u8 = 3;

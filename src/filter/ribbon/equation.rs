@@ -2,9 +2,9 @@
 //!
 //! The three multipliers are the first three 64-bit words of the fraction of pi, made odd.
 
+use super::shape::LayerRole;
 use crate::codec::map_to_range;
 use crate::hash::mix64;
-use crate::kernel::sweep::Row;
 
 /// Slots that one equation spans, and slots in a block: the bits of a word.
 pub(super) const WIDTH: u64 = 64;
@@ -49,6 +49,30 @@ pub(super) fn final_start(hash: u64, slots: u64) -> u64 {
     map_to_range(hash, final_starts(slots)).saturating_sub(SMASH).min(slots - WIDTH)
 }
 
+/// From a hash to the first slot of its equation, in one layer: never less for a greater hash.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Starts {
+    drawn: u64,
+    smash: u64,
+    last: u64,
+}
+
+impl Starts {
+    /// The starts of a layer of `slots` slots.
+    pub(super) fn new(slots: u64, role: LayerRole) -> Self {
+        let last = slots - WIDTH;
+        match role {
+            LayerRole::Bumping => Self { drawn: bumping_starts(slots), smash: 0, last },
+            LayerRole::Final => Self { drawn: final_starts(slots), smash: SMASH, last },
+        }
+    }
+
+    #[inline]
+    pub(super) fn start(self, hash: u64) -> u64 {
+        map_to_range(hash, self.drawn).saturating_sub(self.smash).min(self.last)
+    }
+}
+
 /// Which of the 64 slots from the start on are added up; always the first.
 #[inline]
 pub(super) const fn coefficients(hash: u64) -> u64 {
@@ -61,16 +85,6 @@ pub(super) const fn coefficients(hash: u64) -> u64 {
 #[inline]
 pub(super) const fn result(hash: u64) -> u32 {
     ((hash ^ hash >> 31).wrapping_mul(PI[2]) >> 32) as u32
-}
-
-/// The equation in the form in which a sweep eliminates.
-#[expect(clippy::cast_possible_truncation, reason = "the shift count is taken modulo 64, the offset below 128")]
-pub(super) fn row(hash: u64, start: u64, bucket_start: u64, result_mask: u32) -> Row {
-    Row {
-        coefficients: coefficients(hash).rotate_left((start % WIDTH) as u32),
-        result: result(hash) & result_mask,
-        offset: (start - bucket_start) as u8,
-    }
 }
 
 #[cfg(test)]
@@ -86,6 +100,10 @@ mod tests {
                 assert!(starts.is_sorted() && starts[0] == 0 && starts[1_000] + WIDTH <= slots);
             }
             assert_eq!(final_start(u64::MAX, slots), slots - WIDTH);
+            for hash in hashes {
+                assert_eq!(Starts::new(slots, LayerRole::Bumping).start(hash), bumping_start(hash, slots));
+                assert_eq!(Starts::new(slots, LayerRole::Final).start(hash), final_start(hash, slots));
+            }
         }
     }
 

@@ -50,12 +50,14 @@ mod build;
 mod columns;
 mod equation;
 mod plan;
+mod section;
 mod shape;
 mod solve;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use build::{BuiltRibbon, RibbonFailure, build};
+pub(crate) use band::Section;
+pub(crate) use build::{BuiltRibbon, RibbonFailure, RibbonRequest, build};
 pub(crate) use columns::Columns;
 pub(crate) use plan::{columns_for_size, estimated_build_bytes, expected_shape};
 pub(crate) use shape::RibbonShape;

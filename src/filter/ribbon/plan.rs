@@ -52,6 +52,13 @@ pub(crate) fn expected_shape(keys: u64, columns: Columns) -> Option<RibbonShape>
     RibbonShape::new(columns, &blocks, 0)
 }
 
+/// Bytes to set aside for the payload of `keys` keys: what is expected and, for the chance in how many are
+/// bumped, four standard deviations more (one is about 0.85 times the root of the number of keys).
+pub(super) fn payload_reserve(keys: u64, columns: Columns) -> Option<u64> {
+    let more_keys = keys.isqrt() * 7 / 2 + WIDTH;
+    Some(expected_shape(keys, columns)?.payload_bytes() + more_keys * u64::from(columns.upper()) / 8)
+}
+
 /// The columns with which the whole block of `keys` keys has about `size`;
 /// `tail_bytes_of` says what the block adds to a payload.
 pub(crate) fn columns_for_size(
@@ -70,16 +77,15 @@ pub(crate) fn columns_for_size(
     Some(Columns::filling(words, blocks))
 }
 
-/// The most bytes that building takes beside the hashes and the finished block, about: the largest
-/// section's rows, a second copy of the columns, and the bumped hashes. `None` beyond the format's limit.
+/// The most bytes that building takes beside the hashes, the finished block included. `None` beyond the format's limit.
 pub(crate) fn estimated_build_bytes(keys: u64, columns: Columns) -> Option<u64> {
-    let shape = expected_shape(keys, columns)?;
-    let first_slots = shape.layers().first()?.slots;
-    let only_layer = shape.layers().len() == 1;
-    let section = first_slots.min(SECTION_SLOTS) * 25 / 2 + 4_096;
-    // The keys of a final layer are sorted by start: 16 bytes each, and their hashes again.
-    let keys_held = if only_layer { keys * 24 } else { keys / 10 * 8 + FINAL_LAYER_KEYS * 24 };
-    Some(section + shape.payload_bytes() + keys_held)
+    let first_slots = expected_shape(keys, columns)?.layers().first()?.slots;
+    // Rows, results, occupancy, and the pending rows of a bucket.
+    let section = first_slots.min(SECTION_SLOTS) * 49 / 4 + 16_384;
+    // Sorting takes a second copy of the hashes; later, the keys of a layer are held together with those that
+    // it passes on.
+    let hashes = if bumps(keys, 0) { keys * 8 + 65_536 } else { keys * 24 + 16_384 };
+    Some(section + payload_reserve(keys, columns)? + hashes)
 }
 
 #[cfg(test)]

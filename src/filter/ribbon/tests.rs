@@ -1,10 +1,10 @@
 //! The sweep against plain Gaussian elimination, and the filter as a whole.
 
-use super::band::{Candidate, Section, WHOLE_BUCKET};
-use super::equation::{WIDTH, bumping_start, coefficients, result};
+use super::band::{Section, WHOLE_BUCKET};
+use super::equation::{Starts, WIDTH, coefficients, result};
 use super::shape::{BUCKET_SLOTS, Layer, LayerRole, THRESHOLDS};
-use super::solve::solve;
-use super::{Columns, build};
+use super::solve::solve_section;
+use super::{BuiltRibbon, Columns, RibbonRequest};
 use crate::filter::FilterShape;
 use crate::hash::{KeyHash, mix64};
 
@@ -14,8 +14,19 @@ fn sorted_hashes(keys: u64, seed: u64) -> Vec<u64> {
     hashes
 }
 
+fn build(hashes: &[KeyHash], columns: Columns) -> BuiltRibbon {
+    super::build(hashes, RibbonRequest { columns, max_attempts: 64, tail_capacity: 0 }, &mut Section::default()).unwrap()
+}
+
 fn key_hashes(keys: u64, seed: u64) -> Vec<KeyHash> {
     sorted_hashes(keys, seed).into_iter().map(KeyHash::from_well_mixed).collect()
+}
+
+/// A key and where its equation starts.
+#[derive(Clone, Copy)]
+struct Candidate {
+    hash: u64,
+    start: u64,
 }
 
 /// Textbook elimination: a row per slot, aligned to its slot.
@@ -75,9 +86,10 @@ impl Oracle {
 fn compare_with_oracle(blocks: u32, keys: u64, seed: u64) -> Vec<u8> {
     let columns = Columns::new(9, 0).unwrap();
     let layer = Layer::alone(columns, blocks, LayerRole::Bumping);
+    let starts = Starts::new(layer.slots, LayerRole::Bumping);
     let candidates: Vec<Candidate> = sorted_hashes(keys, seed)
         .into_iter()
-        .map(|hash| Candidate { hash, start: bumping_start(hash, layer.slots) })
+        .map(|hash| Candidate { hash, start: starts.start(hash) })
         .collect();
     let mut oracle = Oracle { rows: vec![None; layer.slots as usize], mask: columns.result_mask() };
     let mut section = Section::default();
@@ -86,12 +98,13 @@ fn compare_with_oracle(blocks: u32, keys: u64, seed: u64) -> Vec<u8> {
     for bucket_start in (0..layer.slots).step_by(BUCKET_SLOTS as usize) {
         let in_bucket = |key: &&Candidate| (bucket_start..bucket_start + BUCKET_SLOTS).contains(&key.start);
         let bucket: Vec<Candidate> = candidates.iter().filter(in_bucket).copied().collect();
-        let code = section.band_bucket(bucket_start, &bucket, columns.result_mask());
+        let hashes: Vec<KeyHash> = bucket.iter().map(|key| KeyHash::from_well_mixed(key.hash)).collect();
+        let code = section.band_bucket(bucket_start, &hashes, starts, columns.result_mask()).code;
         assert_eq!(code, oracle.insert_bucket(bucket_start, &bucket), "bucket at {bucket_start}");
         codes.push(code);
     }
     let mut payload = vec![0; (layer.words(columns) * 8) as usize];
-    solve(&section, 0, &layer, columns, &mut payload);
+    solve_section(&section, 0, &layer, columns, payload.as_chunks_mut().0);
     let words: Vec<u64> = payload.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
     for (slot, expected) in oracle.solution().into_iter().take(layer.slots as usize).enumerate() {
         let block = &words[slot / 64 * 9..][..9];
@@ -121,7 +134,7 @@ fn whole_buckets_are_bumped_at_section_walls_and_where_keys_crowd_and_no_key_is_
     let mut hashes = key_hashes(300_000, 1);
     hashes.extend((0..4_000).map(|key| KeyHash::from_well_mixed((1 << 62) + key * 50_000_000_000)));
     hashes.sort_unstable();
-    let built = build(&hashes, columns, 64, 0).unwrap();
+    let built = build(&hashes, columns);
     let (payload, first) = (built.payload.as_slice(), built.shape.layers()[0]);
     let codes = |bucket: u64| {
         let byte = payload[(first.threshold_word * 8 + bucket / 4) as usize];
@@ -138,7 +151,7 @@ fn every_key_is_found_at_every_size_and_number_of_columns() {
     for keys in [0, 1, 2, 3, 7, 63, 64, 65, 127, 128, 129, 1_000, 5_000, 5_001, 11_500] {
         let hashes = key_hashes(keys, keys);
         for (upper, share) in [(1, 0), (2, 40_000), (7, 0), (8, 1), (9, 65_535), (16, 30_000), (17, 0), (32, 20_000)] {
-            let built = build(&hashes, Columns::new(upper, share).unwrap(), 64, 0).unwrap();
+            let built = build(&hashes, Columns::new(upper, share).unwrap());
             let payload = built.payload.as_slice();
             assert_eq!(payload.len() as u64, built.shape.payload_bytes());
             assert!(hashes.iter().all(|&hash| built.shape.may_contain(payload, hash)), "{keys} keys, {upper} columns");
@@ -151,14 +164,14 @@ fn hashes_that_are_not_mixed_at_all_still_give_a_filter_without_false_negatives(
     let columns = Columns::new(7, 0).unwrap();
     for step in [1, 1 << 20, 1 << 40] {
         let hashes: Vec<KeyHash> = (0..20_000).map(|key| KeyHash::from_well_mixed(key * step)).collect();
-        let built = build(&hashes, columns, 64, 0).unwrap();
+        let built = build(&hashes, columns);
         assert!(hashes.iter().all(|&hash| built.shape.may_contain(built.payload.as_slice(), hash)), "step {step}");
     }
 }
 
 #[test]
 fn a_payload_of_another_length_reads_as_may_be_present() {
-    let built = build(&key_hashes(6_000, 3), Columns::new(7, 0).unwrap(), 64, 0).unwrap();
+    let built = build(&key_hashes(6_000, 3), Columns::new(7, 0).unwrap());
     let absent = key_hashes(1_000, 99);
     assert!(absent.iter().all(|&hash| built.shape.may_contain(&[], hash)));
     let half = &built.payload.as_slice()[..100];

@@ -9,9 +9,10 @@ use crate::block::trailer::{MAX_KEYS, MAX_PAYLOAD_BYTES, MAX_TAIL_BYTES, Trailer
 use crate::block::{EncodeRequest, FallbackReason, encode};
 use crate::error::ConfigError;
 use crate::filter::blocked_bloom::{expected_fpr, smallest_size_for};
-use crate::filter::ribbon::{self, BuiltRibbon, Columns, RibbonFailure, RibbonShape, expected_shape};
+use crate::filter::ribbon::{self, BuiltRibbon, Columns, RibbonFailure, RibbonRequest, RibbonShape, Section};
+use crate::filter::ribbon::expected_shape;
 use crate::filter::{EncodedShape, FilterKind, FilterShape};
-use crate::hash::{HashIdentity, KeyHash, KeyHasher};
+use crate::hash::{HashIdentity, KeyHash, KeyHasher, SortScratch};
 use crate::units::{BitsPerKey, FalsePositiveRate};
 
 /// What a Ribbon filter's size is chosen by.
@@ -190,7 +191,8 @@ impl RibbonPolicy {
     fn build(&self, hashes: &[KeyHash], added: u64, buffer_bytes: u64, context: &RibbonContext) -> BuiltFilter {
         let identity = context.hasher.identity();
         let built = self.decide(hashes.len() as u64, context.memory_budget).and_then(|columns| {
-            let built = ribbon::build(hashes, columns, self.max_attempts, MAX_TAIL_BYTES).map_err(reason_of)?;
+            let request = RibbonRequest { columns, max_attempts: self.max_attempts, tail_capacity: MAX_TAIL_BYTES };
+            let built = ribbon::build(hashes, request, &mut Section::default()).map_err(reason_of)?;
             let built = seal(built, identity, hashes.len() as u64).ok_or(FallbackReason::TooManyKeys)?;
             let denied = self.self_check == SelfCheck::On && !contains_all(built.block.as_deref(), hashes);
             if denied { Err(FallbackReason::SelfCheckFailed) } else { Ok(built) }
@@ -277,7 +279,7 @@ impl FilterBuilder for RibbonBuilder {
     fn finish(self: Box<Self>) -> BuiltFilter {
         let started = Instant::now();
         let (added, buffer_bytes) = (self.buffer.added(), self.buffer.bytes());
-        let hashes = self.buffer.into_sorted_distinct();
+        let hashes = self.buffer.into_sorted_distinct(&mut SortScratch::default());
         let mut built = self.policy.build(&hashes, added, buffer_bytes, &self.context);
         built.report.finish_time = started.elapsed();
         built

@@ -1,0 +1,94 @@
+//! A layer in sections that do not touch: each is banded and solved alone, and only one at a time has its
+//! rows in memory.
+
+use super::band::{Banded, Section, WHOLE_BUCKET};
+use super::columns::Columns;
+use super::equation::Starts;
+use super::plan::SECTION_SLOTS;
+use super::shape::{BUCKET_SLOTS, Layer, LayerRole, THRESHOLDS};
+use super::solve::solve_section;
+use crate::hash::KeyHash;
+
+/// Buckets whose threshold codes share a word.
+const BUCKETS_PER_WORD: usize = 32;
+
+/// One section of a bumping layer, with the part of everything that belongs to it.
+#[derive(Debug)]
+pub(super) struct SectionTask<'a> {
+    layer: Layer,
+    columns: Columns,
+    first_slot: u64,
+    end_slot: u64,
+    /// The keys that start in it, ascending.
+    keys: &'a [KeyHash],
+    /// Where its columns go.
+    words: &'a mut [[u8; 8]],
+    /// Where its threshold codes go.
+    thresholds: &'a mut [u64],
+}
+
+/// Cuts a bumping layer of ascending `keys` into its sections.
+pub(super) fn split_into_sections<'a>(
+    layer: Layer,
+    columns: Columns,
+    mut keys: &'a [KeyHash],
+    mut words: &'a mut [[u8; 8]],
+    mut thresholds: &'a mut [u64],
+) -> impl Iterator<Item = SectionTask<'a>> {
+    let starts = Starts::new(layer.slots, LayerRole::Bumping);
+    (0..layer.slots.div_ceil(SECTION_SLOTS)).map(move |index| {
+        let first_slot = index * SECTION_SLOTS;
+        let end_slot = layer.slots.min(first_slot + SECTION_SLOTS);
+        let key_count = keys.partition_point(|hash| starts.start(hash.get()) < end_slot);
+        let word_at = |slot: u64| layer.block(slot / 64, columns).0;
+        let word_count = word_at(end_slot) - word_at(first_slot);
+        let threshold_count = (end_slot - first_slot).div_ceil(BUCKET_SLOTS * BUCKETS_PER_WORD as u64);
+        SectionTask {
+            layer,
+            columns,
+            first_slot,
+            end_slot,
+            keys: keys.split_off(..key_count).unwrap_or_default(),
+            words: split_front(&mut words, word_count),
+            thresholds: split_front(&mut thresholds, threshold_count),
+        }
+    })
+}
+
+/// Takes the first `count` elements off `rest`, or as many as there are.
+fn split_front<'a, T>(rest: &mut &'a mut [T], count: u64) -> &'a mut [T] {
+    let count = usize::try_from(count).unwrap_or(usize::MAX).min(rest.len());
+    rest.split_off_mut(..count).unwrap_or_default()
+}
+
+impl SectionTask<'_> {
+    /// Bands and solves the section, and appends the keys that it passes on to `bumped`.
+    pub(super) fn run(self, section: &mut Section, bumped: &mut Vec<KeyHash>) {
+        section.reset(self.first_slot, self.end_slot);
+        let starts = Starts::new(self.layer.slots, LayerRole::Bumping);
+        let mut keys = self.keys;
+        for (bucket, bucket_start) in (self.first_slot..self.end_slot).step_by(BUCKET_SLOTS as usize).enumerate() {
+            let bucket_end = bucket_start + BUCKET_SLOTS;
+            // Nothing may cross from one section into the next.
+            let is_wall = bucket_end == self.end_slot && self.end_slot < self.layer.slots;
+            let banded = if is_wall {
+                Banded { keys: keys.len(), code: WHOLE_BUCKET }
+            } else {
+                section.band_bucket(bucket_start, keys, starts, self.columns.result_mask())
+            };
+            let (here, rest) = keys.split_at(banded.keys);
+            let threshold = bucket_start + u64::from(THRESHOLDS[usize::from(banded.code)]);
+            bumped.extend(here.iter().take_while(|hash| starts.start(hash.get()) < threshold));
+            set_threshold(self.thresholds, bucket, banded.code);
+            keys = rest;
+        }
+        solve_section(section, self.first_slot / 64, &self.layer, self.columns, self.words);
+    }
+}
+
+/// Sets the two bits of a bucket.
+fn set_threshold(thresholds: &mut [u64], bucket: usize, code: u8) {
+    if let Some(word) = thresholds.get_mut(bucket / BUCKETS_PER_WORD) {
+        *word |= u64::from(code) << (bucket % BUCKETS_PER_WORD * 2);
+    }
+}

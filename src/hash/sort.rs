@@ -1,0 +1,151 @@
+//! Sorting hashes, which are spread evenly: by their high bits, straight to where they belong.
+
+use super::KeyHash;
+
+/// Up to here a comparison sort is as fast.
+const SMALL: usize = 128;
+
+/// Hashes in a window, about, up to 2^24 in all: they and the counts of their bins fit the first caches.
+const WINDOW_HASHES_LOG2: u32 = 12;
+
+/// The most windows: more streams of stores than this are more than the address translation holds.
+const MAX_WINDOWS_LOG2: u32 = 12;
+
+/// Memory that sorting uses, to be kept from file to file.
+#[derive(Debug, Default)]
+pub(crate) struct SortScratch {
+    spare: Vec<KeyHash>,
+    window_ends: Vec<u32>,
+    bin_ends: Vec<u32>,
+}
+
+impl SortScratch {
+    /// Bytes held.
+    pub(crate) fn bytes(&self) -> u64 {
+        let counts = self.window_ends.capacity() + self.bin_ends.capacity();
+        (self.spare.capacity() * size_of::<KeyHash>() + counts * size_of::<u32>()) as u64
+    }
+}
+
+/// Sorts `hashes`, ascending.
+///
+/// One pass puts each hash into one of up to 4,096 windows by its high bits; a second one, within the
+/// window, into a bin by the bits below; what is still out of place has to move past one or two others.
+/// Hashes that are not spread evenly are sorted by comparisons.
+pub(crate) fn sort_hashes(hashes: &mut [KeyHash], scratch: &mut SortScratch) {
+    let SortScratch { spare, window_ends, bin_ends } = scratch;
+    let is_large = hashes.len() > SMALL && u32::try_from(hashes.len()).is_ok();
+    spare.clear();
+    if !is_large || spare.try_reserve_exact(hashes.len()).is_err() {
+        hashes.sort_unstable();
+        return;
+    }
+    spare.resize(hashes.len(), KeyHash(0));
+    let windows_log2 = hashes.len().ilog2().saturating_sub(WINDOW_HASHES_LOG2).min(MAX_WINDOWS_LOG2);
+    let window = Bins { skipped: 0, log2: windows_log2 };
+    window.scatter(hashes, spare, window_ends);
+    let crowded = (hashes.len() >> windows_log2) * 4;
+    let mut start = 0;
+    for &end in window_ends.iter() {
+        let range = start..end as usize;
+        start = range.end;
+        let (source, target) = (&spare[range.clone()], &mut hashes[range]);
+        if source.len() > crowded {
+            target.copy_from_slice(source);
+            target.sort_unstable();
+        } else {
+            sort_window(source, target, windows_log2, bin_ends);
+        }
+    }
+}
+
+/// Sorts the hashes of a window, which have their `skipped` highest bits in common.
+fn sort_window(source: &[KeyHash], target: &mut [KeyHash], skipped: u32, bin_ends: &mut Vec<u32>) {
+    let log2 = source.len().next_power_of_two().ilog2();
+    Bins { skipped, log2 }.scatter(source, target, bin_ends);
+    let mut moves = 0;
+    for at in 1..target.len() {
+        let hash = target[at];
+        let mut place = at;
+        while place > 0 && target[place - 1] > hash {
+            target[place] = target[place - 1];
+            place -= 1;
+        }
+        target[place] = hash;
+        moves += at - place;
+        if moves > 8 * at + 64 {
+            target.sort_unstable();
+            return;
+        }
+    }
+}
+
+/// 2^log2 bins by the highest bits of a hash but the first few.
+#[derive(Clone, Copy)]
+struct Bins {
+    skipped: u32,
+    log2: u32,
+}
+
+impl Bins {
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "at most 32 bits are left")]
+    fn index(self, hash: KeyHash) -> usize {
+        // Two shifts, because the last one of 64 bits would be none at all.
+        ((hash.0 << self.skipped) >> 1 >> (63 - self.log2)) as usize
+    }
+
+    /// Copies `source` to `target` bin by bin; `ends` then has where each bin ends.
+    fn scatter(self, source: &[KeyHash], target: &mut [KeyHash], ends: &mut Vec<u32>) {
+        ends.clear();
+        ends.resize(1 << self.log2, 0);
+        source.iter().for_each(|&hash| ends[self.index(hash)] += 1);
+        let mut sum = 0;
+        for end in ends.iter_mut() {
+            let count = *end;
+            *end = sum;
+            sum += count;
+        }
+        for &hash in source {
+            let next = &mut ends[self.index(hash)];
+            target[*next as usize] = hash;
+            *next += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(mut hashes: Vec<KeyHash>, what: &str) {
+        let mut expected = hashes.clone();
+        expected.sort_unstable();
+        let mut scratch = SortScratch::default();
+        sort_hashes(&mut hashes, &mut scratch);
+        assert!(hashes == expected, "{what}");
+        sort_hashes(&mut hashes, &mut scratch);
+        assert!(hashes == expected, "{what}, sorted before");
+    }
+
+    #[test]
+    fn mixed_hashes_are_sorted_at_every_size() {
+        for count in [0, 1, 2, 127, 128, 129, 1_000, 4_095, 4_096, 4_097, 8_192, 100_000, 1_000_000] {
+            check((0..count).map(KeyHash::from_remixed).collect(), &format!("{count} hashes"));
+        }
+    }
+
+    #[test]
+    fn hashes_that_are_not_spread_evenly_are_sorted_too() {
+        for count in [129, 5_000, 300_000] {
+            let of = |hash: fn(u64) -> u64| (0..count).map(|key| KeyHash(hash(key))).collect::<Vec<_>>();
+            check(of(|_| 7), "all the same");
+            check(of(|key| key), "ascending small numbers");
+            check(of(|key| u64::MAX - key), "descending large numbers");
+            check(of(|key| key % 5), "few different ones");
+            check(of(|key| key << 40), "one bit in common out of two");
+            check(of(|key| if key % 2 == 0 { KeyHash::from_remixed(key).0 } else { 1 << 63 }), "half mixed");
+            check(of(|key| KeyHash::from_remixed(key / 3).0), "each three times");
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! Back-substitution: from a section's echelon form to the columns of its blocks.
+//!
+//! Slots are solved from the right. Each has as many bits as there are columns: the sum (exclusive or) of
+//! those slots to its right where its pivot has ones, and of the pivot's result. Slots without a pivot are
+//! free, and are 0.
+//!
+//! Of every four slots that are solved all sixteen sums are tabulated, so that a slot takes sixteen
+//! look-ups for its 64 neighbours, in all columns at once.
+
+mod portable;
+
+use super::sweep::Echelon;
+
+/// The most columns there can be: bits of a result.
+pub(crate) const MAX_COLUMNS: usize = 32;
+
+/// The columns of one block: word `c` holds bit `c` of its 64 slots, the first slot in bit 0.
+pub(crate) type BlockColumns = [u64; MAX_COLUMNS];
+
+/// Solves `echelon` and calls `visit` with the index of each block of 64 slots, the last one first, and its
+/// columns, of which the first `columns` are meant.
+pub(crate) fn solve(echelon: &Echelon, columns: usize, visit: impl FnMut(usize, &BlockColumns)) {
+    portable::solve(echelon, columns, visit);
+}

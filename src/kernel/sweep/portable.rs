@@ -1,0 +1,117 @@
+//! Eight slots at a time, with rows as words.
+
+use super::{Echelon, Equation, Pending, Pick, RESULT_BITS, offset_of};
+
+/// Slots settled at once: a byte of each row.
+const BLOCK: usize = 8;
+
+/// The lowest bit of every byte.
+const ONES: u64 = 0x0101_0101_0101_0101;
+
+pub(super) fn sweep(pending: &mut Pending, echelon: &mut Echelon, bucket: usize, picks: &mut Vec<Pick>) -> Option<u8> {
+    let Pending { equations, len, bits } = pending;
+    let equations = &mut equations[..*len];
+    let mut first = usize::from(offset_of(equations.first()?)) / BLOCK * BLOCK;
+    let mut started = 0;
+    while bucket + first < echelon.rows.len() {
+        let starts = |equation: &&Equation| usize::from(offset_of(equation)) < first + BLOCK;
+        started += equations[started..].iter().take_while(starts).count();
+        let is_last_to_start = started == equations.len();
+        let block = bucket + first;
+        let lanes = &mut equations[..started];
+        gather_bits(lanes, first, block, bits);
+        if bits.iter().any(|&bits| bits != 0) {
+            let pivots = settle(lanes, bits, block, echelon, picks);
+            apply(lanes, bits, &pivots);
+        }
+        if is_last_to_start && lanes.iter().all(|equation| equation[0] == 0) {
+            break;
+        }
+        first += BLOCK;
+    }
+    equations.iter().rfind(|equation| equation[0] == 0 && equation[1] & RESULT_BITS != 0).map(offset_of)
+}
+
+/// Takes from each row its bits in the block, but those to the left of its start: one byte per row, eight to
+/// a word.
+#[expect(clippy::cast_possible_truncation, reason = "one byte of eight is taken")]
+fn gather_bits(lanes: &[Equation], first: usize, block: usize, bits: &mut Vec<u64>) {
+    bits.clear();
+    bits.extend(lanes.chunks(8).map(|lanes| {
+        let mut bytes = [0; 8];
+        for (byte, equation) in bytes.iter_mut().zip(lanes) {
+            let before_start = usize::from(offset_of(equation)).saturating_sub(first);
+            *byte = (equation[0] >> (block % 64)) as u8 & (0xff_u8 << before_start);
+        }
+        u64::from_le_bytes(bytes)
+    }));
+}
+
+/// Finds the pivots of the block's slots, and turns `bits` into what each row needs of them.
+fn settle(
+    lanes: &[Equation],
+    bits: &mut [u64],
+    block: usize,
+    echelon: &mut Echelon,
+    picks: &mut Vec<Pick>,
+) -> [Equation; BLOCK] {
+    let mut pivots = [[0; 2]; BLOCK];
+    for index in 0..BLOCK {
+        let slot = block + index;
+        let pivot = if let Some((row, result)) = echelon.pivot(slot) {
+            [row, result.into()]
+        } else {
+            let Some(lane) = highest_with(bits, index) else { continue };
+            let needs = bits[lane / 8] >> (lane % 8 * 8);
+            let pivot = reduced(lanes[lane], needs, &pivots[..index]);
+            echelon.set_pivot(slot, pivot);
+            picks.push(Pick { slot, offset: offset_of(&lanes[lane]) });
+            pivot
+        };
+        pivots[index] = pivot;
+        let later = pivot[0] >> (block % 64) & (0xfe << index & 0xff);
+        for word in bits.iter_mut() {
+            *word ^= (*word >> index & ONES) * later;
+        }
+    }
+    pivots
+}
+
+/// The last row whose byte in `bits` has bit `index`.
+fn highest_with(bits: &[u64], index: usize) -> Option<usize> {
+    let word = bits.iter().rposition(|&bits| bits >> index & ONES != 0)?;
+    Some(word * 8 + (bits[word] >> index & ONES).ilog2() as usize / 8)
+}
+
+/// A pending row, as a pivot, after the pivots that it needs were added to it.
+fn reduced(pending: Equation, needs: u64, pivots: &[Equation]) -> Equation {
+    let start = [pending[0], pending[1] & RESULT_BITS];
+    pivots.iter().enumerate().fold(start, |sum, (index, pivot)| {
+        let selected = (needs >> index & 1).wrapping_neg();
+        [sum[0] ^ pivot[0] & selected, sum[1] ^ pivot[1] & selected]
+    })
+}
+
+/// Adds to each row the pivots that it needs.
+fn apply(lanes: &mut [Equation], bits: &[u64], pivots: &[Equation; BLOCK]) {
+    let [p0, p1, p2, p3, p4, p5, p6, p7] = *pivots;
+    let (low, high) = (sums([p0, p1, p2, p3]), sums([p4, p5, p6, p7]));
+    for (lanes, needs) in lanes.chunks_mut(8).zip(bits) {
+        for (equation, needs) in lanes.iter_mut().zip(needs.to_le_bytes()) {
+            let (low, high) = (low[usize::from(needs & 15)], high[usize::from(needs >> 4)]);
+            *equation = [equation[0] ^ low[0] ^ high[0], equation[1] ^ low[1] ^ high[1]];
+        }
+    }
+}
+
+/// All sums of four equations.
+fn sums(four: [Equation; 4]) -> [Equation; 16] {
+    let mut sums = [[0; 2]; 16];
+    for (index, equation) in four.into_iter().enumerate() {
+        let (known, new) = sums.split_at_mut(1 << index);
+        for (new, known) in new.iter_mut().zip(known) {
+            *new = [known[0] ^ equation[0], known[1] ^ equation[1]];
+        }
+    }
+    sums
+}
