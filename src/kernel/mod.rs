@@ -8,6 +8,8 @@
 //! This is the only room with `unsafe` in it: for instructions that not every CPU has, and for loads and
 //! stores of whole vectors.
 
+#![expect(unsafe_code, reason = "instructions that not every CPU has")]
+
 /// Calls a function of the instruction set in use, from a module that has a submodule for each set.
 #[allow(unused_macros, reason = "its users come with the first vector kernel")]
 macro_rules! dispatch {
@@ -29,6 +31,7 @@ macro_rules! dispatch {
 #[allow(unused_imports, reason = "its users come with the first vector kernel")]
 pub(crate) use dispatch;
 
+pub(crate) mod bytes;
 pub(crate) mod line;
 pub(crate) mod parity;
 pub(crate) mod solve;

@@ -11,10 +11,10 @@
 //! Which keys are kept is decided by which equations contradict each other, not by their order, and
 //! the pivots' slots by the kept equations alone; so the same keys give the same bytes in any order.
 
-use super::equation::{Starts, coefficients, result};
+use super::equation::{Starts, WIDTH, coefficients, result};
 use super::shape::{BUCKET_SLOTS, THRESHOLDS};
 use crate::hash::KeyHash;
-use crate::kernel::sweep::{Echelon, Pending, Pick, sweep};
+use crate::kernel::sweep::{Bucket, Echelon, Pending, Picks, sweep};
 
 /// The code that bumps a whole bucket.
 pub(super) const WHOLE_BUCKET: u8 = 3;
@@ -35,30 +35,25 @@ pub(crate) struct Section {
     pub(super) echelon: Echelon,
     pending: Pending,
     /// Pivots that the sweep found in this bucket and beyond.
-    picks: Vec<Pick>,
+    picks: Picks,
 }
 
 impl Section {
     /// Empties the section and lays it over slots `first_slot` to `end_slot`, multiples of 64.
     pub(super) fn reset(&mut self, first_slot: u64, end_slot: u64) {
-        let slots = usize::try_from(end_slot - first_slot).unwrap_or_default();
+        let blocks = usize::try_from((end_slot - first_slot) / WIDTH).unwrap_or_default();
         self.first_slot = first_slot;
         self.echelon.occupied.clear();
-        self.echelon.occupied.resize(slots.div_ceil(64), 0);
-        self.echelon.rows.resize(slots, 0);
-        self.echelon.results.resize(slots, 0);
+        self.echelon.occupied.resize(blocks, 0);
+        self.echelon.rows.resize(blocks, [0; 64]);
+        self.echelon.results.resize(blocks, [0; 64]);
     }
 
     /// Bytes held.
     pub(super) fn bytes(&self) -> u64 {
         let Echelon { occupied, rows, results } = &self.echelon;
-        let slots = occupied.capacity() * 8 + rows.capacity() * 8 + results.capacity() * 4;
-        (slots + self.pending.bytes() + self.picks.capacity() * size_of::<Pick>()) as u64
-    }
-
-    /// Slots in the section.
-    pub(super) fn slots(&self) -> usize {
-        self.echelon.rows.len()
+        let slots = occupied.capacity() * 8 + rows.capacity() * 64 * 8 + results.capacity() * 64 * 4;
+        (slots + self.pending.bytes() + size_of::<Picks>()) as u64
     }
 
     /// Bands the keys that start in the bucket at `bucket_start`: the first of `hashes`, which ascend.
@@ -70,81 +65,89 @@ impl Section {
         starts: Starts,
         result_mask: u32,
     ) -> Banded {
-        let bucket = (bucket_start - self.first_slot) as usize;
+        let first_block = ((bucket_start - self.first_slot) / WIDTH) as usize;
         self.pending.clear();
         self.picks.clear();
-        let mut direct = [0; BUCKET_WORDS];
+        let mut direct = [0; BUCKET_BLOCKS];
         let mut keys = 0;
-        for (half, direct) in direct.iter_mut().enumerate() {
-            let word = bucket / 64 + half;
-            if word < self.echelon.occupied.len() {
-                let (taken, found) = self.load(word, half, &hashes[keys..], starts, result_mask);
-                keys += taken;
-                *direct = found;
-            }
+        for (index, direct) in direct.iter_mut().enumerate() {
+            let loaded = self.load(first_block + index, index, &hashes[keys..], starts, result_mask);
+            keys += loaded.keys;
+            *direct = loaded.direct;
         }
-        let code = threshold_code(sweep(&mut self.pending, &mut self.echelon, bucket, &mut self.picks));
-        self.drop_pivots_below(THRESHOLDS[usize::from(code)], bucket, direct);
+        let code = threshold_code(sweep(Bucket {
+            pending: &mut self.pending,
+            echelon: &mut self.echelon,
+            first_block,
+            result_bytes: (u32::BITS - result_mask.leading_zeros()).div_ceil(8) as usize,
+            picks: &mut self.picks,
+        }));
+        if code > 0 {
+            self.drop_pivots_below(THRESHOLDS[usize::from(code)], first_block, direct);
+        }
         Banded { keys, code }
     }
 
-    /// Takes the keys that start in the section's 64 slots of index `word`, the bucket's half `half`: how many
-    /// they are, and a bit for each slot whose first key became its pivot at once.
+    /// Takes the keys that start in block `block` of the section, which is the bucket's block `index`.
     ///
-    /// That is the key which the sweep would choose, since no key that starts before it comes first.
+    /// The first key of a slot becomes its pivot at once: it is the one that the sweep would choose, for none
+    /// that starts before it comes first.
     #[expect(clippy::cast_possible_truncation, reason = "less than 64, or 128 slots of a bucket")]
-    fn load(
-        &mut self,
-        word: usize,
-        half: usize,
-        hashes: &[KeyHash],
-        starts: Starts,
-        result_mask: u32,
-    ) -> (usize, u64) {
-        let first_slot = self.first_slot + word as u64 * 64;
-        let (rows, _) = self.echelon.rows.as_chunks_mut::<64>();
-        let (results, _) = self.echelon.results.as_chunks_mut::<64>();
-        let (Some(rows), Some(results)) = (rows.get_mut(word), results.get_mut(word)) else { return (0, 0) };
-        let before = self.echelon.occupied[word];
-        let mut occupied = before;
+    fn load(&mut self, block: usize, index: usize, hashes: &[KeyHash], starts: Starts, result_mask: u32) -> Loaded {
+        let Echelon { occupied, rows, results } = &mut self.echelon;
+        let (Some(occupied), Some(rows), Some(results)) =
+            (occupied.get_mut(block), rows.get_mut(block), results.get_mut(block))
+        else {
+            return Loaded::default();
+        };
+        let first_slot = self.first_slot + block as u64 * WIDTH;
+        let before = *occupied;
+        let mut after = before;
         let mut keys = 0;
         for hash in hashes.iter().map(|hash| hash.get()) {
             let offset = starts.start(hash).wrapping_sub(first_slot);
-            if offset >= 64 {
+            if offset >= WIDTH {
                 break;
             }
             let slot = offset as usize % 64;
             let row = coefficients(hash).rotate_left(slot as u32);
             let result = result(hash) & result_mask;
-            let is_pending = occupied >> slot & 1 == 1;
-            occupied |= 1 << slot;
+            let is_pending = after >> slot & 1 == 1;
+            after |= 1 << slot;
             // Selected, not branched upon: nothing could predict it.
             rows[slot] = if is_pending { rows[slot] } else { row };
             results[slot] = if is_pending { results[slot] } else { result };
-            self.pending.push_if(is_pending, row, result, (half * 64 + slot) as u8);
+            self.pending.push_if(is_pending, row, result, (index * 64 + slot) as u8);
             keys += 1;
         }
-        self.echelon.occupied[word] = occupied;
-        (keys, occupied & !before)
+        *occupied = after;
+        Loaded { keys, direct: after & !before }
     }
 
     /// Takes back the pivots of keys that start left of `threshold` in the bucket.
-    fn drop_pivots_below(&mut self, threshold: u8, bucket: usize, direct: [u64; BUCKET_WORDS]) {
-        for (half, direct) in direct.into_iter().enumerate() {
-            let below = u32::from(threshold).saturating_sub(half as u32 * 64).min(64);
-            let dropped = direct & u64::MAX.checked_shr(64 - below).unwrap_or(0);
-            if dropped != 0 {
-                self.echelon.occupied[bucket / 64 + half] &= !dropped;
-            }
+    fn drop_pivots_below(&mut self, threshold: u8, first_block: usize, direct: [u64; BUCKET_BLOCKS]) {
+        let occupied = &mut self.echelon.occupied[first_block..];
+        for (index, (occupied, direct)) in occupied.iter_mut().zip(direct).enumerate() {
+            let below = u32::from(threshold).saturating_sub(index as u32 * 64).min(64);
+            *occupied &= !(direct & u64::MAX.checked_shr(64 - below).unwrap_or(0));
         }
-        for pick in self.picks.iter().filter(|pick| pick.offset < threshold) {
-            self.echelon.occupied[pick.slot / 64] &= !(1 << (pick.slot % 64));
+        for pick in self.picks.as_slice().iter().filter(|pick| pick.offset < threshold) {
+            occupied[usize::from(pick.slot / 64)] &= !(1 << (pick.slot % 64));
         }
     }
 }
 
-/// Words of occupancy per bucket.
-const BUCKET_WORDS: usize = BUCKET_SLOTS as usize / 64;
+/// What a bucket's block took.
+#[derive(Clone, Copy, Debug, Default)]
+struct Loaded {
+    /// Keys that start in it.
+    keys: usize,
+    /// A bit for each slot whose first key became its pivot.
+    direct: u64,
+}
+
+/// Blocks of a bucket.
+const BUCKET_BLOCKS: usize = (BUCKET_SLOTS / WIDTH) as usize;
 
 /// The code of the least threshold that bumps a key at this offset.
 fn threshold_code(last_contradiction: Option<u8>) -> u8 {

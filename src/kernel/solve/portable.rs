@@ -13,9 +13,7 @@ pub(super) fn solve(echelon: &Echelon, columns: usize, mut visit: impl FnMut(usi
     let mut sums: Sums = [[0; 1 << GROUP]; 64 / GROUP];
     let mut solved = [0; 64];
     let mut words = [0; MAX_COLUMNS];
-    let (rows, _) = echelon.rows.as_chunks::<64>();
-    let (results, _) = echelon.results.as_chunks::<64>();
-    let blocks = echelon.occupied.iter().zip(rows).zip(results).enumerate().rev();
+    let blocks = echelon.occupied.iter().zip(&echelon.rows).zip(&echelon.results).enumerate().rev();
     for (block, ((&occupied, rows), results)) in blocks {
         solve_block(occupied, rows, results, &mut sums, &mut solved);
         transpose(&solved, columns, &mut words);

@@ -17,7 +17,10 @@
 //! A row takes part only from the slot on where it starts: before that, its bits for the slots 64 further
 //! right stand in the same places.
 
+mod planes;
 mod portable;
+
+use super::bytes::Planes;
 
 /// A row and what goes with it: in the first word the row, in the second the result in the low 32 bits, and
 /// above it the start, counted from the left of the bucket.
@@ -25,6 +28,10 @@ pub(crate) type Equation = [u64; 2];
 
 /// The result of an equation, without its start.
 const RESULT_BITS: u64 = 0xffff_ffff;
+
+/// Rows that planes have room for. Buckets with more are as rare as one in millions, unless hashes crowd; they
+/// are left to the portable form.
+const MAX_LANES: usize = 128;
 
 /// Rows that are not pivots yet, in ascending order of their starts: the last has the highest priority.
 #[derive(Debug, Default)]
@@ -34,6 +41,10 @@ pub(crate) struct Pending {
     len: usize,
     /// What the portable form keeps from bucket to bucket.
     bits: Vec<u64>,
+    /// What the vector forms keep: byte `b` of the rows, of the results, and the starts.
+    rows: Planes<8, MAX_LANES>,
+    results: Planes<4, MAX_LANES>,
+    offsets: Planes<1, MAX_LANES>,
 }
 
 impl Pending {
@@ -53,12 +64,12 @@ impl Pending {
 
     #[cold]
     fn grow(&mut self) {
-        self.equations.resize(self.len * 2 + 64, [0; 2]);
+        self.equations.resize(self.len * 2 + MAX_LANES, [0; 2]);
     }
 
     /// Bytes held.
     pub(crate) fn bytes(&self) -> usize {
-        self.equations.capacity() * size_of::<Equation>() + self.bits.capacity() * 8
+        size_of::<Self>() + self.equations.capacity() * size_of::<Equation>() + self.bits.capacity() * 8
     }
 }
 
@@ -69,45 +80,127 @@ fn offset_of(equation: &Equation) -> u8 {
     (equation[1] >> 32) as u8
 }
 
-/// The pivots of a section's slots.
+/// The pivots of a section's slots, 64 to a block.
 #[derive(Debug, Default)]
 pub(crate) struct Echelon {
     /// One bit per slot: whether it has a pivot. Without, what stands in the arrays is left over.
     pub(crate) occupied: Vec<u64>,
-    pub(crate) rows: Vec<u64>,
-    pub(crate) results: Vec<u32>,
+    pub(crate) rows: Vec<[u64; 64]>,
+    pub(crate) results: Vec<[u32; 64]>,
+}
+
+/// The pivots of one block.
+struct PivotBlock<'a> {
+    occupied: &'a mut u64,
+    rows: &'a mut [u64; 64],
+    results: &'a mut [u32; 64],
 }
 
 impl Echelon {
-    /// The pivot of a slot: its row and its result.
     #[inline]
-    pub(crate) fn pivot(&self, slot: usize) -> Option<(u64, u32)> {
-        let is_occupied = self.occupied[slot / 64] >> (slot % 64) & 1 == 1;
-        is_occupied.then(|| (self.rows[slot], self.results[slot]))
+    fn block(&mut self, index: usize) -> Option<PivotBlock<'_>> {
+        Some(PivotBlock {
+            occupied: self.occupied.get_mut(index)?,
+            rows: self.rows.get_mut(index)?,
+            results: self.results.get_mut(index)?,
+        })
+    }
+}
+
+impl PivotBlock<'_> {
+    /// The pivot of a slot.
+    #[inline]
+    fn pivot(&self, slot: usize) -> Option<(u64, u32)> {
+        let is_occupied = *self.occupied >> slot & 1 == 1;
+        is_occupied.then(|| (self.rows[slot % 64], self.results[slot % 64]))
     }
 
     #[inline]
-    #[expect(clippy::cast_possible_truncation, reason = "results were widened from 32 bits")]
-    fn set_pivot(&mut self, slot: usize, pivot: Equation) {
-        self.rows[slot] = pivot[0];
-        self.results[slot] = pivot[1] as u32;
-        self.occupied[slot / 64] |= 1 << (slot % 64);
+    fn set_pivot(&mut self, slot: usize, row: u64, result: u32) {
+        self.rows[slot % 64] = row;
+        self.results[slot % 64] = result;
+        *self.occupied |= 1 << slot;
     }
 }
 
 /// A pivot that was chosen from the pending rows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Pick {
-    pub(crate) slot: usize,
-    /// Start of the row, counted from the left of the bucket.
+    /// Its slot, counted from the left of the bucket.
+    pub(crate) slot: u8,
+    /// Start of the row, counted likewise.
     pub(crate) offset: u8,
 }
 
-/// Eliminates all of `pending`, rows of the bucket at slot `bucket` (a multiple of 64), from each other
-/// and from the pivots there are. Appends the pivots chosen to `picks`.
+/// The pivots chosen in one bucket. A row ends at most 63 slots beyond the bucket, so they are fewer than 192.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Picks {
+    picks: [Pick; 256],
+    len: u8,
+}
+
+impl Default for Picks {
+    fn default() -> Self {
+        Self { picks: [Pick::default(); 256], len: 0 }
+    }
+}
+
+impl Picks {
+    pub(crate) fn clear(&mut self) {
+        self.len = 0;
+    }
+
+    pub(crate) fn as_slice(&self) -> &[Pick] {
+        &self.picks[..usize::from(self.len)]
+    }
+
+    #[inline]
+    fn push(&mut self, slot: u8, offset: u8) {
+        self.picks[usize::from(self.len)] = Pick { slot, offset };
+        self.len += 1;
+    }
+}
+
+/// One bucket to be swept.
+#[derive(Debug)]
+pub(crate) struct Bucket<'a> {
+    pub(crate) pending: &'a mut Pending,
+    pub(crate) echelon: &'a mut Echelon,
+    /// The bucket's first block in the echelon form.
+    pub(crate) first_block: usize,
+    /// Bytes of which results have any bits, 1 to 4.
+    pub(crate) result_bytes: usize,
+    /// Takes the pivots chosen.
+    pub(crate) picks: &'a mut Picks,
+}
+
+/// Eliminates all pending rows of a bucket from each other and from the pivots there are.
 ///
 /// Returns the largest offset of a row that came out contradictory: nothing left of the row, but
 /// something of its result.
-pub(crate) fn sweep(pending: &mut Pending, echelon: &mut Echelon, bucket: usize, picks: &mut Vec<Pick>) -> Option<u8> {
-    portable::sweep(pending, echelon, bucket, picks)
+pub(crate) fn sweep(bucket: Bucket<'_>) -> Option<u8> {
+    dispatch!(sweep(bucket))
 }
+
+/// Defines a module with the form of the sweep for one instruction set.
+macro_rules! sweep_with {
+    ($module:ident, $vector:ident, $features:literal) => {
+        mod $module {
+            use super::{Bucket, planes};
+            use crate::kernel::bytes::$module::$vector;
+
+            #[target_feature(enable = $features)]
+            pub(super) fn sweep(bucket: Bucket<'_>) -> Option<u8> {
+                // SAFETY: this function has the instructions.
+                unsafe { planes::sweep::<$vector>(bucket) }
+            }
+        }
+    };
+}
+
+#[cfg(target_arch = "x86_64")]
+sweep_with!(avx2, Avx2, "avx2,bmi1,bmi2,lzcnt,popcnt");
+#[cfg(target_arch = "x86_64")]
+sweep_with!(avx512, Avx512, "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq,avx2,bmi1,bmi2,lzcnt,popcnt");
+#[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+sweep_with!(neon, Neon, "neon");

@@ -1,6 +1,6 @@
 //! Eight slots at a time, with rows as words.
 
-use super::{Echelon, Equation, Pending, Pick, RESULT_BITS, offset_of};
+use super::{Bucket, Equation, Pending, Picks, PivotBlock, RESULT_BITS, offset_of};
 
 /// Slots settled at once: a byte of each row.
 const BLOCK: usize = 8;
@@ -8,21 +8,21 @@ const BLOCK: usize = 8;
 /// The lowest bit of every byte.
 const ONES: u64 = 0x0101_0101_0101_0101;
 
-pub(super) fn sweep(pending: &mut Pending, echelon: &mut Echelon, bucket: usize, picks: &mut Vec<Pick>) -> Option<u8> {
-    let Pending { equations, len, bits } = pending;
+pub(super) fn sweep(bucket: Bucket<'_>) -> Option<u8> {
+    let Bucket { pending, echelon, first_block, picks, .. } = bucket;
+    let Pending { equations, len, bits, .. } = pending;
     let equations = &mut equations[..*len];
     let mut first = usize::from(offset_of(equations.first()?)) / BLOCK * BLOCK;
     let mut started = 0;
-    while bucket + first < echelon.rows.len() {
+    while let Some(mut pivots) = echelon.block(first_block + first / 64) {
         let starts = |equation: &&Equation| usize::from(offset_of(equation)) < first + BLOCK;
         started += equations[started..].iter().take_while(starts).count();
         let is_last_to_start = started == equations.len();
-        let block = bucket + first;
         let lanes = &mut equations[..started];
-        gather_bits(lanes, first, block, bits);
+        gather_bits(lanes, first, bits);
         if bits.iter().any(|&bits| bits != 0) {
-            let pivots = settle(lanes, bits, block, echelon, picks);
-            apply(lanes, bits, &pivots);
+            let settled = settle(lanes, bits, first, &mut pivots, picks);
+            apply(lanes, bits, &settled);
         }
         if is_last_to_start && lanes.iter().all(|equation| equation[0] == 0) {
             break;
@@ -35,46 +35,47 @@ pub(super) fn sweep(pending: &mut Pending, echelon: &mut Echelon, bucket: usize,
 /// Takes from each row its bits in the block, but those to the left of its start: one byte per row, eight to
 /// a word.
 #[expect(clippy::cast_possible_truncation, reason = "one byte of eight is taken")]
-fn gather_bits(lanes: &[Equation], first: usize, block: usize, bits: &mut Vec<u64>) {
+fn gather_bits(lanes: &[Equation], first: usize, bits: &mut Vec<u64>) {
     bits.clear();
     bits.extend(lanes.chunks(8).map(|lanes| {
         let mut bytes = [0; 8];
         for (byte, equation) in bytes.iter_mut().zip(lanes) {
             let before_start = usize::from(offset_of(equation)).saturating_sub(first);
-            *byte = (equation[0] >> (block % 64)) as u8 & (0xff_u8 << before_start);
+            *byte = (equation[0] >> (first % 64)) as u8 & (0xff_u8 << before_start);
         }
         u64::from_le_bytes(bytes)
     }));
 }
 
-/// Finds the pivots of the block's slots, and turns `bits` into what each row needs of them.
+/// Finds the pivots of the slots from `first` on, and turns `bits` into what each row needs of them.
+#[expect(clippy::cast_possible_truncation, reason = "slots of a bucket and of the next block, and results of 32 bits")]
 fn settle(
     lanes: &[Equation],
     bits: &mut [u64],
-    block: usize,
-    echelon: &mut Echelon,
-    picks: &mut Vec<Pick>,
+    first: usize,
+    pivots: &mut PivotBlock<'_>,
+    picks: &mut Picks,
 ) -> [Equation; BLOCK] {
-    let mut pivots = [[0; 2]; BLOCK];
+    let mut settled = [[0; 2]; BLOCK];
     for index in 0..BLOCK {
-        let slot = block + index;
-        let pivot = if let Some((row, result)) = echelon.pivot(slot) {
+        let slot = first + index;
+        let pivot = if let Some((row, result)) = pivots.pivot(slot % 64) {
             [row, result.into()]
         } else {
             let Some(lane) = highest_with(bits, index) else { continue };
             let needs = bits[lane / 8] >> (lane % 8 * 8);
-            let pivot = reduced(lanes[lane], needs, &pivots[..index]);
-            echelon.set_pivot(slot, pivot);
-            picks.push(Pick { slot, offset: offset_of(&lanes[lane]) });
+            let pivot = reduced(lanes[lane], needs, &settled[..index]);
+            pivots.set_pivot(slot % 64, pivot[0], pivot[1] as u32);
+            picks.push(slot as u8, offset_of(&lanes[lane]));
             pivot
         };
-        pivots[index] = pivot;
-        let later = pivot[0] >> (block % 64) & (0xfe << index & 0xff);
+        settled[index] = pivot;
+        let later = pivot[0] >> (first % 64) & (0xfe << index & 0xff);
         for word in bits.iter_mut() {
             *word ^= (*word >> index & ONES) * later;
         }
     }
-    pivots
+    settled
 }
 
 /// The last row whose byte in `bits` has bit `index`.
