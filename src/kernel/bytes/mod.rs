@@ -30,6 +30,8 @@ pub(crate) trait ByteVector: Copy {
     /// In each lane, the byte of `table` at the lane's index: below 16, or 128 for a 0.
     unsafe fn look_up(table: Self, indexes: Self) -> Self;
     unsafe fn and(self, other: Self) -> Self;
+    /// The bits of `value` that are not in `mask`.
+    unsafe fn and_not(mask: Self, value: Self) -> Self;
     unsafe fn or(self, other: Self) -> Self;
     unsafe fn xor(self, other: Self) -> Self;
     /// The upper half of each byte.
