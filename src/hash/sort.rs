@@ -88,18 +88,20 @@ struct Bins {
 }
 
 impl Bins {
-    #[inline]
-    #[expect(clippy::cast_possible_truncation, reason = "at most 32 bits are left")]
-    fn index(self, hash: KeyHash) -> usize {
-        // Two shifts, because the last one of 64 bits would be none at all.
-        ((hash.0 << self.skipped) >> 1 >> (63 - self.log2)) as usize
+    /// How far a hash is shifted to get its bin; what is above the bin's bits is cut off.
+    fn shift(self) -> u32 {
+        (u64::BITS - self.skipped - self.log2).min(u64::BITS - 1)
     }
 
     /// Copies `source` to `target` bin by bin; `ends` then has where each bin ends.
     fn scatter(self, source: &[KeyHash], target: &mut [KeyHash], ends: &mut Vec<u32>) {
         ends.clear();
         ends.resize(1 << self.log2, 0);
-        source.iter().for_each(|&hash| ends[self.index(hash)] += 1);
+        let ends = ends.as_mut_slice();
+        let (shift, mask) = (self.shift(), ends.len() - 1);
+        for &hash in source {
+            ends[bin(hash, shift, mask)] += 1;
+        }
         let mut sum = 0;
         for end in ends.iter_mut() {
             let count = *end;
@@ -107,11 +109,17 @@ impl Bins {
             sum += count;
         }
         for &hash in source {
-            let next = &mut ends[self.index(hash)];
+            let next = &mut ends[bin(hash, shift, mask)];
             target[*next as usize] = hash;
             *next += 1;
         }
     }
+}
+
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "it is cut off anyway")]
+fn bin(hash: KeyHash, shift: u32, mask: usize) -> usize {
+    (hash.0 >> (shift & 63)) as usize & mask
 }
 
 #[cfg(test)]

@@ -17,6 +17,15 @@ impl HashBuffer {
         }
     }
 
+    pub(crate) fn add_all(&mut self, hashes: &[KeyHash]) {
+        self.added += hashes.len() as u64;
+        for run in hashes.chunk_by(|left, right| left != right) {
+            // Every run but the first begins with what ended the one before.
+            let is_repeated = run.first() == self.hashes.last();
+            self.hashes.extend_from_slice(&run[usize::from(is_repeated)..]);
+        }
+    }
+
     /// Keys added, repetitions included.
     pub(crate) fn added(&self) -> u64 {
         self.added
@@ -53,6 +62,8 @@ mod tests {
         let mut buffer = HashBuffer::default();
         [3, 3, 1, 3, 2, 2, 1].into_iter().for_each(|hash| buffer.add(KeyHash::from_well_mixed(hash)));
         assert_eq!((buffer.added(), buffer.len()), (7, 5));
+        buffer.add_all(&[1, 1, 3, 3, 3, 2].map(KeyHash::from_well_mixed));
+        assert_eq!((buffer.added(), buffer.len()), (13, 7));
         assert_eq!(buffer.into_sorted_distinct(&mut SortScratch::default()), [1, 2, 3].map(KeyHash::from_well_mixed));
     }
 }

@@ -14,7 +14,7 @@
 use super::equation::{Starts, WIDTH, coefficients, result};
 use super::shape::{BUCKET_SLOTS, THRESHOLDS};
 use crate::hash::KeyHash;
-use crate::kernel::sweep::{Bucket, Echelon, Pending, Picks, sweep};
+use crate::kernel::sweep::{Bucket, Echelon, Pending, Picks, ROOM, equation, sweep};
 
 /// The code that bumps a whole bucket.
 pub(super) const WHOLE_BUCKET: u8 = 3;
@@ -104,21 +104,30 @@ impl Section {
         let before = *occupied;
         let mut after = before;
         let mut keys = 0;
-        for hash in hashes.iter().map(|hash| hash.get()) {
-            let offset = starts.start(hash).wrapping_sub(first_slot);
-            if offset >= WIDTH {
+        for chunk in hashes.chunks(ROOM) {
+            let room = self.pending.room();
+            let (mut pending, keys_before) = (0, keys);
+            for hash in chunk.iter().map(|hash| hash.get()) {
+                let offset = starts.start(hash).wrapping_sub(first_slot);
+                if offset >= WIDTH {
+                    break;
+                }
+                let slot = offset as usize % 64;
+                let row = coefficients(hash).rotate_left(slot as u32);
+                let result = result(hash) & result_mask;
+                let is_pending = after >> slot & 1 == 1;
+                after |= 1 << slot;
+                // Selected, not branched upon: nothing could predict it.
+                rows[slot] = if is_pending { rows[slot] } else { row };
+                results[slot] = if is_pending { results[slot] } else { result };
+                room[pending % ROOM] = equation(row, result, (index * 64 + slot) as u8);
+                pending += usize::from(is_pending);
+                keys += 1;
+            }
+            self.pending.added(pending);
+            if keys - keys_before < chunk.len() {
                 break;
             }
-            let slot = offset as usize % 64;
-            let row = coefficients(hash).rotate_left(slot as u32);
-            let result = result(hash) & result_mask;
-            let is_pending = after >> slot & 1 == 1;
-            after |= 1 << slot;
-            // Selected, not branched upon: nothing could predict it.
-            rows[slot] = if is_pending { rows[slot] } else { row };
-            results[slot] = if is_pending { results[slot] } else { result };
-            self.pending.push_if(is_pending, row, result, (index * 64 + slot) as u8);
-            keys += 1;
         }
         *occupied = after;
         Loaded { keys, direct: after & !before }

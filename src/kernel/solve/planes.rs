@@ -126,46 +126,51 @@ unsafe fn solve_results<V: ByteVector, const R: usize>(
     mut visit: impl FnMut(usize, &BlockColumns),
 ) {
     let Some(last) = echelon.occupied.len().checked_sub(1) else { return };
-    // SAFETY: the caller's promise.
-    let mut here = unsafe { LoadedBlock::<R>::of::<V>(echelon, Some(last)) };
-    let mut sums = here.results.clone();
+    let mut blocks = [const { LoadedBlock::<R>::EMPTY }; 2];
     let mut words = [0; MAX_COLUMNS];
+    // SAFETY: the caller's promise.
+    unsafe { blocks[last % 2].load::<V>(echelon, Some(last)) };
+    let mut sums = blocks[last % 2].results.clone();
     for block in (0..=last).rev() {
+        let mut values = Planes::<R, 64>::default();
         // SAFETY: the caller's promise.
         unsafe {
-            let left = LoadedBlock::<R>::of::<V>(echelon, block.checked_sub(1));
-            let mut values = Planes::<R, 64>::default();
+            blocks[(block + 1) % 2].load::<V>(echelon, block.checked_sub(1));
+            let (here, left) = (&blocks[block % 2], &blocks[(block + 1) % 2]);
             for pair in (0..GROUPS / 2).rev() {
-                solve_group::<V, R, 1>(pair, &here, &left, &mut sums, &mut values);
-                solve_group::<V, R, 0>(pair, &here, &left, &mut sums, &mut values);
+                solve_group::<V, R, 1>(pair, here, left, &mut sums, &mut values);
+                solve_group::<V, R, 0>(pair, here, left, &mut sums, &mut values);
             }
             transpose::<V, R>(&values, columns, &mut words);
-            here = left;
         }
         visit(block, &words);
     }
 }
 
 impl<const R: usize> LoadedBlock<R> {
+    const EMPTY: Self = Self { words: [0; 64], rows: Planes([[0; 64]; 8]), results: Planes([[0; 64]; R]) };
+
+    /// Loads a block, or one without pivots.
     #[inline(always)]
-    unsafe fn of<V: ByteVector>(echelon: &Echelon, block: Option<usize>) -> Self {
-        let mut loaded = Self { words: [0; 64], rows: Planes::default(), results: Planes::default() };
-        let Some(block) = block else { return loaded };
+    unsafe fn load<V: ByteVector>(&mut self, echelon: &Echelon, block: Option<usize>) {
+        let Some(block) = block else {
+            *self = Self::EMPTY;
+            return;
+        };
         let (occupied, rows, results) = (echelon.occupied[block], &echelon.rows[block], &echelon.results[block]);
-        for (slot, (word, row)) in loaded.words.iter_mut().zip(rows).enumerate() {
+        for (slot, (word, row)) in self.words.iter_mut().zip(rows).enumerate() {
             *word = row & (occupied >> slot & 1).wrapping_neg();
         }
-        for (byte, plane) in loaded.results.0.iter_mut().enumerate() {
+        for (byte, plane) in self.results.0.iter_mut().enumerate() {
             for (slot, (out, result)) in plane.iter_mut().zip(results).enumerate() {
                 *out = (result >> (byte * 8)) as u8 & ((occupied >> slot & 1) as u8).wrapping_neg();
             }
         }
-        for (chunk, words) in loaded.words.as_chunks::<16>().0.iter().enumerate() {
+        for (chunk, words) in self.words.as_chunks::<16>().0.iter().enumerate() {
             // SAFETY: the caller's promise.
             let tables = unsafe { V::transpose(words) };
-            loaded.rows.set(chunk * 16, &tables);
+            self.rows.set(chunk * 16, &tables);
         }
-        loaded
     }
 
     /// Which pivots of the group hold the slots to their right, as [`SOLVED`] is indexed.

@@ -33,6 +33,9 @@ const RESULT_BITS: u64 = 0xffff_ffff;
 /// are left to the portable form.
 const MAX_LANES: usize = 128;
 
+/// Rows that can be added at once.
+pub(crate) const ROOM: usize = 64;
+
 /// Rows that are not pivots yet, in ascending order of their starts: the last has the highest priority.
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
@@ -52,25 +55,32 @@ impl Pending {
         self.len = 0;
     }
 
-    /// Adds a row if it `is_pending`: without a branch, because nothing could predict it.
+    /// Room for as many rows as fit a block, to be [`added`](Self::added) afterwards.
     #[inline]
-    pub(crate) fn push_if(&mut self, is_pending: bool, row: u64, result: u32, offset: u8) {
-        if self.len == self.equations.len() {
-            self.grow();
+    pub(crate) fn room(&mut self) -> &mut [Equation; ROOM] {
+        if self.len + ROOM > self.equations.len() {
+            self.equations.resize(self.len * 2 + MAX_LANES, [0; 2]);
         }
-        self.equations[self.len] = [row, u64::from(result) | u64::from(offset) << 32];
-        self.len += usize::from(is_pending);
+        let (room, _) = self.equations[self.len..].as_chunks_mut();
+        &mut room[0]
     }
 
-    #[cold]
-    fn grow(&mut self) {
-        self.equations.resize(self.len * 2 + MAX_LANES, [0; 2]);
+    /// Takes the first `count` rows written to the [`room`](Self::room).
+    #[inline]
+    pub(crate) fn added(&mut self, count: usize) {
+        self.len += count.min(ROOM);
     }
 
     /// Bytes held.
     pub(crate) fn bytes(&self) -> usize {
         size_of::<Self>() + self.equations.capacity() * size_of::<Equation>() + self.bits.capacity() * 8
     }
+}
+
+/// A pending row.
+#[inline]
+pub(crate) fn equation(row: u64, result: u32, offset: u8) -> Equation {
+    [row, u64::from(result) | u64::from(offset) << 32]
 }
 
 /// Where a row starts, counted from the left of the bucket.

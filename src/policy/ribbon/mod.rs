@@ -253,8 +253,7 @@ struct Estimate {
 }
 
 impl RibbonBuilder {
-    fn add(&mut self, hash: KeyHash) {
-        self.buffer.add(hash);
+    fn renew_estimate(&mut self) {
         let keys = self.buffer.len();
         if keys >= self.estimate.renewed_at {
             let bytes = self.policy.estimated_block_bytes(keys).unwrap_or(0);
@@ -265,11 +264,17 @@ impl RibbonBuilder {
 
 impl FilterBuilder for RibbonBuilder {
     fn add_key(&mut self, key: &[u8]) {
-        self.add(self.context.hasher.hash(key));
+        self.add_hash(self.context.hasher.hash(key));
     }
 
     fn add_hash(&mut self, hash: KeyHash) {
-        self.add(hash);
+        self.buffer.add(hash);
+        self.renew_estimate();
+    }
+
+    fn add_hashes(&mut self, hashes: &[KeyHash]) {
+        self.buffer.add_all(hashes);
+        self.renew_estimate();
     }
 
     fn estimated_bytes(&self) -> u64 {
