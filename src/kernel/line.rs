@@ -72,7 +72,6 @@ fn for_each_probe(x: u32, probes: u8, mut visit: impl FnMut(usize, u32)) {
 
 /// The bits of a hash that choose positions inside its line: the low 32. The line itself comes from
 /// the high bits.
-#[expect(clippy::cast_possible_truncation, reason = "the low half is what is wanted")]
 fn in_line_bits(hash: KeyHash) -> u32 {
     hash.get() as u32
 }

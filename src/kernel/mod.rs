@@ -9,9 +9,16 @@
 //! stores of whole vectors.
 
 #![expect(unsafe_code, reason = "instructions that not every CPU has")]
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::precedence,
+    clippy::inline_always,
+    clippy::needless_range_loop,
+    reason = "bits are cut off on purpose; operators bind as in the formulas of the field; loops count what they \
+              unroll; functions that do not carry the instructions must become part of those that do"
+)]
 
 /// Calls a function of the instruction set in use, from a module that has a submodule for each set.
-#[allow(unused_macros, reason = "its users come with the first vector kernel")]
 macro_rules! dispatch {
     ($name:ident($($argument:expr),* $(,)?)) => {
         match $crate::simd::selected() {
@@ -28,7 +35,6 @@ macro_rules! dispatch {
         }
     };
 }
-#[allow(unused_imports, reason = "its users come with the first vector kernel")]
 pub(crate) use dispatch;
 
 pub(crate) mod bytes;

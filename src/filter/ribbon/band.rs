@@ -57,7 +57,6 @@ impl Section {
     }
 
     /// Bands the keys that start in the bucket at `bucket_start`: the first of `hashes`, which ascend.
-    #[expect(clippy::cast_possible_truncation, reason = "a slot of this section, which is in memory")]
     pub(super) fn band_bucket(
         &mut self,
         bucket_start: u64,
@@ -134,6 +133,7 @@ impl Section {
     }
 
     /// Takes back the pivots of keys that start left of `threshold` in the bucket.
+    #[expect(clippy::cast_possible_truncation, reason = "one of two blocks")]
     fn drop_pivots_below(&mut self, threshold: u8, first_block: usize, direct: [u64; BUCKET_BLOCKS]) {
         let occupied = &mut self.echelon.occupied[first_block..];
         for (index, (occupied, direct)) in occupied.iter_mut().zip(direct).enumerate() {

@@ -4,8 +4,8 @@ use super::band::Section;
 use super::columns::Columns;
 use super::equation::{Starts, final_layer_hash, next_layer_hash};
 use super::plan::{bumping_blocks, bumps, final_blocks, payload_reserve};
-use super::section::{SectionTask, split_into_sections};
-use super::shape::{BUCKET_SLOTS, Layer, LayerRole, RibbonShape};
+use super::section::{SectionTask, bucket_starts, split_into_sections};
+use super::shape::{Layer, LayerRole, RibbonShape};
 use super::solve::solve_section;
 use crate::codec::AlignedBuffer;
 use crate::filter::FilterShape;
@@ -73,7 +73,7 @@ pub(crate) fn build(
 }
 
 /// How the final layer was built.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 struct FinalLayer {
     salt: u8,
     attempts: u32,
@@ -138,7 +138,7 @@ impl Work<'_> {
     fn band_all(&mut self, layer: &Layer, mut keys: &[KeyHash]) -> bool {
         let starts = Starts::new(layer.slots, LayerRole::Final);
         self.section.reset(0, layer.slots);
-        (0..layer.slots).step_by(BUCKET_SLOTS as usize).all(|bucket_start| {
+        bucket_starts(0, layer.slots).all(|bucket_start| {
             let banded = self.section.band_bucket(bucket_start, keys, starts, self.columns.result_mask());
             keys = keys.get(banded.keys..).unwrap_or_default();
             banded.code == 0

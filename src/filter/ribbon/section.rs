@@ -56,6 +56,7 @@ pub(super) fn split_into_sections<'a>(
 }
 
 /// Takes the first `count` elements off `rest`, or as many as there are.
+#[expect(clippy::mut_mut, reason = "it is moved along the slice")]
 fn split_front<'a, T>(rest: &mut &'a mut [T], count: u64) -> &'a mut [T] {
     let count = usize::try_from(count).unwrap_or(usize::MAX).min(rest.len());
     rest.split_off_mut(..count).unwrap_or_default()
@@ -67,7 +68,7 @@ impl SectionTask<'_> {
         section.reset(self.first_slot, self.end_slot);
         let starts = Starts::new(self.layer.slots, LayerRole::Bumping);
         let mut keys = self.keys;
-        for (bucket, bucket_start) in (self.first_slot..self.end_slot).step_by(BUCKET_SLOTS as usize).enumerate() {
+        for (bucket, bucket_start) in bucket_starts(self.first_slot, self.end_slot).enumerate() {
             let bucket_end = bucket_start + BUCKET_SLOTS;
             // Nothing may cross from one section into the next.
             let is_wall = bucket_end == self.end_slot && self.end_slot < self.layer.slots;
@@ -84,6 +85,11 @@ impl SectionTask<'_> {
         }
         solve_section(section, self.first_slot / 64, &self.layer, self.columns, self.words);
     }
+}
+
+/// Where the buckets of some slots begin.
+pub(super) fn bucket_starts(first_slot: u64, end_slot: u64) -> impl Iterator<Item = u64> {
+    (0..(end_slot - first_slot).div_ceil(BUCKET_SLOTS)).map(move |bucket| first_slot + bucket * BUCKET_SLOTS)
 }
 
 /// Sets the two bits of a bucket.

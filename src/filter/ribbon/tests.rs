@@ -15,7 +15,8 @@ fn sorted_hashes(keys: u64, seed: u64) -> Vec<u64> {
 }
 
 fn build(hashes: &[KeyHash], columns: Columns) -> BuiltRibbon {
-    super::build(hashes, RibbonRequest { columns, max_attempts: 64, tail_capacity: 0 }, &mut Section::default()).unwrap()
+    super::build(hashes, RibbonRequest { columns, max_attempts: 64, tail_capacity: 0 }, &mut Section::default())
+        .unwrap()
 }
 
 fn key_hashes(keys: u64, seed: u64) -> Vec<KeyHash> {
@@ -87,10 +88,8 @@ fn compare_with_oracle(blocks: u32, keys: u64, seed: u64) -> Vec<u8> {
     let columns = Columns::new(9, 0).unwrap();
     let layer = Layer::alone(columns, blocks, LayerRole::Bumping);
     let starts = Starts::new(layer.slots, LayerRole::Bumping);
-    let candidates: Vec<Candidate> = sorted_hashes(keys, seed)
-        .into_iter()
-        .map(|hash| Candidate { hash, start: starts.start(hash) })
-        .collect();
+    let candidates: Vec<Candidate> =
+        sorted_hashes(keys, seed).into_iter().map(|hash| Candidate { hash, start: starts.start(hash) }).collect();
     let mut oracle = Oracle { rows: vec![None; layer.slots as usize], mask: columns.result_mask() };
     let mut section = Section::default();
     section.reset(0, layer.slots);

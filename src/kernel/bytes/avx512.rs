@@ -1,8 +1,8 @@
 //! 64 lanes.
 
 use core::arch::x86_64::{
-    __m512i, _mm_loadu_si128, _mm512_and_si512, _mm512_andnot_si512, _mm512_broadcast_i32x4, _mm512_loadu_si512, _mm512_min_epu8,
-    _mm512_or_si512, _mm512_set1_epi8, _mm512_shuffle_epi8, _mm512_srli_epi16, _mm512_storeu_si512,
+    __m512i, _mm_loadu_si128, _mm512_and_si512, _mm512_andnot_si512, _mm512_broadcast_i32x4, _mm512_loadu_si512,
+    _mm512_min_epu8, _mm512_or_si512, _mm512_set1_epi8, _mm512_shuffle_epi8, _mm512_srli_epi16, _mm512_storeu_si512,
     _mm512_subs_epu8, _mm512_test_epi8_mask, _mm512_xor_si512,
 };
 

@@ -103,11 +103,7 @@ struct LoadedBlock<const R: usize> {
 ///
 /// The CPU must have the instructions of `V`.
 #[inline(always)]
-pub(super) unsafe fn solve<V: ByteVector>(
-    echelon: &Echelon,
-    columns: usize,
-    visit: impl FnMut(usize, &BlockColumns),
-) {
+pub(super) unsafe fn solve<V: ByteVector>(echelon: &Echelon, columns: usize, visit: impl FnMut(usize, &BlockColumns)) {
     // SAFETY: the caller's promise.
     unsafe {
         match columns {
@@ -221,11 +217,7 @@ unsafe fn solve_group<V: ByteVector, const R: usize, const ODD: usize>(
 
 /// Bit `c` of the values becomes word `c`.
 #[inline(always)]
-unsafe fn transpose<V: ByteVector, const R: usize>(
-    values: &Planes<R, 64>,
-    columns: usize,
-    words: &mut BlockColumns,
-) {
+unsafe fn transpose<V: ByteVector, const R: usize>(values: &Planes<R, 64>, columns: usize, words: &mut BlockColumns) {
     words[..columns].fill(0);
     for (plane, words) in values.0.iter().zip(words.as_chunks_mut::<8>().0) {
         for at in (0..64).step_by(V::LANES) {

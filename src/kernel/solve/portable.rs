@@ -45,7 +45,6 @@ fn solve_block(occupied: u64, rows: &[u64; 64], results: &[u32; 64], sums: &mut 
 
 /// All ones if `word` has bit `bit`.
 #[inline]
-#[expect(clippy::cast_possible_truncation, reason = "one bit is taken")]
 fn bit_mask(word: u64, bit: usize) -> u32 {
     ((word >> bit & 1) as u32).wrapping_neg()
 }

@@ -84,7 +84,6 @@ pub(crate) fn equation(row: u64, result: u32, offset: u8) -> Equation {
 }
 
 /// Where a row starts, counted from the left of the bucket.
-#[expect(clippy::cast_possible_truncation, reason = "it was widened from eight bits")]
 #[inline]
 fn offset_of(equation: &Equation) -> u8 {
     (equation[1] >> 32) as u8

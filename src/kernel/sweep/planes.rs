@@ -158,7 +158,7 @@ impl Block<'_> {
     #[inline(always)]
     unsafe fn gather<V: ByteVector, const K: usize>(&self) -> ([V; K], [LaneSet; BLOCK]) {
         let plane = &self.pending.rows.0[usize::from(self.first) % 64 / 8];
-        let is_upper_half = self.first % 8 != 0;
+        let is_upper_half = !self.first.is_multiple_of(8);
         let mut columns = [LaneSet::default(); BLOCK];
         // SAFETY: the caller's promise.
         unsafe {

@@ -34,7 +34,6 @@ pub(super) fn sweep(bucket: Bucket<'_>) -> Option<u8> {
 
 /// Takes from each row its bits in the block, but those to the left of its start: one byte per row, eight to
 /// a word.
-#[expect(clippy::cast_possible_truncation, reason = "one byte of eight is taken")]
 fn gather_bits(lanes: &[Equation], first: usize, bits: &mut Vec<u64>) {
     bits.clear();
     bits.extend(lanes.chunks(8).map(|lanes| {
@@ -48,7 +47,6 @@ fn gather_bits(lanes: &[Equation], first: usize, bits: &mut Vec<u64>) {
 }
 
 /// Finds the pivots of the slots from `first` on, and turns `bits` into what each row needs of them.
-#[expect(clippy::cast_possible_truncation, reason = "slots of a bucket and of the next block, and results of 32 bits")]
 fn settle(
     lanes: &[Equation],
     bits: &mut [u64],

@@ -9,8 +9,8 @@ use crate::block::trailer::{MAX_KEYS, MAX_PAYLOAD_BYTES, MAX_TAIL_BYTES, Trailer
 use crate::block::{EncodeRequest, FallbackReason, encode};
 use crate::error::ConfigError;
 use crate::filter::blocked_bloom::{expected_fpr, smallest_size_for};
-use crate::filter::ribbon::{self, BuiltRibbon, Columns, RibbonFailure, RibbonRequest, RibbonShape, Section};
 use crate::filter::ribbon::expected_shape;
+use crate::filter::ribbon::{self, BuiltRibbon, Columns, RibbonFailure, RibbonRequest, RibbonShape, Section};
 use crate::filter::{EncodedShape, FilterKind, FilterShape};
 use crate::hash::{HashIdentity, KeyHash, KeyHasher, SortScratch};
 use crate::units::{BitsPerKey, FalsePositiveRate};
