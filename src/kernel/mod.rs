@@ -35,7 +35,6 @@ macro_rules! dispatch {
         }
     };
 }
-pub(crate) use dispatch;
 
 pub(crate) mod bytes;
 pub(crate) mod line;
