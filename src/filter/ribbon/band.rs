@@ -45,12 +45,15 @@ impl Section {
         self.first_slot = first_slot;
         self.echelon.occupied.clear();
         self.echelon.occupied.resize(blocks, 0);
-        self.echelon.rows.resize(blocks, [0; 64]);
-        self.echelon.results.resize(blocks, [0; 64]);
+        // What stands in slots without a pivot is never read, so nothing is cleared.
+        if self.echelon.rows.len() < blocks {
+            self.echelon.rows.resize(blocks, [0; 64]);
+            self.echelon.results.resize(blocks, [0; 64]);
+        }
     }
 
     /// Bytes held.
-    pub(super) fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         let Echelon { occupied, rows, results } = &self.echelon;
         let slots = occupied.capacity() * 8 + rows.capacity() * 64 * 8 + results.capacity() * 64 * 4;
         (slots + self.pending.bytes() + size_of::<Picks>()) as u64

@@ -82,10 +82,11 @@ pub(crate) fn estimated_build_bytes(keys: u64, columns: Columns) -> Option<u64> 
     let first_slots = expected_shape(keys, columns)?.layers().first()?.slots;
     // Rows, results, occupancy, and the pending rows of a bucket.
     let section = first_slots.min(SECTION_SLOTS) * 49 / 4 + 16_384;
-    // Sorting takes a second copy of the hashes; later, the keys of a layer are held together with those that
-    // it passes on.
-    let hashes = if bumps(keys, 0) { keys * 8 + 65_536 } else { keys * 24 + 16_384 };
-    Some(section + payload_reserve(keys, columns)? + hashes)
+    // First the hashes are sorted, with a second copy of them. After that, the keys of a layer are held
+    // together with those that it passes on; a layer that takes all holds copies of its own.
+    let sorting = keys * 8 + 65_536;
+    let held = if bumps(keys, 0) { keys * 5 / 4 } else { keys * 24 } + 65_536;
+    Some(sorting.max(section + payload_reserve(keys, columns)? + held))
 }
 
 #[cfg(test)]

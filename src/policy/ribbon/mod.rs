@@ -1,7 +1,9 @@
 //! The policy of Ribbon filters, with its fallback to blocked Bloom.
 
+use std::sync::Arc;
 use std::time::Instant;
 
+use self::scratch::ScratchPool;
 use super::bloom::{BloomBuilder, BloomRequest, RATE_KEYS, bloom_block_bytes, build_from, contains_all};
 use super::collect::HashBuffer;
 use super::{BuildContext, BuildReport, BuiltFilter, FilterBuilder, FilterPolicy, SelfCheck};
@@ -10,7 +12,7 @@ use crate::block::{EncodeRequest, FallbackReason, encode};
 use crate::error::ConfigError;
 use crate::filter::blocked_bloom::{expected_fpr, smallest_size_for};
 use crate::filter::ribbon::expected_shape;
-use crate::filter::ribbon::{self, BuiltRibbon, Columns, RibbonFailure, RibbonRequest, RibbonShape, Section};
+use crate::filter::ribbon::{self, BuiltRibbon, Columns, RibbonFailure, RibbonRequest, RibbonShape};
 use crate::filter::{EncodedShape, FilterKind, FilterShape};
 use crate::hash::{HashIdentity, KeyHash, KeyHasher, SortScratch};
 use crate::units::{BitsPerKey, FalsePositiveRate};
@@ -74,6 +76,8 @@ pub struct RibbonPolicy {
     max_keys: u64,
     max_attempts: u32,
     self_check: SelfCheck,
+    /// Shared by all clones of the policy.
+    scratch: Arc<ScratchPool>,
 }
 
 /// Above this many keys Ribbon is smaller than Bloom at every rate that it offers.
@@ -105,6 +109,7 @@ impl RibbonPolicy {
             max_keys: MAX_KEYS,
             max_attempts: DEFAULT_MAX_ATTEMPTS,
             self_check: SelfCheck::Off,
+            scratch: Arc::default(),
         })
     }
 
@@ -187,12 +192,20 @@ impl RibbonPolicy {
         BloomRequest { size: self.fallback_size, requested: FilterKind::RIBBON, reason, self_check: self.self_check }
     }
 
-    /// Builds the filter of the distinct `hashes`, of whatever kind it becomes.
-    fn build(&self, hashes: &[KeyHash], added: u64, buffer_bytes: u64, context: &RibbonContext) -> BuiltFilter {
+    /// Builds the filter of the buffered hashes, of whatever kind it becomes.
+    fn build(&self, buffer: HashBuffer, context: &RibbonContext) -> BuiltFilter {
+        let (added, buffer_bytes) = (buffer.added(), buffer.bytes());
+        let mut sort_scratch = SortScratch::default();
+        let hashes = &buffer.into_sorted_distinct(&mut sort_scratch);
+        let sort_bytes = sort_scratch.bytes();
+        drop(sort_scratch);
         let identity = context.hasher.identity();
         let built = self.decide(hashes.len() as u64, context.memory_budget).and_then(|columns| {
             let request = RibbonRequest { columns, max_attempts: self.max_attempts, tail_capacity: MAX_TAIL_BYTES };
-            let built = ribbon::build(hashes, request, &mut Section::default()).map_err(reason_of)?;
+            let mut section = self.scratch.take();
+            let built = ribbon::build(hashes, request, &mut section).map_err(reason_of);
+            self.scratch.give_back(section);
+            let built = built?;
             let built = seal(built, identity, hashes.len() as u64).ok_or(FallbackReason::TooManyKeys)?;
             let denied = self.self_check == SelfCheck::On && !contains_all(built.block.as_deref(), hashes);
             if denied { Err(FallbackReason::SelfCheckFailed) } else { Ok(built) }
@@ -200,7 +213,7 @@ impl RibbonPolicy {
         match built {
             Ok(mut built) => {
                 built.report.keys_added = added;
-                built.report.peak_build_bytes += buffer_bytes;
+                built.report.peak_build_bytes = buffer_bytes + built.report.peak_build_bytes.max(sort_bytes);
                 built
             }
             Err(reason) => build_from(self.bloom_request(reason), identity, hashes, added, buffer_bytes),
@@ -283,9 +296,7 @@ impl FilterBuilder for RibbonBuilder {
 
     fn finish(self: Box<Self>) -> BuiltFilter {
         let started = Instant::now();
-        let (added, buffer_bytes) = (self.buffer.added(), self.buffer.bytes());
-        let hashes = self.buffer.into_sorted_distinct(&mut SortScratch::default());
-        let mut built = self.policy.build(&hashes, added, buffer_bytes, &self.context);
+        let mut built = self.policy.build(self.buffer, &self.context);
         built.report.finish_time = started.elapsed();
         built
     }
@@ -339,5 +350,6 @@ fn seal(built: BuiltRibbon, hash: HashIdentity, keys: u64) -> Option<BuiltFilter
     Some(BuiltFilter::new(Some(block), report))
 }
 
+mod scratch;
 #[cfg(test)]
 mod tests;
