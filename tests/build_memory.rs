@@ -2,6 +2,7 @@
 //! build than to keep brings the process down at the worst of times. Here the allocator itself counts.
 
 #![expect(unsafe_code, reason = "an allocator that counts")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
