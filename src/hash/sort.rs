@@ -45,17 +45,64 @@ pub(crate) fn sort_hashes(hashes: &mut [KeyHash], scratch: &mut SortScratch) {
     let window = Bins { skipped: 0, log2: windows_log2 };
     window.scatter(hashes, spare, window_ends);
     let crowded = (hashes.len() >> windows_log2) * 4;
-    let mut start = 0;
-    for &end in window_ends.iter() {
-        let range = start..end as usize;
-        start = range.end;
-        let (source, target) = (&spare[range.clone()], &mut hashes[range]);
+    let sort = |bin_ends: &mut Vec<u32>, (source, target): (&[KeyHash], &mut [KeyHash])| {
         if source.len() > crowded {
             target.copy_from_slice(source);
             target.sort_unstable();
         } else {
             sort_window(source, target, windows_log2, bin_ends);
         }
+    };
+    for_each_window(spare, hashes, window_ends, bin_ends, sort);
+}
+
+/// The windows of `spare`, each with its place in `hashes`.
+fn windows<'a>(
+    mut spare: &'a [KeyHash],
+    mut hashes: &'a mut [KeyHash],
+    ends: &'a [u32],
+) -> impl Iterator<Item = (&'a [KeyHash], &'a mut [KeyHash])> {
+    let mut start = 0;
+    ends.iter().map(move |&end| {
+        let count = (end - start) as usize;
+        start = end;
+        let (source, target);
+        (source, spare) = spare.split_at(count);
+        (target, hashes) = core::mem::take(&mut hashes).split_at_mut(count);
+        (source, target)
+    })
+}
+
+#[cfg(not(feature = "parallel"))]
+fn for_each_window(
+    spare: &[KeyHash],
+    hashes: &mut [KeyHash],
+    ends: &[u32],
+    bin_ends: &mut Vec<u32>,
+    sort: impl Fn(&mut Vec<u32>, (&[KeyHash], &mut [KeyHash])),
+) {
+    windows(spare, hashes, ends).for_each(|window| sort(bin_ends, window));
+}
+
+/// Above so many windows, they are shared among threads.
+#[cfg(feature = "parallel")]
+const FEW_WINDOWS: usize = 64;
+
+#[cfg(feature = "parallel")]
+fn for_each_window(
+    spare: &[KeyHash],
+    hashes: &mut [KeyHash],
+    ends: &[u32],
+    bin_ends: &mut Vec<u32>,
+    sort: impl Fn(&mut Vec<u32>, (&[KeyHash], &mut [KeyHash])) + Send + Sync,
+) {
+    use rayon::prelude::{IntoParallelIterator, ParallelIterator};
+
+    let mut windows: Vec<_> = windows(spare, hashes, ends).collect();
+    if windows.len() <= FEW_WINDOWS {
+        windows.drain(..).for_each(|window| sort(bin_ends, window));
+    } else {
+        windows.into_par_iter().for_each_init(Vec::new, sort);
     }
 }
 

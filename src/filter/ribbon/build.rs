@@ -3,8 +3,8 @@
 use super::band::Section;
 use super::columns::Columns;
 use super::equation::{Starts, final_layer_hash, next_layer_hash};
-use super::plan::{bumping_blocks, bumps, final_blocks, payload_reserve};
-use super::section::{SectionTask, bucket_starts, split_into_sections};
+use super::plan::{bumping_blocks, bumps, final_blocks, more_sections_bytes, payload_reserve};
+use super::section::{bucket_starts, run_all, split_into_sections};
 use super::shape::{Layer, LayerRole, RibbonShape};
 use super::solve::solve_section;
 use crate::codec::AlignedBuffer;
@@ -105,9 +105,9 @@ impl Work<'_> {
         let thresholds = self.thresholds.get_mut(first_threshold..).unwrap_or_default();
         let tasks = split_into_sections(layer, self.columns, keys, words.as_chunks_mut().0, thresholds);
         let mut bumped = Vec::with_capacity(keys.len() / 16);
-        tasks.for_each(|task: SectionTask<'_>| task.run(self.section, &mut bumped));
+        run_all(tasks, self.section, &mut bumped);
         self.blocks.push(blocks);
-        self.note_peak(bumped.capacity() * size_of::<KeyHash>());
+        self.note_peak(bumped.capacity() * size_of::<KeyHash>() + more_sections_bytes(layer.slots));
         Ok(bumped)
     }
 

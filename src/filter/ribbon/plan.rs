@@ -2,6 +2,7 @@
 
 use super::columns::Columns;
 use super::equation::WIDTH;
+use super::section::sections_at_once;
 use super::shape::{Layer, MAX_BUMPING_LAYERS, RibbonShape};
 use crate::filter::FilterShape;
 use crate::units::BitsPerKey;
@@ -80,13 +81,23 @@ pub(crate) fn columns_for_size(
 /// The most bytes that building takes beside the hashes, the finished block included. `None` beyond the format's limit.
 pub(crate) fn estimated_build_bytes(keys: u64, columns: Columns) -> Option<u64> {
     let first_slots = expected_shape(keys, columns)?.layers().first()?.slots;
-    // Rows, results, occupancy, and the pending rows of a bucket.
-    let section = first_slots.min(SECTION_SLOTS) * 49 / 4 + 16_384;
+    let section = section_bytes(first_slots) + more_sections_bytes(first_slots) as u64;
     // First the hashes are sorted, with a second copy of them. After that, the keys of a layer are held
     // together with those that it passes on; a layer that takes all holds copies of its own.
     let sorting = keys * 8 + 65_536;
     let held = if bumps(keys, 0) { keys * 5 / 4 } else { keys * 24 } + 65_536;
     Some(sorting.max(section + payload_reserve(keys, columns)? + held))
+}
+
+/// Bytes of the first section of a layer: rows, results, occupancy, and the pending rows of a bucket.
+fn section_bytes(slots: u64) -> u64 {
+    slots.min(SECTION_SLOTS) * 49 / 4 + 16_384
+}
+
+/// Bytes of the other sections of a layer that are in memory at the same time.
+pub(super) fn more_sections_bytes(slots: u64) -> usize {
+    let bytes = (sections_at_once(slots) - 1) * section_bytes(slots);
+    usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 
 #[cfg(test)]

@@ -9,6 +9,19 @@ use super::shape::{BUCKET_SLOTS, Layer, LayerRole, THRESHOLDS};
 use super::solve::solve_section;
 use crate::hash::KeyHash;
 
+/// How many sections of a layer of `slots` slots are in memory at a time, at the most.
+#[cfg(feature = "parallel")]
+pub(super) fn sections_at_once(slots: u64) -> u64 {
+    let sections = slots.div_ceil(SECTION_SLOTS);
+    if sections > 1 { 1 + sections.min(rayon::current_num_threads() as u64) } else { 1 }
+}
+
+/// How many sections of a layer are in memory at a time.
+#[cfg(not(feature = "parallel"))]
+pub(super) const fn sections_at_once(_slots: u64) -> u64 {
+    1
+}
+
 /// Buckets whose threshold codes share a word.
 const BUCKETS_PER_WORD: usize = 32;
 
@@ -53,6 +66,40 @@ pub(super) fn split_into_sections<'a>(
             thresholds: split_front(&mut thresholds, threshold_count),
         }
     })
+}
+
+/// Runs all `tasks`, and appends the keys that they pass on to `bumped`, in the order of the sections.
+#[cfg(not(feature = "parallel"))]
+pub(super) fn run_all<'a>(
+    tasks: impl Iterator<Item = SectionTask<'a>>,
+    section: &mut Section,
+    bumped: &mut Vec<KeyHash>,
+) {
+    tasks.for_each(|task| task.run(section, bumped));
+}
+
+/// Runs all `tasks`, on all threads of the current pool if there are several, and appends the keys that they pass
+/// on to `bumped`, in the order of the sections.
+#[cfg(feature = "parallel")]
+pub(super) fn run_all<'a>(
+    tasks: impl Iterator<Item = SectionTask<'a>>,
+    section: &mut Section,
+    bumped: &mut Vec<KeyHash>,
+) {
+    use rayon::prelude::{IntoParallelIterator, ParallelIterator};
+
+    let mut tasks: Vec<SectionTask<'a>> = tasks.collect();
+    if tasks.len() == 1 {
+        tasks.drain(..).for_each(|task| task.run(section, bumped));
+        return;
+    }
+    let run = |section: &mut Section, task: SectionTask<'a>| {
+        let mut bumped = Vec::with_capacity(task.keys.len() / 16);
+        task.run(section, &mut bumped);
+        bumped
+    };
+    let passed_on: Vec<Vec<KeyHash>> = tasks.into_par_iter().map_init(Section::default, run).collect();
+    passed_on.iter().for_each(|keys| bumped.extend_from_slice(keys));
 }
 
 /// Takes the first `count` elements off `rest`, or as many as there are.

@@ -2,6 +2,7 @@
 
 use super::band::{Section, WHOLE_BUCKET};
 use super::equation::{Starts, WIDTH, coefficients, result};
+use super::section::split_into_sections;
 use super::shape::{BUCKET_SLOTS, Layer, LayerRole, THRESHOLDS};
 use super::solve::solve_section;
 use super::{BuiltRibbon, Columns, RibbonRequest};
@@ -175,4 +176,23 @@ fn a_payload_of_another_length_reads_as_may_be_present() {
     assert!(absent.iter().all(|&hash| built.shape.may_contain(&[], hash)));
     let half = &built.payload.as_slice()[..100];
     assert!(key_hashes(6_000, 3).iter().all(|&hash| built.shape.may_contain(half, hash)));
+}
+
+#[test]
+fn sections_done_one_by_one_and_all_at_once_give_the_same_bytes() {
+    let columns = Columns::new(7, 20_000).unwrap();
+    let hashes = key_hashes(700_000, 5);
+    let built = build(&hashes, columns);
+    let layer = built.shape.layers()[0];
+    let mut payload = vec![0; (layer.words(columns) * 8) as usize];
+    let mut thresholds = vec![0; layer.threshold_words() as usize];
+    let mut bumped = Vec::new();
+    for task in split_into_sections(layer, columns, &hashes, payload.as_chunks_mut().0, &mut thresholds) {
+        task.run(&mut Section::default(), &mut bumped);
+    }
+    assert!(payload == built.payload.as_slice()[..payload.len()]);
+    let place = (layer.threshold_word * 8) as usize;
+    let bytes: Vec<u8> = thresholds.iter().flat_map(|word| word.to_le_bytes()).collect();
+    assert!(bytes == built.payload.as_slice()[place..place + bytes.len()]);
+    assert!((20_000..40_000).contains(&bumped.len()) && bumped.is_sorted());
 }

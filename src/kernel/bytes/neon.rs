@@ -29,7 +29,8 @@ impl ByteVector for Neon {
 
     #[inline(always)]
     unsafe fn splat(byte: u8) -> Self {
-        Self(vdupq_n_u8(byte))
+        // SAFETY: there is NEON.
+        unsafe { Self(vdupq_n_u8(byte)) }
     }
 
     #[inline(always)]
@@ -40,70 +41,82 @@ impl ByteVector for Neon {
 
     #[inline(always)]
     unsafe fn look_up(table: Self, indexes: Self) -> Self {
-        Self(vqtbl1q_u8(table.0, indexes.0))
+        // SAFETY: there is NEON.
+        unsafe { Self(vqtbl1q_u8(table.0, indexes.0)) }
     }
 
     #[inline(always)]
     unsafe fn and(self, other: Self) -> Self {
-        Self(vandq_u8(self.0, other.0))
+        // SAFETY: there is NEON.
+        unsafe { Self(vandq_u8(self.0, other.0)) }
     }
 
     #[inline(always)]
     unsafe fn and_not(mask: Self, value: Self) -> Self {
-        Self(vbicq_u8(value.0, mask.0))
+        // SAFETY: there is NEON.
+        unsafe { Self(vbicq_u8(value.0, mask.0)) }
     }
 
     #[inline(always)]
     unsafe fn or(self, other: Self) -> Self {
-        Self(vorrq_u8(self.0, other.0))
+        // SAFETY: there is NEON.
+        unsafe { Self(vorrq_u8(self.0, other.0)) }
     }
 
     #[inline(always)]
     unsafe fn xor(self, other: Self) -> Self {
-        Self(veorq_u8(self.0, other.0))
+        // SAFETY: there is NEON.
+        unsafe { Self(veorq_u8(self.0, other.0)) }
     }
 
     #[inline(always)]
     unsafe fn upper_half(self) -> Self {
-        Self(vshrq_n_u8::<4>(self.0))
+        // SAFETY: there is NEON.
+        unsafe { Self(vshrq_n_u8::<4>(self.0)) }
     }
 
     #[inline(always)]
     unsafe fn saturating_sub(self, other: Self) -> Self {
-        Self(vqsubq_u8(self.0, other.0))
+        // SAFETY: there is NEON.
+        unsafe { Self(vqsubq_u8(self.0, other.0)) }
     }
 
     #[inline(always)]
     unsafe fn min(self, other: Self) -> Self {
-        Self(vminq_u8(self.0, other.0))
+        // SAFETY: there is NEON.
+        unsafe { Self(vminq_u8(self.0, other.0)) }
     }
 
     #[inline(always)]
     unsafe fn low_bits(self) -> [u64; 4] {
-        [1, 2, 4, 8].map(|bit| lanes_with(self.0, vdupq_n_u8(bit)))
+        // SAFETY: there is NEON.
+        unsafe { [1, 2, 4, 8].map(|bit| lanes_with(self.0, vdupq_n_u8(bit))) }
     }
 
     #[inline(always)]
     unsafe fn non_zero(self) -> u64 {
-        lanes_with(self.0, self.0)
+        // SAFETY: there is NEON.
+        unsafe { lanes_with(self.0, self.0) }
     }
 
     #[inline(always)]
     unsafe fn transpose(words: &[u64; 16]) -> [Table; 8] {
-        let pairs: [uint8x16_t; 8] = core::array::from_fn(|at| {
-            // SAFETY: two words can be read.
-            unsafe { vreinterpretq_u8_u64(vld1q_u64(words[at * 2..at * 2 + 2].as_ptr())) }
-        });
-        unzip(pairs)
+        // SAFETY: there is NEON, and two words can be read from each place.
+        unsafe {
+            let two = |at: usize| vreinterpretq_u8_u64(vld1q_u64(words[at * 2..at * 2 + 2].as_ptr()));
+            unzip(core::array::from_fn(two))
+        }
     }
 
     #[inline(always)]
     unsafe fn transpose_pairs(pairs: &[[u64; 2]; 16]) -> [[Table; 8]; 2] {
-        // SAFETY: a pair can be read.
-        let pair = |at: usize| unsafe { vld1q_u64(pairs[at].as_ptr()) };
-        let firsts = core::array::from_fn(|at| vreinterpretq_u8_u64(vtrn1q_u64(pair(at * 2), pair(at * 2 + 1))));
-        let seconds = core::array::from_fn(|at| vreinterpretq_u8_u64(vtrn2q_u64(pair(at * 2), pair(at * 2 + 1))));
-        [unzip(firsts), unzip(seconds)]
+        // SAFETY: there is NEON, and a pair can be read from each place.
+        unsafe {
+            let pair = |at: usize| vld1q_u64(pairs[at].as_ptr());
+            let first = |at: usize| vreinterpretq_u8_u64(vtrn1q_u64(pair(at * 2), pair(at * 2 + 1)));
+            let second = |at: usize| vreinterpretq_u8_u64(vtrn2q_u64(pair(at * 2), pair(at * 2 + 1)));
+            [unzip(core::array::from_fn(first)), unzip(core::array::from_fn(second))]
+        }
     }
 
     #[inline(always)]
@@ -120,18 +133,20 @@ impl ByteVector for Neon {
 
 /// Bit `i` is set when lane `i` of both has a bit in common.
 #[inline(always)]
-fn lanes_with(bytes: uint8x16_t, bits: uint8x16_t) -> u64 {
+unsafe fn lanes_with(bytes: uint8x16_t, bits: uint8x16_t) -> u64 {
     const WEIGHTS: Table = [1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128];
-    // SAFETY: 16 bytes can be read.
-    let weights = unsafe { vld1q_u8(WEIGHTS.as_ptr()) };
-    let found = vandq_u8(vtstq_u8(bytes, bits), weights);
-    u64::from(vaddv_u8(vget_low_u8(found))) | u64::from(vaddv_u8(vget_high_u8(found))) << 8
+    // SAFETY: there is NEON, and 16 bytes can be read.
+    unsafe {
+        let found = vandq_u8(vtstq_u8(bytes, bits), vld1q_u8(WEIGHTS.as_ptr()));
+        u64::from(vaddv_u8(vget_low_u8(found))) | u64::from(vaddv_u8(vget_high_u8(found))) << 8
+    }
 }
 
 /// Byte `b` of sixteen words, two in each vector, as table `b`: the even bytes from the odd ones, three times.
 #[inline(always)]
-fn unzip(words: [uint8x16_t; 8]) -> [Table; 8] {
-    let split = |left: uint8x16_t, right: uint8x16_t| [vuzp1q_u8(left, right), vuzp2q_u8(left, right)];
+unsafe fn unzip(words: [uint8x16_t; 8]) -> [Table; 8] {
+    // SAFETY: there is NEON.
+    let split = |left: uint8x16_t, right: uint8x16_t| unsafe { [vuzp1q_u8(left, right), vuzp2q_u8(left, right)] };
     let [w0, w1, w2, w3, w4, w5, w6, w7] = words;
     let ([even0, odd0], [even1, odd1]) = (split(w0, w1), split(w2, w3));
     let ([even2, odd2], [even3, odd3]) = (split(w4, w5), split(w6, w7));
@@ -141,7 +156,7 @@ fn unzip(words: [uint8x16_t; 8]) -> [Table; 8] {
     let ([b1, b5], [b3, b7]) = (split(b15_0, b15_1), split(b37_0, b37_1));
     [b0, b1, b2, b3, b4, b5, b6, b7].map(|bytes| {
         let mut table = [0; 16];
-        // SAFETY: 16 bytes can be written.
+        // SAFETY: there is NEON, and 16 bytes can be written.
         unsafe { vst1q_u8(table.as_mut_ptr(), bytes) };
         table
     })
