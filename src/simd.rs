@@ -142,15 +142,31 @@ pub fn select(set: InstructionSet) -> Result<(), ConfigError> {
     Ok(())
 }
 
+/// Runs `test` with each available set, and nobody else's choice in between.
+#[cfg(test)]
+pub(crate) fn for_each_set(mut test: impl FnMut(InstructionSet)) {
+    use std::sync::{Mutex, PoisonError};
+
+    static SELECTING: Mutex<()> = Mutex::new(());
+    let _guard = SELECTING.lock().unwrap_or_else(PoisonError::into_inner);
+    for set in InstructionSet::available() {
+        SELECTED.store(set as u8, Ordering::Relaxed);
+        test(set);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn only_sets_that_the_cpu_has_can_be_selected() {
-        for set in ALL {
-            assert_eq!(select(set).is_ok(), set.is_available());
-        }
-        select(InstructionSet::fastest()).unwrap();
+        for_each_set(|before| {
+            for set in ALL {
+                assert_eq!(select(set).is_ok(), set.is_available());
+            }
+            select(before).unwrap();
+            assert_eq!(selected(), before);
+        });
     }
 }

@@ -8,7 +8,7 @@
 //! This is the only room with `unsafe` in it: for instructions that not every CPU has, and for loads and
 //! stores of whole vectors.
 
-#![expect(unsafe_code, reason = "instructions that not every CPU has")]
+#![allow(unsafe_code, reason = "instructions that not every CPU has")]
 #![allow(
     clippy::cast_possible_truncation,
     clippy::precedence,
@@ -16,6 +16,10 @@
     clippy::needless_range_loop,
     reason = "bits are cut off on purpose; operators bind as in the formulas of the field; loops count what they \
               unroll; functions that do not carry the instructions must become part of those that do"
+)]
+#![cfg_attr(
+    not(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little"))),
+    allow(dead_code, unused_macros, reason = "the forms for vectors have no user here")
 )]
 
 /// Calls a function of the instruction set in use, from a module that has a submodule for each set.
