@@ -36,10 +36,14 @@
 //!
 //! # How it is built
 //!
-//! `build` sorts nothing but the hashes themselves: starts grow with hashes. A layer is done in sections
-//! of 2^18 slots; the last bucket of a section is bumped whole, so that sections do not touch and only one
-//! has its rows in memory. `band` finds, bucket by bucket, what is kept; `solve` turns a section into
-//! columns. The bytes depend on the set of keys alone.
+//! Starts grow with hashes, so sorting the hashes is all the order that `build` needs. A layer is done in
+//! sections of 2^18 slots; the last bucket of a section is bumped whole, so that sections do not touch: only
+//! one has its rows in memory, or, with the feature `parallel`, one per core. In a `section`, `band` finds
+//! bucket by bucket what is kept, and `solve` makes columns of it. The bytes depend on the set of keys alone.
+//!
+//! Banding is where the time goes. Of the 133 or so keys of a bucket, those that are the first at their slot
+//! are pivots at once; the others, about 80, are eliminated together by a *sweep* over the bucket's slots
+//! (`kernel::sweep`), four or eight slots at a time.
 //!
 //! The bytes: FORMAT.md, "Ribbon". Reading: Dillinger and Walzer, *Ribbon filter: practically smaller than
 //! Bloom and Xor*, 2021; Dillinger, Huebschle-Schneider, Sanders, Walzer, *Fast Succinct Retrieval and
