@@ -79,7 +79,10 @@ pub mod sst;
 pub mod stats;
 mod units;
 
-pub use block::{BlockInfo, FallbackReason, FilterBlock, GuardedFilter, HitBitmap, LookupOutcome, PreparedKey, Probe};
+pub use block::{
+    BlockInfo, FallbackReason, FilterBlock, FilterSet, GuardedFilter, HitBitmap, HitMatrix, LookupOutcome, PreparedKey,
+    Probe,
+};
 pub use error::{BlockError, ConfigError};
 pub use filter::FilterKind;
 pub use hash::{

@@ -2,22 +2,28 @@
 //!
 //! [`FilterBlock`] opens any bytes in constant time without allocating, and answers whether a key may
 //! be present. [`GuardedFilter`] is a block as a table holds it: damage and unknown kinds answer "may be
-//! present", and everything is counted.
+//! present", and everything is counted. [`FilterSet`] asks many blocks for one key, or for many.
 //!
 //! The bytes are specified in FORMAT.md.
 
 mod encode;
+mod group;
 mod guarded;
 mod info;
+mod matrix;
 mod open;
+mod set;
 pub(crate) mod trailer;
 
 use core::fmt;
 
 pub(crate) use encode::{EncodeRequest, encode};
+pub(crate) use group::{FilterGroup, GROUP, bits_of};
 pub use guarded::{GuardedFilter, LookupOutcome, Probe};
 pub use info::BlockInfo;
+pub use matrix::HitMatrix;
 pub use open::{FilterBlock, HitBitmap, PreparedKey};
+pub use set::FilterSet;
 
 /// Why a file has another kind of filter than its policy asked for.
 ///

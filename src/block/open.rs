@@ -144,6 +144,10 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         }
     }
 
+    pub(super) fn shape(&self) -> &Shape {
+        &self.shape
+    }
+
     /// The whole block's bytes.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
@@ -198,7 +202,7 @@ impl PreparedKey {
         self.hash
     }
 
-    fn line_mask(&mut self, probes: u8) -> &LineMask {
+    pub(super) fn line_mask(&mut self, probes: u8) -> &LineMask {
         let hash = self.hash;
         let current = self.mask.filter(|&(of, _)| of == probes);
         let (_, mask) = self.mask.insert(current.unwrap_or_else(|| (probes, line::mask(hash, probes))));
@@ -235,6 +239,10 @@ impl HitBitmap {
         if let (Some(last), used @ 1..) = (self.words.last_mut(), length % 64) {
             *last = (1 << used) - 1;
         }
+    }
+
+    pub(super) fn words_mut(&mut self) -> impl Iterator<Item = &mut u64> {
+        self.words.iter_mut()
     }
 
     /// Whether key `index` may be present; `true` beyond the end.

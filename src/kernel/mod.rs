@@ -41,7 +41,10 @@ macro_rules! dispatch {
 }
 
 pub(crate) mod bytes;
+pub(crate) mod cover;
 pub(crate) mod line;
 pub(crate) mod parity;
+pub(crate) mod prefetch;
 pub(crate) mod solve;
 pub(crate) mod sweep;
+pub(crate) mod within;

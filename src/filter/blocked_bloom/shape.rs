@@ -65,13 +65,15 @@ impl BloomShape {
     }
 
     /// The index of the key's line: from the high bits of its hash.
+    #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "below the number of lines in memory")]
     pub(crate) fn line_index(&self, hash: KeyHash) -> usize {
         map_to_range(hash.get(), self.lines) as usize
     }
 
-    /// The key's line in `payload`.
-    fn line<'a>(&self, payload: &'a [u8], hash: KeyHash) -> Option<&'a Line> {
+    /// The key's line in `payload`, which may be longer than the payload; `None` if it is shorter.
+    #[inline]
+    pub(crate) fn line<'a>(&self, payload: &'a [u8], hash: KeyHash) -> Option<&'a Line> {
         payload.as_chunks().0.get(self.line_index(hash))
     }
 

@@ -1,0 +1,164 @@
+//! Up to 64 filters, laid out to be asked for one key together.
+
+use super::open::{FilterBlock, PreparedKey, Shape};
+use crate::filter::blocked_bloom::BloomShape;
+use crate::hash::KeyHash;
+use crate::kernel::cover::covered;
+use crate::kernel::line::Line;
+use crate::kernel::prefetch::prefetch;
+
+/// Filters of a group: a bit of one word for each.
+pub(crate) const GROUP: usize = 64;
+
+/// Up to [`GROUP`] filters. A place without a filter that can be asked answers "may be present".
+#[derive(Clone)]
+pub(crate) struct FilterGroup<D> {
+    /// By place; `None` where there is no Bloom filter.
+    blooms: Vec<Option<Bloom<D>>>,
+    classes: Vec<Class>,
+    /// The filters of other kinds, with their places.
+    others: Vec<(usize, FilterBlock<D>)>,
+    /// The places of `others`.
+    other_places: u64,
+    places: usize,
+}
+
+/// What a probe needs of a Bloom filter, side by side with that of the next one.
+#[derive(Clone)]
+struct Bloom<D> {
+    data: D,
+    shape: BloomShape,
+}
+
+/// The places of Bloom filters that share a mask.
+#[derive(Clone, Copy, Debug)]
+struct Class {
+    probes: u8,
+    places: u64,
+}
+
+impl<D: AsRef<[u8]>> Bloom<D> {
+    #[inline]
+    fn line(&self, hash: KeyHash) -> Option<&Line> {
+        self.shape.line(self.data.as_ref(), hash)
+    }
+}
+
+impl<D: AsRef<[u8]>> FilterGroup<D> {
+    fn new() -> Self {
+        Self { blooms: Vec::new(), classes: Vec::new(), others: Vec::new(), other_places: 0, places: 0 }
+    }
+
+    /// Takes the next place of the last of `groups`, or the first one of a new group.
+    pub(crate) fn push_to(groups: &mut Vec<Self>, block: Option<FilterBlock<D>>) {
+        match groups.last_mut() {
+            Some(group) if group.places < GROUP => group.push(block),
+            _ => {
+                let mut group = Self::new();
+                group.push(block);
+                groups.push(group);
+            }
+        }
+    }
+
+    /// Bits of all the places.
+    pub(crate) fn all(&self) -> u64 {
+        first_bits(self.places)
+    }
+
+    /// Takes the next place, which must be free.
+    fn push(&mut self, block: Option<FilterBlock<D>>) {
+        let place = self.places;
+        let bloom = match block.map(|block| (*block.shape(), block)) {
+            Some((Shape::BlockedBloom(shape), block)) => {
+                self.class_of(shape.probes()).places |= 1 << place;
+                Some(Bloom { data: block.into_inner(), shape })
+            }
+            Some((Shape::Ribbon(_), block)) => {
+                self.other_places |= 1 << place;
+                self.others.push((place, block));
+                None
+            }
+            None => None,
+        };
+        self.blooms.push(bloom);
+        self.places += 1;
+    }
+
+    fn class_of(&mut self, probes: u8) -> &mut Class {
+        let known = self.classes.iter().position(|class| class.probes == probes);
+        let index = known.unwrap_or(self.classes.len());
+        if known.is_none() {
+            self.classes.push(Class { probes, places: 0 });
+        }
+        &mut self.classes[index]
+    }
+
+    /// Those places of `which` whose filters do not deny the key.
+    #[inline]
+    pub(crate) fn probe(&self, key: &mut PreparedKey, which: u64) -> u64 {
+        self.probe_with(key, which, |_| None)
+    }
+
+    /// Like [`probe`](Self::probe), while the lines that `next` will want are fetched from the filters of
+    /// `which` and, before it, those of `also`.
+    #[inline]
+    pub(crate) fn probe_ahead(&self, key: &mut PreparedKey, which: u64, next: KeyHash, also: u64) -> u64 {
+        self.fetch(next, also & !which);
+        self.probe_with(key, which, |place| self.line(place, next))
+    }
+
+    /// Starts to fetch the lines that `hash` will want from the Bloom filters of `which`.
+    pub(crate) fn fetch(&self, hash: KeyHash, which: u64) {
+        bits_of(which).filter_map(|place| self.line(place, hash)).for_each(prefetch);
+    }
+
+    #[inline]
+    fn probe_with<'a>(&'a self, key: &mut PreparedKey, which: u64, ahead: impl Fn(usize) -> Option<&'a Line>) -> u64 {
+        let hash = key.hash();
+        let mut hits = which;
+        for class in &self.classes {
+            let asked = which & class.places;
+            if asked != 0 {
+                let mask = key.line_mask(class.probes);
+                hits &= !asked | covered(mask, asked, |place| self.line(place, hash), &ahead);
+            }
+        }
+        if which & self.other_places != 0 {
+            hits &= self.probe_others(hash, which);
+        }
+        hits
+    }
+
+    /// All places but those of `which` that hold another kind of filter, and it denies the key.
+    #[cold]
+    fn probe_others(&self, hash: KeyHash, which: u64) -> u64 {
+        let asked = self.others.iter().filter(|(place, _)| which >> place & 1 == 1);
+        asked.fold(u64::MAX, |hits, (place, block)| hits & !(u64::from(!block.may_contain(hash)) << place))
+    }
+
+    /// The line of the Bloom filter at `place`; `None` when there is none.
+    #[inline]
+    fn line(&self, place: usize, hash: KeyHash) -> Option<&Line> {
+        self.blooms.get(place)?.as_ref()?.line(hash)
+    }
+}
+
+/// The first `count` bits of a word.
+pub(crate) const fn first_bits(count: usize) -> u64 {
+    match count {
+        0 => 0,
+        1..GROUP => (1 << count) - 1,
+        _ => u64::MAX,
+    }
+}
+
+/// The positions of the ones of `word`, ascending.
+#[inline]
+pub(crate) fn bits_of(mut word: u64) -> impl Iterator<Item = usize> {
+    core::iter::from_fn(move || {
+        let bit = (word != 0).then_some(word.trailing_zeros() as usize)?;
+        word &= word - 1;
+        Some(bit)
+    })
+}

@@ -1,0 +1,53 @@
+//! AVX2: a line is two vectors, tested together by one `vptest`.
+
+use std::arch::x86_64::{__m256i, _mm256_andnot_si256, _mm256_loadu_si256, _mm256_or_si256, _mm256_testz_si256};
+
+use crate::kernel::line::{Line, LineMask};
+use crate::kernel::prefetch::prefetch;
+
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+pub(super) fn covered<'a>(
+    mask: &LineMask,
+    mut which: u64,
+    line: impl Fn(usize) -> Option<&'a Line>,
+    ahead: impl Fn(usize) -> Option<&'a Line>,
+) -> u64 {
+    // SAFETY: a mask is 64 bytes.
+    let wanted = unsafe { load(mask.as_ptr().cast()) };
+    let mut hits = 0;
+    while which != 0 {
+        let index = which.trailing_zeros() as usize;
+        which &= which - 1;
+        let covers = match line(index) {
+            // SAFETY: a line is 64 bytes.
+            Some(line) => lacks_none(unsafe { load(line.as_ptr()) }, wanted),
+            None => true,
+        };
+        hits |= u64::from(covers) << index;
+        if let Some(next) = ahead(index) {
+            prefetch(next);
+        }
+    }
+    hits
+}
+
+/// Two vectors from `bytes` on, at any alignment.
+///
+/// # Safety
+///
+/// 64 bytes can be read there.
+#[inline]
+#[target_feature(enable = "avx2")]
+unsafe fn load(bytes: *const u8) -> [__m256i; 2] {
+    // SAFETY: the caller's promise; `loadu` takes any alignment.
+    unsafe { [_mm256_loadu_si256(bytes.cast()), _mm256_loadu_si256(bytes.add(32).cast())] }
+}
+
+/// Whether all bits of `wanted` are set in `line`.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn lacks_none(line: [__m256i; 2], wanted: [__m256i; 2]) -> bool {
+    let missing = [_mm256_andnot_si256(line[0], wanted[0]), _mm256_andnot_si256(line[1], wanted[1])];
+    let missing = _mm256_or_si256(missing[0], missing[1]);
+    _mm256_testz_si256(missing, missing) == 1
+}
