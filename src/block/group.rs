@@ -3,7 +3,7 @@
 use super::open::{FilterBlock, PreparedKey, Shape};
 use crate::filter::blocked_bloom::BloomShape;
 use crate::hash::KeyHash;
-use crate::kernel::cover::covered;
+use crate::kernel::cover::{Candidate, covered};
 use crate::kernel::line::Line;
 use crate::kernel::prefetch::prefetch;
 
@@ -21,6 +21,7 @@ pub(crate) struct FilterGroup<D> {
     /// The places of `others`.
     other_places: u64,
     places: usize,
+    bytes: usize,
 }
 
 /// What a probe needs of a Bloom filter, side by side with that of the next one.
@@ -44,9 +45,18 @@ impl<D: AsRef<[u8]>> Bloom<D> {
     }
 }
 
+/// Bytes of Bloom filters in all above which the lines for a key are fetched before they are tested: a pass
+/// over the filters that costs more than it gains where they are near.
+const CACHED_BYTES: usize = 4 << 20;
+
+/// Whether a key's lines in `groups` are to be fetched before they are tested.
+pub(crate) fn are_far<D: AsRef<[u8]>>(groups: &[FilterGroup<D>]) -> bool {
+    groups.iter().map(FilterGroup::bytes).sum::<usize>() > CACHED_BYTES
+}
+
 impl<D: AsRef<[u8]>> FilterGroup<D> {
     fn new() -> Self {
-        Self { blooms: Vec::new(), classes: Vec::new(), others: Vec::new(), other_places: 0, places: 0 }
+        Self { blooms: Vec::new(), classes: Vec::new(), others: Vec::new(), other_places: 0, places: 0, bytes: 0 }
     }
 
     /// Takes the next place of the last of `groups`, or the first one of a new group.
@@ -61,6 +71,11 @@ impl<D: AsRef<[u8]>> FilterGroup<D> {
         }
     }
 
+    /// Bytes of the blocks of its Bloom filters.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Bits of all the places.
     pub(crate) fn all(&self) -> u64 {
         first_bits(self.places)
@@ -72,6 +87,7 @@ impl<D: AsRef<[u8]>> FilterGroup<D> {
         let bloom = match block.map(|block| (*block.shape(), block)) {
             Some((Shape::BlockedBloom(shape), block)) => {
                 self.class_of(shape.probes()).places |= 1 << place;
+                self.bytes += block.as_bytes().len();
                 Some(Bloom { data: block.into_inner(), shape })
             }
             Some((Shape::Ribbon(_), block)) => {
@@ -100,29 +116,46 @@ impl<D: AsRef<[u8]>> FilterGroup<D> {
         self.probe_with(key, which, |_| None)
     }
 
-    /// Like [`probe`](Self::probe), while the lines that `next` will want are fetched from the filters of
-    /// `which` and, before it, those of `also`.
+    /// Like [`probe`](Self::probe), while the lines are fetched that the key `next.0` will want from the
+    /// filters at `next.1`.
     #[inline]
-    pub(crate) fn probe_ahead(&self, key: &mut PreparedKey, which: u64, next: KeyHash, also: u64) -> u64 {
-        self.fetch(next, also & !which);
-        self.probe_with(key, which, |place| self.line(place, next))
+    pub(crate) fn probe_ahead(&self, key: &mut PreparedKey, which: u64, next: Option<(KeyHash, u64)>) -> u64 {
+        let Some((next, wanted)) = next else { return self.probe_with(key, which, |_| None) };
+        self.fetch(next, wanted & !which);
+        self.probe_with(key, which, |bloom| bloom.line(next))
     }
 
     /// Starts to fetch the lines that `hash` will want from the Bloom filters of `which`.
     pub(crate) fn fetch(&self, hash: KeyHash, which: u64) {
-        bits_of(which).filter_map(|place| self.line(place, hash)).for_each(prefetch);
+        let wanted = bits_of(which).filter_map(|place| self.blooms.get(place)?.as_ref());
+        wanted.filter_map(|bloom| bloom.line(hash)).for_each(prefetch);
     }
 
     #[inline]
-    fn probe_with<'a>(&'a self, key: &mut PreparedKey, which: u64, ahead: impl Fn(usize) -> Option<&'a Line>) -> u64 {
+    fn probe_with<'a>(
+        &'a self,
+        key: &mut PreparedKey,
+        which: u64,
+        ahead: impl Fn(&'a Bloom<D>) -> Option<&'a Line>,
+    ) -> u64 {
         let hash = key.hash();
+        let candidate = |(place, bloom): (usize, &'a Option<Bloom<D>>)| {
+            let (line, ahead) = bloom.as_ref().map_or((None, None), |bloom| (bloom.line(hash), ahead(bloom)));
+            Candidate { place, line, ahead }
+        };
         let mut hits = which;
         for class in &self.classes {
             let asked = which & class.places;
-            if asked != 0 {
-                let mask = key.line_mask(class.probes);
-                hits &= !asked | covered(mask, asked, |place| self.line(place, hash), &ahead);
-            }
+            // A place that is skipped costs about as much as one that is tested for nothing.
+            let covered = if asked.count_ones() as usize * 8 >= self.blooms.len() * 7 {
+                covered(key.line_mask(class.probes), self.blooms.iter().enumerate().map(candidate))
+            } else if asked != 0 {
+                let asked = bits_of(asked).filter_map(|place| Some((place, self.blooms.get(place)?)));
+                covered(key.line_mask(class.probes), asked.map(candidate))
+            } else {
+                0
+            };
+            hits &= !asked | covered;
         }
         if which & self.other_places != 0 {
             hits &= self.probe_others(hash, which);
@@ -135,12 +168,6 @@ impl<D: AsRef<[u8]>> FilterGroup<D> {
     fn probe_others(&self, hash: KeyHash, which: u64) -> u64 {
         let asked = self.others.iter().filter(|(place, _)| which >> place & 1 == 1);
         asked.fold(u64::MAX, |hits, (place, block)| hits & !(u64::from(!block.may_contain(hash)) << place))
-    }
-
-    /// The line of the Bloom filter at `place`; `None` when there is none.
-    #[inline]
-    fn line(&self, place: usize, hash: KeyHash) -> Option<&Line> {
-        self.blooms.get(place)?.as_ref()?.line(hash)
     }
 }
 

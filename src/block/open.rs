@@ -185,15 +185,17 @@ impl<D: AsRef<[u8]>> fmt::Debug for FilterBlock<D> {
 #[derive(Clone, Debug)]
 pub struct PreparedKey {
     hash: KeyHash,
-    /// Number of probes and mask of the last Bloom shape met: files of one store mostly share it.
-    mask: Option<(u8, LineMask)>,
+    /// Mask of the last Bloom shape met, and its number of probes: files of one store mostly share it.
+    mask: LineMask,
+    /// 0 before the first.
+    probes: u8,
 }
 
 impl PreparedKey {
     /// Prepares nothing yet: each part is computed when a filter first needs it.
     #[must_use]
     pub const fn new(hash: KeyHash) -> Self {
-        Self { hash, mask: None }
+        Self { hash, mask: [0; 8], probes: 0 }
     }
 
     /// The key's hash.
@@ -202,11 +204,13 @@ impl PreparedKey {
         self.hash
     }
 
+    #[inline]
     pub(super) fn line_mask(&mut self, probes: u8) -> &LineMask {
-        let hash = self.hash;
-        let current = self.mask.filter(|&(of, _)| of == probes);
-        let (_, mask) = self.mask.insert(current.unwrap_or_else(|| (probes, line::mask(hash, probes))));
-        mask
+        if self.probes != probes {
+            self.mask = line::mask(self.hash, probes);
+            self.probes = probes;
+        }
+        &self.mask
     }
 }
 

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use super::group::FilterGroup;
+use super::group::{FilterGroup, are_far};
 use super::matrix::HitMatrix;
 use super::open::{FilterBlock, HitBitmap, PreparedKey};
 use crate::error::BlockError;
@@ -51,19 +51,21 @@ pub struct FilterSet<D> {
     /// Why a filter is not asked, for each that is not, in order.
     problems: Vec<(usize, BlockError)>,
     length: usize,
+    is_far: bool,
 }
 
 impl<D: AsRef<[u8]>> FilterSet<D> {
     /// The set of `blocks`, to be asked with hashes of identity `hash`.
     #[must_use]
     pub fn new(blocks: impl IntoIterator<Item = Result<FilterBlock<D>, BlockError>>, hash: HashIdentity) -> Self {
-        let mut set = Self { groups: Vec::new(), problems: Vec::new(), length: 0 };
+        let mut set = Self { groups: Vec::new(), problems: Vec::new(), length: 0, is_far: false };
         for block in blocks {
             set.push(block.and_then(|block| match block.hash_identity() {
                 got if got == hash => Ok(block),
                 got => Err(BlockError::HashMismatch { expected: hash, got }),
             }));
         }
+        set.is_far = are_far(&set.groups);
         set
     }
 
@@ -77,7 +79,14 @@ impl<D: AsRef<[u8]>> FilterSet<D> {
     pub fn candidates(&self, hash: KeyHash, hits: &mut HitBitmap) {
         hits.reset(self.length);
         let mut key = PreparedKey::new(hash);
+        let mut later = self.groups.iter();
+        if self.is_far {
+            later.next().into_iter().for_each(|group| group.fetch(hash, group.all()));
+        }
         for (word, group) in hits.words_mut().zip(&self.groups) {
+            if self.is_far {
+                later.next().into_iter().for_each(|group| group.fetch(hash, group.all()));
+            }
             *word = group.probe(&mut key, group.all());
         }
     }
@@ -96,20 +105,15 @@ impl<D: AsRef<[u8]>> FilterSet<D> {
     /// ```
     pub fn candidates_batch(&self, hashes: &[KeyHash], hits: &mut HitMatrix) {
         hits.reset(hashes.len(), self.length);
-        let ahead = keys_ahead(self.length);
-        for (&hash, group) in
-            hashes.iter().take(ahead).flat_map(|hash| self.groups.iter().map(move |group| (hash, group)))
-        {
-            group.fetch(hash, group.all());
-        }
-        let next = hashes.iter().skip(ahead).copied().map(Some).chain(core::iter::repeat(None));
-        for ((row, &hash), next) in hits.rows_mut().zip(hashes).zip(next) {
-            let mut key = PreparedKey::new(hash);
-            for (word, group) in row.iter_mut().zip(&self.groups) {
-                *word = match next {
-                    Some(next) => group.probe_ahead(&mut key, group.all(), next, 0),
-                    None => group.probe(&mut key, group.all()),
-                };
+        for (index, group) in self.groups.iter().enumerate() {
+            let all = group.all();
+            let ahead = keys_ahead(all.count_ones() as usize);
+            hashes.iter().take(ahead).for_each(|&hash| group.fetch(hash, all));
+            let next = hashes.iter().skip(ahead).copied().map(Some).chain(core::iter::repeat(None));
+            for (row, (&hash, next)) in hits.rows_mut().zip(hashes.iter().zip(next)) {
+                let mut key = PreparedKey::new(hash);
+                let word = group.probe_ahead(&mut key, all, next.map(|next| (next, all)));
+                row.iter_mut().skip(index).take(1).for_each(|out| *out = word);
             }
         }
     }

@@ -2,33 +2,27 @@
 
 use std::arch::x86_64::{__m256i, _mm256_andnot_si256, _mm256_loadu_si256, _mm256_or_si256, _mm256_testz_si256};
 
-use crate::kernel::line::{Line, LineMask};
+use super::Candidate;
+use crate::kernel::line::LineMask;
 use crate::kernel::prefetch::prefetch;
 
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
-pub(super) fn covered<'a>(
-    mask: &LineMask,
-    mut which: u64,
-    line: impl Fn(usize) -> Option<&'a Line>,
-    ahead: impl Fn(usize) -> Option<&'a Line>,
-) -> u64 {
+pub(super) fn covered<'a>(mask: &LineMask, candidates: impl Iterator<Item = Candidate<'a>>) -> u64 {
     // SAFETY: a mask is 64 bytes.
     let wanted = unsafe { load(mask.as_ptr().cast()) };
-    let mut hits = 0;
-    while which != 0 {
-        let index = which.trailing_zeros() as usize;
-        which &= which - 1;
-        let covers = match line(index) {
+    let mut places = 0;
+    for Candidate { place, line, ahead } in candidates {
+        let covers = match line {
             // SAFETY: a line is 64 bytes.
             Some(line) => lacks_none(unsafe { load(line.as_ptr()) }, wanted),
             None => true,
         };
-        hits |= u64::from(covers) << index;
-        if let Some(next) = ahead(index) {
-            prefetch(next);
+        places |= u64::from(covers) << (place % 64);
+        if let Some(ahead) = ahead {
+            prefetch(ahead);
         }
     }
-    hits
+    places
 }
 
 /// Two vectors from `bytes` on, at any alignment.

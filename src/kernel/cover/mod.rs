@@ -1,8 +1,7 @@
 //! One key's mask over one line of each of many payloads.
 //!
-//! Every function takes `line`, which finds the line of payload `i` (0 to 63), so that a kernel knows
-//! nothing of how payloads are kept; a payload without such a line counts as one that covers the mask.
-//! The loop is inside the kernel, and has no branch on what the lines hold.
+//! A kernel takes an iterator that finds the lines, so that it knows nothing of how payloads are kept. The
+//! loop over them is inside the kernel, allocates nothing, and has no branch on what a line holds.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -14,18 +13,21 @@ mod portable;
 
 use super::line::{Line, LineMask};
 
-/// The payloads, among those whose bit is set in `which`, that cover `mask`.
-///
-/// `ahead` names the line of the same payload that will be wanted next, for another key: it is fetched
-/// while this one is tested.
+/// One payload's part in a test.
+#[derive(Clone, Copy)]
+pub(crate) struct Candidate<'a> {
+    /// The bit that says what came out, 0 to 63.
+    pub(crate) place: usize,
+    /// The key's line; a payload without it counts as one that covers the mask.
+    pub(crate) line: Option<&'a Line>,
+    /// The line that will be wanted next, for another key: it is fetched while this one is tested.
+    pub(crate) ahead: Option<&'a Line>,
+}
+
+/// The places of the candidates whose lines cover `mask`.
 #[inline]
-pub(crate) fn covered<'a>(
-    mask: &LineMask,
-    which: u64,
-    line: impl Fn(usize) -> Option<&'a Line>,
-    ahead: impl Fn(usize) -> Option<&'a Line>,
-) -> u64 {
-    dispatch!(covered(mask, which, line, ahead))
+pub(crate) fn covered<'a>(mask: &LineMask, candidates: impl Iterator<Item = Candidate<'a>>) -> u64 {
+    dispatch!(covered(mask, candidates))
 }
 
 #[cfg(test)]
@@ -55,8 +57,11 @@ mod tests {
                 for (first, which) in [(0, u64::MAX), (6, u64::MAX), (0, 0), (3, 0x8000_0000_0000_0001), (1, 0xf0f0)] {
                     for number in 0..70_u64 {
                         let hash = KeyHash::from_remixed(number << 32);
-                        let line_at = |index: usize| lines.get(first + index);
-                        let got = covered(&line::mask(hash, probes), which, line_at, line_at);
+                        let candidates = (0..64).filter(|place| which >> place & 1 == 1).map(|place| {
+                            let line = lines.get(first + place);
+                            Candidate { place, line, ahead: line }
+                        });
+                        let got = covered(&line::mask(hash, probes), candidates);
                         let expected = (0..64)
                             .filter(|&bit| which >> bit & 1 == 1 && line::contains(&lines[first + bit], hash, probes))
                             .fold(0, |bits, bit| bits | 1 << bit);
@@ -70,7 +75,9 @@ mod tests {
     #[test]
     fn a_line_that_is_not_there_covers_everything() {
         simd::for_each_set(|_| {
-            assert_eq!(covered(&[u64::MAX; 8], 0b1011, |index| (index == 0).then_some(&[0; 64]), |_| None), 0b1010);
+            let candidates = [(0, Some(&[0; 64])), (1, None), (63, None)];
+            let candidates = candidates.map(|(place, line)| Candidate { place, line, ahead: None });
+            assert_eq!(covered(&[u64::MAX; 8], candidates.into_iter()), 1 << 63 | 0b10);
         });
     }
 }

@@ -2,33 +2,27 @@
 
 use std::arch::aarch64::{uint8x16_t, uint32x4_t, vbicq_u8, vld1q_u8, vmaxvq_u32, vorrq_u8, vreinterpretq_u32_u8};
 
-use crate::kernel::line::{Line, LineMask};
+use super::Candidate;
+use crate::kernel::line::LineMask;
 use crate::kernel::prefetch::prefetch;
 
 #[target_feature(enable = "neon")]
-pub(super) fn covered<'a>(
-    mask: &LineMask,
-    mut which: u64,
-    line: impl Fn(usize) -> Option<&'a Line>,
-    ahead: impl Fn(usize) -> Option<&'a Line>,
-) -> u64 {
+pub(super) fn covered<'a>(mask: &LineMask, candidates: impl Iterator<Item = Candidate<'a>>) -> u64 {
     // SAFETY: a mask is 64 bytes.
     let wanted = unsafe { load(mask.as_ptr().cast()) };
-    let mut hits = 0;
-    while which != 0 {
-        let index = which.trailing_zeros() as usize;
-        which &= which - 1;
-        let covers = match line(index) {
+    let mut places = 0;
+    for Candidate { place, line, ahead } in candidates {
+        let covers = match line {
             // SAFETY: a line is 64 bytes.
             Some(line) => lacks_none(unsafe { load(line.as_ptr()) }, wanted),
             None => true,
         };
-        hits |= u64::from(covers) << index;
-        if let Some(next) = ahead(index) {
-            prefetch(next);
+        places |= u64::from(covers) << (place % 64);
+        if let Some(ahead) = ahead {
+            prefetch(ahead);
         }
     }
-    hits
+    places
 }
 
 /// Four vectors from `bytes` on, at any alignment.

@@ -1,21 +1,21 @@
 //! Plain Rust.
 
-use crate::kernel::line::{Line, LineMask, covers};
+use super::Candidate;
+use crate::kernel::line::{self, LineMask};
 use crate::kernel::prefetch::prefetch;
 
 #[inline]
-pub(super) fn covered<'a>(
-    mask: &LineMask,
-    mut which: u64,
-    line: impl Fn(usize) -> Option<&'a Line>,
-    ahead: impl Fn(usize) -> Option<&'a Line>,
-) -> u64 {
-    let mut hits = 0;
-    while which != 0 {
-        let index = which.trailing_zeros() as usize;
-        which &= which - 1;
-        hits |= u64::from(line(index).is_none_or(|line| covers(line, mask))) << index;
-        ahead(index).into_iter().for_each(prefetch);
+pub(super) fn covered<'a>(mask: &LineMask, candidates: impl Iterator<Item = Candidate<'a>>) -> u64 {
+    let mut places = 0;
+    for Candidate { place, line, ahead } in candidates {
+        let covers = match line {
+            Some(line) => line::covers(line, mask),
+            None => true,
+        };
+        places |= u64::from(covers) << (place % 64);
+        if let Some(ahead) = ahead {
+            prefetch(ahead);
+        }
     }
-    hits
+    places
 }
