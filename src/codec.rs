@@ -2,7 +2,7 @@
 //!
 //! Reading is total: a read past the end is `None`, never a panic.
 
-use byteorder::{ByteOrder, LittleEndian};
+use byteorder::{BigEndian, ByteOrder, LittleEndian};
 use bytes::Bytes;
 
 /// Bytes of a filter's line, and the alignment at which it is fastest: one cache line.
@@ -40,6 +40,17 @@ pub(crate) fn put_u40(out: &mut Vec<u8>, value: u64) {
 
 pub(crate) fn put_u64(out: &mut Vec<u8>, value: u64) {
     out.extend_from_slice(&value.to_le_bytes());
+}
+
+/// The first eight bytes as a number that is ordered as they are; those that are missing count as 0.
+#[inline]
+pub(crate) fn order_prefix(bytes: &[u8]) -> u64 {
+    let first = bytes.first_chunk().copied().unwrap_or_else(|| {
+        let mut padded = [0; 8];
+        padded.iter_mut().zip(bytes).for_each(|(out, byte)| *out = *byte);
+        padded
+    });
+    BigEndian::read_u64(&first)
 }
 
 /// LEB128: seven bits a byte, low bits first, the high bit set on all bytes but the last.

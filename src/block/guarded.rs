@@ -5,7 +5,7 @@ use core::fmt;
 use super::open::{FilterBlock, HitBitmap, PreparedKey};
 use crate::error::BlockError;
 use crate::hash::{HashIdentity, KeyHash};
-use crate::stats::{FilterCounters, FilterStats};
+use crate::stats::{FilterCounters, FilterStats, SkipShare};
 
 /// What a filter says about a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,6 +83,16 @@ impl<D: AsRef<[u8]>> GuardedFilter<D> {
             hits.set_all(hashes.len());
             self.counters.add_unusable(hashes.len() as u64);
         }
+    }
+
+    /// Counts a key that was asked for as one of a set's, and was not denied.
+    pub(crate) fn count_undenied(&self) -> Probe<'_> {
+        self.counted(|_| true)
+    }
+
+    /// Counts the keys that a set skips by this filter, too.
+    pub(crate) fn join(&mut self, share: SkipShare) {
+        self.counters.join(share);
     }
 
     /// Tells the counters what a key turned out to be for which the answer was

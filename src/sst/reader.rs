@@ -19,6 +19,7 @@ use super::{
 };
 use crate::block::{GuardedFilter, LookupOutcome, PreparedKey, Probe};
 use crate::hash::{HashIdentity, KeyExtractor, KeyHash, KeyHasher};
+use crate::stats::SkipShare;
 
 /// What a table says of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,7 +67,7 @@ pub struct Table {
 }
 
 /// How a lookup ended in one table.
-pub(crate) enum Visit {
+enum Visit {
     SkippedByRange,
     SkippedByFilter,
     Touched(Lookup),
@@ -160,7 +161,7 @@ impl Table {
         self.visit(key, hash).map(Visit::into_lookup)
     }
 
-    pub(crate) fn visit(&self, key: &[u8], hash: Option<&mut PreparedKey>) -> Result<Visit, TableError> {
+    fn visit(&self, key: &[u8], hash: Option<&mut PreparedKey>) -> Result<Visit, TableError> {
         if !self.holds_in_range(key) {
             return Ok(Visit::SkippedByRange);
         }
@@ -175,8 +176,25 @@ impl Table {
         }
     }
 
+    /// Searches for a key of `hash` that is in range and that the filter does not deny: the answer of a set
+    /// of which this table is part. Without a hash, the filter was not asked.
+    pub(crate) fn visit_candidate(&self, key: &[u8], hash: Option<KeyHash>) -> Result<Lookup, TableError> {
+        match self.filter().filter(|_| hash.is_some()).map(GuardedFilter::count_undenied) {
+            Some(Probe::MaybePresent) => self.search_after_positive(key),
+            Some(Probe::Absent | Probe::Unusable(_)) | None => self.search(key),
+        }
+    }
+
+    /// Counts what a set skips in this table, too.
+    pub(crate) fn join(&mut self, share: SkipShare) {
+        if let Some(filter) = &mut self.filter {
+            filter.guarded.join(share.clone());
+        }
+        self.file.counters.share = Some(share);
+    }
+
     /// Whether `key` is in the table's range; counts a skip if not.
-    pub(crate) fn holds_in_range(&self, key: &[u8]) -> bool {
+    fn holds_in_range(&self, key: &[u8]) -> bool {
         let holds = self.parts.properties.range_holds(key);
         if !holds {
             self.file.counters.range_skips.add(1);
@@ -186,7 +204,7 @@ impl Table {
 
     /// Searches for a key that the filter let through, and tells the filter what became of it. Where the
     /// filter holds parts of keys, an absent key says nothing of its part: that outcome is not counted.
-    pub(crate) fn search_after_positive(&self, key: &[u8]) -> Result<Lookup, TableError> {
+    fn search_after_positive(&self, key: &[u8]) -> Result<Lookup, TableError> {
         let lookup = self.search(key)?;
         let outcome = if lookup == Lookup::Absent { LookupOutcome::NotFound } else { LookupOutcome::Found };
         let is_known = outcome == LookupOutcome::Found || self.extractor().is_none();
@@ -197,7 +215,7 @@ impl Table {
     }
 
     /// Searches index and data for a key in range.
-    pub(crate) fn search(&self, key: &[u8]) -> Result<Lookup, TableError> {
+    fn search(&self, key: &[u8]) -> Result<Lookup, TableError> {
         let index = self.index()?;
         let position = index.position_of(key);
         if position == index.len() {

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use crate::stats::FilterStats;
+use crate::stats::{FilterStats, SkipShare, SkipTally};
 
 /// What one table has been asked, and what it has read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,13 +59,15 @@ pub(crate) struct ReadCounters {
     pub(crate) index_block_reads: Counter,
     pub(crate) data_block_reads: Counter,
     pub(crate) bytes_read: Counter,
+    /// Further range skips, counted by the set that the table is in.
+    pub(crate) share: Option<SkipShare>,
 }
 
 impl ReadCounters {
     pub(crate) fn snapshot(&self, filter: FilterStats) -> TableStats {
         TableStats {
             filter,
-            range_skips: self.range_skips.get(),
+            range_skips: self.range_skips.get() + self.share.as_ref().map_or(0, SkipShare::by_range),
             index_block_reads: self.index_block_reads.get(),
             data_block_reads: self.data_block_reads.get(),
             bytes_read: self.bytes_read.get(),
@@ -73,21 +75,12 @@ impl ReadCounters {
     }
 }
 
-/// Counters of a set.
-#[derive(Debug, Default)]
-pub(crate) struct SetCounters {
-    pub(crate) lookups: Counter,
-    pub(crate) skipped_by_range: Counter,
-    pub(crate) skipped_by_filter: Counter,
-    pub(crate) touched: Counter,
-}
-
-impl SetCounters {
-    pub(crate) fn snapshot(&self, tables: TableStats) -> TableSetStats {
-        let [skipped_by_range, skipped_by_filter, touched] =
-            [&self.skipped_by_range, &self.skipped_by_filter, &self.touched].map(Counter::get);
-        TableSetStats {
-            lookups: self.lookups.get(),
+impl TableSetStats {
+    /// From what the set counted, and the sum over its tables.
+    pub(crate) fn new(skips: &SkipTally, touched: u64, tables: TableStats) -> Self {
+        let (skipped_by_range, skipped_by_filter) = skips.sums();
+        Self {
+            lookups: skips.lookups(),
             tables_considered: skipped_by_range + skipped_by_filter + touched,
             skipped_by_range,
             skipped_by_filter,
@@ -114,15 +107,14 @@ impl Counter {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stats::Skips;
 
     #[test]
     fn what_was_considered_is_what_was_skipped_and_touched() {
-        let counters = SetCounters::default();
-        counters.lookups.add(3);
-        counters.skipped_by_range.add(4);
-        counters.skipped_by_filter.add(5);
-        counters.touched.add(1);
-        let stats = counters.snapshot(TableStats::default());
+        let tally = SkipTally::new(1);
+        tally.ledger(3).add(0, Skips { by_range: 0b1111, by_filter: 0b11_1110_0000 });
+        let stats = TableSetStats::new(&tally, 1, TableStats::default());
+        assert_eq!((stats.skipped_by_range, stats.skipped_by_filter), (4, 5));
         assert_eq!((stats.lookups, stats.tables_considered), (3, 10));
     }
 

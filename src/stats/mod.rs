@@ -1,6 +1,10 @@
 //! Counting what filters answer, and telling when a rate is not what it should be.
 
+mod tally;
+
 use core::sync::atomic::{AtomicU64, Ordering};
+
+pub(crate) use tally::{Ledger, SkipShare, SkipTally, Skips};
 
 /// Counters that many threads add to. Each is exact; read together they may be a few probes apart.
 #[derive(Debug, Default)]
@@ -10,9 +14,16 @@ pub(crate) struct FilterCounters {
     true_positives: AtomicU64,
     false_positives: AtomicU64,
     unusable: AtomicU64,
+    /// Further negatives, counted by the set that the filter's table is in.
+    share: Option<SkipShare>,
 }
 
 impl FilterCounters {
+    /// Counts the keys that a set skips by this filter, too.
+    pub(crate) fn join(&mut self, share: SkipShare) {
+        self.share = Some(share);
+    }
+
     /// `asked` answers, of which `maybe` were "may be present".
     pub(crate) fn add_answers(&self, asked: u64, maybe: u64) {
         if maybe > 0 {
@@ -36,6 +47,7 @@ impl FilterCounters {
         let [negatives, positives, true_positives, false_positives, unusable] =
             [&self.negatives, &self.positives, &self.true_positives, &self.false_positives, &self.unusable]
                 .map(|counter| counter.load(Ordering::Relaxed));
+        let negatives = negatives + self.share.as_ref().map_or(0, SkipShare::by_filter);
         FilterStats { negatives, positives, true_positives, false_positives, unusable }
     }
 }
