@@ -388,6 +388,8 @@ fn a_damaged_newer_table_of_a_set_is_an_error_and_not_an_older_value() {
     let present = key("a", 4);
     assert!(set.get(&present).is_err());
     assert!(matches!(set.multi_get(&[&present])[..], [Err(TableError::Checksum { .. })]));
+    let stats = set.stats();
+    assert_eq!((stats.lookups, stats.touched, stats.tables_considered), (2, 2, 2), "the older one is not counted");
 }
 
 #[test]

@@ -45,13 +45,33 @@ impl<D: AsRef<[u8]>> Bloom<D> {
     }
 }
 
-/// Bytes of Bloom filters in all above which the lines for a key are fetched before they are tested: a pass
-/// over the filters that costs more than it gains where they are near.
-const CACHED_BYTES: usize = 4 << 20;
+/// How far the lines of filters are, and so what pays: a pass that fetches them costs about as much as one
+/// that tests them where they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Distance {
+    /// In the nearer caches: lines are tested as they come.
+    Near,
+    /// In the last cache: a batch fetches the lines for a later key while it tests one.
+    Middle,
+    /// In memory: even a single key's lines are all fetched before the first is tested.
+    Far,
+}
 
-/// Whether a key's lines in `groups` are to be fetched before they are tested.
-pub(crate) fn are_far<D: AsRef<[u8]>>(groups: &[FilterGroup<D>]) -> bool {
-    groups.iter().map(FilterGroup::bytes).sum::<usize>() > CACHED_BYTES
+impl Distance {
+    /// From the bytes of all Bloom filters. The limits are measured, and do not depend on much.
+    pub(crate) fn of<D: AsRef<[u8]>>(groups: &[FilterGroup<D>]) -> Self {
+        match groups.iter().map(|group| group.bytes).sum::<usize>() {
+            0..0x10_0000 => Self::Near,
+            0x10_0000..0x40_0000 => Self::Middle,
+            0x40_0000.. => Self::Far,
+        }
+    }
+
+    /// How many keys ahead a batch fetches when each wants `lines` lines: as many as have about 64 lines on
+    /// their way, enough to hide the latency of memory and few enough for the nearest cache.
+    pub(crate) fn keys_ahead(self, lines: usize) -> Option<usize> {
+        (self > Self::Near).then(|| (64 / lines.max(1)).clamp(1, 16))
+    }
 }
 
 impl<D: AsRef<[u8]>> FilterGroup<D> {
@@ -71,11 +91,6 @@ impl<D: AsRef<[u8]>> FilterGroup<D> {
         }
     }
 
-    /// Bytes of the blocks of its Bloom filters.
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes
-    }
-
     /// Bits of all the places.
     pub(crate) fn all(&self) -> u64 {
         first_bits(self.places)
@@ -86,7 +101,7 @@ impl<D: AsRef<[u8]>> FilterGroup<D> {
         let place = self.places;
         let bloom = match block.map(|block| (*block.shape(), block)) {
             Some((Shape::BlockedBloom(shape), block)) => {
-                self.class_of(shape.probes()).places |= 1 << place;
+                self.join_class(shape.probes(), place);
                 self.bytes += block.as_bytes().len();
                 Some(Bloom { data: block.into_inner(), shape })
             }
@@ -101,13 +116,12 @@ impl<D: AsRef<[u8]>> FilterGroup<D> {
         self.places += 1;
     }
 
-    fn class_of(&mut self, probes: u8) -> &mut Class {
-        let known = self.classes.iter().position(|class| class.probes == probes);
-        let index = known.unwrap_or(self.classes.len());
-        if known.is_none() {
-            self.classes.push(Class { probes, places: 0 });
+    fn join_class(&mut self, probes: u8, place: usize) {
+        let place = 1 << place;
+        match self.classes.iter_mut().find(|class| class.probes == probes) {
+            Some(class) => class.places |= place,
+            None => self.classes.push(Class { probes, places: place }),
         }
-        &mut self.classes[index]
     }
 
     /// Those places of `which` whose filters do not deny the key.

@@ -18,13 +18,12 @@ pub(crate) mod trailer;
 use core::fmt;
 
 pub(crate) use encode::{EncodeRequest, encode};
-pub(crate) use group::{FilterGroup, GROUP, are_far, bits_of, first_bits};
+pub(crate) use group::{Distance, FilterGroup, GROUP, bits_of, first_bits};
 pub use guarded::{GuardedFilter, LookupOutcome, Probe};
 pub use info::BlockInfo;
 pub use matrix::HitMatrix;
 pub use open::{FilterBlock, HitBitmap, PreparedKey};
 pub use set::FilterSet;
-pub(crate) use set::keys_ahead;
 
 /// Why a file has another kind of filter than its policy asked for.
 ///

@@ -2,20 +2,11 @@
 
 use core::fmt;
 
-use super::group::{FilterGroup, are_far};
+use super::group::{Distance, FilterGroup};
 use super::matrix::HitMatrix;
 use super::open::{FilterBlock, HitBitmap, PreparedKey};
 use crate::error::BlockError;
 use crate::hash::{HashIdentity, KeyHash};
-
-/// Lines that a batch has on their way from memory, about: enough to hide its latency, few enough for the
-/// nearest cache.
-const LINES_AHEAD: usize = 64;
-
-/// How many keys ahead a batch fetches when each key wants `lines` lines.
-pub(crate) fn keys_ahead(lines: usize) -> usize {
-    (LINES_AHEAD / lines.max(1)).clamp(1, 16)
-}
 
 /// The filters of many files, in an order of the owner's choice, asked for one key together.
 ///
@@ -51,21 +42,21 @@ pub struct FilterSet<D> {
     /// Why a filter is not asked, for each that is not, in order.
     problems: Vec<(usize, BlockError)>,
     length: usize,
-    is_far: bool,
+    distance: Distance,
 }
 
 impl<D: AsRef<[u8]>> FilterSet<D> {
     /// The set of `blocks`, to be asked with hashes of identity `hash`.
     #[must_use]
     pub fn new(blocks: impl IntoIterator<Item = Result<FilterBlock<D>, BlockError>>, hash: HashIdentity) -> Self {
-        let mut set = Self { groups: Vec::new(), problems: Vec::new(), length: 0, is_far: false };
+        let mut set = Self { groups: Vec::new(), problems: Vec::new(), length: 0, distance: Distance::Near };
         for block in blocks {
             set.push(block.and_then(|block| match block.hash_identity() {
                 got if got == hash => Ok(block),
                 got => Err(BlockError::HashMismatch { expected: hash, got }),
             }));
         }
-        set.is_far = are_far(&set.groups);
+        set.distance = Distance::of(&set.groups);
         set
     }
 
@@ -79,14 +70,11 @@ impl<D: AsRef<[u8]>> FilterSet<D> {
     pub fn candidates(&self, hash: KeyHash, hits: &mut HitBitmap) {
         hits.reset(self.length);
         let mut key = PreparedKey::new(hash);
-        let mut later = self.groups.iter();
-        if self.is_far {
-            later.next().into_iter().for_each(|group| group.fetch(hash, group.all()));
-        }
-        for (word, group) in hits.words_mut().zip(&self.groups) {
-            if self.is_far {
-                later.next().into_iter().for_each(|group| group.fetch(hash, group.all()));
-            }
+        let is_far = self.distance == Distance::Far;
+        let fetch = |group: &FilterGroup<D>| group.fetch(hash, group.all());
+        self.groups.iter().take(usize::from(is_far)).for_each(fetch);
+        for (index, (word, group)) in hits.words_mut().zip(&self.groups).enumerate() {
+            self.groups.get(index + 1).filter(|_| is_far).into_iter().for_each(fetch);
             *word = group.probe(&mut key, group.all());
         }
     }
@@ -107,9 +95,10 @@ impl<D: AsRef<[u8]>> FilterSet<D> {
         hits.reset(hashes.len(), self.length);
         for (index, group) in self.groups.iter().enumerate() {
             let all = group.all();
-            let ahead = keys_ahead(all.count_ones() as usize);
-            hashes.iter().take(ahead).for_each(|&hash| group.fetch(hash, all));
-            let next = hashes.iter().skip(ahead).copied().map(Some).chain(core::iter::repeat(None));
+            let ahead = self.distance.keys_ahead(all.count_ones() as usize);
+            hashes.iter().take(ahead.unwrap_or(0)).for_each(|&hash| group.fetch(hash, all));
+            let later = hashes.get(ahead.unwrap_or(hashes.len())..).unwrap_or_default();
+            let next = later.iter().copied().map(Some).chain(core::iter::repeat(None));
             for (row, (&hash, next)) in hits.rows_mut().zip(hashes.iter().zip(next)) {
                 let mut key = PreparedKey::new(hash);
                 let word = group.probe_ahead(&mut key, all, next.map(|next| (next, all)));

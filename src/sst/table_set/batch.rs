@@ -1,7 +1,7 @@
 //! Many keys at once.
 
 use super::TableSet;
-use crate::block::{PreparedKey, bits_of, keys_ahead};
+use crate::block::{PreparedKey, bits_of};
 
 /// A key of a batch that no table has answered yet.
 pub(super) struct Sought<'key> {
@@ -41,13 +41,13 @@ pub(super) fn probe_group(set: &TableSet, group: usize, keys: &mut [Sought<'_>])
         wanted += key.in_range.count_ones() as usize;
     }
     let Some(filters) = set.filters.get(group) else { return };
-    let ahead = keys_ahead(wanted / keys.len().max(1));
+    let ahead = set.distance.keys_ahead(wanted / keys.len().max(1));
     let hash_of = |key: &Sought<'_>| Some((key.probe.as_ref()?.hash(), key.in_range));
-    for (hash, in_range) in keys.iter().take(ahead).filter_map(hash_of) {
+    for (hash, in_range) in keys.iter().take(ahead.unwrap_or(0)).filter_map(hash_of) {
         filters.fetch(hash, in_range);
     }
     for position in 0..keys.len() {
-        let next = keys.get(position + ahead).and_then(hash_of);
+        let next = ahead.and_then(|ahead| keys.get(position + ahead)).and_then(hash_of);
         let Some(key) = keys.get_mut(position) else { return };
         if let Some(probe) = &mut key.probe {
             key.candidates = filters.probe_ahead(probe, key.in_range, next);

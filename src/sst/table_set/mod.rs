@@ -19,7 +19,7 @@ use self::ranges::KeyRanges;
 use super::reader::prepare;
 use super::stats::Counter;
 use super::{Lookup, ReadOptions, Table, TableError, TableSetStats, TableStats};
-use crate::block::{FilterGroup, GROUP, GuardedFilter, HitMatrix, PreparedKey, are_far, bits_of, first_bits};
+use crate::block::{Distance, FilterGroup, GROUP, GuardedFilter, HitMatrix, PreparedKey, bits_of, first_bits};
 use crate::hash::KeyHasher;
 use crate::stats::{Ledger, SkipShare, SkipTally, Skips};
 
@@ -58,8 +58,7 @@ pub struct TableSet {
     ranges: KeyRanges,
     /// The filters that can be asked, at the places of their tables.
     filters: Vec<FilterGroup<Bytes>>,
-    /// Whether the filters exceed the caches.
-    is_far: bool,
+    distance: Distance,
     skips: Arc<SkipTally>,
     touched: Counter,
 }
@@ -80,8 +79,8 @@ impl TableSet {
             let block = table.filter().map(GuardedFilter::block).and_then(Result::ok);
             FilterGroup::push_to(&mut filters, block.cloned());
         }
-        let (ranges, is_far) = (KeyRanges::new(&tables), are_far(&filters));
-        Self { tables, hasher, ranges, filters, is_far, skips, touched: Counter::default() }
+        let (ranges, distance) = (KeyRanges::new(&tables), Distance::of(&filters));
+        Self { tables, hasher, ranges, filters, distance, skips, touched: Counter::default() }
     }
 
     /// Opens the tables at `paths`, the newest first. Without a hasher in `options`, the set takes the
@@ -235,7 +234,7 @@ impl TableSet {
     #[inline]
     fn candidates_in(&self, group: usize, in_range: u64, probe: Option<&mut PreparedKey>) -> u64 {
         let (Some(filters), Some(probe)) = (self.filters.get(group), probe) else { return in_range };
-        if self.is_far {
+        if self.distance == Distance::Far {
             filters.fetch(probe.hash(), in_range);
         }
         filters.probe(probe, in_range)
@@ -287,12 +286,11 @@ impl Sought<'_> {
 
 impl fmt::Debug for TableSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let fields = (&self.tables, &self.hasher, self.stats());
         f.debug_struct("TableSet")
-            .field("tables", fields.0)
-            .field("hasher", fields.1)
-            .field("stats", &fields.2)
-            .finish()
+            .field("tables", &self.tables)
+            .field("hasher", &self.hasher)
+            .field("stats", &self.stats())
+            .finish_non_exhaustive()
     }
 }
 
