@@ -48,7 +48,7 @@ mod tests {
 
     fn number(seed: u64) -> u64 {
         let random = KeyHash::from_remixed(seed).get();
-        if random % 3 == 0 { random } else { EDGES[(random >> 8) as usize % EDGES.len()] }
+        if random.is_multiple_of(3) { random } else { EDGES[(random >> 8) as usize % EDGES.len()] }
     }
 
     #[test]
