@@ -31,6 +31,8 @@
 //! # Ok::<(), sstfilter::ConfigError>(())
 //! ```
 //!
+//! For many files, a [`FilterSet`] asks all their filters at once, and a [`TableSet`] whole tables.
+//!
 //! # Which filter?
 //!
 //! Figures for 1,000,000 keys, whole block; the rates are computed, the sizes asserted by tests.
