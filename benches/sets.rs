@@ -1,0 +1,78 @@
+//! One key, or many, against 70 files: filters alone, and whole lookups of absent keys.
+
+use std::hint::black_box;
+
+use bytes::Bytes;
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use sstfilter::{
+    BloomPolicy, BuildContext, FilterBlock, FilterPolicy, FilterSet, HitBitmap, HitMatrix, KeyHash, KeyHasher,
+    ReadOptions, Table, TableBuilder, TableOptions, TableSet,
+};
+
+const FILES: u64 = 70;
+const BATCH: usize = 32;
+
+/// A filter of `keys` keys that no other file has.
+fn filter(file: u64, keys: u64) -> Option<FilterBlock<Bytes>> {
+    let context = BuildContext::new(&KeyHasher::default()).with_expected_keys(keys);
+    let mut builder = BloomPolicy::default().builder(&context)?;
+    (0..keys).for_each(|key| builder.add_hash(KeyHash::from_remixed(file << 40 | key)));
+    FilterBlock::open(builder.finish().block?).ok()
+}
+
+/// Sizes differ by up to a fifth, so that the files' lines do not fall on each other's cache sets.
+fn filters(criterion: &mut Criterion) {
+    let absent: Vec<KeyHash> = (0..2_048).map(|key| KeyHash::from_remixed(1 << 60 | key)).collect();
+    for keys in [15_000, 1_000_000] {
+        let blocks: Vec<_> = (0..FILES).filter_map(|file| filter(file, keys * (80 + file % 41) / 100)).collect();
+        let set = FilterSet::new(blocks.iter().cloned().map(Ok), KeyHasher::default().identity());
+        let mut group = criterion.benchmark_group(format!("{FILES} filters of {keys} keys"));
+        group.throughput(Throughput::Elements(FILES * absent.len() as u64)).sample_size(10);
+        let one_by_one = |hash| blocks.iter().filter(|block| block.may_contain(hash)).count();
+        group.bench_function("one by one", |bencher| {
+            bencher.iter(|| black_box(&absent).iter().map(|&hash| one_by_one(hash)).sum::<usize>());
+        });
+        let mut hits = HitBitmap::default();
+        group.bench_function("one key", |bencher| {
+            bencher.iter(|| black_box(&absent).iter().for_each(|&hash| set.candidates(hash, &mut hits)));
+        });
+        let mut hits = HitMatrix::default();
+        group.bench_function("batches", |bencher| {
+            bencher.iter(|| {
+                black_box(&absent).chunks(BATCH).for_each(|hashes| set.candidates_batch(hashes, &mut hits));
+            });
+        });
+    }
+}
+
+fn key(number: u64) -> Vec<u8> {
+    format!("user:{number:012}").into_bytes()
+}
+
+/// A table of every 70th even number, in memory.
+fn table(file: u64, keys: u64) -> Option<Table> {
+    let mut builder = TableBuilder::new(Vec::new(), &TableOptions::default()).ok()?;
+    (0..keys).try_for_each(|number| builder.add(&key((number * FILES + file) * 2), b"value").ok())?;
+    Table::open_source(Bytes::from(builder.finish().ok()?.0), &ReadOptions::default()).ok()
+}
+
+/// Lookups of keys that every filter denies: the others cost reads, which are not what is measured here.
+fn lookups(criterion: &mut Criterion) {
+    let keys = 15_000;
+    let tables = (0..FILES).filter_map(|file| table(file, keys)).collect();
+    let set = TableSet::new(tables, KeyHasher::default());
+    let odd = (0..6_000).map(|number| key(number * 341 % (keys * FILES - FILES) * 2 + FILES * 2 + 1));
+    let denied: Vec<Vec<u8>> = odd.filter(|key| set.candidates(key).is_empty()).collect();
+    let denied: Vec<&[u8]> = denied.iter().map(Vec::as_slice).collect();
+    let mut group = criterion.benchmark_group(format!("absent keys over {FILES} tables of {keys} keys"));
+    group.throughput(Throughput::Elements(denied.len() as u64)).sample_size(10);
+    group.bench_function("get", |bencher| {
+        bencher.iter(|| black_box(&denied).iter().filter(|key| set.get(key).is_ok()).count());
+    });
+    group.bench_function("multi_get", |bencher| {
+        bencher.iter(|| black_box(&denied).chunks(BATCH).map(|keys| set.multi_get(keys).len()).sum::<usize>());
+    });
+}
+
+criterion_group!(benches, filters, lookups);
+criterion_main!(benches);
