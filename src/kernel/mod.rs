@@ -43,5 +43,6 @@ macro_rules! dispatch {
 pub(crate) mod bytes;
 pub(crate) mod line;
 pub(crate) mod parity;
+pub(crate) mod prefetch;
 pub(crate) mod solve;
 pub(crate) mod sweep;

@@ -31,7 +31,8 @@ impl BloomBits {
     }
 
     pub(crate) fn insert_all(&mut self, hashes: &[KeyHash]) {
-        hashes.iter().for_each(|&hash| self.insert(hash));
+        let (lines, _) = self.payload.as_mut_slice().as_chunks_mut();
+        line::insert_batch(lines, self.shape.probes(), hashes);
     }
 
     pub(crate) fn into_payload(self) -> AlignedBuffer {

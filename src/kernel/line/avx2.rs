@@ -1,0 +1,171 @@
+//! AVX2: a round of eight lanes is one vector: one multiply, one variable shift, one blend of the
+//! line's two halves.
+
+use std::arch::x86_64::{
+    __m256i, _mm256_and_si256, _mm256_andnot_si256, _mm256_blendv_ps, _mm256_castps_si256, _mm256_castsi256_ps,
+    _mm256_loadu_si256, _mm256_mullo_epi32, _mm256_or_si256, _mm256_set1_epi32, _mm256_sllv_epi32, _mm256_srai_epi32,
+    _mm256_srli_epi32, _mm256_storeu_si256, _mm256_testc_si256, _mm256_testz_si256,
+};
+
+use super::batch::{batch_loops, index_of, prefetch_distance, specialised};
+use super::portable::words;
+use super::{ActiveRow, ActiveRows, Line, LineMask, MULTIPLIERS, active_rows, in_line_bits};
+use crate::hash::KeyHash;
+use crate::kernel::prefetch::{prefetch, prefetch_first};
+
+batch_loops!(#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]);
+
+/// The bits of one key in the two halves of its line, for keys of `ROUNDS` rounds of lanes.
+#[derive(Clone, Copy)]
+struct Probe<const ROUNDS: usize> {
+    rows: [&'static ActiveRows; 2],
+}
+
+impl<const ROUNDS: usize> Probe<ROUNDS> {
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn new(probes: u8) -> Self {
+        Self { rows: active_rows(probes) }
+    }
+
+    /// Lanes 0 to 7: for each, its product (whose sign chooses the half) and its bit, 0 when inactive.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn first(self, x: u32) -> (__m256i, __m256i) {
+        round(x, &MULTIPLIERS.0[0], &self.rows[0].0[(x & 7) as usize])
+    }
+
+    /// Lanes 8 to 15; their own words are in the high half.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn second(self, x: u32) -> (__m256i, __m256i) {
+        round(x, &MULTIPLIERS.0[1], &self.rows[1].0[(x >> 3 & 7) as usize])
+    }
+
+    /// Whether the line has all of the key's bits.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn test(self, line: &Line, x: u32) -> bool {
+        let [low, high] = load_line(line);
+        let (products, bits) = self.first(x);
+        let words = select(low, high, products);
+        if ROUNDS == 1 {
+            return _mm256_testc_si256(words, bits) == 1;
+        }
+        let (products, more) = self.second(x);
+        let missing =
+            _mm256_or_si256(_mm256_andnot_si256(words, bits), _mm256_andnot_si256(select(high, low, products), more));
+        _mm256_testz_si256(missing, missing) == 1
+    }
+
+    /// The key's bits in each half.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn halves(self, x: u32) -> [__m256i; 2] {
+        let (products, bits) = self.first(x);
+        let [own, partner] = split(products, bits);
+        if ROUNDS == 1 {
+            return [own, partner];
+        }
+        let (products, bits) = self.second(x);
+        let [more_own, more_partner] = split(products, bits);
+        [_mm256_or_si256(own, more_partner), _mm256_or_si256(partner, more_own)]
+    }
+
+    /// Sets the key's bits.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn set(self, line: &mut Line, x: u32) {
+        let [low, high] = load_line(line);
+        let [set_low, set_high] = self.halves(x);
+        store_line(line, [_mm256_or_si256(low, set_low), _mm256_or_si256(high, set_high)]);
+    }
+}
+
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+pub(super) fn contains(line: &Line, hash: KeyHash, probes: u8) -> bool {
+    let x = in_line_bits(hash);
+    if probes <= 8 { Probe::<1>::new(probes).test(line, x) } else { Probe::<2>::new(probes).test(line, x) }
+}
+
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+pub(super) fn insert(line: &mut Line, hash: KeyHash, probes: u8) {
+    let x = in_line_bits(hash);
+    if probes <= 8 { Probe::<1>::new(probes).set(line, x) } else { Probe::<2>::new(probes).set(line, x) }
+}
+
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+pub(super) fn mask(hash: KeyHash, probes: u8) -> LineMask {
+    let mut line = [0; 64];
+    let x = in_line_bits(hash);
+    let halves = if probes <= 8 { Probe::<1>::new(probes).halves(x) } else { Probe::<2>::new(probes).halves(x) };
+    store_line(&mut line, halves);
+    words(&line)
+}
+
+/// Products and active bits of one round of lanes.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn round(x: u32, multipliers: &[u32; 8], active: &ActiveRow) -> (__m256i, __m256i) {
+    let products = _mm256_mullo_epi32(_mm256_set1_epi32(x.cast_signed()), load(multipliers));
+    // A count above 31 would shift the bit out.
+    let counts = _mm256_and_si256(_mm256_srli_epi32::<26>(products), _mm256_set1_epi32(31));
+    (products, _mm256_sllv_epi32(load(active), counts))
+}
+
+/// In each lane the word of `own`, or that of `partner` where the product is negative.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn select(own: __m256i, partner: __m256i, products: __m256i) -> __m256i {
+    _mm256_castps_si256(_mm256_blendv_ps(
+        _mm256_castsi256_ps(own),
+        _mm256_castsi256_ps(partner),
+        _mm256_castsi256_ps(products),
+    ))
+}
+
+/// The bits that stay in their own half, and those that go to the partner's.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn split(products: __m256i, bits: __m256i) -> [__m256i; 2] {
+    let negative = _mm256_srai_epi32::<31>(products);
+    [_mm256_andnot_si256(negative, bits), _mm256_and_si256(negative, bits)]
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+fn load(words: &[u32; 8]) -> __m256i {
+    // SAFETY: 32 bytes are readable there; `loadu` takes any alignment.
+    unsafe { _mm256_loadu_si256(words.as_ptr().cast()) }
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+fn load_line(line: &Line) -> [__m256i; 2] {
+    let start: *const u8 = line.as_ptr();
+    // SAFETY: a line is 64 bytes; `loadu` takes any alignment.
+    unsafe { [_mm256_loadu_si256(start.cast()), _mm256_loadu_si256(start.add(32).cast())] }
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+fn store_line(line: &mut Line, [low, high]: [__m256i; 2]) {
+    let start: *mut u8 = line.as_mut_ptr();
+    // SAFETY: a line is 64 bytes, borrowed for writing; `storeu` takes any alignment.
+    unsafe {
+        _mm256_storeu_si256(start.cast(), low);
+        _mm256_storeu_si256(start.add(32).cast(), high);
+    }
+}
+
+/// The portable text, compiled to `popcnt`.
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+pub(super) fn ones(lines: &[Line]) -> u64 {
+    let mut ones = 0;
+    for line in lines {
+        for word in words(line) {
+            ones += u64::from(word.count_ones());
+        }
+    }
+    ones
+}
