@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::collect::HashBuffer;
 use super::{BuildContext, BuildReport, BuiltFilter, FilterBuilder, FilterPolicy, SelfCheck};
 use crate::block::trailer::{MAX_TAIL_BYTES, Trailer};
-use crate::block::{EncodeRequest, FallbackReason, FilterBlock, encode};
+use crate::block::{EncodeRequest, FallbackReason, FilterBlock, HitBitmap, encode};
 use crate::error::ConfigError;
 use crate::filter::blocked_bloom::{BloomBits, BloomShape, expected_fpr, smallest_size_for};
 use crate::filter::{EncodedShape, FilterKind, FilterShape};
@@ -153,6 +153,19 @@ impl FilterBuilder for BloomBuilder {
         }
     }
 
+    fn add_hashes(&mut self, hashes: &[KeyHash]) {
+        match &mut self.state {
+            State::Streaming { bits, last, added, distinct } => {
+                *added += hashes.len() as u64;
+                *distinct += count_fresh(*last, hashes);
+                *last = hashes.last().copied().or(*last);
+                // A key that comes again sets no new bit: skipping it would cost more.
+                bits.insert_all(hashes);
+            }
+            State::Buffering(buffer) => hashes.iter().for_each(|&hash| buffer.add(hash)),
+        }
+    }
+
     fn estimated_bytes(&self) -> u64 {
         match &self.state {
             State::Streaming { bits, .. } => {
@@ -174,6 +187,13 @@ impl FilterBuilder for BloomBuilder {
         built.report.finish_time = started.elapsed();
         built
     }
+}
+
+/// How many of `hashes` differ from the one before them, `last` being before the first.
+fn count_fresh(last: Option<KeyHash>, hashes: &[KeyHash]) -> u64 {
+    let first = u64::from(hashes.first().is_some_and(|&first| last != Some(first)));
+    let later = hashes.iter().zip(hashes.iter().skip(1)).filter(|(before, hash)| before != hash);
+    first + later.count() as u64
 }
 
 /// Builds the filter of buffered `hashes`, of which `added` came in and which take `buffer_bytes`.
@@ -204,7 +224,13 @@ pub(super) fn build_from(
 /// Whether a block, if there is one, contains every one of `hashes`.
 pub(super) fn contains_all(block: Option<&[u8]>, hashes: &[KeyHash]) -> bool {
     let Some(block) = block else { return true };
-    FilterBlock::open(block).is_ok_and(|filter| hashes.iter().all(|&hash| filter.may_contain(hash)))
+    let mut hits = HitBitmap::default();
+    FilterBlock::open(block).is_ok_and(|filter| {
+        hashes.chunks(1 << 14).all(|asked| {
+            filter.may_contain_batch(asked, &mut hits);
+            hits.count() == asked.len() as u64
+        })
+    })
 }
 
 fn seal(request: BloomRequest, hash: HashIdentity, bits: BloomBits, added: u64, distinct: u64) -> BuiltFilter {
@@ -256,6 +282,37 @@ mod tests {
             assert_eq!(buffered.block, streamed.block);
             assert_eq!(buffered.report.block_bytes, BloomPolicy::default().block_bytes(keys.into()).unwrap());
             assert!(streamed.report.peak_build_bytes <= buffered.report.peak_build_bytes);
+        }
+    }
+
+    #[test]
+    fn slices_single_hashes_and_mixes_of_both_give_the_same_bytes_and_counts() {
+        let hashes: Vec<KeyHash> = (0..2_000).map(|key| KeyHash::from_remixed(key / 3 * 7 % 1_000)).collect();
+        for size in [1, 2, 3, 100, 255, 256, 257, 1_999, 2_000] {
+            for context in [
+                BuildContext::new(&KeyHasher::default()).with_expected_keys(700),
+                BuildContext::new(&KeyHasher::default()),
+            ] {
+                let [mut single, mut slices, mut mixed] =
+                    [(); 3].map(|()| BloomPolicy::default().builder(&context).unwrap());
+                hashes.iter().for_each(|&hash| single.add_hash(hash));
+                hashes.chunks(size).for_each(|chunk| slices.add_hashes(chunk));
+                for (number, chunk) in hashes.chunks(size).enumerate() {
+                    mixed.add_hashes(&[]);
+                    if number % 2 == 0 {
+                        mixed.add_hashes(chunk);
+                    } else {
+                        chunk.iter().for_each(|&hash| mixed.add_hash(hash));
+                    }
+                }
+                let single = single.finish();
+                assert!(single.report.distinct_keys < 700 && contains_all(single.block.as_deref(), &hashes));
+                for built in [slices.finish(), mixed.finish()] {
+                    assert_eq!(built.block, single.block, "slices of {size}");
+                    assert_eq!(built.report.keys_added, 2_000);
+                    assert_eq!(built.report.distinct_keys, single.report.distinct_keys);
+                }
+            }
         }
     }
 

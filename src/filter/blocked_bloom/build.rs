@@ -6,18 +6,24 @@ use crate::filter::FilterShape;
 use crate::hash::KeyHash;
 use crate::kernel::line;
 
+/// Keys that wait until there are enough of them to fetch their lines ahead of their use.
+const STAGED_KEYS: usize = 256;
+
 /// A blocked Bloom payload that takes keys.
 #[derive(Debug)]
 pub(crate) struct BloomBits {
     shape: BloomShape,
     payload: AlignedBuffer,
+    /// Keys that were added one by one and are not in the payload yet.
+    staged: Vec<KeyHash>,
 }
 
 impl BloomBits {
     /// All lines empty. `tail_capacity` bytes are kept free behind the payload. `None` when there
     /// is no such memory.
     pub(crate) fn new(shape: BloomShape, tail_capacity: usize) -> Option<Self> {
-        Some(Self { shape, payload: AlignedBuffer::zeroed(shape.payload_bytes(), tail_capacity)? })
+        let payload = AlignedBuffer::zeroed(shape.payload_bytes(), tail_capacity)?;
+        Some(Self { shape, payload, staged: Vec::with_capacity(STAGED_KEYS) })
     }
 
     pub(crate) fn shape(&self) -> BloomShape {
@@ -25,9 +31,10 @@ impl BloomBits {
     }
 
     pub(crate) fn insert(&mut self, hash: KeyHash) {
-        let (lines, _) = self.payload.as_mut_slice().as_chunks_mut();
-        let index = self.shape.line_index(hash);
-        line::insert(&mut lines[index], hash, self.shape.probes());
+        self.staged.push(hash);
+        if self.staged.len() == STAGED_KEYS {
+            self.insert_staged();
+        }
     }
 
     pub(crate) fn insert_all(&mut self, hashes: &[KeyHash]) {
@@ -35,7 +42,15 @@ impl BloomBits {
         line::insert_batch(lines, self.shape.probes(), hashes);
     }
 
-    pub(crate) fn into_payload(self) -> AlignedBuffer {
+    fn insert_staged(&mut self) {
+        let (lines, _) = self.payload.as_mut_slice().as_chunks_mut();
+        line::insert_batch(lines, self.shape.probes(), &self.staged);
+        self.staged.clear();
+    }
+
+    /// The payload of all keys.
+    pub(crate) fn into_payload(mut self) -> AlignedBuffer {
+        self.insert_staged();
         self.payload
     }
 }
