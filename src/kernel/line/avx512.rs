@@ -11,7 +11,7 @@ use std::arch::x86_64::{
     _mm512_srli_epi32, _mm512_storeu_si512,
 };
 
-use super::batch::{batch_loops, index_of, prefetch_distance, specialised};
+use super::batch::{batch_loops, line_at, line_at_mut, prefetch_distance, specialised};
 use super::portable::words;
 use super::{ActiveRows, ActiveSets, Line, LineMask, MULTIPLIERS, active_rows, active_sets, in_line_bits};
 use crate::hash::KeyHash;
@@ -73,6 +73,17 @@ impl<const ROUNDS: usize> Probe<ROUNDS> {
         let words = _mm512_mask_blend_epi32(_mm512_movepi32_mask(products), own, swap_halves(own));
         let bits = _mm512_rolv_epi32(_mm512_set1_epi32(1), _mm512_srli_epi32::<26>(products));
         _mm512_mask_testn_epi32_mask(active, words, bits) == 0
+    }
+
+    /// Tests eight keys, each in its line: bit `i` is the answer for the `i`th.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt")]
+    fn test_eight(self, lines: &[Line], keys: &[KeyHash; 8]) -> u8 {
+        let mut hits = 0;
+        for (i, &hash) in keys.iter().enumerate() {
+            hits |= u8::from(self.test(line_at(lines, hash), in_line_bits(hash))) << i;
+        }
+        hits
     }
 
     /// Sets the key's bits.

@@ -16,13 +16,22 @@ pub(super) fn prefetch_distance(lines: usize) -> usize {
     }
 }
 
-/// The line of `hash`, from the high bits.
-///
-/// # Panics
-///
-/// Only when there are no lines at all.
+/// The line of `hash`, from its high bits. `lines` is not empty.
 #[inline(always)]
-pub(super) fn index_of(lines: usize, hash: KeyHash) -> usize {
+pub(super) fn line_at(lines: &[Line], hash: KeyHash) -> &Line {
+    // SAFETY: the high half of a product with the number of lines is below it, unless that is 0.
+    unsafe { lines.get_unchecked(index_of(lines.len(), hash)) }
+}
+
+#[inline(always)]
+pub(super) fn line_at_mut(lines: &mut [Line], hash: KeyHash) -> &mut Line {
+    // SAFETY: as in `line_at`.
+    unsafe { lines.get_unchecked_mut(index_of(lines.len(), hash)) }
+}
+
+#[inline(always)]
+#[expect(clippy::cast_possible_truncation, reason = "below the number of lines in memory")]
+fn index_of(lines: usize, hash: KeyHash) -> usize {
     map_to_range(hash.get(), lines as u64) as usize
 }
 
@@ -58,12 +67,11 @@ macro_rules! batch_loops {
             let full = hashes.as_chunks::<64>().0.iter().zip(upcoming.as_chunks::<64>().0);
             for ((group, ahead), word) in full.zip(&mut *hits) {
                 let mut bits = 0_u64;
-                for i in 0..64 {
+                for (i, (eight, ahead)) in group.as_chunks::<8>().0.iter().zip(ahead.as_chunks::<8>().0).enumerate() {
                     if AHEAD > 0 {
-                        prefetch_at::<SPLIT>(lines, ahead[i]);
+                        ahead.iter().for_each(|&hash| prefetch_at::<SPLIT>(lines, hash));
                     }
-                    let line = &lines[index_of(lines.len(), group[i])];
-                    bits |= u64::from(probe.test(line, in_line_bits(group[i]))) << i;
+                    bits |= u64::from(probe.test_eight(lines, eight)) << (8 * i);
                 }
                 *word = bits;
                 groups += 1;
@@ -76,7 +84,7 @@ macro_rules! batch_loops {
                     if AHEAD > 0 && let Some(&next) = ahead.next() {
                         prefetch_at::<SPLIT>(lines, next);
                     }
-                    let line = &lines[index_of(lines.len(), hash)];
+                    let line = line_at(lines, hash);
                     *word |= u64::from(probe.test(line, in_line_bits(hash))) << i;
                 }
             }
@@ -89,7 +97,6 @@ macro_rules! batch_loops {
             hashes: &[KeyHash],
         ) {
             let probe = Probe::<ROUNDS>::new(probes);
-            let count = lines.len();
             let upcoming = hashes.get(AHEAD..).unwrap_or_default();
             let (body, last) = hashes.split_at(if AHEAD > 0 { upcoming.len() } else { 0 });
             if AHEAD > 0 {
@@ -97,17 +104,17 @@ macro_rules! batch_loops {
             }
             for (&hash, &next) in body.iter().zip(upcoming) {
                 prefetch_at::<SPLIT>(lines, next);
-                probe.set(&mut lines[index_of(count, hash)], in_line_bits(hash));
+                probe.set(line_at_mut(lines, hash), in_line_bits(hash));
             }
             for &hash in last {
-                probe.set(&mut lines[index_of(count, hash)], in_line_bits(hash));
+                probe.set(line_at_mut(lines, hash), in_line_bits(hash));
             }
         }
 
         $(#[$features])?
         #[inline]
         fn prefetch_at<const SPLIT: bool>(lines: &[Line], hash: KeyHash) {
-            let line = &lines[index_of(lines.len(), hash)];
+            let line = line_at(lines, hash);
             if SPLIT { prefetch(line) } else { prefetch_first(line) }
         }
     };

@@ -6,7 +6,7 @@ use std::arch::aarch64::{
     vshrq_n_u32, vst1q_u8,
 };
 
-use super::batch::{batch_loops, index_of, prefetch_distance, specialised};
+use super::batch::{batch_loops, line_at, line_at_mut, prefetch_distance, specialised};
 use super::portable::words;
 use super::{ActiveRow, ActiveRows, Line, LineMask, MULTIPLIERS, active_rows, in_line_bits};
 use crate::hash::KeyHash;
@@ -53,6 +53,17 @@ impl<const ROUNDS: usize> Probe<ROUNDS> {
             missing = vorrq_u32(missing, vorrq_u32(lacks(c, a, first), lacks(d, b, second)));
         }
         vmaxvq_u32(missing) == 0
+    }
+
+    /// Tests eight keys, each in its line: bit `i` is the answer for the `i`th.
+    #[inline]
+    #[target_feature(enable = "neon")]
+    fn test_eight(self, lines: &[Line], keys: &[KeyHash; 8]) -> u8 {
+        let mut hits = 0;
+        for (i, &hash) in keys.iter().enumerate() {
+            hits |= u8::from(self.test(line_at(lines, hash), in_line_bits(hash))) << i;
+        }
+        hits
     }
 
     /// Sets the key's bits.

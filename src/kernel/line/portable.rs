@@ -1,7 +1,7 @@
 //! Plain Rust: all lanes of a round are computed, inactive ones as well, because a branch on which are
 //! active would be mispredicted.
 
-use super::batch::{batch_loops, index_of, prefetch_distance, specialised};
+use super::batch::{batch_loops, line_at, line_at_mut, prefetch_distance, specialised};
 use super::{ActiveRows, Line, LineMask, MULTIPLIERS, active_rows, in_line_bits};
 use crate::hash::KeyHash;
 use crate::kernel::prefetch::{prefetch, prefetch_first};
@@ -41,6 +41,16 @@ impl<const ROUNDS: usize> Probe<ROUNDS> {
             }
         }
         missing == 0
+    }
+
+    /// Tests eight keys, each in its line: bit `i` is the answer for the `i`th.
+    #[inline]
+    fn test_eight(self, lines: &[Line], keys: &[KeyHash; 8]) -> u8 {
+        let mut hits = 0;
+        for (i, &hash) in keys.iter().enumerate() {
+            hits |= u8::from(self.test(line_at(lines, hash), in_line_bits(hash))) << i;
+        }
+        hits
     }
 
     /// Sets the key's bits.
