@@ -79,14 +79,18 @@ macro_rules! batch_loops {
             let rest = hashes[groups * 64..].chunks(64).zip(&mut hits[groups..]);
             let mut ahead = upcoming[(groups * 64).min(upcoming.len())..].iter();
             for (group, word) in rest {
-                *word = 0;
-                for (i, &hash) in group.iter().enumerate() {
-                    if AHEAD > 0 && let Some(&next) = ahead.next() {
-                        prefetch_at::<SPLIT>(lines, next);
-                    }
-                    let line = line_at(lines, hash);
-                    *word |= u64::from(probe.test(line, in_line_bits(hash))) << i;
+                if AHEAD > 0 {
+                    ahead.by_ref().take(64).for_each(|&hash| prefetch_at::<SPLIT>(lines, hash));
                 }
+                let (eights, last) = group.as_chunks::<8>();
+                let mut bits = 0_u64;
+                for (i, eight) in eights.iter().enumerate() {
+                    bits |= u64::from(probe.test_eight(lines, eight)) << (8 * i);
+                }
+                for (i, hash) in last.iter().enumerate() {
+                    bits |= u64::from(probe.test(line_at(lines, *hash), hash)) << (8 * eights.len() + i);
+                }
+                *word = bits;
             }
         }
 
@@ -98,16 +102,21 @@ macro_rules! batch_loops {
         ) {
             let probe = Probe::<ROUNDS>::new(probes);
             let upcoming = hashes.get(AHEAD..).unwrap_or_default();
-            let (body, last) = hashes.split_at(if AHEAD > 0 { upcoming.len() } else { 0 });
             if AHEAD > 0 {
                 hashes.iter().take(AHEAD).for_each(|&hash| prefetch_at::<SPLIT>(lines, hash));
             }
-            for (&hash, &next) in body.iter().zip(upcoming) {
-                prefetch_at::<SPLIT>(lines, next);
-                probe.set(line_at_mut(lines, hash), in_line_bits(hash));
+            let mut groups = 0;
+            for (eight, ahead) in hashes.as_chunks::<8>().0.iter().zip(upcoming.as_chunks::<8>().0) {
+                for (hash, &next) in eight.iter().zip(ahead) {
+                    if AHEAD > 0 {
+                        prefetch_at::<SPLIT>(lines, next);
+                    }
+                    probe.set(line_at_mut(lines, *hash), hash);
+                }
+                groups += 1;
             }
-            for &hash in last {
-                probe.set(line_at_mut(lines, hash), in_line_bits(hash));
+            for hash in &hashes[groups * 8..] {
+                probe.set(line_at_mut(lines, *hash), hash);
             }
         }
 

@@ -44,7 +44,8 @@ impl<const ROUNDS: usize> Probe<ROUNDS> {
     /// Whether the line has all of the key's bits.
     #[inline]
     #[target_feature(enable = "neon")]
-    fn test(self, line: &Line, x: u32) -> bool {
+    fn test(self, line: &Line, hash: &KeyHash) -> bool {
+        let x = in_line_bits(*hash);
         let [a, b, c, d] = load_line(line);
         let [first, second] = self.round(0, x);
         let mut missing = vorrq_u32(lacks(a, c, first), lacks(b, d, second));
@@ -60,8 +61,8 @@ impl<const ROUNDS: usize> Probe<ROUNDS> {
     #[target_feature(enable = "neon")]
     fn test_eight(self, lines: &[Line], keys: &[KeyHash; 8]) -> u8 {
         let mut hits = 0;
-        for (i, &hash) in keys.iter().enumerate() {
-            hits |= u8::from(self.test(line_at(lines, hash), in_line_bits(hash))) << i;
+        for (i, hash) in keys.iter().enumerate() {
+            hits |= u8::from(self.test(line_at(lines, *hash), hash)) << i;
         }
         hits
     }
@@ -69,7 +70,8 @@ impl<const ROUNDS: usize> Probe<ROUNDS> {
     /// Sets the key's bits.
     #[inline]
     #[target_feature(enable = "neon")]
-    fn set(self, line: &mut Line, x: u32) {
+    fn set(self, line: &mut Line, hash: &KeyHash) {
+        let x = in_line_bits(*hash);
         let [mut a, mut b, mut c, mut d] = load_line(line);
         let [first, second] = self.round(0, x);
         [a, c] = with_bits(a, c, first);
@@ -85,14 +87,12 @@ impl<const ROUNDS: usize> Probe<ROUNDS> {
 
 #[target_feature(enable = "neon")]
 pub(super) fn contains(line: &Line, hash: KeyHash, probes: u8) -> bool {
-    let x = in_line_bits(hash);
-    if probes <= 8 { Probe::<1>::new(probes).test(line, x) } else { Probe::<2>::new(probes).test(line, x) }
+    if probes <= 8 { Probe::<1>::new(probes).test(line, &hash) } else { Probe::<2>::new(probes).test(line, &hash) }
 }
 
 #[target_feature(enable = "neon")]
 pub(super) fn insert(line: &mut Line, hash: KeyHash, probes: u8) {
-    let x = in_line_bits(hash);
-    if probes <= 8 { Probe::<1>::new(probes).set(line, x) } else { Probe::<2>::new(probes).set(line, x) }
+    if probes <= 8 { Probe::<1>::new(probes).set(line, &hash) } else { Probe::<2>::new(probes).set(line, &hash) }
 }
 
 #[target_feature(enable = "neon")]

@@ -31,7 +31,8 @@ impl<const ROUNDS: usize> Probe<ROUNDS> {
     /// Whether the line has all of the key's bits. There is no early exit: on absent keys it would
     /// mispredict once per key, which costs more than the probes it saves.
     #[inline]
-    fn test(self, line: &Line, x: u32) -> bool {
+    fn test(self, line: &Line, hash: &KeyHash) -> bool {
+        let x = in_line_bits(*hash);
         let (words, _) = line.as_chunks::<4>();
         let mut missing = 0;
         for round in 0..ROUNDS {
@@ -47,15 +48,16 @@ impl<const ROUNDS: usize> Probe<ROUNDS> {
     #[inline]
     fn test_eight(self, lines: &[Line], keys: &[KeyHash; 8]) -> u8 {
         let mut hits = 0;
-        for (i, &hash) in keys.iter().enumerate() {
-            hits |= u8::from(self.test(line_at(lines, hash), in_line_bits(hash))) << i;
+        for (i, hash) in keys.iter().enumerate() {
+            hits |= u8::from(self.test(line_at(lines, *hash), hash)) << i;
         }
         hits
     }
 
     /// Sets the key's bits.
     #[inline]
-    fn set(self, line: &mut Line, x: u32) {
+    fn set(self, line: &mut Line, hash: &KeyHash) {
+        let x = in_line_bits(*hash);
         let (words, _) = line.as_chunks_mut::<4>();
         for round in 0..ROUNDS {
             for lane in 0..8 {
@@ -68,13 +70,11 @@ impl<const ROUNDS: usize> Probe<ROUNDS> {
 }
 
 pub(super) fn contains(line: &Line, hash: KeyHash, probes: u8) -> bool {
-    let x = in_line_bits(hash);
-    if probes <= 8 { Probe::<1>::new(probes).test(line, x) } else { Probe::<2>::new(probes).test(line, x) }
+    if probes <= 8 { Probe::<1>::new(probes).test(line, &hash) } else { Probe::<2>::new(probes).test(line, &hash) }
 }
 
 pub(super) fn insert(line: &mut Line, hash: KeyHash, probes: u8) {
-    let x = in_line_bits(hash);
-    if probes <= 8 { Probe::<1>::new(probes).set(line, x) } else { Probe::<2>::new(probes).set(line, x) }
+    if probes <= 8 { Probe::<1>::new(probes).set(line, &hash) } else { Probe::<2>::new(probes).set(line, &hash) }
 }
 
 pub(super) fn mask(hash: KeyHash, probes: u8) -> LineMask {
