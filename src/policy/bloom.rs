@@ -192,8 +192,8 @@ impl FilterBuilder for BloomBuilder {
 /// How many of `hashes` differ from the one before them, `last` being before the first.
 fn count_fresh(last: Option<KeyHash>, hashes: &[KeyHash]) -> u64 {
     let first = u64::from(hashes.first().is_some_and(|&first| last != Some(first)));
-    let later = hashes.windows(2).map(|pair| u64::from(pair[0] != pair[1]));
-    first + later.sum::<u64>()
+    let later = hashes.iter().zip(hashes.iter().skip(1)).filter(|(before, hash)| before != hash);
+    first + later.count() as u64
 }
 
 /// Builds the filter of buffered `hashes`, of which `added` came in and which take `buffer_bytes`.

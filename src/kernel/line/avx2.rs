@@ -5,7 +5,7 @@ use std::arch::x86_64::{
     __m256i, _mm256_and_si256, _mm256_andnot_si256, _mm256_blendv_ps, _mm256_castps_si256, _mm256_castsi256_ps,
     _mm256_cmpeq_epi32, _mm256_loadu_si256, _mm256_movemask_ps, _mm256_mullo_epi32, _mm256_or_si256,
     _mm256_packs_epi16, _mm256_packs_epi32, _mm256_permute2x128_si256, _mm256_set1_epi32, _mm256_setzero_si256,
-    _mm256_sllv_epi32, _mm256_srai_epi32, _mm256_srli_epi32, _mm256_storeu_si256, _mm256_testz_si256,
+    _mm256_sllv_epi32, _mm256_srli_epi32, _mm256_storeu_si256, _mm256_testz_si256, _mm256_xor_si256,
 };
 
 use super::batch::{batch_loops, line_at, line_at_mut, prefetch_distance, specialised};
@@ -44,6 +44,47 @@ impl Key {
     }
 }
 
+/// Eight lanes of one key.
+#[derive(Clone, Copy)]
+struct Round {
+    /// The sign chooses the half, the five bits below it the bit.
+    products: __m256i,
+    /// 1 in active lanes, 0 in the others.
+    active: __m256i,
+}
+
+impl Round {
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn new(key: Key, multipliers: &[u32; 8], active: &ActiveRow) -> Self {
+        Self { products: _mm256_mullo_epi32(key.lanes, load(multipliers)), active: load(active) }
+    }
+
+    /// What the lanes' words lack of the key's bits; `own` and `partner` are the halves of a line.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn missing(self, own: __m256i, partner: __m256i) -> __m256i {
+        // A count above 31 would shift the bit out.
+        let counts = _mm256_and_si256(_mm256_srli_epi32::<26>(self.products), _mm256_set1_epi32(31));
+        let words = _mm256_blendv_ps(
+            _mm256_castsi256_ps(own),
+            _mm256_castsi256_ps(partner),
+            _mm256_castsi256_ps(self.products),
+        );
+        _mm256_andnot_si256(_mm256_castps_si256(words), _mm256_sllv_epi32(self.active, counts))
+    }
+
+    /// The key's bits in the lanes' own half and in the partner's: with the sign as the count's sixth bit,
+    /// one of the two shifts moves the bit out.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn split(self) -> [__m256i; 2] {
+        let counts = _mm256_srli_epi32::<26>(self.products);
+        let partner_counts = _mm256_xor_si256(counts, _mm256_set1_epi32(32));
+        [_mm256_sllv_epi32(self.active, counts), _mm256_sllv_epi32(self.active, partner_counts)]
+    }
+}
+
 /// The bits of one key in the two halves of its line, for keys of `ROUNDS` rounds of lanes.
 #[derive(Clone, Copy)]
 struct Probe<const ROUNDS: usize> {
@@ -57,18 +98,18 @@ impl<const ROUNDS: usize> Probe<ROUNDS> {
         Self { rows: active_rows(probes) }
     }
 
-    /// Lanes 0 to 7: for each, its product (whose sign chooses the half) and its bit, 0 when inactive.
+    /// Lanes 0 to 7; their own words are in the low half.
     #[inline]
     #[target_feature(enable = "avx2")]
-    fn first(self, key: Key) -> (__m256i, __m256i) {
-        round(key, &MULTIPLIERS.0[0], &self.rows[0].0[(key.x & 7) as usize])
+    fn first(self, key: Key) -> Round {
+        Round::new(key, &MULTIPLIERS.0[0], &self.rows[0].0[(key.x & 7) as usize])
     }
 
     /// Lanes 8 to 15; their own words are in the high half.
     #[inline]
     #[target_feature(enable = "avx2")]
-    fn second(self, key: Key) -> (__m256i, __m256i) {
-        round(key, &MULTIPLIERS.0[1], &self.rows[1].0[(key.x >> 3 & 7) as usize])
+    fn second(self, key: Key) -> Round {
+        Round::new(key, &MULTIPLIERS.0[1], &self.rows[1].0[(key.x >> 3 & 7) as usize])
     }
 
     /// What the line lacks of the key's bits: all zero if nothing.
@@ -76,13 +117,11 @@ impl<const ROUNDS: usize> Probe<ROUNDS> {
     #[target_feature(enable = "avx2")]
     fn missing(self, line: &Line, key: Key) -> __m256i {
         let [low, high] = load_line(line);
-        let (products, bits) = self.first(key);
-        let missing = _mm256_andnot_si256(select(low, high, products), bits);
+        let missing = self.first(key).missing(low, high);
         if ROUNDS == 1 {
             return missing;
         }
-        let (products, bits) = self.second(key);
-        _mm256_or_si256(missing, _mm256_andnot_si256(select(high, low, products), bits))
+        _mm256_or_si256(missing, self.second(key).missing(high, low))
     }
 
     /// What the lines of two keys lack, packed to 16 bits per lane.
@@ -124,13 +163,11 @@ impl<const ROUNDS: usize> Probe<ROUNDS> {
     #[inline]
     #[target_feature(enable = "avx2")]
     fn halves(self, key: Key) -> [__m256i; 2] {
-        let (products, bits) = self.first(key);
-        let [own, partner] = split(products, bits);
+        let [own, partner] = self.first(key).split();
         if ROUNDS == 1 {
             return [own, partner];
         }
-        let (products, bits) = self.second(key);
-        let [more_own, more_partner] = split(products, bits);
+        let [more_own, more_partner] = self.second(key).split();
         [_mm256_or_si256(own, more_partner), _mm256_or_si256(partner, more_own)]
     }
 
@@ -139,7 +176,7 @@ impl<const ROUNDS: usize> Probe<ROUNDS> {
     #[target_feature(enable = "avx2")]
     fn set(self, line: &mut Line, hash: &KeyHash) {
         let [low, high] = load_line(line);
-        let [set_low, set_high] = self.halves(Key::new(*hash));
+        let [set_low, set_high] = self.halves(Key::load(hash));
         store_line(line, [_mm256_or_si256(low, set_low), _mm256_or_si256(high, set_high)]);
     }
 }
@@ -164,35 +201,6 @@ pub(super) fn mask(hash: KeyHash, probes: u8) -> LineMask {
     };
     store_line(&mut line, halves);
     words(&line)
-}
-
-/// Products and active bits of one round of lanes.
-#[inline]
-#[target_feature(enable = "avx2")]
-fn round(key: Key, multipliers: &[u32; 8], active: &ActiveRow) -> (__m256i, __m256i) {
-    let products = _mm256_mullo_epi32(key.lanes, load(multipliers));
-    // A count above 31 would shift the bit out.
-    let counts = _mm256_and_si256(_mm256_srli_epi32::<26>(products), _mm256_set1_epi32(31));
-    (products, _mm256_sllv_epi32(load(active), counts))
-}
-
-/// In each lane the word of `own`, or that of `partner` where the product is negative.
-#[inline]
-#[target_feature(enable = "avx2")]
-fn select(own: __m256i, partner: __m256i, products: __m256i) -> __m256i {
-    _mm256_castps_si256(_mm256_blendv_ps(
-        _mm256_castsi256_ps(own),
-        _mm256_castsi256_ps(partner),
-        _mm256_castsi256_ps(products),
-    ))
-}
-
-/// The bits that stay in their own half, and those that go to the partner's.
-#[inline]
-#[target_feature(enable = "avx2")]
-fn split(products: __m256i, bits: __m256i) -> [__m256i; 2] {
-    let negative = _mm256_srai_epi32::<31>(products);
-    [_mm256_andnot_si256(negative, bits), _mm256_and_si256(negative, bits)]
 }
 
 #[inline]
