@@ -15,7 +15,8 @@ pub(crate) struct BloomBits {
     shape: BloomShape,
     payload: AlignedBuffer,
     /// Keys that were added one by one and are not in the payload yet.
-    staged: Vec<KeyHash>,
+    staged: Box<[KeyHash; STAGED_KEYS]>,
+    staged_keys: usize,
 }
 
 impl BloomBits {
@@ -23,18 +24,21 @@ impl BloomBits {
     /// is no such memory.
     pub(crate) fn new(shape: BloomShape, tail_capacity: usize) -> Option<Self> {
         let payload = AlignedBuffer::zeroed(shape.payload_bytes(), tail_capacity)?;
-        Some(Self { shape, payload, staged: Vec::with_capacity(STAGED_KEYS) })
+        let staged = Box::new([KeyHash::from_well_mixed(0); STAGED_KEYS]);
+        Some(Self { shape, payload, staged, staged_keys: 0 })
     }
 
     pub(crate) fn shape(&self) -> BloomShape {
         self.shape
     }
 
+    #[inline]
     pub(crate) fn insert(&mut self, hash: KeyHash) {
-        self.staged.push(hash);
-        if self.staged.len() == STAGED_KEYS {
+        if self.staged_keys == STAGED_KEYS {
             self.insert_staged();
         }
+        self.staged[self.staged_keys] = hash;
+        self.staged_keys += 1;
     }
 
     pub(crate) fn insert_all(&mut self, hashes: &[KeyHash]) {
@@ -42,10 +46,11 @@ impl BloomBits {
         line::insert_batch(lines, self.shape.probes(), hashes);
     }
 
+    #[cold]
     fn insert_staged(&mut self) {
         let (lines, _) = self.payload.as_mut_slice().as_chunks_mut();
-        line::insert_batch(lines, self.shape.probes(), &self.staged);
-        self.staged.clear();
+        line::insert_batch(lines, self.shape.probes(), &self.staged[..self.staged_keys]);
+        self.staged_keys = 0;
     }
 
     /// The payload of all keys.
