@@ -85,6 +85,7 @@ impl FilterPolicy for BloomPolicy {
             requested: FilterKind::BLOCKED_BLOOM,
             reason: FallbackReason::None,
             self_check: self.self_check,
+            memory_budget: context.memory_budget,
         };
         Some(Box::new(BloomBuilder::new(request, context)))
     }
@@ -103,6 +104,7 @@ pub(super) struct BloomRequest {
     pub(super) requested: FilterKind,
     pub(super) reason: FallbackReason,
     pub(super) self_check: SelfCheck,
+    pub(super) memory_budget: Option<u64>,
 }
 
 /// Builds one blocked Bloom filter.
@@ -125,7 +127,8 @@ impl BloomBuilder {
         let bits = context
             .expected_keys
             .filter(|_| request.self_check == SelfCheck::Off)
-            .and_then(|keys| BloomBits::new(BloomShape::for_keys(keys, request.size)?, MAX_TAIL_BYTES));
+            .and_then(|keys| BloomBits::new(BloomShape::for_keys(keys, request.size)?, MAX_TAIL_BYTES))
+            .map(|bits| bits.with_scratch_limit(request.memory_budget));
         let state = match bits {
             Some(bits) => State::Streaming { bits, last: None, added: 0, distinct: 0 },
             None => State::Buffering(HashBuffer::default()),
@@ -208,9 +211,10 @@ pub(super) fn build_from(
     let Some(shape) = BloomShape::for_keys(distinct, request.size) else {
         return without_filter(request, FallbackReason::TooManyKeys, added, distinct);
     };
-    let Some(mut bits) = BloomBits::new(shape, MAX_TAIL_BYTES) else {
+    let Some(bits) = BloomBits::new(shape, MAX_TAIL_BYTES) else {
         return without_filter(request, FallbackReason::MemoryBudget, added, distinct);
     };
+    let mut bits = bits.with_scratch_limit(request.memory_budget);
     bits.insert_all(hashes);
     let mut built = seal(request, identity, bits, added, distinct);
     built.report.peak_build_bytes += buffer_bytes;
@@ -234,7 +238,7 @@ pub(super) fn contains_all(block: Option<&[u8]>, hashes: &[KeyHash]) -> bool {
 }
 
 fn seal(request: BloomRequest, hash: HashIdentity, bits: BloomBits, added: u64, distinct: u64) -> BuiltFilter {
-    let shape = bits.shape();
+    let (shape, scratch_bytes) = (bits.shape(), bits.scratch_bytes());
     let encoded =
         EncodedShape { params: shape.params(), salt: 0, keys: distinct, payload_bytes: shape.payload_bytes() };
     let BloomRequest { requested, reason, .. } = request;
@@ -250,7 +254,7 @@ fn seal(request: BloomRequest, hash: HashIdentity, bits: BloomBits, added: u64, 
         attempts: 1,
         block_bytes: block.len() as u64,
         expected_fpr: shape.expected_fpr(distinct),
-        peak_build_bytes: block.len() as u64,
+        peak_build_bytes: block.len() as u64 + scratch_bytes,
         ..BuildReport::new(requested)
     };
     BuiltFilter::new(Some(block), report)

@@ -8,7 +8,7 @@ use std::arch::x86_64::{
     _mm256_sllv_epi32, _mm256_srli_epi32, _mm256_storeu_si256, _mm256_testz_si256, _mm256_xor_si256,
 };
 
-use super::batch::{batch_loops, line_at, line_at_mut, prefetch_distance, specialised};
+use super::batch::{AHEAD, batch_loops, line_at, line_at_mut, prefetch_distance, specialised};
 use super::portable::words;
 use super::{ActiveRow, ActiveRows, Line, LineMask, MULTIPLIERS, active_rows, in_line_bits};
 use crate::hash::KeyHash;
@@ -184,11 +184,6 @@ impl<const ROUNDS: usize> Probe<ROUNDS> {
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
 pub(super) fn contains(line: &Line, hash: KeyHash, probes: u8) -> bool {
     if probes <= 8 { Probe::<1>::new(probes).test(line, &hash) } else { Probe::<2>::new(probes).test(line, &hash) }
-}
-
-#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
-pub(super) fn insert(line: &mut Line, hash: KeyHash, probes: u8) {
-    if probes <= 8 { Probe::<1>::new(probes).set(line, &hash) } else { Probe::<2>::new(probes).set(line, &hash) }
 }
 
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]

@@ -11,7 +11,7 @@ use std::arch::x86_64::{
     _mm512_srli_epi32, _mm512_storeu_si512,
 };
 
-use super::batch::{batch_loops, line_at, line_at_mut, prefetch_distance, specialised};
+use super::batch::{AHEAD, batch_loops, line_at, line_at_mut, prefetch_distance, specialised};
 use super::portable::words;
 use super::{ActiveRows, ActiveSets, Line, LineMask, MULTIPLIERS, active_rows, active_sets, in_line_bits};
 use crate::hash::KeyHash;
@@ -115,7 +115,7 @@ pub(super) fn contains(line: &Line, hash: KeyHash, probes: u8) -> bool {
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq,avx2,bmi1,bmi2,lzcnt,popcnt")]
-pub(super) fn insert(line: &mut Line, hash: KeyHash, probes: u8) {
+fn insert(line: &mut Line, hash: KeyHash, probes: u8) {
     if probes <= 8 { Probe::<1>::new(probes).set(line, &hash) } else { Probe::<2>::new(probes).set(line, &hash) }
 }
 

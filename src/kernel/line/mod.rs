@@ -120,16 +120,16 @@ fn in_line_bits(hash: KeyHash) -> u32 {
     hash.get() as u32
 }
 
-/// Sets the key's bits in its line.
-#[inline]
-pub(crate) fn insert(line: &mut Line, hash: KeyHash, probes: u8) {
-    dispatch!(insert(line, hash, probes));
-}
-
 /// Whether all of the key's bits are set in its line.
 #[inline]
 pub(crate) fn contains(line: &Line, hash: KeyHash, probes: u8) -> bool {
     dispatch!(contains(line, hash, probes))
+}
+
+/// Sets the key's bits in its line.
+#[cfg(test)]
+pub(crate) fn insert(line: &mut Line, hash: KeyHash, probes: u8) {
+    insert_batch(core::slice::from_mut(line), probes, &[hash]);
 }
 
 /// Sets the bits of all keys, each in its line of `lines`, of which there is at least one if there are keys.

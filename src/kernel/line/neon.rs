@@ -6,7 +6,7 @@ use std::arch::aarch64::{
     vshrq_n_u32, vst1q_u8,
 };
 
-use super::batch::{batch_loops, line_at, line_at_mut, prefetch_distance, specialised};
+use super::batch::{AHEAD, batch_loops, line_at, line_at_mut, prefetch_distance, specialised};
 use super::portable::words;
 use super::{ActiveRow, ActiveRows, Line, LineMask, MULTIPLIERS, active_rows, in_line_bits};
 use crate::hash::KeyHash;
@@ -91,7 +91,7 @@ pub(super) fn contains(line: &Line, hash: KeyHash, probes: u8) -> bool {
 }
 
 #[target_feature(enable = "neon")]
-pub(super) fn insert(line: &mut Line, hash: KeyHash, probes: u8) {
+fn insert(line: &mut Line, hash: KeyHash, probes: u8) {
     if probes <= 8 { Probe::<1>::new(probes).set(line, &hash) } else { Probe::<2>::new(probes).set(line, &hash) }
 }
 

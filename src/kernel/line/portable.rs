@@ -1,7 +1,7 @@
 //! Plain Rust: all lanes of a round are computed, inactive ones as well, because a branch on which are
 //! active would be mispredicted.
 
-use super::batch::{batch_loops, line_at, line_at_mut, prefetch_distance, specialised};
+use super::batch::{AHEAD, batch_loops, line_at, line_at_mut, prefetch_distance, specialised};
 use super::{ActiveRows, Line, LineMask, MULTIPLIERS, active_rows, in_line_bits};
 use crate::hash::KeyHash;
 use crate::kernel::prefetch::{prefetch, prefetch_first};
