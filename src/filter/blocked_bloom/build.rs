@@ -123,8 +123,8 @@ mod tests {
             insert(&mut bits, &hashes);
             (bits.scratch_bytes(), bits.into_payload())
         };
-        let (plain_scratch, plain) = build(Some(0), |bits, hashes| bits.insert_all(hashes));
-        let (grouped_scratch, grouped) = build(None, |bits, hashes| bits.insert_all(hashes));
+        let (plain_scratch, plain) = build(Some(0), BloomBits::insert_all);
+        let (grouped_scratch, grouped) = build(None, BloomBits::insert_all);
         let (_, staged) = build(None, |bits, hashes| hashes.iter().for_each(|&hash| bits.insert(hash)));
         assert_eq!((plain_scratch, grouped_scratch), (0, 8 * 1_200_000));
         assert!(plain.as_slice() == grouped.as_slice() && plain.as_slice() == staged.as_slice());

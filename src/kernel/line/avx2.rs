@@ -127,7 +127,7 @@ impl<const ROUNDS: usize> Probe<ROUNDS> {
     /// What the lines of two keys lack, packed to 16 bits per lane.
     #[inline]
     #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
-    fn missing_two(self, lines: &[Line], a: &KeyHash, b: &KeyHash) -> __m256i {
+    fn missing_two(self, lines: &[Line], [a, b]: &[KeyHash; 2]) -> __m256i {
         _mm256_packs_epi32(
             self.missing(line_at(lines, *a), Key::load(a)),
             self.missing(line_at(lines, *b), Key::load(b)),
@@ -137,8 +137,8 @@ impl<const ROUNDS: usize> Probe<ROUNDS> {
     /// Whether the line has all of the key's bits.
     #[inline]
     #[target_feature(enable = "avx2")]
-    fn test(self, line: &Line, hash: &KeyHash) -> bool {
-        let missing = self.missing(line, Key::new(*hash));
+    fn test(self, line: &Line, hash: KeyHash) -> bool {
+        let missing = self.missing(line, Key::new(hash));
         _mm256_testz_si256(missing, missing) == 1
     }
 
@@ -149,14 +149,14 @@ impl<const ROUNDS: usize> Probe<ROUNDS> {
     #[inline]
     #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
     fn test_eight(self, lines: &[Line], keys: &[KeyHash; 8]) -> u8 {
-        let [a, b, c, d, e, f, g, h] = keys;
-        let low = _mm256_packs_epi16(self.missing_two(lines, a, b), self.missing_two(lines, c, d));
-        let high = _mm256_packs_epi16(self.missing_two(lines, e, f), self.missing_two(lines, g, h));
+        let (pairs, _) = keys.as_chunks::<2>();
+        let low = _mm256_packs_epi16(self.missing_two(lines, &pairs[0]), self.missing_two(lines, &pairs[1]));
+        let high = _mm256_packs_epi16(self.missing_two(lines, &pairs[2]), self.missing_two(lines, &pairs[3]));
         // The halves of both: the first four keys', then the last four keys'.
         let missing =
             _mm256_or_si256(_mm256_permute2x128_si256::<0x20>(low, high), _mm256_permute2x128_si256::<0x31>(low, high));
         let found = _mm256_cmpeq_epi32(missing, _mm256_setzero_si256());
-        _mm256_movemask_ps(_mm256_castsi256_ps(found)) as u8
+        _mm256_movemask_ps(_mm256_castsi256_ps(found)).cast_unsigned() as u8
     }
 
     /// The key's bits in each half.
@@ -174,6 +174,7 @@ impl<const ROUNDS: usize> Probe<ROUNDS> {
     /// Sets the key's bits.
     #[inline]
     #[target_feature(enable = "avx2")]
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "its place in memory is what is wanted")]
     fn set(self, line: &mut Line, hash: &KeyHash) {
         let [low, high] = load_line(line);
         let [set_low, set_high] = self.halves(Key::load(hash));
@@ -183,7 +184,7 @@ impl<const ROUNDS: usize> Probe<ROUNDS> {
 
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
 pub(super) fn contains(line: &Line, hash: KeyHash, probes: u8) -> bool {
-    if probes <= 8 { Probe::<1>::new(probes).test(line, &hash) } else { Probe::<2>::new(probes).test(line, &hash) }
+    if probes <= 8 { Probe::<1>::new(probes).test(line, hash) } else { Probe::<2>::new(probes).test(line, hash) }
 }
 
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]

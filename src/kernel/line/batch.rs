@@ -85,8 +85,8 @@ macro_rules! batch_loops {
                 for (i, eight) in eights.iter().enumerate() {
                     bits |= u64::from(probe.test_eight(lines, eight)) << (8 * i);
                 }
-                for (i, hash) in last.iter().enumerate() {
-                    bits |= u64::from(probe.test(line_at(lines, *hash), hash)) << (8 * eights.len() + i);
+                for (i, &hash) in last.iter().enumerate() {
+                    bits |= u64::from(probe.test(line_at(lines, hash), hash)) << (8 * eights.len() + i);
                 }
                 *word = bits;
             }

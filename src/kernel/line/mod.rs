@@ -74,10 +74,12 @@ static ACTIVE_ROWS: [ActiveRows; 9] = {
 
 /// Probes in the first and in the second round of lanes.
 const fn probes_per_round(probes: u8) -> [u8; 2] {
-    match probes {
-        ..=ROUND_PROBES => [probes, 0],
-        ..=MAX_PROBES => [probes.div_ceil(2), probes / 2],
-        _ => [ROUND_PROBES; 2],
+    if probes <= ROUND_PROBES {
+        [probes, 0]
+    } else if probes <= MAX_PROBES {
+        [probes.div_ceil(2), probes / 2]
+    } else {
+        [ROUND_PROBES; 2]
     }
 }
 

@@ -44,8 +44,8 @@ impl<const ROUNDS: usize> Probe<ROUNDS> {
     /// Whether the line has all of the key's bits.
     #[inline]
     #[target_feature(enable = "neon")]
-    fn test(self, line: &Line, hash: &KeyHash) -> bool {
-        let x = in_line_bits(*hash);
+    fn test(self, line: &Line, hash: KeyHash) -> bool {
+        let x = in_line_bits(hash);
         let [a, b, c, d] = load_line(line);
         let [first, second] = self.round(0, x);
         let mut missing = vorrq_u32(lacks(a, c, first), lacks(b, d, second));
@@ -61,8 +61,8 @@ impl<const ROUNDS: usize> Probe<ROUNDS> {
     #[target_feature(enable = "neon")]
     fn test_eight(self, lines: &[Line], keys: &[KeyHash; 8]) -> u8 {
         let mut hits = 0;
-        for (i, hash) in keys.iter().enumerate() {
-            hits |= u8::from(self.test(line_at(lines, *hash), hash)) << i;
+        for (i, &hash) in keys.iter().enumerate() {
+            hits |= u8::from(self.test(line_at(lines, hash), hash)) << i;
         }
         hits
     }
@@ -70,6 +70,7 @@ impl<const ROUNDS: usize> Probe<ROUNDS> {
     /// Sets the key's bits.
     #[inline]
     #[target_feature(enable = "neon")]
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "as in the other sets, where its place in memory counts")]
     fn set(self, line: &mut Line, hash: &KeyHash) {
         let x = in_line_bits(*hash);
         let [mut a, mut b, mut c, mut d] = load_line(line);
@@ -87,7 +88,7 @@ impl<const ROUNDS: usize> Probe<ROUNDS> {
 
 #[target_feature(enable = "neon")]
 pub(super) fn contains(line: &Line, hash: KeyHash, probes: u8) -> bool {
-    if probes <= 8 { Probe::<1>::new(probes).test(line, &hash) } else { Probe::<2>::new(probes).test(line, &hash) }
+    if probes <= 8 { Probe::<1>::new(probes).test(line, hash) } else { Probe::<2>::new(probes).test(line, hash) }
 }
 
 #[target_feature(enable = "neon")]
