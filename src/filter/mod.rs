@@ -138,11 +138,16 @@ pub(crate) trait FilterShape: Sized {
 
     /// Probes many: bit `i % 64` of word `i / 64` of `hits` becomes the answer for hash `i`.
     fn may_contain_batch(&self, payload: &[u8], hashes: &[KeyHash], hits: &mut [u64]) {
-        for (chunk, word) in hashes.chunks(64).zip(hits) {
-            *word = chunk
-                .iter()
-                .enumerate()
-                .fold(0, |bits, (bit, &hash)| bits | u64::from(self.may_contain(payload, hash)) << bit);
-        }
+        probe_one_by_one(self, payload, hashes, hits);
+    }
+}
+
+/// [`FilterShape::may_contain_batch`] by [`FilterShape::may_contain`].
+pub(crate) fn probe_one_by_one(shape: &impl FilterShape, payload: &[u8], hashes: &[KeyHash], hits: &mut [u64]) {
+    for (chunk, word) in hashes.chunks(64).zip(hits) {
+        *word = chunk
+            .iter()
+            .enumerate()
+            .fold(0, |bits, (bit, &hash)| bits | u64::from(shape.may_contain(payload, hash)) << bit);
     }
 }

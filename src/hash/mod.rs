@@ -34,6 +34,7 @@ pub const DEFAULT_HASH_SEED: u64 = 0x7373_7466_696c_7465;
 /// assert_eq!(hash, KeyHasher::default().hash(b"key"));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(transparent)]
 pub struct KeyHash(u64);
 
 impl KeyHash {

@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::collect::HashBuffer;
 use super::{BuildContext, BuildReport, BuiltFilter, FilterBuilder, FilterPolicy, SelfCheck};
 use crate::block::trailer::{MAX_TAIL_BYTES, Trailer};
-use crate::block::{EncodeRequest, FallbackReason, FilterBlock, encode};
+use crate::block::{EncodeRequest, FallbackReason, FilterBlock, HitBitmap, encode};
 use crate::error::ConfigError;
 use crate::filter::blocked_bloom::{BloomBits, BloomShape, expected_fpr, smallest_size_for};
 use crate::filter::{EncodedShape, FilterKind, FilterShape};
@@ -85,6 +85,7 @@ impl FilterPolicy for BloomPolicy {
             requested: FilterKind::BLOCKED_BLOOM,
             reason: FallbackReason::None,
             self_check: self.self_check,
+            memory_budget: context.memory_budget,
         };
         Some(Box::new(BloomBuilder::new(request, context)))
     }
@@ -103,6 +104,7 @@ pub(super) struct BloomRequest {
     pub(super) requested: FilterKind,
     pub(super) reason: FallbackReason,
     pub(super) self_check: SelfCheck,
+    pub(super) memory_budget: Option<u64>,
 }
 
 /// Builds one blocked Bloom filter.
@@ -125,7 +127,8 @@ impl BloomBuilder {
         let bits = context
             .expected_keys
             .filter(|_| request.self_check == SelfCheck::Off)
-            .and_then(|keys| BloomBits::new(BloomShape::for_keys(keys, request.size)?, MAX_TAIL_BYTES));
+            .and_then(|keys| BloomBits::new(BloomShape::for_keys(keys, request.size)?, MAX_TAIL_BYTES))
+            .map(|bits| bits.with_scratch_limit(request.memory_budget));
         let state = match bits {
             Some(bits) => State::Streaming { bits, last: None, added: 0, distinct: 0 },
             None => State::Buffering(HashBuffer::default()),
@@ -153,6 +156,19 @@ impl FilterBuilder for BloomBuilder {
         }
     }
 
+    fn add_hashes(&mut self, hashes: &[KeyHash]) {
+        match &mut self.state {
+            State::Streaming { bits, last, added, distinct } => {
+                *added += hashes.len() as u64;
+                *distinct += count_fresh(*last, hashes);
+                *last = hashes.last().copied().or(*last);
+                // A key that comes again sets no new bit: skipping it would cost more.
+                bits.insert_all(hashes);
+            }
+            State::Buffering(buffer) => hashes.iter().for_each(|&hash| buffer.add(hash)),
+        }
+    }
+
     fn estimated_bytes(&self) -> u64 {
         match &self.state {
             State::Streaming { bits, .. } => {
@@ -176,6 +192,13 @@ impl FilterBuilder for BloomBuilder {
     }
 }
 
+/// How many of `hashes` differ from the one before them, `last` being before the first.
+fn count_fresh(last: Option<KeyHash>, hashes: &[KeyHash]) -> u64 {
+    let first = u64::from(hashes.first().is_some_and(|&first| last != Some(first)));
+    let later = hashes.iter().zip(hashes.iter().skip(1)).filter(|(before, hash)| before != hash);
+    first + later.count() as u64
+}
+
 /// Builds the filter of buffered `hashes`, of which `added` came in and which take `buffer_bytes`.
 pub(super) fn build_from(
     request: BloomRequest,
@@ -188,9 +211,10 @@ pub(super) fn build_from(
     let Some(shape) = BloomShape::for_keys(distinct, request.size) else {
         return without_filter(request, FallbackReason::TooManyKeys, added, distinct);
     };
-    let Some(mut bits) = BloomBits::new(shape, MAX_TAIL_BYTES) else {
+    let Some(bits) = BloomBits::new(shape, MAX_TAIL_BYTES) else {
         return without_filter(request, FallbackReason::MemoryBudget, added, distinct);
     };
+    let mut bits = bits.with_scratch_limit(request.memory_budget);
     bits.insert_all(hashes);
     let mut built = seal(request, identity, bits, added, distinct);
     built.report.peak_build_bytes += buffer_bytes;
@@ -204,11 +228,17 @@ pub(super) fn build_from(
 /// Whether a block, if there is one, contains every one of `hashes`.
 pub(super) fn contains_all(block: Option<&[u8]>, hashes: &[KeyHash]) -> bool {
     let Some(block) = block else { return true };
-    FilterBlock::open(block).is_ok_and(|filter| hashes.iter().all(|&hash| filter.may_contain(hash)))
+    let mut hits = HitBitmap::default();
+    FilterBlock::open(block).is_ok_and(|filter| {
+        hashes.chunks(1 << 14).all(|asked| {
+            filter.may_contain_batch(asked, &mut hits);
+            hits.count() == asked.len() as u64
+        })
+    })
 }
 
 fn seal(request: BloomRequest, hash: HashIdentity, bits: BloomBits, added: u64, distinct: u64) -> BuiltFilter {
-    let shape = bits.shape();
+    let (shape, scratch_bytes) = (bits.shape(), bits.scratch_bytes());
     let encoded =
         EncodedShape { params: shape.params(), salt: 0, keys: distinct, payload_bytes: shape.payload_bytes() };
     let BloomRequest { requested, reason, .. } = request;
@@ -224,7 +254,7 @@ fn seal(request: BloomRequest, hash: HashIdentity, bits: BloomBits, added: u64, 
         attempts: 1,
         block_bytes: block.len() as u64,
         expected_fpr: shape.expected_fpr(distinct),
-        peak_build_bytes: block.len() as u64,
+        peak_build_bytes: block.len() as u64 + scratch_bytes,
         ..BuildReport::new(requested)
     };
     BuiltFilter::new(Some(block), report)
@@ -256,6 +286,37 @@ mod tests {
             assert_eq!(buffered.block, streamed.block);
             assert_eq!(buffered.report.block_bytes, BloomPolicy::default().block_bytes(keys.into()).unwrap());
             assert!(streamed.report.peak_build_bytes <= buffered.report.peak_build_bytes);
+        }
+    }
+
+    #[test]
+    fn slices_single_hashes_and_mixes_of_both_give_the_same_bytes_and_counts() {
+        let hashes: Vec<KeyHash> = (0..2_000).map(|key| KeyHash::from_remixed(key / 3 * 7 % 1_000)).collect();
+        for size in [1, 2, 3, 100, 255, 256, 257, 1_999, 2_000] {
+            for context in [
+                BuildContext::new(&KeyHasher::default()).with_expected_keys(700),
+                BuildContext::new(&KeyHasher::default()),
+            ] {
+                let [mut single, mut slices, mut mixed] =
+                    [(); 3].map(|()| BloomPolicy::default().builder(&context).unwrap());
+                hashes.iter().for_each(|&hash| single.add_hash(hash));
+                hashes.chunks(size).for_each(|chunk| slices.add_hashes(chunk));
+                for (number, chunk) in hashes.chunks(size).enumerate() {
+                    mixed.add_hashes(&[]);
+                    if number % 2 == 0 {
+                        mixed.add_hashes(chunk);
+                    } else {
+                        chunk.iter().for_each(|&hash| mixed.add_hash(hash));
+                    }
+                }
+                let single = single.finish();
+                assert!(single.report.distinct_keys < 700 && contains_all(single.block.as_deref(), &hashes));
+                for built in [slices.finish(), mixed.finish()] {
+                    assert_eq!(built.block, single.block, "slices of {size}");
+                    assert_eq!(built.report.keys_added, 2_000);
+                    assert_eq!(built.report.distinct_keys, single.report.distinct_keys);
+                }
+            }
         }
     }
 

@@ -32,6 +32,7 @@
 //! Space-Efficient Bloom Filters*, 2007.
 
 mod build;
+mod group;
 mod rate;
 mod shape;
 

@@ -3,7 +3,7 @@
 use super::rate;
 use crate::codec::map_to_range;
 use crate::error::BlockError;
-use crate::filter::{EncodedShape, FilterShape, ParamWords};
+use crate::filter::{EncodedShape, FilterShape, ParamWords, probe_one_by_one};
 use crate::hash::KeyHash;
 use crate::kernel::line::{self, LINE_BYTES, Line, LineMask, MAX_PROBES};
 use crate::units::BitsPerKey;
@@ -77,6 +77,12 @@ impl BloomShape {
         payload.as_chunks().0.get(self.line_index(hash))
     }
 
+    /// The shape's lines in `payload`, all of them or none.
+    #[expect(clippy::cast_possible_truncation, reason = "more lines than memory has are not found in it")]
+    fn all_lines<'a>(&self, payload: &'a [u8]) -> Option<&'a [Line]> {
+        payload.as_chunks().0.get(..self.lines as usize)
+    }
+
     /// Probes with the mask of [`line::mask`], computed once for many filters of as many probes.
     pub(crate) fn may_contain_mask(&self, payload: &[u8], hash: KeyHash, mask: &LineMask) -> bool {
         self.line(payload, hash).is_none_or(|line| line::covers(line, mask))
@@ -85,8 +91,7 @@ impl BloomShape {
     /// Ones over bits, in a filter's whole payload.
     pub(crate) fn fill_ratio(payload: &[u8]) -> f64 {
         let (lines, _) = payload.as_chunks();
-        let ones: u64 = lines.iter().map(|line| u64::from(line::ones(line))).sum();
-        ones as f64 / (lines.len().max(1) as f64 * (LINE_BYTES * 8) as f64)
+        line::ones(lines) as f64 / (lines.len().max(1) as f64 * (LINE_BYTES * 8) as f64)
     }
 }
 
@@ -119,6 +124,13 @@ impl FilterShape for BloomShape {
 
     fn may_contain(&self, payload: &[u8], hash: KeyHash) -> bool {
         self.line(payload, hash).is_none_or(|line| line::contains(line, hash, self.probes))
+    }
+
+    fn may_contain_batch(&self, payload: &[u8], hashes: &[KeyHash], hits: &mut [u64]) {
+        match self.all_lines(payload) {
+            Some(lines) => line::contains_batch(lines, self.probes, hashes, hits),
+            None => probe_one_by_one(self, payload, hashes, hits),
+        }
     }
 }
 

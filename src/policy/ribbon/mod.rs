@@ -188,8 +188,9 @@ impl RibbonPolicy {
         }
     }
 
-    fn bloom_request(&self, reason: FallbackReason) -> BloomRequest {
-        BloomRequest { size: self.fallback_size, requested: FilterKind::RIBBON, reason, self_check: self.self_check }
+    fn bloom_request(&self, reason: FallbackReason, memory_budget: Option<u64>) -> BloomRequest {
+        let (size, requested, self_check) = (self.fallback_size, FilterKind::RIBBON, self.self_check);
+        BloomRequest { size, requested, reason, self_check, memory_budget }
     }
 
     /// Builds the filter of the buffered hashes, of whatever kind it becomes.
@@ -216,7 +217,10 @@ impl RibbonPolicy {
                 built.report.peak_build_bytes = buffer_bytes + built.report.peak_build_bytes.max(sort_bytes);
                 built
             }
-            Err(reason) => build_from(self.bloom_request(reason), identity, hashes, added, buffer_bytes),
+            Err(reason) => {
+                let request = self.bloom_request(reason, context.memory_budget);
+                build_from(request, identity, hashes, added, buffer_bytes)
+            }
         }
     }
 }
@@ -230,7 +234,9 @@ impl FilterPolicy for RibbonPolicy {
     fn builder(&self, context: &BuildContext) -> Option<Box<dyn FilterBuilder>> {
         let known = context.expected_keys.map(|keys| self.decide(keys, context.memory_budget));
         Some(match known {
-            Some(Err(reason)) => Box::new(BloomBuilder::new(self.bloom_request(reason), context)),
+            Some(Err(reason)) => {
+                Box::new(BloomBuilder::new(self.bloom_request(reason, context.memory_budget), context))
+            }
             _ => Box::new(RibbonBuilder {
                 policy: self.clone(),
                 context: RibbonContext { hasher: context.hasher.clone(), memory_budget: context.memory_budget },
