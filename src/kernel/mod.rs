@@ -42,9 +42,11 @@ macro_rules! dispatch {
 
 pub(crate) mod bytes;
 pub(crate) mod cover;
+pub(crate) mod equation;
 pub(crate) mod line;
 pub(crate) mod parity;
 pub(crate) mod prefetch;
+pub(crate) mod ribbon_query;
 pub(crate) mod solve;
 pub(crate) mod sweep;
 pub(crate) mod within;

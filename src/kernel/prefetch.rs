@@ -6,33 +6,36 @@ use super::line::Line;
 #[inline(always)]
 pub(crate) fn prefetch(line: &Line) {
     let [first, .., last] = line;
-    fetch(first);
-    fetch(last);
+    fetch(core::ptr::from_ref(first));
+    fetch(core::ptr::from_ref(last));
 }
 
 /// Starts to fetch the cache line in which `line` begins: all of it when it is aligned.
 #[inline(always)]
 pub(crate) fn prefetch_first(line: &Line) {
-    fetch(&line[0]);
+    fetch(line.as_ptr());
 }
 
+/// Starts to fetch the cache line of any address, be there anything or not.
 #[inline(always)]
 #[cfg(target_arch = "x86_64")]
-fn fetch(byte: &u8) {
+pub(crate) fn fetch(byte: *const u8) {
     use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-    // SAFETY: a hint, of an address that could be read; every x86-64 has SSE.
-    unsafe { _mm_prefetch::<_MM_HINT_T0>(core::ptr::from_ref(byte).cast()) }
+    // SAFETY: a hint, which no address makes fault; every x86-64 has SSE.
+    unsafe { _mm_prefetch::<_MM_HINT_T0>(byte.cast()) }
 }
 
+/// Starts to fetch the cache line of any address, be there anything or not.
 #[inline(always)]
 #[cfg(target_arch = "aarch64")]
-fn fetch(byte: &u8) {
-    // SAFETY: a hint, of an address that could be read; it changes no register and no flag.
+pub(crate) fn fetch(byte: *const u8) {
+    // SAFETY: a hint, which no address makes fault; it changes no register and no flag.
     unsafe {
         core::arch::asm!("prfm pldl1keep, [{}]", in(reg) byte, options(nostack, preserves_flags, readonly));
     }
 }
 
+/// Nothing: there is no such hint.
 #[inline(always)]
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-fn fetch(_byte: &u8) {}
+pub(crate) fn fetch(_byte: *const u8) {}

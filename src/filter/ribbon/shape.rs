@@ -1,37 +1,16 @@
 //! The shape of a Ribbon filter, and its probe.
 
 use super::columns::Columns;
-use super::equation::{
-    SMASH, WIDTH, bumping_start, bumping_starts, coefficients, final_layer_hash, final_start, final_starts,
-    next_layer_hash, result,
-};
+use super::equation::{SMASH, WIDTH, bumping_starts, final_starts};
 use crate::error::BlockError;
 use crate::filter::{EncodedShape, FilterShape, ParamWords};
 use crate::hash::KeyHash;
-use crate::kernel::parity::{GROUP, parities};
+pub(super) use crate::kernel::equation::{BUCKET_SLOTS, THRESHOLDS};
+pub(super) use crate::kernel::ribbon_query::Layer;
+use crate::kernel::ribbon_query::{self, Table};
 
 /// The most bumping layers before the final one.
 pub(crate) const MAX_BUMPING_LAYERS: usize = 6;
-
-/// Slots of a bucket: keys are bumped by bucket.
-pub(super) const BUCKET_SLOTS: u64 = 128;
-
-/// By threshold code: keys whose start lies fewer slots than this from the left of the bucket are bumped to
-/// the next layer.
-pub(super) const THRESHOLDS: [u8; 4] = [0, 18, 38, 128];
-
-/// One layer's place in the payload.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Layer {
-    /// Slots, a multiple of 64.
-    pub(super) slots: u64,
-    /// Blocks of one column less.
-    pub(super) lower_blocks: u64,
-    /// First word of its columns.
-    pub(super) first_word: u64,
-    /// First word of its thresholds; none for the final layer.
-    pub(super) threshold_word: u64,
-}
 
 /// What becomes of keys that a layer cannot take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,46 +119,13 @@ impl RibbonShape {
         vec![("columns", columns), ("layers", self.layers().len().to_string()), ("slots per layer", slots.join(", "))]
     }
 
-    /// Whether the equation of `hash` at `start` of `layer` holds; `true` when the payload is too short.
+    /// The filter as its kernel wants it.
     #[inline]
-    #[expect(clippy::cast_possible_truncation, reason = "eight bits of a result at a time")]
-    fn holds(&self, words: &[[u8; 8]], layer: &Layer, hash: u64, start: u64) -> bool {
-        let (block, shift) = (start / WIDTH, start % WIDTH);
-        let (word, count) = layer.block(block, self.columns);
-        let left = coefficients(hash) << shift;
-        // The equation's slots in the next block: none when it fills its own.
-        let right = if shift == 0 { 0 } else { coefficients(hash) >> (WIDTH - shift) };
-        let next = if shift == 0 { word } else { word + u64::from(count) };
-        let (Some(here), Some(there)) = (columns_at(words, word, count), columns_at(words, next, count)) else {
-            return true;
-        };
-        let wanted = result(hash);
-        let mut differing = 0;
-        for (group, (here, there)) in here.chunks(GROUP).zip(there.chunks(GROUP)).enumerate() {
-            let mut masked = [0; GROUP];
-            for ((out, here), there) in masked.iter_mut().zip(here).zip(there) {
-                *out = (u64::from_le_bytes(*here) & left) ^ (u64::from_le_bytes(*there) & right);
-            }
-            let expected = (wanted >> (group * GROUP)) as u8 & (u8::MAX >> (GROUP - here.len()));
-            differing |= parities(&masked) ^ expected;
-        }
-        differing == 0
+    fn table<'a>(&'a self, payload: &'a [u8]) -> Table<'a> {
+        let (bumping, rest) = self.layers.split_at(self.bumping.min(MAX_BUMPING_LAYERS));
+        let (words, _) = payload.as_chunks();
+        Table { words, bumping, last: &rest[0], upper: self.columns.upper(), salt: self.salt }
     }
-
-    /// Whether `layer` passes keys that start at `start` on to the next layer.
-    #[inline]
-    fn bumps(words: &[[u8; 8]], layer: &Layer, start: u64) -> Option<bool> {
-        let bucket = start / BUCKET_SLOTS;
-        let packed = u64::from_le_bytes(*words.get(usize::try_from(layer.threshold_word + bucket / 32).ok()?)?);
-        let code = packed >> (bucket % 32 * 2) & 3;
-        Some(start % BUCKET_SLOTS < u64::from(THRESHOLDS[code as usize & 3]))
-    }
-}
-
-/// `count` words from `first` on.
-#[inline]
-fn columns_at(words: &[[u8; 8]], first: u64, count: u8) -> Option<&[[u8; 8]]> {
-    words.get(usize::try_from(first).ok()?..)?.get(..usize::from(count))
 }
 
 /// How many of a layer's first blocks have one column less: as many as keep to the lower share.
@@ -232,21 +178,10 @@ impl FilterShape for RibbonShape {
     }
 
     fn may_contain(&self, payload: &[u8], hash: KeyHash) -> bool {
-        let (words, _) = payload.as_chunks::<8>();
-        let mut hash = hash.get();
-        let Some((last, bumping)) = self.layers().split_last() else { return true };
-        for (index, layer) in bumping.iter().enumerate() {
-            if index > 0 {
-                hash = next_layer_hash(hash);
-            }
-            let start = bumping_start(hash, layer.slots);
-            match Self::bumps(words, layer, start) {
-                Some(true) => {}
-                Some(false) => return self.holds(words, layer, hash, start),
-                None => return true,
-            }
-        }
-        let hash = final_layer_hash(hash, self.salt);
-        self.holds(words, last, hash, final_start(hash, last.slots))
+        ribbon_query::may_contain(&self.table(payload), hash)
+    }
+
+    fn may_contain_batch(&self, payload: &[u8], hashes: &[KeyHash], hits: &mut [u64]) {
+        ribbon_query::may_contain_batch(&self.table(payload), hashes, hits);
     }
 }

@@ -8,6 +8,7 @@ use super::solve::solve_section;
 use super::{BuiltRibbon, Columns, RibbonRequest};
 use crate::filter::FilterShape;
 use crate::hash::{KeyHash, mix64};
+use crate::simd::{self, InstructionSet};
 use crate::simd::for_each_set;
 
 fn sorted_hashes(keys: u64, seed: u64) -> Vec<u64> {
@@ -218,4 +219,22 @@ fn sections_done_one_by_one_and_all_at_once_give_the_same_bytes() {
     let bytes: Vec<u8> = thresholds.iter().flat_map(|word| word.to_le_bytes()).collect();
     assert!(bytes == built.payload.as_slice()[place..place + bytes.len()]);
     assert!((20_000..40_000).contains(&bumped.len()) && bumped.is_sorted());
+}
+
+#[test]
+fn every_key_is_found_by_every_instruction_set_one_by_one_and_in_batches() {
+    for (keys, upper, share) in [(1, 7, 0), (4_000, 7, 0), (20_000, 7, 18_350), (20_000, 8, 0), (60_000, 13, 9_000)] {
+        let hashes = key_hashes(keys, keys + 7);
+        let built = build(&hashes, Columns::new(upper, share).unwrap());
+        let payload = built.payload.as_slice();
+        for set in InstructionSet::available() {
+            simd::select(set).unwrap();
+            let mut hits = vec![0_u64; hashes.len().div_ceil(64)];
+            built.shape.may_contain_batch(payload, &hashes, &mut hits);
+            let found: u32 = hits.iter().map(|word| word.count_ones()).sum();
+            assert_eq!(u64::from(found), keys, "{set}, {upper} columns");
+            assert!(hashes.iter().all(|&hash| built.shape.may_contain(payload, hash)), "{set}, {keys} keys");
+        }
+    }
+    simd::select(InstructionSet::fastest()).unwrap();
 }
