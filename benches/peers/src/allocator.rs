@@ -3,8 +3,37 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-static LIVE: AtomicUsize = AtomicUsize::new(0);
-static PEAK: AtomicUsize = AtomicUsize::new(0);
+/// Bytes that are allocated now, and the most there were.
+#[derive(Debug)]
+struct Counter {
+    live: AtomicUsize,
+    peak: AtomicUsize,
+}
+
+static COUNTER: Counter = Counter::new();
+
+impl Counter {
+    const fn new() -> Self {
+        Self { live: AtomicUsize::new(0), peak: AtomicUsize::new(0) }
+    }
+
+    fn grow(&self, bytes: usize) {
+        let live = self.live.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        self.peak.fetch_max(live, Ordering::Relaxed);
+    }
+
+    fn shrink(&self, bytes: usize) {
+        self.live.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// What `work` returns, and the most that was alive during it beyond what was before.
+    fn peak_during<T>(&self, work: impl FnOnce() -> T) -> (T, u64) {
+        let before = self.live.load(Ordering::Relaxed);
+        self.peak.store(before, Ordering::Relaxed);
+        let result = work();
+        (result, self.peak.load(Ordering::Relaxed).saturating_sub(before) as u64)
+    }
+}
 
 /// The system's allocator, counted.
 ///
@@ -30,14 +59,14 @@ unsafe impl GlobalAlloc for Counting {
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         // SAFETY: `pointer` came from `System` with this layout, for nothing else is handed out.
         unsafe { System.dealloc(pointer, layout) };
-        LIVE.fetch_sub(layout.size(), Ordering::Relaxed);
+        COUNTER.shrink(layout.size());
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
         // SAFETY: `pointer` came from `System` with this layout, for nothing else is handed out.
         let moved = unsafe { System.realloc(pointer, layout, new_size) };
         if !moved.is_null() {
-            LIVE.fetch_sub(layout.size(), Ordering::Relaxed);
+            COUNTER.shrink(layout.size());
             count(moved, new_size);
         }
         moved
@@ -46,32 +75,34 @@ unsafe impl GlobalAlloc for Counting {
 
 fn count(pointer: *mut u8, bytes: usize) {
     if !pointer.is_null() {
-        let live = LIVE.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        PEAK.fetch_max(live, Ordering::Relaxed);
+        COUNTER.grow(bytes);
     }
 }
 
 /// What `work` returns, and the most bytes that were allocated during it beyond those allocated before.
 pub fn peak_during<T>(work: impl FnOnce() -> T) -> (T, u64) {
-    let before = LIVE.load(Ordering::Relaxed);
-    PEAK.store(before, Ordering::Relaxed);
-    let result = work();
-    (result, PEAK.load(Ordering::Relaxed).saturating_sub(before) as u64)
+    COUNTER.peak_during(work)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Other tests allocate meanwhile, so the sizes are such that they do not matter.
     #[test]
     fn the_peak_counts_what_was_freed_again_but_not_what_was_there_before() {
-        let before = vec![0_u8; 64 << 20];
-        let ((), peak) = peak_during(|| {
-            drop(std::hint::black_box(vec![1_u8; 32 << 20]));
-            drop(std::hint::black_box(vec![1_u8; 16 << 20]));
+        let counter = Counter::new();
+        counter.grow(64);
+        let ((), peak) = counter.peak_during(|| {
+            counter.grow(32);
+            counter.shrink(32);
+            counter.grow(16);
         });
-        assert!((32 << 20..40 << 20).contains(&peak), "{peak}");
-        drop(before);
+        assert_eq!((peak, counter.peak_during(|| ()).1), (32, 0));
+    }
+
+    #[test]
+    fn allocations_of_this_program_are_counted() {
+        let (held, peak) = peak_during(|| vec![1_u8; 8 << 20]);
+        assert!(peak >= held.len() as u64, "{peak}");
     }
 }

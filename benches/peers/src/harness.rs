@@ -7,7 +7,7 @@ use crate::allocator::peak_during;
 use crate::keys::{KeySet, Keys};
 use crate::machine::crate_version;
 use crate::record::Record;
-use crate::subject::{BuildError, Family, Filter, Label, Subject};
+use crate::subject::{BuildError, BuildResult, Family, Label, Subject};
 
 /// Absent keys in each timed loop.
 const QUERIES: usize = 1 << 20;
@@ -88,7 +88,7 @@ pub fn measure(subjects: &[Box<dyn Subject>], round: Round, mut report: impl FnM
             }
         });
     }
-    entrants.iter().map(|entrant| entrant.best.record(entrant.subject.label(), round.keys)).collect()
+    entrants.iter().map(|entrant| entrant.best.record(&entrant.subject.label(), round.keys)).collect()
 }
 
 /// The keys of a round.
@@ -141,7 +141,7 @@ impl Entrant<'_> {
     }
 
     /// Takes what needs to be taken once, and checks that no key is lost.
-    fn first_build(&mut self, load: &Load<'_>) -> Result<Box<dyn Filter>, BuildError> {
+    fn first_build(&mut self, load: &Load<'_>) -> BuildResult {
         let (filter, bytes_peak) = peak_during(|| self.subject.build(load.present));
         let mut filter = filter?;
         let (found, present) = (filter.count(load.present), load.present.len() as u64);
@@ -159,8 +159,8 @@ impl Entrant<'_> {
 }
 
 impl Best {
-    fn record(&self, label: Label, keys: usize) -> Record {
-        let Label { implementation, kind, family, hash, isa, against } = label;
+    fn record(&self, label: &Label, keys: usize) -> Record {
+        let Label { implementation, kind, family, hash, isa, against } = *label;
         let measured = |least: Option<f64>| least.unwrap_or(f64::NAN);
         Record {
             implementation: implementation.to_owned(),
@@ -203,7 +203,7 @@ pub fn keep_least(least: &mut Option<f64>, value: f64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::subject::HashUse;
+    use crate::subject::{Filter, HashUse};
 
     /// Remembers every key, or loses the first.
     struct Exact {
@@ -228,7 +228,7 @@ mod tests {
             Label { implementation: "exact", kind: "sorted", family, hash, isa: None, against: "none" }
         }
 
-        fn build(&self, keys: Keys<'_>) -> Result<Box<dyn Filter>, BuildError> {
+        fn build(&self, keys: Keys<'_>) -> BuildResult {
             let mut sorted = keys.numbers[usize::from(self.loses_one)..].to_vec();
             sorted.sort_unstable();
             Ok(Box::new(Sorted(sorted)))
@@ -246,7 +246,7 @@ mod tests {
     fn an_exact_set_has_no_false_positives_and_64_bits_per_key() {
         let (records, reports) = measured(false, Entrants::All);
         assert!(reports.is_empty());
-        assert!(records[0].bits_per_key == 64.0 && records[0].fpr == 0.0 && records[0].batch_miss_ns.is_none());
+        assert!(records[0].bits_per_key > 63.9 && records[0].fpr <= 0.0 && records[0].batch_miss_ns.is_none());
         assert!(records[0].build_ns_per_key > 0.0 && records[0].query_miss_ns > 0.0);
     }
 

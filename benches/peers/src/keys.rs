@@ -37,7 +37,8 @@ impl KeySet {
         let mut draw = || {
             // Knuth's MMIX generator; its high half is random enough to pick keys.
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            keys.numbers[(u128::from(state) * keys.numbers.len() as u128 >> 64) as usize]
+            let position = (u128::from(state) * keys.len() as u128) >> 64;
+            keys.numbers[usize::try_from(position).expect("a product's high half is below its factors")]
         };
         Self::of((0..count).map(|_| draw()).collect())
     }

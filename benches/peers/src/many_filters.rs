@@ -23,12 +23,15 @@ const KEYS_PER_FILTER: [u64; 2] = [15_000, 971_000];
 /// Absent keys in each timed loop.
 const QUERIES: usize = 30_000;
 
+/// How many pairs of key and filter may be.
+type Ask<'a> = dyn Fn(&[KeyHash]) -> u64 + 'a;
+
 /// Asks all filters for all keys, in one of several ways.
 struct Method<'a> {
     name: &'static str,
     implementation: &'static str,
     isa: Option<InstructionSet>,
-    ask: Box<dyn Fn(&[KeyHash]) -> u64 + 'a>,
+    ask: Box<Ask<'a>>,
 }
 
 /// Measures both sizes.
@@ -105,12 +108,12 @@ fn our_methods(filters: &[FilterBlock<Bytes>], isa: Option<InstructionSet>) -> [
     ]
 }
 
-#[inline(always)]
+#[inline]
 fn sum(hashes: &[KeyHash], filters_that_may_hold: impl Fn(KeyHash) -> u64) -> u64 {
     hashes.iter().map(|&hash| filters_that_may_hold(hash)).sum()
 }
 
-#[inline(always)]
+#[inline]
 fn count<F>(filters: &[F], mut may_contain: impl FnMut(&F) -> bool) -> u64 {
     filters.iter().map(|filter| u64::from(may_contain(filter))).sum()
 }

@@ -17,11 +17,14 @@ pub trait Subject {
     /// # Errors
     ///
     /// What the crate says when it cannot build one.
-    fn build(&self, keys: Keys<'_>) -> Result<Box<dyn Filter>, BuildError>;
+    fn build(&self, keys: Keys<'_>) -> BuildResult;
 }
 
 /// Why there is no filter.
 pub type BuildError = Box<dyn Error>;
+
+/// A filter, or why there is none.
+pub type BuildResult = Result<Box<dyn Filter>, BuildError>;
 
 /// A filter that was built. Whole slices are asked at once, so that the loop is compiled into each crate's
 /// probe and costs no indirect call per key.
@@ -90,7 +93,7 @@ impl fmt::Display for HashUse {
 }
 
 /// How many of `keys` the probe lets through.
-#[inline(always)]
+#[inline]
 pub fn count_where<T>(keys: &[T], mut may_contain: impl FnMut(&T) -> bool) -> u64 {
     keys.iter().map(|key| u64::from(may_contain(key))).sum()
 }

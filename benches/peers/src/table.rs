@@ -79,14 +79,9 @@ pub fn ratio(theirs: f64, ours: Option<f64>) -> String {
     quotient.map_or_else(String::new, |quotient| format!("{quotient:.*}x", decimals(quotient).min(2)))
 }
 
+/// As many as make three digits.
 fn decimals(value: f64) -> usize {
-    if value < 10.0 {
-        2
-    } else if value < 100.0 {
-        1
-    } else {
-        0
-    }
+    [10.0, 100.0].into_iter().filter(|&limit| value < limit).count()
 }
 
 /// A rate in percent.

@@ -10,7 +10,7 @@ use cuckoofilter::{CuckooError, CuckooFilter};
 
 use super::BLOOM_TEN;
 use crate::keys::Keys;
-use crate::subject::{BuildError, Family, Filter, HashUse, Label, Subject, count_where};
+use crate::subject::{BuildResult, Family, Filter, HashUse, Label, Subject, count_where};
 
 pub(super) struct Cuckoo;
 
@@ -26,7 +26,7 @@ impl Subject for Cuckoo {
         }
     }
 
-    fn build(&self, keys: Keys<'_>) -> Result<Box<dyn Filter>, BuildError> {
+    fn build(&self, keys: Keys<'_>) -> BuildResult {
         let filter = filled(keys.len(), keys).or_else(|_| filled(keys.len() * 2, keys))?;
         Ok(Box::new(filter))
     }

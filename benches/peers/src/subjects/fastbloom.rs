@@ -4,7 +4,7 @@ use fastbloom::BloomFilter;
 
 use super::BLOOM_TEN;
 use crate::keys::Keys;
-use crate::subject::{BuildError, Family, Filter, HashUse, Label, Subject, count_where};
+use crate::subject::{BuildResult, Family, Filter, HashUse, Label, Subject, count_where};
 
 pub(super) struct FastBloom;
 
@@ -20,7 +20,7 @@ impl Subject for FastBloom {
         }
     }
 
-    fn build(&self, keys: Keys<'_>) -> Result<Box<dyn Filter>, BuildError> {
+    fn build(&self, keys: Keys<'_>) -> BuildResult {
         let mut filter = BloomFilter::with_num_bits(keys.len() * 10).expected_items(keys.len());
         for &hash in keys.numbers {
             filter.insert_hash(hash);

@@ -7,7 +7,7 @@ use lsm_tree::table::filter::standard_bloom::{Builder, StandardBloomFilterReader
 
 use super::BLOOM_TEN;
 use crate::keys::Keys;
-use crate::subject::{BuildError, Family, Filter, HashUse, Label, Subject, count_where};
+use crate::subject::{BuildResult, Family, Filter, HashUse, Label, Subject, count_where};
 
 pub(super) struct StandardBloom;
 
@@ -23,7 +23,7 @@ impl Subject for StandardBloom {
         }
     }
 
-    fn build(&self, keys: Keys<'_>) -> Result<Box<dyn Filter>, BuildError> {
+    fn build(&self, keys: Keys<'_>) -> BuildResult {
         let mut builder = Builder::with_bpk(keys.len(), 10.0);
         for &hash in keys.numbers {
             builder.set_with_hash(hash);

@@ -6,11 +6,11 @@ use pleat::filter::{Ribbon, StdRibbon};
 
 use super::RIBBON_SEVEN;
 use crate::keys::Keys;
-use crate::subject::{BATCH_KEYS, BuildError, Family, Filter, HashUse, Label, Subject, count_where};
+use crate::subject::{BATCH_KEYS, BuildResult, Family, Filter, HashUse, Label, Subject, count_where};
 
 struct Pleat {
     kind: &'static str,
-    build: fn(&[u64]) -> Result<Box<dyn Filter>, BuildError>,
+    build: fn(&[u64]) -> BuildResult,
 }
 
 /// A filter, and the answers of a batch.
@@ -42,7 +42,7 @@ impl Subject for Pleat {
         Label { implementation: "pleat", kind: self.kind, family, hash, isa: None, against: RIBBON_SEVEN }
     }
 
-    fn build(&self, keys: Keys<'_>) -> Result<Box<dyn Filter>, BuildError> {
+    fn build(&self, keys: Keys<'_>) -> BuildResult {
         (self.build)(keys.numbers)
     }
 }

@@ -4,7 +4,7 @@ use qfilter::Filter as QuotientFilter;
 
 use super::BLOOM_TEN;
 use crate::keys::Keys;
-use crate::subject::{BuildError, Family, Filter, HashUse, Label, Subject, count_where};
+use crate::subject::{BuildResult, Family, Filter, HashUse, Label, Subject, count_where};
 
 pub(super) struct Quotient;
 
@@ -20,7 +20,7 @@ impl Subject for Quotient {
         }
     }
 
-    fn build(&self, keys: Keys<'_>) -> Result<Box<dyn Filter>, BuildError> {
+    fn build(&self, keys: Keys<'_>) -> BuildResult {
         let mut filter = QuotientFilter::new(keys.len() as u64, 0.01)?;
         for &hash in keys.numbers {
             filter.insert_fingerprint(false, hash)?;

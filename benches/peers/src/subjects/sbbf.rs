@@ -4,7 +4,7 @@ use sbbf_rs_safe::Filter as Sbbf;
 
 use super::BLOOM_TEN;
 use crate::keys::Keys;
-use crate::subject::{BuildError, Family, Filter, HashUse, Label, Subject, count_where};
+use crate::subject::{BuildResult, Family, Filter, HashUse, Label, Subject, count_where};
 
 pub(super) struct SplitBlock;
 
@@ -20,7 +20,7 @@ impl Subject for SplitBlock {
         }
     }
 
-    fn build(&self, keys: Keys<'_>) -> Result<Box<dyn Filter>, BuildError> {
+    fn build(&self, keys: Keys<'_>) -> BuildResult {
         let mut filter = Sbbf::new(10, keys.len());
         for &hash in keys.numbers {
             filter.insert_hash(hash);

@@ -9,7 +9,7 @@ use sstfilter::{
 
 use super::IsaChoice;
 use crate::keys::Keys;
-use crate::subject::{BATCH_KEYS, BuildError, Family, Filter, HashUse, Label, Subject, count_where};
+use crate::subject::{BATCH_KEYS, BuildError, BuildResult, Family, Filter, HashUse, Label, Subject, count_where};
 
 /// The crate's name in the records.
 pub const NAME: &str = "sstfilter";
@@ -66,7 +66,7 @@ impl Subject for Ours {
         Label { implementation: NAME, kind: self.kind, family, hash: HashUse::Given, isa, against: self.kind }
     }
 
-    fn build(&self, keys: Keys<'_>) -> Result<Box<dyn Filter>, BuildError> {
+    fn build(&self, keys: Keys<'_>) -> BuildResult {
         let isa = self.isa.unwrap_or_else(InstructionSet::fastest);
         simd::select(isa)?;
         let context = BuildContext::new(&KeyHasher::default()).with_expected_keys(keys.len() as u64);

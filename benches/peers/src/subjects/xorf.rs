@@ -4,12 +4,12 @@ use xorf::{BinaryFuse8, BinaryFuse16, DmaSerializable, Filter as _, Xor8};
 
 use super::{RIBBON_EIGHT, RIBBON_SIXTEEN};
 use crate::keys::Keys;
-use crate::subject::{BuildError, Family, Filter, HashUse, Label, Subject, count_where};
+use crate::subject::{BuildResult, Family, Filter, HashUse, Label, Subject, count_where};
 
 struct Xorf {
     kind: &'static str,
     against: &'static str,
-    build: fn(&[u64]) -> Result<Box<dyn Filter>, BuildError>,
+    build: fn(&[u64]) -> BuildResult,
 }
 
 pub(super) fn subjects() -> [Box<dyn Subject>; 3] {
@@ -34,7 +34,7 @@ impl Subject for Xorf {
         Label { implementation: "xorf", kind, family: Family::Static, hash: HashUse::Given, isa: None, against }
     }
 
-    fn build(&self, keys: Keys<'_>) -> Result<Box<dyn Filter>, BuildError> {
+    fn build(&self, keys: Keys<'_>) -> BuildResult {
         (self.build)(keys.numbers)
     }
 }
