@@ -65,7 +65,13 @@ impl KeySet {
     }
 }
 
-impl Keys<'_> {
+impl<'a> Keys<'a> {
+    /// Parts of `count` keys each, the last of what is left.
+    pub fn chunks(self, count: usize) -> impl Iterator<Item = Keys<'a>> {
+        let pairs = self.numbers.chunks(count).zip(self.hashes.chunks(count));
+        pairs.map(|(numbers, hashes)| Keys { numbers, hashes })
+    }
+
     /// How many there are.
     pub fn len(self) -> usize {
         self.numbers.len()

@@ -49,7 +49,7 @@ struct MeasureArgs {
     /// Take less than a minute: up to a million keys, fewer repetitions.
     #[arg(long, conflicts_with = "large")]
     quick: bool,
-    /// Also 100 million keys, Bloom filters only. Takes 4 GiB of memory.
+    /// Also 100 million keys, Bloom filters only. Takes 3 GiB of memory.
     #[arg(long)]
     large: bool,
     /// Only crates and filters whose name contains this, e.g. `xorf` or `Ribbon`.
