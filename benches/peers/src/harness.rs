@@ -122,14 +122,14 @@ struct Best {
 
 /// The least nanoseconds seen for each stretch of keys. Each stretch counts by its own best turn, so that a turn
 /// is not lost to one interruption.
-#[derive(Debug, Default)]
-struct Stretches(Vec<Option<f64>>);
+#[derive(Clone, Debug, Default)]
+pub struct Stretches(Vec<Option<f64>>);
 
 impl Stretches {
-    /// Times `ask` for each stretch of `keys`; an `ask` without answer is not counted.
-    fn time(&mut self, keys: Keys<'_>, mut ask: impl FnMut(Keys<'_>) -> Option<u64>) {
-        self.0.resize(keys.len().div_ceil(STRETCH), None);
-        for (least, stretch) in self.0.iter_mut().zip(keys.chunks(STRETCH)) {
+    /// Times `ask` for each stretch of `count` keys; an `ask` without answer is not counted.
+    pub fn time(&mut self, keys: Keys<'_>, count: usize, mut ask: impl FnMut(Keys<'_>) -> Option<u64>) {
+        self.0.resize(keys.len().div_ceil(count), None);
+        for (least, stretch) in self.0.iter_mut().zip(keys.chunks(count)) {
             let (answer, nanoseconds) = timed(|| ask(black_box(stretch)));
             if black_box(answer).is_some() {
                 keep_least(least, nanoseconds / stretch.len() as f64);
@@ -138,7 +138,7 @@ impl Stretches {
     }
 
     /// Nanoseconds per key over all stretches, if all were timed.
-    fn mean(&self) -> Option<f64> {
+    pub fn mean(&self) -> Option<f64> {
         let sum = self.0.iter().copied().sum::<Option<f64>>()?;
         (!self.0.is_empty()).then(|| sum / self.0.len() as f64)
     }
@@ -155,11 +155,11 @@ impl Entrant<'_> {
             filter = self.timed_build(load)?;
         }
         for _ in 0..PASSES {
-            self.best.miss.time(load.misses, |keys| Some(filter.count(keys)));
-            self.best.hit.time(load.hits, |keys| Some(filter.count(keys)));
+            self.best.miss.time(load.misses, STRETCH, |keys| Some(filter.count(keys)));
+            self.best.hit.time(load.hits, STRETCH, |keys| Some(filter.count(keys)));
         }
         for _ in 0..PASSES {
-            self.best.batch.time(load.misses, |keys| filter.count_batch(keys));
+            self.best.batch.time(load.misses, STRETCH, |keys| filter.count_batch(keys));
         }
         Ok(())
     }
@@ -213,14 +213,14 @@ impl Best {
 }
 
 /// What `work` returns, and the nanoseconds it took.
-pub fn timed<T>(work: impl FnOnce() -> T) -> (T, f64) {
+fn timed<T>(work: impl FnOnce() -> T) -> (T, f64) {
     let started = Instant::now();
     let result = work();
     (result, started.elapsed().as_nanos() as f64)
 }
 
 /// Replaces `least` by `value` if that is less, or the first.
-pub fn keep_least(least: &mut Option<f64>, value: f64) {
+fn keep_least(least: &mut Option<f64>, value: f64) {
     *least = Some(least.map_or(value, |least| least.min(value)));
 }
 
@@ -286,7 +286,7 @@ mod tests {
         let stretches = Stretches(vec![Some(1.0), Some(2.0)]);
         assert!((stretches.mean().unwrap_or_default() - 1.5).abs() < 1e-9);
         let mut unanswered = Stretches::default();
-        unanswered.time(KeySet::present(10).all(), |_| None);
+        unanswered.time(KeySet::present(10).all(), 4, |_| None);
         assert_eq!((unanswered.mean(), Stretches::default().mean()), (None, None));
     }
 

@@ -1,13 +1,11 @@
 //! One key, many filters: what a point lookup asks of a store.
 
-use std::hint::black_box;
-
 use bytes::Bytes;
 use sbbf_rs_safe::Filter as Sbbf;
 use sstfilter::simd::{self, InstructionSet};
 use sstfilter::{BloomPolicy, BuildContext, FilterBlock, FilterPolicy, KeyHash, KeyHasher, PreparedKey};
 
-use crate::harness::{Length, keep_least, timed};
+use crate::harness::{Length, Stretches};
 use crate::keys::KeySet;
 use crate::record::ManyFilters;
 use crate::subject::BuildError;
@@ -20,8 +18,11 @@ const FILTERS: u64 = 70;
 /// Keys of each when all stay in the nearest caches, and when they fill 85 MB of memory.
 const KEYS_PER_FILTER: [u64; 2] = [15_000, 971_000];
 
-/// Absent keys in each timed loop.
-const QUERIES: usize = 30_000;
+/// Absent keys in each turn: together they touch more lines than any cache holds.
+const QUERIES: usize = 32_000;
+
+/// Keys that are timed together: about a millisecond.
+const STRETCH: usize = 500;
 
 /// How many pairs of key and filter may be.
 type Ask<'a> = dyn Fn(&[KeyHash]) -> u64 + 'a;
@@ -64,28 +65,25 @@ fn measure_size(keys_per_filter: u64, turns: usize, isa: IsaChoice) -> Result<Ve
     });
 
     let absent = KeySet::absent(QUERIES);
-    let probes = QUERIES as f64 * FILTERS as f64;
-    let mut least = vec![None; methods.len()];
+    let mut times = vec![Stretches::default(); methods.len()];
     for _ in 0..turns {
-        for (method, least) in methods.iter().zip(&mut least) {
+        for (method, times) in methods.iter().zip(&mut times) {
             simd::select(method.isa.unwrap_or_else(InstructionSet::fastest))?;
-            let (answer, nanoseconds) = timed(|| (method.ask)(black_box(absent.all().hashes)));
-            black_box(answer);
-            keep_least(least, nanoseconds / probes);
+            times.time(absent.all(), STRETCH, |keys| Some((method.ask)(keys.hashes)));
         }
     }
     let our_bytes = ours.iter().map(|filter| filter.as_bytes().len()).sum::<usize>() as u64;
     let their_bytes = theirs.iter().map(|filter| filter.as_bytes().len()).sum::<usize>() as u64;
-    let record = |(method, least): (&Method<'_>, Option<f64>)| ManyFilters {
+    let record = |(method, times): (&Method<'_>, Stretches)| ManyFilters {
         implementation: method.implementation.to_owned(),
         method: method.name.to_owned(),
         isa: method.isa.map(|isa| isa.name().to_owned()),
         filters: FILTERS,
         keys_per_filter,
         total_bytes: if method.implementation == NAME { our_bytes } else { their_bytes },
-        ns_per_probe: least.unwrap_or(f64::NAN),
+        ns_per_probe: times.mean().map_or(f64::NAN, |per_key| per_key / FILTERS as f64),
     };
-    Ok(methods.iter().zip(least).map(record).collect())
+    Ok(methods.iter().zip(times).map(record).collect())
 }
 
 /// The ways to ask ours. A new call that asks many filters at once becomes a row here.
