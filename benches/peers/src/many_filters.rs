@@ -3,7 +3,10 @@
 use bytes::Bytes;
 use sbbf_rs_safe::Filter as Sbbf;
 use sstfilter::simd::{self, InstructionSet};
-use sstfilter::{BloomPolicy, BuildContext, FilterBlock, FilterPolicy, KeyHash, KeyHasher, PreparedKey};
+use sstfilter::{
+    BloomPolicy, BuildContext, FilterBlock, FilterPolicy, FilterSet, HitBitmap, HitMatrix, KeyHash, KeyHasher,
+    PreparedKey,
+};
 
 use crate::harness::{Length, Stretches};
 use crate::keys::KeySet;
@@ -25,7 +28,7 @@ const QUERIES: usize = 32_000;
 const STRETCH: usize = 500;
 
 /// How many pairs of key and filter may be.
-type Ask<'a> = dyn Fn(&[KeyHash]) -> u64 + 'a;
+type Ask<'a> = dyn FnMut(&[KeyHash]) -> u64 + 'a;
 
 /// Asks all filters for all keys, in one of several ways.
 struct Method<'a> {
@@ -51,12 +54,13 @@ pub fn measure(length: Length, isa: IsaChoice) -> Result<Vec<ManyFilters>, Build
 
 fn measure_size(keys_per_filter: u64, turns: usize, isa: IsaChoice) -> Result<Vec<ManyFilters>, BuildError> {
     let ours = (0..FILTERS).map(|filter| our_filter(filter, keys_per_filter)).collect::<Result<Vec<_>, _>>()?;
+    let set = FilterSet::new(ours.iter().cloned().map(Ok), KeyHasher::default().identity());
     let theirs: Vec<_> = (0..FILTERS).map(|filter| split_block_filter(filter, keys_per_filter)).collect();
     let sets = match isa {
         IsaChoice::Best => vec![None],
         IsaChoice::All => InstructionSet::available().map(Some).collect(),
     };
-    let mut methods: Vec<_> = sets.into_iter().flat_map(|isa| our_methods(&ours, isa)).collect();
+    let mut methods: Vec<_> = sets.into_iter().flat_map(|isa| our_methods(&ours, &set, isa)).collect();
     methods.push(Method {
         name: "one call per filter",
         implementation: "sbbf-rs-safe",
@@ -67,7 +71,7 @@ fn measure_size(keys_per_filter: u64, turns: usize, isa: IsaChoice) -> Result<Ve
     let absent = KeySet::absent(QUERIES);
     let mut times = vec![Stretches::default(); methods.len()];
     for _ in 0..turns {
-        for (method, times) in methods.iter().zip(&mut times) {
+        for (method, times) in methods.iter_mut().zip(&mut times) {
             simd::select(method.isa.unwrap_or_else(InstructionSet::fastest))?;
             times.time(absent.all(), STRETCH, |keys| Some((method.ask)(keys.hashes)));
         }
@@ -86,16 +90,21 @@ fn measure_size(keys_per_filter: u64, turns: usize, isa: IsaChoice) -> Result<Ve
     Ok(methods.iter().zip(times).map(record).collect())
 }
 
-/// The ways to ask ours. A new call that asks many filters at once becomes a row here.
-fn our_methods(filters: &[FilterBlock<Bytes>], isa: Option<InstructionSet>) -> [Method<'_>; 2] {
-    let method = |name, ask| Method { name, implementation: NAME, isa, ask };
+/// The ways to ask ours.
+fn our_methods<'a>(
+    filters: &'a [FilterBlock<Bytes>],
+    set: &'a FilterSet<Bytes>,
+    isa: Option<InstructionSet>,
+) -> [Method<'a>; 4] {
+    let method = |name, ask: Box<Ask<'a>>| Method { name, implementation: NAME, isa, ask };
+    let (mut hits, mut matrix) = (HitBitmap::default(), HitMatrix::default());
     [
         method(
             "one call per filter",
             Box::new(|hashes| sum(hashes, |hash| count(filters, |filter| filter.may_contain(hash)))),
         ),
         method(
-            "prepared key",
+            "one call per filter, prepared key",
             Box::new(|hashes| {
                 sum(hashes, |hash| {
                     let mut key = PreparedKey::new(hash);
@@ -103,11 +112,30 @@ fn our_methods(filters: &[FilterBlock<Bytes>], isa: Option<InstructionSet>) -> [
                 })
             }),
         ),
+        method(
+            "a set, one key",
+            Box::new(move |hashes| {
+                sum(hashes, |hash| {
+                    set.candidates(hash, &mut hits);
+                    hits.count()
+                })
+            }),
+        ),
+        method(
+            "a set, 32 keys",
+            Box::new(move |hashes| {
+                let batches = hashes.chunks(32).map(|batch| {
+                    set.candidates_batch(batch, &mut matrix);
+                    matrix.count()
+                });
+                batches.sum()
+            }),
+        ),
     ]
 }
 
 #[inline]
-fn sum(hashes: &[KeyHash], filters_that_may_hold: impl Fn(KeyHash) -> u64) -> u64 {
+fn sum(hashes: &[KeyHash], mut filters_that_may_hold: impl FnMut(KeyHash) -> u64) -> u64 {
     hashes.iter().map(|&hash| filters_that_may_hold(hash)).sum()
 }
 
