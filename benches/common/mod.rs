@@ -1,0 +1,27 @@
+//! Keys and policies that the benchmarks share.
+
+use sstfilter::{BloomPolicy, FalsePositiveRate, FilterPolicy, RibbonPolicy, RibbonSizing};
+
+/// The policies measured, by name: about 1 % false positives each.
+pub(crate) fn policies() -> [(&'static str, Box<dyn FilterPolicy>); 2] {
+    let ribbon = RibbonPolicy::new(RibbonSizing::Rate(FalsePositiveRate::ONE_PERCENT));
+    let ribbon = ribbon.expect("one percent is in range");
+    [("bloom", Box::new(BloomPolicy::default())), ("ribbon", Box::new(ribbon))]
+}
+
+/// A key of 16 bytes, ascending with its number.
+pub(crate) fn key(number: u64) -> [u8; 16] {
+    let mut key = *b"user............";
+    let digits = format!("{number:012}");
+    key[4..].copy_from_slice(&digits.as_bytes()[..12]);
+    key
+}
+
+/// Even numbers are keys that are there, odd ones are between them and are not.
+pub(crate) fn present(count: u64) -> Vec<[u8; 16]> {
+    (0..count).map(|number| key(2 * number)).collect()
+}
+
+pub(crate) fn absent(count: u64) -> Vec<[u8; 16]> {
+    (0..count).map(|number| key(2 * number + 1)).collect()
+}

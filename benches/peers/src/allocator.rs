@@ -1,0 +1,108 @@
+//! An allocator that knows how much memory a build takes at its peak.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Bytes that are allocated now, and the most there were.
+#[derive(Debug)]
+struct Counter {
+    live: AtomicUsize,
+    peak: AtomicUsize,
+}
+
+static COUNTER: Counter = Counter::new();
+
+impl Counter {
+    const fn new() -> Self {
+        Self { live: AtomicUsize::new(0), peak: AtomicUsize::new(0) }
+    }
+
+    fn grow(&self, bytes: usize) {
+        let live = self.live.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        self.peak.fetch_max(live, Ordering::Relaxed);
+    }
+
+    fn shrink(&self, bytes: usize) {
+        self.live.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// What `work` returns, and the most that was alive during it beyond what was before.
+    fn peak_during<T>(&self, work: impl FnOnce() -> T) -> (T, u64) {
+        let before = self.live.load(Ordering::Relaxed);
+        self.peak.store(before, Ordering::Relaxed);
+        let result = work();
+        (result, self.peak.load(Ordering::Relaxed).saturating_sub(before) as u64)
+    }
+}
+
+/// The system's allocator, counted.
+///
+/// A reallocation counts as its difference: what the system moves in place or remaps is not held twice.
+pub struct Counting;
+
+// SAFETY: every call is passed on to the system's allocator as it came; the counters touch no memory of it.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller's promises are those that `System` asks for.
+        let pointer = unsafe { System.alloc(layout) };
+        count(pointer, layout.size());
+        pointer
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller's promises are those that `System` asks for.
+        let pointer = unsafe { System.alloc_zeroed(layout) };
+        count(pointer, layout.size());
+        pointer
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: `pointer` came from `System` with this layout, for nothing else is handed out.
+        unsafe { System.dealloc(pointer, layout) };
+        COUNTER.shrink(layout.size());
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        // SAFETY: `pointer` came from `System` with this layout, for nothing else is handed out.
+        let moved = unsafe { System.realloc(pointer, layout, new_size) };
+        if !moved.is_null() {
+            COUNTER.shrink(layout.size());
+            count(moved, new_size);
+        }
+        moved
+    }
+}
+
+fn count(pointer: *mut u8, bytes: usize) {
+    if !pointer.is_null() {
+        COUNTER.grow(bytes);
+    }
+}
+
+/// What `work` returns, and the most bytes that were allocated during it beyond those allocated before.
+pub fn peak_during<T>(work: impl FnOnce() -> T) -> (T, u64) {
+    COUNTER.peak_during(work)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_peak_counts_what_was_freed_again_but_not_what_was_there_before() {
+        let counter = Counter::new();
+        counter.grow(64);
+        let ((), peak) = counter.peak_during(|| {
+            counter.grow(32);
+            counter.shrink(32);
+            counter.grow(16);
+        });
+        assert_eq!((peak, counter.peak_during(|| ()).1), (32, 0));
+    }
+
+    #[test]
+    fn allocations_of_this_program_are_counted() {
+        let (held, peak) = peak_during(|| vec![1_u8; 8 << 20]);
+        assert!(peak >= held.len() as u64, "{peak}");
+    }
+}

@@ -1,0 +1,297 @@
+//! How it is measured: the best of several turns, everybody in each turn, so that noise hits all alike.
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use crate::allocator::peak_during;
+use crate::keys::{KeySet, Keys};
+use crate::machine::crate_version;
+use crate::record::Record;
+use crate::subject::{BuildError, BuildResult, Family, Label, Subject};
+
+/// Absent keys in each timed loop.
+const QUERIES: usize = 1 << 20;
+
+/// Absent keys that the false positive rate is observed on.
+const RATE_QUERIES: usize = 1 << 22;
+
+/// Keys that are timed together: about a millisecond, which other work on the machine mostly spares.
+const STRETCH: usize = 1 << 16;
+
+/// Loops per turn: the first also brings the filter into the caches that it fits into.
+const PASSES: usize = 2;
+
+/// One number of keys, and how often everybody is measured with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Round {
+    /// Keys in each filter.
+    pub keys: usize,
+    /// Turns.
+    pub turns: usize,
+    /// Builds in each turn: small filters are built several times.
+    pub builds: usize,
+    /// Who takes part.
+    pub entrants: Entrants,
+}
+
+/// Who takes part in a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entrants {
+    /// All.
+    All,
+    /// Those that are built in no more memory than their filter takes.
+    BloomOnly,
+}
+
+/// The sizes of a run.
+pub fn rounds(length: Length) -> Vec<Round> {
+    let round = |keys, turns, builds| Round { keys, turns, builds, entrants: Entrants::All };
+    match length {
+        Length::Quick => vec![round(10_000, 5, 10), round(100_000, 5, 3), round(1_000_000, 3, 1)],
+        Length::Full | Length::Large => {
+            let mut rounds =
+                vec![round(10_000, 25, 20), round(100_000, 25, 5), round(1_000_000, 15, 1), round(10_000_000, 5, 1)];
+            if length == Length::Large {
+                rounds.push(Round { keys: 100_000_000, turns: 3, builds: 1, entrants: Entrants::BloomOnly });
+            }
+            rounds
+        }
+    }
+}
+
+/// How long a run may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Length {
+    /// Under a minute.
+    Quick,
+    /// Under a quarter of an hour.
+    Full,
+    /// Also 100 million keys.
+    Large,
+}
+
+/// Measures all `subjects` in one round. `report` is told what goes wrong; the others go on.
+pub fn measure(subjects: &[Box<dyn Subject>], round: Round, mut report: impl FnMut(String)) -> Vec<Record> {
+    let present = KeySet::present(round.keys);
+    let (absent, drawn) = (KeySet::absent(RATE_QUERIES), KeySet::drawn_from(present.all(), QUERIES));
+    let load = Load { present: present.all(), absent: absent.all(), misses: absent.first(QUERIES), hits: drawn.all() };
+    let takes_part = |family| round.entrants == Entrants::All || family == Family::Bloom;
+    let mut entrants: Vec<_> = subjects
+        .iter()
+        .filter(|subject| takes_part(subject.label().family))
+        .map(|subject| Entrant { subject: subject.as_ref(), best: Best::default() })
+        .collect();
+    for turn in 0..round.turns {
+        entrants.retain_mut(|entrant| match entrant.take_turn(&load, round.builds, turn == 0) {
+            Ok(()) => true,
+            Err(error) => {
+                let Label { implementation, kind, .. } = entrant.subject.label();
+                report(format!("{implementation} {kind}, {} keys: {error}", round.keys));
+                false
+            }
+        });
+    }
+    entrants.iter().map(|entrant| entrant.best.record(&entrant.subject.label(), round.keys)).collect()
+}
+
+/// The keys of a round.
+struct Load<'a> {
+    present: Keys<'a>,
+    absent: Keys<'a>,
+    misses: Keys<'a>,
+    hits: Keys<'a>,
+}
+
+/// A subject and its best figures so far.
+struct Entrant<'a> {
+    subject: &'a dyn Subject,
+    best: Best,
+}
+
+/// The least nanoseconds per key seen, and what does not vary.
+#[derive(Debug, Default)]
+struct Best {
+    build: Option<f64>,
+    miss: Stretches,
+    hit: Stretches,
+    batch: Stretches,
+    bytes: u64,
+    bytes_peak: u64,
+    fpr: f64,
+}
+
+/// The least nanoseconds seen for each stretch of keys. Each stretch counts by its own best turn, so that a turn
+/// is not lost to one interruption.
+#[derive(Clone, Debug, Default)]
+pub struct Stretches(Vec<Option<f64>>);
+
+impl Stretches {
+    /// Times `ask` for each stretch of `count` keys; an `ask` without answer is not counted.
+    pub fn time(&mut self, keys: Keys<'_>, count: usize, mut ask: impl FnMut(Keys<'_>) -> Option<u64>) {
+        self.0.resize(keys.len().div_ceil(count), None);
+        for (least, stretch) in self.0.iter_mut().zip(keys.chunks(count)) {
+            let (answer, nanoseconds) = timed(|| ask(black_box(stretch)));
+            if black_box(answer).is_some() {
+                keep_least(least, nanoseconds / stretch.len() as f64);
+            }
+        }
+    }
+
+    /// Nanoseconds per key over all stretches, if all were timed.
+    pub fn mean(&self) -> Option<f64> {
+        let sum = self.0.iter().copied().sum::<Option<f64>>()?;
+        (!self.0.is_empty()).then(|| sum / self.0.len() as f64)
+    }
+}
+
+impl Entrant<'_> {
+    fn take_turn(&mut self, load: &Load<'_>, builds: usize, is_first: bool) -> Result<(), BuildError> {
+        if is_first {
+            self.first_build(load)?;
+        }
+        let mut filter = self.timed_build(load)?;
+        for _ in 1..builds {
+            drop(filter);
+            filter = self.timed_build(load)?;
+        }
+        for _ in 0..PASSES {
+            self.best.miss.time(load.misses, STRETCH, |keys| Some(filter.count(keys)));
+            self.best.hit.time(load.hits, STRETCH, |keys| Some(filter.count(keys)));
+        }
+        for _ in 0..PASSES {
+            self.best.batch.time(load.misses, STRETCH, |keys| filter.count_batch(keys));
+        }
+        Ok(())
+    }
+
+    fn timed_build(&mut self, load: &Load<'_>) -> BuildResult {
+        let (built, nanoseconds) = timed(|| self.subject.build(black_box(load.present)));
+        keep_least(&mut self.best.build, nanoseconds / load.present.len() as f64);
+        built
+    }
+
+    /// Takes what needs to be taken once, and checks that no key is lost.
+    fn first_build(&mut self, load: &Load<'_>) -> Result<(), BuildError> {
+        let (filter, bytes_peak) = peak_during(|| self.subject.build(load.present));
+        let mut filter = filter?;
+        let (found, present) = (filter.count(load.present), load.present.len() as u64);
+        if found != present {
+            return Err(format!("loses {} of {present} keys", present - found).into());
+        }
+        let positives = filter.count(load.absent);
+        if filter.count_batch(load.absent).is_some_and(|in_batches| in_batches != positives) {
+            return Err("answers otherwise in batches".into());
+        }
+        self.best.fpr = positives as f64 / load.absent.len() as f64;
+        (self.best.bytes, self.best.bytes_peak) = (filter.bytes(), bytes_peak);
+        Ok(())
+    }
+}
+
+impl Best {
+    fn record(&self, label: &Label, keys: usize) -> Record {
+        let Label { implementation, kind, family, hash, isa, against } = *label;
+        let measured = |least: Option<f64>| least.unwrap_or(f64::NAN);
+        Record {
+            implementation: implementation.to_owned(),
+            version: crate_version(implementation).unwrap_or_default().to_owned(),
+            kind: kind.to_owned(),
+            family,
+            isa: isa.map(str::to_owned),
+            against: against.to_owned(),
+            n: keys as u64,
+            hash,
+            bits_per_key: self.bytes as f64 * 8.0 / keys as f64,
+            fpr: self.fpr,
+            build_ns_per_key: measured(self.build),
+            query_miss_ns: measured(self.miss.mean()),
+            query_hit_ns: measured(self.hit.mean()),
+            batch_miss_ns: self.batch.mean(),
+            bytes_peak: self.bytes_peak,
+        }
+    }
+}
+
+/// What `work` returns, and the nanoseconds it took.
+fn timed<T>(work: impl FnOnce() -> T) -> (T, f64) {
+    let started = Instant::now();
+    let result = work();
+    (result, started.elapsed().as_nanos() as f64)
+}
+
+/// Replaces `least` by `value` if that is less, or the first.
+fn keep_least(least: &mut Option<f64>, value: f64) {
+    *least = Some(least.map_or(value, |least| least.min(value)));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::subject::{Filter, HashUse};
+
+    /// Remembers every key, or loses the first.
+    struct Exact {
+        loses_one: bool,
+    }
+
+    struct Sorted(Vec<u64>);
+
+    impl Filter for Sorted {
+        fn bytes(&self) -> u64 {
+            self.0.len() as u64 * 8
+        }
+
+        fn count(&self, keys: Keys<'_>) -> u64 {
+            keys.numbers.iter().filter(|key| self.0.binary_search(key).is_ok()).count() as u64
+        }
+    }
+
+    impl Subject for Exact {
+        fn label(&self) -> Label {
+            let (family, hash) = (Family::Static, HashUse::Given);
+            Label { implementation: "exact", kind: "sorted", family, hash, isa: None, against: "none" }
+        }
+
+        fn build(&self, keys: Keys<'_>) -> BuildResult {
+            let mut sorted = keys.numbers[usize::from(self.loses_one)..].to_vec();
+            sorted.sort_unstable();
+            Ok(Box::new(Sorted(sorted)))
+        }
+    }
+
+    fn measured(loses_one: bool, entrants: Entrants) -> (Vec<Record>, Vec<String>) {
+        let subjects: Vec<Box<dyn Subject>> = vec![Box::new(Exact { loses_one })];
+        let mut reports = Vec::new();
+        let round = Round { keys: 1_000, turns: 1, builds: 1, entrants };
+        (measure(&subjects, round, |report| reports.push(report)), reports)
+    }
+
+    #[test]
+    fn an_exact_set_has_no_false_positives_and_64_bits_per_key() {
+        let (records, reports) = measured(false, Entrants::All);
+        assert!(reports.is_empty());
+        assert!(records[0].bits_per_key > 63.9 && records[0].fpr <= 0.0 && records[0].batch_miss_ns.is_none());
+        assert!(records[0].build_ns_per_key > 0.0 && records[0].query_miss_ns > 0.0);
+    }
+
+    #[test]
+    fn a_filter_that_loses_a_key_gets_no_record() {
+        let (records, reports) = measured(true, Entrants::All);
+        assert!(records.is_empty());
+        assert_eq!(reports, ["exact sorted, 1000 keys: loses 1 of 1000 keys"]);
+    }
+
+    #[test]
+    fn each_stretch_counts_by_its_best_turn_and_none_without_an_answer() {
+        let stretches = Stretches(vec![Some(1.0), Some(2.0)]);
+        assert!((stretches.mean().unwrap_or_default() - 1.5).abs() < 1e-9);
+        let mut unanswered = Stretches::default();
+        unanswered.time(KeySet::present(10).all(), 4, |_| None);
+        assert_eq!((unanswered.mean(), Stretches::default().mean()), (None, None));
+    }
+
+    #[test]
+    fn rounds_of_bloom_filters_leave_the_others_out() {
+        assert!(measured(false, Entrants::BloomOnly).0.is_empty());
+    }
+}

@@ -1,0 +1,98 @@
+//! The keys: the same 64-bit hashes for everybody.
+
+use sstfilter::KeyHash;
+
+/// Distinct well mixed hashes, as numbers for the peers and as [`KeyHash`]es for us.
+pub struct KeySet {
+    numbers: Vec<u64>,
+    hashes: Vec<KeyHash>,
+}
+
+/// A part of a [`KeySet`].
+#[derive(Clone, Copy)]
+pub struct Keys<'a> {
+    /// The hashes as numbers.
+    pub numbers: &'a [u64],
+    /// The same hashes, in the same order.
+    pub hashes: &'a [KeyHash],
+}
+
+/// Where the absent keys begin: above every present one.
+const FIRST_ABSENT: u64 = 1 << 48;
+
+impl KeySet {
+    /// `count` keys that go into the filters.
+    pub fn present(count: usize) -> Self {
+        Self::mixed(0, count)
+    }
+
+    /// `count` keys that are in none.
+    pub fn absent(count: usize) -> Self {
+        Self::mixed(FIRST_ABSENT, count)
+    }
+
+    /// `count` keys drawn from `keys` with repetition, in an order that no branch predictor can learn.
+    pub fn drawn_from(keys: Keys<'_>, count: usize) -> Self {
+        let mut state = 1_u64;
+        let mut draw = || {
+            // Knuth's MMIX generator; its high half is random enough to pick keys.
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let position = (u128::from(state) * keys.len() as u128) >> 64;
+            keys.numbers[usize::try_from(position).expect("a product's high half is below its factors")]
+        };
+        Self::of((0..count).map(|_| draw()).collect())
+    }
+
+    /// Mixing is a bijection, so distinct counters give distinct hashes.
+    fn mixed(first: u64, count: usize) -> Self {
+        Self::of((first..).take(count).map(|key| KeyHash::from_remixed(key).get()).collect())
+    }
+
+    fn of(numbers: Vec<u64>) -> Self {
+        let hashes = numbers.iter().map(|&number| KeyHash::from_well_mixed(number)).collect();
+        Self { numbers, hashes }
+    }
+
+    /// All of them.
+    pub fn all(&self) -> Keys<'_> {
+        Keys { numbers: &self.numbers, hashes: &self.hashes }
+    }
+
+    /// The first `count`, or all if there are fewer.
+    pub fn first(&self, count: usize) -> Keys<'_> {
+        let count = count.min(self.numbers.len());
+        Keys { numbers: &self.numbers[..count], hashes: &self.hashes[..count] }
+    }
+}
+
+impl<'a> Keys<'a> {
+    /// Parts of `count` keys each, the last of what is left.
+    pub fn chunks(self, count: usize) -> impl Iterator<Item = Keys<'a>> {
+        let pairs = self.numbers.chunks(count).zip(self.hashes.chunks(count));
+        pairs.map(|(numbers, hashes)| Keys { numbers, hashes })
+    }
+
+    /// How many there are.
+    pub fn len(self) -> usize {
+        self.numbers.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn present_and_absent_keys_are_distinct_and_drawn_ones_are_present() {
+        let (present, absent) = (KeySet::present(10_000), KeySet::absent(10_000));
+        let all: HashSet<_> = present.numbers.iter().chain(&absent.numbers).collect();
+        assert_eq!(all.len(), 20_000);
+        let present_only: HashSet<_> = present.numbers.iter().collect();
+        let drawn = KeySet::drawn_from(present.all(), 50_000);
+        assert!(drawn.numbers.iter().all(|key| present_only.contains(key)));
+        let distinct: HashSet<_> = drawn.numbers.iter().collect();
+        assert!(distinct.len() > 9_800, "{}", distinct.len());
+    }
+}

@@ -1,0 +1,142 @@
+//! The same keys through sstfilter and through other filter crates, in one harness.
+
+mod allocator;
+mod harness;
+mod keys;
+mod machine;
+mod many_filters;
+mod record;
+mod report;
+mod subject;
+mod subjects;
+mod table;
+mod tables;
+
+use std::error::Error;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::harness::Length;
+use crate::machine::Machine;
+use crate::record::Measurements;
+use crate::subject::Subject;
+use crate::subjects::IsaChoice;
+
+#[global_allocator]
+static ALLOCATOR: allocator::Counting = allocator::Counting;
+
+/// Puts the same keys through sstfilter and through other filter crates.
+#[derive(Debug, Parser)]
+#[command(name = "sstfilter-peers", version, args_conflicts_with_subcommands = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    measure: MeasureArgs,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Turns measurements into RESULTS.md and charts.
+    Report(report::ReportArgs),
+}
+
+/// What is measured, and where it goes.
+#[derive(Debug, Args)]
+struct MeasureArgs {
+    /// Take less than a minute: up to a million keys, fewer repetitions.
+    #[arg(long, conflicts_with = "large")]
+    quick: bool,
+    /// Also 100 million keys, Bloom filters only. Takes 3 GiB of memory.
+    #[arg(long)]
+    large: bool,
+    /// Only crates and filters whose name contains this, e.g. `xorf` or `Ribbon`.
+    #[arg(long, value_name = "NAME")]
+    only: Option<String>,
+    /// Which of our kernels.
+    #[arg(long, value_enum, default_value_t)]
+    isa: IsaChoice,
+    /// Writes the records there.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let done = match cli.command {
+        Some(Command::Report(args)) => report::run(&args).map_err(Into::into),
+        None => measure(&cli.measure),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("sstfilter-peers: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+impl MeasureArgs {
+    fn length(&self) -> Length {
+        match (self.quick, self.large) {
+            (true, _) => Length::Quick,
+            (_, true) => Length::Large,
+            _ => Length::Full,
+        }
+    }
+
+    fn subjects(&self) -> Vec<Box<dyn Subject>> {
+        let mut subjects = subjects::all(self.isa);
+        if let Some(name) = &self.only {
+            let wanted = name.to_lowercase();
+            subjects.retain(|subject| {
+                let label = subject.label();
+                format!("{} {}", label.implementation, label.kind).to_lowercase().contains(&wanted)
+            });
+        }
+        subjects
+    }
+}
+
+fn measure(args: &MeasureArgs) -> Result<(), Box<dyn Error>> {
+    let subjects = args.subjects();
+    if subjects.is_empty() {
+        return Err("no crate and no filter has that name; without --only all are measured".into());
+    }
+    let mut measurements = Measurements {
+        date: machine::today(),
+        arguments: arguments(args),
+        machine: Machine::this(),
+        records: Vec::new(),
+        many_filters: Vec::new(),
+    };
+    for round in harness::rounds(args.length()) {
+        let records = harness::measure(&subjects, round, |problem| eprintln!("left out: {problem}"));
+        println!(
+            "{} keys\n\n{}",
+            table::grouped(round.keys as u64),
+            tables::of_size(&records, round.keys as u64).aligned()
+        );
+        measurements.records.extend(records);
+    }
+    if args.only.is_none() {
+        measurements.many_filters = many_filters::measure(args.length(), args.isa)?;
+        println!("one absent key, many filters\n\n{}", tables::many_filters(&measurements.many_filters).aligned());
+    }
+    if let Some(path) = &args.json {
+        record::write_json(path, &measurements)?;
+    }
+    Ok(())
+}
+
+/// The arguments that change what is measured.
+fn arguments(args: &MeasureArgs) -> Vec<String> {
+    let mut arguments = Vec::new();
+    arguments.extend(args.quick.then(|| "--quick".to_owned()));
+    arguments.extend(args.large.then(|| "--large".to_owned()));
+    arguments.extend(args.only.iter().flat_map(|name| ["--only".to_owned(), name.clone()]));
+    arguments.extend((args.isa == IsaChoice::All).then(|| "--isa all".to_owned()));
+    arguments
+}

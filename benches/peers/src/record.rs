@@ -1,0 +1,211 @@
+//! What is written down.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::machine::Machine;
+use crate::subject::{Family, HashUse};
+
+/// Everything of one run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Measurements {
+    /// The day, as `YYYY-MM-DD`, UTC.
+    pub date: String,
+    /// The arguments it was run with.
+    pub arguments: Vec<String>,
+    /// Where.
+    pub machine: Machine,
+    /// One filter at a time.
+    pub records: Vec<Record>,
+    /// One key, many filters.
+    pub many_filters: Vec<ManyFilters>,
+}
+
+/// One subject at one number of keys. Times are of one thread.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// The crate.
+    #[serde(rename = "impl")]
+    pub implementation: String,
+    /// Its version.
+    pub version: String,
+    /// The kind of filter and its size.
+    pub kind: String,
+    /// How it is built and used.
+    pub family: Family,
+    /// The instruction set of our kernels, if one was chosen by hand.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub isa: Option<String>,
+    /// The kind of ours that it is compared with.
+    pub against: String,
+    /// Keys in the filter.
+    pub n: u64,
+    /// Whether the times include hashing.
+    pub hash: HashUse,
+    /// Bits of the whole filter per key.
+    pub bits_per_key: f64,
+    /// The share of absent keys that it let through.
+    pub fpr: f64,
+    /// Nanoseconds of building per key.
+    pub build_ns_per_key: f64,
+    /// Nanoseconds per absent key.
+    pub query_miss_ns: f64,
+    /// Nanoseconds per present key.
+    pub query_hit_ns: f64,
+    /// Nanoseconds per absent key in batches; `None` without such a call.
+    pub batch_miss_ns: Option<f64>,
+    /// The most bytes allocated during the build, beyond the hashes that go in.
+    pub bytes_peak: u64,
+}
+
+/// One absent key after the other, asked of many filters.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ManyFilters {
+    /// The crate.
+    #[serde(rename = "impl")]
+    pub implementation: String,
+    /// How the filters are asked.
+    pub method: String,
+    /// The instruction set of our kernels, if one was chosen by hand.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub isa: Option<String>,
+    /// Filters.
+    pub filters: u64,
+    /// Keys in each.
+    pub keys_per_filter: u64,
+    /// Bytes of all filters.
+    pub total_bytes: u64,
+    /// Nanoseconds per key and filter.
+    pub ns_per_probe: f64,
+}
+
+/// One operation of a storage engine, as the engines' benchmark writes it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct EngineRecord {
+    /// The engine.
+    pub engine: String,
+    /// Its filter.
+    pub filter: String,
+    /// Files that may hold the key.
+    pub files: u64,
+    /// Keys in each.
+    pub keys_per_file: u64,
+    /// `get`, `multi_get_32` or `get_present`.
+    pub operation: String,
+    /// Nanoseconds per key asked for.
+    pub ns_per_key: f64,
+    /// What is to be known of the figure.
+    #[serde(default)]
+    pub note: Option<String>,
+}
+
+impl Record {
+    /// The crate, with the instruction set if one was chosen.
+    pub fn name(&self) -> String {
+        with_isa(&self.implementation, self.isa.as_deref())
+    }
+
+    /// Crate and kind.
+    pub fn title(&self) -> String {
+        format!("{} {}", self.name(), self.kind)
+    }
+}
+
+impl ManyFilters {
+    /// The crate, with the instruction set if one was chosen.
+    pub fn name(&self) -> String {
+        with_isa(&self.implementation, self.isa.as_deref())
+    }
+}
+
+fn with_isa(implementation: &str, isa: Option<&str>) -> String {
+    isa.map_or_else(|| implementation.to_owned(), |isa| format!("{implementation} ({isa})"))
+}
+
+/// The row that `record` is compared with: our kind of its size, with the fastest kernels (the last of ours, for
+/// they are measured from the slowest to the fastest).
+pub fn ours_beside<'a>(record: &Record, records: &'a [Record]) -> Option<&'a Record> {
+    let is_ours = |other: &&Record| {
+        other.implementation == crate::subjects::sstfilter::NAME && other.kind == record.against && other.n == record.n
+    };
+    records.iter().rfind(is_ours)
+}
+
+/// Reads JSON.
+///
+/// # Errors
+///
+/// What the system or the parser says, with the path.
+pub fn read_json<T: DeserializeOwned>(path: &Path) -> io::Result<T> {
+    let name = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+    let bytes = fs::read(path).map_err(name)?;
+    serde_json::from_slice(&bytes).map_err(|error| name(error.into()))
+}
+
+/// Writes JSON, indented, with a newline at the end.
+///
+/// # Errors
+///
+/// What the system says, with the path.
+pub fn write_json<T: Serialize>(path: &Path, value: &T) -> io::Result<()> {
+    let mut text = serde_json::to_string_pretty(value)?;
+    text.push('\n');
+    fs::write(path, text).map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
+}
+
+#[cfg(test)]
+pub mod tests {
+    use super::*;
+
+    /// A record with round figures.
+    pub fn record(implementation: &str, kind: &str, against: &str, n: u64) -> Record {
+        Record {
+            implementation: implementation.to_owned(),
+            version: "1.2.3".to_owned(),
+            kind: kind.to_owned(),
+            family: Family::Bloom,
+            isa: None,
+            against: against.to_owned(),
+            n,
+            hash: HashUse::Given,
+            bits_per_key: 10.0,
+            fpr: 0.01,
+            build_ns_per_key: 4.0,
+            query_miss_ns: 2.0,
+            query_hit_ns: 2.5,
+            batch_miss_ns: None,
+            bytes_peak: 1_250_000,
+        }
+    }
+
+    #[test]
+    fn records_survive_json_with_the_names_that_readers_expect() {
+        let mut written = record("xorf", "Xor8", "Ribbon, 2^-8", 10_000);
+        written.batch_miss_ns = Some(0.1 + 0.2);
+        let json = serde_json::to_string(&written).unwrap();
+        assert_eq!(serde_json::from_str::<Record>(&json).unwrap(), written);
+        for field in ["\"impl\":\"xorf\"", "\"hash\":\"given\"", "\"query_miss_ns\":2.0", "\"family\":\"bloom\""] {
+            assert!(json.contains(field), "{field} in {json}");
+        }
+    }
+
+    #[test]
+    fn a_record_is_compared_with_our_fastest_row_of_the_same_size() {
+        let mut rows = vec![record("sstfilter", "a", "a", 10), record("sstfilter", "a", "a", 10)];
+        rows[1].isa = Some("avx2".to_owned());
+        rows.push(record("sstfilter", "a", "a", 20));
+        rows.push(record("peer", "b", "a", 10));
+        assert_eq!(ours_beside(&rows[3], &rows), Some(&rows[1]));
+        assert_eq!(ours_beside(&record("peer", "b", "c", 10), &rows), None);
+    }
+
+    #[test]
+    fn engine_records_may_lack_a_note() {
+        let json = r#"{"engine":"e","filter":"f","files":70,"keys_per_file":15000,"operation":"get","ns_per_key":1.5}"#;
+        assert_eq!(serde_json::from_str::<EngineRecord>(json).unwrap().note, None);
+    }
+}

@@ -1,0 +1,104 @@
+//! RESULTS.md and its charts, from measurements that were written down.
+
+mod ahead;
+mod charts;
+mod engines;
+mod markdown;
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use crate::record::{EngineRecord, Measurements, read_json};
+
+/// What the report is made from.
+#[derive(Debug, Args)]
+pub struct ReportArgs {
+    /// Measurements that `--json` wrote; `results/peers.json` below the output directory by default.
+    #[arg(long, value_name = "FILE")]
+    peers: Option<PathBuf>,
+    /// Measurements of storage engines; `results/engines.json` below the output directory by default, if it is there.
+    #[arg(long, value_name = "FILE")]
+    engines: Option<PathBuf>,
+    /// Where RESULTS.md goes, with the charts in `results` beside it.
+    #[arg(long, value_name = "DIR", default_value = "benches")]
+    out: PathBuf,
+}
+
+/// Everything that the report tells of.
+#[derive(Debug)]
+struct Material {
+    peers: Measurements,
+    engines: Vec<EngineRecord>,
+    notes: String,
+    charts: Vec<charts::Image>,
+}
+
+/// Writes RESULTS.md and the charts.
+///
+/// # Errors
+///
+/// What the system says of a file that cannot be read or written.
+pub fn run(args: &ReportArgs) -> io::Result<()> {
+    let results = args.out.join("results");
+    fs::create_dir_all(&results)?;
+    let peers: Measurements = read_json(&args.peers.clone().unwrap_or_else(|| results.join("peers.json")))?;
+    let engines = read_engines(args.engines.as_deref(), &results)?;
+    let charts = charts::all(&peers.records);
+    for chart in &charts {
+        fs::write(results.join(chart.file), &chart.svg)?;
+    }
+    let material = Material { peers, engines, notes: read_notes(&results)?, charts };
+    fs::write(args.out.join("RESULTS.md"), markdown::text(&material))
+}
+
+/// The engines' records: those asked for must be there, those at the usual place may.
+fn read_engines(asked_for: Option<&Path>, results: &Path) -> io::Result<Vec<EngineRecord>> {
+    if let Some(path) = asked_for {
+        return read_json(path);
+    }
+    let usual = results.join("engines.json");
+    if usual.exists() { read_json(&usual) } else { Ok(Vec::new()) }
+}
+
+/// The notes that people write, which no run overwrites.
+fn read_notes(results: &Path) -> io::Result<String> {
+    match fs::read_to_string(results.join("notes.md")) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
+        read => read,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::Machine;
+    use crate::record::tests::record;
+    use crate::record::write_json;
+
+    #[test]
+    fn a_new_report_keeps_the_notes_as_they_were_written() {
+        let out = std::env::temp_dir().join(format!("sstfilter-peers-report-{}", std::process::id()));
+        fs::create_dir_all(out.join("results")).unwrap();
+        let notes = "Written by hand,\n\n* to the letter.\n";
+        fs::write(out.join("results/notes.md"), notes).unwrap();
+        let peers = Measurements {
+            date: "2026-01-02".to_owned(),
+            arguments: vec!["--quick".to_owned()],
+            machine: Machine::this(),
+            records: vec![record("sstfilter", "a", "a", 10_000), record("xorf", "Xor8", "a", 10_000)],
+            many_filters: Vec::new(),
+        };
+        write_json(&out.join("results/peers.json"), &peers).unwrap();
+        let args = ReportArgs { peers: None, engines: None, out: out.clone() };
+        for _ in 0..2 {
+            run(&args).unwrap();
+            let text = fs::read_to_string(out.join("RESULTS.md")).unwrap();
+            assert!(text.contains(notes) && text.contains("2026-01-02") && text.contains("Xor8"), "{text}");
+        }
+        assert_eq!(fs::read_to_string(out.join("results/notes.md")).unwrap(), notes);
+        fs::remove_dir_all(out).unwrap();
+    }
+}

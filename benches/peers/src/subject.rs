@@ -1,0 +1,99 @@
+//! What is measured, seen from the harness.
+
+use std::error::Error;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::keys::Keys;
+
+/// One kind of filter at one size, of one crate.
+pub trait Subject {
+    /// What it is.
+    fn label(&self) -> Label;
+
+    /// Everything from a slice of hashes to a filter that can be asked.
+    ///
+    /// # Errors
+    ///
+    /// What the crate says when it cannot build one.
+    fn build(&self, keys: Keys<'_>) -> BuildResult;
+}
+
+/// Why there is no filter.
+pub type BuildError = Box<dyn Error>;
+
+/// A filter, or why there is none.
+pub type BuildResult = Result<Box<dyn Filter>, BuildError>;
+
+/// A filter that was built. Whole slices are asked at once, so that the loop is compiled into each crate's
+/// probe and costs no indirect call per key.
+pub trait Filter {
+    /// The bytes of the whole filter: serialised, or as held where it cannot be serialised.
+    fn bytes(&self) -> u64;
+
+    /// How many of `keys` may be present, asked one by one.
+    fn count(&self, keys: Keys<'_>) -> u64;
+
+    /// The same by the crate's own batch call, [`BATCH_KEYS`] at a time; `None` when it has none.
+    fn count_batch(&mut self, _keys: Keys<'_>) -> Option<u64> {
+        None
+    }
+}
+
+/// Keys per call of a batch: what fits into the first cache levels with its answers.
+pub const BATCH_KEYS: usize = 4096;
+
+/// What a subject is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Label {
+    /// The crate.
+    pub implementation: &'static str,
+    /// The kind of filter and its size.
+    pub kind: &'static str,
+    /// How it is built and used.
+    pub family: Family,
+    /// Whether its figures include hashing.
+    pub hash: HashUse,
+    /// The instruction set that was chosen by hand, if one was.
+    pub isa: Option<&'static str>,
+    /// The kind of ours that it is compared with.
+    pub against: &'static str,
+}
+
+/// How a filter is built and used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Family {
+    /// Bits are set as keys come.
+    Bloom,
+    /// Built at once from all keys.
+    Static,
+    /// Keys can be added and removed.
+    Dynamic,
+}
+
+/// Whether a figure includes the hashing of the key (a `u64`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum HashUse {
+    /// The crate takes 64-bit hashes, and got them.
+    Given,
+    /// It hashes the 64-bit number itself.
+    Included,
+}
+
+impl fmt::Display for HashUse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Given => "given",
+            Self::Included => "included",
+        })
+    }
+}
+
+/// How many of `keys` the probe lets through.
+#[inline]
+pub fn count_where<T>(keys: &[T], mut may_contain: impl FnMut(&T) -> bool) -> u64 {
+    keys.iter().map(|key| u64::from(may_contain(key))).sum()
+}

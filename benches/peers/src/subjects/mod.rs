@@ -1,0 +1,42 @@
+//! One file per crate.
+
+mod cuckoofilter;
+mod fastbloom;
+mod lsm_tree;
+mod pleat;
+mod qfilter;
+mod sbbf;
+pub mod sstfilter;
+mod xorf;
+
+use crate::subject::Subject;
+
+/// The kind of ours that Bloom filters of 10 bits per key are compared with.
+const BLOOM_TEN: &str = "blocked Bloom, 10 bits";
+/// The kinds of ours that filters with fingerprints of 7, 8 and 16 bits are compared with.
+const RIBBON_SEVEN: &str = "Ribbon, 2^-7";
+const RIBBON_EIGHT: &str = "Ribbon, 2^-8";
+const RIBBON_SIXTEEN: &str = "Ribbon, 2^-16";
+
+/// Which of our kernels run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum IsaChoice {
+    /// The fastest that the CPU has.
+    #[default]
+    Best,
+    /// Each that the CPU has, in rows of its own.
+    All,
+}
+
+/// Everybody, ours first.
+pub fn all(isa: IsaChoice) -> Vec<Box<dyn Subject>> {
+    let mut subjects = sstfilter::subjects(isa);
+    subjects.push(Box::new(fastbloom::FastBloom));
+    subjects.push(Box::new(sbbf::SplitBlock));
+    subjects.push(Box::new(lsm_tree::StandardBloom));
+    subjects.extend(xorf::subjects());
+    subjects.extend(pleat::subjects());
+    subjects.push(Box::new(cuckoofilter::Cuckoo));
+    subjects.push(Box::new(qfilter::Quotient));
+    subjects
+}
