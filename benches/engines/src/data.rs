@@ -105,7 +105,7 @@ fn value(ordinal: u64) -> [u8; VALUE_BYTES] {
     value
 }
 
-/// The finalizer of SplitMix64, with its increment.
+/// The finalizer of `SplitMix64`, with its increment.
 fn mixed(seed: u64) -> u64 {
     let mut x = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

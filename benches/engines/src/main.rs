@@ -43,9 +43,10 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: &Cli) -> Result<()> {
-    let (scenarios, effort) = match cli.quick {
-        true => ([Scenario::new(70, 2_000), Scenario::new(1, 100_000)], Effort::QUICK),
-        false => ([Scenario::new(70, 15_000), Scenario::new(1, 1_000_000)], Effort::FULL),
+    let (scenarios, effort) = if cli.quick {
+        ([Scenario::new(70, 2_000), Scenario::new(1, 100_000)], Effort::QUICK)
+    } else {
+        ([Scenario::new(70, 15_000), Scenario::new(1, 1_000_000)], Effort::FULL)
     };
     println!("flags of the C++ compiler: {}", option_env!("CXXFLAGS").unwrap_or("none, so RocksDB goes without AVX2"));
     let mut records = Vec::new();
