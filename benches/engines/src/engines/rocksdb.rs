@@ -73,10 +73,10 @@ fn write_file(db: &DB, data: &Data, file: usize) -> Result<()> {
     for (key, value) in data.entries(file) {
         batch.put(key, value);
         if batch.len() == ENTRIES_PER_WRITE {
-            db.write_opt(&std::mem::take(&mut batch), &write)?;
+            db.write_opt(std::mem::take(&mut batch), &write)?;
         }
     }
-    db.write_opt(&batch, &write)?;
+    db.write_opt(batch, &write)?;
     Ok(db.flush()?)
 }
 
