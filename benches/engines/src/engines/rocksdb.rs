@@ -27,11 +27,13 @@ pub(super) struct RocksDb {
 impl RocksDb {
     /// Flushes each file of `data` to level 0, and brings all blocks into the cache.
     pub(super) fn build(data: &Data, directory: &Path, filter: &'static str) -> Result<Box<dyn Engine>> {
-        let db = DB::open_cf(&options(filter), directory, [FAMILY])?;
+        // A family named without options would get RocksDB's own, not the database's.
+        let db = DB::open_cf_with_opts(&options(filter), directory, [(FAMILY, options(filter))])?;
         for file in 0..data.scenario.files {
             write_file(&db, data, file)?;
         }
-        ensure!(files_at(&db, 0)? == data.scenario.files, "RocksDB did not leave every file at level 0");
+        let files = files_at(&db, 0)?;
+        ensure!(files == data.scenario.files, "RocksDB has {files} files at level 0, not {}", data.scenario.files);
         for entry in db.iterator(IteratorMode::Start) {
             entry?;
         }
