@@ -1,0 +1,126 @@
+//! The engines, behind one trait.
+
+#[cfg(feature = "fjall")]
+mod fjall;
+#[cfg(feature = "leveldb")]
+mod leveldb;
+mod ours;
+#[cfg(feature = "rocksdb")]
+mod rocksdb;
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use crate::data::Data;
+
+/// The engine that the others are compared with.
+pub(crate) const OURS: &str = "sstfilter";
+
+pub(crate) const NONE: &str = "none";
+pub(crate) const BLOOM: &str = "Bloom, 10 bits per key";
+pub(crate) const RIBBON: &str = "Ribbon, rate of Bloom 10";
+
+/// Memory for each engine's cache of blocks: more than all data.
+#[cfg(any(feature = "fjall", feature = "leveldb", feature = "rocksdb"))]
+const CACHE_BYTES: usize = 1 << 30;
+
+/// What a filter is compared with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum FilterFamily {
+    Bloom,
+    Ribbon,
+}
+
+impl FilterFamily {
+    /// The family of the filter that an engine calls `filter`; no filter counts as Bloom.
+    pub(crate) fn of(filter: &str) -> Self {
+        if filter == RIBBON { Self::Ribbon } else { Self::Bloom }
+    }
+
+    /// Our filter of the family.
+    pub(crate) fn ours(self) -> &'static str {
+        match self {
+            Self::Bloom => BLOOM,
+            Self::Ribbon => RIBBON,
+        }
+    }
+}
+
+/// A store that holds a scenario's data, open, with its caches warm.
+pub(crate) trait Engine {
+    /// The engine's name and its filter's.
+    fn label(&self) -> (&'static str, &'static str);
+
+    /// What the engine made of the scenario's files.
+    fn shape(&self) -> Result<String>;
+
+    /// Gets one key after the other, and says how many were found.
+    fn get_each(&mut self, keys: &[&[u8]]) -> Result<usize>;
+
+    /// Whether the engine can be asked for many keys in one call.
+    fn has_multi_get(&self) -> bool {
+        false
+    }
+
+    /// Gets all keys, ascending, in one call, and says how many were found.
+    fn multi_get(&mut self, keys: &[&[u8]]) -> Result<usize> {
+        self.get_each(keys)
+    }
+}
+
+type Build = fn(&Data, &Path) -> Result<Box<dyn Engine>>;
+
+/// Every engine with every filter.
+const BUILDS: &[Build] = &[
+    |data, path| ours::Ours::build(data, path, BLOOM),
+    |data, path| ours::Ours::build(data, path, RIBBON),
+    #[cfg(feature = "rocksdb")]
+    |data, path| rocksdb::RocksDb::build(data, path, BLOOM),
+    #[cfg(feature = "rocksdb")]
+    |data, path| rocksdb::RocksDb::build(data, path, RIBBON),
+    #[cfg(feature = "rocksdb")]
+    |data, path| rocksdb::RocksDb::build(data, path, NONE),
+    #[cfg(feature = "fjall")]
+    |data, path| fjall::Fjall::build(data, path, BLOOM),
+    #[cfg(feature = "fjall")]
+    |data, path| fjall::Fjall::build(data, path, NONE),
+    #[cfg(feature = "leveldb")]
+    |data, path| leveldb::LevelDb::build(data, path),
+];
+
+/// Fills all engines that were compiled in, each in a directory of its own below `directory`.
+pub(crate) fn build_all(data: &Data, directory: &Path) -> Result<Vec<Box<dyn Engine>>> {
+    let build = |(number, build): (usize, &Build)| {
+        let path = directory.join(number.to_string());
+        fs::create_dir(&path).with_context(|| format!("making {}", path.display()))?;
+        let engine = build(data, &path)?;
+        let (name, filter) = engine.label();
+        eprintln!("filled {name} ({filter}): {}", engine.shape()?);
+        Ok(engine)
+    };
+    BUILDS.iter().enumerate().map(build).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::{BATCH, Scenario};
+
+    #[test]
+    fn every_engine_finds_all_present_keys_and_no_absent_one_by_one_and_in_batches() {
+        for scenario in [Scenario::new(12, 300), Scenario::new(1, 3_000)] {
+            let directory = tempfile::tempdir().unwrap();
+            let data = Data::new(scenario, 10 * BATCH);
+            for mut engine in build_all(&data, directory.path()).unwrap() {
+                for (queries, expected) in [(&data.absent, 0), (&data.present, 10 * BATCH)] {
+                    assert_eq!(engine.get_each(&queries.single()).unwrap(), expected, "{:?}", engine.label());
+                    let batched = queries.batched();
+                    let found: usize = batched.chunks(BATCH).map(|batch| engine.multi_get(batch).unwrap()).sum();
+                    assert_eq!(found, expected, "{:?}", engine.label());
+                }
+            }
+        }
+    }
+}

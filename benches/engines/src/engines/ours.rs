@@ -1,0 +1,70 @@
+//! sstfilter's own tables and table set. It has no cache of blocks: what a filter lets through is read from
+//! the operating system's cache of the file.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::Result;
+use sstfilter::{BitsPerKey, BloomPolicy, FilterPolicy, KeyHasher, ReadOptions, RibbonPolicy, RibbonSizing, Table};
+use sstfilter::{TableOptions, TableSet, TableWriter};
+
+use super::{Engine, OURS, RIBBON};
+use crate::data::Data;
+
+/// Tables in files.
+pub(super) struct Ours {
+    filter: &'static str,
+    set: TableSet,
+}
+
+impl Ours {
+    /// Writes a table per file of `data`, and opens them.
+    pub(super) fn build(data: &Data, directory: &Path, filter: &'static str) -> Result<Box<dyn Engine>> {
+        let policy: Arc<dyn FilterPolicy> = match filter {
+            RIBBON => Arc::new(RibbonPolicy::new(RibbonSizing::SameRateAsBloom(BitsPerKey::TEN))?),
+            _ => Arc::new(BloomPolicy::new(BitsPerKey::TEN)),
+        };
+        let options = TableOptions::default().with_policy(policy);
+        let tables = (0..data.scenario.files).map(|file| {
+            let path = directory.join(format!("{file:06}.sst"));
+            let mut writer = TableWriter::create(&path, &options)?;
+            for (key, value) in data.entries(file) {
+                writer.add(key.as_bytes(), &value)?;
+            }
+            writer.finish()?;
+            Ok(Table::open(&path, &ReadOptions::default())?)
+        });
+        let tables = tables.collect::<Result<Vec<Table>>>()?;
+        Ok(Box::new(Self { filter, set: TableSet::new(tables, KeyHasher::default()) }))
+    }
+}
+
+impl Engine for Ours {
+    fn label(&self) -> (&'static str, &'static str) {
+        (OURS, self.filter)
+    }
+
+    fn shape(&self) -> Result<String> {
+        Ok(format!("tables in the set: {}", self.set.tables().len()))
+    }
+
+    fn get_each(&mut self, keys: &[&[u8]]) -> Result<usize> {
+        let mut found = 0;
+        for key in keys {
+            found += usize::from(self.set.get(key)?.is_some());
+        }
+        Ok(found)
+    }
+
+    fn has_multi_get(&self) -> bool {
+        true
+    }
+
+    fn multi_get(&mut self, keys: &[&[u8]]) -> Result<usize> {
+        let mut found = 0;
+        for value in self.set.multi_get(keys) {
+            found += usize::from(value?.is_some());
+        }
+        Ok(found)
+    }
+}

@@ -1,0 +1,67 @@
+//! What is written down.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+
+/// What an engine was asked to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Operation {
+    /// Absent keys, one by one.
+    Get,
+    /// Absent keys, 32 in a call.
+    #[serde(rename = "multi_get_32")]
+    MultiGet32,
+    /// Present keys, one by one.
+    GetPresent,
+}
+
+impl Operation {
+    pub(crate) const ALL: [Self; 3] = [Self::Get, Self::MultiGet32, Self::GetPresent];
+
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Self::Get => "get, absent",
+            Self::MultiGet32 => "multi_get of 32, absent",
+            Self::GetPresent => "get, present",
+        }
+    }
+}
+
+/// One operation of one engine.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Record {
+    pub(crate) engine: String,
+    pub(crate) filter: String,
+    pub(crate) files: usize,
+    pub(crate) keys_per_file: usize,
+    pub(crate) operation: Operation,
+    pub(crate) ns_per_key: f64,
+    /// What the engine made of the files.
+    pub(crate) note: String,
+}
+
+/// Writes the records as an indented array.
+pub(crate) fn write_json(path: &Path, records: &[Record]) -> Result<()> {
+    let text = serde_json::to_string_pretty(records)? + "\n";
+    fs::write(path, text).with_context(|| format!("writing {}", path.display()))
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) fn record(engine: &str, filter: &str, operation: Operation, ns_per_key: f64) -> Record {
+        let (engine, filter, note) = (engine.to_owned(), filter.to_owned(), "1 file".to_owned());
+        Record { engine, filter, files: 1, keys_per_file: 10, operation, ns_per_key, note }
+    }
+
+    #[test]
+    fn operations_have_the_names_that_readers_of_the_records_expect() {
+        let names = Operation::ALL.map(|operation| serde_json::to_string(&operation).unwrap());
+        assert_eq!(names, ["\"get\"", "\"multi_get_32\"", "\"get_present\""]);
+    }
+}

@@ -1,0 +1,55 @@
+//! Timing passes over keys.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+use crate::data::BATCH;
+
+/// Keys between two looks at the clock.
+const STRIDE: usize = 10 * BATCH;
+
+/// One pass over keys.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pass {
+    /// Keys asked for: all, unless time ran out.
+    pub(crate) asked: usize,
+    /// Keys found.
+    pub(crate) found: usize,
+    pub(crate) ns_per_key: f64,
+}
+
+/// Asks for `keys` a stride at a time until all are through or `budget` is used up. `ask` says how many of
+/// its keys it found.
+pub(crate) fn pass(keys: &[&[u8]], budget: Duration, mut ask: impl FnMut(&[&[u8]]) -> Result<usize>) -> Result<Pass> {
+    let (mut asked, mut found) = (0, 0);
+    let start = Instant::now();
+    for stride in keys.chunks(STRIDE) {
+        found += ask(stride)?;
+        asked += stride.len();
+        if start.elapsed() >= budget {
+            break;
+        }
+    }
+    let ns_per_key = start.elapsed().as_secs_f64() * 1e9 / asked.max(1) as f64;
+    Ok(Pass { asked, found, ns_per_key })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pass_asks_for_every_key_once_and_counts_what_was_found() {
+        let keys = vec![&b"key"[..]; 2 * STRIDE + 7];
+        let pass = pass(&keys, Duration::MAX, |stride| Ok(stride.len() / 7)).unwrap();
+        assert_eq!((pass.asked, pass.found), (keys.len(), 2 * (STRIDE / 7) + 1));
+        assert!(pass.ns_per_key > 0.0);
+    }
+
+    #[test]
+    fn a_pass_without_time_ends_after_one_stride() {
+        let keys = vec![&b"key"[..]; 2 * STRIDE];
+        assert_eq!(pass(&keys, Duration::ZERO, |_| Ok(0)).unwrap().asked, STRIDE);
+    }
+}
