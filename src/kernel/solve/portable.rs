@@ -6,6 +6,9 @@ use super::{BlockColumns, MAX_COLUMNS};
 /// Slots whose sums are tabulated together.
 const GROUP: usize = 4;
 
+/// A group's bits of a row.
+const GROUP_BITS: u64 = (1 << GROUP) - 1;
+
 /// For each group of a circle of 64 slots, the sums of all subsets of its solved slots.
 type Sums = [[u32; 1 << GROUP]; 64 / GROUP];
 
@@ -34,7 +37,7 @@ fn solve_block(occupied: u64, rows: &[u64; 64], results: &[u32; 64], sums: &mut 
             // is still of. Those to its right have just been solved.
             let own = row >> (group * GROUP);
             let left = own as usize & ((1 << index) - 1);
-            let others = row & !(0xf << (group * GROUP));
+            let others = row & !(GROUP_BITS << (group * GROUP));
             let right = (index + 1..GROUP).fold(0, |sum, later| sum ^ values[later] & bit_mask(own, later));
             values[index] = result ^ sum_of(others, sums) ^ sums[group][left] ^ right;
         }
@@ -52,10 +55,10 @@ fn bit_mask(word: u64, bit: usize) -> u32 {
 /// The sum of the slots where `row` has ones.
 #[inline]
 fn sum_of(row: u64, sums: &Sums) -> u32 {
-    sums.iter().enumerate().fold(0, |sum, (group, table)| sum ^ table[(row >> (group * GROUP)) as usize & 15])
+    sums.iter().enumerate().fold(0, |sum, (group, table)| sum ^ table[(row >> (group * GROUP) & GROUP_BITS) as usize])
 }
 
-/// All sums of four values.
+/// All sums of a group's values.
 #[inline]
 fn tabulate(values: &[u32; GROUP], table: &mut [u32; 1 << GROUP]) {
     table[0] = 0;

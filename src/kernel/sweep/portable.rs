@@ -5,45 +5,66 @@ use super::{Bucket, Equation, Pending, Picks, PivotBlock, RESULT_BITS, offset_of
 /// Slots settled at once: a byte of each row.
 const BLOCK: usize = 8;
 
+/// Slots between one closing up of the rows and the next.
+const DROP_EVERY: usize = 16;
+
 /// The lowest bit of every byte.
 const ONES: u64 = 0x0101_0101_0101_0101;
 
 pub(super) fn sweep(bucket: Bucket<'_>) -> Option<u8> {
     let Bucket { pending, echelon, first_block, picks, .. } = bucket;
     let Pending { equations, len, bits, .. } = pending;
-    let equations = &mut equations[..*len];
-    let mut first = usize::from(offset_of(equations.first()?)) / BLOCK * BLOCK;
+    let mut count = *len;
+    let mut first = usize::from(offset_of(equations[..count].first()?)) / BLOCK * BLOCK;
     let mut started = 0;
     while let Some(mut pivots) = echelon.block(first_block + first / 64) {
         let starts = |equation: &&Equation| usize::from(offset_of(equation)) < first + BLOCK;
-        started += equations[started..].iter().take_while(starts).count();
-        let is_last_to_start = started == equations.len();
+        started += equations[started..count].iter().take_while(starts).count();
         let lanes = &mut equations[..started];
         gather_bits(lanes, first, bits);
         if bits.iter().any(|&bits| bits != 0) {
             let settled = settle(lanes, bits, first, &mut pivots, picks);
             apply(lanes, bits, &settled);
         }
-        if is_last_to_start && lanes.iter().all(|equation| equation[0] == 0) {
+        first += BLOCK;
+        if first.is_multiple_of(DROP_EVERY) {
+            let dropped = drop_settled(&mut equations[..count], started);
+            (started, count) = (started - dropped, count - dropped);
+        }
+        if started == count && equations[..count].iter().all(|equation| equation[0] == 0) {
             break;
         }
-        first += BLOCK;
     }
-    equations.iter().rfind(|equation| equation[0] == 0 && equation[1] & RESULT_BITS != 0).map(offset_of)
+    equations[..count].iter().rfind(|equation| equation[0] == 0 && equation[1] & RESULT_BITS != 0).map(offset_of)
+}
+
+/// Closes up over those of the `started` first rows of which nothing is left; returns how many they were.
+fn drop_settled(equations: &mut [Equation], started: usize) -> usize {
+    let mut kept = 0;
+    for lane in 0..started {
+        let equation = equations[lane];
+        equations[kept] = equation;
+        kept += usize::from(equation[0] | equation[1] & RESULT_BITS != 0);
+    }
+    equations.copy_within(started.., kept);
+    started - kept
 }
 
 /// Takes from each row its bits in the block, but those to the left of its start: one byte per row, eight to
 /// a word.
 fn gather_bits(lanes: &[Equation], first: usize, bits: &mut Vec<u64>) {
     bits.clear();
-    bits.extend(lanes.chunks(8).map(|lanes| {
-        let mut bytes = [0; 8];
-        for (byte, equation) in bytes.iter_mut().zip(lanes) {
-            let before_start = usize::from(offset_of(equation)).saturating_sub(first);
-            *byte = (equation[0] >> (first % 64)) as u8 & (0xff_u8 << before_start);
-        }
-        u64::from_le_bytes(bytes)
-    }));
+    let shift = first % 64;
+    let (eights, rest) = lanes.as_chunks::<8>();
+    bits.extend(eights.iter().map(|eight| u64::from_le_bytes(eight.map(|equation| (equation[0] >> shift) as u8))));
+    if !rest.is_empty() {
+        bits.push(rest.iter().rev().fold(0, |word, equation| word << 8 | equation[0] >> shift & 0xff));
+    }
+    let ahead = |equation: &Equation| usize::from(offset_of(equation)).saturating_sub(first);
+    for (lane, equation) in lanes.iter().enumerate().rev().take_while(|(_, equation)| ahead(equation) > 0) {
+        let before_start = (1 << ahead(equation)) - 1;
+        bits[lane / 8] &= !(before_start << (lane % 8 * 8));
+    }
 }
 
 /// Finds the pivots of the slots from `first` on, and turns `bits` into what each row needs of them.
