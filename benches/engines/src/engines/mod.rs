@@ -18,6 +18,7 @@ use crate::data::Data;
 /// The engine that the others are compared with.
 pub(crate) const OURS: &str = "sstfilter";
 
+#[cfg(any(test, feature = "fjall", feature = "rocksdb"))]
 pub(crate) const NONE: &str = "none";
 pub(crate) const BLOOM: &str = "Bloom, 10 bits per key";
 pub(crate) const RIBBON: &str = "Ribbon, rate of Bloom 10";

@@ -83,7 +83,7 @@ fn write_file(db: &DB, data: &Data, file: usize) -> Result<()> {
 }
 
 fn files_at(db: &DB, level: usize) -> Result<usize> {
-    let text = db.property_value(&properties::num_files_at_level(level))?;
+    let text = db.property_value(properties::num_files_at_level(level))?;
     Ok(text.context("RocksDB does not say how many files a level has")?.parse()?)
 }
 
