@@ -84,7 +84,7 @@ pub(crate) fn estimated_build_bytes(keys: u64, columns: Columns) -> Option<u64> 
     let section = section_bytes(first_slots) + more_sections_bytes(first_slots) as u64;
     // First the hashes are sorted, with a second copy of them. After that, the keys of a layer are held
     // together with those that it passes on; a layer that takes all holds copies of its own.
-    let sorting = keys * 8 + 65_536;
+    let sorting = keys * 8 + 262_144;
     let held = if bumps(keys, 0) { keys * 5 / 4 } else { keys * 24 } + 65_536;
     Some(sorting.max(section + payload_reserve(keys, columns)? + held))
 }
