@@ -7,12 +7,10 @@ use std::arch::aarch64::{
 };
 
 use super::batch::{AHEAD, batch_loops, line_at, line_at_mut, prefetch_distance, specialised};
-use super::portable::words;
+use super::portable::{self, words};
 use super::{ActiveRow, ActiveRows, Line, LineMask, MULTIPLIERS, active_rows, in_line_bits};
 use crate::hash::KeyHash;
 use crate::kernel::prefetch::{prefetch, prefetch_first};
-
-pub(super) use super::portable::ones;
 
 batch_loops!(#[target_feature(enable = "neon")]);
 
@@ -101,6 +99,12 @@ pub(super) fn mask(hash: KeyHash, probes: u8) -> LineMask {
     let mut line = [0; 64];
     insert(&mut line, hash, probes);
     words(&line)
+}
+
+/// The portable text, compiled to `cnt`.
+#[target_feature(enable = "neon")]
+pub(super) fn ones(lines: &[Line]) -> u64 {
+    portable::ones(lines)
 }
 
 #[inline]

@@ -1,5 +1,5 @@
-//! Plain Rust: all lanes of a round are computed, inactive ones as well, because a branch on which are
-//! active would be mispredicted.
+//! Plain Rust: all lanes of a round are computed, inactive ones as well. A branch on which are active would be
+//! mispredicted; a loop over the active ones alone, unrolled for each number, was 5 % faster at most.
 
 use super::batch::{AHEAD, batch_loops, line_at, line_at_mut, prefetch_distance, specialised};
 use super::{ActiveRows, Line, LineMask, MULTIPLIERS, active_rows, in_line_bits};

@@ -5,15 +5,7 @@
 
 use super::*;
 use crate::codec::map_to_range;
-use crate::simd::{self, InstructionSet};
-
-/// Runs `check` with every set that this CPU has, and the fastest last.
-fn with_every_set(mut check: impl FnMut(InstructionSet)) {
-    for set in InstructionSet::available() {
-        simd::select(set).unwrap();
-        check(set);
-    }
-}
+use crate::simd::{self, InstructionSet, for_each_set};
 
 fn hashes(from: u64, count: usize) -> Vec<KeyHash> {
     (from..).take(count).map(KeyHash::from_remixed).collect()
@@ -33,7 +25,7 @@ fn words_of(hash: u64, probes: u8) -> Vec<(usize, u32)> {
 
 #[test]
 fn the_test_vectors_of_the_format_hold_on_every_set() {
-    with_every_set(|_| {
+    for_each_set(|_| {
         assert_eq!(
             words_of(0x0123_4567_89ab_cdef, 6),
             [(0, 0x1000_0000), (2, 0x40), (3, 0x1_0000), (4, 0x2000_0000), (9, 0x40_0000), (15, 0x1000_0000)]
@@ -82,7 +74,7 @@ fn every_number_of_probes_uses_as_many_lanes_and_all_lanes_equally_often() {
 
 #[test]
 fn contains_mask_and_bits_agree_for_every_number_of_probes_on_every_set() {
-    with_every_set(|set| {
+    for_each_set(|set| {
         let mut line = [0; 64];
         for probes in 1..=MAX_PROBES {
             for seed in 0..200 {
@@ -113,7 +105,7 @@ fn built_at(offset: usize, count: usize, insert: impl FnOnce(&mut [Line])) -> Ve
 
 #[test]
 fn batches_insert_the_bytes_of_the_portable_form_at_every_length_and_alignment() {
-    with_every_set(|set| {
+    for_each_set(|set| {
         for (count, keys) in
             [(1, 0), (1, 1), (3, 63), (40, 64), (40, 65), (1_000, 2_500), (20_000, 1_001), (70_000, 999)]
         {
@@ -140,7 +132,7 @@ fn batches_find_what_the_portable_form_finds_at_every_length_and_alignment() {
     // More than 32 MiB of lines, so that every prefetch distance is used.
     let mut memory = vec![0_u8; 64 * 600_000];
     memory.iter_mut().zip(0_u64..).for_each(|(byte, at)| *byte = KeyHash::from_remixed(at / 64).get() as u8 | at as u8);
-    with_every_set(|set| {
+    for_each_set(|set| {
         for count in [1, 2, 500, 40_000, 599_999] {
             for (probes, offset) in (1..=MAX_PROBES).zip([0, 1, 17, 32, 48, 63].into_iter().cycle()) {
                 let lines = &memory[offset..].as_chunks().0[..count];
@@ -164,20 +156,21 @@ fn batches_find_what_the_portable_form_finds_at_every_length_and_alignment() {
 
 #[test]
 fn every_key_inserted_is_found_by_every_set_whichever_built_the_filter() {
-    with_every_set(|builder| {
+    for_each_set(|builder| {
         for probes in 1..=MAX_PROBES {
             for (count, keys) in [(1, 30), (77, 3_000), (30_000, 5_003)] {
                 let keys = hashes(u64::from(probes) << 32, keys);
                 simd::select(builder).unwrap();
                 let mut lines = vec![[0; 64]; count];
                 insert_batch(&mut lines, probes, &keys);
-                with_every_set(|reader| {
+                for reader in InstructionSet::available() {
+                    simd::select(reader).unwrap();
                     let mut hits = vec![0; keys.len().div_ceil(64)];
                     contains_batch(&lines, probes, &keys, &mut hits);
                     let found: u32 = hits.iter().map(|word| word.count_ones()).sum();
                     assert_eq!(found as usize, keys.len(), "built by {builder}, read by {reader}");
                     assert!(keys.iter().all(|&hash| contains(&lines[line_of(count, hash)], hash, probes)));
-                });
+                }
             }
         }
     });
@@ -186,7 +179,7 @@ fn every_key_inserted_is_found_by_every_set_whichever_built_the_filter() {
 #[test]
 fn ones_are_counted_alike_by_every_set() {
     let memory: Vec<u8> = (0..64 * 100).map(|at| KeyHash::from_remixed(at).get() as u8).collect();
-    with_every_set(|set| {
+    for_each_set(|set| {
         for (offset, count) in [(0, 0), (0, 1), (0, 100), (1, 99), (33, 7)] {
             let lines = &memory[offset..].as_chunks().0[..count];
             let expected: u32 = lines.as_flattened().iter().map(|byte| byte.count_ones()).sum();
