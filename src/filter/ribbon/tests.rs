@@ -9,7 +9,6 @@ use super::{BuiltRibbon, Columns, RibbonRequest};
 use crate::filter::FilterShape;
 use crate::hash::{KeyHash, mix64};
 use crate::simd::for_each_set;
-use crate::simd::{self, InstructionSet};
 
 fn sorted_hashes(keys: u64, seed: u64) -> Vec<u64> {
     let mut hashes: Vec<u64> = (0..keys).map(|key| mix64(mix64(seed).wrapping_add(key))).collect();
