@@ -53,6 +53,11 @@ pub(crate) fn order_prefix(bytes: &[u8]) -> u64 {
     BigEndian::read_u64(&first)
 }
 
+/// Bytes that both begin with.
+pub(crate) fn common_prefix(left: &[u8], right: &[u8]) -> usize {
+    left.iter().zip(right).take_while(|(left, right)| left == right).count()
+}
+
 /// LEB128: seven bits a byte, low bits first, the high bit set on all bytes but the last.
 pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {

@@ -5,6 +5,8 @@ use super::TableProperties;
 use super::entry_block::EntryBlock;
 use super::error::shown;
 use super::handle::BlockHandle;
+use super::numbers::count_below;
+use crate::codec::{common_prefix, order_prefix};
 
 /// Decoded once, checked against itself and against the properties.
 #[derive(Debug, PartialEq, Eq)]
@@ -14,13 +16,18 @@ pub(crate) struct TableIndex {
     /// Where each ends in `keys`.
     key_ends: Vec<usize>,
     handles: Vec<BlockHandle>,
+    /// Bytes that all keys begin with.
+    shared_bytes: usize,
+    /// Of each key the eight bytes after those, as a number that is ordered as the bytes are.
+    numbers: Vec<u64>,
 }
 
 impl TableIndex {
     /// Reads an index block. The data blocks it names must lie end to end from the file's first byte,
     /// as many and as long as the properties say, up to the largest key.
     pub(crate) fn decode(block: &EntryBlock, properties: &TableProperties) -> Result<Self, TableError> {
-        let mut index = Self { keys: Vec::new(), key_ends: Vec::new(), handles: Vec::new() };
+        let (keys, key_ends, handles) = (Vec::new(), Vec::new(), Vec::new());
+        let mut index = Self { keys, key_ends, handles, shared_bytes: 0, numbers: Vec::new() };
         let mut end = 0;
         let mut cursor = block.cursor();
         while cursor.advance()? {
@@ -38,7 +45,16 @@ impl TableIndex {
             end = next;
         }
         index.check(block, properties, end)?;
+        index.number();
         Ok(index)
+    }
+
+    /// Fills in the numbers. The walk has seen that the keys ascend, so what the first and the last share,
+    /// all of them do.
+    fn number(&mut self) {
+        self.shared_bytes = common_prefix(self.last_key(0), self.last_key(self.len().saturating_sub(1)));
+        let number = |position| order_prefix(self.last_key(position).get(self.shared_bytes..).unwrap_or_default());
+        self.numbers = (0..self.len()).map(number).collect();
     }
 
     fn check(&self, block: &EntryBlock, properties: &TableProperties, end: u64) -> Result<(), TableError> {
@@ -74,7 +90,18 @@ impl TableIndex {
 
     /// The position of the one block that can hold `key`; [`len`](Self::len) when the key is beyond the last.
     pub(crate) fn position_of(&self, key: &[u8]) -> usize {
-        let (mut low, mut high) = (0, self.len());
+        let shared = self.keys.get(..self.shared_bytes).unwrap_or_default();
+        let Some(rest) = key.strip_prefix(shared) else {
+            return if key < shared { 0 } else { self.len() };
+        };
+        let number = order_prefix(rest);
+        let low = count_below(&self.numbers, number);
+        if self.numbers.get(low) == Some(&number) { self.position_among_equals(key, low, number) } else { low }
+    }
+
+    /// The position of `key` from `low` on, the first of the keys that have its number.
+    fn position_among_equals(&self, key: &[u8], mut low: usize, number: u64) -> usize {
+        let mut high = self.numbers.partition_point(|&other| other <= number);
         while low < high {
             let middle = low + (high - low) / 2;
             if self.last_key(middle) < key { low = middle + 1 } else { high = middle }
@@ -131,6 +158,30 @@ mod tests {
         assert_eq!((index.len(), index.last_key(1)), (3, &b"f"[..]));
         assert_eq!(index.handle(2), Some(BlockHandle { offset: 200, contents_bytes: 96 }));
         assert_eq!(index.handle(3), None);
+    }
+
+    #[test]
+    fn keys_are_placed_by_their_whole_length_where_their_beginnings_are_equal() {
+        let keys: Vec<Vec<u8>> = (0..3_u8)
+            .flat_map(|first| (0..4).map(move |zeros| [&[b'p', first][..], &vec![0; zeros * 4]].concat()))
+            .collect();
+        assert!(keys.is_sorted());
+        let mut block = EntryBlockBuilder::new(3);
+        for (position, key) in (0..).zip(&keys) {
+            let handle = BlockHandle { offset: position * 100, contents_bytes: 96 };
+            block.add(key, EntryValue::Bytes(&handle.encode()));
+        }
+        let contents = Bytes::from(block.seal().clone());
+        let mut properties = properties(12, 1_200, b"");
+        properties.largest_key = keys.last().cloned().map(Bytes::from);
+        let block = EntryBlock::open(contents, Location::new(None, "index", 0)).unwrap();
+        let index = TableIndex::decode(&block, &properties).unwrap();
+        let near = keys
+            .iter()
+            .flat_map(|key| [&key[..], &key[..key.len() - 1], &[key, &b"\0"[..]].concat()].map(<[u8]>::to_vec));
+        for key in near.chain([&b""[..], b"o", b"q", b"pp"].map(<[u8]>::to_vec)) {
+            assert_eq!(index.position_of(&key), keys.partition_point(|last| *last < key), "{key:?}");
+        }
     }
 
     #[test]

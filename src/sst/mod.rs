@@ -31,7 +31,8 @@
 //! ```
 //!
 //! Properties and filter are in memory from when the table is opened, the index from when it is first
-//! needed. Data blocks are not cached: every one that is needed is read and checked.
+//! needed. Data blocks are not cached, every one that is needed is read and checked; unless the table was
+//! opened with [`ReadOptions::with_kept_blocks`], which keeps each from its first read on.
 //!
 //! # Damage
 //!
@@ -55,7 +56,9 @@ mod footer;
 mod handle;
 mod index;
 mod iter;
+mod kept;
 mod layout;
+mod numbers;
 mod options;
 mod parts;
 mod properties;

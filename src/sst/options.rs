@@ -144,8 +144,8 @@ impl TableOptions {
 /// How a table is read.
 ///
 /// By default the hasher is the one that the table's properties describe (a secret seed or an
-/// engine's own function cannot be described: give the hasher then), there is no extractor, and the
-/// filter is used.
+/// engine's own function cannot be described: give the hasher then), there is no extractor, the
+/// filter is used, and no data block is kept.
 ///
 /// ```
 /// use sstfilter::{KeyHasher, ReadOptions};
@@ -159,6 +159,7 @@ pub struct ReadOptions {
     pub(crate) hasher: Option<KeyHasher>,
     pub(crate) extractor: Option<Arc<dyn KeyExtractor>>,
     pub(crate) filter_use: FilterUse,
+    pub(crate) block_use: BlockUse,
 }
 
 /// Whether reads ask the filter.
@@ -167,6 +168,14 @@ pub(crate) enum FilterUse {
     #[default]
     Ask,
     Ignore,
+}
+
+/// What becomes of a data block once a lookup has read it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum BlockUse {
+    #[default]
+    Drop,
+    Keep,
 }
 
 impl ReadOptions {
@@ -186,6 +195,32 @@ impl ReadOptions {
     #[must_use]
     pub fn without_filter(self) -> Self {
         Self { filter_use: FilterUse::Ignore, ..self }
+    }
+
+    /// Keeps every data block that a lookup has read, from when its checksum and its entries have been
+    /// checked until the table is dropped. Further lookups in it read nothing, copy nothing and check
+    /// nothing: above all those of absent keys that the filter lets through.
+    ///
+    /// Nothing is ever evicted: memory grows up to all data of the table, and 12 bytes an entry beside.
+    /// That suits tables that fit in memory; others are better read without, through a source that caches.
+    /// A damaged block is not kept: each read of it is tried anew. Walks and
+    /// [`verify`](super::Table::verify) read from the source all the same.
+    ///
+    /// ```
+    /// use sstfilter::{ReadOptions, Table, TableBuilder, TableOptions};
+    ///
+    /// let mut builder = TableBuilder::new(Vec::new(), &TableOptions::default())?;
+    /// builder.add(b"apple", b"1")?;
+    /// let bytes = bytes::Bytes::from(builder.finish()?.0);
+    ///
+    /// let table = Table::open_source(bytes, &ReadOptions::default().with_kept_blocks())?;
+    /// assert_eq!(table.get(b"apple")?, table.get(b"apple")?);
+    /// assert_eq!((table.stats().data_block_reads, table.stats().kept_block_hits), (1, 1));
+    /// # Ok::<(), sstfilter::TableError>(())
+    /// ```
+    #[must_use]
+    pub fn with_kept_blocks(self) -> Self {
+        Self { block_use: BlockUse::Keep, ..self }
     }
 }
 

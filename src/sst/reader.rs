@@ -7,11 +7,12 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
-use super::entry_block::EntryBlock;
+use super::entry_block::{EntryBlock, KeptBlock};
 use super::file::{TableFile, io_error};
 use super::handle::{BlockHandle, name};
 use super::index::TableIndex;
-use super::options::FilterUse;
+use super::kept::KeptBlocks;
+use super::options::{BlockUse, FilterUse};
 use super::parts::{TableParts, read_entry_block};
 use super::table_filter::{FilterReader, TableFilter};
 use super::{
@@ -64,6 +65,8 @@ pub struct Table {
     hasher: KeyHasher,
     extractor: Option<Arc<dyn KeyExtractor>>,
     index: OnceLock<TableIndex>,
+    /// `None` when blocks are not kept.
+    kept: Option<KeptBlocks>,
 }
 
 /// How a lookup ended in one table.
@@ -112,7 +115,8 @@ impl Table {
         let reader = FilterReader { hash: hasher.identity(), extractor: extractor.clone() };
         let handle = parts.handles.filter.filter(|_| options.filter_use == FilterUse::Ask);
         let filter = handle.map(|handle| TableFilter::read(&file, handle, &parts, &reader));
-        Ok(Self { file, parts, filter, hasher, extractor, index: OnceLock::new() })
+        let kept = (options.block_use == BlockUse::Keep).then(KeptBlocks::default);
+        Ok(Self { file, parts, filter, hasher, extractor, index: OnceLock::new(), kept })
     }
 
     fn filter_reader(&self) -> FilterReader {
@@ -221,14 +225,34 @@ impl Table {
         if position == index.len() {
             return Ok(Lookup::Absent);
         }
-        let block = self.data_block(index, position)?;
-        let Some(cursor) = block.seek(key)? else {
-            return Err(missing_last_key(&block, index.last_key(position)));
-        };
-        if cursor.key() != key {
-            return Ok(Lookup::Absent);
+        match &self.kept {
+            None => search_block(&self.data_block(index, position)?, key, index.last_key(position)),
+            Some(kept) => self.search_kept(kept, index, position, key),
         }
-        Ok(cursor.value_bytes().map_or(Lookup::Deleted, Lookup::Found))
+    }
+
+    /// Searches a data block that is kept, or is to be kept from now on.
+    fn search_kept(
+        &self,
+        kept: &KeptBlocks,
+        index: &TableIndex,
+        position: usize,
+        key: &[u8],
+    ) -> Result<Lookup, TableError> {
+        if let Some(block) = kept.get(position) {
+            self.file.counters.kept_block_hits.add(1);
+            return block.get(key);
+        }
+        let block = self.data_block(index, position)?;
+        let lower = match position.checked_sub(1) {
+            Some(before) => index.last_key(before),
+            None => self.parts.properties.smallest_key.as_deref().unwrap_or_default(),
+        };
+        let last_key = index.last_key(position);
+        if let Some(block) = KeptBlock::new(&block, lower, last_key) {
+            kept.keep(position, block, index.len());
+        }
+        search_block(&block, key, last_key)
     }
 
     /// Reads a data block and compares where it begins with what the index and the properties say.
@@ -347,6 +371,15 @@ impl Table {
     pub(crate) fn hasher(&self) -> &KeyHasher {
         &self.hasher
     }
+}
+
+/// Searches a data block just read, which ends with `last_key` by the index.
+fn search_block(block: &EntryBlock, key: &[u8], last_key: &[u8]) -> Result<Lookup, TableError> {
+    let Some(cursor) = block.seek(key)? else { return Err(missing_last_key(block, last_key)) };
+    if cursor.key() != key {
+        return Ok(Lookup::Absent);
+    }
+    Ok(cursor.value_bytes().map_or(Lookup::Deleted, Lookup::Found))
 }
 
 /// A data block that ends before the key that the index says it ends with.

@@ -14,8 +14,11 @@ pub struct TableStats {
     pub range_skips: u64,
     /// Reads of the index block: one in a table's life, unless it fails.
     pub index_block_reads: u64,
-    /// Reads of data blocks.
+    /// Reads of data blocks from the source.
     pub data_block_reads: u64,
+    /// Lookups in data blocks that were still in memory; see
+    /// [`with_kept_blocks`](super::ReadOptions::with_kept_blocks).
+    pub kept_block_hits: u64,
     /// All bytes read, those of opening the table included.
     pub bytes_read: u64,
 }
@@ -29,6 +32,7 @@ impl TableStats {
             range_skips: self.range_skips + other.range_skips,
             index_block_reads: self.index_block_reads + other.index_block_reads,
             data_block_reads: self.data_block_reads + other.data_block_reads,
+            kept_block_hits: self.kept_block_hits + other.kept_block_hits,
             bytes_read: self.bytes_read + other.bytes_read,
         }
     }
@@ -58,6 +62,7 @@ pub(crate) struct ReadCounters {
     pub(crate) range_skips: Counter,
     pub(crate) index_block_reads: Counter,
     pub(crate) data_block_reads: Counter,
+    pub(crate) kept_block_hits: Counter,
     pub(crate) bytes_read: Counter,
     /// Further range skips, counted by the set that the table is in.
     pub(crate) share: Option<SkipShare>,
@@ -70,6 +75,7 @@ impl ReadCounters {
             range_skips: self.range_skips.get() + self.share.as_ref().map_or(0, SkipShare::by_range),
             index_block_reads: self.index_block_reads.get(),
             data_block_reads: self.data_block_reads.get(),
+            kept_block_hits: self.kept_block_hits.get(),
             bytes_read: self.bytes_read.get(),
         }
     }

@@ -1,7 +1,7 @@
 //! Building a block of entries.
 
 use super::EntryValue;
-use crate::codec::{put_u32, put_varint};
+use crate::codec::{common_prefix, put_u32, put_varint};
 
 /// Most bytes of a block: restart offsets have 32 bits.
 pub(crate) const MAX_BLOCK_BYTES: u64 = u32::MAX as u64;
@@ -85,11 +85,6 @@ impl EntryBlockBuilder {
         self.restarts.clear();
         self.since_restart = self.interval;
     }
-}
-
-/// Bytes that both begin with.
-fn common_prefix(left: &[u8], right: &[u8]) -> usize {
-    left.iter().zip(right).take_while(|(left, right)| left == right).count()
 }
 
 #[cfg(test)]

@@ -14,9 +14,11 @@
 //! then walks from the last one that does not exceed the key sought.
 
 mod build;
+mod kept;
 mod read;
 
 pub(crate) use build::{EntryBlockBuilder, MAX_BLOCK_BYTES};
+pub(crate) use kept::KeptBlock;
 pub(crate) use read::{EntryBlock, EntryCursor};
 
 /// What an entry says of its key.

@@ -55,7 +55,7 @@ impl EntryBlock {
     }
 
     /// Offset of a restart point; the end of the entries behind the last.
-    fn restart(&self, index: usize) -> usize {
+    pub(super) fn restart(&self, index: usize) -> usize {
         if index >= self.restarts {
             return self.entries_end;
         }
@@ -95,18 +95,23 @@ impl EntryBlock {
 
     /// A cursor on the first entry whose key is not below `target`, if there is one.
     pub(crate) fn seek(&self, target: &[u8]) -> Result<Option<EntryCursor>, TableError> {
-        let (mut low, mut high) = (0, self.restarts);
-        while high - low > 1 {
-            let middle = low + (high - low) / 2;
-            if self.key_at_restart(middle)? <= target { low = middle } else { high = middle }
-        }
-        let mut cursor = self.cursor_at(low);
+        let mut cursor = self.cursor_at(self.restart_before(target)?);
         while cursor.advance()? {
             if cursor.key() >= target {
                 return Ok(Some(cursor));
             }
         }
         Ok(None)
+    }
+
+    /// The last restart point whose key is not above `target`; the first when all are.
+    pub(super) fn restart_before(&self, target: &[u8]) -> Result<usize, TableError> {
+        let (mut low, mut high) = (0, self.restarts);
+        while high - low > 1 {
+            let middle = low + (high - low) / 2;
+            if self.key_at_restart(middle)? <= target { low = middle } else { high = middle }
+        }
+        Ok(low)
     }
 
     /// The first key; `None` in an empty block.
@@ -119,12 +124,22 @@ impl EntryBlock {
         if header.shared != 0 {
             return Err(self.corrupt("a whole key at a restart point", header.shared));
         }
-        Ok(self.contents.get(header.suffix).unwrap_or_default())
+        Ok(self.bytes(&header.suffix))
     }
 
     /// Reads the entry that begins at `offset`, and sees to it that it ends before the restart points.
-    fn header(&self, offset: usize) -> Result<Header, TableError> {
+    pub(super) fn header(&self, offset: usize) -> Result<Header, TableError> {
         self.try_header(offset).ok_or_else(|| self.corrupt("an entry", format_args!("none at byte {offset}")))
+    }
+
+    /// Bytes of the contents, as a header names them.
+    pub(super) fn bytes(&self, range: &Range<usize>) -> &[u8] {
+        self.contents.get(range.clone()).unwrap_or_default()
+    }
+
+    /// The same as a share of the block's memory.
+    pub(super) fn share(&self, range: Range<usize>) -> Bytes {
+        self.contents.slice(range)
     }
 
     fn try_header(&self, offset: usize) -> Option<Header> {
@@ -143,11 +158,11 @@ impl EntryBlock {
 }
 
 /// One entry's parts, as ranges of the contents.
-struct Header {
-    shared: usize,
-    suffix: Range<usize>,
-    value: Range<usize>,
-    is_tombstone: bool,
+pub(super) struct Header {
+    pub(super) shared: usize,
+    pub(super) suffix: Range<usize>,
+    pub(super) value: Range<usize>,
+    pub(super) is_tombstone: bool,
 }
 
 /// Walks the entries of a block; every step checks the order of the keys and the restart points.
@@ -184,7 +199,7 @@ impl EntryCursor {
     }
 
     fn take(&mut self, header: Header) -> Result<(), TableError> {
-        let suffix = self.block.contents.get(header.suffix).unwrap_or_default();
+        let suffix = self.block.bytes(&header.suffix);
         let Some(replaced) = self.key.get(header.shared..) else {
             let expected = format!("at most {} bytes shared with the key before", self.key.len());
             return Err(self.block.corrupt(&expected, header.shared));
@@ -203,6 +218,11 @@ impl EntryCursor {
         Ok(())
     }
 
+    /// Where the next entry begins.
+    pub(super) fn next_offset(&self) -> usize {
+        self.next
+    }
+
     /// The key of the entry; empty before the first.
     pub(crate) fn key(&self) -> &[u8] {
         &self.key
@@ -212,12 +232,12 @@ impl EntryCursor {
         if self.is_tombstone {
             return EntryValue::Tombstone;
         }
-        EntryValue::Bytes(self.block.contents.get(self.value.clone()).unwrap_or_default())
+        EntryValue::Bytes(self.block.bytes(&self.value))
     }
 
     /// The value as a share of the block's memory; `None` for a tombstone.
     pub(crate) fn value_bytes(&self) -> Option<Bytes> {
-        (!self.is_tombstone).then(|| self.block.contents.slice(self.value.clone()))
+        (!self.is_tombstone).then(|| self.block.share(self.value.clone()))
     }
 
     /// The block walked.

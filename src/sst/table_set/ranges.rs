@@ -5,7 +5,7 @@
 //! themselves are compared.
 
 use crate::block::GROUP;
-use crate::codec::order_prefix;
+use crate::codec::{common_prefix, order_prefix};
 use crate::kernel::within::{LANES, Ranges, Within, within};
 use crate::sst::{Table, TableProperties};
 
@@ -55,10 +55,7 @@ fn bounds(properties: &TableProperties) -> Option<(&[u8], &[u8])> {
 
 fn shared_prefix<'a>(mut keys: impl Iterator<Item = &'a [u8]>) -> &'a [u8] {
     let first = keys.next().unwrap_or_default();
-    keys.fold(first, |shared, key| {
-        let length = shared.iter().zip(key).take_while(|(a, b)| a == b).count();
-        shared.get(..length).unwrap_or_default()
-    })
+    keys.fold(first, |shared, key| shared.get(..common_prefix(shared, key)).unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -1,0 +1,190 @@
+//! A data block that stays in memory, with its keys as numbers.
+//!
+//! Of every key the first eight bytes are kept, after those that all keys of the block begin with, as a
+//! number that is ordered as the bytes are. For an absent key these numbers nearly always decide: the
+//! block itself, most of which is values, is not touched. Only equal numbers lead to the entries.
+//!
+//! Keeping costs 12 bytes an entry beside the block. Rejected: whole keys side by side, which cost more
+//! than that and a second chain of loads; and searching the restart points as in a block just read, which
+//! touches a dozen lines of it in turn.
+
+use core::cmp::Ordering;
+
+use super::read::{EntryBlock, Header};
+use crate::codec::{common_prefix, order_prefix};
+use crate::sst::numbers::count_below;
+use crate::sst::{Lookup, TableError};
+
+/// Entries of equal numbers are walked from the first of them, if there are no more than this.
+const WALKED: usize = 16;
+
+/// A block that was walked to its end, and found to be in order.
+#[derive(Debug)]
+pub(crate) struct KeptBlock {
+    /// One for each entry.
+    numbers: Box<[u64]>,
+    /// Bytes that all keys begin with, and that the numbers leave out.
+    shared_bytes: usize,
+    entries: Box<Entries>,
+}
+
+/// What is touched only where numbers are equal.
+#[derive(Debug)]
+struct Entries {
+    /// Where each begins.
+    offsets: Box<[u32]>,
+    block: EntryBlock,
+}
+
+impl KeptBlock {
+    /// Walks `block`, whose first key is not below `lower`. `None` when it cannot be walked to its end, or does not
+    /// end with `last`: such a block is read anew each time, and each read says what is wrong.
+    pub(crate) fn new(block: &EntryBlock, lower: &[u8], last: &[u8]) -> Option<Self> {
+        let shared_bytes = common_prefix(lower, last);
+        let (mut numbers, mut offsets) = (Vec::new(), Vec::new());
+        let mut cursor = block.cursor();
+        let mut offset = cursor.next_offset();
+        while cursor.advance().ok()? {
+            if numbers.is_empty() && cursor.key() < lower {
+                return None;
+            }
+            numbers.push(order_prefix(cursor.key().get(shared_bytes..)?));
+            offsets.push(u32::try_from(offset).ok()?);
+            offset = cursor.next_offset();
+        }
+        let entries = Entries { offsets: offsets.into(), block: block.clone() };
+        (cursor.key() == last).then(|| Self { numbers: numbers.into(), shared_bytes, entries: entries.into() })
+    }
+
+    /// What the block says of `target`, which is neither below the block's lower bound nor above its last
+    /// key, and so begins like all of its keys.
+    pub(crate) fn get(&self, target: &[u8]) -> Result<Lookup, TableError> {
+        let number = order_prefix(target.get(self.shared_bytes..).unwrap_or_default());
+        let first = count_below(&self.numbers, number);
+        if self.numbers.get(first) == Some(&number) { self.get_among_equals(target, first) } else { Ok(Lookup::Absent) }
+    }
+
+    /// Compares `target` with the keys of its number, of which `first` is the first.
+    #[inline(never)]
+    fn get_among_equals(&self, target: &[u8], first: usize) -> Result<Lookup, TableError> {
+        let Entries { offsets, block } = &*self.entries;
+        let numbers = self.numbers.get(first..).unwrap_or_default();
+        let equal = numbers.partition_point(|number| numbers.first() == Some(number));
+        let start = if equal > WALKED { first.max(self.restart_before(target)?) } else { first };
+        // Bytes in which the last key passed agrees with the target. The first key compared shares no more
+        // with the one before it than the target does: their numbers differ, or it is at a restart point.
+        let mut agreed = target.len();
+        for &offset in offsets.get(start..first + equal).unwrap_or_default() {
+            let header = block.header(offset as usize)?;
+            if header.shared > agreed {
+                continue;
+            }
+            let (suffix, rest) = (block.bytes(&header.suffix), target.get(header.shared..).unwrap_or_default());
+            match suffix.cmp(rest) {
+                Ordering::Less => agreed = header.shared + common_prefix(suffix, rest),
+                Ordering::Equal => return Ok(lookup(block, &header)),
+                Ordering::Greater => break,
+            }
+        }
+        Ok(Lookup::Absent)
+    }
+
+    /// The entry at the last restart point whose key is not above `target`.
+    fn restart_before(&self, target: &[u8]) -> Result<usize, TableError> {
+        let Entries { offsets, block } = &*self.entries;
+        let restart = block.restart(block.restart_before(target)?);
+        Ok(offsets.partition_point(|&offset| (offset as usize) < restart))
+    }
+}
+
+fn lookup(block: &EntryBlock, header: &Header) -> Lookup {
+    if header.is_tombstone { Lookup::Deleted } else { Lookup::Found(block.share(header.value.clone())) }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::sst::Location;
+    use crate::sst::entry_block::{EntryBlockBuilder, EntryValue};
+
+    fn block_of(keys: &[Vec<u8>], interval: u32) -> EntryBlock {
+        let mut builder = EntryBlockBuilder::new(interval);
+        for (position, key) in keys.iter().enumerate() {
+            let value = if position % 5 == 4 { EntryValue::Tombstone } else { EntryValue::Bytes(key) };
+            builder.add(key, value);
+        }
+        let contents = Bytes::from(builder.seal().clone());
+        EntryBlock::open(contents, Location::new(None, "data", 0)).unwrap()
+    }
+
+    /// What a search of the block as read says.
+    fn sought(block: &EntryBlock, target: &[u8]) -> Lookup {
+        match block.seek(target).unwrap().filter(|cursor| cursor.key() == target) {
+            None => Lookup::Absent,
+            Some(cursor) => cursor.value_bytes().map_or(Lookup::Deleted, Lookup::Found),
+        }
+    }
+
+    /// Keys of few different bytes, zeros among them, after a prefix: many are the beginning of others, and
+    /// many have equal numbers.
+    fn crowded(prefix: &[u8], most_bytes: u32, alphabet: &[u8]) -> Vec<Vec<u8>> {
+        let mut keys = vec![prefix.to_vec()];
+        let mut longest = keys.clone();
+        for _ in 0..most_bytes {
+            let longer = |key: &Vec<u8>| alphabet.iter().map(|&byte| [key, &[byte][..]].concat()).collect::<Vec<_>>();
+            longest = longest.iter().flat_map(longer).collect();
+            keys.extend(longest.iter().cloned());
+        }
+        keys.sort();
+        keys
+    }
+
+    fn assert_same(all: &[Vec<u8>], step: usize) {
+        let keys: Vec<_> = all.iter().step_by(step).cloned().collect();
+        let (first, last) = (keys.first().unwrap(), keys.last().unwrap());
+        for interval in [1, 3, 16, 1_000] {
+            let block = block_of(&keys, interval);
+            let kept = KeptBlock::new(&block, first, last).unwrap();
+            for target in all.iter().filter(|target| *target >= first && *target <= last) {
+                assert_eq!(kept.get(target).unwrap(), sought(&block, target), "{target:?}, interval {interval}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_kept_block_answers_every_key_in_its_bounds_like_a_block_just_read() {
+        for step in [1, 2, 3, 7] {
+            assert_same(&crowded(b"", 7, &[0, 1]), step);
+            assert_same(&crowded(b"", 4, &[0, 1, 0x80, 0xff]), step);
+            assert_same(&crowded(b"prefix", 10, &[0, 0xff]), step);
+            assert_same(&crowded(b"\0\0\0\0\0\0\0\0\0", 9, &[0, 7]), step);
+        }
+    }
+
+    #[test]
+    fn long_runs_of_equal_numbers_are_entered_at_a_restart_point() {
+        // The ends share nothing, so that all numbers between them are the same.
+        let mut keys = vec![b"a".to_vec()];
+        keys.extend((0..500).map(|number| format!("middle of nowhere {number:05}").into_bytes()));
+        keys.push(b"z".to_vec());
+        assert_same(&keys, 1);
+        assert_same(&keys, 3);
+    }
+
+    #[test]
+    fn a_block_that_is_not_what_the_index_says_is_not_kept() {
+        let keys = crowded(b"key", 3, b"ab");
+        let block = block_of(&keys, 2);
+        let (first, last) = (keys.first().unwrap(), keys.last().unwrap());
+        assert!(KeptBlock::new(&block, first, last).is_some());
+        assert!(KeptBlock::new(&block, b"keya", last).is_none(), "a first key below the bound");
+        assert!(KeptBlock::new(&block, first, b"keyz").is_none(), "another last key");
+        // Two restart intervals out of order, which no search sees.
+        let contents = b"\0\x01\0c\0\x01\0b\0\x01\0d\0\0\0\0\x04\0\0\0\x08\0\0\0\x03\0\0\0";
+        let disordered = EntryBlock::open(Bytes::from_static(contents), Location::new(None, "data", 0)).unwrap();
+        assert!(disordered.seek(b"d").unwrap().is_some());
+        assert!(KeptBlock::new(&disordered, b"a", b"d").is_none());
+    }
+}
