@@ -49,20 +49,30 @@ fn key(number: u64) -> Vec<u8> {
     format!("user:{number:012}").into_bytes()
 }
 
-/// A table of every 70th even number, in memory.
-fn table(file: u64, keys: u64) -> Option<Table> {
+/// The bytes of a table of every 70th even number.
+fn table(file: u64, keys: u64, value: &[u8]) -> Option<Bytes> {
     let mut builder = TableBuilder::new(Vec::new(), &TableOptions::default()).ok()?;
-    (0..keys).try_for_each(|number| builder.add(&key((number * FILES + file) * 2), b"value").ok())?;
-    Table::open_source(Bytes::from(builder.finish().ok()?.0), &ReadOptions::default()).ok()
+    (0..keys).try_for_each(|number| builder.add(&key((number * FILES + file) * 2), value).ok())?;
+    Some(Bytes::from(builder.finish().ok()?.0))
+}
+
+/// A set of the tables in `sources`, which stay in memory.
+fn table_set(sources: &[Bytes], options: &ReadOptions) -> TableSet {
+    let tables = sources.iter().filter_map(|source| Table::open_source(source.clone(), options).ok()).collect();
+    TableSet::new(tables, KeyHasher::default())
+}
+
+/// Keys between those of the tables.
+fn absent(keys: u64) -> impl Iterator<Item = Vec<u8>> {
+    (0..6_000).map(move |number| key(number * 341 % (keys * FILES - FILES) * 2 + FILES * 2 + 1))
 }
 
 /// Lookups of keys that every filter denies: the others cost reads, which are not what is measured here.
 fn lookups(criterion: &mut Criterion) {
     let keys = 15_000;
-    let tables = (0..FILES).filter_map(|file| table(file, keys)).collect();
-    let set = TableSet::new(tables, KeyHasher::default());
-    let odd = (0..6_000).map(|number| key(number * 341 % (keys * FILES - FILES) * 2 + FILES * 2 + 1));
-    let denied: Vec<Vec<u8>> = odd.filter(|key| set.candidates(key).is_empty()).collect();
+    let sources: Vec<_> = (0..FILES).filter_map(|file| table(file, keys, b"value")).collect();
+    let set = table_set(&sources, &ReadOptions::default());
+    let denied: Vec<Vec<u8>> = absent(keys).filter(|key| set.candidates(key).is_empty()).collect();
     let denied: Vec<&[u8]> = denied.iter().map(Vec::as_slice).collect();
     let mut group = criterion.benchmark_group(format!("absent keys over {FILES} tables of {keys} keys"));
     group.throughput(Throughput::Elements(denied.len() as u64)).sample_size(10);
@@ -74,5 +84,21 @@ fn lookups(criterion: &mut Criterion) {
     });
 }
 
-criterion_group!(benches, filters, lookups);
+/// Lookups of absent keys, among them those that a filter lets through: what it costs then to search a block.
+fn false_positives(criterion: &mut Criterion) {
+    let keys = 15_000;
+    let sources: Vec<_> = (0..FILES).filter_map(|file| table(file, keys, &[7; 100])).collect();
+    let absent: Vec<Vec<u8>> = absent(keys).collect();
+    let mut group = criterion.benchmark_group(format!("all absent keys over {FILES} tables of {keys} keys"));
+    group.throughput(Throughput::Elements(absent.len() as u64)).sample_size(10);
+    let read = ReadOptions::default();
+    for (name, options) in [("blocks read", read.clone()), ("blocks kept", read.with_kept_blocks())] {
+        let set = table_set(&sources, &options);
+        group.bench_function(format!("get, {name}"), |bencher| {
+            bencher.iter(|| black_box(&absent).iter().filter(|key| set.get(key).is_ok()).count());
+        });
+    }
+}
+
+criterion_group!(benches, filters, lookups, false_positives);
 criterion_main!(benches);
