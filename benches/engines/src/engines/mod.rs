@@ -17,6 +17,8 @@ use crate::data::Data;
 
 /// The engine that the others are compared with.
 pub(crate) const OURS: &str = "sstfilter";
+/// The same, without any cache of blocks.
+pub(crate) const OURS_UNCACHED: &str = "sstfilter, blocks read anew";
 
 #[cfg(any(test, feature = "fjall", feature = "rocksdb"))]
 pub(crate) const NONE: &str = "none";
@@ -75,8 +77,9 @@ type Build = fn(&Data, &Path) -> Result<Box<dyn Engine>>;
 
 /// Every engine with every filter.
 const BUILDS: &[Build] = &[
-    |data, path| ours::Ours::build(data, path, BLOOM),
-    |data, path| ours::Ours::build(data, path, RIBBON),
+    |data, path| ours::Ours::build(data, path, OURS, BLOOM),
+    |data, path| ours::Ours::build(data, path, OURS, RIBBON),
+    |data, path| ours::Ours::build(data, path, OURS_UNCACHED, BLOOM),
     #[cfg(feature = "rocksdb")]
     |data, path| rocksdb::RocksDb::build(data, path, BLOOM),
     #[cfg(feature = "rocksdb")]

@@ -1,5 +1,5 @@
-//! sstfilter's own tables and table set. It has no cache of blocks: what a filter lets through is read from
-//! the operating system's cache of the file.
+//! sstfilter's own tables and table set, which keep blocks in memory once they were read, or read and check them
+//! each time.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,13 +13,21 @@ use crate::data::Data;
 
 /// Tables in files.
 pub(super) struct Ours {
+    name: &'static str,
     filter: &'static str,
     set: TableSet,
 }
 
 impl Ours {
     /// Writes a table per file of `data`, and opens them.
-    pub(super) fn build(data: &Data, directory: &Path, filter: &'static str) -> Result<Box<dyn Engine>> {
+    pub(super) fn build(
+        data: &Data,
+        directory: &Path,
+        name: &'static str,
+        filter: &'static str,
+    ) -> Result<Box<dyn Engine>> {
+        let reading = ReadOptions::default();
+        let reading = if name == OURS { reading.with_kept_blocks() } else { reading };
         let policy: Arc<dyn FilterPolicy> = match filter {
             RIBBON => Arc::new(RibbonPolicy::new(RibbonSizing::SameRateAsBloom(BitsPerKey::TEN))?),
             _ => Arc::new(BloomPolicy::new(BitsPerKey::TEN)),
@@ -32,16 +40,16 @@ impl Ours {
                 writer.add(key.as_bytes(), &value)?;
             }
             writer.finish()?;
-            Ok(Table::open(&path, &ReadOptions::default())?)
+            Ok(Table::open(&path, &reading)?)
         });
         let tables = tables.collect::<Result<Vec<Table>>>()?;
-        Ok(Box::new(Self { filter, set: TableSet::new(tables, KeyHasher::default()) }))
+        Ok(Box::new(Self { name, filter, set: TableSet::new(tables, KeyHasher::default()) }))
     }
 }
 
 impl Engine for Ours {
     fn label(&self) -> (&'static str, &'static str) {
-        (OURS, self.filter)
+        (self.name, self.filter)
     }
 
     fn shape(&self) -> Result<String> {

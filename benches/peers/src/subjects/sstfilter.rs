@@ -1,5 +1,7 @@
 //! Ours: blocked Bloom and Ribbon, as an engine would hold them.
 
+use std::cell::OnceCell;
+
 use bytes::Bytes;
 use sstfilter::simd::{self, InstructionSet};
 use sstfilter::{
@@ -14,10 +16,11 @@ use crate::subject::{BATCH_KEYS, BuildError, BuildResult, Family, Filter, HashUs
 /// The crate's name in the records.
 pub const NAME: &str = "sstfilter";
 
-/// One policy, with one set of kernels.
+/// One policy, made once as a store makes it, with one set of kernels.
 struct Ours {
     kind: &'static str,
     size: Size,
+    policy: OnceCell<Box<dyn FilterPolicy>>,
     isa: Option<InstructionSet>,
 }
 
@@ -43,16 +46,22 @@ pub fn subjects(isa: IsaChoice) -> Vec<Box<dyn Subject>> {
         IsaChoice::Best => vec![None],
         IsaChoice::All => InstructionSet::available().map(Some).collect(),
     };
-    let of_kind = |(kind, size)| sets.iter().map(move |&isa| Box::new(Ours { kind, size, isa }) as Box<dyn Subject>);
+    let of_kind = |(kind, size)| {
+        sets.iter().map(move |&isa| Box::new(Ours { kind, size, policy: OnceCell::new(), isa }) as Box<dyn Subject>)
+    };
     KINDS.into_iter().flat_map(of_kind).collect()
 }
 
 impl Ours {
-    fn policy(&self) -> Result<Box<dyn FilterPolicy>, BuildError> {
-        Ok(match self.size {
-            Size::Bloom(bits) => Box::new(BloomPolicy::new(BitsPerKey::new(bits)?)),
-            Size::Ribbon(rate) => Box::new(RibbonPolicy::new(RibbonSizing::Rate(FalsePositiveRate::new(rate)?))?),
-        })
+    fn policy(&self) -> Result<&dyn FilterPolicy, BuildError> {
+        if self.policy.get().is_none() {
+            let policy: Box<dyn FilterPolicy> = match self.size {
+                Size::Bloom(bits) => Box::new(BloomPolicy::new(BitsPerKey::new(bits)?)),
+                Size::Ribbon(rate) => Box::new(RibbonPolicy::new(RibbonSizing::Rate(FalsePositiveRate::new(rate)?))?),
+            };
+            self.policy.get_or_init(|| policy);
+        }
+        Ok(self.policy.get().ok_or("no policy")?.as_ref())
     }
 }
 
