@@ -24,7 +24,7 @@ impl HitMatrix {
     /// Makes all bits clear, in `keys` rows of `filters` bits; the memory is kept.
     pub(crate) fn reset(&mut self, keys: usize, filters: usize) {
         self.words.clear();
-        self.words.resize(keys * filters.div_ceil(GROUP), 0);
+        self.words.resize(keys.saturating_mul(filters.div_ceil(GROUP)), 0);
         (self.keys, self.filters) = (keys, filters);
     }
 

@@ -31,12 +31,14 @@ impl SortScratch {
 ///
 /// One pass puts each hash into one of up to 4,096 windows by its high bits; a second one, within the
 /// window, into a bin by the bits below; what is still out of place has to move past one or two others.
-/// Hashes that are not spread evenly are sorted by comparisons.
-pub(crate) fn sort_hashes(hashes: &mut [KeyHash], scratch: &mut SortScratch) {
+/// Hashes that are not spread evenly are sorted by comparisons, and so are all of them when a copy would take
+/// more than `most_bytes`.
+pub(crate) fn sort_hashes(hashes: &mut [KeyHash], scratch: &mut SortScratch, most_bytes: u64) {
     let SortScratch { spare, window_ends, bin_ends } = scratch;
     let is_large = hashes.len() > SMALL && u32::try_from(hashes.len()).is_ok();
+    let is_affordable = size_of_val(hashes) as u64 <= most_bytes;
     spare.clear();
-    if !is_large || spare.try_reserve_exact(hashes.len()).is_err() {
+    if !is_large || !is_affordable || spare.try_reserve_exact(hashes.len()).is_err() {
         hashes.sort_unstable();
         return;
     }
@@ -177,10 +179,14 @@ mod tests {
         let mut expected = hashes.clone();
         expected.sort_unstable();
         let mut scratch = SortScratch::default();
-        sort_hashes(&mut hashes, &mut scratch);
+        let mut again = hashes.clone();
+        sort_hashes(&mut hashes, &mut scratch, u64::MAX);
         assert!(hashes == expected, "{what}");
-        sort_hashes(&mut hashes, &mut scratch);
+        sort_hashes(&mut hashes, &mut scratch, u64::MAX);
         assert!(hashes == expected, "{what}, sorted before");
+        let mut scratch = SortScratch::default();
+        sort_hashes(&mut again, &mut scratch, 100);
+        assert!(again == expected && scratch.bytes() == 0, "{what}, without memory");
     }
 
     #[test]

@@ -1,5 +1,6 @@
-//! The inner loops, over plain slices: one folder per operation, in it one file per instruction set,
-//! all with the same functions.
+//! The inner loops, over plain slices: one folder per operation, with one form for each instruction set. Where
+//! sets differ in more than their width, each has a file with the same functions; the sweep and
+//! back-substitution are written once over `bytes`, where each set has its vectors of bytes.
 //!
 //! `portable` is plain Rust, and what the others are tested against: all give the same answers and the
 //! same bytes. Which one runs is decided once per call from outside, never inside a loop. A kernel knows

@@ -44,10 +44,10 @@ impl HashBuffer {
         self.hashes.capacity() as u64 * size_of::<KeyHash>() as u64
     }
 
-    /// The distinct hashes, ascending.
-    pub(crate) fn into_sorted_distinct(self, scratch: &mut SortScratch) -> Vec<KeyHash> {
+    /// The distinct hashes, ascending; sorting takes at most `most_bytes`.
+    pub(crate) fn into_sorted_distinct(self, scratch: &mut SortScratch, most_bytes: u64) -> Vec<KeyHash> {
         let mut hashes = self.hashes;
-        sort_hashes(&mut hashes, scratch);
+        sort_hashes(&mut hashes, scratch, most_bytes);
         hashes.dedup();
         hashes
     }
@@ -64,6 +64,9 @@ mod tests {
         assert_eq!((buffer.added(), buffer.len()), (7, 5));
         buffer.add_all(&[1, 1, 3, 3, 3, 2].map(KeyHash::from_well_mixed));
         assert_eq!((buffer.added(), buffer.len()), (13, 7));
-        assert_eq!(buffer.into_sorted_distinct(&mut SortScratch::default()), [1, 2, 3].map(KeyHash::from_well_mixed));
+        assert_eq!(
+            buffer.into_sorted_distinct(&mut SortScratch::default(), u64::MAX),
+            [1, 2, 3].map(KeyHash::from_well_mixed)
+        );
     }
 }

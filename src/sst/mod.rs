@@ -31,8 +31,8 @@
 //! ```
 //!
 //! Properties and filter are in memory from when the table is opened, the index from when it is first
-//! needed. Data blocks are not cached, every one that is needed is read and checked; unless the table was
-//! opened with [`ReadOptions::with_kept_blocks`], which keeps each from its first read on.
+//! needed. Data blocks are not cached: every one that is needed is read and checked. A table opened with
+//! [`ReadOptions::with_kept_blocks`] keeps each from its first read on.
 //!
 //! # Damage
 //!

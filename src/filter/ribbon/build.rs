@@ -160,7 +160,7 @@ impl Work<'_> {
 
     fn sort(&mut self, hashes: &mut [KeyHash]) {
         let mut scratch = SortScratch::default();
-        sort_hashes(hashes, &mut scratch);
+        sort_hashes(hashes, &mut scratch, u64::MAX);
         self.note_peak(size_of_val(hashes) + usize::try_from(scratch.bytes()).unwrap_or(usize::MAX));
     }
 

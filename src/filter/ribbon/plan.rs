@@ -78,15 +78,16 @@ pub(crate) fn columns_for_size(
     Some(Columns::filling(words, blocks))
 }
 
-/// The most bytes that building takes beside the hashes, the finished block included. `None` beyond the format's limit.
+/// The most bytes that building takes beside the hashes and the finished block. `None` beyond the format's limit.
+/// Sections that are done at the same time are not counted: a choice by memory must be the same on every machine.
 pub(crate) fn estimated_build_bytes(keys: u64, columns: Columns) -> Option<u64> {
     let first_slots = expected_shape(keys, columns)?.layers().first()?.slots;
-    let section = section_bytes(first_slots) + more_sections_bytes(first_slots) as u64;
+    let section = section_bytes(first_slots);
     // First the hashes are sorted, with a second copy of them. After that, the keys of a layer are held
     // together with those that it passes on; a layer that takes all holds copies of its own.
     let sorting = keys * 8 + 262_144;
     let held = if bumps(keys, 0) { keys * 5 / 4 } else { keys * 24 } + 65_536;
-    Some(sorting.max(section + payload_reserve(keys, columns)? + held))
+    Some(sorting.max(section + held))
 }
 
 /// Bytes of the first section of a layer: rows, results, occupancy, and the pending rows of a bucket.

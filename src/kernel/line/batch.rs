@@ -15,7 +15,8 @@ pub(super) fn prefetch_distance(lines: usize) -> usize {
 
 pub(super) const AHEAD: usize = 48;
 
-/// The line of `hash`, from its high bits. `lines` is not empty.
+/// The line of `hash`, from its high bits. `lines` must not be empty: the functions that dispatch to the loops see
+/// to that.
 #[inline(always)]
 pub(super) fn line_at(lines: &[Line], hash: KeyHash) -> &Line {
     // SAFETY: the high half of a product with the number of lines is below it, unless that is 0.

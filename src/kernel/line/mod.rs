@@ -136,7 +136,7 @@ pub(crate) fn insert(line: &mut Line, hash: KeyHash, probes: u8) {
 
 /// Sets the bits of all keys, each in its line of `lines`, of which there is at least one if there are keys.
 pub(crate) fn insert_batch(lines: &mut [Line], probes: u8, hashes: &[KeyHash]) {
-    // The loops rely on it.
+    // The loops index lines unchecked, below their number.
     assert!(!lines.is_empty() || hashes.is_empty(), "keys need a line");
     dispatch!(insert_batch(lines, probes, hashes));
 }
@@ -144,7 +144,7 @@ pub(crate) fn insert_batch(lines: &mut [Line], probes: u8, hashes: &[KeyHash]) {
 /// Sets bit `i % 64` of word `i / 64` of `hits` to whether hash `i` has all of its bits in its line of
 /// `lines`, of which there is at least one if there are keys. The bits behind the last are cleared.
 pub(crate) fn contains_batch(lines: &[Line], probes: u8, hashes: &[KeyHash], hits: &mut [u64]) {
-    // The loops rely on it.
+    // The loops index lines unchecked, below their number.
     assert!(!lines.is_empty() || hashes.is_empty(), "keys need a line");
     dispatch!(contains_batch(lines, probes, hashes, hits));
 }

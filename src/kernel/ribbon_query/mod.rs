@@ -5,8 +5,8 @@
 //! columns are computed and compared at once: an early exit would mispredict on every other absent key.
 //!
 //! The loop over keys is written once, in `driver`, over a small trait with one implementation for each
-//! instruction set; all of it is inlined into that set's entry functions. A helper that were called
-//! there instead would be compiled without the set's instructions, and be 30 times as slow.
+//! instruction set; all of it is inlined into that set's entry functions. A function called
+//! from there would be compiled without the set's instructions, and be 30 times as slow.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;

@@ -87,7 +87,8 @@ unsafe fn sweep_results<V: ByteVector, const R: usize>(bucket: Bucket<'_>) -> Op
 #[inline(always)]
 unsafe fn fill_planes<V: ByteVector>(pending: &mut Pending) {
     let Pending { equations, len, rows, results, offsets, .. } = pending;
-    let lanes = len.next_multiple_of(V::LANES);
+    // Some numbers of vectors are rounded up, to a multiple of 32 lanes.
+    let lanes = len.next_multiple_of(V::LANES.max(32));
     equations[*len..lanes].fill([0; 2]);
     for (chunk, equations) in equations[..lanes].as_chunks::<16>().0.iter().enumerate() {
         // SAFETY: the caller's promise.

@@ -46,6 +46,10 @@ pub enum RibbonSizing {
 /// asked for; the report and the block say which rate is to be expected. When the number of keys is
 /// announced and leads to Bloom, that is settled there and then.
 ///
+/// A policy and its clones keep the memory of up to eight builds, at most 4 MiB each, for the next ones. With the
+/// feature `parallel`, building takes about 3 MB more for each thread, which the memory budget does not count, so
+/// that the choice of the kind does not depend on the machine.
+///
 /// Rules 1 and 2 are monotone: once a number of keys gets Ribbon, every larger one does, up to rule 3.
 ///
 /// ```
@@ -197,7 +201,8 @@ impl RibbonPolicy {
     fn build(&self, buffer: HashBuffer, context: &RibbonContext) -> BuiltFilter {
         let (added, buffer_bytes) = (buffer.added(), buffer.bytes());
         let mut sort_scratch = SortScratch::default();
-        let hashes = &buffer.into_sorted_distinct(&mut sort_scratch);
+        let most_bytes = context.memory_budget.unwrap_or(u64::MAX);
+        let hashes = &buffer.into_sorted_distinct(&mut sort_scratch, most_bytes);
         let sort_bytes = sort_scratch.bytes();
         drop(sort_scratch);
         let identity = context.hasher.identity();
@@ -219,7 +224,9 @@ impl RibbonPolicy {
             }
             Err(reason) => {
                 let request = self.bloom_request(reason, context.memory_budget);
-                build_from(request, identity, hashes, added, buffer_bytes)
+                let mut built = build_from(request, identity, hashes, added, buffer_bytes);
+                built.report.peak_build_bytes = built.report.peak_build_bytes.max(buffer_bytes + sort_bytes);
+                built
             }
         }
     }
