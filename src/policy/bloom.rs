@@ -165,7 +165,7 @@ impl FilterBuilder for BloomBuilder {
                 // A key that comes again sets no new bit: skipping it would cost more.
                 bits.insert_all(hashes);
             }
-            State::Buffering(buffer) => hashes.iter().for_each(|&hash| buffer.add(hash)),
+            State::Buffering(buffer) => buffer.add_all(hashes),
         }
     }
 
