@@ -40,7 +40,7 @@
 //! | kind | bits per key at 1 % | at 0.1 % | cache lines per absent key | build |
 //! |---|--:|--:|--:|---|
 //! | [blocked Bloom](filter::blocked_bloom) (default) | 9.9 | 15.6 | 1 | one pass |
-//! | [Ribbon](filter::ribbon) | 6.7 | 10.0 | 2 to 3 | several times as long |
+//! | [Ribbon](filter::ribbon) | 6.7 | 10.0 | 2 to 3 | 10 to 25 times as long |
 //! | information bound | 6.64 | 9.97 | | |
 //!
 //! [`BloomPolicy`] is the default; [`RibbonPolicy`] falls back to Bloom by itself where Ribbon does not

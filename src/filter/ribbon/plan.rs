@@ -53,8 +53,8 @@ pub(crate) fn expected_shape(keys: u64, columns: Columns) -> Option<RibbonShape>
     RibbonShape::new(columns, &blocks, 0)
 }
 
-/// Bytes to set aside for the payload of `keys` keys: what is expected and, for the chance in how many are
-/// bumped, four standard deviations more (one is about 0.85 times the root of the number of keys).
+/// Bytes to set aside for the payload of `keys` keys: what is expected, and some for the chance in how many are
+/// bumped, which spreads with the root of their number. A payload that outgrows it is moved.
 pub(super) fn payload_reserve(keys: u64, columns: Columns) -> Option<u64> {
     let more_keys = keys.isqrt() * 7 / 2 + WIDTH;
     Some(expected_shape(keys, columns)?.payload_bytes() + more_keys * u64::from(columns.upper()) / 8)
