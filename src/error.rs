@@ -2,6 +2,7 @@
 
 use core::fmt;
 
+use crate::filter::FilterKind;
 use crate::hash::HashIdentity;
 use crate::simd::InstructionSet;
 
@@ -122,6 +123,13 @@ pub enum BlockError {
         /// The kind's number.
         got: u8,
     },
+    /// A block of a kind that this reader knows, but not the one that was to be taken up.
+    Kind {
+        /// The kind wanted.
+        expected: FilterKind,
+        /// The block's kind.
+        got: FilterKind,
+    },
     /// A hash function that this reader does not know: a newer one.
     UnknownHash {
         /// The function's number.
@@ -181,6 +189,7 @@ impl fmt::Display for BlockError {
             Self::UnknownKind { got } => {
                 write!(f, "filter kind: expected one that this release knows, got {got}")
             }
+            Self::Kind { expected, got } => write!(f, "filter kind: expected {expected}, got {got}"),
             Self::UnknownHash { got } => {
                 write!(f, "hash id of a filter block: expected 1, 2 or 15, got {got}; read it with a newer release")
             }
@@ -199,3 +208,82 @@ impl fmt::Display for BlockError {
 }
 
 impl core::error::Error for BlockError {}
+
+/// Why a filter in memory cannot be made, changed, stored or taken up. It is then as it was before.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum FilterError {
+    /// The system gave no memory.
+    NoMemory {
+        /// The bytes asked for.
+        bytes: u64,
+    },
+    /// Larger than a block can be.
+    TooLarge {
+        /// The most bytes of payload that a block can have.
+        most_bytes: u64,
+        /// The bytes that it would take.
+        got: u64,
+    },
+    /// There is no place for another key: build a larger filter. All keys that were in are still in.
+    Full {
+        /// Keys in the filter.
+        keys: u64,
+        /// Places that the filter has.
+        places: u64,
+    },
+    /// The key to be removed is not in the filter.
+    NotPresent,
+    /// Two filters to be merged differ in shape.
+    ShapeMismatch {
+        /// The shape of the one merged into.
+        expected: String,
+        /// The shape of the other.
+        got: String,
+    },
+    /// No attempt at building succeeded.
+    ConstructionFailed {
+        /// The salts tried, in order; repeated where a larger size was tried with the same ones.
+        salts: Vec<u8>,
+    },
+    /// The block cannot be taken up.
+    Block(BlockError),
+}
+
+impl From<BlockError> for FilterError {
+    fn from(error: BlockError) -> Self {
+        Self::Block(error)
+    }
+}
+
+impl fmt::Display for FilterError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoMemory { bytes } => write!(f, "no memory for a filter of {bytes} bytes"),
+            Self::TooLarge { most_bytes, got } => {
+                write!(f, "filter too large: expected at most {most_bytes} bytes, got {got}; split the keys")
+            }
+            Self::Full { keys, places } => write!(
+                f,
+                "filter full: {keys} keys in {places} places, and none can be made for another; build a larger one"
+            ),
+            Self::NotPresent => write!(f, "key to be removed: expected one that is present, got one that is absent"),
+            Self::ShapeMismatch { expected, got } => {
+                write!(f, "filters to be merged: expected the same shape ({expected}), got {got}")
+            }
+            Self::ConstructionFailed { salts } => {
+                write!(f, "filter construction failed in {} attempts, with salts {salts:?}", salts.len())
+            }
+            Self::Block(error) => write!(f, "stored filter: {error}"),
+        }
+    }
+}
+
+impl core::error::Error for FilterError {
+    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
+        match self {
+            Self::Block(error) => Some(error),
+            _ => None,
+        }
+    }
+}

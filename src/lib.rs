@@ -85,7 +85,7 @@ pub use block::{
     BlockInfo, FallbackReason, FilterBlock, FilterSet, GuardedFilter, HitBitmap, HitMatrix, LookupOutcome, PreparedKey,
     Probe,
 };
-pub use error::{BlockError, ConfigError};
+pub use error::{BlockError, ConfigError, FilterError};
 pub use filter::FilterKind;
 pub use hash::{
     DEFAULT_HASH_SEED, DelimitedPrefix, FixedPrefix, HashId, HashIdentity, KeyExtractor, KeyHash, KeyHasher,
@@ -95,7 +95,7 @@ pub use policy::{
     RibbonPolicy, RibbonSizing, SelfCheck,
 };
 pub use sst::*;
-pub use stats::{FilterStats, FprAlarm, FprAlarmKind};
+pub use stats::{FilterHealth, FilterStats, FprAlarm, FprAlarmKind, HealthAlarm, HealthLimits};
 pub use units::{BitsPerKey, FalsePositiveRate};
 
 /// Compiles and runs the README's examples.

@@ -45,7 +45,7 @@ fn for_each_flip(bytes: &[u8], check: impl Fn(&[u8], usize) + Sync) {
 
 #[test]
 fn every_flipped_bit_of_every_block_is_caught_and_makes_the_filter_unusable() {
-    for case in &BLOCKS {
+    for case in BLOCKS {
         let hashes = sample(case);
         for_each_flip(&case.read(), |damaged, bit| {
             assert_block_damage_is_caught(case, damaged, &hashes, &format!("bit {bit} flipped"));
@@ -69,7 +69,7 @@ fn every_byte_of_every_small_block_with_any_other_value_is_caught() {
 
 #[test]
 fn every_block_cut_short_at_either_end_is_refused_when_it_is_opened_or_verified() {
-    for case in &BLOCKS {
+    for case in BLOCKS {
         let (bytes, hashes) = (case.read(), sample(case));
         for length in 0..bytes.len() {
             let front = &bytes[..length];
@@ -83,7 +83,7 @@ fn every_block_cut_short_at_either_end_is_refused_when_it_is_opened_or_verified(
 
 #[test]
 fn every_block_with_bytes_too_many_is_refused() {
-    for case in &BLOCKS {
+    for case in BLOCKS {
         let (bytes, hashes) = (case.read(), sample(case));
         for more in (1..=130).chain([bytes.len(), bytes.len() * 2]) {
             for filling in [0, 0xff] {
@@ -99,7 +99,7 @@ fn every_block_with_bytes_too_many_is_refused() {
 
 #[test]
 fn bytes_lost_inside_a_block_are_caught() {
-    for case in &BLOCKS {
+    for case in BLOCKS {
         let (bytes, hashes) = (case.read(), sample(case));
         for lost in [1, 2, 4, 8, 64] {
             for at in (0..bytes.len().saturating_sub(lost)).step_by(lost.max(bytes.len() / 500)) {

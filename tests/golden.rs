@@ -63,7 +63,7 @@ fn block_entry(case: &BlockCase, bytes: &[u8]) -> String {
     format!(
         r#"    {{"file": "{}", "policy": "{}", "keys": {}, "xxh3_seed": "{:#018x}", "identity": "{}", "kind": "{}", "reason": "{}", "shape": "{}", "salt": {}, {}, "false_positives_of_absent_keys": {}}}"#,
         case.file(),
-        case.policy.describe(),
+        case.recipe.describe(),
         case.keys,
         case.hash.seed(),
         info.hash,
@@ -110,7 +110,7 @@ fn manifest() -> String {
 
 #[test]
 fn every_block_is_built_as_it_was_byte_for_byte() {
-    for case in &BLOCKS {
+    for case in BLOCKS {
         check_file(&cases::directory().join(case.file()), &case.build());
     }
 }
@@ -132,7 +132,7 @@ fn every_key_of_a_stored_block_is_found() {
     if is_regenerating() {
         return;
     }
-    for case in &BLOCKS {
+    for case in BLOCKS {
         let filter = FilterBlock::open(case.read()).unwrap();
         filter.verify().unwrap();
         assert_eq!(filter.info().keys, u64::from(case.keys), "{}", case.name);
@@ -163,7 +163,7 @@ fn every_entry_of_a_stored_table_is_read() {
 
 #[test]
 fn the_fixtures_show_both_kinds_both_rounds_of_lanes_both_numbers_of_layers_and_a_fallback() {
-    let infos = BLOCKS.map(|case| FilterBlock::open(case.build()).unwrap().info());
+    let infos: Vec<_> = BLOCKS.iter().map(|case| FilterBlock::open(case.build()).unwrap().info()).collect();
     let shapes_of = |kind: FilterKind, field: &str| -> Vec<u64> {
         let ours = infos.iter().filter(|info| info.kind == kind);
         let fields = ours.flat_map(|info| info.shape.iter()).filter(|(name, _)| *name == field);

@@ -1,6 +1,7 @@
 //! Up to 64 filters, laid out to be asked for one key together.
 
-use super::open::{FilterBlock, PreparedKey, Shape};
+use super::open::{FilterBlock, PreparedKey};
+use super::shape::Shape;
 use crate::filter::blocked_bloom::BloomShape;
 use crate::hash::KeyHash;
 use crate::kernel::cover::{Candidate, covered};
@@ -105,7 +106,7 @@ impl<D: AsRef<[u8]>> FilterGroup<D> {
                 self.bytes += block.as_bytes().len();
                 Some(Bloom { data: block.into_inner(), shape })
             }
-            Some((Shape::Ribbon(_), block)) => {
+            Some((_, block)) => {
                 self.other_places |= 1 << place;
                 self.others.push((place, block));
                 None

@@ -1,7 +1,7 @@
 //! What a block says of itself, for people and tools.
 
 use super::FallbackReason;
-use super::open::Shape;
+use super::shape::Shape;
 use super::trailer::{FORMAT_VERSION, Trailer};
 use crate::filter::FilterKind;
 use crate::hash::HashIdentity;
@@ -63,12 +63,7 @@ impl BlockInfo {
             block_bytes: trailer.block_bytes(),
             payload_bytes: trailer.shape.payload_bytes,
             payload_checksum: trailer.payload_checksum,
-            shape: match shape {
-                Shape::BlockedBloom(bloom) => {
-                    vec![("lines", bloom.lines().to_string()), ("probes", bloom.probes().to_string())]
-                }
-                Shape::Ribbon(ribbon) => ribbon.describe(),
-            },
+            shape: shape.describe(),
             expected_fpr: shape.expected_fpr(trailer.shape.keys),
         }
     }

@@ -13,11 +13,13 @@ mod info;
 mod matrix;
 mod open;
 mod set;
+mod shape;
+mod stored;
 pub(crate) mod trailer;
 
 use core::fmt;
 
-pub(crate) use encode::{EncodeRequest, encode};
+pub(crate) use encode::{EncodeRequest, block_bytes, encode};
 pub(crate) use group::{Distance, FilterGroup, GROUP, bits_of, first_bits};
 pub use guarded::{GuardedFilter, LookupOutcome, Probe};
 pub use info::BlockInfo;

@@ -3,46 +3,13 @@
 use core::fmt;
 
 use super::info::BlockInfo;
+use super::shape::Shape;
 use super::trailer::Trailer;
 use crate::codec::checksum;
 use crate::error::BlockError;
-use crate::filter::blocked_bloom::BloomShape;
-use crate::filter::ribbon::RibbonShape;
-use crate::filter::{FilterKind, FilterShape};
+use crate::filter::{EncodedShape, FilterShape};
 use crate::hash::{HashIdentity, KeyHash};
 use crate::kernel::line::{self, LineMask};
-
-/// Every kind that can be opened, with its shape. A new kind is one line here and in each `match`.
-#[expect(clippy::large_enum_variant, reason = "one per open file, and opening allocates nothing")]
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Shape {
-    BlockedBloom(BloomShape),
-    Ribbon(RibbonShape),
-}
-
-/// Calls a method of whichever shape it is.
-macro_rules! each_shape {
-    ($shape:expr, $inner:ident => $call:expr) => {
-        match $shape {
-            Shape::BlockedBloom($inner) => $call,
-            Shape::Ribbon($inner) => $call,
-        }
-    };
-}
-
-impl Shape {
-    fn decode(trailer: &Trailer) -> Result<Self, BlockError> {
-        match trailer.kind {
-            FilterKind::BLOCKED_BLOOM => BloomShape::decode(&trailer.shape).map(Self::BlockedBloom),
-            FilterKind::RIBBON => RibbonShape::decode(&trailer.shape).map(Self::Ribbon),
-            kind => Err(BlockError::UnknownKind { got: kind.code() }),
-        }
-    }
-
-    pub(super) fn expected_fpr(&self, keys: u64) -> f64 {
-        each_shape!(self, shape => shape.expected_fpr(keys))
-    }
-}
 
 /// A filter block over any bytes: owned, borrowed, shared or mapped.
 ///
@@ -101,7 +68,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// The hash must come from the hasher that built the block: compare [`hash_identity`](Self::hash_identity).
     #[must_use]
     pub fn may_contain(&self, hash: KeyHash) -> bool {
-        each_shape!(&self.shape, shape => shape.may_contain(self.payload(), hash))
+        self.shape.may_contain(self.payload(), hash)
     }
 
     /// Like [`may_contain`](Self::may_contain), for one key and many blocks: what can be computed from
@@ -112,14 +79,14 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
             Shape::BlockedBloom(shape) => {
                 shape.may_contain_mask(self.payload(), key.hash, key.line_mask(shape.probes()))
             }
-            Shape::Ribbon(shape) => shape.may_contain(self.payload(), key.hash),
+            shape => shape.may_contain(self.payload(), key.hash),
         }
     }
 
     /// Asks for many keys at once; `hits` then holds the answers in their order.
     pub fn may_contain_batch(&self, hashes: &[KeyHash], hits: &mut HitBitmap) {
         hits.reset(hashes.len());
-        each_shape!(&self.shape, shape => shape.may_contain_batch(self.payload(), hashes, &mut hits.words));
+        self.shape.may_contain_batch(self.payload(), hashes, &mut hits.words);
     }
 
     /// All that the block says of itself.
@@ -134,13 +101,20 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         self.trailer.hash
     }
 
-    /// The share of ones in the payload of a Bloom filter (about one half when it holds what it was
-    /// planned for; more when it is overfull), read in full. `None` for kinds without a fill.
+    /// How full the filter is, from 0 to 1, read in full: the share of ones in a Bloom filter (about one half when it
+    /// holds what it was planned for), of counters or slots in use in kinds that have those. `None` for kinds
+    /// without a fill.
     #[must_use]
     pub fn fill_ratio(&self) -> Option<f64> {
-        match self.shape {
-            Shape::BlockedBloom(_) => Some(BloomShape::fill_ratio(self.payload())),
-            Shape::Ribbon(_) => None,
+        self.shape.fill_ratio(self.payload())
+    }
+
+    /// What the trailer says to the kind of shape `S`, and the payload.
+    pub(super) fn parts<S: FilterShape>(&self) -> Result<(&EncodedShape, &[u8]), BlockError> {
+        if self.trailer.kind == S::KIND {
+            Ok((&self.trailer.shape, self.payload()))
+        } else {
+            Err(BlockError::Kind { expected: S::KIND, got: self.trailer.kind })
         }
     }
 

@@ -7,7 +7,8 @@ pub mod ribbon;
 
 use core::fmt;
 
-use crate::error::BlockError;
+use crate::codec::AlignedBuffer;
+use crate::error::{BlockError, FilterError};
 use crate::hash::KeyHash;
 
 /// The number of a kind of filter, as it stands in a block's trailer.
@@ -28,6 +29,20 @@ impl FilterKind {
     pub const BLOCKED_BLOOM: Self = Self(1);
     /// Bumped Ribbon.
     pub const RIBBON: Self = Self(2);
+    /// Bloom over the whole array, by double hashing.
+    pub const STANDARD_BLOOM: Self = Self(3);
+    /// Bloom with 4-bit counters instead of bits.
+    pub const COUNTING_BLOOM: Self = Self(4);
+    /// Bloom with all bits of a key in one word, for many threads.
+    pub const TWO_BIT_BLOOM: Self = Self(5);
+    /// Cuckoo: tags in buckets of four.
+    pub const CUCKOO: Self = Self(6);
+    /// Xor: fingerprints in three blocks.
+    pub const XOR: Self = Self(7);
+    /// Xor+: an xor filter whose third block leaves out its empty cells.
+    pub const XOR_PLUS: Self = Self(8);
+    /// Binary fuse: fingerprints in three or four neighbouring segments.
+    pub const BINARY_FUSE: Self = Self(9);
 
     /// The kind with this number, known or not.
     #[must_use]
@@ -53,6 +68,13 @@ impl FilterKind {
         match self {
             Self::BLOCKED_BLOOM => "bloom",
             Self::RIBBON => "ribbon",
+            Self::STANDARD_BLOOM => "standard-bloom",
+            Self::COUNTING_BLOOM => "counting-bloom",
+            Self::TWO_BIT_BLOOM => "two-bit-bloom",
+            Self::CUCKOO => "cuckoo",
+            Self::XOR => "xor",
+            Self::XOR_PLUS => "xor+",
+            Self::BINARY_FUSE => "binary-fuse",
             Self(128..) => "user-defined",
             _ => "unknown",
         }
@@ -124,14 +146,33 @@ pub(crate) struct EncodedShape {
 ///
 /// Probes never fail: on a payload of another length than the shape's they answer "may be present".
 pub(crate) trait FilterShape: Sized {
+    /// The kind whose shape it is.
+    const KIND: FilterKind;
+
     /// Reads and checks a shape: every field, and that all of them agree with the payload's length.
     fn decode(encoded: &EncodedShape) -> Result<Self, BlockError>;
 
-    /// Length of the payload, exactly.
+    /// The kind's parameters, as [`decode`](Self::decode) reads them.
+    fn params(&self) -> ParamWords;
+
+    /// Which of the kind's salts the build ended with, 0 to 15.
+    fn salt(&self) -> u8 {
+        0
+    }
+
+    /// Length of the payload, exactly: a multiple of 8.
     fn payload_bytes(&self) -> u64;
 
     /// The share of absent keys that a filter of this shape with `keys` distinct keys lets through.
     fn expected_fpr(&self, keys: u64) -> f64;
+
+    /// The shape in names and values, for people.
+    fn describe(&self) -> Vec<(&'static str, String)>;
+
+    /// How full the filter is, from 0 to 1, where the kind has such a thing; reads the whole payload.
+    fn fill_ratio(&self, _payload: &[u8]) -> Option<f64> {
+        None
+    }
 
     /// Whether the key of `hash` may have been added.
     fn may_contain(&self, payload: &[u8], hash: KeyHash) -> bool;
@@ -139,6 +180,11 @@ pub(crate) trait FilterShape: Sized {
     /// Probes many: bit `i % 64` of word `i / 64` of `hits` becomes the answer for hash `i`.
     fn may_contain_batch(&self, payload: &[u8], hashes: &[KeyHash], hits: &mut [u64]) {
         probe_one_by_one(self, payload, hashes, hits);
+    }
+
+    /// What a trailer records of the shape.
+    fn encode(&self, keys: u64) -> EncodedShape {
+        EncodedShape { params: self.params(), salt: self.salt(), keys, payload_bytes: self.payload_bytes() }
     }
 }
 
@@ -150,4 +196,46 @@ pub(crate) fn probe_one_by_one(shape: &impl FilterShape, payload: &[u8], hashes:
             .enumerate()
             .fold(0, |bits, (bit, &hash)| bits | u64::from(shape.may_contain(payload, hash)) << bit);
     }
+}
+
+/// A finished payload of a static kind, and its shape.
+#[derive(Debug)]
+pub(crate) struct BuiltPayload<S> {
+    pub(crate) shape: S,
+    pub(crate) payload: AlignedBuffer,
+    /// Attempts made; 1 for kinds that always succeed.
+    pub(crate) attempts: u32,
+    /// The most bytes held at once, the input hashes not included.
+    pub(crate) peak_bytes: u64,
+}
+
+/// Why a static kind has no payload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum BuildFailure {
+    /// More keys than the format has room for.
+    TooManyKeys,
+    /// The system gave no memory.
+    NoMemory,
+    /// Every attempt met a contradiction.
+    AttemptsExhausted,
+}
+
+/// A filter that takes keys while it is in use, as the block sees it that stores it.
+pub(crate) trait Storable: Sized {
+    /// The kind's shape.
+    type Shape: FilterShape;
+
+    /// Its shape now.
+    fn shape(&self) -> Self::Shape;
+
+    /// Keys in it.
+    fn keys(&self) -> u64;
+
+    /// Writes the payload over `out`, zeros as many as the shape says.
+    fn write_payload(&self, out: &mut [u8]);
+
+    /// The filter that was stored as `payload`, whose length is the shape's and whose checksum holds. It may still
+    /// be a payload that no writer makes: that is an error, or becomes a filter that denies no key that it was
+    /// given from now on.
+    fn restore(shape: Self::Shape, keys: u64, payload: &[u8]) -> Result<Self, FilterError>;
 }

@@ -63,7 +63,20 @@ impl KeyHash {
     pub const fn get(self) -> u64 {
         self.0
     }
+
+    /// The hash as a filter sees it that was built with `salt`: another one for each salt, by one multiplication.
+    #[inline]
+    pub(crate) const fn salted(self, salt: u8) -> u64 {
+        let product = (self.0 ^ STEP.wrapping_mul(salt as u64 + 1)).wrapping_mul(SALT_MULTIPLIER);
+        product ^ (product >> 32)
+    }
 }
+
+/// What a salt adds to a hash, times the salt plus one: the golden ratio in 64 bits.
+pub(crate) const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// The first 64 bits of the fraction of pi, which are odd.
+const SALT_MULTIPLIER: u64 = 0x243f_6a88_85a3_08d3;
 
 /// A bijection of 64-bit words in which every output bit depends on every input bit.
 ///
@@ -265,6 +278,17 @@ mod tests {
         let hasher = KeyHasher::custom(7, |key| KeyHash::from_remixed(key.len() as u64));
         assert_eq!(hasher.hash(b"ab"), KeyHash::from_remixed(2));
         assert_eq!(hasher.identity(), HashIdentity { id: HashId::Custom, seed: 7 });
+    }
+
+    #[test]
+    fn salts_give_unrelated_hashes_that_are_still_distinct() {
+        let salted = |salt| (0..1_000).map(move |key| KeyHash::from_remixed(key).salted(salt));
+        let mut all: Vec<u64> = (0..16).flat_map(salted).collect();
+        let flipped: u32 = salted(0).zip(salted(1)).map(|(one, other)| (one ^ other).count_ones()).sum();
+        assert!((31_000..33_000).contains(&flipped), "{flipped} of 64,000 bits");
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), 16_000);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! The three multipliers are the first three 64-bit words of the fraction of pi, made odd.
 
 use crate::codec::map_to_range;
-use crate::hash::mix64;
+use crate::hash::{STEP, mix64};
 
 /// Slots that one equation spans, and slots in a block: the bits of a word.
 pub(crate) const WIDTH: u64 = 64;
@@ -21,10 +21,6 @@ pub(crate) const BUCKET_SLOTS: u64 = 128;
 pub(crate) const THRESHOLDS: [u8; 4] = [0, 18, 38, 128];
 
 const PI: [u64; 3] = [0x243f_6a88_85a3_08d3, 0x1319_8a2e_0370_7345, 0xa409_3822_299f_31d1];
-
-/// Added to a hash before it enters the next bumping layer, and, times the salt plus one, before it
-/// enters the final one: the golden ratio in 64 bits.
-const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The hash that a bumped key has in the next bumping layer.
 #[inline]

@@ -4,11 +4,11 @@ use std::time::Instant;
 
 use super::collect::HashBuffer;
 use super::{BuildContext, BuildReport, BuiltFilter, FilterBuilder, FilterPolicy, SelfCheck};
-use crate::block::trailer::{MAX_TAIL_BYTES, Trailer};
-use crate::block::{EncodeRequest, FallbackReason, FilterBlock, HitBitmap, encode};
+use crate::block::trailer::MAX_TAIL_BYTES;
+use crate::block::{EncodeRequest, FallbackReason, FilterBlock, HitBitmap, block_bytes, encode};
 use crate::error::ConfigError;
 use crate::filter::blocked_bloom::{BloomBits, BloomShape, expected_fpr, smallest_size_for};
-use crate::filter::{EncodedShape, FilterKind, FilterShape};
+use crate::filter::{FilterKind, FilterShape};
 use crate::hash::{HashIdentity, KeyHash, KeyHasher};
 use crate::units::{BitsPerKey, FalsePositiveRate};
 
@@ -93,8 +93,7 @@ impl FilterPolicy for BloomPolicy {
 
 /// The exact bytes of a blocked Bloom block.
 pub(super) fn bloom_block_bytes(keys: u64, size: BitsPerKey) -> Option<u64> {
-    let shape = BloomShape::for_keys(keys, size)?;
-    Some(shape.payload_bytes() + Trailer::tail_bytes(shape.params().count()) as u64)
+    BloomShape::for_keys(keys, size).map(|shape| block_bytes(&shape))
 }
 
 /// What a Bloom filter is to be, and on whose behalf.
@@ -171,9 +170,7 @@ impl FilterBuilder for BloomBuilder {
 
     fn estimated_bytes(&self) -> u64 {
         match &self.state {
-            State::Streaming { bits, .. } => {
-                bits.shape().payload_bytes() + Trailer::tail_bytes(bits.shape().params().count()) as u64
-            }
+            State::Streaming { bits, .. } => block_bytes(&bits.shape()),
             State::Buffering(buffer) => bloom_block_bytes(buffer.len(), self.request.size).unwrap_or(0),
         }
     }
@@ -239,11 +236,9 @@ pub(super) fn contains_all(block: Option<&[u8]>, hashes: &[KeyHash]) -> bool {
 
 fn seal(request: BloomRequest, hash: HashIdentity, bits: BloomBits, added: u64, distinct: u64) -> BuiltFilter {
     let (shape, scratch_bytes) = (bits.shape(), bits.scratch_bytes());
-    let encoded =
-        EncodedShape { params: shape.params(), salt: 0, keys: distinct, payload_bytes: shape.payload_bytes() };
     let BloomRequest { requested, reason, .. } = request;
-    let block_request = EncodeRequest { kind: FilterKind::BLOCKED_BLOOM, requested, reason, hash, shape: encoded };
-    let Some(block) = encode(block_request, bits.into_payload()) else {
+    let block_request = EncodeRequest { requested, reason, hash, keys: distinct };
+    let Some(block) = encode(&shape, bits.into_payload(), block_request) else {
         return without_filter(request, FallbackReason::TooManyKeys, added, distinct);
     };
     let report = BuildReport {

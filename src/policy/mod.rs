@@ -7,6 +7,7 @@
 
 mod auto;
 mod bloom;
+mod buffered;
 mod collect;
 mod report;
 mod ribbon;

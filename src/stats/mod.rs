@@ -1,9 +1,11 @@
 //! Counting what filters answer, and telling when a rate is not what it should be.
 
+mod health;
 mod tally;
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
+pub use health::{FilterHealth, HealthAlarm, HealthLimits};
 pub(crate) use tally::{Ledger, SkipShare, SkipTally, Skips};
 
 /// Counters that many threads add to. Each is exact; read together they may be a few probes apart.

@@ -52,6 +52,32 @@ impl Hash {
     }
 }
 
+/// How a fixture is made of its keys.
+#[derive(Clone, Copy)]
+pub(crate) enum Recipe {
+    /// By the builder of a policy.
+    Policy(Policy),
+}
+
+impl Recipe {
+    pub(crate) fn describe(self) -> String {
+        match self {
+            Self::Policy(policy) => policy.describe(),
+        }
+    }
+
+    /// The block of `keys`, added in their order.
+    pub(crate) fn build(self, hasher: &KeyHasher, keys: impl Iterator<Item = Vec<u8>>) -> Vec<u8> {
+        match self {
+            Self::Policy(policy) => {
+                let mut builder = policy.make().builder(&BuildContext::new(hasher)).unwrap();
+                keys.for_each(|key| builder.add_key(&key));
+                builder.finish().block.unwrap().to_vec()
+            }
+        }
+    }
+}
+
 /// Which policy a fixture is made with.
 #[derive(Clone, Copy)]
 pub(crate) enum Policy {
@@ -84,7 +110,7 @@ impl Policy {
 #[derive(Clone, Copy)]
 pub(crate) struct BlockCase {
     pub(crate) name: &'static str,
-    pub(crate) policy: Policy,
+    pub(crate) recipe: Recipe,
     pub(crate) hash: Hash,
     pub(crate) keys: u32,
 }
@@ -93,7 +119,7 @@ const TEN: Policy = Policy::Bloom { bits_per_key: 10.0 };
 const CUSTOM: Hash = Hash::Custom { tag: 0x0123_4567_89ab_cdef, seed: 7 };
 
 const fn block(name: &'static str, policy: Policy, hash: Hash, keys: u32) -> BlockCase {
-    BlockCase { name, policy, hash, keys }
+    BlockCase { name, recipe: Recipe::Policy(policy), hash, keys }
 }
 
 const fn bloom(name: &'static str, bits_per_key: f64, keys: u32) -> BlockCase {
@@ -105,7 +131,7 @@ const fn ribbon(name: &'static str, rate: f64, min_keys: u64, keys: u32) -> Bloc
 }
 
 /// All the filter blocks.
-pub(crate) const BLOCKS: [BlockCase; 12] = [
+pub(crate) const BLOCKS: &[BlockCase] = &[
     bloom("bloom-no-keys", 10.0, 0),
     bloom("bloom-one-key", 10.0, 1),
     bloom("bloom-1000-keys-10-bits", 10.0, 1_000),
@@ -130,10 +156,7 @@ impl BlockCase {
     }
 
     pub(crate) fn build(&self) -> Vec<u8> {
-        let context = BuildContext::new(&self.hash.hasher());
-        let mut builder = self.policy.make().builder(&context).unwrap();
-        (0..self.keys).for_each(|number| builder.add_key(&key(number)));
-        builder.finish().block.unwrap().to_vec()
+        self.recipe.build(&self.hash.hasher(), (0..self.keys).map(key))
     }
 
     pub(crate) fn hashes(&self) -> Vec<KeyHash> {

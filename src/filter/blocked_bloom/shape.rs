@@ -3,7 +3,7 @@
 use super::rate;
 use crate::codec::map_to_range;
 use crate::error::BlockError;
-use crate::filter::{EncodedShape, FilterShape, ParamWords, probe_one_by_one};
+use crate::filter::{EncodedShape, FilterKind, FilterShape, ParamWords, probe_one_by_one};
 use crate::hash::KeyHash;
 use crate::kernel::line::{self, LINE_BYTES, Line, LineMask, MAX_PROBES};
 use crate::units::BitsPerKey;
@@ -60,10 +60,6 @@ impl BloomShape {
         self.lines
     }
 
-    pub(crate) fn params(&self) -> ParamWords {
-        [u32::from(self.probes)].into_iter().collect()
-    }
-
     /// The index of the key's line: from the high bits of its hash.
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "below the number of lines in memory")]
@@ -87,15 +83,11 @@ impl BloomShape {
     pub(crate) fn may_contain_mask(&self, payload: &[u8], hash: KeyHash, mask: &LineMask) -> bool {
         self.line(payload, hash).is_none_or(|line| line::covers(line, mask))
     }
-
-    /// Ones over bits, in a filter's whole payload.
-    pub(crate) fn fill_ratio(payload: &[u8]) -> f64 {
-        let (lines, _) = payload.as_chunks();
-        line::ones(lines) as f64 / (lines.len().max(1) as f64 * (LINE_BYTES * 8) as f64)
-    }
 }
 
 impl FilterShape for BloomShape {
+    const KIND: FilterKind = FilterKind::BLOCKED_BLOOM;
+
     fn decode(encoded: &EncodedShape) -> Result<Self, BlockError> {
         let field = |field, expected, got| Err(BlockError::Field { field, expected, got });
         let &[word] = encoded.params.as_slice() else {
@@ -114,12 +106,26 @@ impl FilterShape for BloomShape {
         Ok(Self { lines, probes })
     }
 
+    fn params(&self) -> ParamWords {
+        [u32::from(self.probes)].into_iter().collect()
+    }
+
     fn payload_bytes(&self) -> u64 {
         self.lines * LINE_BYTES as u64
     }
 
     fn expected_fpr(&self, keys: u64) -> f64 {
         rate::of_lines(keys, self.lines, self.probes)
+    }
+
+    fn describe(&self) -> Vec<(&'static str, String)> {
+        vec![("lines", self.lines.to_string()), ("probes", self.probes.to_string())]
+    }
+
+    /// Ones over bits: about one half in a filter that holds what it was planned for.
+    fn fill_ratio(&self, payload: &[u8]) -> Option<f64> {
+        let (lines, _) = payload.as_chunks();
+        Some(line::ones(lines) as f64 / (lines.len().max(1) as f64 * (LINE_BYTES * 8) as f64))
     }
 
     fn may_contain(&self, payload: &[u8], hash: KeyHash) -> bool {

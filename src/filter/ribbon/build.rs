@@ -8,33 +8,11 @@ use super::section::{bucket_starts, run_all, split_into_sections};
 use super::shape::{Layer, LayerRole, RibbonShape};
 use super::solve::solve_section;
 use crate::codec::AlignedBuffer;
-use crate::filter::FilterShape;
+use crate::filter::{BuildFailure, BuiltPayload, FilterShape};
 use crate::hash::{KeyHash, SortScratch, sort_hashes};
 
 /// Salts of the final layer tried at each size.
 const SALTS: u32 = 16;
-
-/// A finished payload and its shape.
-#[derive(Debug)]
-pub(crate) struct BuiltRibbon {
-    pub(crate) shape: RibbonShape,
-    pub(crate) payload: AlignedBuffer,
-    /// Attempts at the final layer.
-    pub(crate) attempts: u32,
-    /// The most bytes held at once, the input hashes not included.
-    pub(crate) peak_bytes: u64,
-}
-
-/// Why there is no payload.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RibbonFailure {
-    /// More keys than the format has room for.
-    TooManyKeys,
-    /// The system gave no memory.
-    NoMemory,
-    /// Every attempt at the final layer met a contradiction.
-    AttemptsExhausted,
-}
 
 /// What is asked of a build.
 #[derive(Clone, Copy, Debug)]
@@ -51,9 +29,9 @@ pub(crate) fn build(
     hashes: &[KeyHash],
     request: RibbonRequest,
     section: &mut Section,
-) -> Result<BuiltRibbon, RibbonFailure> {
-    let reserve = payload_reserve(hashes.len() as u64, request.columns).ok_or(RibbonFailure::TooManyKeys)?;
-    let payload = AlignedBuffer::empty(reserve, request.tail_capacity).ok_or(RibbonFailure::NoMemory)?;
+) -> Result<BuiltPayload<RibbonShape>, BuildFailure> {
+    let reserve = payload_reserve(hashes.len() as u64, request.columns).ok_or(BuildFailure::TooManyKeys)?;
+    let payload = AlignedBuffer::empty(reserve, request.tail_capacity).ok_or(BuildFailure::NoMemory)?;
     let columns = request.columns;
     let mut work = Work { columns, section, payload, blocks: Vec::new(), thresholds: Vec::new(), peak_bytes: 0 };
     let mut bumped: Option<Vec<KeyHash>> = None;
@@ -95,12 +73,12 @@ struct Work<'a> {
 
 impl Work<'_> {
     /// Builds a bumping layer of ascending `keys`, and returns those that it passes on, ascending.
-    fn bumping_layer(&mut self, keys: &[KeyHash]) -> Result<Vec<KeyHash>, RibbonFailure> {
-        let blocks = bumping_blocks(keys.len() as u64).ok_or(RibbonFailure::TooManyKeys)?;
+    fn bumping_layer(&mut self, keys: &[KeyHash]) -> Result<Vec<KeyHash>, BuildFailure> {
+        let blocks = bumping_blocks(keys.len() as u64).ok_or(BuildFailure::TooManyKeys)?;
         let layer = Layer::alone(self.columns, blocks, LayerRole::Bumping);
-        let words = self.payload.append_zeroed(layer.words(self.columns) * 8).ok_or(RibbonFailure::NoMemory)?;
+        let words = self.payload.append_zeroed(layer.words(self.columns) * 8).ok_or(BuildFailure::NoMemory)?;
         let first_threshold = self.thresholds.len();
-        let threshold_words = usize::try_from(layer.threshold_words()).map_err(|_| RibbonFailure::TooManyKeys)?;
+        let threshold_words = usize::try_from(layer.threshold_words()).map_err(|_| BuildFailure::TooManyKeys)?;
         self.thresholds.resize(first_threshold + threshold_words, 0);
         let thresholds = self.thresholds.get_mut(first_threshold..).unwrap_or_default();
         let tasks = split_into_sections(layer, self.columns, keys, words.as_chunks_mut().0, thresholds);
@@ -114,26 +92,26 @@ impl Work<'_> {
     }
 
     /// Builds the layer that must take all of `hashes`, trying salts and then more slots.
-    fn final_layer(&mut self, hashes: &[KeyHash], max_attempts: u32) -> Result<FinalLayer, RibbonFailure> {
-        let least_blocks = final_blocks(hashes.len() as u64).ok_or(RibbonFailure::TooManyKeys)?;
+    fn final_layer(&mut self, hashes: &[KeyHash], max_attempts: u32) -> Result<FinalLayer, BuildFailure> {
+        let least_blocks = final_blocks(hashes.len() as u64).ok_or(BuildFailure::TooManyKeys)?;
         let mut keys = Vec::with_capacity(hashes.len());
         for attempt in 0..max_attempts {
             let salt = (attempt % SALTS) as u8;
-            let blocks = least_blocks.checked_add(attempt / SALTS).ok_or(RibbonFailure::TooManyKeys)?;
+            let blocks = least_blocks.checked_add(attempt / SALTS).ok_or(BuildFailure::TooManyKeys)?;
             let layer = Layer::alone(self.columns, blocks, LayerRole::Final);
             keys.clear();
             keys.extend(hashes.iter().map(|&hash| map_hash(hash, |hash| final_layer_hash(hash, salt))));
             self.sort(&mut keys);
             if self.band_all(&layer, &keys) {
                 let words = self.payload.append_zeroed(layer.words(self.columns) * 8);
-                let words = words.ok_or(RibbonFailure::NoMemory)?;
+                let words = words.ok_or(BuildFailure::NoMemory)?;
                 solve_section(self.section, 0, &layer, self.columns, words.as_chunks_mut().0);
                 self.blocks.push(blocks);
                 self.note_peak((keys.capacity() + hashes.len()) * size_of::<KeyHash>());
                 return Ok(FinalLayer { salt, attempts: attempt + 1 });
             }
         }
-        Err(RibbonFailure::AttemptsExhausted)
+        Err(BuildFailure::AttemptsExhausted)
     }
 
     /// Bands all of `keys` in one section; `false` at the first contradiction.
@@ -148,14 +126,14 @@ impl Work<'_> {
     }
 
     /// Puts the thresholds behind the columns.
-    fn finish(mut self, last: FinalLayer, tail_capacity: usize) -> Result<BuiltRibbon, RibbonFailure> {
-        let shape = RibbonShape::new(self.columns, &self.blocks, last.salt).ok_or(RibbonFailure::TooManyKeys)?;
+    fn finish(mut self, last: FinalLayer, tail_capacity: usize) -> Result<BuiltPayload<RibbonShape>, BuildFailure> {
+        let shape = RibbonShape::new(self.columns, &self.blocks, last.salt).ok_or(BuildFailure::TooManyKeys)?;
         let length = self.payload.as_slice().len() + self.thresholds.len() * 8 + tail_capacity;
-        self.payload.reserve(length).ok_or(RibbonFailure::NoMemory)?;
+        self.payload.reserve(length).ok_or(BuildFailure::NoMemory)?;
         self.thresholds.iter().for_each(|word| self.payload.append(&word.to_le_bytes()));
         debug_assert_eq!(self.payload.as_slice().len() as u64, shape.payload_bytes());
         self.note_peak(0);
-        Ok(BuiltRibbon { shape, payload: self.payload, attempts: last.attempts, peak_bytes: self.peak_bytes })
+        Ok(BuiltPayload { shape, payload: self.payload, attempts: last.attempts, peak_bytes: self.peak_bytes })
     }
 
     fn sort(&mut self, hashes: &mut [KeyHash]) {

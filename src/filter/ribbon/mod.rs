@@ -61,7 +61,7 @@ mod solve;
 mod tests;
 
 pub(crate) use band::Section;
-pub(crate) use build::{BuiltRibbon, RibbonFailure, RibbonRequest, build};
+pub(crate) use build::{RibbonRequest, build};
 pub(crate) use columns::Columns;
 pub(crate) use plan::{columns_for_size, estimated_build_bytes, expected_shape};
 pub(crate) use shape::RibbonShape;

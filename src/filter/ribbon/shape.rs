@@ -3,7 +3,7 @@
 use super::columns::Columns;
 use super::equation::{SMASH, WIDTH, bumping_starts, final_starts};
 use crate::error::BlockError;
-use crate::filter::{EncodedShape, FilterShape, ParamWords};
+use crate::filter::{EncodedShape, FilterKind, FilterShape, ParamWords};
 use crate::hash::KeyHash;
 pub(super) use crate::kernel::equation::{BUCKET_SLOTS, THRESHOLDS};
 pub(super) use crate::kernel::ribbon_query::Layer;
@@ -89,34 +89,9 @@ impl RibbonShape {
         Some(Self { columns, layers, bumping, salt, words })
     }
 
-    pub(crate) fn params(&self) -> ParamWords {
-        let columns = u32::from(self.columns.upper()) | u32::from(self.columns.lower_share()) << 16;
-        #[expect(clippy::cast_possible_truncation, reason = "made from a u32 of blocks")]
-        let blocks = self.layers().iter().map(|layer| layer.blocks() as u32);
-        core::iter::once(columns).chain(blocks).collect()
-    }
-
-    pub(crate) fn salt(&self) -> u8 {
-        self.salt
-    }
-
     /// The layers in use: bumping ones, then the final one.
     pub(super) fn layers(&self) -> &[Layer] {
         self.layers.get(..=self.bumping).unwrap_or_default()
-    }
-
-    /// The shape in words, for people.
-    pub(crate) fn describe(&self) -> Vec<(&'static str, String)> {
-        let slots: Vec<String> = self.layers().iter().map(|layer| layer.slots.to_string()).collect();
-        let lower: u64 = self.layers().iter().map(|layer| layer.lower_blocks).sum();
-        let all: u64 = self.layers().iter().map(Layer::blocks).sum();
-        let upper = self.columns.upper();
-        let columns = if lower == 0 {
-            upper.to_string()
-        } else {
-            format!("{} in {lower} of {all} blocks, else {upper}", upper - 1)
-        };
-        vec![("columns", columns), ("layers", self.layers().len().to_string()), ("slots per layer", slots.join(", "))]
     }
 
     /// The filter as its kernel wants it.
@@ -138,6 +113,8 @@ fn lower_blocks(columns: Columns, slots: u64, role: LayerRole) -> u64 {
 }
 
 impl FilterShape for RibbonShape {
+    const KIND: FilterKind = FilterKind::RIBBON;
+
     fn decode(encoded: &EncodedShape) -> Result<Self, BlockError> {
         let field = |field, expected, got| BlockError::Field { field, expected, got };
         let (packed, blocks) = match encoded.params.as_slice() {
@@ -161,6 +138,17 @@ impl FilterShape for RibbonShape {
         Ok(shape)
     }
 
+    fn params(&self) -> ParamWords {
+        let columns = u32::from(self.columns.upper()) | u32::from(self.columns.lower_share()) << 16;
+        #[expect(clippy::cast_possible_truncation, reason = "made from a u32 of blocks")]
+        let blocks = self.layers().iter().map(|layer| layer.blocks() as u32);
+        core::iter::once(columns).chain(blocks).collect()
+    }
+
+    fn salt(&self) -> u8 {
+        self.salt
+    }
+
     fn payload_bytes(&self) -> u64 {
         self.words * 8
     }
@@ -175,6 +163,19 @@ impl FilterShape for RibbonShape {
         });
         // An absent key whose 64-bit hash equals that of a present one gets through whatever the columns.
         rates.sum::<f64>() / all_slots as f64 + keys as f64 / 2.0_f64.powi(64)
+    }
+
+    fn describe(&self) -> Vec<(&'static str, String)> {
+        let slots: Vec<String> = self.layers().iter().map(|layer| layer.slots.to_string()).collect();
+        let lower: u64 = self.layers().iter().map(|layer| layer.lower_blocks).sum();
+        let all: u64 = self.layers().iter().map(Layer::blocks).sum();
+        let upper = self.columns.upper();
+        let columns = if lower == 0 {
+            upper.to_string()
+        } else {
+            format!("{} in {lower} of {all} blocks, else {upper}", upper - 1)
+        };
+        vec![("columns", columns), ("layers", self.layers().len().to_string()), ("slots per layer", slots.join(", "))]
     }
 
     fn may_contain(&self, payload: &[u8], hash: KeyHash) -> bool {

@@ -5,8 +5,8 @@ use super::equation::{Starts, WIDTH, coefficients, result};
 use super::section::split_into_sections;
 use super::shape::{BUCKET_SLOTS, Layer, LayerRole, THRESHOLDS};
 use super::solve::solve_section;
-use super::{BuiltRibbon, Columns, RibbonRequest};
-use crate::filter::FilterShape;
+use super::{Columns, RibbonRequest, RibbonShape};
+use crate::filter::{BuiltPayload, FilterShape};
 use crate::hash::{KeyHash, mix64};
 use crate::simd::for_each_set;
 
@@ -16,7 +16,7 @@ fn sorted_hashes(keys: u64, seed: u64) -> Vec<u64> {
     hashes
 }
 
-fn build(hashes: &[KeyHash], columns: Columns) -> BuiltRibbon {
+fn build(hashes: &[KeyHash], columns: Columns) -> BuiltPayload<RibbonShape> {
     super::build(hashes, RibbonRequest { columns, max_attempts: 64, tail_capacity: 0 }, &mut Section::default())
         .unwrap()
 }

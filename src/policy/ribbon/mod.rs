@@ -1,20 +1,19 @@
 //! The policy of Ribbon filters, with its fallback to blocked Bloom.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use self::scratch::ScratchPool;
-use super::bloom::{BloomBuilder, BloomRequest, RATE_KEYS, bloom_block_bytes, build_from, contains_all};
-use super::collect::HashBuffer;
-use super::{BuildContext, BuildReport, BuiltFilter, FilterBuilder, FilterPolicy, SelfCheck};
-use crate::block::trailer::{MAX_KEYS, MAX_PAYLOAD_BYTES, MAX_TAIL_BYTES, Trailer};
-use crate::block::{EncodeRequest, FallbackReason, encode};
+use super::bloom::{RATE_KEYS, bloom_block_bytes};
+use super::buffered::{self, BufferedKind};
+use super::{BuildContext, FilterBuilder, FilterPolicy, SelfCheck};
+use crate::block::trailer::{MAX_KEYS, MAX_PAYLOAD_BYTES, MAX_TAIL_BYTES};
+use crate::block::{FallbackReason, block_bytes};
 use crate::error::ConfigError;
 use crate::filter::blocked_bloom::{expected_fpr, smallest_size_for};
 use crate::filter::ribbon::expected_shape;
-use crate::filter::ribbon::{self, BuiltRibbon, Columns, RibbonFailure, RibbonRequest, RibbonShape};
-use crate::filter::{EncodedShape, FilterKind, FilterShape};
-use crate::hash::{HashIdentity, KeyHash, KeyHasher, SortScratch};
+use crate::filter::ribbon::{self, Columns, RibbonRequest, RibbonShape};
+use crate::filter::{BuildFailure, BuiltPayload, FilterShape};
+use crate::hash::KeyHash;
 use crate::units::{BitsPerKey, FalsePositiveRate};
 
 /// What a Ribbon filter's size is chosen by.
@@ -153,10 +152,7 @@ impl RibbonPolicy {
     /// beyond the format.
     #[must_use]
     pub fn estimated_block_bytes(&self, keys: u64) -> Option<u64> {
-        match self.decide(keys, None) {
-            Ok(columns) => ribbon_block_bytes(keys, columns),
-            Err(_) => bloom_block_bytes(keys, self.fallback_size),
-        }
+        self.estimated_bytes(keys)
     }
 
     /// About how many bytes building takes beside the hashes and the finished block, at the most.
@@ -165,8 +161,20 @@ impl RibbonPolicy {
         ribbon::estimated_build_bytes(keys, self.columns_for(keys))
     }
 
+    fn columns_for(&self, keys: u64) -> Columns {
+        match self.sizing {
+            RibbonSizing::Size(size) => ribbon::columns_for_size(keys, size, tail_bytes).unwrap_or(self.columns),
+            RibbonSizing::Rate(_) | RibbonSizing::SameRateAsBloom(_) => self.columns,
+        }
+    }
+}
+
+impl BufferedKind for RibbonPolicy {
+    type Shape = RibbonShape;
+    type Plan = Columns;
+
     /// Rules 1 to 4: the columns of a Ribbon filter of `keys` keys, or why there is to be none.
-    fn decide(&self, keys: u64, memory_budget: Option<u64>) -> Result<Columns, FallbackReason> {
+    fn plan(&self, keys: u64, memory_budget: Option<u64>) -> Result<Columns, FallbackReason> {
         if keys < self.min_keys {
             return Err(FallbackReason::TooFewKeys);
         }
@@ -185,50 +193,24 @@ impl RibbonPolicy {
         Ok(columns)
     }
 
-    fn columns_for(&self, keys: u64) -> Columns {
-        match self.sizing {
-            RibbonSizing::Size(size) => ribbon::columns_for_size(keys, size, tail_bytes).unwrap_or(self.columns),
-            RibbonSizing::Rate(_) | RibbonSizing::SameRateAsBloom(_) => self.columns,
-        }
+    fn build(&self, columns: Columns, hashes: &[KeyHash]) -> Result<BuiltPayload<RibbonShape>, BuildFailure> {
+        let request = RibbonRequest { columns, max_attempts: self.max_attempts, tail_capacity: MAX_TAIL_BYTES };
+        let mut section = self.scratch.take();
+        let built = ribbon::build(hashes, request, &mut section);
+        self.scratch.give_back(section);
+        built
     }
 
-    fn bloom_request(&self, reason: FallbackReason, memory_budget: Option<u64>) -> BloomRequest {
-        let (size, requested, self_check) = (self.fallback_size, FilterKind::RIBBON, self.self_check);
-        BloomRequest { size, requested, reason, self_check, memory_budget }
+    fn planned_bytes(&self, keys: u64, &columns: &Columns) -> Option<u64> {
+        ribbon_block_bytes(keys, columns)
     }
 
-    /// Builds the filter of the buffered hashes, of whatever kind it becomes.
-    fn build(&self, buffer: HashBuffer, context: &RibbonContext) -> BuiltFilter {
-        let (added, buffer_bytes) = (buffer.added(), buffer.bytes());
-        let mut sort_scratch = SortScratch::default();
-        let most_bytes = context.memory_budget.unwrap_or(u64::MAX);
-        let hashes = &buffer.into_sorted_distinct(&mut sort_scratch, most_bytes);
-        let sort_bytes = sort_scratch.bytes();
-        drop(sort_scratch);
-        let identity = context.hasher.identity();
-        let built = self.decide(hashes.len() as u64, context.memory_budget).and_then(|columns| {
-            let request = RibbonRequest { columns, max_attempts: self.max_attempts, tail_capacity: MAX_TAIL_BYTES };
-            let mut section = self.scratch.take();
-            let built = ribbon::build(hashes, request, &mut section).map_err(reason_of);
-            self.scratch.give_back(section);
-            let built = built?;
-            let built = seal(built, identity, hashes.len() as u64).ok_or(FallbackReason::TooManyKeys)?;
-            let denied = self.self_check == SelfCheck::On && !contains_all(built.block.as_deref(), hashes);
-            if denied { Err(FallbackReason::SelfCheckFailed) } else { Ok(built) }
-        });
-        match built {
-            Ok(mut built) => {
-                built.report.keys_added = added;
-                built.report.peak_build_bytes = buffer_bytes + built.report.peak_build_bytes.max(sort_bytes);
-                built
-            }
-            Err(reason) => {
-                let request = self.bloom_request(reason, context.memory_budget);
-                let mut built = build_from(request, identity, hashes, added, buffer_bytes);
-                built.report.peak_build_bytes = built.report.peak_build_bytes.max(buffer_bytes + sort_bytes);
-                built
-            }
-        }
+    fn fallback_size(&self) -> BitsPerKey {
+        self.fallback_size
+    }
+
+    fn self_check(&self) -> SelfCheck {
+        self.self_check
     }
 }
 
@@ -237,81 +219,8 @@ impl FilterPolicy for RibbonPolicy {
         "ribbon"
     }
 
-    /// When the number of keys is known and leads to Bloom, keys are not buffered.
     fn builder(&self, context: &BuildContext) -> Option<Box<dyn FilterBuilder>> {
-        let known = context.expected_keys.map(|keys| self.decide(keys, context.memory_budget));
-        Some(match known {
-            Some(Err(reason)) => {
-                Box::new(BloomBuilder::new(self.bloom_request(reason, context.memory_budget), context))
-            }
-            _ => Box::new(RibbonBuilder {
-                policy: self.clone(),
-                context: RibbonContext { hasher: context.hasher.clone(), memory_budget: context.memory_budget },
-                buffer: HashBuffer::default(),
-                estimate: Estimate::default(),
-            }),
-        })
-    }
-}
-
-/// What a builder keeps of its context.
-#[derive(Debug)]
-struct RibbonContext {
-    hasher: KeyHasher,
-    memory_budget: Option<u64>,
-}
-
-#[derive(Debug)]
-struct RibbonBuilder {
-    policy: RibbonPolicy,
-    context: RibbonContext,
-    buffer: HashBuffer,
-    estimate: Estimate,
-}
-
-/// The block's size as it was a few keys ago: writers ask after every entry, and planning the layers each
-/// time would cost as much as hashing the key.
-#[derive(Debug, Default)]
-struct Estimate {
-    bytes: u64,
-    /// The number of keys at which it is taken anew: 1/64 more.
-    renewed_at: u64,
-}
-
-impl RibbonBuilder {
-    fn renew_estimate(&mut self) {
-        let keys = self.buffer.len();
-        if keys >= self.estimate.renewed_at {
-            let bytes = self.policy.estimated_block_bytes(keys).unwrap_or(0);
-            self.estimate = Estimate { bytes, renewed_at: keys + keys / 64 + 1 };
-        }
-    }
-}
-
-impl FilterBuilder for RibbonBuilder {
-    fn add_key(&mut self, key: &[u8]) {
-        self.add_hash(self.context.hasher.hash(key));
-    }
-
-    fn add_hash(&mut self, hash: KeyHash) {
-        self.buffer.add(hash);
-        self.renew_estimate();
-    }
-
-    fn add_hashes(&mut self, hashes: &[KeyHash]) {
-        self.buffer.add_all(hashes);
-        self.renew_estimate();
-    }
-
-    fn estimated_bytes(&self) -> u64 {
-        self.estimate.bytes
-    }
-
-    fn finish(self: Box<Self>) -> BuiltFilter {
-        let started = Instant::now();
-        let mut built = self.policy.build(self.buffer, &self.context);
-        built.report.finish_time = started.elapsed();
-        built
+        Some(buffered::builder(self, context))
     }
 }
 
@@ -322,45 +231,18 @@ fn bloom_rate(size: BitsPerKey) -> Result<FalsePositiveRate, ConfigError> {
 
 /// About how many bytes a Ribbon block of `keys` keys has.
 fn ribbon_block_bytes(keys: u64, columns: Columns) -> Option<u64> {
-    let shape = expected_shape(keys, columns)?;
-    Some(shape.payload_bytes() + tail_bytes(&shape))
+    expected_shape(keys, columns).map(|shape| block_bytes(&shape))
 }
 
 /// What a block adds to a Ribbon payload.
 fn tail_bytes(shape: &RibbonShape) -> u64 {
-    Trailer::tail_bytes(shape.params().count()) as u64
+    block_bytes(shape) - shape.payload_bytes()
 }
 
 /// The least number of keys from which on Ribbon's block is always smaller than Bloom's.
 fn smaller_from(columns: Columns, bloom_size: BitsPerKey) -> u64 {
     let not_smaller = |&keys: &u64| ribbon_block_bytes(keys, columns) >= bloom_block_bytes(keys, bloom_size);
     (1..SMALLER_FROM_AT_MOST).rev().find(not_smaller).map_or(0, |keys| keys + 1)
-}
-
-fn reason_of(failure: RibbonFailure) -> FallbackReason {
-    match failure {
-        RibbonFailure::TooManyKeys => FallbackReason::TooManyKeys,
-        RibbonFailure::NoMemory => FallbackReason::MemoryBudget,
-        RibbonFailure::AttemptsExhausted => FallbackReason::ConstructionFailed,
-    }
-}
-
-fn seal(built: BuiltRibbon, hash: HashIdentity, keys: u64) -> Option<BuiltFilter> {
-    let BuiltRibbon { shape, payload, attempts, peak_bytes } = built;
-    let encoded =
-        EncodedShape { params: shape.params(), salt: shape.salt(), keys, payload_bytes: shape.payload_bytes() };
-    let (kind, reason) = (FilterKind::RIBBON, FallbackReason::None);
-    let block = encode(EncodeRequest { kind, requested: kind, reason, hash, shape: encoded }, payload)?;
-    let report = BuildReport {
-        used: Some(kind),
-        distinct_keys: keys,
-        attempts,
-        block_bytes: block.len() as u64,
-        expected_fpr: shape.expected_fpr(keys),
-        peak_build_bytes: peak_bytes,
-        ..BuildReport::new(kind)
-    };
-    Some(BuiltFilter::new(Some(block), report))
 }
 
 mod scratch;

@@ -1,6 +1,10 @@
 //! Each reason for a fallback, forced; and sizes and rates as asked for.
 
+use super::super::BuiltFilter;
+use super::super::bloom::contains_all;
 use super::*;
+use crate::filter::FilterKind;
+use crate::hash::KeyHasher;
 
 fn policy(sizing: RibbonSizing) -> RibbonPolicy {
     RibbonPolicy::new(sizing).unwrap()
@@ -60,7 +64,7 @@ fn below_the_crossover_ribbon_is_not_smaller_and_the_rule_is_monotone() {
         for keys in edge..20_000 {
             let bloom = bloom_block_bytes(keys, policy.fallback_size).unwrap();
             assert!(
-                policy.decide(keys, None).is_ok() && ribbon_block_bytes(keys, policy.columns).unwrap() < bloom,
+                policy.plan(keys, None).is_ok() && ribbon_block_bytes(keys, policy.columns).unwrap() < bloom,
                 "{rate}: {keys}"
             );
         }
@@ -72,8 +76,8 @@ fn more_keys_than_the_maximum_get_bloom() {
     let policy = one_percent().with_max_keys(2_000);
     assert_eq!(outcome(&build(&policy, &context(), 2_000)), (RIBBON, FallbackReason::None));
     assert_eq!(outcome(&build(&policy, &context(), 2_001)), (BLOOM, FallbackReason::TooManyKeys));
-    assert_eq!(one_percent().decide(MAX_KEYS + 1, None), Err(FallbackReason::TooManyKeys));
-    assert_eq!(one_percent().decide(u64::MAX, None), Err(FallbackReason::TooManyKeys));
+    assert_eq!(one_percent().plan(MAX_KEYS + 1, None), Err(FallbackReason::TooManyKeys));
+    assert_eq!(one_percent().plan(u64::MAX, None), Err(FallbackReason::TooManyKeys));
 }
 
 #[test]

@@ -1,0 +1,67 @@
+//! Every kind that can be opened.
+
+use super::trailer::Trailer;
+use crate::error::BlockError;
+use crate::filter::FilterShape;
+use crate::filter::blocked_bloom::BloomShape;
+use crate::filter::ribbon::RibbonShape;
+use crate::hash::KeyHash;
+
+/// Defines [`Shape`] from the list of kinds.
+macro_rules! kinds {
+    ($($variant:ident($shape:ty)),+ $(,)?) => {
+        /// The shape of a filter of any kind.
+        #[expect(clippy::large_enum_variant, reason = "one per open file, and opening allocates nothing")]
+        #[derive(Clone, Copy, Debug)]
+        pub(super) enum Shape {
+            $($variant($shape)),+
+        }
+
+        impl Shape {
+            pub(super) fn decode(trailer: &Trailer) -> Result<Self, BlockError> {
+                match trailer.kind {
+                    $(<$shape as FilterShape>::KIND => <$shape>::decode(&trailer.shape).map(Self::$variant),)+
+                    kind => Err(BlockError::UnknownKind { got: kind.code() }),
+                }
+            }
+        }
+
+        /// Calls a method of whichever shape it is.
+        macro_rules! each_shape {
+            ($any:expr, $inner:ident => $call:expr) => {
+                match $any {
+                    $(Shape::$variant($inner) => $call),+
+                }
+            };
+        }
+    };
+}
+
+// A new kind is one line here.
+kinds! {
+    BlockedBloom(BloomShape),
+    Ribbon(RibbonShape),
+}
+
+impl Shape {
+    pub(super) fn expected_fpr(&self, keys: u64) -> f64 {
+        each_shape!(self, shape => shape.expected_fpr(keys))
+    }
+
+    pub(super) fn describe(&self) -> Vec<(&'static str, String)> {
+        each_shape!(self, shape => shape.describe())
+    }
+
+    pub(super) fn fill_ratio(&self, payload: &[u8]) -> Option<f64> {
+        each_shape!(self, shape => shape.fill_ratio(payload))
+    }
+
+    #[inline]
+    pub(super) fn may_contain(&self, payload: &[u8], hash: KeyHash) -> bool {
+        each_shape!(self, shape => shape.may_contain(payload, hash))
+    }
+
+    pub(super) fn may_contain_batch(&self, payload: &[u8], hashes: &[KeyHash], hits: &mut [u64]) {
+        each_shape!(self, shape => shape.may_contain_batch(payload, hashes, hits));
+    }
+}

@@ -1,0 +1,185 @@
+//! The builder of kinds that are made at once, from all hashes of a file; and their fallback.
+
+use core::fmt;
+use std::time::Instant;
+
+use super::bloom::{BloomBuilder, BloomRequest, bloom_block_bytes, build_from, contains_all};
+use super::collect::HashBuffer;
+use super::{BuildContext, BuildReport, BuiltFilter, FilterBuilder, SelfCheck};
+use crate::block::{EncodeRequest, FallbackReason, encode};
+use crate::filter::{BuildFailure, BuiltPayload, FilterShape};
+use crate::hash::{HashIdentity, KeyHash, KeyHasher, SortScratch};
+use crate::units::BitsPerKey;
+
+/// A policy's kind, when it is built from all hashes at once: what [`builder`] needs to know of it.
+pub(super) trait BufferedKind: Clone + fmt::Debug + Send + Sync + 'static {
+    type Shape: FilterShape;
+
+    /// What is settled before building, by the number of keys.
+    type Plan;
+
+    /// The plan for `keys` keys, or why there is to be a filter of another kind.
+    fn plan(&self, keys: u64, memory_budget: Option<u64>) -> Result<Self::Plan, FallbackReason>;
+
+    /// Builds the filter of distinct, ascending `hashes`, with room for a tail behind the payload.
+    fn build(&self, plan: Self::Plan, hashes: &[KeyHash]) -> Result<BuiltPayload<Self::Shape>, BuildFailure>;
+
+    /// About how many bytes the block of a plan has.
+    fn planned_bytes(&self, keys: u64, plan: &Self::Plan) -> Option<u64>;
+
+    /// The size of the blocked Bloom filter that takes its place.
+    fn fallback_size(&self) -> BitsPerKey;
+
+    /// Whether finished filters are asked for all of their keys.
+    fn self_check(&self) -> SelfCheck;
+
+    /// About how many bytes the block of `keys` keys has, whatever its kind; `None` beyond the format.
+    fn estimated_bytes(&self, keys: u64) -> Option<u64> {
+        match self.plan(keys, None) {
+            Ok(plan) => self.planned_bytes(keys, &plan),
+            Err(_) => bloom_block_bytes(keys, self.fallback_size()),
+        }
+    }
+}
+
+/// A builder for one file. When the number of keys is known and leads to Bloom, keys are not buffered.
+pub(super) fn builder<K: BufferedKind>(kind: &K, context: &BuildContext) -> Box<dyn FilterBuilder> {
+    let budget = context.memory_budget;
+    match context.expected_keys.map(|keys| kind.plan(keys, budget)) {
+        Some(Err(reason)) => Box::new(BloomBuilder::new(bloom_request(kind, reason, budget), context)),
+        _ => Box::new(BufferedBuilder {
+            kind: kind.clone(),
+            hasher: context.hasher.clone(),
+            memory_budget: budget,
+            buffer: HashBuffer::default(),
+            estimate: Estimate::default(),
+        }),
+    }
+}
+
+#[derive(Debug)]
+struct BufferedBuilder<K> {
+    kind: K,
+    hasher: KeyHasher,
+    memory_budget: Option<u64>,
+    buffer: HashBuffer,
+    estimate: Estimate,
+}
+
+/// The block's size as it was a few keys ago: writers ask after every entry, and planning each time would cost
+/// as much as hashing the key.
+#[derive(Debug, Default)]
+struct Estimate {
+    bytes: u64,
+    /// The number of keys at which it is taken anew: 1/64 more.
+    renewed_at: u64,
+}
+
+impl<K: BufferedKind> BufferedBuilder<K> {
+    fn renew_estimate(&mut self) {
+        let keys = self.buffer.len();
+        if keys >= self.estimate.renewed_at {
+            let bytes = self.kind.estimated_bytes(keys).unwrap_or(0);
+            self.estimate = Estimate { bytes, renewed_at: keys + keys / 64 + 1 };
+        }
+    }
+}
+
+impl<K: BufferedKind> FilterBuilder for BufferedBuilder<K> {
+    fn add_key(&mut self, key: &[u8]) {
+        self.add_hash(self.hasher.hash(key));
+    }
+
+    fn add_hash(&mut self, hash: KeyHash) {
+        self.buffer.add(hash);
+        self.renew_estimate();
+    }
+
+    fn add_hashes(&mut self, hashes: &[KeyHash]) {
+        self.buffer.add_all(hashes);
+        self.renew_estimate();
+    }
+
+    fn estimated_bytes(&self) -> u64 {
+        self.estimate.bytes
+    }
+
+    fn finish(self: Box<Self>) -> BuiltFilter {
+        let started = Instant::now();
+        let identity = self.hasher.identity();
+        let mut built = build(&self.kind, self.buffer, identity, self.memory_budget);
+        built.report.finish_time = started.elapsed();
+        built
+    }
+}
+
+/// Builds the filter of the buffered hashes, of whatever kind it becomes.
+fn build<K: BufferedKind>(
+    kind: &K,
+    buffer: HashBuffer,
+    identity: HashIdentity,
+    memory_budget: Option<u64>,
+) -> BuiltFilter {
+    let (added, buffer_bytes) = (buffer.added(), buffer.bytes());
+    let mut sort_scratch = SortScratch::default();
+    let hashes = &buffer.into_sorted_distinct(&mut sort_scratch, memory_budget.unwrap_or(u64::MAX));
+    let sort_bytes = sort_scratch.bytes();
+    drop(sort_scratch);
+    match build_as_requested(kind, hashes, identity, memory_budget) {
+        Ok(mut built) => {
+            built.report.keys_added = added;
+            built.report.peak_build_bytes = buffer_bytes + built.report.peak_build_bytes.max(sort_bytes);
+            built
+        }
+        Err(reason) => {
+            let request = bloom_request(kind, reason, memory_budget);
+            let mut built = build_from(request, identity, hashes, added, buffer_bytes);
+            built.report.peak_build_bytes = built.report.peak_build_bytes.max(buffer_bytes + sort_bytes);
+            built
+        }
+    }
+}
+
+fn build_as_requested<K: BufferedKind>(
+    kind: &K,
+    hashes: &[KeyHash],
+    identity: HashIdentity,
+    memory_budget: Option<u64>,
+) -> Result<BuiltFilter, FallbackReason> {
+    let keys = hashes.len() as u64;
+    let plan = kind.plan(keys, memory_budget)?;
+    let built = kind.build(plan, hashes).map_err(|failure| reason_of(&failure))?;
+    let built = seal(built, identity, keys).ok_or(FallbackReason::TooManyKeys)?;
+    let denied = kind.self_check() == SelfCheck::On && !contains_all(built.block.as_deref(), hashes);
+    if denied { Err(FallbackReason::SelfCheckFailed) } else { Ok(built) }
+}
+
+fn bloom_request<K: BufferedKind>(kind: &K, reason: FallbackReason, memory_budget: Option<u64>) -> BloomRequest {
+    let (size, self_check) = (kind.fallback_size(), kind.self_check());
+    BloomRequest { size, requested: K::Shape::KIND, reason, self_check, memory_budget }
+}
+
+fn reason_of(failure: &BuildFailure) -> FallbackReason {
+    match failure {
+        BuildFailure::TooManyKeys => FallbackReason::TooManyKeys,
+        BuildFailure::NoMemory => FallbackReason::MemoryBudget,
+        BuildFailure::AttemptsExhausted => FallbackReason::ConstructionFailed,
+    }
+}
+
+/// The block of a finished payload; `None` when it exceeds the format.
+pub(super) fn seal<S: FilterShape>(built: BuiltPayload<S>, hash: HashIdentity, keys: u64) -> Option<BuiltFilter> {
+    let BuiltPayload { shape, payload, attempts, peak_bytes } = built;
+    let request = EncodeRequest { requested: S::KIND, reason: FallbackReason::None, hash, keys };
+    let block = encode(&shape, payload, request)?;
+    let report = BuildReport {
+        used: Some(S::KIND),
+        distinct_keys: keys,
+        attempts,
+        block_bytes: block.len() as u64,
+        expected_fpr: shape.expected_fpr(keys),
+        peak_build_bytes: peak_bytes,
+        ..BuildReport::new(S::KIND)
+    };
+    Some(BuiltFilter::new(Some(block), report))
+}
