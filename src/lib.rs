@@ -66,6 +66,7 @@
     )
 )]
 
+pub mod advise;
 #[deny(clippy::indexing_slicing)]
 pub mod block;
 #[deny(clippy::indexing_slicing)]

@@ -41,6 +41,8 @@ pub(crate) enum Command {
     Inspect(InspectArgs),
     /// Read tables or bare filter blocks in full and list all damage
     Verify(VerifyArgs),
+    /// Rank the kinds of filter for a use, with sizes, rates and reasons
+    Advise(AdviseArgs),
 }
 
 #[derive(Debug, Args)]
@@ -155,6 +157,52 @@ pub(crate) struct VerifyArgs {
     /// Tables, bare filter blocks, or directories of them
     #[arg(value_name = "PATH", required = true)]
     pub(crate) paths: Vec<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct AdviseArgs {
+    /// Distinct keys, at the most
+    #[arg(long, value_name = "N")]
+    pub(crate) keys: u64,
+
+    /// Highest false positive rate, between 0 and 1 [default: 0.01, unless --memory is given]
+    #[arg(long, value_name = "P", value_parser = parse_fpr, allow_negative_numbers = true, conflicts_with = "memory")]
+    pub(crate) fpr: Option<FalsePositiveRate>,
+
+    /// Most bytes of the whole filter (units K, M, G)
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    pub(crate) memory: Option<u64>,
+
+    /// What happens to the keys once the filter is in use
+    #[arg(long, value_enum, default_value = "none")]
+    pub(crate) updates: UpdatesName,
+
+    /// Threads that add or remove keys at the same time
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) threads: u32,
+
+    /// Absent keys asked for, per key in the filter, before it is built anew
+    #[arg(long, value_name = "R", default_value_t = 1.0, value_parser = parse_ratio, allow_negative_numbers = true)]
+    pub(crate) lookups_per_key: f64,
+
+    /// Nanoseconds that a false positive costs: the read that it does not save
+    #[arg(long, value_name = "NS", default_value_t = 10_000)]
+    pub(crate) false_positive_ns: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum UpdatesName {
+    /// Nothing: all keys are known when it is built
+    None,
+    /// Keys are added
+    Insert,
+    /// Keys are added and removed
+    Remove,
+}
+
+fn parse_ratio(text: &str) -> Result<f64, String> {
+    let ratio = text.parse().ok().filter(|ratio: &f64| ratio.is_finite() && *ratio >= 0.0);
+    ratio.ok_or_else(|| format!("expected a number from 0 up, got '{text}'"))
 }
 
 fn parse_table_bytes(text: &str) -> Result<u64, String> {

@@ -1,5 +1,6 @@
 //! `sstfilter`: builds, asks, inspects and verifies tables and their filter blocks.
 
+mod advise;
 mod args;
 mod build;
 mod demo;
@@ -57,6 +58,7 @@ fn run(command: &Command, output: &mut Output<'_>) -> anyhow::Result<Outcome> {
         Command::Probe(args) => probe::run(args, output),
         Command::Inspect(args) => inspect::run(args, output),
         Command::Verify(args) => verify::run(args, output),
+        Command::Advise(args) => advise::run(args, output),
     }
 }
 

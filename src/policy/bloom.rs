@@ -33,7 +33,7 @@ pub struct BloomPolicy {
 
 /// The number of keys for which rates are turned into sizes: large enough that the rate does not
 /// depend on it any more, and one for all files, so that a store's filters have one rate.
-pub(super) const RATE_KEYS: u64 = 1 << 24;
+pub(crate) const RATE_KEYS: u64 = 1 << 24;
 
 impl BloomPolicy {
     /// Filters of `size`.

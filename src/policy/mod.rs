@@ -16,6 +16,7 @@ use core::fmt;
 
 pub use auto::AutoPolicy;
 pub use bloom::BloomPolicy;
+pub(crate) use bloom::RATE_KEYS;
 pub use report::{BuildReport, BuiltFilter};
 pub use ribbon::{RibbonPolicy, RibbonSizing};
 

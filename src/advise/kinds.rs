@@ -1,0 +1,163 @@
+//! The kinds as the advice sees them: what each can do, how large it would be, how long it takes.
+
+use super::speed::{self, LOCK_NS, Measured, Speed};
+use super::{FilterNeed, FilterTarget, Updates, Writers};
+use crate::block::block_bytes;
+use crate::filter::blocked_bloom::{BloomShape, smallest_size_for};
+use crate::filter::ribbon::{self, Columns};
+use crate::filter::{FilterKind, FilterShape};
+use crate::policy::RATE_KEYS;
+use crate::units::{BitsPerKey, FalsePositiveRate};
+
+/// A kind.
+pub(super) struct Entry {
+    pub(super) kind: FilterKind,
+    /// The most that can be done to it once it is in use.
+    updates: Updates,
+    /// Who may do it at once.
+    writers: Writers,
+    /// What speaks for it.
+    strength: &'static str,
+    measured: Measured,
+    /// Its best setting for a need, or why there is none.
+    setting: fn(&FilterNeed) -> Result<Sized, String>,
+}
+
+/// A kind at the size that fits a need.
+pub(super) struct Sized {
+    pub(super) setting: String,
+    pub(super) block_bytes: u64,
+    pub(super) expected_fpr: f64,
+}
+
+impl Sized {
+    fn new(shape: &impl FilterShape, keys: u64) -> Self {
+        let setting: Vec<String> = shape.describe().iter().map(|(name, value)| format!("{name} {value}")).collect();
+        let (block_bytes, expected_fpr) = (block_bytes(shape), shape.expected_fpr(keys));
+        Self { setting: setting.join(", "), block_bytes, expected_fpr }
+    }
+}
+
+impl Entry {
+    pub(super) fn size(&self, need: &FilterNeed) -> Result<Sized, String> {
+        match (need.updates > self.updates, need.updates) {
+            (true, Updates::InsertAndRemove) => return Err("cannot remove keys".to_owned()),
+            (true, _) => return Err("takes no keys once it is built".to_owned()),
+            (false, _) => {}
+        }
+        (self.setting)(need)
+    }
+
+    pub(super) fn speed(&self, need: &FilterNeed) -> Speed {
+        let Speed { build_ns, probe_ns } = speed::at(&self.measured, need.keys);
+        let is_locked = need.updates > Updates::None && need.writers == Writers::Many && self.writers == Writers::One;
+        let lock_ns = if is_locked { LOCK_NS } else { 0.0 };
+        Speed { build_ns: build_ns + lock_ns, probe_ns: probe_ns + lock_ns }
+    }
+}
+
+fn entry(kind: FilterKind) -> Option<&'static Entry> {
+    ALL.iter().find(|entry| entry.kind == kind)
+}
+
+pub(super) fn strength(kind: FilterKind) -> &'static str {
+    entry(kind).map_or("", |entry| entry.strength)
+}
+
+pub(super) fn is_concurrent(kind: FilterKind) -> bool {
+    entry(kind).is_some_and(|entry| entry.writers == Writers::Many)
+}
+
+/// All kinds, in the order of their numbers. Times: `benches/RESULTS.md`, one core of a Zen 3 with AVX2.
+pub(super) const ALL: &[Entry] = &[
+    Entry {
+        kind: FilterKind::BLOCKED_BLOOM,
+        updates: Updates::None,
+        writers: Writers::One,
+        strength: "is built in one pass and asked at one cache line per key, and at this use that outweighs its size",
+        measured: [(1.6, 1.1), (1.7, 1.3), (3.2, 1.8), (5.2, 4.1)],
+        setting: blocked_bloom,
+    },
+    Entry {
+        kind: FilterKind::RIBBON,
+        updates: Updates::None,
+        writers: Writers::One,
+        strength: "is the smallest there is, within half a percent of the information bound for large files, and is \
+                   asked often enough to pay for its build",
+        measured: [(35.0, 5.7), (40.0, 6.4), (44.0, 7.1), (53.0, 13.0)],
+        setting: ribbon_filter,
+    },
+];
+
+fn blocked_bloom(need: &FilterNeed) -> Result<Sized, String> {
+    let shape = |size| BloomShape::for_keys(need.keys, size);
+    let sized = by_bits(need, smallest_size_for, shape)?;
+    met(need, sized)
+}
+
+fn ribbon_filter(need: &FilterNeed) -> Result<Sized, String> {
+    let shape = |columns| ribbon::expected_shape(need.keys, columns);
+    match need.target {
+        FilterTarget::Rate(rate) => {
+            let columns = Columns::for_rate(rate).map_err(|error| error.to_string())?;
+            Ok(Sized::new(&shape(columns).ok_or_else(too_many_keys)?, need.keys))
+        }
+        FilterTarget::Bytes(_) => by_bits(
+            need,
+            |_, _| BitsPerKey::MAX,
+            |size| {
+                shape(ribbon::columns_for_size(need.keys, size, |shape| block_bytes(shape) - shape.payload_bytes())?)
+            },
+        ),
+    }
+}
+
+/// The filter of a kind that is sized in bits per key: at the size that gives the rate, or the largest that fits.
+fn by_bits<S: FilterShape>(
+    need: &FilterNeed,
+    size_for: impl Fn(u64, FalsePositiveRate) -> BitsPerKey,
+    shape: impl Fn(BitsPerKey) -> Option<S>,
+) -> Result<Sized, String> {
+    let size = match need.target {
+        FilterTarget::Rate(rate) => size_for(RATE_KEYS, rate),
+        FilterTarget::Bytes(bytes) => largest_within(bytes, |size| Some(block_bytes(&shape(size)?)))?,
+    };
+    Ok(Sized::new(&shape(size).ok_or_else(too_many_keys)?, need.keys))
+}
+
+/// The largest size whose block has at most so many bytes.
+fn largest_within(bytes: u64, bytes_at: impl Fn(BitsPerKey) -> Option<u64>) -> Result<BitsPerKey, String> {
+    let size = |millibits| BitsPerKey::from_millibits(millibits).unwrap_or(BitsPerKey::MIN);
+    let fits = |millibits| bytes_at(size(millibits)).is_some_and(|needed| needed <= bytes);
+    let (mut low, mut high) = (BitsPerKey::MIN.millibits(), BitsPerKey::MAX.millibits());
+    if !fits(low) {
+        return Err(too_large(bytes_at(BitsPerKey::MIN), bytes));
+    }
+    while low < high {
+        let middle = (low + high).div_ceil(2);
+        if fits(middle) {
+            low = middle;
+        } else {
+            high = middle - 1;
+        }
+    }
+    Ok(size(low))
+}
+
+/// Refuses a filter that misses the rate wanted by more than rounding.
+fn met(need: &FilterNeed, sized: Sized) -> Result<Sized, String> {
+    match need.target {
+        FilterTarget::Rate(rate) if sized.expected_fpr > rate.get() * 1.1 + 1e-12 => {
+            Err(format!("cannot go below a rate of {:.2e} for so many keys", sized.expected_fpr))
+        }
+        _ => Ok(sized),
+    }
+}
+
+fn too_large(least: Option<u64>, bytes: u64) -> String {
+    least.map_or_else(too_many_keys, |least| format!("needs at least {least} bytes for so many keys, not {bytes}"))
+}
+
+fn too_many_keys() -> String {
+    "cannot hold so many keys: a block has at most 32 GiB".to_owned()
+}
