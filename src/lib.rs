@@ -88,6 +88,7 @@ pub use block::{
 };
 pub use error::{BlockError, ConfigError, FilterError};
 pub use filter::FilterKind;
+pub use filter::two_bit_bloom::{TwoBitBloom, TwoBitOptions, WordLayout};
 pub use hash::{
     DEFAULT_HASH_SEED, DelimitedPrefix, FixedPrefix, HashId, HashIdentity, KeyExtractor, KeyHash, KeyHasher,
 };

@@ -6,6 +6,7 @@
 //!
 //! The bytes are specified in FORMAT.md.
 
+mod answers;
 mod encode;
 mod group;
 mod guarded;

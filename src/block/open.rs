@@ -219,6 +219,12 @@ impl HitBitmap {
         }
     }
 
+    /// `length` clear bits, in words to be written over.
+    pub(super) fn cleared(&mut self, length: usize) -> &mut [u64] {
+        self.reset(length);
+        &mut self.words
+    }
+
     pub(super) fn words_mut(&mut self) -> impl Iterator<Item = &mut u64> {
         self.words.iter_mut()
     }

@@ -5,6 +5,7 @@ use crate::error::BlockError;
 use crate::filter::FilterShape;
 use crate::filter::blocked_bloom::BloomShape;
 use crate::filter::ribbon::RibbonShape;
+use crate::filter::two_bit_bloom::TwoBitShape;
 use crate::hash::KeyHash;
 
 /// Defines [`Shape`] from the list of kinds.
@@ -41,6 +42,7 @@ macro_rules! kinds {
 kinds! {
     BlockedBloom(BloomShape),
     Ribbon(RibbonShape),
+    TwoBitBloom(TwoBitShape),
 }
 
 impl Shape {

@@ -6,6 +6,7 @@ use super::trailer::{MAX_KEYS, MAX_PAYLOAD_BYTES, MAX_TAIL_BYTES};
 use super::{EncodeRequest, FallbackReason, FilterBlock, encode};
 use crate::codec::AlignedBuffer;
 use crate::error::{BlockError, FilterError};
+use crate::filter::two_bit_bloom::TwoBitBloom;
 use crate::filter::{FilterShape, Storable};
 use crate::hash::HashIdentity;
 
@@ -36,7 +37,9 @@ macro_rules! stored {
 }
 
 // A new kind that takes keys while it is in use is one line here.
-stored! {}
+stored! {
+    TwoBitBloom,
+}
 
 fn to_block<F: Storable>(filter: &F, hash: HashIdentity) -> Result<Bytes, FilterError> {
     let (shape, kind) = (filter.shape(), F::Shape::KIND);

@@ -4,6 +4,7 @@
 
 pub mod blocked_bloom;
 pub mod ribbon;
+pub mod two_bit_bloom;
 
 use core::fmt;
 

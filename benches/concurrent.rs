@@ -1,0 +1,127 @@
+//! The filter that many threads add to: one thread's time per key, then what two threads get through together.
+//!
+//! Hashes are given. A figure is the time of one pass over all keys, over their number; with two threads it is the time
+//! until both are done, over the keys of both.
+
+#![expect(clippy::expect_used, reason = "a benchmark that cannot be set up has nothing to measure")]
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use criterion::measurement::WallTime;
+use criterion::{BatchSize, BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main};
+use sstfilter::{HitBitmap, KeyHash, TwoBitBloom, TwoBitOptions, WordLayout};
+
+/// Eight bits per key in 256 KiB.
+const KEYS: u64 = 1 << 18;
+
+fn hashes(set: u64) -> Vec<KeyHash> {
+    (0..KEYS).map(|number| KeyHash::from_remixed(set << 32 | number)).collect()
+}
+
+fn empty(layout: WordLayout) -> TwoBitBloom {
+    TwoBitBloom::new(TwoBitOptions::default().with_layout(layout)).expect("memory for 256 KiB")
+}
+
+fn filled(layout: WordLayout, hashes: &[KeyHash]) -> TwoBitBloom {
+    let filter = empty(layout);
+    filter.insert_batch(hashes);
+    filter
+}
+
+fn one_thread(criterion: &mut Criterion) {
+    let (present, absent) = (hashes(0), hashes(1));
+    for layout in WordLayout::ALL {
+        let mut group = criterion.benchmark_group(format!("two-bit bloom, {}", layout.name()));
+        group.throughput(Throughput::Elements(KEYS)).sample_size(20);
+        inserts(&mut group, layout, &present);
+        probes(&mut group, layout, &present, &absent);
+    }
+}
+
+fn inserts(group: &mut BenchmarkGroup<'_, WallTime>, layout: WordLayout, present: &[KeyHash]) {
+    let all = filled(layout, present);
+    let one_by_one = |filter: &TwoBitBloom| present.iter().filter(|&&hash| filter.insert(hash)).count();
+    group.bench_function("insert, new", |bencher| {
+        bencher.iter_batched_ref(|| empty(layout), |filter| one_by_one(filter), BatchSize::LargeInput);
+    });
+    group.bench_function("insert, present", |bencher| bencher.iter(|| one_by_one(black_box(&all))));
+    group.bench_function("batch insert, new", |bencher| {
+        bencher.iter_batched_ref(|| empty(layout), |filter| filter.insert_batch(present), BatchSize::LargeInput);
+    });
+    group.bench_function("batch insert, present", |bencher| bencher.iter(|| all.insert_batch(black_box(present))));
+    group.bench_function("insert, exclusive", |bencher| {
+        let exclusive = |filter: &mut TwoBitBloom| present.iter().filter(|&&hash| filter.insert_mut(hash)).count();
+        bencher.iter_batched_ref(|| empty(layout), exclusive, BatchSize::LargeInput);
+    });
+}
+
+fn probes(group: &mut BenchmarkGroup<'_, WallTime>, layout: WordLayout, present: &[KeyHash], absent: &[KeyHash]) {
+    let filter = filled(layout, present);
+    let mut hits = HitBitmap::default();
+    for (name, hashes) in [("hit", present), ("miss", absent)] {
+        group.bench_function(name, |bencher| {
+            bencher.iter(|| black_box(hashes).iter().filter(|&&hash| filter.contains(hash)).count());
+        });
+        group.bench_function(format!("batch {name}"), |bencher| {
+            bencher.iter(|| {
+                for batch in black_box(hashes).chunks(4_096) {
+                    filter.contains_batch(batch, &mut hits);
+                    black_box(&mut hits);
+                }
+            });
+        });
+    }
+}
+
+/// What two threads do to one filter, each with its own half of the work.
+fn two_threads(criterion: &mut Criterion) {
+    let (one, other) = (hashes(0), hashes(1));
+    let mut group = criterion.benchmark_group("two-bit bloom, two threads");
+    group.throughput(Throughput::Elements(2 * KEYS)).sample_size(20);
+    let layout = WordLayout::default();
+    let insert = |filter: &TwoBitBloom, hashes: &[KeyHash]| filter.insert_batch(hashes);
+    let contains = |filter: &TwoBitBloom, hashes: &[KeyHash]| {
+        hashes.iter().map(|&hash| u64::from(filter.contains(hash))).sum::<u64>()
+    };
+    let full = filled(layout, &one);
+    full.insert_batch(&other);
+    group.bench_function("insert, new, different keys", |bencher| {
+        bencher.iter_custom(|turns| (0..turns).map(|_| together(&empty(layout), [&one, &other], insert)).sum());
+    });
+    group.bench_function("insert, new, the same keys", |bencher| {
+        bencher.iter_custom(|turns| (0..turns).map(|_| together(&empty(layout), [&one, &one], insert)).sum());
+    });
+    group.bench_function("insert, present", |bencher| {
+        bencher.iter_custom(|turns| (0..turns).map(|_| together(&full, [&one, &other], insert)).sum());
+    });
+    group.bench_function("contains", |bencher| {
+        bencher.iter_custom(|turns| (0..turns).map(|_| together(&full, [&one, &other], contains)).sum());
+    });
+}
+
+/// The time from when both threads run until both are done.
+fn together(
+    filter: &TwoBitBloom,
+    work: [&[KeyHash]; 2],
+    job: impl Fn(&TwoBitBloom, &[KeyHash]) -> u64 + Sync,
+) -> Duration {
+    let (start, job) = (std::sync::Barrier::new(2), &job);
+    let spans = std::thread::scope(|scope| {
+        let threads = work.map(|hashes| {
+            let start = &start;
+            scope.spawn(move || {
+                start.wait();
+                let started = Instant::now();
+                black_box(job(filter, black_box(hashes)));
+                (started, Instant::now())
+            })
+        });
+        threads.map(|thread| thread.join().expect("it does not panic"))
+    });
+    let (started, ended) = (spans.map(|span| span.0), spans.map(|span| span.1));
+    ended.into_iter().max().expect("two").duration_since(started.into_iter().min().expect("two"))
+}
+
+criterion_group!(benches, one_thread, two_threads);
+criterion_main!(benches);
