@@ -10,7 +10,7 @@ use bytes::Bytes;
 use sstfilter::{
     BitsPerKey, BloomPolicy, BuildContext, FallbackReason, FalsePositiveRate, FilterBlock, FilterKind, FilterPolicy,
     HashId, KeyHash, KeyHasher, Lookup, ReadOptions, RibbonPolicy, RibbonSizing, Table, TableBuilder, TableId,
-    TableOptions,
+    TableOptions, TwoBitBloom, TwoBitOptions, WordLayout,
 };
 
 const FORMAT: &str = include_str!("../FORMAT.md");
@@ -180,4 +180,39 @@ fn three_entries_make_the_documented_table() {
     table.verify().unwrap();
     assert_eq!(table.get(b"cherry").unwrap(), Lookup::Found(Bytes::from_static(b"dark")));
     assert_eq!(table.get(b"banana").unwrap(), Lookup::Deleted);
+}
+
+/// The block of a filter of `bytes` bytes, with keys added.
+fn two_bit_block(layout: WordLayout, bytes: u64, keys: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Bytes {
+    let options = TwoBitOptions::default().with_layout(layout).with_bytes(bytes).unwrap();
+    let (filter, hasher) = (TwoBitBloom::new(options).unwrap(), KeyHasher::default());
+    keys.into_iter().for_each(|key| {
+        filter.insert(hasher.hash(key.as_ref()));
+    });
+    filter.to_block(hasher.identity()).unwrap()
+}
+
+#[test]
+fn three_keys_make_the_documented_two_bit_block() {
+    let block = two_bit_block(WordLayout::TwoBits, 64, FRUIT);
+    let text = FORMAT.split_once("### A whole two-bit Bloom block").unwrap().1.split("```").nth(1).unwrap();
+    // Offset, digits in groups, then words of explanation behind three blanks or more.
+    let of_line = |line: &'static str| line.split_once("  ").map(|(_, rest)| rest.split("   ").next().unwrap());
+    let expected: String = text.lines().skip(1).filter_map(of_line).collect::<String>().replace(' ', "");
+    assert_eq!(hex(&block), expected);
+}
+
+#[test]
+fn larger_two_bit_blocks_have_the_documented_digests() {
+    let cases = [
+        (WordLayout::TwoBits, 2_048, 1_000, 994, 0x5e60_a5f5),
+        (WordLayout::ThreeBits, 1_024, 1_000, 982, 0xb781_3937),
+        (WordLayout::FourBits, 65_536, 60_000, 60_059, 0xdb37_60d7),
+        (WordLayout::FloeOneBit, 1_024, 1_000, 992, 0x402c_5aac),
+        (WordLayout::FloeTwoBits, 1_024, 1_000, 993, 0xd5f9_cf31),
+    ];
+    for (layout, bytes, keys, recorded, checksum) in cases {
+        let info = FilterBlock::open(two_bit_block(layout, bytes, numbered(keys))).unwrap().info();
+        assert_eq!((info.keys, info.payload_checksum), (recorded, checksum), "{layout:?}");
+    }
 }

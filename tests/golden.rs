@@ -135,7 +135,9 @@ fn every_key_of_a_stored_block_is_found() {
     for case in BLOCKS {
         let filter = FilterBlock::open(case.read()).unwrap();
         filter.verify().unwrap();
-        assert_eq!(filter.info().keys, u64::from(case.keys), "{}", case.name);
+        let off = filter.info().keys.abs_diff(case.keys.into());
+        let allowed = if case.recipe.is_counted() { 0 } else { u64::from(case.keys) / 10 };
+        assert!(off <= allowed, "{}: {} keys", case.name, filter.info().keys);
         assert_eq!(filter.hash_identity(), case.hash.hasher().identity(), "{}", case.name);
         assert!(case.hashes().into_iter().all(|hash| filter.may_contain(hash)), "{}", case.name);
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sstfilter::{
     BitsPerKey, BloomPolicy, BuildContext, FalsePositiveRate, FilterPolicy, KeyHash, KeyHasher, RibbonPolicy,
-    RibbonSizing, TableBuilder, TableId, TableOptions,
+    RibbonSizing, TableBuilder, TableId, TableOptions, TwoBitBloom, TwoBitOptions, WordLayout,
 };
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -57,12 +57,15 @@ impl Hash {
 pub(crate) enum Recipe {
     /// By the builder of a policy.
     Policy(Policy),
+    /// Into a filter of so many bytes.
+    TwoBit { layout: WordLayout, bytes: u64 },
 }
 
 impl Recipe {
     pub(crate) fn describe(self) -> String {
         match self {
             Self::Policy(policy) => policy.describe(),
+            Self::TwoBit { layout, bytes } => format!("two-bit bloom, {}, {bytes} bytes", layout.name()),
         }
     }
 
@@ -74,7 +77,20 @@ impl Recipe {
                 keys.for_each(|key| builder.add_key(&key));
                 builder.finish().block.unwrap().to_vec()
             }
+            Self::TwoBit { layout, bytes } => {
+                let options = TwoBitOptions::default().with_layout(layout).with_bytes(bytes).unwrap();
+                let filter = TwoBitBloom::new(options).unwrap();
+                keys.for_each(|key| {
+                    filter.insert(hasher.hash(&key));
+                });
+                filter.to_block(hasher.identity()).unwrap().to_vec()
+            }
         }
+    }
+
+    /// Whether the block's number of keys is counted, not estimated.
+    pub(crate) fn is_counted(self) -> bool {
+        !matches!(self, Self::TwoBit { .. })
     }
 }
 
@@ -130,6 +146,10 @@ const fn ribbon(name: &'static str, rate: f64, min_keys: u64, keys: u32) -> Bloc
     block(name, Policy::Ribbon { rate, min_keys }, Hash::Default, keys)
 }
 
+const fn two_bit(name: &'static str, layout: WordLayout, bytes: u64, keys: u32) -> BlockCase {
+    BlockCase { name, recipe: Recipe::TwoBit { layout, bytes }, hash: Hash::Default, keys }
+}
+
 /// All the filter blocks.
 pub(crate) const BLOCKS: &[BlockCase] = &[
     bloom("bloom-no-keys", 10.0, 0),
@@ -144,6 +164,13 @@ pub(crate) const BLOCKS: &[BlockCase] = &[
     ribbon("ribbon-20000-keys-01-percent", 0.001, 1_024, 20_000),
     ribbon("ribbon-32-columns", 1.0 / 4_294_967_296.0, 0, 100),
     ribbon("ribbon-fallen-back-to-bloom", 0.01, 1_024, 200),
+    two_bit("two-bit-no-keys", WordLayout::TwoBits, 64, 0),
+    two_bit("two-bit-one-key", WordLayout::TwoBits, 64, 1),
+    two_bit("two-bit-200-keys", WordLayout::TwoBits, 256, 200),
+    two_bit("two-bit-three-bits-1000-keys", WordLayout::ThreeBits, 1_024, 1_000),
+    two_bit("two-bit-four-bits-1000-keys", WordLayout::FourBits, 2_048, 1_000),
+    two_bit("two-bit-floe-one-bit-100-keys", WordLayout::FloeOneBit, 128, 100),
+    two_bit("two-bit-floe-two-bits-1000-keys", WordLayout::FloeTwoBits, 1_024, 1_000),
 ];
 
 impl BlockCase {

@@ -71,7 +71,7 @@ const FETCHED_FROM_BYTES: u64 = 512 << 10;
 ///         true => (stats.positives, stats.false_positives) = (stats.positives + 1, stats.false_positives + 1),
 ///     }
 /// }
-/// assert!((stats.observed_fpr().unwrap() - 0.0532).abs() < 0.002);
+/// assert!((stats.observed_fpr().unwrap() - 0.0533).abs() < 0.002);
 /// assert!(stats.alarm(filter.expected_fpr()).is_none());
 /// # Ok::<(), sstfilter::FilterError>(())
 /// ```

@@ -39,25 +39,27 @@ pub(super) fn contains<W: Word>(words: &[W], shape: &TwoBitShape, hash: KeyHash)
 /// Nothing is fetched ahead: without a branch on the answers the CPU has the words of many keys under way at once.
 pub(super) fn contains_batch<W: Word>(words: &[W], shape: &TwoBitShape, hashes: &[KeyHash], hits: &mut [u64]) {
     let index_bits = shape.index_bits();
+    let Some(last) = words.len().checked_sub(1) else { return hits.fill(u64::MAX) };
     for_layout!(shape.layout(), WIDTH, PROBES => {
-        let answer = |hash: KeyHash| match words.get(word_index(hash.get(), index_bits)) {
-            Some(word) => covers::<WIDTH, PROBES>(word.value(), hash.get(), index_bits),
-            None => 1,
-        };
-        answer_all(hashes, hits, answer);
+        // The index is below the length, a power of two; said in this way, it is not checked.
+        answer_all(hashes, hits, |hash| {
+            let word = &words[word_index(hash.get(), index_bits) & last];
+            covers::<WIDTH, PROBES>(word.value(), hash.get(), index_bits)
+        });
     });
 }
 
-/// Whole words of answers first, whose loop has a fixed length.
+/// Whole words of answers first, by loops of fixed length that are unrolled.
 #[inline(always)]
 fn answer_all(hashes: &[KeyHash], hits: &mut [u64], answer: impl Fn(KeyHash) -> u64) {
+    // From the last: each answer moves those after it up by one.
+    let answer_few = |hashes: &[KeyHash]| hashes.iter().rev().fold(0, |bits, &hash| bits << 1 | answer(hash));
     let (groups, rest) = hashes.as_chunks::<64>();
     let mut hits = hits.iter_mut();
     for (group, hits) in groups.iter().zip(hits.by_ref()) {
-        // From the last: each answer moves those after it up by one.
-        *hits = group.iter().rev().fold(0, |bits, &hash| bits << 1 | answer(hash));
+        *hits = group.as_chunks::<8>().0.iter().rev().fold(0, |bits, few| bits << 8 | answer_few(few));
     }
     if let (false, Some(hits)) = (rest.is_empty(), hits.next()) {
-        *hits = rest.iter().rev().fold(0, |bits, &hash| bits << 1 | answer(hash));
+        *hits = answer_few(rest);
     }
 }

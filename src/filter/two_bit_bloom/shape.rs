@@ -121,7 +121,7 @@ impl FilterShape for TwoBitShape {
 /// use sstfilter::{FalsePositiveRate, TwoBitOptions, WordLayout};
 ///
 /// let options = TwoBitOptions::default().with_bytes(1 << 20)?;
-/// assert!((0.0531..0.0533).contains(&options.expected_fpr(1 << 20)));
+/// assert!((0.0532..0.0534).contains(&options.expected_fpr(1 << 20)));
 /// // Or by what is to come: the smallest power of two that keeps to a rate.
 /// let four = TwoBitOptions::default().with_layout(WordLayout::FourBits);
 /// assert_eq!(four.with_room_for(500_000, FalsePositiveRate::ONE_PERCENT)?.bytes(), 1 << 20);
