@@ -36,7 +36,8 @@ pub struct BlockInfo {
     pub hash: HashIdentity,
     /// Which of the kind's salts the build ended with.
     pub salt: u8,
-    /// Distinct keys; a Bloom filter counts repetitions that did not follow each other.
+    /// Distinct keys; a Bloom filter counts repetitions that did not follow each other, a two-bit
+    /// Bloom filter estimates.
     pub keys: u64,
     /// Bytes of the whole block.
     pub block_bytes: u64,

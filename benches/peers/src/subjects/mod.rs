@@ -7,6 +7,7 @@ mod pleat;
 mod qfilter;
 mod sbbf;
 pub mod sstfilter;
+mod two_bit;
 mod xorf;
 
 use crate::subject::Subject;
@@ -31,6 +32,7 @@ pub enum IsaChoice {
 /// Everybody, ours first.
 pub fn all(isa: IsaChoice) -> Vec<Box<dyn Subject>> {
     let mut subjects = sstfilter::subjects(isa);
+    subjects.extend(two_bit::subjects());
     subjects.push(Box::new(fastbloom::FastBloom));
     subjects.push(Box::new(sbbf::SplitBlock));
     subjects.push(Box::new(lsm_tree::StandardBloom));
