@@ -108,40 +108,37 @@ impl TwoBitBloom {
     ///
     /// One relaxed load, and one atomic OR only when a bit is missing.
     #[inline]
+    #[expect(clippy::must_use_candidate, reason = "it adds a key")]
     pub fn insert(&self, hash: KeyHash) -> bool {
         let (hash, index_bits) = (hash.get(), self.shape.index_bits());
-        let mask = for_layout!(self.shape.layout(), WIDTH, PROBES => mask::<WIDTH, PROBES>(hash, index_bits));
-        set(&self.words[word_index(hash, index_bits)], mask)
+        let word = &self.words[word_index(hash, index_bits)];
+        for_layout!(self.shape.layout(), WIDTH, PROBES => insert::<WIDTH, PROBES>(word, hash, index_bits))
     }
 
     /// Adds many keys; how many of them were new. Large filters take them faster than one by one.
+    #[expect(clippy::must_use_candidate, reason = "it adds keys")]
     pub fn insert_batch(&self, hashes: &[KeyHash]) -> u64 {
         let index_bits = self.shape.index_bits();
         for_layout!(self.shape.layout(), WIDTH, PROBES => {
-            self.for_each_ahead(hashes, |words, hash| {
-                let mask = mask::<WIDTH, PROBES>(hash, index_bits);
-                u64::from(set(&words[word_index(hash, index_bits)], mask))
-            })
+            self.for_each_ahead(hashes, |word, hash| u64::from(insert::<WIDTH, PROBES>(word, hash, index_bits)))
         })
     }
 
     /// The sum of `visit` over `hashes`, whose words are fetched ahead where that pays.
     #[inline(always)]
-    fn for_each_ahead(&self, hashes: &[KeyHash], visit: impl Fn(&[AtomicU64], u64) -> u64) -> u64 {
-        let words = &*self.words;
-        if self.shape.payload_bytes() < FETCHED_FROM_BYTES {
-            return hashes.iter().map(|hash| visit(words, hash.get())).sum();
-        }
+    fn for_each_ahead(&self, hashes: &[KeyHash], visit: impl Fn(&AtomicU64, u64) -> u64) -> u64 {
         let index_bits = self.shape.index_bits();
-        let ahead = hashes.iter().skip(AHEAD).chain(hashes.iter().rev().take(AHEAD));
-        hashes
-            .iter()
-            .zip(ahead)
-            .map(|(hash, ahead)| {
-                fetch(core::ptr::from_ref(&words[word_index(ahead.get(), index_bits)]).cast());
-                visit(words, hash.get())
-            })
-            .sum()
+        let word = |hash: KeyHash| &self.words[word_index(hash.get(), index_bits)];
+        let visit = |hash: KeyHash| visit(word(hash), hash.get());
+        if self.shape.payload_bytes() < FETCHED_FROM_BYTES {
+            return hashes.iter().map(|&hash| visit(hash)).sum();
+        }
+        let (first, last) = hashes.split_at(hashes.len().saturating_sub(AHEAD));
+        let with_ahead = first.iter().zip(hashes.iter().skip(AHEAD)).map(|(&hash, &ahead)| {
+            fetch(core::ptr::from_ref(word(ahead)).cast());
+            visit(hash)
+        });
+        with_ahead.sum::<u64>() + last.iter().map(|&hash| visit(hash)).sum::<u64>()
     }
 
     /// [`insert`](Self::insert) by whoever has the filter alone: no atomic operation, which is several times faster.
@@ -160,12 +157,12 @@ impl TwoBitBloom {
     #[inline]
     #[must_use]
     pub fn contains(&self, hash: KeyHash) -> bool {
-        probe::contains(&self.words, &self.shape, hash)
+        probe::contains(&self.words, self.shape, hash)
     }
 
     /// Bit `i % 64` of word `i / 64` of `hits` becomes the answer for hash `i`.
     pub(crate) fn answer_batch(&self, hashes: &[KeyHash], hits: &mut [u64]) {
-        probe::contains_batch(&self.words, &self.shape, hashes, hits);
+        probe::contains_batch(&self.words, self.shape, hashes, hits);
     }
 
     /// Takes all keys out.
@@ -238,6 +235,12 @@ impl TwoBitBloom {
         let fill_ratio = contents.ones as f64 / self.shape.bits() as f64;
         FilterHealth { keys: self.keys_of(contents), fill_ratio, expected_fpr: contents.rate }
     }
+}
+
+/// Sets the key's bits in its machine word.
+#[inline(always)]
+fn insert<const WIDTH: u32, const PROBES: u32>(word: &AtomicU64, hash: u64, index_bits: u32) -> bool {
+    set(word, mask::<WIDTH, PROBES>(hash, index_bits))
 }
 
 /// Sets bits of a word. Loads first: an atomic operation takes the cache line from all other cores, and is not needed

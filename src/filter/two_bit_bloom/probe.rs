@@ -27,7 +27,7 @@ impl Word for [u8; 8] {
 
 /// Whether `words`, as many as the shape has, hold all bits of the key.
 #[inline]
-pub(super) fn contains<W: Word>(words: &[W], shape: &TwoBitShape, hash: KeyHash) -> bool {
+pub(super) fn contains<W: Word>(words: &[W], shape: TwoBitShape, hash: KeyHash) -> bool {
     let (hash, index_bits) = (hash.get(), shape.index_bits());
     let Some(word) = words.get(word_index(hash, index_bits)) else { return true };
     let word = word.value();
@@ -37,7 +37,7 @@ pub(super) fn contains<W: Word>(words: &[W], shape: &TwoBitShape, hash: KeyHash)
 /// [`contains`] for many: bit `i % 64` of word `i / 64` of `hits` becomes the answer for hash `i`.
 ///
 /// Nothing is fetched ahead: without a branch on the answers the CPU has the words of many keys under way at once.
-pub(super) fn contains_batch<W: Word>(words: &[W], shape: &TwoBitShape, hashes: &[KeyHash], hits: &mut [u64]) {
+pub(super) fn contains_batch<W: Word>(words: &[W], shape: TwoBitShape, hashes: &[KeyHash], hits: &mut [u64]) {
     let index_bits = shape.index_bits();
     let Some(last) = words.len().checked_sub(1) else { return hits.fill(u64::MAX) };
     for_layout!(shape.layout(), WIDTH, PROBES => {

@@ -99,7 +99,7 @@ pub(super) fn of_words(words: impl Iterator<Item = u64>, layout: WordLayout) -> 
     let mut with_ones = [0_u64; 65];
     for word in words {
         if width == 32 {
-            with_ones[(word as u32).count_ones() as usize] += 1;
+            with_ones[(word & 0xffff_ffff).count_ones() as usize] += 1;
             with_ones[(word >> 32).count_ones() as usize] += 1;
         } else {
             with_ones[word.count_ones() as usize] += 1;

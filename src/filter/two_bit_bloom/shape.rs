@@ -31,31 +31,31 @@ impl TwoBitShape {
         is_size.then(|| Self { layout, index_bits: (bytes / 8).ilog2() })
     }
 
-    pub(super) const fn layout(&self) -> WordLayout {
+    pub(super) const fn layout(self) -> WordLayout {
         self.layout
     }
 
-    pub(super) const fn index_bits(&self) -> u32 {
+    pub(super) const fn index_bits(self) -> u32 {
         self.index_bits
     }
 
     /// Words of 64 bits, whatever the layout's.
-    pub(super) const fn machine_words(&self) -> u64 {
+    pub(super) const fn machine_words(self) -> u64 {
         1 << self.index_bits
     }
 
     /// Words of the layout's width.
-    pub(super) fn words(&self) -> u64 {
+    pub(super) fn words(self) -> u64 {
         self.machine_words() * 64 / u64::from(self.layout.word_bits())
     }
 
-    pub(super) fn bits(&self) -> u64 {
+    pub(super) fn bits(self) -> u64 {
         self.machine_words() * 64
     }
 
     /// The payload's machine words, if it has as many as the shape.
     #[inline]
-    fn payload_words<'a>(&self, payload: &'a [u8]) -> Option<&'a [[u8; 8]]> {
+    fn payload_words(self, payload: &[u8]) -> Option<&[[u8; 8]]> {
         Some(payload.as_chunks().0).filter(|words| words.len() as u64 == self.machine_words())
     }
 }
@@ -103,12 +103,12 @@ impl FilterShape for TwoBitShape {
     }
 
     fn may_contain(&self, payload: &[u8], hash: KeyHash) -> bool {
-        self.payload_words(payload).is_none_or(|words| probe::contains(words, self, hash))
+        self.payload_words(payload).is_none_or(|words| probe::contains(words, *self, hash))
     }
 
     fn may_contain_batch(&self, payload: &[u8], hashes: &[KeyHash], hits: &mut [u64]) {
         match self.payload_words(payload) {
-            Some(words) => probe::contains_batch(words, self, hashes, hits),
+            Some(words) => probe::contains_batch(words, *self, hashes, hits),
             None => hits.fill(u64::MAX),
         }
     }
@@ -173,13 +173,13 @@ impl TwoBitOptions {
 
     /// The size.
     #[must_use]
-    pub fn bytes(&self) -> u64 {
+    pub fn bytes(self) -> u64 {
         self.shape.payload_bytes()
     }
 
     /// How a key's bits lie in its word.
     #[must_use]
-    pub const fn layout(&self) -> WordLayout {
+    pub const fn layout(self) -> WordLayout {
         self.shape.layout
     }
 
@@ -189,7 +189,7 @@ impl TwoBitOptions {
         self.shape.expected_fpr(keys)
     }
 
-    pub(super) const fn shape(&self) -> TwoBitShape {
+    pub(super) const fn shape(self) -> TwoBitShape {
         self.shape
     }
 
