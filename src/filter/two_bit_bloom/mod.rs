@@ -48,8 +48,9 @@
 //!   and nothing branches, so that the words of many keys are under way at once.
 //! * *Bits may coincide.* Forcing them apart would gain 0.2 points and cost a third of a probe (measured by a prototype).
 //!
-//! Rejected: a gather over eight words (the prototype's was slower than eight loads), instructions of BMI2 (5 % at the most:
-//! at this size a probe waits for the second level of cache, and takes 1.1 ns in a filter that fits in the first), a counter of keys (every insert of every thread would
+//! Rejected: a gather over eight words (the prototype's was slower than eight loads), instructions of BMI2 (5 to 8 %: a probe
+//! waits for the second level of cache, and takes 1.2 ns in a filter that fits in the first), testing by shifts before
+//! inserting (no faster than making the mask at once), a counter of keys (every insert of every thread would
 //! write to it: the number is [estimated](TwoBitBloom::estimated_keys) from the fill instead), and growing (an engine
 //! that watches [`TwoBitBloom::health`] makes a larger filter, and fills it from its keys).
 //!
