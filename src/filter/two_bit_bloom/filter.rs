@@ -206,8 +206,8 @@ impl TwoBitBloom {
         self.contents().rate
     }
 
-    /// Distinct keys, estimated from the fill: exact counting would need a second word that all threads write to. At half
-    /// a fill it is within about 0.3 % (one standard error) in 256 KiB, and never 0 in a filter that has keys. This is
+    /// Distinct keys, estimated from the fill: exact counting would need a second word that all threads write to. In
+    /// 256 KiB it is within 1 % from 65,536 keys to half a million, and it is never 0 in a filter that has keys. This is
     /// what a block of the filter records.
     #[must_use]
     pub fn estimated_keys(&self) -> u64 {
