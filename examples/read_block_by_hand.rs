@@ -75,7 +75,7 @@ impl<'a> BlockedBloom<'a> {
         (0..16_u32).all(|lane| {
             multiplier = multiplier.wrapping_mul(0x9e37_79b9);
             let y = x.wrapping_mul(multiplier);
-            let word = (lane ^ (y >> 31) * 8) as usize;
+            let word = (lane ^ ((y >> 31) * 8)) as usize;
             let bit = (y >> 26) & 31;
             let is_set = line[word * 4 + bit as usize / 8] >> (bit % 8) & 1 == 1;
             is_set || lanes(x, self.probes) >> lane & 1 == 0
