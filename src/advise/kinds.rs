@@ -5,6 +5,7 @@ use super::{FilterNeed, FilterTarget, Updates, Writers};
 use crate::block::block_bytes;
 use crate::filter::blocked_bloom::{BloomShape, smallest_size_for};
 use crate::filter::ribbon::{self, Columns};
+use crate::filter::two_bit_bloom::{TwoBitOptions, WordLayout};
 use crate::filter::{FilterKind, FilterShape};
 use crate::policy::RATE_KEYS;
 use crate::units::{BitsPerKey, FalsePositiveRate};
@@ -87,6 +88,14 @@ pub(super) const ALL: &[Entry] = &[
         measured: [(35.0, 5.7), (40.0, 6.4), (44.0, 7.1), (53.0, 13.0)],
         setting: ribbon_filter,
     },
+    Entry {
+        kind: FilterKind::TWO_BIT_BLOOM,
+        updates: Updates::Insert,
+        writers: Writers::Many,
+        strength: "takes keys from any number of threads without a lock, and touches one word per key",
+        measured: [(3.8, 1.4), (3.8, 1.4), (5.0, 2.5), (9.0, 6.0)],
+        setting: two_bit_bloom,
+    },
 ];
 
 fn blocked_bloom(need: &FilterNeed) -> Result<Sized, String> {
@@ -110,6 +119,25 @@ fn ribbon_filter(need: &FilterNeed) -> Result<Sized, String> {
             },
         ),
     }
+}
+
+/// Sizes are powers of two; of the layouts, the one that makes the filter smallest, or else sharpest.
+fn two_bit_bloom(need: &FilterNeed) -> Result<Sized, String> {
+    let layouts = [WordLayout::TwoBits, WordLayout::ThreeBits, WordLayout::FourBits];
+    let options = layouts.map(|layout| TwoBitOptions::default().with_layout(layout));
+    let fitting = options.into_iter().filter_map(|options| match need.target {
+        FilterTarget::Rate(rate) => options.with_room_for(need.keys, rate).ok(),
+        FilterTarget::Bytes(bytes) => {
+            let tail = block_bytes(&options.shape()) - options.bytes();
+            options.with_bytes(1 << bytes.checked_sub(tail)?.checked_ilog2()?.min(30)).ok()
+        }
+    });
+    let sized = fitting.map(|options| Sized::new(&options.shape(), need.keys));
+    let order = |one: &Sized, other: &Sized| {
+        let by_bytes = one.block_bytes.cmp(&other.block_bytes);
+        by_bytes.then(one.expected_fpr.total_cmp(&other.expected_fpr))
+    };
+    sized.min_by(order).ok_or_else(|| "has no size between 64 bytes and 1 GiB that would do".to_owned())
 }
 
 /// The filter of a kind that is sized in bits per key: at the size that gives the rate, or the largest that fits.

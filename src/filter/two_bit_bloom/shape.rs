@@ -3,7 +3,7 @@
 use super::layout::WordLayout;
 use super::{probe, rate};
 use crate::error::{BlockError, ConfigError};
-use crate::filter::{EncodedShape, FilterKind, FilterShape, ParamWords};
+use crate::filter::{EncodedShape, FilterKind, FilterShape, ParamWords, probe_one_by_one};
 use crate::hash::KeyHash;
 use crate::units::FalsePositiveRate;
 
@@ -109,7 +109,7 @@ impl FilterShape for TwoBitShape {
     fn may_contain_batch(&self, payload: &[u8], hashes: &[KeyHash], hits: &mut [u64]) {
         match self.payload_words(payload) {
             Some(words) => probe::contains_batch(words, *self, hashes, hits),
-            None => hits.fill(u64::MAX),
+            None => probe_one_by_one(self, payload, hashes, hits),
         }
     }
 }
@@ -189,7 +189,7 @@ impl TwoBitOptions {
         self.shape.expected_fpr(keys)
     }
 
-    pub(super) const fn shape(self) -> TwoBitShape {
+    pub(crate) const fn shape(self) -> TwoBitShape {
         self.shape
     }
 
