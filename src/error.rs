@@ -30,6 +30,11 @@ pub enum ConfigError {
         /// The rate asked for.
         got: f64,
     },
+    /// A rate that a standard Bloom filter of 100 bits per key does not reach.
+    StandardBloomRate {
+        /// The rate asked for.
+        got: f64,
+    },
     /// An instruction set that this CPU does not have.
     InstructionSet {
         /// The set asked for.
@@ -62,6 +67,11 @@ impl fmt::Display for ConfigError {
                 f,
                 "false positive rate of a bloom filter: expected one that 100 bits per key can give \
                  (above about 3e-8), got {got:e}; a ribbon filter goes down to 2.33e-10"
+            ),
+            Self::StandardBloomRate { got } => write!(
+                f,
+                "false positive rate of a standard bloom filter: expected one that 100 bits per key can give (above \
+                 about 1e-18), got {got:e}"
             ),
             Self::InstructionSet { got } => {
                 let sets: Vec<&str> = InstructionSet::available().map(InstructionSet::name).collect();
@@ -248,6 +258,14 @@ pub enum FilterError {
     },
     /// The block cannot be taken up.
     Block(BlockError),
+    /// The options make no filter.
+    Config(ConfigError),
+}
+
+impl From<ConfigError> for FilterError {
+    fn from(error: ConfigError) -> Self {
+        Self::Config(error)
+    }
 }
 
 impl From<BlockError> for FilterError {
@@ -275,6 +293,7 @@ impl fmt::Display for FilterError {
                 write!(f, "filter construction failed in {} attempts, with salts {salts:?}", salts.len())
             }
             Self::Block(error) => write!(f, "stored filter: {error}"),
+            Self::Config(error) => error.fmt(f),
         }
     }
 }
@@ -283,6 +302,7 @@ impl core::error::Error for FilterError {
     fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
         match self {
             Self::Block(error) => Some(error),
+            Self::Config(error) => error.source(),
             _ => None,
         }
     }

@@ -88,13 +88,15 @@ pub use block::{
 };
 pub use error::{BlockError, ConfigError, FilterError};
 pub use filter::FilterKind;
+pub use filter::counting_bloom::CountingBloom;
+pub use filter::standard_bloom::StandardBloom;
 pub use filter::two_bit_bloom::{TwoBitBloom, TwoBitOptions, WordLayout};
 pub use hash::{
     DEFAULT_HASH_SEED, DelimitedPrefix, FixedPrefix, HashId, HashIdentity, KeyExtractor, KeyHash, KeyHasher,
 };
 pub use policy::{
     AutoPolicy, BloomPolicy, BuildContext, BuildPurpose, BuildReport, BuiltFilter, FilterBuilder, FilterPolicy,
-    RibbonPolicy, RibbonSizing, SelfCheck,
+    RibbonPolicy, RibbonSizing, SelfCheck, StandardBloomPolicy,
 };
 pub use sst::*;
 pub use stats::{FilterHealth, FilterStats, FprAlarm, FprAlarmKind, HealthAlarm, HealthLimits};

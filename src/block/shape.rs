@@ -4,7 +4,9 @@ use super::trailer::Trailer;
 use crate::error::BlockError;
 use crate::filter::FilterShape;
 use crate::filter::blocked_bloom::BloomShape;
+use crate::filter::counting_bloom::CountingBloomShape;
 use crate::filter::ribbon::RibbonShape;
+use crate::filter::standard_bloom::StandardBloomShape;
 use crate::filter::two_bit_bloom::TwoBitShape;
 use crate::hash::KeyHash;
 
@@ -43,6 +45,8 @@ kinds! {
     BlockedBloom(BloomShape),
     Ribbon(RibbonShape),
     TwoBitBloom(TwoBitShape),
+    StandardBloom(StandardBloomShape),
+    CountingBloom(CountingBloomShape),
 }
 
 impl Shape {

@@ -3,7 +3,9 @@
 //! A kind knows hashes and its own payload; it does not know the block that carries it.
 
 pub mod blocked_bloom;
+pub mod counting_bloom;
 pub mod ribbon;
+pub mod standard_bloom;
 pub mod two_bit_bloom;
 
 use core::fmt;

@@ -1,11 +1,13 @@
 //! The policy of blocked Bloom filters, and the builder that every other policy falls back to.
 
+use core::fmt;
 use std::time::Instant;
 
 use super::collect::HashBuffer;
 use super::{BuildContext, BuildReport, BuiltFilter, FilterBuilder, FilterPolicy, SelfCheck};
 use crate::block::trailer::MAX_TAIL_BYTES;
 use crate::block::{EncodeRequest, FallbackReason, FilterBlock, HitBitmap, block_bytes, encode};
+use crate::codec::AlignedBuffer;
 use crate::error::ConfigError;
 use crate::filter::blocked_bloom::{BloomBits, BloomShape, expected_fpr, smallest_size_for};
 use crate::filter::{FilterKind, FilterShape};
@@ -87,13 +89,13 @@ impl FilterPolicy for BloomPolicy {
             self_check: self.self_check,
             memory_budget: context.memory_budget,
         };
-        Some(Box::new(BloomBuilder::new(request, context)))
+        Some(Box::new(BloomBuilder::<BloomBits>::new(request, context)))
     }
 }
 
 /// The exact bytes of a blocked Bloom block.
 pub(super) fn bloom_block_bytes(keys: u64, size: BitsPerKey) -> Option<u64> {
-    BloomShape::for_keys(keys, size).map(|shape| block_bytes(&shape))
+    BloomBits::block_bytes(keys, size)
 }
 
 /// What a Bloom filter is to be, and on whose behalf.
@@ -106,28 +108,87 @@ pub(super) struct BloomRequest {
     pub(super) memory_budget: Option<u64>,
 }
 
-/// Builds one blocked Bloom filter.
+/// The bits of a kind of Bloom filter, as [`BloomBuilder`] fills them.
+pub(super) trait BitsInMaking: Sized + fmt::Debug + Send + 'static {
+    type Shape: FilterShape + Copy;
+
+    /// The shape for `keys` keys at `size`; `None` beyond the format's limit.
+    fn shape_for(keys: u64, size: BitsPerKey) -> Option<Self::Shape>;
+
+    /// No bit set, `tail_capacity` bytes free behind them, and `scratch_limit` bytes to be used beside them. `None`
+    /// when there is no such memory.
+    fn new(shape: Self::Shape, tail_capacity: usize, scratch_limit: Option<u64>) -> Option<Self>;
+
+    fn insert(&mut self, hash: KeyHash);
+
+    fn insert_all(&mut self, hashes: &[KeyHash]);
+
+    fn shape(&self) -> Self::Shape;
+
+    /// The most that inserting has taken beside the bits.
+    fn scratch_bytes(&self) -> u64;
+
+    fn into_payload(self) -> AlignedBuffer;
+
+    /// The exact bytes of a block.
+    fn block_bytes(keys: u64, size: BitsPerKey) -> Option<u64> {
+        Self::shape_for(keys, size).map(|shape| block_bytes(&shape))
+    }
+}
+
+impl BitsInMaking for BloomBits {
+    type Shape = BloomShape;
+
+    fn shape_for(keys: u64, size: BitsPerKey) -> Option<BloomShape> {
+        BloomShape::for_keys(keys, size)
+    }
+
+    fn new(shape: BloomShape, tail_capacity: usize, scratch_limit: Option<u64>) -> Option<Self> {
+        Some(Self::new(shape, tail_capacity)?.with_scratch_limit(scratch_limit))
+    }
+
+    fn insert(&mut self, hash: KeyHash) {
+        self.insert(hash);
+    }
+
+    fn insert_all(&mut self, hashes: &[KeyHash]) {
+        self.insert_all(hashes);
+    }
+
+    fn shape(&self) -> BloomShape {
+        self.shape()
+    }
+
+    fn scratch_bytes(&self) -> u64 {
+        self.scratch_bytes()
+    }
+
+    fn into_payload(self) -> AlignedBuffer {
+        self.into_payload()
+    }
+}
+
+/// Builds one Bloom filter: blocked, unless said otherwise.
 #[derive(Debug)]
-pub(super) struct BloomBuilder {
+pub(super) struct BloomBuilder<B = BloomBits> {
     request: BloomRequest,
     hasher: KeyHasher,
-    state: State,
+    state: State<B>,
 }
 
 /// With the number of keys known, bits are set as keys arrive; otherwise hashes wait for `finish`.
 #[derive(Debug)]
-enum State {
-    Streaming { bits: BloomBits, last: Option<KeyHash>, added: u64, distinct: u64 },
+enum State<B> {
+    Streaming { bits: B, last: Option<KeyHash>, added: u64, distinct: u64 },
     Buffering(HashBuffer),
 }
 
-impl BloomBuilder {
+impl<B: BitsInMaking> BloomBuilder<B> {
     pub(super) fn new(request: BloomRequest, context: &BuildContext) -> Self {
         let bits = context
             .expected_keys
             .filter(|_| request.self_check == SelfCheck::Off)
-            .and_then(|keys| BloomBits::new(BloomShape::for_keys(keys, request.size)?, MAX_TAIL_BYTES))
-            .map(|bits| bits.with_scratch_limit(request.memory_budget));
+            .and_then(|keys| B::new(B::shape_for(keys, request.size)?, MAX_TAIL_BYTES, request.memory_budget));
         let state = match bits {
             Some(bits) => State::Streaming { bits, last: None, added: 0, distinct: 0 },
             None => State::Buffering(HashBuffer::default()),
@@ -136,7 +197,7 @@ impl BloomBuilder {
     }
 }
 
-impl FilterBuilder for BloomBuilder {
+impl<B: BitsInMaking> FilterBuilder for BloomBuilder<B> {
     fn add_key(&mut self, key: &[u8]) {
         self.add_hash(self.hasher.hash(key));
     }
@@ -171,7 +232,7 @@ impl FilterBuilder for BloomBuilder {
     fn estimated_bytes(&self) -> u64 {
         match &self.state {
             State::Streaming { bits, .. } => block_bytes(&bits.shape()),
-            State::Buffering(buffer) => bloom_block_bytes(buffer.len(), self.request.size).unwrap_or(0),
+            State::Buffering(buffer) => B::block_bytes(buffer.len(), self.request.size).unwrap_or(0),
         }
     }
 
@@ -181,7 +242,7 @@ impl FilterBuilder for BloomBuilder {
         let mut built = match self.state {
             State::Streaming { bits, added, distinct, .. } => seal(self.request, identity, bits, added, distinct),
             State::Buffering(buffer) => {
-                build_from(self.request, identity, buffer.as_slice(), buffer.added(), buffer.bytes())
+                build_bits::<B>(self.request, identity, buffer.as_slice(), buffer.added(), buffer.bytes())
             }
         };
         built.report.finish_time = started.elapsed();
@@ -196,7 +257,7 @@ fn count_fresh(last: Option<KeyHash>, hashes: &[KeyHash]) -> u64 {
     first + later.count() as u64
 }
 
-/// Builds the filter of buffered `hashes`, of which `added` came in and which take `buffer_bytes`.
+/// Builds the blocked Bloom filter of buffered `hashes`, of which `added` came in and which take `buffer_bytes`.
 pub(super) fn build_from(
     request: BloomRequest,
     identity: HashIdentity,
@@ -204,14 +265,23 @@ pub(super) fn build_from(
     added: u64,
     buffer_bytes: u64,
 ) -> BuiltFilter {
+    build_bits::<BloomBits>(request, identity, hashes, added, buffer_bytes)
+}
+
+fn build_bits<B: BitsInMaking>(
+    request: BloomRequest,
+    identity: HashIdentity,
+    hashes: &[KeyHash],
+    added: u64,
+    buffer_bytes: u64,
+) -> BuiltFilter {
     let distinct = hashes.len() as u64;
-    let Some(shape) = BloomShape::for_keys(distinct, request.size) else {
+    let Some(shape) = B::shape_for(distinct, request.size) else {
         return without_filter(request, FallbackReason::TooManyKeys, added, distinct);
     };
-    let Some(bits) = BloomBits::new(shape, MAX_TAIL_BYTES) else {
+    let Some(mut bits) = B::new(shape, MAX_TAIL_BYTES, request.memory_budget) else {
         return without_filter(request, FallbackReason::MemoryBudget, added, distinct);
     };
-    let mut bits = bits.with_scratch_limit(request.memory_budget);
     bits.insert_all(hashes);
     let mut built = seal(request, identity, bits, added, distinct);
     built.report.peak_build_bytes += buffer_bytes;
@@ -234,7 +304,7 @@ pub(super) fn contains_all(block: Option<&[u8]>, hashes: &[KeyHash]) -> bool {
     })
 }
 
-fn seal(request: BloomRequest, hash: HashIdentity, bits: BloomBits, added: u64, distinct: u64) -> BuiltFilter {
+fn seal<B: BitsInMaking>(request: BloomRequest, hash: HashIdentity, bits: B, added: u64, distinct: u64) -> BuiltFilter {
     let (shape, scratch_bytes) = (bits.shape(), bits.scratch_bytes());
     let BloomRequest { requested, reason, .. } = request;
     let block_request = EncodeRequest { requested, reason, hash, keys: distinct };
@@ -242,7 +312,7 @@ fn seal(request: BloomRequest, hash: HashIdentity, bits: BloomBits, added: u64, 
         return without_filter(request, FallbackReason::TooManyKeys, added, distinct);
     };
     let report = BuildReport {
-        used: Some(FilterKind::BLOCKED_BLOOM),
+        used: Some(B::Shape::KIND),
         reason,
         keys_added: added,
         distinct_keys: distinct,

@@ -7,6 +7,7 @@ use super::bloom::{BloomBuilder, BloomRequest, bloom_block_bytes, build_from, co
 use super::collect::HashBuffer;
 use super::{BuildContext, BuildReport, BuiltFilter, FilterBuilder, SelfCheck};
 use crate::block::{EncodeRequest, FallbackReason, encode};
+use crate::filter::blocked_bloom::BloomBits;
 use crate::filter::{BuildFailure, BuiltPayload, FilterShape};
 use crate::hash::{HashIdentity, KeyHash, KeyHasher, SortScratch};
 use crate::units::BitsPerKey;
@@ -46,7 +47,7 @@ pub(super) trait BufferedKind: Clone + fmt::Debug + Send + Sync + 'static {
 pub(super) fn builder<K: BufferedKind>(kind: &K, context: &BuildContext) -> Box<dyn FilterBuilder> {
     let budget = context.memory_budget;
     match context.expected_keys.map(|keys| kind.plan(keys, budget)) {
-        Some(Err(reason)) => Box::new(BloomBuilder::new(bloom_request(kind, reason, budget), context)),
+        Some(Err(reason)) => Box::new(BloomBuilder::<BloomBits>::new(bloom_request(kind, reason, budget), context)),
         _ => Box::new(BufferedBuilder {
             kind: kind.clone(),
             hasher: context.hasher.clone(),

@@ -11,6 +11,7 @@ mod buffered;
 mod collect;
 mod report;
 mod ribbon;
+mod standard_bloom;
 
 use core::fmt;
 
@@ -19,6 +20,7 @@ pub use bloom::BloomPolicy;
 pub(crate) use bloom::RATE_KEYS;
 pub use report::{BuildReport, BuiltFilter};
 pub use ribbon::{RibbonPolicy, RibbonSizing};
+pub use standard_bloom::StandardBloomPolicy;
 
 use crate::hash::{KeyHash, KeyHasher};
 

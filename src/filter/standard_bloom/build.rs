@@ -1,0 +1,137 @@
+//! Bits that take keys.
+
+use super::probe::{Cell, fetch_cells};
+use super::shape::{Bit, StandardBloomShape, ones};
+use super::spread::Spread;
+use crate::codec::AlignedBuffer;
+use crate::filter::FilterShape;
+use crate::hash::KeyHash;
+
+/// Payloads that fit into the cache next to the core are filled without fetching ahead.
+const NEAR_BYTES: u64 = 256 << 10;
+
+/// Keys whose bits are fetched ahead of the one that is inserted.
+const AHEAD: usize = 8;
+
+/// A standard Bloom payload that takes keys.
+#[derive(Debug)]
+pub(crate) struct StandardBits {
+    shape: StandardBloomShape,
+    payload: AlignedBuffer,
+}
+
+impl StandardBits {
+    /// All bits clear. `tail_capacity` bytes are kept free behind the payload. `None` when there is no such memory.
+    pub(crate) fn new(shape: StandardBloomShape, tail_capacity: usize) -> Option<Self> {
+        Some(Self { shape, payload: AlignedBuffer::zeroed(shape.payload_bytes(), tail_capacity)? })
+    }
+
+    /// The bits of a filter that is taken up, or made in memory.
+    pub(crate) fn from_payload(shape: StandardBloomShape, payload: AlignedBuffer) -> Self {
+        Self { shape, payload }
+    }
+
+    pub(crate) fn shape(&self) -> StandardBloomShape {
+        self.shape
+    }
+
+    pub(crate) fn as_slice(&self) -> &[u8] {
+        self.payload.as_slice()
+    }
+
+    /// The bits, to be written over. Those behind the last position have no meaning, and must stay clear.
+    pub(crate) fn as_mut_slice(&mut self) -> &mut [u8] {
+        self.payload.as_mut_slice()
+    }
+
+    /// Ones.
+    pub(crate) fn ones(&self) -> u64 {
+        ones(self.as_slice())
+    }
+
+    /// Sets a key's bits; whether any of them was clear.
+    #[inline]
+    pub(crate) fn insert(&mut self, hash: KeyHash) -> bool {
+        set_bits(self.shape.spread(), self.payload.as_mut_slice(), hash)
+    }
+
+    /// Inserts many; how many of them set a bit that was clear.
+    pub(crate) fn insert_all(&mut self, hashes: &[KeyHash]) -> u64 {
+        let spread = self.shape.spread();
+        let is_near = self.shape.payload_bytes() <= NEAR_BYTES;
+        let payload = self.payload.as_mut_slice();
+        if is_near {
+            return hashes.iter().map(|&hash| u64::from(set_bits(spread, payload, hash))).sum();
+        }
+        let mut coming = hashes.iter().skip(AHEAD);
+        let mut new = 0;
+        for &hash in hashes {
+            if let Some(&hash) = coming.next() {
+                fetch_cells::<Bit>(spread, payload, hash, spread.probes());
+            }
+            new += u64::from(set_bits(spread, payload, hash));
+        }
+        new
+    }
+
+    /// The payload of all keys.
+    pub(crate) fn into_payload(self) -> AlignedBuffer {
+        self.payload
+    }
+}
+
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "the body of loops over keys")]
+#[expect(clippy::cast_possible_truncation, reason = "the payload is in memory, and its positions in it")]
+fn set_bits(spread: Spread, payload: &mut [u8], hash: KeyHash) -> bool {
+    let mut walk = spread.walk(hash);
+    let mut was_clear = 0;
+    for _ in 0..spread.probes() {
+        let position = walk.next();
+        if let Some(byte) = payload.get_mut(Bit::byte_of(position) as usize) {
+            let mask = Bit::mask(position);
+            was_clear |= !*byte & mask;
+            *byte |= mask;
+        }
+    }
+    was_clear != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::units::BitsPerKey;
+
+    fn hashes(keys: u64) -> Vec<KeyHash> {
+        (0..keys).map(KeyHash::from_remixed).collect()
+    }
+
+    #[test]
+    fn keys_inserted_one_by_one_and_at_once_give_the_same_bytes_and_counts() {
+        for (keys, size) in [(0, 1.0), (1, 10.0), (1_000, 3.0), (30_000, 10.0), (400_000, 10.0)] {
+            let shape = StandardBloomShape::for_keys(keys, BitsPerKey::new(size).unwrap());
+            let (mut single, mut at_once) =
+                (StandardBits::new(shape, 0).unwrap(), StandardBits::new(shape, 0).unwrap());
+            let new = hashes(keys).into_iter().filter(|&hash| single.insert(hash)).count();
+            assert_eq!(at_once.insert_all(&hashes(keys)), new as u64);
+            assert!(single.as_slice() == at_once.as_slice(), "{keys} keys");
+            assert_eq!(at_once.insert_all(&hashes(keys)), 0, "{keys} keys again");
+        }
+    }
+
+    #[test]
+    fn every_key_is_found_at_every_size_one_by_one_and_in_batches() {
+        for keys in [0, 1, 2, 6, 7, 63, 64, 65, 1_000, 300_000] {
+            for size in [1.0, 2.5, 3.7, 5.1, 6.6, 10.0, 47.0, 100.0] {
+                let shape = StandardBloomShape::for_keys(keys, BitsPerKey::new(size).unwrap());
+                let mut bits = StandardBits::new(shape, 0).unwrap();
+                let hashes = hashes(keys);
+                bits.insert_all(&hashes);
+                assert!(hashes.iter().all(|&hash| shape.may_contain(bits.as_slice(), hash)), "{keys} at {size}");
+                let mut hits = vec![0; hashes.len().div_ceil(64)];
+                shape.may_contain_batch(bits.as_slice(), &hashes, &mut hits);
+                assert_eq!(hits.iter().map(|word| u64::from(word.count_ones())).sum::<u64>(), keys, "{keys} at {size}");
+            }
+        }
+    }
+}
