@@ -3,7 +3,7 @@
 use super::shape::{Counter, CountingBloomShape, taken, taken_and_saturated};
 use crate::codec::AlignedBuffer;
 use crate::error::FilterError;
-use crate::filter::standard_bloom::{Bit, Cell, Spread, StandardBloom, allocate, size_for_rate};
+use crate::filter::standard_bloom::{Spread, StandardBloom, allocate, size_for_rate};
 use crate::filter::{FilterShape, Storable};
 use crate::hash::KeyHash;
 use crate::stats::FilterHealth;
@@ -106,7 +106,7 @@ impl CountingBloom {
         let mut walk = self.shape.spread().walk(hash);
         for taken_down in 0..self.probes() {
             let position = walk.next();
-            if Counter::taken(self.counters.as_slice(), position) == 0 {
+            if Counter::get(self.counters.as_slice(), position) == 0 {
                 // Put back what was taken down. It was not saturated, so it does not get there either.
                 self.step(hash, taken_down, |counter| counter + 1);
                 return Err(FilterError::NotPresent);
@@ -125,12 +125,11 @@ impl CountingBloom {
     }
 
     /// Changes a counter unless it is saturated; what it was.
-    #[expect(clippy::cast_possible_truncation, reason = "the counters are in memory")]
     fn change(&mut self, position: u64, change: impl Fn(u8) -> u8) -> u8 {
-        let Some(byte) = self.counters.as_mut_slice().get_mut(Counter::byte_of(position) as usize) else {
+        let (byte, shift) = Counter::place(position);
+        let Some(byte) = self.counters.as_mut_slice().get_mut(byte) else {
             return SATURATED;
         };
-        let shift = (position & 1) * 4;
         let before = *byte >> shift & 15;
         if before != SATURATED {
             *byte = *byte & !(15 << shift) | (change(before) & 15) << shift;
@@ -204,8 +203,8 @@ impl CountingBloom {
     pub fn to_standard_bloom(&self) -> Result<StandardBloom, FilterError> {
         StandardBloom::filled(self.shape.spread(), self.keys, |bits| {
             for (byte, counters) in bits.iter_mut().zip(self.counters.as_slice().chunks(4)) {
-                let positions = (0..8).filter(|&position| Counter::taken(counters, position) != 0);
-                *byte = positions.fold(0, |byte, position| byte | Bit::mask(position));
+                let positions = (0..8).filter(|&position| Counter::get(counters, position) > 0);
+                *byte = positions.fold(0, |byte, position| byte | 1 << position);
             }
         })
     }

@@ -1,7 +1,7 @@
 //! The shape of a block, and counters as cells.
 
 use crate::error::BlockError;
-use crate::filter::standard_bloom::{Cell, Spread, byte_at, may_contain, may_contain_batch};
+use crate::filter::standard_bloom::{Cell, Spread, may_contain, may_contain_batch};
 use crate::filter::{EncodedShape, FilterKind, FilterShape, ParamWords, probe_one_by_one};
 use crate::hash::KeyHash;
 
@@ -12,15 +12,28 @@ const COUNTERS_PER_WORD: u64 = 16;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Counter;
 
-impl Cell for Counter {
-    #[inline(always)]
-    fn byte_of(position: u64) -> u64 {
-        position >> 1
+impl Counter {
+    /// Where a counter is: its byte, and its lowest bit in it.
+    #[expect(clippy::cast_possible_truncation, reason = "the counters are in memory")]
+    pub(super) fn place(position: u64) -> (usize, u64) {
+        ((position >> 1) as usize, (position & 1) * 4)
     }
 
+    /// What a counter has counted; nothing beyond the payload.
+    pub(super) fn get(payload: &[u8], position: u64) -> u8 {
+        let (byte, shift) = Self::place(position);
+        payload.get(byte).map_or(0, |byte| byte >> shift & 15)
+    }
+}
+
+impl Cell for Counter {
+    const PER_WORD_LOG2: u32 = 4;
+
     #[inline(always)]
-    fn taken(payload: &[u8], position: u64) -> u8 {
-        byte_at::<Self>(payload, position) >> ((position & 1) * 4) & 15
+    fn taken(word: u64, position: u64) -> u64 {
+        let counter = word >> ((position & 15) * 4);
+        let halves = counter | counter >> 1;
+        halves | halves >> 2
     }
 }
 
@@ -110,7 +123,12 @@ mod tests {
                 (taken.count_ones(), saturated.count_ones()),
                 (count(|half| half > 0), count(|half| half == 15))
             );
-            assert_eq!([Counter::taken(&[byte], 0), Counter::taken(&[byte], 1)], halves);
+            assert_eq!([0, 1].map(|position| Counter::get(&[byte], position)), halves);
+            let word = u64::from(byte) << 24;
+            assert_eq!(
+                [6, 7].map(|position| Counter::taken(word, position) & 1),
+                halves.map(|half| u64::from(half > 0))
+            );
         }
     }
 

@@ -1,14 +1,14 @@
 //! Bits that take keys.
 
-use super::probe::{Cell, fetch_cells};
+use super::probe::{Cell, Word, fetch_cells};
 use super::shape::{Bit, StandardBloomShape, ones};
-use super::spread::Spread;
+use super::spread::{ANY_PROBES, Spread, with_probes};
 use crate::codec::AlignedBuffer;
 use crate::filter::FilterShape;
 use crate::hash::KeyHash;
 
 /// Payloads that fit into the cache next to the core are filled without fetching ahead.
-const NEAR_BYTES: u64 = 256 << 10;
+const NEAR_WORDS: usize = 32 << 10;
 
 /// Keys whose bits are fetched ahead of the one that is inserted.
 const AHEAD: usize = 8;
@@ -52,26 +52,21 @@ impl StandardBits {
     /// Sets a key's bits; whether any of them was clear.
     #[inline]
     pub(crate) fn insert(&mut self, hash: KeyHash) -> bool {
-        set_bits(self.shape.spread(), self.payload.as_mut_slice(), hash)
+        let (words, _) = self.payload.as_mut_slice().as_chunks_mut();
+        set_bits::<ANY_PROBES>(self.shape.spread(), words, hash)
     }
 
     /// Inserts many; how many of them set a bit that was clear.
     pub(crate) fn insert_all(&mut self, hashes: &[KeyHash]) -> u64 {
         let spread = self.shape.spread();
-        let is_near = self.shape.payload_bytes() <= NEAR_BYTES;
-        let payload = self.payload.as_mut_slice();
-        if is_near {
-            return hashes.iter().map(|&hash| u64::from(set_bits(spread, payload, hash))).sum();
-        }
-        let mut coming = hashes.iter().skip(AHEAD);
-        let mut new = 0;
-        for &hash in hashes {
-            if let Some(&hash) = coming.next() {
-                fetch_cells::<Bit>(spread, payload, hash, spread.probes());
+        let (words, _) = self.payload.as_mut_slice().as_chunks_mut();
+        with_probes!(spread, PROBES => {
+            if words.len() <= NEAR_WORDS {
+                hashes.iter().map(|&hash| u64::from(set_bits::<PROBES>(spread, words, hash))).sum()
+            } else {
+                insert_far::<PROBES>(spread, words, hashes)
             }
-            new += u64::from(set_bits(spread, payload, hash));
-        }
-        new
+        })
     }
 
     /// The payload of all keys.
@@ -80,21 +75,32 @@ impl StandardBits {
     }
 }
 
+fn insert_far<const PROBES: u8>(spread: Spread, words: &mut [Word], hashes: &[KeyHash]) -> u64 {
+    let mut coming = hashes.iter().skip(AHEAD);
+    let mut new = 0;
+    for &hash in hashes {
+        if let Some(&hash) = coming.next() {
+            fetch_cells::<Bit>(spread, words, hash, spread.probes_or::<PROBES>());
+        }
+        new += u64::from(set_bits::<PROBES>(spread, words, hash));
+    }
+    new
+}
+
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "the body of loops over keys")]
-#[expect(clippy::cast_possible_truncation, reason = "the payload is in memory, and its positions in it")]
-fn set_bits(spread: Spread, payload: &mut [u8], hash: KeyHash) -> bool {
+fn set_bits<const PROBES: u8>(spread: Spread, words: &mut [Word], hash: KeyHash) -> bool {
     let mut walk = spread.walk(hash);
-    let mut was_clear = 0;
-    for _ in 0..spread.probes() {
+    let mut was_set = 1;
+    for _ in 0..spread.probes_or::<PROBES>() {
         let position = walk.next();
-        if let Some(byte) = payload.get_mut(Bit::byte_of(position) as usize) {
-            let mask = Bit::mask(position);
-            was_clear |= !*byte & mask;
-            *byte |= mask;
+        if let Some(bytes) = words.get_mut(Bit::word_of(position)) {
+            let word = u64::from_le_bytes(*bytes);
+            was_set &= Bit::taken(word, position);
+            *bytes = (word | 1 << (position & 63)).to_le_bytes();
         }
     }
-    was_clear != 0
+    was_set & 1 == 0
 }
 
 #[cfg(test)]

@@ -2,28 +2,31 @@
 //!
 //! Of absent keys, half fail at the first probe of a full filter, and which ones cannot be predicted: an exit after each
 //! probe would cost a misprediction per key. The first few probes are therefore taken together, without a branch
-//! between them; only one absent key in sixteen goes on, and then each probe can be the last.
+//! between them; only one absent key in sixteen goes on, and takes the others together, too.
 
-use super::spread::Spread;
+use super::spread::{ANY_PROBES, Spread, with_probes};
 use crate::hash::KeyHash;
 use crate::kernel::prefetch::fetch;
 
 /// What stands at a position of a payload.
 pub(crate) trait Cell {
-    /// The byte that it is in.
-    fn byte_of(position: u64) -> u64;
+    /// The binary logarithm of the positions in a word of 8 bytes.
+    const PER_WORD_LOG2: u32;
 
-    /// Not 0 when it is taken; so is one that is beyond the payload.
-    fn taken(payload: &[u8], position: u64) -> u8;
+    /// Bit 0 says whether a position within its word is taken; the others have no meaning.
+    fn taken(word: u64, position: u64) -> u64;
+
+    /// The word of a position.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "one shift of a loop over keys")]
+    #[expect(clippy::cast_possible_truncation, reason = "the payload is in memory, and its words in it")]
+    fn word_of(position: u64) -> usize {
+        (position >> Self::PER_WORD_LOG2) as usize
+    }
 }
 
-/// The byte of a cell; all ones beyond the payload.
-#[inline(always)]
-#[expect(clippy::cast_possible_truncation, reason = "the payload is in memory, and its positions in it")]
-#[expect(clippy::inline_always, reason = "one load of a loop over keys")]
-pub(crate) fn byte_at<C: Cell>(payload: &[u8], position: u64) -> u8 {
-    payload.get(C::byte_of(position) as usize).copied().unwrap_or(u8::MAX)
-}
+/// A word of a payload.
+pub(crate) type Word = [u8; 8];
 
 /// Probes that are taken before the first branch.
 const TOGETHER: u8 = 4;
@@ -35,63 +38,76 @@ const NEAR_BYTES: usize = 256 << 10;
 const AHEAD: usize = 16;
 
 /// Whether all positions of `hash` are taken.
+pub(crate) fn may_contain<C: Cell>(spread: Spread, payload: &[u8], hash: KeyHash) -> bool {
+    let (words, _) = payload.as_chunks();
+    with_probes!(spread, PROBES => contains::<C, PROBES>(spread, words, hash))
+}
+
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "the body of loops over keys")]
-pub(crate) fn may_contain<C: Cell>(spread: Spread, payload: &[u8], hash: KeyHash) -> bool {
+fn contains<C: Cell, const PROBES: u8>(spread: Spread, words: &[Word], hash: KeyHash) -> bool {
+    let probes = spread.probes_or::<PROBES>();
     let mut walk = spread.walk(hash);
-    let mut left = spread.probes();
-    if left >= TOGETHER {
-        let taken = [(); TOGETHER as usize].map(|()| u8::from(C::taken(payload, walk.next()) != 0));
-        if taken.into_iter().fold(1, |all, one| all & one) == 0 {
-            return false;
-        }
-        left -= TOGETHER;
+    let mut taken = 1;
+    for _ in 0..probes.min(TOGETHER) {
+        taken &= taken_at::<C>(words, walk.next());
     }
-    (0..left).all(|_| C::taken(payload, walk.next()) != 0)
+    if taken & 1 == 1 {
+        for _ in TOGETHER..probes {
+            taken &= taken_at::<C>(words, walk.next());
+        }
+    }
+    taken & 1 == 1
+}
+
+/// [`Cell::taken`] at a position; all ones beyond the payload.
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "the body of loops over keys")]
+fn taken_at<C: Cell>(words: &[Word], position: u64) -> u64 {
+    words.get(C::word_of(position)).map_or(u64::MAX, |&word| C::taken(u64::from_le_bytes(word), position))
 }
 
 /// [`FilterShape::may_contain_batch`](crate::filter::FilterShape::may_contain_batch).
 pub(crate) fn may_contain_batch<C: Cell>(spread: Spread, payload: &[u8], hashes: &[KeyHash], hits: &mut [u64]) {
-    if payload.len() <= NEAR_BYTES {
-        for (chunk, word) in hashes.chunks(64).zip(hits) {
-            *word = hits_of::<C>(spread, payload, chunk);
+    let (words, _) = payload.as_chunks();
+    with_probes!(spread, PROBES => {
+        if payload.len() <= NEAR_BYTES {
+            near_batch::<C, PROBES>(spread, words, hashes, hits);
+        } else {
+            far_batch::<C, PROBES>(spread, words, hashes, hits);
         }
-        return;
+    });
+}
+
+fn near_batch<C: Cell, const PROBES: u8>(spread: Spread, words: &[Word], hashes: &[KeyHash], hits: &mut [u64]) {
+    for (chunk, word) in hashes.chunks(64).zip(hits) {
+        let answers = chunk.iter().map(|&hash| u64::from(contains::<C, PROBES>(spread, words, hash)));
+        *word = answers.enumerate().fold(0, |bits, (bit, answer)| bits | answer << bit);
     }
-    let ahead = hashes.get(AHEAD..).unwrap_or_default();
-    hashes.iter().take(AHEAD).for_each(|&hash| fetch_first::<C>(spread, payload, hash));
-    let mut coming = ahead.iter();
+}
+
+fn far_batch<C: Cell, const PROBES: u8>(spread: Spread, words: &[Word], hashes: &[KeyHash], hits: &mut [u64]) {
+    let first = spread.probes().min(TOGETHER);
+    hashes.iter().take(AHEAD).for_each(|&hash| fetch_cells::<C>(spread, words, hash, first));
+    let mut coming = hashes.iter().skip(AHEAD);
     for (chunk, word) in hashes.chunks(64).zip(hits) {
         let mut bits = 0;
         for (bit, &hash) in chunk.iter().enumerate() {
             if let Some(&hash) = coming.next() {
-                fetch_first::<C>(spread, payload, hash);
+                fetch_cells::<C>(spread, words, hash, first);
             }
-            bits |= u64::from(may_contain::<C>(spread, payload, hash)) << bit;
+            bits |= u64::from(contains::<C, PROBES>(spread, words, hash)) << bit;
         }
         *word = bits;
     }
 }
 
-fn hits_of<C: Cell>(spread: Spread, payload: &[u8], hashes: &[KeyHash]) -> u64 {
-    let answers = hashes.iter().map(|&hash| u64::from(may_contain::<C>(spread, payload, hash)));
-    answers.enumerate().fold(0, |bits, (bit, answer)| bits | answer << bit)
-}
-
-/// Fetches what is asked for before the first branch.
-#[inline(always)]
-#[expect(clippy::inline_always, reason = "the body of a loop over keys")]
-fn fetch_first<C: Cell>(spread: Spread, payload: &[u8], hash: KeyHash) {
-    fetch_cells::<C>(spread, payload, hash, spread.probes().min(TOGETHER));
-}
-
 /// Fetches the first `probes` cells of a key.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "the body of a loop over keys")]
-#[expect(clippy::cast_possible_truncation, reason = "the payload is in memory, and its positions in it")]
-pub(crate) fn fetch_cells<C: Cell>(spread: Spread, payload: &[u8], hash: KeyHash, probes: u8) {
+pub(crate) fn fetch_cells<C: Cell>(spread: Spread, words: &[Word], hash: KeyHash, probes: u8) {
     let mut walk = spread.walk(hash);
     for _ in 0..probes {
-        fetch(payload.as_ptr().wrapping_add(C::byte_of(walk.next()) as usize));
+        fetch(words.as_ptr().wrapping_add(C::word_of(walk.next())).cast());
     }
 }

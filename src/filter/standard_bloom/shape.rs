@@ -1,6 +1,6 @@
 //! The shape of a block, and bits as cells.
 
-use super::probe::{self, Cell, byte_at};
+use super::probe::{self, Cell};
 use super::spread::Spread;
 use crate::error::BlockError;
 use crate::filter::{EncodedShape, FilterKind, FilterShape, ParamWords, probe_one_by_one};
@@ -15,24 +15,12 @@ const BITS_PER_WORD: u64 = 64;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bit;
 
-impl Bit {
-    /// The bit within its byte.
-    #[inline(always)]
-    #[expect(clippy::inline_always, reason = "one instruction")]
-    pub(crate) fn mask(position: u64) -> u8 {
-        1 << (position & 7)
-    }
-}
-
 impl Cell for Bit {
-    #[inline(always)]
-    fn byte_of(position: u64) -> u64 {
-        position >> 3
-    }
+    const PER_WORD_LOG2: u32 = 6;
 
     #[inline(always)]
-    fn taken(payload: &[u8], position: u64) -> u8 {
-        byte_at::<Self>(payload, position) >> (position & 7) & 1
+    fn taken(word: u64, position: u64) -> u64 {
+        word >> (position & 63)
     }
 }
 

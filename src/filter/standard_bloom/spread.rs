@@ -131,6 +131,13 @@ impl Spread {
         self.probes
     }
 
+    /// The number of probes, `PROBES` when it is known where the code is compiled.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "it bounds loops that are to be unrolled")]
+    pub(crate) fn probes_or<const PROBES: u8>(self) -> u8 {
+        if PROBES == ANY_PROBES { self.probes } else { PROBES }
+    }
+
     /// Bytes of payload with so many positions in each word of 8 bytes.
     pub(crate) fn payload_bytes(self, positions_per_word: u64) -> u64 {
         self.positions.div_ceil(positions_per_word) * 8
@@ -188,6 +195,29 @@ impl Spread {
         Walk { at: hash, step: hash.wrapping_mul(STEP), positions: self.positions }
     }
 }
+
+/// Stands for a number of probes that is not known where the code is compiled.
+pub(super) const ANY_PROBES: u8 = 0;
+
+/// Runs a loop over keys with the number of probes as a constant, where it is a usual one.
+macro_rules! with_probes {
+    ($spread:expr, $probes:ident => $call:expr) => {
+        with_probes!($spread, $probes => $call, 1 2 3 4 5 6 7 8 9 10 11 12 13 14)
+    };
+    ($spread:expr, $probes:ident => $call:expr, $($count:literal)+) => {
+        match $spread.probes() {
+            $($count => {
+                const $probes: u8 = $count;
+                $call
+            })+
+            _ => {
+                const $probes: u8 = $crate::filter::standard_bloom::spread::ANY_PROBES;
+                $call
+            }
+        }
+    };
+}
+pub(super) use with_probes;
 
 /// The positions of one key, one after the other: an infinite walk, of which the first `probes` are used.
 #[derive(Clone, Copy, Debug)]

@@ -1,4 +1,4 @@
-//! Ours: blocked Bloom and Ribbon, as an engine would hold them.
+//! Ours: blocked Bloom, standard Bloom and Ribbon, as an engine would hold them.
 
 use std::cell::OnceCell;
 
@@ -6,7 +6,7 @@ use bytes::Bytes;
 use sstfilter::simd::{self, InstructionSet};
 use sstfilter::{
     BitsPerKey, BloomPolicy, BuildContext, FalsePositiveRate, FilterBlock, FilterPolicy, HitBitmap, KeyHasher,
-    RibbonPolicy, RibbonSizing,
+    RibbonPolicy, RibbonSizing, StandardBloomPolicy,
 };
 
 use super::IsaChoice;
@@ -27,13 +27,15 @@ struct Ours {
 #[derive(Clone, Copy)]
 enum Size {
     Bloom(f64),
+    StandardBloom(f64),
     Ribbon(f64),
 }
 
-const KINDS: [(&str, Size); 7] = [
+const KINDS: [(&str, Size); 8] = [
     ("blocked Bloom, 10 bits", Size::Bloom(10.0)),
     ("blocked Bloom, 16 bits", Size::Bloom(16.0)),
     ("blocked Bloom, 20 bits", Size::Bloom(20.0)),
+    ("standard Bloom, 10 bits", Size::StandardBloom(10.0)),
     ("Ribbon, 1 %", Size::Ribbon(0.01)),
     ("Ribbon, 2^-7", Size::Ribbon(1.0 / 128.0)),
     ("Ribbon, 2^-8", Size::Ribbon(1.0 / 256.0)),
@@ -57,6 +59,7 @@ impl Ours {
         if self.policy.get().is_none() {
             let policy: Box<dyn FilterPolicy> = match self.size {
                 Size::Bloom(bits) => Box::new(BloomPolicy::new(BitsPerKey::new(bits)?)),
+                Size::StandardBloom(bits) => Box::new(StandardBloomPolicy::new(BitsPerKey::new(bits)?)),
                 Size::Ribbon(rate) => Box::new(RibbonPolicy::new(RibbonSizing::Rate(FalsePositiveRate::new(rate)?))?),
             };
             self.policy.get_or_init(|| policy);
@@ -68,7 +71,7 @@ impl Ours {
 impl Subject for Ours {
     fn label(&self) -> Label {
         let family = match self.size {
-            Size::Bloom(_) => Family::Bloom,
+            Size::Bloom(_) | Size::StandardBloom(_) => Family::Bloom,
             Size::Ribbon(_) => Family::Static,
         };
         let isa = self.isa.map(InstructionSet::name);
