@@ -15,16 +15,21 @@ use std::time::{Duration, Instant};
 use proptest::prelude::*;
 use sstfilter::{
     AutoPolicy, BitsPerKey, BloomPolicy, BuildContext, BuildPurpose, FilterBlock, FilterKind, FilterPolicy,
-    GuardedFilter, HitBitmap, KeyHash, KeyHasher, PreparedKey, SelfCheck,
+    GuardedFilter, HitBitmap, KeyHash, KeyHasher, PreparedKey, SelfCheck, StandardBloomPolicy,
 };
 
 fn bloom(millibits: u32) -> BloomPolicy {
     BloomPolicy::new(BitsPerKey::from_millibits(millibits).unwrap())
 }
 
+fn standard_bloom(millibits: u32) -> StandardBloomPolicy {
+    StandardBloomPolicy::new(BitsPerKey::from_millibits(millibits).unwrap())
+}
+
 fn any_policy() -> impl Strategy<Value = Arc<dyn FilterPolicy>> {
     prop_oneof![
         (1_000..=100_000_u32).prop_map(|size| Arc::new(bloom(size)) as Arc<dyn FilterPolicy>),
+        (1_000..=100_000_u32).prop_map(|size| Arc::new(standard_bloom(size)) as Arc<dyn FilterPolicy>),
         (1..=32_i32, 1.0..2.0_f64)
             .prop_map(|(bits, share)| (share * 2.0_f64.powi(-bits)).min(0.5))
             .prop_map(|rate| Arc::new(common::ribbon(rate)) as Arc<dyn FilterPolicy>),

@@ -8,7 +8,7 @@
 
 mod common;
 
-use sstfilter::{BitsPerKey, BloomPolicy, FilterBlock, FilterKind, FilterPolicy, KeyHash};
+use sstfilter::{BitsPerKey, BloomPolicy, FilterBlock, FilterKind, FilterPolicy, KeyHash, StandardBloomPolicy};
 
 /// Key sets per setting, and absent keys asked of each of their filters.
 const SETS: u32 = 5;
@@ -60,6 +60,24 @@ fn blocked_bloom_keeps_to_its_rate_at_every_usual_size() {
                 (rate / expected - 1.0).abs() < 0.02 + 4.0 * sigma(rate, 1e7) / rate,
                 "{rate}, computed {expected}"
             );
+        }
+    }
+}
+
+#[test]
+fn standard_bloom_has_the_textbooks_rate_at_every_usual_size() {
+    let computed = [(4.79, 0.1007), (8.0, 0.021_58), (10.0, 0.008_194), (12.0, 0.003_142), (16.0, 0.000_458_8)];
+    for keys in [1_000, 10_000, 100_000, 1_000_000] {
+        for (bits, textbook) in computed {
+            let policy = StandardBloomPolicy::new(BitsPerKey::new(bits).unwrap());
+            let (rate, expected) = measure(&policy, keys, ABSENT_PER_SET, Some(FilterKind::STANDARD_BLOOM));
+            println!("standard bloom, {keys} keys, {bits} bits per key: {rate:.6}, computed {expected:.6}");
+            // The rate goes with the fill to the power of the probes, and the fill varies as 0.27 / sqrt(bits) does.
+            let spread = 0.27 / (f64::from(keys) * bits).sqrt() * 2.0 * bits * 0.69 / f64::from(SETS).sqrt();
+            let tolerance = 4.0 * spread * expected + 4.0 * sigma(expected, 1e7);
+            assert!((rate - expected).abs() < tolerance, "{keys} keys, {bits} bits: {rate}, computed {expected}");
+            let rounded_up = if keys == 1_000 { 0.05 } else { 0.006 };
+            assert!((expected / textbook - 1.0).abs() < rounded_up, "{keys} keys, {bits} bits: computed {expected}");
         }
     }
 }

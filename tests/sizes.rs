@@ -9,7 +9,10 @@
 
 mod common;
 
-use sstfilter::{BitsPerKey, BloomPolicy, BuildContext, FilterBlock, FilterKind, FilterPolicy, KeyHash, KeyHasher};
+use sstfilter::{
+    BitsPerKey, BloomPolicy, BuildContext, FilterBlock, FilterKind, FilterPolicy, KeyHash, KeyHasher,
+    StandardBloomPolicy,
+};
 
 /// Whole block bits per key over those that no filter of its rate can go below, minus 1.
 fn ribbon_overhead(keys: u32, rate: f64) -> f64 {
@@ -60,6 +63,20 @@ fn the_size_function_of_bloom_is_what_the_encoder_writes_for_every_number_of_key
                 assert_eq!(built.block.unwrap().len() as u64, said, "{keys} keys at {millibits} millibits");
                 assert_eq!(built.report.block_bytes, said, "{keys} keys at {millibits} millibits");
             }
+        }
+    }
+}
+
+#[test]
+fn the_size_function_of_standard_bloom_is_what_the_encoder_writes_for_every_number_of_keys() {
+    let all: Vec<KeyHash> = common::key_set(0, 65_537).collect();
+    for keys in (0..=300).chain([999, 1_000, 4_095, 4_096, 65_535, 65_536, 65_537]) {
+        for millibits in MILLIBITS {
+            let policy = StandardBloomPolicy::new(BitsPerKey::from_millibits(millibits).unwrap());
+            let said = policy.block_bytes(keys as u64).unwrap();
+            let built = common::build(&policy, &all[..keys]);
+            assert_eq!(built.block.unwrap().len() as u64, said, "{keys} keys at {millibits} millibits");
+            assert_eq!(built.report.block_bytes, said, "{keys} keys at {millibits} millibits");
         }
     }
 }

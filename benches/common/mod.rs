@@ -1,12 +1,16 @@
 //! Keys and policies that the benchmarks share.
 
-use sstfilter::{BloomPolicy, FalsePositiveRate, FilterPolicy, RibbonPolicy, RibbonSizing};
+use sstfilter::{BloomPolicy, FalsePositiveRate, FilterPolicy, RibbonPolicy, RibbonSizing, StandardBloomPolicy};
 
 /// The policies measured, by name: about 1 % false positives each.
-pub(crate) fn policies() -> [(&'static str, Box<dyn FilterPolicy>); 2] {
+pub(crate) fn policies() -> [(&'static str, Box<dyn FilterPolicy>); 3] {
     let ribbon = RibbonPolicy::new(RibbonSizing::Rate(FalsePositiveRate::ONE_PERCENT));
     let ribbon = ribbon.expect("one percent is in range");
-    [("bloom", Box::new(BloomPolicy::default())), ("ribbon", Box::new(ribbon))]
+    [
+        ("bloom", Box::new(BloomPolicy::default())),
+        ("standard-bloom", Box::new(StandardBloomPolicy::default())),
+        ("ribbon", Box::new(ribbon)),
+    ]
 }
 
 /// A key of 16 bytes, ascending with its number.

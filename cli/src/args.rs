@@ -121,6 +121,7 @@ pub(crate) enum PolicyName {
     Auto,
     Bloom,
     Ribbon,
+    StandardBloom,
 }
 
 #[derive(Debug, Args)]

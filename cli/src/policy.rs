@@ -5,6 +5,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use sstfilter::{
     AutoPolicy, BitsPerKey, BloomPolicy, ConfigError, FalsePositiveRate, FilterPolicy, RibbonPolicy, RibbonSizing,
+    StandardBloomPolicy,
 };
 
 use crate::args::{FilterArgs, PolicyName};
@@ -26,6 +27,8 @@ fn policy(
         (PolicyName::Bloom, Some(rate)) => Arc::new(BloomPolicy::for_rate(rate)?),
         (PolicyName::Ribbon, None) => Arc::new(RibbonPolicy::new(RibbonSizing::Size(size))?),
         (PolicyName::Ribbon, Some(rate)) => Arc::new(RibbonPolicy::new(RibbonSizing::Rate(rate))?),
+        (PolicyName::StandardBloom, None) => Arc::new(StandardBloomPolicy::new(size)),
+        (PolicyName::StandardBloom, Some(rate)) => Arc::new(StandardBloomPolicy::for_rate(rate)?),
         (PolicyName::Auto, None) => Arc::new(AutoPolicy::new(size)?),
         (PolicyName::Auto, Some(rate)) => {
             let ribbon = RibbonPolicy::new(RibbonSizing::Rate(rate))?;

@@ -75,6 +75,8 @@ fn the_kind_of_filter_follows_policy_and_number_of_keys() {
     };
     assert_eq!(kind("5000", &["--policy", "bloom"]).0, "bloom");
     assert_eq!(kind("5000", &["--policy", "ribbon", "--fpr", "0.01"]).0, "ribbon");
+    assert_eq!(kind("5000", &["--policy", "standard-bloom"]).0, "standard-bloom");
+    assert_eq!(kind("5000", &["--policy", "standard-bloom", "--fpr", "0.01"]).0, "standard-bloom");
     assert_eq!(kind("5000", &[]).0, "ribbon");
     let small = kind("500", &["--policy", "ribbon"]);
     assert_eq!((small.0.as_str(), small.1.as_str(), small.2.as_str()), ("bloom", "ribbon", "too few keys"));

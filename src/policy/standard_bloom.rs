@@ -104,7 +104,7 @@ impl BitsInMaking for StandardBits {
     }
 
     fn insert_all(&mut self, hashes: &[KeyHash]) {
-        self.insert_all(hashes);
+        self.insert_uncounted(hashes);
     }
 
     fn shape(&self) -> StandardBloomShape {

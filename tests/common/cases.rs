@@ -4,8 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use sstfilter::{
-    BitsPerKey, BloomPolicy, BuildContext, FalsePositiveRate, FilterPolicy, KeyHash, KeyHasher, RibbonPolicy,
-    RibbonSizing, TableBuilder, TableId, TableOptions, TwoBitBloom, TwoBitOptions, WordLayout,
+    BitsPerKey, BloomPolicy, BuildContext, CountingBloom, FalsePositiveRate, FilterPolicy, KeyHash, KeyHasher,
+    RibbonPolicy, RibbonSizing, StandardBloom, StandardBloomPolicy, TableBuilder, TableId, TableOptions, TwoBitBloom,
+    TwoBitOptions, WordLayout,
 };
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -59,6 +60,10 @@ pub(crate) enum Recipe {
     Policy(Policy),
     /// Into a filter of so many bytes.
     TwoBit { layout: WordLayout, bytes: u64 },
+    /// A counting Bloom filter of so many counters, every third key inserted again and removed once.
+    CountingBloom { counters: u64, probes: u8 },
+    /// A standard Bloom filter of so many bits.
+    StandardBloom { bits: u64, probes: u8 },
 }
 
 impl Recipe {
@@ -66,6 +71,12 @@ impl Recipe {
         match self {
             Self::Policy(policy) => policy.describe(),
             Self::TwoBit { layout, bytes } => format!("two-bit bloom, {}, {bytes} bytes", layout.name()),
+            Self::CountingBloom { counters, probes } => {
+                format!(
+                    "counting bloom, {counters} counters, {probes} probes, keys 0, 3, 6, ... inserted again and removed once"
+                )
+            }
+            Self::StandardBloom { bits, probes } => format!("standard bloom, {bits} bits, {probes} probes"),
         }
     }
 
@@ -85,6 +96,23 @@ impl Recipe {
                 });
                 filter.to_block(hasher.identity()).unwrap().to_vec()
             }
+            Self::CountingBloom { counters, probes } => {
+                let mut filter = CountingBloom::with_shape(counters, probes).unwrap();
+                let hashes: Vec<KeyHash> = keys.map(|key| hasher.hash(&key)).collect();
+                filter.insert_all(&hashes);
+                hashes.iter().step_by(3).for_each(|&hash| {
+                    filter.insert(hash);
+                });
+                hashes.iter().step_by(3).for_each(|&hash| filter.remove(hash).unwrap());
+                filter.to_block(hasher.identity()).unwrap().to_vec()
+            }
+            Self::StandardBloom { bits, probes } => {
+                let mut filter = StandardBloom::with_shape(bits, probes).unwrap();
+                keys.for_each(|key| {
+                    filter.insert(hasher.hash(&key));
+                });
+                filter.to_block(hasher.identity()).unwrap().to_vec()
+            }
         }
     }
 
@@ -99,12 +127,16 @@ impl Recipe {
 pub(crate) enum Policy {
     Bloom { bits_per_key: f64 },
     Ribbon { rate: f64, min_keys: u64 },
+    StandardBloom { bits_per_key: f64 },
 }
 
 impl Policy {
     pub(crate) fn make(self) -> Arc<dyn FilterPolicy> {
         match self {
             Self::Bloom { bits_per_key } => Arc::new(BloomPolicy::new(BitsPerKey::new(bits_per_key).unwrap())),
+            Self::StandardBloom { bits_per_key } => {
+                Arc::new(StandardBloomPolicy::new(BitsPerKey::new(bits_per_key).unwrap()))
+            }
             Self::Ribbon { rate, min_keys } => {
                 let sizing = RibbonSizing::Rate(FalsePositiveRate::new(rate).unwrap());
                 Arc::new(RibbonPolicy::new(sizing).unwrap().with_min_keys(min_keys))
@@ -115,6 +147,7 @@ impl Policy {
     pub(crate) fn describe(self) -> String {
         match self {
             Self::Bloom { bits_per_key } => format!("bloom, {bits_per_key} bits per key"),
+            Self::StandardBloom { bits_per_key } => format!("standard bloom, {bits_per_key} bits per key"),
             Self::Ribbon { rate, min_keys } => {
                 format!("ribbon, false positive rate {rate}, from {min_keys} keys on")
             }
@@ -150,6 +183,14 @@ const fn two_bit(name: &'static str, layout: WordLayout, bytes: u64, keys: u32) 
     BlockCase { name, recipe: Recipe::TwoBit { layout, bytes }, hash: Hash::Default, keys }
 }
 
+const fn standard_bloom(name: &'static str, bits_per_key: f64, keys: u32) -> BlockCase {
+    block(name, Policy::StandardBloom { bits_per_key }, Hash::Default, keys)
+}
+
+const fn counting_bloom(name: &'static str, counters: u64, probes: u8, keys: u32) -> BlockCase {
+    BlockCase { name, recipe: Recipe::CountingBloom { counters, probes }, hash: Hash::Default, keys }
+}
+
 /// All the filter blocks.
 pub(crate) const BLOCKS: &[BlockCase] = &[
     bloom("bloom-no-keys", 10.0, 0),
@@ -171,6 +212,20 @@ pub(crate) const BLOCKS: &[BlockCase] = &[
     two_bit("two-bit-four-bits-1000-keys", WordLayout::FourBits, 2_048, 1_000),
     two_bit("two-bit-floe-one-bit-100-keys", WordLayout::FloeOneBit, 128, 100),
     two_bit("two-bit-floe-two-bits-1000-keys", WordLayout::FloeTwoBits, 1_024, 1_000),
+    standard_bloom("standard-bloom-no-keys", 10.0, 0),
+    standard_bloom("standard-bloom-one-key", 10.0, 1),
+    standard_bloom("standard-bloom-1000-keys-10-bits", 10.0, 1_000),
+    standard_bloom("standard-bloom-100-keys-50-bits", 50.0, 100),
+    BlockCase {
+        name: "standard-bloom-999-bits",
+        recipe: Recipe::StandardBloom { bits: 999, probes: 3 },
+        hash: Hash::Default,
+        keys: 30,
+    },
+    counting_bloom("counting-bloom-no-keys", 10, 7, 0),
+    counting_bloom("counting-bloom-one-key", 10, 7, 1),
+    counting_bloom("counting-bloom-300-keys", 3_003, 7, 300),
+    counting_bloom("counting-bloom-saturated", 100, 32, 60),
 ];
 
 impl BlockCase {

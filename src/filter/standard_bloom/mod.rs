@@ -1,4 +1,50 @@
-//! Standard Bloom: k bits per key, anywhere in the filter.
+//! Standard Bloom: k bits of each key, anywhere in the filter.
+//!
+//! # What it is
+//!
+//! An array of bits, of which each key sets k; a key is denied when one of its k bits is clear (Bloom 1970). With
+//! k = 0.69 times the bits per key half of the bits are set, and the rate is 2^-k: 1.44 bits per key for each halving,
+//! whatever the number of keys. [`StandardBloom`] takes keys while it is asked, in any order and any number; more
+//! than planned raise its rate, and [`health`](StandardBloom::health) tells how far. Two filters of one shape are
+//! [merged](StandardBloom::union) by OR.
+//!
+//! # How positions are found
+//!
+//! By double hashing (Kirsch and Mitzenmacher 2006): the hash is the first number, and each further one is the one before
+//! plus a step; the high half of its product with the number of bits is the position. With a step that stays the same,
+//! as in the paper, the positions of a key are evenly spaced, and two keys that share some of them tend to share all:
+//! no matter in large filters, but measured at 1,000 bits the rate is 4 % too high with 7 probes, and *four times* too high
+//! with 13. So the step is turned by 23 bits after each addition, which costs one instruction:
+//!
+//! | bits | keys | probes | independent probes | fixed step | growing step | turning step (ours) |
+//! |--:|--:|--:|--:|--:|--:|--:|
+//! | 64 | 6 | 7 | 0.686 % | 1.21 % | 0.819 % | 0.686 % |
+//! | 1,000 | 100 | 7 | 0.826 % | 0.863 % | 0.837 % | 0.828 % |
+//! | 1,000 | 50 | 13 | 0.0070 % | 0.0283 % | 0.0088 % | 0.0070 % |
+//! | 10,000 | 1,000 | 7 | 0.820 % | 0.825 % | 0.822 % | 0.821 % |
+//!
+//! # What it costs
+//!
+//! | bits per key | probes | standard Bloom | [blocked Bloom](super::blocked_bloom) |
+//! |--:|--:|--:|--:|
+//! | 8 | 6 | 2.16 % | 2.33 % |
+//! | 10 | 7 | 0.819 % | 0.973 % |
+//! | 12 | 8 | 0.314 % | 0.419 % |
+//! | 16 | 11 | 0.0459 % | 0.0845 % |
+//! | 20 | 14 | 0.0067 % | 0.0199 % |
+//!
+//! Each probe can miss the cache. An absent key takes the first four together and is mostly done then; a key that is in
+//! takes all of them. So a batch takes about four times as long as with blocked Bloom, in the cache and out of it,
+//! and building it four times.
+//!
+//! When to choose it: for a filter in memory that keys are added to, where it must be merged, or where 5 % to 40 % less
+//! memory than blocked Bloom's at the same rate, below 0.1 %, is wanted without the time that [Ribbon](super::ribbon)
+//! takes to build. In files, blocked Bloom is faster and Ribbon smaller.
+//!
+//! The bytes: FORMAT.md, "Standard Bloom". Reading: Bloom, *Space/time trade-offs in hash coding with allowable errors*,
+//! 1970; Kirsch and Mitzenmacher, *Less hashing, same performance*, 2006; Bose et al., *On the false-positive rate of
+//! Bloom filters*, 2008; Swamidass and Baldi, *Mathematical correction for fingerprint similarity measures to improve
+//! chemical retrieval*, 2007.
 
 mod build;
 mod filter;

@@ -4,7 +4,7 @@
 //! probe would cost a misprediction per key. The first few probes are therefore taken together, without a branch
 //! between them; only one absent key in sixteen goes on, and takes the others together, too.
 
-use super::spread::{ANY_PROBES, Spread, with_probes};
+use super::spread::{Spread, with_probes};
 use crate::hash::KeyHash;
 use crate::kernel::prefetch::fetch;
 
@@ -50,21 +50,19 @@ fn contains<C: Cell, const PROBES: u8>(spread: Spread, words: &[Word], hash: Key
     let mut walk = spread.walk(hash);
     let mut taken = 1;
     for _ in 0..probes.min(TOGETHER) {
-        taken &= taken_at::<C>(words, walk.next());
+        let position = walk.next();
+        let Some(&word) = words.get(C::word_of(position)) else { return true };
+        taken &= C::taken(u64::from_le_bytes(word), position);
     }
-    if taken & 1 == 1 {
-        for _ in TOGETHER..probes {
-            taken &= taken_at::<C>(words, walk.next());
-        }
+    if taken & 1 == 0 {
+        return false;
+    }
+    for _ in TOGETHER..probes {
+        let position = walk.next();
+        let Some(&word) = words.get(C::word_of(position)) else { return true };
+        taken &= C::taken(u64::from_le_bytes(word), position);
     }
     taken & 1 == 1
-}
-
-/// [`Cell::taken`] at a position; all ones beyond the payload.
-#[inline(always)]
-#[expect(clippy::inline_always, reason = "the body of loops over keys")]
-fn taken_at<C: Cell>(words: &[Word], position: u64) -> u64 {
-    words.get(C::word_of(position)).map_or(u64::MAX, |&word| C::taken(u64::from_le_bytes(word), position))
 }
 
 /// [`FilterShape::may_contain_batch`](crate::filter::FilterShape::may_contain_batch).

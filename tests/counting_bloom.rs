@@ -1,0 +1,217 @@
+//! Counting Bloom filters against an exact record of what is in. The failure guarded against: a counter that is taken
+//! down more often than up (two probes of a key on one counter, a counter that was full in between, a removal given
+//! up half-way), whereupon a key that is in is denied.
+
+#![expect(clippy::unwrap_used, reason = "tests, and the functions they share")]
+
+mod common;
+
+use std::collections::HashMap;
+
+use proptest::prelude::*;
+use sstfilter::{
+    BitsPerKey, BlockError, CountingBloom, FalsePositiveRate, FilterBlock, FilterError, FilterKind, HealthLimits,
+    HitBitmap, KeyHash, KeyHasher, StandardBloom,
+};
+
+/// A step of work on a few keys, so that they meet often.
+#[derive(Clone, Debug)]
+enum Step {
+    Insert(u64),
+    /// Of a key that is in.
+    Remove(u64),
+    /// Of a key that is not in, if the filter sees that.
+    RemoveAbsent(u64),
+    StoreAndTakeUp,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        8 => (0..40_u64).prop_map(Step::Insert),
+        8 => (0..40_u64).prop_map(Step::Remove),
+        2 => (100..140_u64).prop_map(Step::RemoveAbsent),
+        1 => Just(Step::StoreAndTakeUp),
+    ];
+    prop::collection::vec(step, 0..600)
+}
+
+fn payload(filter: &CountingBloom) -> Vec<u8> {
+    filter.to_block(KeyHasher::default().identity()).unwrap().to_vec()
+}
+
+fn take_up(filter: &CountingBloom) -> CountingBloom {
+    let identity = KeyHasher::default().identity();
+    CountingBloom::from_block(&filter.to_block(identity).unwrap(), identity).unwrap()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(if common::is_long() { 20_000 } else { 1_000 }))]
+
+    /// Shapes down to one counter, where all probes of all keys meet and counters fill up at once.
+    #[test]
+    fn no_key_that_is_in_is_denied_after_any_legal_work(
+        counters in prop_oneof![1..20_u64, 20..300_u64], probes in 1..=32_u8, steps in steps(),
+    ) {
+        let mut filter = CountingBloom::with_shape(counters, probes).unwrap();
+        let mut exact: HashMap<u64, u64> = HashMap::new();
+        for step in steps {
+            match step {
+                Step::Insert(key) => {
+                    filter.insert(KeyHash::from_remixed(key));
+                    *exact.entry(key).or_default() += 1;
+                }
+                Step::Remove(key) if exact.get(&key).is_some_and(|&count| count > 0) => {
+                    filter.remove(KeyHash::from_remixed(key)).unwrap();
+                    *exact.get_mut(&key).unwrap() -= 1;
+                }
+                Step::RemoveAbsent(key) if !filter.contains(KeyHash::from_remixed(key)) => {
+                    let before = payload(&filter);
+                    prop_assert_eq!(filter.remove(KeyHash::from_remixed(key)), Err(FilterError::NotPresent));
+                    prop_assert_eq!(payload(&filter), before);
+                }
+                Step::StoreAndTakeUp => filter = take_up(&filter),
+                Step::Remove(_) | Step::RemoveAbsent(_) => {}
+            }
+            prop_assert_eq!(filter.keys(), exact.values().sum::<u64>());
+            for (&key, _) in exact.iter().filter(|&(_, &count)| count > 0) {
+                prop_assert!(filter.contains(KeyHash::from_remixed(key)));
+            }
+        }
+        let standard = filter.to_standard_bloom().unwrap();
+        for key in (0..300).map(KeyHash::from_remixed) {
+            prop_assert_eq!(standard.contains(key), filter.contains(key));
+        }
+        for (&key, &count) in &exact {
+            (0..count).for_each(|_| filter.remove(KeyHash::from_remixed(key)).unwrap());
+        }
+        prop_assert_eq!(filter.keys(), 0);
+        prop_assert_eq!(filter.fill_ratio(), filter.saturated() as f64 / counters as f64, "all but the saturated are back at 0");
+    }
+}
+
+fn hashes(set: u32, count: u32) -> Vec<KeyHash> {
+    common::key_set(set, count).collect()
+}
+
+#[test]
+fn removing_half_of_the_keys_leaves_a_filter_of_the_other_half() {
+    let mut filter = CountingBloom::for_size(10_000, BitsPerKey::TEN).unwrap();
+    let (stay, go) = (hashes(0, 5_000), hashes(1, 5_000));
+    filter.insert_all(&stay);
+    let alone = payload(&filter);
+    filter.insert_all(&go);
+    assert_eq!((filter.keys(), filter.saturated()), (10_000, 0));
+    go.iter().for_each(|&hash| filter.remove(hash).unwrap());
+    assert_eq!(payload(&filter), alone, "as if they had never been in");
+    assert!(stay.iter().all(|&hash| filter.contains(hash)));
+    let let_through = go.iter().filter(|&&hash| filter.contains(hash)).count();
+    assert!(let_through < 10, "0.025 % at half of the keys: {let_through}");
+}
+
+#[test]
+fn a_key_inserted_twice_is_in_until_it_is_removed_twice() {
+    let mut filter = CountingBloom::for_rate(100, FalsePositiveRate::ONE_PERCENT).unwrap();
+    let key = KeyHash::from_remixed(1);
+    assert!(filter.insert(key));
+    assert!(!filter.insert(key));
+    filter.remove(key).unwrap();
+    assert!(filter.contains(key));
+    filter.remove(key).unwrap();
+    assert!(!filter.contains(key));
+    assert_eq!(filter.remove(key), Err(FilterError::NotPresent));
+    assert_eq!((filter.keys(), filter.fill_ratio()), (0, 0.0));
+}
+
+#[test]
+fn counters_stay_at_fifteen_for_good_and_are_counted() {
+    let mut filter = CountingBloom::with_shape(10_000, 5).unwrap();
+    let (often, once) = (KeyHash::from_remixed(1), KeyHash::from_remixed(2));
+    filter.insert(once);
+    (0..40).for_each(|_| {
+        filter.insert(often);
+    });
+    assert_eq!((filter.saturated(), filter.keys()), (5, 41));
+    (0..40).for_each(|_| filter.remove(often).unwrap());
+    assert!(filter.contains(often), "its counters are lost");
+    assert_eq!(filter.saturated(), 5);
+    filter.remove(once).unwrap();
+    assert!(!filter.contains(once));
+    assert_eq!(filter.keys(), 0);
+}
+
+/// What the documentation warns of, so that nobody believes it harmless.
+#[test]
+fn removing_a_key_that_only_looks_present_can_lose_another_key() {
+    let mut filter = CountingBloom::with_shape(64, 2).unwrap();
+    let inside = hashes(2, 20);
+    filter.insert_all(&inside);
+    let looks_present: Vec<KeyHash> = hashes(3, 200).into_iter().filter(|&hash| filter.contains(hash)).collect();
+    assert!(looks_present.into_iter().any(|hash| filter.remove(hash).is_ok()));
+    assert!(inside.into_iter().any(|hash| !filter.contains(hash)), "a key that is in is denied");
+}
+
+#[test]
+fn the_standard_filter_of_a_counting_one_answers_alike_and_is_a_block_of_kind_three() {
+    let mut filter = CountingBloom::with_shape(9_999, 7).unwrap();
+    filter.insert_all(&hashes(4, 1_000));
+    let standard = filter.to_standard_bloom().unwrap();
+    assert_eq!((standard.bits(), standard.probes(), standard.keys()), (9_999, 7, 1_000));
+    assert_eq!(standard.fill_ratio(), filter.fill_ratio());
+    let identity = KeyHasher::default().identity();
+    let block = standard.to_block(identity).unwrap();
+    let opened = FilterBlock::open(&block).unwrap();
+    assert_eq!((opened.info().kind, opened.info().payload_bytes), (FilterKind::STANDARD_BLOOM, 157 * 8));
+    let asked = [hashes(4, 1_000), hashes(5, 20_000)].concat();
+    let mut hits = HitBitmap::default();
+    filter.contains_batch(&asked, &mut hits);
+    for (at, &hash) in asked.iter().enumerate() {
+        assert_eq!((opened.may_contain(hash), hits.may_contain(at)), (filter.contains(hash), filter.contains(hash)));
+    }
+    let mut built = StandardBloom::with_shape(9_999, 7).unwrap();
+    built.insert_all(&hashes(4, 1_000));
+    assert_eq!(built.to_block(identity).unwrap()[..1_256], block[..1_256]);
+}
+
+#[test]
+fn batches_of_filters_larger_than_the_near_cache_answer_as_single_calls_do() {
+    let mut filter = CountingBloom::for_size(100_000, BitsPerKey::TEN).unwrap();
+    filter.insert_all(&hashes(6, 100_000));
+    let asked = [hashes(6, 777), hashes(7, 777)].concat();
+    let mut hits = HitBitmap::default();
+    filter.contains_batch(&asked, &mut hits);
+    let single: Vec<usize> = (0..asked.len()).filter(|&at| filter.contains(asked[at])).collect();
+    assert_eq!(hits.iter().collect::<Vec<_>>(), single);
+}
+
+#[test]
+fn overfull_and_absurd_filters_deny_none_and_are_refused() {
+    let mut filter = CountingBloom::for_size(10, BitsPerKey::TEN).unwrap();
+    filter.insert_all(&hashes(8, 50_000));
+    assert!(hashes(8, 50_000).into_iter().all(|hash| filter.contains(hash)));
+    assert_eq!((filter.saturated(), filter.health().expected_fpr), (filter.counters(), 1.0));
+    assert_eq!(HealthLimits::BLOOM.alarms(&filter.health()).len(), 2);
+    hashes(8, 50_000).into_iter().for_each(|hash| filter.remove(hash).unwrap());
+    assert_eq!(filter.keys(), 0);
+    for keys in [1 << 34, u64::MAX] {
+        assert!(matches!(CountingBloom::for_size(keys, BitsPerKey::TEN), Err(FilterError::TooLarge { .. })));
+    }
+    assert!(matches!(CountingBloom::with_shape(0, 1), Err(FilterError::Config(_))));
+    assert!(matches!(CountingBloom::with_shape(1, 33), Err(FilterError::Config(_))));
+}
+
+#[test]
+fn blocks_that_are_damaged_foreign_or_of_another_kind_are_not_taken_up() {
+    let identity = KeyHasher::default().identity();
+    let mut filter = CountingBloom::with_shape(300, 7).unwrap();
+    filter.insert_all(&hashes(9, 30));
+    let block = filter.to_block(identity).unwrap();
+    for bit in 0..block.len() * 8 {
+        let mut damaged = block.to_vec();
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        assert!(matches!(CountingBloom::from_block(&damaged, identity), Err(FilterError::Block(_))), "bit {bit}");
+    }
+    let foreign = CountingBloom::from_block(&block, KeyHasher::with_seed(1).identity());
+    assert!(matches!(foreign, Err(FilterError::Block(BlockError::HashMismatch { .. }))));
+    let standard = filter.to_standard_bloom().unwrap().to_block(identity).unwrap();
+    assert!(matches!(CountingBloom::from_block(&standard, identity), Err(FilterError::Block(BlockError::Kind { .. }))));
+}
