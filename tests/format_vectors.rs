@@ -8,9 +8,9 @@ use std::fmt::Write as _;
 
 use bytes::Bytes;
 use sstfilter::{
-    BitsPerKey, BloomPolicy, BuildContext, FallbackReason, FalsePositiveRate, FilterBlock, FilterKind, FilterPolicy,
-    HashId, KeyHash, KeyHasher, Lookup, ReadOptions, RibbonPolicy, RibbonSizing, Table, TableBuilder, TableId,
-    TableOptions, TwoBitBloom, TwoBitOptions, WordLayout,
+    BitsPerKey, BloomPolicy, BuildContext, CountingBloom, FallbackReason, FalsePositiveRate, FilterBlock, FilterKind,
+    FilterPolicy, HashId, KeyHash, KeyHasher, Lookup, ReadOptions, RibbonPolicy, RibbonSizing, StandardBloom,
+    StandardBloomPolicy, Table, TableBuilder, TableId, TableOptions, TwoBitBloom, TwoBitOptions, WordLayout,
 };
 
 const FORMAT: &str = include_str!("../FORMAT.md");
@@ -25,6 +25,12 @@ const BLOOM_BLOCK: &str = "00000800000000001000004060000000040000000020800000040
 const RIBBON_BLOCK: &str = "040000000000000001000000000000000d00000000000000010000000000000000000000000000000d00000000\
     0000000d000000000000000700ae470100000065746c6966747373070000001bad5187030000000002021020015346\
     83d0d083";
+
+const STANDARD_BLOCK: &str =
+    "24c1135202810522400000000007000065746c696674737301000000c79ea176030000000003031020015346614163f3";
+
+const COUNTING_BLOCK: &str = "00021000010000111500020020000202200000000100001001010000100010004000000000070000\
+    65746c696674737304000000a103beee040000000004041020015346a45a8d0f";
 
 /// The words of a line that are not 0, by their numbers.
 type Words = &'static [(usize, u32)];
@@ -162,6 +168,46 @@ fn larger_blocks_have_the_documented_digests() {
         let info = FilterBlock::open(&block).unwrap().info();
         assert_eq!((info.kind, info.keys), (FilterKind::RIBBON, keys.into()));
         assert_eq!((info.block_bytes, info.payload_checksum, info.salt), (bytes, checksum, salt), "{keys} keys");
+    }
+}
+
+#[test]
+fn standard_and_counting_bloom_blocks_are_the_documented_ones() {
+    let standard = block_of(&StandardBloomPolicy::default(), FRUIT);
+    assert_eq!(hex(&standard), STANDARD_BLOCK);
+    let hasher = KeyHasher::default();
+    let [apple, banana, cherry] = FRUIT.map(|key| hasher.hash(key));
+    let mut counting = CountingBloom::with_shape(64, 7).unwrap();
+    counting.insert_all(&[apple, banana, cherry, apple, banana]);
+    counting.remove(apple).unwrap();
+    assert_eq!(hex(&counting.to_block(hasher.identity()).unwrap()), COUNTING_BLOCK);
+
+    let large = block_of(&StandardBloomPolicy::default(), numbered(1_000));
+    let info = FilterBlock::open(&large).unwrap().info();
+    assert_eq!((info.block_bytes, info.payload_checksum), (1_296, 0x2df4_a0d7));
+    let mut large = CountingBloom::for_size(1_000, BitsPerKey::TEN).unwrap();
+    let hashes: Vec<KeyHash> = numbered(1_000).map(|key| hasher.hash(key.as_bytes())).collect();
+    large.insert_all(&hashes);
+    hashes.iter().step_by(3).for_each(|&hash| large.remove(hash).unwrap());
+    let info = FilterBlock::open(large.to_block(hasher.identity()).unwrap()).unwrap().info();
+    assert_eq!((info.block_bytes, info.payload_checksum, info.keys), (5_064, 0xb4fb_ab9c, 666));
+}
+
+#[test]
+fn positions_of_standard_bloom_are_the_documented_ones() {
+    for (hash, bits, positions) in [
+        (0x0123_4567_89ab_cdef, 1_000, [4, 53, 912, 326, 898, 374, 643]),
+        (0xfedc_ba98_7654_3210, 1_000, [995, 328, 607, 571, 222, 153, 7]),
+        (1, 64, [0, 39, 30, 6, 56, 30, 22]),
+    ] {
+        let mut filter = StandardBloom::with_shape(bits, 7).unwrap();
+        filter.insert(KeyHash::from_well_mixed(hash));
+        let block = filter.to_block(KeyHasher::default().identity()).unwrap();
+        let set: Vec<usize> = (0..block.len() * 8 - 320).filter(|bit| block[bit / 8] >> (bit % 8) & 1 == 1).collect();
+        let mut positions = positions.to_vec();
+        positions.sort_unstable();
+        positions.dedup();
+        assert_eq!(set, positions, "{hash:016x}");
     }
 }
 

@@ -50,19 +50,21 @@ fn contains<C: Cell, const PROBES: u8>(spread: Spread, words: &[Word], hash: Key
     let mut walk = spread.walk(hash);
     let mut taken = 1;
     for _ in 0..probes.min(TOGETHER) {
-        let position = walk.next();
-        let Some(&word) = words.get(C::word_of(position)) else { return true };
-        taken &= C::taken(u64::from_le_bytes(word), position);
+        taken &= taken_at::<C>(words, walk.next());
     }
-    if taken & 1 == 0 {
-        return false;
-    }
-    for _ in TOGETHER..probes {
-        let position = walk.next();
-        let Some(&word) = words.get(C::word_of(position)) else { return true };
-        taken &= C::taken(u64::from_le_bytes(word), position);
+    if taken & 1 == 1 {
+        for _ in TOGETHER..probes {
+            taken &= taken_at::<C>(words, walk.next());
+        }
     }
     taken & 1 == 1
+}
+
+/// [`Cell::taken`] at a position; all ones beyond the payload.
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "the body of loops over keys")]
+fn taken_at<C: Cell>(words: &[Word], position: u64) -> u64 {
+    words.get(C::word_of(position)).map_or(u64::MAX, |&word| C::taken(u64::from_le_bytes(word), position))
 }
 
 /// [`FilterShape::may_contain_batch`](crate::filter::FilterShape::may_contain_batch).
