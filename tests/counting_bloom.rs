@@ -3,6 +3,7 @@
 //! up half-way), whereupon a key that is in is denied.
 
 #![expect(clippy::unwrap_used, reason = "tests, and the functions they share")]
+#![expect(clippy::float_cmp, reason = "both are the same division")]
 
 mod common;
 

@@ -3,6 +3,7 @@
 //! through a block, or when two are merged.
 
 #![expect(clippy::unwrap_used, reason = "tests, and the functions they share")]
+#![expect(clippy::float_cmp, reason = "both are the same division")]
 
 mod common;
 

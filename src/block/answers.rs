@@ -1,6 +1,8 @@
 //! Batches asked of filters in memory.
 
 use super::HitBitmap;
+use crate::filter::counting_bloom::CountingBloom;
+use crate::filter::standard_bloom::StandardBloom;
 use crate::filter::two_bit_bloom::TwoBitBloom;
 use crate::hash::KeyHash;
 
@@ -20,5 +22,19 @@ impl TwoBitBloom {
     /// ```
     pub fn contains_batch(&self, hashes: &[KeyHash], hits: &mut HitBitmap) {
         self.answer_batch(hashes, hits.cleared(hashes.len()));
+    }
+}
+
+impl StandardBloom {
+    /// Asks for many keys at once; `hits` then holds the answers in their order.
+    pub fn contains_batch(&self, hashes: &[KeyHash], hits: &mut HitBitmap) {
+        self.contains_words(hashes, hits.cleared(hashes.len()));
+    }
+}
+
+impl CountingBloom {
+    /// Asks for many keys at once; `hits` then holds the answers in their order.
+    pub fn contains_batch(&self, hashes: &[KeyHash], hits: &mut HitBitmap) {
+        self.contains_words(hashes, hits.cleared(hashes.len()));
     }
 }

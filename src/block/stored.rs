@@ -3,14 +3,14 @@
 use bytes::Bytes;
 
 use super::trailer::{MAX_KEYS, MAX_PAYLOAD_BYTES, MAX_TAIL_BYTES};
-use super::{EncodeRequest, FallbackReason, FilterBlock, HitBitmap, encode};
+use super::{EncodeRequest, FallbackReason, FilterBlock, encode};
 use crate::codec::AlignedBuffer;
 use crate::error::{BlockError, FilterError};
 use crate::filter::counting_bloom::CountingBloom;
 use crate::filter::standard_bloom::StandardBloom;
 use crate::filter::two_bit_bloom::TwoBitBloom;
 use crate::filter::{FilterShape, Storable};
-use crate::hash::{HashIdentity, KeyHash};
+use crate::hash::HashIdentity;
 
 /// Gives each filter its way into a block and out of it.
 macro_rules! stored {
@@ -41,23 +41,6 @@ macro_rules! stored {
 // A new kind that takes keys while it is in use is one line here.
 stored! {
     TwoBitBloom,
-    StandardBloom,
-    CountingBloom,
-}
-
-/// Gives each filter that is asked in batches its call for it.
-macro_rules! asked_in_batches {
-    ($($filter:ty),* $(,)?) => {$(
-        impl $filter {
-            /// Asks for many keys at once; `hits` then holds the answers in their order.
-            pub fn contains_batch(&self, hashes: &[KeyHash], hits: &mut HitBitmap) {
-                self.contains_words(hashes, hits.cleared(hashes.len()));
-            }
-        }
-    )*};
-}
-
-asked_in_batches! {
     StandardBloom,
     CountingBloom,
 }

@@ -14,7 +14,6 @@ pub(crate) struct Counter;
 
 impl Counter {
     /// Where a counter is: its byte, and its lowest bit in it.
-    #[expect(clippy::cast_possible_truncation, reason = "the counters are in memory")]
     pub(super) fn place(position: u64) -> (usize, u64) {
         ((position >> 1) as usize, (position & 1) * 4)
     }
@@ -29,7 +28,7 @@ impl Counter {
 impl Cell for Counter {
     const PER_WORD_LOG2: u32 = 4;
 
-    #[inline(always)]
+    #[inline]
     fn taken(word: u64, position: u64) -> u64 {
         let counter = word >> ((position & 15) * 4);
         let halves = counter | counter >> 1;

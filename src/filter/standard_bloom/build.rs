@@ -64,7 +64,7 @@ impl StandardBits {
         new
     }
 
-    /// Inserts many, without telling new ones, which costs a third more.
+    /// Inserts many, without telling new ones, which would take a quarter longer.
     pub(crate) fn insert_uncounted(&mut self, hashes: &[KeyHash]) {
         self.for_each(hashes, |_| ());
     }

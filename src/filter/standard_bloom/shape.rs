@@ -18,7 +18,7 @@ pub(crate) struct Bit;
 impl Cell for Bit {
     const PER_WORD_LOG2: u32 = 6;
 
-    #[inline(always)]
+    #[inline]
     fn taken(word: u64, position: u64) -> u64 {
         word >> (position & 63)
     }
