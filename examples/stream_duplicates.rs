@@ -1,0 +1,74 @@
+//! Duplicates in a stream that grows beyond what was planned. Each event is asked for and then added; what the filter
+//! has not seen is new for certain. When the filter says that it is too full, a larger one takes over.
+//!
+//! A Bloom filter cannot be enlarged, for it does not know its keys. So the old filter stays, is only asked, and new
+//! events go into one of twice the size: the false positive rates add up, and each alarm says when.
+//!
+//! ```sh
+//! cargo run --release --example stream_duplicates
+//! ```
+
+use std::error::Error;
+
+use sstfilter::{FalsePositiveRate, FilterError, HealthLimits, KeyHash, KeyHasher, StandardBloom};
+
+const PLANNED: u64 = 10_000;
+const EVENTS: u64 = 200_000;
+
+/// Tighter than the default limits: several filters are asked, and their rates add up.
+const LIMITS: HealthLimits = HealthLimits { fill_ratio: 0.55, fpr: 0.02 };
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let hasher = KeyHasher::default();
+    let mut seen = Seen::new(PLANNED)?;
+    let (mut duplicates, mut reported) = (0_u64, 0_u64);
+    for number in 0..EVENTS {
+        // Every tenth event comes a second time.
+        let is_duplicate = number % 10 == 9;
+        let event = format!("event-{}", if is_duplicate { number - 5 } else { number });
+        duplicates += u64::from(is_duplicate);
+        reported += u64::from(seen.check_and_add(hasher.hash(event.as_bytes()), number)?);
+    }
+    println!(
+        "{EVENTS} events, {duplicates} duplicates, {reported} reported: none missed, {} by mistake",
+        reported - duplicates
+    );
+    for filter in &seen.filters {
+        let health = filter.health();
+        println!(
+            "{:>7} keys, fill {:.1} %, rate {:.2} %",
+            health.keys,
+            health.fill_ratio * 100.0,
+            health.expected_fpr * 100.0
+        );
+    }
+    Ok(())
+}
+
+/// Filters of growing size: the last takes keys, all are asked.
+struct Seen {
+    filters: Vec<StandardBloom>,
+    planned: u64,
+}
+
+impl Seen {
+    fn new(planned: u64) -> Result<Self, FilterError> {
+        Ok(Self { filters: vec![StandardBloom::for_rate(planned, FalsePositiveRate::ONE_PERCENT)?], planned })
+    }
+
+    /// Whether the event was seen before, or may have been.
+    fn check_and_add(&mut self, event: KeyHash, number: u64) -> Result<bool, FilterError> {
+        let Some((current, older)) = self.filters.split_last_mut() else { return Ok(false) };
+        let was_seen = older.iter().any(|filter| filter.contains(event)) || !current.insert(event);
+        // Reading the fill costs a pass over the filter: once in a while is enough.
+        if number % 1_000 == 0 {
+            let alarms = LIMITS.alarms(&current.health());
+            if !alarms.is_empty() {
+                self.planned *= 2;
+                println!("at event {number}: {alarms:?}; the next filter is for {} events", self.planned);
+                self.filters.push(StandardBloom::for_rate(self.planned, FalsePositiveRate::ONE_PERCENT)?);
+            }
+        }
+        Ok(was_seen)
+    }
+}
