@@ -19,7 +19,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let serve = |first: u32, last: u32| -> Result<_, Box<dyn Error>> {
         let mut filter = shape()?;
         for user in first..last {
-            filter.insert(hasher.hash(&user.to_be_bytes()));
+            filter.insert(hasher.hash(&user.to_le_bytes()));
         }
         Ok(filter.to_block(hasher.identity())?)
     };
@@ -39,7 +39,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     // What it asks from now on is one block like any other.
     let block = both.to_block(hasher.identity())?;
     let filter = FilterBlock::open(&block)?;
-    let knows = |user: u32| filter.may_contain(hasher.hash(&user.to_be_bytes()));
+    let knows = |user: u32| filter.may_contain(hasher.hash(&user.to_le_bytes()));
     assert!((0..100_000).all(knows), "no user of either server is denied");
     let strangers = (100_000..200_000).filter(|&user| knows(user)).count();
     println!("of 100,000 strangers, {strangers} are let through");

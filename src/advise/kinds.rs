@@ -3,8 +3,11 @@
 use super::speed::{self, LOCK_NS, Measured, Speed};
 use super::{FilterNeed, FilterTarget, Updates, Writers};
 use crate::block::block_bytes;
+use crate::block::trailer::MAX_PAYLOAD_BYTES;
 use crate::filter::blocked_bloom::{BloomShape, smallest_size_for};
+use crate::filter::counting_bloom::CountingBloomShape;
 use crate::filter::ribbon::{self, Columns};
+use crate::filter::standard_bloom::{Spread, StandardBloomShape, size_for_rate};
 use crate::filter::two_bit_bloom::{TwoBitOptions, WordLayout};
 use crate::filter::{FilterKind, FilterShape};
 use crate::policy::RATE_KEYS;
@@ -89,6 +92,22 @@ pub(super) const ALL: &[Entry] = &[
         setting: ribbon_filter,
     },
     Entry {
+        kind: FilterKind::STANDARD_BLOOM,
+        updates: Updates::Insert,
+        writers: Writers::One,
+        strength: "takes keys while it is asked, never is full, and is the smallest of the filters that do so",
+        measured: [(6.8, 4.5), (6.9, 4.6), (8.6, 8.6), (30.0, 22.0)],
+        setting: standard_bloom,
+    },
+    Entry {
+        kind: FilterKind::COUNTING_BLOOM,
+        updates: Updates::InsertAndRemove,
+        writers: Writers::One,
+        strength: "takes keys and gives them up while it is asked, and never is full",
+        measured: [(12.0, 5.0), (13.0, 6.0), (25.0, 12.0), (70.0, 40.0)],
+        setting: counting_bloom,
+    },
+    Entry {
         kind: FilterKind::TWO_BIT_BLOOM,
         updates: Updates::Insert,
         writers: Writers::Many,
@@ -99,9 +118,22 @@ pub(super) const ALL: &[Entry] = &[
 ];
 
 fn blocked_bloom(need: &FilterNeed) -> Result<Sized, String> {
-    let shape = |size| BloomShape::for_keys(need.keys, size);
-    let sized = by_bits(need, smallest_size_for, shape)?;
-    met(need, sized)
+    let sized =
+        by_bits(need, |rate| Ok(smallest_size_for(RATE_KEYS, rate)), |size| BloomShape::for_keys(need.keys, size));
+    met(need, sized?)
+}
+
+fn standard_bloom(need: &FilterNeed) -> Result<Sized, String> {
+    by_bits(need, size_for_rate_of_many, |size| Some(StandardBloomShape::for_keys(need.keys, size)))
+}
+
+fn counting_bloom(need: &FilterNeed) -> Result<Sized, String> {
+    let shape = |size| CountingBloomShape::new(Spread::for_keys(need.keys, size));
+    by_bits(need, size_for_rate_of_many, |size| Some(shape(size)))
+}
+
+fn size_for_rate_of_many(rate: FalsePositiveRate) -> Result<BitsPerKey, String> {
+    size_for_rate(RATE_KEYS, rate).map_err(|error| error.to_string())
 }
 
 fn ribbon_filter(need: &FilterNeed) -> Result<Sized, String> {
@@ -113,7 +145,7 @@ fn ribbon_filter(need: &FilterNeed) -> Result<Sized, String> {
         }
         FilterTarget::Bytes(_) => by_bits(
             need,
-            |_, _| BitsPerKey::MAX,
+            |_| Ok(BitsPerKey::MAX),
             |size| {
                 shape(ribbon::columns_for_size(need.keys, size, |shape| block_bytes(shape) - shape.payload_bytes())?)
             },
@@ -143,11 +175,12 @@ fn two_bit_bloom(need: &FilterNeed) -> Result<Sized, String> {
 /// The filter of a kind that is sized in bits per key: at the size that gives the rate, or the largest that fits.
 fn by_bits<S: FilterShape>(
     need: &FilterNeed,
-    size_for: impl Fn(u64, FalsePositiveRate) -> BitsPerKey,
+    size_for: impl Fn(FalsePositiveRate) -> Result<BitsPerKey, String>,
     shape: impl Fn(BitsPerKey) -> Option<S>,
 ) -> Result<Sized, String> {
+    let shape = |size| shape(size).filter(|shape| shape.payload_bytes() <= MAX_PAYLOAD_BYTES);
     let size = match need.target {
-        FilterTarget::Rate(rate) => size_for(RATE_KEYS, rate),
+        FilterTarget::Rate(rate) => size_for(rate)?,
         FilterTarget::Bytes(bytes) => largest_within(bytes, |size| Some(block_bytes(&shape(size)?)))?,
     };
     Ok(Sized::new(&shape(size).ok_or_else(too_many_keys)?, need.keys))
