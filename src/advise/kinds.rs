@@ -13,6 +13,9 @@ use crate::filter::{FilterKind, FilterShape};
 use crate::policy::RATE_KEYS;
 use crate::units::{BitsPerKey, FalsePositiveRate};
 
+/// The rate above which a filter is not worth asking.
+const USELESS_FPR: f64 = 0.9;
+
 /// A kind.
 pub(super) struct Entry {
     pub(super) kind: FilterKind,
@@ -49,7 +52,13 @@ impl Entry {
             (true, _) => return Err("takes no keys once it is built".to_owned()),
             (false, _) => {}
         }
-        (self.setting)(need)
+        let sized = (self.setting)(need)?;
+        let is_useless = sized.expected_fpr > USELESS_FPR;
+        if is_useless {
+            Err("would let nearly every absent key through in so little memory".to_owned())
+        } else {
+            Ok(sized)
+        }
     }
 
     pub(super) fn speed(&self, need: &FilterNeed) -> Speed {
