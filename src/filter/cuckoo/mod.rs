@@ -33,7 +33,7 @@
 //!
 //! So it is smaller than a standard Bloom filter below a rate of about 0.37 %, and not at 1 % (10.5 bits with a tag of 10
 //! bits, 9.6 in Bloom). Small filters get slack, because some sets of keys are harder to place: 7 % more
-//! places than keys at 1,000 keys, 20 % at 100. The rate is exact for the number of keys, wherever the tags lie.
+//! places than keys at 1,000 keys, a quarter at 100. The rate is exact for the number of keys, wherever the tags lie.
 //!
 //! Time per key, one thread, AMD Zen 3, in `benches/peers` (`--only filter`), tags of 8 bits; keys are inserted up to the
 //! load of 95 %, and the peers' filters are as full as their power of two leaves them (`cuckoofilter` 61, 76, 95 and

@@ -72,7 +72,7 @@ impl CuckooShape {
     ///
     /// With 6 bits or more, that many distinct keys fit, but for one filter in 10,000 (below 100 keys) or fewer.
     /// With 4 bits one filter in 250 of a thousand keys fills up before the plan, because too many keys share tag
-    /// and buckets, and large ones do so more often; with 5 bits one in some thousands.
+    /// and buckets, and large ones do so more often; with 5 bits one in 10,000 of three hundred.
     ///
     /// # Errors
     ///
@@ -179,7 +179,7 @@ impl CuckooShape {
 /// Places that `keys` keys need: at a load of 95 %, with slack below some 2,500 keys.
 ///
 /// A filter of m places takes 0.977 m keys in the mean, and small ones vary by about the root of m; these are in whole
-/// numbers the places from which on no more than one filter in 100,000 was too small (in 300,000 of each size).
+/// numbers places of which no more than one filter in 40,000 had too few (tags of 8 bits, 300,000 sets of keys of each size).
 fn places_for(keys: u64) -> u128 {
     if keys <= PLACES_PER_PAIR {
         return PLACES_PER_PAIR.into();
