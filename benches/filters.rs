@@ -11,8 +11,11 @@ use std::hint::black_box;
 use bytes::Bytes;
 use common::{absent, policies, present};
 use criterion::measurement::WallTime;
-use criterion::{BenchmarkGroup, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use sstfilter::{BuildContext, FilterBlock, FilterBuilder, FilterPolicy, HitBitmap, KeyHash, KeyHasher};
+use criterion::{BatchSize, BenchmarkGroup, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use sstfilter::{
+    BuildContext, CuckooFilter, FalsePositiveRate, FilterBlock, FilterBuilder, FilterPolicy, HitBitmap, KeyHash,
+    KeyHasher,
+};
 
 /// Keys asked for in one iteration, at the most.
 const MOST_QUERIES: u64 = 1 << 20;
@@ -90,5 +93,48 @@ fn queries(
     });
 }
 
-criterion_group!(benches, filters);
+/// Filters that keys are added to and removed from while they are in use: about 1 % false positives.
+fn dynamic_filters(criterion: &mut Criterion) {
+    for count in filter_sizes() {
+        let (present, absent) = (hashes(&present(count)), hashes(&absent(count.min(MOST_QUERIES))));
+        let mut group = criterion.benchmark_group("cuckoo");
+        group.sample_size(10);
+        cuckoo(&mut group, &present, &absent);
+    }
+}
+
+fn cuckoo(group: &mut BenchmarkGroup<'_, WallTime>, present: &[KeyHash], absent: &[KeyHash]) {
+    let count = present.len();
+    let empty =
+        || CuckooFilter::for_keys(count as u64, FalsePositiveRate::ONE_PERCENT).expect("one percent is offered");
+    let filled = || {
+        let mut filter = empty();
+        filter.insert_all(present).expect("planned for them");
+        filter
+    };
+    group.throughput(Throughput::Elements(count as u64));
+    group.bench_function(BenchmarkId::new("insert all", count), |bencher| bencher.iter(filled));
+    group.bench_function(BenchmarkId::new("insert", count), |bencher| {
+        bencher.iter(|| {
+            let mut filter = empty();
+            present.iter().try_for_each(|&hash| filter.insert(black_box(hash))).expect("planned for them");
+            filter
+        });
+    });
+    group.bench_function(BenchmarkId::new("remove", count), |bencher| {
+        let remove_all = |mut filter: CuckooFilter| present.iter().try_for_each(|&hash| filter.remove(hash));
+        bencher.iter_batched(filled, remove_all, BatchSize::PerIteration);
+    });
+    let (filter, mut bitmap) = (filled(), HitBitmap::default());
+    let hits = &present[..absent.len()];
+    let count_of = |hashes: &[KeyHash]| hashes.iter().filter(|&&hash| filter.may_contain(hash)).count();
+    group.throughput(Throughput::Elements(absent.len() as u64));
+    group.bench_function(BenchmarkId::new("hit", count), |bencher| bencher.iter(|| count_of(black_box(hits))));
+    group.bench_function(BenchmarkId::new("miss", count), |bencher| bencher.iter(|| count_of(black_box(absent))));
+    group.bench_function(BenchmarkId::new("batch miss", count), |bencher| {
+        bencher.iter(|| filter.may_contain_batch(black_box(absent), &mut bitmap));
+    });
+}
+
+criterion_group!(benches, filters, dynamic_filters);
 criterion_main!(benches);

@@ -35,6 +35,11 @@ pub enum ConfigError {
         /// The rate asked for.
         got: f64,
     },
+    /// A rate below what a cuckoo filter with tags of 32 bits gives.
+    CuckooRate {
+        /// The rate asked for.
+        got: f64,
+    },
     /// An instruction set that this CPU does not have.
     InstructionSet {
         /// The set asked for.
@@ -73,6 +78,9 @@ impl fmt::Display for ConfigError {
                 "false positive rate of a standard bloom filter: expected one that 100 bits per key can give (above \
                  about 1e-18), got {got:e}"
             ),
+            Self::CuckooRate { got } => {
+                write!(f, "false positive rate of a cuckoo filter: expected at least 1.8e-9, got {got:e}")
+            }
             Self::InstructionSet { got } => {
                 let sets: Vec<&str> = InstructionSet::available().map(InstructionSet::name).collect();
                 write!(f, "instruction set: expected one that this CPU has ({}), got {got}", sets.join(", "))

@@ -90,6 +90,7 @@ pub use block::{
 pub use error::{BlockError, ConfigError, FilterError};
 pub use filter::FilterKind;
 pub use filter::counting_bloom::CountingBloom;
+pub use filter::cuckoo::{CuckooFilter, CuckooShape};
 pub use filter::standard_bloom::StandardBloom;
 pub use filter::two_bit_bloom::{TwoBitBloom, TwoBitOptions, WordLayout};
 pub use hash::{

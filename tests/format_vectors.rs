@@ -8,9 +8,10 @@ use std::fmt::Write as _;
 
 use bytes::Bytes;
 use sstfilter::{
-    BitsPerKey, BloomPolicy, BuildContext, CountingBloom, FallbackReason, FalsePositiveRate, FilterBlock, FilterKind,
-    FilterPolicy, HashId, KeyHash, KeyHasher, Lookup, ReadOptions, RibbonPolicy, RibbonSizing, StandardBloom,
-    StandardBloomPolicy, Table, TableBuilder, TableId, TableOptions, TwoBitBloom, TwoBitOptions, WordLayout,
+    BitsPerKey, BloomPolicy, BuildContext, CountingBloom, CuckooFilter, FallbackReason, FalsePositiveRate, FilterBlock,
+    FilterKind, FilterPolicy, HashId, KeyHash, KeyHasher, Lookup, ReadOptions, RibbonPolicy, RibbonSizing,
+    StandardBloom, StandardBloomPolicy, Table, TableBuilder, TableId, TableOptions, TwoBitBloom, TwoBitOptions,
+    WordLayout,
 };
 
 const FORMAT: &str = include_str!("../FORMAT.md");
@@ -31,6 +32,7 @@ const STANDARD_BLOCK: &str =
 
 const COUNTING_BLOCK: &str = "00021000010000111500020020000202200000000100001001010000100010004000000000070000\
     65746c696674737304000000a103beee040000000004041020015346a45a8d0f";
+const CUCKOO_BLOCK: &str = "fe000000013e00000800000065746c696674737301000000fc1b427f0300000000060610100153461eb0072a";
 
 /// The words of a line that are not 0, by their numbers.
 type Words = &'static [(usize, u32)];
@@ -168,6 +170,29 @@ fn larger_blocks_have_the_documented_digests() {
         let info = FilterBlock::open(&block).unwrap().info();
         assert_eq!((info.kind, info.keys), (FilterKind::RIBBON, keys.into()));
         assert_eq!((info.block_bytes, info.payload_checksum, info.salt), (bytes, checksum, salt), "{keys} keys");
+    }
+}
+
+fn cuckoo_of(keys: impl IntoIterator<Item = impl AsRef<[u8]>>, tag_bits: u8) -> Bytes {
+    let hasher = KeyHasher::default();
+    let hashes: Vec<KeyHash> = keys.into_iter().map(|key| hasher.hash(key.as_ref())).collect();
+    let mut filter = CuckooFilter::with_tag_bits(hashes.len() as u64, tag_bits).unwrap();
+    filter.insert_all(&hashes).unwrap();
+    filter.to_block(hasher.identity()).unwrap()
+}
+
+#[test]
+fn three_keys_make_the_documented_cuckoo_block_and_more_the_documented_digests() {
+    assert_eq!(hex(&cuckoo_of(FRUIT, 8)), CUCKOO_BLOCK);
+    for (keys, tag_bits, bytes, checksum, buckets) in [
+        (1_000, 8, 1_108, 0xf671_f17d, "268"),
+        (1_000, 13, 1_780, 0x39db_a768, "268"),
+        (3_000, 21, 8_332, 0xb031_f299, "790"),
+    ] {
+        let block = cuckoo_of(numbered(keys), tag_bits);
+        let info = FilterBlock::open(&block).unwrap().info();
+        assert_eq!((info.kind, info.keys, info.block_bytes), (FilterKind::CUCKOO, keys.into(), bytes));
+        assert_eq!((info.payload_checksum, info.shape[0].1.as_str()), (checksum, buckets), "{keys} keys");
     }
 }
 

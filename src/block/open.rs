@@ -198,7 +198,7 @@ impl PreparedKey {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HitBitmap {
-    words: Vec<u64>,
+    pub(super) words: Vec<u64>,
     length: usize,
 }
 

@@ -5,6 +5,7 @@ use crate::error::BlockError;
 use crate::filter::FilterShape;
 use crate::filter::blocked_bloom::BloomShape;
 use crate::filter::counting_bloom::CountingBloomShape;
+use crate::filter::cuckoo::CuckooShape;
 use crate::filter::ribbon::RibbonShape;
 use crate::filter::standard_bloom::StandardBloomShape;
 use crate::filter::two_bit_bloom::TwoBitShape;
@@ -47,6 +48,7 @@ kinds! {
     TwoBitBloom(TwoBitShape),
     StandardBloom(StandardBloomShape),
     CountingBloom(CountingBloomShape),
+    Cuckoo(CuckooShape),
 }
 
 impl Shape {

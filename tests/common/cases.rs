@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use sstfilter::{
-    BitsPerKey, BloomPolicy, BuildContext, CountingBloom, FalsePositiveRate, FilterPolicy, KeyHash, KeyHasher,
-    RibbonPolicy, RibbonSizing, StandardBloom, StandardBloomPolicy, TableBuilder, TableId, TableOptions, TwoBitBloom,
-    TwoBitOptions, WordLayout,
+    BitsPerKey, BloomPolicy, BuildContext, CountingBloom, CuckooFilter, FalsePositiveRate, FilterPolicy, KeyHash,
+    KeyHasher, RibbonPolicy, RibbonSizing, StandardBloom, StandardBloomPolicy, TableBuilder, TableId, TableOptions,
+    TwoBitBloom, TwoBitOptions, WordLayout,
 };
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -64,6 +64,8 @@ pub(crate) enum Recipe {
     CountingBloom { counters: u64, probes: u8 },
     /// A standard Bloom filter of so many bits.
     StandardBloom { bits: u64, probes: u8 },
+    /// A cuckoo filter planned for as many keys as it gets.
+    Cuckoo { tag_bits: u8 },
 }
 
 impl Recipe {
@@ -77,6 +79,7 @@ impl Recipe {
                 )
             }
             Self::StandardBloom { bits, probes } => format!("standard bloom, {bits} bits, {probes} probes"),
+            Self::Cuckoo { tag_bits } => format!("cuckoo, tags of {tag_bits} bits, planned for its keys"),
         }
     }
 
@@ -111,6 +114,12 @@ impl Recipe {
                 keys.for_each(|key| {
                     filter.insert(hasher.hash(&key));
                 });
+                filter.to_block(hasher.identity()).unwrap().to_vec()
+            }
+            Self::Cuckoo { tag_bits } => {
+                let hashes: Vec<KeyHash> = keys.map(|key| hasher.hash(&key)).collect();
+                let mut filter = CuckooFilter::with_tag_bits(hashes.len() as u64, tag_bits).unwrap();
+                filter.insert_all(&hashes).unwrap();
                 filter.to_block(hasher.identity()).unwrap().to_vec()
             }
         }
@@ -191,6 +200,10 @@ const fn counting_bloom(name: &'static str, counters: u64, probes: u8, keys: u32
     BlockCase { name, recipe: Recipe::CountingBloom { counters, probes }, hash: Hash::Default, keys }
 }
 
+const fn cuckoo(name: &'static str, tag_bits: u8, keys: u32) -> BlockCase {
+    BlockCase { name, recipe: Recipe::Cuckoo { tag_bits }, hash: Hash::Default, keys }
+}
+
 /// All the filter blocks.
 pub(crate) const BLOCKS: &[BlockCase] = &[
     bloom("bloom-no-keys", 10.0, 0),
@@ -226,6 +239,13 @@ pub(crate) const BLOCKS: &[BlockCase] = &[
     counting_bloom("counting-bloom-one-key", 10, 7, 1),
     counting_bloom("counting-bloom-300-keys", 3_003, 7, 300),
     counting_bloom("counting-bloom-saturated", 100, 32, 60),
+    cuckoo("cuckoo-no-keys", 8, 0),
+    cuckoo("cuckoo-one-key", 8, 1),
+    cuckoo("cuckoo-50-keys-5-bits", 5, 50),
+    cuckoo("cuckoo-1000-keys-8-bits", 8, 1_000),
+    cuckoo("cuckoo-1000-keys-13-bits", 13, 1_000),
+    cuckoo("cuckoo-300-keys-21-bits", 21, 300),
+    cuckoo("cuckoo-300-keys-32-bits", 32, 300),
 ];
 
 impl BlockCase {

@@ -8,7 +8,7 @@ use std::collections::hash_map::DefaultHasher;
 
 use cuckoofilter::{CuckooError, CuckooFilter};
 
-use super::BLOOM_TEN;
+use super::CUCKOO_EIGHT;
 use crate::keys::Keys;
 use crate::subject::{BuildResult, Family, Filter, HashUse, Label, Subject, count_where};
 
@@ -22,7 +22,7 @@ impl Subject for Cuckoo {
             family: Family::Dynamic,
             hash: HashUse::Included,
             isa: None,
-            against: BLOOM_TEN,
+            against: CUCKOO_EIGHT,
         }
     }
 

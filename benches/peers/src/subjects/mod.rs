@@ -8,6 +8,7 @@ mod qfilter;
 mod sbbf;
 pub mod sstfilter;
 mod two_bit;
+mod sstfilter_dynamic;
 mod xorf;
 
 use crate::subject::Subject;
@@ -18,6 +19,10 @@ const BLOOM_TEN: &str = "blocked Bloom, 10 bits";
 const RIBBON_SEVEN: &str = "Ribbon, 2^-7";
 const RIBBON_EIGHT: &str = "Ribbon, 2^-8";
 const RIBBON_SIXTEEN: &str = "Ribbon, 2^-16";
+
+/// The kinds of ours that filters which keys can be removed from are compared with.
+const CUCKOO_EIGHT: &str = "cuckoo, 8 bits";
+const CUCKOO_ELEVEN: &str = "cuckoo, 11 bits";
 
 /// Which of our kernels run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -33,6 +38,7 @@ pub enum IsaChoice {
 pub fn all(isa: IsaChoice) -> Vec<Box<dyn Subject>> {
     let mut subjects = sstfilter::subjects(isa);
     subjects.extend(two_bit::subjects());
+    subjects.extend(sstfilter_dynamic::subjects());
     subjects.push(Box::new(fastbloom::FastBloom));
     subjects.push(Box::new(sbbf::SplitBlock));
     subjects.push(Box::new(lsm_tree::StandardBloom));

@@ -2,7 +2,7 @@
 
 use qfilter::Filter as QuotientFilter;
 
-use super::BLOOM_TEN;
+use super::CUCKOO_ELEVEN;
 use crate::keys::Keys;
 use crate::subject::{BuildResult, Family, Filter, HashUse, Label, Subject, count_where};
 
@@ -16,7 +16,7 @@ impl Subject for Quotient {
             family: Family::Dynamic,
             hash: HashUse::Given,
             isa: None,
-            against: BLOOM_TEN,
+            against: CUCKOO_ELEVEN,
         }
     }
 

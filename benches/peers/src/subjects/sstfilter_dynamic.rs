@@ -1,0 +1,62 @@
+//! Ours that keys can be added to and removed from, as an engine would hold them in memory.
+
+use sstfilter::{CuckooFilter, HitBitmap};
+
+use super::sstfilter::NAME;
+use super::{CUCKOO_EIGHT, CUCKOO_ELEVEN};
+use crate::keys::Keys;
+use crate::subject::{BATCH_KEYS, BuildResult, Family, Filter, HashUse, Label, Subject, count_where};
+
+/// Our cuckoo filter, planned for its keys, with tags of some width.
+struct Cuckoo {
+    kind: &'static str,
+    tag_bits: u8,
+}
+
+/// All our kinds.
+pub(super) fn subjects() -> Vec<Box<dyn Subject>> {
+    let kinds = [(CUCKOO_EIGHT, 8), (CUCKOO_ELEVEN, 11), ("cuckoo, 16 bits", 16)];
+    kinds.map(|(kind, tag_bits)| Box::new(Cuckoo { kind, tag_bits }) as Box<dyn Subject>).into()
+}
+
+impl Subject for Cuckoo {
+    fn label(&self) -> Label {
+        Label {
+            implementation: NAME,
+            kind: self.kind,
+            family: Family::Dynamic,
+            hash: HashUse::Given,
+            isa: None,
+            against: self.kind,
+        }
+    }
+
+    fn build(&self, keys: Keys<'_>) -> BuildResult {
+        let mut filter = CuckooFilter::with_tag_bits(keys.len() as u64, self.tag_bits)?;
+        filter.insert_all(keys.hashes)?;
+        Ok(Box::new(Built { filter, hits: HitBitmap::default() }))
+    }
+}
+
+struct Built {
+    filter: CuckooFilter,
+    hits: HitBitmap,
+}
+
+impl Filter for Built {
+    fn bytes(&self) -> u64 {
+        self.filter.shape().block_bytes()
+    }
+
+    fn count(&self, keys: Keys<'_>) -> u64 {
+        count_where(keys.hashes, |&hash| self.filter.may_contain(hash))
+    }
+
+    fn count_batch(&mut self, keys: Keys<'_>) -> Option<u64> {
+        let batches = keys.hashes.chunks(BATCH_KEYS);
+        Some(batches.fold(0, |sum, batch| {
+            self.filter.may_contain_batch(batch, &mut self.hits);
+            sum + self.hits.count()
+        }))
+    }
+}
