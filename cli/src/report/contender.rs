@@ -28,6 +28,8 @@ enum Make {
 // A new kind is one line here.
 pub(super) const ALL: &[Contender] = &[
     at_once("blocked Bloom", |rate| Ok(Arc::new(BloomPolicy::for_rate(rate)?))),
+    growing("standard Bloom", growing::standard_bloom),
+    growing("counting Bloom", growing::counting_bloom),
     growing("two-bit Bloom", growing::two_bit_bloom),
     at_once("Ribbon", |rate| Ok(Arc::new(RibbonPolicy::new(RibbonSizing::Rate(rate))?))),
 ];

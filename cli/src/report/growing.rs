@@ -2,8 +2,8 @@
 
 use anyhow::Context;
 use sstfilter::{
-    FalsePositiveRate, FilterHealth, HealthLimits, HitBitmap, KeyHash, KeyHasher, TwoBitBloom, TwoBitOptions,
-    WordLayout,
+    CountingBloom, FalsePositiveRate, FilterHealth, HealthLimits, HitBitmap, KeyHash, KeyHasher, StandardBloom,
+    TwoBitBloom, TwoBitOptions, WordLayout,
 };
 
 use super::contender::Asked;
@@ -64,8 +64,20 @@ macro_rules! filled_by {
     };
 }
 
+asked_by!(StandardBloom, contains, contains_batch);
+asked_by!(CountingBloom, contains, contains_batch);
 asked_by!(TwoBitBloom, contains, contains_batch);
+filled_by!(StandardBloom, insert_all);
+filled_by!(CountingBloom, insert_all);
 filled_by!(TwoBitBloom, insert_batch);
+
+pub(super) fn standard_bloom(keys: u64, rate: FalsePositiveRate) -> anyhow::Result<Box<dyn Growing>> {
+    Ok(Box::new(StandardBloom::for_rate(keys, rate)?))
+}
+
+pub(super) fn counting_bloom(keys: u64, rate: FalsePositiveRate) -> anyhow::Result<Box<dyn Growing>> {
+    Ok(Box::new(CountingBloom::for_rate(keys, rate)?))
+}
 
 /// Two bits a key or four, whichever takes less memory: its sizes are powers of two.
 pub(super) fn two_bit_bloom(keys: u64, rate: FalsePositiveRate) -> anyhow::Result<Box<dyn Growing>> {

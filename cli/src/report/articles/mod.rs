@@ -1,6 +1,10 @@
 //! What articles about these filters say in figures, measured with this library.
 
+mod deletion;
 mod fuse;
+mod items;
+mod optimum;
+mod saturated;
 mod sizes;
 mod storage;
 mod two_bit;
@@ -71,19 +75,28 @@ impl From<Figure> for Row {
 
 /// From Bloom's filter to Ribbon and fuse, with a program in C and tables of the whole family.
 const FAMILY: &str = "The Bloom filter family, from Bloom to Ribbon";
+/// On filters in the tables of LSM engines.
+const STORAGE: &str = "Bloom filters in storage engines";
 /// On the filter of the database Floe.
 const FLOE: &str = "Two bits are better than one: Floe\u{2019}s filter";
 /// On binary fuse filters, beside xor filters.
 const FUSE: &str = "Binary fuse filters, smaller and faster than Bloom filters";
+/// A page of a book of patterns, with questions and answers.
+const PATTERN: &str = "The Bloom filter as a pattern, with questions";
 
 type Measure = fn(&Effort) -> anyhow::Result<Vec<Row>>;
 
 /// Groups of rows, in the order of the page: those of one article together.
 const GROUPS: &[(&str, Measure)] = &[
+    ("the best number of probes", optimum::rows),
+    ("a hundred thousand items", items::rows),
     ("sizes of the family", sizes::rows),
+    ("deletion", deletion::rows),
     ("RocksDB and seventy files", storage::family_rows),
+    ("storage engines", storage::rows),
     ("two bits", two_bit::rows),
     ("binary fuse", fuse::rows),
+    ("a saturated filter", saturated::rows),
 ];
 
 /// How many steps [`measure`] counts.

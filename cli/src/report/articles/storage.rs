@@ -1,17 +1,22 @@
 //! Sizes and rates of filters in storage engines.
 
-use sstfilter::{BitsPerKey, BloomPolicy, FalsePositiveRate, FilterBlock, FilterSet, HitMatrix, KeyHasher};
+use sstfilter::{
+    BitsPerKey, BloomPolicy, FalsePositiveRate, FilterBlock, FilterSet, HitMatrix, KeyHasher, StandardBloom,
+};
 
-use super::{FAMILY, Figure, Row};
+use super::{FAMILY, Figure, Row, STORAGE, Verdict};
 use crate::report::contender::build_block;
 use crate::report::effort::Effort;
 use crate::report::keys;
-use crate::units::percent;
+use crate::units::{brief_percent, percent};
 
 /// Files that a lookup passes through, and their keys.
 const FILES: u64 = 70;
 const KEYS_PER_FILE: u64 = 2_000;
 const LOOKUPS: u64 = 20_000;
+
+/// Bits per key, probes, and the published rate with its size for a million keys.
+const CONFIGURATIONS: [(u64, u8, f64); 3] = [(10, 7, 0.01), (8, 6, 0.01), (5, 6, 0.05)];
 
 pub(super) fn family_rows(effort: &Effort) -> anyhow::Result<Vec<Row>> {
     let ten_bits = build_block(&BloomPolicy::new(BitsPerKey::TEN), &keys::present(0, effort.article_keys))?;
@@ -51,4 +56,36 @@ fn needless_reads() -> anyhow::Result<f64> {
     let mut hits = HitMatrix::default();
     set.candidates_batch(&keys::absent(LOOKUPS), &mut hits);
     Ok(hits.count() as f64 / LOOKUPS as f64)
+}
+
+pub(super) fn rows(effort: &Effort) -> anyhow::Result<Vec<Row>> {
+    let hashes = keys::present(0, effort.article_keys);
+    let row = |(bits, probes, published): (u64, u8, f64)| {
+        let observed = |bits_per_key: u64| -> anyhow::Result<f64> {
+            let mut filter = StandardBloom::with_shape(effort.article_keys * bits_per_key, probes)?;
+            filter.insert_all(&hashes);
+            Ok(keys::observed_fpr(&filter, effort.most_probes / 5))
+        };
+        let (in_megabits, in_megabytes) = (observed(bits)?, observed(bits * 8)?);
+        Ok(Row {
+            article: STORAGE,
+            what: format!("A million keys in {bits} MB, k = {probes}"),
+            published: format!("about {}", brief_percent(published)),
+            ours: format!(
+                "{} in {bits} megabits, {} in {bits} megabytes",
+                brief_percent(in_megabits),
+                brief_percent(in_megabytes)
+            ),
+            verdict: Verdict::holds((in_megabytes / published - 1.0).abs() < 0.2),
+            right: format!(
+                "megabits are meant, {bits} bits per key; {}",
+                if (in_megabits / published - 1.0).abs() < 0.2 {
+                    "then the rate holds"
+                } else {
+                    "and even then the rate is higher"
+                }
+            ),
+        })
+    };
+    CONFIGURATIONS.into_iter().map(row).collect()
 }
