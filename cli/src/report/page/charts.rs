@@ -10,6 +10,9 @@ use crate::units::{brief_percent, grouped, percent};
 /// The most bits per key drawn; a filter that takes more leaves the chart.
 const MOST_BITS: f64 = 30.0;
 
+/// The lowest rate drawn.
+const LOWEST_RATE: f64 = 4e-6;
+
 /// Rate against size.
 pub(super) fn rates(report: &Report) -> Chart {
     let bound: Vec<_> = (0..=40).map(|step| 10_f64.powf(-1.0 - f64::from(step) / 10.0)).collect();
@@ -34,10 +37,12 @@ pub(super) fn rates(report: &Report) -> Chart {
             point((rate.observed_fpr, rate.bits_per_key), tip)
         },
     ));
+    // Fingerprints of 32 bits, which a rate below 2^-16 takes where there are none between: nothing gets through.
+    series.iter_mut().for_each(|series| series.points.retain(|point| point.at.0 >= LOWEST_RATE));
     let rate_ticks = [0.1, 0.01, 1e-3, 1e-4, 1e-5].map(|rate| (rate, brief_percent(rate)));
     Chart {
         title: format!("False positive rate and bits per key, {} keys", grouped(report.effort.rate_keys)),
-        x: axis("false positive rate, observed", Scale::Logarithmic, (0.14, 4e-6), rate_ticks),
+        x: axis("false positive rate, observed", Scale::Logarithmic, (0.14, LOWEST_RATE), rate_ticks),
         y: axis("bits per key", Scale::Linear, (0.0, MOST_BITS), even_ticks(5.0, MOST_BITS)),
         series,
         limits: Vec::new(),
