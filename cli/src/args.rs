@@ -43,6 +43,8 @@ pub(crate) enum Command {
     Verify(VerifyArgs),
     /// Rank the kinds of filter for a use, with sizes, rates and reasons
     Advise(AdviseArgs),
+    /// Measure every kind of filter on this machine, and write the figures as a page with charts
+    Report(ReportArgs),
 }
 
 #[derive(Debug, Args)]
@@ -204,6 +206,22 @@ pub(crate) enum UpdatesName {
 fn parse_ratio(text: &str) -> Result<f64, String> {
     let ratio = text.parse().ok().filter(|ratio: &f64| ratio.is_finite() && *ratio >= 0.0);
     ratio.ok_or_else(|| format!("expected a number from 0 up, got '{text}'"))
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ReportArgs {
+    /// Directory for report.html, report.csv and report.json; made if it does not exist. Those of an earlier report
+    /// are replaced
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: PathBuf,
+
+    /// Filters of up to 100,000 keys and fewer repetitions: under a minute instead of some minutes
+    #[arg(long)]
+    pub(crate) quick: bool,
+
+    /// Filters of up to N keys, with figures as rough as N is small: for tests of the report itself
+    #[arg(long, value_name = "N", hide = true, value_parser = clap::value_parser!(u32).range(1_000..=10_000_000))]
+    pub(crate) most_keys: Option<u32>,
 }
 
 fn parse_table_bytes(text: &str) -> Result<u64, String> {

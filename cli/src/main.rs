@@ -14,6 +14,7 @@ mod output;
 mod policy;
 mod probe;
 mod progress;
+mod report;
 mod tables;
 mod units;
 mod verify;
@@ -59,6 +60,7 @@ fn run(command: &Command, output: &mut Output<'_>) -> anyhow::Result<Outcome> {
         Command::Inspect(args) => inspect::run(args, output),
         Command::Verify(args) => verify::run(args, output),
         Command::Advise(args) => advise::run(args, output),
+        Command::Report(args) => report::run(args, output),
     }
 }
 

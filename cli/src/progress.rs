@@ -89,3 +89,35 @@ impl Drop for BytesProgress {
         self.bar.finish_and_clear();
     }
 }
+
+/// Counts the steps of work whose steps take long, and says what the step at hand is.
+pub(crate) struct Stages {
+    bar: ProgressBar,
+}
+
+impl Stages {
+    /// Work of `total` steps. Shown from the start, on a terminal only.
+    pub(crate) fn new(total: u64) -> Self {
+        let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr());
+        let style = ProgressStyle::with_template("{spinner} {wide_msg} {bar:24} {pos} of {len} ({elapsed})");
+        let bar = if let Ok(style) = style { bar.with_style(style) } else { bar };
+        bar.enable_steady_tick(TICK);
+        Self { bar }
+    }
+
+    /// Says what is done now.
+    pub(crate) fn at(&self, task: String) {
+        self.bar.set_message(task);
+    }
+
+    /// Counts one step as done.
+    pub(crate) fn step(&self) {
+        self.bar.inc(1);
+    }
+}
+
+impl Drop for Stages {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}

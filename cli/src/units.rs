@@ -39,6 +39,20 @@ pub(crate) fn percent(rate: f64) -> String {
     if percentage != 0.0 && percentage < 0.001 { format!("{percentage:.2e} %") } else { format!("{percentage:.3} %") }
 }
 
+/// A rate from 0 to 1 as a percentage with two significant digits or more, and no zeros behind them.
+pub(crate) fn brief_percent(rate: f64) -> String {
+    let percentage = rate * 100.0;
+    let decimals = if percentage >= 1.0 {
+        2
+    } else if percentage >= 0.01 {
+        3
+    } else {
+        5
+    };
+    let text = format!("{percentage:.decimals$}");
+    format!("{} %", text.trim_end_matches('0').trim_end_matches('.'))
+}
+
 /// A time in nanoseconds in the unit that fits.
 pub(crate) fn nanoseconds(time_ns: f64) -> String {
     if time_ns < 1e3 {
@@ -117,6 +131,7 @@ mod tests {
     fn small_rates_stay_visible() {
         assert_eq!(percent(0.0095), "0.950 %");
         assert_eq!(percent(1e-9), "1.00e-7 %");
+        assert_eq!([0.0, 0.1, 0.01, 1e-5, 0.755].map(brief_percent), ["0 %", "10 %", "1 %", "0.001 %", "75.5 %"]);
         assert_eq!(bytes(1536), "1.5 KiB");
         assert_eq!(nanoseconds(1500.0), "1.5 µs");
     }

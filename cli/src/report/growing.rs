@@ -1,0 +1,89 @@
+//! Filters that take keys while they are in use, as the report fills and asks them.
+
+use anyhow::Context;
+use sstfilter::{
+    CountingBloom, FalsePositiveRate, FilterHealth, HealthLimits, HitBitmap, KeyHash, KeyHasher, StandardBloom,
+    TwoBitBloom, TwoBitOptions, WordLayout,
+};
+
+use super::contender::Asked;
+
+/// A filter in memory.
+pub(super) trait Growing: Asked {
+    /// Adds keys; how many of them found no place.
+    fn insert_all(&mut self, hashes: &[KeyHash]) -> u64;
+
+    /// How full it is.
+    fn health(&self) -> FilterHealth;
+
+    /// The limits that go with its kind.
+    fn limits(&self) -> HealthLimits;
+}
+
+/// Lets a filter be asked by its own methods.
+macro_rules! asked_by {
+    ($filter:ty, $one:ident, $batch:ident) => {
+        impl Asked for $filter {
+            fn block_bytes(&self) -> anyhow::Result<u64> {
+                Ok(self.to_block(KeyHasher::default().identity())?.len() as u64)
+            }
+
+            fn expected_fpr(&self) -> f64 {
+                self.health().expected_fpr
+            }
+
+            fn count_one_by_one(&self, hashes: &[KeyHash]) -> u64 {
+                hashes.iter().map(|&hash| u64::from(self.$one(hash))).sum()
+            }
+
+            fn count_batch(&self, hashes: &[KeyHash], hits: &mut HitBitmap) -> u64 {
+                self.$batch(hashes, hits);
+                hits.count()
+            }
+        }
+    };
+}
+
+/// Fills a kind of the Bloom family by a method that takes every key.
+macro_rules! filled_by {
+    ($filter:ty, $insert:ident) => {
+        impl Growing for $filter {
+            fn insert_all(&mut self, hashes: &[KeyHash]) -> u64 {
+                let _ = self.$insert(hashes);
+                0
+            }
+
+            fn health(&self) -> FilterHealth {
+                self.health()
+            }
+
+            fn limits(&self) -> HealthLimits {
+                HealthLimits::BLOOM
+            }
+        }
+    };
+}
+
+asked_by!(StandardBloom, contains, contains_batch);
+asked_by!(CountingBloom, contains, contains_batch);
+asked_by!(TwoBitBloom, contains, contains_batch);
+filled_by!(StandardBloom, insert_all);
+filled_by!(CountingBloom, insert_all);
+filled_by!(TwoBitBloom, insert_batch);
+
+pub(super) fn standard_bloom(keys: u64, rate: FalsePositiveRate) -> anyhow::Result<Box<dyn Growing>> {
+    Ok(Box::new(StandardBloom::for_rate(keys, rate)?))
+}
+
+pub(super) fn counting_bloom(keys: u64, rate: FalsePositiveRate) -> anyhow::Result<Box<dyn Growing>> {
+    Ok(Box::new(CountingBloom::for_rate(keys, rate)?))
+}
+
+/// Two bits a key or four, whichever takes less memory: its sizes are powers of two.
+pub(super) fn two_bit_bloom(keys: u64, rate: FalsePositiveRate) -> anyhow::Result<Box<dyn Growing>> {
+    let layouts = [WordLayout::TwoBits, WordLayout::FourBits];
+    let options = layouts.map(|layout| TwoBitOptions::default().with_layout(layout).with_room_for(keys, rate));
+    let smallest = options.into_iter().flatten().min_by_key(|options| options.bytes());
+    let options = smallest.context("it has no size for so many keys at this rate")?;
+    Ok(Box::new(TwoBitBloom::new(options)?))
+}

@@ -1,0 +1,175 @@
+//! A page that is cut short or broken by a character that means something in markup would be seen by the reader
+//! alone: every figure that it is made of is checked before.
+
+use roxmltree::{Document, Node, ParsingOptions};
+
+use super::html;
+use crate::report::articles::{Row, Verdict};
+use crate::report::data::{FilterInfo, Report};
+use crate::report::effort::Effort;
+use crate::report::machine::Machine;
+use crate::report::measure::Omission;
+use crate::report::measure::by_keys::KeysPoint;
+use crate::report::measure::overfill::OverfillPoint;
+use crate::report::measure::rates::{RatePoint, SETTINGS};
+
+/// Names, bits per key at a rate of 2^-8, times at ten million keys, and whether they grow.
+const FILTERS: [(&str, f64, [f64; 3], bool); 10] = [
+    ("blocked Bloom", 12.2, [3.0, 4.0, 1.8], false),
+    ("standard Bloom", 11.6, [14.0, 12.0, 7.0], true),
+    ("counting Bloom", 46.2, [25.0, 15.0, 9.0], true),
+    ("two-bit Bloom", 14.0, [2.0, 3.0, 2.1], true),
+    ("cuckoo", 11.6, [40.0, 9.0, 4.4], true),
+    ("Ribbon", 8.03, [96.0, 14.0, 5.8], false),
+    ("xor", 9.84, [70.0, 10.0, 4.5], false),
+    ("xor+", 8.7, [80.0, 14.0, 8.0], false),
+    ("binary fuse 3", 9.05, [30.0, 9.0, 3.2], false),
+    ("binary fuse 4", 8.65, [34.0, 10.0, 3.9], false),
+];
+
+fn rate_points() -> impl Iterator<Item = RatePoint> {
+    FILTERS.into_iter().flat_map(|(filter, bits, ..)| {
+        SETTINGS.map(|asked| {
+            let bits_per_key = bits / 8.0 * -asked.log2();
+            let observed_fpr = asked * 0.99;
+            let (keys, bytes, probes) = (1_000_000, 125_000, 5_000_000);
+            RatePoint { filter, keys, asked_fpr: asked, bytes, bits_per_key, expected_fpr: asked, observed_fpr, probes }
+        })
+    })
+}
+
+fn key_points(ladder: &[u64]) -> impl Iterator<Item = KeysPoint> {
+    FILTERS.into_iter().flat_map(move |(filter, bits, [build, one, batch], _)| {
+        ladder.iter().map(move |&keys| {
+            let (small, large) = (300.0 / keys as f64, (keys as f64).log10() / 7.0);
+            KeysPoint {
+                filter,
+                keys,
+                bytes: keys,
+                bits_per_key: bits + small,
+                expected_fpr: 1.0 / 256.0,
+                build_ns_per_key: build * large + small * 10.0,
+                query_one_ns: one * large,
+                query_batch_ns: batch * large,
+            }
+        })
+    })
+}
+
+fn overfill_points() -> impl Iterator<Item = OverfillPoint> {
+    let growing = FILTERS.into_iter().filter(|filter| filter.3).enumerate();
+    growing.flat_map(|(number, (filter, ..))| {
+        (1..=30_u64).map(move |look| {
+            let load = look as f64 / (8.0 + number as f64);
+            let fill_ratio = 1.0 - (-load * 0.7).exp();
+            let observed_fpr = fill_ratio.powi(5 + i32::try_from(number).unwrap());
+            let alarms = [(fill_ratio > 0.7, "fill"), (observed_fpr > 0.1, "rate")];
+            OverfillPoint {
+                filter,
+                planned_keys: 1_000,
+                offered_keys: look * 100,
+                offered_percent: look * 10,
+                refused_keys: 0,
+                fill_ratio,
+                expected_fpr: observed_fpr * 1.02,
+                observed_fpr,
+                alarms: alarms.into_iter().filter(|alarm| alarm.0).map(|alarm| alarm.1).collect(),
+            }
+        })
+    })
+}
+
+fn sample() -> Report {
+    let ladder = vec![100, 300, 1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000];
+    let row = Row {
+        article: "an <article> & its figures",
+        what: "a \"figure\" < 1 %".to_owned(),
+        published: "10.5 bits".to_owned(),
+        ours: "9.9 bits".to_owned(),
+        verdict: Verdict::Differs,
+        right: "what is right, in a sentence that is long enough to be broken into several lines of the table"
+            .to_owned(),
+    };
+    Report {
+        program: "sstfilter",
+        version: "0.0.0",
+        date: "2000-01-01".to_owned(),
+        command: "sstfilter report --out DIR".to_owned(),
+        machine: Machine::this(),
+        filters: FILTERS.map(|(name, _, _, grows)| FilterInfo { name, grows, removes: name == "cuckoo" }).to_vec(),
+        rates: rate_points().collect(),
+        by_keys_fpr: 1.0 / 256.0,
+        by_keys: key_points(&ladder).collect(),
+        overfill_fpr: 0.01,
+        overfill: overfill_points().collect(),
+        articles: vec![row],
+        omissions: vec![Omission { filter: "xor", at: "100 keys".to_owned(), reason: "a < b".to_owned() }],
+        findings: vec!["Smallest & best: <none>".to_owned()],
+        seconds: 1.0,
+        effort: Effort {
+            ladder,
+            rate_keys: 1_000_000,
+            article_keys: 1_000_000,
+            most_probes: 5_000_000,
+            repetitions: 1,
+            overfill_keys: 1_000,
+        },
+    }
+}
+
+fn with_document(check: impl FnOnce(&Document<'_>)) {
+    let html = html(&sample());
+    let options = ParsingOptions { allow_dtd: true, ..ParsingOptions::default() };
+    check(&Document::parse_with_options(&html, options).unwrap());
+}
+
+fn charts<'a>(document: &'a Document<'_>, class: &'a str) -> impl Iterator<Item = Node<'a, 'a>> {
+    document.descendants().filter(move |node| node.has_tag_name("svg") && node.attribute("class") == Some(class))
+}
+
+#[test]
+fn the_page_is_well_formed_and_draws_each_chart_for_both_screens() {
+    with_document(|document| {
+        assert_eq!(charts(document, "wide").count(), 7);
+        assert_eq!(charts(document, "narrow").count(), 7);
+        let marks = charts(document, "wide").flat_map(|chart| chart.descendants().filter(is_mark).collect::<Vec<_>>());
+        assert!(marks.count() > 10 * (9 + 4 * 9), "a mark for each point");
+    });
+}
+
+fn is_mark(node: &Node<'_, '_>) -> bool {
+    node.attribute("class").is_some_and(|class| class.starts_with("mark"))
+}
+
+#[test]
+fn text_from_figures_is_text_on_the_page() {
+    with_document(|document| {
+        let has = |words: &str| document.descendants().any(|node| node.text() == Some(words));
+        assert!(has("Smallest & best: <none>"));
+        assert!(has("an <article> & its figures"));
+        assert!(has("xor at 100 keys: a < b"));
+    });
+}
+
+#[test]
+fn labels_of_a_chart_stand_apart_from_each_other() {
+    with_document(|document| {
+        for chart in charts(document, "wide") {
+            let is_label = |node: &Node<'_, '_>| node.attribute("class") == Some("label");
+            let mut heights: Vec<f64> = chart
+                .descendants()
+                .filter(is_label)
+                .map(|label| label.attribute("y").unwrap().parse().unwrap())
+                .collect();
+            heights.sort_by(f64::total_cmp);
+            assert!(heights.len() >= 4, "{heights:?}");
+            assert!(heights.windows(2).all(|pair| pair[1] - pair[0] > 17.8), "{heights:?}");
+        }
+    });
+}
+
+#[test]
+fn a_report_without_filters_that_grow_still_has_a_page() {
+    let report = Report { overfill: Vec::new(), omissions: Vec::new(), ..sample() };
+    assert!(!html(&report).contains("id=\"overfill\""));
+}
