@@ -4,6 +4,7 @@
 
 pub mod blocked_bloom;
 pub mod counting_bloom;
+pub(crate) mod peel;
 pub mod ribbon;
 pub mod standard_bloom;
 pub mod two_bit_bloom;
