@@ -35,6 +35,11 @@ pub enum ConfigError {
         /// The rate asked for.
         got: f64,
     },
+    /// A rate below what binary fuse filters offer, 2^-32.
+    FuseRate {
+        /// The rate asked for.
+        got: f64,
+    },
     /// An instruction set that this CPU does not have.
     InstructionSet {
         /// The set asked for.
@@ -73,6 +78,12 @@ impl fmt::Display for ConfigError {
                 "false positive rate of a standard bloom filter: expected one that 100 bits per key can give (above \
                  about 1e-18), got {got:e}"
             ),
+            Self::FuseRate { got } => {
+                write!(
+                    f,
+                    "false positive rate of a binary fuse filter: expected at least 2^-32 (2.33e-10), got {got:e}"
+                )
+            }
             Self::InstructionSet { got } => {
                 let sets: Vec<&str> = InstructionSet::available().map(InstructionSet::name).collect();
                 write!(f, "instruction set: expected one that this CPU has ({}), got {got}", sets.join(", "))

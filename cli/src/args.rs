@@ -122,6 +122,7 @@ pub(crate) enum PolicyName {
     Bloom,
     Ribbon,
     StandardBloom,
+    Fuse,
 }
 
 #[derive(Debug, Args)]

@@ -2,6 +2,7 @@
 //!
 //! A kind knows hashes and its own payload; it does not know the block that carries it.
 
+pub mod binary_fuse;
 pub mod blocked_bloom;
 pub mod counting_bloom;
 pub(crate) mod peel;

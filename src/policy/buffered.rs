@@ -25,6 +25,15 @@ pub(super) trait BufferedKind: Clone + fmt::Debug + Send + Sync + 'static {
     /// Builds the filter of distinct, ascending `hashes`, with room for a tail behind the payload.
     fn build(&self, plan: Self::Plan, hashes: &[KeyHash]) -> Result<BuiltPayload<Self::Shape>, BuildFailure>;
 
+    /// Whether [`build_at_once`](Self::build_at_once) can succeed.
+    const TAKES_ROUGH_ORDER: bool = false;
+
+    /// Builds the same filter of hashes that are only roughly in order and may come twice, if one attempt is enough
+    /// and none does.
+    fn build_at_once(&self, _plan: Self::Plan, _hashes: &[KeyHash]) -> Option<BuiltPayload<Self::Shape>> {
+        None
+    }
+
     /// About how many bytes the block of a plan has.
     fn planned_bytes(&self, keys: u64, plan: &Self::Plan) -> Option<u64>;
 
@@ -117,12 +126,21 @@ impl<K: BufferedKind> FilterBuilder for BufferedBuilder<K> {
 /// Builds the filter of the buffered hashes, of whatever kind it becomes.
 fn build<K: BufferedKind>(
     kind: &K,
-    buffer: HashBuffer,
+    mut buffer: HashBuffer,
     identity: HashIdentity,
     memory_budget: Option<u64>,
 ) -> BuiltFilter {
     let (added, buffer_bytes) = (buffer.added(), buffer.bytes());
     let mut sort_scratch = SortScratch::default();
+    if K::TAKES_ROUGH_ORDER && buffer.sort_roughly(&mut sort_scratch, memory_budget.unwrap_or(u64::MAX)) {
+        let sort_bytes = sort_scratch.bytes();
+        sort_scratch = SortScratch::default();
+        if let Some(mut built) = build_at_once(kind, buffer.as_slice(), identity, memory_budget) {
+            built.report.keys_added = added;
+            built.report.peak_build_bytes = buffer_bytes + built.report.peak_build_bytes.max(sort_bytes);
+            return built;
+        }
+    }
     let hashes = &buffer.into_sorted_distinct(&mut sort_scratch, memory_budget.unwrap_or(u64::MAX));
     let sort_bytes = sort_scratch.bytes();
     drop(sort_scratch);
@@ -139,6 +157,20 @@ fn build<K: BufferedKind>(
             built
         }
     }
+}
+
+/// The filter of hashes in rough order, if there is one without ado.
+fn build_at_once<K: BufferedKind>(
+    kind: &K,
+    hashes: &[KeyHash],
+    identity: HashIdentity,
+    memory_budget: Option<u64>,
+) -> Option<BuiltFilter> {
+    let keys = hashes.len() as u64;
+    let built = kind.build_at_once(kind.plan(keys, memory_budget).ok()?, hashes)?;
+    let built = seal(built, identity, keys)?;
+    let is_denied = kind.self_check() == SelfCheck::On && !contains_all(built.block.as_deref(), hashes);
+    (!is_denied).then_some(built)
 }
 
 fn build_as_requested<K: BufferedKind>(

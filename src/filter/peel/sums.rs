@@ -7,6 +7,9 @@ use crate::hash::KeyHash;
 /// Cells that wait to be peeled, at the most. One that finds no room is found again by the next scan.
 const WAITING: usize = 4_096;
 
+/// Cells that are looked at together.
+const SCANNED: usize = 512;
+
 /// A cell met its 256th key: keys come again and again, or are not spread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Crowded;
@@ -73,6 +76,9 @@ impl CellSums {
         &mut self,
         placement: impl Placement<ARITY>,
     ) -> Result<Option<PeelOrder>, BuildFailure> {
+        if self.added > self.hashes.len() as u64 {
+            return Ok(None);
+        }
         if self.hashes.len() as u64 > 1 << 32 {
             Ok(self.peel_into(placement, zeroed(self.added)?).map(PeelOrder::Wide))
         } else {
@@ -89,7 +95,9 @@ impl CellSums {
         let mut peeled = 0;
         while peeled < order.len() {
             let before = peeled;
-            self.scan(placement, &mut order, &mut peeled, &mut waiting);
+            for first in (0..self.keys.len()).step_by(SCANNED) {
+                peeled = self.peel_from(placement, first, &mut order, peeled, &mut waiting);
+            }
             if peeled == before {
                 return None;
             }
@@ -97,46 +105,44 @@ impl CellSums {
         Some(order)
     }
 
-    /// Peels what is free, cell by cell, and what becomes free by it.
-    #[inline]
-    fn scan<const ARITY: usize, I: CellIndex>(
+    /// Peels the free ones of [`SCANNED`] cells, and what becomes free by it, wherever it is; first come, first
+    /// served, so that the CPU can begin with one before the others are done. Returns how many are peeled now.
+    fn peel_from<const ARITY: usize, I: CellIndex>(
         &mut self,
         placement: impl Placement<ARITY>,
+        first: usize,
         order: &mut [I],
-        peeled: &mut usize,
+        mut peeled: usize,
         waiting: &mut [I; WAITING],
-    ) {
+    ) -> usize {
         let (sums, keys) = (self.hashes.as_mut_slice(), self.keys.as_mut_slice());
         let keys = &mut keys[..sums.len()];
-        let mut done = *peeled;
-        for first in 0..keys.len() {
-            if keys[first] != 1 {
+        let (mut next, mut end) = (0_usize, 0_usize);
+        for (cell, &count) in keys.iter().enumerate().skip(first).take(SCANNED) {
+            // No branch here nor below: whether a cell is free is a coin's toss.
+            waiting[end % WAITING] = I::new(cell);
+            end += usize::from(count == 1);
+        }
+        while next < end {
+            let cell = waiting[next % WAITING].get();
+            next += 1;
+            if keys[cell] != 1 {
                 continue;
             }
-            waiting[0] = I::new(first);
-            let mut top = 1;
-            while top > 0 {
-                top -= 1;
-                let cell = waiting[top].get();
-                if keys[cell] != 1 {
-                    continue;
-                }
-                let Some(place) = order.get_mut(done) else { return };
-                *place = I::new(cell);
-                done += 1;
-                let hash = sums[cell];
-                for other in placement.cells_of(hash) {
-                    let count = keys[other].wrapping_sub(1);
-                    keys[other] = count;
-                    sums[other] ^= hash;
-                    // No branch: whether a cell is free is a coin's toss.
-                    waiting[top.min(WAITING - 1)] = I::new(other);
-                    top = (top + usize::from(count == 1)).min(WAITING - 1);
-                }
-                sums[cell] = hash;
+            let Some(place) = order.get_mut(peeled) else { return peeled };
+            *place = I::new(cell);
+            peeled += 1;
+            let hash = sums[cell];
+            for other in placement.cells_of(hash) {
+                let count = keys[other].wrapping_sub(1);
+                keys[other] = count;
+                sums[other] ^= hash;
+                waiting[end % WAITING] = I::new(other);
+                end += usize::from((count == 1) & (end - next < WAITING - 1));
             }
+            sums[cell] = hash;
         }
-        *peeled = done;
+        peeled
     }
 
     /// Calls `set` for each cell that took a key, in the order in which they can be set, with the key's hash.
