@@ -20,6 +20,11 @@ pub(crate) struct SortScratch {
 }
 
 impl SortScratch {
+    /// The memory alone.
+    pub(crate) fn into_spare(self) -> Vec<KeyHash> {
+        self.spare
+    }
+
     /// Bytes held.
     pub(crate) fn bytes(&self) -> u64 {
         let counts = self.window_ends.capacity() + self.bin_ends.capacity();

@@ -29,8 +29,13 @@ pub(super) trait BufferedKind: Clone + fmt::Debug + Send + Sync + 'static {
     const TAKES_ROUGH_ORDER: bool = false;
 
     /// Builds the same filter of hashes that are only roughly in order and may come twice, if one attempt is enough
-    /// and none does.
-    fn build_at_once(&self, _plan: Self::Plan, _hashes: &[KeyHash]) -> Option<BuiltPayload<Self::Shape>> {
+    /// and none does. `spare` is memory of about as many hashes.
+    fn build_at_once(
+        &self,
+        _plan: Self::Plan,
+        _hashes: &[KeyHash],
+        _spare: Vec<KeyHash>,
+    ) -> Option<BuiltPayload<Self::Shape>> {
         None
     }
 
@@ -106,6 +111,10 @@ impl<K: BufferedKind> FilterBuilder for BufferedBuilder<K> {
     }
 
     fn add_hashes(&mut self, hashes: &[KeyHash]) {
+        if K::TAKES_ROUGH_ORDER {
+            // The buffer's memory becomes that of a quarter more cells.
+            self.buffer.reserve(hashes.len() + hashes.len() / 4);
+        }
         self.buffer.add_all(hashes);
         self.renew_estimate();
     }
@@ -134,8 +143,8 @@ fn build<K: BufferedKind>(
     let mut sort_scratch = SortScratch::default();
     if K::TAKES_ROUGH_ORDER && buffer.sort_roughly(&mut sort_scratch, memory_budget.unwrap_or(u64::MAX)) {
         let sort_bytes = sort_scratch.bytes();
-        sort_scratch = SortScratch::default();
-        if let Some(mut built) = build_at_once(kind, buffer.as_slice(), identity, memory_budget) {
+        let spare = core::mem::take(&mut sort_scratch).into_spare();
+        if let Some(mut built) = build_at_once(kind, buffer.as_slice(), spare, identity, memory_budget) {
             built.report.keys_added = added;
             built.report.peak_build_bytes = buffer_bytes + built.report.peak_build_bytes.max(sort_bytes);
             return built;
@@ -163,11 +172,12 @@ fn build<K: BufferedKind>(
 fn build_at_once<K: BufferedKind>(
     kind: &K,
     hashes: &[KeyHash],
+    spare: Vec<KeyHash>,
     identity: HashIdentity,
     memory_budget: Option<u64>,
 ) -> Option<BuiltFilter> {
     let keys = hashes.len() as u64;
-    let built = kind.build_at_once(kind.plan(keys, memory_budget).ok()?, hashes)?;
+    let built = kind.build_at_once(kind.plan(keys, memory_budget).ok()?, hashes, spare)?;
     let built = seal(built, identity, keys)?;
     let is_denied = kind.self_check() == SelfCheck::On && !contains_all(built.block.as_deref(), hashes);
     (!is_denied).then_some(built)

@@ -26,6 +26,11 @@ impl HashBuffer {
         }
     }
 
+    /// Makes room for `more` hashes.
+    pub(crate) fn reserve(&mut self, more: usize) {
+        self.hashes.reserve(more);
+    }
+
     /// Keys added, repetitions included.
     pub(crate) fn added(&self) -> u64 {
         self.added

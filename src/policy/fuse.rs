@@ -184,8 +184,13 @@ impl BufferedKind for FusePolicy {
     const TAKES_ROUGH_ORDER: bool = true;
 
     /// Sorting in full would be a third of all work. Keys that come twice are never peeled off.
-    fn build_at_once(&self, shape: FuseShape, hashes: &[KeyHash]) -> Option<BuiltPayload<FuseShape>> {
-        binary_fuse::build_at_once(hashes, shape, MAX_TAIL_BYTES)
+    fn build_at_once(
+        &self,
+        shape: FuseShape,
+        hashes: &[KeyHash],
+        spare: Vec<KeyHash>,
+    ) -> Option<BuiltPayload<FuseShape>> {
+        binary_fuse::build_at_once(hashes, shape, spare, MAX_TAIL_BYTES)
     }
 
     fn planned_bytes(&self, _keys: u64, shape: &FuseShape) -> Option<u64> {

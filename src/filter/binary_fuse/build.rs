@@ -32,13 +32,15 @@ pub(crate) fn build(
     Err(BuildFailure::AttemptsExhausted)
 }
 
-/// Builds the same filter of hashes that may come twice, if the first salt serves and none does.
+/// Builds the same filter of hashes that may come twice, if the first salt serves and none does. `spare` is memory
+/// from other work.
 pub(crate) fn build_at_once(
     hashes: &[KeyHash],
     shape: FuseShape,
+    spare: Vec<KeyHash>,
     tail_capacity: usize,
 ) -> Option<BuiltPayload<FuseShape>> {
-    let mut sums = CellSums::new(shape.cells()).ok()?;
+    let mut sums = CellSums::in_memory_of(spare, shape.cells()).ok()?;
     let order = add_and_peel(&mut sums, shape, hashes.iter().copied()).ok()??;
     assign(&sums, &order, shape, tail_capacity).ok()
 }

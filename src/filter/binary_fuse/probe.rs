@@ -10,7 +10,8 @@ use crate::kernel::prefetch::fetch;
 const PREFETCHED_FROM: usize = 256 * 1_024;
 
 /// Whether the key of `hash` may be in the filter.
-#[inline]
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "a call is a fifth of a probe")]
 pub(super) fn may_contain(shape: &FuseShape, payload: &[u8], hash: KeyHash) -> bool {
     // The usual shapes become part of the caller's loop, the others are a call away.
     match (shape.arity(), shape.fingerprint_bits()) {
@@ -25,7 +26,8 @@ fn may_contain_other(shape: &FuseShape, payload: &[u8], hash: KeyHash) -> bool {
     specialised!(shape, holds(payload, hash))
 }
 
-#[inline]
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "as above")]
 fn holds<const ARITY: usize, W: Width>(placement: FuseCells<ARITY>, width: W, payload: &[u8], hash: KeyHash) -> bool {
     let (cells, bits) = placement.locate(hash.get());
     let mut sum = width.fingerprint(bits);

@@ -146,7 +146,8 @@ impl FilterShape for FuseShape {
         ]
     }
 
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "as for `probe::may_contain`")]
     fn may_contain(&self, payload: &[u8], hash: KeyHash) -> bool {
         probe::may_contain(self, payload, hash)
     }

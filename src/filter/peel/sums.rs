@@ -28,7 +28,26 @@ impl CellSums {
 
     /// `cells` cells without keys.
     pub(crate) fn new(cells: u64) -> Result<Self, BuildFailure> {
-        Ok(Self { hashes: zeroed(cells)?, keys: zeroed(cells)?, added: 0 })
+        Self::in_memory_of(Vec::new(), cells)
+    }
+
+    /// The same, in memory that other work has left, if it is large enough and not far too large: taking new pages
+    /// from the system can cost more than all that is done in them.
+    pub(crate) fn in_memory_of(mut spare: Vec<KeyHash>, cells: u64) -> Result<Self, BuildFailure> {
+        spare.clear();
+        let mut spare: Vec<u64> = spare.into_iter().map(KeyHash::get).collect();
+        let fits = (cells..=cells.saturating_add(cells / 2)).contains(&(spare.capacity() as u64));
+        let hashes = match usize::try_from(cells) {
+            Ok(cells) if fits => {
+                spare.resize(cells, 0);
+                spare
+            }
+            _ => {
+                drop(spare);
+                zeroed(cells)?
+            }
+        };
+        Ok(Self { hashes, keys: zeroed(cells)?, added: 0 })
     }
 
     /// Takes all keys off.
@@ -138,7 +157,8 @@ impl CellSums {
                 keys[other] = count;
                 sums[other] ^= hash;
                 waiting[end % WAITING] = I::new(other);
-                end += usize::from((count == 1) & (end - next < WAITING - 1));
+                let has_room = usize::from(end - next < WAITING - 1);
+                end += usize::from(count == 1) & has_room;
             }
             sums[cell] = hash;
         }
