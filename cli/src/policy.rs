@@ -43,5 +43,5 @@ fn policy(
 fn fuse_of(size: BitsPerKey) -> FuseSizing {
     let cells_per_key = 1.131;
     let fits = |&bits: &u8| f64::from(bits) * cells_per_key <= size.get();
-    FuseSizing::FingerprintBits((4..=16).chain([32]).filter(fits).last().unwrap_or(4))
+    FuseSizing::FingerprintBits([32].into_iter().chain((4..=16).rev()).find(fits).unwrap_or(4))
 }

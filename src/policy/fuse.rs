@@ -247,7 +247,7 @@ mod tests {
     #[test]
     fn rates_get_the_shortest_fingerprints_that_keep_them() {
         let bits = |rate| FusePolicy::new(FuseSizing::Rate(FalsePositiveRate::new(rate).unwrap())).unwrap();
-        let all = [0.9, 0.0625, 0.06, 0.01, 0.00390625, 0.0039, 1e-4, 1.6e-5, 1.5e-5, 2.4e-10];
+        let all = [0.9, 0.0625, 0.06, 0.01, 0.003_906_25, 0.003_9, 1e-4, 1.6e-5, 1.5e-5, 2.4e-10];
         assert_eq!(all.map(|rate| bits(rate).fingerprint_bits), [4, 4, 5, 7, 8, 9, 14, 16, 32, 32]);
         let too_low = FuseSizing::Rate(FalsePositiveRate::new(2e-10).unwrap());
         assert_eq!(FusePolicy::new(too_low).unwrap_err(), ConfigError::FuseRate { got: 2e-10 });

@@ -1,7 +1,7 @@
 //! Asking.
 
 use super::cells::{Bits8, Bits16, Bits32, FuseCells, Packed, Width, specialised};
-use super::shape::{FuseArity, FuseShape};
+use super::shape::{FuseArity, FuseShape, Inlined};
 use crate::filter::FilterShape;
 use crate::hash::KeyHash;
 use crate::kernel::prefetch::fetch;
@@ -14,10 +14,10 @@ const PREFETCHED_FROM: usize = 256 * 1_024;
 #[expect(clippy::inline_always, reason = "a call is a fifth of a probe")]
 pub(super) fn may_contain(shape: &FuseShape, payload: &[u8], hash: KeyHash) -> bool {
     // The usual shapes become part of the caller's loop, the others are a call away.
-    match (shape.arity(), shape.fingerprint_bits()) {
-        (FuseArity::Three, 8) => holds(shape.placement::<3>(), Bits8, payload, hash),
-        (FuseArity::Three, 16) => holds(shape.placement::<3>(), Bits16, payload, hash),
-        _ => may_contain_other(shape, payload, hash),
+    match shape.inlined() {
+        Inlined::ThreeOf8 => holds(shape.placement::<3>(), Bits8, payload, hash),
+        Inlined::ThreeOf16 => holds(shape.placement::<3>(), Bits16, payload, hash),
+        Inlined::None => may_contain_other(shape, payload, hash),
     }
 }
 

@@ -38,6 +38,17 @@ pub(crate) const fn is_fingerprint_bits(bits: u8) -> bool {
     matches!(bits, 4..=16 | 32)
 }
 
+/// The shapes whose probe becomes part of the caller's loop, told apart by one comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Inlined {
+    /// Three cells of 8 bits.
+    ThreeOf8,
+    /// Three cells of 16 bits.
+    ThreeOf16,
+    /// All others.
+    None,
+}
+
 /// The shape of a binary fuse filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FuseShape {
@@ -51,6 +62,7 @@ pub(crate) struct FuseShape {
     segment: u64,
     /// Cells that can be a key's first.
     range: u64,
+    inlined: Inlined,
 }
 
 impl FuseShape {
@@ -61,7 +73,12 @@ impl FuseShape {
         }
         let segment = 1 << log2_segment;
         let range = u64::from(segments) * segment;
-        let shape = Self { arity, fingerprint_bits, log2_segment, segments, salt: 0, segment, range };
+        let inlined = match (arity, fingerprint_bits) {
+            (FuseArity::Three, 8) => Inlined::ThreeOf8,
+            (FuseArity::Three, 16) => Inlined::ThreeOf16,
+            _ => Inlined::None,
+        };
+        let shape = Self { arity, fingerprint_bits, log2_segment, segments, salt: 0, segment, range, inlined };
         (shape.cells() <= MAX_CELLS).then_some(shape)
     }
 
@@ -75,6 +92,11 @@ impl FuseShape {
 
     pub(crate) fn fingerprint_bits(&self) -> u8 {
         self.fingerprint_bits
+    }
+
+    #[inline]
+    pub(super) fn inlined(&self) -> Inlined {
+        self.inlined
     }
 
     pub(crate) fn cells(&self) -> u64 {
