@@ -61,7 +61,7 @@ impl Seen {
         let Some((current, older)) = self.filters.split_last_mut() else { return Ok(false) };
         let was_seen = older.iter().any(|filter| filter.contains(event)) || !current.insert(event);
         // Reading the fill costs a pass over the filter: once in a while is enough.
-        if number % 1_000 == 0 {
+        if number.is_multiple_of(1_000) {
             let alarms = LIMITS.alarms(&current.health());
             if !alarms.is_empty() {
                 self.planned *= 2;

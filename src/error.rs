@@ -40,6 +40,11 @@ pub enum ConfigError {
         /// The rate asked for.
         got: f64,
     },
+    /// A rate below what binary fuse filters offer, 2^-32.
+    FuseRate {
+        /// The rate asked for.
+        got: f64,
+    },
     /// An instruction set that this CPU does not have.
     InstructionSet {
         /// The set asked for.
@@ -80,6 +85,12 @@ impl fmt::Display for ConfigError {
             ),
             Self::CuckooRate { got } => {
                 write!(f, "false positive rate of a cuckoo filter: expected at least 1.8e-9, got {got:e}")
+            }
+            Self::FuseRate { got } => {
+                write!(
+                    f,
+                    "false positive rate of a binary fuse filter: expected at least 2^-32 (2.33e-10), got {got:e}"
+                )
             }
             Self::InstructionSet { got } => {
                 let sets: Vec<&str> = InstructionSet::available().map(InstructionSet::name).collect();

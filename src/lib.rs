@@ -89,6 +89,7 @@ pub use block::{
 };
 pub use error::{BlockError, ConfigError, FilterError};
 pub use filter::FilterKind;
+pub use filter::binary_fuse::FuseArity;
 pub use filter::counting_bloom::CountingBloom;
 pub use filter::cuckoo::{CuckooFilter, CuckooShape};
 pub use filter::standard_bloom::StandardBloom;
@@ -98,7 +99,7 @@ pub use hash::{
 };
 pub use policy::{
     AutoPolicy, BloomPolicy, BuildContext, BuildPurpose, BuildReport, BuiltFilter, FilterBuilder, FilterPolicy,
-    RibbonPolicy, RibbonSizing, SelfCheck, StandardBloomPolicy,
+    FusePolicy, FuseSizing, RibbonPolicy, RibbonSizing, SelfCheck, StandardBloomPolicy,
 };
 pub use sst::*;
 pub use stats::{FilterHealth, FilterStats, FprAlarm, FprAlarmKind, HealthAlarm, HealthLimits};

@@ -7,10 +7,11 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
 
 use sstfilter::{
-    BuildContext, BuildReport, FalsePositiveRate, FilterKind, FilterPolicy, KeyHash, KeyHasher, RibbonPolicy,
-    RibbonSizing,
+    BuildContext, BuildReport, FalsePositiveRate, FilterKind, FilterPolicy, FuseArity, FusePolicy, FuseSizing, KeyHash,
+    KeyHasher, RibbonPolicy, RibbonSizing,
 };
 
 struct Counting;
@@ -37,7 +38,7 @@ unsafe impl GlobalAlloc for Counting {
 static ALLOCATOR: Counting = Counting;
 
 /// The most bytes held at once in `finish`, beyond the buffered hashes, and the report.
-fn measure(policy: &RibbonPolicy, keys: u64) -> (u64, BuildReport) {
+fn measure(policy: &dyn FilterPolicy, keys: u64) -> (u64, BuildReport) {
     let hashes: Vec<KeyHash> = (0..keys).map(KeyHash::from_remixed).collect();
     let mut builder = policy.builder(&BuildContext::new(&KeyHasher::default())).unwrap();
     builder.add_hashes(&hashes);
@@ -47,9 +48,12 @@ fn measure(policy: &RibbonPolicy, keys: u64) -> (u64, BuildReport) {
     ((PEAK.load(Relaxed) - before) as u64, report)
 }
 
-/// One test, because the count is the whole process's.
+/// One test at a time, because the count is the whole process's.
+static ALONE: Mutex<()> = Mutex::new(());
+
 #[test]
 fn building_takes_ten_bytes_a_key_and_three_megabytes_beyond_the_hashes_and_says_so() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     for (exponent, keys) in [(7, 5_000), (7, 20_000), (7, 250_000), (7, 1_000_000), (7, 3_000_000), (16, 1_000_000)] {
         let rate = FalsePositiveRate::new(0.5_f64.powi(exponent)).unwrap();
         // Each policy begins without memory from earlier builds.
@@ -63,5 +67,31 @@ fn building_takes_ten_bytes_a_key_and_three_megabytes_beyond_the_hashes_and_says
         let most = estimate + report.block_bytes;
         assert!(peak <= most && estimate <= keys * 10 + 3_600_000, "{keys} keys: {peak}, estimated {estimate}");
         assert!(reported + 16_384 >= peak - peak / 50, "{keys} keys: {peak}, reported {reported}");
+    }
+}
+
+#[test]
+fn building_binary_fuse_takes_at_most_25_bytes_a_key_with_the_hashes_and_says_so() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    for (arity, keys) in [(FuseArity::Three, 100_000_u32), (FuseArity::Three, 1_000_000), (FuseArity::Four, 1_000_000)]
+    {
+        let policy = FusePolicy::new(FuseSizing::FingerprintBits(8)).unwrap().with_arity(arity);
+        let (peak, report) = measure(&policy, keys.into());
+        let per_key = |bytes: u64| bytes as f64 / f64::from(keys);
+        println!("{arity:?}, {keys} keys: {:.2} bytes per key and 8 of hashes", per_key(peak));
+        assert_eq!(report.used, Some(FilterKind::BINARY_FUSE));
+        // The buffer of hashes grows by doubling, and is counted by its hashes.
+        assert!(per_key(peak) + 8.0 <= 25.0, "{arity:?}, {keys} keys: {peak}");
+        assert!(peak <= policy.estimated_build_bytes(keys.into()).unwrap() + report.block_bytes + 16_384);
+
+        let identity = KeyHasher::default().identity();
+        let before = HELD.load(Relaxed);
+        PEAK.store(before, Relaxed);
+        let read = || (0..2 * u64::from(keys)).map(|number| KeyHash::from_remixed(number % u64::from(keys)));
+        let built = policy.build_repeatable(read, keys.into(), identity).unwrap();
+        let peak = (PEAK.load(Relaxed) - before) as u64;
+        println!("{arity:?}, {keys} keys, each read twice: {:.2} bytes per key", per_key(peak));
+        assert_eq!(built.report.distinct_keys, u64::from(keys));
+        assert!(per_key(peak) <= 25.0 && per_key(peak) <= per_key(built.report.peak_build_bytes) + 1.0, "{peak}");
     }
 }

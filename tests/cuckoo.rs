@@ -76,7 +76,7 @@ proptest! {
                         filter.remove(key(number)).unwrap();
                         *count -= 1;
                     }
-                    None if !filter.may_contain(key(number)) => {
+                    None if !filter.contains(key(number)) => {
                         prop_assert_eq!(filter.remove(key(number)), Err(FilterError::NotPresent));
                         prop_assert_eq!(bytes(&filter), before);
                     }
@@ -88,7 +88,7 @@ proptest! {
                 }
             }
             let present = || reference.iter().filter(|(_, count)| **count > 0);
-            prop_assert!(present().all(|(number, _)| filter.may_contain(key(*number))));
+            prop_assert!(present().all(|(number, _)| filter.contains(key(*number))));
             prop_assert_eq!(filter.keys(), present().map(|(_, count)| u64::from(*count)).sum::<u64>());
         }
     }
@@ -125,7 +125,7 @@ proptest! {
         if let Ok(mut filter) = CuckooFilter::from_block(&block, identity()) {
             prop_assert_eq!(filter.keys(), claimed);
             if filter.insert(key(1)).is_ok() {
-                prop_assert!(filter.may_contain(key(1)));
+                prop_assert!(filter.contains(key(1)));
             }
         }
     }
@@ -150,10 +150,10 @@ fn a_key_fits_eight_times_and_the_ninth_is_refused_and_changes_nothing() {
         assert_eq!(filter.insert(key(7)), Err(FilterError::Full { keys: 8, places }));
         assert_eq!(bytes(&filter), before);
         (0..8).for_each(|_| {
-            assert!(filter.may_contain(key(7)));
+            assert!(filter.contains(key(7)));
             filter.remove(key(7)).unwrap();
         });
-        assert!(!filter.may_contain(key(7)));
+        assert!(!filter.contains(key(7)));
         assert_eq!(filter.remove(key(7)), Err(FilterError::NotPresent));
         assert!(bytes(&filter)[..filter.shape().payload_bytes() as usize].iter().all(|&byte| byte == 0));
     }
@@ -162,10 +162,10 @@ fn a_key_fits_eight_times_and_the_ninth_is_refused_and_changes_nothing() {
 #[test]
 fn a_filter_of_no_keys_contains_nothing_and_has_room_for_eight() {
     let mut filter = CuckooFilter::for_keys(0, FalsePositiveRate::ONE_PERCENT).unwrap();
-    assert!((0..=255).all(|number| !filter.may_contain(key(number))));
+    assert!((0..=255).all(|number| !filter.contains(key(number))));
     assert_eq!((filter.keys(), filter.shape().buckets(), filter.shape().places()), (0, 2, 8));
     (0..8).for_each(|number| filter.insert(key(number)).unwrap());
-    assert!((0..8).all(|number| filter.may_contain(key(number))));
+    assert!((0..8).all(|number| filter.contains(key(number))));
     assert!(matches!(filter.insert(key(8)), Err(FilterError::Full { keys: 8, places: 8 })));
 }
 
@@ -177,7 +177,7 @@ fn the_planned_number_of_keys_fits_at_every_size() {
                 let hashes = keys(set, planned as u64);
                 let mut filter = CuckooFilter::with_tag_bits(planned as u64, tag_bits).unwrap();
                 filter.insert_all(&hashes).unwrap();
-                assert!(hashes.iter().all(|&hash| filter.may_contain(hash)), "{planned} keys of {tag_bits} bits");
+                assert!(hashes.iter().all(|&hash| filter.contains(hash)), "{planned} keys of {tag_bits} bits");
             }
         });
     }
@@ -188,7 +188,7 @@ fn load_reached(places: u64, tag_bits: u8, set: u32) -> f64 {
     let mut filter = CuckooFilter::with_tag_bits(places * 94 / 100, tag_bits).unwrap();
     let all = keys(set, filter.shape().places());
     let refused = all.iter().position(|&hash| filter.insert(hash).is_err()).unwrap_or(all.len());
-    assert!(all[..refused].iter().all(|&hash| filter.may_contain(hash)), "a key is denied");
+    assert!(all[..refused].iter().all(|&hash| filter.contains(hash)), "a key is denied");
     filter.load()
 }
 
@@ -222,7 +222,7 @@ fn a_full_filter_takes_keys_again_when_some_have_left() {
                 present.push(hash);
             }
         }
-        assert!(present.iter().all(|&hash| filter.may_contain(hash)));
+        assert!(present.iter().all(|&hash| filter.contains(hash)));
         assert_eq!(filter.keys(), present.len() as u64);
     }
     assert!(filter.load() > 0.95, "{}", filter.load());
@@ -250,10 +250,10 @@ fn block_and_filter_and_batches_of_both_answer_alike() {
         assert_eq!(block.info().kind, FilterKind::CUCKOO);
         let asked: Vec<KeyHash> = hashes.iter().take(5_000).copied().chain(keys(3, 100_003)).collect();
         let (mut of_filter, mut of_block) = (HitBitmap::default(), HitBitmap::default());
-        filter.may_contain_batch(&asked, &mut of_filter);
+        filter.contains_batch(&asked, &mut of_filter);
         block.may_contain_batch(&asked, &mut of_block);
         for (index, &hash) in asked.iter().enumerate() {
-            let answer = filter.may_contain(hash);
+            let answer = filter.contains(hash);
             assert_eq!(block.may_contain(hash), answer);
             assert_eq!((of_filter.may_contain(index), of_block.may_contain(index)), (answer, answer));
         }
@@ -271,7 +271,7 @@ fn the_rate_is_the_one_computed_within_four_standard_errors() {
             filter.insert_all(&keys(set, planned)).unwrap();
             let mut hits = HitBitmap::default();
             let absent = common::key_set(1_000 + set, ABSENT).collect::<Vec<_>>();
-            filter.may_contain_batch(&absent, &mut hits);
+            filter.contains_batch(&absent, &mut hits);
             observed += hits.count();
             expected += filter.health().expected_fpr / 3.0;
         }

@@ -9,9 +9,9 @@ use std::fmt::Write as _;
 use bytes::Bytes;
 use sstfilter::{
     BitsPerKey, BloomPolicy, BuildContext, CountingBloom, CuckooFilter, FallbackReason, FalsePositiveRate, FilterBlock,
-    FilterKind, FilterPolicy, HashId, KeyHash, KeyHasher, Lookup, ReadOptions, RibbonPolicy, RibbonSizing,
-    StandardBloom, StandardBloomPolicy, Table, TableBuilder, TableId, TableOptions, TwoBitBloom, TwoBitOptions,
-    WordLayout,
+    FilterKind, FilterPolicy, FuseArity, FusePolicy, FuseSizing, HashId, KeyHash, KeyHasher, Lookup, ReadOptions,
+    RibbonPolicy, RibbonSizing, StandardBloom, StandardBloomPolicy, Table, TableBuilder, TableId, TableOptions,
+    TwoBitBloom, TwoBitOptions, WordLayout,
 };
 
 const FORMAT: &str = include_str!("../FORMAT.md");
@@ -33,6 +33,9 @@ const STANDARD_BLOCK: &str =
 const COUNTING_BLOCK: &str = "00021000010000111500020020000202200000000100001001010000100010004000000000070000\
     65746c696674737304000000a103beee040000000004041020015346a45a8d0f";
 const CUCKOO_BLOCK: &str = "fe000000013e00000800000065746c696674737301000000fc1b427f0300000000060610100153461eb0072a";
+
+const FUSE_BLOCK: &str = "00000000000000b2000000009600950000000000000000000000000000000000080303000100000065746c69\
+    667473730400000056fb3ec90300000000090910200153463c5644ef";
 
 /// The words of a line that are not 0, by their numbers.
 type Words = &'static [(usize, u32)];
@@ -193,6 +196,28 @@ fn three_keys_make_the_documented_cuckoo_block_and_more_the_documented_digests()
         let info = FilterBlock::open(&block).unwrap().info();
         assert_eq!((info.kind, info.keys, info.block_bytes), (FilterKind::CUCKOO, keys.into(), bytes));
         assert_eq!((info.payload_checksum, info.shape[0].1.as_str()), (checksum, buckets), "{keys} keys");
+    }
+}
+
+fn fuse(arity: FuseArity, bits: u8) -> FusePolicy {
+    FusePolicy::new(FuseSizing::FingerprintBits(bits)).unwrap().with_arity(arity)
+}
+
+#[test]
+fn three_keys_make_the_documented_fuse_block() {
+    let block = block_of(&fuse(FuseArity::Three, 8), FRUIT);
+    assert_eq!(hex(&block), FUSE_BLOCK);
+}
+
+#[test]
+fn larger_fuse_blocks_have_the_documented_digests() {
+    for (keys, arity, bits, bytes, checksum) in [
+        (1_000, FuseArity::Three, 8, 1_456, 0xa17b_fad2_u32),
+        (300, FuseArity::Four, 32, 1_832, 0xe3b2_5c34),
+        (10_000, FuseArity::Four, 7, 10_576, 0xa466_ead3),
+    ] {
+        let info = FilterBlock::open(block_of(&fuse(arity, bits), numbered(keys))).unwrap().info();
+        assert_eq!((info.block_bytes, info.payload_checksum, info.salt), (bytes, checksum, 0), "{keys} keys");
     }
 }
 

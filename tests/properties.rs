@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 use sstfilter::{
-    AutoPolicy, BitsPerKey, BloomPolicy, BuildContext, BuildPurpose, FilterBlock, FilterKind, FilterPolicy,
-    GuardedFilter, HitBitmap, KeyHash, KeyHasher, PreparedKey, SelfCheck, StandardBloomPolicy,
+    AutoPolicy, BitsPerKey, BloomPolicy, BuildContext, BuildPurpose, FilterBlock, FilterKind, FilterPolicy, FuseArity,
+    FusePolicy, FuseSizing, GuardedFilter, HitBitmap, KeyHash, KeyHasher, PreparedKey, SelfCheck, StandardBloomPolicy,
 };
 
 fn bloom(millibits: u32) -> BloomPolicy {
@@ -35,6 +35,11 @@ fn any_policy() -> impl Strategy<Value = Arc<dyn FilterPolicy>> {
             .prop_map(|rate| Arc::new(common::ribbon(rate)) as Arc<dyn FilterPolicy>),
         (2_000..=50_000_u32).prop_map(|size| {
             Arc::new(AutoPolicy::new(BitsPerKey::from_millibits(size).unwrap()).unwrap()) as Arc<dyn FilterPolicy>
+        }),
+        (prop::sample::select(vec![4_u8, 7, 8, 11, 16, 32]), any::<bool>()).prop_map(|(bits, is_small)| {
+            let arity = if is_small { FuseArity::Four } else { FuseArity::Three };
+            let policy = FusePolicy::new(FuseSizing::FingerprintBits(bits)).unwrap();
+            Arc::new(policy.with_arity(arity)) as Arc<dyn FilterPolicy>
         }),
     ]
 }
@@ -133,13 +138,12 @@ proptest! {
 
     #[test]
     fn a_trailer_that_lies_under_a_checksum_that_holds_never_panics(
-        count in prop::sample::select(vec![0_u32, 1, 60, 1_100, 5_500]), is_ribbon: bool,
+        count in prop::sample::select(vec![0_u32, 1, 60, 1_100, 5_500]), policy in any_policy(),
         lies in prop::collection::vec((0..64_usize, any::<u8>()), 1..6),
         cut in 0..200_usize, hashes in prop::array::uniform8(any::<u64>()),
     ) {
         let hashes_in: Vec<KeyHash> = common::key_set(0, count).collect();
-        let policy: &dyn FilterPolicy = if is_ribbon { &common::ribbon(0.01) } else { &BloomPolicy::default() };
-        let mut block = common::build(policy, &hashes_in).block.unwrap().to_vec();
+        let mut block = common::build(policy.as_ref(), &hashes_in).block.unwrap().to_vec();
         for (from_end, value) in lies {
             let at = block.len().saturating_sub(5 + from_end);
             block[at] = value;

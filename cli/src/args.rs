@@ -124,6 +124,7 @@ pub(crate) enum PolicyName {
     Bloom,
     Ribbon,
     StandardBloom,
+    Fuse,
 }
 
 #[derive(Debug, Args)]

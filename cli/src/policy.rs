@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use sstfilter::{
-    AutoPolicy, BitsPerKey, BloomPolicy, ConfigError, FalsePositiveRate, FilterPolicy, RibbonPolicy, RibbonSizing,
-    StandardBloomPolicy,
+    AutoPolicy, BitsPerKey, BloomPolicy, ConfigError, FalsePositiveRate, FilterPolicy, FusePolicy, FuseSizing,
+    RibbonPolicy, RibbonSizing, StandardBloomPolicy,
 };
 
 use crate::args::{FilterArgs, PolicyName};
@@ -29,10 +29,19 @@ fn policy(
         (PolicyName::Ribbon, Some(rate)) => Arc::new(RibbonPolicy::new(RibbonSizing::Rate(rate))?),
         (PolicyName::StandardBloom, None) => Arc::new(StandardBloomPolicy::new(size)),
         (PolicyName::StandardBloom, Some(rate)) => Arc::new(StandardBloomPolicy::for_rate(rate)?),
+        (PolicyName::Fuse, None) => Arc::new(FusePolicy::new(fuse_of(size))?),
+        (PolicyName::Fuse, Some(rate)) => Arc::new(FusePolicy::new(FuseSizing::Rate(rate))?),
         (PolicyName::Auto, None) => Arc::new(AutoPolicy::new(size)?),
         (PolicyName::Auto, Some(rate)) => {
             let ribbon = RibbonPolicy::new(RibbonSizing::Rate(rate))?;
             Arc::new(AutoPolicy::from_parts(BloomPolicy::for_rate(rate)?, ribbon))
         }
     })
+}
+
+/// The longest fingerprints of binary fuse filters that are not above `size`, in filters of a million keys.
+fn fuse_of(size: BitsPerKey) -> FuseSizing {
+    let cells_per_key = 1.131;
+    let fits = |&bits: &u8| f64::from(bits) * cells_per_key <= size.get();
+    FuseSizing::FingerprintBits([32].into_iter().chain((4..=16).rev()).find(fits).unwrap_or(4))
 }

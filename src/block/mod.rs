@@ -6,7 +6,6 @@
 //!
 //! The bytes are specified in FORMAT.md.
 
-mod answers;
 mod encode;
 mod group;
 mod guarded;

@@ -67,6 +67,8 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     ///
     /// The hash must come from the hasher that built the block: compare [`hash_identity`](Self::hash_identity).
     #[must_use]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "as for `Shape::may_contain`")]
     pub fn may_contain(&self, hash: KeyHash) -> bool {
         self.shape.may_contain(self.payload(), hash)
     }
@@ -198,7 +200,7 @@ impl PreparedKey {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HitBitmap {
-    pub(super) words: Vec<u64>,
+    words: Vec<u64>,
     length: usize,
 }
 

@@ -3,6 +3,7 @@
 use super::trailer::Trailer;
 use crate::error::BlockError;
 use crate::filter::FilterShape;
+use crate::filter::binary_fuse::FuseShape;
 use crate::filter::blocked_bloom::BloomShape;
 use crate::filter::counting_bloom::CountingBloomShape;
 use crate::filter::cuckoo::CuckooShape;
@@ -49,6 +50,7 @@ kinds! {
     StandardBloom(StandardBloomShape),
     CountingBloom(CountingBloomShape),
     Cuckoo(CuckooShape),
+    BinaryFuse(FuseShape),
 }
 
 impl Shape {
@@ -64,7 +66,8 @@ impl Shape {
         each_shape!(self, shape => shape.fill_ratio(payload))
     }
 
-    #[inline]
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "a loop over keys then chooses the kind once, and keeps its parameters")]
     pub(super) fn may_contain(&self, payload: &[u8], hash: KeyHash) -> bool {
         each_shape!(self, shape => shape.may_contain(payload, hash))
     }

@@ -13,7 +13,7 @@ use crate::filter::two_bit_bloom::TwoBitBloom;
 use crate::filter::{FilterShape, Storable};
 use crate::hash::{HashIdentity, KeyHash};
 
-/// Gives each filter its way into a block and out of it.
+/// Gives each filter its way into a block and out of it, and batches, whose answers are a bitmap of the block's.
 macro_rules! stored {
     ($($filter:ty),* $(,)?) => {$(
         impl $filter {
@@ -35,6 +35,12 @@ macro_rules! stored {
             pub fn from_block(block: &[u8], hash: HashIdentity) -> Result<Self, FilterError> {
                 from_block(block, hash)
             }
+
+            /// Asks for many keys at once; `hits` then holds the answers in their order. Faster than one by one,
+            /// above all in a filter that the caches do not hold.
+            pub fn contains_batch(&self, hashes: &[KeyHash], hits: &mut HitBitmap) {
+                self.contains_words(hashes, hits.cleared(hashes.len()));
+            }
         }
     )*};
 }
@@ -52,15 +58,6 @@ impl CuckooShape {
     #[must_use]
     pub fn block_bytes(&self) -> u64 {
         block_bytes(self)
-    }
-}
-
-impl CuckooFilter {
-    /// Asks for many keys at once; `hits` then holds the answers in their order. Faster than one by one in a filter
-    /// that the caches do not hold.
-    pub fn may_contain_batch(&self, hashes: &[KeyHash], hits: &mut HitBitmap) {
-        hits.reset(hashes.len());
-        self.fill_hits(hashes, &mut hits.words);
     }
 }
 

@@ -2,9 +2,11 @@
 //!
 //! A kind knows hashes and its own payload; it does not know the block that carries it.
 
+pub mod binary_fuse;
 pub mod blocked_bloom;
 pub mod counting_bloom;
 pub mod cuckoo;
+pub(crate) mod peel;
 pub mod ribbon;
 pub mod standard_bloom;
 pub mod two_bit_bloom;

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 pub use extract::{DelimitedPrefix, FixedPrefix, KeyExtractor};
-pub(crate) use sort::{SortScratch, sort_hashes};
+pub(crate) use sort::{SortScratch, sort_hashes, sort_hashes_roughly};
 
 /// The hash seed of a store that chose none: the ASCII bytes `sstfilte`, read as a big-endian number.
 ///

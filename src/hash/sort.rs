@@ -20,6 +20,11 @@ pub(crate) struct SortScratch {
 }
 
 impl SortScratch {
+    /// The memory alone.
+    pub(crate) fn into_spare(self) -> Vec<KeyHash> {
+        self.spare
+    }
+
     /// Bytes held.
     pub(crate) fn bytes(&self) -> u64 {
         let counts = self.window_ends.capacity() + self.bin_ends.capacity();
@@ -56,6 +61,24 @@ pub(crate) fn sort_hashes(hashes: &mut [KeyHash], scratch: &mut SortScratch, mos
         }
     };
     for_each_window(spare, hashes, window_ends, bin_ends, sort);
+}
+
+/// Puts `hashes` roughly in order: those of each window of about 4,096 come before those of the next. `false`, and
+/// nothing is done, when a copy would take more than `most_bytes`, or cannot be had.
+pub(crate) fn sort_hashes_roughly(hashes: &mut Vec<KeyHash>, scratch: &mut SortScratch, most_bytes: u64) -> bool {
+    let SortScratch { spare, window_ends, .. } = scratch;
+    let is_affordable = u32::try_from(hashes.len()).is_ok() && size_of_val(hashes.as_slice()) as u64 <= most_bytes;
+    spare.clear();
+    if !is_affordable || spare.try_reserve_exact(hashes.len()).is_err() {
+        return false;
+    }
+    let windows_log2 = hashes.len().max(1).ilog2().saturating_sub(WINDOW_HASHES_LOG2).min(MAX_WINDOWS_LOG2);
+    if windows_log2 > 0 {
+        spare.resize(hashes.len(), KeyHash(0));
+        Bins { skipped: 0, log2: windows_log2 }.scatter(hashes, spare, window_ends);
+        core::mem::swap(hashes, spare);
+    }
+    true
 }
 
 /// The windows of `spare`, each with its place in `hashes`.
@@ -193,6 +216,23 @@ mod tests {
     fn mixed_hashes_are_sorted_at_every_size() {
         for count in [0, 1, 2, 127, 128, 129, 1_000, 4_095, 4_096, 4_097, 8_192, 100_000, 1_000_000] {
             check((0..count).map(KeyHash::from_remixed).collect(), &format!("{count} hashes"));
+        }
+    }
+
+    #[test]
+    fn rough_order_keeps_all_hashes_and_is_one_of_windows() {
+        for count in [0, 1, 5_000, 100_000] {
+            let hashes: Vec<KeyHash> = (0..count).map(KeyHash::from_remixed).collect();
+            let mut rough = hashes.clone();
+            assert!(sort_hashes_roughly(&mut rough, &mut SortScratch::default(), u64::MAX));
+            let window = |hash: &KeyHash| hash.0 >> 60;
+            assert!(count < 100_000 || rough.is_sorted_by_key(window));
+            let mut again = hashes.clone();
+            assert!(count == 0 || !sort_hashes_roughly(&mut again, &mut SortScratch::default(), 7));
+            assert_eq!(again, hashes);
+            again.sort_unstable();
+            rough.sort_unstable();
+            assert_eq!(rough, again);
         }
     }
 

@@ -1,6 +1,6 @@
 //! The hashes of one file, buffered until the filter's size is known.
 
-use crate::hash::{KeyHash, SortScratch, sort_hashes};
+use crate::hash::{KeyHash, SortScratch, sort_hashes, sort_hashes_roughly};
 
 /// Hashes in order of arrival, adjacent repetitions dropped.
 #[derive(Debug, Default)]
@@ -26,6 +26,11 @@ impl HashBuffer {
         }
     }
 
+    /// Makes room for `more` hashes.
+    pub(crate) fn reserve(&mut self, more: usize) {
+        self.hashes.reserve(more);
+    }
+
     /// Keys added, repetitions included.
     pub(crate) fn added(&self) -> u64 {
         self.added
@@ -42,6 +47,11 @@ impl HashBuffer {
     /// Bytes that the buffer holds.
     pub(crate) fn bytes(&self) -> u64 {
         self.hashes.capacity() as u64 * size_of::<KeyHash>() as u64
+    }
+
+    /// Puts the hashes roughly in order, in at most `most_bytes`; `false` if that is not enough.
+    pub(crate) fn sort_roughly(&mut self, scratch: &mut SortScratch, most_bytes: u64) -> bool {
+        sort_hashes_roughly(&mut self.hashes, scratch, most_bytes)
     }
 
     /// The distinct hashes, ascending; sorting takes at most `most_bytes`.

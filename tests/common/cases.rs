@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use sstfilter::{
-    BitsPerKey, BloomPolicy, BuildContext, CountingBloom, CuckooFilter, FalsePositiveRate, FilterPolicy, KeyHash,
-    KeyHasher, RibbonPolicy, RibbonSizing, StandardBloom, StandardBloomPolicy, TableBuilder, TableId, TableOptions,
-    TwoBitBloom, TwoBitOptions, WordLayout,
+    BitsPerKey, BloomPolicy, BuildContext, CountingBloom, CuckooFilter, FalsePositiveRate, FilterPolicy, FuseArity,
+    FusePolicy, FuseSizing, KeyHash, KeyHasher, RibbonPolicy, RibbonSizing, StandardBloom, StandardBloomPolicy,
+    TableBuilder, TableId, TableOptions, TwoBitBloom, TwoBitOptions, WordLayout,
 };
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -137,6 +137,7 @@ pub(crate) enum Policy {
     Bloom { bits_per_key: f64 },
     Ribbon { rate: f64, min_keys: u64 },
     StandardBloom { bits_per_key: f64 },
+    Fuse { arity: FuseArity, bits: u8 },
 }
 
 impl Policy {
@@ -150,6 +151,9 @@ impl Policy {
                 let sizing = RibbonSizing::Rate(FalsePositiveRate::new(rate).unwrap());
                 Arc::new(RibbonPolicy::new(sizing).unwrap().with_min_keys(min_keys))
             }
+            Self::Fuse { arity, bits } => {
+                Arc::new(FusePolicy::new(FuseSizing::FingerprintBits(bits)).unwrap().with_arity(arity))
+            }
         }
     }
 
@@ -159,6 +163,9 @@ impl Policy {
             Self::StandardBloom { bits_per_key } => format!("standard bloom, {bits_per_key} bits per key"),
             Self::Ribbon { rate, min_keys } => {
                 format!("ribbon, false positive rate {rate}, from {min_keys} keys on")
+            }
+            Self::Fuse { arity, bits } => {
+                format!("binary fuse, {} cells a key, fingerprints of {bits} bits", arity.get())
             }
         }
     }
@@ -204,6 +211,10 @@ const fn cuckoo(name: &'static str, tag_bits: u8, keys: u32) -> BlockCase {
     BlockCase { name, recipe: Recipe::Cuckoo { tag_bits }, hash: Hash::Default, keys }
 }
 
+const fn fuse(name: &'static str, arity: FuseArity, bits: u8, keys: u32) -> BlockCase {
+    block(name, Policy::Fuse { arity, bits }, Hash::Default, keys)
+}
+
 /// All the filter blocks.
 pub(crate) const BLOCKS: &[BlockCase] = &[
     bloom("bloom-no-keys", 10.0, 0),
@@ -246,6 +257,12 @@ pub(crate) const BLOCKS: &[BlockCase] = &[
     cuckoo("cuckoo-1000-keys-13-bits", 13, 1_000),
     cuckoo("cuckoo-300-keys-21-bits", 21, 300),
     cuckoo("cuckoo-300-keys-32-bits", 32, 300),
+    fuse("fuse-no-keys", FuseArity::Three, 8, 0),
+    fuse("fuse-one-key", FuseArity::Three, 8, 1),
+    fuse("fuse-1000-keys-3-cells-8-bits", FuseArity::Three, 8, 1_000),
+    fuse("fuse-1000-keys-4-cells-7-bits", FuseArity::Four, 7, 1_000),
+    fuse("fuse-300-keys-4-cells-32-bits", FuseArity::Four, 32, 300),
+    fuse("fuse-300-keys-3-cells-16-bits", FuseArity::Three, 16, 300),
 ];
 
 impl BlockCase {

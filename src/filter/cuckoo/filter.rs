@@ -27,7 +27,7 @@ use crate::units::FalsePositiveRate;
 /// filter.insert(apple)?;
 /// filter.insert(pear)?;
 /// filter.remove(pear)?;
-/// assert!(filter.may_contain(apple) && !filter.may_contain(pear));
+/// assert!(filter.contains(apple) && !filter.contains(pear));
 /// assert_eq!(filter.remove(pear), Err(FilterError::NotPresent));
 ///
 /// // Stored, and taken up again for more work.
@@ -148,12 +148,12 @@ impl CuckooFilter {
     /// Whether the key of `hash` may be in; `false` is certain.
     #[inline]
     #[must_use]
-    pub fn may_contain(&self, hash: KeyHash) -> bool {
+    pub fn contains(&self, hash: KeyHash) -> bool {
         probe::may_contain(self.shape, self.payload.as_slice(), hash)
     }
 
     /// Probes many: bit `i % 64` of word `i / 64` of `hits` becomes the answer for hash `i`.
-    pub(crate) fn fill_hits(&self, hashes: &[KeyHash], hits: &mut [u64]) {
+    pub(crate) fn contains_words(&self, hashes: &[KeyHash], hits: &mut [u64]) {
         probe::may_contain_batch(self.shape, self.payload.as_slice(), hashes, hits);
     }
 

@@ -161,7 +161,7 @@ impl TwoBitBloom {
     }
 
     /// Bit `i % 64` of word `i / 64` of `hits` becomes the answer for hash `i`.
-    pub(crate) fn answer_batch(&self, hashes: &[KeyHash], hits: &mut [u64]) {
+    pub(crate) fn contains_words(&self, hashes: &[KeyHash], hits: &mut [u64]) {
         probe::contains_batch(&self.words, self.shape, hashes, hits);
     }
 

@@ -15,10 +15,12 @@ use crate::subject::Subject;
 
 /// The kind of ours that Bloom filters of 10 bits per key are compared with.
 const BLOOM_TEN: &str = "blocked Bloom, 10 bits";
-/// The kinds of ours that filters with fingerprints of 7, 8 and 16 bits are compared with.
+/// The kinds of ours that filters with fingerprints of 7 and 8 bits are compared with.
 const RIBBON_SEVEN: &str = "Ribbon, 2^-7";
 const RIBBON_EIGHT: &str = "Ribbon, 2^-8";
-const RIBBON_SIXTEEN: &str = "Ribbon, 2^-16";
+/// The binary fuse filters of ours that others are compared with.
+const FUSE_EIGHT: &str = "BinaryFuse 3-wise, 8";
+const FUSE_SIXTEEN: &str = "BinaryFuse 3-wise, 16";
 
 /// The kinds of ours that filters which keys can be removed from are compared with.
 const CUCKOO_EIGHT: &str = "cuckoo, 8 bits";

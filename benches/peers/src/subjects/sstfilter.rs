@@ -1,12 +1,11 @@
-//! Ours: blocked Bloom, standard Bloom and Ribbon, as an engine would hold them.
+//! Ours: blocked Bloom, standard Bloom, Ribbon and binary fuse, as an engine would hold them.
 
 use std::cell::OnceCell;
 
 use bytes::Bytes;
 use sstfilter::simd::{self, InstructionSet};
 use sstfilter::{
-    BitsPerKey, BloomPolicy, BuildContext, FalsePositiveRate, FilterBlock, FilterPolicy, HitBitmap, KeyHasher,
-    RibbonPolicy, RibbonSizing, StandardBloomPolicy,
+    BitsPerKey, BloomPolicy, BuildContext, FalsePositiveRate, FilterBlock, FilterPolicy, FuseArity, FusePolicy, FuseSizing, HitBitmap, KeyHasher, RibbonPolicy, RibbonSizing, StandardBloomPolicy,
 };
 
 use super::IsaChoice;
@@ -29,9 +28,10 @@ enum Size {
     Bloom(f64),
     StandardBloom(f64),
     Ribbon(f64),
+    Fuse(FuseArity, u8),
 }
 
-const KINDS: [(&str, Size); 8] = [
+const KINDS: [(&str, Size); 11] = [
     ("blocked Bloom, 10 bits", Size::Bloom(10.0)),
     ("blocked Bloom, 16 bits", Size::Bloom(16.0)),
     ("blocked Bloom, 20 bits", Size::Bloom(20.0)),
@@ -40,6 +40,9 @@ const KINDS: [(&str, Size); 8] = [
     ("Ribbon, 2^-7", Size::Ribbon(1.0 / 128.0)),
     ("Ribbon, 2^-8", Size::Ribbon(1.0 / 256.0)),
     ("Ribbon, 2^-16", Size::Ribbon(1.0 / 65_536.0)),
+    ("BinaryFuse 3-wise, 8", Size::Fuse(FuseArity::Three, 8)),
+    ("BinaryFuse 4-wise, 8", Size::Fuse(FuseArity::Four, 8)),
+    ("BinaryFuse 3-wise, 16", Size::Fuse(FuseArity::Three, 16)),
 ];
 
 /// All our kinds, for one or for each instruction set.
@@ -61,6 +64,9 @@ impl Ours {
                 Size::Bloom(bits) => Box::new(BloomPolicy::new(BitsPerKey::new(bits)?)),
                 Size::StandardBloom(bits) => Box::new(StandardBloomPolicy::new(BitsPerKey::new(bits)?)),
                 Size::Ribbon(rate) => Box::new(RibbonPolicy::new(RibbonSizing::Rate(FalsePositiveRate::new(rate)?))?),
+                Size::Fuse(arity, bits) => {
+                    Box::new(FusePolicy::new(FuseSizing::FingerprintBits(bits))?.with_arity(arity))
+                }
             };
             self.policy.get_or_init(|| policy);
         }
@@ -72,7 +78,7 @@ impl Subject for Ours {
     fn label(&self) -> Label {
         let family = match self.size {
             Size::Bloom(_) | Size::StandardBloom(_) => Family::Bloom,
-            Size::Ribbon(_) => Family::Static,
+            Size::Ribbon(_) | Size::Fuse(..) => Family::Static,
         };
         let isa = self.isa.map(InstructionSet::name);
         Label { implementation: NAME, kind: self.kind, family, hash: HashUse::Given, isa, against: self.kind }

@@ -49,13 +49,13 @@ impl Filter for Built {
     }
 
     fn count(&self, keys: Keys<'_>) -> u64 {
-        count_where(keys.hashes, |&hash| self.filter.may_contain(hash))
+        count_where(keys.hashes, |&hash| self.filter.contains(hash))
     }
 
     fn count_batch(&mut self, keys: Keys<'_>) -> Option<u64> {
         let batches = keys.hashes.chunks(BATCH_KEYS);
         Some(batches.fold(0, |sum, batch| {
-            self.filter.may_contain_batch(batch, &mut self.hits);
+            self.filter.contains_batch(batch, &mut self.hits);
             sum + self.hits.count()
         }))
     }

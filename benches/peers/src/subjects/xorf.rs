@@ -2,7 +2,7 @@
 
 use xorf::{BinaryFuse8, BinaryFuse16, DmaSerializable, Filter as _, Xor8};
 
-use super::{RIBBON_EIGHT, RIBBON_SIXTEEN};
+use super::{FUSE_EIGHT, FUSE_SIXTEEN, RIBBON_EIGHT};
 use crate::keys::Keys;
 use crate::subject::{BuildResult, Family, Filter, HashUse, Label, Subject, count_where};
 
@@ -17,12 +17,12 @@ pub(super) fn subjects() -> [Box<dyn Subject>; 3] {
         Box::new(Xorf { kind: "Xor8", against: RIBBON_EIGHT, build: |keys| Ok(Box::new(Xor8::from(keys))) }),
         Box::new(Xorf {
             kind: "BinaryFuse8",
-            against: RIBBON_EIGHT,
+            against: FUSE_EIGHT,
             build: |keys| Ok(Box::new(BinaryFuse8::try_from(keys)?)),
         }),
         Box::new(Xorf {
             kind: "BinaryFuse16",
-            against: RIBBON_SIXTEEN,
+            against: FUSE_SIXTEEN,
             build: |keys| Ok(Box::new(BinaryFuse16::try_from(keys)?)),
         }),
     ]

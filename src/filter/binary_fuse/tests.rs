@@ -1,0 +1,67 @@
+use super::plan::numbers_without_slack;
+use super::*;
+use crate::hash::KeyHash;
+
+fn sorted(set: u64, keys: u64) -> Vec<KeyHash> {
+    let mut hashes: Vec<KeyHash> = (0..keys).map(|key| KeyHash::from_remixed(set << 40 | key)).collect();
+    hashes.sort_unstable();
+    hashes
+}
+
+/// Mean and greatest number of attempts over `sets` sets of keys.
+fn attempts(arity: FuseArity, keys: u64, sets: u64) -> (f64, u32) {
+    let shape = shape_for(keys, arity, 8).unwrap();
+    let of_set = |set| build(&sorted(set, keys), shape, 0).unwrap().attempts;
+    let all: Vec<u32> = (1..=sets).map(of_set).collect();
+    (f64::from(all.iter().sum::<u32>()) / sets as f64, all.into_iter().max().unwrap_or_default())
+}
+
+/// The numbers at which the usual formulas fail most attempts, and the worst of ours.
+#[test]
+fn building_takes_about_one_attempt_at_every_number_of_keys() {
+    let is_long = std::env::var_os("SSTFILTER_LONG").is_some_and(|value| value == "1");
+    let (below, work) = if is_long { (1_100_000, 40_000_000) } else { (140_000, 250_000) };
+    for arity in [FuseArity::Three, FuseArity::Four] {
+        let known = [0, 1, 2, 3, 10, 100, 1_000, 3_551, 10_000, 11_480, 11_500, 11_521, 37_454, 100_000];
+        let few = (0..600).step_by(if is_long { 1 } else { 23 });
+        let numbers = numbers_without_slack(arity, below).into_iter().chain(known).chain(few);
+        let (mut sum, mut count) = (0.0, 0.0);
+        for keys in numbers {
+            let sets = (work / keys.max(1)).clamp(if is_long { 40 } else { 3 }, 800);
+            let (mean, most) = attempts(arity, keys, sets);
+            // Five standard errors above one in ten that fails.
+            let at_most = 1.1 + 5.0 * (0.1 / sets as f64).sqrt();
+            if is_long {
+                println!("{arity:?}, {keys} keys: {mean:.3} attempts, at most {most}, {sets} sets");
+            }
+            assert!(mean <= at_most && most <= 6, "{arity:?}, {keys} keys: {mean} attempts on average, at most {most}");
+            (sum, count) = (sum + (mean - 1.0) * sets as f64, count + sets as f64);
+        }
+        let mean = 1.0 + sum / count;
+        println!("{arity:?}: {mean:.4} attempts over {count} sets");
+        assert!(mean < 1.1, "{arity:?}: {mean}");
+    }
+}
+
+#[test]
+fn a_payload_of_another_length_reads_as_may_be_present() {
+    use crate::filter::FilterShape;
+    let shape = shape_for(1_000, FuseArity::Three, 8).unwrap();
+    let hashes = sorted(1, 130);
+    assert!(hashes.iter().all(|&hash| shape.may_contain(&[], hash)));
+    let mut hits = [0; 3];
+    shape.may_contain_batch(&[0; 64], &hashes, &mut hits);
+    assert_eq!(hits, [u64::MAX, u64::MAX, 3]);
+}
+
+#[test]
+fn a_key_has_as_many_cells_as_the_arity_in_consecutive_segments_whatever_the_hash() {
+    let shape = shape_for(100_000, FuseArity::Four, 8).unwrap();
+    let hashes = (0..10_000).map(|key| KeyHash::from_remixed(key).get()).chain([0, 1, u64::MAX]);
+    for (hash, salt) in hashes.flat_map(|hash| [(hash, 0), (hash, 1), (hash, 15)]) {
+        let (cells, _) = shape.with_salt(salt).placement::<4>().locate(hash);
+        let first = cells[0] as u64 >> 10;
+        assert_eq!(cells.map(|cell| cell as u64 >> 10), [first, first + 1, first + 2, first + 3], "segments of 1,024");
+        assert!((cells[3] as u64) < shape.cells());
+    }
+}

@@ -1,0 +1,89 @@
+use super::*;
+use crate::hash::{KeyHash, mix64};
+
+/// Three cells anywhere, each in a third of the array.
+#[derive(Clone, Copy)]
+struct Thirds(usize);
+
+impl Placement<3> for Thirds {
+    fn cells_of(&self, hash: u64) -> [usize; 3] {
+        [0, 1, 2].map(|third| third * self.0 + (mix64(hash ^ third as u64) >> 16) as usize % self.0)
+    }
+}
+
+fn hashes(count: u64) -> impl Iterator<Item = KeyHash> + Clone {
+    (0..count).map(KeyHash::from_remixed)
+}
+
+fn peeled(third: usize, hashes: impl Iterator<Item = KeyHash>) -> (CellSums, Option<PeelOrder>) {
+    let mut sums = CellSums::new(3 * third as u64).unwrap();
+    sums.add_all(Thirds(third), hashes).unwrap();
+    let order = sums.peel(Thirds(third)).unwrap();
+    (sums, order)
+}
+
+#[test]
+fn cells_set_in_the_order_given_satisfy_every_key() {
+    for count in [0, 1, 2, 10, 1_000, 100_000] {
+        let third = (count as usize * 42 / 100).max(8);
+        let (sums, order) = peeled(third, hashes(count));
+        let (order, mut cells) = (order.unwrap(), vec![0_u64; 3 * third]);
+        sums.assign(&order, |cell, hash| {
+            assert_eq!(cells[cell], 0, "set twice");
+            cells[cell] = Thirds(third).cells_of(hash).iter().fold(mix64(hash), |sum, &other| sum ^ cells[other]);
+        });
+        let sum_of = |hash: KeyHash| Thirds(third).cells_of(hash.get()).iter().fold(0, |sum, &cell| sum ^ cells[cell]);
+        assert!(hashes(count).all(|hash| sum_of(hash) == mix64(hash.get())), "{count} keys");
+    }
+}
+
+#[test]
+fn the_order_depends_on_the_set_of_keys_alone() {
+    let order_of = |hashes: Vec<KeyHash>| match peeled(420, hashes.into_iter()).1 {
+        Some(PeelOrder::Narrow(order)) => order,
+        other => panic!("{other:?}"),
+    };
+    let ascending: Vec<KeyHash> = hashes(1_000).collect();
+    let descending: Vec<KeyHash> = ascending.iter().rev().copied().collect();
+    assert_eq!(order_of(ascending), order_of(descending));
+}
+
+#[test]
+fn too_many_keys_and_keys_that_come_twice_are_not_peeled() {
+    assert!(peeled(1_000, hashes(3_000)).1.is_none());
+    assert!(peeled(1_000, hashes(10).chain(hashes(1))).1.is_none());
+    assert!(peeled(1_000, hashes(10).chain(hashes(1)).chain(hashes(1))).1.is_none());
+}
+
+#[test]
+fn a_cell_with_more_keys_than_can_be_counted_is_an_error() {
+    let mut sums = CellSums::new(300).unwrap();
+    assert_eq!(sums.add_all(Thirds(100), core::iter::repeat_n(KeyHash::from_remixed(1), 255)), Ok(()));
+    assert_eq!(sums.add_all(Thirds(100), hashes(2)), Err(Crowded));
+    sums.clear();
+    assert_eq!((sums.add_all(Thirds(100), hashes(2)), sums.added()), (Ok(()), 2));
+}
+
+#[test]
+fn keys_that_come_again_and_again_are_added_once() {
+    for count in [1, 500, 20_000] {
+        let third = (count as usize * 42 / 100).max(8);
+        let mut sums = CellSums::new(3 * third as u64).unwrap();
+        let read = || (0..3).flat_map(|_| hashes(count)).chain(core::iter::repeat_n(KeyHash::from_remixed(0), 5_000));
+        add_distinct(&mut sums, Thirds(third), read, count).unwrap();
+        assert_eq!(sums.added(), count);
+        assert!(sums.peel(Thirds(third)).unwrap().is_some());
+    }
+}
+
+#[test]
+fn far_more_keys_than_announced_are_an_error_and_take_no_more_memory() {
+    let mut sums = CellSums::new(3_000).unwrap();
+    let done = add_distinct(&mut sums, Thirds(1_000), || hashes(1_000_000), 1_000);
+    assert_eq!(done, Err(BuildFailure::AttemptsExhausted));
+}
+
+#[test]
+fn more_cells_than_there_is_memory_for_are_refused() {
+    assert_eq!(CellSums::new(1 << 60).err(), Some(BuildFailure::NoMemory));
+}
