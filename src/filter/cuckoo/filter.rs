@@ -33,7 +33,7 @@ use crate::units::FalsePositiveRate;
 /// // Stored, and taken up again for more work.
 /// let block = filter.to_block(hasher.identity())?;
 /// let restored = CuckooFilter::from_block(&block, hasher.identity())?;
-/// assert!(restored.may_contain(apple) && restored.keys() == 1);
+/// assert!(restored.contains(apple) && restored.keys() == 1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
