@@ -23,8 +23,8 @@
 //! # What it costs
 //!
 //! A query reads three or four cells, in as many cache lines, and takes no decision on what it reads. Building
-//! needs all hashes, and 14 bytes per key beside them. At the same rate, blocked Bloom takes 12.4 bits per key for
-//! 2^-8 and one cache line, and is built in a tenth of the time; Ribbon takes 8.04 bits, and is built and asked more
+//! needs all hashes, and 14 bytes per key beside them. At the same rate, blocked Bloom takes about 12.2 bits per key for
+//! 2^-8 and one cache line, and is built in one pass; Ribbon takes 8.03 bits, and is built and asked more
 //! slowly. Choose binary fuse for filters that are asked often, stay in memory, and have to be smaller than Bloom's;
 //! widths of 8 and 16 bits are fastest. Below some thousand keys Bloom is smaller.
 //!
@@ -33,7 +33,7 @@
 //! With the usual formulas for the segment length and the number of cells, some numbers of keys need dozens of
 //! attempts: 97 of 100 fail at 11,500 keys, where the segment length has just doubled. Ours are tables (`plan`),
 //! measured at the numbers of keys that leave no slack to the next whole segment, and interpolated between.
-//! Every number takes about 1.03 attempts on average; none that was tried took more than four.
+//! Every number takes about 1.02 attempts on average; none that was tried took more than four.
 //!
 //! Also tried, on filters of 10,000 keys: segments that begin at each key's first cell, instead of at multiples of
 //! their length, so that any number of cells would do. It fails more often: with 1.20 cells per key (four of them)
