@@ -33,7 +33,7 @@
 //! With the usual formulas for the segment length and the number of cells, some numbers of keys need dozens of
 //! attempts: 97 of 100 fail at 11,500 keys, where the segment length has just doubled. Ours are tables (`plan`),
 //! measured at the numbers of keys that leave no slack to the next whole segment, and interpolated between.
-//! Every number takes about 1.02 attempts on average; none that was tried took more than four.
+//! Every number takes about 1.02 attempts on average; none that was tried took more than five.
 //!
 //! Also tried, on filters of 10,000 keys: segments that begin at each key's first cell, instead of at multiples of
 //! their length, so that any number of cells would do. It fails more often: with 1.20 cells per key (four of them)
