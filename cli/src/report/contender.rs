@@ -31,6 +31,7 @@ pub(super) const ALL: &[Contender] = &[
     growing("standard Bloom", growing::standard_bloom),
     growing("counting Bloom", growing::counting_bloom),
     growing("two-bit Bloom", growing::two_bit_bloom),
+    growing("cuckoo", growing::cuckoo),
     at_once("Ribbon", |rate| Ok(Arc::new(RibbonPolicy::new(RibbonSizing::Rate(rate))?))),
 ];
 
