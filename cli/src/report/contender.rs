@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use anyhow::{Context, bail, ensure};
 use sstfilter::{
-    BloomPolicy, BuildContext, BuildPurpose, ConfigError, FalsePositiveRate, FilterBlock, FilterPolicy, HitBitmap,
-    KeyHash, KeyHasher, RibbonPolicy, RibbonSizing,
+    BloomPolicy, BuildContext, BuildPurpose, ConfigError, FalsePositiveRate, FilterBlock, FilterPolicy, FuseArity,
+    FusePolicy, FuseSizing, HitBitmap, KeyHash, KeyHasher, RibbonPolicy, RibbonSizing,
 };
 
 use super::growing::{self, Growing};
@@ -31,7 +31,10 @@ pub(super) const ALL: &[Contender] = &[
     growing("standard Bloom", growing::standard_bloom),
     growing("counting Bloom", growing::counting_bloom),
     growing("two-bit Bloom", growing::two_bit_bloom),
+    growing("cuckoo", growing::cuckoo),
     at_once("Ribbon", |rate| Ok(Arc::new(RibbonPolicy::new(RibbonSizing::Rate(rate))?))),
+    at_once("binary fuse 3", |rate| Ok(Arc::new(FusePolicy::new(FuseSizing::Rate(rate))?))),
+    at_once("binary fuse 4", |rate| Ok(Arc::new(FusePolicy::new(FuseSizing::Rate(rate))?.with_arity(FuseArity::Four)))),
 ];
 
 type Policy = fn(FalsePositiveRate) -> Result<Arc<dyn FilterPolicy>, ConfigError>;

@@ -2,8 +2,8 @@
 
 use anyhow::Context;
 use sstfilter::{
-    CountingBloom, FalsePositiveRate, FilterHealth, HealthLimits, HitBitmap, KeyHash, KeyHasher, StandardBloom,
-    TwoBitBloom, TwoBitOptions, WordLayout,
+    CountingBloom, CuckooFilter, FalsePositiveRate, FilterHealth, HealthLimits, HitBitmap, KeyHash, KeyHasher,
+    StandardBloom, TwoBitBloom, TwoBitOptions, WordLayout,
 };
 
 use super::contender::Asked;
@@ -67,9 +67,30 @@ macro_rules! filled_by {
 asked_by!(StandardBloom, contains, contains_batch);
 asked_by!(CountingBloom, contains, contains_batch);
 asked_by!(TwoBitBloom, contains, contains_batch);
+asked_by!(CuckooFilter, may_contain, may_contain_batch);
 filled_by!(StandardBloom, insert_all);
 filled_by!(CountingBloom, insert_all);
 filled_by!(TwoBitBloom, insert_batch);
+
+impl Growing for CuckooFilter {
+    fn insert_all(&mut self, hashes: &[KeyHash]) -> u64 {
+        let before = self.keys();
+        if self.insert_all(hashes).is_ok() {
+            return 0;
+        }
+        // The first one that found no place ended the call: each of the others has its own chance.
+        let done = usize::try_from(self.keys() - before).unwrap_or(usize::MAX);
+        hashes.iter().skip(done).map(|&hash| u64::from(self.insert(hash).is_err())).sum()
+    }
+
+    fn health(&self) -> FilterHealth {
+        self.health()
+    }
+
+    fn limits(&self) -> HealthLimits {
+        HealthLimits::CUCKOO
+    }
+}
 
 pub(super) fn standard_bloom(keys: u64, rate: FalsePositiveRate) -> anyhow::Result<Box<dyn Growing>> {
     Ok(Box::new(StandardBloom::for_rate(keys, rate)?))
@@ -86,4 +107,8 @@ pub(super) fn two_bit_bloom(keys: u64, rate: FalsePositiveRate) -> anyhow::Resul
     let smallest = options.into_iter().flatten().min_by_key(|options| options.bytes());
     let options = smallest.context("it has no size for so many keys at this rate")?;
     Ok(Box::new(TwoBitBloom::new(options)?))
+}
+
+pub(super) fn cuckoo(keys: u64, rate: FalsePositiveRate) -> anyhow::Result<Box<dyn Growing>> {
+    Ok(Box::new(CuckooFilter::for_keys(keys, rate)?))
 }

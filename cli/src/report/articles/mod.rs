@@ -1,5 +1,6 @@
 //! What articles about these filters say in figures, measured with this library.
 
+mod cuckoo;
 mod deletion;
 mod fuse;
 mod items;
@@ -92,6 +93,7 @@ const GROUPS: &[(&str, Measure)] = &[
     ("a hundred thousand items", items::rows),
     ("sizes of the family", sizes::rows),
     ("deletion", deletion::rows),
+    ("cuckoo against Bloom", cuckoo::rows),
     ("RocksDB and seventy files", storage::family_rows),
     ("storage engines", storage::rows),
     ("two bits", two_bit::rows),
