@@ -9,6 +9,8 @@ use crate::filter::counting_bloom::CountingBloomShape;
 use crate::filter::ribbon::RibbonShape;
 use crate::filter::standard_bloom::StandardBloomShape;
 use crate::filter::two_bit_bloom::TwoBitShape;
+use crate::filter::xor::XorShape;
+use crate::filter::xor_plus::XorPlusShape;
 use crate::hash::KeyHash;
 
 /// Defines [`Shape`] from the list of kinds.
@@ -48,6 +50,8 @@ kinds! {
     TwoBitBloom(TwoBitShape),
     StandardBloom(StandardBloomShape),
     CountingBloom(CountingBloomShape),
+    Xor(XorShape),
+    XorPlus(XorPlusShape),
     BinaryFuse(FuseShape),
 }
 
