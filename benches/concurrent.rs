@@ -25,7 +25,7 @@ fn empty(layout: WordLayout) -> TwoBitBloom {
 
 fn filled(layout: WordLayout, hashes: &[KeyHash]) -> TwoBitBloom {
     let filter = empty(layout);
-    filter.insert_batch(hashes);
+    filter.insert_all(hashes);
     filter
 }
 
@@ -47,9 +47,9 @@ fn inserts(group: &mut BenchmarkGroup<'_, WallTime>, layout: WordLayout, present
     });
     group.bench_function("insert, present", |bencher| bencher.iter(|| one_by_one(black_box(&all))));
     group.bench_function("batch insert, new", |bencher| {
-        bencher.iter_batched_ref(|| empty(layout), |filter| filter.insert_batch(present), BatchSize::LargeInput);
+        bencher.iter_batched_ref(|| empty(layout), |filter| filter.insert_all(present), BatchSize::LargeInput);
     });
-    group.bench_function("batch insert, present", |bencher| bencher.iter(|| all.insert_batch(black_box(present))));
+    group.bench_function("batch insert, present", |bencher| bencher.iter(|| all.insert_all(black_box(present))));
     group.bench_function("insert, exclusive", |bencher| {
         let exclusive = |filter: &mut TwoBitBloom| present.iter().filter(|&&hash| filter.insert_mut(hash)).count();
         bencher.iter_batched_ref(|| empty(layout), exclusive, BatchSize::LargeInput);
@@ -80,12 +80,12 @@ fn two_threads(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("two-bit bloom, two threads");
     group.throughput(Throughput::Elements(2 * KEYS)).sample_size(20);
     let layout = WordLayout::default();
-    let insert = |filter: &TwoBitBloom, hashes: &[KeyHash]| filter.insert_batch(hashes);
+    let insert = |filter: &TwoBitBloom, hashes: &[KeyHash]| filter.insert_all(hashes);
     let contains = |filter: &TwoBitBloom, hashes: &[KeyHash]| {
         hashes.iter().map(|&hash| u64::from(filter.contains(hash))).sum::<u64>()
     };
     let full = filled(layout, &one);
-    full.insert_batch(&other);
+    full.insert_all(&other);
     group.bench_function("insert, new, different keys", |bencher| {
         bencher.iter_custom(|turns| (0..turns).map(|_| together(&empty(layout), [&one, &other], insert)).sum());
     });

@@ -45,6 +45,11 @@ pub enum ConfigError {
         /// The rate asked for.
         got: f64,
     },
+    /// A rate below what xor filters offer, 2^-16.
+    XorRate {
+        /// The rate asked for.
+        got: f64,
+    },
     /// An instruction set that this CPU does not have.
     InstructionSet {
         /// The set asked for.
@@ -92,6 +97,11 @@ impl fmt::Display for ConfigError {
                     "false positive rate of a binary fuse filter: expected at least 2^-32 (2.33e-10), got {got:e}"
                 )
             }
+            Self::XorRate { got } => write!(
+                f,
+                "false positive rate of an xor filter: expected at least 2^-16 (1.53e-5), got {got:e}; \
+                 a binary fuse filter goes down to 2.33e-10"
+            ),
             Self::InstructionSet { got } => {
                 let sets: Vec<&str> = InstructionSet::available().map(InstructionSet::name).collect();
                 write!(f, "instruction set: expected one that this CPU has ({}), got {got}", sets.join(", "))

@@ -94,12 +94,14 @@ pub use filter::counting_bloom::CountingBloom;
 pub use filter::cuckoo::{CuckooFilter, CuckooShape};
 pub use filter::standard_bloom::StandardBloom;
 pub use filter::two_bit_bloom::{TwoBitBloom, TwoBitOptions, WordLayout};
+pub use filter::xor::XorWidth;
 pub use hash::{
     DEFAULT_HASH_SEED, DelimitedPrefix, FixedPrefix, HashId, HashIdentity, KeyExtractor, KeyHash, KeyHasher,
 };
 pub use policy::{
     AutoPolicy, BloomPolicy, BuildContext, BuildPurpose, BuildReport, BuiltFilter, FilterBuilder, FilterPolicy,
-    FusePolicy, FuseSizing, RibbonPolicy, RibbonSizing, SelfCheck, StandardBloomPolicy,
+    FusePolicy, FuseSizing, RibbonPolicy, RibbonSizing, SelfCheck, StandardBloomPolicy, XorLayout, XorPolicy,
+    XorSizing,
 };
 pub use sst::*;
 pub use stats::{FilterHealth, FilterStats, FprAlarm, FprAlarmKind, HealthAlarm, HealthLimits};

@@ -33,6 +33,7 @@ fn any_policy() -> impl Strategy<Value = Arc<dyn FilterPolicy>> {
         (1..=32_i32, 1.0..2.0_f64)
             .prop_map(|(bits, share)| (share * 2.0_f64.powi(-bits)).min(0.5))
             .prop_map(|rate| Arc::new(common::ribbon(rate)) as Arc<dyn FilterPolicy>),
+        prop::sample::select(common::xor_policies()).prop_map(|policy| Arc::new(policy) as Arc<dyn FilterPolicy>),
         (2_000..=50_000_u32).prop_map(|size| {
             Arc::new(AutoPolicy::new(BitsPerKey::from_millibits(size).unwrap()).unwrap()) as Arc<dyn FilterPolicy>
         }),

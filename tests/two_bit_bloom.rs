@@ -48,7 +48,7 @@ fn measure(layout: WordLayout, keys: u32) -> (f64, f64, f64) {
         let set = u32::try_from(set).unwrap();
         let hashes: Vec<KeyHash> = common::key_set(set, keys).collect();
         let filter = TwoBitBloom::new(options).unwrap();
-        filter.insert_batch(&hashes);
+        filter.insert_all(&hashes);
         assert!(hashes.iter().all(|&hash| filter.contains(hash)), "a key is denied");
         let off = filter.estimated_keys().abs_diff(keys.into());
         assert!(off < u64::from(keys) / 100, "{off} keys off");
@@ -126,7 +126,7 @@ fn keys_inserted_by_many_threads_at_once_are_all_there() {
                     one_by_one.iter().for_each(|&hash| {
                         filter.insert(hash);
                     });
-                    filter.insert_batch(batch);
+                    filter.insert_all(batch);
                     assert!(hashes.iter().all(|&hash| filter.contains(hash)), "a thread's own key is denied");
                 });
             }
@@ -169,7 +169,7 @@ fn inserting_says_whether_the_key_was_new() {
             assert_eq!((shared.insert(hash), alone.insert_mut(hash)), (false, false));
         }
         let hashes: Vec<KeyHash> = common::key_set(0, 2_000).collect();
-        assert_eq!(shared.insert_batch(&hashes), 0);
+        assert_eq!(shared.insert_all(&hashes), 0);
     }
 }
 
@@ -260,7 +260,7 @@ proptest! {
         for &hash in &hashes {
             prop_assert_eq!(shared.insert(hash), alone.insert_mut(hash));
         }
-        batch.insert_batch(&hashes);
+        batch.insert_all(&hashes);
         let block = to_block(&shared);
         prop_assert_eq!(&block, &to_block(&alone));
         prop_assert_eq!(&block, &to_block(&batch));

@@ -4,17 +4,24 @@ use sstfilter::{
     BloomPolicy, FalsePositiveRate, FilterPolicy, FusePolicy, FuseSizing, RibbonPolicy, RibbonSizing,
     StandardBloomPolicy,
 };
+use sstfilter::{XorLayout, XorPolicy, XorSizing, XorWidth};
 
-/// The policies measured, by name: about 1 % false positives each, binary fuse 0.4 %.
-pub(crate) fn policies() -> [(&'static str, Box<dyn FilterPolicy>); 4] {
+/// The policies measured, by name: about 1 % false positives each, fuse and xor 0.4 %.
+pub(crate) fn policies() -> Vec<(&'static str, Box<dyn FilterPolicy>)> {
     let ribbon = RibbonPolicy::new(RibbonSizing::Rate(FalsePositiveRate::ONE_PERCENT));
     let ribbon = ribbon.expect("one percent is in range");
     let fuse = FusePolicy::new(FuseSizing::FingerprintBits(8)).expect("eight bits are in range");
-    [
+    let xor = |layout| {
+        let policy = XorPolicy::new(layout, XorSizing::Width(XorWidth::Eight));
+        Box::new(policy.expect("there are fingerprints of 8 bits"))
+    };
+    vec![
         ("bloom", Box::new(BloomPolicy::default())),
-        ("standard-bloom", Box::new(StandardBloomPolicy::default())),
         ("ribbon", Box::new(ribbon)),
+        ("standard-bloom", Box::new(StandardBloomPolicy::default())),
         ("fuse", Box::new(fuse)),
+        ("xor", xor(XorLayout::Plain)),
+        ("xor+", xor(XorLayout::Plus)),
     ]
 }
 

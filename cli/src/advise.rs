@@ -92,7 +92,7 @@ impl Ranked {
     fn new(found: Recommendation, keys: u64, least_cost: f64) -> Self {
         let ratio = found.cost / least_cost;
         Self {
-            kind: found.kind.name(),
+            kind: found.name,
             setting: found.setting,
             block_bytes: found.block_bytes,
             bits_per_key: found.block_bytes as f64 * 8.0 / keys.max(1) as f64,
@@ -107,7 +107,7 @@ impl Ranked {
 
 impl From<Unsuitable> for Refused {
     fn from(refused: Unsuitable) -> Self {
-        Self { kind: refused.kind.name(), why_not: refused.why_not }
+        Self { kind: refused.name, why_not: refused.why_not }
     }
 }
 

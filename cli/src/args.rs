@@ -125,6 +125,9 @@ pub(crate) enum PolicyName {
     Ribbon,
     StandardBloom,
     Fuse,
+    Xor,
+    #[value(name = "xor+")]
+    XorPlus,
 }
 
 #[derive(Debug, Args)]

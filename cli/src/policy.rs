@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use sstfilter::{
     AutoPolicy, BitsPerKey, BloomPolicy, ConfigError, FalsePositiveRate, FilterPolicy, FusePolicy, FuseSizing,
-    RibbonPolicy, RibbonSizing, StandardBloomPolicy,
+    RibbonPolicy, RibbonSizing, StandardBloomPolicy, XorLayout, XorPolicy, XorSizing,
 };
 
 use crate::args::{FilterArgs, PolicyName};
@@ -22,7 +22,10 @@ fn policy(
     size: BitsPerKey,
     rate: Option<FalsePositiveRate>,
 ) -> Result<Arc<dyn FilterPolicy>, ConfigError> {
+    let xor_sizing = rate.map_or(XorSizing::Size(size), XorSizing::Rate);
     Ok(match (name, rate) {
+        (PolicyName::Xor, _) => Arc::new(XorPolicy::new(XorLayout::Plain, xor_sizing)?),
+        (PolicyName::XorPlus, _) => Arc::new(XorPolicy::new(XorLayout::Plus, xor_sizing)?),
         (PolicyName::Bloom, None) => Arc::new(BloomPolicy::new(size)),
         (PolicyName::Bloom, Some(rate)) => Arc::new(BloomPolicy::for_rate(rate)?),
         (PolicyName::Ribbon, None) => Arc::new(RibbonPolicy::new(RibbonSizing::Size(size))?),

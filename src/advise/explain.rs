@@ -1,13 +1,14 @@
 //! The sentence behind each place of the ranking.
 
-use super::{FilterNeed, FilterTarget, Recommendation, Updates, Writers, kinds};
+use super::kinds::Entry;
+use super::{FilterNeed, FilterTarget, Recommendation};
 
 /// Says of each why it stands where it stands: of the first what speaks for it, of the others what they cost more.
-pub(super) fn explain(ranked: &mut [Recommendation], need: &FilterNeed) {
-    let Some((first, others)) = ranked.split_first_mut() else { return };
-    first.why = format!("{}{}", kinds::strength(first.kind), lock(first, need));
-    for other in others {
-        other.why = format!("{}{}", behind(other, first, need), lock(other, need));
+pub(super) fn explain(ranked: &mut [(&Entry, Recommendation)], need: &FilterNeed) {
+    let Some(((entry, first), others)) = ranked.split_first_mut() else { return };
+    first.why = format!("{}{}", entry.strength, lock(entry, need));
+    for (entry, other) in others {
+        other.why = format!("{}{}", behind(other, first, need), lock(entry, need));
     }
 }
 
@@ -15,7 +16,7 @@ pub(super) fn explain(ranked: &mut [Recommendation], need: &FilterNeed) {
 fn behind(other: &Recommendation, first: &Recommendation, need: &FilterNeed) -> String {
     let bytes = other.block_bytes as f64 / first.block_bytes.max(1) as f64;
     let time = seconds(other) / seconds(first);
-    let name = first.kind.name();
+    let name = first.name;
     let size = match (need.target, bytes) {
         (FilterTarget::Bytes(_), _) => {
             let rate = other.expected_fpr / first.expected_fpr;
@@ -37,7 +38,6 @@ fn times(ratio: f64) -> String {
     if ratio < 10.0 { format!("{ratio:.2} times") } else { format!("{ratio:.0} times") }
 }
 
-fn lock(of: &Recommendation, need: &FilterNeed) -> &'static str {
-    let needs_lock = need.updates > Updates::None && need.writers == Writers::Many && !kinds::is_concurrent(of.kind);
-    if needs_lock { "; many writers need a lock around it, which is counted" } else { "" }
+fn lock(entry: &Entry, need: &FilterNeed) -> &'static str {
+    if entry.is_locked(need) { "; many writers need a lock around it, which is counted" } else { "" }
 }

@@ -4,27 +4,38 @@ use super::speed::{self, LOCK_NS, Measured, Speed};
 use super::{FilterNeed, FilterTarget, Updates, Writers};
 use crate::block::block_bytes;
 use crate::block::trailer::MAX_PAYLOAD_BYTES;
+use crate::filter::binary_fuse::{self, FuseArity};
 use crate::filter::blocked_bloom::{BloomShape, smallest_size_for};
 use crate::filter::counting_bloom::CountingBloomShape;
+use crate::filter::cuckoo::CuckooShape;
 use crate::filter::ribbon::{self, Columns};
 use crate::filter::standard_bloom::{Spread, StandardBloomShape, size_for_rate};
 use crate::filter::two_bit_bloom::{TwoBitOptions, WordLayout};
-use crate::filter::{FilterKind, FilterShape};
+use crate::filter::xor::{self, XorWidth};
+use crate::filter::{FilterKind, FilterShape, xor_plus};
 use crate::policy::RATE_KEYS;
 use crate::units::{BitsPerKey, FalsePositiveRate};
 
 /// The rate above which a filter is not worth asking.
 const USELESS_FPR: f64 = 0.9;
 
-/// A kind.
+/// Widths of tags: shorter ones may fill up before their plan.
+const CUCKOO_TAG_BITS: core::ops::RangeInclusive<u8> = 6..=32;
+
+/// Widths of fingerprints.
+const FUSE_BITS: &[u8] = &[4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 32];
+
+/// A kind, or a variant of one that is ranked by itself.
 pub(super) struct Entry {
     pub(super) kind: FilterKind,
+    /// Its name, if that is not the kind's.
+    variant: Option<&'static str>,
     /// The most that can be done to it once it is in use.
     updates: Updates,
     /// Who may do it at once.
     writers: Writers,
     /// What speaks for it.
-    strength: &'static str,
+    pub(super) strength: &'static str,
     measured: Measured,
     /// Its best setting for a need, or why there is none.
     setting: fn(&FilterNeed) -> Result<Sized, String>,
@@ -61,30 +72,27 @@ impl Entry {
         }
     }
 
+    pub(super) fn name(&self) -> &'static str {
+        self.variant.unwrap_or(self.kind.name())
+    }
+
+    /// Whether it can be used only through a lock.
+    pub(super) fn is_locked(&self, need: &FilterNeed) -> bool {
+        need.updates > Updates::None && need.writers == Writers::Many && self.writers == Writers::One
+    }
+
     pub(super) fn speed(&self, need: &FilterNeed) -> Speed {
         let Speed { build_ns, probe_ns } = speed::at(&self.measured, need.keys);
-        let is_locked = need.updates > Updates::None && need.writers == Writers::Many && self.writers == Writers::One;
-        let lock_ns = if is_locked { LOCK_NS } else { 0.0 };
+        let lock_ns = if self.is_locked(need) { LOCK_NS } else { 0.0 };
         Speed { build_ns: build_ns + lock_ns, probe_ns: probe_ns + lock_ns }
     }
-}
-
-fn entry(kind: FilterKind) -> Option<&'static Entry> {
-    ALL.iter().find(|entry| entry.kind == kind)
-}
-
-pub(super) fn strength(kind: FilterKind) -> &'static str {
-    entry(kind).map_or("", |entry| entry.strength)
-}
-
-pub(super) fn is_concurrent(kind: FilterKind) -> bool {
-    entry(kind).is_some_and(|entry| entry.writers == Writers::Many)
 }
 
 /// All kinds, in the order of their numbers. Times: `benches/RESULTS.md`, one core of a Zen 3 with AVX2.
 pub(super) const ALL: &[Entry] = &[
     Entry {
         kind: FilterKind::BLOCKED_BLOOM,
+        variant: None,
         updates: Updates::None,
         writers: Writers::One,
         strength: "is built in one pass and asked at one cache line per key, and at this use that outweighs its size",
@@ -93,6 +101,7 @@ pub(super) const ALL: &[Entry] = &[
     },
     Entry {
         kind: FilterKind::RIBBON,
+        variant: None,
         updates: Updates::None,
         writers: Writers::One,
         strength: "is the smallest there is, within half a percent of the information bound for large files, and is \
@@ -102,6 +111,7 @@ pub(super) const ALL: &[Entry] = &[
     },
     Entry {
         kind: FilterKind::STANDARD_BLOOM,
+        variant: None,
         updates: Updates::Insert,
         writers: Writers::One,
         strength: "takes keys while it is asked, never is full, and is the smallest of the filters that do so",
@@ -110,6 +120,7 @@ pub(super) const ALL: &[Entry] = &[
     },
     Entry {
         kind: FilterKind::COUNTING_BLOOM,
+        variant: None,
         updates: Updates::InsertAndRemove,
         writers: Writers::One,
         strength: "takes keys and gives them up while it is asked, and never is full",
@@ -118,11 +129,57 @@ pub(super) const ALL: &[Entry] = &[
     },
     Entry {
         kind: FilterKind::TWO_BIT_BLOOM,
+        variant: None,
         updates: Updates::Insert,
         writers: Writers::Many,
         strength: "takes keys from any number of threads without a lock, and touches one word per key",
         measured: [(3.8, 1.4), (3.8, 1.4), (5.0, 2.5), (9.0, 6.0)],
         setting: two_bit_bloom,
+    },
+    Entry {
+        kind: FilterKind::CUCKOO,
+        variant: None,
+        updates: Updates::InsertAndRemove,
+        writers: Writers::One,
+        strength: "takes keys and gives them up while it is asked, in a quarter of a counting Bloom filter's memory",
+        measured: [(19.6, 6.1), (21.2, 6.5), (45.8, 9.5), (102.0, 20.0)],
+        setting: cuckoo,
+    },
+    Entry {
+        kind: FilterKind::XOR,
+        variant: None,
+        updates: Updates::None,
+        writers: Writers::One,
+        strength: "is asked at three cells without a branch",
+        measured: [(50.0, 3.4), (58.0, 3.6), (167.0, 6.6), (200.0, 20.0)],
+        setting: |need| xor_of(need, |width| xor::shape_for(need.keys, width)),
+    },
+    Entry {
+        kind: FilterKind::XOR_PLUS,
+        variant: None,
+        updates: Updates::None,
+        writers: Writers::One,
+        strength: "is a smaller xor filter",
+        measured: [(78.0, 11.0), (78.0, 11.0), (200.0, 15.0), (250.0, 30.0)],
+        setting: |need| xor_of(need, |width| xor_plus::expected_shape(need.keys, width)),
+    },
+    Entry {
+        kind: FilterKind::BINARY_FUSE,
+        variant: Some("binary-fuse 3"),
+        updates: Updates::None,
+        writers: Writers::One,
+        strength: "is asked faster than Ribbon and is smaller than Bloom",
+        measured: [(31.0, 3.0), (24.0, 3.3), (45.0, 6.5), (60.0, 15.0)],
+        setting: |need| fuse_of(need, FuseArity::Three),
+    },
+    Entry {
+        kind: FilterKind::BINARY_FUSE,
+        variant: Some("binary-fuse 4"),
+        updates: Updates::None,
+        writers: Writers::One,
+        strength: "is asked faster than Ribbon and is not much larger",
+        measured: [(33.0, 3.6), (28.0, 4.0), (50.0, 8.0), (65.0, 18.0)],
+        setting: |need| fuse_of(need, FuseArity::Four),
     },
 ];
 
@@ -179,6 +236,54 @@ fn two_bit_bloom(need: &FilterNeed) -> Result<Sized, String> {
         by_bytes.then(one.expected_fpr.total_cmp(&other.expected_fpr))
     };
     sized.min_by(order).ok_or_else(|| "has no size between 64 bytes and 1 GiB that would do".to_owned())
+}
+
+fn cuckoo(need: &FilterNeed) -> Result<Sized, String> {
+    let shape = match need.target {
+        FilterTarget::Rate(rate) => CuckooShape::for_keys(need.keys, rate).map_err(|error| error.to_string())?,
+        FilterTarget::Bytes(bytes) => {
+            largest_fitting(&CUCKOO_TAG_BITS, bytes, |bits| CuckooShape::with_tag_bits(need.keys, bits).ok())?
+        }
+    };
+    Ok(Sized::new(&shape, need.keys))
+}
+
+fn xor_of<S: FilterShape>(need: &FilterNeed, shape: impl Fn(XorWidth) -> Option<S>) -> Result<Sized, String> {
+    by_fingerprint(need, &[8, 16], |bits| shape(if bits == 8 { XorWidth::Eight } else { XorWidth::Sixteen }))
+}
+
+fn fuse_of(need: &FilterNeed, arity: FuseArity) -> Result<Sized, String> {
+    by_fingerprint(need, FUSE_BITS, |bits| binary_fuse::shape_for(need.keys, arity, bits))
+}
+
+/// The filter of a kind that is sized by the bits of its fingerprints, of which there are some widths, ascending: the
+/// least that gives the rate, or the most that fits.
+fn by_fingerprint<S: FilterShape>(
+    need: &FilterNeed,
+    widths: &[u8],
+    shape: impl Fn(u8) -> Option<S>,
+) -> Result<Sized, String> {
+    let shape = |bits| shape(bits).filter(|shape| shape.payload_bytes() <= MAX_PAYLOAD_BYTES);
+    let shape = match need.target {
+        FilterTarget::Rate(rate) => {
+            let is_enough = |bits: &&u8| rate.get() * (1_u64 << **bits) as f64 >= 1.0;
+            let bits = widths.iter().find(is_enough).ok_or("has no fingerprints as long as this rate needs")?;
+            shape(*bits).ok_or_else(too_many_keys)?
+        }
+        FilterTarget::Bytes(bytes) => largest_fitting(&widths.iter().copied(), bytes, shape)?,
+    };
+    Ok(Sized::new(&shape, need.keys))
+}
+
+/// The shape of the greatest width whose block has at most so many bytes.
+fn largest_fitting<S: FilterShape>(
+    widths: &(impl DoubleEndedIterator<Item = u8> + Clone),
+    bytes: u64,
+    shape: impl Fn(u8) -> Option<S>,
+) -> Result<S, String> {
+    let least = || widths.clone().next().and_then(&shape).map(|shape| block_bytes(&shape));
+    let fitting = widths.clone().rev().filter_map(&shape).find(|shape| block_bytes(shape) <= bytes);
+    fitting.ok_or_else(|| too_large(least(), bytes))
 }
 
 /// The filter of a kind that is sized in bits per key: at the size that gives the rate, or the largest that fits.

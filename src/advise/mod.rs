@@ -8,9 +8,10 @@
 //! time = keys x build + absent lookups x (probe + rate x cost of a false positive)
 //! ```
 //!
-//! so that a filter which is asked a thousand times per key may take longer to build if that makes it smaller or
-//! sharper, and one that is soon thrown away may not. Sizes and rates are computed by the same functions that the
-//! builders use; times are those measured on one machine, to be compared with each other and not to be relied on.
+//! with the rate asked for, or the one that the memory gives. So a filter that is asked a thousand times per key
+//! may take longer to build if that makes it smaller or sharper, and one that is soon thrown away may not. Sizes and
+//! rates are computed by the same functions that the builders use; times are those measured on one machine, to be
+//! compared with each other and not to be relied on.
 //!
 //! ```
 //! use sstfilter::advise::{FilterNeed, FilterTarget, Updates, advise};
@@ -132,6 +133,8 @@ pub struct Advice {
 pub struct Recommendation {
     /// The kind.
     pub kind: FilterKind,
+    /// Its name, with the variant where several are ranked.
+    pub name: &'static str,
     /// How it is to be set, in words: "6 probes, 19532 lines".
     pub setting: String,
     /// Bytes of the whole block: exact, but for Ribbon, where it is within 1 % (see
@@ -155,6 +158,8 @@ pub struct Recommendation {
 pub struct Unsuitable {
     /// The kind.
     pub kind: FilterKind,
+    /// Its name, with the variant where several are ranked.
+    pub name: &'static str,
     /// Why not, in a sentence.
     pub why_not: String,
 }
@@ -162,24 +167,30 @@ pub struct Unsuitable {
 /// Ranks all kinds for a need.
 #[must_use]
 pub fn advise(need: &FilterNeed) -> Advice {
-    let mut advice = Advice { ranked: Vec::new(), unsuitable: Vec::new() };
+    let (mut ranked, mut unsuitable) = (Vec::new(), Vec::new());
     for entry in kinds::ALL {
         match entry.size(need) {
-            Ok(sized) => advice.ranked.push(recommendation(need, entry, sized)),
-            Err(why_not) => advice.unsuitable.push(Unsuitable { kind: entry.kind, why_not }),
+            Ok(sized) => ranked.push((entry, recommendation(need, entry, sized))),
+            Err(why_not) => unsuitable.push(Unsuitable { kind: entry.kind, name: entry.name(), why_not }),
         }
     }
-    advice.ranked.sort_by(|one, other| one.cost.total_cmp(&other.cost));
-    explain::explain(&mut advice.ranked, need);
-    advice
+    ranked.sort_by(|(_, one), (_, other)| one.cost.total_cmp(&other.cost));
+    explain::explain(&mut ranked, need);
+    Advice { ranked: ranked.into_iter().map(|(_, found)| found).collect(), unsuitable }
 }
 
 fn recommendation(need: &FilterNeed, entry: &kinds::Entry, sized: kinds::Sized) -> Recommendation {
     let Speed { build_ns, probe_ns } = entry.speed(need);
-    let per_lookup = probe_ns + sized.expected_fpr * need.false_positive_ns as f64;
+    // A lower rate than the one asked for is nothing that was asked for.
+    let fpr = match need.target {
+        FilterTarget::Rate(rate) => rate.get(),
+        FilterTarget::Bytes(_) => sized.expected_fpr,
+    };
+    let per_lookup = probe_ns + fpr * need.false_positive_ns as f64;
     let seconds = (need.keys as f64 * build_ns + need.absent_lookups as f64 * per_lookup) / 1e9;
     Recommendation {
         kind: entry.kind,
+        name: entry.name(),
         setting: sized.setting,
         block_bytes: sized.block_bytes,
         expected_fpr: sized.expected_fpr,

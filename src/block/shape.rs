@@ -10,6 +10,8 @@ use crate::filter::cuckoo::CuckooShape;
 use crate::filter::ribbon::RibbonShape;
 use crate::filter::standard_bloom::StandardBloomShape;
 use crate::filter::two_bit_bloom::TwoBitShape;
+use crate::filter::xor::XorShape;
+use crate::filter::xor_plus::XorPlusShape;
 use crate::hash::KeyHash;
 
 /// Defines [`Shape`] from the list of kinds.
@@ -50,6 +52,8 @@ kinds! {
     StandardBloom(StandardBloomShape),
     CountingBloom(CountingBloomShape),
     Cuckoo(CuckooShape),
+    Xor(XorShape),
+    XorPlus(XorPlusShape),
     BinaryFuse(FuseShape),
 }
 

@@ -6,10 +6,13 @@ pub mod binary_fuse;
 pub mod blocked_bloom;
 pub mod counting_bloom;
 pub mod cuckoo;
+pub(crate) mod fingerprint;
 pub(crate) mod peel;
 pub mod ribbon;
 pub mod standard_bloom;
 pub mod two_bit_bloom;
+pub mod xor;
+pub mod xor_plus;
 
 use core::fmt;
 
@@ -202,6 +205,11 @@ pub(crate) fn probe_one_by_one(shape: &impl FilterShape, payload: &[u8], hashes:
             .enumerate()
             .fold(0, |bits, (bit, &hash)| bits | u64::from(shape.may_contain(payload, hash)) << bit);
     }
+}
+
+/// The answers of a batch to a payload that cannot be asked.
+pub(crate) fn all_may_be_present(hashes: &[KeyHash], hits: &mut [u64]) {
+    hits.iter_mut().zip(hashes.chunks(64)).for_each(|(word, chunk)| *word = u64::MAX >> (64 - chunk.len()));
 }
 
 /// A finished payload of a static kind, and its shape.

@@ -13,6 +13,7 @@ mod fuse;
 mod report;
 mod ribbon;
 mod standard_bloom;
+mod xor;
 
 use core::fmt;
 
@@ -23,6 +24,7 @@ pub use fuse::{FusePolicy, FuseSizing};
 pub use report::{BuildReport, BuiltFilter};
 pub use ribbon::{RibbonPolicy, RibbonSizing};
 pub use standard_bloom::StandardBloomPolicy;
+pub use xor::{XorLayout, XorPolicy, XorSizing};
 
 use crate::hash::{KeyHash, KeyHasher};
 

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use sstfilter::{
     BitsPerKey, BloomPolicy, BuildContext, CountingBloom, CuckooFilter, FalsePositiveRate, FilterPolicy, FuseArity,
     FusePolicy, FuseSizing, KeyHash, KeyHasher, RibbonPolicy, RibbonSizing, StandardBloom, StandardBloomPolicy,
-    TableBuilder, TableId, TableOptions, TwoBitBloom, TwoBitOptions, WordLayout,
+    TableBuilder, TableId, TableOptions, TwoBitBloom, TwoBitOptions, WordLayout, XorLayout, XorPolicy, XorSizing,
+    XorWidth,
 };
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -138,6 +139,7 @@ pub(crate) enum Policy {
     Ribbon { rate: f64, min_keys: u64 },
     StandardBloom { bits_per_key: f64 },
     Fuse { arity: FuseArity, bits: u8 },
+    Xor { layout: XorLayout, width: XorWidth },
 }
 
 impl Policy {
@@ -154,6 +156,7 @@ impl Policy {
             Self::Fuse { arity, bits } => {
                 Arc::new(FusePolicy::new(FuseSizing::FingerprintBits(bits)).unwrap().with_arity(arity))
             }
+            Self::Xor { layout, width } => Arc::new(XorPolicy::new(layout, XorSizing::Width(width)).unwrap()),
         }
     }
 
@@ -167,6 +170,8 @@ impl Policy {
             Self::Fuse { arity, bits } => {
                 format!("binary fuse, {} cells a key, fingerprints of {bits} bits", arity.get())
             }
+            Self::Xor { layout: XorLayout::Plain, width } => format!("xor, {} bits", width.bits()),
+            Self::Xor { layout: XorLayout::Plus, width } => format!("xor+, {} bits", width.bits()),
         }
     }
 }
@@ -213,6 +218,14 @@ const fn cuckoo(name: &'static str, tag_bits: u8, keys: u32) -> BlockCase {
 
 const fn fuse(name: &'static str, arity: FuseArity, bits: u8, keys: u32) -> BlockCase {
     block(name, Policy::Fuse { arity, bits }, Hash::Default, keys)
+}
+
+const fn xor(name: &'static str, width: XorWidth, keys: u32) -> BlockCase {
+    block(name, Policy::Xor { layout: XorLayout::Plain, width }, Hash::Default, keys)
+}
+
+const fn xor_plus(name: &'static str, width: XorWidth, keys: u32) -> BlockCase {
+    block(name, Policy::Xor { layout: XorLayout::Plus, width }, Hash::Default, keys)
 }
 
 /// All the filter blocks.
@@ -263,6 +276,14 @@ pub(crate) const BLOCKS: &[BlockCase] = &[
     fuse("fuse-1000-keys-4-cells-7-bits", FuseArity::Four, 7, 1_000),
     fuse("fuse-300-keys-4-cells-32-bits", FuseArity::Four, 32, 300),
     fuse("fuse-300-keys-3-cells-16-bits", FuseArity::Three, 16, 300),
+    xor("xor-no-keys", XorWidth::Eight, 0),
+    xor("xor-one-key", XorWidth::Sixteen, 1),
+    xor("xor-500-keys", XorWidth::Eight, 500),
+    xor("xor-300-keys-16-bits", XorWidth::Sixteen, 300),
+    xor_plus("xor-plus-no-keys", XorWidth::Eight, 0),
+    xor_plus("xor-plus-one-key", XorWidth::Sixteen, 1),
+    xor_plus("xor-plus-1200-keys", XorWidth::Eight, 1_200),
+    xor_plus("xor-plus-300-keys-16-bits", XorWidth::Sixteen, 300),
 ];
 
 impl BlockCase {

@@ -7,7 +7,7 @@ pub(crate) mod cases;
 use std::thread;
 
 use sstfilter::{BuildContext, BuiltFilter, FalsePositiveRate, FilterPolicy, KeyHash, KeyHasher, RibbonPolicy};
-use sstfilter::{FilterBlock, RibbonSizing};
+use sstfilter::{FilterBlock, RibbonSizing, XorLayout, XorPolicy, XorSizing, XorWidth};
 
 /// Builds the filter of `hashes`, in the order given.
 pub(crate) fn build(policy: &dyn FilterPolicy, hashes: &[KeyHash]) -> BuiltFilter {
@@ -29,6 +29,13 @@ pub(crate) fn key_set(set: u32, count: u32) -> impl Iterator<Item = KeyHash> + C
 pub(crate) fn ribbon(rate: f64) -> RibbonPolicy {
     let sizing = RibbonSizing::Rate(FalsePositiveRate::new(rate).unwrap());
     RibbonPolicy::new(sizing).unwrap().with_min_keys(0)
+}
+
+/// Xor and xor+ filters of 8 and 16 bits.
+pub(crate) fn xor_policies() -> Vec<XorPolicy> {
+    let layouts = [XorLayout::Plain, XorLayout::Plus].into_iter();
+    let all = layouts.flat_map(|layout| [XorWidth::Eight, XorWidth::Sixteen].map(|width| (layout, width)));
+    all.map(|(layout, width)| XorPolicy::new(layout, XorSizing::Width(width)).unwrap()).collect()
 }
 
 /// The keys that a filter lets through.

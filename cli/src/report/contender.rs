@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::{Context, bail, ensure};
 use sstfilter::{
     BloomPolicy, BuildContext, BuildPurpose, ConfigError, FalsePositiveRate, FilterBlock, FilterPolicy, FuseArity,
-    FusePolicy, FuseSizing, HitBitmap, KeyHash, KeyHasher, RibbonPolicy, RibbonSizing,
+    FusePolicy, FuseSizing, HitBitmap, KeyHash, KeyHasher, RibbonPolicy, RibbonSizing, XorLayout, XorPolicy, XorSizing,
 };
 
 use super::growing::{self, Growing};
@@ -33,6 +33,8 @@ pub(super) const ALL: &[Contender] = &[
     growing("two-bit Bloom", growing::two_bit_bloom),
     growing("cuckoo", growing::cuckoo),
     at_once("Ribbon", |rate| Ok(Arc::new(RibbonPolicy::new(RibbonSizing::Rate(rate))?))),
+    at_once("xor", |rate| Ok(Arc::new(XorPolicy::new(XorLayout::Plain, XorSizing::Rate(rate))?))),
+    at_once("xor+", |rate| Ok(Arc::new(XorPolicy::new(XorLayout::Plus, XorSizing::Rate(rate))?))),
     at_once("binary fuse 3", |rate| Ok(Arc::new(FusePolicy::new(FuseSizing::Rate(rate))?))),
     at_once("binary fuse 4", |rate| Ok(Arc::new(FusePolicy::new(FuseSizing::Rate(rate))?.with_arity(FuseArity::Four)))),
 ];

@@ -21,8 +21,8 @@ pub(super) trait Growing: Asked {
 }
 
 /// Lets a filter be asked by its own methods.
-macro_rules! asked_by {
-    ($filter:ty, $one:ident, $batch:ident) => {
+macro_rules! asked {
+    ($($filter:ty),*) => {$(
         impl Asked for $filter {
             fn block_bytes(&self) -> anyhow::Result<u64> {
                 Ok(self.to_block(KeyHasher::default().identity())?.len() as u64)
@@ -33,23 +33,23 @@ macro_rules! asked_by {
             }
 
             fn count_one_by_one(&self, hashes: &[KeyHash]) -> u64 {
-                hashes.iter().map(|&hash| u64::from(self.$one(hash))).sum()
+                hashes.iter().map(|&hash| u64::from(self.contains(hash))).sum()
             }
 
             fn count_batch(&self, hashes: &[KeyHash], hits: &mut HitBitmap) -> u64 {
-                self.$batch(hashes, hits);
+                self.contains_batch(hashes, hits);
                 hits.count()
             }
         }
-    };
+    )*};
 }
 
-/// Fills a kind of the Bloom family by a method that takes every key.
-macro_rules! filled_by {
-    ($filter:ty, $insert:ident) => {
+/// Fills a kind of the Bloom family, which takes every key.
+macro_rules! never_full {
+    ($($filter:ty),*) => {$(
         impl Growing for $filter {
             fn insert_all(&mut self, hashes: &[KeyHash]) -> u64 {
-                let _ = self.$insert(hashes);
+                let _ = <$filter>::insert_all(self, hashes);
                 0
             }
 
@@ -61,16 +61,11 @@ macro_rules! filled_by {
                 HealthLimits::BLOOM
             }
         }
-    };
+    )*};
 }
 
-asked_by!(StandardBloom, contains, contains_batch);
-asked_by!(CountingBloom, contains, contains_batch);
-asked_by!(TwoBitBloom, contains, contains_batch);
-asked_by!(CuckooFilter, may_contain, may_contain_batch);
-filled_by!(StandardBloom, insert_all);
-filled_by!(CountingBloom, insert_all);
-filled_by!(TwoBitBloom, insert_batch);
+asked!(StandardBloom, CountingBloom, TwoBitBloom, CuckooFilter);
+never_full!(StandardBloom, CountingBloom, TwoBitBloom);
 
 impl Growing for CuckooFilter {
     fn insert_all(&mut self, hashes: &[KeyHash]) -> u64 {

@@ -1,14 +1,12 @@
 //! Building.
 
-use super::cells::{Bits8, Bits16, Bits32, FuseCells, Packed, Width, specialised};
+use super::cells::specialised;
 use super::shape::{FuseArity, FuseShape};
 use crate::codec::AlignedBuffer;
+use crate::filter::fingerprint::{Bits8, Bits16, Bits32, Packed, SALTS, set_cells};
 use crate::filter::peel::{CellSums, PeelOrder, add_distinct};
 use crate::filter::{BuildFailure, BuiltPayload, FilterShape};
 use crate::hash::KeyHash;
-
-/// Salts; each is tried once.
-pub(crate) const SALTS: u8 = 16;
 
 /// About how many bytes building takes beside the hashes and the payload.
 pub(crate) fn build_bytes(keys: u64, shape: &FuseShape) -> u64 {
@@ -134,20 +132,4 @@ fn assign(
     specialised!(shape, set_cells(sums, order, payload.as_mut_slice()));
     let peak_bytes = sums.bytes() + order.bytes() + payload.capacity() as u64;
     Ok(BuiltPayload { shape, payload, attempts: u32::from(shape.salt()) + 1, peak_bytes })
-}
-
-fn set_cells<const ARITY: usize, W: Width>(
-    placement: FuseCells<ARITY>,
-    width: W,
-    sums: &CellSums,
-    order: &PeelOrder,
-    payload: &mut [u8],
-) {
-    sums.assign(order, |free, hash| {
-        let (cells, bits) = placement.locate(hash);
-        // The free cell is still 0.
-        let read = |cell| width.read(payload, cell).unwrap_or_default();
-        let sum = cells.into_iter().fold(width.fingerprint(bits), |sum, cell| sum ^ read(cell));
-        width.write(payload, free, sum);
-    });
 }

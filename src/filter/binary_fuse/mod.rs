@@ -59,7 +59,8 @@ mod shape;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use build::{BuiltFromReadings, SALTS, build, build_at_once, build_bytes, build_repeatable};
+pub(crate) use super::fingerprint::SALTS;
+pub(crate) use build::{BuiltFromReadings, build, build_at_once, build_bytes, build_repeatable};
 pub(crate) use plan::shape_for;
 pub use shape::FuseArity;
 pub(crate) use shape::{FuseShape, is_fingerprint_bits};

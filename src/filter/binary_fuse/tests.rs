@@ -1,5 +1,6 @@
 use super::plan::numbers_without_slack;
 use super::*;
+use crate::filter::fingerprint::Locate;
 use crate::hash::KeyHash;
 
 fn sorted(set: u64, keys: u64) -> Vec<KeyHash> {

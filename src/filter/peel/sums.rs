@@ -1,5 +1,7 @@
 //! The cells while keys are added and peeled.
 
+use core::ops::Range;
+
 use super::{CellIndex, PeelOrder, Placement, zeroed};
 use crate::filter::BuildFailure;
 use crate::hash::KeyHash;
@@ -95,27 +97,45 @@ impl CellSums {
         &mut self,
         placement: impl Placement<ARITY>,
     ) -> Result<Option<PeelOrder>, BuildFailure> {
+        self.peel_sparing(placement, self.hashes.len())
+    }
+
+    /// The same, but the cells from `eager` on are left without a key as far as can be: a key goes to one of them
+    /// only where no other cell is free.
+    pub(crate) fn peel_sparing<const ARITY: usize>(
+        &mut self,
+        placement: impl Placement<ARITY>,
+        eager: usize,
+    ) -> Result<Option<PeelOrder>, BuildFailure> {
         if self.added > self.hashes.len() as u64 {
             return Ok(None);
         }
         if self.hashes.len() as u64 > 1 << 32 {
-            Ok(self.peel_into(placement, zeroed(self.added)?).map(PeelOrder::Wide))
+            Ok(self.peel_into(placement, eager, zeroed(self.added)?).map(PeelOrder::Wide))
         } else {
-            Ok(self.peel_into(placement, zeroed(self.added)?).map(PeelOrder::Narrow))
+            Ok(self.peel_into(placement, eager, zeroed(self.added)?).map(PeelOrder::Narrow))
         }
     }
 
     fn peel_into<const ARITY: usize, I: CellIndex>(
         &mut self,
         placement: impl Placement<ARITY>,
+        eager: usize,
         mut order: Vec<I>,
     ) -> Option<Vec<I>> {
         let mut waiting = [I::default(); WAITING];
         let mut peeled = 0;
         while peeled < order.len() {
             let before = peeled;
-            for first in (0..self.keys.len()).step_by(SCANNED) {
-                peeled = self.peel_from(placement, first, &mut order, peeled, &mut waiting);
+            for first in (0..eager).step_by(SCANNED) {
+                let scanned = first..(first + SCANNED).min(eager);
+                peeled = self.peel_from(placement, eager, scanned, &mut order, peeled, &mut waiting);
+            }
+            // One by one: each may free others of the eager cells.
+            for spared in eager..self.keys.len() {
+                if self.keys[spared] == 1 {
+                    peeled = self.peel_from(placement, eager, spared..spared + 1, &mut order, peeled, &mut waiting);
+                }
             }
             if peeled == before {
                 return None;
@@ -124,12 +144,14 @@ impl CellSums {
         Some(order)
     }
 
-    /// Peels the free ones of [`SCANNED`] cells, and what becomes free by it, wherever it is; first come, first
-    /// served, so that the CPU can begin with one before the others are done. Returns how many are peeled now.
+    /// Peels the free ones of some cells, at most [`SCANNED`], and those below `eager` that become free by it,
+    /// wherever they are; first come, first served, so that the CPU can begin with one before the others are done.
+    /// Returns how many are peeled now.
     fn peel_from<const ARITY: usize, I: CellIndex>(
         &mut self,
         placement: impl Placement<ARITY>,
-        first: usize,
+        eager: usize,
+        scanned: Range<usize>,
         order: &mut [I],
         mut peeled: usize,
         waiting: &mut [I; WAITING],
@@ -137,7 +159,7 @@ impl CellSums {
         let (sums, keys) = (self.hashes.as_mut_slice(), self.keys.as_mut_slice());
         let keys = &mut keys[..sums.len()];
         let (mut next, mut end) = (0_usize, 0_usize);
-        for (cell, &count) in keys.iter().enumerate().skip(first).take(SCANNED) {
+        for (cell, &count) in keys.iter().enumerate().take(scanned.end).skip(scanned.start) {
             // No branch here nor below: whether a cell is free is a coin's toss.
             waiting[end % WAITING] = I::new(cell);
             end += usize::from(count == 1);
@@ -158,7 +180,7 @@ impl CellSums {
                 sums[other] ^= hash;
                 waiting[end % WAITING] = I::new(other);
                 let has_room = usize::from(end - next < WAITING - 1);
-                end += usize::from(count == 1) & has_room;
+                end += usize::from(count == 1) & usize::from(other < eager) & has_room;
             }
             sums[cell] = hash;
         }

@@ -117,7 +117,7 @@ impl TwoBitBloom {
 
     /// Adds many keys; how many of them were new. Large filters take them faster than one by one.
     #[expect(clippy::must_use_candidate, reason = "it adds keys")]
-    pub fn insert_batch(&self, hashes: &[KeyHash]) -> u64 {
+    pub fn insert_all(&self, hashes: &[KeyHash]) -> u64 {
         let index_bits = self.shape.index_bits();
         for_layout!(self.shape.layout(), WIDTH, PROBES => {
             self.for_each_ahead(hashes, |word, hash| u64::from(insert::<WIDTH, PROBES>(word, hash, index_bits)))

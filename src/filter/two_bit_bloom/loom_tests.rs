@@ -56,7 +56,7 @@ fn a_batch_and_a_merge_at_the_same_moment_lose_no_bit() {
     loom::model(|| {
         let filter = Arc::new(smallest(WordLayout::TwoBits));
         let batch = Arc::clone(&filter);
-        let thread = thread::spawn(move || batch.insert_batch(&[key(ONE), key(OTHER)]));
+        let thread = thread::spawn(move || batch.insert_all(&[key(ONE), key(OTHER)]));
         let mut merged = smallest(WordLayout::TwoBits);
         merged.insert_mut(key(OVERLAPPING));
         filter.merge_from(&merged).unwrap();

@@ -17,10 +17,11 @@ use crate::subject::Subject;
 const BLOOM_TEN: &str = "blocked Bloom, 10 bits";
 /// The kinds of ours that filters with fingerprints of 7 and 8 bits are compared with.
 const RIBBON_SEVEN: &str = "Ribbon, 2^-7";
-const RIBBON_EIGHT: &str = "Ribbon, 2^-8";
 /// The binary fuse filters of ours that others are compared with.
 const FUSE_EIGHT: &str = "BinaryFuse 3-wise, 8";
 const FUSE_SIXTEEN: &str = "BinaryFuse 3-wise, 16";
+/// The xor filter of ours that others are compared with.
+const XOR_EIGHT: &str = "Xor, 8";
 
 /// The kinds of ours that filters which keys can be removed from are compared with.
 const CUCKOO_EIGHT: &str = "cuckoo, 8 bits";

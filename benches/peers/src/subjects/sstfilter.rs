@@ -1,11 +1,11 @@
-//! Ours: blocked Bloom, standard Bloom, Ribbon and binary fuse, as an engine would hold them.
+//! Ours: blocked Bloom, standard Bloom, Ribbon, binary fuse and xor, as an engine would hold them.
 
 use std::cell::OnceCell;
 
 use bytes::Bytes;
 use sstfilter::simd::{self, InstructionSet};
 use sstfilter::{
-    BitsPerKey, BloomPolicy, BuildContext, FalsePositiveRate, FilterBlock, FilterPolicy, FuseArity, FusePolicy, FuseSizing, HitBitmap, KeyHasher, RibbonPolicy, RibbonSizing, StandardBloomPolicy,
+    BitsPerKey, BloomPolicy, BuildContext, FalsePositiveRate, FilterBlock, FilterPolicy, FuseArity, FusePolicy, FuseSizing, HitBitmap, KeyHasher, RibbonPolicy, RibbonSizing, StandardBloomPolicy, XorLayout, XorPolicy, XorSizing, XorWidth,
 };
 
 use super::IsaChoice;
@@ -29,9 +29,10 @@ enum Size {
     StandardBloom(f64),
     Ribbon(f64),
     Fuse(FuseArity, u8),
+    Xor(XorLayout, XorWidth),
 }
 
-const KINDS: [(&str, Size); 11] = [
+const KINDS: [(&str, Size); 14] = [
     ("blocked Bloom, 10 bits", Size::Bloom(10.0)),
     ("blocked Bloom, 16 bits", Size::Bloom(16.0)),
     ("blocked Bloom, 20 bits", Size::Bloom(20.0)),
@@ -43,6 +44,9 @@ const KINDS: [(&str, Size); 11] = [
     ("BinaryFuse 3-wise, 8", Size::Fuse(FuseArity::Three, 8)),
     ("BinaryFuse 4-wise, 8", Size::Fuse(FuseArity::Four, 8)),
     ("BinaryFuse 3-wise, 16", Size::Fuse(FuseArity::Three, 16)),
+    ("Xor, 8", Size::Xor(XorLayout::Plain, XorWidth::Eight)),
+    ("Xor+, 8", Size::Xor(XorLayout::Plus, XorWidth::Eight)),
+    ("Xor+, 16", Size::Xor(XorLayout::Plus, XorWidth::Sixteen)),
 ];
 
 /// All our kinds, for one or for each instruction set.
@@ -67,6 +71,7 @@ impl Ours {
                 Size::Fuse(arity, bits) => {
                     Box::new(FusePolicy::new(FuseSizing::FingerprintBits(bits))?.with_arity(arity))
                 }
+                Size::Xor(layout, width) => Box::new(XorPolicy::new(layout, XorSizing::Width(width))?),
             };
             self.policy.get_or_init(|| policy);
         }
@@ -78,7 +83,7 @@ impl Subject for Ours {
     fn label(&self) -> Label {
         let family = match self.size {
             Size::Bloom(_) | Size::StandardBloom(_) => Family::Bloom,
-            Size::Ribbon(_) | Size::Fuse(..) => Family::Static,
+            Size::Ribbon(_) | Size::Fuse(..) | Size::Xor(..) => Family::Static,
         };
         let isa = self.isa.map(InstructionSet::name);
         Label { implementation: NAME, kind: self.kind, family, hash: HashUse::Given, isa, against: self.kind }

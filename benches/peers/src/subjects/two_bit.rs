@@ -34,7 +34,7 @@ impl Subject for TwoBit {
     fn build(&self, keys: Keys<'_>) -> BuildResult {
         let bytes = (keys.len() as u64).next_power_of_two().max(64);
         let filter = TwoBitBloom::new(TwoBitOptions::default().with_layout(self.layout).with_bytes(bytes)?)?;
-        filter.insert_batch(keys.hashes);
+        filter.insert_all(keys.hashes);
         Ok(Box::new(Built { filter, hits: HitBitmap::default() }))
     }
 }

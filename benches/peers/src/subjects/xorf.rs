@@ -2,7 +2,7 @@
 
 use xorf::{BinaryFuse8, BinaryFuse16, DmaSerializable, Filter as _, Xor8};
 
-use super::{FUSE_EIGHT, FUSE_SIXTEEN, RIBBON_EIGHT};
+use super::{FUSE_EIGHT, FUSE_SIXTEEN, XOR_EIGHT};
 use crate::keys::Keys;
 use crate::subject::{BuildResult, Family, Filter, HashUse, Label, Subject, count_where};
 
@@ -14,7 +14,7 @@ struct Xorf {
 
 pub(super) fn subjects() -> [Box<dyn Subject>; 3] {
     [
-        Box::new(Xorf { kind: "Xor8", against: RIBBON_EIGHT, build: |keys| Ok(Box::new(Xor8::from(keys))) }),
+        Box::new(Xorf { kind: "Xor8", against: XOR_EIGHT, build: |keys| Ok(Box::new(Xor8::from(keys))) }),
         Box::new(Xorf {
             kind: "BinaryFuse8",
             against: FUSE_EIGHT,

@@ -92,7 +92,7 @@ fn options(layout: WordLayout) -> anyhow::Result<TwoBitOptions> {
 
 fn filled(layout: WordLayout, count: u64) -> anyhow::Result<TwoBitBloom> {
     let filter = TwoBitBloom::new(options(layout)?)?;
-    filter.insert_batch(&keys::present(0, count));
+    filter.insert_all(&keys::present(0, count));
     Ok(filter)
 }
 

@@ -1,0 +1,56 @@
+use super::*;
+use crate::filter::FilterShape;
+use crate::hash::KeyHash;
+
+fn sorted(set: u64, keys: u64) -> Vec<KeyHash> {
+    let mut hashes: Vec<KeyHash> = (0..keys).map(|key| KeyHash::from_remixed(set << 40 | key)).collect();
+    hashes.sort_unstable();
+    hashes
+}
+
+/// The worst number of keys is about 2,500, at 1.17 attempts.
+#[test]
+fn building_takes_less_than_1_3_attempts_on_average_at_every_number_of_keys() {
+    let numbers = [0, 1, 2, 3, 10, 30, 60, 100, 200, 400, 700, 1_000, 1_500, 2_000, 2_500, 3_000, 4_000, 6_000];
+    for keys in numbers.into_iter().chain([10_000, 30_000, 100_000]) {
+        let shape = shape_for(keys, XorWidth::Eight).unwrap();
+        let sets = (1_000_000 / (keys + 10)).clamp(10, 1_000);
+        let attempts = |set| build(&sorted(set, keys), shape, Spared::Any, 0).unwrap().attempts;
+        let all: Vec<u32> = (1..=sets).map(attempts).collect();
+        let mean = f64::from(all.iter().sum::<u32>()) / sets as f64;
+        println!("{keys} keys: {mean:.3} attempts, at most {}", all.iter().max().unwrap());
+        assert!(mean <= 1.3, "{keys} keys: {mean} attempts");
+    }
+}
+
+#[test]
+fn the_third_block_is_spared_where_that_is_wanted() {
+    let hashes = sorted(1, 100_000);
+    let shape = shape_for(100_000, XorWidth::Sixteen).unwrap();
+    let taken = |spared| {
+        let built = build(&hashes, shape, spared, 0).unwrap();
+        assert!(hashes.iter().all(|&hash| built.shape.may_contain(built.payload.as_slice(), hash)));
+        let cells = built.payload.as_slice().as_chunks::<2>().0;
+        cells[third_block(shape)..].iter().filter(|cell| **cell != [0, 0]).count()
+    };
+    let (any, spared) = (taken(Spared::Any), taken(Spared::ThirdBlock));
+    assert!((26_000..26_300).contains(&spared) && any > spared + 3_000, "{spared} of 41,011 cells, or {any}");
+}
+
+#[test]
+fn a_payload_of_another_length_reads_as_may_be_present() {
+    let shape = shape_for(1_000, XorWidth::Eight).unwrap();
+    let (hashes, mut hits) = (sorted(1, 100), [0; 2]);
+    for payload in [&[][..], &[0; 1_256]] {
+        assert!(!payload.is_empty() || hashes.iter().all(|&hash| shape.may_contain(payload, hash)));
+        shape.may_contain_batch(payload, &hashes, &mut hits);
+        assert_eq!(hits, [u64::MAX, u64::MAX >> 28]);
+    }
+}
+
+#[test]
+fn more_keys_than_there_are_cells_for_fail_after_16_attempts() {
+    let shape = shape_for(1_000, XorWidth::Eight).unwrap();
+    let failed = build(&sorted(1, 1_200), shape, Spared::Any, 0);
+    assert_eq!(failed.err(), Some(crate::filter::BuildFailure::AttemptsExhausted));
+}

@@ -1,0 +1,101 @@
+//! Which cells of the third block are kept, and how many are kept before each.
+
+/// Cells that a line tells of: seven words of bits, and one of counts.
+pub(super) const LINE_CELLS: usize = 448;
+
+/// A line of 64 bytes. Bit `i % 64` of word `i / 64` is set where cell `i` is kept. The eighth word counts: in its
+/// low bits, nine each, what is kept in the words 0 and 1, 0 to 3, and 0 to 5; above them, what is kept in all lines
+/// before.
+pub(super) type Line = [u8; 64];
+
+/// Where the eighth word's count of all lines before begins.
+const BEFORE: u32 = 27;
+
+/// Where a cell of the third block is among those that are kept, and whether it is one of them.
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "cells are in memory, or not found")]
+pub(super) fn place_of(lines: &[Line], cell: usize) -> (usize, bool) {
+    let Some(line) = lines.get(cell / LINE_CELLS) else { return (0, false) };
+    let within = cell % LINE_CELLS;
+    let words = line.as_chunks().0;
+    let word = |number: usize| words.get(number).map_or(0, |&bytes| u64::from_le_bytes(bytes));
+    let (number, bit) = (within / 64, within % 64);
+    let (bits, counts) = (word(number), word(7));
+    let in_pairs_before = (counts << 9) >> (9 * (number / 2)) & 511;
+    // The first word of the pair, if this is the second.
+    let whole = word(number & !1) & 0_u64.wrapping_sub(number as u64 & 1);
+    let below = ones_in_both(whole, bits & ((1 << bit) - 1));
+    (((counts >> BEFORE) + in_pairs_before + below) as usize, bits >> bit & 1 == 1)
+}
+
+/// The ones in two words. Not every x86-64 has an instruction for it; added up like this, two cost little more than one.
+#[inline]
+const fn ones_in_both(one: u64, other: u64) -> u64 {
+    const fn in_fours(word: u64) -> u64 {
+        const PAIRS: u64 = 0x5555_5555_5555_5555;
+        const FOURS: u64 = 0x3333_3333_3333_3333;
+        let pairs = word - (word >> 1 & PAIRS);
+        (pairs & FOURS) + (pairs >> 2 & FOURS)
+    }
+    const EIGHTS: u64 = 0x0f0f_0f0f_0f0f_0f0f;
+    let fours = in_fours(one) + in_fours(other);
+    ((fours & EIGHTS) + (fours >> 4 & EIGHTS)).wrapping_mul(0x0101_0101_0101_0101) >> 56
+}
+
+/// The line of up to 448 cells, of which there are `before` kept in the lines before.
+pub(super) fn line_of(is_kept: impl Iterator<Item = bool>, before: u64) -> Line {
+    let mut words = [0_u64; 8];
+    for (cell, is_kept) in is_kept.take(LINE_CELLS).enumerate() {
+        words[cell / 64] |= u64::from(is_kept) << (cell % 64);
+    }
+    let (mut counts, mut ones) = (before << BEFORE, 0);
+    for pair in 0..3 {
+        ones += u64::from(words[2 * pair].count_ones() + words[2 * pair + 1].count_ones());
+        counts |= ones << (9 * pair);
+    }
+    words[7] = counts;
+    let mut line = [0; 64];
+    line.as_chunks_mut().0.iter_mut().zip(words).for_each(|(bytes, word)| *bytes = word.to_le_bytes());
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hash::KeyHash;
+
+    fn is_kept(cell: usize, share: u64) -> bool {
+        KeyHash::from_remixed(cell as u64).get() % 16 < share
+    }
+
+    #[test]
+    fn a_cells_place_is_the_number_of_cells_kept_before_it() {
+        for share in [0, 1, 8, 15, 16] {
+            for cells in [1, 63, 64, 65, 447, 448, 449, 5_000] {
+                let (mut lines, mut before) = (Vec::new(), 0);
+                for first in (0..cells).step_by(LINE_CELLS) {
+                    let range = first..(first + LINE_CELLS).min(cells);
+                    lines.push(line_of(range.clone().map(|cell| is_kept(cell, share)), before));
+                    before += range.filter(|&cell| is_kept(cell, share)).count() as u64;
+                }
+                let mut expected = 0;
+                for cell in 0..cells {
+                    assert_eq!(place_of(&lines, cell), (expected, is_kept(cell, share)), "{cell} of {cells}, {share}");
+                    expected += usize::from(is_kept(cell, share));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn cells_beyond_the_lines_are_not_kept() {
+        assert_eq!(place_of(&[], 0), (0, false));
+        assert_eq!(place_of(&[[0xff; 64]], LINE_CELLS), (0, false));
+    }
+
+    #[test]
+    fn more_can_be_kept_than_a_block_has_room_for() {
+        let line = line_of([true].into_iter(), (1 << 37) - 1);
+        assert_eq!(place_of(&[line], 1), (1 << 37, false));
+    }
+}
