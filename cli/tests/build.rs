@@ -158,7 +158,7 @@ fn options_out_of_range_are_refused_with_the_range() {
     refused(&["--hash-seed", "-1"], "");
     refused(&["--hash-seed", "0xgg"], "0x hexadecimal");
     refused(&["--memory-limit", "some"], "whole number of bytes");
-    refused(&["--policy", "xor"], "possible values");
+    refused(&["--policy", "quotient"], "possible values");
     refused(&["--consecutive"], "--files");
     refused(&["--fpr", "0.01", "--bits-per-key", "10"], "cannot be used with");
     run(&["build", "--out", &out]).expect_error("--input");
