@@ -64,11 +64,21 @@ impl KeyHash {
         self.0
     }
 
-    /// The hash as a filter sees it that was built with `salt`: another one for each salt, by one multiplication.
+    /// The hash as a filter sees it that was built with a salt: another one for each salt, by one multiplication.
     #[inline]
-    pub(crate) const fn salted(self, salt: u8) -> u64 {
-        let product = (self.0 ^ STEP.wrapping_mul(salt as u64 + 1)).wrapping_mul(SALT_MULTIPLIER);
+    pub(crate) const fn salted(self, salt: SaltStep) -> u64 {
+        let product = (self.0 ^ salt.0).wrapping_mul(SALT_MULTIPLIER);
         product ^ (product >> 32)
+    }
+}
+
+/// What a salt does to a hash before it is mixed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SaltStep(u64);
+
+impl SaltStep {
+    pub(crate) const fn new(salt: u8) -> Self {
+        Self(STEP.wrapping_mul(salt as u64 + 1))
     }
 }
 
@@ -282,7 +292,7 @@ mod tests {
 
     #[test]
     fn salts_give_unrelated_hashes_that_are_still_distinct() {
-        let salted = |salt| (0..1_000).map(move |key| KeyHash::from_remixed(key).salted(salt));
+        let salted = |salt| (0..1_000).map(move |key| KeyHash::from_remixed(key).salted(SaltStep::new(salt)));
         let mut all: Vec<u64> = (0..16).flat_map(salted).collect();
         let flipped: u32 = salted(0).zip(salted(1)).map(|(one, other)| (one ^ other).count_ones()).sum();
         assert!((31_000..33_000).contains(&flipped), "{flipped} of 64,000 bits");

@@ -3,7 +3,7 @@
 use crate::codec::map_to_range;
 use crate::filter::fingerprint::{Locate, fingerprint_bits};
 use crate::filter::peel::Placement;
-use crate::hash::KeyHash;
+use crate::hash::{KeyHash, SaltStep};
 
 /// Where keys have their cells.
 #[derive(Clone, Copy, Debug)]
@@ -13,7 +13,9 @@ pub(super) struct FuseCells<const ARITY: usize> {
     /// Length of a segment, and its binary logarithm.
     pub(super) segment: u64,
     pub(super) log2_segment: u8,
-    pub(super) salt: u8,
+    pub(super) salt_step: SaltStep,
+    /// Whether the first cell is placed by the hash as it is: with salt 0.
+    pub(super) is_raw: bool,
 }
 
 impl<const ARITY: usize> Locate<ARITY> for FuseCells<ARITY> {
@@ -23,8 +25,8 @@ impl<const ARITY: usize> Locate<ARITY> for FuseCells<ARITY> {
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "cells are in memory, or not found")]
     fn locate(&self, hash: u64) -> ([usize; ARITY], u32) {
-        let salted = KeyHash::from_well_mixed(hash).salted(self.salt);
-        let first = map_to_range(if self.salt == 0 { hash } else { salted }, self.range);
+        let salted = KeyHash::from_well_mixed(hash).salted(self.salt_step);
+        let first = map_to_range(if self.is_raw { hash } else { salted }, self.range);
         let mut cells = [first as usize; ARITY];
         let (mut next, mut offsets) = (first, salted);
         for cell in cells.iter_mut().skip(1) {

@@ -4,7 +4,7 @@ use super::cells::FuseCells;
 use super::probe;
 use crate::error::BlockError;
 use crate::filter::{EncodedShape, FilterKind, FilterShape, ParamWords};
-use crate::hash::KeyHash;
+use crate::hash::{KeyHash, SaltStep};
 
 /// Cells of a key in a binary fuse filter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -58,6 +58,8 @@ pub(crate) struct FuseShape {
     /// Segments in which a key's first cell can be.
     segments: u32,
     salt: u8,
+    /// What follows from the salt.
+    salt_step: SaltStep,
     /// Length of a segment.
     segment: u64,
     /// Cells that can be a key's first.
@@ -78,12 +80,13 @@ impl FuseShape {
             (FuseArity::Three, 16) => Inlined::ThreeOf16,
             _ => Inlined::None,
         };
-        let shape = Self { arity, fingerprint_bits, log2_segment, segments, salt: 0, segment, range, inlined };
+        let (salt, salt_step) = (0, SaltStep::new(0));
+        let shape = Self { arity, fingerprint_bits, log2_segment, segments, salt, salt_step, segment, range, inlined };
         (shape.cells() <= MAX_CELLS).then_some(shape)
     }
 
     pub(crate) fn with_salt(self, salt: u8) -> Self {
-        Self { salt, ..self }
+        Self { salt, salt_step: SaltStep::new(salt), ..self }
     }
 
     pub(crate) fn arity(&self) -> FuseArity {
@@ -106,8 +109,8 @@ impl FuseShape {
     /// Where keys have their cells.
     #[inline]
     pub(super) fn placement<const ARITY: usize>(&self) -> FuseCells<ARITY> {
-        let Self { range, segment, log2_segment, salt, .. } = *self;
-        FuseCells { range, segment, log2_segment, salt }
+        let Self { range, segment, log2_segment, salt, salt_step, .. } = *self;
+        FuseCells { range, segment, log2_segment, salt_step, is_raw: salt == 0 }
     }
 }
 
