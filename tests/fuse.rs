@@ -122,6 +122,23 @@ fn filters_of_readings_are_those_of_the_builder_byte_for_byte_whatever_comes_aga
     }
 }
 
+/// With the first salt, all of them meet in one cell.
+#[test]
+fn hashes_whose_high_bits_are_alike_take_another_salt_however_they_are_read() {
+    let identity = KeyHasher::default().identity();
+    for arity in ARITIES {
+        for repeats in [1, 2] {
+            let policy = fuse(arity, 8).with_self_check(SelfCheck::On);
+            let once = common::key_set(7, 10_000).map(|hash| KeyHash::from_well_mixed(hash.get() >> 24));
+            let hashes: Vec<KeyHash> = (0..repeats).flat_map(|_| once.clone()).collect();
+            let expected = common::build(&policy, &hashes);
+            let built = policy.build_repeatable(|| hashes.iter().copied(), 10_000, identity).unwrap();
+            assert!(is_fuse(&expected) && expected.report.attempts > 1);
+            assert_eq!((built.block, built.report.attempts), (expected.block, expected.report.attempts));
+        }
+    }
+}
+
 #[test]
 fn more_keys_than_announced_are_an_error_that_names_the_salts() {
     let hashes: Vec<KeyHash> = common::key_set(0, 50_000).collect();

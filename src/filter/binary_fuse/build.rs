@@ -4,7 +4,7 @@ use super::cells::specialised;
 use super::shape::{FuseArity, FuseShape};
 use crate::codec::AlignedBuffer;
 use crate::filter::fingerprint::{Bits8, Bits16, Bits32, Packed, SALTS, set_cells};
-use crate::filter::peel::{CellSums, PeelOrder, add_distinct};
+use crate::filter::peel::{CellSums, Crowded, PeelOrder, add_distinct};
 use crate::filter::{BuildFailure, BuiltPayload, FilterShape};
 use crate::hash::KeyHash;
 
@@ -76,9 +76,10 @@ pub(crate) fn build_repeatable<I: Iterator<Item = KeyHash>>(
         if order.is_none() {
             let before = sums.added();
             sums.clear();
-            add_each_once(&mut sums, shape, &read, keys)?;
-            comes_again |= sums.added() != before;
-            order = if comes_again { peel(&mut sums, shape)? } else { None };
+            if add_each_once(&mut sums, shape, &read, keys)?.is_ok() {
+                comes_again |= sums.added() != before;
+                order = if comes_again { peel(&mut sums, shape)? } else { None };
+            }
         }
         if let Some(order) = order {
             let payload = assign(&sums, &order, shape, tail_capacity)?;
@@ -107,7 +108,7 @@ fn add_each_once<I: Iterator<Item = KeyHash>>(
     shape: FuseShape,
     read: &impl Fn() -> I,
     keys: u64,
-) -> Result<(), BuildFailure> {
+) -> Result<Result<(), Crowded>, BuildFailure> {
     match shape.arity() {
         FuseArity::Three => add_distinct(sums, shape.placement::<3>(), read, keys),
         FuseArity::Four => add_distinct(sums, shape.placement::<4>(), read, keys),

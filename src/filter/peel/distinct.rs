@@ -11,8 +11,8 @@ const SHARES: u64 = 8;
 /// Shares too small to be worth a second reading are made this large, in hashes.
 const SMALLEST_SHARE: u64 = 1 << 12;
 
-/// Adds each of the hashes that `read` gives once, however often it comes, to empty `sums`. `keys` is how many
-/// there are about: of more than that, it may fail.
+/// Adds each of the hashes that `read` gives once, however often it comes, to empty `sums`; `Crowded`, inside, where
+/// another placement may do. `keys` is how many there are about: of more than that, it may fail.
 ///
 /// Shares of the hashes are sorted one after the other, which takes 2 bytes for each of `keys`.
 pub(crate) fn add_distinct<const ARITY: usize, I: Iterator<Item = KeyHash>>(
@@ -20,7 +20,7 @@ pub(crate) fn add_distinct<const ARITY: usize, I: Iterator<Item = KeyHash>>(
     placement: impl Placement<ARITY>,
     read: impl Fn() -> I,
     keys: u64,
-) -> Result<(), BuildFailure> {
+) -> Result<Result<(), Crowded>, BuildFailure> {
     // Twice what is expected: distinct hashes of a share, and as many that come again.
     let capacity = (keys / SHARES * 2).max(SMALLEST_SHARE);
     let capacity = usize::try_from(capacity).map_err(|_| BuildFailure::NoMemory)?;
@@ -39,9 +39,11 @@ pub(crate) fn add_distinct<const ARITY: usize, I: Iterator<Item = KeyHash>>(
             share.push(hash);
         }
         drop_repeated(&mut share);
-        sums.add_all(placement, share.iter().copied()).map_err(|Crowded| BuildFailure::AttemptsExhausted)?;
+        if sums.add_all(placement, share.iter().copied()).is_err() {
+            return Ok(Err(Crowded));
+        }
     }
-    Ok(())
+    Ok(Ok(()))
 }
 
 fn drop_repeated(hashes: &mut Vec<KeyHash>) {

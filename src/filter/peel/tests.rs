@@ -70,7 +70,7 @@ fn keys_that_come_again_and_again_are_added_once() {
         let third = (count as usize * 42 / 100).max(8);
         let mut sums = CellSums::new(3 * third as u64).unwrap();
         let read = || (0..3).flat_map(|_| hashes(count)).chain(core::iter::repeat_n(KeyHash::from_remixed(0), 5_000));
-        add_distinct(&mut sums, Thirds(third), read, count).unwrap();
+        add_distinct(&mut sums, Thirds(third), read, count).unwrap().unwrap();
         assert_eq!(sums.added(), count);
         assert!(sums.peel(Thirds(third)).unwrap().is_some());
     }
