@@ -59,7 +59,7 @@ pub struct FilterNeed {
 pub enum FilterTarget {
     /// At most this false positive rate, in as few bytes as possible.
     Rate(FalsePositiveRate),
-    /// At most so many bytes, with as low a rate as possible.
+    /// At most so many bytes (of Ribbon and xor+: about so many), with as low a rate as possible.
     Bytes(u64),
 }
 
@@ -138,7 +138,8 @@ pub struct Recommendation {
     /// How it is to be set, in words: "6 probes, 19532 lines".
     pub setting: String,
     /// Bytes of the whole block: exact, but for Ribbon, where it is within 1 % (see
-    /// [`RibbonPolicy`](crate::RibbonPolicy)).
+    /// [`RibbonPolicy`](crate::RibbonPolicy)), and for xor+, where it is within 2 % from 1,000 keys on (see
+    /// [`XorPolicy::estimated_block_bytes`](crate::XorPolicy::estimated_block_bytes)).
     pub block_bytes: u64,
     /// The share of absent keys let through, once all keys are in.
     pub expected_fpr: f64,

@@ -19,6 +19,8 @@ fn every_kind_is_ranked_or_refused_with_a_sentence() {
                     let advice = advise(&FilterNeed::new(keys, target).with_updates(updates).with_writers(writers));
                     assert_eq!(advice.ranked.len() + advice.unsuitable.len(), kinds::ALL.len());
                     assert!(advice.ranked.iter().all(|found| !found.why.is_empty() && found.cost >= 0.0));
+                    let is_number = |why: &str| !why.contains("NaN") && !why.contains("inf ");
+                    assert!(advice.ranked.iter().all(|found| is_number(&found.why)), "{advice:?}");
                     assert!(advice.unsuitable.iter().all(|found| !found.why_not.is_empty()));
                     assert!(advice.ranked.is_sorted_by(|one, other| one.cost <= other.cost));
                 }
