@@ -46,7 +46,8 @@ macro_rules! whole_bytes {
 
             #[inline]
             fn byte(self, cell: usize) -> usize {
-                cell * size_of::<$number>()
+                // No overflow where cells are in memory; counts that lie lead elsewhere, for a hint.
+                cell.wrapping_mul(size_of::<$number>())
             }
 
             #[inline]
@@ -67,6 +68,14 @@ pub(crate) struct Packed {
     pub(crate) bits: u8,
 }
 
+impl Packed {
+    /// A payload of 512 MiB has more bits than a 32-bit `usize` can count.
+    #[inline]
+    fn first_bit(self, cell: usize) -> u64 {
+        cell as u64 * u64::from(self.bits)
+    }
+}
+
 impl Width for Packed {
     #[inline]
     fn fingerprint(self, bits: u32) -> u32 {
@@ -76,20 +85,20 @@ impl Width for Packed {
     #[inline]
     fn read(self, payload: &[u8], cell: usize) -> Option<u32> {
         let bytes = payload.get(self.byte(cell)..)?.first_chunk()?;
-        Some(u32::from_le_bytes(*bytes) >> (cell * usize::from(self.bits) % 8))
+        Some(u32::from_le_bytes(*bytes) >> (self.first_bit(cell) % 8))
     }
 
     #[inline]
     fn write(self, payload: &mut [u8], cell: usize, fingerprint: u32) {
         if let Some(bytes) = payload.get_mut(self.byte(cell)..).and_then(<[u8]>::first_chunk_mut) {
             let bits = fingerprint & ((1 << self.bits) - 1);
-            *bytes = (u32::from_le_bytes(*bytes) | bits << (cell * usize::from(self.bits) % 8)).to_le_bytes();
+            *bytes = (u32::from_le_bytes(*bytes) | bits << (self.first_bit(cell) % 8)).to_le_bytes();
         }
     }
 
     #[inline]
     fn byte(self, cell: usize) -> usize {
-        cell * usize::from(self.bits) / 8
+        (self.first_bit(cell) / 8) as usize
     }
 
     #[inline]
