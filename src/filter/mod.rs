@@ -153,7 +153,8 @@ pub(crate) struct EncodedShape {
 
 /// The shape of one filter: all that is needed, beside the payload, to probe it.
 ///
-/// Probes never fail: on a payload of another length than the shape's they answer "may be present".
+/// Probes never fail, and read nothing beyond the payload: where one too short lacks what is to be read, they answer
+/// "may be present".
 pub(crate) trait FilterShape: Sized {
     /// The kind whose shape it is.
     const KIND: FilterKind;

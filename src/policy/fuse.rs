@@ -23,8 +23,8 @@ pub enum FuseSizing {
     FingerprintBits(u8),
 }
 
-/// Binary fuse filters: three or four bytes to read for each key asked for, and about 9 or 8.6 bits per key at
-/// a rate of 2^-8.
+/// Binary fuse filters: three or four cells to read for each key asked for, and about 9 or 8.6 bits per key at
+/// a rate of 2^-8 with a million keys.
 ///
 /// A file gets a blocked Bloom filter of the same rate instead if it has more keys than the format can record
 /// ([`FallbackReason::TooManyKeys`]), if building would take more memory than the context allows

@@ -7,7 +7,7 @@ use crate::kernel::prefetch::fetch;
 /// Payloads above this many bytes are asked for ahead of use.
 pub(crate) const PREFETCHED_FROM: usize = 256 * 1_024;
 
-/// Whether the key of `hash` may be in the filter. A payload that is too short cannot deny.
+/// Whether the key of `hash` may be in the filter. A payload that lacks one of its cells cannot deny.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "a call is a fifth of a probe")]
 pub(crate) fn may_contain<const ARITY: usize>(

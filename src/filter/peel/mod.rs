@@ -11,7 +11,8 @@
 //! other is the key's hash. So no list of keys is needed, nor their hashes once they are added, and the cells
 //! are the same whatever order they came in. The order of peeling takes 4 bytes per key, because a cell that
 //! took a key keeps its hash. Cells are scanned in ascending order, 512 at a time, and what becomes free is peeled
-//! before the next are looked at: where a key's cells are near each other, so is the work. The order is a function of the set of keys alone.
+//! before the next are looked at: where a key's cells are near each other, so is the work. The order is a function of
+//! the set of keys alone.
 //!
 //! This module knows neither fingerprints nor payloads; a kind says where a key's cells are ([`Placement`]).
 

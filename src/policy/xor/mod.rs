@@ -37,7 +37,7 @@ pub enum XorSizing {
     Size(BitsPerKey),
 }
 
-/// Xor and xor+ filters: three bytes to read for each key asked for, and 9.84 or 9.12 bits per key at a rate of 2^-8.
+/// Xor and xor+ filters: three cells to read for each key asked for, and 9.84 or 9.12 bits per key at a rate of 2^-8.
 ///
 /// A file gets a blocked Bloom filter of the same rate instead if it has more keys than the format can record
 /// ([`FallbackReason::TooManyKeys`], from about 10^10 on), if building would take more memory than the context allows
