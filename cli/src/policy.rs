@@ -32,7 +32,7 @@ fn policy(
         (PolicyName::Ribbon, Some(rate)) => Arc::new(RibbonPolicy::new(RibbonSizing::Rate(rate))?),
         (PolicyName::StandardBloom, None) => Arc::new(StandardBloomPolicy::new(size)),
         (PolicyName::StandardBloom, Some(rate)) => Arc::new(StandardBloomPolicy::for_rate(rate)?),
-        (PolicyName::Fuse, None) => Arc::new(FusePolicy::new(fuse_of(size))?),
+        (PolicyName::Fuse, None) => Arc::new(FusePolicy::new(fuse_of(size)?)?),
         (PolicyName::Fuse, Some(rate)) => Arc::new(FusePolicy::new(FuseSizing::Rate(rate))?),
         (PolicyName::Auto, None) => Arc::new(AutoPolicy::new(size)?),
         (PolicyName::Auto, Some(rate)) => {
@@ -43,8 +43,13 @@ fn policy(
 }
 
 /// The longest fingerprints of binary fuse filters that are not above `size`, in filters of a million keys.
-fn fuse_of(size: BitsPerKey) -> FuseSizing {
+fn fuse_of(size: BitsPerKey) -> Result<FuseSizing, ConfigError> {
     let cells_per_key = 1.131;
     let fits = |&bits: &u8| f64::from(bits) * cells_per_key <= size.get();
-    FuseSizing::FingerprintBits([32].into_iter().chain((4..=16).rev()).find(fits).unwrap_or(4))
+    let bits = [32].into_iter().chain((4..=16).rev()).find(fits).ok_or(ConfigError::OutOfRange {
+        option: "size of a binary fuse filter in thousandths of a bit per key",
+        expected: "at least 4524",
+        got: size.millibits().into(),
+    })?;
+    Ok(FuseSizing::FingerprintBits(bits))
 }

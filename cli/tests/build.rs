@@ -153,6 +153,8 @@ fn options_out_of_range_are_refused_with_the_range() {
         refused(&["--fpr", rate], "between 0 and 1");
     }
     refused(&["--policy", "ribbon", "--fpr", "0.9"], "0.5");
+    refused(&["--policy", "fuse", "--bits-per-key", "4.5"], "at least 4524");
+    refused(&["--policy", "xor+", "--bits-per-key", "9"], "at least 9123");
     refused(&["--files", "0"], "1..");
     refused(&["--table-bytes", "1"], "4K to 1T");
     refused(&["--hash-seed", "-1"], "");
