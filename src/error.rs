@@ -248,7 +248,8 @@ impl fmt::Display for BlockError {
 
 impl core::error::Error for BlockError {}
 
-/// Why a filter in memory cannot be made, changed, stored or taken up. It is then as it was before.
+/// Why a filter in memory cannot be made, changed, stored or taken up. It is then as it was before; of many keys that
+/// were to be inserted, those before the one that failed are in.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum FilterError {

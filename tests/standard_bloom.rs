@@ -111,7 +111,7 @@ fn keys_counts_what_set_a_bit_and_the_estimate_counts_the_rest() {
     assert!((9_970..10_000).contains(&new), "about a sixth of 0.82 % look present: {new}");
     assert!((filter.estimated_keys() - 10_000.0).abs() < 200.0);
     assert!(hashes.iter().all(|&hash| !filter.insert(hash)));
-    assert_eq!(filter.keys(), new);
+    assert_eq!((filter.insert_all(&hashes), filter.keys()), (0, new));
 }
 
 #[test]
@@ -128,6 +128,22 @@ fn a_union_contains_the_keys_of_both_and_other_shapes_are_refused() {
         assert!(matches!(refused, Err(FilterError::ShapeMismatch { .. })), "{refused:?}");
     }
     assert_eq!(bytes(&one), bytes(&at_once));
+}
+
+/// Two filters that are merged into each other over and over count ever more keys: more than 64 bits hold, or a block.
+#[test]
+fn counts_of_many_unions_end_at_the_largest_number_and_not_at_none() {
+    let [mut one, mut other] =
+        [14, 15].map(|set| filled(StandardBloom::with_shape(20_001, 7).unwrap(), &keys(set, 10)));
+    for _ in 0..60 {
+        one.union(&other).unwrap();
+        other.union(&one).unwrap();
+    }
+    assert_eq!(one.keys(), u64::MAX);
+    assert!(one.insert(keys(16, 1)[0]));
+    assert_eq!((one.insert_all(&keys(17, 5)), one.keys()), (5, u64::MAX));
+    let block = one.to_block(KeyHasher::default().identity()).unwrap();
+    assert_eq!(FilterBlock::open(&block).unwrap().info().keys, (1 << 40) - 1);
 }
 
 #[test]

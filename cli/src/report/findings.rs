@@ -43,7 +43,8 @@ pub(super) fn findings(by_keys: &[KeysPoint], overfill: &[OverfillPoint]) -> Vec
     }
     sentences.extend(first_alarms(overfill));
     let asked: u64 = by_keys.iter().map(|point| point.keys).sum();
-    sentences.push(format!("All {} keys of the filters above were asked for; none was denied.", grouped(asked)));
+    sentences
+        .push(format!("All {} keys of the filters that were timed were asked for; none was denied.", grouped(asked)));
     sentences
 }
 

@@ -112,7 +112,7 @@ fn write(directory: &Path, name: &str, contents: &str) -> anyhow::Result<PathBuf
     let mut file = temporary(directory)?;
     file.write_all(contents.as_bytes()).with_context(context)?;
     share(&file).with_context(context)?;
-    file.persist(&path).with_context(context)?;
+    file.persist(&path).map_err(|failed| failed.error).with_context(context)?;
     Ok(path)
 }
 

@@ -87,11 +87,9 @@ impl CountingBloom {
         is_new
     }
 
-    /// Inserts many.
-    pub fn insert_all(&mut self, hashes: &[KeyHash]) {
-        hashes.iter().for_each(|&hash| {
-            self.insert(hash);
-        });
+    /// Inserts many; how many of them were seen to be absent before.
+    pub fn insert_all(&mut self, hashes: &[KeyHash]) -> u64 {
+        hashes.iter().map(|&hash| u64::from(self.insert(hash))).sum()
     }
 
     /// Takes a key out that was inserted, once.

@@ -31,8 +31,9 @@
 //! | 13 | 0.0927 % | 13.68 | 14.53 | 10.08 |
 //! | 16 | 0.0116 % | 16.84 | 18.85 | 13.08 |
 //!
-//! So it is smaller than a standard Bloom filter below a rate of about 0.37 %, and not at 1 % (10.5 bits with a tag of 10
-//! bits, 9.6 in Bloom). Small filters get slack, because some sets of keys are harder to place: 7 % more
+//! So it is smaller than a standard Bloom filter at the rates of tags of 11 bits and more, 0.37 % and below, and not at 1 %
+//! (10.5 bits with a tag of 10 bits, 9.6 in Bloom). A rate between two of these takes the wider tag, and then Bloom can
+//! still be smaller: at 0.3 % it is, by 0.5 bits; from 0.08 % down it never is. Small filters get slack, because some sets of keys are harder to place: 7 % more
 //! places than keys at 1,000 keys, a quarter at 100. The rate is exact for the number of keys, wherever the tags lie.
 //!
 //! Time per key, one thread, AMD Zen 3, in `benches/peers` (`--only filter`), tags of 8 bits; keys are inserted up to the

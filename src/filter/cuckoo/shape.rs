@@ -70,7 +70,8 @@ impl CuckooShape {
 
     /// The shape for `keys` keys with tags of `tag_bits` bits, 4 to 32.
     ///
-    /// With 6 bits or more, that many distinct keys fit, but for one filter in 10,000 (below 100 keys) or fewer.
+    /// With 6 bits or more, that many distinct keys fit, but for one filter in 10,000 (below 100 keys, or with 6 bits
+    /// from a billion on) or fewer.
     /// With 4 bits one filter in 250 of a thousand keys fills up before the plan, because too many keys share tag
     /// and buckets, and large ones do so more often; with 5 bits one in 10,000 of three hundred.
     ///

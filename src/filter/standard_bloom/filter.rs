@@ -95,13 +95,15 @@ impl StandardBloom {
     /// Inserts a key. Whether that changed the filter: `false` for a key that it seemed to contain already.
     pub fn insert(&mut self, hash: KeyHash) -> bool {
         let is_new = self.bits.insert(hash);
-        self.keys += u64::from(is_new);
+        self.keys = self.keys.saturating_add(is_new.into());
         is_new
     }
 
-    /// Inserts many, faster than one by one when the filter is larger than the caches.
-    pub fn insert_all(&mut self, hashes: &[KeyHash]) {
-        self.keys += self.bits.insert_all(hashes);
+    /// Inserts many, faster than one by one when the filter is larger than the caches; how many of them changed it.
+    pub fn insert_all(&mut self, hashes: &[KeyHash]) -> u64 {
+        let new = self.bits.insert_all(hashes);
+        self.keys = self.keys.saturating_add(new);
+        new
     }
 
     /// Whether the key may have been inserted; `false` is certain.

@@ -62,7 +62,9 @@ const FETCHED_FROM_BYTES: u64 = 512 << 10;
 /// use sstfilter::{FilterStats, KeyHash, TwoBitBloom, TwoBitOptions};
 ///
 /// let filter = TwoBitBloom::new(TwoBitOptions::default())?;
-/// (0..1 << 18).for_each(|key| assert!(filter.insert(KeyHash::from_remixed(key)) || key > 0));
+/// for key in 0..1 << 18 {
+///     filter.insert(KeyHash::from_remixed(key));
+/// }
 /// let mut stats = FilterStats::default();
 /// for key in 1 << 18..1 << 19 {
 ///     match filter.contains(KeyHash::from_remixed(key)) {
@@ -224,7 +226,9 @@ impl TwoBitBloom {
     /// use sstfilter::{HealthAlarm, HealthLimits, KeyHash, TwoBitBloom, TwoBitOptions};
     ///
     /// let mut filter = TwoBitBloom::new(TwoBitOptions::default())?;
-    /// (0..1_300_000).for_each(|key| assert!(filter.insert_mut(KeyHash::from_remixed(key)) || key > 0));
+    /// for key in 0..1_300_000 {
+    ///     filter.insert_mut(KeyHash::from_remixed(key));
+    /// }
     /// let alarms = HealthLimits::BLOOM.alarms(&filter.health());
     /// assert!(matches!(alarms[..], [HealthAlarm::Fill { .. }, HealthAlarm::FalsePositiveRate { .. }]));
     /// # Ok::<(), sstfilter::FilterError>(())

@@ -53,10 +53,11 @@ impl TwoBitShape {
         self.machine_words() * 64
     }
 
-    /// The payload's machine words, if it has as many as the shape.
+    /// The payload's machine words, if it has as many as the shape, and nothing else.
     #[inline]
     fn payload_words(self, payload: &[u8]) -> Option<&[[u8; 8]]> {
-        Some(payload.as_chunks().0).filter(|words| words.len() as u64 == self.machine_words())
+        let (words, rest) = payload.as_chunks();
+        (rest.is_empty() && words.len() as u64 == self.machine_words()).then_some(words)
     }
 }
 
@@ -265,7 +266,7 @@ mod tests {
     fn a_payload_of_another_length_reads_as_may_be_present() {
         let shape = TwoBitShape::new(256, WordLayout::TwoBits).unwrap();
         let hashes: Vec<KeyHash> = (0..100).map(KeyHash::from_remixed).collect();
-        for length in [0, 1, 64, 255, 264, 512] {
+        for length in [0, 1, 64, 255, 257, 263, 264, 512] {
             let (payload, mut hits) = (vec![0; length], vec![0; 2]);
             assert!(hashes.iter().all(|&hash| shape.may_contain(&payload, hash)), "{length}");
             shape.may_contain_batch(&payload, &hashes, &mut hits);

@@ -48,7 +48,7 @@ pub(super) fn rows(effort: &Effort) -> anyhow::Result<Vec<Row>> {
             0.03,
             |bits| format!("{bits:.0} bits"),
             format!(
-                "{} bits are enough ({} observed); with the best k, {}, it is {}",
+                "computed: {} bits are enough ({} observed); with the best k, {}, it is {}",
                 grouped(least),
                 percent(enough),
                 best.probes(),

@@ -87,7 +87,9 @@ pub(super) fn rows(effort: &Effort) -> anyhow::Result<Vec<Row>> {
         let Some((slope, constant)) = line_of(published.filter, effort.article_keys)? else { continue };
         for (rate, bits_published) in RATES.into_iter().zip(published.bits) {
             let fingerprint = (-rate.log2()).ceil();
-            let how = format!("{slope:.3} \u{b7} {fingerprint} + {constant:.2}, as filters of 8 and 16 bits measure");
+            let how = format!(
+                "computed: {slope:.3} \u{b7} {fingerprint} + {constant:.2}, as filters of 8 and 16 bits measure"
+            );
             rows.push(row(published, rate, bits_published, slope * fingerprint + constant, &how));
         }
     }

@@ -63,7 +63,7 @@ pub(super) fn rows(effort: &Effort) -> anyhow::Result<Vec<Row>> {
             ours: room as f64,
             tolerance: 0.1,
             show: |keys| format!("{} K", (keys / 1_000.0).round()),
-            right: format!("{} keys; {} observed with as many", grouped(room), percent(observed)),
+            right: format!("{} keys, computed; {} observed with as many", grouped(room), percent(observed)),
         }));
     }
     Ok(rows)

@@ -189,8 +189,8 @@ fn overfill(page: &mut Page, report: &Report) {
 fn articles(page: &mut Page, report: &Report) {
     page.section("articles", "The articles\u{2019} numbers, reproduced");
     page.paragraph(
-        "What articles about these filters publish, and what this library gives for the same question. Every figure \
-         under \u{201c}measured here\u{201d} was measured by this run.",
+        "What articles about these filters publish, and what this library gives for the same question. What \
+         stands under \u{201c}measured here\u{201d} is of this run: measured, or computed where the last column says so.",
     );
     page.put(&tables::articles(&report.articles));
 }
