@@ -106,7 +106,7 @@ fn dynamic_filters(criterion: &mut Criterion) {
 fn cuckoo(group: &mut BenchmarkGroup<'_, WallTime>, present: &[KeyHash], absent: &[KeyHash]) {
     let count = present.len();
     let empty =
-        || CuckooFilter::for_keys(count as u64, FalsePositiveRate::ONE_PERCENT).expect("one percent is offered");
+        || CuckooFilter::for_rate(count as u64, FalsePositiveRate::ONE_PERCENT).expect("one percent is offered");
     let filled = || {
         let mut filter = empty();
         filter.insert_all(present).expect("planned for them");

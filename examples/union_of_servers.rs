@@ -31,7 +31,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let health = both.health();
     println!("east {} bytes, west {} bytes, fill of both {:.1} %", east.len(), west.len(), health.fill_ratio * 100.0);
     println!(
-        "about {:.0} users in all, {:.2} % false positives expected",
+        "about {} users in all, {:.2} % false positives expected",
         both.estimated_keys(),
         health.expected_fpr * 100.0
     );

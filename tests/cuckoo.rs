@@ -161,7 +161,7 @@ fn a_key_fits_eight_times_and_the_ninth_is_refused_and_changes_nothing() {
 
 #[test]
 fn a_filter_of_no_keys_contains_nothing_and_has_room_for_eight() {
-    let mut filter = CuckooFilter::for_keys(0, FalsePositiveRate::ONE_PERCENT).unwrap();
+    let mut filter = CuckooFilter::for_rate(0, FalsePositiveRate::ONE_PERCENT).unwrap();
     assert!((0..=255).all(|number| !filter.contains(key(number))));
     assert_eq!((filter.keys(), filter.shape().buckets(), filter.shape().places()), (0, 2, 8));
     (0..8).for_each(|number| filter.insert(key(number)).unwrap());
@@ -189,7 +189,7 @@ fn load_reached(places: u64, tag_bits: u8, set: u32) -> f64 {
     let all = keys(set, filter.shape().places());
     let refused = all.iter().position(|&hash| filter.insert(hash).is_err()).unwrap_or(all.len());
     assert!(all[..refused].iter().all(|&hash| filter.contains(hash)), "a key is denied");
-    filter.load()
+    filter.fill_ratio()
 }
 
 #[test]
@@ -225,7 +225,7 @@ fn a_full_filter_takes_keys_again_when_some_have_left() {
         assert!(present.iter().all(|&hash| filter.contains(hash)));
         assert_eq!(filter.keys(), present.len() as u64);
     }
-    assert!(filter.load() > 0.95, "{}", filter.load());
+    assert!(filter.fill_ratio() > 0.95, "{}", filter.fill_ratio());
 }
 
 #[test]
@@ -291,7 +291,7 @@ fn a_filter_for_a_rate_keeps_to_it_and_its_block_is_as_long_as_said() {
     for rate in [0.1, 0.03, 0.01, 0.001, 1e-5, 1e-8] {
         for planned in [0, 1, 8, 9, 1_000, 100_000] {
             let rate = FalsePositiveRate::new(rate).unwrap();
-            let mut filter = CuckooFilter::for_keys(planned, rate).unwrap();
+            let mut filter = CuckooFilter::for_rate(planned, rate).unwrap();
             filter.insert_all(&keys(0, planned)).unwrap();
             assert!(filter.health().expected_fpr <= rate.get());
             assert_eq!(bytes(&filter).len() as u64, filter.shape().block_bytes());
@@ -318,7 +318,7 @@ fn four_thousand_million_keys_have_a_size_and_take_no_memory() {
     let shape = CuckooShape::with_tag_bits(1 << 32, 8).unwrap();
     assert!((4_520_000_000..4_530_000_000).contains(&shape.payload_bytes()), "{shape:?}");
     assert_eq!(shape.block_bytes(), shape.payload_bytes() + 36);
-    assert!(CuckooShape::for_keys(1 << 34, FalsePositiveRate::ONE_PERCENT).is_ok());
+    assert!(CuckooShape::for_rate(1 << 34, FalsePositiveRate::ONE_PERCENT).is_ok());
     assert!(matches!(CuckooFilter::with_tag_bits(1 << 40, 8), Err(FilterError::Config(_))));
 }
 

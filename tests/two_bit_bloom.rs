@@ -189,11 +189,11 @@ fn filters_of_one_shape_merge_and_others_are_refused() {
     let (one, other) = (filter(WordLayout::TwoBits, 1 << 12), filter(WordLayout::TwoBits, 1 << 12));
     common::key_set(0, 300).for_each(|hash| assert!(one.insert(hash) || one.contains(hash)));
     common::key_set(1, 300).for_each(|hash| assert!(other.insert(hash) || other.contains(hash)));
-    one.merge_from(&other).unwrap();
+    one.union(&other).unwrap();
     assert!(common::key_set(0, 300).chain(common::key_set(1, 300)).all(|hash| one.contains(hash)));
     let before = to_block(&one);
     for unlike in [filter(WordLayout::TwoBits, 1 << 13), filter(WordLayout::FloeTwoBits, 1 << 12)] {
-        assert!(matches!(one.merge_from(&unlike), Err(FilterError::ShapeMismatch { .. })));
+        assert!(matches!(one.union(&unlike), Err(FilterError::ShapeMismatch { .. })));
     }
     assert_eq!(to_block(&one), before);
 }

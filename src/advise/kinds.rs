@@ -240,7 +240,7 @@ fn two_bit_bloom(need: &FilterNeed) -> Result<Sized, String> {
 
 fn cuckoo(need: &FilterNeed) -> Result<Sized, String> {
     let shape = match need.target {
-        FilterTarget::Rate(rate) => CuckooShape::for_keys(need.keys, rate).map_err(|error| error.to_string())?,
+        FilterTarget::Rate(rate) => CuckooShape::for_rate(need.keys, rate).map_err(|error| error.to_string())?,
         FilterTarget::Bytes(bytes) => {
             largest_fitting(&CUCKOO_TAG_BITS, bytes, |bits| CuckooShape::with_tag_bits(need.keys, bits).ok())?
         }

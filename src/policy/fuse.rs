@@ -29,7 +29,7 @@ pub enum FuseSizing {
 /// A file gets a blocked Bloom filter of the same rate instead if it has more keys than the format can record
 /// ([`FallbackReason::TooManyKeys`]), if building would take more memory than the context allows
 /// ([`FallbackReason::MemoryBudget`]), if all of 16 attempts fail ([`FallbackReason::ConstructionFailed`]; of
-/// well-mixed hashes one attempt in 20 fails), or if the filter denies one of its keys, where it is asked to check
+/// well-mixed hashes about one attempt in 40 fails), or if the filter denies one of its keys, where it is asked to check
 /// ([`FallbackReason::SelfCheckFailed`]).
 ///
 /// ```

@@ -105,5 +105,5 @@ pub(super) fn two_bit_bloom(keys: u64, rate: FalsePositiveRate) -> anyhow::Resul
 }
 
 pub(super) fn cuckoo(keys: u64, rate: FalsePositiveRate) -> anyhow::Result<Box<dyn Growing>> {
-    Ok(Box::new(CuckooFilter::for_keys(keys, rate)?))
+    Ok(Box::new(CuckooFilter::for_rate(keys, rate)?))
 }

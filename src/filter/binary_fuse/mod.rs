@@ -43,7 +43,7 @@
 //!
 //! # How it is built
 //!
-//! A key's first cell is a monotone function of its hash, under the first salt, and 24 of 25 builds need no
+//! A key's first cell is a monotone function of its hash, under the first salt, and all but about one build in 40 need no
 //! other. So hashes that are roughly in order fill and peel the array from one end to the other, in the nearest caches;
 //! sorting them in full would be a third of the work. The bytes depend on the set of keys alone.
 //! Because a cell that one key has contains the key's hash, the hashes need not be kept: `build_repeatable` reads

@@ -179,9 +179,9 @@ impl CountingBloom {
     }
 
     /// The number of distinct keys that most likely left as many counters in use as are (Swamidass and Baldi 2007);
-    /// infinite when all are. Reads the whole filter.
+    /// [`u64::MAX`] when all are. Reads the whole filter.
     #[must_use]
-    pub fn estimated_keys(&self) -> f64 {
+    pub fn estimated_keys(&self) -> u64 {
         self.shape.spread().estimated_keys(taken(self.counters.as_slice()))
     }
 

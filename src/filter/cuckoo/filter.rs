@@ -23,7 +23,7 @@ use crate::units::FalsePositiveRate;
 ///
 /// let hasher = KeyHasher::default();
 /// let (apple, pear) = (hasher.hash(b"apple"), hasher.hash(b"pear"));
-/// let mut filter = CuckooFilter::for_keys(1_000, FalsePositiveRate::new(0.001)?)?;
+/// let mut filter = CuckooFilter::for_rate(1_000, FalsePositiveRate::new(0.001)?)?;
 /// filter.insert(apple)?;
 /// filter.insert(pear)?;
 /// filter.remove(pear)?;
@@ -71,10 +71,10 @@ impl CuckooFilter {
     ///
     /// # Errors
     ///
-    /// [`FilterError::Config`] for what [`CuckooShape::for_keys`] refuses; [`FilterError::NoMemory`] without the
+    /// [`FilterError::Config`] for what [`CuckooShape::for_rate`] refuses; [`FilterError::NoMemory`] without the
     /// memory for it.
-    pub fn for_keys(keys: u64, rate: FalsePositiveRate) -> Result<Self, FilterError> {
-        Self::new(CuckooShape::for_keys(keys, rate)?)
+    pub fn for_rate(keys: u64, rate: FalsePositiveRate) -> Result<Self, FilterError> {
+        Self::new(CuckooShape::for_rate(keys, rate)?)
     }
 
     /// An empty filter for `keys` keys with tags of `tag_bits` bits, 4 to 32.
@@ -171,14 +171,18 @@ impl CuckooFilter {
 
     /// Places taken, from 0 to 1.
     #[must_use]
-    pub fn load(&self) -> f64 {
+    pub fn fill_ratio(&self) -> f64 {
         self.keys as f64 / self.shape.places() as f64
     }
 
     /// How full it is, and the rate that follows; see [`HealthLimits::CUCKOO`](crate::HealthLimits::CUCKOO).
     #[must_use]
     pub fn health(&self) -> FilterHealth {
-        FilterHealth { keys: self.keys, fill_ratio: self.load(), expected_fpr: self.shape.expected_fpr(self.keys) }
+        FilterHealth {
+            keys: self.keys,
+            fill_ratio: self.fill_ratio(),
+            expected_fpr: self.shape.expected_fpr(self.keys),
+        }
     }
 
     fn full(&self) -> FilterError {

@@ -28,7 +28,7 @@ const SUM_MULTIPLIERS: [u64; 2] = [0x243f_6a88_85a3_08d3, 0x1319_8a2e_0370_7345]
 /// use sstfilter::FalsePositiveRate;
 /// use sstfilter::filter::cuckoo::CuckooShape;
 ///
-/// let shape = CuckooShape::for_keys(1 << 32, FalsePositiveRate::new(0.001)?)?;
+/// let shape = CuckooShape::for_rate(1 << 32, FalsePositiveRate::new(0.001)?)?;
 /// assert_eq!(shape.tag_bits(), 13);
 /// assert!(shape.payload_bytes() * 8 < (14 << 32));
 /// # Ok::<(), sstfilter::ConfigError>(())
@@ -58,7 +58,7 @@ impl CuckooShape {
     ///
     /// [`ConfigError::CuckooRate`] below what tags of 32 bits give, 1.8e-9; [`ConfigError::OutOfRange`] when the
     /// filter would exceed 32 GiB.
-    pub fn for_keys(keys: u64, rate: FalsePositiveRate) -> Result<Self, ConfigError> {
+    pub fn for_rate(keys: u64, rate: FalsePositiveRate) -> Result<Self, ConfigError> {
         for tag_bits in LEAST_FOR_RATES..=*TAG_BITS.end() {
             let shape = Self::with_tag_bits(keys, tag_bits)?;
             if rate::of_shape(shape, keys) <= rate.get() {
@@ -318,12 +318,12 @@ mod tests {
     fn the_narrowest_tag_for_a_rate_meets_it_and_one_bit_less_does_not() {
         for rate in [0.05, 0.01, 0.001, 1e-6, 2e-9] {
             let rate = FalsePositiveRate::new(rate).unwrap();
-            let chosen = CuckooShape::for_keys(1_000_000, rate).unwrap();
+            let chosen = CuckooShape::for_rate(1_000_000, rate).unwrap();
             assert!(chosen.expected_fpr(1_000_000) <= rate.get());
             assert!(shape(1_000_000, chosen.tag_bits() - 1).expected_fpr(1_000_000) > rate.get());
         }
         let too_low = FalsePositiveRate::new(1.7e-9).unwrap();
-        assert_eq!(CuckooShape::for_keys(1_000_000, too_low), Err(ConfigError::CuckooRate { got: 1.7e-9 }));
+        assert_eq!(CuckooShape::for_rate(1_000_000, too_low), Err(ConfigError::CuckooRate { got: 1.7e-9 }));
     }
 
     #[test]

@@ -161,9 +161,9 @@ impl StandardBloom {
     }
 
     /// The number of distinct keys that most likely set as many bits as are set (Swamidass and Baldi 2007), also
-    /// after a [`union`](Self::union); infinite when all are. Reads the whole filter.
+    /// after a [`union`](Self::union); [`u64::MAX`] when all are. Reads the whole filter.
     #[must_use]
-    pub fn estimated_keys(&self) -> f64 {
+    pub fn estimated_keys(&self) -> u64 {
         self.bits.shape().spread().estimated_keys(self.bits.ones())
     }
 

@@ -180,11 +180,16 @@ impl Spread {
         rate::power(fill_ratio, self.probes.into())
     }
 
-    /// How many keys it takes to fill `filled` positions (Swamidass and Baldi 2007); infinite when all are.
-    pub(crate) fn estimated_keys(self, filled: u64) -> f64 {
+    /// How many keys it takes to fill `filled` positions (Swamidass and Baldi 2007); the largest number when all are.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "such casts end at the ends of the range"
+    )]
+    pub(crate) fn estimated_keys(self, filled: u64) -> u64 {
         let positions = self.positions as f64;
         let keys = -(positions / f64::from(self.probes)) * (-(filled as f64) / positions).ln_1p();
-        keys.max(0.0)
+        keys.round() as u64
     }
 
     /// The positions of a key.
@@ -314,8 +319,8 @@ mod tests {
     fn estimates_are_right_for_the_fill_that_keys_are_expected_to_leave() {
         let spread = Spread::new(10_000, 7).unwrap();
         let filled = 10_000.0 * (1.0 - (-7_000.0_f64 / 10_000.0).exp());
-        assert!((spread.estimated_keys(filled as u64) - 1_000.0).abs() < 1.0);
-        assert_eq!(spread.estimated_keys(0), 0.0);
-        assert_eq!(spread.estimated_keys(10_000), f64::INFINITY);
+        assert_eq!(spread.estimated_keys(filled as u64), 1_000);
+        assert_eq!(spread.estimated_keys(0), 0);
+        assert_eq!(spread.estimated_keys(10_000), u64::MAX);
     }
 }

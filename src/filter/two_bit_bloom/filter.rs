@@ -177,7 +177,7 @@ impl TwoBitBloom {
     /// # Errors
     ///
     /// [`FilterError::ShapeMismatch`] unless both have the same size and layout.
-    pub fn merge_from(&self, other: &Self) -> Result<(), FilterError> {
+    pub fn union(&self, other: &Self) -> Result<(), FilterError> {
         if self.shape != other.shape {
             let (expected, got) = (self.shape.to_string(), other.shape.to_string());
             return Err(FilterError::ShapeMismatch { expected, got });

@@ -59,7 +59,7 @@ fn a_batch_and_a_merge_at_the_same_moment_lose_no_bit() {
         let thread = thread::spawn(move || batch.insert_all(&[key(ONE), key(OTHER)]));
         let mut merged = smallest(WordLayout::TwoBits);
         merged.insert_mut(key(OVERLAPPING));
-        filter.merge_from(&merged).unwrap();
+        filter.union(&merged).unwrap();
         thread.join().unwrap();
         assert!([ONE, OTHER, OVERLAPPING].into_iter().all(|low_bits| filter.contains(key(low_bits))));
     });

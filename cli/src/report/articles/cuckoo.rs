@@ -24,7 +24,7 @@ fn crossing(count: u64) -> anyhow::Result<Option<Row>> {
     let rates = core::iter::successors(Some(0.05), |rate| Some(rate * 0.985)).take_while(|&rate| rate > 1e-4);
     let is_smaller = |rate: f64| -> anyhow::Result<(f64, bool)> {
         let asked = FalsePositiveRate::new(rate)?;
-        let cuckoo = CuckooShape::for_keys(count, asked)?.block_bytes();
+        let cuckoo = CuckooShape::for_rate(count, asked)?.block_bytes();
         Ok((rate, cuckoo < StandardBloom::for_rate(count, asked)?.block_bytes()?))
     };
     let compared: Vec<_> = rates.map(is_smaller).collect::<anyhow::Result<_>>()?;
@@ -44,7 +44,7 @@ fn crossing(count: u64) -> anyhow::Result<Option<Row>> {
 
 /// Fills a filter until the first key finds no place.
 fn fullest(count: u64) -> anyhow::Result<Row> {
-    let mut filter = CuckooFilter::for_keys(count, FalsePositiveRate::ONE_PERCENT)?;
+    let mut filter = CuckooFilter::for_rate(count, FalsePositiveRate::ONE_PERCENT)?;
     let mut next = 0;
     while Growing::insert_all(&mut filter, &keys::present(next, 1)) == 0 {
         next += 1;
@@ -53,7 +53,7 @@ fn fullest(count: u64) -> anyhow::Result<Row> {
         article: FAMILY,
         what: "Cuckoo with four tags a bucket gets full to".to_owned(),
         published: 0.955,
-        ours: filter.load(),
+        ours: filter.fill_ratio(),
         tolerance: 0.03,
         show: brief_percent,
         right: "the share of places in use when the first key found none".to_owned(),
