@@ -52,12 +52,14 @@ pub(super) fn contains_batch<W: Word>(words: &[W], shape: TwoBitShape, hashes: &
 /// Whole words of answers first, by loops of fixed length that are unrolled.
 #[inline(always)]
 fn answer_all(hashes: &[KeyHash], hits: &mut [u64], answer: impl Fn(KeyHash) -> u64) {
-    // From the last: each answer moves those after it up by one.
-    let answer_few = |hashes: &[KeyHash]| hashes.iter().rev().fold(0, |bits, &hash| bits << 1 | answer(hash));
+    // In the order of the hashes, which the CPU then reads ahead.
+    let answer_few =
+        |hashes: &[KeyHash]| hashes.iter().enumerate().fold(0, |bits, (bit, &hash)| bits | answer(hash) << bit);
     let (groups, rest) = hashes.as_chunks::<64>();
     let mut hits = hits.iter_mut();
     for (group, hits) in groups.iter().zip(hits.by_ref()) {
-        *hits = group.as_chunks::<8>().0.iter().rev().fold(0, |bits, few| bits << 8 | answer_few(few));
+        let few = group.as_chunks::<8>().0.iter().enumerate();
+        *hits = few.fold(0, |bits, (byte, few)| bits | answer_few(few) << (8 * byte));
     }
     if let (false, Some(hits)) = (rest.is_empty(), hits.next()) {
         *hits = answer_few(rest);
