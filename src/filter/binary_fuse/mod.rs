@@ -25,7 +25,8 @@
 //! A query reads three or four cells, in as many cache lines, and takes no decision on what it reads. Building
 //! needs all hashes, and 14 bytes per key beside them. At the same rate, blocked Bloom takes about 12.2 bits per key for
 //! 2^-8 and one cache line, and is built in one pass; Ribbon takes 8.03 bits, and is built and asked more
-//! slowly. Choose binary fuse for filters that are asked often, stay in memory, and have to be smaller than Bloom's;
+//! slowly. With 100,000 keys and three cells, building takes 25 ns per key and a batched query 3.3 (Ribbon: 40 and 5.8; the
+//! crate `xorf`: 28 and, one by one, 3.9, where ours takes 4.1); with 1,000,000, 38 and 6.6 (`benches/peers`, Zen 3). Choose binary fuse for filters that are asked often, stay in memory, and have to be smaller than Bloom's;
 //! widths of 8 and 16 bits are fastest. Below about 400 keys (with three cells: 1,700), Bloom is smaller; below
 //! about 8,000 (32,000), xor is.
 //!

@@ -42,13 +42,12 @@
 //!
 //! | keys | insert | `cuckoofilter` | `qfilter` | absent key | `cuckoofilter` | `qfilter` |
 //! |--:|--:|--:|--:|--:|--:|--:|
-//! | 10,000 | 20 ns | 42 ns | 22 ns | 6.1 ns | 33 ns | 11 ns |
-//! | 100,000 | 21 ns | 48 ns | 30 ns | 6.5 ns | 34 ns | 14 ns |
-//! | 1,000,000 | 46 ns | 161 ns | 41 ns | 9.5 ns | 46 ns | 11 ns |
-//! | 10,000,000 | 102 ns | 227 ns | 236 ns | 28 ns | 181 ns | 37 ns |
+//! | 10,000 | 19 ns | 40 ns | 21 ns | 6.0 ns | 32 ns | 11 ns |
+//! | 100,000 | 21 ns | 45 ns | 30 ns | 6.5 ns | 33 ns | 14 ns |
+//! | 1,000,000 | 30 ns | 95 ns | 27 ns | 9.4 ns | 44 ns | 11 ns |
+//! | 10,000,000 | 44 ns | 85 ns | 49 ns | 18 ns | 78 ns | 18 ns |
 //!
-//! (The machine was shared; the ratios are of one run. At a million keys `qfilter`'s table is half empty, 19 bits per
-//! key, and takes keys faster than this one does.)
+//! (At a million keys `qfilter`'s table is half empty, 19 bits per key, and takes keys faster than this one does.)
 //!
 //! # When to choose it
 //!

@@ -34,8 +34,8 @@
 //! | 20 | 14 | 0.0067 % | 0.0199 % |
 //!
 //! Each probe can miss the cache. An absent key takes the first four together and is mostly done then; a key that is in
-//! takes all of them. Batches take four times as long as with blocked Bloom, in the second level of cache (4.7 ns for an
-//! absent key of 10,000, where blocked Bloom takes 1.1) and out of it (8.6 ns of 1,000,000 against 1.9), and so does
+//! takes all of them. Batches take four times as long as with blocked Bloom, in the second level of cache (5.0 ns for an
+//! absent key of 10,000, where blocked Bloom takes 1.1) and out of it (8.6 ns of 1,000,000 against 1.8), and so does
 //! building (6.7 ns per key against 1.6). That is `benches/peers` on one core of a Zen 3.
 //!
 //! When to choose it: for a filter in memory that keys are added to, or that is to be merged; or where less memory than

@@ -20,20 +20,21 @@
 //! | 2 bits in 32 (Floe) | 16.42 % | 5.76 % | 3.06 % | 1.96 % | 1.06 % |
 //! | [blocked Bloom](super::blocked_bloom) | | 2.33 % | 0.42 % | 0.08 % | 0.005 % |
 //!
-//! Nanoseconds per key at 8 bits per key in 256 KiB, hashes given, uncontended; least times of 60 turns on a shared Zen 3
-//! core of 3.26 GHz under load (`cargo bench --bench concurrent` measures them again):
+//! Nanoseconds per key at 8 bits per key in 256 KiB, hashes given, uncontended, one Zen 3 core of 3.26 GHz (medians of
+//! `cargo bench --bench concurrent`):
 //!
 //! | | insert, new | insert, present | batch insert, present | insert, exclusive | contains | batch contains |
 //! |---|--:|--:|--:|--:|--:|--:|
-//! | 2 bits in 64 | 3.8 | 1.6 | 1.4 | 1.8 | 1.5 | 1.4 |
-//! | 3 bits in 64 | 3.9 | 2.3 | 1.9 | 2.3 | 1.9 | 1.8 |
-//! | 4 bits in 64 | 3.9 | 2.8 | 2.5 | 2.8 | 2.6 | 2.2 |
-//! | 1 bit in 32 (Floe) | 3.8 | 1.8 | 1.6 | 2.1 | 1.7 | 1.6 |
-//! | 2 bits in 32 (Floe) | 3.9 | 2.3 | 2.0 | 2.4 | 2.1 | 2.0 |
+//! | 2 bits in 64 | 3.9 | 1.8 | 1.6 | 2.1 | 1.8 | 1.5 |
+//! | 3 bits in 64 | 4.0 | 2.3 | 2.1 | 2.6 | 2.1 | 1.9 |
+//! | 4 bits in 64 | 4.0 | 2.6 | 2.6 | 2.9 | 2.8 | 2.3 |
+//! | 1 bit in 32 (Floe) | 3.8 | 1.9 | 1.8 | 2.4 | 1.8 | 1.6 |
+//! | 2 bits in 32 (Floe) | 4.0 | 2.4 | 2.3 | 2.8 | 2.3 | 2.2 |
 //! | blocked Bloom | | | | | | 1.3 to 1.4 |
 //!
-//! Two threads on one filter of two bits take 3.8 ns per key of both to insert different keys (two get through no more
-//! than one: their cores take the lines from each other), 2.7 the same keys, 0.8 keys that are there, and 0.8 to ask.
+//! In 128 KiB, which leaves the second level of cache room for the hashes, a batch of two bits is asked in 1.1. Two threads on
+//! one filter of two bits take 3.5 ns per key of both to insert different keys, 0.9 keys that are there, and 0.9 to ask;
+//! the same new keys from both, 3 to 16, as they happen to meet.
 //! Of a filter of 128 MiB, beyond the caches, a batch inserts a new key in 10 ns and single calls in 19; asking takes 15
 //! to 17 either way.
 //!
@@ -49,7 +50,7 @@
 //! * *Bits may coincide.* Forcing them apart would gain 0.2 points and cost a third of a probe (measured by a prototype).
 //!
 //! Rejected: a gather over eight words (the prototype's was slower than eight loads), instructions of BMI2 (5 to 8 %: a probe
-//! waits for the second level of cache, and takes 1.2 ns in a filter that fits in the first), testing by shifts before
+//! waits for the second level of cache, and takes 1.1 ns in a filter that fits in the first), testing by shifts before
 //! inserting (no faster than making the mask at once), a counter of keys (every insert of every thread would
 //! write to it: the number is [estimated](TwoBitBloom::estimated_keys) from the fill instead), and growing (an engine
 //! that watches [`TwoBitBloom::health`] makes a larger filter, and fills it from its keys).

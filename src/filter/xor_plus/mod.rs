@@ -22,7 +22,7 @@
 //! never shorter than 64 bytes.
 //!
 //! A query reads a line and two cells at once, and then the third cell: two misses one after the other. It takes about
-//! three times as long as xor's (14 against 4.6 ns with 100,000 keys). Building takes the whole array beside what xor
+//! three times as long as xor's (15 against 5.0 ns with 100,000 keys). Building takes the whole array beside what xor
 //! takes, and longer, because the cells of the third block wait for the others.
 //!
 //! # When to choose it
