@@ -8,6 +8,7 @@ pub mod counting_bloom;
 pub mod cuckoo;
 pub(crate) mod fingerprint;
 pub(crate) mod peel;
+mod power;
 pub mod ribbon;
 pub mod standard_bloom;
 pub mod two_bit_bloom;
@@ -15,6 +16,8 @@ pub mod xor;
 pub mod xor_plus;
 
 use core::fmt;
+
+pub(crate) use power::power;
 
 use crate::codec::AlignedBuffer;
 use crate::error::{BlockError, FilterError};

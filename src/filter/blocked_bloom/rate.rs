@@ -4,6 +4,7 @@
 //! from a rate is the same on every platform (`exp` and `powf` differ between them).
 
 use super::shape::{BloomShape, lines_for, probes_for};
+use crate::filter::power;
 use crate::kernel::line::MAX_PROBES;
 use crate::units::{BitsPerKey, FalsePositiveRate};
 
@@ -91,22 +92,8 @@ const NEGLIGIBLE: f64 = 1e-30;
 
 /// The rate of a line that holds `keys` keys: each probe meets an independent fill.
 fn of_one_line(keys: u64, probes: u8) -> f64 {
-    let probes_u64 = u64::from(probes);
     let clear = power(1.0 - f64::from(probes) / 512.0, keys);
-    power(1.0 - clear, probes_u64)
-}
-
-/// `base` to the power `exponent`, by squaring.
-fn power(mut base: f64, mut exponent: u64) -> f64 {
-    let mut result = 1.0;
-    while exponent > 0 {
-        if exponent & 1 == 1 {
-            result *= base;
-        }
-        base *= base;
-        exponent >>= 1;
-    }
-    result
+    power(1.0 - clear, probes)
 }
 
 impl BloomShape {

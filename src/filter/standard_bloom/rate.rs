@@ -3,6 +3,8 @@
 //! Only additions, multiplications and divisions, in a fixed order: a size that is derived from a rate is the same on
 //! every platform.
 
+use crate::filter::power;
+
 /// Above so many positions the fill does not vary enough to show.
 const LARGE: u64 = 1 << 20;
 
@@ -18,7 +20,7 @@ pub(super) fn of_keys(keys: u64, positions: u64, probes: u8) -> f64 {
     let (size, throws) = (positions as f64, u128::from(keys) * u128::from(probes));
     let clear = power(1.0 - 1.0 / size, throws);
     let fill = 1.0 - clear;
-    let of_mean_fill = power(fill, probes.into());
+    let of_mean_fill = power(fill, probes);
     if positions > LARGE || positions <= 2 {
         return of_mean_fill;
     }
@@ -26,19 +28,6 @@ pub(super) fn of_keys(keys: u64, positions: u64, probes: u8) -> f64 {
     let variance = ((size - 1.0) * both_clear + clear - size * clear * clear).max(0.0) / size;
     let probes = f64::from(probes);
     (of_mean_fill * (1.0 + probes * (probes - 1.0) / 2.0 * variance / (fill * fill))).min(1.0)
-}
-
-/// `base` to the power `exponent`, by squaring.
-pub(super) fn power(mut base: f64, mut exponent: u128) -> f64 {
-    let mut result = 1.0;
-    while exponent > 0 {
-        if exponent & 1 == 1 {
-            result *= base;
-        }
-        base *= base;
-        exponent >>= 1;
-    }
-    result
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use super::rate;
 use crate::codec::AlignedBuffer;
 use crate::codec::map_to_range;
 use crate::error::{BlockError, ConfigError, FilterError};
-use crate::filter::{EncodedShape, ParamWords};
+use crate::filter::{EncodedShape, ParamWords, power};
 use crate::hash::{KeyHash, STEP};
 use crate::units::{BitsPerKey, FalsePositiveRate};
 
@@ -177,7 +177,7 @@ impl Spread {
 
     /// The rate when a share of `fill_ratio` of the positions is taken.
     pub(crate) fn fpr_at(self, fill_ratio: f64) -> f64 {
-        rate::power(fill_ratio, self.probes.into())
+        power(fill_ratio, self.probes)
     }
 
     /// How many keys it takes to fill `filled` positions (Swamidass and Baldi 2007); the largest number when all are.

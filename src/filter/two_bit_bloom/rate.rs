@@ -6,6 +6,7 @@
 //! that sizes and recorded numbers of keys are the same on every platform.
 
 use super::layout::WordLayout;
+use crate::filter::power;
 
 /// No fill stands for more keys than a block can record.
 const MOST_KEYS: u64 = (1 << 40) - 1;
@@ -61,7 +62,7 @@ fn all_clear(draws: usize, width: f64, clear: &[f64; 5]) -> f64 {
 
 /// The chance that `bits` given bits of one word are clear.
 fn share_clear(bits: u64, keys: u64, words: u64, layout: WordLayout) -> f64 {
-    let missed_in_word = power(1.0 - bits as f64 / f64::from(layout.word_bits()), layout.bits_per_key().into());
+    let missed_in_word = power(1.0 - bits as f64 / f64::from(layout.word_bits()), layout.bits_per_key());
     power(1.0 - (1.0 - missed_in_word) / words as f64, keys)
 }
 
@@ -109,7 +110,7 @@ pub(super) fn of_words(words: impl Iterator<Item = u64>, layout: WordLayout) -> 
     let all: u64 = with_ones.iter().sum();
     for (ones, &words) in with_ones.iter().enumerate() {
         contents.ones += ones as u64 * words;
-        let covered = power(ones as f64 / f64::from(width), layout.bits_per_key().into());
+        let covered = power(ones as f64 / f64::from(width), layout.bits_per_key());
         contents.rate += covered * (words as f64 / all.max(1) as f64);
     }
     contents
@@ -122,19 +123,6 @@ pub(super) struct Contents {
     pub(super) ones: u64,
     /// The share of hashes all of whose bits are ones.
     pub(super) rate: f64,
-}
-
-/// `base` to the power of `exponent`, by squaring.
-fn power(mut base: f64, mut exponent: u64) -> f64 {
-    let mut product = 1.0;
-    while exponent > 0 {
-        if exponent & 1 == 1 {
-            product *= base;
-        }
-        base *= base;
-        exponent >>= 1;
-    }
-    product
 }
 
 #[cfg(test)]
@@ -162,12 +150,12 @@ mod tests {
         let width = 32_u64;
         let one_key = of_keys(1, 1, WordLayout::FloeTwoBits);
         // Two draws of 32: the same bit in 1 of 32 cases. A key asked for draws twice from what is set.
-        let counted = (1.0 / 32.0) * power(1.0 / 32.0, 2) + (31.0 / 32.0) * power(2.0 / 32.0, 2);
+        let counted = (1.0 / 32.0) * power(1.0 / 32.0, 2_u8) + (31.0 / 32.0) * power(2.0 / 32.0, 2_u8);
         assert!((one_key - counted).abs() < 1e-15, "{one_key}, {counted}");
         let spread = of_keys(1, 8, WordLayout::FloeTwoBits);
         assert!((spread - counted / 8.0).abs() < 1e-15, "{spread}");
         let one_bit = of_keys(3, 4, WordLayout::FloeOneBit);
-        assert!((one_bit - (1.0 - power(1.0 - 1.0 / (4.0 * width as f64), 3))).abs() < 1e-15, "{one_bit}");
+        assert!((one_bit - (1.0 - power(1.0 - 1.0 / (4.0 * width as f64), 3_u8))).abs() < 1e-15, "{one_bit}");
     }
 
     #[test]
