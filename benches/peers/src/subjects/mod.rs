@@ -7,8 +7,8 @@ mod pleat;
 mod qfilter;
 mod sbbf;
 pub mod sstfilter;
-mod two_bit;
 mod sstfilter_dynamic;
+mod two_bit;
 mod xorf;
 
 use crate::subject::Subject;

@@ -5,7 +5,9 @@ use std::cell::OnceCell;
 use bytes::Bytes;
 use sstfilter::simd::{self, InstructionSet};
 use sstfilter::{
-    BitsPerKey, BloomPolicy, BuildContext, FalsePositiveRate, FilterBlock, FilterPolicy, FuseArity, FusePolicy, FuseSizing, HitBitmap, KeyHasher, RibbonPolicy, RibbonSizing, StandardBloomPolicy, XorLayout, XorPolicy, XorSizing, XorWidth,
+    BitsPerKey, BloomPolicy, BuildContext, FalsePositiveRate, FilterBlock, FilterPolicy, FuseArity, FusePolicy,
+    FuseSizing, HitBitmap, KeyHasher, RibbonPolicy, RibbonSizing, StandardBloomPolicy, XorLayout, XorPolicy, XorSizing,
+    XorWidth,
 };
 
 use super::IsaChoice;
