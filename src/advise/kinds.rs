@@ -22,9 +22,6 @@ const USELESS_FPR: f64 = 0.9;
 /// Widths of tags: shorter ones may fill up before their plan.
 const CUCKOO_TAG_BITS: core::ops::RangeInclusive<u8> = 6..=32;
 
-/// Widths of fingerprints.
-const FUSE_BITS: &[u8] = &[4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 32];
-
 /// A kind, or a variant of one that is ranked by itself.
 pub(super) struct Entry {
     pub(super) kind: FilterKind,
@@ -255,7 +252,8 @@ fn xor_of<S: FilterShape>(need: &FilterNeed, shape: impl Fn(XorWidth) -> Option<
 }
 
 fn fuse_of(need: &FilterNeed, arity: FuseArity) -> Result<Sized, String> {
-    by_fingerprint(need, FUSE_BITS, |bits| binary_fuse::shape_for(need.keys, arity, bits))
+    let widths: Vec<u8> = (1..=32).filter(|&bits| binary_fuse::is_fingerprint_bits(bits)).collect();
+    by_fingerprint(need, &widths, |bits| binary_fuse::shape_for(need.keys, arity, bits))
 }
 
 /// The filter of a kind that is sized by the bits of its fingerprints, of which there are some widths, ascending: the
