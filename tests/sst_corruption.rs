@@ -197,6 +197,27 @@ fn the_filter_of_another_table_hides_no_key() {
 }
 
 #[test]
+fn a_block_of_an_earlier_table_of_the_same_id_is_damage_though_its_own_checksum_holds() {
+    let (now, earlier) = (build("a", 1), build("b", 1));
+    let data = data_blocks(&now).into_iter().map(|block| ("data", block));
+    let named = ["filter", "properties", "index", "metaindex"].map(|name| (name, region(&now, name)));
+    for (name, block) in data.chain(named) {
+        let mut mixed = now.clone();
+        mixed[block.clone()].copy_from_slice(&earlier[block.clone()]);
+        let sum = u32::from_le_bytes(mixed[block.end - 4..block.end].try_into().unwrap());
+        assert_eq!(sum, bound_checksum(&mixed[block.start..block.end - 4], block.start), "{name}");
+        assert_caught(&mixed, "a", name);
+    }
+    let mut mixed = now.clone();
+    let filter = region(&now, "filter");
+    mixed[filter.clone()].copy_from_slice(&earlier[filter]);
+    let table = open(&mixed).unwrap();
+    assert!(matches!(table.filter_problem(), Some(TableError::Checksum { .. })));
+    assert!(reads_are_right_or_errors(&table, "a", "an earlier filter"));
+    assert_eq!(table.stats().filter.negatives, 0);
+}
+
+#[test]
 fn data_blocks_that_change_places_are_damage() {
     let bytes = build("a", 1);
     let blocks = data_blocks(&bytes);
@@ -236,20 +257,43 @@ fn bound_checksum(contents: &[u8], offset: usize) -> u32 {
     crc32c::crc32c(&input)
 }
 
-fn reseal(bytes: &mut [u8], block: Range<usize>) {
+/// Writes the checksum of a block, and those of the handles that lead to it: up to `parents`, the blocks after it that
+/// name it, one after the other, and the footer.
+fn reseal(bytes: &mut [u8], block: Range<usize>, parents: &[Range<usize>]) {
+    let old = handle_at(bytes, &block);
     let sum = bound_checksum(&bytes[block.start..block.end - 4], block.start);
     bytes[block.end - 4..block.end].copy_from_slice(&sum.to_le_bytes());
+    let Some((parent, parents)) = parents.split_first() else {
+        let start = bytes.len() - 64;
+        bytes[start + 44..start + 48].copy_from_slice(&sum.to_le_bytes());
+        let sum = crc32c::crc32c(&bytes[start..start + 52]);
+        bytes[start + 52..start + 56].copy_from_slice(&sum.to_le_bytes());
+        return;
+    };
+    let named = bytes[parent.clone()].windows(old.len()).position(|window| window == old).unwrap();
+    let new = handle_at(bytes, &block);
+    bytes[parent.start + named..][..new.len()].copy_from_slice(&new);
+    reseal(bytes, parent.clone(), parents);
+}
+
+/// The handle of the block that lies at `block` and is sealed.
+fn handle_at(bytes: &[u8], block: &Range<usize>) -> Vec<u8> {
+    let sum = u32::from_le_bytes(bytes[block.end - 4..block.end].try_into().unwrap());
+    handle(block.start as u64, block.len() as u64 - 4, sum)
 }
 
 #[test]
 fn lies_under_checksums_that_hold_neither_panic_nor_hang() {
     let bytes = build("a", 1);
-    let named = ["filter", "properties", "index", "metaindex"].map(|name| region(&bytes, name));
-    for block in data_blocks(&bytes).into_iter().chain(named) {
+    let [filter, properties, index, metaindex] =
+        ["filter", "properties", "index", "metaindex"].map(|name| region(&bytes, name));
+    let named = [filter, properties, index.clone()].map(|block| (block, vec![metaindex.clone()]));
+    let data = data_blocks(&bytes).into_iter().map(|block| (block, vec![index.clone(), metaindex.clone()]));
+    for (block, parents) in data.chain(named).chain([(metaindex.clone(), vec![])]) {
         for bit in block.start * 8..(block.end - 4) * 8 {
             let mut lying = bytes.clone();
             lying[bit / 8] ^= 1 << (bit % 8);
-            reseal(&mut lying, block.clone());
+            reseal(&mut lying, block.clone(), &parents);
             let Ok(table) = open(&lying) else { continue };
             let _ = table.verify();
             for number in [0, 1, 7, 22, 40] {
@@ -286,13 +330,12 @@ fn varint(mut number: u64) -> Vec<u8> {
     out
 }
 
-fn handle(offset: u64, contents_bytes: u64) -> Vec<u8> {
-    [varint(offset), varint(contents_bytes)].concat()
+fn handle(offset: u64, contents_bytes: u64, sum: u32) -> Vec<u8> {
+    [varint(offset), varint(contents_bytes), sum.to_le_bytes().to_vec()].concat()
 }
 
 fn handle_of(bytes: &[u8], name: &str) -> Vec<u8> {
-    let block = region(bytes, name);
-    handle(block.start as u64, block.len() as u64 - 4)
+    handle_at(bytes, &region(bytes, name))
 }
 
 /// The table with another metaindex, everything else in place and every checksum right.
@@ -301,18 +344,20 @@ fn with_metaindex(bytes: &[u8], entries: &[(&[u8], Vec<u8>)]) -> Vec<u8> {
     let start = out.len();
     let contents = entry_block(entries);
     out.extend(&contents);
-    out.extend(bound_checksum(&contents, start).to_le_bytes());
+    let sum = bound_checksum(&contents, start);
+    out.extend(sum.to_le_bytes());
     let file_bytes = out.len() as u64 + 64;
-    out.extend(footer(start as u64, contents.len() as u64, file_bytes));
+    out.extend(footer(start as u64, contents.len() as u64, file_bytes, sum));
     out
 }
 
-fn footer(metaindex_offset: u64, metaindex_bytes: u64, file_bytes: u64) -> Vec<u8> {
+fn footer(metaindex_offset: u64, metaindex_bytes: u64, file_bytes: u64, metaindex_sum: u32) -> Vec<u8> {
     let mut footer = vec![];
     footer.extend([metaindex_offset, metaindex_bytes, file_bytes].map(u64::to_le_bytes).concat());
     footer.extend([1; 16]);
-    footer.extend(1_u32.to_le_bytes());
-    footer.extend([0; 8]);
+    footer.extend(2_u32.to_le_bytes());
+    footer.extend(metaindex_sum.to_le_bytes());
+    footer.extend([0; 4]);
     footer.extend(crc32c::crc32c(&footer).to_le_bytes());
     footer.extend(b"SSTFLTR\x1a");
     footer
@@ -349,7 +394,7 @@ fn a_handle_that_claims_more_than_the_file_is_refused_without_making_room_for_it
     let good = |name: &'static str| (name.as_bytes(), handle_of(&bytes, name));
     for huge in [bytes.len() as u64, 1 << 32, 1 << 62, u64::MAX - 4, u64::MAX] {
         for offset in [0, 64, 1 << 40, u64::MAX] {
-            let lie = handle(offset, huge);
+            let lie = handle(offset, huge, 0);
             let filter = with_metaindex(&bytes, &[(b"filter", lie.clone()), good("index"), good("properties")]);
             let table = open_modest(filter).unwrap();
             assert!(reads_are_right_or_errors(&table, "a", "huge filter"));
@@ -359,7 +404,7 @@ fn a_handle_that_claims_more_than_the_file_is_refused_without_making_room_for_it
             let properties = with_metaindex(&bytes, &[good("filter"), good("index"), (b"properties", lie)]);
             assert!(open_modest(properties).is_err());
             let mut metaindex = bytes[..bytes.len() - 64].to_vec();
-            metaindex.extend(footer(offset, huge, bytes.len() as u64));
+            metaindex.extend(footer(offset, huge, bytes.len() as u64, 0));
             assert!(open_modest(metaindex).is_err());
         }
     }
@@ -370,7 +415,7 @@ fn a_metaindex_without_a_filter_does_not_let_the_filters_bytes_go_unread() {
     let bytes = build("a", 1);
     let good = |name: &'static str| (name.as_bytes(), handle_of(&bytes, name));
     assert!(open(&with_metaindex(&bytes, &[good("index"), good("properties")])).is_err());
-    let unknown = [good("filter"), good("index"), good("properties"), (&b"surprise"[..], handle(0, 1))];
+    let unknown = [good("filter"), good("index"), good("properties"), (&b"surprise"[..], handle(0, 1, 0))];
     assert!(open(&with_metaindex(&bytes, &unknown)).is_err());
     for missing in ["index", "properties"] {
         let rest: Vec<_> =

@@ -43,8 +43,8 @@ impl TableFile {
         Ok(())
     }
 
-    /// The contents of a block, on a cache-line boundary, once its checksum has been compared. Nothing
-    /// is allocated that the file has no bytes for.
+    /// The contents of a block, on a cache-line boundary, once its checksum has been compared with the one behind it
+    /// and with the handle's. Nothing is allocated that the file has no bytes for.
     pub(crate) fn read_block(
         &self,
         block: &'static str,
@@ -64,10 +64,8 @@ impl TableFile {
         let contents = bytes.slice(..bytes.len() - BLOCK_TRAILER_BYTES);
         let expected = read_u32(&bytes, contents.len()).unwrap_or_default();
         let got = bound_checksum(&contents, table_id, handle.offset);
-        if expected != got {
-            return Err(TableError::Checksum { at, expected, got });
-        }
-        Ok(contents)
+        let expected = [Some(expected), handle.checksum].into_iter().flatten().find(|&expected| expected != got);
+        expected.map_or(Ok(contents), |expected| Err(TableError::Checksum { at, expected, got }))
     }
 }
 
@@ -90,24 +88,36 @@ mod tests {
     #[test]
     fn a_block_is_read_whole_and_counted() {
         let file = file();
-        let handle = BlockHandle { offset: 6, contents_bytes: 8 };
+        let handle = BlockHandle { offset: 6, contents_bytes: 8, checksum: None };
         assert_eq!(file.read_block("data", handle, &ID).unwrap(), &b"contents"[..]);
         assert_eq!(file.counters.bytes_read.get(), 12);
     }
 
     #[test]
     fn another_table_and_another_place_are_damage() {
-        let handle = BlockHandle { offset: 6, contents_bytes: 8 };
+        let handle = BlockHandle { offset: 6, contents_bytes: 8, checksum: None };
         let foreign = file().read_block("data", handle, &TableId::from_bytes([4; 16]));
         assert!(matches!(foreign, Err(TableError::Checksum { .. })));
-        let misplaced = file().read_block("data", BlockHandle { offset: 5, contents_bytes: 8 }, &ID);
+        let misplaced = file().read_block("data", BlockHandle { offset: 5, contents_bytes: 8, checksum: None }, &ID);
         assert!(matches!(misplaced, Err(TableError::Checksum { .. })));
+    }
+
+    #[test]
+    fn contents_that_belong_to_table_and_place_but_are_not_those_of_the_handle_are_damage() {
+        let sum = bound_checksum(b"contents", &ID, 6);
+        let handle = |checksum| BlockHandle { offset: 6, contents_bytes: 8, checksum: Some(checksum) };
+        assert_eq!(file().read_block("data", handle(sum), &ID).unwrap(), &b"contents"[..]);
+        let newer = bound_checksum(b"newer...", &ID, 6);
+        match file().read_block("data", handle(newer), &ID) {
+            Err(TableError::Checksum { expected, got, .. }) => assert_eq!((expected, got), (newer, sum)),
+            other => panic!("{other:?}"),
+        }
     }
 
     #[test]
     fn a_handle_beyond_the_file_is_refused_before_any_memory_is_asked_for() {
         for (offset, contents_bytes) in [(6, 9), (0, u64::MAX), (u64::MAX, 1), (1 << 40, 1 << 40)] {
-            let refused = file().read_block("data", BlockHandle { offset, contents_bytes }, &ID);
+            let refused = file().read_block("data", BlockHandle { offset, contents_bytes, checksum: None }, &ID);
             assert!(matches!(refused, Err(TableError::Corrupt { .. })), "{offset}");
         }
     }

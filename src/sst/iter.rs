@@ -132,7 +132,8 @@ impl FusedIterator for TableIter<'_> {}
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sst::checksum::bound_checksum;
+    use crate::sst::forge::forged;
+    use crate::sst::handle::BlockHandle;
     use crate::sst::{ReadOptions, TableBuilder, TableOptions};
 
     /// A table of the keys a, c, e, whose one data block ends with d, under a checksum that holds.
@@ -141,12 +142,13 @@ mod tests {
         for key in [b"a", b"c", b"e"] {
             builder.add(key, b"").unwrap();
         }
-        let (mut bytes, summary) = builder.finish().unwrap();
+        let bytes = builder.finish().unwrap().0;
         assert_eq!(bytes[..12], *b"\0\x01\0a\0\x01\0c\0\x01\0e");
-        bytes[11] = b'd';
-        let sum = bound_checksum(&bytes[..20], &summary.table_id, 0);
-        bytes[20..24].copy_from_slice(&sum.to_le_bytes());
-        Table::open_source(Bytes::from(bytes), &ReadOptions::default()).unwrap()
+        let mut contents = bytes[..20].to_vec();
+        contents[11] = b'd';
+        let checksum = Some(u32::from_le_bytes(*bytes[20..].first_chunk().unwrap()));
+        let handle = BlockHandle { offset: 0, contents_bytes: 20, checksum };
+        Table::open_source(Bytes::from(forged(&bytes, handle, &contents)), &ReadOptions::default()).unwrap()
     }
 
     #[test]

@@ -16,11 +16,11 @@
 //! properties       counts, first and last key, hash, extractor
 //! index            last key of each data block -> its place
 //! metaindex        names of the three blocks above -> their places
-//! footer           64 bytes: metaindex, file length, table id, version, checksum, magic
+//! footer           64 bytes: metaindex, file length, table id, version, checksums, magic
 //! ```
 //!
 //! All integers are little-endian. Every block is followed by a CRC32C over its contents, the table's id and
-//! the block's offset. The same input and table id give the same bytes.
+//! the block's offset; where the block is named, the checksum stands too. The same input and table id give the same bytes.
 //!
 //! # The path of a lookup
 //!
@@ -38,7 +38,9 @@
 //!
 //! A damaged table gives the right value or an error, never another value and never a silent miss. The
 //! bound checksums make a block of another table, or of another place, as damaged as one with a flipped
-//! bit: above all the filter of another table, which would deny keys that are there. Opening refuses a
+//! bit: above all the filter of another table, which would deny keys that are there. Whoever names a block
+//! (footer, metaindex, index) has its checksum too, so that older contents of the same table id and place are
+//! damage as well; what no file can tell of itself is that all of it is an older one. Opening refuses a
 //! bad footer, metaindex or properties block; a bad index or data block is an error of the reads that need
 //! it. A bad filter is no error: reads do without it, count that, and [`Table::filter_problem`] says why.
 //! [`Table::verify`] reads everything and accepts nothing that is not as it was written.
@@ -53,6 +55,8 @@ mod entry_block;
 mod error;
 mod file;
 mod footer;
+#[cfg(test)]
+mod forge;
 mod handle;
 mod index;
 mod iter;

@@ -257,7 +257,8 @@ impl Table {
 
     /// Reads a data block and compares where it begins with what the index and the properties say.
     pub(crate) fn data_block(&self, index: &TableIndex, position: usize) -> Result<EntryBlock, TableError> {
-        let handle = index.handle(position).unwrap_or(BlockHandle { offset: u64::MAX, contents_bytes: 0 });
+        let handle =
+            index.handle(position).unwrap_or(BlockHandle { offset: u64::MAX, contents_bytes: 0, checksum: None });
         self.file.counters.data_block_reads.add(1);
         let block = read_entry_block(&self.file, name::DATA, handle, self.table_id())?;
         let Some(first) = block.first_key()? else {
@@ -286,7 +287,7 @@ impl Table {
     pub(crate) fn read_index(&self) -> Result<TableIndex, TableError> {
         self.file.counters.index_block_reads.add(1);
         let block = read_entry_block(&self.file, name::INDEX, self.parts.handles.index, self.table_id())?;
-        TableIndex::decode(&block, &self.parts.properties)
+        TableIndex::decode(&block, &self.parts.handles.index, &self.parts.properties)
     }
 
     /// All entries in key order.

@@ -12,6 +12,12 @@ use std::time::SystemTime;
 /// numbers its files makes ids of the numbers, and gets the same bytes for the same input; otherwise
 /// each table gets a random one.
 ///
+/// An engine that may use a file's number again (after a crash, say, for a file that its manifest does not have)
+/// adds to the id what never repeats: how often the store has been opened, for example. If it does not, single
+/// blocks and pages that are left of the earlier file are damage all the same. But where everything from the filter
+/// to the footer is the earlier file's, that file is what the table is: its filter and its range deny the
+/// keys of the later one.
+///
 /// ```
 /// use sstfilter::TableId;
 ///

@@ -309,8 +309,7 @@ impl<W: Write> Sink<W> {
             return Err(TableError::BlockTooLarge { block: name, max: MAX_BLOCK_BYTES, got: block.bytes() });
         }
         let contents = block.seal();
-        let handle = BlockHandle { offset: self.position, contents_bytes: contents.len() as u64 };
-        let sum = bound_checksum(contents, &self.table_id, handle.offset);
+        let (handle, sum) = self.handle_here(contents);
         contents.extend_from_slice(&sum.to_le_bytes());
         self.write(contents)?;
         Ok(handle)
@@ -318,10 +317,17 @@ impl<W: Write> Sink<W> {
 
     /// Writes contents that are not ours to append to.
     fn write_contents(&mut self, contents: &[u8]) -> Result<BlockHandle, TableError> {
-        let handle = BlockHandle { offset: self.position, contents_bytes: contents.len() as u64 };
+        let (handle, sum) = self.handle_here(contents);
         self.write(contents)?;
-        self.write(&bound_checksum(contents, &self.table_id, handle.offset).to_le_bytes())?;
+        self.write(&sum.to_le_bytes())?;
         Ok(handle)
+    }
+
+    /// The handle and the checksum of contents that are written next.
+    fn handle_here(&self, contents: &[u8]) -> (BlockHandle, u32) {
+        let sum = bound_checksum(contents, &self.table_id, self.position);
+        let contents_bytes = contents.len() as u64;
+        (BlockHandle { offset: self.position, contents_bytes, checksum: Some(sum) }, sum)
     }
 
     /// Writes zeros up to where a filter may begin.

@@ -3,6 +3,8 @@
 #![allow(dead_code, reason = "each test file uses its own part")]
 
 pub(crate) mod cases;
+pub(crate) mod policies;
+pub(crate) mod random;
 
 use std::thread;
 
