@@ -52,6 +52,7 @@ mod checksum;
 mod entry_block;
 mod error;
 mod file;
+mod file_system;
 mod footer;
 mod handle;
 mod index;
@@ -73,6 +74,7 @@ mod verify;
 mod writer;
 
 pub use error::{Location, TableError};
+pub use file_system::{FileSystem, LocalFileSystem, PendingFile};
 pub use iter::{Entry, TableIter};
 pub use layout::{LayoutRegion, TableLayout};
 pub use options::{ReadOptions, TableOptions};
