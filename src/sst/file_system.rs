@@ -186,7 +186,14 @@ impl PendingFile for LocalPending {
     }
 
     fn persist(self: Box<Self>, path: &Path) -> io::Result<()> {
-        self.0.persist(path).map(drop).map_err(|failed| failed.error)
+        let mut file = self.0;
+        loop {
+            match file.persist(path) {
+                Ok(_) => return Ok(()),
+                Err(failed) if failed.error.kind() == io::ErrorKind::Interrupted => file = failed.file,
+                Err(failed) => return Err(failed.error),
+            }
+        }
     }
 }
 
