@@ -145,6 +145,14 @@ pub struct LocalFileSystem;
 
 impl FileSystem for LocalFileSystem {
     fn open(&self, path: &Path) -> io::Result<Box<dyn RandomAccess>> {
+        // A pipe would be waited for, and a device has no length.
+        let metadata = std::fs::metadata(path)?;
+        if metadata.is_dir() {
+            return Err(io::ErrorKind::IsADirectory.into());
+        }
+        if !metadata.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "expected a regular file, got a device or pipe"));
+        }
         Ok(Box::new(File::open(path)?))
     }
 

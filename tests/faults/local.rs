@@ -125,6 +125,23 @@ fn flipped(mut value: Vec<u8>) -> Vec<u8> {
 }
 
 #[test]
+fn what_is_no_file_is_refused_at_once_and_by_name() {
+    let place = Place::new();
+    let pipe = place.join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    symlink(place.join("loop"), place.join("loop")).unwrap();
+    symlink(place.join("missing"), place.join("dangling")).unwrap();
+    symlink(&pipe, place.join("to-pipe")).unwrap();
+    fs::create_dir(place.join("directory")).unwrap();
+    let names = ["pipe", "to-pipe", "loop", "dangling", "directory", "000001.sst/below"].map(|name| place.join(name));
+    for path in names.iter().map(PathBuf::as_path).chain(["/dev/zero", "/dev/full", "/dev/null"].map(Path::new)) {
+        let error = open(path).unwrap_err();
+        let text = error.to_string();
+        assert!(text.starts_with("opening ") && text.contains(path.to_str().unwrap()), "{text}");
+    }
+}
+
+#[test]
 fn a_file_that_is_empty_or_vast_and_hollow_is_refused_and_takes_no_memory() {
     let place = Place::new();
     let path = place.join("hollow");
