@@ -54,6 +54,7 @@ mod checksum;
 mod entry_block;
 mod error;
 mod file;
+mod file_system;
 mod footer;
 #[cfg(test)]
 mod forge;
@@ -77,6 +78,7 @@ mod verify;
 mod writer;
 
 pub use error::{Location, TableError};
+pub use file_system::{FileSystem, LocalFileSystem, PendingFile};
 pub use iter::{Entry, TableIter};
 pub use layout::{LayoutRegion, TableLayout};
 pub use options::{ReadOptions, TableOptions};

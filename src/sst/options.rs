@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::TableId;
+use super::{FileSystem, LocalFileSystem, TableId};
 use crate::error::ConfigError;
 use crate::hash::{KeyExtractor, KeyHasher};
 use crate::policy::{BloomPolicy, BuildContext, BuildPurpose, FilterPolicy};
@@ -38,6 +38,7 @@ pub struct TableOptions {
     pub(crate) extractor: Option<Arc<dyn KeyExtractor>>,
     pub(crate) table_id: Option<TableId>,
     pub(crate) context: BuildContext,
+    pub(crate) files: Arc<dyn FileSystem>,
 }
 
 impl Default for TableOptions {
@@ -49,6 +50,7 @@ impl Default for TableOptions {
             extractor: None,
             table_id: None,
             context: BuildContext::new(&KeyHasher::default()),
+            files: Arc::new(LocalFileSystem),
         }
     }
 }
@@ -134,6 +136,12 @@ impl TableOptions {
         Self { context: self.context.with_expected_keys(keys), ..self }
     }
 
+    /// Sets where [`TableWriter`](super::TableWriter) puts tables; by default, among the system's files.
+    #[must_use]
+    pub fn with_file_system(self, files: Arc<dyn FileSystem>) -> Self {
+        Self { files, ..self }
+    }
+
     /// Limits the memory that building the filter may use beside the hashes and the finished block.
     #[must_use]
     pub fn with_memory_budget(self, bytes: u64) -> Self {
@@ -145,7 +153,7 @@ impl TableOptions {
 ///
 /// By default the hasher is the one that the table's properties describe (a secret seed or an
 /// engine's own function cannot be described: give the hasher then), there is no extractor, the
-/// filter is used, and no data block is kept.
+/// filter is used, no data block is kept, and tables are files of the system.
 ///
 /// ```
 /// use sstfilter::{KeyHasher, ReadOptions};
@@ -154,12 +162,25 @@ impl TableOptions {
 /// let unfiltered = options.clone().without_filter();
 /// # let _ = unfiltered;
 /// ```
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct ReadOptions {
     pub(crate) hasher: Option<KeyHasher>,
     pub(crate) extractor: Option<Arc<dyn KeyExtractor>>,
     pub(crate) filter_use: FilterUse,
     pub(crate) block_use: BlockUse,
+    pub(crate) files: Arc<dyn FileSystem>,
+}
+
+impl Default for ReadOptions {
+    fn default() -> Self {
+        Self {
+            hasher: None,
+            extractor: None,
+            filter_use: FilterUse::default(),
+            block_use: BlockUse::default(),
+            files: Arc::new(LocalFileSystem),
+        }
+    }
 }
 
 /// Whether reads ask the filter.
@@ -189,6 +210,12 @@ impl ReadOptions {
     #[must_use]
     pub fn with_extractor(self, extractor: Arc<dyn KeyExtractor>) -> Self {
         Self { extractor: Some(extractor), ..self }
+    }
+
+    /// Sets where tables that are opened by path lie; by default, among the system's files.
+    #[must_use]
+    pub fn with_file_system(self, files: Arc<dyn FileSystem>) -> Self {
+        Self { files, ..self }
     }
 
     /// Reads as if there were no filters: to compare.

@@ -1,7 +1,6 @@
 //! Opening a table and looking keys up.
 
 use core::fmt;
-use std::fs::File;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
@@ -94,8 +93,8 @@ impl Table {
     /// footer says; a damaged footer, metaindex or properties block. A bad filter is no error.
     pub fn open(path: impl AsRef<Path>, options: &ReadOptions) -> Result<Self, TableError> {
         let path = path.as_ref();
-        let file = File::open(path).map_err(|error| io_error("opening", Some(path), error))?;
-        Self::open_file(TableFile::new(Box::new(file), Some(path.into()))?, options)
+        let file = options.files.open(path).map_err(|error| io_error("opening", Some(path), error))?;
+        Self::open_file(TableFile::new(file, Some(path.into()))?, options)
     }
 
     /// Opens the table that `source` holds, from its first to its last byte.

@@ -1,13 +1,11 @@
 //! Writing a table file: all of it, or nothing that looks like one.
 
-use std::fs::File;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
-
-use tempfile::NamedTempFile;
+use std::sync::Arc;
 
 use super::file::io_error;
-use super::{TableBuilder, TableError, TableOptions, TableSummary};
+use super::{FileSystem, PendingFile, TableBuilder, TableError, TableOptions, TableSummary};
 
 /// Blocks are collected to writes of this many bytes.
 const WRITE_BUFFER_BYTES: usize = 256 << 10;
@@ -38,7 +36,8 @@ const WRITE_BUFFER_BYTES: usize = 256 << 10;
 /// ```
 #[derive(Debug)]
 pub struct TableWriter {
-    builder: TableBuilder<BufWriter<NamedTempFile>>,
+    builder: TableBuilder<BufWriter<Box<dyn PendingFile>>>,
+    files: Arc<dyn FileSystem>,
     path: PathBuf,
 }
 
@@ -51,17 +50,13 @@ impl TableWriter {
     /// [`TableError::Io`] when no file can be made in the directory of `path`, and those of
     /// [`TableBuilder::new`].
     pub fn create(path: impl AsRef<Path>, options: &TableOptions) -> Result<Self, TableError> {
+        let (path, files) = (path.as_ref(), Arc::clone(&options.files));
         // Absolute, so that the process may change its directory before `finish`.
-        let path = std::path::absolute(path.as_ref())
-            .map_err(|error| io_error("finding the place of", Some(path.as_ref()), error))?;
-        let mut temporary = tempfile::Builder::new();
-        temporary.prefix(".sstfilter-").suffix(".tmp");
-        #[cfg(unix)]
-        temporary.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666)); // as other files: less the umask
-        let file = temporary.tempfile_in(directory_of(&path));
+        let path = files.absolute(path).map_err(|error| io_error("finding the place of", Some(path), error))?;
+        let file = files.create_temporary(directory_of(&path));
         let file = file.map_err(|error| io_error("creating a temporary file for", Some(&path), error))?;
         let builder = TableBuilder::new(BufWriter::with_capacity(WRITE_BUFFER_BYTES, file), options)?;
-        Ok(Self { builder, path })
+        Ok(Self { builder, files, path })
     }
 
     /// Adds `key` with `value`.
@@ -102,13 +97,13 @@ impl TableWriter {
     /// then no new table, with one exception: when syncing the directory fails, the table is there but
     /// may not survive a crash.
     pub fn finish(self) -> Result<TableSummary, TableError> {
-        let Self { builder, path } = self;
+        let Self { builder, files, path } = self;
         let (buffered, mut summary) = builder.finish().map_err(|error| error.of_file(&path))?;
-        let file = buffered.into_inner().map_err(|error| io_error("writing", Some(&path), error.into_error()))?;
-        file.as_file().sync_all().map_err(|error| io_error("syncing", Some(&path), error))?;
-        file.persist(&path).map_err(|error| io_error("renaming a temporary file to", Some(&path), error.error))?;
-        sync_directory(directory_of(&path))
-            .map_err(|error| io_error("syncing the directory of", Some(&path), error))?;
+        let mut file = buffered.into_inner().map_err(|error| io_error("writing", Some(&path), error.into_error()))?;
+        file.sync().map_err(|error| io_error("syncing", Some(&path), error))?;
+        file.persist(&path).map_err(|error| io_error("renaming a temporary file to", Some(&path), error))?;
+        let synced = files.sync_directory(directory_of(&path));
+        synced.map_err(|error| io_error("syncing the directory of", Some(&path), error))?;
         summary.path = Some(path);
         Ok(summary)
     }
@@ -116,11 +111,6 @@ impl TableWriter {
 
 fn directory_of(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
-}
-
-/// Makes a rename in `directory` last. Only Unix knows and needs this.
-fn sync_directory(directory: &Path) -> std::io::Result<()> {
-    if cfg!(unix) { File::open(directory)?.sync_all() } else { Ok(()) }
 }
 
 #[cfg(test)]

@@ -1,0 +1,239 @@
+//! Where table files lie: among the system's files, or wherever an engine keeps its own.
+
+use core::fmt;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use tempfile::NamedTempFile;
+
+use super::RandomAccess;
+
+/// Files by name, for [`TableWriter`](super::TableWriter) and [`Table::open`](super::Table::open).
+///
+/// An engine that has an environment of its own (RocksDB's `FileSystem`, Pebble's `vfs.FS`) implements this
+/// for it and sets it with [`TableOptions::with_file_system`](super::TableOptions::with_file_system) and
+/// [`ReadOptions::with_file_system`](super::ReadOptions::with_file_system); a test does so to make files
+/// fail. Unless one is set, tables are files of the system: [`LocalFileSystem`].
+///
+/// A table is written in this order, and the first step that fails is the last one taken:
+///
+/// ```text
+/// create_temporary   write*   sync   persist   sync_directory
+/// ```
+///
+/// A failed [`sync`](PendingFile::sync) is never tried again: the system may have dropped what it could
+/// not write, and would report the next one as done. An interrupted operation is to be taken up again by
+/// the implementation; only from `write` is [`io::ErrorKind::Interrupted`] understood.
+///
+/// A file system that counts the syncs of another one:
+///
+/// ```
+/// use std::io::{self, Write};
+/// use std::path::Path;
+/// use std::sync::Arc;
+/// use std::sync::atomic::{AtomicU32, Ordering};
+///
+/// use sstfilter::{FileSystem, LocalFileSystem, PendingFile, RandomAccess, TableOptions, TableWriter};
+///
+/// #[derive(Debug, Default)]
+/// struct Counting {
+///     below: LocalFileSystem,
+///     syncs: Arc<AtomicU32>,
+/// }
+///
+/// #[derive(Debug)]
+/// struct CountingFile(Box<dyn PendingFile>, Arc<AtomicU32>);
+///
+/// impl FileSystem for Counting {
+///     fn open(&self, path: &Path) -> io::Result<Box<dyn RandomAccess>> {
+///         self.below.open(path)
+///     }
+///     fn create_temporary(&self, directory: &Path) -> io::Result<Box<dyn PendingFile>> {
+///         Ok(Box::new(CountingFile(self.below.create_temporary(directory)?, self.syncs.clone())))
+///     }
+///     fn sync_directory(&self, directory: &Path) -> io::Result<()> {
+///         self.syncs.fetch_add(1, Ordering::Relaxed);
+///         self.below.sync_directory(directory)
+///     }
+/// }
+///
+/// impl Write for CountingFile {
+///     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+///         self.0.write(bytes)
+///     }
+///     fn flush(&mut self) -> io::Result<()> {
+///         self.0.flush()
+///     }
+/// }
+///
+/// impl PendingFile for CountingFile {
+///     fn sync(&mut self) -> io::Result<()> {
+///         self.1.fetch_add(1, Ordering::Relaxed);
+///         self.0.sync()
+///     }
+///     fn persist(self: Box<Self>, path: &Path) -> io::Result<()> {
+///         self.0.persist(path)
+///     }
+/// }
+///
+/// let files = Arc::new(Counting::default());
+/// let options = TableOptions::default().with_file_system(files.clone());
+/// let directory = tempfile::tempdir()?;
+/// TableWriter::create(directory.path().join("000001.sst"), &options)?.finish()?;
+/// assert_eq!(files.syncs.load(Ordering::Relaxed), 2, "the file, then its directory");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub trait FileSystem: fmt::Debug + Send + Sync {
+    /// Opens the file at `path` to be read.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    fn open(&self, path: &Path) -> io::Result<Box<dyn RandomAccess>>;
+
+    /// Makes an empty file in `directory`, under a name that no table has and no reader opens.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    fn create_temporary(&self, directory: &Path) -> io::Result<Box<dyn PendingFile>>;
+
+    /// Makes the names in `directory` outlast a crash, as they are now.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    fn sync_directory(&self, directory: &Path) -> io::Result<()>;
+
+    /// `path` in a form that means the same file for as long as the process lives. Where there is no such
+    /// thing as a current directory, that is `path` itself.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    fn absolute(&self, path: &Path) -> io::Result<PathBuf> {
+        Ok(path.to_owned())
+    }
+}
+
+/// A file that is being written and has no name of its own yet: `write* sync persist`.
+///
+/// Dropped before it is persisted, it removes itself.
+pub trait PendingFile: Write + fmt::Debug + Send {
+    /// Makes all that was written outlast a crash.
+    ///
+    /// # Errors
+    ///
+    /// What the system says. What was written is then lost or not, and the file of no use.
+    fn sync(&mut self) -> io::Result<()>;
+
+    /// Names the file `path`, in the directory that it was made in; a file of this name is replaced, at no
+    /// moment missing.
+    ///
+    /// # Errors
+    ///
+    /// What the system says. The file is then removed, as when it is dropped.
+    fn persist(self: Box<Self>, path: &Path) -> io::Result<()>;
+}
+
+/// The system's files, by the standard library.
+///
+/// Temporary files are named `.sstfilter-*.tmp`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LocalFileSystem;
+
+impl FileSystem for LocalFileSystem {
+    fn open(&self, path: &Path) -> io::Result<Box<dyn RandomAccess>> {
+        // A pipe would be waited for, and a device has no length.
+        let metadata = std::fs::metadata(path)?;
+        if metadata.is_dir() {
+            return Err(io::ErrorKind::IsADirectory.into());
+        }
+        if !metadata.is_file() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "expected a regular file, got a device or pipe"));
+        }
+        Ok(Box::new(File::open(path)?))
+    }
+
+    fn create_temporary(&self, directory: &Path) -> io::Result<Box<dyn PendingFile>> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create_new(true);
+        let mut temporary = tempfile::Builder::new();
+        temporary.prefix(".sstfilter-").suffix(".tmp");
+        // Made by hand, it has the permissions of other files and errors keep the system's code.
+        Ok(Box::new(LocalPending(temporary.make_in(directory, |path| options.open(path))?)))
+    }
+
+    /// Only Unix knows and needs this.
+    fn sync_directory(&self, directory: &Path) -> io::Result<()> {
+        if cfg!(unix) { File::open(directory)?.sync_all() } else { Ok(()) }
+    }
+
+    fn absolute(&self, path: &Path) -> io::Result<PathBuf> {
+        std::path::absolute(path)
+    }
+}
+
+#[derive(Debug)]
+struct LocalPending(NamedTempFile);
+
+impl Write for LocalPending {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.as_file_mut().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.as_file_mut().flush()
+    }
+}
+
+impl PendingFile for LocalPending {
+    fn sync(&mut self) -> io::Result<()> {
+        self.0.as_file().sync_all()
+    }
+
+    fn persist(self: Box<Self>, path: &Path) -> io::Result<()> {
+        let mut file = self.0;
+        loop {
+            match file.persist(path) {
+                Ok(_) => return Ok(()),
+                Err(failed) if failed.error.kind() == io::ErrorKind::Interrupted => file = failed.file,
+                Err(failed) => return Err(failed.error),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pending_file_is_there_under_another_name_until_it_is_persisted_or_dropped() {
+        let directory = tempfile::tempdir().unwrap();
+        let count = || std::fs::read_dir(directory.path()).unwrap().count();
+        let files = LocalFileSystem;
+        drop(files.create_temporary(directory.path()).unwrap());
+        assert_eq!(count(), 0);
+        let mut pending = files.create_temporary(directory.path()).unwrap();
+        pending.write_all(b"abc").unwrap();
+        pending.sync().unwrap();
+        let path = directory.path().join("a");
+        assert!(!path.exists() && count() == 1);
+        pending.persist(&path).unwrap();
+        files.sync_directory(directory.path()).unwrap();
+        let mut read = [0; 3];
+        files.open(&path).unwrap().read_exact_at(&mut read, 0).unwrap();
+        assert_eq!((&read, count()), (b"abc", 1));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn an_error_of_the_system_keeps_its_code() {
+        let error = LocalFileSystem.create_temporary(Path::new("/nowhere")).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(2));
+        let pending = LocalFileSystem.create_temporary(&std::env::temp_dir()).unwrap();
+        assert_eq!(pending.persist(Path::new("/nowhere/1.sst")).unwrap_err().raw_os_error(), Some(2));
+    }
+}
