@@ -99,17 +99,3 @@ fn denies_a_bound(block: &FilterBlock<Bytes>, reader: &FilterReader, properties:
     let mut hashes = bounds.into_iter().flatten().filter_map(|key| prepare(&reader.hasher, extractor, key));
     hashes.any(|hash| !block.may_contain(hash))
 }
-
-impl TableError {
-    /// Whether a filter is not used because the reader is not the one that it was built for: a mistake in the
-    /// reader's options, not damage.
-    pub(crate) fn is_foreign_filter(&self) -> bool {
-        match self {
-            Self::Extractor { .. } => true,
-            Self::Filter { source, .. } => {
-                matches!(source, BlockError::HashMismatch { .. } | BlockError::DeniesOwnKey { .. })
-            }
-            _ => false,
-        }
-    }
-}
