@@ -3,7 +3,7 @@
 use core::fmt;
 
 use crate::filter::FilterKind;
-use crate::hash::HashIdentity;
+use crate::hash::{HashId, HashIdentity};
 use crate::simd::InstructionSet;
 
 /// An option that was refused when it was set, long before any file is written.
@@ -190,6 +190,12 @@ pub enum BlockError {
         /// The hasher that built the block.
         got: HashIdentity,
     },
+    /// The block denies a key that its table certainly has: the hasher in use is another one than it says, or the
+    /// block was not built for the table.
+    DeniesOwnKey {
+        /// The identity that the hasher in use and the block's own have in common.
+        hash: HashIdentity,
+    },
     /// The block was built from other parts of the keys than those it is asked with.
     ExtractorMismatch {
         /// The key extractor in use; empty when there is none.
@@ -235,14 +241,36 @@ impl fmt::Display for BlockError {
             Self::Field { field, expected, got } => {
                 write!(f, "filter block field {field}: expected {expected}, got {got}")
             }
-            Self::HashMismatch { expected, got } => {
-                write!(f, "filter block built with another hash: expected {expected}, got {got}")
-            }
+            Self::HashMismatch { expected, got } => write_hash_mismatch(f, expected, got),
+            Self::DeniesOwnKey { hash } => write!(
+                f,
+                "filter block built with another hash of the same identity ({hash}): expected it to contain the first \
+                 and the last key of its table, got \"absent\"; a secret seed or a function with its tag was changed"
+            ),
             Self::ExtractorMismatch { expected, got } => {
                 write!(f, "filter block built with another key extractor: expected '{expected}', got '{got}'")
             }
             Self::Unreadable { reason } => write!(f, "filter block could not be read: {reason}"),
         }
+    }
+}
+
+/// Tells secret seeds apart by their fingerprints, and says what a reader without one lacks.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the fields of an error that is shown")]
+fn write_hash_mismatch(f: &mut fmt::Formatter<'_>, expected: &HashIdentity, got: &HashIdentity) -> fmt::Result {
+    match (expected.id, got.id) {
+        (HashId::Xxh3Secret, HashId::Xxh3Secret) => write!(
+            f,
+            "filter block built with another secret seed (fingerprint {:#010x}, the reader's is {:#010x})",
+            got.seed, expected.seed
+        ),
+        (_, HashId::Xxh3Secret) => write!(
+            f,
+            "filter block built with a secret seed (fingerprint {:#010x}), which the reader was not given: its hash is \
+             {expected}; open with the hasher of that seed",
+            got.seed
+        ),
+        _ => write!(f, "filter block built with another hash: expected {expected}, got {got}"),
     }
 }
 

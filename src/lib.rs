@@ -104,7 +104,7 @@ pub use filter::standard_bloom::StandardBloom;
 pub use filter::two_bit_bloom::{TwoBitBloom, TwoBitOptions, WordLayout};
 pub use filter::xor::XorWidth;
 pub use hash::{
-    DEFAULT_HASH_SEED, DelimitedPrefix, FixedPrefix, HashId, HashIdentity, KeyExtractor, KeyHash, KeyHasher,
+    DEFAULT_HASH_SEED, DelimitedPrefix, FixedPrefix, HashId, HashIdentity, KeyExtractor, KeyHash, KeyHasher, SecretSeed,
 };
 pub use policy::{
     AutoPolicy, BloomPolicy, BuildContext, BuildPurpose, BuildReport, BuiltFilter, FilterBuilder, FilterPolicy,

@@ -25,6 +25,10 @@ pub(crate) struct Cli {
     /// Print one JSON object instead of text
     #[arg(long, global = true)]
     pub(crate) json: bool,
+
+    /// File with the secret seed of the key hash: 8 bytes, or 16 hexadecimal digits
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) secret_seed_file: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]

@@ -3,7 +3,7 @@
 use core::fmt;
 
 use serde::Serialize;
-use sstfilter::{Table, TableSet};
+use sstfilter::{KeyHasher, Table, TableSet};
 
 use crate::args::GetArgs;
 use crate::output::{Outcome, Output, Text, note};
@@ -27,8 +27,8 @@ struct KeyLookup {
 }
 
 /// The answer is no when any key is absent.
-pub(crate) fn run(args: &GetArgs, output: &mut Output<'_>) -> anyhow::Result<Outcome> {
-    let set = tables::open_set(&args.tables)?;
+pub(crate) fn run(args: &GetArgs, secret: Option<&KeyHasher>, output: &mut Output<'_>) -> anyhow::Result<Outcome> {
+    let set = tables::open_set(&args.tables, secret)?;
     for problem in set.tables().iter().filter_map(Table::filter_problem) {
         note(&format!("note: reading without a filter: {problem}"));
     }

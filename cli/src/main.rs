@@ -15,6 +15,7 @@ mod policy;
 mod probe;
 mod progress;
 mod report;
+mod secret;
 mod tables;
 mod units;
 mod verify;
@@ -35,7 +36,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let mut stdout = BufWriter::new(io::stdout().lock());
     let mut output = Output::new(&mut stdout, cli.json);
-    let outcome = run(&cli.command, &mut output);
+    let outcome = run(&cli, &mut output);
     let outcome = outcome.and_then(|outcome| stdout.flush().map(|()| outcome).context(CANNOT_WRITE));
     match outcome {
         Ok(Outcome::Yes) => ExitCode::SUCCESS,
@@ -51,14 +52,16 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(command: &Command, output: &mut Output<'_>) -> anyhow::Result<Outcome> {
-    match command {
+fn run(cli: &Cli, output: &mut Output<'_>) -> anyhow::Result<Outcome> {
+    let secret = cli.secret_seed_file.as_deref().map(secret::hasher_from).transpose()?;
+    let secret = secret.as_ref();
+    match &cli.command {
         Command::Demo => demo::run(output),
-        Command::Build(args) => build::run(args, output),
-        Command::Get(args) => get::run(args, output),
-        Command::Probe(args) => probe::run(args, output),
-        Command::Inspect(args) => inspect::run(args, output),
-        Command::Verify(args) => verify::run(args, output),
+        Command::Build(args) => build::run(args, secret, output),
+        Command::Get(args) => get::run(args, secret, output),
+        Command::Probe(args) => probe::run(args, secret, output),
+        Command::Inspect(args) => inspect::run(args, secret, output),
+        Command::Verify(args) => verify::run(args, secret, output),
         Command::Advise(args) => advise::run(args, output),
         Command::Report(args) => report::run(args, output),
     }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, ensure};
 use serde::Serialize;
-use sstfilter::{PreparedKey, Table};
+use sstfilter::{KeyHasher, PreparedKey, Table};
 
 use crate::args::ProbeArgs;
 use crate::lines::KeyLines;
@@ -45,9 +45,9 @@ struct TableProbes {
     problem: Option<String>,
 }
 
-pub(crate) fn run(args: &ProbeArgs, output: &mut Output<'_>) -> anyhow::Result<Outcome> {
+pub(crate) fn run(args: &ProbeArgs, secret: Option<&KeyHasher>, output: &mut Output<'_>) -> anyhow::Result<Outcome> {
     let paths = files::tables_newest_first(&args.tables)?;
-    let set = tables::open_set(&args.tables)?;
+    let set = tables::open_set(&args.tables, secret)?;
     let text = fs::read(&args.keys).with_context(|| format!("cannot read {}", args.keys.display()))?;
     let keys = KeyLines::parse(text);
     ensure!(keys.len() > 0, "{} holds no key: expected one per line", args.keys.display());

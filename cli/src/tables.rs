@@ -2,30 +2,50 @@
 
 use std::path::Path;
 
-use sstfilter::{ReadOptions, Table, TableError, TableSet};
+use sstfilter::{FilterVerdict, KeyHasher, ReadOptions, Table, TableError, TableSet};
 
 use crate::files;
 
-/// The tables at `path`, newest first, asked with the hash that the newest was built with.
-pub(crate) fn open_set(path: &Path) -> anyhow::Result<TableSet> {
+/// The tables at `path`, newest first, asked with the secret seed, or the hash that the newest was built with.
+pub(crate) fn open_set(path: &Path, secret: Option<&KeyHasher>) -> anyhow::Result<TableSet> {
     let paths = files::tables_newest_first(path)?;
-    Ok(TableSet::open(paths, &ReadOptions::default())?)
+    Ok(TableSet::open(paths, &read_options(secret))?)
 }
 
 /// Opens one table.
-pub(crate) fn open(file: &Path) -> Result<Table, TableError> {
-    Table::open(file, &ReadOptions::default())
+pub(crate) fn open(file: &Path, secret: Option<&KeyHasher>) -> Result<Table, TableError> {
+    Table::open(file, &read_options(secret))
 }
 
-/// Entries of a sound table, and all that is wrong with an unsound one: filter, index and data are looked
-/// at one by one, so that damage to one does not hide damage to another.
-pub(crate) fn verify(file: &Path) -> (u64, Vec<String>) {
-    let table = match open(file) {
+fn read_options(secret: Option<&KeyHasher>) -> ReadOptions {
+    secret.cloned().map_or_else(ReadOptions::default, |hasher| ReadOptions::default().with_hasher(hasher))
+}
+
+/// What `verify` found in a table.
+#[derive(Debug, Default)]
+pub(crate) struct Verified {
+    /// Entries of a sound table.
+    pub(crate) entries: u64,
+    /// All that is wrong with an unsound one.
+    pub(crate) problems: Vec<String>,
+    /// Why the filter of a sound one was not asked.
+    pub(crate) filter_not_asked: Option<String>,
+}
+
+/// Verifies a table. Of an unsound one, filter, index and data are looked at one by one, so that damage to one does not hide damage to another.
+pub(crate) fn verify(file: &Path, secret: Option<&KeyHasher>) -> Verified {
+    let table = match open(file, secret) {
         Ok(table) => table,
-        Err(problem) => return (0, vec![problem.to_string()]),
+        Err(problem) => return Verified { problems: vec![problem.to_string()], ..Verified::default() },
     };
     match table.verify() {
-        Ok(report) => (report.entries, Vec::new()),
+        Ok(report) => {
+            let filter_not_asked = match report.filter {
+                FilterVerdict::NotAsked { reason } => Some(reason),
+                _ => None,
+            };
+            Verified { entries: report.entries, filter_not_asked, ..Verified::default() }
+        }
         Err(first) => {
             let mut problems = vec![first.to_string()];
             let data = table.iter().find_map(Result::err).map(|problem| problem.to_string());
@@ -35,7 +55,7 @@ pub(crate) fn verify(file: &Path) -> (u64, Vec<String>) {
                     problems.push(problem);
                 }
             }
-            (0, problems)
+            Verified { problems, ..Verified::default() }
         }
     }
 }

@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use serde::Serialize;
-use sstfilter::FilterBlock;
+use sstfilter::{FilterBlock, KeyHasher};
 
 use crate::args::VerifyArgs;
 use crate::files::{self, Look};
 use crate::output::{Outcome, Output};
 use crate::progress::BytesProgress;
-use crate::{tables, units};
+use crate::tables::{self, Verified};
+use crate::units;
 
 #[derive(Debug, Serialize)]
 struct VerifyReport {
@@ -31,12 +32,14 @@ struct FileVerdict {
     path: String,
     entries: u64,
     problems: Vec<String>,
+    /// Why the filter was not compared with the keys, where it was not.
+    filter_not_asked: Option<String>,
     #[serde(skip)]
     is_unreadable: bool,
 }
 
 /// The answer is no when anything is damaged.
-pub(crate) fn run(args: &VerifyArgs, output: &mut Output<'_>) -> anyhow::Result<Outcome> {
+pub(crate) fn run(args: &VerifyArgs, secret: Option<&KeyHasher>, output: &mut Output<'_>) -> anyhow::Result<Outcome> {
     let mut skipped = Vec::new();
     let mut verdicts = Vec::new();
     let mut chosen = Vec::new();
@@ -46,17 +49,17 @@ pub(crate) fn run(args: &VerifyArgs, output: &mut Output<'_>) -> anyhow::Result<
             Err(problem) => verdicts.push(FileVerdict::unreadable(path, &problem)),
         }
     }
-    verdicts.extend(verify_all(&chosen));
+    verdicts.extend(verify_all(&chosen, secret));
     let report = VerifyReport::new(verdicts, skipped);
     output.report(&report)?;
     Ok(report.outcome())
 }
 
-fn verify_all(files: &[PathBuf]) -> Vec<FileVerdict> {
+fn verify_all(files: &[PathBuf], secret: Option<&KeyHasher>) -> Vec<FileVerdict> {
     let length = |file: &PathBuf| fs::metadata(file).map_or(0, |metadata| metadata.len());
     let bytes = BytesProgress::new("verifying", files.iter().map(length).sum());
     let verify = |file: &PathBuf| {
-        let verdict = FileVerdict::new(file);
+        let verdict = FileVerdict::new(file, secret);
         bytes.advance(length(file));
         verdict
     };
@@ -84,11 +87,11 @@ fn expand(path: &Path, skipped: &mut Vec<String>) -> anyhow::Result<Vec<PathBuf>
 }
 
 impl FileVerdict {
-    fn new(path: &Path) -> Self {
+    fn new(path: &Path, secret: Option<&KeyHasher>) -> Self {
         match files::look_at(path) {
             Ok(look) => {
-                let (entries, problems) = problems(path, look);
-                Self { path: path.display().to_string(), entries, problems, is_unreadable: false }
+                let Verified { entries, problems, filter_not_asked } = verify(path, look, secret);
+                Self { path: path.display().to_string(), entries, problems, filter_not_asked, is_unreadable: false }
             }
             Err(problem) => Self::unreadable(path, &problem),
         }
@@ -100,15 +103,15 @@ impl FileVerdict {
     }
 }
 
-/// Entries of a sound file, and all that is wrong with an unsound one.
-fn problems(path: &Path, look: Look) -> (u64, Vec<String>) {
+fn verify(path: &Path, look: Look, secret: Option<&KeyHasher>) -> Verified {
+    let unsound = |problem| Verified { problems: vec![problem], ..Verified::default() };
     match look {
         Look::FilterBlock => match verify_block(path) {
-            Ok(keys) => (keys, Vec::new()),
-            Err(problem) => (0, vec![format!("{problem:#}")]),
+            Ok(entries) => Verified { entries, ..Verified::default() },
+            Err(problem) => unsound(format!("{problem:#}")),
         },
-        Look::Neither if !files::has_table_extension(path) => (0, vec![files::NEITHER.to_owned()]),
-        Look::Table | Look::Neither => tables::verify(path),
+        Look::Neither if !files::has_table_extension(path) => unsound(files::NEITHER.to_owned()),
+        Look::Table | Look::Neither => tables::verify(path, secret),
     }
 }
 
@@ -149,6 +152,11 @@ impl fmt::Display for VerifyReport {
                 } else {
                     writeln!(f, "{}: {problem}", file.path)?;
                 }
+            }
+        }
+        for file in &self.files {
+            if let Some(reason) = &file.filter_not_asked {
+                writeln!(f, "{}: sound, but the filter was not compared with the keys: {reason}", file.path)?;
             }
         }
         for file in &self.skipped {

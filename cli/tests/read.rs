@@ -201,3 +201,33 @@ fn a_full_disk_behind_standard_output_is_an_error() {
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert!(stderr.contains("cannot write to standard output"), "{stderr}");
 }
+
+#[test]
+fn tables_of_a_secret_seed_are_verified_with_its_file_and_said_to_be_unasked_without() {
+    let place = Place::new();
+    let (seed, other) = (place.write("seed", "00112233445566ff\n"), place.write("other", "8 bytes."));
+    let out = place.build(2_000, &["--secret-seed-file", &seed]);
+
+    let verified = run(&["verify", &out, "--secret-seed-file", &seed, "--json"]).expect_code(0).json();
+    assert!(verified["files"][0]["filter_not_asked"].is_null());
+    run(&["inspect", &format!("{out}/000001.sst"), "--secret-seed-file", &seed]).expect_code(0);
+    let denied = ["probe", &out, "--keys", &place.write("absent", "no\n"), "--secret-seed-file", &seed, "--json"];
+    assert_eq!(run(&denied).expect_code(0).json()["unusable_filters"], 0);
+
+    let unasked = run(&["verify", &out]).expect_code(0).stdout;
+    assert!(
+        unasked.contains("not compared with the keys") && unasked.contains("built with a secret seed"),
+        "{unasked}"
+    );
+    let unasked = run(&["verify", &out, "--secret-seed-file", &other]).expect_code(0).stdout;
+    assert!(unasked.contains("built with another secret seed (fingerprint"), "{unasked}");
+    let shown = run(&["inspect", &format!("{out}/000001.sst")]).expect_code(0).stdout;
+    assert!(shown.contains("filter not usable: filter") && shown.contains("which the reader was not given"), "{shown}");
+    let found = run(&["get", &out, "key0042", "--secret-seed-file", &other]).expect_code(0);
+    assert!(found.stdout == "value0042\n" && found.stderr.contains("reading without a filter"));
+
+    let wrong = place.write("wrong", "0x42");
+    run(&["verify", &out, "--secret-seed-file", &wrong]).expect_error("16 hexadecimal digits");
+    run(&["build", "--generate", "9", "--out", &place.text("both"), "--hash-seed", "1", "--secret-seed-file", &seed])
+        .expect_error("expected --hash-seed or --secret-seed-file, got both");
+}

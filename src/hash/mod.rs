@@ -4,19 +4,22 @@
 //! alone: no filter ever sees a key. The seed is part of the format (each filter block carries it,
 //! or a fingerprint of it), so that a filter is never asked with a hash of another kind.
 //!
-//! A store whose keys come from strangers uses a secret seed ([`KeyHasher::with_secret_seed`]):
-//! under a known seed, keys that collide can be prepared, which raises the false positive rate. It
-//! never makes a false negative.
+//! A store whose keys come from strangers uses a secret seed ([`KeyHasher::random_secret`]): under a
+//! known seed, keys that collide can be prepared, which raises the false positive rate up to 100 %. It
+//! never makes a false negative. SECURITY.md has the figures.
 
 mod extract;
+mod secret;
 mod sort;
 
 use core::fmt;
+use std::io;
 use std::sync::Arc;
 
-use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 pub use extract::{DelimitedPrefix, FixedPrefix, KeyExtractor};
+pub use secret::SecretSeed;
 pub(crate) use sort::{SortScratch, sort_hashes, sort_hashes_roughly};
 
 /// The hash seed of a store that chose none: the ASCII bytes `sstfilte`, read as a big-endian number.
@@ -149,7 +152,7 @@ impl fmt::Display for HashIdentity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.id {
             HashId::Xxh3 => write!(f, "XXH3-64, seed {:#018x}", self.seed),
-            HashId::Xxh3Secret => write!(f, "XXH3-64, secret seed with fingerprint {:#x}", self.seed),
+            HashId::Xxh3Secret => write!(f, "XXH3-64, secret seed with fingerprint {:#010x}", self.seed),
             HashId::Custom => write!(f, "custom hash, tag {:#018x}", self.seed),
             HashId::Unknown(code) => write!(f, "unknown hash {code}, seed {:#018x}", self.seed),
         }
@@ -194,14 +197,35 @@ impl KeyHasher {
     /// by which a wrong seed is recognised.
     ///
     /// The engine keeps the seed; without it the filters are useless (their tables stay readable). The
-    /// fingerprint guards against mistakes: one wrong seed in 2^32 has the same, and filters asked with it
-    /// would deny keys that are there. It is no longer so that it tells little about the seed.
+    /// fingerprint guards against mistakes, of which it misses one in 2^32; tables catch nearly all of those as
+    /// well, by asking the filter for two keys that it must have. It is no longer so that it tells little about
+    /// the seed (SECURITY.md).
     #[must_use]
-    pub fn with_secret_seed(seed: u64) -> Self {
+    pub fn with_secret_seed(seed: impl Into<SecretSeed>) -> Self {
+        let seed = seed.into();
         Self {
-            function: HashFunction::Xxh3 { seed },
-            identity: HashIdentity { id: HashId::Xxh3Secret, seed: secret_fingerprint(seed) },
+            function: HashFunction::Xxh3 { seed: seed.get() },
+            identity: HashIdentity { id: HashId::Xxh3Secret, seed: seed.fingerprint().into() },
         }
+    }
+
+    /// XXH3-64 with a secret seed drawn at random, and the seed, which the engine keeps for the next start.
+    ///
+    /// ```
+    /// use sstfilter::KeyHasher;
+    ///
+    /// let (hasher, seed) = KeyHasher::random_secret()?;
+    /// assert!(!format!("{hasher:?} {seed:?}").contains(&format!("{:?}", seed.to_bytes())));
+    /// assert_eq!(KeyHasher::with_secret_seed(seed).identity(), hasher.identity());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`SecretSeed::random`].
+    pub fn random_secret() -> io::Result<(Self, SecretSeed)> {
+        let seed = SecretSeed::random()?;
+        Ok((Self::with_secret_seed(seed.clone()), seed))
     }
 
     /// The engine's own function. `tag` names it (and its seed) in the filter blocks: change the tag
@@ -236,6 +260,16 @@ impl KeyHasher {
             HashFunction::Custom(function) => function(key),
         }
     }
+
+    /// Whether the other is known to compute the same hashes: more than an equal identity says.
+    pub(crate) fn hashes_like(&self, other: &Self) -> bool {
+        self.identity == other.identity
+            && match (&self.function, &other.function) {
+                (HashFunction::Xxh3 { seed }, HashFunction::Xxh3 { seed: other }) => seed == other,
+                (HashFunction::Custom(function), HashFunction::Custom(other)) => Arc::ptr_eq(function, other),
+                _ => false,
+            }
+    }
 }
 
 impl Default for KeyHasher {
@@ -250,15 +284,6 @@ impl fmt::Debug for KeyHasher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("KeyHasher").field("identity", &self.identity).finish_non_exhaustive()
     }
-}
-
-/// 32 bits that recognise a secret seed: half of it at the most can be learned from them.
-fn secret_fingerprint(seed: u64) -> u64 {
-    let mut input = *b"sstfilter secret seed: ........";
-    if let Some(tail) = input.last_chunk_mut::<8>() {
-        *tail = seed.to_le_bytes();
-    }
-    xxh3_64(&input) >> 32
 }
 
 #[cfg(test)]

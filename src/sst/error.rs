@@ -162,6 +162,19 @@ impl TableError {
         Self::Corrupt { at, expected: expected.into(), got: got.to_string() }
     }
 
+    /// Whether a filter is not used because it was built for another reader, with another hash, secret seed or
+    /// extractor: a mistake in the reader's options, not damage.
+    #[must_use]
+    pub fn is_foreign_filter(&self) -> bool {
+        match self {
+            Self::Extractor { .. } => true,
+            Self::Filter { source, .. } => {
+                matches!(source, BlockError::HashMismatch { .. } | BlockError::DeniesOwnKey { .. })
+            }
+            _ => false,
+        }
+    }
+
     /// Names the file that a failed write was for.
     pub(crate) fn of_file(self, file: &Path) -> Self {
         match self {

@@ -167,6 +167,7 @@ pub struct ReadOptions {
     pub(crate) hasher: Option<KeyHasher>,
     pub(crate) extractor: Option<Arc<dyn KeyExtractor>>,
     pub(crate) filter_use: FilterUse,
+    pub(crate) filter_match: FilterMatch,
     pub(crate) block_use: BlockUse,
     pub(crate) files: Arc<dyn FileSystem>,
 }
@@ -177,6 +178,7 @@ impl Default for ReadOptions {
             hasher: None,
             extractor: None,
             filter_use: FilterUse::default(),
+            filter_match: FilterMatch::default(),
             block_use: BlockUse::default(),
             files: Arc::new(LocalFileSystem),
         }
@@ -191,6 +193,14 @@ pub(crate) enum FilterUse {
     Ignore,
 }
 
+/// Whether a filter that was built for another reader is an error.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum FilterMatch {
+    #[default]
+    Wanted,
+    Required,
+}
+
 /// What becomes of a data block once a lookup has read it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum BlockUse {
@@ -200,7 +210,8 @@ pub(crate) enum BlockUse {
 }
 
 impl ReadOptions {
-    /// Sets the store's hasher. A filter built with another one is not used.
+    /// Sets the store's hasher. A filter built with another one is not used; see
+    /// [`with_strict_hash`](Self::with_strict_hash).
     #[must_use]
     pub fn with_hasher(self, hasher: KeyHasher) -> Self {
         Self { hasher: Some(hasher), ..self }
@@ -216,6 +227,32 @@ impl ReadOptions {
     #[must_use]
     pub fn with_file_system(self, files: Arc<dyn FileSystem>) -> Self {
         Self { files, ..self }
+    }
+
+    /// Refuses to open a table whose filter was built with another hash, secret seed or extractor than the reader's.
+    ///
+    /// Without this such a table is read without its filter, which only counters tell: every lookup in it then
+    /// searches. That is right for a tool, and for moving from one seed to another. An engine that has one seed takes
+    /// a wrong one for the mistake in its configuration that it is. Damaged filters and those of kinds or hashes
+    /// that this release does not know are no such mistake: their tables open all the same.
+    ///
+    /// ```
+    /// use sstfilter::{KeyHasher, ReadOptions, Table, TableBuilder, TableOptions};
+    ///
+    /// let (hasher, _seed) = KeyHasher::random_secret()?;
+    /// let mut builder = TableBuilder::new(Vec::new(), &TableOptions::default().with_hasher(hasher.clone()))?;
+    /// builder.add(b"apple", b"1")?;
+    /// let bytes = bytes::Bytes::from(builder.finish()?.0);
+    ///
+    /// let (other, _) = KeyHasher::random_secret()?;
+    /// let options = ReadOptions::default().with_strict_hash();
+    /// assert!(Table::open_source(bytes.clone(), &options.clone().with_hasher(other)).is_err());
+    /// assert!(Table::open_source(bytes, &options.with_hasher(hasher)).is_ok());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn with_strict_hash(self) -> Self {
+        Self { filter_match: FilterMatch::Required, ..self }
     }
 
     /// Reads as if there were no filters: to compare.

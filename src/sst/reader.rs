@@ -11,7 +11,7 @@ use super::file::{TableFile, io_error};
 use super::handle::{BlockHandle, name};
 use super::index::TableIndex;
 use super::kept::KeptBlocks;
-use super::options::{BlockUse, FilterUse};
+use super::options::{BlockUse, FilterMatch, FilterUse};
 use super::parts::{TableParts, read_entry_block};
 use super::table_filter::{FilterReader, TableFilter};
 use super::{
@@ -90,7 +90,8 @@ impl Table {
     /// # Errors
     ///
     /// [`TableError::Io`]; a file that is no table, of an unknown version, or of another length than its
-    /// footer says; a damaged footer, metaindex or properties block. A bad filter is no error.
+    /// footer says; a damaged footer, metaindex or properties block. A bad filter is no error; one of another hash
+    /// or extractor is, if [`ReadOptions::with_strict_hash`] says so.
     pub fn open(path: impl AsRef<Path>, options: &ReadOptions) -> Result<Self, TableError> {
         let path = path.as_ref();
         let file = options.files.open(path).map_err(|error| io_error("opening", Some(path), error))?;
@@ -111,15 +112,26 @@ impl Table {
         let described = || KeyHasher::from_identity(parts.properties.hash);
         let hasher = options.hasher.clone().or_else(described).unwrap_or_default();
         let extractor = options.extractor.clone();
-        let reader = FilterReader { hash: hasher.identity(), extractor: extractor.clone() };
+        let reader = FilterReader { hasher: hasher.clone(), extractor: extractor.clone() };
         let handle = parts.handles.filter.filter(|_| options.filter_use == FilterUse::Ask);
         let filter = handle.map(|handle| TableFilter::read(&file, handle, &parts, &reader));
         let kept = (options.block_use == BlockUse::Keep).then(KeptBlocks::default);
-        Ok(Self { file, parts, filter, hasher, extractor, index: OnceLock::new(), kept })
+        let table = Self { file, parts, filter, hasher, extractor, index: OnceLock::new(), kept };
+        table.accept_filter(options)
+    }
+
+    /// The table, unless its filter was built for another reader and `options` refuse that.
+    pub(crate) fn accept_filter(mut self, options: &ReadOptions) -> Result<Self, TableError> {
+        let is_refused = options.filter_match == FilterMatch::Required
+            && self.filter_problem().is_some_and(TableError::is_foreign_filter);
+        match self.filter.as_mut().and_then(|filter| filter.problem.take_if(|_| is_refused)) {
+            Some(problem) => Err(problem),
+            None => Ok(self),
+        }
     }
 
     fn filter_reader(&self) -> FilterReader {
-        FilterReader { hash: self.hasher.identity(), extractor: self.extractor.clone() }
+        FilterReader { hasher: self.hasher.clone(), extractor: self.extractor.clone() }
     }
 
     /// Makes the table's filter answer to `hasher` and `extractor` from now on.

@@ -7,15 +7,16 @@ use bytes::Bytes;
 use super::file::TableFile;
 use super::handle::{BlockHandle, name};
 use super::parts::TableParts;
+use super::reader::prepare;
 use super::{Location, TableError, TableProperties};
-use crate::block::GuardedFilter;
+use crate::block::{FilterBlock, GuardedFilter};
 use crate::error::BlockError;
-use crate::hash::{HashIdentity, KeyExtractor};
+use crate::hash::{KeyExtractor, KeyHasher};
 
 /// Who asks: the hash and the extractor that make a probe out of a key.
 #[derive(Clone, Debug)]
 pub(crate) struct FilterReader {
-    pub(crate) hash: HashIdentity,
+    pub(crate) hasher: KeyHasher,
     pub(crate) extractor: Option<Arc<dyn KeyExtractor>>,
 }
 
@@ -25,7 +26,7 @@ impl FilterReader {
     }
 
     pub(crate) fn asks_like(&self, other: &Self) -> bool {
-        self.hash == other.hash && self.extractor_name() == other.extractor_name()
+        self.hasher.hashes_like(&other.hasher) && self.extractor_name() == other.extractor_name()
     }
 }
 
@@ -82,7 +83,19 @@ fn guard(
         let reason = BlockError::ExtractorMismatch { expected: name(expected), got: name(got) };
         return (GuardedFilter::unusable(reason), Some(problem));
     }
-    let guarded = GuardedFilter::load(block.clone(), reader.hash);
+    let mut guarded = GuardedFilter::load(block.clone(), reader.hasher.identity());
+    if guarded.block().is_ok_and(|block| denies_a_bound(block, reader, properties)) {
+        guarded = GuardedFilter::unusable(BlockError::DeniesOwnKey { hash: reader.hasher.identity() });
+    }
     let problem = guarded.block().err().map(|source| TableError::Filter { at: at.clone(), source: source.clone() });
     (guarded, problem)
+}
+
+/// Whether the filter denies the first or the last key of its table. Equal identities do not prove that hashes are
+/// equal: secret seeds may share a fingerprint, and an engine may have changed its function but not the tag.
+fn denies_a_bound(block: &FilterBlock<Bytes>, reader: &FilterReader, properties: &TableProperties) -> bool {
+    let bounds = [&properties.smallest_key, &properties.largest_key];
+    let extractor = reader.extractor.as_deref();
+    let mut hashes = bounds.into_iter().flatten().filter_map(|key| prepare(&reader.hasher, extractor, key));
+    hashes.any(|hash| !block.may_contain(hash))
 }

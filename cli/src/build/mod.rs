@@ -19,9 +19,9 @@ use source::Source;
 use write::{Layout, Writer};
 
 /// Reads all input before it touches the tables that are to be replaced.
-pub(crate) fn run(args: &BuildArgs, output: &mut Output<'_>) -> anyhow::Result<Outcome> {
+pub(crate) fn run(args: &BuildArgs, secret: Option<&KeyHasher>, output: &mut Output<'_>) -> anyhow::Result<Outcome> {
     let begun = Instant::now();
-    let options = table_options(args)?;
+    let options = table_options(args, secret)?;
     let mut directory = Directory::open(&args.out, args.overwrite)?;
     let (source, duplicate_keys) = source(args)?;
     let layout = layout(args, source.len())?;
@@ -33,8 +33,10 @@ pub(crate) fn run(args: &BuildArgs, output: &mut Output<'_>) -> anyhow::Result<O
     Ok(Outcome::Yes)
 }
 
-fn table_options(args: &BuildArgs) -> anyhow::Result<TableOptions> {
-    let hasher = args.hash_seed.map_or_else(KeyHasher::default, KeyHasher::with_seed);
+fn table_options(args: &BuildArgs, secret: Option<&KeyHasher>) -> anyhow::Result<TableOptions> {
+    ensure!(args.hash_seed.is_none() || secret.is_none(), "expected --hash-seed or --secret-seed-file, got both");
+    let open = || args.hash_seed.map_or_else(KeyHasher::default, KeyHasher::with_seed);
+    let hasher = secret.cloned().unwrap_or_else(open);
     Ok(TableOptions::default()
         .with_policy(policy::from_args(&args.filter)?)
         .with_hasher(hasher)

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use anyhow::{Context, bail};
 use serde::Serialize;
-use sstfilter::FilterBlock;
+use sstfilter::{FilterBlock, KeyHasher};
 
 use crate::args::InspectArgs;
 use crate::files::{self, Look};
@@ -41,8 +41,8 @@ enum Fields {
 }
 
 /// The answer is no when a file is neither table nor filter block, or shows damage.
-pub(crate) fn run(args: &InspectArgs, output: &mut Output<'_>) -> anyhow::Result<Outcome> {
-    let files: Vec<_> = args.files.iter().map(|path| FileReport::new(path)).collect::<anyhow::Result<_>>()?;
+pub(crate) fn run(args: &InspectArgs, secret: Option<&KeyHasher>, output: &mut Output<'_>) -> anyhow::Result<Outcome> {
+    let files: Vec<_> = args.files.iter().map(|path| FileReport::new(path, secret)).collect::<anyhow::Result<_>>()?;
     let outcome = Outcome::from_sound(files.iter().all(|file| file.sound));
     output.report(&InspectReport { files })?;
     Ok(outcome)
@@ -50,17 +50,17 @@ pub(crate) fn run(args: &InspectArgs, output: &mut Output<'_>) -> anyhow::Result
 
 impl FileReport {
     /// Fails only when the file cannot be read at all.
-    fn new(path: &Path) -> anyhow::Result<Self> {
+    fn new(path: &Path, secret: Option<&KeyHasher>) -> anyhow::Result<Self> {
         let look = files::look_at(path)?;
         let bytes = fs::metadata(path).with_context(|| format!("cannot read {}", path.display()))?.len();
-        let fields = fields(path, look).unwrap_or_else(|problem| Fields::Problem(format!("{problem:#}")));
+        let fields = fields(path, look, secret).unwrap_or_else(|problem| Fields::Problem(format!("{problem:#}")));
         Ok(Self { path: path.display().to_string(), bytes, sound: fields.is_sound(), fields })
     }
 }
 
-fn fields(path: &Path, look: Look) -> anyhow::Result<Fields> {
+fn fields(path: &Path, look: Look, secret: Option<&KeyHasher>) -> anyhow::Result<Fields> {
     match look {
-        Look::Table => Ok(Fields::Table(Box::new(TableFields::new(&tables::open(path)?)))),
+        Look::Table => Ok(Fields::Table(Box::new(TableFields::new(&tables::open(path, secret)?)))),
         Look::FilterBlock => {
             let data = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
             let block = FilterBlock::open(data)?;

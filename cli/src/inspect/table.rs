@@ -17,6 +17,9 @@ pub(super) struct TableFields {
     layout: Vec<Region>,
     filter: Option<FilterFields>,
     filter_problem: Option<String>,
+    /// Whether the problem is one of the file, not of what was given to read it with.
+    #[serde(skip)]
+    is_damaged: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -56,11 +59,12 @@ impl TableFields {
                 .collect(),
             filter: block.and_then(Result::ok).map(FilterFields::new),
             filter_problem: table.filter_problem().map(ToString::to_string),
+            is_damaged: table.filter_problem().is_some_and(|problem| !problem.is_foreign_filter()),
         }
     }
 
     pub(super) fn is_sound(&self) -> bool {
-        self.filter_problem.is_none()
+        !self.is_damaged
     }
 }
 

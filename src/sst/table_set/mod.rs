@@ -88,12 +88,15 @@ impl TableSet {
     ///
     /// # Errors
     ///
-    /// Those of [`Table::open`], for the first table that fails.
+    /// Those of [`Table::open`], for the first table that fails. With [`ReadOptions::with_strict_hash`] also a filter
+    /// that does not answer to the set's hasher.
     pub fn open<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>, options: &ReadOptions) -> Result<Self, TableError> {
         let tables: Vec<Table> =
             paths.into_iter().map(|path| Table::open(path, options)).collect::<Result<_, TableError>>()?;
         let newest = tables.first().map(|table| table.hasher().clone());
-        Ok(Self::new(tables, options.hasher.clone().or(newest).unwrap_or_default()))
+        let mut set = Self::new(tables, options.hasher.clone().or(newest).unwrap_or_default());
+        set.tables = set.tables.into_iter().map(|table| table.accept_filter(options)).collect::<Result<_, _>>()?;
+        Ok(set)
     }
 
     /// The newest value of `key`; `None` when no table has it, or the newest entry is a tombstone.

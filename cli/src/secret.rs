@@ -1,0 +1,46 @@
+//! The secret seed, from a file: command lines are seen by everyone on the machine.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, bail};
+use sstfilter::{KeyHasher, SecretSeed};
+
+/// The hasher of the seed in `file`: 8 bytes, or 16 hexadecimal digits for them in their order.
+pub(crate) fn hasher_from(file: &Path) -> anyhow::Result<KeyHasher> {
+    let contents = fs::read(file).with_context(|| format!("cannot read the secret seed in {}", file.display()))?;
+    match parse(&contents) {
+        Some(bytes) => Ok(KeyHasher::with_secret_seed(SecretSeed::from_bytes(bytes))),
+        None => bail!(
+            "{}: expected a secret seed of 8 bytes or 16 hexadecimal digits, got {} bytes of another form",
+            file.display(),
+            contents.len()
+        ),
+    }
+}
+
+fn parse(contents: &[u8]) -> Option<[u8; 8]> {
+    if let Ok(bytes) = contents.try_into() {
+        return Some(bytes);
+    }
+    let digits = contents.trim_ascii_end();
+    let is_hexadecimal = digits.len() == 16 && digits.iter().all(u8::is_ascii_hexdigit);
+    let number = u64::from_str_radix(str::from_utf8(digits).ok().filter(|_| is_hexadecimal)?, 16).ok()?;
+    Some(std::array::from_fn(|index| (number >> (56 - 8 * index)).to_le_bytes()[0]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_is_read_from_bytes_and_from_digits_and_from_nothing_else() {
+        let seed = [0x01, 0x23, 0x45, 0x67, 0x89, 0xab, 0xcd, 0xef];
+        assert_eq!(parse(&seed), Some(seed));
+        assert_eq!(parse(b"0123456789ABCdef"), Some(seed));
+        assert_eq!(parse(b"0123456789abcdef\r\n"), Some(seed));
+        for wrong in [&b""[..], b"0123456789abcde", b"0123456789abcdefg", b"+123456789abcdef", b"0x23456789abcdef"] {
+            assert_eq!(parse(wrong), None, "{wrong:?}");
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! The secret seed of a store.
+
+use core::fmt;
+use std::io;
+
+use xxhash_rust::xxh3::xxh3_64;
+
+/// A hash seed that strangers must not learn: with it they can prepare keys that defeat a store's filters.
+///
+/// The engine keeps the eight bytes, outside the files and as carefully as a password: without them the filters
+/// are useless (tables stay readable). It shows as its fingerprint wherever it is printed.
+///
+/// ```
+/// use sstfilter::{KeyHasher, SecretSeed};
+///
+/// let (hasher, seed) = KeyHasher::random_secret()?;
+/// let kept: [u8; 8] = seed.to_bytes();
+/// // After a restart:
+/// let again = KeyHasher::with_secret_seed(SecretSeed::from_bytes(kept));
+/// assert_eq!(again.hash(b"key"), hasher.hash(b"key"));
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct SecretSeed(u64);
+
+impl SecretSeed {
+    /// A seed from the system's source of randomness.
+    ///
+    /// # Errors
+    ///
+    /// Whatever keeps the system from giving randomness. There is no second source: a guessable seed is none.
+    pub fn random() -> io::Result<Self> {
+        let mut bytes = [0; 8];
+        fill_with_randomness(&mut bytes)?;
+        Ok(Self::from_bytes(bytes))
+    }
+
+    /// The seed that the engine has kept.
+    #[must_use]
+    pub const fn from_bytes(bytes: [u8; 8]) -> Self {
+        Self(u64::from_le_bytes(bytes))
+    }
+
+    /// The bytes to be kept.
+    #[must_use]
+    pub const fn to_bytes(&self) -> [u8; 8] {
+        self.0.to_le_bytes()
+    }
+
+    /// The 32 bits that files carry of the seed, by which a wrong one is recognised.
+    #[must_use]
+    pub fn fingerprint(&self) -> u32 {
+        let mut input = *b"sstfilter secret seed: ........";
+        if let Some(tail) = input.last_chunk_mut::<8>() {
+            *tail = self.to_bytes();
+        }
+        u32::try_from(xxh3_64(&input) >> 32).unwrap_or_default()
+    }
+
+    pub(super) const fn get(&self) -> u64 {
+        self.0
+    }
+}
+
+impl From<u64> for SecretSeed {
+    /// A seed that the engine has drawn or derived itself.
+    fn from(seed: u64) -> Self {
+        Self(seed)
+    }
+}
+
+impl fmt::Debug for SecretSeed {
+    /// Shows the fingerprint only.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SecretSeed(fingerprint {:#010x})", self.fingerprint())
+    }
+}
+
+#[cfg(any(unix, windows, target_os = "wasi"))]
+fn fill_with_randomness(bytes: &mut [u8]) -> io::Result<()> {
+    getrandom::fill(bytes).map_err(|error| io::Error::other(format!("no randomness for a secret seed: {error}")))
+}
+
+#[cfg(not(any(unix, windows, target_os = "wasi")))]
+fn fill_with_randomness(_bytes: &mut [u8]) -> io::Result<()> {
+    let reason = "no randomness for a secret seed on this system: draw one elsewhere and give its bytes";
+    Err(io::Error::new(io::ErrorKind::Unsupported, reason))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn random_seeds_differ_and_come_back_from_their_bytes() {
+        let (one, other) = (SecretSeed::random().unwrap(), SecretSeed::random().unwrap());
+        assert_ne!(one.to_bytes(), other.to_bytes());
+        assert_eq!(SecretSeed::from_bytes(one.to_bytes()).get(), one.get());
+        assert_eq!(SecretSeed::from(0x0102_0304_0506_0708).to_bytes(), [8, 7, 6, 5, 4, 3, 2, 1]);
+    }
+
+    #[test]
+    fn a_seed_prints_its_fingerprint_and_nothing_else_of_itself() {
+        // FORMAT.md's test vector.
+        let seed = SecretSeed::from(0xdead_beef_cafe_f00d);
+        assert_eq!(format!("{seed:?}"), "SecretSeed(fingerprint 0x1c8205bc)");
+    }
+}

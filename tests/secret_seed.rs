@@ -1,0 +1,145 @@
+//! Secret hash seeds, and readers that have another one. The failure guarded against: a store is opened with a wrong
+//! secret after a restore or a change of its configuration; nothing fails, and every lookup reads every table. And the
+//! worse one: the wrong secret is taken for the right one, and keys that are there are denied.
+
+#![expect(clippy::unwrap_used, reason = "tests, and the functions they share")]
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+use sstfilter::{
+    BlockError, FilterVerdict, KeyHash, KeyHasher, Lookup, ReadOptions, SecretSeed, Table, TableBuilder, TableError,
+    TableOptions, TableSet,
+};
+
+const KEYS: u32 = 2_000;
+
+/// The table of all keys of four bytes below [`KEYS`].
+fn table(hasher: &KeyHasher) -> Bytes {
+    let options = TableOptions::default().with_hasher(hasher.clone());
+    let mut builder = TableBuilder::new(Vec::new(), &options).unwrap();
+    (0..KEYS).for_each(|key| builder.add(&key.to_be_bytes(), b"value").unwrap());
+    Bytes::from(builder.finish().unwrap().0)
+}
+
+fn open(bytes: &Bytes, options: &ReadOptions) -> Result<Table, TableError> {
+    Table::open_source(bytes.clone(), options)
+}
+
+fn reading(hasher: &KeyHasher) -> ReadOptions {
+    ReadOptions::default().with_hasher(hasher.clone())
+}
+
+fn assert_all_found(table: &Table) {
+    for key in 0..KEYS {
+        assert!(matches!(table.get(&key.to_be_bytes()).unwrap(), Lookup::Found(_)), "key {key} is lost");
+    }
+}
+
+/// Two seeds with one fingerprint: of 2^17 there are some two.
+fn seeds_with_one_fingerprint() -> [SecretSeed; 2] {
+    let mut seen = HashMap::new();
+    (0..1_u64 << 20)
+        .find_map(|seed| seen.insert(SecretSeed::from(seed).fingerprint(), seed).map(|other| [seed, other]))
+        .unwrap()
+        .map(SecretSeed::from)
+}
+
+#[test]
+fn a_filter_of_another_secret_is_not_used_and_says_both_fingerprints() {
+    let (built, other) = (SecretSeed::from(42), SecretSeed::from(43));
+    let bytes = table(&KeyHasher::with_secret_seed(built.clone()));
+
+    let table = open(&bytes, &reading(&KeyHasher::with_secret_seed(other.clone()))).unwrap();
+    let problem = table.filter_problem().unwrap().to_string();
+    let expected = format!(
+        "built with another secret seed (fingerprint {:#010x}, the reader's is {:#010x})",
+        built.fingerprint(),
+        other.fingerprint()
+    );
+    assert!(problem.contains(&expected), "{problem}");
+    assert_all_found(&table);
+    assert_eq!((table.stats().filter.unusable, table.stats().filter.negatives), (u64::from(KEYS), 0));
+    let FilterVerdict::NotAsked { reason } = table.verify().unwrap().filter else { panic!("it was asked") };
+    assert!(reason.contains(&expected), "{reason}");
+
+    let seedless = open(&bytes, &ReadOptions::default()).unwrap();
+    let problem = seedless.filter_problem().unwrap().to_string();
+    assert!(problem.contains("built with a secret seed (fingerprint 0xca1a2710), which the reader was not given"));
+    assert_all_found(&seedless);
+}
+
+#[test]
+fn a_strict_reader_refuses_a_filter_of_another_hash_and_takes_its_own() {
+    let (hasher, seed) = KeyHasher::random_secret().unwrap();
+    let (other, _) = KeyHasher::random_secret().unwrap();
+    let bytes = table(&hasher);
+    for wrong in [reading(&other), ReadOptions::default(), reading(&KeyHasher::with_seed(7))] {
+        let refused = open(&bytes, &wrong.with_strict_hash()).unwrap_err();
+        assert!(matches!(&refused, TableError::Filter { source: BlockError::HashMismatch { .. }, .. }), "{refused}");
+    }
+    let again = KeyHasher::with_secret_seed(SecretSeed::from_bytes(seed.to_bytes()));
+    let table = open(&bytes, &reading(&again).with_strict_hash()).unwrap();
+    assert!(table.filter_problem().is_none());
+    assert_all_found(&table);
+}
+
+#[test]
+fn a_strict_reader_still_opens_a_table_whose_filter_is_damaged() {
+    let hasher = KeyHasher::with_secret_seed(42);
+    let bytes = table(&hasher);
+    let filter = open(&bytes, &reading(&hasher)).unwrap().layout();
+    let filter = filter.regions.iter().find(|region| region.name == "filter").unwrap();
+    let mut damaged = bytes.to_vec();
+    damaged[usize::try_from(filter.offset).unwrap()] ^= 1;
+    let table = open(&Bytes::from(damaged), &reading(&hasher).with_strict_hash()).unwrap();
+    assert!(matches!(table.filter_problem(), Some(TableError::Checksum { .. })));
+    assert_all_found(&table);
+}
+
+#[test]
+fn a_strict_set_refuses_a_table_of_another_seed_than_its_newest() {
+    let directory = tempfile::tempdir().unwrap();
+    let paths = [1, 2].map(|seed| {
+        let path = directory.path().join(format!("{seed}.sst"));
+        std::fs::write(&path, table(&KeyHasher::with_seed(seed))).unwrap();
+        path
+    });
+    assert!(TableSet::open(&paths, &ReadOptions::default()).is_ok());
+    let refused = TableSet::open(&paths, &ReadOptions::default().with_strict_hash()).unwrap_err();
+    assert!(matches!(refused, TableError::Filter { source: BlockError::HashMismatch { .. }, .. }), "{refused}");
+    assert!(TableSet::open(&paths[..1], &ReadOptions::default().with_strict_hash()).is_ok());
+}
+
+/// One wrong secret in 2^32 has the fingerprint of the right one.
+#[test]
+fn a_wrong_secret_with_the_right_fingerprint_denies_nothing() {
+    let [built, wrong] = seeds_with_one_fingerprint().map(KeyHasher::with_secret_seed);
+    assert_eq!(built.identity(), wrong.identity());
+    let bytes = table(&built);
+
+    let table = open(&bytes, &reading(&wrong)).unwrap();
+    let problem = table.filter_problem().unwrap();
+    assert!(matches!(problem, TableError::Filter { source: BlockError::DeniesOwnKey { .. }, .. }), "{problem}");
+    assert_all_found(&table);
+    assert!(open(&bytes, &reading(&wrong).with_strict_hash()).is_err());
+
+    let bound_later = TableSet::new(vec![open(&bytes, &reading(&built)).unwrap()], wrong);
+    assert!(bound_later.tables()[0].filter_problem().is_some());
+    assert!((0..KEYS).all(|key| bound_later.get(&key.to_be_bytes()).unwrap().is_some()));
+}
+
+#[test]
+fn a_function_that_was_changed_without_its_tag_denies_nothing() {
+    let function = |seed: u64| {
+        KeyHasher::custom(1, move |key| {
+            let number = key.iter().fold(seed, |number, &byte| number << 8 | u64::from(byte));
+            KeyHash::from_remixed(number)
+        })
+    };
+    let bytes = table(&function(1));
+    assert!(open(&bytes, &reading(&function(1))).unwrap().filter_problem().is_none());
+    let changed = open(&bytes, &reading(&function(2))).unwrap();
+    assert!(changed.filter_problem().unwrap().to_string().contains("a function with its tag was changed"));
+    assert_all_found(&changed);
+}
