@@ -206,7 +206,8 @@ fn ribbon_filter(need: &FilterNeed) -> Result<Sized, String> {
     match need.target {
         FilterTarget::Rate(rate) => {
             let columns = Columns::for_rate(rate).map_err(|error| error.to_string())?;
-            Ok(Sized::new(&shape(columns).ok_or_else(too_many_keys)?, need.keys))
+            let shape = shape(columns).filter(|shape| shape.payload_bytes() <= MAX_PAYLOAD_BYTES);
+            Ok(Sized::new(&shape.ok_or_else(too_many_keys)?, need.keys))
         }
         FilterTarget::Bytes(_) => by_bits(
             need,

@@ -11,9 +11,12 @@ pub(super) type Line = [u8; 64];
 /// Where the eighth word's count of all lines before begins.
 const BEFORE: u32 = 27;
 
-/// Where a cell of the third block is among those that are kept, and whether it is one of them.
+/// A place that no payload has, and that can be added to one that it has.
+const NOWHERE: usize = usize::MAX / 2;
+
+/// Where a cell of the third block is among those that are kept, and whether it is one of them. Counts that lie can say
+/// more than a `usize` of 32 bits can: such a place is nowhere, and not somewhere else.
 #[inline]
-#[expect(clippy::cast_possible_truncation, reason = "cells are in memory, or not found")]
 pub(super) fn place_of(lines: &[Line], cell: usize) -> (usize, bool) {
     let Some(line) = lines.get(cell / LINE_CELLS) else { return (0, false) };
     let within = cell % LINE_CELLS;
@@ -25,7 +28,8 @@ pub(super) fn place_of(lines: &[Line], cell: usize) -> (usize, bool) {
     // The first word of the pair, if this is the second.
     let whole = word(number & !1) & 0_u64.wrapping_sub(number as u64 & 1);
     let below = ones_in_both(whole, bits & ((1 << bit) - 1));
-    (((counts >> BEFORE) + in_pairs_before + below) as usize, bits >> bit & 1 == 1)
+    let place = (counts >> BEFORE) + in_pairs_before + below;
+    (usize::try_from(place).unwrap_or(NOWHERE), bits >> bit & 1 == 1)
 }
 
 /// The ones in two words. Not every x86-64 has an instruction for it; added up like this, two cost little more than one.
@@ -96,6 +100,6 @@ mod tests {
     #[test]
     fn more_can_be_kept_than_a_block_has_room_for() {
         let line = line_of([true].into_iter(), (1 << 37) - 1);
-        assert_eq!(place_of(&[line], 1), (1 << 37, false));
+        assert_eq!(place_of(&[line], 1), (usize::try_from(1_u64 << 37).unwrap_or(NOWHERE), false));
     }
 }
