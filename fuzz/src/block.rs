@@ -12,8 +12,8 @@ pub fn exercise(bytes: &[u8]) {
     let hashes = hashes_of(bytes);
     match FilterBlock::open(bytes) {
         Ok(block) => {
-            ask(&block, &hashes);
-            take_up(bytes, block.info().kind, block.hash_identity(), &hashes);
+            let kind = ask(&block, &hashes);
+            take_up(bytes, kind, block.hash_identity(), &hashes);
             guard(bytes, block.hash_identity(), &hashes, block.verify().is_ok());
         }
         Err(error) => {
@@ -21,7 +21,7 @@ pub fn exercise(bytes: &[u8]) {
             guard(bytes, KeyHasher::default().identity(), &hashes, false);
         }
     }
-    guard(bytes, KeyHasher::with_seed(1).identity(), &hashes, true);
+    guard(bytes, KeyHasher::with_seed(1).identity(), &hashes[..3], true);
 }
 
 /// Hashes that depend on the input, and the ends of their range: more than fit one word of answers.
@@ -33,8 +33,8 @@ fn hashes_of(bytes: &[u8]) -> Vec<KeyHash> {
     ends.into_iter().chain(taken).chain(mixed).map(KeyHash::from_well_mixed).collect()
 }
 
-/// Single, prepared, batched and set probes agree, at any alignment and with any instruction set.
-fn ask(block: &FilterBlock<&[u8]>, hashes: &[KeyHash]) {
+/// Single, prepared, batched and set probes agree, at any alignment and with any instruction set. The block's kind.
+fn ask(block: &FilterBlock<&[u8]>, hashes: &[KeyHash]) -> FilterKind {
     let answers: Vec<bool> = hashes.iter().map(|&hash| block.may_contain(hash)).collect();
     let moved = [&[0xa5][..], block.as_bytes()].concat();
     let moved = FilterBlock::open(&moved[1..]).expect("the same bytes elsewhere");
@@ -61,7 +61,8 @@ fn ask(block: &FilterBlock<&[u8]>, hashes: &[KeyHash]) {
     assert!((0.0..=1.0).contains(&info.expected_fpr), "{info:?}");
     assert!(block.fill_ratio().is_none_or(|fill| (0.0..=1.0).contains(&fill)), "{info:?}: {:?}", block.fill_ratio());
     assert_eq!(info.block_bytes, block.as_bytes().len() as u64);
-    assert!(!format!("{block:?} {} {} {}", info.bits_per_key(), info.hash, info.reason).is_empty());
+    assert!(!format!("{info:?} {} {} {}", info.bits_per_key(), info.hash, info.reason).is_empty());
+    info.kind
 }
 
 /// A set with the block twice and a bad one between answers as the block does.
@@ -97,8 +98,8 @@ fn guard(bytes: &[u8], identity: HashIdentity, hashes: &[KeyHash], may_be_sound:
         shown(error);
         assert_eq!(hits.count(), hashes.len() as u64);
         assert_eq!(filter.stats().unusable, 2 * hashes.len() as u64);
+        assert!(!format!("{filter:?}").is_empty());
     }
-    assert!(!format!("{filter:?}").is_empty());
 }
 
 fn shown(error: &(impl core::fmt::Display + core::fmt::Debug)) {

@@ -161,32 +161,38 @@ fn tags_in(payload: &[u8], bits: usize) -> u64 {
 /// libFuzzer's own mutator: changes the first so many bytes, makes at most so many of them, and returns how many.
 pub type Mutate = fn(&mut [u8], usize, usize) -> usize;
 
+/// Lets `mutate` change the first `size` bytes of `data`; it does not take an empty room.
+pub fn change(mutate: Mutate, data: &mut [u8], size: usize, most: usize) -> usize {
+    if most == 0 { 0 } else { mutate(data, size, most) }
+}
+
 /// A custom mutator: lets `mutate` change the first `size` bytes of `data`, and mostly makes a sealed block of at most
 /// `most` bytes of what comes of it. Returns the new size.
 pub fn mutate(data: &mut [u8], size: usize, most: usize, seed: u32, mutate: Mutate) -> usize {
     let mut random = Random::new(seed);
     if random.once_in(8) {
-        return mutate(data, size, most);
+        return change(mutate, data, size, most);
     }
     let mut parts = Parts::of(&data[..size]);
     match random.below(4) {
         0 => {
-            let changed = mutate(data, size, most);
+            let changed = change(mutate, data, size, most);
             parts = Parts::of(&data[..changed]);
         }
         1 => {
             let mut tail = parts.trailer.to_vec();
             parts.params.iter().for_each(|word| tail.extend(word.to_le_bytes()));
             let length = tail.len();
-            mutate(&mut tail, length, length);
+            change(mutate, &mut tail, length, length);
             let (trailer, params) = tail.split_at(TRAILER);
             parts.trailer.copy_from_slice(trailer);
             parts.params = params.as_chunks().0.iter().map(|&word| u32::from_le_bytes(word)).collect();
         }
         2 => {
             let length = parts.payload.len();
-            parts.payload.resize(most.saturating_sub(TRAILER + 60).max(length), 0);
-            let changed = mutate(&mut parts.payload, length, most.saturating_sub(TRAILER + 60).max(length));
+            let room = most.saturating_sub(TRAILER + 60).max(length);
+            parts.payload.resize(room, 0);
+            let changed = change(mutate, &mut parts.payload, length, room);
             parts.payload.truncate(changed);
         }
         _ => parts.reshape(&mut random, most.saturating_sub(TRAILER + 60)),

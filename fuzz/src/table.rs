@@ -49,8 +49,8 @@ fn shown(error: &TableError) {
 
 fn describe(table: &Table) {
     let layout = table.layout();
-    let end = layout.regions.iter().map(|region| region.bytes).sum::<u64>();
-    assert!(table.filter_problem().is_some() || end == table.file_bytes(), "{layout:?}");
+    let end: u128 = layout.regions.iter().map(|region| u128::from(region.bytes)).sum();
+    assert!(table.filter_problem().is_some() || end == u128::from(table.file_bytes()), "{layout:?}");
     if let Some(problem) = table.filter_problem() {
         shown(problem);
     }

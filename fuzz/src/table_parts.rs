@@ -143,7 +143,7 @@ pub fn seal_footer(table: &mut [u8]) {
 pub fn mutate(data: &mut [u8], size: usize, most: usize, seed: u32, mutate: Mutate) -> usize {
     let mut random = Random::new(seed);
     let blocks = Blocks::of(&data[..size]).filter(|_| size <= most && !random.once_in(6));
-    let Some(blocks) = blocks else { return mutate(data, size, most) };
+    let Some(blocks) = blocks else { return block_forge::change(mutate, data, size, most) };
     let table = &mut data[..size];
     for _ in 0..=random.below(3) {
         let place = random.below(blocks.entries.len() + 3);
