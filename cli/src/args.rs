@@ -18,7 +18,7 @@ Exit codes:
 /// Builds, asks, inspects and verifies SST tables and their filter blocks.
 #[derive(Debug, Parser)]
 #[command(name = "sstfilter", version, after_help = EXIT_CODES, max_term_width = 100)]
-pub(crate) struct Cli {
+pub struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
 

@@ -1,33 +1,11 @@
 //! `sstfilter`: builds, asks, inspects and verifies tables and their filter blocks.
 
-mod advise;
-mod args;
-mod build;
-mod demo;
-mod files;
-mod get;
-mod inspect;
-mod keys;
-mod lines;
-mod memory;
-mod output;
-mod policy;
-mod probe;
-mod progress;
-mod report;
-mod secret;
-mod tables;
-mod units;
-mod verify;
-
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Parser;
-
-use args::{Cli, Command};
-use output::{CANNOT_WRITE, Outcome, Output};
+use sstfilter_cli::{CANNOT_WRITE, Cli, Outcome};
 
 /// The exit code of a process that the kernel would have ended for writing to a closed pipe.
 const CLOSED_PIPE_EXIT: u8 = 128 + 13;
@@ -35,8 +13,7 @@ const CLOSED_PIPE_EXIT: u8 = 128 + 13;
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let mut stdout = BufWriter::new(io::stdout().lock());
-    let mut output = Output::new(&mut stdout, cli.json);
-    let outcome = run(&cli, &mut output);
+    let outcome = sstfilter_cli::run(&cli, &mut stdout);
     let outcome = outcome.and_then(|outcome| stdout.flush().map(|()| outcome).context(CANNOT_WRITE));
     match outcome {
         Ok(Outcome::Yes) => ExitCode::SUCCESS,
@@ -49,21 +26,6 @@ fn main() -> ExitCode {
             let _ = writeln!(io::stderr(), "error: {error:#}");
             ExitCode::from(2)
         }
-    }
-}
-
-fn run(cli: &Cli, output: &mut Output<'_>) -> anyhow::Result<Outcome> {
-    let secret = cli.secret_seed_file.as_deref().map(secret::hasher_from).transpose()?;
-    let secret = secret.as_ref();
-    match &cli.command {
-        Command::Demo => demo::run(output),
-        Command::Build(args) => build::run(args, secret, output),
-        Command::Get(args) => get::run(args, secret, output),
-        Command::Probe(args) => probe::run(args, secret, output),
-        Command::Inspect(args) => inspect::run(args, secret, output),
-        Command::Verify(args) => verify::run(args, secret, output),
-        Command::Advise(args) => advise::run(args, output),
-        Command::Report(args) => report::run(args, output),
     }
 }
 

@@ -11,7 +11,7 @@ use serde::{Serialize, Serializer};
 ///
 /// The worst of several is their maximum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Outcome {
+pub enum Outcome {
     /// All present, all sound: exit code 0.
     Yes,
     /// Something absent, lost or damaged, and said so: exit code 1.
@@ -28,7 +28,7 @@ impl Outcome {
 }
 
 /// What failed when standard output did.
-pub(crate) const CANNOT_WRITE: &str = "cannot write to standard output";
+pub const CANNOT_WRITE: &str = "cannot write to standard output";
 
 /// Standard output in the form that was asked for.
 pub(crate) struct Output<'a> {

@@ -1,0 +1,64 @@
+//! The command line as a library: what the program `sstfilter` does, without its process.
+
+mod advise;
+mod args;
+mod build;
+mod demo;
+mod files;
+mod get;
+mod inspect;
+mod keys;
+mod lines;
+mod memory;
+mod output;
+mod policy;
+mod probe;
+mod progress;
+mod report;
+mod secret;
+mod tables;
+mod units;
+mod verify;
+
+use std::io::Write;
+
+use clap::Parser;
+
+pub use args::Cli;
+use args::Command;
+use output::Output;
+pub use output::{CANNOT_WRITE, Outcome};
+
+impl Cli {
+    /// What `arguments` ask for, the first of which is the program's name.
+    ///
+    /// # Errors
+    ///
+    /// The message for whoever wrote them, help and version included.
+    pub fn from_arguments(
+        arguments: impl IntoIterator<Item = impl Into<std::ffi::OsString> + Clone>,
+    ) -> Result<Self, clap::Error> {
+        Self::try_parse_from(arguments)
+    }
+}
+
+/// Does what the arguments ask for. Results go to `stdout`; notes and progress to standard error.
+///
+/// # Errors
+///
+/// Why it cannot be done.
+pub fn run(cli: &Cli, stdout: &mut dyn Write) -> anyhow::Result<Outcome> {
+    let secret = cli.secret_seed_file.as_deref().map(secret::hasher_from).transpose()?;
+    let secret = secret.as_ref();
+    let mut output = Output::new(stdout, cli.json);
+    match &cli.command {
+        Command::Demo => demo::run(&mut output),
+        Command::Build(args) => build::run(args, secret, &mut output),
+        Command::Get(args) => get::run(args, secret, &mut output),
+        Command::Probe(args) => probe::run(args, secret, &mut output),
+        Command::Inspect(args) => inspect::run(args, secret, &mut output),
+        Command::Verify(args) => verify::run(args, secret, &mut output),
+        Command::Advise(args) => advise::run(args, &mut output),
+        Command::Report(args) => report::run(args, &mut output),
+    }
+}

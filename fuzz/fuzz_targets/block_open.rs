@@ -1,0 +1,13 @@
+//! Any bytes as a filter block: opened, verified, asked and taken up in every way there is. The mutator repairs the
+//! checksums of most inputs and gives them kinds and parameters, so that what lies behind the checks is reached.
+
+#![no_main]
+
+use libfuzzer_sys::{fuzz_mutator, fuzz_target, fuzzer_mutate};
+use sstfilter_fuzz::{block, block_forge};
+
+fuzz_mutator!(|data: &mut [u8], size: usize, max_size: usize, seed: u32| {
+    block_forge::mutate(data, size, max_size, seed, fuzzer_mutate)
+});
+
+fuzz_target!(|bytes: &[u8]| block::exercise(bytes));

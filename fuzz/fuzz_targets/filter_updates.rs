@@ -1,0 +1,5 @@
+//! The kinds that take keys while in use, changed, stored, taken up and merged, against the multiset of their keys.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| sstfilter_fuzz::updates::exercise(bytes));

@@ -1,0 +1,5 @@
+//! Sound tables, damaged: every read gives what was written, or an error; `verify` finds every damage.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| sstfilter_fuzz::table_damage::exercise(bytes));

@@ -1,0 +1,210 @@
+//! All that can be asked of bytes that may be a filter block.
+
+use sstfilter::simd::{self, InstructionSet};
+use sstfilter::{
+    BlockError, CountingBloom, CuckooFilter, FilterBlock, FilterError, FilterKind, FilterSet, GuardedFilter,
+    HashIdentity, HealthLimits, HitBitmap, HitMatrix, KeyHash, KeyHasher, LookupOutcome, PreparedKey, StandardBloom,
+    TwoBitBloom,
+};
+
+/// Opens and asks `bytes` in every way there is.
+pub fn exercise(bytes: &[u8]) {
+    let hashes = hashes_of(bytes);
+    match FilterBlock::open(bytes) {
+        Ok(block) => {
+            let kind = ask(&block, &hashes);
+            take_up(bytes, kind, block.hash_identity(), &hashes);
+            guard(bytes, block.hash_identity(), &hashes, block.verify().is_ok());
+        }
+        Err(error) => {
+            shown(&error);
+            guard(bytes, KeyHasher::default().identity(), &hashes, false);
+        }
+    }
+    guard(bytes, KeyHasher::with_seed(1).identity(), &hashes[..3], true);
+}
+
+/// Hashes that depend on the input, and the ends of their range: more than fit one word of answers.
+fn hashes_of(bytes: &[u8]) -> Vec<KeyHash> {
+    let seed = u64::from(crc32c::crc32c(bytes));
+    let ends = [0, 1, u64::MAX, u64::MAX - 1, 1 << 63, (1 << 63) - 1, 1 << 32, u64::from(u32::MAX)];
+    let taken = bytes.as_chunks().0.iter().take(24).map(|&word| u64::from_le_bytes(word));
+    let mixed = (0..50).map(|index| KeyHash::from_remixed(seed << 32 | index).get());
+    ends.into_iter().chain(taken).chain(mixed).map(KeyHash::from_well_mixed).collect()
+}
+
+/// Single, prepared, batched and set probes agree, at any alignment and with any instruction set. The block's kind.
+fn ask(block: &FilterBlock<&[u8]>, hashes: &[KeyHash]) -> FilterKind {
+    let answers: Vec<bool> = hashes.iter().map(|&hash| block.may_contain(hash)).collect();
+    let moved = [&[0xa5][..], block.as_bytes()].concat();
+    let moved = FilterBlock::open(&moved[1..]).expect("the same bytes elsewhere");
+    for set in InstructionSet::available() {
+        simd::select(set).expect("it is available");
+        for block in [block, &moved] {
+            let mut hits = HitBitmap::default();
+            block.may_contain_batch(hashes, &mut hits);
+            for (index, (&hash, &answer)) in hashes.iter().zip(&answers).enumerate() {
+                assert_eq!(hits.may_contain(index), answer, "batch, {set}, {hash:?}");
+                assert_eq!(block.may_contain(hash), answer, "single, {set}, {hash:?}");
+                assert_eq!(
+                    block.may_contain_prepared(&mut PreparedKey::new(hash)),
+                    answer,
+                    "prepared, {set}, {hash:?}"
+                );
+            }
+            assert_eq!(hits.count(), answers.iter().filter(|&&answer| answer).count() as u64);
+        }
+        ask_in_a_set(block, hashes, &answers);
+    }
+    simd::select(InstructionSet::fastest()).expect("it is available");
+    let info = block.info();
+    assert!((0.0..=1.0).contains(&info.expected_fpr), "{info:?}");
+    assert!(block.fill_ratio().is_none_or(|fill| (0.0..=1.0).contains(&fill)), "{info:?}: {:?}", block.fill_ratio());
+    assert_eq!(info.block_bytes, block.as_bytes().len() as u64);
+    assert!(!format!("{info:?} {} {} {}", info.bits_per_key(), info.hash, info.reason).is_empty());
+    info.kind
+}
+
+/// A set with the block twice and a bad one between answers as the block does.
+fn ask_in_a_set(block: &FilterBlock<&[u8]>, hashes: &[KeyHash], answers: &[bool]) {
+    let bad = Err(BlockError::Magic { got: 0 });
+    let set = FilterSet::new([Ok(block.clone()), bad, Ok(block.clone())], block.hash_identity());
+    assert!(set.problem(1).is_some() && set.problem(0).is_none());
+    let mut matrix = HitMatrix::default();
+    set.candidates_batch(hashes, &mut matrix);
+    let mut hits = HitBitmap::default();
+    for (index, (&hash, &answer)) in hashes.iter().zip(answers).enumerate() {
+        set.candidates(hash, &mut hits);
+        assert_eq!([0, 1, 2].map(|filter| hits.may_contain(filter)), [answer, true, answer], "set, {hash:?}");
+        let row = [0, 1, 2].map(|filter| matrix.may_contain(index, filter));
+        assert_eq!(row, [answer, true, answer], "matrix, {hash:?}");
+    }
+}
+
+/// A guarded filter never denies without a sound block.
+fn guard(bytes: &[u8], identity: HashIdentity, hashes: &[KeyHash], may_be_sound: bool) {
+    let filter = GuardedFilter::load(bytes, identity);
+    let is_usable = filter.block().is_ok();
+    assert!(may_be_sound || !is_usable);
+    let mut hits = HitBitmap::default();
+    filter.probe_batch(hashes, &mut hits);
+    for (index, &hash) in hashes.iter().enumerate() {
+        let probe = filter.probe(hash);
+        assert_eq!(probe.is_absent(), !hits.may_contain(index));
+        assert!(is_usable || !probe.is_absent());
+        filter.record_lookup(LookupOutcome::NotFound);
+    }
+    if let Err(error) = filter.block() {
+        shown(error);
+        assert_eq!(hits.count(), hashes.len() as u64);
+        assert_eq!(filter.stats().unusable, 2 * hashes.len() as u64);
+        assert!(!format!("{filter:?}").is_empty());
+    }
+}
+
+fn shown(error: &(impl core::fmt::Display + core::fmt::Debug)) {
+    assert!(!format!("{error} {error:?}").is_empty());
+}
+
+/// The in-memory kinds take the block up, or refuse it; what they took up denies nothing that it held, and no key
+/// that it is given.
+fn take_up(bytes: &[u8], kind: FilterKind, identity: HashIdentity, hashes: &[KeyHash]) {
+    let block = FilterBlock::open(bytes).expect("it was opened before");
+    let is_refused = |error: &FilterError, wanted: FilterKind| {
+        shown(error);
+        kind == wanted && block.verify().is_ok()
+    };
+    match StandardBloom::from_block(bytes, identity) {
+        Ok(mut filter) => {
+            same_answers(&block, hashes, |hash| filter.contains(hash));
+            hashes.iter().for_each(|&hash| _ = filter.insert(hash));
+            hashes.iter().for_each(|&hash| assert!(filter.contains(hash)));
+            healthy(&filter.health(), filter.fill_ratio());
+            let _ = filter.estimated_keys();
+            reopened(&filter.to_block(identity).expect("it was a block"), hashes);
+        }
+        Err(error) => assert!(!is_refused(&error, FilterKind::STANDARD_BLOOM), "{error}"),
+    }
+    match TwoBitBloom::from_block(bytes, identity) {
+        Ok(filter) => {
+            same_answers(&block, hashes, |hash| filter.contains(hash));
+            filter.insert_all(hashes);
+            hashes.iter().for_each(|&hash| assert!(filter.contains(hash)));
+            healthy(&filter.health(), filter.fill_ratio());
+            reopened(&filter.to_block(identity).expect("it was a block"), hashes);
+        }
+        Err(error) => assert!(!is_refused(&error, FilterKind::TWO_BIT_BLOOM), "{error}"),
+    }
+    match CountingBloom::from_block(bytes, identity) {
+        Ok(filter) => counting(filter, &block, identity, hashes),
+        Err(error) => assert!(!is_refused(&error, FilterKind::COUNTING_BLOOM), "{error}"),
+    }
+    match CuckooFilter::from_block(bytes, identity) {
+        Ok(filter) => cuckoo(filter, &block, identity, hashes),
+        Err(error) => shown(&error),
+    }
+}
+
+fn counting(mut filter: CountingBloom, block: &FilterBlock<&[u8]>, identity: HashIdentity, hashes: &[KeyHash]) {
+    same_answers(block, hashes, |hash| filter.contains(hash));
+    let held: Vec<KeyHash> = hashes.iter().copied().filter(|&hash| filter.contains(hash)).collect();
+    let before = filter.keys();
+    for &hash in hashes {
+        if !filter.contains(hash) {
+            assert!(filter.remove(hash).is_err());
+        }
+    }
+    assert_eq!(filter.keys(), before);
+    filter.insert_all(hashes);
+    hashes.iter().for_each(|&hash| assert!(filter.contains(hash)));
+    healthy(&filter.health(), filter.fill_ratio());
+    let _ = (filter.saturated(), filter.estimated_keys());
+    reopened(&filter.to_block(identity).expect("it was a block"), hashes);
+    let standard = filter.to_standard_bloom().expect("smaller than the block");
+    hashes.iter().for_each(|&hash| assert!(standard.contains(hash)));
+    hashes.iter().for_each(|&hash| filter.remove(hash).expect("it is in"));
+    held.iter().for_each(|&hash| assert!(filter.contains(hash), "it was there before"));
+}
+
+fn cuckoo(mut filter: CuckooFilter, block: &FilterBlock<&[u8]>, identity: HashIdentity, hashes: &[KeyHash]) {
+    same_answers(block, hashes, |hash| filter.contains(hash));
+    let held: Vec<KeyHash> = hashes.iter().copied().filter(|&hash| filter.contains(hash)).collect();
+    let before = filter.keys();
+    let inserted: Vec<KeyHash> = hashes.iter().copied().filter(|&hash| filter.insert(hash).is_ok()).collect();
+    held.iter().chain(&inserted).for_each(|&hash| assert!(filter.contains(hash)));
+    assert_eq!(filter.keys(), before + inserted.len() as u64);
+    healthy(&filter.health(), filter.fill_ratio());
+    reopened(&filter.to_block(identity).expect("it was a block"), &inserted);
+    inserted.iter().for_each(|&hash| filter.remove(hash).expect("it is in"));
+    held.iter().for_each(|&hash| assert!(filter.contains(hash), "it was there before"));
+    assert_eq!(filter.keys(), before);
+}
+
+fn same_answers(block: &FilterBlock<&[u8]>, hashes: &[KeyHash], contains: impl Fn(KeyHash) -> bool) {
+    hashes.iter().for_each(|&hash| assert_eq!(contains(hash), block.may_contain(hash), "{hash:?}"));
+}
+
+fn healthy(health: &sstfilter::FilterHealth, fill: f64) {
+    assert!((0.0..=1.0).contains(&fill), "{health:?}");
+    for limits in [HealthLimits::BLOOM, HealthLimits::CUCKOO] {
+        assert!(!format!("{health:?} {:?}", limits.alarms(health)).is_empty());
+    }
+}
+
+fn reopened(block: &[u8], hashes: &[KeyHash]) {
+    let block = FilterBlock::open(block).expect("it was just written");
+    block.verify().expect("it was just written");
+    hashes.iter().for_each(|&hash| assert!(block.may_contain(hash)));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fixtures_pass() {
+        for entry in std::fs::read_dir("../fixtures/v1").unwrap() {
+            exercise(&std::fs::read(entry.unwrap().path()).unwrap());
+        }
+    }
+}

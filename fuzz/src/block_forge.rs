@@ -1,0 +1,243 @@
+//! Forged filter blocks: whatever else they say, their checksums and lengths hold, so that what lies behind the checks
+//! of the trailer is reached. Written from FORMAT.md, sharing no code with the library.
+
+use crate::random::Random;
+
+/// Bytes of a trailer.
+const TRAILER: usize = 32;
+
+/// The kinds that there are.
+pub const KINDS: core::ops::RangeInclusive<u8> = 1..=9;
+
+/// A block in its parts. Trailer bytes that checksums and lengths decide are computed by [`Parts::seal`].
+#[derive(Clone, Debug)]
+pub struct Parts {
+    payload: Vec<u8>,
+    params: Vec<u32>,
+    trailer: [u8; TRAILER],
+}
+
+impl Parts {
+    /// Takes any bytes apart; where they are no block, as if they were one.
+    #[must_use]
+    pub fn of(bytes: &[u8]) -> Self {
+        let (rest, found) = bytes.split_at(bytes.len().saturating_sub(TRAILER));
+        let mut trailer = [0; TRAILER];
+        trailer[TRAILER - found.len()..].copy_from_slice(found);
+        let words = usize::from(trailer[24] >> 4).min(rest.len() / 4);
+        let (payload, params) = rest.split_at(rest.len() - words * 4);
+        let params = params.as_chunks().0.iter().map(|&word| u32::from_le_bytes(word)).collect();
+        Self { payload: payload.to_vec(), params, trailer }
+    }
+
+    /// The kind that the trailer names.
+    #[must_use]
+    pub fn kind(&self) -> u8 {
+        self.trailer[21]
+    }
+
+    /// The bytes of the block, under checksums and lengths that hold.
+    #[must_use]
+    pub fn seal(mut self) -> Vec<u8> {
+        self.payload.truncate(self.payload.len() / 8 * 8);
+        let words = u32::try_from(self.payload.len() / 8).unwrap_or(u32::MAX);
+        self.trailer[8..12].copy_from_slice(&words.to_le_bytes());
+        self.trailer[12..16].copy_from_slice(&crc32c::crc32c(&self.payload).to_le_bytes());
+        self.trailer[24] = self.trailer[24] & 15 | (self.params.len().min(15) as u8) << 4;
+        self.trailer[25..28].copy_from_slice(b"\x01SF");
+        let mut block = self.payload;
+        let from = block.len();
+        self.params.iter().take(15).for_each(|word| block.extend(word.to_le_bytes()));
+        block.extend(&self.trailer[..28]);
+        let sum = crc32c::crc32c(&block[from..]);
+        block.extend(sum.to_le_bytes());
+        block
+    }
+
+    /// Makes reason, hash and salt ones that readers know.
+    fn make_plausible(&mut self, random: &mut Random) {
+        let hash = [1, 1, 2, 15][random.below(4)];
+        self.trailer[23] = random.below(7) as u8 | hash << 4;
+        if !matches!(self.kind(), 2 | 7..=9) {
+            self.trailer[24] &= 0xf0;
+        }
+        if random.once_in(2) {
+            self.set_keys(u64::from(random.number()));
+        }
+    }
+
+    fn set_keys(&mut self, keys: u64) {
+        self.trailer[16..21].copy_from_slice(&keys.to_le_bytes()[..5]);
+    }
+
+    /// Gives the block another kind, parameters of that kind, and a payload of the length that they ask for, as far
+    /// as `most` bytes go.
+    fn reshape(&mut self, random: &mut Random, most: usize) {
+        self.trailer[21] = KINDS.start() + random.below(usize::from(*KINDS.end())) as u8;
+        let (params, bytes) = shape(self.kind(), self.payload.len(), random);
+        self.params = params;
+        if bytes <= most {
+            self.payload.resize(bytes, 0);
+        }
+        if self.kind() == 6 {
+            let tag_bits = self.params.first().copied().unwrap_or(0);
+            self.set_keys(tags_in(&self.payload, tag_bits as usize));
+        }
+    }
+}
+
+/// Parameters of `kind` for a payload of about `bytes`, and the bytes that a payload with them has.
+fn shape(kind: u8, bytes: usize, random: &mut Random) -> (Vec<u32>, usize) {
+    let words = (bytes / 8).max(1);
+    let whole_words = |bytes: usize| bytes.next_multiple_of(8);
+    let width = 1 + random.below(2);
+    match kind {
+        1 => (vec![1 + random.below(16) as u32], (bytes / 64).max(1) * 64),
+        2 => ribbon_shape(words, random),
+        3 | 4 => {
+            let per_word = if kind == 3 { 64 } else { 16 };
+            let positions = (words * per_word - random.below(per_word)) as u64;
+            let probes = 1 + random.below(32) as u64;
+            (vec![positions as u32, (positions >> 32 | probes << 8) as u32], words * 8)
+        }
+        5 => {
+            let layouts = [(64, 2), (64, 3), (64, 4), (32, 1), (32, 2)];
+            let (width, bits) = layouts[random.below(layouts.len())];
+            (vec![bits | width << 8], 1 << words.ilog2().max(3) << 3)
+        }
+        6 => {
+            let tag_bits = 4 + random.below(29);
+            let pairs = (bytes / tag_bits).max(1);
+            (vec![tag_bits as u32], whole_words(pairs * tag_bits))
+        }
+        7 => {
+            let cells = (bytes / (3 * width)).max(1);
+            (vec![width as u32 * 8, cells as u32], whole_words(3 * cells * width))
+        }
+        8 => {
+            let cells = (bytes / (3 * width)).max(1);
+            let kept = random.below(cells + 1);
+            let lines = cells.div_ceil(448) * 64;
+            (vec![width as u32 * 8, cells as u32, kept as u32], lines + whole_words((2 * cells + kept) * width))
+        }
+        _ => {
+            let (arity, log2_segment) = (3 + random.below(2), random.below(8));
+            let bits = [4, 7, 8, 9, 11, 16, 32][random.below(7)];
+            let segments = ((bytes * 8 / bits) >> log2_segment).saturating_sub(arity - 1).max(1);
+            let cells = (segments + arity - 1) << log2_segment;
+            let word = bits | arity << 8 | log2_segment << 16;
+            (vec![word as u32, segments as u32], whole_words((cells - 1) * bits / 8 + 4))
+        }
+    }
+}
+
+/// Layers of as many columns each, one word of thresholds for 32 buckets of 128 slots.
+fn ribbon_shape(words: usize, random: &mut Random) -> (Vec<u32>, usize) {
+    let upper = 1 + random.below(32);
+    let layers = 1 + random.below(7);
+    let mut params = vec![upper as u32];
+    let mut total = 0;
+    for layer in 0..layers {
+        let blocks = 1 + random.below(words / upper / layers + 1);
+        params.push(blocks as u32);
+        total += blocks * upper;
+        if layer + 1 < layers {
+            total += (blocks * 64 - 63).div_ceil(128).div_ceil(32);
+        }
+    }
+    (params, total * 8)
+}
+
+/// Tags of `bits` bits in `payload` that are not 0: what a cuckoo filter must claim as its number of keys.
+fn tags_in(payload: &[u8], bits: usize) -> u64 {
+    if !(4..=32).contains(&bits) {
+        return 0;
+    }
+    let places = payload.len() / bits * 8;
+    let bit = |index: usize| payload[index / 8] >> (index % 8) & 1;
+    (0..places).filter(|place| (place * bits..(place + 1) * bits).any(|index| bit(index) == 1)).count() as u64
+}
+
+/// libFuzzer's own mutator: changes the first so many bytes, makes at most so many of them, and returns how many.
+pub type Mutate = fn(&mut [u8], usize, usize) -> usize;
+
+/// Lets `mutate` change the first `size` bytes of `data`; it does not take an empty room.
+pub fn change(mutate: Mutate, data: &mut [u8], size: usize, most: usize) -> usize {
+    if most == 0 { 0 } else { mutate(data, size, most) }
+}
+
+/// A custom mutator: lets `mutate` change the first `size` bytes of `data`, and mostly makes a sealed block of at most
+/// `most` bytes of what comes of it. Returns the new size.
+pub fn mutate(data: &mut [u8], size: usize, most: usize, seed: u32, mutate: Mutate) -> usize {
+    let mut random = Random::new(seed);
+    if random.once_in(8) {
+        return change(mutate, data, size, most);
+    }
+    let mut parts = Parts::of(&data[..size]);
+    match random.below(4) {
+        0 => {
+            let changed = change(mutate, data, size, most);
+            parts = Parts::of(&data[..changed]);
+        }
+        1 => {
+            let mut tail = parts.trailer.to_vec();
+            parts.params.iter().for_each(|word| tail.extend(word.to_le_bytes()));
+            let length = tail.len();
+            change(mutate, &mut tail, length, length);
+            let (trailer, params) = tail.split_at(TRAILER);
+            parts.trailer.copy_from_slice(trailer);
+            parts.params = params.as_chunks().0.iter().map(|&word| u32::from_le_bytes(word)).collect();
+        }
+        2 => {
+            let length = parts.payload.len();
+            let room = most.saturating_sub(TRAILER + 60).max(length);
+            parts.payload.resize(room, 0);
+            let changed = change(mutate, &mut parts.payload, length, room);
+            parts.payload.truncate(changed);
+        }
+        _ => parts.reshape(&mut random, most.saturating_sub(TRAILER + 60)),
+    }
+    if !random.once_in(4) {
+        parts.make_plausible(&mut random);
+    }
+    let block = parts.seal();
+    if block.len() > most {
+        return size;
+    }
+    data[..block.len()].copy_from_slice(&block);
+    block.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fixtures_sealed_again_are_what_they_were() {
+        let fixtures = std::fs::read_dir("../fixtures/v1").unwrap().map(|entry| entry.unwrap().path());
+        let blocks: Vec<_> = fixtures.filter(|path| path.extension().is_some_and(|found| found == "block")).collect();
+        assert!(blocks.len() > 40);
+        for path in blocks {
+            let block = std::fs::read(&path).unwrap();
+            assert_eq!(Parts::of(&block).seal(), block, "{}", path.display());
+        }
+    }
+
+    #[test]
+    fn shapes_of_every_kind_are_accepted() {
+        for kind in KINDS {
+            let accepted = (0..400).filter(|&seed| {
+                let mut parts = Parts::of(&vec![0xa5; 40 + seed as usize * 7]);
+                let mut random = Random::new(seed);
+                while parts.kind() != kind {
+                    parts.reshape(&mut random, 1 << 16);
+                }
+                parts.trailer[23] = 0x10;
+                parts.trailer[24] &= 0xf0;
+                sstfilter::FilterBlock::open(parts.seal()).is_ok()
+            });
+            let accepted = accepted.count();
+            assert!(accepted > 300, "kind {kind}: {accepted} of 400");
+        }
+    }
+}

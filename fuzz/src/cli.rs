@@ -1,0 +1,222 @@
+//! The command line without a process: arguments, files of keys, and files that may be tables or blocks.
+
+use std::fs;
+use std::path::Path;
+
+use arbitrary::{Result, Unstructured};
+use sstfilter_cli::{Cli, Outcome};
+
+/// Parses, or builds and reads, as `bytes` say.
+pub fn exercise(bytes: &[u8]) {
+    let mut input = Unstructured::new(bytes);
+    let _ = match bytes.first().map(|first| first % 4) {
+        Some(0) => parse(&mut input),
+        Some(1) => read_files(&mut input),
+        _ => build_and_read(&mut input),
+    };
+}
+
+/// Words that arguments are made of, so that few bytes make a command line.
+const WORDS: &[&str] = &[
+    "demo",
+    "build",
+    "get",
+    "probe",
+    "inspect",
+    "verify",
+    "advise",
+    "report",
+    "--json",
+    "--input",
+    "--generate",
+    "--value-bytes",
+    "--out",
+    "--files",
+    "--consecutive",
+    "--table-bytes",
+    "--policy",
+    "--fpr",
+    "--bits-per-key",
+    "--hash-seed",
+    "--overwrite",
+    "--memory-limit",
+    "--keys",
+    "--memory",
+    "--updates",
+    "--threads",
+    "--lookups-per-key",
+    "--false-positive-ns",
+    "--quick",
+    "--most-keys",
+    "--help",
+    "--version",
+    "--",
+    "-",
+    "=",
+    "auto",
+    "bloom",
+    "ribbon",
+    "standard-bloom",
+    "fuse",
+    "xor",
+    "xor+",
+    "insert",
+    "remove",
+    "none",
+    "0",
+    "1",
+    "-1",
+    "0.01",
+    "1e-400",
+    "1e400",
+    "nan",
+    "inf",
+    "-0.0",
+    "4K",
+    "256MiB",
+    "18446744073709551615",
+    "99999999999T",
+    "0xff",
+    "0x",
+    "",
+];
+
+/// Any words as arguments; what they ask for is not done, but for advice, which touches no file.
+fn parse(input: &mut Unstructured<'_>) -> Result<()> {
+    let mut arguments = vec!["sstfilter".to_owned()];
+    while !input.is_empty() && arguments.len() < 20 {
+        let word = match input.int_in_range(0..=5)? {
+            0 => input.arbitrary::<&str>()?.to_owned(),
+            1 => input.arbitrary::<f64>()?.to_string(),
+            2 => input.arbitrary::<u64>()?.to_string(),
+            3 => format!("{}={}", input.choose(WORDS)?, input.choose(WORDS)?),
+            _ => (*input.choose(WORDS)?).to_owned(),
+        };
+        arguments.push(word);
+    }
+    let is_advice = arguments.get(1).is_some_and(|command| command == "advise");
+    match Cli::from_arguments(&arguments) {
+        Ok(cli) if is_advice => drop(run(&cli, arguments.iter().any(|word| word == "--json"))),
+        Ok(_) => {}
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
+    Ok(())
+}
+
+/// Runs a command; its output is JSON when that was asked for.
+fn run(cli: &Cli, is_json: bool) -> Option<(Outcome, Vec<u8>)> {
+    let mut output = Vec::new();
+    match sstfilter_cli::run(cli, &mut output) {
+        Ok(outcome) => {
+            if is_json {
+                let parsed = serde_json::from_slice::<serde_json::Value>(&output);
+                assert!(parsed.is_ok_and(|report| report.is_object()), "{}", String::from_utf8_lossy(&output));
+            }
+            Some((outcome, output))
+        }
+        Err(error) => {
+            assert!(!format!("{error:#}").is_empty());
+            None
+        }
+    }
+}
+
+fn command(words: &[&str], more: &[String], is_json: bool) -> Option<(Outcome, Vec<u8>)> {
+    let json = is_json.then_some("--json");
+    let words = ["sstfilter"].iter().chain(words).copied().chain(json).map(str::to_owned);
+    let words: Vec<String> = words.chain(more.iter().cloned()).collect();
+    match Cli::from_arguments(&words) {
+        Ok(cli) => run(&cli, is_json),
+        Err(error) => {
+            assert!(!error.to_string().is_empty());
+            None
+        }
+    }
+}
+
+/// The words of a path that this target made.
+fn text(path: &Path) -> &str {
+    path.to_str().expect("a temporary directory of this process")
+}
+
+/// A file of any bytes as a table, a block or a file of keys.
+fn read_files(input: &mut Unstructured<'_>) -> Result<()> {
+    let is_json = input.arbitrary()?;
+    let name = *input.choose(&["000001.sst", "1.sst", "a.block", "keys", ".sstfilter-x.tmp", "000002.sst"])?;
+    let directory = tempfile::tempdir().expect("there is room");
+    let file = directory.path().join(name);
+    let contents = input.bytes(input.len())?;
+    fs::write(&file, contents).expect("there is room");
+    let (directory, file) = (text(directory.path()), text(&file));
+    let sound = command(&["verify", file], &[], is_json).map(|(outcome, _)| outcome);
+    command(&["inspect", file], &[], is_json);
+    command(&["verify", directory], &[], is_json);
+    command(&["get", directory, "key-00000001", ""], &[], is_json);
+    command(&["probe", directory, "--keys", file], &[], is_json);
+    assert!(!contents.is_empty() || sound != Some(Outcome::Yes), "an empty file is no table");
+    Ok(())
+}
+
+/// Options of a build, in any number.
+fn options(input: &mut Unstructured<'_>) -> Result<Vec<String>> {
+    let mut options = Vec::new();
+    for _ in 0..input.int_in_range(0..=4)? {
+        let option = match input.int_in_range(0..=8)? {
+            0 => format!("--files={}", input.int_in_range(0..=12)?),
+            1 => "--consecutive".to_owned(),
+            2 => format!("--table-bytes={}", input.choose(&["4K", "5000", "1M", "3", "x"])?),
+            3 => {
+                let names = ["auto", "bloom", "ribbon", "standard-bloom", "fuse", "xor", "xor+", "cuckoo"];
+                format!("--policy={}", input.choose(&names)?)
+            }
+            4 => format!("--fpr={}", f64::from(input.arbitrary::<u8>()?) / 256.0),
+            5 => format!("--bits-per-key={}", f64::from(input.arbitrary::<u16>()?) / 500.0),
+            6 => format!("--hash-seed={}", input.arbitrary::<u64>()?),
+            7 => "--overwrite".to_owned(),
+            _ => format!("--memory-limit={}", input.arbitrary::<u16>()?),
+        };
+        options.push(option);
+    }
+    Ok(options)
+}
+
+/// Tables of a text: every key of it is found, with the last value that it has there.
+fn build_and_read(input: &mut Unstructured<'_>) -> Result<()> {
+    let is_json = input.arbitrary()?;
+    let options = options(input)?;
+    let directory = tempfile::tempdir().expect("there is room");
+    let (file, out) = (directory.path().join("keys"), directory.path().join("tables"));
+    let contents = input.bytes(input.len())?;
+    fs::write(&file, contents).expect("there is room");
+    let (file, out) = (text(&file), text(&out));
+    let Some((outcome, _)) = command(&["build", "--input", file, "--out", out], &options, is_json) else {
+        return Ok(());
+    };
+    assert_eq!(outcome, Outcome::Yes);
+    let verified = command(&["verify", out], &[], is_json).map(|(outcome, _)| outcome);
+    assert_eq!(verified, Some(Outcome::Yes), "{options:?}");
+    let tables: Vec<_> = fs::read_dir(out).expect("it was made").map(|entry| entry.expect("readable").path()).collect();
+    let tables: Vec<String> = tables.iter().map(|path| text(path).to_owned()).collect();
+    command(&["inspect"], &tables, is_json).expect("tables that verify are inspected");
+    command(&["probe", out, "--keys", file], &[], is_json).expect("there are keys");
+    for (key, value) in keys_of(contents).into_iter().take(20) {
+        let Ok(key) = String::from_utf8(key) else { continue };
+        let Some((outcome, found)) = command(&["get", out], &["--".to_owned(), key.clone()], false) else {
+            panic!("{key:?} cannot be asked for");
+        };
+        assert_eq!(outcome, Outcome::Yes, "{key:?} of {options:?}");
+        assert_eq!(found, [&value[..], b"\n"].concat(), "{key:?}");
+    }
+    Ok(())
+}
+
+/// The last value of each key of a text.
+fn keys_of(text: &[u8]) -> std::collections::BTreeMap<Vec<u8>, Vec<u8>> {
+    let lines = text.split(|&byte| byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
+    let entry = |line: &[u8]| {
+        let at = line.iter().position(|&byte| byte == b'\t').unwrap_or(line.len());
+        (line[..at].to_vec(), line.get(at + 1..).unwrap_or_default().to_vec())
+    };
+    let is_last_cut = |line: &&[u8]| !line.is_empty();
+    lines.filter(is_last_cut).map(entry).collect()
+}

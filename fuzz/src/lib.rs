@@ -1,0 +1,16 @@
+//! What the fuzz targets do with their inputs: each target is a file of a few lines that calls one function of this
+//! library. README.md says how to run them.
+
+pub mod block;
+pub mod block_forge;
+pub mod cli;
+pub mod entries;
+pub mod pick;
+pub mod policy;
+pub mod random;
+pub mod table;
+pub mod table_damage;
+pub mod table_forge;
+pub mod table_parts;
+pub mod table_round_trip;
+pub mod updates;

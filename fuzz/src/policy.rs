@@ -1,0 +1,85 @@
+//! Filters built by every policy, read back against the set of their keys.
+
+use std::collections::BTreeSet;
+
+use arbitrary::{Result, Unstructured};
+use sstfilter::{
+    BuildContext, BuiltFilter, FallbackReason, FilterBlock, FilterPolicy, FilterSet, GuardedFilter, HitBitmap,
+    HitMatrix, KeyHash, PreparedKey,
+};
+
+use crate::pick;
+
+/// The most keys of a filter: enough for ribbons of several layers, and quick to build.
+const MOST_KEYS: usize = 12_000;
+
+/// Builds a filter as `bytes` say, and asks it for every key.
+pub fn exercise(bytes: &[u8]) {
+    let mut input = Unstructured::new(bytes);
+    let _ = build_and_read(&mut input);
+}
+
+fn build_and_read(input: &mut Unstructured<'_>) -> Result<()> {
+    let Some(picked) = pick::policy(input)? else { return Ok(()) };
+    let hasher = pick::hasher(input)?;
+    let context = pick::context(input, &hasher)?;
+    let in_bulk: bool = input.arbitrary()?;
+    let hashes = pick::hashes(input, MOST_KEYS)?;
+    let built = build(picked.policy.as_ref(), &context, &hashes, in_bulk);
+    let distinct: BTreeSet<KeyHash> = hashes.iter().copied().collect();
+    let report = &built.report;
+    assert_eq!(report.keys_added, hashes.len() as u64);
+    let Some(block) = built.block else {
+        assert_eq!(report.used, None);
+        assert_ne!(report.reason, FallbackReason::None, "no filter without a reason: {report:?}");
+        return Ok(());
+    };
+    assert_eq!(block.len() as u64, report.block_bytes);
+    assert!(report.distinct_keys >= distinct.len() as u64 && report.distinct_keys <= hashes.len() as u64);
+    let again = build(picked.policy.as_ref(), &context, &hashes, !in_bulk);
+    assert_eq!(again.block.as_ref(), Some(&block), "the same keys give the same bytes");
+    let is_as_requested = report.reason == FallbackReason::None && context.expected_keys.is_none();
+    if let Some(sized) = picked.block_bytes.as_ref().filter(|_| is_as_requested) {
+        assert_eq!(sized.block_bytes(report.distinct_keys), Some(report.block_bytes), "{sized:?}");
+    }
+    let filter = FilterBlock::open(&block[..]).expect("it was just built");
+    filter.verify().expect("it was just built");
+    let info = filter.info();
+    assert_eq!((Some(info.kind), info.reason, info.requested), (report.used, report.reason, report.requested));
+    assert_eq!((info.hash, info.keys), (hasher.identity(), report.distinct_keys));
+    deny_none(&filter, &hashes);
+    Ok(())
+}
+
+fn build(policy: &dyn FilterPolicy, context: &BuildContext, hashes: &[KeyHash], in_bulk: bool) -> BuiltFilter {
+    let mut builder = policy.builder(context).expect("no policy of the library declines");
+    if in_bulk {
+        builder.add_hashes(hashes);
+    } else {
+        hashes.iter().for_each(|&hash| builder.add_hash(hash));
+    }
+    let _ = builder.estimated_bytes();
+    builder.finish()
+}
+
+/// Single, prepared, batched, guarded and set probes all find every key.
+fn deny_none(filter: &FilterBlock<&[u8]>, hashes: &[KeyHash]) {
+    let mut hits = HitBitmap::default();
+    filter.may_contain_batch(hashes, &mut hits);
+    assert_eq!(hits.count(), hashes.len() as u64, "by batch: {filter:?}");
+    for &hash in hashes {
+        assert!(filter.may_contain(hash), "{hash:?} by {filter:?}");
+        assert!(filter.may_contain_prepared(&mut PreparedKey::new(hash)), "{hash:?} prepared by {filter:?}");
+    }
+    let guarded = GuardedFilter::load(filter.as_bytes(), filter.hash_identity());
+    guarded.probe_batch(hashes, &mut hits);
+    assert!(guarded.block().is_ok() && hits.count() == hashes.len() as u64);
+    let set = FilterSet::new([Ok(filter.clone()), Ok(filter.clone())], filter.hash_identity());
+    let mut matrix = HitMatrix::default();
+    set.candidates_batch(hashes, &mut matrix);
+    assert_eq!(matrix.count(), 2 * hashes.len() as u64, "by set: {filter:?}");
+    for &hash in hashes.iter().take(200) {
+        set.candidates(hash, &mut hits);
+        assert_eq!(hits.count(), 2);
+    }
+}

@@ -1,0 +1,120 @@
+//! All that can be asked of bytes that may be a table.
+
+use bytes::Bytes;
+use sstfilter::{Entry, HitMatrix, KeyHasher, Lookup, ReadOptions, Table, TableError, TableSet};
+
+/// The most entries looked at, and keys asked for.
+const MOST: usize = 300;
+
+/// Opens `bytes` in every way there is, asks for keys, walks and verifies.
+pub fn exercise(bytes: &[u8]) {
+    let open = |options: &ReadOptions| Table::open_source(Bytes::copy_from_slice(bytes), options);
+    let plain = match open(&ReadOptions::default()) {
+        Ok(table) => table,
+        Err(error) => {
+            shown(&error);
+            assert!(open(&ReadOptions::default().without_filter()).is_err());
+            return;
+        }
+    };
+    describe(&plain);
+    let walked = walk(&plain);
+    let keys = keys_of(&plain, &walked);
+    let (kept, unfiltered) = (ReadOptions::default().with_kept_blocks(), ReadOptions::default().without_filter());
+    let (kept, unfiltered) = (open(&kept).expect("as before"), open(&unfiltered).expect("as before"));
+    for key in &keys {
+        let found = plain.get(key);
+        let first = kept.get(key);
+        let second = kept.get(key);
+        match &found {
+            Ok(found) => {
+                assert_eq!(first.as_ref().ok(), Some(found), "read to be kept: {key:?}");
+                assert_eq!(second.as_ref().ok(), Some(found), "kept: {key:?}");
+            }
+            Err(error) => shown(error),
+        }
+        let _ = (unfiltered.get(key), plain.iter_from(key).take(2).count());
+    }
+    if let Ok(report) = plain.verify() {
+        assert_eq!(report.file_bytes, bytes.len() as u64);
+        sound(&plain, &walked);
+        sound(&unfiltered, &walked);
+    }
+    as_set(vec![plain, kept], &keys);
+}
+
+fn shown(error: &TableError) {
+    assert!(!format!("{error} {error:?}").is_empty());
+}
+
+fn describe(table: &Table) {
+    let layout = table.layout();
+    let end: u128 = layout.regions.iter().map(|region| u128::from(region.bytes)).sum();
+    assert!(table.filter_problem().is_some() || end == u128::from(table.file_bytes()), "{layout:?}");
+    if let Some(problem) = table.filter_problem() {
+        shown(problem);
+    }
+    assert!(!format!("{table:?} {:?} {}", table.stats(), table.table_id()).is_empty());
+}
+
+/// The first entries, and the error at the end of the walk if there is one.
+fn walk(table: &Table) -> Vec<Entry> {
+    let mut walked: Vec<Entry> = Vec::new();
+    for entry in table.iter().take(MOST) {
+        match entry {
+            Ok(entry) => {
+                assert!(walked.last().is_none_or(|last| last.key < entry.key), "{entry:?}");
+                walked.push(entry);
+            }
+            Err(error) => shown(&error),
+        }
+    }
+    walked
+}
+
+fn keys_of(table: &Table, walked: &[Entry]) -> Vec<Vec<u8>> {
+    let properties = table.properties();
+    let mut keys = vec![Vec::new(), vec![0xff; 40], b"key-00000007".to_vec()];
+    keys.extend([&properties.smallest_key, &properties.largest_key].into_iter().flatten().map(|key| key.to_vec()));
+    keys.extend(walked.iter().step_by(walked.len() / 40 + 1).map(|entry| entry.key.to_vec()));
+    let near = keys.iter().flat_map(|key| [[key, &b"\0"[..]].concat(), key[..key.len() / 2].to_vec()]);
+    let near: Vec<_> = near.collect();
+    keys.extend(near);
+    keys
+}
+
+/// A table that verifies finds every key that it walks over.
+fn sound(table: &Table, walked: &[Entry]) {
+    for entry in walked {
+        let expected = entry.value.clone().map_or(Lookup::Deleted, Lookup::Found);
+        assert_eq!(table.get(&entry.key).expect("it is verified"), expected, "{:?}", entry.key);
+        let from = table.iter_from(&entry.key).next().expect("it is there").expect("it is verified");
+        assert_eq!(&from, entry);
+    }
+}
+
+/// Single and batched lookups of a set agree.
+fn as_set(tables: Vec<Table>, keys: &[Vec<u8>]) {
+    let hasher = if keys.len().is_multiple_of(2) { KeyHasher::default() } else { KeyHasher::with_secret_seed(3) };
+    let set = TableSet::new(tables, hasher);
+    let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+    let mut hits = HitMatrix::default();
+    set.candidates_batch(&keys, &mut hits);
+    for (index, (key, batched)) in keys.iter().zip(set.multi_get(&keys)).enumerate() {
+        assert_eq!(set.get(key).ok(), batched.ok(), "{key:?}");
+        assert_eq!(set.candidates(key), hits.row(index).collect::<Vec<_>>(), "{key:?}");
+    }
+    assert!(!format!("{set:?} {:?}", set.stats()).is_empty());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fixtures_pass() {
+        for entry in std::fs::read_dir("../fixtures/v1").unwrap() {
+            exercise(&std::fs::read(entry.unwrap().path()).unwrap());
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Tables written from any entries with any options, read back against a map.
+
+use arbitrary::{Result, Unstructured};
+use sstfilter::{Lookup, ReadOptions, Table, TableBuilder, TableError, TableId, TableOptions, TableSet};
+
+use crate::entries::{self, Contents, Entry, keys_and_neighbours};
+
+/// Writes up to three tables as `bytes` say, and reads them alone and together.
+pub fn exercise(bytes: &[u8]) {
+    let mut input = Unstructured::new(bytes);
+    let _ = run(&mut input);
+}
+
+fn run(input: &mut Unstructured<'_>) -> Result<()> {
+    let (options, read) = entries::options(input)?;
+    let count = input.int_in_range(1..=3_u8)?;
+    let (mut tables, mut newest) = (Vec::new(), Contents::new());
+    for number in 0..count {
+        let mut entries = entries::entries(input, 800)?;
+        if !input.ratio(1, 8)? {
+            entries.sort();
+        }
+        let options = options.clone().with_table_id(TableId::from_bytes([number; 16]));
+        let (bytes, contents) = write(&entries, &options);
+        assert_eq!(write(&entries, &options).0, bytes, "the same input gives the same bytes");
+        let table = entries::open(&bytes, &read).expect("it was just written");
+        read_back(&table, &contents, !read_is_partial(&options, &table));
+        read_back(&entries::open(&bytes, &read.clone().with_kept_blocks()).expect("as before"), &contents, false);
+        read_back(&entries::open(&bytes, &ReadOptions::default()).expect("whoever reads it"), &contents, false);
+        for (key, value) in contents {
+            newest.entry(key).or_insert(value);
+        }
+        tables.push(table);
+    }
+    together(tables, &newest, &read);
+    Ok(())
+}
+
+/// Whether some keys are not in the filter.
+fn read_is_partial(_options: &TableOptions, table: &Table) -> bool {
+    table.extractor().is_some()
+}
+
+/// The table of those entries that the writer takes: each whose key is above the last.
+fn write(entries: &[Entry], options: &TableOptions) -> (Vec<u8>, Contents) {
+    let mut builder = TableBuilder::new(Vec::new(), options).expect("the extractor's name fits");
+    let mut contents = Contents::new();
+    for (key, value) in entries {
+        let is_in_order = contents.last_key_value().is_none_or(|(last, _)| last < key);
+        let added = match value {
+            None => builder.delete(key),
+            Some(value) => builder.add(key, value),
+        };
+        match added {
+            Ok(()) => {
+                assert!(is_in_order, "{key:?} was taken");
+                contents.insert(key.clone(), value.clone());
+            }
+            Err(error) => assert!(!is_in_order && matches!(error, TableError::KeyOrder { .. }), "{key:?}: {error}"),
+        }
+        assert_eq!(builder.entries(), contents.len() as u64);
+    }
+    let _ = builder.estimated_bytes();
+    let (bytes, summary) = builder.finish().expect("the sink never fails");
+    let tombstones = contents.values().filter(|value| value.is_none()).count();
+    assert_eq!((summary.entries, summary.tombstones), (contents.len() as u64, tombstones as u64));
+    assert_eq!(summary.file_bytes, bytes.len() as u64);
+    (bytes, contents)
+}
+
+fn read_back(table: &Table, contents: &Contents, is_whole: bool) {
+    for key in keys_and_neighbours(contents, 150) {
+        let expected = match contents.get(&key) {
+            None => Lookup::Absent,
+            Some(None) => Lookup::Deleted,
+            Some(Some(value)) => Lookup::Found(value.clone().into()),
+        };
+        assert_eq!(table.get(&key).expect("it is sound"), expected, "{key:?}");
+        assert_eq!(table.get(&key).expect("it is sound"), expected, "{key:?} again");
+        let from = table.iter_from(&key).next().map(|entry| entry.expect("it is sound").key);
+        let wanted = contents.range(key.clone()..).next().map(|(key, _)| key.clone().into());
+        assert_eq!(from, wanted, "from {key:?}");
+    }
+    let walked = table.iter().map(|entry| entry.expect("it is sound"));
+    let walked = walked.map(|entry| (entry.key.to_vec(), entry.value.map(|value| value.to_vec())));
+    assert!(walked.eq(contents.iter().map(|(key, value)| (key.clone(), value.clone()))));
+    let report = table.verify().expect("it is sound");
+    assert_eq!(report.entries, contents.len() as u64);
+    let properties = table.properties();
+    assert_eq!(properties.smallest_key.as_deref(), contents.keys().next().map(Vec::as_slice));
+    assert_eq!(properties.largest_key.as_deref(), contents.keys().next_back().map(Vec::as_slice));
+    if is_whole && let sstfilter::FilterVerdict::ContainsAll { keys } = report.filter {
+        assert_eq!(keys, contents.len() as u64);
+    }
+}
+
+/// A set of the tables gives the newest entry of each key.
+fn together(tables: Vec<Table>, newest: &Contents, read: &ReadOptions) {
+    // The set takes the hasher that the first table was opened with, as far as it can be told; else it asks no filter.
+    let _ = read;
+    let set = TableSet::new(tables, sstfilter::KeyHasher::default());
+    let keys = keys_and_neighbours(newest, 150);
+    let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+    for (key, batched) in keys.iter().zip(set.multi_get(&keys)) {
+        let expected = newest.get(*key).and_then(Option::as_deref);
+        assert_eq!(set.get(key).expect("sound").as_deref(), expected, "{key:?}");
+        assert_eq!(batched.expect("sound").as_deref(), expected, "{key:?} in a batch");
+    }
+}
