@@ -1,0 +1,97 @@
+//! Damage to filter blocks by themselves, of every kind. A block says nothing of where it belongs: another one in its
+//! place, whole, is not damage that it could show.
+
+use sstfilter::{FilterBlock, GuardedFilter, KeyHash, KeyHasher, Probe, WordLayout, XorLayout, XorWidth};
+
+use crate::common::cases::{self, Policy, Recipe};
+use crate::common::random::Random;
+use crate::ways::{Files, ways};
+use crate::{Outcome, Totals};
+
+/// Small blocks, and one that is larger than a page.
+fn recipes() -> Vec<(Recipe, u32)> {
+    let fuse = |arity, bits| Recipe::Policy(Policy::Fuse { arity, bits });
+    let xor = |layout| Recipe::Policy(Policy::Xor { layout, width: XorWidth::Eight });
+    let bloom = |bits_per_key| Recipe::Policy(Policy::Bloom { bits_per_key });
+    let ribbon = Recipe::Policy(Policy::Ribbon { rate: 0.01, min_keys: 0 });
+    vec![
+        (bloom(10.0), 1),
+        (bloom(10.0), 90),
+        (bloom(24.0), 3_000),
+        (ribbon, 200),
+        (ribbon, 9_000),
+        (Recipe::Policy(Policy::StandardBloom { bits_per_key: 12.0 }), 90),
+        (Recipe::StandardBloom { bits: 999, probes: 3 }, 30),
+        (Recipe::CountingBloom { counters: 900, probes: 7 }, 90),
+        (Recipe::TwoBit { layout: WordLayout::TwoBits, bytes: 256 }, 90),
+        (Recipe::TwoBit { layout: WordLayout::FloeOneBit, bytes: 128 }, 90),
+        (Recipe::Cuckoo { tag_bits: 8 }, 90),
+        (Recipe::Cuckoo { tag_bits: 13 }, 200),
+        (xor(XorLayout::Plain), 90),
+        (xor(XorLayout::Plus), 90),
+        (fuse(sstfilter::FuseArity::Three, 8), 90),
+        (fuse(sstfilter::FuseArity::Four, 7), 200),
+    ]
+}
+
+/// A block of one recipe and its keys; blocks of other keys beside it.
+struct Subject {
+    block: Vec<u8>,
+    hashes: Vec<KeyHash>,
+    others: Vec<Vec<u8>>,
+}
+
+impl Subject {
+    fn new(recipe: Recipe, keys: u32) -> Self {
+        let hasher = KeyHasher::default();
+        let block = |first: u32| recipe.build(&hasher, (first..first + keys).map(cases::key));
+        let hashes = (0..keys).map(|number| hasher.hash(&cases::key(number))).collect();
+        Self { block: block(0), hashes, others: (1..4).map(|set| block(set * keys)).collect() }
+    }
+
+    /// Opens what became of the block, as readers do.
+    fn outcome(&self, bytes: Vec<u8>, what: &str) -> Outcome {
+        if bytes == self.block {
+            return Outcome::Identical;
+        }
+        if self.others.contains(&bytes) {
+            return Outcome::OtherTable;
+        }
+        let is_open = FilterBlock::open(&bytes[..]).is_ok();
+        let guarded = GuardedFilter::load(bytes, KeyHasher::default().identity());
+        // All of a small block's keys, and some of a large one's.
+        let asked = self.hashes.iter().step_by(self.hashes.len().div_ceil(100));
+        asked.for_each(|&hash| assert!(!guarded.probe(hash).is_absent(), "{what}"));
+        match guarded.probe(self.hashes[0]) {
+            Probe::Unusable(_) if is_open => Outcome::FilterUnusable,
+            Probe::Unusable(_) => Outcome::Refused,
+            Probe::Absent | Probe::MaybePresent => Outcome::Accepted,
+        }
+    }
+}
+
+/// Tries `cases` of damage on each of the blocks.
+pub(crate) fn try_all(cases: u64) -> Totals {
+    let mut totals = Totals::default();
+    let ways = ways(32, 512);
+    for (number, (recipe, keys)) in (0..).zip(recipes()) {
+        let subject = Subject::new(recipe, keys);
+        let length = subject.block.len();
+        let others: Vec<&[u8]> = subject.others.iter().map(Vec::as_slice).collect();
+        let files = Files {
+            sound: &subject.block,
+            earlier: others.iter().copied().filter(|other| other.len() == length).collect(),
+            others,
+            // Most of the payload, what follows, and the trailer.
+            parts: &[0..length - 44, length - 44..length - 32, length - 32..length],
+        };
+        for case in 0..cases {
+            let mut random = Random::new(1 << 48 | number << 32 | case);
+            let way = *random.pick(&ways);
+            let Some(bytes) = way.apply(&files, &mut random) else { continue };
+            let what = format!("{way:?}, {}, {keys} keys, case {case}", recipe.describe());
+            totals.count(way, subject.outcome(bytes, &what));
+        }
+    }
+    totals
+}
