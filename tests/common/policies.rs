@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use sstfilter::{
-    AutoPolicy, BitsPerKey, BloomPolicy, BuildContext, FilterBuilder, FilterPolicy, FuseArity, FusePolicy, FuseSizing,
-    SelfCheck, StandardBloomPolicy,
+    AutoPolicy, BitsPerKey, BloomPolicy, BuildContext, BuildReport, BuiltFilter, CountingBloom, CuckooFilter,
+    FilterBuilder, FilterKind, FilterPolicy, FuseArity, FusePolicy, FuseSizing, HashIdentity, KeyHash, KeyHasher,
+    SelfCheck, StandardBloomPolicy, TwoBitBloom, TwoBitOptions,
 };
 
 /// Wants no filter for any file.
@@ -21,7 +23,75 @@ impl FilterPolicy for Declining {
     }
 }
 
-/// Filters of every kind that a policy can ask for, some of them so small that they let much through; `None` is a
+/// Filters of the kinds that take keys while they are in use, of a file's keys.
+#[derive(Clone, Copy, Debug)]
+struct InUse(FilterKind);
+
+impl FilterPolicy for InUse {
+    fn name(&self) -> &'static str {
+        "in-use"
+    }
+
+    fn builder(&self, context: &BuildContext) -> Option<Box<dyn FilterBuilder>> {
+        Some(Box::new(InUseBuilder { kind: self.0, hasher: context.hasher.clone(), hashes: vec![] }))
+    }
+}
+
+#[derive(Debug)]
+struct InUseBuilder {
+    kind: FilterKind,
+    hasher: KeyHasher,
+    hashes: Vec<KeyHash>,
+}
+
+impl InUseBuilder {
+    fn block(&self, hash: HashIdentity) -> Bytes {
+        let count = self.hashes.len().max(1) as u64;
+        match self.kind {
+            FilterKind::COUNTING_BLOOM => {
+                let mut filter = CountingBloom::with_shape(count * 10, 7).unwrap();
+                filter.insert_all(&self.hashes);
+                filter.to_block(hash).unwrap()
+            }
+            FilterKind::CUCKOO => {
+                let mut filter = CuckooFilter::with_tag_bits(count, 12).unwrap();
+                filter.insert_all(&self.hashes).unwrap();
+                filter.to_block(hash).unwrap()
+            }
+            _ => {
+                let filter = TwoBitBloom::new(TwoBitOptions::default().with_bytes(256).unwrap()).unwrap();
+                self.hashes.iter().for_each(|&hash| {
+                    filter.insert(hash);
+                });
+                filter.to_block(hash).unwrap()
+            }
+        }
+    }
+}
+
+impl FilterBuilder for InUseBuilder {
+    fn add_key(&mut self, key: &[u8]) {
+        self.add_hash(self.hasher.hash(key));
+    }
+
+    fn add_hash(&mut self, hash: KeyHash) {
+        self.hashes.push(hash);
+    }
+
+    fn estimated_bytes(&self) -> u64 {
+        self.hashes.len() as u64 * 5
+    }
+
+    fn finish(mut self: Box<Self>) -> BuiltFilter {
+        self.hashes.sort_unstable_by_key(|hash| hash.get());
+        self.hashes.dedup();
+        let mut report = BuildReport::new(self.kind);
+        report.used = Some(self.kind);
+        BuiltFilter::new(Some(self.block(self.hasher.identity())), report)
+    }
+}
+
+/// Filters of every kind, some of them so small that they let much through; `None` is a
 /// table that is written without.
 pub(crate) fn every_policy() -> Vec<Option<Arc<dyn FilterPolicy>>> {
     let bits = |bits| BitsPerKey::new(bits).unwrap();
@@ -41,5 +111,7 @@ pub(crate) fn every_policy() -> Vec<Option<Arc<dyn FilterPolicy>>> {
         Arc::new(fuse(32, FuseArity::Three)),
     ];
     policies.extend(super::xor_policies().into_iter().map(|policy| Arc::new(policy) as Arc<dyn FilterPolicy>));
+    let in_use = [FilterKind::COUNTING_BLOOM, FilterKind::CUCKOO, FilterKind::TWO_BIT_BLOOM];
+    policies.extend(in_use.map(|kind| Arc::new(InUse(kind)) as Arc<dyn FilterPolicy>));
     [None].into_iter().chain(policies.into_iter().map(Some)).collect()
 }

@@ -5,80 +5,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sstfilter::{
-    BuildContext, BuildReport, BuiltFilter, CountingBloom, CuckooFilter, FilterBuilder, FilterKind, FilterPolicy,
-    HashIdentity, KeyHash, KeyHasher, Lookup, ReadOptions, Table, TableBuilder, TableId, TableOptions, TwoBitBloom,
-    TwoBitOptions,
-};
+use sstfilter::{FilterPolicy, Lookup, ReadOptions, Table, TableBuilder, TableId, TableOptions};
 
 use crate::common::policies::every_policy;
 use crate::common::random::Random;
 use crate::ways::{Files, ways};
 use crate::{Outcome, Totals};
-
-/// Filters of the kinds that take keys while they are in use, of a file's keys.
-#[derive(Clone, Copy, Debug)]
-struct InUse(FilterKind);
-
-impl FilterPolicy for InUse {
-    fn name(&self) -> &'static str {
-        "in-use"
-    }
-
-    fn builder(&self, context: &BuildContext) -> Option<Box<dyn FilterBuilder>> {
-        Some(Box::new(InUseBuilder { kind: self.0, hasher: context.hasher.clone(), hashes: vec![] }))
-    }
-}
-
-#[derive(Debug)]
-struct InUseBuilder {
-    kind: FilterKind,
-    hasher: KeyHasher,
-    hashes: Vec<KeyHash>,
-}
-
-impl InUseBuilder {
-    fn block(&self, hash: HashIdentity) -> Bytes {
-        let count = self.hashes.len() as u64;
-        match self.kind {
-            FilterKind::COUNTING_BLOOM => {
-                let mut filter = CountingBloom::with_shape(count * 10, 7).unwrap();
-                filter.insert_all(&self.hashes);
-                filter.to_block(hash).unwrap()
-            }
-            FilterKind::CUCKOO => {
-                let mut filter = CuckooFilter::with_tag_bits(count, 12).unwrap();
-                filter.insert_all(&self.hashes).unwrap();
-                filter.to_block(hash).unwrap()
-            }
-            _ => {
-                let filter = TwoBitBloom::new(TwoBitOptions::default().with_bytes(256).unwrap()).unwrap();
-                self.hashes.iter().for_each(|&hash| {
-                    filter.insert(hash);
-                });
-                filter.to_block(hash).unwrap()
-            }
-        }
-    }
-}
-
-impl FilterBuilder for InUseBuilder {
-    fn add_key(&mut self, key: &[u8]) {
-        self.add_hash(self.hasher.hash(key));
-    }
-
-    fn add_hash(&mut self, hash: KeyHash) {
-        self.hashes.push(hash);
-    }
-
-    fn estimated_bytes(&self) -> u64 {
-        self.hashes.len() as u64 * 5
-    }
-
-    fn finish(self: Box<Self>) -> BuiltFilter {
-        BuiltFilter::new(Some(self.block(self.hasher.identity())), BuildReport::new(self.kind))
-    }
-}
 
 /// A sound table, and all that is in it.
 struct Subject {
@@ -245,10 +177,8 @@ const SMALL: u32 = 26;
 
 /// Tries `cases` of damage on small and large tables of every policy and kind each.
 pub(crate) fn try_all(cases: u64) -> Totals {
-    let in_use = [FilterKind::COUNTING_BLOOM, FilterKind::CUCKOO, FilterKind::TWO_BIT_BLOOM];
-    let in_use = in_use.map(|kind| Some(Arc::new(InUse(kind)) as Arc<dyn FilterPolicy>));
     let mut totals = Totals::default();
-    for (number, policy) in (0..).zip(every_policy().into_iter().chain(in_use)) {
+    for (number, policy) in (0..).zip(every_policy()) {
         for (count, cases, ways) in [(SMALL, cases, ways(128, 512)), (LARGE, cases / 3, ways(512, 4096))] {
             let family = Family::new(policy.as_ref(), count);
             let files = family.files();

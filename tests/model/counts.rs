@@ -5,7 +5,7 @@ use std::fmt;
 use std::iter::Sum;
 
 /// Every state that must have been reached.
-const STATES: [&str; 33] = [
+const STATES: [&str; 36] = [
     "batch reads",
     "candidates asked for",
     "compactions",
@@ -20,8 +20,11 @@ const STATES: [&str; 33] = [
     "filters ignored",
     "filters of kind binary-fuse",
     "filters of kind bloom",
+    "filters of kind counting-bloom",
+    "filters of kind cuckoo",
     "filters of kind ribbon",
     "filters of kind standard-bloom",
+    "filters of kind two-bit-bloom",
     "filters of kind xor",
     "filters of kind xor+",
     "flushes",
