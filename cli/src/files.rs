@@ -1,7 +1,7 @@
 //! Which files of a directory are tables, and in which order.
 
 use std::fs;
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
@@ -39,18 +39,24 @@ pub(crate) fn is_leftover(path: &Path) -> bool {
         .is_some_and(|rest| rest.strip_suffix(".tmp").is_some())
 }
 
-/// The directory's regular files in the order of their names.
+/// The directory's files in the order of their names, and all else that has a table's name: what cannot be
+/// read must be an error, for without it older tables would answer.
 pub(crate) fn list(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let context = || format!("cannot read the directory {}", directory.display());
     let mut files = Vec::new();
     for entry in fs::read_dir(directory).with_context(context)? {
         let path = entry.with_context(context)?.path();
-        if path.is_file() {
+        if has_table_extension(&path) || may_be_file(&path) {
             files.push(path);
         }
     }
     files.sort();
     Ok(files)
+}
+
+/// Whether it is a regular file, or cannot be told. Temporary files may be gone since they were listed.
+fn may_be_file(path: &Path) -> bool {
+    fs::metadata(path).map_or_else(|error| error.kind() != io::ErrorKind::NotFound, |metadata| metadata.is_file())
 }
 
 /// The tables at `path`, newest first: all of a directory, or the one file that it is.
@@ -92,6 +98,9 @@ pub(crate) fn look_at(path: &Path) -> anyhow::Result<Look> {
     let context = || format!("cannot read {}", path.display());
     let metadata = fs::metadata(path).with_context(context)?;
     ensure!(!metadata.is_dir(), "{}: expected a file, got a directory", path.display());
+    if !metadata.is_file() {
+        return Ok(Look::Neither); // a pipe would be waited for
+    }
     let mut file = fs::File::open(path).with_context(context)?;
     let Some(start) = metadata.len().checked_sub(TAIL_BYTES as u64) else {
         return Ok(Look::Neither);

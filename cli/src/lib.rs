@@ -27,7 +27,7 @@ use clap::Parser;
 pub use args::Cli;
 use args::Command;
 use output::Output;
-pub use output::{CANNOT_WRITE, Outcome};
+pub use output::{CANNOT_WRITE, Outcome, explained};
 
 impl Cli {
     /// What `arguments` ask for, the first of which is the program's name.

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Parser;
-use sstfilter_cli::{CANNOT_WRITE, Cli, Outcome};
+use sstfilter_cli::{CANNOT_WRITE, Cli, Outcome, explained};
 
 /// The exit code of a process that the kernel would have ended for writing to a closed pipe.
 const CLOSED_PIPE_EXIT: u8 = 128 + 13;
@@ -23,7 +23,7 @@ fn main() -> ExitCode {
         Err(error) => {
             // Nobody is left to tell when this fails; `eprintln!` would panic.
             let _ = stdout.flush();
-            let _ = writeln!(io::stderr(), "error: {error:#}");
+            let _ = writeln!(io::stderr(), "error: {}", explained(&error));
             ExitCode::from(2)
         }
     }

@@ -61,10 +61,22 @@ impl<'a> Output<'a> {
     }
 
     /// Writes `bytes` and a line feed, whatever the bytes are.
-    pub(crate) fn raw_line(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.writer.write_all(bytes)?;
-        self.writer.write_all(b"\n")
+    pub(crate) fn raw_line(&mut self, bytes: &[u8]) -> anyhow::Result<()> {
+        self.writer.write_all(bytes).and_then(|()| self.writer.write_all(b"\n")).context(CANNOT_WRITE)
     }
+}
+
+/// An error and its causes, each said once: those of the system stand in the library's own messages already.
+pub fn explained(error: &anyhow::Error) -> String {
+    error.chain().map(ToString::to_string).fold(String::new(), |text, cause| {
+        if text.ends_with(&cause) {
+            text
+        } else if text.is_empty() {
+            cause
+        } else {
+            format!("{text}: {cause}")
+        }
+    })
 }
 
 /// Tells something beside the result, on standard error.
@@ -131,6 +143,15 @@ impl fmt::Display for Text {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_cause_that_a_message_names_is_not_said_again() {
+        let error = io::Error::from(io::ErrorKind::NotFound);
+        let text = error.to_string();
+        let error = anyhow::Error::new(error).context(format!("opening 7: {text}")).context("cannot begin");
+        assert_eq!(explained(&error), format!("cannot begin: opening 7: {text}"));
+        assert_eq!(explained(&anyhow::anyhow!("a").context("b")), "b: a");
+    }
 
     #[test]
     fn text_is_a_string_when_it_can_be_and_hex_when_it_cannot() {

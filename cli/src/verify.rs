@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use serde::Serialize;
-use sstfilter::{FilterBlock, KeyHasher};
+use sstfilter::{BlockError, FilterBlock, KeyHasher};
 
 use crate::args::VerifyArgs;
 use crate::files::{self, Look};
-use crate::output::{Outcome, Output};
+use crate::output::{Outcome, Output, explained};
 use crate::progress::BytesProgress;
 use crate::tables::{self, Verified};
 use crate::units;
@@ -90,15 +90,15 @@ impl FileVerdict {
     fn new(path: &Path, secret: Option<&KeyHasher>) -> Self {
         match files::look_at(path) {
             Ok(look) => {
-                let Verified { entries, problems, filter_not_asked } = verify(path, look, secret);
-                Self { path: path.display().to_string(), entries, problems, filter_not_asked, is_unreadable: false }
+                let Verified { entries, problems, filter_not_asked, is_unread } = verify(path, look, secret);
+                Self { path: path.display().to_string(), entries, problems, filter_not_asked, is_unreadable: is_unread }
             }
             Err(problem) => Self::unreadable(path, &problem),
         }
     }
 
     fn unreadable(path: &Path, problem: &anyhow::Error) -> Self {
-        let problems = vec![format!("{problem:#}")];
+        let problems = vec![explained(problem)];
         Self { path: path.display().to_string(), problems, is_unreadable: true, ..Self::default() }
     }
 }
@@ -106,17 +106,19 @@ impl FileVerdict {
 fn verify(path: &Path, look: Look, secret: Option<&KeyHasher>) -> Verified {
     let unsound = |problem| Verified { problems: vec![problem], ..Verified::default() };
     match look {
-        Look::FilterBlock => match verify_block(path) {
-            Ok(entries) => Verified { entries, ..Verified::default() },
-            Err(problem) => unsound(format!("{problem:#}")),
+        Look::FilterBlock => match fs::read(path) {
+            Ok(data) => match verify_block(data) {
+                Ok(entries) => Verified { entries, ..Verified::default() },
+                Err(problem) => unsound(problem.to_string()),
+            },
+            Err(error) => Verified { is_unread: true, ..unsound(format!("cannot be read: {error}")) },
         },
         Look::Neither if !files::has_table_extension(path) => unsound(files::NEITHER.to_owned()),
         Look::Table | Look::Neither => tables::verify(path, secret),
     }
 }
 
-fn verify_block(path: &Path) -> anyhow::Result<u64> {
-    let data = fs::read(path).context("cannot be read")?;
+fn verify_block(data: Vec<u8>) -> Result<u64, BlockError> {
     let block = FilterBlock::open(data)?;
     block.verify()?;
     Ok(block.info().keys)

@@ -1,9 +1,11 @@
 //! The directory that tables are written to: made, locked, and cleared of what is to go.
 
 use std::fs::{self, File, TryLockError};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
+use sstfilter::{FileSystem, LocalFileSystem};
 
 use crate::files;
 
@@ -21,8 +23,7 @@ impl Directory {
     /// Makes the directory if need be and removes what killed runs left there. Tables stay until
     /// [`remove_old_tables`](Self::remove_old_tables).
     pub(super) fn open(path: &Path, overwrite: bool) -> anyhow::Result<Self> {
-        ensure!(!path.is_file(), "{}: expected a directory, got a file", path.display());
-        fs::create_dir_all(path).with_context(|| format!("cannot make the directory {}", path.display()))?;
+        make(path)?;
         let lock = lock(path)?;
         let (tables, others): (Vec<_>, Vec<_>) =
             files::list(path)?.into_iter().partition(|file| files::has_table_extension(file));
@@ -58,6 +59,28 @@ impl Directory {
     }
 }
 
+/// Makes the directory if there is none, such that it outlasts a crash like the tables in it.
+fn make(path: &Path) -> anyhow::Result<()> {
+    match fs::metadata(path) {
+        Ok(metadata) => {
+            ensure!(metadata.is_dir(), "{}: expected a directory, got a file", path.display());
+            Ok(())
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let made: Vec<_> = path.ancestors().take_while(|directory| !directory.exists()).collect();
+            fs::create_dir_all(path)
+                .and_then(|()| made.into_iter().filter_map(Path::parent).try_for_each(sync))
+                .with_context(|| format!("cannot make the directory {}", path.display()))
+        }
+        Err(error) => Err(error).with_context(|| format!("cannot open {}", path.display())),
+    }
+}
+
+fn sync(directory: &Path) -> io::Result<()> {
+    let is_current = directory.as_os_str().is_empty();
+    LocalFileSystem.sync_directory(if is_current { Path::new(".") } else { directory })
+}
+
 fn remove(paths: &[PathBuf]) -> anyhow::Result<()> {
     paths.iter().try_for_each(|path| fs::remove_file(path).with_context(|| format!("cannot remove {}", path.display())))
 }
@@ -65,7 +88,11 @@ fn remove(paths: &[PathBuf]) -> anyhow::Result<()> {
 /// Keeps a second build out, which would take our temporary files for left-overs. The system releases
 /// the lock when the process ends, however it ends. Where directories cannot be locked there is none.
 fn lock(path: &Path) -> anyhow::Result<Option<File>> {
-    let Ok(directory) = File::open(path) else { return Ok(None) };
+    let directory = match File::open(path) {
+        Ok(directory) => directory,
+        Err(_) if !cfg!(unix) => return Ok(None),
+        Err(error) => return Err(error).with_context(|| format!("cannot open {}", path.display())),
+    };
     match directory.try_lock() {
         Ok(()) => Ok(Some(directory)),
         Err(TryLockError::WouldBlock) => {

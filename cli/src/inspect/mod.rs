@@ -13,7 +13,7 @@ use sstfilter::{FilterBlock, KeyHasher};
 
 use crate::args::InspectArgs;
 use crate::files::{self, Look};
-use crate::output::{Outcome, Output};
+use crate::output::{Outcome, Output, explained};
 use crate::tables;
 use filter::FilterFields;
 use table::TableFields;
@@ -40,10 +40,11 @@ enum Fields {
     Problem(String),
 }
 
-/// The answer is no when a file is neither table nor filter block, or shows damage.
+/// The answer is no when a file is neither table nor filter block, or shows damage. It is a failure when some of
+/// a file could not be read.
 pub(crate) fn run(args: &InspectArgs, secret: Option<&KeyHasher>, output: &mut Output<'_>) -> anyhow::Result<Outcome> {
     let files: Vec<_> = args.files.iter().map(|path| FileReport::new(path, secret)).collect::<anyhow::Result<_>>()?;
-    let outcome = Outcome::from_sound(files.iter().all(|file| file.sound));
+    let outcome = files.iter().map(FileReport::outcome).max().unwrap_or(Outcome::Yes);
     output.report(&InspectReport { files })?;
     Ok(outcome)
 }
@@ -53,9 +54,23 @@ impl FileReport {
     fn new(path: &Path, secret: Option<&KeyHasher>) -> anyhow::Result<Self> {
         let look = files::look_at(path)?;
         let bytes = fs::metadata(path).with_context(|| format!("cannot read {}", path.display()))?.len();
-        let fields = fields(path, look, secret).unwrap_or_else(|problem| Fields::Problem(format!("{problem:#}")));
+        let fields = match fields(path, look, secret) {
+            Err(problem) if is_unread(&problem) => return Err(problem),
+            fields => fields.unwrap_or_else(|problem| Fields::Problem(explained(&problem))),
+        };
         Ok(Self { path: path.display().to_string(), bytes, sound: fields.is_sound(), fields })
     }
+
+    fn outcome(&self) -> Outcome {
+        match &self.fields {
+            Fields::Table(table) if table.is_filter_unread() => Outcome::Failed,
+            _ => Outcome::from_sound(self.sound),
+        }
+    }
+}
+
+fn is_unread(problem: &anyhow::Error) -> bool {
+    problem.root_cause().is::<std::io::Error>()
 }
 
 fn fields(path: &Path, look: Look, secret: Option<&KeyHasher>) -> anyhow::Result<Fields> {

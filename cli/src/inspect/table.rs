@@ -7,6 +7,7 @@ use sstfilter::Table;
 
 use super::filter::FilterFields;
 use crate::output::Text;
+use crate::tables;
 use crate::units::grouped;
 
 /// All that a table says of itself without its data being read.
@@ -20,6 +21,8 @@ pub(super) struct TableFields {
     /// Whether the problem is one of the file, not of what was given to read it with.
     #[serde(skip)]
     is_damaged: bool,
+    #[serde(skip)]
+    is_filter_unread: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -59,12 +62,17 @@ impl TableFields {
                 .collect(),
             filter: block.and_then(Result::ok).map(FilterFields::new),
             filter_problem: table.filter_problem().map(ToString::to_string),
+            is_filter_unread: table.filter_problem().is_some_and(tables::is_unread),
             is_damaged: table.filter_problem().is_some_and(|problem| !problem.is_foreign_filter()),
         }
     }
 
     pub(super) fn is_sound(&self) -> bool {
         !self.is_damaged
+    }
+
+    pub(super) fn is_filter_unread(&self) -> bool {
+        self.is_filter_unread
     }
 }
 

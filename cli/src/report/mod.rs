@@ -111,7 +111,7 @@ fn write(directory: &Path, name: &str, contents: &str) -> anyhow::Result<PathBuf
     let context = || format!("cannot write {}", path.display());
     let mut file = temporary(directory)?;
     file.write_all(contents.as_bytes()).with_context(context)?;
-    share(&file).with_context(context)?;
+    share(&file).and_then(|()| file.as_file().sync_all()).with_context(context)?;
     file.persist(&path).map_err(|failed| failed.error).with_context(context)?;
     Ok(path)
 }

@@ -1,0 +1,489 @@
+//! The program's every system call on its files fails in turn: a table that could not be looked at must not
+//! count as one that is not there (older values would answer), half a table must not stay behind, and whoever
+//! reads the message must learn which file it was and what the system said.
+//!
+//! `faults/inject.c` runs the program and makes the call with a given number fail, by ptrace; it is compiled
+//! with `cc`, which links Rust programs, too. A sample of the calls is tried; all of them with
+//! `SSTFILTER_LONG=1 cargo test --release --test faults -- --nocapture`, which prints how many.
+
+#![cfg(target_os = "linux")]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+
+use common::{Place, lines, names, program, run};
+use sstfilter::{ReadOptions, Table};
+use tempfile::TempDir;
+
+const EINTR: i32 = 4;
+const EIO: i32 = 5;
+const EMFILE: i32 = 24;
+const ENOSPC: i32 = 28;
+
+/// Exit code of the injector when the system does not let it trace.
+const CANNOT_TRACE: i32 = 77;
+
+/// What befalls one call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    Fails(i32),
+    /// All calls that make, grow or sync files fail from this one on.
+    FailsFromThenOn(i32),
+    /// A read or write of half the bytes.
+    Short,
+}
+
+impl Fault {
+    fn argument(self) -> String {
+        match self {
+            Self::Fails(code) => code.to_string(),
+            Self::FailsFromThenOn(code) => format!("+{code}"),
+            Self::Short => "short".to_owned(),
+        }
+    }
+
+    /// What the system says of it.
+    fn cause(self) -> String {
+        match self {
+            Self::Fails(code) | Self::FailsFromThenOn(code) => io::Error::from_raw_os_error(code).to_string(),
+            Self::Short => "nothing".to_owned(),
+        }
+    }
+}
+
+/// The call that failed, and on which path.
+#[derive(Debug)]
+struct Hit {
+    call: String,
+    path: PathBuf,
+}
+
+struct Trial {
+    code: i32,
+    stdout: String,
+    stderr: String,
+    hit: Option<Hit>,
+    calls: usize,
+}
+
+/// The injector, compiled; `None` where processes may not be traced.
+fn injector() -> Option<&'static Path> {
+    static INJECTOR: OnceLock<Option<(TempDir, PathBuf)>> = OnceLock::new();
+    let compiled = INJECTOR.get_or_init(|| {
+        let directory = tempfile::tempdir().unwrap();
+        let program = directory.path().join("inject");
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/faults/inject.c");
+        let compiled = Command::new("cc").args(["-O1", "-o"]).arg(&program).arg(source).output().unwrap();
+        assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stderr));
+        let log = directory.path().join("log");
+        let tried = Command::new(&program).arg("/nowhere").args(["0", "5"]).arg(log).arg("/bin/true").status().unwrap();
+        if tried.code() == Some(CANNOT_TRACE) {
+            println!("SKIPPED: the system does not allow processes to be traced");
+            return None;
+        }
+        Some((directory, program))
+    });
+    compiled.as_ref().map(|(_, program)| program.as_path())
+}
+
+fn is_long() -> bool {
+    std::env::var_os("SSTFILTER_LONG").is_some_and(|value| value == "1")
+}
+
+/// A command and the files that it works on.
+struct Scenario {
+    name: &'static str,
+    place: Place,
+    arguments: Vec<String>,
+    /// The files are made anew for each trial.
+    writes: bool,
+    /// Standard output is the same in every run.
+    is_steady: bool,
+    /// Of so many calls, one is tried, unless all are.
+    every: usize,
+}
+
+impl Scenario {
+    /// Two tables of 20 keys each, a bare filter block, and a file of 30 keys.
+    fn new(name: &'static str, arguments: &[&str]) -> Self {
+        let place = Place::new();
+        fs::create_dir(place.path("work")).unwrap();
+        let built = place.build(40, &["--files", "2"]);
+        let block = fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join(BARE_BLOCK)).unwrap();
+        fs::write(place.path("tables/bare.filter"), block).unwrap();
+        fs::rename(built, place.path("old")).unwrap();
+        place.write("new.tsv", lines(0..30, |key| format!("key{key:04}\tnew{key:04}")));
+        let work = place.text("work");
+        let arguments = arguments.iter().map(|argument| argument.replace("WORK", &work)).collect();
+        let scenario = Self { name, place, arguments, writes: false, is_steady: true, every: 5 };
+        scenario.make_files();
+        scenario
+    }
+
+    fn writing(self) -> Self {
+        Self { writes: true, is_steady: false, ..self }
+    }
+
+    fn make_files(&self) {
+        let work = self.place.path("work");
+        fs::remove_dir_all(&work).unwrap();
+        fs::create_dir_all(work.join("tables")).unwrap();
+        fs::create_dir_all(work.join("tmp")).unwrap();
+        for name in names(self.place.path("old")) {
+            fs::copy(self.place.path("old").join(&name), work.join("tables").join(&name)).unwrap();
+        }
+        fs::copy(self.place.path("new.tsv"), work.join("new.tsv")).unwrap();
+    }
+
+    fn trial(&self, number: usize, fault: Fault) -> Option<Trial> {
+        if self.writes {
+            self.make_files();
+        }
+        let log = self.place.path("log");
+        let run = Command::new(injector()?)
+            .arg(self.place.path("work"))
+            .args([&number.to_string(), &fault.argument()])
+            .arg(&log)
+            .arg(program().get_program())
+            .args(&self.arguments)
+            .env("TMPDIR", self.place.path("work/tmp"))
+            .output()
+            .unwrap();
+        let log = fs::read_to_string(log).unwrap();
+        let mut hit = None;
+        let mut calls = 0;
+        for (call, rest) in log.lines().filter_map(|line| line.split_once(' ')) {
+            match call {
+                "calls" => calls = rest.parse().unwrap(),
+                _ => hit = Some(Hit { call: call.to_owned(), path: rest.into() }),
+            }
+        }
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        let code = run.status.code().unwrap();
+        Some(Trial { code, stdout: text(run.stdout), stderr: text(run.stderr), hit, calls })
+    }
+
+    /// Tries `fault` at the calls; gives how often each outcome was met.
+    fn try_calls(&self, fault: Fault) -> BTreeMap<&'static str, usize> {
+        let mut outcomes = BTreeMap::new();
+        let Some(sound) = self.trial(usize::MAX >> 1, fault) else { return outcomes };
+        assert_eq!(sound.code, 0, "{}: {}", self.name, sound.stderr);
+        assert!(sound.calls > 5, "{}: {} calls", self.name, sound.calls);
+        let every = if is_long() { 1 } else { self.every };
+        for number in (fault.argument().len() % every..sound.calls).step_by(every) {
+            let trial = self.trial(number, fault).unwrap();
+            let outcome = self.check(&trial, Some(&sound), fault);
+            *outcomes.entry(outcome).or_insert(0) += 1;
+        }
+        println!("{}, {fault:?}: {} calls, {outcomes:?}", self.name, sound.calls);
+        outcomes
+    }
+
+    fn check(&self, trial: &Trial, sound: Option<&Trial>, fault: Fault) -> &'static str {
+        let story = format!(
+            "{} {fault:?} at {:?}: code {}\n{}\n{}",
+            self.name, trial.hit, trial.code, trial.stdout, trial.stderr
+        );
+        let Some(hit) = &trial.hit else {
+            assert_eq!(trial.code, 0, "{story}");
+            return "not applicable";
+        };
+        if hit.call == "close" && hit.path.is_dir() && trial.code == 101 {
+            // The standard library's own: it panics when a directory that was listed cannot be closed.
+            assert!(trial.stderr.contains("closedir"), "{story}");
+            return "std panics";
+        }
+        assert!(!trial.stderr.contains("panicked"), "{story}");
+        self.check_files(is_removal(hit), &story);
+        if trial.code == 0 {
+            let is_sound = self.is_steady && sound.is_some_and(|sound| trial.stdout == sound.stdout);
+            assert!(is_sound || is_absorbed(hit, trial, fault), "{story}");
+            assert!(is_sound || !self.is_steady || names_file(&trial.stdout, hit), "{story}");
+            return "absorbed";
+        }
+        assert_eq!(trial.code, 2, "{story}");
+        let is_interrupted = fault == Fault::Fails(EINTR) && RETRIED.contains(&hit.call.as_str()) && !hit.path.is_dir();
+        assert!(fault != Fault::Short && !is_interrupted, "not taken up again: {story}");
+        let text = format!("{}{}", trial.stderr, trial.stdout);
+        assert!(text.contains(&fault.cause()) && names_file(&text, hit), "{story}");
+        assert!(text.matches(&fault.cause()).count() <= text.lines().count(), "says it twice: {story}");
+        "error"
+    }
+
+    /// Whatever has the name of a table or of a report is whole, and nothing else is left behind unless it could
+    /// not be removed.
+    fn check_files(&self, may_be_left: bool, story: &str) {
+        for path in files_below(&self.place.path("work")) {
+            let name = path.file_name().unwrap().to_str().unwrap();
+            assert!(may_be_left || !name.starts_with(".sstfilter-"), "left over: {story}");
+            match path.extension().and_then(|extension| extension.to_str()) {
+                Some("sst") => check_table(&path, story),
+                Some("html") => assert!(fs::read_to_string(&path).unwrap().trim_end().ends_with("</html>"), "{story}"),
+                Some("json") => {
+                    serde_json::from_str::<serde_json::Value>(&fs::read_to_string(&path).unwrap()).unwrap();
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+const BARE_BLOCK: &str = "../fixtures/v1/bloom-1000-keys-10-bits.block";
+
+/// Calls on files that are made again when a signal interrupts them. The others are not interrupted by signals.
+const RETRIED: [&str; 7] = ["openat", "read", "pread64", "write", "fsync", "close", "fdatasync"];
+
+/// Whether the program may go on after this.
+fn is_absorbed(hit: &Hit, trial: &Trial, fault: Fault) -> bool {
+    let is_taken_up_again = matches!(fault, Fault::Short | Fault::Fails(EINTR));
+    match hit.call.as_str() {
+        // What was written is synced before; there may be no locks; removing what is of no use; a hint of
+        // a length; and what cannot be told to be a file must be opened.
+        "close" | "flock" | "unlink" | "unlinkat" | "rmdir" => true,
+        "statx" | "fstat" | "newfstatat" | "lseek" => hit.path.extension().is_none_or(|extension| extension != "sst"),
+        // A filter is done without, and that is said.
+        "pread64" => is_taken_up_again || names_file(&format!("{}{}", trial.stderr, trial.stdout), hit),
+        _ => is_taken_up_again,
+    }
+}
+
+fn is_removal(hit: &Hit) -> bool {
+    ["unlink", "unlinkat", "rmdir", "getdents64"].contains(&hit.call.as_str())
+}
+
+/// Temporary files and directories are named by what is to be made there.
+fn names_file(text: &str, hit: &Hit) -> bool {
+    let is_temporary = hit.path.to_str().unwrap().contains("/.sstfilter-");
+    let path = if is_temporary { hit.path.parent().unwrap() } else { &hit.path };
+    text.contains(path.to_str().unwrap())
+}
+
+fn files_below(directory: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    entries.flat_map(|path| if path.is_dir() { files_below(&path) } else { vec![path] }).collect()
+}
+
+/// A whole table, every value of which is an old or a new one of its key.
+fn check_table(path: &Path, story: &str) {
+    let table = Table::open(path, &ReadOptions::default()).unwrap_or_else(|error| panic!("{error}: {story}"));
+    table.verify().unwrap_or_else(|error| panic!("{error}: {story}"));
+    for entry in &table {
+        let entry = entry.unwrap();
+        let Some(key) = entry.key.strip_prefix(b"key") else { return };
+        let value = entry.value.unwrap();
+        assert!(value == [b"value", key].concat() || value == [b"new", key].concat(), "{story}");
+    }
+}
+
+const ALL_FAULTS: [Fault; 4] = [Fault::Fails(EIO), Fault::Fails(EMFILE), Fault::Fails(EINTR), Fault::Short];
+
+fn try_all(scenario: &Scenario, faults: &[Fault]) {
+    for &fault in faults {
+        let outcomes = scenario.try_calls(fault);
+        let is_error = matches!(fault, Fault::Fails(EIO) | Fault::FailsFromThenOn(_));
+        assert!(!is_error || injector().is_none() || outcomes.contains_key("error"), "{outcomes:?}");
+    }
+}
+
+#[test]
+fn a_build_whose_calls_fail_leaves_whole_tables_and_says_which_file_failed() {
+    let arguments = ["build", "--input", "WORK/new.tsv", "--out", "WORK/a/b", "--files", "2"];
+    let scenario = Scenario::new("build", &arguments).writing();
+    try_all(&scenario, &ALL_FAULTS);
+    try_all(&scenario, &[Fault::FailsFromThenOn(ENOSPC), Fault::FailsFromThenOn(EIO)]);
+}
+
+#[test]
+fn a_build_over_old_tables_whose_calls_fail_leaves_whole_tables_of_one_build_or_the_other() {
+    let arguments = ["build", "--input", "WORK/new.tsv", "--out", "WORK/tables", "--files", "3", "--overwrite"];
+    let scenario = Scenario::new("build --overwrite", &arguments).writing();
+    try_all(&scenario, &ALL_FAULTS);
+    try_all(&scenario, &[Fault::FailsFromThenOn(ENOSPC)]);
+}
+
+#[test]
+fn a_lookup_whose_calls_fail_gives_the_right_answer_or_an_error() {
+    try_all(&Scenario::new("get", &["get", "WORK/tables", "key0000", "key0001", "key0039"]), &ALL_FAULTS);
+}
+
+#[test]
+fn probing_whose_calls_fail_counts_every_table_or_is_an_error() {
+    try_all(&Scenario::new("probe", &["probe", "WORK/tables", "--keys", "WORK/new.tsv"]), &ALL_FAULTS);
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_a_failure_of_inspect_and_not_a_finding() {
+    let arguments = ["inspect", "WORK/tables/000001.sst", "WORK/tables/bare.filter"];
+    try_all(&Scenario::new("inspect", &arguments), &ALL_FAULTS);
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_a_failure_of_verify_and_not_damage() {
+    try_all(&Scenario::new("verify", &["verify", "WORK/tables"]), &ALL_FAULTS);
+}
+
+#[test]
+fn a_report_whose_calls_fail_leaves_whole_files() {
+    let arguments = ["report", "--out", "WORK/report", "--most-keys", "1000"];
+    let scenario = Scenario { every: 13, ..Scenario::new("report", &arguments).writing() };
+    try_all(&scenario, &[Fault::Fails(EIO), Fault::Short]);
+}
+
+#[test]
+fn a_demonstration_whose_calls_fail_says_so_and_leaves_nothing() {
+    // It makes some hundred thousand calls, of which the first write and open tables.
+    let scenario = Scenario::new("demo", &["demo"]).writing();
+    let mut points = 0;
+    for number in (0..400).step_by(if is_long() { 9 } else { 70 }) {
+        let Some(trial) = scenario.trial(number, Fault::Fails(EIO)) else { return };
+        scenario.check(&trial, None, Fault::Fails(EIO));
+        let left = fs::read_dir(scenario.place.path("work/tmp")).unwrap().count();
+        assert!(left == 0 || is_removal(trial.hit.as_ref().unwrap()), "{:?}", trial.hit);
+        points += 1;
+    }
+    println!("demo, Fails(5): {points} points");
+}
+
+/// Each of these was passed over without a word once, and older tables answered.
+#[test]
+fn what_has_a_tables_name_and_cannot_be_opened_is_an_error_of_every_command() {
+    let make: [fn(&Path); 4] = [
+        |path| symlink("nowhere", path).unwrap(),
+        |path| symlink(path, path).unwrap(),
+        |path| fs::create_dir(path).unwrap(),
+        |path| assert!(Command::new("mkfifo").arg(path).status().unwrap().success()),
+    ];
+    for make in make {
+        let place = Place::new();
+        let out = place.build(100, &["--files", "2"]);
+        let table = place.text("tables/000003.sst");
+        make(Path::new(&table));
+        run(&["get", &out, "key0000"]).expect_error(&table);
+        let keys = place.text("keys.tsv");
+        run(&["probe", &out, "--keys", &keys]).expect_error(&table);
+        let verified = run(&["verify", &out]).expect_code(2);
+        assert!(verified.stdout.contains(&table) && verified.stdout.contains("1 unreadable"), "{}", verified.stdout);
+        let code = run(&["inspect", &table]).code.unwrap();
+        assert!(code == 1 || code == 2);
+    }
+}
+
+#[test]
+fn a_pipe_in_place_of_a_file_is_refused_and_one_with_keys_in_it_is_read() {
+    let place = Place::new();
+    let pipe = place.text("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    run(&["get", &pipe, "key"]).expect_error(&pipe);
+    run(&["inspect", &pipe]).expect_code(1);
+    run(&["verify", &pipe]).expect_code(1);
+    run(&["build", "--generate", "5", "--out", &pipe]).expect_error("expected a directory");
+    let feeder = Command::new("sh").args(["-c", "printf 'a\\t1\\nb\\t2\\n' > \"$0\"", &pipe]).spawn();
+    run(&["build", "--input", &pipe, "--out", &place.text("tables")]).expect_code(0);
+    feeder.unwrap().wait().unwrap();
+    assert_eq!(run(&["get", &place.text("tables"), "b"]).expect_code(0).stdout, "2\n");
+}
+
+#[test]
+fn endless_and_hollow_inputs_are_refused_before_they_take_the_memory() {
+    let place = Place::new();
+    let out = place.text("tables");
+    let limited = ["build", "--memory-limit", "1M", "--out", &out, "--input"];
+    for device in ["/dev/zero", "/dev/full"] {
+        run(&[&limited[..], &[device]].concat()).expect_error("--memory-limit");
+        run(&["get", device, "key"]).expect_error(device);
+        run(&["verify", device]).expect_code(1);
+    }
+    let hollow = place.text("000001.sst");
+    File::create(&hollow).unwrap().set_len(1 << 40).unwrap();
+    run(&[&limited[..], &[&hollow]].concat()).expect_error("--memory-limit");
+    run(&["get", &hollow, "key"]).expect_error(&hollow);
+    run(&["verify", &hollow]).expect_code(1);
+    run(&["inspect", &hollow]).expect_code(1);
+    assert!(!Path::new(&out).join("000001.sst").exists());
+}
+
+/// Commands with their results, small and large.
+fn commands(place: &Place) -> Vec<Vec<String>> {
+    let value = "x".repeat(100_000);
+    let input = place.write("large", format!("large\t{value}\n"));
+    let out = place.text("large-tables");
+    run(&["build", "--input", &input, "--out", &out]).expect_code(0);
+    let keys = place.text("large");
+    let table = format!("{out}/000001.sst");
+    let fresh = place.text("fresh");
+    let all: [&[&str]; 8] = [
+        &["get", &out, "large"],
+        &["get", &out, "large", "large"],
+        &["get", "--json", &out, "large"],
+        &["probe", &out, "--keys", &keys],
+        &["inspect", &table],
+        &["verify", &out],
+        &["advise", "--keys", "1000"],
+        &["build", "--generate", "10", "--overwrite", "--out", &fresh],
+    ];
+    all.iter().map(|arguments| arguments.iter().map(|argument| (*argument).to_owned()).collect()).collect()
+}
+
+#[test]
+fn a_full_standard_output_is_an_error_that_says_so() {
+    let place = Place::new();
+    for arguments in commands(&place) {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        let run = program().args(&arguments).stdout(full).output().unwrap();
+        let text = String::from_utf8_lossy(&run.stderr);
+        assert_eq!(run.status.code(), Some(2), "{arguments:?}: {text}");
+        assert!(text.contains("cannot write to standard output: No space left on device"), "{arguments:?}: {text}");
+    }
+    check_table(&place.path("fresh/000001.sst"), "the tables are there all the same");
+}
+
+#[test]
+fn closed_standard_streams_are_no_panic() {
+    let place = Place::new();
+    for arguments in commands(&place) {
+        for closing in [">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-", ">/dev/full 2>/dev/full"] {
+            let script = format!("exec \"$@\" {closing}");
+            let program = program();
+            let mut command = Command::new("sh");
+            command.args(["-c", &script, "sh"]).arg(program.get_program()).args(&arguments);
+            let code = command.stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap().code();
+            assert!(code == Some(0) || code == Some(2), "{arguments:?} {closing}: {code:?}");
+        }
+    }
+}
+
+#[test]
+fn an_output_directory_that_fills_up_leaves_whole_tables_and_an_error() {
+    let place = Place::new();
+    let out = place.text("tables");
+    fs::create_dir(&out).unwrap();
+    // Files of at most 64 KiB, and a file system of 200.
+    let limits = [("sh", "trap '' XFSZ; ulimit -f 128"), ("unshare", "mount -t tmpfs -o size=200k none \"$D\"")];
+    for (shell, limit) in limits {
+        let script =
+            format!("{limit} || exit 77; \"$@\"; code=$?; ls -A \"$D\" && \"$1\" verify \"$D\" >&2; exit $code");
+        let arguments: &[&str] = if shell == "unshare" { &["-m", "sh", "-c", &script] } else { &["-c", &script] };
+        let program = program();
+        let build = ["build", "--generate", "20000", "--files", "3", "--out", &out, "--overwrite"];
+        let mut command = Command::new(shell);
+        command.args(arguments).arg("sh").arg(program.get_program()).args(build).env("D", &out);
+        let Ok(run) = command.output() else { continue };
+        let text = String::from_utf8_lossy(&run.stderr).into_owned() + &String::from_utf8_lossy(&run.stdout);
+        if shell == "unshare" && (run.status.code() == Some(77) || text.contains("unshare failed")) {
+            println!("SKIPPED: mounts are not allowed here");
+            continue;
+        }
+        assert_eq!(run.status.code(), Some(2), "{text}");
+        assert!(text.contains("error: cannot write table 1; 0 tables before it are complete"), "{text}");
+        assert!(text.contains("File too large") || text.contains("No space left on device"), "{text}");
+        assert!(!text.contains(".sstfilter-") && !text.contains("panicked"), "{text}");
+    }
+}
