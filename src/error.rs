@@ -256,7 +256,6 @@ impl fmt::Display for BlockError {
 }
 
 /// Tells secret seeds apart by their fingerprints, and says what a reader without one lacks.
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "the fields of an error that is shown")]
 fn write_hash_mismatch(f: &mut fmt::Formatter<'_>, expected: &HashIdentity, got: &HashIdentity) -> fmt::Result {
     match (expected.id, got.id) {
         (HashId::Xxh3Secret, HashId::Xxh3Secret) => write!(

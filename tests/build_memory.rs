@@ -39,7 +39,10 @@ static ALLOCATOR: Counting = Counting;
 
 /// The most bytes held at once in `finish`, beyond the buffered hashes, and the report.
 fn measure(policy: &dyn FilterPolicy, keys: u64) -> (u64, BuildReport) {
-    let hashes: Vec<KeyHash> = (0..keys).map(KeyHash::from_remixed).collect();
+    measure_hashes(policy, (0..keys).map(KeyHash::from_remixed).collect())
+}
+
+fn measure_hashes(policy: &dyn FilterPolicy, hashes: Vec<KeyHash>) -> (u64, BuildReport) {
     let mut builder = policy.builder(&BuildContext::new(&KeyHasher::default())).unwrap();
     builder.add_hashes(&hashes);
     let before = HELD.load(Relaxed);
@@ -68,6 +71,20 @@ fn building_takes_ten_bytes_a_key_and_three_megabytes_beyond_the_hashes_and_says
         assert!(peak <= most && estimate <= keys * 10 + 3_600_000, "{keys} keys: {peak}, estimated {estimate}");
         assert!(reported + 16_384 >= peak - peak / 50, "{keys} keys: {peak}, reported {reported}");
     }
+}
+
+/// Hashes that are badly mixed, or were chosen by someone who knows the seed.
+#[test]
+fn hashes_that_crowd_in_one_place_take_at_most_16_bytes_more_for_each_of_them() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let (keys, crowd) = (1_000_000, 500_000);
+    let policy = RibbonPolicy::new(RibbonSizing::Rate(FalsePositiveRate::new(0.01).unwrap())).unwrap();
+    let mixed = (0..keys).map(KeyHash::from_remixed);
+    let hashes = mixed.map(|hash| if hash.get() % 2 == 0 { KeyHash::from_well_mixed(hash.get() >> 24) } else { hash });
+    let (peak, report) = measure_hashes(&policy, hashes.collect());
+    let estimate = policy.estimated_build_bytes(keys).unwrap() + report.block_bytes;
+    println!("{crowd} of {keys} keys in one bucket: {peak} bytes, estimated {estimate}");
+    assert!(peak <= estimate + 16 * crowd, "{peak}, estimated {estimate}");
 }
 
 #[test]

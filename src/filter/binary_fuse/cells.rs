@@ -7,7 +7,7 @@ use crate::hash::{KeyHash, SaltStep};
 
 /// Where keys have their cells.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct FuseCells<const ARITY: usize> {
+pub(in crate::filter) struct FuseCells<const ARITY: usize> {
     /// Cells that can be a key's first.
     pub(super) range: u64,
     /// Length of a segment, and its binary logarithm.

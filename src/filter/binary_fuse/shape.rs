@@ -108,7 +108,7 @@ impl FuseShape {
 
     /// Where keys have their cells.
     #[inline]
-    pub(super) fn placement<const ARITY: usize>(&self) -> FuseCells<ARITY> {
+    pub(in crate::filter) fn placement<const ARITY: usize>(&self) -> FuseCells<ARITY> {
         let Self { range, segment, log2_segment, salt, salt_step, .. } = *self;
         FuseCells { range, segment, log2_segment, salt_step, is_raw: salt == 0 }
     }

@@ -17,6 +17,8 @@
 //! This module knows neither fingerprints nor payloads; a kind says where a key's cells are ([`Placement`]).
 
 mod distinct;
+#[cfg(test)]
+mod hostile_tests;
 mod sums;
 #[cfg(test)]
 mod tests;

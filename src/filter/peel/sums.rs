@@ -12,6 +12,10 @@ const WAITING: usize = 4_096;
 /// Cells that are looked at together.
 const SCANNED: usize = 512;
 
+/// Scans of all cells in a row after which peeling is given up. Keys that are spread take 25 at the most where cells are
+/// spared, else one; keys that were chosen to hang together like a chain take a scan for every two of them.
+const SCANS: usize = 100;
+
 /// A cell met its 256th key: keys come again and again, or are not spread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Crowded;
@@ -92,7 +96,7 @@ impl CellSums {
         if is_crowded { Err(Crowded) } else { Ok(()) }
     }
 
-    /// Peels all keys off; `None` if some remain. [`assign`](Self::assign) follows.
+    /// Peels all keys off; `None` if some remain, or would take too long. [`assign`](Self::assign) follows.
     pub(crate) fn peel<const ARITY: usize>(
         &mut self,
         placement: impl Placement<ARITY>,
@@ -125,7 +129,10 @@ impl CellSums {
     ) -> Option<Vec<I>> {
         let mut waiting = [I::default(); WAITING];
         let mut peeled = 0;
-        while peeled < order.len() {
+        for _ in 0..SCANS {
+            if peeled == order.len() {
+                return Some(order);
+            }
             let before = peeled;
             for first in (0..eager).step_by(SCANNED) {
                 let scanned = first..(first + SCANNED).min(eager);
@@ -138,10 +145,10 @@ impl CellSums {
                 }
             }
             if peeled == before {
-                return None;
+                break;
             }
         }
-        Some(order)
+        (peeled == order.len()).then_some(order)
     }
 
     /// Peels the free ones of some cells, at most [`SCANNED`], and those below `eager` that become free by it,

@@ -19,6 +19,11 @@ use crate::kernel::sweep::{Bucket, Echelon, Pending, Picks, ROOM, equation, swee
 /// The code that bumps a whole bucket.
 pub(super) const WHOLE_BUCKET: u8 = 3;
 
+/// Keys above which a bucket is bumped whole without a look at its equations. There are 133 in the mean; so many come
+/// together only when hashes are badly mixed or keys were chosen for it, and few of them could stay. It bounds the
+/// memory for pending equations.
+pub(super) const CROWDED_KEYS: usize = 1_024;
+
 /// What became of a bucket's keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Banded {
@@ -67,6 +72,10 @@ impl Section {
         starts: Starts,
         result_mask: u32,
     ) -> Banded {
+        let is_here = |hash: &KeyHash| starts.start(hash.get()) < bucket_start + BUCKET_SLOTS;
+        if hashes.get(CROWDED_KEYS).is_some_and(is_here) {
+            return Banded { keys: hashes.partition_point(is_here), code: WHOLE_BUCKET };
+        }
         let first_block = ((bucket_start - self.first_slot) / WIDTH) as usize;
         self.pending.clear();
         self.picks.clear();

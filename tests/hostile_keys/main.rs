@@ -1,0 +1,37 @@
+//! Keys that somebody chose to do harm. The story guarded against: strangers write and read a store's keys; one of them
+//! knows how keys are hashed, prepares keys that all filters let through or that fill filters up, and each of them costs
+//! a read of every table. Under a known seed that works, and here is how well; under a secret one it must not.
+//!
+//! The figures of SECURITY.md: `cargo test --release --test hostile_keys -- --nocapture --test-threads 1`.
+
+#![expect(clippy::unwrap_used, reason = "tests, and the functions they share")]
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod asking;
+mod inserting;
+mod kinds;
+mod xxh3;
+
+use sstfilter::{DEFAULT_HASH_SEED, KeyHasher, SecretSeed};
+
+/// A store that strangers know all of but its keys' values.
+fn open_hasher() -> KeyHasher {
+    KeyHasher::default()
+}
+
+/// A store with a secret. It is the same at every run, so that what passes once passes always.
+fn secret_hasher() -> KeyHasher {
+    KeyHasher::with_secret_seed(SecretSeed::from_bytes(*b"\x8b\x1f\x03\xd6\x55\xe9\x72\xac"))
+}
+
+#[test]
+fn whoever_knows_the_seed_makes_a_key_of_eight_bytes_for_any_hash() {
+    for seed in [DEFAULT_HASH_SEED, 0, 1, u64::MAX, 0xdead_beef_cafe_f00d] {
+        let hasher = KeyHasher::with_seed(seed);
+        for hash in common::key_set(1, 1_000).map(sstfilter::KeyHash::get).chain([0, 1, u64::MAX]) {
+            assert_eq!(hasher.hash(&xxh3::key_with_hash(hash, seed)).get(), hash);
+        }
+    }
+}
