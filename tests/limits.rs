@@ -436,11 +436,15 @@ fn counts_of_keys_end_at_what_a_header_can_say() {
         let block = claiming(case, &[(16, &[0xff; 5])]);
         let again = match kind {
             FilterKind::STANDARD_BLOOM => StandardBloom::from_block(&block, identity).map(|mut filter| {
-                common::key_set(3, 50).for_each(|hash| drop(filter.insert(hash)));
+                common::key_set(3, 50).for_each(|hash| {
+                    filter.insert(hash);
+                });
                 (filter.keys(), filter.to_block(identity).unwrap())
             }),
             FilterKind::COUNTING_BLOOM => CountingBloom::from_block(&block, identity).map(|mut filter| {
-                common::key_set(3, 50).for_each(|hash| drop(filter.insert(hash)));
+                common::key_set(3, 50).for_each(|hash| {
+                    filter.insert(hash);
+                });
                 (filter.keys(), filter.to_block(identity).unwrap())
             }),
             _ => continue,
@@ -453,6 +457,8 @@ fn counts_of_keys_end_at_what_a_header_can_say() {
     assert!(checked >= 4, "{checked} fixtures");
     // And two-bit filters, which record what their fill says.
     let mut full = TwoBitBloom::new(TwoBitOptions::default().with_bytes(64).unwrap()).unwrap();
-    common::key_set(4, 100_000).for_each(|hash| drop(full.insert_mut(hash)));
+    common::key_set(4, 100_000).for_each(|hash| {
+        full.insert_mut(hash);
+    });
     assert!(FilterBlock::open(full.to_block(identity).unwrap()).unwrap().info().keys < 1 << 40);
 }

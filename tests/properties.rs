@@ -71,7 +71,7 @@ fn expected_keys(truth: usize, choice: u8) -> Option<u64> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(if common::is_long() { 10_000 } else { 400 }))]
+    #![proptest_config(ProptestConfig::with_cases(common::cases(400, 10_000)))]
 
     #[test]
     fn no_key_is_denied_whatever_the_keys_their_order_the_policy_and_what_it_was_told(

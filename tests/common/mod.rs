@@ -64,3 +64,9 @@ pub(crate) fn on_all_cores<T: Send>(count: usize, work: impl Fn(usize) -> T + Sy
 pub(crate) fn is_long() -> bool {
     std::env::var_os("SSTFILTER_LONG").is_some_and(|value| value == "1")
 }
+
+/// How many cases a property is tried with: `PROPTEST_CASES` if that is set, for machines that are slow.
+pub(crate) fn cases(usual: u32, long: u32) -> u32 {
+    let asked = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok());
+    asked.unwrap_or(if is_long() { long } else { usual })
+}

@@ -7,7 +7,8 @@ struct Thirds(usize);
 
 impl Placement<3> for Thirds {
     fn cells_of(&self, hash: u64) -> [usize; 3] {
-        [0, 1, 2].map(|third| third * self.0 + (mix64(hash ^ third as u64) >> 16) as usize % self.0)
+        // Divided before it is cut to a `usize`, of whatever width.
+        [0, 1, 2].map(|third| third * self.0 + ((mix64(hash ^ third as u64) >> 16) % self.0 as u64) as usize)
     }
 }
 
