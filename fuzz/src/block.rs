@@ -28,8 +28,8 @@ pub fn exercise(bytes: &[u8]) {
 fn hashes_of(bytes: &[u8]) -> Vec<KeyHash> {
     let seed = u64::from(crc32c::crc32c(bytes));
     let ends = [0, 1, u64::MAX, u64::MAX - 1, 1 << 63, (1 << 63) - 1, 1 << 32, u64::from(u32::MAX)];
-    let taken = bytes.as_chunks().0.iter().take(24).map(|&word| u64::from_le_bytes(word));
-    let mixed = (0..50).map(|index| KeyHash::from_remixed(seed << 32 | index).get());
+    let taken = bytes.as_chunks().0.iter().take(16).map(|&word| u64::from_le_bytes(word));
+    let mixed = (0..42).map(|index| KeyHash::from_remixed(seed << 32 | index).get());
     ends.into_iter().chain(taken).chain(mixed).map(KeyHash::from_well_mixed).collect()
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use arbitrary::{Result, Unstructured};
 use bytes::Bytes;
-use sstfilter::{ReadOptions, Table, TableOptions};
+use sstfilter::{KeyHasher, ReadOptions, Table, TableOptions};
 
 use crate::pick;
 
@@ -56,8 +56,19 @@ pub fn entries(input: &mut Unstructured<'_>, most: usize) -> Result<Vec<Entry>> 
     Ok(entries)
 }
 
-/// Options for a table of known id, and those it is read with.
-pub fn options(input: &mut Unstructured<'_>) -> Result<(TableOptions, ReadOptions)> {
+/// How a table is written and read.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// What writers are given.
+    pub write: TableOptions,
+    /// What readers are given.
+    pub read: ReadOptions,
+    /// The hasher of both.
+    pub hasher: KeyHasher,
+}
+
+/// Any options, those of readers fitting those of writers.
+pub fn options(input: &mut Unstructured<'_>) -> Result<Options> {
     let hasher = pick::hasher(input)?;
     let context = pick::context(input, &hasher)?;
     let mut options = TableOptions::default().with_hasher(hasher.clone()).with_purpose(context.purpose);
@@ -78,12 +89,12 @@ pub fn options(input: &mut Unstructured<'_>) -> Result<(TableOptions, ReadOption
     if let Some(bytes) = context.memory_budget {
         options = options.with_memory_budget(bytes);
     }
-    let mut read = ReadOptions::default().with_hasher(hasher);
+    let mut read = ReadOptions::default().with_hasher(hasher.clone());
     if let Some(extractor) = pick::extractor(input)? {
         options = options.with_extractor(extractor.clone());
         read = read.with_extractor(extractor);
     }
-    Ok((options, read))
+    Ok(Options { write: options, read, hasher })
 }
 
 /// Opens `bytes` as a table.

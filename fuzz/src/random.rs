@@ -12,7 +12,7 @@ impl Random {
     }
 
     /// The next number.
-    pub fn next(&mut self) -> u64 {
+    pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let word = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -21,7 +21,7 @@ impl Random {
 
     /// A number below `bound`; 0 when the bound is 0.
     pub fn below(&mut self, bound: usize) -> usize {
-        if bound == 0 { 0 } else { usize::try_from(self.next() % bound as u64).unwrap_or(0) }
+        if bound == 0 { 0 } else { usize::try_from(self.draw() % bound as u64).unwrap_or(0) }
     }
 
     /// True once in `times`.
@@ -31,7 +31,7 @@ impl Random {
 
     /// 32 bits: small, near a power of two, or any.
     pub fn number(&mut self) -> u32 {
-        let any = (self.next() >> 32) as u32;
+        let any = (self.draw() >> 32) as u32;
         match self.below(4) {
             0 => any % 16,
             1 => any % 1_024,

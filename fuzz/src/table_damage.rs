@@ -4,9 +4,9 @@
 //! searches for: a checksum is no defence against forgers, and a fuzzer is one.
 
 use arbitrary::{Result, Unstructured};
-use sstfilter::{Lookup, ReadOptions, Table, TableBuilder, TableId, TableOptions, TableSet};
+use sstfilter::{KeyHasher, Lookup, ReadOptions, Table, TableBuilder, TableId, TableOptions, TableSet};
 
-use crate::entries::{self, Contents, keys_and_neighbours};
+use crate::entries::{self, Contents, Options, keys_and_neighbours};
 use crate::table_parts::{Blocks, CHECKSUM};
 
 /// Builds a table, damages it, and compares what can still be read with what was written.
@@ -17,14 +17,14 @@ pub fn exercise(bytes: &[u8]) {
 
 fn run(input: &mut Unstructured<'_>) -> Result<()> {
     let damage: [u32; 4] = input.arbitrary()?;
-    let (options, read) = entries::options(input)?;
-    let contents: Contents = entries::entries(input, 400)?.into_iter().collect();
+    let Options { write: options, read, hasher } = entries::options(input)?;
+    let contents: Contents = entries::entries(input, 200)?.into_iter().collect();
     let sound = build(&contents, &options, *b"the sound table ");
     let mut table = sound.clone();
     apply(damage, &mut table, || build(&contents, &options, *b"another table   "));
     let has_changed = table != sound;
     for options in [read.clone(), read.clone().with_kept_blocks(), read.without_filter()] {
-        compare(&table, &contents, &options, has_changed);
+        compare(&table, &contents, &options, &hasher, has_changed);
     }
     Ok(())
 }
@@ -89,12 +89,12 @@ fn pick(blocks: &Blocks, choice: u32) -> Option<(usize, usize)> {
     Some((handle.offset, handle.offset + handle.length + CHECKSUM))
 }
 
-fn compare(bytes: &[u8], contents: &Contents, options: &ReadOptions, has_changed: bool) {
+fn compare(bytes: &[u8], contents: &Contents, options: &ReadOptions, hasher: &KeyHasher, has_changed: bool) {
     let Ok(table) = entries::open(bytes, options) else {
         assert!(has_changed, "a sound table opens");
         return;
     };
-    let keys = keys_and_neighbours(contents, 60);
+    let keys = keys_and_neighbours(contents, 25);
     for key in keys.iter().chain(&keys) {
         match table.get(key) {
             Ok(lookup) => assert_eq!(lookup, expected(contents, key), "{key:?}"),
@@ -103,7 +103,7 @@ fn compare(bytes: &[u8], contents: &Contents, options: &ReadOptions, has_changed
     }
     walk(&table, contents, has_changed);
     assert_eq!(table.verify().is_err(), has_changed, "verify: {:?}", table.verify());
-    let set = TableSet::new(vec![table], sstfilter::KeyHasher::default());
+    let set = TableSet::new(vec![table], hasher.clone());
     for (key, result) in keys.iter().zip(set.multi_get(&keys.iter().map(Vec::as_slice).collect::<Vec<_>>())) {
         match result {
             Ok(value) => assert_eq!(value.as_deref(), contents.get(key).and_then(Option::as_deref), "{key:?}"),

@@ -1,9 +1,9 @@
 //! Tables written from any entries with any options, read back against a map.
 
 use arbitrary::{Result, Unstructured};
-use sstfilter::{Lookup, ReadOptions, Table, TableBuilder, TableError, TableId, TableOptions, TableSet};
+use sstfilter::{KeyHasher, Lookup, ReadOptions, Table, TableBuilder, TableError, TableId, TableOptions, TableSet};
 
-use crate::entries::{self, Contents, Entry, keys_and_neighbours};
+use crate::entries::{self, Contents, Entry, Options, keys_and_neighbours};
 
 /// Writes up to three tables as `bytes` say, and reads them alone and together.
 pub fn exercise(bytes: &[u8]) {
@@ -12,11 +12,11 @@ pub fn exercise(bytes: &[u8]) {
 }
 
 fn run(input: &mut Unstructured<'_>) -> Result<()> {
-    let (options, read) = entries::options(input)?;
+    let Options { write: options, read, hasher } = entries::options(input)?;
     let count = input.int_in_range(1..=3_u8)?;
     let (mut tables, mut newest) = (Vec::new(), Contents::new());
     for number in 0..count {
-        let mut entries = entries::entries(input, 800)?;
+        let mut entries = entries::entries(input, 300)?;
         if !input.ratio(1, 8)? {
             entries.sort();
         }
@@ -24,7 +24,7 @@ fn run(input: &mut Unstructured<'_>) -> Result<()> {
         let (bytes, contents) = write(&entries, &options);
         assert_eq!(write(&entries, &options).0, bytes, "the same input gives the same bytes");
         let table = entries::open(&bytes, &read).expect("it was just written");
-        read_back(&table, &contents, !read_is_partial(&options, &table));
+        read_back(&table, &contents, table.extractor().is_none());
         read_back(&entries::open(&bytes, &read.clone().with_kept_blocks()).expect("as before"), &contents, false);
         read_back(&entries::open(&bytes, &ReadOptions::default()).expect("whoever reads it"), &contents, false);
         for (key, value) in contents {
@@ -32,13 +32,8 @@ fn run(input: &mut Unstructured<'_>) -> Result<()> {
         }
         tables.push(table);
     }
-    together(tables, &newest, &read);
+    together(tables, &newest, hasher);
     Ok(())
-}
-
-/// Whether some keys are not in the filter.
-fn read_is_partial(_options: &TableOptions, table: &Table) -> bool {
-    table.extractor().is_some()
 }
 
 /// The table of those entries that the writer takes: each whose key is above the last.
@@ -69,7 +64,7 @@ fn write(entries: &[Entry], options: &TableOptions) -> (Vec<u8>, Contents) {
 }
 
 fn read_back(table: &Table, contents: &Contents, is_whole: bool) {
-    for key in keys_and_neighbours(contents, 150) {
+    for key in keys_and_neighbours(contents, 40) {
         let expected = match contents.get(&key) {
             None => Lookup::Absent,
             Some(None) => Lookup::Deleted,
@@ -95,11 +90,9 @@ fn read_back(table: &Table, contents: &Contents, is_whole: bool) {
 }
 
 /// A set of the tables gives the newest entry of each key.
-fn together(tables: Vec<Table>, newest: &Contents, read: &ReadOptions) {
-    // The set takes the hasher that the first table was opened with, as far as it can be told; else it asks no filter.
-    let _ = read;
-    let set = TableSet::new(tables, sstfilter::KeyHasher::default());
-    let keys = keys_and_neighbours(newest, 150);
+fn together(tables: Vec<Table>, newest: &Contents, hasher: KeyHasher) {
+    let set = TableSet::new(tables, hasher);
+    let keys = keys_and_neighbours(newest, 40);
     let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
     for (key, batched) in keys.iter().zip(set.multi_get(&keys)) {
         let expected = newest.get(*key).and_then(Option::as_deref);

@@ -64,7 +64,7 @@ fn step(input: &mut Unstructured<'_>, pool: &mut Vec<KeyHash>) -> Result<(u8, Ve
         1 => vec![KeyHash::from_remixed(u64::from(input.arbitrary::<u8>()?))],
         2 => vec![KeyHash::from_well_mixed(input.arbitrary()?)],
         _ => {
-            let (seed, count) = (input.arbitrary::<u16>()?, input.int_in_range(0..=400_u64)?);
+            let (seed, count) = (input.arbitrary::<u16>()?, input.int_in_range(0..=150_u64)?);
             (0..count).map(|index| KeyHash::from_remixed(u64::from(seed) << 16 | index)).collect()
         }
     };

@@ -83,7 +83,8 @@ pub(crate) fn of_lines(keys: u64, lines: u64, probes: u8) -> f64 {
         weights += weight;
         rates += weight * of_one_line(count, probes);
     }
-    rates / weights * LANE_CORRECTION[usize::from(probes)]
+    // Computed at usual sizes, the correction is too high for lines that are full.
+    (rates / weights * LANE_CORRECTION[usize::from(probes)]).min(1.0)
 }
 
 /// Weights below this, against the mean's 1, cannot show in the result: at the smallest rates the
@@ -158,6 +159,16 @@ mod tests {
         assert!(of_lines(10_000_000, 100, 6) > 0.99);
         let one = BloomShape::for_keys(1, BitsPerKey::TEN).unwrap();
         assert!(one.bits_per_key(1) == 512.0 && of_lines(1, 1, 6) < 1e-10);
+    }
+
+    #[test]
+    fn no_filter_is_expected_to_let_more_through_than_it_is_asked() {
+        for probes in 1..=16 {
+            for (keys, lines) in [(16_385, 6), (100_000, 2), (1 << 20, 16), ((1 << 40) - 1, 3)] {
+                let rate = of_lines(keys, lines, probes);
+                assert!((0.9..=1.0).contains(&rate), "{probes} probes, {keys} keys in {lines} lines: {rate}");
+            }
+        }
     }
 
     #[test]
