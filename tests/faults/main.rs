@@ -2,7 +2,7 @@
 //! that finds half a table after a crash and believes it, one that publishes a table whose sync failed, and
 //! one whose readers give another answer, or keep failing, after a read that failed once.
 //!
-//! As SQLite's tests do, each scenario is run again and again, with the first operation failing, then the
+//! As `SQLite`'s tests do, each scenario is run again and again, with the first operation failing, then the
 //! second, and so on, until a run ends before the fault comes. How many points were tried is printed:
 //! `cargo test --release --test faults -- --nocapture`.
 

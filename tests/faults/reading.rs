@@ -6,7 +6,7 @@ use bytes::Bytes;
 use sstfilter::{Lookup, ReadOptions, Table, TableError, TableSet};
 
 use super::disk::{Disk, EIO, Fault, Op};
-use super::tables::{Entries, PATH, bytes_of, contents, entries, read_options, value};
+use super::tables::{Entries, PATH, bytes_of, contents, entries, lookup_of, read_options};
 
 const FAULTS: [Fault; 4] = [Fault::Once(EIO), Fault::Once(24), Fault::EndOfFile, Fault::WrongBytes];
 
@@ -30,14 +30,6 @@ fn at_most_one_error<T>(path: &str, fault: Fault, mut step: impl FnMut() -> Resu
         check_error(&error, path, fault);
         step().unwrap_or_else(|error| panic!("fails again though the fault is over: {error}"))
     })
-}
-
-fn lookup_of(entries: &Entries, key: &[u8]) -> Lookup {
-    match value(entries, key) {
-        None => Lookup::Absent,
-        Some(None) => Lookup::Deleted,
-        Some(Some(value)) => Lookup::Found(value),
-    }
 }
 
 /// Keys that are there, that are deleted, that are not there, and that are out of range.
@@ -167,7 +159,8 @@ impl Store {
     }
 
     fn newest(&self, key: &[u8]) -> Option<Bytes> {
-        self.tables.iter().find_map(|table| value(table, key)).flatten()
+        let found = self.tables.iter().map(|table| lookup_of(table, key)).find(|lookup| *lookup != Lookup::Absent);
+        if let Some(Lookup::Found(value)) = found { Some(value) } else { None }
     }
 
     fn keys(&self) -> Vec<Vec<u8>> {

@@ -4,7 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sstfilter::{ReadOptions, Table, TableBuilder, TableError, TableId, TableOptions, TableSummary, TableWriter};
+use sstfilter::{
+    Lookup, ReadOptions, Table, TableBuilder, TableError, TableId, TableOptions, TableSummary, TableWriter,
+};
 
 use super::disk::Disk;
 
@@ -90,7 +92,11 @@ pub(crate) fn expect_io(error: &TableError, path: &Path, code: i32) -> String {
     text
 }
 
-pub(crate) fn value(entries: &Entries, key: &[u8]) -> Option<Option<Bytes>> {
-    let found = entries.iter().find(|(name, _)| name == key)?;
-    Some(found.1.as_deref().map(Bytes::copy_from_slice))
+/// What a table of these entries says of a key.
+pub(crate) fn lookup_of(entries: &Entries, key: &[u8]) -> Lookup {
+    match entries.iter().find(|(name, _)| name == key) {
+        None => Lookup::Absent,
+        Some((_, None)) => Lookup::Deleted,
+        Some((_, Some(value))) => Lookup::Found(Bytes::copy_from_slice(value)),
+    }
 }
