@@ -39,12 +39,12 @@ static ALLOCATOR: Counting = Counting;
 
 /// The most bytes held at once in `finish`, beyond the buffered hashes, and the report.
 fn measure(policy: &dyn FilterPolicy, keys: u64) -> (u64, BuildReport) {
-    measure_hashes(policy, (0..keys).map(KeyHash::from_remixed).collect())
+    measure_hashes(policy, &(0..keys).map(KeyHash::from_remixed).collect::<Vec<_>>())
 }
 
-fn measure_hashes(policy: &dyn FilterPolicy, hashes: Vec<KeyHash>) -> (u64, BuildReport) {
+fn measure_hashes(policy: &dyn FilterPolicy, hashes: &[KeyHash]) -> (u64, BuildReport) {
     let mut builder = policy.builder(&BuildContext::new(&KeyHasher::default())).unwrap();
-    builder.add_hashes(&hashes);
+    builder.add_hashes(hashes);
     let before = HELD.load(Relaxed);
     PEAK.store(before, Relaxed);
     let report = builder.finish().report;
@@ -81,7 +81,7 @@ fn hashes_that_crowd_in_one_place_take_at_most_16_bytes_more_for_each_of_them() 
     let policy = RibbonPolicy::new(RibbonSizing::Rate(FalsePositiveRate::new(0.01).unwrap())).unwrap();
     let mixed = (0..keys).map(KeyHash::from_remixed);
     let hashes = mixed.map(|hash| if hash.get() % 2 == 0 { KeyHash::from_well_mixed(hash.get() >> 24) } else { hash });
-    let (peak, report) = measure_hashes(&policy, hashes.collect());
+    let (peak, report) = measure_hashes(&policy, &hashes.collect::<Vec<_>>());
     let estimate = policy.estimated_build_bytes(keys).unwrap() + report.block_bytes;
     println!("{crowd} of {keys} keys in one bucket: {peak} bytes, estimated {estimate}");
     assert!(peak <= estimate + 16 * crowd, "{peak}, estimated {estimate}");

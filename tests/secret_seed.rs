@@ -14,11 +14,15 @@ use sstfilter::{
 
 const KEYS: u32 = 2_000;
 
-/// The table of all keys of four bytes below [`KEYS`].
+fn name(key: u32) -> Vec<u8> {
+    format!("user:{key:06}").into_bytes()
+}
+
+/// The table of the keys with all numbers below [`KEYS`].
 fn table(hasher: &KeyHasher) -> Bytes {
     let options = TableOptions::default().with_hasher(hasher.clone());
     let mut builder = TableBuilder::new(Vec::new(), &options).unwrap();
-    (0..KEYS).for_each(|key| builder.add(&key.to_be_bytes(), b"value").unwrap());
+    (0..KEYS).for_each(|key| builder.add(&name(key), b"value").unwrap());
     Bytes::from(builder.finish().unwrap().0)
 }
 
@@ -32,7 +36,7 @@ fn reading(hasher: &KeyHasher) -> ReadOptions {
 
 fn assert_all_found(table: &Table) {
     for key in 0..KEYS {
-        assert!(matches!(table.get(&key.to_be_bytes()).unwrap(), Lookup::Found(_)), "key {key} is lost");
+        assert!(matches!(table.get(&name(key)).unwrap(), Lookup::Found(_)), "key {key} is lost");
     }
 }
 
@@ -126,7 +130,7 @@ fn a_wrong_secret_with_the_right_fingerprint_denies_nothing() {
 
     let bound_later = TableSet::new(vec![open(&bytes, &reading(&built)).unwrap()], wrong);
     assert!(bound_later.tables()[0].filter_problem().is_some());
-    assert!((0..KEYS).all(|key| bound_later.get(&key.to_be_bytes()).unwrap().is_some()));
+    assert!((0..KEYS).all(|key| bound_later.get(&name(key)).unwrap().is_some()));
 }
 
 #[test]

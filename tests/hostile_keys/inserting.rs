@@ -106,7 +106,7 @@ fn keys_that_share_no_bits_raise_the_rate_of_blocked_bloom_some_times_under_a_kn
 fn positions(hash: u64, bits: u64) -> [u64; 7] {
     let (mut at, mut step) = (hash, hash.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     std::array::from_fn(|_| {
-        let position = u64::try_from(u128::from(at) * u128::from(bits) >> 64).unwrap();
+        let position = u64::try_from((u128::from(at) * u128::from(bits)) >> 64).unwrap();
         at = at.wrapping_add(step);
         step = step.rotate_left(23);
         position
@@ -139,7 +139,8 @@ fn keys_that_share_no_bits_raise_the_rate_of_standard_bloom_some_times_under_a_k
 fn nine_keys_fill_a_cuckoo_filter_under_a_known_seed_only_and_it_says_so_at_once() {
     let mut filter = CuckooFilter::for_rate(100_000, sstfilter::FalsePositiveRate::new(0.01).unwrap()).unwrap();
     let tags = (1_u64 << filter.shape().tag_bits()) - 1;
-    let tag = |hash: u64| u64::try_from(u128::from(hash.wrapping_mul(0x9e37_79b9_7f4a_7c15)) * u128::from(tags) >> 64);
+    let tag =
+        |hash: u64| u64::try_from((u128::from(hash.wrapping_mul(0x9e37_79b9_7f4a_7c15)) * u128::from(tags)) >> 64);
     let alike: Vec<u64> = common::key_set(13, u32::MAX)
         .map(|hash| hash.get() >> 24)
         .filter(|&hash| tag(hash) == Ok(5))

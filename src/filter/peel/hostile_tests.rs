@@ -77,9 +77,9 @@ fn two_keys_for_each_salt_make_a_bloom_filter_of_a_binary_fuse_filter() {
 /// that `accepts`.
 fn hash_at(second: u64, third: u64, block_cells: u64, noise: u64, mut accepts: impl FnMut(u64) -> bool) -> u64 {
     // The first 21 bits of the middle of the cell's range.
-    let top = |cell: u64| u64::try_from((u128::from(2 * cell + 1) << 63) / u128::from(block_cells) >> 43).unwrap();
+    let top = |cell: u64| u64::try_from(((u128::from(2 * cell + 1) << 63) / u128::from(block_cells)) >> 43).unwrap();
     let salted = |low: u64| top(second) << 43 | top(third) << 22 | low & ((1 << 22) - 1);
-    (0..)
+    (0..1 << 32)
         .map(|attempt| unsalted(salted(mix64(noise << 32 | attempt))))
         .find(|&hash| accepts(map(hash, block_cells)))
         .unwrap()
