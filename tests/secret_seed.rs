@@ -137,8 +137,8 @@ fn a_wrong_secret_with_the_right_fingerprint_denies_nothing() {
 fn a_function_that_was_changed_without_its_tag_denies_nothing() {
     let function = |seed: u64| {
         KeyHasher::custom(1, move |key| {
-            let number = key.iter().fold(seed, |number, &byte| number << 8 | u64::from(byte));
-            KeyHash::from_remixed(number)
+            let number = key.iter().fold(0_u64, |number, &byte| number << 8 | u64::from(byte));
+            KeyHash::from_remixed(number.rotate_left(8) ^ seed << 40)
         })
     };
     let bytes = table(&function(1));
