@@ -27,7 +27,8 @@ fn is_wanted(test: &str) -> bool {
     let is_wanted = std::env::var_os("SSTFILTER_HUGE").is_some_and(|value| value == "1");
     if !is_wanted {
         let reason = "needs 11 GB of memory and minutes; SSTFILTER_HUGE=1 runs it";
-        writeln!(std::io::stderr(), "\n#### skipped: {test}: {reason}").unwrap();
+        let line = format!("\n#### skipped: {test}: {reason}\n");
+        std::io::stderr().write_all(line.as_bytes()).unwrap();
     }
     is_wanted
 }
