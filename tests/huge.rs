@@ -15,9 +15,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use sstfilter::{
-    BitsPerKey, BloomPolicy, BuildContext, CountingBloom, CuckooFilter, FilterBlock, FilterKind, FilterPolicy,
-    FusePolicy, FuseSizing, HitBitmap, KeyHash, KeyHasher, Lookup, ReadOptions, StandardBloom, StandardBloomPolicy,
-    Table, TableOptions, TableWriter,
+    BitsPerKey, BloomPolicy, BuildContext, CuckooFilter, FilterBlock, FilterKind, FilterPolicy, HitBitmap, KeyHash,
+    KeyHasher, Lookup, ReadOptions, StandardBloom, StandardBloomPolicy, Table, TableOptions, TableWriter,
 };
 
 const FOUR_GIB: u64 = 1 << 32;
@@ -141,29 +140,6 @@ fn standard_bloom_is_right_beyond_four_gib() {
 }
 
 #[test]
-fn counting_bloom_is_right_beyond_four_gib() {
-    if !is_wanted("counting Bloom of more than 4 GiB") {
-        return;
-    }
-    let (name, started, keys) = ("counting bloom, 1 probe", Instant::now(), 20_000_000);
-    let mut filter = CountingBloom::with_shape(10_000_000_000, 1).unwrap();
-    chunks(1, keys).for_each(|hashes| {
-        filter.insert_all(&hashes);
-    });
-    chunks(3, keys / 2).for_each(|hashes| {
-        filter.insert_all(&hashes);
-    });
-    chunks(3, keys / 2).for_each(|hashes| hashes.iter().for_each(|&hash| filter.remove(hash).unwrap()));
-    assert_eq!(filter.keys(), keys);
-    let mut hits = HitBitmap::default();
-    assert_answers(name, keys, filter.health().expected_fpr, |hashes| {
-        filter.contains_batch(hashes, &mut hits);
-        (hits.count(), hashes.iter().step_by(1_000).filter(|&&hash| filter.contains(hash)).count() as u64)
-    });
-    report_memory(name, started);
-}
-
-#[test]
 fn cuckoo_is_right_beyond_four_gib() {
     if !is_wanted("cuckoo of more than 4 GiB") {
         return;
@@ -186,27 +162,6 @@ fn cuckoo_is_right_beyond_four_gib() {
         assert_answers(&name, keys, info.expected_fpr, |hashes| ask_block(&block, &mut hits, hashes));
         report_memory(&name, started);
     }
-}
-
-/// Building a filter of fingerprints takes three times its size: at 11 GB of memory the largest has 2 GiB, so that bytes
-/// are counted beyond 2^31 and bits beyond 2^34.
-#[test]
-fn binary_fuse_is_right_beyond_two_gib() {
-    if !is_wanted("binary fuse of more than 2 GiB") {
-        return;
-    }
-    let (name, started, keys) = ("binary fuse, 32 bits", Instant::now(), 480_000_000_u64);
-    let read = || (0..keys).map(|number| KeyHash::from_remixed(1 << 40 | number));
-    let policy = FusePolicy::new(FuseSizing::FingerprintBits(32)).unwrap();
-    let built = policy.build_repeatable(read, keys, KeyHasher::default().identity()).unwrap();
-    let block = FilterBlock::open(built.block.unwrap()).unwrap();
-    let info = block.info();
-    assert_eq!((info.kind, info.keys), (FilterKind::BINARY_FUSE, keys));
-    assert!(info.payload_bytes > 1 << 31, "{} bytes", info.payload_bytes);
-    println!("{name}: {} bytes, built in {:?}", info.block_bytes, started.elapsed());
-    let mut hits = HitBitmap::default();
-    assert_answers(name, keys, info.expected_fpr, |hashes| ask_block(&block, &mut hits, hashes));
-    report_memory(name, started);
 }
 
 /// The filter's handle, its place in the file and the properties that tell of it, in a real file.
