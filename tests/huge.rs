@@ -15,8 +15,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use sstfilter::{
-    BitsPerKey, BloomPolicy, BuildContext, CuckooFilter, FilterBlock, FilterKind, FilterPolicy, HitBitmap, KeyHash,
-    KeyHasher, Lookup, ReadOptions, StandardBloom, StandardBloomPolicy, Table, TableOptions, TableWriter,
+    BitsPerKey, BloomPolicy, BuildContext, CountingBloom, CuckooFilter, FilterBlock, FilterKind, FilterPolicy,
+    HitBitmap, KeyHash, KeyHasher, Lookup, ReadOptions, StandardBloom, StandardBloomPolicy, Table, TableOptions,
+    TableWriter,
 };
 
 const FOUR_GIB: u64 = 1 << 32;
@@ -131,6 +132,29 @@ fn standard_bloom_is_right_beyond_four_gib() {
     assert_eq!(filter.keys(), keys);
     let (fill, expected) = (filter.fill_ratio(), 7.0 * keys as f64 / 40e9);
     assert!((fill / expected - 1.0).abs() < 0.01, "{fill}, {expected} expected");
+    let mut hits = HitBitmap::default();
+    assert_answers(name, keys, filter.health().expected_fpr, |hashes| {
+        filter.contains_batch(hashes, &mut hits);
+        (hits.count(), hashes.iter().step_by(1_000).filter(|&&hash| filter.contains(hash)).count() as u64)
+    });
+    report_memory(name, started);
+}
+
+#[test]
+fn counting_bloom_is_right_beyond_four_gib() {
+    if !is_wanted("counting Bloom of more than 4 GiB") {
+        return;
+    }
+    let (name, started, keys) = ("counting bloom, 1 probe", Instant::now(), 20_000_000);
+    let mut filter = CountingBloom::with_shape(10_000_000_000, 1).unwrap();
+    chunks(1, keys).for_each(|hashes| {
+        filter.insert_all(&hashes);
+    });
+    chunks(3, keys / 2).for_each(|hashes| {
+        filter.insert_all(&hashes);
+    });
+    chunks(3, keys / 2).for_each(|hashes| hashes.iter().for_each(|&hash| filter.remove(hash).unwrap()));
+    assert_eq!(filter.keys(), keys);
     let mut hits = HitBitmap::default();
     assert_answers(name, keys, filter.health().expected_fpr, |hashes| {
         filter.contains_batch(hashes, &mut hits);
