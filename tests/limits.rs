@@ -130,7 +130,7 @@ fn bloom_filters_are_refused_from_one_key_above_the_formats_limit_on() {
 
         let most = 274_877_906_880 * 1_000 / u64::from(millibits);
         let policy = StandardBloomPolicy::new(size(millibits));
-        let bits = (u128::from(most) * u128::from(millibits)).div_ceil(64_000) as u64 * 64;
+        let bits = (most * u64::from(millibits)).div_ceil(64_000) * 64;
         assert!(bits <= 274_877_906_880 && bits + 100 > 274_877_906_880, "{millibits}");
         assert_eq!(policy.block_bytes(most), Some(bits / 8 + 40), "{millibits}");
         assert_eq!(policy.block_bytes(most + 1), None, "{millibits}");
@@ -314,7 +314,7 @@ fn a_builder_that_is_told_of_too_many_keys_says_so_and_holds_those_that_come() {
 fn advice_is_given_for_any_number_of_keys_and_any_memory() {
     let targets = [0.5, 0.01, 1e-9, 1e-300].map(|wanted| FilterTarget::Rate(rate(wanted)));
     let memories = [0, 1, 64, 1 << 31, 1 << 32, 1 << 35, 1 << 40, 1 << 63, u64::MAX].map(FilterTarget::Bytes);
-    let numbers = edges().filter(|&keys| keys < 3 || keys >= (1 << 31) - 1);
+    let numbers = edges().filter(|keys| !(3..(1 << 31) - 1).contains(keys));
     for (keys, target) in numbers.flat_map(|keys| targets.into_iter().chain(memories).map(move |target| (keys, target)))
     {
         for updates in [Updates::None, Updates::Insert, Updates::InsertAndRemove] {
@@ -338,13 +338,13 @@ fn advice_is_given_for_any_number_of_keys_and_any_memory() {
 /// Bytes of the fixed trailer.
 const TRAILER: usize = 32;
 
-/// A fixture's block with some bytes of its trailer changed, `at` counted from the trailer's begin, and the checksum of
+/// A fixture's block with some bytes of its trailer changed, `at` counted from the block's end, and the checksum of
 /// parameter words and trailer made right again.
-fn claiming(case: &BlockCase, changes: &[(isize, &[u8])]) -> Vec<u8> {
+fn claiming(case: &BlockCase, changes: &[(usize, &[u8])]) -> Vec<u8> {
     let mut block = case.read();
     let trailer = block.len() - TRAILER;
     for (at, bytes) in changes {
-        let at = trailer.checked_add_signed(*at).unwrap();
+        let at = block.len() - at;
         block[at..at + bytes.len()].copy_from_slice(bytes);
     }
     let from = trailer - params(&block) * 4;
@@ -366,7 +366,7 @@ fn a_header_that_claims_more_bytes_than_there_are_is_refused_with_both_lengths()
         let own = u32::from_le_bytes(*block[block.len() - TRAILER + 8..].first_chunk().unwrap());
         // 2^28 words are 2^31 bytes; 2^29 more words than there are, 2^32 bytes more.
         for words in [1 << 28, 1 << 29, own + (1 << 29), own + (1 << 30), own + (7 << 29), u32::MAX - 1, u32::MAX] {
-            let block = claiming(case, &[(8, &words.to_le_bytes())]);
+            let block = claiming(case, &[(TRAILER - 8, &words.to_le_bytes())]);
             let tail = (TRAILER + params(&block) * 4) as u64;
             let expected = BlockError::Length { expected: u64::from(words) * 8 + tail, got: block.len() as u64 };
             assert_eq!(FilterBlock::open(&block).unwrap_err(), expected, "{}: {words} words", case.name);
@@ -381,10 +381,8 @@ fn parameters_that_claim_another_size_are_refused_or_deny_nothing_out_of_bounds(
     for case in BLOCKS {
         let block = case.read();
         for word in 0..params(&block) {
-            let at = (word as isize - params(&block) as isize) * 4;
-            let own = u32::from_le_bytes(
-                *block[(block.len() - TRAILER).checked_add_signed(at).unwrap()..].first_chunk().unwrap(),
-            );
+            let at = TRAILER + (params(&block) - word) * 4;
+            let own = u32::from_le_bytes(*block[block.len() - at..].first_chunk().unwrap());
             let edges = [0, 1, (1 << 31) - 1, 1 << 31, u32::MAX - 1, u32::MAX];
             let near = [1 << 29, 1 << 30, 1 << 31].map(|more| own.wrapping_add(more));
             for claim in edges.into_iter().chain(near).filter(|&claim| claim != own) {
@@ -408,7 +406,7 @@ fn parameters_that_claim_another_size_are_refused_or_deny_nothing_out_of_bounds(
 fn a_header_that_claims_two_to_the_forty_keys_changes_no_answer_and_costs_no_time() {
     for case in BLOCKS {
         for keys in [u32::MAX.into(), 1 << 32, (1 << 40) - 1_u64] {
-            let block = claiming(case, &[(16, &keys.to_le_bytes()[..5])]);
+            let block = claiming(case, &[(TRAILER - 16, &keys.to_le_bytes()[..5])]);
             match FilterBlock::open(&block) {
                 // A cuckoo filter has places for its keys, and no more.
                 Err(error) => {
@@ -433,7 +431,7 @@ fn counts_of_keys_end_at_what_a_header_can_say() {
     let mut checked = 0;
     for case in BLOCKS {
         let kind = FilterBlock::open(case.read()).unwrap().info().kind;
-        let block = claiming(case, &[(16, &[0xff; 5])]);
+        let block = claiming(case, &[(TRAILER - 16, &[0xff; 5])]);
         let again = match kind {
             FilterKind::STANDARD_BLOOM => StandardBloom::from_block(&block, identity).map(|mut filter| {
                 common::key_set(3, 50).for_each(|hash| {
