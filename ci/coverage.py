@@ -4,7 +4,7 @@ import json
 import os
 import sys
 
-# Compiled for x86-64 and run only where the CPU has it, or not compiled for it at all.
+# Run only where the CPU has the instructions.
 OTHER_CPUS = ("avx512.rs", "neon.rs")
 
 

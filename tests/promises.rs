@@ -1,0 +1,72 @@
+//! The table of promises names the tests that hold it. The failure guarded against: a promise whose test was
+//! renamed or removed, and that nothing holds any more.
+
+#![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The pages that name tests and scripts.
+const PAGES: [&str; 3] = ["PROMISES.md", "SECURITY.md", "FORMAT.md"];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).to_owned()
+}
+
+fn page(name: &str) -> String {
+    fs::read_to_string(root().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+/// What stands between backticks, line by line.
+fn code_spans(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().flat_map(|line| line.split('`').skip(1).step_by(2))
+}
+
+/// The tests that a page names as `path/to/file.rs::function`.
+fn tests_named_in(text: &str) -> BTreeSet<(&str, &str)> {
+    code_spans(text)
+        .filter_map(|span| span.split_once("::"))
+        .filter(|(file, _)| Path::new(file).extension().is_some_and(|extension| extension == "rs"))
+        .collect()
+}
+
+/// Whether `source` has a test of this name, whatever stands between the attribute and the function.
+fn has_test(source: &str, name: &str) -> bool {
+    let Some(at) = source.find(&format!("fn {name}(")) else { return false };
+    let before = source.get(..at).unwrap_or_default();
+    let last_function = before.rfind("fn ").unwrap_or(0);
+    before.get(last_function..).is_some_and(|between| between.contains("#[test]"))
+}
+
+#[test]
+fn every_test_that_a_page_names_is_there() {
+    for name in PAGES {
+        for (file, test) in tests_named_in(&page(name)) {
+            let source =
+                fs::read_to_string(root().join(file)).unwrap_or_else(|error| panic!("{name}: {file}: {error}"));
+            assert!(has_test(&source, test), "{name} names {file}::{test}, which is no test");
+        }
+    }
+}
+
+#[test]
+fn every_promise_names_a_test_and_a_command() {
+    let page = page("PROMISES.md");
+    let promises: Vec<&str> = page.split("\n## ").skip(1).filter(|part| part.starts_with(char::is_numeric)).collect();
+    assert!(promises.len() >= 8, "{} promises", promises.len());
+    for promise in promises {
+        let title = promise.lines().next().unwrap();
+        assert!(!tests_named_in(promise).is_empty(), "no test holds {title:?}");
+        let is_command = |span: &str| ["cargo ", "ci/", "python3 ", ".ci/run"].iter().any(|start| span.contains(start));
+        assert!(code_spans(promise).any(is_command), "no command shows {title:?}");
+    }
+}
+
+#[test]
+fn a_test_is_told_from_other_functions() {
+    let source =
+        "#[test]\nfn one() {}\n\nfn helper() {}\n\n    #[test]\n    #[cfg(unix)]\n    fn two(bytes in any()) {}\n";
+    assert!(has_test(source, "one") && has_test(source, "two"));
+    assert!(!has_test(source, "helper") && !has_test(source, "three"));
+}
