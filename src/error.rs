@@ -81,7 +81,7 @@ impl fmt::Display for ConfigError {
             Self::BloomRate { got } => write!(
                 f,
                 "false positive rate of a bloom filter: expected one that 100 bits per key can give \
-                 (above about 3e-8), got {got:e}; a ribbon filter goes down to 2.33e-10"
+                 (above about 2.75e-10), got {got:e}; a ribbon filter goes down to 2.33e-10"
             ),
             Self::StandardBloomRate { got } => write!(
                 f,

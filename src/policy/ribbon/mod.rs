@@ -41,7 +41,7 @@ pub enum RibbonSizing {
 /// 6. the finished filter denies one of its keys, if it is asked to check:
 ///    [`FallbackReason::SelfCheckFailed`].
 ///
-/// The Bloom filter has the rate asked for, as far as 100 bits per key give it (about 3e-8), or the size
+/// The Bloom filter has the rate asked for, as far as 100 bits per key give it (about 2.75e-10), or the size
 /// asked for; the report and the block say which rate is to be expected. When the number of keys is
 /// announced and leads to Bloom, that is settled there and then.
 ///
