@@ -1,5 +1,5 @@
-//! The table of promises names the tests that hold it. The failure guarded against: a promise whose test was
-//! renamed or removed, and that nothing holds any more.
+//! The table of promises names the tests and scripts that hold it. The failure guarded against: a promise whose test
+//! was renamed or removed, and that nothing holds any more.
 
 #![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
 
@@ -36,7 +36,7 @@ fn has_test(source: &str, name: &str) -> bool {
     let Some(at) = source.find(&format!("fn {name}(")) else { return false };
     let before = source.get(..at).unwrap_or_default();
     let last_function = before.rfind("fn ").unwrap_or(0);
-    before.get(last_function..).is_some_and(|between| between.contains("#[test]"))
+    before.get(last_function..).is_some_and(|between| between.contains("#[test]") && !between.contains("#[ignore"))
 }
 
 #[test]
@@ -47,6 +47,27 @@ fn every_test_that_a_page_names_is_there() {
                 fs::read_to_string(root().join(file)).unwrap_or_else(|error| panic!("{name}: {file}: {error}"));
             assert!(has_test(&source, test), "{name} names {file}::{test}, which is no test");
         }
+    }
+}
+
+/// The scripts that a page names as `ci/name`, with arguments or without.
+fn scripts_named_in(text: &str) -> BTreeSet<&str> {
+    code_spans(text).filter(|span| span.starts_with("ci/")).filter_map(|span| span.split(' ').next()).collect()
+}
+
+#[test]
+fn every_script_that_a_page_names_is_there() {
+    for name in PAGES {
+        for script in scripts_named_in(&page(name)) {
+            assert!(root().join(script).is_file(), "{name} names {script}, which is not there");
+        }
+    }
+}
+
+#[test]
+fn no_page_has_a_gap_that_was_to_be_filled() {
+    for name in PAGES {
+        assert!(!page(name).contains("@@"), "{name}");
     }
 }
 
@@ -65,8 +86,8 @@ fn every_promise_names_a_test_and_a_command() {
 
 #[test]
 fn a_test_is_told_from_other_functions() {
-    let source =
-        "#[test]\nfn one() {}\n\nfn helper() {}\n\n    #[test]\n    #[cfg(unix)]\n    fn two(bytes in any()) {}\n";
+    let source = "#[test]\nfn one() {}\n\nfn other() {}\n\n    #[test]\n    #[cfg(unix)]\n    fn two(bytes in any()) {}\n\n\
+         #[test]\n#[ignore]\nfn slow() {}\n";
     assert!(has_test(source, "one") && has_test(source, "two"));
-    assert!(!has_test(source, "helper") && !has_test(source, "three"));
+    assert!(!has_test(source, "other") && !has_test(source, "three") && !has_test(source, "slow"));
 }
