@@ -242,10 +242,16 @@ impl fmt::Display for BlockError {
                 write!(f, "filter block field {field}: expected {expected}, got {got}")
             }
             Self::HashMismatch { expected, got } => write_hash_mismatch(f, expected, got),
+            Self::DeniesOwnKey { hash } if hash.id == HashId::Xxh3 => write!(
+                f,
+                "filter block of another table, or built wrong ({hash}): expected it to contain the first and the last \
+                 key of its table, got \"absent\""
+            ),
             Self::DeniesOwnKey { hash } => write!(
                 f,
                 "filter block built with another hash of the same identity ({hash}): expected it to contain the first \
-                 and the last key of its table, got \"absent\"; a secret seed or a function with its tag was changed"
+                 and the last key of its table, got \"absent\" here or in another table of the set; a secret seed was \
+                 changed, or a function without its tag"
             ),
             Self::ExtractorMismatch { expected, got } => {
                 write!(f, "filter block built with another key extractor: expected '{expected}', got '{got}'")

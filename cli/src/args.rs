@@ -26,7 +26,7 @@ pub struct Cli {
     #[arg(long, global = true)]
     pub(crate) json: bool,
 
-    /// File with the secret seed of the key hash: 8 bytes, or 16 hexadecimal digits
+    /// File with the secret seed of the key hash: its 8 bytes (a number is little-endian), or 16 hexadecimal digits for them
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) secret_seed_file: Option<PathBuf>,
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::error::BlockError;
+use crate::hash::HashId;
 
 /// A place in a table: which block, at which byte of the file, and of which file if that is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -116,11 +117,11 @@ pub enum TableError {
         /// Bytes found.
         got: u64,
     },
-    /// A damaged block, or one that belongs to another table or another place.
+    /// A damaged block, or one that belongs to another table, another place or an earlier write.
     Checksum {
         /// The block.
         at: Location,
-        /// The checksum that the block carries.
+        /// The checksum that the block carries, or that it has where it is named.
         expected: u32,
         /// The checksum of what was found.
         got: u32,
@@ -169,7 +170,8 @@ impl TableError {
         match self {
             Self::Extractor { .. } => true,
             Self::Filter { source, .. } => {
-                matches!(source, BlockError::HashMismatch { .. } | BlockError::DeniesOwnKey { .. })
+                matches!(source, BlockError::HashMismatch { .. })
+                    || matches!(source, BlockError::DeniesOwnKey { hash } if hash.id != HashId::Xxh3)
             }
             _ => false,
         }
@@ -216,7 +218,7 @@ impl fmt::Display for TableError {
             }
             Self::Checksum { at, expected, got } => write!(
                 f,
-                "damaged, or of another table or place: {at}: expected checksum {expected:#010x}, got {got:#010x}"
+                "damaged, or of another table, place or time: {at}: expected checksum {expected:#010x}, got {got:#010x}"
             ),
             Self::Corrupt { at, expected, got } => write!(f, "corrupt: {at}: expected {expected}, got {got}"),
             Self::Filter { at, source } => write!(f, "{at} is not used: {source}"),

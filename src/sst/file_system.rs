@@ -19,8 +19,10 @@ use super::RandomAccess;
 /// A table is written in this order, and the first step that fails is the last one taken:
 ///
 /// ```text
-/// create_temporary   write*   sync   persist   sync_directory
+/// create_temporary   write*   flush   sync   persist   sync_directory
 /// ```
+///
+/// Operations that later releases add will have defaults.
 ///
 /// A failed [`sync`](PendingFile::sync) is never tried again: the system may have dropped what it could
 /// not write, and would report the next one as done. An interrupted operation is to be taken up again by
@@ -106,14 +108,14 @@ pub trait FileSystem: fmt::Debug + Send + Sync {
     /// What the system says.
     fn sync_directory(&self, directory: &Path) -> io::Result<()>;
 
-    /// `path` in a form that means the same file for as long as the process lives. Where there is no such
-    /// thing as a current directory, that is `path` itself.
+    /// `path` in a form that means the same file for as long as the process lives. Where names have nothing to do
+    /// with the system's current directory, that is `path` itself.
     ///
     /// # Errors
     ///
     /// What the system says.
     fn absolute(&self, path: &Path) -> io::Result<PathBuf> {
-        Ok(path.to_owned())
+        std::path::absolute(path)
     }
 }
 
@@ -169,11 +171,10 @@ impl FileSystem for LocalFileSystem {
     fn sync_directory(&self, directory: &Path) -> io::Result<()> {
         if cfg!(unix) { File::open(directory)?.sync_all() } else { Ok(()) }
     }
-
-    fn absolute(&self, path: &Path) -> io::Result<PathBuf> {
-        std::path::absolute(path)
-    }
 }
+
+/// How often a rename is taken up again.
+const MAX_INTERRUPTIONS: u32 = 100;
 
 #[derive(Debug)]
 struct LocalPending(NamedTempFile);
@@ -195,13 +196,14 @@ impl PendingFile for LocalPending {
 
     fn persist(self: Box<Self>, path: &Path) -> io::Result<()> {
         let mut file = self.0;
-        loop {
+        for _ in 0..MAX_INTERRUPTIONS {
             match file.persist(path) {
                 Ok(_) => return Ok(()),
                 Err(failed) if failed.error.kind() == io::ErrorKind::Interrupted => file = failed.file,
                 Err(failed) => return Err(failed.error),
             }
         }
+        file.persist(path).map(drop).map_err(|failed| failed.error)
     }
 }
 

@@ -40,7 +40,7 @@
 //! bound checksums make a block of another table, or of another place, as damaged as one with a flipped
 //! bit: above all the filter of another table, which would deny keys that are there. Whoever names a block
 //! (footer, metaindex, index) has its checksum too, so that older contents of the same table id and place are
-//! damage as well; what no file can tell of itself is that all of it is an older one. Opening refuses a
+//! damage as well; what no file can tell of itself is that all of it, or all from the filter on, is an older one. Opening refuses a
 //! bad footer, metaindex or properties block; a bad index or data block is an error of the reads that need
 //! it. A bad filter is no error: reads do without it, count that, and [`Table::filter_problem`] says why.
 //! [`Table::verify`] reads everything and accepts nothing that is not as it was written.

@@ -130,8 +130,21 @@ impl Table {
         }
     }
 
-    fn filter_reader(&self) -> FilterReader {
+    pub(crate) fn filter_reader(&self) -> FilterReader {
         FilterReader { hasher: self.hasher.clone(), extractor: self.extractor.clone() }
+    }
+
+    /// Whether the filter denied a key of this table, though its hash has the reader's identity.
+    pub(crate) fn filter_has_denied_its_own(&self) -> bool {
+        self.filter.as_ref().is_some_and(TableFilter::has_denied_its_own)
+    }
+
+    /// Does without the filter, because the hasher is not the one that its identity says.
+    pub(crate) fn distrust_filter(&mut self) {
+        let hash = self.hash_identity();
+        if let Some(filter) = &mut self.filter {
+            filter.distrust(hash);
+        }
     }
 
     /// Makes the table's filter answer to `hasher` and `extractor` from now on.

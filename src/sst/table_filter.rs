@@ -11,7 +11,7 @@ use super::reader::prepare;
 use super::{Location, TableError, TableProperties};
 use crate::block::{FilterBlock, GuardedFilter};
 use crate::error::BlockError;
-use crate::hash::{KeyExtractor, KeyHasher};
+use crate::hash::{HashIdentity, KeyExtractor, KeyHasher};
 
 /// Who asks: the hash and the extractor that make a probe out of a key.
 #[derive(Clone, Debug)]
@@ -25,8 +25,14 @@ impl FilterReader {
         self.extractor.as_ref().map(|extractor| extractor.name())
     }
 
+    /// Whether the other is known to make the same probes; equal names do not prove it.
     pub(crate) fn asks_like(&self, other: &Self) -> bool {
-        self.hasher.hashes_like(&other.hasher) && self.extractor_name() == other.extractor_name()
+        let is_same_extractor = match (&self.extractor, &other.extractor) {
+            (None, None) => true,
+            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+            _ => false,
+        };
+        is_same_extractor && self.hasher.hashes_like(&other.hasher)
     }
 }
 
@@ -68,6 +74,22 @@ impl TableFilter {
     }
 }
 
+impl TableFilter {
+    /// Whether the filter denied a key of its own table, though its hash has the reader's identity.
+    pub(crate) fn has_denied_its_own(&self) -> bool {
+        matches!(self.problem, Some(TableError::Filter { source: BlockError::DeniesOwnKey { .. }, .. }))
+    }
+
+    /// Makes a filter unusable whose hash has the identity of one that proved to be another.
+    pub(crate) fn distrust(&mut self, hash: HashIdentity) {
+        if self.guarded.block().is_ok() {
+            let source = BlockError::DeniesOwnKey { hash };
+            self.guarded = GuardedFilter::unusable(source.clone());
+            self.problem = Some(TableError::Filter { at: self.at.clone(), source });
+        }
+    }
+}
+
 /// The filter in `block`, if it was built for the hash and extractor of `reader`; otherwise one that is
 /// unusable, and why.
 fn guard(
@@ -93,7 +115,7 @@ fn guard(
 
 /// Whether the filter denies the first or the last key of its table. Equal identities do not prove that hashes are
 /// equal: secret seeds may share a fingerprint, and an engine may have changed its function but not the tag.
-fn denies_a_bound(block: &FilterBlock<Bytes>, reader: &FilterReader, properties: &TableProperties) -> bool {
+pub(crate) fn denies_a_bound(block: &FilterBlock<Bytes>, reader: &FilterReader, properties: &TableProperties) -> bool {
     let bounds = [&properties.smallest_key, &properties.largest_key];
     let extractor = reader.extractor.as_deref();
     let mut hashes = bounds.into_iter().flatten().filter_map(|key| prepare(&reader.hasher, extractor, key));

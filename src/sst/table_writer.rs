@@ -1,6 +1,6 @@
 //! Writing a table file: all of it, or nothing that looks like one.
 
-use std::io::BufWriter;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ const WRITE_BUFFER_BYTES: usize = 256 << 10;
 /// ```
 #[derive(Debug)]
 pub struct TableWriter {
-    builder: TableBuilder<BufWriter<Box<dyn PendingFile>>>,
+    builder: TableBuilder<Collected>,
     files: Arc<dyn FileSystem>,
     path: PathBuf,
 }
@@ -55,7 +55,7 @@ impl TableWriter {
         let path = files.absolute(path).map_err(|error| io_error("finding the place of", Some(path), error))?;
         let file = files.create_temporary(directory_of(&path));
         let file = file.map_err(|error| io_error("creating a temporary file for", Some(&path), error))?;
-        let builder = TableBuilder::new(BufWriter::with_capacity(WRITE_BUFFER_BYTES, file), options)?;
+        let builder = TableBuilder::new(Collected { file, bytes: Vec::new() }, options)?;
         Ok(Self { builder, files, path })
     }
 
@@ -98,14 +98,47 @@ impl TableWriter {
     /// may not survive a crash.
     pub fn finish(self) -> Result<TableSummary, TableError> {
         let Self { builder, files, path } = self;
-        let (buffered, mut summary) = builder.finish().map_err(|error| error.of_file(&path))?;
-        let mut file = buffered.into_inner().map_err(|error| io_error("writing", Some(&path), error.into_error()))?;
+        let (Collected { mut file, .. }, mut summary) = builder.finish().map_err(|error| error.of_file(&path))?;
         file.sync().map_err(|error| io_error("syncing", Some(&path), error))?;
         file.persist(&path).map_err(|error| io_error("renaming a temporary file to", Some(&path), error))?;
         let synced = files.sync_directory(directory_of(&path));
         synced.map_err(|error| io_error("syncing the directory of", Some(&path), error))?;
         summary.path = Some(path);
         Ok(summary)
+    }
+}
+
+/// Collects small writes to large ones. Unlike a `BufWriter`, it writes nothing once it is dropped: after a failure the
+/// file is of no use any more.
+#[derive(Debug)]
+struct Collected {
+    file: Box<dyn PendingFile>,
+    bytes: Vec<u8>,
+}
+
+impl Collected {
+    fn write_collected(&mut self) -> io::Result<()> {
+        self.file.write_all(&self.bytes)?;
+        self.bytes.clear();
+        Ok(())
+    }
+}
+
+impl Write for Collected {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.bytes.len() + bytes.len() > WRITE_BUFFER_BYTES {
+            self.write_collected()?;
+        }
+        if bytes.len() >= WRITE_BUFFER_BYTES {
+            return self.file.write(bytes);
+        }
+        self.bytes.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.write_collected()?;
+        self.file.flush()
     }
 }
 

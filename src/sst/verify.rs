@@ -7,9 +7,11 @@ use super::handle::name;
 use super::layout::FILTER_ALIGNMENT;
 use super::parts::TableParts;
 use super::reader::prepare;
+use super::table_filter::denies_a_bound;
 use super::{Entry, Table, TableError, TableProperties};
 use crate::block::FilterBlock;
 use crate::error::BlockError;
+use crate::hash::HashId;
 
 /// What a verified table holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -115,14 +117,18 @@ impl FilterCheck {
 
     /// Asks the filter only with what it was built from.
     fn match_reader(table: &Table, block: FilterBlock<Bytes>) -> Self {
-        let (expected, got) = (table.hash_identity(), block.hash_identity());
-        if expected != got {
-            return Self::NotAsked { reason: BlockError::HashMismatch { expected, got }.to_string() };
+        let (expected, got_hash) = (table.hash_identity(), block.hash_identity());
+        if expected != got_hash {
+            return Self::NotAsked { reason: BlockError::HashMismatch { expected, got: got_hash }.to_string() };
         }
         let expected = table.extractor().map(|extractor| extractor.name().to_owned());
         let got = table.properties().key_extractor.clone();
         if expected != got {
             return Self::NotAsked { reason: TableError::Extractor { expected, got }.to_string() };
+        }
+        // With a public seed, equal identities are equal hashes: a key denied is then the filter's fault.
+        if got_hash.id != HashId::Xxh3 && denies_a_bound(&block, &table.filter_reader(), table.properties()) {
+            return Self::NotAsked { reason: BlockError::DeniesOwnKey { hash: got_hash }.to_string() };
         }
         Self::Asked { block: Box::new(block), keys: 0 }
     }

@@ -13,7 +13,7 @@ const WAITING: usize = 4_096;
 const SCANNED: usize = 512;
 
 /// Scans of all cells in a row after which peeling is given up. Keys that are spread take 25 at the most where cells are
-/// spared, else one; keys that were chosen to hang together like a chain take a scan for every two of them.
+/// spared, else one or two; keys that were chosen to hang together like a chain take a scan for every two of them.
 const SCANS: usize = 100;
 
 /// A cell met its 256th key: keys come again and again, or are not spread.

@@ -76,7 +76,7 @@ impl<'a, W: Width> Filter<'a, W> {
     #[inline]
     fn found(self, mut asked: Asked) -> Asked {
         let (place, is_kept) = place_of(self.lines, asked.cells[2] - self.third_block);
-        asked.cells[2] = self.third_block.wrapping_add(place);
+        asked.cells[2] = self.third_block.saturating_add(place);
         Asked { is_kept, ..asked }
     }
 

@@ -20,7 +20,7 @@ use super::reader::prepare;
 use super::stats::Counter;
 use super::{Lookup, ReadOptions, Table, TableError, TableSetStats, TableStats};
 use crate::block::{Distance, FilterGroup, GROUP, GuardedFilter, HitMatrix, PreparedKey, bits_of, first_bits};
-use crate::hash::KeyHasher;
+use crate::hash::{HashId, KeyHasher};
 use crate::stats::{Ledger, SkipShare, SkipTally, Skips};
 
 /// Tables from the newest to the oldest, read as one store.
@@ -68,13 +68,21 @@ impl TableSet {
     ///
     /// From now on all of them are asked with `hasher` and with the extractor that the newest was opened
     /// with. Filters that were bound to others are bound anew, and their counters begin again.
+    /// If one of them denies a key of its own table, the hasher is another one than its identity says, and no filter of
+    /// that identity is used.
+    ///
+    /// This cannot fail, so that [`ReadOptions::with_strict_hash`] has no say in it: either [`open`](Self::open) the
+    /// set, or look at [`Table::filter_problem`] of its tables.
     #[must_use]
     pub fn new(mut tables: Vec<Table>, hasher: KeyHasher) -> Self {
         let extractor = tables.first().and_then(Table::extractor).cloned();
         let skips = Arc::new(SkipTally::new(tables.len().div_ceil(GROUP)));
+        tables.iter_mut().for_each(|table| table.rebind(&hasher, extractor.as_ref()));
+        if tables.iter().any(Table::filter_has_denied_its_own) && hasher.identity().id != HashId::Xxh3 {
+            tables.iter_mut().for_each(Table::distrust_filter);
+        }
         let mut filters = Vec::new();
         for (position, table) in tables.iter_mut().enumerate() {
-            table.rebind(&hasher, extractor.as_ref());
             table.join(SkipShare::new(&skips, position));
             let block = table.filter().map(GuardedFilter::block).and_then(Result::ok);
             FilterGroup::push_to(&mut filters, block.cloned());
