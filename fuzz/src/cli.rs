@@ -9,9 +9,10 @@ use sstfilter_cli::{Cli, Outcome};
 /// Parses, or builds and reads, as `bytes` say.
 pub fn exercise(bytes: &[u8]) {
     let mut input = Unstructured::new(bytes);
-    let _ = match bytes.first().map(|first| first % 4) {
+    let _ = match bytes.first().map(|first| first % 8) {
         Some(0) => parse(&mut input),
         Some(1) => read_files(&mut input),
+        Some(2) => advise(&mut input),
         _ => build_and_read(&mut input),
     };
 }
@@ -38,6 +39,7 @@ const WORDS: &[&str] = &[
     "--fpr",
     "--bits-per-key",
     "--hash-seed",
+    "--secret-seed-file",
     "--overwrite",
     "--memory-limit",
     "--keys",
@@ -100,6 +102,26 @@ fn parse(input: &mut Unstructured<'_>) -> Result<()> {
         Ok(_) => {}
         Err(error) => assert!(!error.to_string().is_empty()),
     }
+    Ok(())
+}
+
+/// Advice for any use.
+fn advise(input: &mut Unstructured<'_>) -> Result<()> {
+    let is_json = input.arbitrary()?;
+    let keys: u64 = input.arbitrary()?;
+    let mut options = vec![format!("--keys={}", keys >> input.int_in_range(0..=63)?)];
+    for _ in 0..input.int_in_range(0..=5)? {
+        let number = input.arbitrary::<u64>()? >> input.int_in_range(0..=63)?;
+        options.push(match input.int_in_range(0..=5)? {
+            0 => format!("--fpr={}", number as f64 / u64::MAX as f64),
+            1 => format!("--memory={number}"),
+            2 => format!("--updates={}", input.choose(&["none", "insert", "remove"])?),
+            3 => format!("--threads={number}"),
+            4 => format!("--lookups-per-key={}", f64::from_bits(number)),
+            _ => format!("--false-positive-ns={number}"),
+        });
+    }
+    command(&["advise"], &options, is_json);
     Ok(())
 }
 

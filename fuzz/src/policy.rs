@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 
 use arbitrary::{Result, Unstructured};
+use sstfilter::simd::{self, InstructionSet};
 use sstfilter::{
-    BuildContext, BuiltFilter, FallbackReason, FilterBlock, FilterPolicy, FilterSet, GuardedFilter, HitBitmap,
-    HitMatrix, KeyHash, PreparedKey,
+    BuildContext, BuiltFilter, FallbackReason, FilterBlock, FilterKind, FilterPolicy, FilterSet, FusePolicy,
+    GuardedFilter, HashIdentity, HitBitmap, HitMatrix, KeyHash, PreparedKey,
 };
 
-use crate::pick;
+use crate::pick::{self, Sized};
 
 /// The most keys of a filter: enough for ribbons of several layers, and quick to build.
 const MOST_KEYS: usize = 12_000;
@@ -36,8 +37,16 @@ fn build_and_read(input: &mut Unstructured<'_>) -> Result<()> {
     };
     assert_eq!(block.len() as u64, report.block_bytes);
     assert!(report.distinct_keys >= distinct.len() as u64 && report.distinct_keys <= hashes.len() as u64);
+    simd::select(InstructionSet::Portable).expect("it is always available");
     let again = build(picked.policy.as_ref(), &context, &hashes, !in_bulk);
-    assert_eq!(again.block.as_ref(), Some(&block), "the same keys give the same bytes");
+    simd::select(InstructionSet::fastest()).expect("it is available");
+    assert_eq!(again.block.as_ref(), Some(&block), "the same keys give the same bytes, by whatever instructions");
+    if let Some(Sized::Fuse(policy)) = &picked.block_bytes {
+        let keys = distinct.len() as u64;
+        let announced = *input.choose(&[keys, keys, keys / 2, keys * 3 + 10, 0])?;
+        let of_builder = (announced == keys && report.used == Some(FilterKind::BINARY_FUSE)).then_some(&block[..]);
+        repeatable(policy, &hashes, announced, hasher.identity(), of_builder);
+    }
     let is_as_requested = report.reason == FallbackReason::None && context.expected_keys.is_none();
     if let Some(sized) = picked.block_bytes.as_ref().filter(|_| is_as_requested) {
         assert_eq!(sized.block_bytes(report.distinct_keys), Some(report.block_bytes), "{sized:?}");
@@ -60,6 +69,21 @@ fn build(policy: &dyn FilterPolicy, context: &BuildContext, hashes: &[KeyHash], 
     }
     let _ = builder.estimated_bytes();
     builder.finish()
+}
+
+/// A fuse filter of keys that are read several times: refused, or sound; of the true number of keys, with the bytes of
+/// the policy's builder.
+fn repeatable(policy: &FusePolicy, hashes: &[KeyHash], keys: u64, identity: HashIdentity, of_builder: Option<&[u8]>) {
+    match policy.build_repeatable(|| hashes.iter().copied(), keys, identity) {
+        Ok(built) => {
+            let block = built.block.expect("it was built");
+            assert!(of_builder.is_none_or(|of_builder| of_builder == block), "{:?}", built.report);
+            let filter = FilterBlock::open(&block[..]).expect("it was just built");
+            filter.verify().expect("it was just built");
+            deny_none(&filter, hashes);
+        }
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
 }
 
 /// Single, prepared, batched, guarded and set probes all find every key.

@@ -84,8 +84,7 @@ fn flip(table: &mut [u8], bit: usize) {
 
 /// First byte, and the byte behind the checksum, of one block.
 fn pick(blocks: &Blocks, choice: u32) -> Option<(usize, usize)> {
-    let all: Vec<_> = blocks.entries.iter().chain(&blocks.filter).collect();
-    let handle = all.get(choice as usize % all.len())?;
+    let handle = blocks.links.get(choice as usize % blocks.links.len())?.handle;
     Some((handle.offset, handle.offset + handle.length + CHECKSUM))
 }
 

@@ -66,6 +66,7 @@ fn entry_block(input: &mut Unstructured<'_>, entries: &[(Vec<u8>, Vec<u8>)]) -> 
 struct Forged {
     bytes: Vec<u8>,
     table_id: [u8; 16],
+    version: u32,
 }
 
 impl Forged {
@@ -73,16 +74,21 @@ impl Forged {
     fn block(&mut self, input: &mut Unstructured<'_>, contents: &[u8]) -> Result<Vec<u8>> {
         let offset = self.bytes.len();
         self.bytes.extend(contents);
-        self.bytes.extend(bound_checksum(contents, &self.table_id, offset).to_le_bytes());
+        let sum = bound_checksum(contents, &self.table_id, offset);
+        self.bytes.extend(sum.to_le_bytes());
         let mut handle = Vec::new();
         put_varint(&mut handle, nearly(input, offset as u64)?);
         put_varint(&mut handle, nearly(input, contents.len() as u64)?);
+        if self.version > 1 && !input.ratio(1, 100)? {
+            handle.extend(sum.to_le_bytes());
+        }
         Ok(handle)
     }
 }
 
 fn forge(input: &mut Unstructured<'_>) -> Result<Vec<u8>> {
-    let mut table = Forged { bytes: Vec::new(), table_id: [input.arbitrary()?; 16] };
+    let version = if input.arbitrary()? { 1 } else { 2 };
+    let mut table = Forged { bytes: Vec::new(), table_id: [input.arbitrary()?; 16], version };
     let (mut keys, mut index, mut counts) = (Vec::new(), Vec::new(), Counts::default());
     for _ in 0..input.int_in_range(0..=5)? {
         let mut entries = data_entries(input)?;
@@ -119,14 +125,15 @@ fn forge(input: &mut Unstructured<'_>) -> Result<Vec<u8>> {
     metaindex.push((b"index".to_vec(), table.block(input, &index)?));
     metaindex.push((b"properties".to_vec(), properties));
     let contents = entry_block(input, &metaindex)?;
-    let offset = table.bytes.len() as u64;
+    let offset = table.bytes.len();
     table.block(input, &contents)?;
     let mut footer = [0; FOOTER];
-    footer[..8].copy_from_slice(&nearly(input, offset)?.to_le_bytes());
+    footer[..8].copy_from_slice(&nearly(input, offset as u64)?.to_le_bytes());
     footer[8..16].copy_from_slice(&nearly(input, contents.len() as u64)?.to_le_bytes());
     footer[24..40].copy_from_slice(&table.table_id);
-    footer[40..44].copy_from_slice(&(nearly(input, 1)? as u32).to_le_bytes());
-    footer[44..52].copy_from_slice(&nearly(input, 0)?.to_le_bytes());
+    footer[40..44].copy_from_slice(&(nearly(input, version.into())? as u32).to_le_bytes());
+    let sum = if version > 1 { bound_checksum(&contents, &table.table_id, offset) } else { 0 };
+    footer[44..52].copy_from_slice(&nearly(input, sum.into())?.to_le_bytes());
     table.bytes.extend(footer);
     seal_footer(&mut table.bytes);
     Ok(table.bytes)

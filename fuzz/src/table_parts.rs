@@ -1,6 +1,8 @@
 //! The blocks of a table found by their handles, changed, and sealed again. Written from FORMAT.md, sharing no code
 //! with the library.
 
+use core::ops::Range;
+
 use crate::block_forge::{self, Mutate};
 use crate::random::Random;
 
@@ -19,15 +21,23 @@ pub struct Handle {
     pub length: usize,
 }
 
+/// A block, and the place in the block that names it where its checksum stands once more: from version 2 on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// Where it lies.
+    pub handle: Handle,
+    checksum_at: Option<usize>,
+}
+
 /// What a table's blocks are, as far as they can be found.
 #[derive(Clone, Debug)]
 pub struct Blocks {
     /// The id that enters all checksums.
     pub table_id: [u8; 16],
-    /// The filter block.
-    pub filter: Option<Handle>,
-    /// All others: metaindex, properties, index, data.
-    pub entries: Vec<Handle>,
+    /// Each before the one that names it; the metaindex is the last.
+    pub links: Vec<Link>,
+    /// Which of them is the filter.
+    pub filter: Option<usize>,
 }
 
 /// The checksum of `contents` at `offset` in the table of this id.
@@ -57,10 +67,10 @@ fn take<'a>(bytes: &mut &'a [u8], length: u64) -> Option<&'a [u8]> {
     Some(taken)
 }
 
-/// Keys and values of a block, up to the first that cannot be read.
+/// Keys of a block, and where in it their values lie, up to the first that cannot be read.
 #[must_use]
-pub fn entries(contents: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
-    let mut found: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+pub fn entries(contents: &[u8]) -> Vec<(Vec<u8>, Range<usize>)> {
+    let mut found: Vec<(Vec<u8>, Range<usize>)> = Vec::new();
     let restarts = contents.last_chunk().map_or(0, |&count| u32::from_le_bytes(count) as usize);
     let end = contents.len().saturating_sub(restarts.saturating_add(1).saturating_mul(4));
     let mut rest = &contents[..end];
@@ -68,7 +78,9 @@ pub fn entries(contents: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
         let (shared, suffix, value) = (varint(&mut rest)?, varint(&mut rest)?, varint(&mut rest)?);
         let shared = last.get(..usize::try_from(shared).ok()?)?;
         let key = [shared, take(&mut rest, suffix)?].concat();
-        Some((key, take(&mut rest, value >> 1)?.to_vec()))
+        let start = end - rest.len();
+        take(&mut rest, value >> 1)?;
+        Some((key, start..end - rest.len()))
     };
     while let Some(entry) = next(found.last().map_or(&[], |(key, _)| key)) {
         found.push(entry);
@@ -87,11 +99,21 @@ impl Handle {
     fn contents(self, table: &[u8]) -> &[u8] {
         &table[self.offset..self.offset + self.length]
     }
+}
+
+impl Link {
+    /// The block that the bytes at `place` of the table name.
+    fn of(table: &[u8], place: Range<usize>, most: usize, version: u32) -> Option<Self> {
+        let checksum_at = (version > 1).then(|| place.end.checked_sub(4)).flatten();
+        Some(Self { handle: Handle::of(&table[place], most)?, checksum_at })
+    }
 
     fn seal(self, table: &mut [u8], table_id: &[u8; 16]) {
-        let sum = bound_checksum(self.contents(table), table_id, self.offset);
-        let end = self.offset + self.length;
-        table[end..end + CHECKSUM].copy_from_slice(&sum.to_le_bytes());
+        let sum = bound_checksum(self.handle.contents(table), table_id, self.handle.offset);
+        let end = self.handle.offset + self.handle.length;
+        for place in [Some(end), self.checksum_at].into_iter().flatten() {
+            table[place..place + CHECKSUM].copy_from_slice(&sum.to_le_bytes());
+        }
     }
 }
 
@@ -106,25 +128,30 @@ impl Blocks {
         if metaindex.offset.checked_add(metaindex.length)?.checked_add(CHECKSUM)? > most {
             return None;
         }
-        let mut blocks = Self { table_id: *footer[24..].first_chunk()?, filter: None, entries: vec![metaindex] };
-        for (name, value) in entries(metaindex.contents(table)) {
-            let Some(handle) = Handle::of(&value, most) else { continue };
-            match &name[..] {
-                b"filter" => blocks.filter = Some(handle),
-                b"index" => {
-                    blocks.entries.push(handle);
-                    let data = entries(handle.contents(table));
-                    blocks.entries.extend(data.iter().filter_map(|(_, value)| Handle::of(value, most)));
-                }
-                _ => blocks.entries.push(handle),
+        let version = u32::from_le_bytes(*footer[40..].first_chunk()?);
+        let named_by = |block: Handle| {
+            let entries = entries(block.contents(table)).into_iter();
+            entries.filter_map(move |(name, place)| {
+                let place = block.offset + place.start..block.offset + place.end;
+                Some((name, Link::of(table, place, most, version)?))
+            })
+        };
+        let mut blocks = Self { table_id: *footer[24..].first_chunk()?, links: Vec::new(), filter: None };
+        for (name, link) in named_by(metaindex) {
+            if name == b"index" {
+                blocks.links.extend(named_by(link.handle).map(|(_, link)| link));
+            } else if name == b"filter" {
+                blocks.filter = Some(blocks.links.len());
             }
+            blocks.links.push(link);
         }
+        blocks.links.push(Link { handle: metaindex, checksum_at: (version > 1).then_some(most + 44) });
         Some(blocks)
     }
 
     /// Makes the checksums of all blocks hold, and that of the footer with the file's length and magic.
     pub fn seal(&self, table: &mut [u8]) {
-        self.entries.iter().chain(&self.filter).for_each(|handle| handle.seal(table, &self.table_id));
+        self.links.iter().for_each(|link| link.seal(table, &self.table_id));
         seal_footer(table);
     }
 }
@@ -146,19 +173,19 @@ pub fn mutate(data: &mut [u8], size: usize, most: usize, seed: u32, mutate: Muta
     let Some(blocks) = blocks else { return block_forge::change(mutate, data, size, most) };
     let table = &mut data[..size];
     for _ in 0..=random.below(3) {
-        let place = random.below(blocks.entries.len() + 3);
-        match (blocks.entries.get(place), blocks.filter) {
-            (Some(block), _) => change(&mut table[block.offset..block.offset + block.length], mutate, &mut random),
-            (None, Some(filter)) if place == blocks.entries.len() => {
-                let filter = &mut table[filter.offset..filter.offset + filter.length];
+        let place = random.below(blocks.links.len() + 2);
+        match blocks.links.get(place).map(|link| link.handle) {
+            Some(Handle { offset, length }) if blocks.filter == Some(place) => {
+                let filter = &mut table[offset..offset + length];
                 let mut changed = filter.to_vec();
-                let length = block_forge::mutate(&mut changed, filter.len(), filter.len(), random.number(), mutate);
-                if length == filter.len() {
+                let changed_length = block_forge::mutate(&mut changed, length, length, random.number(), mutate);
+                if changed_length == length {
                     filter.copy_from_slice(&changed);
                 }
             }
-            _ if random.once_in(3) => change(&mut table[size - FOOTER..], mutate, &mut random),
-            _ => change(table, mutate, &mut random),
+            Some(Handle { offset, length }) => change(&mut table[offset..offset + length], mutate, &mut random),
+            None if random.once_in(3) => change(&mut table[size - FOOTER..], mutate, &mut random),
+            None => change(table, mutate, &mut random),
         }
     }
     if !random.once_in(10) {
@@ -186,15 +213,18 @@ mod tests {
 
     #[test]
     fn fixtures_sealed_again_are_what_they_were() {
-        for name in ["table-small-tombstones-bloom", "table-2000-entries-ribbon", "table-empty-without-filter"] {
-            let table = std::fs::read(format!("../fixtures/v1/{name}.sst")).unwrap();
+        let names = ["table-small-tombstones-bloom", "table-2000-entries-ribbon", "table-empty-without-filter"];
+        for name in names.iter().flat_map(|name| ["v1", "v2"].map(|version| format!("{version}/{name}.sst"))) {
+            let table = std::fs::read(format!("../fixtures/{name}")).unwrap();
             let blocks = Blocks::of(&table).unwrap();
             let mut wiped = table.clone();
-            for handle in blocks.entries.iter().chain(&blocks.filter) {
-                wiped[handle.offset + handle.length] ^= 0xff;
+            for link in &blocks.links {
+                wiped[link.handle.offset + link.handle.length] ^= 0xff;
+                link.checksum_at.into_iter().for_each(|place| wiped[place] ^= 0xff);
             }
             blocks.seal(&mut wiped);
             assert!(wiped == table, "{name}: {blocks:?}");
+            assert_eq!(blocks.links.last().unwrap().checksum_at.is_some(), name.starts_with("v2"));
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Tables written from any entries with any options, read back against a map.
 
 use arbitrary::{Result, Unstructured};
+use sstfilter::simd::{self, InstructionSet};
 use sstfilter::{KeyHasher, Lookup, ReadOptions, Table, TableBuilder, TableError, TableId, TableOptions, TableSet};
 
 use crate::entries::{self, Contents, Entry, Options, keys_and_neighbours};
@@ -24,7 +25,9 @@ fn run(input: &mut Unstructured<'_>) -> Result<()> {
         let (bytes, contents) = write(&entries, &options);
         assert_eq!(write(&entries, &options).0, bytes, "the same input gives the same bytes");
         let table = entries::open(&bytes, &read).expect("it was just written");
+        simd::select(InstructionSet::Portable).expect("it is always available");
         read_back(&table, &contents, table.extractor().is_none());
+        simd::select(InstructionSet::fastest()).expect("it is available");
         read_back(&entries::open(&bytes, &read.clone().with_kept_blocks()).expect("as before"), &contents, false);
         read_back(&entries::open(&bytes, &ReadOptions::default()).expect("whoever reads it"), &contents, false);
         for (key, value) in contents {
@@ -92,6 +95,13 @@ fn read_back(table: &Table, contents: &Contents, is_whole: bool) {
 /// A set of the tables gives the newest entry of each key.
 fn together(tables: Vec<Table>, newest: &Contents, hasher: KeyHasher) {
     let set = TableSet::new(tables, hasher);
+    for instructions in InstructionSet::available() {
+        simd::select(instructions).expect("it is available");
+        ask_all(&set, newest);
+    }
+}
+
+fn ask_all(set: &TableSet, newest: &Contents) {
     let keys = keys_and_neighbours(newest, 40);
     let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
     for (key, batched) in keys.iter().zip(set.multi_get(&keys)) {
