@@ -134,7 +134,8 @@ fn refused_tables_say_where_and_what() {
     assert_says(opened(&[0; 100]).unwrap_err(), &["not a table", "SSTFLTR"]);
     assert_says(opened(&[&[0], &bytes[..]].concat()).unwrap_err(), &["file length"]);
     let mut damaged = bytes.clone();
-    damaged[table.layout().region("properties").unwrap().offset as usize] ^= 1;
+    let properties = table.layout().region("properties").unwrap().offset;
+    damaged[usize::try_from(properties).unwrap()] ^= 1;
     assert_says(opened(&damaged).unwrap_err(), &["properties at offset", "checksum"]);
     let missing = Table::open("no such table", &ReadOptions::default()).unwrap_err();
     assert!(missing.to_string().starts_with("opening no such table: ") && missing.source().is_some(), "{missing}");

@@ -1,8 +1,6 @@
 //! The table of promises names the tests and scripts that hold it. The failure guarded against: a promise whose test
 //! was renamed or removed, and that nothing holds any more.
 
-#![expect(clippy::unwrap_used, reason = "tests fail by panicking")]
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};

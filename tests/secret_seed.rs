@@ -4,12 +4,14 @@
 
 #![expect(clippy::unwrap_used, reason = "tests, and the functions they share")]
 
+use std::borrow::Cow;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use sstfilter::{
-    BlockError, FilterVerdict, KeyHash, KeyHasher, Lookup, ReadOptions, SecretSeed, Table, TableBuilder, TableError,
-    TableOptions, TableSet,
+    BitsPerKey, BlockError, BloomPolicy, FilterVerdict, FixedPrefix, KeyExtractor, KeyHash, KeyHasher, Lookup,
+    ReadOptions, SecretSeed, Table, TableBuilder, TableError, TableOptions, TableSet,
 };
 
 const KEYS: u32 = 2_000;
@@ -126,6 +128,9 @@ fn a_wrong_secret_with_the_right_fingerprint_denies_nothing() {
     let problem = table.filter_problem().unwrap();
     assert!(matches!(problem, TableError::Filter { source: BlockError::DeniesOwnKey { .. }, .. }), "{problem}");
     assert_all_found(&table);
+    assert!(problem.is_foreign_filter());
+    let FilterVerdict::NotAsked { reason } = table.verify().unwrap().filter else { panic!("it was asked") };
+    assert!(reason.contains("a secret seed was changed"), "{reason}");
     assert!(open(&bytes, &reading(&wrong).with_strict_hash()).is_err());
 
     let bound_later = TableSet::new(vec![open(&bytes, &reading(&built)).unwrap()], wrong);
@@ -133,17 +138,72 @@ fn a_wrong_secret_with_the_right_fingerprint_denies_nothing() {
     assert!((0..KEYS).all(|key| bound_later.get(&name(key)).unwrap().is_some()));
 }
 
+/// A function of a tag that stays the same.
+fn function(seed: u64) -> KeyHasher {
+    KeyHasher::custom(1, move |key| {
+        let number = key.iter().fold(0_u64, |number, &byte| number << 8 | u64::from(byte));
+        KeyHash::from_remixed(number.rotate_left(8) ^ seed << 40)
+    })
+}
+
 #[test]
-fn a_function_that_was_changed_without_its_tag_denies_nothing() {
-    let function = |seed: u64| {
-        KeyHasher::custom(1, move |key| {
-            let number = key.iter().fold(0_u64, |number, &byte| number << 8 | u64::from(byte));
-            KeyHash::from_remixed(number.rotate_left(8) ^ seed << 40)
-        })
-    };
+fn a_function_that_was_changed_without_its_tag_is_found_out_by_its_table() {
     let bytes = table(&function(1));
     assert!(open(&bytes, &reading(&function(1))).unwrap().filter_problem().is_none());
     let changed = open(&bytes, &reading(&function(2))).unwrap();
-    assert!(changed.filter_problem().unwrap().to_string().contains("a function with its tag was changed"));
+    assert!(changed.filter_problem().unwrap().to_string().contains("or a function without its tag"));
     assert_all_found(&changed);
+}
+
+/// Alone, a table with a filter that lets every second key through finds out a wrong hasher three times of four.
+#[test]
+fn a_set_uses_no_filter_of_a_hasher_that_one_of_its_tables_finds_out() {
+    let tables = |hasher: &KeyHasher, reader: &KeyHasher| -> Vec<Table> {
+        let policy = Arc::new(BloomPolicy::new(BitsPerKey::new(1.0).unwrap()));
+        let options = TableOptions::default().with_hasher(hasher.clone()).with_policy(policy);
+        let table = |first: u32| {
+            let mut builder = TableBuilder::new(Vec::new(), &options).unwrap();
+            (first..first + 400).for_each(|key| builder.add(&name(key), b"value").unwrap());
+            open(&Bytes::from(builder.finish().unwrap().0), &reading(reader)).unwrap()
+        };
+        (0..KEYS / 400).map(|number| table(number * 400)).collect()
+    };
+    let passes = |table: &Table| table.filter_problem().is_none();
+    let is_found_by_some = |wrong: &KeyHasher| {
+        let alone = tables(&function(1), wrong);
+        alone.iter().any(passes) && !alone.iter().all(passes)
+    };
+    let wrong = (2..100).map(function).find(is_found_by_some).unwrap();
+    let set = TableSet::new(tables(&function(1), &wrong), wrong);
+    assert!(set.tables().iter().all(|table| table.filter_problem().is_some()));
+    assert!((0..KEYS).all(|key| set.get(&name(key)).unwrap().is_some()));
+    assert_eq!(set.stats().skipped_by_filter, 0);
+    let set = TableSet::new(tables(&function(1), &function(1)), function(1));
+    assert!(set.tables().iter().all(|table| table.filter_problem().is_none()));
+}
+
+/// Extractors are known by name; two of one name that do not extract alike are a mistake that a set does not believe.
+#[test]
+fn a_set_binds_filters_to_its_own_extractor_even_if_anothers_name_is_the_same() {
+    #[derive(Debug)]
+    struct Prefix(FixedPrefix);
+    impl KeyExtractor for Prefix {
+        fn name(&self) -> &'static str {
+            "prefix"
+        }
+        fn extract<'key>(&self, key: &'key [u8]) -> Option<Cow<'key, [u8]>> {
+            self.0.extract(key)
+        }
+    }
+    let tables = [9, 11].map(|length| {
+        let extractor: Arc<dyn KeyExtractor> = Arc::new(Prefix(FixedPrefix::new(length)));
+        let options = TableOptions::default().with_extractor(extractor.clone());
+        let mut builder = TableBuilder::new(Vec::new(), &options).unwrap();
+        (0..KEYS).for_each(|key| builder.add(&name(key), b"value").unwrap());
+        let bytes = Bytes::from(builder.finish().unwrap().0);
+        Table::open_source(bytes, &ReadOptions::default().with_extractor(extractor)).unwrap()
+    });
+    let set = TableSet::new(tables.into(), KeyHasher::default());
+    assert!(set.tables()[1].filter_problem().is_some());
+    assert!((0..KEYS).all(|key| set.get(&name(key)).unwrap().is_some()));
 }
