@@ -24,6 +24,9 @@ use sstfilter::{FilterPolicy, HitMatrix, KeyHasher, ReadOptions, TableId, TableO
 
 const KEYS: usize = 4_000;
 const READERS: u64 = 3;
+/// The most replaced versions that readers hold: each the one that it reads, and for a moment the one that it compares
+/// that with.
+const HELD: u64 = 2 * READERS;
 /// With so many tables, the next replacement is a compaction.
 const MAX_TABLES: usize = 10;
 /// A replacement takes at least this long: files are synced, and the disk may have other users.
@@ -352,7 +355,7 @@ impl Writer {
             unread.assert_counted();
             false
         });
-        assert!(self.retired.len() as u64 <= READERS, "each reader holds one version");
+        assert!(self.retired.len() as u64 <= HELD, "{} replaced versions are held", self.retired.len());
     }
 
     fn run(&mut self, store: &Store) {
@@ -387,8 +390,8 @@ impl Usage {
         );
         let allowed = early_bytes + early_bytes / 10 + (4 << 20);
         assert!(late_bytes <= allowed, "memory: {late_bytes} bytes where {early_bytes} were enough");
-        // All readers on different versions, the current one, and the one that is being opened.
-        let allowed = (READERS + 2) * MAX_TABLES as u64 + 16;
+        // What readers hold, the current version, and the one that is being opened or was just replaced.
+        let allowed = (HELD + 2) * MAX_TABLES as u64 + 16;
         assert!(late_open <= allowed, "{late_open} descriptors, expected at most {allowed}");
     }
 }
