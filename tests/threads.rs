@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::Duration;
 
 use bytes::Bytes;
 use sstfilter::{
@@ -26,6 +27,9 @@ struct SlowDisk {
 
 const NOTHING_IS_SLOW: u64 = u64::MAX;
 
+/// A slow read that nobody ends by then fails, and with it the test.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 impl RandomAccess for SlowDisk {
     fn len(&self) -> io::Result<u64> {
         RandomAccess::len(&self.bytes)
@@ -35,7 +39,7 @@ impl RandomAccess for SlowDisk {
         let is_slow = self.slow_from.compare_exchange(offset, NOTHING_IS_SLOW, Ordering::SeqCst, Ordering::SeqCst);
         if is_slow.is_ok() {
             self.began.send(()).unwrap();
-            self.may_end.lock().unwrap().recv().unwrap();
+            self.may_end.lock().unwrap().recv_timeout(PATIENCE).map_err(io::Error::other)?;
         }
         self.bytes.read_exact_at(buf, offset)
     }
@@ -65,8 +69,10 @@ fn a_read_that_takes_long_holds_up_no_other_thread() {
             let disk = Arc::new(SlowDisk { bytes: bytes.clone(), slow_from, began, may_end: Mutex::new(may_end) });
             let set = TableSet::new(vec![Table::open_source(disk, &options).unwrap()], KeyHasher::default());
             thread::scope(|scope| {
+                // Dropped when an assertion fails: the slow read fails then, too, and nothing waits for it.
+                let end = end;
                 let slow = scope.spawn(|| set.get(&key(0)).unwrap().is_some());
-                has_begun.recv().unwrap();
+                has_begun.recv_timeout(PATIENCE).unwrap();
                 for number in 0..500 {
                     assert!(set.get(&key(number)).unwrap().is_some(), "{what}: key {number}");
                     assert!(set.multi_get(&[&key(number)])[0].as_ref().unwrap().is_some(), "{what}: key {number}");

@@ -12,6 +12,8 @@ mod collect;
 mod fuse;
 mod report;
 mod ribbon;
+#[cfg(test)]
+mod self_check_tests;
 mod standard_bloom;
 mod xor;
 

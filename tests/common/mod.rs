@@ -67,6 +67,7 @@ pub(crate) fn is_long() -> bool {
 
 /// How many cases a property is tried with: `PROPTEST_CASES` if that is set, for machines that are slow.
 pub(crate) fn cases(usual: u32, long: u32) -> u32 {
-    let asked = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok());
-    asked.unwrap_or(if is_long() { long } else { usual })
+    let Some(asked) = std::env::var_os("PROPTEST_CASES") else { return if is_long() { long } else { usual } };
+    let number = asked.to_str().and_then(|asked| asked.parse().ok());
+    number.unwrap_or_else(|| panic!("PROPTEST_CASES is {asked:?}, and should be a number"))
 }

@@ -1,6 +1,6 @@
 //! The store: a memtable, tables from the newest to the oldest, and the map that knows better.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use sstfilter::{FilterVerdict, GuardedFilter, HitMatrix, Lookup, ReadOptions, Table, TableError, TableSet};
@@ -309,9 +309,10 @@ impl Store {
         self.counts.add("unusable filters asked", filter.unusable);
     }
 
-    /// Reads all that there is once more, and gives the counts.
+    /// Reads all that there is, or should be, once more, and gives the counts.
     pub(crate) fn finish(mut self) -> Counts {
-        let keys: Vec<Vec<u8>> = self.files.iter().flat_map(|file| file.entries.keys().cloned()).collect();
+        let stored = self.files.iter().flat_map(|file| file.entries.keys());
+        let keys: BTreeSet<Vec<u8>> = stored.chain(self.model.keys()).cloned().collect();
         for key in &keys {
             let got = self.set.get(key);
             self.check(key, got);
