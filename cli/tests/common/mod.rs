@@ -3,6 +3,7 @@
 #![allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
 
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -44,6 +45,11 @@ pub fn run(arguments: &[&str]) -> Run {
     let Output { status, stdout, stderr } = program().args(arguments).output().unwrap();
     let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
     Run { code: status.code(), stdout: text(&stdout), stderr: text(&stderr) }
+}
+
+/// Says what is not tested, past the test harness, which hides what tests print.
+pub fn say_skipped(what: &str, reason: impl std::fmt::Display) {
+    std::io::stderr().write_all(format!("\n#### skipped: {what}: {reason}\n").as_bytes()).unwrap();
 }
 
 /// A directory that goes away with its tables.
