@@ -69,5 +69,5 @@ pub(crate) fn is_long() -> bool {
 pub(crate) fn cases(usual: u32, long: u32) -> u32 {
     let Some(asked) = std::env::var_os("PROPTEST_CASES") else { return if is_long() { long } else { usual } };
     let number = asked.to_str().and_then(|asked| asked.parse().ok());
-    number.unwrap_or_else(|| panic!("PROPTEST_CASES is {asked:?}, and should be a number"))
+    number.unwrap_or_else(|| panic!("PROPTEST_CASES is '{}', and should be a number", asked.display()))
 }
