@@ -61,7 +61,8 @@
 //! the kernels, [`filter`] (the kinds), [`block`] (the on-disk block), [`policy`] (which kind a file gets,
 //! and why), [`sst`] (a small table writer and reader, and a set of tables that skips files), and [`advise`].
 //!
-//! The bytes are specified in FORMAT.md, next to this crate's manifest.
+//! The bytes are specified in FORMAT.md, next to this crate's manifest; PROMISES.md says what holds whatever happens, which
+//! tests hold it, and what they were tried with; SECURITY.md what strangers can do.
 
 #![cfg_attr(
     test,
