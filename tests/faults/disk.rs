@@ -155,6 +155,11 @@ impl Disk {
         self.state().befallen
     }
 
+    /// What was asked for after so many operations.
+    pub(crate) fn asked_after(&self, operations: usize) -> Vec<Op> {
+        self.state().trace.get(operations..).unwrap_or_default().to_vec()
+    }
+
     pub(crate) fn operations(&self) -> usize {
         self.state().trace.len()
     }

@@ -70,6 +70,10 @@ fn try_every_operation(old: Option<&Entries>, new: &Entries, fault: Fault) -> us
             }
             (befallen, written) => panic!("{fault:?} at {at}, {befallen:?}: {written:?}"),
         };
+        if matches!(fault, Fault::Once(_) | Fault::Lasting(_) | Fault::WriteZero) && written.is_err() {
+            let after = disk.asked_after(at + 1);
+            assert!(after.iter().all(|op| *op == Op::Remove), "{fault:?} at {at}: then {after:?}");
+        }
         points += usize::from(befallen.is_some());
         let expected = if is_published { Some(new) } else { old };
         assert_eq!(found(&disk).as_ref(), expected, "{fault:?} at {at}, {befallen:?}");
