@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use criterion::measurement::WallTime;
 use criterion::{BatchSize, BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main};
-use sstfilter::{HitBitmap, KeyHash, TwoBitBloom, TwoBitOptions, WordLayout};
+use sstfilter::{HashIdentity, HitBitmap, KeyHash, TwoBitBloom, TwoBitOptions, WordLayout};
 
 /// Eight bits per key in 256 KiB.
 const KEYS: u64 = 1 << 18;
@@ -20,7 +20,7 @@ fn hashes(set: u64) -> Vec<KeyHash> {
 }
 
 fn empty(layout: WordLayout) -> TwoBitBloom {
-    TwoBitBloom::new(TwoBitOptions::default().with_layout(layout)).expect("memory for 256 KiB")
+    TwoBitBloom::new(HashIdentity::default(), TwoBitOptions::default().with_layout(layout)).expect("memory for 256 KiB")
 }
 
 fn filled(layout: WordLayout, hashes: &[KeyHash]) -> TwoBitBloom {

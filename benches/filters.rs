@@ -13,8 +13,8 @@ use common::{absent, policies, present};
 use criterion::measurement::WallTime;
 use criterion::{BatchSize, BenchmarkGroup, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use sstfilter::{
-    BuildContext, CuckooFilter, FalsePositiveRate, FilterBlock, FilterBuilder, FilterPolicy, HitBitmap, KeyHash,
-    KeyHasher,
+    BuildContext, CuckooFilter, FalsePositiveRate, FilterBlock, FilterBuilder, FilterPolicy, HashIdentity, HitBitmap,
+    KeyHash, KeyHasher,
 };
 
 /// Keys asked for in one iteration, at the most.
@@ -41,7 +41,8 @@ fn build(policy: &dyn FilterPolicy, keys: usize, add_all: impl FnOnce(&mut dyn F
 }
 
 fn filter_of(policy: &dyn FilterPolicy, hashes: &[KeyHash]) -> FilterBlock<Bytes> {
-    FilterBlock::open(build(policy, hashes.len(), |builder| builder.add_hashes(hashes))).expect("it was just built")
+    FilterBlock::load(build(policy, hashes.len(), |builder| builder.add_hashes(hashes)), &KeyHasher::default())
+        .expect("it was just built")
 }
 
 fn filters(criterion: &mut Criterion) {
@@ -105,8 +106,10 @@ fn dynamic_filters(criterion: &mut Criterion) {
 
 fn cuckoo(group: &mut BenchmarkGroup<'_, WallTime>, present: &[KeyHash], absent: &[KeyHash]) {
     let count = present.len();
-    let empty =
-        || CuckooFilter::for_rate(count as u64, FalsePositiveRate::ONE_PERCENT).expect("one percent is offered");
+    let empty = || {
+        CuckooFilter::for_rate(HashIdentity::default(), count as u64, FalsePositiveRate::ONE_PERCENT)
+            .expect("one percent is offered")
+    };
     let filled = || {
         let mut filter = empty();
         filter.insert_all(present).expect("planned for them");

@@ -5,8 +5,8 @@ use std::hint::black_box;
 use bytes::Bytes;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use sstfilter::{
-    BloomPolicy, BuildContext, FilterBlock, FilterPolicy, FilterSet, HitBitmap, HitMatrix, KeyHash, KeyHasher,
-    ReadOptions, Table, TableBuilder, TableOptions, TableSet,
+    BloomPolicy, BuildContext, FilterBlock, FilterPolicy, FilterSet, GuardedFilter, HitBitmap, HitMatrix, KeyHash,
+    KeyHasher, ReadOptions, Table, TableBuilder, TableOptions, TableSet,
 };
 
 const FILES: u64 = 70;
@@ -17,7 +17,7 @@ fn filter(file: u64, keys: u64) -> Option<FilterBlock<Bytes>> {
     let context = BuildContext::new(&KeyHasher::default()).with_expected_keys(keys);
     let mut builder = BloomPolicy::default().builder(&context)?;
     (0..keys).for_each(|key| builder.add_hash(KeyHash::from_remixed(file << 40 | key)));
-    FilterBlock::open(builder.finish().block?).ok()
+    FilterBlock::load(builder.finish().block?, &KeyHasher::default()).ok()
 }
 
 /// Sizes differ by up to a fifth, so that the files' lines do not fall on each other's cache sets.
@@ -25,7 +25,10 @@ fn filters(criterion: &mut Criterion) {
     let absent: Vec<KeyHash> = (0..2_048).map(|key| KeyHash::from_remixed(1 << 60 | key)).collect();
     for keys in [15_000, 1_000_000] {
         let blocks: Vec<_> = (0..FILES).filter_map(|file| filter(file, keys * (80 + file % 41) / 100)).collect();
-        let set = FilterSet::new(blocks.iter().cloned().map(Ok), KeyHasher::default().identity());
+        let set = FilterSet::new(
+            blocks.iter().cloned().map(|block| GuardedFilter::from(Ok(block))),
+            KeyHasher::default().identity(),
+        );
         let mut group = criterion.benchmark_group(format!("{FILES} filters of {keys} keys"));
         group.throughput(Throughput::Elements(FILES * absent.len() as u64)).sample_size(10);
         let one_by_one = |hash| blocks.iter().filter(|block| block.may_contain(hash)).count();

@@ -1,8 +1,12 @@
 //! A filter for the files of a writer that exists already and knows nothing of this library: bytes in, bytes out.
 //!
 //! The writer below stands for the engine's own: sorted `key<TAB>value` lines and an 8-byte footer. What is added
-//! to it are six lines that build a filter, append its block, and keep its place; the reader asks it before it looks
+//! to it are six lines that build a filter, append its block, and keep its place; the reader probes it before it looks
 //! at the data.
+//!
+//! The block is bound to its file by the file's number, and the reader gives the number again, with the first and the
+//! last key of the file: an engine has all three in its manifest. So the block of another file is found out, however
+//! sound it is.
 //!
 //! ```sh
 //! cargo run --release --example existing_writer
@@ -11,20 +15,23 @@
 use std::error::Error;
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use sstfilter::{
-    AutoPolicy, BitsPerKey, BuildContext, BuildPurpose, FilterPolicy, GuardedFilter, KeyHasher, LookupOutcome,
+    AutoPolicy, BitsPerKey, BuildContext, BuildPurpose, FileId, FilterPolicy, GuardedFilter, KeyHasher, LoadContext,
+    LookupOutcome,
 };
 
 fn main() -> Result<(), Box<dyn Error>> {
     let directory = tempfile::tempdir()?;
-    let path = directory.path().join("cities.lines");
-    let entries: Vec<(String, String)> = (0..20_000).map(|i| (format!("city-{i:06}"), format!("{}", i * 37))).collect();
     let hasher = KeyHasher::default();
-    write_file(&path, &entries, &hasher)?;
+    let entries = |kind: &str| -> Vec<(String, String)> {
+        (0..20_000).map(|i| (format!("{kind}-{i:06}"), format!("{}", i * 37))).collect()
+    };
+    let cities = FileMeta::write(directory.path(), 7, &entries("city"), &hasher)?;
+    let rivers = FileMeta::write(directory.path(), 8, &entries("river"), &hasher)?;
 
-    let mut file = ExistingReader::open(&path, &hasher)?;
+    let mut file = ExistingReader::open(&cities, &hasher)?;
     for key in ["city-000042", "city-019999", "town-000042"] {
         println!("{key}: {:?}", file.get(key, &hasher)?);
     }
@@ -34,31 +41,56 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     println!("{absent} absent keys: the data was read {} times in all", file.data_reads);
     println!("{:?}", file.filter.stats());
+
+    // A restore that went wrong: the bytes of file 8 lie where those of file 7 should. Its filter would answer "absent"
+    // for nearly every city. It is not used.
+    fs::copy(&rivers.path, &cities.path)?;
+    let swapped = ExistingReader::open(&cities, &hasher)?;
+    let problem = swapped.filter.block().err().ok_or("the filter of another file was believed")?;
+    println!("file 7 is read without a filter: {problem}");
     Ok(())
 }
 
-fn write_file(path: &Path, entries: &[(String, String)], hasher: &KeyHasher) -> Result<(), Box<dyn Error>> {
-    let mut file = File::create(path)?;
-    // The filter's builder is made with the file ...
-    let policy = AutoPolicy::new(BitsPerKey::TEN)?;
-    let context = BuildContext::new(hasher).with_purpose(BuildPurpose::Compaction);
-    let mut filter = policy.builder(&context).ok_or("this policy never declines")?;
-    let mut data_bytes = 0_u64;
-    for (key, value) in entries {
-        // ... takes every key that is written ...
-        filter.add_key(key.as_bytes());
-        let line = format!("{key}\t{value}\n");
-        data_bytes += line.len() as u64;
-        file.write_all(line.as_bytes())?;
+/// What the engine's manifest says of a file.
+struct FileMeta {
+    path: PathBuf,
+    number: u64,
+    smallest: String,
+    largest: String,
+}
+
+impl FileMeta {
+    fn write(
+        directory: &Path,
+        number: u64,
+        entries: &[(String, String)],
+        hasher: &KeyHasher,
+    ) -> Result<Self, Box<dyn Error>> {
+        let path = directory.join(format!("{number:06}.lines"));
+        let mut file = File::create(&path)?;
+        // The filter's builder is made with the file ...
+        let policy = AutoPolicy::new(BitsPerKey::TEN)?;
+        let context =
+            BuildContext::new(hasher).with_purpose(BuildPurpose::Compaction).with_file_id(FileId::from(number));
+        let mut filter = policy.builder(&context).ok_or("this policy never declines")?;
+        let mut data_bytes = 0_u64;
+        for (key, value) in entries {
+            // ... takes every key before it is written ...
+            filter.add_key(key.as_bytes());
+            let line = format!("{key}\t{value}\n");
+            data_bytes += line.len() as u64;
+            file.write_all(line.as_bytes())?;
+        }
+        // ... and gives bytes, which go wherever the format has room for them; here, behind the data. It never fails:
+        // the report says what was built, and why.
+        let built = filter.finish();
+        let block = built.block.unwrap_or_default();
+        println!("{} entries, filter: {:?} of {} bytes", entries.len(), built.report.used, block.len());
+        file.write_all(&block)?;
+        file.write_all(&data_bytes.to_le_bytes())?;
+        let [(smallest, _), .., (largest, _)] = entries else { return Err("fewer than two entries".into()) };
+        Ok(Self { path, number, smallest: smallest.clone(), largest: largest.clone() })
     }
-    // ... and gives bytes, which go wherever the format has room for them; here, behind the data. It never fails: the
-    // report says what was built, and why.
-    let built = filter.finish();
-    let block = built.block.unwrap_or_default();
-    println!("{} entries, filter: {:?} of {} bytes", entries.len(), built.report.used, block.len());
-    file.write_all(&block)?;
-    file.write_all(&data_bytes.to_le_bytes())?;
-    Ok(())
 }
 
 struct ExistingReader {
@@ -69,9 +101,9 @@ struct ExistingReader {
 }
 
 impl ExistingReader {
-    fn open(path: &Path, hasher: &KeyHasher) -> Result<Self, Box<dyn Error>> {
-        let length = fs::metadata(path)?.len();
-        let mut file = File::open(path)?;
+    fn open(meta: &FileMeta, hasher: &KeyHasher) -> Result<Self, Box<dyn Error>> {
+        let mut file = File::open(&meta.path)?;
+        let length = file.metadata()?.len();
         let mut footer = [0; 8];
         file.seek(SeekFrom::Start(length.checked_sub(8).ok_or("no footer")?))?;
         file.read_exact(&mut footer)?;
@@ -79,8 +111,11 @@ impl ExistingReader {
         let mut block = vec![0; usize::try_from((length - 8).checked_sub(data_bytes).ok_or("no filter")?)?];
         file.seek(SeekFrom::Start(data_bytes))?;
         file.read_exact(&mut block)?;
-        // The checksums are compared here, once. Whatever is wrong with the block, every key may then be present.
-        let filter = GuardedFilter::load(block, hasher.identity());
+        // The checksums are compared here, once, and the block with its file. Whatever is wrong, every key may then be
+        // present.
+        let known = [&meta.smallest, &meta.largest].map(|key| hasher.hash(key.as_bytes()));
+        let context = LoadContext::new(hasher).with_file_id(FileId::from(meta.number)).with_known_keys(&known);
+        let filter = GuardedFilter::load(block, context);
         Ok(Self { file, data_bytes, filter, data_reads: 0 })
     }
 

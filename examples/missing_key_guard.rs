@@ -40,8 +40,9 @@ struct GuardedDatabase {
 
 impl GuardedDatabase {
     fn new(keys: u64) -> Result<Self, FilterError> {
-        let guard = CountingBloom::for_rate(keys, FalsePositiveRate::ONE_PERCENT)?;
-        Ok(Self { database: Database::default(), guard, hasher: KeyHasher::default() })
+        let hasher = KeyHasher::default();
+        let guard = CountingBloom::for_rate(hasher.identity(), keys, FalsePositiveRate::ONE_PERCENT)?;
+        Ok(Self { database: Database::default(), guard, hasher })
     }
 
     fn put(&mut self, key: &str, value: &str) {

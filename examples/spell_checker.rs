@@ -38,7 +38,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     );
 
     // What a checker needs at run time is the block alone.
-    let filter = FilterBlock::open(&block)?;
+    let filter = FilterBlock::load(&block, &hasher)?;
     let is_known = |word: &str| filter.may_contain(hasher.hash(word.as_bytes()));
     for word in words(&text).filter(|word| !is_known(word)) {
         let suggestions: Vec<String> = edits(&word).into_iter().filter(|edit| is_known(edit)).collect();

@@ -10,7 +10,7 @@
 
 use std::error::Error;
 
-use sstfilter::{FalsePositiveRate, FilterError, HealthLimits, KeyHash, KeyHasher, StandardBloom};
+use sstfilter::{FalsePositiveRate, FilterError, HashIdentity, HealthLimits, KeyHash, KeyHasher, StandardBloom};
 
 const PLANNED: u64 = 10_000;
 const EVENTS: u64 = 200_000;
@@ -55,7 +55,10 @@ struct Seen {
 
 impl Seen {
     fn new(planned: u64) -> Result<Self, FilterError> {
-        Ok(Self { filters: vec![StandardBloom::for_rate(planned, FalsePositiveRate::ONE_PERCENT)?], planned })
+        Ok(Self {
+            filters: vec![StandardBloom::for_rate(HashIdentity::default(), planned, FalsePositiveRate::ONE_PERCENT)?],
+            planned,
+        })
     }
 
     /// Whether the event was seen before, or may have been.
@@ -68,7 +71,11 @@ impl Seen {
             if !alarms.is_empty() {
                 self.planned *= 2;
                 println!("at event {number}: {alarms:?}; the next filter is for {} events", self.planned);
-                self.filters.push(StandardBloom::for_rate(self.planned, FalsePositiveRate::ONE_PERCENT)?);
+                self.filters.push(StandardBloom::for_rate(
+                    HashIdentity::default(),
+                    self.planned,
+                    FalsePositiveRate::ONE_PERCENT,
+                )?);
             }
         }
         Ok(was_seen)

@@ -2,6 +2,7 @@
 
 use core::fmt;
 
+use crate::block::FileId;
 use crate::filter::FilterKind;
 use crate::hash::{HashId, HashIdentity};
 use crate::simd::InstructionSet;
@@ -190,8 +191,16 @@ pub enum BlockError {
         /// The hasher that built the block.
         got: HashIdentity,
     },
-    /// The block denies a key that its table certainly has: the hasher in use is another one than it says, or the
-    /// block was not built for the table.
+    /// The block is bound to another file than it is loaded for, or to none; or it is bound to one and was loaded
+    /// without a file id. It is the filter of other keys, or may be.
+    FileMismatch {
+        /// The file that it was loaded for; `None` when it was loaded for none.
+        expected: Option<FileId>,
+        /// The file that the block is bound to; `None` when it is bound to none.
+        got: Option<FileId>,
+    },
+    /// The block denies a key that its file certainly has: the hasher in use is another one than it says, or the
+    /// block was not built for the file.
     DeniesOwnKey {
         /// The identity that the hasher in use and the block's own have in common.
         hash: HashIdentity,
@@ -242,15 +251,30 @@ impl fmt::Display for BlockError {
                 write!(f, "filter block field {field}: expected {expected}, got {got}")
             }
             Self::HashMismatch { expected, got } => write_hash_mismatch(f, expected, got),
+            Self::FileMismatch { expected: Some(expected), got: Some(got) } => {
+                write!(f, "filter block of another file: expected it to be bound to the file of {expected}, got {got}")
+            }
+            Self::FileMismatch { expected: Some(expected), got: None } => write!(
+                f,
+                "filter block that is bound to no file: expected it to be bound to the file of {expected}; give its \
+                 builder the file id, or bind it"
+            ),
+            Self::FileMismatch { expected: None, got } => {
+                let got = got.map_or(String::new(), |got| format!(" of {got}"));
+                write!(
+                    f,
+                    "filter block that is bound to a file: expected an unbound one, got that{got}; load it with the file id"
+                )
+            }
             Self::DeniesOwnKey { hash } if hash.id == HashId::Xxh3 => write!(
                 f,
-                "filter block of another table, or built wrong ({hash}): expected it to contain the first and the last \
-                 key of its table, got \"absent\""
+                "filter block of another file, or built wrong ({hash}): expected it to contain the keys that its file is \
+                 known to have, got \"absent\""
             ),
             Self::DeniesOwnKey { hash } => write!(
                 f,
-                "filter block built with another hash of the same identity ({hash}): expected it to contain the first \
-                 and the last key of its table, got \"absent\" here or in another table of the set; a secret seed was \
+                "filter block built with another hash of the same identity ({hash}): expected it to contain the keys that \
+                 its file is known to have, got \"absent\" here or in another table of the set; a secret seed was \
                  changed, or a function without its tag"
             ),
             Self::ExtractorMismatch { expected, got } => {
@@ -281,7 +305,7 @@ fn write_hash_mismatch(f: &mut fmt::Formatter<'_>, expected: &HashIdentity, got:
 
 impl core::error::Error for BlockError {}
 
-/// Why a filter in memory cannot be made, changed, stored or taken up. It is then as it was before; of many keys that
+/// Why a filter in memory cannot be made, changed, stored or restored. It is then as it was before; of many keys that
 /// were to be inserted, those before the one that failed are in.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -313,6 +337,13 @@ pub enum FilterError {
         expected: String,
         /// The shape of the other.
         got: String,
+    },
+    /// Two filters to be merged hold keys of different hashes.
+    HashMismatch {
+        /// The hash of the one merged into.
+        expected: HashIdentity,
+        /// The hash of the other.
+        got: HashIdentity,
     },
     /// No attempt at building succeeded.
     ConstructionFailed {
@@ -351,6 +382,9 @@ impl fmt::Display for FilterError {
             Self::NotPresent => write!(f, "key to be removed: expected one that is present, got one that is absent"),
             Self::ShapeMismatch { expected, got } => {
                 write!(f, "filters to be merged: expected the same shape ({expected}), got {got}")
+            }
+            Self::HashMismatch { expected, got } => {
+                write!(f, "filters to be merged: expected keys of the same hash ({expected}), got {got}")
             }
             Self::ConstructionFailed { salts } => {
                 write!(f, "filter construction failed in {} attempts, with salts {salts:?}", salts.len())

@@ -93,8 +93,8 @@ pub mod stats;
 mod units;
 
 pub use block::{
-    BlockInfo, FallbackReason, FilterBlock, FilterSet, GuardedFilter, HitBitmap, HitMatrix, LookupOutcome, PreparedKey,
-    Probe,
+    BlockInfo, FallbackReason, FileId, FilterBlock, FilterSet, GuardedFilter, HitBitmap, HitMatrix, LoadContext,
+    LookupOutcome, PreparedKey, Probe,
 };
 pub use error::{BlockError, ConfigError, FilterError};
 pub use filter::FilterKind;

@@ -11,8 +11,8 @@ use std::collections::HashMap;
 
 use proptest::prelude::*;
 use sstfilter::{
-    BitsPerKey, BlockError, CountingBloom, FalsePositiveRate, FilterBlock, FilterError, FilterKind, HealthLimits,
-    HitBitmap, KeyHash, KeyHasher, StandardBloom,
+    BitsPerKey, BlockError, CountingBloom, FalsePositiveRate, FilterBlock, FilterError, FilterKind, HashIdentity,
+    HealthLimits, HitBitmap, KeyHash, KeyHasher, StandardBloom,
 };
 
 /// A step of work on a few keys, so that they meet often.
@@ -37,12 +37,12 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 fn payload(filter: &CountingBloom) -> Vec<u8> {
-    filter.to_block(KeyHasher::default().identity()).unwrap().to_vec()
+    filter.to_block().unwrap().to_vec()
 }
 
 fn take_up(filter: &CountingBloom) -> CountingBloom {
     let identity = KeyHasher::default().identity();
-    CountingBloom::from_block(&filter.to_block(identity).unwrap(), identity).unwrap()
+    CountingBloom::from_block(&filter.to_block().unwrap(), identity).unwrap()
 }
 
 proptest! {
@@ -53,7 +53,7 @@ proptest! {
     fn no_key_that_is_in_is_denied_after_any_legal_work(
         counters in prop_oneof![1..20_u64, 20..300_u64], probes in 1..=32_u8, steps in steps(),
     ) {
-        let mut filter = CountingBloom::with_shape(counters, probes).unwrap();
+        let mut filter = CountingBloom::with_shape(HashIdentity::default(), counters, probes).unwrap();
         let mut exact: HashMap<u64, u64> = HashMap::new();
         for step in steps {
             match step {
@@ -96,11 +96,14 @@ fn hashes(set: u32, count: u32) -> Vec<KeyHash> {
 
 #[test]
 fn removing_half_of_the_keys_leaves_a_filter_of_the_other_half() {
-    let mut filter = CountingBloom::for_size(10_000, BitsPerKey::TEN).unwrap();
+    let mut filter = CountingBloom::for_size(HashIdentity::default(), 10_000, BitsPerKey::TEN).unwrap();
     let (stay, go) = (hashes(0, 5_000), hashes(1, 5_000));
     let new = filter.insert_all(&stay);
     assert!((4_990..=5_000).contains(&new), "but for the false positives: {new}");
-    assert_eq!(CountingBloom::for_size(9, BitsPerKey::TEN).unwrap().insert_all(&[stay[0], stay[0]]), 1);
+    assert_eq!(
+        CountingBloom::for_size(HashIdentity::default(), 9, BitsPerKey::TEN).unwrap().insert_all(&[stay[0], stay[0]]),
+        1
+    );
     let alone = payload(&filter);
     filter.insert_all(&go);
     assert_eq!((filter.keys(), filter.saturated()), (10_000, 0));
@@ -113,7 +116,7 @@ fn removing_half_of_the_keys_leaves_a_filter_of_the_other_half() {
 
 #[test]
 fn a_key_inserted_twice_is_in_until_it_is_removed_twice() {
-    let mut filter = CountingBloom::for_rate(100, FalsePositiveRate::ONE_PERCENT).unwrap();
+    let mut filter = CountingBloom::for_rate(HashIdentity::default(), 100, FalsePositiveRate::ONE_PERCENT).unwrap();
     let key = KeyHash::from_remixed(1);
     assert!(filter.insert(key));
     assert!(!filter.insert(key));
@@ -127,7 +130,7 @@ fn a_key_inserted_twice_is_in_until_it_is_removed_twice() {
 
 #[test]
 fn counters_stay_at_fifteen_for_good_and_are_counted() {
-    let mut filter = CountingBloom::with_shape(10_000, 5).unwrap();
+    let mut filter = CountingBloom::with_shape(HashIdentity::default(), 10_000, 5).unwrap();
     let (often, once) = (KeyHash::from_remixed(1), KeyHash::from_remixed(2));
     filter.insert(once);
     (0..40).for_each(|_| {
@@ -145,7 +148,7 @@ fn counters_stay_at_fifteen_for_good_and_are_counted() {
 /// What the documentation warns of, so that nobody believes it harmless.
 #[test]
 fn removing_a_key_that_only_looks_present_can_lose_another_key() {
-    let mut filter = CountingBloom::with_shape(64, 2).unwrap();
+    let mut filter = CountingBloom::with_shape(HashIdentity::default(), 64, 2).unwrap();
     let inside = hashes(2, 20);
     filter.insert_all(&inside);
     let looks_present: Vec<KeyHash> = hashes(3, 200).into_iter().filter(|&hash| filter.contains(hash)).collect();
@@ -155,14 +158,13 @@ fn removing_a_key_that_only_looks_present_can_lose_another_key() {
 
 #[test]
 fn the_standard_filter_of_a_counting_one_answers_alike_and_is_a_block_of_kind_three() {
-    let mut filter = CountingBloom::with_shape(9_999, 7).unwrap();
+    let mut filter = CountingBloom::with_shape(HashIdentity::default(), 9_999, 7).unwrap();
     filter.insert_all(&hashes(4, 1_000));
     let standard = filter.to_standard_bloom().unwrap();
     assert_eq!((standard.bits(), standard.probes(), standard.keys()), (9_999, 7, 1_000));
     assert_eq!(standard.fill_ratio(), filter.fill_ratio());
-    let identity = KeyHasher::default().identity();
-    let block = standard.to_block(identity).unwrap();
-    let opened = FilterBlock::open(&block).unwrap();
+    let block = standard.to_block().unwrap();
+    let opened = FilterBlock::open_unverified(&block).unwrap();
     assert_eq!((opened.info().kind, opened.info().payload_bytes), (FilterKind::STANDARD_BLOOM, 157 * 8));
     let asked = [hashes(4, 1_000), hashes(5, 20_000)].concat();
     let mut hits = HitBitmap::default();
@@ -170,14 +172,14 @@ fn the_standard_filter_of_a_counting_one_answers_alike_and_is_a_block_of_kind_th
     for (at, &hash) in asked.iter().enumerate() {
         assert_eq!((opened.may_contain(hash), hits.may_contain(at)), (filter.contains(hash), filter.contains(hash)));
     }
-    let mut built = StandardBloom::with_shape(9_999, 7).unwrap();
+    let mut built = StandardBloom::with_shape(HashIdentity::default(), 9_999, 7).unwrap();
     built.insert_all(&hashes(4, 1_000));
-    assert_eq!(built.to_block(identity).unwrap()[..1_256], block[..1_256]);
+    assert_eq!(built.to_block().unwrap()[..1_256], block[..1_256]);
 }
 
 #[test]
 fn batches_of_filters_larger_than_the_near_cache_answer_as_single_calls_do() {
-    let mut filter = CountingBloom::for_size(100_000, BitsPerKey::TEN).unwrap();
+    let mut filter = CountingBloom::for_size(HashIdentity::default(), 100_000, BitsPerKey::TEN).unwrap();
     filter.insert_all(&hashes(6, 100_000));
     let asked = [hashes(6, 777), hashes(7, 777)].concat();
     let mut hits = HitBitmap::default();
@@ -188,7 +190,7 @@ fn batches_of_filters_larger_than_the_near_cache_answer_as_single_calls_do() {
 
 #[test]
 fn overfull_and_absurd_filters_deny_none_and_are_refused() {
-    let mut filter = CountingBloom::for_size(10, BitsPerKey::TEN).unwrap();
+    let mut filter = CountingBloom::for_size(HashIdentity::default(), 10, BitsPerKey::TEN).unwrap();
     filter.insert_all(&hashes(8, 50_000));
     assert!(hashes(8, 50_000).into_iter().all(|hash| filter.contains(hash)));
     assert_eq!((filter.saturated(), filter.health().expected_fpr), (filter.counters(), 1.0));
@@ -196,18 +198,21 @@ fn overfull_and_absurd_filters_deny_none_and_are_refused() {
     hashes(8, 50_000).into_iter().for_each(|hash| filter.remove(hash).unwrap());
     assert_eq!(filter.keys(), 0);
     for keys in [1 << 34, u64::MAX] {
-        assert!(matches!(CountingBloom::for_size(keys, BitsPerKey::TEN), Err(FilterError::TooLarge { .. })));
+        assert!(matches!(
+            CountingBloom::for_size(HashIdentity::default(), keys, BitsPerKey::TEN),
+            Err(FilterError::TooLarge { .. })
+        ));
     }
-    assert!(matches!(CountingBloom::with_shape(0, 1), Err(FilterError::Config(_))));
-    assert!(matches!(CountingBloom::with_shape(1, 33), Err(FilterError::Config(_))));
+    assert!(matches!(CountingBloom::with_shape(HashIdentity::default(), 0, 1), Err(FilterError::Config(_))));
+    assert!(matches!(CountingBloom::with_shape(HashIdentity::default(), 1, 33), Err(FilterError::Config(_))));
 }
 
 #[test]
 fn blocks_that_are_damaged_foreign_or_of_another_kind_are_not_taken_up() {
     let identity = KeyHasher::default().identity();
-    let mut filter = CountingBloom::with_shape(300, 7).unwrap();
+    let mut filter = CountingBloom::with_shape(HashIdentity::default(), 300, 7).unwrap();
     filter.insert_all(&hashes(9, 30));
-    let block = filter.to_block(identity).unwrap();
+    let block = filter.to_block().unwrap();
     for bit in 0..block.len() * 8 {
         let mut damaged = block.to_vec();
         damaged[bit / 8] ^= 1 << (bit % 8);
@@ -215,6 +220,6 @@ fn blocks_that_are_damaged_foreign_or_of_another_kind_are_not_taken_up() {
     }
     let foreign = CountingBloom::from_block(&block, KeyHasher::with_seed(1).identity());
     assert!(matches!(foreign, Err(FilterError::Block(BlockError::HashMismatch { .. }))));
-    let standard = filter.to_standard_bloom().unwrap().to_block(identity).unwrap();
+    let standard = filter.to_standard_bloom().unwrap().to_block().unwrap();
     assert!(matches!(CountingBloom::from_block(&standard, identity), Err(FilterError::Block(BlockError::Kind { .. }))));
 }

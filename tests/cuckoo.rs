@@ -24,7 +24,7 @@ fn keys(set: u32, count: u64) -> Vec<KeyHash> {
 }
 
 fn bytes(filter: &CuckooFilter) -> Vec<u8> {
-    filter.to_block(identity()).unwrap().to_vec()
+    filter.to_block().unwrap().to_vec()
 }
 
 /// What can be done to a filter.
@@ -58,7 +58,7 @@ proptest! {
         tag_bits in 4..=32_u8,
         planned in 0..60_u64,
     ) {
-        let mut filter = CuckooFilter::with_tag_bits(planned, tag_bits).unwrap();
+        let mut filter = CuckooFilter::with_tag_bits(HashIdentity::default(), planned, tag_bits).unwrap();
         let mut reference = HashMap::<u8, u32>::new();
         for step in steps {
             let before = bytes(&filter);
@@ -99,7 +99,7 @@ proptest! {
         second in prop::collection::vec(any::<u64>(), 0..500),
         tag_bits in 4..=32_u8,
     ) {
-        let mut filter = CuckooFilter::with_tag_bits(700, tag_bits).unwrap();
+        let mut filter = CuckooFilter::with_tag_bits(HashIdentity::default(), 700, tag_bits).unwrap();
         let insert = |filter: &mut CuckooFilter, hashes: &[u64]| {
             hashes.iter().map(|&hash| filter.insert(KeyHash::from_well_mixed(hash)).is_ok()).collect::<Vec<_>>()
         };
@@ -115,7 +115,7 @@ proptest! {
         claimed in 0..300_u64,
         tag_bits in 4..=32_u8,
     ) {
-        let mut block = bytes(&CuckooFilter::with_tag_bits(10, 8).unwrap());
+        let mut block = bytes(&CuckooFilter::with_tag_bits(HashIdentity::default(), 10, 8).unwrap());
         block.splice(..block.len() - 36, payload);
         let trailer = block.len() - 36;
         block[trailer] = tag_bits;
@@ -143,7 +143,7 @@ fn seal(block: &mut [u8]) {
 #[test]
 fn a_key_fits_eight_times_and_the_ninth_is_refused_and_changes_nothing() {
     for (planned, tag_bits) in [(0, 4), (1, 8), (8, 16), (100, 12), (10_000, 8), (1_000, 32)] {
-        let mut filter = CuckooFilter::with_tag_bits(planned, tag_bits).unwrap();
+        let mut filter = CuckooFilter::with_tag_bits(HashIdentity::default(), planned, tag_bits).unwrap();
         (0..8).for_each(|_| filter.insert(key(7)).unwrap());
         let before = bytes(&filter);
         let places = filter.shape().places();
@@ -161,7 +161,7 @@ fn a_key_fits_eight_times_and_the_ninth_is_refused_and_changes_nothing() {
 
 #[test]
 fn a_filter_of_no_keys_contains_nothing_and_has_room_for_eight() {
-    let mut filter = CuckooFilter::for_rate(0, FalsePositiveRate::ONE_PERCENT).unwrap();
+    let mut filter = CuckooFilter::for_rate(HashIdentity::default(), 0, FalsePositiveRate::ONE_PERCENT).unwrap();
     assert!((0..=255).all(|number| !filter.contains(key(number))));
     assert_eq!((filter.keys(), filter.shape().buckets(), filter.shape().places()), (0, 2, 8));
     (0..8).for_each(|number| filter.insert(key(number)).unwrap());
@@ -175,7 +175,8 @@ fn the_planned_number_of_keys_fits_at_every_size() {
         common::on_all_cores(600, |planned| {
             for set in 0..10 {
                 let hashes = keys(set, planned as u64);
-                let mut filter = CuckooFilter::with_tag_bits(planned as u64, tag_bits).unwrap();
+                let mut filter =
+                    CuckooFilter::with_tag_bits(HashIdentity::default(), planned as u64, tag_bits).unwrap();
                 filter.insert_all(&hashes).unwrap();
                 assert!(hashes.iter().all(|&hash| filter.contains(hash)), "{planned} keys of {tag_bits} bits");
             }
@@ -185,7 +186,7 @@ fn the_planned_number_of_keys_fits_at_every_size() {
 
 /// What keys a filter took until the first was refused, over its places.
 fn load_reached(places: u64, tag_bits: u8, set: u32) -> f64 {
-    let mut filter = CuckooFilter::with_tag_bits(places * 94 / 100, tag_bits).unwrap();
+    let mut filter = CuckooFilter::with_tag_bits(HashIdentity::default(), places * 94 / 100, tag_bits).unwrap();
     let all = keys(set, filter.shape().places());
     let refused = all.iter().position(|&hash| filter.insert(hash).is_err()).unwrap_or(all.len());
     assert!(all[..refused].iter().all(|&hash| filter.contains(hash)), "a key is denied");
@@ -210,7 +211,7 @@ fn every_filter_of_some_thousand_places_reaches_95_percent() {
 
 #[test]
 fn a_full_filter_takes_keys_again_when_some_have_left() {
-    let mut filter = CuckooFilter::with_tag_bits(5_000, 12).unwrap();
+    let mut filter = CuckooFilter::with_tag_bits(HashIdentity::default(), 5_000, 12).unwrap();
     let all = keys(0, filter.shape().places() + 1);
     let mut present: Vec<KeyHash> = all.iter().copied().take_while(|&hash| filter.insert(hash).is_ok()).collect();
     for turn in 1..=20 {
@@ -233,7 +234,7 @@ fn inserting_many_at_once_gives_the_same_bytes_and_stops_where_one_by_one_does()
     for (planned, tag_bits) in [(1_000, 8), (700_000, 32), (1_200_000, 16)] {
         let hashes = keys(1, CuckooShape::with_tag_bits(planned, tag_bits).unwrap().places());
         let (mut one_by_one, mut at_once) =
-            [0; 2].map(|_| CuckooFilter::with_tag_bits(planned, tag_bits).unwrap()).into();
+            [0; 2].map(|_| CuckooFilter::with_tag_bits(HashIdentity::default(), planned, tag_bits).unwrap()).into();
         let refused = hashes.iter().find_map(|&hash| one_by_one.insert(hash).err());
         assert_eq!(at_once.insert_all(&hashes).err(), refused);
         assert!(bytes(&one_by_one) == bytes(&at_once), "{planned} keys of {tag_bits} bits");
@@ -244,9 +245,9 @@ fn inserting_many_at_once_gives_the_same_bytes_and_stops_where_one_by_one_does()
 fn block_and_filter_and_batches_of_both_answer_alike() {
     for (planned, tag_bits) in [(50, 5), (3_000, 8), (3_000, 15), (3_000, 17), (3_000, 31), (800_000, 24)] {
         let hashes = keys(2, planned);
-        let mut filter = CuckooFilter::with_tag_bits(planned, tag_bits).unwrap();
+        let mut filter = CuckooFilter::with_tag_bits(HashIdentity::default(), planned, tag_bits).unwrap();
         filter.insert_all(&hashes).unwrap();
-        let block = FilterBlock::open(filter.to_block(identity()).unwrap()).unwrap();
+        let block = FilterBlock::open_unverified(filter.to_block().unwrap()).unwrap();
         assert_eq!(block.info().kind, FilterKind::CUCKOO);
         let asked: Vec<KeyHash> = hashes.iter().take(5_000).copied().chain(keys(3, 100_003)).collect();
         let (mut of_filter, mut of_block) = (HitBitmap::default(), HitBitmap::default());
@@ -267,7 +268,7 @@ fn the_rate_is_the_one_computed_within_four_standard_errors() {
     for (planned, tag_bits) in [(1_000, 8), (100_000, 4), (100_000, 6), (100_000, 8), (300_000, 12), (1_000_000, 16)] {
         let (mut observed, mut expected) = (0, 0.0);
         for set in 0..3 {
-            let mut filter = CuckooFilter::with_tag_bits(planned, tag_bits).unwrap();
+            let mut filter = CuckooFilter::with_tag_bits(HashIdentity::default(), planned, tag_bits).unwrap();
             filter.insert_all(&keys(set, planned)).unwrap();
             let mut hits = HitBitmap::default();
             let absent = common::key_set(1_000 + set, ABSENT).collect::<Vec<_>>();
@@ -291,7 +292,7 @@ fn a_filter_for_a_rate_keeps_to_it_and_its_block_is_as_long_as_said() {
     for rate in [0.1, 0.03, 0.01, 0.001, 1e-5, 1e-8] {
         for planned in [0, 1, 8, 9, 1_000, 100_000] {
             let rate = FalsePositiveRate::new(rate).unwrap();
-            let mut filter = CuckooFilter::for_rate(planned, rate).unwrap();
+            let mut filter = CuckooFilter::for_rate(HashIdentity::default(), planned, rate).unwrap();
             filter.insert_all(&keys(0, planned)).unwrap();
             assert!(filter.health().expected_fpr <= rate.get());
             assert_eq!(bytes(&filter).len() as u64, filter.shape().block_bytes());
@@ -306,7 +307,7 @@ fn a_filter_for_a_rate_keeps_to_it_and_its_block_is_as_long_as_said() {
 
 #[test]
 fn a_filter_says_when_it_is_too_full() {
-    let mut filter = CuckooFilter::with_tag_bits(10_000, 8).unwrap();
+    let mut filter = CuckooFilter::with_tag_bits(HashIdentity::default(), 10_000, 8).unwrap();
     filter.insert_all(&keys(0, 10_000)).unwrap();
     assert!(HealthLimits::CUCKOO.alarms(&filter.health()).is_empty(), "{:?}", filter.health());
     filter.insert_all(&keys(1, 100)).unwrap();
@@ -319,12 +320,12 @@ fn four_thousand_million_keys_have_a_size_and_take_no_memory() {
     assert!((4_520_000_000..4_530_000_000).contains(&shape.payload_bytes()), "{shape:?}");
     assert_eq!(shape.block_bytes(), shape.payload_bytes() + 36);
     assert!(CuckooShape::for_rate(1 << 34, FalsePositiveRate::ONE_PERCENT).is_ok());
-    assert!(matches!(CuckooFilter::with_tag_bits(1 << 40, 8), Err(FilterError::Config(_))));
+    assert!(matches!(CuckooFilter::with_tag_bits(HashIdentity::default(), 1 << 40, 8), Err(FilterError::Config(_))));
 }
 
 #[test]
 fn blocks_that_are_damaged_foreign_or_of_another_kind_are_errors() {
-    let mut filter = CuckooFilter::with_tag_bits(100, 5).unwrap();
+    let mut filter = CuckooFilter::with_tag_bits(HashIdentity::default(), 100, 5).unwrap();
     filter.insert_all(&keys(0, 100)).unwrap();
     let block = bytes(&filter);
     let error = |block: &[u8]| match CuckooFilter::from_block(block, identity()) {
@@ -347,14 +348,14 @@ fn payloads_that_no_writer_makes_are_errors_and_still_answer_as_blocks() {
     // One whose last word the buckets do not fill.
     let shapes = (100..1_000).map(|planned| CuckooShape::with_tag_bits(planned, 5).unwrap());
     let shape = shapes.into_iter().find(|shape| !(shape.buckets() / 2 * 5).is_multiple_of(8)).unwrap();
-    let mut filter = CuckooFilter::new(shape).unwrap();
+    let mut filter = CuckooFilter::new(HashIdentity::default(), shape).unwrap();
     filter.insert_all(&keys(0, 100)).unwrap();
     let block = bytes(&filter);
     let changed = |at: usize, value: u8| {
         let mut block = block.clone();
         block[at] = value;
         seal(&mut block);
-        assert!(FilterBlock::open(&block[..]).is_ok(), "it is a block");
+        assert!(FilterBlock::open_unverified(&block[..]).is_ok(), "it is a block");
         CuckooFilter::from_block(&block, identity()).err()
     };
     let (payload, keys_at) = (block.len() - 36, block.len() - 16);

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use sstfilter::{
     BitsPerKey, BlockError, BloomPolicy, BuildContext, CountingBloom, CuckooFilter, CuckooShape, FalsePositiveRate,
-    FilterBlock, FilterError, FilterPolicy, FixedPrefix, FusePolicy, FuseSizing, GuardedFilter, KeyHash, KeyHasher,
-    ReadOptions, RibbonPolicy, RibbonSizing, StandardBloom, Table, TableBuilder, TableError, TableOptions,
+    FilterBlock, FilterError, FilterPolicy, FixedPrefix, FusePolicy, FuseSizing, GuardedFilter, HashIdentity, KeyHash,
+    KeyHasher, ReadOptions, RibbonPolicy, RibbonSizing, StandardBloom, Table, TableBuilder, TableError, TableOptions,
     TwoBitOptions, XorLayout, XorPolicy, XorSizing,
     simd::{self, InstructionSet},
 };
@@ -41,7 +41,10 @@ fn refused_options_name_the_option_its_range_and_the_value() {
     assert_says(RibbonPolicy::new(RibbonSizing::Rate(rate(1e-12))).unwrap_err(), &["ribbon", "2^-32", "1e-12"]);
     assert_says(BloomPolicy::for_rate(rate(2.74e-10)).unwrap_err(), &["bloom", "2.75e-10", "2.74e-10", "ribbon"]);
     assert!(BloomPolicy::for_rate(rate(2.75e-10)).is_ok(), "the message says so");
-    assert_says(StandardBloom::for_rate(1_000, rate(1e-30)).unwrap_err(), &["standard bloom", "1e-30"]);
+    assert_says(
+        StandardBloom::for_rate(HashIdentity::default(), 1_000, rate(1e-30)).unwrap_err(),
+        &["standard bloom", "1e-30"],
+    );
     assert_says(CuckooShape::for_rate(1_000, rate(1e-12)).unwrap_err(), &["cuckoo", "1.8e-9", "1e-12"]);
     assert_says(FusePolicy::new(FuseSizing::Rate(rate(1e-12))).unwrap_err(), &["binary fuse", "2^-32", "1e-12"]);
     assert_says(FusePolicy::new(FuseSizing::FingerprintBits(3)).unwrap_err(), &["3"]);
@@ -74,13 +77,13 @@ fn resealed(from_end: usize, bytes: &[u8]) -> BlockError {
     let (start, end) = (block.len() - 36, block.len() - 4);
     let sum = crc32c::crc32c(&block[start..end]);
     block[end..].copy_from_slice(&sum.to_le_bytes());
-    FilterBlock::open(block).unwrap_err()
+    FilterBlock::open_unverified(block).unwrap_err()
 }
 
 #[test]
 fn refused_blocks_say_what_stands_there_instead() {
     let sound = block();
-    let opened = |bytes: &[u8]| FilterBlock::open(bytes.to_vec()).unwrap_err();
+    let opened = |bytes: &[u8]| FilterBlock::open_unverified(bytes.to_vec()).unwrap_err();
     assert_says(opened(&sound[..20]), &["32", "20"]);
     assert_says(opened(&[0; 100]), &["0x4653", "0x0000"]);
     assert_says(opened(&[&[0], &sound[..]].concat()), &[&sound.len().to_string(), &(sound.len() + 1).to_string()]);
@@ -90,7 +93,7 @@ fn refused_blocks_say_what_stands_there_instead() {
     assert_says(opened(&flipped), &["checksum"]);
     flipped.clone_from(&sound);
     flipped[0] ^= 1;
-    assert_says(FilterBlock::open(flipped).unwrap().verify().unwrap_err(), &["checksum"]);
+    assert_says(FilterBlock::open_unverified(flipped).unwrap().verify().unwrap_err(), &["checksum"]);
     assert_says(resealed(7, &[9]), &["version", "9"]);
     assert_says(resealed(11, &[200]), &["kind", "200"]);
     assert_says(resealed(9, &[0x90]), &["9"]);
@@ -104,19 +107,19 @@ fn filters_that_are_not_taken_up_say_why() {
     let wrong_kind = CountingBloom::from_block(&block(), hasher.identity()).unwrap_err();
     assert_says(&wrong_kind, &["counting", "bloom"]);
     assert!(wrong_kind.source().is_some());
-    let filter = StandardBloom::for_rate(100, rate(0.01)).unwrap();
-    let stored = filter.to_block(hasher.identity()).unwrap();
+    let filter = StandardBloom::for_rate(HashIdentity::default(), 100, rate(0.01)).unwrap();
+    let stored = filter.to_block().unwrap();
     let error = StandardBloom::from_block(&stored, KeyHasher::with_seed(7).identity()).unwrap_err();
     assert_says(error, &["another hash", "0x0000000000000007"]);
-    let mut other = StandardBloom::for_rate(200, rate(0.01)).unwrap();
+    let mut other = StandardBloom::for_rate(HashIdentity::default(), 200, rate(0.01)).unwrap();
     assert_says(other.union(&filter).unwrap_err(), &["same shape"]);
-    let mut cuckoo = CuckooFilter::new(CuckooShape::for_rate(2, rate(0.01)).unwrap()).unwrap();
+    let mut cuckoo = CuckooFilter::new(HashIdentity::default(), CuckooShape::for_rate(2, rate(0.01)).unwrap()).unwrap();
     assert_says(cuckoo.remove(KeyHash::from_remixed(1)).unwrap_err(), &["removed", "absent"]);
     let full = (0..1_000).find_map(|key| cuckoo.insert(KeyHash::from_remixed(key)).err()).unwrap();
     assert!(matches!(full, FilterError::Full { .. }) && full.to_string().contains("build a larger one"), "{full}");
     let config = FilterError::from(BitsPerKey::new(0.0).unwrap_err());
     assert_says(&config, &["bits per key"]);
-    assert_says(StandardBloom::with_shape(u64::MAX, 7).unwrap_err(), &[]);
+    assert_says(StandardBloom::with_shape(HashIdentity::default(), u64::MAX, 7).unwrap_err(), &[]);
 }
 
 #[test]

@@ -9,7 +9,8 @@ mod common;
 use bytes::Bytes;
 use sstfilter::simd::{self, InstructionSet};
 use sstfilter::{
-    BitsPerKey, BlockError, BloomPolicy, BuildContext, FilterBlock, FilterSet, HitBitmap, HitMatrix, KeyHash, KeyHasher,
+    BitsPerKey, BlockError, BloomPolicy, BuildContext, FilterBlock, FilterSet, GuardedFilter, HitBitmap, HitMatrix,
+    KeyHash, KeyHasher,
 };
 
 /// Bits per key that take 1 to 16 probes.
@@ -20,18 +21,18 @@ type Member = Result<FilterBlock<Bytes>, BlockError>;
 fn bloom(set: u32, keys: u32, bits: f64) -> Member {
     let policy = BloomPolicy::new(BitsPerKey::new(bits).unwrap());
     let hashes: Vec<KeyHash> = common::key_set(set, keys).collect();
-    FilterBlock::open(common::build(&policy, &hashes).block.unwrap())
+    FilterBlock::open_unverified(common::build(&policy, &hashes).block.unwrap())
 }
 
 fn ribbon(set: u32, keys: u32) -> Member {
     let hashes: Vec<KeyHash> = common::key_set(set, keys).collect();
-    FilterBlock::open(common::build(&common::ribbon(0.01), &hashes).block.unwrap())
+    FilterBlock::open_unverified(common::build(&common::ribbon(0.01), &hashes).block.unwrap())
 }
 
 fn foreign(set: u32) -> Member {
     let hashes: Vec<KeyHash> = common::key_set(set, 100).collect();
     let context = BuildContext::new(&KeyHasher::with_seed(99));
-    FilterBlock::open(common::build_in(&BloomPolicy::default(), &context, &hashes).block.unwrap())
+    FilterBlock::open_unverified(common::build_in(&BloomPolicy::default(), &context, &hashes).block.unwrap())
 }
 
 /// Filters of all shapes in an order that repeats only after 80: all numbers of probes, sizes from no key
@@ -40,7 +41,7 @@ fn mixed(count: u32) -> Vec<Member> {
     (0..count)
         .map(|set| match set % 10 {
             3 => ribbon(set, 50 + set * 7),
-            6 if set % 20 == 6 => FilterBlock::open(Bytes::from_static(b"not a filter block")),
+            6 if set % 20 == 6 => FilterBlock::open_unverified(Bytes::from_static(b"not a filter block")),
             8 if set % 20 == 8 => foreign(set),
             9 => bloom(set, set % 4, 10.0),
             _ => bloom(set, 20 + set * 31 % 3_000, SIZES[(set * 7 % 16) as usize]),
@@ -74,7 +75,7 @@ fn asked(filters: u32) -> Vec<KeyHash> {
 }
 
 fn assert_answers_as_each_alone(members: &[Member]) {
-    let set = FilterSet::new(members.iter().cloned(), KeyHasher::default().identity());
+    let set = FilterSet::new(members.iter().cloned().map(GuardedFilter::from), KeyHasher::default().identity());
     assert_eq!((set.len(), set.is_empty()), (members.len(), members.is_empty()));
     let hashes = asked(u32::try_from(members.len()).unwrap());
     let expected: Vec<Vec<usize>> = hashes.iter().map(|&hash| answers_alone(members, hash)).collect();
@@ -112,8 +113,8 @@ fn a_set_answers_as_its_filters_do_alone_on_every_instruction_set() {
 
 #[test]
 fn a_filter_that_cannot_be_asked_says_why_and_never_denies() {
-    let members = [bloom(0, 10, 10.0), FilterBlock::open(Bytes::new()), foreign(2), bloom(3, 10, 10.0)];
-    let set = FilterSet::new(members, KeyHasher::default().identity());
+    let members = [bloom(0, 10, 10.0), FilterBlock::open_unverified(Bytes::new()), foreign(2), bloom(3, 10, 10.0)];
+    let set = FilterSet::new(members.map(GuardedFilter::from), KeyHasher::default().identity());
     assert!(set.problem(0).is_none() && set.problem(3).is_none() && set.problem(4).is_none());
     assert!(set.problem(1).is_some());
     assert!(matches!(set.problem(2), Some(BlockError::HashMismatch { .. })));
@@ -126,7 +127,7 @@ fn a_filter_that_cannot_be_asked_says_why_and_never_denies() {
 
 #[test]
 fn a_matrix_answers_may_be_present_beyond_its_ends() {
-    let set = FilterSet::new(uniform(3), KeyHasher::default().identity());
+    let set = FilterSet::new(uniform(3).into_iter().map(GuardedFilter::from), KeyHasher::default().identity());
     let mut hits = HitMatrix::default();
     let absent: Vec<KeyHash> = common::key_set(77, 50).collect();
     set.candidates_batch(&absent, &mut hits);

@@ -9,9 +9,9 @@ use std::fmt::Write as _;
 use bytes::Bytes;
 use sstfilter::{
     BitsPerKey, BloomPolicy, BuildContext, CountingBloom, CuckooFilter, FallbackReason, FalsePositiveRate, FilterBlock,
-    FilterKind, FilterPolicy, FuseArity, FusePolicy, FuseSizing, HashId, KeyHash, KeyHasher, Lookup, ReadOptions,
-    RibbonPolicy, RibbonSizing, StandardBloom, StandardBloomPolicy, Table, TableBuilder, TableId, TableOptions,
-    TwoBitBloom, TwoBitOptions, WordLayout,
+    FilterKind, FilterPolicy, FuseArity, FusePolicy, FuseSizing, HashId, HashIdentity, KeyHash, KeyHasher, Lookup,
+    ReadOptions, RibbonPolicy, RibbonSizing, StandardBloom, StandardBloomPolicy, Table, TableBuilder, TableId,
+    TableOptions, TwoBitBloom, TwoBitOptions, WordLayout,
 };
 
 const FORMAT: &str = include_str!("../FORMAT.md");
@@ -146,7 +146,7 @@ fn one_key_sets_the_documented_bits_of_its_line() {
 fn three_keys_make_the_documented_bloom_block() {
     let block = block_of(&BloomPolicy::default(), FRUIT);
     assert_eq!(hex(&block), BLOOM_BLOCK);
-    let info = FilterBlock::open(&block).unwrap().info();
+    let info = FilterBlock::open_unverified(&block).unwrap().info();
     assert_eq!((info.kind, info.requested), (FilterKind::BLOCKED_BLOOM, FilterKind::BLOCKED_BLOOM));
     assert_eq!((info.reason, info.keys, info.payload_checksum), (FallbackReason::None, 3, 0x1858_c3b3));
 }
@@ -155,13 +155,13 @@ fn three_keys_make_the_documented_bloom_block() {
 fn three_keys_make_the_documented_ribbon_block() {
     let block = block_of(&one_percent_ribbon(), FRUIT);
     assert_eq!(hex(&block), RIBBON_BLOCK);
-    assert_eq!(FilterBlock::open(&block).unwrap().info().kind, FilterKind::RIBBON);
+    assert_eq!(FilterBlock::open_unverified(&block).unwrap().info().kind, FilterKind::RIBBON);
 }
 
 #[test]
 fn larger_blocks_have_the_documented_digests() {
     let bloom = block_of(&BloomPolicy::default(), numbered(1_000));
-    let info = FilterBlock::open(&bloom).unwrap().info();
+    let info = FilterBlock::open_unverified(&bloom).unwrap().info();
     assert_eq!((info.block_bytes, info.payload_checksum), (1_316, 0x7ef8_29e2));
     for (keys, bytes, checksum, salt) in [
         (100, 152, 0x4c4d_5250, 0),
@@ -170,7 +170,7 @@ fn larger_blocks_have_the_documented_digests() {
         (300_000, 252_960, 0x4880_2d5b, 0),
     ] {
         let block = block_of(&one_percent_ribbon(), numbered(keys));
-        let info = FilterBlock::open(&block).unwrap().info();
+        let info = FilterBlock::open_unverified(&block).unwrap().info();
         assert_eq!((info.kind, info.keys), (FilterKind::RIBBON, keys.into()));
         assert_eq!((info.block_bytes, info.payload_checksum, info.salt), (bytes, checksum, salt), "{keys} keys");
     }
@@ -179,9 +179,9 @@ fn larger_blocks_have_the_documented_digests() {
 fn cuckoo_of(keys: impl IntoIterator<Item = impl AsRef<[u8]>>, tag_bits: u8) -> Bytes {
     let hasher = KeyHasher::default();
     let hashes: Vec<KeyHash> = keys.into_iter().map(|key| hasher.hash(key.as_ref())).collect();
-    let mut filter = CuckooFilter::with_tag_bits(hashes.len() as u64, tag_bits).unwrap();
+    let mut filter = CuckooFilter::with_tag_bits(HashIdentity::default(), hashes.len() as u64, tag_bits).unwrap();
     filter.insert_all(&hashes).unwrap();
-    filter.to_block(hasher.identity()).unwrap()
+    filter.to_block().unwrap()
 }
 
 #[test]
@@ -193,7 +193,7 @@ fn three_keys_make_the_documented_cuckoo_block_and_more_the_documented_digests()
         (3_000, 21, 8_332, 0xb031_f299, "790"),
     ] {
         let block = cuckoo_of(numbered(keys), tag_bits);
-        let info = FilterBlock::open(&block).unwrap().info();
+        let info = FilterBlock::open_unverified(&block).unwrap().info();
         assert_eq!((info.kind, info.keys, info.block_bytes), (FilterKind::CUCKOO, keys.into(), bytes));
         assert_eq!((info.payload_checksum, info.shape[0].1.as_str()), (checksum, buckets), "{keys} keys");
     }
@@ -216,7 +216,7 @@ fn larger_fuse_blocks_have_the_documented_digests() {
         (300, FuseArity::Four, 32, 1_832, 0xe3b2_5c34),
         (10_000, FuseArity::Four, 7, 10_576, 0xa466_ead3),
     ] {
-        let info = FilterBlock::open(block_of(&fuse(arity, bits), numbered(keys))).unwrap().info();
+        let info = FilterBlock::open_unverified(block_of(&fuse(arity, bits), numbered(keys))).unwrap().info();
         assert_eq!((info.block_bytes, info.payload_checksum, info.salt), (bytes, checksum, 0), "{keys} keys");
     }
 }
@@ -227,19 +227,19 @@ fn standard_and_counting_bloom_blocks_are_the_documented_ones() {
     assert_eq!(hex(&standard), STANDARD_BLOCK);
     let hasher = KeyHasher::default();
     let [apple, banana, cherry] = FRUIT.map(|key| hasher.hash(key));
-    let mut counting = CountingBloom::with_shape(64, 7).unwrap();
+    let mut counting = CountingBloom::with_shape(HashIdentity::default(), 64, 7).unwrap();
     counting.insert_all(&[apple, banana, cherry, apple, banana]);
     counting.remove(apple).unwrap();
-    assert_eq!(hex(&counting.to_block(hasher.identity()).unwrap()), COUNTING_BLOCK);
+    assert_eq!(hex(&counting.to_block().unwrap()), COUNTING_BLOCK);
 
     let large = block_of(&StandardBloomPolicy::default(), numbered(1_000));
-    let info = FilterBlock::open(&large).unwrap().info();
+    let info = FilterBlock::open_unverified(&large).unwrap().info();
     assert_eq!((info.block_bytes, info.payload_checksum), (1_296, 0x2df4_a0d7));
-    let mut large = CountingBloom::for_size(1_000, BitsPerKey::TEN).unwrap();
+    let mut large = CountingBloom::for_size(HashIdentity::default(), 1_000, BitsPerKey::TEN).unwrap();
     let hashes: Vec<KeyHash> = numbered(1_000).map(|key| hasher.hash(key.as_bytes())).collect();
     large.insert_all(&hashes);
     hashes.iter().step_by(3).for_each(|&hash| large.remove(hash).unwrap());
-    let info = FilterBlock::open(large.to_block(hasher.identity()).unwrap()).unwrap().info();
+    let info = FilterBlock::open_unverified(large.to_block().unwrap()).unwrap().info();
     assert_eq!((info.block_bytes, info.payload_checksum, info.keys), (5_064, 0xb4fb_ab9c, 666));
 }
 
@@ -250,9 +250,9 @@ fn positions_of_standard_bloom_are_the_documented_ones() {
         (0xfedc_ba98_7654_3210, 1_000, [995, 328, 607, 571, 222, 153, 7]),
         (1, 64, [0, 39, 30, 6, 56, 30, 22]),
     ] {
-        let mut filter = StandardBloom::with_shape(bits, 7).unwrap();
+        let mut filter = StandardBloom::with_shape(HashIdentity::default(), bits, 7).unwrap();
         filter.insert(KeyHash::from_well_mixed(hash));
-        let block = filter.to_block(KeyHasher::default().identity()).unwrap();
+        let block = filter.to_block().unwrap();
         let set: Vec<usize> = (0..block.len() * 8 - 320).filter(|bit| block[bit / 8] >> (bit % 8) & 1 == 1).collect();
         let mut positions = positions.to_vec();
         positions.sort_unstable();
@@ -281,11 +281,11 @@ fn three_entries_make_the_documented_table() {
 /// The block of a filter of `bytes` bytes, with keys added.
 fn two_bit_block(layout: WordLayout, bytes: u64, keys: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Bytes {
     let options = TwoBitOptions::default().with_layout(layout).with_bytes(bytes).unwrap();
-    let (filter, hasher) = (TwoBitBloom::new(options).unwrap(), KeyHasher::default());
+    let (filter, hasher) = (TwoBitBloom::new(HashIdentity::default(), options).unwrap(), KeyHasher::default());
     keys.into_iter().for_each(|key| {
         filter.insert(hasher.hash(key.as_ref()));
     });
-    filter.to_block(hasher.identity()).unwrap()
+    filter.to_block().unwrap()
 }
 
 #[test]
@@ -308,7 +308,7 @@ fn larger_two_bit_blocks_have_the_documented_digests() {
         (WordLayout::FloeTwoBits, 1_024, 1_000, 993, 0xd5f9_cf31),
     ];
     for (layout, bytes, keys, recorded, checksum) in cases {
-        let info = FilterBlock::open(two_bit_block(layout, bytes, numbered(keys))).unwrap().info();
+        let info = FilterBlock::open_unverified(two_bit_block(layout, bytes, numbered(keys))).unwrap().info();
         assert_eq!((info.keys, info.payload_checksum), (recorded, checksum), "{layout:?}");
     }
 }

@@ -16,8 +16,8 @@ use std::time::Instant;
 
 use sstfilter::{
     BitsPerKey, BloomPolicy, BuildContext, CountingBloom, CuckooFilter, FilterBlock, FilterKind, FilterPolicy,
-    HitBitmap, KeyHash, KeyHasher, Lookup, ReadOptions, StandardBloom, StandardBloomPolicy, Table, TableOptions,
-    TableWriter,
+    HashIdentity, HitBitmap, KeyHash, KeyHasher, Lookup, ReadOptions, StandardBloom, StandardBloomPolicy, Table,
+    TableOptions, TableWriter,
 };
 
 const FOUR_GIB: u64 = 1 << 32;
@@ -88,7 +88,7 @@ fn assert_policy_is_right(name: &str, policy: &dyn FilterPolicy, planned: u64, k
     let mut builder = policy.builder(&context).unwrap();
     chunks(1, keys).for_each(|hashes| builder.add_hashes(&hashes));
     let built = builder.finish();
-    let block = FilterBlock::open(built.block.unwrap()).unwrap();
+    let block = FilterBlock::open_unverified(built.block.unwrap()).unwrap();
     block.verify().unwrap();
     let info = block.info();
     assert_eq!(info.keys, keys);
@@ -123,9 +123,9 @@ fn standard_bloom_is_right_beyond_four_gib() {
     let (name, started, keys) = ("standard bloom in memory, 7 probes", Instant::now(), 20_000_000);
     let identity = KeyHasher::default().identity();
     let block = {
-        let mut filter = StandardBloom::with_shape(40_000_000_000, 7).unwrap();
+        let mut filter = StandardBloom::with_shape(HashIdentity::default(), 40_000_000_000, 7).unwrap();
         chunks(1, keys).for_each(|hashes| assert_eq!(filter.insert_all(&hashes), hashes.len() as u64));
-        filter.to_block(identity).unwrap()
+        filter.to_block().unwrap()
     };
     let filter = StandardBloom::from_block(&block, identity).unwrap();
     drop(block);
@@ -146,7 +146,7 @@ fn counting_bloom_is_right_beyond_four_gib() {
         return;
     }
     let (name, started, keys) = ("counting bloom, 1 probe", Instant::now(), 20_000_000);
-    let mut filter = CountingBloom::with_shape(10_000_000_000, 1).unwrap();
+    let mut filter = CountingBloom::with_shape(HashIdentity::default(), 10_000_000_000, 1).unwrap();
     chunks(1, keys).for_each(|hashes| {
         filter.insert_all(&hashes);
     });
@@ -171,14 +171,14 @@ fn cuckoo_is_right_beyond_four_gib() {
     // The narrowest tags, so that the rate can be measured, and the widest.
     for (tag_bits, planned) in [(4, 9_000_000_000), (32, 1_100_000_000)] {
         let (name, started, keys) = (format!("cuckoo, tags of {tag_bits} bits"), Instant::now(), 20_000_000);
-        let mut filter = CuckooFilter::with_tag_bits(planned, tag_bits).unwrap();
+        let mut filter = CuckooFilter::with_tag_bits(HashIdentity::default(), planned, tag_bits).unwrap();
         assert!(filter.shape().payload_bytes() > FOUR_GIB);
         chunks(1, keys).for_each(|hashes| filter.insert_all(&hashes).unwrap());
         chunks(3, keys / 4).for_each(|hashes| filter.insert_all(&hashes).unwrap());
         chunks(3, keys / 4).for_each(|hashes| hashes.iter().for_each(|&hash| filter.remove(hash).unwrap()));
-        let block = filter.to_block(KeyHasher::default().identity()).unwrap();
+        let block = filter.to_block().unwrap();
         drop(filter);
-        let block = FilterBlock::open(block).unwrap();
+        let block = FilterBlock::open_unverified(block).unwrap();
         block.verify().unwrap();
         let info = block.info();
         assert_eq!((info.kind, info.keys), (FilterKind::CUCKOO, keys));

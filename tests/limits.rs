@@ -13,7 +13,7 @@ use sstfilter::filter::{blocked_bloom, standard_bloom};
 use sstfilter::{
     AutoPolicy, BitsPerKey, BlockError, BloomPolicy, BuildContext, BuildPurpose, ConfigError, CountingBloom,
     CuckooFilter, CuckooShape, FallbackReason, FalsePositiveRate, FilterBlock, FilterError, FilterKind, FilterPolicy,
-    FuseArity, FusePolicy, FuseSizing, KeyHash, KeyHasher, RibbonPolicy, RibbonSizing, StandardBloom,
+    FuseArity, FusePolicy, FuseSizing, HashIdentity, KeyHash, KeyHasher, RibbonPolicy, RibbonSizing, StandardBloom,
     StandardBloomPolicy, TwoBitBloom, TwoBitOptions, WordLayout, XorLayout, XorPolicy, XorSizing, XorWidth,
 };
 
@@ -147,23 +147,28 @@ fn assert_too_large<T: std::fmt::Debug>(built: Result<T, FilterError>, bytes: u6
 
 #[test]
 fn filters_in_memory_are_refused_from_one_position_above_the_formats_limit_on() {
-    assert_too_large(StandardBloom::with_shape(274_877_906_881, 7), MOST_BYTES + 8);
-    assert_too_large(CountingBloom::with_shape(68_719_476_721, 7), MOST_BYTES + 8);
-    assert_too_large(StandardBloom::with_shape(1 << 63, 7), 1 << 60);
-    assert_too_large(StandardBloom::with_shape(u64::MAX, 7), 1 << 61);
-    assert_too_large(CountingBloom::with_shape(u64::MAX, 7), 1 << 63);
+    assert_too_large(StandardBloom::with_shape(HashIdentity::default(), 274_877_906_881, 7), MOST_BYTES + 8);
+    assert_too_large(CountingBloom::with_shape(HashIdentity::default(), 68_719_476_721, 7), MOST_BYTES + 8);
+    assert_too_large(StandardBloom::with_shape(HashIdentity::default(), 1 << 63, 7), 1 << 60);
+    assert_too_large(StandardBloom::with_shape(HashIdentity::default(), u64::MAX, 7), 1 << 61);
+    assert_too_large(CountingBloom::with_shape(HashIdentity::default(), u64::MAX, 7), 1 << 63);
     for keys in edges().filter(|&keys| keys > 1 << 36) {
         let positions = u64::try_from(u128::from(keys) * 10).unwrap_or(u64::MAX).div_ceil(64);
-        assert_too_large(StandardBloom::for_size(keys, BitsPerKey::TEN), positions * 8);
-        assert_too_large(CountingBloom::for_size(keys, BitsPerKey::TEN), positions.saturating_mul(32).min(1 << 63));
-        let (standard, counting) =
-            (StandardBloom::for_rate(keys, rate(0.01)), CountingBloom::for_rate(keys, rate(0.01)));
+        assert_too_large(StandardBloom::for_size(HashIdentity::default(), keys, BitsPerKey::TEN), positions * 8);
+        assert_too_large(
+            CountingBloom::for_size(HashIdentity::default(), keys, BitsPerKey::TEN),
+            positions.saturating_mul(32).min(1 << 63),
+        );
+        let (standard, counting) = (
+            StandardBloom::for_rate(HashIdentity::default(), keys, rate(0.01)),
+            CountingBloom::for_rate(HashIdentity::default(), keys, rate(0.01)),
+        );
         assert!(
             matches!(standard, Err(FilterError::TooLarge { .. }))
                 && matches!(counting, Err(FilterError::TooLarge { .. }))
         );
         assert!(matches!(
-            CuckooFilter::with_tag_bits(keys, 8),
+            CuckooFilter::with_tag_bits(HashIdentity::default(), keys, 8),
             Err(FilterError::Config(ConfigError::OutOfRange { .. }))
         ));
     }
@@ -305,7 +310,7 @@ fn a_builder_that_is_told_of_too_many_keys_says_so_and_holds_those_that_come() {
             built.report.requested == FilterKind::BLOCKED_BLOOM || built.report.requested == FilterKind::STANDARD_BLOOM;
         let reason = if is_bloom { FallbackReason::None } else { FallbackReason::TooManyKeys };
         assert_eq!(built.report.reason, reason, "{} of {expected} keys", policy.name());
-        let block = FilterBlock::open(built.block.unwrap()).unwrap();
+        let block = FilterBlock::open_unverified(built.block.unwrap()).unwrap();
         assert!(hashes.iter().all(|&hash| block.may_contain(hash)), "{} of {expected} keys", policy.name());
     }
 }
@@ -369,7 +374,7 @@ fn a_header_that_claims_more_bytes_than_there_are_is_refused_with_both_lengths()
             let block = claiming(case, &[(TRAILER - 8, &words.to_le_bytes())]);
             let tail = (TRAILER + params(&block) * 4) as u64;
             let expected = BlockError::Length { expected: u64::from(words) * 8 + tail, got: block.len() as u64 };
-            assert_eq!(FilterBlock::open(&block).unwrap_err(), expected, "{}: {words} words", case.name);
+            assert_eq!(FilterBlock::open_unverified(&block).unwrap_err(), expected, "{}: {words} words", case.name);
         }
     }
 }
@@ -387,7 +392,7 @@ fn parameters_that_claim_another_size_are_refused_or_deny_nothing_out_of_bounds(
             let near = [1 << 29, 1 << 30, 1 << 31].map(|more| own.wrapping_add(more));
             for claim in edges.into_iter().chain(near).filter(|&claim| claim != own) {
                 let claiming = claiming(case, &[(at, &claim.to_le_bytes())]);
-                match FilterBlock::open(&claiming) {
+                match FilterBlock::open_unverified(&claiming) {
                     Err(error) => assert!(matches!(error, BlockError::Field { .. }), "{}: {error}", case.name),
                     Ok(filter) => {
                         let info = filter.info();
@@ -407,11 +412,11 @@ fn a_header_that_claims_two_to_the_forty_keys_changes_no_answer_and_costs_no_tim
     for case in BLOCKS {
         for keys in [u32::MAX.into(), 1 << 32, (1 << 40) - 1_u64] {
             let block = claiming(case, &[(TRAILER - 16, &keys.to_le_bytes()[..5])]);
-            match FilterBlock::open(&block) {
+            match FilterBlock::open_unverified(&block) {
                 // A cuckoo filter has places for its keys, and no more.
                 Err(error) => {
                     assert!(matches!(error, BlockError::Field { field: "keys", got, .. } if got == keys), "{error}");
-                    assert_eq!(FilterBlock::open(case.read()).unwrap().info().kind, FilterKind::CUCKOO);
+                    assert_eq!(FilterBlock::open_unverified(case.read()).unwrap().info().kind, FilterKind::CUCKOO);
                 }
                 Ok(filter) => {
                     let info = filter.info();
@@ -430,33 +435,33 @@ fn counts_of_keys_end_at_what_a_header_can_say() {
     let identity = KeyHasher::default().identity();
     let mut checked = 0;
     for case in BLOCKS {
-        let kind = FilterBlock::open(case.read()).unwrap().info().kind;
+        let kind = FilterBlock::open_unverified(case.read()).unwrap().info().kind;
         let block = claiming(case, &[(TRAILER - 16, &[0xff; 5])]);
         let again = match kind {
             FilterKind::STANDARD_BLOOM => StandardBloom::from_block(&block, identity).map(|mut filter| {
                 common::key_set(3, 50).for_each(|hash| {
                     filter.insert(hash);
                 });
-                (filter.keys(), filter.to_block(identity).unwrap())
+                (filter.keys(), filter.to_block().unwrap())
             }),
             FilterKind::COUNTING_BLOOM => CountingBloom::from_block(&block, identity).map(|mut filter| {
                 common::key_set(3, 50).for_each(|hash| {
                     filter.insert(hash);
                 });
-                (filter.keys(), filter.to_block(identity).unwrap())
+                (filter.keys(), filter.to_block().unwrap())
             }),
             _ => continue,
         };
         let (keys, block) = again.unwrap();
         assert!(keys >= (1 << 40) - 1, "{}: {keys}", case.name);
-        assert_eq!(FilterBlock::open(block).unwrap().info().keys, (1 << 40) - 1, "{}", case.name);
+        assert_eq!(FilterBlock::open_unverified(block).unwrap().info().keys, (1 << 40) - 1, "{}", case.name);
         checked += 1;
     }
     assert!(checked >= 4, "{checked} fixtures");
     // And two-bit filters, which record what their fill says.
-    let mut full = TwoBitBloom::new(TwoBitOptions::default().with_bytes(64).unwrap()).unwrap();
+    let mut full = TwoBitBloom::new(HashIdentity::default(), TwoBitOptions::default().with_bytes(64).unwrap()).unwrap();
     common::key_set(4, 100_000).for_each(|hash| {
         full.insert_mut(hash);
     });
-    assert!(FilterBlock::open(full.to_block(identity).unwrap()).unwrap().info().keys < 1 << 40);
+    assert!(FilterBlock::open_unverified(full.to_block().unwrap()).unwrap().info().keys < 1 << 40);
 }

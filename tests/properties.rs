@@ -83,7 +83,7 @@ proptest! {
         let mut builder = policy.builder(&context).unwrap();
         keys.iter().for_each(|key| builder.add_key(key));
         let built = builder.finish();
-        let filter = FilterBlock::open(built.block.unwrap()).unwrap();
+        let filter = FilterBlock::open_unverified(built.block.unwrap()).unwrap();
         filter.verify().unwrap();
         prop_assert_eq!(filter.hash_identity(), hasher.identity());
         prop_assert_eq!(built.report.keys_added, keys.len() as u64);
@@ -113,9 +113,9 @@ proptest! {
     ) {
         let hashes: Vec<KeyHash> = common::key_set(0, count).collect();
         let block = common::build(policy.as_ref(), &hashes).block.unwrap();
-        let aligned = FilterBlock::open(&block).unwrap();
+        let aligned = FilterBlock::open_unverified(&block).unwrap();
         let buffer = [&vec![0xa5; offset][..], &block, &[0xa5; 64]].concat();
-        let shifted = FilterBlock::open(&buffer[offset..offset + block.len()]).unwrap();
+        let shifted = FilterBlock::open_unverified(&buffer[offset..offset + block.len()]).unwrap();
         shifted.verify().unwrap();
         let asked: Vec<KeyHash> = common::key_set(0, asked).chain(common::key_set(1, asked * 3)).collect();
         let (mut hits, mut shifted_hits) = (HitBitmap::default(), HitBitmap::default());
@@ -158,7 +158,7 @@ proptest! {
 /// All that can be asked of bytes that may be a block.
 fn ask(bytes: &[u8], hash: u64) {
     let hash = KeyHash::from_well_mixed(hash);
-    if let Ok(filter) = FilterBlock::open(bytes) {
+    if let Ok(filter) = FilterBlock::open_unverified(bytes) {
         let answer = filter.may_contain(hash);
         assert_eq!(answer, filter.may_contain_prepared(&mut PreparedKey::new(hash)));
         let mut hits = HitBitmap::default();
@@ -203,7 +203,7 @@ fn build_of_hostile(rate: f64, hashes: &[u64], what: &str) -> (Option<FilterKind
     let started = Instant::now();
     let built = common::build(&common::ribbon(rate), &hashes);
     assert!(started.elapsed() < Duration::from_secs(20), "{what}: {:?}", started.elapsed());
-    let filter = FilterBlock::open(built.block.unwrap()).unwrap();
+    let filter = FilterBlock::open_unverified(built.block.unwrap()).unwrap();
     filter.verify().unwrap();
     assert!(hashes.iter().all(|&hash| filter.may_contain(hash)), "{what}: a key is denied");
     (built.report.used, built.report.attempts)
@@ -237,14 +237,14 @@ fn bloom_filters_of_hostile_hashes_deny_none() {
     for hashes in [vec![0; 10], (0..5_000).collect(), (0..5_000).map(|hash| hash << 32).collect::<Vec<u64>>()] {
         let hashes: Vec<KeyHash> = hashes.into_iter().map(KeyHash::from_well_mixed).collect();
         let policy = BloomPolicy::default().with_self_check(SelfCheck::On);
-        let filter = FilterBlock::open(common::build(&policy, &hashes).block.unwrap()).unwrap();
+        let filter = FilterBlock::open_unverified(common::build(&policy, &hashes).block.unwrap()).unwrap();
         assert!(hashes.iter().all(|&hash| filter.may_contain(hash)));
     }
 }
 
 /// The threshold codes of a ribbon block's first layer, read from its bytes as the format has them.
 fn threshold_codes(block: &[u8]) -> Vec<u8> {
-    let info = FilterBlock::open(block).unwrap().info();
+    let info = FilterBlock::open_unverified(block).unwrap().info();
     let shape = |name| &info.shape.iter().find(|(found, _)| *found == name).unwrap().1;
     let slots: Vec<usize> = shape("slots per layer").split(", ").map(|slots| slots.parse().unwrap()).collect();
     let buckets: Vec<usize> = slots.iter().map(|slots| (slots - 63).div_ceil(128)).collect();

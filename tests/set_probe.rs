@@ -32,7 +32,7 @@ fn filters() -> Vec<FilterBlock<Bytes>> {
         .zip(policies)
         .map(|(set, policy)| {
             let hashes: Vec<KeyHash> = common::key_set(set, KEYS).collect();
-            FilterBlock::open(common::build(policy.as_ref(), &hashes).block.unwrap()).unwrap()
+            FilterBlock::open_unverified(common::build(policy.as_ref(), &hashes).block.unwrap()).unwrap()
         })
         .collect()
 }

@@ -9,7 +9,7 @@ mod common;
 
 use sstfilter::{
     BitsPerKey, BlockError, ConfigError, CountingBloom, FalsePositiveRate, FilterBlock, FilterError, FilterKind,
-    HealthAlarm, HealthLimits, HitBitmap, KeyHash, KeyHasher, StandardBloom, StandardBloomPolicy,
+    HashIdentity, HealthAlarm, HealthLimits, HitBitmap, KeyHash, KeyHasher, StandardBloom, StandardBloomPolicy,
 };
 
 fn filled(mut filter: StandardBloom, hashes: &[KeyHash]) -> StandardBloom {
@@ -26,8 +26,10 @@ fn keys(set: u32, count: u32) -> Vec<KeyHash> {
 fn measure(bits: u64, probes: u8, keys: u32, filters: u32, absent: u32) -> (f64, f64) {
     let rates = common::on_all_cores(filters as usize, |number| {
         let set = u32::try_from(number).unwrap();
-        let filter =
-            filled(StandardBloom::with_shape(bits, probes).unwrap(), &common::key_set(set, keys).collect::<Vec<_>>());
+        let filter = filled(
+            StandardBloom::with_shape(HashIdentity::default(), bits, probes).unwrap(),
+            &common::key_set(set, keys).collect::<Vec<_>>(),
+        );
         let hits = common::key_set(set + 1_000_000, absent).filter(|&hash| filter.contains(hash)).count();
         hits as f64 / f64::from(absent)
     });
@@ -69,7 +71,7 @@ fn expected(bits: u64, probes: u8, keys: u32) -> f64 {
 
 #[test]
 fn the_saturated_filter_of_a_thousand_bits_has_a_fill_of_nine_tenths_and_says_so() {
-    let filter = filled(StandardBloom::with_shape(1_000, 3).unwrap(), &keys(0, 800));
+    let filter = filled(StandardBloom::with_shape(HashIdentity::default(), 1_000, 3).unwrap(), &keys(0, 800));
     let health = filter.health();
     assert!((0.88..0.94).contains(&health.fill_ratio), "{health:?}");
     let hits = common::key_set(1, 100_000).filter(|&hash| filter.contains(hash)).count() as f64 / 1e5;
@@ -84,7 +86,8 @@ fn a_filter_for_a_rate_keeps_to_it_and_is_no_larger_than_it_must_be() {
     for (rate, bits_per_key, probes) in [(0.1, 4.81, 3), (0.01, 9.60, 7), (0.001, 14.38, 10)] {
         for count in [1_000, 100_000] {
             let asked = FalsePositiveRate::new(rate).unwrap();
-            let filter = filled(StandardBloom::for_rate(count.into(), asked).unwrap(), &keys(2, count));
+            let filter =
+                filled(StandardBloom::for_rate(HashIdentity::default(), count.into(), asked).unwrap(), &keys(2, count));
             assert_eq!(filter.probes(), probes);
             let bits = filter.bits() as f64 / f64::from(count);
             assert!(bits < bits_per_key + 0.08, "{rate}: {bits}");
@@ -104,7 +107,7 @@ fn a_filter_for_a_rate_keeps_to_it_and_is_no_larger_than_it_must_be() {
 
 #[test]
 fn keys_counts_what_set_a_bit_and_the_estimate_counts_the_rest() {
-    let mut filter = StandardBloom::for_size(10_000, BitsPerKey::TEN).unwrap();
+    let mut filter = StandardBloom::for_size(HashIdentity::default(), 10_000, BitsPerKey::TEN).unwrap();
     let hashes = keys(4, 10_000);
     let new = hashes.iter().filter(|&&hash| filter.insert(hash)).count() as u64;
     assert_eq!(filter.keys(), new);
@@ -116,15 +119,19 @@ fn keys_counts_what_set_a_bit_and_the_estimate_counts_the_rest() {
 
 #[test]
 fn a_union_contains_the_keys_of_both_and_other_shapes_are_refused() {
-    let [mut one, other] = [5, 6].map(|set| filled(StandardBloom::with_shape(20_001, 7).unwrap(), &keys(set, 1_000)));
+    let [mut one, other] = [5, 6]
+        .map(|set| filled(StandardBloom::with_shape(HashIdentity::default(), 20_001, 7).unwrap(), &keys(set, 1_000)));
     one.union(&other).unwrap();
     assert!(keys(5, 1_000).into_iter().chain(keys(6, 1_000)).all(|hash| one.contains(hash)));
     assert!(one.estimated_keys().abs_diff(2_000) < 60);
-    let at_once = filled(StandardBloom::with_shape(20_001, 7).unwrap(), &[keys(5, 1_000), keys(6, 1_000)].concat());
-    let bytes = |filter: &StandardBloom| filter.to_block(KeyHasher::default().identity()).unwrap().slice(..2_504);
+    let at_once = filled(
+        StandardBloom::with_shape(HashIdentity::default(), 20_001, 7).unwrap(),
+        &[keys(5, 1_000), keys(6, 1_000)].concat(),
+    );
+    let bytes = |filter: &StandardBloom| filter.to_block().unwrap().slice(..2_504);
     assert_eq!(bytes(&one), bytes(&at_once));
     for (bits, probes) in [(20_002, 7), (20_001, 6)] {
-        let refused = one.union(&StandardBloom::with_shape(bits, probes).unwrap());
+        let refused = one.union(&StandardBloom::with_shape(HashIdentity::default(), bits, probes).unwrap());
         assert!(matches!(refused, Err(FilterError::ShapeMismatch { .. })), "{refused:?}");
     }
     assert_eq!(bytes(&one), bytes(&at_once));
@@ -133,8 +140,8 @@ fn a_union_contains_the_keys_of_both_and_other_shapes_are_refused() {
 /// Two filters that are merged into each other over and over count ever more keys: more than 64 bits hold, or a block.
 #[test]
 fn counts_of_many_unions_end_at_the_largest_number_and_not_at_none() {
-    let [mut one, mut other] =
-        [14, 15].map(|set| filled(StandardBloom::with_shape(20_001, 7).unwrap(), &keys(set, 10)));
+    let [mut one, mut other] = [14, 15]
+        .map(|set| filled(StandardBloom::with_shape(HashIdentity::default(), 20_001, 7).unwrap(), &keys(set, 10)));
     for _ in 0..60 {
         one.union(&other).unwrap();
         other.union(&one).unwrap();
@@ -142,20 +149,20 @@ fn counts_of_many_unions_end_at_the_largest_number_and_not_at_none() {
     assert_eq!(one.keys(), u64::MAX);
     assert!(one.insert(keys(16, 1)[0]));
     assert_eq!((one.insert_all(&keys(17, 5)), one.keys()), (5, u64::MAX));
-    let block = one.to_block(KeyHasher::default().identity()).unwrap();
-    assert_eq!(FilterBlock::open(&block).unwrap().info().keys, (1 << 40) - 1);
+    let block = one.to_block().unwrap();
+    assert_eq!(FilterBlock::open_unverified(&block).unwrap().info().keys, (1 << 40) - 1);
 }
 
 #[test]
 fn a_filter_that_was_stored_goes_on_where_it_was() {
     let identity = KeyHasher::default().identity();
     for (bits, probes) in [(1, 1), (63, 2), (64, 3), (65, 4), (1_000, 32), (100_000, 7)] {
-        let first = filled(StandardBloom::with_shape(bits, probes).unwrap(), &keys(7, 500));
-        let block = first.to_block(identity).unwrap();
+        let first = filled(StandardBloom::with_shape(HashIdentity::default(), bits, probes).unwrap(), &keys(7, 500));
+        let block = first.to_block().unwrap();
         let mut again = StandardBloom::from_block(&block, identity).unwrap();
         assert_eq!((again.bits(), again.probes(), again.keys()), (bits, probes, first.keys()));
-        assert_eq!(again.to_block(identity).unwrap(), block);
-        assert_eq!(again.fill_ratio(), FilterBlock::open(&block).unwrap().fill_ratio().unwrap());
+        assert_eq!(again.to_block().unwrap(), block);
+        assert_eq!(again.fill_ratio(), FilterBlock::open_unverified(&block).unwrap().fill_ratio().unwrap());
         again.insert_all(&keys(8, 500));
         assert!(keys(7, 500).into_iter().chain(keys(8, 500)).all(|hash| again.contains(hash)));
     }
@@ -164,7 +171,9 @@ fn a_filter_that_was_stored_goes_on_where_it_was() {
 #[test]
 fn blocks_that_are_damaged_foreign_or_of_another_kind_are_not_taken_up() {
     let identity = KeyHasher::default().identity();
-    let block = filled(StandardBloom::with_shape(1_000, 7).unwrap(), &keys(9, 100)).to_block(identity).unwrap();
+    let block = filled(StandardBloom::with_shape(HashIdentity::default(), 1_000, 7).unwrap(), &keys(9, 100))
+        .to_block()
+        .unwrap();
     for bit in 0..block.len() * 8 {
         let mut damaged = block.to_vec();
         damaged[bit / 8] ^= 1 << (bit % 8);
@@ -173,7 +182,7 @@ fn blocks_that_are_damaged_foreign_or_of_another_kind_are_not_taken_up() {
     assert!((0..block.len()).all(|cut| StandardBloom::from_block(&block[..cut], identity).is_err()));
     let foreign = StandardBloom::from_block(&block, KeyHasher::with_seed(1).identity());
     assert!(matches!(foreign, Err(FilterError::Block(BlockError::HashMismatch { .. }))));
-    let other = CountingBloom::with_shape(1_000, 7).unwrap().to_block(identity).unwrap();
+    let other = CountingBloom::with_shape(HashIdentity::default(), 1_000, 7).unwrap().to_block().unwrap();
     let refused = StandardBloom::from_block(&other, identity);
     let (expected, got) = (FilterKind::STANDARD_BLOOM, FilterKind::COUNTING_BLOOM);
     assert_eq!(refused.unwrap_err(), FilterError::Block(BlockError::Kind { expected, got }));
@@ -182,23 +191,26 @@ fn blocks_that_are_damaged_foreign_or_of_another_kind_are_not_taken_up() {
 #[test]
 fn absurd_sizes_are_refused_and_nothing_is_allocated() {
     for keys in [1 << 36, 1 << 40, u64::MAX] {
-        let refused = StandardBloom::for_size(keys, BitsPerKey::TEN);
+        let refused = StandardBloom::for_size(HashIdentity::default(), keys, BitsPerKey::TEN);
         assert!(matches!(refused, Err(FilterError::TooLarge { .. })), "{keys}: {refused:?}");
-        assert!(StandardBloom::for_rate(keys, FalsePositiveRate::ONE_PERCENT).is_err());
+        assert!(StandardBloom::for_rate(HashIdentity::default(), keys, FalsePositiveRate::ONE_PERCENT).is_err());
     }
     for (bits, probes) in [(0, 7), (1_000, 0), (1_000, 33)] {
-        let refused = StandardBloom::with_shape(bits, probes);
+        let refused = StandardBloom::with_shape(HashIdentity::default(), bits, probes);
         assert!(matches!(refused, Err(FilterError::Config(ConfigError::OutOfRange { .. }))), "{refused:?}");
     }
-    assert!(matches!(StandardBloom::with_shape(u64::MAX, 7), Err(FilterError::TooLarge { .. })));
+    assert!(matches!(
+        StandardBloom::with_shape(HashIdentity::default(), u64::MAX, 7),
+        Err(FilterError::TooLarge { .. })
+    ));
     let rate = FalsePositiveRate::new(1e-300).unwrap();
-    assert!(matches!(StandardBloom::for_rate(10, rate), Err(FilterError::Config(_))));
+    assert!(matches!(StandardBloom::for_rate(HashIdentity::default(), 10, rate), Err(FilterError::Config(_))));
     assert_eq!(StandardBloomPolicy::for_rate(rate).unwrap_err(), ConfigError::StandardBloomRate { got: 1e-300 });
 }
 
 #[test]
 fn a_filter_far_past_its_plan_lets_all_through_and_denies_none() {
-    let mut filter = StandardBloom::for_size(10, BitsPerKey::TEN).unwrap();
+    let mut filter = StandardBloom::for_size(HashIdentity::default(), 10, BitsPerKey::TEN).unwrap();
     assert_eq!((filter.contains(KeyHash::from_remixed(1)), filter.fill_ratio()), (false, 0.0));
     filter.insert_all(&keys(10, 100_000));
     assert!(keys(10, 100_000).into_iter().chain(keys(11, 1_000)).all(|hash| filter.contains(hash)));
@@ -209,7 +221,10 @@ fn a_filter_far_past_its_plan_lets_all_through_and_denies_none() {
 #[test]
 fn batches_answer_as_single_calls_do_in_filters_of_every_size() {
     for count in [0, 1, 100, 5_000, 400_000] {
-        let filter = filled(StandardBloom::for_size(count.into(), BitsPerKey::TEN).unwrap(), &keys(12, count));
+        let filter = filled(
+            StandardBloom::for_size(HashIdentity::default(), count.into(), BitsPerKey::TEN).unwrap(),
+            &keys(12, count),
+        );
         let mut hits = HitBitmap::default();
         for asked in [0, 1, 15, 16, 17, 63, 64, 65, 1_000] {
             let hashes = [keys(12, count.min(asked)), keys(13, asked)].concat();

@@ -14,8 +14,8 @@ use std::thread;
 
 use proptest::prelude::*;
 use sstfilter::{
-    BlockError, BloomPolicy, FilterBlock, FilterError, FilterKind, HealthLimits, HitBitmap, KeyHash, KeyHasher,
-    TwoBitBloom, TwoBitOptions, WordLayout,
+    BlockError, BloomPolicy, FilterBlock, FilterError, FilterKind, HashIdentity, HealthLimits, HitBitmap, KeyHash,
+    KeyHasher, TwoBitBloom, TwoBitOptions, WordLayout,
 };
 
 /// Absent keys asked of each filter, and filters per setting.
@@ -30,11 +30,11 @@ fn options(layout: WordLayout, bytes: u64) -> TwoBitOptions {
 }
 
 fn filter(layout: WordLayout, bytes: u64) -> TwoBitBloom {
-    TwoBitBloom::new(options(layout, bytes)).unwrap()
+    TwoBitBloom::new(HashIdentity::default(), options(layout, bytes)).unwrap()
 }
 
 fn to_block(filter: &TwoBitBloom) -> Vec<u8> {
-    filter.to_block(KeyHasher::default().identity()).unwrap().to_vec()
+    filter.to_block().unwrap().to_vec()
 }
 
 fn from_block(block: &[u8]) -> Result<TwoBitBloom, FilterError> {
@@ -47,7 +47,7 @@ fn measure(layout: WordLayout, keys: u32) -> (f64, f64, f64) {
     let measured = common::on_all_cores(SETS as usize, |set| {
         let set = u32::try_from(set).unwrap();
         let hashes: Vec<KeyHash> = common::key_set(set, keys).collect();
-        let filter = TwoBitBloom::new(options).unwrap();
+        let filter = TwoBitBloom::new(HashIdentity::default(), options).unwrap();
         filter.insert_all(&hashes);
         assert!(hashes.iter().all(|&hash| filter.contains(hash)), "a key is denied");
         let off = filter.estimated_keys().abs_diff(keys.into());
@@ -224,7 +224,7 @@ fn damaged_foreign_and_other_blocks_are_not_taken_up() {
         assert!(matches!(from_block(&damaged), Err(FilterError::Block(_))), "bit {bit}");
     }
     assert!((0..block.len()).all(|length| from_block(&block[..length]).is_err()));
-    let foreign = filter.to_block(KeyHasher::with_seed(1).identity()).unwrap();
+    let foreign = TwoBitBloom::new(KeyHasher::with_seed(1).identity(), filter.options()).unwrap().to_block().unwrap();
     assert!(matches!(from_block(&foreign), Err(FilterError::Block(BlockError::HashMismatch { .. }))));
     let other = common::build(&BloomPolicy::default(), &common::key_set(0, 10).collect::<Vec<_>>()).block.unwrap();
     let expected = BlockError::Kind { expected: FilterKind::TWO_BIT_BLOOM, got: FilterKind::BLOCKED_BLOOM };
@@ -237,7 +237,7 @@ fn a_block_has_the_filters_bytes_its_trailer_and_one_parameter_word() {
         for bytes in [64, 4_096, 1 << 18] {
             let block = to_block(&filter(layout, bytes));
             assert_eq!(block.len() as u64, bytes + 36);
-            let info = FilterBlock::open(&block).unwrap().info();
+            let info = FilterBlock::open_unverified(&block).unwrap().info();
             assert_eq!((info.kind, info.payload_bytes, info.keys), (FilterKind::TWO_BIT_BLOOM, bytes, 0));
         }
     }
@@ -265,7 +265,7 @@ proptest! {
         prop_assert_eq!(&block, &to_block(&alone));
         prop_assert_eq!(&block, &to_block(&batch));
         let buffer = [&vec![0xa5; offset][..], &block].concat();
-        let stored = FilterBlock::open(&buffer[offset..]).unwrap();
+        let stored = FilterBlock::open_unverified(&buffer[offset..]).unwrap();
         let taken_up = from_block(&block).unwrap();
         prop_assert_eq!(taken_up.options(), shared.options());
         let asked: Vec<KeyHash> = hashes.iter().copied().chain(asked.into_iter().map(KeyHash::from_remixed)).collect();

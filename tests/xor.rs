@@ -26,7 +26,7 @@ fn absent_keys_get_through_as_often_as_fingerprints_agree_by_chance() {
         for keys in [1, 100, 3_000, 100_000, 1_000_000] {
             let hashes: Vec<KeyHash> = common::key_set(1, keys).collect();
             let built = common::build(&policy, &hashes);
-            let filter = FilterBlock::open(built.block.unwrap()).unwrap();
+            let filter = FilterBlock::open_unverified(built.block.unwrap()).unwrap();
             let (asked, rate) = (4_000_000, 2.0_f64.powi(-width));
             let absent: Vec<KeyHash> = common::key_set(1_001, asked).collect();
             let mut hits = HitBitmap::default();
@@ -108,7 +108,7 @@ fn hashes_that_are_not_well_mixed_cost_no_key_and_little_time() {
                 let started = Instant::now();
                 let built = common::build(&policy, &hashes);
                 assert!(started.elapsed() < Duration::from_secs(20), "{what}, {count}: {:?}", started.elapsed());
-                let filter = FilterBlock::open(built.block.unwrap()).unwrap();
+                let filter = FilterBlock::open_unverified(built.block.unwrap()).unwrap();
                 assert_eq!(common::hits(&filter, hashes.iter().copied()), count, "{what}, {count}: a key is denied");
             }
         }
@@ -133,7 +133,7 @@ fn hashes_made_to_meet_in_few_cells_lead_to_bloom_after_16_attempts() {
         let built = common::build(&policy, &hashes);
         assert_eq!(built.report.used, Some(FilterKind::BLOCKED_BLOOM), "{:?}", built.report);
         assert_eq!(built.report.reason, FallbackReason::ConstructionFailed);
-        let filter = FilterBlock::open(built.block.unwrap()).unwrap();
+        let filter = FilterBlock::open_unverified(built.block.unwrap()).unwrap();
         assert_eq!(common::hits(&filter, hashes.iter().copied()), hashes.len() as u64);
     }
 }
@@ -145,7 +145,7 @@ fn no_key_and_one_key_make_filters_as_any_number_does() {
             let hashes: Vec<KeyHash> = common::key_set(5, keys).collect();
             let built = common::build(&policy, &hashes);
             assert_eq!((built.report.reason, built.report.attempts), (FallbackReason::None, 1));
-            let filter = FilterBlock::open(built.block.unwrap()).unwrap();
+            let filter = FilterBlock::open_unverified(built.block.unwrap()).unwrap();
             assert_eq!(common::hits(&filter, hashes.into_iter()), u64::from(keys));
         }
     }
@@ -170,7 +170,7 @@ fn parameters_that_do_not_agree_with_the_payload_are_refused() {
             let sum = crc32c::crc32c(&lie[first..lie.len() - 4]);
             let end = lie.len() - 4;
             lie[end..].copy_from_slice(&sum.to_le_bytes());
-            let refused = FilterBlock::open(&lie).err();
+            let refused = FilterBlock::open_unverified(&lie).err();
             assert!(matches!(refused, Some(BlockError::Field { .. })), "word {word} as {value}: {refused:?}");
         }
     }
@@ -201,7 +201,7 @@ fn blocks_have_the_documented_digests() {
         (plus, XorWidth::Sixteen, numbered(2_000), 4_540, 0xf818_6498, 0),
     ] {
         let block = common::build(&policy(layout, width), &hashes).block.unwrap();
-        let info = FilterBlock::open(&block).unwrap().info();
+        let info = FilterBlock::open_unverified(&block).unwrap().info();
         assert_eq!((info.block_bytes, info.payload_checksum, info.salt), (bytes, checksum, salt), "{info:?}");
     }
 }

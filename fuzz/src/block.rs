@@ -10,7 +10,7 @@ use sstfilter::{
 /// Opens and asks `bytes` in every way there is.
 pub fn exercise(bytes: &[u8]) {
     let hashes = hashes_of(bytes);
-    match FilterBlock::open(bytes) {
+    match FilterBlock::open_unverified(bytes) {
         Ok(block) => {
             let kind = ask(&block, &hashes);
             take_up(bytes, kind, block.hash_identity(), &hashes);
@@ -37,7 +37,7 @@ fn hashes_of(bytes: &[u8]) -> Vec<KeyHash> {
 fn ask(block: &FilterBlock<&[u8]>, hashes: &[KeyHash]) -> FilterKind {
     let answers: Vec<bool> = hashes.iter().map(|&hash| block.may_contain(hash)).collect();
     let moved = [&[0xa5][..], block.as_bytes()].concat();
-    let moved = FilterBlock::open(&moved[1..]).expect("the same bytes elsewhere");
+    let moved = FilterBlock::open_unverified(&moved[1..]).expect("the same bytes elsewhere");
     for set in InstructionSet::available() {
         simd::select(set).expect("it is available");
         for block in [block, &moved] {
@@ -68,7 +68,8 @@ fn ask(block: &FilterBlock<&[u8]>, hashes: &[KeyHash]) -> FilterKind {
 /// A set with the block twice and a bad one between answers as the block does.
 fn ask_in_a_set(block: &FilterBlock<&[u8]>, hashes: &[KeyHash], answers: &[bool]) {
     let bad = Err(BlockError::Magic { got: 0 });
-    let set = FilterSet::new([Ok(block.clone()), bad, Ok(block.clone())], block.hash_identity());
+    let set =
+        FilterSet::new([Ok(block.clone()), bad, Ok(block.clone())].map(GuardedFilter::from), block.hash_identity());
     assert!(set.problem(1).is_some() && set.problem(0).is_none());
     let mut matrix = HitMatrix::default();
     set.candidates_batch(hashes, &mut matrix);
@@ -109,7 +110,7 @@ fn shown(error: &(impl core::fmt::Display + core::fmt::Debug)) {
 /// The in-memory kinds take the block up, or refuse it; what they took up denies nothing that it held, and no key
 /// that it is given.
 fn take_up(bytes: &[u8], kind: FilterKind, identity: HashIdentity, hashes: &[KeyHash]) {
-    let block = FilterBlock::open(bytes).expect("it was opened before");
+    let block = FilterBlock::open_unverified(bytes).expect("it was opened before");
     let is_refused = |error: &FilterError, wanted: FilterKind| {
         shown(error);
         kind == wanted && block.verify().is_ok()
@@ -121,7 +122,7 @@ fn take_up(bytes: &[u8], kind: FilterKind, identity: HashIdentity, hashes: &[Key
             hashes.iter().for_each(|&hash| assert!(filter.contains(hash)));
             healthy(&filter.health(), filter.fill_ratio());
             let _ = filter.estimated_keys();
-            reopened(&filter.to_block(identity).expect("it was a block"), hashes);
+            reopened(&filter.to_block().expect("it was a block"), hashes);
         }
         Err(error) => assert!(!is_refused(&error, FilterKind::STANDARD_BLOOM), "{error}"),
     }
@@ -131,7 +132,7 @@ fn take_up(bytes: &[u8], kind: FilterKind, identity: HashIdentity, hashes: &[Key
             filter.insert_all(hashes);
             hashes.iter().for_each(|&hash| assert!(filter.contains(hash)));
             healthy(&filter.health(), filter.fill_ratio());
-            reopened(&filter.to_block(identity).expect("it was a block"), hashes);
+            reopened(&filter.to_block().expect("it was a block"), hashes);
         }
         Err(error) => assert!(!is_refused(&error, FilterKind::TWO_BIT_BLOOM), "{error}"),
     }
@@ -159,7 +160,7 @@ fn counting(mut filter: CountingBloom, block: &FilterBlock<&[u8]>, identity: Has
     hashes.iter().for_each(|&hash| assert!(filter.contains(hash)));
     healthy(&filter.health(), filter.fill_ratio());
     let _ = (filter.saturated(), filter.estimated_keys());
-    reopened(&filter.to_block(identity).expect("it was a block"), hashes);
+    reopened(&filter.to_block().expect("it was a block"), hashes);
     let standard = filter.to_standard_bloom().expect("smaller than the block");
     hashes.iter().for_each(|&hash| assert!(standard.contains(hash)));
     hashes.iter().for_each(|&hash| filter.remove(hash).expect("it is in"));
@@ -174,7 +175,7 @@ fn cuckoo(mut filter: CuckooFilter, block: &FilterBlock<&[u8]>, identity: HashId
     held.iter().chain(&inserted).for_each(|&hash| assert!(filter.contains(hash)));
     assert_eq!(filter.keys(), before + inserted.len() as u64);
     healthy(&filter.health(), filter.fill_ratio());
-    reopened(&filter.to_block(identity).expect("it was a block"), &inserted);
+    reopened(&filter.to_block().expect("it was a block"), &inserted);
     inserted.iter().for_each(|&hash| filter.remove(hash).expect("it is in"));
     held.iter().for_each(|&hash| assert!(filter.contains(hash), "it was there before"));
     assert_eq!(filter.keys(), before);
@@ -192,7 +193,7 @@ fn healthy(health: &sstfilter::FilterHealth, fill: f64) {
 }
 
 fn reopened(block: &[u8], hashes: &[KeyHash]) {
-    let block = FilterBlock::open(block).expect("it was just written");
+    let block = FilterBlock::open_unverified(block).expect("it was just written");
     block.verify().expect("it was just written");
     hashes.iter().for_each(|&hash| assert!(block.may_contain(hash)));
 }

@@ -2,10 +2,11 @@
 
 use core::fmt;
 
+use super::identity::LoadContext;
 use super::open::{FilterBlock, HitBitmap, PreparedKey};
 use crate::error::BlockError;
 use crate::hash::{HashIdentity, KeyHash};
-use crate::stats::{FilterCounters, FilterStats, SkipShare};
+use crate::stats::{FilterCounters, FilterStats, Share};
 
 /// What a filter says about a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +36,7 @@ impl Probe<'_> {
 /// use sstfilter::{GuardedFilter, KeyHasher, Probe};
 ///
 /// let hasher = KeyHasher::default();
-/// let damaged = GuardedFilter::load(&b"not a filter block"[..], hasher.identity());
+/// let damaged = GuardedFilter::load(&b"not a filter block"[..], &hasher);
 /// assert!(matches!(damaged.probe(hasher.hash(b"key")), Probe::Unusable(_)));
 /// assert_eq!(damaged.stats().unusable, 1);
 /// ```
@@ -45,23 +46,15 @@ pub struct GuardedFilter<D> {
 }
 
 impl<D: AsRef<[u8]>> GuardedFilter<D> {
-    /// Opens and verifies the block in `data`, which is to be asked with hashes of identity `hash`.
-    pub fn load(data: D, hash: HashIdentity) -> Self {
-        let open = || {
-            let block = FilterBlock::open(data)?;
-            block.verify()?;
-            if block.hash_identity() != hash {
-                return Err(BlockError::HashMismatch { expected: hash, got: block.hash_identity() });
-            }
-            Ok(block)
-        };
-        Self { block: open(), counters: FilterCounters::default() }
+    /// The block in `data`, if [`FilterBlock::load`] accepts it for `context`.
+    pub fn load<'a>(data: D, context: impl Into<LoadContext<'a>>) -> Self {
+        FilterBlock::load(data, context).into()
     }
 
     /// A filter that could not even be read.
     #[must_use]
     pub fn unusable(reason: BlockError) -> Self {
-        Self { block: Err(reason), counters: FilterCounters::default() }
+        Err(reason).into()
     }
 
     /// Asks for one key, and counts the answer.
@@ -85,18 +78,35 @@ impl<D: AsRef<[u8]>> GuardedFilter<D> {
         }
     }
 
-    /// Counts a key that was asked for as one of a set's, and was not denied.
+    /// The filter, unusable if it was built with another hash than `hash`.
+    pub(super) fn answering(mut self, hash: HashIdentity) -> Self {
+        self.block = self.block.and_then(|block| match block.hash_identity() {
+            got if got == hash => Ok(block),
+            got => Err(BlockError::HashMismatch { expected: hash, got }),
+        });
+        self
+    }
+
+    /// Counts a key for which a set of tables probed the filter, and the answer was "may be present".
     pub(crate) fn count_undenied(&self) -> Probe<'_> {
         self.counted(|_| true)
     }
 
-    /// Counts the keys that a set skips by this filter, too.
-    pub(crate) fn join(&mut self, share: SkipShare) {
-        self.counters.join(share);
+    /// Counts what a set probes, too.
+    pub(crate) fn join(&mut self, share: impl Into<Share>) {
+        self.counters.join(share.into());
     }
 
-    /// Tells the counters what a key turned out to be for which the answer was
-    /// [`Probe::MaybePresent`].
+    /// Counts a probe of the set, which [`join`](Self::join) has named, that was answered "may be present".
+    pub(crate) fn count_set_positive(&self) {
+        self.counters.add_set_positive();
+    }
+
+    /// Tells the counters what a key turned out to be for which this filter, or the set that it is in, answered
+    /// [`Probe::MaybePresent`]: once for each such probe.
+    ///
+    /// Outcomes of probes that another filter of the same block answered leave the counts impossible, and
+    /// [`FilterStats`] then gives no rate and no alarm.
     pub fn record_lookup(&self, outcome: LookupOutcome) {
         self.counters.add_outcome(outcome == LookupOutcome::Found);
     }
@@ -112,7 +122,7 @@ impl<D: AsRef<[u8]>> GuardedFilter<D> {
 
     /// The counts so far.
     pub fn stats(&self) -> FilterStats {
-        self.counters.snapshot()
+        self.counters.snapshot(self.block.is_ok())
     }
 
     fn counted(&self, ask: impl FnOnce(&FilterBlock<D>) -> bool) -> Probe<'_> {
@@ -130,13 +140,20 @@ impl<D: AsRef<[u8]>> GuardedFilter<D> {
     }
 }
 
+impl<D> From<Result<FilterBlock<D>, BlockError>> for GuardedFilter<D> {
+    /// A block that was opened before, or the reason why it was not.
+    fn from(block: Result<FilterBlock<D>, BlockError>) -> Self {
+        Self { block, counters: FilterCounters::default() }
+    }
+}
+
 impl<D: AsRef<[u8]>> fmt::Debug for GuardedFilter<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("GuardedFilter").field("block", &self.block).field("counters", &self.stats()).finish()
     }
 }
 
-/// What the file said of a key that its filter let through.
+/// What the file said of a key that its filter did not rule out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LookupOutcome {
     /// The key is there: a true positive.

@@ -1,6 +1,7 @@
 //! What a block says of itself, for people and tools.
 
 use super::FallbackReason;
+use super::identity::FileId;
 use super::shape::Shape;
 use super::trailer::{FORMAT_VERSION, Trailer};
 use crate::filter::FilterKind;
@@ -16,7 +17,7 @@ use crate::hash::HashIdentity;
 /// (0..1_000_u32).for_each(|key| builder.add_hash(hasher.hash(&key.to_le_bytes())));
 /// let bytes = builder.finish().block.expect("it fits");
 ///
-/// let info = FilterBlock::open(&bytes)?.info();
+/// let info = FilterBlock::load(&bytes, &hasher)?.info();
 /// assert_eq!((info.kind, info.reason), (FilterKind::BLOCKED_BLOOM, FallbackReason::None));
 /// assert_eq!((info.keys, info.block_bytes), (1_000, bytes.len() as u64));
 /// # Ok::<(), sstfilter::BlockError>(())
@@ -32,8 +33,10 @@ pub struct BlockInfo {
     pub requested: FilterKind,
     /// Why `kind` is not `requested`.
     pub reason: FallbackReason,
-    /// The hash it is asked with.
+    /// The hash it is probed with.
     pub hash: HashIdentity,
+    /// The file that it is bound to; `None` in a block that is bound to none.
+    pub file: Option<FileId>,
     /// Which of the kind's salts the build ended with.
     pub salt: u8,
     /// Distinct keys; a Bloom filter counts repetitions that did not follow each other, a two-bit
@@ -58,7 +61,8 @@ impl BlockInfo {
             kind: trailer.kind,
             requested: trailer.requested,
             reason: trailer.reason,
-            hash: trailer.hash,
+            hash: trailer.identity.hash,
+            file: trailer.identity.file,
             salt: trailer.shape.salt,
             keys: trailer.shape.keys,
             block_bytes: trailer.block_bytes(),

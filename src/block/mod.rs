@@ -1,14 +1,16 @@
 //! The filter block: a payload, its parameters and a trailer that says all about them.
 //!
-//! [`FilterBlock`] opens any bytes in constant time without allocating, and answers whether a key may
-//! be present. [`GuardedFilter`] is a block as a table holds it: damage and unknown kinds answer "may be
-//! present", and everything is counted. [`FilterSet`] asks many blocks for one key, or for many.
+//! [`FilterBlock::load`] verifies a block and opens it; it then answers whether a key may be present.
+//! [`GuardedFilter`] is a block as a table holds it: damage and unknown kinds answer "may be present", and everything is
+//! counted. [`FilterSet`] probes many of them for one key, or for many. A [`LoadContext`] says what a block must be to
+//! be used: of the right hash, and of the right file.
 //!
 //! The bytes are specified in FORMAT.md.
 
 mod encode;
 mod group;
 mod guarded;
+mod identity;
 mod info;
 mod matrix;
 mod open;
@@ -22,6 +24,8 @@ use core::fmt;
 pub(crate) use encode::{EncodeRequest, block_bytes, encode};
 pub(crate) use group::{Distance, FilterGroup, GROUP, bits_of, first_bits};
 pub use guarded::{GuardedFilter, LookupOutcome, Probe};
+pub(crate) use identity::BlockIdentity;
+pub use identity::{FileId, LoadContext};
 pub use info::BlockInfo;
 pub use matrix::HitMatrix;
 pub use open::{FilterBlock, HitBitmap, PreparedKey};
@@ -47,10 +51,14 @@ pub enum FallbackReason {
     ConstructionFailed,
     /// The finished filter of the requested kind did not contain one of its keys.
     SelfCheckFailed,
+    /// The engine's own hash function panicked while a key was added, so that the filter may lack it. There is no filter
+    /// then, and no block has this reason.
+    Interrupted,
 }
 
 impl FallbackReason {
-    const ALL: [Self; 7] = [
+    /// Those that stand in trailers, by their number.
+    const STORED: [Self; 7] = [
         Self::None,
         Self::TooFewKeys,
         Self::NotSmaller,
@@ -66,10 +74,10 @@ impl FallbackReason {
         self as u8
     }
 
-    /// The reason with this number, if it is one we know.
+    /// The reason with this number, if a block can have it.
     #[must_use]
     pub fn from_code(code: u8) -> Option<Self> {
-        Self::ALL.get(usize::from(code)).copied()
+        Self::STORED.get(usize::from(code)).copied()
     }
 
     /// The reason in a few words.
@@ -83,6 +91,7 @@ impl FallbackReason {
             Self::MemoryBudget => "memory budget",
             Self::ConstructionFailed => "construction failed",
             Self::SelfCheckFailed => "self-check failed",
+            Self::Interrupted => "interrupted",
         }
     }
 }

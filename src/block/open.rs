@@ -1,7 +1,10 @@
-//! Opening and asking a block.
+//! Opening and probing a block.
 
 use core::fmt;
 
+use bytes::Bytes;
+
+use super::identity::{BlockIdentity, FileId, LoadContext};
 use super::info::BlockInfo;
 use super::shape::Shape;
 use super::trailer::Trailer;
@@ -13,11 +16,12 @@ use crate::kernel::line::{self, LineMask};
 
 /// A filter block over any bytes: owned, borrowed, shared or mapped.
 ///
-/// [`open`](Self::open) reads the trailer alone: it takes constant time, allocates nothing, accepts
-/// any alignment (64 bytes is fastest) and any bytes at all. It cannot see damage in the payload, and a
-/// flipped payload bit can make a filter deny a key that it holds: call [`verify`](Self::verify) once
-/// on every block that comes from a disk or a network, or hold it in a
-/// [`GuardedFilter`](super::GuardedFilter), which does.
+/// [`load`](Self::load) reads the whole block once, and gives one that can be trusted: every checksum holds, and the
+/// hash, the file and the known keys are those of the [`LoadContext`]. [`GuardedFilter`](super::GuardedFilter) does the
+/// same, turns what is wrong into "may be present", and counts.
+///
+/// [`open_unverified`](Self::open_unverified) reads the trailer alone, in constant time. It is for tools, which
+/// [`verify`](Self::verify) or only inspect, and for blocks that were loaded before and have not left memory since.
 ///
 /// ```
 /// use sstfilter::{BloomPolicy, BuildContext, FilterBlock, FilterPolicy, KeyHasher};
@@ -27,8 +31,7 @@ use crate::kernel::line::{self, LineMask};
 /// builder.add_hash(hasher.hash(b"apple"));
 /// let bytes = builder.finish().block.expect("one key fits");
 ///
-/// let filter = FilterBlock::open(&bytes)?;
-/// filter.verify()?;
+/// let filter = FilterBlock::load(&bytes, &hasher)?;
 /// assert!(filter.may_contain(hasher.hash(b"apple")));
 /// # Ok::<(), sstfilter::BlockError>(())
 /// ```
@@ -40,14 +43,31 @@ pub struct FilterBlock<D> {
 }
 
 impl<D: AsRef<[u8]>> FilterBlock<D> {
-    /// Opens the block that `data` is, from its first to its last byte.
+    /// Opens and verifies the block that `data` is, from its first to its last byte, for a reader that `context`
+    /// describes: a [`LoadContext`], or a `&KeyHasher` for a block that is bound to no file. Reads all of it once.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`open_unverified`](Self::open_unverified) and [`verify`](Self::verify); a block of another hash, of
+    /// another file, bound to a file where the context has none or the reverse, or without one of the known keys. To a
+    /// read each of them means "may be present".
+    pub fn load<'a>(data: D, context: impl Into<LoadContext<'a>>) -> Result<Self, BlockError> {
+        let block = Self::open_unverified(data)?;
+        context.into().verify(&block)?;
+        Ok(block)
+    }
+
+    /// Opens the block that `data` is, from its first to its last byte, by its trailer alone: in constant time, without
+    /// allocating, at any alignment (64 bytes is fastest), for any bytes at all.
+    ///
+    /// Damage in the payload is not seen, nor a block of another hash or file: such a block answers "absent" for keys
+    /// that are there. Probe only blocks that [`load`](Self::load) has accepted before.
     ///
     /// # Errors
     ///
     /// Whatever [`BlockError`] says: bytes that are no block, a damaged trailer, a block cut short or
-    /// prolonged, an unknown kind or version, a field out of range. To a read each of them means "may be
-    /// present".
-    pub fn open(data: D) -> Result<Self, BlockError> {
+    /// prolonged, an unknown kind or version, a field out of range.
+    pub fn open_unverified(data: D) -> Result<Self, BlockError> {
         let trailer = Trailer::decode(data.as_ref())?;
         let shape = Shape::decode(&trailer)?;
         Ok(Self { data, trailer, shape })
@@ -63,9 +83,8 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         if expected == got { Ok(()) } else { Err(BlockError::PayloadChecksum { expected, got }) }
     }
 
-    /// Whether the key of `hash` may be in the file; `false` is certain.
-    ///
-    /// The hash must come from the hasher that built the block: compare [`hash_identity`](Self::hash_identity).
+    /// Whether the key of `hash` may be in the file; `false` is certain. The hash comes from the hasher that the block
+    /// was loaded for.
     #[must_use]
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "as for `Shape::may_contain`")]
@@ -97,10 +116,36 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         BlockInfo::new(&self.trailer, &self.shape)
     }
 
-    /// The hash that the block was built from and must be asked with.
+    /// The hash that the block was built from and is probed with.
     #[must_use]
     pub fn hash_identity(&self) -> HashIdentity {
-        self.trailer.hash
+        self.trailer.identity.hash
+    }
+
+    /// The same block, bound to `file`: for a filter that becomes the filter of another file (an ingested table that
+    /// gets a number of its own), or whose file had no id yet when it was built.
+    ///
+    /// The payload's checksum is taken over as it is: damage that the block has, the bound block has too.
+    ///
+    /// ```
+    /// use sstfilter::{FileId, FilterBlock, HashIdentity, LoadContext, StandardBloom, FalsePositiveRate, KeyHasher};
+    ///
+    /// let hasher = KeyHasher::default();
+    /// let mut filter = StandardBloom::for_rate(hasher.identity(), 100, FalsePositiveRate::ONE_PERCENT)?;
+    /// filter.insert(hasher.hash(b"apple"));
+    /// let block = FilterBlock::load(filter.to_block()?, &hasher)?.bound_to(FileId::from(7));
+    /// assert!(FilterBlock::load(&block, LoadContext::new(&hasher).with_file_id(FileId::from(7))).is_ok());
+    /// # Ok::<(), sstfilter::FilterError>(())
+    /// ```
+    #[must_use]
+    pub fn bound_to(&self, file: FileId) -> Bytes {
+        let identity = BlockIdentity { file: Some(file), ..self.identity() };
+        let tail = Trailer { identity, ..self.trailer }.encode();
+        Bytes::from([self.payload(), &tail].concat())
+    }
+
+    pub(super) fn identity(&self) -> BlockIdentity {
+        self.trailer.identity
     }
 
     /// How full the filter is, from 0 to 1, read in full: the share of ones in a Bloom filter (about one half when it

@@ -1,74 +1,82 @@
 //! One key, or many, against many filters.
 
 use core::fmt;
+use std::sync::Arc;
 
-use super::group::{Distance, FilterGroup};
+use super::group::{Distance, FilterGroup, GROUP, bits_of};
+use super::guarded::GuardedFilter;
 use super::matrix::HitMatrix;
-use super::open::{FilterBlock, HitBitmap, PreparedKey};
+use super::open::{HitBitmap, PreparedKey};
 use crate::error::BlockError;
 use crate::hash::{HashIdentity, KeyHash};
+use crate::stats::SetProbes;
 
-/// The filters of many files, in an order of the owner's choice, asked for one key together.
+/// The filters of many files, in an order of the owner's choice, probed for one key together.
 ///
 /// What a key has in common for all of them (its bits in a line, one pattern for each number of probes)
 /// is computed once; each Bloom filter then costs one multiplication and the test of one line, and the
-/// loop over them has no branch that depends on what they hold. A block that could not be opened, or was
-/// built with another hash than the set's, answers "may be present".
+/// loop over them has no branch that depends on what they hold. A filter that is unusable, or was built with another
+/// hash than the set's, answers "may be present".
 ///
-/// The payloads are not checked: [`verify`](FilterBlock::verify) blocks that come from outside before they
-/// are put into a set. Nothing is counted.
+/// The set counts for its filters: [`filter`](Self::filter) has their statistics, and takes the outcomes of lookups.
 ///
 /// ```
-/// use sstfilter::{BloomPolicy, BuildContext, FilterBlock, FilterPolicy, FilterSet, HitBitmap, KeyHasher};
+/// use sstfilter::{BloomPolicy, BuildContext, FileId, FilterPolicy, FilterSet, GuardedFilter, HitBitmap, KeyHasher};
+/// use sstfilter::{LoadContext, LookupOutcome};
 ///
 /// let hasher = KeyHasher::default();
-/// let block = |key: &[u8]| {
-///     let mut builder = BloomPolicy::default().builder(&BuildContext::new(&hasher)).expect("never declines");
+/// let block = |file: FileId, key: &[u8]| {
+///     let context = BuildContext::new(&hasher).with_file_id(file);
+///     let mut builder = BloomPolicy::default().builder(&context).expect("never declines");
 ///     builder.add_key(key);
 ///     builder.finish().block.expect("one key fits")
 /// };
-/// let set = FilterSet::new(
-///     [&b"apple"[..], b"pear", b"plum"].map(|key| FilterBlock::open(block(key))),
-///     hasher.identity(),
-/// );
+/// let files = [(1, b"apple"), (2, b"lemon"), (3, b"melon")];
+/// let filters = files.map(|(number, key)| {
+///     let file = FileId::from(number);
+///     GuardedFilter::load(block(file, key), LoadContext::new(&hasher).with_file_id(file))
+/// });
+/// let set = FilterSet::new(filters, hasher.identity());
 ///
 /// let mut hits = HitBitmap::default();
-/// set.candidates(hasher.hash(b"pear"), &mut hits);
+/// set.candidates(hasher.hash(b"lemon"), &mut hits);
 /// assert_eq!(hits.iter().collect::<Vec<_>>(), [1]);
+/// // The file was searched:
+/// set.filter(1).expect("three files").record_lookup(LookupOutcome::Found);
+/// assert_eq!(set.filter(1).expect("three files").stats().true_positives, 1);
 /// ```
-#[derive(Clone)]
 pub struct FilterSet<D> {
     groups: Vec<FilterGroup<D>>,
-    /// Why a filter is not asked, for each that is not, in order.
-    problems: Vec<(usize, BlockError)>,
-    length: usize,
+    /// All filters, for what is no probe.
+    filters: Vec<GuardedFilter<D>>,
+    probes: Arc<SetProbes>,
     distance: Distance,
 }
 
-impl<D: AsRef<[u8]>> FilterSet<D> {
-    /// The set of `blocks`, to be asked with hashes of identity `hash`.
+impl<D: AsRef<[u8]> + Clone> FilterSet<D> {
+    /// The set of `filters`, to be probed with hashes of identity `hash`.
+    ///
+    /// A filter of another hash becomes [unusable](GuardedFilter::block). Bytes are cloned once, so `D` is best a shared
+    /// (`Bytes`, `Arc`) or a borrowed one.
     #[must_use]
-    pub fn new(blocks: impl IntoIterator<Item = Result<FilterBlock<D>, BlockError>>, hash: HashIdentity) -> Self {
-        let mut set = Self { groups: Vec::new(), problems: Vec::new(), length: 0, distance: Distance::Near };
-        for block in blocks {
-            set.push(block.and_then(|block| match block.hash_identity() {
-                got if got == hash => Ok(block),
-                got => Err(BlockError::HashMismatch { expected: hash, got }),
-            }));
+    pub fn new(filters: impl IntoIterator<Item = GuardedFilter<D>>, hash: HashIdentity) -> Self {
+        let probes = Arc::new(SetProbes::default());
+        let mut groups = Vec::new();
+        let mut filters: Vec<_> = filters.into_iter().map(|filter| filter.answering(hash)).collect();
+        for filter in &mut filters {
+            filter.join(probes.clone());
+            FilterGroup::push_to(&mut groups, filter.block().ok().cloned());
         }
-        set.distance = Distance::of(&set.groups);
-        set
+        let distance = Distance::of(&groups);
+        Self { groups, filters, probes, distance }
     }
+}
 
-    fn push(&mut self, block: Result<FilterBlock<D>, BlockError>) {
-        let block = block.map_err(|problem| self.problems.push((self.length, problem))).ok();
-        FilterGroup::push_to(&mut self.groups, block);
-        self.length += 1;
-    }
-
-    /// Asks all filters for one key: bit `i` of `hits` becomes whether filter `i` does not deny it.
+impl<D: AsRef<[u8]>> FilterSet<D> {
+    /// Probes all filters for one key: bit `i` of `hits` becomes whether the file of filter `i` may contain it.
     pub fn candidates(&self, hash: KeyHash, hits: &mut HitBitmap) {
-        hits.reset(self.length);
+        hits.reset(self.filters.len());
+        self.probes.add(1);
         let mut key = PreparedKey::new(hash);
         let is_far = self.distance == Distance::Far;
         let fetch = |group: &FilterGroup<D>| group.fetch(hash, group.all());
@@ -76,23 +84,25 @@ impl<D: AsRef<[u8]>> FilterSet<D> {
         for (index, (word, group)) in hits.words_mut().zip(&self.groups).enumerate() {
             self.groups.get(index + 1).filter(|_| is_far).into_iter().for_each(fetch);
             *word = group.probe(&mut key, group.all());
+            self.count_positives(index, *word);
         }
     }
 
-    /// Asks all filters for many keys: row `i` of `hits` becomes the answers for key `i`. While one key is
+    /// Probes all filters for many keys: row `i` of `hits` becomes the answers for key `i`. While one key is
     /// tested, the lines for a later one are fetched, which pays where the filters exceed the caches.
     ///
     /// ```
     /// use sstfilter::{FilterSet, HitMatrix, KeyHasher};
     ///
     /// let hasher = KeyHasher::default();
-    /// let set: FilterSet<Vec<u8>> = FilterSet::new([], hasher.identity());
+    /// let set: FilterSet<&[u8]> = FilterSet::new([], hasher.identity());
     /// let mut hits = HitMatrix::default();
     /// set.candidates_batch(&[hasher.hash(b"apple"), hasher.hash(b"pear")], &mut hits);
     /// assert_eq!((hits.keys(), hits.count()), (2, 0));
     /// ```
     pub fn candidates_batch(&self, hashes: &[KeyHash], hits: &mut HitMatrix) {
-        hits.reset(hashes.len(), self.length);
+        hits.reset(hashes.len(), self.filters.len());
+        self.probes.add(hashes.len() as u64);
         for (index, group) in self.groups.iter().enumerate() {
             let all = group.all();
             let ahead = self.distance.keys_ahead(all.count_ones() as usize);
@@ -102,33 +112,58 @@ impl<D: AsRef<[u8]>> FilterSet<D> {
             for (row, (&hash, next)) in hits.rows_mut().zip(hashes.iter().zip(next)) {
                 let mut key = PreparedKey::new(hash);
                 let word = group.probe_ahead(&mut key, all, next.map(|next| (next, all)));
-                row.iter_mut().skip(index).take(1).for_each(|out| *out = word);
+                self.count_positives(index, word);
+                if let Some(out) = row.get_mut(index) {
+                    *out = word;
+                }
             }
         }
     }
 
-    /// Filters, those that cannot be asked included.
+    /// Counts the ones of `word`, the answers of group `group`.
+    #[inline]
+    fn count_positives(&self, group: usize, word: u64) {
+        for bit in bits_of(word) {
+            if let Some(filter) = self.filters.get(group * GROUP + bit) {
+                filter.count_set_positive();
+            }
+        }
+    }
+
+    /// Filters, those that are unusable included.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.length
+        self.filters.len()
     }
 
     /// Whether there are no filters.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.length == 0
+        self.filters.is_empty()
     }
 
-    /// Why filter `index` is not asked; `None` when it is.
+    /// Filter `index`: its block or why it is unusable, its statistics (the probes of the set included), and where
+    /// outcomes of lookups are recorded. `None` from the end on.
+    #[must_use]
+    pub fn filter(&self, index: usize) -> Option<&GuardedFilter<D>> {
+        self.filters.get(index)
+    }
+
+    /// All filters, in their order.
+    #[must_use]
+    pub fn filters(&self) -> &[GuardedFilter<D>] {
+        &self.filters
+    }
+
+    /// Why filter `index` is unusable; `None` when it is not.
     #[must_use]
     pub fn problem(&self, index: usize) -> Option<&BlockError> {
-        let position = self.problems.binary_search_by_key(&index, |(index, _)| *index).ok()?;
-        self.problems.get(position).map(|(_, problem)| problem)
+        self.filters.get(index)?.block().err()
     }
 }
 
 impl<D> fmt::Debug for FilterSet<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FilterSet").field("len", &self.length).field("problems", &self.problems).finish_non_exhaustive()
+        f.debug_struct("FilterSet").field("len", &self.filters.len()).finish_non_exhaustive()
     }
 }

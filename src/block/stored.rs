@@ -3,9 +3,9 @@
 use bytes::Bytes;
 
 use super::trailer::{MAX_KEYS, MAX_PAYLOAD_BYTES, MAX_TAIL_BYTES};
-use super::{EncodeRequest, FallbackReason, FilterBlock, HitBitmap, block_bytes, encode};
+use super::{EncodeRequest, FallbackReason, FilterBlock, HitBitmap, LoadContext, block_bytes, encode};
 use crate::codec::AlignedBuffer;
-use crate::error::{BlockError, FilterError};
+use crate::error::FilterError;
 use crate::filter::counting_bloom::CountingBloom;
 use crate::filter::cuckoo::{CuckooFilter, CuckooShape};
 use crate::filter::standard_bloom::StandardBloom;
@@ -17,23 +17,29 @@ use crate::hash::{HashIdentity, KeyHash};
 macro_rules! stored {
     ($($filter:ty),* $(,)?) => {$(
         impl $filter {
-            /// The filter as it is now, as a block that is asked with hashes of identity `hash`.
+            /// The hash of its keys.
+            #[must_use]
+            pub fn hash_identity(&self) -> HashIdentity {
+                Storable::hash_identity(self)
+            }
+
+            /// The filter as it is now, as a block that is bound to no file ([`FilterBlock::bound_to`] binds it).
             ///
             /// # Errors
             ///
             /// [`FilterError::NoMemory`] without the memory for it; [`FilterError::TooLarge`] beyond 32 GiB.
-            pub fn to_block(&self, hash: HashIdentity) -> Result<Bytes, FilterError> {
-                to_block(self, hash)
+            pub fn to_block(&self) -> Result<Bytes, FilterError> {
+                to_block(self)
             }
 
-            /// Takes up the filter that was stored as `block`, to be asked with hashes of identity `hash`.
+            /// Restores the filter that was stored as `block`, if [`FilterBlock::load`] accepts it for `context`.
             ///
             /// # Errors
             ///
-            /// [`FilterError::Block`] when `block` is damaged (its checksums are compared), of another kind, or built
-            /// with another hash; [`FilterError::NoMemory`] without the memory for it.
-            pub fn from_block(block: &[u8], hash: HashIdentity) -> Result<Self, FilterError> {
-                from_block(block, hash)
+            /// [`FilterError::Block`] when `block` is damaged (its checksums are compared), of another kind, built
+            /// with another hash, or bound to another file; [`FilterError::NoMemory`] without the memory for it.
+            pub fn from_block<'a>(block: &[u8], context: impl Into<LoadContext<'a>>) -> Result<Self, FilterError> {
+                from_block(FilterBlock::load(block, context)?)
             }
 
             /// Asks for many keys at once; `hits` then holds the answers in their order. Faster than one by one,
@@ -61,7 +67,7 @@ impl CuckooShape {
     }
 }
 
-fn to_block<F: Storable>(filter: &F, hash: HashIdentity) -> Result<Bytes, FilterError> {
+fn to_block<F: Storable>(filter: &F) -> Result<Bytes, FilterError> {
     let (shape, kind) = (filter.shape(), F::Shape::KIND);
     let bytes = shape.payload_bytes();
     let too_large = FilterError::TooLarge { most_bytes: MAX_PAYLOAD_BYTES, got: bytes };
@@ -71,16 +77,12 @@ fn to_block<F: Storable>(filter: &F, hash: HashIdentity) -> Result<Bytes, Filter
     let mut payload = AlignedBuffer::zeroed(bytes, MAX_TAIL_BYTES).ok_or(FilterError::NoMemory { bytes })?;
     filter.write_payload(payload.as_mut_slice());
     let keys = filter.keys().min(MAX_KEYS);
-    let request = EncodeRequest { requested: kind, reason: FallbackReason::None, hash, keys };
+    let identity = filter.hash_identity().into();
+    let request = EncodeRequest { requested: kind, reason: FallbackReason::None, identity, keys };
     encode(&shape, payload, request).ok_or(too_large)
 }
 
-fn from_block<F: Storable>(block: &[u8], hash: HashIdentity) -> Result<F, FilterError> {
-    let block = FilterBlock::open(block)?;
-    block.verify()?;
-    if block.hash_identity() != hash {
-        return Err(BlockError::HashMismatch { expected: hash, got: block.hash_identity() }.into());
-    }
+fn from_block<F: Storable>(block: FilterBlock<&[u8]>) -> Result<F, FilterError> {
     let (encoded, payload) = block.parts::<F::Shape>()?;
-    F::restore(F::Shape::decode(encoded)?, encoded.keys, payload)
+    F::restore(block.hash_identity(), F::Shape::decode(encoded)?, encoded.keys, payload)
 }

@@ -1,8 +1,9 @@
-//! The end of a filter block: 32 bytes, and before them the kind's parameter words.
+//! The end of a filter block: 32 bytes, and before them the kind's parameter words and the file's fingerprint.
 //!
 //! ```text
 //! payload                    payload_words x 8 bytes
 //! parameter words            0 to 15 x 4 bytes, u32 each
+//! file fingerprint           8 bytes, in a bound block only
 //! trailer, 32 bytes:
 //!   0   8  hash seed, or its fingerprint, or the engine's tag
 //!   8   4  payload length in 8-byte words
@@ -12,9 +13,9 @@
 //!  22   1  requested kind
 //!  23   1  fallback reason (low 4 bits), hash id (high 4 bits)
 //!  24   1  salt (low 4 bits), number of parameter words (high 4 bits)
-//!  25   1  format version
+//!  25   1  format version (low 4 bits), flags (high 4 bits): bit 4 in a bound block, the others 0
 //!  26   2  magic, the bytes "SF"
-//!  28   4  CRC32C of the parameter words and of bytes 0 to 27 of the trailer
+//!  28   4  CRC32C of the parameter words, the file fingerprint, and bytes 0 to 27 of the trailer
 //! ```
 
 use crate::codec::{checksum, put_u16, put_u32, put_u40, put_u64, read_u16, read_u32, read_u40, read_u64};
@@ -23,9 +24,13 @@ use crate::filter::{EncodedShape, FilterKind, MAX_PARAM_WORDS, ParamWords};
 use crate::hash::{HashId, HashIdentity};
 
 use super::FallbackReason;
+use super::identity::{BlockIdentity, FILE_BYTES, FileId};
 
 /// The newest format version, and the one that is written.
 pub(crate) const FORMAT_VERSION: u8 = 1;
+
+/// The flag of a block that is bound to a file, in the byte of the version.
+const BOUND: u8 = 1 << 4;
 
 /// The bytes `SF`.
 const MAGIC: u16 = 0x4653;
@@ -34,7 +39,7 @@ const MAGIC: u16 = 0x4653;
 pub(crate) const TRAILER_BYTES: usize = 32;
 
 /// The most bytes that can stand behind a payload.
-pub(crate) const MAX_TAIL_BYTES: usize = TRAILER_BYTES + MAX_PARAM_WORDS * 4;
+pub(crate) const MAX_TAIL_BYTES: usize = TRAILER_BYTES + FILE_BYTES + MAX_PARAM_WORDS * 4;
 
 /// The most distinct keys that a block can record.
 pub(crate) const MAX_KEYS: u64 = (1 << 40) - 1;
@@ -48,37 +53,42 @@ pub(crate) struct Trailer {
     pub(crate) kind: FilterKind,
     pub(crate) requested: FilterKind,
     pub(crate) reason: FallbackReason,
-    pub(crate) hash: HashIdentity,
+    pub(crate) identity: BlockIdentity,
     pub(crate) shape: EncodedShape,
     pub(crate) payload_checksum: u32,
 }
 
 impl Trailer {
-    /// Bytes of parameter words and trailer for `param_words` words.
+    /// Bytes behind the payload of a block that is bound to no file, for `param_words` words.
     pub(crate) const fn tail_bytes(param_words: u8) -> usize {
         TRAILER_BYTES + param_words as usize * 4
     }
 
     /// Bytes of the whole block.
     pub(crate) fn block_bytes(&self) -> u64 {
-        self.shape.payload_bytes + Self::tail_bytes(self.shape.params.count()) as u64
+        let tail_bytes = Self::tail_bytes(self.shape.params.count()) as u64;
+        self.shape.payload_bytes + tail_bytes + self.identity.file_bytes()
     }
 
-    /// The parameter words and the trailer.
+    /// All that stands behind the payload.
     #[expect(clippy::cast_possible_truncation, reason = "the caller keeps to MAX_PAYLOAD_BYTES")]
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(MAX_TAIL_BYTES);
         let params = &self.shape.params;
         params.as_slice().iter().for_each(|&word| put_u32(&mut out, word));
-        put_u64(&mut out, self.hash.seed);
+        if let Some(file) = self.identity.file {
+            put_u64(&mut out, file.fingerprint());
+        }
+        let BlockIdentity { hash, file } = self.identity;
+        put_u64(&mut out, hash.seed);
         put_u32(&mut out, (self.shape.payload_bytes / 8) as u32);
         put_u32(&mut out, self.payload_checksum);
         put_u40(&mut out, self.shape.keys);
         out.push(self.kind.code());
         out.push(self.requested.code());
-        out.push(self.reason.code() | self.hash.id.code() << 4);
+        out.push(self.reason.code() | hash.id.code() << 4);
         out.push(self.shape.salt | params.count() << 4);
-        out.push(FORMAT_VERSION);
+        out.push(FORMAT_VERSION | if file.is_some() { BOUND } else { 0 });
         put_u16(&mut out, MAGIC);
         let checksum = checksum(&out);
         put_u32(&mut out, checksum);
@@ -96,17 +106,26 @@ impl Trailer {
         if magic != MAGIC {
             return Err(BlockError::Magic { got: magic });
         }
-        if byte(25) != FORMAT_VERSION {
-            return Err(BlockError::Version { expected: FORMAT_VERSION, got: byte(25) });
+        let (version, flags) = (byte(25) & 15, byte(25) & !15);
+        if version != FORMAT_VERSION {
+            return Err(BlockError::Version { expected: FORMAT_VERSION, got: version });
         }
-        let tail_bytes = Self::tail_bytes(byte(24) >> 4);
+        // What another flag puts behind the payload is not known, nor what the checksum covers.
+        if flags & !BOUND != 0 {
+            let (field, expected) = ("flags", "0, or 1 in a block that is bound to a file");
+            return Err(BlockError::Field { field, expected, got: (flags >> 4).into() });
+        }
+        let file_bytes = if flags == BOUND { FILE_BYTES } else { 0 };
+        let tail_bytes = Self::tail_bytes(byte(24) >> 4) + file_bytes;
         let tail = block.len().checked_sub(tail_bytes).and_then(|at| block.get(at..)).ok_or(too_short(tail_bytes))?;
         let covered = tail.get(..tail_bytes - 4).unwrap_or_default();
         let (stored, computed) = (read_u32(trailer, 28).unwrap_or_default(), checksum(covered));
         if stored != computed {
             return Err(BlockError::TrailerChecksum { expected: stored, got: computed });
         }
-        let decoded = Self::from_checked_bytes(tail, trailer)?;
+        let file =
+            (flags == BOUND).then(|| read_u64(tail, tail_bytes - TRAILER_BYTES - FILE_BYTES).unwrap_or_default());
+        let decoded = Self::from_checked_bytes(tail, trailer, file.map(FileId::from_fingerprint))?;
         if decoded.block_bytes() != block.len() as u64 {
             return Err(BlockError::Length { expected: decoded.block_bytes(), got: block.len() as u64 });
         }
@@ -114,7 +133,7 @@ impl Trailer {
     }
 
     /// Reads the fields of a tail whose checksum holds.
-    fn from_checked_bytes(tail: &[u8], trailer: &[u8]) -> Result<Self, BlockError> {
+    fn from_checked_bytes(tail: &[u8], trailer: &[u8], file: Option<FileId>) -> Result<Self, BlockError> {
         let byte = |offset: usize| trailer.get(offset).copied().unwrap_or_default();
         let (reason_code, hash_code) = (byte(23) & 15, byte(23) >> 4);
         let reason = FallbackReason::from_code(reason_code).ok_or(BlockError::Field {
@@ -132,7 +151,10 @@ impl Trailer {
             kind: FilterKind::from_code(byte(21)),
             requested: FilterKind::from_code(byte(22)),
             reason,
-            hash: HashIdentity { id: hash_id, seed: read_u64(trailer, 0).unwrap_or_default() },
+            identity: BlockIdentity {
+                hash: HashIdentity { id: hash_id, seed: read_u64(trailer, 0).unwrap_or_default() },
+                file,
+            },
             shape: EncodedShape {
                 params,
                 salt: byte(24) & 15,
@@ -148,12 +170,12 @@ impl Trailer {
 mod tests {
     use super::*;
 
-    fn example() -> Trailer {
+    fn example(file: Option<FileId>) -> Trailer {
         Trailer {
             kind: FilterKind::BLOCKED_BLOOM,
             requested: FilterKind::RIBBON,
             reason: FallbackReason::TooFewKeys,
-            hash: HashIdentity { id: HashId::Xxh3, seed: 0x0102_0304_0506_0708 },
+            identity: BlockIdentity { hash: HashIdentity { id: HashId::Xxh3, seed: 0x0102_0304_0506_0708 }, file },
             shape: EncodedShape {
                 params: [6].into_iter().collect(),
                 salt: 0,
@@ -171,31 +193,34 @@ mod tests {
     }
 
     #[test]
-    fn a_trailer_reads_back_as_written() {
-        let trailer = example();
-        let block = block_of(&trailer);
-        assert_eq!(block.len(), 128 + 36);
-        assert_eq!(Trailer::decode(&block), Ok(trailer));
+    fn a_trailer_reads_back_as_written_bound_to_a_file_or_not() {
+        for (file, tail_bytes) in [(None, 36), (Some(FileId::from(7)), 44)] {
+            let trailer = example(file);
+            let block = block_of(&trailer);
+            assert_eq!(block.len(), 128 + tail_bytes);
+            assert_eq!(Trailer::decode(&block), Ok(trailer));
+        }
     }
 
     #[test]
     fn every_flipped_bit_and_every_cut_is_refused() {
-        let block = block_of(&example());
-        for bit in 128 * 8..block.len() * 8 {
-            let mut damaged = block.clone();
-            damaged[bit / 8] ^= 1 << (bit % 8);
-            assert!(Trailer::decode(&damaged).is_err(), "bit {bit}");
-        }
-        for length in 0..block.len() {
-            assert!(Trailer::decode(&block[..length]).is_err(), "cut to {length}");
-            assert!(Trailer::decode(&block[block.len() - length..]).is_err(), "last {length}");
+        for block in [None, Some(FileId::from(7))].map(|file| block_of(&example(file))) {
+            for bit in 128 * 8..block.len() * 8 {
+                let mut damaged = block.clone();
+                damaged[bit / 8] ^= 1 << (bit % 8);
+                assert!(Trailer::decode(&damaged).is_err(), "bit {bit}");
+            }
+            for length in 0..block.len() {
+                assert!(Trailer::decode(&block[..length]).is_err(), "cut to {length}");
+                assert!(Trailer::decode(&block[block.len() - length..]).is_err(), "last {length}");
+            }
         }
     }
 
     #[test]
     fn unknown_reasons_hashes_and_versions_are_named() {
         let reseal = |offset: usize, value: u8| {
-            let mut block = block_of(&example());
+            let mut block = block_of(&example(None));
             let at = block.len() - 32 + offset;
             block[at] = value;
             let (from, end) = (128, block.len() - 4);
@@ -207,5 +232,6 @@ mod tests {
         assert!(matches!(reseal(23, 0x1f), BlockError::Field { field: "fallback reason", got: 15, .. }));
         assert!(matches!(reseal(23, 0x31), BlockError::UnknownHash { got: 3 }));
         assert!(matches!(reseal(25, 9), BlockError::Version { expected: 1, got: 9 }));
+        assert!(matches!(reseal(25, 0x21), BlockError::Field { field: "flags", got: 2, .. }));
     }
 }

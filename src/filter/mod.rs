@@ -21,7 +21,7 @@ pub(crate) use power::power;
 
 use crate::codec::AlignedBuffer;
 use crate::error::{BlockError, FilterError};
-use crate::hash::KeyHash;
+use crate::hash::{HashIdentity, KeyHash};
 
 /// The number of a kind of filter, as it stands in a block's trailer.
 ///
@@ -238,6 +238,11 @@ pub(crate) enum BuildFailure {
     AttemptsExhausted,
 }
 
+/// Whether the keys of two filters can be merged.
+pub(crate) fn check_same_hash(expected: HashIdentity, got: HashIdentity) -> Result<(), FilterError> {
+    if expected == got { Ok(()) } else { Err(FilterError::HashMismatch { expected, got }) }
+}
+
 /// A filter that takes keys while it is in use, as the block sees it that stores it.
 pub(crate) trait Storable: Sized {
     /// The kind's shape.
@@ -245,6 +250,9 @@ pub(crate) trait Storable: Sized {
 
     /// Its shape now.
     fn shape(&self) -> Self::Shape;
+
+    /// The hash of its keys.
+    fn hash_identity(&self) -> HashIdentity;
 
     /// Keys in it.
     fn keys(&self) -> u64;
@@ -255,5 +263,5 @@ pub(crate) trait Storable: Sized {
     /// The filter that was stored as `payload`, whose length is the shape's and whose checksum holds. It may still
     /// be a payload that no writer makes: that is an error, or becomes a filter that denies no key that it was
     /// given from now on.
-    fn restore(shape: Self::Shape, keys: u64, payload: &[u8]) -> Result<Self, FilterError>;
+    fn restore(hash: HashIdentity, shape: Self::Shape, keys: u64, payload: &[u8]) -> Result<Self, FilterError>;
 }

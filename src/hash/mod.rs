@@ -148,6 +148,21 @@ pub struct HashIdentity {
     pub seed: u64,
 }
 
+impl HashIdentity {
+    /// The identity of a hash of the engine's own, by the tag that names it: for filters that are fed hashes alone.
+    #[must_use]
+    pub const fn custom(tag: u64) -> Self {
+        Self { id: HashId::Custom, seed: tag }
+    }
+}
+
+impl Default for HashIdentity {
+    /// That of the default [`KeyHasher`].
+    fn default() -> Self {
+        Self { id: HashId::Xxh3, seed: DEFAULT_HASH_SEED }
+    }
+}
+
 impl fmt::Display for HashIdentity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.id {
@@ -233,10 +248,7 @@ impl KeyHasher {
     ///
     /// What the function must fulfil is said at [`KeyHash::from_well_mixed`].
     pub fn custom(tag: u64, function: impl Fn(&[u8]) -> KeyHash + Send + Sync + 'static) -> Self {
-        Self {
-            function: HashFunction::Custom(Arc::new(function)),
-            identity: HashIdentity { id: HashId::Custom, seed: tag },
-        }
+        Self { function: HashFunction::Custom(Arc::new(function)), identity: HashIdentity::custom(tag) }
     }
 
     /// The hasher that `identity` describes in full; `None` when its seed is secret or its function

@@ -4,14 +4,15 @@ use core::fmt;
 use std::time::Instant;
 
 use super::collect::HashBuffer;
+use super::key_hashing::KeyHashing;
 use super::{BuildContext, BuildReport, BuiltFilter, FilterBuilder, FilterPolicy, SelfCheck};
 use crate::block::trailer::MAX_TAIL_BYTES;
-use crate::block::{EncodeRequest, FallbackReason, FilterBlock, HitBitmap, block_bytes, encode};
+use crate::block::{BlockIdentity, EncodeRequest, FallbackReason, FilterBlock, HitBitmap, block_bytes, encode};
 use crate::codec::AlignedBuffer;
 use crate::error::ConfigError;
 use crate::filter::blocked_bloom::{BloomBits, BloomShape, expected_fpr, smallest_size_for};
 use crate::filter::{FilterKind, FilterShape};
-use crate::hash::{HashIdentity, KeyHash, KeyHasher};
+use crate::hash::KeyHash;
 use crate::units::{BitsPerKey, FalsePositiveRate};
 
 /// Blocked Bloom filters of one size: the default policy, at 10 bits per key.
@@ -172,7 +173,7 @@ impl BitsInMaking for BloomBits {
 #[derive(Debug)]
 pub(super) struct BloomBuilder<B = BloomBits> {
     request: BloomRequest,
-    hasher: KeyHasher,
+    hashing: KeyHashing,
     state: State<B>,
 }
 
@@ -193,13 +194,14 @@ impl<B: BitsInMaking> BloomBuilder<B> {
             Some(bits) => State::Streaming { bits, last: None, added: 0, distinct: 0 },
             None => State::Buffering(HashBuffer::default()),
         };
-        Self { request, hasher: context.hasher.clone(), state }
+        Self { request, hashing: KeyHashing::new(context), state }
     }
 }
 
 impl<B: BitsInMaking> FilterBuilder for BloomBuilder<B> {
     fn add_key(&mut self, key: &[u8]) {
-        self.add_hash(self.hasher.hash(key));
+        let hash = self.hashing.hash(key);
+        self.add_hash(hash);
     }
 
     fn add_hash(&mut self, hash: KeyHash) {
@@ -230,15 +232,19 @@ impl<B: BitsInMaking> FilterBuilder for BloomBuilder<B> {
     }
 
     fn estimated_bytes(&self) -> u64 {
-        match &self.state {
+        let unbound = match &self.state {
             State::Streaming { bits, .. } => block_bytes(&bits.shape()),
             State::Buffering(buffer) => B::block_bytes(buffer.len(), self.request.size).unwrap_or(0),
-        }
+        };
+        unbound + self.hashing.identity().file_bytes()
     }
 
     fn finish(self: Box<Self>) -> BuiltFilter {
         let started = Instant::now();
-        let identity = self.hasher.identity();
+        if let Some(refusal) = self.hashing.refusal(self.request.requested) {
+            return refusal;
+        }
+        let identity = self.hashing.identity();
         let mut built = match self.state {
             State::Streaming { bits, added, distinct, .. } => seal(self.request, identity, bits, added, distinct),
             State::Buffering(buffer) => {
@@ -260,7 +266,7 @@ fn count_fresh(last: Option<KeyHash>, hashes: &[KeyHash]) -> u64 {
 /// Builds the blocked Bloom filter of buffered `hashes`, of which `added` came in and which take `buffer_bytes`.
 pub(super) fn build_from(
     request: BloomRequest,
-    identity: HashIdentity,
+    identity: BlockIdentity,
     hashes: &[KeyHash],
     added: u64,
     buffer_bytes: u64,
@@ -270,7 +276,7 @@ pub(super) fn build_from(
 
 fn build_bits<B: BitsInMaking>(
     request: BloomRequest,
-    identity: HashIdentity,
+    identity: BlockIdentity,
     hashes: &[KeyHash],
     added: u64,
     buffer_bytes: u64,
@@ -296,7 +302,7 @@ fn build_bits<B: BitsInMaking>(
 pub(super) fn contains_all(block: Option<&[u8]>, hashes: &[KeyHash]) -> bool {
     let Some(block) = block else { return true };
     let mut hits = HitBitmap::default();
-    FilterBlock::open(block).is_ok_and(|filter| {
+    FilterBlock::open_unverified(block).is_ok_and(|filter| {
         hashes.chunks(1 << 14).all(|asked| {
             filter.may_contain_batch(asked, &mut hits);
             hits.count() == asked.len() as u64
@@ -304,10 +310,16 @@ pub(super) fn contains_all(block: Option<&[u8]>, hashes: &[KeyHash]) -> bool {
     })
 }
 
-fn seal<B: BitsInMaking>(request: BloomRequest, hash: HashIdentity, bits: B, added: u64, distinct: u64) -> BuiltFilter {
+fn seal<B: BitsInMaking>(
+    request: BloomRequest,
+    identity: BlockIdentity,
+    bits: B,
+    added: u64,
+    distinct: u64,
+) -> BuiltFilter {
     let (shape, scratch_bytes) = (bits.shape(), bits.scratch_bytes());
     let BloomRequest { requested, reason, .. } = request;
-    let block_request = EncodeRequest { requested, reason, hash, keys: distinct };
+    let block_request = EncodeRequest { requested, reason, identity, keys: distinct };
     let Some(block) = encode(&shape, bits.into_payload(), block_request) else {
         return without_filter(request, FallbackReason::TooManyKeys, added, distinct);
     };
@@ -335,6 +347,7 @@ fn without_filter(request: BloomRequest, reason: FallbackReason, added: u64, dis
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hash::KeyHasher;
 
     fn build(context: &BuildContext, keys: u32) -> BuiltFilter {
         let mut builder = BloomPolicy::default().builder(context).unwrap();
@@ -390,7 +403,7 @@ mod tests {
         let context = BuildContext::new(&KeyHasher::default()).with_expected_keys(100);
         let built = build(&context, 10_000);
         let block = built.block.unwrap();
-        let filter = FilterBlock::open(&block).unwrap();
+        let filter = FilterBlock::open_unverified(&block).unwrap();
         assert!((0..10_000_u32).all(|key| filter.may_contain(KeyHasher::default().hash(&key.to_le_bytes()))));
         assert!(built.report.expected_fpr > 0.9);
     }

@@ -5,11 +5,12 @@ use std::time::Instant;
 
 use super::bloom::{BloomBuilder, BloomRequest, bloom_block_bytes, build_from, contains_all};
 use super::collect::HashBuffer;
+use super::key_hashing::KeyHashing;
 use super::{BuildContext, BuildReport, BuiltFilter, FilterBuilder, SelfCheck};
-use crate::block::{EncodeRequest, FallbackReason, encode};
+use crate::block::{BlockIdentity, EncodeRequest, FallbackReason, encode};
 use crate::filter::blocked_bloom::BloomBits;
 use crate::filter::{BuildFailure, BuiltPayload, FilterShape};
-use crate::hash::{HashIdentity, KeyHash, KeyHasher, SortScratch};
+use crate::hash::{KeyHash, SortScratch};
 use crate::units::BitsPerKey;
 
 /// A policy's kind, when it is built from all hashes at once: what [`builder`] needs to know of it.
@@ -64,7 +65,7 @@ pub(super) fn builder<K: BufferedKind>(kind: &K, context: &BuildContext) -> Box<
         Some(Err(reason)) => Box::new(BloomBuilder::<BloomBits>::new(bloom_request(kind, reason, budget), context)),
         _ => Box::new(BufferedBuilder {
             kind: kind.clone(),
-            hasher: context.hasher.clone(),
+            hashing: KeyHashing::new(context),
             memory_budget: budget,
             buffer: HashBuffer::default(),
             estimate: Estimate::default(),
@@ -75,7 +76,7 @@ pub(super) fn builder<K: BufferedKind>(kind: &K, context: &BuildContext) -> Box<
 #[derive(Debug)]
 struct BufferedBuilder<K> {
     kind: K,
-    hasher: KeyHasher,
+    hashing: KeyHashing,
     memory_budget: Option<u64>,
     buffer: HashBuffer,
     estimate: Estimate,
@@ -102,7 +103,8 @@ impl<K: BufferedKind> BufferedBuilder<K> {
 
 impl<K: BufferedKind> FilterBuilder for BufferedBuilder<K> {
     fn add_key(&mut self, key: &[u8]) {
-        self.add_hash(self.hasher.hash(key));
+        let hash = self.hashing.hash(key);
+        self.add_hash(hash);
     }
 
     fn add_hash(&mut self, hash: KeyHash) {
@@ -120,12 +122,15 @@ impl<K: BufferedKind> FilterBuilder for BufferedBuilder<K> {
     }
 
     fn estimated_bytes(&self) -> u64 {
-        self.estimate.bytes
+        self.estimate.bytes + self.hashing.identity().file_bytes()
     }
 
     fn finish(self: Box<Self>) -> BuiltFilter {
         let started = Instant::now();
-        let identity = self.hasher.identity();
+        if let Some(refusal) = self.hashing.refusal(K::Shape::KIND) {
+            return refusal;
+        }
+        let identity = self.hashing.identity();
         let mut built = build(&self.kind, self.buffer, identity, self.memory_budget);
         built.report.finish_time = started.elapsed();
         built
@@ -136,7 +141,7 @@ impl<K: BufferedKind> FilterBuilder for BufferedBuilder<K> {
 fn build<K: BufferedKind>(
     kind: &K,
     mut buffer: HashBuffer,
-    identity: HashIdentity,
+    identity: BlockIdentity,
     memory_budget: Option<u64>,
 ) -> BuiltFilter {
     let (added, buffer_bytes) = (buffer.added(), buffer.bytes());
@@ -173,7 +178,7 @@ fn build_at_once<K: BufferedKind>(
     kind: &K,
     hashes: &[KeyHash],
     spare: Vec<KeyHash>,
-    identity: HashIdentity,
+    identity: BlockIdentity,
     memory_budget: Option<u64>,
 ) -> Option<BuiltFilter> {
     let keys = hashes.len() as u64;
@@ -186,7 +191,7 @@ fn build_at_once<K: BufferedKind>(
 fn build_as_requested<K: BufferedKind>(
     kind: &K,
     hashes: &[KeyHash],
-    identity: HashIdentity,
+    identity: BlockIdentity,
     memory_budget: Option<u64>,
 ) -> Result<BuiltFilter, FallbackReason> {
     let keys = hashes.len() as u64;
@@ -211,9 +216,9 @@ fn reason_of(failure: &BuildFailure) -> FallbackReason {
 }
 
 /// The block of a finished payload; `None` when it exceeds the format.
-pub(super) fn seal<S: FilterShape>(built: BuiltPayload<S>, hash: HashIdentity, keys: u64) -> Option<BuiltFilter> {
+pub(super) fn seal<S: FilterShape>(built: BuiltPayload<S>, identity: BlockIdentity, keys: u64) -> Option<BuiltFilter> {
     let BuiltPayload { shape, payload, attempts, peak_bytes } = built;
-    let request = EncodeRequest { requested: S::KIND, reason: FallbackReason::None, hash, keys };
+    let request = EncodeRequest { requested: S::KIND, reason: FallbackReason::None, identity, keys };
     let block = encode(&shape, payload, request)?;
     let report = BuildReport {
         used: Some(S::KIND),

@@ -123,7 +123,7 @@ impl FusePolicy {
     /// let hash = |key: u64| hasher.hash(&key.to_le_bytes());
     /// let policy = FusePolicy::new(FuseSizing::FingerprintBits(16))?;
     /// let built = policy.build_repeatable(|| (0..50_000).map(hash), 50_000, hasher.identity())?;
-    /// let filter = FilterBlock::open(built.block.expect("it was built"))?;
+    /// let filter = FilterBlock::load(built.block.expect("it was built"), &hasher)?;
     /// assert!((0..50_000).all(|key| filter.may_contain(hash(key))));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -148,7 +148,7 @@ impl FusePolicy {
             BuildFailure::AttemptsExhausted => construction_failed(),
         })?;
         let BuiltFromReadings { payload, added, distinct } = built;
-        let mut built = seal(payload, identity, distinct).ok_or(too_large(shape.payload_bytes()))?;
+        let mut built = seal(payload, identity.into(), distinct).ok_or(too_large(shape.payload_bytes()))?;
         if self.self_check == SelfCheck::On && !contains_each(built.block.as_deref(), read()) {
             return Err(construction_failed());
         }
@@ -217,7 +217,7 @@ impl FilterPolicy for FusePolicy {
 }
 
 fn contains_each(block: Option<&[u8]>, mut hashes: impl Iterator<Item = KeyHash>) -> bool {
-    let filter = block.map(FilterBlock::open);
+    let filter = block.map(FilterBlock::open_unverified);
     filter.is_some_and(|filter| filter.is_ok_and(|filter| hashes.all(|hash| filter.may_contain(hash))))
 }
 

@@ -10,6 +10,7 @@ mod bloom;
 mod buffered;
 mod collect;
 mod fuse;
+mod key_hashing;
 mod report;
 mod ribbon;
 #[cfg(test)]
@@ -28,6 +29,7 @@ pub use ribbon::{RibbonPolicy, RibbonSizing};
 pub use standard_bloom::StandardBloomPolicy;
 pub use xor::{XorLayout, XorPolicy, XorSizing};
 
+use crate::block::FileId;
 use crate::hash::{KeyHash, KeyHasher};
 
 /// Chooses a filter for each file. Open to users: an engine can bring its own rule.
@@ -61,6 +63,10 @@ pub trait FilterPolicy: Send + Sync + fmt::Debug {
 /// Takes the hashes of one file's keys and makes its filter.
 ///
 /// Keys come in any order and any number of times. `Send`, so that a flush can move between threads.
+///
+/// A builder that a panic of the engine's hash function has interrupted in [`add_key`](Self::add_key) may lack that key:
+/// ours then give no filter ([`FallbackReason::Interrupted`](crate::FallbackReason::Interrupted)), and an implementation
+/// of the engine's own must not finish as if nothing had been either.
 pub trait FilterBuilder: Send + fmt::Debug {
     /// Adds a key, hashed with the context's hasher.
     fn add_key(&mut self, key: &[u8]);
@@ -108,6 +114,8 @@ pub struct BuildContext {
     pub expected_keys: Option<u64>,
     /// Bytes that building may use beside the hashes and the finished block, if limited.
     pub memory_budget: Option<u64>,
+    /// The file that the block is bound to. `None` where something else binds it: tables do so themselves.
+    pub file_id: Option<FileId>,
 }
 
 impl BuildContext {
@@ -121,6 +129,7 @@ impl BuildContext {
             bottommost: false,
             expected_keys: None,
             memory_budget: None,
+            file_id: None,
         }
     }
 
@@ -152,6 +161,12 @@ impl BuildContext {
     #[must_use]
     pub fn with_memory_budget(self, bytes: u64) -> Self {
         Self { memory_budget: Some(bytes), ..self }
+    }
+
+    /// Binds the block to its file, which takes 8 bytes: it can then be loaded with this id only.
+    #[must_use]
+    pub fn with_file_id(self, file: FileId) -> Self {
+        Self { file_id: Some(file), ..self }
     }
 }
 

@@ -9,9 +9,9 @@ use super::handle::{BlockHandle, name};
 use super::parts::TableParts;
 use super::reader::prepare;
 use super::{Location, TableError, TableProperties};
-use crate::block::{FilterBlock, GuardedFilter};
+use crate::block::{GuardedFilter, LoadContext};
 use crate::error::BlockError;
-use crate::hash::{HashIdentity, KeyExtractor, KeyHasher};
+use crate::hash::{HashIdentity, KeyExtractor, KeyHash, KeyHasher};
 
 /// Who asks: the hash and the extractor that make a probe out of a key.
 #[derive(Clone, Debug)]
@@ -105,19 +105,16 @@ fn guard(
         let reason = BlockError::ExtractorMismatch { expected: name(expected), got: name(got) };
         return (GuardedFilter::unusable(reason), Some(problem));
     }
-    let mut guarded = GuardedFilter::load(block.clone(), reader.hasher.identity());
-    if guarded.block().is_ok_and(|block| denies_a_bound(block, reader, properties)) {
-        guarded = GuardedFilter::unusable(BlockError::DeniesOwnKey { hash: reader.hasher.identity() });
-    }
+    let known = known_keys(reader, properties);
+    let guarded = GuardedFilter::load(block.clone(), LoadContext::new(&reader.hasher).with_known_keys(&known));
     let problem = guarded.block().err().map(|source| TableError::Filter { at: at.clone(), source: source.clone() });
     (guarded, problem)
 }
 
-/// Whether the filter denies the first or the last key of its table. Equal identities do not prove that hashes are
-/// equal: secret seeds may share a fingerprint, and an engine may have changed its function but not the tag.
-pub(crate) fn denies_a_bound(block: &FilterBlock<Bytes>, reader: &FilterReader, properties: &TableProperties) -> bool {
+/// The hashes of the first and the last key of a table, which its filter must contain. Equal identities do not prove that
+/// hashes are equal: secret seeds may share a fingerprint, and an engine may have changed its function but not the tag.
+pub(crate) fn known_keys(reader: &FilterReader, properties: &TableProperties) -> Vec<KeyHash> {
     let bounds = [&properties.smallest_key, &properties.largest_key];
     let extractor = reader.extractor.as_deref();
-    let mut hashes = bounds.into_iter().flatten().filter_map(|key| prepare(&reader.hasher, extractor, key));
-    hashes.any(|hash| !block.may_contain(hash))
+    bounds.into_iter().flatten().filter_map(|key| prepare(&reader.hasher, extractor, key)).collect()
 }

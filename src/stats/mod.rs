@@ -1,11 +1,14 @@
 //! Counting what filters answer, and telling when a rate is not what it should be.
 
 mod health;
+mod set_probes;
 mod tally;
 
 use core::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
 
 pub use health::{FilterHealth, HealthAlarm, HealthLimits};
+pub(crate) use set_probes::SetProbes;
 pub(crate) use tally::{Ledger, SkipShare, SkipTally, Skips};
 
 /// Counters that many threads add to. Each is exact; read together they may be a few probes apart.
@@ -16,14 +19,42 @@ pub(crate) struct FilterCounters {
     true_positives: AtomicU64,
     false_positives: AtomicU64,
     unusable: AtomicU64,
-    /// Further negatives, counted by the set that the filter's table is in.
-    share: Option<SkipShare>,
+    /// Probes of the set of filters that the filter is in, answered "may be present".
+    set_positives: AtomicU64,
+    /// What is counted elsewhere, for this filter and others together.
+    share: Option<Share>,
+}
+
+/// A filter's share in what a set counts for all of its filters.
+#[derive(Clone, Debug)]
+pub(crate) enum Share {
+    /// A set of tables, which counts each filter's negatives.
+    Tables(SkipShare),
+    /// A set of filters, which probes all of them each time and so counts probes.
+    Filters(Arc<SetProbes>),
+}
+
+impl From<SkipShare> for Share {
+    fn from(share: SkipShare) -> Self {
+        Self::Tables(share)
+    }
+}
+
+impl From<Arc<SetProbes>> for Share {
+    fn from(probes: Arc<SetProbes>) -> Self {
+        Self::Filters(probes)
+    }
 }
 
 impl FilterCounters {
-    /// Counts the keys that a set skips by this filter, too.
-    pub(crate) fn join(&mut self, share: SkipShare) {
+    /// Counts what a set probes, too.
+    pub(crate) fn join(&mut self, share: Share) {
         self.share = Some(share);
+    }
+
+    /// Counts a probe of the set of filters, which was answered "may be present".
+    pub(crate) fn add_set_positive(&self) {
+        self.set_positives.fetch_add(1, Ordering::Relaxed);
     }
 
     /// `asked` answers, of which `maybe` were "may be present".
@@ -40,17 +71,31 @@ impl FilterCounters {
         self.unusable.fetch_add(asked, Ordering::Relaxed);
     }
 
+    /// Released, so that whoever sees the outcome sees the positive that it is of.
     pub(crate) fn add_outcome(&self, found: bool) {
         let counter = if found { &self.true_positives } else { &self.false_positives };
-        counter.fetch_add(1, Ordering::Relaxed);
+        counter.fetch_add(1, Ordering::Release);
     }
 
-    pub(crate) fn snapshot(&self) -> FilterStats {
-        let [negatives, positives, true_positives, false_positives, unusable] =
-            [&self.negatives, &self.positives, &self.true_positives, &self.false_positives, &self.unusable]
-                .map(|counter| counter.load(Ordering::Relaxed));
-        let negatives = negatives + self.share.as_ref().map_or(0, SkipShare::by_filter);
-        FilterStats { negatives, positives, true_positives, false_positives, unusable }
+    /// The counts of a filter that can be probed, or cannot. Outcomes are read before the positives that they are of,
+    /// and these before the probes of the set, so that no count exceeds what it is a part of.
+    pub(crate) fn snapshot(&self, is_usable: bool) -> FilterStats {
+        let [true_positives, false_positives, set_positives] =
+            [&self.true_positives, &self.false_positives, &self.set_positives]
+                .map(|counter| counter.load(Ordering::Acquire));
+        let [negatives, positives, unusable] =
+            [&self.negatives, &self.positives, &self.unusable].map(|counter| counter.load(Ordering::Relaxed));
+        let mut stats = FilterStats { negatives, positives, true_positives, false_positives, unusable };
+        match &self.share {
+            None => {}
+            Some(Share::Tables(skips)) => stats.negatives += skips.by_filter(),
+            Some(Share::Filters(probes)) if is_usable => {
+                stats.positives += set_positives;
+                stats.negatives += probes.sum().saturating_sub(set_positives);
+            }
+            Some(Share::Filters(probes)) => stats.unusable += probes.sum(),
+        }
+        stats
     }
 }
 
@@ -95,15 +140,23 @@ impl FilterStats {
         self.negatives + self.false_positives
     }
 
-    /// The share of absent keys that got through; `None` before the first absent key.
+    /// The share of absent keys that got through; `None` before the first absent key, and for counts that no filter
+    /// gives.
     #[must_use]
     pub fn observed_fpr(&self) -> Option<f64> {
         let absent = self.absent_probes();
-        (absent > 0).then(|| self.false_positives as f64 / absent as f64)
+        (absent > 0 && self.is_possible()).then(|| self.false_positives as f64 / absent as f64)
+    }
+
+    /// Whether there are no more outcomes than positives. If there are, outcomes were reported to a filter that did
+    /// not answer the probes, and nothing follows from the counts.
+    #[must_use]
+    pub const fn is_possible(&self) -> bool {
+        self.true_positives.saturating_add(self.false_positives) <= self.positives
     }
 
     /// The range in which the true rate lies, `sigmas` standard errors to each side (Wilson's score
-    /// interval); `None` before the first absent key.
+    /// interval); `None` where there is no observed rate.
     #[must_use]
     pub fn fpr_interval(&self, sigmas: f64) -> Option<(f64, f64)> {
         let observed = self.observed_fpr()?;
@@ -183,6 +236,18 @@ mod tests {
     }
 
     #[test]
+    fn more_outcomes_than_positives_give_no_rate_and_no_alarm() {
+        let reported_elsewhere = FilterStats { false_positives: 954, ..FilterStats::default() };
+        let one_too_many =
+            FilterStats { negatives: 900, positives: 100, true_positives: 1, false_positives: 100, unusable: 0 };
+        for stats in [reported_elsewhere, one_too_many] {
+            assert!(!stats.is_possible());
+            assert_eq!((stats.observed_fpr(), stats.fpr_interval(2.0), stats.alarm(0.01)), (None, None, None));
+        }
+        assert!(FilterStats { true_positives: 0, ..one_too_many }.alarm(0.01).is_some());
+    }
+
+    #[test]
     fn the_interval_holds_the_rate_and_narrows_with_probes() {
         let (few, many) = (stats(99, 1), stats(9_900, 100));
         let width = |stats: FilterStats| {
@@ -216,7 +281,7 @@ mod tests {
         counters.add_unusable(2);
         counters.add_outcome(true);
         counters.add_outcome(false);
-        let snapshot = counters.snapshot();
+        let snapshot = counters.snapshot(true);
         assert_eq!((snapshot.negatives, snapshot.positives, snapshot.unusable), (7, 3, 2));
         assert_eq!((snapshot.true_positives, snapshot.false_positives), (1, 1));
         assert_eq!(snapshot.probes(), 12);

@@ -100,34 +100,34 @@ impl Recipe {
             }
             Self::TwoBit { layout, bytes } => {
                 let options = TwoBitOptions::default().with_layout(layout).with_bytes(bytes).unwrap();
-                let filter = TwoBitBloom::new(options).unwrap();
+                let filter = TwoBitBloom::new(hasher.identity(), options).unwrap();
                 keys.for_each(|key| {
                     filter.insert(hasher.hash(&key));
                 });
-                filter.to_block(hasher.identity()).unwrap().to_vec()
+                filter.to_block().unwrap().to_vec()
             }
             Self::CountingBloom { counters, probes } => {
-                let mut filter = CountingBloom::with_shape(counters, probes).unwrap();
+                let mut filter = CountingBloom::with_shape(hasher.identity(), counters, probes).unwrap();
                 let hashes: Vec<KeyHash> = keys.map(|key| hasher.hash(&key)).collect();
                 filter.insert_all(&hashes);
                 hashes.iter().step_by(3).for_each(|&hash| {
                     filter.insert(hash);
                 });
                 hashes.iter().step_by(3).for_each(|&hash| filter.remove(hash).unwrap());
-                filter.to_block(hasher.identity()).unwrap().to_vec()
+                filter.to_block().unwrap().to_vec()
             }
             Self::StandardBloom { bits, probes } => {
-                let mut filter = StandardBloom::with_shape(bits, probes).unwrap();
+                let mut filter = StandardBloom::with_shape(hasher.identity(), bits, probes).unwrap();
                 keys.for_each(|key| {
                     filter.insert(hasher.hash(&key));
                 });
-                filter.to_block(hasher.identity()).unwrap().to_vec()
+                filter.to_block().unwrap().to_vec()
             }
             Self::Cuckoo { tag_bits } => {
                 let hashes: Vec<KeyHash> = keys.map(|key| hasher.hash(&key)).collect();
-                let mut filter = CuckooFilter::with_tag_bits(hashes.len() as u64, tag_bits).unwrap();
+                let mut filter = CuckooFilter::with_tag_bits(hasher.identity(), hashes.len() as u64, tag_bits).unwrap();
                 filter.insert_all(&hashes).unwrap();
-                filter.to_block(hasher.identity()).unwrap().to_vec()
+                filter.to_block().unwrap().to_vec()
             }
         }
     }

@@ -49,21 +49,21 @@ impl InUseBuilder {
         let count = self.hashes.len().max(1) as u64;
         match self.kind {
             FilterKind::COUNTING_BLOOM => {
-                let mut filter = CountingBloom::with_shape(count * 10, 7).unwrap();
+                let mut filter = CountingBloom::with_shape(hash, count * 10, 7).unwrap();
                 filter.insert_all(&self.hashes);
-                filter.to_block(hash).unwrap()
+                filter.to_block().unwrap()
             }
             FilterKind::CUCKOO => {
-                let mut filter = CuckooFilter::with_tag_bits(count, 12).unwrap();
+                let mut filter = CuckooFilter::with_tag_bits(hash, count, 12).unwrap();
                 filter.insert_all(&self.hashes).unwrap();
-                filter.to_block(hash).unwrap()
+                filter.to_block().unwrap()
             }
             _ => {
-                let filter = TwoBitBloom::new(TwoBitOptions::default().with_bytes(256).unwrap()).unwrap();
+                let filter = TwoBitBloom::new(hash, TwoBitOptions::default().with_bytes(256).unwrap()).unwrap();
                 self.hashes.iter().for_each(|&hash| {
                     filter.insert(hash);
                 });
-                filter.to_block(hash).unwrap()
+                filter.to_block().unwrap()
             }
         }
     }

@@ -1,6 +1,8 @@
 //! Keys that were inserted because of where a filter puts them.
 
-use sstfilter::{BitsPerKey, CountingBloom, CuckooFilter, FallbackReason, FilterError, KeyHash, KeyHasher};
+use sstfilter::{
+    BitsPerKey, CountingBloom, CuckooFilter, FallbackReason, FilterError, HashIdentity, KeyHash, KeyHasher,
+};
 use sstfilter::{BloomPolicy, DEFAULT_HASH_SEED, FilterBlock};
 
 use crate::kinds::{Built, Kind, at_most, rate};
@@ -75,7 +77,7 @@ fn masks_that_fill_a_line(keys: usize) -> Vec<u64> {
         // The number of keys decides the number of probes' lines: as many as fit in one.
         padded.resize(keys, hashes[0]);
         let block = common::build(&policy, &padded).block.unwrap();
-        FilterBlock::open(block).unwrap().fill_ratio().unwrap()
+        FilterBlock::open_unverified(block).unwrap().fill_ratio().unwrap()
     };
     let mut chosen: Vec<KeyHash> = Vec::new();
     let mut candidates = common::key_set(9, u32::MAX).map(|hash| KeyHash::from_well_mixed(hash.get() >> 32));
@@ -137,7 +139,9 @@ fn keys_that_share_no_bits_raise_the_rate_of_standard_bloom_some_times_under_a_k
 
 #[test]
 fn nine_keys_fill_a_cuckoo_filter_under_a_known_seed_only_and_it_says_so_at_once() {
-    let mut filter = CuckooFilter::for_rate(100_000, sstfilter::FalsePositiveRate::new(0.01).unwrap()).unwrap();
+    let mut filter =
+        CuckooFilter::for_rate(HashIdentity::default(), 100_000, sstfilter::FalsePositiveRate::new(0.01).unwrap())
+            .unwrap();
     let tags = (1_u64 << filter.shape().tag_bits()) - 1;
     let tag =
         |hash: u64| u64::try_from((u128::from(hash.wrapping_mul(0x9e37_79b9_7f4a_7c15)) * u128::from(tags)) >> 64);
@@ -158,7 +162,7 @@ fn nine_keys_fill_a_cuckoo_filter_under_a_known_seed_only_and_it_says_so_at_once
     assert!(known.iter().all(|&hash| filter.contains(hash)), "they all look alike");
     own_keys(1_000).for_each(|key| filter.insert(open_hasher().hash(&key)).unwrap());
 
-    let mut guarded = CuckooFilter::new(filter.shape()).unwrap();
+    let mut guarded = CuckooFilter::new(HashIdentity::default(), filter.shape()).unwrap();
     assert!(hashes(&secret_hasher()).into_iter().all(|hash| guarded.insert(hash).is_ok()));
 }
 
@@ -166,7 +170,7 @@ fn nine_keys_fill_a_cuckoo_filter_under_a_known_seed_only_and_it_says_so_at_once
 #[test]
 fn counters_that_one_key_saturates_stay_and_no_key_is_denied() {
     let hasher = secret_hasher();
-    let mut filter = CountingBloom::for_size(10_000, BitsPerKey::TEN).unwrap();
+    let mut filter = CountingBloom::for_size(HashIdentity::default(), 10_000, BitsPerKey::TEN).unwrap();
     let own: Vec<KeyHash> = own_keys(1_000).map(|key| hasher.hash(&key)).collect();
     filter.insert_all(&own);
     for key in 0..600_u64 {

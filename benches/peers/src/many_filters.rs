@@ -4,8 +4,8 @@ use bytes::Bytes;
 use sbbf_rs_safe::Filter as Sbbf;
 use sstfilter::simd::{self, InstructionSet};
 use sstfilter::{
-    BloomPolicy, BuildContext, FilterBlock, FilterPolicy, FilterSet, HitBitmap, HitMatrix, KeyHash, KeyHasher,
-    PreparedKey,
+    BloomPolicy, BuildContext, FilterBlock, FilterPolicy, FilterSet, GuardedFilter, HitBitmap, HitMatrix, KeyHash,
+    KeyHasher, PreparedKey,
 };
 
 use crate::harness::{Length, Stretches};
@@ -54,7 +54,10 @@ pub fn measure(length: Length, isa: IsaChoice) -> Result<Vec<ManyFilters>, Build
 
 fn measure_size(keys_per_filter: u64, turns: usize, isa: IsaChoice) -> Result<Vec<ManyFilters>, BuildError> {
     let ours = (0..FILTERS).map(|filter| our_filter(filter, keys_per_filter)).collect::<Result<Vec<_>, _>>()?;
-    let set = FilterSet::new(ours.iter().cloned().map(Ok), KeyHasher::default().identity());
+    let set = FilterSet::new(
+        ours.iter().cloned().map(|block| GuardedFilter::from(Ok(block))),
+        KeyHasher::default().identity(),
+    );
     let theirs: Vec<_> = (0..FILTERS).map(|filter| split_block_filter(filter, keys_per_filter)).collect();
     let sets = match isa {
         IsaChoice::Best => vec![None],
@@ -153,7 +156,7 @@ fn our_filter(filter: u64, keys: u64) -> Result<FilterBlock<Bytes>, BuildError> 
     let context = BuildContext::new(&KeyHasher::default()).with_expected_keys(keys);
     let mut builder = BloomPolicy::default().builder(&context).ok_or("the policy declined")?;
     hashes_of(filter, keys).for_each(|hash| builder.add_hash(hash));
-    Ok(FilterBlock::open(builder.finish().block.ok_or("no filter fits")?)?)
+    Ok(FilterBlock::load(builder.finish().block.ok_or("no filter fits")?, &KeyHasher::default())?)
 }
 
 fn split_block_filter(filter: u64, keys: u64) -> Sbbf {

@@ -78,7 +78,7 @@ fn fields(path: &Path, look: Look, secret: Option<&KeyHasher>) -> anyhow::Result
         Look::Table => Ok(Fields::Table(Box::new(TableFields::new(&tables::open(path, secret)?)))),
         Look::FilterBlock => {
             let data = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-            let block = FilterBlock::open(data)?;
+            let block = FilterBlock::open_unverified(data)?;
             Ok(Fields::FilterBlock(Box::new(FilterFields::new(&block))))
         }
         Look::Neither => bail!("{}", files::NEITHER),

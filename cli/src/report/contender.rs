@@ -120,7 +120,7 @@ pub(super) fn build_block(
         bail!("its policy makes a {used} filter instead: {}", built.report.reason);
     }
     let block = built.block.with_context(|| format!("no filter: {}", built.report.reason))?;
-    Ok(FilterBlock::open(block)?)
+    Ok(FilterBlock::open_unverified(block)?)
 }
 
 /// A filter that can be asked.

@@ -2,7 +2,7 @@
 
 use anyhow::Context;
 use sstfilter::{
-    CountingBloom, CuckooFilter, FalsePositiveRate, FilterHealth, HealthLimits, HitBitmap, KeyHash, KeyHasher,
+    CountingBloom, CuckooFilter, FalsePositiveRate, FilterHealth, HashIdentity, HealthLimits, HitBitmap, KeyHash,
     StandardBloom, TwoBitBloom, TwoBitOptions, WordLayout,
 };
 
@@ -25,7 +25,7 @@ macro_rules! asked {
     ($($filter:ty),*) => {$(
         impl Asked for $filter {
             fn block_bytes(&self) -> anyhow::Result<u64> {
-                Ok(self.to_block(KeyHasher::default().identity())?.len() as u64)
+                Ok(self.to_block()?.len() as u64)
             }
 
             fn expected_fpr(&self) -> f64 {
@@ -88,11 +88,11 @@ impl Growing for CuckooFilter {
 }
 
 pub(super) fn standard_bloom(keys: u64, rate: FalsePositiveRate) -> anyhow::Result<Box<dyn Growing>> {
-    Ok(Box::new(StandardBloom::for_rate(keys, rate)?))
+    Ok(Box::new(StandardBloom::for_rate(HashIdentity::default(), keys, rate)?))
 }
 
 pub(super) fn counting_bloom(keys: u64, rate: FalsePositiveRate) -> anyhow::Result<Box<dyn Growing>> {
-    Ok(Box::new(CountingBloom::for_rate(keys, rate)?))
+    Ok(Box::new(CountingBloom::for_rate(HashIdentity::default(), keys, rate)?))
 }
 
 /// Two bits a key or four, whichever takes less memory: its sizes are powers of two.
@@ -101,9 +101,9 @@ pub(super) fn two_bit_bloom(keys: u64, rate: FalsePositiveRate) -> anyhow::Resul
     let options = layouts.map(|layout| TwoBitOptions::default().with_layout(layout).with_room_for(keys, rate));
     let smallest = options.into_iter().flatten().min_by_key(|options| options.bytes());
     let options = smallest.context("it has no size for so many keys at this rate")?;
-    Ok(Box::new(TwoBitBloom::new(options)?))
+    Ok(Box::new(TwoBitBloom::new(HashIdentity::default(), options)?))
 }
 
 pub(super) fn cuckoo(keys: u64, rate: FalsePositiveRate) -> anyhow::Result<Box<dyn Growing>> {
-    Ok(Box::new(CuckooFilter::for_rate(keys, rate)?))
+    Ok(Box::new(CuckooFilter::for_rate(HashIdentity::default(), keys, rate)?))
 }

@@ -5,7 +5,7 @@ use crate::codec::AlignedBuffer;
 use crate::error::FilterError;
 use crate::filter::standard_bloom::{Spread, StandardBloom, allocate, size_for_rate};
 use crate::filter::{FilterShape, Storable};
-use crate::hash::KeyHash;
+use crate::hash::{HashIdentity, KeyHash};
 use crate::stats::FilterHealth;
 use crate::units::{BitsPerKey, FalsePositiveRate};
 
@@ -29,7 +29,7 @@ const MANY_KEYS: u64 = 1 << 24;
 ///
 /// let hasher = KeyHasher::default();
 /// let (apple, banana) = (hasher.hash(b"apple"), hasher.hash(b"banana"));
-/// let mut filter = CountingBloom::for_size(1_000, BitsPerKey::TEN)?;
+/// let mut filter = CountingBloom::for_size(hasher.identity(), 1_000, BitsPerKey::TEN)?;
 /// filter.insert(apple);
 /// filter.insert(banana);
 /// filter.remove(apple)?;
@@ -40,6 +40,7 @@ const MANY_KEYS: u64 = 1 << 24;
 /// ```
 #[derive(Debug)]
 pub struct CountingBloom {
+    hash: HashIdentity,
     shape: CountingBloomShape,
     counters: AlignedBuffer,
     keys: u64,
@@ -51,8 +52,8 @@ impl CountingBloom {
     /// # Errors
     ///
     /// [`FilterError::TooLarge`] beyond 32 GiB; [`FilterError::NoMemory`] without the memory for it.
-    pub fn for_size(keys: u64, counters_per_key: BitsPerKey) -> Result<Self, FilterError> {
-        Self::of(Spread::for_keys(keys, counters_per_key))
+    pub fn for_size(hash: HashIdentity, keys: u64, counters_per_key: BitsPerKey) -> Result<Self, FilterError> {
+        Self::of(hash, Spread::for_keys(keys, counters_per_key))
     }
 
     /// The smallest filter whose expected rate with `keys` keys is at most `rate`.
@@ -61,8 +62,8 @@ impl CountingBloom {
     ///
     /// [`FilterError::Config`] when 100 counters per key are not enough; [`FilterError::TooLarge`] beyond 32 GiB;
     /// [`FilterError::NoMemory`] without the memory for it.
-    pub fn for_rate(keys: u64, rate: FalsePositiveRate) -> Result<Self, FilterError> {
-        Self::for_size(keys, size_for_rate(keys.clamp(1, MANY_KEYS), rate)?)
+    pub fn for_rate(hash: HashIdentity, keys: u64, rate: FalsePositiveRate) -> Result<Self, FilterError> {
+        Self::for_size(hash, keys, size_for_rate(keys.clamp(1, MANY_KEYS), rate)?)
     }
 
     /// An empty filter of `counters` counters, any number, and `probes` probes, 1 to 32.
@@ -71,13 +72,13 @@ impl CountingBloom {
     ///
     /// [`FilterError::Config`] without counters, or with too few or too many probes; [`FilterError::TooLarge`] beyond
     /// 32 GiB; [`FilterError::NoMemory`] without the memory for it.
-    pub fn with_shape(counters: u64, probes: u8) -> Result<Self, FilterError> {
-        Self::of(Spread::new(counters, probes)?)
+    pub fn with_shape(hash: HashIdentity, counters: u64, probes: u8) -> Result<Self, FilterError> {
+        Self::of(hash, Spread::new(counters, probes)?)
     }
 
-    fn of(spread: Spread) -> Result<Self, FilterError> {
+    fn of(hash: HashIdentity, spread: Spread) -> Result<Self, FilterError> {
         let shape = CountingBloomShape::new(spread);
-        Ok(Self { shape, counters: allocate(shape.payload_bytes())?, keys: 0 })
+        Ok(Self { hash, shape, counters: allocate(shape.payload_bytes())?, keys: 0 })
     }
 
     /// Inserts a key, once more if it is in. Whether it was seen to be absent before.
@@ -199,7 +200,7 @@ impl CountingBloom {
     ///
     /// [`FilterError::NoMemory`] without the memory for it.
     pub fn to_standard_bloom(&self) -> Result<StandardBloom, FilterError> {
-        StandardBloom::filled(self.shape.spread(), self.keys, |bits| {
+        StandardBloom::filled(self.hash, self.shape.spread(), self.keys, |bits| {
             for (byte, counters) in bits.iter_mut().zip(self.counters.as_slice().chunks(4)) {
                 let positions = (0..8).filter(|&position| Counter::get(counters, position) > 0);
                 *byte = positions.fold(0, |byte, position| byte | 1 << position);
@@ -215,6 +216,10 @@ impl Storable for CountingBloom {
         self.shape
     }
 
+    fn hash_identity(&self) -> HashIdentity {
+        self.hash
+    }
+
     fn keys(&self) -> u64 {
         self.keys
     }
@@ -224,8 +229,8 @@ impl Storable for CountingBloom {
     }
 
     /// Counters behind the last are cleared: no writer uses them.
-    fn restore(shape: CountingBloomShape, keys: u64, payload: &[u8]) -> Result<Self, FilterError> {
-        let mut filter = Self { keys, ..Self::of(shape.spread())? };
+    fn restore(hash: HashIdentity, shape: CountingBloomShape, keys: u64, payload: &[u8]) -> Result<Self, FilterError> {
+        let mut filter = Self { keys, ..Self::of(hash, shape.spread())? };
         let counters = filter.counters.as_mut_slice();
         counters.copy_from_slice(payload);
         let unused = (shape.payload_bytes() * 2 - shape.counters()) * 4;

@@ -6,7 +6,7 @@ use super::shape::CuckooShape;
 use crate::codec::AlignedBuffer;
 use crate::error::{BlockError, FilterError};
 use crate::filter::Storable;
-use crate::hash::KeyHash;
+use crate::hash::{HashIdentity, KeyHash};
 use crate::stats::FilterHealth;
 use crate::units::FalsePositiveRate;
 
@@ -23,21 +23,22 @@ use crate::units::FalsePositiveRate;
 ///
 /// let hasher = KeyHasher::default();
 /// let (apple, pear) = (hasher.hash(b"apple"), hasher.hash(b"pear"));
-/// let mut filter = CuckooFilter::for_rate(1_000, FalsePositiveRate::new(0.001)?)?;
+/// let mut filter = CuckooFilter::for_rate(hasher.identity(), 1_000, FalsePositiveRate::new(0.001)?)?;
 /// filter.insert(apple)?;
 /// filter.insert(pear)?;
 /// filter.remove(pear)?;
 /// assert!(filter.contains(apple) && !filter.contains(pear));
 /// assert_eq!(filter.remove(pear), Err(FilterError::NotPresent));
 ///
-/// // Stored, and taken up again for more work.
-/// let block = filter.to_block(hasher.identity())?;
-/// let restored = CuckooFilter::from_block(&block, hasher.identity())?;
+/// // Stored, and restored for more work.
+/// let block = filter.to_block()?;
+/// let restored = CuckooFilter::from_block(&block, &hasher)?;
 /// assert!(restored.contains(apple) && restored.keys() == 1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
 pub struct CuckooFilter {
+    hash: HashIdentity,
     shape: CuckooShape,
     payload: AlignedBuffer,
     keys: u64,
@@ -61,10 +62,10 @@ impl CuckooFilter {
     /// # Errors
     ///
     /// [`FilterError::NoMemory`] without the memory for it.
-    pub fn new(shape: CuckooShape) -> Result<Self, FilterError> {
+    pub fn new(hash: HashIdentity, shape: CuckooShape) -> Result<Self, FilterError> {
         let bytes = shape.payload_bytes();
         let payload = AlignedBuffer::zeroed(bytes, 0).ok_or(FilterError::NoMemory { bytes })?;
-        Ok(Self { shape, payload, keys: 0, search: Search::default() })
+        Ok(Self { hash, shape, payload, keys: 0, search: Search::default() })
     }
 
     /// An empty filter for `keys` keys with at most this rate of false positives.
@@ -73,8 +74,8 @@ impl CuckooFilter {
     ///
     /// [`FilterError::Config`] for what [`CuckooShape::for_rate`] refuses; [`FilterError::NoMemory`] without the
     /// memory for it.
-    pub fn for_rate(keys: u64, rate: FalsePositiveRate) -> Result<Self, FilterError> {
-        Self::new(CuckooShape::for_rate(keys, rate)?)
+    pub fn for_rate(hash: HashIdentity, keys: u64, rate: FalsePositiveRate) -> Result<Self, FilterError> {
+        Self::new(hash, CuckooShape::for_rate(keys, rate)?)
     }
 
     /// An empty filter for `keys` keys with tags of `tag_bits` bits, 4 to 32.
@@ -83,8 +84,8 @@ impl CuckooFilter {
     ///
     /// [`FilterError::Config`] for what [`CuckooShape::with_tag_bits`] refuses; [`FilterError::NoMemory`] without
     /// the memory for it.
-    pub fn with_tag_bits(keys: u64, tag_bits: u8) -> Result<Self, FilterError> {
-        Self::new(CuckooShape::with_tag_bits(keys, tag_bits)?)
+    pub fn with_tag_bits(hash: HashIdentity, keys: u64, tag_bits: u8) -> Result<Self, FilterError> {
+        Self::new(hash, CuckooShape::with_tag_bits(keys, tag_bits)?)
     }
 
     /// Adds a key, once more if it is in already.
@@ -197,6 +198,10 @@ impl Storable for CuckooFilter {
         self.shape
     }
 
+    fn hash_identity(&self) -> HashIdentity {
+        self.hash
+    }
+
     fn keys(&self) -> u64 {
         self.keys
     }
@@ -207,7 +212,7 @@ impl Storable for CuckooFilter {
         }
     }
 
-    fn restore(shape: CuckooShape, keys: u64, payload: &[u8]) -> Result<Self, FilterError> {
+    fn restore(hash: HashIdentity, shape: CuckooShape, keys: u64, payload: &[u8]) -> Result<Self, FilterError> {
         let field = |field, expected, got| Err(BlockError::Field { field, expected, got }.into());
         let (tags, behind) = (probe::count(shape, payload), shape.bytes_behind(payload));
         if tags != Some(keys) {
@@ -216,7 +221,7 @@ impl Storable for CuckooFilter {
         if let Some(&byte) = behind.iter().find(|&&byte| byte != 0) {
             return field("bytes behind the last bucket", "0", byte.into());
         }
-        let mut filter = Self::new(shape)?;
+        let mut filter = Self::new(hash, shape)?;
         filter.payload.as_mut_slice().copy_from_slice(payload);
         Ok(Self { keys, ..filter })
     }

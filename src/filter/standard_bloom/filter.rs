@@ -4,15 +4,18 @@ use super::build::StandardBits;
 use super::shape::StandardBloomShape;
 use super::spread::{Spread, allocate, size_for_rate};
 use crate::error::FilterError;
-use crate::filter::{FilterShape, Storable};
-use crate::hash::KeyHash;
+use crate::filter::{FilterShape, Storable, check_same_hash};
+use crate::hash::{HashIdentity, KeyHash};
 use crate::stats::FilterHealth;
 use crate::units::{BitsPerKey, FalsePositiveRate};
 
 /// The number of keys above which a size for a rate does not depend on it any more.
 const MANY_KEYS: u64 = 1 << 24;
 
-/// A standard Bloom filter that takes keys while it is asked.
+/// A standard Bloom filter that takes keys while it is in use.
+///
+/// It belongs to one hash, which its constructor is given: blocks of it say so, and filters of two hashes cannot be
+/// merged.
 ///
 /// It never denies a key that was inserted. More keys than planned raise its rate, up to 1, and nothing else:
 /// [`health`](Self::health) tells. Keys cannot be taken out: see [`CountingBloom`](crate::CountingBloom).
@@ -21,19 +24,20 @@ const MANY_KEYS: u64 = 1 << 24;
 /// use sstfilter::{FalsePositiveRate, KeyHasher, StandardBloom};
 ///
 /// let hasher = KeyHasher::default();
-/// let mut filter = StandardBloom::for_rate(1_000, FalsePositiveRate::ONE_PERCENT)?;
+/// let mut filter = StandardBloom::for_rate(hasher.identity(), 1_000, FalsePositiveRate::ONE_PERCENT)?;
 /// assert!(filter.insert(hasher.hash(b"apple")));
 /// assert!(filter.contains(hasher.hash(b"apple")));
 /// assert!(!filter.insert(hasher.hash(b"apple")), "nothing new");
 ///
 /// // Into a file and back, for more keys.
-/// let block = filter.to_block(hasher.identity())?;
-/// let again = StandardBloom::from_block(&block, hasher.identity())?;
+/// let block = filter.to_block()?;
+/// let again = StandardBloom::from_block(&block, &hasher)?;
 /// assert!(again.contains(hasher.hash(b"apple")));
 /// # Ok::<(), sstfilter::FilterError>(())
 /// ```
 #[derive(Debug)]
 pub struct StandardBloom {
+    hash: HashIdentity,
     bits: StandardBits,
     keys: u64,
 }
@@ -44,8 +48,8 @@ impl StandardBloom {
     /// # Errors
     ///
     /// [`FilterError::TooLarge`] beyond 32 GiB; [`FilterError::NoMemory`] without the memory for it.
-    pub fn for_size(keys: u64, size: BitsPerKey) -> Result<Self, FilterError> {
-        Self::of(Spread::for_keys(keys, size))
+    pub fn for_size(hash: HashIdentity, keys: u64, size: BitsPerKey) -> Result<Self, FilterError> {
+        Self::of(hash, Spread::for_keys(keys, size))
     }
 
     /// The smallest filter whose expected rate with `keys` keys is at most `rate`.
@@ -54,17 +58,17 @@ impl StandardBloom {
     ///
     /// [`FilterError::Config`] when 100 bits per key are not enough; [`FilterError::TooLarge`] beyond 32 GiB;
     /// [`FilterError::NoMemory`] without the memory for it.
-    pub fn for_rate(keys: u64, rate: FalsePositiveRate) -> Result<Self, FilterError> {
-        Self::for_size(keys, size_for_rate(keys.clamp(1, MANY_KEYS), rate)?)
+    pub fn for_rate(hash: HashIdentity, keys: u64, rate: FalsePositiveRate) -> Result<Self, FilterError> {
+        Self::for_size(hash, keys, size_for_rate(keys.clamp(1, MANY_KEYS), rate)?)
     }
 
     /// An empty filter of `bits` bits, any number, and `probes` probes, 1 to 32.
     ///
     /// ```
-    /// use sstfilter::{KeyHash, StandardBloom};
+    /// use sstfilter::{HashIdentity, KeyHash, StandardBloom};
     ///
     /// // 800 keys in a thousand bits: nine bits of ten are set, and three absent keys of four get through.
-    /// let mut saturated = StandardBloom::with_shape(1_000, 3)?;
+    /// let mut saturated = StandardBloom::with_shape(HashIdentity::custom(1), 1_000, 3)?;
     /// (0..800).for_each(|key| { saturated.insert(KeyHash::from_remixed(key)); });
     /// assert!((0.89..0.93).contains(&saturated.fill_ratio()));
     /// assert!((0.70..0.80).contains(&saturated.health().expected_fpr));
@@ -75,19 +79,24 @@ impl StandardBloom {
     ///
     /// [`FilterError::Config`] without bits, or with too few or too many probes; [`FilterError::TooLarge`] beyond
     /// 32 GiB; [`FilterError::NoMemory`] without the memory for it.
-    pub fn with_shape(bits: u64, probes: u8) -> Result<Self, FilterError> {
-        Self::of(Spread::new(bits, probes)?)
+    pub fn with_shape(hash: HashIdentity, bits: u64, probes: u8) -> Result<Self, FilterError> {
+        Self::of(hash, Spread::new(bits, probes)?)
     }
 
-    fn of(spread: Spread) -> Result<Self, FilterError> {
+    fn of(hash: HashIdentity, spread: Spread) -> Result<Self, FilterError> {
         let shape = StandardBloomShape::new(spread);
         let payload = allocate(shape.payload_bytes())?;
-        Ok(Self { bits: StandardBits::from_payload(shape, payload), keys: 0 })
+        Ok(Self { hash, bits: StandardBits::from_payload(shape, payload), keys: 0 })
     }
 
     /// A filter whose bits are set by `fill`, none behind the last.
-    pub(crate) fn filled(spread: Spread, keys: u64, fill: impl FnOnce(&mut [u8])) -> Result<Self, FilterError> {
-        let mut filter = Self { keys, ..Self::of(spread)? };
+    pub(crate) fn filled(
+        hash: HashIdentity,
+        spread: Spread,
+        keys: u64,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Result<Self, FilterError> {
+        let mut filter = Self { keys, ..Self::of(hash, spread)? };
         fill(filter.bits.as_mut_slice());
         Ok(filter)
     }
@@ -121,8 +130,10 @@ impl StandardBloom {
     ///
     /// # Errors
     ///
-    /// [`FilterError::ShapeMismatch`] unless both have as many bits and probes.
+    /// [`FilterError::HashMismatch`] unless both are of one hash; [`FilterError::ShapeMismatch`] unless both have as many
+    /// bits and probes.
     pub fn union(&mut self, other: &Self) -> Result<(), FilterError> {
+        check_same_hash(self.hash, other.hash)?;
         let (expected, got) = (self.bits.shape(), other.bits.shape());
         if expected != got {
             let describe = |shape: StandardBloomShape| format!("{} bits, {} probes", shape.bits(), shape.probes());
@@ -182,6 +193,10 @@ impl Storable for StandardBloom {
         self.bits.shape()
     }
 
+    fn hash_identity(&self) -> HashIdentity {
+        self.hash
+    }
+
     fn keys(&self) -> u64 {
         self.keys
     }
@@ -191,8 +206,8 @@ impl Storable for StandardBloom {
     }
 
     /// Bits behind the last are cleared: no writer sets them.
-    fn restore(shape: StandardBloomShape, keys: u64, payload: &[u8]) -> Result<Self, FilterError> {
-        Self::filled(shape.spread(), keys, |bits| {
+    fn restore(hash: HashIdentity, shape: StandardBloomShape, keys: u64, payload: &[u8]) -> Result<Self, FilterError> {
+        Self::filled(hash, shape.spread(), keys, |bits| {
             bits.copy_from_slice(payload);
             let unused = shape.payload_bytes() * 8 - shape.bits();
             if let Some(last) = bits.last_chunk_mut::<8>() {

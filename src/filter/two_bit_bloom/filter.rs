@@ -8,8 +8,8 @@ use super::shape::{TwoBitOptions, TwoBitShape};
 use super::sync::{AtomicU64, Ordering, with_mut};
 use super::{WordLayout, probe};
 use crate::error::FilterError;
-use crate::filter::{FilterShape, Storable};
-use crate::hash::KeyHash;
+use crate::filter::{FilterShape, Storable, check_same_hash};
+use crate::hash::{HashIdentity, KeyHash};
 use crate::kernel::prefetch::fetch;
 use crate::stats::FilterHealth;
 
@@ -31,8 +31,8 @@ const FETCHED_FROM_BYTES: u64 = 512 << 10;
 /// ```
 /// use sstfilter::{HitBitmap, KeyHasher, TwoBitBloom, TwoBitOptions};
 ///
-/// let filter = TwoBitBloom::new(TwoBitOptions::default())?;
 /// let hasher = KeyHasher::default();
+/// let filter = TwoBitBloom::new(hasher.identity(), TwoBitOptions::default())?;
 /// std::thread::scope(|scope| {
 ///     for worker in 0..2_u32 {
 ///         let (filter, hasher) = (&filter, &hasher);
@@ -48,8 +48,8 @@ const FETCHED_FROM_BYTES: u64 = 512 << 10;
 /// assert!((1_900..2_100).contains(&filter.estimated_keys()));
 ///
 /// // Stored, and opened as any block is.
-/// let block = filter.to_block(hasher.identity())?;
-/// assert!(sstfilter::FilterBlock::open(&block)?.may_contain(hasher.hash(&7_u32.to_le_bytes())));
+/// let block = filter.to_block()?;
+/// assert!(sstfilter::FilterBlock::load(&block, &hasher)?.may_contain(hasher.hash(&7_u32.to_le_bytes())));
 /// # Ok::<(), sstfilter::FilterError>(())
 /// ```
 ///
@@ -59,9 +59,9 @@ const FETCHED_FROM_BYTES: u64 = 512 << 10;
 /// a [`FilterStats`](crate::FilterStats) of its own, and they are [merged](crate::FilterStats::merged) to be looked at:
 ///
 /// ```
-/// use sstfilter::{FilterStats, KeyHash, TwoBitBloom, TwoBitOptions};
+/// use sstfilter::{FilterStats, HashIdentity, KeyHash, TwoBitBloom, TwoBitOptions};
 ///
-/// let filter = TwoBitBloom::new(TwoBitOptions::default())?;
+/// let filter = TwoBitBloom::new(HashIdentity::custom(1), TwoBitOptions::default())?;
 /// for key in 0..1 << 18 {
 ///     filter.insert(KeyHash::from_remixed(key));
 /// }
@@ -78,25 +78,26 @@ const FETCHED_FROM_BYTES: u64 = 512 << 10;
 /// # Ok::<(), sstfilter::FilterError>(())
 /// ```
 pub struct TwoBitBloom {
+    hash: HashIdentity,
     shape: TwoBitShape,
     /// As many as the shape says.
     words: Box<[AtomicU64]>,
 }
 
 impl TwoBitBloom {
-    /// A filter without keys.
+    /// A filter without keys, for keys of `hash`.
     ///
     /// # Errors
     ///
     /// [`FilterError::NoMemory`] without the memory for it.
-    pub fn new(options: TwoBitOptions) -> Result<Self, FilterError> {
+    pub fn new(hash: HashIdentity, options: TwoBitOptions) -> Result<Self, FilterError> {
         let shape = options.shape();
         let bytes = shape.payload_bytes();
         let count = usize::try_from(shape.machine_words()).map_err(|_| FilterError::NoMemory { bytes })?;
         let mut words = Vec::new();
         words.try_reserve_exact(count).map_err(|_| FilterError::NoMemory { bytes })?;
         words.resize_with(count, || AtomicU64::new(0));
-        Ok(Self { shape, words: words.into_boxed_slice() })
+        Ok(Self { hash, shape, words: words.into_boxed_slice() })
     }
 
     /// Its size and layout.
@@ -176,8 +177,10 @@ impl TwoBitBloom {
     ///
     /// # Errors
     ///
-    /// [`FilterError::ShapeMismatch`] unless both have the same size and layout.
+    /// [`FilterError::HashMismatch`] unless both are of one hash; [`FilterError::ShapeMismatch`] unless both have the
+    /// same size and layout.
     pub fn union(&self, other: &Self) -> Result<(), FilterError> {
+        check_same_hash(self.hash, other.hash)?;
         if self.shape != other.shape {
             let (expected, got) = (self.shape.to_string(), other.shape.to_string());
             return Err(FilterError::ShapeMismatch { expected, got });
@@ -223,9 +226,9 @@ impl TwoBitBloom {
     /// Keys (estimated), fill and expected rate, of one pass over the filter.
     ///
     /// ```
-    /// use sstfilter::{HealthAlarm, HealthLimits, KeyHash, TwoBitBloom, TwoBitOptions};
+    /// use sstfilter::{HashIdentity, HealthAlarm, HealthLimits, KeyHash, TwoBitBloom, TwoBitOptions};
     ///
-    /// let mut filter = TwoBitBloom::new(TwoBitOptions::default())?;
+    /// let mut filter = TwoBitBloom::new(HashIdentity::custom(1), TwoBitOptions::default())?;
     /// for key in 0..1_300_000 {
     ///     filter.insert_mut(KeyHash::from_remixed(key));
     /// }
@@ -266,6 +269,10 @@ impl Storable for TwoBitBloom {
         self.shape
     }
 
+    fn hash_identity(&self) -> HashIdentity {
+        self.hash
+    }
+
     fn keys(&self) -> u64 {
         self.estimated_keys()
     }
@@ -277,8 +284,8 @@ impl Storable for TwoBitBloom {
     }
 
     /// Every payload of a shape's length is one that a writer can make.
-    fn restore(shape: TwoBitShape, _keys: u64, payload: &[u8]) -> Result<Self, FilterError> {
-        let mut filter = Self::new(TwoBitOptions::of_shape(shape))?;
+    fn restore(hash: HashIdentity, shape: TwoBitShape, _keys: u64, payload: &[u8]) -> Result<Self, FilterError> {
+        let mut filter = Self::new(hash, TwoBitOptions::of_shape(shape))?;
         for (word, &stored) in filter.words.iter_mut().zip(payload.as_chunks().0) {
             with_mut(word, |word| *word = u64::from_le_bytes(stored));
         }

@@ -12,7 +12,11 @@ use super::{TwoBitBloom, TwoBitOptions, WordLayout};
 use crate::hash::KeyHash;
 
 fn smallest(layout: WordLayout) -> TwoBitBloom {
-    TwoBitBloom::new(TwoBitOptions::default().with_bytes(64).unwrap().with_layout(layout)).unwrap()
+    TwoBitBloom::new(
+        crate::hash::HashIdentity::default(),
+        TwoBitOptions::default().with_bytes(64).unwrap().with_layout(layout),
+    )
+    .unwrap()
 }
 
 /// A key of the first machine word: its low bits choose the bits.

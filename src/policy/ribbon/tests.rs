@@ -29,7 +29,7 @@ fn context() -> BuildContext {
 
 fn outcome(built: &BuiltFilter) -> (Option<FilterKind>, FallbackReason) {
     assert_eq!(built.report.requested, FilterKind::RIBBON);
-    let info = crate::block::FilterBlock::open(built.block.as_ref().unwrap()).unwrap().info();
+    let info = crate::block::FilterBlock::open_unverified(built.block.as_ref().unwrap()).unwrap().info();
     assert_eq!(
         (Some(info.kind), info.requested, info.reason),
         (built.report.used, FilterKind::RIBBON, built.report.reason)

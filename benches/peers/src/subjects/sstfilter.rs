@@ -97,7 +97,7 @@ impl Subject for Ours {
         let context = BuildContext::new(&KeyHasher::default()).with_expected_keys(keys.len() as u64);
         let mut builder = self.policy()?.builder(&context).ok_or("the policy declined")?;
         builder.add_hashes(keys.hashes);
-        let block = FilterBlock::open(builder.finish().block.ok_or("no filter fits")?)?;
+        let block = FilterBlock::load(builder.finish().block.ok_or("no filter fits")?, &KeyHasher::default())?;
         Ok(Box::new(Built { block, isa, hits: HitBitmap::default() }))
     }
 }

@@ -1,6 +1,6 @@
 //! Ours that keys can be added to and removed from, as an engine would hold them in memory.
 
-use sstfilter::{CuckooFilter, HitBitmap};
+use sstfilter::{CuckooFilter, HashIdentity, HitBitmap};
 
 use super::sstfilter::NAME;
 use super::{CUCKOO_EIGHT, CUCKOO_ELEVEN};
@@ -32,7 +32,7 @@ impl Subject for Cuckoo {
     }
 
     fn build(&self, keys: Keys<'_>) -> BuildResult {
-        let mut filter = CuckooFilter::with_tag_bits(keys.len() as u64, self.tag_bits)?;
+        let mut filter = CuckooFilter::with_tag_bits(HashIdentity::default(), keys.len() as u64, self.tag_bits)?;
         filter.insert_all(keys.hashes)?;
         Ok(Box::new(Built { filter, hits: HitBitmap::default() }))
     }

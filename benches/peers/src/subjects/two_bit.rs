@@ -2,7 +2,7 @@
 //!
 //! Its size is a power of two, so between 8 and 16 bits per key here, and its rate differs with it.
 
-use sstfilter::{HitBitmap, TwoBitBloom, TwoBitOptions, WordLayout};
+use sstfilter::{HashIdentity, HitBitmap, TwoBitBloom, TwoBitOptions, WordLayout};
 
 use super::sstfilter::NAME;
 use crate::keys::Keys;
@@ -33,7 +33,10 @@ impl Subject for TwoBit {
 
     fn build(&self, keys: Keys<'_>) -> BuildResult {
         let bytes = (keys.len() as u64).next_power_of_two().max(64);
-        let filter = TwoBitBloom::new(TwoBitOptions::default().with_layout(self.layout).with_bytes(bytes)?)?;
+        let filter = TwoBitBloom::new(
+            HashIdentity::default(),
+            TwoBitOptions::default().with_layout(self.layout).with_bytes(bytes)?,
+        )?;
         filter.insert_all(keys.hashes);
         Ok(Box::new(Built { filter, hits: HitBitmap::default() }))
     }

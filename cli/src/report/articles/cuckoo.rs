@@ -1,6 +1,6 @@
 //! From which rate on cuckoo filters are smaller than standard Bloom filters, and how full they get.
 
-use sstfilter::{CuckooFilter, CuckooShape, FalsePositiveRate, StandardBloom};
+use sstfilter::{CuckooFilter, CuckooShape, FalsePositiveRate, HashIdentity, StandardBloom};
 
 use super::{FAMILY, Figure, Row, Verdict};
 use crate::report::contender::Asked;
@@ -25,7 +25,7 @@ fn crossing(count: u64) -> anyhow::Result<Option<Row>> {
     let is_smaller = |rate: f64| -> anyhow::Result<(f64, bool)> {
         let asked = FalsePositiveRate::new(rate)?;
         let cuckoo = CuckooShape::for_rate(count, asked)?.block_bytes();
-        Ok((rate, cuckoo < StandardBloom::for_rate(count, asked)?.block_bytes()?))
+        Ok((rate, cuckoo < StandardBloom::for_rate(HashIdentity::default(), count, asked)?.block_bytes()?))
     };
     let compared: Vec<_> = rates.map(is_smaller).collect::<anyhow::Result<_>>()?;
     let highest = compared.iter().find(|(_, is_smaller)| *is_smaller);
@@ -44,7 +44,7 @@ fn crossing(count: u64) -> anyhow::Result<Option<Row>> {
 
 /// Fills a filter until the first key finds no place.
 fn fullest(count: u64) -> anyhow::Result<Row> {
-    let mut filter = CuckooFilter::for_rate(count, FalsePositiveRate::ONE_PERCENT)?;
+    let mut filter = CuckooFilter::for_rate(HashIdentity::default(), count, FalsePositiveRate::ONE_PERCENT)?;
     let mut next = 0;
     while Growing::insert_all(&mut filter, &keys::present(next, 1)) == 0 {
         next += 1;

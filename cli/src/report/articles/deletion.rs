@@ -1,6 +1,6 @@
 //! Deletion from a counting filter whose counters overflow.
 
-use sstfilter::{CountingBloom, FalsePositiveRate};
+use sstfilter::{CountingBloom, FalsePositiveRate, HashIdentity};
 
 use super::{FAMILY, Row, Verdict};
 use crate::report::contender::Asked;
@@ -14,7 +14,7 @@ const KEYS: u64 = 10_000;
 const TIMES: u64 = 40;
 
 pub(super) fn rows(_effort: &Effort) -> anyhow::Result<Vec<Row>> {
-    let mut filter = CountingBloom::for_rate(KEYS, FalsePositiveRate::ONE_PERCENT)?;
+    let mut filter = CountingBloom::for_rate(HashIdentity::default(), KEYS, FalsePositiveRate::ONE_PERCENT)?;
     let (kept, repeated) = (keys::present(0, KEYS), keys::present(KEYS, 100));
     filter.insert_all(&kept);
     for _ in 0..TIMES {

@@ -1,6 +1,6 @@
 //! The article's program: 100,000 items at 1 %, asked for a million keys that are not in.
 
-use sstfilter::{HitBitmap, KeyHash, KeyHasher, StandardBloom};
+use sstfilter::{HashIdentity, HitBitmap, KeyHash, KeyHasher, StandardBloom};
 
 use super::{FAMILY, Figure, Row, Verdict};
 use crate::report::contender::Asked;
@@ -26,7 +26,7 @@ pub(super) fn rows(_effort: &Effort) -> anyhow::Result<Vec<Row>> {
         (0..count).map(|number| hasher.hash(format!("{name}:{number}").as_bytes())).collect()
     };
     let items = hashes("item", ITEMS);
-    let mut filter = StandardBloom::with_shape(BITS, HASHES)?;
+    let mut filter = StandardBloom::with_shape(HashIdentity::default(), BITS, HASHES)?;
     filter.insert_all(&items);
     let denied = ITEMS - filter.count_one_by_one(&items);
     let passed = filter.count_batch(&hashes("probe", PROBES), &mut HitBitmap::default());

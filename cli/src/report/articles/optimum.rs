@@ -1,6 +1,6 @@
 //! Bits per key and the best number of probes, for five rates.
 
-use sstfilter::{FalsePositiveRate, StandardBloom};
+use sstfilter::{FalsePositiveRate, HashIdentity, StandardBloom};
 
 use super::{FAMILY, Row, Verdict};
 use crate::report::effort::Effort;
@@ -14,7 +14,8 @@ const TABLE: [(f64, f64, u8); 5] =
 pub(super) fn rows(effort: &Effort) -> anyhow::Result<Vec<Row>> {
     let hashes = keys::present(0, effort.article_keys);
     let row = |(rate, bits, probes): (f64, f64, u8)| {
-        let mut filter = StandardBloom::for_rate(effort.article_keys, FalsePositiveRate::new(rate)?)?;
+        let mut filter =
+            StandardBloom::for_rate(HashIdentity::default(), effort.article_keys, FalsePositiveRate::new(rate)?)?;
         filter.insert_all(&hashes);
         let ours = filter.bits() as f64 / hashes.len() as f64;
         let observed = keys::observed_fpr(&filter, effort.most_probes);

@@ -1,6 +1,6 @@
 //! The question of the filter that is too small: 800 keys in 1,000 bits.
 
-use sstfilter::{BitsPerKey, FalsePositiveRate, FilterError, StandardBloom};
+use sstfilter::{BitsPerKey, FalsePositiveRate, FilterError, HashIdentity, StandardBloom};
 
 use super::{Figure, PATTERN, Row};
 use crate::report::effort::Effort;
@@ -17,10 +17,10 @@ const FILTERS: u64 = 200;
 pub(super) fn rows(effort: &Effort) -> anyhow::Result<Vec<Row>> {
     let least = bits_for_one_percent()?;
     let mean = |make: &dyn Fn() -> Result<StandardBloom, FilterError>| mean(effort, make);
-    let (fill, saturated) = mean(&|| StandardBloom::with_shape(BITS, PROBES))?;
-    let (_, enough) = mean(&|| StandardBloom::with_shape(least, PROBES))?;
-    let (_, ten_bits) = mean(&|| StandardBloom::for_size(KEYS, BitsPerKey::TEN))?;
-    let best = StandardBloom::for_rate(KEYS, FalsePositiveRate::ONE_PERCENT)?;
+    let (fill, saturated) = mean(&|| StandardBloom::with_shape(HashIdentity::default(), BITS, PROBES))?;
+    let (_, enough) = mean(&|| StandardBloom::with_shape(HashIdentity::default(), least, PROBES))?;
+    let (_, ten_bits) = mean(&|| StandardBloom::for_size(HashIdentity::default(), KEYS, BitsPerKey::TEN))?;
+    let best = StandardBloom::for_rate(HashIdentity::default(), KEYS, FalsePositiveRate::ONE_PERCENT)?;
     let row = |what: &str, published, ours, tolerance, show, right: String| {
         Row::from(Figure { article: PATTERN, what: what.to_owned(), published, ours, tolerance, show, right })
     };

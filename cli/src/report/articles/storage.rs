@@ -1,7 +1,8 @@
 //! Sizes and rates of filters in storage engines.
 
 use sstfilter::{
-    BitsPerKey, BloomPolicy, FalsePositiveRate, FilterBlock, FilterSet, HitMatrix, KeyHasher, StandardBloom,
+    BitsPerKey, BloomPolicy, FalsePositiveRate, FilterSet, GuardedFilter, HashIdentity, HitMatrix, KeyHasher,
+    StandardBloom,
 };
 
 use super::{FAMILY, Figure, Row, STORAGE, Verdict};
@@ -51,8 +52,9 @@ fn needless_reads() -> anyhow::Result<f64> {
     let blocks: Vec<_> = (0..FILES)
         .map(|file| build_block(&policy, &keys::present(file * KEYS_PER_FILE, KEYS_PER_FILE)))
         .collect::<anyhow::Result<_>>()?;
+    let hasher = KeyHasher::default();
     let set =
-        FilterSet::new(blocks.iter().map(|block| FilterBlock::open(block.as_bytes())), KeyHasher::default().identity());
+        FilterSet::new(blocks.iter().map(|block| GuardedFilter::load(block.as_bytes(), &hasher)), hasher.identity());
     let mut hits = HitMatrix::default();
     set.candidates_batch(&keys::absent(LOOKUPS), &mut hits);
     Ok(hits.count() as f64 / LOOKUPS as f64)
@@ -62,7 +64,8 @@ pub(super) fn rows(effort: &Effort) -> anyhow::Result<Vec<Row>> {
     let hashes = keys::present(0, effort.article_keys);
     let row = |(bits, probes, published): (u64, u8, f64)| {
         let observed = |bits_per_key: u64| -> anyhow::Result<f64> {
-            let mut filter = StandardBloom::with_shape(effort.article_keys * bits_per_key, probes)?;
+            let mut filter =
+                StandardBloom::with_shape(HashIdentity::default(), effort.article_keys * bits_per_key, probes)?;
             filter.insert_all(&hashes);
             Ok(keys::observed_fpr(&filter, effort.most_probes / 5))
         };

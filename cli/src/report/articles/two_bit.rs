@@ -1,6 +1,6 @@
 //! Floe's filter: 256 KiB, a quarter of a million keys, and the bits of a key in one word.
 
-use sstfilter::{TwoBitBloom, TwoBitOptions, WordLayout};
+use sstfilter::{HashIdentity, TwoBitBloom, TwoBitOptions, WordLayout};
 
 use super::{FLOE, Figure, Row, Verdict};
 use crate::report::effort::Effort;
@@ -91,7 +91,7 @@ fn options(layout: WordLayout) -> anyhow::Result<TwoBitOptions> {
 }
 
 fn filled(layout: WordLayout, count: u64) -> anyhow::Result<TwoBitBloom> {
-    let filter = TwoBitBloom::new(options(layout)?)?;
+    let filter = TwoBitBloom::new(HashIdentity::default(), options(layout)?)?;
     filter.insert_all(&keys::present(0, count));
     Ok(filter)
 }
