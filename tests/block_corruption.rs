@@ -17,7 +17,7 @@ use sstfilter::{FilterBlock, GuardedFilter, KeyHash, Lookup, Probe, ReadOptions,
 fn assert_block_damage_is_caught(case: &BlockCase, damaged: &[u8], hashes: &[KeyHash], what: &str) {
     let is_sound = FilterBlock::open_unverified(damaged).is_ok_and(|filter| filter.verify().is_ok());
     assert!(!is_sound, "{}: {what} passes for sound", case.name);
-    let guarded = GuardedFilter::load(damaged, case.hash.hasher().identity());
+    let guarded = GuardedFilter::load(damaged, case.load_context());
     for &hash in hashes {
         assert!(matches!(guarded.probe(hash), Probe::Unusable(_)), "{}: {what}", case.name);
     }

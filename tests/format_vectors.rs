@@ -8,9 +8,9 @@ use std::fmt::Write as _;
 
 use bytes::Bytes;
 use sstfilter::{
-    BitsPerKey, BloomPolicy, BuildContext, CountingBloom, CuckooFilter, FallbackReason, FalsePositiveRate, FilterBlock,
-    FilterKind, FilterPolicy, FuseArity, FusePolicy, FuseSizing, HashId, HashIdentity, KeyHash, KeyHasher, Lookup,
-    ReadOptions, RibbonPolicy, RibbonSizing, StandardBloom, StandardBloomPolicy, Table, TableBuilder, TableId,
+    BitsPerKey, BloomPolicy, BuildContext, CountingBloom, CuckooFilter, FallbackReason, FalsePositiveRate, FileId,
+    FilterBlock, FilterKind, FilterPolicy, FuseArity, FusePolicy, FuseSizing, HashId, HashIdentity, KeyHash, KeyHasher,
+    Lookup, ReadOptions, RibbonPolicy, RibbonSizing, StandardBloom, StandardBloomPolicy, Table, TableBuilder, TableId,
     TableOptions, TwoBitBloom, TwoBitOptions, WordLayout,
 };
 
@@ -69,7 +69,9 @@ fn one_percent_ribbon() -> RibbonPolicy {
 /// The bytes of a hexadecimal dump in FORMAT.md, below `heading`: offset, two blanks, then digits.
 fn dump_below(heading: &str) -> Vec<u8> {
     let dump = FORMAT.split_once(heading).unwrap().1.split("```").nth(1).unwrap();
-    let digits: String = dump.lines().skip(1).filter_map(|line| line.split_once("  ")).map(|(_, hex)| hex).collect();
+    let lines = dump.lines().skip(1).filter_map(|line| line.split_once("  "));
+    // Behind the digits of a line, three blanks and more, is what they mean.
+    let digits: String = lines.map(|(_, hex)| hex.split("   ").next().unwrap()).collect();
     let digits: Vec<u8> = digits.bytes().filter(u8::is_ascii_hexdigit).collect();
     digits.chunks(2).map(|pair| u8::from_str_radix(core::str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
 }
@@ -149,6 +151,23 @@ fn three_keys_make_the_documented_bloom_block() {
     let info = FilterBlock::open_unverified(&block).unwrap().info();
     assert_eq!((info.kind, info.requested), (FilterKind::BLOCKED_BLOOM, FilterKind::BLOCKED_BLOOM));
     assert_eq!((info.reason, info.keys, info.payload_checksum), (FallbackReason::None, 3, 0x1858_c3b3));
+}
+
+#[test]
+fn a_block_that_is_bound_to_a_file_is_the_documented_one() {
+    let ids = [
+        FileId::from(7),
+        FileId::from(0),
+        FileId::new(&[0]).unwrap(),
+        FileId::new(&(0..16).collect::<Vec<_>>()).unwrap(),
+    ];
+    let expected = [0x4cd1_84ff_6d39_1a10, 0x9944_c8f4_1c35_17c3, 0xd6a8_627b_7cc6_b85d, 0xe465_4ce3_b8f5_994c];
+    assert_eq!(ids.map(FileId::fingerprint), expected);
+    let mut documented = block_of(&BloomPolicy::default(), FRUIT)[..0x44].to_vec();
+    documented.extend(dump_below("The same, bound to the file number 7."));
+    let bound =
+        FilterBlock::open_unverified(block_of(&BloomPolicy::default(), FRUIT)).unwrap().bound_to(FileId::from(7));
+    assert_eq!(hex(&bound), hex(&documented));
 }
 
 #[test]

@@ -23,6 +23,7 @@ const RECIPE: &str = r#"  "keys": "key number i, from 0 on, is the ASCII bytes o
   "absent_keys": "absent key number i, from 0 to 9999, is the ASCII bytes of 'absent-' and i in 8 decimal digits",
   "values": "entry i of a table has the value 'v' and i * i in decimal digits, without leading zeros; where there are tombstones, entry i is one when i mod 7 is 3",
   "hash": "XXH3-64 of the key's bytes with xxh3_seed; 'identity' is what the trailer shows of it",
+  "file_number": "the number, as u64, of the file that the block is bound to",
   "crc32c": "of the whole file",
 "#;
 
@@ -61,12 +62,13 @@ fn block_entry(case: &BlockCase, bytes: &[u8]) -> String {
     let info = filter.info();
     let shape: Vec<String> = info.shape.iter().map(|(name, value)| format!("{name} {value}")).collect();
     format!(
-        r#"    {{"file": "{}", "policy": "{}", "keys": {}, "xxh3_seed": "{:#018x}", "identity": "{}", "kind": "{}", "reason": "{}", "shape": "{}", "salt": {}, {}, "false_positives_of_absent_keys": {}}}"#,
+        r#"    {{"file": "{}", "policy": "{}", "keys": {}, "xxh3_seed": "{:#018x}", "identity": "{}", "file_number": {}, "kind": "{}", "reason": "{}", "shape": "{}", "salt": {}, {}, "false_positives_of_absent_keys": {}}}"#,
         case.file(),
         case.recipe.describe(),
         case.keys,
         case.hash.seed(),
         info.hash,
+        case.file_number.map_or("null".to_owned(), |number| number.to_string()),
         info.kind,
         info.reason,
         shape.join("; "),
@@ -139,8 +141,7 @@ fn every_key_of_a_stored_block_is_found() {
         return;
     }
     for case in BLOCKS {
-        let filter = FilterBlock::open_unverified(case.read()).unwrap();
-        filter.verify().unwrap();
+        let filter = FilterBlock::load(case.read(), case.load_context()).unwrap();
         let off = filter.info().keys.abs_diff(case.keys.into());
         let allowed = if case.recipe.is_counted() { 0 } else { u64::from(case.keys) / 10 };
         assert!(off <= allowed, "{}: {} keys", case.name, filter.info().keys);

@@ -14,6 +14,8 @@ pub const KINDS: core::ops::RangeInclusive<u8> = 1..=9;
 pub struct Parts {
     payload: Vec<u8>,
     params: Vec<u32>,
+    /// In a block that is bound to a file.
+    file: Option<[u8; 8]>,
     trailer: [u8; TRAILER],
 }
 
@@ -24,10 +26,13 @@ impl Parts {
         let (rest, found) = bytes.split_at(bytes.len().saturating_sub(TRAILER));
         let mut trailer = [0; TRAILER];
         trailer[TRAILER - found.len()..].copy_from_slice(found);
+        let is_bound = trailer[25] >> 4 == 1;
+        let (rest, file) =
+            rest.split_last_chunk().filter(|_| is_bound).map_or((rest, None), |(rest, &file)| (rest, Some(file)));
         let words = usize::from(trailer[24] >> 4).min(rest.len() / 4);
         let (payload, params) = rest.split_at(rest.len() - words * 4);
         let params = params.as_chunks().0.iter().map(|&word| u32::from_le_bytes(word)).collect();
-        Self { payload: payload.to_vec(), params, trailer }
+        Self { payload: payload.to_vec(), params, file, trailer }
     }
 
     /// The kind that the trailer names.
@@ -44,10 +49,11 @@ impl Parts {
         self.trailer[8..12].copy_from_slice(&words.to_le_bytes());
         self.trailer[12..16].copy_from_slice(&crc32c::crc32c(&self.payload).to_le_bytes());
         self.trailer[24] = self.trailer[24] & 15 | (self.params.len().min(15) as u8) << 4;
-        self.trailer[25..28].copy_from_slice(b"\x01SF");
+        self.trailer[25..28].copy_from_slice(if self.file.is_some() { b"\x11SF" } else { b"\x01SF" });
         let mut block = self.payload;
         let from = block.len();
         self.params.iter().take(15).for_each(|word| block.extend(word.to_le_bytes()));
+        block.extend(self.file.iter().flatten());
         block.extend(&self.trailer[..28]);
         let sum = crc32c::crc32c(&block[from..]);
         block.extend(sum.to_le_bytes());
@@ -60,6 +66,9 @@ impl Parts {
         self.trailer[23] = random.below(7) as u8 | hash << 4;
         if !matches!(self.kind(), 2 | 7..=9) {
             self.trailer[24] &= 0xf0;
+        }
+        if random.once_in(8) {
+            self.file = self.file.xor(Some(u64::from(random.number()).to_le_bytes()));
         }
         if random.once_in(2) {
             self.set_keys(u64::from(random.number()));
@@ -190,12 +199,12 @@ pub fn mutate(data: &mut [u8], size: usize, most: usize, seed: u32, mutate: Muta
         }
         2 => {
             let length = parts.payload.len();
-            let room = most.saturating_sub(TRAILER + 60).max(length);
+            let room = most.saturating_sub(TRAILER + 68).max(length);
             parts.payload.resize(room, 0);
             let changed = change(mutate, &mut parts.payload, length, room);
             parts.payload.truncate(changed);
         }
-        _ => parts.reshape(&mut random, most.saturating_sub(TRAILER + 60)),
+        _ => parts.reshape(&mut random, most.saturating_sub(TRAILER + 68)),
     }
     if !random.once_in(4) {
         parts.make_plausible(&mut random);

@@ -87,11 +87,7 @@ fn check_block(block: &[u8], keys: &[KeyHash]) {
 
 fn standard(input: &mut Unstructured<'_>, identity: HashIdentity) -> Result<()> {
     let new = match input.int_in_range(0..=2)? {
-        0 => StandardBloom::with_shape(
-            identity,
-            input.int_in_range(0..=MOST_BYTES * 8)?,
-            input.int_in_range(0..=34)?,
-        ),
+        0 => StandardBloom::with_shape(identity, input.int_in_range(0..=MOST_BYTES * 8)?, input.int_in_range(0..=34)?),
         1 => StandardBloom::for_size(identity, input.int_in_range(0..=5_000)?, pick::size(input)?),
         _ => StandardBloom::for_rate(identity, input.int_in_range(0..=5_000)?, pick::rate(input)?),
     };
@@ -103,8 +99,8 @@ fn standard(input: &mut Unstructured<'_>, identity: HashIdentity) -> Result<()> 
             0..=3 => keys.iter().for_each(|&hash| _ = filter.insert(hash)),
             4 => _ = filter.insert_all(&keys),
             5 => {
-                let mut other = StandardBloom::with_shape(identity, filter.bits(), filter.probes())
-                    .expect("the same shape");
+                let mut other =
+                    StandardBloom::with_shape(identity, filter.bits(), filter.probes()).expect("the same shape");
                 other.insert_all(&keys);
                 filter.union(&other).expect("the same shape");
             }
@@ -161,11 +157,7 @@ fn two_bit(input: &mut Unstructured<'_>, identity: HashIdentity) -> Result<()> {
 
 fn counting(input: &mut Unstructured<'_>, identity: HashIdentity) -> Result<()> {
     let new = match input.int_in_range(0..=2)? {
-        0 => CountingBloom::with_shape(
-            identity,
-            input.int_in_range(0..=MOST_BYTES * 2)?,
-            input.int_in_range(0..=34)?,
-        ),
+        0 => CountingBloom::with_shape(identity, input.int_in_range(0..=MOST_BYTES * 2)?, input.int_in_range(0..=34)?),
         1 => CountingBloom::for_size(identity, input.int_in_range(0..=2_000)?, pick::size(input)?),
         _ => CountingBloom::for_rate(identity, input.int_in_range(0..=2_000)?, pick::rate(input)?),
     };
@@ -206,11 +198,7 @@ fn counting(input: &mut Unstructured<'_>, identity: HashIdentity) -> Result<()> 
 
 fn cuckoo(input: &mut Unstructured<'_>, identity: HashIdentity) -> Result<()> {
     let new = if input.arbitrary()? {
-        CuckooFilter::with_tag_bits(
-            identity,
-            input.int_in_range(0..=3_000)?,
-            input.int_in_range(0..=34)?,
-        )
+        CuckooFilter::with_tag_bits(identity, input.int_in_range(0..=3_000)?, input.int_in_range(0..=34)?)
     } else {
         CuckooFilter::for_rate(identity, input.int_in_range(0..=3_000)?, pick::rate(input)?)
     };

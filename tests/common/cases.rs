@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use sstfilter::{
-    BitsPerKey, BloomPolicy, BuildContext, CountingBloom, CuckooFilter, FalsePositiveRate, FilterPolicy, FuseArity,
-    FusePolicy, FuseSizing, KeyHash, KeyHasher, RibbonPolicy, RibbonSizing, StandardBloom, StandardBloomPolicy,
-    TableBuilder, TableId, TableOptions, TwoBitBloom, TwoBitOptions, WordLayout, XorLayout, XorPolicy, XorSizing,
-    XorWidth,
+    BitsPerKey, BloomPolicy, BuildContext, CountingBloom, CuckooFilter, FalsePositiveRate, FileId, FilterBlock,
+    FilterPolicy, FuseArity, FusePolicy, FuseSizing, KeyHash, KeyHasher, LoadContext, RibbonPolicy, RibbonSizing,
+    StandardBloom, StandardBloomPolicy, TableBuilder, TableId, TableOptions, TwoBitBloom, TwoBitOptions, WordLayout,
+    XorLayout, XorPolicy, XorSizing, XorWidth,
 };
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -189,13 +189,19 @@ pub(crate) struct BlockCase {
     pub(crate) recipe: Recipe,
     pub(crate) hash: Hash,
     pub(crate) keys: u32,
+    /// The number of the file that it is bound to.
+    pub(crate) file_number: Option<u64>,
 }
 
 const TEN: Policy = Policy::Bloom { bits_per_key: 10.0 };
 const CUSTOM: Hash = Hash::Custom { tag: 0x0123_4567_89ab_cdef, seed: 7 };
 
 const fn block(name: &'static str, policy: Policy, hash: Hash, keys: u32) -> BlockCase {
-    BlockCase { name, recipe: Recipe::Policy(policy), hash, keys }
+    BlockCase { name, recipe: Recipe::Policy(policy), hash, keys, file_number: None }
+}
+
+const fn bound(case: BlockCase, file_number: u64) -> BlockCase {
+    BlockCase { file_number: Some(file_number), ..case }
 }
 
 const fn bloom(name: &'static str, bits_per_key: f64, keys: u32) -> BlockCase {
@@ -207,7 +213,7 @@ const fn ribbon(name: &'static str, rate: f64, min_keys: u64, keys: u32) -> Bloc
 }
 
 const fn two_bit(name: &'static str, layout: WordLayout, bytes: u64, keys: u32) -> BlockCase {
-    BlockCase { name, recipe: Recipe::TwoBit { layout, bytes }, hash: Hash::Default, keys }
+    BlockCase { name, recipe: Recipe::TwoBit { layout, bytes }, hash: Hash::Default, keys, file_number: None }
 }
 
 const fn standard_bloom(name: &'static str, bits_per_key: f64, keys: u32) -> BlockCase {
@@ -215,11 +221,11 @@ const fn standard_bloom(name: &'static str, bits_per_key: f64, keys: u32) -> Blo
 }
 
 const fn counting_bloom(name: &'static str, counters: u64, probes: u8, keys: u32) -> BlockCase {
-    BlockCase { name, recipe: Recipe::CountingBloom { counters, probes }, hash: Hash::Default, keys }
+    BlockCase { name, recipe: Recipe::CountingBloom { counters, probes }, hash: Hash::Default, keys, file_number: None }
 }
 
 const fn cuckoo(name: &'static str, tag_bits: u8, keys: u32) -> BlockCase {
-    BlockCase { name, recipe: Recipe::Cuckoo { tag_bits }, hash: Hash::Default, keys }
+    BlockCase { name, recipe: Recipe::Cuckoo { tag_bits }, hash: Hash::Default, keys, file_number: None }
 }
 
 const fn fuse(name: &'static str, arity: FuseArity, bits: u8, keys: u32) -> BlockCase {
@@ -264,6 +270,7 @@ pub(crate) const BLOCKS: &[BlockCase] = &[
         recipe: Recipe::StandardBloom { bits: 999, probes: 3 },
         hash: Hash::Default,
         keys: 30,
+        file_number: None,
     },
     counting_bloom("counting-bloom-no-keys", 10, 7, 0),
     counting_bloom("counting-bloom-one-key", 10, 7, 1),
@@ -290,6 +297,8 @@ pub(crate) const BLOCKS: &[BlockCase] = &[
     xor_plus("xor-plus-one-key", XorWidth::Sixteen, 1),
     xor_plus("xor-plus-1200-keys", XorWidth::Eight, 1_200),
     xor_plus("xor-plus-300-keys-16-bits", XorWidth::Sixteen, 300),
+    bound(bloom("bloom-bound-to-file-7", 10.0, 100), 7),
+    bound(fuse("fuse-bound-to-file-8", FuseArity::Three, 8, 100), 8),
 ];
 
 impl BlockCase {
@@ -302,7 +311,15 @@ impl BlockCase {
     }
 
     pub(crate) fn build(&self) -> Vec<u8> {
-        self.recipe.build(&self.hash.hasher(), (0..self.keys).map(key))
+        let block = self.recipe.build(&self.hash.hasher(), (0..self.keys).map(key));
+        let Some(file) = self.file_number.map(FileId::from) else { return block };
+        FilterBlock::open_unverified(block).unwrap().bound_to(file).to_vec()
+    }
+
+    /// What its reader expects of it.
+    pub(crate) fn load_context(&self) -> LoadContext<'static> {
+        let context = LoadContext::new(&self.hash.hasher());
+        self.file_number.map_or(context, |number| context.with_file_id(FileId::from(number)))
     }
 
     pub(crate) fn hashes(&self) -> Vec<KeyHash> {

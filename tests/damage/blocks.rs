@@ -1,7 +1,9 @@
-//! Damage to filter blocks by themselves, of every kind. A block says nothing of where it belongs: another one in its
-//! place, whole, is not damage that it could show.
+//! Damage to filter blocks by themselves, of every kind, each bound to its file: a whole block of another file in its
+//! place is damage, too.
 
-use sstfilter::{FilterBlock, GuardedFilter, KeyHash, KeyHasher, Probe, WordLayout, XorLayout, XorWidth};
+use sstfilter::{
+    FileId, FilterBlock, GuardedFilter, KeyHash, KeyHasher, LoadContext, Probe, WordLayout, XorLayout, XorWidth,
+};
 
 use crate::common::cases::{self, Policy, Recipe};
 use crate::common::random::Random;
@@ -34,7 +36,7 @@ fn recipes() -> Vec<(Recipe, u32)> {
     ]
 }
 
-/// A block of one recipe and its keys; blocks of other keys beside it.
+/// A block of one recipe and its keys, bound to file 0; blocks of other keys and files beside it.
 struct Subject {
     block: Vec<u8>,
     hashes: Vec<KeyHash>,
@@ -44,9 +46,12 @@ struct Subject {
 impl Subject {
     fn new(recipe: Recipe, keys: u32) -> Self {
         let hasher = KeyHasher::default();
-        let block = |first: u32| recipe.build(&hasher, (first..first + keys).map(cases::key));
+        let block = |file: u32| {
+            let block = recipe.build(&hasher, (file * keys..(file + 1) * keys).map(cases::key));
+            FilterBlock::open_unverified(block).unwrap().bound_to(FileId::from(u64::from(file))).to_vec()
+        };
         let hashes = (0..keys).map(|number| hasher.hash(&cases::key(number))).collect();
-        Self { block: block(0), hashes, others: (1..4).map(|set| block(set * keys)).collect() }
+        Self { block: block(0), hashes, others: (1..4).map(block).collect() }
     }
 
     /// Opens what became of the block, as readers do.
@@ -54,11 +59,9 @@ impl Subject {
         if bytes == self.block {
             return Outcome::Identical;
         }
-        if self.others.contains(&bytes) {
-            return Outcome::OtherTable;
-        }
         let is_open = FilterBlock::open_unverified(&bytes[..]).is_ok();
-        let guarded = GuardedFilter::load(bytes, KeyHasher::default().identity());
+        let context = LoadContext::new(&KeyHasher::default()).with_file_id(FileId::from(0));
+        let guarded = GuardedFilter::load(bytes, context);
         // All of a small block's keys, and some of a large one's.
         let asked = self.hashes.iter().step_by(self.hashes.len().div_ceil(100));
         asked.for_each(|&hash| assert!(!guarded.probe(hash).is_absent(), "{what}"));
@@ -82,8 +85,8 @@ pub(crate) fn try_all(cases: u64) -> Totals {
             sound: &subject.block,
             earlier: others.iter().copied().filter(|other| other.len() == length).collect(),
             others,
-            // Most of the payload, what follows, and the trailer.
-            parts: &[0..length - 44, length - 44..length - 32, length - 32..length],
+            // Most of the payload, what follows (the file's fingerprint, too), and the trailer.
+            parts: &[0..length - 52, length - 52..length - 32, length - 32..length],
         };
         for case in 0..cases {
             let mut random = Random::new(1 << 48 | number << 32 | case);

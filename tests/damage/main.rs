@@ -38,7 +38,7 @@ enum Outcome {
     Unread,
     /// Sound by all tests, and not as it was written.
     Accepted,
-    /// Every byte is another table's, or block's.
+    /// Every byte is another table's.
     OtherTable,
     /// The footer is another table's, so that this is that table, damaged: reads fail, or answer as that table did.
     OtherFooter,
