@@ -9,9 +9,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use sstfilter::{
     BitsPerKey, BlockError, BloomPolicy, BuildContext, CountingBloom, CuckooFilter, CuckooShape, FalsePositiveRate,
-    FilterBlock, FilterError, FilterPolicy, FixedPrefix, FusePolicy, FuseSizing, GuardedFilter, HashIdentity, KeyHash,
-    KeyHasher, ReadOptions, RibbonPolicy, RibbonSizing, StandardBloom, Table, TableBuilder, TableError, TableOptions,
-    TwoBitOptions, XorLayout, XorPolicy, XorSizing,
+    FileId, FilterBlock, FilterError, FilterPolicy, FixedPrefix, FusePolicy, FuseSizing, GuardedFilter, HashIdentity,
+    KeyHash, KeyHasher, LoadContext, ReadOptions, RibbonPolicy, RibbonSizing, StandardBloom, Table, TableBuilder,
+    TableError, TableOptions, TwoBitOptions, XorLayout, XorPolicy, XorSizing,
     simd::{self, InstructionSet},
 };
 
@@ -99,6 +99,7 @@ fn refused_blocks_say_what_stands_there_instead() {
     assert_says(resealed(9, &[0x90]), &["9"]);
     assert_says(resealed(9, &[0x1f]), &["15"]);
     assert_says(resealed(8, &[0x11]), &["salt", "1"]);
+    assert_says(resealed(7, &[0x41]), &["flags", "4"]);
 }
 
 #[test]
@@ -113,6 +114,8 @@ fn filters_that_are_not_taken_up_say_why() {
     assert_says(error, &["another hash", "0x0000000000000007"]);
     let mut other = StandardBloom::for_rate(HashIdentity::default(), 200, rate(0.01)).unwrap();
     assert_says(other.union(&filter).unwrap_err(), &["same shape"]);
+    let foreign = StandardBloom::for_rate(KeyHasher::with_seed(7).identity(), 100, rate(0.01)).unwrap();
+    assert_says(other.union(&foreign).unwrap_err(), &["same hash", "0x7373", "0x0000000000000007"]);
     let mut cuckoo = CuckooFilter::new(HashIdentity::default(), CuckooShape::for_rate(2, rate(0.01)).unwrap()).unwrap();
     assert_says(cuckoo.remove(KeyHash::from_remixed(1)).unwrap_err(), &["removed", "absent"]);
     let full = (0..1_000).find_map(|key| cuckoo.insert(KeyHash::from_remixed(key)).err()).unwrap();
@@ -143,6 +146,27 @@ fn refused_tables_say_where_and_what() {
     let missing = Table::open("no such table", &ReadOptions::default()).unwrap_err();
     assert!(missing.to_string().starts_with("opening no such table: ") && missing.source().is_some(), "{missing}");
     assert!(matches!(missing, TableError::Io { path: Some(_), .. }));
+}
+
+#[test]
+fn a_filter_of_another_file_names_both() {
+    let [seven, eight] = [7, 8].map(FileId::from);
+    let fingerprint = |file: FileId| format!("{:#018x}", file.fingerprint());
+    let bound = FilterBlock::open_unverified(block()).unwrap().bound_to(seven).to_vec();
+    let load = |block: &[u8], file: Option<FileId>| {
+        let context = LoadContext::new(&KeyHasher::default());
+        FilterBlock::load(block, file.map_or(context, |file| context.with_file_id(file))).unwrap_err()
+    };
+    assert_says(load(&bound, Some(eight)), &["another file", &fingerprint(eight), &fingerprint(seven)]);
+    assert_says(
+        load(&block(), Some(eight)),
+        &["bound to no file", &fingerprint(eight), "give its builder the file id"],
+    );
+    assert_says(load(&bound, None), &["bound to a file", &fingerprint(seven), "load it with the file id"]);
+    assert_says(FileId::new(&[0; 17]).unwrap_err(), &["file id", "1 to 16 bytes", "17"]);
+    let known = [KeyHasher::default().hash(b"another key")];
+    let context = LoadContext::new(&KeyHasher::default()).with_known_keys(&known);
+    assert_says(FilterBlock::load(block(), context).unwrap_err(), &["another file", "known to have"]);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use sstfilter::simd::{self, InstructionSet};
 use sstfilter::{
     BitsPerKey, BlockError, BloomPolicy, BuildContext, FilterBlock, FilterSet, GuardedFilter, HitBitmap, HitMatrix,
-    KeyHash, KeyHasher,
+    KeyHash, KeyHasher, LookupOutcome,
 };
 
 /// Bits per key that take 1 to 16 probes.
@@ -134,4 +134,77 @@ fn a_matrix_answers_may_be_present_beyond_its_ends() {
     assert!((0..50).any(|key| !hits.may_contain(key, 0)));
     assert!(hits.may_contain(0, 3) && hits.may_contain(0, 64) && hits.may_contain(50, 0));
     assert!(hits.may_contain(usize::MAX, 0) && hits.row(usize::MAX).next().is_none());
+}
+
+#[test]
+fn a_set_counts_for_its_filters_one_by_one_and_in_batches() {
+    let set = FilterSet::new(mixed(130).into_iter().map(GuardedFilter::from), KeyHasher::default().identity());
+    let absent: Vec<KeyHash> = common::key_set(9_999, 2_000).collect();
+    let (mut hits, mut matrix) = (HitBitmap::default(), HitMatrix::default());
+    let mut positives = vec![0; set.len()];
+    for &hash in &absent[..500] {
+        set.candidates(hash, &mut hits);
+        hits.iter().for_each(|filter| positives[filter] += 1);
+    }
+    set.candidates_batch(&absent[500..], &mut matrix);
+    (0..matrix.keys()).flat_map(|key| matrix.row(key)).for_each(|filter| positives[filter] += 1);
+    for (index, &positives) in positives.iter().enumerate() {
+        let stats = set.filter(index).unwrap().stats();
+        assert_eq!(stats.probes(), 2_000, "filter {index}");
+        match set.problem(index) {
+            None => assert_eq!((stats.positives, stats.negatives), (positives, 2_000 - positives), "filter {index}"),
+            Some(_) => assert_eq!((stats.positives, stats.unusable), (0, 2_000), "filter {index}"),
+        }
+    }
+}
+
+#[test]
+fn outcomes_of_a_sets_probes_give_the_rate_and_no_alarm() {
+    let set = FilterSet::new([GuardedFilter::from(bloom(0, 10_000, 10.0))], KeyHasher::default().identity());
+    let filter = set.filter(0).unwrap();
+    let mut hits = HitBitmap::default();
+    for hash in common::key_set(1, 100_000) {
+        set.candidates(hash, &mut hits);
+        if hits.may_contain(0) {
+            filter.record_lookup(LookupOutcome::NotFound);
+        }
+    }
+    let stats = filter.stats();
+    assert_eq!((stats.probes(), stats.positives), (100_000, stats.false_positives));
+    let observed = stats.observed_fpr().unwrap();
+    assert!((0.008..0.011).contains(&observed), "{observed}");
+    assert_eq!(stats.alarm(filter.block().unwrap().info().expected_fpr), None);
+}
+
+#[test]
+fn outcomes_reported_to_a_filter_that_did_not_answer_raise_no_alarm() {
+    let (probed, kept) = (bloom(0, 10_000, 10.0), GuardedFilter::from(bloom(0, 10_000, 10.0)));
+    let set = FilterSet::new([GuardedFilter::from(probed)], KeyHasher::default().identity());
+    let mut hits = HitBitmap::default();
+    for hash in common::key_set(1, 10_000) {
+        set.candidates(hash, &mut hits);
+        if hits.may_contain(0) {
+            kept.record_lookup(LookupOutcome::NotFound);
+        }
+    }
+    let stats = kept.stats();
+    assert!(stats.false_positives > 50 && !stats.is_possible());
+    assert_eq!((stats.observed_fpr(), stats.alarm(0.01)), (None, None));
+}
+
+#[test]
+fn threads_that_share_a_set_count_every_probe() {
+    let set = FilterSet::new(uniform(70).into_iter().map(GuardedFilter::from), KeyHasher::default().identity());
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let set = &set;
+            scope.spawn(move || {
+                let mut hits = HitBitmap::default();
+                common::key_set(50 + thread, 5_000).for_each(|hash| set.candidates(hash, &mut hits));
+            });
+        }
+    });
+    assert!(set.filters().iter().all(|filter| filter.stats().probes() == 20_000));
+    let positives: u64 = set.filters().iter().map(|filter| filter.stats().positives).sum();
+    assert!((8_000..20_000).contains(&positives), "{positives} of 1,400,000");
 }

@@ -169,6 +169,29 @@ fn a_filter_that_was_stored_goes_on_where_it_was() {
 }
 
 #[test]
+fn filters_of_two_hashes_do_not_mix_and_keep_their_own() {
+    let hashers = [1, 2].map(KeyHasher::with_seed);
+    let hashes =
+        |hasher: &KeyHasher| -> Vec<KeyHash> { (0..1_000_u32).map(|key| hasher.hash(&key.to_le_bytes())).collect() };
+    let [mut one, other] = hashers
+        .each_ref()
+        .map(|hasher| filled(StandardBloom::with_shape(hasher.identity(), 20_001, 7).unwrap(), &hashes(hasher)));
+    let [expected, got] = hashers.each_ref().map(KeyHasher::identity);
+    let before = one.to_block().unwrap();
+    let mismatch = FilterError::HashMismatch { expected, got };
+    assert_eq!(one.union(&other), Err(mismatch.clone()));
+    assert_eq!(one.to_block().unwrap(), before, "nothing has changed");
+    // Restored ones know it as well.
+    let [mut one, other] = [(one, &hashers[0]), (other, &hashers[1])]
+        .map(|(filter, hasher)| StandardBloom::from_block(&filter.to_block().unwrap(), hasher).unwrap());
+    assert_eq!(one.union(&other), Err(mismatch));
+    assert_eq!(other.hash_identity(), got);
+    // And a block has the hash of its filter, whoever asks for it.
+    assert!(StandardBloom::from_block(&one.to_block().unwrap(), &hashers[1]).is_err());
+    assert!(hashes(&hashers[0]).iter().all(|&hash| one.contains(hash)));
+}
+
+#[test]
 fn blocks_that_are_damaged_foreign_or_of_another_kind_are_not_taken_up() {
     let identity = KeyHasher::default().identity();
     let block = filled(StandardBloom::with_shape(HashIdentity::default(), 1_000, 7).unwrap(), &keys(9, 100))

@@ -195,6 +195,9 @@ fn filters_of_one_shape_merge_and_others_are_refused() {
     for unlike in [filter(WordLayout::TwoBits, 1 << 13), filter(WordLayout::FloeTwoBits, 1 << 12)] {
         assert!(matches!(one.union(&unlike), Err(FilterError::ShapeMismatch { .. })));
     }
+    let foreign = TwoBitBloom::new(KeyHasher::with_seed(1).identity(), one.options()).unwrap();
+    common::key_set(2, 300).for_each(|hash| assert!(foreign.insert(hash) || foreign.contains(hash)));
+    assert!(matches!(one.union(&foreign), Err(FilterError::HashMismatch { .. })));
     assert_eq!(to_block(&one), before);
 }
 
