@@ -64,7 +64,8 @@ use std::borrow::Cow;
 /// each, when they change.
 ///
 /// ```
-/// use sstfilter::{BitsPerKey, BloomPolicy, BuildContext, DelimitedPrefix, FilterBlock, FilterPolicy, KeyExtractor, KeyHasher};
+/// use sstfilter::{BitsPerKey, BloomPolicy, BuildContext, DelimitedPrefix, FilterBlock};
+/// use sstfilter::{FilterPolicy, KeyExtractor, KeyHasher};
 ///
 /// let (extractor, hasher) = (DelimitedPrefix::new(b':'), KeyHasher::default());
 /// let policy = BloomPolicy::new(BitsPerKey::new(10.0).expect("in range"));
