@@ -75,7 +75,7 @@ fn lookups(criterion: &mut Criterion) {
     let keys = 15_000;
     let sources: Vec<_> = (0..FILES).filter_map(|file| table(file, keys, b"value")).collect();
     let set = table_set(&sources, &ReadOptions::default());
-    let denied: Vec<Vec<u8>> = absent(keys).filter(|key| set.candidates(key).is_empty()).collect();
+    let denied: Vec<Vec<u8>> = absent(keys).filter(|key| set.candidates_for_key(key).is_empty()).collect();
     let denied: Vec<&[u8]> = denied.iter().map(Vec::as_slice).collect();
     let mut group = criterion.benchmark_group(format!("absent keys over {FILES} tables of {keys} keys"));
     group.throughput(Throughput::Elements(denied.len() as u64)).sample_size(10);

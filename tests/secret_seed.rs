@@ -155,6 +155,35 @@ fn a_function_that_was_changed_without_its_tag_is_found_out_by_its_table() {
     assert_all_found(&changed);
 }
 
+/// One bound that still has its old hash proves nothing: the table has to look at both.
+#[test]
+fn a_changed_function_is_found_out_by_either_bound_where_the_other_has_its_old_hash() {
+    let bytes = table(&function(1));
+    let built = open(&bytes, &reading(&function(1))).unwrap();
+    let filter = built.filter().unwrap().block().unwrap();
+    let (smallest, largest) = (name(0), name(KEYS - 1));
+    for (same, differing) in [(&smallest, &largest), (&largest, &smallest)] {
+        let denies = |seed: &u64| !filter.may_contain(function(*seed).hash(differing));
+        let (before, after) = (function(1), function((2..100).find(denies).unwrap()));
+        let kept = same.clone();
+        let changed = KeyHasher::custom(1, move |key| if key == kept { before.hash(key) } else { after.hash(key) });
+        assert_eq!(changed.identity(), function(1).identity());
+
+        let opened = open(&bytes, &reading(&changed)).unwrap();
+        assert_all_found(&opened);
+        assert_denies_its_own(&opened, differing);
+        let bound_later = TableSet::new(vec![open(&bytes, &reading(&function(1))).unwrap()], changed);
+        assert!((0..KEYS).all(|key| bound_later.get(&name(key)).unwrap().is_some()));
+        assert_denies_its_own(&bound_later.tables()[0], differing);
+    }
+}
+
+fn assert_denies_its_own(table: &Table, key: &[u8]) {
+    let problem = table.filter_problem();
+    let is_found_out = matches!(problem, Some(TableError::Filter { source: BlockError::DeniesOwnKey { .. }, .. }));
+    assert!(is_found_out, "{}: {problem:?}", key.escape_ascii());
+}
+
 /// Alone, a table with a filter that lets every second key through finds out a wrong hasher three times of four.
 #[test]
 fn a_set_uses_no_filter_of_a_hasher_that_one_of_its_tables_finds_out() {

@@ -109,9 +109,9 @@ impl Version {
         let keys: Vec<Vec<u8>> = (0..16).map(|_| any_key(random)).collect();
         let refs: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
         let mut hits = HitMatrix::default();
-        self.set.candidates_batch(&refs, &mut hits);
+        self.set.candidates_for_keys(&refs, &mut hits);
         for (row, key) in refs.iter().enumerate() {
-            let candidates = self.set.candidates(key);
+            let candidates = self.set.candidates_for_key(key);
             assert_eq!(hits.row(row).collect::<Vec<_>>(), candidates);
             assert!(!candidates.is_empty() || self.expected(key).is_none());
         }

@@ -286,8 +286,12 @@ fn a_set_gives_the_newest_entry_and_binds_all_filters_to_its_hash() {
     let both = set.stats();
     assert_eq!((both.lookups, both.tables_considered), (singly.lookups * 2, singly.tables_considered * 2));
     assert_eq!((both.touched, both.skipped_by_filter), (singly.touched * 2, singly.skipped_by_filter * 2));
-    assert_eq!(set.candidates(b"user:00000001"), [1, 2], "the filter of the newest denies it, the middle one's cannot");
-    assert_eq!(set.candidates(b"a"), [0; 0]);
+    assert_eq!(
+        set.candidates_for_key(b"user:00000001"),
+        [1, 2],
+        "the filter of the newest denies it, the middle one's cannot"
+    );
+    assert_eq!(set.candidates_for_key(b"a"), [0; 0]);
 
     let rebound = TableSet::new(
         vec![

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, ensure};
 use serde::Serialize;
-use sstfilter::{KeyHasher, PreparedKey, Table};
+use sstfilter::{KeyHasher, PreparedKey, Table, TableSet};
 
 use crate::args::ProbeArgs;
 use crate::lines::KeyLines;
@@ -51,24 +51,31 @@ pub(crate) fn run(args: &ProbeArgs, secret: Option<&KeyHasher>, output: &mut Out
     let text = fs::read(&args.keys).with_context(|| format!("cannot read {}", args.keys.display()))?;
     let keys = KeyLines::parse(text);
     ensure!(keys.len() > 0, "{} holds no key: expected one per line", args.keys.display());
-    let (positives, per_key) = ask_all(set.tables(), &keys);
+    let (positives, per_key) = probe_all(set.tables(), &hasher_of(&set, secret), &keys);
     let per_table = paths.iter().zip(set.tables()).zip(positives);
     let per_table = per_table.map(|((path, table), positives)| TableProbes::new(path, table, positives, per_key.keys));
     output.report(&ProbeReport::new(per_table.collect(), &per_key))?;
     Ok(Outcome::Yes)
 }
 
-/// How many keys each table's filter lets through, and how many tables each key touches.
-fn ask_all(tables: &[Table], keys: &KeyLines) -> (Vec<u64>, PerKey) {
+/// What all filters of the set that can be used are probed with.
+fn hasher_of(set: &TableSet, secret: Option<&KeyHasher>) -> KeyHasher {
+    let described = || KeyHasher::from_identity(set.tables().first()?.hash_identity());
+    secret.cloned().or_else(described).unwrap_or_default()
+}
+
+/// How many keys each table's filter lets through, and how many tables each key touches. Ranges have no say: the
+/// rates are those of the filters.
+fn probe_all(tables: &[Table], hasher: &KeyHasher, keys: &KeyLines) -> (Vec<u64>, PerKey) {
     let mut positives = vec![0_u64; tables.len()];
     let mut per_key = PerKey::default();
     let mut progress = Progress::new("probing filters", keys.len() as u64);
     for (key, _) in keys.iter() {
-        // All tables of a set are bound to one hash: the first prepares the key for all of them.
-        let mut prepared = tables.first().and_then(|table| table.prepare(key));
+        let mut prepared = PreparedKey::new(hasher.hash(key));
         let mut touched = 0;
         for (table, positives) in tables.iter().zip(&mut positives) {
-            let maybe = u64::from(!is_denied(table, prepared.as_mut()));
+            let is_absent = table.filter().is_some_and(|filter| filter.probe_prepared(&mut prepared).is_absent());
+            let maybe = u64::from(!is_absent);
             touched += maybe;
             *positives += maybe;
         }
@@ -76,11 +83,6 @@ fn ask_all(tables: &[Table], keys: &KeyLines) -> (Vec<u64>, PerKey) {
         progress.step();
     }
     (positives, per_key)
-}
-
-fn is_denied(table: &Table, key: Option<&mut PreparedKey>) -> bool {
-    let (Some(filter), Some(key)) = (table.filter(), key) else { return false };
-    filter.probe_prepared(key).is_absent()
 }
 
 /// How many tables the keys touch.

@@ -99,10 +99,10 @@ fn as_set(tables: Vec<Table>, keys: &[Vec<u8>]) {
     let set = TableSet::new(tables, hasher);
     let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
     let mut hits = HitMatrix::default();
-    set.candidates_batch(&keys, &mut hits);
+    set.candidates_for_keys(&keys, &mut hits);
     for (index, (key, batched)) in keys.iter().zip(set.multi_get(&keys)).enumerate() {
         assert_eq!(set.get(key).ok(), batched.ok(), "{key:?}");
-        assert_eq!(set.candidates(key), hits.row(index).collect::<Vec<_>>(), "{key:?}");
+        assert_eq!(set.candidates_for_key(key), hits.row(index).collect::<Vec<_>>(), "{key:?}");
     }
     assert!(!format!("{set:?} {:?}", set.stats()).is_empty());
 }

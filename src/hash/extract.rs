@@ -18,6 +18,76 @@ use std::borrow::Cow;
 /// assert_eq!(tenant.extract(b"t"), None);
 /// assert_eq!(tenant.name(), "fixed-prefix:4");
 /// ```
+///
+/// # Prefix scans
+///
+/// A scan of all keys with a prefix skips tables by [`TableSet::candidates_for_prefix`] or
+/// [`Table::may_contain_prefix`]. Both compare the prefix with the table's range. Both then probe the
+/// filter if it can tell: a filter of whole keys cannot, for a prefix is none of them. A filter of extracted parts can,
+/// where [`extract_prefix`](Self::extract_prefix) gives the one part that all keys with the prefix have.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use sstfilter::{DelimitedPrefix, KeyHasher, ReadOptions, Table, TableBuilder, TableOptions, TableSet};
+///
+/// let extractor = Arc::new(DelimitedPrefix::new(b':'));
+/// let table = |tenants: &[&str]| -> Result<Table, sstfilter::TableError> {
+///     let options = TableOptions::default().with_extractor(extractor.clone());
+///     let mut builder = TableBuilder::new(Vec::new(), &options)?;
+///     for tenant in tenants {
+///         builder.add(format!("{tenant}:user:1").as_bytes(), b"value")?;
+///     }
+///     let bytes = bytes::Bytes::from(builder.finish()?.0);
+///     Table::open_source(bytes, &ReadOptions::default().with_extractor(extractor.clone()))
+/// };
+/// let set = TableSet::new(vec![table(&["t041", "t043"])?, table(&["t041", "t042"])?], KeyHasher::default());
+///
+/// assert_eq!(set.candidates_for_prefix(b"t042:"), [1], "both have it in their range; one filter denies it");
+/// assert_eq!(set.candidates_for_prefix(b"t04"), [0, 1], "no part follows from it: ranges alone decide");
+/// for position in set.candidates_for_prefix(b"t042:") {
+///     let entries = set.tables()[position].iter_from(b"t042:");
+///     let matches = |entry: &Result<sstfilter::Entry, _>| {
+///         entry.as_ref().map_or(true, |entry| entry.key.starts_with(b"t042:"))
+///     };
+///     assert_eq!(entries.take_while(matches).count(), 1);
+/// }
+/// # Ok::<(), sstfilter::TableError>(())
+/// ```
+///
+/// # Keys and prefixes in one filter
+///
+/// The tables of this crate store one or the other: with an extractor, the filter has the parts, and a point lookup
+/// probes it for the key's part. A writer of one's own may add both to one filter, and readers probe it with
+/// the hash of either. No lookup loses a key by that: a filter does not know where its hashes come from. The
+/// filter has two entries a key, and needs the bits for them; parts that repeat in sorted keys can be added once
+/// each, when they change.
+///
+/// ```
+/// use sstfilter::{BitsPerKey, BloomPolicy, BuildContext, DelimitedPrefix, FilterBlock};
+/// use sstfilter::{FilterPolicy, KeyExtractor, KeyHasher};
+///
+/// let (extractor, hasher) = (DelimitedPrefix::new(b':'), KeyHasher::default());
+/// let policy = BloomPolicy::new(BitsPerKey::new(10.0).expect("in range"));
+/// let mut builder = policy.builder(&BuildContext::new(&hasher)).expect("this policy never declines");
+/// let mut last_part = None;
+/// for key in [&b"t041:user:1"[..], b"t041:user:2", b"t042:user:1"] {
+///     builder.add_key(key);
+///     let part = extractor.extract(key);
+///     if part != last_part {
+///         part.iter().for_each(|part| builder.add_key(part));
+///         last_part = part;
+///     }
+/// }
+/// let filter = FilterBlock::open(builder.finish().block.expect("five entries fit"))?;
+/// assert_eq!(filter.info().keys, 5, "three keys, two parts");
+/// assert!(filter.may_contain(hasher.hash(b"t041:user:2")));
+/// assert!(filter.may_contain(hasher.hash(b"t042:")));
+/// # Ok::<(), sstfilter::BlockError>(())
+/// ```
+///
+/// [`Table::may_contain_prefix`]: crate::Table::may_contain_prefix
+/// [`TableSet::candidates_for_prefix`]: crate::TableSet::candidates_for_prefix
 pub trait KeyExtractor: Send + Sync + fmt::Debug {
     /// The name that is stored in tables, 1 to 255 bytes.
     fn name(&self) -> &str;
@@ -25,6 +95,28 @@ pub trait KeyExtractor: Send + Sync + fmt::Debug {
     /// The bytes to hash, or `None` when `key` is outside the extractor's domain: such a key is not
     /// added to any filter, and a read of it does not ask one.
     fn extract<'key>(&self, key: &'key [u8]) -> Option<Cow<'key, [u8]>>;
+
+    /// The part that every key with this prefix has, or `None` when there is no such part; by default, `None`:
+    /// filters are then not probed for prefixes.
+    ///
+    /// `Some(part)` promises that [`extract`](Self::extract) gives this same part for `prefix` itself and for each
+    /// key that begins with it, whatever follows. It is not enough that the prefix is in the domain: of an extractor
+    /// of the first *up to* four bytes, `b"ab"` is one part, and `b"abc"` another. A part that a key with the
+    /// prefix does not have makes scans lose that key, as an [`extract`](Self::extract) that changes does; neither
+    /// is found out. When in doubt, give `None`, which costs speed alone. The rule is the one of RocksDB's
+    /// `SliceTransform::SameResultWhenAppended`.
+    ///
+    /// ```
+    /// use sstfilter::{FixedPrefix, KeyExtractor};
+    ///
+    /// let tenant = FixedPrefix::new(4);
+    /// assert_eq!(tenant.extract_prefix(b"t042:us").as_deref(), Some(&b"t042"[..]));
+    /// assert_eq!(tenant.extract_prefix(b"t04"), None, "t041 and t042 have different parts");
+    /// ```
+    fn extract_prefix<'key>(&self, prefix: &'key [u8]) -> Option<Cow<'key, [u8]>> {
+        let _ = prefix;
+        None
+    }
 }
 
 /// The first `length` bytes of a key; shorter keys are outside the domain.
@@ -49,6 +141,11 @@ impl KeyExtractor for FixedPrefix {
 
     fn extract<'key>(&self, key: &'key [u8]) -> Option<Cow<'key, [u8]>> {
         key.get(..self.length).map(Cow::Borrowed)
+    }
+
+    /// The first `length` bytes of a prefix that has them: no key changes them by going on.
+    fn extract_prefix<'key>(&self, prefix: &'key [u8]) -> Option<Cow<'key, [u8]>> {
+        self.extract(prefix)
     }
 }
 
@@ -84,6 +181,11 @@ impl KeyExtractor for DelimitedPrefix {
         let end = key.iter().position(|&byte| byte == self.delimiter)?;
         key.get(..=end).map(Cow::Borrowed)
     }
+
+    /// The part of a prefix that has the delimiter: in longer keys, the first delimiter is the same one.
+    fn extract_prefix<'key>(&self, prefix: &'key [u8]) -> Option<Cow<'key, [u8]>> {
+        self.extract(prefix)
+    }
 }
 
 #[cfg(test)]
@@ -105,5 +207,42 @@ mod tests {
         assert_eq!(extractor.extract(b"a:b:c").as_deref(), Some(&b"a:"[..]));
         assert_eq!(extractor.extract(b":").as_deref(), Some(&b":"[..]));
         assert_eq!(extractor.extract(b"abc"), None);
+    }
+
+    #[test]
+    fn a_prefix_has_a_part_only_if_all_keys_that_begin_with_it_have_that_one() {
+        let alphabet = [0, b':', b'a', 0xff];
+        let strings = |length: u32| {
+            (0..4_usize.pow(length)).map(move |number| {
+                let digit = |place| alphabet[number / 4_usize.pow(place) % 4];
+                (0..length).map(digit).collect::<Vec<u8>>()
+            })
+        };
+        let extractors: [&dyn KeyExtractor; 4] =
+            [&FixedPrefix::new(0), &FixedPrefix::new(2), &DelimitedPrefix::new(b':'), &DelimitedPrefix::new(0xff)];
+        for extractor in extractors {
+            for prefix in (0..4).flat_map(strings) {
+                let keys = (0..3).flat_map(strings).map(|rest| [prefix.as_slice(), &rest].concat());
+                let parts: Vec<_> = keys.map(|key| extractor.extract(&key).map(Cow::into_owned)).collect();
+                let common = parts[0].clone().filter(|first| parts.iter().flatten().all(|part| part == first));
+                let common = common.filter(|_| parts.iter().all(Option::is_some));
+                assert_eq!(extractor.extract_prefix(&prefix).as_deref(), common.as_deref(), "{extractor:?} {prefix:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_extractor_that_says_nothing_of_prefixes_has_no_part_for_them() {
+        #[derive(Debug)]
+        struct Whole;
+        impl KeyExtractor for Whole {
+            fn name(&self) -> &'static str {
+                "whole"
+            }
+            fn extract<'key>(&self, key: &'key [u8]) -> Option<Cow<'key, [u8]>> {
+                Some(Cow::Borrowed(key))
+            }
+        }
+        assert_eq!(Whole.extract_prefix(b"a"), None);
     }
 }

@@ -17,7 +17,7 @@ use super::table_filter::{FilterReader, TableFilter};
 use super::{
     RandomAccess, ReadOptions, TableError, TableId, TableIter, TableLayout, TableProperties, TableStats, VerifyReport,
 };
-use crate::block::{GuardedFilter, LookupOutcome, PreparedKey, Probe};
+use crate::block::{GuardedFilter, LookupOutcome, Probe};
 use crate::hash::{HashIdentity, KeyExtractor, KeyHash, KeyHasher};
 use crate::stats::SkipShare;
 
@@ -66,22 +66,6 @@ pub struct Table {
     index: OnceLock<TableIndex>,
     /// `None` when blocks are not kept.
     kept: Option<KeptBlocks>,
-}
-
-/// How a lookup ended in one table.
-enum Visit {
-    SkippedByRange,
-    SkippedByFilter,
-    Touched(Lookup),
-}
-
-impl Visit {
-    fn into_lookup(self) -> Lookup {
-        match self {
-            Self::Touched(lookup) => lookup,
-            Self::SkippedByRange | Self::SkippedByFilter => Lookup::Absent,
-        }
-    }
 }
 
 impl Table {
@@ -167,41 +151,56 @@ impl Table {
         if !self.holds_in_range(key) {
             return Ok(Lookup::Absent);
         }
-        self.visit_in_range(key, self.prepare(key).as_mut()).map(Visit::into_lookup)
+        match self.filter().and_then(|filter| Some(filter.probe(self.hash_of(key)?))) {
+            Some(Probe::Absent) => Ok(Lookup::Absent),
+            Some(Probe::MaybePresent) => self.search_after_positive(key),
+            Some(Probe::Unusable(_)) | None => self.search(key),
+        }
     }
 
-    /// The probe of `key` for this table's filter; `None` when the key is outside the extractor's domain.
+    /// Whether the table may hold `key`, by its range and its filter alone: `false` only if it does not.
+    /// Nothing is read, and nothing counted.
+    ///
+    /// All keys that begin with some bytes are another question: [`may_contain_prefix`](Self::may_contain_prefix).
     #[must_use]
-    pub fn prepare(&self, key: &[u8]) -> Option<PreparedKey> {
-        prepare(&self.hasher, self.extractor.as_deref(), key).map(PreparedKey::new)
+    pub fn may_contain_key(&self, key: &[u8]) -> bool {
+        self.parts.properties.range_holds(key) && self.filter_may_contain(self.hash_of(key))
     }
 
-    /// Looks `key` up with a probe that many tables share.
+    /// Whether the table may hold a key that begins with `prefix`, by its range and its filter alone: `false` only
+    /// if it holds none. Nothing is read, and nothing counted. Every key begins with the empty prefix.
     ///
-    /// `hash` comes from [`prepare`](Self::prepare) of this table, or of one with the same
-    /// [`hash_identity`](Self::hash_identity) and extractor; with another one, keys are missed. With
-    /// `None` the filter is not asked.
+    /// The filter is probed only if it holds parts of keys, and [`KeyExtractor::extract_prefix`] has one part for all
+    /// keys with the prefix. That part is not checked: an extractor that gives a wrong one loses keys. [`KeyExtractor`]
+    /// has an example of a prefix scan.
     ///
-    /// # Errors
+    /// ```
+    /// use sstfilter::{ReadOptions, Table, TableBuilder, TableOptions};
     ///
-    /// Those of [`get`](Self::get).
-    pub fn get_hashed(&self, key: &[u8], hash: Option<&mut PreparedKey>) -> Result<Lookup, TableError> {
-        self.visit(key, hash).map(Visit::into_lookup)
+    /// let mut builder = TableBuilder::new(Vec::new(), &TableOptions::default())?;
+    /// builder.add(b"t042:user:7", b"value")?;
+    /// let table = Table::open_source(bytes::Bytes::from(builder.finish()?.0), &ReadOptions::default())?;
+    ///
+    /// assert!(table.may_contain_prefix(b"t042:"), "a key begins with it");
+    /// assert!(!table.may_contain_key(b"t042:"), "none is equal to it");
+    /// assert!(!table.may_contain_prefix(b"t043:"), "out of range");
+    /// # Ok::<(), sstfilter::TableError>(())
+    /// ```
+    #[must_use]
+    pub fn may_contain_prefix(&self, prefix: &[u8]) -> bool {
+        range_meets_prefix(&self.parts.properties, prefix)
+            && self.filter_may_contain(prefix_hash(&self.hasher, self.extractor.as_deref(), prefix))
     }
 
-    fn visit(&self, key: &[u8], hash: Option<&mut PreparedKey>) -> Result<Visit, TableError> {
-        if !self.holds_in_range(key) {
-            return Ok(Visit::SkippedByRange);
-        }
-        self.visit_in_range(key, hash)
+    /// What the filter says of a hash, uncounted; `true` without a hash, or without a filter that can be used.
+    fn filter_may_contain(&self, hash: Option<KeyHash>) -> bool {
+        let block = self.filter().and_then(|filter| filter.block().ok());
+        block.zip(hash).is_none_or(|(block, hash)| block.may_contain(hash))
     }
 
-    fn visit_in_range(&self, key: &[u8], hash: Option<&mut PreparedKey>) -> Result<Visit, TableError> {
-        match hash.zip(self.filter()).map(|(hash, filter)| filter.probe_prepared(hash)) {
-            Some(Probe::Absent) => Ok(Visit::SkippedByFilter),
-            Some(Probe::MaybePresent) => self.search_after_positive(key).map(Visit::Touched),
-            Some(Probe::Unusable(_)) | None => self.search(key).map(Visit::Touched),
-        }
+    /// The hash of `key` for this table's filter; `None` when the key is outside the extractor's domain.
+    fn hash_of(&self, key: &[u8]) -> Option<KeyHash> {
+        prepare(&self.hasher, self.extractor.as_deref(), key)
     }
 
     /// Searches for a key of `hash` that is in range and that the filter does not deny: the answer of a set
@@ -419,6 +418,22 @@ pub(crate) fn prepare(hasher: &KeyHasher, extractor: Option<&dyn KeyExtractor>, 
         None => Some(hasher.hash(key)),
         Some(extractor) => extractor.extract(key).map(|part| hasher.hash(&part)),
     }
+}
+
+/// The hash of the part that all keys with this prefix have; `None` when no filter can be probed for it. A filter of
+/// whole keys never can: it does not hold their prefixes.
+pub(crate) fn prefix_hash(hasher: &KeyHasher, extractor: Option<&dyn KeyExtractor>, prefix: &[u8]) -> Option<KeyHash> {
+    extractor?.extract_prefix(prefix).map(|part| hasher.hash(&part))
+}
+
+/// Whether a key that begins with `prefix` can lie from the smallest to the largest key.
+///
+/// Such keys follow each other in key order, from the prefix itself on. If the smallest key comes after the prefix,
+/// it either is one of them, or is above them all.
+pub(crate) fn range_meets_prefix(properties: &TableProperties, prefix: &[u8]) -> bool {
+    let (Some(smallest), Some(largest)) = (&properties.smallest_key, &properties.largest_key) else { return false };
+    let (smallest, largest) = (smallest.as_ref(), largest.as_ref());
+    prefix <= largest && (smallest <= prefix || smallest.starts_with(prefix))
 }
 
 impl<'a> IntoIterator for &'a Table {

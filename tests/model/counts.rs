@@ -5,7 +5,7 @@ use std::fmt;
 use std::iter::Sum;
 
 /// Every state that must have been reached.
-const STATES: [&str; 36] = [
+const STATES: [&str; 38] = [
     "batch reads",
     "candidates asked for",
     "compactions",
@@ -34,9 +34,11 @@ const STATES: [&str; 36] = [
     "kept block hits",
     "negatives",
     "point reads",
+    "prefixes asked for",
     "range skips",
     "reopenings",
     "tables on disk",
+    "tables skipped for a prefix",
     "tombstone hits",
     "tombstones dropped",
     "true positives",

@@ -36,14 +36,17 @@ enum Action {
     AskOneTable,
     Walk,
     Candidates,
+    PrefixCandidates,
     Reopen,
     Verify,
 }
 
-use Action::{AskOneTable, Candidates, Compact, Delete, Flush, Get, MultiGet, Reopen, Verify, Walk, Write};
+use Action::{
+    AskOneTable, Candidates, Compact, Delete, Flush, Get, MultiGet, PrefixCandidates, Reopen, Verify, Walk, Write,
+};
 
 /// How often each comes, on average.
-const ACTIONS: [(Action, usize); 11] = [
+const ACTIONS: [(Action, usize); 12] = [
     (Write, 24),
     (Delete, 8),
     (Flush, 16),
@@ -53,6 +56,7 @@ const ACTIONS: [(Action, usize); 11] = [
     (AskOneTable, 6),
     (Walk, 6),
     (Candidates, 4),
+    (PrefixCandidates, 4),
     (Reopen, 6),
     (Verify, 1),
 ];
@@ -77,6 +81,7 @@ fn run(seed: u64, steps: &[Step]) -> Counts {
             AskOneTable => store.ask_one_table(random),
             Walk => store.walk(random),
             Candidates => store.candidates(random),
+            PrefixCandidates => store.prefix_candidates(random),
             Reopen => store.reopen(random),
             Verify => store.verify(random),
         }

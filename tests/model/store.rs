@@ -237,6 +237,7 @@ impl Store {
         }
         let position = random.below(self.files.len());
         let (file, table) = (&self.files[position], &self.set.tables()[position]);
+        let unfiltered = file.open(&ReadOptions::default().without_filter());
         for _ in 0..10 {
             let key = self.any_key(random);
             let expected = match file.entries.get(&key) {
@@ -245,8 +246,8 @@ impl Store {
                 Some(Some(value)) => Lookup::Found(value.clone().into()),
             };
             assert_eq!(table.get(&key).unwrap(), expected, "{}", key.escape_ascii());
-            assert_eq!(table.get_hashed(&key, table.prepare(&key).as_mut()).unwrap(), expected);
-            assert_eq!(table.get_hashed(&key, None).unwrap(), expected);
+            assert_eq!(unfiltered.get(&key).unwrap(), expected);
+            assert!(table.may_contain_key(&key) || expected == Lookup::Absent);
         }
     }
 
@@ -275,15 +276,34 @@ impl Store {
         let refs: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
         let before = self.set.stats();
         let mut hits = HitMatrix::default();
-        self.set.candidates_batch(&refs, &mut hits);
+        self.set.candidates_for_keys(&refs, &mut hits);
         for (row, key) in keys.iter().enumerate() {
-            let candidates = self.set.candidates(key);
+            let candidates = self.set.candidates_for_key(key);
             assert_eq!(hits.row(row).collect::<Vec<_>>(), candidates, "{}", key.escape_ascii());
             let holds = |position: &usize| self.files[*position].entries.contains_key(key);
             assert!((0..self.files.len()).filter(holds).all(|position| candidates.contains(&position)));
         }
         assert_eq!(self.set.stats(), before);
         self.counts.add("candidates asked for", keys.len() as u64);
+    }
+
+    pub(crate) fn prefix_candidates(&mut self, random: &mut Random) {
+        let before = self.set.stats();
+        for _ in 0..20 {
+            let mut prefix = self.any_key(random);
+            prefix.truncate(random.below(prefix.len() + 1));
+            let candidates = self.set.candidates_for_prefix(&prefix);
+            for (position, (file, table)) in self.files.iter().zip(self.set.tables()).enumerate() {
+                let is_candidate = candidates.contains(&position);
+                assert_eq!(table.may_contain_prefix(&prefix), is_candidate, "{}", prefix.escape_ascii());
+                let is_there =
+                    file.entries.range(prefix.clone()..).next().is_some_and(|(key, _)| key.starts_with(&prefix));
+                assert!(is_candidate || !is_there, "{}", prefix.escape_ascii());
+                self.counts.add("tables skipped for a prefix", u64::from(!is_candidate));
+            }
+            self.counts.add("prefixes asked for", 1);
+        }
+        assert_eq!(self.set.stats(), before);
     }
 
     pub(crate) fn verify(&mut self, _: &mut Random) {

@@ -16,11 +16,11 @@ use bytes::Bytes;
 
 use self::batch::{Sought, positions, probe_group, sought};
 use self::ranges::KeyRanges;
-use super::reader::prepare;
+use super::reader::{prefix_hash, prepare, range_meets_prefix};
 use super::stats::Counter;
 use super::{Lookup, ReadOptions, Table, TableError, TableSetStats, TableStats};
 use crate::block::{Distance, FilterGroup, GROUP, GuardedFilter, HitMatrix, PreparedKey, bits_of, first_bits};
-use crate::hash::{HashId, KeyHasher};
+use crate::hash::{HashId, KeyExtractor, KeyHasher};
 use crate::stats::{Ledger, SkipShare, SkipTally, Skips};
 
 /// Tables from the newest to the oldest, read as one store.
@@ -163,10 +163,13 @@ impl TableSet {
         results
     }
 
-    /// The positions of the tables that a lookup of `key` may have to search, by their ranges and filters
-    /// alone. Nothing is read, and nothing counted.
+    /// The positions of the tables that may hold `key`, by their ranges and filters alone: those that a lookup of
+    /// it may have to search. Nothing is read, and nothing counted.
+    ///
+    /// This is for a whole key. Tables that hold only longer keys, of which it is a prefix, may be left out:
+    /// [`candidates_for_prefix`](Self::candidates_for_prefix) finds those.
     #[must_use]
-    pub fn candidates(&self, key: &[u8]) -> Vec<usize> {
+    pub fn candidates_for_key(&self, key: &[u8]) -> Vec<usize> {
         let number = self.ranges.number_of(key);
         let mut probe = number.and_then(|_| self.probe_of(key));
         let groups = 0..self.filters.len();
@@ -175,8 +178,26 @@ impl TableSet {
         candidates.flat_map(|(group, bits)| positions(group, bits)).collect()
     }
 
-    /// The [`candidates`](Self::candidates) of many keys: row `i` of `hits` has a bit for each table that a
-    /// lookup of key `i` may have to search. Nothing is read from tables, and nothing counted.
+    /// The positions of the tables that may hold a key that begins with `prefix`, by their ranges and filters alone:
+    /// those that a scan of the prefix has to walk. Nothing is read, and nothing counted. Every table that has
+    /// entries is one for the empty prefix.
+    ///
+    /// Filters are probed only where they hold parts of keys, and the extractor has one part for all keys with the
+    /// prefix: see [`Table::may_contain_prefix`]. [`KeyExtractor`](crate::KeyExtractor) has an example of a
+    /// prefix scan.
+    #[must_use]
+    pub fn candidates_for_prefix(&self, prefix: &[u8]) -> Vec<usize> {
+        let mut probe = prefix_hash(&self.hasher, self.extractor(), prefix).map(PreparedKey::new);
+        let candidates = (0..self.filters.len()).map(|group| {
+            let in_range =
+                self.tables_where(group, first_bits(GROUP), |table| range_meets_prefix(table.properties(), prefix));
+            (group, self.candidates_in(group, in_range, probe.as_mut()))
+        });
+        candidates.flat_map(|(group, bits)| positions(group, bits)).collect()
+    }
+
+    /// The [`candidates_for_key`](Self::candidates_for_key) of many keys: row `i` of `hits` has a bit for each table
+    /// that may hold key `i`. Nothing is read from tables, and nothing counted.
     ///
     /// ```
     /// use sstfilter::{HitMatrix, KeyHasher, ReadOptions, Table, TableBuilder, TableOptions, TableSet};
@@ -188,13 +209,13 @@ impl TableSet {
     /// let set = TableSet::new(vec![table], KeyHasher::default());
     ///
     /// let mut hits = HitMatrix::default();
-    /// set.candidates_batch(&[b"apple", b"banana", b"zucchini"], &mut hits);
+    /// set.candidates_for_keys(&[b"apple", b"banana", b"zucchini"], &mut hits);
     /// assert!(hits.may_contain(0, 0), "it is there");
     /// assert!(!hits.may_contain(1, 0), "denied by the filter");
     /// assert!(!hits.may_contain(2, 0), "out of range");
     /// # Ok::<(), sstfilter::TableError>(())
     /// ```
-    pub fn candidates_batch(&self, keys: &[&[u8]], hits: &mut HitMatrix) {
+    pub fn candidates_for_keys(&self, keys: &[&[u8]], hits: &mut HitMatrix) {
         hits.reset(keys.len(), self.tables.len());
         let mut keys = sought(self, keys);
         for group in 0..self.filters.len() {
@@ -220,8 +241,12 @@ impl TableSet {
 
     /// What filters are asked with; `None` when the key is outside the extractor's domain.
     fn probe_of(&self, key: &[u8]) -> Option<PreparedKey> {
-        let extractor = self.tables.first().and_then(Table::extractor);
-        prepare(&self.hasher, extractor.map(AsRef::as_ref), key).map(PreparedKey::new)
+        prepare(&self.hasher, self.extractor(), key).map(PreparedKey::new)
+    }
+
+    /// The extractor that all tables are bound to.
+    fn extractor(&self) -> Option<&dyn KeyExtractor> {
+        self.tables.first().and_then(Table::extractor).map(AsRef::as_ref)
     }
 
     /// The tables of a group that have `key`, which is compared by `number`, in their range.
@@ -236,8 +261,12 @@ impl TableSet {
     /// Those of the tables at `which` that have `key` in their range, by comparing it with their keys.
     #[cold]
     fn compared(&self, group: usize, key: &[u8], which: u64) -> u64 {
-        let holds = |table: &Table| table.properties().range_holds(key);
-        let bits = bits_of(which).filter(|bit| self.tables.get(group * GROUP + bit).is_some_and(holds));
+        self.tables_where(group, which, |table| table.properties().range_holds(key))
+    }
+
+    /// Those of a group's tables at `which` of which `holds` is true.
+    fn tables_where(&self, group: usize, which: u64, holds: impl Fn(&Table) -> bool) -> u64 {
+        let bits = bits_of(which).filter(|bit| self.tables.get(group * GROUP + bit).is_some_and(&holds));
         bits.fold(0, |bits, bit| bits | 1 << bit)
     }
 
