@@ -251,21 +251,7 @@ impl fmt::Display for BlockError {
                 write!(f, "filter block field {field}: expected {expected}, got {got}")
             }
             Self::HashMismatch { expected, got } => write_hash_mismatch(f, expected, got),
-            Self::FileMismatch { expected: Some(expected), got: Some(got) } => {
-                write!(f, "filter block of another file: expected it to be bound to the file of {expected}, got {got}")
-            }
-            Self::FileMismatch { expected: Some(expected), got: None } => write!(
-                f,
-                "filter block that is bound to no file: expected it to be bound to the file of {expected}; give its \
-                 builder the file id, or bind it"
-            ),
-            Self::FileMismatch { expected: None, got } => {
-                let got = got.map_or(String::new(), |got| format!(" of {got}"));
-                write!(
-                    f,
-                    "filter block that is bound to a file: expected an unbound one, got that{got}; load it with the file id"
-                )
-            }
+            Self::FileMismatch { expected, got } => write_file_mismatch(f, *expected, *got),
             Self::DeniesOwnKey { hash } if hash.id == HashId::Xxh3 => write!(
                 f,
                 "filter block of another file, or built wrong ({hash}): expected it to contain the keys that its file is \
@@ -300,6 +286,27 @@ fn write_hash_mismatch(f: &mut fmt::Formatter<'_>, expected: &HashIdentity, got:
             got.seed
         ),
         _ => write!(f, "filter block built with another hash: expected {expected}, got {got}"),
+    }
+}
+
+/// Says whose filter it is, and what to do where an id is missing.
+fn write_file_mismatch(f: &mut fmt::Formatter<'_>, expected: Option<FileId>, got: Option<FileId>) -> fmt::Result {
+    match (expected, got) {
+        (Some(expected), Some(got)) => {
+            write!(f, "filter block of another file: expected one bound to the file of {expected}, got {got}")
+        }
+        (Some(expected), None) => write!(
+            f,
+            "filter block of an unknown file: expected one bound to the file of {expected}, got one that is bound to \
+             none; give its builder the file id"
+        ),
+        (None, Some(got)) => write!(
+            f,
+            "filter block of a file: expected one that is bound to none, got one bound to the file of {got}; load it \
+             with the file id"
+        ),
+        // Nobody makes this one.
+        (None, None) => write!(f, "filter block of another file: expected one that is bound to none, got the same"),
     }
 }
 

@@ -8,30 +8,33 @@
 //!
 //! ```
 //! use sstfilter::{AutoPolicy, BitsPerKey, BuildContext, BuildPurpose, FilterPolicy};
-//! use sstfilter::{GuardedFilter, KeyHasher, Probe};
+//! use sstfilter::{FileId, GuardedFilter, KeyHasher, LoadContext, Probe};
 //!
 //! // Once per store: how keys are hashed, and which filters files get.
 //! let hasher = KeyHasher::default();
 //! let policy = AutoPolicy::new(BitsPerKey::TEN)?;
 //!
-//! // Once per file, while it is written: add every key, and store the block's bytes in the file.
-//! let context = BuildContext::new(&hasher).with_purpose(BuildPurpose::Compaction);
+//! // Once per file, while it is written: add every key, and store the block's bytes in the file. The block is bound to
+//! // the file by an id that no other file of the store ever has.
+//! let file = FileId::from(7);
+//! let context = BuildContext::new(&hasher).with_purpose(BuildPurpose::Compaction).with_file_id(file);
 //! let mut builder = policy.builder(&context).expect("this policy never declines");
 //! (0..10_000_u32).for_each(|key| builder.add_key(&key.to_be_bytes()));
 //! let built = builder.finish();
 //! assert!(built.report.bits_per_key() < 7.0);
 //! let bytes = built.block.expect("ten thousand keys fit");
 //!
-//! // Once per file, when it is opened: damage makes the filter useless, never wrong.
-//! let filter = GuardedFilter::load(bytes, hasher.identity());
+//! // Once per file, when it is opened: damage, and the filter of another file, are unusable and never wrong.
+//! let filter = GuardedFilter::load(bytes, LoadContext::new(&hasher).with_file_id(file));
 //!
-//! // Once per lookup: hash the key, ask every file.
+//! // Once per lookup: hash the key, probe the filter of every file.
 //! let hash = hasher.hash(&4_711_u32.to_be_bytes());
 //! assert_eq!(filter.probe(hash), Probe::MaybePresent);
 //! # Ok::<(), sstfilter::ConfigError>(())
 //! ```
 //!
-//! For many files, a [`FilterSet`] asks all their filters at once, and a [`TableSet`] whole tables.
+//! For many files, a [`FilterSet`] probes all their filters at once, and a [`TableSet`] whole tables. MISUSE.md lists what
+//! a caller can do wrong, and what happens then.
 //!
 //! # Which filter?
 //!

@@ -158,11 +158,8 @@ fn a_filter_of_another_file_names_both() {
         FilterBlock::load(block, file.map_or(context, |file| context.with_file_id(file))).unwrap_err()
     };
     assert_says(load(&bound, Some(eight)), &["another file", &fingerprint(eight), &fingerprint(seven)]);
-    assert_says(
-        load(&block(), Some(eight)),
-        &["bound to no file", &fingerprint(eight), "give its builder the file id"],
-    );
-    assert_says(load(&bound, None), &["bound to a file", &fingerprint(seven), "load it with the file id"]);
+    assert_says(load(&block(), Some(eight)), &["unknown file", &fingerprint(eight), "give its builder the file id"]);
+    assert_says(load(&bound, None), &["bound to none", &fingerprint(seven), "load it with the file id"]);
     assert_says(FileId::new(&[0; 17]).unwrap_err(), &["file id", "1 to 16 bytes", "17"]);
     let known = [KeyHasher::default().hash(b"another key")];
     let context = LoadContext::new(&KeyHasher::default()).with_known_keys(&known);

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The pages that name tests and scripts.
-const PAGES: [&str; 3] = ["PROMISES.md", "SECURITY.md", "FORMAT.md"];
+const PAGES: [&str; 4] = ["PROMISES.md", "MISUSE.md", "SECURITY.md", "FORMAT.md"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).to_owned()

@@ -236,3 +236,34 @@ fn a_set_binds_filters_to_its_own_extractor_even_if_anothers_name_is_the_same() 
     assert!(set.tables()[1].filter_problem().is_some());
     assert!((0..KEYS).all(|key| set.get(&name(key)).unwrap().is_some()));
 }
+
+/// A table whose bounds both extractors of one name cut alike cannot tell them apart; another one of its set can.
+#[test]
+fn a_set_uses_no_filter_of_an_extractor_that_one_of_its_tables_finds_out() {
+    /// The first byte of a key, or the first two of one that is marked.
+    #[derive(Debug)]
+    struct Marked(u8);
+    impl KeyExtractor for Marked {
+        fn name(&self) -> &'static str {
+            "marked"
+        }
+        fn extract<'key>(&self, key: &'key [u8]) -> Option<Cow<'key, [u8]>> {
+            key.get(..if key.get(1) == Some(&self.0) { 2 } else { 1 }).map(Cow::Borrowed)
+        }
+    }
+    let writer = TableOptions::default().with_extractor(Arc::new(Marked(b'?')));
+    let reader = ReadOptions::default().with_extractor(Arc::new(Marked(b'x')));
+    let tables = |names: [&[&[u8]]; 2]| -> Vec<Table> {
+        let table = |keys: &[&[u8]]| {
+            let mut builder = TableBuilder::new(Vec::new(), &writer).unwrap();
+            keys.iter().for_each(|key| builder.add(key, b"value").unwrap());
+            Table::open_source(Bytes::from(builder.finish().unwrap().0), &reader).unwrap()
+        };
+        names.map(table).into()
+    };
+    let opened = tables([&[b"aa", b"ax", b"az"], &[b"bx", b"by"]]);
+    assert!(opened[0].filter_problem().is_none() && opened[1].filter_problem().is_some());
+    let set = TableSet::new(opened, KeyHasher::default());
+    assert!(set.tables().iter().all(|table| table.filter_problem().is_some()));
+    assert!(set.get(b"ax").unwrap().is_some());
+}

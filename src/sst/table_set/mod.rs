@@ -68,8 +68,8 @@ impl TableSet {
     ///
     /// From now on all of them are asked with `hasher` and with the extractor that the newest was opened
     /// with. Filters that were bound to others are bound anew, and their counters begin again.
-    /// If one of them denies a key of its own table, the hasher is another one than its identity says, and no filter of
-    /// that identity is used.
+    /// If one of them denies a key of its own table, the hasher or the extractor is another one than its identity or name
+    /// says, and no filter of that identity is used.
     ///
     /// This cannot fail, so that [`ReadOptions::with_strict_hash`] has no say in it: either [`open`](Self::open) the
     /// set, or look at [`Table::filter_problem`] of its tables.
@@ -78,7 +78,9 @@ impl TableSet {
         let extractor = tables.first().and_then(Table::extractor).cloned();
         let skips = Arc::new(SkipTally::new(tables.len().div_ceil(GROUP)));
         tables.iter_mut().for_each(|table| table.rebind(&hasher, extractor.as_ref()));
-        if tables.iter().any(Table::filter_has_denied_its_own) && hasher.identity().id != HashId::Xxh3 {
+        // With a public seed and whole keys, equal identities are equal hashes: the filter is wrong, not its reader.
+        let may_be_the_reader = hasher.identity().id != HashId::Xxh3 || extractor.is_some();
+        if may_be_the_reader && tables.iter().any(Table::filter_has_denied_its_own) {
             tables.iter_mut().for_each(Table::distrust_filter);
         }
         let mut filters = Vec::new();

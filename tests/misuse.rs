@@ -1,0 +1,125 @@
+//! What a caller can still do wrong, and what happens then: each row of MISUSE.md, done. The failure guarded against: a
+//! page that promises more, or warns of more, than is so.
+
+#![expect(clippy::unwrap_used, reason = "tests, and the functions they share")]
+
+mod common;
+
+use bytes::Bytes;
+use sstfilter::{
+    BlockError, BloomPolicy, BuildContext, FileId, FilterBlock, FilterPolicy, GuardedFilter, KeyHash, KeyHasher,
+    LoadContext,
+};
+
+const KEYS: u32 = 1_000;
+
+fn key(number: u32) -> [u8; 4] {
+    number.to_be_bytes()
+}
+
+/// The block of the first keys, written by `hasher`.
+fn block_of(hasher: &KeyHasher, bound_to: Option<FileId>) -> Bytes {
+    let context = BuildContext::new(hasher);
+    let context = bound_to.map_or(context.clone(), |file| context.with_file_id(file));
+    let mut builder = BloomPolicy::default().builder(&context).unwrap();
+    (0..KEYS).for_each(|number| builder.add_key(&key(number)));
+    builder.finish().block.unwrap()
+}
+
+/// How many of the keys that are there `filter` loses to a reader that hashes with `hasher`.
+fn lost(filter: &FilterBlock<Bytes>, hasher: &KeyHasher) -> usize {
+    (0..KEYS).filter(|&number| !filter.may_contain(hasher.hash(&key(number)))).count()
+}
+
+fn custom(seed: u64) -> KeyHasher {
+    KeyHasher::custom(1, move |key| KeyHasher::with_seed(seed).hash(key))
+}
+
+#[test]
+fn a_custom_hash_changed_under_its_tag_loses_keys_unless_known_ones_are_given() {
+    let (before, after) = (custom(1), custom(2));
+    let block = block_of(&before, None);
+    let believed = FilterBlock::load(block.clone(), &after).unwrap();
+    assert!(lost(&believed, &after) > 950);
+    let known = [0, KEYS - 1].map(|number| after.hash(&key(number)));
+    let refused = FilterBlock::load(block, LoadContext::new(&after).with_known_keys(&known)).unwrap_err();
+    assert!(matches!(refused, BlockError::DeniesOwnKey { .. }));
+}
+
+#[test]
+fn hashes_of_another_hasher_than_the_filters_are_not_recognised() {
+    let (own, other) = (KeyHasher::with_seed(1), KeyHasher::with_seed(2));
+    let filter = FilterBlock::load(block_of(&own, None), &own).unwrap();
+    assert_eq!(lost(&filter, &own), 0);
+    assert!(lost(&filter, &other) > 950);
+    // Loading for the other one is refused: a store has one hasher, and loads with it.
+    assert!(FilterBlock::load(block_of(&own, None), &other).is_err());
+}
+
+#[test]
+fn keys_that_are_equal_to_the_engine_and_not_byte_for_byte_are_lost() {
+    // An engine that compares without case, and hashes what it was given.
+    let hasher = KeyHasher::default();
+    let mut builder = BloomPolicy::default().builder(&BuildContext::new(&hasher)).unwrap();
+    let names: Vec<String> = (0..KEYS).map(|number| format!("Name-{number}")).collect();
+    names.iter().for_each(|name| builder.add_key(name.as_bytes()));
+    let filter = FilterBlock::load(builder.finish().block.unwrap(), &hasher).unwrap();
+    let lost = |canonical: fn(&String) -> String| {
+        names.iter().filter(|name| !filter.may_contain(hasher.hash(canonical(name).as_bytes()))).count()
+    };
+    assert_eq!((lost(String::clone), lost(|name| name.to_lowercase()) > 950), (0, true));
+}
+
+#[test]
+fn internal_keys_written_and_user_keys_read_are_found_out_by_known_keys() {
+    // The writer hashes the key with its sequence number behind it, the reader without.
+    let hasher = KeyHasher::default();
+    let mut builder = BloomPolicy::default().builder(&BuildContext::new(&hasher)).unwrap();
+    (0..KEYS).for_each(|number| builder.add_key(&[&key(number)[..], &u64::from(number).to_be_bytes()].concat()));
+    let block = builder.finish().block.unwrap();
+    assert!(lost(&FilterBlock::load(block.clone(), &hasher).unwrap(), &hasher) > 950);
+    let known = [0, KEYS - 1].map(|number| hasher.hash(&key(number)));
+    assert!(FilterBlock::load(block, LoadContext::new(&hasher).with_known_keys(&known)).is_err());
+}
+
+#[test]
+fn a_prefix_asked_of_a_filter_of_whole_keys_is_lost() {
+    let hasher = KeyHasher::default();
+    let filter = FilterBlock::load(block_of(&hasher, None), &hasher).unwrap();
+    let prefixes = (0..KEYS).step_by(256).map(|number| hasher.hash(&key(number)[..3]));
+    assert!(prefixes.filter(|&prefix| !filter.may_contain(prefix)).count() >= 3);
+}
+
+#[test]
+fn a_file_id_used_again_makes_a_stale_block_believed() {
+    let hasher = KeyHasher::default();
+    let id = FileId::from(7);
+    let stale = block_of(&hasher, Some(id));
+    let context = LoadContext::new(&hasher).with_file_id(id);
+    let believed = FilterBlock::load(stale.clone(), context).unwrap();
+    // The file of this number now has other keys.
+    let now: Vec<KeyHash> = common::key_set(1, KEYS).collect();
+    assert!(now.iter().filter(|&&hash| !believed.may_contain(hash)).count() > 950);
+    assert!(FilterBlock::load(stale, context.with_known_keys(&now[..2])).is_err(), "known keys find most of them");
+}
+
+#[test]
+fn an_unbound_block_of_another_file_is_believed_but_for_known_keys() {
+    let hasher = KeyHasher::default();
+    let other = block_of(&hasher, None);
+    let own: Vec<KeyHash> = common::key_set(1, KEYS).collect();
+    let believed = GuardedFilter::load(other.clone(), &hasher);
+    assert!(own.iter().filter(|&&hash| believed.probe(hash).is_absent()).count() > 950);
+    let found_out = GuardedFilter::load(other, LoadContext::new(&hasher).with_known_keys(&own[..2]));
+    assert!(found_out.block().is_err());
+}
+
+#[test]
+fn bytes_opened_without_verifying_answer_from_their_damage() {
+    let hasher = KeyHasher::default();
+    let mut damaged = block_of(&hasher, None).to_vec();
+    damaged[..512].fill(0);
+    let believed = FilterBlock::open_unverified(Bytes::from(damaged.clone())).unwrap();
+    assert!(lost(&believed, &hasher) > 100);
+    assert!(believed.verify().is_err() && FilterBlock::load(damaged, &hasher).is_err());
+}
