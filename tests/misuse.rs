@@ -14,7 +14,7 @@ use sstfilter::{
 const KEYS: u32 = 1_000;
 
 fn key(number: u32) -> [u8; 4] {
-    number.to_be_bytes()
+    number.to_le_bytes()
 }
 
 /// The block of the first keys, written by `hasher`.
@@ -75,7 +75,7 @@ fn internal_keys_written_and_user_keys_read_are_found_out_by_known_keys() {
     // The writer hashes the key with its sequence number behind it, the reader without.
     let hasher = KeyHasher::default();
     let mut builder = BloomPolicy::default().builder(&BuildContext::new(&hasher)).unwrap();
-    (0..KEYS).for_each(|number| builder.add_key(&[&key(number)[..], &u64::from(number).to_be_bytes()].concat()));
+    (0..KEYS).for_each(|number| builder.add_key(&[&key(number)[..], &u64::from(number).to_le_bytes()].concat()));
     let block = builder.finish().block.unwrap();
     assert!(lost(&FilterBlock::load(block.clone(), &hasher).unwrap(), &hasher) > 950);
     let known = [0, KEYS - 1].map(|number| hasher.hash(&key(number)));

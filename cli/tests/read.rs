@@ -231,3 +231,15 @@ fn tables_of_a_secret_seed_are_verified_with_its_file_and_said_to_be_unasked_wit
     run(&["build", "--generate", "9", "--out", &place.text("both"), "--hash-seed", "1", "--secret-seed-file", &seed])
         .expect_error("expected --hash-seed or --secret-seed-file, got both");
 }
+
+#[test]
+fn a_block_that_is_bound_to_a_file_is_inspected_and_verified_without_its_id() {
+    let bound = "../fixtures/v1/bloom-bound-to-file-7.block";
+    let shown = run(&["inspect", bound]).expect_code(0).stdout;
+    assert!(shown.contains("the file of fingerprint 0x4cd184ff6d391a10"), "{shown}");
+    let json = run(&["inspect", "--json", bound]).expect_code(0).json();
+    assert_eq!(json["files"][0]["filter_block"]["file_fingerprint"], "0x4cd184ff6d391a10", "{json}");
+    run(&["verify", bound]).expect_code(0);
+    let unbound = run(&["inspect", "--json", "../fixtures/v1/bloom-1000-keys-10-bits.block"]).expect_code(0).json();
+    assert!(unbound["files"][0]["filter_block"]["file_fingerprint"].is_null(), "{unbound}");
+}

@@ -39,7 +39,7 @@ macro_rules! stored {
             /// [`FilterError::Block`] when `block` is damaged (its checksums are compared), of another kind, built
             /// with another hash, or bound to another file; [`FilterError::NoMemory`] without the memory for it.
             pub fn from_block<'a>(block: &[u8], context: impl Into<LoadContext<'a>>) -> Result<Self, FilterError> {
-                from_block(FilterBlock::load(block, context)?)
+                from_block(&FilterBlock::load(block, context)?)
             }
 
             /// Asks for many keys at once; `hits` then holds the answers in their order. Faster than one by one,
@@ -82,7 +82,7 @@ fn to_block<F: Storable>(filter: &F) -> Result<Bytes, FilterError> {
     encode(&shape, payload, request).ok_or(too_large)
 }
 
-fn from_block<F: Storable>(block: FilterBlock<&[u8]>) -> Result<F, FilterError> {
+fn from_block<F: Storable>(block: &FilterBlock<&[u8]>) -> Result<F, FilterError> {
     let (encoded, payload) = block.parts::<F::Shape>()?;
     F::restore(block.hash_identity(), F::Shape::decode(encoded)?, encoded.keys, payload)
 }

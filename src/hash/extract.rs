@@ -79,7 +79,7 @@ use std::borrow::Cow;
 ///         last_part = part;
 ///     }
 /// }
-/// let filter = FilterBlock::open(builder.finish().block.expect("five entries fit"))?;
+/// let filter = FilterBlock::load(builder.finish().block.expect("five entries fit"), &hasher)?;
 /// assert_eq!(filter.info().keys, 5, "three keys, two parts");
 /// assert!(filter.may_contain(hasher.hash(b"t041:user:2")));
 /// assert!(filter.may_contain(hasher.hash(b"t042:")));

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use sstfilter::{
     BitsPerKey, BloomPolicy, BuildContext, CountingBloom, CuckooFilter, FallbackReason, FalsePositiveRate, FilterBlock,
-    FilterPolicy, FusePolicy, FuseSizing, HashIdentity, KeyHash, KeyHasher, StandardBloomPolicy, TwoBitBloom,
-    TwoBitOptions, XorLayout, XorPolicy, XorSizing, XorWidth,
+    FilterPolicy, FusePolicy, FuseSizing, KeyHash, KeyHasher, StandardBloomPolicy, TwoBitBloom, TwoBitOptions,
+    XorLayout, XorPolicy, XorSizing, XorWidth,
 };
 
 use crate::common;

@@ -17,6 +17,8 @@ pub(super) struct FilterFields {
     hash: String,
     hash_id: u8,
     hash_seed: String,
+    /// Fingerprint of the id of the file that the block is bound to.
+    file_fingerprint: Option<String>,
     salt: u8,
     keys: u64,
     block_bytes: u64,
@@ -43,6 +45,7 @@ impl FilterFields {
             hash: info.hash.to_string(),
             hash_id: info.hash.id.code(),
             hash_seed: format!("{:#018x}", info.hash.seed),
+            file_fingerprint: info.file.map(|file| format!("{:#018x}", file.fingerprint())),
             salt: info.salt,
             keys: info.keys,
             block_bytes: info.block_bytes,
@@ -83,6 +86,8 @@ impl fmt::Display for FilterFields {
             field("fill", percent(fill))?;
         }
         field("hash", self.hash.clone())?;
+        let file = self.file_fingerprint.as_ref();
+        field("bound to", file.map_or_else(|| "no file".to_owned(), |file| format!("the file of fingerprint {file}")))?;
         field("salt", self.salt.to_string())?;
         field("format version", self.format_version.to_string())?;
         field("payload checksum", format!("{} ({})", self.payload_checksum, self.checksum_state))
