@@ -231,3 +231,31 @@ fn tables_of_a_secret_seed_are_verified_with_its_file_and_said_to_be_unasked_wit
     run(&["build", "--generate", "9", "--out", &place.text("both"), "--hash-seed", "1", "--secret-seed-file", &seed])
         .expect_error("expected --hash-seed or --secret-seed-file, got both");
 }
+
+/// A wrong path must not be read to its end, which may be far away, or never come.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_secret_seed_file_without_an_end_is_refused_at_once_and_says_what_was_expected() {
+    let place = Place::new();
+    let out = place.build(10, &[]);
+    let vast = place.text("vast");
+    fs::File::create(&vast).unwrap().set_len(1 << 40).unwrap();
+    // A limit on memory, because the failure is to take all there is.
+    let limited = |command: &str, seed: &str| {
+        let script = format!("ulimit -v 2000000; {command}");
+        let output = std::process::Command::new("bash")
+            .args(["-c", &script, env!("CARGO_BIN_EXE_sstfilter"), "verify", &out, "--secret-seed-file", seed])
+            .output()
+            .unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    for seed in ["/dev/zero", &vast] {
+        let (code, stderr) = limited(r#"exec "$0" "$@""#, seed);
+        let expected = "expected a secret seed of 8 bytes or 16 hexadecimal digits, got more than 64 bytes";
+        assert!(code == Some(2) && stderr.contains(expected), "{seed}: {stderr}");
+    }
+    let (code, stderr) = limited(r#"yes | "$0" "$@""#, "/dev/stdin");
+    assert!(code == Some(2) && stderr.contains("got more than 64 bytes"), "{stderr}");
+    let (code, stderr) = limited(r#"echo 00112233445566ff | "$0" "$@""#, "/dev/stdin");
+    assert!(code == Some(0), "a seed may come through a pipe: {stderr}");
+}
