@@ -150,7 +150,7 @@ fn add_all(mut add: impl FnMut(&[u8]) -> Result<(), TableError>) -> (u32, Vec<Re
     (panics, after)
 }
 
-fn assert_poisoned<T: std::fmt::Debug>(result: Result<T, TableError>, what: &str) {
+fn assert_poisoned<T: std::fmt::Debug>(result: &Result<T, TableError>, what: &str) {
     assert!(matches!(result, Err(TableError::Poisoned)), "{what}: expected a poisoned builder, got {result:?}");
 }
 
@@ -165,9 +165,9 @@ fn a_builder_whose_filter_may_lack_a_key_after_a_panic_finishes_no_table() {
             let mut builder = TableBuilder::new(Vec::new(), &options(call, calls)).unwrap();
             let (panics, after) = add_all(|key| builder.add(key, b"value"));
             assert_eq!(panics, 1, "{what}");
-            after.into_iter().for_each(|result| assert_poisoned(result, &what));
-            assert_poisoned(builder.delete(b"zebra"), &what);
-            assert_poisoned(builder.finish().map(drop), &what);
+            after.iter().for_each(|result| assert_poisoned(result, &what));
+            assert_poisoned(&builder.delete(b"zebra"), &what);
+            assert_poisoned(&builder.finish().map(drop), &what);
         }
     }
 }
@@ -186,8 +186,8 @@ fn a_writer_whose_filter_may_lack_a_key_after_a_panic_leaves_no_file() {
             let mut writer = TableWriter::create(&path, &options(call, calls)).unwrap();
             let (panics, after) = add_all(|key| writer.delete(key));
             assert_eq!(panics, 1, "{what}");
-            after.into_iter().for_each(|result| assert_poisoned(result, &what));
-            assert_poisoned(writer.finish(), &what);
+            after.iter().for_each(|result| assert_poisoned(result, &what));
+            assert_poisoned(&writer.finish(), &what);
             assert_eq!(files_in(directory.path()), 0, "{what}");
         }
     }
@@ -231,6 +231,6 @@ fn a_builder_whose_sink_panicked_finishes_no_table() {
     let mut builder = TableBuilder::new(PanickingSink(Fuse::after(1)), &options).unwrap();
     let (panics, after) = add_all(|key| builder.add(key, b"value"));
     assert_eq!(panics, 1);
-    after.into_iter().for_each(|result| assert_poisoned(result, "sink"));
-    assert_poisoned(builder.finish().map(drop), "sink");
+    after.iter().for_each(|result| assert_poisoned(result, "sink"));
+    assert_poisoned(&builder.finish().map(drop), "sink");
 }
