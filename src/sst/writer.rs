@@ -9,7 +9,7 @@ use super::checksum::{BLOCK_TRAILER_BYTES, bound_checksum};
 use super::entry_block::{EntryBlockBuilder, EntryValue, MAX_BLOCK_BYTES};
 use super::file::io_error;
 use super::footer::{FOOTER_BYTES, Footer};
-use super::handle::{BlockHandle, name};
+use super::handle::{BlockHandle, most_contents_bytes, name};
 use super::layout::{BlockHandles, FILTER_ALIGNMENT};
 use super::{TableError, TableId, TableOptions, TableProperties};
 use crate::hash::KeyHash;
@@ -177,7 +177,7 @@ impl<W: Write> TableBuilder<W> {
     /// # Errors
     ///
     /// [`TableError::Poisoned`] after a failed write or a panic; otherwise a failed write or flush, or
-    /// [`TableError::BlockTooLarge`] when the keys do not fit the index. The sink then holds no table.
+    /// [`TableError::BlockTooLarge`] when the keys do not fit the index, or the policy's name the properties. The sink then holds no table.
     pub fn finish(mut self) -> Result<(W, TableSummary), TableError> {
         self.check_sound()?;
         self.write_data_block()?;
@@ -319,8 +319,10 @@ impl<W: Write> Sink<W> {
 
     /// Seals `block` and writes it with its checksum, in one piece.
     fn write_block(&mut self, name: &'static str, block: &mut EntryBlockBuilder) -> Result<BlockHandle, TableError> {
-        if block.bytes() > MAX_BLOCK_BYTES {
-            return Err(TableError::BlockTooLarge { block: name, max: MAX_BLOCK_BYTES, got: block.bytes() });
+        // Data and index blocks are kept short as they grow; what a policy calls itself is not.
+        let max = most_contents_bytes(name);
+        if block.bytes() > max {
+            return Err(TableError::BlockTooLarge { block: name, max, got: block.bytes() });
         }
         let contents = block.seal();
         let (handle, sum) = self.handle_here(contents);
@@ -341,7 +343,7 @@ impl<W: Write> Sink<W> {
     fn handle_here(&self, contents: &[u8]) -> (BlockHandle, u32) {
         let sum = bound_checksum(contents, &self.table_id, self.position);
         let contents_bytes = contents.len() as u64;
-        (BlockHandle { offset: self.position, contents_bytes, checksum: Some(sum) }, sum)
+        (BlockHandle { offset: self.position, contents_bytes, checksum: sum }, sum)
     }
 
     /// Writes zeros up to where a filter may begin.
