@@ -327,7 +327,7 @@ fn a_thousand_property_names_of_100_kb_that_share_their_bytes_are_not_copied() {
     let _alone = alone();
     for names in [1_000_u32, 1_020] {
         let mut entries = Properties::default().entries();
-        entries.restart(&[b'u'; 100_000], b"");
+        entries.restart(&vec![b'u'; 100_000], b"");
         (1..names).for_each(|number| entries.add(100_000 - 4, &[b"uv", &ascending(number)[2..]].concat(), b""));
         let table = table_of(entries);
         let (opened, peak) = measure(|| Table::open_source(table.clone(), &ReadOptions::default()));
