@@ -177,7 +177,8 @@ impl<W: Write> TableBuilder<W> {
     /// # Errors
     ///
     /// [`TableError::Poisoned`] after a failed write or a panic; otherwise a failed write or flush, or
-    /// [`TableError::BlockTooLarge`] when the keys do not fit the index, or the policy's name the properties. The sink then holds no table.
+    /// [`TableError::BlockTooLarge`] when the keys do not fit the index, or the policy's name the properties.
+    /// The sink then holds no table.
     pub fn finish(mut self) -> Result<(W, TableSummary), TableError> {
         self.check_sound()?;
         self.write_data_block()?;
