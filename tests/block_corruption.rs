@@ -146,9 +146,8 @@ fn sampled(case: &TableCase, turn: usize) -> impl Iterator<Item = u32> {
 
 #[test]
 fn every_flipped_bit_of_every_table_is_caught_and_no_read_is_wrong() {
-    let small = TABLES.iter().filter(|case| case.entries <= 50).map(|case| (case, case.read_version_1()));
-    for (case, bytes) in TABLES.iter().map(|case| (case, case.read())).chain(small) {
-        for_each_flip(&bytes, |damaged, bit| {
+    for case in &TABLES {
+        for_each_flip(&case.read(), |damaged, bit| {
             assert_table_damage_is_caught(case, damaged, sampled(case, bit), &format!("bit {bit} flipped"));
         });
     }

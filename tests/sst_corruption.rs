@@ -355,7 +355,7 @@ fn footer(metaindex_offset: u64, metaindex_bytes: u64, file_bytes: u64, metainde
     let mut footer = vec![];
     footer.extend([metaindex_offset, metaindex_bytes, file_bytes].map(u64::to_le_bytes).concat());
     footer.extend([1; 16]);
-    footer.extend(2_u32.to_le_bytes());
+    footer.extend(1_u32.to_le_bytes());
     footer.extend(metaindex_sum.to_le_bytes());
     footer.extend([0; 4]);
     footer.extend(crc32c::crc32c(&footer).to_le_bytes());

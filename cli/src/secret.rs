@@ -1,25 +1,40 @@
 //! The secret seed, from a file: command lines are seen by everyone on the machine.
 
-use std::fs;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::Path;
 
 use anyhow::{Context, bail};
 use sstfilter::{KeyHasher, SecretSeed};
 
+/// Most bytes of a seed file: 16 digits, and room for the blanks and ends of lines behind them.
+const MAX_SEED_FILE_BYTES: u64 = 64;
+
 /// The hasher of the seed in `file`: 8 bytes, or 16 hexadecimal digits for them in their order.
+///
+/// It may be a pipe, so that a seed need not be on the disk; no more is read of it than tells that it is no seed.
 pub(crate) fn hasher_from(file: &Path) -> anyhow::Result<KeyHasher> {
-    let contents = fs::read(file).with_context(|| format!("cannot read the secret seed in {}", file.display()))?;
-    match parse(&contents) {
-        Some(bytes) => Ok(KeyHasher::with_secret_seed(SecretSeed::from_bytes(bytes))),
-        None => bail!(
-            "{}: expected a secret seed of 8 bytes or 16 hexadecimal digits, got {} bytes of another form",
-            file.display(),
-            contents.len()
-        ),
+    let contents = read(file).with_context(|| format!("cannot read the secret seed in {}", file.display()))?;
+    if let Some(bytes) = parse(&contents) {
+        return Ok(KeyHasher::with_secret_seed(SecretSeed::from_bytes(bytes)));
     }
+    let got = match contents.len() as u64 {
+        ..=MAX_SEED_FILE_BYTES => format!("{} bytes of another form", contents.len()),
+        _ => format!("more than {MAX_SEED_FILE_BYTES} bytes"),
+    };
+    bail!("{}: expected a secret seed of 8 bytes or 16 hexadecimal digits, got {got}", file.display())
+}
+
+fn read(file: &Path) -> io::Result<Vec<u8>> {
+    let mut contents = Vec::new();
+    File::open(file)?.take(MAX_SEED_FILE_BYTES + 1).read_to_end(&mut contents)?;
+    Ok(contents)
 }
 
 fn parse(contents: &[u8]) -> Option<[u8; 8]> {
+    if contents.len() as u64 > MAX_SEED_FILE_BYTES {
+        return None;
+    }
     if let Ok(bytes) = contents.try_into() {
         return Some(bytes);
     }
@@ -39,6 +54,9 @@ mod tests {
         assert_eq!(parse(&seed), Some(seed));
         assert_eq!(parse(b"0123456789ABCdef"), Some(seed));
         assert_eq!(parse(b"0123456789abcdef\r\n"), Some(seed));
+        let blank = [&b"0123456789abcdef"[..], &[b'\n'; 48]].concat();
+        assert_eq!(parse(&blank), Some(seed));
+        assert_eq!(parse(&[&blank[..], b"\n"].concat()), None, "what follows was not read");
         for wrong in [&b""[..], b"0123456789abcde", b"0123456789abcdefg", b"+123456789abcdef", b"0x23456789abcdef"] {
             assert_eq!(parse(wrong), None, "{wrong:?}");
         }

@@ -243,3 +243,31 @@ fn a_block_that_is_bound_to_a_file_is_inspected_and_verified_without_its_id() {
     let unbound = run(&["inspect", "--json", "../fixtures/v1/bloom-1000-keys-10-bits.block"]).expect_code(0).json();
     assert!(unbound["files"][0]["filter_block"]["file_fingerprint"].is_null(), "{unbound}");
 }
+
+/// A wrong path must not be read to its end, which may be far away, or never come.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_secret_seed_file_without_an_end_is_refused_at_once_and_says_what_was_expected() {
+    let place = Place::new();
+    let out = place.build(10, &[]);
+    let vast = place.text("vast");
+    fs::File::create(&vast).unwrap().set_len(1 << 40).unwrap();
+    // A limit on memory, because the failure is to take all there is.
+    let limited = |command: &str, seed: &str| {
+        let script = format!("ulimit -v 2000000; {command}");
+        let output = std::process::Command::new("bash")
+            .args(["-c", &script, env!("CARGO_BIN_EXE_sstfilter"), "verify", &out, "--secret-seed-file", seed])
+            .output()
+            .unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    for seed in ["/dev/zero", &vast] {
+        let (code, stderr) = limited(r#"exec "$0" "$@""#, seed);
+        let expected = "expected a secret seed of 8 bytes or 16 hexadecimal digits, got more than 64 bytes";
+        assert!(code == Some(2) && stderr.contains(expected), "{seed}: {stderr}");
+    }
+    let (code, stderr) = limited(r#"yes | "$0" "$@""#, "/dev/stdin");
+    assert!(code == Some(2) && stderr.contains("got more than 64 bytes"), "{stderr}");
+    let (code, stderr) = limited(r#"echo 00112233445566ff | "$0" "$@""#, "/dev/stdin");
+    assert!(code == Some(0), "a seed may come through a pipe: {stderr}");
+}

@@ -21,12 +21,12 @@ pub struct Handle {
     pub length: usize,
 }
 
-/// A block, and the place in the block that names it where its checksum stands once more: from version 2 on.
+/// A block, and the place in the block that names it where its checksum stands once more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
     /// Where it lies.
     pub handle: Handle,
-    checksum_at: Option<usize>,
+    checksum_at: usize,
 }
 
 /// What a table's blocks are, as far as they can be found.
@@ -103,15 +103,15 @@ impl Handle {
 
 impl Link {
     /// The block that the bytes at `place` of the table name.
-    fn of(table: &[u8], place: Range<usize>, most: usize, version: u32) -> Option<Self> {
-        let checksum_at = (version > 1).then(|| place.end.checked_sub(4)).flatten();
+    fn of(table: &[u8], place: Range<usize>, most: usize) -> Option<Self> {
+        let checksum_at = place.end.checked_sub(CHECKSUM)?;
         Some(Self { handle: Handle::of(&table[place], most)?, checksum_at })
     }
 
     fn seal(self, table: &mut [u8], table_id: &[u8; 16]) {
         let sum = bound_checksum(self.handle.contents(table), table_id, self.handle.offset);
         let end = self.handle.offset + self.handle.length;
-        for place in [Some(end), self.checksum_at].into_iter().flatten() {
+        for place in [end, self.checksum_at] {
             table[place..place + CHECKSUM].copy_from_slice(&sum.to_le_bytes());
         }
     }
@@ -128,12 +128,11 @@ impl Blocks {
         if metaindex.offset.checked_add(metaindex.length)?.checked_add(CHECKSUM)? > most {
             return None;
         }
-        let version = u32::from_le_bytes(*footer[40..].first_chunk()?);
         let named_by = |block: Handle| {
             let entries = entries(block.contents(table)).into_iter();
             entries.filter_map(move |(name, place)| {
                 let place = block.offset + place.start..block.offset + place.end;
-                Some((name, Link::of(table, place, most, version)?))
+                Some((name, Link::of(table, place, most)?))
             })
         };
         let mut blocks = Self { table_id: *footer[24..].first_chunk()?, links: Vec::new(), filter: None };
@@ -145,7 +144,7 @@ impl Blocks {
             }
             blocks.links.push(link);
         }
-        blocks.links.push(Link { handle: metaindex, checksum_at: (version > 1).then_some(most + 44) });
+        blocks.links.push(Link { handle: metaindex, checksum_at: most + 44 });
         Some(blocks)
     }
 
@@ -214,17 +213,16 @@ mod tests {
     #[test]
     fn fixtures_sealed_again_are_what_they_were() {
         let names = ["table-small-tombstones-bloom", "table-2000-entries-ribbon", "table-empty-without-filter"];
-        for name in names.iter().flat_map(|name| ["v1", "v2"].map(|version| format!("{version}/{name}.sst"))) {
-            let table = std::fs::read(format!("../fixtures/{name}")).unwrap();
+        for name in names {
+            let table = std::fs::read(format!("../fixtures/v1/{name}.sst")).unwrap();
             let blocks = Blocks::of(&table).unwrap();
             let mut wiped = table.clone();
             for link in &blocks.links {
                 wiped[link.handle.offset + link.handle.length] ^= 0xff;
-                link.checksum_at.into_iter().for_each(|place| wiped[place] ^= 0xff);
+                wiped[link.checksum_at] ^= 0xff;
             }
             blocks.seal(&mut wiped);
             assert!(wiped == table, "{name}: {blocks:?}");
-            assert_eq!(blocks.links.last().unwrap().checksum_at.is_some(), name.starts_with("v2"));
         }
     }
 }

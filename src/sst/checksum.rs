@@ -9,8 +9,12 @@ pub(crate) const BLOCK_TRAILER_BYTES: usize = 4;
 /// CRC32C of `contents`, the table's id and the block's `offset`: right contents in a wrong table or a
 /// wrong place have a wrong checksum.
 pub(crate) fn bound_checksum(contents: &[u8], table_id: &TableId, offset: u64) -> u32 {
-    let seen = checksum_append(checksum(contents), table_id.as_bytes());
-    checksum_append(seen, &offset.to_le_bytes())
+    bind(checksum(contents), table_id, offset)
+}
+
+/// The bound checksum of contents whose CRC32C is `seen`.
+pub(crate) fn bind(seen: u32, table_id: &TableId, offset: u64) -> u32 {
+    checksum_append(checksum_append(seen, table_id.as_bytes()), &offset.to_le_bytes())
 }
 
 #[cfg(test)]

@@ -81,7 +81,7 @@ pub enum TableError {
         /// Bytes of the name; 1 to 255 are expected.
         got: usize,
     },
-    /// An earlier write failed, so the file is incomplete: drop the writer and begin again.
+    /// An earlier call failed to write, or panicked, so the file is incomplete: drop the writer and begin again.
     Poisoned,
     /// The file does not end like a table.
     NotATable {
@@ -200,7 +200,9 @@ impl fmt::Display for TableError {
                 write!(f, "{block} block too large: expected at most {max} bytes, got {got}; cut the table earlier")
             }
             Self::ExtractorName { got } => write!(f, "extractor name: expected 1 to 255 bytes, got {got}"),
-            Self::Poisoned => f.write_str("an earlier write failed: expected no more calls; begin the table again"),
+            Self::Poisoned => {
+                f.write_str("an earlier call failed or panicked: expected no more calls; begin the table again")
+            }
             Self::NotATable { at, got } => {
                 write!(f, "not a table: expected the magic number SSTFLTR in the {at}, got {}", shown(got))
             }

@@ -1,7 +1,7 @@
 //! Where table files lie: among the system's files, or wherever an engine keeps its own.
 
 use core::fmt;
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -147,15 +147,9 @@ pub struct LocalFileSystem;
 
 impl FileSystem for LocalFileSystem {
     fn open(&self, path: &Path) -> io::Result<Box<dyn RandomAccess>> {
-        // A pipe would be waited for, and a device has no length.
-        let metadata = std::fs::metadata(path)?;
-        if metadata.is_dir() {
-            return Err(io::ErrorKind::IsADirectory.into());
-        }
-        if !metadata.is_file() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "expected a regular file, got a device or pipe"));
-        }
-        Ok(Box::new(File::open(path)?))
+        // Before it is opened, because opening is enough to set some devices off.
+        check_regular(&std::fs::metadata(path)?)?;
+        Ok(Box::new(open_regular(path)?))
     }
 
     fn create_temporary(&self, directory: &Path) -> io::Result<Box<dyn PendingFile>> {
@@ -171,6 +165,29 @@ impl FileSystem for LocalFileSystem {
     fn sync_directory(&self, directory: &Path) -> io::Result<()> {
         if cfg!(unix) { File::open(directory)?.sync_all() } else { Ok(()) }
     }
+}
+
+/// Opens a file that was regular a moment ago. What has come in its place since then is refused, and not waited for:
+/// opening a pipe without a writer would take until there is one.
+fn open_regular(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, libc::O_NONBLOCK | libc::O_NOCTTY);
+    let file = options.open(path)?;
+    check_regular(&file.metadata()?)?;
+    Ok(file)
+}
+
+/// A pipe would be waited for, and a device has no length.
+fn check_regular(metadata: &Metadata) -> io::Result<()> {
+    if metadata.is_dir() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    if !metadata.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "expected a regular file, got a device or pipe"));
+    }
+    Ok(())
 }
 
 /// How often a rename is taken up again.
@@ -228,6 +245,22 @@ mod tests {
         let mut read = [0; 3];
         files.open(&path).unwrap().read_exact_at(&mut read, 0).unwrap();
         assert_eq!((&read, count()), (b"abc", 1));
+    }
+
+    /// As between the first look at a file and its opening.
+    #[cfg(unix)]
+    #[test]
+    fn a_pipe_that_takes_the_place_of_a_file_while_it_is_opened_is_refused_and_not_waited_for() {
+        let directory = tempfile::tempdir().unwrap();
+        let pipe = directory.path().join("000001.sst");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        let (tell, told) = std::sync::mpsc::channel();
+        std::thread::spawn(move || tell.send(open_regular(&pipe).map(drop)).unwrap());
+        let opened = told.recv_timeout(std::time::Duration::from_secs(10)).expect("opening waits for a writer");
+        assert_eq!(opened.unwrap_err().kind(), io::ErrorKind::InvalidInput);
+        let device = open_regular(Path::new("/dev/zero")).unwrap_err();
+        assert_eq!(device.kind(), io::ErrorKind::InvalidInput);
+        assert_eq!(open_regular(directory.path()).unwrap_err().kind(), io::ErrorKind::IsADirectory);
     }
 
     #[cfg(unix)]

@@ -6,7 +6,7 @@
 //! 16   8  length of the file
 //! 24  16  table id
 //! 40   4  format version
-//! 44   4  checksum of the metaindex block; zero in version 1
+//! 44   4  checksum of the metaindex block
 //! 48   4  reserved, zero
 //! 52   4  CRC32C of bytes 0 to 51
 //! 56   8  magic, the bytes "SSTFLTR" and 0x1a
@@ -21,8 +21,8 @@ use crate::codec::{checksum, put_u32, put_u64, read_u32, read_u64};
 /// Bytes of a footer.
 pub(crate) const FOOTER_BYTES: usize = 64;
 
-/// The newest format version of tables, and the one that is written.
-pub(crate) const TABLE_VERSION: u32 = 2;
+/// The format version of tables.
+pub(crate) const TABLE_VERSION: u32 = 1;
 
 const MAGIC: [u8; 8] = *b"SSTFLTR\x1a";
 const CHECKSUM_AT: usize = 52;
@@ -41,8 +41,8 @@ impl Footer {
         put_u64(&mut out, self.metaindex.contents_bytes);
         put_u64(&mut out, self.file_bytes);
         out.extend_from_slice(self.table_id.as_bytes());
-        put_u32(&mut out, if self.metaindex.checksum.is_some() { TABLE_VERSION } else { 1 });
-        put_u32(&mut out, self.metaindex.checksum.unwrap_or(0));
+        put_u32(&mut out, TABLE_VERSION);
+        put_u32(&mut out, self.metaindex.checksum);
         put_u32(&mut out, 0);
         let sum = checksum(&out);
         put_u32(&mut out, sum);
@@ -63,20 +63,18 @@ impl Footer {
         }
         let number = |offset: usize| read_u64(fields, offset).unwrap_or_default();
         let word = |offset: usize| read_u32(fields, offset).unwrap_or_default();
-        let (checksum, reserved) = match word(40) {
-            1 => (None, number(44)),
-            TABLE_VERSION => (Some(word(44)), word(48).into()),
-            got => return Err(TableError::Version { at: at.clone(), expected: TABLE_VERSION, got }),
-        };
-        if reserved != 0 {
-            return Err(TableError::corrupt(at.clone(), "reserved bytes of zero", format!("{reserved:#x}")));
+        if word(40) != TABLE_VERSION {
+            return Err(TableError::Version { at: at.clone(), expected: TABLE_VERSION, got: word(40) });
+        }
+        if word(48) != 0 {
+            return Err(TableError::corrupt(at.clone(), "reserved bytes of zero", format!("{:#x}", word(48))));
         }
         if number(16) != file_bytes {
             return Err(TableError::FileLength { at: at.clone(), expected: number(16), got: file_bytes });
         }
         let table_id = fields.get(24..40).and_then(|id| id.first_chunk()).copied().unwrap_or_default();
         Ok(Self {
-            metaindex: BlockHandle { offset: number(0), contents_bytes: number(8), checksum },
+            metaindex: BlockHandle { offset: number(0), contents_bytes: number(8), checksum: word(44) },
             file_bytes,
             table_id: TableId::from_bytes(table_id),
         })
@@ -93,7 +91,7 @@ mod tests {
 
     fn example() -> Footer {
         Footer {
-            metaindex: BlockHandle { offset: 800, contents_bytes: 132, checksum: Some(0xfeed) },
+            metaindex: BlockHandle { offset: 800, contents_bytes: 132, checksum: 0xfeed },
             file_bytes: 1_000,
             table_id: TableId::from_bytes([7; 16]),
         }
@@ -115,11 +113,7 @@ mod tests {
     #[test]
     fn a_footer_reads_back_as_written_and_fills_its_64_bytes() {
         assert_eq!(Footer::decode(&encoded(), 1_000, &at()).unwrap(), example());
-        let mut first = example();
-        first.metaindex.checksum = None;
-        let encoded = first.encode();
-        assert_eq!(encoded[40..52], [1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
-        assert_eq!(Footer::decode(encoded.first_chunk().unwrap(), 1_000, &at()).unwrap(), first);
+        assert_eq!(encoded()[40..52], [1, 0, 0, 0, 0xed, 0xfe, 0, 0, 0, 0, 0, 0]);
     }
 
     #[test]
@@ -133,9 +127,11 @@ mod tests {
 
     #[test]
     fn each_kind_of_damage_has_its_name() {
-        assert!(matches!(resealed(40, &[9]), Err(TableError::Version { expected: 2, got: 9, .. })));
+        for version in [0, 2, 9] {
+            let refused = resealed(40, &[version]);
+            assert!(matches!(refused, Err(TableError::Version { expected: 1, got, .. }) if got == version.into()));
+        }
         assert!(matches!(resealed(51, &[1]), Err(TableError::Corrupt { .. })));
-        assert!(matches!(resealed(40, &[1]), Err(TableError::Corrupt { .. })), "a checksum in version 1");
         assert!(matches!(resealed(56, b"ELF"), Err(TableError::NotATable { .. })));
         let longer = Footer::decode(&encoded(), 1_001, &at());
         assert!(matches!(longer, Err(TableError::FileLength { expected: 1_000, got: 1_001, .. })));

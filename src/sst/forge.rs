@@ -26,7 +26,7 @@ pub(crate) fn forged(bytes: &[u8], handle: BlockHandle, contents: &[u8]) -> Vec<
         out[place(parent) + found..][..old.len()].copy_from_slice(&new.encode());
         child = parent;
     }
-    let sum = seal(&mut out, metaindex, &table).checksum.unwrap();
+    let sum = seal(&mut out, metaindex, &table).checksum;
     let footer = out.len() - FOOTER_BYTES;
     out[footer + 44..footer + 48].copy_from_slice(&sum.to_le_bytes());
     let sum = checksum(&out[footer..footer + 52]);
@@ -39,7 +39,7 @@ fn seal(out: &mut [u8], handle: BlockHandle, table: &Table) -> BlockHandle {
     let end = place(handle) + usize::try_from(handle.contents_bytes).unwrap();
     let sum = bound_checksum(&out[place(handle)..end], table.table_id(), handle.offset);
     out[end..end + BLOCK_TRAILER_BYTES].copy_from_slice(&sum.to_le_bytes());
-    BlockHandle { checksum: Some(sum), ..handle }
+    BlockHandle { checksum: sum, ..handle }
 }
 
 fn place(handle: BlockHandle) -> usize {

@@ -23,19 +23,15 @@ pub(crate) struct TableIndex {
 }
 
 impl TableIndex {
-    /// Reads the index block that `parent` names. The data blocks it names must lie end to end from the file's first byte,
-    /// as many and as long as the properties say, up to the largest key.
-    pub(crate) fn decode(
-        block: &EntryBlock,
-        parent: &BlockHandle,
-        properties: &TableProperties,
-    ) -> Result<Self, TableError> {
+    /// Reads an index block. The data blocks it names must lie end to end from the file's first byte, as many and as
+    /// long as the properties say, up to the largest key.
+    pub(crate) fn decode(block: &EntryBlock, properties: &TableProperties) -> Result<Self, TableError> {
         let (keys, key_ends, handles) = (Vec::new(), Vec::new(), Vec::new());
         let mut index = Self { keys, key_ends, handles, shared_bytes: 0, numbers: Vec::new() };
         let mut end = 0;
         let mut cursor = block.cursor();
         while cursor.advance()? {
-            let handle = BlockHandle::decode(cursor.value().bytes(), parent);
+            let handle = BlockHandle::decode(cursor.value().bytes());
             let next = handle.filter(|handle| handle.offset == end).and_then(|handle| Some((handle, handle.end()?)));
             // A block holds its last key in full, so the keys in memory never exceed the file.
             let key_bytes = cursor.key().len() as u64;
@@ -123,9 +119,6 @@ mod tests {
     use crate::sst::Location;
     use crate::sst::entry_block::{EntryBlockBuilder, EntryValue};
 
-    /// The handle of the index block itself: only its version matters here.
-    const INDEX: BlockHandle = BlockHandle { offset: 0, contents_bytes: 0, checksum: Some(0) };
-
     /// Last key, offset, bytes of contents.
     type Named = (&'static [u8], u64, u64);
 
@@ -150,10 +143,10 @@ mod tests {
     fn decode(entries: &[Named], properties: &TableProperties) -> Result<TableIndex, TableError> {
         let mut block = EntryBlockBuilder::new(2);
         for &(key, offset, contents_bytes) in entries {
-            block.add(key, EntryValue::Bytes(&BlockHandle { offset, contents_bytes, checksum: Some(7) }.encode()));
+            block.add(key, EntryValue::Bytes(&BlockHandle { offset, contents_bytes, checksum: 7 }.encode()));
         }
         let contents = Bytes::from(block.seal().clone());
-        TableIndex::decode(&EntryBlock::open(contents, Location::new(None, "index", 0))?, &INDEX, properties)
+        TableIndex::decode(&EntryBlock::open(contents, Location::new(None, "index", 0))?, properties)
     }
 
     #[test]
@@ -163,7 +156,7 @@ mod tests {
             assert_eq!(index.position_of(key.as_bytes()), position, "{key}");
         }
         assert_eq!((index.len(), index.last_key(1)), (3, &b"f"[..]));
-        assert_eq!(index.handle(2), Some(BlockHandle { offset: 200, contents_bytes: 96, checksum: Some(7) }));
+        assert_eq!(index.handle(2), Some(BlockHandle { offset: 200, contents_bytes: 96, checksum: 7 }));
         assert_eq!(index.handle(3), None);
     }
 
@@ -175,14 +168,14 @@ mod tests {
         assert!(keys.is_sorted());
         let mut block = EntryBlockBuilder::new(3);
         for (position, key) in (0..).zip(&keys) {
-            let handle = BlockHandle { offset: position * 100, contents_bytes: 96, checksum: Some(7) };
+            let handle = BlockHandle { offset: position * 100, contents_bytes: 96, checksum: 7 };
             block.add(key, EntryValue::Bytes(&handle.encode()));
         }
         let contents = Bytes::from(block.seal().clone());
         let mut properties = properties(12, 1_200, b"");
         properties.largest_key = keys.last().cloned().map(Bytes::from);
         let block = EntryBlock::open(contents, Location::new(None, "index", 0)).unwrap();
-        let index = TableIndex::decode(&block, &INDEX, &properties).unwrap();
+        let index = TableIndex::decode(&block, &properties).unwrap();
         let near = keys
             .iter()
             .flat_map(|key| [&key[..], &key[..key.len() - 1], &[key, &b"\0"[..]].concat()].map(<[u8]>::to_vec));

@@ -146,7 +146,7 @@ mod tests {
         assert_eq!(bytes[..12], *b"\0\x01\0a\0\x01\0c\0\x01\0e");
         let mut contents = bytes[..20].to_vec();
         contents[11] = b'd';
-        let checksum = Some(u32::from_le_bytes(*bytes[20..].first_chunk().unwrap()));
+        let checksum = u32::from_le_bytes(*bytes[20..].first_chunk().unwrap());
         let handle = BlockHandle { offset: 0, contents_bytes: 20, checksum };
         Table::open_source(Bytes::from(forged(&bytes, handle, &contents)), &ReadOptions::default()).unwrap()
     }

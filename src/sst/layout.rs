@@ -87,7 +87,7 @@ impl BlockHandles {
                 b"properties" => &mut properties,
                 other => return Err(block.corrupt("filter, index or properties", super::error::shown(other))),
             };
-            let handle = BlockHandle::decode(cursor.value().bytes(), &metaindex);
+            let handle = BlockHandle::decode(cursor.value().bytes());
             *slot = Some(handle.ok_or_else(|| block.corrupt("a handle", format_args!("{:?}", cursor.value())))?);
         }
         let missing = |name: &'static str| block.corrupt(name, "none");
@@ -124,12 +124,12 @@ mod tests {
     use super::*;
     use crate::sst::{Location, TableId};
 
-    const PROPERTIES: BlockHandle = BlockHandle { offset: 200, contents_bytes: 96, checksum: Some(1) };
-    const INDEX: BlockHandle = BlockHandle { offset: 300, contents_bytes: 46, checksum: Some(2) };
-    const METAINDEX: BlockHandle = BlockHandle { offset: 350, contents_bytes: 60, checksum: Some(3) };
+    const PROPERTIES: BlockHandle = BlockHandle { offset: 200, contents_bytes: 96, checksum: 1 };
+    const INDEX: BlockHandle = BlockHandle { offset: 300, contents_bytes: 46, checksum: 2 };
+    const METAINDEX: BlockHandle = BlockHandle { offset: 350, contents_bytes: 60, checksum: 3 };
 
     fn example() -> BlockHandles {
-        let filter = Some(BlockHandle { offset: 128, contents_bytes: 68, checksum: Some(4) });
+        let filter = Some(BlockHandle { offset: 128, contents_bytes: 68, checksum: 4 });
         BlockHandles { filter, properties: PROPERTIES, index: INDEX }
     }
 

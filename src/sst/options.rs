@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::entry_block::MAX_RESTART_INTERVAL;
 use super::{FileSystem, LocalFileSystem, TableId};
 use crate::error::ConfigError;
 use crate::hash::{KeyExtractor, KeyHasher};
@@ -10,7 +11,6 @@ use crate::policy::{BloomPolicy, BuildContext, BuildPurpose, FilterPolicy};
 const MIN_BLOCK_BYTES: u32 = 64;
 const MAX_BLOCK_BYTES: u32 = 16 << 20;
 const DEFAULT_BLOCK_BYTES: u32 = 4096;
-const MAX_RESTART_INTERVAL: u32 = 1024;
 const DEFAULT_RESTART_INTERVAL: u32 = 16;
 
 /// How a table is written. One value serves every table of a store.

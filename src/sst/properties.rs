@@ -60,8 +60,24 @@ const FILTER_POLICY: &str = "filter-policy";
 /// Entries from one restart point to the next in the properties block.
 const PROPERTIES_RESTART_INTERVAL: u32 = 16;
 
-/// No property that we know has a longer name; prefix compression makes long ones cheap to claim.
-const MAX_NAME_BYTES: usize = 64;
+/// The properties that are read. What others are called is never copied: sharing makes long names cheap to claim, and
+/// many short ones would take ten times their bytes.
+const KNOWN: [&str; 14] = [
+    BLOCK_BYTES,
+    DATA_BLOCKS,
+    DATA_BYTES,
+    ENTRIES,
+    FILTER_POLICY,
+    HASH_ID,
+    HASH_SEED,
+    KEY_EXTRACTOR,
+    LARGEST_KEY,
+    RAW_KEY_BYTES,
+    RAW_VALUE_BYTES,
+    RESTART_INTERVAL,
+    SMALLEST_KEY,
+    TOMBSTONES,
+];
 
 impl TableProperties {
     /// The block of sorted names and values; numbers are u64. What a table does not have is left out.
@@ -141,7 +157,7 @@ impl TableProperties {
 /// The block's entries by name.
 struct NamedValues<'a> {
     block: &'a EntryBlock,
-    values: BTreeMap<Vec<u8>, Bytes>,
+    values: BTreeMap<&'static str, Bytes>,
 }
 
 impl<'a> NamedValues<'a> {
@@ -150,25 +166,25 @@ impl<'a> NamedValues<'a> {
         let mut cursor = block.cursor();
         while cursor.advance()? {
             let value = cursor.value_bytes().ok_or_else(|| block.corrupt("a property's value", "a tombstone"))?;
-            if cursor.key().len() <= MAX_NAME_BYTES {
-                values.insert(cursor.key().to_vec(), value);
+            if let Some(name) = KNOWN.into_iter().find(|name| name.as_bytes() == cursor.key()) {
+                values.insert(name, value);
             }
         }
         Ok(Self { block, values })
     }
 
     fn bytes(&self, name: &str) -> Option<Bytes> {
-        self.values.get(name.as_bytes()).cloned()
+        self.values.get(name).cloned()
     }
 
     fn number(&self, name: &str) -> Result<u64, TableError> {
-        let bytes = self.values.get(name.as_bytes()).and_then(|bytes| bytes.as_ref().try_into().ok());
+        let bytes = self.values.get(name).and_then(|bytes| bytes.as_ref().try_into().ok());
         let bytes = bytes.ok_or_else(|| self.block.corrupt(&format!("property {name} of 8 bytes"), "none"))?;
         Ok(u64::from_le_bytes(bytes))
     }
 
     fn text(&self, name: &str) -> Result<Option<String>, TableError> {
-        let Some(bytes) = self.values.get(name.as_bytes()) else { return Ok(None) };
+        let Some(bytes) = self.values.get(name) else { return Ok(None) };
         let text = core::str::from_utf8(bytes);
         let text = text.map_err(|_| self.block.corrupt(&format!("property {name} in UTF-8"), shown(bytes)))?;
         Ok(Some(text.to_owned()))

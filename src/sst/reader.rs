@@ -38,6 +38,10 @@ pub enum Lookup {
 /// lookup first needs it, and kept. A lookup goes by range, then filter, then index, then data block,
 /// and stops at the first that denies the key: a key denied by the filter costs no read.
 ///
+/// A file that is damaged, mostly a hole, or made by a stranger is safe to open. Of a block whose checksum does not hold,
+/// at most 64 MiB are ever in memory; a longer block (the filter of a very large table) is read twice, the first time
+/// for its checksum alone. All keys of a walk together have at most 1,024 times the bytes of the file.
+///
 /// A damaged filter, one of a kind that this release does not know, or one that was built with another
 /// hash or extractor is not asked: the table is read without it, and
 /// [`filter_problem`](Self::filter_problem) says why.
@@ -280,8 +284,7 @@ impl Table {
 
     /// Reads a data block and compares where it begins with what the index and the properties say.
     pub(crate) fn data_block(&self, index: &TableIndex, position: usize) -> Result<EntryBlock, TableError> {
-        let handle =
-            index.handle(position).unwrap_or(BlockHandle { offset: u64::MAX, contents_bytes: 0, checksum: None });
+        let handle = index.handle(position).unwrap_or(BlockHandle { offset: u64::MAX, contents_bytes: 0, checksum: 0 });
         self.file.counters.data_block_reads.add(1);
         let block = read_entry_block(&self.file, name::DATA, handle, self.table_id())?;
         let Some(first) = block.first_key()? else {
@@ -310,7 +313,7 @@ impl Table {
     pub(crate) fn read_index(&self) -> Result<TableIndex, TableError> {
         self.file.counters.index_block_reads.add(1);
         let block = read_entry_block(&self.file, name::INDEX, self.parts.handles.index, self.table_id())?;
-        TableIndex::decode(&block, &self.parts.handles.index, &self.parts.properties)
+        TableIndex::decode(&block, &self.parts.properties)
     }
 
     /// All entries in key order.

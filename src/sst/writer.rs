@@ -9,9 +9,10 @@ use super::checksum::{BLOCK_TRAILER_BYTES, bound_checksum};
 use super::entry_block::{EntryBlockBuilder, EntryValue, MAX_BLOCK_BYTES};
 use super::file::io_error;
 use super::footer::{FOOTER_BYTES, Footer};
-use super::handle::{BlockHandle, name};
+use super::handle::{BlockHandle, most_contents_bytes, name};
 use super::layout::{BlockHandles, FILTER_ALIGNMENT};
 use super::{TableError, TableId, TableOptions, TableProperties};
+use crate::hash::KeyHash;
 use crate::policy::{BuildReport, FilterBuilder};
 
 /// Most bytes of a key: 64 MiB.
@@ -57,6 +58,10 @@ pub struct TableSummary {
 /// builder keeps. A refused key or value ([`TableError::KeyOrder`], [`TableError::KeyTooLong`],
 /// [`TableError::ValueTooLong`]) leaves the builder as it was. A failed write poisons it: every later call
 /// is [`TableError::Poisoned`].
+///
+/// So does a panic that the caller catches, in the sink or in code that the options brought: key extractor, custom
+/// hash, filter builder. How far the entry got is then unknown, and a key in the data that the filter lacks would be
+/// lost to every reader.
 ///
 /// ```
 /// use bytes::Bytes;
@@ -132,6 +137,10 @@ impl<W: Write> TableBuilder<W> {
     ///
     /// A key that does not sort after the last one, or a key or value beyond 64 MiB: it is refused, and
     /// the builder goes on. A failed write: the builder is poisoned.
+    ///
+    /// # Panics
+    ///
+    /// If code of the caller's does: the builder is poisoned.
     pub fn add(&mut self, key: &[u8], value: &[u8]) -> Result<(), TableError> {
         self.add_entry(key, EntryValue::Bytes(value))
     }
@@ -167,8 +176,9 @@ impl<W: Write> TableBuilder<W> {
     ///
     /// # Errors
     ///
-    /// [`TableError::Poisoned`] after a failed write; otherwise a failed write or flush, or
-    /// [`TableError::BlockTooLarge`] when the keys do not fit the index. The sink then holds no table.
+    /// [`TableError::Poisoned`] after a failed write or a panic; otherwise a failed write or flush, or
+    /// [`TableError::BlockTooLarge`] when the keys do not fit the index, or the policy's name the properties.
+    /// The sink then holds no table.
     pub fn finish(mut self) -> Result<(W, TableSummary), TableError> {
         self.check_sound()?;
         self.write_data_block()?;
@@ -197,11 +207,19 @@ impl<W: Write> TableBuilder<W> {
     fn add_entry(&mut self, key: &[u8], value: EntryValue<'_>) -> Result<(), TableError> {
         self.check_sound()?;
         self.check_entry(key, value)?;
+        self.poisoning(|builder| builder.add_in_order(key, value))
+    }
+
+    /// Adds an entry that may come next.
+    fn add_in_order(&mut self, key: &[u8], value: EntryValue<'_>) -> Result<(), TableError> {
+        let hash = self.hash_for_filter(key);
         if !self.data.is_empty() && self.data.bytes_with(key, value) > self.options.block_bytes.into() {
-            self.poisoning(Self::write_data_block)?;
+            self.write_data_block()?;
         }
         self.data.add(key, value);
-        self.add_to_filter(key);
+        if let (Some(filter), Some(hash)) = (&mut self.filter, hash) {
+            filter.add_hash(hash);
+        }
         let properties = &mut self.properties;
         properties.smallest_key.get_or_insert_with(|| Bytes::copy_from_slice(key));
         properties.entries += 1;
@@ -230,20 +248,17 @@ impl<W: Write> TableBuilder<W> {
         Ok(())
     }
 
-    fn add_to_filter(&mut self, key: &[u8]) {
-        let Some(filter) = &mut self.filter else { return };
-        let hasher = &self.options.context.hasher;
-        match &self.options.extractor {
-            None => filter.add_hash(hasher.hash(key)),
-            Some(extractor) => {
-                if let Some(part) = extractor.extract(key) {
-                    filter.add_hash(hasher.hash(&part));
-                }
-            }
+    /// The hash of `key`, or of its part, if there is a filter that is to hold it.
+    fn hash_for_filter(&self, key: &[u8]) -> Option<KeyHash> {
+        self.filter.as_ref()?;
+        let TableOptions { context, extractor, .. } = &self.options;
+        match extractor {
+            None => Some(context.hasher.hash(key)),
+            Some(extractor) => extractor.extract(key).map(|part| context.hasher.hash(&part)),
         }
     }
 
-    /// Runs a step after whose failure nothing more may be written.
+    /// Runs a step after whose failure, or panic, nothing more may be written.
     fn poisoning<T>(&mut self, step: impl FnOnce(&mut Self) -> Result<T, TableError>) -> Result<T, TableError> {
         self.health = Health::Poisoned;
         let done = step(self)?;
@@ -305,8 +320,10 @@ impl<W: Write> Sink<W> {
 
     /// Seals `block` and writes it with its checksum, in one piece.
     fn write_block(&mut self, name: &'static str, block: &mut EntryBlockBuilder) -> Result<BlockHandle, TableError> {
-        if block.bytes() > MAX_BLOCK_BYTES {
-            return Err(TableError::BlockTooLarge { block: name, max: MAX_BLOCK_BYTES, got: block.bytes() });
+        // Data and index blocks are kept short as they grow; what a policy calls itself is not.
+        let max = most_contents_bytes(name);
+        if block.bytes() > max {
+            return Err(TableError::BlockTooLarge { block: name, max, got: block.bytes() });
         }
         let contents = block.seal();
         let (handle, sum) = self.handle_here(contents);
@@ -327,7 +344,7 @@ impl<W: Write> Sink<W> {
     fn handle_here(&self, contents: &[u8]) -> (BlockHandle, u32) {
         let sum = bound_checksum(contents, &self.table_id, self.position);
         let contents_bytes = contents.len() as u64;
-        (BlockHandle { offset: self.position, contents_bytes, checksum: Some(sum) }, sum)
+        (BlockHandle { offset: self.position, contents_bytes, checksum: sum }, sum)
     }
 
     /// Writes zeros up to where a filter may begin.

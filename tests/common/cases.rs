@@ -1,5 +1,4 @@
-//! The fixtures of `fixtures/v1` (blocks, and tables of version 1) and `fixtures/v2` (tables of version 2): how each is
-//! made, and what its manifest says of it.
+//! The fixtures of `fixtures/v1`: how each is made, and what its manifest says of it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,14 +11,9 @@ use sstfilter::{
 };
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// Where the blocks are, and the tables of the version that is no longer written.
+/// Where the blocks and tables are.
 pub(crate) fn directory() -> PathBuf {
     [env!("CARGO_MANIFEST_DIR"), "fixtures", "v1"].iter().collect()
-}
-
-/// Where the tables are of the version that is written.
-pub(crate) fn tables_directory() -> PathBuf {
-    [env!("CARGO_MANIFEST_DIR"), "fixtures", "v2"].iter().collect()
 }
 
 /// Key `number` of every fixture.
@@ -378,11 +372,6 @@ impl TableCase {
     }
 
     pub(crate) fn read(&self) -> Vec<u8> {
-        std::fs::read(tables_directory().join(self.file())).unwrap()
-    }
-
-    /// The same table in version 1.
-    pub(crate) fn read_version_1(&self) -> Vec<u8> {
         std::fs::read(directory().join(self.file())).unwrap()
     }
 

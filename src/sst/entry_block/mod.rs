@@ -21,6 +21,10 @@ pub(crate) use build::{EntryBlockBuilder, MAX_BLOCK_BYTES};
 pub(crate) use kept::KeptBlock;
 pub(crate) use read::{EntryBlock, EntryCursor};
 
+/// Most entries from one restart point to the next. Writers keep to it, and readers refuse more: what a walk takes is
+/// bounded by it, as [`read`] shows.
+pub(crate) const MAX_RESTART_INTERVAL: u32 = 1_024;
+
 /// What an entry says of its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EntryValue<'a> {

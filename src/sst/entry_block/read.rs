@@ -3,15 +3,28 @@
 //! The checksum has been compared before any of this runs, so what is found here was written like
 //! that, by a faulty writer or with intent. Lengths and offsets that cannot be are errors all the same;
 //! an order that is wrong across restart intervals is seen by a walk and by `verify`, not by a search.
+//!
+//! Keys that share bytes with the key before them are longer in memory than in the block. By how much is bounded:
+//!
+//! - A key consists of bytes that entries since the last restart point brought with them, because the entry there
+//!   shares nothing and each later one shares no more than its predecessor has. So no key is longer than the bytes of
+//!   its restart interval.
+//! - An interval has at most [`MAX_RESTART_INTERVAL`] entries. So its keys together have at most 1,024 times its bytes.
+//! - Intervals do not overlap in a block, and neither do blocks in a file. So all keys of a walk together have at most
+//!   1,024 times the bytes of the file, whoever wrote it.
+//!
+//! The steps of a cursor take less: each costs the bytes that its entry brought, and only a copy of the key, or a
+//! comparison with it, costs the whole key.
 
 use core::fmt;
 use core::ops::Range;
 
 use bytes::Bytes;
 
-use super::EntryValue;
+use super::{EntryValue, MAX_RESTART_INTERVAL};
 use crate::codec::{read_u32, take_varint};
 use crate::sst::error::shown;
+use crate::sst::writer::MAX_KEY_BYTES;
 use crate::sst::{Location, TableError};
 
 /// A block whose restart points have been checked.
@@ -86,6 +99,7 @@ impl EntryBlock {
             block: self.clone(),
             next: self.restart(restart),
             next_restart: restart,
+            since_restart: 0,
             key: Vec::new(),
             value: 0..0,
             is_tombstone: false,
@@ -127,9 +141,16 @@ impl EntryBlock {
         Ok(self.bytes(&header.suffix))
     }
 
-    /// Reads the entry that begins at `offset`, and sees to it that it ends before the restart points.
+    /// Reads the entry that begins at `offset`, and sees to it that it ends before the restart points, and that its
+    /// key is not longer than keys are.
     pub(super) fn header(&self, offset: usize) -> Result<Header, TableError> {
-        self.try_header(offset).ok_or_else(|| self.corrupt("an entry", format_args!("none at byte {offset}")))
+        let header = self.try_header(offset);
+        let header = header.ok_or_else(|| self.corrupt("an entry", format_args!("none at byte {offset}")))?;
+        let key_bytes = header.shared.saturating_add(header.suffix.len());
+        if key_bytes as u64 > MAX_KEY_BYTES {
+            return Err(self.corrupt(&format!("a key of at most {MAX_KEY_BYTES} bytes"), key_bytes));
+        }
+        Ok(header)
     }
 
     /// Bytes of the contents, as a header names them.
@@ -171,6 +192,8 @@ pub(crate) struct EntryCursor {
     block: EntryBlock,
     next: usize,
     next_restart: usize,
+    /// Entries from the last restart point on.
+    since_restart: u32,
     key: Vec<u8>,
     value: Range<usize>,
     is_tombstone: bool,
@@ -190,10 +213,16 @@ impl EntryCursor {
         let header = self.block.header(self.next)?;
         if self.next == restart {
             self.next_restart += 1;
+            self.since_restart = 0;
             if header.shared != 0 {
                 return Err(self.block.corrupt("a whole key at a restart point", header.shared));
             }
         }
+        if self.since_restart == MAX_RESTART_INTERVAL {
+            let expected = format!("at most {MAX_RESTART_INTERVAL} entries from one restart point to the next");
+            return Err(self.block.corrupt(&expected, "more"));
+        }
+        self.since_restart += 1;
         self.take(header)?;
         Ok(true)
     }
@@ -311,6 +340,20 @@ mod tests {
         ];
         for (what, contents) in refused {
             assert!(matches!(walk(contents), Err(TableError::Corrupt { .. })), "{what}");
+        }
+    }
+
+    #[test]
+    fn a_key_that_sharing_makes_longer_than_keys_are_is_refused() {
+        let half = usize::try_from(MAX_KEY_BYTES / 2).unwrap();
+        for (rest, is_refused) in [(half, false), (half + 1, true)] {
+            let mut builder = EntryBlockBuilder::new(2);
+            builder.add(&vec![1; half], EntryValue::Tombstone);
+            builder.add(&vec![1; half + rest], EntryValue::Tombstone);
+            let mut cursor = open(builder.seal()).unwrap().cursor();
+            assert!(cursor.advance().unwrap());
+            let message = cursor.advance().err().map(|error| error.to_string()).unwrap_or_default();
+            assert_eq!(message.contains("a key of at most 67108864 bytes, got 67108865"), is_refused, "{message}");
         }
     }
 
