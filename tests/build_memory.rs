@@ -10,8 +10,9 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
 use sstfilter::{
-    BuildContext, BuildReport, FalsePositiveRate, FilterKind, FilterPolicy, FuseArity, FusePolicy, FuseSizing, KeyHash,
-    KeyHasher, RibbonPolicy, RibbonSizing,
+    AutoPolicy, BitsPerKey, BloomPolicy, BuildContext, BuildPurpose, BuildReport, FalsePositiveRate, FilterKind,
+    FilterPolicy, FuseArity, FusePolicy, FuseSizing, KeyHash, KeyHasher, RibbonPolicy, RibbonSizing, SelfCheck,
+    StandardBloomPolicy, XorLayout, XorPolicy, XorSizing, XorWidth,
 };
 
 struct Counting;
@@ -110,5 +111,52 @@ fn building_binary_fuse_takes_at_most_25_bytes_a_key_with_the_hashes_and_says_so
         println!("{arity:?}, {keys} keys, each read twice: {:.2} bytes per key", per_key(peak));
         assert_eq!(built.report.distinct_keys, u64::from(keys));
         assert!(per_key(peak) <= 25.0 && per_key(peak) <= per_key(built.report.peak_build_bytes) + 1.0, "{peak}");
+    }
+}
+
+/// Every policy, and whether it fills a filter of the announced size while keys come.
+fn every_policy() -> Vec<(Box<dyn FilterPolicy>, BuildPurpose, bool)> {
+    use BuildPurpose::{Compaction, Flush};
+
+    let xor = |layout| Box::new(XorPolicy::new(layout, XorSizing::Width(XorWidth::Eight)).unwrap());
+    let rate = RibbonSizing::Rate(FalsePositiveRate::ONE_PERCENT);
+    let bloom = BloomPolicy::new(BitsPerKey::TEN);
+    vec![
+        (Box::new(bloom.clone()), Flush, true),
+        (Box::new(bloom.with_self_check(SelfCheck::On)), Flush, false),
+        (Box::new(StandardBloomPolicy::new(BitsPerKey::TEN)), Flush, true),
+        (Box::new(AutoPolicy::new(BitsPerKey::TEN).unwrap()), Flush, true),
+        (Box::new(AutoPolicy::new(BitsPerKey::TEN).unwrap()), Compaction, false),
+        (Box::new(RibbonPolicy::new(rate).unwrap()), Flush, false),
+        (Box::new(FusePolicy::new(FuseSizing::FingerprintBits(8)).unwrap()), Flush, false),
+        (xor(XorLayout::Plain), Flush, false),
+        (xor(XorLayout::Plus), Flush, false),
+    ]
+}
+
+/// A plan that does not come true: compaction drops most keys.
+#[test]
+fn a_builder_told_of_billions_of_keys_allocates_nothing_for_them() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let hashes: Vec<KeyHash> = (0..100).map(KeyHash::from_remixed).collect();
+    for (policy, purpose, is_filled_at_once) in every_policy() {
+        // 2^33 keys are within every format's limits, 2^50 beyond all of them. A filter that is filled at once is as
+        // large as announced, and has nothing beside that.
+        let most_of_filter = |keys: u64| if is_filled_at_once && keys < 1 << 33 { keys * 10 / 8 + 128 } else { 0 };
+        let within = if is_filled_at_once { 1 << 22 } else { 1 << 33 };
+        for announced in [1 << 16, within, 1 << 50, u64::MAX] {
+            let hasher = KeyHasher::default();
+            let context = BuildContext::new(&hasher).with_purpose(purpose).with_expected_keys(announced);
+            let before = HELD.load(Relaxed);
+            PEAK.store(before, Relaxed);
+            let mut builder = policy.builder(&context).unwrap();
+            builder.add_hashes(&hashes[..50]);
+            hashes[50..].iter().for_each(|&hash| builder.add_hash(hash));
+            let built = builder.finish();
+            let peak = (PEAK.load(Relaxed) - before) as u64;
+            let most = most_of_filter(announced) + 65_536;
+            assert!(peak <= most, "{}, {announced} keys announced: {peak} bytes, at most {most}", policy.name());
+            assert_eq!(built.report.distinct_keys, 100);
+        }
     }
 }

@@ -1,6 +1,7 @@
-//! The files of `fixtures`, rebuilt byte for byte and read back. The failure guarded against: a change that makes
-//! tomorrow's writer and reader agree with each other, and neither with the files that are on disk already.
-//! Once there has been a release, a new version of a format adds fixtures, and those of older ones stay readable.
+//! The files of `fixtures`, rebuilt byte for byte and read back, on every instruction set that the CPU has. The failure
+//! guarded against: a change that makes tomorrow's writer and reader agree with each other, and neither with the files
+//! that are on disk already. Once there has been a release, a new version of a format adds fixtures, and those of older
+//! ones stay readable.
 
 #![expect(clippy::unwrap_used, reason = "tests, and the functions they share")]
 
@@ -8,10 +9,14 @@ mod common;
 
 use std::fs;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
 use common::cases::{self, BLOCKS, BlockCase, TABLES, TableCase};
-use sstfilter::{FilterBlock, FilterKind, KeyHasher, Lookup, ReadOptions, Table, VerifyReport};
+use sstfilter::simd::{self, InstructionSet};
+use sstfilter::{
+    FilterBlock, FilterKind, HitBitmap, KeyHash, KeyHasher, Lookup, PreparedKey, ReadOptions, Table, VerifyReport,
+};
 
 /// Absent keys asked of each filter.
 const ABSENT_KEYS: u32 = 10_000;
@@ -27,12 +32,25 @@ const RECIPE: &str = r#"  "keys": "key number i, from 0 on, is the ASCII bytes o
   "crc32c": "of the whole file",
 "#;
 
+/// Runs `test` with each instruction set that the CPU has. The choice is the whole process's, so that one test at a time
+/// makes it; the other tests have the same answers with any set.
+fn for_each_set(test: impl Fn(InstructionSet)) {
+    static SELECTING: Mutex<()> = Mutex::new(());
+    let _guard = SELECTING.lock().unwrap_or_else(PoisonError::into_inner);
+    for set in InstructionSet::available() {
+        simd::select(set).unwrap();
+        test(set);
+        assert_eq!(simd::selected(), set);
+    }
+}
+
 fn is_regenerating() -> bool {
     std::env::var_os("SSTFILTER_REGENERATE").is_some_and(|value| value == "1")
 }
 
 /// Compares `built` with the file at `path`, or writes it there.
 fn check_file(path: &Path, built: &[u8]) {
+    let set = simd::selected();
     if is_regenerating() {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, built).unwrap();
@@ -42,7 +60,7 @@ fn check_file(path: &Path, built: &[u8]) {
     let differing = stored.iter().zip(built).position(|(stored, built)| stored != built);
     assert!(
         stored == built,
-        "{}: expected the {} bytes of the file, got {}, first difference at {differing:?}; {TO_REGENERATE}",
+        "{} with {set}: expected the {} bytes of the file, got {}, first difference at {differing:?}; {TO_REGENERATE}",
         path.display(),
         stored.len(),
         built.len(),
@@ -112,16 +130,20 @@ fn manifest() -> String {
 
 #[test]
 fn every_block_is_built_as_it_was_byte_for_byte() {
-    for case in BLOCKS {
-        check_file(&cases::directory().join(case.file()), &case.build());
-    }
+    for_each_set(|_| {
+        for case in BLOCKS {
+            check_file(&cases::directory().join(case.file()), &case.build());
+        }
+    });
 }
 
 #[test]
 fn every_table_is_written_as_it_was_byte_for_byte() {
-    for case in &TABLES {
-        check_file(&cases::directory().join(case.file()), &case.build());
-    }
+    for_each_set(|_| {
+        for case in &TABLES {
+            check_file(&cases::directory().join(case.file()), &case.build());
+        }
+    });
 }
 
 #[test]
@@ -134,13 +156,44 @@ fn every_key_of_a_stored_block_is_found() {
     if is_regenerating() {
         return;
     }
+    for_each_set(|set| {
+        for case in BLOCKS {
+            let filter = FilterBlock::load(case.read(), case.load_context()).unwrap();
+            let off = filter.info().keys.abs_diff(case.keys.into());
+            let allowed = if case.recipe.is_counted() { 0 } else { u64::from(case.keys) / 10 };
+            assert!(off <= allowed, "{}: {} keys", case.name, filter.info().keys);
+            assert_eq!(filter.hash_identity(), case.hash.hasher().identity(), "{}", case.name);
+            let answers = answers(&filter, &case.hashes());
+            assert!(answers.iter().all(|&answer| answer), "{} with {set}", case.name);
+        }
+    });
+}
+
+/// What a filter says of each key, which is the same one by one, prepared and in a batch.
+fn answers(filter: &FilterBlock<Vec<u8>>, hashes: &[KeyHash]) -> Vec<bool> {
+    let mut hits = HitBitmap::default();
+    filter.may_contain_batch(hashes, &mut hits);
+    let one_by_one: Vec<bool> = hashes.iter().map(|&hash| filter.may_contain(hash)).collect();
+    let prepared = hashes.iter().map(|&hash| filter.may_contain_prepared(&mut PreparedKey::new(hash)));
+    assert!(one_by_one.iter().copied().eq(prepared), "prepared keys with {}", simd::selected());
+    let of_batch = (0..hashes.len()).map(|index| hits.may_contain(index));
+    assert!(one_by_one.iter().copied().eq(of_batch), "a batch with {}", simd::selected());
+    one_by_one
+}
+
+#[test]
+fn absent_keys_pass_a_stored_block_or_not_whatever_the_instruction_set() {
+    if is_regenerating() {
+        return;
+    }
     for case in BLOCKS {
         let filter = FilterBlock::load(case.read(), case.load_context()).unwrap();
-        let off = filter.info().keys.abs_diff(case.keys.into());
-        let allowed = if case.recipe.is_counted() { 0 } else { u64::from(case.keys) / 10 };
-        assert!(off <= allowed, "{}: {} keys", case.name, filter.info().keys);
-        assert_eq!(filter.hash_identity(), case.hash.hasher().identity(), "{}", case.name);
-        assert!(case.hashes().into_iter().all(|hash| filter.may_contain(hash)), "{}", case.name);
+        let first = Mutex::new(None);
+        for_each_set(|set| {
+            let answers = answers(&filter, &case.absent_hashes(ABSENT_KEYS));
+            let mut first = first.lock().unwrap();
+            assert!(*first.get_or_insert_with(|| answers.clone()) == answers, "{} with {set}", case.name);
+        });
     }
 }
 
@@ -149,18 +202,24 @@ fn every_entry_of_a_stored_table_is_read() {
     if is_regenerating() {
         return;
     }
-    for case in &TABLES {
-        let table = open(&case.read());
-        let VerifyReport { entries, .. } = table.verify().unwrap();
-        assert_eq!(entries, u64::from(case.entries), "{}", case.name);
-        assert_eq!(table.table_id().as_bytes(), &case.table_id, "{}", case.name);
-        for number in 0..case.entries {
-            let expected = case.value(number).map_or(Lookup::Deleted, |value| Lookup::Found(value.into()));
-            assert_eq!(table.get(&cases::key(number)).unwrap(), expected, "{} entry {number}", case.name);
+    for_each_set(|set| {
+        for case in &TABLES {
+            assert_reads(case, &case.read(), set);
         }
-        for number in 0..ABSENT_KEYS {
-            assert_eq!(table.get(&cases::absent_key(number)).unwrap(), Lookup::Absent, "{}", case.name);
-        }
+    });
+}
+
+fn assert_reads(case: &TableCase, bytes: &[u8], set: InstructionSet) {
+    let table = open(bytes);
+    let VerifyReport { entries, .. } = table.verify().unwrap();
+    assert_eq!(entries, u64::from(case.entries), "{} with {set}", case.name);
+    assert_eq!(table.table_id().as_bytes(), &case.table_id, "{}", case.name);
+    for number in 0..case.entries {
+        let expected = case.value(number).map_or(Lookup::Deleted, |value| Lookup::Found(value.into()));
+        assert_eq!(table.get(&cases::key(number)).unwrap(), expected, "{} entry {number} with {set}", case.name);
+    }
+    for number in 0..ABSENT_KEYS {
+        assert_eq!(table.get(&cases::absent_key(number)).unwrap(), Lookup::Absent, "{} with {set}", case.name);
     }
 }
 

@@ -10,7 +10,6 @@ mod common;
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 use sstfilter::{
@@ -197,12 +196,10 @@ fn blocks_remade_without_a_lie_open_so_that_the_lies_are_not_refused_for_their_c
     }
 }
 
-/// A filter of `hashes`, of whatever kind, finished in bounded time and denying none of them.
+/// A filter of `hashes`, of whatever kind, denying none of them.
 fn build_of_hostile(rate: f64, hashes: &[u64], what: &str) -> (Option<FilterKind>, u32) {
     let hashes: Vec<KeyHash> = hashes.iter().copied().map(KeyHash::from_well_mixed).collect();
-    let started = Instant::now();
     let built = common::build(&common::ribbon(rate), &hashes);
-    assert!(started.elapsed() < Duration::from_secs(20), "{what}: {:?}", started.elapsed());
     let filter = FilterBlock::open_unverified(built.block.unwrap()).unwrap();
     filter.verify().unwrap();
     assert!(hashes.iter().all(|&hash| filter.may_contain(hash)), "{what}: a key is denied");
@@ -210,7 +207,7 @@ fn build_of_hostile(rate: f64, hashes: &[u64], what: &str) -> (Option<FilterKind
 }
 
 #[test]
-fn hashes_that_are_not_well_mixed_cost_no_key_and_no_panic() {
+fn hashes_that_are_not_well_mixed_cost_no_key_no_panic_and_little_time() {
     type Make = fn(u64) -> u64;
     let makes: [(&str, Make); 9] = [
         ("0, 1, 2, ...", |number| number),
@@ -229,6 +226,8 @@ fn hashes_that_are_not_well_mixed_cost_no_key_and_no_panic() {
             let (used, attempts) = build_of_hostile(0.01, &hashes, &format!("{what}, {count}"));
             println!("{what}, {count}: {used:?} in {attempts} attempts");
         }
+        let hashes: Vec<KeyHash> = (0..96_000).map(make).map(KeyHash::from_well_mixed).collect();
+        common::assert_not_quadratic(&common::ribbon(0.01), &hashes, what);
     }
 }
 

@@ -8,9 +8,10 @@
 
 mod common;
 
-use std::sync::Barrier;
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Barrier, mpsc};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 use sstfilter::{
@@ -107,7 +108,63 @@ fn rates_hold_from_a_quarter_of_the_usual_fill_to_twice_of_it() {
     }
 }
 
-/// Four threads, and bits of all in every word: any read-modify-write that is not atomic loses some.
+/// Filters of one line that are filled at the same time, one after the other.
+const LINES: u32 = 256;
+/// Keys that each thread inserts into a line.
+const KEYS_PER_LINE: u32 = 6;
+
+/// Inserts keys of all threads into each of many lines at the same moment, and returns how many of them are lost.
+///
+/// The threads start together at every line: a read-modify-write that is not atomic is interrupted by another one in
+/// some of a thousand lines, and not only when the scheduler is unlucky.
+fn keys_lost(layout: WordLayout, threads: u32, round: u32) -> usize {
+    let lines: Vec<TwoBitBloom> = (0..LINES).map(|_| filter(layout, 64)).collect();
+    let keys = |thread: u32| common::key_set(round * threads + thread, KEYS_PER_LINE * LINES).collect();
+    let keys: Vec<Vec<KeyHash>> = (0..threads).map(keys).collect();
+    let of_lines = |thread: usize| lines.iter().zip(keys[thread].chunks(KEYS_PER_LINE as usize));
+    let arrived = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        for thread in 0..threads as usize {
+            let (of_lines, arrived) = (&of_lines, &arrived);
+            scope.spawn(move || {
+                for (turn, (line, hashes)) in (1..).zip(of_lines(thread)) {
+                    arrived.fetch_add(1, Ordering::Relaxed);
+                    wait_for(arrived, turn * threads as usize);
+                    hashes.iter().for_each(|&hash| {
+                        line.insert(hash);
+                    });
+                }
+            });
+        }
+    });
+    let is_lost = |(line, hashes): (&TwoBitBloom, &[KeyHash])| hashes.iter().any(|&hash| !line.contains(hash));
+    (0..threads as usize).flat_map(of_lines).filter(|&of_line| is_lost(of_line)).count()
+}
+
+/// Spins, so that all threads go on within nanoseconds, and yields where there are more of them than cores.
+fn wait_for(arrived: &AtomicUsize, all: usize) {
+    let mut spins = 0_u32;
+    while arrived.load(Ordering::Relaxed) < all {
+        spins += 1;
+        if spins % 1_000 == 0 { thread::yield_now() } else { std::hint::spin_loop() }
+    }
+}
+
+#[test]
+fn no_key_is_lost_where_threads_hammer_one_line() {
+    let cores = thread::available_parallelism().map_or(2, usize::from);
+    let threads = u32::try_from(cores.clamp(2, 4)).unwrap();
+    for layout in WordLayout::ALL {
+        let started = Instant::now();
+        let mut rounds = 0;
+        while rounds < 20 || started.elapsed() < Duration::from_millis(50) {
+            assert_eq!(keys_lost(layout, threads, rounds), 0, "{layout:?}, round {rounds}: keys are lost");
+            rounds += 1;
+        }
+    }
+}
+
+/// Four threads, and bits of all in every word, at every size and in batches.
 #[test]
 fn keys_inserted_by_many_threads_at_once_are_all_there() {
     const THREADS: u32 = 4;

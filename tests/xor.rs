@@ -8,11 +8,9 @@
 
 mod common;
 
-use std::time::{Duration, Instant};
-
 use sstfilter::{
-    BlockError, BuildContext, FallbackReason, FilterBlock, FilterKind, FilterPolicy, HitBitmap, KeyHash, KeyHasher,
-    XorLayout, XorPolicy, XorSizing, XorWidth,
+    BlockError, FallbackReason, FilterBlock, FilterKind, FilterPolicy, HitBitmap, KeyHash, KeyHasher, XorLayout,
+    XorPolicy, XorSizing, XorWidth,
 };
 
 fn policy(layout: XorLayout, width: XorWidth) -> XorPolicy {
@@ -105,12 +103,14 @@ fn hashes_that_are_not_well_mixed_cost_no_key_and_little_time() {
         for count in [1, 100, 5_000, 100_000] {
             let hashes: Vec<KeyHash> = (0..count).map(make).map(KeyHash::from_well_mixed).collect();
             for policy in common::xor_policies() {
-                let started = Instant::now();
                 let built = common::build(&policy, &hashes);
-                assert!(started.elapsed() < Duration::from_secs(20), "{what}, {count}: {:?}", started.elapsed());
                 let filter = FilterBlock::open_unverified(built.block.unwrap()).unwrap();
                 assert_eq!(common::hits(&filter, hashes.iter().copied()), count, "{what}, {count}: a key is denied");
             }
+        }
+        let hashes: Vec<KeyHash> = (0..96_000).map(make).map(KeyHash::from_well_mixed).collect();
+        for policy in common::xor_policies() {
+            common::assert_not_quadratic(&policy, &hashes, what);
         }
     }
 }
@@ -173,15 +173,6 @@ fn parameters_that_do_not_agree_with_the_payload_are_refused() {
             let refused = FilterBlock::open_unverified(&lie).err();
             assert!(matches!(refused, Some(BlockError::Field { .. })), "word {word} as {value}: {refused:?}");
         }
-    }
-}
-
-#[test]
-fn a_builder_told_of_billions_of_keys_allocates_nothing_for_them() {
-    let context = BuildContext::new(&KeyHasher::default()).with_expected_keys(1 << 33);
-    for policy in common::xor_policies() {
-        let built = policy.builder(&context).unwrap().finish();
-        assert!(built.report.block_bytes < 1_000);
     }
 }
 

@@ -41,7 +41,7 @@ pub enum FallbackReason {
     None,
     /// Fewer keys than the policy's minimum for the requested kind.
     TooFewKeys,
-    /// The requested kind would not have been smaller at this number of keys.
+    /// The requested kind would not have been smaller at this number of keys, or was not with these.
     NotSmaller,
     /// More keys than the requested kind, or its policy, allows.
     TooManyKeys,

@@ -43,6 +43,15 @@ pub(super) trait BufferedKind: Clone + fmt::Debug + Send + Sync + 'static {
     /// About how many bytes the block of a plan has.
     fn planned_bytes(&self, keys: u64, plan: &Self::Plan) -> Option<u64>;
 
+    /// The most bytes that a finished block may have to be used, where the hashes decide how many it has: more, and
+    /// a Bloom filter takes its place.
+    ///
+    /// `None` without a limit, which is right for kinds whose size follows from the number of keys: whoever asks for
+    /// one of them asks for that size, above Bloom's for a few keys as it may be.
+    fn most_block_bytes(&self, _keys: u64, _plan: &Self::Plan) -> Option<u64> {
+        None
+    }
+
     /// The size of the blocked Bloom filter that takes its place.
     fn fallback_size(&self) -> BitsPerKey;
 
@@ -164,10 +173,11 @@ fn build<K: BufferedKind>(
             built.report.peak_build_bytes = buffer_bytes + built.report.peak_build_bytes.max(sort_bytes);
             built
         }
-        Err(reason) => {
-            let request = bloom_request(kind, reason, memory_budget);
+        Err(unused) => {
+            let request = bloom_request(kind, unused.reason, memory_budget);
             let mut built = build_from(request, identity, hashes, added, buffer_bytes);
-            built.report.peak_build_bytes = built.report.peak_build_bytes.max(buffer_bytes + sort_bytes);
+            let before = buffer_bytes + unused.peak_bytes.max(sort_bytes);
+            built.report.peak_build_bytes = built.report.peak_build_bytes.max(before);
             built
         }
     }
@@ -188,18 +198,37 @@ fn build_at_once<K: BufferedKind>(
     (!is_denied).then_some(built)
 }
 
+/// Why there is to be a filter of another kind, and what finding out took.
+struct Unused {
+    reason: FallbackReason,
+    peak_bytes: u64,
+}
+
+impl From<FallbackReason> for Unused {
+    fn from(reason: FallbackReason) -> Self {
+        Self { reason, peak_bytes: 0 }
+    }
+}
+
 fn build_as_requested<K: BufferedKind>(
     kind: &K,
     hashes: &[KeyHash],
     identity: BlockIdentity,
     memory_budget: Option<u64>,
-) -> Result<BuiltFilter, FallbackReason> {
+) -> Result<BuiltFilter, Unused> {
     let keys = hashes.len() as u64;
     let plan = kind.plan(keys, memory_budget)?;
+    let most_bytes = kind.most_block_bytes(keys, &plan).unwrap_or(u64::MAX);
     let built = kind.build(plan, hashes).map_err(|failure| reason_of(&failure))?;
     let built = seal(built, identity, keys).ok_or(FallbackReason::TooManyKeys)?;
-    let denied = kind.self_check() == SelfCheck::On && !contains_all(built.block.as_deref(), hashes);
-    if denied { Err(FallbackReason::SelfCheckFailed) } else { Ok(built) }
+    let unused = |reason| Unused { reason, peak_bytes: built.report.peak_build_bytes };
+    if built.report.block_bytes > most_bytes {
+        return Err(unused(FallbackReason::NotSmaller));
+    }
+    if kind.self_check() == SelfCheck::On && !contains_all(built.block.as_deref(), hashes) {
+        return Err(unused(FallbackReason::SelfCheckFailed));
+    }
+    Ok(built)
 }
 
 fn bloom_request<K: BufferedKind>(kind: &K, reason: FallbackReason, memory_budget: Option<u64>) -> BloomRequest {

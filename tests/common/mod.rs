@@ -7,6 +7,7 @@ pub(crate) mod policies;
 pub(crate) mod random;
 
 use std::thread;
+use std::time::{Duration, Instant};
 
 use sstfilter::{BuildContext, BuiltFilter, FalsePositiveRate, FilterPolicy, KeyHash, KeyHasher, RibbonPolicy};
 use sstfilter::{FilterBlock, RibbonSizing, XorLayout, XorPolicy, XorSizing, XorWidth};
@@ -58,6 +59,28 @@ pub(crate) fn on_all_cores<T: Send>(count: usize, work: impl Fn(usize) -> T + Sy
     });
     results.sort_by_key(|&(number, _)| number);
     results.into_iter().map(|(_, result)| result).collect()
+}
+
+/// Asserts that building from all of `hashes` does not take 128 times as long as from a sixteenth of them. Quadratic work
+/// takes 256 times as long. Linear work takes 16 times as long, and up to 35 times where the many fill the caches or need
+/// another salt. The best runs count, and there are more of them until they tell: other work on the machine can only slow
+/// a run down.
+pub(crate) fn assert_not_quadratic(policy: &dyn FilterPolicy, hashes: &[KeyHash], what: &str) {
+    let time = |hashes: &[KeyHash]| {
+        let started = Instant::now();
+        drop(build(policy, hashes));
+        started.elapsed()
+    };
+    let (mut few, mut many) = (Duration::MAX, Duration::MAX);
+    for round in 0..8 {
+        few = few.min(time(&hashes[..hashes.len() / 16]));
+        many = many.min(time(hashes));
+        if round >= 1 && many <= few * 128 {
+            println!("{}, {what}: {few:?}, for 16 times as much {many:?}", policy.name());
+            return;
+        }
+    }
+    panic!("{}, {what}: {few:?}, for 16 times as much {many:?}", policy.name());
 }
 
 /// Whether the long forms of the tests are wanted: `SSTFILTER_LONG=1`.

@@ -2,9 +2,13 @@
 
 use super::{Bucket, MAX_LANES, Pending, Picks, PivotBlock, offset_of, portable};
 use crate::kernel::bytes::{ByteVector, Table, sums_of_bytes};
+use crate::kernel::equation::{BUCKET_SLOTS, WIDTH};
 
 /// Slots settled at once: half a byte of each row.
 const BLOCK: usize = 4;
+
+/// Behind the last slot that a bucket's rows and pivots have bits in: they start inside the bucket, if not before it.
+const END: u8 = (BUCKET_SLOTS + WIDTH) as u8;
 
 /// For a row that starts so many slots after the block's first, up to four: which of its bits count.
 const STARTED: Table = [0b1111, 0b1110, 0b1100, 0b1000, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
@@ -57,7 +61,11 @@ unsafe fn sweep_results<V: ByteVector, const R: usize>(bucket: Bucket<'_>) -> Op
     // SAFETY: the caller's promise.
     unsafe { fill_planes::<V>(pending) };
     let mut started = 0;
-    while let Some(pivots) = echelon.block(first_block + usize::from(first / 64)) {
+    let mut is_swept = false;
+    while !is_swept
+        && first < END
+        && let Some(pivots) = echelon.block(first_block + usize::from(first / 64))
+    {
         while started < count && pending.offsets.0[0][started % MAX_LANES] < first + BLOCK as u8 {
             started += 1;
         }
@@ -74,10 +82,14 @@ unsafe fn sweep_results<V: ByteVector, const R: usize>(bucket: Bucket<'_>) -> Op
                 _ => false,
             }
         };
-        if is_spent && started == count {
-            break;
-        }
+        is_swept = is_spent && started == count;
         first += BLOCK as u8;
+    }
+    // Without this bound a vector operation that is wrong makes an endless loop of a build.
+    debug_assert!(is_swept, "bits are left behind the last slot: a vector operation is wrong");
+    if !is_swept {
+        // As if the last row contradicted the others: the bucket is bumped whole, and the final layer fails.
+        return Some(u8::MAX);
     }
     // SAFETY: the caller's promise.
     unsafe { last_contradiction::<V>(pending) }

@@ -38,7 +38,10 @@ pub enum RibbonSizing {
 /// 3. it has more keys than the maximum, or than the format can record: [`FallbackReason::TooManyKeys`];
 /// 4. building would take more memory than the context allows: [`FallbackReason::MemoryBudget`];
 /// 5. no attempt at building it succeeds: [`FallbackReason::ConstructionFailed`];
-/// 6. the finished filter denies one of its keys, if it is asked to check:
+/// 6. the finished block is larger than Bloom's at the same rate, or, where a size is asked for, larger by more than a
+///    sixteenth than planned: [`FallbackReason::NotSmaller`]. That takes hashes that crowd: of well-mixed ones every
+///    block is smaller than Bloom's by about 30 %;
+/// 7. the finished filter denies one of its keys, if it is asked to check:
 ///    [`FallbackReason::SelfCheckFailed`].
 ///
 /// The Bloom filter has the rate asked for, as far as 100 bits per key give it (about 2.75e-10), or the size
@@ -49,7 +52,7 @@ pub enum RibbonSizing {
 /// feature `parallel`, building takes about 3 MB more for each thread, which the memory budget does not count, so
 /// that the choice of the kind does not depend on the machine.
 ///
-/// Rules 1 and 2 are monotone: once a number of keys gets Ribbon, every larger one does, up to rule 3.
+/// Rules 1 and 2 are monotone: once a number of well-mixed keys gets Ribbon, every larger one does, up to rule 3.
 ///
 /// ```
 /// use sstfilter::{BuildContext, FallbackReason, FalsePositiveRate, FilterKind, FilterPolicy};
@@ -203,6 +206,20 @@ impl BufferedKind for RibbonPolicy {
 
     fn planned_bytes(&self, keys: u64, &columns: &Columns) -> Option<u64> {
         ribbon_block_bytes(keys, columns)
+    }
+
+    /// Rule 6. Keys that a bucket cannot take cost twice, in the bucket's empty slots and in the next layer: with all
+    /// keys in one place the block is twice as large as planned.
+    fn most_block_bytes(&self, keys: u64, &columns: &Columns) -> Option<u64> {
+        let bloom = bloom_block_bytes(keys, self.fallback_size)?;
+        match self.sizing {
+            RibbonSizing::Rate(_) | RibbonSizing::SameRateAsBloom(_) => Some(bloom),
+            RibbonSizing::Size(_) => {
+                // Few keys at 1 bit per key may need some bits more than Bloom.
+                let planned = ribbon_block_bytes(keys, columns)?.max(bloom);
+                Some(planned + planned / 16)
+            }
+        }
     }
 
     fn fallback_size(&self) -> BitsPerKey {

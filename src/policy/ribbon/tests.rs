@@ -15,11 +15,14 @@ fn one_percent() -> RibbonPolicy {
 }
 
 fn build(policy: &RibbonPolicy, context: &BuildContext, keys: u64) -> BuiltFilter {
+    build_of(policy, context, &(0..keys).map(KeyHash::from_remixed).collect::<Vec<_>>())
+}
+
+fn build_of(policy: &RibbonPolicy, context: &BuildContext, hashes: &[KeyHash]) -> BuiltFilter {
     let mut builder = policy.builder(context).unwrap();
-    (0..keys).for_each(|key| builder.add_hash(KeyHash::from_remixed(key)));
+    builder.add_hashes(hashes);
     let built = builder.finish();
-    let hashes: Vec<_> = (0..keys).map(KeyHash::from_remixed).collect();
-    assert!(contains_all(built.block.as_deref(), &hashes));
+    assert!(contains_all(built.block.as_deref(), hashes));
     built
 }
 
@@ -156,4 +159,74 @@ fn a_size_is_met_and_a_bloom_rate_is_matched() {
     let rate = expected_fpr(RATE_KEYS, BitsPerKey::TEN);
     assert!((same.report.expected_fpr / rate - 1.0).abs() < 0.01);
     assert!(same.report.bits_per_key() < 7.0);
+}
+
+/// Hashes that crowd: what was mixed, in fewer places than there are.
+fn crowded(keys: u64) -> impl Iterator<Item = (&'static str, Vec<KeyHash>)> {
+    type Make = fn(u64, u64) -> u64;
+    let makes: [(&str, Make); 8] = [
+        ("all in one place", |_, mixed| mixed >> 24),
+        ("all in the last place", |_, mixed| !(mixed >> 24)),
+        ("0, 1, 2, ...", |key, _| key),
+        ("half in one place", |key, mixed| if key % 2 == 0 { mixed >> 24 } else { mixed }),
+        ("a tenth in one place", |key, mixed| if key % 10 == 0 { mixed >> 24 } else { mixed }),
+        ("in four places", |key, mixed| key % 4 << 62 | mixed >> 24),
+        ("in a thousand places", |key, mixed| (key % 1_000) << 54 | mixed >> 24),
+        ("in half of all places", |_, mixed| mixed >> 1),
+    ];
+    makes.into_iter().map(move |(what, make)| {
+        let hash = |key| KeyHash::from_well_mixed(make(key, KeyHash::from_remixed(key).get()));
+        (what, (0..keys).map(hash).collect())
+    })
+}
+
+#[test]
+fn no_block_is_larger_than_blooms_of_the_same_rate_however_hashes_crowd() {
+    let rates = [0.5, 0.01, 1e-6].map(|rate| RibbonSizing::Rate(FalsePositiveRate::new(rate).unwrap()));
+    let (mut ribbons, mut blooms) = (0, 0);
+    for sizing in rates.into_iter().chain([RibbonSizing::SameRateAsBloom(BitsPerKey::TEN)]) {
+        let policy = policy(sizing);
+        for keys in [1_024, 5_000, 5_001, 20_000] {
+            let bloom = bloom_block_bytes(keys, policy.fallback_size).unwrap();
+            for (what, hashes) in crowded(keys) {
+                let built = build_of(&policy, &context(), &hashes);
+                let bytes = built.report.block_bytes;
+                assert!(bytes <= bloom, "{sizing:?}, {keys} keys {what}: {bytes} bytes, Bloom {bloom}");
+                match outcome(&built) {
+                    (RIBBON, FallbackReason::None) => ribbons += 1,
+                    (BLOOM, FallbackReason::NotSmaller) => {
+                        blooms += 1;
+                        assert_eq!(bytes, bloom);
+                        assert!(built.report.peak_build_bytes > 2 * bloom, "the ribbon is forgotten");
+                    }
+                    other => panic!("{sizing:?}, {keys} keys {what}: {other:?}"),
+                }
+            }
+        }
+    }
+    assert!(ribbons >= 20 && blooms >= 20, "{ribbons} ribbons, {blooms} blooms");
+}
+
+#[test]
+fn a_million_hashes_in_one_place_give_bloom() {
+    let hashes = (0..1_000_000).map(|key| KeyHash::from_well_mixed(KeyHash::from_remixed(key).get() >> 24));
+    let built = build_of(&one_percent(), &context(), &hashes.collect::<Vec<_>>());
+    assert_eq!(outcome(&built), (BLOOM, FallbackReason::NotSmaller));
+    assert_eq!(built.report.block_bytes, bloom_block_bytes(1_000_000, one_percent().fallback_size).unwrap());
+}
+
+#[test]
+fn a_planned_size_is_exceeded_by_a_sixteenth_at_most_however_hashes_crowd() {
+    for bits in [1.0, 3.0, 10.0, 25.0] {
+        let policy = policy(RibbonSizing::Size(BitsPerKey::new(bits).unwrap()));
+        for keys in [1_024, 5_001, 50_000] {
+            let asked = bloom_block_bytes(keys, policy.fallback_size).unwrap();
+            for (what, hashes) in crowded(keys) {
+                let built = build_of(&policy, &context(), &hashes);
+                let planned = policy.estimated_block_bytes(keys).unwrap().max(asked);
+                let most = planned + planned / 16;
+                assert!(built.report.block_bytes <= most, "{bits} bits, {keys} keys {what}: {:?}", built.report);
+            }
+        }
+    }
 }

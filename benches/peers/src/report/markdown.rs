@@ -20,6 +20,15 @@ times as long as ours it takes: above 1 we are faster. Bloom, cuckoo and quotien
 Bloom filter of 10 bits per key, filters that are built at once with our Ribbon filter of as many fingerprint bits;\n\
 without a batch call of its own, a crate's *miss* is compared with our *batch*.\n";
 
+/// What the engines' figures include, and ours do not.
+const ENGINES: &str = "\
+Our side is a `TableSet`: immutable tables, and what is needed to read a key from them. It has no memtable, no sequence\n\
+numbers, snapshots or versions, no merge operators, and no block cache with its bookkeeping: blocks that it keeps stay\n\
+until the table is closed. RocksDB has all of that, and its figures include it; the other engines have most of it. The\n\
+ratios are those of whole reads, then, and not of filters. RocksDB is compiled for the machine (`-march=native`), the\n\
+other engines for any x86-64; our kernels choose AVX2 or AVX-512 at run time. [engines/README.md](engines/README.md)\n\
+says how the engines are set up.\n";
+
 /// The whole file.
 pub fn text(material: &Material) -> String {
     let Measurements { date, machine, records, many_filters, .. } = &material.peers;
@@ -39,7 +48,7 @@ pub fn text(material: &Material) -> String {
         push(&mut text, "One absent key, many filters", &tables::many_filters(many_filters).markdown());
     }
     if !material.engines.is_empty() {
-        push(&mut text, "Storage engines", &engines::table(&material.engines).markdown());
+        push(&mut text, "Storage engines", &format!("{ENGINES}\n{}", engines::table(&material.engines).markdown()));
     }
     push(&mut text, "Versions", &versions(records));
     text.trim_end().to_owned() + "\n"
@@ -64,7 +73,8 @@ fn commands(measurements: &Measurements) -> String {
     if !arguments.is_empty() {
         arguments.push(' ');
     }
-    format!("```sh\n{run} {arguments}--json benches/results/peers.json\n{run} report\n```\n")
+    let portable = format!("{run} --isa all    # prints the portable figures of the notes, too");
+    format!("```sh\n{run} {arguments}--json benches/results/peers.json\n{run} report\n{portable}\n```\n")
 }
 
 fn versions(records: &[Record]) -> String {
