@@ -2,8 +2,8 @@
 
 use sstfilter::simd::{self, InstructionSet};
 use sstfilter::{
-    BlockError, CountingBloom, CuckooFilter, FilterBlock, FilterError, FilterKind, FilterSet, GuardedFilter,
-    HashIdentity, HealthLimits, HitBitmap, HitMatrix, KeyHash, KeyHasher, LookupOutcome, PreparedKey, StandardBloom,
+    BlockError, CountingBloom, CuckooFilter, FileId, FilterBlock, FilterError, FilterKind, FilterSet, GuardedFilter,
+    HealthLimits, HitBitmap, HitMatrix, KeyHash, KeyHasher, LoadContext, LookupOutcome, PreparedKey, StandardBloom,
     TwoBitBloom,
 };
 
@@ -13,15 +13,24 @@ pub fn exercise(bytes: &[u8]) {
     match FilterBlock::open_unverified(bytes) {
         Ok(block) => {
             let kind = ask(&block, &hashes);
-            take_up(bytes, kind, block.hash_identity(), &hashes);
-            guard(bytes, block.hash_identity(), &hashes, block.verify().is_ok());
+            let context = context_of(&block);
+            take_up(bytes, kind, context, &hashes);
+            guard(bytes, context, &hashes, block.verify().is_ok());
+            // Bound or not, it is not what a reader expects whose file it is not of.
+            guard(bytes, context.with_file_id(FileId::from(0x5eed)), &hashes[..3], false);
         }
         Err(error) => {
             shown(&error);
-            guard(bytes, KeyHasher::default().identity(), &hashes, false);
+            guard(bytes, LoadContext::new(&KeyHasher::default()), &hashes, false);
         }
     }
-    guard(bytes, KeyHasher::with_seed(1).identity(), &hashes[..3], true);
+    guard(bytes, LoadContext::new(&KeyHasher::with_seed(1)), &hashes[..3], true);
+}
+
+/// What a reader expects for whom the block was built.
+fn context_of(block: &FilterBlock<&[u8]>) -> LoadContext<'static> {
+    let context = LoadContext::from(block.hash_identity());
+    block.info().file.map_or(context, |file| context.with_file_id(file))
 }
 
 /// Hashes that depend on the input, and the ends of their range: more than fit one word of answers.
@@ -83,8 +92,8 @@ fn ask_in_a_set(block: &FilterBlock<&[u8]>, hashes: &[KeyHash], answers: &[bool]
 }
 
 /// A guarded filter never denies without a sound block.
-fn guard(bytes: &[u8], identity: HashIdentity, hashes: &[KeyHash], may_be_sound: bool) {
-    let filter = GuardedFilter::load(bytes, identity);
+fn guard(bytes: &[u8], context: LoadContext<'_>, hashes: &[KeyHash], may_be_sound: bool) {
+    let filter = GuardedFilter::load(bytes, context);
     let is_usable = filter.block().is_ok();
     assert!(may_be_sound || !is_usable);
     let mut hits = HitBitmap::default();
@@ -109,13 +118,13 @@ fn shown(error: &(impl core::fmt::Display + core::fmt::Debug)) {
 
 /// The in-memory kinds take the block up, or refuse it; what they took up denies nothing that it held, and no key
 /// that it is given.
-fn take_up(bytes: &[u8], kind: FilterKind, identity: HashIdentity, hashes: &[KeyHash]) {
+fn take_up(bytes: &[u8], kind: FilterKind, context: LoadContext<'_>, hashes: &[KeyHash]) {
     let block = FilterBlock::open_unverified(bytes).expect("it was opened before");
     let is_refused = |error: &FilterError, wanted: FilterKind| {
         shown(error);
         kind == wanted && block.verify().is_ok()
     };
-    match StandardBloom::from_block(bytes, identity) {
+    match StandardBloom::from_block(bytes, context) {
         Ok(mut filter) => {
             same_answers(&block, hashes, |hash| filter.contains(hash));
             hashes.iter().for_each(|&hash| _ = filter.insert(hash));
@@ -126,7 +135,7 @@ fn take_up(bytes: &[u8], kind: FilterKind, identity: HashIdentity, hashes: &[Key
         }
         Err(error) => assert!(!is_refused(&error, FilterKind::STANDARD_BLOOM), "{error}"),
     }
-    match TwoBitBloom::from_block(bytes, identity) {
+    match TwoBitBloom::from_block(bytes, context) {
         Ok(filter) => {
             same_answers(&block, hashes, |hash| filter.contains(hash));
             filter.insert_all(hashes);
@@ -136,17 +145,17 @@ fn take_up(bytes: &[u8], kind: FilterKind, identity: HashIdentity, hashes: &[Key
         }
         Err(error) => assert!(!is_refused(&error, FilterKind::TWO_BIT_BLOOM), "{error}"),
     }
-    match CountingBloom::from_block(bytes, identity) {
-        Ok(filter) => counting(filter, &block, identity, hashes),
+    match CountingBloom::from_block(bytes, context) {
+        Ok(filter) => counting(filter, &block, hashes),
         Err(error) => assert!(!is_refused(&error, FilterKind::COUNTING_BLOOM), "{error}"),
     }
-    match CuckooFilter::from_block(bytes, identity) {
-        Ok(filter) => cuckoo(filter, &block, identity, hashes),
+    match CuckooFilter::from_block(bytes, context) {
+        Ok(filter) => cuckoo(filter, &block, hashes),
         Err(error) => shown(&error),
     }
 }
 
-fn counting(mut filter: CountingBloom, block: &FilterBlock<&[u8]>, identity: HashIdentity, hashes: &[KeyHash]) {
+fn counting(mut filter: CountingBloom, block: &FilterBlock<&[u8]>, hashes: &[KeyHash]) {
     same_answers(block, hashes, |hash| filter.contains(hash));
     let held: Vec<KeyHash> = hashes.iter().copied().filter(|&hash| filter.contains(hash)).collect();
     let before = filter.keys();
@@ -167,7 +176,7 @@ fn counting(mut filter: CountingBloom, block: &FilterBlock<&[u8]>, identity: Has
     held.iter().for_each(|&hash| assert!(filter.contains(hash), "it was there before"));
 }
 
-fn cuckoo(mut filter: CuckooFilter, block: &FilterBlock<&[u8]>, identity: HashIdentity, hashes: &[KeyHash]) {
+fn cuckoo(mut filter: CuckooFilter, block: &FilterBlock<&[u8]>, hashes: &[KeyHash]) {
     same_answers(block, hashes, |hash| filter.contains(hash));
     let held: Vec<KeyHash> = hashes.iter().copied().filter(|&hash| filter.contains(hash)).collect();
     let before = filter.keys();
