@@ -146,7 +146,7 @@ fn wait_for(arrived: &AtomicUsize, all: usize) {
     let mut spins = 0_u32;
     while arrived.load(Ordering::Relaxed) < all {
         spins += 1;
-        if spins % 1_000 == 0 { thread::yield_now() } else { std::hint::spin_loop() }
+        if spins.is_multiple_of(1_000) { thread::yield_now() } else { std::hint::spin_loop() }
     }
 }
 

@@ -170,7 +170,7 @@ fn crowded(keys: u64) -> impl Iterator<Item = (&'static str, Vec<KeyHash>)> {
         ("0, 1, 2, ...", |key, _| key),
         ("half in one place", |key, mixed| if key % 2 == 0 { mixed >> 24 } else { mixed }),
         ("a tenth in one place", |key, mixed| if key % 10 == 0 { mixed >> 24 } else { mixed }),
-        ("in four places", |key, mixed| key % 4 << 62 | mixed >> 24),
+        ("in four places", |key, mixed| (key % 4) << 62 | mixed >> 24),
         ("in a thousand places", |key, mixed| (key % 1_000) << 54 | mixed >> 24),
         ("in half of all places", |_, mixed| mixed >> 1),
     ];
