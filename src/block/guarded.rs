@@ -57,7 +57,7 @@ impl<D: AsRef<[u8]>> GuardedFilter<D> {
         Err(reason).into()
     }
 
-    /// Asks for one key, and counts the answer.
+    /// Probes for one key, and counts the answer.
     pub fn probe(&self, hash: KeyHash) -> Probe<'_> {
         self.counted(|block| block.may_contain(hash))
     }
@@ -67,7 +67,7 @@ impl<D: AsRef<[u8]>> GuardedFilter<D> {
         self.counted(|block| block.may_contain_prepared(key))
     }
 
-    /// Asks for many keys at once, and counts the answers. An unusable filter sets all of `hits`.
+    /// Probes for many keys at once, and counts the answers. An unusable filter sets all of `hits`.
     pub fn probe_batch(&self, hashes: &[KeyHash], hits: &mut HitBitmap) {
         if let Ok(block) = &self.block {
             block.may_contain_batch(hashes, hits);

@@ -104,7 +104,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         }
     }
 
-    /// Asks for many keys at once; `hits` then holds the answers in their order.
+    /// Probes for many keys at once; `hits` then holds the answers in their order.
     pub fn may_contain_batch(&self, hashes: &[KeyHash], hits: &mut HitBitmap) {
         hits.reset(hashes.len());
         self.shape.may_contain_batch(self.payload(), hashes, &mut hits.words);

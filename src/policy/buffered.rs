@@ -222,7 +222,8 @@ fn build_as_requested<K: BufferedKind>(
     let built = kind.build(plan, hashes).map_err(|failure| reason_of(&failure))?;
     let built = seal(built, identity, keys).ok_or(FallbackReason::TooManyKeys)?;
     let unused = |reason| Unused { reason, peak_bytes: built.report.peak_build_bytes };
-    if built.report.block_bytes > most_bytes {
+    // The binding is no reason for another kind.
+    if built.report.block_bytes - identity.file_bytes() > most_bytes {
         return Err(unused(FallbackReason::NotSmaller));
     }
     if kind.self_check() == SelfCheck::On && !contains_all(built.block.as_deref(), hashes) {
