@@ -9,8 +9,9 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use sstfilter::{
     AutoPolicy, BitsPerKey, BloomPolicy, BuildContext, BuildPurpose, DelimitedPrefix, FallbackReason, FilterBlock,
-    FilterBuilder, FilterKind, FilterPolicy, FixedPrefix, HitBitmap, HitMatrix, KeyExtractor, KeyHash, KeyHasher,
-    ReadOptions, RibbonPolicy, RibbonSizing, Table, TableBuilder, TableOptions, TableSet,
+    FilterBuilder, FilterKind, FilterPolicy, FixedPrefix, FusePolicy, FuseSizing, HitBitmap, HitMatrix, KeyExtractor,
+    KeyHash, KeyHasher, ReadOptions, RibbonPolicy, RibbonSizing, Table, TableBuilder, TableOptions, TableSet,
+    TableWriter,
 };
 
 fn hashes(keys: u32) -> Vec<KeyHash> {
@@ -216,4 +217,39 @@ fn the_candidates_of_many_keys_are_those_of_each_in_sets_of_more_than_64_tables(
     }
     assert!(count > 3_000 && hits.count() == count);
     assert!(hits.may_contain(0, 70) && hits.may_contain(320, 0), "beyond the ends nothing is known");
+}
+
+#[test]
+fn a_file_in_the_making_has_the_counts_and_sizes_of_the_table_in_memory() {
+    let directory = tempfile::tempdir().unwrap();
+    let options = TableOptions::default();
+    let mut writer = TableWriter::create(directory.path().join("counted.sst"), &options).unwrap();
+    let mut builder = TableBuilder::new(Vec::new(), &options).unwrap();
+    for key in 0..3_000_u32 {
+        assert_eq!((writer.entries(), writer.estimated_bytes()), (builder.entries(), builder.estimated_bytes()));
+        writer.add(&key.to_be_bytes(), &[7; 90]).unwrap();
+        builder.add(&key.to_be_bytes(), &[7; 90]).unwrap();
+    }
+    let path = writer.finish().unwrap().path.unwrap();
+    let (written, built) = (std::fs::metadata(path).unwrap().len(), builder.finish().unwrap().0.len() as u64);
+    assert!(written == built && written > 250_000, "{written} and {built} bytes");
+}
+
+#[test]
+fn building_with_more_than_2_to_the_32_cells_is_expected_to_take_four_bytes_a_key_more() {
+    let policy = FusePolicy::new(FuseSizing::FingerprintBits(8)).unwrap();
+    let bytes_per_key = |keys: u64| policy.estimated_build_bytes(keys).unwrap() as f64 / keys as f64;
+    let more = bytes_per_key(5_000_000_000) - bytes_per_key(3_500_000_000);
+    assert!((3.5..4.5).contains(&more), "{more} bytes");
+}
+
+#[test]
+fn a_reader_with_another_extractor_is_told_both_names() {
+    let options = TableOptions::default().with_extractor(Arc::new(FixedPrefix::new(4)));
+    let bytes = table(0..100, &options);
+    let table = Table::open_source(bytes.clone(), &ReadOptions::default()).unwrap();
+    let error = table.filter_problem().unwrap();
+    assert!(error.is_foreign_filter());
+    let message = error.to_string();
+    assert!(message.contains("fixed-prefix:4") && message.contains("none"), "{message}");
 }
