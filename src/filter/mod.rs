@@ -191,9 +191,7 @@ pub(crate) trait FilterShape: Sized {
     fn may_contain(&self, payload: &[u8], hash: KeyHash) -> bool;
 
     /// Probes many: bit `i % 64` of word `i / 64` of `hits` becomes the answer for hash `i`.
-    fn may_contain_batch(&self, payload: &[u8], hashes: &[KeyHash], hits: &mut [u64]) {
-        probe_one_by_one(self, payload, hashes, hits);
-    }
+    fn may_contain_batch(&self, payload: &[u8], hashes: &[KeyHash], hits: &mut [u64]);
 
     /// What a trailer records of the shape.
     fn encode(&self, keys: u64) -> EncodedShape {
