@@ -15,8 +15,8 @@
 //! let policy = AutoPolicy::new(BitsPerKey::TEN)?;
 //!
 //! // Once per file, while it is written: add every key, and store the block's bytes in the file. The block is bound to
-//! // the file by an id that no other file of the store ever has.
-//! let file = FileId::from(7);
+//! // the file by an id that never comes again: a UUID, or a number beside something random.
+//! let file = FileId::from(*b"a UUID: 16 bytes");
 //! let context = BuildContext::new(&hasher).with_purpose(BuildPurpose::Compaction).with_file_id(file);
 //! let mut builder = policy.builder(&context).expect("this policy never declines");
 //! (0..10_000_u32).for_each(|key| builder.add_key(&key.to_be_bytes()));

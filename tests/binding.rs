@@ -9,8 +9,8 @@ mod common;
 use bytes::Bytes;
 use sstfilter::{
     AutoPolicy, BitsPerKey, BlockError, BloomPolicy, BuildContext, FallbackReason, FileId, FilterBlock, FilterPolicy,
-    FilterSet, FusePolicy, FuseSizing, GuardedFilter, HitBitmap, KeyHash, KeyHasher, LoadContext, Probe, StandardBloom,
-    StandardBloomPolicy,
+    FilterSet, FusePolicy, FuseSizing, GuardedFilter, HitBitmap, KeyHash, KeyHasher, LoadContext, LookupOutcome, Probe,
+    StandardBloom, StandardBloomPolicy,
 };
 
 const KEYS: u32 = 1_000;
@@ -168,6 +168,30 @@ fn no_way_from_unverified_bytes_to_an_answer_but_the_one_that_says_so() {
             }
         }
     }
+}
+
+#[test]
+fn a_guarded_filter_of_an_unverified_block_is_verified() {
+    for block in blocks(7, None) {
+        let mut damaged = block.to_vec();
+        damaged[3] ^= 1;
+        let opened = FilterBlock::open_unverified(Bytes::from(damaged));
+        let filter = GuardedFilter::from(opened.clone());
+        assert!(matches!(filter.block(), Err(BlockError::PayloadChecksum { .. })));
+        let set = FilterSet::new([GuardedFilter::from(opened)], KeyHasher::default().identity());
+        assert!(set.problem(0).is_some());
+        assert!(GuardedFilter::from(FilterBlock::open_unverified(block)).block().is_ok());
+    }
+}
+
+#[test]
+fn an_unusable_filter_counts_no_outcomes() {
+    let filter = GuardedFilter::load(Bytes::from_static(b"not a block"), &KeyHasher::default());
+    assert!(matches!(filter.probe(hashes(7)[0]), Probe::Unusable(_)));
+    filter.record_lookup(LookupOutcome::NotFound);
+    let stats = filter.stats();
+    assert_eq!((stats.unusable, stats.false_positives), (1, 0));
+    assert!(stats.is_possible());
 }
 
 #[test]

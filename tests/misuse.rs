@@ -7,8 +7,8 @@ mod common;
 
 use bytes::Bytes;
 use sstfilter::{
-    BlockError, BloomPolicy, BuildContext, FileId, FilterBlock, FilterPolicy, GuardedFilter, KeyHash, KeyHasher,
-    LoadContext,
+    BlockError, BloomPolicy, BuildContext, FileId, FilterBlock, FilterPolicy, FixedPrefix, GuardedFilter, KeyExtractor,
+    KeyHash, KeyHasher, LoadContext,
 };
 
 const KEYS: u32 = 1_000;
@@ -122,4 +122,34 @@ fn bytes_opened_without_verifying_answer_from_their_damage() {
     let believed = FilterBlock::open_unverified(Bytes::from(damaged.clone())).unwrap();
     assert!(lost(&believed, &hasher) > 100);
     assert!(believed.verify().is_err() && FilterBlock::load(damaged, &hasher).is_err());
+}
+
+#[test]
+fn another_extractor_than_the_writers_is_not_recognised_without_a_table() {
+    let hasher = KeyHasher::default();
+    let (written, read) = (FixedPrefix::new(3), FixedPrefix::new(2));
+    let part = |extractor: &FixedPrefix, number: u32| hasher.hash(&extractor.extract(&key(number)).unwrap());
+    let mut builder = BloomPolicy::default().builder(&BuildContext::new(&hasher)).unwrap();
+    (0..KEYS).for_each(|number| builder.add_hash(part(&written, number)));
+    let block = builder.finish().block.unwrap();
+    let believed = FilterBlock::load(block.clone(), &hasher).unwrap();
+    assert!((0..KEYS).filter(|&number| !believed.may_contain(part(&read, number))).count() > 900);
+    let known = [0, KEYS - 1].map(|number| part(&read, number));
+    assert!(FilterBlock::load(block, LoadContext::new(&hasher).with_known_keys(&known)).is_err());
+}
+
+#[test]
+fn a_panic_before_a_hash_is_added_is_not_seen() {
+    let calls = std::sync::atomic::AtomicU32::new(0);
+    let hasher = KeyHasher::custom(1, move |key| {
+        assert_ne!(calls.fetch_add(1, std::sync::atomic::Ordering::Relaxed), 500, "as planned");
+        KeyHasher::default().hash(key)
+    });
+    let mut builder = BloomPolicy::default().builder(&BuildContext::new(&hasher)).unwrap();
+    for number in 0..KEYS {
+        let hash = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| hasher.hash(&key(number))));
+        hash.into_iter().for_each(|hash| builder.add_hash(hash));
+    }
+    let filter = FilterBlock::load(builder.finish().block.unwrap(), &hasher).unwrap();
+    assert_eq!(lost(&filter, &hasher), 1);
 }

@@ -105,9 +105,12 @@ impl<D: AsRef<[u8]>> GuardedFilter<D> {
     /// Tells the counters what a key turned out to be for which this filter, or the set that it is in, answered
     /// [`Probe::MaybePresent`]: once for each such probe.
     ///
-    /// Outcomes of probes that another filter of the same block answered leave the counts impossible, and
-    /// [`FilterStats`] then gives no rate and no alarm.
+    /// An unusable filter has answered nothing, and counts no outcome. Outcomes of probes that another filter of the same
+    /// block answered leave the counts impossible, and [`FilterStats`] then gives no rate and no alarm.
     pub fn record_lookup(&self, outcome: LookupOutcome) {
+        if self.block.is_err() {
+            return;
+        }
         self.counters.add_outcome(outcome == LookupOutcome::Found);
     }
 
@@ -140,10 +143,11 @@ impl<D: AsRef<[u8]>> GuardedFilter<D> {
     }
 }
 
-impl<D> From<Result<FilterBlock<D>, BlockError>> for GuardedFilter<D> {
-    /// A block that was opened before, or the reason why it was not.
+impl<D: AsRef<[u8]>> From<Result<FilterBlock<D>, BlockError>> for GuardedFilter<D> {
+    /// A block that was opened before, or the reason why it was not. One that was not verified when it was opened is
+    /// verified now.
     fn from(block: Result<FilterBlock<D>, BlockError>) -> Self {
-        Self { block, counters: FilterCounters::default() }
+        Self { block: block.and_then(FilterBlock::verified), counters: FilterCounters::default() }
     }
 }
 

@@ -15,16 +15,27 @@ const FINGERPRINT_SEED: u64 = 0x7373_7466_6269_6e64;
 /// Most bytes of a file id: those of a UUID.
 const MAX_ID_BYTES: usize = 16;
 
-/// The id of the file that a filter block is built for: a file number, a UUID, any 1 to 16 bytes that the engine
-/// never gives to another file of the store.
+/// The id of the file that a filter block is built for: a UUID, a file number with a generation, any 1 to 16 bytes that
+/// no other file ever has, of this store or of another one whose files it may meet.
 ///
 /// A block carries no trace of the file it was written to unless it is *bound*. An unbound block of another file (a
 /// swapped sidecar, a misdirected or stale write) has valid checksums, and answers "absent" for nearly every key. So
 /// give the id when the filter is built, and again when it is loaded: a block that is bound to another file, or to none,
 /// is then [unusable](BlockError::FileMismatch). The block carries a 64-bit fingerprint of the id, in 8 bytes.
 ///
-/// The id must not be used again for another file under the same store, or a stale block of the former one is believed:
-/// an engine that recycles file numbers adds a generation, or takes a random id.
+/// Where an id comes again, a stale block of the former file is believed. A bare file number does so sooner than one
+/// thinks: taken from a listing of the directory it comes again after a crash, and a replica, a shard or an exporter has
+/// the same numbers. So put something beside it that does not repeat:
+///
+/// ```
+/// use sstfilter::FileId;
+///
+/// let (store, number) = (0x1f3a_55c0_7e21_94bb_u64, 7_u64); // the first drawn at random when the store was made
+/// let id = FileId::new(&[store.to_le_bytes(), number.to_le_bytes()].concat())?;
+/// assert_eq!(FileId::from(7), FileId::new(&7_u64.to_le_bytes())?);
+/// assert_ne!(id, FileId::from(7));
+/// # Ok::<(), sstfilter::ConfigError>(())
+/// ```
 ///
 /// ```
 /// use sstfilter::{BloomPolicy, BuildContext, FileId, FilterPolicy, GuardedFilter, KeyHasher, LoadContext};
@@ -168,9 +179,8 @@ impl<'a> LoadContext<'a> {
         Self { known_keys, ..self }
     }
 
-    /// Verifies `block`: its payload's checksum, and that it is what the context says.
-    pub(super) fn verify<D: AsRef<[u8]>>(&self, block: &FilterBlock<D>) -> Result<(), BlockError> {
-        block.verify()?;
+    /// Compares a verified block with what the context says.
+    pub(super) fn check<D: AsRef<[u8]>>(&self, block: &FilterBlock<D>) -> Result<(), BlockError> {
         let (expected, got) = (self.identity, block.identity());
         if expected.hash != got.hash {
             return Err(BlockError::HashMismatch { expected: expected.hash, got: got.hash });

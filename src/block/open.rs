@@ -38,8 +38,16 @@ use crate::kernel::line::{self, LineMask};
 #[derive(Clone)]
 pub struct FilterBlock<D> {
     data: D,
+    trust: Trust,
     trailer: Trailer,
     shape: Shape,
+}
+
+/// Whether a block's payload was compared with its checksum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Trust {
+    Unverified,
+    Verified,
 }
 
 impl<D: AsRef<[u8]>> FilterBlock<D> {
@@ -53,8 +61,17 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// read each of them means "may be present".
     pub fn load<'a>(data: D, context: impl Into<LoadContext<'a>>) -> Result<Self, BlockError> {
         let block = Self::open_unverified(data)?;
-        context.into().verify(&block)?;
+        let block = block.verified()?;
+        context.into().check(&block)?;
         Ok(block)
+    }
+
+    /// The block, verified now unless it was before.
+    pub(super) fn verified(self) -> Result<Self, BlockError> {
+        if self.trust == Trust::Unverified {
+            self.verify()?;
+        }
+        Ok(Self { trust: Trust::Verified, ..self })
     }
 
     /// Opens the block that `data` is, from its first to its last byte, by its trailer alone: in constant time, without
@@ -70,7 +87,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     pub fn open_unverified(data: D) -> Result<Self, BlockError> {
         let trailer = Trailer::decode(data.as_ref())?;
         let shape = Shape::decode(&trailer)?;
-        Ok(Self { data, trailer, shape })
+        Ok(Self { data, trust: Trust::Unverified, trailer, shape })
     }
 
     /// Checks the payload against its checksum: reads all of it once.
@@ -125,15 +142,20 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// The same block, bound to `file`: for a filter that becomes the filter of another file (an ingested table that
     /// gets a number of its own), or whose file had no id yet when it was built.
     ///
-    /// The payload's checksum is taken over as it is: damage that the block has, the bound block has too.
+    /// It is the caller's word that the block is the file's: load it with the id that it had, or with known keys of the
+    /// file, before. The payload's checksum is taken over as it is: damage that the block has, the bound block has too.
     ///
     /// ```
-    /// use sstfilter::{FileId, FilterBlock, HashIdentity, LoadContext, StandardBloom, FalsePositiveRate, KeyHasher};
+    /// use sstfilter::{FileId, FilterBlock, LoadContext, StandardBloom, FalsePositiveRate, KeyHasher};
     ///
     /// let hasher = KeyHasher::default();
     /// let mut filter = StandardBloom::for_rate(hasher.identity(), 100, FalsePositiveRate::ONE_PERCENT)?;
     /// filter.insert(hasher.hash(b"apple"));
-    /// let block = FilterBlock::load(filter.to_block()?, &hasher)?.bound_to(FileId::from(7));
+    /// let ingested = filter.to_block()?;
+    ///
+    /// let known = [hasher.hash(b"apple")];
+    /// let checked = FilterBlock::load(ingested, LoadContext::new(&hasher).with_known_keys(&known))?;
+    /// let block = checked.bound_to(FileId::from(7));
     /// assert!(FilterBlock::load(&block, LoadContext::new(&hasher).with_file_id(FileId::from(7))).is_ok());
     /// # Ok::<(), sstfilter::FilterError>(())
     /// ```
@@ -235,7 +257,8 @@ impl PreparedKey {
     }
 }
 
-/// The answers of a batch: bit `i` is set when key `i` may be present.
+/// The answers of a filter for a batch of keys (bit `i` is set when key `i` may be present), or of a set of filters for one
+/// key (bit `i` is set when filter `i` may contain it).
 ///
 /// ```
 /// use sstfilter::HitBitmap;

@@ -18,7 +18,7 @@ use crate::stats::SetProbes;
 /// loop over them has no branch that depends on what they hold. A filter that is unusable, or was built with another
 /// hash than the set's, answers "may be present".
 ///
-/// The set counts for its filters: [`filter`](Self::filter) has their statistics, and takes the outcomes of lookups.
+/// A file whose filter is unusable is always among the candidates. The set counts for its filters: [`filter`](Self::filter) has their statistics, and takes the outcomes of lookups.
 ///
 /// ```
 /// use sstfilter::{BloomPolicy, BuildContext, FileId, FilterPolicy, FilterSet, GuardedFilter, HitBitmap, KeyHasher};

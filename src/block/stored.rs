@@ -32,7 +32,8 @@ macro_rules! stored {
                 to_block(self)
             }
 
-            /// Restores the filter that was stored as `block`, if [`FilterBlock::load`] accepts it for `context`.
+            /// Restores the filter that was stored as `block`, if [`FilterBlock::load`] accepts it for `context`. It does
+            /// not keep the file that the block is bound to.
             ///
             /// # Errors
             ///

@@ -61,7 +61,8 @@ use std::borrow::Cow;
 /// probes it for the key's part. A writer of one's own may add both to one filter, and readers probe it with
 /// the hash of either. No lookup loses a key by that: a filter does not know where its hashes come from. The
 /// filter has two entries a key, and needs the bits for them; parts that repeat in sorted keys can be added once
-/// each, when they change.
+/// each, when they change. Whoever probes such a filter for a prefix hashes what [`extract_prefix`](Self::extract_prefix) gives
+/// of it, and does not probe where that is nothing.
 ///
 /// ```
 /// use sstfilter::{BitsPerKey, BloomPolicy, BuildContext, DelimitedPrefix, FilterBlock};

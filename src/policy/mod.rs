@@ -66,7 +66,8 @@ pub trait FilterPolicy: Send + Sync + fmt::Debug {
 ///
 /// A builder that a panic of the engine's hash function has interrupted in [`add_key`](Self::add_key) may lack that key:
 /// ours then give no filter ([`FallbackReason::Interrupted`](crate::FallbackReason::Interrupted)), and an implementation
-/// of the engine's own must not finish as if nothing had been either.
+/// of the engine's own must not finish as if nothing had been either. A hash that the engine computes itself, for
+/// [`add_hash`](Self::add_hash), is not seen here if it panics: drop the builder then.
 pub trait FilterBuilder: Send + fmt::Debug {
     /// Adds a key, hashed with the context's hasher.
     fn add_key(&mut self, key: &[u8]);

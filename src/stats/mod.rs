@@ -140,8 +140,11 @@ impl FilterStats {
         self.negatives + self.false_positives
     }
 
-    /// The share of absent keys that got through; `None` before the first absent key, and for counts that no filter
-    /// gives.
+    /// The share of absent keys that got through, of those keys whose absence is known; `None` before the first, and for
+    /// counts that no filter gives.
+    ///
+    /// A lower bound as long as positives have no outcome: a lookup that stops at the newest file leaves those of older
+    /// files open.
     #[must_use]
     pub fn observed_fpr(&self) -> Option<f64> {
         let absent = self.absent_probes();
@@ -155,19 +158,19 @@ impl FilterStats {
         self.true_positives.saturating_add(self.false_positives) <= self.positives
     }
 
+    /// Positives without an outcome so far.
+    const fn unresolved(&self) -> u64 {
+        self.positives.saturating_sub(self.true_positives.saturating_add(self.false_positives))
+    }
+
     /// The range in which the true rate lies, `sigmas` standard errors to each side (Wilson's score
-    /// interval); `None` where there is no observed rate.
+    /// interval); `None` where there is no observed rate. Positives without an outcome may be false or not, which
+    /// widens the range upwards.
     #[must_use]
     pub fn fpr_interval(&self, sigmas: f64) -> Option<(f64, f64)> {
-        let observed = self.observed_fpr()?;
-        let trials = self.absent_probes() as f64;
-        let squared = sigmas * sigmas;
-        let centre = observed + squared / (2.0 * trials);
-        let spread = sigmas * (observed * (1.0 - observed) / trials + squared / (4.0 * trials * trials)).sqrt();
-        let scale = 1.0 + squared / trials;
-        // At the ends the formula gives the ends, but for rounding.
-        let low = if self.false_positives == 0 { 0.0 } else { ((centre - spread) / scale).max(0.0) };
-        let high = if self.negatives == 0 { 1.0 } else { ((centre + spread) / scale).min(1.0) };
+        self.observed_fpr()?;
+        let (low, _) = wilson_interval(self.false_positives, self.negatives, sigmas);
+        let (_, high) = wilson_interval(self.false_positives + self.unresolved(), self.negatives, sigmas);
         Some((low, high))
     }
 
@@ -198,6 +201,20 @@ impl FilterStats {
             unusable: self.unusable + other.unusable,
         }
     }
+}
+
+/// Wilson's score interval for the share of `hits`, with at least one of both.
+fn wilson_interval(hits: u64, misses: u64, sigmas: f64) -> (f64, f64) {
+    let trials = (hits + misses) as f64;
+    let share = hits as f64 / trials;
+    let squared = sigmas * sigmas;
+    let centre = share + squared / (2.0 * trials);
+    let spread = sigmas * (share * (1.0 - share) / trials + squared / (4.0 * trials * trials)).sqrt();
+    let scale = 1.0 + squared / trials;
+    // At the ends the formula gives the ends, but for rounding.
+    let low = if hits == 0 { 0.0 } else { ((centre - spread) / scale).max(0.0) };
+    let high = if misses == 0 { 1.0 } else { ((centre + spread) / scale).min(1.0) };
+    (low, high)
 }
 
 /// An observed false positive rate that chance does not explain.
@@ -245,6 +262,19 @@ mod tests {
             assert_eq!((stats.observed_fpr(), stats.fpr_interval(2.0), stats.alarm(0.01)), (None, None, None));
         }
         assert!(FilterStats { true_positives: 0, ..one_too_many }.alarm(0.01).is_some());
+    }
+
+    #[test]
+    fn positives_without_an_outcome_are_no_reason_to_find_the_rate_too_low() {
+        // A filter of 1 % whose positives nobody looked up, because a newer file had the keys.
+        let open = FilterStats { negatives: 9_900, positives: 100, ..FilterStats::default() };
+        assert_eq!((open.observed_fpr(), open.alarm(0.01)), (Some(0.0), None));
+        assert_eq!(open.alarm(0.1).map(|alarm| alarm.kind), Some(FprAlarmKind::BelowExpected));
+        let looked_up = FilterStats { true_positives: 100, ..open };
+        assert_eq!(looked_up.alarm(0.01).map(|alarm| alarm.kind), Some(FprAlarmKind::BelowExpected));
+        // Nor to find it high enough: false ones among a few are enough for that.
+        let high = FilterStats { negatives: 900, positives: 200, false_positives: 100, ..FilterStats::default() };
+        assert_eq!(high.alarm(0.01).map(|alarm| alarm.kind), Some(FprAlarmKind::AboveExpected));
     }
 
     #[test]
