@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use sstfilter::{
-    AutoPolicy, BitsPerKey, BloomPolicy, BuildContext, BuildPurpose, DelimitedPrefix, FallbackReason, FilterBlock,
-    FilterBuilder, FilterKind, FilterPolicy, FixedPrefix, FusePolicy, FuseSizing, HitBitmap, HitMatrix, KeyExtractor,
-    KeyHash, KeyHasher, ReadOptions, RibbonPolicy, RibbonSizing, Table, TableBuilder, TableOptions, TableSet,
-    TableWriter,
+    AutoPolicy, BitsPerKey, BloomPolicy, BuildContext, BuildPurpose, CountingBloom, CuckooFilter, DelimitedPrefix,
+    FallbackReason, FalsePositiveRate, FilterBlock, FilterBuilder, FilterKind, FilterPolicy, FixedPrefix, FusePolicy,
+    FuseSizing, HitBitmap, HitMatrix, KeyExtractor, KeyHash, KeyHasher, ReadOptions, RibbonPolicy, RibbonSizing, Table,
+    TableBuilder, TableOptions, TableSet, TableWriter,
 };
 
 fn hashes(keys: u32) -> Vec<KeyHash> {
@@ -227,8 +227,8 @@ fn a_file_in_the_making_has_the_counts_and_sizes_of_the_table_in_memory() {
     let mut builder = TableBuilder::new(Vec::new(), &options).unwrap();
     for key in 0..3_000_u32 {
         assert_eq!((writer.entries(), writer.estimated_bytes()), (builder.entries(), builder.estimated_bytes()));
-        writer.add(&key.to_be_bytes(), &[7; 90]).unwrap();
-        builder.add(&key.to_be_bytes(), &[7; 90]).unwrap();
+        writer.add(format!("key{key:06}").as_bytes(), &[7; 90]).unwrap();
+        builder.add(format!("key{key:06}").as_bytes(), &[7; 90]).unwrap();
     }
     let path = writer.finish().unwrap().path.unwrap();
     let (written, built) = (std::fs::metadata(path).unwrap().len(), builder.finish().unwrap().0.len() as u64);
@@ -252,4 +252,22 @@ fn a_reader_with_another_extractor_is_told_both_names() {
     assert!(error.is_foreign_filter());
     let message = error.to_string();
     assert!(message.contains("fixed-prefix:4") && message.contains("none"), "{message}");
+}
+
+#[test]
+fn the_block_of_a_filter_that_changes_is_as_full_as_the_filter() {
+    let identity = KeyHasher::default().identity();
+    let fill_of = |block: Bytes| FilterBlock::open(block).unwrap().fill_ratio().unwrap();
+    let mut counting = CountingBloom::for_size(1_000, BitsPerKey::TEN).unwrap();
+    let mut cuckoo = CuckooFilter::for_rate(1_000, FalsePositiveRate::ONE_PERCENT).unwrap();
+    for hash in hashes(1_000) {
+        counting.insert(hash);
+        cuckoo.insert(hash).unwrap();
+    }
+    let (of_counting, of_cuckoo) =
+        (fill_of(counting.to_block(identity).unwrap()), fill_of(cuckoo.to_block(identity).unwrap()));
+    // Half of the counters, and 1,000 of some 1,200 places at most.
+    assert!((0.4..0.6).contains(&of_counting) && (0.4..=1.0).contains(&of_cuckoo), "{of_counting} {of_cuckoo}");
+    assert!((of_counting - counting.fill_ratio()).abs() < 1e-9, "{of_counting}");
+    assert!((of_cuckoo - cuckoo.fill_ratio()).abs() < 1e-9, "{of_cuckoo}");
 }
