@@ -352,6 +352,8 @@ pub enum FilterError {
         /// The hash of the other.
         got: HashIdentity,
     },
+    /// Keys that were read several times were not the same each time.
+    ReadingsDiffer,
     /// No attempt at building succeeded.
     ConstructionFailed {
         /// The salts tried, in order; repeated where a larger size was tried with the same ones.
@@ -393,6 +395,11 @@ impl fmt::Display for FilterError {
             Self::HashMismatch { expected, got } => {
                 write!(f, "filters to be merged: expected keys of the same hash ({expected}), got {got}")
             }
+            Self::ReadingsDiffer => write!(
+                f,
+                "keys that are read several times: expected the same ones each time, got others; read them from what does \
+                 not change"
+            ),
             Self::ConstructionFailed { salts } => {
                 write!(f, "filter construction failed in {} attempts, with salts {salts:?}", salts.len())
             }

@@ -198,3 +198,20 @@ fn a_memory_budget_below_what_building_takes_gives_a_bloom_filter_of_the_same_ra
     assert!(built.report.expected_fpr <= 1.001 / 256.0 && built.report.expected_fpr > 0.9 / 256.0);
     denies_none(&built, &hashes);
 }
+
+#[test]
+fn readings_that_differ_are_an_error_and_never_a_filter_without_a_key() {
+    // Every key twice, and not one after the other, so that they are read again; a hundred are gone by then.
+    for (keys, self_check) in [(1_000, SelfCheck::Off), (50_000, SelfCheck::Off), (50_000, SelfCheck::On)] {
+        let hashes: Vec<KeyHash> = common::key_set(3, keys).collect();
+        let readings = std::cell::Cell::new(0);
+        let read = || {
+            let gone = if readings.replace(readings.get() + 1) == 0 { 0 } else { 100 };
+            hashes[gone..].iter().chain(&hashes[gone..]).copied()
+        };
+        let policy = fuse(FuseArity::Three, 8).with_self_check(self_check);
+        let refused = policy.build_repeatable(read, keys.into(), KeyHasher::default().identity());
+        assert!(matches!(refused, Err(FilterError::ReadingsDiffer)), "{keys} keys, {} readings", readings.get());
+        assert!(readings.get() > 1);
+    }
+}

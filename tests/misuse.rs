@@ -7,8 +7,8 @@ mod common;
 
 use bytes::Bytes;
 use sstfilter::{
-    BlockError, BloomPolicy, BuildContext, FileId, FilterBlock, FilterPolicy, FixedPrefix, GuardedFilter, KeyExtractor,
-    KeyHash, KeyHasher, LoadContext,
+    BlockError, BloomPolicy, BuildContext, FalsePositiveRate, FileId, FilterBlock, FilterPolicy, FixedPrefix,
+    GuardedFilter, KeyExtractor, KeyHash, KeyHasher, LoadContext, StandardBloom,
 };
 
 const KEYS: u32 = 1_000;
@@ -152,4 +152,15 @@ fn a_panic_before_a_hash_is_added_is_not_seen() {
     }
     let filter = FilterBlock::load(builder.finish().block.unwrap(), &hasher).unwrap();
     assert_eq!(lost(&filter, &hasher), 1);
+}
+
+#[test]
+fn an_older_block_of_a_filter_that_went_on_lacks_the_newer_keys() {
+    let (hasher, id) = (KeyHasher::default(), FileId::from(7));
+    let mut filter = StandardBloom::for_rate(hasher.identity(), KEYS.into(), FalsePositiveRate::ONE_PERCENT).unwrap();
+    (0..KEYS / 2).for_each(|number| _ = filter.insert(hasher.hash(&key(number))));
+    let older = FilterBlock::load(filter.to_block().unwrap(), &hasher).unwrap().bound_to(id);
+    (KEYS / 2..KEYS).for_each(|number| _ = filter.insert(hasher.hash(&key(number))));
+    let context = LoadContext::new(&hasher).with_file_id(id);
+    assert!(lost(&FilterBlock::load(older, context).unwrap(), &hasher) > 450);
 }

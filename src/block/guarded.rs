@@ -97,11 +97,6 @@ impl<D: AsRef<[u8]>> GuardedFilter<D> {
         self.counters.join(share.into());
     }
 
-    /// Counts a probe of the set, which [`join`](Self::join) has named, that was answered "may be present".
-    pub(crate) fn count_set_positive(&self) {
-        self.counters.add_set_positive();
-    }
-
     /// Tells the counters what a key turned out to be for which this filter, or the set that it is in, answered
     /// [`Probe::MaybePresent`]: once for each such probe.
     ///

@@ -145,7 +145,7 @@ pub(super) const FILE_BYTES: usize = 8;
 /// use sstfilter::{FileId, KeyHasher, LoadContext};
 ///
 /// let hasher = KeyHasher::default();
-/// // The first and the last key of the file, as its index or its manifest has them.
+/// // The first and the last key that were added.
 /// let known = [hasher.hash(b"apple"), hasher.hash(b"plum")];
 /// let context = LoadContext::new(&hasher).with_file_id(FileId::from(7)).with_known_keys(&known);
 /// # let _ = context;
@@ -170,7 +170,9 @@ impl<'a> LoadContext<'a> {
         self
     }
 
-    /// The block must contain these keys: the smallest and the largest of the file, for instance.
+    /// The block must contain these keys, which were added to it: the smallest and the largest of the file, for instance
+    /// (not a shortened separator of an index, nor a bound of a range tombstone, which no filter holds). With an
+    /// extractor, the hashes are those of the parts. No keys check nothing.
     ///
     /// A block of other keys passes with its false positive rate for each key, so two keys find 99.99 % of them at 1 %.
     /// This is the only check that sees a custom hash which was changed under its tag.

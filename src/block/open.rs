@@ -203,7 +203,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         self.data
     }
 
-    /// The payload. A `D` that hands out other bytes than at first gets "may be present" for answers.
+    /// The payload. A `D` that hands out fewer bytes than at first gets "may be present" for answers.
     #[expect(clippy::cast_possible_truncation, reason = "opened: the payload's length is below the slice's")]
     fn payload(&self) -> &[u8] {
         self.data.as_ref().get(..self.trailer.shape.payload_bytes as usize).unwrap_or_default()

@@ -9,7 +9,7 @@ use super::matrix::HitMatrix;
 use super::open::{HitBitmap, PreparedKey};
 use crate::error::BlockError;
 use crate::hash::{HashIdentity, KeyHash};
-use crate::stats::SetProbes;
+use crate::stats::{Counting, ProbeShare, SetProbes};
 
 /// The filters of many files, in an order of the owner's choice, probed for one key together.
 ///
@@ -60,11 +60,11 @@ impl<D: AsRef<[u8]> + Clone> FilterSet<D> {
     /// (`Bytes`, `Arc`) or a borrowed one.
     #[must_use]
     pub fn new(filters: impl IntoIterator<Item = GuardedFilter<D>>, hash: HashIdentity) -> Self {
-        let probes = Arc::new(SetProbes::default());
         let mut groups = Vec::new();
         let mut filters: Vec<_> = filters.into_iter().map(|filter| filter.answering(hash)).collect();
-        for filter in &mut filters {
-            filter.join(probes.clone());
+        let probes = Arc::new(SetProbes::new(filters.len()));
+        for (index, filter) in filters.iter_mut().enumerate() {
+            filter.join(ProbeShare::new(&probes, index));
             FilterGroup::push_to(&mut groups, filter.block().ok().cloned());
         }
         let distance = Distance::of(&groups);
@@ -76,7 +76,7 @@ impl<D: AsRef<[u8]>> FilterSet<D> {
     /// Probes all filters for one key: bit `i` of `hits` becomes whether the file of filter `i` may contain it.
     pub fn candidates(&self, hash: KeyHash, hits: &mut HitBitmap) {
         hits.reset(self.filters.len());
-        self.probes.add(1);
+        let counting = self.probes.count(1);
         let mut key = PreparedKey::new(hash);
         let is_far = self.distance == Distance::Far;
         let fetch = |group: &FilterGroup<D>| group.fetch(hash, group.all());
@@ -84,7 +84,7 @@ impl<D: AsRef<[u8]>> FilterSet<D> {
         for (index, (word, group)) in hits.words_mut().zip(&self.groups).enumerate() {
             self.groups.get(index + 1).filter(|_| is_far).into_iter().for_each(fetch);
             *word = group.probe(&mut key, group.all());
-            self.count_positives(index, *word);
+            count_positives(counting, index, *word);
         }
     }
 
@@ -102,7 +102,7 @@ impl<D: AsRef<[u8]>> FilterSet<D> {
     /// ```
     pub fn candidates_batch(&self, hashes: &[KeyHash], hits: &mut HitMatrix) {
         hits.reset(hashes.len(), self.filters.len());
-        self.probes.add(hashes.len() as u64);
+        let counting = self.probes.count(hashes.len() as u64);
         for (index, group) in self.groups.iter().enumerate() {
             let all = group.all();
             let ahead = self.distance.keys_ahead(all.count_ones() as usize);
@@ -112,21 +112,14 @@ impl<D: AsRef<[u8]>> FilterSet<D> {
             for (row, (&hash, next)) in hits.rows_mut().zip(hashes.iter().zip(next)) {
                 let mut key = PreparedKey::new(hash);
                 let word = group.probe_ahead(&mut key, all, next.map(|next| (next, all)));
-                self.count_positives(index, word);
                 if let Some(out) = row.get_mut(index) {
                     *out = word;
                 }
             }
         }
-    }
-
-    /// Counts the ones of `word`, the answers of group `group`.
-    #[inline]
-    fn count_positives(&self, group: usize, word: u64) {
-        for bit in bits_of(word) {
-            if let Some(filter) = self.filters.get(group * GROUP + bit) {
-                filter.count_set_positive();
-            }
+        // Afterwards, because branches on what filters answer would hold up the pass over their lines.
+        for row in hits.rows_mut() {
+            row.iter().enumerate().for_each(|(group, &word)| count_positives(counting, group, word));
         }
     }
 
@@ -159,6 +152,14 @@ impl<D: AsRef<[u8]>> FilterSet<D> {
     #[must_use]
     pub fn problem(&self, index: usize) -> Option<&BlockError> {
         self.filters.get(index)?.block().err()
+    }
+}
+
+/// Counts the ones of `word`, the answers of group `group`.
+#[inline]
+fn count_positives(counting: Counting<'_>, group: usize, word: u64) {
+    for bit in bits_of(word) {
+        counting.add_positive(group * GROUP + bit);
     }
 }
 

@@ -64,7 +64,7 @@ impl BloomPolicy {
         Self { self_check, ..self }
     }
 
-    /// The exact bytes of the block for `keys` keys; `None` beyond the format's limit of 32 GiB.
+    /// The exact bytes of the block for `keys` keys, and 8 more if it is bound to a file; `None` beyond the format's limit of 32 GiB.
     ///
     /// ```
     /// use sstfilter::BloomPolicy;

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use super::bloom::RATE_KEYS;
 use super::buffered::{self, BufferedKind, seal};
+use super::readings::Readings;
 use super::{BuildContext, BuiltFilter, FilterBuilder, FilterPolicy, SelfCheck};
 use crate::block::trailer::{MAX_KEYS, MAX_PAYLOAD_BYTES, MAX_TAIL_BYTES};
 use crate::block::{FallbackReason, FilterBlock, block_bytes};
@@ -108,13 +109,13 @@ impl FusePolicy {
         self.shape(keys).map(|shape| binary_fuse::build_bytes(keys, &shape))
     }
 
-    /// Builds the filter of keys that need not be held in memory: `read` is called several times, twice as a rule,
-    /// and gives the same hashes each time, in any order. `keys` is the number of distinct ones, from which the size
+    /// Builds the filter of keys that need not be held in memory: `read` may be called several times, and gives the same
+    /// hashes each time, in any order: readings that differ are an error. `keys` is the number of distinct ones, from which the size
     /// is taken: a greater number makes a larger filter, a much smaller one cannot succeed.
     ///
     /// Building takes about 14 bytes per key and the finished block; repeated keys that do not follow each other
     /// add 2 bytes, and eight more readings. Sorted hashes are fastest. The block is, byte for byte, the one that
-    /// this policy's builder makes of the same keys.
+    /// this policy's builder makes of the same keys, bound to no file.
     ///
     /// ```
     /// use sstfilter::{FilterBlock, FusePolicy, FuseSizing, KeyHasher};
@@ -130,6 +131,7 @@ impl FusePolicy {
     ///
     /// # Errors
     ///
+    /// [`FilterError::ReadingsDiffer`] when a reading has other hashes than the one before, and so a key may be missing;
     /// [`FilterError::ConstructionFailed`] when there are more keys than announced, when hashes are not well
     /// mixed, or when a self-check finds a key denied; [`FilterError::TooLarge`] and [`FilterError::NoMemory`].
     pub fn build_repeatable<I: Iterator<Item = KeyHash>>(
@@ -141,7 +143,12 @@ impl FusePolicy {
         let started = Instant::now();
         let shape = self.shape(keys).ok_or(too_large(u64::MAX))?;
         let needed = binary_fuse::build_bytes(keys, &shape);
-        let built = binary_fuse::build_repeatable(&read, keys, shape, MAX_TAIL_BYTES);
+        let readings = Readings::default();
+        let read = || readings.watched(read());
+        let built = binary_fuse::build_repeatable(read, keys, shape, MAX_TAIL_BYTES);
+        if readings.have_differed() {
+            return Err(FilterError::ReadingsDiffer);
+        }
         let built = built.map_err(|failure| match failure {
             BuildFailure::TooManyKeys => too_large(shape.payload_bytes()),
             BuildFailure::NoMemory => FilterError::NoMemory { bytes: needed + shape.payload_bytes() },
@@ -151,6 +158,9 @@ impl FusePolicy {
         let mut built = seal(payload, identity.into(), distinct).ok_or(too_large(shape.payload_bytes()))?;
         if self.self_check == SelfCheck::On && !contains_each(built.block.as_deref(), read()) {
             return Err(construction_failed());
+        }
+        if readings.have_differed() {
+            return Err(FilterError::ReadingsDiffer);
         }
         built.report.keys_added = added;
         built.report.finish_time = started.elapsed();

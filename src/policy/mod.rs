@@ -11,6 +11,7 @@ mod buffered;
 mod collect;
 mod fuse;
 mod key_hashing;
+mod readings;
 mod report;
 mod ribbon;
 #[cfg(test)]
@@ -89,6 +90,9 @@ pub trait FilterBuilder: Send + fmt::Debug {
 }
 
 /// What is known of a file when its filter is begun.
+///
+/// A policy of the engine's own that wraps another one passes it on: a filter made of a new context is not bound to the
+/// file, and would be refused when it is loaded.
 ///
 /// ```
 /// use sstfilter::{BuildContext, BuildPurpose, KeyHasher};

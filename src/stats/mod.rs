@@ -5,10 +5,9 @@ mod set_probes;
 mod tally;
 
 use core::sync::atomic::{AtomicU64, Ordering};
-use std::sync::Arc;
 
 pub use health::{FilterHealth, HealthAlarm, HealthLimits};
-pub(crate) use set_probes::SetProbes;
+pub(crate) use set_probes::{Counting, ProbeShare, SetProbes};
 pub(crate) use tally::{Ledger, SkipShare, SkipTally, Skips};
 
 /// Counters that many threads add to. Each is exact; read together they may be a few probes apart.
@@ -19,8 +18,6 @@ pub(crate) struct FilterCounters {
     true_positives: AtomicU64,
     false_positives: AtomicU64,
     unusable: AtomicU64,
-    /// Probes of the set of filters that the filter is in, answered "may be present".
-    set_positives: AtomicU64,
     /// What is counted elsewhere, for this filter and others together.
     share: Option<Share>,
 }
@@ -31,7 +28,7 @@ pub(crate) enum Share {
     /// A set of tables, which counts each filter's negatives.
     Tables(SkipShare),
     /// A set of filters, which probes all of them each time and so counts probes.
-    Filters(Arc<SetProbes>),
+    Filters(ProbeShare),
 }
 
 impl From<SkipShare> for Share {
@@ -40,9 +37,9 @@ impl From<SkipShare> for Share {
     }
 }
 
-impl From<Arc<SetProbes>> for Share {
-    fn from(probes: Arc<SetProbes>) -> Self {
-        Self::Filters(probes)
+impl From<ProbeShare> for Share {
+    fn from(share: ProbeShare) -> Self {
+        Self::Filters(share)
     }
 }
 
@@ -50,11 +47,6 @@ impl FilterCounters {
     /// Counts what a set probes, too.
     pub(crate) fn join(&mut self, share: Share) {
         self.share = Some(share);
-    }
-
-    /// Counts a probe of the set of filters, which was answered "may be present".
-    pub(crate) fn add_set_positive(&self) {
-        self.set_positives.fetch_add(1, Ordering::Relaxed);
     }
 
     /// `asked` answers, of which `maybe` were "may be present".
@@ -80,20 +72,23 @@ impl FilterCounters {
     /// The counts of a filter that can be probed, or cannot. Outcomes are read before the positives that they are of,
     /// and these before the probes of the set, so that no count exceeds what it is a part of.
     pub(crate) fn snapshot(&self, is_usable: bool) -> FilterStats {
-        let [true_positives, false_positives, set_positives] =
-            [&self.true_positives, &self.false_positives, &self.set_positives]
-                .map(|counter| counter.load(Ordering::Acquire));
+        let [true_positives, false_positives] =
+            [&self.true_positives, &self.false_positives].map(|counter| counter.load(Ordering::Acquire));
         let [negatives, positives, unusable] =
             [&self.negatives, &self.positives, &self.unusable].map(|counter| counter.load(Ordering::Relaxed));
         let mut stats = FilterStats { negatives, positives, true_positives, false_positives, unusable };
         match &self.share {
             None => {}
             Some(Share::Tables(skips)) => stats.negatives += skips.by_filter(),
-            Some(Share::Filters(probes)) if is_usable => {
-                stats.positives += set_positives;
-                stats.negatives += probes.sum().saturating_sub(set_positives);
+            Some(Share::Filters(probes)) => {
+                let (positives, others) = probes.positives_and_others();
+                if is_usable {
+                    stats.positives += positives;
+                    stats.negatives += others;
+                } else {
+                    stats.unusable += positives + others;
+                }
             }
-            Some(Share::Filters(probes)) => stats.unusable += probes.sum(),
         }
         stats
     }

@@ -11,7 +11,7 @@ const GROUP: usize = u64::BITS as usize;
 const PLANES: usize = 8;
 
 /// Parts of a tally; threads are dealt out to them, so that few meet at the same lock.
-pub(super) const STRIPES: usize = 8;
+const STRIPES: usize = 8;
 
 /// 64 counters, to which the bits of one word are added, one to each.
 ///
@@ -182,7 +182,7 @@ impl Drop for Ledger<'_> {
 
 /// The stripe of this thread; threads take turns.
 #[inline]
-pub(super) fn stripe_of_thread() -> usize {
+fn stripe_of_thread() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local! {
         static STRIPE: usize = NEXT.fetch_add(1, Ordering::Relaxed);
