@@ -160,9 +160,10 @@ struct Bins {
 }
 
 impl Bins {
-    /// How far a hash is shifted to get its bin; what is above the bin's bits is cut off.
+    /// How far a hash is shifted to get its bin; what is above the bin's bits is cut off. Of a single bin for all hashes
+    /// that is everything, so that it does not matter what [`bin`] makes of a shift by 64.
     fn shift(self) -> u32 {
-        (u64::BITS - self.skipped - self.log2).min(u64::BITS - 1)
+        u64::BITS - self.skipped - self.log2
     }
 
     /// Copies `source` to `target` bin by bin; `ends` then has where each bin ends.
@@ -233,6 +234,23 @@ mod tests {
             again.sort_unstable();
             rough.sort_unstable();
             assert_eq!(rough, again);
+        }
+    }
+
+    /// Else they are sorted all the same, but by comparisons.
+    #[test]
+    fn scattered_hashes_lie_in_the_order_of_the_bits_that_their_bins_are_of() {
+        for (skipped, log2) in [(0, 0), (0, 4), (0, 13), (8, 0), (8, 4), (12, 13)] {
+            let hashes: Vec<KeyHash> = (0..1_000).map(|key| KeyHash(KeyHash::from_remixed(key).0 >> skipped)).collect();
+            let (mut scattered, mut ends) = (vec![KeyHash(0); hashes.len()], Vec::new());
+            Bins { skipped, log2 }.scatter(&hashes, &mut scattered, &mut ends);
+            let bin = |hash: &KeyHash| (hash.0 << skipped).checked_shr(u64::BITS - log2).unwrap_or(0);
+            assert!(scattered.is_sorted_by_key(bin), "{log2} bits after {skipped}");
+            assert_eq!((ends.len(), ends.last()), (1 << log2, Some(&1_000)));
+            let mut expected = hashes;
+            expected.sort_unstable();
+            scattered.sort_unstable();
+            assert_eq!(scattered, expected);
         }
     }
 

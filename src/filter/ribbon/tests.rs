@@ -235,3 +235,11 @@ fn every_key_is_found_by_every_instruction_set_one_by_one_and_in_batches() {
         });
     }
 }
+
+#[test]
+fn a_section_counts_a_bit_a_row_and_a_result_for_each_of_its_slots() {
+    let mut section = Section::default();
+    let empty = section.bytes();
+    section.reset(0, 100 * WIDTH);
+    assert_eq!(section.bytes() - empty, 100 * (64 / 8 + 64 * 8 + 64 * 4));
+}

@@ -94,10 +94,16 @@ const MAX_PAYLOAD_BYTES: u64 = u32::MAX as u64 * 8;
 
 /// `bytes` zeros, for a filter in memory.
 pub(crate) fn allocate(bytes: u64) -> Result<AlignedBuffer, FilterError> {
+    check_size(bytes)?;
+    AlignedBuffer::zeroed(bytes, 0).ok_or(FilterError::NoMemory { bytes })
+}
+
+/// Whether a block has room for a payload of so many bytes.
+fn check_size(bytes: u64) -> Result<(), FilterError> {
     if bytes > MAX_PAYLOAD_BYTES {
         return Err(FilterError::TooLarge { most_bytes: MAX_PAYLOAD_BYTES, got: bytes });
     }
-    AlignedBuffer::zeroed(bytes, 0).ok_or(FilterError::NoMemory { bytes })
+    Ok(())
 }
 
 /// How many positions there are, and how many of them a key has.
@@ -278,6 +284,14 @@ mod tests {
             allocate(Spread::for_keys(u64::MAX, BitsPerKey::MAX).payload_bytes(64)),
             Err(FilterError::TooLarge { .. })
         ));
+    }
+
+    #[test]
+    fn the_largest_payload_is_32_gib_less_a_word() {
+        let most_bytes = (32 << 30) - 8;
+        assert!([0, 8, most_bytes].into_iter().all(|bytes| check_size(bytes).is_ok()));
+        let got = most_bytes + 8;
+        assert_eq!(allocate(got).err(), Some(FilterError::TooLarge { most_bytes, got }));
     }
 
     #[test]
