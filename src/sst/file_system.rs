@@ -5,7 +5,7 @@ use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use tempfile::NamedTempFile;
+use tempfile::{NamedTempFile, PersistError};
 
 use super::RandomAccess;
 
@@ -212,16 +212,22 @@ impl PendingFile for LocalPending {
     }
 
     fn persist(self: Box<Self>, path: &Path) -> io::Result<()> {
-        let mut file = self.0;
-        for _ in 0..MAX_INTERRUPTIONS {
-            match file.persist(path) {
-                Ok(_) => return Ok(()),
-                Err(failed) if failed.error.kind() == io::ErrorKind::Interrupted => file = failed.file,
-                Err(failed) => return Err(failed.error),
-            }
-        }
-        file.persist(path).map(drop).map_err(|failed| failed.error)
+        persist_by(self.0, |file| file.persist(path).map(drop))
     }
+}
+
+/// Renames `file` by `rename`: once more each time that a signal interrupts it.
+fn persist_by(
+    mut file: NamedTempFile,
+    mut rename: impl FnMut(NamedTempFile) -> Result<(), PersistError>,
+) -> io::Result<()> {
+    for _ in 0..MAX_INTERRUPTIONS {
+        match rename(file) {
+            Err(failed) if failed.error.kind() == io::ErrorKind::Interrupted => file = failed.file,
+            renamed => return renamed.map_err(|failed| failed.error),
+        }
+    }
+    rename(file).map_err(|failed| failed.error)
 }
 
 #[cfg(test)]
@@ -270,5 +276,25 @@ mod tests {
         assert_eq!(error.raw_os_error(), Some(2));
         let pending = LocalFileSystem.create_temporary(&std::env::temp_dir()).unwrap();
         assert_eq!(pending.persist(Path::new("/nowhere/1.sst")).unwrap_err().raw_os_error(), Some(2));
+    }
+
+    #[test]
+    fn a_rename_is_taken_up_again_after_a_signal_and_after_no_other_error() {
+        use io::ErrorKind::{Interrupted, PermissionDenied};
+        let renames = |interruptions: u32, last: Option<io::ErrorKind>| {
+            let mut attempts = 0;
+            let renamed = persist_by(NamedTempFile::new().unwrap(), |file| {
+                attempts += 1;
+                let kind = if attempts <= interruptions { Some(Interrupted) } else { last };
+                kind.map_or(Ok(()), |kind| Err(PersistError { error: kind.into(), file }))
+            });
+            (attempts, renamed.map_err(|error| error.kind()))
+        };
+        assert_eq!(renames(0, None), (1, Ok(())));
+        assert_eq!(renames(0, Some(PermissionDenied)), (1, Err(PermissionDenied)));
+        assert_eq!(renames(2, None), (3, Ok(())));
+        assert_eq!(renames(2, Some(PermissionDenied)), (3, Err(PermissionDenied)));
+        assert_eq!(renames(MAX_INTERRUPTIONS, None), (MAX_INTERRUPTIONS + 1, Ok(())));
+        assert_eq!(renames(u32::MAX, None), (MAX_INTERRUPTIONS + 1, Err(Interrupted)));
     }
 }

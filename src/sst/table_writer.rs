@@ -148,11 +148,51 @@ fn directory_of(path: &Path) -> &Path {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
     use super::*;
 
     #[test]
     fn a_bare_file_name_lies_in_the_current_directory() {
         assert_eq!(directory_of(Path::new("7.sst")), Path::new("."));
         assert_eq!(directory_of(Path::new("/db/7.sst")), Path::new("/db"));
+    }
+
+    /// Notes the length of each write.
+    #[derive(Debug)]
+    struct Noting(Arc<Mutex<Vec<usize>>>);
+
+    impl Write for Noting {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().push(bytes.len());
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl PendingFile for Noting {
+        fn sync(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn persist(self: Box<Self>, _: &Path) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn small_writes_are_collected_until_the_buffer_is_full_and_a_large_one_is_passed_on() {
+        let writes = Arc::default();
+        let mut file = Collected { file: Box::new(Noting(Arc::clone(&writes))), bytes: Vec::new() };
+        let (all, quarter) = (vec![7; WRITE_BUFFER_BYTES], WRITE_BUFFER_BYTES / 4);
+        (0..5).for_each(|_| file.write_all(&all[..quarter]).unwrap());
+        assert_eq!(*writes.lock().unwrap(), [WRITE_BUFFER_BYTES], "the fifth quarter finds no room");
+        file.write_all(&all).unwrap();
+        file.write_all(&all[..10]).unwrap();
+        file.flush().unwrap();
+        assert_eq!(*writes.lock().unwrap(), [WRITE_BUFFER_BYTES, quarter, WRITE_BUFFER_BYTES, 10]);
     }
 }
