@@ -10,20 +10,27 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
 use sstfilter::{
-    AutoPolicy, BitsPerKey, BloomPolicy, BuildContext, BuildPurpose, BuildReport, FalsePositiveRate, FilterKind,
-    FilterPolicy, FuseArity, FusePolicy, FuseSizing, KeyHash, KeyHasher, RibbonPolicy, RibbonSizing, SelfCheck,
-    StandardBloomPolicy, XorLayout, XorPolicy, XorSizing, XorWidth,
+    AutoPolicy, BitsPerKey, BloomPolicy, BuildContext, BuildPurpose, BuildReport, FalsePositiveRate, FilterBlock,
+    FilterError, FilterKind, FilterPolicy, FuseArity, FusePolicy, FuseSizing, KeyHash, KeyHasher, RibbonPolicy,
+    RibbonSizing, SelfCheck, StandardBloomPolicy, XorLayout, XorPolicy, XorSizing, XorWidth,
 };
 
 struct Counting;
 
 static HELD: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
+/// Beyond so many bytes there is no memory.
+static LIMIT: AtomicUsize = AtomicUsize::new(usize::MAX);
 
-// SAFETY: every call is passed on to the system's allocator as it came.
+// SAFETY: every call is passed on to the system's allocator as it came, or refused.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        PEAK.fetch_max(HELD.fetch_add(layout.size(), Relaxed) + layout.size(), Relaxed);
+        let held = HELD.fetch_add(layout.size(), Relaxed) + layout.size();
+        if held > LIMIT.load(Relaxed) {
+            HELD.fetch_sub(layout.size(), Relaxed);
+            return std::ptr::null_mut();
+        }
+        PEAK.fetch_max(held, Relaxed);
         // SAFETY: the caller's promise.
         unsafe { System.alloc(layout) }
     }
@@ -112,6 +119,24 @@ fn building_binary_fuse_takes_at_most_25_bytes_a_key_with_the_hashes_and_says_so
         assert_eq!(built.report.distinct_keys, u64::from(keys));
         assert!(per_key(peak) <= 25.0 && per_key(peak) <= per_key(built.report.peak_build_bytes) + 1.0, "{peak}");
     }
+}
+
+#[test]
+fn a_build_that_gets_no_memory_says_how_much_it_takes_with_the_payload() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let keys = 100_000;
+    let policy = FusePolicy::new(FuseSizing::FingerprintBits(8)).unwrap();
+    let build = || {
+        let read = || (0..keys).map(KeyHash::from_remixed);
+        policy.build_repeatable(read, keys, KeyHasher::default().identity())
+    };
+    let payload_bytes = FilterBlock::open_unverified(build().unwrap().block.unwrap()).unwrap().info().payload_bytes;
+    // Enough for all other work in this process, and too little for the cells.
+    LIMIT.store(HELD.load(Relaxed) + (1 << 19), Relaxed);
+    let refused = build();
+    LIMIT.store(usize::MAX, Relaxed);
+    let bytes = policy.estimated_build_bytes(keys).unwrap() + payload_bytes;
+    assert_eq!(refused.unwrap_err(), FilterError::NoMemory { bytes });
 }
 
 /// Every policy, and whether it fills a filter of the announced size while keys come.

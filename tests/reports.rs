@@ -11,7 +11,8 @@ use sstfilter::{
     AutoPolicy, BitsPerKey, BloomPolicy, BuildContext, BuildPurpose, CountingBloom, CuckooFilter, DelimitedPrefix,
     FallbackReason, FalsePositiveRate, FilterBlock, FilterBuilder, FilterKind, FilterPolicy, FixedPrefix, FusePolicy,
     FuseSizing, HashIdentity, HitBitmap, HitMatrix, KeyExtractor, KeyHash, KeyHasher, ReadOptions, RibbonPolicy,
-    RibbonSizing, Table, TableBuilder, TableOptions, TableSet, TableWriter,
+    RibbonSizing, StandardBloomPolicy, Table, TableBuilder, TableOptions, TableSet, TableWriter, XorLayout, XorPolicy,
+    XorSizing, XorWidth,
 };
 
 fn hashes(keys: u32) -> Vec<KeyHash> {
@@ -268,4 +269,45 @@ fn the_block_of_a_filter_that_changes_is_as_full_as_the_filter() {
     assert!((0.4..0.6).contains(&of_counting) && (0.4..=1.0).contains(&of_cuckoo), "{of_counting} {of_cuckoo}");
     assert!((of_counting - counting.fill_ratio()).abs() < 1e-9, "{of_counting}");
     assert!((of_cuckoo - cuckoo.fill_ratio()).abs() < 1e-9, "{of_cuckoo}");
+}
+
+#[test]
+fn a_block_of_every_kind_expects_the_rate_that_its_policy_was_asked_for() {
+    let asked = 1.0 / 256.0;
+    let rate = FalsePositiveRate::new(asked).unwrap();
+    let xor = |layout| Box::new(XorPolicy::new(layout, XorSizing::Width(XorWidth::Eight)).unwrap());
+    let policies: [(Box<dyn FilterPolicy>, FilterKind); 6] = [
+        (Box::new(BloomPolicy::for_rate(rate).unwrap()), FilterKind::BLOCKED_BLOOM),
+        (Box::new(StandardBloomPolicy::for_rate(rate).unwrap()), FilterKind::STANDARD_BLOOM),
+        (Box::new(RibbonPolicy::new(RibbonSizing::Rate(rate)).unwrap()), FilterKind::RIBBON),
+        (xor(XorLayout::Plain), FilterKind::XOR),
+        (xor(XorLayout::Plus), FilterKind::XOR_PLUS),
+        (Box::new(FusePolicy::new(FuseSizing::FingerprintBits(8)).unwrap()), FilterKind::BINARY_FUSE),
+    ];
+    for (policy, kind) in policies {
+        let mut builder = policy.builder(&BuildContext::new(&KeyHasher::default())).unwrap();
+        builder.add_hashes(&hashes(20_000));
+        let built = builder.finish();
+        let info = FilterBlock::open_unverified(built.block.unwrap()).unwrap().info();
+        assert_eq!((info.kind, built.report.used), (kind, Some(kind)));
+        assert!((0.9..1.01).contains(&(info.expected_fpr / asked)), "{kind}: {}", info.expected_fpr);
+        assert!((info.expected_fpr - built.report.expected_fpr).abs() < 1e-12, "{kind}: {}", built.report.expected_fpr);
+    }
+}
+
+#[test]
+fn a_table_brings_its_counts_into_a_set_that_probes_it_as_before_and_into_no_other() {
+    let bytes = table((0..1_000).map(|key| key * 2), &TableOptions::default());
+    let in_set_of = |hasher| {
+        let table = Table::open_source(bytes.clone(), &ReadOptions::default()).unwrap();
+        (0..999).for_each(|key| drop(table.get(format!("key{:06}", key * 2 + 1).as_bytes()).unwrap()));
+        let stats = table.stats();
+        assert!(stats.filter.negatives > 900, "{stats:?}");
+        let set = TableSet::new(vec![table], hasher);
+        (stats, set.tables()[0].stats(), set.tables()[0].filter_problem().is_some())
+    };
+    let (before, after, is_unusable) = in_set_of(KeyHasher::default());
+    assert!(before == after && !is_unusable, "{before:?} {after:?}");
+    let (before, after, is_unusable) = in_set_of(KeyHasher::with_seed(7));
+    assert_eq!((after.filter.probes(), after.data_block_reads, is_unusable), (0, before.data_block_reads, true));
 }

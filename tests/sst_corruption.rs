@@ -411,6 +411,21 @@ fn a_handle_that_claims_more_than_the_file_is_refused_without_making_room_for_it
 }
 
 #[test]
+fn a_handle_that_leads_to_another_block_than_the_filter_is_damage_though_that_blocks_checksum_holds() {
+    let bytes = build("a", 1);
+    let good = |name: &'static str| (name.as_bytes(), handle_of(&bytes, name));
+    let data = handle_at(&bytes, &data_blocks(&bytes)[0]);
+    for misled in [data, handle_of(&bytes, "properties"), handle_of(&bytes, "index")] {
+        let table = open(&with_metaindex(&bytes, &[(b"filter", misled), good("index"), good("properties")])).unwrap();
+        let problem = table.filter_problem().unwrap();
+        assert!(matches!(problem, TableError::Corrupt { .. }), "{problem}");
+        assert!(problem.to_string().contains("a block between the data"), "{problem}");
+        assert!(reads_are_right_or_errors(&table, "a", "misled filter"));
+        assert!(table.stats().filter.unusable > 0 && table.verify().is_err());
+    }
+}
+
+#[test]
 fn a_metaindex_without_a_filter_does_not_let_the_filters_bytes_go_unread() {
     let bytes = build("a", 1);
     let good = |name: &'static str| (name.as_bytes(), handle_of(&bytes, name));
