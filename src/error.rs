@@ -163,7 +163,7 @@ pub enum BlockError {
         /// The kind's number.
         got: u8,
     },
-    /// A block of a kind that this reader knows, but not the one that was to be taken up.
+    /// A block of a kind that this reader knows, but not the one that was to be restored.
     Kind {
         /// The kind wanted.
         expected: FilterKind,
@@ -359,7 +359,7 @@ pub enum FilterError {
         /// The salts tried, in order; repeated where a larger size was tried with the same ones.
         salts: Vec<u8>,
     },
-    /// The block cannot be taken up.
+    /// The block cannot be restored.
     Block(BlockError),
     /// The options make no filter.
     Config(ConfigError),

@@ -2,48 +2,18 @@
 //! build than to keep brings the process down at the worst of times. Here the allocator itself counts.
 
 #![cfg(not(feature = "parallel"))]
-#![expect(unsafe_code, reason = "an allocator that counts")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
+#[path = "common/allocator.rs"]
+mod allocator;
+
+use allocator::alone;
 
 use sstfilter::{
     AutoPolicy, BitsPerKey, BloomPolicy, BuildContext, BuildPurpose, BuildReport, FalsePositiveRate, FilterBlock,
     FilterError, FilterKind, FilterPolicy, FuseArity, FusePolicy, FuseSizing, KeyHash, KeyHasher, RibbonPolicy,
     RibbonSizing, SelfCheck, StandardBloomPolicy, XorLayout, XorPolicy, XorSizing, XorWidth,
 };
-
-struct Counting;
-
-static HELD: AtomicUsize = AtomicUsize::new(0);
-static PEAK: AtomicUsize = AtomicUsize::new(0);
-/// Beyond so many bytes there is no memory.
-static LIMIT: AtomicUsize = AtomicUsize::new(usize::MAX);
-
-// SAFETY: every call is passed on to the system's allocator as it came, or refused.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let held = HELD.fetch_add(layout.size(), Relaxed) + layout.size();
-        if held > LIMIT.load(Relaxed) {
-            HELD.fetch_sub(layout.size(), Relaxed);
-            return std::ptr::null_mut();
-        }
-        PEAK.fetch_max(held, Relaxed);
-        // SAFETY: the caller's promise.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        HELD.fetch_sub(layout.size(), Relaxed);
-        // SAFETY: the caller's promise.
-        unsafe { System.dealloc(memory, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 /// The most bytes held at once in `finish`, beyond the buffered hashes, and the report.
 fn measure(policy: &dyn FilterPolicy, keys: u64) -> (u64, BuildReport) {
@@ -53,18 +23,13 @@ fn measure(policy: &dyn FilterPolicy, keys: u64) -> (u64, BuildReport) {
 fn measure_hashes(policy: &dyn FilterPolicy, hashes: &[KeyHash]) -> (u64, BuildReport) {
     let mut builder = policy.builder(&BuildContext::new(&KeyHasher::default())).unwrap();
     builder.add_hashes(hashes);
-    let before = HELD.load(Relaxed);
-    PEAK.store(before, Relaxed);
-    let report = builder.finish().report;
-    ((PEAK.load(Relaxed) - before) as u64, report)
+    let (report, peak) = allocator::measure(|| builder.finish().report);
+    (peak as u64, report)
 }
-
-/// One test at a time, because the count is the whole process's.
-static ALONE: Mutex<()> = Mutex::new(());
 
 #[test]
 fn building_takes_ten_bytes_a_key_and_three_megabytes_beyond_the_hashes_and_says_so() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = alone();
     for (exponent, keys) in [(7, 5_000), (7, 20_000), (7, 250_000), (7, 1_000_000), (7, 3_000_000), (16, 1_000_000)] {
         let rate = FalsePositiveRate::new(0.5_f64.powi(exponent)).unwrap();
         // Each policy begins without memory from earlier builds.
@@ -84,7 +49,7 @@ fn building_takes_ten_bytes_a_key_and_three_megabytes_beyond_the_hashes_and_says
 /// Hashes that are badly mixed, or were chosen by someone who knows the seed.
 #[test]
 fn hashes_that_crowd_in_one_place_take_at_most_16_bytes_more_for_each_of_them() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = alone();
     let (keys, crowd) = (1_000_000, 500_000);
     let policy = RibbonPolicy::new(RibbonSizing::Rate(FalsePositiveRate::new(0.01).unwrap())).unwrap();
     let mixed = (0..keys).map(KeyHash::from_remixed);
@@ -97,7 +62,7 @@ fn hashes_that_crowd_in_one_place_take_at_most_16_bytes_more_for_each_of_them() 
 
 #[test]
 fn building_binary_fuse_takes_at_most_25_bytes_a_key_with_the_hashes_and_says_so() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = alone();
     for (arity, keys) in [(FuseArity::Three, 100_000_u32), (FuseArity::Three, 1_000_000), (FuseArity::Four, 1_000_000)]
     {
         let policy = FusePolicy::new(FuseSizing::FingerprintBits(8)).unwrap().with_arity(arity);
@@ -110,11 +75,9 @@ fn building_binary_fuse_takes_at_most_25_bytes_a_key_with_the_hashes_and_says_so
         assert!(peak <= policy.estimated_build_bytes(keys.into()).unwrap() + report.block_bytes + 16_384);
 
         let identity = KeyHasher::default().identity();
-        let before = HELD.load(Relaxed);
-        PEAK.store(before, Relaxed);
         let read = || (0..2 * u64::from(keys)).map(|number| KeyHash::from_remixed(number % u64::from(keys)));
-        let built = policy.build_repeatable(read, keys.into(), identity).unwrap();
-        let peak = (PEAK.load(Relaxed) - before) as u64;
+        let (built, peak) = allocator::measure(|| policy.build_repeatable(read, keys.into(), identity).unwrap());
+        let peak = peak as u64;
         println!("{arity:?}, {keys} keys, each read twice: {:.2} bytes per key", per_key(peak));
         assert_eq!(built.report.distinct_keys, u64::from(keys));
         assert!(per_key(peak) <= 25.0 && per_key(peak) <= per_key(built.report.peak_build_bytes) + 1.0, "{peak}");
@@ -123,7 +86,7 @@ fn building_binary_fuse_takes_at_most_25_bytes_a_key_with_the_hashes_and_says_so
 
 #[test]
 fn a_build_that_gets_no_memory_says_how_much_it_takes_with_the_payload() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = alone();
     let keys = 100_000;
     let policy = FusePolicy::new(FuseSizing::FingerprintBits(8)).unwrap();
     let build = || {
@@ -132,9 +95,7 @@ fn a_build_that_gets_no_memory_says_how_much_it_takes_with_the_payload() {
     };
     let payload_bytes = FilterBlock::open_unverified(build().unwrap().block.unwrap()).unwrap().info().payload_bytes;
     // Enough for all other work in this process, and too little for the cells.
-    LIMIT.store(HELD.load(Relaxed) + (1 << 19), Relaxed);
-    let refused = build();
-    LIMIT.store(usize::MAX, Relaxed);
+    let (refused, _) = allocator::measure_within(1 << 19, build);
     let bytes = policy.estimated_build_bytes(keys).unwrap() + payload_bytes;
     assert_eq!(refused.unwrap_err(), FilterError::NoMemory { bytes });
 }
@@ -162,7 +123,7 @@ fn every_policy() -> Vec<(Box<dyn FilterPolicy>, BuildPurpose, bool)> {
 /// A plan that does not come true: compaction drops most keys.
 #[test]
 fn a_builder_told_of_billions_of_keys_allocates_nothing_for_them() {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = alone();
     let hashes: Vec<KeyHash> = (0..100).map(KeyHash::from_remixed).collect();
     for (policy, purpose, is_filled_at_once) in every_policy() {
         // 2^33 keys are within every format's limits, 2^50 beyond all of them. A filter that is filled at once is as
@@ -172,13 +133,13 @@ fn a_builder_told_of_billions_of_keys_allocates_nothing_for_them() {
         for announced in [1 << 16, within, 1 << 50, u64::MAX] {
             let hasher = KeyHasher::default();
             let context = BuildContext::new(&hasher).with_purpose(purpose).with_expected_keys(announced);
-            let before = HELD.load(Relaxed);
-            PEAK.store(before, Relaxed);
-            let mut builder = policy.builder(&context).unwrap();
-            builder.add_hashes(&hashes[..50]);
-            hashes[50..].iter().for_each(|&hash| builder.add_hash(hash));
-            let built = builder.finish();
-            let peak = (PEAK.load(Relaxed) - before) as u64;
+            let (built, peak) = allocator::measure(|| {
+                let mut builder = policy.builder(&context).unwrap();
+                builder.add_hashes(&hashes[..50]);
+                hashes[50..].iter().for_each(|&hash| builder.add_hash(hash));
+                builder.finish()
+            });
+            let peak = peak as u64;
             let most = most_of_filter(announced) + 65_536;
             assert!(peak <= most, "{}, {announced} keys announced: {peak} bytes, at most {most}", policy.name());
             assert_eq!(built.report.distinct_keys, 100);

@@ -3,66 +3,23 @@
 //! so much with each other that a small file takes hours to walk. Here the allocator itself counts.
 
 #![cfg(unix)]
-#![expect(unsafe_code, reason = "an allocator that counts")]
 #![expect(clippy::unwrap_used, reason = "tests, and the functions they share")]
 
+#[path = "common/allocator.rs"]
+mod allocator;
 #[path = "common/mod.rs"]
 mod common;
 
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use allocator::{alone, measure};
 use bytes::Bytes;
 use sstfilter::{
     BuildContext, FilterBuilder, FilterPolicy, Lookup, ReadOptions, Table, TableBuilder, TableError, TableOptions,
 };
-
-struct Counting;
-
-static HELD: AtomicUsize = AtomicUsize::new(0);
-static PEAK: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: every call is passed on to the system's allocator as it came.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        PEAK.fetch_max(HELD.fetch_add(layout.size(), Relaxed) + layout.size(), Relaxed);
-        // SAFETY: the caller's promise.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        PEAK.fetch_max(HELD.fetch_add(layout.size(), Relaxed) + layout.size(), Relaxed);
-        // SAFETY: the caller's promise.
-        unsafe { System.alloc_zeroed(layout) }
-    }
-
-    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        HELD.fetch_sub(layout.size(), Relaxed);
-        // SAFETY: the caller's promise.
-        unsafe { System.dealloc(memory, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
-
-/// One test at a time, because the count is the whole process's.
-fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// What `step` gives, and the most bytes held at once in it.
-fn measure<T>(step: impl FnOnce() -> T) -> (T, usize) {
-    let before = HELD.load(Relaxed);
-    PEAK.store(before, Relaxed);
-    let result = step();
-    (result, PEAK.load(Relaxed).saturating_sub(before))
-}
 
 const ID: [u8; 16] = [7; 16];
 

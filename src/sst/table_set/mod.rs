@@ -67,7 +67,7 @@ impl TableSet {
     /// The set of `tables`, the newest first.
     ///
     /// From now on all of them are asked with `hasher` and with the extractor that the newest was opened
-    /// with. Filters that were bound to others are bound anew, and their counters begin again.
+    /// with. Filters that were loaded for others are loaded again, and their counters begin again.
     /// If one of them denies a key of its own table, the hasher or the extractor is another one than its identity or name
     /// says, and no filter of that identity is used.
     ///
@@ -246,7 +246,7 @@ impl TableSet {
         prepare(&self.hasher, self.extractor(), key).map(PreparedKey::new)
     }
 
-    /// The extractor that all tables are bound to.
+    /// The extractor of all tables.
     fn extractor(&self) -> Option<&dyn KeyExtractor> {
         self.tables.first().and_then(Table::extractor).map(AsRef::as_ref)
     }
