@@ -273,6 +273,11 @@ impl KeyHasher {
         }
     }
 
+    /// Whether the function is the engine's own, which may do anything.
+    pub(crate) const fn is_custom(&self) -> bool {
+        matches!(self.function, HashFunction::Custom(_))
+    }
+
     /// Whether the other is known to compute the same hashes: more than an equal identity says.
     pub(crate) fn hashes_like(&self, other: &Self) -> bool {
         self.identity == other.identity

@@ -25,6 +25,9 @@ impl KeyHashing {
     /// The hash of `key`.
     #[inline]
     pub(super) fn hash(&mut self, key: &[u8]) -> KeyHash {
+        if !self.hasher.is_custom() {
+            return self.hasher.hash(key);
+        }
         let was_interrupted = core::mem::replace(&mut self.is_interrupted, true);
         let hash = self.hasher.hash(key);
         self.is_interrupted = was_interrupted;
