@@ -14,7 +14,7 @@ const ROOTS: u32 = 2;
 /// Spreads buckets over the table of listed ones: 2^64 over the golden ratio.
 const HOME: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Nodes that a search lists, repeated buckets and all, before it begins anew without repeats: nearly all inserts of a
+/// Nodes that a search lists, repeated buckets and all, before it starts again without repeats: nearly all inserts of a
 /// filter that is 95 % full end with fewer. Looking every bucket up from the start made them a quarter slower.
 const NEAR_NODES: usize = 64;
 
