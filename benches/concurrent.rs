@@ -1,7 +1,7 @@
-//! The filter that many threads add to: one thread's time per key, then what two threads get through together.
+//! The filter that many threads insert into: one thread's time per key, then the throughput of two threads together.
 //!
-//! Hashes are given. A figure is the time of one pass over all keys, over their number; with two threads it is the time
-//! until both are done, over the keys of both.
+//! Keys are hashed beforehand. A figure is the time of one pass over all keys, divided by their number; with two
+//! threads, the time until both finish, divided by the keys of both.
 
 #![expect(clippy::expect_used, reason = "a benchmark that cannot be set up has nothing to measure")]
 
@@ -10,20 +10,20 @@ use std::time::{Duration, Instant};
 
 use criterion::measurement::WallTime;
 use criterion::{BatchSize, BenchmarkGroup, Criterion, Throughput, criterion_group, criterion_main};
-use sstfilter::{HashIdentity, HitBitmap, KeyHash, TwoBitBloom, TwoBitOptions, WordLayout};
+use sstfilter::{DynamicFilter, HashIdentity, KeyHash, MatchBitmap, RegisterBlockedBloom, WordLayout};
 
 /// Eight bits per key in 256 KiB.
 const KEYS: u64 = 1 << 18;
 
 fn hashes(set: u64) -> Vec<KeyHash> {
-    (0..KEYS).map(|number| KeyHash::from_remixed(set << 32 | number)).collect()
+    (0..KEYS).map(|number| KeyHash::mix(set << 32 | number)).collect()
 }
 
-fn empty(layout: WordLayout) -> TwoBitBloom {
-    TwoBitBloom::new(HashIdentity::default(), TwoBitOptions::default().with_layout(layout)).expect("memory for 256 KiB")
+fn empty(layout: WordLayout) -> RegisterBlockedBloom {
+    RegisterBlockedBloom::with_shape(HashIdentity::default(), 256 << 10, layout).expect("memory for 256 KiB")
 }
 
-fn filled(layout: WordLayout, hashes: &[KeyHash]) -> TwoBitBloom {
+fn filled(layout: WordLayout, hashes: &[KeyHash]) -> RegisterBlockedBloom {
     let filter = empty(layout);
     filter.insert_all(hashes);
     filter
@@ -32,7 +32,7 @@ fn filled(layout: WordLayout, hashes: &[KeyHash]) -> TwoBitBloom {
 fn one_thread(criterion: &mut Criterion) {
     let (present, absent) = (hashes(0), hashes(1));
     for layout in WordLayout::ALL {
-        let mut group = criterion.benchmark_group(format!("two-bit bloom, {}", layout.name()));
+        let mut group = criterion.benchmark_group(format!("register-blocked bloom, {layout}"));
         group.throughput(Throughput::Elements(KEYS)).sample_size(20);
         inserts(&mut group, layout, &present);
         probes(&mut group, layout, &present, &absent);
@@ -41,7 +41,7 @@ fn one_thread(criterion: &mut Criterion) {
 
 fn inserts(group: &mut BenchmarkGroup<'_, WallTime>, layout: WordLayout, present: &[KeyHash]) {
     let all = filled(layout, present);
-    let one_by_one = |filter: &TwoBitBloom| present.iter().filter(|&&hash| filter.insert(hash)).count();
+    let one_by_one = |filter: &RegisterBlockedBloom| present.iter().filter(|&&hash| filter.insert(hash)).count();
     group.bench_function("insert, new", |bencher| {
         bencher.iter_batched_ref(|| empty(layout), |filter| one_by_one(filter), BatchSize::LargeInput);
     });
@@ -51,14 +51,15 @@ fn inserts(group: &mut BenchmarkGroup<'_, WallTime>, layout: WordLayout, present
     });
     group.bench_function("batch insert, present", |bencher| bencher.iter(|| all.insert_all(black_box(present))));
     group.bench_function("insert, exclusive", |bencher| {
-        let exclusive = |filter: &mut TwoBitBloom| present.iter().filter(|&&hash| filter.insert_mut(hash)).count();
+        let exclusive =
+            |filter: &mut RegisterBlockedBloom| present.iter().filter(|&&hash| filter.insert_mut(hash)).count();
         bencher.iter_batched_ref(|| empty(layout), exclusive, BatchSize::LargeInput);
     });
 }
 
 fn probes(group: &mut BenchmarkGroup<'_, WallTime>, layout: WordLayout, present: &[KeyHash], absent: &[KeyHash]) {
     let filter = filled(layout, present);
-    let mut hits = HitBitmap::default();
+    let mut hits = MatchBitmap::default();
     for (name, hashes) in [("hit", present), ("miss", absent)] {
         group.bench_function(name, |bencher| {
             bencher.iter(|| black_box(hashes).iter().filter(|&&hash| filter.contains(hash)).count());
@@ -77,11 +78,11 @@ fn probes(group: &mut BenchmarkGroup<'_, WallTime>, layout: WordLayout, present:
 /// What two threads do to one filter, each with its own half of the work.
 fn two_threads(criterion: &mut Criterion) {
     let (one, other) = (hashes(0), hashes(1));
-    let mut group = criterion.benchmark_group("two-bit bloom, two threads");
+    let mut group = criterion.benchmark_group("register-blocked bloom, two threads");
     group.throughput(Throughput::Elements(2 * KEYS)).sample_size(20);
     let layout = WordLayout::default();
-    let insert = |filter: &TwoBitBloom, hashes: &[KeyHash]| filter.insert_all(hashes);
-    let contains = |filter: &TwoBitBloom, hashes: &[KeyHash]| {
+    let insert = |filter: &RegisterBlockedBloom, hashes: &[KeyHash]| filter.insert_all(hashes);
+    let contains = |filter: &RegisterBlockedBloom, hashes: &[KeyHash]| {
         hashes.iter().map(|&hash| u64::from(filter.contains(hash))).sum::<u64>()
     };
     let full = filled(layout, &one);
@@ -102,9 +103,9 @@ fn two_threads(criterion: &mut Criterion) {
 
 /// The time from when both threads run until both are done.
 fn together(
-    filter: &TwoBitBloom,
+    filter: &RegisterBlockedBloom,
     work: [&[KeyHash]; 2],
-    job: impl Fn(&TwoBitBloom, &[KeyHash]) -> u64 + Sync,
+    job: impl Fn(&RegisterBlockedBloom, &[KeyHash]) -> u64 + Sync,
 ) -> Duration {
     let (start, job) = (std::sync::Barrier::new(2), &job);
     let spans = std::thread::scope(|scope| {

@@ -1,6 +1,6 @@
-//! Building and asking filters, by kind and number of keys.
+//! Building and probing filters, by kind and number of keys.
 //!
-//! Hashes are given, but for the benchmarks called "hashing". With `SSTFILTER_LONG` set, also ten million keys.
+//! Keys are hashed beforehand, except in the benchmarks called "hashing". `SSTFILTER_LONG` adds ten million keys.
 
 #![expect(clippy::expect_used, reason = "a benchmark that cannot be set up has nothing to measure")]
 
@@ -13,11 +13,11 @@ use common::{absent, policies, present};
 use criterion::measurement::WallTime;
 use criterion::{BatchSize, BenchmarkGroup, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use sstfilter::{
-    BuildContext, CuckooFilter, FalsePositiveRate, FilterBlock, FilterBuilder, FilterPolicy, HashIdentity, HitBitmap,
-    KeyHash, KeyHasher,
+    BuildContext, CuckooFilter, DynamicFilter, FalsePositiveRate, FilterBlock, FilterBuilder, FilterPolicy,
+    HashIdentity, KeyHash, KeyHasher, MatchBitmap,
 };
 
-/// Keys asked for in one iteration, at the most.
+/// The most keys probed in one iteration.
 const MOST_QUERIES: u64 = 1 << 20;
 
 fn filter_sizes() -> Vec<u64> {
@@ -51,8 +51,8 @@ fn filters(criterion: &mut Criterion) {
         for (name, policy) in policies() {
             let mut group = criterion.benchmark_group(name);
             group.sample_size(10);
-            builds(&mut group, policy.as_ref(), &present);
-            queries(&mut group, policy.as_ref(), &present, &absent);
+            builds(&mut group, &policy, &present);
+            queries(&mut group, &policy, &present, &absent);
         }
     }
 }
@@ -78,7 +78,7 @@ fn queries(
     let (hits, misses) = (hashes(present), hashes(absent));
     let filter = filter_of(policy, &hits);
     let hits = &hits[..misses.len()];
-    let mut bitmap = HitBitmap::default();
+    let mut bitmap = MatchBitmap::default();
     let count_of = |hashes: &[KeyHash]| hashes.iter().filter(|&&hash| filter.may_contain(hash)).count();
     group.throughput(Throughput::Elements(misses.len() as u64));
     group.bench_function(BenchmarkId::new("hit", count), |bencher| bencher.iter(|| count_of(black_box(hits))));
@@ -94,7 +94,7 @@ fn queries(
     });
 }
 
-/// Filters that keys are added to and removed from while they are in use: about 1 % false positives.
+/// Dynamic filters, with about 1 % false positives.
 fn dynamic_filters(criterion: &mut Criterion) {
     for count in filter_sizes() {
         let (present, absent) = (hashes(&present(count)), hashes(&absent(count.min(MOST_QUERIES))));
@@ -128,7 +128,7 @@ fn cuckoo(group: &mut BenchmarkGroup<'_, WallTime>, present: &[KeyHash], absent:
         let remove_all = |mut filter: CuckooFilter| present.iter().try_for_each(|&hash| filter.remove(hash));
         bencher.iter_batched(filled, remove_all, BatchSize::PerIteration);
     });
-    let (filter, mut bitmap) = (filled(), HitBitmap::default());
+    let (filter, mut bitmap) = (filled(), MatchBitmap::default());
     let hits = &present[..absent.len()];
     let count_of = |hashes: &[KeyHash]| hashes.iter().filter(|&&hash| filter.contains(hash)).count();
     group.throughput(Throughput::Elements(absent.len() as u64));

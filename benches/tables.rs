@@ -1,4 +1,4 @@
-//! Point lookups in a store of 70 tables whose ranges overlap: what a filter saves a reader, all of it included.
+//! Point lookups in a store of 70 tables with overlapping ranges: the whole saving that filters bring to a reader.
 //!
 //! The tables are in memory, so a false positive costs the search of a block and no disk read.
 
@@ -12,9 +12,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use common::{absent, policies, present};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use sstfilter::{KeyHasher, ReadOptions, Table, TableBuilder, TableOptions, TableSet};
+use sstfilter::sst::{ReadOptions, Table, TableBuilder, TableOptions, TableSet};
+use sstfilter::{BuildContext, KeyHasher};
 
-/// Files of a store whose key ranges overlap, and keys in each: what a lookup has to ask.
+/// Files of a store whose key ranges overlap, and keys in each: what a lookup has to probe.
 const FILES: u64 = 70;
 const KEYS_PER_FILE: u64 = 15_000;
 
@@ -26,9 +27,9 @@ const BATCH: usize = 32;
 
 /// How tables are written, by the filter that they get.
 fn stores() -> Vec<(&'static str, TableOptions)> {
-    let options = || TableOptions::default().with_expected_keys(KEYS_PER_FILE);
-    let filtered =
-        policies().into_iter().take(2).map(|(name, policy)| (name, options().with_policy(Arc::from(policy))));
+    let context = || BuildContext::new(&KeyHasher::default()).with_expected_keys(KEYS_PER_FILE);
+    let options = || TableOptions::default().with_context(context());
+    let filtered = policies().into_iter().take(2).map(|(name, policy)| (name, options().with_policy(Arc::new(policy))));
     let mut stores: Vec<_> = filtered.collect();
     stores.push(("no filter", options().without_filter()));
     stores
@@ -45,7 +46,7 @@ fn table_set(keys: &[[u8; 16]], options: &TableOptions) -> TableSet {
         let (bytes, _) = builder.finish().expect("a vector takes all");
         Table::open_source(Bytes::from(bytes), &ReadOptions::default()).expect("it was just written")
     };
-    TableSet::new((0..file_count).map(table).collect(), KeyHasher::default())
+    TableSet::new((0..file_count).map(table).collect()).expect("all have the default hasher")
 }
 
 fn found(set: &TableSet, keys: &[[u8; 16]]) -> usize {

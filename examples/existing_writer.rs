@@ -1,12 +1,11 @@
-//! A filter for the files of a writer that exists already and knows nothing of this library: bytes in, bytes out.
+//! Adds a filter to the files of an existing writer that does not depend on this library: bytes in, bytes out.
 //!
-//! The writer below stands for the engine's own: sorted `key<TAB>value` lines and an 8-byte footer. What is added
-//! to it are six lines that build a filter, append its block, and keep its place; the reader probes it before it looks
-//! at the data.
+//! The writer below stands for the engine's own: sorted `key<TAB>value` lines and an 8-byte footer. Six added lines
+//! build a filter, append its block, and record its position; the reader probes it before it reads the data.
 //!
-//! The block is bound to its file by the file's number, and the reader gives the number again, with the first and the
-//! last key of the file: an engine has all three in its manifest. So the block of another file is found out, however
-//! sound it is.
+//! The block is bound to its file by the file's number. The reader passes the number again, with the first and the
+//! last key of the file: an engine has all three in its manifest. So the block of another file is rejected even if its
+//! checksums hold.
 //!
 //! ```sh
 //! cargo run --release --example existing_writer
@@ -18,8 +17,7 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use sstfilter::{
-    AutoPolicy, BitsPerKey, BuildContext, BuildPurpose, FileId, FilterPolicy, GuardedFilter, KeyHasher, LoadContext,
-    LookupOutcome,
+    AutoPolicy, BitsPerKey, BuildContext, BuildPurpose, FileId, FilterReader, KeyHasher, LoadContext, LookupOutcome,
 };
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -51,7 +49,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// What the engine's manifest says of a file.
+/// The store's own part of all file ids. An engine draws it at random when it creates the store, and keeps it in its
+/// manifest: file numbers alone recur in other stores.
+const STORE: u64 = 0x1f3a_55c0_7e21_94bb;
+
+/// A file's entry in the engine's manifest.
 struct FileMeta {
     path: PathBuf,
     number: u64,
@@ -70,9 +72,10 @@ impl FileMeta {
         let mut file = File::create(&path)?;
         // The filter's builder is made with the file ...
         let policy = AutoPolicy::new(BitsPerKey::TEN)?;
-        let context =
-            BuildContext::new(hasher).with_purpose(BuildPurpose::Compaction).with_file_id(FileId::from(number));
-        let mut filter = policy.builder(&context).ok_or("this policy never declines")?;
+        let context = BuildContext::new(hasher)
+            .with_purpose(BuildPurpose::Compaction)
+            .with_file_id(FileId::from_parts(STORE, number));
+        let mut filter = policy.builder(&context);
         let mut data_bytes = 0_u64;
         for (key, value) in entries {
             // ... takes every key before it is written ...
@@ -96,7 +99,7 @@ impl FileMeta {
 struct ExistingReader {
     file: File,
     data_bytes: u64,
-    filter: GuardedFilter<Vec<u8>>,
+    filter: FilterReader<Vec<u8>>,
     data_reads: u64,
 }
 
@@ -114,8 +117,9 @@ impl ExistingReader {
         // The checksums are compared here, once, and the block with its file. Whatever is wrong, every key may then be
         // present.
         let known = [&meta.smallest, &meta.largest].map(|key| hasher.hash(key.as_bytes()));
-        let context = LoadContext::new(hasher).with_file_id(FileId::from(meta.number)).with_known_keys(&known);
-        let filter = GuardedFilter::load(block, context);
+        let context =
+            LoadContext::new(hasher).with_file_id(FileId::from_parts(STORE, meta.number)).with_known_keys(&known);
+        let filter = FilterReader::load(block, context);
         Ok(Self { file, data_bytes, filter, data_reads: 0 })
     }
 

@@ -1,6 +1,6 @@
-//! A guard in front of a database. Lookups of keys that do not exist get past every cache, because there is nothing to
-//! cache; whoever asks for many of them reaches the database with each. A filter of the keys that exist answers them
-//! in nanoseconds. Keys come and go, so the filter counts.
+//! A guard in front of a database. Lookups of keys that do not exist miss every cache, because there is nothing to
+//! cache, so each of them reaches the database. A filter of the existing keys answers them in nanoseconds. Keys are
+//! added and removed, so it is a counting filter.
 //!
 //! ```sh
 //! cargo run --release --example missing_key_guard
@@ -10,7 +10,7 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::error::Error;
 
-use sstfilter::{CountingBloom, FalsePositiveRate, FilterError, KeyHasher};
+use sstfilter::{CountingBloom, DynamicFilter, FalsePositiveRate, FilterError, KeyHasher};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut shop = GuardedDatabase::new(50_000)?;
@@ -46,14 +46,14 @@ impl GuardedDatabase {
     }
 
     fn put(&mut self, key: &str, value: &str) {
-        // Only a key that was not there is added: the guard counts each key once, as it will remove it once.
+        // Only an absent key is inserted: the guard counts each key once, as it will remove it once.
         if self.database.put(key, value) {
             self.guard.insert(self.hasher.hash(key.as_bytes()));
         }
     }
 
     fn delete(&mut self, key: &str) -> Result<(), FilterError> {
-        // And only a key that was there is removed: removing another would take away what its counters share.
+        // Only a present key is removed: removing another would decrement counters that it shares with present keys.
         if self.database.delete(key) {
             self.guard.remove(self.hasher.hash(key.as_bytes()))?;
         }

@@ -1,5 +1,5 @@
-//! A filter block read with nothing but FORMAT.md: no code of this library, only a checksum, a hash and a loop. It
-//! is what a tool in another language would do.
+//! Reads a filter block from FORMAT.md alone, as a tool in another language would: no code of this library, only a
+//! checksum, a hash and a loop.
 //!
 //! ```sh
 //! cargo run --release --example read_block_by_hand -- [BLOCK [KEY...]]
@@ -34,7 +34,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// What FORMAT.md says of kind 1.
+/// Kind 1, as FORMAT.md specifies it.
 struct BlockedBloom<'a> {
     lines: &'a [[u8; 64]],
     probes: u32,
@@ -51,10 +51,11 @@ impl<'a> BlockedBloom<'a> {
         require(&trailer[26..28] == b"SF", "magic SF")?;
         require(byte(25) == 1, "version 1")?;
         let tail_bytes = 32 + 4 * (trailer[24] >> 4) as usize;
-        let (payload, tail) = block.split_at_checked(block.len() - tail_bytes).ok_or("shorter than its tail")?;
-        require(number(28, 4) == crc32c(&tail[..tail_bytes - 4]).into(), "the checksum of the trailer")?;
+        let payload_bytes = block.len().checked_sub(tail_bytes).ok_or("shorter than its tail")?;
+        let (payload, tail) = block.split_at(payload_bytes);
+        require(number(28, 4) == u64::from(crc32c(&tail[..tail_bytes - 4])), "the checksum of the trailer")?;
         require(number(8, 4) * 8 == payload.len() as u64, "the length of the payload")?;
-        require(number(12, 4) == crc32c(payload).into(), "the checksum of the payload")?;
+        require(number(12, 4) == u64::from(crc32c(payload)), "the checksum of the payload")?;
         require(byte(21) == 1 && trailer[24] == 0x10, "blocked Bloom, with one parameter word and salt 0")?;
         require(trailer[23] >> 4 == 1, "hash id 1: XXH3-64 with the seed in the trailer")?;
         let (lines, rest) = payload.as_chunks();
@@ -93,4 +94,26 @@ fn lanes(x: u32, probes: u32) -> u32 {
 
 fn require(holds: bool, what: &str) -> Result<(), String> {
     if holds { Ok(()) } else { Err(format!("expected {what}: treat the key as one that may be present")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_that_is_shorter_than_its_parameter_words_is_refused() {
+        let mut forged = [0; 32];
+        forged[24] = 0xf0;
+        forged[25] = 1;
+        forged[26..28].copy_from_slice(b"SF");
+        assert!(BlockedBloom::open(&forged).is_err());
+        assert!(BlockedBloom::open(&forged[1..]).is_err());
+    }
+
+    #[test]
+    fn the_fixture_holds_its_keys() {
+        let block = std::fs::read(FIXTURE).unwrap();
+        let bloom = BlockedBloom::open(&block).unwrap();
+        assert!(bloom.may_contain(b"key-00000999") && !bloom.may_contain(b"absent-00000000"));
+    }
 }

@@ -1,17 +1,17 @@
-//! A spell checker: the use that Bloom filters were first known for. A dictionary becomes one small block; words
-//! that it denies are misspelt for certain, and of the misspelt ones about one in a thousand slips through.
+//! A spell checker: the use that Bloom filters were first known for. A dictionary becomes one small block. Words
+//! that the filter reports as absent are certainly misspelt; about one misspelt word in a thousand is a false positive.
 //!
 //! ```sh
 //! cargo run --release --example spell_checker -- [DICTIONARY [TEXT]]
 //! ```
 //!
-//! Without a dictionary of one's own (one word per line, or any text), the words of FORMAT.md are it.
+//! A dictionary has one word per line, or is any text. Without one, the words of FORMAT.md are used.
 
 use std::collections::BTreeSet;
 use std::error::Error;
 use std::fs;
 
-use sstfilter::{BuildContext, FalsePositiveRate, FilterBlock, FilterPolicy, KeyHasher, RibbonPolicy, RibbonSizing};
+use sstfilter::{BuildContext, FalsePositiveRate, FilterBlock, KeyHasher, KindPolicy};
 
 const DICTIONARY: &str = include_str!("../FORMAT.md");
 const TEXT: &str = "A reader with a damagd trailer must not deny a kee: every cheksum of the payload is compared \
@@ -24,8 +24,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let hasher = KeyHasher::default();
     let known: BTreeSet<String> = words(&dictionary).collect();
-    let policy = RibbonPolicy::new(RibbonSizing::Rate(FalsePositiveRate::new(0.001)?))?;
-    let mut builder = policy.builder(&BuildContext::new(&hasher)).ok_or("this policy never declines")?;
+    let policy = KindPolicy::ribbon(FalsePositiveRate::new(0.001)?)?;
+    let mut builder = policy.builder(&BuildContext::new(&hasher));
     known.iter().for_each(|word| builder.add_key(word.as_bytes()));
     let built = builder.finish();
     let block = built.block.ok_or("no filter was built")?;

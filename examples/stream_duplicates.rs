@@ -1,8 +1,8 @@
-//! Duplicates in a stream that grows beyond what was planned. Each event is asked for and then added; what the filter
-//! has not seen is new for certain. When the filter says that it is too full, a larger one takes over.
+//! Duplicates in a stream that outgrows its plan. Each event is looked up and then inserted; an event that the filter
+//! does not contain is certainly new. When the filter reports that it is too full, a larger one takes over.
 //!
-//! A Bloom filter cannot be enlarged, for it does not know its keys. So the old filter stays, is only asked, and new
-//! events go into one of twice the size: the false positive rates add up, and each alarm says when.
+//! A Bloom filter cannot be enlarged, because it does not know its keys. So the old filter stays for lookups only, and
+//! new events go into one of twice the size. The false positive rates of all filters add up.
 //!
 //! ```sh
 //! cargo run --release --example stream_duplicates
@@ -10,13 +10,15 @@
 
 use std::error::Error;
 
-use sstfilter::{FalsePositiveRate, FilterError, HashIdentity, HealthLimits, KeyHash, KeyHasher, StandardBloom};
+use sstfilter::{
+    DynamicFilter, FalsePositiveRate, FilterError, HashIdentity, HealthLimits, KeyHash, KeyHasher, StandardBloom,
+};
 
 const PLANNED: u64 = 10_000;
 const EVENTS: u64 = 200_000;
 
-/// Tighter than the default limits: several filters are asked, and their rates add up.
-const LIMITS: HealthLimits = HealthLimits { fill_ratio: 0.55, fpr: 0.02 };
+/// Tighter than the usual limits: several filters are probed, and their rates add up.
+const LIMITS: HealthLimits = HealthLimits::new(0.55, 0.02);
 
 fn main() -> Result<(), Box<dyn Error>> {
     let hasher = KeyHasher::default();
@@ -31,10 +33,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         missed += u64::from(is_duplicate && !was_seen);
         by_mistake += u64::from(was_seen && !is_duplicate);
     }
-    println!(
-        "{EVENTS} events, {duplicates} duplicates: {missed} missed; {by_mistake} others taken for duplicates by mistake"
-    );
-    assert_eq!(missed, 0, "a filter denies nothing that it was given");
+    println!("{EVENTS} events, {duplicates} duplicates: {missed} missed; {by_mistake} false positives");
+    assert_eq!(missed, 0, "a filter contains every event that was inserted");
     for filter in &seen.filters {
         let health = filter.health();
         println!(
@@ -47,7 +47,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Filters of growing size: the last takes keys, all are asked.
+/// Filters of growing size: only the last accepts keys, all are probed.
 struct Seen {
     filters: Vec<StandardBloom>,
     planned: u64,

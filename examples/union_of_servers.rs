@@ -1,5 +1,5 @@
-//! Two servers hold different keys. Each builds a filter of its own in the shape that both agreed on; the blocks
-//! travel over the network, and a router joins them into one filter of what either has.
+//! Two servers hold different keys. Each builds a filter in the shape that both agreed on. The blocks travel over the
+//! network, and a router merges them into one filter of the keys of both.
 //!
 //! ```sh
 //! cargo run --release --example union_of_servers
@@ -7,9 +7,9 @@
 
 use std::error::Error;
 
-use sstfilter::{FalsePositiveRate, FilterBlock, KeyHasher, StandardBloom};
+use sstfilter::{DynamicFilter, FalsePositiveRate, FilterBlock, KeyHasher, StandardBloom};
 
-/// What all servers agree on: the union has to hold the keys of all, so the shape is made for all of them.
+/// The shape that all servers agree on. It is sized for the union, which holds the keys of all.
 const KEYS_OF_ALL: u64 = 100_000;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -25,7 +25,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let (east, west) = (serve(0, 60_000)?, serve(40_000, 100_000)?);
 
-    // The router restores the blocks: checksums, kind and hash are compared, and damage is an error here.
+    // The router restores the blocks. That compares checksums, kind and hash; damage is an error.
     let mut both = StandardBloom::from_block(&east, &hasher)?;
     both.union(&StandardBloom::from_block(&west, &hasher)?)?;
     let health = both.health();
@@ -36,15 +36,15 @@ fn main() -> Result<(), Box<dyn Error>> {
         health.expected_fpr * 100.0
     );
 
-    // What it asks from now on is one block like any other.
+    // From now on it probes one block like any other.
     let block = both.to_block()?;
     let filter = FilterBlock::load(&block, &hasher)?;
     let knows = |user: u32| filter.may_contain(hasher.hash(&user.to_le_bytes()));
-    assert!((0..100_000).all(knows), "no user of either server is denied");
+    assert!((0..100_000).all(knows), "all users of both servers are in the filter");
     let strangers = (100_000..200_000).filter(|&user| knows(user)).count();
-    println!("of 100,000 strangers, {strangers} are let through");
+    println!("of 100,000 strangers, {strangers} are false positives");
 
-    // Filters of other shapes, or of another hash, do not mix, and say so.
+    // Filters of another shape or another hash cannot be merged.
     let mut smaller = StandardBloom::for_rate(hasher.identity(), 1_000, FalsePositiveRate::ONE_PERCENT)?;
     if let Err(refused) = smaller.union(&both) {
         println!("{refused}");

@@ -1,28 +1,16 @@
-//! The only place where integers become little-endian bytes and back, and where checksums are taken.
+//! Bytes: little-endian integers of blocks and tables, checksums, and the aligned buffers that payloads are built in.
 //!
-//! Reading is total: a read past the end is `None`, never a panic.
+//! A read past the end is `None`, never a panic. Vector kernels and the cells of a payload do not use this module: they
+//! read arrays with `from_le_bytes`.
 
-use byteorder::{BigEndian, ByteOrder, LittleEndian};
+use byteorder::{ByteOrder, LittleEndian};
 use bytes::Bytes;
 
 /// Bytes of a filter's line, and the alignment at which it is fastest: one cache line.
 pub(crate) const LINE_BYTES: usize = 64;
 
-pub(crate) fn read_u16(bytes: &[u8], offset: usize) -> Option<u16> {
-    Some(LittleEndian::read_u16(bytes.get(offset..)?.get(..2)?))
-}
-
 pub(crate) fn read_u32(bytes: &[u8], offset: usize) -> Option<u32> {
     Some(LittleEndian::read_u32(bytes.get(offset..)?.get(..4)?))
-}
-
-/// A 40-bit number.
-pub(crate) fn read_u40(bytes: &[u8], offset: usize) -> Option<u64> {
-    Some(LittleEndian::read_uint(bytes.get(offset..)?.get(..5)?, 5))
-}
-
-pub(crate) fn read_u64(bytes: &[u8], offset: usize) -> Option<u64> {
-    Some(LittleEndian::read_u64(bytes.get(offset..)?.get(..8)?))
 }
 
 pub(crate) fn put_u16(out: &mut Vec<u8>, value: u16) {
@@ -42,18 +30,7 @@ pub(crate) fn put_u64(out: &mut Vec<u8>, value: u64) {
     out.extend_from_slice(&value.to_le_bytes());
 }
 
-/// The first eight bytes as a number that is ordered as they are; those that are missing count as 0.
-#[inline]
-pub(crate) fn order_prefix(bytes: &[u8]) -> u64 {
-    let first = bytes.first_chunk().copied().unwrap_or_else(|| {
-        let mut padded = [0; 8];
-        padded.iter_mut().zip(bytes).for_each(|(out, byte)| *out = *byte);
-        padded
-    });
-    BigEndian::read_u64(&first)
-}
-
-/// Bytes that both begin with.
+/// Length of the longest common prefix.
 pub(crate) fn common_prefix(left: &[u8], right: &[u8]) -> usize {
     left.iter().zip(right).take_while(|(left, right)| left == right).count()
 }
@@ -67,7 +44,7 @@ pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     out.push((value & 0x7f) as u8);
 }
 
-/// A LEB128 number from the front of `bytes`, and what follows it. `None` when it does not end, or
+/// The LEB128 number at the front of `bytes`, and the bytes after it. `None` when it is truncated or
 /// exceeds 64 bits.
 pub(crate) fn take_varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let mut value = 0_u64;
@@ -89,17 +66,17 @@ pub(crate) fn checksum(bytes: &[u8]) -> u32 {
     crc32c::crc32c(bytes)
 }
 
-/// CRC32C of everything `seen` covers, followed by `bytes`.
+/// Extends the CRC32C `seen` by `bytes`.
 pub(crate) fn checksum_append(seen: u32, bytes: &[u8]) -> u32 {
     crc32c::crc32c_append(seen, bytes)
 }
 
-/// High 64 bits of the 128-bit product: maps a well-mixed `hash` to `0..range` without bias or division.
-pub(crate) const fn map_to_range(hash: u64, range: u64) -> u64 {
-    ((hash as u128 * range as u128) >> 64) as u64
-}
+/// Bytes that every [`AlignedBuffer`] keeps free behind its contents: the largest tail of a filter block, so that
+/// sealing a payload never moves it. One constant for all, because a parameter would run through the builders of every
+/// kind to save some 100 bytes per filter.
+pub(crate) const TAIL_CAPACITY: usize = 100;
 
-/// Zeroed bytes that start on a cache-line boundary, with room for a tail behind them.
+/// Zeroed bytes that start on a cache-line boundary, with [`TAIL_CAPACITY`] free bytes behind them.
 #[derive(Debug)]
 pub(crate) struct AlignedBuffer {
     bytes: Vec<u8>,
@@ -107,13 +84,12 @@ pub(crate) struct AlignedBuffer {
 }
 
 impl AlignedBuffer {
-    /// `length` zero bytes; up to `tail_capacity` more can be appended without moving them. `None` when
-    /// there is no such memory.
-    pub(crate) fn zeroed(length: u64, tail_capacity: usize) -> Option<Self> {
+    /// `length` zero bytes. `None` when allocation fails.
+    pub(crate) fn zeroed(length: u64) -> Option<Self> {
         let length = usize::try_from(length).ok()?;
-        let capacity = length.checked_add(tail_capacity + LINE_BYTES)?;
-        // `vec!` takes zeroed pages from the system, which cost nothing until they are used, but aborts
-        // when there are none; so ask first (and let the compiler not optimise the question away).
+        let capacity = length.checked_add(TAIL_CAPACITY + LINE_BYTES)?;
+        // `vec!` gets zeroed pages from the system at no cost until they are used, but aborts when allocation fails. So
+        // the memory is reserved and freed first; the black box keeps the compiler from optimizing that away.
         core::hint::black_box(&mut Vec::<u8>::new()).try_reserve_exact(capacity).ok()?;
         let mut bytes = vec![0; capacity];
         // `align_offset` may decline (it does under some interpreters): unaligned is only slower.
@@ -122,9 +98,9 @@ impl AlignedBuffer {
         Some(Self { bytes, start })
     }
 
-    /// No bytes yet; `length` and `tail_capacity` more can be appended without moving them.
-    pub(crate) fn empty(length: u64, tail_capacity: usize) -> Option<Self> {
-        let mut buffer = Self::zeroed(length, tail_capacity)?;
+    /// An empty buffer with capacity for `length` bytes and a tail.
+    pub(crate) fn empty(length: u64) -> Option<Self> {
+        let mut buffer = Self::zeroed(length)?;
         buffer.bytes.truncate(buffer.start);
         Some(buffer)
     }
@@ -142,18 +118,17 @@ impl AlignedBuffer {
         self.bytes.capacity()
     }
 
-    /// Makes the buffer large enough for `length` bytes in all, moving it if need be. `None` when there is no
-    /// such memory.
+    /// Grows the capacity to `length` bytes and a tail, moving the contents if necessary. `None` when allocation fails.
     pub(crate) fn reserve(&mut self, length: usize) -> Option<()> {
-        if self.start.checked_add(length)? > self.bytes.capacity() {
-            let mut larger = Self::empty(length.try_into().ok()?, 0)?;
+        if self.start.checked_add(length)?.checked_add(TAIL_CAPACITY)? > self.bytes.capacity() {
+            let mut larger = Self::empty(length.try_into().ok()?)?;
             larger.append(self.as_slice());
             *self = larger;
         }
         Some(())
     }
 
-    /// Appends `count` zero bytes and returns them. `None` when there is no such memory.
+    /// Appends `count` zero bytes and returns them. `None` when allocation fails.
     pub(crate) fn append_zeroed(&mut self, count: u64) -> Option<&mut [u8]> {
         let length = self.as_slice().len();
         let longer = length.checked_add(usize::try_from(count).ok()?)?;
@@ -182,13 +157,11 @@ mod tests {
         put_u32(&mut out, 0x0304_0506);
         put_u40(&mut out, 0x07_0809_0a0b);
         put_u64(&mut out, 0x0c0d_0e0f_1011_1213);
-        assert_eq!(out[..6], [2, 1, 6, 5, 4, 3]);
-        assert_eq!(read_u16(&out, 0), Some(0x0102));
+        assert_eq!(out[..11], [2, 1, 6, 5, 4, 3, 0xb, 0xa, 9, 8, 7]);
+        assert_eq!(out[11..], [0x13, 0x12, 0x11, 0x10, 0xf, 0xe, 0xd, 0xc]);
         assert_eq!(read_u32(&out, 2), Some(0x0304_0506));
-        assert_eq!(read_u40(&out, 6), Some(0x07_0809_0a0b));
-        assert_eq!(read_u64(&out, 11), Some(0x0c0d_0e0f_1011_1213));
-        assert_eq!(read_u64(&out, 12), None);
-        assert_eq!(read_u16(&out, usize::MAX), None);
+        assert_eq!(read_u32(&out, out.len() - 3), None);
+        assert_eq!(read_u32(&out, usize::MAX), None);
     }
 
     #[test]
@@ -213,13 +186,13 @@ mod tests {
 
     #[test]
     fn memory_that_does_not_exist_is_none() {
-        assert!(AlignedBuffer::zeroed(u64::MAX, 10).is_none());
-        assert!(AlignedBuffer::zeroed(1 << 62, 10).is_none());
+        assert!(AlignedBuffer::zeroed(u64::MAX).is_none());
+        assert!(AlignedBuffer::zeroed(1 << 62).is_none());
     }
 
     #[test]
-    fn a_buffer_that_outgrows_its_room_keeps_its_bytes_and_its_alignment() {
-        let mut buffer = AlignedBuffer::empty(10, 0).unwrap();
+    fn a_buffer_that_outgrows_its_capacity_keeps_its_bytes_and_its_alignment() {
+        let mut buffer = AlignedBuffer::empty(10).unwrap();
         for length in [5_u8, 100, 200] {
             buffer.append_zeroed(length.into()).unwrap().fill(length);
             assert_eq!(buffer.as_slice().as_ptr().align_offset(LINE_BYTES), 0);
@@ -232,7 +205,7 @@ mod tests {
     #[test]
     fn aligned_buffers_stay_aligned_when_a_tail_is_appended() {
         for length in [0, 1, 63, 64, 1000] {
-            let mut buffer = AlignedBuffer::zeroed(length, 10).unwrap();
+            let mut buffer = AlignedBuffer::zeroed(length).unwrap();
             buffer.append(&[7; 10]);
             let bytes = buffer.freeze();
             assert_eq!(bytes.len() as u64, length + 10);

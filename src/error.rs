@@ -1,13 +1,12 @@
-//! What can go wrong, with what was expected and what was found.
+//! Errors, each with the expected and the found value.
 
 use core::fmt;
 
-use crate::block::FileId;
-use crate::filter::FilterKind;
 use crate::hash::{HashId, HashIdentity};
+use crate::ids::{FileId, FilterKind};
 use crate::simd::InstructionSet;
 
-/// An option that was refused when it was set, long before any file is written.
+/// An invalid option, rejected when it is set, before any file is written.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ConfigError {
@@ -21,34 +20,24 @@ pub enum ConfigError {
         /// The rate asked for.
         got: f64,
     },
-    /// A rate outside what Ribbon offers, 2^-32 to 50 %.
-    RibbonRate {
+    /// A rate that no filter of the kind has.
+    RateOutOfRange {
+        /// The kind.
+        kind: FilterKind,
+        /// The lowest rate that the kind offers.
+        least: f64,
+        /// The highest.
+        most: f64,
         /// The rate asked for.
         got: f64,
     },
-    /// A rate that a blocked Bloom filter of 100 bits per key does not reach.
-    BloomRate {
-        /// The rate asked for.
-        got: f64,
-    },
-    /// A rate that a standard Bloom filter of 100 bits per key does not reach.
-    StandardBloomRate {
-        /// The rate asked for.
-        got: f64,
-    },
-    /// A rate below what a cuckoo filter with tags of 32 bits gives.
-    CuckooRate {
-        /// The rate asked for.
-        got: f64,
-    },
-    /// A rate below what binary fuse filters offer, 2^-32.
-    FuseRate {
-        /// The rate asked for.
-        got: f64,
-    },
-    /// A rate below what xor filters offer, 2^-16.
-    XorRate {
-        /// The rate asked for.
+    /// A size below that of any filter of the kind.
+    SizeOutOfRange {
+        /// The kind.
+        kind: FilterKind,
+        /// The smallest size that the kind offers, in bits per key.
+        least: f64,
+        /// The size asked for, in bits per key.
         got: f64,
     },
     /// An instruction set that this CPU does not have.
@@ -76,33 +65,14 @@ impl fmt::Display for ConfigError {
             Self::FalsePositiveRate { got } => {
                 write!(f, "false positive rate: expected a number between 0 and 1, both excluded, got {got}")
             }
-            Self::RibbonRate { got } => {
-                write!(f, "false positive rate of a ribbon filter: expected 2^-32 (2.33e-10) to 0.5, got {got:e}")
-            }
-            Self::BloomRate { got } => write!(
+            Self::RateOutOfRange { kind, least, most, got } => write!(
                 f,
-                "false positive rate of a bloom filter: expected one that 100 bits per key can give \
-                 (above about 2.75e-10), got {got:e}; a ribbon filter goes down to 2.33e-10"
+                "false positive rate of {kind} filters: expected {least:.3e} to {most}, got {got:e}; take another \
+                 kind"
             ),
-            Self::StandardBloomRate { got } => write!(
-                f,
-                "false positive rate of a standard bloom filter: expected one that 100 bits per key can give (above \
-                 about 1e-18), got {got:e}"
-            ),
-            Self::CuckooRate { got } => {
-                write!(f, "false positive rate of a cuckoo filter: expected at least 1.8e-9, got {got:e}")
+            Self::SizeOutOfRange { kind, least, got } => {
+                write!(f, "size of {kind} filters: expected at least {least} bits per key, got {got}")
             }
-            Self::FuseRate { got } => {
-                write!(
-                    f,
-                    "false positive rate of a binary fuse filter: expected at least 2^-32 (2.33e-10), got {got:e}"
-                )
-            }
-            Self::XorRate { got } => write!(
-                f,
-                "false positive rate of an xor filter: expected at least 2^-16 (1.53e-5), got {got:e}; \
-                 a binary fuse filter goes down to 2.33e-10"
-            ),
             Self::InstructionSet { got } => {
                 let sets: Vec<&str> = InstructionSet::available().map(InstructionSet::name).collect();
                 write!(f, "instruction set: expected one that this CPU has ({}), got {got}", sets.join(", "))
@@ -120,14 +90,14 @@ impl core::error::Error for ConfigError {}
 pub enum BlockError {
     /// Fewer bytes than a trailer and what it claims before it.
     TooShort {
-        /// The least number of bytes that would do.
+        /// The least number of bytes expected.
         expected: u64,
         /// The bytes there are.
         got: u64,
     },
     /// The last bytes are not those of a filter block.
     Magic {
-        /// What stands where the magic number should.
+        /// The value at the position of the magic number.
         got: u16,
     },
     /// A block of a version that this reader does not know: use a newer reader.
@@ -158,14 +128,14 @@ pub enum BlockError {
         /// The bytes there are.
         got: u64,
     },
-    /// A kind of filter that this reader does not know: a newer one, or a user's own.
+    /// A kind of filter that this reader does not know: a newer or a user-defined one.
     UnknownKind {
         /// The kind's number.
         got: u8,
     },
-    /// A block of a kind that this reader knows, but not the one that was to be restored.
+    /// A block of a known kind, but not of the one to restore.
     Kind {
-        /// The kind wanted.
+        /// The kind to restore.
         expected: FilterKind,
         /// The block's kind.
         got: FilterKind,
@@ -175,7 +145,7 @@ pub enum BlockError {
         /// The function's number.
         got: u8,
     },
-    /// A field with a value that no writer gives it.
+    /// A field with a value that no writer writes.
     Field {
         /// The field.
         field: &'static str,
@@ -184,35 +154,35 @@ pub enum BlockError {
         /// The value found.
         got: u64,
     },
-    /// The block was built from other hashes than those it is asked with.
+    /// The block was built with another hash than the reader's.
     HashMismatch {
         /// The hasher in use.
         expected: HashIdentity,
         /// The hasher that built the block.
         got: HashIdentity,
     },
-    /// The block is bound to another file than it is loaded for, or to none; or it is bound to one and was loaded
-    /// without a file id. It is the filter of other keys, or may be.
+    /// The block is bound to another file than the one it is loaded for, or to none; or it is bound and was loaded
+    /// without a file id. Either way it may be the filter of other keys.
     FileMismatch {
         /// The file that it was loaded for; `None` when it was loaded for none.
         expected: Option<FileId>,
         /// The file that the block is bound to; `None` when it is bound to none.
         got: Option<FileId>,
     },
-    /// The block denies a key that its file certainly has: the hasher in use is another one than it says, or the
-    /// block was not built for the file.
-    DeniesOwnKey {
-        /// The identity that the hasher in use and the block's own have in common.
+    /// A key that the file certainly holds is absent from the block: the reader's hash function differs despite its
+    /// equal identity, or the block was not built for the file.
+    KnownKeyAbsent {
+        /// The identity that the reader's hasher and the block share.
         hash: HashIdentity,
     },
-    /// The block was built from other parts of the keys than those it is asked with.
+    /// The block was built with another key extractor than the reader's.
     ExtractorMismatch {
         /// The key extractor in use; empty when there is none.
         expected: String,
         /// The key extractor that the block was built with; empty when there was none.
         got: String,
     },
-    /// The block could not be read from where it is stored.
+    /// The block could not be read from storage.
     Unreadable {
         /// What went wrong.
         reason: String,
@@ -252,26 +222,32 @@ impl fmt::Display for BlockError {
             }
             Self::HashMismatch { expected, got } => write_hash_mismatch(f, expected, got),
             Self::FileMismatch { expected, got } => write_file_mismatch(f, *expected, *got),
-            Self::DeniesOwnKey { hash } if hash.id == HashId::Xxh3 => write!(
+            Self::KnownKeyAbsent { hash } if hash.id == HashId::Xxh3 => write!(
                 f,
                 "filter block of another file, or built wrong ({hash}): expected it to contain the keys that its file is \
                  known to have, got \"absent\""
             ),
-            Self::DeniesOwnKey { hash } => write!(
+            Self::KnownKeyAbsent { hash } => write!(
                 f,
                 "filter block built with another hash of the same identity ({hash}): expected it to contain the keys that \
                  its file is known to have, got \"absent\" here or in another table of the set; a secret seed was \
                  changed, or a function without its tag"
             ),
             Self::ExtractorMismatch { expected, got } => {
-                write!(f, "filter block built with another key extractor: expected '{expected}', got '{got}'")
+                let named = |name: &str| if name.is_empty() { "none".to_owned() } else { format!("'{name}'") };
+                write!(
+                    f,
+                    "filter block built with another key extractor: expected {}, got {}",
+                    named(expected),
+                    named(got)
+                )
             }
             Self::Unreadable { reason } => write!(f, "filter block could not be read: {reason}"),
         }
     }
 }
 
-/// Tells secret seeds apart by their fingerprints, and says what a reader without one lacks.
+/// Distinguishes secret seeds by their fingerprints, and says so when the reader has none.
 fn write_hash_mismatch(f: &mut fmt::Formatter<'_>, expected: &HashIdentity, got: &HashIdentity) -> fmt::Result {
     match (expected.id, got.id) {
         (HashId::Xxh3Secret, HashId::Xxh3Secret) => write!(
@@ -289,7 +265,7 @@ fn write_hash_mismatch(f: &mut fmt::Formatter<'_>, expected: &HashIdentity, got:
     }
 }
 
-/// Says whose filter it is, and what to do where an id is missing.
+/// Names the file that the filter belongs to, and what to do when an id is missing.
 fn write_file_mismatch(f: &mut fmt::Formatter<'_>, expected: Option<FileId>, got: Option<FileId>) -> fmt::Result {
     match (expected, got) {
         (Some(expected), Some(got)) => {
@@ -305,63 +281,63 @@ fn write_file_mismatch(f: &mut fmt::Formatter<'_>, expected: Option<FileId>, got
             "filter block of a file: expected one that is bound to none, got one bound to the file of {got}; load it \
              with the file id"
         ),
-        // Nobody makes this one.
+        // Never constructed: two missing ids do not mismatch.
         (None, None) => write!(f, "filter block of another file: expected one that is bound to none, got the same"),
     }
 }
 
 impl core::error::Error for BlockError {}
 
-/// Why a filter in memory cannot be made, changed, stored or restored. It is then as it was before; of many keys that
-/// were to be inserted, those before the one that failed are in.
+/// Why a filter in memory cannot be created, changed, stored or restored. The filter is then unchanged, except that a
+/// batch insert keeps the keys before the one that failed.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum FilterError {
-    /// The system gave no memory.
+    /// Allocation failed.
     NoMemory {
         /// The bytes asked for.
         bytes: u64,
     },
-    /// Larger than a block can be.
+    /// The filter would be larger than a block can be.
     TooLarge {
         /// The most bytes of payload that a block can have.
         most_bytes: u64,
-        /// The bytes that it would take.
+        /// The bytes that the filter would have.
         got: u64,
     },
-    /// There is no place for another key: build a larger filter. All keys that were in are still in.
+    /// No slot is free for the key: build a larger filter. The filter is unchanged.
     Full {
         /// Keys in the filter.
         keys: u64,
-        /// Places that the filter has.
+        /// Slots of the filter.
         places: u64,
     },
-    /// The key to be removed is not in the filter.
+    /// The key to be removed is certainly not in the filter.
     NotPresent,
-    /// Two filters to be merged differ in shape.
+    /// Two filters to be merged differ in size.
     ShapeMismatch {
-        /// The shape of the one merged into.
-        expected: String,
-        /// The shape of the other.
-        got: String,
+        /// The size of the filter merged into.
+        expected: BloomSize,
+        /// The size of the other.
+        got: BloomSize,
     },
     /// Two filters to be merged hold keys of different hashes.
     HashMismatch {
-        /// The hash of the one merged into.
+        /// The hash of the filter merged into.
         expected: HashIdentity,
         /// The hash of the other.
         got: HashIdentity,
     },
-    /// Keys that were read several times were not the same each time.
-    ReadingsDiffer,
+    /// Passes over the keys returned different hashes.
+    PassesDiffer,
     /// No attempt at building succeeded.
     ConstructionFailed {
-        /// The salts tried, in order; repeated where a larger size was tried with the same ones.
+        /// The salts tried, in order; they repeat when a larger size was tried with the same ones.
         salts: Vec<u8>,
     },
-    /// The block cannot be restored.
+    /// No filter can be restored from the block.
     Block(BlockError),
-    /// The options make no filter.
+    /// No filter has these options.
     Config(ConfigError),
 }
 
@@ -380,22 +356,24 @@ impl From<BlockError> for FilterError {
 impl fmt::Display for FilterError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoMemory { bytes } => write!(f, "no memory for a filter of {bytes} bytes"),
+            Self::NoMemory { bytes } => write!(f, "allocation of {bytes} bytes for a filter failed"),
             Self::TooLarge { most_bytes, got } => {
                 write!(f, "filter too large: expected at most {most_bytes} bytes, got {got}; split the keys")
             }
             Self::Full { keys, places } => write!(
                 f,
-                "filter full: {keys} keys in {places} places, and none can be made for another; build a larger one"
+                "filter full: {keys} keys in {places} places, and no place can be made for another; build a larger one"
             ),
-            Self::NotPresent => write!(f, "key to be removed: expected one that is present, got one that is absent"),
+            Self::NotPresent => {
+                write!(f, "key to be removed: expected one that is in the filter, got one that is absent")
+            }
             Self::ShapeMismatch { expected, got } => {
-                write!(f, "filters to be merged: expected the same shape ({expected}), got {got}")
+                write!(f, "filters to be merged: expected the same size ({expected}), got {got}")
             }
             Self::HashMismatch { expected, got } => {
                 write!(f, "filters to be merged: expected keys of the same hash ({expected}), got {got}")
             }
-            Self::ReadingsDiffer => write!(
+            Self::PassesDiffer => write!(
                 f,
                 "keys that are read several times: expected the same ones each time, got others; read them from what does \
                  not change"
@@ -416,5 +394,21 @@ impl core::error::Error for FilterError {
             Self::Config(error) => error.source(),
             _ => None,
         }
+    }
+}
+
+/// The size of a Bloom filter. Two filters can be merged only if their sizes are equal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BloomSize {
+    /// Bits of the filter.
+    pub bits: u64,
+    /// Bits of each key.
+    pub bits_per_key: u8,
+}
+
+impl fmt::Display for BloomSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bits, {} for each key", self.bits, self.bits_per_key)
     }
 }

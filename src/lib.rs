@@ -1,44 +1,37 @@
 //! `sstfilter` is the filter-block component of an LSM storage engine.
 //!
 //! It builds one filter per SST file, writes it as a self-describing block, and answers "can this key be
-//! in this file?", so that a point read skips the file. An absent key then costs nanoseconds per file
-//! instead of a disk read, and a key that is there is never denied.
+//! in this file?", so that a point read can skip the file. An absent key then costs nanoseconds per file
+//! instead of a disk read, and there are no false negatives.
 //!
-//! # Building and asking
+//! # Building and probing
 //!
 //! ```
-//! use sstfilter::{AutoPolicy, BitsPerKey, BuildContext, BuildPurpose, FilterPolicy};
-//! use sstfilter::{FileId, GuardedFilter, KeyHasher, LoadContext, Probe};
+//! use sstfilter::{AutoPolicy, BuildContext, BuildPurpose, FileId, FilterReader, KeyHasher, LoadContext, Probe};
 //!
 //! // Once per store: how keys are hashed, and which filters files get.
-//! let hasher = KeyHasher::default();
-//! let policy = AutoPolicy::new(BitsPerKey::TEN)?;
+//! let (hasher, policy) = (KeyHasher::default(), AutoPolicy::default());
 //!
-//! // Once per file, while it is written: add every key, and store the block's bytes in the file. The block is bound to
-//! // the file by an id that never comes again: a UUID, or a number beside something random.
+//! // Once per file, while it is written. The block is bound to the file by an id that is never reused.
 //! let file = FileId::from(*b"a UUID: 16 bytes");
 //! let context = BuildContext::new(&hasher).with_purpose(BuildPurpose::Compaction).with_file_id(file);
-//! let mut builder = policy.builder(&context).expect("this policy never declines");
+//! let mut builder = policy.builder(&context);
 //! (0..10_000_u32).for_each(|key| builder.add_key(&key.to_be_bytes()));
-//! let built = builder.finish();
-//! assert!(built.report.bits_per_key() < 7.0);
-//! let bytes = built.block.expect("ten thousand keys fit");
+//! let block = builder.finish().block.unwrap_or_default();
 //!
-//! // Once per file, when it is opened: damage, and the filter of another file, are unusable and never wrong.
-//! let filter = GuardedFilter::load(bytes, LoadContext::new(&hasher).with_file_id(file));
+//! // Once per file, when it is opened: a filter that is damaged, or another file's, answers "may be present".
+//! let filter = FilterReader::load(block, LoadContext::new(&hasher).with_file_id(file));
 //!
-//! // Once per lookup: hash the key, probe the filter of every file.
-//! let hash = hasher.hash(&4_711_u32.to_be_bytes());
-//! assert_eq!(filter.probe(hash), Probe::MaybePresent);
-//! # Ok::<(), sstfilter::ConfigError>(())
+//! // Once per lookup.
+//! assert_eq!(filter.probe(hasher.hash(&4_711_u32.to_be_bytes())), Probe::MaybePresent);
 //! ```
 //!
-//! For many files, a [`FilterSet`] probes all their filters at once, and a [`TableSet`] whole tables. MISUSE.md lists what
-//! a caller can do wrong, and what happens then.
+//! A [`FilterSet`] probes the filters of many files at once. MISUSE.md lists what a caller can do wrong, and the
+//! consequences.
 //!
 //! # Which filter?
 //!
-//! Figures for 1,000,000 keys, whole block; the rates are computed, the sizes asserted by tests.
+//! For 1,000,000 keys, whole blocks. Rates are computed; tests assert the sizes.
 //!
 //! | kind | bits per key at 1 % | at 0.1 % | keys |
 //! |---|--:|--:|---|
@@ -46,27 +39,50 @@
 //! | [Ribbon](filter::ribbon) | 6.7 | 10.0 | fixed |
 //! | [standard Bloom](filter::standard_bloom) | 9.6 | 14.4 | added |
 //! | [counting Bloom](filter::counting_bloom) | 38.4 | 57.5 | added, removed |
-//! | [two-bit Bloom](filter::two_bit_bloom) | 16.8 | 33.6 | added by many threads |
+//! | [register-blocked Bloom](filter::register_blocked_bloom) | 16.8 | 33.6 | added by many threads |
 //! | [cuckoo](filter::cuckoo) | 10.5 | 13.7 | added, removed |
 //! | [xor](filter::xor) | 9.8 (0.39 %) | 19.7 | fixed |
 //! | [xor+](filter::xor_plus) | 9.1 (0.39 %) | 17.8 | fixed |
+//! | [binary fuse](filter::binary_fuse), 3 cells | 7.9 (0.78 %) | 11.3 | fixed |
 //! | [binary fuse](filter::binary_fuse), 4 cells | 7.5 (0.78 %) | 10.7 | fixed |
 //! | information bound | 6.64 | 9.97 | |
 //!
-//! [`advise`] ranks them for a use.
+//! [`advise`] ranks them for a workload.
 //!
-//! [`BloomPolicy`] is the default; [`RibbonPolicy`] falls back to Bloom by itself where Ribbon does not
-//! serve, and says so; [`AutoPolicy`] takes Bloom for flushes and Ribbon for large files.
+//! [`KindPolicy`] gives files one of them, blocked Bloom by default. It falls back to blocked Bloom where the
+//! requested kind would be larger or cannot be built, and records why. [`AutoPolicy`] chooses Bloom for flushes and Ribbon for large files. [`kind`]
+//! lists all kinds.
 //!
-//! # The rooms of the house
+//! # What to use first
 //!
-//! Each knows only those above it in this list: [`hash`] (key bytes to one [`KeyHash`], once), the codec,
-//! the kernels, [`filter`] (the kinds), [`block`] (the on-disk block), [`policy`] (which kind a file gets,
-//! and why), [`sst`] (a small table writer and reader, and a set of tables that skips files), and [`advise`].
+//! | to | use |
+//! |---|---|
+//! | hash keys, once per store | [`KeyHasher`]; [`SecretSeed`] where strangers choose keys; [`KeyExtractor`] for prefixes |
+//! | choose filters | [`AutoPolicy`], [`KindPolicy`], or a [`FilterPolicy`] of your own |
+//! | build one per file | [`BuildContext`], [`FilterBuilder`], [`BuildReport`] |
+//! | load and probe one | [`LoadContext`] and [`FilterReader`]; [`FilterBlock`] where damage must be an error |
+//! | probe the filters of many files | [`FilterSet`], with a [`MatchBitmap`] for one key and a [`MatchMatrix`] for many |
+//! | add and remove keys in memory | [`StandardBloom`], [`RegisterBlockedBloom`], [`CountingBloom`], [`CuckooFilter`], by [`DynamicFilter`] |
+//! | watch rates | [`FilterStats`], [`FilterHealth`], [`HealthLimits`] |
 //!
-//! The bytes are specified in FORMAT.md, next to this crate's manifest; PROMISES.md says what holds whatever happens, which
-//! tests hold it, and what they were tried with; SECURITY.md what strangers can do.
+//! # Modules
+//!
+//! Each type has one path. What an engine needs to build, load and probe filters is here at the root; the modules hold
+//! the rest:
+//!
+//! - [`filter`]: a page for each kind of filter: how it works, what it costs, when to choose it
+//! - [`kind`]: the list of kinds, and the trait for a kind of your own
+//! - [`advise`]: the kinds ranked for a workload
+//! - [`sst`]: a small table writer and reader, and sets of tables
+//! - [`simd`]: the instruction set in use
+//!
+//! FORMAT.md, next to this crate's manifest, specifies the bytes. PROMISES.md states the guarantees and the tests that
+//! check them, SECURITY.md what an attacker can do, and ARCHITECTURE.md how the modules work together.
 
+#![cfg_attr(
+    not(feature = "sst"),
+    allow(dead_code, unused_imports, reason = "hashing, sets and codec serve tables, too")
+)]
 #![cfg_attr(
     test,
     allow(
@@ -81,43 +97,44 @@
 
 pub mod advise;
 #[deny(clippy::indexing_slicing)]
-pub mod block;
+mod block;
 #[deny(clippy::indexing_slicing)]
 mod codec;
 mod error;
 pub mod filter;
-pub mod hash;
+mod hash;
+mod ids;
 mod kernel;
-pub mod policy;
+pub mod kind;
+mod policy;
 pub mod simd;
+#[cfg(feature = "sst")]
 #[deny(clippy::indexing_slicing)]
 pub mod sst;
-pub mod stats;
+mod stats;
 mod units;
 
 pub use block::{
-    BlockInfo, FallbackReason, FileId, FilterBlock, FilterSet, GuardedFilter, HitBitmap, HitMatrix, LoadContext,
-    LookupOutcome, PreparedKey, Probe,
+    BlockInfo, DynamicFilter, FallbackReason, FileId, FilterBlock, FilterReader, FilterSet, KindRegistry, LoadContext,
+    LookupOutcome, MatchBitmap, MatchMatrix, Probe, RemoveKeys,
 };
-pub use error::{BlockError, ConfigError, FilterError};
-pub use filter::FilterKind;
-pub use filter::binary_fuse::FuseArity;
-pub use filter::counting_bloom::CountingBloom;
-pub use filter::cuckoo::{CuckooFilter, CuckooShape};
-pub use filter::standard_bloom::StandardBloom;
-pub use filter::two_bit_bloom::{TwoBitBloom, TwoBitOptions, WordLayout};
-pub use filter::xor::XorWidth;
+pub use error::{BlockError, BloomSize, ConfigError, FilterError};
+pub use filter::binary_fuse::shape::FuseArity;
+pub use filter::counting_bloom::filter::CountingBloom;
+pub use filter::cuckoo::filter::CuckooFilter;
+pub use filter::register_blocked_bloom::filter::RegisterBlockedBloom;
+pub use filter::register_blocked_bloom::layout::WordLayout;
+pub use filter::standard_bloom::filter::StandardBloom;
 pub use hash::{
     DEFAULT_HASH_SEED, DelimitedPrefix, FixedPrefix, HashId, HashIdentity, KeyExtractor, KeyHash, KeyHasher, SecretSeed,
 };
+pub use ids::FilterKind;
 pub use policy::{
-    AutoPolicy, BloomPolicy, BuildContext, BuildPurpose, BuildReport, BuiltFilter, FilterBuilder, FilterPolicy,
-    FusePolicy, FuseSizing, RibbonPolicy, RibbonSizing, SelfCheck, StandardBloomPolicy, XorLayout, XorPolicy,
-    XorSizing,
+    AutoPolicy, BuildContext, BuildPurpose, BuildReport, BuiltFilter, FilterBuilder, FilterPolicy, KindPolicy,
+    SelfCheck,
 };
-pub use sst::*;
-pub use stats::{FilterHealth, FilterStats, FprAlarm, FprAlarmKind, HealthAlarm, HealthLimits};
-pub use units::{BitsPerKey, FalsePositiveRate};
+pub use stats::{FilterHealth, FilterStats, FprAlarm, HealthAlarm, HealthLimits};
+pub use units::{BitsPerKey, FalsePositiveRate, Sizing};
 
 /// Compiles and runs the README's examples.
 #[cfg(doctest)]

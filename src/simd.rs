@@ -1,15 +1,14 @@
-//! Which instruction set the kernels use.
+//! The instruction set that the kernels use.
 //!
-//! The fastest set that the CPU has is found once, when a filter is first built or asked. All sets give
-//! the same answers and the same bytes; choosing another one by hand serves tests, benchmarks and the
-//! search for a fault.
+//! The fastest set that the CPU has is detected once, when a filter is first built or probed. All sets give the same
+//! answers and the same bytes. Selecting another one is for tests, benchmarks and debugging.
 
 use core::fmt;
 use core::sync::atomic::{AtomicU8, Ordering};
 
 use crate::error::ConfigError;
 
-/// A family of vector instructions that there are kernels for.
+/// A family of vector instructions that the kernels support.
 ///
 /// ```
 /// use sstfilter::simd::InstructionSet;
@@ -21,7 +20,7 @@ use crate::error::ConfigError;
 #[non_exhaustive]
 #[repr(u8)]
 pub enum InstructionSet {
-    /// What every CPU of the target has: plain Rust.
+    /// Plain Rust, for every CPU of the target.
     Portable = 1,
     /// AVX2 with BMI1, BMI2, LZCNT and POPCNT: x86-64 from 2013 (Haswell) and 2015 (Excavator) on.
     Avx2 = 2,
@@ -87,14 +86,14 @@ fn has_avx2() -> bool {
     has!("avx2") && has!("bmi1") && has!("bmi2") && has!("lzcnt") && has!("popcnt")
 }
 
-/// Every part is asked for: AVX-512 F alone says nothing of the others.
+/// Each extension is detected separately: AVX-512 F does not imply the others.
 #[cfg(target_arch = "x86_64")]
 fn has_avx512() -> bool {
     use std::arch::is_x86_feature_detected as has;
     has_avx2() && has!("avx512f") && has!("avx512bw") && has!("avx512dq") && has!("avx512vl") && has!("avx512vpopcntdq")
 }
 
-/// The set in use; 0 until it is first asked for. Only sets that are available get here.
+/// The set in use; 0 until it is detected. Only available sets are ever stored.
 static SELECTED: AtomicU8 = AtomicU8::new(0);
 
 /// The set that the kernels use now.
@@ -113,7 +112,7 @@ pub fn selected() -> InstructionSet {
 #[cold]
 fn detect() -> InstructionSet {
     let fastest = InstructionSet::fastest();
-    // A set selected meanwhile stays.
+    // If another thread selected a set in the meantime, that one stays.
     match SELECTED.compare_exchange(0, fastest as u8, Ordering::Relaxed, Ordering::Relaxed) {
         Ok(_) => fastest,
         Err(_) => selected(),
@@ -142,7 +141,7 @@ pub fn select(set: InstructionSet) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// Runs `test` with each available set, and nobody else's choice in between.
+/// Runs `test` with each available set. A lock keeps other tests from selecting in between.
 #[cfg(test)]
 pub(crate) fn for_each_set(mut test: impl FnMut(InstructionSet)) {
     use std::sync::{Mutex, PoisonError};

@@ -75,6 +75,26 @@ impl BitsPerKey {
     }
 }
 
+impl BitsPerKey {
+    /// The smallest size for which the monotone predicate `is_enough` holds, by bisection. `None` when the largest size
+    /// is not enough.
+    pub(crate) fn smallest_where(is_enough: impl Fn(Self) -> bool) -> Option<Self> {
+        let (mut low, mut high) = (Self::MIN.millibits, Self::MAX.millibits);
+        if !is_enough(Self::MAX) {
+            return None;
+        }
+        while low < high {
+            let middle = low.midpoint(high);
+            if is_enough(Self { millibits: middle }) {
+                high = middle;
+            } else {
+                low = middle + 1;
+            }
+        }
+        Some(Self { millibits: low })
+    }
+}
+
 impl Default for BitsPerKey {
     /// Ten bits per key.
     fn default() -> Self {
@@ -88,7 +108,7 @@ impl fmt::Display for BitsPerKey {
     }
 }
 
-/// The share of absent keys that a filter lets through, strictly between 0 and 1.
+/// The share of absent keys that a filter reports as "may be present", strictly between 0 and 1.
 ///
 /// ```
 /// use sstfilter::FalsePositiveRate;
@@ -114,7 +134,7 @@ impl FalsePositiveRate {
         if rate > 0.0 && rate < 1.0 { Ok(Self(rate)) } else { Err(ConfigError::FalsePositiveRate { got: rate }) }
     }
 
-    /// The rate 2^-`bits`: what a fingerprint of `bits` bits gives. `bits` is from 1 to 1,000.
+    /// The rate 2^-`bits`, that of a fingerprint of `bits` bits. `bits` is from 1 to 1,000.
     ///
     /// # Errors
     ///
@@ -142,6 +162,52 @@ impl FalsePositiveRate {
 impl fmt::Display for FalsePositiveRate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0 < 1e-6 { write!(f, "{:.3e}", self.0) } else { write!(f, "{:.4} %", self.0 * 100.0) }
+    }
+}
+
+/// The target that a filter's size is chosen by. It means the same for every kind; a kind that cannot meet it returns
+/// an error.
+///
+/// ```
+/// use sstfilter::{BitsPerKey, FalsePositiveRate, KindPolicy, Sizing};
+///
+/// let by_rate = KindPolicy::ribbon(FalsePositiveRate::ONE_PERCENT)?;
+/// let by_size = KindPolicy::ribbon(BitsPerKey::TEN)?;
+/// let by_fingerprint = KindPolicy::binary_fuse(Sizing::FingerprintBits(8))?;
+/// # let _ = (by_rate, by_size, by_fingerprint);
+/// # Ok::<(), sstfilter::ConfigError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Sizing {
+    /// At most this false positive rate in a large filter, in as few bytes as the kind needs.
+    Rate(FalsePositiveRate),
+    /// The size: the whole block of a large file takes at most about this, with as low a rate as the kind gives.
+    BitsPerKey(BitsPerKey),
+    /// The bits stored per key: of a fingerprint or a cuckoo filter's tag, or the columns of a Ribbon filter. Bloom
+    /// filters have none.
+    FingerprintBits(u8),
+}
+
+impl From<FalsePositiveRate> for Sizing {
+    fn from(rate: FalsePositiveRate) -> Self {
+        Self::Rate(rate)
+    }
+}
+
+impl From<BitsPerKey> for Sizing {
+    fn from(size: BitsPerKey) -> Self {
+        Self::BitsPerKey(size)
+    }
+}
+
+impl fmt::Display for Sizing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Rate(rate) => write!(f, "a false positive rate of {rate}"),
+            Self::BitsPerKey(size) => size.fmt(f),
+            Self::FingerprintBits(bits) => write!(f, "fingerprints of {bits} bits"),
+        }
     }
 }
 

@@ -1,8 +1,8 @@
 //! Real filters of more than 4 GiB: more than 2^32 bytes, and bits beyond 2^35. The failure guarded against: an offset
-//! cut to 32 bits somewhere between a key and its bit, which folds the filter onto its first 4 GiB. No answer denies a key
-//! then, as long as builder and reader fold alike; only the rate tells, and the part that stays empty.
+//! truncated to 32 bits somewhere between a key and its bit, which folds the filter onto its first 4 GiB. As long as
+//! builder and reader fold alike there are no false negatives; only the rate and the empty part reveal it.
 //!
-//! Needs up to 11 GB of memory, 6 GB of disk, and minutes:
+//! A program of its own, because its tests run one by one. Needs up to 11 GB of memory, 6 GB of disk, and minutes:
 //!
 //! `SSTFILTER_HUGE=1 cargo test --release --test huge -- --nocapture --test-threads 1`
 
@@ -14,10 +14,10 @@ use std::io::Write as _;
 use std::sync::Arc;
 use std::time::Instant;
 
+use sstfilter::sst::{Lookup, ReadOptions, Table, TableOptions, TableWriter};
 use sstfilter::{
-    BitsPerKey, BloomPolicy, BuildContext, CountingBloom, CuckooFilter, FilterBlock, FilterKind, FilterPolicy,
-    HashIdentity, HitBitmap, KeyHash, KeyHasher, Lookup, ReadOptions, StandardBloom, StandardBloomPolicy, Table,
-    TableOptions, TableWriter,
+    BitsPerKey, BuildContext, CountingBloom, CuckooFilter, DynamicFilter, FilterBlock, FilterKind, FilterPolicy,
+    HashIdentity, KeyHash, KeyHasher, KindPolicy, MatchBitmap, StandardBloom,
 };
 
 const FOUR_GIB: u64 = 1 << 32;
@@ -36,7 +36,7 @@ fn is_wanted(test: &str) -> bool {
 /// Hashes by number, in chunks: present ones and absent ones have none in common.
 fn chunks(set: u64, count: u64) -> impl Iterator<Item = Vec<KeyHash>> {
     let chunk = 1 << 16;
-    let hash = move |number| KeyHash::from_remixed(set << 40 | number);
+    let hash = move |number| KeyHash::mix(set << 40 | number);
     (0..count.div_ceil(chunk)).map(move |at| (at * chunk..count.min((at + 1) * chunk)).map(hash).collect())
 }
 
@@ -56,7 +56,7 @@ fn assert_answers(name: &str, keys: u64, expected: f64, mut ask: impl FnMut(&[Ke
     assert!((hits as f64 - mean).abs() <= 5.0 * mean.sqrt() + 1.0, "{name}: {hits} hits, {mean} expected");
 }
 
-fn ask_block<D: AsRef<[u8]>>(block: &FilterBlock<D>, hits: &mut HitBitmap, hashes: &[KeyHash]) -> (u64, u64) {
+fn ask_block<D: AsRef<[u8]>>(block: &FilterBlock<D>, hits: &mut MatchBitmap, hashes: &[KeyHash]) -> (u64, u64) {
     block.may_contain_batch(hashes, hits);
     let alone = hashes.iter().step_by(1_000).filter(|&&hash| block.may_contain(hash));
     (hits.count(), alone.count() as u64)
@@ -95,7 +95,7 @@ fn assert_policy_is_right(name: &str, policy: &dyn FilterPolicy, planned: u64, k
     assert!(info.payload_bytes > FOUR_GIB, "{name}: {} bytes", info.payload_bytes);
     println!("{name}: {} bytes, built in {:?}", info.block_bytes, started.elapsed());
     assert_filled_evenly(name, &block.as_bytes()[..usize::try_from(info.payload_bytes).unwrap()]);
-    let mut hits = HitBitmap::default();
+    let mut hits = MatchBitmap::default();
     assert_answers(name, keys, info.expected_fpr, |hashes| ask_block(&block, &mut hits, hashes));
     report_memory(name, started);
 }
@@ -106,9 +106,9 @@ fn blocked_bloom_is_right_beyond_four_gib() {
         return;
     }
     // One probe, so that the rate can be measured with so few keys; and sixteen.
-    let one_probe = BloomPolicy::new(BitsPerKey::MIN);
+    let one_probe = KindPolicy::bloom(BitsPerKey::MIN).unwrap();
     assert_policy_is_right("blocked bloom, 1 probe", &one_probe, 40_000_000_000, 40_000_000);
-    let sixteen_probes = BloomPolicy::new(BitsPerKey::MAX);
+    let sixteen_probes = KindPolicy::bloom(BitsPerKey::MAX).unwrap();
     assert_policy_is_right("blocked bloom, 16 probes", &sixteen_probes, 400_000_000, 20_000_000);
 }
 
@@ -117,7 +117,7 @@ fn standard_bloom_is_right_beyond_four_gib() {
     if !is_wanted("standard Bloom of more than 4 GiB") {
         return;
     }
-    let one_probe = StandardBloomPolicy::new(BitsPerKey::MIN);
+    let one_probe = KindPolicy::standard_bloom(BitsPerKey::MIN).unwrap();
     assert_policy_is_right("standard bloom, 1 probe", &one_probe, 40_000_000_000, 40_000_000);
 
     let (name, started, keys) = ("standard bloom in memory, 7 probes", Instant::now(), 20_000_000);
@@ -130,9 +130,9 @@ fn standard_bloom_is_right_beyond_four_gib() {
     let filter = StandardBloom::from_block(&block, identity).unwrap();
     drop(block);
     assert_eq!(filter.keys(), keys);
-    let (fill, expected) = (filter.fill_ratio(), 7.0 * keys as f64 / 40e9);
+    let (fill, expected) = (filter.health().fill_ratio, 7.0 * keys as f64 / 40e9);
     assert!((fill / expected - 1.0).abs() < 0.01, "{fill}, {expected} expected");
-    let mut hits = HitBitmap::default();
+    let mut hits = MatchBitmap::default();
     assert_answers(name, keys, filter.health().expected_fpr, |hashes| {
         filter.contains_batch(hashes, &mut hits);
         (hits.count(), hashes.iter().step_by(1_000).filter(|&&hash| filter.contains(hash)).count() as u64)
@@ -155,7 +155,7 @@ fn counting_bloom_is_right_beyond_four_gib() {
     });
     chunks(3, keys / 2).for_each(|hashes| hashes.iter().for_each(|&hash| filter.remove(hash).unwrap()));
     assert_eq!(filter.keys(), keys);
-    let mut hits = HitBitmap::default();
+    let mut hits = MatchBitmap::default();
     assert_answers(name, keys, filter.health().expected_fpr, |hashes| {
         filter.contains_batch(hashes, &mut hits);
         (hits.count(), hashes.iter().step_by(1_000).filter(|&&hash| filter.contains(hash)).count() as u64)
@@ -172,7 +172,7 @@ fn cuckoo_is_right_beyond_four_gib() {
     for (tag_bits, planned) in [(4, 9_000_000_000), (32, 1_100_000_000)] {
         let (name, started, keys) = (format!("cuckoo, tags of {tag_bits} bits"), Instant::now(), 20_000_000);
         let mut filter = CuckooFilter::with_tag_bits(HashIdentity::default(), planned, tag_bits).unwrap();
-        assert!(filter.shape().payload_bytes() > FOUR_GIB);
+        assert!(filter.places() * u64::from(tag_bits) / 8 > FOUR_GIB);
         chunks(1, keys).for_each(|hashes| filter.insert_all(&hashes).unwrap());
         chunks(3, keys / 4).for_each(|hashes| filter.insert_all(&hashes).unwrap());
         chunks(3, keys / 4).for_each(|hashes| hashes.iter().for_each(|&hash| filter.remove(hash).unwrap()));
@@ -182,7 +182,7 @@ fn cuckoo_is_right_beyond_four_gib() {
         block.verify().unwrap();
         let info = block.info();
         assert_eq!((info.kind, info.keys), (FilterKind::CUCKOO, keys));
-        let mut hits = HitBitmap::default();
+        let mut hits = MatchBitmap::default();
         assert_answers(&name, keys, info.expected_fpr, |hashes| ask_block(&block, &mut hits, hashes));
         report_memory(&name, started);
     }
@@ -197,8 +197,10 @@ fn a_table_with_a_filter_of_more_than_four_gib_is_written_and_read_again() {
     let (name, started, keys) = ("table", Instant::now(), 200_000_u32);
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("huge.sst");
-    let policy = Arc::new(BloomPolicy::new(BitsPerKey::MAX));
-    let options = TableOptions::default().with_policy(policy).with_expected_keys(400_000_000);
+    let policy = Arc::new(KindPolicy::bloom(BitsPerKey::MAX).unwrap());
+    let options = TableOptions::default()
+        .with_policy(policy)
+        .with_context(BuildContext::new(&KeyHasher::default()).with_expected_keys(400_000_000));
     let mut builder = TableWriter::create(&path, &options).unwrap();
     (0..keys).for_each(|number| builder.add(&common::cases::key(number), b"value").unwrap());
     let summary = builder.finish().unwrap();

@@ -1,3 +1,5 @@
+//! A program of its own, because the published crate leaves it out with the pages that it reads.
+//!
 //! The table of promises names the tests and scripts that hold it. The failure guarded against: a promise whose test
 //! was renamed or removed, and that nothing holds any more.
 

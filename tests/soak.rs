@@ -3,7 +3,8 @@
 //! counts that miss a lookup, and memory or descriptors that a replacement does not give back.
 //!
 //! `cargo test --release --test soak -- --nocapture` takes two seconds, and longer where the disk or the machine is
-//! slow; `SSTFILTER_SOAK_SECONDS=3600` an hour, with a line a minute. Every thread rests three times as long as it had a core, so that four of them take one.
+//! slow; `SSTFILTER_SOAK_SECONDS=3600` an hour, with a line a minute. Every thread rests three times as long as it had
+//! a core, so that four of them take one. A program of its own: it counts the memory and the open files of its process.
 
 #![expect(clippy::unwrap_used, reason = "tests, and the functions they share")]
 
@@ -20,14 +21,15 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use common::policies::every_policy;
 use common::random::Random;
-use sstfilter::{FilterPolicy, HitMatrix, KeyHasher, ReadOptions, TableId, TableOptions, TableSet, TableWriter};
+use sstfilter::sst::{BoundedBlockCache, ReadOptions, TableId, TableOptions, TableSet, TableWriter};
+use sstfilter::{FilterPolicy, KeyHasher, MatchBitmap, MatchMatrix};
 
 const KEYS: usize = 4_000;
 const READERS: u64 = 3;
 /// The most replaced versions that readers hold: each the one that it reads, and for a moment the one that it compares
 /// that with.
 const HELD: u64 = 2 * READERS;
-/// With so many tables, the next replacement is a compaction.
+/// At this many tables, the next replacement is a compaction.
 const MAX_TABLES: usize = 10;
 /// A replacement takes at least this long: files are synced, and the disk may have other users.
 const PACE: Duration = Duration::from_millis(20);
@@ -108,12 +110,13 @@ impl Version {
     fn candidates(&self, random: &mut Random) {
         let keys: Vec<Vec<u8>> = (0..16).map(|_| any_key(random)).collect();
         let refs: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
-        let mut hits = HitMatrix::default();
-        self.set.candidates_for_keys(&refs, &mut hits);
+        let mut hits = MatchMatrix::default();
+        self.set.matches_batch(&refs, &mut hits);
         for (row, key) in refs.iter().enumerate() {
-            let candidates = self.set.candidates_for_key(key);
-            assert_eq!(hits.row(row).collect::<Vec<_>>(), candidates);
-            assert!(!candidates.is_empty() || self.expected(key).is_none());
+            let mut candidates = MatchBitmap::default();
+            self.set.matches(key, &mut candidates);
+            assert!(hits.row(row).eq(candidates.iter()));
+            assert!(candidates.count() > 0 || self.expected(key).is_none());
         }
     }
 
@@ -336,7 +339,11 @@ impl Writer {
     fn open(&mut self) -> Version {
         self.published += 1;
         let options = ReadOptions::default().with_hasher(KeyHasher::default());
-        let options = if self.published.is_multiple_of(2) { options.with_kept_blocks() } else { options };
+        let options = if self.published.is_multiple_of(2) {
+            options.with_block_cache(Arc::new(BoundedBlockCache::new(1 << 30)))
+        } else {
+            options
+        };
         let set = TableSet::open(self.files.iter().map(|&file| self.path(file)), &options).unwrap();
         Version { number: self.published, set, model: Arc::new(self.model.clone()), asked: AtomicU64::new(0) }
     }

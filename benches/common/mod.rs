@@ -1,28 +1,20 @@
 //! Keys and policies that the benchmarks share.
 
-use sstfilter::{
-    BloomPolicy, FalsePositiveRate, FilterPolicy, FusePolicy, FuseSizing, RibbonPolicy, RibbonSizing,
-    StandardBloomPolicy,
-};
-use sstfilter::{XorLayout, XorPolicy, XorSizing, XorWidth};
+use sstfilter::kind::{self, KindEntry, Updates};
+use sstfilter::{BitsPerKey, FalsePositiveRate, KindPolicy, Sizing};
 
-/// The policies measured, by name: about 1 % false positives each, fuse and xor 0.4 %.
-pub(crate) fn policies() -> Vec<(&'static str, Box<dyn FilterPolicy>)> {
-    let ribbon = RibbonPolicy::new(RibbonSizing::Rate(FalsePositiveRate::ONE_PERCENT));
-    let ribbon = ribbon.expect("one percent is in range");
-    let fuse = FusePolicy::new(FuseSizing::FingerprintBits(8)).expect("eight bits are in range");
-    let xor = |layout| {
-        let policy = XorPolicy::new(layout, XorSizing::Width(XorWidth::Eight));
-        Box::new(policy.expect("there are fingerprints of 8 bits"))
+/// The policies measured, by name: about 1 % false positives, or 0.4 % of those with fingerprints.
+pub(crate) fn policies() -> Vec<(&'static str, KindPolicy)> {
+    let for_files = kind::all().iter().filter(|entry| entry.abilities.updates < Updates::InsertAndRemove);
+    let policy = |entry: &'static KindEntry| {
+        let sizing = match entry.name {
+            "bloom" | "standard-bloom" => BitsPerKey::TEN.into(),
+            "ribbon" | "register-blocked-bloom" => FalsePositiveRate::ONE_PERCENT.into(),
+            _ => Sizing::FingerprintBits(8),
+        };
+        (entry.name, entry.configure(sizing).expect("every kind has filters of these sizes"))
     };
-    vec![
-        ("bloom", Box::new(BloomPolicy::default())),
-        ("ribbon", Box::new(ribbon)),
-        ("standard-bloom", Box::new(StandardBloomPolicy::default())),
-        ("fuse", Box::new(fuse)),
-        ("xor", xor(XorLayout::Plain)),
-        ("xor+", xor(XorLayout::Plus)),
-    ]
+    for_files.map(policy).collect()
 }
 
 /// A key of 16 bytes, ascending with its number.
@@ -33,7 +25,7 @@ pub(crate) fn key(number: u64) -> [u8; 16] {
     key
 }
 
-/// Even numbers are keys that are there, odd ones are between them and are not.
+/// Even numbers are present keys; odd ones lie between them and are absent.
 pub(crate) fn present(count: u64) -> Vec<[u8; 16]> {
     (0..count).map(|number| key(2 * number)).collect()
 }

@@ -5,10 +5,11 @@ use core::fmt;
 use anyhow::ensure;
 use serde::Serialize;
 use sstfilter::FalsePositiveRate;
-use sstfilter::advise::{Advice, FilterNeed, FilterTarget, Recommendation, Unsuitable, Updates, Writers, advise};
+use sstfilter::advise::{Advice, FilterNeed, FilterTarget, Recommendation, WhyNot, advise};
+use sstfilter::kind::{KindEntry, Updates, Writers};
 
 use crate::args::{AdviseArgs, UpdatesName};
-use crate::output::{Outcome, Output, figures};
+use crate::output::{Column, Outcome, Output, figures};
 use crate::units;
 
 #[derive(Debug, Serialize)]
@@ -44,7 +45,7 @@ pub(crate) fn run(args: &AdviseArgs, output: &mut Output<'_>) -> anyhow::Result<
     let need = need(args)?;
     let advice = advise(&need);
     let has_any = !advice.ranked.is_empty();
-    output.report(&AdviceReport::new(&need, advice))?;
+    output.report(&AdviceReport::new(&need, &advice))?;
     Ok(Outcome::from_sound(has_any))
 }
 
@@ -71,66 +72,100 @@ fn need(args: &AdviseArgs) -> anyhow::Result<FilterNeed> {
 }
 
 impl AdviceReport {
-    fn new(need: &FilterNeed, advice: Advice) -> Self {
-        let least = advice.ranked.first().map_or(0.0, |first| first.cost);
+    fn new(need: &FilterNeed, advice: &Advice) -> Self {
         let target = match need.target {
             FilterTarget::Rate(rate) => format!("at most {rate} false positives"),
             FilterTarget::Bytes(bytes) => format!("at most {}", units::bytes(bytes)),
             _ => String::new(),
         };
+        let ranked = |found| Ranked::new(found, advice.ranked.first().unwrap_or(found), need);
+        let refused = |(entry, why_not): &(&KindEntry, WhyNot)| Refused { kind: entry.name, why_not: explain(why_not) };
         Self {
             keys: need.keys,
             target,
             absent_lookups: need.absent_lookups,
-            ranked: advice.ranked.into_iter().map(|found| Ranked::new(found, need.keys, least)).collect(),
-            unsuitable: advice.unsuitable.into_iter().map(Refused::from).collect(),
+            ranked: advice.ranked.iter().map(ranked).collect(),
+            unsuitable: advice.unsuitable.iter().map(refused).collect(),
         }
     }
 }
 
 impl Ranked {
-    fn new(found: Recommendation, keys: u64, least_cost: f64) -> Self {
-        let ratio = found.cost / least_cost;
+    fn new(found: &Recommendation, first: &Recommendation, need: &FilterNeed) -> Self {
+        let ratio = found.cost / first.cost;
+        let is_first = found.entry.name == first.entry.name;
+        let why = if is_first { found.entry.strength.to_owned() } else { behind(found, first, need) };
+        let lock = if found.is_locked { "; many writers need a lock around it, which is counted" } else { "" };
         Self {
-            kind: found.name,
-            setting: found.setting,
-            block_bytes: found.block_bytes,
-            bits_per_key: found.block_bytes as f64 * 8.0 / keys.max(1) as f64,
-            expected_fpr: found.expected_fpr,
+            kind: found.entry.name,
+            setting: found.plan.shape.to_string(),
+            block_bytes: found.plan.block_bytes,
+            bits_per_key: found.plan.block_bytes as f64 * 8.0 / need.keys.max(1) as f64,
+            expected_fpr: found.plan.expected_fpr,
             build_ns_per_key: found.build_ns,
             probe_ns_per_key: found.probe_ns,
             relative_cost: if ratio.is_finite() { ratio } else { 1.0 },
-            why: found.why,
+            why: why + lock,
         }
     }
 }
 
-impl From<Unsuitable> for Refused {
-    fn from(refused: Unsuitable) -> Self {
-        Self { kind: refused.name, why_not: refused.why_not }
+/// What makes `other` more expensive than the first.
+fn behind(other: &Recommendation, first: &Recommendation, need: &FilterNeed) -> String {
+    let name = first.entry.name;
+    let bytes = other.plan.block_bytes as f64 / first.plan.block_bytes.max(1) as f64;
+    let size = match (need.target, bytes) {
+        (FilterTarget::Bytes(_), _) => {
+            let rate = times(other.plan.expected_fpr, first.plan.expected_fpr);
+            format!("has {rate} the false positive rate of {name}")
+        }
+        (_, 0.995..1.005) => format!("is as large as {name}"),
+        (_, ..1.0) => format!("is {:.0} % smaller than {name}", (1.0 - bytes) * 100.0),
+        _ => format!("takes {:.0} % more memory than {name}", (bytes - 1.0) * 100.0),
+    };
+    let seconds = |of: &Recommendation| of.cost / of.plan.block_bytes.max(1) as f64;
+    format!("{size}, and takes {} its time over their life", times(seconds(other), seconds(first)))
+}
+
+/// How many times `first` is in `other`; both may be 0, without keys.
+fn times(other: f64, first: f64) -> String {
+    match other / first {
+        _ if other <= 0.0 && first <= 0.0 => "1.00 times".to_owned(),
+        ratio @ ..10.0 => format!("{ratio:.2} times"),
+        ratio @ ..1e6 => format!("{ratio:.0} times"),
+        _ => "over a million times".to_owned(),
+    }
+}
+
+fn explain(why_not: &WhyNot) -> String {
+    match why_not {
+        WhyNot::CannotUpdate(Updates::InsertAndRemove) => "cannot remove keys".to_owned(),
+        WhyNot::CannotUpdate(_) => "takes no keys once it is built".to_owned(),
+        WhyNot::Config(error) => error.to_string(),
+        WhyNot::Keys(reason) => format!("does not serve this number of keys: {reason}"),
+        WhyNot::NeedsBytes(bytes) => format!("needs at least {} for this number of keys", units::bytes(*bytes)),
+        WhyNot::Rate(rate) => format!("would have a false positive rate of {}", units::percent(*rate)),
+        _ => "does not do what is needed".to_owned(),
     }
 }
 
 impl fmt::Display for AdviceReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (keys, lookups) = (units::grouped(self.keys), units::grouped(self.absent_lookups));
-        writeln!(f, "a filter of {keys} keys with {}, asked for {lookups} absent keys\n", self.target)?;
-        let mut rows = figures(["kind", "bytes", "bits per key", "expected rate", "build ns", "probe ns", "cost"]);
-        for found in &self.ranked {
-            rows.add_row([
-                found.kind.to_owned(),
-                units::grouped(found.block_bytes),
-                format!("{:.2}", found.bits_per_key),
-                units::percent(found.expected_fpr),
-                format!("{:.1}", found.build_ns_per_key),
-                format!("{:.1}", found.probe_ns_per_key),
-                format!("{:.2}", found.relative_cost),
-            ]);
-        }
+        writeln!(f, "a filter of {keys} keys with {}, probed for {lookups} absent keys\n", self.target)?;
+        let columns: [Column<Ranked>; 7] = [
+            ("kind", |found| found.kind.to_owned()),
+            ("bytes", |found| units::grouped(found.block_bytes)),
+            ("bits per key", |found| format!("{:.2}", found.bits_per_key)),
+            ("expected rate", |found| units::percent(found.expected_fpr)),
+            ("build ns", |found| format!("{:.1}", found.build_ns_per_key)),
+            ("probe ns", |found| format!("{:.1}", found.probe_ns_per_key)),
+            ("cost", |found| format!("{:.2}", found.relative_cost)),
+        ];
         if self.ranked.is_empty() {
             writeln!(f, "no kind does all of this")?;
         } else {
-            writeln!(f, "{rows}")?;
+            writeln!(f, "{}", figures(&columns, &self.ranked))?;
         }
         for (place, found) in self.ranked.iter().enumerate() {
             writeln!(f, "{}. {} {}\n   ({})", place + 1, found.kind, found.why, found.setting)?;
@@ -138,6 +173,9 @@ impl fmt::Display for AdviceReport {
         for refused in &self.unsuitable {
             writeln!(f, "-  {} {}", refused.kind, refused.why_not)?;
         }
-        writeln!(f, "\ncost: bytes times time over the filter's life, the first's being 1; times are of one Zen 3 core")
+        writeln!(
+            f,
+            "\ncost: bytes times time over the filter's life, the first's being 1; times are those of benches/RESULTS.md"
+        )
     }
 }

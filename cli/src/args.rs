@@ -1,9 +1,14 @@
 //! The command line.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
+use std::sync::Arc;
 
+use anyhow::Context;
+use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use sstfilter::{BitsPerKey, FalsePositiveRate};
+use sstfilter::kind::{self, KindEntry};
+use sstfilter::{AutoPolicy, BitsPerKey, FalsePositiveRate, FilterPolicy, Sizing};
 
 use crate::units::{parse_bytes, parse_seed};
 
@@ -15,7 +20,7 @@ Exit codes:
   2    not done: standard error, or the report, says why and what to do
   141  the reader of the output went away (sstfilter ... | head)";
 
-/// Builds, asks, inspects and verifies SST tables and their filter blocks.
+/// Builds, queries, inspects and verifies SST tables and their filter blocks.
 #[derive(Debug, Parser)]
 #[command(name = "sstfilter", version, after_help = EXIT_CODES, max_term_width = 100)]
 pub struct Cli {
@@ -26,7 +31,8 @@ pub struct Cli {
     #[arg(long, global = true)]
     pub(crate) json: bool,
 
-    /// File with the secret seed of the key hash: its 8 bytes (a number is little-endian), or 16 hexadecimal digits for them
+    /// File with the secret seed of the key hash: 8 bytes (little-endian, if it is a number), or the same as 16
+    /// hexadecimal digits
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) secret_seed_file: Option<PathBuf>,
 }
@@ -37,15 +43,39 @@ pub(crate) enum Command {
     Demo,
     /// Write tables from a file of keys, or from generated ones
     Build(BuildArgs),
-    /// Look keys up: the newest table that has a key answers
-    Get(GetArgs),
-    /// Ask the filters alone how many tables each key would touch
-    Probe(ProbeArgs),
-    /// Show all that tables or bare filter blocks say of themselves
-    Inspect(InspectArgs),
+    /// Look up keys: the newest table that has a key answers
+    Get {
+        /// A directory of numbered tables (highest number newest), or one table
+        #[arg(value_name = "DIR")]
+        tables: PathBuf,
+
+        /// Keys to look up
+        #[arg(value_name = "KEY", required = true)]
+        keys: Vec<OsString>,
+    },
+    /// Probe only the filters, and count the tables that each key would touch
+    Probe {
+        /// A directory of numbered tables, or one table
+        #[arg(value_name = "DIR")]
+        tables: PathBuf,
+
+        /// Lines of keys (text after a tab is ignored)
+        #[arg(long, value_name = "FILE")]
+        keys: PathBuf,
+    },
+    /// Show every field of tables or bare filter blocks
+    Inspect {
+        /// Tables or bare filter blocks
+        #[arg(value_name = "FILE", required = true)]
+        files: Vec<PathBuf>,
+    },
     /// Read tables or bare filter blocks in full and list all damage
-    Verify(VerifyArgs),
-    /// Rank the kinds of filter for a use, with sizes, rates and reasons
+    Verify {
+        /// Tables, bare filter blocks, or directories of them
+        #[arg(value_name = "PATH", required = true)]
+        paths: Vec<PathBuf>,
+    },
+    /// Rank the kinds of filter for your use, with sizes, rates and reasons
     Advise(AdviseArgs),
     /// Measure every kind of filter on this machine, and write the figures as a page with charts
     Report(ReportArgs),
@@ -65,15 +95,15 @@ pub(crate) struct BuildArgs {
     #[arg(long, value_name = "DIR")]
     pub(crate) out: PathBuf,
 
-    /// Deal the keys round-robin to exactly N tables, whose ranges then all overlap
+    /// Deal the keys round-robin to exactly N tables, so that all key ranges overlap
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub(crate) files: Option<u64>,
 
-    /// With --files: give each table a range of its own instead
+    /// With --files: give each table its own key range instead
     #[arg(long, requires = "files")]
     pub(crate) consecutive: bool,
 
-    /// Without --files: begin the next table at this size (units K, M, G; at least 4K)
+    /// Without --files: start the next table at this size (units K, M, G; at least 4K)
     #[arg(long, value_name = "BYTES", default_value = "256M", value_parser = parse_table_bytes, conflicts_with = "files")]
     pub(crate) table_bytes: u64,
 
@@ -88,7 +118,7 @@ pub(crate) struct BuildArgs {
     #[arg(long)]
     pub(crate) overwrite: bool,
 
-    /// Bytes of memory that sorting the input may take (units K, M, G) [default: what is available]
+    /// Bytes of memory that sorting the input may use (units K, M, G) [default: what is available]
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     pub(crate) memory_limit: Option<u64>,
 }
@@ -97,7 +127,7 @@ pub(crate) struct BuildArgs {
 #[derive(Debug, Args)]
 #[group(required = true, multiple = false)]
 pub(crate) struct SourceArgs {
-    /// Lines of key<TAB>value, or of keys alone, in any order; of one key's lines the last wins
+    /// Lines of key<TAB>value, or of keys alone, in any order; the last line of a key wins
     #[arg(long, value_name = "FILE")]
     pub(crate) input: Option<PathBuf>,
 
@@ -110,8 +140,8 @@ pub(crate) struct SourceArgs {
 #[derive(Debug, Args)]
 pub(crate) struct FilterArgs {
     /// Kind of filter; auto takes Ribbon for large tables and Bloom for small ones
-    #[arg(long, value_enum, default_value = "auto")]
-    pub(crate) policy: PolicyName,
+    #[arg(long, value_name = "KIND", default_value = AUTO, value_parser = policy_names())]
+    pub(crate) policy: String,
 
     /// False positive rate, between 0 and 1
     #[arg(long, value_name = "P", value_parser = parse_fpr, allow_negative_numbers = true, conflicts_with = "bits_per_key")]
@@ -122,57 +152,30 @@ pub(crate) struct FilterArgs {
     pub(crate) bits_per_key: Option<BitsPerKey>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum PolicyName {
-    Auto,
-    Bloom,
-    Ribbon,
-    StandardBloom,
-    Fuse,
-    Xor,
-    #[value(name = "xor+")]
-    XorPlus,
+/// The policy that chooses the kind for each table.
+const AUTO: &str = "auto";
+
+fn policy_names() -> PossibleValuesParser {
+    PossibleValuesParser::new([AUTO].into_iter().chain(kind::all().iter().map(|entry| entry.name)))
 }
 
-#[derive(Debug, Args)]
-pub(crate) struct GetArgs {
-    /// A directory of numbered tables (highest number newest), or one table
-    #[arg(value_name = "DIR")]
-    pub(crate) tables: PathBuf,
-
-    /// Keys to look up
-    #[arg(value_name = "KEY", required = true)]
-    pub(crate) keys: Vec<std::ffi::OsString>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct ProbeArgs {
-    /// A directory of numbered tables, or one table
-    #[arg(value_name = "DIR")]
-    pub(crate) tables: PathBuf,
-
-    /// Lines of keys (what follows a tab is ignored)
-    #[arg(long, value_name = "FILE")]
-    pub(crate) keys: PathBuf,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct InspectArgs {
-    /// Tables or bare filter blocks
-    #[arg(value_name = "FILE", required = true)]
-    pub(crate) files: Vec<PathBuf>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct VerifyArgs {
-    /// Tables, bare filter blocks, or directories of them
-    #[arg(value_name = "PATH", required = true)]
-    pub(crate) paths: Vec<PathBuf>,
+impl FilterArgs {
+    /// The policy that the options describe; 10 bits per key unless they say otherwise.
+    pub(crate) fn policy(&self) -> anyhow::Result<Arc<dyn FilterPolicy>> {
+        let (option, sizing) = match self.fpr {
+            Some(rate) => ("--fpr", Sizing::Rate(rate)),
+            None => ("--bits-per-key", Sizing::BitsPerKey(self.bits_per_key.unwrap_or_default())),
+        };
+        Ok(match KindEntry::named(&self.policy) {
+            Some(entry) => Arc::new(entry.configure(sizing).context(option)?),
+            None => Arc::new(AutoPolicy::new(sizing).context(option)?),
+        })
+    }
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct AdviseArgs {
-    /// Distinct keys, at the most
+    /// Distinct keys, at most
     #[arg(long, value_name = "N")]
     pub(crate) keys: u64,
 
@@ -180,7 +183,7 @@ pub(crate) struct AdviseArgs {
     #[arg(long, value_name = "P", value_parser = parse_fpr, allow_negative_numbers = true, conflicts_with = "memory")]
     pub(crate) fpr: Option<FalsePositiveRate>,
 
-    /// Most bytes of the whole filter (units K, M, G)
+    /// Largest size of the whole filter in bytes (units K, M, G)
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     pub(crate) memory: Option<u64>,
 
@@ -192,11 +195,11 @@ pub(crate) struct AdviseArgs {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) threads: u32,
 
-    /// Absent keys asked for, per key in the filter, before it is built anew
+    /// Lookups of absent keys over the filter's life, per key in it
     #[arg(long, value_name = "R", default_value_t = 1.0, value_parser = parse_ratio, allow_negative_numbers = true)]
     pub(crate) lookups_per_key: f64,
 
-    /// Nanoseconds that a false positive costs: the read that it does not save
+    /// Nanoseconds that a false positive costs: the read that the filter failed to avoid
     #[arg(long, value_name = "NS", default_value_t = 10_000)]
     pub(crate) false_positive_ns: u64,
 }
@@ -218,18 +221,45 @@ fn parse_ratio(text: &str) -> Result<f64, String> {
 
 #[derive(Debug, Args)]
 pub(crate) struct ReportArgs {
-    /// Directory for report.html, report.csv and report.json; made if it does not exist. Those of an earlier report
-    /// are replaced
-    #[arg(long, value_name = "DIR")]
-    pub(crate) out: PathBuf,
+    /// Directory for report.html, report.csv and report.json; made if it does not exist. Files of an
+    /// earlier report are replaced. Optional with --keys
+    #[arg(long, value_name = "DIR", required_unless_present = "keys")]
+    pub(crate) out: Option<PathBuf>,
 
-    /// Filters of up to 100,000 keys and fewer repetitions: under a minute instead of some minutes
-    #[arg(long)]
+    /// Filters of up to 100,000 keys and fewer repetitions: under a minute instead of several
+    #[arg(long, conflicts_with = "keys")]
     pub(crate) quick: bool,
 
+    #[command(flatten)]
+    pub(crate) own: OwnKeysArgs,
+
     /// Filters of up to N keys, with figures as rough as N is small: for tests of the report itself
-    #[arg(long, value_name = "N", hide = true, value_parser = clap::value_parser!(u32).range(1_000..=10_000_000))]
+    #[arg(long, value_name = "N", hide = true, conflicts_with = "keys",
+        value_parser = clap::value_parser!(u32).range(1_000..=10_000_000))]
     pub(crate) most_keys: Option<u32>,
+}
+
+/// The user's own keys to measure on, instead of generated ones.
+#[derive(Debug, Args)]
+pub(crate) struct OwnKeysArgs {
+    /// Measure all kinds on these keys only, and report what they would save: lines of keys (text after a tab is
+    /// ignored)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) keys: Option<PathBuf>,
+
+    /// With --keys: lines of absent keys to measure the false positive rates with [default: the keys of --keys,
+    /// each with a byte appended]
+    #[arg(long, value_name = "FILE", requires = "keys")]
+    pub(crate) absent: Option<PathBuf>,
+
+    /// With --keys: false positive rate, between 0 and 1 [default: 0.01]
+    #[arg(long, value_name = "P", value_parser = parse_fpr, allow_negative_numbers = true, requires = "keys")]
+    pub(crate) fpr: Option<FalsePositiveRate>,
+
+    /// With --keys: bytes of the filters that you use today, to compare with (units K, M, G) [default: the size of
+    /// blocked Bloom filters]
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, requires = "keys")]
+    pub(crate) current: Option<u64>,
 }
 
 fn parse_table_bytes(text: &str) -> Result<u64, String> {

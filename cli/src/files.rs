@@ -9,10 +9,13 @@ use anyhow::{Context, bail, ensure};
 /// The extension of table files.
 const EXTENSION: &str = "sst";
 
+/// The extension of files that hold a bare filter block.
+const FILTER_EXTENSION: &str = "filter";
+
 /// Bytes at the end of a file that tell what it is.
 const TAIL_BYTES: usize = 32;
 
-/// What is said of a file that [`look_at`] does not know.
+/// The problem of a file that [`look_at`] does not recognize.
 pub(crate) const NEITHER: &str = "neither a table nor a filter block: its last bytes have the magic number of neither";
 
 /// The name of table `number`, counted from 1.
@@ -27,11 +30,17 @@ pub(crate) fn table_number(path: &Path) -> Option<u64> {
     if is_number { stem.parse().ok() } else { None }
 }
 
+/// Whether the name says that the file is a table or a filter block, whatever its bytes say: one that has been cut
+/// short does not look like either.
+pub(crate) fn is_named_like_ours(path: &Path) -> bool {
+    has_table_extension(path) || path.extension().is_some_and(|extension| extension == FILTER_EXTENSION)
+}
+
 pub(crate) fn has_table_extension(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == EXTENSION)
 }
 
-/// The left-over of a writer that was killed.
+/// Whether it is a temporary file of a writer that was killed.
 pub(crate) fn is_leftover(path: &Path) -> bool {
     path.file_name()
         .and_then(|name| name.to_str())
@@ -39,8 +48,8 @@ pub(crate) fn is_leftover(path: &Path) -> bool {
         .is_some_and(|rest| rest.strip_suffix(".tmp").is_some())
 }
 
-/// The directory's files in the order of their names, and all else that has a table's name: what cannot be
-/// read must be an error, for without it older tables would answer.
+/// The directory's files sorted by name, and everything else that has a table's name: a table that cannot be read
+/// must be an error, because older tables would answer in its place.
 pub(crate) fn list(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let context = || format!("cannot read the directory {}", directory.display());
     let mut files = Vec::new();

@@ -1,12 +1,14 @@
 //! `sstfilter get`: point lookups.
 
 use core::fmt;
+use std::ffi::OsString;
+use std::path::Path;
 
 use serde::Serialize;
-use sstfilter::{KeyHasher, Table, TableSet};
+use sstfilter::KeyHasher;
+use sstfilter::sst::{Table, TableSet};
 
-use crate::args::GetArgs;
-use crate::output::{Outcome, Output, Text, note};
+use crate::output::{Outcome, Output, Text, in_options, note};
 use crate::tables;
 
 #[derive(Debug, Serialize)]
@@ -27,13 +29,18 @@ struct KeyLookup {
 }
 
 /// The answer is no when any key is absent.
-pub(crate) fn run(args: &GetArgs, secret: Option<&KeyHasher>, output: &mut Output<'_>) -> anyhow::Result<Outcome> {
-    let set = tables::open_set(&args.tables, secret)?;
+pub(crate) fn run(
+    tables: &Path,
+    keys: &[OsString],
+    secret: Option<&KeyHasher>,
+    output: &mut Output<'_>,
+) -> anyhow::Result<Outcome> {
+    let set = tables::open_set(tables, secret)?;
     for problem in set.tables().iter().filter_map(Table::filter_problem) {
-        note(&format!("note: reading without a filter: {problem}"));
+        note(&format!("note: reading without a filter: {}", in_options(problem)));
     }
-    let lookups =
-        args.keys.iter().map(|key| look_up(&set, key.as_encoded_bytes())).collect::<anyhow::Result<Vec<_>>>()?;
+    let lookups: Vec<_> =
+        keys.iter().map(|key| look_up(&set, key.as_encoded_bytes())).collect::<anyhow::Result<_>>()?;
     let found = lookups.iter().filter(|lookup| lookup.found).count();
     let outcome = Outcome::from_sound(found == lookups.len());
     if output.is_json() {

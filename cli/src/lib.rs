@@ -7,11 +7,9 @@ mod demo;
 mod files;
 mod get;
 mod inspect;
-mod keys;
 mod lines;
 mod memory;
 mod output;
-mod policy;
 mod probe;
 mod progress;
 mod report;
@@ -30,7 +28,7 @@ use output::Output;
 pub use output::{CANNOT_WRITE, Outcome, explained};
 
 impl Cli {
-    /// What `arguments` ask for, the first of which is the program's name.
+    /// Parses `arguments`, the first of which is the program's name.
     ///
     /// # Errors
     ///
@@ -54,10 +52,10 @@ pub fn run(cli: &Cli, stdout: &mut dyn Write) -> anyhow::Result<Outcome> {
     match &cli.command {
         Command::Demo => demo::run(&mut output),
         Command::Build(args) => build::run(args, secret, &mut output),
-        Command::Get(args) => get::run(args, secret, &mut output),
-        Command::Probe(args) => probe::run(args, secret, &mut output),
-        Command::Inspect(args) => inspect::run(args, secret, &mut output),
-        Command::Verify(args) => verify::run(args, secret, &mut output),
+        Command::Get { tables, keys } => get::run(tables, keys, secret, &mut output),
+        Command::Probe { tables, keys } => probe::run(tables, keys, secret, &mut output),
+        Command::Inspect { files } => inspect::run(files, secret, &mut output),
+        Command::Verify { paths } => verify::run(paths, secret, &mut output),
         Command::Advise(args) => advise::run(args, &mut output),
         Command::Report(args) => report::run(args, &mut output),
     }

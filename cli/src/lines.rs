@@ -1,6 +1,10 @@
 //! Keys and values from lines of text: `key<TAB>value`, or a key alone.
 
 use core::cmp::Ordering;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, ensure};
 
 /// Where one line's key and value lie in the text.
 #[derive(Clone, Copy, Debug)]
@@ -40,6 +44,15 @@ impl KeyLines {
             start += line.len();
         }
         Self { text, lines, blank_lines }
+    }
+
+    /// The lines of the file at `path`, which must hold a key. `option` is the one that the path was given with.
+    pub(crate) fn read(path: &Path, option: &str) -> anyhow::Result<Self> {
+        let text = fs::read(path).with_context(|| format!("cannot read {} ({option})", path.display()))?;
+        ensure_unpacked(path, &text)?;
+        let lines = Self::parse(text);
+        ensure!(lines.len() > 0, "{} holds no key: expected one per line", path.display());
+        Ok(lines)
     }
 
     /// Sorts by key; of lines with one key, the last stays. Gives the number of lines dropped.
@@ -85,6 +98,13 @@ impl KeyLines {
         let value_start = (line.key_end + 1).min(line.end);
         (key, self.text.get(value_start..line.end).unwrap_or_default())
     }
+}
+
+/// Refuses a gzip file, whose lines would be garbage.
+pub(crate) fn ensure_unpacked(path: &Path, text: &[u8]) -> anyhow::Result<()> {
+    const GZIP_MAGIC: &[u8] = &[0x1f, 0x8b];
+    ensure!(!text.starts_with(GZIP_MAGIC), "{} is compressed: unpack it with `gzip -d` first", path.display());
+    Ok(())
 }
 
 /// Lines of `text`, the last of which may lack its line feed.

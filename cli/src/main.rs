@@ -1,4 +1,4 @@
-//! `sstfilter`: builds, asks, inspects and verifies tables and their filter blocks.
+//! `sstfilter`: builds, queries, inspects and verifies tables and their filter blocks.
 
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io::{self, Write};
 
 use anyhow::Context;
-use comfy_table::{CellAlignment, ContentArrangement, Table, TableComponent};
+use comfy_table::{CellAlignment, ContentArrangement, Table};
 use serde::{Serialize, Serializer};
 
 /// What a command that did its work found.
@@ -30,7 +30,7 @@ impl Outcome {
 /// What failed when standard output did.
 pub const CANNOT_WRITE: &str = "cannot write to standard output";
 
-/// Standard output in the form that was asked for.
+/// Standard output, as text or as JSON.
 pub(crate) struct Output<'a> {
     writer: &'a mut dyn Write,
     json: bool,
@@ -66,9 +66,15 @@ impl<'a> Output<'a> {
     }
 }
 
-/// An error and its causes, each said once: those of the system stand in the library's own messages already.
+/// A message of the library, with its advice in the options of the command line.
+pub(crate) fn in_options(message: &impl fmt::Display) -> String {
+    message.to_string().replace("open with the hasher of that seed", "give the seed with --secret-seed-file")
+}
+
+/// An error and its causes, each said once: the library's own messages already quote those of the system.
+#[must_use]
 pub fn explained(error: &anyhow::Error) -> String {
-    error.chain().map(ToString::to_string).fold(String::new(), |text, cause| {
+    error.chain().map(|cause| in_options(&cause)).fold(String::new(), |text, cause| {
         if text.ends_with(&cause) {
             text
         } else if text.is_empty() {
@@ -88,20 +94,18 @@ pub(crate) fn note(message: &str) {
 /// Widest line printed, in columns.
 const MAX_COLUMNS: u16 = 100;
 
-/// A table with `header`, whose columns from the second on are right-aligned figures.
-pub(crate) fn figures<const N: usize>(header: [&str; N]) -> Table {
+/// Lines above and below the header and at the end: `UTF8_HORIZONTAL_ONLY` without those between rows.
+const LINES: &str = "  ── ══      ──    ";
+
+/// A column: its title, and its cell for a row.
+pub(crate) type Column<T> = (&'static str, fn(&T) -> String);
+
+/// A table of `rows`, whose columns from the second on are right-aligned figures.
+pub(crate) fn figures<'a, T: 'a>(columns: &[Column<T>], rows: impl IntoIterator<Item = &'a T>) -> Table {
     let mut table = Table::new();
-    table.load_preset(comfy_table::presets::UTF8_HORIZONTAL_ONLY);
-    for between_rows in [
-        TableComponent::HorizontalLines,
-        TableComponent::MiddleIntersections,
-        TableComponent::LeftBorderIntersections,
-        TableComponent::RightBorderIntersections,
-    ] {
-        table.remove_style(between_rows);
-    }
-    table.set_content_arrangement(ContentArrangement::Dynamic).set_width(MAX_COLUMNS);
-    table.set_header(header);
+    table.load_preset(LINES).set_content_arrangement(ContentArrangement::Dynamic).set_width(MAX_COLUMNS);
+    table.set_header(columns.iter().map(|(title, _)| title));
+    table.add_rows(rows.into_iter().map(|row| columns.iter().map(move |(_, cell)| cell(row))));
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
     }

@@ -1,16 +1,14 @@
-//! `sstfilter probe`: the filters alone, without a look at index or data.
+//! `sstfilter probe`: the filters alone; index and data are not read.
 
 use core::fmt;
-use std::fs;
 use std::path::Path;
 
-use anyhow::{Context, ensure};
 use serde::Serialize;
-use sstfilter::{KeyHasher, PreparedKey, Table, TableSet};
+use sstfilter::KeyHasher;
+use sstfilter::sst::{Table, TableSet};
 
-use crate::args::ProbeArgs;
 use crate::lines::KeyLines;
-use crate::output::{Outcome, Output, figures};
+use crate::output::{Column, Outcome, Output, figures, in_options};
 use crate::progress::Progress;
 use crate::{files, tables, units};
 
@@ -45,13 +43,16 @@ struct TableProbes {
     problem: Option<String>,
 }
 
-pub(crate) fn run(args: &ProbeArgs, secret: Option<&KeyHasher>, output: &mut Output<'_>) -> anyhow::Result<Outcome> {
-    let paths = files::tables_newest_first(&args.tables)?;
-    let set = tables::open_set(&args.tables, secret)?;
-    let text = fs::read(&args.keys).with_context(|| format!("cannot read {}", args.keys.display()))?;
-    let keys = KeyLines::parse(text);
-    ensure!(keys.len() > 0, "{} holds no key: expected one per line", args.keys.display());
-    let (positives, per_key) = probe_all(set.tables(), &hasher_of(&set, secret), &keys);
+pub(crate) fn run(
+    tables: &Path,
+    keys: &Path,
+    secret: Option<&KeyHasher>,
+    output: &mut Output<'_>,
+) -> anyhow::Result<Outcome> {
+    let paths = files::tables_newest_first(tables)?;
+    let set = tables::open_set(tables, secret)?;
+    let lines = KeyLines::read(keys, "--keys")?;
+    let (positives, per_key) = probe_all(set.tables(), &hasher_of(&set, secret), &lines);
     let per_table = paths.iter().zip(set.tables()).zip(positives);
     let per_table = per_table.map(|((path, table), positives)| TableProbes::new(path, table, positives, per_key.keys));
     output.report(&ProbeReport::new(per_table.collect(), &per_key))?;
@@ -64,20 +65,19 @@ fn hasher_of(set: &TableSet, secret: Option<&KeyHasher>) -> KeyHasher {
     secret.cloned().or_else(described).unwrap_or_default()
 }
 
-/// How many keys each table's filter lets through, and how many tables each key touches. Ranges have no say: the
-/// rates are those of the filters.
+/// How many keys each table's filter is positive for, and how many tables each key touches. Key ranges are ignored:
+/// the rates are those of the filters.
 fn probe_all(tables: &[Table], hasher: &KeyHasher, keys: &KeyLines) -> (Vec<u64>, PerKey) {
     let mut positives = vec![0_u64; tables.len()];
-    let mut per_key = PerKey::default();
+    let mut per_key = PerKey { min: u64::MAX, ..PerKey::default() };
     let mut progress = Progress::new("probing filters", keys.len() as u64);
     for (key, _) in keys.iter() {
-        let mut prepared = PreparedKey::new(hasher.hash(key));
+        let hash = hasher.hash(key);
         let mut touched = 0;
         for (table, positives) in tables.iter().zip(&mut positives) {
-            let is_absent = table.filter().is_some_and(|filter| filter.probe_prepared(&mut prepared).is_absent());
-            let maybe = u64::from(!is_absent);
-            touched += maybe;
-            *positives += maybe;
+            let is_absent = table.filter().is_some_and(|filter| filter.probe(hash).is_absent());
+            touched += u64::from(!is_absent);
+            *positives += u64::from(!is_absent);
         }
         per_key.count(touched);
         progress.step();
@@ -90,7 +90,7 @@ fn probe_all(tables: &[Table], hasher: &KeyHasher, keys: &KeyLines) -> (Vec<u64>
 struct PerKey {
     keys: u64,
     none: u64,
-    min: Option<u64>,
+    min: u64,
     max: u64,
     total: u64,
 }
@@ -99,7 +99,7 @@ impl PerKey {
     fn count(&mut self, touched: u64) {
         self.keys += 1;
         self.none += u64::from(touched == 0);
-        self.min = Some(self.min.map_or(touched, |min| min.min(touched)));
+        self.min = self.min.min(touched);
         self.max = self.max.max(touched);
         self.total += touched;
     }
@@ -107,9 +107,9 @@ impl PerKey {
 
 impl TableProbes {
     fn new(path: &Path, table: &Table, positives: u64, keys: u64) -> Self {
-        let (filter, expected_rate, problem) = match table.filter().map(sstfilter::GuardedFilter::block) {
+        let (filter, expected_rate, problem) = match table.filter().map(sstfilter::FilterReader::block) {
             None => ("none".to_owned(), 1.0, Some("the table has no filter".to_owned())),
-            Some(Err(problem)) => ("unusable".to_owned(), 1.0, Some(problem.to_string())),
+            Some(Err(problem)) => ("unusable".to_owned(), 1.0, Some(in_options(problem))),
             Some(Ok(block)) => (block.info().kind.to_string(), block.info().expected_fpr, None),
         };
         let observed_rate = positives as f64 / keys as f64;
@@ -128,7 +128,7 @@ impl ProbeReport {
             keys: per_key.keys,
             tables,
             keys_touching_none: per_key.none,
-            min_tables_per_key: per_key.min.unwrap_or(0),
+            min_tables_per_key: per_key.min,
             mean_tables_per_key: mean,
             max_tables_per_key: per_key.max,
             expected_tables_per_key: expected,
@@ -143,21 +143,18 @@ impl ProbeReport {
 
 impl fmt::Display for ProbeReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut rows = figures(["table", "filter", "keys in table", "keys let through", "rate", "expected if absent"]);
-        for table in &self.per_table {
-            rows.add_row([
-                file_name(&table.path),
-                table.filter.clone(),
-                units::grouped(table.keys_in_table),
-                units::grouped(table.positives),
-                units::percent(table.observed_rate),
-                units::percent(table.expected_rate),
-            ]);
-        }
-        writeln!(f, "{rows}")?;
+        let columns: [Column<TableProbes>; 6] = [
+            ("table", |table| file_name(&table.path)),
+            ("filter", |table| table.filter.clone()),
+            ("keys in table", |table| units::grouped(table.keys_in_table)),
+            ("positives", |table| units::grouped(table.positives)),
+            ("rate", |table| units::percent(table.observed_rate)),
+            ("expected if absent", |table| units::percent(table.expected_rate)),
+        ];
+        writeln!(f, "{}", figures(&columns, &self.per_table))?;
         for table in &self.per_table {
             if let Some(problem) = &table.problem {
-                writeln!(f, "{}: every key is let through: {problem}", table.path)?;
+                writeln!(f, "{}: positive for every key: {problem}", table.path)?;
             }
         }
         let (keys, tables) = (units::counted(self.keys, "key"), units::counted(self.tables as u64, "table"));
@@ -167,7 +164,7 @@ impl fmt::Display for ProbeReport {
             "tables touched per key: {:.3} on average ({} to {}); {:.3} expected if all keys are absent",
             self.mean_tables_per_key, self.min_tables_per_key, self.max_tables_per_key, self.expected_tables_per_key,
         )?;
-        writeln!(f, "keys in no table for certain: {}", units::grouped(self.keys_touching_none))
+        writeln!(f, "keys certainly in no table: {}", units::grouped(self.keys_touching_none))
     }
 }
 

@@ -1,30 +1,59 @@
-//! A bar on standard error for work that takes over a second, and nothing for work that does not.
+//! Progress bars on standard error: drawn on a terminal only, and cleared when the value that shows them is dropped.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressStyle};
 
-/// How long work may take unseen.
+/// How long work of many small steps runs before its bar is shown.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How many steps pass between two looks at the clock.
+/// Steps between two updates of the bar: reading the clock for every key would slow a build down.
 const STEPS_PER_UPDATE: u64 = 1_024;
 
-/// Counts the steps of one piece of work.
+/// Less than this is read, sorted or checked within a second.
+const QUICK_BYTES: u64 = 64 << 20;
+
+/// Tick of a bar whose work does not report in small steps.
+const TICK: Duration = Duration::from_millis(200);
+
+fn bar(total: u64, template: &str) -> ProgressBar {
+    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+    let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::hidden());
+    bar.with_style(style).with_finish(ProgressFinish::AndClear)
+}
+
+fn show_now(bar: &ProgressBar) {
+    bar.set_draw_target(ProgressDrawTarget::stderr());
+    bar.enable_steady_tick(TICK);
+}
+
+/// A bar for `total_bytes` of work that reports rarely, such as once per file. Shown from the start if there are many.
+pub(crate) fn bytes(task: &'static str, total_bytes: u64) -> ProgressBar {
+    let bar = bar(total_bytes, "{spinner} {msg} {wide_bar} {bytes} of {total_bytes} ({elapsed})").with_message(task);
+    if total_bytes > QUICK_BYTES {
+        show_now(&bar);
+    }
+    bar
+}
+
+/// A bar for `total` long steps, whose message says which one is running. Shown from the start.
+pub(crate) fn stages(total: u64) -> ProgressBar {
+    let bar = bar(total, "{spinner} {wide_msg} {bar:24} {pos} of {len} ({elapsed})");
+    show_now(&bar);
+    bar
+}
+
+/// A bar for work of many small steps, shown once the work has run for a second.
 pub(crate) struct Progress {
     bar: ProgressBar,
-    begun: Instant,
     steps: u64,
-    is_shown: bool,
 }
 
 impl Progress {
-    /// Work of `total` steps, called `task`. Shown on a terminal only.
+    /// `total` steps of `task`.
     pub(crate) fn new(task: &'static str, total: u64) -> Self {
-        let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::hidden());
-        let style = ProgressStyle::with_template("{msg} {wide_bar} {human_pos} of {human_len} ({per_sec}, {eta} left)");
-        let bar = if let Ok(style) = style { bar.with_style(style) } else { bar };
-        Self { bar: bar.with_message(task), begun: Instant::now(), steps: 0, is_shown: false }
+        let bar = bar(total, "{msg} {wide_bar} {human_pos} of {human_len} ({per_sec}, {eta} left)");
+        Self { bar: bar.with_message(task), steps: 0 }
     }
 
     /// Counts one step.
@@ -35,89 +64,10 @@ impl Progress {
         }
     }
 
-    fn update(&mut self) {
-        if !self.is_shown && self.begun.elapsed() > PATIENCE {
-            self.is_shown = true;
+    fn update(&self) {
+        if self.bar.is_hidden() && self.bar.elapsed() > PATIENCE {
             self.bar.set_draw_target(ProgressDrawTarget::stderr());
         }
-        if self.is_shown {
-            self.bar.set_position(self.steps);
-        }
-    }
-}
-
-impl Drop for Progress {
-    fn drop(&mut self) {
-        self.bar.finish_and_clear();
-    }
-}
-
-/// Less than this is read, sorted or checked within a second.
-const QUICK_BYTES: u64 = 64 << 20;
-
-/// Tick of a bar whose work does not report in small steps.
-const TICK: Duration = Duration::from_millis(200);
-
-/// Counts the bytes of work that reports seldom, such as once per file.
-pub(crate) struct BytesProgress {
-    bar: ProgressBar,
-}
-
-impl BytesProgress {
-    /// Work on `total_bytes`, called `task`. Shown from the start if it is much, on a terminal only.
-    pub(crate) fn new(task: &'static str, total_bytes: u64) -> Self {
-        let is_shown = total_bytes > QUICK_BYTES;
-        let target = if is_shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
-        let bar = ProgressBar::with_draw_target(Some(total_bytes), target);
-        let style = ProgressStyle::with_template("{spinner} {msg} {wide_bar} {bytes} of {total_bytes} ({elapsed})");
-        let bar = if let Ok(style) = style { bar.with_style(style) } else { bar };
-        let bar = bar.with_message(task);
-        if is_shown {
-            bar.enable_steady_tick(TICK);
-        }
-        Self { bar }
-    }
-
-    /// Counts `bytes` more as done.
-    pub(crate) fn advance(&self, bytes: u64) {
-        self.bar.inc(bytes);
-    }
-}
-
-impl Drop for BytesProgress {
-    fn drop(&mut self) {
-        self.bar.finish_and_clear();
-    }
-}
-
-/// Counts the steps of work whose steps take long, and says what the step at hand is.
-pub(crate) struct Stages {
-    bar: ProgressBar,
-}
-
-impl Stages {
-    /// Work of `total` steps. Shown from the start, on a terminal only.
-    pub(crate) fn new(total: u64) -> Self {
-        let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr());
-        let style = ProgressStyle::with_template("{spinner} {wide_msg} {bar:24} {pos} of {len} ({elapsed})");
-        let bar = if let Ok(style) = style { bar.with_style(style) } else { bar };
-        bar.enable_steady_tick(TICK);
-        Self { bar }
-    }
-
-    /// Says what is done now.
-    pub(crate) fn at(&self, task: String) {
-        self.bar.set_message(task);
-    }
-
-    /// Counts one step as done.
-    pub(crate) fn step(&self) {
-        self.bar.inc(1);
-    }
-}
-
-impl Drop for Stages {
-    fn drop(&mut self) {
-        self.bar.finish_and_clear();
+        self.bar.set_position(self.steps);
     }
 }

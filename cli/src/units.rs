@@ -1,16 +1,10 @@
 //! Numbers as people write and read them.
 
+use unit_prefix::NumberPrefix;
+
 /// `1234567` as `1,234,567`.
 pub(crate) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut out = String::with_capacity(digits.len() * 4 / 3);
-    for (position, digit) in digits.chars().enumerate() {
-        if position > 0 && (digits.len() - position).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
+    indicatif::HumanCount(number).to_string()
 }
 
 /// `1 table`, `70 tables`: a number of what has a regular plural.
@@ -20,17 +14,10 @@ pub(crate) fn counted(number: u64, what: &str) -> String {
 
 /// A length in bytes with a binary unit: `1536` as `1.5 KiB`.
 pub(crate) fn bytes(length: u64) -> String {
-    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
-    if length < 1024 {
-        return format!("{length} B");
+    match NumberPrefix::binary(length as f64) {
+        NumberPrefix::Standalone(_) => format!("{length} B"),
+        NumberPrefix::Prefixed(prefix, scaled) => format!("{scaled:.1} {prefix}B"),
     }
-    let mut scaled = length as f64 / 1024.0;
-    let mut unit = 0;
-    while scaled >= 1024.0 && unit + 1 < UNITS.len() {
-        scaled /= 1024.0;
-        unit += 1;
-    }
-    format!("{scaled:.1} {}", UNITS.get(unit).copied().unwrap_or_default())
 }
 
 /// A rate from 0 to 1 as a percentage with three significant decimals.
@@ -42,12 +29,10 @@ pub(crate) fn percent(rate: f64) -> String {
 /// A rate from 0 to 1 as a percentage with two significant digits or more, and no zeros behind them.
 pub(crate) fn brief_percent(rate: f64) -> String {
     let percentage = rate * 100.0;
-    let decimals = if percentage >= 1.0 {
-        2
-    } else if percentage >= 0.01 {
-        3
-    } else {
-        5
+    let decimals = match percentage {
+        1.0.. => 2,
+        0.01.. => 3,
+        _ => 5,
     };
     let text = format!("{percentage:.decimals$}");
     format!("{} %", text.trim_end_matches('0').trim_end_matches('.'))
@@ -55,12 +40,10 @@ pub(crate) fn brief_percent(rate: f64) -> String {
 
 /// A time in nanoseconds in the unit that fits.
 pub(crate) fn nanoseconds(time_ns: f64) -> String {
-    if time_ns < 1e3 {
-        format!("{time_ns:.1} ns")
-    } else if time_ns < 1e6 {
-        format!("{:.1} µs", time_ns / 1e3)
-    } else {
-        format!("{:.1} ms", time_ns / 1e6)
+    match time_ns {
+        ..1e3 => format!("{time_ns:.1} ns"),
+        ..1e6 => format!("{:.1} µs", time_ns / 1e3),
+        _ => format!("{:.1} ms", time_ns / 1e6),
     }
 }
 

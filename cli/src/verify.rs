@@ -6,14 +6,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use serde::Serialize;
+use sstfilter::sst::{FilterVerdict, Table, TableError};
 use sstfilter::{BlockError, FilterBlock, KeyHasher};
 
-use crate::args::VerifyArgs;
 use crate::files::{self, Look};
-use crate::output::{Outcome, Output, explained};
-use crate::progress::BytesProgress;
-use crate::tables::{self, Verified};
-use crate::units;
+use crate::output::{Outcome, Output, explained, in_options};
+use crate::{progress, tables, units};
 
 #[derive(Debug, Serialize)]
 struct VerifyReport {
@@ -39,11 +37,9 @@ struct FileVerdict {
 }
 
 /// The answer is no when anything is damaged.
-pub(crate) fn run(args: &VerifyArgs, secret: Option<&KeyHasher>, output: &mut Output<'_>) -> anyhow::Result<Outcome> {
-    let mut skipped = Vec::new();
-    let mut verdicts = Vec::new();
-    let mut chosen = Vec::new();
-    for path in &args.paths {
+pub(crate) fn run(paths: &[PathBuf], secret: Option<&KeyHasher>, output: &mut Output<'_>) -> anyhow::Result<Outcome> {
+    let (mut skipped, mut verdicts, mut chosen) = (Vec::new(), Vec::new(), Vec::new());
+    for path in paths {
         match expand(path, &mut skipped) {
             Ok(files) => chosen.extend(files),
             Err(problem) => verdicts.push(FileVerdict::unreadable(path, &problem)),
@@ -52,15 +48,15 @@ pub(crate) fn run(args: &VerifyArgs, secret: Option<&KeyHasher>, output: &mut Ou
     verdicts.extend(verify_all(&chosen, secret));
     let report = VerifyReport::new(verdicts, skipped);
     output.report(&report)?;
-    Ok(report.outcome())
+    Ok(if report.unreadable > 0 { Outcome::Failed } else { Outcome::from_sound(report.sound) })
 }
 
 fn verify_all(files: &[PathBuf], secret: Option<&KeyHasher>) -> Vec<FileVerdict> {
     let length = |file: &PathBuf| fs::metadata(file).map_or(0, |metadata| metadata.len());
-    let bytes = BytesProgress::new("verifying", files.iter().map(length).sum());
+    let bytes = progress::bytes("verifying", files.iter().map(length).sum());
     let verify = |file: &PathBuf| {
         let verdict = FileVerdict::new(file, secret);
-        bytes.advance(length(file));
+        bytes.inc(length(file));
         verdict
     };
     files.iter().map(verify).collect()
@@ -74,7 +70,7 @@ fn expand(path: &Path, skipped: &mut Vec<String>) -> anyhow::Result<Vec<PathBuf>
     }
     let mut chosen = Vec::new();
     for file in files::list(path)? {
-        let is_ours = files::has_table_extension(&file)
+        let is_ours = files::is_named_like_ours(&file)
             || (!files::is_leftover(&file) && !matches!(files::look_at(&file), Ok(Look::Neither)));
         if is_ours {
             chosen.push(file);
@@ -88,33 +84,66 @@ fn expand(path: &Path, skipped: &mut Vec<String>) -> anyhow::Result<Vec<PathBuf>
 
 impl FileVerdict {
     fn new(path: &Path, secret: Option<&KeyHasher>) -> Self {
-        match files::look_at(path) {
-            Ok(look) => {
-                let Verified { entries, problems, filter_not_asked, is_unread } = verify(path, look, secret);
-                Self { path: path.display().to_string(), entries, problems, filter_not_asked, is_unreadable: is_unread }
-            }
-            Err(problem) => Self::unreadable(path, &problem),
+        let look = match files::look_at(path) {
+            Ok(look) => look,
+            Err(problem) => return Self::unreadable(path, &problem),
+        };
+        let mut verdict = Self { path: path.display().to_string(), ..Self::default() };
+        match look {
+            Look::FilterBlock => verdict.verify_block(path),
+            Look::Neither if !files::has_table_extension(path) => verdict.problems.push(files::NEITHER.to_owned()),
+            Look::Table | Look::Neither => verdict.verify_table(path, secret),
         }
+        verdict
     }
 
     fn unreadable(path: &Path, problem: &anyhow::Error) -> Self {
         let problems = vec![explained(problem)];
         Self { path: path.display().to_string(), problems, is_unreadable: true, ..Self::default() }
     }
-}
 
-fn verify(path: &Path, look: Look, secret: Option<&KeyHasher>) -> Verified {
-    let unsound = |problem| Verified { problems: vec![problem], ..Verified::default() };
-    match look {
-        Look::FilterBlock => match fs::read(path) {
-            Ok(data) => match verify_block(data) {
-                Ok(entries) => Verified { entries, ..Verified::default() },
-                Err(problem) => unsound(problem.to_string()),
-            },
-            Err(error) => Verified { is_unread: true, ..unsound(format!("cannot be read: {error}")) },
-        },
-        Look::Neither if !files::has_table_extension(path) => unsound(files::NEITHER.to_owned()),
-        Look::Table | Look::Neither => tables::verify(path, secret),
+    fn verify_block(&mut self, path: &Path) {
+        match fs::read(path).map(verify_block) {
+            Ok(Ok(keys)) => self.entries = keys,
+            Ok(Err(problem)) => self.problems.push(problem.to_string()),
+            Err(error) => {
+                self.is_unreadable = true;
+                self.problems.push(format!("cannot be read: {error}"));
+            }
+        }
+    }
+
+    fn verify_table(&mut self, path: &Path, secret: Option<&KeyHasher>) {
+        match tables::open(path, secret) {
+            Err(problem) => self.add(&problem),
+            Ok(table) => self.verify_opened(&table),
+        }
+    }
+
+    /// Of an unsound table, filter, index and data are checked one by one, so that damage to one does not hide damage
+    /// to another.
+    fn verify_opened(&mut self, table: &Table) {
+        match table.verify() {
+            Ok(report) => {
+                self.entries = report.entries;
+                if let FilterVerdict::NotProbed { reason } = report.filter {
+                    self.filter_not_asked = Some(in_options(&reason));
+                }
+            }
+            Err(first) => {
+                self.add(&first);
+                table.filter_problem().into_iter().for_each(|problem| self.add(problem));
+                table.iter().find_map(Result::err).iter().for_each(|problem| self.add(problem));
+            }
+        }
+    }
+
+    fn add(&mut self, problem: &TableError) {
+        self.is_unreadable |= tables::is_unread(problem);
+        let problem = in_options(problem);
+        if !self.problems.contains(&problem) {
+            self.problems.push(problem);
+        }
     }
 }
 
@@ -138,10 +167,6 @@ impl VerifyReport {
             skipped,
         }
     }
-
-    fn outcome(&self) -> Outcome {
-        if self.unreadable > 0 { Outcome::Failed } else { Outcome::from_sound(self.sound) }
-    }
 }
 
 impl fmt::Display for VerifyReport {
@@ -149,11 +174,8 @@ impl fmt::Display for VerifyReport {
         for file in &self.files {
             for problem in &file.problems {
                 // Most problems name the file themselves.
-                if problem.contains(&file.path) {
-                    writeln!(f, "{problem}")?;
-                } else {
-                    writeln!(f, "{}: {problem}", file.path)?;
-                }
+                let path = if problem.contains(&file.path) { String::new() } else { format!("{}: ", file.path) };
+                writeln!(f, "{path}{problem}")?;
             }
         }
         for file in &self.files {

@@ -2,9 +2,10 @@
 //! count as one that is not there (older values would answer), half a table must not stay behind, and whoever
 //! reads the message must learn which file it was and what the system said.
 //!
-//! `faults/inject.c` runs the program and makes the call with a given number fail, by ptrace; it is compiled
-//! with `cc`. Where that cannot be done, the tests say so and are skipped. A sample of the calls is tried; all of them with
-//! `SSTFILTER_LONG=1 cargo test --release --test faults -- --nocapture`, which prints how many.
+//! `faults/inject.c` runs the program and makes the call with a given number fail, by ptrace; it is compiled with `cc`.
+//! Where that cannot be done, the tests say so and are skipped. It is a program of its own because traced processes are
+//! slow beside other tests. A sample of the calls is tried; all of them with `SSTFILTER_LONG=1 cargo test --release
+//! --test faults -- --nocapture`, which prints how many.
 
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -20,7 +21,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 
 use common::{Place, lines, names, program, run, say_skipped};
-use sstfilter::{ReadOptions, Table};
+use sstfilter::sst::{ReadOptions, Table};
 
 const EINTR: i32 = 4;
 const EIO: i32 = 5;

@@ -1,5 +1,6 @@
-//! A build that is killed must leave whole tables or nothing: a reader that meets half a table would lose
-//! keys that the table's filter or index never got to.
+//! A build that is killed must leave whole tables or nothing: a reader that meets half a table would lose keys that the
+//! table's filter or index never got to. A program of its own: each build must get far before it is killed, which it
+//! would not beside other tests.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -12,7 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 use common::{Place, names, program, run};
-use sstfilter::{ReadOptions, Table};
+use sstfilter::sst::{ReadOptions, Table};
 
 const KILLS: u64 = 60;
 

@@ -3,25 +3,17 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use sstfilter::{
-    BitsPerKey, BloomPolicy, FilterPolicy, FixedPrefix, FuseArity, FusePolicy, FuseSizing, RibbonPolicy, RibbonSizing,
-    StandardBloomPolicy, TableBuilder, TableId, TableOptions, XorLayout, XorPolicy, XorSizing, XorWidth,
-};
+use sstfilter::sst::{TableBuilder, TableId, TableOptions};
+use sstfilter::{BitsPerKey, FilterPolicy, FixedPrefix, Sizing, kind};
 
 type Failed = Box<dyn std::error::Error>;
 
 fn policies() -> Result<Vec<Arc<dyn FilterPolicy>>, Failed> {
-    let ribbon = RibbonPolicy::new(RibbonSizing::Size(BitsPerKey::TEN))?;
-    let fuse = FusePolicy::new(FuseSizing::FingerprintBits(8))?;
-    Ok(vec![
-        Arc::new(BloomPolicy::default()),
-        Arc::new(StandardBloomPolicy::default()),
-        Arc::new(ribbon.with_min_keys(0)),
-        Arc::new(fuse.clone()),
-        Arc::new(fuse.with_arity(FuseArity::Four)),
-        Arc::new(XorPolicy::new(XorLayout::Plain, XorSizing::Width(XorWidth::Eight))?),
-        Arc::new(XorPolicy::new(XorLayout::Plus, XorSizing::Width(XorWidth::Sixteen))?),
-    ])
+    let policy = |entry: &kind::KindEntry| {
+        let policy = entry.configure(Sizing::FingerprintBits(8)).or_else(|_| entry.configure(BitsPerKey::TEN));
+        Ok(Arc::new(policy?.with_min_keys(0)) as Arc<dyn FilterPolicy>)
+    };
+    kind::all().iter().map(policy).collect()
 }
 
 /// `entries` entries, every seventh of them a tombstone.

@@ -2,9 +2,9 @@
 
 use sstfilter::simd::{self, InstructionSet};
 use sstfilter::{
-    BlockError, CountingBloom, CuckooFilter, FileId, FilterBlock, FilterError, FilterKind, FilterSet, GuardedFilter,
-    HealthLimits, HitBitmap, HitMatrix, KeyHash, KeyHasher, LoadContext, LookupOutcome, PreparedKey, StandardBloom,
-    TwoBitBloom,
+    BlockError, CountingBloom, CuckooFilter, DynamicFilter, FileId, FilterBlock, FilterError, FilterKind, FilterReader,
+    FilterSet, HealthLimits, KeyHash, KeyHasher, LoadContext, LookupOutcome, MatchBitmap, MatchMatrix,
+    RegisterBlockedBloom, StandardBloom,
 };
 
 /// Opens and asks `bytes` in every way there is.
@@ -14,10 +14,10 @@ pub fn exercise(bytes: &[u8]) {
         Ok(block) => {
             let kind = ask(&block, &hashes);
             let context = context_of(&block);
-            take_up(bytes, kind, context, &hashes);
+            restore(bytes, kind, context, &hashes);
             guard(bytes, context, &hashes, block.verify().is_ok());
             // Bound or not, it is not what a reader expects whose file it is not of.
-            guard(bytes, context.with_file_id(FileId::from(0x5eed)), &hashes[..3], false);
+            guard(bytes, context.with_file_id(FileId::from_parts(0, 0x5eed)), &hashes[..3], false);
         }
         Err(error) => {
             shown(&error);
@@ -38,11 +38,11 @@ fn hashes_of(bytes: &[u8]) -> Vec<KeyHash> {
     let seed = u64::from(crc32c::crc32c(bytes));
     let ends = [0, 1, u64::MAX, u64::MAX - 1, 1 << 63, (1 << 63) - 1, 1 << 32, u64::from(u32::MAX)];
     let taken = bytes.as_chunks().0.iter().take(16).map(|&word| u64::from_le_bytes(word));
-    let mixed = (0..42).map(|index| KeyHash::from_remixed(seed << 32 | index).get());
+    let mixed = (0..42).map(|index| KeyHash::mix(seed << 32 | index).get());
     ends.into_iter().chain(taken).chain(mixed).map(KeyHash::from_well_mixed).collect()
 }
 
-/// Single, prepared, batched and set probes agree, at any alignment and with any instruction set. The block's kind.
+/// Single, batched and set probes agree, at any alignment and with any instruction set. The block's kind.
 fn ask(block: &FilterBlock<&[u8]>, hashes: &[KeyHash]) -> FilterKind {
     let answers: Vec<bool> = hashes.iter().map(|&hash| block.may_contain(hash)).collect();
     let moved = [&[0xa5][..], block.as_bytes()].concat();
@@ -50,16 +50,11 @@ fn ask(block: &FilterBlock<&[u8]>, hashes: &[KeyHash]) -> FilterKind {
     for set in InstructionSet::available() {
         simd::select(set).expect("it is available");
         for block in [block, &moved] {
-            let mut hits = HitBitmap::default();
+            let mut hits = MatchBitmap::default();
             block.may_contain_batch(hashes, &mut hits);
             for (index, (&hash, &answer)) in hashes.iter().zip(&answers).enumerate() {
                 assert_eq!(hits.may_contain(index), answer, "batch, {set}, {hash:?}");
                 assert_eq!(block.may_contain(hash), answer, "single, {set}, {hash:?}");
-                assert_eq!(
-                    block.may_contain_prepared(&mut PreparedKey::new(hash)),
-                    answer,
-                    "prepared, {set}, {hash:?}"
-                );
             }
             assert_eq!(hits.count(), answers.iter().filter(|&&answer| answer).count() as u64);
         }
@@ -78,27 +73,27 @@ fn ask(block: &FilterBlock<&[u8]>, hashes: &[KeyHash]) -> FilterKind {
 fn ask_in_a_set(block: &FilterBlock<&[u8]>, hashes: &[KeyHash], answers: &[bool]) {
     let bad = Err(BlockError::Magic { got: 0 });
     let set =
-        FilterSet::new([Ok(block.clone()), bad, Ok(block.clone())].map(GuardedFilter::from), block.hash_identity());
+        FilterSet::new([Ok(block.clone()), bad, Ok(block.clone())].map(FilterReader::from), block.hash_identity());
     let is_sound = block.verify().is_ok();
     assert!(set.problem(1).is_some() && set.problem(0).is_none() == is_sound);
-    let mut matrix = HitMatrix::default();
-    set.candidates_batch(hashes, &mut matrix);
-    let mut hits = HitBitmap::default();
+    let mut matrix = MatchMatrix::default();
+    set.matches_batch(hashes, &mut matrix);
+    let mut hits = MatchBitmap::default();
     for (index, (&hash, &answer)) in hashes.iter().zip(answers).enumerate() {
         let answer = answer || !is_sound;
-        set.candidates(hash, &mut hits);
+        set.matches(hash, &mut hits);
         assert_eq!([0, 1, 2].map(|filter| hits.may_contain(filter)), [answer, true, answer], "set, {hash:?}");
         let row = [0, 1, 2].map(|filter| matrix.may_contain(index, filter));
         assert_eq!(row, [answer, true, answer], "matrix, {hash:?}");
     }
 }
 
-/// A guarded filter never denies without a sound block.
+/// A filter reader never denies without a sound block.
 fn guard(bytes: &[u8], context: LoadContext<'_>, hashes: &[KeyHash], may_be_sound: bool) {
-    let filter = GuardedFilter::load(bytes, context);
+    let filter = FilterReader::load(bytes, context);
     let is_usable = filter.block().is_ok();
     assert!(may_be_sound || !is_usable);
-    let mut hits = HitBitmap::default();
+    let mut hits = MatchBitmap::default();
     filter.probe_batch(hashes, &mut hits);
     for (index, &hash) in hashes.iter().enumerate() {
         let probe = filter.probe(hash);
@@ -118,9 +113,9 @@ fn shown(error: &(impl core::fmt::Display + core::fmt::Debug)) {
     assert!(!format!("{error} {error:?}").is_empty());
 }
 
-/// The in-memory kinds take the block up, or refuse it; what they took up denies nothing that it held, and no key
+/// The dynamic kinds restore the block, or refuse it; what was restored contains what the block held, and every key
 /// that it is given.
-fn take_up(bytes: &[u8], kind: FilterKind, context: LoadContext<'_>, hashes: &[KeyHash]) {
+fn restore(bytes: &[u8], kind: FilterKind, context: LoadContext<'_>, hashes: &[KeyHash]) {
     let block = FilterBlock::open_unverified(bytes).expect("it was opened before");
     let is_refused = |error: &FilterError, wanted: FilterKind| {
         shown(error);
@@ -131,21 +126,21 @@ fn take_up(bytes: &[u8], kind: FilterKind, context: LoadContext<'_>, hashes: &[K
             same_answers(&block, hashes, |hash| filter.contains(hash));
             hashes.iter().for_each(|&hash| _ = filter.insert(hash));
             hashes.iter().for_each(|&hash| assert!(filter.contains(hash)));
-            healthy(&filter.health(), filter.fill_ratio());
+            healthy(&filter.health());
             let _ = filter.estimated_keys();
             reopened(&filter.to_block().expect("it was a block"), hashes);
         }
         Err(error) => assert!(!is_refused(&error, FilterKind::STANDARD_BLOOM), "{error}"),
     }
-    match TwoBitBloom::from_block(bytes, context) {
+    match RegisterBlockedBloom::from_block(bytes, context) {
         Ok(filter) => {
             same_answers(&block, hashes, |hash| filter.contains(hash));
             filter.insert_all(hashes);
             hashes.iter().for_each(|&hash| assert!(filter.contains(hash)));
-            healthy(&filter.health(), filter.fill_ratio());
+            healthy(&filter.health());
             reopened(&filter.to_block().expect("it was a block"), hashes);
         }
-        Err(error) => assert!(!is_refused(&error, FilterKind::TWO_BIT_BLOOM), "{error}"),
+        Err(error) => assert!(!is_refused(&error, FilterKind::REGISTER_BLOCKED_BLOOM), "{error}"),
     }
     match CountingBloom::from_block(bytes, context) {
         Ok(filter) => counting(filter, &block, hashes),
@@ -169,7 +164,7 @@ fn counting(mut filter: CountingBloom, block: &FilterBlock<&[u8]>, hashes: &[Key
     assert_eq!(filter.keys(), before);
     filter.insert_all(hashes);
     hashes.iter().for_each(|&hash| assert!(filter.contains(hash)));
-    healthy(&filter.health(), filter.fill_ratio());
+    healthy(&filter.health());
     let _ = (filter.saturated(), filter.estimated_keys());
     reopened(&filter.to_block().expect("it was a block"), hashes);
     let standard = filter.to_standard_bloom().expect("smaller than the block");
@@ -185,7 +180,7 @@ fn cuckoo(mut filter: CuckooFilter, block: &FilterBlock<&[u8]>, hashes: &[KeyHas
     let inserted: Vec<KeyHash> = hashes.iter().copied().filter(|&hash| filter.insert(hash).is_ok()).collect();
     held.iter().chain(&inserted).for_each(|&hash| assert!(filter.contains(hash)));
     assert_eq!(filter.keys(), before + inserted.len() as u64);
-    healthy(&filter.health(), filter.fill_ratio());
+    healthy(&filter.health());
     reopened(&filter.to_block().expect("it was a block"), &inserted);
     inserted.iter().for_each(|&hash| filter.remove(hash).expect("it is in"));
     held.iter().for_each(|&hash| assert!(filter.contains(hash), "it was there before"));
@@ -196,8 +191,8 @@ fn same_answers(block: &FilterBlock<&[u8]>, hashes: &[KeyHash], contains: impl F
     hashes.iter().for_each(|&hash| assert_eq!(contains(hash), block.may_contain(hash), "{hash:?}"));
 }
 
-fn healthy(health: &sstfilter::FilterHealth, fill: f64) {
-    assert!((0.0..=1.0).contains(&fill), "{health:?}");
+fn healthy(health: &sstfilter::FilterHealth) {
+    assert!((0.0..=1.0).contains(&health.fill_ratio), "{health:?}");
     for limits in [HealthLimits::BLOOM, HealthLimits::CUCKOO] {
         assert!(!format!("{health:?} {:?}", limits.alarms(health)).is_empty());
     }

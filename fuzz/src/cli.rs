@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use arbitrary::{Result, Unstructured};
+use sstfilter::kind;
 use sstfilter_cli::{Cli, Outcome};
 
 /// Parses, or builds and reads, as `bytes` say.
@@ -50,6 +51,8 @@ const WORDS: &[&str] = &[
     "--false-positive-ns",
     "--quick",
     "--most-keys",
+    "--absent",
+    "--current",
     "--help",
     "--version",
     "--",
@@ -59,7 +62,7 @@ const WORDS: &[&str] = &[
     "bloom",
     "ribbon",
     "standard-bloom",
-    "fuse",
+    "binary-fuse",
     "xor",
     "xor+",
     "insert",
@@ -188,7 +191,7 @@ fn options(input: &mut Unstructured<'_>) -> Result<Vec<String>> {
             1 => "--consecutive".to_owned(),
             2 => format!("--table-bytes={}", input.choose(&["4K", "5000", "1M", "3", "x"])?),
             3 => {
-                let names = ["auto", "bloom", "ribbon", "standard-bloom", "fuse", "xor", "xor+", "cuckoo"];
+                let names: Vec<&str> = kind::all().iter().map(|entry| entry.name).chain(["auto", "quotient"]).collect();
                 format!("--policy={}", input.choose(&names)?)
             }
             4 => format!("--fpr={}", f64::from(input.arbitrary::<u8>()?) / 256.0),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use arbitrary::{Result, Unstructured};
 use bytes::Bytes;
-use sstfilter::{KeyHasher, ReadOptions, Table, TableOptions};
+use sstfilter::sst::{ReadOptions, Table, TableOptions};
 
 use crate::pick;
 
@@ -63,17 +63,15 @@ pub struct Options {
     pub write: TableOptions,
     /// What readers are given.
     pub read: ReadOptions,
-    /// The hasher of both.
-    pub hasher: KeyHasher,
 }
 
 /// Any options, those of readers fitting those of writers.
 pub fn options(input: &mut Unstructured<'_>) -> Result<Options> {
     let hasher = pick::hasher(input)?;
     let context = pick::context(input, &hasher)?;
-    let mut options = TableOptions::default().with_hasher(hasher.clone()).with_purpose(context.purpose);
+    let mut options = TableOptions::default().with_context(context);
     if let Some(policy) = pick::policy(input)? {
-        options = options.with_policy(policy.policy);
+        options = options.with_policy(policy.shared());
     } else {
         options = options.without_filter();
     }
@@ -83,22 +81,16 @@ pub fn options(input: &mut Unstructured<'_>) -> Result<Options> {
         .with_block_bytes(block_bytes)
         .and_then(|options| options.with_restart_interval(interval))
         .expect("in range");
-    if let Some(keys) = context.expected_keys {
-        options = options.with_expected_keys(keys);
-    }
-    if let Some(bytes) = context.memory_budget {
-        options = options.with_memory_budget(bytes);
-    }
-    let mut read = ReadOptions::default().with_hasher(hasher.clone());
+    let mut read = ReadOptions::default().with_hasher(hasher);
     if let Some(extractor) = pick::extractor(input)? {
         options = options.with_extractor(extractor.clone());
         read = read.with_extractor(extractor);
     }
-    Ok(Options { write: options, read, hasher })
+    Ok(Options { write: options, read })
 }
 
 /// Opens `bytes` as a table.
-pub fn open(bytes: &[u8], options: &ReadOptions) -> std::result::Result<Table, sstfilter::TableError> {
+pub fn open(bytes: &[u8], options: &ReadOptions) -> std::result::Result<Table, sstfilter::sst::TableError> {
     Table::open_source(Bytes::copy_from_slice(bytes), options)
 }
 

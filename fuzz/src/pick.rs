@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use arbitrary::{Result, Unstructured};
+use sstfilter::kind::{self, RibbonKind};
 use sstfilter::{
-    AutoPolicy, BitsPerKey, BloomPolicy, BuildContext, BuildPurpose, DelimitedPrefix, FalsePositiveRate, FilterPolicy,
-    FixedPrefix, FuseArity, FusePolicy, FuseSizing, KeyExtractor, KeyHash, KeyHasher, RibbonPolicy, RibbonSizing,
-    SelfCheck, StandardBloomPolicy, XorLayout, XorPolicy, XorSizing, XorWidth,
+    AutoPolicy, BitsPerKey, BuildContext, BuildPurpose, DelimitedPrefix, FalsePositiveRate, FilterPolicy, FixedPrefix,
+    KeyExtractor, KeyHash, KeyHasher, KindPolicy, SelfCheck, Sizing,
 };
 
 /// A size from 1 to 100 bits per key.
@@ -20,105 +20,67 @@ pub fn rate(input: &mut Unstructured<'_>) -> Result<FalsePositiveRate> {
     Ok(FalsePositiveRate::new((2.0_f64.powi(-bits) * (1.0 + share)).min(0.5)).expect("in range"))
 }
 
-/// A policy and the exact size of its blocks, where it promises one.
+/// A policy.
 #[derive(Debug)]
-pub struct Policy {
-    /// The policy.
-    pub policy: Arc<dyn FilterPolicy>,
-    /// For builds that do not fall back: the bytes of the block of so many distinct keys.
-    pub block_bytes: Option<Sized>,
+pub enum Policy {
+    /// Of one kind, and whether its blocks have exactly the bytes of their plan.
+    Kind(KindPolicy, bool),
+    /// Chosen for each file.
+    Auto(AutoPolicy),
 }
 
-/// The public size function of a policy.
-#[derive(Clone, Debug)]
-pub enum Sized {
-    /// Blocked Bloom.
-    Bloom(BloomPolicy),
-    /// Standard Bloom.
-    StandardBloom(StandardBloomPolicy),
-    /// Binary fuse.
-    Fuse(FusePolicy),
-    /// Xor in its plain layout.
-    Xor(XorPolicy),
-}
-
-impl Sized {
-    /// What it says.
+impl Policy {
+    /// As a store has it.
     #[must_use]
-    pub fn block_bytes(&self, keys: u64) -> Option<u64> {
+    pub fn as_dyn(&self) -> &dyn FilterPolicy {
         match self {
-            Self::Bloom(policy) => policy.block_bytes(keys),
-            Self::StandardBloom(policy) => policy.block_bytes(keys),
-            Self::Fuse(policy) => policy.block_bytes(keys),
-            Self::Xor(policy) => policy.estimated_block_bytes(keys),
+            Self::Kind(policy, _) => policy,
+            Self::Auto(policy) => policy,
+        }
+    }
+
+    /// As a store shares it.
+    #[must_use]
+    pub fn shared(self) -> Arc<dyn FilterPolicy> {
+        match self {
+            Self::Kind(policy, _) => Arc::new(policy),
+            Self::Auto(policy) => Arc::new(policy),
         }
     }
 }
 
-fn of(policy: impl FilterPolicy + 'static, block_bytes: Option<Sized>) -> Policy {
-    Policy { policy: Arc::new(policy), block_bytes }
+/// A rate, a size, or any bits of fingerprints.
+fn sizing(input: &mut Unstructured<'_>) -> Result<Sizing> {
+    Ok(match input.int_in_range(0..=2)? {
+        0 => rate(input)?.into(),
+        1 => size(input)?.into(),
+        _ => Sizing::FingerprintBits(input.int_in_range(0..=33)?),
+    })
 }
 
 /// Any policy of the library with any options; `None` for those that it refuses.
 pub fn policy(input: &mut Unstructured<'_>) -> Result<Option<Policy>> {
     let check = if input.arbitrary()? { SelfCheck::On } else { SelfCheck::Off };
-    Ok(match input.int_in_range(0..=8)? {
-        0 => {
-            let policy = BloomPolicy::new(size(input)?).with_self_check(check);
-            Some(of(policy.clone(), Some(Sized::Bloom(policy))))
+    let (kinds, number) = (kind::all(), input.int_in_range(0..=kind::all().len() + 2)?);
+    Ok(match kinds.get(number) {
+        Some(entry) => {
+            let policy = entry.configure(sizing(input)?);
+            let (min_keys, max_keys) = (input.int_in_range(0..=1_100)?, input.arbitrary::<u32>()?.into());
+            let policy = policy.map(|policy| policy.with_min_keys(min_keys).with_max_keys(max_keys));
+            policy.ok().map(|policy| Policy::Kind(policy.with_self_check(check), entry.has_exact_size))
         }
-        1 => BloomPolicy::for_rate(rate(input)?).ok().map(|policy| of(policy.with_self_check(check), None)),
-        2 => {
-            let policy = StandardBloomPolicy::new(size(input)?).with_self_check(check);
-            Some(of(policy.clone(), Some(Sized::StandardBloom(policy))))
-        }
-        3 => StandardBloomPolicy::for_rate(rate(input)?).ok().map(|policy| of(policy, None)),
-        4 => ribbon(input, check)?,
-        5 => fuse(input, check)?,
-        6 => xor(input, check)?,
-        7 => AutoPolicy::new(size(input)?).ok().map(|policy| of(policy, None)),
-        _ => RibbonPolicy::new(RibbonSizing::Rate(rate(input)?)).ok().map(|ribbon| {
+        None if number == kinds.len() => AutoPolicy::new(sizing(input)?).ok().map(Policy::Auto),
+        None if number == kinds.len() + 1 => KindPolicy::ribbon(rate(input)?).ok().map(|ribbon| {
             let ribbon = ribbon.with_min_keys(0).with_self_check(check);
-            of(AutoPolicy::from_parts(BloomPolicy::default(), ribbon), None)
+            Policy::Auto(AutoPolicy::from_parts(KindPolicy::default(), ribbon))
         }),
+        None => {
+            let ribbon = RibbonKind::same_rate_as_bloom(size(input)?);
+            let attempts = input.int_in_range(0..=70)?;
+            let ribbon = ribbon.and_then(|ribbon| ribbon.with_max_attempts(attempts));
+            ribbon.ok().map(|ribbon| Policy::Kind(KindPolicy::new(ribbon).with_self_check(check), false))
+        }
     })
-}
-
-fn ribbon(input: &mut Unstructured<'_>, check: SelfCheck) -> Result<Option<Policy>> {
-    let sizing = match input.int_in_range(0..=2)? {
-        0 => RibbonSizing::Rate(rate(input)?),
-        1 => RibbonSizing::Size(size(input)?),
-        _ => RibbonSizing::SameRateAsBloom(size(input)?),
-    };
-    let (min_keys, max_keys) = (input.int_in_range(0..=1_100)?, input.arbitrary::<u32>()?);
-    let attempts = input.int_in_range(0..=70)?;
-    let policy = RibbonPolicy::new(sizing).and_then(|policy| policy.with_max_attempts(attempts));
-    let with_limits = |policy: RibbonPolicy| policy.with_min_keys(min_keys).with_max_keys(max_keys.into());
-    Ok(policy.ok().map(|policy| of(with_limits(policy).with_self_check(check), None)))
-}
-
-fn fuse(input: &mut Unstructured<'_>, check: SelfCheck) -> Result<Option<Policy>> {
-    let sizing = if input.arbitrary()? {
-        FuseSizing::FingerprintBits(input.int_in_range(0..=33)?)
-    } else {
-        FuseSizing::Rate(rate(input)?)
-    };
-    let arity = if input.arbitrary()? { FuseArity::Four } else { FuseArity::Three };
-    let policy = FusePolicy::new(sizing).map(|policy| policy.with_arity(arity).with_self_check(check));
-    Ok(policy.ok().map(|policy| of(policy.clone(), Some(Sized::Fuse(policy)))))
-}
-
-fn xor(input: &mut Unstructured<'_>, check: SelfCheck) -> Result<Option<Policy>> {
-    let layout = if input.arbitrary()? { XorLayout::Plus } else { XorLayout::Plain };
-    let sizing = match input.int_in_range(0..=3)? {
-        0 => XorSizing::Width(XorWidth::Eight),
-        1 => XorSizing::Width(XorWidth::Sixteen),
-        2 => XorSizing::Rate(rate(input)?),
-        _ => XorSizing::Size(size(input)?),
-    };
-    let policy = XorPolicy::new(layout, sizing).map(|policy| policy.with_self_check(check));
-    let is_exact = layout == XorLayout::Plain;
-    Ok(policy.ok().map(|policy| of(policy.clone(), is_exact.then_some(Sized::Xor(policy)))))
 }
 
 /// Any hasher: seeded, secret, or of the engine's own, even one that hardly mixes.
@@ -128,7 +90,7 @@ pub fn hasher(input: &mut Unstructured<'_>) -> Result<KeyHasher> {
         0 => KeyHasher::default(),
         1 => KeyHasher::with_seed(seed),
         2 => KeyHasher::with_secret_seed(seed),
-        3 => KeyHasher::custom(seed, |key| KeyHash::from_remixed(u64::from(crc32c::crc32c(key)))),
+        3 => KeyHasher::custom(seed, |key| KeyHash::mix(u64::from(crc32c::crc32c(key)))),
         _ => KeyHasher::custom(seed, move |key| KeyHash::from_well_mixed(key.len() as u64 ^ seed)),
     })
 }
@@ -171,12 +133,12 @@ pub fn hashes(input: &mut Unstructured<'_>, most: usize) -> Result<Vec<KeyHash>>
             7 => {
                 let seed = u64::from(input.arbitrary::<u16>()?) << 32;
                 let count = input.int_in_range(0..=3_000)?.min(room as u64);
-                hashes.extend((0..count).map(|index| KeyHash::from_remixed(seed | index).get()));
+                hashes.extend((0..count).map(|index| KeyHash::mix(seed | index).get()));
             }
             8 => {
                 let high = u64::from(input.arbitrary::<u8>()?) << 56;
                 let count = input.int_in_range(0..=300)?.min(room as u64);
-                hashes.extend((0..count).map(|index| high | KeyHash::from_remixed(index).get() >> 8));
+                hashes.extend((0..count).map(|index| high | KeyHash::mix(index).get() >> 8));
             }
             _ => {
                 let again: Vec<u64> = hashes.iter().rev().take(room.min(100)).copied().collect();

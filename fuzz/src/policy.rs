@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use arbitrary::{Result, Unstructured};
 use sstfilter::simd::{self, InstructionSet};
 use sstfilter::{
-    BuildContext, BuiltFilter, FallbackReason, FilterBlock, FilterKind, FilterPolicy, FilterSet, FusePolicy,
-    GuardedFilter, HashIdentity, HitBitmap, HitMatrix, KeyHash, PreparedKey,
+    BuildContext, BuiltFilter, FallbackReason, FilterBlock, FilterKind, FilterPolicy, FilterReader, FilterSet,
+    HashIdentity, KeyHash, KindPolicy, MatchBitmap, MatchMatrix,
 };
 
-use crate::pick::{self, Sized};
+use crate::pick::{self, Policy};
 
 /// The most keys of a filter: enough for ribbons of several layers, and quick to build.
 const MOST_KEYS: usize = 12_000;
@@ -26,7 +26,7 @@ fn build_and_read(input: &mut Unstructured<'_>) -> Result<()> {
     let context = pick::context(input, &hasher)?;
     let in_bulk: bool = input.arbitrary()?;
     let hashes = pick::hashes(input, MOST_KEYS)?;
-    let built = build(picked.policy.as_ref(), &context, &hashes, in_bulk);
+    let built = build(picked.as_dyn(), &context, &hashes, in_bulk);
     let distinct: BTreeSet<KeyHash> = hashes.iter().copied().collect();
     let report = &built.report;
     assert_eq!(report.keys_added, hashes.len() as u64);
@@ -38,18 +38,19 @@ fn build_and_read(input: &mut Unstructured<'_>) -> Result<()> {
     assert_eq!(block.len() as u64, report.block_bytes);
     assert!(report.distinct_keys >= distinct.len() as u64 && report.distinct_keys <= hashes.len() as u64);
     simd::select(InstructionSet::Portable).expect("it is always available");
-    let again = build(picked.policy.as_ref(), &context, &hashes, !in_bulk);
+    let again = build(picked.as_dyn(), &context, &hashes, !in_bulk);
     simd::select(InstructionSet::fastest()).expect("it is available");
     assert_eq!(again.block.as_ref(), Some(&block), "the same keys give the same bytes, by whatever instructions");
-    if let Some(Sized::Fuse(policy)) = &picked.block_bytes {
+    let is_fuse = report.requested == FilterKind::BINARY_FUSE;
+    if let (Policy::Kind(policy, _), true) = (&picked, is_fuse) {
         let keys = distinct.len() as u64;
         let announced = *input.choose(&[keys, keys, keys / 2, keys * 3 + 10, 0])?;
         let of_builder = (announced == keys && report.used == Some(FilterKind::BINARY_FUSE)).then_some(&block[..]);
-        repeatable(policy, &hashes, announced, hasher.identity(), of_builder);
+        multi_pass(policy, &hashes, announced, hasher.identity(), of_builder);
     }
     let is_as_requested = report.reason == FallbackReason::None && context.expected_keys.is_none();
-    if let Some(sized) = picked.block_bytes.as_ref().filter(|_| is_as_requested) {
-        assert_eq!(sized.block_bytes(report.distinct_keys), Some(report.block_bytes), "{sized:?}");
+    if let (Policy::Kind(policy, true), true) = (&picked, is_as_requested) {
+        assert_eq!(policy.block_bytes(report.distinct_keys), Some(report.block_bytes), "{policy:?}");
     }
     let filter = FilterBlock::open_unverified(&block[..]).expect("it was just built");
     filter.verify().expect("it was just built");
@@ -73,8 +74,8 @@ fn build(policy: &dyn FilterPolicy, context: &BuildContext, hashes: &[KeyHash], 
 
 /// A fuse filter of keys that are read several times: refused, or sound; of the true number of keys, with the bytes of
 /// the policy's builder.
-fn repeatable(policy: &FusePolicy, hashes: &[KeyHash], keys: u64, identity: HashIdentity, of_builder: Option<&[u8]>) {
-    match policy.build_repeatable(|| hashes.iter().copied(), keys, identity) {
+fn multi_pass(policy: &KindPolicy, hashes: &[KeyHash], keys: u64, identity: HashIdentity, of_builder: Option<&[u8]>) {
+    match policy.build_multi_pass(|| hashes.iter().copied(), keys, identity) {
         Ok(built) => {
             let block = built.block.expect("it was built");
             assert!(of_builder.is_none_or(|of_builder| of_builder == block), "{:?}", built.report);
@@ -86,24 +87,23 @@ fn repeatable(policy: &FusePolicy, hashes: &[KeyHash], keys: u64, identity: Hash
     }
 }
 
-/// Single, prepared, batched, guarded and set probes all find every key.
+/// Single, batched, guarded and set probes all find every key.
 fn deny_none(filter: &FilterBlock<&[u8]>, hashes: &[KeyHash]) {
-    let mut hits = HitBitmap::default();
+    let mut hits = MatchBitmap::default();
     filter.may_contain_batch(hashes, &mut hits);
     assert_eq!(hits.count(), hashes.len() as u64, "by batch: {filter:?}");
     for &hash in hashes {
         assert!(filter.may_contain(hash), "{hash:?} by {filter:?}");
-        assert!(filter.may_contain_prepared(&mut PreparedKey::new(hash)), "{hash:?} prepared by {filter:?}");
     }
-    let guarded = GuardedFilter::load(filter.as_bytes(), filter.hash_identity());
+    let guarded = FilterReader::load(filter.as_bytes(), filter.hash_identity());
     guarded.probe_batch(hashes, &mut hits);
     assert!(guarded.block().is_ok() && hits.count() == hashes.len() as u64);
-    let set = FilterSet::new([Ok(filter.clone()), Ok(filter.clone())].map(GuardedFilter::from), filter.hash_identity());
-    let mut matrix = HitMatrix::default();
-    set.candidates_batch(hashes, &mut matrix);
+    let set = FilterSet::new([Ok(filter.clone()), Ok(filter.clone())].map(FilterReader::from), filter.hash_identity());
+    let mut matrix = MatchMatrix::default();
+    set.matches_batch(hashes, &mut matrix);
     assert_eq!(matrix.count(), 2 * hashes.len() as u64, "by set: {filter:?}");
     for &hash in hashes.iter().take(200) {
-        set.candidates(hash, &mut hits);
+        set.matches(hash, &mut hits);
         assert_eq!(hits.count(), 2);
     }
 }

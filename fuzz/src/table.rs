@@ -1,7 +1,9 @@
 //! All that can be asked of bytes that may be a table.
 
 use bytes::Bytes;
-use sstfilter::{Entry, HitMatrix, KeyHasher, Lookup, ReadOptions, Table, TableError, TableSet};
+use sstfilter::sst::{BoundedBlockCache, Entry, Lookup, ReadOptions, Table, TableError, TableSet};
+use sstfilter::{MatchBitmap, MatchMatrix};
+use std::sync::Arc;
 
 /// The most entries looked at, and keys asked for.
 const MOST: usize = 300;
@@ -20,7 +22,10 @@ pub fn exercise(bytes: &[u8]) {
     describe(&plain);
     let walked = walk(&plain);
     let keys = keys_of(&plain, &walked);
-    let (kept, unfiltered) = (ReadOptions::default().with_kept_blocks(), ReadOptions::default().without_filter());
+    let (kept, unfiltered) = (
+        ReadOptions::default().with_block_cache(Arc::new(BoundedBlockCache::new(1 << 30))),
+        ReadOptions::default().without_filter(),
+    );
     let (kept, unfiltered) = (open(&kept).expect("as before"), open(&unfiltered).expect("as before"));
     for key in &keys {
         let found = plain.get(key);
@@ -95,14 +100,21 @@ fn sound(table: &Table, walked: &[Entry]) {
 
 /// Single and batched lookups of a set agree.
 fn as_set(tables: Vec<Table>, keys: &[Vec<u8>]) {
-    let hasher = if keys.len().is_multiple_of(2) { KeyHasher::default() } else { KeyHasher::with_secret_seed(3) };
-    let set = TableSet::new(tables, hasher);
+    let set = TableSet::new(tables).expect("one reader");
     let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
-    let mut hits = HitMatrix::default();
-    set.candidates_for_keys(&keys, &mut hits);
+    let mut hits = MatchMatrix::default();
+    set.matches_batch(&keys, &mut hits);
     for (index, (key, batched)) in keys.iter().zip(set.multi_get(&keys)).enumerate() {
         assert_eq!(set.get(key).ok(), batched.ok(), "{key:?}");
-        assert_eq!(set.candidates_for_key(key), hits.row(index).collect::<Vec<_>>(), "{key:?}");
+        assert_eq!(
+            {
+                let mut alone = MatchBitmap::default();
+                set.matches(key, &mut alone);
+                alone.iter().collect::<Vec<_>>()
+            },
+            hits.row(index).collect::<Vec<_>>(),
+            "{key:?}"
+        );
     }
     assert!(!format!("{set:?} {:?}", set.stats()).is_empty());
 }

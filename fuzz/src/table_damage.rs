@@ -4,7 +4,8 @@
 //! searches for: a checksum is no defence against forgers, and a fuzzer is one.
 
 use arbitrary::{Result, Unstructured};
-use sstfilter::{KeyHasher, Lookup, ReadOptions, Table, TableBuilder, TableId, TableOptions, TableSet};
+use sstfilter::sst::{BoundedBlockCache, Lookup, ReadOptions, Table, TableBuilder, TableId, TableOptions, TableSet};
+use std::sync::Arc;
 
 use crate::entries::{self, Contents, Options, keys_and_neighbours};
 use crate::table_parts::{Blocks, CHECKSUM};
@@ -17,14 +18,16 @@ pub fn exercise(bytes: &[u8]) {
 
 fn run(input: &mut Unstructured<'_>) -> Result<()> {
     let damage: [u32; 4] = input.arbitrary()?;
-    let Options { write: options, read, hasher } = entries::options(input)?;
+    let Options { write: options, read } = entries::options(input)?;
     let contents: Contents = entries::entries(input, 200)?.into_iter().collect();
     let sound = build(&contents, &options, *b"the sound table ");
     let mut table = sound.clone();
     apply(damage, &mut table, || build(&contents, &options, *b"another table   "));
     let has_changed = table != sound;
-    for options in [read.clone(), read.clone().with_kept_blocks(), read.without_filter()] {
-        compare(&table, &contents, &options, &hasher, has_changed);
+    for options in
+        [read.clone(), read.clone().with_block_cache(Arc::new(BoundedBlockCache::new(1 << 30))), read.without_filter()]
+    {
+        compare(&table, &contents, &options, has_changed);
     }
     Ok(())
 }
@@ -88,7 +91,7 @@ fn pick(blocks: &Blocks, choice: u32) -> Option<(usize, usize)> {
     Some((handle.offset, handle.offset + handle.length + CHECKSUM))
 }
 
-fn compare(bytes: &[u8], contents: &Contents, options: &ReadOptions, hasher: &KeyHasher, has_changed: bool) {
+fn compare(bytes: &[u8], contents: &Contents, options: &ReadOptions, has_changed: bool) {
     let Ok(table) = entries::open(bytes, options) else {
         assert!(has_changed, "a sound table opens");
         return;
@@ -102,7 +105,7 @@ fn compare(bytes: &[u8], contents: &Contents, options: &ReadOptions, hasher: &Ke
     }
     walk(&table, contents, has_changed);
     assert_eq!(table.verify().is_err(), has_changed, "verify: {:?}", table.verify());
-    let set = TableSet::new(vec![table], hasher.clone());
+    let set = TableSet::new(vec![table]).expect("one reader");
     for (key, result) in keys.iter().zip(set.multi_get(&keys.iter().map(Vec::as_slice).collect::<Vec<_>>())) {
         match result {
             Ok(value) => assert_eq!(value.as_deref(), contents.get(key).and_then(Option::as_deref), "{key:?}"),

@@ -2,7 +2,10 @@
 
 use arbitrary::{Result, Unstructured};
 use sstfilter::simd::{self, InstructionSet};
-use sstfilter::{KeyHasher, Lookup, ReadOptions, Table, TableBuilder, TableError, TableId, TableOptions, TableSet};
+use sstfilter::sst::{
+    BoundedBlockCache, Lookup, ReadOptions, Table, TableBuilder, TableError, TableId, TableOptions, TableSet,
+};
+use std::sync::Arc;
 
 use crate::entries::{self, Contents, Entry, Options, keys_and_neighbours};
 
@@ -13,7 +16,7 @@ pub fn exercise(bytes: &[u8]) {
 }
 
 fn run(input: &mut Unstructured<'_>) -> Result<()> {
-    let Options { write: options, read, hasher } = entries::options(input)?;
+    let Options { write: options, read } = entries::options(input)?;
     let count = input.int_in_range(1..=3_u8)?;
     let (mut tables, mut newest) = (Vec::new(), Contents::new());
     for number in 0..count {
@@ -28,14 +31,19 @@ fn run(input: &mut Unstructured<'_>) -> Result<()> {
         simd::select(InstructionSet::Portable).expect("it is always available");
         read_back(&table, &contents, table.extractor().is_none());
         simd::select(InstructionSet::fastest()).expect("it is available");
-        read_back(&entries::open(&bytes, &read.clone().with_kept_blocks()).expect("as before"), &contents, false);
+        read_back(
+            &entries::open(&bytes, &read.clone().with_block_cache(Arc::new(BoundedBlockCache::new(1 << 30))))
+                .expect("as before"),
+            &contents,
+            false,
+        );
         read_back(&entries::open(&bytes, &ReadOptions::default()).expect("whoever reads it"), &contents, false);
         for (key, value) in contents {
             newest.entry(key).or_insert(value);
         }
         tables.push(table);
     }
-    together(tables, &newest, hasher);
+    together(tables, &newest);
     Ok(())
 }
 
@@ -89,14 +97,14 @@ fn read_back(table: &Table, contents: &Contents, is_whole: bool) {
     let properties = table.properties();
     assert_eq!(properties.smallest_key.as_deref(), contents.keys().next().map(Vec::as_slice));
     assert_eq!(properties.largest_key.as_deref(), contents.keys().next_back().map(Vec::as_slice));
-    if is_whole && let sstfilter::FilterVerdict::ContainsAll { keys } = report.filter {
+    if is_whole && let sstfilter::sst::FilterVerdict::ContainsAll { keys } = report.filter {
         assert_eq!(keys, contents.len() as u64);
     }
 }
 
 /// A set of the tables gives the newest entry of each key.
-fn together(tables: Vec<Table>, newest: &Contents, hasher: KeyHasher) {
-    let set = TableSet::new(tables, hasher);
+fn together(tables: Vec<Table>, newest: &Contents) {
+    let set = TableSet::new(tables).expect("one reader");
     for instructions in InstructionSet::available() {
         simd::select(instructions).expect("it is available");
         ask_all(&set, newest);

@@ -1,11 +1,11 @@
-//! Filters that keys come to and go from, against the multiset of their keys.
+//! Dynamic filters, against the multiset of their keys.
 
 use std::collections::BTreeMap;
 
 use arbitrary::{Result, Unstructured};
 use sstfilter::{
-    CountingBloom, CuckooFilter, FilterBlock, FilterError, HashIdentity, HitBitmap, KeyHash, StandardBloom,
-    TwoBitBloom, TwoBitOptions, WordLayout,
+    CountingBloom, CuckooFilter, DynamicFilter, FilterBlock, FilterError, FilterKind, HashIdentity, KeyHash,
+    MatchBitmap, RegisterBlockedBloom, RemoveKeys, StandardBloom, WordLayout,
 };
 
 use crate::pick;
@@ -40,7 +40,7 @@ impl Multiset {
     }
 }
 
-/// Inserts, removes, stores, takes up and merges as `bytes` say.
+/// Inserts, removes, merges, clears, stores and restores as `bytes` say.
 pub fn exercise(bytes: &[u8]) {
     let mut input = Unstructured::new(bytes);
     let _ = run(&mut input);
@@ -49,11 +49,54 @@ pub fn exercise(bytes: &[u8]) {
 fn run(input: &mut Unstructured<'_>) -> Result<()> {
     let identity = pick::hasher(input)?.identity();
     match input.int_in_range(0..=3)? {
-        0 => standard(input, identity),
-        1 => two_bit(input, identity),
-        2 => counting(input, identity),
-        _ => cuckoo(input, identity),
+        0 => match standard(input, identity)? {
+            Ok(filter) => steps(input, filter, merge_standard),
+            Err(_) => Ok(()),
+        },
+        1 => {
+            let (layout, bytes) = (*input.choose(&WordLayout::ALL)?, 64 << input.int_in_range(0..=10)?);
+            let filter = RegisterBlockedBloom::with_shape(identity, bytes, layout).expect("a power of two");
+            steps(input, filter, merge_register_blocked)
+        }
+        2 => match counting(input, identity)? {
+            Ok(filter) => steps(input, filter, |filter, held, keys| {
+                remove(filter, held, keys);
+                check_standard(filter, &held.keys());
+            }),
+            Err(_) => Ok(()),
+        },
+        _ => match cuckoo(input, identity)? {
+            Ok(filter) => steps(input, filter, remove),
+            Err(_) => Ok(()),
+        },
     }
+}
+
+/// A new filter, or why there is none.
+type New<F> = Result<core::result::Result<F, FilterError>>;
+
+fn standard(input: &mut Unstructured<'_>, identity: HashIdentity) -> New<StandardBloom> {
+    Ok(match input.int_in_range(0..=2)? {
+        0 => StandardBloom::with_shape(identity, input.int_in_range(0..=MOST_BYTES * 8)?, input.int_in_range(0..=34)?),
+        1 => StandardBloom::for_size(identity, input.int_in_range(0..=5_000)?, pick::size(input)?),
+        _ => StandardBloom::for_rate(identity, input.int_in_range(0..=5_000)?, pick::rate(input)?),
+    })
+}
+
+fn counting(input: &mut Unstructured<'_>, identity: HashIdentity) -> New<CountingBloom> {
+    Ok(match input.int_in_range(0..=2)? {
+        0 => CountingBloom::with_shape(identity, input.int_in_range(0..=MOST_BYTES * 2)?, input.int_in_range(0..=34)?),
+        1 => CountingBloom::for_size(identity, input.int_in_range(0..=2_000)?, pick::size(input)?),
+        _ => CountingBloom::for_rate(identity, input.int_in_range(0..=2_000)?, pick::rate(input)?),
+    })
+}
+
+fn cuckoo(input: &mut Unstructured<'_>, identity: HashIdentity) -> New<CuckooFilter> {
+    Ok(if input.arbitrary()? {
+        CuckooFilter::with_tag_bits(identity, input.int_in_range(0..=3_000)?, input.int_in_range(0..=34)?)
+    } else {
+        CuckooFilter::for_rate(identity, input.int_in_range(0..=3_000)?, pick::rate(input)?)
+    })
 }
 
 /// One of the keys given before, or new ones.
@@ -61,192 +104,118 @@ fn step(input: &mut Unstructured<'_>, pool: &mut Vec<KeyHash>) -> Result<(u8, Ve
     let action = input.int_in_range(0..=7)?;
     let keys = match input.int_in_range(0..=3)? {
         0 if !pool.is_empty() => vec![*input.choose(pool)?],
-        1 => vec![KeyHash::from_remixed(u64::from(input.arbitrary::<u8>()?))],
+        1 => vec![KeyHash::mix(u64::from(input.arbitrary::<u8>()?))],
         2 => vec![KeyHash::from_well_mixed(input.arbitrary()?)],
         _ => {
             let (seed, count) = (input.arbitrary::<u16>()?, input.int_in_range(0..=150_u64)?);
-            (0..count).map(|index| KeyHash::from_remixed(u64::from(seed) << 16 | index)).collect()
+            (0..count).map(|index| KeyHash::mix(u64::from(seed) << 16 | index)).collect()
         }
     };
     pool.extend(&keys);
     Ok((action, keys))
 }
 
-fn check(keys: &[KeyHash], contains: impl Fn(KeyHash) -> bool, batch: impl Fn(&[KeyHash], &mut HitBitmap)) {
-    let mut hits = HitBitmap::default();
-    batch(keys, &mut hits);
-    assert_eq!(hits.count(), keys.len() as u64);
-    keys.iter().for_each(|&hash| assert!(contains(hash), "{hash:?} is denied"));
-}
-
-fn check_block(block: &[u8], keys: &[KeyHash]) {
-    let block = FilterBlock::open_unverified(block).expect("it was just written");
-    block.verify().expect("it was just written");
-    check(keys, |hash| block.may_contain(hash), |keys, hits| block.may_contain_batch(keys, hits));
-}
-
-fn standard(input: &mut Unstructured<'_>, identity: HashIdentity) -> Result<()> {
-    let new = match input.int_in_range(0..=2)? {
-        0 => StandardBloom::with_shape(identity, input.int_in_range(0..=MOST_BYTES * 8)?, input.int_in_range(0..=34)?),
-        1 => StandardBloom::for_size(identity, input.int_in_range(0..=5_000)?, pick::size(input)?),
-        _ => StandardBloom::for_rate(identity, input.int_in_range(0..=5_000)?, pick::rate(input)?),
-    };
-    let Ok(mut filter) = new else { return Ok(()) };
+/// What all kinds do, and `special`, what one of them does.
+fn steps<F: DynamicFilter>(
+    input: &mut Unstructured<'_>,
+    mut filter: F,
+    special: impl Fn(&mut F, &mut Multiset, &[KeyHash]),
+) -> Result<()> {
     let (mut held, mut pool) = (Multiset::default(), Vec::new());
+    let counts_exactly = [FilterKind::COUNTING_BLOOM, FilterKind::CUCKOO].contains(&filter.kind());
     while !input.is_empty() {
         let (action, keys) = step(input, &mut pool)?;
         match action {
-            0..=3 => keys.iter().for_each(|&hash| _ = filter.insert(hash)),
-            4 => _ = filter.insert_all(&keys),
-            5 => {
-                let mut other =
-                    StandardBloom::with_shape(identity, filter.bits(), filter.probes()).expect("the same shape");
-                other.insert_all(&keys);
-                filter.union(&other).expect("the same shape");
-            }
-            _ => {
-                let block = filter.to_block().expect("it is small");
-                check_block(&block, &held.keys());
-                filter = StandardBloom::from_block(&block, identity).expect("it was just written");
-                assert_eq!(filter.to_block().expect("it is small"), block);
-                continue;
-            }
-        }
-        keys.iter().for_each(|&hash| held.insert(hash));
-    }
-    check(&held.keys(), |hash| filter.contains(hash), |keys, hits| filter.contains_batch(keys, hits));
-    assert!((0.0..=1.0).contains(&filter.health().expected_fpr));
-    Ok(())
-}
-
-fn two_bit(input: &mut Unstructured<'_>, identity: HashIdentity) -> Result<()> {
-    let layout = *input.choose(&WordLayout::ALL)?;
-    let options = TwoBitOptions::default().with_layout(layout).with_bytes(64 << input.int_in_range(0..=10)?);
-    let mut filter = TwoBitBloom::new(identity, options.expect("a power of two")).expect("it is small");
-    let (mut held, mut pool) = (Multiset::default(), Vec::new());
-    while !input.is_empty() {
-        let (action, keys) = step(input, &mut pool)?;
-        match action {
-            0..=2 => keys.iter().for_each(|&hash| _ = filter.insert(hash)),
-            3 => keys.iter().for_each(|&hash| _ = filter.insert_mut(hash)),
-            4 => _ = filter.insert_all(&keys),
-            5 => {
-                let other = TwoBitBloom::new(identity, filter.options()).expect("it is small");
-                other.insert_all(&keys);
-                filter.union(&other).expect("the same shape");
-            }
+            0..=2 => insert(&mut filter, &mut held, &keys),
+            3 => insert_all(&mut filter, &mut held, &keys),
+            4 | 5 => special(&mut filter, &mut held, &keys),
             6 if keys.len() == 1 => {
                 filter.clear();
                 held = Multiset::default();
-                continue;
             }
-            _ => {
-                let block = filter.to_block().expect("it is small");
-                check_block(&block, &held.keys());
-                filter = TwoBitBloom::from_block(&block, identity).expect("it was just written");
-                assert_eq!(filter.to_block().expect("it is small"), block);
-                continue;
-            }
+            _ => filter = restored(&filter, &held.keys()),
         }
-        keys.iter().for_each(|&hash| held.insert(hash));
+        assert!(!counts_exactly || filter.keys() == held.len());
     }
     check(&held.keys(), |hash| filter.contains(hash), |keys, hits| filter.contains_batch(keys, hits));
-    assert!((0.0..=1.0).contains(&filter.health().expected_fpr));
+    let health = filter.health();
+    assert!((0.0..=1.0).contains(&health.expected_fpr) && (0.0..=1.0).contains(&health.fill_ratio), "{health:?}");
     Ok(())
 }
 
-fn counting(input: &mut Unstructured<'_>, identity: HashIdentity) -> Result<()> {
-    let new = match input.int_in_range(0..=2)? {
-        0 => CountingBloom::with_shape(identity, input.int_in_range(0..=MOST_BYTES * 2)?, input.int_in_range(0..=34)?),
-        1 => CountingBloom::for_size(identity, input.int_in_range(0..=2_000)?, pick::size(input)?),
-        _ => CountingBloom::for_rate(identity, input.int_in_range(0..=2_000)?, pick::rate(input)?),
-    };
-    let Ok(mut filter) = new else { return Ok(()) };
-    let (mut held, mut pool) = (Multiset::default(), Vec::new());
-    while !input.is_empty() {
-        let (action, keys) = step(input, &mut pool)?;
-        match action {
-            0..=2 => keys.iter().for_each(|&hash| _ = filter.insert(hash)),
-            3 => _ = filter.insert_all(&keys),
-            4 | 5 => {
-                for hash in keys {
-                    if held.remove(hash) {
-                        filter.remove(hash).expect("it is in");
-                    } else if !filter.contains(hash) {
-                        assert_eq!(filter.remove(hash), Err(FilterError::NotPresent));
-                    }
-                }
-                continue;
-            }
-            _ => {
-                let block = filter.to_block().expect("it is small");
-                check_block(&block, &held.keys());
-                filter = CountingBloom::from_block(&block, identity).expect("it was just written");
-                assert_eq!(filter.to_block().expect("it is small"), block);
-                let standard = filter.to_standard_bloom().expect("it is small");
-                check(&held.keys(), |hash| standard.contains(hash), |keys, hits| standard.contains_batch(keys, hits));
-                continue;
-            }
+/// One by one, up to the first that finds no place, which must change nothing.
+fn insert(filter: &mut impl DynamicFilter, held: &mut Multiset, keys: &[KeyHash]) {
+    let before = (keys.len() == 1).then(|| filter.to_block().expect("it is small"));
+    for &hash in keys {
+        if let Err(error) = filter.try_insert(hash) {
+            assert!(matches!(error, FilterError::Full { .. }), "{error}");
+            let after = before.as_ref().map(|_| filter.to_block().expect("it is small"));
+            assert_eq!(after, before, "nothing has changed");
+            break;
         }
-        keys.iter().for_each(|&hash| held.insert(hash));
+        held.insert(hash);
     }
-    assert_eq!(filter.keys(), held.len());
-    check(&held.keys(), |hash| filter.contains(hash), |keys, hits| filter.contains_batch(keys, hits));
-    assert!((0.0..=1.0).contains(&filter.health().expected_fpr));
-    Ok(())
 }
 
-fn cuckoo(input: &mut Unstructured<'_>, identity: HashIdentity) -> Result<()> {
-    let new = if input.arbitrary()? {
-        CuckooFilter::with_tag_bits(identity, input.int_in_range(0..=3_000)?, input.int_in_range(0..=34)?)
-    } else {
-        CuckooFilter::for_rate(identity, input.int_in_range(0..=3_000)?, pick::rate(input)?)
+/// All at once; a filter that is full says by its number of keys how many it took.
+fn insert_all(filter: &mut impl DynamicFilter, held: &mut Multiset, keys: &[KeyHash]) {
+    let before = filter.keys();
+    let inserted = match filter.try_insert_all(keys) {
+        Ok(()) => keys.len(),
+        Err(_) => (filter.keys() - before) as usize,
     };
-    let Ok(mut filter) = new else { return Ok(()) };
-    let (mut held, mut pool) = (Multiset::default(), Vec::new());
-    while !input.is_empty() {
-        let (action, keys) = step(input, &mut pool)?;
-        match action {
-            0..=2 => {
-                let before = (keys.len() == 1).then(|| filter.to_block().expect("it is small"));
-                for &hash in &keys {
-                    match filter.insert(hash) {
-                        Ok(()) => held.insert(hash),
-                        Err(error) => {
-                            assert!(matches!(error, FilterError::Full { .. }), "{error}");
-                            let after = before.as_ref().map(|_| filter.to_block().expect("it is small"));
-                            assert_eq!(after, before, "nothing has changed");
-                            break;
-                        }
-                    }
-                }
-            }
-            3 => {
-                let before = filter.keys();
-                let is_in = filter.insert_all(&keys).is_ok();
-                let taken = filter.keys() - before;
-                assert_eq!(is_in, taken == keys.len() as u64);
-                keys.iter().take(taken as usize).for_each(|&hash| held.insert(hash));
-            }
-            4 | 5 => {
-                for hash in keys {
-                    if held.remove(hash) {
-                        filter.remove(hash).expect("it is in");
-                    } else if !filter.contains(hash) {
-                        assert_eq!(filter.remove(hash), Err(FilterError::NotPresent));
-                    }
-                }
-            }
-            _ => {
-                let block = filter.to_block().expect("it is small");
-                check_block(&block, &held.keys());
-                filter = CuckooFilter::from_block(&block, identity).expect("it was just written");
-                assert_eq!(filter.to_block().expect("it is small"), block);
-            }
+    keys.iter().take(inserted).for_each(|&hash| held.insert(hash));
+}
+
+fn remove(filter: &mut impl RemoveKeys, held: &mut Multiset, keys: &[KeyHash]) {
+    for &hash in keys {
+        if held.remove(hash) {
+            filter.remove(hash).expect("it is in");
+        } else if !filter.contains(hash) {
+            assert_eq!(filter.remove(hash), Err(FilterError::NotPresent));
         }
-        assert_eq!(filter.keys(), held.len());
     }
-    check(&held.keys(), |hash| filter.contains(hash), |keys, hits| filter.contains_batch(keys, hits));
-    assert!((0.0..=1.0).contains(&filter.health().expected_fpr));
-    Ok(())
+}
+
+fn merge_standard(filter: &mut StandardBloom, held: &mut Multiset, keys: &[KeyHash]) {
+    let mut other = StandardBloom::with_shape(filter.hash_identity(), filter.bits(), filter.probes());
+    let other = other.as_mut().expect("the same shape");
+    other.insert_all(keys);
+    filter.union(other).expect("the same shape");
+    keys.iter().for_each(|&hash| held.insert(hash));
+}
+
+/// Half of the keys by the shared insert, the others by a merge.
+fn merge_register_blocked(filter: &mut RegisterBlockedBloom, held: &mut Multiset, keys: &[KeyHash]) {
+    let (shared, merged) = keys.split_at(keys.len() / 2);
+    shared.iter().for_each(|&hash| _ = filter.insert(hash));
+    let other = RegisterBlockedBloom::with_shape(filter.hash_identity(), filter.bytes(), filter.layout());
+    let other = other.expect("the same shape");
+    other.insert_all(merged);
+    filter.union(&other).expect("the same shape");
+    keys.iter().for_each(|&hash| held.insert(hash));
+}
+
+/// The filter after it was stored.
+fn restored<F: DynamicFilter>(filter: &F, keys: &[KeyHash]) -> F {
+    let bytes = filter.to_block().expect("it is small");
+    assert_eq!(bytes.len() as u64, filter.block_bytes());
+    let block = FilterBlock::open_unverified(&bytes).expect("it was just written");
+    block.verify().expect("it was just written");
+    check(keys, |hash| block.may_contain(hash), |keys, hits| block.may_contain_batch(keys, hits));
+    let restored = F::from_block(&bytes, filter.hash_identity()).expect("it was just written");
+    assert_eq!(restored.to_block().expect("it is small"), bytes);
+    restored
+}
+
+fn check_standard(filter: &CountingBloom, keys: &[KeyHash]) {
+    let standard = filter.to_standard_bloom().expect("it is small");
+    check(keys, |hash| standard.contains(hash), |keys, hits| standard.contains_batch(keys, hits));
+}
+
+fn check(keys: &[KeyHash], contains: impl Fn(KeyHash) -> bool, batch: impl Fn(&[KeyHash], &mut MatchBitmap)) {
+    let mut hits = MatchBitmap::default();
+    batch(keys, &mut hits);
+    assert_eq!(hits.count(), keys.len() as u64);
+    keys.iter().for_each(|&hash| assert!(contains(hash), "{hash:?} is absent"));
 }

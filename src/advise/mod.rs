@@ -1,4 +1,4 @@
-//! Which filter for which use: a ranked list, with exact sizes and reasons.
+//! Which filter for which use: a ranked list, with sizes and rates.
 //!
 //! [`advise`] goes through all kinds. Those that cannot do what is needed are listed with the reason; the others
 //! are sized for the number of keys and the wanted rate or memory, and ranked by what they cost: the product of
@@ -8,83 +8,66 @@
 //! time = keys x build + absent lookups x (probe + rate x cost of a false positive)
 //! ```
 //!
-//! with the rate asked for, or the one that the memory gives. So a filter that is asked a thousand times per key
+//! with the wanted rate, or the one that the memory gives. So a filter that is probed a thousand times per key
 //! may take longer to build if that makes it smaller or sharper, and one that is soon thrown away may not. Sizes and
-//! rates are computed by the same functions that the builders use; times are those measured on one machine, to be
+//! rates are those of the plans that builders follow; times are those measured on one machine, to be
 //! compared with each other and not to be relied on.
 //!
 //! ```
-//! use sstfilter::advise::{FilterNeed, FilterTarget, Updates, advise};
-//! use sstfilter::{FalsePositiveRate, FilterKind};
+//! use sstfilter::advise::{FilterNeed, FilterTarget, advise};
+//! use sstfilter::{BuildContext, FalsePositiveRate, FilterKind, KeyHasher};
 //!
-//! // A compacted file: built once, asked for ten absent keys per key that it holds.
+//! // A compacted file: built once, probed for ten absent keys per key that it holds.
 //! let target = FilterTarget::Rate(FalsePositiveRate::ONE_PERCENT);
 //! let compacted = FilterNeed::new(1_000_000, target).with_absent_lookups(10_000_000);
-//! assert_eq!(advise(&compacted).ranked[0].kind, FilterKind::RIBBON);
+//! let advice = advise(&compacted);
+//! assert_eq!(advice.ranked[0].entry.id, FilterKind::RIBBON);
+//! let builder = advice.ranked[0].policy.builder(&BuildContext::new(&KeyHasher::default()));
+//! # drop(builder);
 //!
-//! // A flush, asked for a tenth of that number before it is merged away.
+//! // A flush, probed for a tenth of that number before it is merged away.
 //! let flushed = FilterNeed::new(1_000_000, target).with_absent_lookups(100_000);
-//! assert_eq!(advise(&flushed).ranked[0].kind, FilterKind::BLOCKED_BLOOM);
+//! assert_eq!(advise(&flushed).ranked[0].entry.id, FilterKind::BLOCKED_BLOOM);
 //! ```
 
-mod explain;
-mod kinds;
-mod speed;
+mod measured;
 
-use crate::filter::FilterKind;
-use crate::units::FalsePositiveRate;
-use speed::Speed;
+use crate::error::ConfigError;
+use crate::filter::kind::FallbackReason;
+use crate::kind::{self, KindEntry, Updates, Writers};
+use crate::policy::{KindPolicy, Plan};
+use crate::units::{BitsPerKey, FalsePositiveRate, Sizing};
 
-/// What a filter is needed for.
+/// The workload that a filter is needed for.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct FilterNeed {
-    /// Distinct keys, at the most.
+    /// The largest expected number of distinct keys.
     pub keys: u64,
-    /// The rate or the memory wanted.
+    /// The target: a false positive rate or a memory size.
     pub target: FilterTarget,
-    /// What happens to the keys once the filter is in use.
+    /// How keys change while the filter is in use.
     pub updates: Updates,
-    /// Who adds and removes keys then.
+    /// How many threads change them.
     pub writers: Writers,
-    /// Absent keys that the filter is asked for before it is built anew.
+    /// Lookups of absent keys before the filter is replaced.
     pub absent_lookups: u64,
-    /// What a false positive costs, in nanoseconds: a block read from a fast disk takes about 10,000.
+    /// The cost of a false positive, in nanoseconds: a block read from a fast disk takes about 10,000.
     pub false_positive_ns: u64,
 }
 
-/// What is wanted of a filter: the rest follows.
+/// The property that a filter is sized by.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum FilterTarget {
     /// At most this false positive rate, in as few bytes as possible.
     Rate(FalsePositiveRate),
-    /// At most so many bytes (of Ribbon and xor+: about so many), with as low a rate as possible.
+    /// At most this many bytes (of Ribbon and xor+: about this many), with as low a rate as possible.
     Bytes(u64),
 }
 
-/// What happens to the keys of a filter while it is in use, from little to much.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Updates {
-    /// Nothing: all keys are known when it is built.
-    None,
-    /// Keys are added.
-    Insert,
-    /// Keys are added and removed.
-    InsertAndRemove,
-}
-
-/// How many threads add and remove keys while the filter is in use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Writers {
-    /// One, while nobody reads; or everybody goes through a lock that is there already.
-    One,
-    /// Many at once, with readers between them.
-    Many,
-}
-
 impl FilterNeed {
-    /// A filter for `keys` keys that is built once and asked for as many absent keys as it holds present ones; a
+    /// A filter for `keys` keys that is built once and probed for as many absent keys as it holds present ones; a
     /// false positive costs 10,000 ns.
     #[must_use]
     pub fn new(keys: u64, target: FilterTarget) -> Self {
@@ -92,19 +75,19 @@ impl FilterNeed {
         Self { keys, target, updates, writers, absent_lookups: keys, false_positive_ns: 10_000 }
     }
 
-    /// Sets what happens to the keys.
+    /// Sets how keys change while the filter is in use.
     #[must_use]
     pub fn with_updates(self, updates: Updates) -> Self {
         Self { updates, ..self }
     }
 
-    /// Sets who adds and removes keys.
+    /// Sets how many threads change keys.
     #[must_use]
     pub fn with_writers(self, writers: Writers) -> Self {
         Self { writers, ..self }
     }
 
-    /// Sets how many absent keys are asked for.
+    /// Sets how many absent keys are looked up.
     #[must_use]
     pub fn with_absent_lookups(self, absent_lookups: u64) -> Self {
         Self { absent_lookups, ..self }
@@ -117,89 +100,146 @@ impl FilterNeed {
     }
 }
 
-/// What [`advise`] found.
-#[derive(Clone, Debug, PartialEq)]
+/// The result of [`advise`].
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Advice {
-    /// The kinds that do what is needed, the best first; possibly none.
+    /// The suitable kinds, best first; possibly none.
     pub ranked: Vec<Recommendation>,
-    /// The kinds that do not.
-    pub unsuitable: Vec<Unsuitable>,
+    /// The unsuitable kinds, with reasons.
+    pub unsuitable: Vec<(&'static KindEntry, WhyNot)>,
 }
 
-/// A kind that does what is needed, and what it would cost.
-#[derive(Clone, Debug, PartialEq)]
+/// A suitable kind, and its cost.
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Recommendation {
     /// The kind.
-    pub kind: FilterKind,
-    /// Its name, with the variant where several are ranked.
-    pub name: &'static str,
-    /// How it is to be set, in words: "6 probes, 19532 lines".
-    pub setting: String,
-    /// Bytes of the whole block: exact, but for Ribbon, where it is within 1 % (see
-    /// [`RibbonPolicy`](crate::RibbonPolicy)), and for xor+, where it is within 2 % from 1,000 keys on (see
-    /// [`XorPolicy::estimated_block_bytes`](crate::XorPolicy::estimated_block_bytes)).
-    pub block_bytes: u64,
-    /// The share of absent keys let through, once all keys are in.
-    pub expected_fpr: f64,
-    /// Nanoseconds that building or adding takes per key, on the machine that was measured.
+    pub entry: &'static KindEntry,
+    /// Its size, for the constructor of a dynamic filter.
+    pub sizing: Sizing,
+    /// The policy that builds it for files.
+    pub policy: KindPolicy,
+    /// Its bytes, rate and shape, once all keys are inserted.
+    pub plan: Plan,
+    /// Nanoseconds per key to build or insert, on the measured machine.
     pub build_ns: f64,
-    /// Nanoseconds per absent key asked for, on the same machine, in batches.
+    /// Nanoseconds per absent key to probe in batches, on the same machine.
     pub probe_ns: f64,
-    /// Bytes times seconds over the filter's life: what the ranking is by.
+    /// Whether the workload needs a lock around the filter; the cost includes it.
+    pub is_locked: bool,
+    /// Bytes times seconds over the filter's life; the ranking sorts by it.
     pub cost: f64,
-    /// Why it stands where it stands, in a sentence.
-    pub why: String,
 }
 
-/// A kind that does not do what is needed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Why a kind is unsuitable.
+#[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub struct Unsuitable {
-    /// The kind.
-    pub kind: FilterKind,
-    /// Its name, with the variant where several are ranked.
-    pub name: &'static str,
-    /// Why not, in a sentence.
-    pub why_not: String,
+pub enum WhyNot {
+    /// It does not support the changes to keys that the workload needs.
+    CannotUpdate(Updates),
+    /// It has no filter of the target rate.
+    Config(ConfigError),
+    /// It does not support this number of keys.
+    Keys(FallbackReason),
+    /// The target memory is not enough.
+    NeedsBytes(u64),
+    /// Its rate would be this.
+    Rate(f64),
 }
 
 /// Ranks all kinds for a need.
 #[must_use]
 pub fn advise(need: &FilterNeed) -> Advice {
-    let (mut ranked, mut unsuitable) = (Vec::new(), Vec::new());
-    for entry in kinds::ALL {
-        match entry.size(need) {
-            Ok(sized) => ranked.push((entry, recommendation(need, entry, sized))),
-            Err(why_not) => unsuitable.push(Unsuitable { kind: entry.kind, name: entry.name(), why_not }),
+    let mut advice = Advice { ranked: Vec::new(), unsuitable: Vec::new() };
+    for entry in kind::all() {
+        match recommendation(entry, need) {
+            Ok(recommendation) => advice.ranked.push(recommendation),
+            Err(why_not) => advice.unsuitable.push((entry, why_not)),
         }
     }
-    ranked.sort_by(|(_, one), (_, other)| one.cost.total_cmp(&other.cost));
-    explain::explain(&mut ranked, need);
-    Advice { ranked: ranked.into_iter().map(|(_, found)| found).collect(), unsuitable }
+    advice.ranked.sort_by(|one, other| one.cost.total_cmp(&other.cost));
+    advice
 }
 
-fn recommendation(need: &FilterNeed, entry: &kinds::Entry, sized: kinds::Sized) -> Recommendation {
-    let Speed { build_ns, probe_ns } = entry.speed(need);
-    // A lower rate than the one asked for is nothing that was asked for.
-    let fpr = match need.target {
-        FilterTarget::Rate(rate) => rate.get(),
-        FilterTarget::Bytes(_) => sized.expected_fpr,
-    };
-    let per_lookup = probe_ns + fpr * need.false_positive_ns as f64;
-    let seconds = (need.keys as f64 * build_ns + need.absent_lookups as f64 * per_lookup) / 1e9;
-    Recommendation {
-        kind: entry.kind,
-        name: entry.name(),
-        setting: sized.setting,
-        block_bytes: sized.block_bytes,
-        expected_fpr: sized.expected_fpr,
-        build_ns,
-        probe_ns,
-        cost: seconds * sized.block_bytes as f64,
-        why: String::new(),
+/// Nanoseconds that a contended lock adds to each call: an estimate.
+const LOCK_NS: f64 = 100.0;
+
+/// The rate above which a filter is not worth probing.
+const USELESS_FPR: f64 = 0.9;
+
+fn recommendation(entry: &'static KindEntry, need: &FilterNeed) -> Result<Recommendation, WhyNot> {
+    if need.updates > entry.abilities.updates {
+        return Err(WhyNot::CannotUpdate(need.updates));
     }
+    // What serves few keys badly is ranked by what it costs.
+    let configure = |sizing| entry.configure(sizing).map(|policy| policy.with_min_keys(0));
+    let sizing = match need.target {
+        FilterTarget::Rate(rate) => Sizing::Rate(rate),
+        FilterTarget::Bytes(bytes) => largest_fitting(configure, need.keys, bytes)?.into(),
+    };
+    let policy = configure(sizing).map_err(WhyNot::Config)?;
+    let plan = policy.plan(need.keys, None).map_err(WhyNot::Keys)?;
+    let rate = match need.target {
+        // A lower rate than the wanted one earns no credit; few keys may miss it by some percent.
+        FilterTarget::Rate(rate) if plan.expected_fpr <= rate.get() * 1.1 + 1e-12 => rate.get(),
+        FilterTarget::Bytes(_) if plan.expected_fpr <= USELESS_FPR => plan.expected_fpr,
+        _ => return Err(WhyNot::Rate(plan.expected_fpr)),
+    };
+    let (build_ns, probe_ns) = times(entry.name, need.keys);
+    let is_locked =
+        need.updates > Updates::None && need.writers == Writers::Many && entry.abilities.writers == Writers::One;
+    let lock_ns = if is_locked { LOCK_NS } else { 0.0 };
+    let (build_ns, probe_ns) = (build_ns + lock_ns, probe_ns + lock_ns);
+    let per_lookup = probe_ns + rate * need.false_positive_ns as f64;
+    let seconds = (need.keys as f64 * build_ns + need.absent_lookups as f64 * per_lookup) / 1e9;
+    let cost = seconds * plan.block_bytes as f64;
+    Ok(Recommendation { entry, sizing, policy, plan, build_ns, probe_ns, is_locked, cost })
+}
+
+/// The largest size whose block of `keys` keys has at most `bytes`.
+fn largest_fitting(
+    configure: impl Fn(Sizing) -> Result<KindPolicy, ConfigError>,
+    keys: u64,
+    bytes: u64,
+) -> Result<BitsPerKey, WhyNot> {
+    let is_any = |size: &BitsPerKey| configure((*size).into()).is_ok();
+    let plan = |size: BitsPerKey| {
+        let policy = configure(size.into()).map_err(WhyNot::Config)?;
+        policy.plan(keys, None).map_err(WhyNot::Keys)
+    };
+    let least = BitsPerKey::smallest_where(|size| is_any(&size)).unwrap_or(BitsPerKey::MAX);
+    let least_bytes = plan(least)?.block_bytes;
+    if least_bytes > bytes {
+        return Err(WhyNot::NeedsBytes(least_bytes));
+    }
+    let is_too_large = |size| size > least && plan(size).map_or(true, |plan| plan.block_bytes > bytes);
+    let too_large = BitsPerKey::smallest_where(is_too_large).map(|size| size.millibits() - 1);
+    Ok(too_large.and_then(|size| BitsPerKey::from_millibits(size).ok()).unwrap_or(BitsPerKey::MAX))
+}
+
+/// The nanoseconds to build and to probe a filter of `keys` keys. Between two measured numbers of keys they are in
+/// proportion to the logarithm, outside those of the nearest. What was not measured ranks behind what was.
+fn times(name: &str, keys: u64) -> (f64, f64) {
+    const UNMEASURED: [(f64, f64); 4] = [(1e3, 1e3); 4];
+    let found = measured::MEASURED.iter().find(|(measured, _)| *measured == name);
+    between(found.map_or(&UNMEASURED, |(_, times)| times), keys)
+}
+
+fn between(measured: &[(f64, f64); 4], keys: u64) -> (f64, f64) {
+    // The first is measured at 10^4 keys, the last at 10^7.
+    let place = ((keys.max(1) as f64).log10() - 4.0).clamp(0.0, 3.0);
+    let left = if place < 1.0 {
+        0
+    } else if place < 2.0 {
+        1
+    } else {
+        2
+    };
+    let share = place - left as f64;
+    let mix = |one: f64, other: f64| one + (other - one) * share;
+    let (one, other) = (measured[left], measured[left + 1]);
+    (mix(one.0, other.0), mix(one.1, other.1))
 }
 
 #[cfg(test)]

@@ -1,17 +1,15 @@
-//! Up to 64 filters, laid out to be asked for one key together.
+//! Up to 64 filters, laid out to be probed for one key together.
 
 use super::open::{FilterBlock, PreparedKey};
-use super::shape::Shape;
 use crate::filter::blocked_bloom::BloomShape;
+use crate::filter::blocked_bloom::line::{Candidate, Line, covered};
 use crate::hash::KeyHash;
-use crate::kernel::cover::{Candidate, covered};
-use crate::kernel::line::Line;
-use crate::kernel::prefetch::prefetch;
+use crate::kernel::prefetch::prefetch_line;
 
-/// Filters of a group: a bit of one word for each.
+/// Filters in a group: the answers of a group fit one word.
 pub(crate) const GROUP: usize = 64;
 
-/// Up to [`GROUP`] filters. A place without a filter that can be asked answers "may be present".
+/// Up to [`GROUP`] filters, each at its place. A place without a usable filter answers "may be present".
 #[derive(Clone)]
 pub(crate) struct FilterGroup<D> {
     /// By place; `None` where there is no Bloom filter.
@@ -25,14 +23,16 @@ pub(crate) struct FilterGroup<D> {
     bytes: usize,
 }
 
-/// What a probe needs of a Bloom filter, side by side with that of the next one.
+/// The part of a Bloom filter that a probe reads. Stored contiguously: a `FilterBlock` is several times as large, and
+/// the loop over a group would load a cache line for each.
 #[derive(Clone)]
 struct Bloom<D> {
     data: D,
     shape: BloomShape,
 }
 
-/// The places of Bloom filters that share a mask.
+/// The places of Bloom filters with the same number of probes. They share a mask, so a class is tested in one vector
+/// loop that loads the mask once.
 #[derive(Clone, Copy, Debug)]
 struct Class {
     probes: u8,
@@ -46,32 +46,33 @@ impl<D: AsRef<[u8]>> Bloom<D> {
     }
 }
 
-/// How far the lines of filters are, and so what pays: a pass that fetches them costs about as much as one
-/// that tests them where they are.
+/// Where a set's filters probably reside, which decides whether to prefetch: a pass that prefetches lines costs about
+/// as much as one that tests lines already in cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Distance {
-    /// In the nearer caches: lines are tested as they come.
-    Near,
-    /// In the last cache: a batch fetches the lines for a later key while it tests one.
-    Middle,
-    /// In memory: even a single key's lines are all fetched before the first is tested.
-    Far,
+pub(crate) enum CacheResidency {
+    /// In the caches of one core: lines are tested in place.
+    NearCache,
+    /// In the last-level cache: a batch prefetches the lines for a later key while it tests one.
+    LastCache,
+    /// In memory: even a single key's lines are all prefetched before the first is tested.
+    Memory,
 }
 
-impl Distance {
-    /// From the bytes of all Bloom filters. The limits are measured, and do not depend on much.
+impl CacheResidency {
+    /// From the total size of the Bloom filters. The limits of 1 and 4 MiB are measured; halving or doubling them made
+    /// no difference beyond noise.
     pub(crate) fn of<D: AsRef<[u8]>>(groups: &[FilterGroup<D>]) -> Self {
         match groups.iter().map(|group| group.bytes).sum::<usize>() {
-            0..0x10_0000 => Self::Near,
-            0x10_0000..0x40_0000 => Self::Middle,
-            0x40_0000.. => Self::Far,
+            0..0x10_0000 => Self::NearCache,
+            0x10_0000..0x40_0000 => Self::LastCache,
+            0x40_0000.. => Self::Memory,
         }
     }
 
-    /// How many keys ahead a batch fetches when each wants `lines` lines: as many as have about 64 lines on
-    /// their way, enough to hide the latency of memory and few enough for the nearest cache.
+    /// How many keys ahead a batch prefetches when each key probes `lines` lines; `None` disables prefetching. About 64
+    /// lines are then in flight: enough to hide the latency of memory, and few enough to stay in L1.
     pub(crate) fn keys_ahead(self, lines: usize) -> Option<usize> {
-        (self > Self::Near).then(|| (64 / lines.max(1)).clamp(1, 16))
+        (self > Self::NearCache).then(|| (64 / lines.max(1)).clamp(1, 16))
     }
 }
 
@@ -80,7 +81,7 @@ impl<D: AsRef<[u8]>> FilterGroup<D> {
         Self { blooms: Vec::new(), classes: Vec::new(), others: Vec::new(), other_places: 0, places: 0, bytes: 0 }
     }
 
-    /// Takes the next place of the last of `groups`, or the first one of a new group.
+    /// Puts the filter into the last of `groups`, or into a new one if that is full.
     pub(crate) fn push_to(groups: &mut Vec<Self>, block: Option<FilterBlock<D>>) {
         match groups.last_mut() {
             Some(group) if group.places < GROUP => group.push(block),
@@ -92,21 +93,21 @@ impl<D: AsRef<[u8]>> FilterGroup<D> {
         }
     }
 
-    /// Bits of all the places.
+    /// The bits of all places in use.
     pub(crate) fn all(&self) -> u64 {
         first_bits(self.places)
     }
 
-    /// Takes the next place, which must be free.
+    /// Fills the next place; the group must not be full.
     fn push(&mut self, block: Option<FilterBlock<D>>) {
         let place = self.places;
-        let bloom = match block.map(|block| (*block.shape(), block)) {
-            Some((Shape::BlockedBloom(shape), block)) => {
+        let bloom = match block.map(|block| (block.shape().as_blocked_bloom(), block)) {
+            Some((Some(shape), block)) => {
                 self.join_class(shape.probes(), place);
                 self.bytes += block.as_bytes().len();
                 Some(Bloom { data: block.into_inner(), shape })
             }
-            Some((_, block)) => {
+            Some((None, block)) => {
                 self.other_places |= 1 << place;
                 self.others.push((place, block));
                 None
@@ -125,25 +126,25 @@ impl<D: AsRef<[u8]>> FilterGroup<D> {
         }
     }
 
-    /// Those places of `which` whose filters do not deny the key.
+    /// The places in `which` whose filters may contain the key.
     #[inline]
     pub(crate) fn probe(&self, key: &mut PreparedKey, which: u64) -> u64 {
         self.probe_with(key, which, |_| None)
     }
 
-    /// Like [`probe`](Self::probe), while the lines are fetched that the key `next.0` will want from the
-    /// filters at `next.1`.
+    /// Like [`probe`](Self::probe), and prefetches for a later key: the lines of hash `next.0` in the filters at
+    /// `next.1`.
     #[inline]
     pub(crate) fn probe_ahead(&self, key: &mut PreparedKey, which: u64, next: Option<(KeyHash, u64)>) -> u64 {
         let Some((next, wanted)) = next else { return self.probe_with(key, which, |_| None) };
-        self.fetch(next, wanted & !which);
+        self.prefetch(next, wanted & !which);
         self.probe_with(key, which, |bloom| bloom.line(next))
     }
 
-    /// Starts to fetch the lines that `hash` will want from the Bloom filters of `which`.
-    pub(crate) fn fetch(&self, hash: KeyHash, which: u64) {
+    /// Prefetches the lines of `hash` in the Bloom filters at `which`.
+    pub(crate) fn prefetch(&self, hash: KeyHash, which: u64) {
         let wanted = bits_of(which).filter_map(|place| self.blooms.get(place)?.as_ref());
-        wanted.filter_map(|bloom| bloom.line(hash)).for_each(prefetch);
+        wanted.filter_map(|bloom| bloom.line(hash)).for_each(prefetch_line);
     }
 
     #[inline]
@@ -160,17 +161,18 @@ impl<D: AsRef<[u8]>> FilterGroup<D> {
         };
         let mut hits = which;
         for class in &self.classes {
-            let asked = which & class.places;
-            // A place that is skipped costs about as much as one that is tested for nothing.
-            let covered = if asked.count_ones() as usize * 8 >= self.blooms.len() * 7 {
+            let probed = which & class.places;
+            // Skipping a place costs about as much as testing it. So when at least 7 of 8 places are wanted, all are
+            // tested in one pass without gathering, and the unwanted answers are masked out below.
+            let covered = if probed.count_ones() as usize * 8 >= self.blooms.len() * 7 {
                 covered(key.line_mask(class.probes), self.blooms.iter().enumerate().map(candidate))
-            } else if asked != 0 {
-                let asked = bits_of(asked).filter_map(|place| Some((place, self.blooms.get(place)?)));
-                covered(key.line_mask(class.probes), asked.map(candidate))
+            } else if probed != 0 {
+                let places = bits_of(probed).filter_map(|place| Some((place, self.blooms.get(place)?)));
+                covered(key.line_mask(class.probes), places.map(candidate))
             } else {
                 0
             };
-            hits &= !asked | covered;
+            hits &= !probed | covered;
         }
         if which & self.other_places != 0 {
             hits &= self.probe_others(hash, which);
@@ -178,11 +180,12 @@ impl<D: AsRef<[u8]>> FilterGroup<D> {
         hits
     }
 
-    /// All places but those of `which` that hold another kind of filter, and it denies the key.
+    /// All ones, except at places in `which` whose filter is of another kind and answers "absent". Cold and out of
+    /// line: sets of blocked Bloom filters are the common case.
     #[cold]
     fn probe_others(&self, hash: KeyHash, which: u64) -> u64 {
-        let asked = self.others.iter().filter(|(place, _)| which >> place & 1 == 1);
-        asked.fold(u64::MAX, |hits, (place, block)| hits & !(u64::from(!block.may_contain(hash)) << place))
+        let probed = self.others.iter().filter(|(place, _)| which >> place & 1 == 1);
+        probed.fold(u64::MAX, |hits, (place, block)| hits & !(u64::from(!block.may_contain(hash)) << place))
     }
 }
 
@@ -195,7 +198,7 @@ pub(crate) const fn first_bits(count: usize) -> u64 {
     }
 }
 
-/// The positions of the ones of `word`, ascending.
+/// The positions of the set bits of `word`, ascending.
 #[inline]
 pub(crate) fn bits_of(mut word: u64) -> impl Iterator<Item = usize> {
     core::iter::from_fn(move || {

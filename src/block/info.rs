@@ -1,19 +1,20 @@
-//! What a block says of itself, for people and tools.
+//! A block's trailer, decoded for people and tools.
 
 use super::FallbackReason;
-use super::identity::FileId;
-use super::shape::Shape;
+use super::shape::AnyShape;
 use super::trailer::{FORMAT_VERSION, Trailer};
 use crate::filter::FilterKind;
+use crate::filter::kind::ShapeFields;
 use crate::hash::HashIdentity;
+use crate::ids::FileId;
 
-/// Every field of a block's trailer, and what follows from them.
+/// Every field of a block's trailer, with the values derived from them.
 ///
 /// ```
-/// use sstfilter::{BloomPolicy, BuildContext, FallbackReason, FilterBlock, FilterKind, FilterPolicy, KeyHasher};
+/// use sstfilter::{KindPolicy, BuildContext, FallbackReason, FilterBlock, FilterKind, KeyHasher};
 ///
 /// let hasher = KeyHasher::default();
-/// let mut builder = BloomPolicy::default().builder(&BuildContext::new(&hasher)).expect("never declines");
+/// let mut builder = KindPolicy::default().builder(&BuildContext::new(&hasher));
 /// (0..1_000_u32).for_each(|key| builder.add_hash(hasher.hash(&key.to_le_bytes())));
 /// let bytes = builder.finish().block.expect("it fits");
 ///
@@ -29,18 +30,18 @@ pub struct BlockInfo {
     pub format_version: u8,
     /// Kind of the filter.
     pub kind: FilterKind,
-    /// Kind that the policy asked for.
+    /// Kind that the policy requested.
     pub requested: FilterKind,
     /// Why `kind` is not `requested`.
     pub reason: FallbackReason,
     /// The hash it is probed with.
     pub hash: HashIdentity,
-    /// The file that it is bound to; `None` in a block that is bound to none.
+    /// The file that the block is bound to; `None` in an unbound block.
     pub file: Option<FileId>,
-    /// Which of the kind's salts the build ended with.
+    /// The salt with which the build succeeded.
     pub salt: u8,
-    /// Distinct keys; a Bloom filter counts repetitions that did not follow each other, a two-bit
-    /// Bloom filter estimates.
+    /// Distinct keys. A Bloom filter counts repeated keys again unless they were adjacent; a register-blocked Bloom
+    /// filter estimates.
     pub keys: u64,
     /// Bytes of the whole block.
     pub block_bytes: u64,
@@ -48,14 +49,14 @@ pub struct BlockInfo {
     pub payload_bytes: u64,
     /// CRC32C of the payload, as stored.
     pub payload_checksum: u32,
-    /// The kind's shape by name: probes and lines, or columns, layers and slots.
-    pub shape: Vec<(&'static str, String)>,
-    /// Expected share of absent keys that the filter lets through, from 0 to 1.
+    /// The kind's parameters by name: probes and lines, or columns, layers and slots.
+    pub shape: ShapeFields,
+    /// Expected false positive rate, from 0 to 1.
     pub expected_fpr: f64,
 }
 
 impl BlockInfo {
-    pub(super) fn new(trailer: &Trailer, shape: &Shape) -> Self {
+    pub(super) fn new(trailer: &Trailer, shape: &AnyShape) -> Self {
         Self {
             format_version: FORMAT_VERSION,
             kind: trailer.kind,

@@ -2,26 +2,26 @@
 
 use super::group::{GROUP, bits_of};
 
-/// The answers of a set of filters for a batch of keys: a row for each key, in it a bit for each filter,
-/// set when the key may be present.
+/// The answers of a set of filters for a batch of keys: one row per key, one bit per filter, set when the key may be
+/// present.
 ///
 /// ```
-/// use sstfilter::HitMatrix;
+/// use sstfilter::MatchMatrix;
 ///
-/// let hits = HitMatrix::default();
-/// assert_eq!((hits.keys(), hits.filters(), hits.count()), (0, 0, 0));
-/// assert_eq!(hits.row(0).count(), 0);
+/// let matches = MatchMatrix::default();
+/// assert_eq!((matches.keys(), matches.filters(), matches.count()), (0, 0, 0));
+/// assert_eq!(matches.row(0).count(), 0);
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct HitMatrix {
-    /// Row by row, each of whole words.
+pub struct MatchMatrix {
+    /// Row by row; each row starts at a word.
     words: Vec<u64>,
     keys: usize,
     filters: usize,
 }
 
-impl HitMatrix {
-    /// Makes all bits clear, in `keys` rows of `filters` bits; the memory is kept.
+impl MatchMatrix {
+    /// Clears all bits and makes `keys` rows of `filters` bits; the memory is reused.
     pub(crate) fn reset(&mut self, keys: usize, filters: usize) {
         self.words.clear();
         self.words.resize(keys.saturating_mul(filters.div_ceil(GROUP)), 0);
@@ -39,31 +39,34 @@ impl HitMatrix {
         self.words.get(start..start.saturating_add(width)).unwrap_or_default()
     }
 
-    /// Whether key `key` may be in what filter `filter` stands for; `true` beyond the ends.
+    /// Whether the file of filter `filter` may contain key `key`.
+    ///
+    /// An index beyond the ends is a caller's bug, but a read path should not panic over it. It answers `true`, "may be
+    /// present", which costs a search and never loses a key.
     #[must_use]
     pub fn may_contain(&self, key: usize, filter: usize) -> bool {
         let word = self.row_words(key).get(filter / GROUP).filter(|_| filter < self.filters);
         word.is_none_or(|word| word >> (filter % GROUP) & 1 == 1)
     }
 
-    /// The positions of the filters that do not deny key `key`, ascending; none beyond the last key.
+    /// The positions of the filters that may contain key `key`, ascending; none beyond the last key.
     pub fn row(&self, key: usize) -> impl Iterator<Item = usize> + '_ {
         (0..).zip(self.row_words(key)).flat_map(|(group, &word)| bits_of(word).map(move |bit| group * GROUP + bit))
     }
 
-    /// Keys asked for.
+    /// Number of keys.
     #[must_use]
     pub fn keys(&self) -> usize {
         self.keys
     }
 
-    /// Filters asked.
+    /// Number of filters.
     #[must_use]
     pub fn filters(&self) -> usize {
         self.filters
     }
 
-    /// All pairs of a key and a filter that does not deny it.
+    /// Number of pairs of a key and a filter that may contain it.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.words.iter().map(|word| u64::from(word.count_ones())).sum()

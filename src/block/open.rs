@@ -4,30 +4,33 @@ use core::fmt;
 
 use bytes::Bytes;
 
-use super::identity::{BlockIdentity, FileId, LoadContext};
+use super::identity::{BlockIdentity, LoadContext};
 use super::info::BlockInfo;
-use super::shape::Shape;
+use super::registry::KindRegistry;
+use super::shape::AnyShape;
 use super::trailer::Trailer;
 use crate::codec::checksum;
 use crate::error::BlockError;
-use crate::filter::{EncodedShape, FilterShape};
+use crate::filter::blocked_bloom::line::{self, LineMask};
+use crate::filter::kind::Kind;
+use crate::filter::{EncodedShape, FilterKind, FilterShape, is_of_library};
 use crate::hash::{HashIdentity, KeyHash};
-use crate::kernel::line::{self, LineMask};
+use crate::ids::FileId;
 
 /// A filter block over any bytes: owned, borrowed, shared or mapped.
 ///
-/// [`load`](Self::load) reads the whole block once, and gives one that can be trusted: every checksum holds, and the
-/// hash, the file and the known keys are those of the [`LoadContext`]. [`GuardedFilter`](super::GuardedFilter) does the
-/// same, turns what is wrong into "may be present", and counts.
+/// [`load`](Self::load) reads the whole block once and returns one that can be trusted: every checksum holds, and the
+/// hash, the file and the known keys match the [`LoadContext`]. [`FilterReader`](super::FilterReader) does the
+/// same, answers "may be present" when the block is unusable, and counts its answers.
 ///
-/// [`open_unverified`](Self::open_unverified) reads the trailer alone, in constant time. It is for tools, which
-/// [`verify`](Self::verify) or only inspect, and for blocks that were loaded before and have not left memory since.
+/// [`open_unverified`](Self::open_unverified) reads only the trailer, in constant time. Use it in tools that
+/// [`verify`](Self::verify) or inspect blocks, and for blocks that were loaded before and have stayed in memory since.
 ///
 /// ```
-/// use sstfilter::{BloomPolicy, BuildContext, FilterBlock, FilterPolicy, KeyHasher};
+/// use sstfilter::{KindPolicy, BuildContext, FilterBlock, KeyHasher};
 ///
 /// let hasher = KeyHasher::default();
-/// let mut builder = BloomPolicy::default().builder(&BuildContext::new(&hasher)).expect("never declines");
+/// let mut builder = KindPolicy::default().builder(&BuildContext::new(&hasher));
 /// builder.add_hash(hasher.hash(b"apple"));
 /// let bytes = builder.finish().block.expect("one key fits");
 ///
@@ -40,7 +43,7 @@ pub struct FilterBlock<D> {
     data: D,
     trust: Trust,
     trailer: Trailer,
-    shape: Shape,
+    shape: AnyShape,
 }
 
 /// Whether a block's payload was compared with its checksum.
@@ -51,18 +54,18 @@ enum Trust {
 }
 
 impl<D: AsRef<[u8]>> FilterBlock<D> {
-    /// Opens and verifies the block that `data` is, from its first to its last byte, for a reader that `context`
-    /// describes: a [`LoadContext`], or a `&KeyHasher` for a block that is bound to no file. Reads all of it once.
+    /// Opens and verifies the block that fills `data` exactly. `context` describes the reader: a [`LoadContext`], or a
+    /// `&KeyHasher` for an unbound block. Reads the whole block once.
     ///
     /// # Errors
     ///
-    /// Those of [`open_unverified`](Self::open_unverified) and [`verify`](Self::verify); a block of another hash, of
-    /// another file, bound to a file where the context has none or the reverse, or without one of the known keys. To a
-    /// read each of them means "may be present".
+    /// Those of [`open_unverified`](Self::open_unverified) and [`verify`](Self::verify). Also fails when the block has
+    /// another hash or belongs to another file, when only one of block and context names a file, or when a known key is
+    /// absent. A read treats every one of them as "may be present".
     pub fn load<'a>(data: D, context: impl Into<LoadContext<'a>>) -> Result<Self, BlockError> {
-        let block = Self::open_unverified(data)?;
-        let block = block.verified()?;
-        context.into().check(&block)?;
+        let context = context.into();
+        let block = Self::open(data, context.kinds)?.verified()?;
+        context.check(&block)?;
         Ok(block)
     }
 
@@ -74,19 +77,32 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         Ok(Self { trust: Trust::Verified, ..self })
     }
 
-    /// Opens the block that `data` is, from its first to its last byte, by its trailer alone: in constant time, without
-    /// allocating, at any alignment (64 bytes is fastest), for any bytes at all.
+    /// Opens the block that fills `data` exactly, reading only its trailer: in constant time, without allocating, at
+    /// any alignment (64 bytes is fastest). Arbitrary bytes are safe input.
     ///
-    /// Damage in the payload is not seen, nor a block of another hash or file: such a block answers "absent" for keys
-    /// that are there. Probe only blocks that [`load`](Self::load) has accepted before.
+    /// This detects neither a damaged payload nor a block of another hash or file: such a block answers "absent" for
+    /// present keys. Probe only blocks that [`load`](Self::load) has accepted before.
     ///
     /// # Errors
     ///
-    /// Whatever [`BlockError`] says: bytes that are no block, a damaged trailer, a block cut short or
-    /// prolonged, an unknown kind or version, a field out of range.
+    /// [`BlockError`] when the bytes are no block, the trailer is damaged, the length is wrong, the kind or version is
+    /// unknown, or a field is out of range.
     pub fn open_unverified(data: D) -> Result<Self, BlockError> {
+        Self::open(data, None)
+    }
+
+    /// Like [`open_unverified`](Self::open_unverified), for blocks of the library's kinds and of `kinds`.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`open_unverified`](Self::open_unverified).
+    pub fn open_unverified_with_kinds(data: D, kinds: &KindRegistry) -> Result<Self, BlockError> {
+        Self::open(data, Some(kinds))
+    }
+
+    fn open(data: D, kinds: Option<&KindRegistry>) -> Result<Self, BlockError> {
         let trailer = Trailer::decode(data.as_ref())?;
-        let shape = Shape::decode(&trailer)?;
+        let shape = AnyShape::decode(&trailer, kinds)?;
         Ok(Self { data, trust: Trust::Unverified, trailer, shape })
     }
 
@@ -109,25 +125,13 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         self.shape.may_contain(self.payload(), hash)
     }
 
-    /// Like [`may_contain`](Self::may_contain), for one key and many blocks: what can be computed from
-    /// the key alone is computed once.
-    #[must_use]
-    pub fn may_contain_prepared(&self, key: &mut PreparedKey) -> bool {
-        match &self.shape {
-            Shape::BlockedBloom(shape) => {
-                shape.may_contain_mask(self.payload(), key.hash, key.line_mask(shape.probes()))
-            }
-            shape => shape.may_contain(self.payload(), key.hash),
-        }
-    }
-
     /// Probes for many keys at once; `hits` then holds the answers in their order.
-    pub fn may_contain_batch(&self, hashes: &[KeyHash], hits: &mut HitBitmap) {
+    pub fn may_contain_batch(&self, hashes: &[KeyHash], hits: &mut MatchBitmap) {
         hits.reset(hashes.len());
         self.shape.may_contain_batch(self.payload(), hashes, &mut hits.words);
     }
 
-    /// All that the block says of itself.
+    /// The fields of the trailer, decoded.
     #[must_use]
     pub fn info(&self) -> BlockInfo {
         BlockInfo::new(&self.trailer, &self.shape)
@@ -139,14 +143,14 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         self.trailer.identity.hash
     }
 
-    /// The same block, bound to `file`: for a filter that becomes the filter of another file (an ingested table that
-    /// gets a number of its own), or whose file had no id yet when it was built.
+    /// The same block, bound to `file`. Use it when an ingested table gets a new file number, or when the file had no
+    /// id yet while its filter was built.
     ///
-    /// It is the caller's word that the block is the file's: load it with the id that it had, or with known keys of the
-    /// file, before. The payload's checksum is taken over as it is: damage that the block has, the bound block has too.
+    /// The caller vouches that the block belongs to the file: load it first with its old id, or with known keys of the
+    /// file. The payload's checksum is copied, not recomputed, so existing damage stays detectable.
     ///
     /// ```
-    /// use sstfilter::{FileId, FilterBlock, LoadContext, StandardBloom, FalsePositiveRate, KeyHasher};
+    /// use sstfilter::{DynamicFilter, FileId, FilterBlock, LoadContext, StandardBloom, FalsePositiveRate, KeyHasher};
     ///
     /// let hasher = KeyHasher::default();
     /// let mut filter = StandardBloom::for_rate(hasher.identity(), 100, FalsePositiveRate::ONE_PERCENT)?;
@@ -155,8 +159,8 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     ///
     /// let known = [hasher.hash(b"apple")];
     /// let checked = FilterBlock::load(ingested, LoadContext::new(&hasher).with_known_keys(&known))?;
-    /// let block = checked.bound_to(FileId::from(7));
-    /// assert!(FilterBlock::load(&block, LoadContext::new(&hasher).with_file_id(FileId::from(7))).is_ok());
+    /// let block = checked.bound_to(FileId::from(*b"a UUID: 16 bytes"));
+    /// assert!(FilterBlock::load(&block, LoadContext::new(&hasher).with_file_id(FileId::from(*b"a UUID: 16 bytes"))).is_ok());
     /// # Ok::<(), sstfilter::FilterError>(())
     /// ```
     #[must_use]
@@ -170,24 +174,19 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         self.trailer.identity
     }
 
-    /// How full the filter is, from 0 to 1, read in full: the share of ones in a Bloom filter (about one half when it
-    /// holds what it was planned for), of counters or slots in use in kinds that have those. `None` for kinds
-    /// without a fill.
+    /// How full the filter is, from 0 to 1: the share of set bits in a Bloom filter (about one half at its planned
+    /// number of keys), or of counters or slots in use. `None` for kinds that do not fill up. Reads the whole payload.
     #[must_use]
     pub fn fill_ratio(&self) -> Option<f64> {
         self.shape.fill_ratio(self.payload())
     }
 
-    /// What the trailer says to the kind of shape `S`, and the payload.
-    pub(super) fn parts<S: FilterShape>(&self) -> Result<(&EncodedShape, &[u8]), BlockError> {
-        if self.trailer.kind == S::KIND {
-            Ok((&self.trailer.shape, self.payload()))
-        } else {
-            Err(BlockError::Kind { expected: S::KIND, got: self.trailer.kind })
-        }
+    /// The trailer's fields that the kind decodes its shape from.
+    pub(super) fn encoded_shape(&self) -> (FilterKind, &EncodedShape) {
+        (self.trailer.kind, &self.trailer.shape)
     }
 
-    pub(super) fn shape(&self) -> &Shape {
+    pub(super) fn shape(&self) -> &AnyShape {
         &self.shape
     }
 
@@ -203,9 +202,9 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         self.data
     }
 
-    /// The payload. A `D` that hands out fewer bytes than at first gets "may be present" for answers.
+    /// The payload. If `as_ref` later returns fewer bytes than at first, answers are "may be present".
     #[expect(clippy::cast_possible_truncation, reason = "opened: the payload's length is below the slice's")]
-    fn payload(&self) -> &[u8] {
+    pub(super) fn payload(&self) -> &[u8] {
         self.data.as_ref().get(..self.trailer.shape.payload_bytes as usize).unwrap_or_default()
     }
 }
@@ -216,34 +215,37 @@ impl<D: AsRef<[u8]>> fmt::Debug for FilterBlock<D> {
     }
 }
 
-/// One key, about to be asked of many filters.
-///
-/// ```
-/// use sstfilter::{KeyHasher, PreparedKey};
-///
-/// let mut key = PreparedKey::new(KeyHasher::default().hash(b"apple"));
-/// # let _ = &mut key;
-/// // for filter in filters { filter.may_contain_prepared(&mut key); }
-/// ```
+/// Whether a block of a filter of kind `K` contains every one of `hashes`.
+pub(crate) fn contains_all<K: Kind>(block: &[u8], hashes: &[KeyHash]) -> bool {
+    let Ok(filter) = Trailer::decode(block).and_then(|trailer| K::Shape::decode(&trailer.shape)) else { return false };
+    let payload = usize::try_from(filter.payload_bytes()).ok().and_then(|bytes| block.get(..bytes)).unwrap_or_default();
+    let mut matches = MatchBitmap::default();
+    // 16,384 keys at a time: their answers are 2 KiB and stay in L1.
+    let batches_match = hashes.chunks(1 << 14).all(|chunk| {
+        filter.may_contain_batch(payload, chunk, matches.cleared(chunk.len()));
+        matches.iter().count() == chunk.len()
+    });
+    // Tests hold the library's two probes equal. Those of a user's kind may differ.
+    batches_match && (is_of_library::<K>() || hashes.iter().all(|&hash| filter.may_contain(payload, hash)))
+}
+
+/// One key, about to be probed in many filters.
 #[derive(Clone, Debug)]
-pub struct PreparedKey {
+pub(crate) struct PreparedKey {
     hash: KeyHash,
-    /// Mask of the last Bloom shape met, and its number of probes: files of one store mostly share it.
+    /// The mask for `probes` probes, cached because most files of a store have the same number.
     mask: LineMask,
-    /// 0 before the first.
+    /// The number of probes that `mask` is for; 0 before the first filter.
     probes: u8,
 }
 
 impl PreparedKey {
-    /// Prepares nothing yet: each part is computed when a filter first needs it.
-    #[must_use]
-    pub const fn new(hash: KeyHash) -> Self {
+    /// Computes no mask yet: the first filter that needs one does.
+    pub(crate) const fn new(hash: KeyHash) -> Self {
         Self { hash, mask: [0; 8], probes: 0 }
     }
 
-    /// The key's hash.
-    #[must_use]
-    pub const fn hash(&self) -> KeyHash {
+    pub(crate) const fn hash(&self) -> KeyHash {
         self.hash
     }
 
@@ -257,22 +259,22 @@ impl PreparedKey {
     }
 }
 
-/// The answers of a filter for a batch of keys (bit `i` is set when key `i` may be present), or of a set of filters for one
-/// key (bit `i` is set when filter `i` may contain it).
+/// The answers of a filter for a batch of keys (bit `i` is set when key `i` may be present), or of a set of filters for
+/// one key (bit `i` is set when filter `i` may contain it).
 ///
 /// ```
-/// use sstfilter::HitBitmap;
+/// use sstfilter::MatchBitmap;
 ///
-/// let hits = HitBitmap::default();
+/// let hits = MatchBitmap::default();
 /// assert_eq!(hits.count(), 0);
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct HitBitmap {
+pub struct MatchBitmap {
     words: Vec<u64>,
     length: usize,
 }
 
-impl HitBitmap {
+impl MatchBitmap {
     /// Empties the bitmap and gives it `length` clear bits; its memory is kept.
     pub fn reset(&mut self, length: usize) {
         self.words.clear();
@@ -289,29 +291,32 @@ impl HitBitmap {
         }
     }
 
-    /// `length` clear bits, in words to be written over.
+    /// Resets to `length` clear bits and returns the words for the caller to fill.
     pub(super) fn cleared(&mut self, length: usize) -> &mut [u64] {
         self.reset(length);
         &mut self.words
     }
 
-    pub(super) fn words_mut(&mut self) -> impl Iterator<Item = &mut u64> {
+    pub(crate) fn words_mut(&mut self) -> impl Iterator<Item = &mut u64> {
         self.words.iter_mut()
     }
 
-    /// Whether key `index` may be present; `true` beyond the end.
+    /// Whether key `index` may be present.
+    ///
+    /// An index beyond the end is a caller's bug, but a read path should not panic over it. It answers `true`, "may be
+    /// present", which costs a search and never loses a key.
     #[must_use]
     pub fn may_contain(&self, index: usize) -> bool {
         index >= self.length || self.words.get(index / 64).is_none_or(|word| word >> (index % 64) & 1 == 1)
     }
 
-    /// Keys asked for.
+    /// Number of answers.
     #[must_use]
     pub fn len(&self) -> usize {
         self.length
     }
 
-    /// Whether no key was asked for.
+    /// Whether the bitmap has no answers.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.length == 0
@@ -326,5 +331,21 @@ impl HitBitmap {
     /// The positions of the keys that may be present, ascending.
     pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
         (0..self.length).filter(|&index| self.may_contain(index))
+    }
+}
+impl LoadContext<'_> {
+    /// Checks a verified block against the context.
+    fn check<D: AsRef<[u8]>>(&self, block: &FilterBlock<D>) -> Result<(), BlockError> {
+        let (expected, got) = (self.identity, block.identity());
+        if expected.hash != got.hash {
+            return Err(BlockError::HashMismatch { expected: expected.hash, got: got.hash });
+        }
+        if expected.file != got.file {
+            return Err(BlockError::FileMismatch { expected: expected.file, got: got.file });
+        }
+        if self.known_keys.iter().any(|&hash| !block.may_contain(hash)) {
+            return Err(BlockError::KnownKeyAbsent { hash: got.hash });
+        }
+        Ok(())
     }
 }

@@ -1,129 +1,151 @@
-//! One key, or many, against many filters.
+//! Probes many filters for one key or for many.
 
 use core::fmt;
 use std::sync::Arc;
 
-use super::group::{Distance, FilterGroup, GROUP, bits_of};
-use super::guarded::GuardedFilter;
-use super::matrix::HitMatrix;
-use super::open::{HitBitmap, PreparedKey};
+use super::group::{CacheResidency, FilterGroup, GROUP, bits_of};
+use super::matrix::MatchMatrix;
+use super::open::{MatchBitmap, PreparedKey};
+use super::reader::FilterReader;
 use crate::error::BlockError;
 use crate::hash::{HashIdentity, KeyHash};
-use crate::stats::{Counting, ProbeShare, SetProbes};
+use crate::stats::{CountedBySet, SharedCounter, StripedCounters, ThreadCounters};
 
-/// The filters of many files, in an order of the owner's choice, probed for one key together.
+/// The filters of many files, in an order of the owner's choice, probed together for a key.
 ///
-/// What a key has in common for all of them (its bits in a line, one pattern for each number of probes)
-/// is computed once; each Bloom filter then costs one multiplication and the test of one line, and the
-/// loop over them has no branch that depends on what they hold. A filter that is unusable, or was built with another
-/// hash than the set's, answers "may be present".
+/// The key's bit pattern within a line is computed once per number of probes, not once per filter. Each Bloom filter
+/// then costs one multiplication and the test of one line, and the loop over them has no data-dependent branch.
 ///
-/// A file whose filter is unusable is always among the candidates. The set counts for its filters: [`filter`](Self::filter) has their statistics, and takes the outcomes of lookups.
+/// A filter that is unusable, or was built with another hash than the set's, answers "may be present", so its file is
+/// always among the matches. The set counts on behalf of its filters: [`filter`](Self::filter) gives access to their
+/// statistics, and records the outcomes of lookups.
 ///
 /// ```
-/// use sstfilter::{BloomPolicy, BuildContext, FileId, FilterPolicy, FilterSet, GuardedFilter, HitBitmap, KeyHasher};
+/// use sstfilter::{KindPolicy, BuildContext, FileId, FilterSet, FilterReader, MatchBitmap, KeyHasher};
 /// use sstfilter::{LoadContext, LookupOutcome};
 ///
 /// let hasher = KeyHasher::default();
 /// let block = |file: FileId, key: &[u8]| {
 ///     let context = BuildContext::new(&hasher).with_file_id(file);
-///     let mut builder = BloomPolicy::default().builder(&context).expect("never declines");
+///     let mut builder = KindPolicy::default().builder(&context);
 ///     builder.add_key(key);
 ///     builder.finish().block.expect("one key fits")
 /// };
+/// let store = 0x1f3a_55c0_7e21_94bb; // random, one per store
 /// let files = [(1, b"apple"), (2, b"lemon"), (3, b"melon")];
 /// let filters = files.map(|(number, key)| {
-///     let file = FileId::from(number);
-///     GuardedFilter::load(block(file, key), LoadContext::new(&hasher).with_file_id(file))
+///     let file = FileId::from_parts(store, number);
+///     FilterReader::load(block(file, key), LoadContext::new(&hasher).with_file_id(file))
 /// });
 /// let set = FilterSet::new(filters, hasher.identity());
 ///
-/// let mut hits = HitBitmap::default();
-/// set.candidates(hasher.hash(b"lemon"), &mut hits);
-/// assert_eq!(hits.iter().collect::<Vec<_>>(), [1]);
+/// let mut matches = MatchBitmap::default();
+/// set.matches(hasher.hash(b"lemon"), &mut matches);
+/// assert_eq!(matches.iter().collect::<Vec<_>>(), [1]);
 /// // The file was searched:
 /// set.filter(1).expect("three files").record_lookup(LookupOutcome::Found);
 /// assert_eq!(set.filter(1).expect("three files").stats().true_positives, 1);
 /// ```
 pub struct FilterSet<D> {
     groups: Vec<FilterGroup<D>>,
-    /// All filters, for what is no probe.
-    filters: Vec<GuardedFilter<D>>,
-    probes: Arc<SetProbes>,
-    distance: Distance,
+    /// The filters themselves, with their counters and errors.
+    filters: Vec<FilterReader<D>>,
+    /// Probes at [`PROBES`], then the positives of each filter.
+    counters: Arc<StripedCounters>,
+    residency: CacheResidency,
+}
+
+/// The counter of probes. A probe of the set probes every filter, so one counter serves all.
+const PROBES: usize = 0;
+
+/// The counter of the positives of the filter at `index`.
+const fn positives_of(index: usize) -> usize {
+    PROBES + 1 + index
 }
 
 impl<D: AsRef<[u8]> + Clone> FilterSet<D> {
     /// The set of `filters`, to be probed with hashes of identity `hash`.
     ///
-    /// A filter of another hash becomes [unusable](GuardedFilter::block). Bytes are cloned once, so `D` is best a shared
-    /// (`Bytes`, `Arc`) or a borrowed one.
+    /// A filter of another hash becomes [unusable](FilterReader::block). `D` is cloned once per filter, so it should be
+    /// shared (`Bytes`, `Arc`) or borrowed.
     #[must_use]
-    pub fn new(filters: impl IntoIterator<Item = GuardedFilter<D>>, hash: HashIdentity) -> Self {
+    pub fn new(filters: impl IntoIterator<Item = FilterReader<D>>, hash: HashIdentity) -> Self {
         let mut groups = Vec::new();
-        let mut filters: Vec<_> = filters.into_iter().map(|filter| filter.answering(hash)).collect();
-        let probes = Arc::new(SetProbes::new(filters.len()));
+        let mut filters: Vec<_> = filters.into_iter().map(|filter| filter.for_hash(hash)).collect();
+        let counters = Arc::new(StripedCounters::new(positives_of(filters.len())));
         for (index, filter) in filters.iter_mut().enumerate() {
-            filter.join(ProbeShare::new(&probes, index));
+            let probes = SharedCounter::new(&counters, PROBES);
+            let positives = SharedCounter::new(&counters, positives_of(index));
+            filter.enter_set(CountedBySet::Answers { probes, positives });
             FilterGroup::push_to(&mut groups, filter.block().ok().cloned());
         }
-        let distance = Distance::of(&groups);
-        Self { groups, filters, probes, distance }
+        let residency = CacheResidency::of(&groups);
+        Self { groups, filters, counters, residency }
     }
 }
 
 impl<D: AsRef<[u8]>> FilterSet<D> {
-    /// Probes all filters for one key: bit `i` of `hits` becomes whether the file of filter `i` may contain it.
-    pub fn candidates(&self, hash: KeyHash, hits: &mut HitBitmap) {
-        hits.reset(self.filters.len());
-        let counting = self.probes.count(1);
+    /// Probes all filters for one key: bit `i` of `matches` becomes whether the file of filter `i` may contain it.
+    pub fn matches(&self, hash: KeyHash, matches: &mut MatchBitmap) {
+        matches.reset(self.filters.len());
+        let counters = self.counters.of_thread();
+        counters.add(PROBES, 1);
         let mut key = PreparedKey::new(hash);
-        let is_far = self.distance == Distance::Far;
-        let fetch = |group: &FilterGroup<D>| group.fetch(hash, group.all());
-        self.groups.iter().take(usize::from(is_far)).for_each(fetch);
-        for (index, (word, group)) in hits.words_mut().zip(&self.groups).enumerate() {
-            self.groups.get(index + 1).filter(|_| is_far).into_iter().for_each(fetch);
+        self.prefetch_from_memory(0, hash);
+        for (index, (word, group)) in matches.words_mut().zip(&self.groups).enumerate() {
+            self.prefetch_from_memory(index + 1, hash);
             *word = group.probe(&mut key, group.all());
-            count_positives(counting, index, *word);
+            count_positives(counters, index, *word);
         }
     }
 
-    /// Probes all filters for many keys: row `i` of `hits` becomes the answers for key `i`. While one key is
-    /// tested, the lines for a later one are fetched, which pays where the filters exceed the caches.
+    /// Prefetches one key's lines in group `index`, if the group exists and the set exceeds the caches.
+    #[inline]
+    fn prefetch_from_memory(&self, index: usize, hash: KeyHash) {
+        if self.residency == CacheResidency::Memory
+            && let Some(group) = self.groups.get(index)
+        {
+            group.prefetch(hash, group.all());
+        }
+    }
+
+    /// Probes all filters for many keys: row `i` of `matches` becomes the answers for key `i`. While one key is
+    /// tested, the lines for a later one are prefetched, which pays where the filters exceed the caches.
     ///
     /// ```
-    /// use sstfilter::{FilterSet, HitMatrix, KeyHasher};
+    /// use sstfilter::{FilterSet, MatchMatrix, KeyHasher};
     ///
     /// let hasher = KeyHasher::default();
     /// let set: FilterSet<&[u8]> = FilterSet::new([], hasher.identity());
-    /// let mut hits = HitMatrix::default();
-    /// set.candidates_batch(&[hasher.hash(b"apple"), hasher.hash(b"pear")], &mut hits);
-    /// assert_eq!((hits.keys(), hits.count()), (2, 0));
+    /// let mut matches = MatchMatrix::default();
+    /// set.matches_batch(&[hasher.hash(b"apple"), hasher.hash(b"pear")], &mut matches);
+    /// assert_eq!((matches.keys(), matches.count()), (2, 0));
     /// ```
-    pub fn candidates_batch(&self, hashes: &[KeyHash], hits: &mut HitMatrix) {
-        hits.reset(hashes.len(), self.filters.len());
-        let counting = self.probes.count(hashes.len() as u64);
+    pub fn matches_batch(&self, hashes: &[KeyHash], matches: &mut MatchMatrix) {
+        matches.reset(hashes.len(), self.filters.len());
+        let counters = self.counters.of_thread();
+        counters.add(PROBES, hashes.len() as u64);
         for (index, group) in self.groups.iter().enumerate() {
             let all = group.all();
-            let ahead = self.distance.keys_ahead(all.count_ones() as usize);
-            hashes.iter().take(ahead.unwrap_or(0)).for_each(|&hash| group.fetch(hash, all));
-            let later = hashes.get(ahead.unwrap_or(hashes.len())..).unwrap_or_default();
-            let next = later.iter().copied().map(Some).chain(core::iter::repeat(None));
-            for (row, (&hash, next)) in hits.rows_mut().zip(hashes.iter().zip(next)) {
-                let mut key = PreparedKey::new(hash);
-                let word = group.probe_ahead(&mut key, all, next.map(|next| (next, all)));
+            let ahead = self.residency.keys_ahead(all.count_ones() as usize);
+            for &hash in hashes.iter().take(ahead.unwrap_or(0)) {
+                group.prefetch(hash, all);
+            }
+            for (position, (row, &hash)) in matches.rows_mut().zip(hashes).enumerate() {
+                let later = ahead.and_then(|ahead| hashes.get(position + ahead));
+                let word = group.probe_ahead(&mut PreparedKey::new(hash), all, later.map(|&later| (later, all)));
                 if let Some(out) = row.get_mut(index) {
                     *out = word;
                 }
             }
         }
-        // Afterwards, because branches on what filters answer would hold up the pass over their lines.
-        for row in hits.rows_mut() {
-            row.iter().enumerate().for_each(|(group, &word)| count_positives(counting, group, word));
+        // Counted in a second pass: branches on the answers would stall the pass over the filters' lines.
+        for row in matches.rows_mut() {
+            row.iter().enumerate().for_each(|(group, &word)| count_positives(counters, group, word));
         }
     }
 
-    /// Filters, those that are unusable included.
+    /// Number of filters, including unusable ones.
     #[must_use]
     pub fn len(&self) -> usize {
         self.filters.len()
@@ -135,16 +157,16 @@ impl<D: AsRef<[u8]>> FilterSet<D> {
         self.filters.is_empty()
     }
 
-    /// Filter `index`: its block or why it is unusable, its statistics (the probes of the set included), and where
-    /// outcomes of lookups are recorded. `None` from the end on.
+    /// Filter `index`, with its block or the reason why it is unusable, and its statistics, which include the set's
+    /// probes. Record the outcomes of lookups here. `None` beyond the last filter.
     #[must_use]
-    pub fn filter(&self, index: usize) -> Option<&GuardedFilter<D>> {
+    pub fn filter(&self, index: usize) -> Option<&FilterReader<D>> {
         self.filters.get(index)
     }
 
     /// All filters, in their order.
     #[must_use]
-    pub fn filters(&self) -> &[GuardedFilter<D>] {
+    pub fn filters(&self) -> &[FilterReader<D>] {
         &self.filters
     }
 
@@ -155,11 +177,12 @@ impl<D: AsRef<[u8]>> FilterSet<D> {
     }
 }
 
-/// Counts the ones of `word`, the answers of group `group`.
+/// Counts the positives in `word`, the answers of group `group`. Most answers are negative, so only set bits are
+/// visited.
 #[inline]
-fn count_positives(counting: Counting<'_>, group: usize, word: u64) {
+fn count_positives(counters: ThreadCounters<'_>, group: usize, word: u64) {
     for bit in bits_of(word) {
-        counting.add_positive(group * GROUP + bit);
+        counters.add(positives_of(group * GROUP + bit), 1);
     }
 }
 

@@ -1,68 +1,62 @@
-//! Every kind that can be opened.
+//! The shape of an opened block, whichever kind it has.
 
+use super::registry::{KindRegistry, UserShape};
 use super::trailer::Trailer;
 use crate::error::BlockError;
-use crate::filter::FilterShape;
-use crate::filter::binary_fuse::FuseShape;
 use crate::filter::blocked_bloom::BloomShape;
-use crate::filter::counting_bloom::CountingBloomShape;
-use crate::filter::cuckoo::CuckooShape;
-use crate::filter::ribbon::RibbonShape;
-use crate::filter::standard_bloom::StandardBloomShape;
-use crate::filter::two_bit_bloom::TwoBitShape;
-use crate::filter::xor::XorShape;
-use crate::filter::xor_plus::XorPlusShape;
+use crate::filter::kind::{FilterShape, Kind, ShapeFields};
 use crate::hash::KeyHash;
+use crate::ids::{FilterKind, for_each_kind};
 
-/// Defines [`Shape`] from the list of kinds.
-macro_rules! kinds {
-    ($($variant:ident($shape:ty)),+ $(,)?) => {
+/// Defines [`AnyShape`] from the table of kinds.
+macro_rules! any_shape {
+    ($($number:literal $constant:ident $name:literal $folder:ident::$kind:ident $what:literal)+) => {
         /// The shape of a filter of any kind.
         #[expect(clippy::large_enum_variant, reason = "one per open file, and opening allocates nothing")]
-        #[derive(Clone, Copy, Debug)]
-        pub(super) enum Shape {
-            $($variant($shape)),+
+        #[derive(Clone, Debug)]
+        pub(super) enum AnyShape {
+            $($kind(<crate::filter::$folder::$kind as Kind>::Shape),)+
+            /// A user-defined kind.
+            User(UserShape),
         }
 
-        impl Shape {
-            pub(super) fn decode(trailer: &Trailer) -> Result<Self, BlockError> {
+        impl AnyShape {
+            pub(super) fn decode(trailer: &Trailer, kinds: Option<&KindRegistry>) -> Result<Self, BlockError> {
                 match trailer.kind {
-                    $(<$shape as FilterShape>::KIND => <$shape>::decode(&trailer.shape).map(Self::$variant),)+
-                    kind => Err(BlockError::UnknownKind { got: kind.code() }),
+                    $(FilterKind::$constant => FilterShape::decode(&trailer.shape).map(Self::$kind),)+
+                    kind => match kinds.and_then(|kinds| kinds.decode(kind, &trailer.shape)) {
+                        Some(shape) => shape.map(Self::User),
+                        None => Err(BlockError::UnknownKind { got: kind.code() }),
+                    },
                 }
             }
         }
 
-        /// Calls a method of whichever shape it is.
+        /// Calls a method on the shape's variant.
         macro_rules! each_shape {
             ($any:expr, $inner:ident => $call:expr) => {
                 match $any {
-                    $(Shape::$variant($inner) => $call),+
+                    $(AnyShape::$kind($inner) => $call,)+
+                    AnyShape::User($inner) => $call,
                 }
             };
         }
     };
 }
 
-// A new kind is one line here.
-kinds! {
-    BlockedBloom(BloomShape),
-    Ribbon(RibbonShape),
-    TwoBitBloom(TwoBitShape),
-    StandardBloom(StandardBloomShape),
-    CountingBloom(CountingBloomShape),
-    Cuckoo(CuckooShape),
-    Xor(XorShape),
-    XorPlus(XorPlusShape),
-    BinaryFuse(FuseShape),
-}
+for_each_kind!(any_shape);
 
-impl Shape {
+impl AnyShape {
+    /// The blocked Bloom shape, if it is one: sets probe those together.
+    pub(super) fn as_blocked_bloom(&self) -> Option<BloomShape> {
+        if let Self::BlockedBloomKind(shape) = self { Some(*shape) } else { None }
+    }
+
     pub(super) fn expected_fpr(&self, keys: u64) -> f64 {
         each_shape!(self, shape => shape.expected_fpr(keys))
     }
 
-    pub(super) fn describe(&self) -> Vec<(&'static str, String)> {
+    pub(super) fn describe(&self) -> ShapeFields {
         each_shape!(self, shape => shape.describe())
     }
 

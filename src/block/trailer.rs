@@ -18,36 +18,31 @@
 //!  28   4  CRC32C of the parameter words, the file fingerprint, and bytes 0 to 27 of the trailer
 //! ```
 
-use crate::codec::{checksum, put_u16, put_u32, put_u40, put_u64, read_u16, read_u32, read_u40, read_u64};
+use crate::codec::{TAIL_CAPACITY, checksum, put_u16, put_u32, put_u40, put_u64};
 use crate::error::BlockError;
-use crate::filter::{EncodedShape, FilterKind, MAX_PARAM_WORDS, ParamWords};
+use crate::filter::kind::{MAX_PARAM_WORDS, TRAILER_BYTES};
+use crate::filter::{EncodedShape, FilterKind};
 use crate::hash::{HashId, HashIdentity};
 
 use super::FallbackReason;
-use super::identity::{BlockIdentity, FILE_BYTES, FileId};
+use super::identity::{BlockIdentity, FILE_BYTES};
+use crate::ids::FileId;
 
-/// The newest format version, and the one that is written.
+/// The newest format version; the writer always writes it.
 pub(crate) const FORMAT_VERSION: u8 = 1;
 
-/// The flag of a block that is bound to a file, in the byte of the version.
+/// Set in the version byte of a block that is bound to a file.
 const BOUND: u8 = 1 << 4;
 
 /// The bytes `SF`.
 const MAGIC: u16 = 0x4653;
 
-/// Bytes of the fixed trailer.
-pub(crate) const TRAILER_BYTES: usize = 32;
+/// The largest tail of a block: all that follows its payload.
+const MAX_TAIL_BYTES: usize = TRAILER_BYTES + FILE_BYTES + MAX_PARAM_WORDS * 4;
 
-/// The most bytes that can stand behind a payload.
-pub(crate) const MAX_TAIL_BYTES: usize = TRAILER_BYTES + FILE_BYTES + MAX_PARAM_WORDS * 4;
+const _: () = assert!(MAX_TAIL_BYTES <= TAIL_CAPACITY, "sealing a block must not move its payload");
 
-/// The most distinct keys that a block can record.
-pub(crate) const MAX_KEYS: u64 = (1 << 40) - 1;
-
-/// The most bytes of payload that a block can record.
-pub(crate) const MAX_PAYLOAD_BYTES: u64 = u32::MAX as u64 * 8;
-
-/// All that a block says of itself.
+/// The decoded tail of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Trailer {
     pub(crate) kind: FilterKind,
@@ -59,7 +54,7 @@ pub(crate) struct Trailer {
 }
 
 impl Trailer {
-    /// Bytes behind the payload of a block that is bound to no file, for `param_words` words.
+    /// Bytes after the payload of an unbound block with `param_words` parameter words.
     pub(crate) const fn tail_bytes(param_words: u8) -> usize {
         TRAILER_BYTES + param_words as usize * 4
     }
@@ -70,7 +65,7 @@ impl Trailer {
         self.shape.payload_bytes + tail_bytes + self.identity.file_bytes()
     }
 
-    /// All that stands behind the payload.
+    /// Encodes all that follows the payload.
     #[expect(clippy::cast_possible_truncation, reason = "the caller keeps to MAX_PAYLOAD_BYTES")]
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(MAX_TAIL_BYTES);
@@ -95,47 +90,42 @@ impl Trailer {
         out
     }
 
-    /// Reads the end of `block` and checks all of it against itself and against the block's length.
-    /// The payload is not read.
+    /// Decodes the end of `block` and checks it for consistency, also with the block's length. Does not read the
+    /// payload.
     pub(crate) fn decode(block: &[u8]) -> Result<Self, BlockError> {
         let too_short = |expected: usize| BlockError::TooShort { expected: expected as u64, got: block.len() as u64 };
-        let start = block.len().checked_sub(TRAILER_BYTES).ok_or(too_short(TRAILER_BYTES))?;
-        let trailer = block.get(start..).unwrap_or_default();
-        let byte = |offset: usize| trailer.get(offset).copied().unwrap_or_default();
-        let magic = read_u16(trailer, 26).unwrap_or_default();
+        let trailer = block.last_chunk::<TRAILER_BYTES>().ok_or(too_short(TRAILER_BYTES))?;
+        let magic = u16::from_le_bytes(field(trailer, 26));
         if magic != MAGIC {
             return Err(BlockError::Magic { got: magic });
         }
-        let (version, flags) = (byte(25) & 15, byte(25) & !15);
+        let (version, flags) = (trailer[25] & 15, trailer[25] & !15);
         if version != FORMAT_VERSION {
             return Err(BlockError::Version { expected: FORMAT_VERSION, got: version });
         }
-        // What another flag puts behind the payload is not known, nor what the checksum covers.
+        // Checked before the checksum: a future flag may change the tail and what its checksum covers.
         if flags & !BOUND != 0 {
             let (field, expected) = ("flags", "0, or 1 in a block that is bound to a file");
             return Err(BlockError::Field { field, expected, got: (flags >> 4).into() });
         }
-        let file_bytes = if flags == BOUND { FILE_BYTES } else { 0 };
-        let tail_bytes = Self::tail_bytes(byte(24) >> 4) + file_bytes;
-        let tail = block.len().checked_sub(tail_bytes).and_then(|at| block.get(at..)).ok_or(too_short(tail_bytes))?;
-        let covered = tail.get(..tail_bytes - 4).unwrap_or_default();
-        let (stored, computed) = (read_u32(trailer, 28).unwrap_or_default(), checksum(covered));
-        if stored != computed {
-            return Err(BlockError::TrailerChecksum { expected: stored, got: computed });
+        let is_bound = flags == BOUND;
+        let tail_bytes = Self::tail_bytes(trailer[24] >> 4) + if is_bound { FILE_BYTES } else { 0 };
+        let (_, tail) = block.split_at_checked(block.len().wrapping_sub(tail_bytes)).ok_or(too_short(tail_bytes))?;
+        let (covered, stored) = tail.split_last_chunk().ok_or(too_short(tail_bytes))?;
+        let (expected, got) = (u32::from_le_bytes(*stored), checksum(covered));
+        if expected != got {
+            return Err(BlockError::TrailerChecksum { expected, got });
         }
-        let file =
-            (flags == BOUND).then(|| read_u64(tail, tail_bytes - TRAILER_BYTES - FILE_BYTES).unwrap_or_default());
-        let decoded = Self::from_checked_bytes(tail, trailer, file.map(FileId::from_fingerprint))?;
+        let decoded = Self::from_checked_bytes(tail, trailer, is_bound)?;
         if decoded.block_bytes() != block.len() as u64 {
             return Err(BlockError::Length { expected: decoded.block_bytes(), got: block.len() as u64 });
         }
         Ok(decoded)
     }
 
-    /// Reads the fields of a tail whose checksum holds.
-    fn from_checked_bytes(tail: &[u8], trailer: &[u8], file: Option<FileId>) -> Result<Self, BlockError> {
-        let byte = |offset: usize| trailer.get(offset).copied().unwrap_or_default();
-        let (reason_code, hash_code) = (byte(23) & 15, byte(23) >> 4);
+    /// Decodes the fields of a tail whose checksum holds.
+    fn from_checked_bytes(tail: &[u8], trailer: &[u8; TRAILER_BYTES], is_bound: bool) -> Result<Self, BlockError> {
+        let (reason_code, hash_code) = (trailer[23] & 15, trailer[23] >> 4);
         let reason = FallbackReason::from_code(reason_code).ok_or(BlockError::Field {
             field: "fallback reason",
             expected: "0 to 6",
@@ -145,25 +135,33 @@ impl Trailer {
         if let HashId::Unknown(got) = hash_id {
             return Err(BlockError::UnknownHash { got });
         }
-        let params: ParamWords =
-            (0..usize::from(byte(24) >> 4)).map(|word| read_u32(tail, word * 4).unwrap_or_default()).collect();
+        let words = tail.as_chunks::<4>().0.iter().take(usize::from(trailer[24] >> 4));
+        // The fingerprint is what remains before the trailer.
+        let before_trailer = tail.split_last_chunk::<TRAILER_BYTES>().map_or(&[][..], |(before, _)| before);
+        let fingerprint = before_trailer.last_chunk().filter(|_| is_bound).map(|bytes| u64::from_le_bytes(*bytes));
+        let keys: [u8; 5] = field(trailer, 16);
         Ok(Self {
-            kind: FilterKind::from_code(byte(21)),
-            requested: FilterKind::from_code(byte(22)),
+            kind: FilterKind::from_code(trailer[21]),
+            requested: FilterKind::from_code(trailer[22]),
             reason,
             identity: BlockIdentity {
-                hash: HashIdentity { id: hash_id, seed: read_u64(trailer, 0).unwrap_or_default() },
-                file,
+                hash: HashIdentity { id: hash_id, seed: u64::from_le_bytes(field(trailer, 0)) },
+                file: fingerprint.map(FileId::from_fingerprint),
             },
             shape: EncodedShape {
-                params,
-                salt: byte(24) & 15,
-                keys: read_u40(trailer, 16).unwrap_or_default(),
-                payload_bytes: u64::from(read_u32(trailer, 8).unwrap_or_default()) * 8,
+                params: words.map(|word| u32::from_le_bytes(*word)).collect(),
+                salt: trailer[24] & 15,
+                keys: keys.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte)),
+                payload_bytes: u64::from(u32::from_le_bytes(field(trailer, 8))) * 8,
             },
-            payload_checksum: read_u32(trailer, 12).unwrap_or_default(),
+            payload_checksum: u32::from_le_bytes(field(trailer, 12)),
         })
     }
+}
+
+/// The `N` bytes at `offset` of a trailer.
+fn field<const N: usize>(trailer: &[u8; TRAILER_BYTES], offset: usize) -> [u8; N] {
+    core::array::from_fn(|at| trailer.get(offset + at).copied().unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -194,7 +192,7 @@ mod tests {
 
     #[test]
     fn a_trailer_reads_back_as_written_bound_to_a_file_or_not() {
-        for (file, tail_bytes) in [(None, 36), (Some(FileId::from(7)), 44)] {
+        for (file, tail_bytes) in [(None, 36), (Some(FileId::new(&7_u64.to_le_bytes()).unwrap()), 44)] {
             let trailer = example(file);
             let block = block_of(&trailer);
             assert_eq!(block.len(), 128 + tail_bytes);
@@ -204,7 +202,7 @@ mod tests {
 
     #[test]
     fn every_flipped_bit_and_every_cut_is_refused() {
-        for block in [None, Some(FileId::from(7))].map(|file| block_of(&example(file))) {
+        for block in [None, Some(FileId::new(&7_u64.to_le_bytes()).unwrap())].map(|file| block_of(&example(file))) {
             for bit in 128 * 8..block.len() * 8 {
                 let mut damaged = block.clone();
                 damaged[bit / 8] ^= 1 << (bit % 8);

@@ -1,4 +1,4 @@
-//! What part of a key is hashed.
+//! Which part of a key is hashed.
 
 use core::fmt;
 use std::borrow::Cow;
@@ -21,7 +21,7 @@ use std::borrow::Cow;
 ///
 /// # Prefix scans
 ///
-/// A scan of all keys with a prefix skips tables by [`TableSet::candidates_for_prefix`] or
+/// A scan of all keys with a prefix skips tables by [`TableSet::matches_prefix`] or
 /// [`Table::may_contain_prefix`]. Both compare the prefix with the table's range. Both then probe the
 /// filter if it can tell: a filter of whole keys cannot, for a prefix is none of them. A filter of extracted parts can,
 /// where [`extract_prefix`](Self::extract_prefix) gives the one part that all keys with the prefix have.
@@ -29,10 +29,11 @@ use std::borrow::Cow;
 /// ```
 /// use std::sync::Arc;
 ///
-/// use sstfilter::{DelimitedPrefix, KeyHasher, ReadOptions, Table, TableBuilder, TableOptions, TableSet};
+/// use sstfilter::sst::{ReadOptions, Table, TableBuilder, TableOptions, TableSet};
+/// use sstfilter::{DelimitedPrefix, MatchBitmap};
 ///
 /// let extractor = Arc::new(DelimitedPrefix::new(b':'));
-/// let table = |tenants: &[&str]| -> Result<Table, sstfilter::TableError> {
+/// let table = |tenants: &[&str]| -> Result<Table, sstfilter::sst::TableError> {
 ///     let options = TableOptions::default().with_extractor(extractor.clone());
 ///     let mut builder = TableBuilder::new(Vec::new(), &options)?;
 ///     for tenant in tenants {
@@ -41,18 +42,21 @@ use std::borrow::Cow;
 ///     let bytes = bytes::Bytes::from(builder.finish()?.0);
 ///     Table::open_source(bytes, &ReadOptions::default().with_extractor(extractor.clone()))
 /// };
-/// let set = TableSet::new(vec![table(&["t041", "t043"])?, table(&["t041", "t042"])?], KeyHasher::default());
+/// let set = TableSet::new(vec![table(&["t041", "t043"])?, table(&["t041", "t042"])?])?;
 ///
-/// assert_eq!(set.candidates_for_prefix(b"t042:"), [1], "both have it in their range; one filter denies it");
-/// assert_eq!(set.candidates_for_prefix(b"t04"), [0, 1], "no part follows from it: ranges alone decide");
-/// for position in set.candidates_for_prefix(b"t042:") {
+/// let mut matches = MatchBitmap::default();
+/// set.matches_prefix(b"t04", &mut matches);
+/// assert_eq!(matches.count(), 2, "no part follows from the prefix: ranges alone decide");
+/// set.matches_prefix(b"t042:", &mut matches);
+/// assert_eq!(matches.iter().collect::<Vec<_>>(), [1], "both have it in their range, one in its filter");
+/// for position in matches.iter() {
 ///     let entries = set.tables()[position].iter_from(b"t042:");
-///     let matches = |entry: &Result<sstfilter::Entry, _>| {
+///     let matches = |entry: &Result<sstfilter::sst::Entry, _>| {
 ///         entry.as_ref().map_or(true, |entry| entry.key.starts_with(b"t042:"))
 ///     };
 ///     assert_eq!(entries.take_while(matches).count(), 1);
 /// }
-/// # Ok::<(), sstfilter::TableError>(())
+/// # Ok::<(), sstfilter::sst::TableError>(())
 /// ```
 ///
 /// # Keys and prefixes in one filter
@@ -61,16 +65,16 @@ use std::borrow::Cow;
 /// probes it for the key's part. A writer of one's own may add both to one filter, and readers probe it with
 /// the hash of either. No lookup loses a key by that: a filter does not know where its hashes come from. The
 /// filter has two entries a key, and needs the bits for them; parts that repeat in sorted keys can be added once
-/// each, when they change. Whoever probes such a filter for a prefix hashes what [`extract_prefix`](Self::extract_prefix) gives
-/// of it, and does not probe where that is nothing.
+/// each, when they change. Whoever probes such a filter for a prefix hashes what
+/// [`extract_prefix`](Self::extract_prefix) gives of it, and does not probe where that is nothing.
 ///
 /// ```
-/// use sstfilter::{BitsPerKey, BloomPolicy, BuildContext, DelimitedPrefix, FilterBlock};
-/// use sstfilter::{FilterPolicy, KeyExtractor, KeyHasher};
+/// use sstfilter::{BuildContext, DelimitedPrefix, FilterBlock, KindPolicy};
+/// use sstfilter::{KeyExtractor, KeyHasher};
 ///
 /// let (extractor, hasher) = (DelimitedPrefix::new(b':'), KeyHasher::default());
-/// let policy = BloomPolicy::new(BitsPerKey::new(10.0).expect("in range"));
-/// let mut builder = policy.builder(&BuildContext::new(&hasher)).expect("this policy never declines");
+/// let policy = KindPolicy::default();
+/// let mut builder = policy.builder(&BuildContext::new(&hasher));
 /// let mut last_part = None;
 /// for key in [&b"t041:user:1"[..], b"t041:user:2", b"t042:user:1"] {
 ///     builder.add_key(key);
@@ -87,14 +91,14 @@ use std::borrow::Cow;
 /// # Ok::<(), sstfilter::BlockError>(())
 /// ```
 ///
-/// [`Table::may_contain_prefix`]: crate::Table::may_contain_prefix
-/// [`TableSet::candidates_for_prefix`]: crate::TableSet::candidates_for_prefix
+/// [`Table::may_contain_prefix`]: crate::sst::Table::may_contain_prefix
+/// [`TableSet::matches_prefix`]: crate::sst::TableSet::matches_prefix
 pub trait KeyExtractor: Send + Sync + fmt::Debug {
     /// The name that is stored in tables, 1 to 255 bytes.
     fn name(&self) -> &str;
 
     /// The bytes to hash, or `None` when `key` is outside the extractor's domain: such a key is not
-    /// added to any filter, and a read of it does not ask one.
+    /// added to any filter, and a read of it probes none.
     fn extract<'key>(&self, key: &'key [u8]) -> Option<Cow<'key, [u8]>>;
 
     /// The part that every key with this prefix has, or `None` when there is no such part; by default, `None`:

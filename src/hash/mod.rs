@@ -2,11 +2,11 @@
 //!
 //! [`KeyHasher`] is XXH3-64 with the store's hash seed. Everything after it works on the hash
 //! alone: no filter ever sees a key. The seed is part of the format (each filter block carries it,
-//! or a fingerprint of it), so that a filter is never asked with a hash of another kind.
+//! or a fingerprint of it), so that a filter is never probed with a hash of another kind.
 //!
-//! A store whose keys come from strangers uses a secret seed ([`KeyHasher::random_secret`]): under a
-//! known seed, keys that collide can be prepared, which raises the false positive rate up to 100 %. It
-//! never makes a false negative. SECURITY.md has the figures.
+//! A store whose keys come from strangers should use a secret seed ([`KeyHasher::random_secret`]): under a
+//! known seed, an attacker can prepare colliding keys and raise the false positive rate up to 100 %. This
+//! never causes a false negative. SECURITY.md has the figures.
 
 mod extract;
 mod secret;
@@ -20,15 +20,15 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 pub use extract::{DelimitedPrefix, FixedPrefix, KeyExtractor};
 pub use secret::SecretSeed;
-pub(crate) use sort::{SortScratch, sort_hashes, sort_hashes_roughly};
+pub(crate) use sort::{SortScratch, partition_hashes, scatter_by_high_bits, sort_hashes};
 
 /// The hash seed of a store that chose none: the ASCII bytes `sstfilte`, read as a big-endian number.
 ///
-/// It is not 0, so that an engine which shards its keys by plain XXH3 does not leave the filters
-/// with hashes that all share their high bits.
+/// It is not 0, because an engine that shards its keys by plain XXH3 would otherwise give each filter
+/// hashes that share their high bits.
 pub const DEFAULT_HASH_SEED: u64 = 0x7373_7466_696c_7465;
 
-/// A 64-bit hash of one key, well mixed: what every filter is built from and asked with.
+/// A well-mixed 64-bit hash of one key. Every filter is built from and probed with these.
 ///
 /// ```
 /// use sstfilter::{KeyHash, KeyHasher};
@@ -41,23 +41,23 @@ pub const DEFAULT_HASH_SEED: u64 = 0x7373_7466_696c_7465;
 pub struct KeyHash(u64);
 
 impl KeyHash {
-    /// Takes a hash that the engine has computed itself, as it is.
+    /// Uses a hash that the engine has computed itself, unchanged.
     ///
-    /// What is required of it: every bit depends on every bit of the key (XXH3, `SipHash`, wyhash and
-    /// their like; not FNV, not CRC, not the key itself), and no bit of it has been used to decide
-    /// which keys come together (sharding, partitioning, bucketing). A hash that misses either gives
-    /// more false positives, never a false negative; use [`KeyHash::from_remixed`] for it.
+    /// Two requirements: every bit depends on every bit of the key (as in XXH3, `SipHash` and wyhash, but
+    /// not in FNV, CRC or the key itself), and no bit of it was used to group keys (sharding,
+    /// partitioning, bucketing). A hash that fails either gives more false positives, never a false
+    /// negative; use [`KeyHash::mix`] for it.
     #[must_use]
     pub const fn from_well_mixed(hash: u64) -> Self {
         Self(hash)
     }
 
-    /// Takes a 64-bit value that tells keys apart but is not well mixed (an integer key, a weak
-    /// hash, or a hash whose high bits chose the shard) and mixes it.
+    /// Mixes a 64-bit value that identifies a key but is not well mixed: an integer key, a weak
+    /// hash, or a hash whose high bits chose the shard.
     ///
     /// The mixing is a bijection: distinct values stay distinct.
     #[must_use]
-    pub const fn from_remixed(value: u64) -> Self {
+    pub const fn mix(value: u64) -> Self {
         Self(mix64(value ^ DEFAULT_HASH_SEED))
     }
 
@@ -67,7 +67,7 @@ impl KeyHash {
         self.0
     }
 
-    /// The hash as a filter sees it that was built with a salt: another one for each salt, by one multiplication.
+    /// The hash under a filter's salt: a different one for each salt, at the cost of one multiplication.
     #[inline]
     pub(crate) const fn salted(self, salt: SaltStep) -> u64 {
         let product = (self.0 ^ salt.0).wrapping_mul(SALT_MULTIPLIER);
@@ -75,7 +75,7 @@ impl KeyHash {
     }
 }
 
-/// What a salt does to a hash before it is mixed.
+/// The step that a salt adds to a hash before mixing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SaltStep(u64);
 
@@ -85,7 +85,7 @@ impl SaltStep {
     }
 }
 
-/// What a salt adds to a hash, times the salt plus one: the golden ratio in 64 bits.
+/// A salt adds this, times the salt plus one, to a hash: the golden ratio in 64 bits.
 pub(crate) const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The first 64 bits of the fraction of pi, which are odd.
@@ -101,21 +101,29 @@ pub(crate) const fn mix64(value: u64) -> u64 {
     value ^ (value >> 31)
 }
 
+/// Maps a well-mixed `hash` to `0..range`: the high 64 bits of the 128-bit product. Without a division, without bias,
+/// and monotone, so sorted hashes map to ascending places. Rejected: `%` divides and uses the low bits; a product of
+/// 32-bit halves is biased in filters of more than some million lines.
+pub(crate) const fn map_to_range(hash: u64, range: u64) -> u64 {
+    ((hash as u128 * range as u128) >> 64) as u64
+}
+
 /// Which function made the hashes of a filter block; four bits of its trailer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum HashId {
     /// XXH3-64 with the seed that the block carries.
     Xxh3,
-    /// XXH3-64 with a secret seed, of which the block carries a fingerprint.
+    /// XXH3-64 with a secret seed; the block carries the seed's fingerprint.
     Xxh3Secret,
     /// The engine's own hash; the block carries the engine's tag for it.
     Custom,
-    /// A function that this release does not know: nothing can be asked of a filter built with it.
+    /// A function that this release does not know: a filter built with it cannot be probed.
     Unknown(u8),
 }
 
 impl HashId {
-    /// The number that stands in a trailer.
+    /// The number recorded in a trailer.
     #[must_use]
     pub const fn code(self) -> u8 {
         match self {
@@ -126,7 +134,7 @@ impl HashId {
         }
     }
 
-    /// The function behind a number from a trailer.
+    /// The function with this number in a trailer.
     #[must_use]
     pub const fn from_code(code: u8) -> Self {
         match code {
@@ -138,18 +146,19 @@ impl HashId {
     }
 }
 
-/// The identity of a hash function: two parties with equal identities compute equal hashes (with secret
-/// seeds: but for one wrong seed in 2^32).
+/// The identity of a hash function: two parties with equal identities compute equal hashes (except, with
+/// secret seeds, for one wrong seed in 2^32).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct HashIdentity {
     /// The function.
     pub id: HashId,
-    /// Its seed, the fingerprint of its secret seed, or the engine's tag, as `id` says.
+    /// Its seed, the fingerprint of its secret seed, or the engine's tag, depending on `id`.
     pub seed: u64,
 }
 
 impl HashIdentity {
-    /// The identity of a hash of the engine's own, by the tag that names it: for filters that are fed hashes alone.
+    /// The identity of the engine's own hash, named by its tag. Use it for filters that only see hashes, not keys.
     #[must_use]
     pub const fn custom(tag: u64) -> Self {
         Self { id: HashId::Custom, seed: tag }
@@ -174,7 +183,7 @@ impl fmt::Display for HashIdentity {
     }
 }
 
-/// A function of the engine's own.
+/// The engine's own hash function.
 type CustomHash = dyn Fn(&[u8]) -> KeyHash + Send + Sync;
 
 #[derive(Clone)]
@@ -202,19 +211,18 @@ pub struct KeyHasher {
 }
 
 impl KeyHasher {
-    /// XXH3-64 with a seed that is stored, readable, in every filter block.
+    /// XXH3-64 with a seed that every filter block stores in the clear.
     #[must_use]
     pub const fn with_seed(seed: u64) -> Self {
         Self { function: HashFunction::Xxh3 { seed }, identity: HashIdentity { id: HashId::Xxh3, seed } }
     }
 
     /// XXH3-64 with a seed that is kept out of the files: blocks carry a 32-bit fingerprint of it,
-    /// by which a wrong seed is recognised.
+    /// which detects a wrong seed.
     ///
     /// The engine keeps the seed; without it the filters are useless (their tables stay readable). The
-    /// fingerprint guards against mistakes, of which it misses one in 2^32; tables catch nearly all of those as
-    /// well, by asking the filter for two keys that it must have. It is no longer so that it tells little about
-    /// the seed (SECURITY.md).
+    /// fingerprint misses one wrong seed in 2^32; tables catch nearly all of those by probing the filter for two
+    /// keys that it must contain. It has only 32 bits so that it reveals little of the seed (SECURITY.md).
     #[must_use]
     pub fn with_secret_seed(seed: impl Into<SecretSeed>) -> Self {
         let seed = seed.into();
@@ -246,13 +254,13 @@ impl KeyHasher {
     /// The engine's own function. `tag` names it (and its seed) in the filter blocks: change the tag
     /// whenever the function changes.
     ///
-    /// What the function must fulfil is said at [`KeyHash::from_well_mixed`].
+    /// [`KeyHash::from_well_mixed`] states the requirements on the function.
     pub fn custom(tag: u64, function: impl Fn(&[u8]) -> KeyHash + Send + Sync + 'static) -> Self {
         Self { function: HashFunction::Custom(Arc::new(function)), identity: HashIdentity::custom(tag) }
     }
 
-    /// The hasher that `identity` describes in full; `None` when its seed is secret or its function
-    /// is the engine's own.
+    /// The hasher with this identity; `None` when its seed is secret or its function is the engine's own,
+    /// because the identity then does not determine it.
     #[must_use]
     pub fn from_identity(identity: HashIdentity) -> Option<Self> {
         (identity.id == HashId::Xxh3).then(|| Self::with_seed(identity.seed))
@@ -273,13 +281,14 @@ impl KeyHasher {
         }
     }
 
-    /// Whether the function is the engine's own, which may do anything.
+    /// Whether the function is the engine's own, which may panic.
     pub(crate) const fn is_custom(&self) -> bool {
         matches!(self.function, HashFunction::Custom(_))
     }
 
-    /// Whether the other is known to compute the same hashes: more than an equal identity says.
-    pub(crate) fn hashes_like(&self, other: &Self) -> bool {
+    /// Whether the other is known to compute the same hashes. Equal identities are not enough: two secret seeds can
+    /// share a fingerprint, and two functions a tag.
+    pub(crate) fn has_same_identity(&self, other: &Self) -> bool {
         self.identity == other.identity
             && match (&self.function, &other.function) {
                 (HashFunction::Xxh3 { seed }, HashFunction::Xxh3 { seed: other }) => seed == other,
@@ -327,14 +336,14 @@ mod tests {
 
     #[test]
     fn a_custom_function_is_called_and_carries_its_tag() {
-        let hasher = KeyHasher::custom(7, |key| KeyHash::from_remixed(key.len() as u64));
-        assert_eq!(hasher.hash(b"ab"), KeyHash::from_remixed(2));
+        let hasher = KeyHasher::custom(7, |key| KeyHash::mix(key.len() as u64));
+        assert_eq!(hasher.hash(b"ab"), KeyHash::mix(2));
         assert_eq!(hasher.identity(), HashIdentity { id: HashId::Custom, seed: 7 });
     }
 
     #[test]
     fn salts_give_unrelated_hashes_that_are_still_distinct() {
-        let salted = |salt| (0..1_000).map(move |key| KeyHash::from_remixed(key).salted(SaltStep::new(salt)));
+        let salted = |salt| (0..1_000).map(move |key| KeyHash::mix(key).salted(SaltStep::new(salt)));
         let mut all: Vec<u64> = (0..16).flat_map(salted).collect();
         let flipped: u32 = salted(0).zip(salted(1)).map(|(one, other)| (one ^ other).count_ones()).sum();
         assert!((31_000..33_000).contains(&flipped), "{flipped} of 64,000 bits");

@@ -1,17 +1,22 @@
-//! Sorting hashes, which are spread evenly: by their high bits, straight to where they belong.
+//! Sorting hashes. They are spread evenly, so their high bits say nearly where they belong: two partition passes and a
+//! few moves replace the log2(n) comparisons per hash of a general sort. A radix sort of all 64 bits would take six
+//! more passes for bits that order almost nothing. The price is a second copy of the hashes, for which callers set a
+//! limit.
 
 use super::KeyHash;
 
-/// Up to here a comparison sort is as fast.
+/// Up to this many hashes a comparison sort is as fast.
 const SMALL: usize = 128;
 
-/// Hashes in a window, about, up to 2^24 in all: they and the counts of their bins fit the first caches.
+/// log2 of the window size aimed at, which is kept for up to 2^24 hashes: 4,096 hashes (32 KiB), their copy and the
+/// counts of their bins stay in the first- and second-level caches during the second pass.
 const WINDOW_HASHES_LOG2: u32 = 12;
 
-/// The most windows: more streams of stores than this are more than the address translation holds.
+/// log2 of the most windows. Each is a stream of writes to a page of its own; more than 4,096 exceed the TLB, and every
+/// store would then wait for a page walk. Larger inputs get larger windows instead.
 const MAX_WINDOWS_LOG2: u32 = 12;
 
-/// Memory that sorting uses, to be kept from file to file.
+/// Memory that sorting uses, kept from file to file.
 #[derive(Debug, Default)]
 pub(crate) struct SortScratch {
     spare: Vec<KeyHash>,
@@ -20,7 +25,7 @@ pub(crate) struct SortScratch {
 }
 
 impl SortScratch {
-    /// The memory alone.
+    /// The buffer of hashes, for other work.
     pub(crate) fn into_spare(self) -> Vec<KeyHash> {
         self.spare
     }
@@ -34,10 +39,10 @@ impl SortScratch {
 
 /// Sorts `hashes`, ascending.
 ///
-/// One pass puts each hash into one of up to 4,096 windows by its high bits; a second one, within the
-/// window, into a bin by the bits below; what is still out of place has to move past one or two others.
-/// Hashes that are not spread evenly are sorted by comparisons, and so are all of them when a copy would take
-/// more than `most_bytes`.
+/// One pass partitions the hashes into up to 4,096 windows by their high bits; a second one partitions each window into
+/// as many bins as it has hashes; an insertion sort then moves what is still out of place past one or two others.
+/// Windows that are not spread evenly are sorted by comparisons, and so is everything when a copy would take more than
+/// `most_bytes`.
 pub(crate) fn sort_hashes(hashes: &mut [KeyHash], scratch: &mut SortScratch, most_bytes: u64) {
     let SortScratch { spare, window_ends, bin_ends } = scratch;
     let is_large = hashes.len() > SMALL && u32::try_from(hashes.len()).is_ok();
@@ -51,9 +56,10 @@ pub(crate) fn sort_hashes(hashes: &mut [KeyHash], scratch: &mut SortScratch, mos
     let windows_log2 = hashes.len().ilog2().saturating_sub(WINDOW_HASHES_LOG2).min(MAX_WINDOWS_LOG2);
     let window = Bins { skipped: 0, log2: windows_log2 };
     window.scatter(hashes, spare, window_ends);
-    let crowded = (hashes.len() >> windows_log2) * 4;
+    // Evenly spread hashes never fill a window to four times the mean; others would make bins with many hashes each.
+    let most_in_window = (hashes.len() >> windows_log2) * 4;
     let sort = |bin_ends: &mut Vec<u32>, (source, target): (&[KeyHash], &mut [KeyHash])| {
-        if source.len() > crowded {
+        if source.len() > most_in_window {
             target.copy_from_slice(source);
             target.sort_unstable();
         } else {
@@ -63,9 +69,9 @@ pub(crate) fn sort_hashes(hashes: &mut [KeyHash], scratch: &mut SortScratch, mos
     for_each_window(spare, hashes, window_ends, bin_ends, sort);
 }
 
-/// Puts `hashes` roughly in order: those of each window of about 4,096 come before those of the next. `false`, and
-/// nothing is done, when a copy would take more than `most_bytes`, or cannot be had.
-pub(crate) fn sort_hashes_roughly(hashes: &mut Vec<KeyHash>, scratch: &mut SortScratch, most_bytes: u64) -> bool {
+/// Only the first pass of the sort: windows of about 4,096 hashes ascend, and the hashes within a window are in no
+/// order. Returns `false` and changes nothing when a copy would take more than `most_bytes` or cannot be allocated.
+pub(crate) fn partition_hashes(hashes: &mut Vec<KeyHash>, scratch: &mut SortScratch, most_bytes: u64) -> bool {
     let SortScratch { spare, window_ends, .. } = scratch;
     let is_affordable = u32::try_from(hashes.len()).is_ok() && size_of_val(hashes.as_slice()) as u64 <= most_bytes;
     spare.clear();
@@ -81,7 +87,13 @@ pub(crate) fn sort_hashes_roughly(hashes: &mut Vec<KeyHash>, scratch: &mut SortS
     true
 }
 
-/// The windows of `spare`, each with its place in `hashes`.
+/// Copies `source` to `target` in order of the `log2` highest bits; `ends` then holds where the hashes of each value
+/// end.
+pub(crate) fn scatter_by_high_bits(source: &[KeyHash], target: &mut [KeyHash], log2: u32, ends: &mut Vec<u32>) {
+    Bins { skipped: 0, log2 }.scatter(source, target, ends);
+}
+
+/// The windows of `spare`, each with its destination in `hashes`.
 fn windows<'a>(
     mut spare: &'a [KeyHash],
     mut hashes: &'a mut [KeyHash],
@@ -109,7 +121,7 @@ fn for_each_window(
     windows(spare, hashes, ends).for_each(|window| sort(bin_ends, window));
 }
 
-/// Above so many windows, they are shared among threads.
+/// With more windows than this (some 260,000 hashes), threads share them; less work is too short to be worth sharing.
 #[cfg(feature = "parallel")]
 const FEW_WINDOWS: usize = 64;
 
@@ -131,7 +143,7 @@ fn for_each_window(
     }
 }
 
-/// Sorts the hashes of a window, which have their `skipped` highest bits in common.
+/// Sorts the hashes of a window, which share their `skipped` highest bits.
 fn sort_window(source: &[KeyHash], target: &mut [KeyHash], skipped: u32, bin_ends: &mut Vec<u32>) {
     let log2 = source.len().next_power_of_two().ilog2();
     Bins { skipped, log2 }.scatter(source, target, bin_ends);
@@ -145,6 +157,7 @@ fn sort_window(source: &[KeyHash], target: &mut [KeyHash], skipped: u32, bin_end
         }
         target[place] = hash;
         moves += at - place;
+        // More than 8 moves per hash: the bins are not evenly filled, and insertion would become quadratic.
         if moves > 8 * at + 64 {
             target.sort_unstable();
             return;
@@ -152,7 +165,7 @@ fn sort_window(source: &[KeyHash], target: &mut [KeyHash], skipped: u32, bin_end
     }
 }
 
-/// 2^log2 bins by the highest bits of a hash but the first few.
+/// 2^log2 bins by the bits of a hash that follow its `skipped` highest ones.
 #[derive(Clone, Copy)]
 struct Bins {
     skipped: u32,
@@ -160,8 +173,8 @@ struct Bins {
 }
 
 impl Bins {
-    /// How far a hash is shifted to get its bin; what is above the bin's bits is cut off. Of a single bin for all hashes
-    /// that is everything, so that it does not matter what [`bin`] makes of a shift by 64.
+    /// How far a hash is shifted to get its bin; the bits above the bin's are masked off. A single bin masks
+    /// everything, so [`bin`] may reduce a shift of 64 to 0.
     fn shift(self) -> u32 {
         u64::BITS - self.skipped - self.log2
     }
@@ -216,32 +229,32 @@ mod tests {
     #[test]
     fn mixed_hashes_are_sorted_at_every_size() {
         for count in [0, 1, 2, 127, 128, 129, 1_000, 4_095, 4_096, 4_097, 8_192, 100_000, 1_000_000] {
-            check((0..count).map(KeyHash::from_remixed).collect(), &format!("{count} hashes"));
+            check((0..count).map(KeyHash::mix).collect(), &format!("{count} hashes"));
         }
     }
 
     #[test]
-    fn rough_order_keeps_all_hashes_and_is_one_of_windows() {
+    fn partitioning_keeps_all_hashes_and_orders_the_windows() {
         for count in [0, 1, 5_000, 100_000] {
-            let hashes: Vec<KeyHash> = (0..count).map(KeyHash::from_remixed).collect();
-            let mut rough = hashes.clone();
-            assert!(sort_hashes_roughly(&mut rough, &mut SortScratch::default(), u64::MAX));
+            let hashes: Vec<KeyHash> = (0..count).map(KeyHash::mix).collect();
+            let mut partitioned = hashes.clone();
+            assert!(partition_hashes(&mut partitioned, &mut SortScratch::default(), u64::MAX));
             let window = |hash: &KeyHash| hash.0 >> 60;
-            assert!(count < 100_000 || rough.is_sorted_by_key(window));
+            assert!(count < 100_000 || partitioned.is_sorted_by_key(window));
             let mut again = hashes.clone();
-            assert!(count == 0 || !sort_hashes_roughly(&mut again, &mut SortScratch::default(), 7));
+            assert!(count == 0 || !partition_hashes(&mut again, &mut SortScratch::default(), 7));
             assert_eq!(again, hashes);
             again.sort_unstable();
-            rough.sort_unstable();
-            assert_eq!(rough, again);
+            partitioned.sort_unstable();
+            assert_eq!(partitioned, again);
         }
     }
 
-    /// Else they are sorted all the same, but by comparisons.
+    /// A wrong order would go unnoticed elsewhere: the insertion sort, or the fallback, repairs it.
     #[test]
     fn scattered_hashes_lie_in_the_order_of_the_bits_that_their_bins_are_of() {
         for (skipped, log2) in [(0, 0), (0, 4), (0, 13), (8, 0), (8, 4), (12, 13)] {
-            let hashes: Vec<KeyHash> = (0..1_000).map(|key| KeyHash(KeyHash::from_remixed(key).0 >> skipped)).collect();
+            let hashes: Vec<KeyHash> = (0..1_000).map(|key| KeyHash(KeyHash::mix(key).0 >> skipped)).collect();
             let (mut scattered, mut ends) = (vec![KeyHash(0); hashes.len()], Vec::new());
             Bins { skipped, log2 }.scatter(&hashes, &mut scattered, &mut ends);
             let bin = |hash: &KeyHash| (hash.0 << skipped).checked_shr(u64::BITS - log2).unwrap_or(0);
@@ -263,8 +276,8 @@ mod tests {
             check(of(|key| u64::MAX - key), "descending large numbers");
             check(of(|key| key % 5), "few different ones");
             check(of(|key| key << 40), "one bit in common out of two");
-            check(of(|key| if key % 2 == 0 { KeyHash::from_remixed(key).0 } else { 1 << 63 }), "half mixed");
-            check(of(|key| KeyHash::from_remixed(key / 3).0), "each three times");
+            check(of(|key| if key % 2 == 0 { KeyHash::mix(key).0 } else { 1 << 63 }), "half mixed");
+            check(of(|key| KeyHash::mix(key / 3).0), "each three times");
         }
     }
 }

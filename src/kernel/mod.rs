@@ -1,29 +1,20 @@
-//! The inner loops, over plain slices: one folder per operation, with one form for each instruction set. Where
-//! sets differ in more than their width, each has a file with the same functions; the sweep and
-//! back-substitution are written once over `bytes`, where each set has its vectors of bytes.
+//! What every vector kernel needs: the choice of an instruction set, and prefetching.
 //!
-//! `portable` is plain Rust, and what the others are tested against: all give the same answers and the
-//! same bytes. Which one runs is decided once per call from outside, never inside a loop. A kernel knows
-//! the bits of a payload and nothing of blocks, policies or files.
+//! A kernel lives with its kind, in `filter/blocked_bloom/line` and `filter/ribbon/simd`. It works on plain slices,
+//! knows the bits of a payload and nothing of blocks, policies or files, and has one form for each instruction set;
+//! `portable` is plain Rust, and what the others are tested against: all give the same answers and the same bytes.
+//! Which one runs is decided once per call from outside, never inside a loop.
 //!
-//! This is the only room with `unsafe` in it: for instructions that not every CPU has, and for loads and
-//! stores of whole vectors.
+//! `unsafe` is allowed in those two folders and here, and nowhere else: for instructions that not every CPU has, and
+//! for loads and stores of whole vectors. `grep -rn 'allow(unsafe_code' src` finds all three places.
 
 #![allow(unsafe_code, reason = "instructions that not every CPU has")]
-#![allow(
-    clippy::cast_possible_truncation,
-    clippy::precedence,
-    clippy::inline_always,
-    clippy::needless_range_loop,
-    reason = "bits are cut off on purpose; operators bind as in the formulas of the field; loops count what they \
-              unroll; functions that do not carry the instructions must become part of those that do"
-)]
-#![cfg_attr(
-    not(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little"))),
-    allow(dead_code, unused_macros, reason = "the forms for vectors have no user here")
-)]
+#![allow(clippy::inline_always, reason = "a prefetch is one instruction")]
 
 /// Calls a function of the instruction set in use, from a module that has a submodule for each set.
+///
+/// One relaxed load and a jump that goes the same way each time. A table of function pointers would be a load and an
+/// indirect call, which cannot be inlined; `cfg(target_feature)` alone would need a build for each CPU.
 macro_rules! dispatch {
     ($name:ident($($argument:expr),* $(,)?)) => {
         match $crate::simd::selected() {
@@ -40,14 +31,6 @@ macro_rules! dispatch {
         }
     };
 }
+pub(crate) use dispatch;
 
-pub(crate) mod bytes;
-pub(crate) mod cover;
-pub(crate) mod equation;
-pub(crate) mod line;
-pub(crate) mod parity;
 pub(crate) mod prefetch;
-pub(crate) mod ribbon_query;
-pub(crate) mod solve;
-pub(crate) mod sweep;
-pub(crate) mod within;

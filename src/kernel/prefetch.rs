@@ -1,41 +1,36 @@
-//! Asking for memory before it is needed.
+//! Prefetching: the load of a cache line is started before it is needed. Changes nothing but time.
 
-use super::line::Line;
-
-/// Starts to fetch `line`, which may lie in two cache lines. Changes nothing but time.
+/// Prefetches a line of 64 bytes that may straddle two cache lines.
 #[inline(always)]
-pub(crate) fn prefetch(line: &Line) {
-    let [first, .., last] = line;
-    fetch(core::ptr::from_ref(first));
-    fetch(core::ptr::from_ref(last));
+pub(crate) fn prefetch_line(line: &[u8; 64]) {
+    prefetch(line);
+    prefetch(&raw const line[63]);
 }
 
-/// Starts to fetch the cache line in which `line` begins: all of it when it is aligned.
-#[inline(always)]
-pub(crate) fn prefetch_first(line: &Line) {
-    fetch(line.as_ptr());
-}
-
-/// Starts to fetch the cache line of any address, be there anything or not.
+/// Prefetches the cache line of any address, whether or not there is memory.
+///
+/// Into all levels (`T0`): the line is probed within a microsecond, and again by later keys. A non-temporal hint would
+/// keep a hot filter out of the larger caches.
 #[inline(always)]
 #[cfg(target_arch = "x86_64")]
-pub(crate) fn fetch(byte: *const u8) {
-    use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+pub(crate) fn prefetch<T>(address: *const T) {
+    use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
     // SAFETY: a hint, which no address makes fault; every x86-64 has SSE.
-    unsafe { _mm_prefetch::<_MM_HINT_T0>(byte.cast()) }
+    unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) }
 }
 
-/// Starts to fetch the cache line of any address, be there anything or not.
+/// Prefetches the cache line of any address, whether or not there is memory.
 #[inline(always)]
 #[cfg(target_arch = "aarch64")]
-pub(crate) fn fetch(byte: *const u8) {
-    // SAFETY: a hint, which no address makes fault; it changes no register and no flag.
+pub(crate) fn prefetch<T>(address: *const T) {
+    // SAFETY: a hint, which no address makes fault; it changes no register and no flag. Assembly, because the intrinsic
+    // is not stable.
     unsafe {
-        core::arch::asm!("prfm pldl1keep, [{}]", in(reg) byte, options(nostack, preserves_flags, readonly));
+        core::arch::asm!("prfm pldl1keep, [{}]", in(reg) address, options(nostack, preserves_flags, readonly));
     }
 }
 
-/// Nothing: there is no such hint.
+/// Does nothing: there is no stable hint for this architecture.
 #[inline(always)]
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-pub(crate) fn fetch(_byte: *const u8) {}
+pub(crate) fn prefetch<T>(_address: *const T) {}

@@ -1,50 +1,78 @@
-//! The policy that chooses for itself.
+//! The policy that chooses the kind by a file's purpose and size.
 
-use super::{BloomPolicy, BuildContext, BuildPurpose, FilterBuilder, FilterPolicy, RibbonPolicy, RibbonSizing};
+use super::{BuildContext, BuildPurpose, FilterBuilder, FilterPolicy, KindPolicy};
 use crate::error::ConfigError;
-use crate::units::BitsPerKey;
+use crate::filter::ribbon::RibbonKind;
+use crate::units::{FalsePositiveRate, Sizing};
 
-/// Bloom for flushes and small files, Ribbon for large ones, all of the same false positive rate.
+/// Bloom for flushes and small files, Ribbon for large ones, all with the false positive rate of blocked Bloom at
+/// 10 bits per key by default.
 ///
-/// A flush is in the way of writers and soon merged away, so it gets the filter that is quickest to
-/// build. What compactions and ingestions write is large and lives long: Ribbon's 30 % less memory is
-/// worth its build time there. Small files fall back to Bloom by [`RibbonPolicy`]'s rule.
+/// Writers wait for a flush, and its file is soon merged away, so it gets the filter that builds fastest. Files of
+/// compactions and ingestions are large and live long: there, Ribbon's 30 % less memory is worth its build time. Small
+/// files fall back to Bloom by [Ribbon's rules](crate::kind::RibbonKind).
 ///
 /// ```
-/// use sstfilter::{AutoPolicy, BitsPerKey, BuildContext, BuildPurpose, FilterKind, FilterPolicy, KeyHasher};
+/// use sstfilter::{AutoPolicy, BuildContext, BuildPurpose, FilterKind, KeyHasher};
 ///
-/// let policy = AutoPolicy::new(BitsPerKey::TEN)?;
+/// let policy = AutoPolicy::default();
 /// let kind_for = |purpose| {
 ///     let context = BuildContext::new(&KeyHasher::default()).with_purpose(purpose);
-///     let mut builder = policy.builder(&context).expect("it never declines");
+///     let mut builder = policy.builder(&context);
 ///     (0..2_000_u32).for_each(|key| builder.add_key(&key.to_le_bytes()));
 ///     builder.finish().report.used
 /// };
 /// assert_eq!(kind_for(BuildPurpose::Flush), Some(FilterKind::BLOCKED_BLOOM));
 /// assert_eq!(kind_for(BuildPurpose::Compaction), Some(FilterKind::RIBBON));
-/// # Ok::<(), sstfilter::ConfigError>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct AutoPolicy {
-    bloom: BloomPolicy,
-    ribbon: RibbonPolicy,
+    flushes: KindPolicy,
+    large_files: KindPolicy,
 }
 
 impl AutoPolicy {
-    /// Filters with the rate of a blocked Bloom filter of `bloom_size`.
+    /// Filters of a false positive rate, or of the rate that blocked Bloom has at the given size.
     ///
     /// # Errors
     ///
-    /// [`ConfigError::RibbonRate`] when that rate is above 1/2: below about 1.5 bits per key.
-    pub fn new(bloom_size: BitsPerKey) -> Result<Self, ConfigError> {
-        let ribbon = RibbonPolicy::new(RibbonSizing::SameRateAsBloom(bloom_size))?;
-        Ok(Self::from_parts(BloomPolicy::new(bloom_size), ribbon))
+    /// [`ConfigError::RateOutOfRange`] when that rate is above 1/2 (below about 1.5 bits per key) or below what Bloom
+    /// has.
+    pub fn new(sizing: impl Into<Sizing>) -> Result<Self, ConfigError> {
+        let rate = match sizing.into() {
+            // Not Ribbon of that size: flushes and large files should have the same false positive rate.
+            Sizing::BitsPerKey(size) => {
+                let ribbon = KindPolicy::new(RibbonKind::same_rate_as_bloom(size)?);
+                return Ok(Self::from_parts(KindPolicy::bloom(size)?, ribbon));
+            }
+            Sizing::Rate(rate) => rate,
+            Sizing::FingerprintBits(bits) => FalsePositiveRate::from_fingerprint_bits(bits.into())?,
+        };
+        Ok(Self::from_parts(KindPolicy::bloom(rate)?, KindPolicy::ribbon(rate)?))
     }
 
     /// The two policies to choose between.
     #[must_use]
-    pub fn from_parts(bloom: BloomPolicy, ribbon: RibbonPolicy) -> Self {
-        Self { bloom, ribbon }
+    pub fn from_parts(flushes: KindPolicy, large_files: KindPolicy) -> Self {
+        Self { flushes, large_files }
+    }
+
+    /// A builder for one file.
+    #[must_use]
+    pub fn builder(&self, context: &BuildContext) -> Box<dyn FilterBuilder> {
+        match context.purpose {
+            BuildPurpose::Flush => self.flushes.builder(context),
+            BuildPurpose::Compaction | BuildPurpose::Ingest => self.large_files.builder(context),
+        }
+    }
+}
+
+impl Default for AutoPolicy {
+    fn default() -> Self {
+        // Ten bits per key are within Ribbon's range, so the fallback to Bloom for all files is never taken.
+        let bloom = KindPolicy::default();
+        let ribbon = RibbonKind::same_rate_as_bloom(crate::units::BitsPerKey::TEN).map(KindPolicy::new);
+        Self::from_parts(bloom.clone(), ribbon.unwrap_or(bloom))
     }
 }
 
@@ -54,9 +82,6 @@ impl FilterPolicy for AutoPolicy {
     }
 
     fn builder(&self, context: &BuildContext) -> Option<Box<dyn FilterBuilder>> {
-        match context.purpose {
-            BuildPurpose::Flush => self.bloom.builder(context),
-            BuildPurpose::Compaction | BuildPurpose::Ingest => self.ribbon.builder(context),
-        }
+        Some(self.builder(context))
     }
 }

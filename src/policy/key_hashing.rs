@@ -1,14 +1,14 @@
-//! The hash of a builder's keys, which may be the caller's code.
+//! Hashing a builder's keys, possibly with the caller's function.
 
 use super::{BuildContext, BuildReport, BuiltFilter};
 use crate::block::{BlockIdentity, FallbackReason};
 use crate::filter::FilterKind;
 use crate::hash::{KeyHash, KeyHasher};
 
-/// A builder's hasher, and whether it has ever left without an answer.
+/// A builder's hasher, and whether it has ever panicked.
 ///
-/// A hash function of the engine's own may panic, and the engine may catch that and go on: its file then has a key that
-/// the filter has never heard of. Such a filter must not be built.
+/// An engine's own hash function may panic, and the engine may catch the panic and go on: its file then has a key that
+/// the filter lacks. Such a filter must not be built.
 #[derive(Debug)]
 pub(super) struct KeyHashing {
     hasher: KeyHasher,
@@ -34,12 +34,12 @@ impl KeyHashing {
         hash
     }
 
-    /// What the block records of its hash and its file.
+    /// The hash and the file that the block records.
     pub(super) const fn identity(&self) -> BlockIdentity {
         self.identity
     }
 
-    /// No filter, if there was a key without a hash.
+    /// The refusal to build a filter, if hashing a key ever panicked.
     pub(super) fn refusal(&self, requested: FilterKind) -> Option<BuiltFilter> {
         let report = || BuildReport { reason: FallbackReason::Interrupted, ..BuildReport::new(requested) };
         self.is_interrupted.then(|| BuiltFilter::new(None, report()))

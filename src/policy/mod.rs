@@ -1,39 +1,32 @@
 //! Which filter a file gets, and why.
 //!
-//! A [`FilterPolicy`] makes a [`FilterBuilder`] for each file that is written. The builder takes the
-//! keys' hashes, `(add_key | add_hash | add_hashes)* finish`, and gives the block's bytes with a
-//! [`BuildReport`]. It never fails the file's write: a filter that cannot be built as requested falls
-//! back to blocked Bloom, and at the very worst to no filter; the report and the block say why.
+//! A [`FilterPolicy`] makes a [`FilterBuilder`] for each file that is written. Calls follow
+//! `(add_key | add_hash | add_hashes)* finish`; `finish` returns the block's bytes with a [`BuildReport`]. It never
+//! fails the file's write: a filter that cannot be built as requested falls back to blocked Bloom, and as a last resort
+//! to no filter. The report and the block record why.
 
 mod auto;
-mod bloom;
-mod buffered;
-mod collect;
-mod fuse;
+mod builder;
+mod hash_buffer;
 mod key_hashing;
-mod readings;
+mod kind_policy;
+mod multi_pass;
 mod report;
-mod ribbon;
 #[cfg(test)]
 mod self_check_tests;
-mod standard_bloom;
-mod xor;
+#[cfg(test)]
+mod tests;
 
 use core::fmt;
 
 pub use auto::AutoPolicy;
-pub use bloom::BloomPolicy;
-pub(crate) use bloom::RATE_KEYS;
-pub use fuse::{FusePolicy, FuseSizing};
+pub use kind_policy::{KindPolicy, Plan};
 pub use report::{BuildReport, BuiltFilter};
-pub use ribbon::{RibbonPolicy, RibbonSizing};
-pub use standard_bloom::StandardBloomPolicy;
-pub use xor::{XorLayout, XorPolicy, XorSizing};
 
 use crate::block::FileId;
 use crate::hash::{KeyHash, KeyHasher};
 
-/// Chooses a filter for each file. Open to users: an engine can bring its own rule.
+/// Chooses a filter for each file. An engine can implement its own rule.
 ///
 /// ```
 /// use sstfilter::{AutoPolicy, BuildContext, FilterBuilder, FilterPolicy};
@@ -48,27 +41,27 @@ use crate::hash::{KeyHash, KeyHasher};
 ///     }
 ///
 ///     fn builder(&self, context: &BuildContext) -> Option<Box<dyn FilterBuilder>> {
-///         if context.bottommost { None } else { self.0.builder(context) }
+///         (!context.bottommost).then(|| self.0.builder(context))
 ///     }
 /// }
 /// ```
 pub trait FilterPolicy: Send + Sync + fmt::Debug {
-    /// A name for options and reports. Readers never look at it: a block says itself what it is, so
-    /// renaming or changing a policy disables no filter that exists.
+    /// A name for options and reports. Readers ignore it because blocks describe themselves, so renaming or changing a
+    /// policy does not invalidate existing filters.
     fn name(&self) -> &str;
 
-    /// A builder for one file, or `None` for a file that is to have no filter.
+    /// A builder for one file, or `None` for a file without a filter.
     fn builder(&self, context: &BuildContext) -> Option<Box<dyn FilterBuilder>>;
 }
 
-/// Takes the hashes of one file's keys and makes its filter.
+/// Collects the hashes of one file's keys and builds its filter.
 ///
-/// Keys come in any order and any number of times. `Send`, so that a flush can move between threads.
+/// Keys may come in any order and repeatedly. Builders are `Send`, so a flush can move between threads.
 ///
-/// A builder that a panic of the engine's hash function has interrupted in [`add_key`](Self::add_key) may lack that key:
-/// ours then give no filter ([`FallbackReason::Interrupted`](crate::FallbackReason::Interrupted)), and an implementation
-/// of the engine's own must not finish as if nothing had been either. A hash that the engine computes itself, for
-/// [`add_hash`](Self::add_hash), is not seen here if it panics: drop the builder then.
+/// If the engine's hash function panics in [`add_key`](Self::add_key), the builder may lack that key. The library's
+/// builders then produce no filter ([`FallbackReason::Interrupted`](crate::FallbackReason::Interrupted)); an engine's
+/// own implementation must do the same. A builder cannot detect a panic while the engine computes a hash for
+/// [`add_hash`](Self::add_hash): drop the builder then.
 pub trait FilterBuilder: Send + fmt::Debug {
     /// Adds a key, hashed with the context's hasher.
     fn add_key(&mut self, key: &[u8]);
@@ -76,23 +69,22 @@ pub trait FilterBuilder: Send + fmt::Debug {
     /// Adds a key by its hash, which must come from a hasher of the context's identity.
     fn add_hash(&mut self, hash: KeyHash);
 
-    /// Adds many.
+    /// Adds many keys by their hashes.
     fn add_hashes(&mut self, hashes: &[KeyHash]) {
         hashes.iter().for_each(|&hash| self.add_hash(hash));
     }
 
-    /// About how many bytes the block would have if it were finished now: for writers that cut files
-    /// by size.
+    /// Approximate size of the block if it were finished now, for writers that cut files by size.
     fn estimated_bytes(&self) -> u64;
 
     /// Builds the filter.
     fn finish(self: Box<Self>) -> BuiltFilter;
 }
 
-/// What is known of a file when its filter is begun.
+/// What is known about a file when its filter is started.
 ///
-/// A policy of the engine's own that wraps another one passes it on: a filter made of a new context is not bound to the
-/// file, and would be refused when it is loaded.
+/// A policy that wraps another one must pass its context on: a filter built from a new context is not bound to the
+/// file, and loading it would fail.
 ///
 /// ```
 /// use sstfilter::{BuildContext, BuildPurpose, KeyHasher};
@@ -110,21 +102,21 @@ pub struct BuildContext {
     pub hasher: KeyHasher,
     /// Why the file is written.
     pub purpose: BuildPurpose,
-    /// The level it goes to, if known.
+    /// The level that the file goes to, if known.
     pub level: Option<u32>,
-    /// Whether no older file can hold its keys: most lookups that come so far find their key.
+    /// Whether no older file can hold its keys: most lookups that get this far find their key.
     pub bottommost: bool,
-    /// The number of distinct keys to come, or an upper bound for it, if known. Bloom filters are then
-    /// built as keys arrive, and buffer nothing. More keys than expected raise the false positive rate.
+    /// The number of distinct keys to come, or an upper bound, if known. Bloom filters are then built as keys arrive,
+    /// without buffering. More keys than expected raise the false positive rate.
     pub expected_keys: Option<u64>,
-    /// Bytes that building may use beside the hashes and the finished block, if limited.
+    /// Limit on the bytes that building uses beside the hashes and the finished block, if any.
     pub memory_budget: Option<u64>,
-    /// The file that the block is bound to. `None` where something else binds it: tables do so themselves.
+    /// The file that the block is bound to. Tables bind their blocks themselves.
     pub file_id: Option<FileId>,
 }
 
 impl BuildContext {
-    /// A flush of an unknown number of keys.
+    /// The context of a flush with an unknown number of keys.
     #[must_use]
     pub fn new(hasher: &KeyHasher) -> Self {
         Self {
@@ -150,7 +142,7 @@ impl BuildContext {
         Self { level: Some(level), ..self }
     }
 
-    /// Says that the file goes to the bottommost level.
+    /// Marks the file as going to the bottommost level.
     #[must_use]
     pub fn at_bottommost_level(self) -> Self {
         Self { bottommost: true, ..self }
@@ -168,7 +160,7 @@ impl BuildContext {
         Self { memory_budget: Some(bytes), ..self }
     }
 
-    /// Binds the block to its file, which takes 8 bytes: it can then be loaded with this id only.
+    /// Binds the block to its file: it can then be loaded only with this id. The binding takes 8 bytes.
     #[must_use]
     pub fn with_file_id(self, file: FileId) -> Self {
         Self { file_id: Some(file), ..self }
@@ -179,22 +171,23 @@ impl BuildContext {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum BuildPurpose {
-    /// A memtable goes to disk: the file is small, young, and soon merged; writers wait for it.
+    /// A memtable is written: the file is small and soon merged, and writers wait for it.
     Flush,
     /// Files are merged: the result is large and lives long.
     Compaction,
-    /// A file is built outside the engine, to be taken in whole.
+    /// A file is built outside the engine and ingested whole.
     Ingest,
 }
 
-/// Whether a finished filter is asked for every key that went into it before it is handed out.
+/// Whether a finished filter is probed for each of its keys before it is returned.
 ///
 /// It costs one probe per key, and makes Bloom builders buffer their hashes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum SelfCheck {
-    /// Trust the memory and the code.
+    /// No self-check.
     #[default]
     Off,
-    /// Ask for every key; a filter that denies one is not used.
+    /// Probe for every key; a filter that answers "absent" for one is not used.
     On,
 }

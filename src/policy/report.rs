@@ -1,4 +1,4 @@
-//! What a builder gives.
+//! The result of a builder.
 
 use core::time::Duration;
 
@@ -11,15 +11,14 @@ use crate::filter::FilterKind;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct BuiltFilter {
-    /// The block, to be written as it is, on a 64-byte boundary if that is easy. `None` when there is
-    /// to be no filter; the report says why.
+    /// The block, to be written unchanged, preferably on a 64-byte boundary. `None` for no filter; the report says why.
     pub block: Option<Bytes>,
-    /// How it came about.
+    /// How it was built.
     pub report: BuildReport,
 }
 
 impl BuiltFilter {
-    /// The result of a builder: for policies of the engine's own.
+    /// The result of a builder, for an engine's own policies.
     #[must_use]
     pub fn new(block: Option<Bytes>, report: BuildReport) -> Self {
         Self { block, report }
@@ -30,7 +29,7 @@ impl BuiltFilter {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct BuildReport {
-    /// The kind that the policy asked for.
+    /// The kind that the policy requested.
     pub requested: FilterKind,
     /// The kind that was built, if any.
     pub used: Option<FilterKind>,
@@ -38,14 +37,13 @@ pub struct BuildReport {
     pub reason: FallbackReason,
     /// Keys added, repetitions included.
     pub keys_added: u64,
-    /// Keys counted once. Bloom filters drop repetitions only when they follow each other, as they do
-    /// in a sorted file.
+    /// Distinct keys. Bloom filters drop only adjacent repetitions, which covers a sorted file.
     pub distinct_keys: u64,
-    /// Attempts at building the kind that was built; 1 for kinds that always succeed.
+    /// Attempts at building the used kind; 1 for kinds that always succeed.
     pub attempts: u32,
     /// Bytes of the block.
     pub block_bytes: u64,
-    /// Expected share of absent keys that the filter lets through; 1 without a filter.
+    /// Expected false positive rate; 1 without a filter.
     pub expected_fpr: f64,
     /// The most bytes held at once while building, the hashes and the finished block included.
     pub peak_build_bytes: u64,
@@ -54,7 +52,7 @@ pub struct BuildReport {
 }
 
 impl BuildReport {
-    /// A report of nothing built yet.
+    /// A report without a filter, for the caller to fill in.
     #[must_use]
     pub fn new(requested: FilterKind) -> Self {
         Self {
@@ -71,7 +69,7 @@ impl BuildReport {
         }
     }
 
-    /// Whole block over distinct keys, in bits; infinite for a filter of no keys, 0 for none.
+    /// Whole block over distinct keys, in bits; infinite for a filter of no keys, 0 without a filter.
     #[must_use]
     pub fn bits_per_key(&self) -> f64 {
         if self.used.is_none() {

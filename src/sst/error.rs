@@ -8,27 +8,69 @@ use std::sync::Arc;
 use crate::error::BlockError;
 use crate::hash::HashId;
 
-/// A place in a table: which block, at which byte of the file, and of which file if that is known.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A part of a table file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub struct Location {
-    /// The file, when the table was opened by path.
-    pub path: Option<Arc<Path>>,
-    /// `data`, `filter`, `properties`, `index`, `metaindex`, `footer` or `padding`.
-    pub block: &'static str,
-    /// First byte of the block in the file.
-    pub offset: u64,
+pub enum TablePart {
+    /// The data blocks, or one of them.
+    Data,
+    /// The zeros between the data and the filter.
+    Padding,
+    /// The filter block.
+    Filter,
+    /// The properties block.
+    Properties,
+    /// The index block.
+    Index,
+    /// The metaindex block.
+    Metaindex,
+    /// The footer.
+    Footer,
 }
 
-impl Location {
-    pub(crate) fn new(path: Option<Arc<Path>>, block: &'static str, offset: u64) -> Self {
-        Self { path, block, offset }
+impl TablePart {
+    /// The part's name, as messages and the metaindex have it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Data => "data",
+            Self::Padding => "padding",
+            Self::Filter => "filter",
+            Self::Properties => "properties",
+            Self::Index => "index",
+            Self::Metaindex => "metaindex",
+            Self::Footer => "footer",
+        }
     }
 }
 
-impl fmt::Display for Location {
+impl fmt::Display for TablePart {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} at offset {}", self.block, self.offset)?;
+        f.write_str(self.name())
+    }
+}
+
+/// A place in a table: which part, at which byte of the file, and of which file if that is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TableLocation {
+    /// The file, when the table was opened by path.
+    pub path: Option<Arc<Path>>,
+    /// The part of the table.
+    pub part: TablePart,
+    /// Its first byte in the file.
+    pub offset: u64,
+}
+
+impl TableLocation {
+    pub(crate) fn new(path: Option<Arc<Path>>, part: TablePart, offset: u64) -> Self {
+        Self { path, part, offset }
+    }
+}
+
+impl fmt::Display for TableLocation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at offset {}", self.part, self.offset)?;
         self.path.as_ref().map_or(Ok(()), |path| write!(f, " of {}", path.display()))
     }
 }
@@ -70,7 +112,7 @@ pub enum TableError {
     /// A block that cannot hold what the table needs: cut the file earlier.
     BlockTooLarge {
         /// The block.
-        block: &'static str,
+        block: TablePart,
         /// Most bytes of it.
         max: u64,
         /// Bytes needed.
@@ -86,14 +128,14 @@ pub enum TableError {
     /// The file does not end like a table.
     NotATable {
         /// Where the magic number should be.
-        at: Location,
+        at: TableLocation,
         /// What stands there.
         got: [u8; 8],
     },
     /// A table of a version that this reader does not know.
     Version {
         /// Where the version stands.
-        at: Location,
+        at: TableLocation,
         /// The newest version this reader knows.
         expected: u32,
         /// The table's version.
@@ -102,7 +144,7 @@ pub enum TableError {
     /// Fewer bytes than any table has.
     Truncated {
         /// Where they end.
-        at: Location,
+        at: TableLocation,
         /// The least number of bytes.
         expected: u64,
         /// The bytes there are.
@@ -111,7 +153,7 @@ pub enum TableError {
     /// The file is longer or shorter than its footer says.
     FileLength {
         /// The footer.
-        at: Location,
+        at: TableLocation,
         /// Bytes by the footer.
         expected: u64,
         /// Bytes found.
@@ -120,16 +162,16 @@ pub enum TableError {
     /// A damaged block, or one that belongs to another table, another place or an earlier write.
     Checksum {
         /// The block.
-        at: Location,
+        at: TableLocation,
         /// The checksum that the block carries, or that it has where it is named.
         expected: u32,
         /// The checksum of what was found.
         got: u32,
     },
-    /// Contents that no writer produces, under a checksum that holds or in a gap that has none.
+    /// Contents that no writer produces, under a valid checksum or in padding, which has none.
     Corrupt {
         /// The block.
-        at: Location,
+        at: TableLocation,
         /// What should be there.
         expected: String,
         /// What is.
@@ -138,40 +180,37 @@ pub enum TableError {
     /// The filter block is not used. Reads go on without it; `verify` reports it.
     Filter {
         /// The filter block.
-        at: Location,
+        at: TableLocation,
         /// What is wrong with it.
         source: BlockError,
     },
-    /// The filter was built from other parts of the keys than the reader would ask it for.
-    Extractor {
-        /// The reader's extractor.
-        expected: Option<String>,
-        /// The table's.
-        got: Option<String>,
+    /// A table of a set that was opened for another hash or extractor than the newest.
+    MixedReaders {
+        /// The table's position in the set.
+        position: usize,
     },
-    /// The filter denies a key that the table holds.
+    /// The filter lacks a key that the table holds.
     FalseNegative {
         /// The filter block.
-        at: Location,
+        at: TableLocation,
         /// The key.
         key: Vec<u8>,
     },
 }
 
 impl TableError {
-    pub(crate) fn corrupt(at: Location, expected: impl Into<String>, got: impl fmt::Display) -> Self {
+    pub(crate) fn corrupt(at: TableLocation, expected: impl Into<String>, got: impl fmt::Display) -> Self {
         Self::Corrupt { at, expected: expected.into(), got: got.to_string() }
     }
 
-    /// Whether a filter is not used because it was built for another reader, with another hash, secret seed or
-    /// extractor: a mistake in the reader's options, not damage.
+    /// Whether a filter is not used because it was built with another hash, secret seed or extractor than the reader's:
+    /// a mistake in the reader's options, not damage.
     #[must_use]
     pub fn is_foreign_filter(&self) -> bool {
         match self {
-            Self::Extractor { .. } => true,
             Self::Filter { source, .. } => {
-                matches!(source, BlockError::HashMismatch { .. })
-                    || matches!(source, BlockError::DeniesOwnKey { hash } if hash.id != HashId::Xxh3)
+                matches!(source, BlockError::HashMismatch { .. } | BlockError::ExtractorMismatch { .. })
+                    || matches!(source, BlockError::KnownKeyAbsent { hash } if hash.id != HashId::Xxh3)
             }
             _ => false,
         }
@@ -224,14 +263,11 @@ impl fmt::Display for TableError {
             ),
             Self::Corrupt { at, expected, got } => write!(f, "corrupt: {at}: expected {expected}, got {got}"),
             Self::Filter { at, source } => write!(f, "{at} is not used: {source}"),
-            Self::Extractor { expected, got } => {
-                write!(
-                    f,
-                    "filter built with another key extractor: expected {}, got {}",
-                    named(expected.as_deref()),
-                    named(got.as_deref())
-                )
-            }
+            Self::MixedReaders { position } => write!(
+                f,
+                "tables of a set: expected the hasher and extractor of the newest, got others at position {position}; \
+                 open all of them with the same options"
+            ),
             Self::FalseNegative { at, key } => {
                 write!(f, "{at}: expected it to contain every key of the table, got \"absent\" for {}", shown(key))
             }
@@ -247,10 +283,6 @@ impl core::error::Error for TableError {
             _ => None,
         }
     }
-}
-
-fn named(extractor: Option<&str>) -> String {
-    extractor.map_or_else(|| "none".to_owned(), |name| format!("{name:?}"))
 }
 
 /// Most bytes of a key that a message shows.
@@ -270,7 +302,7 @@ mod tests {
 
     #[test]
     fn messages_say_where_what_was_expected_and_what_was_found() {
-        let at = Location::new(Some(Path::new("/db/7.sst").into()), "index", 4096);
+        let at = TableLocation::new(Some(Path::new("/db/7.sst").into()), TablePart::Index, 4096);
         let error = TableError::Checksum { at: at.clone(), expected: 1, got: 2 };
         let text = error.to_string();
         for part in ["index at offset 4096", "/db/7.sst", "expected checksum 0x00000001", "got 0x00000002"] {

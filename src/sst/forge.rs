@@ -1,10 +1,8 @@
-//! For tests: lies under checksums that hold.
+//! For tests: wrong contents under valid checksums.
 
 use bytes::Bytes;
 
-use super::checksum::{BLOCK_TRAILER_BYTES, bound_checksum};
-use super::footer::FOOTER_BYTES;
-use super::handle::BlockHandle;
+use super::format::{BLOCK_TRAILER_BYTES, BlockHandle, FOOTER_BYTES, bound_checksum};
 use super::{ReadOptions, Table};
 use crate::codec::checksum;
 
@@ -34,7 +32,7 @@ pub(crate) fn forged(bytes: &[u8], handle: BlockHandle, contents: &[u8]) -> Vec<
     out
 }
 
-/// Writes the checksum behind a block, and gives its handle anew.
+/// Writes the checksum behind a block, and returns its new handle.
 fn seal(out: &mut [u8], handle: BlockHandle, table: &Table) -> BlockHandle {
     let end = place(handle) + usize::try_from(handle.contents_bytes).unwrap();
     let sum = bound_checksum(&out[place(handle)..end], table.table_id(), handle.offset);

@@ -4,12 +4,35 @@ use core::iter::FusedIterator;
 
 use bytes::Bytes;
 
-use super::entry_block::EntryCursor;
-use super::reader::missing_last_key;
+use super::block::{Block, BlockCursor, CursorPosition};
 use super::{Table, TableError};
+
+impl Table {
+    /// All entries in key order.
+    #[must_use]
+    pub fn iter(&self) -> TableIter<'_> {
+        TableIter::new(self, None)
+    }
+
+    /// The entries from `key` on, which need not be there.
+    #[must_use]
+    pub fn iter_from(&self, key: &[u8]) -> TableIter<'_> {
+        TableIter::new(self, Some(key.to_vec()))
+    }
+}
+
+impl<'a> IntoIterator for &'a Table {
+    type Item = <TableIter<'a> as Iterator>::Item;
+    type IntoIter = TableIter<'a>;
+
+    fn into_iter(self) -> TableIter<'a> {
+        self.iter()
+    }
+}
 
 /// One entry of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Entry {
     /// The key.
     pub key: Bytes,
@@ -19,11 +42,11 @@ pub struct Entry {
 
 /// The entries of a table in key order; see [`Table::iter`] and [`Table::iter_from`].
 ///
-/// Each data block is read once, when the walk comes to it. The first error ends the walk: after an
-/// [`Err`] comes [`None`].
+/// Each data block is read once, when the walk comes to it, and past the block cache: a walk over everything would
+/// fill it with blocks that no lookup needs. The first error ends the walk: after an [`Err`] comes [`None`].
 ///
 /// ```
-/// use sstfilter::{ReadOptions, Table, TableBuilder, TableOptions};
+/// use sstfilter::sst::{ReadOptions, Table, TableBuilder, TableOptions};
 ///
 /// let mut builder = TableBuilder::new(Vec::new(), &TableOptions::default())?;
 /// for key in [b"a", b"c", b"e"] {
@@ -33,7 +56,7 @@ pub struct Entry {
 /// let table = Table::open_source(bytes, &ReadOptions::default())?;
 /// let keys: Result<Vec<_>, _> = table.iter_from(b"b").map(|entry| Ok(entry?.key)).collect();
 /// assert_eq!(keys?, [&b"c"[..], b"e"]);
-/// # Ok::<(), sstfilter::TableError>(())
+/// # Ok::<(), sstfilter::sst::TableError>(())
 /// ```
 #[derive(Debug)]
 pub struct TableIter<'a> {
@@ -43,80 +66,77 @@ pub struct TableIter<'a> {
 
 #[derive(Debug)]
 enum State {
-    /// Nothing read; where to begin.
-    Begin(Option<Vec<u8>>),
-    /// In the data block at `position`.
-    Walking {
+    /// Nothing read; the key to begin with.
+    Start(Option<Vec<u8>>),
+    /// On an entry that has been returned, in the data block at `position`.
+    InBlock {
         position: usize,
-        cursor: EntryCursor,
-        arrival: Arrival,
+        block: Block,
+        cursor: CursorPosition,
     },
     Done,
 }
 
-/// Whether the cursor's entry has been given out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Arrival {
-    OnNextEntry,
-    OnLastEntry,
-}
-
 impl<'a> TableIter<'a> {
     pub(crate) fn new(table: &'a Table, from: Option<Vec<u8>>) -> Self {
-        Self { table, state: State::Begin(from) }
+        Self { table, state: State::Start(from) }
     }
 
-    /// Takes one step; the state is `Done` unless the step left another.
+    /// Takes one step; the state is `Done` unless the step leaves another.
     fn step(&mut self) -> Result<Option<Entry>, TableError> {
-        let (mut position, mut cursor, arrival) = match core::mem::replace(&mut self.state, State::Done) {
-            State::Done => return Ok(None),
-            State::Begin(from) => match self.begin(from.as_deref())? {
-                Some(begun) => begun,
-                None => return Ok(None),
-            },
-            State::Walking { position, cursor, arrival } => (position, cursor, arrival),
-        };
-        if arrival == Arrival::OnLastEntry {
-            while !cursor.advance()? {
-                self.check_end(position, &cursor)?;
-                position += 1;
-                let Some(next) = self.block_cursor(position)? else { return Ok(None) };
-                cursor = next;
+        match core::mem::replace(&mut self.state, State::Done) {
+            State::Done => Ok(None),
+            State::Start(None) => self.first_from(0),
+            State::Start(Some(key)) => self.seek(&key),
+            State::InBlock { position, block, cursor } => {
+                let mut cursor = BlockCursor::resume(&block, cursor);
+                if cursor.advance()? {
+                    let (entry, cursor) = entry_and_position(cursor);
+                    self.state = State::InBlock { position, block, cursor };
+                    return Ok(Some(entry));
+                }
+                let last_key = self.table.index()?.last_key(position);
+                if cursor.key() != last_key {
+                    return Err(block.ends_before(last_key));
+                }
+                self.first_from(position + 1)
             }
         }
-        let entry = Entry { key: Bytes::copy_from_slice(cursor.key()), value: cursor.value_bytes() };
-        self.state = State::Walking { position, cursor, arrival: Arrival::OnLastEntry };
-        Ok(Some(entry))
     }
 
-    fn begin(&self, from: Option<&[u8]>) -> Result<Option<(usize, EntryCursor, Arrival)>, TableError> {
-        let Some(from) = from else {
-            return Ok(self.block_cursor(0)?.map(|cursor| (0, cursor, Arrival::OnLastEntry)));
-        };
-        let index = self.table.index()?;
-        let position = index.position_of(from);
-        if position == index.len() {
-            return Ok(None);
-        }
-        let block = self.table.data_block(index, position)?;
-        let cursor = block.seek(from)?;
-        let cursor = cursor.ok_or_else(|| missing_last_key(&block, index.last_key(position)))?;
-        Ok(Some((position, cursor, Arrival::OnNextEntry)))
-    }
-
-    fn block_cursor(&self, position: usize) -> Result<Option<EntryCursor>, TableError> {
+    /// The first entry of the data block at `position`. A block that was read has a first key.
+    fn first_from(&mut self, position: usize) -> Result<Option<Entry>, TableError> {
         let index = self.table.index()?;
         if position >= index.len() {
             return Ok(None);
         }
-        Ok(Some(self.table.data_block(index, position)?.cursor()))
+        let block = self.table.read_data_block(index, position)?;
+        let mut cursor = block.cursor();
+        cursor.advance()?;
+        let (entry, cursor) = entry_and_position(cursor);
+        self.state = State::InBlock { position, block, cursor };
+        Ok(Some(entry))
     }
 
-    /// The block's last key must be the one that the index has for it.
-    fn check_end(&self, position: usize, cursor: &EntryCursor) -> Result<(), TableError> {
-        let last_key = self.table.index()?.last_key(position);
-        if cursor.key() == last_key { Ok(()) } else { Err(missing_last_key(cursor.block(), last_key)) }
+    /// The first entry whose key is not below `key`.
+    fn seek(&mut self, key: &[u8]) -> Result<Option<Entry>, TableError> {
+        let index = self.table.index()?;
+        let position = index.position_of(key);
+        if position == index.len() {
+            return Ok(None);
+        }
+        let block = self.table.read_data_block(index, position)?;
+        let Some(cursor) = block.seek(key)? else { return Err(block.ends_before(index.last_key(position))) };
+        let (entry, cursor) = entry_and_position(cursor);
+        self.state = State::InBlock { position, block, cursor };
+        Ok(Some(entry))
     }
+}
+
+/// The entry that a cursor is on, and where it stands.
+fn entry_and_position(cursor: BlockCursor<'_>) -> (Entry, CursorPosition) {
+    let entry = Entry { key: Bytes::copy_from_slice(cursor.key()), value: cursor.value_bytes() };
+    (entry, cursor.into_position())
 }
 
 impl Iterator for TableIter<'_> {
@@ -133,7 +153,7 @@ impl FusedIterator for TableIter<'_> {}
 mod tests {
     use super::*;
     use crate::sst::forge::forged;
-    use crate::sst::handle::BlockHandle;
+    use crate::sst::format::BlockHandle;
     use crate::sst::{ReadOptions, TableBuilder, TableOptions};
 
     /// A table of the keys a, c, e, whose one data block ends with d, under a checksum that holds.

@@ -2,10 +2,10 @@
 //!
 //! # What it is
 //!
-//! A [`TableWriter`] takes keys in ascending order and leaves one file; a [`Table`] answers point lookups
-//! and walks from it; a [`TableSet`] does so for many tables, newest first. All of it is real (checksummed,
-//! crash-safe, specified byte for byte) and small: it exists to show and to measure what a filter saves, and
-//! to be read in one sitting by someone who plugs the filter blocks into a writer of their own.
+//! A [`TableWriter`] takes keys in ascending order and writes one file; a [`Table`] reads it by point lookups and
+//! walks; a [`TableSet`] does so for many tables, newest first. All of it is real (checksummed, crash-safe, specified
+//! byte for byte) and small: it exists to show and measure what a filter saves, and to be read in one sitting by
+//! someone who puts filter blocks into a writer of their own.
 //!
 //! # The file
 //!
@@ -20,7 +20,7 @@
 //! ```
 //!
 //! All integers are little-endian. Every block is followed by a CRC32C over its contents, the table's id and
-//! the block's offset; where the block is named, the checksum stands too. The same input and table id give the same bytes.
+//! the block's offset; whatever names the block repeats the checksum. The same input and table id give the same bytes.
 //!
 //! # The path of a lookup
 //!
@@ -30,64 +30,57 @@
 //!             absent, nothing read     absent, nothing read
 //! ```
 //!
-//! Properties and filter are in memory from when the table is opened, the index from when it is first
-//! needed. Data blocks are not cached: every one that is needed is read and checked. A table opened with
-//! [`ReadOptions::with_kept_blocks`] keeps each from its first read on.
+//! Properties and filter are in memory from the time the table is opened, the index from its first use. Each data block
+//! that a lookup needs is read and checked, unless a [`BlockCache`] has it
+//! ([`ReadOptions::with_block_cache`]).
 //!
 //! # Damage
 //!
-//! A damaged table gives the right value or an error, never another value and never a silent miss. The
-//! bound checksums make a block of another table, or of another place, as damaged as one with a flipped
-//! bit: above all the filter of another table, which would deny keys that are there. Whoever names a block
-//! (footer, metaindex, index) has its checksum too, so that older contents of the same table id and place are
-//! damage as well; what no file can tell of itself is that all of it, or all from the filter on, is an older one. Opening refuses a
-//! bad footer, metaindex or properties block; a bad index or data block is an error of the reads that need
-//! it. A bad filter is no error: reads do without it, count that, and [`Table::filter_problem`] says why.
-//! [`Table::verify`] reads everything and accepts nothing that is not as it was written.
+//! A damaged table gives the right value or an error, never another value and never a silent miss. The bound checksums
+//! make a block of another table, or of another place, as damaged as one with a flipped bit. Above all this holds for
+//! the filter of another table, which would answer "absent" for keys that are there. Whoever names a block (footer,
+//! metaindex, index) has its checksum too, so older contents of the same table id and place are damage as well. A file
+//! cannot tell that all of it, or all from the filter on, is an older version.
+//!
+//! Opening refuses a bad footer, metaindex or properties block; a bad index or data block is an error of the reads that
+//! need it. A bad filter is no error: reads do without it, count that, and [`Table::filter_problem`] says why.
+//! [`Table::verify`] reads everything and accepts nothing but what a writer has written.
 //!
 //! # What it is not
 //!
-//! It has no compression, block cache, sequence numbers, range tombstones, merge operators, or
-//! partitioned index: those belong to an engine, and none of them changes what a filter does.
+//! It has no compression, sequence numbers, range tombstones, merge operators, or partitioned index: those belong to an
+//! engine, and none of them changes what a filter does.
 
-mod checksum;
-mod entry_block;
+mod block;
+mod builder;
+mod cache;
 mod error;
-mod file;
-mod file_system;
-mod footer;
 #[cfg(test)]
 mod forge;
-mod handle;
+mod format;
+mod heads;
 mod index;
+mod io;
 mod iter;
-mod kept;
-mod layout;
-mod numbers;
 mod options;
-mod parts;
 mod properties;
-mod reader;
-mod source;
+mod set;
 mod stats;
-mod table_filter;
-mod table_id;
-mod table_set;
-mod table_writer;
+mod table;
 mod verify;
 mod writer;
 
-pub use error::{Location, TableError};
-pub use file_system::{FileSystem, LocalFileSystem, PendingFile};
+pub use block::{Lookup, MAX_KEY_BYTES, MAX_VALUE_BYTES};
+pub use builder::{TableBuilder, TableSummary};
+pub use cache::{BlockCache, BlockKey, BoundedBlockCache, CachedBlock};
+pub use error::{TableError, TableLocation, TablePart};
+pub use format::{LayoutRegion, TableId, TableLayout};
+pub use io::{FileSystem, LocalFileSystem, RandomAccess, WritableFile};
 pub use iter::{Entry, TableIter};
-pub use layout::{LayoutRegion, TableLayout};
 pub use options::{ReadOptions, TableOptions};
 pub use properties::TableProperties;
-pub use reader::{Lookup, Table};
-pub use source::RandomAccess;
+pub use set::TableSet;
 pub use stats::{TableSetStats, TableStats};
-pub use table_id::TableId;
-pub use table_set::TableSet;
-pub use table_writer::TableWriter;
+pub use table::Table;
 pub use verify::{FilterVerdict, VerifyReport};
-pub use writer::{MAX_KEY_BYTES, MAX_VALUE_BYTES, TableBuilder, TableSummary};
+pub use writer::TableWriter;

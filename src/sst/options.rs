@@ -2,31 +2,39 @@
 
 use std::sync::Arc;
 
-use super::entry_block::MAX_RESTART_INTERVAL;
-use super::{FileSystem, LocalFileSystem, TableId};
+use super::block::MAX_RESTART_INTERVAL;
+use super::{BlockCache, FileSystem, LocalFileSystem, TableId};
+use crate::block::KindRegistry;
 use crate::error::ConfigError;
 use crate::hash::{KeyExtractor, KeyHasher};
-use crate::policy::{BloomPolicy, BuildContext, BuildPurpose, FilterPolicy};
+use crate::policy::{BuildContext, FilterPolicy, KindPolicy};
 
 const MIN_BLOCK_BYTES: u32 = 64;
 const MAX_BLOCK_BYTES: u32 = 16 << 20;
+/// One page of the usual file systems, as in LevelDB and RocksDB: what one read of a disk costs at least.
 const DEFAULT_BLOCK_BYTES: u32 = 4096;
+/// As in LevelDB and RocksDB: whole keys then cost a sixteenth of what prefix compression saves.
 const DEFAULT_RESTART_INTERVAL: u32 = 16;
 
-/// How a table is written. One value serves every table of a store.
+/// How a table is written. A store keeps one value for what its tables share, and sets for each table what is its own:
+/// the [context](Self::with_context) and, if the engine gives ids, the [table id](Self::with_table_id).
 ///
 /// By default: data blocks of 4096 bytes, a restart point every 16 entries, a Bloom filter of 10 bits
 /// per key, the default [`KeyHasher`], no extractor, and a random [`TableId`] for each table.
 ///
 /// ```
 /// use std::sync::Arc;
-/// use sstfilter::{BitsPerKey, BloomPolicy, BuildPurpose, TableOptions};
+/// use sstfilter::sst::TableOptions;
+/// use sstfilter::{BitsPerKey, BuildContext, BuildPurpose, KeyHasher, KindPolicy};
 ///
 /// let options = TableOptions::default()
 ///     .with_block_bytes(16 * 1024)?
-///     .with_policy(Arc::new(BloomPolicy::new(BitsPerKey::new(14.0)?)))
-///     .with_purpose(BuildPurpose::Compaction)
-///     .with_expected_keys(1_000_000);
+///     .with_policy(Arc::new(KindPolicy::bloom(BitsPerKey::new(14.0)?)?))
+///     .with_context(
+///         BuildContext::new(&KeyHasher::default())
+///             .with_purpose(BuildPurpose::Compaction)
+///             .with_expected_keys(1_000_000),
+///     );
 /// assert!(options.clone().with_block_bytes(0).is_err());
 /// # Ok::<(), sstfilter::ConfigError>(())
 /// ```
@@ -46,7 +54,7 @@ impl Default for TableOptions {
         Self {
             block_bytes: DEFAULT_BLOCK_BYTES,
             restart_interval: DEFAULT_RESTART_INTERVAL,
-            policy: Some(Arc::new(BloomPolicy::default())),
+            policy: Some(Arc::new(KindPolicy::default())),
             extractor: None,
             table_id: None,
             context: BuildContext::new(&KeyHasher::default()),
@@ -56,7 +64,7 @@ impl Default for TableOptions {
 }
 
 impl TableOptions {
-    /// Sets the bytes that a data block does not exceed, unless a single entry does.
+    /// Sets the most bytes of a data block; a single longer entry gets a block of its own.
     ///
     /// # Errors
     ///
@@ -69,7 +77,7 @@ impl TableOptions {
         Ok(Self { block_bytes, ..self })
     }
 
-    /// Sets after how many entries a key is stored whole: fewer make blocks larger and searches shorter.
+    /// Sets after how many entries a key is stored whole: a smaller interval makes blocks larger and searches shorter.
     ///
     /// # Errors
     ///
@@ -94,10 +102,18 @@ impl TableOptions {
         Self { policy: None, ..self }
     }
 
-    /// Sets the store's hasher.
+    /// Sets the hasher, and what the filter's policy is told: purpose, level, expected keys (a Bloom filter is then
+    /// built as they arrive), and the memory that building may use. The context's file id has no effect: the checksums
+    /// of a table bind its filter to the table's id.
     #[must_use]
-    pub fn with_hasher(self, hasher: KeyHasher) -> Self {
-        Self { context: BuildContext { hasher, ..self.context }, ..self }
+    pub fn with_context(self, context: BuildContext) -> Self {
+        Self { context: BuildContext { file_id: None, ..context }, ..self }
+    }
+
+    /// The hasher, and what the policy is told.
+    #[must_use]
+    pub fn context(&self) -> &BuildContext {
+        &self.context
     }
 
     /// Sets which part of a key goes into the filter.
@@ -106,46 +122,17 @@ impl TableOptions {
         Self { extractor: Some(extractor), ..self }
     }
 
-    /// Sets the table's id. It must differ for each table of a store: set it anew for each.
+    /// Sets the id of the next table. Each table of a store has an id of its own, so an engine that gives ids sets one
+    /// for each table.
     #[must_use]
     pub fn with_table_id(self, table_id: TableId) -> Self {
         Self { table_id: Some(table_id), ..self }
     }
 
-    /// Tells the policy why the table is written.
-    #[must_use]
-    pub fn with_purpose(self, purpose: BuildPurpose) -> Self {
-        Self { context: self.context.with_purpose(purpose), ..self }
-    }
-
-    /// Tells the policy the level that the table goes to.
-    #[must_use]
-    pub fn with_level(self, level: u32) -> Self {
-        Self { context: self.context.with_level(level), ..self }
-    }
-
-    /// Tells the policy that no older table can hold the table's keys.
-    #[must_use]
-    pub fn at_bottommost_level(self) -> Self {
-        Self { context: self.context.at_bottommost_level(), ..self }
-    }
-
-    /// Tells the policy how many keys will come: a Bloom filter is then built as they arrive.
-    #[must_use]
-    pub fn with_expected_keys(self, keys: u64) -> Self {
-        Self { context: self.context.with_expected_keys(keys), ..self }
-    }
-
-    /// Sets where [`TableWriter`](super::TableWriter) puts tables; by default, among the system's files.
+    /// Sets the file system in which [`TableWriter`](super::TableWriter) creates tables; by default, the system's.
     #[must_use]
     pub fn with_file_system(self, files: Arc<dyn FileSystem>) -> Self {
         Self { files, ..self }
-    }
-
-    /// Limits the memory that building the filter may use beside the hashes and the finished block.
-    #[must_use]
-    pub fn with_memory_budget(self, bytes: u64) -> Self {
-        Self { context: self.context.with_memory_budget(bytes), ..self }
     }
 }
 
@@ -153,10 +140,11 @@ impl TableOptions {
 ///
 /// By default the hasher is the one that the table's properties describe (a secret seed or an
 /// engine's own function cannot be described: give the hasher then), there is no extractor, the
-/// filter is used, no data block is kept, and tables are files of the system.
+/// filter is used, data blocks are not cached, and tables are files of the system.
 ///
 /// ```
-/// use sstfilter::{KeyHasher, ReadOptions};
+/// use sstfilter::KeyHasher;
+/// use sstfilter::sst::ReadOptions;
 ///
 /// let options = ReadOptions::default().with_hasher(KeyHasher::with_secret_seed(0x5eed));
 /// let unfiltered = options.clone().without_filter();
@@ -166,9 +154,10 @@ impl TableOptions {
 pub struct ReadOptions {
     pub(crate) hasher: Option<KeyHasher>,
     pub(crate) extractor: Option<Arc<dyn KeyExtractor>>,
+    pub(crate) kinds: KindRegistry,
     pub(crate) filter_use: FilterUse,
     pub(crate) filter_match: FilterMatch,
-    pub(crate) block_use: BlockUse,
+    pub(crate) cache: Option<Arc<dyn BlockCache>>,
     pub(crate) files: Arc<dyn FileSystem>,
 }
 
@@ -177,19 +166,20 @@ impl Default for ReadOptions {
         Self {
             hasher: None,
             extractor: None,
+            kinds: KindRegistry::default(),
             filter_use: FilterUse::default(),
             filter_match: FilterMatch::default(),
-            block_use: BlockUse::default(),
+            cache: None,
             files: Arc::new(LocalFileSystem),
         }
     }
 }
 
-/// Whether reads ask the filter.
+/// Whether reads probe the filter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum FilterUse {
     #[default]
-    Ask,
+    Probe,
     Ignore,
 }
 
@@ -199,14 +189,6 @@ pub(crate) enum FilterMatch {
     #[default]
     Wanted,
     Required,
-}
-
-/// What becomes of a data block once a lookup has read it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum BlockUse {
-    #[default]
-    Drop,
-    Keep,
 }
 
 impl ReadOptions {
@@ -223,7 +205,13 @@ impl ReadOptions {
         Self { extractor: Some(extractor), ..self }
     }
 
-    /// Sets where tables that are opened by path lie; by default, among the system's files.
+    /// Sets the user-defined kinds that filters may be of. A filter of another unknown kind is not used.
+    #[must_use]
+    pub fn with_kinds(self, kinds: KindRegistry) -> Self {
+        Self { kinds, ..self }
+    }
+
+    /// Sets the file system of tables that are opened by path; by default, the system's.
     #[must_use]
     pub fn with_file_system(self, files: Arc<dyn FileSystem>) -> Self {
         Self { files, ..self }
@@ -231,16 +219,18 @@ impl ReadOptions {
 
     /// Refuses to open a table whose filter was built with another hash, secret seed or extractor than the reader's.
     ///
-    /// Without this such a table is read without its filter, which only counters tell: every lookup in it then
-    /// searches. That is right for a tool, and for moving from one seed to another. An engine that has one seed takes
-    /// a wrong one for the mistake in its configuration that it is. Damaged filters and those of kinds or hashes
-    /// that this release does not know are no such mistake: their tables open all the same.
+    /// Without this such a table is read without its filter, and every lookup in it searches; only counters show it.
+    /// That is right for a tool, and while a store moves from one seed to another. For an engine with one seed, a wrong
+    /// one is a configuration mistake and better an error. Damaged filters, and kinds or hashes that this release does
+    /// not know, are no such mistake: their tables open all the same.
     ///
     /// ```
-    /// use sstfilter::{KeyHasher, ReadOptions, Table, TableBuilder, TableOptions};
+    /// use sstfilter::sst::{ReadOptions, Table, TableBuilder, TableOptions};
+    /// use sstfilter::{BuildContext, KeyHasher};
     ///
     /// let (hasher, _seed) = KeyHasher::random_secret()?;
-    /// let mut builder = TableBuilder::new(Vec::new(), &TableOptions::default().with_hasher(hasher.clone()))?;
+    /// let options = TableOptions::default().with_context(BuildContext::new(&hasher));
+    /// let mut builder = TableBuilder::new(Vec::new(), &options)?;
     /// builder.add(b"apple", b"1")?;
     /// let bytes = bytes::Bytes::from(builder.finish()?.0);
     ///
@@ -255,36 +245,20 @@ impl ReadOptions {
         Self { filter_match: FilterMatch::Required, ..self }
     }
 
-    /// Reads as if there were no filters: to compare.
+    /// Reads as if there were no filters, for comparison.
     #[must_use]
     pub fn without_filter(self) -> Self {
         Self { filter_use: FilterUse::Ignore, ..self }
     }
 
-    /// Keeps every data block that a lookup has read, from when its checksum and its entries have been
-    /// checked until the table is dropped. Further lookups in it read nothing, copy nothing and check
-    /// nothing: above all those of absent keys that the filter lets through.
+    /// Keeps data blocks that lookups have read in `cache`, which the tables of a store share. A lookup in a cached
+    /// block reads and checks nothing. Without a cache every lookup reads and checks its block.
     ///
-    /// Nothing is ever evicted: memory grows up to all data of the table, and 12 bytes an entry beside.
-    /// That suits tables that fit in memory; others are better read without, through a source that caches.
-    /// A damaged block is not kept: each read of it is tried anew. Walks and
-    /// [`verify`](super::Table::verify) read from the source all the same.
-    ///
-    /// ```
-    /// use sstfilter::{ReadOptions, Table, TableBuilder, TableOptions};
-    ///
-    /// let mut builder = TableBuilder::new(Vec::new(), &TableOptions::default())?;
-    /// builder.add(b"apple", b"1")?;
-    /// let bytes = bytes::Bytes::from(builder.finish()?.0);
-    ///
-    /// let table = Table::open_source(bytes, &ReadOptions::default().with_kept_blocks())?;
-    /// assert_eq!(table.get(b"apple")?, table.get(b"apple")?);
-    /// assert_eq!((table.stats().data_block_reads, table.stats().kept_block_hits), (1, 1));
-    /// # Ok::<(), sstfilter::TableError>(())
-    /// ```
+    /// Damaged blocks are not cached: each read of one tries again. Walks and [`verify`](super::Table::verify) read
+    /// from the source all the same. [`BoundedBlockCache`](super::BoundedBlockCache) has an example.
     #[must_use]
-    pub fn with_kept_blocks(self) -> Self {
-        Self { block_use: BlockUse::Keep, ..self }
+    pub fn with_block_cache(self, cache: Arc<dyn BlockCache>) -> Self {
+        Self { cache: Some(cache), ..self }
     }
 }
 
@@ -310,17 +284,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_of_the_file_reaches_the_policy() {
-        let options = TableOptions::default()
-            .with_purpose(BuildPurpose::Ingest)
-            .with_level(3)
-            .at_bottommost_level()
-            .with_expected_keys(7)
-            .with_memory_budget(9)
-            .with_hasher(KeyHasher::with_seed(5));
-        let context = options.context;
-        assert_eq!((context.purpose, context.level, context.bottommost), (BuildPurpose::Ingest, Some(3), true));
-        assert_eq!((context.expected_keys, context.memory_budget), (Some(7), Some(9)));
-        assert_eq!(context.hasher.identity(), KeyHasher::with_seed(5).identity());
+    fn what_is_known_of_the_file_reaches_the_policy_and_a_file_id_does_not() {
+        let hasher = KeyHasher::with_seed(5);
+        let context = BuildContext::new(&hasher).with_level(3).with_expected_keys(7).with_file_id([7; 16].into());
+        let context = TableOptions::default().with_context(context).context;
+        assert_eq!((context.level, context.expected_keys, context.file_id), (Some(3), Some(7), None));
+        assert_eq!(context.hasher.identity(), hasher.identity());
     }
 }

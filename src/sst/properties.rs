@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 
 use super::TableError;
-use super::entry_block::{EntryBlock, EntryBlockBuilder, EntryValue};
+use super::block::{Block, BlockBuilder, EntryValue};
 use super::error::shown;
 use crate::hash::{HashId, HashIdentity};
 
@@ -25,7 +25,7 @@ pub struct TableProperties {
     pub data_blocks: u64,
     /// Bytes of the data blocks, their trailers included.
     pub data_bytes: u64,
-    /// Bytes that a data block was not to exceed.
+    /// The writer's limit for data blocks, in bytes.
     pub block_bytes: u64,
     /// Entries from one restart point to the next.
     pub restart_interval: u64,
@@ -37,8 +37,8 @@ pub struct TableProperties {
     pub hash: HashIdentity,
     /// Name of the extractor, if the filter holds extracted parts of keys.
     pub key_extractor: Option<String>,
-    /// Name of the policy that decided on the filter, if there was one. Informative: the filter says
-    /// itself what it is.
+    /// Name of the policy that decided on the filter, if there was one. For information: the filter block itself says
+    /// what it is.
     pub filter_policy: Option<String>,
 }
 
@@ -60,8 +60,8 @@ const FILTER_POLICY: &str = "filter-policy";
 /// Entries from one restart point to the next in the properties block.
 const PROPERTIES_RESTART_INTERVAL: u32 = 16;
 
-/// The properties that are read. What others are called is never copied: sharing makes long names cheap to claim, and
-/// many short ones would take ten times their bytes.
+/// The properties that are read. Other names are never copied: key sharing makes long names cheap to claim, and many
+/// short ones would take ten times their bytes in memory.
 const KNOWN: [&str; 14] = [
     BLOCK_BYTES,
     DATA_BLOCKS,
@@ -81,7 +81,7 @@ const KNOWN: [&str; 14] = [
 
 impl TableProperties {
     /// The block of sorted names and values; numbers are u64. What a table does not have is left out.
-    pub(crate) fn encode(&self) -> EntryBlockBuilder {
+    pub(crate) fn encode(&self) -> BlockBuilder {
         let numbers = [
             (ENTRIES, self.entries),
             (TOMBSTONES, self.tombstones),
@@ -100,15 +100,15 @@ impl TableProperties {
         sorted.extend(texts.iter().filter_map(|(name, text)| Some((*name, text.as_ref()?.as_bytes()))));
         let keys = [(SMALLEST_KEY, &self.smallest_key), (LARGEST_KEY, &self.largest_key)];
         sorted.extend(keys.iter().filter_map(|(name, key)| Some((*name, key.as_deref()?))));
-        let mut block = EntryBlockBuilder::new(PROPERTIES_RESTART_INTERVAL);
+        let mut block = BlockBuilder::new(PROPERTIES_RESTART_INTERVAL);
         for (name, value) in sorted {
             block.add(name.as_bytes(), EntryValue::Bytes(value));
         }
         block
     }
 
-    /// Reads a properties block, and checks that what it says is possible. Unknown names are left alone.
-    pub(crate) fn decode(block: &EntryBlock) -> Result<Self, TableError> {
+    /// Reads a properties block, and checks that its values are possible. Unknown names are ignored.
+    pub(crate) fn decode(block: &Block) -> Result<Self, TableError> {
         let values = NamedValues::read(block)?;
         let hash_id = values.number(HASH_ID)?;
         let hash_code = u8::try_from(hash_id).map_err(|_| block.corrupt("hash-id of one byte", hash_id))?;
@@ -131,7 +131,7 @@ impl TableProperties {
         Ok(properties)
     }
 
-    fn check(&self, block: &EntryBlock) -> Result<(), TableError> {
+    fn check(&self, block: &Block) -> Result<(), TableError> {
         let is_empty = self.entries == 0;
         if self.smallest_key.is_none() != is_empty || self.largest_key.is_none() != is_empty {
             return Err(block.corrupt("a smallest and a largest key if there are entries, else neither", self.entries));
@@ -152,16 +152,25 @@ impl TableProperties {
         let smallest = self.smallest_key.as_deref().is_some_and(|smallest| smallest <= key);
         smallest && self.largest_key.as_deref().is_some_and(|largest| key <= largest)
     }
+
+    /// Whether a key that begins with `prefix` can lie from the smallest to the largest key.
+    ///
+    /// Such keys follow each other in key order, from the prefix itself on. If the smallest key comes after the prefix,
+    /// it either is one of them, or is above them all.
+    pub(crate) fn range_meets(&self, prefix: &[u8]) -> bool {
+        let (Some(smallest), Some(largest)) = (&self.smallest_key, &self.largest_key) else { return false };
+        prefix <= largest.as_ref() && (smallest.as_ref() <= prefix || smallest.starts_with(prefix))
+    }
 }
 
 /// The block's entries by name.
 struct NamedValues<'a> {
-    block: &'a EntryBlock,
+    block: &'a Block,
     values: BTreeMap<&'static str, Bytes>,
 }
 
 impl<'a> NamedValues<'a> {
-    fn read(block: &'a EntryBlock) -> Result<Self, TableError> {
+    fn read(block: &'a Block) -> Result<Self, TableError> {
         let mut values = BTreeMap::new();
         let mut cursor = block.cursor();
         while cursor.advance()? {
@@ -195,7 +204,7 @@ impl<'a> NamedValues<'a> {
 mod tests {
     use super::*;
     use crate::hash::KeyHasher;
-    use crate::sst::Location;
+    use crate::sst::{TableLocation, TablePart};
 
     fn example() -> TableProperties {
         TableProperties {
@@ -217,7 +226,7 @@ mod tests {
 
     fn decoded(properties: &TableProperties) -> Result<TableProperties, TableError> {
         let contents = Bytes::from(properties.encode().seal().clone());
-        TableProperties::decode(&EntryBlock::open(contents, Location::new(None, "properties", 0))?)
+        TableProperties::decode(&Block::open(contents, TableLocation::new(None, TablePart::Properties, 0))?)
     }
 
     #[test]

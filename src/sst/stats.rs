@@ -2,9 +2,9 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use crate::stats::{FilterStats, SkipShare, SkipTally};
+use crate::stats::{FilterStats, SharedCounter};
 
-/// What one table has been asked, and what it has read.
+/// What one table has answered, and what it has read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TableStats {
@@ -16,9 +16,8 @@ pub struct TableStats {
     pub index_block_reads: u64,
     /// Reads of data blocks from the source.
     pub data_block_reads: u64,
-    /// Lookups in data blocks that were still in memory; see
-    /// [`with_kept_blocks`](super::ReadOptions::with_kept_blocks).
-    pub kept_block_hits: u64,
+    /// Data blocks that the [`BlockCache`](super::BlockCache) had.
+    pub block_cache_hits: u64,
     /// All bytes read, those of opening the table included.
     pub bytes_read: u64,
 }
@@ -32,23 +31,23 @@ impl TableStats {
             range_skips: self.range_skips + other.range_skips,
             index_block_reads: self.index_block_reads + other.index_block_reads,
             data_block_reads: self.data_block_reads + other.data_block_reads,
-            kept_block_hits: self.kept_block_hits + other.kept_block_hits,
+            block_cache_hits: self.block_cache_hits + other.block_cache_hits,
             bytes_read: self.bytes_read + other.bytes_read,
         }
     }
 }
 
-/// What a set of tables has been asked, and what was skipped.
+/// What a set of tables has looked up, and what it has skipped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TableSetStats {
     /// Keys looked up.
     pub lookups: u64,
-    /// Tables that lookups came to, before they ended at a hit: the sum of the next three.
+    /// Tables that lookups came to before they ended at a hit: the sum of the next three.
     pub tables_considered: u64,
     /// Tables skipped because the key is outside their range.
     pub skipped_by_range: u64,
-    /// Tables skipped because their filter denied the key.
+    /// Tables skipped because their filter does not contain the key.
     pub skipped_by_filter: u64,
     /// Tables whose index and data were searched.
     pub touched: u64,
@@ -62,41 +61,26 @@ pub(crate) struct ReadCounters {
     pub(crate) range_skips: Counter,
     pub(crate) index_block_reads: Counter,
     pub(crate) data_block_reads: Counter,
-    pub(crate) kept_block_hits: Counter,
+    pub(crate) block_cache_hits: Counter,
     pub(crate) bytes_read: Counter,
     /// Further range skips, counted by the set that the table is in.
-    pub(crate) share: Option<SkipShare>,
+    pub(crate) range_skips_in_set: Option<SharedCounter>,
 }
 
 impl ReadCounters {
     pub(crate) fn snapshot(&self, filter: FilterStats) -> TableStats {
         TableStats {
             filter,
-            range_skips: self.range_skips.get() + self.share.as_ref().map_or(0, SkipShare::by_range),
+            range_skips: self.range_skips.get() + self.range_skips_in_set.as_ref().map_or(0, SharedCounter::get),
             index_block_reads: self.index_block_reads.get(),
             data_block_reads: self.data_block_reads.get(),
-            kept_block_hits: self.kept_block_hits.get(),
+            block_cache_hits: self.block_cache_hits.get(),
             bytes_read: self.bytes_read.get(),
         }
     }
 }
 
-impl TableSetStats {
-    /// From what the set counted, and the sum over its tables.
-    pub(crate) fn new(skips: &SkipTally, touched: u64, tables: TableStats) -> Self {
-        let (skipped_by_range, skipped_by_filter) = skips.sums();
-        Self {
-            lookups: skips.lookups(),
-            tables_considered: skipped_by_range + skipped_by_filter + touched,
-            skipped_by_range,
-            skipped_by_filter,
-            touched,
-            tables,
-        }
-    }
-}
-
-/// One number that only grows.
+/// A number that only grows.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
 
@@ -113,16 +97,6 @@ impl Counter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stats::Skips;
-
-    #[test]
-    fn what_was_considered_is_what_was_skipped_and_touched() {
-        let tally = SkipTally::new(1);
-        tally.ledger(3).add(0, Skips { by_range: 0b1111, by_filter: 0b11_1110_0000 });
-        let stats = TableSetStats::new(&tally, 1, TableStats::default());
-        assert_eq!((stats.skipped_by_range, stats.skipped_by_filter), (4, 5));
-        assert_eq!((stats.lookups, stats.tables_considered), (3, 10));
-    }
 
     #[test]
     fn tables_add_up() {

@@ -1,14 +1,11 @@
-//! Reading all of a table and believing none of it.
+//! Reading all of a table and checking every claim in it.
 
 use bytes::Bytes;
 
-use super::file::TableFile;
-use super::handle::name;
-use super::layout::FILTER_ALIGNMENT;
-use super::parts::TableParts;
-use super::reader::prepare;
-use super::table_filter::known_keys;
-use super::{Entry, Table, TableError, TableProperties};
+use super::format::FILTER_ALIGNMENT;
+use super::io::TableFile;
+use super::table::TableParts;
+use super::{Entry, Table, TableError, TablePart, TableProperties};
 use crate::block::FilterBlock;
 use crate::error::BlockError;
 use crate::hash::HashId;
@@ -29,51 +26,71 @@ pub struct VerifyReport {
     pub filter: FilterVerdict,
 }
 
-/// What came of asking the filter for every key.
+/// What came of probing the filter for every key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FilterVerdict {
     /// The table has no filter.
     None,
-    /// It contains every key that it was asked for.
+    /// It contains every key that it was probed for.
     ContainsAll {
-        /// Keys asked for: all but those outside the extractor's domain.
+        /// Keys probed for: all but those outside the extractor's domain.
         keys: u64,
     },
-    /// Its checksums hold, but it could not be asked.
-    NotAsked {
+    /// Its checksums hold, but it could not be probed.
+    NotProbed {
         /// Why not, in words.
         reason: String,
     },
 }
 
-pub(crate) fn verify(table: &Table) -> Result<VerifyReport, TableError> {
-    let parts = TableParts::read(&table.file)?;
-    if parts != table.parts {
-        let at = table.file.location(name::FOOTER, 0);
-        return Err(TableError::corrupt(at, "the table that was opened", "another one: the file has been replaced"));
+impl Table {
+    /// Reads all of the table once more and checks all that it says against all that it holds.
+    ///
+    /// It compares every checksum, the zeros of the padding, the order of all keys, the index and the properties with
+    /// the data, and the filter with every key. Reads are counted like all others.
+    ///
+    /// # Errors
+    ///
+    /// The first damage found, that of the filter included. A filter that is sound but cannot be probed (another hash
+    /// or extractor, an unknown kind) is no error: the report says so.
+    pub fn verify(&self) -> Result<VerifyReport, TableError> {
+        let parts = TableParts::read(&self.file)?;
+        if parts != self.parts {
+            let at = self.file.location(TablePart::Footer, 0);
+            return Err(TableError::corrupt(
+                at,
+                "the table that was opened",
+                "another one: the file has been replaced",
+            ));
+        }
+        self.read_index()?;
+        let mut filter = FilterCheck::begin(self, &parts)?;
+        let mut counted = TableProperties {
+            entries: 0,
+            tombstones: 0,
+            raw_key_bytes: 0,
+            raw_value_bytes: 0,
+            ..parts.properties.clone()
+        };
+        for entry in self {
+            let entry = entry?;
+            count(&mut counted, &entry);
+            filter.probe(self, &entry.key)?;
+        }
+        if counted != parts.properties {
+            let at = self.file.location(TablePart::Properties, parts.handles.properties.offset);
+            let expected = format!("the counts of the data, {}", counts(&counted));
+            return Err(TableError::corrupt(at, expected, counts(&parts.properties)));
+        }
+        Ok(VerifyReport {
+            entries: counted.entries,
+            tombstones: counted.tombstones,
+            data_blocks: counted.data_blocks,
+            file_bytes: self.file.length(),
+            filter: filter.verdict(),
+        })
     }
-    table.read_index()?;
-    let mut filter = FilterCheck::begin(table, &parts)?;
-    let mut counted =
-        TableProperties { entries: 0, tombstones: 0, raw_key_bytes: 0, raw_value_bytes: 0, ..parts.properties.clone() };
-    for entry in table {
-        let entry = entry?;
-        count(&mut counted, &entry);
-        filter.ask(table, &entry.key)?;
-    }
-    if counted != parts.properties {
-        let at = table.file.location(name::PROPERTIES, parts.handles.properties.offset);
-        let expected = format!("the counts of the data, {}", counts(&counted));
-        return Err(TableError::corrupt(at, expected, counts(&parts.properties)));
-    }
-    Ok(VerifyReport {
-        entries: counted.entries,
-        tombstones: counted.tombstones,
-        data_blocks: counted.data_blocks,
-        file_bytes: table.file.length(),
-        filter: filter.verdict(),
-    })
 }
 
 fn count(counted: &mut TableProperties, entry: &Entry) {
@@ -88,26 +105,25 @@ fn counts(properties: &TableProperties) -> String {
     format!("{entries} entries, {tombstones} tombstones, {raw_key_bytes} key bytes, {raw_value_bytes} value bytes")
 }
 
-/// The filter as read anew, or why it is not asked.
+/// The filter, read again, or why it is not probed.
 enum FilterCheck {
-    None,
-    Asked { block: Box<FilterBlock<Bytes>>, keys: u64 },
-    NotAsked { reason: String },
+    Probed { block: Box<FilterBlock<Bytes>>, keys: u64 },
+    Decided(FilterVerdict),
 }
 
 impl FilterCheck {
     fn begin(table: &Table, parts: &TableParts) -> Result<Self, TableError> {
-        let Some(handle) = parts.handles.filter else { return Ok(Self::None) };
-        parts.handles.check_filter_place(handle, parts.properties.data_bytes, &table.file)?;
+        let Some(handle) = parts.handles.filter else { return Ok(Self::Decided(FilterVerdict::None)) };
+        let at = table.file.location(TablePart::Filter, handle.offset);
+        parts.handles.check_filter_place(handle, parts.properties.data_bytes, &at)?;
         check_padding(&table.file, parts.properties.data_bytes, handle.offset)?;
-        let contents = table.file.read_block(name::FILTER, handle, table.table_id())?;
-        let at = table.file.location(name::FILTER, handle.offset);
-        let block = match FilterBlock::open_unverified(contents) {
+        let contents = table.file.read_block(TablePart::Filter, handle, table.table_id())?;
+        let block = match FilterBlock::open_unverified_with_kinds(contents, &table.reader().kinds) {
             Ok(block) => block,
             Err(
                 error @ (BlockError::UnknownKind { .. } | BlockError::UnknownHash { .. } | BlockError::Version { .. }),
             ) => {
-                return Ok(Self::NotAsked { reason: error.to_string() });
+                return Ok(Self::not_probed(&error));
             }
             Err(source) => return Err(TableError::Filter { at, source }),
         };
@@ -115,41 +131,42 @@ impl FilterCheck {
         Ok(Self::match_reader(table, block))
     }
 
-    /// Asks the filter only with what it was built from.
+    /// Probes the filter only with what it was built from.
     fn match_reader(table: &Table, block: FilterBlock<Bytes>) -> Self {
         let (expected, got_hash) = (table.hash_identity(), block.hash_identity());
         if expected != got_hash {
-            return Self::NotAsked { reason: BlockError::HashMismatch { expected, got: got_hash }.to_string() };
+            return Self::not_probed(&BlockError::HashMismatch { expected, got: got_hash });
         }
-        let expected = table.extractor().map(|extractor| extractor.name().to_owned());
-        let got = table.properties().key_extractor.clone();
-        if expected != got {
-            return Self::NotAsked { reason: TableError::Extractor { expected, got }.to_string() };
+        if let Err(mismatch) = table.reader().check_extractor(table.properties()) {
+            return Self::not_probed(&mismatch);
         }
-        // With a public seed, equal identities are equal hashes: a key denied is then the filter's fault.
-        let known = known_keys(&table.filter_reader(), table.properties());
+        // With a public seed, equal identities are equal hashes: a missing key is then the filter's fault.
+        let known = table.reader().known_keys(table.properties());
         if got_hash.id != HashId::Xxh3 && known.into_iter().any(|hash| !block.may_contain(hash)) {
-            return Self::NotAsked { reason: BlockError::DeniesOwnKey { hash: got_hash }.to_string() };
+            return Self::not_probed(&BlockError::KnownKeyAbsent { hash: got_hash });
         }
-        Self::Asked { block: Box::new(block), keys: 0 }
+        Self::Probed { block: Box::new(block), keys: 0 }
     }
 
-    fn ask(&mut self, table: &Table, key: &[u8]) -> Result<(), TableError> {
-        let Self::Asked { block, keys } = self else { return Ok(()) };
-        let Some(hash) = prepare(table.hasher(), table.extractor().map(AsRef::as_ref), key) else { return Ok(()) };
+    fn probe(&mut self, table: &Table, key: &[u8]) -> Result<(), TableError> {
+        let Self::Probed { block, keys } = self else { return Ok(()) };
+        let Some(hash) = table.reader().hash_of(key) else { return Ok(()) };
         *keys += 1;
         if block.may_contain(hash) {
             return Ok(());
         }
         let offset = table.parts.handles.filter.map_or(0, |filter| filter.offset);
-        Err(TableError::FalseNegative { at: table.file.location(name::FILTER, offset), key: key.to_vec() })
+        Err(TableError::FalseNegative { at: table.file.location(TablePart::Filter, offset), key: key.to_vec() })
+    }
+
+    fn not_probed(reason: &BlockError) -> Self {
+        Self::Decided(FilterVerdict::NotProbed { reason: reason.to_string() })
     }
 
     fn verdict(self) -> FilterVerdict {
         match self {
-            Self::None => FilterVerdict::None,
-            Self::Asked { keys, .. } => FilterVerdict::ContainsAll { keys },
-            Self::NotAsked { reason } => FilterVerdict::NotAsked { reason },
+            Self::Probed { keys, .. } => FilterVerdict::ContainsAll { keys },
+            Self::Decided(verdict) => verdict,
         }
     }
 }
@@ -158,7 +175,7 @@ impl FilterCheck {
 fn check_padding(file: &TableFile, start: u64, end: u64) -> Result<(), TableError> {
     let mut padding = [0; FILTER_ALIGNMENT];
     let length = usize::try_from(end.saturating_sub(start)).unwrap_or(usize::MAX);
-    let at = file.location(name::PADDING, start);
+    let at = file.location(TablePart::Padding, start);
     let Some(padding) = padding.get_mut(..length) else {
         return Err(TableError::corrupt(at, "less than 64 bytes", length));
     };

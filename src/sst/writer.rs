@@ -1,356 +1,200 @@
-//! Writing a table into any sink.
+//! Writing a table file: all of it, or nothing that looks like one.
 
-use std::io::Write;
-use std::path::PathBuf;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use bytes::Bytes;
+use super::io::io_error;
+use super::{FileSystem, TableBuilder, TableError, TableOptions, TableSummary, WritableFile};
 
-use super::checksum::{BLOCK_TRAILER_BYTES, bound_checksum};
-use super::entry_block::{EntryBlockBuilder, EntryValue, MAX_BLOCK_BYTES};
-use super::file::io_error;
-use super::footer::{FOOTER_BYTES, Footer};
-use super::handle::{BlockHandle, most_contents_bytes, name};
-use super::layout::{BlockHandles, FILTER_ALIGNMENT};
-use super::{TableError, TableId, TableOptions, TableProperties};
-use crate::hash::KeyHash;
-use crate::policy::{BuildReport, FilterBuilder};
+/// Blocks are collected into writes of this many bytes: with 4 KiB blocks, 64 times fewer system calls.
+const WRITE_BUFFER_BYTES: usize = 256 << 10;
 
-/// Most bytes of a key: 64 MiB.
-pub const MAX_KEY_BYTES: u64 = 64 << 20;
-
-/// Most bytes of a value: 64 MiB.
-pub const MAX_VALUE_BYTES: u64 = 64 << 20;
-
-const INDEX_RESTART_INTERVAL: u32 = 16;
-
-/// Bytes of a properties and a metaindex block beside the keys and names in them, about.
-const FIXED_BLOCKS_ESTIMATE: u64 = 400;
-
-/// What was written.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct TableSummary {
-    /// The file; `None` when the table went into a sink of the caller's.
-    pub path: Option<PathBuf>,
-    /// The table's id.
-    pub table_id: TableId,
-    /// Bytes of the whole table.
-    pub file_bytes: u64,
-    /// Entries, tombstones included.
-    pub entries: u64,
-    /// Tombstones.
-    pub tombstones: u64,
-    /// Data blocks.
-    pub data_blocks: u64,
-    /// Bytes of the data blocks, checksums included.
-    pub data_bytes: u64,
-    /// Bytes of the index block, checksum included.
-    pub index_bytes: u64,
-    /// Bytes of the filter block, checksum included; 0 without one.
-    pub filter_bytes: u64,
-    /// How the filter was built; `None` when none was asked for or the policy declined.
-    pub filter: Option<BuildReport>,
-}
-
-/// Writes a table into any [`Write`]: `(add | delete)* finish`, keys strictly ascending.
+/// Writes a table file: `(add | delete)* finish`, keys strictly ascending.
 ///
-/// Blocks go to the sink as they fill up; in memory are one data block, the index, and what the filter's
-/// builder keeps. A refused key or value ([`TableError::KeyOrder`], [`TableError::KeyTooLong`],
-/// [`TableError::ValueTooLong`]) leaves the builder as it was. A failed write poisons it: every later call
-/// is [`TableError::Poisoned`].
+/// The bytes go to a temporary file beside the table, named `.sstfilter-*.tmp`. [`finish`](Self::finish)
+/// syncs it, renames it to the table's name, and syncs the directory, so that after a crash there is
+/// either the whole table or none. A writer that is dropped unfinished, or fails, removes its temporary
+/// file; only a crash can leave one, and it never has a table's name.
 ///
-/// So does a panic that the caller catches, in the sink or in code that the options brought: key extractor, custom
-/// hash, filter builder. How far the entry got is then unknown, and a key in the data that the filter lacks would be
-/// lost to every reader.
+/// [`TableBuilder`] says what refuses an entry and what poisons the writer.
 ///
 /// ```
-/// use bytes::Bytes;
-/// use sstfilter::{Lookup, ReadOptions, Table, TableBuilder, TableOptions};
+/// use sstfilter::sst::{Lookup, ReadOptions, Table, TableOptions, TableWriter};
 ///
-/// let mut builder = TableBuilder::new(Vec::new(), &TableOptions::default())?;
-/// builder.add(b"apple", b"red")?;
-/// builder.delete(b"banana")?;
-/// let (bytes, summary) = builder.finish()?;
-/// assert_eq!((summary.entries, summary.file_bytes), (2, bytes.len() as u64));
+/// let directory = tempfile::tempdir()?;
+/// let path = directory.path().join("000007.sst");
+/// let mut writer = TableWriter::create(&path, &TableOptions::default())?;
+/// writer.add(b"apple", b"red")?;
+/// assert!(!path.exists());
+/// let summary = writer.finish()?;
+/// assert_eq!(summary.file_bytes, std::fs::metadata(&path)?.len());
 ///
-/// let table = Table::open_source(Bytes::from(bytes), &ReadOptions::default())?;
-/// assert_eq!(table.get(b"apple")?, Lookup::Found(Bytes::from_static(b"red")));
-/// # Ok::<(), sstfilter::TableError>(())
+/// let table = Table::open(&path, &ReadOptions::default())?;
+/// assert_eq!(table.get(b"banana")?, Lookup::Absent);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
-pub struct TableBuilder<W> {
-    sink: Sink<W>,
-    options: TableOptions,
-    data: EntryBlockBuilder,
-    index: EntryBlockBuilder,
-    filter: Option<Box<dyn FilterBuilder>>,
-    properties: TableProperties,
-    health: Health,
+pub struct TableWriter {
+    builder: TableBuilder<BufferedFile>,
+    files: Arc<dyn FileSystem>,
+    path: PathBuf,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Health {
-    Sound,
-    Poisoned,
-}
-
-impl<W: Write> TableBuilder<W> {
-    /// A table that begins at the sink's next byte.
+impl TableWriter {
+    /// Begins the table that will be at `path`. A file that is there already stays until
+    /// [`finish`](Self::finish) replaces it.
     ///
     /// # Errors
     ///
-    /// [`TableError::ExtractorName`] when the extractor's name is not 1 to 255 bytes.
-    pub fn new(sink: W, options: &TableOptions) -> Result<Self, TableError> {
-        let extractor_name = options.extractor.as_ref().map(|extractor| extractor.name().to_owned());
-        if let Some(got) = extractor_name.as_ref().map(String::len).filter(|length| !(1..=255).contains(length)) {
-            return Err(TableError::ExtractorName { got });
-        }
-        let table_id = options.table_id.unwrap_or_else(TableId::random);
-        Ok(Self {
-            sink: Sink { writer: sink, position: 0, table_id },
-            data: EntryBlockBuilder::new(options.restart_interval),
-            index: EntryBlockBuilder::new(INDEX_RESTART_INTERVAL),
-            filter: options.policy.as_ref().and_then(|policy| policy.builder(&options.context)),
-            properties: TableProperties {
-                entries: 0,
-                tombstones: 0,
-                raw_key_bytes: 0,
-                raw_value_bytes: 0,
-                data_blocks: 0,
-                data_bytes: 0,
-                block_bytes: options.block_bytes.into(),
-                restart_interval: options.restart_interval.into(),
-                smallest_key: None,
-                largest_key: None,
-                hash: options.context.hasher.identity(),
-                key_extractor: extractor_name,
-                filter_policy: options.policy.as_ref().map(|policy| policy.name().to_owned()),
-            },
-            options: options.clone(),
-            health: Health::Sound,
-        })
+    /// [`TableError::Io`] when no file can be made in the directory of `path`, and those of
+    /// [`TableBuilder::new`].
+    pub fn create(path: impl AsRef<Path>, options: &TableOptions) -> Result<Self, TableError> {
+        let (path, files) = (path.as_ref(), Arc::clone(&options.files));
+        // Absolute, so that the process may change its directory before `finish`.
+        let path = files.absolute(path).map_err(|error| io_error("finding the place of", Some(path), error))?;
+        let file = files.create(directory_of(&path));
+        let file = file.map_err(|error| io_error("creating a temporary file for", Some(&path), error))?;
+        let builder = TableBuilder::new(BufferedFile { file, bytes: Vec::new() }, options)?;
+        Ok(Self { builder, files, path })
     }
 
     /// Adds `key` with `value`.
     ///
     /// # Errors
     ///
-    /// A key that does not sort after the last one, or a key or value beyond 64 MiB: it is refused, and
-    /// the builder goes on. A failed write: the builder is poisoned.
-    ///
-    /// # Panics
-    ///
-    /// If code of the caller's does: the builder is poisoned.
+    /// Those of [`TableBuilder::add`].
     pub fn add(&mut self, key: &[u8], value: &[u8]) -> Result<(), TableError> {
-        self.add_entry(key, EntryValue::Bytes(value))
+        self.builder.add(key, value).map_err(|error| error.of_file(&self.path))
     }
 
-    /// Adds a tombstone: in this table and all older ones, `key` is deleted.
+    /// Adds a tombstone for `key`.
     ///
     /// # Errors
     ///
-    /// Those of [`add`](Self::add).
+    /// Those of [`TableBuilder::add`].
     pub fn delete(&mut self, key: &[u8]) -> Result<(), TableError> {
-        self.add_entry(key, EntryValue::Tombstone)
+        self.builder.delete(key).map_err(|error| error.of_file(&self.path))
     }
 
     /// Entries added so far.
     #[must_use]
     pub fn entries(&self) -> u64 {
-        self.properties.entries
+        self.builder.entries()
     }
 
-    /// About how many bytes the table would have if it were finished now, the filter included.
+    /// About how many bytes the file would have if it were finished now, the filter included.
     #[must_use]
     pub fn estimated_bytes(&self) -> u64 {
-        let trailer = BLOCK_TRAILER_BYTES as u64;
-        let open_block = if self.data.is_empty() { 0 } else { self.data.bytes() + trailer + 32 };
-        let filter =
-            self.filter.as_ref().map_or(0, |filter| filter.estimated_bytes() + FILTER_ALIGNMENT as u64 / 2 + trailer);
-        let smallest = self.properties.smallest_key.as_ref().map_or(0, Bytes::len) as u64;
-        let properties = FIXED_BLOCKS_ESTIMATE + smallest + self.data.last_key().len() as u64;
-        self.sink.position + open_block + filter + properties + self.index.bytes() + FOOTER_BYTES as u64
+        self.builder.estimated_bytes()
     }
 
-    /// Writes what is left and flushes the sink.
+    /// Completes the table and gives it its name.
     ///
     /// # Errors
     ///
-    /// [`TableError::Poisoned`] after a failed write or a panic; otherwise a failed write or flush, or
-    /// [`TableError::BlockTooLarge`] when the keys do not fit the index, or the policy's name the properties.
-    /// The sink then holds no table.
-    pub fn finish(mut self) -> Result<(W, TableSummary), TableError> {
-        self.check_sound()?;
-        self.write_data_block()?;
-        let last_key = self.data.last_key();
-        self.properties.largest_key = (self.properties.entries > 0).then(|| Bytes::copy_from_slice(last_key));
-        let (filter, filter_report) = self.write_filter()?;
-        let properties = self.sink.write_block(name::PROPERTIES, &mut self.properties.encode())?;
-        let index = self.sink.write_block(name::INDEX, &mut self.index)?;
-        let metaindex = BlockHandles { filter, properties, index }.encode();
-        self.write_footer(metaindex)?;
-        let summary = TableSummary {
-            path: None,
-            table_id: self.sink.table_id,
-            file_bytes: self.sink.position,
-            entries: self.properties.entries,
-            tombstones: self.properties.tombstones,
-            data_blocks: self.properties.data_blocks,
-            data_bytes: self.properties.data_bytes,
-            index_bytes: index.bytes(),
-            filter_bytes: filter.map_or(0, |filter| filter.bytes()),
-            filter: filter_report,
-        };
-        Ok((self.sink.writer, summary))
-    }
-
-    fn add_entry(&mut self, key: &[u8], value: EntryValue<'_>) -> Result<(), TableError> {
-        self.check_sound()?;
-        self.check_entry(key, value)?;
-        self.poisoning(|builder| builder.add_in_order(key, value))
-    }
-
-    /// Adds an entry that may come next.
-    fn add_in_order(&mut self, key: &[u8], value: EntryValue<'_>) -> Result<(), TableError> {
-        let hash = self.hash_for_filter(key);
-        if !self.data.is_empty() && self.data.bytes_with(key, value) > self.options.block_bytes.into() {
-            self.write_data_block()?;
-        }
-        self.data.add(key, value);
-        if let (Some(filter), Some(hash)) = (&mut self.filter, hash) {
-            filter.add_hash(hash);
-        }
-        let properties = &mut self.properties;
-        properties.smallest_key.get_or_insert_with(|| Bytes::copy_from_slice(key));
-        properties.entries += 1;
-        properties.tombstones += u64::from(value == EntryValue::Tombstone);
-        properties.raw_key_bytes += key.len() as u64;
-        properties.raw_value_bytes += value.bytes().len() as u64;
-        Ok(())
-    }
-
-    fn check_sound(&self) -> Result<(), TableError> {
-        if self.health == Health::Sound { Ok(()) } else { Err(TableError::Poisoned) }
-    }
-
-    fn check_entry(&self, key: &[u8], value: EntryValue<'_>) -> Result<(), TableError> {
-        let (key_bytes, value_bytes) = (key.len() as u64, value.bytes().len() as u64);
-        if key_bytes > MAX_KEY_BYTES {
-            return Err(TableError::KeyTooLong { max: MAX_KEY_BYTES, got: key_bytes });
-        }
-        if value_bytes > MAX_VALUE_BYTES {
-            return Err(TableError::ValueTooLong { max: MAX_VALUE_BYTES, got: value_bytes });
-        }
-        let previous = self.data.last_key();
-        if self.properties.entries > 0 && key <= previous {
-            return Err(TableError::KeyOrder { previous: previous.to_vec(), got: key.to_vec() });
-        }
-        Ok(())
-    }
-
-    /// The hash of `key`, or of its part, if there is a filter that is to hold it.
-    fn hash_for_filter(&self, key: &[u8]) -> Option<KeyHash> {
-        self.filter.as_ref()?;
-        let TableOptions { context, extractor, .. } = &self.options;
-        match extractor {
-            None => Some(context.hasher.hash(key)),
-            Some(extractor) => extractor.extract(key).map(|part| context.hasher.hash(&part)),
-        }
-    }
-
-    /// Runs a step after whose failure, or panic, nothing more may be written.
-    fn poisoning<T>(&mut self, step: impl FnOnce(&mut Self) -> Result<T, TableError>) -> Result<T, TableError> {
-        self.health = Health::Poisoned;
-        let done = step(self)?;
-        self.health = Health::Sound;
-        Ok(done)
-    }
-
-    /// Writes the open data block, if it has entries, and enters it in the index.
-    fn write_data_block(&mut self) -> Result<(), TableError> {
-        if self.data.is_empty() {
-            return Ok(());
-        }
-        let handle = self.sink.write_block(name::DATA, &mut self.data)?;
-        self.properties.data_blocks += 1;
-        self.properties.data_bytes += handle.bytes();
-        let encoded = handle.encode();
-        let (key, value) = (self.data.last_key(), EntryValue::Bytes(&encoded));
-        let index_bytes = self.index.bytes_with(key, value);
-        if index_bytes > MAX_BLOCK_BYTES {
-            return Err(TableError::BlockTooLarge { block: name::INDEX, max: MAX_BLOCK_BYTES, got: index_bytes });
-        }
-        self.index.add(key, value);
-        self.data.reset();
-        Ok(())
-    }
-
-    fn write_filter(&mut self) -> Result<(Option<BlockHandle>, Option<BuildReport>), TableError> {
-        let Some(builder) = self.filter.take() else { return Ok((None, None)) };
-        let built = builder.finish();
-        let Some(block) = built.block else { return Ok((None, Some(built.report))) };
-        self.sink.pad_for_filter()?;
-        let handle = self.sink.write_contents(&block)?;
-        Ok((Some(handle), Some(built.report)))
-    }
-
-    fn write_footer(&mut self, mut metaindex: EntryBlockBuilder) -> Result<(), TableError> {
-        let handle = self.sink.write_block(name::METAINDEX, &mut metaindex)?;
-        let file_bytes = self.sink.position + FOOTER_BYTES as u64;
-        let footer = Footer { metaindex: handle, file_bytes, table_id: self.sink.table_id };
-        self.sink.write(&footer.encode())?;
-        self.sink.writer.flush().map_err(|error| io_error("flushing", None, error))
+    /// Those of [`TableBuilder::finish`], and [`TableError::Io`] from the syncs and the rename. There is
+    /// then no new table, with one exception: when syncing the directory fails, the table is there but
+    /// may not survive a crash.
+    pub fn finish(self) -> Result<TableSummary, TableError> {
+        let Self { builder, files, path } = self;
+        let (BufferedFile { mut file, .. }, mut summary) = builder.finish().map_err(|error| error.of_file(&path))?;
+        // The bytes, then the name, then the directory that holds the name: each step relies on the one before it
+        // having outlasted a crash. See `FileSystem`.
+        file.sync().map_err(|error| io_error("syncing", Some(&path), error))?;
+        file.persist(&path).map_err(|error| io_error("renaming a temporary file to", Some(&path), error))?;
+        let synced = files.sync_directory(directory_of(&path));
+        synced.map_err(|error| io_error("syncing the directory of", Some(&path), error))?;
+        summary.path = Some(path);
+        Ok(summary)
     }
 }
 
-/// The writer, and how far it has come.
+/// Collects small writes into large ones. Unlike a `BufWriter`, it writes nothing when it is dropped: after a failure
+/// the file is of no use.
 #[derive(Debug)]
-struct Sink<W> {
-    writer: W,
-    position: u64,
-    table_id: TableId,
+struct BufferedFile {
+    file: Box<dyn WritableFile>,
+    bytes: Vec<u8>,
 }
 
-impl<W: Write> Sink<W> {
-    fn write(&mut self, bytes: &[u8]) -> Result<(), TableError> {
-        self.writer.write_all(bytes).map_err(|error| io_error("writing", None, error))?;
-        self.position += bytes.len() as u64;
+impl BufferedFile {
+    fn write_buffer(&mut self) -> io::Result<()> {
+        self.file.write_all(&self.bytes)?;
+        self.bytes.clear();
         Ok(())
     }
+}
 
-    /// Seals `block` and writes it with its checksum, in one piece.
-    fn write_block(&mut self, name: &'static str, block: &mut EntryBlockBuilder) -> Result<BlockHandle, TableError> {
-        // Data and index blocks are kept short as they grow; what a policy calls itself is not.
-        let max = most_contents_bytes(name);
-        if block.bytes() > max {
-            return Err(TableError::BlockTooLarge { block: name, max, got: block.bytes() });
+impl Write for BufferedFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.bytes.len() + bytes.len() > WRITE_BUFFER_BYTES {
+            self.write_buffer()?;
         }
-        let contents = block.seal();
-        let (handle, sum) = self.handle_here(contents);
-        contents.extend_from_slice(&sum.to_le_bytes());
-        self.write(contents)?;
-        Ok(handle)
+        if bytes.len() >= WRITE_BUFFER_BYTES {
+            return self.file.write(bytes);
+        }
+        self.bytes.extend_from_slice(bytes);
+        Ok(bytes.len())
     }
 
-    /// Writes contents that are not ours to append to.
-    fn write_contents(&mut self, contents: &[u8]) -> Result<BlockHandle, TableError> {
-        let (handle, sum) = self.handle_here(contents);
-        self.write(contents)?;
-        self.write(&sum.to_le_bytes())?;
-        Ok(handle)
+    fn flush(&mut self) -> io::Result<()> {
+        self.write_buffer()?;
+        self.file.flush()
+    }
+}
+
+fn directory_of(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    #[test]
+    fn a_bare_file_name_lies_in_the_current_directory() {
+        assert_eq!(directory_of(Path::new("7.sst")), Path::new("."));
+        assert_eq!(directory_of(Path::new("/db/7.sst")), Path::new("/db"));
     }
 
-    /// The handle and the checksum of contents that are written next.
-    fn handle_here(&self, contents: &[u8]) -> (BlockHandle, u32) {
-        let sum = bound_checksum(contents, &self.table_id, self.position);
-        let contents_bytes = contents.len() as u64;
-        (BlockHandle { offset: self.position, contents_bytes, checksum: sum }, sum)
+    /// Notes the length of each write.
+    #[derive(Debug)]
+    struct Noting(Arc<Mutex<Vec<usize>>>);
+
+    impl Write for Noting {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().push(bytes.len());
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
     }
 
-    /// Writes zeros up to where a filter may begin.
-    fn pad_for_filter(&mut self) -> Result<(), TableError> {
-        let missing = self.position.next_multiple_of(FILTER_ALIGNMENT as u64) - self.position;
-        let zeros = [0; FILTER_ALIGNMENT];
-        self.write(zeros.get(..usize::try_from(missing).unwrap_or(0)).unwrap_or_default())
+    impl WritableFile for Noting {
+        fn sync(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn persist(self: Box<Self>, _: &Path) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn small_writes_are_collected_until_the_buffer_is_full_and_a_large_one_is_passed_on() {
+        let writes = Arc::default();
+        let mut file = BufferedFile { file: Box::new(Noting(Arc::clone(&writes))), bytes: Vec::new() };
+        let (all, quarter) = (vec![7; WRITE_BUFFER_BYTES], WRITE_BUFFER_BYTES / 4);
+        (0..5).for_each(|_| file.write_all(&all[..quarter]).unwrap());
+        assert_eq!(*writes.lock().unwrap(), [WRITE_BUFFER_BYTES], "the fifth quarter finds no room");
+        file.write_all(&all).unwrap();
+        file.write_all(&all[..10]).unwrap();
+        file.flush().unwrap();
+        assert_eq!(*writes.lock().unwrap(), [WRITE_BUFFER_BYTES, quarter, WRITE_BUFFER_BYTES, 10]);
     }
 }

@@ -1,16 +1,14 @@
-//! Counting what filters answer, and telling when a rate is not what it should be.
+//! Counts of filters' answers, and alarms for false positive rates that differ from the expected ones.
 
 mod health;
-mod set_probes;
-mod tally;
+mod striped;
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
 pub use health::{FilterHealth, HealthAlarm, HealthLimits};
-pub(crate) use set_probes::{Counting, ProbeShare, SetProbes};
-pub(crate) use tally::{Ledger, SkipShare, SkipTally, Skips};
+pub(crate) use striped::{SharedCounter, StripedCounters, ThreadCounters};
 
-/// Counters that many threads add to. Each is exact; read together they may be a few probes apart.
+/// Counters that many threads add to. Each is exact; a snapshot of several may be a few probes apart.
 #[derive(Debug, Default)]
 pub(crate) struct FilterCounters {
     negatives: AtomicU64,
@@ -18,75 +16,79 @@ pub(crate) struct FilterCounters {
     true_positives: AtomicU64,
     false_positives: AtomicU64,
     unusable: AtomicU64,
-    /// What is counted elsewhere, for this filter and others together.
-    share: Option<Share>,
+    /// The counters of the set that the filter is in.
+    in_set: Option<CountedBySet>,
 }
 
-/// A filter's share in what a set counts for all of its filters.
+/// A set's counters for one of its filters.
 #[derive(Clone, Debug)]
-pub(crate) enum Share {
-    /// A set of tables, which counts each filter's negatives.
-    Tables(SkipShare),
-    /// A set of filters, which probes all of them each time and so counts probes.
-    Filters(ProbeShare),
-}
-
-impl From<SkipShare> for Share {
-    fn from(share: SkipShare) -> Self {
-        Self::Tables(share)
-    }
-}
-
-impl From<ProbeShare> for Share {
-    fn from(share: ProbeShare) -> Self {
-        Self::Filters(share)
-    }
+pub(crate) enum CountedBySet {
+    /// A set of tables counts what is rarer than negatives: they are its lookups without these parts.
+    NegativesAsRemainder {
+        /// All lookups of the set.
+        lookups: SharedCounter,
+        /// Those that ended at a newer table, that skipped this one by its range, and that searched it.
+        others: [SharedCounter; 3],
+    },
+    /// A set of filters probes all of them each time, so it counts its probes once and each filter's positives.
+    Answers {
+        /// Probes of each filter.
+        probes: SharedCounter,
+        /// Those that this filter answered with "may be present".
+        positives: SharedCounter,
+    },
 }
 
 impl FilterCounters {
-    /// Counts what a set probes, too.
-    pub(crate) fn join(&mut self, share: Share) {
-        self.share = Some(share);
+    /// From now on, includes the set's counters.
+    pub(crate) fn enter_set(&mut self, in_set: CountedBySet) {
+        self.in_set = Some(in_set);
     }
 
-    /// `asked` answers, of which `maybe` were "may be present".
-    pub(crate) fn add_answers(&self, asked: u64, maybe: u64) {
-        if maybe > 0 {
-            self.positives.fetch_add(maybe, Ordering::Relaxed);
+    /// Adds `probes` answers; `positives` of them were "may be present".
+    pub(crate) fn add_answers(&self, probes: u64, positives: u64) {
+        if positives > 0 {
+            self.positives.fetch_add(positives, Ordering::Relaxed);
         }
-        if asked > maybe {
-            self.negatives.fetch_add(asked - maybe, Ordering::Relaxed);
+        if probes > positives {
+            self.negatives.fetch_add(probes - positives, Ordering::Relaxed);
         }
     }
 
-    pub(crate) fn add_unusable(&self, asked: u64) {
-        self.unusable.fetch_add(asked, Ordering::Relaxed);
+    pub(crate) fn add_unusable(&self, probes: u64) {
+        self.unusable.fetch_add(probes, Ordering::Relaxed);
     }
 
-    /// Released, so that whoever sees the outcome sees the positive that it is of.
+    /// Release, so that a thread that sees the outcome also sees its positive.
     pub(crate) fn add_outcome(&self, found: bool) {
         let counter = if found { &self.true_positives } else { &self.false_positives };
         counter.fetch_add(1, Ordering::Release);
     }
 
-    /// The counts of a filter that can be probed, or cannot. Outcomes are read before the positives that they are of,
-    /// and these before the probes of the set, so that no count exceeds what it is a part of.
+    /// The counts so far. Outcomes are read before positives, and positives before the set's probes, so no part exceeds
+    /// its whole.
     pub(crate) fn snapshot(&self, is_usable: bool) -> FilterStats {
         let [true_positives, false_positives] =
             [&self.true_positives, &self.false_positives].map(|counter| counter.load(Ordering::Acquire));
         let [negatives, positives, unusable] =
             [&self.negatives, &self.positives, &self.unusable].map(|counter| counter.load(Ordering::Relaxed));
         let mut stats = FilterStats { negatives, positives, true_positives, false_positives, unusable };
-        match &self.share {
+        match &self.in_set {
             None => {}
-            Some(Share::Tables(skips)) => stats.negatives += skips.by_filter(),
-            Some(Share::Filters(probes)) => {
-                let (positives, others) = probes.positives_and_others();
+            Some(CountedBySet::NegativesAsRemainder { lookups, others }) => {
+                // The whole before the parts: the remainder counts no lookup that is still running.
+                let lookups = lookups.get();
+                stats.negatives += lookups.saturating_sub(others.iter().map(SharedCounter::get).sum());
+            }
+            Some(CountedBySet::Answers { probes, positives }) => {
+                // The part before the whole; see `StripedCounters::sum`.
+                let positives = positives.get();
+                let probes = probes.get();
                 if is_usable {
                     stats.positives += positives;
-                    stats.negatives += others;
+                    stats.negatives += probes.saturating_sub(positives);
                 } else {
-                    stats.unusable += positives + others;
+                    stats.unusable += probes;
                 }
             }
         }
@@ -94,17 +96,19 @@ impl FilterCounters {
     }
 }
 
-/// What a filter, or a set of them, has answered so far.
+/// A filter's answers so far.
 ///
 /// ```
 /// use sstfilter::FilterStats;
 ///
-/// let stats = FilterStats { negatives: 9_900, positives: 100, false_positives: 100, ..FilterStats::default() };
+/// let mut stats = FilterStats::default();
+/// (stats.negatives, stats.positives, stats.false_positives) = (9_900, 100, 100);
 /// assert_eq!(stats.observed_fpr(), Some(0.01));
 /// assert!(stats.alarm(0.01).is_none());
 /// assert!(stats.alarm(0.001).is_some());
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct FilterStats {
     /// Probes answered "absent".
     pub negatives: u64,
@@ -119,7 +123,9 @@ pub struct FilterStats {
     pub unusable: u64,
 }
 
-/// How far an observed rate may stand from the expected one, in standard errors, before it alarms.
+/// How many standard errors an observed rate may differ from the expected one without an alarm. At four, chance alone
+/// raises an alarm once in 16,000 checks of a filter; at three, once in 370, too often for a store of thousands of
+/// files.
 const ALARM_SIGMAS: f64 = 4.0;
 
 impl FilterStats {
@@ -135,11 +141,11 @@ impl FilterStats {
         self.negatives + self.false_positives
     }
 
-    /// The share of absent keys that got through, of those keys whose absence is known; `None` before the first, and for
-    /// counts that no filter gives.
+    /// The share of false positives among the keys known to be absent; `None` before the first such key, and for counts
+    /// that no filter gives.
     ///
-    /// A lower bound as long as positives have no outcome: a lookup that stops at the newest file leaves those of older
-    /// files open.
+    /// A lower bound as long as some positives have no outcome: a lookup that stops at the newest file leaves those of
+    /// older files open.
     #[must_use]
     pub fn observed_fpr(&self) -> Option<f64> {
         let absent = self.absent_probes();
@@ -169,20 +175,14 @@ impl FilterStats {
         Some((low, high))
     }
 
-    /// An alarm when the observed rate cannot be chance any more: the expected rate lies outside the
+    /// An alarm when chance no longer explains the observed rate: the expected rate lies outside the
     /// interval of four standard errors.
     #[must_use]
     pub fn alarm(&self, expected_fpr: f64) -> Option<FprAlarm> {
         let (low, high) = self.fpr_interval(ALARM_SIGMAS)?;
         let observed = self.observed_fpr()?;
-        let alarm = |kind| Some(FprAlarm { kind, observed, expected: expected_fpr });
-        if expected_fpr < low {
-            alarm(FprAlarmKind::AboveExpected)
-        } else if expected_fpr > high {
-            alarm(FprAlarmKind::BelowExpected)
-        } else {
-            None
-        }
+        let is_unlikely = expected_fpr < low || expected_fpr > high;
+        is_unlikely.then_some(FprAlarm { observed, expected: expected_fpr })
     }
 
     /// The counts of both.
@@ -214,23 +214,21 @@ fn wilson_interval(hits: u64, misses: u64, sigmas: f64) -> (f64, f64) {
 
 /// An observed false positive rate that chance does not explain.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct FprAlarm {
-    /// In which direction.
-    pub kind: FprAlarmKind,
-    /// The share of absent keys that got through.
+    /// The observed share of false positives.
     pub observed: f64,
-    /// The share that should.
+    /// The expected share.
     pub expected: f64,
 }
 
-/// The direction of an [`FprAlarm`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FprAlarmKind {
-    /// More get through: overfull filter, badly mixed or hostile hashes, or the same absent key again
-    /// and again.
-    AboveExpected,
-    /// Fewer get through: the same negative keys are asked again and again.
-    BelowExpected,
+impl FprAlarm {
+    /// Whether there are too many false positives: an overfull filter, badly mixed or hostile hashes, or the same false
+    /// positive queried repeatedly. There are too few where the same negative keys are queried repeatedly.
+    #[must_use]
+    pub fn is_above_expected(&self) -> bool {
+        self.observed > self.expected
+    }
 }
 
 #[cfg(test)]
@@ -264,12 +262,12 @@ mod tests {
         // A filter of 1 % whose positives nobody looked up, because a newer file had the keys.
         let open = FilterStats { negatives: 9_900, positives: 100, ..FilterStats::default() };
         assert_eq!((open.observed_fpr(), open.alarm(0.01)), (Some(0.0), None));
-        assert_eq!(open.alarm(0.1).map(|alarm| alarm.kind), Some(FprAlarmKind::BelowExpected));
+        assert_eq!(open.alarm(0.1).map(|alarm| alarm.is_above_expected()), Some(false));
         let looked_up = FilterStats { true_positives: 100, ..open };
-        assert_eq!(looked_up.alarm(0.01).map(|alarm| alarm.kind), Some(FprAlarmKind::BelowExpected));
+        assert_eq!(looked_up.alarm(0.01).map(|alarm| alarm.is_above_expected()), Some(false));
         // Nor to find it high enough: false ones among a few are enough for that.
         let high = FilterStats { negatives: 900, positives: 200, false_positives: 100, ..FilterStats::default() };
-        assert_eq!(high.alarm(0.01).map(|alarm| alarm.kind), Some(FprAlarmKind::AboveExpected));
+        assert_eq!(high.alarm(0.01).map(|alarm| alarm.is_above_expected()), Some(true));
     }
 
     #[test]
@@ -286,8 +284,8 @@ mod tests {
 
     #[test]
     fn alarms_name_the_direction() {
-        assert_eq!(stats(900, 100).alarm(0.01).unwrap().kind, FprAlarmKind::AboveExpected);
-        assert_eq!(stats(100_000, 1).alarm(0.01).unwrap().kind, FprAlarmKind::BelowExpected);
+        assert!(stats(900, 100).alarm(0.01).unwrap().is_above_expected());
+        assert!(!stats(100_000, 1).alarm(0.01).unwrap().is_above_expected());
         assert_eq!(stats(5, 1).alarm(0.01), None);
     }
 

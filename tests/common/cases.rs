@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use sstfilter::kind::KindEntry;
+use sstfilter::sst::{TableBuilder, TableId, TableOptions};
 use sstfilter::{
-    BitsPerKey, BloomPolicy, BuildContext, CountingBloom, CuckooFilter, FalsePositiveRate, FileId, FilterBlock,
-    FilterPolicy, FuseArity, FusePolicy, FuseSizing, KeyHash, KeyHasher, LoadContext, RibbonPolicy, RibbonSizing,
-    StandardBloom, StandardBloomPolicy, TableBuilder, TableId, TableOptions, TwoBitBloom, TwoBitOptions, WordLayout,
-    XorLayout, XorPolicy, XorSizing, XorWidth,
+    BitsPerKey, BuildContext, CountingBloom, CuckooFilter, DynamicFilter, FalsePositiveRate, FileId, FilterBlock,
+    KeyHash, KeyHasher, KindPolicy, LoadContext, RegisterBlockedBloom, Sizing, StandardBloom, WordLayout,
 };
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -59,11 +59,11 @@ impl Hash {
 pub(crate) enum Recipe {
     /// By the builder of a policy.
     Policy(Policy),
-    /// Into a filter of so many bytes.
-    TwoBit { layout: WordLayout, bytes: u64 },
-    /// A counting Bloom filter of so many counters, every third key inserted again and removed once.
+    /// Into a filter of this many bytes.
+    RegisterBlocked { layout: WordLayout, bytes: u64 },
+    /// A counting Bloom filter of this many counters, every third key inserted again and removed once.
     CountingBloom { counters: u64, probes: u8 },
-    /// A standard Bloom filter of so many bits.
+    /// A standard Bloom filter of this many bits.
     StandardBloom { bits: u64, probes: u8 },
     /// A cuckoo filter planned for as many keys as it gets.
     Cuckoo { tag_bits: u8 },
@@ -73,7 +73,9 @@ impl Recipe {
     pub(crate) fn describe(self) -> String {
         match self {
             Self::Policy(policy) => policy.describe(),
-            Self::TwoBit { layout, bytes } => format!("two-bit bloom, {}, {bytes} bytes", layout.name()),
+            Self::RegisterBlocked { layout, bytes } => {
+                format!("register-blocked bloom, {layout}, {bytes} bytes")
+            }
             Self::CountingBloom { counters, probes } => {
                 format!(
                     "counting bloom, {counters} counters, {probes} probes, keys 0, 3, 6, ... inserted again and removed once"
@@ -88,13 +90,12 @@ impl Recipe {
     pub(crate) fn build(self, hasher: &KeyHasher, keys: impl Iterator<Item = Vec<u8>>) -> Vec<u8> {
         match self {
             Self::Policy(policy) => {
-                let mut builder = policy.make().builder(&BuildContext::new(hasher)).unwrap();
+                let mut builder = policy.make().builder(&BuildContext::new(hasher));
                 keys.for_each(|key| builder.add_key(&key));
                 builder.finish().block.unwrap().to_vec()
             }
-            Self::TwoBit { layout, bytes } => {
-                let options = TwoBitOptions::default().with_layout(layout).with_bytes(bytes).unwrap();
-                let filter = TwoBitBloom::new(hasher.identity(), options).unwrap();
+            Self::RegisterBlocked { layout, bytes } => {
+                let filter = RegisterBlockedBloom::with_shape(hasher.identity(), bytes, layout).unwrap();
                 keys.for_each(|key| {
                     filter.insert(hasher.hash(&key));
                 });
@@ -128,50 +129,69 @@ impl Recipe {
 
     /// Whether the block's number of keys is counted, not estimated.
     pub(crate) fn is_counted(self) -> bool {
-        !matches!(self, Self::TwoBit { .. })
+        !matches!(self, Self::RegisterBlocked { .. })
     }
 }
 
 /// Which policy a fixture is made with.
 #[derive(Clone, Copy)]
-pub(crate) enum Policy {
-    Bloom { bits_per_key: f64 },
-    Ribbon { rate: f64, min_keys: u64 },
-    StandardBloom { bits_per_key: f64 },
-    Fuse { arity: FuseArity, bits: u8 },
-    Xor { layout: XorLayout, width: XorWidth },
+pub(crate) struct Policy {
+    /// The kind's name in the table of kinds.
+    kind: &'static str,
+    /// What the manifest calls it.
+    label: &'static str,
+    size: Size,
+    min_keys: u64,
+}
+
+#[derive(Clone, Copy)]
+enum Size {
+    BitsPerKey(f64),
+    Rate(f64),
+    FingerprintBits(u8),
 }
 
 impl Policy {
-    pub(crate) fn make(self) -> Arc<dyn FilterPolicy> {
-        match self {
-            Self::Bloom { bits_per_key } => Arc::new(BloomPolicy::new(BitsPerKey::new(bits_per_key).unwrap())),
-            Self::StandardBloom { bits_per_key } => {
-                Arc::new(StandardBloomPolicy::new(BitsPerKey::new(bits_per_key).unwrap()))
-            }
-            Self::Ribbon { rate, min_keys } => {
-                let sizing = RibbonSizing::Rate(FalsePositiveRate::new(rate).unwrap());
-                Arc::new(RibbonPolicy::new(sizing).unwrap().with_min_keys(min_keys))
-            }
-            Self::Fuse { arity, bits } => {
-                Arc::new(FusePolicy::new(FuseSizing::FingerprintBits(bits)).unwrap().with_arity(arity))
-            }
-            Self::Xor { layout, width } => Arc::new(XorPolicy::new(layout, XorSizing::Width(width)).unwrap()),
-        }
+    const fn new(kind: &'static str, label: &'static str, size: Size) -> Self {
+        Self { kind, label, size, min_keys: 0 }
+    }
+
+    /// Filters with fingerprints of `bits` bits.
+    pub(crate) const fn of_fingerprints(kind: &'static str, label: &'static str, bits: u8) -> Self {
+        Self::new(kind, label, Size::FingerprintBits(bits))
+    }
+
+    /// Blocked Bloom filters.
+    pub(crate) const fn bloom(bits_per_key: f64) -> Self {
+        Self::new("bloom", "bloom", Size::BitsPerKey(bits_per_key))
+    }
+
+    /// Standard Bloom filters.
+    pub(crate) const fn standard_bloom(bits_per_key: f64) -> Self {
+        Self::new("standard-bloom", "standard bloom", Size::BitsPerKey(bits_per_key))
+    }
+
+    /// Ribbon filters of a rate.
+    pub(crate) const fn ribbon(rate: f64, min_keys: u64) -> Self {
+        Self { min_keys, ..Self::new("ribbon", "ribbon", Size::Rate(rate)) }
+    }
+
+    pub(crate) fn make(self) -> KindPolicy {
+        let sizing = match self.size {
+            Size::BitsPerKey(bits) => BitsPerKey::new(bits).unwrap().into(),
+            Size::Rate(rate) => FalsePositiveRate::new(rate).unwrap().into(),
+            Size::FingerprintBits(bits) => Sizing::FingerprintBits(bits),
+        };
+        KindEntry::named(self.kind).unwrap().configure(sizing).unwrap().with_min_keys(self.min_keys)
     }
 
     pub(crate) fn describe(self) -> String {
-        match self {
-            Self::Bloom { bits_per_key } => format!("bloom, {bits_per_key} bits per key"),
-            Self::StandardBloom { bits_per_key } => format!("standard bloom, {bits_per_key} bits per key"),
-            Self::Ribbon { rate, min_keys } => {
-                format!("ribbon, false positive rate {rate}, from {min_keys} keys on")
-            }
-            Self::Fuse { arity, bits } => {
-                format!("binary fuse, {} cells a key, fingerprints of {bits} bits", arity.get())
-            }
-            Self::Xor { layout: XorLayout::Plain, width } => format!("xor, {} bits", width.bits()),
-            Self::Xor { layout: XorLayout::Plus, width } => format!("xor+, {} bits", width.bits()),
+        let Self { label, min_keys, .. } = self;
+        match self.size {
+            Size::BitsPerKey(bits) => format!("{label}, {bits} bits per key"),
+            Size::Rate(rate) => format!("{label}, false positive rate {rate}, from {min_keys} keys on"),
+            Size::FingerprintBits(bits) if self.kind.starts_with("xor") => format!("{label}, {bits} bits"),
+            Size::FingerprintBits(bits) => format!("{label}, fingerprints of {bits} bits"),
         }
     }
 }
@@ -187,7 +207,7 @@ pub(crate) struct BlockCase {
     pub(crate) file_number: Option<u64>,
 }
 
-const TEN: Policy = Policy::Bloom { bits_per_key: 10.0 };
+const TEN: Policy = Policy::bloom(10.0);
 const CUSTOM: Hash = Hash::Custom { tag: 0x0123_4567_89ab_cdef, seed: 7 };
 
 const fn block(name: &'static str, policy: Policy, hash: Hash, keys: u32) -> BlockCase {
@@ -199,19 +219,19 @@ const fn bound(case: BlockCase, file_number: u64) -> BlockCase {
 }
 
 const fn bloom(name: &'static str, bits_per_key: f64, keys: u32) -> BlockCase {
-    block(name, Policy::Bloom { bits_per_key }, Hash::Default, keys)
+    block(name, Policy::bloom(bits_per_key), Hash::Default, keys)
 }
 
 const fn ribbon(name: &'static str, rate: f64, min_keys: u64, keys: u32) -> BlockCase {
-    block(name, Policy::Ribbon { rate, min_keys }, Hash::Default, keys)
+    block(name, Policy::ribbon(rate, min_keys), Hash::Default, keys)
 }
 
-const fn two_bit(name: &'static str, layout: WordLayout, bytes: u64, keys: u32) -> BlockCase {
-    BlockCase { name, recipe: Recipe::TwoBit { layout, bytes }, hash: Hash::Default, keys, file_number: None }
+const fn register_blocked(name: &'static str, layout: WordLayout, bytes: u64, keys: u32) -> BlockCase {
+    BlockCase { name, recipe: Recipe::RegisterBlocked { layout, bytes }, hash: Hash::Default, keys, file_number: None }
 }
 
 const fn standard_bloom(name: &'static str, bits_per_key: f64, keys: u32) -> BlockCase {
-    block(name, Policy::StandardBloom { bits_per_key }, Hash::Default, keys)
+    block(name, Policy::standard_bloom(bits_per_key), Hash::Default, keys)
 }
 
 const fn counting_bloom(name: &'static str, counters: u64, probes: u8, keys: u32) -> BlockCase {
@@ -222,16 +242,22 @@ const fn cuckoo(name: &'static str, tag_bits: u8, keys: u32) -> BlockCase {
     BlockCase { name, recipe: Recipe::Cuckoo { tag_bits }, hash: Hash::Default, keys, file_number: None }
 }
 
-const fn fuse(name: &'static str, arity: FuseArity, bits: u8, keys: u32) -> BlockCase {
-    block(name, Policy::Fuse { arity, bits }, Hash::Default, keys)
+const fn fuse_3(name: &'static str, bits: u8, keys: u32) -> BlockCase {
+    let policy = Policy::of_fingerprints("binary-fuse", "binary fuse, 3 cells a key", bits);
+    block(name, policy, Hash::Default, keys)
 }
 
-const fn xor(name: &'static str, width: XorWidth, keys: u32) -> BlockCase {
-    block(name, Policy::Xor { layout: XorLayout::Plain, width }, Hash::Default, keys)
+const fn fuse_4(name: &'static str, bits: u8, keys: u32) -> BlockCase {
+    let policy = Policy::of_fingerprints("binary-fuse-4", "binary fuse, 4 cells a key", bits);
+    block(name, policy, Hash::Default, keys)
 }
 
-const fn xor_plus(name: &'static str, width: XorWidth, keys: u32) -> BlockCase {
-    block(name, Policy::Xor { layout: XorLayout::Plus, width }, Hash::Default, keys)
+const fn xor(name: &'static str, bits: u8, keys: u32) -> BlockCase {
+    block(name, Policy::of_fingerprints("xor", "xor", bits), Hash::Default, keys)
+}
+
+const fn xor_plus(name: &'static str, bits: u8, keys: u32) -> BlockCase {
+    block(name, Policy::of_fingerprints("xor+", "xor+", bits), Hash::Default, keys)
 }
 
 /// All the filter blocks.
@@ -248,13 +274,11 @@ pub(crate) const BLOCKS: &[BlockCase] = &[
     ribbon("ribbon-20000-keys-01-percent", 0.001, 1_024, 20_000),
     ribbon("ribbon-32-columns", 1.0 / 4_294_967_296.0, 0, 100),
     ribbon("ribbon-fallen-back-to-bloom", 0.01, 1_024, 200),
-    two_bit("two-bit-no-keys", WordLayout::TwoBits, 64, 0),
-    two_bit("two-bit-one-key", WordLayout::TwoBits, 64, 1),
-    two_bit("two-bit-200-keys", WordLayout::TwoBits, 256, 200),
-    two_bit("two-bit-three-bits-1000-keys", WordLayout::ThreeBits, 1_024, 1_000),
-    two_bit("two-bit-four-bits-1000-keys", WordLayout::FourBits, 2_048, 1_000),
-    two_bit("two-bit-floe-one-bit-100-keys", WordLayout::FloeOneBit, 128, 100),
-    two_bit("two-bit-floe-two-bits-1000-keys", WordLayout::FloeTwoBits, 1_024, 1_000),
+    register_blocked("register-blocked-no-keys", WordLayout::TwoBits, 64, 0),
+    register_blocked("register-blocked-one-key", WordLayout::TwoBits, 64, 1),
+    register_blocked("register-blocked-200-keys", WordLayout::TwoBits, 256, 200),
+    register_blocked("register-blocked-three-bits-1000-keys", WordLayout::ThreeBits, 1_024, 1_000),
+    register_blocked("register-blocked-four-bits-1000-keys", WordLayout::FourBits, 2_048, 1_000),
     standard_bloom("standard-bloom-no-keys", 10.0, 0),
     standard_bloom("standard-bloom-one-key", 10.0, 1),
     standard_bloom("standard-bloom-1000-keys-10-bits", 10.0, 1_000),
@@ -277,22 +301,24 @@ pub(crate) const BLOCKS: &[BlockCase] = &[
     cuckoo("cuckoo-1000-keys-13-bits", 13, 1_000),
     cuckoo("cuckoo-300-keys-21-bits", 21, 300),
     cuckoo("cuckoo-300-keys-32-bits", 32, 300),
-    fuse("fuse-no-keys", FuseArity::Three, 8, 0),
-    fuse("fuse-one-key", FuseArity::Three, 8, 1),
-    fuse("fuse-1000-keys-3-cells-8-bits", FuseArity::Three, 8, 1_000),
-    fuse("fuse-1000-keys-4-cells-7-bits", FuseArity::Four, 7, 1_000),
-    fuse("fuse-300-keys-4-cells-32-bits", FuseArity::Four, 32, 300),
-    fuse("fuse-300-keys-3-cells-16-bits", FuseArity::Three, 16, 300),
-    xor("xor-no-keys", XorWidth::Eight, 0),
-    xor("xor-one-key", XorWidth::Sixteen, 1),
-    xor("xor-500-keys", XorWidth::Eight, 500),
-    xor("xor-300-keys-16-bits", XorWidth::Sixteen, 300),
-    xor_plus("xor-plus-no-keys", XorWidth::Eight, 0),
-    xor_plus("xor-plus-one-key", XorWidth::Sixteen, 1),
-    xor_plus("xor-plus-1200-keys", XorWidth::Eight, 1_200),
-    xor_plus("xor-plus-300-keys-16-bits", XorWidth::Sixteen, 300),
+    fuse_3("fuse-no-keys", 8, 0),
+    fuse_3("fuse-one-key", 8, 1),
+    fuse_3("fuse-1000-keys-3-cells-8-bits", 8, 1_000),
+    fuse_4("fuse-1000-keys-4-cells-7-bits", 7, 1_000),
+    fuse_4("fuse-300-keys-4-cells-32-bits", 32, 300),
+    fuse_3("fuse-1000-keys-3-cells-17-bits", 17, 1_000),
+    fuse_4("fuse-300-keys-4-cells-31-bits", 31, 300),
+    fuse_3("fuse-300-keys-3-cells-16-bits", 16, 300),
+    xor("xor-no-keys", 8, 0),
+    xor("xor-one-key", 16, 1),
+    xor("xor-500-keys", 8, 500),
+    xor("xor-300-keys-16-bits", 16, 300),
+    xor_plus("xor-plus-no-keys", 8, 0),
+    xor_plus("xor-plus-one-key", 16, 1),
+    xor_plus("xor-plus-1200-keys", 8, 1_200),
+    xor_plus("xor-plus-300-keys-16-bits", 16, 300),
     bound(bloom("bloom-bound-to-file-7", 10.0, 100), 7),
-    bound(fuse("fuse-bound-to-file-8", FuseArity::Three, 8, 100), 8),
+    bound(fuse_3("fuse-bound-to-file-8", 8, 100), 8),
 ];
 
 impl BlockCase {
@@ -306,14 +332,16 @@ impl BlockCase {
 
     pub(crate) fn build(&self) -> Vec<u8> {
         let block = self.recipe.build(&self.hash.hasher(), (0..self.keys).map(key));
-        let Some(file) = self.file_number.map(FileId::from) else { return block };
+        let Some(file) = self.file_number.map(|number| FileId::new(&number.to_le_bytes()).unwrap()) else {
+            return block;
+        };
         FilterBlock::open_unverified(block).unwrap().bound_to(file).to_vec()
     }
 
     /// What its reader expects of it.
     pub(crate) fn load_context(&self) -> LoadContext<'static> {
         let context = LoadContext::new(&self.hash.hasher());
-        self.file_number.map_or(context, |number| context.with_file_id(FileId::from(number)))
+        self.file_number.map_or(context, |number| context.with_file_id(FileId::new(&number.to_le_bytes()).unwrap()))
     }
 
     pub(crate) fn hashes(&self) -> Vec<KeyHash> {
@@ -350,7 +378,7 @@ pub(crate) const TABLES: [TableCase; 3] = [
     },
     TableCase {
         name: "table-2000-entries-ribbon",
-        policy: Some(Policy::Ribbon { rate: 0.01, min_keys: 1_024 }),
+        policy: Some(Policy::ribbon(0.01, 1_024)),
         entries: 2_000,
         has_tombstones: true,
         block_bytes: 1_024,
@@ -390,7 +418,7 @@ impl TableCase {
         let options = TableOptions::default().with_table_id(TableId::from_bytes(table_id));
         let options = options.with_block_bytes(self.block_bytes).unwrap();
         let options = match self.policy {
-            Some(policy) => options.with_policy(policy.make()),
+            Some(policy) => options.with_policy(Arc::new(policy.make())),
             None => options.without_filter(),
         };
         let mut builder = TableBuilder::new(Vec::new(), &options).unwrap();

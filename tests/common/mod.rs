@@ -9,8 +9,10 @@ pub(crate) mod random;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use sstfilter::{BuildContext, BuiltFilter, FalsePositiveRate, FilterPolicy, KeyHash, KeyHasher, RibbonPolicy};
-use sstfilter::{FilterBlock, RibbonSizing, XorLayout, XorPolicy, XorSizing, XorWidth};
+use sstfilter::kind::KindEntry;
+use sstfilter::{
+    BuildContext, BuiltFilter, FalsePositiveRate, FilterBlock, FilterPolicy, KeyHash, KeyHasher, KindPolicy, Sizing,
+};
 
 /// Builds the filter of `hashes`, in the order given.
 pub(crate) fn build(policy: &dyn FilterPolicy, hashes: &[KeyHash]) -> BuiltFilter {
@@ -25,20 +27,23 @@ pub(crate) fn build_in(policy: &dyn FilterPolicy, context: &BuildContext, hashes
 
 /// `count` distinct hashes; sets of different numbers have none in common.
 pub(crate) fn key_set(set: u32, count: u32) -> impl Iterator<Item = KeyHash> + Clone {
-    (0..count).map(move |number| KeyHash::from_remixed(u64::from(set) << 32 | u64::from(number)))
+    (0..count).map(move |number| KeyHash::mix(u64::from(set) << 32 | u64::from(number)))
 }
 
 /// Ribbon filters of a rate, however few the keys.
-pub(crate) fn ribbon(rate: f64) -> RibbonPolicy {
-    let sizing = RibbonSizing::Rate(FalsePositiveRate::new(rate).unwrap());
-    RibbonPolicy::new(sizing).unwrap().with_min_keys(0)
+pub(crate) fn ribbon(rate: f64) -> KindPolicy {
+    KindPolicy::ribbon(FalsePositiveRate::new(rate).unwrap()).unwrap().with_min_keys(0)
 }
 
 /// Xor and xor+ filters of 8 and 16 bits.
-pub(crate) fn xor_policies() -> Vec<XorPolicy> {
-    let layouts = [XorLayout::Plain, XorLayout::Plus].into_iter();
-    let all = layouts.flat_map(|layout| [XorWidth::Eight, XorWidth::Sixteen].map(|width| (layout, width)));
-    all.map(|(layout, width)| XorPolicy::new(layout, XorSizing::Width(width)).unwrap()).collect()
+pub(crate) fn xor_policies() -> Vec<KindPolicy> {
+    let all = [("xor", 8), ("xor", 16), ("xor+", 8), ("xor+", 16)];
+    all.map(|(name, bits)| policy(name, Sizing::FingerprintBits(bits))).into()
+}
+
+/// The policy of a kind by its name.
+pub(crate) fn policy(name: &str, sizing: impl Into<Sizing>) -> KindPolicy {
+    KindEntry::named(name).unwrap().configure(sizing).unwrap()
 }
 
 /// The keys that a filter lets through.
@@ -61,10 +66,10 @@ pub(crate) fn on_all_cores<T: Send>(count: usize, work: impl Fn(usize) -> T + Sy
     results.into_iter().map(|(_, result)| result).collect()
 }
 
-/// Asserts that building from all of `hashes` does not take 128 times as long as from a sixteenth of them. Quadratic work
-/// takes 256 times as long. Linear work takes 16 times as long, and up to 35 times where the many fill the caches or need
-/// another salt. The best runs count, and there are more of them until they tell: other work on the machine can only slow
-/// a run down.
+/// Asserts that building from all of `hashes` does not take 128 times as long as from a sixteenth of them. Quadratic
+/// work takes 256 times as long. Linear work takes 16 times as long, and up to 35 times where the many fill the caches
+/// or need another salt. The best runs count, and there are more of them until they tell: other work on the machine can
+/// only slow a run down.
 pub(crate) fn assert_not_quadratic(policy: &dyn FilterPolicy, hashes: &[KeyHash], what: &str) {
     let time = |hashes: &[KeyHash]| {
         let started = Instant::now();

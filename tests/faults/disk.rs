@@ -10,7 +10,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use sstfilter::{FileSystem, PendingFile, RandomAccess};
+use sstfilter::sst::{FileSystem, RandomAccess, WritableFile};
 
 /// One operation of the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -292,7 +292,7 @@ impl FileSystem for Disk {
         Ok(Box::new(OpenFile { disk: self.clone(), inode }))
     }
 
-    fn create_temporary(&self, directory: &Path) -> io::Result<Box<dyn PendingFile>> {
+    fn create(&self, directory: &Path) -> io::Result<Box<dyn WritableFile>> {
         let mut state = self.state();
         state.begin(Op::Create)?;
         state.inodes.push(Inode::default());
@@ -336,7 +336,7 @@ impl Write for Pending {
     }
 }
 
-impl PendingFile for Pending {
+impl WritableFile for Pending {
     fn sync(&mut self) -> io::Result<()> {
         let mut state = self.disk.state();
         state.begin(Op::Sync)?;

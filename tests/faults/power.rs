@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::Path;
 
-use sstfilter::{FileSystem, Table};
+use sstfilter::sst::{FileSystem, Table};
 
 use super::disk::{Disk, EIO, Fault, UNSYNCED};
 use super::tables::{Entries, PATH, bytes_of, contents, entries, found, read_options, write, write_options};
@@ -103,7 +103,7 @@ enum Mistake {
 
 /// Writes a table as nobody should.
 fn write_badly(disk: &Disk, bytes: &[u8], mistake: Mistake) {
-    let mut file = disk.create_temporary(Path::new("/db")).unwrap();
+    let mut file = disk.create(Path::new("/db")).unwrap();
     file.write_all(bytes).unwrap();
     if mistake == Mistake::SyncTriedAgain {
         disk.plan(0, Fault::Once(EIO));

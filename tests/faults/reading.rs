@@ -1,9 +1,10 @@
 //! Every operation of reading tables fails in turn.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use bytes::Bytes;
-use sstfilter::{Lookup, ReadOptions, Table, TableError, TableSet};
+use sstfilter::sst::{BoundedBlockCache, Lookup, ReadOptions, Table, TableError, TableSet};
 
 use super::disk::{Disk, EIO, Fault, Op};
 use super::tables::{Entries, PATH, bytes_of, contents, entries, lookup_of, read_options};
@@ -74,8 +75,11 @@ fn check_counts(table: &Table) {
 fn whichever_read_of_a_table_fails_the_error_names_the_file_and_the_next_read_is_right() {
     let expected = entries(0, 60, 20);
     let bytes = bytes_of(&expected);
-    let variants: [fn(ReadOptions) -> ReadOptions; 3] =
-        [|options| options, ReadOptions::with_kept_blocks, ReadOptions::without_filter];
+    let variants: [fn(ReadOptions) -> ReadOptions; 3] = [
+        |options| options,
+        |options| options.with_block_cache(Arc::new(BoundedBlockCache::new(1 << 30))),
+        ReadOptions::without_filter,
+    ];
     for (number, variant) in variants.into_iter().enumerate() {
         for fault in FAULTS {
             let mut points = 0;
@@ -127,7 +131,7 @@ fn a_filter_that_cannot_be_read_is_done_without_and_counted() {
             assert_eq!(table.get(&key).unwrap(), lookup_of(&expected, &key));
         }
         assert!(table.stats().filter.unusable > 10);
-        let set = TableSet::new(vec![table], sstfilter::KeyHasher::default());
+        let set = TableSet::new(vec![table]).unwrap();
         set.get(&expected[0].0).unwrap();
         assert!(set.tables()[0].filter_problem().is_some(), "a set does not forget it");
     }
@@ -215,7 +219,8 @@ fn ask_set(store: &Store, options: &ReadOptions, fault: Fault) {
 #[test]
 fn whichever_read_of_a_set_fails_no_older_value_is_given_in_its_place() {
     let store = Store::new();
-    let variants: [fn(ReadOptions) -> ReadOptions; 2] = [|options| options, ReadOptions::with_kept_blocks];
+    let variants: [fn(ReadOptions) -> ReadOptions; 2] =
+        [|options| options, |options| options.with_block_cache(Arc::new(BoundedBlockCache::new(1 << 30)))];
     for (number, variant) in variants.into_iter().enumerate() {
         for fault in FAULTS {
             let mut points = 0;
@@ -238,7 +243,8 @@ fn whichever_read_of_a_set_fails_no_older_value_is_given_in_its_place() {
 fn a_disk_that_stays_broken_gives_errors_and_no_answers_but_those_of_memory() {
     let expected = entries(0, 60, 20);
     let disk = Disk::with_files(&[(PATH, &bytes_of(&expected))]);
-    let table = Table::open(PATH, &read_options(&disk).with_kept_blocks()).unwrap();
+    let table =
+        Table::open(PATH, &read_options(&disk).with_block_cache(Arc::new(BoundedBlockCache::new(1 << 30)))).unwrap();
     let kept = &expected[0].0;
     table.get(kept).unwrap();
     disk.plan(0, Fault::Lasting(EIO));

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sstfilter::{
+use sstfilter::sst::{
     Lookup, ReadOptions, Table, TableBuilder, TableError, TableId, TableOptions, TableSummary, TableWriter,
 };
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use sstfilter::TableError;
+use sstfilter::sst::TableError;
 
 use super::disk::{Disk, EIO, ENOSPC, Fault, Op};
 use super::tables::{Entries, PATH, bytes_of, entries, expect_io, found, write, write_options};
@@ -111,7 +111,7 @@ fn whichever_operation_of_a_writer_fails_there_is_the_old_table_or_the_new_one_a
 fn an_unfinished_writer_removes_its_file_and_a_failed_removal_is_no_panic() {
     for is_removable in [true, false] {
         let disk = disk_with(None);
-        let mut writer = sstfilter::TableWriter::create(PATH, &write_options(&disk)).unwrap();
+        let mut writer = sstfilter::sst::TableWriter::create(PATH, &write_options(&disk)).unwrap();
         writer.add(b"key", b"value").unwrap();
         if !is_removable {
             disk.plan(0, Fault::Lasting(EIO));

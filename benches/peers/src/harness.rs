@@ -5,8 +5,7 @@ use std::time::Instant;
 
 use crate::allocator::peak_during;
 use crate::keys::{KeySet, Keys};
-use crate::machine::crate_version;
-use crate::record::Record;
+use crate::record::{Record, crate_version};
 use crate::subject::{BuildError, BuildResult, Family, Label, Subject};
 
 /// Absent keys in each timed loop.

@@ -45,7 +45,7 @@ impl KeySet {
 
     /// Mixing is a bijection, so distinct counters give distinct hashes.
     fn mixed(first: u64, count: usize) -> Self {
-        Self::of((first..).take(count).map(|key| KeyHash::from_remixed(key).get()).collect())
+        Self::of((first..).take(count).map(|key| KeyHash::mix(key).get()).collect())
     }
 
     fn of(numbers: Vec<u64>) -> Self {

@@ -3,7 +3,6 @@
 mod allocator;
 mod harness;
 mod keys;
-mod machine;
 mod many_filters;
 mod record;
 mod report;
@@ -17,9 +16,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
+use sstfilter::simd::InstructionSet;
+use sstfilter_charts::{Machine, today};
 
 use crate::harness::Length;
-use crate::machine::Machine;
 use crate::record::Measurements;
 use crate::subject::Subject;
 use crate::subjects::IsaChoice;
@@ -41,6 +41,8 @@ struct Cli {
 enum Command {
     /// Turns measurements into RESULTS.md and charts.
     Report(report::ReportArgs),
+    /// Turns measurements into the times that the library ranks kinds by.
+    Advice(report::advice::AdviceArgs),
 }
 
 /// What is measured, and where it goes.
@@ -67,6 +69,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let done = match cli.command {
         Some(Command::Report(args)) => report::run(&args).map_err(Into::into),
+        Some(Command::Advice(args)) => report::advice::run(&args).map_err(Into::into),
         None => measure(&cli.measure),
     };
     match done {
@@ -106,9 +109,9 @@ fn measure(args: &MeasureArgs) -> Result<(), Box<dyn Error>> {
         return Err("no crate and no filter has that name; without --only all are measured".into());
     }
     let mut measurements = Measurements {
-        date: machine::today(),
+        date: today(),
         arguments: arguments(args),
-        machine: Machine::this(),
+        machine: Machine::this(InstructionSet::fastest().name()),
         records: Vec::new(),
         many_filters: Vec::new(),
     };

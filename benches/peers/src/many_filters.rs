@@ -1,11 +1,10 @@
-//! One key, many filters: what a point lookup asks of a store.
+//! One key, many filters: what a point lookup does in a store.
 
 use bytes::Bytes;
 use sbbf_rs_safe::Filter as Sbbf;
 use sstfilter::simd::{self, InstructionSet};
 use sstfilter::{
-    BloomPolicy, BuildContext, FilterBlock, FilterPolicy, FilterSet, GuardedFilter, HitBitmap, HitMatrix, KeyHash,
-    KeyHasher, PreparedKey,
+    BuildContext, FilterBlock, FilterReader, FilterSet, KeyHash, KeyHasher, KindPolicy, MatchBitmap, MatchMatrix,
 };
 
 use crate::harness::{Length, Stretches};
@@ -15,7 +14,7 @@ use crate::subject::BuildError;
 use crate::subjects::IsaChoice;
 use crate::subjects::sstfilter::NAME;
 
-/// Filters that are asked.
+/// Filters that are probed.
 const FILTERS: u64 = 70;
 
 /// Keys of each when all stay in the nearest caches, and when they fill 85 MB of memory.
@@ -28,14 +27,14 @@ const QUERIES: usize = 32_000;
 const STRETCH: usize = 500;
 
 /// How many pairs of key and filter may be.
-type Ask<'a> = dyn FnMut(&[KeyHash]) -> u64 + 'a;
+type Count<'a> = dyn FnMut(&[KeyHash]) -> u64 + 'a;
 
-/// Asks all filters for all keys, in one of several ways.
+/// Probes all filters for all keys, in one of several ways.
 struct Method<'a> {
     name: &'static str,
     implementation: &'static str,
     isa: Option<InstructionSet>,
-    ask: Box<Ask<'a>>,
+    count: Box<Count<'a>>,
 }
 
 /// Measures both sizes.
@@ -55,7 +54,7 @@ pub fn measure(length: Length, isa: IsaChoice) -> Result<Vec<ManyFilters>, Build
 fn measure_size(keys_per_filter: u64, turns: usize, isa: IsaChoice) -> Result<Vec<ManyFilters>, BuildError> {
     let ours = (0..FILTERS).map(|filter| our_filter(filter, keys_per_filter)).collect::<Result<Vec<_>, _>>()?;
     let set = FilterSet::new(
-        ours.iter().cloned().map(|block| GuardedFilter::from(Ok(block))),
+        ours.iter().cloned().map(|block| FilterReader::from(Ok(block))),
         KeyHasher::default().identity(),
     );
     let theirs: Vec<_> = (0..FILTERS).map(|filter| split_block_filter(filter, keys_per_filter)).collect();
@@ -68,7 +67,7 @@ fn measure_size(keys_per_filter: u64, turns: usize, isa: IsaChoice) -> Result<Ve
         name: "one call per filter",
         implementation: "sbbf-rs-safe",
         isa: None,
-        ask: Box::new(|hashes| sum(hashes, |hash| count(&theirs, |filter| filter.contains_hash(hash.get())))),
+        count: Box::new(|hashes| sum(hashes, |hash| count(&theirs, |filter| filter.contains_hash(hash.get())))),
     });
 
     let absent = KeySet::absent(QUERIES);
@@ -76,7 +75,7 @@ fn measure_size(keys_per_filter: u64, turns: usize, isa: IsaChoice) -> Result<Ve
     for _ in 0..turns {
         for (method, times) in methods.iter_mut().zip(&mut times) {
             simd::select(method.isa.unwrap_or_else(InstructionSet::fastest))?;
-            times.time(absent.all(), STRETCH, |keys| Some((method.ask)(keys.hashes)));
+            times.time(absent.all(), STRETCH, |keys| Some((method.count)(keys.hashes)));
         }
     }
     let our_bytes = ours.iter().map(|filter| filter.as_bytes().len()).sum::<usize>() as u64;
@@ -93,33 +92,24 @@ fn measure_size(keys_per_filter: u64, turns: usize, isa: IsaChoice) -> Result<Ve
     Ok(methods.iter().zip(times).map(record).collect())
 }
 
-/// The ways to ask ours.
+/// The ways to probe ours.
 fn our_methods<'a>(
     filters: &'a [FilterBlock<Bytes>],
     set: &'a FilterSet<Bytes>,
     isa: Option<InstructionSet>,
-) -> [Method<'a>; 4] {
-    let method = |name, ask: Box<Ask<'a>>| Method { name, implementation: NAME, isa, ask };
-    let (mut hits, mut matrix) = (HitBitmap::default(), HitMatrix::default());
+) -> [Method<'a>; 3] {
+    let method = |name, count: Box<Count<'a>>| Method { name, implementation: NAME, isa, count };
+    let (mut hits, mut matrix) = (MatchBitmap::default(), MatchMatrix::default());
     [
         method(
             "one call per filter",
             Box::new(|hashes| sum(hashes, |hash| count(filters, |filter| filter.may_contain(hash)))),
         ),
         method(
-            "one call per filter, prepared key",
-            Box::new(|hashes| {
-                sum(hashes, |hash| {
-                    let mut key = PreparedKey::new(hash);
-                    count(filters, |filter| filter.may_contain_prepared(&mut key))
-                })
-            }),
-        ),
-        method(
             "a set, one key",
             Box::new(move |hashes| {
                 sum(hashes, |hash| {
-                    set.candidates(hash, &mut hits);
+                    set.matches(hash, &mut hits);
                     hits.count()
                 })
             }),
@@ -128,7 +118,7 @@ fn our_methods<'a>(
             "a set, 32 keys",
             Box::new(move |hashes| {
                 let batches = hashes.chunks(32).map(|batch| {
-                    set.candidates_batch(batch, &mut matrix);
+                    set.matches_batch(batch, &mut matrix);
                     matrix.count()
                 });
                 batches.sum()
@@ -149,12 +139,12 @@ fn count<F>(filters: &[F], mut may_contain: impl FnMut(&F) -> bool) -> u64 {
 
 /// The keys of one filter, which are in no other.
 fn hashes_of(filter: u64, keys: u64) -> impl Iterator<Item = KeyHash> {
-    (filter << 32..).take(usize::try_from(keys).unwrap_or(usize::MAX)).map(KeyHash::from_remixed)
+    (filter << 32..).take(usize::try_from(keys).unwrap_or(usize::MAX)).map(KeyHash::mix)
 }
 
 fn our_filter(filter: u64, keys: u64) -> Result<FilterBlock<Bytes>, BuildError> {
     let context = BuildContext::new(&KeyHasher::default()).with_expected_keys(keys);
-    let mut builder = BloomPolicy::default().builder(&context).ok_or("the policy declined")?;
+    let mut builder = KindPolicy::default().builder(&context);
     hashes_of(filter, keys).for_each(|hash| builder.add_hash(hash));
     Ok(FilterBlock::load(builder.finish().block.ok_or("no filter fits")?, &KeyHasher::default())?)
 }

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use sstfilter_charts::Machine;
 
-use crate::machine::Machine;
 use crate::subject::{Family, HashUse};
 
 /// Everything of one run.
@@ -135,6 +135,14 @@ pub fn ours_beside<'a>(record: &Record, records: &'a [Record]) -> Option<&'a Rec
     records.iter().rfind(is_ours)
 }
 
+/// The version of a crate that this program was built with.
+pub fn crate_version(name: &str) -> Option<&'static str> {
+    let lock = include_str!("../Cargo.lock");
+    let entry = format!("name = \"{name}\"\nversion = \"");
+    let version = lock.get(lock.find(&entry)? + entry.len()..)?;
+    version.split('"').next()
+}
+
 /// Reads JSON.
 ///
 /// # Errors
@@ -180,6 +188,15 @@ pub mod tests {
             batch_miss_ns: None,
             bytes_peak: 1_250_000,
         }
+    }
+
+    #[test]
+    fn the_lock_file_knows_every_peer() {
+        for name in ["cuckoofilter", "fastbloom", "lsm-tree", "pleat", "qfilter", "sbbf-rs-safe", "sstfilter", "xorf"] {
+            let version = crate_version(name).unwrap_or_default();
+            assert!(version.split('.').count() == 3, "{name} {version}");
+        }
+        assert_eq!(crate_version("no-such-crate"), None);
     }
 
     #[test]

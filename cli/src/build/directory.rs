@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
-use sstfilter::{FileSystem, LocalFileSystem};
+use sstfilter::sst::{FileSystem, LocalFileSystem};
 
 use crate::files;
 

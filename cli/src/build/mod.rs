@@ -8,11 +8,11 @@ mod write;
 use std::time::Instant;
 
 use anyhow::ensure;
-use sstfilter::{BuildPurpose, KeyHasher, TableOptions};
+use sstfilter::sst::TableOptions;
+use sstfilter::{BuildContext, BuildPurpose, KeyHasher};
 
 use crate::args::{BuildArgs, SourceArgs};
 use crate::output::{Outcome, Output};
-use crate::policy;
 use directory::Directory;
 use report::{BuildFacts, BuildSummary};
 use source::Source;
@@ -38,9 +38,8 @@ fn table_options(args: &BuildArgs, secret: Option<&KeyHasher>) -> anyhow::Result
     let open = || args.hash_seed.map_or_else(KeyHasher::default, KeyHasher::with_seed);
     let hasher = secret.cloned().unwrap_or_else(open);
     Ok(TableOptions::default()
-        .with_policy(policy::from_args(&args.filter)?)
-        .with_hasher(hasher)
-        .with_purpose(BuildPurpose::Ingest))
+        .with_policy(args.filter.policy()?)
+        .with_context(BuildContext::new(&hasher).with_purpose(BuildPurpose::Ingest)))
 }
 
 fn source(args: &BuildArgs) -> anyhow::Result<(Source, u64)> {

@@ -5,10 +5,10 @@ use core::time::Duration;
 use std::path::Path;
 
 use serde::Serialize;
-use sstfilter::TableSummary;
+use sstfilter::sst::TableSummary;
 
 use super::source::Source;
-use crate::output::figures;
+use crate::output::{Column, figures};
 use crate::{memory, units};
 
 /// Tables listed one by one for a person; JSON lists all.
@@ -29,12 +29,11 @@ pub(super) struct BuildSummary {
     table_list: Vec<TableLine>,
 }
 
-/// All tables whose filters came about in the same way.
+/// All tables whose filters were chosen in the same way.
 #[derive(Debug, Serialize)]
 struct FilterGroup {
-    kind: &'static str,
-    requested: &'static str,
-    reason: &'static str,
+    #[serde(flatten)]
+    filter: Choice,
     tables: usize,
     keys: u64,
     bytes: u64,
@@ -43,14 +42,21 @@ struct FilterGroup {
     expected_fpr: f64,
 }
 
+/// Which kind of filter was built, and why not the requested one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+struct Choice {
+    kind: &'static str,
+    requested: &'static str,
+    reason: &'static str,
+}
+
 #[derive(Debug, Serialize)]
 struct TableLine {
     name: String,
     keys: u64,
     bytes: u64,
-    kind: &'static str,
-    requested: &'static str,
-    reason: &'static str,
+    #[serde(flatten)]
+    filter: Choice,
     filter_bytes: u64,
     bits_per_key: f64,
     expected_fpr: f64,
@@ -87,14 +93,15 @@ impl TableLine {
     fn new(summary: &TableSummary) -> Self {
         let name = summary.path.as_deref().and_then(Path::file_name);
         let filter = summary.filter.as_ref();
-        let kind = filter.and_then(|report| report.used).map_or("none", |kind| kind.name());
         Self {
             name: name.unwrap_or_default().to_string_lossy().into_owned(),
             keys: summary.entries,
             bytes: summary.file_bytes,
-            kind,
-            requested: filter.map_or("none", |report| report.requested.name()),
-            reason: filter.map_or("as requested", |report| report.reason.as_str()),
+            filter: Choice {
+                kind: filter.and_then(|report| report.used).map_or("none", |kind| kind.name()),
+                requested: filter.map_or("none", |report| report.requested.name()),
+                reason: filter.map_or("as requested", |report| report.reason.as_str()),
+            },
             filter_bytes: filter.map_or(0, |report| report.block_bytes),
             bits_per_key: filter.map_or(0.0, sstfilter::BuildReport::bits_per_key),
             expected_fpr: filter.map_or(1.0, |report| report.expected_fpr),
@@ -105,15 +112,9 @@ impl TableLine {
 fn group(tables: &[TableLine]) -> Vec<FilterGroup> {
     let mut groups: Vec<FilterGroup> = Vec::new();
     for table in tables {
-        let same = |group: &FilterGroup| {
-            (group.kind, group.requested, group.reason) == (table.kind, table.requested, table.reason)
-        };
-        let position = groups.iter().position(same).unwrap_or_else(|| {
-            groups.push(FilterGroup::begin(table));
-            groups.len() - 1
-        });
-        if let Some(group) = groups.get_mut(position) {
-            group.add(table);
+        match groups.iter_mut().find(|group| group.filter == table.filter) {
+            Some(group) => group.add(table),
+            None => groups.push(FilterGroup::begin(table)),
         }
     }
     groups
@@ -122,14 +123,12 @@ fn group(tables: &[TableLine]) -> Vec<FilterGroup> {
 impl FilterGroup {
     fn begin(table: &TableLine) -> Self {
         Self {
-            kind: table.kind,
-            requested: table.requested,
-            reason: table.reason,
-            tables: 0,
-            keys: 0,
-            bytes: 0,
-            bits_per_key: 0.0,
-            expected_fpr: 0.0,
+            filter: table.filter,
+            tables: 1,
+            keys: table.keys,
+            bytes: table.filter_bytes,
+            bits_per_key: table.filter_bytes as f64 * 8.0 / (table.keys as f64).max(1.0),
+            expected_fpr: table.expected_fpr,
         }
     }
 
@@ -144,18 +143,15 @@ impl FilterGroup {
 
 impl fmt::Display for BuildSummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut rows = figures(["table", "keys", "bytes", "filter", "bits/key", "expected rate"]);
-        for table in self.table_list.iter().take(LISTED_TABLES) {
-            rows.add_row([
-                table.name.clone(),
-                units::grouped(table.keys),
-                units::grouped(table.bytes),
-                kind_and_reason(table.kind, table.requested, table.reason),
-                format!("{:.2}", table.bits_per_key),
-                units::percent(table.expected_fpr),
-            ]);
-        }
-        writeln!(f, "{rows}")?;
+        let columns: [Column<TableLine>; 6] = [
+            ("table", |table| table.name.clone()),
+            ("keys", |table| units::grouped(table.keys)),
+            ("bytes", |table| units::grouped(table.bytes)),
+            ("filter", |table| table.filter.to_string()),
+            ("bits/key", |table| format!("{:.2}", table.bits_per_key)),
+            ("expected rate", |table| units::percent(table.expected_fpr)),
+        ];
+        writeln!(f, "{}", figures(&columns, self.table_list.iter().take(LISTED_TABLES)))?;
         if self.tables > LISTED_TABLES {
             writeln!(f, "... and {} more (--json lists all)", units::grouped((self.tables - LISTED_TABLES) as u64))?;
         }
@@ -164,7 +160,7 @@ impl fmt::Display for BuildSummary {
                 f,
                 "{} with filter {}: {:.2} bits per key, {} expected",
                 units::counted(group.tables as u64, "table"),
-                kind_and_reason(group.kind, group.requested, group.reason),
+                group.filter,
                 group.bits_per_key,
                 units::percent(group.expected_fpr),
             )?;
@@ -190,7 +186,7 @@ impl BuildSummary {
             writeln!(f, "peak memory {}", units::bytes(peak))?;
         }
         for (count, what) in [
-            (self.duplicate_keys, "lines dropped because their key came again later"),
+            (self.duplicate_keys, "lines dropped because a later line has the same key"),
             (self.blank_lines, "blank lines skipped"),
             (self.leftovers_removed, "temporary files of killed runs removed"),
         ] {
@@ -202,7 +198,10 @@ impl BuildSummary {
     }
 }
 
-/// `bloom`, or `bloom (ribbon: too few keys)` when another kind was asked for.
-fn kind_and_reason(kind: &str, requested: &str, reason: &str) -> String {
-    if kind == requested { kind.to_owned() } else { format!("{kind} ({requested}: {reason})") }
+impl fmt::Display for Choice {
+    /// `bloom`, or `bloom (ribbon: too few keys)` when another kind was requested.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kind, requested, reason } = self;
+        if kind == requested { write!(f, "{kind}") } else { write!(f, "{kind} ({requested}: {reason})") }
+    }
 }

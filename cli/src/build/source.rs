@@ -6,16 +6,11 @@ use std::path::Path;
 
 use anyhow::{Context, ensure};
 
-use crate::lines::{KeyLines, LINE_BYTES, count_lines};
-use crate::memory;
-use crate::progress::BytesProgress;
-use crate::units;
+use crate::lines::{KeyLines, LINE_BYTES, count_lines, ensure_unpacked};
+use crate::{memory, progress, units};
 
-/// Text shorter than this per line is taken as the worst case before the lines are counted.
+/// Bytes per line that are assumed until the lines are counted: shorter lines are rare.
 const ASSUMED_LINE_BYTES: u64 = 16;
-
-/// The first bytes of a gzip file.
-const GZIP_MAGIC: &[u8] = &[0x1f, 0x8b];
 
 /// Entries in ascending order of their keys, each once.
 pub(super) enum Source {
@@ -96,12 +91,12 @@ fn next_word(state: &mut u64) -> u64 {
     word ^ (word >> 31)
 }
 
-/// The lines of a file, read and sorted, and how many were dropped because their key came again.
+/// The lines of a file, read and sorted, and how many were dropped because a later line has the same key.
 pub(super) fn read_lines(path: &Path, memory_limit: Option<u64>) -> anyhow::Result<(KeyLines, u64)> {
-    let _progress = BytesProgress::new("reading and sorting", fs::metadata(path).map_or(0, |metadata| metadata.len()));
+    let _progress = progress::bytes("reading and sorting", fs::metadata(path).map_or(0, |metadata| metadata.len()));
     let limit = memory_limit.or_else(memory::available_bytes).unwrap_or(u64::MAX);
     let text = read_text(path, limit)?;
-    ensure!(!text.starts_with(GZIP_MAGIC), "{} is compressed: unpack it with `gzip -d` first", path.display());
+    ensure_unpacked(path, &text)?;
     let needed = text.len() as u64 + count_lines(&text) as u64 * LINE_BYTES;
     ensure_fits(path, needed, limit)?;
     let mut lines = KeyLines::parse(text);

@@ -4,7 +4,7 @@
 //! the numbers alone, so that a thousand overlapping tables need the memory and the open files of one.
 
 use anyhow::Context;
-use sstfilter::{TableOptions, TableSummary, TableWriter};
+use sstfilter::sst::{TableOptions, TableSummary, TableWriter};
 
 use super::directory::Directory;
 use super::source::{Scratch, Source};
@@ -68,7 +68,8 @@ impl<'a> Writer<'a> {
 
     /// Writes one table of `count` entries.
     fn write_known(&mut self, indices: impl Iterator<Item = u64>, count: u64) -> anyhow::Result<()> {
-        let mut writer = self.begin(&self.options.clone().with_expected_keys(count))?;
+        let context = self.options.context().clone().with_expected_keys(count);
+        let mut writer = self.begin(&self.options.clone().with_context(context))?;
         for index in indices {
             self.add(&mut writer, index)?;
         }

@@ -1,18 +1,18 @@
-//! Hashes of keys that are in the filters, and of keys that are not.
+//! Filters of generated keys, and the share of absent keys for which they are positive.
 
-use sstfilter::{HitBitmap, KeyHash};
+use anyhow::{Context, ensure};
+use bytes::Bytes;
+use sstfilter::{BuildContext, BuildPurpose, FilterBlock, KeyHash, KeyHasher, KindPolicy, MatchBitmap};
 
-use super::contender::Asked;
-
-/// Numbers from here on are absent keys: remixing is a bijection, so that none has the hash of a present one.
+/// Numbers from here on are absent keys: mixing is a bijection, so that none has the hash of a present one.
 const FIRST_ABSENT: u64 = 1 << 48;
 
-/// Keys asked for at once when rates are measured.
-const BATCH: u64 = 4_096;
+/// Keys in one batch when rates are measured: with their answers they stay in the nearest caches.
+const BATCH: usize = 4_096;
 
 /// Hashes of the keys `from` to `from + count`.
 pub(super) fn present(from: u64, count: u64) -> Vec<KeyHash> {
-    (from..from + count).map(KeyHash::from_remixed).collect()
+    (from..from + count).map(KeyHash::mix).collect()
 }
 
 /// Hashes of `count` keys that are in no filter.
@@ -20,16 +20,37 @@ pub(super) fn absent(count: u64) -> Vec<KeyHash> {
     present(FIRST_ABSENT, count)
 }
 
-/// The share of `probes` absent keys that get through.
-pub(super) fn observed_fpr(filter: &dyn Asked, probes: u64) -> f64 {
-    let mut hits = HitBitmap::default();
-    let mut hashes = Vec::new();
-    let mut passed = 0;
-    for from in (0..probes).step_by(usize::try_from(BATCH).unwrap_or(1)) {
-        hashes.clear();
-        let until = probes.min(from + BATCH);
-        hashes.extend((FIRST_ABSENT + from..FIRST_ABSENT + until).map(KeyHash::from_remixed));
-        passed += filter.count_batch(&hashes, &mut hits);
+/// The policy's filter of these distinct `hashes`; an error when it is of another kind than the policy's.
+pub(super) fn build(policy: &KindPolicy, hashes: &[KeyHash]) -> anyhow::Result<FilterBlock<Bytes>> {
+    let context = BuildContext::new(&KeyHasher::default())
+        .with_purpose(BuildPurpose::Compaction)
+        .with_expected_keys(hashes.len() as u64);
+    let mut builder = policy.builder(&context);
+    builder.add_hashes(hashes);
+    let built = builder.finish();
+    let reason = built.report.reason;
+    let used = built.report.used.with_context(|| format!("no filter: {reason}"))?;
+    ensure!(used == policy.kind(), "its policy makes a {used} filter instead: {reason}");
+    Ok(FilterBlock::open_unverified(built.block.context("no filter")?)?)
+}
+
+/// For how many of `hashes` the filter is positive, probed one by one.
+pub(super) fn count_one_by_one(filter: &FilterBlock<Bytes>, hashes: &[KeyHash]) -> u64 {
+    hashes.iter().map(|&hash| u64::from(filter.may_contain(hash))).sum()
+}
+
+/// For how many of `hashes` the filter is positive, probed in one batch.
+pub(super) fn count_batch(filter: &FilterBlock<Bytes>, hashes: &[KeyHash], matches: &mut MatchBitmap) -> u64 {
+    filter.may_contain_batch(hashes, matches);
+    matches.count()
+}
+
+/// The share of `probes` absent keys for which the filter is positive.
+pub(super) fn observed_fpr(filter: &FilterBlock<Bytes>, probes: u64) -> f64 {
+    let (mut matches, mut positives) = (MatchBitmap::default(), 0);
+    for from in (0..probes).step_by(BATCH) {
+        let hashes = present(FIRST_ABSENT + from, (probes - from).min(BATCH as u64));
+        positives += count_batch(filter, &hashes, &mut matches);
     }
-    passed as f64 / probes as f64
+    positives as f64 / probes as f64
 }

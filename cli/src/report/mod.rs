@@ -1,45 +1,98 @@
 //! `sstfilter report`: measures every kind of filter, and writes the figures as a page, as CSV and as JSON.
 
-mod articles;
-mod contender;
 mod csv;
-mod data;
 mod effort;
 mod findings;
-mod growing;
 mod keys;
-mod machine;
 mod measure;
 mod page;
-mod summary;
 
+use core::fmt;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::Context;
+use serde::Serialize;
+use sstfilter::kind::{self, KindEntry, Updates};
+use sstfilter_charts::{Machine, today};
 
 use crate::args::ReportArgs;
-use crate::output::{Outcome, Output};
-use crate::progress::Stages;
-use contender::ALL;
-use data::{FilterInfo, Report};
+use crate::output::{Outcome, Output, figures};
+use crate::progress;
+use crate::units::counted;
 use effort::Effort;
-use machine::Machine;
-use measure::{by_keys, overfill, rates};
-use summary::Summary;
+use measure::Omission;
+use measure::by_keys::{self, KeysPoint};
+use measure::overfill::{self, OverfillPoint};
+use measure::own_keys::{self, OwnKeys};
+use measure::rates::{self, RatePoint};
+
+/// What the page shows and `report.json` holds.
+#[derive(Clone, Debug, Serialize)]
+struct Report {
+    program: &'static str,
+    version: &'static str,
+    date: String,
+    command: String,
+    machine: Machine,
+    #[serde(flatten)]
+    figures: Figures,
+    /// Figures that are missing, and why.
+    omissions: Vec<Omission>,
+    /// Sentences that say what stands out.
+    findings: Vec<String>,
+    seconds: f64,
+}
+
+/// On which keys the kinds were measured.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Figures {
+    /// On the user's own.
+    OwnKeys(OwnKeys),
+    /// On generated ones, and in every respect.
+    #[serde(untagged)]
+    Family(Family),
+}
+
+/// The figures of all kinds on generated keys.
+#[derive(Clone, Debug, Serialize)]
+struct Family {
+    effort: Effort,
+    filters: Vec<FilterInfo>,
+    rates: Vec<RatePoint>,
+    by_keys: Vec<KeysPoint>,
+    overfill: Vec<OverfillPoint>,
+}
+
+impl Family {
+    /// The figures of `filter` with `keys` keys, unless they were left out.
+    fn point(&self, filter: &FilterInfo, keys: u64) -> Option<&KeysPoint> {
+        self.by_keys.iter().find(|point| point.filter == filter.name && point.keys == keys)
+    }
+}
+
+/// A filter that took part.
+#[derive(Clone, Debug, Serialize)]
+struct FilterInfo {
+    name: &'static str,
+    /// Whether it takes keys while it is in use.
+    grows: bool,
+    /// Whether keys can be removed from it.
+    removes: bool,
+}
 
 /// Measures, and writes the three files.
 pub(crate) fn run(args: &ReportArgs, output: &mut Output<'_>) -> anyhow::Result<Outcome> {
-    // Minutes of measuring are not to end in a directory that cannot be written.
-    prepare(&args.out)?;
+    // Checked first: minutes of measuring must not end at a directory that cannot be written.
+    args.out.as_deref().map_or(Ok(()), prepare)?;
     let report = measure(args)?;
     let mut files = Vec::new();
-    let json = serde_json::to_string_pretty(&report)? + "\n";
-    for (name, contents) in
-        [("report.html", page::html(&report)), ("report.csv", csv::csv(&report)), ("report.json", json)]
-    {
-        files.push(write(&args.out, name, &contents)?);
+    if let Some(directory) = &args.out {
+        files.push(write(directory, "report.html", &page::html(&report)?)?);
+        files.push(write(directory, "report.csv", &csv::csv(&report)?)?);
+        files.push(write(directory, "report.json", &(serde_json::to_string_pretty(&report)? + "\n"))?);
     }
     output.report(&Summary::new(&report, files))?;
     Ok(Outcome::Yes)
@@ -47,50 +100,60 @@ pub(crate) fn run(args: &ReportArgs, output: &mut Output<'_>) -> anyhow::Result<
 
 fn measure(args: &ReportArgs) -> anyhow::Result<Report> {
     let begun = Instant::now();
-    let effort = Effort::from_args(args);
-    let growing = ALL.iter().filter(|contender| contender.grows()).count() as u64;
-    let steps = (ALL.len() * rates::SETTINGS.len() + effort.ladder.len()) as u64;
-    let stages = Stages::new(steps + growing * overfill::looks() + articles::steps());
-    let (by_keys, mut omissions) = by_keys::measure(&effort, &stages)?;
-    let (rates, left_out) = rates::measure(&effort, &stages);
-    omissions.extend(left_out);
-    let overfill = overfill::measure(&effort, &stages)?;
-    let articles = articles::measure(&effort, &stages)?;
+    let (figures, findings, omissions) = if let Some(path) = &args.own.keys {
+        let (own, omissions) = own_keys::measure(path, &args.own)?;
+        let findings = vec![own.sentence()];
+        (Figures::OwnKeys(own), findings, omissions)
+    } else {
+        let (family, omissions) = family(Effort::from_args(args))?;
+        let findings = findings::findings(&family.by_keys, &family.overfill);
+        (Figures::Family(family), findings, omissions)
+    };
     Ok(Report {
         program: "sstfilter",
         version: env!("CARGO_PKG_VERSION"),
-        date: machine::today(),
+        date: today(),
         command: command(args),
-        machine: Machine::this(),
-        filters: ALL
-            .iter()
-            .map(|contender| FilterInfo {
-                name: contender.name,
-                grows: contender.grows(),
-                removes: contender.removes(),
-            })
-            .collect(),
-        rates,
-        by_keys_fpr: by_keys::RATE,
-        findings: findings::findings(&by_keys, &overfill),
-        by_keys,
-        overfill_fpr: overfill::RATE,
-        overfill,
-        articles,
+        machine: Machine::this(sstfilter::simd::selected().name()),
+        figures,
         omissions,
-        effort,
+        findings,
         seconds: begun.elapsed().as_secs_f64(),
     })
 }
 
-/// The command that gives these figures again; where they were written is no part of them.
-fn command(args: &ReportArgs) -> String {
-    let quick = if args.quick { " --quick" } else { "" };
-    let most_keys = args.most_keys.map(|most| format!(" --most-keys {most}")).unwrap_or_default();
-    format!("sstfilter report --out DIR{quick}{most_keys}")
+/// Measures all kinds on generated keys.
+fn family(effort: Effort) -> anyhow::Result<(Family, Vec<Omission>)> {
+    let growing = overfill::growing().count() as u64;
+    let steps = (kind::all().len() * rates::SETTINGS.len() + effort.ladder.len()) as u64;
+    let stages = progress::stages(steps + growing * overfill::looks());
+    let (by_keys, mut omissions) = by_keys::measure(&effort, &stages)?;
+    let (rates, left_out) = rates::measure(&effort, &stages);
+    omissions.extend(left_out);
+    let overfill = overfill::measure(&effort, &stages)?;
+    let info = |kind: &'static KindEntry| {
+        let updates = kind.abilities.updates;
+        FilterInfo { name: kind.name, grows: updates != Updates::None, removes: updates == Updates::InsertAndRemove }
+    };
+    Ok((Family { filters: kind::all().iter().map(info).collect(), rates, by_keys, overfill, effort }, omissions))
 }
 
-/// Makes the directory if there is none, and tries whether files can be written there.
+/// The command that reproduces these figures, without the paths of its output and of the user's keys.
+fn command(args: &ReportArgs) -> String {
+    let own = &args.own;
+    let options = [
+        args.quick.then(|| "--quick".to_owned()),
+        args.most_keys.map(|most| format!("--most-keys {most}")),
+        own.keys.as_ref().map(|_| "--keys FILE".to_owned()),
+        own.absent.as_ref().map(|_| "--absent FILE".to_owned()),
+        own.fpr.map(|rate| format!("--fpr {}", rate.get())),
+        own.current.map(|bytes| format!("--current {bytes}")),
+    ];
+    let words = ["sstfilter report --out DIR".to_owned()].into_iter().chain(options.into_iter().flatten());
+    words.collect::<Vec<_>>().join(" ")
+}
+
+/// Creates the directory if there is none, and checks that files can be written there.
 fn prepare(directory: &Path) -> anyhow::Result<()> {
     std::fs::create_dir_all(directory)
         .with_context(|| format!("cannot make the directory {} (--out)", directory.display()))?;
@@ -126,4 +189,42 @@ fn share(file: &tempfile::NamedTempFile) -> std::io::Result<()> {
 #[cfg(not(unix))]
 fn share(_file: &tempfile::NamedTempFile) -> std::io::Result<()> {
     Ok(())
+}
+
+/// What is printed when the report is written.
+#[derive(Debug, Serialize)]
+struct Summary<'a> {
+    files: Vec<PathBuf>,
+    filters: Vec<&'static str>,
+    own_keys: Option<&'a OwnKeys>,
+    omissions: &'a [Omission],
+    findings: &'a [String],
+    seconds: f64,
+}
+
+impl<'a> Summary<'a> {
+    fn new(report: &'a Report, files: Vec<PathBuf>) -> Self {
+        let (filters, own_keys) = match &report.figures {
+            Figures::Family(family) => (family.filters.iter().map(|filter| filter.name).collect(), None),
+            Figures::OwnKeys(own) => (own.figures.iter().map(|one| one.point.filter).collect(), Some(own)),
+        };
+        let Report { omissions, findings, seconds, .. } = report;
+        Self { files, filters, own_keys, omissions, findings, seconds: *seconds }
+    }
+}
+
+impl fmt::Display for Summary<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let filters = counted(self.filters.len() as u64, "filter");
+        writeln!(f, "{filters} in {:.0} s: {}\n", self.seconds, self.filters.join(", "))?;
+        for omission in self.omissions {
+            writeln!(f, "- left out: {} at {}: {}", omission.filter, omission.at, omission.reason)?;
+        }
+        self.files.iter().try_for_each(|file| writeln!(f, "wrote {}", file.display()))?;
+        match &self.own_keys {
+            Some(own) => writeln!(f, "{}\n", figures(&OwnKeys::COLUMNS, &own.figures))?,
+            None => writeln!(f)?,
+        }
+        self.findings.iter().try_for_each(|finding| writeln!(f, "{finding}"))
+    }
 }

@@ -22,18 +22,19 @@
 //!
 //! # What it costs
 //!
-//! A query reads three or four cells, in as many cache lines, and takes no decision on what it reads. Building
-//! needs all hashes, and 14 bytes per key beside them. At the same rate, blocked Bloom takes about 12.2 bits per key for
-//! 2^-8 and one cache line, and is built in one pass; Ribbon takes 8.03 bits, and is built and asked more
-//! slowly. With 100,000 keys and three cells, building takes 25 ns per key and a batched query 3.3 (Ribbon: 40 and 5.8; the
-//! crate `xorf`: 28 and, one by one, 3.9, where ours takes 4.1); with 1,000,000, 38 and 6.6 (`benches/peers`, Zen 3). Choose binary fuse for filters that are asked often, stay in memory, and have to be smaller than Bloom's;
-//! widths of 8 and 16 bits are fastest. Below about 400 keys (with three cells: 1,700), Bloom is smaller; below
-//! about 8,000 (32,000), xor is.
+//! A query reads three or four cells, in as many cache lines, and has no branch on what it reads. Building
+//! needs all hashes, and 14 bytes per key beside them. At the same rate, blocked Bloom takes about 12.2 bits per key
+//! for 2^-8 and one cache line, and is built in one pass; Ribbon takes 8.03 bits, and is slower to build and to probe.
+//! It is built in about 0.6 of Ribbon's time and probed in about half of it; `benches/RESULTS.md` has the figures, also of
+//! the crate `xorf`.
+//! Choose binary fuse for filters that are probed often, stay in memory, and have to be smaller than Bloom's; widths of
+//! 8 and 16 bits are fastest, and any from 4 to 32 serves. Below about 400 keys (with three cells: 1,700), Bloom is
+//! smaller; below about 8,000 (32,000), xor is.
 //!
 //! # Sizes without spikes
 //!
 //! With the usual formulas for the segment length and the number of cells, some numbers of keys need dozens of
-//! attempts: 97 of 100 fail at 11,500 keys, where the segment length has just doubled. Ours are tables (`plan`),
+//! attempts: 97 of 100 fail at 11,500 keys, where the segment length has just doubled. Ours are tables (in `shape`),
 //! measured at the numbers of keys that leave no slack to the next whole segment, and interpolated between.
 //! Every number takes about 1.02 attempts on average; none that was tried took more than five.
 //!
@@ -44,25 +45,23 @@
 //!
 //! # How it is built
 //!
-//! A key's first cell is a monotone function of its hash, under the first salt, and all but about one build in 40 need no
-//! other. So hashes that are roughly in order fill and peel the array from one end to the other, in the nearest caches;
-//! sorting them in full would be a third of the work. The bytes depend on the set of keys alone.
-//! Because a cell that one key has contains the key's hash, the hashes need not be kept: `build_repeatable` reads
-//! them as often as it takes.
+//! A key's first cell is a monotone function of its hash, under the first salt, and all but about one build in 40 need
+//! no other. So hashes that are roughly in order fill and peel the array from one end to the other, in the nearest
+//! caches; sorting them in full would be a third of the work. The bytes depend on the set of keys alone. Because a cell
+//! that one key has contains the key's hash, the hashes need not be kept: `build_multi_pass` reads them as often as it
+//! takes.
 //!
 //! The bytes: FORMAT.md, "Binary fuse". Reading: Graf and Lemire, *Binary Fuse Filters: Fast and Smaller Than Xor
 //! Filters*, 2022; Walzer, *Peeling Close to the Orientability Threshold*, 2021.
 
 mod build;
-mod cells;
-mod plan;
-mod probe;
-mod shape;
+pub(crate) mod kind;
+pub(crate) mod shape;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use super::fingerprint::SALTS;
-pub(crate) use build::{BuiltFromReadings, build, build_at_once, build_bytes, build_repeatable};
-pub(crate) use plan::shape_for;
-pub use shape::FuseArity;
-pub(crate) use shape::{FuseShape, is_fingerprint_bits};
+pub(crate) use super::peel::SALTS;
+pub(crate) use build::{MultiPassFilter, build_bytes, build_multi_pass};
+pub(crate) use kind::BinaryFuseKind;
+#[cfg(test)]
+pub(crate) use shape::FuseShape;

@@ -1,10 +1,11 @@
-use super::plan::numbers_without_slack;
-use super::*;
-use crate::filter::fingerprint::Locate;
+use super::build::build;
+use super::shape::FuseArity;
+use super::shape::{numbers_without_slack, shape_for};
+use crate::filter::peel::Placement;
 use crate::hash::KeyHash;
 
 fn sorted(set: u64, keys: u64) -> Vec<KeyHash> {
-    let mut hashes: Vec<KeyHash> = (0..keys).map(|key| KeyHash::from_remixed(set << 40 | key)).collect();
+    let mut hashes: Vec<KeyHash> = (0..keys).map(|key| KeyHash::mix(set << 40 | key)).collect();
     hashes.sort_unstable();
     hashes
 }
@@ -12,7 +13,7 @@ fn sorted(set: u64, keys: u64) -> Vec<KeyHash> {
 /// Mean and greatest number of attempts over `sets` sets of keys.
 fn attempts(arity: FuseArity, keys: u64, sets: u64) -> (f64, u32) {
     let shape = shape_for(keys, arity, 8).unwrap();
-    let of_set = |set| build(&sorted(set, keys), shape, 0).unwrap().attempts;
+    let of_set = |set| build(&sorted(set, keys), shape).unwrap().attempts;
     let all: Vec<u32> = (1..=sets).map(of_set).collect();
     (f64::from(all.iter().sum::<u32>()) / sets as f64, all.into_iter().max().unwrap_or_default())
 }
@@ -58,9 +59,9 @@ fn a_payload_of_another_length_reads_as_may_be_present() {
 #[test]
 fn a_key_has_as_many_cells_as_the_arity_in_consecutive_segments_whatever_the_hash() {
     let shape = shape_for(100_000, FuseArity::Four, 8).unwrap();
-    let hashes = (0..10_000).map(|key| KeyHash::from_remixed(key).get()).chain([0, 1, u64::MAX]);
+    let hashes = (0..10_000).map(|key| KeyHash::mix(key).get()).chain([0, 1, u64::MAX]);
     for (hash, salt) in hashes.flat_map(|hash| [(hash, 0), (hash, 1), (hash, 15)]) {
-        let (cells, _) = shape.with_salt(salt).placement::<4>().locate(hash);
+        let (cells, _) = shape.with_salt(salt).placement::<4>().place(hash);
         let first = cells[0] as u64 >> 10;
         assert_eq!(cells.map(|cell| cell as u64 >> 10), [first, first + 1, first + 2, first + 3], "segments of 1,024");
         assert!((cells[3] as u64) < shape.cells());

@@ -1,21 +1,23 @@
-//! Building: one pass, any order.
+//! Building: one pass over the hashes, in any order.
 
-use super::group::GroupedHashes;
+use super::line;
 use super::shape::BloomShape;
 use crate::codec::AlignedBuffer;
 use crate::filter::FilterShape;
-use crate::hash::KeyHash;
-use crate::kernel::line;
+use crate::filter::cache::{PARTITION_BYTES, PARTITION_FROM_BYTES};
+use crate::filter::kind::{Payload, StreamedPayload};
+use crate::hash::{KeyHash, scatter_by_high_bits};
 
-/// Keys that wait until there are enough of them to fetch their lines ahead of their use.
+/// Keys that are staged before they are inserted together, so that their lines can be prefetched: several times the
+/// prefetch distance of 48, in 2 KiB that stay in L1.
 const STAGED_KEYS: usize = 256;
 
-/// A blocked Bloom payload that takes keys.
+/// A blocked Bloom payload under construction.
 #[derive(Debug)]
 pub(crate) struct BloomBits {
     shape: BloomShape,
     payload: AlignedBuffer,
-    /// Keys that were added one by one and are not in the payload yet.
+    /// Keys that were added one by one and await insertion.
     staged: Box<[KeyHash; STAGED_KEYS]>,
     staged_keys: usize,
     scratch_limit: u64,
@@ -23,48 +25,16 @@ pub(crate) struct BloomBits {
 }
 
 impl BloomBits {
-    /// All lines empty. `tail_capacity` bytes are kept free behind the payload. `None` when there
-    /// is no such memory.
-    pub(crate) fn new(shape: BloomShape, tail_capacity: usize) -> Option<Self> {
-        let payload = AlignedBuffer::zeroed(shape.payload_bytes(), tail_capacity)?;
+    /// All lines empty. `None` when allocation fails.
+    pub(crate) fn new(shape: BloomShape) -> Option<Self> {
+        let payload = AlignedBuffer::zeroed(shape.payload_bytes())?;
         let staged = Box::new([KeyHash::from_well_mixed(0); STAGED_KEYS]);
         Some(Self { shape, payload, staged, staged_keys: 0, scratch_limit: u64::MAX, scratch_bytes: 0 })
     }
 
-    /// Limits what inserting takes beside the payload.
+    /// Limits the memory that inserting uses beside the payload.
     pub(crate) fn with_scratch_limit(self, bytes: Option<u64>) -> Self {
         Self { scratch_limit: bytes.unwrap_or(u64::MAX), ..self }
-    }
-
-    /// The most that inserting has taken beside the payload.
-    pub(crate) fn scratch_bytes(&self) -> u64 {
-        self.scratch_bytes
-    }
-
-    pub(crate) fn shape(&self) -> BloomShape {
-        self.shape
-    }
-
-    #[inline]
-    pub(crate) fn insert(&mut self, hash: KeyHash) {
-        if self.staged_keys == STAGED_KEYS {
-            self.insert_staged();
-        }
-        self.staged[self.staged_keys] = hash;
-        self.staged_keys += 1;
-    }
-
-    /// Inserts many; a filter that does not fit in the caches has them grouped first.
-    pub(crate) fn insert_all(&mut self, hashes: &[KeyHash]) {
-        match GroupedHashes::worthwhile(self.shape, hashes, self.scratch_limit) {
-            Some(mut grouped) => {
-                self.scratch_bytes = self.scratch_bytes.max(grouped.bytes());
-                while let Some(group) = grouped.next_chunk() {
-                    insert_into(&mut self.payload, self.shape, group);
-                }
-            }
-            None => insert_into(&mut self.payload, self.shape, hashes),
-        }
     }
 
     #[cold]
@@ -72,11 +42,38 @@ impl BloomBits {
         insert_into(&mut self.payload, self.shape, &self.staged[..self.staged_keys]);
         self.staged_keys = 0;
     }
+}
 
-    /// The payload of all keys.
-    pub(crate) fn into_payload(mut self) -> AlignedBuffer {
+impl StreamedPayload for BloomBits {
+    #[inline]
+    fn insert(&mut self, hash: KeyHash) {
+        if self.staged_keys == STAGED_KEYS {
+            self.insert_staged();
+        }
+        self.staged[self.staged_keys] = hash;
+        self.staged_keys += 1;
+    }
+
+    /// Inserts many. For a filter that exceeds the caches, they are partitioned first.
+    fn insert_all(&mut self, hashes: &[KeyHash]) {
+        match PartitionedHashes::worthwhile(self.shape, hashes, self.scratch_limit) {
+            Some(mut partitioned) => {
+                self.scratch_bytes = self.scratch_bytes.max(partitioned.bytes());
+                while let Some(chunk) = partitioned.next_chunk() {
+                    insert_into(&mut self.payload, self.shape, chunk);
+                }
+            }
+            None => insert_into(&mut self.payload, self.shape, hashes),
+        }
+    }
+
+    fn scratch_bytes(&self) -> u64 {
+        self.scratch_bytes
+    }
+
+    fn into_payload(mut self) -> Payload {
         self.insert_staged();
-        self.payload
+        Payload(self.payload)
     }
 }
 
@@ -85,15 +82,71 @@ fn insert_into(payload: &mut AlignedBuffer, shape: BloomShape, hashes: &[KeyHash
     line::insert_batch(lines, shape.probes(), hashes);
 }
 
+/// log2 of the most parts: each is a write stream, and more of them exceed the TLB and cost more than they gain.
+const MAX_LOG2_PARTS: u32 = 9;
+
+/// With fewer keys per line than this, a pass over the whole filter costs more than partitioning saves.
+const MIN_KEYS_PER_LINE: u64 = 2;
+
+/// Keys per line that are partitioned at once: at 8 bytes a key, the copy is then as large as the filter.
+const CHUNK_KEYS_PER_LINE: u64 = 8;
+
+/// Hashes, chunk by chunk, each partitioned by the position of their lines, so that a filter larger than the caches is
+/// built in parts that fit.
+///
+/// One radix pass over the high bits. A key's line index is monotone in its hash, so the hashes of a part belong to
+/// neighbouring lines, and no line index is computed for it.
+struct PartitionedHashes<'a> {
+    rest: &'a [KeyHash],
+    scratch: Vec<KeyHash>,
+    part_ends: Vec<u32>,
+    log2_parts: u32,
+}
+
+impl<'a> PartitionedHashes<'a> {
+    /// `None` when partitioning would not pay: for a small filter, too few hashes, or too little memory.
+    fn worthwhile(shape: BloomShape, hashes: &'a [KeyHash], scratch_limit: u64) -> Option<Self> {
+        let (keys, least) = (hashes.len() as u64, shape.lines() * MIN_KEYS_PER_LINE);
+        if shape.payload_bytes() < PARTITION_FROM_BYTES || keys < least {
+            return None;
+        }
+        let most = (shape.lines() * CHUNK_KEYS_PER_LINE).min(u32::MAX.into());
+        let chunk = keys.min(most).min(scratch_limit / size_of::<KeyHash>() as u64);
+        let log2_parts = (shape.payload_bytes() / PARTITION_BYTES).ilog2().min(MAX_LOG2_PARTS);
+        if chunk < least { None } else { Self::new(hashes, usize::try_from(chunk).ok()?, log2_parts) }
+    }
+
+    /// Partitions by the `log2_parts` highest bits, `chunk` hashes at a time. `None` without memory.
+    fn new(hashes: &'a [KeyHash], chunk: usize, log2_parts: u32) -> Option<Self> {
+        let mut scratch = Vec::new();
+        scratch.try_reserve_exact(chunk).ok()?;
+        scratch.resize(chunk, KeyHash::from_well_mixed(0));
+        Some(Self { rest: hashes, scratch, part_ends: Vec::new(), log2_parts })
+    }
+
+    fn bytes(&self) -> u64 {
+        self.scratch.capacity() as u64 * size_of::<KeyHash>() as u64
+    }
+
+    /// The next chunk, in the order of its parts.
+    fn next_chunk(&mut self) -> Option<&[KeyHash]> {
+        let (chunk, rest) = self.rest.split_at(self.scratch.len().min(self.rest.len()));
+        self.rest = rest;
+        let partitioned = &mut self.scratch[..chunk.len()];
+        scatter_by_high_bits(chunk, partitioned, self.log2_parts, &mut self.part_ends);
+        (!chunk.is_empty()).then_some(partitioned)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::units::BitsPerKey;
 
     fn build(keys: u64, size: BitsPerKey) -> (BloomShape, AlignedBuffer) {
-        let mut bits = BloomBits::new(BloomShape::for_keys(keys, size).unwrap(), 0).unwrap();
-        (0..keys).for_each(|key| bits.insert(KeyHash::from_remixed(key)));
-        (bits.shape(), bits.into_payload())
+        let mut bits = BloomBits::new(BloomShape::for_keys(keys, size).unwrap()).unwrap();
+        (0..keys).for_each(|key| bits.insert(KeyHash::mix(key)));
+        (bits.shape, bits.into_payload().0)
     }
 
     #[test]
@@ -103,7 +156,7 @@ mod tests {
             for keys in [0, 1, 2, 3, 7, 63, 64, 65, 1_000] {
                 let (shape, payload) = build(keys, size);
                 assert_eq!(payload.as_slice().len() as u64, shape.payload_bytes());
-                assert!((0..keys).all(|key| shape.may_contain(payload.as_slice(), KeyHash::from_remixed(key))));
+                assert!((0..keys).all(|key| shape.may_contain(payload.as_slice(), KeyHash::mix(key))));
             }
         }
     }
@@ -111,23 +164,51 @@ mod tests {
     #[test]
     fn an_empty_filter_contains_nothing() {
         let (shape, payload) = build(0, BitsPerKey::TEN);
-        assert!((0..1_000).all(|key| !shape.may_contain(payload.as_slice(), KeyHash::from_remixed(key))));
+        assert!((0..1_000).all(|key| !shape.may_contain(payload.as_slice(), KeyHash::mix(key))));
     }
 
     #[test]
-    fn grouped_staged_and_plain_inserts_give_the_same_bytes() {
+    fn partitioned_staged_and_plain_inserts_give_the_same_bytes() {
         let shape = BloomShape::for_keys(27_000_000, BitsPerKey::TEN).unwrap();
-        let hashes: Vec<KeyHash> = (0..1_200_000).map(KeyHash::from_remixed).collect();
+        let hashes: Vec<KeyHash> = (0..1_200_000).map(KeyHash::mix).collect();
         let build = |scratch_limit, insert: fn(&mut BloomBits, &[KeyHash])| {
-            let mut bits = BloomBits::new(shape, 0).unwrap().with_scratch_limit(scratch_limit);
+            let mut bits = BloomBits::new(shape).unwrap().with_scratch_limit(scratch_limit);
             insert(&mut bits, &hashes);
-            (bits.scratch_bytes(), bits.into_payload())
+            (bits.scratch_bytes(), bits.into_payload().0)
         };
         let (plain_scratch, plain) = build(Some(0), BloomBits::insert_all);
-        let (grouped_scratch, grouped) = build(None, BloomBits::insert_all);
+        let (partitioned_scratch, partitioned) = build(None, BloomBits::insert_all);
         let (_, staged) = build(None, |bits, hashes| hashes.iter().for_each(|&hash| bits.insert(hash)));
-        assert_eq!((plain_scratch, grouped_scratch), (0, 8 * 1_200_000));
-        assert!(plain.as_slice() == grouped.as_slice() && plain.as_slice() == staged.as_slice());
+        assert_eq!((plain_scratch, partitioned_scratch), (0, 8 * 1_200_000));
+        assert!(plain.as_slice() == partitioned.as_slice() && plain.as_slice() == staged.as_slice());
         assert!(hashes.iter().all(|&hash| shape.may_contain(plain.as_slice(), hash)));
+    }
+
+    #[test]
+    fn chunks_hold_the_same_hashes_in_order_of_their_top_bits() {
+        let hashes: Vec<KeyHash> = (0..1_000).map(KeyHash::mix).collect();
+        for (chunk, log2_parts) in [(1_000, 4), (1_000, 1), (300, 9), (999, 3), (1, 2)] {
+            let mut partitioned = PartitionedHashes::new(&hashes, chunk, log2_parts).unwrap();
+            for expected in hashes.chunks(chunk) {
+                let mut expected = expected.to_vec();
+                expected.sort_by_key(|&hash| hash.get() >> (64 - log2_parts));
+                assert_eq!(partitioned.next_chunk(), Some(&expected[..]));
+            }
+            assert_eq!(partitioned.next_chunk(), None);
+        }
+    }
+
+    #[test]
+    fn only_large_filters_with_keys_and_memory_for_it_are_worth_partitioning() {
+        let shape = |keys| BloomShape::for_keys(keys, BitsPerKey::TEN).unwrap();
+        let hashes = vec![KeyHash::mix(1); 2_000_000];
+        let is_partitioned =
+            |keys, count, limit| PartitionedHashes::worthwhile(shape(keys), &hashes[..count], limit).is_some();
+        assert!(is_partitioned(30_000_000, 2_000_000, u64::MAX));
+        assert!(is_partitioned(30_000_000, 2_000_000, 16_000_000));
+        assert!(!is_partitioned(30_000_000, 2_000_000, 1_000_000));
+        assert!(!is_partitioned(30_000_000, 1_000_000, u64::MAX));
+        assert!(!is_partitioned(20_000_000, 2_000_000, u64::MAX));
+        assert!(!is_partitioned(0, 0, u64::MAX));
     }
 }

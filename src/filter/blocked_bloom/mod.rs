@@ -5,7 +5,7 @@
 //! Sanders, Singler 2007) puts all bits of a key into one cache line: one miss per probe, for about
 //! 3.5 % more bits at 1 % and 8 % more at 0.1 %, because some lines are fuller than others.
 //!
-//! Within the line we use the *pair-lane* layout (`kernel::line`): each probe owns one of 16 lanes, the
+//! Within the line we use the *pair-lane* layout (`line`): each probe owns one of 16 lanes, the
 //! key chooses which lanes it uses, and each lane sets one of 64 bits. Any number of probes from 1 to
 //! 16 works, all are computed by one vector multiply, and the rate is that of k random positions in a
 //! line within half a percent:
@@ -20,7 +20,7 @@
 //! | 24 | 12 | 0.0054 % | 0.0053 % | 0.0010 % |
 //!
 //! When to choose it: always, until the filter's memory matters more than the build: a Ribbon filter
-//! of the same rate is 30 % smaller, takes 10 to 25 times as long to build and 3 to 5 times as long to ask. Above 16
+//! of the same rate is 30 % smaller, takes 10 to 25 times as long to build and 3 to 5 times as long to probe. Above 16
 //! bits per key the line's locality costs so much (66 % over the information bound at 0.01 %) that Ribbon
 //! should be preferred.
 //!
@@ -32,12 +32,15 @@
 //! Space-Efficient Bloom Filters*, 2007.
 
 mod build;
-mod group;
+mod kind;
+pub(crate) mod line;
 mod rate;
 mod shape;
 
+#[cfg(test)]
 pub(crate) use build::BloomBits;
-pub use rate::expected_fpr;
-pub(crate) use rate::smallest_size_for;
+pub(crate) use kind::BlockedBloomKind;
 pub(crate) use shape::BloomShape;
+pub use shape::expected_fpr;
 pub use shape::probes_for;
+pub(crate) use shape::smallest_size_for;

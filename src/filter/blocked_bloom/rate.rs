@@ -3,10 +3,8 @@
 //! Only additions, multiplications and divisions are used, in a fixed order, so that a size derived
 //! from a rate is the same on every platform (`exp` and `powf` differ between them).
 
-use super::shape::{BloomShape, lines_for, probes_for};
+use super::line::MAX_PROBES;
 use crate::filter::power;
-use crate::kernel::line::MAX_PROBES;
-use crate::units::{BitsPerKey, FalsePositiveRate};
 
 /// Expected rate over the product of the lanes' expected fills, by number of probes. The product
 /// ignores that a key uses lanes in fixed sets; the ratio was computed by inclusion and exclusion over
@@ -15,36 +13,6 @@ const LANE_CORRECTION: [f64; 17] = [
     1.0, 1.0, 1.0029, 0.9984, 0.9972, 0.9945, 0.9947, 0.9952, 1.0, 0.9751, 0.9710, 0.9664, 0.9632, 0.9585, 0.9549,
     0.9537, 0.9517,
 ];
-
-/// The expected false positive rate of a blocked Bloom filter of `keys` distinct keys at `size`.
-///
-/// ```
-/// use sstfilter::BitsPerKey;
-/// use sstfilter::filter::blocked_bloom::expected_fpr;
-///
-/// let rate = expected_fpr(1_000_000, BitsPerKey::TEN);
-/// assert!((0.0096..0.0098).contains(&rate));
-/// ```
-#[must_use]
-pub fn expected_fpr(keys: u64, size: BitsPerKey) -> f64 {
-    lines_for(keys, size).map_or(1.0, |lines| of_lines(keys, lines, probes_for(size)))
-}
-
-/// The smallest size at which the expected rate for `keys` keys is at most `rate`; 100 bits per key
-/// when none is.
-pub(crate) fn smallest_size_for(keys: u64, rate: FalsePositiveRate) -> BitsPerKey {
-    let millibits = |size: u32| BitsPerKey::from_millibits(size).unwrap_or(BitsPerKey::MAX);
-    let (mut low, mut high) = (BitsPerKey::MIN.millibits(), BitsPerKey::MAX.millibits());
-    while low < high {
-        let middle = low.midpoint(high);
-        if expected_fpr(keys, millibits(middle)) <= rate.get() {
-            high = middle;
-        } else {
-            low = middle + 1;
-        }
-    }
-    millibits(low)
-}
 
 /// The expected rate of `keys` keys in `lines` lines: the mean over the number of keys in a line.
 ///
@@ -97,18 +65,12 @@ fn of_one_line(keys: u64, probes: u8) -> f64 {
     power(1.0 - clear, probes)
 }
 
-impl BloomShape {
-    /// Bits of payload per key.
-    #[cfg(test)]
-    fn bits_per_key(&self, keys: u64) -> f64 {
-        use crate::filter::FilterShape;
-        self.payload_bytes() as f64 * 8.0 / keys as f64
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::filter::FilterShape;
+    use crate::filter::blocked_bloom::shape::{BloomShape, expected_fpr, smallest_size_for};
+    use crate::units::{BitsPerKey, FalsePositiveRate};
 
     /// The lanes' base sets, as in the layout's definition.
     const BASE_SETS: [u8; 9] = [0x00, 0x01, 0x03, 0x0b, 0x17, 0x2f, 0x3f, 0x7f, 0xff];
@@ -158,7 +120,7 @@ mod tests {
         assert!(of_lines(u64::from(u32::MAX), 1, 6) > 0.99);
         assert!(of_lines(10_000_000, 100, 6) > 0.99);
         let one = BloomShape::for_keys(1, BitsPerKey::TEN).unwrap();
-        assert!(one.bits_per_key(1) == 512.0 && of_lines(1, 1, 6) < 1e-10);
+        assert!(one.payload_bytes() == 64 && of_lines(1, 1, 6) < 1e-10);
     }
 
     #[test]

@@ -1,15 +1,15 @@
 //! Sizing and probing.
 
+use super::line::{self, LINE_BYTES, Line, MAX_PROBES};
 use super::rate;
-use crate::codec::map_to_range;
 use crate::error::BlockError;
-use crate::filter::{EncodedShape, FilterKind, FilterShape, ParamWords, probe_one_by_one};
-use crate::hash::KeyHash;
-use crate::kernel::line::{self, LINE_BYTES, Line, LineMask, MAX_PROBES};
-use crate::units::BitsPerKey;
+use crate::filter::kind::MAX_PAYLOAD_BYTES;
+use crate::filter::{EncodedShape, FilterKind, FilterShape, ParamWords, ShapeFields, probe_one_by_one};
+use crate::hash::{KeyHash, map_to_range};
+use crate::units::{BitsPerKey, FalsePositiveRate};
 
-/// Lines that a payload can have: its length in 8-byte words has 32 bits.
-pub(crate) const MAX_LINES: u64 = (u32::MAX as u64) / (LINE_BYTES as u64 / 8);
+/// Lines that a payload can have.
+pub(crate) const MAX_LINES: u64 = MAX_PAYLOAD_BYTES / LINE_BYTES as u64;
 
 /// Thousandths of a bit per key from which on the next number of probes gives fewer false positives,
 /// measured on built filters (each choice is within 1 % of its neighbour around its threshold). Nine
@@ -78,11 +78,6 @@ impl BloomShape {
     fn all_lines<'a>(&self, payload: &'a [u8]) -> Option<&'a [Line]> {
         payload.as_chunks().0.get(..self.lines as usize)
     }
-
-    /// Probes with the mask of [`line::mask`], computed once for many filters of as many probes.
-    pub(crate) fn may_contain_mask(&self, payload: &[u8], hash: KeyHash, mask: &LineMask) -> bool {
-        self.line(payload, hash).is_none_or(|line| line::covers(line, mask))
-    }
 }
 
 impl FilterShape for BloomShape {
@@ -118,8 +113,8 @@ impl FilterShape for BloomShape {
         rate::of_lines(keys, self.lines, self.probes)
     }
 
-    fn describe(&self) -> Vec<(&'static str, String)> {
-        vec![("lines", self.lines.to_string()), ("probes", self.probes.to_string())]
+    fn describe(&self) -> ShapeFields {
+        ShapeFields::default().with("lines", self.lines).with("probes", self.probes)
     }
 
     /// Ones over bits: about one half in a filter that holds what it was planned for.
@@ -132,12 +127,32 @@ impl FilterShape for BloomShape {
         self.line(payload, hash).is_none_or(|line| line::contains(line, hash, self.probes))
     }
 
-    fn may_contain_batch(&self, payload: &[u8], hashes: &[KeyHash], hits: &mut [u64]) {
+    fn may_contain_batch(&self, payload: &[u8], hashes: &[KeyHash], matches: &mut [u64]) {
         match self.all_lines(payload) {
-            Some(lines) => line::contains_batch(lines, self.probes, hashes, hits),
-            None => probe_one_by_one(self, payload, hashes, hits),
+            Some(lines) => line::contains_batch(lines, self.probes, hashes, matches),
+            None => probe_one_by_one(self, payload, hashes, matches),
         }
     }
+}
+
+/// The expected false positive rate of a blocked Bloom filter of `keys` distinct keys at `size`.
+///
+/// ```
+/// use sstfilter::BitsPerKey;
+/// use sstfilter::filter::blocked_bloom::expected_fpr;
+///
+/// let rate = expected_fpr(1_000_000, BitsPerKey::TEN);
+/// assert!((0.0096..0.0098).contains(&rate));
+/// ```
+#[must_use]
+pub fn expected_fpr(keys: u64, size: BitsPerKey) -> f64 {
+    lines_for(keys, size).map_or(1.0, |lines| rate::of_lines(keys, lines, probes_for(size)))
+}
+
+/// The smallest size at which the expected rate for `keys` keys is at most `rate`; 100 bits per key
+/// when none is.
+pub(crate) fn smallest_size_for(keys: u64, rate: FalsePositiveRate) -> BitsPerKey {
+    BitsPerKey::smallest_where(|size| expected_fpr(keys, size) <= rate.get()).unwrap_or(BitsPerKey::MAX)
 }
 
 #[cfg(test)]
@@ -183,6 +198,6 @@ mod tests {
     #[test]
     fn a_payload_of_another_length_reads_as_may_be_present() {
         let shape = BloomShape::for_keys(1_000, BitsPerKey::TEN).unwrap();
-        assert!((0..1_000).all(|key| shape.may_contain(&[], KeyHash::from_remixed(key))));
+        assert!((0..1_000).all(|key| shape.may_contain(&[], KeyHash::mix(key))));
     }
 }

@@ -1,31 +1,31 @@
 //! The filter in memory.
 
-use super::shape::{Counter, CountingBloomShape, taken, taken_and_saturated};
-use crate::codec::AlignedBuffer;
+use super::shape::{Counter, CountingBloomShape, count_saturated};
 use crate::error::FilterError;
-use crate::filter::standard_bloom::{Spread, StandardBloom, allocate, size_for_rate};
-use crate::filter::{FilterShape, Storable};
+use crate::filter::BuiltPayload;
+use crate::filter::dynamic::{Contents, Dynamic, InMemory, StoredFilter};
+use crate::filter::standard_bloom::{BloomParams, StandardBloom, size_for_rate};
 use crate::hash::{HashIdentity, KeyHash};
 use crate::stats::FilterHealth;
 use crate::units::{BitsPerKey, FalsePositiveRate};
 
-/// Where a counter stays for good.
+/// A counter that reaches this stays there: it may have lost count.
 const SATURATED: u8 = 15;
 
-/// The number of keys above which a size for a rate does not depend on it any more.
-const MANY_KEYS: u64 = 1 << 24;
-
-/// A Bloom filter that keys can be taken out of again: a counter of four bits in place of each bit.
+/// A Bloom filter that keys can be removed from: a counter of four bits in place of each bit.
 ///
-/// It never denies a key that is in, as long as only keys are removed that were inserted.
+/// It contains every key that was inserted and not removed, as long as only keys are removed that were inserted.
 ///
-/// **Never remove a key that was not inserted.** [`remove`](Self::remove) refuses it when the filter can tell that
-/// it is not in. But at the rate of false positives it seems to be in; then its removal takes the counts of other keys
-/// down, and **those keys may be denied from then on**. The filter cannot see it happen. Only remove what an exact
-/// record (the table, the log) says is in, and as many times as it was inserted.
+/// **Never remove a key that was not inserted.** [`remove`](Self::remove) refuses it when the filter can tell that the
+/// key is absent. But a false positive seems to be present; its removal then decrements the counters of other keys, and
+/// **the filter may answer "absent" for those keys from then on**. The filter cannot detect this. Only remove what an
+/// exact record (the table, the log) says is present, and as many times as it was inserted.
+///
+/// [`keys`](crate::DynamicFilter::keys) is the number of insertions less that of removals: a key that was inserted
+/// twice counts twice.
 ///
 /// ```
-/// use sstfilter::{BitsPerKey, CountingBloom, FilterError, KeyHasher};
+/// use sstfilter::{BitsPerKey, CountingBloom, DynamicFilter, FilterError, KeyHasher};
 ///
 /// let hasher = KeyHasher::default();
 /// let (apple, banana) = (hasher.hash(b"apple"), hasher.hash(b"banana"));
@@ -40,93 +40,91 @@ const MANY_KEYS: u64 = 1 << 24;
 /// ```
 #[derive(Debug)]
 pub struct CountingBloom {
-    hash: HashIdentity,
-    shape: CountingBloomShape,
-    counters: AlignedBuffer,
-    keys: u64,
+    contents: InMemory<CountingBloomShape>,
 }
 
 impl CountingBloom {
-    /// An empty filter for `keys` keys with so many *counters* per key, each of four bits.
+    /// An empty filter for `keys` keys with this many *counters* per key, of four bits each.
     ///
     /// # Errors
     ///
-    /// [`FilterError::TooLarge`] beyond 32 GiB; [`FilterError::NoMemory`] without the memory for it.
+    /// [`FilterError::TooLarge`] beyond 32 GiB; [`FilterError::NoMemory`] when allocation fails.
     pub fn for_size(hash: HashIdentity, keys: u64, counters_per_key: BitsPerKey) -> Result<Self, FilterError> {
-        Self::of(hash, Spread::for_keys(keys, counters_per_key))
+        Self::empty(hash, BloomParams::for_keys(keys, counters_per_key))
     }
 
-    /// The smallest filter whose expected rate with `keys` keys is at most `rate`.
+    /// The smallest filter whose expected false positive rate with `keys` keys is at most `rate`.
     ///
     /// # Errors
     ///
     /// [`FilterError::Config`] when 100 counters per key are not enough; [`FilterError::TooLarge`] beyond 32 GiB;
-    /// [`FilterError::NoMemory`] without the memory for it.
+    /// [`FilterError::NoMemory`] when allocation fails.
     pub fn for_rate(hash: HashIdentity, keys: u64, rate: FalsePositiveRate) -> Result<Self, FilterError> {
-        Self::for_size(hash, keys, size_for_rate(keys.clamp(1, MANY_KEYS), rate)?)
+        Self::for_size(hash, keys, size_for_rate(keys, rate)?)
     }
 
     /// An empty filter of `counters` counters, any number, and `probes` probes, 1 to 32.
     ///
     /// # Errors
     ///
-    /// [`FilterError::Config`] without counters, or with too few or too many probes; [`FilterError::TooLarge`] beyond
-    /// 32 GiB; [`FilterError::NoMemory`] without the memory for it.
+    /// [`FilterError::Config`] without counters, or for another number of probes; [`FilterError::TooLarge`] beyond
+    /// 32 GiB; [`FilterError::NoMemory`] when allocation fails.
     pub fn with_shape(hash: HashIdentity, counters: u64, probes: u8) -> Result<Self, FilterError> {
-        Self::of(hash, Spread::new(counters, probes)?)
+        Self::empty(hash, BloomParams::new(counters, probes)?)
     }
 
-    fn of(hash: HashIdentity, spread: Spread) -> Result<Self, FilterError> {
-        let shape = CountingBloomShape::new(spread);
-        Ok(Self { hash, shape, counters: allocate(shape.payload_bytes())?, keys: 0 })
+    pub(super) fn empty(hash: HashIdentity, params: BloomParams) -> Result<Self, FilterError> {
+        Ok(Self { contents: InMemory::empty(hash, CountingBloomShape::new(params))? })
     }
 
-    /// Inserts a key, once more if it is in. Whether it was seen to be absent before.
+    /// Inserts a key, once more if it is present. Whether it was certainly absent before.
     pub fn insert(&mut self, hash: KeyHash) -> bool {
-        let is_new = self.step(hash, self.probes(), |counter| counter + 1);
-        self.keys += 1;
+        let is_new = self.increment(hash, self.probes());
+        self.contents.keys += 1;
         is_new
     }
 
-    /// Inserts many; how many of them were seen to be absent before.
+    /// Inserts many keys. How many of them were certainly absent before.
     pub fn insert_all(&mut self, hashes: &[KeyHash]) -> u64 {
         hashes.iter().map(|&hash| u64::from(self.insert(hash))).sum()
     }
 
-    /// Takes a key out that was inserted, once.
+    /// Removes a key that was inserted, once.
     ///
-    /// Of a key that was never inserted but looks present, it takes other keys' counts down, and they may then be denied:
-    /// see [`CountingBloom`].
+    /// A block that a policy built holds each key once, however often it was added: remove it once.
+    ///
+    /// Removing a key that was never inserted but looks present decrements the counters of other keys, which the filter
+    /// may then report as absent: see [`CountingBloom`].
     ///
     /// # Errors
     ///
-    /// [`FilterError::NotPresent`] when the key is seen not to be in; nothing is changed then.
+    /// [`FilterError::NotPresent`] when the key is certainly absent; nothing has changed then.
     pub fn remove(&mut self, hash: KeyHash) -> Result<(), FilterError> {
-        let mut walk = self.shape.spread().walk(hash);
-        for taken_down in 0..self.probes() {
-            let position = walk.next();
-            if Counter::get(self.counters.as_slice(), position) == 0 {
-                // Put back what was taken down. It was not saturated, so it does not get there either.
-                self.step(hash, taken_down, |counter| counter + 1);
+        let mut sequence = self.params().sequence(hash);
+        for decremented in 0..self.probes() {
+            let position = sequence.next();
+            if Counter::get(self.contents.bytes(), position) == 0 {
+                // Undo. What was decremented was not saturated, so it does not saturate now either.
+                self.increment(hash, decremented);
                 return Err(FilterError::NotPresent);
             }
             self.change(position, |counter| counter - 1);
         }
-        self.keys = self.keys.saturating_sub(1);
+        self.contents.keys = self.contents.keys.saturating_sub(1);
         Ok(())
     }
 
-    /// Changes the first `probes` counters of a key but those that are saturated, one after the other: a counter that the
-    /// key meets twice, twice. Whether one of them was 0.
-    fn step(&mut self, hash: KeyHash, probes: u8, change: impl Fn(u8) -> u8) -> bool {
-        let mut walk = self.shape.spread().walk(hash);
-        (0..probes).fold(false, |was_clear, _| self.change(walk.next(), &change) == 0 || was_clear)
+    /// Increments the first `probes` counters of a key except saturated ones, one after the other: a counter that the
+    /// key has twice, twice. Whether one of them was 0.
+    fn increment(&mut self, hash: KeyHash, probes: u8) -> bool {
+        let mut sequence = self.params().sequence(hash);
+        (0..probes).fold(false, |was_zero, _| self.change(sequence.next(), |counter| counter + 1) == 0 || was_zero)
     }
 
     /// Changes a counter unless it is saturated; what it was.
     fn change(&mut self, position: u64, change: impl Fn(u8) -> u8) -> u8 {
-        let (byte, shift) = Counter::place(position);
-        let Some(byte) = self.counters.as_mut_slice().get_mut(byte) else {
+        let (byte, shift) = Counter::location(position);
+        let Some(byte) = self.contents.payload.as_mut_slice().get_mut(byte) else {
             return SATURATED;
         };
         let before = *byte >> shift & 15;
@@ -136,107 +134,87 @@ impl CountingBloom {
         before
     }
 
-    /// Whether the key may be in; `false` is certain, as long as only inserted keys were removed.
+    /// Whether the key may be present; `false` is certain, as long as only inserted keys were removed.
     #[must_use]
     pub fn contains(&self, hash: KeyHash) -> bool {
-        self.shape.may_contain(self.counters.as_slice(), hash)
-    }
-
-    /// Bit `i % 64` of word `i / 64` of `hits` becomes the answer for key `i`.
-    pub(crate) fn contains_words(&self, hashes: &[KeyHash], hits: &mut [u64]) {
-        self.shape.may_contain_batch(self.counters.as_slice(), hashes, hits);
+        self.contents.contains(hash)
     }
 
     /// Counters.
     #[must_use]
     pub fn counters(&self) -> u64 {
-        self.shape.counters()
+        self.params().positions()
     }
 
     /// Counters of each key.
     #[must_use]
     pub fn probes(&self) -> u8 {
-        self.shape.spread().probes()
+        self.params().probes()
     }
 
-    /// Insertions less removals: a key that was inserted twice counts twice.
-    #[must_use]
-    pub fn keys(&self) -> u64 {
-        self.keys
-    }
-
-    /// Counters that have reached 15. They are never taken down again, because how much more they should have counted is
-    /// lost: what is removed leaves them behind, and the rate rises with their number. At half of the counters in use,
-    /// about one counter in 10^15 is (Fan et al. 2000). Reads the whole filter.
+    /// Counters that have reached 15. They are never decremented again, because how much more they should have counted
+    /// is lost: removals leave them behind, and the rate rises with their number. When half of the counters are in use,
+    /// about one counter in 10^15 is saturated (Fan et al. 2000). Reads the whole filter.
     #[must_use]
     pub fn saturated(&self) -> u64 {
-        self.counters.as_slice().iter().map(|&byte| u64::from(taken_and_saturated(byte).1.count_ones())).sum()
+        count_saturated(self.contents.bytes())
     }
 
-    /// The share of counters in use; reads the whole filter.
-    #[must_use]
-    pub fn fill_ratio(&self) -> f64 {
-        taken(self.counters.as_slice()) as f64 / self.counters() as f64
-    }
-
-    /// The number of distinct keys that most likely left as many counters in use as are (Swamidass and Baldi 2007);
-    /// [`u64::MAX`] when all are. Reads the whole filter.
+    /// The number of distinct keys that most likely left this many counters in use (Swamidass and Baldi 2007);
+    /// [`u64::MAX`] when all are in use. Reads the whole filter.
     #[must_use]
     pub fn estimated_keys(&self) -> u64 {
-        self.shape.spread().estimated_keys(taken(self.counters.as_slice()))
+        self.params().estimated_keys(self.contents.count_taken())
     }
 
-    /// Keys, fill, and the rate that follows from the fill; reads the whole filter.
-    #[must_use]
-    pub fn health(&self) -> FilterHealth {
-        let fill_ratio = self.fill_ratio();
-        FilterHealth { keys: self.keys, fill_ratio, expected_fpr: self.shape.spread().fpr_at(fill_ratio) }
-    }
-
-    /// The standard Bloom filter of the keys that are in: a quarter of the size, the same answers, for a file that is not
-    /// going to change.
+    /// The standard Bloom filter of the keys that are present: a quarter of the size, the same answers, for a file that
+    /// will not change.
     ///
     /// # Errors
     ///
-    /// [`FilterError::NoMemory`] without the memory for it.
+    /// [`FilterError::NoMemory`] when allocation fails.
     pub fn to_standard_bloom(&self) -> Result<StandardBloom, FilterError> {
-        StandardBloom::filled(self.hash, self.shape.spread(), self.keys, |bits| {
-            for (byte, counters) in bits.iter_mut().zip(self.counters.as_slice().chunks(4)) {
+        StandardBloom::filled(self.contents.hash, self.params(), self.contents.keys, |bits| {
+            for (byte, counters) in bits.iter_mut().zip(self.contents.bytes().chunks(4)) {
                 let positions = (0..8).filter(|&position| Counter::get(counters, position) > 0);
                 *byte = positions.fold(0, |byte, position| byte | 1 << position);
             }
         })
     }
+
+    pub(super) fn into_payload(self) -> BuiltPayload<CountingBloomShape> {
+        self.contents.into_payload()
+    }
+
+    fn params(&self) -> BloomParams {
+        self.contents.shape.bloom_params()
+    }
 }
 
-impl Storable for CountingBloom {
-    type Shape = CountingBloomShape;
-
-    fn shape(&self) -> CountingBloomShape {
-        self.shape
+impl Dynamic for CountingBloom {
+    fn contents(&self) -> &dyn Contents {
+        &self.contents
     }
 
-    fn hash_identity(&self) -> HashIdentity {
-        self.hash
+    fn contents_mut(&mut self) -> &mut dyn Contents {
+        &mut self.contents
     }
 
-    fn keys(&self) -> u64 {
-        self.keys
+    fn insert_or_fail(&mut self, hash: KeyHash) -> Result<(), FilterError> {
+        self.insert(hash);
+        Ok(())
     }
 
-    fn write_payload(&self, out: &mut [u8]) {
-        out.copy_from_slice(self.counters.as_slice());
+    fn insert_all_or_fail(&mut self, hashes: &[KeyHash]) -> Result<(), FilterError> {
+        self.insert_all(hashes);
+        Ok(())
     }
 
-    /// Counters behind the last are cleared: no writer uses them.
-    fn restore(hash: HashIdentity, shape: CountingBloomShape, keys: u64, payload: &[u8]) -> Result<Self, FilterError> {
-        let mut filter = Self { keys, ..Self::of(hash, shape.spread())? };
-        let counters = filter.counters.as_mut_slice();
-        counters.copy_from_slice(payload);
-        let unused = (shape.payload_bytes() * 2 - shape.counters()) * 4;
-        if let Some(last) = counters.last_chunk_mut::<8>() {
-            *last = (u64::from_le_bytes(*last) & u64::MAX >> unused).to_le_bytes();
-        }
-        Ok(filter)
+    fn measure_health(&self) -> FilterHealth {
+        self.contents.measure_health()
+    }
+
+    fn restore(stored: &StoredFilter<'_>) -> Result<Self, FilterError> {
+        InMemory::restore_cells(stored).map(|contents| Self { contents })
     }
 }

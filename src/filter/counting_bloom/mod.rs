@@ -1,36 +1,38 @@
-//! Counting Bloom: a standard Bloom filter that keys can be taken out of again.
+//! Counting Bloom: a standard Bloom filter that keys can be removed from.
 //!
 //! # What it is
 //!
 //! A counter of four bits in place of each bit of a [standard Bloom](super::standard_bloom) filter (Fan, Cao, Almeida,
-//! Broder 2000): inserting a key counts its k counters up, removing it counts them down, and a key is denied when one of
+//! Broder 2000). Inserting a key increments its k counters and removing it decrements them; a key is absent when one of
 //! its counters is 0. Positions, number of probes and rate are those of standard Bloom.
 //!
-//! # Why no key that is in is denied
+//! # Why no key is lost
 //!
-//! A counter below 15 is exact: how often the keys that are in meet it, a key that meets it twice counted twice,
-//! going up as coming down. A counter that reaches 15 may have lost count, and stays there for good. So the counters of a
-//! key that is in are above 0 all the time, whatever came and went meanwhile. With half of the counters in use, one in
-//! 10^15 or so gets to 15; [`saturated`](CountingBloom::saturated) counts them.
+//! A counter below 15 is exact: it counts how often the keys in the filter have its position, a key that has it twice
+//! counted twice. A counter that reaches 15 may have lost count, and stays there for good. So the counters of a key in
+//! the filter are always above 0, whatever was inserted and removed in between. When half of the counters are in use,
+//! about one in 10^15 reaches 15; [`saturated`](CountingBloom::saturated) counts them.
 //!
-//! This holds for legal work only. The removal of a key that was **never inserted** is refused when one of its counters
-//! is 0. But when it looks present, a false positive, nothing can tell it from one that is in: the counters of others go
-//! down, and **keys that are in may be denied from then on**. Remove only what an exact record says is in.
+//! This holds only if keys are removed that were inserted. The removal of a key that was **never inserted** is refused
+//! when one of its counters is 0. But a false positive cannot be told from a key in the filter: its removal decrements
+//! the counters of others, and **the filter may report those as absent from then on**. Remove only what an exact record
+//! says is in the filter.
 //!
 //! # What it costs
 //!
-//! Four times the memory of standard Bloom: 38.4 bits per key at 1 %, where a cuckoo filter, which can remove keys, too,
-//! takes about 10.5. Choose it to learn from, where the load swings beyond what was planned (it never is full), or
-//! for a set in memory that is written to files as it shrinks and grows: [`to_standard_bloom`] makes the small, fixed
-//! filter of it.
+//! Four times the memory of standard Bloom: 38.4 bits per key at 1 %, where a cuckoo filter, which can also remove
+//! keys, takes about 10.5. It is mainly educational. Choose it where the load may exceed the plan, since it is never
+//! full, or for a set in memory that is written to files as it shrinks and grows: [`to_standard_bloom`] makes the
+//! small, fixed filter of it.
 //!
 //! [`to_standard_bloom`]: CountingBloom::to_standard_bloom
 //!
 //! The bytes: FORMAT.md, "Counting Bloom". Reading: Fan, Cao, Almeida, Broder, *Summary cache: a scalable wide-area web
 //! cache sharing protocol*, 2000.
 
-mod filter;
+pub(crate) mod filter;
+mod kind;
 mod shape;
 
-pub use filter::CountingBloom;
-pub(crate) use shape::CountingBloomShape;
+pub(crate) use filter::CountingBloom;
+pub(crate) use kind::CountingBloomKind;

@@ -1,4 +1,4 @@
-//! Four tags side by side in one word, compared and found all at once.
+//! Four tags packed in one word, compared all at once.
 
 use core::ops::{BitAnd, BitOr, BitXor, Not, Shl, Shr};
 
@@ -6,9 +6,13 @@ use core::ops::{BitAnd, BitOr, BitXor, Not, Shl, Shr};
 pub(super) const SLOTS: u32 = 4;
 
 /// A word that holds a bucket: `u64` up to 16 bits per tag, `u128` up to 32.
+///
+/// A private trait, because the two integers share none for wrapping arithmetic and little-endian bytes.
 pub(super) trait Word:
     Copy
     + PartialEq
+    + Default
+    + From<u32>
     + BitAnd<Output = Self>
     + BitOr<Output = Self>
     + BitXor<Output = Self>
@@ -16,13 +20,10 @@ pub(super) trait Word:
     + Shl<u32, Output = Self>
     + Shr<u32, Output = Self>
 {
-    /// Bytes of the word.
     const BYTES: usize;
-    const ZERO: Self;
 
-    fn of(tag: u32) -> Self;
     fn low(self) -> u32;
-    /// The lanes' sums modulo the word; no lane runs over into the next where it is used.
+    /// The lanes' sums modulo the word; no lane overflows into the next where it is used.
     fn plus(self, other: Self) -> Self;
     fn minus(self, other: Self) -> Self;
     /// The low bits of the product: `tag` in all lanes when `self` has a 1 in each.
@@ -30,7 +31,8 @@ pub(super) trait Word:
     fn ones(self) -> u32;
     /// The position of the lowest 1; the word's bits if there is none.
     fn lowest(self) -> u32;
-    fn read(bytes: &[u8], at: usize) -> Option<Self>;
+    /// The word at byte `at`; 0 beyond the end.
+    fn read(bytes: &[u8], at: usize) -> Self;
     fn write(self, bytes: &mut [u8], at: usize);
 }
 
@@ -38,12 +40,6 @@ macro_rules! word {
     ($($word:ty),+) => {$(
         impl Word for $word {
             const BYTES: usize = size_of::<$word>();
-            const ZERO: Self = 0;
-
-            #[inline]
-            fn of(tag: u32) -> Self {
-                tag.into()
-            }
 
             #[inline]
             #[expect(clippy::cast_possible_truncation, reason = "masked before or after")]
@@ -77,8 +73,9 @@ macro_rules! word {
             }
 
             #[inline]
-            fn read(bytes: &[u8], at: usize) -> Option<Self> {
-                bytes.get(at..)?.first_chunk().map(|chunk| Self::from_le_bytes(*chunk))
+            fn read(bytes: &[u8], at: usize) -> Self {
+                let chunk = bytes.get(at..).and_then(<[u8]>::first_chunk);
+                chunk.map_or(0, |chunk| Self::from_le_bytes(*chunk))
             }
 
             #[inline]
@@ -106,10 +103,10 @@ pub(super) struct Lanes<W> {
 }
 
 impl<W: Word> Lanes<W> {
-    /// Lanes of `tag_bits` bits, four of which fit the word.
+    /// Lanes of `tag_bits` bits; four must fit the word.
     #[inline]
     pub(super) fn new(tag_bits: u32) -> Self {
-        let pair = W::of(1) | W::of(1) << tag_bits;
+        let pair = W::from(1) | W::from(1) << tag_bits;
         let lowest = pair | pair << (2 * tag_bits);
         let highest = lowest << (tag_bits - 1);
         Self { tag_bits, lowest, highest, all: highest | highest.minus(lowest) }
@@ -124,9 +121,11 @@ impl<W: Word> Lanes<W> {
     /// Whether one of the lanes holds `tag`.
     #[inline]
     pub(super) fn hold(&self, bucket: W, tag: u32) -> bool {
-        // A borrow starts in a lane of zero only, so there is a mark exactly when there is such a lane.
+        // The usual zero-lane test: subtracting 1 from each lane borrows from a lane of zero. A borrow can mark wrong
+        // lanes to its left, but it starts only in a lane of zero, so there is a mark exactly when there is such a
+        // lane.
         let differing = bucket ^ self.lowest.times(tag);
-        differing.minus(self.lowest) & !differing & self.highest != W::ZERO
+        differing.minus(self.lowest) & !differing & self.highest != W::default()
     }
 
     /// The highest bit of each lane that holds `tag`.
@@ -137,7 +136,7 @@ impl<W: Word> Lanes<W> {
         !((differing & below).plus(below) | differing) & self.highest
     }
 
-    /// The slot of a mark of [`which_hold`](Self::which_hold), times the bits of a tag: where its lane begins.
+    /// The first bit of the lane that a mark of [`which_hold`](Self::which_hold) is in.
     #[inline]
     pub(super) fn lane_of(&self, mark: u32) -> u32 {
         mark + 1 - self.tag_bits
@@ -161,7 +160,7 @@ mod tests {
     use super::*;
 
     fn bucket<W: Word>(tag_bits: u32, tags: [u32; 4]) -> W {
-        (0..SLOTS).fold(W::ZERO, |word, slot| word | W::of(tags[slot as usize]) << (slot * tag_bits))
+        (0..SLOTS).fold(W::default(), |word, slot| word | W::from(tags[slot as usize]) << (slot * tag_bits))
     }
 
     fn assert_lanes<W: Word>(tag_bits: u32) {
@@ -171,11 +170,11 @@ mod tests {
         for index in 0..values.len().pow(4) {
             let tags = [0, 1, 2, 3].map(|slot| values[index / values.len().pow(slot) % values.len()]);
             let word = bucket::<W>(tag_bits, tags);
-            assert!(lanes.cut(word) == word && lanes.cut(!W::ZERO & word) == word);
+            assert!(lanes.cut(word) == word && lanes.cut(!W::default() & word) == word);
             for tag in values {
                 let marks = (0..SLOTS)
                     .filter(|&slot| tags[slot as usize] == tag)
-                    .fold(W::ZERO, |marks, slot| marks | W::of(1) << (slot * tag_bits + tag_bits - 1));
+                    .fold(W::default(), |marks, slot| marks | W::from(1) << (slot * tag_bits + tag_bits - 1));
                 assert!(lanes.which_hold(word, tag) == marks, "{tag_bits} bits, {tags:?}, {tag}");
                 assert_eq!(lanes.hold(word, tag), tags.contains(&tag), "{tag_bits} bits, {tags:?}, {tag}");
             }

@@ -1,25 +1,26 @@
-//! The filter in memory: keys come and go.
+//! The filter in memory.
 
-use super::insert::{Search, Table};
-use super::probe::{self, FAR_BYTES, KEYS_AHEAD};
-use super::shape::CuckooShape;
-use crate::codec::AlignedBuffer;
+use super::insert::Search;
+use super::shape::{self, Buckets, CuckooShape, KEYS_AHEAD};
 use crate::error::{BlockError, FilterError};
-use crate::filter::Storable;
+use crate::filter::cache::CUCKOO_PREFETCH_BYTES;
+use crate::filter::dynamic::{Contents, Dynamic, InMemory, StoredFilter};
+use crate::filter::{BuiltPayload, FilterShape};
 use crate::hash::{HashIdentity, KeyHash};
 use crate::stats::FilterHealth;
 use crate::units::FalsePositiveRate;
 
-/// A filter that keys can be added to and removed from while it is in use.
+/// A filter that keys can be inserted into and removed from while it is in use.
 ///
-/// It is a multiset: a key can be in it up to eight times (the places of its two buckets), and is to be removed as
+/// It is a multiset: a key can be present up to eight times (the places of its two buckets), and must be removed as
 /// often as it was inserted. Two keys with the same tag and the same two buckets are one key to it; they share the
-/// eight places. Whatever is inserted and not removed is never denied.
+/// eight places. It contains whatever was inserted and not removed. [`keys`](crate::DynamicFilter::keys) counts each
+/// key as often as it is present.
 ///
 /// The same operations in the same order give the same bytes everywhere.
 ///
 /// ```
-/// use sstfilter::{CuckooFilter, FalsePositiveRate, FilterError, KeyHasher};
+/// use sstfilter::{CuckooFilter, DynamicFilter, FalsePositiveRate, FilterError, KeyHasher};
 ///
 /// let hasher = KeyHasher::default();
 /// let (apple, pear) = (hasher.hash(b"apple"), hasher.hash(b"pear"));
@@ -38,191 +39,175 @@ use crate::units::FalsePositiveRate;
 /// ```
 #[derive(Debug)]
 pub struct CuckooFilter {
-    hash: HashIdentity,
-    shape: CuckooShape,
-    payload: AlignedBuffer,
-    keys: u64,
+    contents: InMemory<CuckooShape>,
     search: Search,
 }
 
-/// Runs a method of the table with the word that its buckets fit in.
-macro_rules! with_table {
-    ($filter:ident, $table:ident => $call:expr) => {
-        if $filter.shape.is_narrow() {
-            Table::<u64>::new($filter.shape, $filter.payload.as_mut_slice()).is_some_and(|mut $table| $call)
+/// Evaluates `$call` for the buckets of the filter's payload, compiled for words of 64 and of 128 bits.
+macro_rules! with_buckets {
+    ($contents:expr, $buckets:ident => $call:expr) => {{
+        let (shape, payload) = ($contents.shape, $contents.payload.as_mut_slice());
+        if shape.is_narrow() {
+            Buckets::<_, u64>::new(shape, payload).is_some_and(|mut $buckets| $call)
         } else {
-            Table::<u128>::new($filter.shape, $filter.payload.as_mut_slice()).is_some_and(|mut $table| $call)
+            Buckets::<_, u128>::new(shape, payload).is_some_and(|mut $buckets| $call)
         }
-    };
+    }};
 }
 
 impl CuckooFilter {
-    /// An empty filter of this shape.
+    /// An empty filter for `keys` keys with at most this false positive rate. Its tags have at least 6 bits, because
+    /// narrower ones save little and leave some keys without a place.
     ///
     /// # Errors
     ///
-    /// [`FilterError::NoMemory`] without the memory for it.
-    pub fn new(hash: HashIdentity, shape: CuckooShape) -> Result<Self, FilterError> {
-        let bytes = shape.payload_bytes();
-        let payload = AlignedBuffer::zeroed(bytes, 0).ok_or(FilterError::NoMemory { bytes })?;
-        Ok(Self { hash, shape, payload, keys: 0, search: Search::default() })
-    }
-
-    /// An empty filter for `keys` keys with at most this rate of false positives.
-    ///
-    /// # Errors
-    ///
-    /// [`FilterError::Config`] for what [`CuckooShape::for_rate`] refuses; [`FilterError::NoMemory`] without the
-    /// memory for it.
+    /// [`FilterError::Config`] for a rate below that of tags of 32 bits, 1.8e-9, and when the filter would exceed 32
+    /// GiB; [`FilterError::NoMemory`] when allocation fails.
     pub fn for_rate(hash: HashIdentity, keys: u64, rate: FalsePositiveRate) -> Result<Self, FilterError> {
-        Self::new(hash, CuckooShape::for_rate(keys, rate)?)
+        Self::empty(hash, CuckooShape::for_rate(keys, rate)?)
     }
 
     /// An empty filter for `keys` keys with tags of `tag_bits` bits, 4 to 32.
     ///
+    /// With 6 bits or more, all of that many distinct keys fit, except in one filter of 10,000 (below 100 keys, or with
+    /// 6 bits from a billion on) or fewer. With 4 bits one filter in 250 of a thousand keys fills up before the plan,
+    /// because too many keys share tag and buckets, and large ones do so more often; with 5 bits one in 10,000 of three
+    /// hundred.
+    ///
     /// # Errors
     ///
-    /// [`FilterError::Config`] for what [`CuckooShape::with_tag_bits`] refuses; [`FilterError::NoMemory`] without
-    /// the memory for it.
+    /// [`FilterError::Config`] for another width, and when the filter would exceed 32 GiB; [`FilterError::NoMemory`]
+    /// when allocation fails.
     pub fn with_tag_bits(hash: HashIdentity, keys: u64, tag_bits: u8) -> Result<Self, FilterError> {
-        Self::new(hash, CuckooShape::with_tag_bits(keys, tag_bits)?)
+        Self::empty(hash, CuckooShape::with_tag_bits(keys, tag_bits)?)
     }
 
-    /// Adds a key, once more if it is in already.
+    pub(super) fn empty(hash: HashIdentity, shape: CuckooShape) -> Result<Self, FilterError> {
+        Ok(Self { contents: InMemory::empty(hash, shape)?, search: Search::default() })
+    }
+
+    /// Inserts a key; a present key is then present once more.
     ///
     /// # Errors
     ///
-    /// [`FilterError::Full`] when no place can be made, and nothing has changed: hardly before 95 % of the places
-    /// are taken, or when the key is in eight times.
+    /// [`FilterError::Full`] when no slot can be freed; the filter is then unchanged. That is rare before 95 % of the
+    /// slots are taken, except for a key that is present eight times.
     #[inline]
     pub fn insert(&mut self, hash: KeyHash) -> Result<(), FilterError> {
-        let place = self.shape.place(hash);
-        let search = &mut self.search;
-        let is_in = with_table!(self, table => table.insert(&place, search));
-        self.keys += u64::from(is_in);
-        if is_in { Ok(()) } else { Err(self.full()) }
+        let Self { contents, search } = self;
+        let key = contents.shape.candidates(hash);
+        if !with_buckets!(contents, buckets => buckets.insert(&key, search)) {
+            return Err(self.full());
+        }
+        self.contents.keys += 1;
+        Ok(())
     }
 
-    /// Adds many keys, in their order: faster than one by one in a filter that the caches do not hold, with the same
+    /// Inserts many keys, in their order: faster than one by one in a filter that the caches do not hold, with the same
     /// bytes.
     ///
     /// # Errors
     ///
-    /// [`FilterError::Full`] at the first key that there is no place for. Those before it are in, and no other:
-    /// as many as [`keys`](Self::keys) has grown by.
+    /// [`FilterError::Full`] at the first key that there is no place for. Those before it are present, and no others:
+    /// as many as [`keys`](crate::DynamicFilter::keys) has grown by.
     pub fn insert_all(&mut self, hashes: &[KeyHash]) -> Result<(), FilterError> {
-        let shape = self.shape;
-        if shape.payload_bytes() < FAR_BYTES as u64 {
+        if self.contents.bytes().len() < CUCKOO_PREFETCH_BYTES {
             return hashes.iter().try_for_each(|&hash| self.insert(hash));
         }
-        let (search, keys) = (&mut self.search, &mut self.keys);
+        let Self { contents, search } = self;
+        let (shape, keys) = (contents.shape, &mut contents.keys);
         let mut ahead = hashes.get(KEYS_AHEAD..).unwrap_or_default().iter();
-        let are_in = with_table!(self, table => hashes.iter().all(|&hash| {
+        let are_in = with_buckets!(contents, buckets => hashes.iter().all(|&hash| {
             if let Some(&next) = ahead.next() {
-                table.fetch(&shape.place(next));
+                buckets.prefetch(&shape.candidates(next));
             }
-            let is_in = table.insert(&shape.place(hash), search);
+            let is_in = buckets.insert(&shape.candidates(hash), search);
             *keys += u64::from(is_in);
             is_in
         }));
         if are_in { Ok(()) } else { Err(self.full()) }
     }
 
-    /// Takes a key out, once.
+    /// Removes one copy of a key.
     ///
-    /// Remove only what was inserted. A key that never was, but looks present, takes with it a key that it cannot
-    /// be told from: that one is denied from then on.
+    /// Remove only inserted keys, and each as often as it was inserted. A block that a policy built holds each key
+    /// once, however often it was added. Removing a false positive removes the tag of another key, which then reads as absent.
     ///
     /// # Errors
     ///
-    /// [`FilterError::NotPresent`] when the key is certainly not in, and nothing has changed.
+    /// [`FilterError::NotPresent`] when the key is certainly absent; the filter is then unchanged.
     pub fn remove(&mut self, hash: KeyHash) -> Result<(), FilterError> {
-        let place = self.shape.place(hash);
-        if with_table!(self, table => table.remove(&place)) {
-            self.keys -= 1;
-            Ok(())
-        } else {
-            Err(FilterError::NotPresent)
+        let contents = &mut self.contents;
+        let key = contents.shape.candidates(hash);
+        if !with_buckets!(contents, buckets => buckets.remove(&key)) {
+            return Err(FilterError::NotPresent);
         }
+        contents.keys -= 1;
+        Ok(())
     }
 
-    /// Whether the key of `hash` may be in; `false` is certain.
+    /// Whether the key may be present; `false` is certain, as long as only inserted keys were removed.
     #[inline]
     #[must_use]
     pub fn contains(&self, hash: KeyHash) -> bool {
-        probe::may_contain(self.shape, self.payload.as_slice(), hash)
+        shape::may_contain(self.contents.shape, self.contents.bytes(), hash)
     }
 
-    /// Probes many: bit `i % 64` of word `i / 64` of `hits` becomes the answer for hash `i`.
-    pub(crate) fn contains_words(&self, hashes: &[KeyHash], hits: &mut [u64]) {
-        probe::may_contain_batch(self.shape, self.payload.as_slice(), hashes, hits);
-    }
-
-    /// Width of the tags, and number of buckets.
+    /// Bits of a tag.
     #[must_use]
-    pub fn shape(&self) -> CuckooShape {
-        self.shape
+    pub fn tag_bits(&self) -> u8 {
+        self.contents.shape.tag_bits()
     }
 
-    /// Keys in the filter, each as often as it is in.
+    /// The number of slots; insertions succeed up to a load of 95 %.
     #[must_use]
-    pub fn keys(&self) -> u64 {
-        self.keys
+    pub fn places(&self) -> u64 {
+        self.contents.shape.places()
     }
 
-    /// Places taken, from 0 to 1.
-    #[must_use]
-    pub fn fill_ratio(&self) -> f64 {
-        self.keys as f64 / self.shape.places() as f64
-    }
-
-    /// How full it is, and the rate that follows; see [`HealthLimits::CUCKOO`](crate::HealthLimits::CUCKOO).
-    #[must_use]
-    pub fn health(&self) -> FilterHealth {
-        FilterHealth {
-            keys: self.keys,
-            fill_ratio: self.fill_ratio(),
-            expected_fpr: self.shape.expected_fpr(self.keys),
-        }
+    pub(super) fn into_payload(self) -> BuiltPayload<CuckooShape> {
+        self.contents.into_payload()
     }
 
     fn full(&self) -> FilterError {
-        FilterError::Full { keys: self.keys, places: self.shape.places() }
+        FilterError::Full { keys: self.contents.keys, places: self.places() }
     }
 }
 
-impl Storable for CuckooFilter {
-    type Shape = CuckooShape;
-
-    fn shape(&self) -> CuckooShape {
-        self.shape
+impl Dynamic for CuckooFilter {
+    fn contents(&self) -> &dyn Contents {
+        &self.contents
     }
 
-    fn hash_identity(&self) -> HashIdentity {
-        self.hash
+    fn contents_mut(&mut self) -> &mut dyn Contents {
+        &mut self.contents
     }
 
-    fn keys(&self) -> u64 {
-        self.keys
+    fn insert_or_fail(&mut self, hash: KeyHash) -> Result<(), FilterError> {
+        self.insert(hash)
     }
 
-    fn write_payload(&self, out: &mut [u8]) {
-        if let Some(out) = out.get_mut(..self.payload.as_slice().len()) {
-            out.copy_from_slice(self.payload.as_slice());
-        }
+    fn insert_all_or_fail(&mut self, hashes: &[KeyHash]) -> Result<(), FilterError> {
+        self.insert_all(hashes)
     }
 
-    fn restore(hash: HashIdentity, shape: CuckooShape, keys: u64, payload: &[u8]) -> Result<Self, FilterError> {
+    fn measure_health(&self) -> FilterHealth {
+        let InMemory { shape, keys, .. } = &self.contents;
+        let fill_ratio = *keys as f64 / shape.places() as f64;
+        FilterHealth { keys: *keys, fill_ratio, expected_fpr: shape.expected_fpr(*keys) }
+    }
+
+    /// Checks two invariants that later operations rely on: the recorded number of keys is that of the tags, and the
+    /// bytes after the last bucket are 0.
+    fn restore(stored: &StoredFilter<'_>) -> Result<Self, FilterError> {
+        let contents = InMemory::<CuckooShape>::restore(stored)?;
         let field = |field, expected, got| Err(BlockError::Field { field, expected, got }.into());
-        let (tags, behind) = (probe::count(shape, payload), shape.bytes_behind(payload));
-        if tags != Some(keys) {
-            return field("keys", "the number of tags", keys);
+        if shape::count(contents.shape, contents.bytes()) != Some(contents.keys) {
+            return field("keys", "the number of tags", contents.keys);
         }
-        if let Some(&byte) = behind.iter().find(|&&byte| byte != 0) {
+        if let Some(&byte) = contents.shape.bytes_behind(contents.bytes()).iter().find(|&&byte| byte != 0) {
             return field("bytes behind the last bucket", "0", byte.into());
         }
-        let mut filter = Self::new(hash, shape)?;
-        filter.payload.as_mut_slice().copy_from_slice(payload);
-        Ok(Self { keys, ..filter })
+        Ok(Self { contents, search: Search::default() })
     }
 }

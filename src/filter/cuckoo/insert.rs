@@ -1,64 +1,64 @@
-//! Finding room for a tag: first the way, then the moves.
+//! Inserting and removing tags. An insertion into full buckets first finds the path of evictions, then moves the tags.
 
-use super::bucket::{Lanes, SLOTS, Word};
-use super::probe::{Buckets, locate};
-use super::shape::{CuckooShape, Place};
-use crate::kernel::prefetch::fetch;
+use super::bucket::Word;
+use super::shape::{Buckets, Candidates};
 
-/// Full buckets that a search looks into before it gives up: enough for 97 % of the places (see the tests).
+/// Full buckets that a search expands before it gives up. Enough to fill 97 % of the slots, as tests assert; planned
+/// filters stay at 95 %.
 const MAX_NODES: usize = 1024;
 
-/// Nodes that a search begins with: the buckets of the key that is to go in.
+/// Nodes that a search begins with: the buckets of the key that is inserted.
 const ROOTS: u32 = 2;
 
-/// Spreads buckets over the table of listed ones: 2^64 over the golden ratio.
-const HOME: u64 = 0x9e37_79b9_7f4a_7c15;
+/// Spreads buckets over the table of visited ones (Fibonacci hashing): 2^64 over the golden ratio.
+const VISITED_MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Nodes that a search lists, repeated buckets and all, before it starts again without repeats: nearly all inserts of a
-/// filter that is 95 % full end with fewer. Looking every bucket up from the start made them a quarter slower.
+/// Nodes that a search lists, repeated buckets included, before it restarts without repeats. Nearly all inserts into a
+/// filter that is 95 % full need fewer. Rejected: checking for repeats from the start, which made inserts a quarter
+/// slower.
 const NEAR_NODES: usize = 64;
 
-/// Entries of the table of listed buckets: twice the nodes, so that most buckets are where they belong.
+/// Entries of the table of visited buckets: twice the nodes, so that most buckets are at their first entry.
 const ENTRIES: usize = 2 * MAX_NODES;
 
-/// A full bucket on the way to a free place, and how the search came to it.
+/// A full bucket that the search visits, and how it got there.
 #[derive(Clone, Copy, Debug)]
 struct Node {
     bucket: u64,
-    /// The node whose tag could move here; nothing for the [`ROOTS`].
+    /// The node whose tag could move here; unused in the [`ROOTS`].
     parent: u32,
     /// The slot of that tag.
     slot: u32,
 }
 
-/// The memory of a search, kept from one to the next.
+/// Scratch memory of a search, reused by the next.
 #[derive(Debug, Default)]
 pub(super) struct Search {
     nodes: Vec<Node>,
-    listed: Listed,
+    visited: Visited,
 }
 
-/// Which buckets a search has listed: a hash table of its nodes, with open addressing.
+/// The buckets that a search has visited: a hash table of its nodes, with open addressing.
 #[derive(Debug, Default)]
-struct Listed {
-    /// A node and one, or 0. Empty until the first search that needs it.
+struct Visited {
+    /// A node's index plus one, or 0 for none. Allocated by the first search that needs it.
     nodes: Vec<u16>,
 }
 
-impl Listed {
+impl Visited {
     fn clear(&mut self) {
         self.nodes.clear();
         self.nodes.resize(ENTRIES, 0);
     }
 
-    /// Appends a node, unless its bucket is there already or there are [`MAX_NODES`].
+    /// Appends a node, unless its bucket is listed already or the list has [`MAX_NODES`].
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "at most MAX_NODES nodes, and an entry has 11 bits")]
-    fn list(&mut self, nodes: &mut Vec<Node>, node: Node) {
+    fn append(&mut self, nodes: &mut Vec<Node>, node: Node) {
         if nodes.len() >= MAX_NODES {
             return;
         }
-        let mut entry = (node.bucket.wrapping_mul(HOME) >> (64 - ENTRIES.ilog2())) as usize;
+        let mut entry = (node.bucket.wrapping_mul(VISITED_MULTIPLIER) >> (64 - ENTRIES.ilog2())) as usize;
         while let Some(listed) = usize::from(self.nodes[entry]).checked_sub(1) {
             if nodes[listed].bucket == node.bucket {
                 return;
@@ -70,47 +70,13 @@ impl Listed {
     }
 }
 
-/// A payload that is being changed.
-pub(super) struct Table<'a, W> {
-    shape: CuckooShape,
-    payload: &'a mut [u8],
-    lanes: Lanes<W>,
-}
-
-impl<'a, W: Word> Table<'a, W> {
-    /// `None` when the payload is not the shape's.
-    #[inline]
-    pub(super) fn new(shape: CuckooShape, payload: &'a mut [u8]) -> Option<Self> {
-        let lanes = Buckets::<W>::new(shape, payload)?.lanes;
-        Some(Self { shape, payload, lanes })
-    }
-
-    #[inline]
-    fn locate(&self, bucket: u64) -> (usize, u32) {
-        locate::<W>(self.payload.len(), bucket, u64::from(self.shape.tag_bits()) * u64::from(SLOTS))
-    }
-
-    #[inline]
-    fn get(&self, bucket: u64) -> W {
-        let (byte, shift) = self.locate(bucket);
-        self.lanes.cut(W::read(self.payload, byte).unwrap_or(W::ZERO) >> shift)
-    }
-
-    /// Starts to fetch both buckets of a key.
-    #[inline]
-    pub(super) fn fetch(&self, place: &Place) {
-        for bucket in [place.first, place.second] {
-            let (byte, _) = self.locate(bucket);
-            fetch(self.payload.as_ptr().wrapping_add(byte));
-        }
-    }
-
+impl<W: Word> Buckets<&mut [u8], W> {
     /// Replaces `old` by `new` where lane `lane` begins.
     #[inline]
     fn swap(&mut self, bucket: u64, lane: u32, old: u32, new: u32) {
         let (byte, shift) = self.locate(bucket);
-        let word = W::read(self.payload, byte).unwrap_or(W::ZERO);
-        (word ^ W::of(old ^ new) << (shift + lane)).write(self.payload, byte);
+        let word = W::read(self.payload, byte);
+        (word ^ W::from(old ^ new) << (shift + lane)).write(self.payload, byte);
     }
 
     /// The mark of the lowest slot that holds `tag`; the word's bits when none does.
@@ -119,68 +85,72 @@ impl<'a, W: Word> Table<'a, W> {
         self.lanes.which_hold(self.get(bucket), tag).lowest()
     }
 
-    /// Puts the tag into a free slot, moving others as need be. `false`, and nothing has changed, when there is
-    /// no way to one.
+    /// Puts the tag into a free slot, evicting others if necessary. Returns `false` and changes nothing when no path
+    /// leads to one.
     #[inline]
-    pub(super) fn insert(&mut self, place: &Place, search: &mut Search) -> bool {
-        // Slots fill from the lowest on: the bucket with the lower free one is the emptier one.
-        let (first, second) = (self.mark(place.first, 0), self.mark(place.second, 0));
+    pub(super) fn insert(&mut self, key: &Candidates, search: &mut Search) -> bool {
+        // Slots fill from the lowest on, so the bucket with the lower free slot is the emptier one. Balancing the
+        // buckets delays the first eviction, and comparing two marks is cheaper than counting tags.
+        let (first, second) = (self.mark(key.first, 0), self.mark(key.second, 0));
         let mark = first.min(second);
         if mark as usize >= W::BYTES * 8 {
-            return self.insert_by_moves(place, search);
+            return self.insert_by_evictions(key, search);
         }
-        let bucket = if first <= second { place.first } else { place.second };
-        self.swap(bucket, self.lanes.lane_of(mark), 0, place.tag);
+        let bucket = if first <= second { key.first } else { key.second };
+        self.swap(bucket, self.lanes.lane_of(mark), 0, key.tag);
         true
     }
 
     #[cold]
     #[inline(never)]
-    fn insert_by_moves(&mut self, place: &Place, search: &mut Search) -> bool {
-        match self.find(place, search) {
+    fn insert_by_evictions(&mut self, key: &Candidates, search: &mut Search) -> bool {
+        match self.find_path(key, search) {
             Some((last, bucket, mark)) => {
-                self.make_moves(place.tag, search, last, (bucket, self.lanes.lane_of(mark)));
+                self.apply_path(key.tag, search, last, (bucket, self.lanes.lane_of(mark)));
                 true
             }
             None => false,
         }
     }
 
-    /// The nearest free slot, breadth first: the tag that can move there, its bucket and its mark.
+    /// Finds the nearest free slot: the tag that can move there, the slot's bucket and its mark.
     ///
-    /// A bucket's second visit finds what the first one found, so leaving it out changes no way that is found. Without
-    /// that, copies of one key, whose tags all lie in two buckets, would fill the list with those two.
-    fn find(&self, place: &Place, search: &mut Search) -> Option<(Node, u64, u32)> {
-        let Search { nodes, listed } = search;
-        let near = self.walk(place, nodes, |nodes, node| {
+    /// Breadth first, because the shortest path moves the fewest tags, and because nothing is moved until a path is
+    /// known: a filter that is full stays as it was. (The usual random walk ends with one displaced tag that has no
+    /// bucket.) A second visit to a bucket finds what the first one found, so leaving it out changes no path. Without
+    /// that, copies of one key, whose tags are all in two buckets, would fill the list with those two.
+    fn find_path(&self, key: &Candidates, search: &mut Search) -> Option<(Node, u64, u32)> {
+        let Search { nodes, visited } = search;
+        let near = self.search(key, nodes, |nodes, node| {
             nodes.push(node);
             nodes.len() < NEAR_NODES
         });
-        near.or_else(|| self.find_far(place, nodes, listed))
+        near.or_else(|| self.find_far(key, nodes, visited))
     }
 
     #[cold]
     #[inline(never)]
-    fn find_far(&self, place: &Place, nodes: &mut Vec<Node>, listed: &mut Listed) -> Option<(Node, u64, u32)> {
-        listed.clear();
-        self.walk(place, nodes, |nodes, node| {
-            listed.list(nodes, node);
+    fn find_far(&self, key: &Candidates, nodes: &mut Vec<Node>, visited: &mut Visited) -> Option<(Node, u64, u32)> {
+        visited.clear();
+        self.search(key, nodes, |nodes, node| {
+            visited.append(nodes, node);
             true
         })
     }
 
-    /// Looks into bucket after bucket until one has a free slot; `list` lists the full ones, and says whether to go on.
+    /// Expands bucket after bucket until one has a free slot; `list` appends the full ones and returns whether to go
+    /// on.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "each caller's own loop")]
     #[expect(clippy::cast_possible_truncation, reason = "at most MAX_NODES nodes")]
-    fn walk(
+    fn search(
         &self,
-        place: &Place,
+        key: &Candidates,
         nodes: &mut Vec<Node>,
         mut list: impl FnMut(&mut Vec<Node>, Node) -> bool,
     ) -> Option<(Node, u64, u32)> {
         nodes.clear();
-        for bucket in [place.first, place.second] {
+        for bucket in [key.first, key.second] {
             list(nodes, Node { bucket, parent: 0, slot: 0 });
         }
         let mut at = 0;
@@ -202,8 +172,8 @@ impl<'a, W: Word> Table<'a, W> {
         None
     }
 
-    /// Moves the tags on the way, the last one first, and puts `tag` where the first one was.
-    fn make_moves(&mut self, tag: u32, search: &Search, last: Node, free: (u64, u32)) {
+    /// Moves the tags on the path, the last one first, and puts `tag` into the slot of the first.
+    fn apply_path(&mut self, tag: u32, search: &Search, last: Node, free: (u64, u32)) {
         let (mut node, (mut bucket, mut lane)) = (last, free);
         loop {
             let parent = search.nodes[node.parent as usize];
@@ -219,13 +189,13 @@ impl<'a, W: Word> Table<'a, W> {
         self.swap(bucket, lane, 0, tag);
     }
 
-    /// Takes one such tag out of one of its buckets. `false`, and nothing has changed, when there is none.
+    /// Removes one copy of the tag from one of its buckets. Returns `false` and changes nothing when there is none.
     #[inline]
-    pub(super) fn remove(&mut self, place: &Place) -> bool {
-        for bucket in [place.first, place.second] {
-            let mark = self.mark(bucket, place.tag);
+    pub(super) fn remove(&mut self, key: &Candidates) -> bool {
+        for bucket in [key.first, key.second] {
+            let mark = self.mark(bucket, key.tag);
             if (mark as usize) < W::BYTES * 8 {
-                self.swap(bucket, self.lanes.lane_of(mark), place.tag, 0);
+                self.swap(bucket, self.lanes.lane_of(mark), key.tag, 0);
                 return true;
             }
         }
@@ -235,25 +205,27 @@ impl<'a, W: Word> Table<'a, W> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::shape::CuckooShape;
     use super::*;
+    use crate::filter::FilterShape;
     use crate::hash::KeyHash;
 
     /// Buckets that the last search listed, after `filled` keys and then copies of another one until it was refused.
     fn buckets_listed_for_the_ninth_copy(filled: u64, tag_bits: u8) -> usize {
         let shape = CuckooShape::with_tag_bits(100_000, tag_bits).unwrap();
         let mut payload = vec![0; usize::try_from(shape.payload_bytes()).unwrap()];
-        let mut table = Table::<u128>::new(shape, &mut payload).unwrap();
+        let mut table = Buckets::<_, u128>::new(shape, payload.as_mut_slice()).unwrap();
         let mut search = Search::default();
         for key in 0..filled {
-            assert!(table.insert(&shape.place(KeyHash::from_remixed(key)), &mut search));
+            assert!(table.insert(&shape.candidates(KeyHash::mix(key)), &mut search));
         }
-        let place = shape.place(KeyHash::from_remixed(u64::MAX));
-        (0..8).for_each(|_| assert!(table.insert(&place, &mut search)));
-        assert!(!table.insert(&place, &mut search));
+        let key = shape.candidates(KeyHash::mix(u64::MAX));
+        (0..8).for_each(|_| assert!(table.insert(&key, &mut search)));
+        assert!(!table.insert(&key, &mut search));
         search.nodes.len()
     }
 
-    /// All tags of its two buckets are its own, so there is no third bucket to look into.
+    /// All tags of its two buckets are its own, so the search reaches no third bucket.
     #[test]
     fn a_ninth_copy_is_refused_after_a_look_into_two_buckets() {
         for tag_bits in [4, 8, 17, 32] {
@@ -263,19 +235,19 @@ mod tests {
 
     #[test]
     fn a_list_holds_each_bucket_once_and_1024_at_most() {
-        let (mut nodes, mut listed) = (Vec::new(), Listed::default());
+        let (mut nodes, mut visited) = (Vec::new(), Visited::default());
         for buckets in [0..5_u64, 3..600, 0..3_000] {
             nodes.clear();
-            listed.clear();
+            visited.clear();
             let repeated = buckets.clone().chain(buckets.clone()).map(|bucket| bucket << 20 | 7);
-            repeated.for_each(|bucket| listed.list(&mut nodes, Node { bucket, parent: 0, slot: 0 }));
+            repeated.for_each(|bucket| visited.append(&mut nodes, Node { bucket, parent: 0, slot: 0 }));
             assert!(nodes.iter().map(|node| node.bucket >> 20).eq(buckets.take(MAX_NODES)));
         }
     }
 
-    /// The way that is found when every bucket is listed as often as it is reached.
-    fn find_with_repeats<W: Word>(table: &Table<'_, W>, place: &Place) -> Option<Vec<(u64, u32)>> {
-        let mut nodes = vec![(place.first, 0, 0), (place.second, 0, 0)];
+    /// The path that is found when every bucket is listed as often as it is reached.
+    fn find_with_repeats<W: Word>(table: &Buckets<&mut [u8], W>, key: &Candidates) -> Option<Vec<(u64, u32)>> {
+        let mut nodes = vec![(key.first, 0, 0), (key.second, 0, 0)];
         for at in 0..MAX_NODES {
             let bucket = nodes.get(at)?.0;
             let tags = table.get(bucket);
@@ -283,28 +255,32 @@ mod tests {
                 let other = table.shape.other(bucket, table.lanes.tag(tags, slot));
                 nodes.push((other, at, slot));
                 if (table.mark(other, 0) as usize) < W::BYTES * 8 {
-                    return Some(way(nodes.len() - 1, |at| nodes[at]));
+                    return Some(path(nodes.len() - 1, |at| nodes[at]));
                 }
             }
         }
         None
     }
 
-    /// Buckets and slots of a way, from its end to its root.
-    fn way(mut at: usize, node: impl Fn(usize) -> (u64, usize, u32)) -> Vec<(u64, u32)> {
-        let mut way = Vec::new();
+    /// Buckets and slots of a path, from its end to its root.
+    fn path(mut at: usize, node: impl Fn(usize) -> (u64, usize, u32)) -> Vec<(u64, u32)> {
+        let mut path = Vec::new();
         while at >= ROOTS as usize {
             let (bucket, parent, slot) = node(at);
-            way.push((bucket, slot));
+            path.push((bucket, slot));
             at = parent;
         }
-        way.push((node(at).0, 0));
-        way
+        path.push((node(at).0, 0));
+        path
     }
 
-    fn found_way<W: Word>(table: &Table<'_, W>, place: &Place, search: &mut Search) -> Option<Vec<(u64, u32)>> {
-        let (last, ..) = table.find(place, search)?;
-        Some(way(search.nodes.len(), |at| {
+    fn found_path<W: Word>(
+        table: &Buckets<&mut [u8], W>,
+        key: &Candidates,
+        search: &mut Search,
+    ) -> Option<Vec<(u64, u32)>> {
+        let (last, ..) = table.find_path(key, search)?;
+        Some(path(search.nodes.len(), |at| {
             let node = search.nodes.get(at).unwrap_or(&last);
             (node.bucket, node.parent as usize, node.slot)
         }))
@@ -312,23 +288,23 @@ mod tests {
 
     /// Many equal tags and few buckets, so that most searches come to a bucket more than once.
     #[test]
-    fn leaving_out_what_is_listed_changes_no_way() {
+    fn leaving_out_visited_buckets_changes_no_path() {
         let mut compared = 0;
         for (keys, tag_bits) in [(40, 4), (300, 4), (300, 8), (5_000, 12)] {
             for round in 0..200_000 / keys {
                 let shape = CuckooShape::with_tag_bits(keys, tag_bits).unwrap();
                 let mut payload = vec![0; usize::try_from(shape.payload_bytes()).unwrap()];
-                let mut table = Table::<u128>::new(shape, &mut payload).unwrap();
+                let mut table = Buckets::<_, u128>::new(shape, payload.as_mut_slice()).unwrap();
                 let mut search = Search::default();
-                for key in 0..shape.places() {
-                    let place = shape.place(KeyHash::from_remixed(round << 32 | key));
+                for number in 0..shape.places() {
+                    let key = shape.candidates(KeyHash::mix(round << 32 | number));
                     let is_full = |bucket| table.mark(bucket, 0) as usize >= u128::BYTES * 8;
-                    let is_searched = is_full(place.first) && is_full(place.second);
-                    if let Some(expected) = is_searched.then(|| find_with_repeats(&table, &place)).flatten() {
-                        assert_eq!(found_way(&table, &place, &mut search), Some(expected));
+                    let is_searched = is_full(key.first) && is_full(key.second);
+                    if let Some(expected) = is_searched.then(|| find_with_repeats(&table, &key)).flatten() {
+                        assert_eq!(found_path(&table, &key, &mut search), Some(expected));
                         compared += 1;
                     }
-                    table.insert(&place, &mut search);
+                    table.insert(&key, &mut search);
                 }
             }
         }

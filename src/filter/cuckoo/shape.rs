@@ -1,48 +1,45 @@
-//! Sizing, and where a key belongs.
+//! Sizes, rates, and the candidate buckets of a key.
 
-use super::rate;
-use crate::codec::map_to_range;
+use core::ops::Deref;
+
+use super::bucket::{Lanes, SLOTS, Word};
 use crate::error::{BlockError, ConfigError};
-use crate::filter::{EncodedShape, FilterKind, FilterShape, ParamWords};
-use crate::hash::{KeyHash, STEP};
+use crate::filter::batch::{all_match, answers, answers_ahead};
+use crate::filter::cache::CUCKOO_PREFETCH_BYTES;
+use crate::filter::kind::MAX_PAYLOAD_BYTES;
+use crate::filter::{EncodedShape, FilterKind, FilterShape, ParamWords, ShapeFields};
+use crate::hash::{KeyHash, STEP, map_to_range};
+use crate::kernel::prefetch::prefetch;
 use crate::units::FalsePositiveRate;
 
 /// The fewest and the most bits of a tag.
 pub(super) const TAG_BITS: core::ops::RangeInclusive<u8> = 4..=32;
 
-/// The fewest for a rate.
-const LEAST_FOR_RATES: u8 = 6;
+/// Bits of a tag with which filters hold their planned keys. With fewer, too many keys share tag and buckets: with 4
+/// bits, one filter in 250 of a thousand keys fills up before the plan, and large ones do so more often; with 5 bits,
+/// one in 10,000 of three hundred keys.
+pub(super) const RELIABLE_TAG_BITS: core::ops::RangeInclusive<u8> = 6..=32;
 
 /// Places in a pair of buckets.
 const PLACES_PER_PAIR: u64 = 8;
 
-/// Words of 8 bytes that a payload can have: their number has 32 bits.
-const MAX_WORDS: u64 = u32::MAX as u64;
+/// How many keys before its turn a key's buckets are prefetched.
+pub(super) const KEYS_AHEAD: usize = 16;
 
-/// Multipliers of [`CuckooShape::sum_of`]: the first 128 bits of the fraction of pi.
+/// Multipliers of [`CuckooShape::sum_of`]: the first 128 bits of the fraction of pi, that is, no chosen numbers.
 const SUM_MULTIPLIERS: [u64; 2] = [0x243f_6a88_85a3_08d3, 0x1319_8a2e_0370_7345];
 
 /// The size of a cuckoo filter: how wide its tags are, and how many buckets it has.
-///
-/// ```
-/// use sstfilter::FalsePositiveRate;
-/// use sstfilter::filter::cuckoo::CuckooShape;
-///
-/// let shape = CuckooShape::for_rate(1 << 32, FalsePositiveRate::new(0.001)?)?;
-/// assert_eq!(shape.tag_bits(), 13);
-/// assert!(shape.payload_bytes() * 8 < (14 << 32));
-/// # Ok::<(), sstfilter::ConfigError>(())
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CuckooShape {
+pub(crate) struct CuckooShape {
     tag_bits: u8,
-    /// Pairs of buckets: one of an even and one of an odd number.
+    /// Pairs of buckets: one with an even number and one with an odd number.
     pairs: u64,
 }
 
-/// Where a key belongs.
+/// The two buckets that can hold a key, and its tag.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct Candidates {
     /// Never 0.
     pub(super) tag: u32,
     pub(super) first: u64,
@@ -51,41 +48,28 @@ pub(super) struct Place {
 }
 
 impl CuckooShape {
-    /// The shape for `keys` keys at a false positive rate of at most `rate`. Tags have 6 bits at the least: narrower
-    /// ones save little, and leave some keys without a place.
-    ///
-    /// # Errors
-    ///
-    /// [`ConfigError::CuckooRate`] below what tags of 32 bits give, 1.8e-9; [`ConfigError::OutOfRange`] when the
-    /// filter would exceed 32 GiB.
-    pub fn for_rate(keys: u64, rate: FalsePositiveRate) -> Result<Self, ConfigError> {
-        for tag_bits in LEAST_FOR_RATES..=*TAG_BITS.end() {
+    /// The shape for `keys` keys at a false positive rate of at most `rate`: the narrowest tags that give it.
+    pub(crate) fn for_rate(keys: u64, rate: FalsePositiveRate) -> Result<Self, ConfigError> {
+        let mut least = 1.0;
+        for tag_bits in RELIABLE_TAG_BITS {
             let shape = Self::with_tag_bits(keys, tag_bits)?;
-            if rate::of_shape(shape, keys) <= rate.get() {
+            least = shape.expected_fpr(keys);
+            if least <= rate.get() {
                 return Ok(shape);
             }
         }
-        Err(ConfigError::CuckooRate { got: rate.get() })
+        Err(ConfigError::RateOutOfRange { kind: FilterKind::CUCKOO, least, most: 1.0, got: rate.get() })
     }
 
     /// The shape for `keys` keys with tags of `tag_bits` bits, 4 to 32.
-    ///
-    /// With 6 bits or more, that many distinct keys fit, but for one filter in 10,000 (below 100 keys, or with 6 bits
-    /// from a billion on) or fewer.
-    /// With 4 bits one filter in 250 of a thousand keys fills up before the plan, because too many keys share tag
-    /// and buckets, and large ones do so more often; with 5 bits one in 10,000 of three hundred.
-    ///
-    /// # Errors
-    ///
-    /// [`ConfigError::OutOfRange`] for another width, and when the filter would exceed 32 GiB.
-    pub fn with_tag_bits(keys: u64, tag_bits: u8) -> Result<Self, ConfigError> {
+    pub(crate) fn with_tag_bits(keys: u64, tag_bits: u8) -> Result<Self, ConfigError> {
         if !TAG_BITS.contains(&tag_bits) {
             return Err(ConfigError::OutOfRange { option: "tag bits", expected: "4 to 32", got: tag_bits.into() });
         }
         let pairs = places_for(keys).div_ceil(PLACES_PER_PAIR.into()).max(1);
         let words = (pairs * u128::from(tag_bits)).div_ceil(8);
         match u64::try_from(words) {
-            Ok(words @ ..=MAX_WORDS) => Ok(Self::of_words(tag_bits, words)),
+            Ok(words) if words <= MAX_PAYLOAD_BYTES / 8 => Ok(Self::of_words(tag_bits, words)),
             _ => Err(ConfigError::OutOfRange {
                 option: "keys of a cuckoo filter",
                 expected: "at most 32 GiB of tags",
@@ -99,63 +83,44 @@ impl CuckooShape {
         Self { tag_bits, pairs: words * 8 / u64::from(tag_bits) }
     }
 
-    /// Bits of a tag.
-    #[must_use]
-    pub const fn tag_bits(&self) -> u8 {
+    pub(super) const fn tag_bits(&self) -> u8 {
         self.tag_bits
     }
 
     /// Buckets, of four places each: always an even number.
-    #[must_use]
-    pub const fn buckets(&self) -> u64 {
+    pub(super) const fn buckets(&self) -> u64 {
         self.pairs * 2
     }
 
-    /// Keys that would fill it to the last place; inserting succeeds up to 95 % of them.
-    #[must_use]
-    pub const fn places(&self) -> u64 {
+    /// The number of slots; insertions succeed up to a load of 95 %.
+    pub(super) const fn places(&self) -> u64 {
         self.pairs * PLACES_PER_PAIR
     }
 
-    /// Bytes of the tags, a multiple of 8.
-    #[must_use]
-    pub const fn payload_bytes(&self) -> u64 {
-        (self.pairs * self.tag_bits as u64).next_multiple_of(8)
-    }
-
-    /// What stands in the payload behind the last bucket: fewer bytes than a pair of buckets has, all 0.
+    /// The payload's bytes after the last bucket: fewer than a pair of buckets has, all 0.
     #[expect(clippy::cast_possible_truncation, reason = "behind the end of the payload there is nothing")]
     pub(super) fn bytes_behind<'a>(&self, payload: &'a [u8]) -> &'a [u8] {
         payload.get((self.pairs * u64::from(self.tag_bits)) as usize..).unwrap_or_default()
     }
 
-    /// The share of absent keys that get through when `keys` distinct keys are in.
-    #[must_use]
-    pub fn expected_fpr(&self, keys: u64) -> f64 {
-        rate::of_shape(*self, keys)
-    }
-
     /// Values of a tag: all but 0.
-    pub(super) const fn tag_values(&self) -> u64 {
+    const fn tag_values(&self) -> u64 {
         (1 << self.tag_bits) - 1
     }
 
-    pub(super) const fn pairs(&self) -> u64 {
-        self.pairs
-    }
-
+    /// Whether a bucket fits a word of 64 bits.
     pub(super) const fn is_narrow(&self) -> bool {
         self.tag_bits <= 16
     }
 
-    /// Where the key of `hash` belongs: the first bucket from the high bits, the tag from all that the bucket
-    /// leaves undecided.
+    /// Where the key of `hash` can be. The high bits of the hash choose the first bucket; the tag comes from the bits
+    /// that the bucket does not determine.
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "a tag has at most 32 bits")]
-    pub(super) const fn place(&self, hash: KeyHash) -> Place {
+    pub(super) const fn candidates(&self, hash: KeyHash) -> Candidates {
         let tag = map_to_range(hash.get().wrapping_mul(STEP), self.tag_values()) as u32 + 1;
         let first = map_to_range(hash.get(), self.buckets());
-        Place { tag, first, second: self.other(first, tag) }
+        Candidates { tag, first, second: self.other(first, tag) }
     }
 
     /// The other bucket of a tag: the numbers of both add up to the tag's sum, modulo the number of buckets. The sum
@@ -167,8 +132,8 @@ impl CuckooShape {
         if sum < bucket { other.wrapping_add(buckets) } else { other }
     }
 
-    /// What the numbers of both buckets of `tag` add up to: odd, below the number of buckets. Neighbouring tags
-    /// have unrelated sums, or the few buckets that small tags lead to would lie close together.
+    /// The sum of the numbers of both buckets of `tag`: odd, and below the number of buckets. Neighbouring tags have
+    /// unrelated sums; otherwise the other buckets of small tags would cluster.
     #[inline]
     const fn sum_of(&self, tag: u32) -> u64 {
         let product = (tag as u64).wrapping_mul(SUM_MULTIPLIERS[0]);
@@ -179,8 +144,8 @@ impl CuckooShape {
 
 /// Places that `keys` keys need: at a load of 95 %, with slack below some 2,500 keys.
 ///
-/// A filter of m places takes 0.977 m keys in the mean, and small ones vary by about the root of m; these are in whole
-/// numbers places of which no more than one filter in 40,000 had too few (tags of 8 bits, 300,000 sets of keys of each size).
+/// A filter of m places takes 0.977 m keys on average, and small ones vary by about the root of m. With these sizes, at
+/// most one filter in 40,000 had too few places (tags of 8 bits, 300,000 sets of keys for each number of keys).
 fn places_for(keys: u64) -> u128 {
     if keys <= PLACES_PER_PAIR {
         return PLACES_PER_PAIR.into();
@@ -218,28 +183,130 @@ impl FilterShape for CuckooShape {
     }
 
     fn payload_bytes(&self) -> u64 {
-        self.payload_bytes()
+        (self.pairs * u64::from(self.tag_bits)).next_multiple_of(8)
     }
 
+    /// Exact, by additions and multiplications alone, because sizes follow from it.
+    ///
+    /// A key is told from others by its tag and its pair of buckets: one of `tag values x pairs` classes, all equally
+    /// likely, in whichever bucket its tag lies. An absent key is a false positive exactly when its class is that of
+    /// one of the keys, with probability `1 - (1 - 1 / classes) ^ keys`. At a load of l that is about `8 l / (2^bits -
+    /// 1)`.
     fn expected_fpr(&self, keys: u64) -> f64 {
-        rate::of_shape(*self, keys)
+        let one_key = 1.0 / (self.tag_values() as f64 * self.pairs as f64);
+        // The chance that one of `n` keys has the class, for n = 1, 2, 4, ...: the union of two halves. Nothing is
+        // subtracted from 1, so small chances keep all their digits.
+        let union = |left: f64, right: f64| left + right - left * right;
+        let (mut sum, mut power, mut left) = (0.0, one_key, keys);
+        while left > 0 {
+            if left & 1 == 1 {
+                sum = union(sum, power);
+            }
+            power = union(power, power);
+            left >>= 1;
+        }
+        sum
     }
 
-    fn describe(&self) -> Vec<(&'static str, String)> {
-        vec![("buckets", self.buckets().to_string()), ("tag bits", self.tag_bits.to_string())]
+    fn describe(&self) -> ShapeFields {
+        ShapeFields::default().with("buckets", self.buckets()).with("tag bits", self.tag_bits)
     }
 
     /// Tags over places.
     fn fill_ratio(&self, payload: &[u8]) -> Option<f64> {
-        Some(super::probe::count(*self, payload)? as f64 / self.places() as f64)
+        Some(count(*self, payload)? as f64 / self.places() as f64)
     }
 
     fn may_contain(&self, payload: &[u8], hash: KeyHash) -> bool {
-        super::probe::may_contain(*self, payload, hash)
+        may_contain(*self, payload, hash)
     }
 
-    fn may_contain_batch(&self, payload: &[u8], hashes: &[KeyHash], hits: &mut [u64]) {
-        super::probe::may_contain_batch(*self, payload, hashes, hits);
+    fn may_contain_batch(&self, payload: &[u8], hashes: &[KeyHash], matches: &mut [u64]) {
+        if self.is_narrow() {
+            batch::<u64>(*self, payload, hashes, matches);
+        } else {
+            batch::<u128>(*self, payload, hashes, matches);
+        }
+    }
+}
+
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "a call hides the loop's constants and takes a third more time")]
+pub(super) fn may_contain(shape: CuckooShape, payload: &[u8], hash: KeyHash) -> bool {
+    let key = shape.candidates(hash);
+    if shape.is_narrow() {
+        Buckets::<_, u64>::new(shape, payload).is_none_or(|buckets| buckets.may_contain(&key))
+    } else {
+        Buckets::<_, u128>::new(shape, payload).is_none_or(|buckets| buckets.may_contain(&key))
+    }
+}
+
+fn batch<W: Word>(shape: CuckooShape, payload: &[u8], hashes: &[KeyHash], matches: &mut [u64]) {
+    let Some(buckets) = Buckets::<_, W>::new(shape, payload) else {
+        return all_match(hashes, matches);
+    };
+    // A key's candidates are computed twice, for the prefetch and for the comparison: cheaper than storing them
+    // between.
+    let test = |hash| buckets.may_contain(&shape.candidates(hash));
+    if payload.len() < CUCKOO_PREFETCH_BYTES {
+        answers(hashes, matches, test);
+    } else {
+        answers_ahead(hashes, matches, KEYS_AHEAD, |hash| buckets.prefetch(&shape.candidates(hash)), test);
+    }
+}
+
+/// Tags in a payload of the shape's length.
+pub(super) fn count(shape: CuckooShape, payload: &[u8]) -> Option<u64> {
+    fn of<W: Word>(shape: CuckooShape, payload: &[u8]) -> Option<u64> {
+        let buckets = Buckets::<_, W>::new(shape, payload)?;
+        Some((0..shape.buckets()).map(|bucket| u64::from(buckets.lanes.count(buckets.get(bucket)))).sum())
+    }
+    if shape.is_narrow() { of::<u64>(shape, payload) } else { of::<u128>(shape, payload) }
+}
+
+/// The buckets of a payload that is probed or, with a `P` that can be written, changed; each is read as a word.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Buckets<P, W> {
+    pub(super) shape: CuckooShape,
+    pub(super) payload: P,
+    pub(super) lanes: Lanes<W>,
+}
+
+impl<P: Deref<Target = [u8]>, W: Word> Buckets<P, W> {
+    /// `None` unless the payload is as long as the shape says, and at least a word.
+    #[inline]
+    pub(super) fn new(shape: CuckooShape, payload: P) -> Option<Self> {
+        let is_whole = payload.len() as u64 == shape.payload_bytes() && payload.len() >= W::BYTES;
+        is_whole.then(|| Self { shape, payload, lanes: Lanes::new(shape.tag_bits.into()) })
+    }
+
+    /// The byte at which a bucket's word is read, and the bit of the word at which the bucket begins. Buckets are
+    /// packed to the bit. A word that would end beyond the payload is read from an earlier byte.
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "payloads are as long as memory allows")]
+    pub(super) fn locate(&self, bucket: u64) -> (usize, u32) {
+        let bit = bucket * u64::from(SLOTS) * u64::from(self.shape.tag_bits);
+        let byte = ((bit / 8) as usize).min(self.payload.len() - W::BYTES);
+        (byte, (bit - byte as u64 * 8) as u32)
+    }
+
+    #[inline]
+    pub(super) fn get(&self, bucket: u64) -> W {
+        let (byte, shift) = self.locate(bucket);
+        self.lanes.cut(W::read(&self.payload, byte) >> shift)
+    }
+
+    #[inline]
+    fn may_contain(&self, key: &Candidates) -> bool {
+        self.lanes.hold(self.get(key.first), key.tag) | self.lanes.hold(self.get(key.second), key.tag)
+    }
+
+    /// Prefetches both buckets of a key.
+    #[inline]
+    pub(super) fn prefetch(&self, key: &Candidates) {
+        for bucket in [key.first, key.second] {
+            prefetch(self.payload.as_ptr().wrapping_add(self.locate(bucket).0));
+        }
     }
 }
 
@@ -253,11 +320,11 @@ mod tests {
 
     #[test]
     fn a_key_has_two_buckets_whose_numbers_lead_to_each_other() {
-        let hashes = || (0..2_000).map(KeyHash::from_remixed).chain([0, 1, u64::MAX].map(KeyHash::from_well_mixed));
+        let hashes = || (0..2_000).map(KeyHash::mix).chain([0, 1, u64::MAX].map(KeyHash::from_well_mixed));
         for tag_bits in TAG_BITS {
             for keys in [0, 9, 20, 100, 1_000, 1 << 32] {
                 let shape = shape(keys, tag_bits);
-                for Place { tag, first, second } in hashes().map(|hash| shape.place(hash)) {
+                for Candidates { tag, first, second } in hashes().map(|hash| shape.candidates(hash)) {
                     assert!((1..=shape.tag_values()).contains(&u64::from(tag)));
                     assert!(first < shape.buckets() && second < shape.buckets());
                     assert_eq!((shape.other(first, tag), shape.other(second, tag)), (second, first));
@@ -286,8 +353,8 @@ mod tests {
             ),
         ] {
             let shape = CuckooShape { tag_bits, pairs };
-            let expected = expected.map(|(tag, first, second)| Place { tag, first, second });
-            assert_eq!(hashes.map(|hash| shape.place(hash)), expected, "{shape:?}");
+            let expected = expected.map(|(tag, first, second)| Candidates { tag, first, second });
+            assert_eq!(hashes.map(|hash| shape.candidates(hash)), expected, "{shape:?}");
         }
     }
 
@@ -302,6 +369,40 @@ mod tests {
             }
             let bits = shape(1 << 32, tag_bits).payload_bytes() as f64 * 8.0 / (1_u64 << 32) as f64;
             assert!(bits <= 1.053 * f64::from(tag_bits), "{tag_bits}: {bits}");
+        }
+    }
+
+    #[test]
+    fn four_thousand_million_keys_have_a_size_and_take_no_memory() {
+        assert!((4_520_000_000..4_530_000_000).contains(&shape(1 << 32, 8).payload_bytes()));
+        assert!(CuckooShape::for_rate(1 << 34, FalsePositiveRate::ONE_PERCENT).is_ok());
+    }
+
+    #[test]
+    fn any_number_of_keys_has_a_shape_that_keeps_to_the_rate_or_is_beyond_the_format() {
+        let one_percent = FalsePositiveRate::ONE_PERCENT;
+        for keys in (0..64).flat_map(|log2| [(1_u64 << log2) - 1, 1 << log2, (1 << log2) + 1]) {
+            let by_rate = CuckooShape::for_rate(keys, one_percent);
+            assert!(by_rate.is_ok_and(|shape| shape.expected_fpr(keys) <= 0.01) || keys > 1 << 34, "{keys}");
+            assert!((0.0..=1.0).contains(&shape(1 << 33, 8).expected_fpr(keys)), "{keys} keys");
+        }
+    }
+
+    #[test]
+    fn keys_are_refused_only_where_their_tags_would_exceed_the_format() {
+        for tag_bits in TAG_BITS {
+            let (mut most, mut too_many) = (0, u64::MAX);
+            while too_many - most > 1 {
+                let middle = most.midpoint(too_many);
+                let is_ok = CuckooShape::with_tag_bits(middle, tag_bits).is_ok();
+                if is_ok { most = middle } else { too_many = middle }
+            }
+            let largest = shape(most, tag_bits);
+            // To the last pair of buckets that the words have room for, or the one that more keys do not fit into.
+            assert!(MAX_PAYLOAD_BYTES / u64::from(tag_bits) - largest.pairs <= 1, "{tag_bits} bits: {largest:?}");
+            assert!(largest.payload_bytes() <= MAX_PAYLOAD_BYTES && largest.expected_fpr(most) < 0.6);
+            let error = CuckooShape::with_tag_bits(too_many, tag_bits);
+            assert!(matches!(error, Err(ConfigError::OutOfRange { got, .. }) if got == too_many));
         }
     }
 
@@ -323,7 +424,8 @@ mod tests {
             assert!(shape(1_000_000, chosen.tag_bits() - 1).expected_fpr(1_000_000) > rate.get());
         }
         let too_low = FalsePositiveRate::new(1.7e-9).unwrap();
-        assert_eq!(CuckooShape::for_rate(1_000_000, too_low), Err(ConfigError::CuckooRate { got: 1.7e-9 }));
+        let refused = CuckooShape::for_rate(1_000_000, too_low);
+        assert!(matches!(refused, Err(ConfigError::RateOutOfRange { got: 1.7e-9, .. })), "{refused:?}");
     }
 
     #[test]
@@ -355,10 +457,30 @@ mod tests {
             let shape = shape(1_000, tag_bits);
             let mut hits = [0; 1];
             for payload in [&[][..], &[0; 8], &[0; 10_000]] {
-                assert!(shape.may_contain(payload, KeyHash::from_remixed(1)));
-                shape.may_contain_batch(payload, &[KeyHash::from_remixed(1)], &mut hits);
+                assert!(shape.may_contain(payload, KeyHash::mix(1)));
+                shape.may_contain_batch(payload, &[KeyHash::mix(1)], &mut hits);
                 assert_eq!(hits, [1]);
             }
         }
+    }
+
+    #[test]
+    fn the_rate_is_that_of_eight_slots_at_the_load() {
+        for tag_bits in [4, 8, 12, 16, 24, 32] {
+            let shape = CuckooShape::with_tag_bits(1_000_000, tag_bits).unwrap();
+            let load = 1e6 / shape.places() as f64;
+            let per_slot = 8.0 * load / ((1_u64 << tag_bits) - 1) as f64;
+            let expected = -(-per_slot).exp_m1();
+            let ratio = shape.expected_fpr(1_000_000) / expected;
+            assert!((ratio - 1.0).abs() < 1e-6, "{tag_bits} bits: {ratio}");
+        }
+    }
+
+    #[test]
+    fn the_rate_is_nothing_without_keys_and_never_above_one() {
+        let shape = CuckooShape::with_tag_bits(0, 4).unwrap();
+        assert_eq!(shape.expected_fpr(0), 0.0);
+        assert_eq!(shape.expected_fpr(1), 1.0 / (15.0 * shape.pairs as f64));
+        assert!(shape.expected_fpr(u64::MAX) <= 1.0);
     }
 }

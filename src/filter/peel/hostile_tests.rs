@@ -6,22 +6,25 @@ use std::collections::HashMap;
 
 use super::{CellSums, Placement};
 use crate::block::{FallbackReason, FilterBlock};
-use crate::filter::binary_fuse::{self, FuseArity};
+use crate::filter::binary_fuse::BinaryFuseKind;
+use crate::filter::kind::Kind;
 use crate::filter::xor::{XorShape, XorWidth};
 use crate::hash::{KeyHash, KeyHasher, STEP, mix64};
-use crate::policy::{BuildContext, BuiltFilter, FilterPolicy, FusePolicy, FuseSizing, XorLayout, XorPolicy, XorSizing};
+use crate::policy::{BuildContext, BuiltFilter, KindPolicy};
+use crate::units::Sizing;
 
-fn build(policy: &dyn FilterPolicy, hashes: &[u64]) -> BuiltFilter {
-    let mut builder = policy.builder(&BuildContext::new(&KeyHasher::default())).unwrap();
+fn build(policy: &KindPolicy, hashes: &[u64]) -> BuiltFilter {
+    let mut builder = policy.builder(&BuildContext::new(&KeyHasher::default()));
     hashes.iter().for_each(|&hash| builder.add_hash(KeyHash::from_well_mixed(hash)));
     let built = builder.finish();
     let filter = FilterBlock::open_unverified(built.block.as_ref().unwrap()).unwrap();
-    assert!(hashes.iter().all(|&hash| filter.may_contain(KeyHash::from_well_mixed(hash))), "a key is denied");
+    assert!(hashes.iter().all(|&hash| filter.may_contain(KeyHash::from_well_mixed(hash))), "a key is missing");
     built
 }
 
-fn xor(layout: XorLayout) -> XorPolicy {
-    XorPolicy::new(layout, XorSizing::Width(XorWidth::Eight)).unwrap()
+/// Xor and xor+.
+fn xors() -> [KindPolicy; 2] {
+    [KindPolicy::xor, KindPolicy::xor_plus].map(|of| of(Sizing::FingerprintBits(8)).unwrap())
 }
 
 /// For each salt two hashes that have all their cells in common: of some ten thousand there are such two.
@@ -47,27 +50,27 @@ fn two_keys_for_each_salt_make_a_bloom_filter_of_an_xor_filter() {
     let cells = u32::try_from((FEW * 123 + 3_200).div_ceil(300)).unwrap();
     let shape = XorShape::new(XorWidth::Eight, cells).unwrap();
     let chosen = inseparable((0..16).map(|salt| shape.with_salt(salt).placement()));
-    for layout in [XorLayout::Plain, XorLayout::Plus] {
-        let honest = build(&xor(layout), &with_others(Vec::new(), FEW)).report;
-        let built = build(&xor(layout), &with_others(chosen.clone(), FEW)).report;
+    for policy in xors() {
+        let honest = build(&policy, &with_others(Vec::new(), FEW)).report;
+        let built = build(&policy, &with_others(chosen.clone(), FEW)).report;
         assert_eq!(built.reason, FallbackReason::ConstructionFailed);
         println!(
-            "{layout:?}: {} chosen keys of {FEW}: {:?}, honest {:?}",
+            "{policy:?}: {} chosen keys of {FEW}: {:?}, honest {:?}",
             chosen.len(),
             built.finish_time,
             honest.finish_time
         );
         // One less, and the last salt serves.
-        let spared = build(&xor(layout), &with_others(chosen[..30].to_vec(), FEW)).report;
-        assert_eq!((spared.reason, spared.attempts), (FallbackReason::None, 16));
+        let plus = build(&policy, &with_others(chosen[..30].to_vec(), FEW)).report;
+        assert_eq!((plus.reason, plus.attempts), (FallbackReason::None, 16));
     }
 }
 
 #[test]
 fn two_keys_for_each_salt_make_a_bloom_filter_of_a_binary_fuse_filter() {
-    let policy = FusePolicy::new(FuseSizing::FingerprintBits(8)).unwrap().with_arity(FuseArity::Three);
+    let policy = KindPolicy::binary_fuse(Sizing::FingerprintBits(8)).unwrap();
     let honest = build(&policy, &with_others(Vec::new(), FEW));
-    let shape = binary_fuse::shape_for(FEW as u64, FuseArity::Three, 8).unwrap();
+    let shape = BinaryFuseKind::configure(Sizing::FingerprintBits(8)).unwrap().plan(FEW as u64).unwrap();
     let chosen = inseparable((0..16).map(|salt| shape.with_salt(salt).placement::<3>()));
     let built = build(&policy, &with_others(chosen, FEW)).report;
     assert_eq!(built.reason, FallbackReason::ConstructionFailed);
@@ -98,8 +101,8 @@ fn unsalted(salted: u64) -> u64 {
     product.wrapping_mul(inverse) ^ STEP
 }
 
-/// Keys that hang together like a chain, two links of which come off when all cells are scanned once: each second link
-/// is a cell of the third block, before that of the link above it.
+/// Keys that form a chain: each scan of all cells peels only two links, because each second link is a cell of the third
+/// block, before that of the link above it.
 fn chain(keys: u64) -> Vec<u64> {
     let block_cells = (keys * 123 + 3_200).div_ceil(300);
     let links = block_cells * 9 / 10 * 2;
@@ -126,24 +129,25 @@ fn chain(keys: u64) -> Vec<u64> {
 #[test]
 fn a_chain_of_keys_is_given_up_soon_and_the_next_salt_serves() {
     let keys = 40_000;
-    let honest = build(&xor(XorLayout::Plus), &with_others(Vec::new(), keys)).report;
+    let [xor, plus] = xors();
+    let honest = build(&plus, &with_others(Vec::new(), keys)).report;
     let chosen = chain(keys as u64);
-    let built = build(&xor(XorLayout::Plus), &chosen).report;
+    let built = build(&plus, &chosen).report;
     let times = built.finish_time.as_secs_f64() / honest.finish_time.as_secs_f64();
     println!("xor+, {keys} keys in a chain: {:?}, {times:.0} times as long as honest ones", built.finish_time);
     assert_eq!((built.reason, built.attempts), (FallbackReason::None, 2));
-    // Without cells to be spared, the chain comes off in one scan.
-    assert_eq!(build(&xor(XorLayout::Plain), &chosen).report.attempts, 1);
+    // Where no cells are to stay empty, the chain comes off in one scan.
+    assert_eq!(build(&xor, &chosen).report.attempts, 1);
 }
 
-/// Counts the keys whose cells are asked for.
+/// Counts the keys whose cells are computed.
 #[derive(Clone, Copy)]
 struct Counting<'a, P>(P, &'a Cell<u64>);
 
 impl<P: Placement<3>> Placement<3> for Counting<'_, P> {
-    fn cells_of(&self, hash: u64) -> [usize; 3] {
+    fn place(&self, hash: u64) -> ([usize; 3], u32) {
         self.1.set(self.1.get() + 1);
-        self.0.cells_of(hash)
+        self.0.place(hash)
     }
 }
 
@@ -154,11 +158,11 @@ fn a_chain_of_keys_is_scanned_a_hundred_times_and_no_more() {
     let in_chain = block_cells * 9 / 10 * 2 + 2;
     let placement = XorShape::new(XorWidth::Eight, u32::try_from(block_cells).unwrap()).unwrap().placement();
     let hashes: Vec<KeyHash> = chain(keys).into_iter().map(KeyHash::from_well_mixed).collect();
-    let peeled = |eager: u64| {
+    let peeled = |reserve: u64| {
         let (peeled, mut sums) = (Cell::new(0), CellSums::new(3 * block_cells).unwrap());
         sums.add_all(placement, hashes.iter().copied()).unwrap();
-        let order = sums.peel_sparing(Counting(placement, &peeled), usize::try_from(eager).unwrap()).unwrap();
-        (order.is_some(), peeled.get())
+        let order = sums.peel_leaving_empty(Counting(placement, &peeled), usize::try_from(reserve).unwrap());
+        (order.is_ok(), peeled.get())
     };
     let (is_done, taken_off) = peeled(2 * block_cells);
     println!("{taken_off} of {keys} keys taken off, {in_chain} of them in the chain");

@@ -8,7 +8,7 @@
 //! Czech 1996; Botelho, Pagh, Ziviani 2007).
 //!
 //! A cell holds the number of its keys and the exclusive or of their hashes, 9 bytes: where the number is 1, the
-//! other is the key's hash. So no list of keys is needed, nor their hashes once they are added, and the cells
+//! exclusive or is the key's hash. So no list of keys is needed, nor their hashes once they are added, and the cells
 //! are the same whatever order they came in. The order of peeling takes 4 bytes per key, because a cell that
 //! took a key keeps its hash. Cells are scanned in ascending order, 512 at a time, and what becomes free is peeled
 //! before the next are looked at: where a key's cells are near each other, so is the work. The order is a function of
@@ -16,26 +16,63 @@
 //!
 //! This module knows neither fingerprints nor payloads; a kind says where a key's cells are ([`Placement`]).
 
-mod distinct;
+mod cells;
 #[cfg(test)]
 mod hostile_tests;
-mod sums;
 #[cfg(test)]
 mod tests;
 
 use crate::filter::BuildFailure;
+use crate::hash::{KeyHash, map_to_range, mix64};
 
-pub(crate) use distinct::add_distinct;
-pub(crate) use sums::{CellSums, Crowded};
+pub(crate) use cells::CellSums;
 
-/// Where the cells of a key are, under one salt.
+/// Salts; each is tried once. Four bits of a block's trailer hold the salt. Of well-mixed keys at most one
+/// attempt in six fails (one in 40 for binary fuse), so that 16 failures in a row mean that the keys are not.
+pub(crate) const SALTS: u8 = 16;
+
+/// Where the cells of a key are under one salt, and what they must add up to.
 pub(crate) trait Placement<const ARITY: usize>: Copy {
-    /// The cells of the key with this hash: different ones, all below the number of cells.
-    fn cells_of(&self, hash: u64) -> [usize; ARITY];
+    /// The key's cells, different ones below the number of cells; and 32 bits of which the fingerprint takes the
+    /// highest.
+    fn place(&self, hash: u64) -> ([usize; ARITY], u32);
+
+    /// The cells alone.
+    #[inline]
+    fn cells_of(&self, hash: u64) -> [usize; ARITY] {
+        self.place(hash).0
+    }
+}
+
+/// Why an attempt failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum AttemptError {
+    /// Not all keys could be peeled, or too many met in one cell. Another salt may succeed.
+    Retry,
+    /// No salt helps.
+    Fatal(BuildFailure),
+}
+
+impl From<BuildFailure> for AttemptError {
+    fn from(failure: BuildFailure) -> Self {
+        Self::Fatal(failure)
+    }
+}
+
+/// The first success of `attempt` with the salts from 0 up.
+pub(crate) fn try_salts<T>(mut attempt: impl FnMut(u8) -> Result<T, AttemptError>) -> Result<T, BuildFailure> {
+    for salt in 0..SALTS {
+        match attempt(salt) {
+            Ok(done) => return Ok(done),
+            Err(AttemptError::Retry) => {}
+            Err(AttemptError::Fatal(failure)) => return Err(failure),
+        }
+    }
+    Err(BuildFailure::AttemptsExhausted)
 }
 
 /// The cells that took a key each, in the order of peeling.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) enum PeelOrder {
     /// Up to 2^32 cells.
     Narrow(Vec<u32>),
@@ -90,10 +127,57 @@ impl CellIndex for u64 {
     }
 }
 
-/// `length` zeros; `NoMemory` where there are none to be had.
+/// `length` zeros, or `NoMemory`.
 fn zeroed<T: Clone + Default>(length: u64) -> Result<Vec<T>, BuildFailure> {
     let length = usize::try_from(length).map_err(|_| BuildFailure::NoMemory)?;
-    // `vec!` takes zeroed pages from the system, but aborts when there are none; so ask first.
+    // `vec!` takes zeroed pages from the system, but aborts when there are none, so memory is
+    // reserved and freed first. The black box keeps the compiler from leaving that out.
     core::hint::black_box(&mut Vec::<T>::new()).try_reserve_exact(length).map_err(|_| BuildFailure::NoMemory)?;
     Ok(vec![T::default(); length])
+}
+
+/// Passes of [`add_distinct`] over the hashes; each selects an eighth of them. With eight, the selection takes 2 bytes
+/// per key, little beside the 14 of peeling; more passes would read all hashes more often to save part of that.
+const PASSES: u64 = 8;
+
+/// The least hashes that a pass has memory for: with few keys, chance makes some passes much larger than others.
+const SMALLEST_PASS: u64 = 1 << 12;
+
+/// Adds each of the hashes that `read` gives once, however often it comes, to empty `sums`. `keys` is about how many
+/// distinct ones there are: with far more, it fails.
+///
+/// Part of the hashes is sorted in each pass, in 2 bytes for each of `keys`.
+pub(crate) fn add_distinct<const ARITY: usize, I: Iterator<Item = KeyHash>>(
+    sums: &mut CellSums,
+    placement: impl Placement<ARITY>,
+    read: impl Fn() -> I,
+    keys: u64,
+) -> Result<(), AttemptError> {
+    // Twice what is expected: the distinct hashes of a pass, and as many repeated ones.
+    let capacity = (keys / PASSES * 2).max(SMALLEST_PASS);
+    let capacity = usize::try_from(capacity).map_err(|_| BuildFailure::NoMemory)?;
+    let mut part: Vec<KeyHash> = Vec::new();
+    part.try_reserve_exact(capacity).map_err(|_| BuildFailure::NoMemory)?;
+    for pass in 0..PASSES {
+        part.clear();
+        // Mixed, so that similar hashes are spread over the passes.
+        for hash in read().filter(|hash| map_to_range(mix64(hash.get()), PASSES) == pass) {
+            if part.len() == capacity {
+                drop_repeated(&mut part);
+                if part.len() > capacity / 4 * 3 {
+                    // Far more keys than announced: another salt would not help.
+                    return Err(BuildFailure::AttemptsExhausted.into());
+                }
+            }
+            part.push(hash);
+        }
+        drop_repeated(&mut part);
+        sums.add_all(placement, part.iter().copied())?;
+    }
+    Ok(())
+}
+
+fn drop_repeated(hashes: &mut Vec<KeyHash>) {
+    hashes.sort_unstable();
+    hashes.dedup();
 }

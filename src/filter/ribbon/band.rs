@@ -1,35 +1,34 @@
 //! Banding one section of a layer: which keys are kept, and the echelon form of their equations.
 //!
-//! This is the *priority sweep*. Buckets are done from left to right. In a bucket, keys that start
-//! further right have priority: those on the left compete with what spills over from the bucket
-//! before, so they are the ones given up. One sweep over the slots of the bucket settles all thresholds
+//! This is the *priority sweep*. Buckets are processed from left to right. In a bucket, keys that start
+//! further right have priority: those on the left compete with rows that spill over from the previous
+//! bucket, so those are bumped first. One sweep over the slots of the bucket settles all thresholds
 //! at once: at each slot, the pending row of the highest priority that has the slot's bit becomes its
-//! pivot and is eliminated from the others. A row is therefore never changed by one of lower priority;
-//! where a row comes out contradictory, all rows with its priority or less can be dropped and the rest
-//! is still in echelon form, without undoing anything.
+//! pivot and is eliminated from the others. A row is therefore never changed by one of lower priority.
+//! When a row turns out contradictory, all rows of its priority or lower can be dropped, and the rest
+//! is still in echelon form without undoing anything.
 //!
-//! Which keys are kept is decided by which equations contradict each other, not by their order, and
-//! the pivots' slots by the kept equations alone; so the same keys give the same bytes in any order.
+//! The kept keys depend only on which equations contradict each other, and the pivots' slots only on the
+//! kept equations. So the same keys give the same bytes in any order.
 
-use super::equation::{Starts, WIDTH, coefficients, result};
-use super::shape::{BUCKET_SLOTS, THRESHOLDS};
+use super::equation::{BUCKET_SLOTS, Starts, THRESHOLDS, WIDTH, coefficients, result};
+use super::simd::sweep::{Bucket, ChosenPivots, Echelon, Pending, RESERVED_ROWS, equation, sweep};
 use crate::hash::KeyHash;
-use crate::kernel::sweep::{Bucket, Echelon, Pending, Picks, ROOM, equation, sweep};
 
 /// The code that bumps a whole bucket.
 pub(super) const WHOLE_BUCKET: u8 = 3;
 
-/// Keys above which a bucket is bumped whole without a look at its equations. There are 133 in the mean; so many come
-/// together only when hashes are badly mixed or keys were chosen for it, and few of them could stay. It bounds the
-/// memory for pending equations.
-pub(super) const CROWDED_KEYS: usize = 1_024;
+/// A bucket with more keys than this is bumped whole, without looking at its equations. The mean is 133; only badly
+/// mixed hashes or an attacker's keys exceed the limit, and few of those keys could stay. The limit bounds the memory
+/// for pending equations, and the time that an attacker can make a bucket take.
+pub(super) const MAX_BUCKET_KEYS: usize = 1_024;
 
-/// What became of a bucket's keys.
+/// The outcome of banding a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Banded {
     /// Keys that start in the bucket.
     pub(super) keys: usize,
-    /// The threshold code: keys that start left of that threshold were not taken.
+    /// The threshold code: keys that start left of that threshold are bumped.
     pub(super) code: u8,
 }
 
@@ -40,17 +39,18 @@ pub(crate) struct Section {
     pub(super) echelon: Echelon,
     pending: Pending,
     /// Pivots that the sweep found in this bucket and beyond.
-    picks: Picks,
+    chosen: ChosenPivots,
 }
 
 impl Section {
-    /// Empties the section and lays it over slots `first_slot` to `end_slot`, multiples of 64.
+    /// Clears the section and moves it to slots `first_slot` to `end_slot`, multiples of 64.
     pub(super) fn reset(&mut self, first_slot: u64, end_slot: u64) {
         let blocks = usize::try_from((end_slot - first_slot) / WIDTH).unwrap_or_default();
         self.first_slot = first_slot;
         self.echelon.occupied.clear();
         self.echelon.occupied.resize(blocks, 0);
-        // What stands in slots without a pivot is never read, so nothing is cleared.
+        // Only the occupancy is cleared: stale entries of slots without a pivot are never read, and clearing them too
+        // would write 3 MB for each section.
         if self.echelon.rows.len() < blocks {
             self.echelon.rows.resize(blocks, [0; 64]);
             self.echelon.results.resize(blocks, [0; 64]);
@@ -61,10 +61,10 @@ impl Section {
     pub(crate) fn bytes(&self) -> u64 {
         let Echelon { occupied, rows, results } = &self.echelon;
         let slots = occupied.capacity() * 8 + rows.capacity() * 64 * 8 + results.capacity() * 64 * 4;
-        (slots + self.pending.bytes() + size_of::<Picks>()) as u64
+        (slots + self.pending.bytes() + size_of::<ChosenPivots>()) as u64
     }
 
-    /// Bands the keys that start in the bucket at `bucket_start`: the first of `hashes`, which ascend.
+    /// Bands the keys that start in the bucket at `bucket_start`. They are the first of the ascending `hashes`.
     pub(super) fn band_bucket(
         &mut self,
         bucket_start: u64,
@@ -73,12 +73,12 @@ impl Section {
         result_mask: u32,
     ) -> Banded {
         let is_here = |hash: &KeyHash| starts.start(hash.get()) < bucket_start + BUCKET_SLOTS;
-        if hashes.get(CROWDED_KEYS).is_some_and(is_here) {
+        if hashes.get(MAX_BUCKET_KEYS).is_some_and(is_here) {
             return Banded { keys: hashes.partition_point(is_here), code: WHOLE_BUCKET };
         }
         let first_block = ((bucket_start - self.first_slot) / WIDTH) as usize;
         self.pending.clear();
-        self.picks.clear();
+        self.chosen.clear();
         let mut direct = [0; BUCKET_BLOCKS];
         let mut keys = 0;
         for (index, direct) in direct.iter_mut().enumerate() {
@@ -86,12 +86,14 @@ impl Section {
             keys += loaded.keys;
             *direct = loaded.direct;
         }
+        // The sweep chooses pivots for all pending rows, those about to be bumped included: whether a row is
+        // contradictory shows only at the end of its elimination. Pivots of bumped keys are dropped afterwards.
         let code = threshold_code(sweep(Bucket {
             pending: &mut self.pending,
             echelon: &mut self.echelon,
             first_block,
             result_bytes: (u32::BITS - result_mask.leading_zeros()).div_ceil(8) as usize,
-            picks: &mut self.picks,
+            chosen: &mut self.chosen,
         }));
         if code > 0 {
             self.drop_pivots_below(THRESHOLDS[usize::from(code)], first_block, direct);
@@ -99,10 +101,10 @@ impl Section {
         Banded { keys, code }
     }
 
-    /// Takes the keys that start in block `block` of the section, which is the bucket's block `index`.
+    /// Loads the keys that start in block `block` of the section, which is the bucket's block `index`.
     ///
-    /// The first key of a slot becomes its pivot at once: it is the one that the sweep would choose, for none
-    /// that starts before it comes first.
+    /// The first key that starts at a free slot becomes its pivot at once. The sweep would choose it too, because rows
+    /// that start further left have lower priority; so about two fifths of the keys never enter the sweep.
     #[expect(clippy::cast_possible_truncation, reason = "less than 64, or 128 slots of a bucket")]
     fn load(&mut self, block: usize, index: usize, hashes: &[KeyHash], starts: Starts, result_mask: u32) -> Loaded {
         let Echelon { occupied, rows, results } = &mut self.echelon;
@@ -115,27 +117,31 @@ impl Section {
         let before = *occupied;
         let mut after = before;
         let mut keys = 0;
-        for chunk in hashes.chunks(ROOM) {
-            let room = self.pending.room();
+        for chunk in hashes.chunks(RESERVED_ROWS) {
+            let reserved = self.pending.reserve();
             let (mut pending, keys_before) = (0, keys);
             for hash in chunk.iter().map(|hash| hash.get()) {
+                // Hashes ascend, so none starts before the block, and the first beyond it ends the loop. A wrapped
+                // offset is beyond it, too.
                 let offset = starts.start(hash).wrapping_sub(first_slot);
                 if offset >= WIDTH {
                     break;
                 }
                 let slot = offset as usize % 64;
+                // Circular form: bit `i` stands for the slot congruent to `i`, so the elimination never shifts a row.
                 let row = coefficients(hash).rotate_left(slot as u32);
                 let result = result(hash) & result_mask;
                 let is_pending = after >> slot & 1 == 1;
                 after |= 1 << slot;
-                // Selected, not branched upon: nothing could predict it.
+                // Both are selected without a branch: whether a slot is taken is random, and a misprediction costs more
+                // than the two loads and stores. The row is written to the reserve in any case, and kept if pending.
                 rows[slot] = if is_pending { rows[slot] } else { row };
                 results[slot] = if is_pending { results[slot] } else { result };
-                room[pending % ROOM] = equation(row, result, (index * 64 + slot) as u8);
+                reserved[pending % RESERVED_ROWS] = equation(row, result, (index * 64 + slot) as u8);
                 pending += usize::from(is_pending);
                 keys += 1;
             }
-            self.pending.added(pending);
+            self.pending.commit(pending);
             if keys - keys_before < chunk.len() {
                 break;
             }
@@ -144,7 +150,7 @@ impl Section {
         Loaded { keys, direct: after & !before }
     }
 
-    /// Takes back the pivots of keys that start left of `threshold` in the bucket.
+    /// Drops the pivots of keys that start left of `threshold` in the bucket.
     #[expect(clippy::cast_possible_truncation, reason = "one of two blocks")]
     fn drop_pivots_below(&mut self, threshold: u8, first_block: usize, direct: [u64; BUCKET_BLOCKS]) {
         let occupied = &mut self.echelon.occupied[first_block..];
@@ -152,13 +158,13 @@ impl Section {
             let below = u32::from(threshold).saturating_sub(index as u32 * 64).min(64);
             *occupied &= !(direct & u64::MAX.checked_shr(64 - below).unwrap_or(0));
         }
-        for pick in self.picks.as_slice().iter().filter(|pick| pick.offset < threshold) {
-            occupied[usize::from(pick.slot / 64)] &= !(1 << (pick.slot % 64));
+        for choose in self.chosen.as_slice().iter().filter(|choose| choose.offset < threshold) {
+            occupied[usize::from(choose.slot / 64)] &= !(1 << (choose.slot % 64));
         }
     }
 }
 
-/// What a bucket's block took.
+/// The outcome of loading one block of a bucket.
 #[derive(Clone, Copy, Debug, Default)]
 struct Loaded {
     /// Keys that start in it.
@@ -170,7 +176,7 @@ struct Loaded {
 /// Blocks of a bucket.
 const BUCKET_BLOCKS: usize = (BUCKET_SLOTS / WIDTH) as usize;
 
-/// The code of the least threshold that bumps a key at this offset.
+/// The code of the smallest threshold that bumps the key at this offset, and with it all keys to its left.
 fn threshold_code(last_contradiction: Option<u8>) -> u8 {
     let passed = |&&threshold: &&u8| last_contradiction.is_some_and(|offset| offset >= threshold);
     THRESHOLDS.iter().take(3).filter(passed).fold(0, |code, _| code + 1)

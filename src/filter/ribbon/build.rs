@@ -2,11 +2,10 @@
 
 use super::band::Section;
 use super::columns::Columns;
-use super::equation::{Starts, final_layer_hash, next_layer_hash};
-use super::plan::{bumping_blocks, bumps, final_blocks, more_sections_bytes, payload_reserve};
-use super::section::{bucket_starts, run_all, split_into_sections};
-use super::shape::{Layer, LayerRole, RibbonShape};
-use super::solve::solve_section;
+use super::equation::{LayerRole, Starts, final_layer_hash, next_layer_hash};
+use super::layer::Layer;
+use super::section::{bucket_starts, more_sections_bytes, run_all, solve_section, split_into_sections};
+use super::shape::{RibbonShape, bumping_blocks, bumps, final_blocks, payload_reserve};
 use crate::codec::AlignedBuffer;
 use crate::filter::{BuildFailure, BuiltPayload, FilterShape};
 use crate::hash::{KeyHash, SortScratch, sort_hashes};
@@ -14,24 +13,22 @@ use crate::hash::{KeyHash, SortScratch, sort_hashes};
 /// Salts of the final layer tried at each size.
 const SALTS: u32 = 16;
 
-/// What is asked of a build.
+/// What to build.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RibbonRequest {
     pub(crate) columns: Columns,
     /// Attempts at the final layer.
     pub(crate) max_attempts: u32,
-    /// Bytes that are kept free behind the payload.
-    pub(crate) tail_capacity: usize,
 }
 
-/// Builds the filter of distinct, ascending `hashes`. `section` is memory from earlier builds.
+/// Builds the filter of distinct, ascending `hashes`. `section` is scratch memory, reused between builds.
 pub(crate) fn build(
     hashes: &[KeyHash],
     request: RibbonRequest,
     section: &mut Section,
 ) -> Result<BuiltPayload<RibbonShape>, BuildFailure> {
     let reserve = payload_reserve(hashes.len() as u64, request.columns).ok_or(BuildFailure::TooManyKeys)?;
-    let payload = AlignedBuffer::empty(reserve, request.tail_capacity).ok_or(BuildFailure::NoMemory)?;
+    let payload = AlignedBuffer::empty(reserve).ok_or(BuildFailure::NoMemory)?;
     let columns = request.columns;
     let mut work = Work { columns, section, payload, blocks: Vec::new(), thresholds: Vec::new(), peak_bytes: 0 };
     let mut bumped: Option<Vec<KeyHash>> = None;
@@ -39,7 +36,7 @@ pub(crate) fn build(
         let keys = bumped.as_deref().unwrap_or(hashes);
         if !bumps(keys.len() as u64, work.blocks.len()) {
             let last = work.final_layer(keys, request.max_attempts)?;
-            return work.finish(last, request.tail_capacity);
+            return work.finish(last);
         }
         let mut passed_on = work.bumping_layer(keys)?;
         if bumps(passed_on.len() as u64, work.blocks.len()) {
@@ -57,7 +54,7 @@ struct FinalLayer {
     attempts: u32,
 }
 
-/// What the layers of one filter share while they are built.
+/// The state that the layers of one filter share during a build.
 #[derive(Debug)]
 struct Work<'a> {
     columns: Columns,
@@ -72,7 +69,7 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// Builds a bumping layer of ascending `keys`, and returns those that it passes on, ascending.
+    /// Builds a bumping layer of ascending `keys`, and returns the bumped ones, ascending.
     fn bumping_layer(&mut self, keys: &[KeyHash]) -> Result<Vec<KeyHash>, BuildFailure> {
         let blocks = bumping_blocks(keys.len() as u64).ok_or(BuildFailure::TooManyKeys)?;
         let layer = Layer::alone(self.columns, blocks, LayerRole::Bumping);
@@ -85,13 +82,13 @@ impl Work<'_> {
         let mut bumped = Vec::with_capacity(keys.len() / 16);
         run_all(tasks, self.section, &mut bumped);
         self.blocks.push(blocks);
-        // Sections that are done at the same time collect what they bump on their own first.
+        // Sections that run in parallel first collect their bumped keys separately.
         let copies = if cfg!(feature = "parallel") { 2 } else { 1 };
         self.note_peak(copies * bumped.capacity() * size_of::<KeyHash>() + more_sections_bytes(layer.slots));
         Ok(bumped)
     }
 
-    /// Builds the layer that must take all of `hashes`, trying salts and then more slots.
+    /// Builds the final layer, which must take all of `hashes`. Tries salts first, and then more slots.
     fn final_layer(&mut self, hashes: &[KeyHash], max_attempts: u32) -> Result<FinalLayer, BuildFailure> {
         let least_blocks = final_blocks(hashes.len() as u64).ok_or(BuildFailure::TooManyKeys)?;
         let mut keys = Vec::with_capacity(hashes.len());
@@ -125,10 +122,10 @@ impl Work<'_> {
         })
     }
 
-    /// Puts the thresholds behind the columns.
-    fn finish(mut self, last: FinalLayer, tail_capacity: usize) -> Result<BuiltPayload<RibbonShape>, BuildFailure> {
+    /// Appends the thresholds to the columns.
+    fn finish(mut self, last: FinalLayer) -> Result<BuiltPayload<RibbonShape>, BuildFailure> {
         let shape = RibbonShape::new(self.columns, &self.blocks, last.salt).ok_or(BuildFailure::TooManyKeys)?;
-        let length = self.payload.as_slice().len() + self.thresholds.len() * 8 + tail_capacity;
+        let length = self.payload.as_slice().len() + self.thresholds.len() * 8;
         self.payload.reserve(length).ok_or(BuildFailure::NoMemory)?;
         self.thresholds.iter().for_each(|word| self.payload.append(&word.to_le_bytes()));
         debug_assert_eq!(self.payload.as_slice().len() as u64, shape.payload_bytes());
@@ -142,7 +139,7 @@ impl Work<'_> {
         self.note_peak(size_of_val(hashes) + usize::try_from(scratch.bytes()).unwrap_or(usize::MAX));
     }
 
-    /// Counts what is held now: the section, the layers that are done, and `more`.
+    /// Updates the peak with the bytes held now: the section, the finished layers, and `more`.
     fn note_peak(&mut self, more: usize) {
         let layers = self.payload.capacity() + self.thresholds.capacity() * 8;
         self.peak_bytes = self.peak_bytes.max(self.section.bytes() + (layers + more) as u64);

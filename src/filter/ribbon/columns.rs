@@ -1,6 +1,7 @@
 //! How many columns the blocks have: the part of the shape that sets the false positive rate.
 
 use crate::error::ConfigError;
+use crate::filter::FilterKind;
 use crate::units::FalsePositiveRate;
 
 /// The most columns a block can have; results have as many bits.
@@ -10,7 +11,7 @@ pub(crate) const MAX_COLUMNS: u8 = 32;
 const SHARES: u64 = 1 << 16;
 
 /// The first blocks of each layer have one column less than the others, so that any rate between
-/// 2^-r and 2^-(r+1), and any size, can be had.
+/// 2^-r and 2^-(r+1), and any size, is possible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Columns {
     /// Columns of the later blocks, 1 to 32.
@@ -33,7 +34,7 @@ impl Columns {
     ///
     /// # Errors
     ///
-    /// [`ConfigError::RibbonRate`] when the rate is above 1/2 or below 2^-32.
+    /// [`ConfigError::RateOutOfRange`] when the rate is above 1/2 or below 2^-32.
     pub(crate) fn for_rate(rate: FalsePositiveRate) -> Result<Self, ConfigError> {
         let mut upper = 1;
         // Doubling is exact, so this is the same on every platform.
@@ -45,7 +46,12 @@ impl Columns {
         // Now rate = scaled x 2^-upper, and the mix of s x 2^-(upper-1) and (1-s) x 2^-upper gives
         // (1+s) x 2^-upper.
         if scaled < 1.0 || (upper == 1 && scaled > 1.0) {
-            return Err(ConfigError::RibbonRate { got: rate.get() });
+            return Err(ConfigError::RateOutOfRange {
+                kind: FilterKind::RIBBON,
+                least: 1.0 / (1_u64 << MAX_COLUMNS) as f64,
+                most: 0.5,
+                got: rate.get(),
+            });
         }
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to 65,535")]
         let lower_share = ((scaled - 1.0) * SHARES as f64).clamp(0.0, (SHARES - 1) as f64) as u16;
@@ -107,7 +113,7 @@ mod tests {
         for upper in 1..=32_u8 {
             let columns = for_rate(0.5_f64.powi(upper.into())).unwrap();
             assert_eq!((columns.upper(), columns.lower_share()), (upper, 0));
-            assert_eq!(columns.result_mask().count_ones(), upper.into());
+            assert_eq!(columns.result_mask().count_ones(), u32::from(upper));
         }
     }
 
@@ -123,7 +129,7 @@ mod tests {
     #[test]
     fn rates_that_ribbon_cannot_give_are_refused() {
         for rate in [0.5001, 0.9, 2.3e-10, 1e-300] {
-            assert!(matches!(for_rate(rate), Err(ConfigError::RibbonRate { .. })), "{rate}");
+            assert!(matches!(for_rate(rate), Err(ConfigError::RateOutOfRange { .. })), "{rate}");
         }
     }
 

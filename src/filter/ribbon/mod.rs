@@ -26,7 +26,7 @@
 //! | 100,000 | 7.03 | 0.5 % |
 //! | 1,000,000 | 7.03 | 0.4 % |
 //!
-//! Any rate from 1/2 to 2^-32 can be had, not only powers of two: the first blocks of each table have one
+//! Any rate from 1/2 to 2^-32 is possible, not only powers of two: the first blocks of each table have one
 //! column less than the others. At 1 % that costs 1.3 % more than the bound.
 //!
 //! A query reads two neighbouring blocks of 8 r bytes (two or three cache lines), four percent of queries
@@ -36,14 +36,14 @@
 //!
 //! # How it is built
 //!
-//! Starts grow with hashes, so sorting the hashes is all the order that `build` needs. A layer is done in
-//! sections of 2^18 slots; the last bucket of a section is bumped whole, so that sections do not touch: only
-//! one has its rows in memory, or, with the feature `parallel`, one per core. In a `section`, `band` finds
-//! bucket by bucket what is kept, and `solve` makes columns of it. The bytes depend on the set of keys alone.
+//! Starts ascend with hashes, so `build` needs only sorted hashes. A layer is built in sections of 2^18 slots.
+//! The last bucket of a section is bumped whole, which makes sections independent: only one has its rows in
+//! memory, or, with the feature `parallel`, one per core. In a `section`, `band` decides bucket by bucket which
+//! keys to keep, and `solve` turns their equations into columns. The bytes depend only on the set of keys.
 //!
-//! Banding is where the time goes. Of the 133 or so keys of a bucket, those that are the first at their slot
-//! are pivots at once; the others, about 80, are eliminated together by a *sweep* over the bucket's slots
-//! (`kernel::sweep`), four or eight slots at a time.
+//! Banding takes most of the time. Of the 133 or so keys of a bucket, the first at each slot becomes a pivot at
+//! once; the others, about 80, are eliminated together by a *sweep* over the bucket's slots (`simd::sweep`), four
+//! or eight slots at a time.
 //!
 //! The bytes: FORMAT.md, "Ribbon". Reading: Dillinger and Walzer, *Ribbon filter: practically smaller than
 //! Bloom and Xor*, 2021; Dillinger, Huebschle-Schneider, Sanders, Walzer, *Fast Succinct Retrieval and
@@ -53,15 +53,14 @@ mod band;
 mod build;
 mod columns;
 mod equation;
-mod plan;
+pub(crate) mod kind;
+#[cfg(test)]
+mod kind_tests;
+mod layer;
 mod section;
 mod shape;
-mod solve;
+mod simd;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use band::Section;
-pub(crate) use build::{RibbonRequest, build};
-pub(crate) use columns::Columns;
-pub(crate) use plan::{columns_for_size, estimated_build_bytes, expected_shape};
-pub(crate) use shape::RibbonShape;
+pub(crate) use kind::RibbonKind;

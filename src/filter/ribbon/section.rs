@@ -1,15 +1,18 @@
-//! A layer in sections that do not touch: each is banded and solved alone, and only one at a time has its
+//! A layer is built in independent sections: each is banded and solved alone, so only one at a time has its
 //! rows in memory.
 
 use super::band::{Banded, Section, WHOLE_BUCKET};
 use super::columns::Columns;
-use super::equation::Starts;
-use super::plan::SECTION_SLOTS;
-use super::shape::{BUCKET_SLOTS, Layer, LayerRole, THRESHOLDS};
-use super::solve::solve_section;
+use super::equation::{BUCKET_SLOTS, LayerRole, Starts, THRESHOLDS};
+use super::layer::Layer;
+use super::simd::solve;
 use crate::hash::KeyHash;
 
-/// How many sections of a layer of `slots` slots are in memory at a time, at the most.
+/// Slots that are banded and solved together: about 3 MB of rows and results. Every section but the last bumps its last
+/// bucket whole, so that no equation crosses into the next; with 2,048 buckets to a section that costs little.
+pub(super) const SECTION_SLOTS: u64 = 1 << 18;
+
+/// How many sections of a layer of `slots` slots can be in memory at a time.
 #[cfg(feature = "parallel")]
 pub(super) fn sections_at_once(slots: u64) -> u64 {
     let sections = slots.div_ceil(SECTION_SLOTS);
@@ -25,18 +28,18 @@ pub(super) const fn sections_at_once(_slots: u64) -> u64 {
 /// Buckets whose threshold codes share a word.
 const BUCKETS_PER_WORD: usize = 32;
 
-/// One section of a bumping layer, with the part of everything that belongs to it.
+/// One section of a bumping layer, with its slices of the keys and of the payload.
 #[derive(Debug)]
 pub(super) struct SectionTask<'a> {
     layer: Layer,
     columns: Columns,
     first_slot: u64,
     end_slot: u64,
-    /// The keys that start in it, ascending.
+    /// The keys that start in the section, ascending.
     keys: &'a [KeyHash],
-    /// Where its columns go.
+    /// The destination of its columns.
     words: &'a mut [[u8; 8]],
-    /// Where its threshold codes go.
+    /// The destination of its threshold codes.
     thresholds: &'a mut [u64],
 }
 
@@ -53,7 +56,7 @@ pub(super) fn split_into_sections<'a>(
         let first_slot = index * SECTION_SLOTS;
         let end_slot = layer.slots.min(first_slot + SECTION_SLOTS);
         let key_count = keys.partition_point(|hash| starts.start(hash.get()) < end_slot);
-        let word_at = |slot: u64| layer.block(slot / 64, columns).0;
+        let word_at = |slot: u64| layer.block(slot / 64, columns.upper()).0;
         let word_count = word_at(end_slot) - word_at(first_slot);
         let threshold_count = (end_slot - first_slot).div_ceil(BUCKET_SLOTS * BUCKETS_PER_WORD as u64);
         SectionTask {
@@ -68,7 +71,7 @@ pub(super) fn split_into_sections<'a>(
     })
 }
 
-/// Runs all `tasks`, and appends the keys that they pass on to `bumped`, in the order of the sections.
+/// Runs all `tasks`, and appends their bumped keys to `bumped`, in the order of the sections.
 #[cfg(not(feature = "parallel"))]
 pub(super) fn run_all<'a>(
     tasks: impl Iterator<Item = SectionTask<'a>>,
@@ -78,8 +81,8 @@ pub(super) fn run_all<'a>(
     tasks.for_each(|task| task.run(section, bumped));
 }
 
-/// Runs all `tasks`, on all threads of the current pool if there are several, and appends the keys that they pass
-/// on to `bumped`, in the order of the sections.
+/// Runs all `tasks` on all threads of the current pool, and appends their bumped keys to `bumped`, in the order of the
+/// sections: the bytes must not depend on which thread finishes first.
 #[cfg(feature = "parallel")]
 pub(super) fn run_all<'a>(
     tasks: impl Iterator<Item = SectionTask<'a>>,
@@ -102,7 +105,7 @@ pub(super) fn run_all<'a>(
     passed_on.iter().for_each(|keys| bumped.extend_from_slice(keys));
 }
 
-/// Takes the first `count` elements off `rest`, or as many as there are.
+/// Splits the first `count` elements off `rest`, or all if there are fewer.
 #[expect(clippy::mut_mut, reason = "it is moved along the slice")]
 fn split_front<'a, T>(rest: &mut &'a mut [T], count: u64) -> &'a mut [T] {
     let count = usize::try_from(count).unwrap_or(usize::MAX).min(rest.len());
@@ -110,14 +113,14 @@ fn split_front<'a, T>(rest: &mut &'a mut [T], count: u64) -> &'a mut [T] {
 }
 
 impl SectionTask<'_> {
-    /// Bands and solves the section, and appends the keys that it passes on to `bumped`.
+    /// Bands and solves the section, and appends its bumped keys to `bumped`.
     pub(super) fn run(self, section: &mut Section, bumped: &mut Vec<KeyHash>) {
         section.reset(self.first_slot, self.end_slot);
         let starts = Starts::new(self.layer.slots, LayerRole::Bumping);
         let mut keys = self.keys;
         for (bucket, bucket_start) in bucket_starts(self.first_slot, self.end_slot).enumerate() {
             let bucket_end = bucket_start + BUCKET_SLOTS;
-            // Nothing may cross from one section into the next.
+            // No equation may cross into the next section.
             let is_wall = bucket_end == self.end_slot && self.end_slot < self.layer.slots;
             let banded = if is_wall {
                 Banded { keys: keys.len(), code: WHOLE_BUCKET }
@@ -134,7 +137,7 @@ impl SectionTask<'_> {
     }
 }
 
-/// Where the buckets of some slots begin.
+/// The first slots of the buckets in a range of slots.
 pub(super) fn bucket_starts(first_slot: u64, end_slot: u64) -> impl Iterator<Item = u64> {
     (0..(end_slot - first_slot).div_ceil(BUCKET_SLOTS)).map(move |bucket| first_slot + bucket * BUCKET_SLOTS)
 }
@@ -144,4 +147,34 @@ fn set_threshold(thresholds: &mut [u64], bucket: usize, code: u8) {
     if let Some(word) = thresholds.get_mut(bucket / BUCKETS_PER_WORD) {
         *word |= u64::from(code) << (bucket % BUCKETS_PER_WORD * 2);
     }
+}
+
+/// Solves `section`, which lies in `layer` from block `first_block` on, and writes the columns of its blocks
+/// to `payload`, which begins there.
+pub(super) fn solve_section(
+    section: &Section,
+    first_block: u64,
+    layer: &Layer,
+    columns: Columns,
+    payload: &mut [[u8; 8]],
+) {
+    let (first_word, _) = layer.block(first_block, columns.upper());
+    solve::solve(&section.echelon, columns.upper().into(), |block, words| {
+        let (word, count) = layer.block(first_block + block as u64, columns.upper());
+        let place = usize::try_from(word - first_word).ok().and_then(|at| payload.get_mut(at..));
+        for (out, word) in place.unwrap_or_default().iter_mut().zip(words).take(count.into()) {
+            *out = word.to_le_bytes();
+        }
+    });
+}
+
+/// Bytes of the first section of a layer: rows, results, occupancy, and the pending rows of a bucket.
+pub(super) fn section_bytes(slots: u64) -> u64 {
+    slots.min(SECTION_SLOTS) * 49 / 4 + 16_384
+}
+
+/// Bytes of the further sections of a layer that are in memory at the same time.
+pub(super) fn more_sections_bytes(slots: u64) -> usize {
+    let bytes = (sections_at_once(slots) - 1) * section_bytes(slots);
+    usize::try_from(bytes).unwrap_or(usize::MAX)
 }

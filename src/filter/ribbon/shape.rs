@@ -1,64 +1,100 @@
-//! The shape of a Ribbon filter, and its probe.
+//! The shape of a Ribbon filter: how many slots each layer gets, and what a trailer records of it.
 
 use super::columns::Columns;
-use super::equation::{SMASH, WIDTH, bumping_starts, final_starts};
+use super::equation::{LayerRole, SMASH, WIDTH, bumping_starts, final_starts};
+use super::layer::Layer;
+use super::section::section_bytes;
+use super::simd::query::{self, FilterView};
 use crate::error::BlockError;
-use crate::filter::{EncodedShape, FilterKind, FilterShape, ParamWords};
+use crate::filter::{EncodedShape, FilterKind, FilterShape, ParamWords, ShapeFields};
 use crate::hash::KeyHash;
-pub(super) use crate::kernel::equation::{BUCKET_SLOTS, THRESHOLDS};
-pub(super) use crate::kernel::ribbon_query::Layer;
-use crate::kernel::ribbon_query::{self, Table};
+use crate::units::BitsPerKey;
 
 /// The most bumping layers before the final one.
 pub(crate) const MAX_BUMPING_LAYERS: usize = 6;
 
-/// What becomes of keys that a layer cannot take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum LayerRole {
-    /// They go to the next layer.
-    Bumping,
-    /// It has to take all.
-    Final,
+/// Up to this many keys, one layer without bumping is smallest; with more, its equations fail too often.
+pub(super) const FINAL_LAYER_KEYS: u64 = 5_000;
+
+/// Slots per thousand keys of a bumping layer. With 4 % more keys than slots nearly every slot is
+/// used, and 4.1 % of the keys are bumped.
+const SLOTS_PER_THOUSAND_KEYS: u64 = 960;
+
+/// Keys in ten thousand that a bumping layer bumps, measured.
+const BUMPED_PER_TEN_THOUSAND: u64 = 414;
+
+/// Blocks of a bumping layer for `keys` keys; `None` beyond the format's limit.
+pub(super) fn bumping_blocks(keys: u64) -> Option<u32> {
+    let blocks = (u128::from(keys) * u128::from(SLOTS_PER_THOUSAND_KEYS)).div_ceil(1_000 * u128::from(WIDTH));
+    u32::try_from(blocks).ok()
 }
 
-impl Layer {
-    /// A layer of `blocks` blocks whose columns start at word 0.
-    pub(super) fn alone(columns: Columns, blocks: u32, role: LayerRole) -> Self {
-        let slots = u64::from(blocks) * WIDTH;
-        Self { slots, lower_blocks: lower_blocks(columns, slots, role), ..Self::default() }
-    }
-
-    pub(super) fn blocks(&self) -> u64 {
-        self.slots / WIDTH
-    }
-
-    /// Words of columns.
-    pub(super) fn words(&self, columns: Columns) -> u64 {
-        self.blocks() * u64::from(columns.upper()) - self.lower_blocks
-    }
-
-    /// Words of thresholds: two bits for each bucket in which an equation can start.
-    pub(super) fn threshold_words(&self) -> u64 {
-        buckets(self.slots).div_ceil(WIDTH / 2)
-    }
-
-    /// First word of block `block`'s columns, and how many it has.
-    #[inline]
-    pub(super) fn block(&self, block: u64, columns: Columns) -> (u64, u8) {
-        let upper = columns.upper();
-        let word = self.first_word + block * u64::from(upper) - block.min(self.lower_blocks);
-        (word, upper - u8::from(block < self.lower_blocks))
-    }
+/// Blocks of the final layer for `keys` keys: the fewest with which, measured, an attempt succeeds
+/// about one time in four or more. Up to 1,600 keys that is no more slots than keys.
+pub(super) fn final_blocks(keys: u64) -> Option<u32> {
+    let slots = keys + keys.saturating_sub(1_600) / 40;
+    u32::try_from(slots.div_ceil(WIDTH).max(1)).ok()
 }
 
-/// Buckets of a bumping layer.
-fn buckets(slots: u64) -> u64 {
-    bumping_starts(slots).div_ceil(BUCKET_SLOTS)
+/// Whether a layer of `keys` keys, the `index`th, bumps.
+pub(super) fn bumps(keys: u64, index: usize) -> bool {
+    keys > FINAL_LAYER_KEYS && index < MAX_BUMPING_LAYERS
+}
+
+/// The shape that a filter of `keys` keys will have, apart from chance in the number of bumped keys:
+/// exact up to 5,000 keys (unless the final layer takes more attempts than it has salts), within half a
+/// percent from 50,000 on. `None` beyond the format's limit.
+pub(crate) fn expected_shape(keys: u64, columns: Columns) -> Option<RibbonShape> {
+    let mut blocks = Vec::with_capacity(MAX_BUMPING_LAYERS + 1);
+    let mut left = keys;
+    while bumps(left, blocks.len()) {
+        blocks.push(bumping_blocks(left)?);
+        left = left / 10_000 * BUMPED_PER_TEN_THOUSAND + left % 10_000 * BUMPED_PER_TEN_THOUSAND / 10_000;
+    }
+    blocks.push(final_blocks(left)?);
+    RibbonShape::new(columns, &blocks, 0)
+}
+
+/// Bytes to set aside for the payload of `keys` keys: what is expected, and some for the chance in how many are
+/// bumped, which spreads with the root of their number. A payload that outgrows it is moved.
+pub(super) fn payload_reserve(keys: u64, columns: Columns) -> Option<u64> {
+    let more_keys = keys.isqrt() * 7 / 2 + WIDTH;
+    Some(expected_shape(keys, columns)?.payload_bytes() + more_keys * u64::from(columns.upper()) / 8)
+}
+
+/// The columns with which the whole block of `keys` keys has about `size`;
+/// `tail_bytes_of` says what the block adds to a payload.
+pub(crate) fn columns_for_size(
+    keys: u64,
+    size: BitsPerKey,
+    tail_bytes_of: impl Fn(&RibbonShape) -> u64,
+) -> Option<Columns> {
+    let one_column = expected_shape(keys, Columns::new(1, 0)?)?;
+    let blocks: u64 = one_column.layers().iter().map(Layer::blocks).sum();
+    // With one column per block, what is not columns is thresholds.
+    let threshold_words = one_column.payload_bytes() / 8 - blocks;
+    let bits = u128::from(keys) * u128::from(size.millibits()) / 1_000;
+    let words = u64::try_from(bits.saturating_sub(u128::from(tail_bytes_of(&one_column)) * 8) / 64)
+        .ok()?
+        .saturating_sub(threshold_words);
+    Some(Columns::filling(words, blocks))
+}
+
+/// The most bytes that building takes beside the hashes and the finished block. `None` beyond the format's limit.
+/// Sections that are done at the same time are not counted: a choice by memory must be the same on every machine.
+pub(crate) fn estimated_build_bytes(keys: u64, columns: Columns) -> Option<u64> {
+    let first_slots = expected_shape(keys, columns)?.layers().first()?.slots;
+    let section = section_bytes(first_slots);
+    // First the hashes are sorted, with a second copy of them. After that, the keys of a layer are held
+    // together with those that it passes on; a layer that takes all holds copies of its own.
+    let sorting = keys * 8 + 262_144;
+    let held = if bumps(keys, 0) { keys * 5 / 4 } else { keys * 24 } + 65_536;
+    Some(sorting.max(section + held))
 }
 
 /// The shape of a Ribbon filter: columns, layers and salt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct RibbonShape {
+pub struct RibbonShape {
     columns: Columns,
     /// Bumping layers, then the final one.
     layers: [Layer; MAX_BUMPING_LAYERS + 1],
@@ -68,7 +104,11 @@ pub(crate) struct RibbonShape {
 }
 
 impl RibbonShape {
-    /// The shape of layers of so many blocks each, the final one last; `None` when there is no layer, too
+    pub(super) fn columns(&self) -> Columns {
+        self.columns
+    }
+
+    /// The shape of layers of these numbers of blocks, the final one last; `None` when there is no layer, too
     /// many, or an empty one.
     pub(super) fn new(columns: Columns, blocks: &[u32], salt: u8) -> Option<Self> {
         let bumping = blocks.len().checked_sub(1).filter(|&bumping| bumping <= MAX_BUMPING_LAYERS)?;
@@ -96,20 +136,11 @@ impl RibbonShape {
 
     /// The filter as its kernel wants it.
     #[inline]
-    fn table<'a>(&'a self, payload: &'a [u8]) -> Table<'a> {
+    fn view<'a>(&'a self, payload: &'a [u8]) -> FilterView<'a> {
         let (bumping, rest) = self.layers.split_at(self.bumping.min(MAX_BUMPING_LAYERS));
         let (words, _) = payload.as_chunks();
-        Table { words, bumping, last: &rest[0], upper: self.columns.upper(), salt: self.salt }
+        FilterView { words, bumping, last: &rest[0], upper: self.columns.upper(), salt: self.salt }
     }
-}
-
-/// How many of a layer's first blocks have one column less: as many as keep to the lower share.
-fn lower_blocks(columns: Columns, slots: u64, role: LayerRole) -> u64 {
-    let starts = match role {
-        LayerRole::Bumping => columns.lower_part(bumping_starts(slots)),
-        LayerRole::Final => columns.lower_part(final_starts(slots)).saturating_sub(SMASH),
-    };
-    starts / WIDTH
 }
 
 impl FilterShape for RibbonShape {
@@ -165,7 +196,7 @@ impl FilterShape for RibbonShape {
         rates.sum::<f64>() / all_slots as f64 + keys as f64 / 2.0_f64.powi(64)
     }
 
-    fn describe(&self) -> Vec<(&'static str, String)> {
+    fn describe(&self) -> ShapeFields {
         let slots: Vec<String> = self.layers().iter().map(|layer| layer.slots.to_string()).collect();
         let lower: u64 = self.layers().iter().map(|layer| layer.lower_blocks).sum();
         let all: u64 = self.layers().iter().map(Layer::blocks).sum();
@@ -175,14 +206,46 @@ impl FilterShape for RibbonShape {
         } else {
             format!("{} in {lower} of {all} blocks, else {upper}", upper - 1)
         };
-        vec![("columns", columns), ("layers", self.layers().len().to_string()), ("slots per layer", slots.join(", "))]
+        ShapeFields::default()
+            .with("columns", columns)
+            .with("layers", self.layers().len())
+            .with("slots per layer", slots.join(", "))
     }
 
     fn may_contain(&self, payload: &[u8], hash: KeyHash) -> bool {
-        ribbon_query::may_contain(&self.table(payload), hash)
+        query::may_contain(&self.view(payload), hash)
     }
 
-    fn may_contain_batch(&self, payload: &[u8], hashes: &[KeyHash], hits: &mut [u64]) {
-        ribbon_query::may_contain_batch(&self.table(payload), hashes, hits);
+    fn may_contain_batch(&self, payload: &[u8], hashes: &[KeyHash], matches: &mut [u64]) {
+        query::may_contain_batch(&self.view(payload), hashes, matches);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layers_shrink_until_one_can_take_all() {
+        let layers = |keys| {
+            let shape = expected_shape(keys, Columns::new(7, 0).unwrap()).unwrap();
+            shape.layers().iter().map(|layer| layer.slots).collect::<Vec<_>>()
+        };
+        assert_eq!(layers(0), [64]);
+        assert_eq!(layers(64), [64]);
+        assert_eq!(layers(65), [128]);
+        assert_eq!(layers(5_000), [5_120]);
+        assert_eq!(layers(5_001).len(), 2);
+        assert_eq!(layers(1_000_000).len(), 3);
+        assert_eq!(layers(1 << 33).len(), 6);
+    }
+
+    #[test]
+    fn shapes_beyond_the_format_are_none_not_wrapped() {
+        let columns = Columns::new(32, 0).unwrap();
+        assert!(expected_shape(u64::MAX, columns).is_none());
+        assert!(expected_shape(1 << 39, columns).is_none());
+        let large = expected_shape(1 << 37, columns).unwrap();
+        assert!(large.payload_bytes() > 1 << 38);
     }
 }

@@ -1,11 +1,12 @@
 //! The sweep against plain Gaussian elimination, and the filter as a whole.
 
 use super::band::{Section, WHOLE_BUCKET};
-use super::equation::{Starts, WIDTH, coefficients, result};
-use super::section::split_into_sections;
-use super::shape::{BUCKET_SLOTS, Layer, LayerRole, THRESHOLDS};
-use super::solve::solve_section;
-use super::{Columns, RibbonRequest, RibbonShape};
+use super::build::{self, RibbonRequest};
+use super::columns::Columns;
+use super::equation::{BUCKET_SLOTS, LayerRole, Starts, THRESHOLDS, WIDTH, coefficients, result};
+use super::layer::Layer;
+use super::section::{solve_section, split_into_sections};
+use super::shape::RibbonShape;
 use crate::filter::{BuiltPayload, FilterShape};
 use crate::hash::{KeyHash, mix64};
 use crate::simd::for_each_set;
@@ -17,8 +18,7 @@ fn sorted_hashes(keys: u64, seed: u64) -> Vec<u64> {
 }
 
 fn build(hashes: &[KeyHash], columns: Columns) -> BuiltPayload<RibbonShape> {
-    super::build(hashes, RibbonRequest { columns, max_attempts: 64, tail_capacity: 0 }, &mut Section::default())
-        .unwrap()
+    build::build(hashes, RibbonRequest { columns, max_attempts: 64 }, &mut Section::default()).unwrap()
 }
 
 fn key_hashes(keys: u64, seed: u64) -> Vec<KeyHash> {
@@ -137,8 +137,8 @@ fn the_sweep_keeps_and_solves_what_plain_elimination_does_with_every_instruction
 fn every_instruction_set_gives_the_same_bytes() {
     let mixed = key_hashes(60_000, 3);
     // More rows in some buckets than the vector forms have lanes for.
-    let crowded: Vec<KeyHash> = (0..20_000).map(|key| KeyHash::from_well_mixed(key << 47)).collect();
-    for (hashes, upper, share) in [(&mixed, 7, 0), (&mixed, 12, 9_000), (&mixed, 32, 0), (&crowded, 8, 1)] {
+    let overfull: Vec<KeyHash> = (0..20_000).map(|key| KeyHash::from_well_mixed(key << 47)).collect();
+    for (hashes, upper, share) in [(&mixed, 7, 0), (&mixed, 12, 9_000), (&mixed, 32, 0), (&overfull, 8, 1)] {
         let columns = Columns::new(upper, share).unwrap();
         let mut first: Option<Vec<u8>> = None;
         for_each_set(|set| {
@@ -164,8 +164,8 @@ fn whole_buckets_are_bumped_at_section_walls_and_where_keys_crowd_and_no_key_is_
         byte >> (bucket % 4 * 2) & 3
     };
     assert_eq!(codes((1 << 18) / BUCKET_SLOTS - 1), WHOLE_BUCKET);
-    let crowded = (0..first.slots / BUCKET_SLOTS).filter(|&bucket| codes(bucket) == WHOLE_BUCKET).count();
-    assert!(crowded > 1, "{crowded}");
+    let overfull = (0..first.slots / BUCKET_SLOTS).filter(|&bucket| codes(bucket) == WHOLE_BUCKET).count();
+    assert!(overfull > 1, "{overfull}");
     assert!(hashes.iter().all(|&hash| built.shape.may_contain(payload, hash)));
 }
 

@@ -1,20 +1,18 @@
-//! Bits that take keys.
+//! Setting the bits of keys.
 
-use super::probe::{Cell, Word, fetch_cells};
-use super::shape::{Bit, StandardBloomShape, ones};
-use super::spread::{ANY_PROBES, Spread, with_probes};
+use super::params::{ANY_PROBES, BloomParams, with_probes};
+use super::shape::{Bit, Cell, StandardBloomShape, Word, prefetch_cells};
 use crate::codec::AlignedBuffer;
 use crate::filter::FilterShape;
+use crate::filter::cache::BIT_INSERT_PREFETCH_BYTES;
+use crate::filter::kind::{Payload, StreamedPayload};
 use crate::hash::KeyHash;
 
-/// Payloads of so many words are filled without fetching ahead: several keys at a time are under way in the CPU anyway,
-/// which is as good unless the bits come from memory.
-const NEAR_WORDS: usize = 2 << 20;
-
-/// Keys whose bits are fetched ahead of the one that is inserted.
+/// How many keys ahead of its use a key's bits are prefetched. An insert needs all of them, a probe only the first few,
+/// so the distance is shorter than a probe's to keep as many lines in flight.
 const AHEAD: usize = 8;
 
-/// A standard Bloom payload that takes keys.
+/// A standard Bloom payload under construction for a file.
 #[derive(Debug)]
 pub(crate) struct StandardBits {
     shape: StandardBloomShape,
@@ -22,84 +20,65 @@ pub(crate) struct StandardBits {
 }
 
 impl StandardBits {
-    /// All bits clear. `tail_capacity` bytes are kept free behind the payload. `None` when there is no such memory.
-    pub(crate) fn new(shape: StandardBloomShape, tail_capacity: usize) -> Option<Self> {
-        Some(Self { shape, payload: AlignedBuffer::zeroed(shape.payload_bytes(), tail_capacity)? })
-    }
-
-    /// The bits of a filter that is taken up, or made in memory.
-    pub(crate) fn from_payload(shape: StandardBloomShape, payload: AlignedBuffer) -> Self {
-        Self { shape, payload }
-    }
-
-    pub(crate) fn shape(&self) -> StandardBloomShape {
-        self.shape
-    }
-
-    pub(crate) fn as_slice(&self) -> &[u8] {
-        self.payload.as_slice()
-    }
-
-    /// The bits, to be written over. Those behind the last position have no meaning, and must stay clear.
-    pub(crate) fn as_mut_slice(&mut self) -> &mut [u8] {
-        self.payload.as_mut_slice()
-    }
-
-    /// Ones.
-    pub(crate) fn ones(&self) -> u64 {
-        ones(self.as_slice())
-    }
-
-    /// Sets a key's bits; whether any of them was clear.
-    #[inline]
-    pub(crate) fn insert(&mut self, hash: KeyHash) -> bool {
-        let (words, _) = self.payload.as_mut_slice().as_chunks_mut();
-        set_bits::<ANY_PROBES>(self.shape.spread(), words, hash) & 1 == 0
-    }
-
-    /// Inserts many; how many of them set a bit that was clear.
-    pub(crate) fn insert_all(&mut self, hashes: &[KeyHash]) -> u64 {
-        let mut new = 0;
-        self.for_each(hashes, |was_set| new += u64::from(was_set & 1 == 0));
-        new
-    }
-
-    /// Inserts many, without telling new ones, which would take a quarter longer.
-    pub(crate) fn insert_uncounted(&mut self, hashes: &[KeyHash]) {
-        self.for_each(hashes, |_| ());
-    }
-
-    /// Inserts each, and hands over whether its bits were all set: bit 0 says so.
-    #[inline(always)]
-    #[expect(clippy::inline_always, reason = "what is not asked for is not computed")]
-    fn for_each(&mut self, hashes: &[KeyHash], mut tell: impl FnMut(u64)) {
-        let spread = self.shape.spread();
-        let (words, _) = self.payload.as_mut_slice().as_chunks_mut();
-        with_probes!(spread, PROBES => {
-            let ahead = if words.len() <= NEAR_WORDS { hashes.len() } else { AHEAD };
-            let (near, far) = hashes.split_at(hashes.len() - hashes.len().min(ahead));
-            for (&hash, &coming) in near.iter().zip(hashes.iter().skip(ahead)) {
-                fetch_cells::<Bit>(spread, words, coming, spread.probes_or::<PROBES>());
-                tell(set_bits::<PROBES>(spread, words, hash));
-            }
-            far.iter().for_each(|&hash| tell(set_bits::<PROBES>(spread, words, hash)));
-        });
-    }
-
-    /// The payload of all keys.
-    pub(crate) fn into_payload(self) -> AlignedBuffer {
-        self.payload
+    /// All bits clear. `None` when allocation fails.
+    pub(crate) fn new(shape: StandardBloomShape) -> Option<Self> {
+        Some(Self { shape, payload: AlignedBuffer::zeroed(shape.payload_bytes())? })
     }
 }
 
-/// Sets a key's bits. Bit 0 says whether they were all set.
+impl StreamedPayload for StandardBits {
+    fn insert(&mut self, hash: KeyHash) {
+        insert(self.shape.bloom_params(), self.payload.as_mut_slice(), hash);
+    }
+
+    /// Does not count new keys: that would take a quarter longer.
+    fn insert_all(&mut self, hashes: &[KeyHash]) {
+        for_each(self.shape.bloom_params(), self.payload.as_mut_slice(), hashes, |_| ());
+    }
+
+    fn into_payload(self) -> Payload {
+        Payload(self.payload)
+    }
+}
+
+/// Sets a key's bits and returns whether any of them was clear.
+#[inline]
+pub(super) fn insert(params: BloomParams, payload: &mut [u8], hash: KeyHash) -> bool {
+    let (words, _) = payload.as_chunks_mut();
+    set_bits::<ANY_PROBES>(params, words, hash) & 1 == 0
+}
+
+/// Inserts many keys and returns how many of them set a clear bit.
+pub(super) fn insert_all(params: BloomParams, payload: &mut [u8], hashes: &[KeyHash]) -> u64 {
+    let mut new = 0;
+    for_each(params, payload, hashes, |was_set| new += u64::from(was_set & 1 == 0));
+    new
+}
+
+/// Inserts each key, and passes to `tell` whether all its bits were set, in bit 0.
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "what `tell` does not use is not computed")]
+fn for_each(params: BloomParams, payload: &mut [u8], hashes: &[KeyHash], mut tell: impl FnMut(u64)) {
+    let ahead = if payload.len() <= BIT_INSERT_PREFETCH_BYTES { hashes.len() } else { AHEAD };
+    let (words, _) = payload.as_chunks_mut();
+    with_probes!(params, PROBES => {
+        let (near, far) = hashes.split_at(hashes.len() - hashes.len().min(ahead));
+        for (&hash, &coming) in near.iter().zip(hashes.iter().skip(ahead)) {
+            prefetch_cells::<Bit>(params, words, coming, params.probes_or::<PROBES>());
+            tell(set_bits::<PROBES>(params, words, hash));
+        }
+        far.iter().for_each(|&hash| tell(set_bits::<PROBES>(params, words, hash)));
+    });
+}
+
+/// Sets a key's bits. Bit 0 of the result says whether all of them were set before.
 #[inline(always)]
 #[expect(clippy::inline_always, reason = "the body of loops over keys")]
-fn set_bits<const PROBES: u8>(spread: Spread, words: &mut [Word], hash: KeyHash) -> u64 {
-    let mut walk = spread.walk(hash);
+fn set_bits<const PROBES: u8>(params: BloomParams, words: &mut [Word], hash: KeyHash) -> u64 {
+    let mut sequence = params.sequence(hash);
     let mut was_set = 1;
-    for _ in 0..spread.probes_or::<PROBES>() {
-        let position = walk.next();
+    for _ in 0..params.probes_or::<PROBES>() {
+        let position = sequence.next();
         let Some(bytes) = words.get_mut(Bit::word_of(position)) else { return was_set };
         let word = u64::from_le_bytes(*bytes);
         was_set &= Bit::taken(word, position);
@@ -114,19 +93,25 @@ mod tests {
     use crate::units::BitsPerKey;
 
     fn hashes(keys: u64) -> Vec<KeyHash> {
-        (0..keys).map(KeyHash::from_remixed).collect()
+        (0..keys).map(KeyHash::mix).collect()
+    }
+
+    fn empty(shape: StandardBloomShape) -> Vec<u8> {
+        vec![0; shape.payload_bytes() as usize]
     }
 
     #[test]
     fn keys_inserted_one_by_one_and_at_once_give_the_same_bytes_and_counts() {
         for (keys, size) in [(0, 1.0), (1, 10.0), (1_000, 3.0), (30_000, 10.0), (400_000, 10.0)] {
             let shape = StandardBloomShape::for_keys(keys, BitsPerKey::new(size).unwrap());
-            let (mut single, mut at_once) =
-                (StandardBits::new(shape, 0).unwrap(), StandardBits::new(shape, 0).unwrap());
-            let new = hashes(keys).into_iter().filter(|&hash| single.insert(hash)).count();
-            assert_eq!(at_once.insert_all(&hashes(keys)), new as u64);
-            assert!(single.as_slice() == at_once.as_slice(), "{keys} keys");
-            assert_eq!(at_once.insert_all(&hashes(keys)), 0, "{keys} keys again");
+            let (mut single, mut at_once, params) = (empty(shape), empty(shape), shape.bloom_params());
+            let new = hashes(keys).into_iter().filter(|&hash| insert(params, &mut single, hash)).count();
+            assert_eq!(insert_all(params, &mut at_once, &hashes(keys)), new as u64);
+            assert!(single == at_once, "{keys} keys");
+            assert_eq!(insert_all(params, &mut at_once, &hashes(keys)), 0, "{keys} keys again");
+            let mut builder = StandardBits::new(shape).unwrap();
+            StreamedPayload::insert_all(&mut builder, &hashes(keys));
+            assert!(builder.into_payload().0.as_slice() == at_once, "{keys} keys");
         }
     }
 
@@ -135,13 +120,13 @@ mod tests {
         for keys in [0, 1, 2, 6, 7, 63, 64, 65, 1_000, 300_000] {
             for size in [1.0, 2.5, 3.7, 5.1, 6.6, 10.0, 47.0, 100.0] {
                 let shape = StandardBloomShape::for_keys(keys, BitsPerKey::new(size).unwrap());
-                let mut bits = StandardBits::new(shape, 0).unwrap();
-                let hashes = hashes(keys);
-                bits.insert_all(&hashes);
-                assert!(hashes.iter().all(|&hash| shape.may_contain(bits.as_slice(), hash)), "{keys} at {size}");
-                let mut hits = vec![0; hashes.len().div_ceil(64)];
-                shape.may_contain_batch(bits.as_slice(), &hashes, &mut hits);
-                assert_eq!(hits.iter().map(|word| u64::from(word.count_ones())).sum::<u64>(), keys, "{keys} at {size}");
+                let (mut payload, hashes) = (empty(shape), hashes(keys));
+                insert_all(shape.bloom_params(), &mut payload, &hashes);
+                assert!(hashes.iter().all(|&hash| shape.may_contain(&payload, hash)), "{keys} at {size}");
+                let mut matches = vec![0; hashes.len().div_ceil(64)];
+                shape.may_contain_batch(&payload, &hashes, &mut matches);
+                let count = matches.iter().map(|word| u64::from(word.count_ones())).sum::<u64>();
+                assert_eq!(count, keys, "{keys} at {size}");
             }
         }
     }

@@ -1,27 +1,29 @@
 //! The filter in memory.
 
-use super::build::StandardBits;
+use super::build;
+use super::params::{BloomParams, size_for_rate};
 use super::shape::StandardBloomShape;
-use super::spread::{Spread, allocate, size_for_rate};
-use crate::error::FilterError;
-use crate::filter::{FilterShape, Storable, check_same_hash};
+use crate::error::{BloomSize, FilterError};
+use crate::filter::dynamic::{Contents, Dynamic, InMemory, StoredFilter, check_same_hash};
 use crate::hash::{HashIdentity, KeyHash};
 use crate::stats::FilterHealth;
 use crate::units::{BitsPerKey, FalsePositiveRate};
 
-/// The number of keys above which a size for a rate does not depend on it any more.
-const MANY_KEYS: u64 = 1 << 24;
-
-/// A standard Bloom filter that takes keys while it is in use.
+/// A standard Bloom filter that accepts keys while in use.
 ///
-/// It belongs to one hash, which its constructor is given: blocks of it say so, and filters of two hashes cannot be
+/// It belongs to one hash, which its constructor is given: its blocks record it, and filters of two hashes cannot be
 /// merged.
 ///
-/// It never denies a key that was inserted. More keys than planned raise its rate, up to 1, and nothing else:
-/// [`health`](Self::health) tells. Keys cannot be taken out: see [`CountingBloom`](crate::CountingBloom).
+/// It contains every key that was inserted. More keys than planned raise its false positive rate, up to 1, and do
+/// nothing else: [`health`](crate::DynamicFilter::health) reports the rate. Keys cannot be removed; see
+/// [`CountingBloom`](crate::CountingBloom).
+///
+/// [`keys`](crate::DynamicFilter::keys) counts the keys that set at least one bit when they were inserted: the distinct
+/// keys, less those that were false positives when they came. In a filter that holds what it was planned for, that is
+/// about a sixth of the rate.
 ///
 /// ```
-/// use sstfilter::{FalsePositiveRate, KeyHasher, StandardBloom};
+/// use sstfilter::{DynamicFilter, FalsePositiveRate, KeyHasher, StandardBloom};
 ///
 /// let hasher = KeyHasher::default();
 /// let mut filter = StandardBloom::for_rate(hasher.identity(), 1_000, FalsePositiveRate::ONE_PERCENT)?;
@@ -31,188 +33,163 @@ const MANY_KEYS: u64 = 1 << 24;
 ///
 /// // Into a file and back, for more keys.
 /// let block = filter.to_block()?;
-/// let again = StandardBloom::from_block(&block, &hasher)?;
-/// assert!(again.contains(hasher.hash(b"apple")));
+/// let restored = StandardBloom::from_block(&block, &hasher)?;
+/// assert!(restored.contains(hasher.hash(b"apple")));
 /// # Ok::<(), sstfilter::FilterError>(())
 /// ```
 #[derive(Debug)]
 pub struct StandardBloom {
-    hash: HashIdentity,
-    bits: StandardBits,
-    keys: u64,
+    contents: InMemory<StandardBloomShape>,
 }
 
 impl StandardBloom {
-    /// An empty filter for `keys` keys, with the [best number of probes](super::optimal_probes) for its size.
+    /// An empty filter for `keys` keys, with the number of probes that gives this size the lowest rate.
     ///
     /// # Errors
     ///
-    /// [`FilterError::TooLarge`] beyond 32 GiB; [`FilterError::NoMemory`] without the memory for it.
+    /// [`FilterError::TooLarge`] beyond 32 GiB; [`FilterError::NoMemory`] when allocation fails.
     pub fn for_size(hash: HashIdentity, keys: u64, size: BitsPerKey) -> Result<Self, FilterError> {
-        Self::of(hash, Spread::for_keys(keys, size))
+        Self::empty(hash, BloomParams::for_keys(keys, size))
     }
 
-    /// The smallest filter whose expected rate with `keys` keys is at most `rate`.
+    /// The smallest filter whose expected false positive rate with `keys` keys is at most `rate`.
     ///
     /// # Errors
     ///
     /// [`FilterError::Config`] when 100 bits per key are not enough; [`FilterError::TooLarge`] beyond 32 GiB;
-    /// [`FilterError::NoMemory`] without the memory for it.
+    /// [`FilterError::NoMemory`] when allocation fails.
     pub fn for_rate(hash: HashIdentity, keys: u64, rate: FalsePositiveRate) -> Result<Self, FilterError> {
-        Self::for_size(hash, keys, size_for_rate(keys.clamp(1, MANY_KEYS), rate)?)
+        Self::for_size(hash, keys, size_for_rate(keys, rate)?)
     }
 
     /// An empty filter of `bits` bits, any number, and `probes` probes, 1 to 32.
     ///
     /// ```
-    /// use sstfilter::{HashIdentity, KeyHash, StandardBloom};
+    /// use sstfilter::{DynamicFilter, HashIdentity, KeyHash, StandardBloom};
     ///
-    /// // 800 keys in a thousand bits: nine bits of ten are set, and three absent keys of four get through.
+    /// // 800 keys in a thousand bits: nine bits of ten are set, and three absent keys of four are false positives.
     /// let mut saturated = StandardBloom::with_shape(HashIdentity::custom(1), 1_000, 3)?;
-    /// (0..800).for_each(|key| { saturated.insert(KeyHash::from_remixed(key)); });
-    /// assert!((0.89..0.93).contains(&saturated.fill_ratio()));
+    /// (0..800).for_each(|key| { saturated.insert(KeyHash::mix(key)); });
+    /// assert!((0.89..0.93).contains(&saturated.health().fill_ratio));
     /// assert!((0.70..0.80).contains(&saturated.health().expected_fpr));
     /// # Ok::<(), sstfilter::FilterError>(())
     /// ```
     ///
     /// # Errors
     ///
-    /// [`FilterError::Config`] without bits, or with too few or too many probes; [`FilterError::TooLarge`] beyond
-    /// 32 GiB; [`FilterError::NoMemory`] without the memory for it.
+    /// [`FilterError::Config`] without bits, or for another number of probes; [`FilterError::TooLarge`] beyond 32 GiB;
+    /// [`FilterError::NoMemory`] when allocation fails.
     pub fn with_shape(hash: HashIdentity, bits: u64, probes: u8) -> Result<Self, FilterError> {
-        Self::of(hash, Spread::new(bits, probes)?)
+        Self::empty(hash, BloomParams::new(bits, probes)?)
     }
 
-    fn of(hash: HashIdentity, spread: Spread) -> Result<Self, FilterError> {
-        let shape = StandardBloomShape::new(spread);
-        let payload = allocate(shape.payload_bytes())?;
-        Ok(Self { hash, bits: StandardBits::from_payload(shape, payload), keys: 0 })
+    fn empty(hash: HashIdentity, params: BloomParams) -> Result<Self, FilterError> {
+        Ok(Self { contents: InMemory::empty(hash, StandardBloomShape::new(params))? })
     }
 
     /// A filter whose bits are set by `fill`, none behind the last.
     pub(crate) fn filled(
         hash: HashIdentity,
-        spread: Spread,
+        params: BloomParams,
         keys: u64,
         fill: impl FnOnce(&mut [u8]),
     ) -> Result<Self, FilterError> {
-        let mut filter = Self { keys, ..Self::of(hash, spread)? };
-        fill(filter.bits.as_mut_slice());
+        let mut filter = Self::empty(hash, params)?;
+        filter.contents.keys = keys;
+        fill(filter.contents.payload.as_mut_slice());
         Ok(filter)
     }
 
-    /// Inserts a key. Whether that changed the filter: `false` for a key that it seemed to contain already.
+    /// Inserts a key and returns whether that changed the filter: `false` for a key that it already seemed to contain.
     pub fn insert(&mut self, hash: KeyHash) -> bool {
-        let is_new = self.bits.insert(hash);
-        self.keys = self.keys.saturating_add(is_new.into());
+        let is_new = build::insert(self.params(), self.contents.payload.as_mut_slice(), hash);
+        self.contents.keys = self.contents.keys.saturating_add(is_new.into());
         is_new
     }
 
-    /// Inserts many, faster than one by one when the filter is larger than the caches; how many of them changed it.
+    /// Inserts many keys and returns how many of them changed the filter. Faster than one by one when the filter is
+    /// larger than the caches.
     pub fn insert_all(&mut self, hashes: &[KeyHash]) -> u64 {
-        let new = self.bits.insert_all(hashes);
-        self.keys = self.keys.saturating_add(new);
+        let new = build::insert_all(self.params(), self.contents.payload.as_mut_slice(), hashes);
+        self.contents.keys = self.contents.keys.saturating_add(new);
         new
     }
 
     /// Whether the key may have been inserted; `false` is certain.
     #[must_use]
     pub fn contains(&self, hash: KeyHash) -> bool {
-        self.bits.shape().may_contain(self.bits.as_slice(), hash)
+        self.contents.contains(hash)
     }
 
-    /// Bit `i % 64` of word `i / 64` of `hits` becomes the answer for key `i`.
-    pub(crate) fn contains_words(&self, hashes: &[KeyHash], hits: &mut [u64]) {
-        self.bits.shape().may_contain_batch(self.bits.as_slice(), hashes, hits);
-    }
-
-    /// Adds the keys of `other`. [`keys`](Self::keys) then counts those twice that are in both.
+    /// Adds the keys of `other`. [`keys`](crate::DynamicFilter::keys) then counts keys that are in both twice.
     ///
     /// # Errors
     ///
-    /// [`FilterError::HashMismatch`] unless both are of one hash; [`FilterError::ShapeMismatch`] unless both have as many
-    /// bits and probes.
+    /// [`FilterError::HashMismatch`] unless both have one hash; [`FilterError::ShapeMismatch`] unless both have the
+    /// same number of bits and probes.
     pub fn union(&mut self, other: &Self) -> Result<(), FilterError> {
-        check_same_hash(self.hash, other.hash)?;
-        let (expected, got) = (self.bits.shape(), other.bits.shape());
-        if expected != got {
-            let describe = |shape: StandardBloomShape| format!("{} bits, {} probes", shape.bits(), shape.probes());
-            return Err(FilterError::ShapeMismatch { expected: describe(expected), got: describe(got) });
+        check_same_hash(self.contents.hash, other.contents.hash)?;
+        if self.params() != other.params() {
+            return Err(FilterError::ShapeMismatch { expected: self.size(), got: other.size() });
         }
-        let bytes = self.bits.as_mut_slice().iter_mut().zip(other.bits.as_slice());
+        let bytes = self.contents.payload.as_mut_slice().iter_mut().zip(other.contents.bytes());
         bytes.for_each(|(ours, theirs)| *ours |= theirs);
-        self.keys = self.keys.saturating_add(other.keys);
+        self.contents.keys = self.contents.keys.saturating_add(other.contents.keys);
         Ok(())
     }
 
     /// Bits.
     #[must_use]
     pub fn bits(&self) -> u64 {
-        self.bits.shape().bits()
+        self.params().positions()
     }
 
     /// Bits of each key.
     #[must_use]
     pub fn probes(&self) -> u8 {
-        self.bits.shape().probes()
+        self.params().probes()
     }
 
-    /// Keys that set at least one bit when they were inserted: the distinct keys, less those that were let through as
-    /// false positives before they came. In a filter that holds what it was planned for, that is about a sixth
-    /// of the rate.
-    #[must_use]
-    pub fn keys(&self) -> u64 {
-        self.keys
-    }
-
-    /// The share of bits that are set; reads the whole filter.
-    #[must_use]
-    pub fn fill_ratio(&self) -> f64 {
-        self.bits.ones() as f64 / self.bits() as f64
-    }
-
-    /// The number of distinct keys that most likely set as many bits as are set (Swamidass and Baldi 2007), also
-    /// after a [`union`](Self::union); [`u64::MAX`] when all are. Reads the whole filter.
+    /// The number of distinct keys that most likely set this many bits (Swamidass and Baldi 2007), also after a
+    /// [`union`](Self::union); [`u64::MAX`] when all are set. Reads the whole filter.
     #[must_use]
     pub fn estimated_keys(&self) -> u64 {
-        self.bits.shape().spread().estimated_keys(self.bits.ones())
+        self.params().estimated_keys(self.contents.count_taken())
     }
 
-    /// Keys, fill, and the rate that follows from the fill; reads the whole filter.
-    #[must_use]
-    pub fn health(&self) -> FilterHealth {
-        let fill_ratio = self.fill_ratio();
-        FilterHealth { keys: self.keys, fill_ratio, expected_fpr: self.bits.shape().spread().fpr_at(fill_ratio) }
+    fn params(&self) -> BloomParams {
+        self.contents.shape.bloom_params()
+    }
+
+    fn size(&self) -> BloomSize {
+        BloomSize { bits: self.bits(), bits_per_key: self.probes() }
     }
 }
 
-impl Storable for StandardBloom {
-    type Shape = StandardBloomShape;
-
-    fn shape(&self) -> StandardBloomShape {
-        self.bits.shape()
+impl Dynamic for StandardBloom {
+    fn contents(&self) -> &dyn Contents {
+        &self.contents
     }
 
-    fn hash_identity(&self) -> HashIdentity {
-        self.hash
+    fn contents_mut(&mut self) -> &mut dyn Contents {
+        &mut self.contents
     }
 
-    fn keys(&self) -> u64 {
-        self.keys
+    fn insert_or_fail(&mut self, hash: KeyHash) -> Result<(), FilterError> {
+        self.insert(hash);
+        Ok(())
     }
 
-    fn write_payload(&self, out: &mut [u8]) {
-        out.copy_from_slice(self.bits.as_slice());
+    fn insert_all_or_fail(&mut self, hashes: &[KeyHash]) -> Result<(), FilterError> {
+        self.insert_all(hashes);
+        Ok(())
     }
 
-    /// Bits behind the last are cleared: no writer sets them.
-    fn restore(hash: HashIdentity, shape: StandardBloomShape, keys: u64, payload: &[u8]) -> Result<Self, FilterError> {
-        Self::filled(hash, shape.spread(), keys, |bits| {
-            bits.copy_from_slice(payload);
-            let unused = shape.payload_bytes() * 8 - shape.bits();
-            if let Some(last) = bits.last_chunk_mut::<8>() {
-                *last = (u64::from_le_bytes(*last) & u64::MAX >> unused).to_le_bytes();
-            }
-        })
+    fn measure_health(&self) -> FilterHealth {
+        self.contents.measure_health()
+    }
+
+    fn restore(stored: &StoredFilter<'_>) -> Result<Self, FilterError> {
+        InMemory::restore_cells(stored).map(|contents| Self { contents })
     }
 }

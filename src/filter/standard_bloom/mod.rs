@@ -2,21 +2,21 @@
 //!
 //! # What it is
 //!
-//! An array of bits, of which each key sets k; a key is denied when one of its k bits is clear (Bloom 1970). With
-//! k = 0.69 times the bits per key half of the bits are set, and the rate is 2^-k: 1.44 bits per key for each halving,
-//! whatever the number of keys. [`StandardBloom`] takes keys while it is asked, in any order and any number; more
-//! than planned raise its rate, and [`health`](StandardBloom::health) tells how far. Two filters of one shape are
+//! An array of bits, of which each key sets k; a key is absent when one of its k bits is clear (Bloom 1970). With k =
+//! 0.69 times the bits per key, half of the bits are set and the rate is 2^-k: 1.44 bits per key for each halving,
+//! whatever the number of keys. [`StandardBloom`] takes keys while it is probed, in any order and any number; more than
+//! planned raise its rate, and [`health`](crate::DynamicFilter::health) reports it. Two filters of one shape are
 //! [merged](StandardBloom::union) by OR.
 //!
 //! # How positions are found
 //!
-//! By double hashing (Kirsch and Mitzenmacher 2006): the hash is the first number, and each further one is the one before
-//! plus a step; the high half of its product with the number of bits is the position. With a step that stays the same,
-//! as in the paper, the positions of a key are evenly spaced, and two keys that share some of them tend to share all:
-//! no matter in large filters, but measured at 1,000 bits the rate is 4 % too high with 7 probes, and *four times* too high
-//! with 13. So the step is turned by 23 bits after each addition, which costs one instruction:
+//! By double hashing (Kirsch and Mitzenmacher 2006): the hash is the first number, and each further one is the one
+//! before plus a step; the high half of its product with the number of bits is the position. With a constant step, as
+//! in the paper, the positions of a key are evenly spaced, and two keys that share some of them tend to share all. That
+//! does not matter in large filters, but at 1,000 bits the measured rate is 4 % too high with 7 probes, and *four
+//! times* too high with 13. So the step is rotated by 23 bits after each addition, which costs one instruction:
 //!
-//! | bits | keys | probes | independent probes | fixed step | growing step | turning step (ours) |
+//! | bits | keys | probes | independent probes | fixed step | growing step | rotated step (ours) |
 //! |--:|--:|--:|--:|--:|--:|--:|
 //! | 64 | 6 | 7 | 0.686 % | 1.21 % | 0.819 % | 0.686 % |
 //! | 1,000 | 100 | 7 | 0.826 % | 0.863 % | 0.837 % | 0.828 % |
@@ -33,30 +33,25 @@
 //! | 16 | 11 | 0.0459 % | 0.0845 % |
 //! | 20 | 14 | 0.0067 % | 0.0199 % |
 //!
-//! Each probe can miss the cache. An absent key takes the first four together and is mostly done then; a key that is in
-//! takes all of them. Batches take four times as long as with blocked Bloom, in the second level of cache (5.0 ns for an
-//! absent key of 10,000, where blocked Bloom takes 1.1) and out of it (8.6 ns of 1,000,000 against 1.8), and so does
-//! building (6.7 ns per key against 1.6). That is `benches/peers` on one core of a Zen 3.
+//! Each probe can miss the cache. Four are taken together, which decides most absent keys; a key in the filter takes
+//! all. Batch probes take about four times as long as in blocked Bloom, and so does building (`benches/peers`).
 //!
 //! When to choose it: for a filter in memory that keys are added to, or that is to be merged; or where less memory than
 //! blocked Bloom's is wanted (3 % at a rate of 1 %, 8 % at 0.1 %, 13 % at 0.01 %) and [Ribbon](super::ribbon) takes too
 //! long to build. In files, blocked Bloom is mostly the better choice for its speed, and Ribbon for its size.
 //!
-//! The bytes: FORMAT.md, "Standard Bloom". Reading: Bloom, *Space/time trade-offs in hash coding with allowable errors*,
-//! 1970; Kirsch and Mitzenmacher, *Less hashing, same performance*, 2006; Bose et al., *On the false-positive rate of
-//! Bloom filters*, 2008; Swamidass and Baldi, *Mathematical correction for fingerprint similarity measures to improve
-//! chemical retrieval*, 2007.
+//! The bytes: FORMAT.md, "Standard Bloom". Reading: Bloom, *Space/time trade-offs in hash coding with allowable
+//! errors*, 1970; Kirsch and Mitzenmacher, *Less hashing, same performance*, 2006; Bose et al., *On the false-positive
+//! rate of Bloom filters*, 2008; Swamidass and Baldi, *Mathematical correction for fingerprint similarity measures to
+//! improve chemical retrieval*, 2007.
 
 mod build;
-mod filter;
-mod probe;
-mod rate;
+pub(crate) mod filter;
+mod kind;
+mod params;
 mod shape;
-mod spread;
 
-pub(crate) use build::StandardBits;
-pub use filter::StandardBloom;
-pub(crate) use probe::{Cell, may_contain, may_contain_batch};
-pub(crate) use shape::StandardBloomShape;
-pub use spread::{MAX_PROBES, bits_per_key_for, optimal_probes, size_for_rate};
-pub(crate) use spread::{Spread, allocate};
+pub(crate) use filter::StandardBloom;
+pub(crate) use kind::StandardBloomKind;
+pub(crate) use params::{BloomParams, size_for_rate};
+pub(crate) use shape::{ArrayShape, Cell};

@@ -1,105 +1,219 @@
-//! The shape of a block, and bits as cells.
+//! The shape of a standard or counting Bloom block, and its probes.
+//!
+//! In a full filter half of all absent keys fail at the first probe, and the CPU cannot predict which: an exit after
+//! each probe would cost a branch misprediction per key. So the first few probes are combined without a branch between
+//! them. One absent key in sixteen continues to the rest, which are also combined.
 
-use super::probe::{self, Cell};
-use super::spread::Spread;
-use crate::error::BlockError;
-use crate::filter::{EncodedShape, FilterKind, FilterShape, ParamWords, probe_one_by_one};
+use core::marker::PhantomData;
+
+use super::params::{BloomParams, with_probes};
+use crate::error::{BlockError, FilterError};
+use crate::filter::batch::{answers, answers_ahead};
+use crate::filter::blocked_bloom::line;
+use crate::filter::cache::PROBE_PREFETCH_BYTES;
+use crate::filter::dynamic::{InMemory, StoredFilter};
+use crate::filter::{EncodedShape, FilterKind, FilterShape, ParamWords, ShapeFields, probe_one_by_one};
 use crate::hash::KeyHash;
-use crate::kernel::line;
+use crate::kernel::prefetch::prefetch;
+use crate::stats::FilterHealth;
 use crate::units::BitsPerKey;
 
-/// Bits in a word of 8 bytes.
-const BITS_PER_WORD: u64 = 64;
+/// Probes that are taken before the first branch. With 3, one absent key in eight mispredicts; with 5, every key
+/// pays for a load that few need.
+const TOGETHER: u8 = 4;
+
+/// How many keys before its probe a key's cells are prefetched: longer than a load from memory takes, and few enough
+/// that the lines are still in the first-level cache.
+const AHEAD: usize = 16;
+
+/// The cell at a position of a payload: a bit or a counter.
+pub(crate) trait Cell: Copy + core::fmt::Debug + Send + Sync + 'static {
+    /// The kind whose filters have such cells.
+    const KIND: FilterKind;
+    /// The binary logarithm of the positions in a word of 8 bytes.
+    const PER_WORD_LOG2: u32;
+    /// What to call the cells.
+    const PLURAL: &'static str;
+
+    /// Bit 0 says whether a position within its word is taken; the others have no meaning.
+    fn taken(word: u64, position: u64) -> u64;
+
+    /// Positions of a payload that are taken.
+    fn count_taken(payload: &[u8]) -> u64;
+
+    /// The word of a position.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "one shift of a loop over keys")]
+    #[expect(clippy::cast_possible_truncation, reason = "the payload is in memory, and its words in it")]
+    fn word_of(position: u64) -> usize {
+        (position >> Self::PER_WORD_LOG2) as usize
+    }
+}
+
+/// A word of a payload.
+pub(super) type Word = [u8; 8];
 
 /// A position is one bit.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bit;
 
 impl Cell for Bit {
+    const KIND: FilterKind = FilterKind::STANDARD_BLOOM;
     const PER_WORD_LOG2: u32 = 6;
+    const PLURAL: &'static str = "bits";
 
     #[inline]
     fn taken(word: u64, position: u64) -> u64 {
         word >> (position & 63)
     }
+
+    fn count_taken(payload: &[u8]) -> u64 {
+        let (lines, rest) = payload.as_chunks();
+        line::ones(lines) + rest.iter().map(|byte| u64::from(byte.count_ones())).sum::<u64>()
+    }
+}
+
+/// The shape of a Bloom filter whose keys have positions anywhere in an array of cells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ArrayShape<C> {
+    params: BloomParams,
+    cells: PhantomData<C>,
 }
 
 /// The shape of a standard Bloom filter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct StandardBloomShape {
-    spread: Spread,
-}
+pub(super) type StandardBloomShape = ArrayShape<Bit>;
 
-impl StandardBloomShape {
-    pub(crate) fn new(spread: Spread) -> Self {
-        Self { spread }
+impl<C: Cell> ArrayShape<C> {
+    const POSITIONS_PER_WORD: u64 = 1 << C::PER_WORD_LOG2;
+
+    pub(crate) fn new(params: BloomParams) -> Self {
+        Self { params, cells: PhantomData }
     }
 
     /// The shape for `keys` keys at `size`, of any size.
     pub(crate) fn for_keys(keys: u64, size: BitsPerKey) -> Self {
-        Self::new(Spread::for_keys(keys, size))
+        Self::new(BloomParams::for_keys(keys, size))
     }
 
-    pub(crate) fn spread(self) -> Spread {
-        self.spread
+    pub(crate) fn bloom_params(self) -> BloomParams {
+        self.params
     }
 
-    pub(crate) fn bits(self) -> u64 {
-        self.spread.positions()
+    /// The share of positions that are taken.
+    fn fill_of(self, payload: &[u8]) -> f64 {
+        C::count_taken(payload) as f64 / self.params.positions() as f64
     }
 
-    pub(crate) fn probes(self) -> u8 {
-        self.spread.probes()
+    fn clear_unused(self, payload: &mut [u8]) {
+        let unused = self.payload_bytes() / 8 * Self::POSITIONS_PER_WORD - self.params.positions();
+        let bits_per_position = 64 / Self::POSITIONS_PER_WORD;
+        if let Some(last) = payload.last_chunk_mut::<8>() {
+            *last = (u64::from_le_bytes(*last) & u64::MAX >> (unused * bits_per_position)).to_le_bytes();
+        }
     }
 }
 
-/// Ones in a payload.
-pub(crate) fn ones(payload: &[u8]) -> u64 {
-    let (lines, rest) = payload.as_chunks();
-    let (words, bytes) = rest.as_chunks();
-    let of_words: u32 = words.iter().map(|&word| u64::from_le_bytes(word).count_ones()).sum();
-    let of_bytes: u32 = bytes.iter().map(|byte| byte.count_ones()).sum();
-    line::ones(lines) + u64::from(of_words + of_bytes)
-}
-
-impl FilterShape for StandardBloomShape {
-    const KIND: FilterKind = FilterKind::STANDARD_BLOOM;
+impl<C: Cell> FilterShape for ArrayShape<C> {
+    const KIND: FilterKind = C::KIND;
 
     fn decode(encoded: &EncodedShape) -> Result<Self, BlockError> {
-        Spread::decode(encoded, BITS_PER_WORD).map(Self::new)
+        BloomParams::decode(encoded, Self::POSITIONS_PER_WORD).map(Self::new)
     }
 
     fn params(&self) -> ParamWords {
-        self.spread.params()
+        self.params.encode()
     }
 
     fn payload_bytes(&self) -> u64 {
-        self.spread.payload_bytes(BITS_PER_WORD)
+        self.params.payload_bytes(Self::POSITIONS_PER_WORD)
     }
 
     fn expected_fpr(&self, keys: u64) -> f64 {
-        self.spread.expected_fpr(keys)
+        self.params.expected_fpr(keys)
     }
 
-    fn describe(&self) -> Vec<(&'static str, String)> {
-        vec![("bits", self.bits().to_string()), ("probes", self.probes().to_string())]
+    fn describe(&self) -> ShapeFields {
+        ShapeFields::default().with(C::PLURAL, self.params.positions()).with("probes", self.params.probes())
     }
 
-    /// Ones over bits.
     fn fill_ratio(&self, payload: &[u8]) -> Option<f64> {
-        Some((ones(payload) as f64 / self.bits() as f64).min(1.0))
+        Some(self.fill_of(payload).min(1.0))
     }
 
     fn may_contain(&self, payload: &[u8], hash: KeyHash) -> bool {
-        payload.len() as u64 != self.payload_bytes() || probe::may_contain::<Bit>(self.spread, payload, hash)
+        let (params, (words, _)) = (self.params, payload.as_chunks());
+        payload.len() as u64 != self.payload_bytes()
+            || with_probes!(params, PROBES => contains::<C, PROBES>(params, words, hash))
     }
 
-    fn may_contain_batch(&self, payload: &[u8], hashes: &[KeyHash], hits: &mut [u64]) {
-        if payload.len() as u64 == self.payload_bytes() {
-            probe::may_contain_batch::<Bit>(self.spread, payload, hashes, hits);
+    fn may_contain_batch(&self, payload: &[u8], hashes: &[KeyHash], matches: &mut [u64]) {
+        let (params, (words, _)) = (self.params, payload.as_chunks());
+        if payload.len() as u64 != self.payload_bytes() {
+            probe_one_by_one(self, payload, hashes, matches);
+        } else if payload.len() <= PROBE_PREFETCH_BYTES {
+            with_probes!(params, PROBES => answers(hashes, matches, |hash| contains::<C, PROBES>(params, words, hash)));
         } else {
-            probe_one_by_one(self, payload, hashes, hits);
+            // The probes after the first few are rarely reached.
+            let prefetch = |hash| prefetch_cells::<C>(params, words, hash, params.probes().min(TOGETHER));
+            with_probes!(params, PROBES => {
+                answers_ahead(hashes, matches, AHEAD, prefetch, |hash| contains::<C, PROBES>(params, words, hash));
+            });
         }
+    }
+}
+
+impl<C: Cell> InMemory<ArrayShape<C>> {
+    /// Positions that are taken; reads the whole filter.
+    pub(crate) fn count_taken(&self) -> u64 {
+        C::count_taken(self.bytes())
+    }
+
+    /// Computed from the actual fill: reads the whole filter.
+    pub(crate) fn measure_health(&self) -> FilterHealth {
+        let fill_ratio = self.shape.fill_of(self.bytes());
+        FilterHealth { keys: self.keys, fill_ratio, expected_fpr: self.shape.params.fpr_at(fill_ratio) }
+    }
+
+    /// Restores a stored filter and clears the positions after the last, which no writer sets.
+    pub(crate) fn restore_cells(stored: &StoredFilter<'_>) -> Result<Self, FilterError> {
+        let mut restored = Self::restore(stored)?;
+        restored.shape.clear_unused(restored.payload.as_mut_slice());
+        Ok(restored)
+    }
+}
+
+/// Whether all positions of `hash` are taken.
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "the body of loops over keys")]
+fn contains<C: Cell, const PROBES: u8>(params: BloomParams, words: &[Word], hash: KeyHash) -> bool {
+    let probes = params.probes_or::<PROBES>();
+    let mut sequence = params.sequence(hash);
+    let mut taken = 1;
+    for _ in 0..probes.min(TOGETHER) {
+        taken &= taken_at::<C>(words, sequence.next());
+    }
+    if taken & 1 == 1 {
+        for _ in TOGETHER..probes {
+            taken &= taken_at::<C>(words, sequence.next());
+        }
+    }
+    taken & 1 == 1
+}
+
+/// [`Cell::taken`] at a position; all ones beyond the payload.
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "the body of loops over keys")]
+fn taken_at<C: Cell>(words: &[Word], position: u64) -> u64 {
+    words.get(C::word_of(position)).map_or(u64::MAX, |&word| C::taken(u64::from_le_bytes(word), position))
+}
+
+/// Prefetches the first `probes` cells of a key.
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "the body of a loop over keys")]
+pub(super) fn prefetch_cells<C: Cell>(params: BloomParams, words: &[Word], hash: KeyHash, probes: u8) {
+    let mut sequence = params.sequence(hash);
+    for _ in 0..probes {
+        prefetch(words.as_ptr().wrapping_add(C::word_of(sequence.next())));
     }
 }
 
@@ -112,14 +226,14 @@ mod tests {
         let shape = StandardBloomShape::for_keys(1_000, BitsPerKey::TEN);
         for length in [0, 8, shape.payload_bytes() - 8, shape.payload_bytes() + 8] {
             let payload = vec![0; length as usize];
-            assert!((0..1_000).all(|key| shape.may_contain(&payload, KeyHash::from_remixed(key))), "{length}");
+            assert!((0..1_000).all(|key| shape.may_contain(&payload, KeyHash::mix(key))), "{length}");
         }
     }
 
     #[test]
     fn ones_are_counted_in_every_byte() {
         for length in [0, 1, 7, 8, 64, 65, 200] {
-            assert_eq!(ones(&vec![0x81; length]), 2 * length as u64);
+            assert_eq!(Bit::count_taken(&vec![0x81; length]), 2 * length as u64);
         }
     }
 }

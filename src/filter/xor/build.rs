@@ -1,18 +1,18 @@
-//! Building.
+//! Building an xor filter: peel the keys off, then set their cells in reverse order.
 
 use super::shape::{XorShape, XorWidth};
 use crate::codec::AlignedBuffer;
-use crate::filter::fingerprint::{Bits8, Bits16, SALTS, set_cells};
-use crate::filter::peel::{CellSums, PeelOrder};
+use crate::filter::fingerprint::{Bits8, Bits16, set_cells};
+use crate::filter::peel::{CellSums, PeelOrder, try_salts};
 use crate::filter::{BuildFailure, BuiltPayload, FilterShape};
 use crate::hash::KeyHash;
 
-/// Which cells may be left without a key.
+/// Which cells stay empty: there are 23 more than keys for every hundred keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Spared {
-    /// It does not matter which.
-    Any,
-    /// Those of the third block, as many as possible.
+pub(crate) enum EmptyCells {
+    /// Any, which is fastest to build.
+    Anywhere,
+    /// As many as possible of the third block's, for xor+ to leave out.
     ThirdBlock,
 }
 
@@ -21,53 +21,27 @@ pub(crate) fn build_bytes(keys: u64, shape: XorShape) -> u64 {
     shape.cells() * CellSums::BYTES + keys * PeelOrder::bytes_per_key(shape.cells())
 }
 
-/// Builds the filter of distinct `hashes`, fastest if they ascend. `tail_capacity` bytes are kept free behind it.
+/// Builds the filter of distinct `hashes`, fastest if they ascend.
 pub(crate) fn build(
     hashes: &[KeyHash],
     shape: XorShape,
-    spared: Spared,
-    tail_capacity: usize,
+    empty: EmptyCells,
 ) -> Result<BuiltPayload<XorShape>, BuildFailure> {
     let mut sums = CellSums::new(shape.cells())?;
-    for salt in 0..SALTS {
+    try_salts(|salt| {
         let shape = shape.with_salt(salt);
-        if let Some(order) = add_and_peel(&mut sums, shape, spared, hashes)? {
-            return assign(&sums, &order, shape, tail_capacity);
-        }
         sums.clear();
-    }
-    Err(BuildFailure::AttemptsExhausted)
+        sums.add_all(shape.placement(), hashes.iter().copied())?;
+        let order = match empty {
+            EmptyCells::Anywhere => sums.peel(shape.placement())?,
+            EmptyCells::ThirdBlock => sums.peel_leaving_empty(shape.placement(), shape.third_block())?,
+        };
+        Ok(assign(&sums, &order, shape)?)
+    })
 }
 
-/// Adds `hashes` to empty `sums` and peels them off; `None` where that fails.
-fn add_and_peel(
-    sums: &mut CellSums,
-    shape: XorShape,
-    spared: Spared,
-    hashes: &[KeyHash],
-) -> Result<Option<PeelOrder>, BuildFailure> {
-    if sums.add_all(shape.placement(), hashes.iter().copied()).is_err() {
-        return Ok(None);
-    }
-    match spared {
-        Spared::Any => sums.peel(shape.placement()),
-        Spared::ThirdBlock => sums.peel_sparing(shape.placement(), third_block(shape)),
-    }
-}
-
-/// The first cell of the third block.
-#[expect(clippy::cast_possible_truncation, reason = "as many cells are in memory")]
-pub(crate) fn third_block(shape: XorShape) -> usize {
-    2 * u64::from(shape.block_cells()) as usize
-}
-
-fn assign(
-    sums: &CellSums,
-    order: &PeelOrder,
-    shape: XorShape,
-    tail_capacity: usize,
-) -> Result<BuiltPayload<XorShape>, BuildFailure> {
-    let mut payload = AlignedBuffer::zeroed(shape.payload_bytes(), tail_capacity).ok_or(BuildFailure::NoMemory)?;
+fn assign(sums: &CellSums, order: &PeelOrder, shape: XorShape) -> Result<BuiltPayload<XorShape>, BuildFailure> {
+    let mut payload = AlignedBuffer::zeroed(shape.payload_bytes()).ok_or(BuildFailure::NoMemory)?;
     match shape.width() {
         XorWidth::Eight => set_cells(shape.placement(), Bits8, sums, order, payload.as_mut_slice()),
         XorWidth::Sixteen => set_cells(shape.placement(), Bits16, sums, order, payload.as_mut_slice()),

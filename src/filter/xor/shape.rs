@@ -1,15 +1,16 @@
-//! The shape of an xor filter.
+//! The shape of an xor filter: how many cells it gets, where keys have them, and its probe.
 
-use super::cells::XorCells;
-use super::probe;
 use crate::error::BlockError;
-use crate::filter::{EncodedShape, FilterKind, FilterShape, ParamWords};
-use crate::hash::KeyHash;
+use crate::filter::batch;
+use crate::filter::fingerprint::{self, Bits8, Bits16, fingerprint_bits};
+use crate::filter::peel::Placement;
+use crate::filter::{EncodedShape, FilterKind, FilterShape, ParamWords, ShapeFields};
+use crate::hash::{KeyHash, SaltStep, map_to_range};
 
 /// The bits of a fingerprint in an xor or xor+ filter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum XorWidth {
-    /// Eight: one absent key in 256 gets through.
+pub(crate) enum XorWidth {
+    /// Eight: one absent key in 256 is a false positive.
     #[default]
     Eight,
     /// Sixteen: one in 65,536.
@@ -19,14 +20,14 @@ pub enum XorWidth {
 impl XorWidth {
     /// As a number.
     #[must_use]
-    pub const fn bits(self) -> u32 {
+    pub(crate) const fn bits(self) -> u32 {
         match self {
             Self::Eight => 8,
             Self::Sixteen => 16,
         }
     }
 
-    /// The width of so many bits.
+    /// The width of this many bits.
     pub(crate) fn decode(bits: u32) -> Result<Self, BlockError> {
         match bits {
             8 => Ok(Self::Eight),
@@ -71,7 +72,14 @@ impl XorShape {
     /// Where keys have their cells.
     #[inline]
     pub(crate) fn placement(self) -> XorCells {
-        XorCells::new(self.block_cells, self.salt)
+        XorCells { block_cells: self.block_cells.into(), salt: self.salt }
+    }
+
+    /// The first cell of the third block.
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "as many cells are in memory, or not found")]
+    pub(crate) fn third_block(self) -> usize {
+        2 * u64::from(self.block_cells) as usize
     }
 
     /// The two first parameter words.
@@ -113,20 +121,87 @@ impl FilterShape for XorShape {
         1.0 / (1_u64 << self.width.bits()) as f64
     }
 
-    fn describe(&self) -> Vec<(&'static str, String)> {
-        vec![
-            ("fingerprint bits", self.width.bits().to_string()),
-            ("cells", self.cells().to_string()),
-            ("salt", self.salt.to_string()),
-        ]
+    fn describe(&self) -> ShapeFields {
+        ShapeFields::default()
+            .with("fingerprint bits", self.width.bits())
+            .with("cells", self.cells())
+            .with("salt", self.salt)
     }
 
     #[inline]
     fn may_contain(&self, payload: &[u8], hash: KeyHash) -> bool {
-        probe::may_contain(*self, payload, hash)
+        match self.width {
+            XorWidth::Eight => fingerprint::may_contain(self.placement(), Bits8, payload, hash),
+            XorWidth::Sixteen => fingerprint::may_contain(self.placement(), Bits16, payload, hash),
+        }
     }
 
-    fn may_contain_batch(&self, payload: &[u8], hashes: &[KeyHash], hits: &mut [u64]) {
-        probe::may_contain_batch(*self, payload, hashes, hits);
+    fn may_contain_batch(&self, payload: &[u8], hashes: &[KeyHash], matches: &mut [u64]) {
+        if payload.len() as u64 != self.payload_bytes() {
+            return batch::all_match(hashes, matches);
+        }
+        match self.width {
+            XorWidth::Eight => {
+                fingerprint::may_contain_batch(self.placement(), Bits8, payload, hashes, matches);
+            }
+            XorWidth::Sixteen => {
+                fingerprint::may_contain_batch(self.placement(), Bits16, payload, hashes, matches);
+            }
+        }
+    }
+}
+
+/// The cells of each of the three blocks for `keys` keys: in all at least 1.23 times as many as keys, and 32
+/// (Graf and Lemire 2020).
+fn block_cells(keys: u64) -> u128 {
+    (u128::from(keys) * 123 + 3_200).div_ceil(300)
+}
+
+/// The shape of a filter of `keys` keys; `None` beyond what can be recorded of it.
+pub(crate) fn shape_for(keys: u64, width: XorWidth) -> Option<XorShape> {
+    u32::try_from(block_cells(keys)).ok().and_then(|block_cells| XorShape::new(width, block_cells))
+}
+
+/// Where keys have their cells.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct XorCells {
+    block_cells: u64,
+    salt: u8,
+}
+
+impl Placement<3> for XorCells {
+    /// One cell in each block. With salt 0 the first ascends with the hash, so that of sorted keys one cell in three is
+    /// near that of the key before, and building misses the caches less often.
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "cells are in memory, or not found")]
+    fn place(&self, hash: u64) -> ([usize; 3], u32) {
+        let salted = KeyHash::from_well_mixed(hash).salted(SaltStep::new(self.salt));
+        let first = if self.salt == 0 { hash } else { salted.rotate_left(42) };
+        let cell = |block: u64, bits| (block * self.block_cells + map_to_range(bits, self.block_cells)) as usize;
+        ([cell(0, first), cell(1, salted), cell(2, salted.rotate_left(21))], fingerprint_bits(salted))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::filter::FilterShape;
+
+    #[test]
+    fn there_are_three_blocks_of_at_least_a_third_of_1_23_cells_per_key_and_32() {
+        let bytes = |keys| shape_for(keys, XorWidth::Eight).unwrap().payload_bytes();
+        assert_eq!([0, 1, 2, 100, 1_000_000].map(bytes), [40, 40, 40, 160, 1_230_040]);
+        for keys in (0..5_000).chain((5_000..1_000_000).step_by(991)) {
+            let cells = 3 * u128::from(shape_for(keys, XorWidth::Eight).unwrap().block_cells());
+            let least = (u128::from(keys) * 123 + 3_200) as f64 / 100.0;
+            assert!((least..least + 3.0).contains(&(cells as f64)), "{keys} keys: {cells} cells");
+        }
+    }
+
+    #[test]
+    fn numbers_beyond_what_can_be_recorded_have_no_shape() {
+        assert!(shape_for(1 << 33, XorWidth::Sixteen).is_some());
+        assert_eq!(shape_for(1 << 34, XorWidth::Eight), None);
+        assert_eq!(shape_for(u64::MAX, XorWidth::Eight), None);
     }
 }

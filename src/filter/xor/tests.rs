@@ -3,7 +3,7 @@ use crate::filter::FilterShape;
 use crate::hash::KeyHash;
 
 fn sorted(set: u64, keys: u64) -> Vec<KeyHash> {
-    let mut hashes: Vec<KeyHash> = (0..keys).map(|key| KeyHash::from_remixed(set << 40 | key)).collect();
+    let mut hashes: Vec<KeyHash> = (0..keys).map(|key| KeyHash::mix(set << 40 | key)).collect();
     hashes.sort_unstable();
     hashes
 }
@@ -15,7 +15,7 @@ fn building_takes_less_than_1_3_attempts_on_average_at_every_number_of_keys() {
     for keys in numbers.into_iter().chain([10_000, 30_000, 100_000]) {
         let shape = shape_for(keys, XorWidth::Eight).unwrap();
         let sets = (1_000_000 / (keys + 10)).clamp(10, 1_000);
-        let attempts = |set| build(&sorted(set, keys), shape, Spared::Any, 0).unwrap().attempts;
+        let attempts = |set| build(&sorted(set, keys), shape, EmptyCells::Anywhere).unwrap().attempts;
         let all: Vec<u32> = (1..=sets).map(attempts).collect();
         let mean = f64::from(all.iter().sum::<u32>()) / sets as f64;
         println!("{keys} keys: {mean:.3} attempts, at most {}", all.iter().max().unwrap());
@@ -24,17 +24,17 @@ fn building_takes_less_than_1_3_attempts_on_average_at_every_number_of_keys() {
 }
 
 #[test]
-fn the_third_block_is_spared_where_that_is_wanted() {
+fn the_third_block_stays_emptier_where_that_is_wanted() {
     let hashes = sorted(1, 100_000);
     let shape = shape_for(100_000, XorWidth::Sixteen).unwrap();
-    let taken = |spared| {
-        let built = build(&hashes, shape, spared, 0).unwrap();
+    let taken = |empty| {
+        let built = build(&hashes, shape, empty).unwrap();
         assert!(hashes.iter().all(|&hash| built.shape.may_contain(built.payload.as_slice(), hash)));
         let cells = built.payload.as_slice().as_chunks::<2>().0;
-        cells[third_block(shape)..].iter().filter(|cell| **cell != [0, 0]).count()
+        cells[shape.third_block()..].iter().filter(|cell| **cell != [0, 0]).count()
     };
-    let (any, spared) = (taken(Spared::Any), taken(Spared::ThirdBlock));
-    assert!((26_000..26_300).contains(&spared) && any > spared + 3_000, "{spared} of 41,011 cells, or {any}");
+    let (any, emptier) = (taken(EmptyCells::Anywhere), taken(EmptyCells::ThirdBlock));
+    assert!((26_000..26_300).contains(&emptier) && any > emptier + 3_000, "{emptier} of 41,011 cells, or {any}");
 }
 
 #[test]
@@ -51,6 +51,6 @@ fn a_payload_of_another_length_reads_as_may_be_present() {
 #[test]
 fn more_keys_than_there_are_cells_for_fail_after_16_attempts() {
     let shape = shape_for(1_000, XorWidth::Eight).unwrap();
-    let failed = build(&sorted(1, 1_200), shape, Spared::Any, 0);
+    let failed = build(&sorted(1, 1_200), shape, EmptyCells::Anywhere);
     assert_eq!(failed.err(), Some(crate::filter::BuildFailure::AttemptsExhausted));
 }

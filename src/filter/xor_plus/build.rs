@@ -3,7 +3,7 @@
 use super::rank::{LINE_CELLS, line_of};
 use super::shape::XorPlusShape;
 use crate::codec::AlignedBuffer;
-use crate::filter::xor::{self, Spared, XorShape, XorWidth};
+use crate::filter::xor::{self, EmptyCells, XorShape, XorWidth};
 use crate::filter::{BuildFailure, BuiltPayload, FilterShape};
 use crate::hash::KeyHash;
 
@@ -12,34 +12,28 @@ pub(crate) fn build_bytes(keys: u64, whole: XorShape) -> u64 {
     xor::build_bytes(keys, whole) + whole.payload_bytes()
 }
 
-/// Builds the filter of distinct `hashes`, fastest if they ascend, from that of shape `whole`. `tail_capacity` bytes
-/// are kept free behind it.
-pub(crate) fn build(
-    hashes: &[KeyHash],
-    whole: XorShape,
-    tail_capacity: usize,
-) -> Result<BuiltPayload<XorPlusShape>, BuildFailure> {
-    let built = xor::build(hashes, whole, Spared::ThirdBlock, 0)?;
+/// Builds the filter of distinct `hashes`, fastest if they ascend, from that of shape `whole`.
+pub(crate) fn build(hashes: &[KeyHash], whole: XorShape) -> Result<BuiltPayload<XorPlusShape>, BuildFailure> {
+    let built = xor::build(hashes, whole, EmptyCells::ThirdBlock)?;
     match whole.width() {
-        XorWidth::Eight => without_empty_cells::<1>(&built, tail_capacity),
-        XorWidth::Sixteen => without_empty_cells::<2>(&built, tail_capacity),
+        XorWidth::Eight => without_empty_cells::<1>(&built),
+        XorWidth::Sixteen => without_empty_cells::<2>(&built),
     }
 }
 
 /// The filter with `BYTES` bytes in each cell, without the empty cells of the third block.
 fn without_empty_cells<const BYTES: usize>(
     built: &BuiltPayload<XorShape>,
-    tail_capacity: usize,
 ) -> Result<BuiltPayload<XorPlusShape>, BuildFailure> {
     let whole = built.payload.as_slice().as_chunks::<BYTES>().0;
-    let (first, rest) = whole.split_at_checked(xor::third_block(built.shape)).unwrap_or_default();
+    let (first, rest) = whole.split_at(built.shape.third_block());
     // What follows the third block are zeros as well.
     let third = rest.get(..built.shape.block_cells() as usize).unwrap_or_default();
     let is_kept = |cell: &&[u8; BYTES]| **cell != [0; BYTES];
     let kept = u32::try_from(third.iter().filter(is_kept).count()).map_err(|_| BuildFailure::TooManyKeys)?;
     let shape = XorPlusShape::new(built.shape, kept).ok_or(BuildFailure::TooManyKeys)?;
 
-    let mut payload = AlignedBuffer::zeroed(shape.payload_bytes(), tail_capacity).ok_or(BuildFailure::NoMemory)?;
+    let mut payload = AlignedBuffer::zeroed(shape.payload_bytes()).ok_or(BuildFailure::NoMemory)?;
     let line_bytes = usize::try_from(shape.line_bytes()).map_err(|_| BuildFailure::NoMemory)?;
     let (lines, cells) = payload.as_mut_slice().split_at_mut(line_bytes);
     let mut before = 0;

@@ -2,10 +2,10 @@
 //!
 //! # What it is
 //!
-//! An xor filter (`filter::xor`) has 23 cells for every hundred keys that no key was given, and they are 0. When keys are
-//! peeled so that they take a cell of the third block only where they have to, 15 of these 23 are there: 36 % of that
-//! block. Xor+ leaves those out. In front of the cells stand lines of 64 bytes: 448 bits that say which
-//! cells are kept, and counts of them, so that one line says where a cell is, with two words to count ones in.
+//! An xor filter (`filter::xor`) has 23 cells for every hundred keys that no key was given, and they are 0. When keys
+//! are peeled so that they take a cell of the third block only where they have to, 15 of these 23 are there: 36 % of
+//! that block. Xor+ leaves those out. In front of the cells stand lines of 64 bytes: 448 bits that say which cells are
+//! kept, and counts of them, so that one line says where a cell is, with two words to count ones in.
 //!
 //! Cells that took a key and are 0 are left out as well: one in 256 at 8 bits.
 //!
@@ -22,26 +22,23 @@
 //! never shorter than 64 bytes.
 //!
 //! A query reads a line and two cells at once, and then the third cell: two misses one after the other. It takes about
-//! three times as long as xor's (15 against 5.0 ns with 100,000 keys). Building takes the whole array beside what xor
+//! three times as long as xor's. Building takes the whole array beside what xor
 //! takes, and longer, because the cells of the third block wait for the others.
 //!
 //! # When to choose it
 //!
-//! For files of some thousand keys: from about 300 to 60,000 keys it is smaller than xor and binary fuse. With more keys,
-//! when it is asked for by name: binary fuse with four cells for each key is smaller (8.6 bits per key at 2^-8 and a
-//! million keys), asked in less time and built in less; Ribbon is smaller still (8.03) for slower queries.
+//! For files of some thousand keys: from about 300 to 60,000 keys it is smaller than xor and binary fuse. With more
+//! keys, hardly ever: binary fuse with four cells for each key is smaller (8.6 bits per key at 2^-8 and a million
+//! keys), faster to probe and to build; Ribbon is smaller still (8.03) for slower queries.
 //!
 //! The bytes: FORMAT.md, "Xor+". Reading: Graf and Lemire, *Xor Filters: Faster and Smaller Than Bloom and Cuckoo
 //! Filters*, 2020, section on Xor+; Jacobson, *Space-efficient Static Trees and Graphs*, 1989, for counting ones.
 
 mod build;
-mod plan;
-mod probe;
+mod kind;
 mod rank;
 mod shape;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use build::{build, build_bytes};
-pub(crate) use plan::expected_shape;
-pub(crate) use shape::XorPlusShape;
+pub(crate) use kind::XorPlusKind;

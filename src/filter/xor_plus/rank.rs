@@ -14,8 +14,8 @@ const BEFORE: u32 = 27;
 /// A place that no payload has, and that can be added to one that it has.
 const NOWHERE: usize = usize::MAX / 2;
 
-/// Where a cell of the third block is among those that are kept, and whether it is one of them. Counts that lie can say
-/// more than a `usize` of 32 bits can: such a place is nowhere, and not somewhere else.
+/// Where a cell of the third block is among those that are kept, and whether it is one of them. In a damaged payload,
+/// counts can exceed a `usize` of 32 bits: the place is then [`NOWHERE`], out of range.
 #[inline]
 pub(super) fn place_of(lines: &[Line], cell: usize) -> (usize, bool) {
     let Some(line) = lines.get(cell / LINE_CELLS) else { return (0, false) };
@@ -32,7 +32,8 @@ pub(super) fn place_of(lines: &[Line], cell: usize) -> (usize, bool) {
     (usize::try_from(place).unwrap_or(NOWHERE), bits >> bit & 1 == 1)
 }
 
-/// The ones in two words. Not every x86-64 has an instruction for it; added up like this, two cost little more than one.
+/// The ones in two words. `count_ones` is a call or a longer sequence on x86-64 without POPCNT, which a default build
+/// cannot use; with the two added up in one go, the second word costs little more.
 #[inline]
 const fn ones_in_both(one: u64, other: u64) -> u64 {
     const fn in_fours(word: u64) -> u64 {
@@ -46,7 +47,7 @@ const fn ones_in_both(one: u64, other: u64) -> u64 {
     ((fours & EIGHTS) + (fours >> 4 & EIGHTS)).wrapping_mul(0x0101_0101_0101_0101) >> 56
 }
 
-/// The line of up to 448 cells, of which there are `before` kept in the lines before.
+/// The line of up to 448 cells; `before` cells are kept in the lines before it.
 pub(super) fn line_of(is_kept: impl Iterator<Item = bool>, before: u64) -> Line {
     let mut words = [0_u64; 8];
     for (cell, is_kept) in is_kept.take(LINE_CELLS).enumerate() {
@@ -69,7 +70,7 @@ mod tests {
     use crate::hash::KeyHash;
 
     fn is_kept(cell: usize, share: u64) -> bool {
-        KeyHash::from_remixed(cell as u64).get() % 16 < share
+        KeyHash::mix(cell as u64).get() % 16 < share
     }
 
     #[test]

@@ -1,30 +1,32 @@
-use super::*;
+use super::build::build;
+use super::shape::expected_shape;
 use crate::filter::FilterShape;
-use crate::filter::fingerprint::{Bits8, Locate, Width};
-use crate::filter::xor::{self, Spared, XorWidth, shape_for};
+use crate::filter::fingerprint::{Bits8, Width};
+use crate::filter::peel::Placement;
+use crate::filter::xor::{self, EmptyCells, XorWidth, shape_for};
 use crate::hash::KeyHash;
 
 fn sorted(set: u64, keys: u64) -> Vec<KeyHash> {
-    let mut hashes: Vec<KeyHash> = (0..keys).map(|key| KeyHash::from_remixed(set << 40 | key)).collect();
+    let mut hashes: Vec<KeyHash> = (0..keys).map(|key| KeyHash::mix(set << 40 | key)).collect();
     hashes.sort_unstable();
     hashes
 }
 
 #[test]
 fn it_answers_as_the_filter_with_all_cells_does() {
-    let asked = sorted(2, 20_000);
+    let probed = sorted(2, 20_000);
     for width in [XorWidth::Eight, XorWidth::Sixteen] {
         for keys in [0, 1, 2, 100, 1_000, 300_000] {
             let (hashes, whole) = (sorted(1, keys), shape_for(keys, width).unwrap());
-            let plus = build(&hashes, whole, 0).unwrap();
-            let whole = xor::build(&hashes, whole, Spared::ThirdBlock, 0).unwrap();
+            let plus = build(&hashes, whole).unwrap();
+            let whole = xor::build(&hashes, whole, EmptyCells::ThirdBlock).unwrap();
             assert!(keys < 1_000 || plus.shape.payload_bytes() < whole.shape.payload_bytes());
-            let mut hits = vec![0; asked.len().div_ceil(64)];
-            plus.shape.may_contain_batch(plus.payload.as_slice(), &asked, &mut hits);
-            for (index, &hash) in asked.iter().enumerate() {
+            let mut matches = vec![0; probed.len().div_ceil(64)];
+            plus.shape.may_contain_batch(plus.payload.as_slice(), &probed, &mut matches);
+            for (index, &hash) in probed.iter().enumerate() {
                 let answer = plus.shape.may_contain(plus.payload.as_slice(), hash);
                 assert_eq!(answer, whole.shape.may_contain(whole.payload.as_slice(), hash), "{keys} keys");
-                assert_eq!(answer, hits[index / 64] >> (index % 64) & 1 == 1, "{keys} keys");
+                assert_eq!(answer, matches[index / 64] >> (index % 64) & 1 == 1, "{keys} keys");
             }
             assert!(hashes.iter().all(|&hash| plus.shape.may_contain(plus.payload.as_slice(), hash)));
         }
@@ -34,25 +36,25 @@ fn it_answers_as_the_filter_with_all_cells_does() {
 #[test]
 fn a_payload_of_another_length_reads_as_may_be_present() {
     let shape = expected_shape(1_000, XorWidth::Eight).unwrap();
-    let (hashes, mut hits) = (sorted(1, 100), [0; 2]);
+    let (hashes, mut matches) = (sorted(1, 100), [0; 2]);
     for payload in [&[][..], &[0; 1_264]] {
         assert!(hashes.iter().all(|&hash| shape.may_contain(payload, hash)));
-        shape.may_contain_batch(payload, &hashes, &mut hits);
-        assert_eq!(hits, [u64::MAX, u64::MAX >> 28]);
+        shape.may_contain_batch(payload, &hashes, &mut matches);
+        assert_eq!(matches, [u64::MAX, u64::MAX >> 28]);
     }
 }
 
-/// A payload that no writer makes, under a checksum that holds. The counts say 2^37 cells, and so lead beyond the payload,
-/// whatever the width of `usize`: there the third cell reads as 0, while the first two are all ones.
+/// A payload that no writer makes, under a checksum that holds. The counts say 2^37 cells, and so lead beyond the
+/// payload, whatever the width of `usize`: there the third cell reads as 0, while the first two are all ones.
 #[test]
 fn counts_that_lie_cost_answers_but_no_panic() {
     let shape = expected_shape(300_000, XorWidth::Eight).unwrap();
     let lie = vec![0xff; usize::try_from(shape.payload_bytes()).unwrap()];
-    let (hashes, mut hits) = (sorted(1, 1_000), [0; 16]);
-    shape.may_contain_batch(&lie, &hashes, &mut hits);
+    let (hashes, mut matches) = (sorted(1, 1_000), [0; 16]);
+    shape.may_contain_batch(&lie, &hashes, &mut matches);
     for (index, &hash) in hashes.iter().enumerate() {
-        assert_eq!(shape.may_contain(&lie, hash), hits[index / 64] >> (index % 64) & 1 == 1);
-        let (_, bits) = shape.placement().locate(hash.get());
+        assert_eq!(shape.may_contain(&lie, hash), matches[index / 64] >> (index % 64) & 1 == 1);
+        let (_, bits) = shape.placement().place(hash.get());
         assert_eq!(shape.may_contain(&lie, hash), Bits8.fingerprint(bits) == 0);
     }
 }

@@ -5,8 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Result;
-use sstfilter::{BitsPerKey, BloomPolicy, FilterPolicy, KeyHasher, ReadOptions, RibbonPolicy, RibbonSizing, Table};
-use sstfilter::{TableOptions, TableSet, TableWriter};
+use sstfilter::kind::RibbonKind;
+use sstfilter::sst::{BoundedBlockCache, ReadOptions, Table, TableOptions, TableSet, TableWriter};
+use sstfilter::{BitsPerKey, FilterPolicy, KindPolicy};
 
 use super::{Engine, OURS, RIBBON};
 use crate::data::Data;
@@ -27,10 +28,11 @@ impl Ours {
         filter: &'static str,
     ) -> Result<Box<dyn Engine>> {
         let reading = ReadOptions::default();
-        let reading = if name == OURS { reading.with_kept_blocks() } else { reading };
+        let reading =
+            if name == OURS { reading.with_block_cache(Arc::new(BoundedBlockCache::new(1 << 30))) } else { reading };
         let policy: Arc<dyn FilterPolicy> = match filter {
-            RIBBON => Arc::new(RibbonPolicy::new(RibbonSizing::SameRateAsBloom(BitsPerKey::TEN))?),
-            _ => Arc::new(BloomPolicy::new(BitsPerKey::TEN)),
+            RIBBON => Arc::new(KindPolicy::new(RibbonKind::same_rate_as_bloom(BitsPerKey::TEN)?)),
+            _ => Arc::new(KindPolicy::default()),
         };
         let options = TableOptions::default().with_policy(policy);
         let tables = (0..data.scenario.files).map(|file| {
@@ -43,7 +45,7 @@ impl Ours {
             Ok(Table::open(&path, &reading)?)
         });
         let tables = tables.collect::<Result<Vec<Table>>>()?;
-        Ok(Box::new(Self { name, filter, set: TableSet::new(tables, KeyHasher::default()) }))
+        Ok(Box::new(Self { name, filter, set: TableSet::new(tables).unwrap() }))
     }
 }
 

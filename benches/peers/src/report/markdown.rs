@@ -2,8 +2,9 @@
 
 use std::fmt::Write as _;
 
+use sstfilter_charts::Machine;
+
 use super::{Material, ahead, engines};
-use crate::machine::Machine;
 use crate::record::{Measurements, Record};
 use crate::table::grouped;
 use crate::tables;
@@ -59,9 +60,9 @@ fn push(text: &mut String, title: &str, body: &str) {
 }
 
 fn describe(machine: &Machine) -> String {
-    let Machine { cpu, cores, caches, instruction_sets, ours, system, rustc } = machine;
+    let Machine { cpu, cores, caches, instruction_sets, kernels, system, rustc } = machine;
     format!(
-        "{cpu}, {cores} cores, caches {}; instruction sets {}, our kernels: {ours}; {system}; {rustc}.",
+        "{cpu}, {cores} cores, caches {}; instruction sets {}, our kernels: {kernels}; {system}; {rustc}.",
         caches.join(", "),
         instruction_sets.join(", ")
     )

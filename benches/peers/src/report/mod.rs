@@ -1,5 +1,6 @@
 //! RESULTS.md and its charts, from measurements that were written down.
 
+pub mod advice;
 mod ahead;
 mod charts;
 mod engines;
@@ -46,7 +47,7 @@ pub fn run(args: &ReportArgs) -> io::Result<()> {
     fs::create_dir_all(&results)?;
     let peers: Measurements = read_json(&args.peers.clone().unwrap_or_else(|| results.join("peers.json")))?;
     let engines = read_engines(args.engines.as_deref(), &results)?;
-    let charts = charts::all(&peers.records);
+    let charts = charts::all(&peers.records)?;
     for chart in &charts {
         fs::write(results.join(chart.file), &chart.svg)?;
     }
@@ -74,7 +75,8 @@ fn read_notes(results: &Path) -> io::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::machine::Machine;
+    use sstfilter_charts::Machine;
+
     use crate::record::tests::record;
     use crate::record::write_json;
 
@@ -87,7 +89,7 @@ mod tests {
         let peers = Measurements {
             date: "2026-01-02".to_owned(),
             arguments: vec!["--quick".to_owned()],
-            machine: Machine::this(),
+            machine: Machine::this("portable"),
             records: vec![record("sstfilter", "a", "a", 10_000), record("xorf", "Xor8", "a", 10_000)],
             many_filters: Vec::new(),
         };

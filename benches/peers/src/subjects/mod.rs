@@ -5,10 +5,10 @@ mod fastbloom;
 mod lsm_tree;
 mod pleat;
 mod qfilter;
+mod register_blocked;
 mod sbbf;
 pub mod sstfilter;
 mod sstfilter_dynamic;
-mod two_bit;
 mod xorf;
 
 use crate::subject::Subject;
@@ -40,7 +40,7 @@ pub enum IsaChoice {
 /// Everybody, ours first.
 pub fn all(isa: IsaChoice) -> Vec<Box<dyn Subject>> {
     let mut subjects = sstfilter::subjects(isa);
-    subjects.extend(two_bit::subjects());
+    subjects.extend(register_blocked::subjects());
     subjects.extend(sstfilter_dynamic::subjects());
     subjects.push(Box::new(fastbloom::FastBloom));
     subjects.push(Box::new(sbbf::SplitBlock));

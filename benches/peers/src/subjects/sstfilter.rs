@@ -1,14 +1,11 @@
-//! Ours: blocked Bloom, standard Bloom, Ribbon, binary fuse and xor, as an engine would hold them.
+//! ours: blocked, standard and counting Bloom, Ribbon, binary fuse and xor, as an engine would hold them.
 
 use std::cell::OnceCell;
 
 use bytes::Bytes;
+use sstfilter::kind::KindEntry;
 use sstfilter::simd::{self, InstructionSet};
-use sstfilter::{
-    BitsPerKey, BloomPolicy, BuildContext, FalsePositiveRate, FilterBlock, FilterPolicy, FuseArity, FusePolicy,
-    FuseSizing, HitBitmap, KeyHasher, RibbonPolicy, RibbonSizing, StandardBloomPolicy, XorLayout, XorPolicy, XorSizing,
-    XorWidth,
-};
+use sstfilter::{BitsPerKey, BuildContext, FalsePositiveRate, FilterBlock, KeyHasher, KindPolicy, MatchBitmap, Sizing};
 
 use super::IsaChoice;
 use crate::keys::Keys;
@@ -20,35 +17,37 @@ pub const NAME: &str = "sstfilter";
 /// One policy, made once as a store makes it, with one set of kernels.
 struct Ours {
     kind: &'static str,
+    name: &'static str,
     size: Size,
-    policy: OnceCell<Box<dyn FilterPolicy>>,
+    policy: OnceCell<KindPolicy>,
     isa: Option<InstructionSet>,
 }
 
+/// What the filters of a kind are chosen by: bits per key, a rate, or the bits of fingerprints.
 #[derive(Clone, Copy)]
 enum Size {
-    Bloom(f64),
-    StandardBloom(f64),
-    Ribbon(f64),
-    Fuse(FuseArity, u8),
-    Xor(XorLayout, XorWidth),
+    Bits(f64),
+    Rate(f64),
+    Fingerprints(u8),
 }
 
-const KINDS: [(&str, Size); 14] = [
-    ("blocked Bloom, 10 bits", Size::Bloom(10.0)),
-    ("blocked Bloom, 16 bits", Size::Bloom(16.0)),
-    ("blocked Bloom, 20 bits", Size::Bloom(20.0)),
-    ("standard Bloom, 10 bits", Size::StandardBloom(10.0)),
-    ("Ribbon, 1 %", Size::Ribbon(0.01)),
-    ("Ribbon, 2^-7", Size::Ribbon(1.0 / 128.0)),
-    ("Ribbon, 2^-8", Size::Ribbon(1.0 / 256.0)),
-    ("Ribbon, 2^-16", Size::Ribbon(1.0 / 65_536.0)),
-    ("BinaryFuse 3-wise, 8", Size::Fuse(FuseArity::Three, 8)),
-    ("BinaryFuse 4-wise, 8", Size::Fuse(FuseArity::Four, 8)),
-    ("BinaryFuse 3-wise, 16", Size::Fuse(FuseArity::Three, 16)),
-    ("Xor, 8", Size::Xor(XorLayout::Plain, XorWidth::Eight)),
-    ("Xor+, 8", Size::Xor(XorLayout::Plus, XorWidth::Eight)),
-    ("Xor+, 16", Size::Xor(XorLayout::Plus, XorWidth::Sixteen)),
+/// Name in the records, name in the table of kinds, size.
+const KINDS: [(&str, &str, Size); 15] = [
+    ("blocked Bloom, 10 bits", "bloom", Size::Bits(10.0)),
+    ("blocked Bloom, 16 bits", "bloom", Size::Bits(16.0)),
+    ("blocked Bloom, 20 bits", "bloom", Size::Bits(20.0)),
+    ("standard Bloom, 10 bits", "standard-bloom", Size::Bits(10.0)),
+    ("counting Bloom, 1 %", "counting-bloom", Size::Rate(0.01)),
+    ("Ribbon, 1 %", "ribbon", Size::Rate(0.01)),
+    ("Ribbon, 2^-7", "ribbon", Size::Fingerprints(7)),
+    ("Ribbon, 2^-8", "ribbon", Size::Fingerprints(8)),
+    ("Ribbon, 2^-16", "ribbon", Size::Fingerprints(16)),
+    ("BinaryFuse 3-wise, 8", "binary-fuse", Size::Fingerprints(8)),
+    ("BinaryFuse 4-wise, 8", "binary-fuse-4", Size::Fingerprints(8)),
+    ("BinaryFuse 3-wise, 16", "binary-fuse", Size::Fingerprints(16)),
+    ("Xor, 8", "xor", Size::Fingerprints(8)),
+    ("Xor+, 8", "xor+", Size::Fingerprints(8)),
+    ("Xor+, 16", "xor+", Size::Fingerprints(16)),
 ];
 
 /// All our kinds, for one or for each instruction set.
@@ -57,36 +56,31 @@ pub fn subjects(isa: IsaChoice) -> Vec<Box<dyn Subject>> {
         IsaChoice::Best => vec![None],
         IsaChoice::All => InstructionSet::available().map(Some).collect(),
     };
-    let of_kind = |(kind, size)| {
-        sets.iter().map(move |&isa| Box::new(Ours { kind, size, policy: OnceCell::new(), isa }) as Box<dyn Subject>)
+    let of_kind = |(kind, name, size)| {
+        let ours = move |&isa| Box::new(Ours { kind, name, size, policy: OnceCell::new(), isa }) as Box<dyn Subject>;
+        sets.iter().map(ours)
     };
     KINDS.into_iter().flat_map(of_kind).collect()
 }
 
 impl Ours {
-    fn policy(&self) -> Result<&dyn FilterPolicy, BuildError> {
+    fn policy(&self) -> Result<&KindPolicy, BuildError> {
         if self.policy.get().is_none() {
-            let policy: Box<dyn FilterPolicy> = match self.size {
-                Size::Bloom(bits) => Box::new(BloomPolicy::new(BitsPerKey::new(bits)?)),
-                Size::StandardBloom(bits) => Box::new(StandardBloomPolicy::new(BitsPerKey::new(bits)?)),
-                Size::Ribbon(rate) => Box::new(RibbonPolicy::new(RibbonSizing::Rate(FalsePositiveRate::new(rate)?))?),
-                Size::Fuse(arity, bits) => {
-                    Box::new(FusePolicy::new(FuseSizing::FingerprintBits(bits))?.with_arity(arity))
-                }
-                Size::Xor(layout, width) => Box::new(XorPolicy::new(layout, XorSizing::Width(width))?),
+            let sizing = match self.size {
+                Size::Bits(bits) => BitsPerKey::new(bits)?.into(),
+                Size::Rate(rate) => FalsePositiveRate::new(rate)?.into(),
+                Size::Fingerprints(bits) => Sizing::FingerprintBits(bits),
             };
+            let policy = KindEntry::named(self.name).ok_or("no such kind")?.configure(sizing)?;
             self.policy.get_or_init(|| policy);
         }
-        Ok(self.policy.get().ok_or("no policy")?.as_ref())
+        Ok(self.policy.get().ok_or("no policy")?)
     }
 }
 
 impl Subject for Ours {
     fn label(&self) -> Label {
-        let family = match self.size {
-            Size::Bloom(_) | Size::StandardBloom(_) => Family::Bloom,
-            Size::Ribbon(_) | Size::Fuse(..) | Size::Xor(..) => Family::Static,
-        };
+        let family = if self.name.ends_with("bloom") { Family::Bloom } else { Family::Static };
         let isa = self.isa.map(InstructionSet::name);
         Label { implementation: NAME, kind: self.kind, family, hash: HashUse::Given, isa, against: self.kind }
     }
@@ -95,17 +89,17 @@ impl Subject for Ours {
         let isa = self.isa.unwrap_or_else(InstructionSet::fastest);
         simd::select(isa)?;
         let context = BuildContext::new(&KeyHasher::default()).with_expected_keys(keys.len() as u64);
-        let mut builder = self.policy()?.builder(&context).ok_or("the policy declined")?;
+        let mut builder = self.policy()?.builder(&context);
         builder.add_hashes(keys.hashes);
         let block = FilterBlock::load(builder.finish().block.ok_or("no filter fits")?, &KeyHasher::default())?;
-        Ok(Box::new(Built { block, isa, hits: HitBitmap::default() }))
+        Ok(Box::new(Built { block, isa, hits: MatchBitmap::default() }))
     }
 }
 
 struct Built {
     block: FilterBlock<Bytes>,
     isa: InstructionSet,
-    hits: HitBitmap,
+    hits: MatchBitmap,
 }
 
 impl Built {

@@ -1,6 +1,6 @@
 //! Ours that keys can be added to and removed from, as an engine would hold them in memory.
 
-use sstfilter::{CuckooFilter, HashIdentity, HitBitmap};
+use sstfilter::{CuckooFilter, DynamicFilter, HashIdentity, MatchBitmap};
 
 use super::sstfilter::NAME;
 use super::{CUCKOO_EIGHT, CUCKOO_ELEVEN};
@@ -34,18 +34,18 @@ impl Subject for Cuckoo {
     fn build(&self, keys: Keys<'_>) -> BuildResult {
         let mut filter = CuckooFilter::with_tag_bits(HashIdentity::default(), keys.len() as u64, self.tag_bits)?;
         filter.insert_all(keys.hashes)?;
-        Ok(Box::new(Built { filter, hits: HitBitmap::default() }))
+        Ok(Box::new(Built { filter, hits: MatchBitmap::default() }))
     }
 }
 
 struct Built {
     filter: CuckooFilter,
-    hits: HitBitmap,
+    hits: MatchBitmap,
 }
 
 impl Filter for Built {
     fn bytes(&self) -> u64 {
-        self.filter.shape().block_bytes()
+        self.filter.block_bytes()
     }
 
     fn count(&self, keys: Keys<'_>) -> u64 {

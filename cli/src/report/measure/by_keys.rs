@@ -1,15 +1,16 @@
-//! Size, build time and query times by the number of keys, at one rate.
+//! Size, build time and probe times by the number of keys, at one rate.
 
 use core::hint::black_box;
 use std::time::Instant;
 
 use anyhow::ensure;
+use bytes::Bytes;
+use indicatif::ProgressBar;
 use serde::Serialize;
-use sstfilter::{FalsePositiveRate, HitBitmap, KeyHash};
+use sstfilter::kind::{self, KindEntry};
+use sstfilter::{FalsePositiveRate, FilterBlock, KeyHash, KindPolicy, MatchBitmap};
 
 use super::Omission;
-use crate::progress::Stages;
-use crate::report::contender::{ALL, Asked, Contender, Maker};
 use crate::report::effort::Effort;
 use crate::report::keys;
 use crate::units::grouped;
@@ -17,17 +18,21 @@ use crate::units::grouped;
 /// The rate of all these filters: that of a fingerprint of a byte, at which no kind rounds its size.
 pub(in crate::report) const RATE: f64 = 1.0 / 256.0;
 
-/// Absent keys asked for in one sample.
+/// The information bound at that rate, log2(256): no filter takes fewer bits per key.
+pub(in crate::report) const BOUND: f64 = 8.0;
+
+/// Absent keys that one sample probes for.
 const PROBES: u64 = 32_768;
 
 /// Keys that one sample of building takes at least: small filters are built several times.
 const KEYS_PER_SAMPLE: u64 = 30_000;
 
-/// One contender with so many keys.
+/// The filter of one kind.
 #[derive(Clone, Debug, Serialize)]
 pub(in crate::report) struct KeysPoint {
     pub(in crate::report) filter: &'static str,
     pub(in crate::report) keys: u64,
+    pub(in crate::report) target_fpr: f64,
     pub(in crate::report) bytes: u64,
     pub(in crate::report) bits_per_key: f64,
     pub(in crate::report) expected_fpr: f64,
@@ -42,99 +47,93 @@ pub(in crate::report) struct KeysPoint {
 /// One of a point's figures.
 pub(in crate::report) type FigureOf = fn(&KeysPoint) -> f64;
 
-/// Measures all contenders at every number of keys.
-pub(in crate::report) fn measure(effort: &Effort, stages: &Stages) -> anyhow::Result<(Vec<KeysPoint>, Vec<Omission>)> {
+/// Measures all kinds at every number of keys.
+pub(in crate::report) fn measure(
+    effort: &Effort,
+    stages: &ProgressBar,
+) -> anyhow::Result<(Vec<KeysPoint>, Vec<Omission>)> {
     let (mut points, mut omissions) = (Vec::new(), Vec::new());
-    let absent = keys::absent(PROBES);
+    let (absent, rate) = (keys::absent(PROBES), FalsePositiveRate::new(RATE)?);
     for &count in &effort.ladder {
-        stages.at(format!("sizes and times: {} keys", grouped(count)));
-        let hashes = keys::present(0, count);
-        let mut subjects = Vec::new();
-        for contender in ALL {
-            match Subject::new(contender, &hashes) {
-                Ok(subject) => subjects.push(subject),
-                Err(error) => {
-                    let at = format!("{} keys", grouped(count));
-                    omissions.push(Omission { filter: contender.name, at, reason: format!("{error:#}") });
-                }
-            }
-        }
-        // Interleaved: a disturbance of the machine meets all contenders alike.
-        for _ in 0..effort.repetitions {
-            for subject in &mut subjects {
-                subject.sample(&hashes, &absent)?;
-            }
-        }
-        points.extend(subjects.iter().map(Subject::point));
-        stages.step();
+        stages.set_message(format!("sizes and times: {} keys", grouped(count)));
+        let (of_count, left_out) = compare(&keys::present(0, count), &absent, rate, effort.repetitions)?;
+        points.extend(of_count.into_iter().map(|timed| timed.best));
+        omissions.extend(left_out);
+        stages.inc(1);
     }
     Ok((points, omissions))
 }
 
-/// A contender, its filter, and the best of its times so far.
-struct Subject {
-    contender: &'static Contender,
-    maker: Maker,
-    filter: Box<dyn Asked>,
-    keys: u64,
-    bytes: u64,
-    build_ns: f64,
-    query_one_ns: f64,
-    query_batch_ns: f64,
-    hits: HitBitmap,
+/// Filters of all kinds with the distinct keys `hashes`, timed with `absent` keys.
+pub(in crate::report) fn compare(
+    hashes: &[KeyHash],
+    absent: &[KeyHash],
+    rate: FalsePositiveRate,
+    repetitions: u32,
+) -> anyhow::Result<(Vec<Timed>, Vec<Omission>)> {
+    let (mut all, mut omissions) = (Vec::new(), Vec::new());
+    let at = format!("{} keys", grouped(hashes.len() as u64));
+    for kind in kind::all() {
+        match Timed::new(kind, rate, hashes) {
+            Ok(timed) => all.push(timed),
+            Err(error) => omissions.push(Omission::new(kind.name, at.clone(), &error)),
+        }
+    }
+    // Interleaved: a disturbance of the machine meets all kinds alike.
+    for _ in 0..repetitions {
+        for timed in &mut all {
+            timed.sample(hashes, absent)?;
+        }
+    }
+    Ok((all, omissions))
 }
 
-impl Subject {
-    fn new(contender: &'static Contender, hashes: &[KeyHash]) -> anyhow::Result<Self> {
-        let maker = contender.at(FalsePositiveRate::new(RATE)?)?;
-        let filter = maker.build(hashes)?;
-        let lost = hashes.len() as u64 - filter.count_one_by_one(hashes);
-        ensure!(lost == 0, "{}: {lost} of {} keys are denied, which must never be", contender.name, hashes.len());
-        let (keys, bytes) = (hashes.len() as u64, filter.block_bytes()?);
-        let best = f64::INFINITY;
-        Ok(Self {
-            contender,
-            maker,
-            filter,
-            keys,
+/// A filter, and its figures: the best times so far.
+pub(in crate::report) struct Timed {
+    policy: KindPolicy,
+    pub(in crate::report) filter: FilterBlock<Bytes>,
+    pub(in crate::report) best: KeysPoint,
+    matches: MatchBitmap,
+}
+
+impl Timed {
+    fn new(kind: &'static KindEntry, rate: FalsePositiveRate, hashes: &[KeyHash]) -> anyhow::Result<Self> {
+        let policy = kind.configure(rate)?;
+        let filter = keys::build(&policy, hashes)?;
+        let count = hashes.len() as u64;
+        let lost = count - keys::count_one_by_one(&filter, hashes);
+        ensure!(lost == 0, "{}: {lost} of {count} keys are not found, which must never be", kind.name);
+        let bytes = filter.as_bytes().len() as u64;
+        let best = KeysPoint {
+            filter: kind.name,
+            keys: count,
+            target_fpr: rate.get(),
             bytes,
-            build_ns: best,
-            query_one_ns: best,
-            query_batch_ns: best,
-            hits: HitBitmap::default(),
-        })
+            bits_per_key: bytes as f64 * 8.0 / count as f64,
+            expected_fpr: filter.info().expected_fpr,
+            build_ns_per_key: f64::INFINITY,
+            query_one_ns: f64::INFINITY,
+            query_batch_ns: f64::INFINITY,
+        };
+        Ok(Self { policy, filter, best, matches: MatchBitmap::default() })
     }
 
     fn sample(&mut self, hashes: &[KeyHash], absent: &[KeyHash]) -> anyhow::Result<()> {
-        let builds = KEYS_PER_SAMPLE.div_ceil(self.keys);
+        let builds = KEYS_PER_SAMPLE.div_ceil(self.best.keys);
         let begun = Instant::now();
         for _ in 0..builds {
-            black_box(self.maker.build(hashes)?);
+            black_box(keys::build(&self.policy, hashes)?);
         }
-        self.build_ns = self.build_ns.min(per(begun, builds * self.keys));
+        self.best.build_ns_per_key = self.best.build_ns_per_key.min(per(begun, builds * self.best.keys));
 
         let begun = Instant::now();
-        black_box(self.filter.count_one_by_one(absent));
-        self.query_one_ns = self.query_one_ns.min(per(begun, PROBES));
+        black_box(keys::count_one_by_one(&self.filter, absent));
+        self.best.query_one_ns = self.best.query_one_ns.min(per(begun, absent.len() as u64));
 
         let begun = Instant::now();
-        black_box(self.filter.count_batch(absent, &mut self.hits));
-        self.query_batch_ns = self.query_batch_ns.min(per(begun, PROBES));
+        black_box(keys::count_batch(&self.filter, absent, &mut self.matches));
+        self.best.query_batch_ns = self.best.query_batch_ns.min(per(begun, absent.len() as u64));
         Ok(())
-    }
-
-    fn point(&self) -> KeysPoint {
-        let bytes = self.bytes;
-        KeysPoint {
-            filter: self.contender.name,
-            keys: self.keys,
-            bytes,
-            bits_per_key: bytes as f64 * 8.0 / self.keys as f64,
-            expected_fpr: self.filter.expected_fpr(),
-            build_ns_per_key: self.build_ns,
-            query_one_ns: self.query_one_ns,
-            query_batch_ns: self.query_batch_ns,
-        }
     }
 }
 

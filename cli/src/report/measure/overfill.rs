@@ -1,10 +1,14 @@
 //! What becomes of filters that are given more keys than they were planned for.
 
+use anyhow::bail;
+use indicatif::ProgressBar;
 use serde::Serialize;
-use sstfilter::{FalsePositiveRate, HealthAlarm};
+use sstfilter::kind::{self, KindEntry, Updates};
+use sstfilter::{
+    CountingBloom, CuckooFilter, DynamicFilter, FalsePositiveRate, FilterBlock, FilterKind, HashIdentity, HealthAlarm,
+    KeyHash, RegisterBlockedBloom, StandardBloom,
+};
 
-use crate::progress::Stages;
-use crate::report::contender::{ALL, Contender};
 use crate::report::effort::Effort;
 use crate::report::keys;
 
@@ -19,11 +23,12 @@ const LAST_PERCENT: u64 = 300;
 #[derive(Clone, Debug, Serialize)]
 pub(in crate::report) struct OverfillPoint {
     pub(in crate::report) filter: &'static str,
+    pub(in crate::report) target_fpr: f64,
     pub(in crate::report) planned_keys: u64,
     /// Keys offered so far.
     pub(in crate::report) offered_keys: u64,
     pub(in crate::report) offered_percent: u64,
-    /// Of those, keys that found no place.
+    /// Of those, keys that found no slot.
     pub(in crate::report) refused_keys: u64,
     pub(in crate::report) fill_ratio: f64,
     pub(in crate::report) expected_fpr: f64,
@@ -32,50 +37,87 @@ pub(in crate::report) struct OverfillPoint {
     pub(in crate::report) alarms: Vec<&'static str>,
 }
 
-/// How often each contender is looked at.
+/// How often each kind is looked at.
 pub(in crate::report) fn looks() -> u64 {
     LAST_PERCENT / STEP_PERCENT
 }
 
-/// Fills every contender that grows.
-pub(in crate::report) fn measure(effort: &Effort, stages: &Stages) -> anyhow::Result<Vec<OverfillPoint>> {
+/// The kinds that take keys while they are in use.
+pub(in crate::report) fn growing() -> impl Iterator<Item = &'static KindEntry> {
+    kind::all().iter().filter(|kind| kind.abilities.updates != Updates::None)
+}
+
+/// Fills every kind that takes keys while it is in use.
+pub(in crate::report) fn measure(effort: &Effort, stages: &ProgressBar) -> anyhow::Result<Vec<OverfillPoint>> {
     let mut points = Vec::new();
-    for contender in ALL.iter().filter(|contender| contender.grows()) {
-        stages.at(format!("filling beyond the plan: {}", contender.name));
-        fill(contender, effort, stages, &mut points)?;
+    for kind in growing() {
+        stages.set_message(format!("filling beyond the plan: {}", kind.name));
+        fill(kind, effort, stages, &mut points)?;
     }
     Ok(points)
 }
 
 fn fill(
-    contender: &Contender,
+    kind: &'static KindEntry,
     effort: &Effort,
-    stages: &Stages,
+    stages: &ProgressBar,
     points: &mut Vec<OverfillPoint>,
 ) -> anyhow::Result<()> {
     let planned = effort.overfill_keys;
-    let mut filter = contender.at(FalsePositiveRate::new(RATE)?)?.empty(planned)?;
+    let mut filter = empty(kind.id, planned, FalsePositiveRate::new(RATE)?)?;
     let mut refused = 0;
     let mut offered = 0;
     for percent in (STEP_PERCENT..=LAST_PERCENT).step_by(10) {
         let until = planned * percent / 100;
-        refused += filter.insert_all(&keys::present(offered, until - offered));
+        refused += count_refused(&mut *filter, &keys::present(offered, until - offered));
         offered = until;
         let health = filter.health();
         points.push(OverfillPoint {
-            filter: contender.name,
+            filter: kind.name,
+            target_fpr: RATE,
             planned_keys: planned,
             offered_keys: offered,
             offered_percent: percent,
             refused_keys: refused,
             fill_ratio: health.fill_ratio,
             expected_fpr: health.expected_fpr,
-            observed_fpr: keys::observed_fpr(&*filter, effort.most_probes / 10),
-            alarms: filter.limits().alarms(&health).iter().map(name).collect(),
+            observed_fpr: keys::observed_fpr(
+                &FilterBlock::open_unverified(filter.to_block()?)?,
+                effort.most_probes / 10,
+            ),
+            alarms: filter.health_limits().alarms(&health).iter().map(name).collect(),
         });
-        stages.step();
+        stages.inc(1);
     }
     Ok(())
+}
+
+/// An empty filter for `keys` keys, of a kind that takes keys while it is in use.
+fn empty(kind: FilterKind, keys: u64, rate: FalsePositiveRate) -> anyhow::Result<Box<dyn DynamicFilter>> {
+    let hash = HashIdentity::default();
+    Ok(match kind {
+        FilterKind::STANDARD_BLOOM => Box::new(StandardBloom::for_rate(hash, keys, rate)?),
+        FilterKind::COUNTING_BLOOM => Box::new(CountingBloom::for_rate(hash, keys, rate)?),
+        FilterKind::CUCKOO => Box::new(CuckooFilter::for_rate(hash, keys, rate)?),
+        FilterKind::REGISTER_BLOCKED_BLOOM => Box::new(RegisterBlockedBloom::for_rate(hash, keys, rate)?),
+        _ => bail!("{kind} filters take no keys while they are in use"),
+    })
+}
+
+/// Inserts keys; how many of them found no slot.
+fn count_refused(filter: &mut dyn DynamicFilter, hashes: &[KeyHash]) -> u64 {
+    hashes.iter().map(|&hash| u64::from(filter.try_insert(hash).is_err())).sum()
+}
+
+/// The first point of each filter at which `has_alarm` holds.
+pub(in crate::report) fn first_of_each(
+    points: &[OverfillPoint],
+    has_alarm: impl Fn(&OverfillPoint) -> bool,
+) -> Vec<&OverfillPoint> {
+    let mut first: Vec<&OverfillPoint> = points.iter().filter(|point| has_alarm(point)).collect();
+    // The points of a filter stand together.
+    first.dedup_by_key(|point| point.filter);
+    first
 }
 
 fn name(alarm: &HealthAlarm) -> &'static str {

@@ -1,16 +1,16 @@
 //! Bits per key and observed false positive rate at several settings.
 
+use indicatif::ProgressBar;
 use serde::Serialize;
-use sstfilter::FalsePositiveRate;
+use sstfilter::kind::{self, KindEntry};
+use sstfilter::{FalsePositiveRate, KeyHash};
 
 use super::Omission;
-use crate::progress::Stages;
-use crate::report::contender::{ALL, Contender};
 use crate::report::effort::Effort;
 use crate::report::keys;
 use crate::units::percent;
 
-/// The rates asked for: those of the usual table, and those of fingerprints of 4, 8, 12 and 16 bits.
+/// The target rates: those of the usual table, and those of fingerprints of 4, 8, 12 and 16 bits.
 pub(in crate::report) const SETTINGS: [f64; 9] =
     [0.1, 1.0 / 16.0, 0.01, 1.0 / 256.0, 0.001, 1.0 / 4_096.0, 1e-4, 1.0 / 65_536.0, 1e-5];
 
@@ -22,7 +22,7 @@ const ENOUGH: f64 = 1_000.0;
 pub(in crate::report) struct RatePoint {
     pub(in crate::report) filter: &'static str,
     pub(in crate::report) keys: u64,
-    pub(in crate::report) asked_fpr: f64,
+    pub(in crate::report) target_fpr: f64,
     pub(in crate::report) bytes: u64,
     pub(in crate::report) bits_per_key: f64,
     pub(in crate::report) expected_fpr: f64,
@@ -30,43 +30,37 @@ pub(in crate::report) struct RatePoint {
     pub(in crate::report) probes: u64,
 }
 
-/// Measures all contenders at all settings.
-pub(in crate::report) fn measure(effort: &Effort, stages: &Stages) -> (Vec<RatePoint>, Vec<Omission>) {
+/// Measures all kinds at all settings.
+pub(in crate::report) fn measure(effort: &Effort, stages: &ProgressBar) -> (Vec<RatePoint>, Vec<Omission>) {
     let (mut points, mut omissions) = (Vec::new(), Vec::new());
     let hashes = keys::present(0, effort.rate_keys);
-    for contender in ALL {
-        stages.at(format!("false positive rates: {}", contender.name));
-        for asked in SETTINGS {
-            match point(contender, asked, &hashes, effort.most_probes) {
+    for kind in kind::all() {
+        stages.set_message(format!("false positive rates: {}", kind.name));
+        for target in SETTINGS {
+            match point(kind, target, &hashes, effort.most_probes) {
                 Ok(point) => points.push(point),
                 Err(error) => {
-                    let at = format!("a rate of {}", percent(asked));
-                    omissions.push(Omission { filter: contender.name, at, reason: format!("{error:#}") });
+                    omissions.push(Omission::new(kind.name, format!("a rate of {}", percent(target)), &error));
                 }
             }
-            stages.step();
+            stages.inc(1);
         }
     }
     (points, omissions)
 }
 
-fn point(
-    contender: &Contender,
-    asked: f64,
-    hashes: &[sstfilter::KeyHash],
-    most_probes: u64,
-) -> anyhow::Result<RatePoint> {
-    let filter = contender.at(FalsePositiveRate::new(asked)?)?.build(hashes)?;
-    let (bytes, expected_fpr) = (filter.block_bytes()?, filter.expected_fpr());
+fn point(kind: &'static KindEntry, target: f64, hashes: &[KeyHash], most_probes: u64) -> anyhow::Result<RatePoint> {
+    let filter = keys::build(&kind.configure(FalsePositiveRate::new(target)?)?, hashes)?;
+    let (bytes, expected_fpr) = (filter.as_bytes().len() as u64, filter.info().expected_fpr);
     let probes = probes(expected_fpr, most_probes);
     Ok(RatePoint {
-        filter: contender.name,
+        filter: kind.name,
         keys: hashes.len() as u64,
-        asked_fpr: asked,
+        target_fpr: target,
         bytes,
         bits_per_key: bytes as f64 * 8.0 / hashes.len() as f64,
         expected_fpr,
-        observed_fpr: keys::observed_fpr(&*filter, probes),
+        observed_fpr: keys::observed_fpr(&filter, probes),
         probes,
     })
 }

@@ -1,0 +1,110 @@
+//! The times that the library's advice ranks kinds by, as source text: nobody copies a figure by hand.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde::Deserialize;
+
+use crate::record::read_json;
+use crate::subjects::sstfilter::NAME;
+
+/// Where the measurements are, and where the times go.
+#[derive(Debug, Args)]
+pub struct AdviceArgs {
+    /// Directory of peers.json and counting-bloom.json.
+    #[arg(long, value_name = "DIR", default_value = "benches/results")]
+    results: PathBuf,
+    /// The file to write.
+    #[arg(long, value_name = "FILE", default_value = "src/advise/measured.rs")]
+    out: PathBuf,
+}
+
+/// A kind as the advice names it, and the record that stands for it: of the sizes measured, the one nearest to 1 %.
+const KINDS: [(&str, &str); 10] = [
+    ("bloom", "blocked Bloom, 10 bits"),
+    ("ribbon", "Ribbon, 2^-7"),
+    ("standard-bloom", "standard Bloom, 10 bits"),
+    ("counting-bloom", "counting Bloom, 1 %"),
+    ("register-blocked-bloom", "register-blocked Bloom"),
+    ("cuckoo", "cuckoo, 11 bits"),
+    ("xor", "Xor, 8"),
+    ("xor+", "Xor+, 8"),
+    ("binary-fuse", "BinaryFuse 3-wise, 8"),
+    ("binary-fuse-4", "BinaryFuse 4-wise, 8"),
+];
+
+const HEADER: &str = "\
+//! Measured times of building and probing, written by `sstfilter-peers advice` from `benches/results`.
+
+/// Name of a kind or variant, and its nanoseconds per key to build and per absent key to probe in batches, with 10,000,
+/// 100,000, 1,000,000 and 10,000,000 keys.
+pub(super) const MEASURED: &[(&str, [(f64, f64); 4])] = &[
+";
+
+/// What the advice needs of a file of measurements.
+#[derive(Debug, Deserialize)]
+struct Timings {
+    records: Vec<Timing>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Timing {
+    #[serde(rename = "impl")]
+    implementation: String,
+    kind: String,
+    isa: Option<String>,
+    n: u64,
+    build_ns_per_key: f64,
+    batch_miss_ns: Option<f64>,
+}
+
+/// Writes the file.
+///
+/// # Errors
+///
+/// What the system says of a file, or which kind was not measured.
+pub fn run(args: &AdviceArgs) -> io::Result<()> {
+    fs::write(&args.out, text(&args.results)?)
+}
+
+/// The times of all kinds. Counting Bloom has a file of its own until a run of all measures it.
+fn text(results: &Path) -> io::Result<String> {
+    let mut timings = read_json::<Timings>(&results.join("peers.json"))?.records;
+    let counting = results.join("counting-bloom.json");
+    if counting.exists() {
+        timings.extend(read_json::<Timings>(&counting)?.records);
+    }
+    let mut text = HEADER.to_owned();
+    for (name, kind) in KINDS {
+        let times = [10_000, 100_000, 1_000_000, 10_000_000].map(|keys| time(&timings, kind, keys));
+        let times: Option<Vec<_>> = times.into_iter().collect();
+        let times = times.ok_or_else(|| io::Error::other(format!("no times of {kind} in {}", results.display())))?;
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "    (\"{name}\", [{}]),", times.join(", "));
+    }
+    Ok(text + "];\n")
+}
+
+/// The times with `keys` keys, or with the most below that were measured.
+fn time(timings: &[Timing], kind: &str, keys: u64) -> Option<String> {
+    let is_of_kind = |timing: &&Timing| {
+        timing.implementation == NAME && timing.kind == kind && timing.isa.is_none() && timing.n <= keys
+    };
+    let timing = timings.iter().filter(is_of_kind).max_by_key(|timing| timing.n)?;
+    Some(format!("({:.1}, {:.1})", timing.build_ns_per_key, timing.batch_miss_ns?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_advice_has_the_times_of_the_results() {
+        let results = Path::new(env!("CARGO_MANIFEST_DIR")).join("../results");
+        let times = include_str!("../../../../src/advise/measured.rs");
+        assert_eq!(times, text(&results).unwrap(), "run `cargo run -- advice` at the root of the repository");
+    }
+}

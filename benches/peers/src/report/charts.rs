@@ -1,0 +1,105 @@
+//! The charts of RESULTS.md: what a filter costs, at a glance.
+
+use std::io;
+
+use sstfilter_charts::{Chart, Colour, Form, Frame, Labels, Mark, Point, Series, Style};
+
+use crate::record::Record;
+use crate::subjects::sstfilter::NAME;
+use crate::table::{grouped, nanoseconds, percent};
+
+/// A drawn chart.
+#[derive(Debug)]
+pub struct Image {
+    /// Its file's name.
+    pub file: &'static str,
+    /// What it shows.
+    pub title: String,
+    /// The drawing.
+    pub svg: String,
+}
+
+/// The number of keys at which sizes are compared, if it was measured: no filter of it is rounded up by much.
+const KEYS: u64 = 1_000_000;
+
+/// Filters of one kind take the same time at every size: one of them is drawn.
+const NOT_DRAWN: [&str; 6] = [
+    "blocked Bloom, 16 bits",
+    "blocked Bloom, 20 bits",
+    "Ribbon, 1 %",
+    "Ribbon, 2^-8",
+    "Ribbon, 2^-16",
+    "BinaryFuse16",
+];
+
+/// All charts that `records` are enough for.
+///
+/// # Errors
+///
+/// What plotters reports.
+pub fn all(records: &[Record]) -> io::Result<Vec<Image>> {
+    let by_keys = |file, title: &str, of| image(file, Chart::by_keys(title, "nanoseconds per key", times(records, of)));
+    let rates = by_rate(records).map(|chart| image("bits-by-rate.svg", chart));
+    let build = by_keys("build-by-keys.svg", "Building a filter", |record| record.build_ns_per_key);
+    let miss = by_keys("miss-by-keys.svg", "Probing for absent keys, one by one", |record| record.query_miss_ns);
+    rates.into_iter().chain([build, miss]).collect()
+}
+
+fn image(file: &'static str, chart: Chart) -> io::Result<Image> {
+    Ok(Image { file, svg: chart.svg(Frame::FILE).map_err(io::Error::other)?, title: chart.title })
+}
+
+fn by_rate(records: &[Record]) -> Option<Chart> {
+    let sizes = || records.iter().map(|record| record.n);
+    let keys = sizes().find(|&n| n == KEYS).or_else(|| sizes().max())?;
+    let mut all = Vec::new();
+    for record in records.iter().filter(|record| record.n == keys && record.fpr > 0.0) {
+        // The size in bits stands on the axis.
+        let kind = record.kind.split(", ").next().unwrap_or(&record.kind);
+        let tip = format!("{}: {:.2} bits per key, {}", record.title(), record.bits_per_key, percent(record.fpr));
+        add(
+            &mut all,
+            format!("{} {kind}", record.name()),
+            record,
+            Point { at: (record.fpr, record.bits_per_key), tip },
+        );
+    }
+    let title = format!("Size and false positive rate, {} keys", grouped(keys));
+    Some(Chart::by_rate(&title, Labels::AtPoints, all))
+}
+
+fn times(records: &[Record], of: fn(&Record) -> f64) -> Vec<Series> {
+    let mut all = Vec::new();
+    for record in records.iter().filter(|record| !NOT_DRAWN.contains(&record.kind.as_str()) && of(record) > 0.0) {
+        let tip = format!("{}, {} keys: {} ns", record.title(), grouped(record.n), nanoseconds(of(record)));
+        add(&mut all, record.title(), record, Point { at: (record.n as f64, of(record)), tip });
+    }
+    all
+}
+
+/// Adds a point to the series of its name, or begins that series.
+fn add(all: &mut Vec<Series>, name: String, record: &Record, point: Point) {
+    match all.iter_mut().find(|series| series.name == name) {
+        Some(series) => series.points.push(point),
+        None => all.push(Series { name, style: style(record), form: Form::Marked, points: vec![point] }),
+    }
+}
+
+/// Ours are heavy lines, Bloom filters in blue and the others in red; each peer has its colour, and its kinds their
+/// mark.
+fn style(record: &Record) -> Style {
+    let (colour, mark) = match (record.implementation.as_str(), record.kind.as_str()) {
+        (NAME, kind) if kind.contains("Bloom") => (Colour::BLUE, Mark::Disc),
+        (NAME, _) => (Colour::RED, Mark::Disc),
+        ("fastbloom", _) => (Colour::SKY, Mark::Square),
+        ("sbbf-rs-safe", _) => (Colour::GREEN, Mark::Square),
+        ("lsm-tree", _) => (Colour::GREY, Mark::Square),
+        ("xorf", kind) if kind.starts_with("Xor") => (Colour::PINK, Mark::Diamond),
+        ("xorf", _) => (Colour::PINK, Mark::Triangle),
+        ("pleat", kind) if kind.starts_with("standard") => (Colour::AMBER, Mark::Diamond),
+        ("pleat", _) => (Colour::AMBER, Mark::Triangle),
+        ("qfilter", _) => (Colour::INK, Mark::Triangle),
+        _ => (Colour::INK, Mark::Diamond),
+    };
+    Style { colour, mark, width: if record.implementation == NAME { 3 } else { 1 } }
+}

@@ -1,0 +1,133 @@
+//! What a chart shows, in values.
+
+use crate::axis::{Axis, extent};
+use crate::style::{Colour, Mark, Style};
+
+/// A whole chart, in values.
+#[derive(Clone, Debug)]
+pub struct Chart {
+    /// What it shows.
+    pub title: String,
+    /// The horizontal axis.
+    pub x: Axis,
+    /// The vertical axis.
+    pub y: Axis,
+    /// Where series are named.
+    pub labels: Labels,
+    /// The series: the first are drawn on top.
+    pub series: Vec<Series>,
+    /// Values of the vertical axis that mean something.
+    pub limits: Vec<Limit>,
+    /// Points with a ring around them.
+    pub rings: Vec<(f64, f64)>,
+}
+
+/// Where the series of a chart are named, if its frame leaves space for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Labels {
+    /// Right of the plot, each at the height where its line ends.
+    AtEnds,
+    /// In the plot, near the last point: for series that end far from the right edge.
+    AtPoints,
+}
+
+/// One line, or row of marks.
+#[derive(Clone, Debug)]
+pub struct Series {
+    /// Its label; empty for a second series of something that has one.
+    pub name: String,
+    /// Its colour and mark.
+    pub style: Style,
+    /// What is drawn of it.
+    pub form: Form,
+    /// Its points, from left to right.
+    pub points: Vec<Point>,
+}
+
+/// A point of a series, and what is shown when it is pointed at.
+#[derive(Clone, Debug)]
+pub struct Point {
+    /// Its values on both axes.
+    pub at: (f64, f64),
+    /// Shown when it is pointed at, unless it is empty.
+    pub tip: String,
+}
+
+/// What is drawn of a series.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// A line with a mark at each point.
+    Marked,
+    /// A line alone.
+    Line,
+    /// A broken line alone.
+    Broken,
+    /// Marks alone.
+    Marks,
+}
+
+/// A value of the vertical axis that means something.
+#[derive(Clone, Debug)]
+pub struct Limit {
+    /// The value.
+    pub at: f64,
+    /// Where its text stands.
+    pub side: Side,
+    /// What it means.
+    pub text: String,
+}
+
+/// Where a limit's text stands: where the chart has no lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// Above the limit's line, at its left end.
+    AboveLeft,
+    /// Below the limit's line, at its right end.
+    BelowRight,
+}
+
+/// The rates of charts of sizes: from an eighth of all absent keys to just above 16-bit fingerprints at 2^-18.
+const RATES: (f64, f64) = (0.14, 4e-6);
+
+/// The most bits per key of charts of sizes; a filter that takes more leaves the chart.
+const MOST_BITS: f64 = 30.0;
+
+impl Chart {
+    /// A figure by the number of keys, both logarithmic.
+    #[must_use]
+    pub fn by_keys(title: &str, y_title: &str, series: Vec<Series>) -> Self {
+        let points = || series.iter().flat_map(|series| &series.points);
+        let (least, most) = extent(points().map(|point| point.at.0));
+        let (low, high) = extent(points().map(|point| point.at.1));
+        let (x, y) = (Axis::keys((least * 0.9, most * 1.1)), Axis::logarithmic(y_title, (low * 0.87, high * 1.15)));
+        Self { title: title.to_owned(), x, y, labels: Labels::AtEnds, series, limits: Vec::new(), rings: Vec::new() }
+    }
+
+    /// Bits per key by the observed false positive rate, with what no filter can go below.
+    #[must_use]
+    pub fn by_rate(title: &str, labels: Labels, mut series: Vec<Series>) -> Self {
+        // A filter that let nothing through has no rate on a logarithmic axis.
+        series.iter_mut().for_each(|series| series.points.retain(|point| point.at.0 >= RATES.1));
+        let bound = [RATES.0, RATES.1].map(|rate| Point { at: (rate, -rate.log2()), tip: String::new() });
+        let style = Style { colour: Colour::GREY, mark: Mark::Ring, width: 2 };
+        let name = "information bound".to_owned();
+        series.push(Series { name, style, form: Form::Broken, points: bound.to_vec() });
+        let x = Axis::rates("false positive rate, observed", RATES);
+        let y = Axis::linear("bits per key", MOST_BITS, 5.0, |bits| format!("{bits}"));
+        Self { title: title.to_owned(), x, y, labels, series, limits: Vec::new(), rings: Vec::new() }
+    }
+
+    /// Draws a line at `at`, and makes the vertical axis reach it.
+    #[must_use]
+    pub fn with_lower_bound(mut self, at: f64, text: &str) -> Self {
+        self.y = Axis::logarithmic(&self.y.title, (self.y.ends.0.min(at * 0.86), self.y.ends.1));
+        self.limits.push(Limit { at, side: Side::BelowRight, text: text.to_owned() });
+        self
+    }
+}
+
+impl Form {
+    pub(crate) fn has_marks(self) -> bool {
+        matches!(self, Self::Marked | Self::Marks)
+    }
+}

@@ -1,0 +1,417 @@
+//! Drawing: plotters maps values to pixels and writes the SVG.
+
+use core::fmt::Write;
+use std::error::Error;
+
+use plotters::backend::SVGBackend;
+use plotters::coord::{CoordTranslate, Shift};
+use plotters::element::DashedPathElement;
+use plotters::prelude::{
+    Cartesian2d, ChartBuilder, Circle, Color, DrawingArea, FontFamily, IntoDrawingArea, IntoFont, PathElement, Polygon,
+    Text,
+};
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+use plotters::style::{ShapeStyle, TRANSPARENT, TextStyle};
+
+use crate::axis::Axis;
+use crate::chart::{Chart, Form, Labels, Limit, Series, Side};
+use crate::labels::{Area, Toward, place_near, spread, text_width};
+use crate::style::{Colour, Mark, Style, css};
+
+/// How large a chart is drawn: its text keeps its size, so that a phone gets a drawing of its own.
+#[derive(Clone, Copy, Debug)]
+pub struct Frame {
+    /// The drawing's class, by which a page shows one or the other; a file of its own if there is none.
+    class: Option<&'static str>,
+    size: (i32, i32),
+    /// Space for labels at the ends of lines. A chart whose labels are at points leaves it to the plot.
+    labels: LabelSpace,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LabelSpace {
+    /// So many pixels right of the plot.
+    Right(i32),
+    /// A legend of two columns below the plot.
+    Below,
+}
+
+impl Frame {
+    /// For screens of at least 720 pixels, inside of a page.
+    pub const WIDE: Self = Self { class: Some("wide"), size: (920, 460), labels: LabelSpace::Right(222) };
+    /// For phones, inside of a page.
+    pub const NARROW: Self = Self { class: Some("narrow"), size: (380, 340), labels: LabelSpace::Below };
+    /// A file of its own, with space for two dozen labels of two words.
+    pub const FILE: Self = Self { class: None, size: (1040, 600), labels: LabelSpace::Right(310) };
+}
+
+const TOP: i32 = 36;
+const BOTTOM: i32 = 52;
+const LEFT: i32 = 64;
+/// Right of a plot without labels: half of the last tick's text.
+const RIGHT: i32 = 22;
+const LABEL_GAP: i32 = 18;
+/// Between the plot and its labels, where leaders run.
+const LEADERS: i32 = 26;
+
+// Plotters takes the height of a line, and writes the size of the font: 1.24 times less.
+const TEXT_SIZE: i32 = 16;
+const TITLE_SIZE: i32 = 22;
+const FONT: FontFamily<'_> = FontFamily::Name("system-ui, Helvetica, Arial, sans-serif");
+
+type DrawError = Box<dyn Error + Send + Sync>;
+type Drawn = Result<(), DrawError>;
+type Pixel = (i32, i32);
+
+impl Chart {
+    /// The chart as one SVG element.
+    ///
+    /// # Errors
+    ///
+    /// What plotters reports, which draws into a string.
+    pub fn svg(&self, frame: Frame) -> Result<String, DrawError> {
+        let names = self.series.iter().filter(|series| !series.name.is_empty()).count();
+        let legend = if frame.labels == LabelSpace::Below { pixels(names.div_ceil(2)) * LABEL_GAP + 6 } else { 0 };
+        let (width, height) = (frame.size.0, frame.size.1 + legend);
+        let mut svg = String::new();
+        let tips = {
+            let size = (width.unsigned_abs(), height.unsigned_abs());
+            let drawing =
+                Drawing::new(self, frame, SVGBackend::with_string(&mut svg, size).into_drawing_area(), legend)?;
+            drawing.draw()?;
+            drawing.tips()
+        };
+        // The opening tag is replaced: the one from plotters has a fixed size, and neither a name nor a class.
+        let (_, body) = svg.split_once(">\n").unwrap_or_default();
+        let body = body.trim_end().trim_end_matches("</svg>");
+        let title = escaped(&self.title);
+        let (attributes, style) = match frame.class {
+            Some(class) => (format!("class=\"{class}\""), String::new()),
+            None => ("xmlns=\"http://www.w3.org/2000/svg\"".to_owned(), format!("<style>{}</style>", css())),
+        };
+        Ok(format!(
+            "<svg {attributes} viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"{title}\">{style}\n{body}{tips}</svg>\n"
+        ))
+    }
+}
+
+struct Drawing<'a> {
+    chart: &'a Chart,
+    frame: Frame,
+    root: DrawingArea<SVGBackend<'a>, Shift>,
+    coordinates: Cartesian2d<Axis, Axis>,
+    plot: Area,
+}
+
+impl<'a> Drawing<'a> {
+    /// An empty plot with its axes, above `legend` pixels.
+    fn new(
+        chart: &'a Chart,
+        frame: Frame,
+        root: DrawingArea<SVGBackend<'a>, Shift>,
+        legend: i32,
+    ) -> Result<Self, DrawError> {
+        let right = match frame.labels {
+            LabelSpace::Right(width) if chart.labels == Labels::AtEnds => width,
+            _ => RIGHT,
+        };
+        let is_file = frame.class.is_none();
+        if is_file {
+            root.fill(&Colour::PAPER.rgb())?;
+        }
+        let top = if is_file { TOP + 40 } else { TOP };
+        let mut context = ChartBuilder::on(&root)
+            .margin_top(top)
+            .margin_right(right)
+            .margin_bottom(legend)
+            .x_label_area_size(BOTTOM)
+            .y_label_area_size(LEFT)
+            .build_cartesian_2d(chart.x.clone(), chart.y.clone())?;
+        context
+            .configure_mesh()
+            .light_line_style(TRANSPARENT)
+            .bold_line_style(Colour::GRID.rgb())
+            .axis_style(Colour::RULE.rgb())
+            .label_style(text_style(TEXT_SIZE - 1, Colour::FAINT))
+            .draw()?;
+        let (x, y) = context.plotting_area().get_pixel_range();
+        let plot = Area { from: (x.start, y.start), to: (x.end, y.end) };
+        let coordinates = context.as_coord_spec().clone();
+        drop(context);
+        Ok(Self { chart, frame, root, coordinates, plot })
+    }
+
+    fn draw(&self) -> Drawn {
+        self.titles()?;
+        self.chart.limits.iter().try_for_each(|limit| self.limit(limit))?;
+        // The first series are the most important: they are drawn last, on top.
+        self.chart.series.iter().rev().try_for_each(|series| self.series(series))?;
+        for &ring in &self.chart.rings {
+            self.root.draw(&Circle::new(self.pixel(ring), 9, Colour::INK.rgb().stroke_width(2)))?;
+        }
+        match (self.frame.labels, self.chart.labels) {
+            (LabelSpace::Below, _) => self.legend()?,
+            (LabelSpace::Right(_), Labels::AtEnds) => self.labels_at_ends()?,
+            (LabelSpace::Right(_), Labels::AtPoints) => self.labels_at_points()?,
+        }
+        Ok(self.root.present()?)
+    }
+
+    /// The pixel of a point.
+    fn pixel(&self, at: (f64, f64)) -> Pixel {
+        self.coordinates.translate(&at)
+    }
+
+    fn titles(&self) -> Drawn {
+        let Area { from: (_, top), to: (right, bottom) } = self.plot;
+        if self.frame.class.is_none() {
+            self.text(&self.chart.title, (12, 26), TITLE_SIZE, Colour::INK, HPos::Left)?;
+        }
+        self.text(&self.chart.x.title, (right, bottom + 40), TEXT_SIZE - 1, Colour::FAINT, HPos::Right)?;
+        self.text(&self.chart.y.title, (4, top - 22), TEXT_SIZE - 1, Colour::FAINT, HPos::Left)
+    }
+
+    fn limit(&self, limit: &Limit) -> Drawn {
+        let (left, right) = (self.plot.from.0, self.plot.to.0);
+        let (_, y) = self.pixel((self.chart.x.ends.0, limit.at));
+        self.dashes([(left, y), (right, y)], (2, 4), Colour::FAINT.rgb().stroke_width(1))?;
+        let (from, anchor) = match limit.side {
+            Side::AboveLeft => ((left + 6, y - 10), HPos::Left),
+            Side::BelowRight => ((right - 4, y + 10), HPos::Right),
+        };
+        self.text(&limit.text, from, TEXT_SIZE - 1, Colour::FAINT, anchor)
+    }
+
+    fn series(&self, series: &Series) -> Drawn {
+        let style = series.style.colour.rgb().stroke_width(series.style.width);
+        let line: Vec<Pixel> = within(&series.points, &self.chart.y).into_iter().map(|at| self.pixel(at)).collect();
+        match series.form {
+            Form::Marked | Form::Line => self.root.draw(&PathElement::new(line, style))?,
+            Form::Broken => self.dashes(line, (6, 5), style)?,
+            Form::Marks => {}
+        }
+        if series.form.has_marks() {
+            self.visible(series).try_for_each(|point| self.mark(point, series.style))?;
+        }
+        Ok(())
+    }
+
+    /// The pixels of the points that lie in the plot.
+    fn visible<'b>(&'b self, series: &'b Series) -> impl Iterator<Item = Pixel> + 'b {
+        series.points.iter().map(|point| self.pixel(point.at)).filter(|pixel| self.is_visible(*pixel))
+    }
+
+    fn is_visible(&self, (_, y): Pixel) -> bool {
+        (self.plot.from.1..=self.plot.to.1).contains(&y)
+    }
+
+    /// Names the series right of the plot, each at the height of its last point.
+    fn labels_at_ends(&self) -> Drawn {
+        let Area { from: (_, top), to: (right, bottom) } = self.plot;
+        let ends: Vec<_> =
+            self.named().filter_map(|series| Some((series, self.pixel(series.points.last()?.at)))).collect();
+        let wanted: Vec<_> = ends.iter().map(|(_, end)| end.1.clamp(top, bottom)).collect();
+        let middles = spread(&wanted, LABEL_GAP, top - 6, bottom + 6);
+        for (&(series, end), middle) in ends.iter().zip(&middles) {
+            let is_above = end.1 < top;
+            if !is_above {
+                let from = ((end.0 + 8).min(right + 8), end.1);
+                self.leader(from, (right + LEADERS - 4, *middle), series.style.colour)?;
+            }
+            let name = if is_above { format!("{} \u{2191}", series.name) } else { series.name.clone() };
+            self.label(series, &name, (right + LEADERS, *middle))?;
+        }
+        Ok(())
+    }
+
+    /// Names the series below the plot, in two columns.
+    fn legend(&self) -> Drawn {
+        let column = (self.frame.size.0 - 16) / 2;
+        self.named().enumerate().try_for_each(|(index, series)| {
+            let (left, row) = (12 + pixels(index % 2) * column, pixels(index / 2));
+            self.label(series, &series.name, (left, self.plot.to.1 + BOTTOM + 14 + row * LABEL_GAP))
+        })
+    }
+
+    /// A mark and a name, from `left` on.
+    fn label(&self, series: &Series, name: &str, (left, middle): Pixel) -> Drawn {
+        if series.form.has_marks() {
+            self.mark((left + 4, middle), series.style)?;
+        } else {
+            let style = series.style.colour.rgb().stroke_width(series.style.width);
+            self.dashes([(left - 2, middle), (left + 10, middle)], (5, 3), style)?;
+        }
+        self.text(name, (left + 15, middle), TEXT_SIZE, Colour::INK, HPos::Left)
+    }
+
+    /// Names each series near its last point: there the lines have parted.
+    fn labels_at_points(&self) -> Drawn {
+        let mut taken: Vec<Area> = Vec::new();
+        for series in &self.chart.series {
+            taken.extend(self.visible(series).map(|pixel| Area::around(pixel, 7)));
+            let line: Vec<_> = within(&series.points, &self.chart.y).into_iter().map(|at| self.pixel(at)).collect();
+            taken.extend(line.windows(2).flat_map(|pair| along(pair[0], pair[1])));
+        }
+        let mut named: Vec<_> = self.named().collect();
+        // The outermost first: then leaders do not cross.
+        named.sort_by_key(|series| (self.toward(series) == Toward::UpLeft, self.outwards(series)));
+        for series in named {
+            let Some(point) = self.visible(series).last() else { continue };
+            let size = (text_width(&series.name, TEXT_SIZE), TEXT_SIZE);
+            let area = place_near(point, size, self.toward(series), &taken, self.plot);
+            let middle = i32::midpoint(area.from.1, area.to.1);
+            if (middle - point.1).abs() > 8 {
+                let edge = point.0.clamp(area.from.0 - 3, area.to.0 + 3);
+                self.leader(point, (edge, middle), series.style.colour)?;
+                taken.extend(along(point, (edge, middle)));
+            }
+            let (edge, anchor) = if area.to.0 < point.0 { (area.to.0, HPos::Right) } else { (area.from.0, HPos::Left) };
+            self.text(&series.name, (edge, middle), TEXT_SIZE, series.style.colour, anchor)?;
+            taken.push(area);
+        }
+        Ok(())
+    }
+
+    /// Labels of series that end above the middle of all ends go up and left, the others down and right.
+    fn toward(&self, series: &Series) -> Toward {
+        let height = |series: &Series| series.points.last().map_or(0.0, |point| point.at.1 + point.at.0.log2());
+        let mut heights: Vec<_> = self.named().filter(|series| series.form.has_marks()).map(height).collect();
+        heights.sort_by(f64::total_cmp);
+        let middle = heights.get(heights.len() / 2).copied().unwrap_or_default();
+        if height(series) >= middle { Toward::UpLeft } else { Toward::DownRight }
+    }
+
+    fn outwards(&self, series: &Series) -> i32 {
+        let x = self.visible(series).last().map_or(0, |pixel| pixel.0);
+        if self.toward(series) == Toward::UpLeft { x } else { -x }
+    }
+
+    fn named(&self) -> impl Iterator<Item = &'a Series> + '_ {
+        self.chart.series.iter().filter(|series| !series.name.is_empty())
+    }
+
+    fn leader(&self, from: Pixel, to: Pixel, colour: Colour) -> Drawn {
+        Ok(self.root.draw(&PathElement::new([from, to], colour.rgb().mix(0.55).stroke_width(1)))?)
+    }
+
+    fn dashes(&self, line: impl IntoIterator<Item = Pixel>, (dash, gap): Pixel, style: ShapeStyle) -> Drawn {
+        let line: Vec<_> = line.into_iter().collect();
+        Ok(self.root.draw(&DashedPathElement::new(line, dash, gap, style))?)
+    }
+
+    fn text(&self, text: &str, at: Pixel, size: i32, colour: Colour, from: HPos) -> Drawn {
+        let style = text_style(size, colour).pos(Pos::new(from, VPos::Center));
+        Ok(self.root.draw(&Text::new(text.to_owned(), at, style))?)
+    }
+
+    fn mark(&self, (x, y): Pixel, style: Style) -> Drawn {
+        let fill = style.colour.rgb().filled();
+        let polygon = |corners: &[Pixel]| {
+            let corners: Vec<_> = corners.iter().map(|(dx, dy)| (x + dx, y + dy)).collect();
+            self.root.draw(&Polygon::new(corners, fill))
+        };
+        match style.mark {
+            Mark::Disc => self.root.draw(&Circle::new((x, y), 4, fill))?,
+            Mark::Ring => {
+                self.root.draw(&Circle::new((x, y), 4, Colour::PAPER.rgb().filled()))?;
+                self.root.draw(&Circle::new((x, y), 4, style.colour.rgb().stroke_width(2)))?;
+            }
+            Mark::Square => polygon(&[(-4, -4), (4, -4), (4, 4), (-4, 4)])?,
+            Mark::Diamond => polygon(&[(0, -5), (5, 0), (0, 5), (-5, 0)])?,
+            Mark::Triangle => polygon(&[(0, -5), (5, 4), (-5, 4)])?,
+        }
+        Ok(())
+    }
+
+    /// Unseen discs on the points, larger than their marks, that a browser shows the tips of.
+    fn tips(&self) -> String {
+        let points = self.chart.series.iter().flat_map(|series| &series.points).filter(|point| !point.tip.is_empty());
+        let mut svg = String::new();
+        for point in points {
+            let (x, y) = self.pixel(point.at);
+            if self.is_visible((x, y)) {
+                // Writing to a string does not fail.
+                let _ = writeln!(
+                    svg,
+                    "<circle cx=\"{x}\" cy=\"{y}\" r=\"7\" fill-opacity=\"0\"><title>{}</title></circle>",
+                    escaped(&point.tip)
+                );
+            }
+        }
+        svg
+    }
+}
+
+/// A line up to where it leaves the chart, with a last point on the edge.
+fn within(points: &[crate::Point], y: &Axis) -> Vec<(f64, f64)> {
+    let is_inside = |value: f64| value <= y.ends.1;
+    let mut line: Vec<(f64, f64)> = points.iter().map(|point| point.at).take_while(|at| is_inside(at.1)).collect();
+    if let (Some(&last), Some(next)) = (line.last(), points.get(line.len())) {
+        let share = (y.position(y.ends.1) - y.position(last.1)) / (y.position(next.at.1) - y.position(last.1));
+        // Charts that lines leave have rates on the other axis, which are ratios.
+        line.push((last.0 * (next.at.0 / last.0).powf(share), y.ends.1));
+    }
+    line
+}
+
+/// Small areas along a line, which no label is to cover.
+fn along(from: Pixel, to: Pixel) -> impl Iterator<Item = Area> {
+    (0..=60).map(move |step| {
+        let between = |from: i32, to: i32| from + (to - from) * step / 60;
+        Area::around((between(from.0, to.0), between(from.1, to.1)), 3)
+    })
+}
+
+fn text_style(size: i32, colour: Colour) -> TextStyle<'static> {
+    (FONT, size).into_font().color(&colour.rgb())
+}
+
+fn pixels(count: usize) -> i32 {
+    i32::try_from(count).unwrap_or(i32::MAX / 1024)
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Chart, Colour, Form, Frame, Labels, Mark, Point, Series, Style};
+
+    fn series(name: &str, points: &[(f64, f64)]) -> Series {
+        Series {
+            name: name.to_owned(),
+            style: Style { colour: Colour::BLUE, mark: Mark::Disc, width: 2 },
+            form: Form::Marked,
+            points: points.iter().map(|&at| Point { at, tip: format!("{name} <{}>", at.1) }).collect(),
+        }
+    }
+
+    fn marks(svg: &str) -> usize {
+        svg.matches("r=\"4\"").count()
+    }
+
+    #[test]
+    fn all_text_is_text_and_each_point_has_a_mark_and_a_tip() {
+        let chart =
+            Chart::by_keys("A & B", "ns", vec![series("one", &[(1e3, 2.0), (1e4, 3.0)]), series("two", &[(1e4, 3.0)])]);
+        for frame in [Frame::WIDE, Frame::NARROW, Frame::FILE] {
+            let svg = chart.svg(frame).unwrap();
+            assert!(
+                svg.contains("aria-label=\"A &amp; B\"") && svg.contains("one &lt;2&gt;") && svg.contains("10 K"),
+                "{svg}"
+            );
+            assert_eq!((marks(&svg), svg.matches("<title>").count()), (3 + 2, 3), "{svg}");
+        }
+    }
+
+    #[test]
+    fn a_line_that_leaves_the_chart_ends_at_its_edge_and_says_so() {
+        let svg = |labels| {
+            Chart::by_rate("", labels, vec![series("large", &[(0.1, 20.0), (0.01, 40.0)])]).svg(Frame::WIDE).unwrap()
+        };
+        let at_ends = svg(Labels::AtEnds);
+        assert!(at_ends.contains("large \u{2191}") && at_ends.contains("information bound"), "{at_ends}");
+        assert_eq!((marks(&at_ends), marks(&svg(Labels::AtPoints))), (2, 1));
+    }
+}

@@ -1,0 +1,128 @@
+//! Where and when something was measured.
+
+use std::fs;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+
+/// What a figure depends on beside the code.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Machine {
+    /// The CPU's name, family and model.
+    pub cpu: String,
+    /// Logical cores.
+    pub cores: usize,
+    /// Size of the caches of the first core, from the nearest on.
+    pub caches: Vec<String>,
+    /// Instruction sets that filters use.
+    pub instruction_sets: Vec<String>,
+    /// The instruction set of sstfilter's kernels.
+    pub kernels: String,
+    /// The operating system and architecture.
+    pub system: String,
+    /// The compiler of this program.
+    pub rustc: String,
+}
+
+/// Flags of `/proc/cpuinfo` that are worth naming.
+const FLAGS: [&str; 10] = [
+    "sse4_1",
+    "bmi2",
+    "avx2",
+    "avx512f",
+    "avx512bw",
+    "avx512vl",
+    "avx512_vpopcntdq",
+    "avx512_bitalg",
+    "avx512_vbmi",
+    "asimd",
+];
+
+impl Machine {
+    /// This one, on which sstfilter's kernels use the instruction set `kernels`.
+    #[must_use]
+    pub fn this(kernels: &str) -> Self {
+        let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let flags = field(&cpuinfo, "flags").or_else(|| field(&cpuinfo, "Features")).unwrap_or_default();
+        let has = |flag: &&str| flags.split_whitespace().any(|word| word == *flag);
+        Self {
+            cpu: cpu_name(&cpuinfo),
+            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            caches: caches(),
+            instruction_sets: FLAGS.into_iter().filter(has).map(str::to_owned).collect(),
+            kernels: kernels.to_owned(),
+            system: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
+            rustc: env!("SSTFILTER_CHARTS_RUSTC").to_owned(),
+        }
+    }
+}
+
+fn field<'a>(cpuinfo: &'a str, name: &str) -> Option<&'a str> {
+    let value = |line: &'a str| line.split_once(':').filter(|(key, _)| key.trim() == name).map(|(_, value)| value);
+    cpuinfo.lines().find_map(value).map(str::trim)
+}
+
+fn cpu_name(cpuinfo: &str) -> String {
+    let name = field(cpuinfo, "model name").unwrap_or("unknown CPU");
+    match (field(cpuinfo, "cpu family"), field(cpuinfo, "model")) {
+        (Some(family), Some(model)) => format!("{name} (family {family}, model {model})"),
+        _ => name.to_owned(),
+    }
+}
+
+/// Caches of data as Linux lists them: `L1 32K`, `L2 512K`, `L3 32768K`.
+fn caches() -> Vec<String> {
+    let read = |index: u32, file: &str| {
+        let path = format!("/sys/devices/system/cpu/cpu0/cache/index{index}/{file}");
+        fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
+    };
+    let describe = |index| {
+        let of_data = read(index, "type")? != "Instruction";
+        of_data.then(|| Some(format!("L{} {}", read(index, "level")?, read(index, "size")?)))?
+    };
+    (0..5).filter_map(describe).collect()
+}
+
+/// Today in UTC, as `YYYY-MM-DD`.
+#[must_use]
+pub fn today() -> String {
+    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    civil_date(seconds / 86_400)
+}
+
+/// The date `days` days after 1970-01-01, by the Gregorian calendar.
+fn civil_date(days: u64) -> String {
+    // Days and years are counted from 1 March of the year 0, so that leap days come last.
+    let days = days + 719_468;
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month + 2) / 5 + 1;
+    let (month, next_year) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+    format!("{:04}-{month:02}-{day:02}", era * 400 + year_of_era + next_year)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn days_become_dates_over_leap_years_and_centuries() {
+        for (days, date) in [
+            (0, "1970-01-01"),
+            (59, "1970-03-01"),
+            (11_016, "2000-02-29"),
+            (11_017, "2000-03-01"),
+            (20_453, "2025-12-31"),
+        ] {
+            assert_eq!(civil_date(days), date);
+        }
+    }
+
+    #[test]
+    fn a_cpu_without_family_still_has_a_name() {
+        assert_eq!(cpu_name("model name : X\ncpu family\t: 25\nmodel\t\t: 1\n"), "X (family 25, model 1)");
+        assert_eq!(cpu_name("processor : 0\n"), "unknown CPU");
+    }
+}

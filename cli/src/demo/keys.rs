@@ -1,0 +1,48 @@
+//! Real keys that come with the program: package names of Debian.
+
+use std::io::Read;
+
+use anyhow::{Context, ensure};
+use flate2::read::GzDecoder;
+
+use crate::lines::KeyLines;
+
+const PRESENT: &[u8] = include_bytes!("../../keys/debian-bookworm-packages.tsv.gz");
+const ABSENT: &[u8] = include_bytes!("../../keys/debian-sid-only-packages.txt.gz");
+
+/// Names that are in the tables, and names that are not.
+pub(crate) struct BundledKeys {
+    /// Debian 12: name, version and section; sorted by name.
+    pub(crate) present: KeyLines,
+    /// Names of a later release that Debian 12 does not have.
+    pub(crate) absent: KeyLines,
+}
+
+/// Unpacks the bundled keys.
+pub(crate) fn bundled() -> anyhow::Result<BundledKeys> {
+    let mut present = unpack(PRESENT)?;
+    let mut absent = unpack(ABSENT)?;
+    let dropped = present.sort_and_dedup() + absent.sort_and_dedup();
+    ensure!(dropped == 0, "the bundled keys hold {dropped} names twice: build the program again");
+    Ok(BundledKeys { present, absent })
+}
+
+fn unpack(packed: &[u8]) -> anyhow::Result<KeyLines> {
+    let mut text = Vec::new();
+    GzDecoder::new(packed).read_to_end(&mut text).context("the bundled keys are damaged: build the program again")?;
+    Ok(KeyLines::parse(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_name_is_both_present_and_absent() {
+        let keys = bundled().unwrap();
+        assert_eq!((keys.present.len(), keys.absent.len()), (63_666, 22_721));
+        let present: std::collections::HashSet<_> = keys.present.iter().map(|(name, _)| name).collect();
+        assert!(keys.absent.iter().all(|(name, _)| !present.contains(name)));
+        assert_eq!(keys.present.entry(0), (&b"0ad"[..], &b"0.0.26-3 games"[..]));
+    }
+}

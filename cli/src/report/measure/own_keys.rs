@@ -1,0 +1,143 @@
+//! The family on the user's own keys, and what it would save.
+
+use std::collections::HashSet;
+use std::path::Path;
+
+use anyhow::ensure;
+use serde::Serialize;
+use sstfilter::{FalsePositiveRate, KeyHash, KeyHasher, MatchBitmap};
+
+use super::Omission;
+use super::by_keys::{self, KeysPoint, Timed};
+use crate::args::OwnKeysArgs;
+use crate::lines::KeyLines;
+use crate::output::Column;
+use crate::progress;
+use crate::report::keys::count_batch;
+use crate::units::{brief_percent, bytes, counted, grouped, percent};
+
+/// Without a file of absent keys, they are the present ones with this appended: as many, and as alike as keys get.
+/// Holding keys out instead would measure the rates of smaller filters than the sizes are of.
+const SUFFIX: &[u8] = b"?";
+const MADE: &str = "each key with a byte appended";
+
+/// Absent keys in one timed loop: fewer are probed for again and again, of more these are enough.
+const PROBES: core::ops::RangeInclusive<usize> = 32_768..=1_048_576;
+
+/// Repetitions of each time, for few keys and for many.
+const REPETITIONS: (u32, u32) = (7, 3);
+const MANY_KEYS: usize = 1_000_000;
+
+/// What was measured on keys of the user's own.
+#[derive(Clone, Debug, Serialize)]
+pub(in crate::report) struct OwnKeys {
+    /// Distinct keys.
+    pub(in crate::report) keys: u64,
+    /// Absent keys that the rates are measured with, and where they come from.
+    pub(in crate::report) absent_keys: u64,
+    pub(in crate::report) absent_from: String,
+    pub(in crate::report) target_fpr: f64,
+    /// Bytes of the filters that the user has.
+    pub(in crate::report) current_bytes: Option<u64>,
+    pub(in crate::report) figures: Vec<OwnKeysPoint>,
+}
+
+/// The filter of one kind.
+#[derive(Clone, Debug, Serialize)]
+pub(in crate::report) struct OwnKeysPoint {
+    #[serde(flatten)]
+    pub(in crate::report) point: KeysPoint,
+    pub(in crate::report) observed_fpr: f64,
+}
+
+/// Reads the keys in the file at `path`, and measures all kinds.
+pub(in crate::report) fn measure(path: &Path, args: &OwnKeysArgs) -> anyhow::Result<(OwnKeys, Vec<Omission>)> {
+    let stages = progress::stages(1);
+    let keys = read(path, "--keys", b"")?;
+    let (path, option, suffix) =
+        args.absent.as_deref().map_or((path, "--keys", SUFFIX), |path| (path, "--absent", b""));
+    let absent = absent_keys(read(path, option, suffix)?, &keys);
+    ensure!(!absent.is_empty(), "{}: all of its keys are present: expected absent keys (--absent)", path.display());
+    let rate = args.fpr.unwrap_or(FalsePositiveRate::ONE_PERCENT);
+    stages.set_message(format!("sizes, rates and times: {} keys", grouped(keys.len() as u64)));
+    let probes = absent.len().clamp(*PROBES.start(), *PROBES.end());
+    let probes: Vec<_> = absent.iter().copied().cycle().take(probes).collect();
+    let repetitions = if keys.len() < MANY_KEYS { REPETITIONS.0 } else { REPETITIONS.1 };
+    let (timed, omissions) = by_keys::compare(&keys, &probes, rate, repetitions)?;
+    let figure = |timed: Timed| {
+        let positives = count_batch(&timed.filter, &absent, &mut MatchBitmap::default());
+        OwnKeysPoint { point: timed.best, observed_fpr: positives as f64 / absent.len() as f64 }
+    };
+    let own = OwnKeys {
+        keys: keys.len() as u64,
+        absent_keys: absent.len() as u64,
+        absent_from: args.absent.as_ref().map_or(MADE.to_owned(), |path| path.display().to_string()),
+        target_fpr: rate.get(),
+        current_bytes: args.current,
+        figures: timed.into_iter().map(figure).collect(),
+    };
+    Ok((own, omissions))
+}
+
+/// The distinct keys of a file, in their order, each with `suffix` appended.
+fn read(path: &Path, option: &str, suffix: &[u8]) -> anyhow::Result<Vec<KeyHash>> {
+    let lines = KeyLines::read(path, option)?;
+    let hasher = KeyHasher::default();
+    let mut seen = HashSet::with_capacity(lines.len());
+    let hashes = lines.iter().map(|(key, _)| hasher.hash(&[key, suffix].concat()));
+    Ok(hashes.filter(|hash| seen.insert(hash.get())).collect())
+}
+
+/// Those of `keys` that are not among `present`.
+fn absent_keys(mut keys: Vec<KeyHash>, present: &[KeyHash]) -> Vec<KeyHash> {
+    let present: HashSet<u64> = present.iter().map(|hash| hash.get()).collect();
+    keys.retain(|hash| !present.contains(&hash.get()));
+    keys
+}
+
+impl OwnKeys {
+    pub(in crate::report) const COLUMNS: [Column<OwnKeysPoint>; 8] = [
+        ("filter", |own| own.point.filter.to_owned()),
+        ("bytes", |own| grouped(own.point.bytes)),
+        ("bits/key", |own| format!("{:.2}", own.point.bits_per_key)),
+        ("expected", |own| percent(own.point.expected_fpr)),
+        ("observed", |own| percent(own.observed_fpr)),
+        ("build ns", |own| format!("{:.1}", own.point.build_ns_per_key)),
+        ("probe ns", |own| format!("{:.1}", own.point.query_one_ns)),
+        ("batch ns", |own| format!("{:.1}", own.point.query_batch_ns)),
+    ];
+
+    /// What the smallest filter would save, against those that the user has, or against the default.
+    pub(in crate::report) fn sentence(&self) -> String {
+        let figures = || self.figures.iter().map(|figure| &figure.point);
+        let default = figures().next();
+        let (Some(best), Some(default)) = (figures().min_by_key(|point| point.bytes), default) else {
+            return "No filter of these keys could be built.".to_owned();
+        };
+        let keys = counted(self.keys, "key");
+        let rate = brief_percent(self.target_fpr);
+        let (other, other_bytes) = match self.current_bytes {
+            Some(current) => ("your filters today".to_owned(), current),
+            None => (format!("the default, {},", default.filter), default.bytes),
+        };
+        if best.bytes >= other_bytes {
+            return format!(
+                "No filter of your {keys} at {rate} is smaller than the {} of {other}.",
+                bytes(other_bytes)
+            );
+        }
+        format!(
+            "For your {keys} at {rate}, {} takes {} instead of the {} of {other} and saves {:.0} % of the memory; it builds \
+             in {:.1} ns per key and answers in {:.1} ns, {} in {:.1} and {:.1} ns.",
+            best.filter,
+            bytes(best.bytes),
+            bytes(other_bytes),
+            (1.0 - best.bytes as f64 / other_bytes as f64) * 100.0,
+            best.build_ns_per_key,
+            best.query_one_ns,
+            default.filter,
+            default.build_ns_per_key,
+            default.query_one_ns,
+        )
+    }
+}

@@ -1,0 +1,57 @@
+//! A demonstration that shows figures which are not so, or exits with success though a key was lost,
+//! would be worse than none.
+
+use crate::common::run;
+use serde_json::Value;
+
+fn number(value: &Value, field: &str) -> f64 {
+    value[field].as_f64().unwrap_or_else(|| panic!("no number {field} in {value}"))
+}
+
+fn by_name<'a>(list: &'a Value, field: &str, name: &str) -> &'a Value {
+    list.as_array().unwrap().iter().find(|entry| entry[field] == name).unwrap()
+}
+
+/// Whether as many keys got through as the blocks expect, within four standard errors.
+fn assert_rate_as_expected(figures: &Value) {
+    let (observed, expected) = (number(figures, "observed_fpr"), number(figures, "expected_fpr"));
+    let sigma = (expected * (1.0 - expected) / number(figures, "absent_probes")).sqrt();
+    assert!((observed - expected).abs() < 4.0 * sigma, "{observed} observed, {expected} expected, sigma {sigma}");
+}
+
+#[test]
+fn the_figures_keep_their_bounds() {
+    let report = run(&["demo", "--json"]).expect_code(0).json();
+    let scenario = &report["scenario_70_files"];
+    let reads = |policy| number(by_name(scenario, "policy", policy), "data_block_reads_per_absent_lookup");
+    assert!((69.0..=70.0).contains(&reads("none")), "{}", reads("none"));
+    for policy in ["bloom", "ribbon"] {
+        assert!(reads(policy) <= 0.70, "{}", reads(policy));
+        let figures = by_name(scenario, "policy", policy);
+        assert_eq!(figures["false_negatives"], 0);
+        assert_eq!(figures["present_lookups"], 63_666);
+        assert_eq!(figures["absent_lookups"], 22_721);
+        assert_eq!(figures["filter_kind_used"], "bloom");
+        assert!(number(figures, "filter_bits_per_key") < 11.0);
+        assert!(number(figures, "bytes_read_per_absent_lookup") < 4_096.0);
+        assert!(number(figures, "ns_per_absent_lookup") > 0.0);
+        assert_rate_as_expected(figures);
+    }
+    assert_eq!(by_name(scenario, "policy", "bloom")["fallback_reason"], Value::Null);
+    assert_eq!(by_name(scenario, "policy", "ribbon")["fallback_reason"], "too few keys");
+    assert_eq!(by_name(scenario, "policy", "none")["false_negatives"], 0);
+    check_compacted(&report["compacted"]);
+    let conclusion = report["conclusion"].as_str().unwrap();
+    assert!(conclusion.contains("0 of 63,666 keys are lost") && conclusion.ends_with('.'), "{conclusion}");
+}
+
+fn check_compacted(compacted: &Value) {
+    let (bloom, ribbon) = (by_name(compacted, "kind", "bloom"), by_name(compacted, "kind", "ribbon"));
+    for figures in [bloom, ribbon] {
+        assert_rate_as_expected(figures);
+        assert_eq!(figures["keys"], 63_666);
+        assert_eq!(figures["false_negatives"], 0);
+        assert!(number(figures, "build_ns_per_key") > 0.0);
+    }
+    assert!(number(ribbon, "bits_per_key") < 0.72 * number(bloom, "bits_per_key"));
+}

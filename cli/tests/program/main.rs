@@ -1,0 +1,13 @@
+//! The program from outside, command by command. Tests that kill it (`kill.rs`) or trace its system calls (`faults.rs`)
+//! are programs of their own.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod advise;
+mod build;
+mod demo;
+mod read;
+mod report;

@@ -1,0 +1,187 @@
+//! A report is minutes of measuring: one that ends without its files, or with a page that does not open, has wasted
+//! them; and one that leaves a kind out without a word would be believed.
+
+use std::fs;
+
+use crate::common::{Place, names, run};
+use roxmltree::{Document, ParsingOptions};
+use serde_json::Value;
+
+fn texts(values: &Value) -> Vec<&str> {
+    values.as_array().unwrap().iter().map(|value| value.as_str().unwrap()).collect()
+}
+
+/// The fields of one line of comma-separated values.
+fn fields(line: &str) -> Vec<String> {
+    let mut fields = vec![String::new()];
+    let mut is_quoted = false;
+    for character in line.chars() {
+        match character {
+            '"' => is_quoted = !is_quoted,
+            ',' if !is_quoted => fields.push(String::new()),
+            _ => fields.last_mut().unwrap().push(character),
+        }
+    }
+    assert!(!is_quoted, "{line}");
+    fields
+}
+
+#[test]
+fn a_report_is_three_files_that_agree_and_need_nothing_else() {
+    let place = Place::new();
+    let out = place.text("new/report");
+    let summary = run(&["report", "--out", &out, "--most-keys", "3000", "--json"]).expect_code(0).json();
+    assert_eq!(names(&out), ["report.csv", "report.html", "report.json"], "and no left-over");
+
+    let json: Value = serde_json::from_slice(&fs::read(format!("{out}/report.json")).unwrap()).unwrap();
+    let filters: Vec<_> =
+        json["filters"].as_array().unwrap().iter().map(|filter| filter["name"].as_str().unwrap()).collect();
+    assert!(filters.contains(&"bloom") && filters.contains(&"ribbon"), "{filters:?}");
+    assert_eq!(texts(&summary["filters"]), filters);
+    check_json(&json, &filters);
+    check_csv(&fs::read_to_string(format!("{out}/report.csv")).unwrap(), &json);
+    check_page(&fs::read_to_string(format!("{out}/report.html")).unwrap(), &filters);
+}
+
+/// Every filter has every figure, or the reason why not.
+fn check_json(json: &Value, filters: &[&str]) {
+    let count = |section: &str, filter: &str| {
+        json[section].as_array().unwrap().iter().filter(|figure| figure["filter"] == filter).count()
+    };
+    for filter in filters {
+        let figures = count("rates", filter) + count("by_keys", filter) + count("omissions", filter);
+        assert_eq!(figures, 9 + json["effort"]["ladder"].as_array().unwrap().len(), "{filter}");
+    }
+    for point in json["rates"].as_array().unwrap() {
+        let (observed, expected) = (point["observed_fpr"].as_f64().unwrap(), point["expected_fpr"].as_f64().unwrap());
+        let sigma = (expected / point["probes"].as_f64().unwrap()).sqrt();
+        assert!((observed - expected).abs() < 0.35 * expected + 6.0 * sigma, "{point}");
+        assert!(point["bits_per_key"].as_f64().unwrap() > -expected.log2(), "below the bound: {point}");
+    }
+    for point in json["by_keys"].as_array().unwrap() {
+        for time in ["build_ns_per_key", "query_one_ns", "query_batch_ns"] {
+            assert!(point[time].as_f64().unwrap() > 0.0, "{point}");
+        }
+    }
+}
+
+fn check_csv(csv: &str, json: &Value) {
+    let lines: Vec<_> = csv.lines().map(fields).collect();
+    assert!(lines.iter().all(|line| line.len() == lines[0].len()));
+    for (section, array) in [("rates", "rates"), ("by_keys", "by_keys"), ("overfill", "overfill")] {
+        let count = lines.iter().filter(|line| line[0] == section).count();
+        assert_eq!(count, json[array].as_array().unwrap().len(), "{section}");
+    }
+}
+
+fn check_page(html: &str, filters: &[&str]) {
+    let options = ParsingOptions { allow_dtd: true, ..ParsingOptions::default() };
+    let document = Document::parse_with_options(html, options).unwrap();
+    let has_class = |node: &roxmltree::Node<'_, '_>, class: &str| node.attribute("class") == Some(class);
+    let charts: Vec<_> =
+        document.descendants().filter(|node| node.has_tag_name("svg") && has_class(node, "wide")).collect();
+    assert!(charts.len() >= 5, "{}", charts.len());
+    for filter in filters {
+        let is_label = |node: roxmltree::Node<'_, '_>| {
+            node.has_tag_name("text") && node.text().is_some_and(|text| text.trim().starts_with(filter))
+        };
+        assert!(charts[0].descendants().any(is_label), "{filter} is not in the first chart");
+    }
+    // Self-contained: nothing is loaded, and links lead to places of the page.
+    for word in ["http:", "https:", "<script", "<img", "<link", "@import", "url(\""] {
+        assert!(!html.contains(word), "{word}");
+    }
+    let ids: Vec<_> = document.descendants().filter_map(|node| node.attribute("id")).collect();
+    for link in document.descendants().filter_map(|node| node.attribute("href")) {
+        assert!(ids.contains(&link.trim_start_matches('#')), "{link}");
+    }
+    let mut once = ids.clone();
+    once.sort_unstable();
+    once.dedup();
+    assert_eq!(once.len(), ids.len(), "an identifier stands twice");
+}
+
+#[test]
+fn a_report_that_is_made_again_replaces_its_files_and_no_others() {
+    let place = Place::new();
+    place.write("report.csv", "old");
+    place.write("notes.txt", "mine");
+    let out = place.text("");
+    let text = run(&["report", "--out", &out, "--most-keys", "1000"]).expect_code(0).stdout;
+    assert!(text.contains("binary-fuse-4") && text.contains("report.html"), "{text}");
+    assert_eq!(fs::read_to_string(place.path("notes.txt")).unwrap(), "mine");
+    assert!(fs::read_to_string(place.path("report.csv")).unwrap().starts_with("section,filter,"));
+    assert_eq!(names(&out), ["notes.txt", "report.csv", "report.html", "report.json"]);
+}
+
+#[test]
+fn a_directory_that_cannot_be_made_is_refused_before_anything_is_measured() {
+    let place = Place::new();
+    let file = place.write("file", "not a directory");
+    run(&["report", "--out", &format!("{file}/below")]).expect_error("cannot make the directory");
+    run(&["report", "--out", &file]).expect_error("cannot make the directory");
+    assert_eq!(run(&["report"]).code, Some(2));
+}
+
+/// Lines of keys that differ between `name`s.
+fn lines(name: &str, count: u32) -> String {
+    (0..count).map(|number| format!("{name}{number}\tvalue\n")).collect::<Vec<_>>().concat()
+}
+
+#[test]
+fn a_report_on_ones_own_keys_ends_in_one_sentence_of_what_they_would_save() {
+    let place = Place::new();
+    // A key that comes twice is one key.
+    let keys = place.write("keys.txt", &(lines("user:", 20_000) + "user:7\n"));
+    let absent = place.write("absent.txt", &(lines("guest:", 30_000) + &lines("user:", 5)));
+    let text = run(&["report", "--keys", &keys, "--absent", &absent]).expect_code(0).stdout;
+    let sentence = text.trim_end().lines().last().unwrap();
+    assert!(sentence.starts_with("For your 20,000 keys at 1 %, ribbon takes 1"), "{text}");
+    assert!(sentence.contains("of the default, bloom, and saves 3") && sentence.ends_with("ns."), "{text}");
+
+    let out = place.text("out");
+    let rates = ["report", "--keys", &keys, "--fpr", "0.001", "--current", "1G", "--out", &out];
+    let summary = run(&[&rates[..], &["--json"]].concat()).expect_code(0).json();
+    assert_eq!(names(&out), ["report.csv", "report.html", "report.json"]);
+    let own = &summary["own_keys"];
+    assert_eq!((own["keys"].as_u64(), own["absent_keys"].as_u64()), (Some(20_000), Some(20_000)));
+    assert!(summary["findings"][0].as_str().unwrap().contains("1.0 GiB of your filters today and saves 100 %"));
+    let figures = own["figures"].as_array().unwrap();
+    assert!(figures.len() >= 9, "{figures:?}");
+    for figure in figures {
+        let (observed, expected) = (figure["observed_fpr"].as_f64().unwrap(), figure["expected_fpr"].as_f64().unwrap());
+        assert!(
+            (observed - expected).abs() < 6.0 * (expected / 20_000.0).sqrt() + 3e-4 && expected < 0.00101,
+            "{figure}"
+        );
+        assert!(figure["build_ns_per_key"].as_f64().unwrap() > 0.0, "{figure}");
+    }
+    let csv = fs::read_to_string(format!("{out}/report.csv")).unwrap();
+    assert_eq!(csv.lines().count(), figures.len() + 1);
+    assert!(fs::read_to_string(format!("{out}/report.html")).unwrap().contains("Filters of your keys"));
+}
+
+#[test]
+fn filters_that_would_save_nothing_are_not_praised() {
+    let place = Place::new();
+    let keys = place.write("keys.txt", lines("k", 2_000));
+    let text = run(&["report", "--keys", &keys, "--current", "1K"]).expect_code(0).stdout;
+    assert!(
+        text.ends_with("No filter of your 2,000 keys at 1 % is smaller than the 1.0 KiB of your filters today.\n"),
+        "{text}"
+    );
+}
+
+#[test]
+fn keys_that_cannot_be_measured_on_are_refused_with_the_reason() {
+    let place = Place::new();
+    let (keys, empty) = (place.write("keys.txt", lines("k", 100)), place.write("empty.txt", "\n"));
+    run(&["report", "--keys", &place.text("none.txt")]).expect_error("none.txt (--keys)");
+    run(&["report", "--keys", &empty]).expect_error("holds no key: expected one per line");
+    run(&["report", "--keys", &keys, "--absent", &keys]).expect_error("expected absent keys (--absent)");
+    for wrong in
+        [&["--absent", &keys, "--out", "x"][..], &["--keys", &keys, "--quick"], &["--keys", &keys, "--fpr", "2"]]
+    {
+        assert_eq!(run(&[&["report"], wrong].concat()).code, Some(2), "{wrong:?}");
+    }
+}

@@ -1,0 +1,145 @@
+//! A user-defined kind of filter: a sorted list of the first 32 bits of each hash, searched by bisection. It takes 32
+//! bits per key, and its false positive rate is keys / 2^32.
+//!
+//! The unchanged library builds, stores, loads, probes, inspects and verifies its blocks:
+//!
+//! ```sh
+//! cargo run --release --example custom_kind
+//! ```
+
+use std::error::Error;
+
+use sstfilter::kind::{
+    Abilities, BuildFailure, BuiltPayload, EncodedShape, FilterShape, Kind, NotStreamed, ParamWords, Payload,
+    ShapeFields,
+};
+use sstfilter::{
+    BlockError, BuildContext, ConfigError, FallbackReason, FileId, FilterBlock, FilterKind, FilterReader, KeyHash,
+    KeyHasher, KindPolicy, KindRegistry, LoadContext, Sizing,
+};
+
+/// The configured kind: there is nothing to configure.
+#[derive(Clone, Debug)]
+struct SortedList;
+
+/// The parameters that a block records: the number of fingerprints.
+#[derive(Clone, Copy, Debug)]
+struct SortedListShape {
+    fingerprints: u64,
+}
+
+/// The high bits of a hash: fingerprints ascend as hashes do.
+fn fingerprint(hash: KeyHash) -> u32 {
+    let [.., fifth, sixth, seventh, eighth] = hash.get().to_le_bytes();
+    u32::from_le_bytes([fifth, sixth, seventh, eighth])
+}
+
+impl FilterShape for SortedListShape {
+    /// A number from the range reserved for user-defined kinds.
+    const KIND: FilterKind = FilterKind::from_code(200);
+
+    fn decode(encoded: &EncodedShape) -> Result<Self, BlockError> {
+        let &[low, high] = encoded.params.as_slice() else {
+            let (field, expected) = ("parameter words", "2 for a sorted list");
+            return Err(BlockError::Field { field, expected, got: encoded.params.as_slice().len() as u64 });
+        };
+        Ok(Self { fingerprints: u64::from(low) | u64::from(high) << 32 })
+    }
+
+    fn params(&self) -> ParamWords {
+        let words = [self.fingerprints & 0xffff_ffff, self.fingerprints >> 32];
+        words.into_iter().filter_map(|word| u32::try_from(word).ok()).collect()
+    }
+
+    /// Payloads are whole words of 8 bytes.
+    fn payload_bytes(&self) -> u64 {
+        self.fingerprints.saturating_mul(4).next_multiple_of(8)
+    }
+
+    fn expected_fpr(&self, keys: u64) -> f64 {
+        (keys as f64 / 2.0_f64.powi(32)).min(1.0)
+    }
+
+    fn describe(&self) -> ShapeFields {
+        ShapeFields::default().with("fingerprints", self.fingerprints)
+    }
+
+    fn may_contain(&self, payload: &[u8], hash: KeyHash) -> bool {
+        let count = usize::try_from(self.fingerprints).unwrap_or(usize::MAX);
+        let all = payload.as_chunks::<4>().0.get(..count);
+        // A payload without all of them cannot tell.
+        all.is_none_or(|all| all.binary_search_by_key(&fingerprint(hash), |&bytes| u32::from_le_bytes(bytes)).is_ok())
+    }
+}
+
+impl Kind for SortedList {
+    type Shape = SortedListShape;
+    type Stream = NotStreamed;
+
+    const NAME: &'static str = "sorted-list";
+    const ABILITIES: Abilities = Abilities::STATIC;
+
+    fn configure(_: Sizing) -> Result<Self, ConfigError> {
+        Ok(Self)
+    }
+
+    fn plan(&self, keys: u64) -> Result<SortedListShape, FallbackReason> {
+        Ok(SortedListShape { fingerprints: keys })
+    }
+
+    fn build_bytes(&self, _keys: u64, plan: &SortedListShape) -> u64 {
+        plan.payload_bytes()
+    }
+
+    /// The hashes come distinct and ascending.
+    fn build(
+        &self,
+        plan: &SortedListShape,
+        hashes: &[KeyHash],
+        _scratch_limit: Option<u64>,
+    ) -> Result<BuiltPayload<SortedListShape>, BuildFailure> {
+        let mut bytes: Vec<u8> = hashes.iter().flat_map(|&hash| fingerprint(hash).to_le_bytes()).collect();
+        bytes.resize(bytes.len().next_multiple_of(8), 0);
+        Ok(BuiltPayload::new(*plan, Payload::copy_of(&bytes).ok_or(BuildFailure::NoMemory)?))
+    }
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let (hasher, file) = (KeyHasher::default(), FileId::from(*b"a UUID: 16 bytes"));
+    let key = |number: u32| number.to_le_bytes();
+
+    // Built by a policy, and stored.
+    let policy = KindPolicy::new(SortedList);
+    let mut builder = policy.builder(&BuildContext::new(&hasher).with_file_id(file));
+    (0..100_000).for_each(|number| builder.add_key(&key(number)));
+    let built = builder.finish();
+    println!("{:.2} bits per key, {:.1e} false positives", built.report.bits_per_key(), built.report.expected_fpr);
+    let path = std::env::temp_dir().join(format!("custom_kind-{}.filter", std::process::id()));
+    std::fs::write(&path, built.block.ok_or("a list of these keys fits")?)?;
+
+    // Loaded, through a registry that knows the kind, and probed.
+    let mut bytes = std::fs::read(&path)?;
+    std::fs::remove_file(&path)?;
+    let kinds = KindRegistry::default().with_kind::<SortedList>()?;
+    let context = LoadContext::new(&hasher).with_file_id(file).with_kinds(&kinds);
+    let filter = FilterReader::load(&bytes, context);
+    assert!((0..100_000).all(|number| !filter.probe(hasher.hash(&key(number))).is_absent()));
+    let absent = (100_000..200_000).filter(|&number| filter.probe(hasher.hash(&key(number))).is_absent()).count();
+    println!("of 100,000 absent keys {absent} are answered \"absent\"");
+
+    // Inspected and verified.
+    let block = FilterBlock::open_unverified_with_kinds(&bytes, &kinds)?;
+    block.verify()?;
+    let name = kinds.name(block.info().kind).unwrap_or("unknown");
+    println!("kind {name}: {} keys, {}", block.info().keys, block.info().shape);
+
+    // A reader without the registry, and one of a damaged block, get "may be present" for every key.
+    let unknown = FilterReader::load(bytes.clone(), LoadContext::new(&hasher).with_file_id(file));
+    bytes[1_000] ^= 1;
+    let damaged = FilterReader::load(bytes, context);
+    for filter in [unknown, damaged] {
+        assert!(!filter.probe(hasher.hash(&key(150_000))).is_absent());
+        println!("unusable: {}", filter.block().err().ok_or("it should be unusable")?);
+    }
+    Ok(())
+}

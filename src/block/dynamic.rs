@@ -1,0 +1,184 @@
+//! The public trait of filters that accept keys while in use, and their conversion to and from blocks.
+
+use bytes::Bytes;
+
+use super::encode::encode_shape;
+use super::{EncodeRequest, FallbackReason, FilterBlock, LoadContext, MatchBitmap};
+use crate::codec::AlignedBuffer;
+use crate::error::FilterError;
+use crate::filter::counting_bloom::CountingBloom;
+use crate::filter::cuckoo::CuckooFilter;
+use crate::filter::dynamic::{Dynamic, StoredFilter};
+use crate::filter::kind::{MAX_KEYS, MAX_PAYLOAD_BYTES};
+use crate::filter::register_blocked_bloom::RegisterBlockedBloom;
+use crate::filter::standard_bloom::StandardBloom;
+use crate::filter::{EncodedShape, FilterKind};
+use crate::hash::{HashIdentity, KeyHash};
+use crate::stats::{FilterHealth, HealthLimits};
+
+/// A filter in memory that accepts keys while in use: [`StandardBloom`], [`CountingBloom`], [`RegisterBlockedBloom`] or
+/// [`CuckooFilter`].
+///
+/// The trait serves generic code, also as `dyn DynamicFilter`, and holds what all four kinds share: blocks, batches,
+/// health. Each type also has inherent `insert`, `insert_all` and `contains`, so plain use needs no trait. Their
+/// signatures differ: a Bloom filter always accepts a key and tells whether it was new, a cuckoo filter can be full,
+/// and many threads insert into a [`RegisterBlockedBloom`] through a shared reference. Generic code uses
+/// [`try_insert`](Self::try_insert) instead. Two kinds also remove keys: [`RemoveKeys`]. Two kinds merge filters with
+/// an inherent `union`.
+///
+/// Only this crate implements the trait.
+///
+/// ```
+/// use sstfilter::{CuckooFilter, DynamicFilter, FalsePositiveRate, FilterError, KeyHasher, StandardBloom};
+///
+/// // Half of the keys that were planned for; the rest may come later, from a block or from the filter itself.
+/// fn fill(filter: &mut dyn DynamicFilter, hasher: &KeyHasher) -> Result<bytes::Bytes, FilterError> {
+///     for key in 0..500_u32 {
+///         filter.try_insert(hasher.hash(&key.to_le_bytes()))?;
+///     }
+///     assert!(filter.health_limits().alarms(&filter.health()).is_empty());
+///     filter.to_block()
+/// }
+///
+/// let (hasher, rate) = (KeyHasher::default(), FalsePositiveRate::ONE_PERCENT);
+/// let mut bloom = StandardBloom::for_rate(hasher.identity(), 1_000, rate)?;
+/// let mut cuckoo = CuckooFilter::for_rate(hasher.identity(), 1_000, rate)?;
+/// let blocks = [fill(&mut bloom, &hasher)?, fill(&mut cuckoo, &hasher)?];
+/// assert_eq!(CuckooFilter::from_block(&blocks[1], &hasher)?.keys(), 500);
+/// # Ok::<(), FilterError>(())
+/// ```
+#[expect(private_bounds, reason = "only this crate implements the trait, so that methods can be added to it")]
+pub trait DynamicFilter: Dynamic {
+    /// The kind of its blocks.
+    fn kind(&self) -> FilterKind {
+        self.contents().kind()
+    }
+
+    /// The hash of its keys.
+    fn hash_identity(&self) -> HashIdentity {
+        self.contents().hash_identity()
+    }
+
+    /// Inserts a key.
+    ///
+    /// # Errors
+    ///
+    /// [`FilterError::Full`] when a [`CuckooFilter`] has no slot for the key; the filter is then unchanged.
+    fn try_insert(&mut self, hash: KeyHash) -> Result<(), FilterError> {
+        self.insert_or_fail(hash)
+    }
+
+    /// Inserts many keys in order. In large filters this is faster than one by one.
+    ///
+    /// # Errors
+    ///
+    /// [`FilterError::Full`] at the first key that a [`CuckooFilter`] has no slot for; the keys before it are inserted.
+    fn try_insert_all(&mut self, hashes: &[KeyHash]) -> Result<(), FilterError> {
+        self.insert_all_or_fail(hashes)
+    }
+
+    /// Whether the key may have been inserted; `false` is certain.
+    fn contains(&self, hash: KeyHash) -> bool {
+        self.contents().contains(hash)
+    }
+
+    /// Probes many keys; `matches` then holds the answers in order. Faster than one by one, most of all in a filter
+    /// larger than the caches.
+    fn contains_batch(&self, hashes: &[KeyHash], matches: &mut MatchBitmap) {
+        self.contents().contains_batch(hashes, matches.cleared(hashes.len()));
+    }
+
+    /// Number of keys in the filter; each type documents what it counts. A [`RegisterBlockedBloom`] reads its whole
+    /// payload for an estimate, the others store the count.
+    fn keys(&self) -> u64 {
+        self.contents().keys()
+    }
+
+    /// Removes all keys.
+    fn clear(&mut self) {
+        self.contents_mut().clear();
+    }
+
+    /// How full the filter is, and the resulting false positive rate. Reads the whole payload of a Bloom filter.
+    fn health(&self) -> FilterHealth {
+        self.measure_health()
+    }
+
+    /// The default limits for its kind.
+    fn health_limits(&self) -> HealthLimits {
+        if self.kind() == FilterKind::CUCKOO { HealthLimits::CUCKOO } else { HealthLimits::BLOOM }
+    }
+
+    /// The expected false positive rate once the filter has `keys` distinct keys.
+    fn expected_fpr(&self, keys: u64) -> f64 {
+        self.contents().expected_fpr(keys)
+    }
+
+    /// The size of the block that [`to_block`](Self::to_block) returns.
+    fn block_bytes(&self) -> u64 {
+        self.contents().block_bytes()
+    }
+
+    /// Writes the filter's present contents as an unbound block ([`FilterBlock::bound_to`] binds it).
+    ///
+    /// # Errors
+    ///
+    /// [`FilterError::NoMemory`] when allocation fails.
+    fn to_block(&self) -> Result<Bytes, FilterError> {
+        let contents = self.contents();
+        let shape = contents.encode_shape(contents.keys().min(MAX_KEYS));
+        let bytes = shape.payload_bytes;
+        let mut payload = AlignedBuffer::zeroed(bytes).ok_or(FilterError::NoMemory { bytes })?;
+        contents.write_payload(payload.as_mut_slice());
+        let (requested, identity) = (contents.kind(), contents.hash_identity().into());
+        let request = EncodeRequest { requested, reason: FallbackReason::None, identity, keys: shape.keys };
+        let too_large = FilterError::TooLarge { most_bytes: MAX_PAYLOAD_BYTES, got: bytes };
+        encode_shape(contents.kind(), shape, payload, request).ok_or(too_large)
+    }
+
+    /// Restores a filter from its block, if [`FilterBlock::load`] accepts the block for `context`. The filter does not
+    /// remember the file that the block is bound to.
+    ///
+    /// # Errors
+    ///
+    /// [`FilterError::Block`] when `block` is damaged (its checksums are compared), of another kind, built with another
+    /// hash, or bound to another file; [`FilterError::NoMemory`] when allocation fails.
+    fn from_block<'a>(block: &[u8], context: impl Into<LoadContext<'a>>) -> Result<Self, FilterError>
+    where
+        Self: Sized,
+    {
+        let block = FilterBlock::load(block, context)?;
+        let (kind, shape): (FilterKind, &EncodedShape) = block.encoded_shape();
+        Self::restore(&StoredFilter { kind, hash: block.hash_identity(), shape, payload: block.payload() })
+    }
+}
+
+/// A filter that also removes keys.
+pub trait RemoveKeys: DynamicFilter {
+    /// Removes a key, once.
+    ///
+    /// **Never remove a key that was not inserted.** If it is a false positive, its removal makes the filter answer
+    /// "absent" for keys that are present.
+    ///
+    /// # Errors
+    ///
+    /// [`FilterError::NotPresent`] when the key is certainly absent; the filter is then unchanged.
+    fn remove(&mut self, hash: KeyHash) -> Result<(), FilterError>;
+}
+
+impl DynamicFilter for StandardBloom {}
+impl DynamicFilter for CountingBloom {}
+impl DynamicFilter for RegisterBlockedBloom {}
+impl DynamicFilter for CuckooFilter {}
+
+impl RemoveKeys for CountingBloom {
+    fn remove(&mut self, hash: KeyHash) -> Result<(), FilterError> {
+        self.remove(hash)
+    }
+}
+
+impl RemoveKeys for CuckooFilter {
+    fn remove(&mut self, hash: KeyHash) -> Result<(), FilterError> {
+        self.remove(hash)
+    }
+}

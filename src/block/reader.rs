@@ -1,0 +1,156 @@
+//! A filter as a file's reader holds it: it never fails a read, and it counts its answers.
+
+use core::fmt;
+
+use super::identity::LoadContext;
+use super::open::{FilterBlock, MatchBitmap};
+use crate::error::BlockError;
+use crate::hash::{HashIdentity, KeyHash};
+use crate::stats::{CountedBySet, FilterCounters, FilterStats};
+
+/// A filter's answer for one key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Probe<'a> {
+    /// The key is certainly not in the file: skip it.
+    Absent,
+    /// The key may be in the file.
+    MaybePresent,
+    /// The filter is unusable for this reason, so the key may be in the file.
+    Unusable(&'a BlockError),
+}
+
+impl Probe<'_> {
+    /// Whether the file can be skipped.
+    #[must_use]
+    pub const fn is_absent(self) -> bool {
+        matches!(self, Self::Absent)
+    }
+}
+
+/// A verified filter block, or the reason why it is unusable, with counters.
+///
+/// Damage, an unknown kind or version, and a filter built with another hash all answer
+/// [`Probe::Unusable`], which a read treats as "may be present".
+///
+/// ```
+/// use sstfilter::{FilterReader, KeyHasher, Probe};
+///
+/// let hasher = KeyHasher::default();
+/// let damaged = FilterReader::load(&b"not a filter block"[..], &hasher);
+/// assert!(matches!(damaged.probe(hasher.hash(b"key")), Probe::Unusable(_)));
+/// assert_eq!(damaged.stats().unusable, 1);
+/// ```
+pub struct FilterReader<D> {
+    block: Result<FilterBlock<D>, BlockError>,
+    counters: FilterCounters,
+}
+
+impl<D: AsRef<[u8]>> FilterReader<D> {
+    /// The block in `data`, if [`FilterBlock::load`] accepts it for `context`.
+    pub fn load<'a>(data: D, context: impl Into<LoadContext<'a>>) -> Self {
+        FilterBlock::load(data, context).into()
+    }
+
+    /// A filter that could not be read at all.
+    #[must_use]
+    pub fn unusable(reason: BlockError) -> Self {
+        Err(reason).into()
+    }
+
+    /// Probes for one key, and counts the answer.
+    pub fn probe(&self, hash: KeyHash) -> Probe<'_> {
+        self.counted(|block| block.may_contain(hash))
+    }
+
+    /// Probes for many keys at once, and counts the answers. An unusable filter sets all of `hits`.
+    pub fn probe_batch(&self, hashes: &[KeyHash], hits: &mut MatchBitmap) {
+        if let Ok(block) = &self.block {
+            block.may_contain_batch(hashes, hits);
+            self.counters.add_answers(hashes.len() as u64, hits.count());
+        } else {
+            hits.set_all(hashes.len());
+            self.counters.add_unusable(hashes.len() as u64);
+        }
+    }
+
+    /// Makes the filter unusable if it was built with another hash than `hash`.
+    pub(super) fn for_hash(mut self, hash: HashIdentity) -> Self {
+        self.block = self.block.and_then(|block| match block.hash_identity() {
+            got if got == hash => Ok(block),
+            got => Err(BlockError::HashMismatch { expected: hash, got }),
+        });
+        self
+    }
+
+    /// Counts a positive that a set of tables found when it probed the block itself.
+    pub(crate) fn count_positive(&self) -> Probe<'_> {
+        self.counted(|_| true)
+    }
+
+    /// From now on, includes the answers that a set counts for the filter.
+    pub(crate) fn enter_set(&mut self, in_set: CountedBySet) {
+        self.counters.enter_set(in_set);
+    }
+
+    /// Records whether the file held a key for which this filter, or the set that it is in, answered
+    /// [`Probe::MaybePresent`]. Call it once for each such probe.
+    ///
+    /// An unusable filter gives no answers and counts no outcomes. Outcomes recorded for the wrong filter make the
+    /// counts inconsistent; [`FilterStats`] then reports no rate and no alarm.
+    pub fn record_lookup(&self, outcome: LookupOutcome) {
+        if self.block.is_err() {
+            return;
+        }
+        self.counters.add_outcome(outcome == LookupOutcome::Found);
+    }
+
+    /// The block, or why it is not used.
+    ///
+    /// # Errors
+    ///
+    /// The reason that every probe answers with.
+    pub fn block(&self) -> Result<&FilterBlock<D>, &BlockError> {
+        self.block.as_ref()
+    }
+
+    /// The counts so far.
+    pub fn stats(&self) -> FilterStats {
+        self.counters.snapshot(self.block.is_ok())
+    }
+
+    fn counted(&self, probe: impl FnOnce(&FilterBlock<D>) -> bool) -> Probe<'_> {
+        match &self.block {
+            Ok(block) => {
+                let maybe = probe(block);
+                self.counters.add_answers(1, u64::from(maybe));
+                if maybe { Probe::MaybePresent } else { Probe::Absent }
+            }
+            Err(reason) => {
+                self.counters.add_unusable(1);
+                Probe::Unusable(reason)
+            }
+        }
+    }
+}
+
+impl<D: AsRef<[u8]>> From<Result<FilterBlock<D>, BlockError>> for FilterReader<D> {
+    /// A block that was opened before, or the reason why it was not. An unverified block is verified now.
+    fn from(block: Result<FilterBlock<D>, BlockError>) -> Self {
+        Self { block: block.and_then(FilterBlock::verified), counters: FilterCounters::default() }
+    }
+}
+
+impl<D: AsRef<[u8]>> fmt::Debug for FilterReader<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FilterReader").field("block", &self.block).field("counters", &self.stats()).finish()
+    }
+}
+
+/// Whether the file held a key that its filter reported as "may be present".
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LookupOutcome {
+    /// The key is there: a true positive.
+    Found,
+    /// It is not: a false positive.
+    NotFound,
+}

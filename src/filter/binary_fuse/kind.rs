@@ -1,0 +1,86 @@
+//! Binary fuse as a kind.
+
+use super::build;
+use super::shape::{FuseArity, FuseShape, is_fingerprint_bits, shape_for};
+use crate::error::ConfigError;
+use crate::filter::kind::{
+    Abilities, BuildFailure, BuiltPayload, FallbackReason, Kind, NotStreamed, RATE_KEYS, Variant, fingerprint_bits,
+};
+use crate::filter::{FilterKind, FilterShape};
+use crate::hash::KeyHash;
+use crate::units::Sizing;
+
+/// Binary fuse filters of three or four cells for each key, with fingerprints of 4 to 32 bits.
+///
+/// ```
+/// use sstfilter::kind::BinaryFuseKind;
+/// use sstfilter::{FuseArity, KindPolicy, Sizing};
+///
+/// let policy = KindPolicy::new(BinaryFuseKind::new(FuseArity::Four, Sizing::FingerprintBits(8))?);
+/// assert!(policy.block_bytes(1_000_000) <
+/// KindPolicy::binary_fuse(Sizing::FingerprintBits(8))?.block_bytes(1_000_000));
+/// # Ok::<(), sstfilter::ConfigError>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BinaryFuseKind {
+    arity: FuseArity,
+    fingerprint_bits: u8,
+}
+
+impl BinaryFuseKind {
+    /// Filters with this many cells for each key.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`configure`](Kind::configure): a rate below 2^-32, a size below that of fingerprints of 4 bits, or an
+    /// unsupported fingerprint width.
+    pub fn new(arity: FuseArity, sizing: impl Into<Sizing>) -> Result<Self, ConfigError> {
+        let widths: Vec<u8> = (0..=u8::MAX).filter(|&bits| is_fingerprint_bits(bits)).collect();
+        let block_bytes = |bits| shape_for(RATE_KEYS, arity, bits).map(|shape| shape.block_bytes());
+        let fingerprint_bits = fingerprint_bits(FilterKind::BINARY_FUSE, &widths, sizing.into(), block_bytes)?;
+        Ok(Self { arity, fingerprint_bits })
+    }
+}
+
+impl Kind for BinaryFuseKind {
+    type Shape = FuseShape;
+    type Stream = NotStreamed;
+
+    const NAME: &'static str = FilterKind::BINARY_FUSE.name();
+    const STRENGTH: &'static str = "is probed faster than Ribbon and is smaller than Bloom";
+    const ABILITIES: Abilities = Abilities::STATIC;
+    const VARIANTS: &'static [Variant<Self>] =
+        &[Variant::new("binary-fuse-4", |sizing| Self::new(FuseArity::Four, sizing))];
+    /// A full sort would be a third of all work. Repeated keys cannot be peeled, so a failed attempt sorts after all.
+    const TAKES_ROUGH_ORDER: bool = true;
+
+    fn configure(sizing: Sizing) -> Result<Self, ConfigError> {
+        Self::new(FuseArity::Three, sizing)
+    }
+
+    fn plan(&self, keys: u64) -> Result<FuseShape, FallbackReason> {
+        shape_for(keys, self.arity, self.fingerprint_bits).ok_or(FallbackReason::TooManyKeys)
+    }
+
+    fn build_bytes(&self, keys: u64, plan: &FuseShape) -> u64 {
+        build::build_bytes(keys, plan)
+    }
+
+    fn build(
+        &self,
+        plan: &FuseShape,
+        hashes: &[KeyHash],
+        _scratch_limit: Option<u64>,
+    ) -> Result<BuiltPayload<FuseShape>, BuildFailure> {
+        build::build(hashes, *plan)
+    }
+
+    fn build_single_attempt(
+        &self,
+        plan: &FuseShape,
+        hashes: &[KeyHash],
+        spare: Vec<KeyHash>,
+    ) -> Option<BuiltPayload<FuseShape>> {
+        build::build_single_attempt(hashes, *plan, spare)
+    }
+}

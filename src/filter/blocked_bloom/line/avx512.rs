@@ -1,0 +1,205 @@
+//! AVX-512: one round of lanes is still a 256-bit vector (the wider form is no faster there), whose rotate
+//! takes its count modulo 32; two rounds are one 512-bit vector.
+
+use std::arch::x86_64::{
+    __m256i, __m512i, _mm256_and_si256, _mm256_andnot_si256, _mm256_blendv_ps, _mm256_castps_si256,
+    _mm256_castsi256_ps, _mm256_loadu_si256, _mm256_mullo_epi32, _mm256_or_si256, _mm256_rolv_epi32, _mm256_set1_epi32,
+    _mm256_srai_epi32, _mm256_srli_epi32, _mm256_storeu_si256, _mm256_testc_si256, _mm512_add_epi64,
+    _mm512_andnot_si512, _mm512_loadu_si512, _mm512_mask_blend_epi32, _mm512_mask_testn_epi32_mask,
+    _mm512_maskz_mov_epi32, _mm512_maskz_rolv_epi32, _mm512_movepi32_mask, _mm512_mullo_epi32, _mm512_or_si512,
+    _mm512_popcnt_epi64, _mm512_reduce_add_epi64, _mm512_rolv_epi32, _mm512_set1_epi32, _mm512_setzero_si512,
+    _mm512_shuffle_i64x2, _mm512_srli_epi32, _mm512_storeu_si512, _mm512_test_epi64_mask,
+};
+
+use super::batch::{LINES_AHEAD, batch_loops, line_at, line_at_mut, prefetch_distance, with_constants};
+use super::portable::words;
+use super::{
+    ActiveRows, ActiveSets, Candidate, Line, LineMask, MULTIPLIERS, active_rows, active_sets, covered_by, in_line_bits,
+};
+use crate::hash::KeyHash;
+use crate::kernel::prefetch::{prefetch, prefetch_line};
+
+batch_loops!(#[target_feature(
+    enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq,avx2,bmi1,bmi2,lzcnt,popcnt"
+)]);
+
+/// The bits of one key in its line, for keys of `ROUNDS` rounds of lanes.
+#[derive(Clone, Copy)]
+struct Lanes<const ROUNDS: usize> {
+    /// Active lanes as vectors, for one round.
+    rows: &'static ActiveRows,
+    /// Active lanes as mask registers, for two rounds.
+    sets: &'static ActiveSets,
+}
+
+impl<const ROUNDS: usize> Lanes<ROUNDS> {
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx2")]
+    fn new(probes: u8) -> Self {
+        Self { rows: active_rows(probes)[0], sets: active_sets(probes) }
+    }
+
+    /// One round: for each lane, its product (whose sign chooses the half) and its bit, 0 when inactive.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx2")]
+    fn one_round(self, x: u32) -> (__m256i, __m256i) {
+        let products = _mm256_mullo_epi32(_mm256_set1_epi32(x.cast_signed()), load_row(&MULTIPLIERS.0[0]));
+        let active = load_row(&self.rows.0[(x & 7) as usize]);
+        (products, _mm256_rolv_epi32(active, _mm256_srli_epi32::<26>(products)))
+    }
+
+    /// Two rounds: the lanes' products, and which lanes are active.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx2")]
+    fn two_rounds(self, x: u32) -> (__m512i, u16) {
+        let products = _mm512_mullo_epi32(_mm512_set1_epi32(x.cast_signed()), load_multipliers());
+        (products, self.sets[(x & 63) as usize])
+    }
+
+    /// Whether the line has all of the key's bits.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx2")]
+    fn test(self, line: &Line, hash: KeyHash) -> bool {
+        let x = in_line_bits(hash);
+        if ROUNDS == 1 {
+            let (products, bits) = self.one_round(x);
+            let [low, high] = load_halves(line);
+            let words = _mm256_castps_si256(_mm256_blendv_ps(
+                _mm256_castsi256_ps(low),
+                _mm256_castsi256_ps(high),
+                _mm256_castsi256_ps(products),
+            ));
+            return _mm256_testc_si256(words, bits) == 1;
+        }
+        let (products, active) = self.two_rounds(x);
+        let own = load_line(line);
+        let words = _mm512_mask_blend_epi32(_mm512_movepi32_mask(products), own, swap_halves(own));
+        let bits = _mm512_rolv_epi32(_mm512_set1_epi32(1), _mm512_srli_epi32::<26>(products));
+        _mm512_mask_testn_epi32_mask(active, words, bits) == 0
+    }
+
+    /// Tests eight keys, each in its line: bit `i` is the answer for the `i`th.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt")]
+    fn test_eight(self, lines: &[Line], keys: &[KeyHash; 8]) -> u8 {
+        let mut matches = 0;
+        for (i, &hash) in keys.iter().enumerate() {
+            matches |= u8::from(self.test(line_at(lines, hash), hash)) << i;
+        }
+        matches
+    }
+
+    /// Sets the key's bits.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx2")]
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "as in the other sets, where its place in memory counts")]
+    fn set(self, line: &mut Line, hash: &KeyHash) {
+        let x = in_line_bits(*hash);
+        if ROUNDS == 1 {
+            let (products, bits) = self.one_round(x);
+            let [low, high] = load_halves(line);
+            // The sign as a mask of all bits: the bit goes to the own half, or to the partner's where the product is
+            // negative.
+            let negative = _mm256_srai_epi32::<31>(products);
+            let low = _mm256_or_si256(low, _mm256_andnot_si256(negative, bits));
+            let high = _mm256_or_si256(high, _mm256_and_si256(negative, bits));
+            return store_halves(line, [low, high]);
+        }
+        let (products, active) = self.two_rounds(x);
+        let bits = _mm512_maskz_rolv_epi32(active, _mm512_set1_epi32(1), _mm512_srli_epi32::<26>(products));
+        let negative = _mm512_movepi32_mask(products);
+        let own = _mm512_maskz_mov_epi32(!negative, bits);
+        let partner = swap_halves(_mm512_maskz_mov_epi32(negative, bits));
+        store_line(line, _mm512_or_si512(load_line(line), _mm512_or_si512(own, partner)));
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq,avx2,bmi1,bmi2,lzcnt,popcnt")]
+pub(super) fn contains(line: &Line, hash: KeyHash, probes: u8) -> bool {
+    if probes <= 8 { Lanes::<1>::new(probes).test(line, hash) } else { Lanes::<2>::new(probes).test(line, hash) }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq,avx2,bmi1,bmi2,lzcnt,popcnt")]
+fn insert(line: &mut Line, hash: KeyHash, probes: u8) {
+    if probes <= 8 { Lanes::<1>::new(probes).set(line, &hash) } else { Lanes::<2>::new(probes).set(line, &hash) }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq,avx2,bmi1,bmi2,lzcnt,popcnt")]
+pub(super) fn mask(hash: KeyHash, probes: u8) -> LineMask {
+    let mut line = [0; 64];
+    insert(&mut line, hash, probes);
+    words(&line)
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq,avx2,bmi1,bmi2,lzcnt,popcnt")]
+pub(super) fn ones(lines: &[Line]) -> u64 {
+    let mut ones = _mm512_setzero_si512();
+    for line in lines {
+        ones = _mm512_add_epi64(ones, _mm512_popcnt_epi64(load_line(line)));
+    }
+    _mm512_reduce_add_epi64(ones).cast_unsigned()
+}
+
+/// Words 8 to 15, then words 0 to 7: the partner of each lane's word.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn swap_halves(line: __m512i) -> __m512i {
+    _mm512_shuffle_i64x2::<0b01_00_11_10>(line, line)
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn load_multipliers() -> __m512i {
+    // SAFETY: 64 bytes are readable there; `loadu` takes any alignment.
+    unsafe { _mm512_loadu_si512((&raw const MULTIPLIERS).cast()) }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn load_line(line: &Line) -> __m512i {
+    // SAFETY: a line is 64 bytes; `loadu` takes any alignment.
+    unsafe { _mm512_loadu_si512(line.as_ptr().cast()) }
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn store_line(line: &mut Line, words: __m512i) {
+    // SAFETY: a line is 64 bytes, borrowed for writing; `storeu` takes any alignment.
+    unsafe { _mm512_storeu_si512(line.as_mut_ptr().cast(), words) }
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+fn load_row(words: &[u32; 8]) -> __m256i {
+    // SAFETY: 32 bytes are readable there; `loadu` takes any alignment.
+    unsafe { _mm256_loadu_si256(words.as_ptr().cast()) }
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+fn load_halves(line: &Line) -> [__m256i; 2] {
+    let start: *const u8 = line.as_ptr();
+    // SAFETY: a line is 64 bytes; `loadu` takes any alignment.
+    unsafe { [_mm256_loadu_si256(start.cast()), _mm256_loadu_si256(start.add(32).cast())] }
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+fn store_halves(line: &mut Line, [low, high]: [__m256i; 2]) {
+    let start: *mut u8 = line.as_mut_ptr();
+    // SAFETY: a line is 64 bytes, borrowed for writing; `storeu` takes any alignment.
+    unsafe {
+        _mm256_storeu_si256(start.cast(), low);
+        _mm256_storeu_si256(start.add(32).cast(), high);
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq,avx2,bmi1,bmi2,lzcnt,popcnt")]
+pub(super) fn covered<'a>(mask: &LineMask, candidates: impl Iterator<Item = Candidate<'a>>) -> u64 {
+    // SAFETY: a mask is 64 bytes; `loadu` takes any alignment.
+    let wanted = unsafe { _mm512_loadu_si512(mask.as_ptr().cast()) };
+    covered_by(candidates, |line| {
+        let missing = _mm512_andnot_si512(load_line(line), wanted);
+        _mm512_test_epi64_mask(missing, missing) == 0
+    })
+}

@@ -1,0 +1,153 @@
+//! The loops over many keys: one source, expanded in every instruction set's file, so that each is compiled with
+//! its own instructions.
+//!
+//! A macro, unlike Ribbon's loops. Generic functions over a trait, inlined into each set's entry function, made
+//! building a fifth slower and probing a tenth. The loop must be a separate function, and a generic function cannot
+//! have the target features of its type parameter.
+
+use super::Line;
+use crate::filter::cache::PROBE_PREFETCH_BYTES;
+use crate::hash::{KeyHash, map_to_range};
+
+/// How many keys ahead of its use a line is prefetched: 0 or [`LINES_AHEAD`].
+pub(super) fn prefetch_distance(lines: usize) -> usize {
+    if lines <= PROBE_PREFETCH_BYTES / size_of::<Line>() { 0 } else { LINES_AHEAD }
+}
+
+/// Distances from 8 to 48 differ little up to the size of the last-level cache; beyond it 48 is best, because the
+/// longest latency needs the most loads in flight.
+pub(super) const LINES_AHEAD: usize = 48;
+
+/// The line of `hash`, chosen by its high bits. `lines` must not be empty: the functions that dispatch to the loops
+/// check that once. A bounds check here would cost one compare per key.
+#[inline(always)]
+pub(super) fn line_at(lines: &[Line], hash: KeyHash) -> &Line {
+    // SAFETY: the high half of a product with the number of lines is below it, unless that is 0.
+    unsafe { lines.get_unchecked(index_of(lines.len(), hash)) }
+}
+
+#[inline(always)]
+pub(super) fn line_at_mut(lines: &mut [Line], hash: KeyHash) -> &mut Line {
+    // SAFETY: as in `line_at`.
+    unsafe { lines.get_unchecked_mut(index_of(lines.len(), hash)) }
+}
+
+#[inline(always)]
+fn index_of(lines: usize, hash: KeyHash) -> usize {
+    map_to_range(hash.get(), lines as u64) as usize
+}
+
+/// Defines `contains_batch` and `insert_batch` from a `Lanes<ROUNDS>` with `new`, `test` and `set`.
+/// The argument is the attribute that all of the set's functions carry.
+macro_rules! batch_loops {
+    ($(#[$features:meta])?) => {
+        /// Sets bit `i % 64` of word `i / 64` of `matches` to whether hash `i` may be in its line.
+        $(#[$features])?
+        pub(super) fn contains_batch(lines: &[Line], probes: u8, hashes: &[KeyHash], matches: &mut [u64]) {
+            with_constants!(probe_all(lines, probes, hashes, matches));
+        }
+
+        /// Sets the bits of all keys.
+        $(#[$features])?
+        pub(super) fn insert_batch(lines: &mut [Line], probes: u8, hashes: &[KeyHash]) {
+            with_constants!(set_all(lines, probes, hashes));
+        }
+
+        $(#[$features])?
+        fn probe_all<const ROUNDS: usize, const DISTANCE: usize, const SPLIT: bool>(
+            lines: &[Line],
+            probes: u8,
+            hashes: &[KeyHash],
+            matches: &mut [u64],
+        ) {
+            let lanes = Lanes::<ROUNDS>::new(probes);
+            let upcoming = hashes.get(DISTANCE..).unwrap_or_default();
+            if DISTANCE > 0 {
+                hashes.iter().take(DISTANCE).for_each(|&hash| prefetch_at::<SPLIT>(lines, hash));
+            }
+            let mut groups = 0;
+            // While there are 64 keys to test and 64 to prefetch, the inner loops have fixed lengths, which the
+            // compiler unrolls, and a word of answers is written once.
+            let full = hashes.as_chunks::<64>().0.iter().zip(upcoming.as_chunks::<64>().0);
+            for ((group, ahead), word) in full.zip(&mut *matches) {
+                let mut bits = 0_u64;
+                for (i, (eight, ahead)) in group.as_chunks::<8>().0.iter().zip(ahead.as_chunks::<8>().0).enumerate() {
+                    if DISTANCE > 0 {
+                        ahead.iter().for_each(|&hash| prefetch_at::<SPLIT>(lines, hash));
+                    }
+                    bits |= u64::from(lanes.test_eight(lines, eight)) << (8 * i);
+                }
+                *word = bits;
+                groups += 1;
+            }
+            // The last keys: the same work with variable lengths. They still prefetch what lies ahead of them.
+            let rest = hashes[groups * 64..].chunks(64).zip(&mut matches[groups..]);
+            let mut ahead = upcoming[(groups * 64).min(upcoming.len())..].iter();
+            for (group, word) in rest {
+                if DISTANCE > 0 {
+                    ahead.by_ref().take(64).for_each(|&hash| prefetch_at::<SPLIT>(lines, hash));
+                }
+                let (eights, last) = group.as_chunks::<8>();
+                let mut bits = 0_u64;
+                for (i, eight) in eights.iter().enumerate() {
+                    bits |= u64::from(lanes.test_eight(lines, eight)) << (8 * i);
+                }
+                for (i, &hash) in last.iter().enumerate() {
+                    bits |= u64::from(lanes.test(line_at(lines, hash), hash)) << (8 * eights.len() + i);
+                }
+                *word = bits;
+            }
+        }
+
+        $(#[$features])?
+        fn set_all<const ROUNDS: usize, const DISTANCE: usize, const SPLIT: bool>(
+            lines: &mut [Line],
+            probes: u8,
+            hashes: &[KeyHash],
+        ) {
+            let lanes = Lanes::<ROUNDS>::new(probes);
+            let upcoming = hashes.get(DISTANCE..).unwrap_or_default();
+            if DISTANCE > 0 {
+                hashes.iter().take(DISTANCE).for_each(|&hash| prefetch_at::<SPLIT>(lines, hash));
+            }
+            let mut groups = 0;
+            for (eight, ahead) in hashes.as_chunks::<8>().0.iter().zip(upcoming.as_chunks::<8>().0) {
+                for (hash, &next) in eight.iter().zip(ahead) {
+                    if DISTANCE > 0 {
+                        prefetch_at::<SPLIT>(lines, next);
+                    }
+                    lanes.set(line_at_mut(lines, *hash), hash);
+                }
+                groups += 1;
+            }
+            for hash in &hashes[groups * 8..] {
+                lanes.set(line_at_mut(lines, *hash), hash);
+            }
+        }
+
+        $(#[$features])?
+        #[inline]
+        fn prefetch_at<const SPLIT: bool>(lines: &[Line], hash: KeyHash) {
+            let line = line_at(lines, hash);
+            if SPLIT { prefetch_line(line) } else { prefetch(line) }
+        }
+    };
+}
+
+/// Calls a loop compiled for these rounds, prefetch distance and alignment: a probe takes two nanoseconds, and testing
+/// them inside the loop would add to that. An unaligned line straddles two cache lines, and both are prefetched.
+macro_rules! with_constants {
+    ($kernel:ident($lines:expr, $probes:expr, $($argument:expr),*)) => {{
+        let is_split = $lines.as_ptr().align_offset(64) != 0;
+        match ($probes <= 8, prefetch_distance($lines.len()), is_split) {
+            (true, 0, _) => $kernel::<1, 0, false>($lines, $probes, $($argument),*),
+            (true, _, false) => $kernel::<1, LINES_AHEAD, false>($lines, $probes, $($argument),*),
+            (true, _, true) => $kernel::<1, LINES_AHEAD, true>($lines, $probes, $($argument),*),
+            (false, 0, _) => $kernel::<2, 0, false>($lines, $probes, $($argument),*),
+            (false, _, false) => $kernel::<2, LINES_AHEAD, false>($lines, $probes, $($argument),*),
+            (false, _, true) => $kernel::<2, LINES_AHEAD, true>($lines, $probes, $($argument),*),
+        }
+    }};
+}
+
+pub(super) use {batch_loops, with_constants};

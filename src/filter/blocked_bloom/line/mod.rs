@@ -1,0 +1,221 @@
+//! The pair-lane line: where the bits of one key lie in its 64-byte line.
+//!
+//! A line is 16 little-endian 32-bit words. Lane `j` owns the *pair* of words `j` and `j XOR 8`; a key
+//! uses `probes` of the 16 lanes (of the first 8, up to eight probes), chosen by its own low bits, and
+//! sets one of the 64 bits of each lane's pair. So no two probes of the first eight share a bit, and a
+//! vector of eight 32-bit lanes computes them all with one multiply and one variable shift.
+//!
+//! One file for each instruction set, all with the same functions; `batch` has the loops over keys, and
+//! [`covered`] tests one key in many filters.
+
+#![allow(unsafe_code, reason = "instructions that not every CPU has")]
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::precedence,
+    clippy::inline_always,
+    clippy::needless_range_loop,
+    reason = "bits are cut off on purpose; operators bind as in the formulas of the field; loops count what they \
+              unroll; functions that do not carry the instructions must become part of those that do"
+)]
+#![cfg_attr(
+    not(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little"))),
+    allow(dead_code, unused_macros, reason = "the forms for vectors have no user here")
+)]
+
+mod batch;
+mod portable;
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+#[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+mod neon;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use crate::codec::LINE_BYTES;
+use crate::hash::KeyHash;
+use crate::kernel::dispatch;
+use crate::kernel::prefetch::prefetch_line;
+
+/// One line, as it lies in a payload.
+pub(crate) type Line = [u8; LINE_BYTES];
+
+/// The bits of one key in its line, as eight little-endian 64-bit words.
+pub(crate) type LineMask = [u64; 8];
+
+/// The most probes a line takes: one in each lane.
+pub(crate) const MAX_PROBES: u8 = 16;
+
+/// The most probes that one round of eight lanes takes.
+const ROUND_PROBES: u8 = 8;
+
+/// The multipliers of lanes 0 to 7 and 8 to 15: lane `j` has 0x9e3779b9 (the golden ratio in 32 bits) to the
+/// power `j + 1`.
+static MULTIPLIERS: Multipliers = {
+    let mut rounds = [[0; 8]; 2];
+    let (mut lane, mut power) = (0, 1_u32);
+    while lane < 16 {
+        power = power.wrapping_mul(0x9e37_79b9);
+        rounds[lane / 8][lane % 8] = power;
+        lane += 1;
+    }
+    Multipliers(rounds)
+};
+
+#[repr(align(64))]
+struct Multipliers([[u32; 8]; 2]);
+
+/// Which lanes of a round of eight are active for 0 to 8 probes, before the key's rotation. Chosen by
+/// search so that, over the eight rotations, all pairs of lanes come together about equally often.
+const BASE_SETS: [u8; 9] = [0x00, 0x01, 0x03, 0x0b, 0x17, 0x2f, 0x3f, 0x7f, 0xff];
+
+/// One round's active lanes: 1 if active, 0 if not. The 1 is the bit that a kernel shifts into place, so an inactive
+/// lane sets and tests nothing without a branch.
+type ActiveRow = [u32; 8];
+
+/// The active lanes of one base set under its eight rotations. No row lies in two cache lines.
+#[repr(align(64))]
+struct ActiveRows([ActiveRow; 8]);
+
+/// By the number of probes in a round.
+static ACTIVE_ROWS: [ActiveRows; 9] = {
+    let mut sets = [const { ActiveRows([[0; 8]; 8]) }; 9];
+    let mut at = 0;
+    while at < 9 * 8 * 8 {
+        let (probes, rotation, lane) = (at / 64, at / 8 % 8, at % 8);
+        sets[probes].0[rotation][lane] = (BASE_SETS[probes].rotate_left(rotation as u32) >> lane & 1) as u32;
+        at += 1;
+    }
+    sets
+};
+
+/// Probes in the first and in the second round of lanes.
+const fn probes_per_round(probes: u8) -> [u8; 2] {
+    if probes <= ROUND_PROBES {
+        [probes, 0]
+    } else if probes <= MAX_PROBES {
+        [probes.div_ceil(2), probes / 2]
+    } else {
+        [ROUND_PROBES; 2]
+    }
+}
+
+/// The active lanes of both rounds; the key chooses a row by its low three bits, and by the next three.
+#[inline]
+fn active_rows(probes: u8) -> [&'static ActiveRows; 2] {
+    probes_per_round(probes).map(|probes| &ACTIVE_ROWS[usize::from(probes)])
+}
+
+/// Both rounds' active lanes, one bit each, by the key's low six bits.
+#[cfg(any(target_arch = "x86_64", test))]
+type ActiveSets = [u16; 64];
+
+/// By the number of probes.
+#[cfg(any(target_arch = "x86_64", test))]
+static ACTIVE_SETS: [ActiveSets; MAX_PROBES as usize + 1] = {
+    let mut sets = [[0; 64]; MAX_PROBES as usize + 1];
+    let mut at = 0;
+    while at < sets.len() * 64 {
+        let (probes, x) = (at / 64, at as u32 % 64);
+        let [first, second] = probes_per_round(probes as u8);
+        let first = BASE_SETS[first as usize].rotate_left(x & 7);
+        let second = BASE_SETS[second as usize].rotate_left(x >> 3);
+        sets[probes][x as usize] = first as u16 | (second as u16) << 8;
+        at += 1;
+    }
+    sets
+};
+
+#[cfg(any(target_arch = "x86_64", test))]
+#[inline]
+fn active_sets(probes: u8) -> &'static ActiveSets {
+    &ACTIVE_SETS[usize::from(probes.min(MAX_PROBES))]
+}
+
+/// The bits of a hash that choose positions inside its line: the low 32. The line itself comes from
+/// the high bits.
+#[inline]
+fn in_line_bits(hash: KeyHash) -> u32 {
+    hash.get() as u32
+}
+
+/// Whether all of the key's bits are set in its line.
+#[inline]
+pub(crate) fn contains(line: &Line, hash: KeyHash, probes: u8) -> bool {
+    dispatch!(contains(line, hash, probes))
+}
+
+/// Sets the key's bits in its line.
+#[cfg(test)]
+pub(crate) fn insert(line: &mut Line, hash: KeyHash, probes: u8) {
+    insert_batch(core::slice::from_mut(line), probes, &[hash]);
+}
+
+/// Sets the bits of all keys, each in its line of `lines`. `lines` must not be empty unless `hashes` is.
+pub(crate) fn insert_batch(lines: &mut [Line], probes: u8, hashes: &[KeyHash]) {
+    // The loops index lines unchecked, below their number.
+    assert!(!lines.is_empty() || hashes.is_empty(), "keys need a line");
+    dispatch!(insert_batch(lines, probes, hashes));
+}
+
+/// Sets bit `i % 64` of word `i / 64` of `matches` to whether hash `i` has all of its bits in its line of
+/// `lines`, and clears the bits after the last. `lines` must not be empty unless `hashes` is.
+pub(crate) fn contains_batch(lines: &[Line], probes: u8, hashes: &[KeyHash], matches: &mut [u64]) {
+    // The loops index lines unchecked, below their number.
+    assert!(!lines.is_empty() || hashes.is_empty(), "keys need a line");
+    dispatch!(contains_batch(lines, probes, hashes, matches));
+}
+
+/// The key's bits as one mask over the line: computed once, then tested against many filters.
+pub(crate) fn mask(hash: KeyHash, probes: u8) -> LineMask {
+    dispatch!(mask(hash, probes))
+}
+
+/// Whether all bits of `mask` are set in `line`.
+#[inline]
+pub(crate) fn covers(line: &Line, mask: &LineMask) -> bool {
+    let (words, _) = line.as_chunks::<8>();
+    let missing = mask.iter().zip(words).fold(0, |missing, (mask, word)| missing | (mask & !u64::from_le_bytes(*word)));
+    missing == 0
+}
+
+/// Ones in all lines.
+pub(crate) fn ones(lines: &[Line]) -> u64 {
+    dispatch!(ones(lines))
+}
+
+/// One filter's part in a test of one key in many filters.
+#[derive(Clone, Copy)]
+pub(crate) struct Candidate<'a> {
+    /// The bit of the result, 0 to 63.
+    pub(crate) place: usize,
+    /// The key's line; `None` counts as covering the mask.
+    pub(crate) line: Option<&'a Line>,
+    /// The line of a later key, prefetched while this one is tested.
+    pub(crate) ahead: Option<&'a Line>,
+}
+
+/// The places of the candidates whose lines cover `mask`.
+///
+/// The candidates come as an iterator, so that the loop is compiled into the kernel without allocating or depending on
+/// how filters are stored. It does not branch on the contents of a line.
+#[inline]
+pub(crate) fn covered<'a>(mask: &LineMask, candidates: impl Iterator<Item = Candidate<'a>>) -> u64 {
+    dispatch!(covered(mask, candidates))
+}
+
+/// The loop of [`covered`], given an instruction set's test of one line.
+#[inline(always)]
+fn covered_by<'a>(candidates: impl Iterator<Item = Candidate<'a>>, covers: impl Fn(&Line) -> bool) -> u64 {
+    let mut places = 0;
+    for Candidate { place, line, ahead } in candidates {
+        places |= u64::from(line.is_none_or(&covers)) << (place % 64);
+        if let Some(ahead) = ahead {
+            prefetch_line(ahead);
+        }
+    }
+    places
+}

@@ -1,0 +1,187 @@
+//! NEON: a round of eight lanes is two vectors of four.
+
+use std::arch::aarch64::{
+    uint32x4_t, vandq_u32, vbicq_u32, vbslq_u32, vdupq_n_u32, vld1q_u8, vld1q_u32, vmaxvq_u32, vmulq_u32, vorrq_u32,
+    vreinterpretq_s32_u32, vreinterpretq_u8_u32, vreinterpretq_u32_s32, vreinterpretq_u32_u8, vshlq_u32, vshrq_n_s32,
+    vshrq_n_u32, vst1q_u8,
+};
+
+use super::batch::{LINES_AHEAD, batch_loops, line_at, line_at_mut, prefetch_distance, with_constants};
+use super::portable::{self, words};
+use super::{ActiveRow, ActiveRows, Candidate, Line, LineMask, MULTIPLIERS, active_rows, covered_by, in_line_bits};
+use crate::hash::KeyHash;
+use crate::kernel::prefetch::{prefetch, prefetch_line};
+
+batch_loops!(#[target_feature(enable = "neon")]);
+
+/// The bits of one key in its line, for keys of `ROUNDS` rounds of lanes.
+#[derive(Clone, Copy)]
+struct Lanes<const ROUNDS: usize> {
+    rows: [&'static ActiveRows; 2],
+}
+
+/// Four lanes: a mask of all ones where the bit is in the partner's word, and the lane's bit, 0 when inactive.
+type FourLanes = (uint32x4_t, uint32x4_t);
+
+impl<const ROUNDS: usize> Lanes<ROUNDS> {
+    #[inline]
+    #[target_feature(enable = "neon")]
+    fn new(probes: u8) -> Self {
+        Self { rows: active_rows(probes) }
+    }
+
+    /// The lanes of round `round`.
+    #[inline]
+    #[target_feature(enable = "neon")]
+    fn round(self, round: usize, x: u32) -> [FourLanes; 2] {
+        let active: &ActiveRow = &self.rows[round].0[(x >> (3 * round) & 7) as usize];
+        let (multipliers, active) = (load_row(&MULTIPLIERS.0[round]), load_row(active));
+        [lanes(x, multipliers[0], active[0]), lanes(x, multipliers[1], active[1])]
+    }
+
+    /// Whether the line has all of the key's bits.
+    #[inline]
+    #[target_feature(enable = "neon")]
+    fn test(self, line: &Line, hash: KeyHash) -> bool {
+        let x = in_line_bits(hash);
+        let [a, b, c, d] = load_line(line);
+        let [first, second] = self.round(0, x);
+        let mut missing = vorrq_u32(lacks(a, c, first), lacks(b, d, second));
+        if ROUNDS == 2 {
+            let [first, second] = self.round(1, x);
+            missing = vorrq_u32(missing, vorrq_u32(lacks(c, a, first), lacks(d, b, second)));
+        }
+        vmaxvq_u32(missing) == 0
+    }
+
+    /// Tests eight keys, each in its line: bit `i` is the answer for the `i`th.
+    #[inline]
+    #[target_feature(enable = "neon")]
+    fn test_eight(self, lines: &[Line], keys: &[KeyHash; 8]) -> u8 {
+        let mut matches = 0;
+        for (i, &hash) in keys.iter().enumerate() {
+            matches |= u8::from(self.test(line_at(lines, hash), hash)) << i;
+        }
+        matches
+    }
+
+    /// Sets the key's bits.
+    #[inline]
+    #[target_feature(enable = "neon")]
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "as in the other sets, where its place in memory counts")]
+    fn set(self, line: &mut Line, hash: &KeyHash) {
+        let x = in_line_bits(*hash);
+        let [mut a, mut b, mut c, mut d] = load_line(line);
+        let [first, second] = self.round(0, x);
+        [a, c] = with_bits(a, c, first);
+        [b, d] = with_bits(b, d, second);
+        if ROUNDS == 2 {
+            let [first, second] = self.round(1, x);
+            [c, a] = with_bits(c, a, first);
+            [d, b] = with_bits(d, b, second);
+        }
+        store_line(line, [a, b, c, d]);
+    }
+}
+
+#[target_feature(enable = "neon")]
+pub(super) fn contains(line: &Line, hash: KeyHash, probes: u8) -> bool {
+    if probes <= 8 { Lanes::<1>::new(probes).test(line, hash) } else { Lanes::<2>::new(probes).test(line, hash) }
+}
+
+#[target_feature(enable = "neon")]
+fn insert(line: &mut Line, hash: KeyHash, probes: u8) {
+    if probes <= 8 { Lanes::<1>::new(probes).set(line, &hash) } else { Lanes::<2>::new(probes).set(line, &hash) }
+}
+
+#[target_feature(enable = "neon")]
+pub(super) fn mask(hash: KeyHash, probes: u8) -> LineMask {
+    let mut line = [0; 64];
+    insert(&mut line, hash, probes);
+    words(&line)
+}
+
+/// The portable form, compiled to `cnt`.
+#[target_feature(enable = "neon")]
+pub(super) fn ones(lines: &[Line]) -> u64 {
+    portable::ones(lines)
+}
+
+#[inline]
+#[target_feature(enable = "neon")]
+fn lanes(x: u32, multipliers: uint32x4_t, active: uint32x4_t) -> FourLanes {
+    let products = vmulq_u32(vdupq_n_u32(x), multipliers);
+    let negative = vreinterpretq_u32_s32(vshrq_n_s32::<31>(vreinterpretq_s32_u32(products)));
+    let counts = vandq_u32(vshrq_n_u32::<26>(products), vdupq_n_u32(31));
+    (negative, vshlq_u32(active, vreinterpretq_s32_u32(counts)))
+}
+
+/// The lanes' bits that are clear in the line.
+#[inline]
+#[target_feature(enable = "neon")]
+fn lacks(own: uint32x4_t, partner: uint32x4_t, (negative, bits): FourLanes) -> uint32x4_t {
+    vbicq_u32(bits, vbslq_u32(negative, partner, own))
+}
+
+/// Both words with the lanes' bits set.
+#[inline]
+#[target_feature(enable = "neon")]
+fn with_bits(own: uint32x4_t, partner: uint32x4_t, (negative, bits): FourLanes) -> [uint32x4_t; 2] {
+    [vorrq_u32(own, vbicq_u32(bits, negative)), vorrq_u32(partner, vandq_u32(bits, negative))]
+}
+
+#[inline]
+#[target_feature(enable = "neon")]
+fn load_row(words: &[u32; 8]) -> [uint32x4_t; 2] {
+    let start: *const u32 = words.as_ptr();
+    // SAFETY: eight words are readable there.
+    unsafe { [vld1q_u32(start), vld1q_u32(start.add(4))] }
+}
+
+/// The line's four quarters; loads of bytes take any alignment.
+#[inline]
+#[target_feature(enable = "neon")]
+fn load_line(line: &Line) -> [uint32x4_t; 4] {
+    let start: *const u8 = line.as_ptr();
+    // SAFETY: a line is 64 bytes.
+    let quarters =
+        unsafe { [vld1q_u8(start), vld1q_u8(start.add(16)), vld1q_u8(start.add(32)), vld1q_u8(start.add(48))] };
+    [
+        vreinterpretq_u32_u8(quarters[0]),
+        vreinterpretq_u32_u8(quarters[1]),
+        vreinterpretq_u32_u8(quarters[2]),
+        vreinterpretq_u32_u8(quarters[3]),
+    ]
+}
+
+#[inline]
+#[target_feature(enable = "neon")]
+fn store_line(line: &mut Line, [a, b, c, d]: [uint32x4_t; 4]) {
+    let start: *mut u8 = line.as_mut_ptr();
+    // SAFETY: a line is 64 bytes, borrowed for writing; stores of bytes take any alignment.
+    unsafe {
+        vst1q_u8(start, vreinterpretq_u8_u32(a));
+        vst1q_u8(start.add(16), vreinterpretq_u8_u32(b));
+        vst1q_u8(start.add(32), vreinterpretq_u8_u32(c));
+        vst1q_u8(start.add(48), vreinterpretq_u8_u32(d));
+    }
+}
+
+#[target_feature(enable = "neon")]
+pub(super) fn covered<'a>(mask: &LineMask, candidates: impl Iterator<Item = Candidate<'a>>) -> u64 {
+    let [a, b, c, d] = load_mask(mask);
+    covered_by(candidates, |line| {
+        let line = load_line(line);
+        let low = vorrq_u32(vbicq_u32(a, line[0]), vbicq_u32(b, line[1]));
+        let high = vorrq_u32(vbicq_u32(c, line[2]), vbicq_u32(d, line[3]));
+        vmaxvq_u32(vorrq_u32(low, high)) == 0
+    })
+}
+
+#[inline]
+#[target_feature(enable = "neon")]
+fn load_mask(mask: &LineMask) -> [uint32x4_t; 4] {
+    let start = mask.as_ptr().cast::<u32>();
+    // SAFETY: a mask is 16 words of 32 bits.
+    unsafe { [vld1q_u32(start), vld1q_u32(start.add(4)), vld1q_u32(start.add(8)), vld1q_u32(start.add(12))] }
+}

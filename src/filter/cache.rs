@@ -1,0 +1,36 @@
+//! The sizes from which on filters are treated as larger than the nearer caches.
+//!
+//! A prefetch costs an address computation and a load slot for each key; it pays when the load it replaces would
+//! stall. Out-of-order execution already overlaps the loads of several keys, so an operation with fewer branches on
+//! loaded data has a higher limit. All limits are sizes of payloads, since a cache holds little else during a batch.
+//!
+//! The cache sizes of the machine are not read: a query would be needed for each operating system, and near a limit
+//! both paths cost about the same (in 250 KiB of Bloom lines a prefetch costs 0.1 ns per key, in 500 KiB it saves 0.5
+//! ns).
+//!
+//! To measure one: set it to 0 and to `MAX`, and compare the batch rows of `cargo bench --bench filters -- KIND` at
+//! sizes from a quarter of the limit to four times the limit.
+
+/// Batch probes prefetch in payloads larger than this: the smallest second-level cache in use (256 KiB to 2 MiB on CPUs
+/// of the last ten years), because a needless prefetch costs less than a miss.
+pub(crate) const PROBE_PREFETCH_BYTES: usize = 256 << 10;
+
+/// Batch probes and inserts of cuckoo filters prefetch from this size on. A probe is two loads without a branch between
+/// them; out-of-order execution overlaps them with those of later keys as long as they hit L2 or L3.
+pub(crate) const CUCKOO_PREFETCH_BYTES: usize = 2 << 20;
+
+/// Atomic inserts of many keys prefetch from this size on. An atomic OR waits for its cache line and blocks later ones,
+/// so prefetches pay as soon as L2 misses. (Reads of the same words overlap, and are never prefetched.)
+pub(crate) const ATOMIC_INSERT_PREFETCH_BYTES: usize = 512 << 10;
+
+/// Plain inserts into a standard Bloom filter prefetch beyond this size. They do not branch on loaded data, so only
+/// loads from memory are worth a prefetch.
+pub(crate) const BIT_INSERT_PREFETCH_BYTES: usize = 16 << 20;
+
+/// Hashes are partitioned before they are inserted into blocked Bloom filters from this size on: about what a
+/// last-level cache holds. Below it, prefetching one line per key hides all of the latency, and the extra pass over
+/// the hashes only costs.
+pub(crate) const PARTITION_FROM_BYTES: u64 = 32 << 20;
+
+/// The part of a filter that one partition of the hashes fills: it stays in the second-level cache.
+pub(crate) const PARTITION_BYTES: u64 = 256 << 10;

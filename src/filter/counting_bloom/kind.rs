@@ -1,0 +1,66 @@
+//! Counting Bloom as a kind: for files, built once.
+
+use super::filter::CountingBloom;
+use super::shape::CountingBloomShape;
+use crate::error::ConfigError;
+use crate::filter::FilterKind;
+use crate::filter::kind::{
+    Abilities, BuildFailure, BuiltPayload, FallbackReason, Kind, NotStreamed, RATE_KEYS, no_such_fingerprints,
+};
+use crate::filter::standard_bloom::size_for_rate;
+use crate::hash::{HashIdentity, KeyHash};
+use crate::units::{BitsPerKey, Sizing};
+
+/// Bits of a counter.
+const COUNTER_BITS: u32 = 4;
+
+/// Counting Bloom filters with some number of counters per key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CountingBloomKind {
+    counters_per_key: BitsPerKey,
+}
+
+impl Kind for CountingBloomKind {
+    type Shape = CountingBloomShape;
+    type Stream = NotStreamed;
+
+    const NAME: &'static str = FilterKind::COUNTING_BLOOM.name();
+    const STRENGTH: &'static str = "takes keys and gives them up while it is in use, and is never full";
+    const ABILITIES: Abilities = Abilities::INSERT_AND_REMOVE;
+
+    fn configure(sizing: Sizing) -> Result<Self, ConfigError> {
+        let kind = FilterKind::COUNTING_BLOOM;
+        let counters_per_key = match sizing {
+            Sizing::BitsPerKey(size) => {
+                let least = BitsPerKey::MIN.get() * f64::from(COUNTER_BITS);
+                let too_small = ConfigError::SizeOutOfRange { kind, least, got: size.get() };
+                BitsPerKey::from_millibits(size.millibits() / COUNTER_BITS).map_err(|_| too_small)?
+            }
+            Sizing::Rate(rate) => size_for_rate(RATE_KEYS, rate)?,
+            Sizing::FingerprintBits(bits) => {
+                let option = "fingerprint bits of a counting-bloom filter";
+                return Err(no_such_fingerprints(option, "a rate or a size instead", bits));
+            }
+        };
+        Ok(Self { counters_per_key })
+    }
+
+    fn plan(&self, keys: u64) -> Result<CountingBloomShape, FallbackReason> {
+        Ok(CountingBloomShape::for_keys(keys, self.counters_per_key))
+    }
+
+    fn build_bytes(&self, _keys: u64, _plan: &CountingBloomShape) -> u64 {
+        0
+    }
+
+    fn build(
+        &self,
+        plan: &CountingBloomShape,
+        hashes: &[KeyHash],
+        _scratch_limit: Option<u64>,
+    ) -> Result<BuiltPayload<CountingBloomShape>, BuildFailure> {
+        let mut filter = CountingBloom::empty(HashIdentity::default(), plan.bloom_params())?;
+        filter.insert_all(hashes);
+        Ok(filter.into_payload())
+    }
+}

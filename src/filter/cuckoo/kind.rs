@@ -1,0 +1,80 @@
+//! Cuckoo as a kind: for files, built once.
+
+use super::filter::CuckooFilter;
+use super::shape::{CuckooShape, RELIABLE_TAG_BITS, TAG_BITS};
+use crate::error::ConfigError;
+use crate::filter::kind::{
+    Abilities, BuildFailure, BuiltPayload, FallbackReason, Kind, NotStreamed, RATE_KEYS, fingerprint_bits,
+};
+use crate::filter::{FilterKind, FilterShape};
+use crate::hash::{HashIdentity, KeyHash};
+use crate::units::{FalsePositiveRate, Sizing};
+
+/// Cuckoo filters of a rate, or with tags of some bits.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct CuckooKind {
+    target: Target,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Target {
+    Rate(FalsePositiveRate),
+    TagBits(u8),
+}
+
+impl CuckooKind {
+    fn shape(self, keys: u64) -> Result<CuckooShape, ConfigError> {
+        match self.target {
+            Target::Rate(rate) => CuckooShape::for_rate(keys, rate),
+            Target::TagBits(bits) => CuckooShape::with_tag_bits(keys, bits),
+        }
+    }
+}
+
+impl Kind for CuckooKind {
+    type Shape = CuckooShape;
+    type Stream = NotStreamed;
+
+    const NAME: &'static str = FilterKind::CUCKOO.name();
+    const STRENGTH: &'static str =
+        "takes keys and gives them up while it is in use, in a quarter of a counting Bloom filter's memory";
+    const ABILITIES: Abilities = Abilities::INSERT_AND_REMOVE;
+
+    fn configure(sizing: Sizing) -> Result<Self, ConfigError> {
+        let widths: Vec<u8> = match sizing {
+            Sizing::FingerprintBits(_) => TAG_BITS.collect(),
+            // Filters with shorter tags may fill up before their plan.
+            _ => RELIABLE_TAG_BITS.collect(),
+        };
+        let target = match sizing {
+            Sizing::Rate(rate) => {
+                CuckooShape::for_rate(RATE_KEYS, rate)?;
+                Target::Rate(rate)
+            }
+            _ => Target::TagBits(fingerprint_bits(FilterKind::CUCKOO, &widths, sizing, |bits| {
+                CuckooShape::with_tag_bits(RATE_KEYS, bits).ok().map(|shape| shape.block_bytes())
+            })?),
+        };
+        Ok(Self { target })
+    }
+
+    fn plan(&self, keys: u64) -> Result<CuckooShape, FallbackReason> {
+        self.shape(keys).map_err(|_| FallbackReason::TooManyKeys)
+    }
+
+    fn build_bytes(&self, _keys: u64, _plan: &CuckooShape) -> u64 {
+        0
+    }
+
+    /// Inserts all keys. One filter in 10,000 is full before all planned keys are inserted; there is no second attempt.
+    fn build(
+        &self,
+        plan: &CuckooShape,
+        hashes: &[KeyHash],
+        _scratch_limit: Option<u64>,
+    ) -> Result<BuiltPayload<CuckooShape>, BuildFailure> {
+        let mut filter = CuckooFilter::empty(HashIdentity::default(), *plan)?;
+        filter.insert_all(hashes)?;
+        Ok(filter.into_payload())
+    }
+}

@@ -1,0 +1,170 @@
+//! The common part of filters that accept keys while in use. The layer of blocks adds the public trait,
+//! [`DynamicFilter`](crate::DynamicFilter).
+
+use core::fmt;
+
+use super::kind::{BuildFailure, MAX_PAYLOAD_BYTES, Payload};
+use super::{BuiltPayload, EncodedShape, FilterKind, FilterShape};
+use crate::codec::AlignedBuffer;
+use crate::error::{BlockError, FilterError};
+use crate::hash::{HashIdentity, KeyHash};
+use crate::stats::FilterHealth;
+
+/// A filter in memory, without knowledge of blocks.
+pub(crate) trait Dynamic: fmt::Debug + Send + Sync {
+    /// The contents that a block stores.
+    fn contents(&self) -> &dyn Contents;
+
+    fn contents_mut(&mut self) -> &mut dyn Contents;
+
+    /// Inserts a key. Only a kind that can be full fails.
+    fn insert_or_fail(&mut self, hash: KeyHash) -> Result<(), FilterError>;
+
+    /// Inserts many keys in order, up to the first that fails.
+    fn insert_all_or_fail(&mut self, hashes: &[KeyHash]) -> Result<(), FilterError>;
+
+    fn measure_health(&self) -> FilterHealth;
+
+    /// Restores a stored filter. Although its checksum holds, the payload may be one that no writer produces. That is
+    /// an error, or else the restored filter must contain every key inserted from now on.
+    fn restore(stored: &StoredFilter<'_>) -> Result<Self, FilterError>
+    where
+        Self: Sized;
+}
+
+/// A shape, a payload, and the hash of its keys.
+pub(crate) trait Contents {
+    fn kind(&self) -> FilterKind;
+    fn hash_identity(&self) -> HashIdentity;
+    fn keys(&self) -> u64;
+    fn encode_shape(&self, keys: u64) -> EncodedShape;
+    /// The expected rate of a filter of this shape with `keys` distinct keys.
+    fn expected_fpr(&self, keys: u64) -> f64;
+    /// Bytes of the whole unbound block.
+    fn block_bytes(&self) -> u64;
+    /// Writes the payload to `out`, which has its length and is all zeros.
+    fn write_payload(&self, out: &mut [u8]);
+    fn contains(&self, hash: KeyHash) -> bool;
+    /// Bit `i % 64` of word `i / 64` of `matches` becomes the answer for key `i`.
+    fn contains_batch(&self, hashes: &[KeyHash], matches: &mut [u64]);
+    fn clear(&mut self);
+}
+
+/// The parts of a block that a filter is restored from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StoredFilter<'a> {
+    pub(crate) kind: FilterKind,
+    pub(crate) hash: HashIdentity,
+    pub(crate) shape: &'a EncodedShape,
+    /// Has the shape's length.
+    pub(crate) payload: &'a [u8],
+}
+
+impl StoredFilter<'_> {
+    /// The shape, if the block has the kind of `S`.
+    pub(crate) fn decode<S: FilterShape>(&self) -> Result<S, BlockError> {
+        if self.kind != S::KIND {
+            return Err(BlockError::Kind { expected: S::KIND, got: self.kind });
+        }
+        S::decode(self.shape)
+    }
+}
+
+/// The contents of a filter that one thread at a time changes.
+#[derive(Debug)]
+pub(crate) struct InMemory<S> {
+    pub(crate) hash: HashIdentity,
+    pub(crate) shape: S,
+    /// Has the shape's length.
+    pub(crate) payload: AlignedBuffer,
+    pub(crate) keys: u64,
+}
+
+impl<S: FilterShape> InMemory<S> {
+    /// A payload of zeros: no keys.
+    pub(crate) fn empty(hash: HashIdentity, shape: S) -> Result<Self, FilterError> {
+        let bytes = shape.payload_bytes();
+        if bytes > MAX_PAYLOAD_BYTES {
+            return Err(FilterError::TooLarge { most_bytes: MAX_PAYLOAD_BYTES, got: bytes });
+        }
+        let payload = AlignedBuffer::zeroed(bytes).ok_or(FilterError::NoMemory { bytes })?;
+        Ok(Self { hash, shape, payload, keys: 0 })
+    }
+
+    /// Copies a stored payload without checking it.
+    pub(crate) fn restore(stored: &StoredFilter<'_>) -> Result<Self, FilterError> {
+        let mut restored = Self::empty(stored.hash, stored.decode()?)?;
+        restored.payload.as_mut_slice().copy_from_slice(stored.payload);
+        restored.keys = stored.shape.keys;
+        Ok(restored)
+    }
+
+    /// The payload of a filter that was filled for a file.
+    pub(crate) fn into_payload(self) -> BuiltPayload<S> {
+        BuiltPayload::new(self.shape, Payload(self.payload))
+    }
+
+    #[inline]
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.payload.as_slice()
+    }
+}
+
+impl<S: FilterShape> Contents for InMemory<S> {
+    fn kind(&self) -> FilterKind {
+        S::KIND
+    }
+
+    fn hash_identity(&self) -> HashIdentity {
+        self.hash
+    }
+
+    fn keys(&self) -> u64 {
+        self.keys
+    }
+
+    fn encode_shape(&self, keys: u64) -> EncodedShape {
+        self.shape.encode(keys)
+    }
+
+    fn expected_fpr(&self, keys: u64) -> f64 {
+        self.shape.expected_fpr(keys)
+    }
+
+    fn block_bytes(&self) -> u64 {
+        self.shape.block_bytes()
+    }
+
+    fn write_payload(&self, out: &mut [u8]) {
+        out.copy_from_slice(self.bytes());
+    }
+
+    #[inline]
+    fn contains(&self, hash: KeyHash) -> bool {
+        self.shape.may_contain(self.bytes(), hash)
+    }
+
+    fn contains_batch(&self, hashes: &[KeyHash], matches: &mut [u64]) {
+        self.shape.may_contain_batch(self.bytes(), hashes, matches);
+    }
+
+    fn clear(&mut self) {
+        self.payload.as_mut_slice().fill(0);
+        self.keys = 0;
+    }
+}
+
+impl From<FilterError> for BuildFailure {
+    fn from(error: FilterError) -> Self {
+        match error {
+            FilterError::NoMemory { .. } => Self::NoMemory,
+            FilterError::Full { .. } => Self::AttemptsExhausted,
+            _ => Self::TooManyKeys,
+        }
+    }
+}
+
+/// Checks that two filters hold keys of the same hash, so that they can be merged.
+pub(crate) fn check_same_hash(expected: HashIdentity, got: HashIdentity) -> Result<(), FilterError> {
+    if expected == got { Ok(()) } else { Err(FilterError::HashMismatch { expected, got }) }
+}

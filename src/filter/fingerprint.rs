@@ -1,0 +1,267 @@
+//! Fingerprints in cells: the part that xor, xor+ and binary fuse filters share once their keys are peeled.
+//!
+//! A kind defines where a key's cells are ([`Placement`]); the exclusive or of their values is the key's fingerprint.
+
+use crate::filter::batch::{answers, word_of};
+use crate::filter::cache::PROBE_PREFETCH_BYTES;
+use crate::filter::peel::{CellSums, PeelOrder, Placement};
+use crate::hash::KeyHash;
+use crate::kernel::prefetch::prefetch;
+
+/// The second 64 bits of the fraction of pi, which are odd. FORMAT.md has it as `PI[1]`.
+const FINGERPRINT_MULTIPLIER: u64 = 0x1319_8a2e_0370_7345;
+
+/// A key's 32 fingerprint bits; a fingerprint is the highest of them.
+///
+/// The cells are taken from the bits of `salted` as they are. The high bits of the product depend on all of them, so
+/// that keys with the same cells still differ in their fingerprints.
+#[inline]
+pub(crate) const fn fingerprint_bits(salted: u64) -> u32 {
+    (salted.wrapping_mul(FINGERPRINT_MULTIPLIER) >> 32) as u32
+}
+
+/// Fills zeroed cells so that those of every peeled key add up to its fingerprint.
+pub(crate) fn set_cells<const ARITY: usize>(
+    placement: impl Placement<ARITY>,
+    width: impl Width,
+    sums: &CellSums,
+    order: &PeelOrder,
+    cells: &mut [u8],
+) {
+    sums.assign(order, |free, hash| {
+        let (places, bits) = placement.place(hash);
+        // The free cell is still 0, so it can be added with the others.
+        let read = |place| width.read(cells, place).unwrap_or_default();
+        let sum = places.into_iter().fold(width.fingerprint(bits), |sum, place| sum ^ read(place));
+        width.write(cells, free, sum);
+    });
+}
+
+/// Whether the key of `hash` may be in the filter. A payload that is too short for one of its cells gives a positive.
+#[inline(always)]
+#[expect(clippy::inline_always, reason = "a call is a fifth of a probe")]
+pub(crate) fn may_contain<const ARITY: usize>(
+    placement: impl Placement<ARITY>,
+    width: impl Width,
+    payload: &[u8],
+    hash: KeyHash,
+) -> bool {
+    let (cells, bits) = placement.place(hash.get());
+    let mut sum = width.fingerprint(bits);
+    for cell in cells {
+        let Some(value) = width.read(payload, cell) else { return true };
+        sum ^= value;
+    }
+    width.is_zero(sum)
+}
+
+/// Sets bit `i % 64` of word `i / 64` of `matches` to the answer for hash `i`. The payload has all cells.
+pub(crate) fn may_contain_batch<const ARITY: usize>(
+    placement: impl Placement<ARITY>,
+    width: impl Width,
+    payload: &[u8],
+    hashes: &[KeyHash],
+    matches: &mut [u64],
+) {
+    if payload.len() > PROBE_PREFETCH_BYTES {
+        answers_by_chunk(placement, width, payload, hashes, matches);
+    } else {
+        answers(hashes, matches, |hash| {
+            let (cells, bits) = placement.place(hash.get());
+            agrees(width, payload, cells, bits)
+        });
+    }
+}
+
+#[inline]
+fn agrees<const ARITY: usize>(width: impl Width, payload: &[u8], cells: [usize; ARITY], bits: u32) -> bool {
+    // The payload has all cells, so the default is never used; `may_contain`'s early return would cost a branch here.
+    let read = |cell| width.read(payload, cell).unwrap_or_default();
+    width.is_zero(cells.into_iter().fold(width.fingerprint(bits), |sum, cell| sum ^ read(cell)))
+}
+
+/// For a payload larger than the nearer caches: computes and prefetches the cells of 64 keys while reading those of the
+/// previous 64.
+///
+/// The cells are stored between the two passes; `batch::answers_ahead` would compute all three or four of them twice.
+fn answers_by_chunk<const ARITY: usize>(
+    placement: impl Placement<ARITY>,
+    width: impl Width,
+    payload: &[u8],
+    hashes: &[KeyHash],
+    matches: &mut [u64],
+) {
+    let place = |chunk: &[KeyHash], placed: &mut [([usize; ARITY], u32); 64]| {
+        for (&hash, place) in chunk.iter().zip(placed) {
+            *place = placement.place(hash.get());
+            place.0.iter().for_each(|&cell| prefetch(payload.as_ptr().wrapping_add(width.byte(cell))));
+        }
+    };
+    let (mut here, mut ahead) = ([([0; ARITY], 0); 64], [([0; ARITY], 0); 64]);
+    let mut upcoming = hashes.chunks(64);
+    if let Some(first) = upcoming.next() {
+        place(first, &mut here);
+    }
+    for (chunk, word) in hashes.chunks(64).zip(matches) {
+        if let Some(next) = upcoming.next() {
+            place(next, &mut ahead);
+        }
+        *word = word_of(here.iter().take(chunk.len()).map(|&(cells, bits)| agrees(width, payload, cells, bits)));
+        core::mem::swap(&mut here, &mut ahead);
+    }
+}
+
+/// How fingerprints are laid out in the payload.
+pub(crate) trait Width: Copy {
+    /// The fingerprint, from a key's 32 bits.
+    fn fingerprint(self, bits: u32) -> u32;
+    /// The bits of a cell, possibly with bits of its neighbours above them; `None` beyond the payload.
+    fn read(self, payload: &[u8], cell: usize) -> Option<u32>;
+    /// Writes a cell whose bits are 0.
+    fn write(self, payload: &mut [u8], cell: usize, fingerprint: u32);
+    /// The byte in which the cell begins.
+    fn byte(self, cell: usize) -> usize;
+    /// Whether the cell's bits in `sum` are all 0.
+    fn is_zero(self, sum: u32) -> bool;
+}
+
+/// Defines a width of whole bytes: a cell is one aligned load, without shifts and masks.
+macro_rules! whole_bytes {
+    ($name:ident, $number:ty) => {
+        #[derive(Clone, Copy, Debug)]
+        pub(crate) struct $name;
+
+        impl Width for $name {
+            #[inline]
+            fn fingerprint(self, bits: u32) -> u32 {
+                bits >> (32 - <$number>::BITS)
+            }
+
+            #[inline]
+            fn read(self, payload: &[u8], cell: usize) -> Option<u32> {
+                payload.as_chunks().0.get(cell).map(|&bytes| <$number>::from_le_bytes(bytes).into())
+            }
+
+            #[inline]
+            #[expect(clippy::allow_attributes, reason = "u32 is not truncated")]
+            #[allow(
+                clippy::cast_possible_truncation,
+                clippy::unnecessary_cast,
+                reason = "fingerprints have as many bits"
+            )]
+            fn write(self, payload: &mut [u8], cell: usize, fingerprint: u32) {
+                if let Some(bytes) = payload.as_chunks_mut().0.get_mut(cell) {
+                    *bytes = (fingerprint as $number).to_le_bytes();
+                }
+            }
+
+            #[inline]
+            fn byte(self, cell: usize) -> usize {
+                // Wrapping: positions in a damaged xor+ payload can be anything, and this is for a prefetch.
+                cell.wrapping_mul(size_of::<$number>())
+            }
+
+            #[inline]
+            fn is_zero(self, sum: u32) -> bool {
+                sum == 0
+            }
+        }
+    };
+}
+
+whole_bytes!(Bits8, u8);
+whole_bytes!(Bits16, u16);
+whole_bytes!(Bits32, u32);
+
+/// Defines a width of any number of bits: cell `i` begins at bit `i * bits`, and lies in the `$window` that begins at
+/// the byte of its first bit, wherever in that byte it begins.
+macro_rules! packed {
+    ($(#[$doc:meta])* $name:ident, $window:ty) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug)]
+        pub(crate) struct $name {
+            pub(crate) bits: u8,
+        }
+
+        impl $name {
+            /// In 64 bits: a payload of 512 MiB has more bits than a 32-bit `usize` can count.
+            #[inline]
+            fn first_bit(self, cell: usize) -> u64 {
+                cell as u64 * u64::from(self.bits)
+            }
+        }
+
+        impl Width for $name {
+            #[inline]
+            fn fingerprint(self, bits: u32) -> u32 {
+                bits >> (32 - self.bits)
+            }
+
+            #[inline]
+            #[expect(clippy::allow_attributes, reason = "u32 is not truncated")]
+            #[allow(clippy::cast_possible_truncation, clippy::unnecessary_cast, reason = "a cell has at most 31 bits")]
+            fn read(self, payload: &[u8], cell: usize) -> Option<u32> {
+                let bytes = payload.get(self.byte(cell)..)?.first_chunk()?;
+                Some((<$window>::from_le_bytes(*bytes) >> (self.first_bit(cell) % 8)) as u32)
+            }
+
+            #[inline]
+            fn write(self, payload: &mut [u8], cell: usize, fingerprint: u32) {
+                if let Some(bytes) = payload.get_mut(self.byte(cell)..).and_then(<[u8]>::first_chunk_mut) {
+                    let bits = <$window>::from(fingerprint & ((1 << self.bits) - 1));
+                    *bytes = (<$window>::from_le_bytes(*bytes) | bits << (self.first_bit(cell) % 8)).to_le_bytes();
+                }
+            }
+
+            #[inline]
+            fn byte(self, cell: usize) -> usize {
+                (self.first_bit(cell) / 8) as usize
+            }
+
+            #[inline]
+            fn is_zero(self, sum: u32) -> bool {
+                // The neighbours' bits, above the cell's own, are shifted out.
+                sum << (32 - self.bits) == 0
+            }
+        }
+    };
+}
+
+packed!(
+    /// Up to 16 bits, which with the 7 before them always fit 4 bytes.
+    Packed,
+    u32
+);
+packed!(
+    /// 17 to 31 bits: with the 7 before them up to 38, so 8 bytes are read. (Up to 25 would fit 4 bytes; one rule for
+    /// all is worth the 4 bytes more at the end of a payload.)
+    PackedWide,
+    u64
+);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Writes every cell once and reads it back, next to neighbours of other values.
+    fn round_trip(width: impl Width, bits: u8) {
+        let value = |cell: usize| width.fingerprint((KeyHash::mix(cell as u64).get() >> 32) as u32);
+        let mut payload = vec![0; 1_000 * usize::from(bits) / 8 + 8];
+        (0..1_000).for_each(|cell| width.write(&mut payload, cell, value(cell)));
+        for cell in 0..1_000 {
+            let read = width.read(&payload, cell).unwrap();
+            assert!(width.is_zero(read ^ value(cell)), "cell {cell} of {bits} bits");
+            assert!(!width.is_zero(read ^ value(cell) ^ 1 << (bits - 1)), "cell {cell} of {bits} bits");
+        }
+        assert_eq!(width.read(&payload, 9_000), None);
+    }
+
+    #[test]
+    fn cells_of_every_width_read_back_as_written() {
+        (1..=16).for_each(|bits| round_trip(Packed { bits }, bits));
+        (1..=31).for_each(|bits| round_trip(PackedWide { bits }, bits));
+        round_trip(Bits8, 8);
+        round_trip(Bits16, 16);
+        round_trip(Bits32, 32);
+    }
+}

@@ -1,0 +1,330 @@
+//! The filter in memory, for many threads.
+
+use core::fmt;
+
+use super::layout::{self, WordLayout, for_layout, mask, word_index};
+use super::rate::{self, Fill};
+use super::shape::RegisterBlockedShape;
+use super::sync::{AtomicU64, Ordering, with_mut};
+use crate::error::{BloomSize, FilterError};
+use crate::filter::cache::ATOMIC_INSERT_PREFETCH_BYTES;
+use crate::filter::dynamic::{Contents, Dynamic, StoredFilter, check_same_hash};
+use crate::filter::{EncodedShape, FilterKind, FilterShape};
+use crate::hash::{HashIdentity, KeyHash};
+use crate::kernel::prefetch::prefetch;
+use crate::stats::FilterHealth;
+use crate::units::FalsePositiveRate;
+
+/// How many keys ahead of its use a word is prefetched.
+const AHEAD: usize = 16;
+
+/// A Bloom filter of fixed size that many threads add keys to and probe at the same time: all bits of a key are in one
+/// atomic word.
+///
+/// The guarantee: `contains` answers `true` for every key whose insert *happens before* it (in the same
+/// thread; or before a lock was released, a message sent, a thread ended, which this thread has since acquired,
+/// received, joined). Inserts are relaxed: they order nothing by themselves, and a key that another thread is inserting
+/// right now may still read as absent. An insert that found the key present counts as well as the one that put it
+/// there. No insert is ever lost.
+///
+/// [`keys`](crate::DynamicFilter::keys) estimates the distinct keys from the fill, because exact counting would need a
+/// second word that all threads write to. It reads the whole filter. In 256 KiB it is within 1 % from 65,536 keys to
+/// half a million, and it is never 0 in a filter that has keys. Blocks record it.
+///
+/// ```
+/// use sstfilter::{DynamicFilter, FilterBlock, KeyHasher, RegisterBlockedBloom, WordLayout};
+///
+/// let hasher = KeyHasher::default();
+/// let filter = RegisterBlockedBloom::with_shape(hasher.identity(), 256 << 10, WordLayout::TwoBits)?;
+/// std::thread::scope(|scope| {
+///     for worker in 0..2_u32 {
+///         let (filter, hasher) = (&filter, &hasher);
+///         scope.spawn(move || {
+///             (0..1_000_u32).for_each(|key| {
+///                 filter.insert(hasher.hash(&(2 * key + worker).to_le_bytes()));
+///             })
+///         });
+///     }
+/// });
+/// // The scope has joined its threads, so all their keys are here.
+/// assert!((0..2_000_u32).all(|key| filter.contains(hasher.hash(&key.to_le_bytes()))));
+/// assert!((1_900..2_100).contains(&filter.keys()));
+///
+/// // Stored, and opened as any block is.
+/// let block = filter.to_block()?;
+/// assert!(FilterBlock::load(&block, &hasher)?.may_contain(hasher.hash(&7_u32.to_le_bytes())));
+/// # Ok::<(), sstfilter::FilterError>(())
+/// ```
+///
+/// # Watching the observed rate
+///
+/// A probe costs about a nanosecond, and a counter shared by all threads several: the filter counts none. Each user
+/// keeps its own [`FilterStats`](crate::FilterStats), which can be [merged](crate::FilterStats::merged):
+///
+/// ```
+/// use sstfilter::{DynamicFilter, FilterStats, HashIdentity, KeyHash, RegisterBlockedBloom, WordLayout};
+///
+/// let filter = RegisterBlockedBloom::with_shape(HashIdentity::custom(1), 256 << 10, WordLayout::TwoBits)?;
+/// for key in 0..1 << 18 {
+///     filter.insert(KeyHash::mix(key));
+/// }
+/// let mut stats = FilterStats::default();
+/// for key in 1 << 18..1 << 19 {
+///     match filter.contains(KeyHash::mix(key)) {
+///         false => stats.negatives += 1,
+///         // Looked up, and not found.
+///         true => (stats.positives, stats.false_positives) = (stats.positives + 1, stats.false_positives + 1),
+///     }
+/// }
+/// assert!((stats.observed_fpr().unwrap() - 0.0533).abs() < 0.002);
+/// assert!(stats.alarm(filter.health().expected_fpr).is_none());
+/// # Ok::<(), sstfilter::FilterError>(())
+/// ```
+pub struct RegisterBlockedBloom {
+    hash: HashIdentity,
+    shape: RegisterBlockedShape,
+    /// As many as the shape requires.
+    words: Box<[AtomicU64]>,
+}
+
+impl RegisterBlockedBloom {
+    /// The smallest filter whose expected false positive rate with `keys` keys is at most `rate`; where several layouts
+    /// need the same size, the fastest of them.
+    ///
+    /// ```
+    /// use sstfilter::{FalsePositiveRate, HashIdentity, RegisterBlockedBloom, WordLayout};
+    ///
+    /// let one_percent = FalsePositiveRate::ONE_PERCENT;
+    /// let filter = RegisterBlockedBloom::for_rate(HashIdentity::custom(1), 500_000, one_percent)?;
+    /// assert_eq!((filter.bytes(), filter.layout()), (1 << 20, WordLayout::ThreeBits));
+    /// # Ok::<(), sstfilter::FilterError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`FilterError::Config`] when 2^30 bytes are not enough; [`FilterError::NoMemory`] when allocation fails.
+    pub fn for_rate(hash: HashIdentity, keys: u64, rate: FalsePositiveRate) -> Result<Self, FilterError> {
+        Self::empty(hash, RegisterBlockedShape::for_rate(keys, rate)?)
+    }
+
+    /// An empty filter of `bytes` bytes, a power of two from 64 to 2^30. 256 KiB fit into second-level caches.
+    ///
+    /// # Errors
+    ///
+    /// [`FilterError::Config`] for another size; [`FilterError::NoMemory`] when allocation fails.
+    pub fn with_shape(hash: HashIdentity, bytes: u64, layout: WordLayout) -> Result<Self, FilterError> {
+        Self::empty(hash, RegisterBlockedShape::new(bytes, layout)?)
+    }
+
+    pub(super) fn empty(hash: HashIdentity, shape: RegisterBlockedShape) -> Result<Self, FilterError> {
+        let no_memory = FilterError::NoMemory { bytes: shape.payload_bytes() };
+        let mut words = Vec::new();
+        match usize::try_from(shape.words()) {
+            Ok(count) if words.try_reserve_exact(count).is_ok() => words.resize_with(count, || AtomicU64::new(0)),
+            _ => return Err(no_memory),
+        }
+        Ok(Self { hash, shape, words: words.into_boxed_slice() })
+    }
+
+    /// The filter's size in bytes, without a block's trailer.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.shape.payload_bytes()
+    }
+
+    /// The layout: how many bits a key sets.
+    #[must_use]
+    pub fn layout(&self) -> WordLayout {
+        self.shape.layout()
+    }
+
+    /// Inserts a key and returns whether it was new: `false` when all its bits were already set, by itself or by
+    /// others. If several threads insert the same key at the same moment, all may get `true`.
+    ///
+    /// One relaxed load, and one atomic OR only when a bit is missing.
+    #[inline]
+    #[expect(clippy::must_use_candidate, reason = "it inserts a key")]
+    pub fn insert(&self, hash: KeyHash) -> bool {
+        let hash = hash.get();
+        let word = &self.words[word_index(hash, self.shape.index_bits())];
+        for_layout!(self.layout(), BITS => set(word, mask::<BITS>(hash)))
+    }
+
+    /// Inserts many keys and returns how many of them were new. In large filters this is faster than one by one.
+    #[expect(clippy::must_use_candidate, reason = "it inserts keys")]
+    pub fn insert_all(&self, hashes: &[KeyHash]) -> u64 {
+        for_layout!(self.layout(), BITS => {
+            self.for_each_word(hashes, |word, hash| u64::from(set(word, mask::<BITS>(hash))))
+        })
+    }
+
+    /// The sum of `visit` over `hashes` and their words. Prefetches the words in large filters.
+    #[inline(always)]
+    fn for_each_word(&self, hashes: &[KeyHash], visit: impl Fn(&AtomicU64, u64) -> u64) -> u64 {
+        let index_bits = self.shape.index_bits();
+        let word = |hash: KeyHash| &self.words[word_index(hash.get(), index_bits)];
+        let visit = |hash: KeyHash| visit(word(hash), hash.get());
+        if self.words.len() * 8 < ATOMIC_INSERT_PREFETCH_BYTES {
+            return hashes.iter().map(|&hash| visit(hash)).sum();
+        }
+        let (first, last) = hashes.split_at(hashes.len().saturating_sub(AHEAD));
+        let with_ahead = first.iter().zip(hashes.iter().skip(AHEAD)).map(|(&hash, &ahead)| {
+            prefetch(word(ahead));
+            visit(hash)
+        });
+        with_ahead.sum::<u64>() + last.iter().map(|&hash| visit(hash)).sum::<u64>()
+    }
+
+    /// [`insert`](Self::insert) with exclusive access: no atomic operation, which is several times faster.
+    #[inline]
+    pub fn insert_mut(&mut self, hash: KeyHash) -> bool {
+        let hash = hash.get();
+        let mask = for_layout!(self.layout(), BITS => mask::<BITS>(hash));
+        with_mut(&mut self.words[word_index(hash, self.shape.index_bits())], |word| {
+            let is_new = *word & mask != mask;
+            *word |= mask;
+            is_new
+        })
+    }
+
+    /// Whether the key may have been inserted; `false` is certain, for keys whose insert happens before this.
+    #[inline]
+    #[must_use]
+    pub fn contains(&self, hash: KeyHash) -> bool {
+        layout::contains(&self.words, self.shape.index_bits(), self.layout(), hash)
+    }
+
+    /// Adds all keys of `other` that were inserted before this call; other threads may go on inserting into both.
+    ///
+    /// # Errors
+    ///
+    /// [`FilterError::HashMismatch`] unless both have one hash; [`FilterError::ShapeMismatch`] unless both have the
+    /// same size and layout.
+    pub fn union(&self, other: &Self) -> Result<(), FilterError> {
+        check_same_hash(self.hash, other.hash)?;
+        if self.shape != other.shape {
+            return Err(FilterError::ShapeMismatch { expected: self.size(), got: other.size() });
+        }
+        for (word, added) in self.words.iter().zip(&other.words) {
+            set(word, added.load(Ordering::Relaxed));
+        }
+        Ok(())
+    }
+
+    fn size(&self) -> BloomSize {
+        BloomSize { bits: self.shape.bits(), bits_per_key: self.layout().bits_per_key() }
+    }
+
+    /// Counts the set bits. Reads the whole filter.
+    fn fill(&self) -> Fill {
+        Fill::of_words(self.words.iter().map(|word| word.load(Ordering::Relaxed)), self.layout())
+    }
+
+    fn keys_of(&self, fill: Fill) -> u64 {
+        rate::keys_of_ones(fill.ones, self.shape.words(), self.layout())
+    }
+}
+
+/// Sets bits of a word and returns whether one of them was clear.
+///
+/// Loads first: the atomic OR takes the cache line from all other cores, a cost that a present key can avoid. Relaxed
+/// is enough for both: bits are only ever set, an OR never loses one, and a thread that must see them synchronizes with
+/// this one by other means (see [`RegisterBlockedBloom`]).
+#[inline(always)]
+fn set(word: &AtomicU64, mask: u64) -> bool {
+    let is_new = word.load(Ordering::Relaxed) & mask != mask;
+    if is_new {
+        // Discard the OR's result: using it, x86 needs a compare-and-swap loop instead of one `lock or`. The price is
+        // that two threads that race with one key may both report it as new.
+        word.fetch_or(mask, Ordering::Relaxed);
+    }
+    is_new
+}
+
+impl Contents for RegisterBlockedBloom {
+    fn kind(&self) -> FilterKind {
+        RegisterBlockedShape::KIND
+    }
+
+    fn hash_identity(&self) -> HashIdentity {
+        self.hash
+    }
+
+    fn keys(&self) -> u64 {
+        self.keys_of(self.fill())
+    }
+
+    fn encode_shape(&self, keys: u64) -> EncodedShape {
+        self.shape.encode(keys)
+    }
+
+    fn expected_fpr(&self, keys: u64) -> f64 {
+        self.shape.expected_fpr(keys)
+    }
+
+    fn block_bytes(&self) -> u64 {
+        self.shape.block_bytes()
+    }
+
+    fn write_payload(&self, out: &mut [u8]) {
+        for (word, out) in self.words.iter().zip(out.as_chunks_mut().0) {
+            *out = word.load(Ordering::Relaxed).to_le_bytes();
+        }
+    }
+
+    fn contains(&self, hash: KeyHash) -> bool {
+        self.contains(hash)
+    }
+
+    fn contains_batch(&self, hashes: &[KeyHash], matches: &mut [u64]) {
+        layout::contains_batch(&self.words, self.shape.index_bits(), self.layout(), hashes, matches);
+    }
+
+    fn clear(&mut self) {
+        self.words.iter_mut().for_each(|word| with_mut(word, |word| *word = 0));
+    }
+}
+
+impl Dynamic for RegisterBlockedBloom {
+    fn contents(&self) -> &dyn Contents {
+        self
+    }
+
+    fn contents_mut(&mut self) -> &mut dyn Contents {
+        self
+    }
+
+    fn insert_or_fail(&mut self, hash: KeyHash) -> Result<(), FilterError> {
+        self.insert_mut(hash);
+        Ok(())
+    }
+
+    fn insert_all_or_fail(&mut self, hashes: &[KeyHash]) -> Result<(), FilterError> {
+        self.insert_all(hashes);
+        Ok(())
+    }
+
+    fn measure_health(&self) -> FilterHealth {
+        let fill = self.fill();
+        let fill_ratio = fill.ones as f64 / self.shape.bits() as f64;
+        FilterHealth { keys: self.keys_of(fill), fill_ratio, expected_fpr: fill.rate }
+    }
+
+    /// Every payload of the right length is valid: a writer could have produced it.
+    fn restore(stored: &StoredFilter<'_>) -> Result<Self, FilterError> {
+        let mut filter = Self::empty(stored.hash, stored.decode()?)?;
+        for (word, &stored) in filter.words.iter_mut().zip(stored.payload.as_chunks().0) {
+            with_mut(word, |word| *word = u64::from_le_bytes(stored));
+        }
+        Ok(filter)
+    }
+}
+
+impl fmt::Debug for RegisterBlockedBloom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RegisterBlockedBloom")
+            .field("bytes", &self.bytes())
+            .field("layout", &self.layout())
+            .finish_non_exhaustive()
+    }
+}

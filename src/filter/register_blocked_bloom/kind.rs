@@ -1,0 +1,112 @@
+//! Register-blocked Bloom as a kind: for files, built once.
+
+use super::filter::RegisterBlockedBloom;
+use super::layout::WordLayout;
+use super::shape::RegisterBlockedShape;
+use crate::codec::AlignedBuffer;
+use crate::error::ConfigError;
+use crate::filter::FilterShape;
+use crate::filter::blocked_bloom::smallest_size_for;
+use crate::filter::dynamic::Contents;
+use crate::filter::kind::{
+    Abilities, BuildFailure, BuiltPayload, FallbackReason, Kind, NotStreamed, Payload, RATE_KEYS, no_such_fingerprints,
+};
+use crate::hash::{HashIdentity, KeyHash};
+use crate::ids::FilterKind;
+use crate::units::{BitsPerKey, FalsePositiveRate, Sizing};
+
+/// Register-blocked Bloom filters of a rate or a size, which is a power of two of bytes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct RegisterBlockedKind {
+    target: Target,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Target {
+    Rate(FalsePositiveRate),
+    Size(BitsPerKey),
+}
+
+impl RegisterBlockedKind {
+    /// The size that meets the target in one layout, if any does.
+    fn shape(self, keys: u64, layout: WordLayout) -> Option<RegisterBlockedShape> {
+        let shape = match self.target {
+            Target::Rate(rate) => RegisterBlockedShape::with_layout_for_rate(keys, rate, layout),
+            Target::Size(size) => {
+                let bytes = u128::from(keys) * u128::from(size.millibits()) / 8_000;
+                RegisterBlockedShape::new(1_u64.checked_shl(bytes.max(64).ilog2())?, layout)
+            }
+        };
+        shape.ok()
+    }
+}
+
+/// The largest filter for a file, in bytes: at most four bits in a word reach a low rate by size alone, with a tenth of
+/// the rate for nearly twice the size. 1,000 bits per key, ten times the most of any other Bloom filter, are reached at
+/// about 10^-7; without a limit, 10^-9 takes a GiB for some hundred keys.
+fn most_bytes(keys: u64) -> u128 {
+    (u128::from(keys) * 1_000 / 8).max(64)
+}
+
+impl Kind for RegisterBlockedKind {
+    type Shape = RegisterBlockedShape;
+    type Stream = NotStreamed;
+
+    const NAME: &'static str = FilterKind::REGISTER_BLOCKED_BLOOM.name();
+    const STRENGTH: &'static str = "takes keys from any number of threads without a lock, and touches one word per key";
+    const ABILITIES: Abilities = Abilities::INSERT_BY_MANY;
+
+    fn configure(sizing: Sizing) -> Result<Self, ConfigError> {
+        let target = match sizing {
+            Sizing::Rate(rate) => Target::Rate(rate),
+            Sizing::BitsPerKey(size) => Target::Size(size),
+            Sizing::FingerprintBits(bits) => {
+                let option = "fingerprint bits of a register-blocked-bloom filter";
+                return Err(no_such_fingerprints(option, "a rate or a size instead", bits));
+            }
+        };
+        Ok(Self { target })
+    }
+
+    /// Chooses the layout with the smallest filter; among equal sizes, the one with the lowest rate.
+    fn plan(&self, keys: u64) -> Result<RegisterBlockedShape, FallbackReason> {
+        let fitting = WordLayout::ALL.into_iter().filter_map(|layout| self.shape(keys, layout));
+        let best = fitting.min_by(|one, other| {
+            let by_rate = one.expected_fpr(keys).total_cmp(&other.expected_fpr(keys));
+            one.payload_bytes().cmp(&other.payload_bytes()).then(by_rate)
+        });
+        match best {
+            Some(shape) if u128::from(shape.payload_bytes()) > most_bytes(keys) => Err(FallbackReason::NotSmaller),
+            _ => best.ok_or(FallbackReason::TooManyKeys),
+        }
+    }
+
+    fn build_bytes(&self, _keys: u64, plan: &RegisterBlockedShape) -> u64 {
+        plan.payload_bytes()
+    }
+
+    fn build(
+        &self,
+        plan: &RegisterBlockedShape,
+        hashes: &[KeyHash],
+        _scratch_limit: Option<u64>,
+    ) -> Result<BuiltPayload<RegisterBlockedShape>, BuildFailure> {
+        let mut filter = RegisterBlockedBloom::empty(HashIdentity::default(), *plan)?;
+        hashes.iter().for_each(|&hash| {
+            filter.insert_mut(hash);
+        });
+        // A copy: the filter's atomic words cannot become bytes in place.
+        let bytes = plan.payload_bytes();
+        let mut payload = AlignedBuffer::zeroed(bytes).ok_or(BuildFailure::NoMemory)?;
+        filter.write_payload(payload.as_mut_slice());
+        Ok(BuiltPayload { peak_bytes: 2 * bytes, ..BuiltPayload::new(*plan, Payload(payload)) })
+    }
+
+    /// The plan for many keys may have no size that meets the rate.
+    fn fallback_size(&self) -> Option<BitsPerKey> {
+        Some(match self.target {
+            Target::Rate(rate) => smallest_size_for(RATE_KEYS, rate),
+            Target::Size(size) => size,
+        })
+    }
+}

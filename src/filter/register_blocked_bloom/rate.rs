@@ -1,0 +1,183 @@
+//! The expected rate, and the number of keys behind a fill, computed from counts alone.
+//!
+//! The number of keys in a word is binomial. One of a filter's keys misses `d` given bits of a word with probability
+//! `1 - (1 - (1 - d / 64) ^ bits) / words`, and all keys miss them with that to the power of their number, so the
+//! distribution needs no summation. Only additions, multiplications and divisions are used, in a fixed order, so that
+//! sizes and recorded numbers of keys are the same on every platform.
+
+use super::layout::WordLayout;
+use crate::filter::kind::MAX_KEYS;
+use crate::filter::power;
+
+/// Bits in a word.
+const WIDTH: f64 = 64.0;
+
+/// Partitions of a set of `i` into `d` parts (Stirling numbers of the second kind), at `[i][d]`.
+const PARTITIONS: [[f64; 5]; 5] = [
+    [1.0, 0.0, 0.0, 0.0, 0.0],
+    [0.0, 1.0, 0.0, 0.0, 0.0],
+    [0.0, 1.0, 1.0, 0.0, 0.0],
+    [0.0, 1.0, 3.0, 1.0, 0.0],
+    [0.0, 1.0, 7.0, 6.0, 1.0],
+];
+
+/// Subsets of `i` of `k` (binomial coefficients), at `[k][i]`.
+const SUBSETS: [[f64; 5]; 5] = [
+    [1.0, 0.0, 0.0, 0.0, 0.0],
+    [1.0, 1.0, 0.0, 0.0, 0.0],
+    [1.0, 2.0, 1.0, 0.0, 0.0],
+    [1.0, 3.0, 3.0, 1.0, 0.0],
+    [1.0, 4.0, 6.0, 4.0, 1.0],
+];
+
+/// The expected rate of `keys` distinct keys in `words` words.
+///
+/// By inclusion and exclusion over the probed key's bits, which may coincide as those of the keys in the filter may:
+/// exact for uniform hashes.
+pub(super) fn of_keys(keys: u64, words: u64, layout: WordLayout) -> f64 {
+    if keys == 0 {
+        return 0.0;
+    }
+    let probes = layout.bits_per_key() as usize;
+    let clear: [f64; 5] = core::array::from_fn(|bits| share_clear(bits as u64, keys, words, layout));
+    let mut rate = 0.0;
+    for (missed, subsets) in SUBSETS[probes].iter().enumerate().take(probes + 1) {
+        let all_clear = all_clear(missed, &clear);
+        rate += if missed % 2 == 0 { subsets * all_clear } else { -subsets * all_clear };
+    }
+    rate.clamp(0.0, 1.0)
+}
+
+/// The chance that `draws` drawn bits of one word are all clear, from the chances for each number of distinct ones.
+fn all_clear(draws: usize, clear: &[f64; 5]) -> f64 {
+    let mut chance = 0.0;
+    // Ways to draw `distinct` distinct bits, over all ways to draw.
+    let mut ways = power(1.0 / WIDTH, draws as u64);
+    for (distinct, (partitions, clear)) in PARTITIONS[draws].iter().zip(clear).enumerate().take(draws + 1) {
+        chance += partitions * ways * clear;
+        ways *= WIDTH - distinct as f64;
+    }
+    chance
+}
+
+/// The chance that `bits` given bits of one word are clear.
+fn share_clear(bits: u64, keys: u64, words: u64, layout: WordLayout) -> f64 {
+    let missed_in_word = power(1.0 - bits as f64 / WIDTH, layout.bits_per_key());
+    power(1.0 - (1.0 - missed_in_word) / words as f64, keys)
+}
+
+/// The expected share of ones.
+fn fill_of_keys(keys: u64, words: u64, layout: WordLayout) -> f64 {
+    1.0 - share_clear(1, keys, words, layout)
+}
+
+/// The number of keys whose expected fill is nearest to `ones` set bits; 0 only for no set bits. A full filter counts
+/// as lacking half a bit, because its expected fill is reached by no finite number of keys.
+pub(super) fn keys_of_ones(ones: u64, words: u64, layout: WordLayout) -> u64 {
+    if ones == 0 {
+        return 0;
+    }
+    let bits = words as f64 * WIDTH;
+    let fill = (ones as f64).min(bits - 0.5) / bits;
+    let (mut low, mut high) = (1, MAX_KEYS);
+    while low < high {
+        let middle = low.midpoint(high);
+        if fill_of_keys(middle, words, layout) < fill {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    let distance = |keys| (fill_of_keys(keys, words, layout) - fill).abs();
+    if low > 1 && distance(low - 1) < distance(low) { low - 1 } else { low }
+}
+
+/// The result of counting a filter's set bits.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Fill {
+    /// Ones in all words.
+    pub(super) ones: u64,
+    /// The share of all hashes that are positive. Exact for this filter, because it sums over the actual fill of each
+    /// word.
+    pub(super) rate: f64,
+}
+
+impl Fill {
+    pub(super) fn of_words(words: impl Iterator<Item = u64>, layout: WordLayout) -> Self {
+        // A histogram of words by their number of ones. Integer counts do not depend on the order of words, so neither
+        // do the floating-point sums below.
+        let mut with_ones = [0_u64; 65];
+        words.for_each(|word| with_ones[word.count_ones() as usize] += 1);
+        let all: u64 = with_ones.iter().sum();
+        let mut fill = Self { ones: 0, rate: 0.0 };
+        for (ones, &words) in with_ones.iter().enumerate() {
+            fill.ones += ones as u64 * words;
+            let contained = power(ones as f64 / WIDTH, layout.bits_per_key());
+            fill.rate += contained * (words as f64 / all.max(1) as f64);
+        }
+        fill
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WORDS: u64 = 1 << 15;
+    const KEYS: u64 = 1 << 18;
+
+    #[test]
+    fn rates_at_eight_bits_per_key_are_those_of_the_docs() {
+        for (layout, percent) in WordLayout::ALL.into_iter().zip([5.33, 3.76, 3.35]) {
+            let rate = of_keys(KEYS, WORDS, layout) * 100.0;
+            assert!((rate - percent).abs() < 0.005, "{layout}: {rate}");
+        }
+    }
+
+    /// The same by brute force, for the layout of two bits: every way in which one key's bits can fall.
+    #[test]
+    fn small_cases_agree_with_counting_them_out() {
+        let one_key = of_keys(1, 1, WordLayout::TwoBits);
+        // Two draws of 64: the same bit in 1 of 64 cases. A probed key draws twice from what is set.
+        let counted = (1.0 / 64.0) * power(1.0 / 64.0, 2_u8) + (63.0 / 64.0) * power(2.0 / 64.0, 2_u8);
+        assert!((one_key - counted).abs() < 1e-15, "{one_key}, {counted}");
+        let in_eight_words = of_keys(1, 8, WordLayout::TwoBits);
+        assert!((in_eight_words - counted / 8.0).abs() < 1e-15, "{in_eight_words}");
+    }
+
+    #[test]
+    fn rates_grow_with_the_keys_from_nothing_to_all() {
+        for layout in WordLayout::ALL {
+            let rates: Vec<f64> = (0..50).map(|bits| of_keys((1 << bits) - 1, 1 << 12, layout)).collect();
+            assert!(rates.is_sorted() && rates[0] == 0.0 && rates[49] == 1.0, "{rates:?}");
+        }
+    }
+
+    #[test]
+    fn the_keys_of_an_expected_fill_are_the_keys_it_was_expected_from() {
+        for layout in WordLayout::ALL {
+            for words in [16, 1 << 15, 1 << 27] {
+                for keys in [1, 2, 3, 10, words / 2, words, words * 4, words * 12] {
+                    let bits = words as f64 * WIDTH;
+                    let ones = (fill_of_keys(keys, words, layout) * bits).round();
+                    let found = keys_of_ones(ones as u64, words, layout);
+                    // Near the full filter one bit more or less is many keys.
+                    let slack = 1.0 / (bits - ones).max(0.5) * words as f64 * 16.0;
+                    assert!(found.abs_diff(keys) as f64 <= slack.max(0.0), "{layout:?} {words} {keys}: {found}");
+                }
+            }
+            assert_eq!(keys_of_ones(0, 1 << 27, layout), 0);
+            assert_eq!(keys_of_ones(1, 1 << 27, layout), 1);
+            let full = keys_of_ones(64 << 27, 1 << 27, layout);
+            assert!((1 << 30..MAX_KEYS).contains(&full), "{full}");
+        }
+    }
+
+    #[test]
+    fn the_rate_of_words_is_the_share_of_hashes_that_they_contain() {
+        let half_full = [u64::from(u32::MAX); 8];
+        let fill = |layout| Fill::of_words(half_full.into_iter(), layout);
+        assert_eq!(fill(WordLayout::TwoBits), Fill { ones: 256, rate: 0.25 });
+        assert_eq!(fill(WordLayout::FourBits), Fill { ones: 256, rate: 0.0625 });
+    }
+}

@@ -1,0 +1,245 @@
+//! Sizes, and stored payloads.
+
+use super::layout::{self, WordLayout};
+use super::rate::{self, Fill};
+use crate::error::{BlockError, ConfigError};
+use crate::filter::{EncodedShape, FilterKind, FilterShape, ParamWords, ShapeFields, probe_one_by_one};
+use crate::hash::KeyHash;
+use crate::units::FalsePositiveRate;
+
+/// Bytes of the smallest filter: one cache line.
+const MIN_BYTES: u64 = 64;
+
+/// Bytes of the largest filter. Every size needs its own bits of the hash for the index; up to here they are disjoint
+/// from the 24 that choose the bits in the word, with room to spare.
+const MAX_BYTES: u64 = 1 << 30;
+
+/// The shape of a register-blocked Bloom filter: its size and the layout of its words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RegisterBlockedShape {
+    layout: WordLayout,
+    /// Binary logarithm of the number of words. With a power of two, a word's index is one shift of the hash.
+    index_bits: u32,
+}
+
+impl RegisterBlockedShape {
+    /// A filter of `bytes` bytes, as the caller wants it.
+    pub(crate) fn new(bytes: u64, layout: WordLayout) -> Result<Self, ConfigError> {
+        Self::of_bytes(bytes, layout).ok_or(ConfigError::OutOfRange {
+            option: "size of a register-blocked bloom filter",
+            expected: "a power of two of bytes, from 64 to 2^30",
+            got: bytes,
+        })
+    }
+
+    /// The smallest size at which `keys` distinct keys have an expected rate of at most `rate`.
+    pub(crate) fn with_layout_for_rate(
+        keys: u64,
+        rate: FalsePositiveRate,
+        layout: WordLayout,
+    ) -> Result<Self, ConfigError> {
+        let sizes = (MIN_BYTES.ilog2()..=MAX_BYTES.ilog2()).filter_map(|bits| Self::of_bytes(1 << bits, layout));
+        let mut sufficient = sizes.filter(|shape| shape.expected_fpr(keys) <= rate.get());
+        sufficient.next().ok_or(ConfigError::OutOfRange {
+            option: "keys of a register-blocked bloom filter",
+            expected: "as many as 2^30 bytes hold at the rate; choose another kind, or split the keys",
+            got: keys,
+        })
+    }
+
+    /// The smallest size of any layout that keeps to `rate`, in the fastest layout that has it there.
+    pub(crate) fn for_rate(keys: u64, rate: FalsePositiveRate) -> Result<Self, ConfigError> {
+        let [fastest, others @ ..] = WordLayout::ALL.map(|layout| Self::with_layout_for_rate(keys, rate, layout));
+        let smaller = |best: Result<Self, ConfigError>, other: Result<Self, ConfigError>| match (&best, &other) {
+            (Err(_), Ok(_)) => other,
+            (Ok(ours), Ok(theirs)) if theirs.index_bits < ours.index_bits => other,
+            _ => best,
+        };
+        others.into_iter().fold(fastest, smaller)
+    }
+
+    /// `None` when `bytes` is not a power of two, or out of range.
+    fn of_bytes(bytes: u64, layout: WordLayout) -> Option<Self> {
+        let is_size = bytes.is_power_of_two() && (MIN_BYTES..=MAX_BYTES).contains(&bytes);
+        is_size.then(|| Self { layout, index_bits: (bytes / 8).ilog2() })
+    }
+
+    pub(crate) const fn layout(self) -> WordLayout {
+        self.layout
+    }
+
+    pub(super) const fn index_bits(self) -> u32 {
+        self.index_bits
+    }
+
+    pub(super) const fn words(self) -> u64 {
+        1 << self.index_bits
+    }
+
+    pub(super) const fn bits(self) -> u64 {
+        self.words() * 64
+    }
+
+    /// The payload's words, if their number is exactly that of the shape.
+    #[inline]
+    fn payload_words(self, payload: &[u8]) -> Option<&[[u8; 8]]> {
+        let (words, rest) = payload.as_chunks();
+        (rest.is_empty() && words.len() as u64 == self.words()).then_some(words)
+    }
+}
+
+impl FilterShape for RegisterBlockedShape {
+    const KIND: FilterKind = FilterKind::REGISTER_BLOCKED_BLOOM;
+
+    fn decode(encoded: &EncodedShape) -> Result<Self, BlockError> {
+        let field = |field, expected, got| BlockError::Field { field, expected, got };
+        let &[code] = encoded.params.as_slice() else {
+            return Err(field("parameter words", "1 for register-blocked Bloom", encoded.params.count().into()));
+        };
+        let expected = "2, 3 or 4 bits in 64 (bits + 256 * 64)";
+        let layout = WordLayout::from_code(code).ok_or(field("word layout", expected, code.into()))?;
+        if encoded.salt != 0 {
+            return Err(field("salt", "0 for register-blocked Bloom", encoded.salt.into()));
+        }
+        let expected = "a power of two from 64 to 2^30";
+        Self::of_bytes(encoded.payload_bytes, layout).ok_or(field("payload bytes", expected, encoded.payload_bytes))
+    }
+
+    fn params(&self) -> ParamWords {
+        [self.layout.code()].into_iter().collect()
+    }
+
+    fn payload_bytes(&self) -> u64 {
+        self.words() * 8
+    }
+
+    fn expected_fpr(&self, keys: u64) -> f64 {
+        rate::of_keys(keys, self.words(), self.layout)
+    }
+
+    fn describe(&self) -> ShapeFields {
+        ShapeFields::default().with("words", self.words()).with("bits per key", self.layout.bits_per_key())
+    }
+
+    fn fill_ratio(&self, payload: &[u8]) -> Option<f64> {
+        let words = payload.as_chunks().0.iter().map(|&word| u64::from_le_bytes(word));
+        Some(Fill::of_words(words, self.layout).ones as f64 / self.bits() as f64)
+    }
+
+    fn may_contain(&self, payload: &[u8], hash: KeyHash) -> bool {
+        let words = self.payload_words(payload);
+        words.is_none_or(|words| layout::contains(words, self.index_bits, self.layout, hash))
+    }
+
+    fn may_contain_batch(&self, payload: &[u8], hashes: &[KeyHash], matches: &mut [u64]) {
+        match self.payload_words(payload) {
+            Some(words) => layout::contains_batch(words, self.index_bits, self.layout, hashes, matches),
+            None => probe_one_by_one(self, payload, hashes, matches),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn encoded(params: &[u32], payload_bytes: u64) -> EncodedShape {
+        EncodedShape { params: params.iter().copied().collect(), salt: 0, keys: 0, payload_bytes }
+    }
+
+    #[test]
+    fn sizes_that_are_no_power_of_two_or_out_of_range_are_refused() {
+        let with = |bytes| RegisterBlockedShape::new(bytes, WordLayout::TwoBits);
+        for bytes in (6..=30).map(|bits| 1_u64 << bits) {
+            assert_eq!(with(bytes).unwrap().payload_bytes(), bytes);
+        }
+        for bytes in [0, 1, 32, 63, 65, 96, 100_000, (1 << 18) + 1, 1 << 31, 1 << 63, u64::MAX] {
+            let error = with(bytes).unwrap_err();
+            assert!(error.to_string().ends_with(&format!("from 64 to 2^30, got {bytes}")), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_size_for_a_rate_is_the_least_power_of_two_that_keeps_to_it() {
+        let one_percent = FalsePositiveRate::ONE_PERCENT;
+        for layout in WordLayout::ALL {
+            let shape_for = |keys| RegisterBlockedShape::with_layout_for_rate(keys, one_percent, layout);
+            for keys in [0, 1, 1_000, 100_000, 1_000_000] {
+                let found = shape_for(keys).unwrap();
+                assert!(found.expected_fpr(keys) <= 0.01 && found.layout() == layout);
+                let half = RegisterBlockedShape::new(found.payload_bytes() / 2, layout);
+                assert!(!half.is_ok_and(|half| half.expected_fpr(keys) <= 0.01), "{layout:?}, {keys} keys");
+            }
+            assert!(shape_for(1 << 32).is_err());
+            assert!(shape_for(u64::MAX).is_err());
+        }
+    }
+
+    #[test]
+    fn without_a_layout_the_smallest_filter_is_chosen_and_of_equal_ones_the_fastest() {
+        let shape_for = |keys| RegisterBlockedShape::for_rate(keys, FalsePositiveRate::ONE_PERCENT);
+        assert_eq!(shape_for(1_000).unwrap(), RegisterBlockedShape::new(2_048, WordLayout::ThreeBits).unwrap());
+        assert_eq!(shape_for(90_000).unwrap(), RegisterBlockedShape::new(256 << 10, WordLayout::TwoBits).unwrap());
+        assert!(shape_for(1 << 32).is_err());
+    }
+
+    #[test]
+    fn any_number_of_keys_has_a_rate_and_a_size_or_is_refused() {
+        let numbers = || (0..64).flat_map(|log2| [(1_u64 << log2) - 1, 1 << log2, (1 << log2) + 1]);
+        for layout in WordLayout::ALL {
+            let largest = RegisterBlockedShape::new(1 << 30, layout).unwrap();
+            let rates: Vec<f64> = numbers().map(|keys| largest.expected_fpr(keys)).collect();
+            assert!(
+                rates.iter().all(|rate| (0.0..=1.0).contains(rate)) && rates.last().is_some_and(|&rate| rate > 0.999)
+            );
+            for keys in numbers() {
+                match RegisterBlockedShape::with_layout_for_rate(keys, FalsePositiveRate::ONE_PERCENT, layout) {
+                    Ok(shape) => assert!(shape.expected_fpr(keys) <= 0.01 && keys < 1 << 30),
+                    Err(error) => {
+                        assert!(matches!(error, ConfigError::OutOfRange { got, .. } if got == keys) && keys > 1 << 28);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_no_writer_writes_is_refused_with_the_field_named() {
+        let field_of = |encoded: EncodedShape| match RegisterBlockedShape::decode(&encoded) {
+            Err(BlockError::Field { field, .. }) => field,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(field_of(encoded(&[], 64)), "parameter words");
+        assert_eq!(field_of(encoded(&[0x4002, 0], 64)), "parameter words");
+        for code in [0, 2, 0x2001, 0x2002, 0x4001, 0x4005, 0x1_4002] {
+            assert_eq!(field_of(encoded(&[code], 64)), "word layout");
+        }
+        assert_eq!(field_of(EncodedShape { salt: 1, ..encoded(&[0x4002], 64) }), "salt");
+        for bytes in [0, 8, 32, 72, 192, 1 << 31, 1 << 34] {
+            assert_eq!(field_of(encoded(&[0x4002], bytes)), "payload bytes");
+        }
+    }
+
+    #[test]
+    fn a_shape_is_decoded_from_what_it_encodes() {
+        for layout in WordLayout::ALL {
+            for bytes in [64, 1 << 18, 1 << 30] {
+                let shape = RegisterBlockedShape::new(bytes, layout).unwrap();
+                assert_eq!(RegisterBlockedShape::decode(&shape.encode(0)), Ok(shape));
+                assert_eq!(shape.payload_bytes(), bytes);
+            }
+        }
+    }
+
+    #[test]
+    fn a_payload_of_another_length_reads_as_may_be_present() {
+        let shape = RegisterBlockedShape::new(256, WordLayout::TwoBits).unwrap();
+        let hashes: Vec<KeyHash> = (0..100).map(KeyHash::mix).collect();
+        for length in [0, 1, 64, 255, 257, 263, 264, 512] {
+            let (payload, mut matches) = (vec![0; length], vec![0; 2]);
+            assert!(hashes.iter().all(|&hash| shape.may_contain(&payload, hash)), "{length}");
+            shape.may_contain_batch(&payload, &hashes, &mut matches);
+            assert!((0..100).all(|index| matches[index / 64] >> (index % 64) & 1 == 1));
+        }
+    }
+}

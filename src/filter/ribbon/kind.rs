@@ -1,0 +1,227 @@
+//! Ribbon as a kind, with the rules by which a file gets a blocked Bloom filter instead.
+
+use std::sync::{Arc, Mutex};
+
+use super::band::Section;
+use super::build::{self, RibbonRequest};
+use super::columns::{Columns, MAX_COLUMNS};
+use super::shape::{RibbonShape, columns_for_size, estimated_build_bytes, expected_shape};
+use crate::error::ConfigError;
+use crate::filter::FilterShape;
+use crate::filter::blocked_bloom::{BloomShape, expected_fpr, smallest_size_for};
+use crate::filter::kind::{
+    Abilities, BuildFailure, BuiltPayload, FallbackReason, Kind, NotStreamed, RATE_KEYS, no_such_fingerprints,
+};
+use crate::hash::KeyHash;
+use crate::ids::FilterKind;
+use crate::units::{BitsPerKey, FalsePositiveRate, Sizing};
+
+/// Ribbon filters of a rate (2^-32 to 1/2: never more, and from 10,000 keys on less by at most 1 %) or of a size, which
+/// the whole block meets to within 1 % from 10,000 keys on. No filter has more than 32 columns, about 33 bits per key.
+///
+/// A file gets a Ribbon filter unless, in this order,
+///
+/// 1. it has fewer keys than the policy's minimum, 1,024 by default: [`FallbackReason::TooFewKeys`];
+/// 2. Ribbon would not be smaller at the same rate, at this or any larger number of keys:
+///    [`FallbackReason::NotSmaller`] (never from 1,024 keys on, so only with a lower minimum);
+/// 3. it has more keys than the maximum, or than the format can record: [`FallbackReason::TooManyKeys`];
+/// 4. building would take more memory than the context allows: [`FallbackReason::MemoryBudget`];
+/// 5. no attempt at building it succeeds: [`FallbackReason::ConstructionFailed`];
+/// 6. the finished block is larger than Bloom's at the same rate, or, where a size is requested, larger by more than a
+///    sixteenth than planned: [`FallbackReason::NotSmaller`]. That takes hashes that crowd: of well-mixed ones every
+///    block is smaller than Bloom's by about 30 %;
+/// 7. the finished filter lacks one of its keys, where a self-check is on: [`FallbackReason::SelfCheckFailed`].
+///
+/// The Bloom filter has the same rate, as far as 100 bits per key give it (about 2.75e-10), or the same size; the
+/// report and the block say which rate to expect. Rules 1 and 2 are monotone: once a number of well-mixed keys gets
+/// Ribbon, every larger one does, up to rule 3.
+///
+/// A configured kind and its clones keep the memory of up to eight builds, at most 4 MiB each, for the next ones. With
+/// the feature `parallel`, building takes about 3 MB more for each thread, which the memory budget does not count, so
+/// that the choice of the kind does not depend on the machine.
+#[derive(Clone, Debug)]
+pub struct RibbonKind {
+    target: Target,
+    /// The columns at the rate; for a size, those of the rate that Bloom has at that size.
+    columns: Columns,
+    fallback_size: BitsPerKey,
+    /// From here on Ribbon is smaller than Bloom.
+    pub(super) smaller_from: u64,
+    max_attempts: u32,
+    scratch: Arc<ScratchPool>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Target {
+    Rate,
+    Size(BitsPerKey),
+}
+
+/// Above this many keys Ribbon is smaller than Bloom at every rate that it offers.
+const SMALLER_FROM_AT_MOST: u64 = 4_096;
+
+/// 1 or 2 attempts are usual; 64 fail only for hashes that are not well mixed.
+const DEFAULT_MAX_ATTEMPTS: u32 = 64;
+
+impl RibbonKind {
+    /// Filters with the false positive rate of a blocked Bloom filter of `size`, in about 30 % less memory. A file that
+    /// cannot have a Ribbon filter gets the Bloom filter of that size.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::RateOutOfRange`] when that rate is above 1/2: below about 1.5 bits per key.
+    pub fn same_rate_as_bloom(size: BitsPerKey) -> Result<Self, ConfigError> {
+        Ok(Self::of(Target::Rate, Some(Columns::for_rate(bloom_rate(size)?)?), size))
+    }
+
+    fn of_rate(rate: FalsePositiveRate) -> Result<Self, ConfigError> {
+        Ok(Self::of(Target::Rate, Some(Columns::for_rate(rate)?), smallest_size_for(RATE_KEYS, rate)))
+    }
+
+    /// `equal` are the columns that give the rate of the fallback. At small sizes Bloom's rate is higher than any that
+    /// Ribbon offers: then there are none, and no size to compare.
+    fn of(target: Target, equal: Option<Columns>, fallback_size: BitsPerKey) -> Self {
+        Self {
+            target,
+            columns: equal.unwrap_or(Columns::ONE),
+            fallback_size,
+            smaller_from: equal.map_or(0, |columns| smaller_from(columns, fallback_size)),
+            max_attempts: DEFAULT_MAX_ATTEMPTS,
+            scratch: Arc::default(),
+        }
+    }
+
+    /// Limits the attempts at each filter. The default is 64; usually 1 or 2 are needed.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::OutOfRange`] when `attempts` is not from 1 to 1,024.
+    pub fn with_max_attempts(self, attempts: u32) -> Result<Self, ConfigError> {
+        if !(1..=1_024).contains(&attempts) {
+            let (option, expected) = ("attempts at a ribbon filter", "1 to 1024");
+            return Err(ConfigError::OutOfRange { option, expected, got: attempts.into() });
+        }
+        Ok(Self { max_attempts: attempts, ..self })
+    }
+
+    fn columns_for(&self, keys: u64) -> Columns {
+        let tail_bytes = |shape: &RibbonShape| shape.block_bytes() - shape.payload_bytes();
+        match self.target {
+            Target::Size(size) => columns_for_size(keys, size, tail_bytes).unwrap_or(self.columns),
+            Target::Rate => self.columns,
+        }
+    }
+}
+
+impl Kind for RibbonKind {
+    type Shape = RibbonShape;
+    type Stream = NotStreamed;
+
+    const NAME: &'static str = FilterKind::RIBBON.name();
+    const STRENGTH: &'static str = "is the smallest: within half a percent of the information bound for large files";
+    const ABILITIES: Abilities = Abilities::STATIC;
+    /// With fewer keys, the trailer and the last layer's slack cost more than the columns save.
+    const DEFAULT_MIN_KEYS: u64 = 1_024;
+    /// Exact, but for rare extra attempts, up to 5,000 keys; within 1 % above, and half a percent from 20,000 on.
+    const HAS_EXACT_SIZE: bool = false;
+
+    fn configure(sizing: Sizing) -> Result<Self, ConfigError> {
+        match sizing {
+            Sizing::Rate(rate) => Self::of_rate(rate),
+            Sizing::BitsPerKey(size) => {
+                let equal = bloom_rate(size).and_then(Columns::for_rate).ok();
+                Ok(Self::of(Target::Size(size), equal, size))
+            }
+            Sizing::FingerprintBits(bits @ 1..=MAX_COLUMNS) => {
+                Self::of_rate(FalsePositiveRate::from_fingerprint_bits(bits.into())?)
+            }
+            Sizing::FingerprintBits(bits) => {
+                Err(no_such_fingerprints("fingerprint bits of a ribbon filter", "1 to 32", bits))
+            }
+        }
+    }
+
+    /// Rules 2 and 3.
+    fn plan(&self, keys: u64) -> Result<RibbonShape, FallbackReason> {
+        if keys < self.smaller_from {
+            return Err(FallbackReason::NotSmaller);
+        }
+        expected_shape(keys, self.columns_for(keys)).ok_or(FallbackReason::TooManyKeys)
+    }
+
+    fn build_bytes(&self, keys: u64, plan: &RibbonShape) -> u64 {
+        estimated_build_bytes(keys, plan.columns()).unwrap_or(u64::MAX)
+    }
+
+    fn build(
+        &self,
+        plan: &RibbonShape,
+        hashes: &[KeyHash],
+        _scratch_limit: Option<u64>,
+    ) -> Result<BuiltPayload<RibbonShape>, BuildFailure> {
+        let request = RibbonRequest { columns: plan.columns(), max_attempts: self.max_attempts };
+        let mut section = self.scratch.take();
+        let built = build::build(hashes, request, &mut section);
+        self.scratch.give_back(section);
+        built
+    }
+
+    /// Rule 6. Keys that a bucket cannot take cost twice, in the bucket's empty slots and in the next layer: with all
+    /// keys in one place the block is twice as large as planned.
+    fn most_block_bytes(&self, keys: u64, plan: &RibbonShape) -> Option<u64> {
+        let bloom = BloomShape::for_keys(keys, self.fallback_size)?.block_bytes();
+        match self.target {
+            Target::Rate => Some(bloom),
+            Target::Size(_) => {
+                // Few keys at 1 bit per key may need some bits more than Bloom.
+                let planned = plan.block_bytes().max(bloom);
+                Some(planned + planned / 16)
+            }
+        }
+    }
+
+    fn fallback_size(&self) -> Option<BitsPerKey> {
+        Some(self.fallback_size)
+    }
+}
+
+/// The rate of a Bloom filter of `size`.
+fn bloom_rate(size: BitsPerKey) -> Result<FalsePositiveRate, ConfigError> {
+    FalsePositiveRate::new(expected_fpr(RATE_KEYS, size))
+}
+
+/// The least number of keys from which on Ribbon's block is always smaller than Bloom's.
+fn smaller_from(columns: Columns, bloom_size: BitsPerKey) -> u64 {
+    let ribbon = |keys| expected_shape(keys, columns).map(|shape| shape.block_bytes());
+    let bloom = |keys| BloomShape::for_keys(keys, bloom_size).map(|shape| shape.block_bytes());
+    let not_smaller = |&keys: &u64| ribbon(keys) >= bloom(keys);
+    (1..SMALLER_FROM_AT_MOST).rev().find(not_smaller).map_or(0, |keys| keys + 1)
+}
+
+/// The most sections kept for reuse: one for each concurrent build.
+const MOST_KEPT: usize = 8;
+
+/// A section larger than this met badly mixed hashes; it is freed instead of kept.
+const LARGEST_KEPT: u64 = 4 << 20;
+
+/// Sections of about 3 MB that one build leaves to the next; otherwise the system would clear fresh pages for every
+/// file.
+#[derive(Debug, Default)]
+struct ScratchPool {
+    idle: Mutex<Vec<Section>>,
+}
+
+impl ScratchPool {
+    fn take(&self) -> Section {
+        self.idle.lock().ok().and_then(|mut idle| idle.pop()).unwrap_or_default()
+    }
+
+    fn give_back(&self, section: Section) {
+        if let Ok(mut idle) = self.idle.lock()
+            && idle.len() < MOST_KEPT
+            && section.bytes() <= LARGEST_KEPT
+        {
+            idle.push(section);
+        }
+    }
+}

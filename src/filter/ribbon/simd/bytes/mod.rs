@@ -1,0 +1,85 @@
+//! Vectors of bytes: what the sweep and back-substitution are made of, one file per instruction set.
+//!
+//! The heart of it is [`ByteVector::look_up`], a table look-up of 4 bits in every lane at once.
+
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod avx2;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod avx512;
+#[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+pub(crate) mod neon;
+
+/// Sixteen bytes to choose from.
+pub(crate) type ByteTable = [u8; 16];
+
+/// A vector of bytes, one for each of its lanes.
+///
+/// # Safety
+///
+/// All functions must only be called where the CPU has the instructions of the implementing set.
+pub(crate) trait ByteVector: Copy {
+    const LANES: usize;
+
+    /// The first `LANES` of `bytes`; panics when there are fewer.
+    unsafe fn load(bytes: &[u8]) -> Self;
+    /// Writes to the first `LANES` of `bytes`; panics when there are fewer.
+    unsafe fn store(self, bytes: &mut [u8]);
+    unsafe fn splat(byte: u8) -> Self;
+    /// The table, for [`look_up`](Self::look_up).
+    unsafe fn table(table: &ByteTable) -> Self;
+    /// In each lane, the byte of `table` at the lane's index: below 16, or 128 for a 0.
+    unsafe fn look_up(table: Self, indexes: Self) -> Self;
+    unsafe fn and(self, other: Self) -> Self;
+    /// The bits of `value` that are not in `mask`.
+    unsafe fn and_not(mask: Self, value: Self) -> Self;
+    unsafe fn or(self, other: Self) -> Self;
+    unsafe fn xor(self, other: Self) -> Self;
+    /// The upper half of each byte.
+    unsafe fn upper_half(self) -> Self;
+    unsafe fn saturating_sub(self, other: Self) -> Self;
+    unsafe fn min(self, other: Self) -> Self;
+    /// For each of the four low bits, which lanes have it: lane `i` in bit `i`.
+    unsafe fn low_bits(self) -> [u64; 4];
+    /// Which lanes are not 0.
+    unsafe fn non_zero(self) -> u64;
+    /// Byte `b` of all words, as table `b`.
+    unsafe fn transpose(words: &[u64; 16]) -> [ByteTable; 8];
+    /// The same for pairs of words: of the first ones, and of the second ones.
+    unsafe fn transpose_pairs(pairs: &[[u64; 2]; 16]) -> [[ByteTable; 8]; 2];
+    /// For each byte of four words, all sixteen sums (exclusive or).
+    unsafe fn sums(words: [u64; 4]) -> [ByteTable; 8];
+}
+
+/// `N` planes of one byte for each of `LANES` lanes.
+#[derive(Clone, Debug)]
+#[repr(align(64))]
+pub(crate) struct Planes<const N: usize, const LANES: usize>(pub(crate) [[u8; LANES]; N]);
+
+impl<const N: usize, const LANES: usize> Default for Planes<N, LANES> {
+    fn default() -> Self {
+        Self([[0; LANES]; N])
+    }
+}
+
+impl<const N: usize, const LANES: usize> Planes<N, LANES> {
+    /// Sets the lanes from `at` on, 16 of them, in as many planes as there are.
+    #[inline(always)]
+    pub(crate) fn set(&mut self, at: usize, tables: &[ByteTable]) {
+        for (plane, table) in self.0.iter_mut().zip(tables) {
+            plane[at..at + 16].copy_from_slice(table);
+        }
+    }
+}
+
+/// All sums of four bytes: the product with a word of zeros and ones puts a byte wherever it takes part.
+#[inline(always)]
+pub(crate) fn sums_of_bytes(bytes: [u8; 4]) -> ByteTable {
+    let [first, second, third, fourth] = bytes.map(u64::from);
+    let low = first * 0x0100_0100_0100_0100 ^ second * 0x0101_0000_0101_0000 ^ third * 0x0101_0101_0000_0000;
+    let high = low ^ fourth * 0x0101_0101_0101_0101;
+    let mut sums = [0; 16];
+    let (low_half, high_half) = sums.split_at_mut(8);
+    low_half.copy_from_slice(&low.to_le_bytes());
+    high_half.copy_from_slice(&high.to_le_bytes());
+    sums
+}

@@ -1,0 +1,23 @@
+//! The inner loops of Ribbon, by instruction set: the query, and the two steps that dominate a build.
+//!
+//! Each is one algorithm over a small trait, with a type for each instruction set, and a portable form with the same
+//! answers and the same bytes. The build's are written over vectors of bytes (`bytes`).
+
+#![allow(unsafe_code, reason = "instructions that not every CPU has")]
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::precedence,
+    clippy::inline_always,
+    clippy::needless_range_loop,
+    reason = "bits are cut off on purpose; operators bind as in the formulas of the field; loops count what they \
+              unroll; functions that do not carry the instructions must become part of those that do"
+)]
+#![cfg_attr(
+    not(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little"))),
+    allow(dead_code, unused_macros, reason = "the forms for vectors have no user here")
+)]
+
+pub(super) mod bytes;
+pub(super) mod query;
+pub(super) mod solve;
+pub(super) mod sweep;

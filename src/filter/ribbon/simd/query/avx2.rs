@@ -1,0 +1,95 @@
+//! AVX2: eight columns in two vectors of four words.
+
+use core::arch::x86_64::{
+    __m256, __m256i, _mm256_and_si256, _mm256_castps_si256, _mm256_castsi256_ps, _mm256_loadu_si256,
+    _mm256_movemask_ps, _mm256_set1_epi8, _mm256_set1_epi32, _mm256_set1_epi64x, _mm256_setr_epi8, _mm256_setr_epi32,
+    _mm256_shuffle_epi8, _mm256_shuffle_ps, _mm256_slli_epi32, _mm256_sllv_epi32, _mm256_srli_epi32, _mm256_xor_si256,
+};
+
+use super::driver::{self, Coefficients, Eight, Four, Kernel};
+use super::{FilterView, batch};
+use crate::hash::KeyHash;
+
+struct Avx2;
+
+impl Kernel for Avx2 {
+    #[inline(always)]
+    unsafe fn agree(columns: &Eight<'_>, coefficients: Coefficients, expected: u32) -> bool {
+        // SAFETY: the set is the caller's.
+        unsafe {
+            let here = _mm256_set1_epi64x(coefficients.here.cast_signed());
+            let next = _mm256_set1_epi64x(coefficients.next.cast_signed());
+            let low = masked(columns.here[0], here, columns.next[0], next);
+            let high = masked(columns.here[1], here, columns.next[1], next);
+            // The two halves of each word, added: columns 0 1 4 5 | 2 3 6 7.
+            let even = _mm256_castps_si256(_mm256_shuffle_ps::<0b10_00_10_00>(low, high));
+            let odd = _mm256_castps_si256(_mm256_shuffle_ps::<0b11_01_11_01>(low, high));
+            let mut sums = _mm256_xor_si256(even, odd);
+            sums = _mm256_xor_si256(sums, _mm256_slli_epi32::<16>(sums));
+            sums = _mm256_xor_si256(sums, _mm256_slli_epi32::<8>(sums));
+            sums = _mm256_xor_si256(sums, _mm256_srli_epi32::<4>(sums));
+            let nibbles = _mm256_and_si256(sums, _mm256_set1_epi8(0xf));
+            let parities = _mm256_shuffle_epi8(parity_of_nibble(), nibbles);
+            let differing = _mm256_xor_si256(parities, expected_signs(expected));
+            _mm256_movemask_ps(_mm256_castsi256_ps(differing)) == 0
+        }
+    }
+}
+
+/// Four columns of two blocks, masked by the coefficients and added.
+///
+/// # Safety
+///
+/// The CPU must have AVX2.
+#[inline(always)]
+unsafe fn masked(here: &Four, here_mask: __m256i, next: &Four, next_mask: __m256i) -> __m256 {
+    // SAFETY: the set is the caller's; a four has 32 bytes.
+    unsafe {
+        let here = _mm256_and_si256(_mm256_loadu_si256(here.as_ptr().cast()), here_mask);
+        let next = _mm256_and_si256(_mm256_loadu_si256(next.as_ptr().cast()), next_mask);
+        _mm256_castsi256_ps(_mm256_xor_si256(here, next))
+    }
+}
+
+/// By nibble: the parity, in a byte's highest bit.
+///
+/// # Safety
+///
+/// The CPU must have AVX2.
+#[inline(always)]
+unsafe fn parity_of_nibble() -> __m256i {
+    const ODD: i8 = i8::MIN;
+    // SAFETY: the caller's.
+    unsafe {
+        _mm256_setr_epi8(
+            0, ODD, ODD, 0, ODD, 0, 0, ODD, ODD, 0, 0, ODD, 0, ODD, ODD, 0, //
+            0, ODD, ODD, 0, ODD, 0, 0, ODD, ODD, 0, 0, ODD, 0, ODD, ODD, 0,
+        )
+    }
+}
+
+/// The expected bits, in the highest bits of eight lanes in the order of the columns.
+///
+/// # Safety
+///
+/// The CPU must have AVX2.
+#[inline(always)]
+unsafe fn expected_signs(expected: u32) -> __m256i {
+    // SAFETY: the caller's.
+    unsafe {
+        let shifts = _mm256_setr_epi32(31, 30, 27, 26, 29, 28, 25, 24);
+        _mm256_sllv_epi32(_mm256_set1_epi32(expected.cast_signed()), shifts)
+    }
+}
+
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+pub(super) fn may_contain(view: &FilterView<'_>, hash: KeyHash) -> bool {
+    // SAFETY: this function's instructions.
+    unsafe { driver::may_contain::<Avx2>(view, hash) }
+}
+
+#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+pub(super) fn may_contain_batch(view: &FilterView<'_>, hashes: &[KeyHash], matches: &mut [u64]) {
+    // SAFETY: this function's instructions.
+    unsafe { batch::may_contain_batch::<Avx2>(view, hashes, matches) };
+}

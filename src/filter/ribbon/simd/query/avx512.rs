@@ -1,0 +1,54 @@
+//! AVX-512: eight columns in one vector of eight words, with a population count of each.
+
+use core::arch::x86_64::{
+    __m512i, _mm256_loadu_si256, _mm512_and_si512, _mm512_castsi256_si512, _mm512_inserti64x4, _mm512_popcnt_epi64,
+    _mm512_set1_epi64, _mm512_ternarylogic_epi64, _mm512_test_epi64_mask,
+};
+
+use super::driver::{self, Coefficients, Eight, Four, Kernel};
+use super::{FilterView, batch};
+use crate::hash::KeyHash;
+
+struct Avx512;
+
+/// `a ^ (b & c)`, as a view of its eight cases.
+const A_XOR_B_AND_C: i32 = 0x78;
+
+impl Kernel for Avx512 {
+    #[inline(always)]
+    unsafe fn agree(columns: &Eight<'_>, coefficients: Coefficients, expected: u32) -> bool {
+        // SAFETY: the set is the caller's.
+        unsafe {
+            let here = _mm512_set1_epi64(coefficients.here.cast_signed());
+            let next = _mm512_set1_epi64(coefficients.next.cast_signed());
+            let masked = _mm512_and_si512(load(columns.here), here);
+            let masked = _mm512_ternarylogic_epi64::<A_XOR_B_AND_C>(masked, load(columns.next), next);
+            let parities = _mm512_test_epi64_mask(_mm512_popcnt_epi64(masked), _mm512_set1_epi64(1));
+            parities == expected as u8
+        }
+    }
+}
+
+/// # Safety
+///
+/// The CPU must have AVX-512 F.
+#[inline(always)]
+unsafe fn load([low, high]: [&Four; 2]) -> __m512i {
+    // SAFETY: the caller's; a four has 32 bytes.
+    unsafe {
+        let low = _mm256_loadu_si256(low.as_ptr().cast());
+        _mm512_inserti64x4::<1>(_mm512_castsi256_si512(low), _mm256_loadu_si256(high.as_ptr().cast()))
+    }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq,avx2,bmi1,bmi2,lzcnt,popcnt")]
+pub(super) fn may_contain(view: &FilterView<'_>, hash: KeyHash) -> bool {
+    // SAFETY: this function's instructions.
+    unsafe { driver::may_contain::<Avx512>(view, hash) }
+}
+
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq,avx2,bmi1,bmi2,lzcnt,popcnt")]
+pub(super) fn may_contain_batch(view: &FilterView<'_>, hashes: &[KeyHash], matches: &mut [u64]) {
+    // SAFETY: this function's instructions.
+    unsafe { batch::may_contain_batch::<Avx512>(view, hashes, matches) };
+}

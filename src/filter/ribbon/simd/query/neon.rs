@@ -1,0 +1,61 @@
+//! NEON: eight columns in four vectors of two words, added up pairwise until one byte is left of each.
+
+use core::arch::aarch64::{
+    uint8x16_t, vandq_u8, vcntq_u8, vdupq_n_u64, veorq_u8, vgetq_lane_u64, vld1q_u8, vpaddq_u8, vreinterpretq_u8_u64,
+    vreinterpretq_u64_u8,
+};
+
+use super::driver::{self, Coefficients, Eight, Four, Kernel};
+use super::{FilterView, batch};
+use crate::hash::KeyHash;
+
+struct Neon;
+
+impl Kernel for Neon {
+    #[inline(always)]
+    unsafe fn agree(columns: &Eight<'_>, coefficients: Coefficients, expected: u32) -> bool {
+        // SAFETY: the set is the caller's.
+        unsafe {
+            let masks = [
+                vreinterpretq_u8_u64(vdupq_n_u64(coefficients.here)),
+                vreinterpretq_u8_u64(vdupq_n_u64(coefficients.next)),
+            ];
+            let (here, next) = (columns.here, columns.next);
+            let first = vpaddq_u8(counts(here[0], next[0], masks, 0), counts(here[0], next[0], masks, 2));
+            let second = vpaddq_u8(counts(here[1], next[1], masks, 0), counts(here[1], next[1], masks, 2));
+            // Each step halves the bytes of a word; a count is at most 64 in the end.
+            let pairs = vpaddq_u8(first, second);
+            let sums = vgetq_lane_u64::<0>(vreinterpretq_u64_u8(vpaddq_u8(pairs, pairs)));
+            // Bit 8i moves to bit 56 + i.
+            let parities = (sums & 0x0101_0101_0101_0101).wrapping_mul(0x0102_0408_1020_4080) >> 56;
+            parities == u64::from(expected & 0xff)
+        }
+    }
+}
+
+/// The ones in each byte of what the masks leave of the two columns from `column` on.
+///
+/// # Safety
+///
+/// The CPU must have NEON, and `column` be at most 2.
+#[inline(always)]
+unsafe fn counts(here: &Four, next: &Four, masks: [uint8x16_t; 2], column: usize) -> uint8x16_t {
+    // SAFETY: the set is the caller's; a four has 32 bytes, and 16 are left at `column`.
+    unsafe {
+        let here = vandq_u8(vld1q_u8(here.as_ptr().add(column).cast()), masks[0]);
+        let next = vandq_u8(vld1q_u8(next.as_ptr().add(column).cast()), masks[1]);
+        vcntq_u8(veorq_u8(here, next))
+    }
+}
+
+#[target_feature(enable = "neon")]
+pub(super) fn may_contain(view: &FilterView<'_>, hash: KeyHash) -> bool {
+    // SAFETY: this function's instructions.
+    unsafe { driver::may_contain::<Neon>(view, hash) }
+}
+
+#[target_feature(enable = "neon")]
+pub(super) fn may_contain_batch(view: &FilterView<'_>, hashes: &[KeyHash], matches: &mut [u64]) {
+    // SAFETY: this function's instructions.
+    unsafe { batch::may_contain_batch::<Neon>(view, hashes, matches) };
+}

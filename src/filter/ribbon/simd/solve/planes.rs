@@ -1,0 +1,234 @@
+//! With tables of bytes, from solved slots to the left: the form that all vector instruction sets share.
+//!
+//! Four slots are solved at once, and their contribution is then added to all 63 slots to their left. These lie
+//! in the same block and in the one to its left, at places that do not overlap; so one accumulator of 64 places
+//! serves both.
+
+use super::{BlockColumns, MAX_COLUMNS};
+use crate::filter::ribbon::simd::bytes::{ByteTable, ByteVector, Planes};
+use crate::filter::ribbon::simd::sweep::Echelon;
+
+/// Slots solved at once.
+const SLOTS_AT_ONCE: usize = 4;
+
+const GROUPS: usize = 64 / SLOTS_AT_ONCE;
+
+/// A byte for each slot of a block.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+struct BlockBytes([u8; 64]);
+
+/// For the group at place `k` of sixteen bytes, and its slot `j`: indexes that give the slot's byte wherever `j` is
+/// a member of a subset, and 0 elsewhere.
+static MEMBERS: [[ByteTable; SLOTS_AT_ONCE]; SLOTS_AT_ONCE] = {
+    let mut members = [[[128; 16]; SLOTS_AT_ONCE]; SLOTS_AT_ONCE];
+    let mut at = 0;
+    while at < SLOTS_AT_ONCE * SLOTS_AT_ONCE * 16 {
+        let (place, slot, subset) = (at / 64, at / 16 % SLOTS_AT_ONCE, at % 16);
+        if subset >> slot & 1 == 1 {
+            members[place][slot][subset] = (place * SLOTS_AT_ONCE + slot) as u8;
+        }
+        at += 1;
+    }
+    members
+};
+
+/// From subsets of solved slots to subsets of their sums so far, for each way in which a group's pivots hold the
+/// slots to their right: bits 0 to 2 say whether the first holds the others, bits 3 and 4 the second, bit 5 the
+/// third.
+static SOLVED: [ByteTable; 64] = {
+    let mut solved = [[0; 16]; 64];
+    let mut links = 0;
+    while links < 64 {
+        let fourth = 0b1000;
+        let third = 0b0100 ^ (links >> 5 & 1) * fourth;
+        let second = 0b0010 ^ (links >> 3 & 1) * third ^ (links >> 4 & 1) * fourth;
+        let first = 0b0001 ^ (links & 1) * second ^ (links >> 1 & 1) * third ^ (links >> 2 & 1) * fourth;
+        let mut subset = 0;
+        while subset < 16 {
+            let sum = (subset & 1) * first ^ (subset >> 1 & 1) * second ^ (subset >> 2 & 1) * third;
+            solved[links][subset] = (sum ^ (subset >> 3 & 1) * fourth) as u8;
+            subset += 1;
+        }
+        links += 1;
+    }
+    solved
+};
+
+/// What holds for one group of a block, place by place.
+#[derive(Clone, Copy)]
+struct GroupMasks {
+    /// The half byte of the rows of the same block that is about this group: of slots to its left.
+    here: BlockBytes,
+    /// The half byte of the rows of the block to the left that is about this group: of slots from the group's
+    /// place on, within it only of those bits that reach across.
+    left: BlockBytes,
+    /// The places of other groups.
+    others: BlockBytes,
+    /// Indexes that give each slot of the group its own value, and 0 elsewhere.
+    own: BlockBytes,
+}
+
+static MASKS: [GroupMasks; GROUPS] = {
+    let empty = BlockBytes([0; 64]);
+    let mut masks = [GroupMasks { here: empty, left: empty, others: empty, own: empty }; GROUPS];
+    let mut at = 0;
+    while at < GROUPS * 64 {
+        let (group, place) = (at / 64, at % 64);
+        let shift = group % 2 * SLOTS_AT_ONCE;
+        let mask = &mut masks[group];
+        if place < group * SLOTS_AT_ONCE {
+            mask.here.0[place] = 0xf << shift;
+        } else if place < group * SLOTS_AT_ONCE + SLOTS_AT_ONCE {
+            mask.left.0[place] = ((1 << (place - group * SLOTS_AT_ONCE)) - 1) << shift;
+        } else {
+            mask.left.0[place] = 0xf << shift;
+        }
+        let is_own = place / SLOTS_AT_ONCE == group;
+        mask.others.0[place] = if is_own { 0 } else { 0xff };
+        mask.own.0[place] = if is_own { 1 << (place % SLOTS_AT_ONCE) } else { 128 };
+        at += 1;
+    }
+    masks
+};
+
+/// A block of the echelon form, with zeros where there is no pivot.
+struct LoadedBlock<const R: usize> {
+    words: [u64; 64],
+    rows: Planes<8, 64>,
+    results: Planes<R, 64>,
+}
+
+/// # Safety
+///
+/// The CPU must have the instructions of `V`.
+#[inline(always)]
+pub(super) unsafe fn solve<V: ByteVector>(echelon: &Echelon, columns: usize, visit: impl FnMut(usize, &BlockColumns)) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match columns {
+            ..=8 => solve_results::<V, 1>(echelon, columns, visit),
+            9..=16 => solve_results::<V, 2>(echelon, columns, visit),
+            _ => solve_results::<V, 4>(echelon, columns, visit),
+        }
+    }
+}
+
+/// Solves in `R` times eight columns.
+#[inline(always)]
+unsafe fn solve_results<V: ByteVector, const R: usize>(
+    echelon: &Echelon,
+    columns: usize,
+    mut visit: impl FnMut(usize, &BlockColumns),
+) {
+    let Some(last) = echelon.occupied.len().checked_sub(1) else { return };
+    let mut blocks = [const { LoadedBlock::<R>::EMPTY }; 2];
+    let mut words = [0; MAX_COLUMNS];
+    // SAFETY: the caller's promise.
+    unsafe { blocks[last % 2].load::<V>(echelon, Some(last)) };
+    let mut sums = blocks[last % 2].results.clone();
+    for block in (0..=last).rev() {
+        let mut values = Planes::<R, 64>::default();
+        // SAFETY: the caller's promise.
+        unsafe {
+            blocks[(block + 1) % 2].load::<V>(echelon, block.checked_sub(1));
+            let (here, left) = (&blocks[block % 2], &blocks[(block + 1) % 2]);
+            for pair in (0..GROUPS / 2).rev() {
+                solve_group::<V, R, 1>(pair, here, left, &mut sums, &mut values);
+                solve_group::<V, R, 0>(pair, here, left, &mut sums, &mut values);
+            }
+            transpose::<V, R>(&values, columns, &mut words);
+        }
+        visit(block, &words);
+    }
+}
+
+impl<const R: usize> LoadedBlock<R> {
+    const EMPTY: Self = Self { words: [0; 64], rows: Planes([[0; 64]; 8]), results: Planes([[0; 64]; R]) };
+
+    /// Loads a block, or one without pivots.
+    #[inline(always)]
+    unsafe fn load<V: ByteVector>(&mut self, echelon: &Echelon, block: Option<usize>) {
+        let Some(block) = block else {
+            *self = Self::EMPTY;
+            return;
+        };
+        let (occupied, rows, results) = (echelon.occupied[block], &echelon.rows[block], &echelon.results[block]);
+        for (slot, (word, row)) in self.words.iter_mut().zip(rows).enumerate() {
+            *word = row & (occupied >> slot & 1).wrapping_neg();
+        }
+        for (byte, plane) in self.results.0.iter_mut().enumerate() {
+            for (slot, (out, result)) in plane.iter_mut().zip(results).enumerate() {
+                *out = (result >> (byte * 8)) as u8 & ((occupied >> slot & 1) as u8).wrapping_neg();
+            }
+        }
+        for (chunk, words) in self.words.as_chunks::<16>().0.iter().enumerate() {
+            // SAFETY: the caller's promise.
+            let tables = unsafe { V::transpose(words) };
+            self.rows.set(chunk * 16, &tables);
+        }
+    }
+
+    /// Which pivots of the group hold the slots to their right, as [`SOLVED`] is indexed.
+    #[inline(always)]
+    fn links(&self, group: usize) -> usize {
+        let first = group * SLOTS_AT_ONCE % 64;
+        let bits = |slot: usize| (self.words[first + slot] >> first) as usize;
+        (bits(0) >> 1 & 7) | (bits(1) >> 2 & 3) << 3 | (bits(2) >> 3 & 1) << 5
+    }
+}
+
+/// Solves group `pair * 2 + ODD`, whose `sums` are complete but for the group itself.
+#[inline(always)]
+unsafe fn solve_group<V: ByteVector, const R: usize, const ODD: usize>(
+    pair: usize,
+    here: &LoadedBlock<R>,
+    left: &LoadedBlock<R>,
+    sums: &mut Planes<R, 64>,
+    values: &mut Planes<R, 64>,
+) {
+    let group = pair * 2 + ODD;
+    let masks = &MASKS[group % GROUPS];
+    let solved = &SOLVED[here.links(group) % 64];
+    for byte in 0..R {
+        let (sums, values) = (&mut sums.0[byte], &mut values.0[byte]);
+        // SAFETY: the caller's promise.
+        unsafe {
+            let sixteen = V::table(&sums.as_chunks::<16>().0[group / SLOTS_AT_ONCE % 4]);
+            let [first, second, third, fourth] = &MEMBERS[group % SLOTS_AT_ONCE];
+            let half = V::look_up(sixteen, V::table(first)).xor(V::look_up(sixteen, V::table(second)));
+            let other = V::look_up(sixteen, V::table(third)).xor(V::look_up(sixteen, V::table(fourth)));
+            let subsets = V::look_up(half.xor(other), V::table(solved));
+            for at in (0..64).step_by(V::LANES) {
+                let row_of = |block: &LoadedBlock<R>, mask: &BlockBytes| {
+                    V::load(&block.rows.0[pair % 8][at..]).and(V::load(&mask.0[at..]))
+                };
+                let bits = row_of(here, &masks.here).or(row_of(left, &masks.left));
+                let bits = if ODD == 1 { bits.upper_half() } else { bits };
+                let kept = V::load(&sums[at..]).and(V::load(&masks.others.0[at..]));
+                let begun = V::and_not(V::load(&masks.others.0[at..]), V::load(&left.results.0[byte][at..]));
+                kept.or(begun).xor(V::look_up(subsets, bits)).store(&mut sums[at..]);
+                let value = V::look_up(subsets, V::load(&masks.own.0[at..]));
+                value.or(V::load(&values[at..])).store(&mut values[at..]);
+            }
+        }
+    }
+}
+
+/// Bit `c` of the values becomes word `c`.
+#[inline(always)]
+unsafe fn transpose<V: ByteVector, const R: usize>(values: &Planes<R, 64>, columns: usize, words: &mut BlockColumns) {
+    words[..columns].fill(0);
+    for (plane, words) in values.0.iter().zip(words.as_chunks_mut::<8>().0) {
+        for at in (0..64).step_by(V::LANES) {
+            // SAFETY: the caller's promise.
+            let (low, high) = unsafe {
+                let value = V::load(&plane[at..]);
+                (value.low_bits(), value.upper_half().low_bits())
+            };
+            for (word, lanes) in words.iter_mut().zip(low.into_iter().chain(high)) {
+                *word |= lanes << at;
+            }
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! Standard Bloom as a kind.
+
+use super::build::StandardBits;
+use super::params::size_for_rate;
+use super::shape::StandardBloomShape;
+use crate::error::ConfigError;
+use crate::filter::kind::{Abilities, FallbackReason, Kind, RATE_KEYS, no_such_fingerprints};
+use crate::ids::FilterKind;
+use crate::units::{BitsPerKey, Sizing};
+
+/// Standard Bloom filters of one size, 10 bits per key by default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct StandardBloomKind {
+    size: BitsPerKey,
+}
+
+impl Kind for StandardBloomKind {
+    type Shape = StandardBloomShape;
+    type Stream = StandardBits;
+
+    const NAME: &'static str = FilterKind::STANDARD_BLOOM.name();
+    const STRENGTH: &'static str =
+        "takes keys while it is in use, is never full, and is the smallest of the filters that do so";
+    const ABILITIES: Abilities = Abilities::INSERT;
+    const IS_STREAMED: bool = true;
+
+    fn configure(sizing: Sizing) -> Result<Self, ConfigError> {
+        let size = match sizing {
+            Sizing::BitsPerKey(size) => size,
+            Sizing::Rate(rate) => size_for_rate(RATE_KEYS, rate)?,
+            Sizing::FingerprintBits(bits) => {
+                let option = "fingerprint bits of a standard-bloom filter";
+                return Err(no_such_fingerprints(option, "a rate or a size instead", bits));
+            }
+        };
+        Ok(Self { size })
+    }
+
+    fn plan(&self, keys: u64) -> Result<StandardBloomShape, FallbackReason> {
+        Ok(StandardBloomShape::for_keys(keys, self.size))
+    }
+
+    fn build_bytes(&self, _keys: u64, _plan: &StandardBloomShape) -> u64 {
+        0
+    }
+
+    /// Ignores the limit: a stream uses no memory beside the bits.
+    fn stream(&self, plan: &StandardBloomShape, _scratch_limit: Option<u64>) -> Option<StandardBits> {
+        StandardBits::new(*plan)
+    }
+}

@@ -1,0 +1,57 @@
+//! Xor as a kind.
+
+use super::build::{self, EmptyCells};
+use super::shape::{XorShape, XorWidth, shape_for};
+use crate::error::ConfigError;
+use crate::filter::kind::{
+    Abilities, BuildFailure, BuiltPayload, FallbackReason, Kind, NotStreamed, RATE_KEYS, fingerprint_bits,
+};
+use crate::filter::{FilterKind, FilterShape};
+use crate::hash::KeyHash;
+use crate::units::Sizing;
+
+/// Xor filters with fingerprints of 8 or 16 bits: 9.84 or 19.68 bits per key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct XorKind {
+    width: XorWidth,
+}
+
+/// The widths of xor and xor+ filters.
+pub(crate) const WIDTHS: [u8; 2] = [8, 16];
+
+/// The width for a number of bits in [`WIDTHS`].
+pub(crate) const fn width_of(bits: u8) -> XorWidth {
+    if bits == 16 { XorWidth::Sixteen } else { XorWidth::Eight }
+}
+
+impl Kind for XorKind {
+    type Shape = XorShape;
+    type Stream = NotStreamed;
+
+    const NAME: &'static str = FilterKind::XOR.name();
+    const STRENGTH: &'static str = "is probed at three cells without a branch";
+    const ABILITIES: Abilities = Abilities::STATIC;
+
+    fn configure(sizing: Sizing) -> Result<Self, ConfigError> {
+        let block_bytes = |bits| shape_for(RATE_KEYS, width_of(bits)).map(|shape| shape.block_bytes());
+        let bits = fingerprint_bits(FilterKind::XOR, &WIDTHS, sizing, block_bytes)?;
+        Ok(Self { width: width_of(bits) })
+    }
+
+    fn plan(&self, keys: u64) -> Result<XorShape, FallbackReason> {
+        shape_for(keys, self.width).ok_or(FallbackReason::TooManyKeys)
+    }
+
+    fn build_bytes(&self, keys: u64, plan: &XorShape) -> u64 {
+        build::build_bytes(keys, *plan)
+    }
+
+    fn build(
+        &self,
+        plan: &XorShape,
+        hashes: &[KeyHash],
+        _scratch_limit: Option<u64>,
+    ) -> Result<BuiltPayload<XorShape>, BuildFailure> {
+        build::build(hashes, *plan, EmptyCells::Anywhere)
+    }
+}

@@ -1,0 +1,237 @@
+//! Identifiers used by all layers: the kind of a filter, and the file that a block is bound to.
+
+use core::fmt;
+
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use crate::error::ConfigError;
+
+/// The number of a kind of filter, as recorded in a block's trailer.
+///
+/// 0 is never written; 1 to 127 belong to this project; 128 to 255 to its users.
+///
+/// ```
+/// use sstfilter::FilterKind;
+///
+/// assert_eq!(FilterKind::RIBBON.name(), "ribbon");
+/// assert!(FilterKind::from_code(200).is_user_defined());
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct FilterKind(u8);
+
+/// The kinds of the library, one entry each: number, constant, name, the kind's type in its folder, and what it is. All
+/// lists of kinds are made from this table, by the macro `$with`.
+macro_rules! for_each_kind {
+    ($with:ident) => {
+        $with! {
+            1 BLOCKED_BLOOM "bloom" blocked_bloom::BlockedBloomKind
+                "Blocked Bloom, one 64-byte line per key: the default."
+            2 RIBBON "ribbon" ribbon::RibbonKind
+                "Bumped Ribbon."
+            3 STANDARD_BLOOM "standard-bloom" standard_bloom::StandardBloomKind
+                "Bloom over the whole array, by double hashing."
+            4 COUNTING_BLOOM "counting-bloom" counting_bloom::CountingBloomKind
+                "Bloom with 4-bit counters instead of bits."
+            5 REGISTER_BLOCKED_BLOOM "register-blocked-bloom" register_blocked_bloom::RegisterBlockedKind
+                "Bloom with all bits of a key in one word, for many threads."
+            6 CUCKOO "cuckoo" cuckoo::CuckooKind
+                "Cuckoo: tags in buckets of four."
+            7 XOR "xor" xor::XorKind
+                "Xor: fingerprints in three blocks."
+            8 XOR_PLUS "xor+" xor_plus::XorPlusKind
+                "Xor+: an xor filter whose third block leaves out its empty cells."
+            9 BINARY_FUSE "binary-fuse" binary_fuse::BinaryFuseKind
+                "Binary fuse: fingerprints in three or four neighbouring segments."
+        }
+    };
+}
+pub(crate) use for_each_kind;
+
+/// Gives [`FilterKind`] its constants and names.
+macro_rules! kind_constants {
+    ($($number:literal $constant:ident $name:literal $folder:ident::$kind:ident $what:literal)+) => {
+        impl FilterKind {
+            $(
+                #[doc = $what]
+                pub const $constant: Self = Self($number);
+            )+
+
+            /// The kind's name, as used in reports and option files.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$constant => $name,)+
+                    Self(128..) => "user-defined",
+                    _ => "unknown",
+                }
+            }
+        }
+    };
+}
+
+for_each_kind!(kind_constants);
+
+impl FilterKind {
+    /// The kind with this number, known or not.
+    #[must_use]
+    pub const fn from_code(code: u8) -> Self {
+        Self(code)
+    }
+
+    /// The kind's number.
+    #[must_use]
+    pub const fn code(self) -> u8 {
+        self.0
+    }
+
+    /// Whether the number is in the range reserved for user-defined kinds.
+    #[must_use]
+    pub const fn is_user_defined(self) -> bool {
+        self.0 >= 128
+    }
+}
+
+impl fmt::Debug for FilterKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "FilterKind({}, {})", self.0, self.name())
+    }
+}
+
+impl fmt::Display for FilterKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The seed of file fingerprints: the ASCII bytes `sstfbind`, read as a big-endian number. A seed of its own, so that
+/// no file id has the fingerprint that the same bytes have as a key.
+const FINGERPRINT_SEED: u64 = 0x7373_7466_6269_6e64;
+
+/// Most bytes of a file id: those of a UUID.
+const MAX_ID_BYTES: usize = 16;
+
+/// The id of the file that a filter block is built for: a UUID, a file number with a generation, or any 1 to 16 bytes
+/// that no other file ever has, in this store or in any store that it exchanges files with.
+///
+/// Only a *bound* block identifies its file. An unbound block of another file (a swapped sidecar, a misdirected or
+/// stale write) has valid checksums and answers "absent" for nearly every key. So pass the id when the filter is built
+/// and again when it is loaded: a block bound to another file, or to none, is then
+/// [unusable](crate::BlockError::FileMismatch). The block carries a 64-bit fingerprint of the id, in 8 bytes.
+///
+/// If an id is reused, a stale block of the former file is accepted. Bare file numbers are easily reused: after a
+/// crash, when the next number comes from a directory listing, or because a replica, a shard or an exporter counts the
+/// same numbers. [`from_parts`](Self::from_parts) combines the number with something unique.
+///
+/// ```
+/// use sstfilter::{KindPolicy, BuildContext, FileId, FilterReader, KeyHasher, LoadContext};
+///
+/// let hasher = KeyHasher::default();
+/// let store = 0x1f3a_55c0_7e21_94bb; // drawn at random when the store was created
+/// let context = BuildContext::new(&hasher).with_file_id(FileId::from_parts(store, 7));
+/// let mut builder = KindPolicy::default().builder(&context);
+/// builder.add_key(b"apple");
+/// let block = builder.finish().block.expect("one key fits");
+///
+/// let context = LoadContext::new(&hasher);
+/// let load = |number| FilterReader::load(&block, context.with_file_id(FileId::from_parts(store, number)));
+/// assert!(load(7).block().is_ok());
+/// assert!(load(8).block().is_err(), "the filter of another file");
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct FileId {
+    fingerprint: u64,
+}
+
+impl FileId {
+    /// The id of these 1 to 16 bytes. Ids of different lengths differ.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::OutOfRange`] for no bytes, or more than 16.
+    pub fn new(id: &[u8]) -> Result<Self, ConfigError> {
+        if !(1..=MAX_ID_BYTES).contains(&id.len()) {
+            let (option, expected) = ("file id", "1 to 16 bytes");
+            return Err(ConfigError::OutOfRange { option, expected, got: id.len() as u64 });
+        }
+        Ok(Self::of(id))
+    }
+
+    /// The fingerprint that a block carries.
+    #[must_use]
+    pub const fn fingerprint(self) -> u64 {
+        self.fingerprint
+    }
+
+    /// The id of a file number in a store: the eight bytes of both, little-endian.
+    ///
+    /// `store` is random, chosen once when the store is created, and kept with it: a number alone recurs in other
+    /// stores and in copies of this one.
+    #[must_use]
+    pub fn from_parts(store: u64, number: u64) -> Self {
+        Self::of(&(u128::from(store) | u128::from(number) << 64).to_le_bytes())
+    }
+
+    /// The id behind a fingerprint that was read from a block.
+    pub(crate) const fn from_fingerprint(fingerprint: u64) -> Self {
+        Self { fingerprint }
+    }
+
+    fn of(id: &[u8]) -> Self {
+        Self { fingerprint: xxh3_64_with_seed(id, FINGERPRINT_SEED) }
+    }
+}
+
+impl From<[u8; 16]> for FileId {
+    /// The id of a UUID, or of any 16 bytes.
+    fn from(id: [u8; 16]) -> Self {
+        Self::of(&id)
+    }
+}
+
+impl fmt::Debug for FileId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "FileId(fingerprint {:#018x})", self.fingerprint)
+    }
+}
+
+impl fmt::Display for FileId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "fingerprint {:#018x}", self.fingerprint)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hash::KeyHasher;
+
+    #[test]
+    fn ids_of_other_bytes_or_another_length_have_other_fingerprints() {
+        let mut seen = std::collections::HashSet::new();
+        for length in 1..=16 {
+            for byte in [0, 1, 0xff] {
+                assert!(seen.insert(FileId::new(&vec![byte; length]).unwrap()), "{length} times {byte}");
+            }
+        }
+        assert!((2..10_000_u64).all(|number| seen.insert(FileId::from_parts(0, number))));
+    }
+
+    #[test]
+    fn an_id_has_one_to_sixteen_bytes() {
+        for length in [0, 17, 1_000] {
+            let refused = FileId::new(&vec![0; length]);
+            assert!(matches!(refused, Err(ConfigError::OutOfRange { got, .. }) if got == length as u64));
+        }
+        let (store, number) = (3_u64.to_le_bytes(), 7_u64.to_le_bytes());
+        assert_eq!(FileId::from_parts(3, 7), FileId::new(&[store, number].concat()).unwrap());
+        assert_eq!(FileId::from([7; 16]), FileId::new(&[7; 16]).unwrap());
+    }
+
+    #[test]
+    fn a_fingerprint_is_not_the_hash_of_the_same_bytes_as_a_key() {
+        assert_ne!(
+            FileId::new(&7_u64.to_le_bytes()).unwrap().fingerprint(),
+            KeyHasher::default().hash(&7_u64.to_le_bytes()).get()
+        );
+    }
+}

@@ -1,0 +1,154 @@
+//! Filters of keys that are read several times instead of being held in memory.
+
+use core::cell::Cell;
+use std::time::Instant;
+
+use super::builder::Job;
+use super::hash_buffer::HashBuffer;
+use super::{BuiltFilter, KindPolicy, SelfCheck};
+use crate::block::FilterBlock;
+use crate::error::FilterError;
+use crate::filter::binary_fuse::{self, BinaryFuseKind, MultiPassFilter};
+use crate::filter::kind::{BuildFailure, FallbackReason, FilterShape, Kind, MAX_PAYLOAD_BYTES};
+use crate::hash::{HashIdentity, KeyHash, mix64};
+
+impl KindPolicy {
+    /// Builds the filter of keys that need not fit in memory. `read` may be called several times and must return the
+    /// same hashes each time, in any order; passes that differ are an error. `keys` is the number of distinct keys and
+    /// decides the size: too large a number wastes memory, and much too small a number fails.
+    ///
+    /// A binary fuse build takes about 14 bytes per key and the finished block. Repeated keys that are not adjacent add
+    /// 2 bytes per key and eight more passes. Sorted hashes are fastest. The block equals, byte for byte, the unbound
+    /// block that this policy's builder makes of the same keys. Other kinds read one pass into memory and ignore
+    /// `keys`.
+    ///
+    /// ```
+    /// use sstfilter::{FilterBlock, KeyHasher, KindPolicy, Sizing};
+    ///
+    /// let hasher = KeyHasher::default();
+    /// let hash = |key: u64| hasher.hash(&key.to_le_bytes());
+    /// let policy = KindPolicy::binary_fuse(Sizing::FingerprintBits(16))?;
+    /// let built = policy.build_multi_pass(|| (0..50_000).map(hash), 50_000, hasher.identity())?;
+    /// let filter = FilterBlock::load(built.block.unwrap_or_default(), &hasher)?;
+    /// assert!((0..50_000).all(|key| filter.may_contain(hash(key))));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`FilterError::PassesDiffer`] when passes return different hashes, so that a key may be missing;
+    /// [`FilterError::ConstructionFailed`] when there are more keys than announced, when hashes are not well mixed, or
+    /// when a self-check finds a key missing; [`FilterError::TooLarge`] and [`FilterError::NoMemory`].
+    pub fn build_multi_pass<I: Iterator<Item = KeyHash>>(
+        &self,
+        read: impl Fn() -> I,
+        keys: u64,
+        identity: HashIdentity,
+    ) -> Result<BuiltFilter, FilterError> {
+        let started = Instant::now();
+        let planned = self.downcast::<BinaryFuseKind>().map(|&kind| (kind, self.rules().plan(&kind, keys, None)));
+        let mut built = match planned {
+            Some((kind, Ok(shape))) => self.build_fuse(kind, shape, read, keys, identity)?,
+            // Its fallback would hold all of them in memory.
+            Some((_, Err(FallbackReason::TooManyKeys))) => return Err(too_large(u64::MAX)),
+            _ => {
+                let mut buffer = HashBuffer::default();
+                read().for_each(|hash| buffer.add(hash));
+                self.build_buffered(identity, buffer)
+            }
+        };
+        built.report.finish_time = started.elapsed();
+        Ok(built)
+    }
+
+    fn build_fuse<I: Iterator<Item = KeyHash>>(
+        &self,
+        kind: BinaryFuseKind,
+        shape: <BinaryFuseKind as Kind>::Shape,
+        read: impl Fn() -> I,
+        keys: u64,
+        identity: HashIdentity,
+    ) -> Result<BuiltFilter, FilterError> {
+        let payload_bytes = shape.payload_bytes();
+        let passes = Passes::default();
+        let read = || passes.watched(read());
+        let built = binary_fuse::build_multi_pass(read, keys, shape);
+        if passes.have_differed() {
+            return Err(FilterError::PassesDiffer);
+        }
+        let MultiPassFilter { payload, added, distinct } = built.map_err(|failure| match failure {
+            BuildFailure::TooManyKeys => too_large(payload_bytes),
+            BuildFailure::NoMemory => {
+                FilterError::NoMemory { bytes: binary_fuse::build_bytes(keys, &shape) + payload_bytes }
+            }
+            BuildFailure::AttemptsExhausted => construction_failed(),
+        })?;
+        let job = Job::new(kind, *self.rules(), identity.into(), None);
+        let mut built = job.seal(payload, distinct).map_err(|_| too_large(payload_bytes))?;
+        if self.rules().self_check == SelfCheck::On && !contains_each(built.block.as_deref(), read()) {
+            return Err(construction_failed());
+        }
+        if passes.have_differed() {
+            return Err(FilterError::PassesDiffer);
+        }
+        built.report.keys_added = added;
+        Ok(built)
+    }
+}
+
+fn contains_each(block: Option<&[u8]>, mut hashes: impl Iterator<Item = KeyHash>) -> bool {
+    let filter = block.map(FilterBlock::open_unverified);
+    filter.is_some_and(|filter| filter.is_ok_and(|filter| hashes.all(|hash| filter.may_contain(hash))))
+}
+
+fn too_large(got: u64) -> FilterError {
+    FilterError::TooLarge { most_bytes: MAX_PAYLOAD_BYTES, got }
+}
+
+fn construction_failed() -> FilterError {
+    FilterError::ConstructionFailed { salts: (0..binary_fuse::SALTS).collect() }
+}
+
+/// Compares the passes of one build. A key that one of them lacks may be in no cell of the filter.
+#[derive(Debug, Default)]
+struct Passes {
+    first: Cell<Option<Digest>>,
+    have_differed: Cell<bool>,
+}
+
+/// A digest of a pass that does not depend on its order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Digest {
+    count: u64,
+    sum: u64,
+}
+
+impl Passes {
+    /// The hashes of one pass; at its end, its digest is compared with that of the first pass.
+    fn watched(&self, mut hashes: impl Iterator<Item = KeyHash>) -> impl Iterator<Item = KeyHash> {
+        let mut digest = Digest::default();
+        core::iter::from_fn(move || {
+            let hash = hashes.next();
+            match hash {
+                Some(hash) => {
+                    digest.count += 1;
+                    digest.sum = digest.sum.wrapping_add(mix64(hash.get()));
+                }
+                None => self.compare(digest),
+            }
+            hash
+        })
+    }
+
+    fn compare(&self, digest: Digest) {
+        match self.first.get() {
+            None => self.first.set(Some(digest)),
+            Some(first) if first != digest => self.have_differed.set(true),
+            Some(_) => {}
+        }
+    }
+
+    fn have_differed(&self) -> bool {
+        self.have_differed.get()
+    }
+}

@@ -1,0 +1,242 @@
+//! The policy of one kind, for each kind: sizes, announced keys, memory budgets.
+
+use super::{BuildContext, BuiltFilter, KindPolicy, SelfCheck};
+use crate::block::{FilterBlock, contains_all};
+use crate::error::ConfigError;
+use crate::filter::FilterKind;
+use crate::filter::binary_fuse::{BinaryFuseKind, FuseShape};
+use crate::filter::blocked_bloom::BlockedBloomKind;
+use crate::filter::kind::{FallbackReason, Kind};
+use crate::hash::{KeyHash, KeyHasher};
+use crate::kind::KindEntry;
+use crate::units::{BitsPerKey, FalsePositiveRate, Sizing};
+
+fn build(context: &BuildContext, keys: u32) -> BuiltFilter {
+    let mut builder = KindPolicy::default().builder(context);
+    (0..keys).for_each(|key| builder.add_key(&key.to_le_bytes()));
+    builder.finish()
+}
+
+/// A policy of a kind, at a size that the kind has.
+fn some_policy(entry: &KindEntry) -> KindPolicy {
+    let sizes = [17.0, 40.0, 100.0].map(|size| Sizing::BitsPerKey(BitsPerKey::new(size).unwrap()));
+    sizes.into_iter().find_map(|sizing| entry.configure(sizing).ok()).unwrap()
+}
+
+#[test]
+fn streaming_and_buffering_give_the_same_bytes() {
+    let context = BuildContext::new(&KeyHasher::default());
+    for keys in [0, 1, 51, 52, 1_000] {
+        let buffered = build(&context, keys);
+        let streamed = build(&context.clone().with_expected_keys(keys.into()), keys);
+        assert_eq!(buffered.block, streamed.block);
+        assert_eq!(buffered.report.block_bytes, KindPolicy::default().block_bytes(keys.into()).unwrap());
+        assert!(streamed.report.peak_build_bytes <= buffered.report.peak_build_bytes);
+    }
+}
+
+#[test]
+fn slices_single_hashes_and_mixes_of_both_give_the_same_bytes_and_counts() {
+    let hashes: Vec<KeyHash> = (0..2_000).map(|key| KeyHash::mix(key / 3 * 7 % 1_000)).collect();
+    for size in [1, 2, 3, 100, 255, 256, 257, 1_999, 2_000] {
+        for context in
+            [BuildContext::new(&KeyHasher::default()).with_expected_keys(700), BuildContext::new(&KeyHasher::default())]
+        {
+            let [mut single, mut slices, mut mixed] = [(); 3].map(|()| KindPolicy::default().builder(&context));
+            hashes.iter().for_each(|&hash| single.add_hash(hash));
+            hashes.chunks(size).for_each(|chunk| slices.add_hashes(chunk));
+            for (number, chunk) in hashes.chunks(size).enumerate() {
+                mixed.add_hashes(&[]);
+                if number % 2 == 0 {
+                    mixed.add_hashes(chunk);
+                } else {
+                    chunk.iter().for_each(|&hash| mixed.add_hash(hash));
+                }
+            }
+            let single = single.finish();
+            assert!(
+                single.report.distinct_keys < 700
+                    && contains_all::<BlockedBloomKind>(single.block.as_deref().unwrap(), &hashes)
+            );
+            for built in [slices.finish(), mixed.finish()] {
+                assert_eq!(built.block, single.block, "slices of {size}");
+                assert_eq!(built.report.keys_added, 2_000);
+                assert_eq!(built.report.distinct_keys, single.report.distinct_keys);
+            }
+        }
+    }
+}
+
+#[test]
+fn more_keys_than_expected_are_all_found_and_the_rate_says_so() {
+    let context = BuildContext::new(&KeyHasher::default()).with_expected_keys(100);
+    let built = build(&context, 10_000);
+    let block = built.block.unwrap();
+    let filter = FilterBlock::open_unverified(&block).unwrap();
+    assert!((0..10_000_u32).all(|key| filter.may_contain(KeyHasher::default().hash(&key.to_le_bytes()))));
+    assert!(built.report.expected_fpr > 0.9);
+}
+
+#[test]
+fn an_absurd_expectation_does_not_allocate_it() {
+    for expected in [u64::MAX, 1 << 50] {
+        let built = build(&BuildContext::new(&KeyHasher::default()).with_expected_keys(expected), 10);
+        assert_eq!(built.report.distinct_keys, 10);
+    }
+}
+
+#[test]
+fn a_self_check_asks_the_finished_filter_for_every_key() {
+    let policy = KindPolicy::default().with_self_check(SelfCheck::On);
+    let context = BuildContext::new(&KeyHasher::default()).with_expected_keys(3);
+    let mut builder = policy.builder(&context);
+    (0..3).for_each(|key| builder.add_hash(KeyHash::mix(key)));
+    let built = builder.finish();
+    assert!(contains_all::<BlockedBloomKind>(built.block.as_deref().unwrap(), &[KeyHash::mix(2)]));
+    assert!(!contains_all::<BlockedBloomKind>(built.block.as_deref().unwrap(), &[KeyHash::mix(9), KeyHash::mix(10)]));
+}
+
+#[test]
+fn standard_bloom_is_streamed_with_the_same_bytes_and_nothing_is_buffered() {
+    let context = BuildContext::new(&KeyHasher::default());
+    let policy = KindPolicy::standard_bloom(BitsPerKey::TEN).unwrap();
+    for keys in [0, 1, 6, 7, 1_000] {
+        let build = |context: &BuildContext| {
+            let mut builder = policy.builder(context);
+            (0..keys).for_each(|key| builder.add_hash(KeyHash::mix(key)));
+            builder.finish()
+        };
+        let (buffered, streamed) = (build(&context), build(&context.clone().with_expected_keys(keys)));
+        assert_eq!(buffered.block, streamed.block);
+        assert_eq!(streamed.report.block_bytes, policy.block_bytes(keys).unwrap());
+        assert_eq!(streamed.report.peak_build_bytes, streamed.report.block_bytes);
+        assert_eq!(FilterBlock::open_unverified(buffered.block.unwrap()).unwrap().info().keys, keys);
+    }
+}
+
+#[test]
+fn sizes_of_any_number_of_keys_are_computed_and_nothing_is_allocated() {
+    let standard = KindPolicy::standard_bloom(BitsPerKey::TEN).unwrap();
+    assert_eq!(standard.block_bytes(1 << 32), Some((10 << 29) + 40));
+    assert_eq!(standard.block_bytes(u64::MAX), None);
+    for expected in [1 << 33, 1 << 50, u64::MAX] {
+        let context = BuildContext::new(&KeyHasher::default()).with_expected_keys(expected);
+        if standard.block_bytes(expected).is_none() {
+            assert!(standard.builder(&context).finish().block.is_some());
+        }
+    }
+    for entry in crate::kind::all() {
+        let policy = some_policy(entry);
+        assert!(policy.block_bytes(1 << 30).is_some_and(|bytes| bytes > 1 << 30), "{}", entry.name);
+        assert_eq!(policy.block_bytes(u64::MAX), None, "{}", entry.name);
+        let context = BuildContext::new(&KeyHasher::default()).with_expected_keys(1 << 40);
+        assert!(policy.builder(&context).estimated_bytes() < 1_000, "{}", entry.name);
+    }
+}
+
+#[test]
+fn a_rate_that_only_a_huge_register_blocked_filter_has_gets_bloom() {
+    let policy = |rate| KindPolicy::register_blocked_bloom(FalsePositiveRate::new(rate).unwrap()).unwrap();
+    for keys in [1, 300, 5_000] {
+        assert_eq!(policy(1e-9).plan(keys, None), Err(FallbackReason::NotSmaller), "{keys} keys");
+        assert!(policy(1e-9).block_bytes(keys).unwrap() < keys * 13 + 110, "{keys} keys");
+        assert!(policy(1e-4).plan(keys, None).is_ok(), "{keys} keys");
+    }
+}
+
+#[test]
+fn a_self_check_passes_and_says_nothing() {
+    for entry in crate::kind::all() {
+        let policy = some_policy(entry).with_min_keys(0);
+        let policy = policy.with_self_check(SelfCheck::On);
+        let mut builder = policy.builder(&BuildContext::new(&KeyHasher::default()).with_expected_keys(1_500));
+        (0..1_500).for_each(|key| builder.add_hash(KeyHash::mix(key)));
+        let report = builder.finish().report;
+        assert_eq!((report.used, report.reason), (Some(entry.id), FallbackReason::None), "{}", entry.name);
+    }
+}
+
+fn rate(rate: f64) -> Sizing {
+    FalsePositiveRate::new(rate).unwrap().into()
+}
+
+/// The bits of fingerprints that a fuse filter gets.
+fn fuse_bits(sizing: impl Into<Sizing>) -> Result<u8, ConfigError> {
+    BinaryFuseKind::configure(sizing.into()).map(|kind| FuseShape::fingerprint_bits(&kind.plan(1_000).unwrap()))
+}
+
+#[test]
+fn rates_get_the_shortest_fingerprints_that_keep_them() {
+    let all = [0.9, 0.0625, 0.06, 0.01, 0.003_906_25, 0.003_9, 1e-4, 1.6e-5, 1e-5, 2.4e-10];
+    assert_eq!(all.map(|all| fuse_bits(rate(all)).unwrap()), [4, 4, 5, 7, 8, 9, 14, 16, 17, 32]);
+    let xor_fpr = |sizing| KindPolicy::xor(sizing).map(|policy| policy.plan(10, None).unwrap().expected_fpr);
+    assert_eq!([0.9, 0.01, 1.0 / 256.0].map(|all| xor_fpr(rate(all)).unwrap()), [1.0 / 256.0; 3]);
+    assert_eq!([0.0039, 1e-4, 1.0 / 65_536.0].map(|all| xor_fpr(rate(all)).unwrap()), [1.0 / 65_536.0; 3]);
+}
+
+#[test]
+fn rates_sizes_and_fingerprints_that_a_kind_does_not_have_are_refused() {
+    for (entry, too_low) in [("bloom", 1e-10), ("standard-bloom", 1e-30), ("ribbon", 2e-10), ("xor", 1.5e-5)] {
+        let refused = crate::kind::KindEntry::named(entry).unwrap().configure(rate(too_low)).unwrap_err();
+        assert!(matches!(refused, ConfigError::RateOutOfRange { got, .. } if got == too_low), "{refused}");
+    }
+    assert!(matches!(fuse_bits(rate(2e-10)), Err(ConfigError::RateOutOfRange { got: 2e-10, .. })));
+    for bits in (0..4).chain(33..=255) {
+        let error = fuse_bits(Sizing::FingerprintBits(bits)).unwrap_err();
+        assert!(matches!(error, ConfigError::OutOfRange { got, .. } if got == u64::from(bits)));
+    }
+    assert!(KindPolicy::bloom(Sizing::FingerprintBits(8)).is_err());
+}
+
+#[test]
+fn sizes_get_the_longest_fingerprints_that_fit() {
+    let size = |millibits| Sizing::from(BitsPerKey::from_millibits(millibits).unwrap());
+    for (name, eight, sixteen) in [("xor", 9_841, 19_681), ("xor+", 9_123, 17_780)] {
+        let of = |sizing: Sizing| crate::kind::KindEntry::named(name).unwrap().configure(sizing);
+        let rate = |millibits| of(size(millibits)).unwrap().plan(1_000, None).unwrap().expected_fpr;
+        assert!(matches!(of(size(eight - 10)), Err(ConfigError::SizeOutOfRange { .. })));
+        assert_eq!([eight, sixteen - 20].map(rate), [1.0 / 256.0; 2]);
+        assert_eq!(rate(sixteen), 1.0 / 65_536.0);
+    }
+}
+
+/// What is built of `keys` keys, and why.
+fn outcome(policy: &KindPolicy, keys: u64, memory_budget: u64) -> (Option<FilterKind>, FallbackReason) {
+    let context = BuildContext::new(&KeyHasher::default()).with_memory_budget(memory_budget);
+    let mut builder = policy.builder(&context);
+    (0..keys).for_each(|key| builder.add_hash(KeyHash::mix(key)));
+    let report = builder.finish().report;
+    (report.used, report.reason)
+}
+
+#[test]
+fn a_memory_budget_that_is_too_small_leads_to_bloom() {
+    for entry in crate::kind::all() {
+        let policy = some_policy(entry).with_self_check(SelfCheck::On);
+        let needed = policy.plan(10_000, None).unwrap().build_bytes;
+        assert_eq!(outcome(&policy, 10_000, needed), (Some(entry.id), FallbackReason::None), "{}", entry.name);
+        if let Some(too_little) = needed.checked_sub(1) {
+            let fallen_back = (Some(FilterKind::BLOCKED_BLOOM), FallbackReason::MemoryBudget);
+            assert_eq!(outcome(&policy, 10_000, too_little), fallen_back, "{}", entry.name);
+        }
+    }
+}
+
+#[test]
+fn a_multi_pass_build_refuses_what_no_block_can_record_before_it_reads() {
+    let policy = KindPolicy::binary_fuse(Sizing::FingerprintBits(8)).unwrap();
+    assert!(policy.block_bytes(1 << 32).is_some_and(|bytes| bytes > 1 << 32));
+    assert_eq!((policy.block_bytes(1 << 35), policy.block_bytes(u64::MAX)), (None, None));
+    let read = || -> core::iter::Empty<KeyHash> { panic!("it is settled before") };
+    let refused = policy.build_multi_pass(read, 1 << 40, KeyHasher::default().identity());
+    assert!(matches!(refused, Err(crate::FilterError::TooLarge { .. })), "{refused:?}");
+}
+
+#[test]
+fn other_kinds_are_built_of_one_pass() {
+    let policy = KindPolicy::cuckoo(Sizing::FingerprintBits(12)).unwrap();
+    let built = policy.build_multi_pass(|| (0..500).map(KeyHash::mix), 7, KeyHasher::default().identity()).unwrap();
+    let filter = FilterBlock::load(built.block.unwrap(), &KeyHasher::default()).unwrap();
+    assert_eq!((filter.info().kind, filter.info().keys), (FilterKind::CUCKOO, 500));
+    assert!((0..500).all(|key| filter.may_contain(KeyHash::mix(key))));
+}

@@ -1,0 +1,575 @@
+//! Blocks of entries in key order: data, properties, index and metaindex share this encoding.
+//!
+//! ```text
+//! entry:     varint  bytes shared with the key before it
+//!            varint  bytes of the key that follow
+//!            varint  bytes of the value x 2, + 1 for a tombstone
+//!            the rest of the key, then the value
+//! entries, then
+//!            u32 x n offsets of the restart points: entries that share nothing; the first is 0
+//!            u32     n
+//! ```
+//!
+//! Keys in order begin alike, so each entry stores only what differs from the key before it. A key could then be read
+//! only by walking from the first entry. Restart points bound that walk: every 16th key (by default) is stored whole, a
+//! search compares those keys, and then walks from the last one that does not exceed the target. More restart
+//! points make searches shorter and blocks larger. A block of no entries is the four bytes of n = 0.
+//!
+//! # Reading is safe whatever the bytes
+//!
+//! The checksum holds before any of this runs, so what is wrong here was written that way, by a faulty writer or with
+//! intent. Impossible lengths and offsets are errors all the same; an order that is wrong across restart intervals is
+//! seen by a walk and by `verify`, not by a search.
+//!
+//! Keys that share bytes with the key before them are longer in memory than in the block. The growth is bounded:
+//!
+//! - A key consists of bytes that entries since the last restart point brought with them, because the entry there
+//!   shares nothing and each later one shares no more than its predecessor has. So no key is longer than the bytes of
+//!   its restart interval.
+//! - An interval has at most [`MAX_RESTART_INTERVAL`] entries. So its keys together have at most 1,024 times its bytes.
+//! - Intervals do not overlap in a block, nor blocks in a file. So all keys of a walk together have at most 1,024 times
+//!   the bytes of the file, whoever wrote it.
+//!
+//! A cursor's step costs less: the bytes that its entry brought. Only a copy of the key, or a comparison with it,
+//! costs the whole key.
+
+use core::fmt;
+use core::ops::Range;
+
+use bytes::Bytes;
+
+use super::error::{TableError, TableLocation, shown};
+use crate::codec::{common_prefix, put_u32, put_varint, read_u32, take_varint};
+
+/// Most bytes of a key: 64 MiB.
+pub const MAX_KEY_BYTES: u64 = 64 << 20;
+
+/// Most bytes of a value: 64 MiB.
+pub const MAX_VALUE_BYTES: u64 = 64 << 20;
+
+/// Most entries from one restart point to the next. Writers keep to it, and readers refuse more: this bounds the
+/// memory of a walk, as the module's documentation shows.
+pub(crate) const MAX_RESTART_INTERVAL: u32 = 1_024;
+
+/// The value of an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EntryValue<'a> {
+    Bytes(&'a [u8]),
+    Tombstone,
+}
+
+impl<'a> EntryValue<'a> {
+    pub(crate) fn bytes(self) -> &'a [u8] {
+        match self {
+            Self::Bytes(bytes) => bytes,
+            Self::Tombstone => &[],
+        }
+    }
+}
+
+/// Most bytes of a block: restart offsets have 32 bits.
+pub(crate) const MAX_BLOCK_BYTES: u64 = u32::MAX as u64;
+
+/// The most bytes that three varints take: 5 each, since every length fits 32 bits.
+const MAX_ENTRY_HEADER_BYTES: usize = 15;
+
+/// Takes `(add* seal)*`: the same memory serves block after block.
+#[derive(Debug)]
+pub(crate) struct BlockBuilder {
+    contents: Vec<u8>,
+    restarts: Vec<u32>,
+    interval: u32,
+    since_restart: u32,
+    /// Key of the last entry, in this block or the one before: keys ascend through all of them.
+    last_key: Vec<u8>,
+}
+
+impl BlockBuilder {
+    pub(crate) fn new(interval: u32) -> Self {
+        Self { contents: Vec::new(), restarts: Vec::new(), interval, since_restart: interval, last_key: Vec::new() }
+    }
+
+    /// Adds an entry. The caller makes sure that keys ascend and that
+    /// [`bytes_with`](Self::bytes_with) does not exceed [`MAX_BLOCK_BYTES`].
+    #[expect(clippy::cast_possible_truncation, reason = "the caller keeps to MAX_BLOCK_BYTES")]
+    pub(crate) fn add(&mut self, key: &[u8], value: EntryValue<'_>) {
+        let shared = if self.since_restart < self.interval {
+            self.since_restart += 1;
+            common_prefix(&self.last_key, key)
+        } else {
+            self.since_restart = 1;
+            self.restarts.push(self.contents.len() as u32);
+            0
+        };
+        let suffix = key.get(shared..).unwrap_or_default();
+        let bytes = value.bytes();
+        self.contents.reserve(MAX_ENTRY_HEADER_BYTES + suffix.len() + bytes.len());
+        put_varint(&mut self.contents, shared as u64);
+        put_varint(&mut self.contents, suffix.len() as u64);
+        put_varint(&mut self.contents, (bytes.len() as u64) << 1 | u64::from(value == EntryValue::Tombstone));
+        self.contents.extend_from_slice(suffix);
+        self.contents.extend_from_slice(bytes);
+        self.last_key.truncate(shared);
+        self.last_key.extend_from_slice(suffix);
+    }
+
+    /// The last key added; empty before the first.
+    pub(crate) fn last_key(&self) -> &[u8] {
+        &self.last_key
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.restarts.is_empty()
+    }
+
+    /// Bytes of the block if it were sealed now.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.contents.len() as u64 + self.restarts.len() as u64 * 4 + 4
+    }
+
+    /// The most bytes the block would have with one more entry.
+    pub(crate) fn bytes_with(&self, key: &[u8], value: EntryValue<'_>) -> u64 {
+        let entry = MAX_ENTRY_HEADER_BYTES as u64 + key.len() as u64 + value.bytes().len() as u64;
+        self.bytes() + entry + 4
+    }
+
+    /// The block's contents; the caller may append a trailer.
+    #[expect(clippy::cast_possible_truncation, reason = "the caller keeps to MAX_BLOCK_BYTES")]
+    pub(crate) fn seal(&mut self) -> &mut Vec<u8> {
+        for &restart in &self.restarts {
+            put_u32(&mut self.contents, restart);
+        }
+        put_u32(&mut self.contents, self.restarts.len() as u32);
+        &mut self.contents
+    }
+
+    /// Begins the next block.
+    pub(crate) fn reset(&mut self) {
+        self.contents.clear();
+        self.restarts.clear();
+        self.since_restart = self.interval;
+    }
+}
+
+/// What a table says of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Lookup {
+    /// The value. It shares the memory of the data block it was read from.
+    Found(Bytes),
+    /// A tombstone: the key is deleted in this table and all older ones.
+    Deleted,
+    /// Absent from this table; older ones may have it.
+    Absent,
+}
+
+/// A block whose restart points have been checked.
+#[derive(Clone, Debug)]
+pub(crate) struct Block {
+    contents: Bytes,
+    entries_end: usize,
+    restarts: usize,
+    at: TableLocation,
+}
+
+impl Block {
+    /// Opens the block of `contents`, which lies `at` its place in the file.
+    pub(crate) fn open(contents: Bytes, at: TableLocation) -> Result<Self, TableError> {
+        let length = contents.len();
+        let count = length.checked_sub(4).and_then(|offset| read_u32(&contents, offset));
+        let entries_end = count.and_then(|count| (count as usize).checked_add(1)?.checked_mul(4));
+        let entries_end = entries_end.and_then(|tail| length.checked_sub(tail));
+        let (Some(count), Some(entries_end)) = (count, entries_end) else {
+            return Err(TableError::corrupt(at, "restart points that fit the block", format_args!("{count:?}")));
+        };
+        let block = Self { contents, entries_end, restarts: count as usize, at };
+        block.check_restarts()?;
+        Ok(block)
+    }
+
+    /// The first is 0, they ascend, and all lie among the entries; there are none without entries.
+    fn check_restarts(&self) -> Result<(), TableError> {
+        if self.restarts == 0 && self.entries_end != 0 {
+            return Err(self.corrupt("a restart point for the first entry", "none"));
+        }
+        let mut least = 0;
+        for index in 0..self.restarts {
+            let restart = self.restart(index);
+            if restart < least || restart >= self.entries_end || (index == 0 && restart != 0) {
+                return Err(self.corrupt("ascending restart points among the entries", restart));
+            }
+            least = restart + 1;
+        }
+        Ok(())
+    }
+
+    /// Offset of a restart point; the end of the entries behind the last.
+    pub(super) fn restart(&self, index: usize) -> usize {
+        if index >= self.restarts {
+            return self.entries_end;
+        }
+        read_u32(&self.contents, self.entries_end + index * 4).map_or(self.entries_end, |offset| offset as usize)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.restarts == 0
+    }
+
+    /// Bytes of the contents in memory.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        self.contents.len() as u64
+    }
+
+    /// Where the block lies.
+    pub(crate) fn location(&self) -> &TableLocation {
+        &self.at
+    }
+
+    /// An error at this block.
+    pub(crate) fn corrupt(&self, expected: &str, got: impl fmt::Display) -> TableError {
+        TableError::corrupt(self.at.clone(), expected, got)
+    }
+
+    /// A data block that ends before `last_key`, with which it ends by the index.
+    pub(crate) fn ends_before(&self, last_key: &[u8]) -> TableError {
+        self.corrupt(&format!("entries up to {}, as the index says", shown(last_key)), "an end before it")
+    }
+
+    /// A cursor before the first entry.
+    pub(crate) fn cursor(&self) -> BlockCursor<'_> {
+        self.cursor_at(0)
+    }
+
+    fn cursor_at(&self, restart: usize) -> BlockCursor<'_> {
+        BlockCursor { block: self, position: CursorPosition::at(self.restart(restart), restart) }
+    }
+
+    /// A cursor on the first entry whose key is not below `target`, if there is one.
+    pub(crate) fn seek(&self, target: &[u8]) -> Result<Option<BlockCursor<'_>>, TableError> {
+        let mut cursor = self.cursor_at(self.restart_before(target)?);
+        while cursor.advance()? {
+            if cursor.key() >= target {
+                return Ok(Some(cursor));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The last restart point whose key is not above `target`; the first when all are.
+    pub(super) fn restart_before(&self, target: &[u8]) -> Result<usize, TableError> {
+        let (mut low, mut high) = (0, self.restarts);
+        while high - low > 1 {
+            let middle = low + (high - low) / 2;
+            if self.key_at_restart(middle)? <= target { low = middle } else { high = middle }
+        }
+        Ok(low)
+    }
+
+    /// The first key; `None` in an empty block.
+    pub(crate) fn first_key(&self) -> Result<Option<&[u8]>, TableError> {
+        if self.is_empty() { Ok(None) } else { self.key_at_restart(0).map(Some) }
+    }
+
+    fn key_at_restart(&self, index: usize) -> Result<&[u8], TableError> {
+        let header = self.header(self.restart(index))?;
+        if header.shared != 0 {
+            return Err(self.corrupt("a whole key at a restart point", header.shared));
+        }
+        Ok(self.bytes(&header.suffix))
+    }
+
+    /// Reads the header of the entry at `offset`, and checks that the entry ends before the restart points and that its
+    /// key is not too long.
+    pub(super) fn header(&self, offset: usize) -> Result<Header, TableError> {
+        let header = self.try_header(offset);
+        let header = header.ok_or_else(|| self.corrupt("an entry", format_args!("none at byte {offset}")))?;
+        let key_bytes = header.shared.saturating_add(header.suffix.len());
+        if key_bytes as u64 > MAX_KEY_BYTES {
+            return Err(self.corrupt(&format!("a key of at most {MAX_KEY_BYTES} bytes"), key_bytes));
+        }
+        Ok(header)
+    }
+
+    /// Bytes of the contents, as a header names them.
+    pub(super) fn bytes(&self, range: &Range<usize>) -> &[u8] {
+        self.contents.get(range.clone()).unwrap_or_default()
+    }
+
+    /// The same bytes, sharing the block's memory.
+    pub(super) fn share(&self, range: Range<usize>) -> Bytes {
+        self.contents.slice(range)
+    }
+
+    fn try_header(&self, offset: usize) -> Option<Header> {
+        let entries = self.contents.get(..self.entries_end)?;
+        let (shared, rest) = take_varint(entries.get(offset..)?)?;
+        let (unshared, rest) = take_varint(rest)?;
+        let (value, rest) = take_varint(rest)?;
+        let start = self.entries_end - rest.len();
+        let suffix = start..start.checked_add(usize::try_from(unshared).ok()?)?;
+        let value_end = suffix.end.checked_add(usize::try_from(value >> 1).ok()?)?;
+        let is_tombstone = value & 1 == 1;
+        let fits = value_end <= self.entries_end && (!is_tombstone || value_end == suffix.end);
+        let shared = usize::try_from(shared).ok()?;
+        fits.then_some(Header { shared, value: suffix.end..value_end, suffix, is_tombstone })
+    }
+}
+
+/// One entry's parts, as ranges of the contents.
+pub(super) struct Header {
+    pub(super) shared: usize,
+    pub(super) suffix: Range<usize>,
+    pub(super) value: Range<usize>,
+    pub(super) is_tombstone: bool,
+}
+
+/// Walks the entries of a block; every step checks the order of the keys and the restart points.
+#[derive(Debug)]
+pub(crate) struct BlockCursor<'a> {
+    block: &'a Block,
+    position: CursorPosition,
+}
+
+/// Where a cursor stands. A walk that owns its block keeps this between two steps.
+#[derive(Debug)]
+pub(crate) struct CursorPosition {
+    next: usize,
+    next_restart: usize,
+    /// Entries from the last restart point on.
+    since_restart: u32,
+    key: Vec<u8>,
+    value: Range<usize>,
+    is_tombstone: bool,
+    has_entry: bool,
+}
+
+impl CursorPosition {
+    /// Before the entry at byte `next`, which restart point `next_restart` names.
+    fn at(next: usize, next_restart: usize) -> Self {
+        Self {
+            next,
+            next_restart,
+            since_restart: 0,
+            key: Vec::new(),
+            value: 0..0,
+            is_tombstone: false,
+            has_entry: false,
+        }
+    }
+}
+
+impl<'a> BlockCursor<'a> {
+    /// The cursor that stood at `position` of `block`.
+    pub(crate) fn resume(block: &'a Block, position: CursorPosition) -> Self {
+        Self { block, position }
+    }
+
+    /// Lets go of the block.
+    pub(crate) fn into_position(self) -> CursorPosition {
+        self.position
+    }
+
+    /// Goes to the next entry; `false` when there is none.
+    pub(crate) fn advance(&mut self) -> Result<bool, TableError> {
+        let Self { block, position } = self;
+        let restart = block.restart(position.next_restart);
+        if position.next > restart {
+            return Err(block.corrupt("a restart point between two entries", restart));
+        }
+        if position.next == block.entries_end {
+            return Ok(false);
+        }
+        let header = block.header(position.next)?;
+        if position.next == restart {
+            position.next_restart += 1;
+            position.since_restart = 0;
+            if header.shared != 0 {
+                return Err(block.corrupt("a whole key at a restart point", header.shared));
+            }
+        }
+        if position.since_restart == MAX_RESTART_INTERVAL {
+            let expected = format!("at most {MAX_RESTART_INTERVAL} entries from one restart point to the next");
+            return Err(block.corrupt(&expected, "more"));
+        }
+        position.since_restart += 1;
+        self.step_to(header)?;
+        Ok(true)
+    }
+
+    fn step_to(&mut self, header: Header) -> Result<(), TableError> {
+        let Self { block, position } = self;
+        let suffix = block.bytes(&header.suffix);
+        let Some(replaced) = position.key.get(header.shared..) else {
+            let expected = format!("at most {} bytes shared with the key before", position.key.len());
+            return Err(block.corrupt(&expected, header.shared));
+        };
+        if position.has_entry && suffix <= replaced {
+            let expected = format!("a key after {}", shown(&position.key));
+            let got = [position.key.get(..header.shared).unwrap_or_default(), suffix].concat();
+            return Err(block.corrupt(&expected, shown(&got)));
+        }
+        position.key.truncate(header.shared);
+        position.key.extend_from_slice(suffix);
+        position.next = header.value.end;
+        position.value = header.value;
+        position.is_tombstone = header.is_tombstone;
+        position.has_entry = true;
+        Ok(())
+    }
+
+    /// Where the next entry begins.
+    pub(super) fn next_offset(&self) -> usize {
+        self.position.next
+    }
+
+    /// The key of the entry; empty before the first.
+    pub(crate) fn key(&self) -> &[u8] {
+        &self.position.key
+    }
+
+    pub(crate) fn value(&self) -> EntryValue<'_> {
+        if self.position.is_tombstone {
+            return EntryValue::Tombstone;
+        }
+        EntryValue::Bytes(self.block.bytes(&self.position.value))
+    }
+
+    /// The value, sharing the block's memory; `None` for a tombstone.
+    pub(crate) fn value_bytes(&self) -> Option<Bytes> {
+        (!self.position.is_tombstone).then(|| self.block.share(self.position.value.clone()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sst::TablePart;
+
+    #[test]
+    fn keys_share_prefixes_between_restart_points_only() {
+        let mut builder = BlockBuilder::new(2);
+        for key in [&b"abc"[..], b"abd", b"abe"] {
+            builder.add(key, EntryValue::Bytes(b"v"));
+        }
+        let bytes = builder.bytes();
+        let contents = builder.seal().clone();
+        assert_eq!(contents.len() as u64, bytes);
+        assert_eq!(contents, b"\x00\x03\x02abcv\x02\x01\x02dv\x00\x03\x02abev\x00\0\0\0\x0c\0\0\0\x02\0\0\0");
+    }
+
+    #[test]
+    fn tombstones_have_the_low_bit_set_and_no_bytes() {
+        let mut builder = BlockBuilder::new(1);
+        builder.add(b"k", EntryValue::Tombstone);
+        assert_eq!(builder.seal()[..4], *b"\x00\x01\x01k");
+    }
+
+    #[test]
+    fn a_block_of_no_entries_is_a_restart_count_of_zero() {
+        assert_eq!(BlockBuilder::new(16).seal()[..], [0; 4]);
+    }
+
+    #[test]
+    fn the_bytes_foretold_are_an_upper_bound() {
+        let mut builder = BlockBuilder::new(1);
+        for key in 0..300_u32 {
+            let (key, value) = (format!("{key:04}"), EntryValue::Bytes(&[0; 200]));
+            let foretold = builder.bytes_with(key.as_bytes(), value);
+            builder.add(key.as_bytes(), value);
+            assert!((foretold - 14..=foretold).contains(&builder.bytes()));
+        }
+    }
+
+    fn open(contents: &[u8]) -> Result<Block, TableError> {
+        Block::open(Bytes::copy_from_slice(contents), TableLocation::new(None, TablePart::Data, 0))
+    }
+
+    fn walk(contents: &[u8]) -> Result<Vec<Vec<u8>>, TableError> {
+        let block = open(contents)?;
+        let mut cursor = block.cursor();
+        let mut keys = Vec::new();
+        while cursor.advance()? {
+            keys.push(cursor.key().to_vec());
+        }
+        Ok(keys)
+    }
+
+    fn name(key: u32) -> Vec<u8> {
+        format!("{key:04}").into_bytes()
+    }
+
+    fn build(keys: impl Iterator<Item = u32>, interval: u32) -> Vec<u8> {
+        let mut builder = BlockBuilder::new(interval);
+        keys.for_each(|key| builder.add(&name(key), EntryValue::Bytes(&key.to_le_bytes())));
+        builder.seal().clone()
+    }
+
+    #[test]
+    fn every_key_is_found_and_every_gap_leads_to_the_next_key() {
+        for interval in [1, 2, 3, 16, 1_000] {
+            let block = open(&build((0..300).map(|key| key * 2), interval)).unwrap();
+            for target in 0..600_u32 {
+                let found = block.seek(&name(target)).unwrap();
+                let expected = (target < 599).then(|| target.next_multiple_of(2));
+                assert_eq!(found.map(|cursor| cursor.key().to_vec()), expected.map(name));
+            }
+        }
+    }
+
+    #[test]
+    fn an_empty_block_has_no_entries() {
+        let block = open(&[0; 4]).unwrap();
+        assert!(block.is_empty() && block.seek(b"").unwrap().is_none() && block.first_key().unwrap().is_none());
+        assert!(!block.cursor().advance().unwrap());
+    }
+
+    #[test]
+    fn what_no_writer_writes_is_refused() {
+        let refused: [(&str, &[u8]); 12] = [
+            ("no restart count", b"\0\0\0"),
+            ("restart count beyond the block", b"\xff\xff\xff\xff"),
+            ("entries without a restart", b"\x00\x01\x02kv\0\0\0\0"),
+            ("restarts without entries", b"\0\0\0\0\x01\0\0\0"),
+            ("first restart not 0", b"\x00\x01\x02kv\x01\0\0\0\x01\0\0\0"),
+            ("a key cut short", b"\x00\x09\x00k\0\0\0\0\x01\0\0\0"),
+            ("a value cut short", b"\x00\x01\x08kv\0\0\0\0\x01\0\0\0"),
+            ("a tombstone with a value", b"\x00\x01\x03kv\0\0\0\0\x01\0\0\0"),
+            ("a restart that shares", b"\x01\x01\x02kv\0\0\0\0\x01\0\0\0"),
+            ("more shared than there is", b"\x00\x01\x00k\x02\x01\x00l\0\0\0\0\x01\0\0\0"),
+            ("a key twice", b"\x00\x01\x00k\x00\x01\x00k\0\0\0\0\x01\0\0\0"),
+            ("a restart inside an entry", b"\x00\x01\x00k\x00\x01\x00l\0\0\0\0\x02\0\0\0\x02\0\0\0"),
+        ];
+        for (what, contents) in refused {
+            assert!(matches!(walk(contents), Err(TableError::Corrupt { .. })), "{what}");
+        }
+    }
+
+    #[test]
+    fn a_key_that_sharing_makes_longer_than_keys_are_is_refused() {
+        let half = usize::try_from(MAX_KEY_BYTES / 2).unwrap();
+        for (rest, is_refused) in [(half, false), (half + 1, true)] {
+            let mut builder = BlockBuilder::new(2);
+            builder.add(&vec![1; half], EntryValue::Tombstone);
+            builder.add(&vec![1; half + rest], EntryValue::Tombstone);
+            let block = open(builder.seal()).unwrap();
+            let mut cursor = block.cursor();
+            assert!(cursor.advance().unwrap());
+            let message = cursor.advance().err().map(|error| error.to_string()).unwrap_or_default();
+            assert_eq!(message.contains("a key of at most 67108864 bytes, got 67108865"), is_refused, "{message}");
+        }
+    }
+
+    #[test]
+    fn no_flip_and_no_cut_of_a_block_makes_a_walk_panic_or_leave_the_order() {
+        let contents = build(0..40, 4);
+        let mut damaged = Vec::new();
+        for bit in 0..contents.len() * 8 {
+            damaged.clone_from(&contents);
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert!(walk(&damaged).is_ok_and(|keys| keys.is_sorted()) || walk(&damaged).is_err());
+            let _ = open(&damaged).map(|block| block.seek(&name(7)).is_ok());
+        }
+        for length in 0..contents.len() {
+            let _ = walk(&contents[..length]);
+        }
+    }
+}

@@ -1,0 +1,351 @@
+//! Writing a table into any sink.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use bytes::Bytes;
+
+use super::block::{BlockBuilder, EntryValue, MAX_BLOCK_BYTES, MAX_KEY_BYTES, MAX_VALUE_BYTES};
+use super::format::{
+    BLOCK_TRAILER_BYTES, BlockHandle, BlockHandles, FILTER_ALIGNMENT, FOOTER_BYTES, Footer, bound_checksum,
+    most_contents_bytes,
+};
+use super::io::io_error;
+use super::{TableError, TableId, TableOptions, TablePart, TableProperties};
+use crate::hash::KeyHash;
+use crate::policy::{BuildReport, FilterBuilder};
+
+/// As in data blocks. An open table decodes its index whole, so restart points only cost bytes here.
+const INDEX_RESTART_INTERVAL: u32 = 16;
+
+/// Bytes of a properties and a metaindex block beside the keys and names in them, about.
+const FIXED_BLOCKS_ESTIMATE: u64 = 400;
+
+/// What was written.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct TableSummary {
+    /// The file; `None` when the table went into a sink of the caller's.
+    pub path: Option<PathBuf>,
+    /// The table's id.
+    pub table_id: TableId,
+    /// Bytes of the whole table.
+    pub file_bytes: u64,
+    /// Entries, tombstones included.
+    pub entries: u64,
+    /// Tombstones.
+    pub tombstones: u64,
+    /// Data blocks.
+    pub data_blocks: u64,
+    /// Bytes of the data blocks, checksums included.
+    pub data_bytes: u64,
+    /// Bytes of the index block, checksum included.
+    pub index_bytes: u64,
+    /// Bytes of the filter block, checksum included; 0 without one.
+    pub filter_bytes: u64,
+    /// How the filter was built; `None` without a policy, or when the policy declined.
+    pub filter: Option<BuildReport>,
+}
+
+/// Writes a table into any [`Write`]: `(add | delete)* finish`, keys strictly ascending.
+///
+/// Blocks go to the sink as they fill up. Memory holds one data block, the index, and what the filter's
+/// builder keeps. A refused key or value ([`TableError::KeyOrder`], [`TableError::KeyTooLong`],
+/// [`TableError::ValueTooLong`]) leaves the builder as it was. A failed write poisons it: every later call
+/// is [`TableError::Poisoned`].
+///
+/// A panic that the caller catches poisons it too, whether in the sink or in code from the options: key extractor,
+/// custom hash, filter builder. It is then unknown how far the entry got, and a key that is in the data but not in the
+/// filter would be lost to every reader.
+///
+/// ```
+/// use bytes::Bytes;
+/// use sstfilter::sst::{Lookup, ReadOptions, Table, TableBuilder, TableOptions};
+///
+/// let mut builder = TableBuilder::new(Vec::new(), &TableOptions::default())?;
+/// builder.add(b"apple", b"red")?;
+/// builder.delete(b"banana")?;
+/// let (bytes, summary) = builder.finish()?;
+/// assert_eq!((summary.entries, summary.file_bytes), (2, bytes.len() as u64));
+///
+/// let table = Table::open_source(Bytes::from(bytes), &ReadOptions::default())?;
+/// assert_eq!(table.get(b"apple")?, Lookup::Found(Bytes::from_static(b"red")));
+/// # Ok::<(), sstfilter::sst::TableError>(())
+/// ```
+#[derive(Debug)]
+pub struct TableBuilder<W> {
+    sink: Sink<W>,
+    options: TableOptions,
+    data: BlockBuilder,
+    index: BlockBuilder,
+    filter: Option<Box<dyn FilterBuilder>>,
+    properties: TableProperties,
+    health: Health,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Health {
+    Sound,
+    Poisoned,
+}
+
+impl<W: Write> TableBuilder<W> {
+    /// A table that begins at the sink's next byte.
+    ///
+    /// # Errors
+    ///
+    /// [`TableError::ExtractorName`] when the extractor's name is not 1 to 255 bytes.
+    pub fn new(sink: W, options: &TableOptions) -> Result<Self, TableError> {
+        let extractor_name = options.extractor.as_ref().map(|extractor| extractor.name().to_owned());
+        if let Some(got) = extractor_name.as_ref().map(String::len).filter(|length| !(1..=255).contains(length)) {
+            return Err(TableError::ExtractorName { got });
+        }
+        let table_id = options.table_id.unwrap_or_else(TableId::random);
+        Ok(Self {
+            sink: Sink { writer: sink, position: 0, table_id },
+            data: BlockBuilder::new(options.restart_interval),
+            index: BlockBuilder::new(INDEX_RESTART_INTERVAL),
+            filter: options.policy.as_ref().and_then(|policy| policy.builder(&options.context)),
+            properties: TableProperties {
+                entries: 0,
+                tombstones: 0,
+                raw_key_bytes: 0,
+                raw_value_bytes: 0,
+                data_blocks: 0,
+                data_bytes: 0,
+                block_bytes: options.block_bytes.into(),
+                restart_interval: options.restart_interval.into(),
+                smallest_key: None,
+                largest_key: None,
+                hash: options.context.hasher.identity(),
+                key_extractor: extractor_name,
+                filter_policy: options.policy.as_ref().map(|policy| policy.name().to_owned()),
+            },
+            options: options.clone(),
+            health: Health::Sound,
+        })
+    }
+
+    /// Adds `key` with `value`.
+    ///
+    /// # Errors
+    ///
+    /// A key that does not sort after the last one, or a key or value beyond 64 MiB: it is refused, and
+    /// the builder can go on. A failed write: the builder is poisoned.
+    ///
+    /// # Panics
+    ///
+    /// If the caller's code does; the builder is then poisoned.
+    pub fn add(&mut self, key: &[u8], value: &[u8]) -> Result<(), TableError> {
+        self.add_entry(key, EntryValue::Bytes(value))
+    }
+
+    /// Adds a tombstone: in this table and all older ones, `key` is deleted.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`add`](Self::add).
+    pub fn delete(&mut self, key: &[u8]) -> Result<(), TableError> {
+        self.add_entry(key, EntryValue::Tombstone)
+    }
+
+    /// Entries added so far.
+    #[must_use]
+    pub fn entries(&self) -> u64 {
+        self.properties.entries
+    }
+
+    /// About how many bytes the table would have if it were finished now, the filter included.
+    #[must_use]
+    pub fn estimated_bytes(&self) -> u64 {
+        let trailer = BLOCK_TRAILER_BYTES as u64;
+        let open_block = if self.data.is_empty() { 0 } else { self.data.bytes() + trailer + 32 };
+        let filter =
+            self.filter.as_ref().map_or(0, |filter| filter.estimated_bytes() + FILTER_ALIGNMENT as u64 / 2 + trailer);
+        let smallest = self.properties.smallest_key.as_ref().map_or(0, Bytes::len) as u64;
+        let properties = FIXED_BLOCKS_ESTIMATE + smallest + self.data.last_key().len() as u64;
+        self.sink.position + open_block + filter + properties + self.index.bytes() + FOOTER_BYTES as u64
+    }
+
+    /// Writes what is left and flushes the sink.
+    ///
+    /// # Errors
+    ///
+    /// [`TableError::Poisoned`] after a failed write or a panic; otherwise a failed write or flush, or
+    /// [`TableError::BlockTooLarge`] when the keys do not fit the index, or the policy's name the properties.
+    /// The sink then holds no table.
+    pub fn finish(mut self) -> Result<(W, TableSummary), TableError> {
+        self.check_sound()?;
+        self.write_data_block()?;
+        let last_key = self.data.last_key();
+        self.properties.largest_key = (self.properties.entries > 0).then(|| Bytes::copy_from_slice(last_key));
+        let (filter, filter_report) = self.write_filter()?;
+        let properties = self.sink.write_block(TablePart::Properties, &mut self.properties.encode())?;
+        let index = self.sink.write_block(TablePart::Index, &mut self.index)?;
+        let metaindex = BlockHandles { filter, properties, index }.encode();
+        self.write_footer(metaindex)?;
+        let summary = TableSummary {
+            path: None,
+            table_id: self.sink.table_id,
+            file_bytes: self.sink.position,
+            entries: self.properties.entries,
+            tombstones: self.properties.tombstones,
+            data_blocks: self.properties.data_blocks,
+            data_bytes: self.properties.data_bytes,
+            index_bytes: index.bytes(),
+            filter_bytes: filter.map_or(0, |filter| filter.bytes()),
+            filter: filter_report,
+        };
+        Ok((self.sink.writer, summary))
+    }
+
+    fn add_entry(&mut self, key: &[u8], value: EntryValue<'_>) -> Result<(), TableError> {
+        self.check_sound()?;
+        self.check_entry(key, value)?;
+        self.poisoning(|builder| builder.add_in_order(key, value))
+    }
+
+    /// Adds an entry that may come next.
+    fn add_in_order(&mut self, key: &[u8], value: EntryValue<'_>) -> Result<(), TableError> {
+        let hash = self.hash_for_filter(key);
+        if !self.data.is_empty() && self.data.bytes_with(key, value) > self.options.block_bytes.into() {
+            self.write_data_block()?;
+        }
+        self.data.add(key, value);
+        if let (Some(filter), Some(hash)) = (&mut self.filter, hash) {
+            filter.add_hash(hash);
+        }
+        let properties = &mut self.properties;
+        properties.smallest_key.get_or_insert_with(|| Bytes::copy_from_slice(key));
+        properties.entries += 1;
+        properties.tombstones += u64::from(value == EntryValue::Tombstone);
+        properties.raw_key_bytes += key.len() as u64;
+        properties.raw_value_bytes += value.bytes().len() as u64;
+        Ok(())
+    }
+
+    fn check_sound(&self) -> Result<(), TableError> {
+        if self.health == Health::Sound { Ok(()) } else { Err(TableError::Poisoned) }
+    }
+
+    fn check_entry(&self, key: &[u8], value: EntryValue<'_>) -> Result<(), TableError> {
+        let (key_bytes, value_bytes) = (key.len() as u64, value.bytes().len() as u64);
+        if key_bytes > MAX_KEY_BYTES {
+            return Err(TableError::KeyTooLong { max: MAX_KEY_BYTES, got: key_bytes });
+        }
+        if value_bytes > MAX_VALUE_BYTES {
+            return Err(TableError::ValueTooLong { max: MAX_VALUE_BYTES, got: value_bytes });
+        }
+        let previous = self.data.last_key();
+        if self.properties.entries > 0 && key <= previous {
+            return Err(TableError::KeyOrder { previous: previous.to_vec(), got: key.to_vec() });
+        }
+        Ok(())
+    }
+
+    /// The hash of `key`, or of its part, if there is a filter to add it to.
+    fn hash_for_filter(&self, key: &[u8]) -> Option<KeyHash> {
+        self.filter.as_ref()?;
+        let TableOptions { context, extractor, .. } = &self.options;
+        match extractor {
+            None => Some(context.hasher.hash(key)),
+            Some(extractor) => extractor.extract(key).map(|part| context.hasher.hash(&part)),
+        }
+    }
+
+    /// Runs a step. If it fails or panics, nothing more may be written.
+    fn poisoning<T>(&mut self, step: impl FnOnce(&mut Self) -> Result<T, TableError>) -> Result<T, TableError> {
+        self.health = Health::Poisoned;
+        let done = step(self)?;
+        self.health = Health::Sound;
+        Ok(done)
+    }
+
+    /// Writes the open data block, if it has entries, and enters it in the index.
+    fn write_data_block(&mut self) -> Result<(), TableError> {
+        if self.data.is_empty() {
+            return Ok(());
+        }
+        let handle = self.sink.write_block(TablePart::Data, &mut self.data)?;
+        self.properties.data_blocks += 1;
+        self.properties.data_bytes += handle.bytes();
+        let encoded = handle.encode();
+        let (key, value) = (self.data.last_key(), EntryValue::Bytes(&encoded));
+        let index_bytes = self.index.bytes_with(key, value);
+        if index_bytes > MAX_BLOCK_BYTES {
+            return Err(TableError::BlockTooLarge { block: TablePart::Index, max: MAX_BLOCK_BYTES, got: index_bytes });
+        }
+        self.index.add(key, value);
+        self.data.reset();
+        Ok(())
+    }
+
+    fn write_filter(&mut self) -> Result<(Option<BlockHandle>, Option<BuildReport>), TableError> {
+        let Some(builder) = self.filter.take() else { return Ok((None, None)) };
+        let built = builder.finish();
+        let Some(block) = built.block else { return Ok((None, Some(built.report))) };
+        self.sink.pad_for_filter()?;
+        let handle = self.sink.write_contents(&block)?;
+        Ok((Some(handle), Some(built.report)))
+    }
+
+    fn write_footer(&mut self, mut metaindex: BlockBuilder) -> Result<(), TableError> {
+        let handle = self.sink.write_block(TablePart::Metaindex, &mut metaindex)?;
+        let file_bytes = self.sink.position + FOOTER_BYTES as u64;
+        let footer = Footer { metaindex: handle, file_bytes, table_id: self.sink.table_id };
+        self.sink.write(&footer.encode())?;
+        self.sink.writer.flush().map_err(|error| io_error("flushing", None, error))
+    }
+}
+
+/// The writer, and how many bytes were written to it.
+#[derive(Debug)]
+struct Sink<W> {
+    writer: W,
+    position: u64,
+    table_id: TableId,
+}
+
+impl<W: Write> Sink<W> {
+    fn write(&mut self, bytes: &[u8]) -> Result<(), TableError> {
+        self.writer.write_all(bytes).map_err(|error| io_error("writing", None, error))?;
+        self.position += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Seals `block` and writes it with its checksum, in one piece.
+    fn write_block(&mut self, part: TablePart, block: &mut BlockBuilder) -> Result<BlockHandle, TableError> {
+        // Data and index blocks are bounded as they grow; the length of a policy's name is not.
+        let max = most_contents_bytes(part);
+        if block.bytes() > max {
+            return Err(TableError::BlockTooLarge { block: part, max, got: block.bytes() });
+        }
+        let contents = block.seal();
+        let (handle, sum) = self.handle_here(contents);
+        contents.extend_from_slice(&sum.to_le_bytes());
+        self.write(contents)?;
+        Ok(handle)
+    }
+
+    /// Writes contents that the sink does not own, and their checksum.
+    fn write_contents(&mut self, contents: &[u8]) -> Result<BlockHandle, TableError> {
+        let (handle, sum) = self.handle_here(contents);
+        self.write(contents)?;
+        self.write(&sum.to_le_bytes())?;
+        Ok(handle)
+    }
+
+    /// The handle and the checksum of contents that are written next.
+    fn handle_here(&self, contents: &[u8]) -> (BlockHandle, u32) {
+        let sum = bound_checksum(contents, &self.table_id, self.position);
+        let contents_bytes = contents.len() as u64;
+        (BlockHandle { offset: self.position, contents_bytes, checksum: sum }, sum)
+    }
+
+    /// Writes zeros up to where a filter may begin.
+    fn pad_for_filter(&mut self) -> Result<(), TableError> {
+        let missing = self.position.next_multiple_of(FILTER_ALIGNMENT as u64) - self.position;
+        let zeros = [0; FILTER_ALIGNMENT];
+        self.write(zeros.get(..usize::try_from(missing).unwrap_or(0)).unwrap_or_default())
+    }
+}

@@ -1,0 +1,131 @@
+//! Data blocks in memory, shared by all tables of a store.
+
+use core::fmt;
+use core::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
+
+use super::heads::HeadedBlock;
+
+/// Which data block: of which open table, and where.
+///
+/// Tables are told apart by a number that each gets when it is opened. Rejected: the table's id, which would keep
+/// blocks from one opening to the next. Ids can repeat, or be forged, and a block of the other table would answer: it
+/// is searched by what its neighbours in its own table leave to be compared, and a checksum of it can be forged as
+/// well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct BlockKey {
+    table: u64,
+    offset: u64,
+}
+
+/// The number of an open table in the keys of its blocks, which no other table of the process ever has.
+#[derive(Debug)]
+pub(crate) struct OpenNumber(u64);
+
+impl OpenNumber {
+    pub(crate) fn next() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+
+    pub(crate) fn block_at(&self, offset: u64) -> BlockKey {
+        BlockKey { table: self.0, offset }
+    }
+}
+
+/// A data block whose checksum and place in its table have been checked. Clones share its memory.
+#[derive(Clone)]
+pub struct CachedBlock(pub(super) Arc<HeadedBlock>);
+
+impl CachedBlock {
+    /// Bytes of the block in memory, with 12 for each entry by which lookups find it.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.0.memory_bytes()
+    }
+}
+
+impl fmt::Debug for CachedBlock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CachedBlock").field("bytes", &self.bytes()).finish_non_exhaustive()
+    }
+}
+
+/// Keeps data blocks that lookups have read, for tables that are opened with
+/// [`ReadOptions::with_block_cache`](super::ReadOptions::with_block_cache).
+///
+/// [`BoundedBlockCache`] is one; an engine that has a cache of its own implements this trait for it. A cache may forget
+/// a block at any time. It must return a block only for the key that it was inserted with.
+pub trait BlockCache: fmt::Debug + Send + Sync {
+    /// The block of `key`, if the cache has it.
+    fn get(&self, key: &BlockKey) -> Option<CachedBlock>;
+
+    /// Offers a block that has just been read and checked.
+    fn insert(&self, key: BlockKey, block: CachedBlock);
+}
+
+/// A cache of a fixed number of bytes, shared by threads. Blocks that are used again stay longer than others (S3-FIFO).
+///
+/// ```
+/// use std::sync::Arc;
+/// use sstfilter::sst::{BoundedBlockCache, ReadOptions, Table, TableBuilder, TableOptions};
+///
+/// let mut builder = TableBuilder::new(Vec::new(), &TableOptions::default())?;
+/// builder.add(b"apple", b"1")?;
+/// let bytes = bytes::Bytes::from(builder.finish()?.0);
+///
+/// let cache = Arc::new(BoundedBlockCache::new(64 << 20));
+/// let table = Table::open_source(bytes, &ReadOptions::default().with_block_cache(cache))?;
+/// assert_eq!(table.get(b"apple")?, table.get(b"apple")?);
+/// assert_eq!((table.stats().data_block_reads, table.stats().block_cache_hits), (1, 1));
+/// # Ok::<(), sstfilter::sst::TableError>(())
+/// ```
+pub struct BoundedBlockCache(Cache<BlockKey, CachedBlock, BlockBytes>);
+
+impl BoundedBlockCache {
+    /// An empty cache of at most `max_bytes` of blocks.
+    #[must_use]
+    pub fn new(max_bytes: u64) -> Self {
+        // The usual block of 4 KiB; another size costs the cache's table some growth or some slack.
+        let blocks = usize::try_from(max_bytes / 4096).unwrap_or(usize::MAX).min(1 << 20);
+        Self(Cache::with_weighter(blocks, max_bytes, BlockBytes))
+    }
+
+    /// Bytes of the blocks in the cache.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.0.weight()
+    }
+}
+
+impl BlockCache for BoundedBlockCache {
+    fn get(&self, key: &BlockKey) -> Option<CachedBlock> {
+        self.0.get(key)
+    }
+
+    fn insert(&self, key: BlockKey, block: CachedBlock) {
+        self.0.insert(key, block);
+    }
+}
+
+impl fmt::Debug for BoundedBlockCache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BoundedBlockCache")
+            .field("bytes", &self.bytes())
+            .field("max_bytes", &self.0.capacity())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A block's weight in the cache.
+#[derive(Clone)]
+struct BlockBytes;
+
+impl Weighter<BlockKey, CachedBlock> for BlockBytes {
+    fn weight(&self, _: &BlockKey, block: &CachedBlock) -> u64 {
+        block.bytes()
+    }
+}

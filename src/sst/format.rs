@@ -1,0 +1,491 @@
+//! The parts of a table file: footer, metaindex, handles, checksums and ids.
+//!
+//! The footer is the last 64 bytes:
+//!
+//! ```text
+//!  0   8  offset of the metaindex block
+//!  8   8  length of its contents
+//! 16   8  length of the file
+//! 24  16  table id
+//! 40   4  format version
+//! 44   4  checksum of the metaindex block
+//! 48   4  reserved, zero
+//! 52   4  CRC32C of bytes 0 to 51
+//! 56   8  magic, the bytes "SSTFLTR" and 0x1a
+//! ```
+//!
+//! Magic, checksum and version keep their places in every version.
+
+use core::fmt;
+use core::hash::{BuildHasher, Hasher};
+use core::sync::atomic::{AtomicU64, Ordering};
+use std::hash::RandomState;
+use std::time::SystemTime;
+
+use super::block::{Block, BlockBuilder, EntryValue, MAX_BLOCK_BYTES, MAX_KEY_BYTES, MAX_VALUE_BYTES};
+use super::error::{TableError, TableLocation, TablePart, shown};
+use crate::codec::{checksum, checksum_append, put_u32, put_u64, put_varint, take_varint};
+
+/// 16 bytes that tell one table of a store from every other.
+///
+/// The id enters the checksum of every block, so a block of another table is damage. An engine that numbers its files
+/// makes ids of the numbers, and gets the same bytes for the same input; otherwise each table gets a random id.
+///
+/// An engine may use a file number again, for example after a crash, for a file that its manifest does not list. It
+/// then adds something to the id that never repeats, such as how often the store has been opened. Without that, single
+/// blocks and pages left over from the earlier file are still damage. But if everything from the filter to the footer
+/// is the earlier file's, the table is the earlier file: its filter and its range answer "absent" for keys of the later
+/// one.
+///
+/// ```
+/// use sstfilter::sst::TableId;
+///
+/// let id = TableId::from_bytes(*b"store 7, file 42");
+/// assert_eq!(id.as_bytes(), b"store 7, file 42");
+/// assert_ne!(TableId::random(), TableId::random());
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TableId([u8; 16]);
+
+impl TableId {
+    /// The id of these bytes.
+    #[must_use]
+    pub const fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(bytes)
+    }
+
+    /// The id's bytes.
+    #[must_use]
+    pub const fn as_bytes(&self) -> &[u8; 16] {
+        &self.0
+    }
+
+    /// An id that no other table has: 128 bits made of the process's random seed, the time, the process number and a
+    /// counter. Unique, not secret.
+    #[must_use]
+    pub fn random() -> Self {
+        static CREATED: AtomicU64 = AtomicU64::new(0);
+        let count = CREATED.fetch_add(1, Ordering::Relaxed);
+        let nanos = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos());
+        let half = || {
+            let mut hasher = RandomState::new().build_hasher();
+            hasher.write_u64(count);
+            hasher.write_u128(nanos);
+            hasher.write_u32(std::process::id());
+            u128::from(hasher.finish())
+        };
+        Self((half() << 64 | half()).to_le_bytes())
+    }
+}
+
+impl fmt::Display for TableId {
+    /// 32 hexadecimal digits.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for TableId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TableId({self})")
+    }
+}
+
+/// Bytes of the trailer behind the contents of every block: the bound checksum.
+pub(crate) const BLOCK_TRAILER_BYTES: usize = 4;
+
+/// CRC32C of `contents`, the table's id and the block's `offset`.
+///
+/// A checksum over the contents alone holds for a block of another file too. Storage does return such blocks: a
+/// misdirected write, a reused disk page, a backup of the wrong file. The table's own filter in another table would
+/// then answer "absent" for keys that are there. With the id and the offset in the sum, the block is damaged instead.
+/// The id and the offset come last, so that a large block can be summed piece by piece and bound afterwards.
+pub(crate) fn bound_checksum(contents: &[u8], table_id: &TableId, offset: u64) -> u32 {
+    bind(checksum(contents), table_id, offset)
+}
+
+/// The bound checksum of contents whose CRC32C is `seen`.
+pub(crate) fn bind(seen: u32, table_id: &TableId, offset: u64) -> u32 {
+    checksum_append(checksum_append(seen, table_id.as_bytes()), &offset.to_le_bytes())
+}
+
+/// Most bytes of a metaindex: three short names, each with a handle, take at most 100.
+const MAX_METAINDEX_BYTES: u64 = 4 << 10;
+
+/// Most bytes of properties: two of them are keys, and all others together take less than the rest.
+const MAX_PROPERTIES_BYTES: u64 = 2 * MAX_KEY_BYTES + (64 << 10);
+
+/// Most bytes of a data block: those of its one entry, if the entry is longer than any `block_bytes`.
+const MAX_DATA_BYTES: u64 = MAX_KEY_BYTES + MAX_VALUE_BYTES + 64;
+
+/// The most bytes that the contents of this part can have, whatever a handle says.
+pub(crate) fn most_contents_bytes(part: TablePart) -> u64 {
+    match part {
+        TablePart::Metaindex => MAX_METAINDEX_BYTES,
+        TablePart::Properties => MAX_PROPERTIES_BYTES,
+        TablePart::Data => MAX_DATA_BYTES,
+        TablePart::Index => MAX_BLOCK_BYTES,
+        // A filter is as large as its kind makes it, and engines may add kinds.
+        _ => u64::MAX,
+    }
+}
+
+/// A block's first byte in the file, the length of its contents, trailer excluded, and which contents they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BlockHandle {
+    pub(crate) offset: u64,
+    pub(crate) contents_bytes: u64,
+    /// The block's bound checksum, so that an older block at the same place is damage.
+    pub(crate) checksum: u32,
+}
+
+impl BlockHandle {
+    /// Contents and trailer.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.contents_bytes.saturating_add(BLOCK_TRAILER_BYTES as u64)
+    }
+
+    /// The first byte behind the block; `None` when no file is that long.
+    pub(crate) fn end(&self) -> Option<u64> {
+        self.offset.checked_add(self.contents_bytes)?.checked_add(BLOCK_TRAILER_BYTES as u64)
+    }
+
+    /// Two varints and the checksum.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(24);
+        put_varint(&mut out, self.offset);
+        put_varint(&mut out, self.contents_bytes);
+        put_u32(&mut out, self.checksum);
+        out
+    }
+
+    /// The handle in `bytes`, with nothing behind it.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        let (offset, bytes) = take_varint(bytes)?;
+        let (contents_bytes, checksum) = take_varint(bytes)?;
+        Some(Self { offset, contents_bytes, checksum: u32::from_le_bytes(checksum.try_into().ok()?) })
+    }
+}
+
+/// Bytes of a footer.
+pub(crate) const FOOTER_BYTES: usize = 64;
+
+/// The format version of tables.
+pub(crate) const TABLE_VERSION: u32 = 1;
+
+const MAGIC: [u8; 8] = *b"SSTFLTR\x1a";
+const CHECKSUM_AT: usize = 52;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Footer {
+    pub(crate) metaindex: BlockHandle,
+    pub(crate) file_bytes: u64,
+    pub(crate) table_id: TableId,
+}
+
+impl Footer {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(FOOTER_BYTES);
+        put_u64(&mut out, self.metaindex.offset);
+        put_u64(&mut out, self.metaindex.contents_bytes);
+        put_u64(&mut out, self.file_bytes);
+        out.extend_from_slice(self.table_id.as_bytes());
+        put_u32(&mut out, TABLE_VERSION);
+        put_u32(&mut out, self.metaindex.checksum);
+        put_u32(&mut out, 0);
+        let sum = checksum(&out);
+        put_u32(&mut out, sum);
+        out.extend_from_slice(&MAGIC);
+        out
+    }
+
+    /// Reads the footer `at` the end of a file of `file_bytes`, and checks every byte of it.
+    pub(crate) fn decode(bytes: &[u8; FOOTER_BYTES], file_bytes: u64, at: &TableLocation) -> Result<Self, TableError> {
+        let magic = field(bytes, 56);
+        if magic != MAGIC {
+            return Err(TableError::NotATable { at: at.clone(), got: magic });
+        }
+        let number = |offset| u64::from_le_bytes(field(bytes, offset));
+        let word = |offset| u32::from_le_bytes(field(bytes, offset));
+        let (expected, got) = (word(CHECKSUM_AT), checksum(&field::<CHECKSUM_AT>(bytes, 0)));
+        if expected != got {
+            return Err(TableError::Checksum { at: at.clone(), expected, got });
+        }
+        if word(40) != TABLE_VERSION {
+            return Err(TableError::Version { at: at.clone(), expected: TABLE_VERSION, got: word(40) });
+        }
+        if word(48) != 0 {
+            return Err(TableError::corrupt(at.clone(), "reserved bytes of zero", format!("{:#x}", word(48))));
+        }
+        if number(16) != file_bytes {
+            return Err(TableError::FileLength { at: at.clone(), expected: number(16), got: file_bytes });
+        }
+        Ok(Self {
+            metaindex: BlockHandle { offset: number(0), contents_bytes: number(8), checksum: word(44) },
+            file_bytes,
+            table_id: TableId::from_bytes(field(bytes, 24)),
+        })
+    }
+}
+
+/// The `N` bytes at `offset` of a footer.
+fn field<const N: usize>(bytes: &[u8; FOOTER_BYTES], offset: usize) -> [u8; N] {
+    core::array::from_fn(|at| bytes.get(offset + at).copied().unwrap_or_default())
+}
+
+/// The filter begins at a multiple of this.
+pub(crate) const FILTER_ALIGNMENT: usize = 64;
+
+/// One part of a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LayoutRegion {
+    /// Which part it is.
+    pub part: TablePart,
+    /// First byte in the file.
+    pub offset: u64,
+    /// Bytes, checksums included.
+    pub bytes: u64,
+}
+
+/// The parts of a table in their order, end to end; those of no bytes are left out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TableLayout {
+    /// The parts.
+    pub regions: Vec<LayoutRegion>,
+}
+
+impl TableLayout {
+    /// Where `part` lies, if the table has it.
+    #[must_use]
+    pub fn region(&self, part: TablePart) -> Option<&LayoutRegion> {
+        self.regions.iter().find(|region| region.part == part)
+    }
+
+    pub(crate) fn new(handles: &BlockHandles, footer: &Footer, data_bytes: u64) -> Self {
+        let region = |part, offset, bytes| LayoutRegion { part, offset, bytes };
+        let block = |part, handle: BlockHandle| region(part, handle.offset, handle.bytes());
+        let padding_end = handles.filter.map_or(handles.properties.offset, |filter| filter.offset);
+        let mut regions = vec![
+            region(TablePart::Data, 0, data_bytes),
+            region(TablePart::Padding, data_bytes, padding_end.saturating_sub(data_bytes)),
+        ];
+        regions.extend(handles.filter.map(|filter| block(TablePart::Filter, filter)));
+        regions.push(block(TablePart::Properties, handles.properties));
+        regions.push(block(TablePart::Index, handles.index));
+        regions.push(block(TablePart::Metaindex, footer.metaindex));
+        regions.push(region(TablePart::Footer, footer.file_bytes - FOOTER_BYTES as u64, FOOTER_BYTES as u64));
+        regions.retain(|region| region.bytes > 0);
+        Self { regions }
+    }
+}
+
+/// What the metaindex says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BlockHandles {
+    pub(crate) filter: Option<BlockHandle>,
+    pub(crate) properties: BlockHandle,
+    pub(crate) index: BlockHandle,
+}
+
+impl BlockHandles {
+    pub(crate) fn encode(&self) -> BlockBuilder {
+        let mut block = BlockBuilder::new(1);
+        let handles = [
+            (TablePart::Filter, self.filter),
+            (TablePart::Index, Some(self.index)),
+            (TablePart::Properties, Some(self.properties)),
+        ];
+        for (part, handle) in handles {
+            if let Some(handle) = handle {
+                block.add(part.name().as_bytes(), EntryValue::Bytes(&handle.encode()));
+            }
+        }
+        block
+    }
+
+    /// Reads a metaindex block. Properties, index and metaindex must lie end to end before the footer;
+    /// a misplaced filter is no error here, because reads do without it.
+    pub(crate) fn decode(block: &Block, metaindex: BlockHandle) -> Result<Self, TableError> {
+        let (mut filter, mut properties, mut index) = (None, None, None);
+        let mut cursor = block.cursor();
+        while cursor.advance()? {
+            let slot = match cursor.key() {
+                b"filter" => &mut filter,
+                b"index" => &mut index,
+                b"properties" => &mut properties,
+                other => return Err(block.corrupt("filter, index or properties", shown(other))),
+            };
+            let handle = BlockHandle::decode(cursor.value().bytes());
+            *slot = Some(handle.ok_or_else(|| block.corrupt("a handle", format_args!("{:?}", cursor.value())))?);
+        }
+        let missing = |part: TablePart| block.corrupt(part.name(), "none");
+        let properties = properties.ok_or_else(|| missing(TablePart::Properties))?;
+        let index = index.ok_or_else(|| missing(TablePart::Index))?;
+        if properties.end() != Some(index.offset) || index.end() != Some(metaindex.offset) {
+            let expected = format!("properties and index end to end before offset {}", metaindex.offset);
+            return Err(block.corrupt(&expected, format_args!("{properties:?}, {index:?}")));
+        }
+        Ok(Self { filter, properties, index })
+    }
+
+    /// Whether the filter lies where writers put it: behind the data, aligned, right before the properties.
+    pub(crate) fn check_filter_place(
+        &self,
+        filter: BlockHandle,
+        data_bytes: u64,
+        at: &TableLocation,
+    ) -> Result<(), TableError> {
+        let expected_offset = data_bytes.checked_next_multiple_of(FILTER_ALIGNMENT as u64);
+        if expected_offset == Some(filter.offset) && filter.end() == Some(self.properties.offset) {
+            return Ok(());
+        }
+        let expected = format!("a block between the data ({data_bytes} bytes) and offset {}", self.properties.offset);
+        Err(TableError::corrupt(at.clone(), expected, format_args!("{} bytes", filter.bytes())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use bytes::Bytes;
+
+    use super::*;
+
+    #[test]
+    fn random_ids_do_not_repeat() {
+        let ids: HashSet<TableId> = (0..1_000).map(|_| TableId::random()).collect();
+        assert_eq!(ids.len(), 1_000);
+    }
+
+    #[test]
+    fn an_id_shows_as_hexadecimal_digits() {
+        assert_eq!(TableId([0xab; 16]).to_string(), "ab".repeat(16));
+    }
+
+    #[test]
+    fn contents_table_and_place_all_matter() {
+        let (one, other) = (TableId::from_bytes([1; 16]), TableId::from_bytes([2; 16]));
+        let sum = bound_checksum(b"contents", &one, 64);
+        assert_eq!(sum, bound_checksum(b"contents", &one, 64));
+        assert_ne!(sum, bound_checksum(b"contenta", &one, 64));
+        assert_ne!(sum, bound_checksum(b"contents", &other, 64));
+        assert_ne!(sum, bound_checksum(b"contents", &one, 128));
+    }
+
+    #[test]
+    fn handles_round_trip_and_their_ends_do_not_overflow() {
+        for checksum in [0, u32::MAX - 1] {
+            let handle = BlockHandle { offset: 300, contents_bytes: 70_000, checksum };
+            assert_eq!(BlockHandle::decode(&handle.encode()), Some(handle));
+            assert_eq!(handle.end(), Some(70_304));
+            let huge = BlockHandle { offset: 300, contents_bytes: u64::MAX, checksum };
+            assert_eq!(BlockHandle::decode(&huge.encode()), Some(huge));
+            assert_eq!((huge.end(), huge.bytes()), (None, u64::MAX));
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_missing_from_a_handle_or_stand_behind_it_are_refused() {
+        for bytes in [&[][..], &[1], &[1, 2], &[1, 2, 3, 4, 5], &[1, 2, 3, 4, 5, 6, 7]] {
+            assert_eq!(BlockHandle::decode(bytes), None, "{bytes:?}");
+        }
+    }
+
+    fn at() -> TableLocation {
+        TableLocation::new(None, TablePart::Footer, 936)
+    }
+
+    fn example() -> Footer {
+        Footer {
+            metaindex: BlockHandle { offset: 800, contents_bytes: 132, checksum: 0xfeed },
+            file_bytes: 1_000,
+            table_id: TableId::from_bytes([7; 16]),
+        }
+    }
+
+    fn encoded() -> [u8; FOOTER_BYTES] {
+        example().encode().try_into().unwrap()
+    }
+
+    /// The footer with `bytes` at `offset`, under a checksum that holds.
+    fn resealed(offset: usize, bytes: &[u8]) -> Result<Footer, TableError> {
+        let mut footer = encoded();
+        footer[offset..offset + bytes.len()].copy_from_slice(bytes);
+        let sum = checksum(&footer[..CHECKSUM_AT]);
+        footer[CHECKSUM_AT..56].copy_from_slice(&sum.to_le_bytes());
+        Footer::decode(&footer, 1_000, &at())
+    }
+
+    #[test]
+    fn a_footer_reads_back_as_written_and_fills_its_64_bytes() {
+        assert_eq!(Footer::decode(&encoded(), 1_000, &at()).unwrap(), example());
+        assert_eq!(encoded()[40..52], [1, 0, 0, 0, 0xed, 0xfe, 0, 0, 0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn every_flipped_bit_is_refused() {
+        for bit in 0..FOOTER_BYTES * 8 {
+            let mut footer = encoded();
+            footer[bit / 8] ^= 1 << (bit % 8);
+            assert!(Footer::decode(&footer, 1_000, &at()).is_err(), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn each_kind_of_damage_has_its_name() {
+        for version in [0, 2, 9] {
+            let refused = resealed(40, &[version]);
+            assert!(matches!(refused, Err(TableError::Version { expected: 1, got, .. }) if got == u32::from(version)));
+        }
+        assert!(matches!(resealed(51, &[1]), Err(TableError::Corrupt { .. })));
+        assert!(matches!(resealed(56, b"ELF"), Err(TableError::NotATable { .. })));
+        let longer = Footer::decode(&encoded(), 1_001, &at());
+        assert!(matches!(longer, Err(TableError::FileLength { expected: 1_000, got: 1_001, .. })));
+    }
+
+    const PROPERTIES: BlockHandle = BlockHandle { offset: 200, contents_bytes: 96, checksum: 1 };
+    const INDEX: BlockHandle = BlockHandle { offset: 300, contents_bytes: 46, checksum: 2 };
+    const METAINDEX: BlockHandle = BlockHandle { offset: 350, contents_bytes: 60, checksum: 3 };
+
+    fn handles() -> BlockHandles {
+        let filter = Some(BlockHandle { offset: 128, contents_bytes: 68, checksum: 4 });
+        BlockHandles { filter, properties: PROPERTIES, index: INDEX }
+    }
+
+    fn decoded(handles: &BlockHandles) -> Result<BlockHandles, TableError> {
+        let contents = Bytes::from(handles.encode().seal().clone());
+        BlockHandles::decode(&Block::open(contents, TableLocation::new(None, TablePart::Metaindex, 350))?, METAINDEX)
+    }
+
+    #[test]
+    fn a_metaindex_reads_back_as_written() {
+        assert_eq!(decoded(&handles()).unwrap(), handles());
+        let unfiltered = BlockHandles { filter: None, ..handles() };
+        assert_eq!(decoded(&unfiltered).unwrap(), unfiltered);
+    }
+
+    #[test]
+    fn blocks_that_do_not_lie_end_to_end_are_refused() {
+        for lying in [
+            BlockHandles { properties: BlockHandle { offset: 201, ..PROPERTIES }, ..handles() },
+            BlockHandles { index: BlockHandle { contents_bytes: 47, ..INDEX }, ..handles() },
+            BlockHandles { index: BlockHandle { contents_bytes: u64::MAX, ..INDEX }, ..handles() },
+        ] {
+            assert!(matches!(decoded(&lying), Err(TableError::Corrupt { .. })), "{lying:?}");
+        }
+    }
+
+    #[test]
+    fn parts_of_no_bytes_are_left_out_of_the_layout() {
+        let footer = Footer { metaindex: METAINDEX, file_bytes: 478, table_id: TableId::from_bytes([0; 16]) };
+        let layout = TableLayout::new(&handles(), &footer, 128);
+        let names: Vec<&str> = layout.regions.iter().map(|region| region.part.name()).collect();
+        assert_eq!(names, ["data", "filter", "properties", "index", "metaindex", "footer"]);
+        assert_eq!(layout.region(TablePart::Filter).unwrap().bytes, 72);
+        let padded = TableLayout::new(&handles(), &footer, 100);
+        assert_eq!(padded.region(TablePart::Padding).unwrap().bytes, 28);
+    }
+}

@@ -1,0 +1,191 @@
+//! A data block with the heads of its keys.
+//!
+//! For an absent key the heads nearly always decide, and the block itself, most of which is values, is not touched.
+//! They cost 12 bytes an entry beside the block.
+
+use core::cmp::Ordering;
+
+use super::{head, lower_bound};
+use crate::codec::common_prefix;
+use crate::sst::block::{Block, Header};
+use crate::sst::{Lookup, TableError};
+
+/// Entries of equal heads are walked from the first of them, if there are no more than this.
+const WALKED: usize = 16;
+
+/// A block that was walked to its end, and found to be in order.
+#[derive(Debug)]
+pub(in crate::sst) struct HeadedBlock {
+    /// One for each entry.
+    heads: Box<[u64]>,
+    /// Bytes that all keys begin with, and that their heads leave out.
+    shared_bytes: usize,
+    entries: Box<Entries>,
+}
+
+/// Touched only where heads are equal.
+#[derive(Debug)]
+struct Entries {
+    /// Where each begins.
+    offsets: Box<[u32]>,
+    block: Block,
+}
+
+impl HeadedBlock {
+    /// Walks `block`, whose first key is not below `lower`. `None` when it cannot be walked to its end, or does not
+    /// end with `last`: such a block is not cached, and each read of it says what is wrong.
+    pub(in crate::sst) fn new(block: &Block, lower: &[u8], last: &[u8]) -> Option<Self> {
+        let shared_bytes = common_prefix(lower, last);
+        let (mut heads, mut offsets) = (Vec::new(), Vec::new());
+        let mut cursor = block.cursor();
+        let mut offset = cursor.next_offset();
+        while cursor.advance().ok()? {
+            if heads.is_empty() && cursor.key() < lower {
+                return None;
+            }
+            heads.push(head(cursor.key().get(shared_bytes..)?));
+            offsets.push(u32::try_from(offset).ok()?);
+            offset = cursor.next_offset();
+        }
+        let entries = Entries { offsets: offsets.into(), block: block.clone() };
+        (cursor.key() == last).then(|| Self { heads: heads.into(), shared_bytes, entries: entries.into() })
+    }
+
+    /// Bytes in memory: the block's, and those of heads and offsets.
+    pub(in crate::sst) fn memory_bytes(&self) -> u64 {
+        self.entries.block.memory_bytes() + self.heads.len() as u64 * 12
+    }
+
+    /// What the block says of `target`, which is neither below the block's lower bound nor above its last
+    /// key, and so begins like all of its keys.
+    pub(in crate::sst) fn get(&self, target: &[u8]) -> Result<Lookup, TableError> {
+        let head = head(target.get(self.shared_bytes..).unwrap_or_default());
+        let first = lower_bound(&self.heads, head);
+        if self.heads.get(first) == Some(&head) { self.get_among_equals(target, first) } else { Ok(Lookup::Absent) }
+    }
+
+    /// Compares `target` with the keys of its head, of which `first` is the first.
+    #[inline(never)]
+    fn get_among_equals(&self, target: &[u8], first: usize) -> Result<Lookup, TableError> {
+        let Entries { offsets, block } = &*self.entries;
+        let heads = self.heads.get(first..).unwrap_or_default();
+        let equal = heads.partition_point(|head| heads.first() == Some(head));
+        let start = if equal > WALKED { first.max(self.restart_before(target)?) } else { first };
+        // Bytes in which the last key passed agrees with the target. The first key compared shares no more
+        // with the one before it than the target does: their heads differ, or it is at a restart point.
+        let mut agreed = target.len();
+        for &offset in offsets.get(start..first + equal).unwrap_or_default() {
+            let header = block.header(offset as usize)?;
+            if header.shared > agreed {
+                continue;
+            }
+            let (suffix, rest) = (block.bytes(&header.suffix), target.get(header.shared..).unwrap_or_default());
+            match suffix.cmp(rest) {
+                Ordering::Less => agreed = header.shared + common_prefix(suffix, rest),
+                Ordering::Equal => return Ok(lookup(block, &header)),
+                Ordering::Greater => break,
+            }
+        }
+        Ok(Lookup::Absent)
+    }
+
+    /// The entry at the last restart point whose key is not above `target`.
+    fn restart_before(&self, target: &[u8]) -> Result<usize, TableError> {
+        let Entries { offsets, block } = &*self.entries;
+        let restart = block.restart(block.restart_before(target)?);
+        Ok(offsets.partition_point(|&offset| (offset as usize) < restart))
+    }
+}
+
+fn lookup(block: &Block, header: &Header) -> Lookup {
+    if header.is_tombstone { Lookup::Deleted } else { Lookup::Found(block.share(header.value.clone())) }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::sst::block::{BlockBuilder, EntryValue};
+    use crate::sst::{TableLocation, TablePart};
+
+    fn block_of(keys: &[Vec<u8>], interval: u32) -> Block {
+        let mut builder = BlockBuilder::new(interval);
+        for (position, key) in keys.iter().enumerate() {
+            let value = if position % 5 == 4 { EntryValue::Tombstone } else { EntryValue::Bytes(key) };
+            builder.add(key, value);
+        }
+        let contents = Bytes::from(builder.seal().clone());
+        Block::open(contents, TableLocation::new(None, TablePart::Data, 0)).unwrap()
+    }
+
+    /// What a search of the block as read says.
+    fn sought(block: &Block, target: &[u8]) -> Lookup {
+        match block.seek(target).unwrap().filter(|cursor| cursor.key() == target) {
+            None => Lookup::Absent,
+            Some(cursor) => cursor.value_bytes().map_or(Lookup::Deleted, Lookup::Found),
+        }
+    }
+
+    /// Keys of few different bytes, zeros among them, after a prefix: many are the beginning of others, and
+    /// many have equal heads.
+    fn crowded(prefix: &[u8], most_bytes: u32, alphabet: &[u8]) -> Vec<Vec<u8>> {
+        let mut keys = vec![prefix.to_vec()];
+        let mut longest = keys.clone();
+        for _ in 0..most_bytes {
+            let longer = |key: &Vec<u8>| alphabet.iter().map(|&byte| [key, &[byte][..]].concat()).collect::<Vec<_>>();
+            longest = longest.iter().flat_map(longer).collect();
+            keys.extend(longest.iter().cloned());
+        }
+        keys.sort();
+        keys
+    }
+
+    fn assert_same(all: &[Vec<u8>], step: usize) {
+        let keys: Vec<_> = all.iter().step_by(step).cloned().collect();
+        let (first, last) = (keys.first().unwrap(), keys.last().unwrap());
+        for interval in [1, 3, 16, 1_000] {
+            let block = block_of(&keys, interval);
+            let headed = HeadedBlock::new(&block, first, last).unwrap();
+            for target in all.iter().filter(|target| *target >= first && *target <= last) {
+                assert_eq!(headed.get(target).unwrap(), sought(&block, target), "{target:?}, interval {interval}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_headed_block_answers_every_key_in_its_bounds_like_a_block_just_read() {
+        for step in [1, 2, 3, 7] {
+            assert_same(&crowded(b"", 7, &[0, 1]), step);
+            assert_same(&crowded(b"", 4, &[0, 1, 0x80, 0xff]), step);
+            assert_same(&crowded(b"prefix", 10, &[0, 0xff]), step);
+            assert_same(&crowded(b"\0\0\0\0\0\0\0\0\0", 9, &[0, 7]), step);
+        }
+    }
+
+    #[test]
+    fn long_runs_of_equal_heads_are_entered_at_a_restart_point() {
+        // The ends share nothing, so that all heads between them are the same.
+        let mut keys = vec![b"a".to_vec()];
+        keys.extend((0..500).map(|head| format!("middle of nowhere {head:05}").into_bytes()));
+        keys.push(b"z".to_vec());
+        assert_same(&keys, 1);
+        assert_same(&keys, 3);
+    }
+
+    #[test]
+    fn a_block_that_is_not_what_the_index_says_gets_no_heads() {
+        let keys = crowded(b"key", 3, b"ab");
+        let block = block_of(&keys, 2);
+        let (first, last) = (keys.first().unwrap(), keys.last().unwrap());
+        assert!(HeadedBlock::new(&block, first, last).is_some());
+        assert!(HeadedBlock::new(&block, b"keya", last).is_none(), "a first key below the bound");
+        assert!(HeadedBlock::new(&block, first, b"keyz").is_none(), "another last key");
+        // Two restart intervals out of order, which no search sees.
+        let contents = b"\0\x01\0c\0\x01\0b\0\x01\0d\0\0\0\0\x04\0\0\0\x08\0\0\0\x03\0\0\0";
+        let disordered =
+            Block::open(Bytes::from_static(contents), TableLocation::new(None, TablePart::Data, 0)).unwrap();
+        assert!(disordered.seek(b"d").unwrap().is_some());
+        assert!(HeadedBlock::new(&disordered, b"a", b"d").is_none());
+    }
+}

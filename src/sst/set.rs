@@ -1,0 +1,391 @@
+//! Many tables, one key.
+//!
+//! A lookup takes the tables in groups of 64. For a group it computes which tables have the key in their range, and
+//! which of those have a filter that may contain it, each as the bits of one word and without touching a table. It then
+//! searches the remaining tables from the newest to the oldest.
+
+use core::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::heads::{KeyRanges, RangeKey};
+use super::table::Reader;
+use super::{Lookup, ReadOptions, Table, TableError, TableSetStats, TableStats};
+use crate::block::{
+    CacheResidency, FilterGroup, FilterReader, GROUP, MatchBitmap, MatchMatrix, PreparedKey, bits_of, first_bits,
+};
+use crate::hash::KeyHash;
+use crate::stats::{CountedBySet, SharedCounter, StripedCounters, ThreadCounters};
+
+/// Tables from the newest to the oldest, read as one store.
+///
+/// A lookup hashes its key once and goes from table to table, by range and filter, until the newest one that has an
+/// entry for the key; a tombstone is an entry. A table whose filter was built with another hash than the set's is
+/// searched without it.
+///
+/// ```
+/// use bytes::Bytes;
+/// use sstfilter::sst::{ReadOptions, Table, TableBuilder, TableError, TableOptions, TableSet};
+///
+/// let table = |entries: &[(&[u8], Option<&[u8]>)]| -> Result<Table, TableError> {
+///     let mut builder = TableBuilder::new(Vec::new(), &TableOptions::default())?;
+///     for (key, value) in entries {
+///         match value {
+///             Some(value) => builder.add(key, value)?,
+///             None => builder.delete(key)?,
+///         }
+///     }
+///     Table::open_source(Bytes::from(builder.finish()?.0), &ReadOptions::default())
+/// };
+/// let old = table(&[(b"a", Some(b"1")), (b"b", Some(b"2")), (b"c", Some(b"3"))])?;
+/// let new = table(&[(b"a", Some(b"4")), (b"b", None)])?;
+///
+/// let set = TableSet::new(vec![new, old])?;
+/// assert_eq!(set.get(b"a")?, Some(Bytes::from_static(b"4")));
+/// assert_eq!(set.get(b"b")?, None);
+/// assert_eq!(set.get(b"c")?, Some(Bytes::from_static(b"3")));
+/// # Ok::<(), TableError>(())
+/// ```
+pub struct TableSet {
+    tables: Vec<Table>,
+    /// The hasher and extractor that all filters are probed with.
+    reader: Reader,
+    ranges: KeyRanges,
+    /// The filters that can be probed, at the positions of their tables.
+    filters: Vec<FilterGroup<Bytes>>,
+    residency: CacheResidency,
+    /// See [`counter`].
+    counters: Arc<StripedCounters>,
+}
+
+/// Where a set's counters are.
+///
+/// Negatives have none: a lookup of an absent key has one for nearly every table, and counting each took a sixth of the
+/// lookup. They are what remains of the lookups that came to a table.
+mod counter {
+    pub(super) const LOOKUPS: usize = 0;
+
+    /// Lookups for which the table at `position` was skipped by its range.
+    pub(super) const fn range_skips(position: usize) -> usize {
+        1 + position
+    }
+
+    /// Lookups that searched the table at `position`, in a set of `tables`.
+    pub(super) const fn touched(tables: usize, position: usize) -> usize {
+        1 + tables + position
+    }
+
+    /// Lookups that ended at the table at `position`, by a hit or an error.
+    pub(super) const fn ended(tables: usize, position: usize) -> usize {
+        1 + 2 * tables + position
+    }
+}
+
+impl TableSet {
+    /// The set of `tables`, the newest first. All of them must have been opened for a hash of one identity, and an
+    /// extractor of one name. The set probes their filters with the hasher and the extractor of the newest.
+    ///
+    /// If some filter then lacks a key of its own table, the hasher or the extractor is not what its identity or name
+    /// says. No filter of the set is used in that case: see [`Table::filter_problem`]. [`open`](Self::open) makes that
+    /// an error with [`ReadOptions::with_strict_hash`].
+    ///
+    /// # Errors
+    ///
+    /// [`TableError::MixedReaders`] for a table that was opened with another hasher or extractor: open it with the
+    /// same [`ReadOptions`] as the newest.
+    pub fn new(mut tables: Vec<Table>) -> Result<Self, TableError> {
+        let reader = tables.first().map(Table::reader).cloned().unwrap_or_default();
+        if let Some(position) = tables.iter().position(|table| !table.reader().has_identity_of(&reader)) {
+            return Err(TableError::MixedReaders { position });
+        }
+        if tables.iter().any(|table| table.contradicts(&reader)) {
+            tables.iter_mut().for_each(Table::disable_filter);
+        }
+        let count = tables.len();
+        let counters = Arc::new(StripedCounters::new(counter::ended(count, count)));
+        let mut filters = Vec::new();
+        for (position, table) in tables.iter_mut().enumerate() {
+            table.enter_set(
+                SharedCounter::new(&counters, counter::range_skips(position)),
+                CountedBySet::NegativesAsRemainder {
+                    lookups: SharedCounter::new(&counters, counter::LOOKUPS),
+                    others: [
+                        SharedCounter::sum_of(&counters, counter::ended(count, 0)..counter::ended(count, position)),
+                        SharedCounter::new(&counters, counter::range_skips(position)),
+                        SharedCounter::new(&counters, counter::touched(count, position)),
+                    ],
+                },
+            );
+            let block = table.filter().map(FilterReader::block).and_then(Result::ok);
+            FilterGroup::push_to(&mut filters, block.cloned());
+        }
+        let (ranges, residency) = (KeyRanges::new(tables.iter().map(Table::properties)), CacheResidency::of(&filters));
+        Ok(Self { tables, reader, ranges, filters, residency, counters })
+    }
+
+    /// Opens the tables at `paths`, the newest first. Without a hasher in `options`, all of them are read with the one
+    /// that the newest table describes.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Table::open`], for the first table that fails. With [`ReadOptions::with_strict_hash`] also a filter
+    /// that the set does not use.
+    pub fn open<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>, options: &ReadOptions) -> Result<Self, TableError> {
+        let mut options = options.clone();
+        let mut tables: Vec<Table> = Vec::new();
+        for path in paths {
+            let table = Table::open(path, &options)?;
+            options.hasher.get_or_insert_with(|| table.reader().hasher.clone());
+            tables.push(table);
+        }
+        let mut set = Self::new(tables)?;
+        set.tables = set.tables.into_iter().map(|table| table.accepted_by(&options)).collect::<Result<_, _>>()?;
+        Ok(set)
+    }
+
+    /// The newest value of `key`; `None` when no table has it, or the newest entry is a tombstone.
+    ///
+    /// # Errors
+    ///
+    /// Damage or a failed read in a table that might hold the key: older tables are then not searched, for
+    /// their answer might be outdated.
+    pub fn get(&self, key: &[u8]) -> Result<Option<Bytes>, TableError> {
+        let counters = self.counters.of_thread();
+        let result = self.get_counted(key, counters);
+        // Last, so that negatives, the remainder of the lookups, never count a lookup on its way.
+        counters.add(counter::LOOKUPS, 1);
+        result
+    }
+
+    fn get_counted(&self, key: &[u8], counters: ThreadCounters<'_>) -> Result<Option<Bytes>, TableError> {
+        let range_key = self.ranges.key(key);
+        let mut probe = LazyProbe::Unhashed;
+        for group in 0..self.filters.len() {
+            let in_range = self.in_range(group, key, range_key);
+            let candidates = self.candidates(group, in_range, || self.reader.hash_of(key), &mut probe);
+            match self.search(group, key, Tables { in_range, candidates }, &probe, counters)? {
+                Lookup::Found(value) => return Ok(Some(value)),
+                Lookup::Deleted => return Ok(None),
+                Lookup::Absent => {}
+            }
+        }
+        Ok(None)
+    }
+
+    /// The newest value of each of `keys`, in their order; see [`get`](Self::get).
+    ///
+    /// ```
+    /// use sstfilter::sst::TableSet;
+    ///
+    /// let empty = TableSet::new(Vec::new())?;
+    /// let values = empty.multi_get(&[b"a", b"b"]);
+    /// assert!(values.iter().all(|value| matches!(value, Ok(None))));
+    /// # Ok::<(), sstfilter::sst::TableError>(())
+    /// ```
+    #[must_use]
+    pub fn multi_get(&self, keys: &[&[u8]]) -> Vec<Result<Option<Bytes>, TableError>> {
+        keys.iter().map(|key| self.get(key)).collect()
+    }
+
+    /// Which tables may hold `key`, by their ranges and filters alone: bit `i` of `matches` becomes whether a lookup
+    /// may have to search table `i`. Nothing is read, and nothing counted.
+    ///
+    /// This is for a whole key. Tables that hold only longer keys, of which it is a prefix, may be left out:
+    /// [`matches_prefix`](Self::matches_prefix) finds those.
+    pub fn matches(&self, key: &[u8], matches: &mut MatchBitmap) {
+        matches.reset(self.tables.len());
+        self.match_key(key, matches.words_mut());
+    }
+
+    /// Which tables may hold a key that begins with `prefix`, by their ranges and filters alone: bit `i` of `matches`
+    /// becomes whether a scan of the prefix has to walk table `i`. Nothing is read, and nothing counted. Every table
+    /// that has entries matches the empty prefix.
+    ///
+    /// Filters are probed only where they hold parts of keys, and the extractor has one part for all keys with the
+    /// prefix: see [`Table::may_contain_prefix`]. [`KeyExtractor`](crate::KeyExtractor) has an example of a
+    /// prefix scan.
+    pub fn matches_prefix(&self, prefix: &[u8], matches: &mut MatchBitmap) {
+        matches.reset(self.tables.len());
+        let mut probe = LazyProbe::Unhashed;
+        for (group, word) in matches.words_mut().enumerate() {
+            let in_range = self.tables_where(group, first_bits(GROUP), |table| table.properties().range_meets(prefix));
+            *word = self.candidates(group, in_range, || self.reader.hash_of_prefix(prefix), &mut probe);
+        }
+    }
+
+    /// The [`matches`](Self::matches) of many keys: row `i` of `matches` has a bit for each table that may hold key
+    /// `i`. Nothing is read from tables, and nothing counted.
+    ///
+    /// ```
+    /// use sstfilter::MatchMatrix;
+    /// use sstfilter::sst::{ReadOptions, Table, TableBuilder, TableOptions, TableSet};
+    ///
+    /// let mut builder = TableBuilder::new(Vec::new(), &TableOptions::default())?;
+    /// builder.add(b"apple", b"1")?;
+    /// builder.add(b"plum", b"2")?;
+    /// let table = Table::open_source(bytes::Bytes::from(builder.finish()?.0), &ReadOptions::default())?;
+    /// let set = TableSet::new(vec![table])?;
+    ///
+    /// let mut matches = MatchMatrix::default();
+    /// set.matches_batch(&[b"apple", b"banana", b"zucchini"], &mut matches);
+    /// assert!(matches.may_contain(0, 0), "it is there");
+    /// assert!(!matches.may_contain(1, 0), "not in the filter");
+    /// assert!(!matches.may_contain(2, 0), "out of range");
+    /// # Ok::<(), sstfilter::sst::TableError>(())
+    /// ```
+    pub fn matches_batch(&self, keys: &[&[u8]], matches: &mut MatchMatrix) {
+        matches.reset(keys.len(), self.tables.len());
+        for (row, key) in matches.rows_mut().zip(keys) {
+            self.match_key(key, row.iter_mut());
+        }
+    }
+
+    fn match_key<'a>(&self, key: &[u8], words: impl Iterator<Item = &'a mut u64>) {
+        let range_key = self.ranges.key(key);
+        let mut probe = LazyProbe::Unhashed;
+        for (group, word) in words.enumerate() {
+            let in_range = self.in_range(group, key, range_key);
+            *word = self.candidates(group, in_range, || self.reader.hash_of(key), &mut probe);
+        }
+    }
+
+    /// The tables, the newest first.
+    #[must_use]
+    pub fn tables(&self) -> &[Table] {
+        &self.tables
+    }
+
+    /// What was looked up so far, and what was skipped.
+    #[must_use]
+    pub fn stats(&self) -> TableSetStats {
+        let count = self.tables.len();
+        let sum_of = |index| self.counters.sum(index);
+        let lookups = sum_of(counter::LOOKUPS);
+        let (mut reached, mut by_range, mut by_filter, mut touched) = (lookups, 0, 0, 0);
+        for position in 0..count {
+            let skips = sum_of(counter::range_skips(position));
+            let searches = sum_of(counter::touched(count, position));
+            by_range += skips;
+            touched += searches;
+            by_filter += reached.saturating_sub(skips + searches);
+            reached = reached.saturating_sub(sum_of(counter::ended(count, position)));
+        }
+        TableSetStats {
+            lookups,
+            tables_considered: by_range + by_filter + touched,
+            skipped_by_range: by_range,
+            skipped_by_filter: by_filter,
+            touched,
+            tables: self.tables.iter().fold(TableStats::default(), |sum, table| sum.merged(&table.stats())),
+        }
+    }
+
+    /// The tables of a group that have `key` in their range.
+    #[inline]
+    fn in_range(&self, group: usize, key: &[u8], range_key: Option<RangeKey>) -> u64 {
+        let Some(range_key) = range_key else { return 0 };
+        let tables = self.ranges.holding(group, range_key);
+        if range_key.is_bound {
+            return self.tables_where(group, tables, |table| table.properties().range_holds(key));
+        }
+        tables
+    }
+
+    /// Those of a group's tables at `which` for which `holds` is true.
+    #[cold]
+    fn tables_where(&self, group: usize, which: u64, holds: impl Fn(&Table) -> bool) -> u64 {
+        let holding = bits_of(which).filter(|bit| self.tables.get(group * GROUP + bit).is_some_and(&holds));
+        holding.fold(0, |bits, bit| bits | 1 << bit)
+    }
+
+    /// Those of the tables at `in_range` whose filters may contain the key of `hash`, which is computed when the first
+    /// filter is probed.
+    #[inline]
+    fn candidates(
+        &self,
+        group: usize,
+        in_range: u64,
+        hash: impl FnOnce() -> Option<KeyHash>,
+        probe: &mut LazyProbe,
+    ) -> u64 {
+        let Some(filters) = self.filters.get(group).filter(|_| in_range != 0) else { return 0 };
+        let Some(key) = probe.get(hash) else { return in_range };
+        if self.residency == CacheResidency::Memory {
+            filters.prefetch(key.hash(), in_range);
+        }
+        filters.probe(key, in_range)
+    }
+
+    /// Searches the candidates of a group from the newest to the oldest, until one has an entry or fails, and counts
+    /// what was skipped up to there.
+    fn search(
+        &self,
+        group: usize,
+        key: &[u8],
+        Tables { in_range, candidates }: Tables,
+        probe: &LazyProbe,
+        counters: ThreadCounters<'_>,
+    ) -> Result<Lookup, TableError> {
+        let tables = self.tables.get(group * GROUP..).unwrap_or_default();
+        let mut considered = first_bits(tables.len());
+        let mut result = Ok(Lookup::Absent);
+        for bit in bits_of(candidates) {
+            let Some(table) = tables.get(bit) else { break };
+            counters.add(counter::touched(self.tables.len(), group * GROUP + bit), 1);
+            result = table.get_candidate(key, probe.is_hashed());
+            if !matches!(result, Ok(Lookup::Absent)) {
+                considered = first_bits(bit + 1);
+                counters.add(counter::ended(self.tables.len(), group * GROUP + bit), 1);
+                break;
+            }
+        }
+        counters.add_bits(counter::range_skips(group * GROUP), !in_range & considered);
+        result
+    }
+}
+
+/// What is known of a key in a group of tables before one is searched, a bit for each table.
+#[derive(Clone, Copy)]
+struct Tables {
+    /// They have the key in their range.
+    in_range: u64,
+    /// Of those, the ones whose filters may contain it.
+    candidates: u64,
+}
+
+/// A key's probe, made when the first table has the key in its range: a key outside all ranges is not hashed.
+enum LazyProbe {
+    Unhashed,
+    /// The extractor has no part for the key: no filter can be probed.
+    OutsideDomain,
+    Hashed(PreparedKey),
+}
+
+impl LazyProbe {
+    #[inline]
+    fn get(&mut self, hash: impl FnOnce() -> Option<KeyHash>) -> Option<&mut PreparedKey> {
+        if matches!(self, Self::Unhashed) {
+            *self = hash().map_or(Self::OutsideDomain, |hash| Self::Hashed(PreparedKey::new(hash)));
+        }
+        match self {
+            Self::Hashed(key) => Some(key),
+            Self::Unhashed | Self::OutsideDomain => None,
+        }
+    }
+
+    fn is_hashed(&self) -> bool {
+        matches!(self, Self::Hashed(_))
+    }
+}
+
+impl fmt::Debug for TableSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TableSet")
+            .field("tables", &self.tables)
+            .field("reader", &self.reader)
+            .field("stats", &self.stats())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,241 @@
+//! A sound block in the wrong place: a swapped sidecar, a misdirected or stale write, a reused file number. All its
+//! checksums hold, and it answers "absent" for nearly every key of the other file. The failure guarded against: a
+//! reader that accepts it.
+
+use crate::common;
+use bytes::Bytes;
+use sstfilter::{
+    AutoPolicy, BitsPerKey, BlockError, BuildContext, DynamicFilter, FallbackReason, FileId, FilterBlock, FilterPolicy,
+    FilterReader, FilterSet, KeyHash, KeyHasher, KindPolicy, LoadContext, LookupOutcome, MatchBitmap, Probe, Sizing,
+    StandardBloom,
+};
+
+const KEYS: u32 = 1_000;
+
+fn hashes(file: u64) -> Vec<KeyHash> {
+    common::key_set(u32::try_from(file).unwrap(), KEYS).collect()
+}
+
+fn id(file: u64) -> FileId {
+    FileId::new(&file.to_le_bytes()).unwrap()
+}
+
+/// A policy for each kind of filter that is built for a file.
+fn policies() -> Vec<Box<dyn FilterPolicy>> {
+    let mut policies: Vec<Box<dyn FilterPolicy>> = vec![
+        Box::new(KindPolicy::default()),
+        Box::new(KindPolicy::standard_bloom(BitsPerKey::TEN).unwrap()),
+        Box::new(AutoPolicy::new(BitsPerKey::TEN).unwrap()),
+        Box::new(common::ribbon(0.01)),
+        Box::new(KindPolicy::binary_fuse(Sizing::FingerprintBits(8)).unwrap()),
+    ];
+    policies.extend(common::xor_policies().into_iter().map(|policy| Box::new(policy) as Box<dyn FilterPolicy>));
+    policies
+}
+
+/// The block of every policy for `file`, bound to it or not.
+fn blocks(file: u64, bound: Option<FileId>) -> Vec<Bytes> {
+    let context = BuildContext::new(&KeyHasher::default());
+    let context = bound.map_or(context.clone(), |file| context.with_file_id(file));
+    let built = |policy: Box<dyn sstfilter::FilterPolicy>| {
+        let built = common::build_in(policy.as_ref(), &context, &hashes(file));
+        assert_eq!(built.report.block_bytes, built.block.as_ref().unwrap().len() as u64);
+        built.block.unwrap()
+    };
+    policies().into_iter().map(built).collect()
+}
+
+fn context(file: u64) -> LoadContext<'static> {
+    LoadContext::new(&KeyHasher::default()).with_file_id(id(file))
+}
+
+fn denied(filter: &FilterReader<Bytes>, file: u64) -> usize {
+    hashes(file).into_iter().filter(|&hash| filter.probe(hash).is_absent()).count()
+}
+
+#[test]
+fn a_sound_block_of_another_file_loses_no_key() {
+    for ((of_7, of_8), unbound) in blocks(7, Some(id(7))).into_iter().zip(blocks(8, Some(id(8)))).zip(blocks(8, None)) {
+        let own = FilterReader::load(of_7, context(7));
+        assert!(own.block().is_ok() && denied(&own, 7) == 0);
+        assert!(hashes(8).into_iter().filter(|&hash| own.probe(hash).is_absent()).count() > 900, "it is a filter");
+
+        let swapped = FilterReader::load(of_8.clone(), context(7));
+        let mismatch = BlockError::FileMismatch { expected: Some(id(7)), got: Some(id(8)) };
+        assert_eq!(swapped.block().err(), Some(&mismatch));
+        assert_eq!(denied(&swapped, 7), 0);
+        assert_eq!(swapped.probe(hashes(7)[0]), Probe::Unusable(&mismatch));
+
+        let never_bound = FilterReader::load(unbound, context(7));
+        assert_eq!(
+            never_bound.block().err(),
+            Some(&BlockError::FileMismatch { expected: Some(id(7)), got: None }),
+            "nothing says whose it is"
+        );
+        let without_id = FilterReader::load(of_8, &KeyHasher::default());
+        assert_eq!(
+            without_id.block().err(),
+            Some(&BlockError::FileMismatch { expected: None, got: Some(id(8)) }),
+            "a reader that forgot the id"
+        );
+        assert_eq!(denied(&never_bound, 7) + denied(&without_id, 7), 0);
+    }
+}
+
+#[test]
+fn a_bound_block_is_8_bytes_longer_and_an_unbound_one_is_what_it_was() {
+    for (bound, unbound) in blocks(7, Some(id(7))).into_iter().zip(blocks(7, None)) {
+        assert_eq!(bound.len(), unbound.len() + 8);
+        let [bound, unbound] = [bound, unbound].map(|block| FilterBlock::open_unverified(block).unwrap());
+        assert_eq!((bound.info().file, unbound.info().file), (Some(id(7)), None));
+        assert_eq!(bound.info().payload_checksum, unbound.info().payload_checksum);
+        assert_eq!(bound.as_bytes(), &unbound.bound_to(id(7))[..], "bound when built, or afterwards");
+        assert_eq!(bound.bound_to(id(8)), unbound.bound_to(id(8)), "an ingested file gets another number");
+    }
+}
+
+#[test]
+fn tools_inspect_and_verify_a_bound_block_without_its_id() {
+    for block in blocks(7, Some(id(7))) {
+        let block = FilterBlock::open_unverified(block).unwrap();
+        block.verify().unwrap();
+        assert_eq!(block.info().file.map(FileId::fingerprint), Some(id(7).fingerprint()));
+        assert_eq!(block.info().block_bytes, block.as_bytes().len() as u64);
+    }
+}
+
+#[test]
+fn damage_that_a_block_has_stays_damage_when_it_is_bound() {
+    let mut damaged = blocks(7, None)[0].to_vec();
+    damaged[5] ^= 1;
+    let bound = FilterBlock::open_unverified(damaged).unwrap().bound_to(id(7));
+    assert!(matches!(FilterBlock::load(bound, context(7)), Err(BlockError::PayloadChecksum { .. })));
+}
+
+#[test]
+fn estimates_and_reports_have_the_binding_in_them() {
+    for policy in policies() {
+        let estimate = |context: &BuildContext| {
+            let mut builder = policy.builder(context).unwrap();
+            builder.add_hashes(&hashes(7));
+            builder.estimated_bytes()
+        };
+        let context = BuildContext::new(&KeyHasher::default());
+        assert_eq!(estimate(&context.clone().with_file_id(id(7))), estimate(&context) + 8, "{}", policy.name());
+    }
+}
+
+#[test]
+fn a_block_without_a_known_key_is_not_used() {
+    let (own, other) = (hashes(7), hashes(8));
+    let known = [own[0], own[999]];
+    for block in blocks(7, None) {
+        let load = |known: &[KeyHash]| {
+            let context = LoadContext::new(&KeyHasher::default());
+            FilterBlock::load(block.clone(), context.with_known_keys(known)).map(drop)
+        };
+        assert_eq!(load(&known), Ok(()));
+        let refused = BlockError::KnownKeyAbsent { hash: KeyHasher::default().identity() };
+        assert_eq!(load(&other[..20]), Err(refused.clone()));
+        // Each known key counts, wherever it stands.
+        let absent = other.iter().find(|&&hash| load(&[hash]).is_err()).unwrap();
+        assert_eq!(load(&[own[0], own[1], *absent]), Err(refused.clone()));
+        assert_eq!(load(&[*absent, own[0], own[1]]), Err(refused));
+    }
+}
+
+#[test]
+fn no_way_from_unverified_bytes_to_an_answer_but_the_one_that_says_so() {
+    for block in blocks(7, Some(id(7))) {
+        let payload = usize::try_from(FilterBlock::open_unverified(&block[..]).unwrap().info().payload_bytes).unwrap();
+        for page in (0..payload).step_by(4_096) {
+            let mut zeroed = block.to_vec();
+            zeroed[page..payload.min(page + 4_096)].fill(0);
+            let damaged = Bytes::from(zeroed);
+            assert!(matches!(FilterBlock::load(&damaged, context(7)), Err(BlockError::PayloadChecksum { .. })));
+            let set = FilterSet::new(
+                [FilterReader::load(damaged.clone(), context(7)), FilterReader::load(block.clone(), context(7))],
+                KeyHasher::default().identity(),
+            );
+            assert!(matches!(set.problem(0), Some(BlockError::PayloadChecksum { .. })));
+            let mut hits = MatchBitmap::default();
+            for hash in hashes(7) {
+                set.matches(hash, &mut hits);
+                assert_eq!(hits.count(), 2, "no key is lost");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_guarded_filter_of_an_unverified_block_is_verified() {
+    for block in blocks(7, None) {
+        let mut damaged = block.to_vec();
+        damaged[3] ^= 1;
+        let opened = FilterBlock::open_unverified(Bytes::from(damaged));
+        let filter = FilterReader::from(opened.clone());
+        assert!(matches!(filter.block(), Err(BlockError::PayloadChecksum { .. })));
+        let set = FilterSet::new([FilterReader::from(opened)], KeyHasher::default().identity());
+        assert!(set.problem(0).is_some());
+        assert!(FilterReader::from(FilterBlock::open_unverified(block)).block().is_ok());
+    }
+}
+
+#[test]
+fn an_unusable_filter_counts_no_outcomes() {
+    let filter = FilterReader::load(Bytes::from_static(b"not a block"), &KeyHasher::default());
+    assert!(matches!(filter.probe(hashes(7)[0]), Probe::Unusable(_)));
+    filter.record_lookup(LookupOutcome::NotFound);
+    let stats = filter.stats();
+    assert_eq!((stats.unusable, stats.false_positives), (1, 0));
+    assert!(stats.is_possible());
+}
+
+#[test]
+fn a_filter_that_is_restored_belongs_to_its_file() {
+    let hasher = KeyHasher::default();
+    let mut filter = StandardBloom::with_shape(hasher.identity(), 1_000, 7).unwrap();
+    filter.insert_all(&hashes(7)[..50]);
+    let block = FilterBlock::load(filter.to_block().unwrap(), &hasher).unwrap().bound_to(id(7));
+    assert!(StandardBloom::from_block(&block, context(7)).is_ok());
+    for wrong in [context(8), LoadContext::new(&hasher)] {
+        assert!(StandardBloom::from_block(&block, wrong).is_err());
+    }
+}
+
+#[test]
+fn a_panic_in_the_engines_hash_leaves_no_filter_behind() {
+    // It panics once, at the 501st key, which the engine has written by then.
+    let hasher = || {
+        let calls = std::sync::atomic::AtomicU32::new(0);
+        KeyHasher::custom(1, move |key| {
+            assert_ne!(calls.fetch_add(1, std::sync::atomic::Ordering::Relaxed), 500, "as planned");
+            KeyHasher::default().hash(key)
+        })
+    };
+    for policy in policies() {
+        for expected_keys in [None, Some(1_000)] {
+            let context = BuildContext::new(&hasher());
+            let context = expected_keys.map_or(context.clone(), |keys| context.with_expected_keys(keys));
+            let mut builder = policy.builder(&context).unwrap();
+            let mut caught = 0;
+            for key in 0..1_000_u32 {
+                let add = std::panic::AssertUnwindSafe(|| builder.add_key(&key.to_le_bytes()));
+                caught += u32::from(std::panic::catch_unwind(add).is_err());
+            }
+            assert_eq!(caught, 1);
+            let built = builder.finish();
+            assert_eq!((built.block, built.report.reason), (None, FallbackReason::Interrupted), "{}", policy.name());
+        }
+    }
+}
+
+#[test]
+fn a_filter_of_readings_can_be_bound_when_it_is_there() {
+    let (hasher, hashes) = (KeyHasher::default(), hashes(7));
+    let policy = KindPolicy::binary_fuse(Sizing::FingerprintBits(8)).unwrap();
+    let built = policy.build_multi_pass(|| hashes.iter().copied(), KEYS.into(), hasher.identity()).unwrap();
+    let bound = FilterBlock::load(built.block.unwrap(), &hasher).unwrap().bound_to(id(7));
+    let filter = FilterBlock::load(bound, context(7)).unwrap();
+    assert!(hashes.iter().all(|&hash| filter.may_contain(hash)));
+}

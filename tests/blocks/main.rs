@@ -1,0 +1,17 @@
+//! Filter blocks: damaged, misplaced, many at once, and misused. `set` selects instruction sets for the whole process;
+//! no other test here depends on the selection.
+
+#![expect(clippy::unwrap_used, reason = "tests, and the functions they share")]
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod binding;
+mod flipped_bits;
+mod misuse;
+mod probe;
+#[allow(dead_code, reason = "its `main` is not called here")]
+#[path = "../../examples/read_block_by_hand.rs"]
+mod read_block_by_hand;
+mod set;
+mod user_kinds;

@@ -1,0 +1,207 @@
+//! Many filters probed together must answer as each does alone. The failures guarded against: an answer lands at the
+//! place of another filter, a mask is tested on a filter with another number of probes, or an unusable filter
+//! answers "absent".
+
+use crate::common;
+use bytes::Bytes;
+use sstfilter::simd::{self, InstructionSet};
+use sstfilter::{
+    BitsPerKey, BlockError, BuildContext, FilterBlock, FilterReader, FilterSet, KeyHash, KeyHasher, KindPolicy,
+    LookupOutcome, MatchBitmap, MatchMatrix,
+};
+
+/// Bits per key that take 1 to 16 probes.
+const SIZES: [f64; 16] = [1.0, 2.5, 4.0, 6.0, 8.0, 10.0, 11.0, 13.0, 15.0, 17.0, 20.0, 23.0, 26.0, 29.0, 32.0, 40.0];
+
+type Member = Result<FilterBlock<Bytes>, BlockError>;
+
+fn bloom(set: u32, keys: u32, bits: f64) -> Member {
+    let policy = KindPolicy::bloom(BitsPerKey::new(bits).unwrap()).unwrap();
+    let hashes: Vec<KeyHash> = common::key_set(set, keys).collect();
+    FilterBlock::open_unverified(common::build(&policy, &hashes).block.unwrap())
+}
+
+fn ribbon(set: u32, keys: u32) -> Member {
+    let hashes: Vec<KeyHash> = common::key_set(set, keys).collect();
+    FilterBlock::open_unverified(common::build(&common::ribbon(0.01), &hashes).block.unwrap())
+}
+
+fn foreign(set: u32) -> Member {
+    let hashes: Vec<KeyHash> = common::key_set(set, 100).collect();
+    let context = BuildContext::new(&KeyHasher::with_seed(99));
+    FilterBlock::open_unverified(common::build_in(&KindPolicy::default(), &context, &hashes).block.unwrap())
+}
+
+/// Filters of all shapes in an order that repeats only after 80: all numbers of probes, sizes from no key
+/// to thousands, Ribbon, damaged and foreign ones.
+fn mixed(count: u32) -> Vec<Member> {
+    (0..count)
+        .map(|set| match set % 10 {
+            3 => ribbon(set, 50 + set * 7),
+            6 if set % 20 == 6 => FilterBlock::open_unverified(Bytes::from_static(b"not a filter block")),
+            8 if set % 20 == 8 => foreign(set),
+            9 => bloom(set, set % 4, 10.0),
+            _ => bloom(set, 20 + set * 31 % 3_000, SIZES[(set * 7 % 16) as usize]),
+        })
+        .collect()
+}
+
+#[test]
+fn the_mixed_filters_have_every_number_of_probes() {
+    let sizes = SIZES.map(|bits| sstfilter::filter::blocked_bloom::probes_for(BitsPerKey::new(bits).unwrap()));
+    assert_eq!(sizes.to_vec(), (1..=16).collect::<Vec<u8>>());
+}
+
+fn uniform(count: u32) -> Vec<Member> {
+    (0..count).map(|set| bloom(set, 300, 10.0)).collect()
+}
+
+fn answers_alone(members: &[Member], hash: KeyHash) -> Vec<usize> {
+    let identity = KeyHasher::default().identity();
+    let may_contain = |member: &Member| match member {
+        Ok(block) => block.hash_identity() != identity || block.may_contain(hash),
+        Err(_) => true,
+    };
+    members.iter().enumerate().filter(|(_, member)| may_contain(member)).map(|(index, _)| index).collect()
+}
+
+/// Keys of the filters, and as many that are in none.
+fn asked(filters: u32) -> Vec<KeyHash> {
+    let present = (0..filters).flat_map(|set| common::key_set(set, 3));
+    present.chain(common::key_set(9_999, 200)).collect()
+}
+
+fn assert_answers_as_each_alone(members: &[Member]) {
+    let set = FilterSet::new(members.iter().cloned().map(FilterReader::from), KeyHasher::default().identity());
+    assert_eq!((set.len(), set.is_empty()), (members.len(), members.is_empty()));
+    let hashes = asked(u32::try_from(members.len()).unwrap());
+    let expected: Vec<Vec<usize>> = hashes.iter().map(|&hash| answers_alone(members, hash)).collect();
+    let (mut hits, mut matrix) = (MatchBitmap::default(), MatchMatrix::default());
+    for instructions in InstructionSet::available() {
+        simd::select(instructions).unwrap();
+        for (&hash, expected) in hashes.iter().zip(&expected) {
+            set.matches(hash, &mut hits);
+            assert_eq!(&hits.iter().collect::<Vec<_>>(), expected, "{instructions}, {} filters", members.len());
+        }
+        for batch in [hashes.len(), 33, 1, 0] {
+            let hashes = &hashes[..batch.min(hashes.len())];
+            set.matches_batch(hashes, &mut matrix);
+            assert_eq!((matrix.keys(), matrix.filters()), (hashes.len(), members.len()));
+            let rows: Vec<Vec<usize>> = (0..hashes.len()).map(|key| matrix.row(key).collect()).collect();
+            assert_eq!(rows, expected[..hashes.len()], "{instructions}, {} filters, {batch} keys", members.len());
+            assert_eq!(matrix.count(), rows.iter().map(Vec::len).sum::<usize>() as u64);
+        }
+    }
+    simd::select(InstructionSet::fastest()).unwrap();
+}
+
+/// One test for all numbers of filters, so that no other one selects instructions meanwhile.
+#[test]
+fn a_set_answers_as_its_filters_do_alone_on_every_instruction_set() {
+    for count in [0, 1, 2, 63, 64, 65, 70, 128, 129, 200] {
+        assert_answers_as_each_alone(&mixed(count));
+        assert_answers_as_each_alone(&uniform(count));
+    }
+    // Beyond the caches, where lines are fetched before they are tested.
+    let far: Vec<Member> = (0..70).map(|set| bloom(set, 40_000 + set * 1_000, 10.0)).collect();
+    assert_answers_as_each_alone(&far);
+    assert_answers_as_each_alone(&[far[..3].to_vec(), mixed(30), far[3..].to_vec()].concat());
+}
+
+#[test]
+fn a_filter_that_cannot_be_asked_says_why_and_never_denies() {
+    let members = [bloom(0, 10, 10.0), FilterBlock::open_unverified(Bytes::new()), foreign(2), bloom(3, 10, 10.0)];
+    let set = FilterSet::new(members.map(FilterReader::from), KeyHasher::default().identity());
+    assert!(set.problem(0).is_none() && set.problem(3).is_none() && set.problem(4).is_none());
+    assert!(set.problem(1).is_some());
+    assert!(matches!(set.problem(2), Some(BlockError::HashMismatch { .. })));
+    let mut hits = MatchBitmap::default();
+    for hash in common::key_set(50, 1_000) {
+        set.matches(hash, &mut hits);
+        assert!(hits.may_contain(1) && hits.may_contain(2));
+    }
+}
+
+#[test]
+fn a_matrix_answers_may_be_present_beyond_its_ends() {
+    let set = FilterSet::new(uniform(3).into_iter().map(FilterReader::from), KeyHasher::default().identity());
+    let mut hits = MatchMatrix::default();
+    let absent: Vec<KeyHash> = common::key_set(77, 50).collect();
+    set.matches_batch(&absent, &mut hits);
+    assert!((0..50).any(|key| !hits.may_contain(key, 0)));
+    assert!(hits.may_contain(0, 3) && hits.may_contain(0, 64) && hits.may_contain(50, 0));
+    assert!(hits.may_contain(usize::MAX, 0) && hits.row(usize::MAX).next().is_none());
+}
+
+#[test]
+fn a_set_counts_for_its_filters_one_by_one_and_in_batches() {
+    let set = FilterSet::new(mixed(130).into_iter().map(FilterReader::from), KeyHasher::default().identity());
+    let absent: Vec<KeyHash> = common::key_set(9_999, 2_000).collect();
+    let (mut hits, mut matrix) = (MatchBitmap::default(), MatchMatrix::default());
+    let mut positives = vec![0; set.len()];
+    for &hash in &absent[..500] {
+        set.matches(hash, &mut hits);
+        hits.iter().for_each(|filter| positives[filter] += 1);
+    }
+    set.matches_batch(&absent[500..], &mut matrix);
+    (0..matrix.keys()).flat_map(|key| matrix.row(key)).for_each(|filter| positives[filter] += 1);
+    for (index, &positives) in positives.iter().enumerate() {
+        let stats = set.filter(index).unwrap().stats();
+        assert_eq!(stats.probes(), 2_000, "filter {index}");
+        match set.problem(index) {
+            None => assert_eq!((stats.positives, stats.negatives), (positives, 2_000 - positives), "filter {index}"),
+            Some(_) => assert_eq!((stats.positives, stats.unusable), (0, 2_000), "filter {index}"),
+        }
+    }
+}
+
+#[test]
+fn outcomes_of_a_sets_probes_give_the_rate_and_no_alarm() {
+    let set = FilterSet::new([FilterReader::from(bloom(0, 10_000, 10.0))], KeyHasher::default().identity());
+    let filter = set.filter(0).unwrap();
+    let mut hits = MatchBitmap::default();
+    for hash in common::key_set(1, 100_000) {
+        set.matches(hash, &mut hits);
+        if hits.may_contain(0) {
+            filter.record_lookup(LookupOutcome::NotFound);
+        }
+    }
+    let stats = filter.stats();
+    assert_eq!((stats.probes(), stats.positives), (100_000, stats.false_positives));
+    let observed = stats.observed_fpr().unwrap();
+    assert!((0.008..0.011).contains(&observed), "{observed}");
+    assert_eq!(stats.alarm(filter.block().unwrap().info().expected_fpr), None);
+}
+
+#[test]
+fn outcomes_reported_to_a_filter_that_did_not_answer_raise_no_alarm() {
+    let (probed, kept) = (bloom(0, 10_000, 10.0), FilterReader::from(bloom(0, 10_000, 10.0)));
+    let set = FilterSet::new([FilterReader::from(probed)], KeyHasher::default().identity());
+    let mut hits = MatchBitmap::default();
+    for hash in common::key_set(1, 10_000) {
+        set.matches(hash, &mut hits);
+        if hits.may_contain(0) {
+            kept.record_lookup(LookupOutcome::NotFound);
+        }
+    }
+    let stats = kept.stats();
+    assert!(stats.false_positives > 50 && !stats.is_possible());
+    assert_eq!((stats.observed_fpr(), stats.alarm(0.01)), (None, None));
+}
+
+#[test]
+fn threads_that_share_a_set_count_every_probe() {
+    let set = FilterSet::new(uniform(70).into_iter().map(FilterReader::from), KeyHasher::default().identity());
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let set = &set;
+            scope.spawn(move || {
+                let mut hits = MatchBitmap::default();
+                common::key_set(50 + thread, 5_000).for_each(|hash| set.matches(hash, &mut hits));
+            });
+        }
+    });
+    assert!(set.filters().iter().all(|filter| filter.stats().probes() == 20_000));
+    let positives: u64 = set.filters().iter().map(|filter| filter.stats().positives).sum();
+    assert!((8_000..20_000).contains(&positives), "{positives} of 1,400,000");
+}

@@ -1,0 +1,273 @@
+//! User-defined kinds. The failures guarded against: a kind that loses keys is trusted; one that panics, reads beyond
+//! its payload or claims wrong lengths crashes a reader or breaks other filters; one takes a number of the library's.
+
+use sstfilter::kind::{
+    Abilities, BuildFailure, BuiltPayload, EncodedShape, FilterShape, Kind, NotStreamed, ParamWords, Payload,
+    ShapeFields,
+};
+use sstfilter::{
+    BlockError, BuildContext, BuiltFilter, ConfigError, FallbackReason, FilterBlock, FilterKind, FilterReader,
+    FilterSet, KeyHash, KeyHasher, KindPolicy, KindRegistry, LoadContext, MatchBitmap, SelfCheck, Sizing,
+};
+
+use crate::common;
+
+/// What a kind does wrong.
+const NOTHING: u8 = 0;
+const PANICS_WHEN_PROBED: u8 = 1;
+const READS_TOO_FAR: u8 = 2;
+const PANICS_WHEN_DECODED: u8 = 3;
+const CLAIMS_MORE_BYTES: u8 = 4;
+const LOSES_KEYS: u8 = 5;
+const PANICS_WHEN_BUILT: u8 = 6;
+const PANICS_WHEN_PLANNED: u8 = 7;
+const LOSES_KEYS_PROBED_ONE_BY_ONE: u8 = 8;
+const SETS_BITS_BEHIND_THE_LAST: u8 = 9;
+const PANICS_WHEN_DESCRIBED: u8 = 10;
+
+/// Sorted hashes of 8 bytes each, of a kind with the number `ID`, which does `WRONG`.
+#[derive(Clone, Copy, Debug)]
+struct Hashes<const ID: u8, const WRONG: u8>;
+
+#[derive(Clone, Copy, Debug)]
+struct Shape<const ID: u8, const WRONG: u8> {
+    count: u32,
+}
+
+impl<const ID: u8, const WRONG: u8> FilterShape for Shape<ID, WRONG> {
+    const KIND: FilterKind = FilterKind::from_code(ID);
+
+    fn decode(encoded: &EncodedShape) -> Result<Self, BlockError> {
+        assert_ne!(WRONG, PANICS_WHEN_DECODED, "as it does");
+        let &[count] = encoded.params.as_slice() else {
+            return Err(BlockError::Field { field: "parameter words", expected: "1", got: 0 });
+        };
+        Ok(Self { count })
+    }
+
+    fn params(&self) -> ParamWords {
+        [self.count].into_iter().collect()
+    }
+
+    fn payload_bytes(&self) -> u64 {
+        u64::from(self.count) * 8
+    }
+
+    fn expected_fpr(&self, _keys: u64) -> f64 {
+        0.0
+    }
+
+    fn describe(&self) -> ShapeFields {
+        assert_ne!(WRONG, PANICS_WHEN_DESCRIBED, "as it does");
+        ShapeFields::default().with("hashes", self.count)
+    }
+
+    fn may_contain(&self, payload: &[u8], hash: KeyHash) -> bool {
+        assert_ne!(WRONG, PANICS_WHEN_PROBED, "as it does");
+        if WRONG == READS_TOO_FAR {
+            return payload[payload.len() + 7] == 0;
+        }
+        WRONG != LOSES_KEYS_PROBED_ONE_BY_ONE && contains(payload, hash)
+    }
+
+    fn may_contain_batch(&self, payload: &[u8], hashes: &[KeyHash], hits: &mut [u64]) {
+        assert_ne!(WRONG, PANICS_WHEN_PROBED, "as it does");
+        assert_ne!(WRONG, READS_TOO_FAR, "as it does");
+        // The first key is lost, and a bit that is no key's makes up for it.
+        let is_lost = |index| WRONG == SETS_BITS_BEHIND_THE_LAST && index == 0;
+        for (chunk, (word, hashes)) in hits.iter_mut().zip(hashes.chunks(64)).enumerate() {
+            let found = |(bit, &hash): (usize, _)| contains(payload, hash) && !is_lost(64 * chunk + bit);
+            *word = hashes.iter().enumerate().fold(0, |word, (bit, hash)| word | u64::from(found((bit, hash))) << bit);
+        }
+        if WRONG == SETS_BITS_BEHIND_THE_LAST
+            && let Some(last) = hits.last_mut()
+        {
+            *last |= 1 << 63;
+        }
+    }
+}
+
+fn contains(payload: &[u8], hash: KeyHash) -> bool {
+    payload.as_chunks().0.iter().any(|&bytes| u64::from_le_bytes(bytes) == hash.get())
+}
+
+impl<const ID: u8, const WRONG: u8> Kind for Hashes<ID, WRONG> {
+    type Shape = Shape<ID, WRONG>;
+    type Stream = NotStreamed;
+
+    const NAME: &'static str = "hashes";
+    const ABILITIES: Abilities = Abilities::STATIC;
+
+    fn configure(_: Sizing) -> Result<Self, ConfigError> {
+        Ok(Self)
+    }
+
+    fn plan(&self, keys: u64) -> Result<Self::Shape, FallbackReason> {
+        assert!(WRONG != PANICS_WHEN_PLANNED || keys > 1 << 20, "as it does");
+        Ok(Shape { count: u32::try_from(keys).map_err(|_| FallbackReason::TooManyKeys)? })
+    }
+
+    fn build_bytes(&self, _keys: u64, _plan: &Self::Shape) -> u64 {
+        0
+    }
+
+    fn build(
+        &self,
+        plan: &Self::Shape,
+        hashes: &[KeyHash],
+        _scratch_limit: Option<u64>,
+    ) -> Result<BuiltPayload<Self::Shape>, BuildFailure> {
+        assert_ne!(WRONG, PANICS_WHEN_BUILT, "as it does");
+        let kept = hashes.iter().map(|hash| if WRONG == LOSES_KEYS { !hash.get() } else { hash.get() });
+        let bytes: Vec<u8> = kept.flat_map(u64::to_le_bytes).collect();
+        let shape = if WRONG == CLAIMS_MORE_BYTES { Shape { count: plan.count + 1 } } else { *plan };
+        Ok(BuiltPayload::new(shape, Payload::copy_of(&bytes).ok_or(BuildFailure::NoMemory)?))
+    }
+}
+
+fn keys() -> Vec<KeyHash> {
+    common::key_set(1, 300).collect()
+}
+
+fn build<K: Kind>(kind: K, self_check: SelfCheck) -> BuiltFilter {
+    let policy = KindPolicy::new(kind).with_self_check(self_check);
+    let mut builder = policy.builder(&BuildContext::new(&KeyHasher::default()).with_expected_keys(300));
+    keys().into_iter().for_each(|hash| builder.add_hash(hash));
+    assert!(builder.estimated_bytes() > 0);
+    builder.finish()
+}
+
+/// A block of a kind, built as if nothing were wrong with it.
+fn block<const ID: u8, const WRONG: u8>() -> Vec<u8> {
+    build(Hashes::<ID, WRONG>, SelfCheck::Off).block.unwrap().to_vec()
+}
+
+fn registry<K: Kind>() -> KindRegistry {
+    KindRegistry::default().with_kind::<K>().unwrap()
+}
+
+#[test]
+fn blocks_of_a_registered_kind_are_read_like_all_others() {
+    let built = build(Hashes::<200, NOTHING>, SelfCheck::On);
+    assert_eq!((built.report.used, built.report.reason), (Some(FilterKind::from_code(200)), FallbackReason::None));
+    let (block, kinds) = (built.block.unwrap(), registry::<Hashes<200, NOTHING>>());
+    let context = LoadContext::from(&KeyHasher::default()).with_kinds(&kinds);
+    let filter = FilterBlock::load(&block, context).unwrap();
+    let info = filter.info();
+    assert_eq!((info.keys, info.block_bytes, info.shape.to_string()), (300, 300 * 8 + 36, "hashes 300".to_owned()));
+    let absent: Vec<KeyHash> = common::key_set(2, 500).collect();
+    let mut hits = MatchBitmap::default();
+    for (asked, expected) in [(keys(), 300), (absent, 0)] {
+        assert_eq!(asked.iter().filter(|&&hash| filter.may_contain(hash)).count(), expected);
+        filter.may_contain_batch(&asked, &mut hits);
+        assert_eq!(hits.count(), expected as u64);
+    }
+    let opened = FilterBlock::open_unverified_with_kinds(&block[..], &kinds).unwrap();
+    assert!(opened.verify().is_ok() && kinds.name(opened.info().kind) == Some("hashes"));
+}
+
+#[test]
+fn a_kind_that_is_not_registered_is_unknown_and_lets_every_key_through() {
+    let block = block::<201, NOTHING>();
+    let other = registry::<Hashes<202, NOTHING>>();
+    for context in
+        [LoadContext::from(&KeyHasher::default()), LoadContext::from(&KeyHasher::default()).with_kinds(&other)]
+    {
+        let filter = FilterReader::load(&block, context);
+        assert_eq!(filter.block().err(), Some(&BlockError::UnknownKind { got: 201 }));
+        assert!(common::key_set(2, 100).all(|hash| !filter.probe(hash).is_absent()));
+    }
+}
+
+#[test]
+fn numbers_of_the_library_and_taken_ones_are_refused() {
+    let refused = |result: Result<KindRegistry, ConfigError>| matches!(result, Err(ConfigError::OutOfRange { .. }));
+    assert!(refused(KindRegistry::default().with_kind::<Hashes<0, NOTHING>>()));
+    assert!(refused(KindRegistry::default().with_kind::<Hashes<5, NOTHING>>()));
+    assert!(refused(KindRegistry::default().with_kind::<Hashes<127, NOTHING>>()));
+    assert!(refused(registry::<Hashes<128, NOTHING>>().with_kind::<Hashes<128, LOSES_KEYS>>()));
+    assert!(registry::<Hashes<128, NOTHING>>().with_kind::<Hashes<255, NOTHING>>().is_ok());
+    // A policy of such a kind never writes its number over the library's.
+    let built = build(Hashes::<5, NOTHING>, SelfCheck::Off).report;
+    assert_eq!((built.used, built.reason), (Some(FilterKind::BLOCKED_BLOOM), FallbackReason::ConstructionFailed));
+}
+
+/// The key sets that a set answers for when a faulty filter stands beside a sound one.
+fn assert_lets_through<const ID: u8, const WRONG: u8>() {
+    let (faulty, sound) = (block::<ID, NOTHING>(), build(Hashes::<220, NOTHING>, SelfCheck::On).block.unwrap());
+    let kinds = registry::<Hashes<ID, WRONG>>().with_kind::<Hashes<220, NOTHING>>().unwrap();
+    let context = LoadContext::from(&KeyHasher::default()).with_kinds(&kinds);
+    let load = || [&faulty[..], &sound[..]].map(|block| FilterReader::load(block, context));
+    let set = FilterSet::new(load(), KeyHasher::default().identity());
+    let mut hits = MatchBitmap::default();
+    for hash in common::key_set(2, 50) {
+        set.matches(hash, &mut hits);
+        assert!(hits.may_contain(0) && !hits.may_contain(1), "{WRONG}");
+    }
+    let [faulty, sound] = load();
+    let absent: Vec<KeyHash> = common::key_set(2, 200).collect();
+    faulty.probe_batch(&absent, &mut hits);
+    assert_eq!(hits.count(), 200, "{WRONG}");
+    sound.probe_batch(&absent, &mut hits);
+    assert_eq!(hits.count(), 0);
+    if let Ok(block) = faulty.block() {
+        assert!(block.info().shape != ShapeFields::default() && block.fill_ratio().is_none());
+    }
+}
+
+#[test]
+fn a_kind_that_panics_or_reads_too_far_lets_its_own_keys_through_and_no_others() {
+    assert_lets_through::<210, PANICS_WHEN_PROBED>();
+    assert_lets_through::<211, READS_TOO_FAR>();
+    assert_lets_through::<212, PANICS_WHEN_DECODED>();
+}
+
+#[test]
+fn a_kind_that_loses_keys_panics_or_claims_lengths_gets_a_bloom_filter() {
+    let built = [
+        (build(Hashes::<213, LOSES_KEYS>, SelfCheck::On), FallbackReason::SelfCheckFailed),
+        (build(Hashes::<221, LOSES_KEYS_PROBED_ONE_BY_ONE>, SelfCheck::On), FallbackReason::SelfCheckFailed),
+        (build(Hashes::<222, SETS_BITS_BEHIND_THE_LAST>, SelfCheck::On), FallbackReason::SelfCheckFailed),
+        (build(Hashes::<214, PANICS_WHEN_BUILT>, SelfCheck::Off), FallbackReason::ConstructionFailed),
+        (build(Hashes::<215, CLAIMS_MORE_BYTES>, SelfCheck::Off), FallbackReason::ConstructionFailed),
+        (build(Hashes::<216, PANICS_WHEN_PROBED>, SelfCheck::On), FallbackReason::ConstructionFailed),
+        (build(Hashes::<217, PANICS_WHEN_DECODED>, SelfCheck::On), FallbackReason::ConstructionFailed),
+    ];
+    for (built, reason) in built {
+        assert_eq!((built.report.used, built.report.reason), (Some(FilterKind::BLOCKED_BLOOM), reason));
+        let filter = FilterBlock::load(built.block.unwrap(), &KeyHasher::default()).unwrap();
+        assert!(keys().into_iter().all(|hash| filter.may_contain(hash)));
+    }
+    let policy = KindPolicy::new(Hashes::<223, PANICS_WHEN_DESCRIBED>);
+    assert_eq!(policy.plan(300, None), Err(FallbackReason::ConstructionFailed));
+    let policy = KindPolicy::new(Hashes::<218, PANICS_WHEN_PLANNED>);
+    let built = common::build(&policy, &keys());
+    assert_eq!(built.report.reason, FallbackReason::ConstructionFailed);
+}
+
+/// Bits behind the last key are no answers, whatever a kind writes there.
+#[test]
+fn bits_behind_the_last_key_of_a_batch_count_as_no_key() {
+    let (block, kinds) = (block::<224, NOTHING>(), registry::<Hashes<224, SETS_BITS_BEHIND_THE_LAST>>());
+    let filter = FilterReader::load(&block, LoadContext::from(&KeyHasher::default()).with_kinds(&kinds));
+    let mut matches = MatchBitmap::default();
+    filter.probe_batch(&common::key_set(2, 50).collect::<Vec<_>>(), &mut matches);
+    assert_eq!((matches.count(), matches.iter().count()), (0, 0));
+}
+
+/// The checksums hold: what is wrong is what the words claim.
+#[test]
+fn lengths_that_a_block_claims_for_a_users_kind_are_checked() {
+    let sound = block::<219, NOTHING>();
+    let kinds = registry::<Hashes<219, NOTHING>>();
+    let words = sound.len() - 36;
+    for count in [0_u32, 299, 301, u32::MAX] {
+        let mut forged = sound.clone();
+        forged[words..words + 4].copy_from_slice(&count.to_le_bytes());
+        let sum = crc32c::crc32c(&forged[words..sound.len() - 4]);
+        forged.truncate(sound.len() - 4);
+        forged.extend(sum.to_le_bytes());
+        let opened = FilterBlock::open_unverified_with_kinds(&forged[..], &kinds);
+        assert!(matches!(opened, Err(BlockError::Field { .. })), "{count}: {opened:?}");
+    }
+}

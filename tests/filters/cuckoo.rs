@@ -1,0 +1,362 @@
+//! Cuckoo filters in use. The failure guarded against: a filter that evicts tags to insert others loses one of them
+//! (when it is full, when a key is removed that shares its tag, when it is stored and restored), and reports a key of
+//! the store as absent from then on.
+
+use std::collections::HashMap;
+
+use crate::common;
+use proptest::prelude::*;
+use sstfilter::{
+    BlockError, CuckooFilter, DynamicFilter, FalsePositiveRate, FilterBlock, FilterError, FilterKind, HashIdentity,
+    HealthLimits, KeyHash, KeyHasher, MatchBitmap,
+};
+
+fn identity() -> HashIdentity {
+    KeyHasher::default().identity()
+}
+
+fn keys(set: u32, count: u64) -> Vec<KeyHash> {
+    common::key_set(set, u32::try_from(count).unwrap()).collect()
+}
+
+fn bytes(filter: &CuckooFilter) -> Vec<u8> {
+    filter.to_block().unwrap().to_vec()
+}
+
+/// What can be done to a filter.
+#[derive(Clone, Debug)]
+enum Step {
+    Insert(u8),
+    /// A key that is in, if it is.
+    Remove(u8),
+    /// Stored, and taken up again.
+    Restore,
+}
+
+fn any_step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        6 => (0..60_u8).prop_map(Step::Insert),
+        3 => (0..60_u8).prop_map(Step::Remove),
+        1 => Just(Step::Restore),
+    ]
+}
+
+fn key(number: u8) -> KeyHash {
+    KeyHash::mix(number.into())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn no_key_that_is_in_is_ever_denied_whatever_is_done(
+        steps in prop::collection::vec(any_step(), 0..400),
+        tag_bits in 4..=32_u8,
+        planned in 0..60_u64,
+    ) {
+        let mut filter = CuckooFilter::with_tag_bits(HashIdentity::default(), planned, tag_bits).unwrap();
+        let mut reference = HashMap::<u8, u32>::new();
+        for step in steps {
+            let before = bytes(&filter);
+            match step {
+                Step::Insert(number) => match filter.insert(key(number)) {
+                    Ok(()) => *reference.entry(number).or_default() += 1,
+                    Err(error) => {
+                        let (keys, places) = (filter.keys(), filter.places());
+                        prop_assert_eq!(error, FilterError::Full { keys, places });
+                        prop_assert_eq!(bytes(&filter), before);
+                    }
+                },
+                Step::Remove(number) => match reference.get_mut(&number).filter(|count| **count > 0) {
+                    Some(count) => {
+                        filter.remove(key(number)).unwrap();
+                        *count -= 1;
+                    }
+                    None if !filter.contains(key(number)) => {
+                        prop_assert_eq!(filter.remove(key(number)), Err(FilterError::NotPresent));
+                        prop_assert_eq!(bytes(&filter), before);
+                    }
+                    None => (),
+                },
+                Step::Restore => {
+                    filter = CuckooFilter::from_block(&before, identity()).unwrap();
+                    prop_assert_eq!(bytes(&filter), before);
+                }
+            }
+            let present = || reference.iter().filter(|(_, count)| **count > 0);
+            prop_assert!(present().all(|(number, _)| filter.contains(key(*number))));
+            prop_assert_eq!(filter.keys(), present().map(|(_, count)| u64::from(*count)).sum::<u64>());
+        }
+    }
+
+    #[test]
+    fn a_restored_filter_goes_on_as_if_nothing_had_been(
+        first in prop::collection::vec(any::<u64>(), 0..500),
+        second in prop::collection::vec(any::<u64>(), 0..500),
+        tag_bits in 4..=32_u8,
+    ) {
+        let mut filter = CuckooFilter::with_tag_bits(HashIdentity::default(), 700, tag_bits).unwrap();
+        let insert = |filter: &mut CuckooFilter, hashes: &[u64]| {
+            hashes.iter().map(|&hash| filter.insert(KeyHash::from_well_mixed(hash)).is_ok()).collect::<Vec<_>>()
+        };
+        insert(&mut filter, &first);
+        let mut restored = CuckooFilter::from_block(&bytes(&filter), identity()).unwrap();
+        prop_assert_eq!(insert(&mut filter, &second), insert(&mut restored, &second));
+        prop_assert_eq!(bytes(&filter), bytes(&restored));
+    }
+
+    #[test]
+    fn any_bytes_for_a_payload_make_an_error_or_a_filter_and_no_panic(
+        payload in prop::collection::vec(any::<u8>(), 64),
+        claimed in 0..300_u64,
+        tag_bits in 4..=32_u8,
+    ) {
+        let mut block = bytes(&CuckooFilter::with_tag_bits(HashIdentity::default(), 10, 8).unwrap());
+        block.splice(..block.len() - 36, payload);
+        let trailer = block.len() - 36;
+        block[trailer] = tag_bits;
+        block[trailer + 12..trailer + 16].copy_from_slice(&8_u32.to_le_bytes());
+        block[trailer + 20..trailer + 25].copy_from_slice(&claimed.to_le_bytes()[..5]);
+        seal(&mut block);
+        if let Ok(mut filter) = CuckooFilter::from_block(&block, identity()) {
+            prop_assert_eq!(filter.keys(), claimed);
+            if filter.insert(key(1)).is_ok() {
+                prop_assert!(filter.contains(key(1)));
+            }
+        }
+    }
+}
+
+/// Makes the checksums of a changed block right again.
+fn seal(block: &mut [u8]) {
+    let trailer = block.len() - 36;
+    let payload_crc = crc32c::crc32c(&block[..trailer]);
+    block[trailer + 16..trailer + 20].copy_from_slice(&payload_crc.to_le_bytes());
+    let trailer_crc = crc32c::crc32c(&block[trailer..trailer + 32]);
+    block[trailer + 32..].copy_from_slice(&trailer_crc.to_le_bytes());
+}
+
+#[test]
+fn a_key_fits_eight_times_and_the_ninth_is_refused_and_changes_nothing() {
+    for (planned, tag_bits) in [(0, 4), (1, 8), (8, 16), (100, 12), (10_000, 8), (1_000, 32)] {
+        let mut filter = CuckooFilter::with_tag_bits(HashIdentity::default(), planned, tag_bits).unwrap();
+        (0..8).for_each(|_| filter.insert(key(7)).unwrap());
+        let before = bytes(&filter);
+        let places = filter.places();
+        assert_eq!(filter.insert(key(7)), Err(FilterError::Full { keys: 8, places }));
+        assert_eq!(bytes(&filter), before);
+        (0..8).for_each(|_| {
+            assert!(filter.contains(key(7)));
+            filter.remove(key(7)).unwrap();
+        });
+        assert!(!filter.contains(key(7)));
+        assert_eq!(filter.remove(key(7)), Err(FilterError::NotPresent));
+        let block = bytes(&filter);
+        assert!(block[..block.len() - 36].iter().all(|&byte| byte == 0));
+    }
+}
+
+#[test]
+fn a_filter_of_no_keys_contains_nothing_and_has_room_for_eight() {
+    let mut filter = CuckooFilter::for_rate(HashIdentity::default(), 0, FalsePositiveRate::ONE_PERCENT).unwrap();
+    assert!((0..=255).all(|number| !filter.contains(key(number))));
+    assert_eq!((filter.keys(), filter.places()), (0, 8));
+    (0..8).for_each(|number| filter.insert(key(number)).unwrap());
+    assert!((0..8).all(|number| filter.contains(key(number))));
+    assert!(matches!(filter.insert(key(8)), Err(FilterError::Full { keys: 8, places: 8 })));
+}
+
+#[test]
+fn the_planned_number_of_keys_fits_at_every_size() {
+    for tag_bits in [6, 8, 12, 17, 32] {
+        common::on_all_cores(600, |planned| {
+            for set in 0..10 {
+                let hashes = keys(set, planned as u64);
+                let mut filter =
+                    CuckooFilter::with_tag_bits(HashIdentity::default(), planned as u64, tag_bits).unwrap();
+                filter.insert_all(&hashes).unwrap();
+                assert!(hashes.iter().all(|&hash| filter.contains(hash)), "{planned} keys of {tag_bits} bits");
+            }
+        });
+    }
+}
+
+/// What keys a filter took until the first was refused, over its places.
+fn load_reached(places: u64, tag_bits: u8, set: u32) -> f64 {
+    let mut filter = CuckooFilter::with_tag_bits(HashIdentity::default(), places * 94 / 100, tag_bits).unwrap();
+    let all = keys(set, filter.places());
+    let refused = all.iter().position(|&hash| filter.insert(hash).is_err()).unwrap_or(all.len());
+    assert!(all[..refused].iter().all(|&hash| filter.contains(hash)), "a key is denied");
+    filter.health().fill_ratio
+}
+
+#[test]
+fn every_filter_of_some_thousand_places_reaches_95_percent() {
+    for tag_bits in [6, 8, 12, 16, 20, 32] {
+        let loads = common::on_all_cores(300, |turn| {
+            let places = [2_000, 2_500, 3_001, 5_000, 10_007, 30_000][turn % 6];
+            load_reached(places, tag_bits, u32::try_from(turn).unwrap())
+        });
+        let least = loads.iter().copied().fold(1.0, f64::min);
+        println!("{tag_bits} bits, 2,000 to 30,000 places: least load {least:.4}");
+        assert!(least >= 0.95, "{tag_bits} bits: {least}");
+    }
+    let large = load_reached(1_000_000, 8, 0);
+    println!("8 bits, 1,000,000 places: load {large:.4}");
+    assert!(large >= 0.97, "{large}");
+}
+
+#[test]
+fn a_full_filter_takes_keys_again_when_some_have_left() {
+    let mut filter = CuckooFilter::with_tag_bits(HashIdentity::default(), 5_000, 12).unwrap();
+    let all = keys(0, filter.places() + 1);
+    let mut present: Vec<KeyHash> = all.iter().copied().take_while(|&hash| filter.insert(hash).is_ok()).collect();
+    for turn in 1..=20 {
+        for hash in present.drain(..500) {
+            filter.remove(hash).unwrap();
+        }
+        for hash in keys(turn, 500) {
+            if filter.insert(hash).is_ok() {
+                present.push(hash);
+            }
+        }
+        assert!(present.iter().all(|&hash| filter.contains(hash)));
+        assert_eq!(filter.keys(), present.len() as u64);
+    }
+    assert!(filter.health().fill_ratio > 0.95, "{}", filter.health().fill_ratio);
+}
+
+#[test]
+fn inserting_many_at_once_gives_the_same_bytes_and_stops_where_one_by_one_does() {
+    for (planned, tag_bits) in [(1_000, 8), (700_000, 32), (1_200_000, 16)] {
+        let (mut one_by_one, mut at_once) =
+            [0; 2].map(|_| CuckooFilter::with_tag_bits(HashIdentity::default(), planned, tag_bits).unwrap()).into();
+        let hashes = keys(1, one_by_one.places());
+        let refused = hashes.iter().find_map(|&hash| one_by_one.insert(hash).err());
+        assert_eq!(at_once.insert_all(&hashes).err(), refused);
+        assert!(bytes(&one_by_one) == bytes(&at_once), "{planned} keys of {tag_bits} bits");
+    }
+}
+
+#[test]
+fn block_and_filter_and_batches_of_both_answer_alike() {
+    for (planned, tag_bits) in [(50, 5), (3_000, 8), (3_000, 15), (3_000, 17), (3_000, 31), (800_000, 24)] {
+        let hashes = keys(2, planned);
+        let mut filter = CuckooFilter::with_tag_bits(HashIdentity::default(), planned, tag_bits).unwrap();
+        filter.insert_all(&hashes).unwrap();
+        let block = FilterBlock::open_unverified(filter.to_block().unwrap()).unwrap();
+        assert_eq!(block.info().kind, FilterKind::CUCKOO);
+        let asked: Vec<KeyHash> = hashes.iter().take(5_000).copied().chain(keys(3, 100_003)).collect();
+        let (mut of_filter, mut of_block) = (MatchBitmap::default(), MatchBitmap::default());
+        filter.contains_batch(&asked, &mut of_filter);
+        block.may_contain_batch(&asked, &mut of_block);
+        for (index, &hash) in asked.iter().enumerate() {
+            let answer = filter.contains(hash);
+            assert_eq!(block.may_contain(hash), answer);
+            assert_eq!((of_filter.may_contain(index), of_block.may_contain(index)), (answer, answer));
+        }
+        assert!((0..hashes.len().min(5_000)).all(|index| of_block.may_contain(index)));
+    }
+}
+
+#[test]
+fn the_rate_is_the_one_computed_within_four_standard_errors() {
+    const ABSENT: u32 = 4_000_000;
+    for (planned, tag_bits) in [(1_000, 8), (100_000, 4), (100_000, 6), (100_000, 8), (300_000, 12), (1_000_000, 16)] {
+        let (mut observed, mut expected) = (0, 0.0);
+        for set in 0..3 {
+            let mut filter = CuckooFilter::with_tag_bits(HashIdentity::default(), planned, tag_bits).unwrap();
+            filter.insert_all(&keys(set, planned)).unwrap();
+            let mut hits = MatchBitmap::default();
+            let absent = common::key_set(1_000 + set, ABSENT).collect::<Vec<_>>();
+            filter.contains_batch(&absent, &mut hits);
+            observed += hits.count();
+            expected += filter.health().expected_fpr / 3.0;
+        }
+        let asked = 3.0 * f64::from(ABSENT);
+        let rate = observed as f64 / asked;
+        // Beside the probes, how many of the keys share a class varies from one set of keys to the next.
+        let shared = expected * (expected / (3.0 * planned as f64)).sqrt();
+        let sigma = (expected * (1.0 - expected) / asked).sqrt() + shared;
+        let deviation = (rate - expected) / sigma;
+        println!("{planned} keys, {tag_bits} bits: {rate:.7}, computed {expected:.7}, {deviation:+.2} sigma");
+        assert!(deviation.abs() < 4.0, "{planned} keys, {tag_bits} bits: {rate}, computed {expected}");
+    }
+}
+
+#[test]
+fn a_filter_for_a_rate_keeps_to_it_and_its_block_is_as_long_as_said() {
+    for rate in [0.1, 0.03, 0.01, 0.001, 1e-5, 1e-8] {
+        for planned in [0, 1, 8, 9, 1_000, 100_000] {
+            let rate = FalsePositiveRate::new(rate).unwrap();
+            let mut filter = CuckooFilter::for_rate(HashIdentity::default(), planned, rate).unwrap();
+            filter.insert_all(&keys(0, planned)).unwrap();
+            assert!(filter.health().expected_fpr <= rate.get());
+            let tag_bits = filter.tag_bits();
+            assert_eq!(bytes(&filter).len() as u64, filter.block_bytes());
+            if planned == 100_000 {
+                let bits = bytes(&filter).len() as f64 * 8.0 / planned as f64;
+                println!("{rate}: {tag_bits} bits a tag, {bits:.2} bits per key");
+                assert!(bits <= 1.06 * f64::from(tag_bits), "{rate}: {bits}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_filter_says_when_it_is_too_full() {
+    let mut filter = CuckooFilter::with_tag_bits(HashIdentity::default(), 10_000, 8).unwrap();
+    filter.insert_all(&keys(0, 10_000)).unwrap();
+    assert!(HealthLimits::CUCKOO.alarms(&filter.health()).is_empty(), "{:?}", filter.health());
+    filter.insert_all(&keys(1, 100)).unwrap();
+    assert_eq!(HealthLimits::CUCKOO.alarms(&filter.health()).len(), 1, "{:?}", filter.health());
+}
+
+#[test]
+fn keys_beyond_the_format_are_refused() {
+    assert!(matches!(CuckooFilter::with_tag_bits(HashIdentity::default(), 1 << 40, 8), Err(FilterError::Config(_))));
+}
+
+#[test]
+fn blocks_that_are_damaged_foreign_or_of_another_kind_are_errors() {
+    let mut filter = CuckooFilter::with_tag_bits(HashIdentity::default(), 100, 5).unwrap();
+    filter.insert_all(&keys(0, 100)).unwrap();
+    let block = bytes(&filter);
+    let error = |block: &[u8]| match CuckooFilter::from_block(block, identity()) {
+        Err(FilterError::Block(error)) => error,
+        other => panic!("{other:?}"),
+    };
+    assert!((0..block.len()).all(|length| CuckooFilter::from_block(&block[..length], identity()).is_err()));
+    let mut damaged = block.clone();
+    damaged[3] ^= 1;
+    assert!(matches!(error(&damaged), BlockError::PayloadChecksum { .. }));
+    let foreign = KeyHasher::with_seed(1).identity();
+    let mismatch = BlockError::HashMismatch { expected: foreign, got: identity() };
+    assert_eq!(CuckooFilter::from_block(&block, foreign).err(), Some(mismatch.into()));
+    let ribbon = common::build(&common::ribbon(0.01), &keys(0, 2_000)).block.unwrap();
+    assert_eq!(error(&ribbon), BlockError::Kind { expected: FilterKind::CUCKOO, got: FilterKind::RIBBON });
+}
+
+#[test]
+fn payloads_that_no_writer_makes_are_errors_and_still_answer_as_blocks() {
+    // One whose last word the buckets do not fill.
+    let mut filters =
+        (100..1_000).map(|planned| CuckooFilter::with_tag_bits(HashIdentity::default(), planned, 5).unwrap());
+    let mut filter = filters.find(|filter| !(filter.places() / 8 * 5).is_multiple_of(8)).unwrap();
+    filter.insert_all(&keys(0, 100)).unwrap();
+    let block = bytes(&filter);
+    let changed = |at: usize, value: u8| {
+        let mut block = block.clone();
+        block[at] = value;
+        seal(&mut block);
+        assert!(FilterBlock::open_unverified(&block[..]).is_ok(), "it is a block");
+        CuckooFilter::from_block(&block, identity()).err()
+    };
+    let (payload, keys_at) = (block.len() - 36, block.len() - 16);
+    let keys_error = |got| BlockError::Field { field: "keys", expected: "the number of tags", got };
+    assert_eq!(changed(keys_at, 99), Some(keys_error(99).into()));
+    assert_eq!(changed(keys_at, 101), Some(keys_error(101).into()));
+    let behind = BlockError::Field { field: "bytes behind the last bucket", expected: "0", got: 0x80 };
+    assert_eq!(changed(payload - 1, 0x80), Some(behind.into()));
+    assert_eq!(changed(keys_at, 100), None);
+}

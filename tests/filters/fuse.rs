@@ -1,0 +1,226 @@
+//! Binary fuse filters from outside. The failures guarded against: a build that needs a hundred attempts at some number
+//! of keys, or never ends (equal hashes, repeated keys where distinct ones are expected); a fallback that goes
+//! unnoticed; fingerprints that repeat the bits that chose the cells, so that the rate exceeds 2^-bits; a multi-pass
+//! build that differs from the builder's.
+//!
+//! The measured figures: `cargo test --release --test filters fuse:: -- --nocapture`.
+
+use crate::common;
+use sstfilter::kind::BinaryFuseKind;
+use sstfilter::{
+    BuildContext, BuiltFilter, FallbackReason, FalsePositiveRate, FilterBlock, FilterError, FilterKind, FilterPolicy,
+    FuseArity, KeyHash, KeyHasher, KindPolicy, SelfCheck, Sizing,
+};
+
+const WIDTHS: core::ops::RangeInclusive<u8> = 4..=32;
+const ARITIES: [FuseArity; 2] = [FuseArity::Three, FuseArity::Four];
+
+fn fuse(arity: FuseArity, bits: u8) -> KindPolicy {
+    KindPolicy::new(BinaryFuseKind::new(arity, Sizing::FingerprintBits(bits)).unwrap())
+}
+
+fn is_fuse(built: &BuiltFilter) -> bool {
+    built.report.used == Some(FilterKind::BINARY_FUSE)
+}
+
+fn denies_none(built: &BuiltFilter, hashes: &[KeyHash]) {
+    let filter = FilterBlock::open_unverified(built.block.as_ref().unwrap()).unwrap();
+    filter.verify().unwrap();
+    assert_eq!(common::hits(&filter, hashes.iter().copied()), hashes.len() as u64, "a key is denied");
+}
+
+#[test]
+fn the_size_function_is_what_the_encoder_writes_and_no_key_is_denied_at_any_width() {
+    let all: Vec<KeyHash> = common::key_set(0, 100_000).collect();
+    for arity in ARITIES {
+        for bits in WIDTHS {
+            let policy = fuse(arity, bits);
+            for keys in (0..70).chain([100, 255, 256, 257, 1_000, 3_551, 11_500, 37_454, 100_000]) {
+                let built = common::build(&policy, &all[..keys]);
+                assert!(is_fuse(&built), "{keys} keys, {bits} bits: {:?}", built.report);
+                let said = policy.block_bytes(keys as u64).unwrap();
+                assert_eq!(built.block.as_ref().unwrap().len() as u64, said, "{keys} keys, {bits} bits");
+                denies_none(&built, &all[..keys]);
+            }
+        }
+    }
+}
+
+#[test]
+fn whole_blocks_are_as_small_as_they_are_said_to_be() {
+    let at_most = [
+        (FuseArity::Three, 10_000, 1.29),
+        (FuseArity::Three, 100_000, 1.19),
+        (FuseArity::Three, 1_000_000, 1.132),
+        (FuseArity::Four, 10_000, 1.21),
+        (FuseArity::Four, 100_000, 1.13),
+        (FuseArity::Four, 1_000_000, 1.072),
+    ];
+    for (arity, keys, at_most) in at_most {
+        let per_key = fuse(arity, 8).block_bytes(keys).unwrap() as f64 / keys as f64;
+        println!("{arity:?}, {keys} keys: {per_key:.4} bytes per key at 8 bits");
+        assert!(per_key <= at_most, "{arity:?}, {keys} keys: {per_key}, at most {at_most}");
+    }
+}
+
+#[test]
+fn the_rate_is_two_to_the_minus_bits_whatever_the_number_of_keys() {
+    for arity in ARITIES {
+        for bits in [4, 5, 7, 8, 9, 12, 16] {
+            for (keys, absent, sets) in
+                [(1_u32, 4_000_u32, 100), (40, 20_000, 20), (1_000, 200_000, 5), (100_000, 2_000_000, 1)]
+            {
+                let hits = (0..sets).map(|set| {
+                    let hashes: Vec<KeyHash> = common::key_set(set, keys).collect();
+                    let built = common::build(&fuse(arity, bits), &hashes);
+                    let filter = FilterBlock::open_unverified(built.block.unwrap()).unwrap();
+                    common::hits(&filter, common::key_set(1_000 + set, absent))
+                });
+                let (hits, asked) = (hits.sum::<u64>() as f64, f64::from(absent) * f64::from(sets));
+                let rate = 0.5_f64.powi(i32::from(bits));
+                let sigma = (asked * rate * (1.0 - rate)).sqrt();
+                assert!((hits - asked * rate).abs() < 5.0 * sigma, "{arity:?}, {bits} bits, {keys} keys: {hits}");
+            }
+        }
+    }
+    let hashes: Vec<KeyHash> = common::key_set(0, 100_000).collect();
+    for (arity, bits) in ARITIES.into_iter().flat_map(|arity| [17, 18, 20, 25, 26, 31, 32].map(|bits| (arity, bits))) {
+        let filter = FilterBlock::open_unverified(common::build(&fuse(arity, bits), &hashes).block.unwrap()).unwrap();
+        let expected = 3e6 * 0.5_f64.powi(i32::from(bits));
+        let hits = common::hits(&filter, common::key_set(1_000, 3_000_000)) as f64;
+        assert!((hits - expected).abs() < 5.0 * expected.sqrt() + 2.0, "{arity:?}, {bits} bits: {hits}");
+    }
+}
+
+/// The reason for widths between 16 and 32: with only those two, a rate of 1e-5 would cost 36.9 bits per key.
+#[test]
+fn a_rate_of_one_in_a_hundred_thousand_costs_seventeen_bits_and_not_thirty_two() {
+    let policy = KindPolicy::binary_fuse(FalsePositiveRate::new(1e-5).unwrap()).unwrap();
+    let bits_per_key = policy.block_bytes(1_000_000).unwrap() as f64 * 8.0 / 1e6;
+    assert!((19.1..19.3).contains(&bits_per_key), "{bits_per_key}");
+}
+
+/// Ascending and as if by chance, once, twice, and many times.
+#[test]
+fn filters_of_readings_are_those_of_the_builder_byte_for_byte_whatever_comes_again() {
+    let identity = KeyHasher::default().identity();
+    for arity in ARITIES {
+        for keys in [0_u32, 1, 2, 100, 3_551, 40_000] {
+            for bits in [7, 8, 16, 17, 25, 26, 31, 32] {
+                let policy = fuse(arity, bits).with_self_check(SelfCheck::On);
+                let hashes: Vec<KeyHash> = common::key_set(7, keys).collect();
+                let mut sorted = hashes.clone();
+                sorted.sort_unstable();
+                let expected = common::build(&policy, &hashes);
+                let each_thrice: Vec<KeyHash> = sorted.iter().flat_map(|&hash| [hash; 3]).collect();
+                let in_rounds = [&hashes[..], &sorted, &hashes].concat();
+                let one_often = [vec![KeyHash::from_well_mixed(5); 400], hashes.clone()].concat();
+                for readings in [&hashes, &sorted, &each_thrice, &in_rounds] {
+                    let built = policy.build_multi_pass(|| readings.iter().copied(), keys.into(), identity).unwrap();
+                    assert_eq!(built.block, expected.block, "{keys} keys, {bits} bits");
+                    assert_eq!(built.report.attempts, expected.report.attempts);
+                    assert_eq!(built.report.keys_added, readings.len() as u64);
+                    assert_eq!(built.report.distinct_keys, u64::from(keys));
+                }
+                let alternating = || one_often.iter().chain(&one_often).rev().copied();
+                let built = policy.build_multi_pass(alternating, u64::from(keys) + 1, identity).unwrap();
+                assert_eq!(built.block, common::build(&policy, &one_often).block);
+            }
+        }
+    }
+}
+
+/// With the first salt, all of them meet in one cell.
+#[test]
+fn hashes_whose_high_bits_are_alike_take_another_salt_however_they_are_read() {
+    let identity = KeyHasher::default().identity();
+    for arity in ARITIES {
+        for repeats in [1, 2] {
+            let policy = fuse(arity, 8).with_self_check(SelfCheck::On);
+            let once = common::key_set(7, 10_000).map(|hash| KeyHash::from_well_mixed(hash.get() >> 24));
+            let hashes: Vec<KeyHash> = (0..repeats).flat_map(|_| once.clone()).collect();
+            let expected = common::build(&policy, &hashes);
+            let built = policy.build_multi_pass(|| hashes.iter().copied(), 10_000, identity).unwrap();
+            assert!(is_fuse(&expected) && expected.report.attempts > 1);
+            assert_eq!((built.block, built.report.attempts), (expected.block, expected.report.attempts));
+        }
+    }
+}
+
+#[test]
+fn more_keys_than_announced_are_an_error_that_names_the_salts() {
+    let hashes: Vec<KeyHash> = common::key_set(0, 50_000).collect();
+    let built =
+        fuse(FuseArity::Three, 8).build_multi_pass(|| hashes.iter().copied(), 20_000, KeyHasher::default().identity());
+    assert_eq!(built.unwrap_err(), FilterError::ConstructionFailed { salts: (0..16).collect() });
+    // An upper bound is fine, only larger.
+    let policy = fuse(FuseArity::Three, 8);
+    let built = policy.build_multi_pass(|| hashes.iter().copied(), 80_000, KeyHasher::default().identity()).unwrap();
+    assert_eq!((built.report.distinct_keys, built.report.block_bytes), (50_000, policy.block_bytes(80_000).unwrap()));
+    denies_none(&built, &hashes);
+}
+
+#[test]
+fn hashes_that_are_not_well_mixed_end_soon_and_lose_no_key() {
+    type Make = fn(u64) -> u64;
+    let makes: [(&str, Make); 9] = [
+        ("0, 1, 2, ...", |number| number),
+        ("the last ones", |number| u64::MAX - number),
+        ("all equal", |_| 7),
+        ("few different ones", |number| number % 5),
+        ("high bits alone", |number| number << 40),
+        ("one half alike", |number| if number % 2 == 0 { KeyHash::mix(number).get() } else { number }),
+        ("high bits alike", |number| KeyHash::mix(number).get() >> 20),
+        ("low bits alike", |number| KeyHash::mix(number).get() << 20),
+        ("each twice", |number| KeyHash::mix(number / 2).get()),
+    ];
+    for (what, make) in makes {
+        for count in [2, 1_000, 200_000] {
+            let hashes: Vec<KeyHash> = (0..count).map(|number| KeyHash::from_well_mixed(make(number))).collect();
+            for arity in ARITIES {
+                let policy = fuse(arity, 8).with_self_check(SelfCheck::On);
+                let built = common::build(&policy, &hashes);
+                println!("{arity:?}, {what}, {count}: {:?}, {} attempts", built.report.used, built.report.attempts);
+                assert!(is_fuse(&built) || built.report.reason == FallbackReason::ConstructionFailed);
+                denies_none(&built, &hashes);
+            }
+        }
+        let hashes: Vec<KeyHash> = (0..96_000).map(|number| KeyHash::from_well_mixed(make(number))).collect();
+        for arity in ARITIES {
+            common::assert_not_quadratic(&fuse(arity, 8), &hashes, what);
+        }
+    }
+}
+
+#[test]
+fn a_memory_budget_below_what_building_takes_gives_a_bloom_filter_of_the_same_rate() {
+    let hashes: Vec<KeyHash> = common::key_set(0, 10_000).collect();
+    let policy = fuse(FuseArity::Three, 8);
+    let needed = policy.plan(10_000, None).unwrap().build_bytes;
+    let built_within = |bytes| {
+        let context = BuildContext::new(&KeyHasher::default()).with_memory_budget(bytes);
+        common::build_in(&policy as &dyn FilterPolicy, &context, &hashes)
+    };
+    assert!(is_fuse(&built_within(needed)));
+    let built = built_within(needed - 1);
+    assert_eq!(built.report.reason, FallbackReason::MemoryBudget);
+    assert!(built.report.expected_fpr <= 1.001 / 256.0 && built.report.expected_fpr > 0.9 / 256.0);
+    denies_none(&built, &hashes);
+}
+
+#[test]
+fn readings_that_differ_are_an_error_and_never_a_filter_without_a_key() {
+    // Every key twice, and not one after the other, so that they are read again; a hundred are gone by then.
+    for (keys, self_check) in [(1_000, SelfCheck::Off), (50_000, SelfCheck::Off), (50_000, SelfCheck::On)] {
+        let hashes: Vec<KeyHash> = common::key_set(3, keys).collect();
+        let readings = std::cell::Cell::new(0);
+        let read = || {
+            let gone = if readings.replace(readings.get() + 1) == 0 { 0 } else { 100 };
+            hashes[gone..].iter().chain(&hashes[gone..]).copied()
+        };
+        let policy = fuse(FuseArity::Three, 8).with_self_check(self_check);
+        let refused = policy.build_multi_pass(read, keys.into(), KeyHasher::default().identity());
+        assert!(matches!(refused, Err(FilterError::PassesDiffer)), "{keys} keys, {} readings", readings.get());
+        assert!(readings.get() > 1);
+    }
+}

@@ -1,0 +1,136 @@
+//! False positive rates of finished filters. The failure guarded against: a filter that never loses a key but has a
+//! higher rate than its size should give (probes that share bits, columns that repeat, a layer whose results are all
+//! alike): nothing breaks, only reads get slower, and it goes unnoticed.
+//!
+//! The measured rates: `cargo test --release --test filters rates:: -- --nocapture`.
+
+use crate::common;
+use sstfilter::{BitsPerKey, FilterBlock, FilterKind, FilterPolicy, KeyHash, KindPolicy};
+
+/// Key sets per setting, and absent keys asked of each of their filters.
+const SETS: u32 = 5;
+const ABSENT_PER_SET: u32 = 2_000_000;
+
+/// Numbers around those at which shapes change: nothing, one word, one line, one bucket, two layers, a section.
+const EDGES: [u32; 15] = [0, 1, 2, 3, 7, 63, 64, 65, 127, 128, 129, 1_000, 5_001, 11_500, 65_537];
+
+/// Keys that no `key_set` below 1,000 holds.
+fn absent(set: u32, count: u32) -> impl Iterator<Item = KeyHash> {
+    common::key_set(1_000 + set, count)
+}
+
+/// The mean rate over several key sets, none of whose keys is denied, and the mean of what the reports expect.
+fn measure(policy: &dyn FilterPolicy, keys: u32, absent_per_set: u32, kind: Option<FilterKind>) -> (f64, f64) {
+    let measured = common::on_all_cores(SETS as usize, |set| {
+        let set = u32::try_from(set).unwrap();
+        let hashes: Vec<KeyHash> = common::key_set(set, keys).collect();
+        let built = common::build(policy, &hashes);
+        assert!(kind.is_none_or(|kind| built.report.used == Some(kind)), "{keys} keys: {:?}", built.report);
+        let filter = FilterBlock::open_unverified(built.block.unwrap()).unwrap();
+        assert_eq!(common::hits(&filter, hashes.into_iter()), u64::from(keys), "a key is denied");
+        (common::hits(&filter, absent(set, absent_per_set)), built.report.expected_fpr)
+    });
+    let hits: u64 = measured.iter().map(|(hits, _)| hits).sum();
+    let expected: f64 = measured.iter().map(|(_, expected)| expected).sum();
+    (hits as f64 / (f64::from(absent_per_set) * f64::from(SETS)), expected / f64::from(SETS))
+}
+
+/// One standard error of a rate of `probes` independent probes.
+fn sigma(rate: f64, probes: f64) -> f64 {
+    (rate * (1.0 - rate) / probes).sqrt()
+}
+
+#[test]
+fn blocked_bloom_keeps_to_its_rate_at_every_usual_size() {
+    let at_most = [(10.0, 0.0098), (12.0, 0.00425), (16.0, 0.000_86), (20.0, 0.000_204)];
+    for keys in [100_000, 1_000_000] {
+        for (bits, at_most) in at_most {
+            let policy = KindPolicy::bloom(BitsPerKey::new(bits).unwrap()).unwrap();
+            let (rate, expected) = measure(&policy, keys, ABSENT_PER_SET, Some(FilterKind::BLOCKED_BLOOM));
+            println!(
+                "bloom, {keys} keys, {bits} bits per key: {:.5} %, computed {:.5} %",
+                rate * 100.0,
+                expected * 100.0
+            );
+            assert!(rate <= at_most, "{keys} keys, {bits} bits per key: {rate}, at most {at_most}");
+            assert!(
+                (rate / expected - 1.0).abs() < 0.02 + 4.0 * sigma(rate, 1e7) / rate,
+                "{rate}, computed {expected}"
+            );
+        }
+    }
+}
+
+#[test]
+fn standard_bloom_has_the_textbooks_rate_at_every_usual_size() {
+    let computed = [(4.79, 0.1007), (8.0, 0.021_58), (10.0, 0.008_194), (12.0, 0.003_142), (16.0, 0.000_458_8)];
+    for keys in [1_000, 10_000, 100_000, 1_000_000] {
+        for (bits, textbook) in computed {
+            let policy = KindPolicy::standard_bloom(BitsPerKey::new(bits).unwrap()).unwrap();
+            let (rate, expected) = measure(&policy, keys, ABSENT_PER_SET, Some(FilterKind::STANDARD_BLOOM));
+            println!("standard bloom, {keys} keys, {bits} bits per key: {rate:.6}, computed {expected:.6}");
+            // The rate goes with the fill to the power of the probes, and the fill varies as 0.27 / sqrt(bits) does.
+            let spread = 0.27 / (f64::from(keys) * bits).sqrt() * 2.0 * bits * 0.69 / f64::from(SETS).sqrt();
+            let tolerance = 4.0 * spread * expected + 4.0 * sigma(expected, 1e7);
+            assert!((rate - expected).abs() < tolerance, "{keys} keys, {bits} bits: {rate}, computed {expected}");
+            let rounded_up = if keys == 1_000 { 0.05 } else { 0.006 };
+            assert!((expected / textbook - 1.0).abs() < rounded_up, "{keys} keys, {bits} bits: computed {expected}");
+        }
+    }
+}
+
+/// Ribbon's rate is within four standard errors of the one asked for.
+fn assert_ribbon_rate(keys: u32, asked: f64) {
+    let (rate, expected) = measure(&common::ribbon(asked), keys, ABSENT_PER_SET, Some(FilterKind::RIBBON));
+    let deviation = (rate - asked) / sigma(asked, f64::from(ABSENT_PER_SET) * f64::from(SETS));
+    println!("ribbon, {keys} keys, {asked}: {rate:.8}, {deviation:+.2} sigma; computed {expected:.8}");
+    assert!(deviation.abs() < 4.0, "{keys} keys: asked for {asked}, got {rate}, {deviation} sigma off");
+}
+
+#[test]
+fn ribbon_has_the_rate_asked_for_with_a_hundred_thousand_keys() {
+    for rate in [0.5, 0.01, 0.001, 1.0 / 128.0, 1.0 / 256.0, 1.0 / 65_536.0] {
+        assert_ribbon_rate(100_000, rate);
+    }
+}
+
+#[test]
+fn ribbon_has_the_rate_asked_for_with_a_million_keys() {
+    for rate in [0.5, 0.01, 0.001, 1.0 / 128.0, 1.0 / 256.0, 1.0 / 65_536.0] {
+        assert_ribbon_rate(1_000_000, rate);
+    }
+}
+
+/// Five filters' mean is at most half as much again as computed, and five standard errors: single small filters
+/// differ by more than chance in the probes, because their few lines are unevenly filled.
+#[test]
+fn bloom_filters_of_any_number_of_keys_deny_none_and_are_near_their_rate() {
+    for bits in [4.0, 10.0, 16.0, 24.0] {
+        for keys in EDGES {
+            let policy = KindPolicy::bloom(BitsPerKey::new(bits).unwrap()).unwrap();
+            let (rate, expected) = measure(&policy, keys, 20_000, Some(FilterKind::BLOCKED_BLOOM));
+            let at_most = 1.5 * expected + 5.0 * sigma(expected, 1e5);
+            assert!(rate <= at_most, "{keys} keys, {bits} bits: {rate}, computed {expected}");
+        }
+    }
+}
+
+/// Ribbon's rate depends on nothing but its columns, whose share is rounded to whole blocks: five standard errors
+/// around what the report computes, which is never above the rate asked for.
+#[test]
+fn ribbon_filters_of_any_number_of_keys_deny_none_and_have_the_computed_rate() {
+    for asked in [0.5, 0.3, 0.01, 0.001] {
+        for keys in EDGES {
+            let kind = (keys >= 200).then_some(FilterKind::RIBBON);
+            let (rate, expected) = measure(&common::ribbon(asked), keys, 20_000, kind);
+            if kind.is_some() {
+                let deviation = (rate - expected).abs() / sigma(expected, 1e5);
+                assert!(deviation < 5.0, "{keys} keys at {asked}: {rate}, computed {expected}");
+                assert!(expected <= asked * 1.000_001, "{keys} keys: asked {asked}, computed {expected}");
+            } else {
+                let at_most = 1.5 * asked + 5.0 * sigma(asked, 1e5);
+                assert!(rate <= at_most, "{keys} keys at {asked}: {rate}, computed {expected}");
+            }
+        }
+    }
+}

@@ -1,0 +1,328 @@
+//! The filter that many threads insert into. The failures guarded against: two threads set bits of one word at the
+//! same moment and one key is lost; and a filter that answers differently once it is stored, merged or restored.
+//!
+//! That no interleaving loses a bit is tried out in the library's own tests, under loom.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Barrier, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::common;
+use proptest::prelude::*;
+use sstfilter::{
+    BlockError, DynamicFilter, FilterBlock, FilterError, FilterKind, HashIdentity, HealthLimits, KeyHash, KeyHasher,
+    KindPolicy, MatchBitmap, RegisterBlockedBloom, WordLayout,
+};
+
+/// Absent keys asked of each filter, and filters per setting.
+const ABSENT: u32 = 2_000_000;
+const SETS: u32 = 5;
+
+/// Keys at eight bits per key in the usual 256 KiB.
+const KEYS: u32 = 1 << 18;
+
+fn filter(layout: WordLayout, bytes: u64) -> RegisterBlockedBloom {
+    RegisterBlockedBloom::with_shape(HashIdentity::default(), bytes, layout).unwrap()
+}
+
+fn to_block(filter: &RegisterBlockedBloom) -> Vec<u8> {
+    filter.to_block().unwrap().to_vec()
+}
+
+fn from_block(block: &[u8]) -> Result<RegisterBlockedBloom, FilterError> {
+    RegisterBlockedBloom::from_block(block, KeyHasher::default().identity())
+}
+
+/// The mean rate over several key sets, what their fills say, and what their number says.
+fn measure(layout: WordLayout, keys: u32) -> (f64, f64, f64) {
+    let measured = common::on_all_cores(SETS as usize, |set| {
+        let set = u32::try_from(set).unwrap();
+        let hashes: Vec<KeyHash> = common::key_set(set, keys).collect();
+        let filter = filter(layout, 256 << 10);
+        filter.insert_all(&hashes);
+        assert!(hashes.iter().all(|&hash| filter.contains(hash)), "a key is denied");
+        let off = filter.keys().abs_diff(keys.into());
+        assert!(off < u64::from(keys) / 100, "{off} keys off");
+        let absent: Vec<KeyHash> = common::key_set(1_000 + set, ABSENT).collect();
+        let mut hits = MatchBitmap::default();
+        filter.contains_batch(&absent, &mut hits);
+        (hits.count() as f64 / f64::from(ABSENT), filter.health().expected_fpr)
+    });
+    let sets = f64::from(SETS);
+    let observed = measured.iter().map(|(rate, _)| rate).sum::<f64>() / sets;
+    let of_fill = measured.iter().map(|(_, of_fill)| of_fill).sum::<f64>() / sets;
+    (observed, of_fill, filter(layout, 256 << 10).expected_fpr(keys.into()))
+}
+
+/// Within four standard errors of what the words say, which is exact, and within half a percent of what the number
+/// of keys says, which the key sets vary around.
+fn assert_rate(layout: WordLayout, keys: u32) -> f64 {
+    let (rate, of_words, of_keys) = measure(layout, keys);
+    let sigma = (of_words * (1.0 - of_words) / (f64::from(ABSENT) * f64::from(SETS))).sqrt();
+    println!(
+        "{layout}, {keys} keys: {:.4} %; by the words {:.4} %, by the keys {:.4} %",
+        rate * 100.0,
+        of_words * 100.0,
+        of_keys * 100.0
+    );
+    assert!((rate - of_words).abs() < 4.0 * sigma, "{layout:?}: {rate}, by its words {of_words}");
+    assert!((of_words / of_keys - 1.0).abs() < 0.005, "{layout:?}: {of_words}, by its keys {of_keys}");
+    rate
+}
+
+#[test]
+fn rates_at_eight_bits_per_key_are_as_documented() {
+    let at_most = [(WordLayout::TwoBits, 0.054), (WordLayout::ThreeBits, 0.0378), (WordLayout::FourBits, 0.034)];
+    for (layout, at_most) in at_most {
+        let rate = assert_rate(layout, KEYS);
+        assert!(rate <= at_most, "{layout:?}: {rate}, at most {at_most}");
+    }
+}
+
+#[test]
+fn rates_hold_from_a_quarter_of_the_usual_fill_to_twice_of_it() {
+    for layout in WordLayout::ALL {
+        for keys in [KEYS / 4, KEYS / 2, KEYS * 2] {
+            assert_rate(layout, keys);
+        }
+    }
+}
+
+/// Filters of one line that are filled at the same time, one after the other.
+const LINES: u32 = 256;
+/// Keys that each thread inserts into a line.
+const KEYS_PER_LINE: u32 = 6;
+
+/// Inserts keys of all threads into each of many lines at the same moment, and returns how many of them are lost.
+///
+/// The threads start together at every line: a read-modify-write that is not atomic is interrupted by another one in
+/// some of a thousand lines, and not only when the scheduler is unlucky.
+fn keys_lost(layout: WordLayout, threads: u32, round: u32) -> usize {
+    let lines: Vec<RegisterBlockedBloom> = (0..LINES).map(|_| filter(layout, 64)).collect();
+    let keys = |thread: u32| common::key_set(round * threads + thread, KEYS_PER_LINE * LINES).collect();
+    let keys: Vec<Vec<KeyHash>> = (0..threads).map(keys).collect();
+    let of_lines = |thread: usize| lines.iter().zip(keys[thread].chunks(KEYS_PER_LINE as usize));
+    let arrived = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        for thread in 0..threads as usize {
+            let (of_lines, arrived) = (&of_lines, &arrived);
+            scope.spawn(move || {
+                for (turn, (line, hashes)) in (1..).zip(of_lines(thread)) {
+                    arrived.fetch_add(1, Ordering::Relaxed);
+                    wait_for(arrived, turn * threads as usize);
+                    hashes.iter().for_each(|&hash| {
+                        line.insert(hash);
+                    });
+                }
+            });
+        }
+    });
+    let is_lost = |(line, hashes): (&RegisterBlockedBloom, &[KeyHash])| hashes.iter().any(|&hash| !line.contains(hash));
+    (0..threads as usize).flat_map(of_lines).filter(|&of_line| is_lost(of_line)).count()
+}
+
+/// Spins, so that all threads go on within nanoseconds, and yields where there are more of them than cores.
+fn wait_for(arrived: &AtomicUsize, all: usize) {
+    let mut spins = 0_u32;
+    while arrived.load(Ordering::Relaxed) < all {
+        spins += 1;
+        if spins.is_multiple_of(1_000) { thread::yield_now() } else { std::hint::spin_loop() }
+    }
+}
+
+#[test]
+fn no_key_is_lost_where_threads_hammer_one_line() {
+    let cores = thread::available_parallelism().map_or(2, usize::from);
+    let threads = u32::try_from(cores.clamp(2, 4)).unwrap();
+    for layout in WordLayout::ALL {
+        let started = Instant::now();
+        let mut rounds = 0;
+        while rounds < 20 || started.elapsed() < Duration::from_millis(50) {
+            assert_eq!(keys_lost(layout, threads, rounds), 0, "{layout:?}, round {rounds}: keys are lost");
+            rounds += 1;
+        }
+    }
+}
+
+/// Four threads, and bits of all in every word, at every size and in batches.
+#[test]
+fn keys_inserted_by_many_threads_at_once_are_all_there() {
+    const THREADS: u32 = 4;
+    let rounds = if common::is_long() { 400 } else { 40 };
+    for (round, layout) in (0..rounds).zip(WordLayout::ALL.into_iter().cycle()) {
+        let filter = filter(layout, 64 << (round % 5));
+        let start = Barrier::new(THREADS as usize);
+        let keys = |thread| common::key_set(round * THREADS + thread, 20 << (round % 5));
+        thread::scope(|scope| {
+            for thread in 0..THREADS {
+                let (filter, start) = (&filter, &start);
+                scope.spawn(move || {
+                    let hashes: Vec<KeyHash> = keys(thread).collect();
+                    start.wait();
+                    let (one_by_one, batch) = hashes.split_at(hashes.len() / 2);
+                    one_by_one.iter().for_each(|&hash| {
+                        filter.insert(hash);
+                    });
+                    filter.insert_all(batch);
+                    assert!(hashes.iter().all(|&hash| filter.contains(hash)), "a thread's own key is denied");
+                });
+            }
+        });
+        assert!((0..THREADS).flat_map(keys).all(|hash| filter.contains(hash)), "round {round}: a key is lost");
+        let mut alone = self::filter(layout, 64 << (round % 5));
+        (0..THREADS).flat_map(keys).for_each(|hash| {
+            alone.insert_mut(hash);
+        });
+        assert_eq!(to_block(&alone), to_block(&filter), "round {round}: other bytes than from one thread");
+    }
+}
+
+#[test]
+fn a_key_is_there_for_whoever_is_told_of_it() {
+    let filter = filter(WordLayout::TwoBits, 1 << 16);
+    let (sender, receiver) = mpsc::channel();
+    thread::scope(|scope| {
+        for set in 0..2 {
+            let (filter, sender) = (&filter, sender.clone());
+            scope.spawn(move || {
+                for hash in common::key_set(set, 20_000) {
+                    filter.insert(hash);
+                    sender.send(hash).unwrap();
+                }
+            });
+        }
+        drop(sender);
+        assert_eq!(receiver.iter().filter(|&hash| filter.contains(hash)).count(), 40_000);
+    });
+}
+
+#[test]
+fn inserting_says_whether_the_key_was_new() {
+    for layout in WordLayout::ALL {
+        let (shared, mut alone) = (filter(layout, 1 << 12), filter(layout, 1 << 12));
+        for hash in common::key_set(0, 2_000) {
+            let was_there = shared.contains(hash);
+            assert_eq!((shared.insert(hash), alone.insert_mut(hash)), (!was_there, !was_there));
+            assert_eq!((shared.insert(hash), alone.insert_mut(hash)), (false, false));
+        }
+        let hashes: Vec<KeyHash> = common::key_set(0, 2_000).collect();
+        assert_eq!(shared.insert_all(&hashes), 0);
+    }
+}
+
+#[test]
+fn a_filter_is_empty_when_it_is_made_and_when_it_is_cleared() {
+    let mut filter = filter(WordLayout::FourBits, 1 << 12);
+    for _ in 0..2 {
+        let health = filter.health();
+        assert_eq!((filter.keys(), health.keys, health.fill_ratio, health.expected_fpr), (0, 0, 0.0, 0.0));
+        assert!(common::key_set(0, 1_000).all(|hash| !filter.contains(hash)));
+        assert!(common::key_set(0, 1_000).filter(|&hash| filter.insert(hash)).count() > 900);
+        filter.clear();
+    }
+}
+
+#[test]
+fn filters_of_one_shape_merge_and_others_are_refused() {
+    let (one, other) = (filter(WordLayout::TwoBits, 1 << 12), filter(WordLayout::TwoBits, 1 << 12));
+    common::key_set(0, 300).for_each(|hash| assert!(one.insert(hash) || one.contains(hash)));
+    common::key_set(1, 300).for_each(|hash| assert!(other.insert(hash) || other.contains(hash)));
+    one.union(&other).unwrap();
+    assert!(common::key_set(0, 300).chain(common::key_set(1, 300)).all(|hash| one.contains(hash)));
+    let before = to_block(&one);
+    for unlike in [filter(WordLayout::TwoBits, 1 << 13), filter(WordLayout::ThreeBits, 1 << 12)] {
+        assert!(matches!(one.union(&unlike), Err(FilterError::ShapeMismatch { .. })));
+    }
+    let foreign =
+        RegisterBlockedBloom::with_shape(KeyHasher::with_seed(1).identity(), one.bytes(), one.layout()).unwrap();
+    common::key_set(2, 300).for_each(|hash| assert!(foreign.insert(hash) || foreign.contains(hash)));
+    assert!(matches!(one.union(&foreign), Err(FilterError::HashMismatch { .. })));
+    assert_eq!(to_block(&one), before);
+}
+
+#[test]
+fn health_alarms_when_the_usual_filter_is_overfull() {
+    let mut filter = filter(WordLayout::TwoBits, 256 << 10);
+    common::key_set(0, KEYS).for_each(|hash| {
+        filter.insert_mut(hash);
+    });
+    assert!(HealthLimits::BLOOM.alarms(&filter.health()).is_empty());
+    common::key_set(1, KEYS * 4).for_each(|hash| {
+        filter.insert_mut(hash);
+    });
+    let health = filter.health();
+    assert_eq!(HealthLimits::BLOOM.alarms(&health).len(), 2, "{health:?}");
+    assert_eq!(health.keys, filter.keys());
+}
+
+#[test]
+fn damaged_foreign_and_other_blocks_are_not_restored() {
+    let filter = filter(WordLayout::TwoBits, 256);
+    common::key_set(0, 50).for_each(|hash| assert!(filter.insert(hash) || filter.contains(hash)));
+    let block = to_block(&filter);
+    for bit in 0..block.len() * 8 {
+        let mut damaged = block.clone();
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        assert!(matches!(from_block(&damaged), Err(FilterError::Block(_))), "bit {bit}");
+    }
+    assert!((0..block.len()).all(|length| from_block(&block[..length]).is_err()));
+    let foreign = KeyHasher::with_seed(1).identity();
+    let foreign = RegisterBlockedBloom::with_shape(foreign, filter.bytes(), filter.layout()).unwrap();
+    let foreign = foreign.to_block().unwrap();
+    assert!(matches!(from_block(&foreign), Err(FilterError::Block(BlockError::HashMismatch { .. }))));
+    let other = common::build(&KindPolicy::default(), &common::key_set(0, 10).collect::<Vec<_>>()).block.unwrap();
+    let expected = BlockError::Kind { expected: FilterKind::REGISTER_BLOCKED_BLOOM, got: FilterKind::BLOCKED_BLOOM };
+    assert_eq!(from_block(&other).unwrap_err(), FilterError::Block(expected));
+}
+
+#[test]
+fn a_block_has_the_filters_bytes_its_trailer_and_one_parameter_word() {
+    for layout in WordLayout::ALL {
+        for bytes in [64, 4_096, 1 << 18] {
+            let block = to_block(&filter(layout, bytes));
+            assert_eq!(block.len() as u64, bytes + 36);
+            let info = FilterBlock::open_unverified(&block).unwrap().info();
+            assert_eq!((info.kind, info.payload_bytes, info.keys), (FilterKind::REGISTER_BLOCKED_BLOOM, bytes, 0));
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(if common::is_long() { 3_000 } else { 200 }))]
+
+    #[test]
+    fn no_key_is_denied_however_it_came_in_stored_or_not(
+        layout in prop::sample::select(WordLayout::ALL.to_vec()), size in 6..14_u32,
+        hashes in prop::collection::vec(any::<u64>(), 0..300), asked in prop::collection::vec(any::<u64>(), 0..200),
+        shift in 0..64_u32, offset in 0..16_usize,
+    ) {
+        // Shifted down they are badly mixed: they crowd into few words.
+        let hash = |value: u64| KeyHash::from_well_mixed(value >> shift);
+        let hashes: Vec<KeyHash> = hashes.into_iter().map(hash).collect();
+        let (shared, batch) = (filter(layout, 1 << size), filter(layout, 1 << size));
+        let mut alone = filter(layout, 1 << size);
+        for &hash in &hashes {
+            prop_assert_eq!(shared.insert(hash), alone.insert_mut(hash));
+        }
+        batch.insert_all(&hashes);
+        let block = to_block(&shared);
+        prop_assert_eq!(&block, &to_block(&alone));
+        prop_assert_eq!(&block, &to_block(&batch));
+        let buffer = [&vec![0xa5; offset][..], &block].concat();
+        let stored = FilterBlock::open_unverified(&buffer[offset..]).unwrap();
+        let restored = from_block(&block).unwrap();
+        prop_assert_eq!((restored.bytes(), restored.layout()), (shared.bytes(), shared.layout()));
+        let asked: Vec<KeyHash> = hashes.iter().copied().chain(asked.into_iter().map(KeyHash::mix)).collect();
+        let (mut hits, mut stored_hits) = (MatchBitmap::default(), MatchBitmap::default());
+        shared.contains_batch(&asked, &mut hits);
+        stored.may_contain_batch(&asked, &mut stored_hits);
+        prop_assert_eq!(&hits, &stored_hits);
+        for (index, &hash) in asked.iter().enumerate() {
+            let answers = [shared.contains(hash), stored.may_contain(hash), restored.contains(hash), hits.may_contain(index)];
+            prop_assert!(answers == [answers[0]; 4] && (answers[0] || index >= hashes.len()), "{:?}", answers);
+        }
+        prop_assert_eq!(stored.info().keys, shared.keys());
+        prop_assert_eq!(stored.fill_ratio(), Some(shared.health().fill_ratio));
+    }
+}

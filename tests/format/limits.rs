@@ -1,0 +1,453 @@
+//! Sizes around 2^31, 2^32, 2^40, 2^63 and the largest number there is. The failure guarded against: a size that wraps
+//! where it should be refused, so that a filter of four billion keys becomes one of a few thousand, and lets every
+//! absent key through; or a block whose header claims 2^32 bytes more than it has, and is believed where `usize` has 32
+//! bits. Nothing large is allocated here; `tests/huge.rs` builds filters of more than 4 GiB.
+
+use std::time::{Duration, Instant};
+
+use crate::common;
+use crate::common::cases::{BLOCKS, BlockCase};
+use sstfilter::advise::{FilterNeed, FilterTarget, advise};
+use sstfilter::filter::blocked_bloom;
+use sstfilter::kind::{BinaryFuseKind, KindEntry};
+use sstfilter::kind::{Plan, Updates, Writers};
+use sstfilter::{
+    AutoPolicy, BitsPerKey, BlockError, BuildContext, BuildPurpose, ConfigError, CountingBloom, CuckooFilter,
+    DynamicFilter, FallbackReason, FalsePositiveRate, FilterBlock, FilterError, FilterKind, FilterPolicy, FuseArity,
+    HashIdentity, KeyHash, KeyHasher, KindPolicy, RegisterBlockedBloom, Sizing, StandardBloom, WordLayout,
+};
+
+/// The most that a payload can have, in bytes and in bits.
+const MOST_BYTES: u64 = ((1 << 32) - 1) * 8;
+const MOST_BITS: u64 = MOST_BYTES * 8;
+/// The most that can stand behind a payload.
+const MOST_TAIL: u64 = 32 + 15 * 4;
+
+/// Every power of two and its neighbours, ascending.
+fn edges() -> impl Iterator<Item = u64> + Clone {
+    let around = |log2: u32| [(1_u64 << log2) - 1, 1 << log2, (1 << log2) + 1];
+    [0].into_iter().chain((1..=63).flat_map(around)).chain([u64::MAX - 1, u64::MAX])
+}
+
+/// The largest number for which `is_taken` holds, which holds for 1 and for no number above one for which it does not.
+fn last(is_taken: impl Fn(u64) -> bool) -> u64 {
+    let (mut low, mut high) = (1, u64::MAX);
+    assert!(is_taken(low) && !is_taken(high));
+    while high - low > 1 {
+        let middle = low.midpoint(high);
+        if is_taken(middle) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    low
+}
+
+/// Asserts that a size grows with the number of keys, stays within what a block can have, and once refused stays so.
+/// `dip` thousandths and as many times 16 KiB may be lost where a kind rounds down.
+fn assert_grows(name: &str, dip: u64, bytes: impl Fn(u64) -> Option<u64>) {
+    let mut before = Some(0);
+    for keys in edges() {
+        let now = bytes(keys);
+        if let Some(now) = now {
+            let before = before.unwrap_or_else(|| panic!("{name}: {keys} keys fit, fewer did not"));
+            assert!(
+                now + dip * (before / 1_000 + 16_384) >= before,
+                "{name}: {now} for {keys} keys, {before} for fewer"
+            );
+            assert!(now <= MOST_BYTES + MOST_TAIL, "{name}: {now} bytes for {keys} keys");
+            // No kind has less than a bit for a key.
+            assert!(u128::from(now) * 8 >= u128::from(keys), "{name}: {now} bytes for {keys} keys");
+        }
+        before = now;
+    }
+    assert!(bytes(1 << 31).is_some(), "{name}");
+    assert_eq!(bytes(1 << 40), None, "{name}");
+}
+
+fn fuse(bits: u8, arity: FuseArity) -> KindPolicy {
+    KindPolicy::new(BinaryFuseKind::new(arity, Sizing::FingerprintBits(bits)).unwrap())
+}
+
+fn xor(layout: &'static str, width: u8) -> KindPolicy {
+    KindEntry::named(layout).unwrap().configure(Sizing::FingerprintBits(width)).unwrap()
+}
+
+/// The plan of a filter of the policy's own kind.
+fn planned(policy: &KindPolicy, keys: u64) -> Option<Plan> {
+    policy.plan(keys, None).ok()
+}
+
+fn rate(rate: f64) -> FalsePositiveRate {
+    FalsePositiveRate::new(rate).unwrap()
+}
+
+const MILLIBITS: [u32; 5] = [1_000, 1_001, 9_900, 33_333, 100_000];
+
+fn size(millibits: u32) -> BitsPerKey {
+    BitsPerKey::from_millibits(millibits).unwrap()
+}
+
+#[test]
+fn the_size_of_every_policy_grows_with_its_keys_until_it_is_refused() {
+    for size in MILLIBITS.map(size) {
+        assert_grows("bloom", 0, |keys| KindPolicy::bloom(size).unwrap().block_bytes(keys));
+        assert_grows("standard bloom", 0, |keys| KindPolicy::standard_bloom(size).unwrap().block_bytes(keys));
+        let ribbon = KindPolicy::ribbon(size).unwrap();
+        assert_grows("ribbon by size", 1, |keys| ribbon.block_bytes(keys));
+    }
+    for probability in [0.5, 0.01, 1.0 / 65_536.0, 2.4e-10] {
+        let ribbon = KindPolicy::ribbon(rate(probability)).unwrap();
+        assert_grows("ribbon", 1, |keys| ribbon.block_bytes(keys));
+    }
+    for (bits, arity) in fuse_variants() {
+        assert_grows("binary fuse", 0, |keys| fuse(bits, arity).block_bytes(keys));
+    }
+    for (layout, width) in xor_variants() {
+        assert_grows("xor", 0, |keys| xor(layout, width).block_bytes(keys));
+    }
+}
+
+fn fuse_variants() -> impl Iterator<Item = (u8, FuseArity)> {
+    (4..=32).flat_map(|bits| [(bits, FuseArity::Three), (bits, FuseArity::Four)])
+}
+
+fn xor_variants() -> [(&'static str, u8); 4] {
+    let (plain, plus) = ("xor", "xor+");
+    [(plain, 8), (plain, 16), (plus, 8), (plus, 16)]
+}
+
+#[test]
+fn bloom_filters_are_refused_from_one_key_above_the_formats_limit_on() {
+    for millibits in [1_000, 9_900, 33_333, 100_000] {
+        // 536,870,911 lines of 512 bits, and 274,877,906,880 bits.
+        let most = 536_870_911 * 512 * 1_000 / u64::from(millibits);
+        let policy = KindPolicy::bloom(size(millibits)).unwrap();
+        assert_eq!(policy.block_bytes(most), Some(536_870_911 * 64 + 36), "{millibits}");
+        assert_eq!(policy.block_bytes(most + 1), None, "{millibits}");
+        assert!(blocked_bloom::expected_fpr(most, size(millibits)) < 1.0);
+        assert_eq!(blocked_bloom::expected_fpr(most + 1, size(millibits)).to_bits(), 1.0_f64.to_bits());
+
+        let most = 274_877_906_880 * 1_000 / u64::from(millibits);
+        let policy = KindPolicy::standard_bloom(size(millibits)).unwrap();
+        let bits = (most * u64::from(millibits)).div_ceil(64_000) * 64;
+        assert!(bits <= 274_877_906_880 && bits + 100 > 274_877_906_880, "{millibits}");
+        assert_eq!(policy.block_bytes(most), Some(bits / 8 + 40), "{millibits}");
+        assert_eq!(policy.block_bytes(most + 1), None, "{millibits}");
+    }
+}
+
+/// A refusal in the words of the builder of a filter in memory.
+fn assert_too_large<T: std::fmt::Debug>(built: Result<T, FilterError>, bytes: u64) {
+    match built {
+        Err(FilterError::TooLarge { most_bytes: MOST_BYTES, got }) => assert_eq!(got, bytes),
+        other => panic!("{bytes} bytes: {other:?}"),
+    }
+}
+
+#[test]
+fn filters_in_memory_are_refused_from_one_position_above_the_formats_limit_on() {
+    assert_too_large(StandardBloom::with_shape(HashIdentity::default(), 274_877_906_881, 7), MOST_BYTES + 8);
+    assert_too_large(CountingBloom::with_shape(HashIdentity::default(), 68_719_476_721, 7), MOST_BYTES + 8);
+    assert_too_large(StandardBloom::with_shape(HashIdentity::default(), 1 << 63, 7), 1 << 60);
+    assert_too_large(StandardBloom::with_shape(HashIdentity::default(), u64::MAX, 7), 1 << 61);
+    assert_too_large(CountingBloom::with_shape(HashIdentity::default(), u64::MAX, 7), 1 << 63);
+    for keys in edges().filter(|&keys| keys > 1 << 36) {
+        let positions = u64::try_from(u128::from(keys) * 10).unwrap_or(u64::MAX).div_ceil(64);
+        assert_too_large(StandardBloom::for_size(HashIdentity::default(), keys, BitsPerKey::TEN), positions * 8);
+        assert_too_large(
+            CountingBloom::for_size(HashIdentity::default(), keys, BitsPerKey::TEN),
+            positions.saturating_mul(32).min(1 << 63),
+        );
+        let (standard, counting) = (
+            StandardBloom::for_rate(HashIdentity::default(), keys, rate(0.01)),
+            CountingBloom::for_rate(HashIdentity::default(), keys, rate(0.01)),
+        );
+        assert!(
+            matches!(standard, Err(FilterError::TooLarge { .. }))
+                && matches!(counting, Err(FilterError::TooLarge { .. }))
+        );
+        assert!(matches!(
+            CuckooFilter::with_tag_bits(HashIdentity::default(), keys, 8),
+            Err(FilterError::Config(ConfigError::OutOfRange { .. }))
+        ));
+    }
+}
+
+#[test]
+fn filters_of_fingerprints_are_refused_only_where_their_cells_would_exceed_the_format() {
+    for (bits, arity) in fuse_variants() {
+        let policy = fuse(bits, arity);
+        let most = last(|keys| planned(&policy, keys).map(|plan| plan.block_bytes).is_some());
+        let bytes = planned(&policy, most).map(|plan| plan.block_bytes).unwrap();
+        // A whole segment more has no room, whose length is at most 2^18.
+        assert!(bytes <= MOST_BYTES + 40 && bytes + (u64::from(bits) << 18) / 8 > MOST_BYTES, "{bits}: {bytes}");
+        assert_eq!(planned(&policy, most + 1).map(|plan| plan.build_bytes), None);
+        assert!(planned(&policy, most).map(|plan| plan.build_bytes).unwrap() > most * 12);
+    }
+    // 2^32 - 1 cells in each of three blocks, in all at least 1.23 times as many as keys, and 32.
+    let most = (((1_u64 << 32) - 1) * 300 - 3_200) / 123;
+    for (layout, width) in xor_variants() {
+        let policy = xor(layout, width);
+        assert!(planned(&policy, most).map(|plan| plan.block_bytes).is_some_and(|bytes| bytes < MOST_BYTES));
+        assert_eq!(planned(&policy, most + 1).map(|plan| plan.block_bytes), None);
+        assert_eq!(planned(&policy, most + 1).map(|plan| plan.build_bytes), None);
+        assert!(planned(&policy, most).map(|plan| plan.build_bytes).unwrap() > most * 12);
+    }
+    let cells = (1_u64 << 32) - 1;
+    assert_eq!(planned(&xor("xor", 8), most).map(|plan| plan.block_bytes), Some((cells * 3).next_multiple_of(8) + 40));
+}
+
+#[test]
+fn ribbon_is_refused_only_where_its_layers_would_exceed_the_format() {
+    for probability in [0.5, 0.25, 0.01, 1.0 / 65_536.0, 2.4e-10] {
+        let policy = KindPolicy::ribbon(rate(probability)).unwrap();
+        // A Bloom filter of the rate is larger, and refused before.
+        let most = last(|keys| policy.block_bytes(keys).is_some());
+        let used = most as f64 * -probability.log2() / MOST_BITS as f64;
+        // The thresholds count most where there is one column.
+        assert!((if probability > 0.3 { 0.96 } else { 0.98 }..1.0).contains(&used), "{probability}: {used}");
+        for keys in edges() {
+            assert!(planned(&policy, keys).map(|plan| plan.build_bytes).is_none_or(|bytes| bytes >= keys), "{keys}");
+        }
+    }
+}
+
+#[test]
+fn rates_of_a_size_are_found_for_any_number_of_keys() {
+    for keys in edges() {
+        for size in MILLIBITS.map(size) {
+            assert!((0.0..=1.0).contains(&blocked_bloom::expected_fpr(keys, size)), "{keys} keys, {size}");
+        }
+    }
+}
+
+fn all_policies() -> Vec<Box<dyn FilterPolicy>> {
+    let mut policies: Vec<Box<dyn FilterPolicy>> = vec![
+        Box::new(KindPolicy::default()),
+        Box::new(KindPolicy::standard_bloom(BitsPerKey::TEN).unwrap()),
+        Box::new(common::ribbon(0.01)),
+        Box::new(KindPolicy::ribbon(BitsPerKey::TEN).unwrap()),
+        Box::new(AutoPolicy::new(BitsPerKey::TEN).unwrap()),
+    ];
+    for bits in [4, 8, 11, 16, 17, 26, 31, 32] {
+        policies.push(Box::new(fuse(bits, FuseArity::Three)));
+        policies.push(Box::new(fuse(bits, FuseArity::Four)));
+    }
+    for (layout, width) in xor_variants() {
+        policies.push(Box::new(xor(layout, width)));
+    }
+    policies
+}
+
+/// Of the numbers that no filter has room for: nothing is allocated for them.
+#[test]
+fn a_builder_that_is_told_of_too_many_keys_says_so_and_holds_those_that_come() {
+    let hashes: Vec<KeyHash> = common::key_set(0, 3_000).collect();
+    let numbers = [(1 << 40) - 1, 1 << 40, 1 << 63, u64::MAX];
+    for (policy, expected) in all_policies().iter().flat_map(|policy| numbers.map(|keys| (policy, keys))) {
+        let context = BuildContext::new(&KeyHasher::default()).with_purpose(BuildPurpose::Compaction);
+        let mut builder = policy.builder(&context.with_expected_keys(expected)).unwrap();
+        builder.add_hashes(&hashes);
+        assert!((1_000..1 << 20).contains(&builder.estimated_bytes()), "{}", policy.name());
+        let built = builder.finish();
+        // Bloom filters are sized anew, and nothing was asked for that they are not.
+        let is_bloom =
+            built.report.requested == FilterKind::BLOCKED_BLOOM || built.report.requested == FilterKind::STANDARD_BLOOM;
+        let reason = if is_bloom { FallbackReason::None } else { FallbackReason::TooManyKeys };
+        assert_eq!(built.report.reason, reason, "{} of {expected} keys", policy.name());
+        let block = FilterBlock::open_unverified(built.block.unwrap()).unwrap();
+        assert!(hashes.iter().all(|&hash| block.may_contain(hash)), "{} of {expected} keys", policy.name());
+    }
+}
+
+#[test]
+fn advice_is_given_for_any_number_of_keys_and_any_memory() {
+    let targets = [0.5, 0.01, 1e-9, 1e-300].map(|wanted| FilterTarget::Rate(rate(wanted)));
+    let memories = [0, 1, 64, 1 << 31, 1 << 32, 1 << 35, 1 << 40, 1 << 63, u64::MAX].map(FilterTarget::Bytes);
+    let numbers = edges().filter(|keys| !(3..(1 << 31) - 1).contains(keys));
+    for (keys, target) in numbers.flat_map(|keys| targets.into_iter().chain(memories).map(move |target| (keys, target)))
+    {
+        for updates in [Updates::None, Updates::Insert, Updates::InsertAndRemove] {
+            let need = FilterNeed::new(keys, target).with_updates(updates).with_writers(Writers::Many);
+            let need = need.with_absent_lookups(u64::MAX).with_false_positive_ns(u64::MAX);
+            let advice = advise(&need);
+            assert_eq!(advice.ranked.len() + advice.unsuitable.len(), sstfilter::kind::all().len());
+            for found in &advice.ranked {
+                assert!(found.plan.block_bytes <= MOST_BYTES + MOST_TAIL, "{need:?}: {found:?}");
+                // The register-blocked filter gives what its memory allows.
+                assert!(found.plan.block_bytes * 8 >= keys || found.plan.expected_fpr > 0.4, "{need:?}: {found:?}");
+                assert!(
+                    (0.0..=1.0).contains(&found.plan.expected_fpr) && found.cost.is_finite(),
+                    "{need:?}: {found:?}"
+                );
+            }
+            if keys >= 1 << 40 {
+                assert!(advice.ranked.is_empty(), "{need:?}: {:?}", advice.ranked);
+            }
+        }
+    }
+}
+
+/// Bytes of the fixed trailer.
+const TRAILER: usize = 32;
+
+/// A fixture's block with some bytes of its trailer changed, `at` counted from the block's end, and the checksum of
+/// parameter words and trailer made right again.
+fn claiming(case: &BlockCase, changes: &[(usize, &[u8])]) -> Vec<u8> {
+    let mut block = case.read();
+    let trailer = block.len() - TRAILER;
+    for (at, bytes) in changes {
+        let at = block.len() - at;
+        block[at..at + bytes.len()].copy_from_slice(bytes);
+    }
+    let from = trailer - file_bytes(&block) - params(&block) * 4;
+    let end = block.len() - 4;
+    let checksum = crc32c::crc32c(&block[from..end]);
+    block[end..].copy_from_slice(&checksum.to_le_bytes());
+    block
+}
+
+/// Bytes of the file fingerprint, which bound blocks have.
+fn file_bytes(block: &[u8]) -> usize {
+    usize::from(block[block.len() - TRAILER + 25] >> 4) * 8
+}
+
+/// How many parameter words a block has.
+fn params(block: &[u8]) -> usize {
+    usize::from(block[block.len() - TRAILER + 24] >> 4)
+}
+
+#[test]
+fn a_header_that_claims_more_bytes_than_there_are_is_refused_with_both_lengths() {
+    for case in BLOCKS {
+        let block = case.read();
+        let own = u32::from_le_bytes(*block[block.len() - TRAILER + 8..].first_chunk().unwrap());
+        // 2^28 words are 2^31 bytes; 2^29 more words than there are, 2^32 bytes more.
+        for words in [1 << 28, 1 << 29, own + (1 << 29), own + (1 << 30), own + (7 << 29), u32::MAX - 1, u32::MAX] {
+            let block = claiming(case, &[(TRAILER - 8, &words.to_le_bytes())]);
+            let tail = (TRAILER + file_bytes(&block) + params(&block) * 4) as u64;
+            let expected = BlockError::Length { expected: u64::from(words) * 8 + tail, got: block.len() as u64 };
+            assert_eq!(FilterBlock::open_unverified(&block).unwrap_err(), expected, "{}: {words} words", case.name);
+        }
+    }
+}
+
+#[test]
+fn parameters_that_claim_another_size_are_refused_or_deny_nothing_out_of_bounds() {
+    let absent: Vec<KeyHash> = common::key_set(7, 300).collect();
+    let mut hits = sstfilter::MatchBitmap::default();
+    for case in BLOCKS {
+        let block = case.read();
+        for word in 0..params(&block) {
+            let at = TRAILER + file_bytes(&block) + (params(&block) - word) * 4;
+            let own = u32::from_le_bytes(*block[block.len() - at..].first_chunk().unwrap());
+            let edges = [0, 1, (1 << 31) - 1, 1 << 31, u32::MAX - 1, u32::MAX];
+            let near = [1 << 29, 1 << 30, 1 << 31].map(|more| own.wrapping_add(more));
+            for claim in edges.into_iter().chain(near).filter(|&claim| claim != own) {
+                let claiming = claiming(case, &[(at, &claim.to_le_bytes())]);
+                match FilterBlock::open_unverified(&claiming) {
+                    Err(error) => assert!(matches!(error, BlockError::Field { .. }), "{}: {error}", case.name),
+                    Ok(filter) => {
+                        let info = filter.info();
+                        assert_eq!(info.block_bytes, block.len() as u64, "{}: word {word} is {claim}", case.name);
+                        filter.may_contain_batch(&absent, &mut hits);
+                        let one_by_one = absent.iter().filter(|&&hash| filter.may_contain(hash)).count() as u64;
+                        assert_eq!(hits.count(), one_by_one, "{}: word {word} is {claim}", case.name);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_header_that_claims_two_to_the_forty_keys_changes_no_answer_and_costs_no_time() {
+    for case in BLOCKS {
+        let (honest, hashes, absent) = (case.read(), case.hashes(), case.absent_hashes(2_000));
+        let honest_filter = FilterBlock::open_unverified(&honest).unwrap();
+        for keys in [u32::MAX.into(), 1 << 32, (1 << 40) - 1_u64] {
+            let block = claiming(case, &[(TRAILER - 16, &keys.to_le_bytes()[..5])]);
+            match FilterBlock::open_unverified(&block) {
+                // A cuckoo filter has places for its keys, and no more.
+                Err(error) => {
+                    assert!(matches!(error, BlockError::Field { field: "keys", got, .. } if got == keys), "{error}");
+                    assert_eq!(honest_filter.info().kind, FilterKind::CUCKOO);
+                }
+                Ok(filter) => {
+                    let info = filter.info();
+                    assert_eq!(info.keys, keys);
+                    assert!((0.0..=1.0).contains(&info.expected_fpr), "{}: {}", case.name, info.expected_fpr);
+                    assert_eq!(answers(&filter, &absent), answers(&honest_filter, &absent), "{}", case.name);
+                    let denied = answers(&filter, &hashes).iter().filter(|&&answer| !answer).count();
+                    assert_eq!(denied, 0, "{}, said to be of {keys} keys: keys are denied", case.name);
+                }
+            }
+            assert_opens_as_fast(&block, &honest, case.name);
+        }
+    }
+}
+
+/// What a filter says of each key, one by one and in a batch.
+fn answers(filter: &FilterBlock<&Vec<u8>>, hashes: &[KeyHash]) -> Vec<bool> {
+    let mut hits = sstfilter::MatchBitmap::default();
+    filter.may_contain_batch(hashes, &mut hits);
+    let of_batch: Vec<bool> = (0..hashes.len()).map(|index| hits.may_contain(index)).collect();
+    let one_by_one: Vec<bool> = hashes.iter().map(|&hash| filter.may_contain(hash)).collect();
+    assert_eq!(of_batch, one_by_one);
+    one_by_one
+}
+
+/// Opening takes less than a microsecond. The best of many runs may take ten times as long as that of the honest
+/// block, and as much more as reading a million keys would.
+fn assert_opens_as_fast(block: &[u8], honest: &[u8], name: &str) {
+    let best_of = |block: &[u8]| {
+        let open = |_| {
+            let started = Instant::now();
+            let is_open = std::hint::black_box(FilterBlock::open_unverified(std::hint::black_box(block))).is_ok();
+            (started.elapsed(), is_open)
+        };
+        (0..10).map(open).min().map(|(time, _)| time).unwrap()
+    };
+    let (lying, honest) = (best_of(block), best_of(honest));
+    assert!(lying <= honest * 10 + Duration::from_millis(1), "{name}: {lying:?}, honest {honest:?}");
+}
+
+/// The keys of a filter that goes from memory to a block and back are counted to 2^40 - 1, which is as far as a
+/// block's header goes, and no further.
+#[test]
+fn counts_of_keys_end_at_what_a_header_can_say() {
+    let identity = KeyHasher::default().identity();
+    let mut checked = 0;
+    for case in BLOCKS {
+        let kind = FilterBlock::open_unverified(case.read()).unwrap().info().kind;
+        let block = claiming(case, &[(TRAILER - 16, &[0xff; 5])]);
+        let again = match kind {
+            FilterKind::STANDARD_BLOOM => StandardBloom::from_block(&block, identity).map(|mut filter| {
+                common::key_set(3, 50).for_each(|hash| {
+                    filter.insert(hash);
+                });
+                (filter.keys(), filter.to_block().unwrap())
+            }),
+            FilterKind::COUNTING_BLOOM => CountingBloom::from_block(&block, identity).map(|mut filter| {
+                common::key_set(3, 50).for_each(|hash| {
+                    filter.insert(hash);
+                });
+                (filter.keys(), filter.to_block().unwrap())
+            }),
+            _ => continue,
+        };
+        let (keys, block) = again.unwrap();
+        assert!(keys >= (1 << 40) - 1, "{}: {keys}", case.name);
+        assert_eq!(FilterBlock::open_unverified(block).unwrap().info().keys, (1 << 40) - 1, "{}", case.name);
+        checked += 1;
+    }
+    assert!(checked >= 4, "{checked} fixtures");
+    // And register-blocked filters, which record what their fill says.
+    let mut full = RegisterBlockedBloom::with_shape(HashIdentity::default(), 64, WordLayout::TwoBits).unwrap();
+    common::key_set(4, 100_000).for_each(|hash| {
+        full.insert_mut(hash);
+    });
+    assert!(FilterBlock::open_unverified(full.to_block().unwrap()).unwrap().info().keys < 1 << 40);
+}

@@ -1,0 +1,333 @@
+//! A format that lives in one implementation drifts: a constant changes, every round trip still holds,
+//! and the files of last year read as absent keys. These are the test vectors of FORMAT.md, which
+//! `fixtures/check_format.py` recomputes without this library.
+
+use std::fmt::Write as _;
+
+use bytes::Bytes;
+use sstfilter::kind::BinaryFuseKind;
+use sstfilter::sst::{Lookup, ReadOptions, Table, TableBuilder, TableId, TableOptions};
+use sstfilter::{
+    BitsPerKey, BuildContext, CountingBloom, CuckooFilter, DynamicFilter, FallbackReason, FalsePositiveRate, FileId,
+    FilterBlock, FilterKind, FilterPolicy, FuseArity, HashId, HashIdentity, KeyHash, KeyHasher, KindPolicy,
+    RegisterBlockedBloom, Sizing, StandardBloom, WordLayout,
+};
+
+const FORMAT: &str = include_str!("../../FORMAT.md");
+
+const FRUIT: [&[u8]; 3] = [b"apple", b"banana", b"cherry"];
+
+const BLOOM_BLOCK: &str = "00000800000000001000004060000000040000000020800000040000000000000000000001001000010000000000\
+    020000001010100000000080000000000008060000006574\
+    6c696674737308000000b3c358180300000000010110100153\
+    4653b02f7a";
+
+const RIBBON_BLOCK: &str = "040000000000000001000000000000000d00000000000000010000000000000000000000000000000d00000000\
+    0000000d000000000000000700ae470100000065746c6966747373070000001bad5187030000000002021020015346\
+    83d0d083";
+
+const STANDARD_BLOCK: &str =
+    "24c1135202810522400000000007000065746c696674737301000000c79ea176030000000003031020015346614163f3";
+
+const COUNTING_BLOCK: &str = "00021000010000111500020020000202200000000100001001010000100010004000000000070000\
+    65746c696674737304000000a103beee040000000004041020015346a45a8d0f";
+const CUCKOO_BLOCK: &str = "fe000000013e00000800000065746c696674737301000000fc1b427f0300000000060610100153461eb0072a";
+
+const FUSE_BLOCK: &str = "00000000000000b2000000009600950000000000000000000000000000000000080303000100000065746c69\
+    667473730400000056fb3ec90300000000090910200153463c5644ef";
+
+/// The words of a line that are not 0, by their numbers.
+type Words = &'static [(usize, u32)];
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+fn block_of_hashes(policy: &dyn FilterPolicy, hashes: impl IntoIterator<Item = KeyHash>) -> Bytes {
+    let mut builder = policy.builder(&BuildContext::new(&KeyHasher::default())).unwrap();
+    hashes.into_iter().for_each(|hash| builder.add_hash(hash));
+    builder.finish().block.unwrap()
+}
+
+fn block_of(policy: &dyn FilterPolicy, keys: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Bytes {
+    let hasher = KeyHasher::default();
+    block_of_hashes(policy, keys.into_iter().map(|key| hasher.hash(key.as_ref())))
+}
+
+fn numbered(keys: u32) -> impl Iterator<Item = String> {
+    (0..keys).map(|key| format!("key-{key:06}"))
+}
+
+fn one_percent_ribbon() -> KindPolicy {
+    KindPolicy::ribbon(FalsePositiveRate::ONE_PERCENT).unwrap().with_min_keys(0)
+}
+
+/// The bytes of a hexadecimal dump in FORMAT.md, below `heading`: offset, two blanks, then digits.
+fn dump_below(heading: &str) -> Vec<u8> {
+    let dump = FORMAT.split_once(heading).unwrap().1.split("```").nth(1).unwrap();
+    let lines = dump.lines().skip(1).filter_map(|line| line.split_once("  "));
+    // Behind the digits of a line, three blanks and more, is what they mean.
+    let digits: String = lines.map(|(_, hex)| hex.split("   ").next().unwrap()).collect();
+    let digits: Vec<u8> = digits.bytes().filter(u8::is_ascii_hexdigit).collect();
+    digits.chunks(2).map(|pair| u8::from_str_radix(core::str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
+}
+
+#[test]
+fn keys_hash_to_the_documented_values() {
+    let pattern: Vec<u8> = (0..1025_u32).map(|index| (7 * index + 1).to_le_bytes()[0]).collect();
+    let vectors: [(&[u8], u64); 8] = [
+        (b"", 0x0c57_7511_c132_6dfd),
+        (b"apple", 0x4129_6ac2_d2d5_72b9),
+        (b"banana", 0x4245_38a8_07e3_f600),
+        (b"cherry", 0xe421_09f8_f689_0d7a),
+        (b"key-000000", 0xb085_c6be_7b88_bf36),
+        (&pattern[..129], 0x4f4d_43c1_3a3f_0ff0),
+        (&pattern[..241], 0x5a6e_ffb1_48bd_46df),
+        (&pattern, 0xbed0_83a1_25dd_02ea),
+    ];
+    for (key, expected) in vectors {
+        assert_eq!(KeyHasher::default().hash(key).get(), expected, "{key:?}");
+    }
+    assert_eq!(KeyHasher::with_seed(0).hash(b"").get(), 0x2d06_8005_38d3_94c2);
+}
+
+#[test]
+fn secret_seeds_have_the_documented_fingerprints() {
+    for (seed, expected) in [(0xdead_beef_cafe_f00d, 0x1c82_05bc), (42, 0xca1a_2710)] {
+        let identity = KeyHasher::with_secret_seed(seed).identity();
+        assert_eq!((identity.id, identity.seed), (HashId::Xxh3Secret, expected));
+    }
+}
+
+#[test]
+fn one_key_sets_the_documented_bits_of_its_line() {
+    let lines: [(u64, f64, Words); 4] = [
+        (
+            0x0123_4567_89ab_cdef,
+            10.0,
+            &[(0, 0x1000_0000), (2, 0x40), (3, 0x1_0000), (4, 0x2000_0000), (9, 0x40_0000), (15, 0x1000_0000)],
+        ),
+        (
+            0xfedc_ba98_7654_3210,
+            10.0,
+            &[(1, 0x1_0000), (2, 0x2000_0000), (8, 0x0800_0000), (11, 4), (12, 0x400), (13, 0x4000)],
+        ),
+        (
+            0x0123_4567_89ab_cdef,
+            16.0,
+            &[
+                (0, 0x1000_0000),
+                (1, 0x40),
+                (2, 0x40),
+                (4, 0x2000_0000),
+                (5, 2),
+                (7, 0x100),
+                (9, 0x40_0000),
+                (14, 0x800),
+                (15, 0x1000_0000),
+            ],
+        ),
+        (0, 10.0, &[(0, 1), (1, 1), (2, 1), (3, 1), (4, 1), (5, 1)]),
+    ];
+    for (hash, bits, expected) in lines {
+        let policy = KindPolicy::bloom(BitsPerKey::new(bits).unwrap()).unwrap();
+        let block = block_of_hashes(&policy, [KeyHash::from_well_mixed(hash)]);
+        let mut line = [0; 64];
+        for &(word, bits) in expected {
+            line[word * 4..word * 4 + 4].copy_from_slice(&bits.to_le_bytes());
+        }
+        assert_eq!(hex(&block[..64]), hex(&line), "{hash:016x}");
+    }
+}
+
+#[test]
+fn three_keys_make_the_documented_bloom_block() {
+    let block = block_of(&KindPolicy::default(), FRUIT);
+    assert_eq!(hex(&block), BLOOM_BLOCK);
+    let info = FilterBlock::open_unverified(&block).unwrap().info();
+    assert_eq!((info.kind, info.requested), (FilterKind::BLOCKED_BLOOM, FilterKind::BLOCKED_BLOOM));
+    assert_eq!((info.reason, info.keys, info.payload_checksum), (FallbackReason::None, 3, 0x1858_c3b3));
+}
+
+#[test]
+fn a_block_that_is_bound_to_a_file_is_the_documented_one() {
+    let ids = [
+        FileId::new(&7_u64.to_le_bytes()).unwrap(),
+        FileId::new(&0_u64.to_le_bytes()).unwrap(),
+        FileId::new(&[0]).unwrap(),
+        FileId::new(&(0..16).collect::<Vec<_>>()).unwrap(),
+    ];
+    let expected = [0x4cd1_84ff_6d39_1a10, 0x9944_c8f4_1c35_17c3, 0xd6a8_627b_7cc6_b85d, 0xe465_4ce3_b8f5_994c];
+    assert_eq!(ids.map(FileId::fingerprint), expected);
+    let mut documented = block_of(&KindPolicy::default(), FRUIT)[..0x44].to_vec();
+    documented.extend(dump_below("The same, bound to the file number 7."));
+    let bound = FilterBlock::open_unverified(block_of(&KindPolicy::default(), FRUIT))
+        .unwrap()
+        .bound_to(FileId::new(&7_u64.to_le_bytes()).unwrap());
+    assert_eq!(hex(&bound), hex(&documented));
+}
+
+#[test]
+fn three_keys_make_the_documented_ribbon_block() {
+    let block = block_of(&one_percent_ribbon(), FRUIT);
+    assert_eq!(hex(&block), RIBBON_BLOCK);
+    assert_eq!(FilterBlock::open_unverified(&block).unwrap().info().kind, FilterKind::RIBBON);
+}
+
+#[test]
+fn larger_blocks_have_the_documented_digests() {
+    let bloom = block_of(&KindPolicy::default(), numbered(1_000));
+    let info = FilterBlock::open_unverified(&bloom).unwrap().info();
+    assert_eq!((info.block_bytes, info.payload_checksum), (1_316, 0x7ef8_29e2));
+    for (keys, bytes, checksum, salt) in [
+        (100, 152, 0x4c4d_5250, 0),
+        (128, 152, 0x8e39_2ebb, 2),
+        (6_000, 5_180, 0xd468_b95d, 0),
+        (300_000, 252_960, 0x4880_2d5b, 0),
+    ] {
+        let block = block_of(&one_percent_ribbon(), numbered(keys));
+        let info = FilterBlock::open_unverified(&block).unwrap().info();
+        assert_eq!((info.kind, info.keys), (FilterKind::RIBBON, keys.into()));
+        assert_eq!((info.block_bytes, info.payload_checksum, info.salt), (bytes, checksum, salt), "{keys} keys");
+    }
+}
+
+fn cuckoo_of(keys: impl IntoIterator<Item = impl AsRef<[u8]>>, tag_bits: u8) -> Bytes {
+    let hasher = KeyHasher::default();
+    let hashes: Vec<KeyHash> = keys.into_iter().map(|key| hasher.hash(key.as_ref())).collect();
+    let mut filter = CuckooFilter::with_tag_bits(HashIdentity::default(), hashes.len() as u64, tag_bits).unwrap();
+    filter.insert_all(&hashes).unwrap();
+    filter.to_block().unwrap()
+}
+
+#[test]
+fn three_keys_make_the_documented_cuckoo_block_and_more_the_documented_digests() {
+    assert_eq!(hex(&cuckoo_of(FRUIT, 8)), CUCKOO_BLOCK);
+    for (keys, tag_bits, bytes, checksum, buckets) in [
+        (1_000, 8, 1_108, 0xf671_f17d, "268"),
+        (1_000, 13, 1_780, 0x39db_a768, "268"),
+        (3_000, 21, 8_332, 0xb031_f299, "790"),
+    ] {
+        let block = cuckoo_of(numbered(keys), tag_bits);
+        let info = FilterBlock::open_unverified(&block).unwrap().info();
+        assert_eq!((info.kind, info.keys, info.block_bytes), (FilterKind::CUCKOO, keys.into(), bytes));
+        assert_eq!((info.payload_checksum, info.shape.get("buckets").unwrap()), (checksum, buckets), "{keys} keys");
+    }
+}
+
+fn fuse(arity: FuseArity, bits: u8) -> KindPolicy {
+    KindPolicy::new(BinaryFuseKind::new(arity, Sizing::FingerprintBits(bits)).unwrap())
+}
+
+#[test]
+fn three_keys_make_the_documented_fuse_block() {
+    let block = block_of(&fuse(FuseArity::Three, 8), FRUIT);
+    assert_eq!(hex(&block), FUSE_BLOCK);
+}
+
+#[test]
+fn larger_fuse_blocks_have_the_documented_digests() {
+    for (keys, arity, bits, bytes, checksum) in [
+        (1_000, FuseArity::Three, 8, 1_456, 0xa17b_fad2_u32),
+        (300, FuseArity::Four, 32, 1_832, 0xe3b2_5c34),
+        (10_000, FuseArity::Four, 7, 10_576, 0xa466_ead3),
+        (1_000, FuseArity::Three, 17, 3_040, 0xfa65_13a3),
+        (300, FuseArity::Four, 31, 1_784, 0xe800_8599),
+    ] {
+        let info = FilterBlock::open_unverified(block_of(&fuse(arity, bits), numbered(keys))).unwrap().info();
+        assert_eq!((info.block_bytes, info.payload_checksum, info.salt), (bytes, checksum, 0), "{keys} keys");
+    }
+}
+
+#[test]
+fn standard_and_counting_bloom_blocks_are_the_documented_ones() {
+    let standard = block_of(&KindPolicy::standard_bloom(BitsPerKey::TEN).unwrap(), FRUIT);
+    assert_eq!(hex(&standard), STANDARD_BLOCK);
+    let hasher = KeyHasher::default();
+    let [apple, banana, cherry] = FRUIT.map(|key| hasher.hash(key));
+    let mut counting = CountingBloom::with_shape(HashIdentity::default(), 64, 7).unwrap();
+    counting.insert_all(&[apple, banana, cherry, apple, banana]);
+    counting.remove(apple).unwrap();
+    assert_eq!(hex(&counting.to_block().unwrap()), COUNTING_BLOCK);
+
+    let large = block_of(&KindPolicy::standard_bloom(BitsPerKey::TEN).unwrap(), numbered(1_000));
+    let info = FilterBlock::open_unverified(&large).unwrap().info();
+    assert_eq!((info.block_bytes, info.payload_checksum), (1_296, 0x2df4_a0d7));
+    let mut large = CountingBloom::for_size(HashIdentity::default(), 1_000, BitsPerKey::TEN).unwrap();
+    let hashes: Vec<KeyHash> = numbered(1_000).map(|key| hasher.hash(key.as_bytes())).collect();
+    large.insert_all(&hashes);
+    hashes.iter().step_by(3).for_each(|&hash| large.remove(hash).unwrap());
+    let info = FilterBlock::open_unverified(large.to_block().unwrap()).unwrap().info();
+    assert_eq!((info.block_bytes, info.payload_checksum, info.keys), (5_064, 0xb4fb_ab9c, 666));
+}
+
+#[test]
+fn positions_of_standard_bloom_are_the_documented_ones() {
+    for (hash, bits, positions) in [
+        (0x0123_4567_89ab_cdef, 1_000, [4, 53, 912, 326, 898, 374, 643]),
+        (0xfedc_ba98_7654_3210, 1_000, [995, 328, 607, 571, 222, 153, 7]),
+        (1, 64, [0, 39, 30, 6, 56, 30, 22]),
+    ] {
+        let mut filter = StandardBloom::with_shape(HashIdentity::default(), bits, 7).unwrap();
+        filter.insert(KeyHash::from_well_mixed(hash));
+        let block = filter.to_block().unwrap();
+        let set: Vec<usize> = (0..block.len() * 8 - 320).filter(|bit| block[bit / 8] >> (bit % 8) & 1 == 1).collect();
+        let mut positions = positions.to_vec();
+        positions.sort_unstable();
+        positions.dedup();
+        assert_eq!(set, positions, "{hash:016x}");
+    }
+}
+
+#[test]
+fn three_entries_make_the_documented_table() {
+    let options = TableOptions::default().with_table_id(TableId::from_bytes(*b"store 7, file 42"));
+    let mut builder = TableBuilder::new(Vec::new(), &options).unwrap();
+    builder.add(b"apple", b"red").unwrap();
+    builder.delete(b"banana").unwrap();
+    builder.add(b"cherry", b"dark").unwrap();
+    let (written, _) = builder.finish().unwrap();
+    let documented = dump_below("### A whole mini SST file");
+    assert_eq!(hex(&written), hex(&documented));
+
+    let table = Table::open_source(Bytes::from(documented), &ReadOptions::default()).unwrap();
+    table.verify().unwrap();
+    assert_eq!(table.get(b"cherry").unwrap(), Lookup::Found(Bytes::from_static(b"dark")));
+    assert_eq!(table.get(b"banana").unwrap(), Lookup::Deleted);
+}
+
+/// The block of a filter of `bytes` bytes, with keys added.
+fn register_blocked_block(layout: WordLayout, bytes: u64, keys: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Bytes {
+    let hasher = KeyHasher::default();
+    let filter = RegisterBlockedBloom::with_shape(hasher.identity(), bytes, layout).unwrap();
+    keys.into_iter().for_each(|key| {
+        filter.insert(hasher.hash(key.as_ref()));
+    });
+    filter.to_block().unwrap()
+}
+
+#[test]
+fn three_keys_make_the_documented_register_blocked_block() {
+    let block = register_blocked_block(WordLayout::TwoBits, 64, FRUIT);
+    let text = FORMAT.split_once("### A whole register-blocked Bloom block").unwrap().1.split("```").nth(1).unwrap();
+    // Offset, digits in groups, then words of explanation behind three blanks or more.
+    let of_line = |line: &'static str| line.split_once("  ").map(|(_, rest)| rest.split("   ").next().unwrap());
+    let expected: String = text.lines().skip(1).filter_map(of_line).collect::<String>().replace(' ', "");
+    assert_eq!(hex(&block), expected);
+}
+
+#[test]
+fn larger_register_blocked_blocks_have_the_documented_digests() {
+    let cases = [
+        (WordLayout::TwoBits, 2_048, 1_000, 994, 0x5e60_a5f5),
+        (WordLayout::ThreeBits, 1_024, 1_000, 982, 0xb781_3937),
+        (WordLayout::FourBits, 65_536, 60_000, 60_059, 0xdb37_60d7),
+    ];
+    for (layout, bytes, keys, recorded, checksum) in cases {
+        let info = FilterBlock::open_unverified(register_blocked_block(layout, bytes, numbered(keys))).unwrap().info();
+        assert_eq!((info.keys, info.payload_checksum), (recorded, checksum), "{layout:?}");
+    }
+}

@@ -1,0 +1,142 @@
+//! A compaction runs next to everything else that the engine does, so a filter that takes far more memory to
+//! build than to keep brings the process down at the worst of times. Here the allocator itself counts.
+
+use crate::allocator::alone;
+
+use sstfilter::kind::{BinaryFuseKind, KindEntry};
+use sstfilter::{
+    AutoPolicy, BitsPerKey, BuildContext, BuildPurpose, BuildReport, FalsePositiveRate, FilterBlock, FilterError,
+    FilterKind, FilterPolicy, FuseArity, KeyHash, KeyHasher, KindPolicy, SelfCheck, Sizing,
+};
+
+/// The most bytes held at once in `finish`, beyond the buffered hashes, and the report.
+fn measure(policy: &dyn FilterPolicy, keys: u64) -> (u64, BuildReport) {
+    measure_hashes(policy, &(0..keys).map(KeyHash::mix).collect::<Vec<_>>())
+}
+
+fn measure_hashes(policy: &dyn FilterPolicy, hashes: &[KeyHash]) -> (u64, BuildReport) {
+    let mut builder = policy.builder(&BuildContext::new(&KeyHasher::default())).unwrap();
+    builder.add_hashes(hashes);
+    let (report, peak) = crate::allocator::measure(|| builder.finish().report);
+    (peak as u64, report)
+}
+
+#[test]
+fn building_takes_ten_bytes_a_key_and_three_megabytes_beyond_the_hashes_and_says_so() {
+    let _alone = alone();
+    for (exponent, keys) in [(7, 5_000), (7, 20_000), (7, 250_000), (7, 1_000_000), (7, 3_000_000), (16, 1_000_000)] {
+        let rate = FalsePositiveRate::new(0.5_f64.powi(exponent)).unwrap();
+        // Each policy begins without memory from earlier builds.
+        let policy = KindPolicy::ribbon(rate).unwrap();
+        let (peak, report) = measure(&policy, keys);
+        assert_eq!(report.used, Some(FilterKind::RIBBON));
+        let estimate = policy.plan(keys, None).unwrap().build_bytes;
+        let reported = report.peak_build_bytes - keys * 8;
+        println!("2^-{exponent}, {keys} keys: {peak} bytes, reported {reported}, estimated {estimate}");
+        assert!(peak <= keys * 10 + 3_000_000, "2^-{exponent}, {keys} keys: {peak}");
+        let most = estimate + report.block_bytes;
+        assert!(peak <= most && estimate <= keys * 10 + 3_600_000, "{keys} keys: {peak}, estimated {estimate}");
+        assert!(reported + 16_384 >= peak - peak / 50, "{keys} keys: {peak}, reported {reported}");
+    }
+}
+
+/// Hashes that are badly mixed, or were chosen by someone who knows the seed.
+#[test]
+fn hashes_that_crowd_in_one_place_take_at_most_16_bytes_more_for_each_of_them() {
+    let _alone = alone();
+    let (keys, crowd) = (1_000_000, 500_000);
+    let policy = KindPolicy::ribbon(FalsePositiveRate::new(0.01).unwrap()).unwrap();
+    let mixed = (0..keys).map(KeyHash::mix);
+    let hashes = mixed.map(|hash| if hash.get() % 2 == 0 { KeyHash::from_well_mixed(hash.get() >> 24) } else { hash });
+    let (peak, report) = measure_hashes(&policy, &hashes.collect::<Vec<_>>());
+    let estimate = policy.plan(keys, None).unwrap().build_bytes + report.block_bytes;
+    println!("{crowd} of {keys} keys in one bucket: {peak} bytes, estimated {estimate}");
+    assert!(peak <= estimate + 16 * crowd, "{peak}, estimated {estimate}");
+}
+
+#[test]
+fn building_binary_fuse_takes_at_most_25_bytes_a_key_with_the_hashes_and_says_so() {
+    let _alone = alone();
+    for (arity, keys) in [(FuseArity::Three, 100_000_u32), (FuseArity::Three, 1_000_000), (FuseArity::Four, 1_000_000)]
+    {
+        let policy = KindPolicy::new(BinaryFuseKind::new(arity, Sizing::FingerprintBits(8)).unwrap());
+        let (peak, report) = measure(&policy, keys.into());
+        let per_key = |bytes: u64| bytes as f64 / f64::from(keys);
+        println!("{arity:?}, {keys} keys: {:.2} bytes per key and 8 of hashes", per_key(peak));
+        assert_eq!(report.used, Some(FilterKind::BINARY_FUSE));
+        // The buffer of hashes grows by doubling, and is counted by its hashes.
+        assert!(per_key(peak) + 8.0 <= 25.0, "{arity:?}, {keys} keys: {peak}");
+        assert!(peak <= policy.plan(keys.into(), None).unwrap().build_bytes + report.block_bytes + 16_384);
+
+        let identity = KeyHasher::default().identity();
+        let read = || (0..2 * u64::from(keys)).map(|number| KeyHash::mix(number % u64::from(keys)));
+        let (built, peak) = crate::allocator::measure(|| policy.build_multi_pass(read, keys.into(), identity).unwrap());
+        let peak = peak as u64;
+        println!("{arity:?}, {keys} keys, each read twice: {:.2} bytes per key", per_key(peak));
+        assert_eq!(built.report.distinct_keys, u64::from(keys));
+        assert!(per_key(peak) <= 25.0 && per_key(peak) <= per_key(built.report.peak_build_bytes) + 1.0, "{peak}");
+    }
+}
+
+#[test]
+fn a_build_that_gets_no_memory_says_how_much_it_takes_with_the_payload() {
+    let _alone = alone();
+    let keys = 100_000;
+    let policy = KindPolicy::binary_fuse(Sizing::FingerprintBits(8)).unwrap();
+    let build = || {
+        let read = || (0..keys).map(KeyHash::mix);
+        policy.build_multi_pass(read, keys, KeyHasher::default().identity())
+    };
+    let payload_bytes = FilterBlock::open_unverified(build().unwrap().block.unwrap()).unwrap().info().payload_bytes;
+    // Enough for all other work in this process, and too little for the cells.
+    let (refused, _) = crate::allocator::measure_within(1 << 19, build);
+    let bytes = policy.plan(keys, None).unwrap().build_bytes + payload_bytes;
+    assert_eq!(refused.unwrap_err(), FilterError::NoMemory { bytes });
+}
+
+/// Every policy, and whether it fills a filter of the announced size while keys come.
+fn every_policy() -> Vec<(Box<dyn FilterPolicy>, BuildPurpose, bool)> {
+    use BuildPurpose::{Compaction, Flush};
+
+    let xor = |layout| Box::new(KindEntry::named(layout).unwrap().configure(Sizing::FingerprintBits(8)).unwrap());
+    let rate = FalsePositiveRate::ONE_PERCENT;
+    let bloom = KindPolicy::bloom(BitsPerKey::TEN).unwrap();
+    vec![
+        (Box::new(bloom.clone()), Flush, true),
+        (Box::new(bloom.with_self_check(SelfCheck::On)), Flush, false),
+        (Box::new(KindPolicy::standard_bloom(BitsPerKey::TEN).unwrap()), Flush, true),
+        (Box::new(AutoPolicy::new(BitsPerKey::TEN).unwrap()), Flush, true),
+        (Box::new(AutoPolicy::new(BitsPerKey::TEN).unwrap()), Compaction, false),
+        (Box::new(KindPolicy::ribbon(rate).unwrap()), Flush, false),
+        (Box::new(KindPolicy::binary_fuse(Sizing::FingerprintBits(8)).unwrap()), Flush, false),
+        (xor("xor"), Flush, false),
+        (xor("xor+"), Flush, false),
+    ]
+}
+
+/// A plan that does not come true: compaction drops most keys.
+#[test]
+fn a_builder_told_of_billions_of_keys_allocates_nothing_for_them() {
+    let _alone = alone();
+    let hashes: Vec<KeyHash> = (0..100).map(KeyHash::mix).collect();
+    for (policy, purpose, is_filled_at_once) in every_policy() {
+        // 2^33 keys are within every format's limits, 2^50 beyond all of them. A filter that is filled at once is as
+        // large as announced, and has nothing beside that.
+        let most_of_filter = |keys: u64| if is_filled_at_once && keys < 1 << 33 { keys * 10 / 8 + 128 } else { 0 };
+        let within = if is_filled_at_once { 1 << 22 } else { 1 << 33 };
+        for announced in [1 << 16, within, 1 << 50, u64::MAX] {
+            let hasher = KeyHasher::default();
+            let context = BuildContext::new(&hasher).with_purpose(purpose).with_expected_keys(announced);
+            let (built, peak) = crate::allocator::measure(|| {
+                let mut builder = policy.builder(&context).unwrap();
+                builder.add_hashes(&hashes[..50]);
+                hashes[50..].iter().for_each(|&hash| builder.add_hash(hash));
+                builder.finish()
+            });
+            let peak = peak as u64;
+            let most = most_of_filter(announced) + 65_536;
+            assert!(peak <= most, "{}, {announced} keys announced: {peak} bytes, at most {most}", policy.name());
+            assert_eq!(built.report.distinct_keys, 100);
+        }
+    }
+}

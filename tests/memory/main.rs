@@ -1,0 +1,14 @@
+//! How much memory is taken. A program of its own: its allocator counts what the whole process holds, so each test runs
+//! alone (`allocator::alone`), and tests of anything else would be counted with them.
+
+#![expect(clippy::unwrap_used, reason = "tests, and the functions they share")]
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod allocator;
+/// With `parallel`, the memory depends on the number of cores.
+#[cfg(not(feature = "parallel"))]
+mod build;
+#[cfg(unix)]
+mod untrusted_tables;

@@ -1,0 +1,79 @@
+//! What the sequences reached: a test that never meets a false positive says nothing about them.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::iter::Sum;
+
+/// Every state that must have been reached.
+const STATES: [&str; 37] = [
+    "batch reads",
+    "block cache hits",
+    "candidates asked for",
+    "compactions",
+    "compactions that kept tombstones",
+    "declined filters",
+    "deletes",
+    "empty tables",
+    "extractors that differ",
+    "fallbacks",
+    "false positives",
+    "filters ignored",
+    "filters of kind binary-fuse",
+    "filters of kind bloom",
+    "filters of kind counting-bloom",
+    "filters of kind cuckoo",
+    "filters of kind ribbon",
+    "filters of kind standard-bloom",
+    "filters of kind register-blocked-bloom",
+    "filters of kind xor",
+    "filters of kind xor+",
+    "flushes",
+    "hashes that differ",
+    "hidden values",
+    "keys outside the domain",
+    "negatives",
+    "point reads",
+    "prefixes asked for",
+    "range skips",
+    "reopenings",
+    "tables on disk",
+    "tables skipped for a prefix",
+    "tombstone hits",
+    "tombstones dropped",
+    "true positives",
+    "unusable filters asked",
+    "walked entries",
+];
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Counts(BTreeMap<String, u64>);
+
+impl Counts {
+    pub(crate) fn add(&mut self, state: &str, times: u64) {
+        if let Some(count) = self.0.get_mut(state) {
+            *count += times;
+        } else if times > 0 {
+            self.0.insert(state.to_owned(), times);
+        }
+    }
+
+    pub(crate) fn assert_all_reached(&self) {
+        let missed: Vec<&str> = STATES.into_iter().filter(|&state| !self.0.contains_key(state)).collect();
+        assert!(missed.is_empty(), "never reached: {missed:?}");
+    }
+}
+
+impl Sum for Counts {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), |mut sum, counts| {
+            counts.0.iter().for_each(|(state, &times)| sum.add(state, times));
+            sum
+        })
+    }
+}
+
+impl fmt::Display for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|(state, count)| writeln!(f, "  {state}: {count}"))
+    }
+}

@@ -1,0 +1,339 @@
+//! The store: a memtable, tables from the newest to the oldest, and the map that knows better.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use sstfilter::sst::{BoundedBlockCache, FilterVerdict, Lookup, ReadOptions, Table, TableError, TableSet};
+use sstfilter::{FilterReader, MatchMatrix};
+
+use super::counts::Counts;
+use super::tables::{Entries, File, Probing};
+use crate::common::random::Random;
+
+/// With so many tables, a flush is preceded by a compaction.
+const MAX_TABLES: usize = 12;
+
+#[derive(Clone, Copy, Debug)]
+enum Style {
+    /// `user/00042`, and few of them.
+    Numbered,
+    /// Up to five bytes of a few values, the empty key among them.
+    Short,
+    /// A long beginning in common, a delimiter in some.
+    Prefixed,
+}
+
+pub(crate) struct Store {
+    style: Style,
+    /// How many keys there are, about.
+    keys: usize,
+    model: BTreeMap<Vec<u8>, Vec<u8>>,
+    memtable: Entries,
+    /// The newest first, like the set's.
+    files: Vec<File>,
+    set: TableSet,
+    probing: Probing,
+    directory: Option<tempfile::TempDir>,
+    written: u64,
+    counts: Counts,
+}
+
+impl Store {
+    pub(crate) fn new(seed: u64) -> Self {
+        let random = &mut Random::new(seed ^ 0x5708_e000);
+        let probing = Probing::any(random);
+        Self {
+            style: *random.pick(&[Style::Numbered, Style::Short, Style::Prefixed]),
+            keys: *random.pick(&[3, 30, 300]),
+            model: BTreeMap::new(),
+            memtable: Entries::new(),
+            files: vec![],
+            set: TableSet::new(vec![]).unwrap(),
+            probing,
+            directory: random.one_in(100).then(|| tempfile::tempdir().unwrap()),
+            written: 0,
+            counts: Counts::default(),
+        }
+    }
+
+    /// A key that the store may have, or one that is near to such a key.
+    fn any_key(&self, random: &mut Random) -> Vec<u8> {
+        let number = random.below(self.keys);
+        let mut key = match self.style {
+            Style::Numbered => format!("user/{number:05}").into_bytes(),
+            Style::Short => (0..number % 6).map(|at| *b"\0/a\xff".iter().cycle().nth(number >> at).unwrap()).collect(),
+            Style::Prefixed => format!("a common beginning{}{number:x}", ["", "/", "/t/"][number % 3]).into_bytes(),
+        };
+        match random.below(16) {
+            0 => key.push(0),
+            1 => drop(key.pop()),
+            2 => key.truncate(2),
+            _ => {}
+        }
+        key
+    }
+
+    fn put(&mut self, key: Vec<u8>, value: Option<Vec<u8>>) {
+        match &value {
+            Some(value) => self.model.insert(key.clone(), value.clone()),
+            None => self.model.remove(&key),
+        };
+        self.memtable.insert(key, value);
+    }
+
+    pub(crate) fn write(&mut self, random: &mut Random) {
+        for _ in 0..=random.below(self.keys.min(40)) {
+            let (key, size) = (self.any_key(random), *random.pick(&[0, 3, 20, 90]));
+            let value = (0..size).map(|_| random.next().to_le_bytes()[0]).collect();
+            self.put(key, Some(value));
+        }
+    }
+
+    pub(crate) fn delete(&mut self, random: &mut Random) {
+        for _ in 0..=random.below(8) {
+            let key = self.any_key(random);
+            self.put(key, None);
+            self.counts.add("deletes", 1);
+        }
+    }
+
+    pub(crate) fn flush(&mut self, random: &mut Random) {
+        if self.files.len() >= MAX_TABLES {
+            self.compact(random);
+        }
+        let entries = std::mem::take(&mut self.memtable);
+        self.counts.add("flushes", 1);
+        self.replace(0..0, entries, random);
+    }
+
+    /// Merges neighbours, as they are read.
+    pub(crate) fn compact(&mut self, random: &mut Random) {
+        if self.files.is_empty() {
+            return;
+        }
+        let first = random.below(self.files.len());
+        let end = first + 1 + random.below(self.files.len() - first);
+        let mut merged = Entries::new();
+        for table in self.set.tables()[first..end].iter().rev() {
+            merged.extend(read_all(table.iter()));
+        }
+        let before = merged.len();
+        if end == self.files.len() {
+            merged.retain(|_, value| value.is_some());
+        } else {
+            let kept = merged.values().filter(|value| value.is_none()).count();
+            self.counts.add("compactions that kept tombstones", u64::from(kept > 0));
+        }
+        self.counts.add("tombstones dropped", (before - merged.len()) as u64);
+        self.counts.add("compactions", 1);
+        self.replace(first..end, merged, random);
+    }
+
+    /// Writes a table of `entries` in the place of others, and opens the set anew.
+    fn replace(&mut self, place: std::ops::Range<usize>, entries: Entries, random: &mut Random) {
+        self.counts.add("empty tables", u64::from(entries.is_empty()));
+        self.written += 1;
+        let directory = self.directory.as_ref().map(tempfile::TempDir::path);
+        let file = File::write(entries, &self.probing, self.written, directory, random, &mut self.counts);
+        let replaced: Vec<File> = self.files.splice(place, [file]).collect();
+        self.open(random);
+        replaced.into_iter().for_each(File::remove);
+    }
+
+    pub(crate) fn reopen(&mut self, random: &mut Random) {
+        if random.one_in(3) {
+            self.probing = Probing::any(random);
+        }
+        self.counts.add("reopenings", 1);
+        self.open(random);
+    }
+
+    /// Opens all tables for this store's hash and extractor.
+    fn open(&mut self, random: &mut Random) {
+        self.count_stats();
+        let is_keeping = random.one_in(2);
+        let is_ignoring = random.one_in(12);
+        let options = |random: &mut Random| {
+            let mut options = ReadOptions::default();
+            if let Some(extractor) = self.probing.extractor.clone() {
+                options = options.with_extractor(extractor);
+            }
+            options = options.with_hasher(self.probing.hasher.clone());
+            options =
+                if is_keeping { options.with_block_cache(Arc::new(BoundedBlockCache::new(1 << 30))) } else { options };
+            if is_ignoring && random.one_in(2) { options.without_filter() } else { options }
+        };
+        let tables: Vec<Table> = self.files.iter().map(|file| file.open(&options(random))).collect();
+        let ignored = self.files.iter().zip(&tables).filter(|(_, table)| is_ignoring && table.filter().is_none());
+        self.counts.add("filters ignored", ignored.count() as u64);
+        self.set = TableSet::new(tables).unwrap();
+        self.check_filters();
+    }
+
+    /// A filter is asked exactly if the table was written with the hash and extractor that the store has now.
+    fn check_filters(&mut self) {
+        for (file, table) in self.files.iter().zip(self.set.tables()) {
+            let has_other_hash = file.probing.hasher.identity() != self.probing.hasher.identity();
+            let has_other_extractor = file.probing.extractor_name() != self.probing.extractor_name();
+            self.counts.add("hashes that differ", u64::from(has_other_hash));
+            self.counts.add("extractors that differ", u64::from(has_other_extractor));
+            if let Some(filter) = table.filter() {
+                assert_eq!(filter.block().is_err(), has_other_hash || has_other_extractor);
+                assert_eq!(table.filter_problem().is_some(), filter.block().is_err());
+            }
+        }
+    }
+
+    /// The newest entry that the tables have.
+    fn stored(&self, key: &[u8]) -> Option<&Option<Vec<u8>>> {
+        self.files.iter().find_map(|file| file.entries.get(key))
+    }
+
+    /// Compares what the set has for a key with the tables, and with the map, where no newer write hides it.
+    fn check(&mut self, key: &[u8], got: Result<Option<Bytes>, TableError>) {
+        let got = got.unwrap();
+        let stored = self.stored(key);
+        let is_tombstone = matches!(stored, Some(None));
+        let expected = stored.and_then(Option::as_deref);
+        assert_eq!(got.as_deref(), expected, "{}", key.escape_ascii());
+        let seen = self.memtable.get(key).map_or(got.as_deref(), Option::as_deref);
+        assert_eq!(seen, self.model.get(key).map(Vec::as_slice), "{}", key.escape_ascii());
+        let holders = self.files.iter().filter(|file| file.entries.contains_key(key)).count();
+        self.counts.add("hidden values", u64::from(holders > 1));
+        self.counts.add("tombstone hits", u64::from(is_tombstone));
+        self.counts.add("keys outside the domain", u64::from(self.probing.is_outside(key)));
+    }
+
+    pub(crate) fn get(&mut self, random: &mut Random) {
+        for _ in 0..20 {
+            let key = self.any_key(random);
+            let got = self.set.get(&key);
+            self.check(&key, got);
+            self.counts.add("point reads", 1);
+        }
+    }
+
+    pub(crate) fn multi_get(&mut self, random: &mut Random) {
+        let keys: Vec<Vec<u8>> = (0..random.below(80)).map(|_| self.any_key(random)).collect();
+        let refs: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+        let got = self.set.multi_get(&refs);
+        assert_eq!(got.len(), keys.len());
+        keys.iter().zip(got).for_each(|(key, got)| self.check(key, got));
+        self.counts.add("batch reads", 1);
+    }
+
+    pub(crate) fn ask_one_table(&mut self, random: &mut Random) {
+        if self.files.is_empty() {
+            return;
+        }
+        let position = random.below(self.files.len());
+        let (file, table) = (&self.files[position], &self.set.tables()[position]);
+        let unfiltered = file.open(&ReadOptions::default().without_filter());
+        for _ in 0..10 {
+            let key = self.any_key(random);
+            let expected = match file.entries.get(&key) {
+                None => Lookup::Absent,
+                Some(None) => Lookup::Deleted,
+                Some(Some(value)) => Lookup::Found(value.clone().into()),
+            };
+            assert_eq!(table.get(&key).unwrap(), expected, "{}", key.escape_ascii());
+            assert_eq!(unfiltered.get(&key).unwrap(), expected);
+            assert!(table.may_contain_key(&key) || expected == Lookup::Absent);
+        }
+    }
+
+    /// Walks every table from some key on, and all of them together.
+    pub(crate) fn walk(&mut self, random: &mut Random) {
+        let from = if random.one_in(4) { vec![] } else { self.any_key(random) };
+        let mut newest = self.memtable.range(from.clone()..).map(|(key, value)| (key.clone(), value.clone())).collect();
+        for (file, table) in self.files.iter().zip(self.set.tables()) {
+            let walked: Entries = read_all(table.iter_from(&from)).collect();
+            assert!(walked.iter().eq(file.entries.range(from.clone()..)), "from {}", from.escape_ascii());
+            if from.is_empty() {
+                assert!(read_all(table.iter()).eq(walked.clone()));
+            }
+            self.counts.add("walked entries", walked.len() as u64);
+            let mut merged = walked;
+            merged.append(&mut newest);
+            newest = merged;
+        }
+        newest.retain(|_, value| value.is_some());
+        let expected = self.model.range(from..).map(|(key, value)| (key, Some(value)));
+        assert!(newest.iter().map(|(key, value)| (key, value.as_ref())).eq(expected));
+    }
+
+    pub(crate) fn candidates(&mut self, random: &mut Random) {
+        let keys: Vec<Vec<u8>> = (0..random.below(40)).map(|_| self.any_key(random)).collect();
+        let refs: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+        let before = self.set.stats();
+        let mut hits = MatchMatrix::default();
+        self.set.matches_batch(&refs, &mut hits);
+        for (row, key) in keys.iter().enumerate() {
+            let candidates = crate::matches_of(&self.set, key);
+            assert_eq!(hits.row(row).collect::<Vec<_>>(), candidates, "{}", key.escape_ascii());
+            let holds = |position: &usize| self.files[*position].entries.contains_key(key);
+            assert!((0..self.files.len()).filter(holds).all(|position| candidates.contains(&position)));
+        }
+        assert_eq!(self.set.stats(), before);
+        self.counts.add("candidates asked for", keys.len() as u64);
+    }
+
+    pub(crate) fn prefix_candidates(&mut self, random: &mut Random) {
+        let before = self.set.stats();
+        for _ in 0..20 {
+            let mut prefix = self.any_key(random);
+            prefix.truncate(random.below(prefix.len() + 1));
+            let candidates = crate::prefix_matches_of(&self.set, &prefix);
+            for (position, (file, table)) in self.files.iter().zip(self.set.tables()).enumerate() {
+                let is_candidate = candidates.contains(&position);
+                assert_eq!(table.may_contain_prefix(&prefix), is_candidate, "{}", prefix.escape_ascii());
+                let is_there =
+                    file.entries.range(prefix.clone()..).next().is_some_and(|(key, _)| key.starts_with(&prefix));
+                assert!(is_candidate || !is_there, "{}", prefix.escape_ascii());
+                self.counts.add("tables skipped for a prefix", u64::from(!is_candidate));
+            }
+            self.counts.add("prefixes asked for", 1);
+        }
+        assert_eq!(self.set.stats(), before);
+    }
+
+    pub(crate) fn verify(&mut self, _: &mut Random) {
+        for (file, table) in self.files.iter().zip(self.set.tables()) {
+            let report = table.verify().unwrap();
+            assert_eq!(report.entries, file.entries.len() as u64);
+            let is_asked = matches!(report.filter, FilterVerdict::ContainsAll { .. });
+            let filter = table.filter().map(FilterReader::block);
+            assert!(filter.is_none_or(|filter| filter.is_ok() == is_asked), "{:?}", report.filter);
+        }
+    }
+
+    /// What the set has counted until now.
+    fn count_stats(&mut self) {
+        let stats = self.set.stats();
+        assert_eq!(stats.tables_considered, stats.skipped_by_range + stats.skipped_by_filter + stats.touched);
+        self.counts.add("range skips", stats.tables.range_skips);
+        self.counts.add("block cache hits", stats.tables.block_cache_hits);
+        let filter = stats.tables.filter;
+        self.counts.add("negatives", filter.negatives);
+        self.counts.add("true positives", filter.true_positives);
+        self.counts.add("false positives", filter.false_positives);
+        self.counts.add("unusable filters asked", filter.unusable);
+    }
+
+    /// Reads all that there is, or should be, once more, and gives the counts.
+    pub(crate) fn finish(mut self) -> Counts {
+        let stored = self.files.iter().flat_map(|file| file.entries.keys());
+        let keys: BTreeSet<Vec<u8>> = stored.chain(self.model.keys()).cloned().collect();
+        for key in &keys {
+            let got = self.set.get(key);
+            self.check(key, got);
+        }
+        self.count_stats();
+        self.counts
+    }
+}
+
+fn read_all(entries: sstfilter::sst::TableIter<'_>) -> impl Iterator<Item = (Vec<u8>, Option<Vec<u8>>)> {
+    entries.map(Result::unwrap).map(|entry| (entry.key.into(), entry.value.map(Vec::from)))
+}

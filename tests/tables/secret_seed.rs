@@ -1,0 +1,279 @@
+//! Secret hash seeds, and readers with a wrong one. The failures guarded against: a store is opened with a wrong secret
+//! after a restore or a change of its configuration; nothing fails, and every lookup reads every table. Or worse, the
+//! wrong secret goes undetected, and present keys read as absent.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use sstfilter::sst::{
+    FilterVerdict, Lookup, ReadOptions, Table, TableBuilder, TableError, TableOptions, TablePart, TableSet,
+};
+use sstfilter::{
+    BitsPerKey, BlockError, BuildContext, FixedPrefix, KeyExtractor, KeyHash, KeyHasher, KindPolicy, SecretSeed,
+};
+
+const KEYS: u32 = 2_000;
+
+fn name(key: u32) -> Vec<u8> {
+    format!("user:{key:06}").into_bytes()
+}
+
+/// The table of the keys with all numbers below [`KEYS`].
+fn table(hasher: &KeyHasher) -> Bytes {
+    let options = TableOptions::default().with_context(BuildContext::new(hasher));
+    let mut builder = TableBuilder::new(Vec::new(), &options).unwrap();
+    (0..KEYS).for_each(|key| builder.add(&name(key), b"value").unwrap());
+    Bytes::from(builder.finish().unwrap().0)
+}
+
+fn open(bytes: &Bytes, options: &ReadOptions) -> Result<Table, TableError> {
+    Table::open_source(bytes.clone(), options)
+}
+
+fn reading(hasher: &KeyHasher) -> ReadOptions {
+    ReadOptions::default().with_hasher(hasher.clone())
+}
+
+fn assert_all_found(table: &Table) {
+    for key in 0..KEYS {
+        assert!(matches!(table.get(&name(key)).unwrap(), Lookup::Found(_)), "key {key} is lost");
+    }
+}
+
+/// Two seeds with one fingerprint: of 2^17 there are some two.
+fn seeds_with_one_fingerprint() -> [SecretSeed; 2] {
+    let mut seen = HashMap::new();
+    (0..1_u64 << 20)
+        .find_map(|seed| seen.insert(SecretSeed::from(seed).fingerprint(), seed).map(|other| [seed, other]))
+        .unwrap()
+        .map(SecretSeed::from)
+}
+
+#[test]
+fn a_filter_of_another_secret_is_not_used_and_says_both_fingerprints() {
+    let (built, other) = (SecretSeed::from(42), SecretSeed::from(43));
+    let bytes = table(&KeyHasher::with_secret_seed(built.clone()));
+
+    let table = open(&bytes, &reading(&KeyHasher::with_secret_seed(other.clone()))).unwrap();
+    let problem = table.filter_problem().unwrap().to_string();
+    let expected = format!(
+        "built with another secret seed (fingerprint {:#010x}, the reader's is {:#010x})",
+        built.fingerprint(),
+        other.fingerprint()
+    );
+    assert!(problem.contains(&expected), "{problem}");
+    assert_all_found(&table);
+    assert_eq!((table.stats().filter.unusable, table.stats().filter.negatives), (u64::from(KEYS), 0));
+    let FilterVerdict::NotProbed { reason } = table.verify().unwrap().filter else { panic!("it was asked") };
+    assert!(reason.contains(&expected), "{reason}");
+
+    let seedless = open(&bytes, &ReadOptions::default()).unwrap();
+    let problem = seedless.filter_problem().unwrap().to_string();
+    assert!(problem.contains("built with a secret seed (fingerprint 0xca1a2710), which the reader was not given"));
+    assert_all_found(&seedless);
+}
+
+#[test]
+fn a_strict_reader_refuses_a_filter_of_another_hash_and_takes_its_own() {
+    let (hasher, seed) = KeyHasher::random_secret().unwrap();
+    let (other, _) = KeyHasher::random_secret().unwrap();
+    let bytes = table(&hasher);
+    for wrong in [reading(&other), ReadOptions::default(), reading(&KeyHasher::with_seed(7))] {
+        let refused = open(&bytes, &wrong.with_strict_hash()).unwrap_err();
+        assert!(matches!(&refused, TableError::Filter { source: BlockError::HashMismatch { .. }, .. }), "{refused}");
+    }
+    let again = KeyHasher::with_secret_seed(SecretSeed::from_bytes(seed.to_bytes()));
+    let table = open(&bytes, &reading(&again).with_strict_hash()).unwrap();
+    assert!(table.filter_problem().is_none());
+    assert_all_found(&table);
+}
+
+#[test]
+fn a_strict_reader_still_opens_a_table_whose_filter_is_damaged() {
+    let hasher = KeyHasher::with_secret_seed(42);
+    let bytes = table(&hasher);
+    let filter = open(&bytes, &reading(&hasher)).unwrap().layout();
+    let filter = filter.regions.iter().find(|region| region.part == TablePart::Filter).unwrap();
+    let mut damaged = bytes.to_vec();
+    damaged[usize::try_from(filter.offset).unwrap()] ^= 1;
+    let table = open(&Bytes::from(damaged), &reading(&hasher).with_strict_hash()).unwrap();
+    assert!(matches!(table.filter_problem(), Some(TableError::Checksum { .. })));
+    assert_all_found(&table);
+}
+
+#[test]
+fn a_strict_set_refuses_a_table_of_another_seed_than_its_newest() {
+    let directory = tempfile::tempdir().unwrap();
+    let paths = [1, 2].map(|seed| {
+        let path = directory.path().join(format!("{seed}.sst"));
+        std::fs::write(&path, table(&KeyHasher::with_seed(seed))).unwrap();
+        path
+    });
+    assert!(TableSet::open(&paths, &ReadOptions::default()).is_ok());
+    let refused = TableSet::open(&paths, &ReadOptions::default().with_strict_hash()).unwrap_err();
+    assert!(matches!(refused, TableError::Filter { source: BlockError::HashMismatch { .. }, .. }), "{refused}");
+    assert!(TableSet::open(&paths[..1], &ReadOptions::default().with_strict_hash()).is_ok());
+}
+
+/// One wrong secret in 2^32 has the fingerprint of the right one.
+#[test]
+fn a_wrong_secret_with_the_right_fingerprint_denies_nothing() {
+    let [built, wrong] = seeds_with_one_fingerprint().map(KeyHasher::with_secret_seed);
+    assert_eq!(built.identity(), wrong.identity());
+    let bytes = table(&built);
+
+    let table = open(&bytes, &reading(&wrong)).unwrap();
+    let problem = table.filter_problem().unwrap();
+    assert!(matches!(problem, TableError::Filter { source: BlockError::KnownKeyAbsent { .. }, .. }), "{problem}");
+    assert_all_found(&table);
+    assert!(problem.is_foreign_filter());
+    let FilterVerdict::NotProbed { reason } = table.verify().unwrap().filter else { panic!("it was asked") };
+    assert!(reason.contains("a secret seed was changed"), "{reason}");
+    assert!(open(&bytes, &reading(&wrong).with_strict_hash()).is_err());
+
+    let set = TableSet::new(vec![table]).unwrap();
+    assert!(set.tables()[0].filter_problem().is_some());
+    assert!((0..KEYS).all(|key| set.get(&name(key)).unwrap().is_some()));
+    // The set probes with the hasher of its newest table, and notices that it is not that of the older one.
+    let mixed = [&wrong, &built].map(|hasher| open(&bytes, &reading(hasher)).unwrap());
+    let set = TableSet::new(mixed.into()).unwrap();
+    assert!(set.tables().iter().all(|table| table.filter_problem().is_some()));
+    assert!((0..KEYS).all(|key| set.get(&name(key)).unwrap().is_some()));
+}
+
+/// A function of a tag that stays the same.
+fn function(seed: u64) -> KeyHasher {
+    KeyHasher::custom(1, move |key| {
+        let number = key.iter().fold(0_u64, |number, &byte| number << 8 | u64::from(byte));
+        KeyHash::mix(number.rotate_left(8) ^ seed << 40)
+    })
+}
+
+#[test]
+fn a_function_that_was_changed_without_its_tag_is_found_out_by_its_table() {
+    let bytes = table(&function(1));
+    assert!(open(&bytes, &reading(&function(1))).unwrap().filter_problem().is_none());
+    let changed = open(&bytes, &reading(&function(2))).unwrap();
+    assert!(changed.filter_problem().unwrap().to_string().contains("or a function without its tag"));
+    assert_all_found(&changed);
+}
+
+/// One bound that still has its old hash proves nothing: the table has to look at both.
+#[test]
+fn a_changed_function_is_found_out_by_either_bound_where_the_other_has_its_old_hash() {
+    let bytes = table(&function(1));
+    let built = open(&bytes, &reading(&function(1))).unwrap();
+    let filter = built.filter().unwrap().block().unwrap();
+    let (smallest, largest) = (name(0), name(KEYS - 1));
+    for (same, differing) in [(&smallest, &largest), (&largest, &smallest)] {
+        let denies = |seed: &u64| !filter.may_contain(function(*seed).hash(differing));
+        let (before, after) = (function(1), function((2..100).find(denies).unwrap()));
+        let kept = same.clone();
+        let changed = KeyHasher::custom(1, move |key| if key == kept { before.hash(key) } else { after.hash(key) });
+        assert_eq!(changed.identity(), function(1).identity());
+
+        let opened = open(&bytes, &reading(&changed)).unwrap();
+        assert_all_found(&opened);
+        assert_denies_its_own(&opened, differing);
+        let set = TableSet::new(vec![opened]).unwrap();
+        assert!((0..KEYS).all(|key| set.get(&name(key)).unwrap().is_some()));
+        assert_denies_its_own(&set.tables()[0], differing);
+        let empty = TableBuilder::new(Vec::new(), &TableOptions::default()).unwrap().finish().unwrap().0;
+        let newest = open(&Bytes::from(empty), &reading(&changed)).unwrap();
+        let bound_later = TableSet::new(vec![newest, open(&bytes, &reading(&function(1))).unwrap()]).unwrap();
+        assert!((0..KEYS).all(|key| bound_later.get(&name(key)).unwrap().is_some()));
+        assert_denies_its_own(&bound_later.tables()[1], differing);
+    }
+}
+
+fn assert_denies_its_own(table: &Table, key: &[u8]) {
+    let problem = table.filter_problem();
+    let is_found_out = matches!(problem, Some(TableError::Filter { source: BlockError::KnownKeyAbsent { .. }, .. }));
+    assert!(is_found_out, "{}: {problem:?}", key.escape_ascii());
+}
+
+/// Alone, a table with a filter that lets every second key through finds out a wrong hasher three times of four.
+#[test]
+fn a_set_uses_no_filter_of_a_hasher_that_one_of_its_tables_finds_out() {
+    let tables = |hasher: &KeyHasher, reader: &KeyHasher| -> Vec<Table> {
+        let policy = Arc::new(KindPolicy::bloom(BitsPerKey::new(1.0).unwrap()).unwrap());
+        let options = TableOptions::default().with_context(BuildContext::new(hasher)).with_policy(policy);
+        let table = |first: u32| {
+            let mut builder = TableBuilder::new(Vec::new(), &options).unwrap();
+            (first..first + 400).for_each(|key| builder.add(&name(key), b"value").unwrap());
+            open(&Bytes::from(builder.finish().unwrap().0), &reading(reader)).unwrap()
+        };
+        (0..KEYS / 400).map(|number| table(number * 400)).collect()
+    };
+    let passes = |table: &Table| table.filter_problem().is_none();
+    let is_found_by_some = |wrong: &KeyHasher| {
+        let alone = tables(&function(1), wrong);
+        alone.iter().any(passes) && !alone.iter().all(passes)
+    };
+    let wrong = (2..100).map(function).find(is_found_by_some).unwrap();
+    let set = TableSet::new(tables(&function(1), &wrong)).unwrap();
+    assert!(set.tables().iter().all(|table| table.filter_problem().is_some()));
+    assert!((0..KEYS).all(|key| set.get(&name(key)).unwrap().is_some()));
+    assert_eq!(set.stats().skipped_by_filter, 0);
+    let set = TableSet::new(tables(&function(1), &function(1))).unwrap();
+    assert!(set.tables().iter().all(|table| table.filter_problem().is_none()));
+}
+
+/// Extractors are known by name; two of one name that do not extract alike are a mistake that a set does not believe.
+#[test]
+fn a_set_probes_filters_with_its_own_extractor_even_if_anothers_name_is_the_same() {
+    #[derive(Debug)]
+    struct Prefix(FixedPrefix);
+    impl KeyExtractor for Prefix {
+        fn name(&self) -> &'static str {
+            "prefix"
+        }
+        fn extract<'key>(&self, key: &'key [u8]) -> Option<Cow<'key, [u8]>> {
+            self.0.extract(key)
+        }
+    }
+    let tables = [9, 11].map(|length| {
+        let extractor: Arc<dyn KeyExtractor> = Arc::new(Prefix(FixedPrefix::new(length)));
+        let options = TableOptions::default().with_extractor(extractor.clone());
+        let mut builder = TableBuilder::new(Vec::new(), &options).unwrap();
+        (0..KEYS).for_each(|key| builder.add(&name(key), b"value").unwrap());
+        let bytes = Bytes::from(builder.finish().unwrap().0);
+        Table::open_source(bytes, &ReadOptions::default().with_extractor(extractor)).unwrap()
+    });
+    let set = TableSet::new(tables.into()).unwrap();
+    assert!(set.tables()[1].filter_problem().is_some());
+    assert!((0..KEYS).all(|key| set.get(&name(key)).unwrap().is_some()));
+}
+
+/// A table whose bounds both extractors of one name cut alike cannot tell them apart; another one of its set can.
+#[test]
+fn a_set_uses_no_filter_of_an_extractor_that_one_of_its_tables_finds_out() {
+    /// The first byte of a key, or the first two of one that is marked.
+    #[derive(Debug)]
+    struct Marked(u8);
+    impl KeyExtractor for Marked {
+        fn name(&self) -> &'static str {
+            "marked"
+        }
+        fn extract<'key>(&self, key: &'key [u8]) -> Option<Cow<'key, [u8]>> {
+            key.get(..if key.get(1) == Some(&self.0) { 2 } else { 1 }).map(Cow::Borrowed)
+        }
+    }
+    let writer = TableOptions::default().with_extractor(Arc::new(Marked(b'?')));
+    let reader = ReadOptions::default().with_extractor(Arc::new(Marked(b'x')));
+    let tables = |names: [&[&[u8]]; 2]| -> Vec<Table> {
+        let table = |keys: &[&[u8]]| {
+            let mut builder = TableBuilder::new(Vec::new(), &writer).unwrap();
+            keys.iter().for_each(|key| builder.add(key, b"value").unwrap());
+            Table::open_source(Bytes::from(builder.finish().unwrap().0), &reader).unwrap()
+        };
+        names.map(table).into()
+    };
+    let opened = tables([&[b"aa", b"ax", b"az"], &[b"bx", b"by"]]);
+    assert!(opened[0].filter_problem().is_none() && opened[1].filter_problem().is_some());
+    let set = TableSet::new(opened).unwrap();
+    assert!(set.tables().iter().all(|table| table.filter_problem().is_some()));
+    assert!(set.get(b"ax").unwrap().is_some());
+}
