@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::heads::{KeyRanges, RangeKey};
+use super::heads::{InRange, KeyRanges};
 use super::table::Reader;
 use super::{Lookup, ReadOptions, Table, TableError, TableSetStats, TableStats};
 use crate::block::{
@@ -160,10 +160,10 @@ impl TableSet {
     }
 
     fn get_counted(&self, key: &[u8], counters: ThreadCounters<'_>) -> Result<Option<Bytes>, TableError> {
-        let range_key = self.ranges.key(key);
+        let head = self.ranges.head(key);
         let mut probe = LazyProbe::Unhashed;
         for group in 0..self.filters.len() {
-            let in_range = self.in_range(group, key, range_key);
+            let in_range = self.in_range(group, key, head);
             let candidates = self.candidates(group, in_range, || self.reader.hash_of(key), &mut probe);
             match self.search(group, key, Tables { in_range, candidates }, &probe, counters)? {
                 Lookup::Found(value) => return Ok(Some(value)),
@@ -243,10 +243,10 @@ impl TableSet {
     }
 
     fn match_key<'a>(&self, key: &[u8], words: impl Iterator<Item = &'a mut u64>) {
-        let range_key = self.ranges.key(key);
+        let head = self.ranges.head(key);
         let mut probe = LazyProbe::Unhashed;
         for (group, word) in words.enumerate() {
-            let in_range = self.in_range(group, key, range_key);
+            let in_range = self.in_range(group, key, head);
             *word = self.candidates(group, in_range, || self.reader.hash_of(key), &mut probe);
         }
     }
@@ -284,13 +284,14 @@ impl TableSet {
 
     /// The tables of a group that have `key` in their range.
     #[inline]
-    fn in_range(&self, group: usize, key: &[u8], range_key: Option<RangeKey>) -> u64 {
-        let Some(range_key) = range_key else { return 0 };
-        let tables = self.ranges.holding(group, range_key);
-        if range_key.is_bound {
-            return self.tables_where(group, tables, |table| table.properties().range_holds(key));
+    fn in_range(&self, group: usize, key: &[u8], head: Option<u64>) -> u64 {
+        match head.map(|head| self.ranges.holding(group, head)) {
+            None => 0,
+            Some(InRange::These(tables)) => tables,
+            Some(InRange::AtMost(tables)) => {
+                self.tables_where(group, tables, |table| table.properties().range_holds(key))
+            }
         }
-        tables
     }
 
     /// Those of a group's tables at `which` for which `holds` is true.

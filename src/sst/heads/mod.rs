@@ -20,7 +20,7 @@ mod ranges;
 use byteorder::{BigEndian, ByteOrder};
 
 pub(super) use block::HeadedBlock;
-pub(super) use ranges::{KeyRanges, RangeKey};
+pub(super) use ranges::{InRange, KeyRanges};
 
 /// The head of a key: its first eight bytes as a number that is ordered as the bytes are. Missing bytes count as 0.
 #[inline]
