@@ -9,11 +9,11 @@ use sstfilter::advise::{Advice, FilterNeed, FilterTarget, Recommendation, WhyNot
 use sstfilter::kind::{KindEntry, Updates, Writers};
 
 use crate::args::{AdviseArgs, UpdatesName};
-use crate::output::{Column, Outcome, Output, figures};
+use crate::output::{Column, Outcome, figures};
 use crate::units;
 
 #[derive(Debug, Serialize)]
-struct AdviceReport {
+pub(crate) struct AdviceReport {
     keys: u64,
     target: String,
     absent_lookups: u64,
@@ -41,12 +41,10 @@ struct Refused {
     why_not: String,
 }
 
-pub(crate) fn run(args: &AdviseArgs, output: &mut Output<'_>) -> anyhow::Result<Outcome> {
+pub(crate) fn run(args: &AdviseArgs) -> anyhow::Result<(Outcome, AdviceReport)> {
     let need = need(args)?;
     let advice = advise(&need);
-    let has_any = !advice.ranked.is_empty();
-    output.report(&AdviceReport::new(&need, &advice))?;
-    Ok(Outcome::from_sound(has_any))
+    Ok((Outcome::from_sound(!advice.ranked.is_empty()), AdviceReport::new(&need, &advice)))
 }
 
 fn need(args: &AdviseArgs) -> anyhow::Result<FilterNeed> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use clap::builder::PossibleValuesParser;
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use sstfilter::kind::{self, KindEntry};
 use sstfilter::{AutoPolicy, BitsPerKey, FalsePositiveRate, FilterPolicy, Sizing};
 
@@ -82,9 +82,15 @@ pub(crate) enum Command {
 }
 
 #[derive(Debug, Args)]
+#[command(group = ArgGroup::new("source").required(true).args(["input", "generate"]))]
 pub(crate) struct BuildArgs {
-    #[command(flatten)]
-    pub(crate) source: SourceArgs,
+    /// Lines of key<TAB>value, or of keys alone, in any order; the last line of a key wins
+    #[arg(long, value_name = "FILE")]
+    pub(crate) input: Option<PathBuf>,
+
+    /// Make N entries instead, with keys like user:000000012345:profile
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=999_999_999_999))]
+    pub(crate) generate: Option<u64>,
 
     /// Bytes of each generated value, 0 to 1,048,576
     #[arg(long, value_name = "BYTES", default_value_t = 24, requires = "generate",
@@ -107,8 +113,17 @@ pub(crate) struct BuildArgs {
     #[arg(long, value_name = "BYTES", default_value = "256M", value_parser = parse_table_bytes, conflicts_with = "files")]
     pub(crate) table_bytes: u64,
 
-    #[command(flatten)]
-    pub(crate) filter: FilterArgs,
+    /// Kind of filter; auto takes Ribbon for large tables and Bloom for small ones
+    #[arg(long, value_name = "KIND", default_value = AUTO, value_parser = policy_names())]
+    pub(crate) policy: String,
+
+    /// False positive rate, between 0 and 1
+    #[arg(long, value_name = "P", value_parser = parse_fpr, allow_negative_numbers = true, conflicts_with = "bits_per_key")]
+    pub(crate) fpr: Option<FalsePositiveRate>,
+
+    /// Filter size, 1 to 100 bits per key [default: 10]
+    #[arg(long, value_name = "B", value_parser = parse_bits_per_key, allow_negative_numbers = true)]
+    pub(crate) bits_per_key: Option<BitsPerKey>,
 
     /// Seed of the key hash, stored in every filter block (decimal or 0x hexadecimal)
     #[arg(long, value_name = "S", value_parser = parse_seed)]
@@ -123,35 +138,6 @@ pub(crate) struct BuildArgs {
     pub(crate) memory_limit: Option<u64>,
 }
 
-/// Where the entries come from: one of the two.
-#[derive(Debug, Args)]
-#[group(required = true, multiple = false)]
-pub(crate) struct SourceArgs {
-    /// Lines of key<TAB>value, or of keys alone, in any order; the last line of a key wins
-    #[arg(long, value_name = "FILE")]
-    pub(crate) input: Option<PathBuf>,
-
-    /// Make N entries instead, with keys like user:000000012345:profile
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=999_999_999_999))]
-    pub(crate) generate: Option<u64>,
-}
-
-/// What filters the tables get.
-#[derive(Debug, Args)]
-pub(crate) struct FilterArgs {
-    /// Kind of filter; auto takes Ribbon for large tables and Bloom for small ones
-    #[arg(long, value_name = "KIND", default_value = AUTO, value_parser = policy_names())]
-    pub(crate) policy: String,
-
-    /// False positive rate, between 0 and 1
-    #[arg(long, value_name = "P", value_parser = parse_fpr, allow_negative_numbers = true, conflicts_with = "bits_per_key")]
-    pub(crate) fpr: Option<FalsePositiveRate>,
-
-    /// Filter size, 1 to 100 bits per key [default: 10]
-    #[arg(long, value_name = "B", value_parser = parse_bits_per_key, allow_negative_numbers = true)]
-    pub(crate) bits_per_key: Option<BitsPerKey>,
-}
-
 /// The policy that chooses the kind for each table.
 const AUTO: &str = "auto";
 
@@ -159,9 +145,9 @@ fn policy_names() -> PossibleValuesParser {
     PossibleValuesParser::new([AUTO].into_iter().chain(kind::all().iter().map(|entry| entry.name)))
 }
 
-impl FilterArgs {
+impl BuildArgs {
     /// The policy that the options describe; 10 bits per key unless they say otherwise.
-    pub(crate) fn policy(&self) -> anyhow::Result<Arc<dyn FilterPolicy>> {
+    pub(crate) fn filter_policy(&self) -> anyhow::Result<Arc<dyn FilterPolicy>> {
         let (option, sizing) = match self.fpr {
             Some(rate) => ("--fpr", Sizing::Rate(rate)),
             None => ("--bits-per-key", Sizing::BitsPerKey(self.bits_per_key.unwrap_or_default())),
@@ -230,18 +216,6 @@ pub(crate) struct ReportArgs {
     #[arg(long, conflicts_with = "keys")]
     pub(crate) quick: bool,
 
-    #[command(flatten)]
-    pub(crate) own: OwnKeysArgs,
-
-    /// Filters of up to N keys, with figures as rough as N is small: for tests of the report itself
-    #[arg(long, value_name = "N", hide = true, conflicts_with = "keys",
-        value_parser = clap::value_parser!(u32).range(1_000..=10_000_000))]
-    pub(crate) most_keys: Option<u32>,
-}
-
-/// The user's own keys to measure on, instead of generated ones.
-#[derive(Debug, Args)]
-pub(crate) struct OwnKeysArgs {
     /// Measure all kinds on these keys only, and report what they would save: lines of keys (text after a tab is
     /// ignored)
     #[arg(long, value_name = "FILE")]
@@ -260,6 +234,11 @@ pub(crate) struct OwnKeysArgs {
     /// blocked Bloom filters]
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes, requires = "keys")]
     pub(crate) current: Option<u64>,
+
+    /// Filters of up to N keys, with figures as rough as N is small: for tests of the report itself
+    #[arg(long, value_name = "N", hide = true, conflicts_with = "keys",
+        value_parser = clap::value_parser!(u32).range(1_000..=10_000_000))]
+    pub(crate) most_keys: Option<u32>,
 }
 
 fn parse_table_bytes(text: &str) -> Result<u64, String> {

@@ -1,5 +1,7 @@
 //! Which files of a directory are tables, and in which order.
 
+use std::cmp::Reverse;
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -14,6 +16,9 @@ const FILTER_EXTENSION: &str = "filter";
 
 /// Bytes at the end of a file that tell what it is.
 const TAIL_BYTES: usize = 32;
+
+const TABLE_MAGIC: &[u8] = b"SSTFLTR";
+const BLOCK_MAGIC: &[u8] = b"SF";
 
 /// The problem of a file that [`look_at`] does not recognize.
 pub(crate) const NEITHER: &str = "neither a table nor a filter block: its last bytes have the magic number of neither";
@@ -33,19 +38,21 @@ pub(crate) fn table_number(path: &Path) -> Option<u64> {
 /// Whether the name says that the file is a table or a filter block, whatever its bytes say: one that has been cut
 /// short does not look like either.
 pub(crate) fn is_named_like_ours(path: &Path) -> bool {
-    has_table_extension(path) || path.extension().is_some_and(|extension| extension == FILTER_EXTENSION)
+    has_table_extension(path) || has_extension(path, FILTER_EXTENSION)
 }
 
 pub(crate) fn has_table_extension(path: &Path) -> bool {
-    path.extension().is_some_and(|extension| extension == EXTENSION)
+    has_extension(path, EXTENSION)
+}
+
+fn has_extension(path: &Path, extension: &str) -> bool {
+    path.extension().is_some_and(|found| found == extension)
 }
 
 /// Whether it is a temporary file of a writer that was killed.
 pub(crate) fn is_leftover(path: &Path) -> bool {
-    path.file_name()
-        .and_then(|name| name.to_str())
-        .and_then(|name| name.strip_prefix(".sstfilter-"))
-        .is_some_and(|rest| rest.strip_suffix(".tmp").is_some())
+    let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
+    name.starts_with(".sstfilter-") && has_extension(path, "tmp")
 }
 
 /// The directory's files sorted by name, and everything else that has a table's name: a table that cannot be read
@@ -74,24 +81,15 @@ pub(crate) fn tables_newest_first(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
     if !metadata.is_dir() {
         return Ok(vec![path.to_owned()]);
     }
-    let mut numbered = Vec::new();
-    for file in list(path)?.into_iter().filter(|file| has_table_extension(file)) {
-        let Some(number) = table_number(&file) else {
-            bail!(
-                "{}: cannot tell how new it is: name it by number ({}) or give the file itself",
-                file.display(),
-                table_name(1)
-            );
-        };
-        numbered.push((number, file));
+    let mut tables: Vec<_> = list(path)?.into_iter().filter(|file| has_table_extension(file)).collect();
+    if let Some(file) = tables.iter().find(|file| table_number(file).is_none()) {
+        let (file, name) = (file.display(), table_name(1));
+        bail!("{file}: cannot tell how new it is: name it by number ({name}) or give the file itself");
     }
-    ensure!(
-        !numbered.is_empty(),
-        "{} holds no table (*.{EXTENSION}): build some with `sstfilter build`",
-        path.display()
-    );
-    numbered.sort_by(|a, b| b.cmp(a));
-    Ok(numbered.into_iter().map(|(_, file)| file).collect())
+    let directory = path.display();
+    ensure!(!tables.is_empty(), "{directory} holds no table (*.{EXTENSION}): build some with `sstfilter build`");
+    tables.sort_by_cached_key(|file| Reverse((table_number(file), file.clone())));
+    Ok(tables)
 }
 
 /// What a file is by its last bytes.
@@ -117,19 +115,13 @@ pub(crate) fn look_at(path: &Path) -> anyhow::Result<Look> {
     let mut tail = [0; TAIL_BYTES];
     file.seek(SeekFrom::Start(start)).with_context(context)?;
     file.read_exact(&mut tail).with_context(context)?;
-    Ok(look_at_tail(&tail))
-}
-
-fn look_at_tail(tail: &[u8; TAIL_BYTES]) -> Look {
-    const BLOCK_MAGIC: &[u8] = b"SF";
-    const TABLE_MAGIC: &[u8] = b"SSTFLTR";
-    if tail.get(TAIL_BYTES - 8..TAIL_BYTES - 1) == Some(TABLE_MAGIC) {
+    Ok(if tail[24..31] == *TABLE_MAGIC {
         Look::Table
-    } else if tail.get(26..28) == Some(BLOCK_MAGIC) {
+    } else if tail[26..28] == *BLOCK_MAGIC {
         Look::FilterBlock
     } else {
         Look::Neither
-    }
+    })
 }
 
 #[cfg(test)]

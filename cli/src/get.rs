@@ -1,12 +1,11 @@
 //! `sstfilter get`: point lookups.
 
-use core::fmt;
 use std::ffi::OsString;
 use std::path::Path;
 
 use serde::Serialize;
 use sstfilter::KeyHasher;
-use sstfilter::sst::{Table, TableSet};
+use sstfilter::sst::{Table, TableSet, TableStats};
 
 use crate::output::{Outcome, Output, Text, in_options, note};
 use crate::tables;
@@ -42,13 +41,15 @@ pub(crate) fn run(
     let lookups: Vec<_> =
         keys.iter().map(|key| look_up(&set, key.as_encoded_bytes())).collect::<anyhow::Result<_>>()?;
     let found = lookups.iter().filter(|lookup| lookup.found).count();
-    let outcome = Outcome::from_sound(found == lookups.len());
-    if output.is_json() {
-        output.report(&GetReport::new(&set, lookups, found))?;
+    let absent = lookups.len() - found;
+    if output.is_json {
+        let TableStats { data_block_reads, bytes_read, .. } = set.stats().tables;
+        let tables = set.tables().len();
+        output.json(&GetReport { lookups, found, absent, tables, data_block_reads, bytes_read })?;
     } else {
         print(&lookups, output)?;
     }
-    Ok(outcome)
+    Ok(Outcome::from_sound(absent == 0))
 }
 
 fn look_up(set: &TableSet, key: &[u8]) -> anyhow::Result<KeyLookup> {
@@ -66,24 +67,4 @@ fn print(lookups: &[KeyLookup], output: &mut Output<'_>) -> anyhow::Result<()> {
         }
     }
     Ok(())
-}
-
-impl GetReport {
-    fn new(set: &TableSet, lookups: Vec<KeyLookup>, found: usize) -> Self {
-        let stats = set.stats();
-        Self {
-            found,
-            absent: lookups.len() - found,
-            lookups,
-            tables: set.tables().len(),
-            data_block_reads: stats.tables.data_block_reads,
-            bytes_read: stats.tables.bytes_read,
-        }
-    }
-}
-
-impl fmt::Display for GetReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{} found, {} absent", self.found, self.absent)
-    }
 }

@@ -6,16 +6,17 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use serde::{Serialize, Serializer};
-use sstfilter::sst::Table;
+use serde_json::{Value, json};
+use sstfilter::sst::{Table, TableError};
 use sstfilter::{FilterBlock, KeyHasher};
 
 use crate::files::{self, Look};
-use crate::output::{Outcome, Output, Text, explained, in_options};
+use crate::output::{Outcome, Text, explained, in_options};
 use crate::tables;
 use crate::units::{bytes, grouped, percent};
 
 #[derive(Debug, Serialize)]
-struct InspectReport {
+pub(crate) struct InspectReport {
     files: Vec<FileReport>,
 }
 
@@ -24,6 +25,8 @@ struct FileReport {
     path: String,
     bytes: u64,
     sound: bool,
+    #[serde(skip)]
+    outcome: Outcome,
     #[serde(flatten)]
     fields: Fields,
 }
@@ -38,11 +41,10 @@ enum Fields {
 
 /// The answer is no when a file is neither table nor filter block, or shows damage. It is a failure when part of
 /// a file could not be read.
-pub(crate) fn run(files: &[PathBuf], secret: Option<&KeyHasher>, output: &mut Output<'_>) -> anyhow::Result<Outcome> {
+pub(crate) fn run(files: &[PathBuf], secret: Option<&KeyHasher>) -> anyhow::Result<(Outcome, InspectReport)> {
     let files: Vec<_> = files.iter().map(|path| FileReport::new(path, secret)).collect::<anyhow::Result<_>>()?;
-    let outcome = files.iter().map(|file| file.fields.outcome()).max().unwrap_or(Outcome::Yes);
-    output.report(&InspectReport { files })?;
-    Ok(outcome)
+    let outcome = files.iter().map(|file| file.outcome).max().unwrap_or(Outcome::Yes);
+    Ok((outcome, InspectReport { files }))
 }
 
 impl FileReport {
@@ -50,40 +52,31 @@ impl FileReport {
     fn new(path: &Path, secret: Option<&KeyHasher>) -> anyhow::Result<Self> {
         let look = files::look_at(path)?;
         let bytes = fs::metadata(path).with_context(|| format!("cannot read {}", path.display()))?.len();
-        let fields = match fields(path, look, secret) {
+        let (outcome, fields) = match fields(path, look, secret) {
             Err(problem) if problem.root_cause().is::<std::io::Error>() => return Err(problem),
-            fields => fields.unwrap_or_else(|problem| Fields::Problem(explained(&problem))),
+            found => found.unwrap_or_else(|problem| (Outcome::No, Fields::Problem(explained(&problem)))),
         };
-        Ok(Self { path: path.display().to_string(), bytes, sound: fields.is_sound(), fields })
+        Ok(Self { path: path.display().to_string(), bytes, sound: outcome == Outcome::Yes, outcome, fields })
     }
 }
 
-fn fields(path: &Path, look: Look, secret: Option<&KeyHasher>) -> anyhow::Result<Fields> {
+fn fields(path: &Path, look: Look, secret: Option<&KeyHasher>) -> anyhow::Result<(Outcome, Fields)> {
     match look {
-        Look::Table => Ok(Fields::Table(Box::new(TableFields::new(&tables::open(path, secret)?)))),
+        Look::Table => {
+            let table = tables::open(path, secret)?;
+            let outcome = match table.filter_problem() {
+                Some(problem) if tables::is_unread(problem) => Outcome::Failed,
+                // Or the problem is one of the options that the file was opened with.
+                problem => Outcome::from_sound(problem.is_none_or(TableError::is_foreign_filter)),
+            };
+            Ok((outcome, Fields::Table(Box::new(TableFields::new(&table)))))
+        }
         Look::FilterBlock => {
             let data = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-            let block = FilterBlock::open_unverified(data)?;
-            Ok(Fields::FilterBlock(Box::new(FilterFields::new(&block))))
+            let filter = FilterFields::new(&FilterBlock::open_unverified(data)?);
+            Ok((Outcome::from_sound(filter.checksum_state == "ok"), Fields::FilterBlock(Box::new(filter))))
         }
         Look::Neither => bail!("{}", files::NEITHER),
-    }
-}
-
-impl Fields {
-    fn is_sound(&self) -> bool {
-        match self {
-            Self::Table(table) => !table.is_damaged,
-            Self::FilterBlock(filter) => filter.checksum_state == "ok",
-            Self::Problem(_) => false,
-        }
-    }
-
-    fn outcome(&self) -> Outcome {
-        match self {
-            Self::Table(table) if table.is_filter_unread => Outcome::Failed,
-            _ => Outcome::from_sound(self.is_sound()),
-        }
     }
 }
 
@@ -108,23 +101,14 @@ struct TableFields {
     layout: Vec<RegionFields>,
     filter: Option<FilterFields>,
     filter_problem: Option<String>,
-    /// Whether the problem is one of the file, not of the options that it was opened with.
-    #[serde(skip)]
-    is_damaged: bool,
-    #[serde(skip)]
-    is_filter_unread: bool,
 }
 
 /// The table's properties by name: one list for JSON and for text.
 #[derive(Debug)]
 struct Properties([(&'static str, Property); 13]);
 
-#[derive(Debug, Serialize)]
-#[serde(untagged)]
-enum Property {
-    Number(u64),
-    Text(Option<Text>),
-}
+/// A property as it is in JSON and in text.
+type Property = (Value, String);
 
 #[derive(Debug, Serialize)]
 struct RegionFields {
@@ -137,7 +121,6 @@ impl TableFields {
     fn new(table: &Table) -> Self {
         let regions = table.layout().regions.into_iter();
         let block = table.filter().map(sstfilter::FilterReader::block);
-        let problem = table.filter_problem();
         Self {
             table_id: table.table_id().to_string(),
             properties: Properties::new(table),
@@ -145,9 +128,7 @@ impl TableFields {
                 .map(|region| RegionFields { name: region.part.name(), offset: region.offset, bytes: region.bytes })
                 .collect(),
             filter: block.and_then(Result::ok).map(FilterFields::new),
-            filter_problem: problem.map(in_options),
-            is_filter_unread: problem.is_some_and(tables::is_unread),
-            is_damaged: problem.is_some_and(|problem| !problem.is_foreign_filter()),
+            filter_problem: table.filter_problem().map(in_options),
         }
     }
 }
@@ -155,35 +136,39 @@ impl TableFields {
 impl Properties {
     fn new(table: &Table) -> Self {
         let properties = table.properties();
-        let bytes = |bytes: Option<&[u8]>| Property::Text(bytes.map(|bytes| Text(bytes.to_vec())));
+        let number = |number: u64| (json!(number), grouped(number));
+        let text = |bytes: Option<&[u8]>| {
+            let text = bytes.map(|bytes| Text(bytes.to_vec()));
+            (json!(text), text.map_or_else(|| "none".to_owned(), |text| text.to_string()))
+        };
         Self([
-            ("entries", Property::Number(properties.entries)),
-            ("tombstones", Property::Number(properties.tombstones)),
-            ("raw_key_bytes", Property::Number(properties.raw_key_bytes)),
-            ("raw_value_bytes", Property::Number(properties.raw_value_bytes)),
-            ("data_blocks", Property::Number(properties.data_blocks)),
-            ("data_bytes", Property::Number(properties.data_bytes)),
-            ("block_bytes", Property::Number(properties.block_bytes)),
-            ("restart_interval", Property::Number(properties.restart_interval)),
-            ("smallest_key", bytes(properties.smallest_key.as_deref())),
-            ("largest_key", bytes(properties.largest_key.as_deref())),
-            ("hash", bytes(Some(properties.hash.to_string().as_bytes()))),
-            ("key_extractor", bytes(properties.key_extractor.as_ref().map(String::as_bytes))),
-            ("filter_policy", bytes(properties.filter_policy.as_ref().map(String::as_bytes))),
+            ("entries", number(properties.entries)),
+            ("tombstones", number(properties.tombstones)),
+            ("raw_key_bytes", number(properties.raw_key_bytes)),
+            ("raw_value_bytes", number(properties.raw_value_bytes)),
+            ("data_blocks", number(properties.data_blocks)),
+            ("data_bytes", number(properties.data_bytes)),
+            ("block_bytes", number(properties.block_bytes)),
+            ("restart_interval", number(properties.restart_interval)),
+            ("smallest_key", text(properties.smallest_key.as_deref())),
+            ("largest_key", text(properties.largest_key.as_deref())),
+            ("hash", text(Some(properties.hash.to_string().as_bytes()))),
+            ("key_extractor", text(properties.key_extractor.as_ref().map(String::as_bytes))),
+            ("filter_policy", text(properties.filter_policy.as_ref().map(String::as_bytes))),
         ])
     }
 }
 
 impl Serialize for Properties {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.0.iter().map(|(name, value)| (name, value)))
+        serializer.collect_map(self.0.iter().map(|(name, (value, _))| (name, value)))
     }
 }
 
 impl fmt::Display for TableFields {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "  table id {}\n  properties", self.table_id)?;
-        for (name, value) in &self.properties.0 {
+        for (name, (_, value)) in &self.properties.0 {
             writeln!(f, "    {:<17} {value}", name.replace('_', " "))?;
         }
         writeln!(f, "  layout")?;
@@ -194,16 +179,6 @@ impl fmt::Display for TableFields {
             (Some(filter), _) => write!(f, "  filter\n{filter}"),
             (None, Some(problem)) => writeln!(f, "  filter not usable: {problem}"),
             (None, None) => writeln!(f, "  no filter"),
-        }
-    }
-}
-
-impl fmt::Display for Property {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Number(number) => f.write_str(&grouped(*number)),
-            Self::Text(Some(text)) => text.fmt(f),
-            Self::Text(None) => f.write_str("none"),
         }
     }
 }

@@ -5,6 +5,7 @@ mod args;
 mod build;
 mod demo;
 mod files;
+mod filters;
 mod get;
 mod inspect;
 mod lines;
@@ -48,15 +49,15 @@ impl Cli {
 pub fn run(cli: &Cli, stdout: &mut dyn Write) -> anyhow::Result<Outcome> {
     let secret = cli.secret_seed_file.as_deref().map(secret::hasher_from).transpose()?;
     let secret = secret.as_ref();
-    let mut output = Output::new(stdout, cli.json);
+    let mut output = Output { writer: stdout, is_json: cli.json };
     match &cli.command {
-        Command::Demo => demo::run(&mut output),
-        Command::Build(args) => build::run(args, secret, &mut output),
+        Command::Demo => output.report(demo::run()?),
+        Command::Build(args) => output.report(build::run(args, secret)?),
         Command::Get { tables, keys } => get::run(tables, keys, secret, &mut output),
-        Command::Probe { tables, keys } => probe::run(tables, keys, secret, &mut output),
-        Command::Inspect { files } => inspect::run(files, secret, &mut output),
-        Command::Verify { paths } => verify::run(paths, secret, &mut output),
-        Command::Advise(args) => advise::run(args, &mut output),
-        Command::Report(args) => report::run(args, &mut output),
+        Command::Probe { tables, keys } => output.report(probe::run(tables, keys, secret)?),
+        Command::Inspect { files } => output.report(inspect::run(files, secret)?),
+        Command::Verify { paths } => output.report(verify::run(paths, secret)),
+        Command::Advise(args) => output.report(advise::run(args)?),
+        Command::Report(args) => output.report(report::run(args)?),
     }
 }

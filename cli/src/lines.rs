@@ -1,6 +1,5 @@
 //! Keys and values from lines of text: `key<TAB>value`, or a key alone.
 
-use core::cmp::Ordering;
 use std::fs;
 use std::path::Path;
 
@@ -22,7 +21,9 @@ pub(crate) const LINE_BYTES: u64 = size_of::<Line>() as u64;
 pub(crate) struct KeyLines {
     text: Vec<u8>,
     lines: Vec<Line>,
-    blank_lines: u64,
+    pub(crate) blank_lines: u64,
+    /// Lines that were dropped because a later one has the same key.
+    pub(crate) duplicate_keys: u64,
 }
 
 impl KeyLines {
@@ -43,7 +44,7 @@ impl KeyLines {
             }
             start += line.len();
         }
-        Self { text, lines, blank_lines }
+        Self { text, lines, blank_lines, duplicate_keys: 0 }
     }
 
     /// The lines of the file at `path`, which must hold a key. `option` is the one that the path was given with.
@@ -55,16 +56,13 @@ impl KeyLines {
         Ok(lines)
     }
 
-    /// Sorts by key; of lines with one key, the last stays. Gives the number of lines dropped.
-    pub(crate) fn sort_and_dedup(&mut self) -> u64 {
+    /// Sorts by key; of lines with one key, the last stays.
+    pub(crate) fn sort_and_dedup(&mut self) {
         let before = self.lines.len();
         let text = &self.text;
         let key = |line: &Line| text.get(line.start..line.key_end).unwrap_or_default();
         // The place in the text breaks ties, so that an unstable sort, which needs no memory, does.
-        self.lines.sort_unstable_by(|a, b| match key(a).cmp(key(b)) {
-            Ordering::Equal => a.start.cmp(&b.start),
-            order => order,
-        });
+        self.lines.sort_unstable_by(|a, b| key(a).cmp(key(b)).then(a.start.cmp(&b.start)));
         self.lines.dedup_by(|later, kept| {
             let same = key(later) == key(kept);
             if same {
@@ -72,15 +70,11 @@ impl KeyLines {
             }
             same
         });
-        (before - self.lines.len()) as u64
+        self.duplicate_keys = (before - self.lines.len()) as u64;
     }
 
     pub(crate) fn len(&self) -> usize {
         self.lines.len()
-    }
-
-    pub(crate) fn blank_lines(&self) -> u64 {
-        self.blank_lines
     }
 
     /// Key and value of entry `index`; empty beyond the end.
@@ -118,9 +112,9 @@ mod tests {
 
     fn entries(text: &str) -> (Vec<(String, String)>, u64) {
         let mut lines = KeyLines::parse(text.as_bytes().to_vec());
-        let dropped = lines.sort_and_dedup();
+        lines.sort_and_dedup();
         let string = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
-        (lines.iter().map(|(key, value)| (string(key), string(value))).collect(), dropped)
+        (lines.iter().map(|(key, value)| (string(key), string(value))).collect(), lines.duplicate_keys)
     }
 
     fn pair(key: &str, value: &str) -> (String, String) {

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Parser;
-use sstfilter_cli::{CANNOT_WRITE, Cli, Outcome, explained};
+use sstfilter_cli::{CANNOT_WRITE, Cli, explained};
 
 /// The exit code of a process that the kernel would have ended for writing to a closed pipe.
 const CLOSED_PIPE_EXIT: u8 = 128 + 13;
@@ -16,9 +16,7 @@ fn main() -> ExitCode {
     let outcome = sstfilter_cli::run(&cli, &mut stdout);
     let outcome = outcome.and_then(|outcome| stdout.flush().map(|()| outcome).context(CANNOT_WRITE));
     match outcome {
-        Ok(Outcome::Yes) => ExitCode::SUCCESS,
-        Ok(Outcome::No) => ExitCode::from(1),
-        Ok(Outcome::Failed) => ExitCode::from(2),
+        Ok(outcome) => ExitCode::from(outcome as u8),
         Err(error) if is_closed_pipe(&error) => ExitCode::from(CLOSED_PIPE_EXIT),
         Err(error) => {
             // Nobody is left to tell when this fails; `eprintln!` would panic.
@@ -31,11 +29,6 @@ fn main() -> ExitCode {
 
 /// Whether the reader of our output has gone away (`sstfilter ... | head`).
 fn is_closed_pipe(error: &anyhow::Error) -> bool {
-    error.chain().any(|cause| {
-        let kind = cause
-            .downcast_ref::<io::Error>()
-            .map(io::Error::kind)
-            .or_else(|| cause.downcast_ref::<serde_json::Error>().and_then(serde_json::Error::io_error_kind));
-        kind == Some(io::ErrorKind::BrokenPipe)
-    })
+    let mut causes = error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>());
+    causes.any(|cause| cause.kind() == io::ErrorKind::BrokenPipe)
 }

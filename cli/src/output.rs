@@ -7,16 +7,16 @@ use anyhow::Context;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
 use serde::{Serialize, Serializer};
 
-/// What a command that did its work found.
+/// What a command that did its work found: its number is the exit code.
 ///
 /// The worst of several is their maximum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Outcome {
-    /// All present, all sound: exit code 0.
+    /// All present, all sound.
     Yes,
-    /// Something absent, lost or damaged, and said so: exit code 1.
+    /// Something absent, lost or damaged, and said so.
     No,
-    /// Some of the work could not be done, and the report says which: exit code 2.
+    /// Some of the work could not be done, and the report says which.
     Failed,
 }
 
@@ -32,32 +32,26 @@ pub const CANNOT_WRITE: &str = "cannot write to standard output";
 
 /// Standard output, as text or as JSON.
 pub(crate) struct Output<'a> {
-    writer: &'a mut dyn Write,
-    json: bool,
+    pub(crate) writer: &'a mut dyn Write,
+    pub(crate) is_json: bool,
 }
 
-impl<'a> Output<'a> {
-    pub(crate) fn new(writer: &'a mut dyn Write, json: bool) -> Self {
-        Self { writer, json }
-    }
-
-    /// Prints `report` as one JSON object, or in its own words.
-    pub(crate) fn report(&mut self, report: &(impl Serialize + fmt::Display)) -> anyhow::Result<()> {
-        self.write(report).context(CANNOT_WRITE)
-    }
-
-    fn write(&mut self, report: &(impl Serialize + fmt::Display)) -> anyhow::Result<()> {
-        if self.json {
-            serde_json::to_writer_pretty(&mut *self.writer, report)?;
-            writeln!(self.writer)?;
+impl Output<'_> {
+    /// Prints what a command found as one JSON object, or in its own words.
+    pub(crate) fn report(&mut self, found: (Outcome, impl Serialize + fmt::Display)) -> anyhow::Result<Outcome> {
+        let (outcome, report) = found;
+        if self.is_json {
+            self.json(&report)?;
         } else {
-            write!(self.writer, "{report}")?;
+            write!(self.writer, "{report}").context(CANNOT_WRITE)?;
         }
-        Ok(())
+        Ok(outcome)
     }
 
-    pub(crate) fn is_json(&self) -> bool {
-        self.json
+    /// Prints `report` as one JSON object.
+    pub(crate) fn json(&mut self, report: &impl Serialize) -> anyhow::Result<()> {
+        let written = serde_json::to_writer_pretty(&mut *self.writer, report).map_err(io::Error::from);
+        written.and_then(|()| writeln!(self.writer)).context(CANNOT_WRITE)
     }
 
     /// Writes `bytes` and a line feed, whatever the bytes are.
@@ -74,15 +68,9 @@ pub(crate) fn in_options(message: &impl fmt::Display) -> String {
 /// An error and its causes, each said once: the library's own messages already quote those of the system.
 #[must_use]
 pub fn explained(error: &anyhow::Error) -> String {
-    error.chain().map(|cause| in_options(&cause)).fold(String::new(), |text, cause| {
-        if text.ends_with(&cause) {
-            text
-        } else if text.is_empty() {
-            cause
-        } else {
-            format!("{text}: {cause}")
-        }
-    })
+    let mut causes: Vec<String> = error.chain().map(|cause| in_options(&cause)).collect();
+    causes.dedup_by(|cause, text| text.ends_with(cause.as_str()));
+    causes.join(": ")
 }
 
 /// Tells something beside the result, on standard error.
@@ -118,20 +106,12 @@ pub(crate) struct Text(pub(crate) Vec<u8>);
 
 impl Serialize for Text {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        #[derive(Serialize)]
-        struct Hex {
-            hex: String,
-        }
+        let hex = || self.0.iter().fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"));
         match core::str::from_utf8(&self.0) {
             Ok(text) => serializer.serialize_str(text),
-            Err(_) => Hex { hex: hexadecimal(&self.0) }.serialize(serializer),
+            Err(_) => serializer.collect_map([("hex", hex())]),
         }
     }
-}
-
-fn hexadecimal(bytes: &[u8]) -> String {
-    let digit = |value: u8| char::from_digit(value.into(), 16).unwrap_or_default();
-    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
 impl fmt::Display for Text {

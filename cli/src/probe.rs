@@ -5,19 +5,19 @@ use std::path::Path;
 
 use serde::Serialize;
 use sstfilter::KeyHasher;
-use sstfilter::sst::{Table, TableSet};
+use sstfilter::sst::Table;
 
 use crate::lines::KeyLines;
-use crate::output::{Column, Outcome, Output, figures, in_options};
+use crate::output::{Column, Outcome, figures, in_options};
 use crate::progress::Progress;
 use crate::{files, tables, units};
 
 #[derive(Debug, Serialize)]
-struct ProbeReport {
-    keys: u64,
+pub(crate) struct ProbeReport {
+    keys: usize,
     tables: usize,
     /// Keys that no table may hold.
-    keys_touching_none: u64,
+    keys_touching_none: usize,
     min_tables_per_key: u64,
     mean_tables_per_key: f64,
     max_tables_per_key: u64,
@@ -43,70 +43,40 @@ struct TableProbes {
     problem: Option<String>,
 }
 
-pub(crate) fn run(
-    tables: &Path,
-    keys: &Path,
-    secret: Option<&KeyHasher>,
-    output: &mut Output<'_>,
-) -> anyhow::Result<Outcome> {
+pub(crate) fn run(tables: &Path, keys: &Path, secret: Option<&KeyHasher>) -> anyhow::Result<(Outcome, ProbeReport)> {
     let paths = files::tables_newest_first(tables)?;
     let set = tables::open_set(tables, secret)?;
     let lines = KeyLines::read(keys, "--keys")?;
-    let (positives, per_key) = probe_all(set.tables(), &hasher_of(&set, secret), &lines);
-    let per_table = paths.iter().zip(set.tables()).zip(positives);
-    let per_table = per_table.map(|((path, table), positives)| TableProbes::new(path, table, positives, per_key.keys));
-    output.report(&ProbeReport::new(per_table.collect(), &per_key))?;
-    Ok(Outcome::Yes)
-}
-
-/// What all filters of the set that can be used are probed with.
-fn hasher_of(set: &TableSet, secret: Option<&KeyHasher>) -> KeyHasher {
+    // What all filters of the set that can be used are probed with.
     let described = || KeyHasher::from_identity(set.tables().first()?.hash_identity());
-    secret.cloned().or_else(described).unwrap_or_default()
+    let hasher = secret.cloned().or_else(described).unwrap_or_default();
+    let (positives, touched) = probe_all(set.tables(), &hasher, &lines);
+    let per_table = paths.iter().zip(set.tables()).zip(positives);
+    let per_table = per_table.map(|((path, table), positives)| TableProbes::new(path, table, positives, lines.len()));
+    Ok((Outcome::Yes, ProbeReport::new(per_table.collect(), &touched)))
 }
 
 /// How many keys each table's filter is positive for, and how many tables each key touches. Key ranges are ignored:
 /// the rates are those of the filters.
-fn probe_all(tables: &[Table], hasher: &KeyHasher, keys: &KeyLines) -> (Vec<u64>, PerKey) {
-    let mut positives = vec![0_u64; tables.len()];
-    let mut per_key = PerKey { min: u64::MAX, ..PerKey::default() };
+fn probe_all(tables: &[Table], hasher: &KeyHasher, keys: &KeyLines) -> (Vec<u64>, Vec<u64>) {
+    let (mut positives, mut touched) = (vec![0; tables.len()], Vec::with_capacity(keys.len()));
     let mut progress = Progress::new("probing filters", keys.len() as u64);
     for (key, _) in keys.iter() {
         let hash = hasher.hash(key);
-        let mut touched = 0;
+        let mut count = 0;
         for (table, positives) in tables.iter().zip(&mut positives) {
             let is_absent = table.filter().is_some_and(|filter| filter.probe(hash).is_absent());
-            touched += u64::from(!is_absent);
+            count += u64::from(!is_absent);
             *positives += u64::from(!is_absent);
         }
-        per_key.count(touched);
+        touched.push(count);
         progress.step();
     }
-    (positives, per_key)
-}
-
-/// How many tables the keys touch.
-#[derive(Debug, Default)]
-struct PerKey {
-    keys: u64,
-    none: u64,
-    min: u64,
-    max: u64,
-    total: u64,
-}
-
-impl PerKey {
-    fn count(&mut self, touched: u64) {
-        self.keys += 1;
-        self.none += u64::from(touched == 0);
-        self.min = self.min.min(touched);
-        self.max = self.max.max(touched);
-        self.total += touched;
-    }
+    (positives, touched)
 }
 
 impl TableProbes {
-    fn new(path: &Path, table: &Table, positives: u64, keys: u64) -> Self {
+    fn new(path: &Path, table: &Table, positives: u64, keys: usize) -> Self {
         let (filter, expected_rate, problem) = match table.filter().map(sstfilter::FilterReader::block) {
             None => ("none".to_owned(), 1.0, Some("the table has no filter".to_owned())),
             Some(Err(problem)) => ("unusable".to_owned(), 1.0, Some(in_options(problem))),
@@ -120,19 +90,21 @@ impl TableProbes {
 }
 
 impl ProbeReport {
-    fn new(per_table: Vec<TableProbes>, per_key: &PerKey) -> Self {
+    /// `touched` is how many tables each key touches.
+    fn new(per_table: Vec<TableProbes>, touched: &[u64]) -> Self {
         let expected: f64 = per_table.iter().map(|table| table.expected_rate).sum();
         let tables = per_table.len();
-        let mean = per_key.total as f64 / per_key.keys as f64;
+        let positives = touched.iter().sum();
+        let mean = positives as f64 / touched.len() as f64;
         Self {
-            keys: per_key.keys,
+            keys: touched.len(),
             tables,
-            keys_touching_none: per_key.none,
-            min_tables_per_key: per_key.min,
+            keys_touching_none: touched.iter().filter(|&&tables| tables == 0).count(),
+            min_tables_per_key: touched.iter().min().copied().unwrap_or_default(),
             mean_tables_per_key: mean,
-            max_tables_per_key: per_key.max,
+            max_tables_per_key: touched.iter().max().copied().unwrap_or_default(),
             expected_tables_per_key: expected,
-            positives: per_key.total,
+            positives,
             observed_rate: mean / tables as f64,
             expected_rate: expected / tables as f64,
             unusable_filters: per_table.iter().filter(|table| table.problem.is_some()).count(),
@@ -157,14 +129,14 @@ impl fmt::Display for ProbeReport {
                 writeln!(f, "{}: positive for every key: {problem}", table.path)?;
             }
         }
-        let (keys, tables) = (units::counted(self.keys, "key"), units::counted(self.tables as u64, "table"));
+        let (keys, tables) = (units::counted(self.keys as u64, "key"), units::counted(self.tables as u64, "table"));
         writeln!(f, "{keys} over {tables}")?;
         writeln!(
             f,
             "tables touched per key: {:.3} on average ({} to {}); {:.3} expected if all keys are absent",
             self.mean_tables_per_key, self.min_tables_per_key, self.max_tables_per_key, self.expected_tables_per_key,
         )?;
-        writeln!(f, "keys certainly in no table: {}", units::grouped(self.keys_touching_none))
+        writeln!(f, "keys certainly in no table: {}", units::grouped(self.keys_touching_none as u64))
     }
 }
 

@@ -60,14 +60,10 @@ impl Progress {
     pub(crate) fn step(&mut self) {
         self.steps += 1;
         if self.steps.is_multiple_of(STEPS_PER_UPDATE) {
-            self.update();
+            if self.bar.is_hidden() && self.bar.elapsed() > PATIENCE {
+                self.bar.set_draw_target(ProgressDrawTarget::stderr());
+            }
+            self.bar.set_position(self.steps);
         }
-    }
-
-    fn update(&self) {
-        if self.bar.is_hidden() && self.bar.elapsed() > PATIENCE {
-            self.bar.set_draw_target(ProgressDrawTarget::stderr());
-        }
-        self.bar.set_position(self.steps);
     }
 }

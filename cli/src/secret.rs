@@ -41,7 +41,7 @@ fn parse(contents: &[u8]) -> Option<[u8; 8]> {
     let digits = contents.trim_ascii_end();
     let is_hexadecimal = digits.len() == 16 && digits.iter().all(u8::is_ascii_hexdigit);
     let number = u64::from_str_radix(str::from_utf8(digits).ok().filter(|_| is_hexadecimal)?, 16).ok()?;
-    Some(std::array::from_fn(|index| (number >> (56 - 8 * index)).to_le_bytes()[0]))
+    Some(number.swap_bytes().to_le_bytes())
 }
 
 #[cfg(test)]

@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use serde::Serialize;
 use sstfilter::sst::{FilterVerdict, Table, TableError};
-use sstfilter::{BlockError, FilterBlock, KeyHasher};
+use sstfilter::{FilterBlock, KeyHasher};
 
 use crate::files::{self, Look};
-use crate::output::{Outcome, Output, explained, in_options};
+use crate::output::{Outcome, explained, in_options};
 use crate::{progress, tables, units};
 
 #[derive(Debug, Serialize)]
-struct VerifyReport {
+pub(crate) struct VerifyReport {
     sound: bool,
     checked: usize,
     damaged: usize,
@@ -37,7 +37,7 @@ struct FileVerdict {
 }
 
 /// The answer is no when anything is damaged.
-pub(crate) fn run(paths: &[PathBuf], secret: Option<&KeyHasher>, output: &mut Output<'_>) -> anyhow::Result<Outcome> {
+pub(crate) fn run(paths: &[PathBuf], secret: Option<&KeyHasher>) -> (Outcome, VerifyReport) {
     let (mut skipped, mut verdicts, mut chosen) = (Vec::new(), Vec::new(), Vec::new());
     for path in paths {
         match expand(path, &mut skipped) {
@@ -45,21 +45,15 @@ pub(crate) fn run(paths: &[PathBuf], secret: Option<&KeyHasher>, output: &mut Ou
             Err(problem) => verdicts.push(FileVerdict::unreadable(path, &problem)),
         }
     }
-    verdicts.extend(verify_all(&chosen, secret));
-    let report = VerifyReport::new(verdicts, skipped);
-    output.report(&report)?;
-    Ok(if report.unreadable > 0 { Outcome::Failed } else { Outcome::from_sound(report.sound) })
-}
-
-fn verify_all(files: &[PathBuf], secret: Option<&KeyHasher>) -> Vec<FileVerdict> {
     let length = |file: &PathBuf| fs::metadata(file).map_or(0, |metadata| metadata.len());
-    let bytes = progress::bytes("verifying", files.iter().map(length).sum());
-    let verify = |file: &PathBuf| {
-        let verdict = FileVerdict::new(file, secret);
-        bytes.inc(length(file));
-        verdict
-    };
-    files.iter().map(verify).collect()
+    let progress = progress::bytes("verifying", chosen.iter().map(length).sum());
+    for file in &chosen {
+        verdicts.push(FileVerdict::new(file, secret));
+        progress.inc(length(file));
+    }
+    let report = VerifyReport::new(verdicts, skipped);
+    let outcome = if report.unreadable > 0 { Outcome::Failed } else { Outcome::from_sound(report.sound) };
+    (outcome, report)
 }
 
 /// The file itself, or the tables and filter blocks of a directory.
@@ -84,15 +78,15 @@ fn expand(path: &Path, skipped: &mut Vec<String>) -> anyhow::Result<Vec<PathBuf>
 
 impl FileVerdict {
     fn new(path: &Path, secret: Option<&KeyHasher>) -> Self {
-        let look = match files::look_at(path) {
-            Ok(look) => look,
-            Err(problem) => return Self::unreadable(path, &problem),
-        };
         let mut verdict = Self { path: path.display().to_string(), ..Self::default() };
-        match look {
-            Look::FilterBlock => verdict.verify_block(path),
-            Look::Neither if !files::has_table_extension(path) => verdict.problems.push(files::NEITHER.to_owned()),
-            Look::Table | Look::Neither => verdict.verify_table(path, secret),
+        match files::look_at(path) {
+            Err(problem) => return Self::unreadable(path, &problem),
+            Ok(Look::FilterBlock) => verdict.verify_block(path),
+            Ok(Look::Neither) if !files::has_table_extension(path) => verdict.problems.push(files::NEITHER.to_owned()),
+            Ok(Look::Table | Look::Neither) => match tables::open(path, secret) {
+                Err(problem) => verdict.add(&problem),
+                Ok(table) => verdict.verify_table(&table),
+            },
         }
         verdict
     }
@@ -103,7 +97,11 @@ impl FileVerdict {
     }
 
     fn verify_block(&mut self, path: &Path) {
-        match fs::read(path).map(verify_block) {
+        let verify = |data| {
+            let block = FilterBlock::open_unverified(data)?;
+            block.verify().map(|()| block.info().keys)
+        };
+        match fs::read(path).map(verify) {
             Ok(Ok(keys)) => self.entries = keys,
             Ok(Err(problem)) => self.problems.push(problem.to_string()),
             Err(error) => {
@@ -113,16 +111,9 @@ impl FileVerdict {
         }
     }
 
-    fn verify_table(&mut self, path: &Path, secret: Option<&KeyHasher>) {
-        match tables::open(path, secret) {
-            Err(problem) => self.add(&problem),
-            Ok(table) => self.verify_opened(&table),
-        }
-    }
-
     /// Of an unsound table, filter, index and data are checked one by one, so that damage to one does not hide damage
     /// to another.
-    fn verify_opened(&mut self, table: &Table) {
+    fn verify_table(&mut self, table: &Table) {
         match table.verify() {
             Ok(report) => {
                 self.entries = report.entries;
@@ -145,12 +136,6 @@ impl FileVerdict {
             self.problems.push(problem);
         }
     }
-}
-
-fn verify_block(data: Vec<u8>) -> Result<u64, BlockError> {
-    let block = FilterBlock::open_unverified(data)?;
-    block.verify()?;
-    Ok(block.info().keys)
 }
 
 impl VerifyReport {

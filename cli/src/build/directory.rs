@@ -12,10 +12,10 @@ use crate::files;
 /// A directory that this process alone builds in, for as long as the value lives.
 pub(super) struct Directory {
     path: PathBuf,
-    /// Tables of an earlier build.
+    /// Tables of an earlier build, the last one first.
     old_tables: Vec<PathBuf>,
     /// Temporary files of killed runs that were removed.
-    leftovers_removed: u64,
+    pub(super) leftovers_removed: u64,
     _lock: Option<File>,
 }
 
@@ -25,7 +25,7 @@ impl Directory {
     pub(super) fn open(path: &Path, overwrite: bool) -> anyhow::Result<Self> {
         make(path)?;
         let lock = lock(path)?;
-        let (tables, others): (Vec<_>, Vec<_>) =
+        let (mut tables, others): (Vec<_>, Vec<_>) =
             files::list(path)?.into_iter().partition(|file| files::has_table_extension(file));
         if let Some(foreign) = tables.iter().find(|file| files::table_number(file).is_none()) {
             bail!("{} was not written by this command: move it away, or choose another --out", foreign.display());
@@ -36,6 +36,7 @@ impl Directory {
             path.display(),
             tables.len()
         );
+        tables.sort_by_key(|table| core::cmp::Reverse(files::table_number(table)));
         let leftovers: Vec<_> = others.into_iter().filter(|file| files::is_leftover(file)).collect();
         remove(&leftovers)?;
         Ok(Self { path: path.to_owned(), old_tables: tables, leftovers_removed: leftovers.len() as u64, _lock: lock })
@@ -43,19 +44,13 @@ impl Directory {
 
     /// Removes the tables of an earlier build, so that no lookup mixes the two: the last one first, so
     /// that a kill leaves its first tables without a gap.
-    pub(super) fn remove_old_tables(&mut self) -> anyhow::Result<()> {
-        let mut tables = std::mem::take(&mut self.old_tables);
-        tables.sort_by_key(|table| core::cmp::Reverse(files::table_number(table)));
-        remove(&tables)
+    pub(super) fn remove_old_tables(&self) -> anyhow::Result<()> {
+        remove(&self.old_tables)
     }
 
     /// The path of table `number`.
     pub(super) fn table_path(&self, number: u64) -> PathBuf {
         self.path.join(files::table_name(number))
-    }
-
-    pub(super) fn leftovers_removed(&self) -> u64 {
-        self.leftovers_removed
     }
 }
 

@@ -15,7 +15,7 @@ use crate::{memory, units};
 const LISTED_TABLES: usize = 100;
 
 #[derive(Debug, Serialize)]
-pub(super) struct BuildSummary {
+pub(crate) struct BuildSummary {
     tables: usize,
     keys: u64,
     bytes: u64,
@@ -30,7 +30,7 @@ pub(super) struct BuildSummary {
 }
 
 /// All tables whose filters were chosen in the same way.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 struct FilterGroup {
     #[serde(flatten)]
     filter: Choice,
@@ -43,7 +43,7 @@ struct FilterGroup {
 }
 
 /// Which kind of filter was built, and why not the requested one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 struct Choice {
     kind: &'static str,
     requested: &'static str,
@@ -62,24 +62,21 @@ struct TableLine {
     expected_fpr: f64,
 }
 
-/// What happened beside the writing.
-pub(super) struct BuildFacts {
-    pub(super) duplicate_keys: u64,
-    pub(super) leftovers_removed: u64,
-    pub(super) elapsed: Duration,
-}
-
 impl BuildSummary {
-    pub(super) fn new(written: &[TableSummary], source: &Source, facts: &BuildFacts) -> Self {
+    pub(super) fn new(written: &[TableSummary], source: &Source, leftovers_removed: u64, elapsed: Duration) -> Self {
         let table_list: Vec<_> = written.iter().map(TableLine::new).collect();
-        let seconds = facts.elapsed.as_secs_f64();
+        let (duplicate_keys, blank_lines) = match source {
+            Source::Lines(lines) => (lines.duplicate_keys, lines.blank_lines),
+            Source::Generated { .. } => (0, 0),
+        };
+        let seconds = elapsed.as_secs_f64();
         Self {
             tables: written.len(),
             keys: source.len(),
             bytes: table_list.iter().map(|table| table.bytes).sum(),
-            duplicate_keys: facts.duplicate_keys,
-            blank_lines: if let Source::Lines(lines) = source { lines.blank_lines() } else { 0 },
-            leftovers_removed: facts.leftovers_removed,
+            duplicate_keys,
+            blank_lines,
+            leftovers_removed,
             seconds,
             keys_per_second: source.len() as f64 / seconds.max(1e-9),
             peak_memory_bytes: memory::peak_bytes(),
@@ -112,26 +109,17 @@ impl TableLine {
 fn group(tables: &[TableLine]) -> Vec<FilterGroup> {
     let mut groups: Vec<FilterGroup> = Vec::new();
     for table in tables {
-        match groups.iter_mut().find(|group| group.filter == table.filter) {
-            Some(group) => group.add(table),
-            None => groups.push(FilterGroup::begin(table)),
-        }
+        let known = groups.iter().position(|group| group.filter == table.filter);
+        let position = known.unwrap_or_else(|| {
+            groups.push(FilterGroup { filter: table.filter, ..FilterGroup::default() });
+            groups.len() - 1
+        });
+        groups[position].add(table);
     }
     groups
 }
 
 impl FilterGroup {
-    fn begin(table: &TableLine) -> Self {
-        Self {
-            filter: table.filter,
-            tables: 1,
-            keys: table.keys,
-            bytes: table.filter_bytes,
-            bits_per_key: table.filter_bytes as f64 * 8.0 / (table.keys as f64).max(1.0),
-            expected_fpr: table.expected_fpr,
-        }
-    }
-
     fn add(&mut self, table: &TableLine) {
         self.expected_fpr = (self.expected_fpr * self.tables as f64 + table.expected_fpr) / (self.tables as f64 + 1.0);
         self.tables += 1;

@@ -1,7 +1,7 @@
 //! The entries to write: sorted lines in memory, or numbers turned into entries as they are needed.
 
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{Read, Write};
 use std::path::Path;
 
 use anyhow::{Context, ensure};
@@ -55,13 +55,9 @@ impl Source {
 
 impl Scratch {
     fn generate(&mut self, index: u64, value_bytes: usize) {
-        const PREFIX: &[u8] = b"user:";
-        const SUFFIX: &[u8] = b":profile";
-        const DIGITS: u32 = 12;
         self.key.clear();
-        self.key.extend_from_slice(PREFIX);
-        self.key.extend((0..DIGITS).rev().map(|place| b'0' + digit(index, place)));
-        self.key.extend_from_slice(SUFFIX);
+        // Writing to memory does not fail.
+        let _ = write!(self.key, "user:{index:012}:profile");
         self.value.clear();
         let mut state = index;
         while self.value.len() < value_bytes {
@@ -72,15 +68,10 @@ impl Scratch {
     }
 }
 
-/// The decimal digit of `number` at `place`, counted from the right.
-fn digit(number: u64, place: u32) -> u8 {
-    (number / 10_u64.pow(place) % 10) as u8
-}
-
 /// One of 64 printable characters: values can be shown, and compress about as badly as real ones.
 fn letter(byte: u8) -> u8 {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-    LETTERS.get(usize::from(byte % 64)).copied().unwrap_or(b'-')
+    LETTERS[usize::from(byte % 64)]
 }
 
 /// The next number of a `SplitMix64` sequence (Steele, Lea, Flood 2014).
@@ -91,8 +82,8 @@ fn next_word(state: &mut u64) -> u64 {
     word ^ (word >> 31)
 }
 
-/// The lines of a file, read and sorted, and how many were dropped because a later line has the same key.
-pub(super) fn read_lines(path: &Path, memory_limit: Option<u64>) -> anyhow::Result<(KeyLines, u64)> {
+/// The lines of a file, read and sorted.
+pub(super) fn read_lines(path: &Path, memory_limit: Option<u64>) -> anyhow::Result<KeyLines> {
     let _progress = progress::bytes("reading and sorting", fs::metadata(path).map_or(0, |metadata| metadata.len()));
     let limit = memory_limit.or_else(memory::available_bytes).unwrap_or(u64::MAX);
     let text = read_text(path, limit)?;
@@ -101,8 +92,8 @@ pub(super) fn read_lines(path: &Path, memory_limit: Option<u64>) -> anyhow::Resu
     ensure_fits(path, needed, limit)?;
     let mut lines = KeyLines::parse(text);
     ensure!(lines.len() > 0, "{} holds no key: expected lines of key<TAB>value, or of keys alone", path.display());
-    let duplicates = lines.sort_and_dedup();
-    Ok((lines, duplicates))
+    lines.sort_and_dedup();
+    Ok(lines)
 }
 
 /// The whole file, unless its length says that sorting it would take more memory than `limit`.
@@ -111,7 +102,8 @@ fn read_text(path: &Path, limit: u64) -> anyhow::Result<Vec<u8>> {
     let mut file = File::open(path).with_context(context)?;
     let metadata = file.metadata().with_context(context)?;
     ensure!(!metadata.is_dir(), "{}: expected a file of lines, got a directory", path.display());
-    ensure_fits(path, sorting_bytes(metadata.len()), limit)?;
+    let lines_bytes = (metadata.len() / ASSUMED_LINE_BYTES).saturating_mul(LINE_BYTES);
+    ensure_fits(path, metadata.len().saturating_add(lines_bytes), limit)?;
     let mut text = Vec::new();
     // A pipe says nothing of its length beforehand.
     (&mut file).take(limit.saturating_add(1)).read_to_end(&mut text).with_context(context)?;
@@ -119,17 +111,11 @@ fn read_text(path: &Path, limit: u64) -> anyhow::Result<Vec<u8>> {
     Ok(text)
 }
 
-fn sorting_bytes(text_bytes: u64) -> u64 {
-    text_bytes.saturating_add((text_bytes / ASSUMED_LINE_BYTES).saturating_mul(LINE_BYTES))
-}
-
 fn ensure_fits(path: &Path, needed: u64, limit: u64) -> anyhow::Result<()> {
+    let (file, takes, most) = (path.display(), units::bytes(needed), units::bytes(limit));
     ensure!(
         needed <= limit,
-        "{}: sorting it takes about {} of memory, and the limit is {}: split it, or raise --memory-limit",
-        path.display(),
-        units::bytes(needed),
-        units::bytes(limit)
+        "{file}: sorting it takes about {takes} of memory, and the limit is {most}: split it, or raise --memory-limit"
     );
     Ok(())
 }

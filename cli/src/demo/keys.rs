@@ -22,7 +22,9 @@ pub(crate) struct BundledKeys {
 pub(crate) fn bundled() -> anyhow::Result<BundledKeys> {
     let mut present = unpack(PRESENT)?;
     let mut absent = unpack(ABSENT)?;
-    let dropped = present.sort_and_dedup() + absent.sort_and_dedup();
+    present.sort_and_dedup();
+    absent.sort_and_dedup();
+    let dropped = present.duplicate_keys + absent.duplicate_keys;
     ensure!(dropped == 0, "the bundled keys hold {dropped} names twice: build the program again");
     Ok(BundledKeys { present, absent })
 }

@@ -8,45 +8,36 @@ use core::fmt;
 use anyhow::Context;
 use serde::Serialize;
 
-use crate::output::{Column, Outcome, Output, figures};
+use crate::output::{Column, Outcome, figures};
 use crate::units::{bytes, grouped, nanoseconds, percent};
-use keys::BundledKeys;
-use measure::{FILES, KindFigures, PolicyFigures, measure_compacted, measure_scenario};
+use measure::{FILES, KindFigures, PolicyFigures};
 
 /// The answer is no when any key was lost.
-pub(crate) fn run(output: &mut Output<'_>) -> anyhow::Result<Outcome> {
+pub(crate) fn run() -> anyhow::Result<(Outcome, DemoReport)> {
     let keys = keys::bundled()?;
     let directory =
         tempfile::tempdir().context("cannot make a temporary directory: set TMPDIR to one that can be written")?;
-    let scenario = measure_scenario(&keys, directory.path())?;
-    let compacted = measure_compacted(&keys, directory.path())?;
-    let report = DemoReport::new(&keys, scenario, compacted);
-    output.report(&report)?;
-    Ok(Outcome::from_sound(lost(&report.scenario_70_files, &report.compacted) == 0))
+    let (scenario, compacted) = measure::measure(&keys, directory.path())?;
+    let (keys, absent_keys) = (keys.present.len() as u64, keys.absent.len() as u64);
+    let report = DemoReport {
+        keys,
+        absent_keys,
+        files: FILES,
+        conclusion: conclusion(&scenario, &compacted, keys),
+        scenario_70_files: scenario,
+        compacted,
+    };
+    Ok((Outcome::from_sound(lost(&report.scenario_70_files, &report.compacted) == 0), report))
 }
 
 #[derive(Debug, Serialize)]
-struct DemoReport {
+pub(crate) struct DemoReport {
     keys: u64,
     absent_keys: u64,
     files: usize,
-    scenario_70_files: Vec<PolicyFigures>,
-    compacted: Vec<KindFigures>,
+    scenario_70_files: [PolicyFigures; 3],
+    compacted: [KindFigures; 2],
     conclusion: String,
-}
-
-impl DemoReport {
-    fn new(keys: &BundledKeys, scenario: Vec<PolicyFigures>, compacted: Vec<KindFigures>) -> Self {
-        let conclusion = conclusion(&scenario, &compacted, keys.present.len() as u64).unwrap_or_default();
-        Self {
-            keys: keys.present.len() as u64,
-            absent_keys: keys.absent.len() as u64,
-            files: FILES,
-            scenario_70_files: scenario,
-            compacted,
-            conclusion,
-        }
-    }
 }
 
 fn lost(scenario: &[PolicyFigures], compacted: &[KindFigures]) -> u64 {
@@ -55,12 +46,9 @@ fn lost(scenario: &[PolicyFigures], compacted: &[KindFigures]) -> u64 {
 }
 
 /// One sentence of measured figures.
-fn conclusion(scenario: &[PolicyFigures], compacted: &[KindFigures], keys: u64) -> Option<String> {
-    let policy = |name| scenario.iter().find(|policy| policy.policy == name);
-    let kind = |name| compacted.iter().find(|kind| kind.requested == name);
-    let (without, with) = (policy("none")?, policy("bloom")?);
-    let (bloom, ribbon) = (kind("bloom")?, kind("ribbon")?);
-    Some(format!(
+fn conclusion(scenario: &[PolicyFigures; 3], compacted: &[KindFigures; 2], keys: u64) -> String {
+    let ([without, with, _], [bloom, ribbon]) = (scenario, compacted);
+    format!(
         "With {:.2} bits of Bloom filter per key, looking for an absent key in {FILES} files reads {:.2} data \
          blocks instead of {:.1}, and {} of {} keys are lost; in one compacted file, Ribbon gives the same rate in \
          {:.2} bits per key instead of {:.2} ({:.0} % less memory) for {:.1} times the build time.",
@@ -73,7 +61,7 @@ fn conclusion(scenario: &[PolicyFigures], compacted: &[KindFigures], keys: u64) 
         bloom.bits_per_key,
         (1.0 - ribbon.bits_per_key / bloom.bits_per_key) * 100.0,
         ribbon.build_ns_per_key / bloom.build_ns_per_key,
-    ))
+    )
 }
 
 impl fmt::Display for DemoReport {
@@ -91,8 +79,8 @@ impl fmt::Display for DemoReport {
 
 impl DemoReport {
     fn write_scenario(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fn rate(rate: Option<f64>) -> String {
-            rate.map_or_else(|| "-".to_owned(), percent)
+        fn rate(policy: &PolicyFigures, rate: f64) -> String {
+            if policy.filter_kind_used == "none" { "-".to_owned() } else { percent(rate) }
         }
         let columns: [Column<PolicyFigures>; 8] = [
             ("filter", |policy| policy.policy.to_owned()),
@@ -100,8 +88,8 @@ impl DemoReport {
             ("bytes read", |policy| as_bytes(policy.bytes_read_per_absent_lookup)),
             ("time", |policy| nanoseconds(policy.ns_per_absent_lookup)),
             ("bits/key", |policy| format!("{:.2}", policy.filter_bits_per_key)),
-            ("false pos.", |policy| rate(policy.observed_fpr)),
-            ("expected", |policy| rate(policy.expected_fpr)),
+            ("false pos.", |policy| rate(policy, policy.observed_fpr)),
+            ("expected", |policy| rate(policy, policy.expected_fpr)),
             ("lost keys", |policy| grouped(policy.false_negatives)),
         ];
         writeln!(f, "{}", figures(&columns, &self.scenario_70_files))?;
@@ -161,15 +149,16 @@ fn write_wrapped(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
     let mut column = 0;
     for word in text.split_whitespace() {
         let width = word.chars().count();
-        if column > 0 && column + 1 + width > COLUMNS {
-            writeln!(f)?;
-            column = 0;
-        } else if column > 0 {
-            write!(f, " ")?;
-            column += 1;
-        }
-        write!(f, "{word}")?;
-        column += width;
+        let fits = column + 1 + width <= COLUMNS;
+        let before = if column == 0 {
+            ""
+        } else if fits {
+            " "
+        } else {
+            "\n"
+        };
+        write!(f, "{before}{word}")?;
+        column = if fits { column + before.len() + width } else { width };
     }
     writeln!(f)
 }
@@ -187,9 +176,9 @@ mod tests {
             absent_lookups: 2_272,
             present_lookups: 63_666,
             false_negatives: 0,
-            observed_fpr: Some(0.009_999),
+            observed_fpr: 0.009_999,
             absent_probes: 1_590_470,
-            expected_fpr: Some(0.009_999),
+            expected_fpr: 0.009_999,
             ns_per_absent_lookup: 999_949.0,
             filter_kind_used: "bloom",
             fallback_reason,
@@ -215,9 +204,9 @@ mod tests {
 
     #[test]
     fn the_text_fits_a_terminal_without_broken_rows_and_ends_in_a_sentence() {
-        let scenario = vec![policy("none", None), policy("bloom", None), policy("ribbon", Some("too few keys"))];
-        let compacted = vec![kind("bloom"), kind("ribbon")];
-        let conclusion = conclusion(&scenario, &compacted, 63_666).unwrap();
+        let scenario = [policy("none", None), policy("bloom", None), policy("ribbon", Some("too few keys"))];
+        let compacted = [kind("bloom"), kind("ribbon")];
+        let conclusion = conclusion(&scenario, &compacted, 63_666);
         let (keys, absent_keys) = (63_666, 22_721);
         let report = DemoReport { keys, absent_keys, files: FILES, scenario_70_files: scenario, compacted, conclusion };
         let text = report.to_string();

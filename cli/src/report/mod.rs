@@ -3,22 +3,21 @@
 mod csv;
 mod effort;
 mod findings;
-mod keys;
 mod measure;
 mod page;
 
 use core::fmt;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::Context;
 use serde::Serialize;
 use sstfilter::kind::{self, KindEntry, Updates};
+use sstfilter::sst::{FileSystem, LocalFileSystem, WritableFile};
 use sstfilter_charts::{Machine, today};
 
 use crate::args::ReportArgs;
-use crate::output::{Outcome, Output, figures};
+use crate::output::{Outcome, figures};
 use crate::progress;
 use crate::units::counted;
 use effort::Effort;
@@ -84,7 +83,7 @@ struct FilterInfo {
 }
 
 /// Measures, and writes the three files.
-pub(crate) fn run(args: &ReportArgs, output: &mut Output<'_>) -> anyhow::Result<Outcome> {
+pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<(Outcome, Summary)> {
     // Checked first: minutes of measuring must not end at a directory that cannot be written.
     args.out.as_deref().map_or(Ok(()), prepare)?;
     let report = measure(args)?;
@@ -94,20 +93,25 @@ pub(crate) fn run(args: &ReportArgs, output: &mut Output<'_>) -> anyhow::Result<
         files.push(write(directory, "report.csv", &csv::csv(&report)?)?);
         files.push(write(directory, "report.json", &(serde_json::to_string_pretty(&report)? + "\n"))?);
     }
-    output.report(&Summary::new(&report, files))?;
-    Ok(Outcome::Yes)
+    let (filters, own_keys) = match report.figures {
+        Figures::Family(family) => (family.filters.iter().map(|filter| filter.name).collect(), None),
+        Figures::OwnKeys(own) => (own.figures.iter().map(|one| one.point.filter).collect(), Some(own)),
+    };
+    let Report { omissions, findings, seconds, .. } = report;
+    Ok((Outcome::Yes, Summary { files, filters, own_keys, omissions, findings, seconds }))
 }
 
 fn measure(args: &ReportArgs) -> anyhow::Result<Report> {
     let begun = Instant::now();
-    let (figures, findings, omissions) = if let Some(path) = &args.own.keys {
-        let (own, omissions) = own_keys::measure(path, &args.own)?;
+    let mut omissions = Vec::new();
+    let (figures, findings) = if let Some(path) = &args.keys {
+        let own = own_keys::measure(path, args, &mut omissions)?;
         let findings = vec![own.sentence()];
-        (Figures::OwnKeys(own), findings, omissions)
+        (Figures::OwnKeys(own), findings)
     } else {
-        let (family, omissions) = family(Effort::from_args(args))?;
+        let family = family(Effort::from_args(args), &mut omissions)?;
         let findings = findings::findings(&family.by_keys, &family.overfill);
-        (Figures::Family(family), findings, omissions)
+        (Figures::Family(family), findings)
     };
     Ok(Report {
         program: "sstfilter",
@@ -123,34 +127,35 @@ fn measure(args: &ReportArgs) -> anyhow::Result<Report> {
 }
 
 /// Measures all kinds on generated keys.
-fn family(effort: Effort) -> anyhow::Result<(Family, Vec<Omission>)> {
+fn family(effort: Effort, omissions: &mut Vec<Omission>) -> anyhow::Result<Family> {
     let growing = overfill::growing().count() as u64;
     let steps = (kind::all().len() * rates::SETTINGS.len() + effort.ladder.len()) as u64;
     let stages = progress::stages(steps + growing * overfill::looks());
-    let (by_keys, mut omissions) = by_keys::measure(&effort, &stages)?;
-    let (rates, left_out) = rates::measure(&effort, &stages);
-    omissions.extend(left_out);
-    let overfill = overfill::measure(&effort, &stages)?;
     let info = |kind: &'static KindEntry| {
         let updates = kind.abilities.updates;
         FilterInfo { name: kind.name, grows: updates != Updates::None, removes: updates == Updates::InsertAndRemove }
     };
-    Ok((Family { filters: kind::all().iter().map(info).collect(), rates, by_keys, overfill, effort }, omissions))
+    Ok(Family {
+        filters: kind::all().iter().map(info).collect(),
+        by_keys: by_keys::measure(&effort, &stages, omissions)?,
+        rates: rates::measure(&effort, &stages, omissions),
+        overfill: overfill::measure(&effort, &stages)?,
+        effort,
+    })
 }
 
 /// The command that reproduces these figures, without the paths of its output and of the user's keys.
 fn command(args: &ReportArgs) -> String {
-    let own = &args.own;
-    let options = [
+    let words = [
+        Some("sstfilter report --out DIR".to_owned()),
         args.quick.then(|| "--quick".to_owned()),
         args.most_keys.map(|most| format!("--most-keys {most}")),
-        own.keys.as_ref().map(|_| "--keys FILE".to_owned()),
-        own.absent.as_ref().map(|_| "--absent FILE".to_owned()),
-        own.fpr.map(|rate| format!("--fpr {}", rate.get())),
-        own.current.map(|bytes| format!("--current {bytes}")),
+        args.keys.as_ref().map(|_| "--keys FILE".to_owned()),
+        args.absent.as_ref().map(|_| "--absent FILE".to_owned()),
+        args.fpr.map(|rate| format!("--fpr {}", rate.get())),
+        args.current.map(|bytes| format!("--current {bytes}")),
     ];
-    let words = ["sstfilter report --out DIR".to_owned()].into_iter().chain(options.into_iter().flatten());
-    words.collect::<Vec<_>>().join(" ")
+    words.into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
 
 /// Creates the directory if there is none, and checks that files can be written there.
@@ -160,64 +165,36 @@ fn prepare(directory: &Path) -> anyhow::Result<()> {
     temporary(directory).map(drop)
 }
 
-fn temporary(directory: &Path) -> anyhow::Result<tempfile::NamedTempFile> {
-    tempfile::Builder::new()
-        .prefix(".sstfilter-")
-        .suffix(".tmp")
-        .tempfile_in(directory)
-        .with_context(|| format!("cannot write in the directory {} (--out)", directory.display()))
+fn temporary(directory: &Path) -> anyhow::Result<Box<dyn WritableFile>> {
+    let file = LocalFileSystem.create(directory);
+    file.with_context(|| format!("cannot write in the directory {} (--out)", directory.display()))
 }
 
 /// Writes one file whole, or leaves what was there.
 fn write(directory: &Path, name: &str, contents: &str) -> anyhow::Result<PathBuf> {
     let path = directory.join(name);
-    let context = || format!("cannot write {}", path.display());
     let mut file = temporary(directory)?;
-    file.write_all(contents.as_bytes()).with_context(context)?;
-    share(&file).and_then(|()| file.as_file().sync_all()).with_context(context)?;
-    file.persist(&path).map_err(|failed| failed.error).with_context(context)?;
+    let written = file.write_all(contents.as_bytes()).and_then(|()| file.sync()).and_then(|()| file.persist(&path));
+    written.with_context(|| format!("cannot write {}", path.display()))?;
     Ok(path)
-}
-
-/// Temporary files are their owner's alone; a report is for everybody whom the directory admits.
-#[cfg(unix)]
-fn share(file: &tempfile::NamedTempFile) -> std::io::Result<()> {
-    use std::os::unix::fs::PermissionsExt;
-    file.as_file().set_permissions(std::fs::Permissions::from_mode(0o644))
-}
-
-#[cfg(not(unix))]
-fn share(_file: &tempfile::NamedTempFile) -> std::io::Result<()> {
-    Ok(())
 }
 
 /// What is printed when the report is written.
 #[derive(Debug, Serialize)]
-struct Summary<'a> {
+pub(crate) struct Summary {
     files: Vec<PathBuf>,
     filters: Vec<&'static str>,
-    own_keys: Option<&'a OwnKeys>,
-    omissions: &'a [Omission],
-    findings: &'a [String],
+    own_keys: Option<OwnKeys>,
+    omissions: Vec<Omission>,
+    findings: Vec<String>,
     seconds: f64,
 }
 
-impl<'a> Summary<'a> {
-    fn new(report: &'a Report, files: Vec<PathBuf>) -> Self {
-        let (filters, own_keys) = match &report.figures {
-            Figures::Family(family) => (family.filters.iter().map(|filter| filter.name).collect(), None),
-            Figures::OwnKeys(own) => (own.figures.iter().map(|one| one.point.filter).collect(), Some(own)),
-        };
-        let Report { omissions, findings, seconds, .. } = report;
-        Self { files, filters, own_keys, omissions, findings, seconds: *seconds }
-    }
-}
-
-impl fmt::Display for Summary<'_> {
+impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let filters = counted(self.filters.len() as u64, "filter");
         writeln!(f, "{filters} in {:.0} s: {}\n", self.seconds, self.filters.join(", "))?;
-        for omission in self.omissions {
+        for omission in &self.omissions {
             writeln!(f, "- left out: {} at {}: {}", omission.filter, omission.at, omission.reason)?;
         }
         self.files.iter().try_for_each(|file| writeln!(f, "wrote {}", file.display()))?;

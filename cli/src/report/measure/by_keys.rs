@@ -1,18 +1,17 @@
 //! Size, build time and probe times by the number of keys, at one rate.
 
 use core::hint::black_box;
-use std::time::Instant;
 
 use anyhow::ensure;
 use bytes::Bytes;
 use indicatif::ProgressBar;
 use serde::Serialize;
 use sstfilter::kind::{self, KindEntry};
-use sstfilter::{FalsePositiveRate, FilterBlock, KeyHash, KindPolicy, MatchBitmap};
+use sstfilter::{BuildContext, FalsePositiveRate, FilterBlock, KeyHash, KindPolicy, MatchBitmap};
 
 use super::Omission;
+use crate::filters::{self, build, count_batch, count_one_by_one, timed};
 use crate::report::effort::Effort;
-use crate::report::keys;
 use crate::units::grouped;
 
 /// The rate of all these filters: that of a fingerprint of a byte, at which no kind rounds its size.
@@ -25,7 +24,7 @@ pub(in crate::report) const BOUND: f64 = 8.0;
 const PROBES: u64 = 32_768;
 
 /// Keys that one sample of building takes at least: small filters are built several times.
-const KEYS_PER_SAMPLE: u64 = 30_000;
+const KEYS_PER_SAMPLE: usize = 30_000;
 
 /// The filter of one kind.
 #[derive(Clone, Debug, Serialize)]
@@ -51,17 +50,17 @@ pub(in crate::report) type FigureOf = fn(&KeysPoint) -> f64;
 pub(in crate::report) fn measure(
     effort: &Effort,
     stages: &ProgressBar,
-) -> anyhow::Result<(Vec<KeysPoint>, Vec<Omission>)> {
-    let (mut points, mut omissions) = (Vec::new(), Vec::new());
-    let (absent, rate) = (keys::absent(PROBES), FalsePositiveRate::new(RATE)?);
+    omissions: &mut Vec<Omission>,
+) -> anyhow::Result<Vec<KeysPoint>> {
+    let mut points = Vec::new();
+    let (absent, rate) = (filters::absent(PROBES), FalsePositiveRate::new(RATE)?);
     for &count in &effort.ladder {
         stages.set_message(format!("sizes and times: {} keys", grouped(count)));
-        let (of_count, left_out) = compare(&keys::present(0, count), &absent, rate, effort.repetitions)?;
+        let of_count = compare(&filters::present(0, count), &absent, rate, effort.repetitions, omissions)?;
         points.extend(of_count.into_iter().map(|timed| timed.best));
-        omissions.extend(left_out);
         stages.inc(1);
     }
-    Ok((points, omissions))
+    Ok(points)
 }
 
 /// Filters of all kinds with the distinct keys `hashes`, timed with `absent` keys.
@@ -70,8 +69,9 @@ pub(in crate::report) fn compare(
     absent: &[KeyHash],
     rate: FalsePositiveRate,
     repetitions: u32,
-) -> anyhow::Result<(Vec<Timed>, Vec<Omission>)> {
-    let (mut all, mut omissions) = (Vec::new(), Vec::new());
+    omissions: &mut Vec<Omission>,
+) -> anyhow::Result<Vec<Timed>> {
+    let mut all = Vec::new();
     let at = format!("{} keys", grouped(hashes.len() as u64));
     for kind in kind::all() {
         match Timed::new(kind, rate, hashes) {
@@ -85,7 +85,7 @@ pub(in crate::report) fn compare(
             timed.sample(hashes, absent)?;
         }
     }
-    Ok((all, omissions))
+    Ok(all)
 }
 
 /// A filter, and its figures: the best times so far.
@@ -99,9 +99,9 @@ pub(in crate::report) struct Timed {
 impl Timed {
     fn new(kind: &'static KindEntry, rate: FalsePositiveRate, hashes: &[KeyHash]) -> anyhow::Result<Self> {
         let policy = kind.configure(rate)?;
-        let filter = keys::build(&policy, hashes)?;
+        let filter = build(&policy, &context(hashes), hashes)?;
         let count = hashes.len() as u64;
-        let lost = count - keys::count_one_by_one(&filter, hashes);
+        let lost = count - count_one_by_one(&filter, hashes);
         ensure!(lost == 0, "{}: {lost} of {count} keys are not found, which must never be", kind.name);
         let bytes = filter.as_bytes().len() as u64;
         let best = KeysPoint {
@@ -119,25 +119,17 @@ impl Timed {
     }
 
     fn sample(&mut self, hashes: &[KeyHash], absent: &[KeyHash]) -> anyhow::Result<()> {
-        let builds = KEYS_PER_SAMPLE.div_ceil(self.best.keys);
-        let begun = Instant::now();
-        for _ in 0..builds {
-            black_box(keys::build(&self.policy, hashes)?);
-        }
-        self.best.build_ns_per_key = self.best.build_ns_per_key.min(per(begun, builds * self.best.keys));
-
-        let begun = Instant::now();
-        black_box(keys::count_one_by_one(&self.filter, absent));
-        self.best.query_one_ns = self.best.query_one_ns.min(per(begun, absent.len() as u64));
-
-        let begun = Instant::now();
-        black_box(keys::count_batch(&self.filter, absent, &mut self.matches));
-        self.best.query_batch_ns = self.best.query_batch_ns.min(per(begun, absent.len() as u64));
+        let Self { policy, filter, best, matches } = self;
+        let (builds, context) = (KEYS_PER_SAMPLE.div_ceil(hashes.len()), context(hashes));
+        timed(&mut best.build_ns_per_key, builds * hashes.len(), || {
+            (0..builds).try_for_each(|_| build(policy, &context, hashes).map(|filter| drop(black_box(filter))))
+        })?;
+        timed(&mut best.query_one_ns, absent.len(), || count_one_by_one(filter, absent));
+        timed(&mut best.query_batch_ns, absent.len(), || count_batch(filter, absent, matches));
         Ok(())
     }
 }
 
-/// Nanoseconds since `begun` for each of `count`.
-fn per(begun: Instant, count: u64) -> f64 {
-    begun.elapsed().as_nanos() as f64 / count as f64
+fn context(hashes: &[KeyHash]) -> BuildContext {
+    filters::context().with_expected_keys(hashes.len() as u64)
 }

@@ -9,8 +9,8 @@ use sstfilter::{
     KeyHash, RegisterBlockedBloom, StandardBloom,
 };
 
+use crate::filters;
 use crate::report::effort::Effort;
-use crate::report::keys;
 
 /// The rate that the filters are planned for.
 pub(in crate::report) const RATE: f64 = 0.01;
@@ -69,9 +69,10 @@ fn fill(
     let mut offered = 0;
     for percent in (STEP_PERCENT..=LAST_PERCENT).step_by(10) {
         let until = planned * percent / 100;
-        refused += count_refused(&mut *filter, &keys::present(offered, until - offered));
+        refused += count_refused(&mut *filter, &filters::present(offered, until - offered));
         offered = until;
         let health = filter.health();
+        let block = FilterBlock::open_unverified(filter.to_block()?)?;
         points.push(OverfillPoint {
             filter: kind.name,
             target_fpr: RATE,
@@ -81,10 +82,7 @@ fn fill(
             refused_keys: refused,
             fill_ratio: health.fill_ratio,
             expected_fpr: health.expected_fpr,
-            observed_fpr: keys::observed_fpr(
-                &FilterBlock::open_unverified(filter.to_block()?)?,
-                effort.most_probes / 10,
-            ),
+            observed_fpr: filters::observed_fpr(&block, effort.most_probes / 10),
             alarms: filter.health_limits().alarms(&health).iter().map(name).collect(),
         });
         stages.inc(1);

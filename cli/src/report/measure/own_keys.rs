@@ -9,11 +9,11 @@ use sstfilter::{FalsePositiveRate, KeyHash, KeyHasher, MatchBitmap};
 
 use super::Omission;
 use super::by_keys::{self, KeysPoint, Timed};
-use crate::args::OwnKeysArgs;
+use crate::args::ReportArgs;
+use crate::filters::count_batch;
 use crate::lines::KeyLines;
 use crate::output::Column;
 use crate::progress;
-use crate::report::keys::count_batch;
 use crate::units::{brief_percent, bytes, counted, grouped, percent};
 
 /// Without a file of absent keys, they are the present ones with this appended: as many, and as alike as keys get.
@@ -51,7 +51,11 @@ pub(in crate::report) struct OwnKeysPoint {
 }
 
 /// Reads the keys in the file at `path`, and measures all kinds.
-pub(in crate::report) fn measure(path: &Path, args: &OwnKeysArgs) -> anyhow::Result<(OwnKeys, Vec<Omission>)> {
+pub(in crate::report) fn measure(
+    path: &Path,
+    args: &ReportArgs,
+    omissions: &mut Vec<Omission>,
+) -> anyhow::Result<OwnKeys> {
     let stages = progress::stages(1);
     let keys = read(path, "--keys", b"")?;
     let (path, option, suffix) =
@@ -63,20 +67,19 @@ pub(in crate::report) fn measure(path: &Path, args: &OwnKeysArgs) -> anyhow::Res
     let probes = absent.len().clamp(*PROBES.start(), *PROBES.end());
     let probes: Vec<_> = absent.iter().copied().cycle().take(probes).collect();
     let repetitions = if keys.len() < MANY_KEYS { REPETITIONS.0 } else { REPETITIONS.1 };
-    let (timed, omissions) = by_keys::compare(&keys, &probes, rate, repetitions)?;
+    let timed = by_keys::compare(&keys, &probes, rate, repetitions, omissions)?;
     let figure = |timed: Timed| {
         let positives = count_batch(&timed.filter, &absent, &mut MatchBitmap::default());
         OwnKeysPoint { point: timed.best, observed_fpr: positives as f64 / absent.len() as f64 }
     };
-    let own = OwnKeys {
+    Ok(OwnKeys {
         keys: keys.len() as u64,
         absent_keys: absent.len() as u64,
         absent_from: args.absent.as_ref().map_or(MADE.to_owned(), |path| path.display().to_string()),
         target_fpr: rate.get(),
         current_bytes: args.current,
         figures: timed.into_iter().map(figure).collect(),
-    };
-    Ok((own, omissions))
+    })
 }
 
 /// The distinct keys of a file, in their order, each with `suffix` appended.

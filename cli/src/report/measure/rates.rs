@@ -6,8 +6,8 @@ use sstfilter::kind::{self, KindEntry};
 use sstfilter::{FalsePositiveRate, KeyHash};
 
 use super::Omission;
+use crate::filters;
 use crate::report::effort::Effort;
-use crate::report::keys;
 use crate::units::percent;
 
 /// The target rates: those of the usual table, and those of fingerprints of 4, 8, 12 and 16 bits.
@@ -31,9 +31,13 @@ pub(in crate::report) struct RatePoint {
 }
 
 /// Measures all kinds at all settings.
-pub(in crate::report) fn measure(effort: &Effort, stages: &ProgressBar) -> (Vec<RatePoint>, Vec<Omission>) {
-    let (mut points, mut omissions) = (Vec::new(), Vec::new());
-    let hashes = keys::present(0, effort.rate_keys);
+pub(in crate::report) fn measure(
+    effort: &Effort,
+    stages: &ProgressBar,
+    omissions: &mut Vec<Omission>,
+) -> Vec<RatePoint> {
+    let mut points = Vec::new();
+    let hashes = filters::present(0, effort.rate_keys);
     for kind in kind::all() {
         stages.set_message(format!("false positive rates: {}", kind.name));
         for target in SETTINGS {
@@ -46,11 +50,12 @@ pub(in crate::report) fn measure(effort: &Effort, stages: &ProgressBar) -> (Vec<
             stages.inc(1);
         }
     }
-    (points, omissions)
+    points
 }
 
 fn point(kind: &'static KindEntry, target: f64, hashes: &[KeyHash], most_probes: u64) -> anyhow::Result<RatePoint> {
-    let filter = keys::build(&kind.configure(FalsePositiveRate::new(target)?)?, hashes)?;
+    let context = filters::context().with_expected_keys(hashes.len() as u64);
+    let filter = filters::build(&kind.configure(FalsePositiveRate::new(target)?)?, &context, hashes)?;
     let (bytes, expected_fpr) = (filter.as_bytes().len() as u64, filter.info().expected_fpr);
     let probes = probes(expected_fpr, most_probes);
     Ok(RatePoint {
@@ -60,7 +65,7 @@ fn point(kind: &'static KindEntry, target: f64, hashes: &[KeyHash], most_probes:
         bytes,
         bits_per_key: bytes as f64 * 8.0 / hashes.len() as f64,
         expected_fpr,
-        observed_fpr: keys::observed_fpr(&filter, probes),
+        observed_fpr: filters::observed_fpr(&filter, probes),
         probes,
     })
 }

@@ -1,4 +1,7 @@
-//! Filters of generated keys, and the share of absent keys for which they are positive.
+//! Filters of hashes, how many keys they are positive for, and how long that takes.
+
+use core::hint::black_box;
+use std::time::Instant;
 
 use anyhow::{Context, ensure};
 use bytes::Bytes;
@@ -11,21 +14,27 @@ const FIRST_ABSENT: u64 = 1 << 48;
 const BATCH: usize = 4_096;
 
 /// Hashes of the keys `from` to `from + count`.
-pub(super) fn present(from: u64, count: u64) -> Vec<KeyHash> {
+pub(crate) fn present(from: u64, count: u64) -> Vec<KeyHash> {
     (from..from + count).map(KeyHash::mix).collect()
 }
 
 /// Hashes of `count` keys that are in no filter.
-pub(super) fn absent(count: u64) -> Vec<KeyHash> {
+pub(crate) fn absent(count: u64) -> Vec<KeyHash> {
     present(FIRST_ABSENT, count)
 }
 
+/// What the filters that are measured are built for.
+pub(crate) fn context() -> BuildContext {
+    BuildContext::new(&KeyHasher::default()).with_purpose(BuildPurpose::Compaction)
+}
+
 /// The policy's filter of these distinct `hashes`; an error when it is of another kind than the policy's.
-pub(super) fn build(policy: &KindPolicy, hashes: &[KeyHash]) -> anyhow::Result<FilterBlock<Bytes>> {
-    let context = BuildContext::new(&KeyHasher::default())
-        .with_purpose(BuildPurpose::Compaction)
-        .with_expected_keys(hashes.len() as u64);
-    let mut builder = policy.builder(&context);
+pub(crate) fn build(
+    policy: &KindPolicy,
+    context: &BuildContext,
+    hashes: &[KeyHash],
+) -> anyhow::Result<FilterBlock<Bytes>> {
+    let mut builder = policy.builder(context);
     builder.add_hashes(hashes);
     let built = builder.finish();
     let reason = built.report.reason;
@@ -35,22 +44,30 @@ pub(super) fn build(policy: &KindPolicy, hashes: &[KeyHash]) -> anyhow::Result<F
 }
 
 /// For how many of `hashes` the filter is positive, probed one by one.
-pub(super) fn count_one_by_one(filter: &FilterBlock<Bytes>, hashes: &[KeyHash]) -> u64 {
+pub(crate) fn count_one_by_one(filter: &FilterBlock<Bytes>, hashes: &[KeyHash]) -> u64 {
     hashes.iter().map(|&hash| u64::from(filter.may_contain(hash))).sum()
 }
 
 /// For how many of `hashes` the filter is positive, probed in one batch.
-pub(super) fn count_batch(filter: &FilterBlock<Bytes>, hashes: &[KeyHash], matches: &mut MatchBitmap) -> u64 {
+pub(crate) fn count_batch(filter: &FilterBlock<Bytes>, hashes: &[KeyHash], matches: &mut MatchBitmap) -> u64 {
     filter.may_contain_batch(hashes, matches);
     matches.count()
 }
 
 /// The share of `probes` absent keys for which the filter is positive.
-pub(super) fn observed_fpr(filter: &FilterBlock<Bytes>, probes: u64) -> f64 {
+pub(crate) fn observed_fpr(filter: &FilterBlock<Bytes>, probes: u64) -> f64 {
     let (mut matches, mut positives) = (MatchBitmap::default(), 0);
     for from in (0..probes).step_by(BATCH) {
         let hashes = present(FIRST_ABSENT + from, (probes - from).min(BATCH as u64));
         positives += count_batch(filter, &hashes, &mut matches);
     }
     positives as f64 / probes as f64
+}
+
+/// Does work on `keys` keys, and lowers `best_ns` to its nanoseconds per key.
+pub(crate) fn timed<T>(best_ns: &mut f64, keys: usize, work: impl FnOnce() -> T) -> T {
+    let begun = Instant::now();
+    let result = black_box(work());
+    *best_ns = best_ns.min(begun.elapsed().as_nanos() as f64 / keys as f64);
+    result
 }
