@@ -2,9 +2,11 @@
 //!
 //! A kind defines where a key's cells are ([`Placement`]); the exclusive or of their values is the key's fingerprint.
 
+use crate::codec::AlignedBuffer;
 use crate::filter::batch::{answers, word_of};
 use crate::filter::cache::PROBE_PREFETCH_BYTES;
-use crate::filter::peel::{CellSums, PeelOrder, Placement};
+use crate::filter::peel::{AttemptError, CellSums, PeelOrder, Placement, try_salts};
+use crate::filter::{BuildFailure, BuiltPayload, FilterShape};
 use crate::hash::KeyHash;
 use crate::kernel::prefetch::prefetch;
 
@@ -18,6 +20,52 @@ const FINGERPRINT_MULTIPLIER: u64 = 0x1319_8a2e_0370_7345;
 #[inline]
 pub(crate) const fn fingerprint_bits(salted: u64) -> u32 {
     (salted.wrapping_mul(FINGERPRINT_MULTIPLIER) >> 32) as u32
+}
+
+/// A shape whose filters are built by peeling: the keys are taken off, then their cells are set in reverse order.
+///
+/// `add_all`, `peel` and `set_cells` are those of [`CellSums`] and of this module, for the shape's placement and width.
+pub(crate) trait PeeledShape: FilterShape {
+    fn with_salt(self, salt: u8) -> Self;
+
+    /// Cells of the whole array.
+    fn cells(&self) -> u64;
+
+    fn add_all(&self, sums: &mut CellSums, hashes: impl Iterator<Item = KeyHash>) -> Result<(), AttemptError>;
+
+    fn peel(&self, sums: &mut CellSums, reserve: usize) -> Result<PeelOrder, AttemptError>;
+
+    fn set_cells(&self, sums: &CellSums, order: &PeelOrder, cells: &mut [u8]);
+
+    /// Bytes that building takes beside the hashes and the payload.
+    fn build_bytes(&self, keys: u64) -> u64 {
+        self.cells() * CellSums::BYTES + keys * PeelOrder::bytes_per_key(self.cells())
+    }
+
+    /// The payload of keys that were peeled off.
+    fn assign(self, sums: &CellSums, order: &PeelOrder) -> Result<BuiltPayload<Self>, BuildFailure> {
+        let mut payload = AlignedBuffer::zeroed(self.payload_bytes()).ok_or(BuildFailure::NoMemory)?;
+        self.set_cells(sums, order, payload.as_mut_slice());
+        let peak_bytes = sums.bytes() + order.bytes() + payload.capacity() as u64;
+        Ok(BuiltPayload { shape: self, payload, attempts: u32::from(self.salt()) + 1, peak_bytes })
+    }
+}
+
+/// Builds the filter of distinct `hashes`, fastest if they ascend. As many cells as possible from `reserve` on stay
+/// empty.
+pub(crate) fn build<S: PeeledShape>(
+    hashes: &[KeyHash],
+    shape: S,
+    reserve: usize,
+) -> Result<BuiltPayload<S>, BuildFailure> {
+    let mut sums = CellSums::new(shape.cells())?;
+    try_salts(|salt| {
+        let shape = shape.with_salt(salt);
+        sums.clear();
+        shape.add_all(&mut sums, hashes.iter().copied())?;
+        let order = shape.peel(&mut sums, reserve)?;
+        Ok(shape.assign(&sums, &order)?)
+    })
 }
 
 /// Fills zeroed cells so that those of every peeled key add up to its fingerprint.
@@ -125,119 +173,94 @@ pub(crate) trait Width: Copy {
     fn is_zero(self, sum: u32) -> bool;
 }
 
-/// Defines a width of whole bytes: a cell is one aligned load, without shifts and masks.
-macro_rules! whole_bytes {
-    ($name:ident, $number:ty) => {
-        #[derive(Clone, Copy, Debug)]
-        pub(crate) struct $name;
+/// Fingerprints of 1, 2 or 4 whole bytes: a cell is one aligned load, without shifts and masks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WholeBytes<const BYTES: usize>;
 
-        impl Width for $name {
-            #[inline]
-            fn fingerprint(self, bits: u32) -> u32 {
-                bits >> (32 - <$number>::BITS)
-            }
+impl<const BYTES: usize> Width for WholeBytes<BYTES> {
+    #[inline]
+    fn fingerprint(self, bits: u32) -> u32 {
+        bits >> (32 - 8 * BYTES)
+    }
 
-            #[inline]
-            fn read(self, payload: &[u8], cell: usize) -> Option<u32> {
-                payload.as_chunks().0.get(cell).map(|&bytes| <$number>::from_le_bytes(bytes).into())
-            }
+    #[inline]
+    fn read(self, payload: &[u8], cell: usize) -> Option<u32> {
+        let mut bytes = [0; 4];
+        bytes[..BYTES].copy_from_slice(payload.as_chunks::<BYTES>().0.get(cell)?);
+        Some(u32::from_le_bytes(bytes))
+    }
 
-            #[inline]
-            #[expect(clippy::allow_attributes, reason = "u32 is not truncated")]
-            #[allow(
-                clippy::cast_possible_truncation,
-                clippy::unnecessary_cast,
-                reason = "fingerprints have as many bits"
-            )]
-            fn write(self, payload: &mut [u8], cell: usize, fingerprint: u32) {
-                if let Some(bytes) = payload.as_chunks_mut().0.get_mut(cell) {
-                    *bytes = (fingerprint as $number).to_le_bytes();
-                }
-            }
-
-            #[inline]
-            fn byte(self, cell: usize) -> usize {
-                // Wrapping: positions in a damaged xor+ payload can be anything, and this is for a prefetch.
-                cell.wrapping_mul(size_of::<$number>())
-            }
-
-            #[inline]
-            fn is_zero(self, sum: u32) -> bool {
-                sum == 0
-            }
+    #[inline]
+    fn write(self, payload: &mut [u8], cell: usize, fingerprint: u32) {
+        if let Some(bytes) = payload.as_chunks_mut::<BYTES>().0.get_mut(cell) {
+            bytes.copy_from_slice(&fingerprint.to_le_bytes()[..BYTES]);
         }
-    };
+    }
+
+    #[inline]
+    fn byte(self, cell: usize) -> usize {
+        // Wrapping: positions in a damaged xor+ payload can be anything, and this is for a prefetch.
+        cell.wrapping_mul(BYTES)
+    }
+
+    #[inline]
+    fn is_zero(self, sum: u32) -> bool {
+        sum == 0
+    }
 }
 
-whole_bytes!(Bits8, u8);
-whole_bytes!(Bits16, u16);
-whole_bytes!(Bits32, u32);
-
-/// Defines a width of any number of bits: cell `i` begins at bit `i * bits`, and lies in the `$window` that begins at
+/// Fingerprints of any number of bits: cell `i` begins at bit `i * bits`, and lies in the `WINDOW` bytes that begin at
 /// the byte of its first bit, wherever in that byte it begins.
-macro_rules! packed {
-    ($(#[$doc:meta])* $name:ident, $window:ty) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug)]
-        pub(crate) struct $name {
-            pub(crate) bits: u8,
-        }
-
-        impl $name {
-            /// In 64 bits: a payload of 512 MiB has more bits than a 32-bit `usize` can count.
-            #[inline]
-            fn first_bit(self, cell: usize) -> u64 {
-                cell as u64 * u64::from(self.bits)
-            }
-        }
-
-        impl Width for $name {
-            #[inline]
-            fn fingerprint(self, bits: u32) -> u32 {
-                bits >> (32 - self.bits)
-            }
-
-            #[inline]
-            #[expect(clippy::allow_attributes, reason = "u32 is not truncated")]
-            #[allow(clippy::cast_possible_truncation, clippy::unnecessary_cast, reason = "a cell has at most 31 bits")]
-            fn read(self, payload: &[u8], cell: usize) -> Option<u32> {
-                let bytes = payload.get(self.byte(cell)..)?.first_chunk()?;
-                Some((<$window>::from_le_bytes(*bytes) >> (self.first_bit(cell) % 8)) as u32)
-            }
-
-            #[inline]
-            fn write(self, payload: &mut [u8], cell: usize, fingerprint: u32) {
-                if let Some(bytes) = payload.get_mut(self.byte(cell)..).and_then(<[u8]>::first_chunk_mut) {
-                    let bits = <$window>::from(fingerprint & ((1 << self.bits) - 1));
-                    *bytes = (<$window>::from_le_bytes(*bytes) | bits << (self.first_bit(cell) % 8)).to_le_bytes();
-                }
-            }
-
-            #[inline]
-            fn byte(self, cell: usize) -> usize {
-                (self.first_bit(cell) / 8) as usize
-            }
-
-            #[inline]
-            fn is_zero(self, sum: u32) -> bool {
-                // The neighbours' bits, above the cell's own, are shifted out.
-                sum << (32 - self.bits) == 0
-            }
-        }
-    };
+///
+/// Up to 16 bits, with the 7 before them, always fit 4 bytes. 17 to 31 bits are up to 38 with them, so 8 bytes are read.
+/// (Up to 25 would fit 4 bytes; one rule for all is worth the 4 bytes more at the end of a payload.)
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Packed<const WINDOW: usize> {
+    pub(crate) bits: u8,
 }
 
-packed!(
-    /// Up to 16 bits, which with the 7 before them always fit 4 bytes.
-    Packed,
-    u32
-);
-packed!(
-    /// 17 to 31 bits: with the 7 before them up to 38, so 8 bytes are read. (Up to 25 would fit 4 bytes; one rule for
-    /// all is worth the 4 bytes more at the end of a payload.)
-    PackedWide,
-    u64
-);
+impl<const WINDOW: usize> Packed<WINDOW> {
+    /// In 64 bits: a payload of 512 MiB has more bits than a 32-bit `usize` can count.
+    #[inline]
+    fn first_bit(self, cell: usize) -> u64 {
+        cell as u64 * u64::from(self.bits)
+    }
+}
+
+impl<const WINDOW: usize> Width for Packed<WINDOW> {
+    #[inline]
+    fn fingerprint(self, bits: u32) -> u32 {
+        bits >> (32 - self.bits)
+    }
+
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "a cell has at most 31 bits")]
+    fn read(self, payload: &[u8], cell: usize) -> Option<u32> {
+        let mut bytes = [0; 8];
+        bytes[..WINDOW].copy_from_slice(payload.get(self.byte(cell)..)?.first_chunk::<WINDOW>()?);
+        Some((u64::from_le_bytes(bytes) >> (self.first_bit(cell) % 8)) as u32)
+    }
+
+    #[inline]
+    fn write(self, payload: &mut [u8], cell: usize, fingerprint: u32) {
+        let first_byte = self.byte(cell);
+        if let Some(bytes) = payload.get_mut(first_byte..).and_then(<[u8]>::first_chunk_mut::<WINDOW>) {
+            let cell_bits = u64::from(fingerprint & ((1 << self.bits) - 1)) << (self.first_bit(cell) % 8);
+            bytes.iter_mut().zip(cell_bits.to_le_bytes()).for_each(|(byte, bits)| *byte |= bits);
+        }
+    }
+
+    #[inline]
+    fn byte(self, cell: usize) -> usize {
+        (self.first_bit(cell) / 8) as usize
+    }
+
+    #[inline]
+    fn is_zero(self, sum: u32) -> bool {
+        // The neighbours' bits, above the cell's own, are shifted out.
+        sum << (32 - self.bits) == 0
+    }
+}
 
 #[cfg(test)]
 mod tests {
@@ -258,10 +281,10 @@ mod tests {
 
     #[test]
     fn cells_of_every_width_read_back_as_written() {
-        (1..=16).for_each(|bits| round_trip(Packed { bits }, bits));
-        (1..=31).for_each(|bits| round_trip(PackedWide { bits }, bits));
-        round_trip(Bits8, 8);
-        round_trip(Bits16, 16);
-        round_trip(Bits32, 32);
+        (1..=16).for_each(|bits| round_trip(Packed::<4> { bits }, bits));
+        (1..=31).for_each(|bits| round_trip(Packed::<8> { bits }, bits));
+        round_trip(WholeBytes::<1>, 8);
+        round_trip(WholeBytes::<2>, 16);
+        round_trip(WholeBytes::<4>, 32);
     }
 }

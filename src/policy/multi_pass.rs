@@ -78,9 +78,7 @@ impl KindPolicy {
         }
         let MultiPassFilter { payload, added, distinct } = built.map_err(|failure| match failure {
             BuildFailure::TooManyKeys => too_large(payload_bytes),
-            BuildFailure::NoMemory => {
-                FilterError::NoMemory { bytes: binary_fuse::build_bytes(keys, &shape) + payload_bytes }
-            }
+            BuildFailure::NoMemory => FilterError::NoMemory { bytes: kind.build_bytes(keys, &shape) + payload_bytes },
             BuildFailure::AttemptsExhausted => construction_failed(),
         })?;
         let job = Job::new(kind, *self.rules(), identity.into(), None);

@@ -4,7 +4,7 @@ use super::{BuildContext, BuiltFilter, KindPolicy, SelfCheck};
 use crate::block::{FilterBlock, contains_all};
 use crate::error::ConfigError;
 use crate::filter::FilterKind;
-use crate::filter::binary_fuse::{BinaryFuseKind, FuseShape};
+use crate::filter::binary_fuse::BinaryFuseKind;
 use crate::filter::blocked_bloom::BlockedBloomKind;
 use crate::filter::kind::{FallbackReason, Kind};
 use crate::hash::{KeyHash, KeyHasher};
@@ -162,7 +162,7 @@ fn rate(rate: f64) -> Sizing {
 
 /// The bits of fingerprints that a fuse filter gets.
 fn fuse_bits(sizing: impl Into<Sizing>) -> Result<u8, ConfigError> {
-    BinaryFuseKind::configure(sizing.into()).map(|kind| FuseShape::fingerprint_bits(&kind.plan(1_000).unwrap()))
+    BinaryFuseKind::configure(sizing.into()).map(|kind| kind.plan(1_000).unwrap().fingerprint_bits)
 }
 
 #[test]

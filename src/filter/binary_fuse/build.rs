@@ -1,39 +1,10 @@
-//! Building a binary fuse filter: peel the keys off, then set their cells in reverse order.
+//! Building in several passes over the hashes, without a copy of them.
 
-use super::shape::{FuseArity, FuseShape, with_cells};
-use crate::codec::AlignedBuffer;
-use crate::filter::fingerprint::{Bits8, Bits16, Bits32, Packed, PackedWide, set_cells};
-use crate::filter::peel::{AttemptError, CellSums, PeelOrder, add_distinct, try_salts};
-use crate::filter::{BuildFailure, BuiltPayload, FilterShape};
+use super::shape::FuseShape;
+use crate::filter::fingerprint::PeeledShape;
+use crate::filter::peel::{AttemptError, CellSums, NO_RESERVE, add_distinct, try_salts};
+use crate::filter::{BuildFailure, BuiltPayload};
 use crate::hash::KeyHash;
-
-/// Approximate bytes that a build takes beside the hashes and the payload.
-pub(crate) fn build_bytes(keys: u64, shape: &FuseShape) -> u64 {
-    shape.cells() * CellSums::BYTES + keys * PeelOrder::bytes_per_key(shape.cells())
-}
-
-/// Builds the filter of distinct `hashes`, fastest if they ascend.
-pub(crate) fn build(hashes: &[KeyHash], shape: FuseShape) -> Result<BuiltPayload<FuseShape>, BuildFailure> {
-    let mut sums = CellSums::new(shape.cells())?;
-    try_salts(|salt| {
-        let shape = shape.with_salt(salt);
-        sums.clear();
-        let order = add_and_peel(&mut sums, shape, hashes.iter().copied())?;
-        Ok(assign(&sums, &order, shape)?)
-    })
-}
-
-/// Builds the same filter from hashes that may repeat; fails if one does, or if the first salt fails. `spare` is memory
-/// to reuse.
-pub(crate) fn build_single_attempt(
-    hashes: &[KeyHash],
-    shape: FuseShape,
-    spare: Vec<KeyHash>,
-) -> Option<BuiltPayload<FuseShape>> {
-    let mut sums = CellSums::in_memory_of(spare, shape.cells()).ok()?;
-    let order = add_and_peel(&mut sums, shape, hashes.iter().copied()).ok()?;
-    assign(&sums, &order, shape).ok()
-}
 
 /// A filter built in several passes over the hashes.
 #[derive(Debug)]
@@ -45,8 +16,8 @@ pub(crate) struct MultiPassFilter {
 }
 
 /// Builds the filter of the hashes that `read` gives each time it is called, in any order and any number of times,
-/// without a copy of them. It is the filter that [`build`] makes of them for the same shape. `keys` is about how many
-/// distinct ones there are.
+/// without a copy of them. It is the filter that `Kind::build` makes of them for the same shape. `keys` is about how
+/// many distinct ones there are.
 pub(crate) fn build_multi_pass<I: Iterator<Item = KeyHash>>(
     read: impl Fn() -> I,
     keys: u64,
@@ -63,58 +34,19 @@ pub(crate) fn build_multi_pass<I: Iterator<Item = KeyHash>>(
             let mut last = None;
             added = 0;
             let hashes = read().inspect(|_| added += 1).filter(|&hash| last.replace(hash) != Some(hash));
-            order = add_and_peel(&mut sums, shape, hashes);
+            order = shape.add_all(&mut sums, hashes).and_then(|()| shape.peel(&mut sums, NO_RESERVE));
         }
         if order == Err(AttemptError::Retry) {
             let before = sums.added();
             sums.clear();
-            add_each_once(&mut sums, shape, &read, keys)?;
+            add_distinct(&read, keys, |part| shape.add_all(&mut sums, part.iter().copied()))?;
             has_repeats |= sums.added() != before;
             // Without repeats, a second try would add the same keys, which this salt cannot peel.
             if has_repeats {
-                order = peel(&mut sums, shape);
+                order = shape.peel(&mut sums, NO_RESERVE);
             }
         }
-        let payload = assign(&sums, &order?, shape)?;
+        let payload = shape.assign(&sums, &order?)?;
         Ok(MultiPassFilter { payload, added, distinct: sums.added() })
     })
-}
-
-/// Adds `hashes` to empty `sums` and peels them off.
-fn add_and_peel(
-    sums: &mut CellSums,
-    shape: FuseShape,
-    hashes: impl Iterator<Item = KeyHash>,
-) -> Result<PeelOrder, AttemptError> {
-    match shape.arity() {
-        FuseArity::Three => sums.add_all(shape.placement::<3>(), hashes)?,
-        FuseArity::Four => sums.add_all(shape.placement::<4>(), hashes)?,
-    }
-    peel(sums, shape)
-}
-
-fn add_each_once<I: Iterator<Item = KeyHash>>(
-    sums: &mut CellSums,
-    shape: FuseShape,
-    read: &impl Fn() -> I,
-    keys: u64,
-) -> Result<(), AttemptError> {
-    match shape.arity() {
-        FuseArity::Three => add_distinct(sums, shape.placement::<3>(), read, keys),
-        FuseArity::Four => add_distinct(sums, shape.placement::<4>(), read, keys),
-    }
-}
-
-fn peel(sums: &mut CellSums, shape: FuseShape) -> Result<PeelOrder, AttemptError> {
-    match shape.arity() {
-        FuseArity::Three => sums.peel(shape.placement::<3>()),
-        FuseArity::Four => sums.peel(shape.placement::<4>()),
-    }
-}
-
-fn assign(sums: &CellSums, order: &PeelOrder, shape: FuseShape) -> Result<BuiltPayload<FuseShape>, BuildFailure> {
-    let mut payload = AlignedBuffer::zeroed(shape.payload_bytes()).ok_or(BuildFailure::NoMemory)?;
-    with_cells!(shape, set_cells(sums, order, payload.as_mut_slice()));
-    let peak_bytes = sums.bytes() + order.bytes() + payload.capacity() as u64;
-    Ok(BuiltPayload { shape, payload, attempts: u32::from(shape.salt()) + 1, peak_bytes })
 }

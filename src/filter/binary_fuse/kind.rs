@@ -1,11 +1,12 @@
 //! Binary fuse as a kind.
 
-use super::build;
 use super::shape::{FuseArity, FuseShape, is_fingerprint_bits, shape_for};
 use crate::error::ConfigError;
+use crate::filter::fingerprint::{PeeledShape, build};
 use crate::filter::kind::{
     Abilities, BuildFailure, BuiltPayload, FallbackReason, Kind, NotStreamed, RATE_KEYS, Variant, fingerprint_bits,
 };
+use crate::filter::peel::{CellSums, NO_RESERVE};
 use crate::filter::{FilterKind, FilterShape};
 use crate::hash::KeyHash;
 use crate::units::Sizing;
@@ -63,7 +64,7 @@ impl Kind for BinaryFuseKind {
     }
 
     fn build_bytes(&self, keys: u64, plan: &FuseShape) -> u64 {
-        build::build_bytes(keys, plan)
+        plan.build_bytes(keys)
     }
 
     fn build(
@@ -72,7 +73,7 @@ impl Kind for BinaryFuseKind {
         hashes: &[KeyHash],
         _scratch_limit: Option<u64>,
     ) -> Result<BuiltPayload<FuseShape>, BuildFailure> {
-        build::build(hashes, *plan)
+        build(hashes, *plan, NO_RESERVE)
     }
 
     fn build_single_attempt(
@@ -81,6 +82,9 @@ impl Kind for BinaryFuseKind {
         hashes: &[KeyHash],
         spare: Vec<KeyHash>,
     ) -> Option<BuiltPayload<FuseShape>> {
-        build::build_single_attempt(hashes, *plan, spare)
+        let mut sums = CellSums::in_memory_of(spare, plan.cells()).ok()?;
+        plan.add_all(&mut sums, hashes.iter().copied()).ok()?;
+        let order = plan.peel(&mut sums, NO_RESERVE).ok()?;
+        plan.assign(&sums, &order).ok()
     }
 }

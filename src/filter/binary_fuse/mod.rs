@@ -61,7 +61,7 @@ pub(crate) mod shape;
 mod tests;
 
 pub(crate) use super::peel::SALTS;
-pub(crate) use build::{MultiPassFilter, build_bytes, build_multi_pass};
+pub(crate) use build::{MultiPassFilter, build_multi_pass};
 pub(crate) use kind::BinaryFuseKind;
 #[cfg(test)]
 pub(crate) use shape::FuseShape;

@@ -3,8 +3,8 @@
 
 use crate::error::BlockError;
 use crate::filter::batch;
-use crate::filter::fingerprint::{self, Bits8, Bits16, Bits32, Packed, PackedWide, fingerprint_bits};
-use crate::filter::peel::Placement;
+use crate::filter::fingerprint::{self, Packed, PeeledShape, WholeBytes, fingerprint_bits, set_cells};
+use crate::filter::peel::{AttemptError, CellSums, PeelOrder, Placement};
 use crate::filter::{EncodedShape, FilterKind, FilterShape, ParamWords, ShapeFields};
 use crate::hash::{KeyHash, SaltStep, map_to_range};
 
@@ -38,22 +38,21 @@ const MAX_CELLS: u64 = 1 << 38;
 /// Calls a function with the constant arity and the width of a shape, so that its loops are compiled for them.
 macro_rules! with_cells {
     ($shape:expr, $function:ident($($argument:expr),* $(,)?)) => {
-        match $shape.arity() {
-            FuseArity::Three => with_cells!(@ $shape.fingerprint_bits(), $shape.placement::<3>(), $function($($argument),*)),
-            FuseArity::Four => with_cells!(@ $shape.fingerprint_bits(), $shape.placement::<4>(), $function($($argument),*)),
+        match $shape.arity {
+            FuseArity::Three => with_cells!(@ $shape.fingerprint_bits, $shape.placement::<3>(), $function($($argument),*)),
+            FuseArity::Four => with_cells!(@ $shape.fingerprint_bits, $shape.placement::<4>(), $function($($argument),*)),
         }
     };
     (@ $bits:expr, $placement:expr, $function:ident($($argument:expr),*)) => {
         match $bits {
-            8 => $function($placement, Bits8, $($argument),*),
-            16 => $function($placement, Bits16, $($argument),*),
-            32 => $function($placement, Bits32, $($argument),*),
-            bits @ ..16 => $function($placement, Packed { bits }, $($argument),*),
-            bits => $function($placement, PackedWide { bits }, $($argument),*),
+            8 => $function($placement, WholeBytes::<1>, $($argument),*),
+            16 => $function($placement, WholeBytes::<2>, $($argument),*),
+            32 => $function($placement, WholeBytes::<4>, $($argument),*),
+            bits @ ..16 => $function($placement, Packed::<4> { bits }, $($argument),*),
+            bits => $function($placement, Packed::<8> { bits }, $($argument),*),
         }
     };
 }
-pub(super) use with_cells;
 
 /// The bits that a fingerprint can have. Fewer than 4 would be a rate that nobody wants; a key's 32 bits are the most.
 pub(crate) const FINGERPRINT_BITS: core::ops::RangeInclusive<u8> = 4..=32;
@@ -78,7 +77,7 @@ enum Inlined {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FuseShape {
     arity: FuseArity,
-    fingerprint_bits: u8,
+    pub(crate) fingerprint_bits: u8,
     log2_segment: u8,
     /// Segments in which a key's first cell can be.
     segments: u32,
@@ -108,22 +107,6 @@ impl FuseShape {
         let (salt, salt_step) = (0, SaltStep::new(0));
         let shape = Self { arity, fingerprint_bits, log2_segment, segments, salt, salt_step, segment, range, inlined };
         (shape.cells() <= MAX_CELLS).then_some(shape)
-    }
-
-    pub(crate) fn with_salt(self, salt: u8) -> Self {
-        Self { salt, salt_step: SaltStep::new(salt), ..self }
-    }
-
-    pub(crate) fn arity(&self) -> FuseArity {
-        self.arity
-    }
-
-    pub(crate) fn fingerprint_bits(&self) -> u8 {
-        self.fingerprint_bits
-    }
-
-    pub(crate) fn cells(&self) -> u64 {
-        self.range + u64::from(self.arity.get() - 1) * self.segment
     }
 
     #[inline(never)]
@@ -203,8 +186,8 @@ impl FilterShape for FuseShape {
         // The usual shapes become part of the caller's loop, the others are a call away: all ten inlined would be a
         // large part of every caller.
         match self.inlined {
-            Inlined::ThreeOf8 => fingerprint::may_contain(self.placement::<3>(), Bits8, payload, hash),
-            Inlined::ThreeOf16 => fingerprint::may_contain(self.placement::<3>(), Bits16, payload, hash),
+            Inlined::ThreeOf8 => fingerprint::may_contain(self.placement::<3>(), WholeBytes::<1>, payload, hash),
+            Inlined::ThreeOf16 => fingerprint::may_contain(self.placement::<3>(), WholeBytes::<2>, payload, hash),
             Inlined::None => self.may_contain_other(payload, hash),
         }
     }
@@ -216,6 +199,34 @@ impl FilterShape for FuseShape {
         } else {
             batch::all_match(hashes, matches);
         }
+    }
+}
+
+impl PeeledShape for FuseShape {
+    fn with_salt(self, salt: u8) -> Self {
+        Self { salt, salt_step: SaltStep::new(salt), ..self }
+    }
+
+    fn cells(&self) -> u64 {
+        self.range + u64::from(self.arity.get() - 1) * self.segment
+    }
+
+    fn add_all(&self, sums: &mut CellSums, hashes: impl Iterator<Item = KeyHash>) -> Result<(), AttemptError> {
+        match self.arity {
+            FuseArity::Three => sums.add_all(self.placement::<3>(), hashes),
+            FuseArity::Four => sums.add_all(self.placement::<4>(), hashes),
+        }
+    }
+
+    fn peel(&self, sums: &mut CellSums, reserve: usize) -> Result<PeelOrder, AttemptError> {
+        match self.arity {
+            FuseArity::Three => sums.peel(self.placement::<3>(), reserve),
+            FuseArity::Four => sums.peel(self.placement::<4>(), reserve),
+        }
+    }
+
+    fn set_cells(&self, sums: &CellSums, order: &PeelOrder, cells: &mut [u8]) {
+        with_cells!(self, set_cells(sums, order, cells));
     }
 }
 
@@ -262,7 +273,7 @@ type Row = (u64, u8, u64, u64);
 /// average, but where their segment length has just doubled nearly all attempts fail: 97 % at 11,500 keys.
 ///
 /// With few keys there are more cells than the tables say: at least one segment to start in.
-const THREE: &[Row] = &[
+pub(super) const THREE: &[Row] = &[
     (0, 3, 10_000, 10_000),
     (9, 4, 10_000, 10_000),
     (21, 5, 10_000, 10_000),
@@ -298,7 +309,7 @@ const THREE: &[Row] = &[
     (800_000_000, 18, 11_200, 11_200),
 ];
 
-const FOUR: &[Row] = &[
+pub(super) const FOUR: &[Row] = &[
     (0, 3, 10_000, 10_000),
     (16, 4, 16_000, 16_200),
     (65, 5, 15_300, 15_300),
@@ -361,23 +372,6 @@ fn row_for(keys: u64, arity: FuseArity) -> (u8, u64) {
     // Rounded up; below 2^64, as rows end before 2^30 keys.
     let (past, left) = (keys - from, to - keys);
     (log2_segment, (first * left + last * past).div_ceil(to - from))
-}
-
-/// For tests: the least numbers of keys of each row, and the largest number that has as many cells.
-#[cfg(test)]
-pub(super) fn numbers_without_slack(arity: FuseArity, below: u64) -> Vec<u64> {
-    let rows = if arity == FuseArity::Three { THREE } else { FOUR };
-    let cells = |keys| shape_for(keys, arity, 8).unwrap().cells();
-    let edges = rows.iter().map(|row| row.0).filter(|&keys| keys < below);
-    let last_of = |first| {
-        let (mut low, mut high) = (first, 2 * first + 100);
-        while low < high {
-            let middle = u64::midpoint(low, high + 1);
-            if cells(middle) <= cells(first) { low = middle } else { high = middle - 1 }
-        }
-        low
-    };
-    edges.flat_map(|edge| [edge, last_of(edge), last_of(last_of(edge) + 1)]).filter(|&keys| keys < below).collect()
 }
 
 #[cfg(test)]

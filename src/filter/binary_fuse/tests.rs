@@ -1,7 +1,6 @@
-use super::build::build;
-use super::shape::FuseArity;
-use super::shape::{numbers_without_slack, shape_for};
-use crate::filter::peel::Placement;
+use super::shape::{FOUR, FuseArity, THREE, shape_for};
+use crate::filter::fingerprint::{PeeledShape, build};
+use crate::filter::peel::{NO_RESERVE, Placement};
 use crate::hash::KeyHash;
 
 fn sorted(set: u64, keys: u64) -> Vec<KeyHash> {
@@ -10,10 +9,26 @@ fn sorted(set: u64, keys: u64) -> Vec<KeyHash> {
     hashes
 }
 
+/// The least numbers of keys of each row, and the largest number that has as many cells.
+fn numbers_without_slack(arity: FuseArity, below: u64) -> Vec<u64> {
+    let rows = if arity == FuseArity::Three { THREE } else { FOUR };
+    let cells = |keys| shape_for(keys, arity, 8).unwrap().cells();
+    let edges = rows.iter().map(|row| row.0).filter(|&keys| keys < below);
+    let last_of = |first| {
+        let (mut low, mut high) = (first, 2 * first + 100);
+        while low < high {
+            let middle = u64::midpoint(low, high + 1);
+            if cells(middle) <= cells(first) { low = middle } else { high = middle - 1 }
+        }
+        low
+    };
+    edges.flat_map(|edge| [edge, last_of(edge), last_of(last_of(edge) + 1)]).filter(|&keys| keys < below).collect()
+}
+
 /// Mean and greatest number of attempts over `sets` sets of keys.
 fn attempts(arity: FuseArity, keys: u64, sets: u64) -> (f64, u32) {
     let shape = shape_for(keys, arity, 8).unwrap();
-    let of_set = |set| build(&sorted(set, keys), shape).unwrap().attempts;
+    let of_set = |set| build(&sorted(set, keys), shape, NO_RESERVE).unwrap().attempts;
     let all: Vec<u32> = (1..=sets).map(of_set).collect();
     (f64::from(all.iter().sum::<u32>()) / sets as f64, all.into_iter().max().unwrap_or_default())
 }

@@ -101,21 +101,14 @@ impl CellSums {
     }
 
     /// Peels all keys off; [`AttemptError::Retry`] if some remain, or would take too long. [`assign`](Self::assign)
-    /// follows.
+    /// follows. As many as possible of the cells from `reserve` on stay empty: a key goes to one of them only where no
+    /// other cell is free.
     pub(crate) fn peel<const ARITY: usize>(
-        &mut self,
-        placement: impl Placement<ARITY>,
-    ) -> Result<PeelOrder, AttemptError> {
-        self.peel_leaving_empty(placement, self.hashes.len())
-    }
-
-    /// The same, but as many as possible of the cells from `reserve` on stay empty: a key goes to one of them only
-    /// where no other cell is free.
-    pub(crate) fn peel_leaving_empty<const ARITY: usize>(
         &mut self,
         placement: impl Placement<ARITY>,
         reserve: usize,
     ) -> Result<PeelOrder, AttemptError> {
+        let reserve = reserve.min(self.hashes.len());
         if self.added > self.hashes.len() as u64 {
             return Err(AttemptError::Retry);
         }

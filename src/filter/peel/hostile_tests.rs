@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use super::{CellSums, Placement};
 use crate::block::{FallbackReason, FilterBlock};
 use crate::filter::binary_fuse::BinaryFuseKind;
+use crate::filter::fingerprint::PeeledShape;
 use crate::filter::kind::Kind;
 use crate::filter::xor::{XorShape, XorWidth};
 use crate::hash::{KeyHash, KeyHasher, STEP, mix64};
@@ -48,7 +49,7 @@ const FEW: usize = 1_000;
 #[test]
 fn two_keys_for_each_salt_make_a_bloom_filter_of_an_xor_filter() {
     let cells = u32::try_from((FEW * 123 + 3_200).div_ceil(300)).unwrap();
-    let shape = XorShape::new(XorWidth::Eight, cells).unwrap();
+    let shape = XorShape::new(XorWidth::Eight, cells);
     let chosen = inseparable((0..16).map(|salt| shape.with_salt(salt).placement()));
     for policy in xors() {
         let honest = build(&policy, &with_others(Vec::new(), FEW)).report;
@@ -156,12 +157,12 @@ fn a_chain_of_keys_is_scanned_a_hundred_times_and_no_more() {
     let keys = 40_000_u64;
     let block_cells = (keys * 123 + 3_200).div_ceil(300);
     let in_chain = block_cells * 9 / 10 * 2 + 2;
-    let placement = XorShape::new(XorWidth::Eight, u32::try_from(block_cells).unwrap()).unwrap().placement();
+    let placement = XorShape::new(XorWidth::Eight, u32::try_from(block_cells).unwrap()).placement();
     let hashes: Vec<KeyHash> = chain(keys).into_iter().map(KeyHash::from_well_mixed).collect();
     let peeled = |reserve: u64| {
         let (peeled, mut sums) = (Cell::new(0), CellSums::new(3 * block_cells).unwrap());
         sums.add_all(placement, hashes.iter().copied()).unwrap();
-        let order = sums.peel_leaving_empty(Counting(placement, &peeled), usize::try_from(reserve).unwrap());
+        let order = sums.peel(Counting(placement, &peeled), usize::try_from(reserve).unwrap());
         (order.is_ok(), peeled.get())
     };
     let (is_done, taken_off) = peeled(2 * block_cells);

@@ -31,6 +31,9 @@ pub(crate) use cells::CellSums;
 /// attempt in six fails (one in 40 for binary fuse), so that 16 failures in a row mean that the keys are not.
 pub(crate) const SALTS: u8 = 16;
 
+/// The reserve of [`CellSums::peel`] when no cell is to stay empty.
+pub(crate) const NO_RESERVE: usize = usize::MAX;
+
 /// Where the cells of a key are under one salt, and what they must add up to.
 pub(crate) trait Placement<const ARITY: usize>: Copy {
     /// The key's cells, different ones below the number of cells; and 32 bits of which the fingerprint takes the
@@ -143,15 +146,14 @@ const PASSES: u64 = 8;
 /// The least hashes that a pass has memory for: with few keys, chance makes some passes much larger than others.
 const SMALLEST_PASS: u64 = 1 << 12;
 
-/// Adds each of the hashes that `read` gives once, however often it comes, to empty `sums`. `keys` is about how many
-/// distinct ones there are: with far more, it fails.
+/// Passes each of the hashes that `read` gives to `add` once, however often it comes. `keys` is about how many distinct
+/// ones there are: with far more, it fails.
 ///
 /// Part of the hashes is sorted in each pass, in 2 bytes for each of `keys`.
-pub(crate) fn add_distinct<const ARITY: usize, I: Iterator<Item = KeyHash>>(
-    sums: &mut CellSums,
-    placement: impl Placement<ARITY>,
+pub(crate) fn add_distinct<I: Iterator<Item = KeyHash>>(
     read: impl Fn() -> I,
     keys: u64,
+    mut add: impl FnMut(&[KeyHash]) -> Result<(), AttemptError>,
 ) -> Result<(), AttemptError> {
     // Twice what is expected: the distinct hashes of a pass, and as many repeated ones.
     let capacity = (keys / PASSES * 2).max(SMALLEST_PASS);
@@ -172,7 +174,7 @@ pub(crate) fn add_distinct<const ARITY: usize, I: Iterator<Item = KeyHash>>(
             part.push(hash);
         }
         drop_repeated(&mut part);
-        sums.add_all(placement, part.iter().copied())?;
+        add(&part)?;
     }
     Ok(())
 }

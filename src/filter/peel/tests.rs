@@ -19,7 +19,7 @@ fn hashes(count: u64) -> impl Iterator<Item = KeyHash> + Clone {
 fn peeled(third: usize, hashes: impl Iterator<Item = KeyHash>) -> (CellSums, Option<PeelOrder>) {
     let mut sums = CellSums::new(3 * third as u64).unwrap();
     sums.add_all(Thirds(third), hashes).unwrap();
-    let order = sums.peel(Thirds(third));
+    let order = sums.peel(Thirds(third), NO_RESERVE);
     assert!(!matches!(order, Err(AttemptError::Fatal(_))));
     (sums, order.ok())
 }
@@ -72,16 +72,17 @@ fn keys_that_come_again_and_again_are_added_once() {
         let third = (count as usize * 42 / 100).max(8);
         let mut sums = CellSums::new(3 * third as u64).unwrap();
         let read = || (0..3).flat_map(|_| hashes(count)).chain(core::iter::repeat_n(KeyHash::mix(0), 5_000));
-        add_distinct(&mut sums, Thirds(third), read, count).unwrap();
+        add_distinct(read, count, |part| sums.add_all(Thirds(third), part.iter().copied())).unwrap();
         assert_eq!(sums.added(), count);
-        assert!(sums.peel(Thirds(third)).is_ok());
+        assert!(sums.peel(Thirds(third), NO_RESERVE).is_ok());
     }
 }
 
 #[test]
 fn far_more_keys_than_announced_are_an_error_and_take_no_more_memory() {
     let mut sums = CellSums::new(3_000).unwrap();
-    let done = add_distinct(&mut sums, Thirds(1_000), || hashes(1_000_000), 1_000);
+    let add = |part: &[KeyHash]| sums.add_all(Thirds(1_000), part.iter().copied());
+    let done = add_distinct(|| hashes(1_000_000), 1_000, add);
     assert_eq!(done, Err(BuildFailure::AttemptsExhausted.into()));
 }
 

@@ -1,11 +1,12 @@
 //! Xor as a kind.
 
-use super::build::{self, EmptyCells};
 use super::shape::{XorShape, XorWidth, shape_for};
 use crate::error::ConfigError;
+use crate::filter::fingerprint::{PeeledShape, build};
 use crate::filter::kind::{
     Abilities, BuildFailure, BuiltPayload, FallbackReason, Kind, NotStreamed, RATE_KEYS, fingerprint_bits,
 };
+use crate::filter::peel::NO_RESERVE;
 use crate::filter::{FilterKind, FilterShape};
 use crate::hash::KeyHash;
 use crate::units::Sizing;
@@ -43,7 +44,7 @@ impl Kind for XorKind {
     }
 
     fn build_bytes(&self, keys: u64, plan: &XorShape) -> u64 {
-        build::build_bytes(keys, *plan)
+        plan.build_bytes(keys)
     }
 
     fn build(
@@ -52,6 +53,6 @@ impl Kind for XorKind {
         hashes: &[KeyHash],
         _scratch_limit: Option<u64>,
     ) -> Result<BuiltPayload<XorShape>, BuildFailure> {
-        build::build(hashes, *plan, EmptyCells::Anywhere)
+        build(hashes, *plan, NO_RESERVE)
     }
 }

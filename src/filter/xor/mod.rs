@@ -41,14 +41,10 @@
 //! The bytes: FORMAT.md, "Xor". Reading: Graf and Lemire, *Xor Filters: Faster and Smaller Than Bloom and Cuckoo
 //! Filters*, 2020.
 
-mod build;
 mod kind;
 mod shape;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use build::{EmptyCells, build, build_bytes};
-pub(crate) use kind::XorKind;
-pub(crate) use kind::{WIDTHS, width_of};
-pub(crate) use shape::XorShape;
-pub(crate) use shape::{XorCells, XorWidth, shape_for};
+pub(crate) use kind::{WIDTHS, XorKind, width_of};
+pub(crate) use shape::{XorCells, XorShape, XorWidth, shape_for};

@@ -2,29 +2,26 @@
 
 use crate::error::BlockError;
 use crate::filter::batch;
-use crate::filter::fingerprint::{self, Bits8, Bits16, fingerprint_bits};
-use crate::filter::peel::Placement;
+use crate::filter::fingerprint::{
+    PeeledShape, WholeBytes, fingerprint_bits, may_contain, may_contain_batch, set_cells,
+};
+use crate::filter::peel::{AttemptError, CellSums, PeelOrder, Placement};
 use crate::filter::{EncodedShape, FilterKind, FilterShape, ParamWords, ShapeFields};
 use crate::hash::{KeyHash, SaltStep, map_to_range};
 
 /// The bits of a fingerprint in an xor or xor+ filter.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum XorWidth {
     /// Eight: one absent key in 256 is a false positive.
-    #[default]
-    Eight,
+    Eight = 8,
     /// Sixteen: one in 65,536.
-    Sixteen,
+    Sixteen = 16,
 }
 
 impl XorWidth {
     /// As a number.
-    #[must_use]
     pub(crate) const fn bits(self) -> u32 {
-        match self {
-            Self::Eight => 8,
-            Self::Sixteen => 16,
-        }
+        self as u32
     }
 
     /// The width of this many bits.
@@ -40,33 +37,16 @@ impl XorWidth {
 /// The shape of an xor filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct XorShape {
-    width: XorWidth,
-    block_cells: u32,
+    pub(crate) width: XorWidth,
+    /// Cells of each of the three blocks: at least 1.
+    pub(crate) block_cells: u32,
     salt: u8,
 }
 
 impl XorShape {
-    /// A shape with salt 0; `None` for empty blocks.
-    pub(crate) fn new(width: XorWidth, block_cells: u32) -> Option<Self> {
-        (block_cells > 0).then_some(Self { width, block_cells, salt: 0 })
-    }
-
-    pub(crate) fn with_salt(self, salt: u8) -> Self {
-        Self { salt, ..self }
-    }
-
-    pub(crate) fn width(self) -> XorWidth {
-        self.width
-    }
-
-    /// Cells of each of the three blocks.
-    pub(crate) fn block_cells(self) -> u32 {
-        self.block_cells
-    }
-
-    /// Cells of all blocks.
-    pub(crate) fn cells(self) -> u64 {
-        3 * u64::from(self.block_cells)
+    /// A shape with salt 0.
+    pub(crate) fn new(width: XorWidth, block_cells: u32) -> Self {
+        Self { width, block_cells, salt: 0 }
     }
 
     /// Where keys have their cells.
@@ -84,8 +64,11 @@ impl XorShape {
 
     /// The two first parameter words.
     pub(crate) fn decode_words(bits: u32, block_cells: u32) -> Result<Self, BlockError> {
-        let no_cells = BlockError::Field { field: "cells of a block", expected: "at least 1", got: 0 };
-        Self::new(XorWidth::decode(bits)?, block_cells).ok_or(no_cells)
+        let width = XorWidth::decode(bits)?;
+        if block_cells == 0 {
+            return Err(BlockError::Field { field: "cells of a block", expected: "at least 1", got: 0 });
+        }
+        Ok(Self::new(width, block_cells))
     }
 }
 
@@ -131,8 +114,8 @@ impl FilterShape for XorShape {
     #[inline]
     fn may_contain(&self, payload: &[u8], hash: KeyHash) -> bool {
         match self.width {
-            XorWidth::Eight => fingerprint::may_contain(self.placement(), Bits8, payload, hash),
-            XorWidth::Sixteen => fingerprint::may_contain(self.placement(), Bits16, payload, hash),
+            XorWidth::Eight => may_contain(self.placement(), WholeBytes::<1>, payload, hash),
+            XorWidth::Sixteen => may_contain(self.placement(), WholeBytes::<2>, payload, hash),
         }
     }
 
@@ -140,26 +123,44 @@ impl FilterShape for XorShape {
         if payload.len() as u64 != self.payload_bytes() {
             return batch::all_match(hashes, matches);
         }
+        let placement = self.placement();
         match self.width {
-            XorWidth::Eight => {
-                fingerprint::may_contain_batch(self.placement(), Bits8, payload, hashes, matches);
-            }
-            XorWidth::Sixteen => {
-                fingerprint::may_contain_batch(self.placement(), Bits16, payload, hashes, matches);
-            }
+            XorWidth::Eight => may_contain_batch(placement, WholeBytes::<1>, payload, hashes, matches),
+            XorWidth::Sixteen => may_contain_batch(placement, WholeBytes::<2>, payload, hashes, matches),
         }
     }
 }
 
-/// The cells of each of the three blocks for `keys` keys: in all at least 1.23 times as many as keys, and 32
-/// (Graf and Lemire 2020).
-fn block_cells(keys: u64) -> u128 {
-    (u128::from(keys) * 123 + 3_200).div_ceil(300)
+impl PeeledShape for XorShape {
+    fn with_salt(self, salt: u8) -> Self {
+        Self { salt, ..self }
+    }
+
+    fn cells(&self) -> u64 {
+        3 * u64::from(self.block_cells)
+    }
+
+    fn add_all(&self, sums: &mut CellSums, hashes: impl Iterator<Item = KeyHash>) -> Result<(), AttemptError> {
+        sums.add_all(self.placement(), hashes)
+    }
+
+    fn peel(&self, sums: &mut CellSums, reserve: usize) -> Result<PeelOrder, AttemptError> {
+        sums.peel(self.placement(), reserve)
+    }
+
+    fn set_cells(&self, sums: &CellSums, order: &PeelOrder, cells: &mut [u8]) {
+        match self.width {
+            XorWidth::Eight => set_cells(self.placement(), WholeBytes::<1>, sums, order, cells),
+            XorWidth::Sixteen => set_cells(self.placement(), WholeBytes::<2>, sums, order, cells),
+        }
+    }
 }
 
-/// The shape of a filter of `keys` keys; `None` beyond what can be recorded of it.
+/// The shape of a filter of `keys` keys; `None` beyond what can be recorded of it. In all at least 1.23 times as many
+/// cells as keys, and 32 (Graf and Lemire 2020).
 pub(crate) fn shape_for(keys: u64, width: XorWidth) -> Option<XorShape> {
-    u32::try_from(block_cells(keys)).ok().and_then(|block_cells| XorShape::new(width, block_cells))
+    let block_cells = (u128::from(keys) * 123 + 3_200).div_ceil(300);
+    Some(XorShape::new(width, u32::try_from(block_cells).ok()?))
 }
 
 /// Where keys have their cells.
@@ -192,7 +193,7 @@ mod tests {
         let bytes = |keys| shape_for(keys, XorWidth::Eight).unwrap().payload_bytes();
         assert_eq!([0, 1, 2, 100, 1_000_000].map(bytes), [40, 40, 40, 160, 1_230_040]);
         for keys in (0..5_000).chain((5_000..1_000_000).step_by(991)) {
-            let cells = 3 * u128::from(shape_for(keys, XorWidth::Eight).unwrap().block_cells());
+            let cells = 3 * u128::from(shape_for(keys, XorWidth::Eight).unwrap().block_cells);
             let least = (u128::from(keys) * 123 + 3_200) as f64 / 100.0;
             assert!((least..least + 3.0).contains(&(cells as f64)), "{keys} keys: {cells} cells");
         }

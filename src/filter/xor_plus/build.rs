@@ -3,19 +3,15 @@
 use super::rank::{LINE_CELLS, line_of};
 use super::shape::XorPlusShape;
 use crate::codec::AlignedBuffer;
-use crate::filter::xor::{self, EmptyCells, XorShape, XorWidth};
+use crate::filter::fingerprint;
+use crate::filter::xor::{XorShape, XorWidth};
 use crate::filter::{BuildFailure, BuiltPayload, FilterShape};
 use crate::hash::KeyHash;
 
-/// Bytes that building takes beside the hashes and the payload.
-pub(crate) fn build_bytes(keys: u64, whole: XorShape) -> u64 {
-    xor::build_bytes(keys, whole) + whole.payload_bytes()
-}
-
 /// Builds the filter of distinct `hashes`, fastest if they ascend, from that of shape `whole`.
 pub(crate) fn build(hashes: &[KeyHash], whole: XorShape) -> Result<BuiltPayload<XorPlusShape>, BuildFailure> {
-    let built = xor::build(hashes, whole, EmptyCells::ThirdBlock)?;
-    match whole.width() {
+    let built = fingerprint::build(hashes, whole, whole.third_block())?;
+    match whole.width {
         XorWidth::Eight => without_empty_cells::<1>(&built),
         XorWidth::Sixteen => without_empty_cells::<2>(&built),
     }
@@ -28,7 +24,7 @@ fn without_empty_cells<const BYTES: usize>(
     let whole = built.payload.as_slice().as_chunks::<BYTES>().0;
     let (first, rest) = whole.split_at(built.shape.third_block());
     // What follows the third block are zeros as well.
-    let third = rest.get(..built.shape.block_cells() as usize).unwrap_or_default();
+    let third = rest.get(..built.shape.block_cells as usize).unwrap_or_default();
     let is_kept = |cell: &&[u8; BYTES]| **cell != [0; BYTES];
     let kept = u32::try_from(third.iter().filter(is_kept).count()).map_err(|_| BuildFailure::TooManyKeys)?;
     let shape = XorPlusShape::new(built.shape, kept).ok_or(BuildFailure::TooManyKeys)?;

@@ -1,8 +1,9 @@
 //! Xor+ as a kind.
 
-use super::build;
+use super::build::build;
 use super::shape::{XorPlusShape, expected_shape};
 use crate::error::ConfigError;
+use crate::filter::fingerprint::PeeledShape;
 use crate::filter::kind::{
     Abilities, BuildFailure, BuiltPayload, FallbackReason, Kind, NotStreamed, RATE_KEYS, fingerprint_bits,
 };
@@ -39,7 +40,7 @@ impl Kind for XorPlusKind {
     }
 
     fn build_bytes(&self, keys: u64, plan: &XorPlusShape) -> u64 {
-        build::build_bytes(keys, plan.whole())
+        plan.whole.build_bytes(keys) + plan.whole.payload_bytes()
     }
 
     fn build(
@@ -48,6 +49,6 @@ impl Kind for XorPlusKind {
         hashes: &[KeyHash],
         _scratch_limit: Option<u64>,
     ) -> Result<BuiltPayload<XorPlusShape>, BuildFailure> {
-        build::build(hashes, plan.whole())
+        build(hashes, plan.whole)
     }
 }

@@ -5,7 +5,7 @@ use crate::codec::LINE_BYTES;
 use crate::error::BlockError;
 use crate::filter::batch::{self, word_of};
 use crate::filter::cache::PROBE_PREFETCH_BYTES;
-use crate::filter::fingerprint::{Bits8, Bits16, Width};
+use crate::filter::fingerprint::{PeeledShape, WholeBytes, Width};
 use crate::filter::peel::Placement;
 use crate::filter::xor::{self, XorCells, XorShape, XorWidth};
 use crate::filter::{EncodedShape, FilterKind, FilterShape, ParamWords, ShapeFields};
@@ -16,7 +16,7 @@ use crate::kernel::prefetch::prefetch;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct XorPlusShape {
     /// The filter with all cells.
-    whole: XorShape,
+    pub(super) whole: XorShape,
     /// Cells of the third block that are kept.
     kept: u32,
 }
@@ -24,31 +24,19 @@ pub(crate) struct XorPlusShape {
 impl XorPlusShape {
     /// The filter that keeps `kept` cells of the third block of `whole`; `None` when there are not as many.
     pub(crate) fn new(whole: XorShape, kept: u32) -> Option<Self> {
-        (kept <= whole.block_cells()).then_some(Self { whole, kept })
-    }
-
-    /// The shape with all cells.
-    pub(crate) fn whole(&self) -> XorShape {
-        self.whole
-    }
-
-    pub(crate) fn width(&self) -> XorWidth {
-        self.whole.width()
-    }
-
-    #[inline]
-    pub(super) fn placement(&self) -> XorCells {
-        self.whole.placement()
-    }
-
-    /// Cells of the first two blocks.
-    pub(super) fn third_block(&self) -> usize {
-        self.whole.third_block()
+        (kept <= whole.block_cells).then_some(Self { whole, kept })
     }
 
     /// Bytes of the lines that tell which cells are kept.
     pub(super) fn line_bytes(&self) -> u64 {
-        u64::from(self.whole.block_cells()).div_ceil(LINE_CELLS as u64) * LINE_BYTES as u64
+        u64::from(self.whole.block_cells).div_ceil(LINE_CELLS as u64) * LINE_BYTES as u64
+    }
+
+    /// The lines and the cells of a payload of the shape's length.
+    #[inline]
+    fn parts<'a>(&self, payload: &'a [u8]) -> Option<(&'a [Line], &'a [u8])> {
+        let (lines, cells) = payload.split_at_checked(usize::try_from(self.line_bytes()).ok()?)?;
+        (payload.len() as u64 == self.payload_bytes()).then_some((lines.as_chunks().0, cells))
     }
 }
 
@@ -69,7 +57,7 @@ impl FilterShape for XorPlusShape {
     }
 
     fn params(&self) -> ParamWords {
-        [self.width().bits(), self.whole.block_cells(), self.kept].into_iter().collect()
+        [self.whole.width.bits(), self.whole.block_cells, self.kept].into_iter().collect()
     }
 
     fn salt(&self) -> u8 {
@@ -77,8 +65,8 @@ impl FilterShape for XorPlusShape {
     }
 
     fn payload_bytes(&self) -> u64 {
-        let cells = 2 * u64::from(self.whole.block_cells()) + u64::from(self.kept);
-        self.line_bytes() + (cells * u64::from(self.width().bits() / 8)).next_multiple_of(8)
+        let cells = 2 * u64::from(self.whole.block_cells) + u64::from(self.kept);
+        self.line_bytes() + (cells * u64::from(self.whole.width.bits() / 8)).next_multiple_of(8)
     }
 
     /// 2^-w for fingerprints of w bits, whatever the number of keys.
@@ -88,7 +76,7 @@ impl FilterShape for XorPlusShape {
 
     fn describe(&self) -> ShapeFields {
         ShapeFields::default()
-            .with("fingerprint bits", self.width().bits())
+            .with("fingerprint bits", self.whole.width.bits())
             .with("cells", self.whole.cells())
             .with("kept of the third block", self.kept)
             .with("salt", self.salt())
@@ -96,11 +84,20 @@ impl FilterShape for XorPlusShape {
 
     #[inline]
     fn may_contain(&self, payload: &[u8], hash: KeyHash) -> bool {
-        may_contain(self, payload, hash)
+        // Read as zeros, a payload that is too short could give negatives.
+        let Some((lines, cells)) = self.parts(payload) else { return true };
+        match self.whole.width {
+            XorWidth::Eight => Filter::new(self, WholeBytes::<1>, lines, cells).holds(hash),
+            XorWidth::Sixteen => Filter::new(self, WholeBytes::<2>, lines, cells).holds(hash),
+        }
     }
 
     fn may_contain_batch(&self, payload: &[u8], hashes: &[KeyHash], matches: &mut [u64]) {
-        may_contain_batch(self, payload, hashes, matches);
+        let Some((lines, cells)) = self.parts(payload) else { return batch::all_match(hashes, matches) };
+        match self.whole.width {
+            XorWidth::Eight => Filter::new(self, WholeBytes::<1>, lines, cells).answer_all(hashes, matches),
+            XorWidth::Sixteen => Filter::new(self, WholeBytes::<2>, lines, cells).answer_all(hashes, matches),
+        }
     }
 }
 
@@ -122,7 +119,7 @@ fn expected_kept(keys: u64, whole: XorShape) -> u128 {
     let taken = u128::from(keys) * IN_THIRD_BLOCK / 10_000;
     let taken = taken.saturating_sub(FEWER_WITH_FEW_KEYS).max(taken / 2);
     // A cell that took a key is 0 by chance once in 2^w, and is then left out as well.
-    taken - (taken >> whole.width().bits())
+    taken - (taken >> whole.width.bits())
 }
 
 /// What a probe reads of a filter.
@@ -145,37 +142,10 @@ struct KeyCells {
     bits: u32,
 }
 
-/// Whether the key of `hash` may be in the filter.
-#[inline]
-fn may_contain(shape: &XorPlusShape, payload: &[u8], hash: KeyHash) -> bool {
-    // Read as zeros, a payload that is too short could give negatives.
-    let Some((lines, cells)) = parts(shape, payload) else { return true };
-    match shape.width() {
-        XorWidth::Eight => Filter::new(shape, Bits8, lines, cells).holds(hash),
-        XorWidth::Sixteen => Filter::new(shape, Bits16, lines, cells).holds(hash),
-    }
-}
-
-/// Sets bit `i % 64` of word `i / 64` of `matches` to the answer for hash `i`.
-fn may_contain_batch(shape: &XorPlusShape, payload: &[u8], hashes: &[KeyHash], matches: &mut [u64]) {
-    let Some((lines, cells)) = parts(shape, payload) else { return batch::all_match(hashes, matches) };
-    match shape.width() {
-        XorWidth::Eight => Filter::new(shape, Bits8, lines, cells).answer_all(hashes, matches),
-        XorWidth::Sixteen => Filter::new(shape, Bits16, lines, cells).answer_all(hashes, matches),
-    }
-}
-
-/// The lines and the cells of a payload of the shape's length.
-#[inline]
-fn parts<'a>(shape: &XorPlusShape, payload: &'a [u8]) -> Option<(&'a [Line], &'a [u8])> {
-    let (lines, cells) = payload.split_at_checked(usize::try_from(shape.line_bytes()).ok()?)?;
-    (payload.len() as u64 == shape.payload_bytes()).then_some((lines.as_chunks().0, cells))
-}
-
 impl<'a, W: Width> Filter<'a, W> {
     #[inline]
     fn new(shape: &XorPlusShape, width: W, lines: &'a [Line], cells: &'a [u8]) -> Self {
-        Self { placement: shape.placement(), width, third_block: shape.third_block(), lines, cells }
+        Self { placement: shape.whole.placement(), width, third_block: shape.whole.third_block(), lines, cells }
     }
 
     #[inline]

@@ -1,9 +1,9 @@
 use super::build::build;
 use super::shape::expected_shape;
 use crate::filter::FilterShape;
-use crate::filter::fingerprint::{Bits8, Width};
+use crate::filter::fingerprint::{self, WholeBytes, Width};
 use crate::filter::peel::Placement;
-use crate::filter::xor::{self, EmptyCells, XorWidth, shape_for};
+use crate::filter::xor::{XorWidth, shape_for};
 use crate::hash::KeyHash;
 
 fn sorted(set: u64, keys: u64) -> Vec<KeyHash> {
@@ -19,7 +19,7 @@ fn it_answers_as_the_filter_with_all_cells_does() {
         for keys in [0, 1, 2, 100, 1_000, 300_000] {
             let (hashes, whole) = (sorted(1, keys), shape_for(keys, width).unwrap());
             let plus = build(&hashes, whole).unwrap();
-            let whole = xor::build(&hashes, whole, EmptyCells::ThirdBlock).unwrap();
+            let whole = fingerprint::build(&hashes, whole, whole.third_block()).unwrap();
             assert!(keys < 1_000 || plus.shape.payload_bytes() < whole.shape.payload_bytes());
             let mut matches = vec![0; probed.len().div_ceil(64)];
             plus.shape.may_contain_batch(plus.payload.as_slice(), &probed, &mut matches);
@@ -54,7 +54,7 @@ fn counts_that_lie_cost_answers_but_no_panic() {
     shape.may_contain_batch(&lie, &hashes, &mut matches);
     for (index, &hash) in hashes.iter().enumerate() {
         assert_eq!(shape.may_contain(&lie, hash), matches[index / 64] >> (index % 64) & 1 == 1);
-        let (_, bits) = shape.placement().place(hash.get());
-        assert_eq!(shape.may_contain(&lie, hash), Bits8.fingerprint(bits) == 0);
+        let (_, bits) = shape.whole.placement().place(hash.get());
+        assert_eq!(shape.may_contain(&lie, hash), WholeBytes::<1>.fingerprint(bits) == 0);
     }
 }
