@@ -23,7 +23,7 @@ pub mod xor_plus;
 use core::any::TypeId;
 
 pub(crate) use kind::{
-    BuildFailure, BuiltPayload, EncodedShape, FilterShape, Kind, ParamWords, ShapeFields, probe_one_by_one,
+    BuildFailure, BuiltPayload, EncodedShape, FilterShape, Kind, ParamWords, ShapeFields, probe_one_by_one, require,
 };
 pub(crate) use power::power;
 

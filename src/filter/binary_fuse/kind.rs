@@ -1,6 +1,6 @@
 //! Binary fuse as a kind.
 
-use super::shape::{FuseArity, FuseShape, is_fingerprint_bits, shape_for};
+use super::shape::{FINGERPRINT_BITS, FuseArity, FuseShape, shape_for};
 use crate::error::ConfigError;
 use crate::filter::fingerprint::{PeeledShape, build};
 use crate::filter::kind::{
@@ -36,7 +36,7 @@ impl BinaryFuseKind {
     /// Those of [`configure`](Kind::configure): a rate below 2^-32, a size below that of fingerprints of 4 bits, or an
     /// unsupported fingerprint width.
     pub fn new(arity: FuseArity, sizing: impl Into<Sizing>) -> Result<Self, ConfigError> {
-        let widths: Vec<u8> = (0..=u8::MAX).filter(|&bits| is_fingerprint_bits(bits)).collect();
+        let widths: Vec<u8> = FINGERPRINT_BITS.collect();
         let block_bytes = |bits| shape_for(RATE_KEYS, arity, bits).map(|shape| shape.block_bytes());
         let fingerprint_bits = fingerprint_bits(FilterKind::BINARY_FUSE, &widths, sizing.into(), block_bytes)?;
         Ok(Self { arity, fingerprint_bits })

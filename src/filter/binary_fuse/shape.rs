@@ -5,7 +5,7 @@ use crate::error::BlockError;
 use crate::filter::batch;
 use crate::filter::fingerprint::{self, Packed, PeeledShape, WholeBytes, fingerprint_bits, set_cells};
 use crate::filter::peel::{AttemptError, CellSums, PeelOrder, Placement};
-use crate::filter::{EncodedShape, FilterKind, FilterShape, ParamWords, ShapeFields};
+use crate::filter::{EncodedShape, FilterKind, FilterShape, ParamWords, ShapeFields, require};
 use crate::hash::{KeyHash, SaltStep, map_to_range};
 
 /// Cells of a key in a binary fuse filter.
@@ -57,11 +57,6 @@ macro_rules! with_cells {
 /// The bits that a fingerprint can have. Fewer than 4 would be a rate that nobody wants; a key's 32 bits are the most.
 pub(crate) const FINGERPRINT_BITS: core::ops::RangeInclusive<u8> = 4..=32;
 
-/// Whether fingerprints can have this many bits.
-pub(crate) fn is_fingerprint_bits(bits: u8) -> bool {
-    FINGERPRINT_BITS.contains(&bits)
-}
-
 /// The shapes whose probe is inlined into the caller's loop, selected by one comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Inlined {
@@ -94,7 +89,7 @@ pub struct FuseShape {
 impl FuseShape {
     /// A shape with salt 0; `None` when a block cannot record it.
     pub(crate) fn new(arity: FuseArity, fingerprint_bits: u8, log2_segment: u8, segments: u32) -> Option<Self> {
-        if !is_fingerprint_bits(fingerprint_bits) || log2_segment > MAX_LOG2_SEGMENT || segments == 0 {
+        if !FINGERPRINT_BITS.contains(&fingerprint_bits) || log2_segment > MAX_LOG2_SEGMENT || segments == 0 {
             return None;
         }
         let segment = 1 << log2_segment;
@@ -127,28 +122,23 @@ impl FilterShape for FuseShape {
     const KIND: FilterKind = FilterKind::BINARY_FUSE;
 
     fn decode(encoded: &EncodedShape) -> Result<Self, BlockError> {
-        let field = |field, expected, got| Err(BlockError::Field { field, expected, got });
-        let &[word, segments] = encoded.params.as_slice() else {
-            return field("parameter words", "2 for binary fuse", encoded.params.count().into());
-        };
+        let [word, segments] = encoded.words("2 for binary fuse")?;
         let [fingerprint_bits, arity, log2_segment, reserved] = word.to_le_bytes();
         let arity = match arity {
             3 => FuseArity::Three,
             4 => FuseArity::Four,
-            _ => return field("cells of a key", "3 or 4", arity.into()),
+            got => return Err(BlockError::Field { field: "cells of a key", expected: "3 or 4", got: got.into() }),
         };
-        if !is_fingerprint_bits(fingerprint_bits) {
-            return field("fingerprint bits", "4 to 32", fingerprint_bits.into());
-        }
-        if log2_segment > MAX_LOG2_SEGMENT || reserved != 0 {
-            return field("segment length", "2^0 to 2^18", (word >> 16).into());
-        }
-        let Some(shape) = Self::new(arity, fingerprint_bits, log2_segment, segments) else {
-            return field("segments", "at least 1, and at most 2^38 cells in all", segments.into());
-        };
-        if shape.payload_bytes() != encoded.payload_bytes {
-            return field("payload bytes", "what the parameters give", encoded.payload_bytes);
-        }
+        require(FINGERPRINT_BITS.contains(&fingerprint_bits), "fingerprint bits", "4 to 32", fingerprint_bits)?;
+        let is_length = log2_segment <= MAX_LOG2_SEGMENT && reserved == 0;
+        require(is_length, "segment length", "2^0 to 2^18", word >> 16)?;
+        let shape = Self::new(arity, fingerprint_bits, log2_segment, segments).ok_or(BlockError::Field {
+            field: "segments",
+            expected: "at least 1, and at most 2^38 cells in all",
+            got: segments.into(),
+        })?;
+        let is_whole = shape.payload_bytes() == encoded.payload_bytes;
+        require(is_whole, "payload bytes", "what the parameters give", encoded.payload_bytes)?;
         Ok(shape.with_salt(encoded.salt))
     }
 

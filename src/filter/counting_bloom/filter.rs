@@ -2,7 +2,6 @@
 
 use super::shape::{Counter, CountingBloomShape, count_saturated};
 use crate::error::FilterError;
-use crate::filter::BuiltPayload;
 use crate::filter::dynamic::{Contents, Dynamic, InMemory, StoredFilter};
 use crate::filter::standard_bloom::{BloomParams, StandardBloom, size_for_rate};
 use crate::hash::{HashIdentity, KeyHash};
@@ -40,7 +39,7 @@ const SATURATED: u8 = 15;
 /// ```
 #[derive(Debug)]
 pub struct CountingBloom {
-    contents: InMemory<CountingBloomShape>,
+    pub(super) contents: InMemory<CountingBloomShape>,
 }
 
 impl CountingBloom {
@@ -143,13 +142,13 @@ impl CountingBloom {
     /// Counters.
     #[must_use]
     pub fn counters(&self) -> u64 {
-        self.params().positions()
+        self.params().positions
     }
 
     /// Counters of each key.
     #[must_use]
     pub fn probes(&self) -> u8 {
-        self.params().probes()
+        self.params().probes
     }
 
     /// Counters that have reached 15. They are never decremented again, because how much more they should have counted
@@ -164,7 +163,7 @@ impl CountingBloom {
     /// [`u64::MAX`] when all are in use. Reads the whole filter.
     #[must_use]
     pub fn estimated_keys(&self) -> u64 {
-        self.params().estimated_keys(self.contents.count_taken())
+        self.contents.estimated_keys()
     }
 
     /// The standard Bloom filter of the keys that are present: a quarter of the size, the same answers, for a file that
@@ -182,12 +181,8 @@ impl CountingBloom {
         })
     }
 
-    pub(super) fn into_payload(self) -> BuiltPayload<CountingBloomShape> {
-        self.contents.into_payload()
-    }
-
     fn params(&self) -> BloomParams {
-        self.contents.shape.bloom_params()
+        self.contents.shape.params
     }
 }
 

@@ -59,8 +59,8 @@ impl Kind for CountingBloomKind {
         hashes: &[KeyHash],
         _scratch_limit: Option<u64>,
     ) -> Result<BuiltPayload<CountingBloomShape>, BuildFailure> {
-        let mut filter = CountingBloom::empty(HashIdentity::default(), plan.bloom_params())?;
+        let mut filter = CountingBloom::empty(HashIdentity::default(), plan.params)?;
         filter.insert_all(hashes);
-        Ok(filter.into_payload())
+        Ok(filter.contents.into_payload())
     }
 }

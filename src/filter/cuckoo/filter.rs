@@ -2,10 +2,10 @@
 
 use super::insert::Search;
 use super::shape::{self, Buckets, CuckooShape, KEYS_AHEAD};
-use crate::error::{BlockError, FilterError};
+use crate::error::FilterError;
 use crate::filter::cache::CUCKOO_PREFETCH_BYTES;
 use crate::filter::dynamic::{Contents, Dynamic, InMemory, StoredFilter};
-use crate::filter::{BuiltPayload, FilterShape};
+use crate::filter::{BuiltPayload, FilterShape, require};
 use crate::hash::{HashIdentity, KeyHash};
 use crate::stats::FilterHealth;
 use crate::units::FalsePositiveRate;
@@ -201,12 +201,10 @@ impl Dynamic for CuckooFilter {
     /// bytes after the last bucket are 0.
     fn restore(stored: &StoredFilter<'_>) -> Result<Self, FilterError> {
         let contents = InMemory::<CuckooShape>::restore(stored)?;
-        let field = |field, expected, got| Err(BlockError::Field { field, expected, got }.into());
-        if shape::count(contents.shape, contents.bytes()) != Some(contents.keys) {
-            return field("keys", "the number of tags", contents.keys);
-        }
-        if let Some(&byte) = contents.shape.bytes_behind(contents.bytes()).iter().find(|&&byte| byte != 0) {
-            return field("bytes behind the last bucket", "0", byte.into());
+        let tags = shape::count(contents.shape, contents.bytes());
+        require(tags == Some(contents.keys), "keys", "the number of tags", contents.keys)?;
+        for &byte in contents.shape.bytes_behind(contents.bytes()) {
+            require(byte == 0, "bytes behind the last bucket", "0", byte)?;
         }
         Ok(Self { contents, search: Search::default() })
     }

@@ -7,7 +7,7 @@ use crate::error::{BlockError, ConfigError};
 use crate::filter::batch::{all_match, answers, answers_ahead};
 use crate::filter::cache::CUCKOO_PREFETCH_BYTES;
 use crate::filter::kind::MAX_PAYLOAD_BYTES;
-use crate::filter::{EncodedShape, FilterKind, FilterShape, ParamWords, ShapeFields};
+use crate::filter::{EncodedShape, FilterKind, FilterShape, ParamWords, ShapeFields, require};
 use crate::hash::{KeyHash, STEP, map_to_range};
 use crate::kernel::prefetch::prefetch;
 use crate::units::FalsePositiveRate;
@@ -158,23 +158,15 @@ impl FilterShape for CuckooShape {
     const KIND: FilterKind = FilterKind::CUCKOO;
 
     fn decode(encoded: &EncodedShape) -> Result<Self, BlockError> {
-        let field = |field, expected, got| Err(BlockError::Field { field, expected, got });
-        let &[word] = encoded.params.as_slice() else {
-            return field("parameter words", "1 for cuckoo", encoded.params.count().into());
-        };
-        let Some(tag_bits) = u8::try_from(word).ok().filter(|tag_bits| TAG_BITS.contains(tag_bits)) else {
-            return field("tag bits", "4 to 32", word.into());
-        };
-        if encoded.salt != 0 {
-            return field("salt", "0 for cuckoo", encoded.salt.into());
-        }
+        let [word] = encoded.words("1 for cuckoo")?;
+        let tag_bits = u8::try_from(word).unwrap_or(u8::MAX);
+        require(TAG_BITS.contains(&tag_bits), "tag bits", "4 to 32", word)?;
+        require(encoded.salt == 0, "salt", "0 for cuckoo", encoded.salt)?;
         let shape = Self::of_words(tag_bits, encoded.payload_bytes / 8);
-        if shape.pairs == 0 || shape.payload_bytes() != encoded.payload_bytes {
-            return field("payload bytes", "those of pairs of buckets, up to the next word", encoded.payload_bytes);
-        }
-        if encoded.keys > shape.places() {
-            return field("keys", "at most the places of the buckets", encoded.keys);
-        }
+        let is_whole = shape.pairs > 0 && shape.payload_bytes() == encoded.payload_bytes;
+        let expected = "those of pairs of buckets, up to the next word";
+        require(is_whole, "payload bytes", expected, encoded.payload_bytes)?;
+        require(encoded.keys <= shape.places(), "keys", "at most the places of the buckets", encoded.keys)?;
         Ok(shape)
     }
 

@@ -30,14 +30,13 @@ enum Target {
 impl RegisterBlockedKind {
     /// The size that meets the target in one layout, if any does.
     fn shape(self, keys: u64, layout: WordLayout) -> Option<RegisterBlockedShape> {
-        let shape = match self.target {
+        match self.target {
             Target::Rate(rate) => RegisterBlockedShape::with_layout_for_rate(keys, rate, layout),
             Target::Size(size) => {
                 let bytes = u128::from(keys) * u128::from(size.millibits()) / 8_000;
-                RegisterBlockedShape::new(1_u64.checked_shl(bytes.max(64).ilog2())?, layout)
+                RegisterBlockedShape::of_bytes(1_u64.checked_shl(bytes.max(64).ilog2())?, layout)
             }
-        };
-        shape.ok()
+        }
     }
 }
 

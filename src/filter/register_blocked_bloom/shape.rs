@@ -3,7 +3,7 @@
 use super::layout::{self, WordLayout};
 use super::rate::{self, Fill};
 use crate::error::{BlockError, ConfigError};
-use crate::filter::{EncodedShape, FilterKind, FilterShape, ParamWords, ShapeFields, probe_one_by_one};
+use crate::filter::{EncodedShape, FilterKind, FilterShape, ParamWords, ShapeFields, probe_one_by_one, require};
 use crate::hash::KeyHash;
 use crate::units::FalsePositiveRate;
 
@@ -32,34 +32,24 @@ impl RegisterBlockedShape {
         })
     }
 
-    /// The smallest size at which `keys` distinct keys have an expected rate of at most `rate`.
-    pub(crate) fn with_layout_for_rate(
-        keys: u64,
-        rate: FalsePositiveRate,
-        layout: WordLayout,
-    ) -> Result<Self, ConfigError> {
-        let sizes = (MIN_BYTES.ilog2()..=MAX_BYTES.ilog2()).filter_map(|bits| Self::of_bytes(1 << bits, layout));
-        let mut sufficient = sizes.filter(|shape| shape.expected_fpr(keys) <= rate.get());
-        sufficient.next().ok_or(ConfigError::OutOfRange {
+    /// The smallest size at which `keys` distinct keys have an expected rate of at most `rate`, if there is one.
+    pub(super) fn with_layout_for_rate(keys: u64, rate: FalsePositiveRate, layout: WordLayout) -> Option<Self> {
+        let mut sizes = (MIN_BYTES.ilog2()..=MAX_BYTES.ilog2()).filter_map(|bits| Self::of_bytes(1 << bits, layout));
+        sizes.find(|shape| shape.expected_fpr(keys) <= rate.get())
+    }
+
+    /// The smallest size of any layout that keeps to `rate`, in the fastest layout that has it there.
+    pub(crate) fn for_rate(keys: u64, rate: FalsePositiveRate) -> Result<Self, ConfigError> {
+        let fitting = WordLayout::ALL.into_iter().filter_map(|layout| Self::with_layout_for_rate(keys, rate, layout));
+        fitting.min_by_key(|shape| shape.index_bits).ok_or(ConfigError::OutOfRange {
             option: "keys of a register-blocked bloom filter",
             expected: "as many as 2^30 bytes hold at the rate; choose another kind, or split the keys",
             got: keys,
         })
     }
 
-    /// The smallest size of any layout that keeps to `rate`, in the fastest layout that has it there.
-    pub(crate) fn for_rate(keys: u64, rate: FalsePositiveRate) -> Result<Self, ConfigError> {
-        let [fastest, others @ ..] = WordLayout::ALL.map(|layout| Self::with_layout_for_rate(keys, rate, layout));
-        let smaller = |best: Result<Self, ConfigError>, other: Result<Self, ConfigError>| match (&best, &other) {
-            (Err(_), Ok(_)) => other,
-            (Ok(ours), Ok(theirs)) if theirs.index_bits < ours.index_bits => other,
-            _ => best,
-        };
-        others.into_iter().fold(fastest, smaller)
-    }
-
     /// `None` when `bytes` is not a power of two, or out of range.
-    fn of_bytes(bytes: u64, layout: WordLayout) -> Option<Self> {
+    pub(super) fn of_bytes(bytes: u64, layout: WordLayout) -> Option<Self> {
         let is_size = bytes.is_power_of_two() && (MIN_BYTES..=MAX_BYTES).contains(&bytes);
         is_size.then(|| Self { layout, index_bits: (bytes / 8).ilog2() })
     }
@@ -93,14 +83,10 @@ impl FilterShape for RegisterBlockedShape {
 
     fn decode(encoded: &EncodedShape) -> Result<Self, BlockError> {
         let field = |field, expected, got| BlockError::Field { field, expected, got };
-        let &[code] = encoded.params.as_slice() else {
-            return Err(field("parameter words", "1 for register-blocked Bloom", encoded.params.count().into()));
-        };
+        let [code] = encoded.words("1 for register-blocked Bloom")?;
         let expected = "2, 3 or 4 bits in 64 (bits + 256 * 64)";
         let layout = WordLayout::from_code(code).ok_or(field("word layout", expected, code.into()))?;
-        if encoded.salt != 0 {
-            return Err(field("salt", "0 for register-blocked Bloom", encoded.salt.into()));
-        }
+        require(encoded.salt == 0, "salt", "0 for register-blocked Bloom", encoded.salt)?;
         let expected = "a power of two from 64 to 2^30";
         Self::of_bytes(encoded.payload_bytes, layout).ok_or(field("payload bytes", expected, encoded.payload_bytes))
     }
@@ -170,8 +156,7 @@ mod tests {
                 let half = RegisterBlockedShape::new(found.payload_bytes() / 2, layout);
                 assert!(!half.is_ok_and(|half| half.expected_fpr(keys) <= 0.01), "{layout:?}, {keys} keys");
             }
-            assert!(shape_for(1 << 32).is_err());
-            assert!(shape_for(u64::MAX).is_err());
+            assert_eq!([1 << 32, u64::MAX].map(shape_for), [None, None]);
         }
     }
 
@@ -180,7 +165,8 @@ mod tests {
         let shape_for = |keys| RegisterBlockedShape::for_rate(keys, FalsePositiveRate::ONE_PERCENT);
         assert_eq!(shape_for(1_000).unwrap(), RegisterBlockedShape::new(2_048, WordLayout::ThreeBits).unwrap());
         assert_eq!(shape_for(90_000).unwrap(), RegisterBlockedShape::new(256 << 10, WordLayout::TwoBits).unwrap());
-        assert!(shape_for(1 << 32).is_err());
+        let refused = shape_for(1 << 32);
+        assert!(matches!(refused, Err(ConfigError::OutOfRange { got, .. }) if got == 1 << 32), "{refused:?}");
     }
 
     #[test]
@@ -194,10 +180,8 @@ mod tests {
             );
             for keys in numbers() {
                 match RegisterBlockedShape::with_layout_for_rate(keys, FalsePositiveRate::ONE_PERCENT, layout) {
-                    Ok(shape) => assert!(shape.expected_fpr(keys) <= 0.01 && keys < 1 << 30),
-                    Err(error) => {
-                        assert!(matches!(error, ConfigError::OutOfRange { got, .. } if got == keys) && keys > 1 << 28);
-                    }
+                    Some(shape) => assert!(shape.expected_fpr(keys) <= 0.01 && keys < 1 << 30),
+                    None => assert!(keys > 1 << 28),
                 }
             }
         }

@@ -2,9 +2,8 @@
 
 use super::params::{ANY_PROBES, BloomParams, with_probes};
 use super::shape::{Bit, Cell, StandardBloomShape, Word, prefetch_cells};
-use crate::codec::AlignedBuffer;
-use crate::filter::FilterShape;
 use crate::filter::cache::BIT_INSERT_PREFETCH_BYTES;
+use crate::filter::dynamic::InMemory;
 use crate::filter::kind::{Payload, StreamedPayload};
 use crate::hash::KeyHash;
 
@@ -12,28 +11,14 @@ use crate::hash::KeyHash;
 /// so the distance is shorter than a probe's to keep as many lines in flight.
 const AHEAD: usize = 8;
 
-/// A standard Bloom payload under construction for a file.
-#[derive(Debug)]
-pub(crate) struct StandardBits {
-    shape: StandardBloomShape,
-    payload: AlignedBuffer,
-}
-
-impl StandardBits {
-    /// All bits clear. `None` when allocation fails.
-    pub(crate) fn new(shape: StandardBloomShape) -> Option<Self> {
-        Some(Self { shape, payload: AlignedBuffer::zeroed(shape.payload_bytes())? })
-    }
-}
-
-impl StreamedPayload for StandardBits {
+/// A payload under construction for a file. Does not count new keys: that would take a quarter longer.
+impl StreamedPayload for InMemory<StandardBloomShape> {
     fn insert(&mut self, hash: KeyHash) {
-        insert(self.shape.bloom_params(), self.payload.as_mut_slice(), hash);
+        insert(self.shape.params, self.payload.as_mut_slice(), hash);
     }
 
-    /// Does not count new keys: that would take a quarter longer.
     fn insert_all(&mut self, hashes: &[KeyHash]) {
-        for_each(self.shape.bloom_params(), self.payload.as_mut_slice(), hashes, |_| ());
+        for_each(self.shape.params, self.payload.as_mut_slice(), hashes, |_| ());
     }
 
     fn into_payload(self) -> Payload {
@@ -90,6 +75,8 @@ fn set_bits<const PROBES: u8>(params: BloomParams, words: &mut [Word], hash: Key
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::filter::FilterShape;
+    use crate::hash::HashIdentity;
     use crate::units::BitsPerKey;
 
     fn hashes(keys: u64) -> Vec<KeyHash> {
@@ -104,14 +91,14 @@ mod tests {
     fn keys_inserted_one_by_one_and_at_once_give_the_same_bytes_and_counts() {
         for (keys, size) in [(0, 1.0), (1, 10.0), (1_000, 3.0), (30_000, 10.0), (400_000, 10.0)] {
             let shape = StandardBloomShape::for_keys(keys, BitsPerKey::new(size).unwrap());
-            let (mut single, mut at_once, params) = (empty(shape), empty(shape), shape.bloom_params());
+            let (mut single, mut at_once, params) = (empty(shape), empty(shape), shape.params);
             let new = hashes(keys).into_iter().filter(|&hash| insert(params, &mut single, hash)).count();
             assert_eq!(insert_all(params, &mut at_once, &hashes(keys)), new as u64);
             assert!(single == at_once, "{keys} keys");
             assert_eq!(insert_all(params, &mut at_once, &hashes(keys)), 0, "{keys} keys again");
-            let mut builder = StandardBits::new(shape).unwrap();
+            let mut builder = InMemory::empty(HashIdentity::default(), shape).unwrap();
             StreamedPayload::insert_all(&mut builder, &hashes(keys));
-            assert!(builder.into_payload().0.as_slice() == at_once, "{keys} keys");
+            assert!(StreamedPayload::into_payload(builder).0.as_slice() == at_once, "{keys} keys");
         }
     }
 
@@ -121,7 +108,7 @@ mod tests {
             for size in [1.0, 2.5, 3.7, 5.1, 6.6, 10.0, 47.0, 100.0] {
                 let shape = StandardBloomShape::for_keys(keys, BitsPerKey::new(size).unwrap());
                 let (mut payload, hashes) = (empty(shape), hashes(keys));
-                insert_all(shape.bloom_params(), &mut payload, &hashes);
+                insert_all(shape.params, &mut payload, &hashes);
                 assert!(hashes.iter().all(|&hash| shape.may_contain(&payload, hash)), "{keys} at {size}");
                 let mut matches = vec![0; hashes.len().div_ceil(64)];
                 shape.may_contain_batch(&payload, &hashes, &mut matches);

@@ -141,24 +141,24 @@ impl StandardBloom {
     /// Bits.
     #[must_use]
     pub fn bits(&self) -> u64 {
-        self.params().positions()
+        self.params().positions
     }
 
     /// Bits of each key.
     #[must_use]
     pub fn probes(&self) -> u8 {
-        self.params().probes()
+        self.params().probes
     }
 
     /// The number of distinct keys that most likely set this many bits (Swamidass and Baldi 2007), also after a
     /// [`union`](Self::union); [`u64::MAX`] when all are set. Reads the whole filter.
     #[must_use]
     pub fn estimated_keys(&self) -> u64 {
-        self.params().estimated_keys(self.contents.count_taken())
+        self.contents.estimated_keys()
     }
 
     fn params(&self) -> BloomParams {
-        self.contents.shape.bloom_params()
+        self.contents.shape.params
     }
 
     fn size(&self) -> BloomSize {

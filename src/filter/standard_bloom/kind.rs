@@ -1,10 +1,11 @@
 //! Standard Bloom as a kind.
 
-use super::build::StandardBits;
 use super::params::size_for_rate;
 use super::shape::StandardBloomShape;
 use crate::error::ConfigError;
+use crate::filter::dynamic::InMemory;
 use crate::filter::kind::{Abilities, FallbackReason, Kind, RATE_KEYS, no_such_fingerprints};
+use crate::hash::HashIdentity;
 use crate::ids::FilterKind;
 use crate::units::{BitsPerKey, Sizing};
 
@@ -16,7 +17,7 @@ pub(crate) struct StandardBloomKind {
 
 impl Kind for StandardBloomKind {
     type Shape = StandardBloomShape;
-    type Stream = StandardBits;
+    type Stream = InMemory<StandardBloomShape>;
 
     const NAME: &'static str = FilterKind::STANDARD_BLOOM.name();
     const STRENGTH: &'static str =
@@ -45,7 +46,7 @@ impl Kind for StandardBloomKind {
     }
 
     /// Ignores the limit: a stream uses no memory beside the bits.
-    fn stream(&self, plan: &StandardBloomShape, _scratch_limit: Option<u64>) -> Option<StandardBits> {
-        StandardBits::new(*plan)
+    fn stream(&self, plan: &StandardBloomShape, _scratch_limit: Option<u64>) -> Option<Self::Stream> {
+        InMemory::empty(HashIdentity::default(), *plan).ok()
     }
 }

@@ -1,8 +1,8 @@
 //! A filter's size and number of positions per key, and the resulting rates.
 
-use crate::error::{BlockError, ConfigError};
+use crate::error::ConfigError;
 use crate::filter::kind::RATE_KEYS;
-use crate::filter::{EncodedShape, FilterKind, ParamWords, power};
+use crate::filter::{FilterKind, power};
 use crate::hash::{KeyHash, STEP, map_to_range};
 use crate::units::{BitsPerKey, FalsePositiveRate};
 
@@ -50,8 +50,9 @@ fn positions_for(keys: u64, size: BitsPerKey) -> u64 {
 /// How many positions a filter has, and how many of them belong to each key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BloomParams {
-    positions: u64,
-    probes: u8,
+    pub(crate) positions: u64,
+    /// 1 to [`MAX_PROBES`].
+    pub(crate) probes: u8,
 }
 
 impl BloomParams {
@@ -70,51 +71,11 @@ impl BloomParams {
         Self { positions: positions_for(keys, size), probes: optimal_probes(size) }
     }
 
-    pub(crate) fn positions(self) -> u64 {
-        self.positions
-    }
-
-    pub(crate) fn probes(self) -> u8 {
-        self.probes
-    }
-
     /// The number of probes: `PROBES` where it is a constant of the compiled loop.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "it bounds loops that are to be unrolled")]
     pub(crate) fn probes_or<const PROBES: u8>(self) -> u8 {
         if PROBES == ANY_PROBES { self.probes } else { PROBES }
-    }
-
-    /// Bytes of payload with this many positions in each word of 8 bytes.
-    pub(crate) fn payload_bytes(self, positions_per_word: u64) -> u64 {
-        self.positions.div_ceil(positions_per_word) * 8
-    }
-
-    /// One word of 64 bits, its low half first: the positions, and the probes in its sixth byte.
-    pub(crate) fn encode(self) -> ParamWords {
-        let word = self.positions | u64::from(self.probes) << 40;
-        #[expect(clippy::cast_possible_truncation, reason = "its halves")]
-        [word as u32, (word >> 32) as u32].into_iter().collect()
-    }
-
-    /// Decodes and checks a trailer's fields for a filter with this many positions in each word of 8 bytes.
-    pub(crate) fn decode(encoded: &EncodedShape, positions_per_word: u64) -> Result<Self, BlockError> {
-        let field = |field, expected, got| Err(BlockError::Field { field, expected, got });
-        let &[low, high] = encoded.params.as_slice() else {
-            return field("parameter words", "2 for standard and counting Bloom", encoded.params.count().into());
-        };
-        if encoded.salt != 0 {
-            return field("salt", "0 for standard and counting Bloom", encoded.salt.into());
-        }
-        let Some(probes) = u8::try_from(high >> 8).ok().filter(|probes| (1..=MAX_PROBES).contains(probes)) else {
-            return field("probes", "1 to 32", (high >> 8).into());
-        };
-        let positions = u64::from(high & 0xff) << 32 | u64::from(low);
-        let params = Self { positions, probes };
-        if positions == 0 || params.payload_bytes(positions_per_word) != encoded.payload_bytes {
-            return field("positions", "1 or more, as many as fill the payload's words", positions);
-        }
-        Ok(params)
     }
 
     /// The expected rate with `keys` distinct keys: the mean of the fill to the power of the probes.
@@ -138,11 +99,6 @@ impl BloomParams {
         let variance = ((size - 1.0) * both_clear + clear - size * clear * clear).max(0.0) / size;
         let probes = f64::from(probes);
         (of_mean_fill * (1.0 + probes * (probes - 1.0) / 2.0 * variance / (fill * fill))).min(1.0)
-    }
-
-    /// The rate of a filter in which a share of `fill_ratio` of the positions is taken.
-    pub(crate) fn fpr_at(self, fill_ratio: f64) -> f64 {
-        power(fill_ratio, self.probes)
     }
 
     /// The number of keys that most likely took `taken` positions (Swamidass and Baldi 2007); [`u64::MAX`] when all
@@ -177,7 +133,7 @@ macro_rules! with_probes {
         with_probes!($params, $probes => $call, 1 2 3 4 5 6 7 8 9 10 11 12 13 14)
     };
     ($params:expr, $probes:ident => $call:expr, $($count:literal)+) => {
-        match $params.probes() {
+        match $params.probes {
             $($count => {
                 const $probes: u8 = $count;
                 $call
@@ -269,26 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn params_round_trip_and_lies_are_refused() {
-        for (positions, probes) in [(1, 1), (64, 7), (1_000, 3), (10 << 32, 32)] {
-            let params = BloomParams::new(positions, probes).unwrap();
-            let payload_bytes = params.payload_bytes(64);
-            let encoded = EncodedShape { params: params.encode(), salt: 0, keys: 5, payload_bytes };
-            assert_eq!(BloomParams::decode(&encoded, 64), Ok(params));
-            for payload_bytes in [0, payload_bytes - 8, payload_bytes + 8] {
-                assert!(BloomParams::decode(&EncodedShape { payload_bytes, ..encoded }, 64).is_err());
-            }
-            assert!(BloomParams::decode(&EncodedShape { salt: 1, ..encoded }, 64).is_err());
-        }
-        for words in [&[64, 0][..], &[64, 33 << 8], &[64, 1 << 16 | 1 << 8], &[0, 1 << 8], &[64], &[64, 1 << 8, 0], &[]]
-        {
-            let words_of = words.iter().copied().collect();
-            assert!(
-                BloomParams::decode(&EncodedShape { params: words_of, salt: 0, keys: 1, payload_bytes: 8 }, 64)
-                    .is_err(),
-                "{words:?}"
-            );
-        }
+    fn filters_without_positions_or_with_another_number_of_probes_are_refused() {
         assert!(BloomParams::new(0, 1).is_err() && BloomParams::new(1, 0).is_err() && BloomParams::new(1, 33).is_err());
     }
 

@@ -6,13 +6,13 @@
 
 use core::marker::PhantomData;
 
-use super::params::{BloomParams, with_probes};
+use super::params::{BloomParams, MAX_PROBES, with_probes};
 use crate::error::{BlockError, FilterError};
 use crate::filter::batch::{answers, answers_ahead};
 use crate::filter::blocked_bloom::line;
 use crate::filter::cache::PROBE_PREFETCH_BYTES;
 use crate::filter::dynamic::{InMemory, StoredFilter};
-use crate::filter::{EncodedShape, FilterKind, FilterShape, ParamWords, ShapeFields, probe_one_by_one};
+use crate::filter::{EncodedShape, FilterKind, FilterShape, ParamWords, ShapeFields, power, probe_one_by_one, require};
 use crate::hash::KeyHash;
 use crate::kernel::prefetch::prefetch;
 use crate::stats::FilterHealth;
@@ -76,7 +76,7 @@ impl Cell for Bit {
 /// The shape of a Bloom filter whose keys have positions anywhere in an array of cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ArrayShape<C> {
-    params: BloomParams,
+    pub(crate) params: BloomParams,
     cells: PhantomData<C>,
 }
 
@@ -95,17 +95,13 @@ impl<C: Cell> ArrayShape<C> {
         Self::new(BloomParams::for_keys(keys, size))
     }
 
-    pub(crate) fn bloom_params(self) -> BloomParams {
-        self.params
-    }
-
     /// The share of positions that are taken.
     fn fill_of(self, payload: &[u8]) -> f64 {
-        C::count_taken(payload) as f64 / self.params.positions() as f64
+        C::count_taken(payload) as f64 / self.params.positions as f64
     }
 
     fn clear_unused(self, payload: &mut [u8]) {
-        let unused = self.payload_bytes() / 8 * Self::POSITIONS_PER_WORD - self.params.positions();
+        let unused = self.payload_bytes() / 8 * Self::POSITIONS_PER_WORD - self.params.positions;
         let bits_per_position = 64 / Self::POSITIONS_PER_WORD;
         if let Some(last) = payload.last_chunk_mut::<8>() {
             *last = (u64::from_le_bytes(*last) & u64::MAX >> (unused * bits_per_position)).to_le_bytes();
@@ -117,15 +113,26 @@ impl<C: Cell> FilterShape for ArrayShape<C> {
     const KIND: FilterKind = C::KIND;
 
     fn decode(encoded: &EncodedShape) -> Result<Self, BlockError> {
-        BloomParams::decode(encoded, Self::POSITIONS_PER_WORD).map(Self::new)
+        let [low, high] = encoded.words("2 for standard and counting Bloom")?;
+        require(encoded.salt == 0, "salt", "0 for standard and counting Bloom", encoded.salt)?;
+        let probes = u8::try_from(high >> 8).unwrap_or(u8::MAX);
+        require((1..=MAX_PROBES).contains(&probes), "probes", "1 to 32", high >> 8)?;
+        let positions = u64::from(high & 0xff) << 32 | u64::from(low);
+        let shape = Self::new(BloomParams { positions, probes });
+        let is_whole = positions > 0 && shape.payload_bytes() == encoded.payload_bytes;
+        require(is_whole, "positions", "1 or more, as many as fill the payload's words", positions)?;
+        Ok(shape)
     }
 
+    /// One word of 64 bits, its low half first: the positions, and the probes in its sixth byte.
     fn params(&self) -> ParamWords {
-        self.params.encode()
+        let word = self.params.positions | u64::from(self.params.probes) << 40;
+        #[expect(clippy::cast_possible_truncation, reason = "its halves")]
+        [word as u32, (word >> 32) as u32].into_iter().collect()
     }
 
     fn payload_bytes(&self) -> u64 {
-        self.params.payload_bytes(Self::POSITIONS_PER_WORD)
+        self.params.positions.div_ceil(Self::POSITIONS_PER_WORD) * 8
     }
 
     fn expected_fpr(&self, keys: u64) -> f64 {
@@ -133,7 +140,7 @@ impl<C: Cell> FilterShape for ArrayShape<C> {
     }
 
     fn describe(&self) -> ShapeFields {
-        ShapeFields::default().with(C::PLURAL, self.params.positions()).with("probes", self.params.probes())
+        ShapeFields::default().with(C::PLURAL, self.params.positions).with("probes", self.params.probes)
     }
 
     fn fill_ratio(&self, payload: &[u8]) -> Option<f64> {
@@ -154,7 +161,7 @@ impl<C: Cell> FilterShape for ArrayShape<C> {
             with_probes!(params, PROBES => answers(hashes, matches, |hash| contains::<C, PROBES>(params, words, hash)));
         } else {
             // The probes after the first few are rarely reached.
-            let prefetch = |hash| prefetch_cells::<C>(params, words, hash, params.probes().min(TOGETHER));
+            let prefetch = |hash| prefetch_cells::<C>(params, words, hash, params.probes.min(TOGETHER));
             with_probes!(params, PROBES => {
                 answers_ahead(hashes, matches, AHEAD, prefetch, |hash| contains::<C, PROBES>(params, words, hash));
             });
@@ -163,15 +170,15 @@ impl<C: Cell> FilterShape for ArrayShape<C> {
 }
 
 impl<C: Cell> InMemory<ArrayShape<C>> {
-    /// Positions that are taken; reads the whole filter.
-    pub(crate) fn count_taken(&self) -> u64 {
-        C::count_taken(self.bytes())
+    /// The number of distinct keys that most likely took as many positions; reads the whole filter.
+    pub(crate) fn estimated_keys(&self) -> u64 {
+        self.shape.params.estimated_keys(C::count_taken(self.bytes()))
     }
 
     /// Computed from the actual fill: reads the whole filter.
     pub(crate) fn measure_health(&self) -> FilterHealth {
         let fill_ratio = self.shape.fill_of(self.bytes());
-        FilterHealth { keys: self.keys, fill_ratio, expected_fpr: self.shape.params.fpr_at(fill_ratio) }
+        FilterHealth { keys: self.keys, fill_ratio, expected_fpr: power(fill_ratio, self.shape.params.probes) }
     }
 
     /// Restores a stored filter and clears the positions after the last, which no writer sets.
@@ -227,6 +234,24 @@ mod tests {
         for length in [0, 8, shape.payload_bytes() - 8, shape.payload_bytes() + 8] {
             let payload = vec![0; length as usize];
             assert!((0..1_000).all(|key| shape.may_contain(&payload, KeyHash::mix(key))), "{length}");
+        }
+    }
+
+    #[test]
+    fn params_round_trip_and_lies_are_refused() {
+        for (positions, probes) in [(1, 1), (64, 7), (1_000, 3), (10 << 32, 32)] {
+            let shape = StandardBloomShape::new(BloomParams::new(positions, probes).unwrap());
+            let (encoded, payload_bytes) = (shape.encode(5), shape.payload_bytes());
+            assert_eq!(StandardBloomShape::decode(&encoded), Ok(shape));
+            for payload_bytes in [0, payload_bytes - 8, payload_bytes + 8] {
+                assert!(StandardBloomShape::decode(&EncodedShape { payload_bytes, ..encoded }).is_err());
+            }
+            assert!(StandardBloomShape::decode(&EncodedShape { salt: 1, ..encoded }).is_err());
+        }
+        for words in [&[64, 0][..], &[64, 33 << 8], &[64, 1 << 16 | 1 << 8], &[0, 1 << 8], &[64], &[64, 1 << 8, 0], &[]]
+        {
+            let encoded = EncodedShape { params: words.iter().copied().collect(), salt: 0, keys: 1, payload_bytes: 8 };
+            assert!(StandardBloomShape::decode(&encoded).is_err(), "{words:?}");
         }
     }
 

@@ -6,7 +6,7 @@ use crate::filter::fingerprint::{
     PeeledShape, WholeBytes, fingerprint_bits, may_contain, may_contain_batch, set_cells,
 };
 use crate::filter::peel::{AttemptError, CellSums, PeelOrder, Placement};
-use crate::filter::{EncodedShape, FilterKind, FilterShape, ParamWords, ShapeFields};
+use crate::filter::{EncodedShape, FilterKind, FilterShape, ParamWords, ShapeFields, require};
 use crate::hash::{KeyHash, SaltStep, map_to_range};
 
 /// The bits of a fingerprint in an xor or xor+ filter.
@@ -65,9 +65,7 @@ impl XorShape {
     /// The two first parameter words.
     pub(crate) fn decode_words(bits: u32, block_cells: u32) -> Result<Self, BlockError> {
         let width = XorWidth::decode(bits)?;
-        if block_cells == 0 {
-            return Err(BlockError::Field { field: "cells of a block", expected: "at least 1", got: 0 });
-        }
+        require(block_cells > 0, "cells of a block", "at least 1", block_cells)?;
         Ok(Self::new(width, block_cells))
     }
 }
@@ -76,14 +74,10 @@ impl FilterShape for XorShape {
     const KIND: FilterKind = FilterKind::XOR;
 
     fn decode(encoded: &EncodedShape) -> Result<Self, BlockError> {
-        let field = |field, expected, got| Err(BlockError::Field { field, expected, got });
-        let &[bits, block_cells] = encoded.params.as_slice() else {
-            return field("parameter words", "2 for xor", encoded.params.count().into());
-        };
+        let [bits, block_cells] = encoded.words("2 for xor")?;
         let shape = Self::decode_words(bits, block_cells)?;
-        if shape.payload_bytes() != encoded.payload_bytes {
-            return field("payload bytes", "what the parameters give", encoded.payload_bytes);
-        }
+        let is_whole = shape.payload_bytes() == encoded.payload_bytes;
+        require(is_whole, "payload bytes", "what the parameters give", encoded.payload_bytes)?;
         Ok(shape.with_salt(encoded.salt))
     }
 

@@ -27,7 +27,7 @@ fn without_empty_cells<const BYTES: usize>(
     let third = rest.get(..built.shape.block_cells as usize).unwrap_or_default();
     let is_kept = |cell: &&[u8; BYTES]| **cell != [0; BYTES];
     let kept = u32::try_from(third.iter().filter(is_kept).count()).map_err(|_| BuildFailure::TooManyKeys)?;
-    let shape = XorPlusShape::new(built.shape, kept).ok_or(BuildFailure::TooManyKeys)?;
+    let shape = XorPlusShape { whole: built.shape, kept };
 
     let mut payload = AlignedBuffer::zeroed(shape.payload_bytes()).ok_or(BuildFailure::NoMemory)?;
     let line_bytes = usize::try_from(shape.line_bytes()).map_err(|_| BuildFailure::NoMemory)?;

@@ -8,7 +8,7 @@ use crate::filter::cache::PROBE_PREFETCH_BYTES;
 use crate::filter::fingerprint::{PeeledShape, WholeBytes, Width};
 use crate::filter::peel::Placement;
 use crate::filter::xor::{self, XorCells, XorShape, XorWidth};
-use crate::filter::{EncodedShape, FilterKind, FilterShape, ParamWords, ShapeFields};
+use crate::filter::{EncodedShape, FilterKind, FilterShape, ParamWords, ShapeFields, require};
 use crate::hash::KeyHash;
 use crate::kernel::prefetch::prefetch;
 
@@ -17,16 +17,11 @@ use crate::kernel::prefetch::prefetch;
 pub(crate) struct XorPlusShape {
     /// The filter with all cells.
     pub(super) whole: XorShape,
-    /// Cells of the third block that are kept.
-    kept: u32,
+    /// Cells of the third block that are kept: at most all of them.
+    pub(super) kept: u32,
 }
 
 impl XorPlusShape {
-    /// The filter that keeps `kept` cells of the third block of `whole`; `None` when there are not as many.
-    pub(crate) fn new(whole: XorShape, kept: u32) -> Option<Self> {
-        (kept <= whole.block_cells).then_some(Self { whole, kept })
-    }
-
     /// Bytes of the lines that tell which cells are kept.
     pub(super) fn line_bytes(&self) -> u64 {
         u64::from(self.whole.block_cells).div_ceil(LINE_CELLS as u64) * LINE_BYTES as u64
@@ -44,15 +39,12 @@ impl FilterShape for XorPlusShape {
     const KIND: FilterKind = FilterKind::XOR_PLUS;
 
     fn decode(encoded: &EncodedShape) -> Result<Self, BlockError> {
-        let field = |field, expected, got| BlockError::Field { field, expected, got };
-        let &[bits, block_cells, kept] = encoded.params.as_slice() else {
-            return Err(field("parameter words", "3 for xor+", encoded.params.count().into()));
-        };
+        let [bits, block_cells, kept] = encoded.words("3 for xor+")?;
         let whole = XorShape::decode_words(bits, block_cells)?.with_salt(encoded.salt);
-        let shape = Self::new(whole, kept).ok_or(field("cells kept", "at most those of a block", kept.into()))?;
-        if shape.payload_bytes() != encoded.payload_bytes {
-            return Err(field("payload bytes", "what the parameters give", encoded.payload_bytes));
-        }
+        require(kept <= block_cells, "cells kept", "at most those of a block", kept)?;
+        let shape = Self { whole, kept };
+        let is_whole = shape.payload_bytes() == encoded.payload_bytes;
+        require(is_whole, "payload bytes", "what the parameters give", encoded.payload_bytes)?;
         Ok(shape)
     }
 
@@ -111,7 +103,7 @@ const FEWER_WITH_FEW_KEYS: u128 = 14;
 /// About the shape of a filter of `keys` keys; `None` beyond what can be recorded of it.
 pub(crate) fn expected_shape(keys: u64, width: XorWidth) -> Option<XorPlusShape> {
     let whole = xor::shape_for(keys, width)?;
-    XorPlusShape::new(whole, u32::try_from(expected_kept(keys, whole)).ok()?)
+    Some(XorPlusShape { whole, kept: u32::try_from(expected_kept(keys, whole)).ok()? })
 }
 
 /// About how many cells of the third block are not 0.
