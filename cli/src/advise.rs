@@ -5,7 +5,7 @@ use core::fmt;
 use anyhow::ensure;
 use serde::Serialize;
 use sstfilter::FalsePositiveRate;
-use sstfilter::advise::{Advice, FilterNeed, FilterTarget, Recommendation, WhyNot, advise};
+use sstfilter::advise::{FilterNeed, FilterTarget, Recommendation, WhyNot, advise};
 use sstfilter::kind::{KindEntry, Updates, Writers};
 
 use crate::args::{AdviseArgs, UpdatesName};
@@ -44,7 +44,20 @@ struct Refused {
 pub(crate) fn run(args: &AdviseArgs) -> anyhow::Result<(Outcome, AdviceReport)> {
     let need = need(args)?;
     let advice = advise(&need);
-    Ok((Outcome::from_sound(!advice.ranked.is_empty()), AdviceReport::new(&need, &advice)))
+    let ranked = |found| Ranked::new(found, advice.ranked.first().unwrap_or(found), &need);
+    let refused = |(entry, why_not): &(&KindEntry, WhyNot)| Refused { kind: entry.name, why_not: explain(why_not) };
+    let report = AdviceReport {
+        keys: need.keys,
+        target: match need.target {
+            FilterTarget::Rate(rate) => format!("at most {rate} false positives"),
+            FilterTarget::Bytes(bytes) => format!("at most {}", units::bytes(bytes)),
+            _ => String::new(),
+        },
+        absent_lookups: need.absent_lookups,
+        ranked: advice.ranked.iter().map(ranked).collect(),
+        unsuitable: advice.unsuitable.iter().map(refused).collect(),
+    };
+    Ok((Outcome::from_sound(!advice.ranked.is_empty()), report))
 }
 
 fn need(args: &AdviseArgs) -> anyhow::Result<FilterNeed> {
@@ -67,25 +80,6 @@ fn need(args: &AdviseArgs) -> anyhow::Result<FilterNeed> {
         .with_writers(if args.threads > 1 { Writers::Many } else { Writers::One })
         .with_absent_lookups(lookups)
         .with_false_positive_ns(args.false_positive_ns))
-}
-
-impl AdviceReport {
-    fn new(need: &FilterNeed, advice: &Advice) -> Self {
-        let target = match need.target {
-            FilterTarget::Rate(rate) => format!("at most {rate} false positives"),
-            FilterTarget::Bytes(bytes) => format!("at most {}", units::bytes(bytes)),
-            _ => String::new(),
-        };
-        let ranked = |found| Ranked::new(found, advice.ranked.first().unwrap_or(found), need);
-        let refused = |(entry, why_not): &(&KindEntry, WhyNot)| Refused { kind: entry.name, why_not: explain(why_not) };
-        Self {
-            keys: need.keys,
-            target,
-            absent_lookups: need.absent_lookups,
-            ranked: advice.ranked.iter().map(ranked).collect(),
-            unsuitable: advice.unsuitable.iter().map(refused).collect(),
-        }
-    }
 }
 
 impl Ranked {

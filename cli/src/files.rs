@@ -1,4 +1,4 @@
-//! Which files of a directory are tables, and in which order.
+//! Which files of a directory are tables, in which order, and how they are opened.
 
 use std::cmp::Reverse;
 use std::ffi::OsStr;
@@ -7,6 +7,8 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
+use sstfilter::KeyHasher;
+use sstfilter::sst::{ReadOptions, Table, TableError, TableSet};
 
 /// The extension of table files.
 const EXTENSION: &str = "sst";
@@ -90,6 +92,25 @@ pub(crate) fn tables_newest_first(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
     ensure!(!tables.is_empty(), "{directory} holds no table (*.{EXTENSION}): build some with `sstfilter build`");
     tables.sort_by_cached_key(|file| Reverse((table_number(file), file.clone())));
     Ok(tables)
+}
+
+/// The tables at `path`, newest first; without a secret seed, probed with the hash that the newest was built with.
+pub(crate) fn open_set(path: &Path, secret: Option<&KeyHasher>) -> anyhow::Result<TableSet> {
+    Ok(TableSet::open(tables_newest_first(path)?, &read_options(secret))?)
+}
+
+/// Opens one table.
+pub(crate) fn open_table(file: &Path, secret: Option<&KeyHasher>) -> Result<Table, TableError> {
+    Table::open(file, &read_options(secret))
+}
+
+fn read_options(secret: Option<&KeyHasher>) -> ReadOptions {
+    secret.cloned().map_or_else(ReadOptions::default, |hasher| ReadOptions::default().with_hasher(hasher))
+}
+
+/// Whether reading failed, which tells nothing about the bytes.
+pub(crate) fn is_unread(problem: &TableError) -> bool {
+    matches!(problem, TableError::Io { .. })
 }
 
 /// What a file is by its last bytes.

@@ -7,8 +7,8 @@ use serde::Serialize;
 use sstfilter::KeyHasher;
 use sstfilter::sst::{Table, TableSet, TableStats};
 
+use crate::files;
 use crate::output::{Outcome, Output, Text, in_options, note};
-use crate::tables;
 
 #[derive(Debug, Serialize)]
 struct GetReport {
@@ -34,7 +34,7 @@ pub(crate) fn run(
     secret: Option<&KeyHasher>,
     output: &mut Output<'_>,
 ) -> anyhow::Result<Outcome> {
-    let set = tables::open_set(tables, secret)?;
+    let set = files::open_set(tables, secret)?;
     for problem in set.tables().iter().filter_map(Table::filter_problem) {
         note(&format!("note: reading without a filter: {}", in_options(problem)));
     }

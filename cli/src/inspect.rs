@@ -12,7 +12,6 @@ use sstfilter::{FilterBlock, KeyHasher};
 
 use crate::files::{self, Look};
 use crate::output::{Outcome, Text, explained, in_options};
-use crate::tables;
 use crate::units::{bytes, grouped, percent};
 
 #[derive(Debug, Serialize)]
@@ -63,9 +62,9 @@ impl FileReport {
 fn fields(path: &Path, look: Look, secret: Option<&KeyHasher>) -> anyhow::Result<(Outcome, Fields)> {
     match look {
         Look::Table => {
-            let table = tables::open(path, secret)?;
+            let table = files::open_table(path, secret)?;
             let outcome = match table.filter_problem() {
-                Some(problem) if tables::is_unread(problem) => Outcome::Failed,
+                Some(problem) if files::is_unread(problem) => Outcome::Failed,
                 // Or the problem is one of the options that the file was opened with.
                 problem => Outcome::from_sound(problem.is_none_or(TableError::is_foreign_filter)),
             };

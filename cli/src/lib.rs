@@ -15,7 +15,6 @@ mod probe;
 mod progress;
 mod report;
 mod secret;
-mod tables;
 mod units;
 mod verify;
 

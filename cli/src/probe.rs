@@ -10,7 +10,7 @@ use sstfilter::sst::Table;
 use crate::lines::KeyLines;
 use crate::output::{Column, Outcome, figures, in_options};
 use crate::progress::Progress;
-use crate::{files, tables, units};
+use crate::{files, units};
 
 #[derive(Debug, Serialize)]
 pub(crate) struct ProbeReport {
@@ -45,7 +45,7 @@ struct TableProbes {
 
 pub(crate) fn run(tables: &Path, keys: &Path, secret: Option<&KeyHasher>) -> anyhow::Result<(Outcome, ProbeReport)> {
     let paths = files::tables_newest_first(tables)?;
-    let set = tables::open_set(tables, secret)?;
+    let set = files::open_set(tables, secret)?;
     let lines = KeyLines::read(keys, "--keys")?;
     // What all filters of the set that can be used are probed with.
     let described = || KeyHasher::from_identity(set.tables().first()?.hash_identity());

@@ -11,7 +11,7 @@ use sstfilter::{FilterBlock, KeyHasher};
 
 use crate::files::{self, Look};
 use crate::output::{Outcome, explained, in_options};
-use crate::{progress, tables, units};
+use crate::{progress, units};
 
 #[derive(Debug, Serialize)]
 pub(crate) struct VerifyReport {
@@ -83,7 +83,7 @@ impl FileVerdict {
             Err(problem) => return Self::unreadable(path, &problem),
             Ok(Look::FilterBlock) => verdict.verify_block(path),
             Ok(Look::Neither) if !files::has_table_extension(path) => verdict.problems.push(files::NEITHER.to_owned()),
-            Ok(Look::Table | Look::Neither) => match tables::open(path, secret) {
+            Ok(Look::Table | Look::Neither) => match files::open_table(path, secret) {
                 Err(problem) => verdict.add(&problem),
                 Ok(table) => verdict.verify_table(&table),
             },
@@ -130,7 +130,7 @@ impl FileVerdict {
     }
 
     fn add(&mut self, problem: &TableError) {
-        self.is_unreadable |= tables::is_unread(problem);
+        self.is_unreadable |= files::is_unread(problem);
         let problem = in_options(problem);
         if !self.problems.contains(&problem) {
             self.problems.push(problem);

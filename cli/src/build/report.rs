@@ -84,6 +84,33 @@ impl BuildSummary {
             table_list,
         }
     }
+
+    fn write_totals(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a positive figure to be printed")]
+        let keys_per_second = self.keys_per_second as u64;
+        writeln!(
+            f,
+            "{}, {}, {} in {:.2} s ({} keys per second)",
+            units::counted(self.tables as u64, "table"),
+            units::counted(self.keys, "key"),
+            units::bytes(self.bytes),
+            self.seconds,
+            units::grouped(keys_per_second),
+        )?;
+        if let Some(peak) = self.peak_memory_bytes {
+            writeln!(f, "peak memory {}", units::bytes(peak))?;
+        }
+        for (count, what) in [
+            (self.duplicate_keys, "lines dropped because a later line has the same key"),
+            (self.blank_lines, "blank lines skipped"),
+            (self.leftovers_removed, "temporary files of killed runs removed"),
+        ] {
+            if count > 0 {
+                writeln!(f, "{} {what}", units::grouped(count))?;
+            }
+        }
+        Ok(())
+    }
 }
 
 impl TableLine {
@@ -154,35 +181,6 @@ impl fmt::Display for BuildSummary {
             )?;
         }
         self.write_totals(f)
-    }
-}
-
-impl BuildSummary {
-    fn write_totals(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a positive figure to be printed")]
-        let keys_per_second = self.keys_per_second as u64;
-        writeln!(
-            f,
-            "{}, {}, {} in {:.2} s ({} keys per second)",
-            units::counted(self.tables as u64, "table"),
-            units::counted(self.keys, "key"),
-            units::bytes(self.bytes),
-            self.seconds,
-            units::grouped(keys_per_second),
-        )?;
-        if let Some(peak) = self.peak_memory_bytes {
-            writeln!(f, "peak memory {}", units::bytes(peak))?;
-        }
-        for (count, what) in [
-            (self.duplicate_keys, "lines dropped because a later line has the same key"),
-            (self.blank_lines, "blank lines skipped"),
-            (self.leftovers_removed, "temporary files of killed runs removed"),
-        ] {
-            if count > 0 {
-                writeln!(f, "{} {what}", units::grouped(count))?;
-            }
-        }
-        Ok(())
     }
 }
 

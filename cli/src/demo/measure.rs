@@ -12,10 +12,10 @@ use sstfilter::sst::{TableOptions, TableSet, TableWriter};
 use sstfilter::{BitsPerKey, BlockInfo, FilterBlock, KeyHasher, KindPolicy};
 
 use super::keys::BundledKeys;
+use crate::files;
 use crate::filters::{build, context, count_one_by_one, timed};
 use crate::lines::KeyLines;
 use crate::progress::Progress;
-use crate::{files, tables};
 
 /// Number of files.
 pub(super) const FILES: usize = 70;
@@ -77,7 +77,7 @@ fn write(keys: &BundledKeys, directory: &Path, policy: Option<&KindPolicy>, coun
         }
         writer.finish()?;
     }
-    tables::open_set(&directory, None)
+    files::open_set(&directory, None)
 }
 
 /// Keys that were not found with their own value.

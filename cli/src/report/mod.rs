@@ -1,9 +1,10 @@
 //! `sstfilter report`: measures every kind of filter, and writes the figures as a page, as CSV and as JSON.
 
 mod csv;
-mod effort;
 mod findings;
 mod measure;
+mod overfill;
+mod own_keys;
 mod page;
 
 use core::fmt;
@@ -20,12 +21,9 @@ use crate::args::ReportArgs;
 use crate::output::{Outcome, figures};
 use crate::progress;
 use crate::units::counted;
-use effort::Effort;
-use measure::Omission;
-use measure::by_keys::{self, KeysPoint};
-use measure::overfill::{self, OverfillPoint};
-use measure::own_keys::{self, OwnKeys};
-use measure::rates::{self, RatePoint};
+use measure::{Effort, KeysPoint, Omission, RatePoint};
+use overfill::OverfillPoint;
+use own_keys::OwnKeys;
 
 /// What the page shows and `report.json` holds.
 #[derive(Clone, Debug, Serialize)]
@@ -129,7 +127,7 @@ fn measure(args: &ReportArgs) -> anyhow::Result<Report> {
 /// Measures all kinds on generated keys.
 fn family(effort: Effort, omissions: &mut Vec<Omission>) -> anyhow::Result<Family> {
     let growing = overfill::growing().count() as u64;
-    let steps = (kind::all().len() * rates::SETTINGS.len() + effort.ladder.len()) as u64;
+    let steps = (kind::all().len() * measure::SETTINGS.len() + effort.ladder.len()) as u64;
     let stages = progress::stages(steps + growing * overfill::looks());
     let info = |kind: &'static KindEntry| {
         let updates = kind.abilities.updates;
@@ -137,8 +135,8 @@ fn family(effort: Effort, omissions: &mut Vec<Omission>) -> anyhow::Result<Famil
     };
     Ok(Family {
         filters: kind::all().iter().map(info).collect(),
-        by_keys: by_keys::measure(&effort, &stages, omissions)?,
-        rates: rates::measure(&effort, &stages, omissions),
+        by_keys: measure::by_keys(&effort, &stages, omissions)?,
+        rates: measure::rates(&effort, &stages, omissions),
         overfill: overfill::measure(&effort, &stages)?,
         effort,
     })

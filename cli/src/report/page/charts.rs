@@ -3,8 +3,8 @@
 use sstfilter_charts::{Axis, Chart, Colour, Form, Labels, Limit, Mark, Point, Series, Side, Style};
 
 use crate::report::Family;
-use crate::report::measure::by_keys::{self, FigureOf, KeysPoint};
-use crate::report::measure::overfill::{OverfillPoint, first_of_each};
+use crate::report::measure::{self, FigureOf, KeysPoint, RatePoint};
+use crate::report::overfill::{OverfillPoint, first_of_each};
 use crate::units::{brief_percent, grouped, percent};
 
 /// The lowest rate of an overfilled filter that is drawn.
@@ -12,19 +12,12 @@ const LOWEST_RATE: f64 = 5e-5;
 
 /// Rate against size.
 pub(super) fn rates(family: &Family) -> Chart {
-    let series = by_filter(
-        family,
-        &family.rates,
-        |rate| rate.filter,
-        |rate| {
-            let (observed, expected) = (percent(rate.observed_fpr), percent(rate.expected_fpr));
-            let tip = format!(
-                "{}: {:.2} bits per key, {observed} observed, {expected} expected",
-                rate.filter, rate.bits_per_key
-            );
-            Point { at: (rate.observed_fpr, rate.bits_per_key), tip }
-        },
-    );
+    let place = |rate: &RatePoint| {
+        let (filter, observed, expected) = (rate.filter, percent(rate.observed_fpr), percent(rate.expected_fpr));
+        let tip = format!("{filter}: {:.2} bits per key, {observed} observed, {expected} expected", rate.bits_per_key);
+        (filter, Point { at: (rate.observed_fpr, rate.bits_per_key), tip })
+    };
+    let series = by_filter(family, &family.rates, place);
     let title = format!("False positive rate and bits per key, {} keys", grouped(family.effort.rate_keys));
     Chart::by_rate(&title, Labels::AtEnds, series)
 }
@@ -32,7 +25,7 @@ pub(super) fn rates(family: &Family) -> Chart {
 /// Bits per key by the number of keys.
 pub(super) fn sizes(family: &Family) -> Chart {
     let chart = figure_by_keys(family, "bits per key, whole block", |point| point.bits_per_key, "bits per key");
-    chart.with_lower_bound(by_keys::BOUND, &format!("information bound: {:.0} bits", by_keys::BOUND))
+    chart.with_lower_bound(measure::BOUND, &format!("information bound: {:.0} bits", measure::BOUND))
 }
 
 /// A time by the number of keys.
@@ -43,10 +36,10 @@ pub(super) fn times(family: &Family, of: FigureOf) -> Chart {
 fn figure_by_keys(family: &Family, title: &str, of: FigureOf, unit: &str) -> Chart {
     let place = |at: &KeysPoint| {
         let tip = format!("{}, {} keys: {:.2} {unit}", at.filter, grouped(at.keys), of(at));
-        Point { at: (at.keys as f64, of(at)), tip }
+        (at.filter, Point { at: (at.keys as f64, of(at)), tip })
     };
-    let series = by_filter(family, &family.by_keys, |at| at.filter, place);
-    let chart_title = format!("{title}, by the number of keys, rate {}", brief_percent(by_keys::RATE));
+    let series = by_filter(family, &family.by_keys, place);
+    let chart_title = format!("{title}, by the number of keys, rate {}", brief_percent(measure::RATE));
     Chart::by_keys(&chart_title, title, series)
 }
 
@@ -100,12 +93,10 @@ fn plan_axis() -> Axis {
 fn overfilled(family: &Family, figure: impl Fn(&OverfillPoint) -> (f64, String)) -> Vec<Series> {
     let place = |at: &OverfillPoint| {
         let (value, tip) = figure(at);
-        Point {
-            at: (at.offered_percent as f64, value),
-            tip: format!("{} at {} %: {tip}", at.filter, at.offered_percent),
-        }
+        let tip = format!("{} at {} %: {tip}", at.filter, at.offered_percent);
+        (at.filter, Point { at: (at.offered_percent as f64, value), tip })
     };
-    by_filter(family, &family.overfill, |at| at.filter, place)
+    by_filter(family, &family.overfill, place)
 }
 
 /// Where each filter first raises `alarm`.
@@ -114,18 +105,14 @@ fn first_with(points: &[OverfillPoint], alarm: &str, of: fn(&OverfillPoint) -> f
     first.into_iter().map(|point| (point.offered_percent as f64, of(point))).collect()
 }
 
-/// One series for each filter that has points, in the filters' order.
-fn by_filter<T>(
-    family: &Family,
-    all: &[T],
-    filter: fn(&T) -> &'static str,
-    place: impl Fn(&T) -> Point,
-) -> Vec<Series> {
+/// One series for each filter that has points, in the filters' order; `place` gives the filter of each point.
+fn by_filter<T>(family: &Family, all: &[T], place: impl Fn(&T) -> (&'static str, Point)) -> Vec<Series> {
+    let placed: Vec<_> = all.iter().map(place).collect();
     let of = |(number, name): (usize, &'static str)| Series {
         name: name.to_owned(),
         style: STYLES[number % STYLES.len()],
         form: Form::Marked,
-        points: all.iter().filter(|one| filter(one) == name).map(&place).collect(),
+        points: placed.iter().filter(|(filter, _)| *filter == name).map(|(_, point)| point.clone()).collect(),
     };
     let names = family.filters.iter().map(|info| info.name);
     names.enumerate().map(of).filter(|series| !series.points.is_empty()).collect()

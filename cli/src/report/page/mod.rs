@@ -3,26 +3,22 @@
 mod charts;
 mod tables;
 
-use core::fmt::Write;
-
 use sstfilter_charts::{Chart, Frame, css};
 
-use super::measure::Omission;
-use super::measure::by_keys::{self, FigureOf};
-use super::measure::overfill;
-use super::measure::own_keys::OwnKeys;
-use super::{Family, Figures, Report};
+use super::measure::{self, FigureOf, Omission};
+use super::own_keys::OwnKeys;
+use super::{Family, Figures, Report, overfill};
 use crate::units::{brief_percent, grouped};
 
 /// The document.
 pub(super) fn html(report: &Report) -> anyhow::Result<String> {
-    let mut page = Page { html: String::new() };
-    page.put("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/>");
-    page.put("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>");
-    page.put("<title>The filter family, measured</title><style>");
-    page.put(include_str!("style.css"));
-    page.put(&css());
-    page.put("</style></head><body><main>");
+    let mut page = Page(format!(
+        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/>\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\
+         <title>The filter family, measured</title><style>{}{}</style></head><body><main>",
+        include_str!("style.css"),
+        css()
+    ));
     head(&mut page, report);
     match &report.figures {
         Figures::OwnKeys(own) => own_keys(&mut page, own),
@@ -34,47 +30,48 @@ pub(super) fn html(report: &Report) -> anyhow::Result<String> {
             overfill(&mut page, family)?;
         }
     }
-    omissions(&mut page, &report.omissions);
+    if !report.omissions.is_empty() {
+        let text = |one: &Omission| format!("{} at {}: {}", one.filter, one.at, one.reason);
+        page.list("omissions", "Left out", report.omissions.iter().map(text));
+    }
     page.put("</main></body></html>\n");
-    Ok(page.html)
+    Ok(page.0)
 }
 
-struct Page {
-    html: String,
-}
+/// The markup so far.
+struct Page(String);
 
 impl Page {
     /// Appends markup.
     fn put(&mut self, markup: &str) {
-        self.html.push_str(markup);
+        self.0.push_str(markup);
     }
 
     fn section(&mut self, id: &str, title: &str) {
-        // Writing to a string does not fail.
-        let _ = write!(self.html, "<h2 id=\"{id}\">{}</h2>", escaped(title));
+        self.put(&format!("<h2 id=\"{id}\">{}</h2>", escaped(title)));
     }
 
     fn paragraph(&mut self, text: &str) {
-        let _ = write!(self.html, "<p>{}</p>", escaped(text));
+        self.put(&format!("<p>{}</p>", escaped(text)));
     }
 
-    fn list(&mut self, items: &[String]) {
+    /// A section that is a list.
+    fn list(&mut self, id: &str, title: &str, items: impl Iterator<Item = String>) {
+        self.section(id, title);
         self.put("<ul class=\"findings\">");
-        for item in items {
-            let _ = write!(self.html, "<li>{}</li>", escaped(item));
-        }
+        items.for_each(|item| self.put(&format!("<li>{}</li>", escaped(&item))));
         self.put("</ul>");
     }
 
     /// A chart in two drawings, of which the style sheet shows one.
     fn chart(&mut self, chart: &Chart) -> anyhow::Result<()> {
         let draw = |frame| chart.svg(frame).map_err(anyhow::Error::from_boxed);
-        let _ = write!(self.html, "<figure>{}{}</figure>", draw(Frame::WIDE)?, draw(Frame::NARROW)?);
+        self.put(&format!("<figure>{}{}</figure>", draw(Frame::WIDE)?, draw(Frame::NARROW)?));
         Ok(())
     }
 
     fn details(&mut self, summary: &str, contents: &str) {
-        let _ = write!(self.html, "<details><summary>{}</summary>{contents}</details>", escaped(summary));
+        self.put(&format!("<details><summary>{}</summary>{contents}</details>", escaped(summary)));
     }
 }
 
@@ -91,13 +88,9 @@ fn head(page: &mut Page, report: &Report) {
         ("command", report.command.clone()),
         ("took", format!("{:.0} s", report.seconds)),
     ];
-    page.put("<dl class=\"facts\">");
-    for (name, value) in facts {
-        let _ = write!(page.html, "<div><dt>{name}</dt><dd>{}</dd></div>", escaped(&value));
-    }
-    page.put("</dl>");
-    page.section("findings", "What stands out");
-    page.list(&report.findings);
+    let fact = |(name, value): (&str, String)| format!("<div><dt>{name}</dt><dd>{}</dd></div>", escaped(&value));
+    page.put(&format!("<dl class=\"facts\">{}</dl>", facts.map(fact).concat()));
+    page.list("findings", "What stands out", report.findings.iter().cloned());
 }
 
 fn own_keys(page: &mut Page, own: &OwnKeys) {
@@ -118,7 +111,7 @@ fn overview(page: &mut Page, family: &Family) {
     page.paragraph(&format!(
         "All filters at {} keys and a rate of {}, hashes given; sizes are of whole blocks:",
         grouped(most),
-        brief_percent(by_keys::RATE)
+        brief_percent(measure::RATE)
     ));
     page.put(&tables::overview(family));
 }
@@ -141,7 +134,7 @@ fn sizes(page: &mut Page, family: &Family) -> anyhow::Result<()> {
     page.paragraph(&format!(
         "Bits per key of whole blocks at a rate of {}, trailers included: small filters pay for their trailer and for \
          what is rounded up. Register-blocked Bloom filters have powers of two as sizes: some fit, some do not.",
-        brief_percent(by_keys::RATE)
+        brief_percent(measure::RATE)
     ));
     page.chart(&charts::sizes(family))?;
     page.details("The figures: bits per key", &tables::by_keys(family, |point| point.bits_per_key));
@@ -153,7 +146,7 @@ fn times(page: &mut Page, family: &Family) -> anyhow::Result<()> {
     page.paragraph(&format!(
         "Nanoseconds per key at a rate of {}, hashes given, one core; the best of {} repetitions in which the filters \
          took turns. Times are of this machine and of this hour; ratios carry over better than figures.",
-        brief_percent(by_keys::RATE),
+        brief_percent(measure::RATE),
         family.effort.repetitions
     ));
     let figures: [(&str, FigureOf); 3] = [
@@ -162,7 +155,7 @@ fn times(page: &mut Page, family: &Family) -> anyhow::Result<()> {
         ("Probing for absent keys, in one batch", |point| point.query_batch_ns),
     ];
     for (title, of) in figures {
-        let _ = write!(page.html, "<h3>{title}</h3>");
+        page.put(&format!("<h3>{title}</h3>"));
         page.chart(&charts::times(family, of))?;
         page.details("The figures: ns per key", &tables::by_keys(family, of));
     }
@@ -183,14 +176,6 @@ fn overfill(page: &mut Page, family: &Family) -> anyhow::Result<()> {
     page.chart(&charts::overfill_rates(family))?;
     page.details("The figures", &tables::overfill(family));
     Ok(())
-}
-
-fn omissions(page: &mut Page, omissions: &[Omission]) {
-    if !omissions.is_empty() {
-        page.section("omissions", "Left out");
-        let text = |one: &Omission| format!("{} at {}: {}", one.filter, one.at, one.reason);
-        page.list(&omissions.iter().map(text).collect::<Vec<_>>());
-    }
 }
 
 /// `text` with the characters that mean something in markup written as entities, and no line break before a `%`.

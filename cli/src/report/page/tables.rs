@@ -1,51 +1,61 @@
 //! The figures as HTML tables.
 
+use core::iter;
+
 use super::escaped;
 use crate::output::Column;
-use crate::report::measure::by_keys::{self, FigureOf, KeysPoint};
-use crate::report::measure::overfill::OverfillPoint;
-use crate::report::measure::rates::RatePoint;
+use crate::report::measure::{self, FigureOf, KeysPoint, RatePoint};
+use crate::report::overfill::OverfillPoint;
 use crate::report::{Family, FilterInfo};
 use crate::units::{brief_percent, grouped, percent};
 
 /// A table of `rows`, whose first column names what the others are figures of.
 pub(super) fn table<T>(columns: &[Column<T>], rows: &[T]) -> String {
     let rows = rows.iter().map(|row| columns.iter().map(|(_, cell)| cell(row)).collect());
-    markup(columns.iter().map(|(title, _)| (*title).to_owned()), rows)
+    markup(columns.iter().map(|(title, _)| *title), rows)
 }
 
-fn markup(header: impl Iterator<Item = String>, rows: impl Iterator<Item = Vec<String>>) -> String {
+fn markup(header: impl IntoIterator<Item = impl AsRef<str>>, rows: impl Iterator<Item = Vec<String>>) -> String {
     let cell = |tag: &str, text: &str| format!("<{tag}>{}</{tag}>", escaped(text));
-    let header: String = header.map(|title| cell("th", &title)).collect();
+    let header: String = header.into_iter().map(|title| cell("th", title.as_ref())).collect();
     let row = |row: Vec<String>| format!("<tr>{}</tr>", row.iter().map(|text| cell("td", text)).collect::<String>());
     let rows: String = rows.map(row).collect();
     format!("<div class=\"scroll\"><table><thead><tr>{header}</tr></thead><tbody>{rows}</tbody></table></div>")
 }
 
-const NO_FIGURE: &str = "\u{2013}";
+/// A figure with so many decimals, or a dash where there is none.
+fn figure(point: Option<&KeysPoint>, decimals: usize, of: FigureOf) -> String {
+    point.map_or_else(|| "\u{2013}".to_owned(), |point| format!("{:.decimals$}", of(point)))
+}
 
 /// Every filter at its largest, in one line each.
 pub(super) fn overview(family: &Family) -> String {
-    type Largest<'a> = (&'a FilterInfo, Option<&'a KeysPoint>);
-    fn figure(largest: &Largest<'_>, of: FigureOf) -> String {
-        largest.1.map_or_else(|| NO_FIGURE.to_owned(), |point| format!("{:.1}", of(point)))
-    }
-    fn yes_no(is: bool) -> String {
-        if is { "yes" } else { "no" }.to_owned()
-    }
-    let columns: [Column<Largest<'_>>; 8] = [
-        ("filter", |(filter, _)| filter.name.to_owned()),
-        ("bits per key", |(_, point)| point.map_or(NO_FIGURE.to_owned(), |point| format!("{:.2}", point.bits_per_key))),
-        ("above the bound, %", |filter| figure(filter, |point| (point.bits_per_key / by_keys::BOUND - 1.0) * 100.0)),
-        ("build, ns", |filter| figure(filter, |point| point.build_ns_per_key)),
-        ("probe one, ns", |filter| figure(filter, |point| point.query_one_ns)),
-        ("probe batch, ns", |filter| figure(filter, |point| point.query_batch_ns)),
-        ("takes keys later", |(filter, _)| yes_no(filter.grows)),
-        ("removes keys", |(filter, _)| yes_no(filter.removes)),
+    let header = [
+        "filter",
+        "bits per key",
+        "above the bound, %",
+        "build, ns",
+        "probe one, ns",
+        "probe batch, ns",
+        "takes keys later",
+        "removes keys",
     ];
     let most = family.by_keys.iter().map(|point| point.keys).max().unwrap_or(0);
-    let largest = family.filters.iter().map(|filter| (filter, family.point(filter, most)));
-    table(&columns, &largest.collect::<Vec<_>>())
+    let yes_no = |is: bool| if is { "yes" } else { "no" }.to_owned();
+    let row = |filter: &FilterInfo| {
+        let point = family.point(filter, most);
+        vec![
+            filter.name.to_owned(),
+            figure(point, 2, |point| point.bits_per_key),
+            figure(point, 1, |point| (point.bits_per_key / measure::BOUND - 1.0) * 100.0),
+            figure(point, 1, |point| point.build_ns_per_key),
+            figure(point, 1, |point| point.query_one_ns),
+            figure(point, 1, |point| point.query_batch_ns),
+            yes_no(filter.grows),
+            yes_no(filter.removes),
+        ]
+    };
+    markup(header, family.filters.iter().map(row))
 }
 
 /// Bits per key and the observed rate, by filter and the target rate.
@@ -66,13 +76,11 @@ pub(super) fn rates(family: &Family) -> String {
 pub(super) fn by_keys(family: &Family, of: FigureOf) -> String {
     let ladder = &family.effort.ladder;
     let row = |filter: &FilterInfo| {
-        let figure = |&keys: &u64| {
-            family.point(filter, keys).map_or_else(|| NO_FIGURE.to_owned(), |point| format!("{:.2}", of(point)))
-        };
-        std::iter::once(filter.name.to_owned()).chain(ladder.iter().map(figure)).collect()
+        let figures = ladder.iter().map(|&keys| figure(family.point(filter, keys), 2, of));
+        iter::once(filter.name.to_owned()).chain(figures).collect()
     };
     let sizes = ladder.iter().map(|&keys| grouped(keys));
-    markup(std::iter::once("filter".to_owned()).chain(sizes), family.filters.iter().map(row))
+    markup(iter::once("filter".to_owned()).chain(sizes), family.filters.iter().map(row))
 }
 
 /// Fill and rates at every look.

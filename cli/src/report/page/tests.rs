@@ -5,11 +5,8 @@ use roxmltree::{Document, Node, ParsingOptions};
 use sstfilter_charts::Machine;
 
 use super::html;
-use crate::report::effort::Effort;
-use crate::report::measure::Omission;
-use crate::report::measure::by_keys::KeysPoint;
-use crate::report::measure::overfill::OverfillPoint;
-use crate::report::measure::rates::{RatePoint, SETTINGS};
+use crate::report::measure::{Effort, KeysPoint, Omission, RatePoint, SETTINGS};
+use crate::report::overfill::OverfillPoint;
 use crate::report::{Family, Figures, FilterInfo, Report};
 
 /// Names, bits per key at a rate of 2^-8, times at ten million keys, and whether they grow.

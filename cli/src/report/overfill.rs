@@ -6,14 +6,14 @@ use serde::Serialize;
 use sstfilter::kind::{self, KindEntry, Updates};
 use sstfilter::{
     CountingBloom, CuckooFilter, DynamicFilter, FalsePositiveRate, FilterBlock, FilterKind, HashIdentity, HealthAlarm,
-    KeyHash, RegisterBlockedBloom, StandardBloom,
+    RegisterBlockedBloom, StandardBloom,
 };
 
+use super::measure::Effort;
 use crate::filters;
-use crate::report::effort::Effort;
 
 /// The rate that the filters are planned for.
-pub(in crate::report) const RATE: f64 = 0.01;
+pub(super) const RATE: f64 = 0.01;
 
 /// Percent of the planned keys between two looks, and at the last one.
 const STEP_PERCENT: u64 = 10;
@@ -21,55 +21,53 @@ const LAST_PERCENT: u64 = 300;
 
 /// A filter at one moment of being filled.
 #[derive(Clone, Debug, Serialize)]
-pub(in crate::report) struct OverfillPoint {
-    pub(in crate::report) filter: &'static str,
-    pub(in crate::report) target_fpr: f64,
-    pub(in crate::report) planned_keys: u64,
+pub(super) struct OverfillPoint {
+    pub(super) filter: &'static str,
+    pub(super) target_fpr: f64,
+    pub(super) planned_keys: u64,
     /// Keys offered so far.
-    pub(in crate::report) offered_keys: u64,
-    pub(in crate::report) offered_percent: u64,
+    pub(super) offered_keys: u64,
+    pub(super) offered_percent: u64,
     /// Of those, keys that found no slot.
-    pub(in crate::report) refused_keys: u64,
-    pub(in crate::report) fill_ratio: f64,
-    pub(in crate::report) expected_fpr: f64,
-    pub(in crate::report) observed_fpr: f64,
+    pub(super) refused_keys: u64,
+    pub(super) fill_ratio: f64,
+    pub(super) expected_fpr: f64,
+    pub(super) observed_fpr: f64,
     /// Limits that are passed: `fill`, `rate`.
-    pub(in crate::report) alarms: Vec<&'static str>,
+    pub(super) alarms: Vec<&'static str>,
 }
 
 /// How often each kind is looked at.
-pub(in crate::report) fn looks() -> u64 {
+pub(super) fn looks() -> u64 {
     LAST_PERCENT / STEP_PERCENT
 }
 
 /// The kinds that take keys while they are in use.
-pub(in crate::report) fn growing() -> impl Iterator<Item = &'static KindEntry> {
+pub(super) fn growing() -> impl Iterator<Item = &'static KindEntry> {
     kind::all().iter().filter(|kind| kind.abilities.updates != Updates::None)
 }
 
 /// Fills every kind that takes keys while it is in use.
-pub(in crate::report) fn measure(effort: &Effort, stages: &ProgressBar) -> anyhow::Result<Vec<OverfillPoint>> {
+pub(super) fn measure(effort: &Effort, stages: &ProgressBar) -> anyhow::Result<Vec<OverfillPoint>> {
     let mut points = Vec::new();
     for kind in growing() {
         stages.set_message(format!("filling beyond the plan: {}", kind.name));
-        fill(kind, effort, stages, &mut points)?;
+        points.extend(fill(kind, effort, stages)?);
     }
     Ok(points)
 }
 
-fn fill(
-    kind: &'static KindEntry,
-    effort: &Effort,
-    stages: &ProgressBar,
-    points: &mut Vec<OverfillPoint>,
-) -> anyhow::Result<()> {
+fn fill(kind: &'static KindEntry, effort: &Effort, stages: &ProgressBar) -> anyhow::Result<Vec<OverfillPoint>> {
+    let mut points = Vec::new();
     let planned = effort.overfill_keys;
     let mut filter = empty(kind.id, planned, FalsePositiveRate::new(RATE)?)?;
     let mut refused = 0;
     let mut offered = 0;
     for percent in (STEP_PERCENT..=LAST_PERCENT).step_by(10) {
         let until = planned * percent / 100;
-        refused += count_refused(&mut *filter, &filters::present(offered, until - offered));
+        for hash in filters::present(offered, until - offered) {
+            refused += u64::from(filter.try_insert(hash).is_err());
+        }
         offered = until;
         let health = filter.health();
         let block = FilterBlock::open_unverified(filter.to_block()?)?;
@@ -87,7 +85,7 @@ fn fill(
         });
         stages.inc(1);
     }
-    Ok(())
+    Ok(points)
 }
 
 /// An empty filter for `keys` keys, of a kind that takes keys while it is in use.
@@ -102,13 +100,8 @@ fn empty(kind: FilterKind, keys: u64, rate: FalsePositiveRate) -> anyhow::Result
     })
 }
 
-/// Inserts keys; how many of them found no slot.
-fn count_refused(filter: &mut dyn DynamicFilter, hashes: &[KeyHash]) -> u64 {
-    hashes.iter().map(|&hash| u64::from(filter.try_insert(hash).is_err())).sum()
-}
-
 /// The first point of each filter at which `has_alarm` holds.
-pub(in crate::report) fn first_of_each(
+pub(super) fn first_of_each(
     points: &[OverfillPoint],
     has_alarm: impl Fn(&OverfillPoint) -> bool,
 ) -> Vec<&OverfillPoint> {

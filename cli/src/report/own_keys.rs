@@ -7,8 +7,7 @@ use anyhow::ensure;
 use serde::Serialize;
 use sstfilter::{FalsePositiveRate, KeyHash, KeyHasher, MatchBitmap};
 
-use super::Omission;
-use super::by_keys::{self, KeysPoint, Timed};
+use super::measure::{self, KeysPoint, Omission, Timed};
 use crate::args::ReportArgs;
 use crate::filters::count_batch;
 use crate::lines::KeyLines;
@@ -21,8 +20,8 @@ use crate::units::{brief_percent, bytes, counted, grouped, percent};
 const SUFFIX: &[u8] = b"?";
 const MADE: &str = "each key with a byte appended";
 
-/// Absent keys in one timed loop: fewer are probed for again and again, of more these are enough.
-const PROBES: core::ops::RangeInclusive<usize> = 32_768..=1_048_576;
+/// Absent keys in one timed loop, at least and at most: fewer are probed for again and again, of more these are enough.
+const PROBES: (usize, usize) = (32_768, 1_048_576);
 
 /// Repetitions of each time, for few keys and for many.
 const REPETITIONS: (u32, u32) = (7, 3);
@@ -30,44 +29,41 @@ const MANY_KEYS: usize = 1_000_000;
 
 /// What was measured on keys of the user's own.
 #[derive(Clone, Debug, Serialize)]
-pub(in crate::report) struct OwnKeys {
+pub(super) struct OwnKeys {
     /// Distinct keys.
-    pub(in crate::report) keys: u64,
+    pub(super) keys: u64,
     /// Absent keys that the rates are measured with, and where they come from.
-    pub(in crate::report) absent_keys: u64,
-    pub(in crate::report) absent_from: String,
-    pub(in crate::report) target_fpr: f64,
+    pub(super) absent_keys: u64,
+    pub(super) absent_from: String,
+    pub(super) target_fpr: f64,
     /// Bytes of the filters that the user has.
-    pub(in crate::report) current_bytes: Option<u64>,
-    pub(in crate::report) figures: Vec<OwnKeysPoint>,
+    pub(super) current_bytes: Option<u64>,
+    pub(super) figures: Vec<OwnKeysPoint>,
 }
 
 /// The filter of one kind.
 #[derive(Clone, Debug, Serialize)]
-pub(in crate::report) struct OwnKeysPoint {
+pub(super) struct OwnKeysPoint {
     #[serde(flatten)]
-    pub(in crate::report) point: KeysPoint,
-    pub(in crate::report) observed_fpr: f64,
+    pub(super) point: KeysPoint,
+    pub(super) observed_fpr: f64,
 }
 
 /// Reads the keys in the file at `path`, and measures all kinds.
-pub(in crate::report) fn measure(
-    path: &Path,
-    args: &ReportArgs,
-    omissions: &mut Vec<Omission>,
-) -> anyhow::Result<OwnKeys> {
+pub(super) fn measure(path: &Path, args: &ReportArgs, omissions: &mut Vec<Omission>) -> anyhow::Result<OwnKeys> {
     let stages = progress::stages(1);
     let keys = read(path, "--keys", b"")?;
     let (path, option, suffix) =
         args.absent.as_deref().map_or((path, "--keys", SUFFIX), |path| (path, "--absent", b""));
-    let absent = absent_keys(read(path, option, suffix)?, &keys);
+    let present: HashSet<_> = keys.iter().copied().collect();
+    let mut absent = read(path, option, suffix)?;
+    absent.retain(|hash| !present.contains(hash));
     ensure!(!absent.is_empty(), "{}: all of its keys are present: expected absent keys (--absent)", path.display());
     let rate = args.fpr.unwrap_or(FalsePositiveRate::ONE_PERCENT);
     stages.set_message(format!("sizes, rates and times: {} keys", grouped(keys.len() as u64)));
-    let probes = absent.len().clamp(*PROBES.start(), *PROBES.end());
-    let probes: Vec<_> = absent.iter().copied().cycle().take(probes).collect();
+    let probes: Vec<_> = absent.iter().copied().cycle().take(absent.len().clamp(PROBES.0, PROBES.1)).collect();
     let repetitions = if keys.len() < MANY_KEYS { REPETITIONS.0 } else { REPETITIONS.1 };
-    let timed = by_keys::compare(&keys, &probes, rate, repetitions, omissions)?;
+    let timed = measure::compare(&keys, &probes, rate, repetitions, omissions)?;
     let figure = |timed: Timed| {
         let positives = count_batch(&timed.filter, &absent, &mut MatchBitmap::default());
         OwnKeysPoint { point: timed.best, observed_fpr: positives as f64 / absent.len() as f64 }
@@ -88,18 +84,11 @@ fn read(path: &Path, option: &str, suffix: &[u8]) -> anyhow::Result<Vec<KeyHash>
     let hasher = KeyHasher::default();
     let mut seen = HashSet::with_capacity(lines.len());
     let hashes = lines.iter().map(|(key, _)| hasher.hash(&[key, suffix].concat()));
-    Ok(hashes.filter(|hash| seen.insert(hash.get())).collect())
-}
-
-/// Those of `keys` that are not among `present`.
-fn absent_keys(mut keys: Vec<KeyHash>, present: &[KeyHash]) -> Vec<KeyHash> {
-    let present: HashSet<u64> = present.iter().map(|hash| hash.get()).collect();
-    keys.retain(|hash| !present.contains(&hash.get()));
-    keys
+    Ok(hashes.filter(|&hash| seen.insert(hash)).collect())
 }
 
 impl OwnKeys {
-    pub(in crate::report) const COLUMNS: [Column<OwnKeysPoint>; 8] = [
+    pub(super) const COLUMNS: [Column<OwnKeysPoint>; 8] = [
         ("filter", |own| own.point.filter.to_owned()),
         ("bytes", |own| grouped(own.point.bytes)),
         ("bits/key", |own| format!("{:.2}", own.point.bits_per_key)),
@@ -111,7 +100,7 @@ impl OwnKeys {
     ];
 
     /// What the smallest filter would save, against those that the user has, or against the default.
-    pub(in crate::report) fn sentence(&self) -> String {
+    pub(super) fn sentence(&self) -> String {
         let figures = || self.figures.iter().map(|figure| &figure.point);
         let default = figures().next();
         let (Some(best), Some(default)) = (figures().min_by_key(|point| point.bytes), default) else {
