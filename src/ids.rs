@@ -19,29 +19,30 @@ use crate::error::ConfigError;
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FilterKind(u8);
 
-/// The kinds of the library, one entry each: number, constant, name, the kind's type in its folder, and what it is. All
-/// lists of kinds are made from this table, by the macro `$with`.
+/// The kinds of the library, one entry each: number, constant, name, constructor of
+/// [`KindPolicy`](crate::KindPolicy), the kind's type in its folder, and what it is. All lists of kinds are made from
+/// this table, by the macro `$with`.
 macro_rules! for_each_kind {
     ($with:ident) => {
         $with! {
-            1 BLOCKED_BLOOM "bloom" blocked_bloom::BlockedBloomKind
+            1 BLOCKED_BLOOM "bloom" bloom blocked_bloom::BlockedBloomKind
                 "Blocked Bloom, one 64-byte line per key: the default."
-            2 RIBBON "ribbon" ribbon::RibbonKind
+            2 RIBBON "ribbon" ribbon ribbon::RibbonKind
                 "Bumped Ribbon."
-            3 STANDARD_BLOOM "standard-bloom" standard_bloom::StandardBloomKind
+            3 STANDARD_BLOOM "standard-bloom" standard_bloom standard_bloom::StandardBloomKind
                 "Bloom over the whole array, by double hashing."
-            4 COUNTING_BLOOM "counting-bloom" counting_bloom::CountingBloomKind
+            4 COUNTING_BLOOM "counting-bloom" counting_bloom counting_bloom::CountingBloomKind
                 "Bloom with 4-bit counters instead of bits."
-            5 REGISTER_BLOCKED_BLOOM "register-blocked-bloom" register_blocked_bloom::RegisterBlockedKind
+            5 REGISTER_BLOCKED_BLOOM "register-blocked-bloom" register_blocked_bloom register_blocked_bloom::RegisterBlockedKind
                 "Bloom with all bits of a key in one word, for many threads."
-            6 CUCKOO "cuckoo" cuckoo::CuckooKind
+            6 CUCKOO "cuckoo" cuckoo cuckoo::CuckooKind
                 "Cuckoo: tags in buckets of four."
-            7 XOR "xor" xor::XorKind
+            7 XOR "xor" xor xor::XorKind
                 "Xor: fingerprints in three blocks."
-            8 XOR_PLUS "xor+" xor_plus::XorPlusKind
+            8 XOR_PLUS "xor+" xor_plus xor_plus::XorPlusKind
                 "Xor+: an xor filter whose third block leaves out its empty cells."
-            9 BINARY_FUSE "binary-fuse" binary_fuse::BinaryFuseKind
-                "Binary fuse: fingerprints in three or four neighbouring segments."
+            9 BINARY_FUSE "binary-fuse" binary_fuse binary_fuse::BinaryFuseKind
+                "Binary fuse: fingerprints in three neighbouring segments, or in four as `binary-fuse-4`."
         }
     };
 }
@@ -49,7 +50,7 @@ pub(crate) use for_each_kind;
 
 /// Gives [`FilterKind`] its constants and names.
 macro_rules! kind_constants {
-    ($($number:literal $constant:ident $name:literal $folder:ident::$kind:ident $what:literal)+) => {
+    ($($number:literal $constant:ident $name:literal $constructor:ident $folder:ident::$kind:ident $what:literal)+) => {
         impl FilterKind {
             $(
                 #[doc = $what]

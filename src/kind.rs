@@ -88,7 +88,7 @@ pub fn all() -> &'static [KindEntry] {
     static ALL: LazyLock<Vec<KindEntry>> = LazyLock::new(|| {
         let mut all = Vec::new();
         macro_rules! add_each {
-            ($($number:literal $constant:ident $name:literal $folder:ident::$kind:ident $what:literal)+) => {
+            ($($number:literal $constant:ident $name:literal $constructor:ident $folder:ident::$kind:ident $what:literal)+) => {
                 $(add::<crate::filter::$folder::$kind>(&mut all);)+
             };
         }

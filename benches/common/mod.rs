@@ -12,7 +12,8 @@ pub(crate) fn policies() -> Vec<(&'static str, KindPolicy)> {
             "ribbon" | "register-blocked-bloom" => FalsePositiveRate::ONE_PERCENT.into(),
             _ => Sizing::FingerprintBits(8),
         };
-        (entry.name, entry.configure(sizing).expect("every kind has filters of these sizes"))
+        let policy = entry.configure(sizing).or_else(|_| entry.configure(FalsePositiveRate::ONE_PERCENT));
+        (entry.name, policy.expect("every kind has filters of these sizes"))
     };
     for_files.map(policy).collect()
 }

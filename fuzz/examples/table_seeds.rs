@@ -4,15 +4,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use sstfilter::sst::{TableBuilder, TableId, TableOptions};
-use sstfilter::{BitsPerKey, FilterPolicy, FixedPrefix, Sizing, kind};
+use sstfilter::{FilterPolicy, FixedPrefix, kind};
+use sstfilter_fuzz::pick;
 
 type Failed = Box<dyn std::error::Error>;
 
-fn policies() -> Result<Vec<Arc<dyn FilterPolicy>>, Failed> {
-    let policy = |entry: &kind::KindEntry| {
-        let policy = entry.configure(Sizing::FingerprintBits(8)).or_else(|_| entry.configure(BitsPerKey::TEN));
-        Ok(Arc::new(policy?.with_min_keys(0)) as Arc<dyn FilterPolicy>)
-    };
+fn policies() -> Vec<Arc<dyn FilterPolicy>> {
+    let policy = |entry| Arc::new(pick::some_policy(entry).with_min_keys(0)) as Arc<dyn FilterPolicy>;
     kind::all().iter().map(policy).collect()
 }
 
@@ -33,7 +31,7 @@ fn table(options: &TableOptions, entries: u32) -> Result<Vec<u8>, Failed> {
 fn main() -> Result<(), Failed> {
     let directory: PathBuf = std::env::args_os().nth(1).ok_or("usage: table_seeds DIRECTORY")?.into();
     std::fs::create_dir_all(&directory)?;
-    for (number, policy) in policies()?.into_iter().enumerate() {
+    for (number, policy) in policies().into_iter().enumerate() {
         for entries in [1, 9, 60] {
             let id = TableId::from_bytes([u8::try_from(number)?; 16]);
             let options = TableOptions::default().with_table_id(id).with_policy(policy.clone());

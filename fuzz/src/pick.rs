@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arbitrary::{Result, Unstructured};
-use sstfilter::kind::{self, RibbonKind};
+use sstfilter::kind::{self, KindEntry, RibbonKind};
 use sstfilter::{
     AutoPolicy, BitsPerKey, BuildContext, BuildPurpose, DelimitedPrefix, FalsePositiveRate, FilterPolicy, FixedPrefix,
     KeyExtractor, KeyHash, KeyHasher, KindPolicy, SelfCheck, Sizing,
@@ -56,6 +56,18 @@ fn sizing(input: &mut Unstructured<'_>) -> Result<Sizing> {
         1 => size(input)?.into(),
         _ => Sizing::FingerprintBits(input.int_in_range(0..=33)?),
     })
+}
+
+/// A policy of a kind, at the first of some sizes that the kind has.
+///
+/// # Panics
+///
+/// If the kind has none of them.
+#[must_use]
+pub fn some_policy(entry: &KindEntry) -> KindPolicy {
+    let sizes = [Sizing::FingerprintBits(8), BitsPerKey::TEN.into(), FalsePositiveRate::ONE_PERCENT.into()];
+    let policy = sizes.into_iter().find_map(|sizing| entry.configure(sizing).ok());
+    policy.unwrap_or_else(|| panic!("{}: no filters of these sizes", entry.name))
 }
 
 /// Any policy of the library with any options; `None` for those that it refuses.

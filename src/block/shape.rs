@@ -10,7 +10,7 @@ use crate::ids::{FilterKind, for_each_kind};
 
 /// Defines [`AnyShape`] from the table of kinds.
 macro_rules! any_shape {
-    ($($number:literal $constant:ident $name:literal $folder:ident::$kind:ident $what:literal)+) => {
+    ($($number:literal $constant:ident $name:literal $constructor:ident $folder:ident::$kind:ident $what:literal)+) => {
         /// The shape of a filter of any kind.
         #[expect(clippy::large_enum_variant, reason = "one per open file, and opening allocates nothing")]
         #[derive(Clone, Debug)]

@@ -34,7 +34,7 @@ use crate::ids::for_each_kind;
 /// of the library's, and is no more to be trusted for it.
 pub(crate) fn is_of_library<K: Kind>() -> bool {
     macro_rules! is_any {
-        ($($number:literal $constant:ident $name:literal $folder:ident::$kind:ident $what:literal)+) => {
+        ($($number:literal $constant:ident $name:literal $constructor:ident $folder:ident::$kind:ident $what:literal)+) => {
             [$(TypeId::of::<$folder::$kind>()),+].contains(&TypeId::of::<K>())
         };
     }

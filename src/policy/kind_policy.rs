@@ -9,18 +9,11 @@ use super::hash_buffer::HashBuffer;
 use super::{BuildContext, BuiltFilter, FilterBuilder, FilterPolicy, SelfCheck};
 use crate::block::BlockIdentity;
 use crate::error::ConfigError;
-use crate::filter::binary_fuse::BinaryFuseKind;
 use crate::filter::blocked_bloom::{BlockedBloomKind, smallest_size_for};
-use crate::filter::counting_bloom::CountingBloomKind;
-use crate::filter::cuckoo::CuckooKind;
 use crate::filter::kind::{FallbackReason, FilterShape, Kind, MAX_KEYS, RATE_KEYS, ShapeFields};
-use crate::filter::register_blocked_bloom::RegisterBlockedKind;
-use crate::filter::ribbon::RibbonKind;
-use crate::filter::standard_bloom::StandardBloomKind;
-use crate::filter::xor::XorKind;
-use crate::filter::xor_plus::XorPlusKind;
 use crate::filter::{FilterKind, is_of_library};
 use crate::hash::HashIdentity;
+use crate::ids::for_each_kind;
 use crate::units::{BitsPerKey, FalsePositiveRate, Sizing};
 
 /// Gives all files filters of one kind and size: blocked Bloom at 10 bits per key by default.
@@ -117,35 +110,27 @@ pub struct Plan {
     pub shape: ShapeFields,
 }
 
-/// Defines a constructor for each kind that has one.
+/// Gives [`KindPolicy`] a constructor for each kind.
 macro_rules! constructors {
-    ($($name:ident $kind:ident $what:literal)+) => {
+    ($($number:literal $constant:ident $name:literal $constructor:ident $folder:ident::$kind:ident $what:literal)+) => {
         impl KindPolicy {
             $(
-                #[doc = concat!($what, " of a rate or a size.")]
+                #[doc = concat!("Filters of the kind `", $name, "`, of a rate or a size.")]
+                #[doc = ""]
+                #[doc = $what]
                 ///
                 /// # Errors
                 ///
                 /// [`ConfigError`] where the kind has no such filters.
-                pub fn $name(sizing: impl Into<Sizing>) -> Result<Self, ConfigError> {
-                    $kind::configure(sizing.into()).map(Self::new)
+                pub fn $constructor(sizing: impl Into<Sizing>) -> Result<Self, ConfigError> {
+                    crate::filter::$folder::$kind::configure(sizing.into()).map(Self::new)
                 }
             )+
         }
     };
 }
 
-constructors! {
-    bloom BlockedBloomKind "Blocked Bloom filters"
-    ribbon RibbonKind "Ribbon filters"
-    standard_bloom StandardBloomKind "Standard Bloom filters"
-    counting_bloom CountingBloomKind "Counting Bloom filters"
-    register_blocked_bloom RegisterBlockedKind "Register-blocked Bloom filters"
-    cuckoo CuckooKind "Cuckoo filters"
-    xor XorKind "Xor filters"
-    xor_plus XorPlusKind "Xor+ filters"
-    binary_fuse BinaryFuseKind "Binary fuse filters with three cells for each key"
-}
+for_each_kind!(constructors);
 
 /// The size at which blocked Bloom has this kind's false positive rate.
 fn bloom_size_of_equal_rate(kind: &impl Kind) -> BitsPerKey {

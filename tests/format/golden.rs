@@ -12,7 +12,7 @@ use crate::common::cases::{self, BLOCKS, BlockCase, TABLES, TableCase};
 use bytes::Bytes;
 use sstfilter::simd::{self, InstructionSet};
 use sstfilter::sst::{Lookup, ReadOptions, Table, VerifyReport};
-use sstfilter::{FilterBlock, FilterKind, FilterReader, FilterSet, KeyHash, KeyHasher, MatchBitmap};
+use sstfilter::{FilterBlock, FilterKind, FilterReader, FilterSet, KeyHash, KeyHasher, MatchBitmap, kind};
 
 /// Absent keys asked of each filter.
 const ABSENT_KEYS: u32 = 10_000;
@@ -224,7 +224,7 @@ fn assert_reads(case: &TableCase, bytes: &[u8], set: InstructionSet) {
 }
 
 #[test]
-fn the_fixtures_show_both_kinds_both_rounds_of_lanes_both_numbers_of_layers_and_a_fallback() {
+fn the_fixtures_show_all_kinds_both_rounds_of_lanes_both_numbers_of_layers_and_a_fallback() {
     let infos: Vec<_> = BLOCKS.iter().map(|case| FilterBlock::open_unverified(case.build()).unwrap().info()).collect();
     let shapes_of = |kind: FilterKind, field: &str| -> Vec<u64> {
         let ours = infos.iter().filter(|info| info.kind == kind);
@@ -237,4 +237,7 @@ fn the_fixtures_show_both_kinds_both_rounds_of_lanes_both_numbers_of_layers_and_
     assert!(layers.contains(&1) && layers.contains(&2), "{layers:?}");
     assert!(shapes_of(FilterKind::RIBBON, "columns").contains(&32));
     assert!(infos.iter().any(|info| info.kind != info.requested));
+    for entry in kind::all() {
+        assert!(infos.iter().any(|info| info.kind == entry.id), "no fixture of {}", entry.name);
+    }
 }

@@ -5,7 +5,7 @@
 use std::fmt::Write as _;
 
 use bytes::Bytes;
-use sstfilter::kind::BinaryFuseKind;
+use sstfilter::kind::{self, BinaryFuseKind, KindEntry, Updates};
 use sstfilter::sst::{Lookup, ReadOptions, Table, TableBuilder, TableId, TableOptions};
 use sstfilter::{
     BitsPerKey, BuildContext, CountingBloom, CuckooFilter, DynamicFilter, FallbackReason, FalsePositiveRate, FileId,
@@ -22,19 +22,12 @@ const BLOOM_BLOCK: &str = "00000800000000001000004060000000040000000020800000040
     6c696674737308000000b3c358180300000000010110100153\
     4653b02f7a";
 
-const RIBBON_BLOCK: &str = "040000000000000001000000000000000d00000000000000010000000000000000000000000000000d00000000\
-    0000000d000000000000000700ae470100000065746c6966747373070000001bad5187030000000002021020015346\
-    83d0d083";
-
 const STANDARD_BLOCK: &str =
     "24c1135202810522400000000007000065746c696674737301000000c79ea176030000000003031020015346614163f3";
 
 const COUNTING_BLOCK: &str = "00021000010000111500020020000202200000000100001001010000100010004000000000070000\
     65746c696674737304000000a103beee040000000004041020015346a45a8d0f";
 const CUCKOO_BLOCK: &str = "fe000000013e00000800000065746c696674737301000000fc1b427f0300000000060610100153461eb0072a";
-
-const FUSE_BLOCK: &str = "00000000000000b2000000009600950000000000000000000000000000000000080303000100000065746c69\
-    667473730400000056fb3ec90300000000090910200153463c5644ef";
 
 /// The words of a line that are not 0, by their numbers.
 type Words = &'static [(usize, u32)];
@@ -143,6 +136,58 @@ fn one_key_sets_the_documented_bits_of_its_line() {
     }
 }
 
+/// The whole blocks of the appendix. A line of a dump has an offset, digits, and after some blanks what they mean, once
+/// or twice.
+fn whole_blocks() -> Vec<Vec<u8>> {
+    let appendix = FORMAT.split_once("## Appendix").unwrap().1.split_once("### A whole mini SST").unwrap().0;
+    let dumps = appendix.split("```").filter(|dump| dump.starts_with("text\n000  "));
+    dumps.map(|dump| bytes_of_dump(dump)).collect()
+}
+
+fn bytes_of_dump(dump: &str) -> Vec<u8> {
+    let is_digits = |word: &&str| word.len().is_multiple_of(2) && word.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let pieces = dump.lines().flat_map(|line| line.split("   ")).filter_map(|piece| {
+        let (offset, digits) = piece.trim().split_once("  ")?;
+        Some((usize::from_str_radix(offset, 16).ok()?, digits.split_whitespace().take_while(is_digits).collect()))
+    });
+    let mut pieces: Vec<(usize, String)> = pieces.collect();
+    pieces.sort_by_key(|&(offset, _)| offset);
+    pieces.into_iter().fold(Vec::new(), |mut bytes, (offset, digits)| {
+        assert_eq!(offset, bytes.len(), "{dump}");
+        let pairs = digits.as_bytes().chunks(2).map(|pair| core::str::from_utf8(pair).unwrap());
+        bytes.extend(pairs.map(|pair| u8::from_str_radix(pair, 16).unwrap()));
+        bytes
+    })
+}
+
+/// Whether a kind gives three keys this block, at one of the sizes that the text uses.
+fn is_built_by(entry: &KindEntry, block: &[u8]) -> bool {
+    let sizes = [BitsPerKey::TEN.into(), FalsePositiveRate::ONE_PERCENT.into(), Sizing::FingerprintBits(8)];
+    let mut policies = sizes.into_iter().filter_map(|sizing| entry.configure(sizing).ok());
+    policies.any(|policy| block_of(&policy.with_min_keys(0), FRUIT) == block)
+}
+
+#[test]
+fn every_kind_has_a_whole_block_in_the_text_that_is_built_again() {
+    let blocks = whole_blocks();
+    let kind_of = |block: &Vec<u8>| FilterBlock::load(block, &KeyHasher::default()).unwrap().info().kind;
+    for entry in kind::all() {
+        let documented: Vec<_> = blocks.iter().filter(|block| kind_of(block) == entry.id).collect();
+        // A block of xor+ differs from one of xor in what is left out; digests of larger ones show that.
+        assert!(!documented.is_empty() || entry.id == FilterKind::XOR_PLUS, "{}", entry.name);
+        for block in documented {
+            let filter = FilterBlock::load(block, &KeyHasher::default()).unwrap();
+            assert!(FRUIT.iter().all(|key| filter.may_contain(KeyHasher::default().hash(key))), "{}", entry.name);
+        }
+    }
+    for block in &blocks {
+        let mut entries = kind::all().iter().filter(|entry| entry.id == kind_of(block));
+        // What grows depends on how it was filled: those blocks have tests of their own.
+        let is_built = entries.any(|entry| entry.abilities.updates != Updates::None || is_built_by(entry, block));
+        assert!(is_built, "{}", hex(block));
+    }
+}
+
 #[test]
 fn three_keys_make_the_documented_bloom_block() {
     let block = block_of(&KindPolicy::default(), FRUIT);
@@ -168,13 +213,6 @@ fn a_block_that_is_bound_to_a_file_is_the_documented_one() {
         .unwrap()
         .bound_to(FileId::new(&7_u64.to_le_bytes()).unwrap());
     assert_eq!(hex(&bound), hex(&documented));
-}
-
-#[test]
-fn three_keys_make_the_documented_ribbon_block() {
-    let block = block_of(&one_percent_ribbon(), FRUIT);
-    assert_eq!(hex(&block), RIBBON_BLOCK);
-    assert_eq!(FilterBlock::open_unverified(&block).unwrap().info().kind, FilterKind::RIBBON);
 }
 
 #[test]
@@ -220,12 +258,6 @@ fn three_keys_make_the_documented_cuckoo_block_and_more_the_documented_digests()
 
 fn fuse(arity: FuseArity, bits: u8) -> KindPolicy {
     KindPolicy::new(BinaryFuseKind::new(arity, Sizing::FingerprintBits(bits)).unwrap())
-}
-
-#[test]
-fn three_keys_make_the_documented_fuse_block() {
-    let block = block_of(&fuse(FuseArity::Three, 8), FRUIT);
-    assert_eq!(hex(&block), FUSE_BLOCK);
 }
 
 #[test]

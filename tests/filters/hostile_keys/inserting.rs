@@ -62,7 +62,7 @@ fn in_one_place(count: u32) -> Vec<u64> {
 
 #[test]
 fn keys_that_all_go_to_one_place_leave_the_rate_of_every_kind_within_bounds() {
-    for kind in super::kinds::ALL.into_iter().filter(|&kind| kind != Kind::Cuckoo) {
+    for kind in Kind::all().filter(|kind| kind.name() != "cuckoo") {
         let [honest, known, _] = compare("all in one place", kind, &in_one_place(HALF));
         assert!(known.rate <= at_most(honest.rate, ABSENT / 10), "{kind:?}: {}", known.rate);
         let times = known.built.filter.as_bytes().len() as f64 / honest.built.filter.as_bytes().len() as f64;
@@ -100,7 +100,7 @@ fn keys_that_share_no_bits_raise_the_rate_of_blocked_bloom_some_times_under_a_kn
     let in_line = |number: u32| u64::from(number % lines) * (u64::MAX / u64::from(lines)) + (1 << 40);
     let hash = |number: u32| in_line(number) >> 32 << 32 | masks[(number / lines) as usize % masks.len()];
     let chosen: Vec<u64> = (0..HALF).map(hash).collect();
-    let [honest, known, _] = compare("no bits shared", Kind::BlockedBloom, &chosen);
+    let [honest, known, _] = compare("no bits shared", Kind::named("bloom"), &chosen);
     let times = known.rate / honest.rate;
     assert!((1.2..6.0).contains(&times), "{times} times the rate");
 }
@@ -131,7 +131,7 @@ fn keys_that_share_no_bits_raise_the_rate_of_standard_bloom_some_times_under_a_k
         set(&mut taken, best);
         chosen.push(best);
     }
-    for kind in [Kind::StandardBloom, Kind::CountingBloom] {
+    for kind in ["standard-bloom", "counting-bloom"].map(Kind::named) {
         let [honest, known, _] = compare("no bits shared", kind, &chosen);
         let times = known.rate / honest.rate;
         assert!((1.5..8.0).contains(&times), "{kind:?}: {times} times the rate");

@@ -1,40 +1,26 @@
 //! Every kind of filter, built from keys.
 
+use std::fmt;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use sstfilter::kind::KindEntry;
+use sstfilter::kind::{self, KindEntry};
 use sstfilter::{
     BitsPerKey, BuildContext, CountingBloom, CuckooFilter, DynamicFilter, FallbackReason, FalsePositiveRate,
-    FilterBlock, FilterPolicy, KeyHash, KeyHasher, KindPolicy, RegisterBlockedBloom, Sizing,
+    FilterBlock, KeyHash, KeyHasher, RegisterBlockedBloom, Sizing,
 };
 
 use crate::common;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    BlockedBloom,
-    StandardBloom,
-    CountingBloom,
-    RegisterBlockedBloom,
-    Cuckoo,
-    Ribbon,
-    Xor,
-    XorPlus,
-    BinaryFuse,
-}
+/// A kind of the library, or a variant of one.
+#[derive(Clone, Copy)]
+pub(crate) struct Kind(&'static KindEntry);
 
-pub(crate) const ALL: [Kind; 9] = [
-    Kind::BlockedBloom,
-    Kind::StandardBloom,
-    Kind::CountingBloom,
-    Kind::RegisterBlockedBloom,
-    Kind::Cuckoo,
-    Kind::Ribbon,
-    Kind::Xor,
-    Kind::XorPlus,
-    Kind::BinaryFuse,
-];
+impl fmt::Debug for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.name)
+    }
+}
 
 /// A filter, and how it was built.
 pub(crate) struct Built {
@@ -44,17 +30,23 @@ pub(crate) struct Built {
 }
 
 impl Kind {
-    /// The filter of `keys`, at about 1 % (xor and fuse: 0.4 %).
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        kind::all().iter().map(Self)
+    }
+
+    pub(crate) fn named(name: &str) -> Self {
+        Self(KindEntry::named(name).unwrap())
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        self.0.name
+    }
+
+    /// The filter of `keys`, at about 1 % (xor: 0.4 %).
     pub(crate) fn build<K: AsRef<[u8]>>(self, hasher: &KeyHasher, keys: &[K]) -> Built {
         let hashes: Vec<KeyHash> = keys.iter().map(|key| hasher.hash(key.as_ref())).collect();
         let begun = Instant::now();
-        let block = match self.policy() {
-            Some(policy) => {
-                let built = common::build_in(&*policy, &BuildContext::new(hasher), &hashes);
-                built.block.unwrap()
-            }
-            None => self.filled(hasher, &hashes),
-        };
+        let block = self.block(hasher, &hashes);
         let time = begun.elapsed();
         let filter = FilterBlock::open_unverified(block).unwrap();
         let denied = hashes.iter().filter(|&&hash| !filter.may_contain(hash)).count();
@@ -62,40 +54,37 @@ impl Kind {
         Built { reason: filter.info().reason, filter, time }
     }
 
-    fn policy(self) -> Option<Box<dyn FilterPolicy>> {
-        let xor = |layout| Box::new(KindEntry::named(layout).unwrap().configure(Sizing::FingerprintBits(8)).unwrap());
-        Some(match self {
-            Self::BlockedBloom => Box::new(KindPolicy::default()),
-            Self::StandardBloom => Box::new(KindPolicy::standard_bloom(BitsPerKey::TEN).unwrap()),
-            Self::Ribbon => Box::new(common::ribbon(0.01)),
-            Self::Xor => xor("xor"),
-            Self::XorPlus => xor("xor+"),
-            Self::BinaryFuse => Box::new(KindPolicy::binary_fuse(Sizing::FingerprintBits(8)).unwrap()),
-            Self::CountingBloom | Self::RegisterBlockedBloom | Self::Cuckoo => return None,
-        })
-    }
-
-    /// The kinds that take keys one by one.
-    fn filled(self, hasher: &KeyHasher, hashes: &[KeyHash]) -> Bytes {
-        let keys = hashes.len() as u64;
-        let rate = FalsePositiveRate::new(0.01).unwrap();
-        let identity = hasher.identity();
-        match self {
-            Self::CountingBloom => {
+    /// Kinds that grow are filled key by key, all others built by their policy.
+    fn block(self, hasher: &KeyHasher, hashes: &[KeyHash]) -> Bytes {
+        let (identity, keys, rate) = (hasher.identity(), hashes.len() as u64, FalsePositiveRate::ONE_PERCENT);
+        match self.0.name {
+            "counting-bloom" => {
                 let mut filter = CountingBloom::for_size(identity, keys, BitsPerKey::TEN).unwrap();
                 filter.insert_all(hashes);
                 filter.to_block().unwrap()
             }
-            Self::RegisterBlockedBloom => {
+            "register-blocked-bloom" => {
                 let filter = RegisterBlockedBloom::for_rate(identity, keys, rate).unwrap();
                 filter.insert_all(hashes);
                 filter.to_block().unwrap()
             }
-            _ => {
+            "cuckoo" => {
                 let mut filter = CuckooFilter::for_rate(identity, keys, rate).unwrap();
                 filter.insert_all(hashes).unwrap();
                 filter.to_block().unwrap()
             }
+            name => {
+                let policy = common::policy(name, self.sizing()).with_min_keys(0);
+                common::build_in(&policy, &BuildContext::new(hasher), hashes).block.unwrap()
+            }
+        }
+    }
+
+    /// Whoever attacks Bloom filters computes places with ten bits per key.
+    fn sizing(self) -> Sizing {
+        match self.0.name {
+            "bloom" | "standard-bloom" => BitsPerKey::TEN.into(),
+            _ => FalsePositiveRate::ONE_PERCENT.into(),
         }
     }
 }

@@ -11,8 +11,7 @@ mod querying;
 mod xxh3;
 
 use crate::common;
-use sstfilter::{DEFAULT_HASH_SEED, FilterKind, KeyHasher, SecretSeed};
-use std::collections::HashSet;
+use sstfilter::{DEFAULT_HASH_SEED, KeyHasher, SecretSeed};
 
 /// A store that strangers know all of but its keys' values.
 fn open_hasher() -> KeyHasher {
@@ -22,12 +21,6 @@ fn open_hasher() -> KeyHasher {
 /// A store with a secret. It is the same at every run, so that what passes once passes always.
 fn secret_hasher() -> KeyHasher {
     KeyHasher::with_secret_seed(SecretSeed::from_bytes(*b"\x8b\x1f\x03\xd6\x55\xe9\x72\xac"))
-}
-
-#[test]
-fn every_kind_of_the_library_is_attacked() {
-    let kinds: HashSet<FilterKind> = sstfilter::kind::all().iter().map(|entry| entry.id).collect();
-    assert_eq!(kinds::ALL.len(), kinds.len());
 }
 
 #[test]

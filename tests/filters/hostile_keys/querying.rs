@@ -2,7 +2,7 @@
 
 use sstfilter::{KeyHasher, SecretSeed};
 
-use super::kinds::{ALL, at_most, nominal, rate};
+use super::kinds::{Kind, at_most, nominal, rate};
 use super::xxh3::key_difference;
 use super::{open_hasher, secret_hasher};
 use crate::common;
@@ -10,6 +10,9 @@ use crate::common;
 /// Keys of the store, and absent ones prepared for each kind of filter and each length of key.
 const STORED: u32 = 20_000;
 const PREPARED: u32 = 500;
+
+/// Kinds whose filters of so few keys have a lower rate are not attacked: their false positives take long to find.
+const LEAST_RATE: f64 = 0.001;
 
 /// A length in each of the ways in which XXH3 treats keys: up to 3 bytes, 8, 16, 128, 240, and more.
 const LENGTHS: [usize; 6] = [3, 8, 16, 100, 200, 1_000];
@@ -33,8 +36,12 @@ fn prepared_false_positives_all_pass_under_a_known_seed_and_at_the_nominal_rate_
     let (open, secret) = (open_hasher(), secret_hasher());
     let stored = stored_keys();
     let lengths = if common::is_long() { &LENGTHS[..] } else { &LENGTHS[..4] };
-    for kind in ALL {
+    for kind in Kind::all() {
         let known = kind.build(&open, &stored).filter;
+        if nominal(&known) < LEAST_RATE {
+            println!("{kind:?}: {:e} nominal, too few false positives to prepare", nominal(&known));
+            continue;
+        }
         let guarded = kind.build(&secret, &stored).filter;
         let mut passed = Vec::new();
         for &length in lengths {
@@ -86,7 +93,7 @@ fn some_keys_of_eight_bytes_are_nearer_to_each_other_than_chance_has_it_whatever
 fn neighbours_of_stored_keys_pass_at_the_nominal_rate_under_a_secret_seed() {
     let secret = secret_hasher();
     let stored: Vec<[u8; 8]> = (0..u64::from(STORED)).map(|key| (key << 40 | key).to_le_bytes()).collect();
-    for kind in ALL {
+    for kind in Kind::all() {
         let filter = kind.build(&secret, &stored).filter;
         for word in [0x0240_0100_u64, 0x0181_0800, 0x0040_0400] {
             let difference = key_difference(word << 38);

@@ -7,34 +7,21 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::Deserialize;
+use sstfilter::kind;
 
 use crate::record::read_json;
-use crate::subjects::sstfilter::NAME;
+use crate::subjects::sstfilter::{NAME, record_name};
 
 /// Where the measurements are, and where the times go.
 #[derive(Debug, Args)]
 pub struct AdviceArgs {
-    /// Directory of peers.json and counting-bloom.json.
+    /// Directory of peers.json, and of KIND.json for kinds that were measured by themselves.
     #[arg(long, value_name = "DIR", default_value = "benches/results")]
     results: PathBuf,
     /// The file to write.
     #[arg(long, value_name = "FILE", default_value = "src/advise/measured.rs")]
     out: PathBuf,
 }
-
-/// A kind as the advice names it, and the record that stands for it: of the sizes measured, the one nearest to 1 %.
-const KINDS: [(&str, &str); 10] = [
-    ("bloom", "blocked Bloom, 10 bits"),
-    ("ribbon", "Ribbon, 2^-7"),
-    ("standard-bloom", "standard Bloom, 10 bits"),
-    ("counting-bloom", "counting Bloom, 1 %"),
-    ("register-blocked-bloom", "register-blocked Bloom"),
-    ("cuckoo", "cuckoo, 11 bits"),
-    ("xor", "Xor, 8"),
-    ("xor+", "Xor+, 8"),
-    ("binary-fuse", "BinaryFuse 3-wise, 8"),
-    ("binary-fuse-4", "BinaryFuse 4-wise, 8"),
-];
 
 const HEADER: &str = "\
 //! Measured times of building and probing, written by `sstfilter-peers advice` from `benches/results`.
@@ -70,18 +57,18 @@ pub fn run(args: &AdviceArgs) -> io::Result<()> {
     fs::write(&args.out, text(&args.results)?)
 }
 
-/// The times of all kinds. Counting Bloom has a file of its own until a run of all measures it.
+/// The times of all kinds. A kind has a file of its own until a run of all measures it.
 fn text(results: &Path) -> io::Result<String> {
     let mut timings = read_json::<Timings>(&results.join("peers.json"))?.records;
-    let counting = results.join("counting-bloom.json");
-    if counting.exists() {
-        timings.extend(read_json::<Timings>(&counting)?.records);
-    }
     let mut text = HEADER.to_owned();
-    for (name, kind) in KINDS {
-        let times = [10_000, 100_000, 1_000_000, 10_000_000].map(|keys| time(&timings, kind, keys));
+    for name in kind::all().iter().map(|entry| entry.name) {
+        let own = results.join(format!("{name}.json"));
+        if own.exists() {
+            timings.extend(read_json::<Timings>(&own)?.records);
+        }
+        let times = [10_000, 100_000, 1_000_000, 10_000_000].map(|keys| time(&timings, record_name(name), keys));
         let times: Option<Vec<_>> = times.into_iter().collect();
-        let times = times.ok_or_else(|| io::Error::other(format!("no times of {kind} in {}", results.display())))?;
+        let times = times.ok_or_else(|| io::Error::other(format!("no times of {name} in {}", results.display())))?;
         // Writing to a string does not fail.
         let _ = writeln!(text, "    (\"{name}\", [{}]),", times.join(", "));
     }
