@@ -81,8 +81,8 @@ impl Abilities {
 ///    `mod.rs` says what the filter is, what it costs, and when to choose it.
 /// 2. Give it an entry in the table of kinds, in `src/ids.rs`. Blocks, policies, [`all`](crate::kind::all), the
 ///    advice, the command line, fuzzing and the tests that go through all kinds then know it.
-/// 3. Describe its bytes in a section of FORMAT.md with test vectors, and add fixtures (`tests/common/cases.rs`) and
-///    the measured times (`src/advise/measured.rs`).
+/// 3. Describe its bytes in a section of FORMAT.md with test vectors, and add fixtures. ARCHITECTURE.md lists the files,
+///    and the commands that measure its times.
 ///
 /// # How to bring a kind of one's own
 ///

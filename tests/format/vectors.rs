@@ -141,7 +141,7 @@ fn one_key_sets_the_documented_bits_of_its_line() {
 fn whole_blocks() -> Vec<Vec<u8>> {
     let appendix = FORMAT.split_once("## Appendix").unwrap().1.split_once("### A whole mini SST").unwrap().0;
     let dumps = appendix.split("```").filter(|dump| dump.starts_with("text\n000  "));
-    dumps.map(|dump| bytes_of_dump(dump)).collect()
+    dumps.map(bytes_of_dump).collect()
 }
 
 fn bytes_of_dump(dump: &str) -> Vec<u8> {
