@@ -5,7 +5,7 @@
 //! The measured rates: `cargo test --release --test filters rates:: -- --nocapture`.
 
 use crate::common;
-use sstfilter::{BitsPerKey, FilterBlock, FilterKind, FilterPolicy, KeyHash, KindPolicy};
+use sstfilter::{BitsPerKey, FalsePositiveRate, FilterBlock, FilterKind, FilterPolicy, KeyHash, KindPolicy, kind};
 
 /// Key sets per setting, and absent keys asked of each of their filters.
 const SETS: u32 = 5;
@@ -38,6 +38,23 @@ fn measure(policy: &dyn FilterPolicy, keys: u32, absent_per_set: u32, kind: Opti
 /// One standard error of a rate of `probes` independent probes.
 fn sigma(rate: f64, probes: f64) -> f64 {
     (rate * (1.0 - rate) / probes).sqrt()
+}
+
+#[test]
+fn every_kind_has_about_the_rate_and_the_size_that_its_plan_says() {
+    const KEYS: u32 = 100_000;
+    for entry in kind::all() {
+        let policy = common::policy(entry.name, FalsePositiveRate::ONE_PERCENT);
+        let (rate, expected) = measure(&policy, KEYS, ABSENT_PER_SET / 10, Some(entry.id));
+        println!("{}, {KEYS} keys: {:.5} %, computed {:.5} %", entry.name, rate * 100.0, expected * 100.0);
+        assert!(rate <= expected * 1.02 + 5.0 * sigma(expected, 1e6), "{}: {rate}, computed {expected}", entry.name);
+        let hashes: Vec<KeyHash> = common::key_set(0, KEYS).collect();
+        let plan = policy.plan(KEYS.into(), None).unwrap();
+        let bytes = common::build(&policy, &hashes).block.unwrap().len() as f64;
+        let off = (bytes / plan.block_bytes as f64 - 1.0).abs();
+        let allowed = if entry.has_exact_size { 0.0 } else { 0.01 };
+        assert!(off <= allowed, "{}: {bytes} bytes, {} planned", entry.name, plan.block_bytes);
+    }
 }
 
 #[test]
