@@ -62,9 +62,8 @@ pub(crate) fn run(args: &AdviseArgs) -> anyhow::Result<(Outcome, AdviceReport)> 
 
 fn need(args: &AdviseArgs) -> anyhow::Result<FilterNeed> {
     let target = match (args.fpr, args.memory) {
-        (Some(rate), _) => FilterTarget::Rate(rate),
         (None, Some(bytes)) => FilterTarget::Bytes(bytes),
-        (None, None) => FilterTarget::Rate(FalsePositiveRate::ONE_PERCENT),
+        (rate, _) => FilterTarget::Rate(rate.unwrap_or(FalsePositiveRate::ONE_PERCENT)),
     };
     let lookups = args.lookups_per_key * args.keys as f64;
     ensure!(lookups < 1e18, "--lookups-per-key: expected less than 10^18 lookups in all, got {lookups:e}");
@@ -73,12 +72,10 @@ fn need(args: &AdviseArgs) -> anyhow::Result<FilterNeed> {
         UpdatesName::Insert => Updates::Insert,
         UpdatesName::Remove => Updates::InsertAndRemove,
     };
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not negative, and below 10^18")]
-    let lookups = lookups as u64;
     Ok(FilterNeed::new(args.keys, target)
         .with_updates(updates)
         .with_writers(if args.threads > 1 { Writers::Many } else { Writers::One })
-        .with_absent_lookups(lookups)
+        .with_absent_lookups(units::whole(lookups))
         .with_false_positive_ns(args.false_positive_ns))
 }
 

@@ -8,7 +8,7 @@ use anyhow::{Context, bail};
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 use sstfilter::sst::{Table, TableError};
-use sstfilter::{FilterBlock, KeyHasher};
+use sstfilter::{BlockInfo, FilterBlock, KeyHasher};
 
 use crate::files::{self, Look};
 use crate::output::{Outcome, Text, explained, in_options};
@@ -182,84 +182,74 @@ impl fmt::Display for TableFields {
     }
 }
 
-/// The fields of a filter block's trailer, and what follows from them.
-#[derive(Debug, Serialize)]
+/// A filter block's trailer, and what follows from it.
+#[derive(Debug)]
 struct FilterFields {
-    format_version: u8,
-    kind: &'static str,
-    kind_code: u8,
-    requested: &'static str,
-    requested_code: u8,
-    reason: &'static str,
-    hash: String,
-    hash_id: u8,
-    hash_seed: String,
-    /// Fingerprint of the id of the file that the block is bound to.
-    file_fingerprint: Option<String>,
-    salt: u8,
-    keys: u64,
-    block_bytes: u64,
-    payload_bytes: u64,
-    payload_checksum: String,
+    info: BlockInfo,
     checksum_state: String,
-    shape: Vec<(&'static str, String)>,
-    bits_per_key: Option<f64>,
-    expected_fpr: f64,
     fill_ratio: Option<f64>,
 }
 
 impl FilterFields {
     fn new<D: AsRef<[u8]>>(block: &FilterBlock<D>) -> Self {
-        let info = block.info();
-        let bits_per_key = info.bits_per_key();
-        Self {
-            format_version: info.format_version,
-            kind: info.kind.name(),
-            kind_code: info.kind.code(),
-            requested: info.requested.name(),
-            requested_code: info.requested.code(),
-            reason: info.reason.as_str(),
-            hash: info.hash.to_string(),
-            hash_id: info.hash.id.code(),
-            hash_seed: format!("{:#018x}", info.hash.seed),
-            file_fingerprint: info.file.map(|file| format!("{:#018x}", file.fingerprint())),
-            salt: info.salt,
-            keys: info.keys,
-            block_bytes: info.block_bytes,
-            payload_bytes: info.payload_bytes,
-            payload_checksum: format!("{:#010x}", info.payload_checksum),
-            checksum_state: block.verify().map_or_else(|error| error.to_string(), |()| "ok".to_owned()),
-            bits_per_key: bits_per_key.is_finite().then_some(bits_per_key),
-            expected_fpr: info.expected_fpr,
-            fill_ratio: block.fill_ratio(),
-            shape: info.shape.iter().map(|(name, value)| (name, value.to_owned())).collect(),
-        }
+        let checksum_state = block.verify().map_or_else(|error| error.to_string(), |()| "ok".to_owned());
+        Self { info: block.info(), checksum_state, fill_ratio: block.fill_ratio() }
+    }
+}
+
+impl Serialize for FilterFields {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let info = &self.info;
+        serializer.collect_map([
+            ("format_version", json!(info.format_version)),
+            ("kind", json!(info.kind.name())),
+            ("kind_code", json!(info.kind.code())),
+            ("requested", json!(info.requested.name())),
+            ("requested_code", json!(info.requested.code())),
+            ("reason", json!(info.reason.as_str())),
+            ("hash", json!(info.hash.to_string())),
+            ("hash_id", json!(info.hash.id.code())),
+            ("hash_seed", json!(format!("{:#018x}", info.hash.seed))),
+            ("file_fingerprint", json!(info.file.map(|file| format!("{:#018x}", file.fingerprint())))),
+            ("salt", json!(info.salt)),
+            ("keys", json!(info.keys)),
+            ("block_bytes", json!(info.block_bytes)),
+            ("payload_bytes", json!(info.payload_bytes)),
+            ("payload_checksum", json!(format!("{:#010x}", info.payload_checksum))),
+            ("checksum_state", json!(self.checksum_state)),
+            ("shape", json!(info.shape.iter().collect::<Vec<_>>())),
+            // Null for a block of no keys.
+            ("bits_per_key", json!(info.bits_per_key())),
+            ("expected_fpr", json!(info.expected_fpr)),
+            ("fill_ratio", json!(self.fill_ratio)),
+        ])
     }
 }
 
 impl fmt::Display for FilterFields {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let info = &self.info;
         let mut field = |name: &str, value: String| writeln!(f, "    {name:<17} {value}");
-        field("kind", format!("{} ({})", self.kind, self.kind_code))?;
-        field("requested kind", format!("{} ({})", self.requested, self.requested_code))?;
-        field("reason", self.reason.to_owned())?;
-        field("keys", grouped(self.keys))?;
-        field("block", format!("{} bytes ({})", grouped(self.block_bytes), bytes(self.block_bytes)))?;
-        field("payload", format!("{} bytes", grouped(self.payload_bytes)))?;
-        let bits_per_key = self.bits_per_key.map(|bits| format!("{bits:.3}"));
-        field("bits per key", bits_per_key.unwrap_or_else(|| "none: no keys".to_owned()))?;
-        field("expected rate", percent(self.expected_fpr))?;
-        for (name, value) in &self.shape {
-            field(name, value.clone())?;
+        field("kind", format!("{} ({})", info.kind, info.kind.code()))?;
+        field("requested kind", format!("{} ({})", info.requested, info.requested.code()))?;
+        field("reason", info.reason.to_string())?;
+        field("keys", grouped(info.keys))?;
+        field("block", format!("{} bytes ({})", grouped(info.block_bytes), bytes(info.block_bytes)))?;
+        field("payload", format!("{} bytes", grouped(info.payload_bytes)))?;
+        let bits_per_key = format!("{:.3}", info.bits_per_key());
+        field("bits per key", if info.keys == 0 { "none: no keys".to_owned() } else { bits_per_key })?;
+        field("expected rate", percent(info.expected_fpr))?;
+        for (name, value) in info.shape.iter() {
+            field(name, value.to_owned())?;
         }
         if let Some(fill) = self.fill_ratio {
             field("fill", percent(fill))?;
         }
-        field("hash", self.hash.clone())?;
-        let file = self.file_fingerprint.as_ref();
-        field("bound to", file.map_or_else(|| "no file".to_owned(), |file| format!("the file of fingerprint {file}")))?;
-        field("salt", self.salt.to_string())?;
-        field("format version", self.format_version.to_string())?;
-        field("payload checksum", format!("{} ({})", self.payload_checksum, self.checksum_state))
+        field("hash", info.hash.to_string())?;
+        let file = info.file.map(|file| format!("the file of fingerprint {:#018x}", file.fingerprint()));
+        field("bound to", file.unwrap_or_else(|| "no file".to_owned()))?;
+        field("salt", info.salt.to_string())?;
+        field("format version", info.format_version.to_string())?;
+        field("payload checksum", format!("{:#010x} ({})", info.payload_checksum, self.checksum_state))
     }
 }

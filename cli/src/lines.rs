@@ -60,7 +60,7 @@ impl KeyLines {
     pub(crate) fn sort_and_dedup(&mut self) {
         let before = self.lines.len();
         let text = &self.text;
-        let key = |line: &Line| text.get(line.start..line.key_end).unwrap_or_default();
+        let key = |line: &Line| &text[line.start..line.key_end];
         // The place in the text breaks ties, so that an unstable sort, which needs no memory, does.
         self.lines.sort_unstable_by(|a, b| key(a).cmp(key(b)).then(a.start.cmp(&b.start)));
         self.lines.dedup_by(|later, kept| {
@@ -77,20 +77,15 @@ impl KeyLines {
         self.lines.len()
     }
 
-    /// Key and value of entry `index`; empty beyond the end.
+    /// Key and value of entry `index`, which is below [`len`](Self::len).
     pub(crate) fn entry(&self, index: usize) -> (&[u8], &[u8]) {
-        self.lines.get(index).map_or((&[], &[]), |line| self.parts(line))
+        let Line { start, key_end, end } = self.lines[index];
+        (&self.text[start..key_end], &self.text[(key_end + 1).min(end)..end])
     }
 
     /// Keys and values in their order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        self.lines.iter().map(|line| self.parts(line))
-    }
-
-    fn parts(&self, line: &Line) -> (&[u8], &[u8]) {
-        let key = self.text.get(line.start..line.key_end).unwrap_or_default();
-        let value_start = (line.key_end + 1).min(line.end);
-        (key, self.text.get(value_start..line.end).unwrap_or_default())
+        (0..self.lines.len()).map(|index| self.entry(index))
     }
 }
 

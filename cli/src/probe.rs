@@ -116,7 +116,7 @@ impl ProbeReport {
 impl fmt::Display for ProbeReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let columns: [Column<TableProbes>; 6] = [
-            ("table", |table| file_name(&table.path)),
+            ("table", |table| Path::new(&table.path).file_name().unwrap_or_default().to_string_lossy().into_owned()),
             ("filter", |table| table.filter.clone()),
             ("keys in table", |table| units::grouped(table.keys_in_table)),
             ("positives", |table| units::grouped(table.positives)),
@@ -138,8 +138,4 @@ impl fmt::Display for ProbeReport {
         )?;
         writeln!(f, "keys certainly in no table: {}", units::grouped(self.keys_touching_none as u64))
     }
-}
-
-fn file_name(path: &str) -> String {
-    Path::new(path).file_name().map_or_else(|| path.to_owned(), |name| name.to_string_lossy().into_owned())
 }

@@ -12,6 +12,12 @@ pub(crate) fn counted(number: u64, what: &str) -> String {
     format!("{} {what}{}", grouped(number), if number == 1 { "" } else { "s" })
 }
 
+/// A figure without its decimals.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a float cast to an integer saturates")]
+pub(crate) fn whole(figure: f64) -> u64 {
+    figure as u64
+}
+
 /// A length in bytes with a binary unit: `1536` as `1.5 KiB`.
 pub(crate) fn bytes(length: u64) -> String {
     match NumberPrefix::binary(length as f64) {

@@ -1,7 +1,7 @@
 //! `sstfilter build`: tables from lines of keys, or from generated ones.
 
 mod directory;
-mod report;
+pub(crate) mod report;
 mod source;
 mod write;
 

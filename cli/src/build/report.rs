@@ -31,27 +31,27 @@ pub(crate) struct BuildSummary {
 
 /// All tables whose filters were chosen in the same way.
 #[derive(Debug, Default, Serialize)]
-struct FilterGroup {
+pub(crate) struct FilterGroup {
     #[serde(flatten)]
-    filter: Choice,
+    pub(crate) filter: Choice,
     tables: usize,
     keys: u64,
     bytes: u64,
-    bits_per_key: f64,
+    pub(crate) bits_per_key: f64,
     /// Mean over the tables.
-    expected_fpr: f64,
+    pub(crate) expected_fpr: f64,
 }
 
 /// Which kind of filter was built, and why not the requested one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-struct Choice {
-    kind: &'static str,
-    requested: &'static str,
-    reason: &'static str,
+pub(crate) struct Choice {
+    pub(crate) kind: &'static str,
+    pub(crate) requested: &'static str,
+    pub(crate) reason: &'static str,
 }
 
 #[derive(Debug, Serialize)]
-struct TableLine {
+pub(crate) struct TableLine {
     name: String,
     keys: u64,
     bytes: u64,
@@ -86,8 +86,6 @@ impl BuildSummary {
     }
 
     fn write_totals(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a positive figure to be printed")]
-        let keys_per_second = self.keys_per_second as u64;
         writeln!(
             f,
             "{}, {}, {} in {:.2} s ({} keys per second)",
@@ -95,7 +93,7 @@ impl BuildSummary {
             units::counted(self.keys, "key"),
             units::bytes(self.bytes),
             self.seconds,
-            units::grouped(keys_per_second),
+            units::grouped(units::whole(self.keys_per_second)),
         )?;
         if let Some(peak) = self.peak_memory_bytes {
             writeln!(f, "peak memory {}", units::bytes(peak))?;
@@ -114,7 +112,7 @@ impl BuildSummary {
 }
 
 impl TableLine {
-    fn new(summary: &TableSummary) -> Self {
+    pub(crate) fn new(summary: &TableSummary) -> Self {
         let name = summary.path.as_deref().and_then(Path::file_name);
         let filter = summary.filter.as_ref();
         Self {
@@ -133,7 +131,8 @@ impl TableLine {
     }
 }
 
-fn group(tables: &[TableLine]) -> Vec<FilterGroup> {
+/// The filters of tables, together where they were chosen in the same way.
+pub(crate) fn group(tables: &[TableLine]) -> Vec<FilterGroup> {
     let mut groups: Vec<FilterGroup> = Vec::new();
     for table in tables {
         let known = groups.iter().position(|group| group.filter == table.filter);

@@ -20,19 +20,17 @@ pub(crate) struct BundledKeys {
 
 /// Unpacks the bundled keys.
 pub(crate) fn bundled() -> anyhow::Result<BundledKeys> {
-    let mut present = unpack(PRESENT)?;
-    let mut absent = unpack(ABSENT)?;
-    present.sort_and_dedup();
-    absent.sort_and_dedup();
-    let dropped = present.duplicate_keys + absent.duplicate_keys;
-    ensure!(dropped == 0, "the bundled keys hold {dropped} names twice: build the program again");
-    Ok(BundledKeys { present, absent })
+    Ok(BundledKeys { present: unpack(PRESENT)?, absent: unpack(ABSENT)? })
 }
 
 fn unpack(packed: &[u8]) -> anyhow::Result<KeyLines> {
     let mut text = Vec::new();
     GzDecoder::new(packed).read_to_end(&mut text).context("the bundled keys are damaged: build the program again")?;
-    Ok(KeyLines::parse(text))
+    let mut lines = KeyLines::parse(text);
+    lines.sort_and_dedup();
+    let dropped = lines.duplicate_keys;
+    ensure!(dropped == 0, "the bundled keys hold {dropped} names twice: build the program again");
+    Ok(lines)
 }
 
 #[cfg(test)]

@@ -9,9 +9,10 @@ use anyhow::{Context, ensure};
 use serde::Serialize;
 use sstfilter::kind::RibbonKind;
 use sstfilter::sst::{TableOptions, TableSet, TableWriter};
-use sstfilter::{BitsPerKey, BlockInfo, FilterBlock, KeyHasher, KindPolicy};
+use sstfilter::{BitsPerKey, KeyHasher, KindPolicy};
 
 use super::keys::BundledKeys;
+use crate::build::report::{TableLine, group};
 use crate::files;
 use crate::filters::{build, context, count_one_by_one, timed};
 use crate::lines::KeyLines;
@@ -60,7 +61,12 @@ fn name(policy: Option<&KindPolicy>) -> &'static str {
 }
 
 /// Deals the sorted keys to `count` tables, key `i` to table `i mod count`, and opens them newest first.
-fn write(keys: &BundledKeys, directory: &Path, policy: Option<&KindPolicy>, count: usize) -> anyhow::Result<TableSet> {
+fn write(
+    keys: &BundledKeys,
+    directory: &Path,
+    policy: Option<&KindPolicy>,
+    count: usize,
+) -> anyhow::Result<(TableSet, Vec<TableLine>)> {
     let directory = directory.join(format!("{}-{count}", name(policy)));
     std::fs::create_dir(&directory).with_context(|| format!("cannot make the directory {}", directory.display()))?;
     let options = TableOptions::default().with_context(context());
@@ -69,15 +75,16 @@ fn write(keys: &BundledKeys, directory: &Path, policy: Option<&KindPolicy>, coun
         None => options.without_filter(),
     };
     let mut progress = Progress::new("writing tables", keys.present.len() as u64);
+    let mut written = Vec::new();
     for number in 0..count {
         let mut writer = TableWriter::create(directory.join(files::table_name(number as u64 + 1)), &options)?;
         for (key, value) in keys.present.iter().skip(number).step_by(count) {
             writer.add(key, value)?;
             progress.step();
         }
-        writer.finish()?;
+        written.push(TableLine::new(&writer.finish()?));
     }
-    files::open_set(&directory, None)
+    Ok((files::open_set(&directory, None)?, written))
 }
 
 /// Keys that were not found with their own value.
@@ -105,7 +112,7 @@ fn look_up_absent(set: &TableSet, keys: &BundledKeys, every: usize) -> anyhow::R
 
 fn measure_policy(keys: &BundledKeys, directory: &Path, policy: Option<&KindPolicy>) -> anyhow::Result<PolicyFigures> {
     let every = if policy.is_none() { EVERY_WITHOUT_FILTERS } else { 1 };
-    let set = write(keys, directory, policy, FILES)?;
+    let (set, written) = write(keys, directory, policy, FILES)?;
     // Every table's index is loaded first, and then stays in memory.
     for (key, _) in keys.present.iter().take(FILES) {
         set.get(key)?;
@@ -117,53 +124,23 @@ fn measure_policy(keys: &BundledKeys, directory: &Path, policy: Option<&KindPoli
     let absent_probes = after.filter.absent_probes() - before.filter.absent_probes();
     let false_positives = after.filter.false_positives - before.filter.false_positives;
     let per_lookup = |after: u64, before: u64| (after - before) as f64 / absent_lookups as f64;
-    let filters = Filters::of(&set);
+    let groups = group(&written);
+    let filter = groups.first().context("no table was written")?;
     Ok(PolicyFigures {
         policy: name(policy),
         data_block_reads_per_absent_lookup: per_lookup(after.data_block_reads, before.data_block_reads),
         bytes_read_per_absent_lookup: per_lookup(after.bytes_read, before.bytes_read),
-        filter_bits_per_key: filters.bits_per_key(),
+        filter_bits_per_key: filter.bits_per_key,
         absent_lookups,
         present_lookups: keys.present.len().div_ceil(every) as u64,
         false_negatives: false_negatives(&set, keys, every)?,
         observed_fpr: if policy.is_some() { false_positives as f64 / absent_probes as f64 } else { 1.0 },
         absent_probes,
-        expected_fpr: filters.expected_fpr(),
+        expected_fpr: filter.expected_fpr,
         ns_per_absent_lookup,
-        filter_kind_used: filters.kind(),
-        fallback_reason: filters.fallback_reason(),
+        filter_kind_used: if groups.len() == 1 { filter.filter.kind } else { "mixed" },
+        fallback_reason: (filter.filter.kind != filter.filter.requested).then_some(filter.filter.reason),
     })
-}
-
-/// The filters of all tables.
-struct Filters(Vec<BlockInfo>);
-
-impl Filters {
-    fn of(set: &TableSet) -> Self {
-        let blocks = set.tables().iter().filter_map(|table| table.filter()?.block().ok());
-        Self(blocks.map(FilterBlock::info).collect())
-    }
-
-    fn bits_per_key(&self) -> f64 {
-        let sum = |figure: fn(&BlockInfo) -> u64| self.0.iter().map(figure).sum::<u64>();
-        sum(|info| info.block_bytes) as f64 * 8.0 / sum(|info| info.keys).max(1) as f64
-    }
-
-    /// The mean over the tables, each of which is probed equally often.
-    fn expected_fpr(&self) -> f64 {
-        let sum: f64 = self.0.iter().map(|info| info.expected_fpr).sum();
-        if self.0.is_empty() { 1.0 } else { sum / self.0.len() as f64 }
-    }
-
-    fn kind(&self) -> &'static str {
-        let first = self.0.first().map_or("none", |info| info.kind.name());
-        if self.0.iter().all(|info| info.kind.name() == first) { first } else { "mixed" }
-    }
-
-    /// The first reason among the tables, if any of them fell back.
-    fn fallback_reason(&self) -> Option<&'static str> {
-        self.0.iter().find(|info| info.kind != info.requested).map(|info| info.reason.as_str())
-    }
 }
 
 /// Each time is the best of this many.
@@ -190,7 +167,7 @@ pub(super) struct KindFigures {
 }
 
 fn measure_kind(keys: &BundledKeys, directory: &Path, policy: &KindPolicy) -> anyhow::Result<KindFigures> {
-    let set = write(keys, directory, Some(policy), 1)?;
+    let (set, _) = write(keys, directory, Some(policy), 1)?;
     let table = set.tables().first().context("one table was written")?;
     let block = table.filter().context("the table has no filter")?.block().map_err(Clone::clone)?;
     let hasher = KeyHasher::default();

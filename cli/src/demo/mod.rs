@@ -9,7 +9,7 @@ use anyhow::Context;
 use serde::Serialize;
 
 use crate::output::{Column, Outcome, figures};
-use crate::units::{bytes, grouped, nanoseconds, percent};
+use crate::units::{bytes, grouped, nanoseconds, percent, whole};
 use measure::{FILES, KindFigures, PolicyFigures};
 
 /// The answer is no when any key was lost.
@@ -19,15 +19,17 @@ pub(crate) fn run() -> anyhow::Result<(Outcome, DemoReport)> {
         tempfile::tempdir().context("cannot make a temporary directory: set TMPDIR to one that can be written")?;
     let (scenario, compacted) = measure::measure(&keys, directory.path())?;
     let (keys, absent_keys) = (keys.present.len() as u64, keys.absent.len() as u64);
+    let in_scenario: u64 = scenario.iter().map(|policy| policy.false_negatives).sum();
+    let lost = in_scenario + compacted.iter().map(|kind| kind.false_negatives).sum::<u64>();
     let report = DemoReport {
         keys,
         absent_keys,
         files: FILES,
-        conclusion: conclusion(&scenario, &compacted, keys),
+        conclusion: conclusion(&scenario, &compacted, keys, lost),
         scenario_70_files: scenario,
         compacted,
     };
-    Ok((Outcome::from_sound(lost(&report.scenario_70_files, &report.compacted) == 0), report))
+    Ok((Outcome::from_sound(lost == 0), report))
 }
 
 #[derive(Debug, Serialize)]
@@ -40,13 +42,8 @@ pub(crate) struct DemoReport {
     conclusion: String,
 }
 
-fn lost(scenario: &[PolicyFigures], compacted: &[KindFigures]) -> u64 {
-    let in_scenario: u64 = scenario.iter().map(|policy| policy.false_negatives).sum();
-    in_scenario + compacted.iter().map(|kind| kind.false_negatives).sum::<u64>()
-}
-
 /// One sentence of measured figures.
-fn conclusion(scenario: &[PolicyFigures; 3], compacted: &[KindFigures; 2], keys: u64) -> String {
+fn conclusion(scenario: &[PolicyFigures; 3], compacted: &[KindFigures; 2], keys: u64, lost: u64) -> String {
     let ([without, with, _], [bloom, ribbon]) = (scenario, compacted);
     format!(
         "With {:.2} bits of Bloom filter per key, looking for an absent key in {FILES} files reads {:.2} data \
@@ -55,7 +52,7 @@ fn conclusion(scenario: &[PolicyFigures; 3], compacted: &[KindFigures; 2], keys:
         with.filter_bits_per_key,
         with.data_block_reads_per_absent_lookup,
         without.data_block_reads_per_absent_lookup,
-        grouped(lost(scenario, compacted)),
+        grouped(lost),
         grouped(keys),
         ribbon.bits_per_key,
         bloom.bits_per_key,
@@ -85,7 +82,7 @@ impl DemoReport {
         let columns: [Column<PolicyFigures>; 8] = [
             ("filter", |policy| policy.policy.to_owned()),
             ("data blocks", |policy| format!("{:.3}", policy.data_block_reads_per_absent_lookup)),
-            ("bytes read", |policy| as_bytes(policy.bytes_read_per_absent_lookup)),
+            ("bytes read", |policy| bytes(whole(policy.bytes_read_per_absent_lookup.round()))),
             ("time", |policy| nanoseconds(policy.ns_per_absent_lookup)),
             ("bits/key", |policy| format!("{:.2}", policy.filter_bits_per_key)),
             ("false pos.", |policy| rate(policy, policy.observed_fpr)),
@@ -135,12 +132,6 @@ impl DemoReport {
         ];
         writeln!(f, "{}", figures(&columns, &self.compacted))
     }
-}
-
-/// A mean number of bytes.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a positive figure to be printed")]
-fn as_bytes(mean: f64) -> String {
-    bytes(mean.round() as u64)
 }
 
 /// Prints `text` in lines of at most 96 columns.
@@ -206,7 +197,7 @@ mod tests {
     fn the_text_fits_a_terminal_without_broken_rows_and_ends_in_a_sentence() {
         let scenario = [policy("none", None), policy("bloom", None), policy("ribbon", Some("too few keys"))];
         let compacted = [kind("bloom"), kind("ribbon")];
-        let conclusion = conclusion(&scenario, &compacted, 63_666);
+        let conclusion = conclusion(&scenario, &compacted, 63_666, 0);
         let (keys, absent_keys) = (63_666, 22_721);
         let report = DemoReport { keys, absent_keys, files: FILES, scenario_70_files: scenario, compacted, conclusion };
         let text = report.to_string();

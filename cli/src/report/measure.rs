@@ -12,7 +12,7 @@ use sstfilter::{BuildContext, FalsePositiveRate, FilterBlock, KeyHash, KindPolic
 
 use crate::args::ReportArgs;
 use crate::filters::{self, build, count_batch, count_one_by_one, timed};
-use crate::units::{grouped, percent};
+use crate::units::{grouped, percent, whole};
 
 /// Sizes and repetitions of one report: how much is measured.
 #[derive(Clone, Debug, Serialize)]
@@ -100,7 +100,8 @@ pub(super) fn rates(effort: &Effort, stages: &ProgressBar, omissions: &mut Vec<O
 fn rate(kind: &'static KindEntry, target: f64, hashes: &[KeyHash], most_probes: u64) -> anyhow::Result<RatePoint> {
     let filter = build(&kind.configure(FalsePositiveRate::new(target)?)?, &context(hashes), hashes)?;
     let (bytes, expected_fpr) = (filter.as_bytes().len() as u64, filter.info().expected_fpr);
-    let probes = probes(expected_fpr, most_probes);
+    // As many probes as give enough false positives, and at least a tenth of the most.
+    let probes = whole(ENOUGH / expected_fpr).clamp(most_probes / 10, most_probes);
     Ok(RatePoint {
         filter: kind.name,
         keys: hashes.len() as u64,
@@ -111,12 +112,6 @@ fn rate(kind: &'static KindEntry, target: f64, hashes: &[KeyHash], most_probes: 
         observed_fpr: filters::observed_fpr(&filter, probes),
         probes,
     })
-}
-
-/// As many probes as give [`ENOUGH`] false positives, and at least a tenth of the most.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a float cast to an integer saturates")]
-fn probes(expected_fpr: f64, most: u64) -> u64 {
-    ((ENOUGH / expected_fpr) as u64).clamp(most / 10, most)
 }
 
 fn context(hashes: &[KeyHash]) -> BuildContext {

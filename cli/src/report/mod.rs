@@ -102,14 +102,13 @@ pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<(Outcome, Summary)> {
 fn measure(args: &ReportArgs) -> anyhow::Result<Report> {
     let begun = Instant::now();
     let mut omissions = Vec::new();
-    let (figures, findings) = if let Some(path) = &args.keys {
-        let own = own_keys::measure(path, args, &mut omissions)?;
-        let findings = vec![own.sentence()];
-        (Figures::OwnKeys(own), findings)
-    } else {
-        let family = family(Effort::from_args(args), &mut omissions)?;
-        let findings = findings::findings(&family.by_keys, &family.overfill);
-        (Figures::Family(family), findings)
+    let figures = match &args.keys {
+        Some(path) => Figures::OwnKeys(own_keys::measure(path, args, &mut omissions)?),
+        None => Figures::Family(family(Effort::from_args(args), &mut omissions)?),
+    };
+    let findings = match &figures {
+        Figures::OwnKeys(own) => vec![own.sentence()],
+        Figures::Family(family) => findings::findings(&family.by_keys, &family.overfill),
     };
     Ok(Report {
         program: "sstfilter",
@@ -128,7 +127,7 @@ fn measure(args: &ReportArgs) -> anyhow::Result<Report> {
 fn family(effort: Effort, omissions: &mut Vec<Omission>) -> anyhow::Result<Family> {
     let growing = overfill::growing().count() as u64;
     let steps = (kind::all().len() * measure::SETTINGS.len() + effort.ladder.len()) as u64;
-    let stages = progress::stages(steps + growing * overfill::looks());
+    let stages = progress::stages(steps + growing * overfill::LOOKS);
     let info = |kind: &'static KindEntry| {
         let updates = kind.abilities.updates;
         FilterInfo { name: kind.name, grows: updates != Updates::None, removes: updates == Updates::InsertAndRemove }

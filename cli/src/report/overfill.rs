@@ -38,9 +38,7 @@ pub(super) struct OverfillPoint {
 }
 
 /// How often each kind is looked at.
-pub(super) fn looks() -> u64 {
-    LAST_PERCENT / STEP_PERCENT
-}
+pub(super) const LOOKS: u64 = LAST_PERCENT / STEP_PERCENT;
 
 /// The kinds that take keys while they are in use.
 pub(super) fn growing() -> impl Iterator<Item = &'static KindEntry> {
