@@ -1,7 +1,7 @@
 //! The secret seed, from a file: command lines are seen by everyone on the machine.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::Read;
 use std::path::Path;
 
 use anyhow::{Context, bail};
@@ -14,7 +14,9 @@ const MAX_SEED_FILE_BYTES: u64 = 64;
 ///
 /// It may be a pipe, so that a seed need not be on the disk; no more is read of it than tells that it is no seed.
 pub(crate) fn hasher_from(file: &Path) -> anyhow::Result<KeyHasher> {
-    let contents = read(file).with_context(|| format!("cannot read the secret seed in {}", file.display()))?;
+    let mut contents = Vec::new();
+    let read = File::open(file).and_then(|file| file.take(MAX_SEED_FILE_BYTES + 1).read_to_end(&mut contents));
+    read.with_context(|| format!("cannot read the secret seed in {}", file.display()))?;
     if let Some(bytes) = parse(&contents) {
         return Ok(KeyHasher::with_secret_seed(SecretSeed::from_bytes(bytes)));
     }
@@ -23,12 +25,6 @@ pub(crate) fn hasher_from(file: &Path) -> anyhow::Result<KeyHasher> {
         _ => format!("more than {MAX_SEED_FILE_BYTES} bytes"),
     };
     bail!("{}: expected a secret seed of 8 bytes or 16 hexadecimal digits, got {got}", file.display())
-}
-
-fn read(file: &Path) -> io::Result<Vec<u8>> {
-    let mut contents = Vec::new();
-    File::open(file)?.take(MAX_SEED_FILE_BYTES + 1).read_to_end(&mut contents)?;
-    Ok(contents)
 }
 
 fn parse(contents: &[u8]) -> Option<[u8; 8]> {

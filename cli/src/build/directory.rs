@@ -11,7 +11,7 @@ use crate::files;
 
 /// A directory that this process alone builds in, for as long as the value lives.
 pub(super) struct Directory {
-    path: PathBuf,
+    pub(super) path: PathBuf,
     /// Tables of an earlier build, the last one first.
     old_tables: Vec<PathBuf>,
     /// Temporary files of killed runs that were removed.
@@ -46,11 +46,6 @@ impl Directory {
     /// that a kill leaves its first tables without a gap.
     pub(super) fn remove_old_tables(&self) -> anyhow::Result<()> {
         remove(&self.old_tables)
-    }
-
-    /// The path of table `number`.
-    pub(super) fn table_path(&self, number: u64) -> PathBuf {
-        self.path.join(files::table_name(number))
     }
 }
 

@@ -9,6 +9,7 @@ use sstfilter::sst::{TableOptions, TableSummary, TableWriter};
 use super::directory::Directory;
 use super::source::{Scratch, Source};
 use crate::args::BuildArgs;
+use crate::files;
 use crate::progress::Progress;
 
 /// Writes all tables of one build.
@@ -70,7 +71,7 @@ impl<'a> Writer<'a> {
         table_bytes: Option<u64>,
     ) -> anyhow::Result<u64> {
         let complete = self.written.len();
-        let path = self.directory.table_path(complete as u64 + 1);
+        let path = self.directory.path.join(files::table_name(complete as u64 + 1));
         let begun = TableWriter::create(&path, options);
         let mut writer = begun.with_context(|| format!("cannot begin {}", path.display()))?;
         let context = || format!("cannot write table {}; {complete} tables before it are complete", complete + 1);

@@ -6,21 +6,21 @@ use crate::units::{brief_percent, grouped};
 
 /// Sentences about the largest filters, and about what overfilling does.
 pub(super) fn findings(by_keys: &[KeysPoint], overfill: &[OverfillPoint]) -> Vec<String> {
-    let most = by_keys.iter().map(|point| point.keys).max().unwrap_or(0);
-    let largest: Vec<_> = by_keys.iter().filter(|point| point.keys == most).collect();
+    let most = by_keys.iter().map(|point| point.size.keys).max().unwrap_or(0);
+    let largest: Vec<_> = by_keys.iter().filter(|point| point.size.keys == most).collect();
     let extremes = |of: FigureOf| {
         let least = largest.iter().min_by(|a, b| of(a).total_cmp(&of(b)))?;
         Some((least, largest.iter().max_by(|a, b| of(a).total_cmp(&of(b)))?))
     };
     let keys = grouped(most);
     let mut sentences = Vec::new();
-    if let Some((least, greatest)) = extremes(|point| point.bits_per_key) {
+    if let Some((least, greatest)) = extremes(|point| point.size.bits_per_key) {
         let (rate, bound) = (brief_percent(measure::RATE), measure::BOUND);
-        let above = (least.bits_per_key / bound - 1.0) * 100.0;
+        let above = (least.size.bits_per_key / bound - 1.0) * 100.0;
         sentences.push(format!(
             "Smallest at {keys} keys and {rate}: {} with {:.2} bits per key, {above:.1} % above the information bound of \
              {bound:.0}; largest: {} with {:.1}.",
-            least.filter, least.bits_per_key, greatest.filter, greatest.bits_per_key,
+            least.size.filter, least.size.bits_per_key, greatest.size.filter, greatest.size.bits_per_key,
         ));
     }
     let times: [(&str, FigureOf); 3] = [
@@ -33,12 +33,12 @@ pub(super) fn findings(by_keys: &[KeysPoint], overfill: &[OverfillPoint]) -> Vec
             let (fast, slow) = (of(least), of(greatest));
             sentences.push(format!(
                 "{task}, {keys} keys: fastest is {} with {fast:.1} ns per key, slowest {} with {slow:.1}.",
-                least.filter, greatest.filter,
+                least.size.filter, greatest.size.filter,
             ));
         }
     }
     sentences.extend(first_alarms(overfill));
-    let probed: u64 = by_keys.iter().map(|point| point.keys).sum();
+    let probed: u64 = by_keys.iter().map(|point| point.size.keys).sum();
     sentences.push(format!("The filters that were timed found all of their {} keys.", grouped(probed)));
     sentences
 }

@@ -62,6 +62,35 @@ fn noted<T>(measured: anyhow::Result<T>, filter: &'static str, at: &str, omissio
     measured.map_err(note).ok()
 }
 
+/// The filter of one kind, and what it takes.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct FilterSize {
+    pub(super) filter: &'static str,
+    pub(super) keys: u64,
+    pub(super) target_fpr: f64,
+    pub(super) bytes: u64,
+    pub(super) bits_per_key: f64,
+    pub(super) expected_fpr: f64,
+}
+
+/// The filter of a kind with the distinct keys `hashes`, its size, and the policy that builds it.
+fn build_kind(
+    kind: &'static KindEntry,
+    rate: FalsePositiveRate,
+    hashes: &[KeyHash],
+) -> anyhow::Result<(FilterBlock<Bytes>, FilterSize, KindPolicy)> {
+    let policy = kind.configure(rate)?;
+    let filter = build(&policy, &context(hashes), hashes)?;
+    let (keys, bytes) = (hashes.len() as u64, filter.as_bytes().len() as u64);
+    let (bits_per_key, expected_fpr) = (bytes as f64 * 8.0 / keys as f64, filter.info().expected_fpr);
+    let size = FilterSize { filter: kind.name, keys, target_fpr: rate.get(), bytes, bits_per_key, expected_fpr };
+    Ok((filter, size, policy))
+}
+
+fn context(hashes: &[KeyHash]) -> BuildContext {
+    filters::context().with_expected_keys(hashes.len() as u64)
+}
+
 /// The target rates: those of the usual table, and those of fingerprints of 4, 8, 12 and 16 bits.
 pub(super) const SETTINGS: [f64; 9] =
     [0.1, 1.0 / 16.0, 0.01, 1.0 / 256.0, 0.001, 1.0 / 4_096.0, 1e-4, 1.0 / 65_536.0, 1e-5];
@@ -72,12 +101,8 @@ const ENOUGH: f64 = 1_000.0;
 /// One filter at one setting.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct RatePoint {
-    pub(super) filter: &'static str,
-    pub(super) keys: u64,
-    pub(super) target_fpr: f64,
-    pub(super) bytes: u64,
-    pub(super) bits_per_key: f64,
-    pub(super) expected_fpr: f64,
+    #[serde(flatten)]
+    pub(super) size: FilterSize,
     pub(super) observed_fpr: f64,
     pub(super) probes: u64,
 }
@@ -98,24 +123,10 @@ pub(super) fn rates(effort: &Effort, stages: &ProgressBar, omissions: &mut Vec<O
 }
 
 fn rate(kind: &'static KindEntry, target: f64, hashes: &[KeyHash], most_probes: u64) -> anyhow::Result<RatePoint> {
-    let filter = build(&kind.configure(FalsePositiveRate::new(target)?)?, &context(hashes), hashes)?;
-    let (bytes, expected_fpr) = (filter.as_bytes().len() as u64, filter.info().expected_fpr);
+    let (filter, size, _) = build_kind(kind, FalsePositiveRate::new(target)?, hashes)?;
     // As many probes as give enough false positives, and at least a tenth of the most.
-    let probes = whole(ENOUGH / expected_fpr).clamp(most_probes / 10, most_probes);
-    Ok(RatePoint {
-        filter: kind.name,
-        keys: hashes.len() as u64,
-        target_fpr: target,
-        bytes,
-        bits_per_key: bytes as f64 * 8.0 / hashes.len() as f64,
-        expected_fpr,
-        observed_fpr: filters::observed_fpr(&filter, probes),
-        probes,
-    })
-}
-
-fn context(hashes: &[KeyHash]) -> BuildContext {
-    filters::context().with_expected_keys(hashes.len() as u64)
+    let probes = whole(ENOUGH / size.expected_fpr).clamp(most_probes / 10, most_probes);
+    Ok(RatePoint { size, observed_fpr: filters::observed_fpr(&filter, probes), probes })
 }
 
 /// The rate of the filters of different numbers of keys: that of a fingerprint of a byte, at which no kind rounds its
@@ -134,12 +145,8 @@ const KEYS_PER_SAMPLE: usize = 30_000;
 /// The filter of one kind.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct KeysPoint {
-    pub(super) filter: &'static str,
-    pub(super) keys: u64,
-    pub(super) target_fpr: f64,
-    pub(super) bytes: u64,
-    pub(super) bits_per_key: f64,
-    pub(super) expected_fpr: f64,
+    #[serde(flatten)]
+    pub(super) size: FilterSize,
     /// From hashes to the finished filter.
     pub(super) build_ns_per_key: f64,
     /// Absent keys, one by one, none waiting for the answer of the one before.
@@ -200,23 +207,12 @@ pub(super) struct Timed {
 
 impl Timed {
     fn new(kind: &'static KindEntry, rate: FalsePositiveRate, hashes: &[KeyHash]) -> anyhow::Result<Self> {
-        let policy = kind.configure(rate)?;
-        let filter = build(&policy, &context(hashes), hashes)?;
-        let count = hashes.len() as u64;
+        let (filter, size, policy) = build_kind(kind, rate, hashes)?;
+        let count = size.keys;
         let lost = count - count_one_by_one(&filter, hashes);
         ensure!(lost == 0, "{}: {lost} of {count} keys are not found, which must never be", kind.name);
-        let bytes = filter.as_bytes().len() as u64;
-        let best = KeysPoint {
-            filter: kind.name,
-            keys: count,
-            target_fpr: rate.get(),
-            bytes,
-            bits_per_key: bytes as f64 * 8.0 / count as f64,
-            expected_fpr: filter.info().expected_fpr,
-            build_ns_per_key: f64::INFINITY,
-            query_one_ns: f64::INFINITY,
-            query_batch_ns: f64::INFINITY,
-        };
+        let [build_ns_per_key, query_one_ns, query_batch_ns] = [f64::INFINITY; 3];
+        let best = KeysPoint { size, build_ns_per_key, query_one_ns, query_batch_ns };
         Ok(Self { policy, filter, best, matches: MatchBitmap::default() })
     }
 

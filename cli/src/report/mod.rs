@@ -66,7 +66,7 @@ struct Family {
 impl Family {
     /// The figures of `filter` with `keys` keys, unless they were left out.
     fn point(&self, filter: &FilterInfo, keys: u64) -> Option<&KeysPoint> {
-        self.by_keys.iter().find(|point| point.filter == filter.name && point.keys == keys)
+        self.by_keys.iter().find(|point| point.size.filter == filter.name && point.size.keys == keys)
     }
 }
 
@@ -93,7 +93,7 @@ pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<(Outcome, Summary)> {
     }
     let (filters, own_keys) = match report.figures {
         Figures::Family(family) => (family.filters.iter().map(|filter| filter.name).collect(), None),
-        Figures::OwnKeys(own) => (own.figures.iter().map(|one| one.point.filter).collect(), Some(own)),
+        Figures::OwnKeys(own) => (own.figures.iter().map(|one| one.point.size.filter).collect(), Some(own)),
     };
     let Report { omissions, findings, seconds, .. } = report;
     Ok((Outcome::Yes, Summary { files, filters, own_keys, omissions, findings, seconds }))

@@ -89,10 +89,10 @@ fn read(path: &Path, option: &str, suffix: &[u8]) -> anyhow::Result<Vec<KeyHash>
 
 impl OwnKeys {
     pub(super) const COLUMNS: [Column<OwnKeysPoint>; 8] = [
-        ("filter", |own| own.point.filter.to_owned()),
-        ("bytes", |own| grouped(own.point.bytes)),
-        ("bits/key", |own| format!("{:.2}", own.point.bits_per_key)),
-        ("expected", |own| percent(own.point.expected_fpr)),
+        ("filter", |own| own.point.size.filter.to_owned()),
+        ("bytes", |own| grouped(own.point.size.bytes)),
+        ("bits/key", |own| format!("{:.2}", own.point.size.bits_per_key)),
+        ("expected", |own| percent(own.point.size.expected_fpr)),
         ("observed", |own| percent(own.observed_fpr)),
         ("build ns", |own| format!("{:.1}", own.point.build_ns_per_key)),
         ("probe ns", |own| format!("{:.1}", own.point.query_one_ns)),
@@ -103,16 +103,16 @@ impl OwnKeys {
     pub(super) fn sentence(&self) -> String {
         let figures = || self.figures.iter().map(|figure| &figure.point);
         let default = figures().next();
-        let (Some(best), Some(default)) = (figures().min_by_key(|point| point.bytes), default) else {
+        let (Some(best), Some(default)) = (figures().min_by_key(|point| point.size.bytes), default) else {
             return "No filter of these keys could be built.".to_owned();
         };
         let keys = counted(self.keys, "key");
         let rate = brief_percent(self.target_fpr);
         let (other, other_bytes) = match self.current_bytes {
             Some(current) => ("your filters today".to_owned(), current),
-            None => (format!("the default, {},", default.filter), default.bytes),
+            None => (format!("the default, {},", default.size.filter), default.size.bytes),
         };
-        if best.bytes >= other_bytes {
+        if best.size.bytes >= other_bytes {
             return format!(
                 "No filter of your {keys} at {rate} is smaller than the {} of {other}.",
                 bytes(other_bytes)
@@ -121,13 +121,13 @@ impl OwnKeys {
         format!(
             "For your {keys} at {rate}, {} takes {} instead of the {} of {other} and saves {:.0} % of the memory; it builds \
              in {:.1} ns per key and answers in {:.1} ns, {} in {:.1} and {:.1} ns.",
-            best.filter,
-            bytes(best.bytes),
+            best.size.filter,
+            bytes(best.size.bytes),
             bytes(other_bytes),
-            (1.0 - best.bytes as f64 / other_bytes as f64) * 100.0,
+            (1.0 - best.size.bytes as f64 / other_bytes as f64) * 100.0,
             best.build_ns_per_key,
             best.query_one_ns,
-            default.filter,
+            default.size.filter,
             default.build_ns_per_key,
             default.query_one_ns,
         )

@@ -13,9 +13,11 @@ const LOWEST_RATE: f64 = 5e-5;
 /// Rate against size.
 pub(super) fn rates(family: &Family) -> Chart {
     let place = |rate: &RatePoint| {
-        let (filter, observed, expected) = (rate.filter, percent(rate.observed_fpr), percent(rate.expected_fpr));
-        let tip = format!("{filter}: {:.2} bits per key, {observed} observed, {expected} expected", rate.bits_per_key);
-        (filter, Point { at: (rate.observed_fpr, rate.bits_per_key), tip })
+        let (filter, observed, expected) =
+            (rate.size.filter, percent(rate.observed_fpr), percent(rate.size.expected_fpr));
+        let tip =
+            format!("{filter}: {:.2} bits per key, {observed} observed, {expected} expected", rate.size.bits_per_key);
+        (filter, Point { at: (rate.observed_fpr, rate.size.bits_per_key), tip })
     };
     let series = by_filter(family, &family.rates, place);
     let title = format!("False positive rate and bits per key, {} keys", grouped(family.effort.rate_keys));
@@ -24,7 +26,7 @@ pub(super) fn rates(family: &Family) -> Chart {
 
 /// Bits per key by the number of keys.
 pub(super) fn sizes(family: &Family) -> Chart {
-    let chart = figure_by_keys(family, "bits per key, whole block", |point| point.bits_per_key, "bits per key");
+    let chart = figure_by_keys(family, "bits per key, whole block", |point| point.size.bits_per_key, "bits per key");
     chart.with_lower_bound(measure::BOUND, &format!("information bound: {:.0} bits", measure::BOUND))
 }
 
@@ -35,8 +37,8 @@ pub(super) fn times(family: &Family, of: FigureOf) -> Chart {
 
 fn figure_by_keys(family: &Family, title: &str, of: FigureOf, unit: &str) -> Chart {
     let place = |at: &KeysPoint| {
-        let tip = format!("{}, {} keys: {:.2} {unit}", at.filter, grouped(at.keys), of(at));
-        (at.filter, Point { at: (at.keys as f64, of(at)), tip })
+        let tip = format!("{}, {} keys: {:.2} {unit}", at.size.filter, grouped(at.size.keys), of(at));
+        (at.size.filter, Point { at: (at.size.keys as f64, of(at)), tip })
     };
     let series = by_filter(family, &family.by_keys, place);
     let chart_title = format!("{title}, by the number of keys, rate {}", brief_percent(measure::RATE));

@@ -137,7 +137,7 @@ fn sizes(page: &mut Page, family: &Family) -> anyhow::Result<()> {
         brief_percent(measure::RATE)
     ));
     page.chart(&charts::sizes(family))?;
-    page.details("The figures: bits per key", &tables::by_keys(family, |point| point.bits_per_key));
+    page.details("The figures: bits per key", &tables::by_keys(family, |point| point.size.bits_per_key));
     Ok(())
 }
 

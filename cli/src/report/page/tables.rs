@@ -40,14 +40,14 @@ pub(super) fn overview(family: &Family) -> String {
         "takes keys later",
         "removes keys",
     ];
-    let most = family.by_keys.iter().map(|point| point.keys).max().unwrap_or(0);
+    let most = family.by_keys.iter().map(|point| point.size.keys).max().unwrap_or(0);
     let yes_no = |is: bool| if is { "yes" } else { "no" }.to_owned();
     let row = |filter: &FilterInfo| {
         let point = family.point(filter, most);
         vec![
             filter.name.to_owned(),
-            figure(point, 2, |point| point.bits_per_key),
-            figure(point, 1, |point| (point.bits_per_key / measure::BOUND - 1.0) * 100.0),
+            figure(point, 2, |point| point.size.bits_per_key),
+            figure(point, 1, |point| (point.size.bits_per_key / measure::BOUND - 1.0) * 100.0),
             figure(point, 1, |point| point.build_ns_per_key),
             figure(point, 1, |point| point.query_one_ns),
             figure(point, 1, |point| point.query_batch_ns),
@@ -61,12 +61,12 @@ pub(super) fn overview(family: &Family) -> String {
 /// Bits per key and the observed rate, by filter and the target rate.
 pub(super) fn rates(family: &Family) -> String {
     let columns: [Column<RatePoint>; 7] = [
-        ("filter", |point| point.filter.to_owned()),
-        ("target", |point| brief_percent(point.target_fpr)),
-        ("bits per key", |point| format!("{:.2}", point.bits_per_key)),
-        ("bound", |point| format!("{:.2}", -point.expected_fpr.log2())),
+        ("filter", |point| point.size.filter.to_owned()),
+        ("target", |point| brief_percent(point.size.target_fpr)),
+        ("bits per key", |point| format!("{:.2}", point.size.bits_per_key)),
+        ("bound", |point| format!("{:.2}", -point.size.expected_fpr.log2())),
         ("observed", |point| percent(point.observed_fpr)),
-        ("expected", |point| percent(point.expected_fpr)),
+        ("expected", |point| percent(point.size.expected_fpr)),
         ("absent keys probed", |point| grouped(point.probes)),
     ];
     table(&columns, &family.rates)

@@ -5,7 +5,7 @@ use roxmltree::{Document, Node, ParsingOptions};
 use sstfilter_charts::Machine;
 
 use super::html;
-use crate::report::measure::{Effort, KeysPoint, Omission, RatePoint, SETTINGS};
+use crate::report::measure::{Effort, FilterSize, KeysPoint, Omission, RatePoint, SETTINGS};
 use crate::report::overfill::OverfillPoint;
 use crate::report::{Family, Figures, FilterInfo, Report};
 
@@ -29,7 +29,8 @@ fn rate_points() -> impl Iterator<Item = RatePoint> {
             let bits_per_key = bits / 8.0 * -target_fpr.log2();
             let observed_fpr = target_fpr * 0.99;
             let (keys, bytes, probes) = (1_000_000, 125_000, 5_000_000);
-            RatePoint { filter, keys, target_fpr, bytes, bits_per_key, expected_fpr: target_fpr, observed_fpr, probes }
+            let size = FilterSize { filter, keys, target_fpr, bytes, bits_per_key, expected_fpr: target_fpr };
+            RatePoint { size, observed_fpr, probes }
         })
     })
 }
@@ -38,13 +39,9 @@ fn key_points(ladder: &[u64]) -> impl Iterator<Item = KeysPoint> {
     FILTERS.into_iter().flat_map(move |(filter, bits, [build, one, batch], _)| {
         ladder.iter().map(move |&keys| {
             let (small, large) = (300.0 / keys as f64, (keys as f64).log10() / 7.0);
+            let (target_fpr, bits_per_key) = (1.0 / 256.0, bits + small);
             KeysPoint {
-                filter,
-                keys,
-                target_fpr: 1.0 / 256.0,
-                bytes: keys,
-                bits_per_key: bits + small,
-                expected_fpr: 1.0 / 256.0,
+                size: FilterSize { filter, keys, target_fpr, bytes: keys, bits_per_key, expected_fpr: target_fpr },
                 build_ns_per_key: build * large + small * 10.0,
                 query_one_ns: one * large,
                 query_batch_ns: batch * large,
