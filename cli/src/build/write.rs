@@ -74,6 +74,7 @@ impl<'a> Writer<'a> {
         let path = self.directory.path.join(files::table_name(complete as u64 + 1));
         let begun = TableWriter::create(&path, options);
         let mut writer = begun.with_context(|| format!("cannot begin {}", path.display()))?;
+        // What stands of the build when it fails.
         let context = || format!("cannot write table {}; {complete} tables before it are complete", complete + 1);
         for index in indices {
             let (key, value) = self.source.entry(index, &mut self.scratch);

@@ -3,7 +3,7 @@
 use sstfilter_charts::{Axis, Chart, Colour, Form, Labels, Limit, Mark, Point, Series, Side, Style};
 
 use crate::report::Family;
-use crate::report::measure::{self, FigureOf, KeysPoint, RatePoint};
+use crate::report::measure::{self, FigureOf, FilterSize, KeysPoint, RatePoint};
 use crate::report::overfill::{OverfillPoint, first_of_each};
 use crate::units::{brief_percent, grouped, percent};
 
@@ -13,11 +13,10 @@ const LOWEST_RATE: f64 = 5e-5;
 /// Rate against size.
 pub(super) fn rates(family: &Family) -> Chart {
     let place = |rate: &RatePoint| {
-        let (filter, observed, expected) =
-            (rate.size.filter, percent(rate.observed_fpr), percent(rate.size.expected_fpr));
-        let tip =
-            format!("{filter}: {:.2} bits per key, {observed} observed, {expected} expected", rate.size.bits_per_key);
-        (filter, Point { at: (rate.observed_fpr, rate.size.bits_per_key), tip })
+        let FilterSize { filter, bits_per_key, expected_fpr, .. } = &rate.size;
+        let (observed, expected) = (percent(rate.observed_fpr), percent(*expected_fpr));
+        let tip = format!("{filter}: {bits_per_key:.2} bits per key, {observed} observed, {expected} expected");
+        (*filter, Point { at: (rate.observed_fpr, *bits_per_key), tip })
     };
     let series = by_filter(family, &family.rates, place);
     let title = format!("False positive rate and bits per key, {} keys", grouped(family.effort.rate_keys));

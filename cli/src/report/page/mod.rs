@@ -12,72 +12,47 @@ use crate::units::{brief_percent, grouped};
 
 /// The document.
 pub(super) fn html(report: &Report) -> anyhow::Result<String> {
-    let mut page = Page(format!(
+    let figures = match &report.figures {
+        Figures::OwnKeys(own) => own_keys(own),
+        Figures::Family(family) => {
+            overview(family) + &rates(family)? + &sizes(family)? + &times(family)? + &overfill(family)?
+        }
+    };
+    let omission = |one: &Omission| format!("{} at {}: {}", one.filter, one.at, one.reason);
+    let omissions = match &report.omissions[..] {
+        [] => String::new(),
+        some => list("omissions", "Left out", some.iter().map(omission)),
+    };
+    let (page_style, charts_style, head) = (include_str!("style.css"), css(), head(report));
+    Ok(format!(
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/>\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\
-         <title>The filter family, measured</title><style>{}{}</style></head><body><main>",
-        include_str!("style.css"),
-        css()
-    ));
-    head(&mut page, report);
-    match &report.figures {
-        Figures::OwnKeys(own) => own_keys(&mut page, own),
-        Figures::Family(family) => {
-            overview(&mut page, family);
-            rates(&mut page, family)?;
-            sizes(&mut page, family)?;
-            times(&mut page, family)?;
-            overfill(&mut page, family)?;
-        }
-    }
-    if !report.omissions.is_empty() {
-        let text = |one: &Omission| format!("{} at {}: {}", one.filter, one.at, one.reason);
-        page.list("omissions", "Left out", report.omissions.iter().map(text));
-    }
-    page.put("</main></body></html>\n");
-    Ok(page.0)
+         <title>The filter family, measured</title><style>{page_style}{charts_style}</style></head><body><main>\
+         {head}{figures}{omissions}</main></body></html>\n"
+    ))
 }
 
-/// The markup so far.
-struct Page(String);
-
-impl Page {
-    /// Appends markup.
-    fn put(&mut self, markup: &str) {
-        self.0.push_str(markup);
-    }
-
-    fn section(&mut self, id: &str, title: &str) {
-        self.put(&format!("<h2 id=\"{id}\">{}</h2>", escaped(title)));
-    }
-
-    fn paragraph(&mut self, text: &str) {
-        self.put(&format!("<p>{}</p>", escaped(text)));
-    }
-
-    /// A section that is a list.
-    fn list(&mut self, id: &str, title: &str, items: impl Iterator<Item = String>) {
-        self.section(id, title);
-        self.put("<ul class=\"findings\">");
-        items.for_each(|item| self.put(&format!("<li>{}</li>", escaped(&item))));
-        self.put("</ul>");
-    }
-
-    /// A chart in two drawings, of which the style sheet shows one.
-    fn chart(&mut self, chart: &Chart) -> anyhow::Result<()> {
-        let draw = |frame| chart.svg(frame).map_err(anyhow::Error::from_boxed);
-        self.put(&format!("<figure>{}{}</figure>", draw(Frame::WIDE)?, draw(Frame::NARROW)?));
-        Ok(())
-    }
-
-    fn details(&mut self, summary: &str, contents: &str) {
-        self.put(&format!("<details><summary>{}</summary>{contents}</details>", escaped(summary)));
-    }
+fn section(id: &str, title: &str, text: &str) -> String {
+    format!("<h2 id=\"{id}\">{}</h2><p>{}</p>", escaped(title), escaped(text))
 }
 
-fn head(page: &mut Page, report: &Report) {
-    page.put("<h1>The filter family, measured</h1>");
-    page.put("<p class=\"lead\">Sizes, false positive rates and times of every kind of filter that sstfilter has, measured on one machine with the command below.</p>");
+/// A section that is a list.
+fn list(id: &str, title: &str, items: impl Iterator<Item = String>) -> String {
+    let items: Vec<_> = items.map(|item| format!("<li>{}</li>", escaped(&item))).collect();
+    format!("<h2 id=\"{id}\">{}</h2><ul class=\"findings\">{}</ul>", escaped(title), items.concat())
+}
+
+/// A chart in two drawings, of which the style sheet shows one.
+fn figure(chart: &Chart) -> anyhow::Result<String> {
+    let draw = |frame| chart.svg(frame).map_err(anyhow::Error::from_boxed);
+    Ok(format!("<figure>{}{}</figure>", draw(Frame::WIDE)?, draw(Frame::NARROW)?))
+}
+
+fn details(summary: &str, table: &str) -> String {
+    format!("<details><summary>{summary}</summary>{table}</details>")
+}
+
+fn head(report: &Report) -> String {
     let facts = [
         ("machine", format!("{}, {} cores", report.machine.cpu, report.machine.cores)),
         ("system", report.machine.system.clone()),
@@ -89,93 +64,97 @@ fn head(page: &mut Page, report: &Report) {
         ("took", format!("{:.0} s", report.seconds)),
     ];
     let fact = |(name, value): (&str, String)| format!("<div><dt>{name}</dt><dd>{}</dd></div>", escaped(&value));
-    page.put(&format!("<dl class=\"facts\">{}</dl>", facts.map(fact).concat()));
-    page.list("findings", "What stands out", report.findings.iter().cloned());
+    format!(
+        "<h1>The filter family, measured</h1><p class=\"lead\">Sizes, false positive rates and times of every kind of \
+         filter that sstfilter has, measured on one machine with the command below.</p><dl class=\"facts\">{}</dl>{}",
+        facts.map(fact).concat(),
+        list("findings", "What stands out", report.findings.iter().cloned())
+    )
 }
 
-fn own_keys(page: &mut Page, own: &OwnKeys) {
-    page.section("own-keys", "Filters of your keys");
-    page.paragraph(&format!(
+fn own_keys(own: &OwnKeys) -> String {
+    let text = format!(
         "All filters hold {} keys at a rate of {}. Rates are observed on {} absent keys ({}).",
         grouped(own.keys),
         brief_percent(own.target_fpr),
         grouped(own.absent_keys),
         own.absent_from
-    ));
-    page.put(&tables::table(&OwnKeys::COLUMNS, &own.figures));
+    );
+    section("own-keys", "Filters of your keys", &text) + &tables::table(&OwnKeys::COLUMNS, &own.figures)
 }
 
-fn overview(page: &mut Page, family: &Family) {
-    page.put("<nav><a href=\"#rates\">rates and sizes</a><a href=\"#sizes\">size by keys</a><a href=\"#times\">times</a><a href=\"#overfill\">beyond the plan</a></nav>");
+fn overview(family: &Family) -> String {
     let most = family.effort.ladder.last().copied().unwrap_or(0);
-    page.paragraph(&format!(
+    let text = format!(
         "All filters at {} keys and a rate of {}, hashes given; sizes are of whole blocks:",
         grouped(most),
         brief_percent(measure::RATE)
-    ));
-    page.put(&tables::overview(family));
+    );
+    format!(
+        "<nav><a href=\"#rates\">rates and sizes</a><a href=\"#sizes\">size by keys</a><a href=\"#times\">times</a>\
+         <a href=\"#overfill\">beyond the plan</a></nav><p>{}</p>{}",
+        escaped(&text),
+        tables::overview(family)
+    )
 }
 
-fn rates(page: &mut Page, family: &Family) -> anyhow::Result<()> {
-    page.section("rates", "False positive rate and size");
-    page.paragraph(&format!(
+fn rates(family: &Family) -> anyhow::Result<String> {
+    let text = format!(
         "Further right is a lower rate, further down less memory. Each mark is a filter of {} keys, probed for up to {} \
          absent ones. No filter can be below the broken line, log2(1/rate).",
         grouped(family.effort.rate_keys),
         grouped(family.effort.most_probes)
-    ));
-    page.chart(&charts::rates(family))?;
-    page.details("The figures", &tables::rates(family));
-    Ok(())
+    );
+    let chart = figure(&charts::rates(family))?;
+    let details = details("The figures", &tables::rates(family));
+    Ok(section("rates", "False positive rate and size", &text) + &chart + &details)
 }
 
-fn sizes(page: &mut Page, family: &Family) -> anyhow::Result<()> {
-    page.section("sizes", "Size by the number of keys");
-    page.paragraph(&format!(
+fn sizes(family: &Family) -> anyhow::Result<String> {
+    let text = format!(
         "Bits per key of whole blocks at a rate of {}, trailers included: small filters pay for their trailer and for \
          what is rounded up. Register-blocked Bloom filters have powers of two as sizes: some fit, some do not.",
         brief_percent(measure::RATE)
-    ));
-    page.chart(&charts::sizes(family))?;
-    page.details("The figures: bits per key", &tables::by_keys(family, |point| point.size.bits_per_key));
-    Ok(())
+    );
+    let chart = figure(&charts::sizes(family))?;
+    let details = details("The figures: bits per key", &tables::by_keys(family, |point| point.size.bits_per_key));
+    Ok(section("sizes", "Size by the number of keys", &text) + &chart + &details)
 }
 
-fn times(page: &mut Page, family: &Family) -> anyhow::Result<()> {
-    page.section("times", "Time by the number of keys");
-    page.paragraph(&format!(
+fn times(family: &Family) -> anyhow::Result<String> {
+    let text = format!(
         "Nanoseconds per key at a rate of {}, hashes given, one core; the best of {} repetitions in which the filters \
          took turns. Times are of this machine and of this hour; ratios carry over better than figures.",
         brief_percent(measure::RATE),
         family.effort.repetitions
-    ));
+    );
     let figures: [(&str, FigureOf); 3] = [
         ("Building, from hashes to the finished filter", |point| point.build_ns_per_key),
         ("Probing for absent keys, one by one", |point| point.query_one_ns),
         ("Probing for absent keys, in one batch", |point| point.query_batch_ns),
     ];
+    let mut html = section("times", "Time by the number of keys", &text);
     for (title, of) in figures {
-        page.put(&format!("<h3>{title}</h3>"));
-        page.chart(&charts::times(family, of))?;
-        page.details("The figures: ns per key", &tables::by_keys(family, of));
+        let details = details("The figures: ns per key", &tables::by_keys(family, of));
+        html.extend([format!("<h3>{title}</h3>"), figure(&charts::times(family, of))?, details]);
     }
-    Ok(())
+    Ok(html)
 }
 
-fn overfill(page: &mut Page, family: &Family) -> anyhow::Result<()> {
-    page.section("overfill", "More keys than planned");
-    page.paragraph(&format!(
+fn overfill(family: &Family) -> anyhow::Result<String> {
+    let text = format!(
         "Filters that take keys while they are in use, planned for {} keys at {} and offered up to three times as many. \
          A ring is where a filter first says that it has passed a limit.",
         grouped(family.effort.overfill_keys),
         brief_percent(overfill::RATE)
-    ));
-    page.put("<h3>Fill</h3>");
-    page.chart(&charts::fills(family))?;
-    page.put("<h3>False positive rate: observed as marks, expected by the filter itself as a line</h3>");
-    page.chart(&charts::overfill_rates(family))?;
-    page.details("The figures", &tables::overfill(family));
-    Ok(())
+    );
+    let (fills, rates) = (figure(&charts::fills(family))?, figure(&charts::overfill_rates(family))?);
+    let charts = format!(
+        "<h3>Fill</h3>{fills}\
+         <h3>False positive rate: observed as marks, expected by the filter itself as a line</h3>{rates}"
+    );
+    let details = details("The figures", &tables::overfill(family));
+    Ok(section("overfill", "More keys than planned", &text) + &charts + &details)
 }
 
 /// `text` with the characters that mean something in markup written as entities, and no line break before a `%`.
