@@ -78,7 +78,7 @@ fn may_be_file(path: &Path) -> bool {
 }
 
 /// The tables at `path`, newest first: all of a directory, or the one file that it is.
-pub(crate) fn tables_newest_first(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
+fn tables_newest_first(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let metadata = fs::metadata(path).with_context(|| format!("cannot open {}", path.display()))?;
     if !metadata.is_dir() {
         return Ok(vec![path.to_owned()]);
@@ -94,9 +94,11 @@ pub(crate) fn tables_newest_first(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(tables)
 }
 
-/// The tables at `path`, newest first; without a secret seed, probed with the hash that the newest was built with.
-pub(crate) fn open_set(path: &Path, secret: Option<&KeyHasher>) -> anyhow::Result<TableSet> {
-    Ok(TableSet::open(tables_newest_first(path)?, &read_options(secret))?)
+/// The tables at `path`, newest first, and their paths; without a secret seed, probed with the hash that the newest was
+/// built with.
+pub(crate) fn open_set(path: &Path, secret: Option<&KeyHasher>) -> anyhow::Result<(TableSet, Vec<PathBuf>)> {
+    let paths = tables_newest_first(path)?;
+    Ok((TableSet::open(&paths, &read_options(secret))?, paths))
 }
 
 /// Opens one table.

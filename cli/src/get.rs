@@ -34,7 +34,7 @@ pub(crate) fn run(
     secret: Option<&KeyHasher>,
     output: &mut Output<'_>,
 ) -> anyhow::Result<Outcome> {
-    let set = files::open_set(tables, secret)?;
+    let (set, _) = files::open_set(tables, secret)?;
     for problem in set.tables().iter().filter_map(Table::filter_problem) {
         note(&format!("note: reading without a filter: {}", in_options(problem)));
     }

@@ -20,12 +20,13 @@ mod verify;
 
 use std::io::Write;
 
+use anyhow::Context;
 use clap::Parser;
 
 pub use args::Cli;
 use args::Command;
-use output::Output;
-pub use output::{CANNOT_WRITE, Outcome, explained};
+use output::{CANNOT_WRITE, Output};
+pub use output::{Outcome, explained};
 
 impl Cli {
     /// Parses `arguments`, the first of which is the program's name.
@@ -40,7 +41,7 @@ impl Cli {
     }
 }
 
-/// Does what the arguments ask for. Results go to `stdout`; notes and progress to standard error.
+/// Does what the arguments ask for. Results go to `stdout`, which is flushed; notes and progress to standard error.
 ///
 /// # Errors
 ///
@@ -49,7 +50,7 @@ pub fn run(cli: &Cli, stdout: &mut dyn Write) -> anyhow::Result<Outcome> {
     let secret = cli.secret_seed_file.as_deref().map(secret::hasher_from).transpose()?;
     let secret = secret.as_ref();
     let mut output = Output { writer: stdout, is_json: cli.json };
-    match &cli.command {
+    let outcome = match &cli.command {
         Command::Demo => output.report(demo::run()?),
         Command::Build(args) => output.report(build::run(args, secret)?),
         Command::Get { tables, keys } => get::run(tables, keys, secret, &mut output),
@@ -58,5 +59,7 @@ pub fn run(cli: &Cli, stdout: &mut dyn Write) -> anyhow::Result<Outcome> {
         Command::Verify { paths } => output.report(verify::run(paths, secret)),
         Command::Advise(args) => output.report(advise::run(args)?),
         Command::Report(args) => output.report(report::run(args)?),
-    }
+    }?;
+    output.writer.flush().context(CANNOT_WRITE)?;
+    Ok(outcome)
 }

@@ -3,9 +3,8 @@
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
 
-use anyhow::Context;
 use clap::Parser;
-use sstfilter_cli::{CANNOT_WRITE, Cli, explained};
+use sstfilter_cli::{Cli, explained};
 
 /// The exit code of a process that the kernel would have ended for writing to a closed pipe.
 const CLOSED_PIPE_EXIT: u8 = 128 + 13;
@@ -13,9 +12,7 @@ const CLOSED_PIPE_EXIT: u8 = 128 + 13;
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let mut stdout = BufWriter::new(io::stdout().lock());
-    let outcome = sstfilter_cli::run(&cli, &mut stdout);
-    let outcome = outcome.and_then(|outcome| stdout.flush().map(|()| outcome).context(CANNOT_WRITE));
-    match outcome {
+    match sstfilter_cli::run(&cli, &mut stdout) {
         Ok(outcome) => ExitCode::from(outcome as u8),
         Err(error) if is_closed_pipe(&error) => ExitCode::from(CLOSED_PIPE_EXIT),
         Err(error) => {

@@ -28,7 +28,7 @@ impl Outcome {
 }
 
 /// What failed when standard output did.
-pub const CANNOT_WRITE: &str = "cannot write to standard output";
+pub(crate) const CANNOT_WRITE: &str = "cannot write to standard output";
 
 /// Standard output, as text or as JSON.
 pub(crate) struct Output<'a> {

@@ -44,8 +44,7 @@ struct TableProbes {
 }
 
 pub(crate) fn run(tables: &Path, keys: &Path, secret: Option<&KeyHasher>) -> anyhow::Result<(Outcome, ProbeReport)> {
-    let paths = files::tables_newest_first(tables)?;
-    let set = files::open_set(tables, secret)?;
+    let (set, paths) = files::open_set(tables, secret)?;
     let lines = KeyLines::read(keys, "--keys")?;
     // What all filters of the set that can be used are probed with.
     let described = || KeyHasher::from_identity(set.tables().first()?.hash_identity());

@@ -63,16 +63,13 @@ impl Scratch {
         while self.value.len() < value_bytes {
             let word = next_word(&mut state).to_le_bytes();
             let room = (value_bytes - self.value.len()).min(word.len());
-            self.value.extend(word.iter().take(room).map(|byte| letter(*byte)));
+            self.value.extend(word.iter().take(room).map(|byte| LETTERS[usize::from(byte % 64)]));
         }
     }
 }
 
-/// One of 64 printable characters: values can be shown, and compress about as badly as real ones.
-fn letter(byte: u8) -> u8 {
-    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-    LETTERS[usize::from(byte % 64)]
-}
+/// Values are made of 64 printable characters: they can be shown, and compress about as badly as real ones.
+const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
 /// The next number of a `SplitMix64` sequence (Steele, Lea, Flood 2014).
 fn next_word(state: &mut u64) -> u64 {

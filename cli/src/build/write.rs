@@ -31,27 +31,23 @@ impl<'a> Writer<'a> {
     /// Writes the entries to as many tables as `args` say, or to tables of the size that they say.
     pub(super) fn write(mut self, args: &BuildArgs) -> anyhow::Result<Vec<TableSummary>> {
         let entries = self.source.len();
-        match args.files {
-            // Each table holds a range of its own, all of about the same number of entries.
-            Some(tables) if args.consecutive => {
-                let bound = |table: u64| u64::try_from(u128::from(entries) * u128::from(table) / u128::from(tables));
-                for table in 0..tables {
-                    let (from, to) = (bound(table)?, bound(table + 1)?);
-                    self.write_known(from..to, to - from)?;
-                }
+        let Some(tables) = args.files else {
+            let mut next = 0;
+            while next < entries {
+                next += self.write_table(next..entries, self.options, Some(args.table_bytes))?;
             }
-            // Entry `i` goes to table `i mod tables`: all ranges overlap.
-            Some(tables) => {
-                for table in 0..tables {
-                    let indices = (table..entries).step_by(usize::try_from(tables)?);
-                    self.write_known(indices, (entries - table).div_ceil(tables))?;
-                }
-            }
-            None => {
-                let mut next = 0;
-                while next < entries {
-                    next += self.write_table(next..entries, self.options, Some(args.table_bytes))?;
-                }
+            return Ok(self.written);
+        };
+        let bound = |table: u64| u64::try_from(u128::from(entries) * u128::from(table) / u128::from(tables));
+        for table in 0..tables {
+            if args.consecutive {
+                // Each table holds a range of its own, all of about the same number of entries.
+                let (from, to) = (bound(table)?, bound(table + 1)?);
+                self.write_known(from..to, to - from)?;
+            } else {
+                // Entry `i` goes to table `i mod tables`: all ranges overlap.
+                let indices = (table..entries).step_by(usize::try_from(tables)?);
+                self.write_known(indices, (entries - table).div_ceil(tables))?;
             }
         }
         Ok(self.written)

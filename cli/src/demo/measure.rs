@@ -84,7 +84,8 @@ fn write(
         }
         written.push(TableLine::new(&writer.finish()?));
     }
-    Ok((files::open_set(&directory, None)?, written))
+    let (set, _) = files::open_set(&directory, None)?;
+    Ok((set, written))
 }
 
 /// Keys that were not found with their own value.
@@ -125,21 +126,21 @@ fn measure_policy(keys: &BundledKeys, directory: &Path, policy: Option<&KindPoli
     let false_positives = after.filter.false_positives - before.filter.false_positives;
     let per_lookup = |after: u64, before: u64| (after - before) as f64 / absent_lookups as f64;
     let groups = group(&written);
-    let filter = groups.first().context("no table was written")?;
+    let first = groups.first().context("no table was written")?;
     Ok(PolicyFigures {
         policy: name(policy),
         data_block_reads_per_absent_lookup: per_lookup(after.data_block_reads, before.data_block_reads),
         bytes_read_per_absent_lookup: per_lookup(after.bytes_read, before.bytes_read),
-        filter_bits_per_key: filter.bits_per_key,
+        filter_bits_per_key: first.bits_per_key,
         absent_lookups,
         present_lookups: keys.present.len().div_ceil(every) as u64,
         false_negatives: false_negatives(&set, keys, every)?,
         observed_fpr: if policy.is_some() { false_positives as f64 / absent_probes as f64 } else { 1.0 },
         absent_probes,
-        expected_fpr: filter.expected_fpr,
+        expected_fpr: first.expected_fpr,
         ns_per_absent_lookup,
-        filter_kind_used: if groups.len() == 1 { filter.filter.kind } else { "mixed" },
-        fallback_reason: (filter.filter.kind != filter.filter.requested).then_some(filter.filter.reason),
+        filter_kind_used: if groups.len() == 1 { first.filter.kind } else { "mixed" },
+        fallback_reason: (first.filter.kind != first.filter.requested).then_some(first.filter.reason),
     })
 }
 

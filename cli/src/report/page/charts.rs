@@ -25,16 +25,12 @@ pub(super) fn rates(family: &Family) -> Chart {
 
 /// Bits per key by the number of keys.
 pub(super) fn sizes(family: &Family) -> Chart {
-    let chart = figure_by_keys(family, "bits per key, whole block", |point| point.size.bits_per_key, "bits per key");
+    let chart = by_keys(family, "bits per key, whole block", |point| point.size.bits_per_key, "bits per key");
     chart.with_lower_bound(measure::BOUND, &format!("information bound: {:.0} bits", measure::BOUND))
 }
 
-/// A time by the number of keys.
-pub(super) fn times(family: &Family, of: FigureOf) -> Chart {
-    figure_by_keys(family, "nanoseconds per key", of, "ns per key")
-}
-
-fn figure_by_keys(family: &Family, title: &str, of: FigureOf, unit: &str) -> Chart {
+/// A figure by the number of keys.
+pub(super) fn by_keys(family: &Family, title: &str, of: FigureOf, unit: &str) -> Chart {
     let place = |at: &KeysPoint| {
         let tip = format!("{}, {} keys: {:.2} {unit}", at.size.filter, grouped(at.size.keys), of(at));
         (at.size.filter, Point { at: (at.size.keys as f64, of(at)), tip })

@@ -136,7 +136,8 @@ fn times(family: &Family) -> anyhow::Result<String> {
     let mut html = section("times", "Time by the number of keys", &text);
     for (title, of) in figures {
         let details = details("The figures: ns per key", &tables::by_keys(family, of));
-        html.extend([format!("<h3>{title}</h3>"), figure(&charts::times(family, of))?, details]);
+        let chart = charts::by_keys(family, "nanoseconds per key", of, "ns per key");
+        html.extend([format!("<h3>{title}</h3>"), figure(&chart)?, details]);
     }
     Ok(html)
 }
