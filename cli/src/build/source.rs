@@ -1,7 +1,7 @@
 //! The entries to write: sorted lines in memory, or numbers turned into entries as they are needed.
 
 use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::io::Read;
 use std::path::Path;
 
 use anyhow::{Context, ensure};
@@ -56,8 +56,13 @@ impl Source {
 impl Scratch {
     fn generate(&mut self, index: u64, value_bytes: usize) {
         self.key.clear();
-        // Writing to memory does not fail.
-        let _ = write!(self.key, "user:{index:012}:profile");
+        self.key.extend_from_slice(b"user:000000000000:profile");
+        let mut rest = index;
+        // Formatting them would take a fifth of the time of a build.
+        for digit in self.key[5..17].iter_mut().rev() {
+            *digit = b'0' + (rest % 10) as u8;
+            rest /= 10;
+        }
         self.value.clear();
         let mut state = index;
         while self.value.len() < value_bytes {
