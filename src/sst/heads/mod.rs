@@ -33,14 +33,15 @@ pub(super) fn head(bytes: &[u8]) -> u64 {
     BigEndian::read_u64(&first)
 }
 
-/// Up to here heads are counted rather than halved: their loads do not wait for each other.
-const COUNTED: usize = 64;
+/// Heads from one that is counted to the next, and how many are counted then. Loads that are counted do not wait for each
+/// other, as those of a search by halves do.
+const STEP: usize = 16;
 
 /// How many of the ascending `heads` are below `bound`.
 #[inline]
 pub(super) fn lower_bound(heads: &[u64], bound: u64) -> usize {
     let (mut below, mut rest) = (0, heads);
-    while rest.len() > COUNTED {
+    while rest.len() > STEP * STEP {
         let (left, right) = rest.split_at(rest.len() / 2);
         if left.last().is_some_and(|&last| last < bound) {
             below += left.len();
@@ -49,7 +50,10 @@ pub(super) fn lower_bound(heads: &[u64], bound: u64) -> usize {
             rest = left;
         }
     }
-    below + rest.iter().filter(|&&head| head < bound).count()
+    let is_below = |head: &&u64| **head < bound;
+    let steps = rest.iter().step_by(STEP).filter(is_below).count();
+    let start = steps.saturating_sub(1) * STEP;
+    below + start + rest.get(start..).unwrap_or_default().iter().take(STEP).filter(is_below).count()
 }
 
 #[cfg(test)]
@@ -59,7 +63,7 @@ mod tests {
     #[test]
     fn heads_are_counted_like_a_search_counts_them() {
         let heads: Vec<u64> = (0..1_000).map(|at| at / 3 * 2).collect();
-        for length in [0, 1, 63, 64, 65, 128, 129, 999, 1_000] {
+        for length in [0, 1, 15, 16, 17, 31, 255, 256, 257, 512, 513, 999, 1_000] {
             for bound in 0..700 {
                 let expected = heads[..length].partition_point(|&head| head < bound);
                 assert_eq!(lower_bound(&heads[..length], bound), expected, "{bound} in {length}");

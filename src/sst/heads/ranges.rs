@@ -1,6 +1,6 @@
 //! Which tables have a key in their range, told for 64 of them by the heads of their bounds.
 
-use super::head;
+use super::{head, lower_bound};
 use crate::block::GROUP;
 use crate::codec::common_prefix;
 use crate::sst::TableProperties;
@@ -10,21 +10,27 @@ use crate::sst::TableProperties;
 pub(in crate::sst) struct KeyRanges {
     /// What all smallest and largest keys begin with.
     prefix: Vec<u8>,
-    /// For each group of tables the heads of their smallest and largest keys, distinct and ascending.
-    ///
-    /// Between two neighbours the same tables hold every head, so a search by halves finds them all at once. Rejected:
-    /// comparing the head with each table's range, 64 comparisons a group; and one list for all groups, which grows
-    /// with the square of the tables.
-    groups: Vec<Vec<Bound>>,
+    groups: Vec<Bounds>,
 }
 
-/// The head of a smallest or largest key, and the tables whose ranges lie around it, as the bits of a word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Bound {
-    head: u64,
-    /// Tables that hold the heads between the bound before and this one.
+/// The smallest and largest keys of a group of tables, by their heads.
+///
+/// Between two neighbours the same tables hold every head, so one search finds them all. Rejected: comparing a head with
+/// each table's range, which is 64 comparisons; and one list for all groups, which grows with the square of the tables.
+#[derive(Debug)]
+struct Bounds {
+    /// Distinct and ascending.
+    heads: Vec<u64>,
+    /// For each of `heads`.
+    tables: Vec<Around>,
+}
+
+/// Tables, as the bits of a word, by what their ranges are to the head of a bound.
+#[derive(Clone, Copy, Debug)]
+struct Around {
+    /// They hold the heads between the bound before and this one.
     below: u64,
-    /// Tables that may hold a key of this head: their smallest or largest key may have it too.
+    /// They may hold a key of this head: their smallest or largest key may have it too.
     at: u64,
 }
 
@@ -43,7 +49,7 @@ impl KeyRanges {
         let head_of = |key: &[u8]| head(key.get(prefix.len()..).unwrap_or_default());
         let heads: Vec<_> =
             ends.iter().map(|ends| ends.map(|(smallest, largest)| (head_of(smallest), head_of(largest)))).collect();
-        Self { prefix: prefix.to_vec(), groups: heads.chunks(GROUP).map(bounds_of).collect() }
+        Self { prefix: prefix.to_vec(), groups: heads.chunks(GROUP).map(Bounds::new).collect() }
     }
 
     /// What `key` is compared by; `None` when it is outside all ranges.
@@ -56,33 +62,38 @@ impl KeyRanges {
     /// The tables of a group that have the key of `head` in their range.
     #[inline]
     pub(in crate::sst) fn holding(&self, group: usize, head: u64) -> InRange {
-        let bounds = self.groups.get(group).map_or(&[][..], Vec::as_slice);
-        match bounds.get(bounds.partition_point(|bound| bound.head < head)) {
-            Some(bound) if bound.head == head => InRange::AtMost(bound.at),
-            Some(bound) => InRange::These(bound.below),
-            None => InRange::These(0),
-        }
+        self.groups.get(group).map_or(InRange::These(0), |bounds| bounds.holding(head))
     }
 }
 
-/// The bounds of up to [`GROUP`] tables, from the heads of their smallest and largest keys.
-fn bounds_of(tables: &[Option<(u64, u64)>]) -> Vec<Bound> {
-    let mut heads: Vec<u64> = tables.iter().flatten().flat_map(|&(smallest, largest)| [smallest, largest]).collect();
-    heads.sort_unstable();
-    heads.dedup();
-    let bound = |head| {
-        let tables_where = |holds: fn(u64, u64, u64) -> bool| {
-            let is_in =
-                |ends: &Option<(u64, u64)>| ends.is_some_and(|(smallest, largest)| holds(smallest, head, largest));
-            tables.iter().enumerate().fold(0, |bits, (bit, ends)| bits | u64::from(is_in(ends)) << bit)
+impl Bounds {
+    /// From the heads of the smallest and the largest key of up to [`GROUP`] tables.
+    fn new(tables: &[Option<(u64, u64)>]) -> Self {
+        let mut heads: Vec<u64> =
+            tables.iter().flatten().flat_map(|&(smallest, largest)| [smallest, largest]).collect();
+        heads.sort_unstable();
+        heads.dedup();
+        let tables_where = |holds: &dyn Fn(u64, u64) -> bool| {
+            let is_one = |ends: &Option<(u64, u64)>| ends.is_some_and(|(smallest, largest)| holds(smallest, largest));
+            tables.iter().enumerate().fold(0, |bits, (bit, ends)| bits | u64::from(is_one(ends)) << bit)
         };
-        Bound {
-            head,
-            below: tables_where(|smallest, head, largest| smallest < head && head <= largest),
-            at: tables_where(|smallest, head, largest| smallest <= head && head <= largest),
+        let around = |&head: &u64| Around {
+            below: tables_where(&|smallest, largest| smallest < head && head <= largest),
+            at: tables_where(&|smallest, largest| smallest <= head && head <= largest),
+        };
+        Self { tables: heads.iter().map(around).collect(), heads }
+    }
+
+    #[inline]
+    fn holding(&self, head: u64) -> InRange {
+        let position = lower_bound(&self.heads, head);
+        match (self.heads.get(position), self.tables.get(position)) {
+            (Some(&bound), Some(tables)) if bound == head => InRange::AtMost(tables.at),
+            (_, Some(tables)) => InRange::These(tables.below),
+            // Above all bounds.
+            (_, None) => InRange::These(0),
         }
-    };
-    heads.into_iter().map(bound).collect()
+    }
 }
 
 /// The smallest and the largest key; `None` in a table of no entries.
@@ -111,7 +122,7 @@ mod tests {
     #[test]
     fn bounds_tell_the_tables_of_every_head_between_and_at_them() {
         let tables = [Some((3, 7)), None, Some((5, 5)), Some((0, u64::MAX))];
-        let ranges = KeyRanges { prefix: b"p".to_vec(), groups: vec![bounds_of(&tables)] };
+        let ranges = KeyRanges { prefix: b"p".to_vec(), groups: vec![Bounds::new(&tables)] };
         let cases = [
             (0, InRange::AtMost(0b1000)),
             (2, InRange::These(0b1000)),
@@ -129,7 +140,7 @@ mod tests {
             assert_eq!(ranges.holding(1, head), InRange::These(0));
         }
         assert_eq!(ranges.head(b"q"), None);
-        let bounded = KeyRanges { prefix: Vec::new(), groups: vec![bounds_of(&tables[..3])] };
+        let bounded = KeyRanges { prefix: Vec::new(), groups: vec![Bounds::new(&tables[..3])] };
         assert_eq!([2, 8].map(|head| bounded.holding(0, head)), [InRange::These(0); 2]);
     }
 }
