@@ -1,6 +1,5 @@
 //! User-defined kinds, on the reading side.
 
-use core::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -22,10 +21,10 @@ pub struct KindRegistry {
 
 /// What a reader needs of a kind.
 #[derive(Clone, Copy, Debug)]
-struct UserKind {
+pub(super) struct UserKind {
     id: FilterKind,
     name: &'static str,
-    decode: fn(&EncodedShape) -> Result<UserShape, BlockError>,
+    pub(super) decode: fn(&EncodedShape) -> Result<Arc<dyn UserShape>, BlockError>,
 }
 
 impl KindRegistry {
@@ -41,7 +40,7 @@ impl KindRegistry {
             let (option, expected) = ("number of a kind of one's own", "128 to 255, and not taken by another kind");
             return Err(ConfigError::OutOfRange { option, expected, got: id.code().into() });
         }
-        self.kinds.push(UserKind { id, name: K::NAME, decode: UserShape::decode::<K::Shape> });
+        self.kinds.push(UserKind { id, name: K::NAME, decode: decode::<K::Shape> });
         Ok(self)
     }
 
@@ -51,21 +50,13 @@ impl KindRegistry {
         self.find(id).map(|kind| kind.name)
     }
 
-    pub(super) fn decode(&self, id: FilterKind, shape: &EncodedShape) -> Option<Result<UserShape, BlockError>> {
-        self.find(id).map(|kind| (kind.decode)(shape))
-    }
-
-    fn find(&self, id: FilterKind) -> Option<&UserKind> {
+    pub(super) fn find(&self, id: FilterKind) -> Option<&UserKind> {
         self.kinds.iter().find(|kind| kind.id == id)
     }
 }
 
 /// The shape of a user's kind. Its code is not trusted: a panic becomes "may be present".
-#[derive(Clone)]
-pub(super) struct UserShape(Arc<dyn ErasedShape>);
-
-/// A type-erased shape.
-trait ErasedShape: fmt::Debug + Send + Sync {
+pub(super) trait UserShape: Send + Sync {
     fn expected_fpr(&self, keys: u64) -> f64;
 
     fn describe(&self) -> ShapeFields;
@@ -77,74 +68,26 @@ trait ErasedShape: fmt::Debug + Send + Sync {
     fn may_contain_batch(&self, payload: &[u8], hashes: &[KeyHash], hits: &mut [u64]);
 }
 
-impl<S: FilterShape> ErasedShape for S {
+impl<S: FilterShape> UserShape for S {
     fn expected_fpr(&self, keys: u64) -> f64 {
-        FilterShape::expected_fpr(self, keys)
+        guarded(1.0, || FilterShape::expected_fpr(self, keys))
     }
 
     fn describe(&self) -> ShapeFields {
-        FilterShape::describe(self)
+        guarded(ShapeFields::default(), || FilterShape::describe(self))
     }
 
     fn fill_ratio(&self, payload: &[u8]) -> Option<f64> {
-        FilterShape::fill_ratio(self, payload)
+        guarded(None, || FilterShape::fill_ratio(self, payload))
     }
 
     fn may_contain(&self, payload: &[u8], hash: KeyHash) -> bool {
-        FilterShape::may_contain(self, payload, hash)
+        guarded(true, || FilterShape::may_contain(self, payload, hash))
     }
 
     fn may_contain_batch(&self, payload: &[u8], hashes: &[KeyHash], hits: &mut [u64]) {
-        FilterShape::may_contain_batch(self, payload, hashes, hits);
-    }
-}
-
-/// The result of `call`, or `otherwise` if it panics.
-fn guarded<T>(otherwise: T, call: impl FnOnce() -> T) -> T {
-    // Unwind safe for us: the shape is behind a shared reference, so only the user's own interior mutability can break.
-    catch_unwind(AssertUnwindSafe(call)).unwrap_or(otherwise)
-}
-
-impl UserShape {
-    /// Accepts only a shape that encodes back to the same fields, because the payload's length follows from it.
-    fn decode<S: FilterShape>(encoded: &EncodedShape) -> Result<Self, BlockError> {
-        let refused = || BlockError::Field {
-            field: "shape of a kind of one's own",
-            expected: "one that its kind reads and writes alike",
-            got: encoded.payload_bytes,
-        };
-        guarded(Err(refused()), || {
-            let shape = S::decode(encoded)?;
-            if FilterShape::encode(&shape, encoded.keys) == *encoded {
-                Ok(Self(Arc::new(shape)))
-            } else {
-                Err(refused())
-            }
-        })
-    }
-
-    pub(super) fn expected_fpr(&self, keys: u64) -> f64 {
-        guarded(1.0, || self.0.expected_fpr(keys))
-    }
-
-    pub(super) fn describe(&self) -> ShapeFields {
-        guarded(ShapeFields::default(), || self.0.describe())
-    }
-
-    pub(super) fn fill_ratio(&self, payload: &[u8]) -> Option<f64> {
-        guarded(None, || self.0.fill_ratio(payload))
-    }
-
-    /// Never inlined: it would bloat the loops over the library's kinds.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn may_contain(&self, payload: &[u8], hash: KeyHash) -> bool {
-        guarded(true, || self.0.may_contain(payload, hash))
-    }
-
-    pub(super) fn may_contain_batch(&self, payload: &[u8], hashes: &[KeyHash], hits: &mut [u64]) {
         let is_done = guarded(false, || {
-            self.0.may_contain_batch(payload, hashes, hits);
+            FilterShape::may_contain_batch(self, payload, hashes, hits);
             true
         });
         if !is_done {
@@ -156,8 +99,21 @@ impl UserShape {
     }
 }
 
-impl fmt::Debug for UserShape {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("UserShape")
-    }
+/// The result of `call`, or `otherwise` if it panics.
+fn guarded<T>(otherwise: T, call: impl FnOnce() -> T) -> T {
+    // Unwind safe for us: the shape is behind a shared reference, so only the user's own interior mutability can break.
+    catch_unwind(AssertUnwindSafe(call)).unwrap_or(otherwise)
+}
+
+/// Accepts only a shape that encodes back to the same fields, because the payload's length follows from it.
+fn decode<S: FilterShape>(encoded: &EncodedShape) -> Result<Arc<dyn UserShape>, BlockError> {
+    let refused = || BlockError::Field {
+        field: "shape of a kind of one's own",
+        expected: "one that its kind reads and writes alike",
+        got: encoded.payload_bytes,
+    };
+    guarded(Err(refused()), || {
+        let shape = S::decode(encoded)?;
+        if shape.encode(encoded.keys) == *encoded { Ok(Arc::new(shape)) } else { Err(refused()) }
+    })
 }

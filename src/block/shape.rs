@@ -1,6 +1,8 @@
 //! The shape of an opened block, whichever kind it has.
 
-use super::registry::{KindRegistry, UserShape};
+use std::sync::Arc;
+
+use super::registry::{self, KindRegistry};
 use super::trailer::Trailer;
 use crate::error::BlockError;
 use crate::filter::blocked_bloom::BloomShape;
@@ -13,21 +15,22 @@ macro_rules! any_shape {
     ($($number:literal $constant:ident $name:literal $constructor:ident $folder:ident::$kind:ident $what:literal)+) => {
         /// The shape of a filter of any kind.
         #[expect(clippy::large_enum_variant, reason = "one per open file, and opening allocates nothing")]
-        #[derive(Clone, Debug)]
+        #[derive(Clone)]
         pub(super) enum AnyShape {
             $($kind(<crate::filter::$folder::$kind as Kind>::Shape),)+
             /// A user-defined kind.
-            User(UserShape),
+            User(Arc<dyn registry::UserShape>),
         }
 
         impl AnyShape {
             pub(super) fn decode(trailer: &Trailer, kinds: Option<&KindRegistry>) -> Result<Self, BlockError> {
                 match trailer.kind {
                     $(FilterKind::$constant => FilterShape::decode(&trailer.shape).map(Self::$kind),)+
-                    kind => match kinds.and_then(|kinds| kinds.decode(kind, &trailer.shape)) {
-                        Some(shape) => shape.map(Self::User),
-                        None => Err(BlockError::UnknownKind { got: kind.code() }),
-                    },
+                    kind => {
+                        let kind = kinds.and_then(|kinds| kinds.find(kind));
+                        let kind = kind.ok_or(BlockError::UnknownKind { got: trailer.kind.code() })?;
+                        (kind.decode)(&trailer.shape).map(Self::User)
+                    }
                 }
             }
         }
