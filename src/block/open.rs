@@ -41,16 +41,10 @@ use crate::ids::FileId;
 #[derive(Clone)]
 pub struct FilterBlock<D> {
     data: D,
-    trust: Trust,
+    /// Whether the payload was compared with its checksum.
+    is_verified: bool,
     trailer: Trailer,
     shape: AnyShape,
-}
-
-/// Whether a block's payload was compared with its checksum.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Trust {
-    Unverified,
-    Verified,
 }
 
 impl<D: AsRef<[u8]>> FilterBlock<D> {
@@ -71,10 +65,10 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
 
     /// The block, verified now unless it was before.
     pub(super) fn verified(self) -> Result<Self, BlockError> {
-        if self.trust == Trust::Unverified {
+        if !self.is_verified {
             self.verify()?;
         }
-        Ok(Self { trust: Trust::Verified, ..self })
+        Ok(Self { is_verified: true, ..self })
     }
 
     /// Opens the block that fills `data` exactly, reading only its trailer: in constant time, without allocating, at
@@ -103,7 +97,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     fn open(data: D, kinds: Option<&KindRegistry>) -> Result<Self, BlockError> {
         let trailer = Trailer::decode(data.as_ref())?;
         let shape = AnyShape::decode(&trailer, kinds)?;
-        Ok(Self { data, trust: Trust::Unverified, trailer, shape })
+        Ok(Self { data, is_verified: false, trailer, shape })
     }
 
     /// Checks the payload against its checksum: reads all of it once.
@@ -165,13 +159,9 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// ```
     #[must_use]
     pub fn bound_to(&self, file: FileId) -> Bytes {
-        let identity = BlockIdentity { file: Some(file), ..self.identity() };
+        let identity = BlockIdentity { file: Some(file), ..self.trailer.identity };
         let tail = Trailer { identity, ..self.trailer }.encode();
         Bytes::from([self.payload(), &tail].concat())
-    }
-
-    pub(super) fn identity(&self) -> BlockIdentity {
-        self.trailer.identity
     }
 
     /// How full the filter is, from 0 to 1: the share of set bits in a Bloom filter (about one half at its planned
@@ -336,7 +326,7 @@ impl MatchBitmap {
 impl LoadContext<'_> {
     /// Checks a verified block against the context.
     fn check<D: AsRef<[u8]>>(&self, block: &FilterBlock<D>) -> Result<(), BlockError> {
-        let (expected, got) = (self.identity, block.identity());
+        let (expected, got) = (self.identity, block.trailer.identity);
         if expected.hash != got.hash {
             return Err(BlockError::HashMismatch { expected: expected.hash, got: got.hash });
         }
