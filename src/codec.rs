@@ -13,17 +13,8 @@ pub(crate) fn read_u32(bytes: &[u8], offset: usize) -> Option<u32> {
     Some(LittleEndian::read_u32(bytes.get(offset..)?.get(..4)?))
 }
 
-pub(crate) fn put_u16(out: &mut Vec<u8>, value: u16) {
-    out.extend_from_slice(&value.to_le_bytes());
-}
-
 pub(crate) fn put_u32(out: &mut Vec<u8>, value: u32) {
     out.extend_from_slice(&value.to_le_bytes());
-}
-
-/// The low 40 bits of `value`.
-pub(crate) fn put_u40(out: &mut Vec<u8>, value: u64) {
-    out.extend(value.to_le_bytes().into_iter().take(5));
 }
 
 pub(crate) fn put_u64(out: &mut Vec<u8>, value: u64) {
@@ -153,13 +144,10 @@ mod tests {
     #[test]
     fn integers_are_little_endian_and_reads_past_the_end_are_none() {
         let mut out = Vec::new();
-        put_u16(&mut out, 0x0102);
         put_u32(&mut out, 0x0304_0506);
-        put_u40(&mut out, 0x07_0809_0a0b);
         put_u64(&mut out, 0x0c0d_0e0f_1011_1213);
-        assert_eq!(out[..11], [2, 1, 6, 5, 4, 3, 0xb, 0xa, 9, 8, 7]);
-        assert_eq!(out[11..], [0x13, 0x12, 0x11, 0x10, 0xf, 0xe, 0xd, 0xc]);
-        assert_eq!(read_u32(&out, 2), Some(0x0304_0506));
+        assert_eq!(out, [6, 5, 4, 3, 0x13, 0x12, 0x11, 0x10, 0xf, 0xe, 0xd, 0xc]);
+        assert_eq!(read_u32(&out, 0), Some(0x0304_0506));
         assert_eq!(read_u32(&out, out.len() - 3), None);
         assert_eq!(read_u32(&out, usize::MAX), None);
     }

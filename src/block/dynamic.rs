@@ -2,9 +2,9 @@
 
 use bytes::Bytes;
 
-use super::encode::encode_shape;
-use super::{EncodeRequest, FallbackReason, FilterBlock, LoadContext, MatchBitmap};
-use crate::codec::AlignedBuffer;
+use super::trailer::Trailer;
+use super::{FallbackReason, FilterBlock, LoadContext, MatchBitmap};
+use crate::codec::{AlignedBuffer, checksum};
 use crate::error::FilterError;
 use crate::filter::counting_bloom::CountingBloom;
 use crate::filter::cuckoo::CuckooFilter;
@@ -130,10 +130,15 @@ pub trait DynamicFilter: Dynamic {
         let bytes = shape.payload_bytes;
         let mut payload = AlignedBuffer::zeroed(bytes).ok_or(FilterError::NoMemory { bytes })?;
         contents.write_payload(payload.as_mut_slice());
-        let (requested, identity) = (contents.kind(), contents.hash_identity().into());
-        let request = EncodeRequest { requested, reason: FallbackReason::None, identity, keys: shape.keys };
-        let too_large = FilterError::TooLarge { most_bytes: MAX_PAYLOAD_BYTES, got: bytes };
-        encode_shape(contents.kind(), shape, payload, request).ok_or(too_large)
+        let trailer = Trailer {
+            kind: contents.kind(),
+            requested: contents.kind(),
+            reason: FallbackReason::None,
+            identity: contents.hash_identity().into(),
+            shape,
+            payload_checksum: checksum(payload.as_slice()),
+        };
+        trailer.seal(payload).ok_or(FilterError::TooLarge { most_bytes: MAX_PAYLOAD_BYTES, got: bytes })
     }
 
     /// Restores a filter from its block, if [`FilterBlock::load`] accepts the block for `context`. The filter does not

@@ -8,7 +8,6 @@
 //! The bytes are specified in FORMAT.md.
 
 mod dynamic;
-mod encode;
 mod group;
 mod identity;
 mod info;
@@ -23,7 +22,6 @@ pub(crate) mod trailer;
 pub use crate::filter::kind::FallbackReason;
 pub use crate::ids::FileId;
 pub use dynamic::{DynamicFilter, RemoveKeys};
-pub(crate) use encode::{EncodeRequest, encode};
 pub(crate) use group::{CacheResidency, FilterGroup, GROUP, bits_of, first_bits};
 pub(crate) use identity::BlockIdentity;
 pub use identity::LoadContext;

@@ -18,9 +18,11 @@
 //!  28   4  CRC32C of the parameter words, the file fingerprint, and bytes 0 to 27 of the trailer
 //! ```
 
-use crate::codec::{TAIL_CAPACITY, checksum, put_u16, put_u32, put_u40, put_u64};
+use bytes::{Buf, BufMut, Bytes};
+
+use crate::codec::{AlignedBuffer, TAIL_CAPACITY, checksum};
 use crate::error::BlockError;
-use crate::filter::kind::{MAX_PARAM_WORDS, TRAILER_BYTES};
+use crate::filter::kind::{MAX_KEYS, MAX_PARAM_WORDS, MAX_PAYLOAD_BYTES, TRAILER_BYTES};
 use crate::filter::{EncodedShape, FilterKind};
 use crate::hash::{HashId, HashIdentity};
 
@@ -36,6 +38,9 @@ const BOUND: u8 = 1 << 4;
 
 /// The bytes `SF`.
 const MAGIC: u16 = 0x4653;
+
+/// Bytes of the number of keys.
+const KEYS_BYTES: usize = 5;
 
 /// The largest tail of a block: all that follows its payload.
 const MAX_TAIL_BYTES: usize = TRAILER_BYTES + FILE_BYTES + MAX_PARAM_WORDS * 4;
@@ -69,25 +74,37 @@ impl Trailer {
     #[expect(clippy::cast_possible_truncation, reason = "the caller keeps to MAX_PAYLOAD_BYTES")]
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(MAX_TAIL_BYTES);
-        let params = &self.shape.params;
-        params.as_slice().iter().for_each(|&word| put_u32(&mut out, word));
-        if let Some(file) = self.identity.file {
-            put_u64(&mut out, file.fingerprint());
-        }
+        let EncodedShape { params, salt, keys, payload_bytes } = &self.shape;
+        params.as_slice().iter().for_each(|&word| out.put_u32_le(word));
         let BlockIdentity { hash, file } = self.identity;
-        put_u64(&mut out, hash.seed);
-        put_u32(&mut out, (self.shape.payload_bytes / 8) as u32);
-        put_u32(&mut out, self.payload_checksum);
-        put_u40(&mut out, self.shape.keys);
-        out.push(self.kind.code());
-        out.push(self.requested.code());
-        out.push(self.reason.code() | hash.id.code() << 4);
-        out.push(self.shape.salt | params.count() << 4);
-        out.push(FORMAT_VERSION | if file.is_some() { BOUND } else { 0 });
-        put_u16(&mut out, MAGIC);
-        let checksum = checksum(&out);
-        put_u32(&mut out, checksum);
+        if let Some(file) = file {
+            out.put_u64_le(file.fingerprint());
+        }
+        out.put_u64_le(hash.seed);
+        out.put_u32_le((payload_bytes / 8) as u32);
+        out.put_u32_le(self.payload_checksum);
+        out.put_uint_le(*keys, KEYS_BYTES);
+        out.put_u8(self.kind.code());
+        out.put_u8(self.requested.code());
+        out.put_u8(self.reason.code() | hash.id.code() << 4);
+        out.put_u8(salt | params.count() << 4);
+        out.put_u8(FORMAT_VERSION | if file.is_some() { BOUND } else { 0 });
+        out.put_u16_le(MAGIC);
+        out.put_u32_le(checksum(&out));
         out
+    }
+
+    /// Seals `payload` into a block; `None` when a value does not fit its field.
+    pub(crate) fn seal(&self, mut payload: AlignedBuffer) -> Option<Bytes> {
+        let EncodedShape { keys, payload_bytes, salt, .. } = self.shape;
+        let fits = keys <= MAX_KEYS && payload_bytes <= MAX_PAYLOAD_BYTES;
+        // The library's kinds always meet these limits; a user's kind may not.
+        let is_recordable = salt < 16 && payload_bytes.is_multiple_of(8);
+        if !fits || !is_recordable || payload.as_slice().len() as u64 != payload_bytes {
+            return None;
+        }
+        payload.append(&self.encode());
+        Some(payload.freeze())
     }
 
     /// Decodes the end of `block` and checks it for consistency, also with the block's length. Does not read the
@@ -95,7 +112,7 @@ impl Trailer {
     pub(crate) fn decode(block: &[u8]) -> Result<Self, BlockError> {
         let too_short = |expected: usize| BlockError::TooShort { expected: expected as u64, got: block.len() as u64 };
         let trailer = block.last_chunk::<TRAILER_BYTES>().ok_or(too_short(TRAILER_BYTES))?;
-        let magic = u16::from_le_bytes(field(trailer, 26));
+        let magic = u16::from_le_bytes([trailer[26], trailer[27]]);
         if magic != MAGIC {
             return Err(BlockError::Magic { got: magic });
         }
@@ -109,59 +126,44 @@ impl Trailer {
             return Err(BlockError::Field { field, expected, got: (flags >> 4).into() });
         }
         let is_bound = flags == BOUND;
-        let tail_bytes = Self::tail_bytes(trailer[24] >> 4) + if is_bound { FILE_BYTES } else { 0 };
+        let param_words = trailer[24] >> 4;
+        let tail_bytes = Self::tail_bytes(param_words) + if is_bound { FILE_BYTES } else { 0 };
         let (_, tail) = block.split_at_checked(block.len().wrapping_sub(tail_bytes)).ok_or(too_short(tail_bytes))?;
         let (covered, stored) = tail.split_last_chunk().ok_or(too_short(tail_bytes))?;
         let (expected, got) = (u32::from_le_bytes(*stored), checksum(covered));
         if expected != got {
             return Err(BlockError::TrailerChecksum { expected, got });
         }
-        let decoded = Self::from_checked_bytes(tail, trailer, is_bound)?;
+        let decoded = Self::from_checked_tail(tail, param_words, is_bound)?;
         if decoded.block_bytes() != block.len() as u64 {
             return Err(BlockError::Length { expected: decoded.block_bytes(), got: block.len() as u64 });
         }
         Ok(decoded)
     }
 
-    /// Decodes the fields of a tail whose checksum holds.
-    fn from_checked_bytes(tail: &[u8], trailer: &[u8; TRAILER_BYTES], is_bound: bool) -> Result<Self, BlockError> {
-        let (reason_code, hash_code) = (trailer[23] & 15, trailer[23] >> 4);
-        let reason = FallbackReason::from_code(reason_code).ok_or(BlockError::Field {
+    /// Decodes the fields of a tail whose checksum holds, and whose length is that of its parts.
+    fn from_checked_tail(mut tail: &[u8], param_words: u8, is_bound: bool) -> Result<Self, BlockError> {
+        let params = (0..param_words).map(|_| tail.get_u32_le()).collect();
+        let file = is_bound.then(|| FileId::from_fingerprint(tail.get_u64_le()));
+        let seed = tail.get_u64_le();
+        let payload_bytes = u64::from(tail.get_u32_le()) * 8;
+        let payload_checksum = tail.get_u32_le();
+        let keys = tail.get_uint_le(KEYS_BYTES);
+        let [kind, requested] = [tail.get_u8(), tail.get_u8()].map(FilterKind::from_code);
+        let (reason_and_hash, salt_and_words) = (tail.get_u8(), tail.get_u8());
+        let reason = FallbackReason::from_code(reason_and_hash & 15).ok_or(BlockError::Field {
             field: "fallback reason",
             expected: "0 to 6",
-            got: reason_code.into(),
+            got: (reason_and_hash & 15).into(),
         })?;
-        let hash_id = HashId::from_code(hash_code);
-        if let HashId::Unknown(got) = hash_id {
+        let id = HashId::from_code(reason_and_hash >> 4);
+        if let HashId::Unknown(got) = id {
             return Err(BlockError::UnknownHash { got });
         }
-        let words = tail.as_chunks::<4>().0.iter().take(usize::from(trailer[24] >> 4));
-        // The fingerprint is what remains before the trailer.
-        let before_trailer = tail.split_last_chunk::<TRAILER_BYTES>().map_or(&[][..], |(before, _)| before);
-        let fingerprint = before_trailer.last_chunk().filter(|_| is_bound).map(|bytes| u64::from_le_bytes(*bytes));
-        let keys: [u8; 5] = field(trailer, 16);
-        Ok(Self {
-            kind: FilterKind::from_code(trailer[21]),
-            requested: FilterKind::from_code(trailer[22]),
-            reason,
-            identity: BlockIdentity {
-                hash: HashIdentity { id: hash_id, seed: u64::from_le_bytes(field(trailer, 0)) },
-                file: fingerprint.map(FileId::from_fingerprint),
-            },
-            shape: EncodedShape {
-                params: words.map(|word| u32::from_le_bytes(*word)).collect(),
-                salt: trailer[24] & 15,
-                keys: keys.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte)),
-                payload_bytes: u64::from(u32::from_le_bytes(field(trailer, 8))) * 8,
-            },
-            payload_checksum: u32::from_le_bytes(field(trailer, 12)),
-        })
+        let identity = BlockIdentity { hash: HashIdentity { id, seed }, file };
+        let shape = EncodedShape { params, salt: salt_and_words & 15, keys, payload_bytes };
+        Ok(Self { kind, requested, reason, identity, shape, payload_checksum })
     }
-}
-
-/// The `N` bytes at `offset` of a trailer.
-fn field<const N: usize>(trailer: &[u8; TRAILER_BYTES], offset: usize) -> [u8; N] {
-    core::array::from_fn(|at| trailer.get(offset + at).copied().unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -224,7 +226,7 @@ mod tests {
             let (from, end) = (128, block.len() - 4);
             let sum = checksum(&block[from..end]);
             block.truncate(end);
-            put_u32(&mut block, sum);
+            block.put_u32_le(sum);
             Trailer::decode(&block).unwrap_err()
         };
         assert!(matches!(reseal(23, 0x1f), BlockError::Field { field: "fallback reason", got: 15, .. }));

@@ -3,16 +3,16 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
-use super::hash_buffer::HashBuffer;
-use super::key_hashing::KeyHashing;
 use super::{BuildContext, BuildReport, BuiltFilter, FilterBuilder, SelfCheck};
-use crate::block::{BlockIdentity, EncodeRequest, contains_all, encode};
+use crate::block::trailer::Trailer;
+use crate::block::{BlockIdentity, contains_all};
+use crate::codec::checksum;
 use crate::filter::blocked_bloom::BlockedBloomKind;
 use crate::filter::kind::{
     BuiltPayload, FallbackReason, FilterShape, Kind, MAX_KEYS, MAX_PAYLOAD_BYTES, StreamedPayload,
 };
 use crate::filter::{FilterKind, is_of_library};
-use crate::hash::{KeyHash, SortScratch};
+use crate::hash::{KeyHash, KeyHasher, SortScratch, partition_hashes, sort_hashes};
 use crate::units::BitsPerKey;
 
 /// What a policy adds to its kind.
@@ -107,25 +107,35 @@ impl<K: Kind> Job<K> {
 }
 
 /// A builder for one file. When the announced number of keys leads to Bloom, keys are not buffered.
-pub(super) fn builder<K: Kind>(kind: &K, rules: Rules, context: &BuildContext) -> Box<dyn FilterBuilder> {
-    let hashing = KeyHashing::new(context);
-    let job = Job::new(kind.clone(), rules, hashing.identity(), context.memory_budget);
+pub(super) fn builder<K: Kind>(
+    kind: &K,
+    rules: Rules,
+    identity: BlockIdentity,
+    context: &BuildContext,
+) -> Box<dyn FilterBuilder> {
+    let job = Job::new(kind.clone(), rules, identity, context.memory_budget);
     match context.expected_keys.map(|keys| job.plan(keys)) {
         // The announced number already rules the kind out, so stream into Bloom at once and save the buffer. A streamed
         // kind that cannot be planned falls through: it buffers, and the true number of keys decides.
         Some(Err(reason)) if !K::IS_STREAMED => {
             let job = job.fallback(reason);
             let plan = context.expected_keys.and_then(|keys| job.plan(keys).ok());
-            Box::new(KindBuilder::new(job, hashing, plan))
+            Box::new(KindBuilder::new(job, &context.hasher, plan))
         }
-        plan => Box::new(KindBuilder::new(job, hashing, plan.and_then(Result::ok))),
+        plan => Box::new(KindBuilder::new(job, &context.hasher, plan.and_then(Result::ok))),
     }
 }
 
 #[derive(Debug)]
 struct KindBuilder<K: Kind> {
     job: Job<K>,
-    hashing: KeyHashing,
+    hasher: KeyHasher,
+    /// Whether the hasher has ever panicked.
+    is_interrupted: bool,
+    /// Keys added, repetitions included.
+    added: u64,
+    /// The last of them: adjacent repetitions are dropped.
+    last: Option<KeyHash>,
     state: State<K>,
 }
 
@@ -133,8 +143,8 @@ struct KindBuilder<K: Kind> {
 /// `finish`.
 #[derive(Debug)]
 enum State<K: Kind> {
-    Streaming { plan: K::Shape, stream: K::Stream, last: Option<KeyHash>, added: u64, distinct: u64 },
-    Buffering { buffer: HashBuffer, estimate: Estimate },
+    Streaming { plan: K::Shape, stream: K::Stream, distinct: u64 },
+    Buffering { hashes: Vec<KeyHash>, estimate: Estimate },
 }
 
 /// A cached estimate of the block's size. Writers query it after every entry, and planning each time would cost as much
@@ -146,71 +156,85 @@ struct Estimate {
     renewed_at: u64,
 }
 
+impl Estimate {
+    fn renew<K: Kind>(&mut self, job: &Job<K>, keys: usize) {
+        let keys = keys as u64;
+        if keys >= self.renewed_at {
+            let bytes = job.rules.block_bytes(&job.kind, keys).unwrap_or(0);
+            // Streamed kinds promise exact sizes, and planning them is one division: no need to lag.
+            let step = if K::IS_STREAMED { 0 } else { keys / 64 };
+            *self = Self { bytes, renewed_at: keys + step + 1 };
+        }
+    }
+}
+
 impl<K: Kind> KindBuilder<K> {
-    fn new(job: Job<K>, hashing: KeyHashing, plan: Option<K::Shape>) -> Self {
+    fn new(job: Job<K>, hasher: &KeyHasher, plan: Option<K::Shape>) -> Self {
         // Two reasons to buffer instead of streaming: a self-check probes every hash at the end, and a user's stream
         // that panics midway would lack a key that the caller believes inserted.
         let can_stream = job.rules.self_check == SelfCheck::Off && is_of_library::<K>();
         let plan = plan.filter(|_| can_stream);
         let stream = plan.and_then(|plan| Some((plan, job.kind.stream(&plan, job.memory_budget)?)));
         let state = match stream {
-            Some((plan, stream)) => State::Streaming { plan, stream, last: None, added: 0, distinct: 0 },
-            None => State::Buffering { buffer: HashBuffer::default(), estimate: Estimate::default() },
+            Some((plan, stream)) => State::Streaming { plan, stream, distinct: 0 },
+            None => State::Buffering { hashes: Vec::new(), estimate: Estimate::default() },
         };
-        Self { job, hashing, state }
-    }
-}
-
-impl<K: Kind> Job<K> {
-    fn renew(&self, estimate: &mut Estimate, keys: u64) {
-        if keys >= estimate.renewed_at {
-            let bytes = self.rules.block_bytes(&self.kind, keys).unwrap_or(0);
-            // Streamed kinds promise exact sizes, and planning them is one division: no need to lag.
-            let step = if K::IS_STREAMED { 0 } else { keys / 64 };
-            *estimate = Estimate { bytes, renewed_at: keys + step + 1 };
-        }
+        Self { job, hasher: hasher.clone(), is_interrupted: false, added: 0, last: None, state }
     }
 }
 
 impl<K: Kind> FilterBuilder for KindBuilder<K> {
     fn add_key(&mut self, key: &[u8]) {
-        let hash = self.hashing.hash(key);
+        if !self.hasher.is_custom() {
+            return self.add_hash(self.hasher.hash(key));
+        }
+        // An engine's own hash function may panic, and the engine may catch the panic and go on: its file then has a
+        // key that the filter lacks. Such a filter must not be built.
+        let was_interrupted = core::mem::replace(&mut self.is_interrupted, true);
+        let hash = self.hasher.hash(key);
+        self.is_interrupted = was_interrupted;
         self.add_hash(hash);
     }
 
     fn add_hash(&mut self, hash: KeyHash) {
+        self.added += 1;
+        if self.last == Some(hash) {
+            return;
+        }
+        self.last = Some(hash);
         match &mut self.state {
-            State::Streaming { stream, last, added, distinct, .. } => {
-                *added += 1;
-                if *last != Some(hash) {
-                    stream.insert(hash);
-                    *last = Some(hash);
-                    *distinct += 1;
-                }
+            State::Streaming { stream, distinct, .. } => {
+                stream.insert(hash);
+                *distinct += 1;
             }
-            State::Buffering { buffer, estimate } => {
-                buffer.add(hash);
-                self.job.renew(estimate, buffer.len());
+            State::Buffering { hashes, estimate } => {
+                hashes.push(hash);
+                estimate.renew(&self.job, hashes.len());
             }
         }
     }
 
-    fn add_hashes(&mut self, hashes: &[KeyHash]) {
+    fn add_hashes(&mut self, more: &[KeyHash]) {
+        self.added += more.len() as u64;
+        let last = self.last;
+        self.last = more.last().copied().or(last);
         match &mut self.state {
-            State::Streaming { stream, last, added, distinct, .. } => {
-                *added += hashes.len() as u64;
-                *distinct += count_fresh(*last, hashes);
-                *last = hashes.last().copied().or(*last);
+            State::Streaming { stream, distinct, .. } => {
+                *distinct += count_fresh(last, more);
                 // A repeated key sets no new bit; inserting it again is cheaper than filtering it out of the slice.
-                stream.insert_all(hashes);
+                stream.insert_all(more);
             }
-            State::Buffering { buffer, estimate } => {
+            State::Buffering { hashes, estimate } => {
                 if K::TAKES_ROUGH_ORDER {
                     // The fuse build reuses the buffer as its cells, which number up to a quarter more than the keys.
-                    buffer.reserve(hashes.len() + hashes.len() / 4);
+                    hashes.reserve(more.len() + more.len() / 4);
                 }
-                buffer.add_all(hashes);
-                self.job.renew(estimate, buffer.len());
+                for run in more.chunk_by(|left, right| left != right) {
+                    // Every run but the first begins with the last hash of the previous run.
+                    let is_repeated = run.first() == hashes.last();
+                    hashes.extend_from_slice(&run[usize::from(is_repeated)..]);
+                }
+                estimate.renew(&self.job, hashes.len());
             }
         }
     }
@@ -218,7 +242,7 @@ impl<K: Kind> FilterBuilder for KindBuilder<K> {
     fn estimated_bytes(&self) -> u64 {
         let unbound = match &self.state {
             State::Streaming { plan, .. } => plan.block_bytes(),
-            State::Buffering { buffer, estimate } if buffer.len() > 0 => estimate.bytes,
+            State::Buffering { hashes, estimate } if !hashes.is_empty() => estimate.bytes,
             State::Buffering { .. } => self.job.rules.block_bytes(&self.job.kind, 0).unwrap_or(0),
         };
         unbound.saturating_add(self.job.identity.file_bytes())
@@ -226,17 +250,18 @@ impl<K: Kind> FilterBuilder for KindBuilder<K> {
 
     fn finish(self: Box<Self>) -> BuiltFilter {
         let started = Instant::now();
-        let Self { job, hashing, state } = *self;
-        if let Some(refusal) = hashing.refusal(job.requested) {
-            return refusal;
+        let Self { job, is_interrupted, added, state, .. } = *self;
+        if is_interrupted {
+            return job.without_filter(FallbackReason::Interrupted, 0);
         }
         let mut built = match state {
-            State::Streaming { plan, stream, added, distinct, .. } => {
+            State::Streaming { plan, stream, distinct } => {
                 let built = job.seal(BuiltPayload::of_stream(plan, stream), distinct);
-                with_counts(built.unwrap_or_else(|reason| job.without_filter(reason, distinct)), added, 0)
+                built.unwrap_or_else(|reason| job.without_filter(reason, distinct))
             }
-            State::Buffering { buffer, .. } => job.build(buffer),
+            State::Buffering { hashes, .. } => job.build(hashes),
         };
+        built.report.keys_added = added;
         built.report.finish_time = started.elapsed();
         built
     }
@@ -249,111 +274,111 @@ fn count_fresh(last: Option<KeyHash>, hashes: &[KeyHash]) -> u64 {
     first + later.count() as u64
 }
 
-/// Why the requested kind is not used, and the memory that the attempt took.
-struct Unused {
-    reason: FallbackReason,
-    peak_bytes: u64,
-}
-
-impl From<FallbackReason> for Unused {
-    fn from(reason: FallbackReason) -> Self {
-        Self { reason, peak_bytes: 0 }
-    }
-}
-
 impl<K: Kind> Job<K> {
-    /// Builds a filter from the buffered hashes. Bloom needs no sorting. Binary fuse first tries hashes that are only
-    /// partitioned into windows, which is cheaper than sorting; a failed attempt, for instance because of repeated
-    /// keys, sorts them and removes repetitions.
-    pub(super) fn build(&self, mut buffer: HashBuffer) -> BuiltFilter {
-        let (added, buffer_bytes) = (buffer.added(), buffer.bytes());
-        if K::IS_STREAMED {
-            return with_counts(self.build_or_fall_back(buffer.as_slice(), 0), added, buffer_bytes);
+    /// Builds a filter from the buffered hashes.
+    fn build(&self, hashes: Vec<KeyHash>) -> BuiltFilter {
+        let buffer_bytes = (hashes.capacity() * size_of::<KeyHash>()) as u64;
+        // Bloom needs no sorting.
+        let mut built = if K::IS_STREAMED { self.build_or_fall_back(&hashes, 0) } else { self.build_sorted(hashes) };
+        if built.block.is_some() {
+            built.report.peak_build_bytes += buffer_bytes;
         }
-        let budget = self.memory_budget.unwrap_or(u64::MAX);
-        let mut scratch = SortScratch::default();
-        if K::TAKES_ROUGH_ORDER && buffer.partition(&mut scratch, budget) {
-            let sort_bytes = scratch.bytes();
-            let spare = core::mem::take(&mut scratch).into_spare();
-            if let Some(mut built) = self.build_single_attempt(buffer.as_slice(), spare) {
-                built.report.peak_build_bytes = built.report.peak_build_bytes.max(sort_bytes);
-                return with_counts(built, added, buffer_bytes);
-            }
-        }
-        let hashes = &buffer.into_sorted_distinct(&mut scratch, budget);
-        let sort_bytes = scratch.bytes();
-        drop(scratch);
-        with_counts(self.build_or_fall_back(hashes, sort_bytes), added, buffer_bytes)
-    }
-
-    /// The filter of partitioned hashes, if the first attempt succeeds.
-    fn build_single_attempt(&self, hashes: &[KeyHash], spare: Vec<KeyHash>) -> Option<BuiltFilter> {
-        let keys = hashes.len() as u64;
-        let plan = self.plan(keys).ok()?;
-        let built = guarded::<K, _>(|| {
-            let built = self.kind.build_single_attempt(&plan, hashes, spare);
-            let built = self.seal(built.ok_or(FallbackReason::ConstructionFailed)?, keys)?;
-            Ok(self.is_sound(&built, hashes).then_some(built))
-        });
-        built.ok().flatten()
-    }
-
-    /// The requested filter of `hashes`, else a blocked Bloom filter, else none.
-    fn build_or_fall_back(&self, hashes: &[KeyHash], sort_bytes: u64) -> BuiltFilter {
-        let (mut built, peak_bytes) = match self.build_as_requested(hashes) {
-            Ok(built) => (built, 0),
-            Err(unused) if K::Shape::KIND == FilterKind::BLOCKED_BLOOM => {
-                (self.without_filter(unused.reason, hashes.len() as u64), 0)
-            }
-            Err(unused) => (self.fallback(unused.reason).build_or_fall_back(hashes, 0), unused.peak_bytes),
-        };
-        built.report.peak_build_bytes = built.report.peak_build_bytes.max(peak_bytes).max(sort_bytes);
         built
     }
 
-    fn build_as_requested(&self, hashes: &[KeyHash]) -> Result<BuiltFilter, Unused> {
-        let keys = hashes.len() as u64;
-        let plan = self.plan(keys)?;
-        let (most_bytes, built) = guarded::<K, _>(|| {
-            let built = self.kind.build(&plan, hashes, self.memory_budget)?;
-            Ok((self.kind.most_block_bytes(keys, &plan).unwrap_or(u64::MAX), self.seal(built, keys)?))
-        })?;
-        let unused = |reason| Unused { reason, peak_bytes: built.report.peak_build_bytes };
-        // The fingerprint's 8 bytes do not count: binding a block must not change its kind.
-        if built.report.block_bytes - self.identity.file_bytes() > most_bytes {
-            return Err(unused(FallbackReason::NotSmaller));
+    /// Binary fuse first tries hashes that are only partitioned into windows, which is cheaper than sorting; a failed
+    /// attempt, for instance because of repeated keys, sorts them and removes repetitions.
+    fn build_sorted(&self, mut hashes: Vec<KeyHash>) -> BuiltFilter {
+        let budget = self.memory_budget.unwrap_or(u64::MAX);
+        let mut scratch = SortScratch::default();
+        if K::TAKES_ROUGH_ORDER && partition_hashes(&mut hashes, &mut scratch, budget) {
+            let sort_bytes = scratch.bytes();
+            let spare = core::mem::take(&mut scratch).into_spare();
+            if let Ok(mut built) = self.build_single_attempt(&hashes, spare) {
+                built.report.peak_build_bytes = built.report.peak_build_bytes.max(sort_bytes);
+                return built;
+            }
         }
-        if !guarded::<K, _>(|| Ok(self.is_sound(&built, hashes)))? {
-            return Err(unused(FallbackReason::SelfCheckFailed));
-        }
-        Ok(built)
+        sort_hashes(&mut hashes, &mut scratch, budget);
+        hashes.dedup();
+        let sort_bytes = scratch.bytes();
+        drop(scratch);
+        self.build_or_fall_back(&hashes, sort_bytes)
     }
 
-    /// Whether the filter passes the self-check; `true` when the self-check is off.
-    fn is_sound(&self, built: &BuiltFilter, hashes: &[KeyHash]) -> bool {
-        let block = built.block.as_deref();
-        self.rules.self_check == SelfCheck::Off || block.is_none_or(|block| contains_all::<K>(block, hashes))
+    /// The filter of partitioned hashes, if the first attempt succeeds.
+    fn build_single_attempt(&self, hashes: &[KeyHash], spare: Vec<KeyHash>) -> Result<BuiltFilter, FallbackReason> {
+        let keys = hashes.len() as u64;
+        let plan = self.plan(keys)?;
+        guarded::<K, _>(|| {
+            let built = self.kind.build_single_attempt(&plan, hashes, spare);
+            self.self_checked(self.seal(built.ok_or(FallbackReason::ConstructionFailed)?, keys)?, hashes)
+        })
+    }
+
+    /// The requested filter of `hashes`, else a blocked Bloom filter, else none. `peak_bytes` were held before.
+    fn build_or_fall_back(&self, hashes: &[KeyHash], mut peak_bytes: u64) -> BuiltFilter {
+        let mut built = match self.build_as_requested(hashes, &mut peak_bytes) {
+            Ok(built) => built,
+            Err(reason) if K::Shape::KIND == FilterKind::BLOCKED_BLOOM => {
+                return self.without_filter(reason, hashes.len() as u64);
+            }
+            Err(reason) => self.fallback(reason).build_or_fall_back(hashes, 0),
+        };
+        built.report.peak_build_bytes = built.report.peak_build_bytes.max(peak_bytes);
+        built
+    }
+
+    /// The requested filter; `peak_bytes` is raised to what building it took, also if it is not used.
+    fn build_as_requested(&self, hashes: &[KeyHash], peak_bytes: &mut u64) -> Result<BuiltFilter, FallbackReason> {
+        let keys = hashes.len() as u64;
+        let plan = self.plan(keys)?;
+        guarded::<K, _>(|| {
+            let built = self.kind.build(&plan, hashes, self.memory_budget)?;
+            let most_bytes = self.kind.most_block_bytes(keys, &plan).unwrap_or(u64::MAX);
+            let built = self.seal(built, keys)?;
+            *peak_bytes = built.report.peak_build_bytes.max(*peak_bytes);
+            // The fingerprint's 8 bytes do not count: binding a block must not change its kind.
+            if built.report.block_bytes - self.identity.file_bytes() > most_bytes {
+                return Err(FallbackReason::NotSmaller);
+            }
+            self.self_checked(built, hashes)
+        })
+    }
+
+    /// The filter, if it passes the self-check or the self-check is off.
+    fn self_checked(&self, built: BuiltFilter, hashes: &[KeyHash]) -> Result<BuiltFilter, FallbackReason> {
+        let contains_all = |block: &[u8]| contains_all::<K>(block, hashes);
+        let is_sound = self.rules.self_check == SelfCheck::Off || built.block.as_deref().is_none_or(contains_all);
+        if is_sound { Ok(built) } else { Err(FallbackReason::SelfCheckFailed) }
     }
 
     /// Seals a finished payload into a block and its report.
     pub(super) fn seal(&self, built: BuiltPayload<K::Shape>, keys: u64) -> Result<BuiltFilter, FallbackReason> {
         let BuiltPayload { shape, payload, attempts, peak_bytes } = built;
-        let tail_bytes = shape.block_bytes() - shape.payload_bytes() + self.identity.file_bytes();
-        let &Job { requested, reason, identity, .. } = self;
-        let request = EncodeRequest { requested, reason, identity, keys };
-        if payload.as_slice().len() as u64 != shape.payload_bytes() {
+        let payload_bytes = payload.as_slice().len() as u64;
+        if payload_bytes != shape.payload_bytes() {
             return Err(FallbackReason::ConstructionFailed);
         }
-        let block = encode(&shape, payload, request).ok_or(FallbackReason::TooManyKeys)?;
+        let trailer = Trailer {
+            kind: K::Shape::KIND,
+            requested: self.requested,
+            reason: self.reason,
+            identity: self.identity,
+            shape: shape.encode(keys),
+            payload_checksum: checksum(payload.as_slice()),
+        };
+        let block = trailer.seal(payload).ok_or(FallbackReason::TooManyKeys)?;
+        let block_bytes = block.len() as u64;
         let report = BuildReport {
             used: Some(K::Shape::KIND),
-            reason,
+            reason: self.reason,
             distinct_keys: keys,
             attempts,
-            block_bytes: block.len() as u64,
+            block_bytes,
             expected_fpr: shape.expected_fpr(keys),
-            peak_build_bytes: peak_bytes + tail_bytes,
-            ..BuildReport::new(requested)
+            peak_build_bytes: peak_bytes + block_bytes - payload_bytes,
+            ..BuildReport::new(self.requested)
         };
         Ok(BuiltFilter::new(Some(block), report))
     }
@@ -362,12 +387,4 @@ impl<K: Kind> Job<K> {
     fn without_filter(&self, reason: FallbackReason, distinct_keys: u64) -> BuiltFilter {
         BuiltFilter::new(None, BuildReport { reason, distinct_keys, ..BuildReport::new(self.requested) })
     }
-}
-
-fn with_counts(mut built: BuiltFilter, added: u64, buffer_bytes: u64) -> BuiltFilter {
-    built.report.keys_added = added;
-    if built.block.is_some() {
-        built.report.peak_build_bytes += buffer_bytes;
-    }
-    built
 }

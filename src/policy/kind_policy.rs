@@ -4,15 +4,13 @@ use core::any::Any;
 use core::fmt;
 use std::sync::Arc;
 
-use super::builder::{Job, Rules, builder, guarded};
-use super::hash_buffer::HashBuffer;
-use super::{BuildContext, BuiltFilter, FilterBuilder, FilterPolicy, SelfCheck};
+use super::builder::{Rules, builder, guarded};
+use super::{BuildContext, FilterBuilder, FilterPolicy, SelfCheck};
 use crate::block::BlockIdentity;
 use crate::error::ConfigError;
 use crate::filter::blocked_bloom::{BlockedBloomKind, smallest_size_for};
 use crate::filter::kind::{FallbackReason, FilterShape, Kind, MAX_KEYS, RATE_KEYS, ShapeFields};
 use crate::filter::{FilterKind, is_of_library};
-use crate::hash::HashIdentity;
 use crate::ids::for_each_kind;
 use crate::units::{BitsPerKey, FalsePositiveRate, Sizing};
 
@@ -43,12 +41,12 @@ use crate::units::{BitsPerKey, FalsePositiveRate, Sizing};
 /// ```
 #[derive(Clone, Debug)]
 pub struct KindPolicy {
-    kind: Arc<dyn ErasedKind>,
-    rules: Rules,
+    pub(super) kind: Arc<dyn ErasedKind>,
+    pub(super) rules: Rules,
 }
 
 /// A type-erased configured kind.
-trait ErasedKind: Any + fmt::Debug + Send + Sync {
+pub(super) trait ErasedKind: Any + fmt::Debug + Send + Sync {
     fn id(&self) -> FilterKind;
 
     fn name(&self) -> &'static str;
@@ -57,9 +55,7 @@ trait ErasedKind: Any + fmt::Debug + Send + Sync {
 
     fn block_bytes(&self, rules: &Rules, keys: u64) -> Option<u64>;
 
-    fn builder(&self, rules: Rules, context: &BuildContext) -> Box<dyn FilterBuilder>;
-
-    fn build_buffered(&self, rules: Rules, identity: BlockIdentity, buffer: HashBuffer) -> BuiltFilter;
+    fn builder(&self, rules: Rules, identity: BlockIdentity, context: &BuildContext) -> Box<dyn FilterBuilder>;
 }
 
 impl<K: Kind> ErasedKind for K {
@@ -87,12 +83,8 @@ impl<K: Kind> ErasedKind for K {
         rules.block_bytes(self, keys)
     }
 
-    fn builder(&self, rules: Rules, context: &BuildContext) -> Box<dyn FilterBuilder> {
-        builder(self, rules, context)
-    }
-
-    fn build_buffered(&self, rules: Rules, identity: BlockIdentity, buffer: HashBuffer) -> BuiltFilter {
-        Job::new(self.clone(), rules, identity, None).build(buffer)
+    fn builder(&self, rules: Rules, identity: BlockIdentity, context: &BuildContext) -> Box<dyn FilterBuilder> {
+        builder(self, rules, identity, context)
     }
 }
 
@@ -214,21 +206,8 @@ impl KindPolicy {
     /// A builder for one file.
     #[must_use]
     pub fn builder(&self, context: &BuildContext) -> Box<dyn FilterBuilder> {
-        self.kind.builder(self.rules, context)
-    }
-
-    pub(super) fn rules(&self) -> &Rules {
-        &self.rules
-    }
-
-    pub(super) fn build_buffered(&self, identity: HashIdentity, buffer: HashBuffer) -> BuiltFilter {
-        self.kind.build_buffered(self.rules, identity.into(), buffer)
-    }
-
-    /// The configured kind, if it has this type.
-    pub(super) fn downcast<K: Kind>(&self) -> Option<&K> {
-        let kind: &dyn Any = &*self.kind;
-        kind.downcast_ref()
+        let identity = BlockIdentity { hash: context.hasher.identity(), file: context.file_id };
+        self.kind.builder(self.rules, identity, context)
     }
 }
 

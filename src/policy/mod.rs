@@ -7,8 +7,6 @@
 
 mod auto;
 mod builder;
-mod hash_buffer;
-mod key_hashing;
 mod kind_policy;
 mod multi_pass;
 mod report;

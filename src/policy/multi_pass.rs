@@ -1,16 +1,16 @@
 //! Filters of keys that are read several times instead of being held in memory.
 
-use core::cell::Cell;
+use core::any::Any;
+use core::cell::{Cell, OnceCell};
 use std::time::Instant;
 
 use super::builder::Job;
-use super::hash_buffer::HashBuffer;
-use super::{BuiltFilter, KindPolicy, SelfCheck};
+use super::{BuildContext, BuiltFilter, KindPolicy, SelfCheck};
 use crate::block::FilterBlock;
 use crate::error::FilterError;
 use crate::filter::binary_fuse::{self, BinaryFuseKind, MultiPassFilter};
 use crate::filter::kind::{BuildFailure, FallbackReason, FilterShape, Kind, MAX_PAYLOAD_BYTES};
-use crate::hash::{HashIdentity, KeyHash, mix64};
+use crate::hash::{HashIdentity, KeyHash, KeyHasher, mix64};
 
 impl KindPolicy {
     /// Builds the filter of keys that need not fit in memory. `read` may be called several times and must return the
@@ -46,15 +46,19 @@ impl KindPolicy {
         identity: HashIdentity,
     ) -> Result<BuiltFilter, FilterError> {
         let started = Instant::now();
-        let planned = self.downcast::<BinaryFuseKind>().map(|&kind| (kind, self.rules().plan(&kind, keys, None)));
+        let kind: &dyn Any = &*self.kind;
+        let fuse: Option<&BinaryFuseKind> = kind.downcast_ref();
+        let planned = fuse.map(|&kind| (kind, self.rules.plan(&kind, keys, None)));
         let mut built = match planned {
             Some((kind, Ok(shape))) => self.build_fuse(kind, shape, read, keys, identity)?,
             // Its fallback would hold all of them in memory.
             Some((_, Err(FallbackReason::TooManyKeys))) => return Err(too_large(u64::MAX)),
             _ => {
-                let mut buffer = HashBuffer::default();
-                read().for_each(|hash| buffer.add(hash));
-                self.build_buffered(identity, buffer)
+                // The context's hasher is not used: there are only hashes.
+                let context = BuildContext::new(&KeyHasher::default());
+                let mut builder = self.kind.builder(self.rules, identity.into(), &context);
+                read().for_each(|hash| builder.add_hash(hash));
+                builder.finish()
             }
         };
         built.report.finish_time = started.elapsed();
@@ -73,7 +77,7 @@ impl KindPolicy {
         let passes = Passes::default();
         let read = || passes.watched(read());
         let built = binary_fuse::build_multi_pass(read, keys, shape);
-        if passes.have_differed() {
+        if passes.have_differed.get() {
             return Err(FilterError::PassesDiffer);
         }
         let MultiPassFilter { payload, added, distinct } = built.map_err(|failure| match failure {
@@ -81,12 +85,12 @@ impl KindPolicy {
             BuildFailure::NoMemory => FilterError::NoMemory { bytes: kind.build_bytes(keys, &shape) + payload_bytes },
             BuildFailure::AttemptsExhausted => construction_failed(),
         })?;
-        let job = Job::new(kind, *self.rules(), identity.into(), None);
+        let job = Job::new(kind, self.rules, identity.into(), None);
         let mut built = job.seal(payload, distinct).map_err(|_| too_large(payload_bytes))?;
-        if self.rules().self_check == SelfCheck::On && !contains_each(built.block.as_deref(), read()) {
+        if self.rules.self_check == SelfCheck::On && !contains_each(built.block.as_deref(), read()) {
             return Err(construction_failed());
         }
-        if passes.have_differed() {
+        if passes.have_differed.get() {
             return Err(FilterError::PassesDiffer);
         }
         built.report.keys_added = added;
@@ -110,7 +114,7 @@ fn construction_failed() -> FilterError {
 /// Compares the passes of one build. A key that one of them lacks may be in no cell of the filter.
 #[derive(Debug, Default)]
 struct Passes {
-    first: Cell<Option<Digest>>,
+    first: OnceCell<Digest>,
     have_differed: Cell<bool>,
 }
 
@@ -127,26 +131,13 @@ impl Passes {
         let mut digest = Digest::default();
         core::iter::from_fn(move || {
             let hash = hashes.next();
-            match hash {
-                Some(hash) => {
-                    digest.count += 1;
-                    digest.sum = digest.sum.wrapping_add(mix64(hash.get()));
-                }
-                None => self.compare(digest),
+            if let Some(hash) = hash {
+                digest.count += 1;
+                digest.sum = digest.sum.wrapping_add(mix64(hash.get()));
+            } else if *self.first.get_or_init(|| digest) != digest {
+                self.have_differed.set(true);
             }
             hash
         })
-    }
-
-    fn compare(&self, digest: Digest) {
-        match self.first.get() {
-            None => self.first.set(Some(digest)),
-            Some(first) if first != digest => self.have_differed.set(true),
-            Some(_) => {}
-        }
-    }
-
-    fn have_differed(&self) -> bool {
-        self.have_differed.get()
     }
 }
