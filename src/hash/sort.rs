@@ -35,6 +35,23 @@ impl SortScratch {
         let counts = self.window_ends.capacity() + self.bin_ends.capacity();
         (self.spare.capacity() * size_of::<KeyHash>() + counts * size_of::<u32>()) as u64
     }
+
+    /// Reserves memory for a copy of `hashes`, and returns log2 of the number of their windows. `None` when the copy
+    /// would take more than `most_bytes` or cannot be allocated.
+    fn reserve(&mut self, hashes: &[KeyHash], most_bytes: u64) -> Option<u32> {
+        self.spare.clear();
+        if u32::try_from(hashes.len()).is_err() || size_of_val(hashes) as u64 > most_bytes {
+            return None;
+        }
+        self.spare.try_reserve_exact(hashes.len()).ok()?;
+        Some(hashes.len().max(1).ilog2().saturating_sub(WINDOW_HASHES_LOG2).min(MAX_WINDOWS_LOG2))
+    }
+
+    /// Copies `hashes` to the reserved memory, window by window.
+    fn partition(&mut self, hashes: &[KeyHash], windows_log2: u32) {
+        self.spare.resize(hashes.len(), KeyHash(0));
+        Bins { skipped: 0, log2: windows_log2 }.scatter(hashes, &mut self.spare, &mut self.window_ends);
+    }
 }
 
 /// Sorts `hashes`, ascending.
@@ -44,45 +61,30 @@ impl SortScratch {
 /// Windows that are not spread evenly are sorted by comparisons, and so is everything when a copy would take more than
 /// `most_bytes`.
 pub(crate) fn sort_hashes(hashes: &mut [KeyHash], scratch: &mut SortScratch, most_bytes: u64) {
-    let SortScratch { spare, window_ends, bin_ends } = scratch;
-    let is_large = hashes.len() > SMALL && u32::try_from(hashes.len()).is_ok();
-    let is_affordable = size_of_val(hashes) as u64 <= most_bytes;
-    spare.clear();
-    if !is_large || !is_affordable || spare.try_reserve_exact(hashes.len()).is_err() {
-        hashes.sort_unstable();
-        return;
-    }
-    spare.resize(hashes.len(), KeyHash(0));
-    let windows_log2 = hashes.len().ilog2().saturating_sub(WINDOW_HASHES_LOG2).min(MAX_WINDOWS_LOG2);
-    let window = Bins { skipped: 0, log2: windows_log2 };
-    window.scatter(hashes, spare, window_ends);
+    let is_large = hashes.len() > SMALL;
+    let Some(windows_log2) = is_large.then(|| scratch.reserve(hashes, most_bytes)).flatten() else {
+        return hashes.sort_unstable();
+    };
+    scratch.partition(hashes, windows_log2);
     // Evenly spread hashes never fill a window to four times the mean; others would make bins with many hashes each.
     let most_in_window = (hashes.len() >> windows_log2) * 4;
-    let sort = |bin_ends: &mut Vec<u32>, (source, target): (&[KeyHash], &mut [KeyHash])| {
+    for_each_window(scratch, hashes, |bin_ends, (source, target)| {
         if source.len() > most_in_window {
             target.copy_from_slice(source);
             target.sort_unstable();
         } else {
             sort_window(source, target, windows_log2, bin_ends);
         }
-    };
-    for_each_window(spare, hashes, window_ends, bin_ends, sort);
+    });
 }
 
 /// Only the first pass of the sort: windows of about 4,096 hashes ascend, and the hashes within a window are in no
 /// order. Returns `false` and changes nothing when a copy would take more than `most_bytes` or cannot be allocated.
 pub(crate) fn partition_hashes(hashes: &mut Vec<KeyHash>, scratch: &mut SortScratch, most_bytes: u64) -> bool {
-    let SortScratch { spare, window_ends, .. } = scratch;
-    let is_affordable = u32::try_from(hashes.len()).is_ok() && size_of_val(hashes.as_slice()) as u64 <= most_bytes;
-    spare.clear();
-    if !is_affordable || spare.try_reserve_exact(hashes.len()).is_err() {
-        return false;
-    }
-    let windows_log2 = hashes.len().max(1).ilog2().saturating_sub(WINDOW_HASHES_LOG2).min(MAX_WINDOWS_LOG2);
+    let Some(windows_log2) = scratch.reserve(hashes, most_bytes) else { return false };
     if windows_log2 > 0 {
-        spare.resize(hashes.len(), KeyHash(0));
-        Bins { skipped: 0, log2: windows_log2 }.scatter(hashes, spare, window_ends);
-        core::mem::swap(hashes, spare);
+        scratch.partition(hashes, windows_log2);
+        core::mem::swap(hashes, &mut scratch.spare);
     }
     true
 }
@@ -110,37 +112,26 @@ fn windows<'a>(
     })
 }
 
-#[cfg(not(feature = "parallel"))]
-fn for_each_window(
-    spare: &[KeyHash],
-    hashes: &mut [KeyHash],
-    ends: &[u32],
-    bin_ends: &mut Vec<u32>,
-    sort: impl Fn(&mut Vec<u32>, (&[KeyHash], &mut [KeyHash])),
-) {
-    windows(spare, hashes, ends).for_each(|window| sort(bin_ends, window));
-}
-
 /// With more windows than this (some 260,000 hashes), threads share them; less work is too short to be worth sharing.
 #[cfg(feature = "parallel")]
 const FEW_WINDOWS: usize = 64;
 
-#[cfg(feature = "parallel")]
+/// Sorts each window of the scratch's hashes to its place in `hashes`.
 fn for_each_window(
-    spare: &[KeyHash],
+    scratch: &mut SortScratch,
     hashes: &mut [KeyHash],
-    ends: &[u32],
-    bin_ends: &mut Vec<u32>,
     sort: impl Fn(&mut Vec<u32>, (&[KeyHash], &mut [KeyHash])) + Send + Sync,
 ) {
-    use rayon::prelude::{IntoParallelIterator, ParallelIterator};
+    let SortScratch { spare, window_ends, bin_ends } = scratch;
+    let windows = windows(spare, hashes, window_ends);
+    #[cfg(feature = "parallel")]
+    if window_ends.len() > FEW_WINDOWS {
+        use rayon::prelude::{IntoParallelIterator, ParallelIterator};
 
-    let mut windows: Vec<_> = windows(spare, hashes, ends).collect();
-    if windows.len() <= FEW_WINDOWS {
-        windows.drain(..).for_each(|window| sort(bin_ends, window));
-    } else {
-        windows.into_par_iter().for_each_init(Vec::new, sort);
+        let windows: Vec<_> = windows.collect();
+        return windows.into_par_iter().for_each_init(Vec::new, sort);
     }
+    windows.for_each(|window| sort(bin_ends, window));
 }
 
 /// Sorts the hashes of a window, which share their `skipped` highest bits.
@@ -173,18 +164,14 @@ struct Bins {
 }
 
 impl Bins {
-    /// How far a hash is shifted to get its bin; the bits above the bin's are masked off. A single bin masks
-    /// everything, so [`bin`] may reduce a shift of 64 to 0.
-    fn shift(self) -> u32 {
-        u64::BITS - self.skipped - self.log2
-    }
-
     /// Copies `source` to `target` bin by bin; `ends` then has where each bin ends.
     fn scatter(self, source: &[KeyHash], target: &mut [KeyHash], ends: &mut Vec<u32>) {
         ends.clear();
         ends.resize(1 << self.log2, 0);
         let ends = ends.as_mut_slice();
-        let (shift, mask) = (self.shift(), ends.len() - 1);
+        // Shifts a hash's bin to its low bits; the mask cuts off the bits above. A single bin masks everything, so
+        // `bin` may reduce a shift of 64 to 0.
+        let (shift, mask) = (u64::BITS - self.skipped - self.log2, ends.len() - 1);
         for &hash in source {
             ends[bin(hash, shift, mask)] += 1;
         }
