@@ -52,15 +52,8 @@ pub(crate) fn take_varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
     None
 }
 
-/// CRC32C (Castagnoli) of `bytes`.
-pub(crate) fn checksum(bytes: &[u8]) -> u32 {
-    crc32c::crc32c(bytes)
-}
-
-/// Extends the CRC32C `seen` by `bytes`.
-pub(crate) fn checksum_append(seen: u32, bytes: &[u8]) -> u32 {
-    crc32c::crc32c_append(seen, bytes)
-}
+/// The CRC32C (Castagnoli) of bytes, and that of more bytes behind those of another.
+pub(crate) use crc32c::{crc32c as checksum, crc32c_append as checksum_append};
 
 /// Bytes that every [`AlignedBuffer`] keeps free behind its contents: the largest tail of a filter block, so that
 /// sealing a payload never moves it. One constant for all, because a parameter would run through the builders of every

@@ -108,9 +108,6 @@ impl fmt::Display for FilterKind {
 /// no file id has the fingerprint that the same bytes have as a key.
 const FINGERPRINT_SEED: u64 = 0x7373_7466_6269_6e64;
 
-/// Most bytes of a file id: those of a UUID.
-const MAX_ID_BYTES: usize = 16;
-
 /// The id of the file that a filter block is built for: a UUID, a file number with a generation, or any 1 to 16 bytes
 /// that no other file ever has, in this store or in any store that it exchanges files with.
 ///
@@ -150,7 +147,7 @@ impl FileId {
     ///
     /// [`ConfigError::OutOfRange`] for no bytes, or more than 16.
     pub fn new(id: &[u8]) -> Result<Self, ConfigError> {
-        if !(1..=MAX_ID_BYTES).contains(&id.len()) {
+        if !(1..=16).contains(&id.len()) {
             let (option, expected) = ("file id", "1 to 16 bytes");
             return Err(ConfigError::OutOfRange { option, expected, got: id.len() as u64 });
         }

@@ -73,9 +73,7 @@ impl BitsPerKey {
     pub fn get(self) -> f64 {
         f64::from(self.millibits) / 1_000.0
     }
-}
 
-impl BitsPerKey {
     /// The smallest size for which the monotone predicate `is_enough` holds, by bisection. `None` when the largest size
     /// is not enough.
     pub(crate) fn smallest_where(is_enough: impl Fn(Self) -> bool) -> Option<Self> {

@@ -203,12 +203,11 @@ fn largest_fitting(
     keys: u64,
     bytes: u64,
 ) -> Result<BitsPerKey, WhyNot> {
-    let is_any = |size: &BitsPerKey| configure((*size).into()).is_ok();
     let plan = |size: BitsPerKey| {
         let policy = configure(size.into()).map_err(WhyNot::Config)?;
         policy.plan(keys, None).map_err(WhyNot::Keys)
     };
-    let least = BitsPerKey::smallest_where(|size| is_any(&size)).unwrap_or(BitsPerKey::MAX);
+    let least = BitsPerKey::smallest_where(|size| configure(size.into()).is_ok()).unwrap_or(BitsPerKey::MAX);
     let least_bytes = plan(least)?.block_bytes;
     if least_bytes > bytes {
         return Err(WhyNot::NeedsBytes(least_bytes));
@@ -221,21 +220,14 @@ fn largest_fitting(
 /// The nanoseconds to build and to probe a filter of `keys` keys. Between two measured numbers of keys they are in
 /// proportion to the logarithm, outside those of the nearest. What was not measured ranks behind what was.
 fn times(name: &str, keys: u64) -> (f64, f64) {
-    const UNMEASURED: [(f64, f64); 4] = [(1e3, 1e3); 4];
     let found = measured::MEASURED.iter().find(|(measured, _)| *measured == name);
-    between(found.map_or(&UNMEASURED, |(_, times)| times), keys)
+    between(found.map_or(&[(1e3, 1e3); 4], |(_, times)| times), keys)
 }
 
 fn between(measured: &[(f64, f64); 4], keys: u64) -> (f64, f64) {
     // The first is measured at 10^4 keys, the last at 10^7.
     let place = ((keys.max(1) as f64).log10() - 4.0).clamp(0.0, 3.0);
-    let left = if place < 1.0 {
-        0
-    } else if place < 2.0 {
-        1
-    } else {
-        2
-    };
+    let left = [1.0, 2.0].iter().filter(|&&limit| place >= limit).count();
     let share = place - left as f64;
     let mix = |one: f64, other: f64| one + (other - one) * share;
     let (one, other) = (measured[left], measured[left + 1]);

@@ -6,13 +6,13 @@ use super::trailer::Trailer;
 use super::{FallbackReason, FilterBlock, LoadContext, MatchBitmap};
 use crate::codec::{AlignedBuffer, checksum};
 use crate::error::FilterError;
+use crate::filter::FilterKind;
 use crate::filter::counting_bloom::CountingBloom;
 use crate::filter::cuckoo::CuckooFilter;
 use crate::filter::dynamic::{Dynamic, StoredFilter};
 use crate::filter::kind::{MAX_KEYS, MAX_PAYLOAD_BYTES};
 use crate::filter::register_blocked_bloom::RegisterBlockedBloom;
 use crate::filter::standard_bloom::StandardBloom;
-use crate::filter::{EncodedShape, FilterKind};
 use crate::hash::{HashIdentity, KeyHash};
 use crate::stats::{FilterHealth, HealthLimits};
 
@@ -153,8 +153,8 @@ pub trait DynamicFilter: Dynamic {
         Self: Sized,
     {
         let block = FilterBlock::load(block, context)?;
-        let (kind, shape): (FilterKind, &EncodedShape) = block.encoded_shape();
-        Self::restore(&StoredFilter { kind, hash: block.hash_identity(), shape, payload: block.payload() })
+        let Trailer { kind, identity, shape, .. } = &block.trailer;
+        Self::restore(&StoredFilter { kind: *kind, hash: identity.hash, shape, payload: block.payload() })
     }
 }
 

@@ -13,7 +13,7 @@ use crate::codec::checksum;
 use crate::error::BlockError;
 use crate::filter::blocked_bloom::line::{self, LineMask};
 use crate::filter::kind::Kind;
-use crate::filter::{EncodedShape, FilterKind, FilterShape, is_of_library};
+use crate::filter::{FilterShape, is_of_library};
 use crate::hash::{HashIdentity, KeyHash};
 use crate::ids::FileId;
 
@@ -43,7 +43,7 @@ pub struct FilterBlock<D> {
     data: D,
     /// Whether the payload was compared with its checksum.
     is_verified: bool,
-    trailer: Trailer,
+    pub(super) trailer: Trailer,
     shape: AnyShape,
 }
 
@@ -171,11 +171,6 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         self.shape.fill_ratio(self.payload())
     }
 
-    /// The trailer's fields that the kind decodes its shape from.
-    pub(super) fn encoded_shape(&self) -> (FilterKind, &EncodedShape) {
-        (self.trailer.kind, &self.trailer.shape)
-    }
-
     pub(super) fn shape(&self) -> &AnyShape {
         &self.shape
     }
@@ -270,15 +265,6 @@ impl MatchBitmap {
         self.words.clear();
         self.words.resize(length.div_ceil(64), 0);
         self.length = length;
-    }
-
-    /// Sets all bits.
-    pub(crate) fn set_all(&mut self, length: usize) {
-        self.reset(length);
-        self.words.fill(u64::MAX);
-        if let (Some(last), used @ 1..) = (self.words.last_mut(), length % 64) {
-            *last = (1 << used) - 1;
-        }
     }
 
     /// Resets to `length` clear bits and returns the words for the caller to fill.

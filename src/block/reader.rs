@@ -5,6 +5,7 @@ use core::fmt;
 use super::identity::LoadContext;
 use super::open::{FilterBlock, MatchBitmap};
 use crate::error::BlockError;
+use crate::filter::batch;
 use crate::hash::{HashIdentity, KeyHash};
 use crate::stats::{CountedBySet, FilterCounters, FilterStats};
 
@@ -68,7 +69,7 @@ impl<D: AsRef<[u8]>> FilterReader<D> {
             block.may_contain_batch(hashes, hits);
             self.counters.add_answers(hashes.len() as u64, hits.count());
         } else {
-            hits.set_all(hashes.len());
+            batch::all_match(hashes, hits.cleared(hashes.len()));
             self.counters.add_unusable(hashes.len() as u64);
         }
     }
@@ -89,7 +90,7 @@ impl<D: AsRef<[u8]>> FilterReader<D> {
 
     /// From now on, includes the answers that a set counts for the filter.
     pub(crate) fn enter_set(&mut self, in_set: CountedBySet) {
-        self.counters.enter_set(in_set);
+        self.counters.in_set = Some(in_set);
     }
 
     /// Records whether the file held a key for which this filter, or the set that it is in, answered

@@ -93,6 +93,20 @@ impl<K: Kind> Job<K> {
         self.rules.plan(&self.kind, keys, self.memory_budget)
     }
 
+    /// A builder for one file. When the announced number of keys leads to Bloom, keys are not buffered.
+    pub(super) fn builder(self, context: &BuildContext) -> Box<dyn FilterBuilder> {
+        match context.expected_keys.map(|keys| self.plan(keys)) {
+            // The announced number already rules the kind out, so stream into Bloom at once and save the buffer. A
+            // streamed kind that cannot be planned falls through: it buffers, and the true number of keys decides.
+            Some(Err(reason)) if !K::IS_STREAMED => {
+                let job = self.fallback(reason);
+                let plan = context.expected_keys.and_then(|keys| job.plan(keys).ok());
+                Box::new(KindBuilder::new(job, &context.hasher, plan))
+            }
+            plan => Box::new(KindBuilder::new(self, &context.hasher, plan.and_then(Result::ok))),
+        }
+    }
+
     /// The job of building a blocked Bloom filter instead.
     fn fallback(&self, reason: FallbackReason) -> Job<BlockedBloomKind> {
         Job {
@@ -103,26 +117,6 @@ impl<K: Kind> Job<K> {
             requested: self.requested,
             reason,
         }
-    }
-}
-
-/// A builder for one file. When the announced number of keys leads to Bloom, keys are not buffered.
-pub(super) fn builder<K: Kind>(
-    kind: &K,
-    rules: Rules,
-    identity: BlockIdentity,
-    context: &BuildContext,
-) -> Box<dyn FilterBuilder> {
-    let job = Job::new(kind.clone(), rules, identity, context.memory_budget);
-    match context.expected_keys.map(|keys| job.plan(keys)) {
-        // The announced number already rules the kind out, so stream into Bloom at once and save the buffer. A streamed
-        // kind that cannot be planned falls through: it buffers, and the true number of keys decides.
-        Some(Err(reason)) if !K::IS_STREAMED => {
-            let job = job.fallback(reason);
-            let plan = context.expected_keys.and_then(|keys| job.plan(keys).ok());
-            Box::new(KindBuilder::new(job, &context.hasher, plan))
-        }
-        plan => Box::new(KindBuilder::new(job, &context.hasher, plan.and_then(Result::ok))),
     }
 }
 

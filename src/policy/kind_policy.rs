@@ -4,7 +4,7 @@ use core::any::Any;
 use core::fmt;
 use std::sync::Arc;
 
-use super::builder::{Rules, builder, guarded};
+use super::builder::{Job, Rules, guarded};
 use super::{BuildContext, FilterBuilder, FilterPolicy, SelfCheck};
 use crate::block::BlockIdentity;
 use crate::error::ConfigError;
@@ -84,7 +84,7 @@ impl<K: Kind> ErasedKind for K {
     }
 
     fn builder(&self, rules: Rules, identity: BlockIdentity, context: &BuildContext) -> Box<dyn FilterBuilder> {
-        builder(self, rules, identity, context)
+        Job::new(self.clone(), rules, identity, context.memory_budget).builder(context)
     }
 }
 
@@ -136,17 +136,14 @@ impl KindPolicy {
     /// ([`with_self_check`](Self::with_self_check) turns that off); one with a number of the library's gets Bloom
     /// filters.
     #[must_use]
-    pub fn new(kind: impl Kind) -> Self {
-        fn of<K: Kind>(kind: K) -> KindPolicy {
-            let size = guarded::<K, _>(|| Ok(kind.fallback_size().unwrap_or_else(|| bloom_size_of_equal_rate(&kind))));
-            let fallback_size = size.unwrap_or(BitsPerKey::TEN);
-            let (min_keys, max_keys) = (K::DEFAULT_MIN_KEYS, MAX_KEYS);
-            // The library's kinds are covered by its tests, a user's kind is not: one probe per key finds a lost key.
-            let self_check = if is_of_library::<K>() { SelfCheck::Off } else { SelfCheck::On };
-            let rules = Rules { self_check, min_keys, max_keys, fallback_size };
-            KindPolicy { kind: Arc::new(kind), rules }
-        }
-        of(kind)
+    pub fn new<K: Kind>(kind: K) -> Self {
+        let size = guarded::<K, _>(|| Ok(kind.fallback_size().unwrap_or_else(|| bloom_size_of_equal_rate(&kind))));
+        let fallback_size = size.unwrap_or(BitsPerKey::TEN);
+        let (min_keys, max_keys) = (K::DEFAULT_MIN_KEYS, MAX_KEYS);
+        // The library's kinds are covered by its tests, a user's kind is not: one probe per key finds a lost key.
+        let self_check = if is_of_library::<K>() { SelfCheck::Off } else { SelfCheck::On };
+        let rules = Rules { self_check, min_keys, max_keys, fallback_size };
+        Self { kind: Arc::new(kind), rules }
     }
 
     /// Sets whether finished filters are probed for all of their keys.

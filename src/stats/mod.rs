@@ -17,7 +17,7 @@ pub(crate) struct FilterCounters {
     false_positives: AtomicU64,
     unusable: AtomicU64,
     /// The counters of the set that the filter is in.
-    in_set: Option<CountedBySet>,
+    pub(crate) in_set: Option<CountedBySet>,
 }
 
 /// A set's counters for one of its filters.
@@ -40,11 +40,6 @@ pub(crate) enum CountedBySet {
 }
 
 impl FilterCounters {
-    /// From now on, includes the set's counters.
-    pub(crate) fn enter_set(&mut self, in_set: CountedBySet) {
-        self.in_set = Some(in_set);
-    }
-
     /// Adds `probes` answers; `positives` of them were "may be present".
     pub(crate) fn add_answers(&self, probes: u64, positives: u64) {
         if positives > 0 {

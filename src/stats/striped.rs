@@ -7,8 +7,8 @@
 //! a gain that a whole lookup shows.
 
 use core::ops::Range;
-use core::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// Stripes owned by one thread each. Further threads share one more stripe and pay for atomic additions, so this bounds
 /// the memory of a set's counters.
@@ -111,29 +111,29 @@ impl SharedCounter {
     }
 }
 
-/// Stripes returned by ended threads, and how many were ever claimed. Threads reuse stripes, so a pool that recreates
-/// its threads does not run out of them.
-static FREE: Mutex<(Vec<usize>, usize)> = Mutex::new((Vec::new(), 0));
+/// The stripes that threads own, as bits. Threads reuse stripes, so a pool that recreates its threads does not run out of
+/// them.
+static CLAIMED: AtomicU32 = AtomicU32::new(0);
 
-/// A thread's stripe, returned when the thread ends. The lock orders the next owner's additions after this one's.
+const _: () = assert!(OWNED == u32::BITS as usize, "a bit for each stripe");
+
+/// A thread's stripe, returned when the thread ends. Release and Acquire order the next owner's additions after this
+/// one's.
 struct Owned(usize);
 
 impl Owned {
+    /// Claims the first free stripe; the shared one if none is free.
     fn claim() -> Self {
-        let mut free = FREE.lock().unwrap_or_else(PoisonError::into_inner);
-        let (returned, claimed) = &mut *free;
-        Self(returned.pop().unwrap_or_else(|| {
-            let next = *claimed;
-            *claimed = (next + 1).min(OWNED);
-            next
-        }))
+        let with_first_free = |claimed: u32| Some(claimed | claimed.wrapping_add(1));
+        let claimed = CLAIMED.fetch_update(Ordering::Acquire, Ordering::Relaxed, with_first_free);
+        Self(claimed.unwrap_or(u32::MAX).trailing_ones() as usize)
     }
 }
 
 impl Drop for Owned {
     fn drop(&mut self) {
         if self.0 < OWNED {
-            FREE.lock().unwrap_or_else(PoisonError::into_inner).0.push(self.0);
+            CLAIMED.fetch_and(!(1 << self.0), Ordering::Release);
         }
     }
 }
