@@ -57,9 +57,18 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// another hash or belongs to another file, when only one of block and context names a file, or when a known key is
     /// absent. A read treats every one of them as "may be present".
     pub fn load<'a>(data: D, context: impl Into<LoadContext<'a>>) -> Result<Self, BlockError> {
-        let context = context.into();
-        let block = Self::open(data, context.kinds)?.verified()?;
-        context.check(&block)?;
+        let LoadContext { identity: expected, known_keys, kinds } = context.into();
+        let block = Self::open(data, kinds)?.verified()?;
+        let got = block.trailer.identity;
+        if expected.hash != got.hash {
+            return Err(BlockError::HashMismatch { expected: expected.hash, got: got.hash });
+        }
+        if expected.file != got.file {
+            return Err(BlockError::FileMismatch { expected: expected.file, got: got.file });
+        }
+        if known_keys.iter().any(|&hash| !block.may_contain(hash)) {
+            return Err(BlockError::KnownKeyAbsent { hash: got.hash });
+        }
         Ok(block)
     }
 
@@ -307,21 +316,5 @@ impl MatchBitmap {
     /// The positions of the keys that may be present, ascending.
     pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
         (0..self.length).filter(|&index| self.may_contain(index))
-    }
-}
-impl LoadContext<'_> {
-    /// Checks a verified block against the context.
-    fn check<D: AsRef<[u8]>>(&self, block: &FilterBlock<D>) -> Result<(), BlockError> {
-        let (expected, got) = (self.identity, block.trailer.identity);
-        if expected.hash != got.hash {
-            return Err(BlockError::HashMismatch { expected: expected.hash, got: got.hash });
-        }
-        if expected.file != got.file {
-            return Err(BlockError::FileMismatch { expected: expected.file, got: got.file });
-        }
-        if self.known_keys.iter().any(|&hash| !block.may_contain(hash)) {
-            return Err(BlockError::KnownKeyAbsent { hash: got.hash });
-        }
-        Ok(())
     }
 }

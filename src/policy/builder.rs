@@ -95,28 +95,30 @@ impl<K: Kind> Job<K> {
 
     /// A builder for one file. When the announced number of keys leads to Bloom, keys are not buffered.
     pub(super) fn builder(self, context: &BuildContext) -> Box<dyn FilterBuilder> {
-        match context.expected_keys.map(|keys| self.plan(keys)) {
+        let plan = match context.expected_keys.map(|keys| self.plan(keys)) {
             // The announced number already rules the kind out, so stream into Bloom at once and save the buffer. A
             // streamed kind that cannot be planned falls through: it buffers, and the true number of keys decides.
-            Some(Err(reason)) if !K::IS_STREAMED => {
-                let job = self.fallback(reason);
-                let plan = context.expected_keys.and_then(|keys| job.plan(keys).ok());
-                Box::new(KindBuilder::new(job, &context.hasher, plan))
-            }
-            plan => Box::new(KindBuilder::new(self, &context.hasher, plan.and_then(Result::ok))),
-        }
+            Some(Err(reason)) if !K::IS_STREAMED => return self.fallback(reason).builder(context),
+            plan => plan.and_then(Result::ok),
+        };
+        // Two reasons to buffer instead of streaming: a self-check probes every hash at the end, and a user's stream
+        // that panics midway would lack a key that the caller believes inserted.
+        let can_stream = self.rules.self_check == SelfCheck::Off && is_of_library::<K>();
+        let plan = plan.filter(|_| can_stream);
+        let state = match plan.and_then(|plan| Some((plan, self.kind.stream(&plan, self.memory_budget)?))) {
+            Some((plan, stream)) => State::Streaming { plan, stream, distinct: 0 },
+            None => State::Buffering { hashes: Vec::new(), estimate: Estimate::default() },
+        };
+        let hasher = context.hasher.clone();
+        Box::new(KindBuilder { job: self, hasher, is_interrupted: false, added: 0, last: None, state })
     }
 
     /// The job of building a blocked Bloom filter instead.
     fn fallback(&self, reason: FallbackReason) -> Job<BlockedBloomKind> {
-        Job {
-            kind: BlockedBloomKind::new(self.rules.fallback_size),
-            rules: Rules { min_keys: 0, max_keys: MAX_KEYS, ..self.rules },
-            identity: self.identity,
-            memory_budget: self.memory_budget,
-            requested: self.requested,
-            reason,
-        }
+        let kind = BlockedBloomKind::new(self.rules.fallback_size);
+        let rules = Rules { min_keys: 0, max_keys: MAX_KEYS, ..self.rules };
+        let requested = self.requested;
+        Job { requested, reason, ..Job::new(kind, rules, self.identity, self.memory_budget) }
     }
 }
 
@@ -159,21 +161,6 @@ impl Estimate {
             let step = if K::IS_STREAMED { 0 } else { keys / 64 };
             *self = Self { bytes, renewed_at: keys + step + 1 };
         }
-    }
-}
-
-impl<K: Kind> KindBuilder<K> {
-    fn new(job: Job<K>, hasher: &KeyHasher, plan: Option<K::Shape>) -> Self {
-        // Two reasons to buffer instead of streaming: a self-check probes every hash at the end, and a user's stream
-        // that panics midway would lack a key that the caller believes inserted.
-        let can_stream = job.rules.self_check == SelfCheck::Off && is_of_library::<K>();
-        let plan = plan.filter(|_| can_stream);
-        let stream = plan.and_then(|plan| Some((plan, job.kind.stream(&plan, job.memory_budget)?)));
-        let state = match stream {
-            Some((plan, stream)) => State::Streaming { plan, stream, distinct: 0 },
-            None => State::Buffering { hashes: Vec::new(), estimate: Estimate::default() },
-        };
-        Self { job, hasher: hasher.clone(), is_interrupted: false, added: 0, last: None, state }
     }
 }
 
@@ -286,10 +273,14 @@ impl<K: Kind> Job<K> {
         let budget = self.memory_budget.unwrap_or(u64::MAX);
         let mut scratch = SortScratch::default();
         if K::TAKES_ROUGH_ORDER && partition_hashes(&mut hashes, &mut scratch, budget) {
-            let sort_bytes = scratch.bytes();
+            let mut peak_bytes = scratch.bytes();
             let spare = core::mem::take(&mut scratch).into_spare();
-            if let Ok(mut built) = self.build_single_attempt(&hashes, spare) {
-                built.report.peak_build_bytes = built.report.peak_build_bytes.max(sort_bytes);
+            let built = self.attempt(&hashes, &mut peak_bytes, |plan| {
+                let built = self.kind.build_single_attempt(plan, &hashes, spare);
+                built.ok_or(FallbackReason::ConstructionFailed)
+            });
+            if let Ok(mut built) = built {
+                built.report.peak_build_bytes = peak_bytes;
                 return built;
             }
         }
@@ -300,19 +291,10 @@ impl<K: Kind> Job<K> {
         self.build_or_fall_back(&hashes, sort_bytes)
     }
 
-    /// The filter of partitioned hashes, if the first attempt succeeds.
-    fn build_single_attempt(&self, hashes: &[KeyHash], spare: Vec<KeyHash>) -> Result<BuiltFilter, FallbackReason> {
-        let keys = hashes.len() as u64;
-        let plan = self.plan(keys)?;
-        guarded::<K, _>(|| {
-            let built = self.kind.build_single_attempt(&plan, hashes, spare);
-            self.self_checked(self.seal(built.ok_or(FallbackReason::ConstructionFailed)?, keys)?, hashes)
-        })
-    }
-
     /// The requested filter of `hashes`, else a blocked Bloom filter, else none. `peak_bytes` were held before.
     fn build_or_fall_back(&self, hashes: &[KeyHash], mut peak_bytes: u64) -> BuiltFilter {
-        let mut built = match self.build_as_requested(hashes, &mut peak_bytes) {
+        let build = |plan: &K::Shape| Ok(self.kind.build(plan, hashes, self.memory_budget)?);
+        let mut built = match self.attempt(hashes, &mut peak_bytes, build) {
             Ok(built) => built,
             Err(reason) if K::Shape::KIND == FilterKind::BLOCKED_BLOOM => {
                 return self.without_filter(reason, hashes.len() as u64);
@@ -323,12 +305,18 @@ impl<K: Kind> Job<K> {
         built
     }
 
-    /// The requested filter; `peak_bytes` is raised to what building it took, also if it is not used.
-    fn build_as_requested(&self, hashes: &[KeyHash], peak_bytes: &mut u64) -> Result<BuiltFilter, FallbackReason> {
+    /// The filter that `build` gives, unless it is too large or fails the self-check. `peak_bytes` is raised to what
+    /// building took, also if the filter is not used.
+    fn attempt(
+        &self,
+        hashes: &[KeyHash],
+        peak_bytes: &mut u64,
+        build: impl FnOnce(&K::Shape) -> Result<BuiltPayload<K::Shape>, FallbackReason>,
+    ) -> Result<BuiltFilter, FallbackReason> {
         let keys = hashes.len() as u64;
         let plan = self.plan(keys)?;
         guarded::<K, _>(|| {
-            let built = self.kind.build(&plan, hashes, self.memory_budget)?;
+            let built = build(&plan)?;
             let most_bytes = self.kind.most_block_bytes(keys, &plan).unwrap_or(u64::MAX);
             let built = self.seal(built, keys)?;
             *peak_bytes = built.report.peak_build_bytes.max(*peak_bytes);
@@ -336,15 +324,12 @@ impl<K: Kind> Job<K> {
             if built.report.block_bytes - self.identity.file_bytes() > most_bytes {
                 return Err(FallbackReason::NotSmaller);
             }
-            self.self_checked(built, hashes)
+            let contains_all = |block: &[u8]| contains_all::<K>(block, hashes);
+            if self.rules.self_check == SelfCheck::On && !built.block.as_deref().is_some_and(contains_all) {
+                return Err(FallbackReason::SelfCheckFailed);
+            }
+            Ok(built)
         })
-    }
-
-    /// The filter, if it passes the self-check or the self-check is off.
-    fn self_checked(&self, built: BuiltFilter, hashes: &[KeyHash]) -> Result<BuiltFilter, FallbackReason> {
-        let contains_all = |block: &[u8]| contains_all::<K>(block, hashes);
-        let is_sound = self.rules.self_check == SelfCheck::Off || built.block.as_deref().is_none_or(contains_all);
-        if is_sound { Ok(built) } else { Err(FallbackReason::SelfCheckFailed) }
     }
 
     /// Seals a finished payload into a block and its report.
