@@ -34,9 +34,7 @@ impl MatchMatrix {
     }
 
     fn row_words(&self, key: usize) -> &[u64] {
-        let width = self.filters.div_ceil(GROUP);
-        let start = key.saturating_mul(width);
-        self.words.get(start..start.saturating_add(width)).unwrap_or_default()
+        self.words.chunks(self.filters.div_ceil(GROUP).max(1)).nth(key).unwrap_or_default()
     }
 
     /// Whether the file of filter `filter` may contain key `key`.

@@ -74,8 +74,8 @@ pub(super) fn guarded<K: Kind, T>(call: impl FnOnce() -> Result<T, FallbackReaso
 /// What to build, and what the block records about it.
 #[derive(Clone, Debug)]
 pub(super) struct Job<K> {
-    kind: K,
-    rules: Rules,
+    pub(super) kind: K,
+    pub(super) rules: Rules,
     identity: BlockIdentity,
     memory_budget: Option<u64>,
     /// The kind that the policy requested; `reason` says why `kind` differs, if it does.
@@ -89,7 +89,7 @@ impl<K: Kind> Job<K> {
         Self { kind, rules, identity, memory_budget, requested, reason }
     }
 
-    fn plan(&self, keys: u64) -> Result<K::Shape, FallbackReason> {
+    pub(super) fn plan(&self, keys: u64) -> Result<K::Shape, FallbackReason> {
         self.rules.plan(&self.kind, keys, self.memory_budget)
     }
 
@@ -106,11 +106,11 @@ impl<K: Kind> Job<K> {
         let can_stream = self.rules.self_check == SelfCheck::Off && is_of_library::<K>();
         let plan = plan.filter(|_| can_stream);
         let state = match plan.and_then(|plan| Some((plan, self.kind.stream(&plan, self.memory_budget)?))) {
-            Some((plan, stream)) => State::Streaming { plan, stream, distinct: 0 },
+            Some((plan, stream)) => State::Streaming { plan, stream, last: None, distinct: 0 },
             None => State::Buffering { hashes: Vec::new(), estimate: Estimate::default() },
         };
         let hasher = context.hasher.clone();
-        Box::new(KindBuilder { job: self, hasher, is_interrupted: false, added: 0, last: None, state })
+        Box::new(KindBuilder { job: self, hasher, is_interrupted: false, added: 0, state })
     }
 
     /// The job of building a blocked Bloom filter instead.
@@ -130,8 +130,6 @@ struct KindBuilder<K: Kind> {
     is_interrupted: bool,
     /// Keys added, repetitions included.
     added: u64,
-    /// The last of them: adjacent repetitions are dropped.
-    last: Option<KeyHash>,
     state: State<K>,
 }
 
@@ -139,7 +137,7 @@ struct KindBuilder<K: Kind> {
 /// `finish`.
 #[derive(Debug)]
 enum State<K: Kind> {
-    Streaming { plan: K::Shape, stream: K::Stream, distinct: u64 },
+    Streaming { plan: K::Shape, stream: K::Stream, last: Option<KeyHash>, distinct: u64 },
     Buffering { hashes: Vec<KeyHash>, estimate: Estimate },
 }
 
@@ -166,30 +164,33 @@ impl Estimate {
 
 impl<K: Kind> FilterBuilder for KindBuilder<K> {
     fn add_key(&mut self, key: &[u8]) {
-        if !self.hasher.is_custom() {
-            return self.add_hash(self.hasher.hash(key));
-        }
         // An engine's own hash function may panic, and the engine may catch the panic and go on: its file then has a
         // key that the filter lacks. Such a filter must not be built.
-        let was_interrupted = core::mem::replace(&mut self.is_interrupted, true);
-        let hash = self.hasher.hash(key);
-        self.is_interrupted = was_interrupted;
+        let hash = if self.hasher.is_custom() {
+            let was_interrupted = core::mem::replace(&mut self.is_interrupted, true);
+            let hash = self.hasher.hash(key);
+            self.is_interrupted = was_interrupted;
+            hash
+        } else {
+            self.hasher.hash(key)
+        };
         self.add_hash(hash);
     }
 
     fn add_hash(&mut self, hash: KeyHash) {
         self.added += 1;
-        if self.last == Some(hash) {
-            return;
-        }
-        self.last = Some(hash);
         match &mut self.state {
-            State::Streaming { stream, distinct, .. } => {
-                stream.insert(hash);
-                *distinct += 1;
+            State::Streaming { stream, last, distinct, .. } => {
+                if *last != Some(hash) {
+                    stream.insert(hash);
+                    *last = Some(hash);
+                    *distinct += 1;
+                }
             }
             State::Buffering { hashes, estimate } => {
-                hashes.push(hash);
+                if hashes.last() != Some(&hash) {
+                    hashes.push(hash);
+                }
                 estimate.renew(&self.job, hashes.len());
             }
         }
@@ -197,11 +198,10 @@ impl<K: Kind> FilterBuilder for KindBuilder<K> {
 
     fn add_hashes(&mut self, more: &[KeyHash]) {
         self.added += more.len() as u64;
-        let last = self.last;
-        self.last = more.last().copied().or(last);
         match &mut self.state {
-            State::Streaming { stream, distinct, .. } => {
-                *distinct += count_fresh(last, more);
+            State::Streaming { stream, last, distinct, .. } => {
+                *distinct += count_fresh(*last, more);
+                *last = more.last().copied().or(*last);
                 // A repeated key sets no new bit; inserting it again is cheaper than filtering it out of the slice.
                 stream.insert_all(more);
             }
@@ -236,7 +236,7 @@ impl<K: Kind> FilterBuilder for KindBuilder<K> {
             return job.without_filter(FallbackReason::Interrupted, 0);
         }
         let mut built = match state {
-            State::Streaming { plan, stream, distinct } => {
+            State::Streaming { plan, stream, distinct, .. } => {
                 let built = job.seal(BuiltPayload::of_stream(plan, stream), distinct);
                 built.unwrap_or_else(|reason| job.without_filter(reason, distinct))
             }

@@ -8,6 +8,7 @@ use super::builder::Job;
 use super::{BuildContext, BuiltFilter, KindPolicy, SelfCheck};
 use crate::block::FilterBlock;
 use crate::error::FilterError;
+use crate::filter::binary_fuse::shape::FuseShape;
 use crate::filter::binary_fuse::{self, BinaryFuseKind, MultiPassFilter};
 use crate::filter::kind::{BuildFailure, FallbackReason, FilterShape, Kind, MAX_PAYLOAD_BYTES};
 use crate::hash::{HashIdentity, KeyHash, KeyHasher, mix64};
@@ -48,11 +49,11 @@ impl KindPolicy {
         let started = Instant::now();
         let kind: &dyn Any = &*self.kind;
         let fuse: Option<&BinaryFuseKind> = kind.downcast_ref();
-        let planned = fuse.map(|&kind| (kind, self.rules.plan(&kind, keys, None)));
-        let mut built = match planned {
-            Some((kind, Ok(shape))) => self.build_fuse(kind, shape, read, keys, identity)?,
+        let job = fuse.map(|&kind| Job::new(kind, self.rules, identity.into(), None));
+        let mut built = match job.map(|job| (job.plan(keys), job)) {
+            Some((Ok(shape), job)) => job.build_fuse(shape, read, keys)?,
             // Its fallback would hold all of them in memory.
-            Some((_, Err(FallbackReason::TooManyKeys))) => return Err(too_large(u64::MAX)),
+            Some((Err(FallbackReason::TooManyKeys), _)) => return Err(too_large(u64::MAX)),
             _ => {
                 // The context's hasher is not used: there are only hashes.
                 let context = BuildContext::new(&KeyHasher::default());
@@ -64,14 +65,14 @@ impl KindPolicy {
         built.report.finish_time = started.elapsed();
         Ok(built)
     }
+}
 
+impl Job<BinaryFuseKind> {
     fn build_fuse<I: Iterator<Item = KeyHash>>(
         &self,
-        kind: BinaryFuseKind,
-        shape: <BinaryFuseKind as Kind>::Shape,
+        shape: FuseShape,
         read: impl Fn() -> I,
         keys: u64,
-        identity: HashIdentity,
     ) -> Result<BuiltFilter, FilterError> {
         let payload_bytes = shape.payload_bytes();
         let passes = Passes::default();
@@ -82,11 +83,12 @@ impl KindPolicy {
         }
         let MultiPassFilter { payload, added, distinct } = built.map_err(|failure| match failure {
             BuildFailure::TooManyKeys => too_large(payload_bytes),
-            BuildFailure::NoMemory => FilterError::NoMemory { bytes: kind.build_bytes(keys, &shape) + payload_bytes },
+            BuildFailure::NoMemory => {
+                FilterError::NoMemory { bytes: self.kind.build_bytes(keys, &shape) + payload_bytes }
+            }
             BuildFailure::AttemptsExhausted => construction_failed(),
         })?;
-        let job = Job::new(kind, self.rules, identity.into(), None);
-        let mut built = job.seal(payload, distinct).map_err(|_| too_large(payload_bytes))?;
+        let mut built = self.seal(payload, distinct).map_err(|_| too_large(payload_bytes))?;
         if self.rules.self_check == SelfCheck::On && !contains_each(built.block.as_deref(), read()) {
             return Err(construction_failed());
         }
