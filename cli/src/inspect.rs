@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
-use sstfilter::sst::{Table, TableError};
+use sstfilter::sst::{LayoutRegion, Table, TableError};
 use sstfilter::{BlockInfo, FilterBlock, KeyHasher};
 
 use crate::files::{self, Look};
@@ -118,14 +118,12 @@ struct RegionFields {
 
 impl TableFields {
     fn new(table: &Table) -> Self {
-        let regions = table.layout().regions.into_iter();
+        let region = |at: LayoutRegion| RegionFields { name: at.part.name(), offset: at.offset, bytes: at.bytes };
         let block = table.filter().map(sstfilter::FilterReader::block);
         Self {
             table_id: table.table_id().to_string(),
             properties: Properties::new(table),
-            layout: regions
-                .map(|region| RegionFields { name: region.part.name(), offset: region.offset, bytes: region.bytes })
-                .collect(),
+            layout: table.layout().regions.into_iter().map(region).collect(),
             filter: block.and_then(Result::ok).map(FilterFields::new),
             filter_problem: table.filter_problem().map(in_options),
         }

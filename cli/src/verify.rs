@@ -173,13 +173,8 @@ impl fmt::Display for VerifyReport {
             let why = if is_leftover { "left over by a build that was killed" } else { files::NEITHER };
             writeln!(f, "{file}: skipped: {why}")?;
         }
-        writeln!(
-            f,
-            "{} checked, {} entries: {} damaged, {} unreadable",
-            units::counted(self.checked as u64, "file"),
-            units::grouped(self.entries),
-            self.damaged,
-            self.unreadable,
-        )
+        let (files, entries) = (units::counted(self.checked as u64, "file"), units::grouped(self.entries));
+        let Self { damaged, unreadable, .. } = self;
+        writeln!(f, "{files} checked, {entries} entries: {damaged} damaged, {unreadable} unreadable")
     }
 }

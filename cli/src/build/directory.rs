@@ -30,12 +30,10 @@ impl Directory {
         if let Some(foreign) = tables.iter().find(|file| files::table_number(file).is_none()) {
             bail!("{} was not written by this command: move it away, or choose another --out", foreign.display());
         }
-        ensure!(
-            tables.is_empty() || overwrite,
-            "{} holds {} tables already: choose another --out, or replace them with --overwrite",
-            path.display(),
-            tables.len()
-        );
+        if !tables.is_empty() && !overwrite {
+            let (directory, count) = (path.display(), tables.len());
+            bail!("{directory} holds {count} tables already: choose another --out, or replace them with --overwrite");
+        }
         tables.sort_by_key(|table| core::cmp::Reverse(files::table_number(table)));
         let leftovers: Vec<_> = others.into_iter().filter(|file| files::is_leftover(file)).collect();
         remove(&leftovers)?;

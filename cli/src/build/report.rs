@@ -86,15 +86,10 @@ impl BuildSummary {
     }
 
     fn write_totals(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(
-            f,
-            "{}, {}, {} in {:.2} s ({} keys per second)",
-            units::counted(self.tables as u64, "table"),
-            units::counted(self.keys, "key"),
-            units::bytes(self.bytes),
-            self.seconds,
-            units::grouped(units::whole(self.keys_per_second)),
-        )?;
+        let (tables, keys) = (units::counted(self.tables as u64, "table"), units::counted(self.keys, "key"));
+        let (bytes, seconds) = (units::bytes(self.bytes), self.seconds);
+        let per_second = units::grouped(units::whole(self.keys_per_second));
+        writeln!(f, "{tables}, {keys}, {bytes} in {seconds:.2} s ({per_second} keys per second)")?;
         if let Some(peak) = self.peak_memory_bytes {
             writeln!(f, "peak memory {}", units::bytes(peak))?;
         }
@@ -170,14 +165,9 @@ impl fmt::Display for BuildSummary {
             writeln!(f, "... and {} more (--json lists all)", units::grouped((self.tables - LISTED_TABLES) as u64))?;
         }
         for group in &self.filters {
-            writeln!(
-                f,
-                "{} with filter {}: {:.2} bits per key, {} expected",
-                units::counted(group.tables as u64, "table"),
-                group.filter,
-                group.bits_per_key,
-                units::percent(group.expected_fpr),
-            )?;
+            let (tables, expected) = (units::counted(group.tables as u64, "table"), units::percent(group.expected_fpr));
+            let FilterGroup { filter, bits_per_key, .. } = group;
+            writeln!(f, "{tables} with filter {filter}: {bits_per_key:.2} bits per key, {expected} expected")?;
         }
         self.write_totals(f)
     }

@@ -98,22 +98,14 @@ impl DemoReport {
     }
 
     fn write_remarks(&self, f: &mut fmt::Formatter<'_>, policy: &PolicyFigures) -> fmt::Result {
+        let name = policy.policy;
         if let Some(reason) = policy.fallback_reason {
-            let per_file = self.keys / FILES as u64;
-            writeln!(
-                f,
-                "{} was requested, {} was built: {reason} (about {per_file} per file)",
-                policy.policy, policy.filter_kind_used
-            )?;
+            let (used, per_file) = (policy.filter_kind_used, self.keys / FILES as u64);
+            writeln!(f, "{name} was requested, {used} was built: {reason} (about {per_file} per file)")?;
         }
         if policy.absent_lookups < self.absent_keys {
-            writeln!(
-                f,
-                "{}: measured on {} absent and {} present keys",
-                policy.policy,
-                grouped(policy.absent_lookups),
-                grouped(policy.present_lookups)
-            )?;
+            let (absent, present) = (grouped(policy.absent_lookups), grouped(policy.present_lookups));
+            writeln!(f, "{name}: measured on {absent} absent and {present} present keys")?;
         }
         Ok(())
     }

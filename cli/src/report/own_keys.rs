@@ -113,10 +113,8 @@ impl OwnKeys {
             None => (format!("the default, {},", default.size.filter), default.size.bytes),
         };
         if best.size.bytes >= other_bytes {
-            return format!(
-                "No filter of your {keys} at {rate} is smaller than the {} of {other}.",
-                bytes(other_bytes)
-            );
+            let most = bytes(other_bytes);
+            return format!("No filter of your {keys} at {rate} is smaller than the {most} of {other}.");
         }
         format!(
             "For your {keys} at {rate}, {} takes {} instead of the {} of {other} and saves {:.0} % of the memory; it builds \

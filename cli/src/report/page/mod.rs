@@ -73,37 +73,30 @@ fn head(report: &Report) -> String {
 }
 
 fn own_keys(own: &OwnKeys) -> String {
+    let (keys, rate) = (grouped(own.keys), brief_percent(own.target_fpr));
+    let (absent, from) = (grouped(own.absent_keys), &own.absent_from);
     let text = format!(
-        "All filters hold {} keys at a rate of {}. Rates are observed on {} absent keys ({}).",
-        grouped(own.keys),
-        brief_percent(own.target_fpr),
-        grouped(own.absent_keys),
-        own.absent_from
+        "All filters hold {keys} keys at a rate of {rate}. Rates are observed on {absent} absent keys ({from})."
     );
     section("own-keys", "Filters of your keys", &text) + &tables::table(&OwnKeys::COLUMNS, &own.figures)
 }
 
 fn overview(family: &Family) -> String {
     let most = family.effort.ladder.last().copied().unwrap_or(0);
-    let text = format!(
-        "All filters at {} keys and a rate of {}, hashes given; sizes are of whole blocks:",
-        grouped(most),
-        brief_percent(measure::RATE)
-    );
+    let (keys, rate) = (grouped(most), brief_percent(measure::RATE));
+    let text = format!("All filters at {keys} keys and a rate of {rate}, hashes given; sizes are of whole blocks:");
+    let (text, table) = (escaped(&text), tables::overview(family));
     format!(
         "<nav><a href=\"#rates\">rates and sizes</a><a href=\"#sizes\">size by keys</a><a href=\"#times\">times</a>\
-         <a href=\"#overfill\">beyond the plan</a></nav><p>{}</p>{}",
-        escaped(&text),
-        tables::overview(family)
+         <a href=\"#overfill\">beyond the plan</a></nav><p>{text}</p>{table}"
     )
 }
 
 fn rates(family: &Family) -> anyhow::Result<String> {
+    let (keys, probes) = (grouped(family.effort.rate_keys), grouped(family.effort.most_probes));
     let text = format!(
-        "Further right is a lower rate, further down less memory. Each mark is a filter of {} keys, probed for up to {} \
-         absent ones. No filter can be below the broken line, log2(1/rate).",
-        grouped(family.effort.rate_keys),
-        grouped(family.effort.most_probes)
+        "Further right is a lower rate, further down less memory. Each mark is a filter of {keys} keys, probed for up to \
+         {probes} absent ones. No filter can be below the broken line, log2(1/rate)."
     );
     let chart = figure(&charts::rates(family))?;
     let details = details("The figures", &tables::rates(family));
@@ -122,11 +115,10 @@ fn sizes(family: &Family) -> anyhow::Result<String> {
 }
 
 fn times(family: &Family) -> anyhow::Result<String> {
+    let (rate, repetitions) = (brief_percent(measure::RATE), family.effort.repetitions);
     let text = format!(
-        "Nanoseconds per key at a rate of {}, hashes given, one core; the best of {} repetitions in which the filters \
-         took turns. Times are of this machine and of this hour; ratios carry over better than figures.",
-        brief_percent(measure::RATE),
-        family.effort.repetitions
+        "Nanoseconds per key at a rate of {rate}, hashes given, one core; the best of {repetitions} repetitions in which \
+         the filters took turns. Times are of this machine and of this hour; ratios carry over better than figures."
     );
     let figures: [(&str, FigureOf); 3] = [
         ("Building, from hashes to the finished filter", |point| point.build_ns_per_key),
@@ -143,11 +135,10 @@ fn times(family: &Family) -> anyhow::Result<String> {
 }
 
 fn overfill(family: &Family) -> anyhow::Result<String> {
+    let (keys, rate) = (grouped(family.effort.overfill_keys), brief_percent(overfill::RATE));
     let text = format!(
-        "Filters that take keys while they are in use, planned for {} keys at {} and offered up to three times as many. \
-         A ring is where a filter first says that it has passed a limit.",
-        grouped(family.effort.overfill_keys),
-        brief_percent(overfill::RATE)
+        "Filters that take keys while they are in use, planned for {keys} keys at {rate} and offered up to three times as \
+         many. A ring is where a filter first says that it has passed a limit."
     );
     let (fills, rates) = (figure(&charts::fills(family))?, figure(&charts::overfill_rates(family))?);
     let charts = format!(
