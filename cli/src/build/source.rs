@@ -57,8 +57,8 @@ impl Scratch {
     fn generate(&mut self, index: u64, value_bytes: usize) {
         self.key.clear();
         self.key.extend_from_slice(b"user:000000000000:profile");
+        // By hand: formatting takes a fifth of the time of a build.
         let mut rest = index;
-        // Formatting them would take a fifth of the time of a build.
         for digit in self.key[5..17].iter_mut().rev() {
             *digit = b'0' + (rest % 10) as u8;
             rest /= 10;
