@@ -62,16 +62,12 @@ fn expand(path: &Path, skipped: &mut Vec<String>) -> anyhow::Result<Vec<PathBuf>
     if !metadata.is_dir() {
         return Ok(vec![path.to_owned()]);
     }
-    let mut chosen = Vec::new();
-    for file in files::list(path)? {
-        let is_ours = files::is_named_like_ours(&file)
-            || (!files::is_leftover(&file) && !matches!(files::look_at(&file), Ok(Look::Neither)));
-        if is_ours {
-            chosen.push(file);
-        } else {
-            skipped.push(file.display().to_string());
-        }
-    }
+    let is_ours = |file: &PathBuf| {
+        let looks_like_ours = || !matches!(files::look_at(file), Ok(Look::Neither));
+        files::is_named_like_ours(file) || (!files::is_leftover(file) && looks_like_ours())
+    };
+    let (chosen, others): (Vec<_>, Vec<_>) = files::list(path)?.into_iter().partition(is_ours);
+    skipped.extend(others.iter().map(|file| file.display().to_string()));
     anyhow::ensure!(!chosen.is_empty(), "{} holds no table and no filter block", path.display());
     Ok(chosen)
 }

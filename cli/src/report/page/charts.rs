@@ -2,9 +2,9 @@
 
 use sstfilter_charts::{Axis, Chart, Colour, Form, Labels, Limit, Mark, Point, Series, Side, Style};
 
-use crate::report::Family;
 use crate::report::measure::{self, FigureOf, FilterSize, KeysPoint, RatePoint};
 use crate::report::overfill::{OverfillPoint, first_of_each};
+use crate::report::{Family, FilterInfo};
 use crate::units::{brief_percent, grouped, percent};
 
 /// The lowest rate of an overfilled filter that is drawn.
@@ -105,30 +105,26 @@ fn first_with(points: &[OverfillPoint], alarm: &str, of: fn(&OverfillPoint) -> f
 /// One series for each filter that has points, in the filters' order; `place` gives the filter of each point.
 fn by_filter<T>(family: &Family, all: &[T], place: impl Fn(&T) -> (&'static str, Point)) -> Vec<Series> {
     let placed: Vec<_> = all.iter().map(place).collect();
-    let of = |(number, name): (usize, &'static str)| Series {
-        name: name.to_owned(),
-        style: STYLES[number % STYLES.len()],
+    let of = |(info, &(colour, mark)): (&FilterInfo, &(Colour, Mark))| Series {
+        name: info.name.to_owned(),
+        style: Style { colour, mark, width: 2 },
         form: Form::Marked,
-        points: placed.iter().filter(|(filter, _)| *filter == name).map(|(_, point)| point.clone()).collect(),
+        points: placed.iter().filter(|(filter, _)| *filter == info.name).map(|(_, point)| point.clone()).collect(),
     };
-    let names = family.filters.iter().map(|info| info.name);
-    names.enumerate().map(of).filter(|series| !series.points.is_empty()).collect()
+    let styled = family.filters.iter().zip(STYLES.iter().cycle());
+    styled.map(of).filter(|series| !series.points.is_empty()).collect()
 }
 
 /// Styles of the filters, in their order: neighbours in a chart differ in colour, and near colours in their mark.
-const STYLES: [Style; 10] = [
-    style(Colour::BLUE, Mark::Disc),
-    style(Colour::RED, Mark::Disc),
-    style(Colour::SKY, Mark::Square),
-    style(Colour::NAVY, Mark::Diamond),
-    style(Colour::GREEN, Mark::Triangle),
-    style(Colour::PINK, Mark::Square),
-    style(Colour::AMBER, Mark::Square),
-    style(Colour::BROWN, Mark::Diamond),
-    style(Colour::INK, Mark::Triangle),
-    style(Colour::GREY, Mark::Ring),
+const STYLES: [(Colour, Mark); 10] = [
+    (Colour::BLUE, Mark::Disc),
+    (Colour::RED, Mark::Disc),
+    (Colour::SKY, Mark::Square),
+    (Colour::NAVY, Mark::Diamond),
+    (Colour::GREEN, Mark::Triangle),
+    (Colour::PINK, Mark::Square),
+    (Colour::AMBER, Mark::Square),
+    (Colour::BROWN, Mark::Diamond),
+    (Colour::INK, Mark::Triangle),
+    (Colour::GREY, Mark::Ring),
 ];
-
-const fn style(colour: Colour, mark: Mark) -> Style {
-    Style { colour, mark, width: 2 }
-}
