@@ -3,14 +3,13 @@
 //! A read past the end is `None`, never a panic. Vector kernels and the cells of a payload do not use this module: they
 //! read arrays with `from_le_bytes`.
 
-use byteorder::{ByteOrder, LittleEndian};
 use bytes::Bytes;
 
 /// Bytes of a filter's line, and the alignment at which it is fastest: one cache line.
 pub(crate) const LINE_BYTES: usize = 64;
 
 pub(crate) fn read_u32(bytes: &[u8], offset: usize) -> Option<u32> {
-    Some(LittleEndian::read_u32(bytes.get(offset..)?.get(..4)?))
+    Some(u32::from_le_bytes(*bytes.get(offset..)?.first_chunk()?))
 }
 
 pub(crate) fn put_u32(out: &mut Vec<u8>, value: u32) {

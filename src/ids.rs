@@ -137,7 +137,7 @@ const FINGERPRINT_SEED: u64 = 0x7373_7466_6269_6e64;
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FileId {
-    fingerprint: u64,
+    pub(crate) fingerprint: u64,
 }
 
 impl FileId {
@@ -167,11 +167,6 @@ impl FileId {
     #[must_use]
     pub fn from_parts(store: u64, number: u64) -> Self {
         Self::of(&(u128::from(store) | u128::from(number) << 64).to_le_bytes())
-    }
-
-    /// The id behind a fingerprint that was read from a block.
-    pub(crate) const fn from_fingerprint(fingerprint: u64) -> Self {
-        Self { fingerprint }
     }
 
     fn of(id: &[u8]) -> Self {

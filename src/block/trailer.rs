@@ -144,7 +144,7 @@ impl Trailer {
     /// Decodes the fields of a tail whose checksum holds, and whose length is that of its parts.
     fn from_checked_tail(mut tail: &[u8], param_words: u8, is_bound: bool) -> Result<Self, BlockError> {
         let params = (0..param_words).map(|_| tail.get_u32_le()).collect();
-        let file = is_bound.then(|| FileId::from_fingerprint(tail.get_u64_le()));
+        let file = is_bound.then(|| FileId { fingerprint: tail.get_u64_le() });
         let seed = tail.get_u64_le();
         let payload_bytes = u64::from(tail.get_u32_le()) * 8;
         let payload_checksum = tail.get_u32_le();

@@ -19,17 +19,13 @@ const MAX_WINDOWS_LOG2: u32 = 12;
 /// Memory that sorting uses, kept from file to file.
 #[derive(Debug, Default)]
 pub(crate) struct SortScratch {
-    spare: Vec<KeyHash>,
+    /// A copy of the hashes; between sorts, memory for other work.
+    pub(crate) spare: Vec<KeyHash>,
     window_ends: Vec<u32>,
     bin_ends: Vec<u32>,
 }
 
 impl SortScratch {
-    /// The buffer of hashes, for other work.
-    pub(crate) fn into_spare(self) -> Vec<KeyHash> {
-        self.spare
-    }
-
     /// Bytes held.
     pub(crate) fn bytes(&self) -> u64 {
         let counts = self.window_ends.capacity() + self.bin_ends.capacity();

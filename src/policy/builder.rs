@@ -274,7 +274,7 @@ impl<K: Kind> Job<K> {
         let mut scratch = SortScratch::default();
         if K::TAKES_ROUGH_ORDER && partition_hashes(&mut hashes, &mut scratch, budget) {
             let mut peak_bytes = scratch.bytes();
-            let spare = core::mem::take(&mut scratch).into_spare();
+            let spare = core::mem::take(&mut scratch).spare;
             let built = self.attempt(&hashes, &mut peak_bytes, |plan| {
                 let built = self.kind.build_single_attempt(plan, &hashes, spare);
                 built.ok_or(FallbackReason::ConstructionFailed)

@@ -154,11 +154,6 @@ impl FilterStats {
         self.true_positives.saturating_add(self.false_positives) <= self.positives
     }
 
-    /// Positives without an outcome so far.
-    const fn unresolved(&self) -> u64 {
-        self.positives.saturating_sub(self.true_positives.saturating_add(self.false_positives))
-    }
-
     /// The range in which the true rate lies, `sigmas` standard errors to each side (Wilson's score
     /// interval); `None` where there is no observed rate. Positives without an outcome may be false or not, which
     /// widens the range upwards.
@@ -166,7 +161,7 @@ impl FilterStats {
     pub fn fpr_interval(&self, sigmas: f64) -> Option<(f64, f64)> {
         self.observed_fpr()?;
         let (low, _) = wilson_interval(self.false_positives, self.negatives, sigmas);
-        let (_, high) = wilson_interval(self.false_positives + self.unresolved(), self.negatives, sigmas);
+        let (_, high) = wilson_interval(self.positives - self.true_positives, self.negatives, sigmas);
         Some((low, high))
     }
 
