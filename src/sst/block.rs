@@ -33,6 +33,7 @@
 //! A cursor's step costs less: the bytes that its entry brought. Only a copy of the key, or a comparison with it,
 //! costs the whole key.
 
+use core::borrow::Borrow;
 use core::fmt;
 use core::ops::Range;
 
@@ -51,22 +52,6 @@ pub const MAX_VALUE_BYTES: u64 = 64 << 20;
 /// memory of a walk, as the module's documentation shows.
 pub(crate) const MAX_RESTART_INTERVAL: u32 = 1_024;
 
-/// The value of an entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum EntryValue<'a> {
-    Bytes(&'a [u8]),
-    Tombstone,
-}
-
-impl<'a> EntryValue<'a> {
-    pub(crate) fn bytes(self) -> &'a [u8] {
-        match self {
-            Self::Bytes(bytes) => bytes,
-            Self::Tombstone => &[],
-        }
-    }
-}
-
 /// Most bytes of a block: restart offsets have 32 bits.
 pub(crate) const MAX_BLOCK_BYTES: u64 = u32::MAX as u64;
 
@@ -76,7 +61,7 @@ const MAX_ENTRY_HEADER_BYTES: usize = 15;
 /// Takes `(add* seal)*`: the same memory serves block after block.
 #[derive(Debug)]
 pub(crate) struct BlockBuilder {
-    contents: Vec<u8>,
+    pub(super) contents: Vec<u8>,
     restarts: Vec<u32>,
     interval: u32,
     since_restart: u32,
@@ -89,10 +74,10 @@ impl BlockBuilder {
         Self { contents: Vec::new(), restarts: Vec::new(), interval, since_restart: interval, last_key: Vec::new() }
     }
 
-    /// Adds an entry. The caller makes sure that keys ascend and that
+    /// Adds an entry, a tombstone if it has no `value`. The caller makes sure that keys ascend and that
     /// [`bytes_with`](Self::bytes_with) does not exceed [`MAX_BLOCK_BYTES`].
     #[expect(clippy::cast_possible_truncation, reason = "the caller keeps to MAX_BLOCK_BYTES")]
-    pub(crate) fn add(&mut self, key: &[u8], value: EntryValue<'_>) {
+    pub(crate) fn add(&mut self, key: &[u8], value: Option<&[u8]>) {
         let shared = if self.since_restart < self.interval {
             self.since_restart += 1;
             common_prefix(&self.last_key, key)
@@ -102,11 +87,11 @@ impl BlockBuilder {
             0
         };
         let suffix = key.get(shared..).unwrap_or_default();
-        let bytes = value.bytes();
+        let bytes = value.unwrap_or_default();
         self.contents.reserve(MAX_ENTRY_HEADER_BYTES + suffix.len() + bytes.len());
         put_varint(&mut self.contents, shared as u64);
         put_varint(&mut self.contents, suffix.len() as u64);
-        put_varint(&mut self.contents, (bytes.len() as u64) << 1 | u64::from(value == EntryValue::Tombstone));
+        put_varint(&mut self.contents, (bytes.len() as u64) << 1 | u64::from(value.is_none()));
         self.contents.extend_from_slice(suffix);
         self.contents.extend_from_slice(bytes);
         self.last_key.truncate(shared);
@@ -128,8 +113,8 @@ impl BlockBuilder {
     }
 
     /// The most bytes the block would have with one more entry.
-    pub(crate) fn bytes_with(&self, key: &[u8], value: EntryValue<'_>) -> u64 {
-        let entry = MAX_ENTRY_HEADER_BYTES as u64 + key.len() as u64 + value.bytes().len() as u64;
+    pub(crate) fn bytes_with(&self, key: &[u8], value: Option<&[u8]>) -> u64 {
+        let entry = MAX_ENTRY_HEADER_BYTES as u64 + key.len() as u64 + value.map_or(0, <[u8]>::len) as u64;
         self.bytes() + entry + 4
     }
 
@@ -176,8 +161,7 @@ impl Block {
     pub(crate) fn open(contents: Bytes, at: TableLocation) -> Result<Self, TableError> {
         let length = contents.len();
         let count = length.checked_sub(4).and_then(|offset| read_u32(&contents, offset));
-        let entries_end = count.and_then(|count| (count as usize).checked_add(1)?.checked_mul(4));
-        let entries_end = entries_end.and_then(|tail| length.checked_sub(tail));
+        let entries_end = count.and_then(|count| length.checked_sub((count as usize).checked_add(1)?.checked_mul(4)?));
         let (Some(count), Some(entries_end)) = (count, entries_end) else {
             return Err(TableError::corrupt(at, "restart points that fit the block", format_args!("{count:?}")));
         };
@@ -210,48 +194,31 @@ impl Block {
         read_u32(&self.contents, self.entries_end + index * 4).map_or(self.entries_end, |offset| offset as usize)
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.restarts == 0
-    }
-
     /// Bytes of the contents in memory.
     pub(crate) fn memory_bytes(&self) -> u64 {
         self.contents.len() as u64
     }
 
-    /// Where the block lies.
-    pub(crate) fn location(&self) -> &TableLocation {
-        &self.at
-    }
-
     /// An error at this block.
-    pub(crate) fn corrupt(&self, expected: &str, got: impl fmt::Display) -> TableError {
+    pub(crate) fn corrupt(&self, expected: impl Into<String>, got: impl fmt::Display) -> TableError {
         TableError::corrupt(self.at.clone(), expected, got)
     }
 
     /// A data block that ends before `last_key`, with which it ends by the index.
     pub(crate) fn ends_before(&self, last_key: &[u8]) -> TableError {
-        self.corrupt(&format!("entries up to {}, as the index says", shown(last_key)), "an end before it")
+        self.corrupt(format!("entries up to {}, as the index says", shown(last_key)), "an end before it")
     }
 
-    /// A cursor before the first entry.
-    pub(crate) fn cursor(&self) -> BlockCursor<'_> {
-        self.cursor_at(0)
-    }
-
-    fn cursor_at(&self, restart: usize) -> BlockCursor<'_> {
-        BlockCursor { block: self, position: CursorPosition::at(self.restart(restart), restart) }
-    }
-
-    /// A cursor on the first entry whose key is not below `target`, if there is one.
-    pub(crate) fn seek(&self, target: &[u8]) -> Result<Option<BlockCursor<'_>>, TableError> {
-        let mut cursor = self.cursor_at(self.restart_before(target)?);
-        while cursor.advance()? {
-            if cursor.key() >= target {
-                return Ok(Some(cursor));
-            }
+    /// What the block says of `key`; `None` when the block ends before it.
+    pub(crate) fn get(&self, key: &[u8]) -> Result<Option<Lookup>, TableError> {
+        let mut cursor = BlockCursor::new(self);
+        if !cursor.seek(key)? {
+            return Ok(None);
         }
-        Ok(None)
+        if cursor.key() != key {
+            return Ok(Some(Lookup::Absent));
+        }
+        Ok(Some(cursor.value_bytes().map_or(Lookup::Deleted, Lookup::Found)))
     }
 
     /// The last restart point whose key is not above `target`; the first when all are.
@@ -264,178 +231,162 @@ impl Block {
         Ok(low)
     }
 
-    /// The first key; `None` in an empty block.
-    pub(crate) fn first_key(&self) -> Result<Option<&[u8]>, TableError> {
-        if self.is_empty() { Ok(None) } else { self.key_at_restart(0).map(Some) }
+    /// The first key.
+    pub(crate) fn first_key(&self) -> Result<&[u8], TableError> {
+        if self.restarts == 0 {
+            return Err(self.corrupt("entries", "none"));
+        }
+        self.key_at_restart(0)
     }
 
     fn key_at_restart(&self, index: usize) -> Result<&[u8], TableError> {
-        let header = self.header(self.restart(index))?;
-        if header.shared != 0 {
-            return Err(self.corrupt("a whole key at a restart point", header.shared));
-        }
-        Ok(self.bytes(&header.suffix))
+        let entry = self.entry_at(self.restart(index))?;
+        self.check_whole(&entry)?;
+        Ok(entry.suffix)
     }
 
-    /// Reads the header of the entry at `offset`, and checks that the entry ends before the restart points and that its
-    /// key is not too long.
-    pub(super) fn header(&self, offset: usize) -> Result<Header, TableError> {
-        let header = self.try_header(offset);
-        let header = header.ok_or_else(|| self.corrupt("an entry", format_args!("none at byte {offset}")))?;
-        let key_bytes = header.shared.saturating_add(header.suffix.len());
+    /// An entry at a restart point has its whole key.
+    #[inline]
+    fn check_whole(&self, entry: &RawEntry<'_>) -> Result<(), TableError> {
+        if entry.shared == 0 { Ok(()) } else { Err(self.corrupt("a whole key at a restart point", entry.shared)) }
+    }
+
+    /// The entry at `offset`, which ends before the restart points, and whose key is not too long.
+    pub(super) fn entry_at(&self, offset: usize) -> Result<RawEntry<'_>, TableError> {
+        let entry = self.parse_entry(offset);
+        let entry = entry.ok_or_else(|| self.corrupt("an entry", format_args!("none at byte {offset}")))?;
+        let key_bytes = entry.shared.saturating_add(entry.suffix.len());
         if key_bytes as u64 > MAX_KEY_BYTES {
-            return Err(self.corrupt(&format!("a key of at most {MAX_KEY_BYTES} bytes"), key_bytes));
+            return Err(self.corrupt(format!("a key of at most {MAX_KEY_BYTES} bytes"), key_bytes));
         }
-        Ok(header)
+        Ok(entry)
     }
 
-    /// Bytes of the contents, as a header names them.
-    pub(super) fn bytes(&self, range: &Range<usize>) -> &[u8] {
-        self.contents.get(range.clone()).unwrap_or_default()
-    }
-
-    /// The same bytes, sharing the block's memory.
-    pub(super) fn share(&self, range: Range<usize>) -> Bytes {
-        self.contents.slice(range)
-    }
-
-    fn try_header(&self, offset: usize) -> Option<Header> {
-        let entries = self.contents.get(..self.entries_end)?;
-        let (shared, rest) = take_varint(entries.get(offset..)?)?;
-        let (unshared, rest) = take_varint(rest)?;
+    fn parse_entry(&self, offset: usize) -> Option<RawEntry<'_>> {
+        let (shared, rest) = take_varint(self.contents.get(offset..self.entries_end)?)?;
+        let (suffix_bytes, rest) = take_varint(rest)?;
         let (value, rest) = take_varint(rest)?;
-        let start = self.entries_end - rest.len();
-        let suffix = start..start.checked_add(usize::try_from(unshared).ok()?)?;
-        let value_end = suffix.end.checked_add(usize::try_from(value >> 1).ok()?)?;
+        let (suffix, rest) = rest.split_at_checked(usize::try_from(suffix_bytes).ok()?)?;
+        let (bytes, rest) = rest.split_at_checked(usize::try_from(value >> 1).ok()?)?;
         let is_tombstone = value & 1 == 1;
-        let fits = value_end <= self.entries_end && (!is_tombstone || value_end == suffix.end);
-        let shared = usize::try_from(shared).ok()?;
-        fits.then_some(Header { shared, value: suffix.end..value_end, suffix, is_tombstone })
+        if is_tombstone && !bytes.is_empty() {
+            return None;
+        }
+        let value = (!is_tombstone).then_some(bytes);
+        Some(RawEntry { shared: usize::try_from(shared).ok()?, suffix, value, end: self.entries_end - rest.len() })
+    }
+
+    /// Whether the entry may come after `key`: it shares no more than there is, and its own key is above.
+    #[inline]
+    fn check_order(&self, key: &[u8], entry: &RawEntry<'_>, is_first: bool) -> Result<(), TableError> {
+        let Some((shared, replaced)) = key.split_at_checked(entry.shared) else {
+            let expected = format!("at most {} bytes shared with the key before", key.len());
+            return Err(self.corrupt(expected, entry.shared));
+        };
+        if !is_first && entry.suffix <= replaced {
+            let got = [shared, entry.suffix].concat();
+            return Err(self.corrupt(format!("a key after {}", shown(key)), shown(&got)));
+        }
+        Ok(())
+    }
+
+    /// The bytes of `value`, which lies in this block, sharing the block's memory.
+    pub(super) fn share(&self, value: &[u8]) -> Bytes {
+        self.contents.slice_ref(value)
     }
 }
 
-/// One entry's parts, as ranges of the contents.
-pub(super) struct Header {
+/// An entry as it stands in a block.
+pub(super) struct RawEntry<'a> {
+    /// Bytes shared with the key before it.
     pub(super) shared: usize,
-    pub(super) suffix: Range<usize>,
-    pub(super) value: Range<usize>,
-    pub(super) is_tombstone: bool,
+    /// The rest of the key.
+    pub(super) suffix: &'a [u8],
+    /// `None` for a tombstone.
+    pub(super) value: Option<&'a [u8]>,
+    /// Where the next entry begins.
+    end: usize,
 }
 
-/// Walks the entries of a block; every step checks the order of the keys and the restart points.
+/// Walks the entries of a block, which it owns or borrows; every step checks the order of the keys and the restart
+/// points.
 #[derive(Debug)]
-pub(crate) struct BlockCursor<'a> {
-    block: &'a Block,
-    position: CursorPosition,
-}
-
-/// Where a cursor stands. A walk that owns its block keeps this between two steps.
-#[derive(Debug)]
-pub(crate) struct CursorPosition {
-    next: usize,
+pub(crate) struct BlockCursor<B> {
+    block: B,
+    /// Where the next entry begins.
+    pub(super) next: usize,
     next_restart: usize,
-    /// Entries from the last restart point on.
+    /// Entries from the last restart point on; 0 before the first entry.
     since_restart: u32,
     key: Vec<u8>,
-    value: Range<usize>,
-    is_tombstone: bool,
-    has_entry: bool,
+    value: Option<Range<usize>>,
 }
 
-impl CursorPosition {
-    /// Before the entry at byte `next`, which restart point `next_restart` names.
-    fn at(next: usize, next_restart: usize) -> Self {
-        Self {
-            next,
-            next_restart,
-            since_restart: 0,
-            key: Vec::new(),
-            value: 0..0,
-            is_tombstone: false,
-            has_entry: false,
+impl<B: Borrow<Block>> BlockCursor<B> {
+    /// A cursor before the first entry.
+    pub(crate) fn new(block: B) -> Self {
+        Self { block, next: 0, next_restart: 0, since_restart: 0, key: Vec::new(), value: None }
+    }
+
+    /// Goes from before the first entry to the first whose key is not below `target`; `false` if there is none.
+    pub(crate) fn seek(&mut self, target: &[u8]) -> Result<bool, TableError> {
+        self.next_restart = self.block().restart_before(target)?;
+        self.next = self.block().restart(self.next_restart);
+        while self.advance()? {
+            if self.key() >= target {
+                return Ok(true);
+            }
         }
-    }
-}
-
-impl<'a> BlockCursor<'a> {
-    /// The cursor that stood at `position` of `block`.
-    pub(crate) fn resume(block: &'a Block, position: CursorPosition) -> Self {
-        Self { block, position }
-    }
-
-    /// Lets go of the block.
-    pub(crate) fn into_position(self) -> CursorPosition {
-        self.position
+        Ok(false)
     }
 
     /// Goes to the next entry; `false` when there is none.
     pub(crate) fn advance(&mut self) -> Result<bool, TableError> {
-        let Self { block, position } = self;
-        let restart = block.restart(position.next_restart);
-        if position.next > restart {
+        let block = self.block.borrow();
+        let restart = block.restart(self.next_restart);
+        if self.next > restart {
             return Err(block.corrupt("a restart point between two entries", restart));
         }
-        if position.next == block.entries_end {
+        if self.next == block.entries_end {
             return Ok(false);
         }
-        let header = block.header(position.next)?;
-        if position.next == restart {
-            position.next_restart += 1;
-            position.since_restart = 0;
-            if header.shared != 0 {
-                return Err(block.corrupt("a whole key at a restart point", header.shared));
-            }
+        let is_first = self.since_restart == 0;
+        let entry = block.entry_at(self.next)?;
+        if self.next == restart {
+            self.since_restart = 0;
+            self.next_restart += 1;
+            block.check_whole(&entry)?;
         }
-        if position.since_restart == MAX_RESTART_INTERVAL {
+        if self.since_restart == MAX_RESTART_INTERVAL {
             let expected = format!("at most {MAX_RESTART_INTERVAL} entries from one restart point to the next");
-            return Err(block.corrupt(&expected, "more"));
+            return Err(block.corrupt(expected, "more"));
         }
-        position.since_restart += 1;
-        self.step_to(header)?;
+        self.since_restart += 1;
+        block.check_order(&self.key, &entry, is_first)?;
+        self.key.truncate(entry.shared);
+        self.key.extend_from_slice(entry.suffix);
+        self.value = entry.value.map(|value| entry.end - value.len()..entry.end);
+        self.next = entry.end;
         Ok(true)
     }
 
-    fn step_to(&mut self, header: Header) -> Result<(), TableError> {
-        let Self { block, position } = self;
-        let suffix = block.bytes(&header.suffix);
-        let Some(replaced) = position.key.get(header.shared..) else {
-            let expected = format!("at most {} bytes shared with the key before", position.key.len());
-            return Err(block.corrupt(&expected, header.shared));
-        };
-        if position.has_entry && suffix <= replaced {
-            let expected = format!("a key after {}", shown(&position.key));
-            let got = [position.key.get(..header.shared).unwrap_or_default(), suffix].concat();
-            return Err(block.corrupt(&expected, shown(&got)));
-        }
-        position.key.truncate(header.shared);
-        position.key.extend_from_slice(suffix);
-        position.next = header.value.end;
-        position.value = header.value;
-        position.is_tombstone = header.is_tombstone;
-        position.has_entry = true;
-        Ok(())
-    }
-
-    /// Where the next entry begins.
-    pub(super) fn next_offset(&self) -> usize {
-        self.position.next
+    pub(crate) fn block(&self) -> &Block {
+        self.block.borrow()
     }
 
     /// The key of the entry; empty before the first.
     pub(crate) fn key(&self) -> &[u8] {
-        &self.position.key
+        &self.key
     }
 
-    pub(crate) fn value(&self) -> EntryValue<'_> {
-        if self.position.is_tombstone {
-            return EntryValue::Tombstone;
-        }
-        EntryValue::Bytes(self.block.bytes(&self.position.value))
+    /// The value; `None` for a tombstone.
+    pub(crate) fn value(&self) -> Option<&[u8]> {
+        self.block().contents.get(self.value.clone()?)
     }
 
     /// The value, sharing the block's memory; `None` for a tombstone.
     pub(crate) fn value_bytes(&self) -> Option<Bytes> {
-        (!self.position.is_tombstone).then(|| self.block.share(self.position.value.clone()))
+        self.value().map(|value| self.block().share(value))
     }
 }
 
@@ -448,7 +399,7 @@ mod tests {
     fn keys_share_prefixes_between_restart_points_only() {
         let mut builder = BlockBuilder::new(2);
         for key in [&b"abc"[..], b"abd", b"abe"] {
-            builder.add(key, EntryValue::Bytes(b"v"));
+            builder.add(key, Some(b"v"));
         }
         let bytes = builder.bytes();
         let contents = builder.seal().clone();
@@ -459,7 +410,7 @@ mod tests {
     #[test]
     fn tombstones_have_the_low_bit_set_and_no_bytes() {
         let mut builder = BlockBuilder::new(1);
-        builder.add(b"k", EntryValue::Tombstone);
+        builder.add(b"k", None);
         assert_eq!(builder.seal()[..4], *b"\x00\x01\x01k");
     }
 
@@ -472,7 +423,7 @@ mod tests {
     fn the_bytes_foretold_are_an_upper_bound() {
         let mut builder = BlockBuilder::new(1);
         for key in 0..300_u32 {
-            let (key, value) = (format!("{key:04}"), EntryValue::Bytes(&[0; 200]));
+            let (key, value) = (format!("{key:04}"), Some(&[0; 200][..]));
             let foretold = builder.bytes_with(key.as_bytes(), value);
             builder.add(key.as_bytes(), value);
             assert!((foretold - 14..=foretold).contains(&builder.bytes()));
@@ -480,12 +431,12 @@ mod tests {
     }
 
     fn open(contents: &[u8]) -> Result<Block, TableError> {
-        Block::open(Bytes::copy_from_slice(contents), TableLocation::new(None, TablePart::Data, 0))
+        Block::open(Bytes::copy_from_slice(contents), TableLocation { path: None, part: TablePart::Data, offset: 0 })
     }
 
     fn walk(contents: &[u8]) -> Result<Vec<Vec<u8>>, TableError> {
         let block = open(contents)?;
-        let mut cursor = block.cursor();
+        let mut cursor = BlockCursor::new(&block);
         let mut keys = Vec::new();
         while cursor.advance()? {
             keys.push(cursor.key().to_vec());
@@ -499,7 +450,7 @@ mod tests {
 
     fn build(keys: impl Iterator<Item = u32>, interval: u32) -> Vec<u8> {
         let mut builder = BlockBuilder::new(interval);
-        keys.for_each(|key| builder.add(&name(key), EntryValue::Bytes(&key.to_le_bytes())));
+        keys.for_each(|key| builder.add(&name(key), Some(&key.to_le_bytes())));
         builder.seal().clone()
     }
 
@@ -508,9 +459,10 @@ mod tests {
         for interval in [1, 2, 3, 16, 1_000] {
             let block = open(&build((0..300).map(|key| key * 2), interval)).unwrap();
             for target in 0..600_u32 {
-                let found = block.seek(&name(target)).unwrap();
+                let mut cursor = BlockCursor::new(&block);
+                let found = cursor.seek(&name(target)).unwrap().then(|| cursor.key().to_vec());
                 let expected = (target < 599).then(|| target.next_multiple_of(2));
-                assert_eq!(found.map(|cursor| cursor.key().to_vec()), expected.map(name));
+                assert_eq!(found, expected.map(name));
             }
         }
     }
@@ -518,8 +470,8 @@ mod tests {
     #[test]
     fn an_empty_block_has_no_entries() {
         let block = open(&[0; 4]).unwrap();
-        assert!(block.is_empty() && block.seek(b"").unwrap().is_none() && block.first_key().unwrap().is_none());
-        assert!(!block.cursor().advance().unwrap());
+        assert!(block.get(b"").unwrap().is_none() && block.first_key().is_err());
+        assert!(!BlockCursor::new(&block).advance().unwrap());
     }
 
     #[test]
@@ -548,10 +500,10 @@ mod tests {
         let half = usize::try_from(MAX_KEY_BYTES / 2).unwrap();
         for (rest, is_refused) in [(half, false), (half + 1, true)] {
             let mut builder = BlockBuilder::new(2);
-            builder.add(&vec![1; half], EntryValue::Tombstone);
-            builder.add(&vec![1; half + rest], EntryValue::Tombstone);
+            builder.add(&vec![1; half], None);
+            builder.add(&vec![1; half + rest], None);
             let block = open(builder.seal()).unwrap();
-            let mut cursor = block.cursor();
+            let mut cursor = BlockCursor::new(&block);
             assert!(cursor.advance().unwrap());
             let message = cursor.advance().err().map(|error| error.to_string()).unwrap_or_default();
             assert_eq!(message.contains("a key of at most 67108864 bytes, got 67108865"), is_refused, "{message}");
@@ -566,7 +518,7 @@ mod tests {
             damaged.clone_from(&contents);
             damaged[bit / 8] ^= 1 << (bit % 8);
             assert!(walk(&damaged).is_ok_and(|keys| keys.is_sorted()) || walk(&damaged).is_err());
-            let _ = open(&damaged).map(|block| block.seek(&name(7)).is_ok());
+            let _ = open(&damaged).map(|block| block.get(&name(7)).is_ok());
         }
         for length in 0..contents.len() {
             let _ = walk(&contents[..length]);

@@ -5,14 +5,14 @@ use std::path::PathBuf;
 
 use bytes::Bytes;
 
-use super::block::{BlockBuilder, EntryValue, MAX_BLOCK_BYTES, MAX_KEY_BYTES, MAX_VALUE_BYTES};
+use super::block::{BlockBuilder, MAX_BLOCK_BYTES, MAX_KEY_BYTES, MAX_VALUE_BYTES};
 use super::format::{
     BLOCK_TRAILER_BYTES, BlockHandle, BlockHandles, FILTER_ALIGNMENT, FOOTER_BYTES, Footer, bound_checksum,
     most_contents_bytes,
 };
 use super::io::io_error;
+use super::table::Reader;
 use super::{TableError, TableId, TableOptions, TablePart, TableProperties};
-use crate::hash::KeyHash;
 use crate::policy::{BuildReport, FilterBuilder};
 
 /// As in data blocks. An open table decodes its index whole, so restart points only cost bytes here.
@@ -75,18 +75,13 @@ pub struct TableSummary {
 #[derive(Debug)]
 pub struct TableBuilder<W> {
     sink: Sink<W>,
-    options: TableOptions,
-    data: BlockBuilder,
+    /// What the filter's hashes are made by.
+    reader: Reader,
+    pub(super) data: BlockBuilder,
     index: BlockBuilder,
     filter: Option<Box<dyn FilterBuilder>>,
-    properties: TableProperties,
-    health: Health,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Health {
-    Sound,
-    Poisoned,
+    pub(super) properties: TableProperties,
+    is_poisoned: bool,
 }
 
 impl<W: Write> TableBuilder<W> {
@@ -101,6 +96,7 @@ impl<W: Write> TableBuilder<W> {
             return Err(TableError::ExtractorName { got });
         }
         let table_id = options.table_id.unwrap_or_else(TableId::random);
+        let (hasher, extractor) = (options.context.hasher.clone(), options.extractor.clone());
         Ok(Self {
             sink: Sink { writer: sink, position: 0, table_id },
             data: BlockBuilder::new(options.restart_interval),
@@ -121,8 +117,8 @@ impl<W: Write> TableBuilder<W> {
                 key_extractor: extractor_name,
                 filter_policy: options.policy.as_ref().map(|policy| policy.name().to_owned()),
             },
-            options: options.clone(),
-            health: Health::Sound,
+            reader: Reader { hasher, extractor, ..Reader::default() },
+            is_poisoned: false,
         })
     }
 
@@ -137,7 +133,7 @@ impl<W: Write> TableBuilder<W> {
     ///
     /// If the caller's code does; the builder is then poisoned.
     pub fn add(&mut self, key: &[u8], value: &[u8]) -> Result<(), TableError> {
-        self.add_entry(key, EntryValue::Bytes(value))
+        self.add_entry(key, Some(value))
     }
 
     /// Adds a tombstone: in this table and all older ones, `key` is deleted.
@@ -146,7 +142,7 @@ impl<W: Write> TableBuilder<W> {
     ///
     /// Those of [`add`](Self::add).
     pub fn delete(&mut self, key: &[u8]) -> Result<(), TableError> {
-        self.add_entry(key, EntryValue::Tombstone)
+        self.add_entry(key, None)
     }
 
     /// Entries added so far.
@@ -179,7 +175,9 @@ impl<W: Write> TableBuilder<W> {
         self.write_data_block()?;
         let last_key = self.data.last_key();
         self.properties.largest_key = (self.properties.entries > 0).then(|| Bytes::copy_from_slice(last_key));
-        let (filter, filter_report) = self.write_filter()?;
+        let built = self.filter.take().map(FilterBuilder::finish);
+        let block = built.as_ref().and_then(|built| built.block.as_ref());
+        let filter = block.map(|block| self.sink.write_filter(block)).transpose()?;
         let properties = self.sink.write_block(TablePart::Properties, &mut self.properties.encode())?;
         let index = self.sink.write_block(TablePart::Index, &mut self.index)?;
         let metaindex = BlockHandles { filter, properties, index }.encode();
@@ -194,42 +192,43 @@ impl<W: Write> TableBuilder<W> {
             data_bytes: self.properties.data_bytes,
             index_bytes: index.bytes(),
             filter_bytes: filter.map_or(0, |filter| filter.bytes()),
-            filter: filter_report,
+            filter: built.map(|built| built.report),
         };
         Ok((self.sink.writer, summary))
     }
 
-    fn add_entry(&mut self, key: &[u8], value: EntryValue<'_>) -> Result<(), TableError> {
+    fn add_entry(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<(), TableError> {
         self.check_sound()?;
         self.check_entry(key, value)?;
-        self.poisoning(|builder| builder.add_in_order(key, value))
+        // Unless the step succeeds, nothing more may be written.
+        self.is_poisoned = true;
+        self.add_in_order(key, value)?;
+        self.is_poisoned = false;
+        Ok(())
     }
 
     /// Adds an entry that may come next.
-    fn add_in_order(&mut self, key: &[u8], value: EntryValue<'_>) -> Result<(), TableError> {
-        let hash = self.hash_for_filter(key);
-        if !self.data.is_empty() && self.data.bytes_with(key, value) > self.options.block_bytes.into() {
+    fn add_in_order(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<(), TableError> {
+        if !self.data.is_empty() && self.data.bytes_with(key, value) > self.properties.block_bytes {
             self.write_data_block()?;
         }
         self.data.add(key, value);
-        if let (Some(filter), Some(hash)) = (&mut self.filter, hash) {
+        if let Some(filter) = &mut self.filter
+            && let Some(hash) = self.reader.hash_of(key)
+        {
             filter.add_hash(hash);
         }
-        let properties = &mut self.properties;
-        properties.smallest_key.get_or_insert_with(|| Bytes::copy_from_slice(key));
-        properties.entries += 1;
-        properties.tombstones += u64::from(value == EntryValue::Tombstone);
-        properties.raw_key_bytes += key.len() as u64;
-        properties.raw_value_bytes += value.bytes().len() as u64;
+        self.properties.smallest_key.get_or_insert_with(|| Bytes::copy_from_slice(key));
+        self.properties.count(key, value);
         Ok(())
     }
 
     fn check_sound(&self) -> Result<(), TableError> {
-        if self.health == Health::Sound { Ok(()) } else { Err(TableError::Poisoned) }
+        if self.is_poisoned { Err(TableError::Poisoned) } else { Ok(()) }
     }
 
-    fn check_entry(&self, key: &[u8], value: EntryValue<'_>) -> Result<(), TableError> {
-        let (key_bytes, value_bytes) = (key.len() as u64, value.bytes().len() as u64);
+    fn check_entry(&self, key: &[u8], value: Option<&[u8]>) -> Result<(), TableError> {
+        let (key_bytes, value_bytes) = (key.len() as u64, value.map_or(0, <[u8]>::len) as u64);
         if key_bytes > MAX_KEY_BYTES {
             return Err(TableError::KeyTooLong { max: MAX_KEY_BYTES, got: key_bytes });
         }
@@ -243,24 +242,6 @@ impl<W: Write> TableBuilder<W> {
         Ok(())
     }
 
-    /// The hash of `key`, or of its part, if there is a filter to add it to.
-    fn hash_for_filter(&self, key: &[u8]) -> Option<KeyHash> {
-        self.filter.as_ref()?;
-        let TableOptions { context, extractor, .. } = &self.options;
-        match extractor {
-            None => Some(context.hasher.hash(key)),
-            Some(extractor) => extractor.extract(key).map(|part| context.hasher.hash(&part)),
-        }
-    }
-
-    /// Runs a step. If it fails or panics, nothing more may be written.
-    fn poisoning<T>(&mut self, step: impl FnOnce(&mut Self) -> Result<T, TableError>) -> Result<T, TableError> {
-        self.health = Health::Poisoned;
-        let done = step(self)?;
-        self.health = Health::Sound;
-        Ok(done)
-    }
-
     /// Writes the open data block, if it has entries, and enters it in the index.
     fn write_data_block(&mut self) -> Result<(), TableError> {
         if self.data.is_empty() {
@@ -270,7 +251,7 @@ impl<W: Write> TableBuilder<W> {
         self.properties.data_blocks += 1;
         self.properties.data_bytes += handle.bytes();
         let encoded = handle.encode();
-        let (key, value) = (self.data.last_key(), EntryValue::Bytes(&encoded));
+        let (key, value) = (self.data.last_key(), Some(&encoded[..]));
         let index_bytes = self.index.bytes_with(key, value);
         if index_bytes > MAX_BLOCK_BYTES {
             return Err(TableError::BlockTooLarge { block: TablePart::Index, max: MAX_BLOCK_BYTES, got: index_bytes });
@@ -280,21 +261,10 @@ impl<W: Write> TableBuilder<W> {
         Ok(())
     }
 
-    fn write_filter(&mut self) -> Result<(Option<BlockHandle>, Option<BuildReport>), TableError> {
-        let Some(builder) = self.filter.take() else { return Ok((None, None)) };
-        let built = builder.finish();
-        let Some(block) = built.block else { return Ok((None, Some(built.report))) };
-        self.sink.pad_for_filter()?;
-        let handle = self.sink.write_contents(&block)?;
-        Ok((Some(handle), Some(built.report)))
-    }
-
     fn write_footer(&mut self, mut metaindex: BlockBuilder) -> Result<(), TableError> {
         let handle = self.sink.write_block(TablePart::Metaindex, &mut metaindex)?;
-        let file_bytes = self.sink.position + FOOTER_BYTES as u64;
-        let footer = Footer { metaindex: handle, file_bytes, table_id: self.sink.table_id };
-        self.sink.write(&footer.encode())?;
-        self.sink.writer.flush().map_err(|error| io_error("flushing", None, error))
+        self.sink.write(&Footer { metaindex: handle, table_id: self.sink.table_id }.encode())?;
+        self.sink.writer.flush().map_err(io_error("flushing", None))
     }
 }
 
@@ -308,7 +278,7 @@ struct Sink<W> {
 
 impl<W: Write> Sink<W> {
     fn write(&mut self, bytes: &[u8]) -> Result<(), TableError> {
-        self.writer.write_all(bytes).map_err(|error| io_error("writing", None, error))?;
+        self.writer.write_all(bytes).map_err(io_error("writing", None))?;
         self.position += bytes.len() as u64;
         Ok(())
     }
@@ -321,31 +291,26 @@ impl<W: Write> Sink<W> {
             return Err(TableError::BlockTooLarge { block: part, max, got: block.bytes() });
         }
         let contents = block.seal();
-        let (handle, sum) = self.handle_here(contents);
-        contents.extend_from_slice(&sum.to_le_bytes());
+        let handle = self.handle_here(contents);
+        contents.extend_from_slice(&handle.checksum.to_le_bytes());
         self.write(contents)?;
         Ok(handle)
     }
 
-    /// Writes contents that the sink does not own, and their checksum.
-    fn write_contents(&mut self, contents: &[u8]) -> Result<BlockHandle, TableError> {
-        let (handle, sum) = self.handle_here(contents);
-        self.write(contents)?;
-        self.write(&sum.to_le_bytes())?;
-        Ok(handle)
-    }
-
-    /// The handle and the checksum of contents that are written next.
-    fn handle_here(&self, contents: &[u8]) -> (BlockHandle, u32) {
-        let sum = bound_checksum(contents, &self.table_id, self.position);
-        let contents_bytes = contents.len() as u64;
-        (BlockHandle { offset: self.position, contents_bytes, checksum: sum }, sum)
-    }
-
-    /// Writes zeros up to where a filter may begin.
-    fn pad_for_filter(&mut self) -> Result<(), TableError> {
+    /// Writes zeros up to where a filter may begin, the filter block, and its checksum.
+    fn write_filter(&mut self, block: &[u8]) -> Result<BlockHandle, TableError> {
         let missing = self.position.next_multiple_of(FILTER_ALIGNMENT as u64) - self.position;
         let zeros = [0; FILTER_ALIGNMENT];
-        self.write(zeros.get(..usize::try_from(missing).unwrap_or(0)).unwrap_or_default())
+        self.write(zeros.get(..usize::try_from(missing).unwrap_or(0)).unwrap_or_default())?;
+        let handle = self.handle_here(block);
+        self.write(block)?;
+        self.write(&handle.checksum.to_le_bytes())?;
+        Ok(handle)
+    }
+
+    /// The handle of contents that are written next.
+    fn handle_here(&self, contents: &[u8]) -> BlockHandle {
+        let checksum = bound_checksum(contents, &self.table_id, self.position);
+        BlockHandle { offset: self.position, contents_bytes: contents.len() as u64, checksum }
     }
 }

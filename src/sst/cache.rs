@@ -17,23 +17,14 @@ use super::heads::HeadedBlock;
 /// well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BlockKey {
-    table: u64,
-    offset: u64,
+    pub(super) table: u64,
+    pub(super) offset: u64,
 }
 
 /// The number of an open table in the keys of its blocks, which no other table of the process ever has.
-#[derive(Debug)]
-pub(crate) struct OpenNumber(u64);
-
-impl OpenNumber {
-    pub(crate) fn next() -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        Self(NEXT.fetch_add(1, Ordering::Relaxed))
-    }
-
-    pub(crate) fn block_at(&self, offset: u64) -> BlockKey {
-        BlockKey { table: self.0, offset }
-    }
+pub(crate) fn next_table_number() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 /// A data block whose checksum and place in its table have been checked. Clones share its memory.

@@ -62,12 +62,6 @@ pub struct TableLocation {
     pub offset: u64,
 }
 
-impl TableLocation {
-    pub(crate) fn new(path: Option<Arc<Path>>, part: TablePart, offset: u64) -> Self {
-        Self { path, part, offset }
-    }
-}
-
 impl fmt::Display for TableLocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} at offset {}", self.part, self.offset)?;
@@ -207,11 +201,10 @@ impl TableError {
     /// a mistake in the reader's options, not damage.
     #[must_use]
     pub fn is_foreign_filter(&self) -> bool {
-        match self {
-            Self::Filter { source, .. } => {
-                matches!(source, BlockError::HashMismatch { .. } | BlockError::ExtractorMismatch { .. })
-                    || matches!(source, BlockError::KnownKeyAbsent { hash } if hash.id != HashId::Xxh3)
-            }
+        let Self::Filter { source, .. } = self else { return false };
+        match source {
+            BlockError::HashMismatch { .. } | BlockError::ExtractorMismatch { .. } => true,
+            BlockError::KnownKeyAbsent { hash } => hash.id != HashId::Xxh3,
             _ => false,
         }
     }
@@ -302,7 +295,8 @@ mod tests {
 
     #[test]
     fn messages_say_where_what_was_expected_and_what_was_found() {
-        let at = TableLocation::new(Some(Path::new("/db/7.sst").into()), TablePart::Index, 4096);
+        let path = Some(Path::new("/db/7.sst").into());
+        let at = TableLocation { path, part: TablePart::Index, offset: 4096 };
         let error = TableError::Checksum { at: at.clone(), expected: 1, got: 2 };
         let text = error.to_string();
         for part in ["index at offset 4096", "/db/7.sst", "expected checksum 0x00000001", "got 0x00000002"] {

@@ -22,7 +22,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use std::hash::RandomState;
 use std::time::SystemTime;
 
-use super::block::{Block, BlockBuilder, EntryValue, MAX_BLOCK_BYTES, MAX_KEY_BYTES, MAX_VALUE_BYTES};
+use super::block::{Block, BlockBuilder, BlockCursor, MAX_BLOCK_BYTES, MAX_KEY_BYTES, MAX_VALUE_BYTES};
 use super::error::{TableError, TableLocation, TablePart, shown};
 use crate::codec::{checksum, checksum_append, put_u32, put_u64, put_varint, take_varint};
 
@@ -109,25 +109,24 @@ pub(crate) fn bind(seen: u32, table_id: &TableId, offset: u64) -> u32 {
     checksum_append(checksum_append(seen, table_id.as_bytes()), &offset.to_le_bytes())
 }
 
-/// Most bytes of a metaindex: three short names, each with a handle, take at most 100.
-const MAX_METAINDEX_BYTES: u64 = 4 << 10;
-
-/// Most bytes of properties: two of them are keys, and all others together take less than the rest.
-const MAX_PROPERTIES_BYTES: u64 = 2 * MAX_KEY_BYTES + (64 << 10);
-
-/// Most bytes of a data block: those of its one entry, if the entry is longer than any `block_bytes`.
-const MAX_DATA_BYTES: u64 = MAX_KEY_BYTES + MAX_VALUE_BYTES + 64;
-
 /// The most bytes that the contents of this part can have, whatever a handle says.
 pub(crate) fn most_contents_bytes(part: TablePart) -> u64 {
     match part {
-        TablePart::Metaindex => MAX_METAINDEX_BYTES,
-        TablePart::Properties => MAX_PROPERTIES_BYTES,
-        TablePart::Data => MAX_DATA_BYTES,
+        // Three short names, each with a handle, take at most 100.
+        TablePart::Metaindex => 4 << 10,
+        // Two of them are keys, and all others together take less than the rest.
+        TablePart::Properties => 2 * MAX_KEY_BYTES + (64 << 10),
+        // Those of a block's one entry, if the entry is longer than any `block_bytes`.
+        TablePart::Data => MAX_KEY_BYTES + MAX_VALUE_BYTES + 64,
         TablePart::Index => MAX_BLOCK_BYTES,
         // A filter is as large as its kind makes it, and engines may add kinds.
         _ => u64::MAX,
     }
+}
+
+/// An error unless the checksum of what was found `at` a place is the expected one.
+pub(crate) fn compare_checksums(expected: u32, got: u32, at: &TableLocation) -> Result<(), TableError> {
+    if expected == got { Ok(()) } else { Err(TableError::Checksum { at: at.clone(), expected, got }) }
 }
 
 /// A block's first byte in the file, the length of its contents, trailer excluded, and which contents they are.
@@ -178,8 +177,8 @@ const CHECKSUM_AT: usize = 52;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Footer {
+    /// Right before the footer, and so it has the length of the file too.
     pub(crate) metaindex: BlockHandle,
-    pub(crate) file_bytes: u64,
     pub(crate) table_id: TableId,
 }
 
@@ -188,7 +187,7 @@ impl Footer {
         let mut out = Vec::with_capacity(FOOTER_BYTES);
         put_u64(&mut out, self.metaindex.offset);
         put_u64(&mut out, self.metaindex.contents_bytes);
-        put_u64(&mut out, self.file_bytes);
+        put_u64(&mut out, self.metaindex.offset + self.metaindex.bytes() + FOOTER_BYTES as u64);
         out.extend_from_slice(self.table_id.as_bytes());
         put_u32(&mut out, TABLE_VERSION);
         put_u32(&mut out, self.metaindex.checksum);
@@ -207,10 +206,7 @@ impl Footer {
         }
         let number = |offset| u64::from_le_bytes(field(bytes, offset));
         let word = |offset| u32::from_le_bytes(field(bytes, offset));
-        let (expected, got) = (word(CHECKSUM_AT), checksum(&field::<CHECKSUM_AT>(bytes, 0)));
-        if expected != got {
-            return Err(TableError::Checksum { at: at.clone(), expected, got });
-        }
+        compare_checksums(word(CHECKSUM_AT), checksum(&field::<CHECKSUM_AT>(bytes, 0)), at)?;
         if word(40) != TABLE_VERSION {
             return Err(TableError::Version { at: at.clone(), expected: TABLE_VERSION, got: word(40) });
         }
@@ -220,11 +216,12 @@ impl Footer {
         if number(16) != file_bytes {
             return Err(TableError::FileLength { at: at.clone(), expected: number(16), got: file_bytes });
         }
-        Ok(Self {
-            metaindex: BlockHandle { offset: number(0), contents_bytes: number(8), checksum: word(44) },
-            file_bytes,
-            table_id: TableId::from_bytes(field(bytes, 24)),
-        })
+        let metaindex = BlockHandle { offset: number(0), contents_bytes: number(8), checksum: word(44) };
+        if metaindex.end() != Some(at.offset) {
+            let got = format_args!("{metaindex:?}");
+            return Err(TableError::corrupt(at.clone(), "a metaindex right before the footer", got));
+        }
+        Ok(Self { metaindex, table_id: TableId::from_bytes(field(bytes, 24)) })
     }
 }
 
@@ -275,7 +272,8 @@ impl TableLayout {
         regions.push(block(TablePart::Properties, handles.properties));
         regions.push(block(TablePart::Index, handles.index));
         regions.push(block(TablePart::Metaindex, footer.metaindex));
-        regions.push(region(TablePart::Footer, footer.file_bytes - FOOTER_BYTES as u64, FOOTER_BYTES as u64));
+        let footer_offset = footer.metaindex.offset + footer.metaindex.bytes();
+        regions.push(region(TablePart::Footer, footer_offset, FOOTER_BYTES as u64));
         regions.retain(|region| region.bytes > 0);
         Self { regions }
     }
@@ -292,14 +290,10 @@ pub(crate) struct BlockHandles {
 impl BlockHandles {
     pub(crate) fn encode(&self) -> BlockBuilder {
         let mut block = BlockBuilder::new(1);
-        let handles = [
-            (TablePart::Filter, self.filter),
-            (TablePart::Index, Some(self.index)),
-            (TablePart::Properties, Some(self.properties)),
-        ];
-        for (part, handle) in handles {
+        let handles = [("filter", self.filter), ("index", Some(self.index)), ("properties", Some(self.properties))];
+        for (name, handle) in handles {
             if let Some(handle) = handle {
-                block.add(part.name().as_bytes(), EntryValue::Bytes(&handle.encode()));
+                block.add(name.as_bytes(), Some(&handle.encode()));
             }
         }
         block
@@ -309,7 +303,7 @@ impl BlockHandles {
     /// a misplaced filter is no error here, because reads do without it.
     pub(crate) fn decode(block: &Block, metaindex: BlockHandle) -> Result<Self, TableError> {
         let (mut filter, mut properties, mut index) = (None, None, None);
-        let mut cursor = block.cursor();
+        let mut cursor = BlockCursor::new(block);
         while cursor.advance()? {
             let slot = match cursor.key() {
                 b"filter" => &mut filter,
@@ -317,32 +311,16 @@ impl BlockHandles {
                 b"properties" => &mut properties,
                 other => return Err(block.corrupt("filter, index or properties", shown(other))),
             };
-            let handle = BlockHandle::decode(cursor.value().bytes());
+            let handle = cursor.value().and_then(BlockHandle::decode);
             *slot = Some(handle.ok_or_else(|| block.corrupt("a handle", format_args!("{:?}", cursor.value())))?);
         }
-        let missing = |part: TablePart| block.corrupt(part.name(), "none");
-        let properties = properties.ok_or_else(|| missing(TablePart::Properties))?;
-        let index = index.ok_or_else(|| missing(TablePart::Index))?;
+        let properties = properties.ok_or_else(|| block.corrupt("properties", "none"))?;
+        let index = index.ok_or_else(|| block.corrupt("index", "none"))?;
         if properties.end() != Some(index.offset) || index.end() != Some(metaindex.offset) {
             let expected = format!("properties and index end to end before offset {}", metaindex.offset);
-            return Err(block.corrupt(&expected, format_args!("{properties:?}, {index:?}")));
+            return Err(block.corrupt(expected, format_args!("{properties:?}, {index:?}")));
         }
         Ok(Self { filter, properties, index })
-    }
-
-    /// Whether the filter lies where writers put it: behind the data, aligned, right before the properties.
-    pub(crate) fn check_filter_place(
-        &self,
-        filter: BlockHandle,
-        data_bytes: u64,
-        at: &TableLocation,
-    ) -> Result<(), TableError> {
-        let expected_offset = data_bytes.checked_next_multiple_of(FILTER_ALIGNMENT as u64);
-        if expected_offset == Some(filter.offset) && filter.end() == Some(self.properties.offset) {
-            return Ok(());
-        }
-        let expected = format!("a block between the data ({data_bytes} bytes) and offset {}", self.properties.offset);
-        Err(TableError::corrupt(at.clone(), expected, format_args!("{} bytes", filter.bytes())))
     }
 }
 
@@ -395,13 +373,12 @@ mod tests {
     }
 
     fn at() -> TableLocation {
-        TableLocation::new(None, TablePart::Footer, 936)
+        TableLocation { path: None, part: TablePart::Footer, offset: 936 }
     }
 
     fn example() -> Footer {
         Footer {
             metaindex: BlockHandle { offset: 800, contents_bytes: 132, checksum: 0xfeed },
-            file_bytes: 1_000,
             table_id: TableId::from_bytes([7; 16]),
         }
     }
@@ -457,7 +434,10 @@ mod tests {
 
     fn decoded(handles: &BlockHandles) -> Result<BlockHandles, TableError> {
         let contents = Bytes::from(handles.encode().seal().clone());
-        BlockHandles::decode(&Block::open(contents, TableLocation::new(None, TablePart::Metaindex, 350))?, METAINDEX)
+        BlockHandles::decode(
+            &Block::open(contents, TableLocation { path: None, part: TablePart::Metaindex, offset: 350 })?,
+            METAINDEX,
+        )
     }
 
     #[test]
@@ -480,7 +460,7 @@ mod tests {
 
     #[test]
     fn parts_of_no_bytes_are_left_out_of_the_layout() {
-        let footer = Footer { metaindex: METAINDEX, file_bytes: 478, table_id: TableId::from_bytes([0; 16]) };
+        let footer = Footer { metaindex: METAINDEX, table_id: TableId::from_bytes([0; 16]) };
         let layout = TableLayout::new(&handles(), &footer, 128);
         let names: Vec<&str> = layout.regions.iter().map(|region| region.part.name()).collect();
         assert_eq!(names, ["data", "filter", "properties", "index", "metaindex", "footer"]);

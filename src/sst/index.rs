@@ -5,38 +5,56 @@
 
 use super::TableError;
 use super::TableProperties;
-use super::block::Block;
+use super::block::{Block, BlockCursor};
 use super::error::shown;
 use super::format::BlockHandle;
 
 /// Decoded once, checked against itself and against the properties.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct TableIndex {
-    /// All last keys, one after the other.
+    /// The smallest key of the table, then all last keys, one after the other.
     keys: Vec<u8>,
-    /// Where each ends in `keys`.
-    key_ends: Vec<usize>,
+    /// Where each ends in `keys`; the first of these is 0.
+    bounds: Vec<usize>,
     handles: Vec<BlockHandle>,
+}
+
+/// Where a data block lies, in the file and among the keys.
+#[derive(Debug)]
+pub(crate) struct DataBlockPlace<'a> {
+    pub(crate) handle: BlockHandle,
+    /// The last key of the block before it; for the first block, its own first key.
+    pub(crate) lower: &'a [u8],
+    pub(crate) last_key: &'a [u8],
+}
+
+impl DataBlockPlace<'_> {
+    /// Whether the block may begin with this key.
+    pub(crate) fn admits_first(&self, first: &[u8]) -> bool {
+        let is_after = if self.handle.offset == 0 { first == self.lower } else { first > self.lower };
+        is_after && first <= self.last_key
+    }
 }
 
 impl TableIndex {
     /// Reads an index block. The data blocks it names must lie end to end from the file's first byte, as many and as
     /// long as the properties say, up to the largest key.
     pub(crate) fn decode(block: &Block, properties: &TableProperties) -> Result<Self, TableError> {
-        let mut index = Self { keys: Vec::new(), key_ends: Vec::new(), handles: Vec::new() };
+        let smallest = properties.smallest_key.as_deref().unwrap_or_default();
+        let mut index = Self { keys: smallest.to_vec(), bounds: vec![0, smallest.len()], handles: Vec::new() };
         let mut end = 0;
-        let mut cursor = block.cursor();
+        let mut cursor = BlockCursor::new(block);
         while cursor.advance()? {
-            let handle = BlockHandle::decode(cursor.value().bytes());
+            let handle = cursor.value().and_then(BlockHandle::decode);
             let next = handle.filter(|handle| handle.offset == end).and_then(|handle| Some((handle, handle.end()?)));
             // A block holds its last key in full, so the keys in memory never exceed the file.
             let key_bytes = cursor.key().len() as u64;
             let next = next.filter(|(block, next)| key_bytes <= block.contents_bytes && *next <= properties.data_bytes);
             let Some((handle, next)) = next else {
-                return Err(block.corrupt(&format!("a data block at offset {end}"), format_args!("{handle:?}")));
+                return Err(block.corrupt(format!("a data block at offset {end}"), format_args!("{handle:?}")));
             };
             index.keys.extend_from_slice(cursor.key());
-            index.key_ends.push(index.keys.len());
+            index.bounds.push(index.keys.len());
             index.handles.push(handle);
             end = next;
         }
@@ -48,38 +66,36 @@ impl TableIndex {
         let (blocks, bytes) = (properties.data_blocks, properties.data_bytes);
         if self.handles.len() as u64 != blocks || end != bytes {
             let got = format!("{} blocks of {end} bytes", self.handles.len());
-            return Err(block.corrupt(&format!("{blocks} data blocks of {bytes} bytes"), got));
+            return Err(block.corrupt(format!("{blocks} data blocks of {bytes} bytes"), got));
         }
         let last = self.handles.len().checked_sub(1).map(|last| self.last_key(last));
         let largest = properties.largest_key.as_deref();
         if last != largest {
             let expected = format!("the largest key {} at the end", shown(largest.unwrap_or_default()));
-            return Err(block.corrupt(&expected, shown(last.unwrap_or_default())));
+            return Err(block.corrupt(expected, shown(last.unwrap_or_default())));
         }
         Ok(())
     }
 
-    /// Data blocks.
-    pub(crate) fn len(&self) -> usize {
-        self.handles.len()
-    }
-
-    /// Where the block at `position` lies; beyond any file for a position beyond the last.
-    pub(crate) fn handle(&self, position: usize) -> BlockHandle {
-        let nowhere = BlockHandle { offset: u64::MAX, contents_bytes: 0, checksum: 0 };
-        self.handles.get(position).copied().unwrap_or(nowhere)
+    /// Where the block at `position` lies; `None` beyond the last.
+    pub(crate) fn place(&self, position: usize) -> Option<DataBlockPlace<'_>> {
+        let handle = *self.handles.get(position)?;
+        Some(DataBlockPlace { handle, lower: self.key(position), last_key: self.last_key(position) })
     }
 
     /// The last key of the block at `position`.
     pub(crate) fn last_key(&self, position: usize) -> &[u8] {
-        let start = position.checked_sub(1).and_then(|before| self.key_ends.get(before)).copied().unwrap_or(0);
-        let end = self.key_ends.get(position).copied().unwrap_or(start);
+        self.key(position + 1)
+    }
+
+    fn key(&self, number: usize) -> &[u8] {
+        let Some(&[start, end]) = self.bounds.get(number..).and_then(|bounds| bounds.first_chunk()) else { return &[] };
         self.keys.get(start..end).unwrap_or_default()
     }
 
-    /// The position of the one block that can hold `key`; [`len`](Self::len) when the key is beyond the last.
+    /// The position of the one block that can hold `key`; behind the last when the key is beyond it.
     pub(crate) fn position_of(&self, key: &[u8]) -> usize {
-        let (mut low, mut high) = (0, self.len());
+        let (mut low, mut high) = (0, self.handles.len());
         while low < high {
             let middle = low + (high - low) / 2;
             if self.last_key(middle) < key { low = middle + 1 } else { high = middle }
@@ -94,7 +110,7 @@ mod tests {
 
     use super::*;
     use crate::hash::KeyHasher;
-    use crate::sst::block::{BlockBuilder, EntryValue};
+    use crate::sst::block::BlockBuilder;
     use crate::sst::{TableLocation, TablePart};
 
     /// Last key, offset, bytes of contents.
@@ -121,10 +137,13 @@ mod tests {
     fn decode(entries: &[Named], properties: &TableProperties) -> Result<TableIndex, TableError> {
         let mut block = BlockBuilder::new(2);
         for &(key, offset, contents_bytes) in entries {
-            block.add(key, EntryValue::Bytes(&BlockHandle { offset, contents_bytes, checksum: 7 }.encode()));
+            block.add(key, Some(&BlockHandle { offset, contents_bytes, checksum: 7 }.encode()));
         }
         let contents = Bytes::from(block.seal().clone());
-        TableIndex::decode(&Block::open(contents, TableLocation::new(None, TablePart::Index, 0))?, properties)
+        TableIndex::decode(
+            &Block::open(contents, TableLocation { path: None, part: TablePart::Index, offset: 0 })?,
+            properties,
+        )
     }
 
     #[test]
@@ -133,9 +152,10 @@ mod tests {
         for (key, position) in [("", 0), ("a", 0), ("c", 0), ("c\0", 1), ("f", 1), ("g", 2), ("k", 2), ("l", 3)] {
             assert_eq!(index.position_of(key.as_bytes()), position, "{key}");
         }
-        assert_eq!((index.len(), index.last_key(1)), (3, &b"f"[..]));
-        assert_eq!(index.handle(2), BlockHandle { offset: 200, contents_bytes: 96, checksum: 7 });
-        assert_eq!(index.handle(3).end(), None);
+        let place = index.place(2).unwrap();
+        assert_eq!(place.handle, BlockHandle { offset: 200, contents_bytes: 96, checksum: 7 });
+        assert_eq!((place.lower, place.last_key), (&b"f"[..], &b"k"[..]));
+        assert!(index.place(3).is_none());
     }
 
     #[test]
@@ -147,12 +167,12 @@ mod tests {
         let mut block = BlockBuilder::new(3);
         for (position, key) in (0..).zip(&keys) {
             let handle = BlockHandle { offset: position * 100, contents_bytes: 96, checksum: 7 };
-            block.add(key, EntryValue::Bytes(&handle.encode()));
+            block.add(key, Some(&handle.encode()));
         }
         let contents = Bytes::from(block.seal().clone());
         let mut properties = properties(12, 1_200, b"");
         properties.largest_key = keys.last().cloned().map(Bytes::from);
-        let block = Block::open(contents, TableLocation::new(None, TablePart::Index, 0)).unwrap();
+        let block = Block::open(contents, TableLocation { path: None, part: TablePart::Index, offset: 0 }).unwrap();
         let index = TableIndex::decode(&block, &properties).unwrap();
         let near = keys
             .iter()

@@ -7,6 +7,7 @@
 //! lies in the properties.
 
 use core::fmt;
+use core::sync::atomic::Ordering;
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -15,7 +16,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tempfile::{NamedTempFile, PersistError};
 
-use super::format::{BLOCK_TRAILER_BYTES, BlockHandle, bind, bound_checksum, most_contents_bytes};
+use super::block::Block;
+use super::format::{BLOCK_TRAILER_BYTES, BlockHandle, bind, bound_checksum, compare_checksums, most_contents_bytes};
 use super::stats::ReadCounters;
 use super::{TableError, TableId, TableLocation, TablePart};
 use crate::codec::{AlignedBuffer, checksum_append};
@@ -266,13 +268,11 @@ impl FileSystem for LocalFileSystem {
     }
 
     fn create(&self, directory: &Path) -> io::Result<Box<dyn WritableFile>> {
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create_new(true);
         let mut temporary = tempfile::Builder::new();
         temporary.prefix(".sstfilter-").suffix(".tmp");
         // `make_in` instead of `tempfile_in`: the file gets the usual permissions (a temporary file gets 0600), and
         // errors keep the system's code.
-        Ok(Box::new(LocalFile(temporary.make_in(directory, |path| options.open(path))?)))
+        Ok(Box::new(LocalFile(temporary.make_in(directory, |path| File::create_new(path))?)))
     }
 
     /// Only Unix knows and needs this.
@@ -354,67 +354,62 @@ const PIECE_BYTES: usize = 1 << 20;
 pub(crate) struct TableFile {
     source: Box<dyn RandomAccess>,
     path: Option<Arc<Path>>,
-    length: u64,
+    pub(crate) length: u64,
     pub(crate) counters: ReadCounters,
 }
 
 impl TableFile {
     pub(crate) fn new(source: Box<dyn RandomAccess>, path: Option<Arc<Path>>) -> Result<Self, TableError> {
-        let length = source.len();
-        let length = length.map_err(|error| io_error("reading the length of", path.as_deref(), error))?;
+        let length = source.len().map_err(io_error("reading the length of", path.as_deref()))?;
         Ok(Self { source, path, length, counters: ReadCounters::default() })
     }
 
-    pub(crate) fn length(&self) -> u64 {
-        self.length
-    }
-
     pub(crate) fn location(&self, part: TablePart, offset: u64) -> TableLocation {
-        TableLocation::new(self.path.clone(), part, offset)
+        TableLocation { path: self.path.clone(), part, offset }
     }
 
     /// Fills `buf` from byte `offset` on.
     pub(crate) fn read_into(&self, buf: &mut [u8], offset: u64) -> Result<(), TableError> {
-        let read = self.source.read_exact_at(buf, offset);
-        read.map_err(|error| io_error("reading", self.path.as_deref(), error))?;
-        self.counters.bytes_read.add(buf.len() as u64);
+        self.source.read_exact_at(buf, offset).map_err(io_error("reading", self.path.as_deref()))?;
+        self.counters.bytes_read.fetch_add(buf.len() as u64, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Reads a block of entries.
+    pub(crate) fn read_block(&self, part: TablePart, handle: BlockHandle, id: &TableId) -> Result<Block, TableError> {
+        Block::open(self.read_contents(part, handle, id)?, self.location(part, handle.offset))
     }
 
     /// The contents of a block, on a cache-line boundary, once its checksum has been compared with the one behind it
     /// and with the handle's. More than [`WHOLE_BYTES`] are allocated only once the checksum has held.
-    pub(crate) fn read_block(
+    pub(crate) fn read_contents(
         &self,
         part: TablePart,
         handle: BlockHandle,
-        table_id: &TableId,
+        id: &TableId,
     ) -> Result<Bytes, TableError> {
         let at = self.location(part, handle.offset);
         self.check_length(part, handle, &at)?;
         if handle.contents_bytes > WHOLE_BYTES {
-            self.check_in_pieces(handle, table_id, &at)?;
+            self.check_in_pieces(handle, id, &at)?;
         }
-        let Some(mut buffer) = AlignedBuffer::zeroed(handle.bytes()) else {
-            return Err(io_error("reading", self.path.as_deref(), io::ErrorKind::OutOfMemory.into()));
-        };
+        let buffer = AlignedBuffer::zeroed(handle.bytes()).ok_or_else(|| io::ErrorKind::OutOfMemory.into());
+        let mut buffer = buffer.map_err(io_error("reading", self.path.as_deref()))?;
         self.read_into(buffer.as_mut_slice(), handle.offset)?;
         let bytes = buffer.freeze();
         let contents = bytes.slice(..bytes.len() - BLOCK_TRAILER_BYTES);
         let stored = bytes.last_chunk().copied().map_or(0, u32::from_le_bytes);
-        let got = bound_checksum(&contents, table_id, handle.offset);
-        let checksums = [stored, handle.checksum];
-        match checksums.into_iter().find(|&expected| expected != got) {
-            None => Ok(contents),
-            Some(expected) => Err(TableError::Checksum { at, expected, got }),
-        }
+        let got = bound_checksum(&contents, id, handle.offset);
+        compare_checksums(stored, got, &at)?;
+        compare_checksums(handle.checksum, got, &at)?;
+        Ok(contents)
     }
 
     /// Whether this file can have a block as long as the handle says.
     fn check_length(&self, part: TablePart, handle: BlockHandle, at: &TableLocation) -> Result<(), TableError> {
         if handle.end().is_none_or(|end| end > self.length) {
-            let got = format_args!("{} bytes", handle.bytes()).to_string();
             let expected = format!("a block inside the {} bytes of the file", self.length);
-            return Err(TableError::corrupt(at.clone(), expected, got));
+            return Err(TableError::corrupt(at.clone(), expected, format_args!("{} bytes", handle.bytes())));
         }
         let most = most_contents_bytes(part);
         if handle.contents_bytes > most {
@@ -425,33 +420,25 @@ impl TableFile {
     }
 
     /// Compares the checksum of a block that lies inside the file, and keeps nothing of it.
-    fn check_in_pieces(&self, handle: BlockHandle, table_id: &TableId, at: &TableLocation) -> Result<(), TableError> {
+    fn check_in_pieces(&self, handle: BlockHandle, id: &TableId, at: &TableLocation) -> Result<(), TableError> {
         let end = handle.offset + handle.contents_bytes;
         let mut stored = [0; BLOCK_TRAILER_BYTES];
         self.read_into(&mut stored, end)?;
-        let got = u32::from_le_bytes(stored);
         // The stored sum first: a block in a hole of the file is then refused after four bytes.
-        if got != handle.checksum {
-            return Err(TableError::Checksum { at: at.clone(), expected: handle.checksum, got });
-        }
-        let (mut seen, mut offset, mut piece) = (0, handle.offset, vec![0; PIECE_BYTES]);
-        while offset < end {
-            let length = usize::try_from(end - offset).unwrap_or(PIECE_BYTES).min(PIECE_BYTES);
-            piece.truncate(length);
+        compare_checksums(handle.checksum, u32::from_le_bytes(stored), at)?;
+        let (mut seen, mut piece) = (0, vec![0; PIECE_BYTES]);
+        for offset in (handle.offset..end).step_by(PIECE_BYTES) {
+            piece.truncate(usize::try_from(end - offset).unwrap_or(PIECE_BYTES));
             self.read_into(&mut piece, offset)?;
             seen = checksum_append(seen, &piece);
-            offset += length as u64;
         }
-        let got = bind(seen, table_id, handle.offset);
-        if got != handle.checksum {
-            return Err(TableError::Checksum { at: at.clone(), expected: handle.checksum, got });
-        }
-        Ok(())
+        compare_checksums(handle.checksum, bind(seen, id, handle.offset), at)
     }
 }
 
-pub(crate) fn io_error(context: &'static str, path: Option<&Path>, source: io::Error) -> TableError {
-    TableError::Io { context, path: path.map(Path::to_path_buf), source }
+/// Says what was being done when the system refused it.
+pub(crate) fn io_error(context: &'static str, path: Option<&Path>) -> impl FnOnce(io::Error) -> TableError {
+    move |source| TableError::Io { context, path: path.map(Path::to_path_buf), source }
 }
 
 #[cfg(test)]
@@ -562,15 +549,15 @@ mod tests {
     #[test]
     fn a_block_is_read_whole_and_counted() {
         let file = file();
-        assert_eq!(file.read_block(TablePart::Data, handle(6, 8), &ID).unwrap(), &b"contents"[..]);
-        assert_eq!(file.counters.bytes_read.get(), 12);
+        assert_eq!(file.read_contents(TablePart::Data, handle(6, 8), &ID).unwrap(), &b"contents"[..]);
+        assert_eq!(file.counters.bytes_read.into_inner(), 12);
     }
 
     #[test]
     fn another_table_and_another_place_are_damage() {
-        let foreign = file().read_block(TablePart::Data, handle(6, 8), &TableId::from_bytes([4; 16]));
+        let foreign = file().read_contents(TablePart::Data, handle(6, 8), &TableId::from_bytes([4; 16]));
         assert!(matches!(foreign, Err(TableError::Checksum { .. })));
-        let misplaced = file().read_block(TablePart::Data, handle(5, 8), &ID);
+        let misplaced = file().read_contents(TablePart::Data, handle(5, 8), &ID);
         assert!(matches!(misplaced, Err(TableError::Checksum { .. })));
     }
 
@@ -578,9 +565,9 @@ mod tests {
     fn contents_that_belong_to_table_and_place_but_are_not_those_of_the_handle_are_damage() {
         let sum = bound_checksum(b"contents", &ID, 6);
         let handle = |checksum| BlockHandle { offset: 6, contents_bytes: 8, checksum };
-        assert_eq!(file().read_block(TablePart::Data, handle(sum), &ID).unwrap(), &b"contents"[..]);
+        assert_eq!(file().read_contents(TablePart::Data, handle(sum), &ID).unwrap(), &b"contents"[..]);
         let newer = bound_checksum(b"newer...", &ID, 6);
-        match file().read_block(TablePart::Data, handle(newer), &ID) {
+        match file().read_contents(TablePart::Data, handle(newer), &ID) {
             Err(TableError::Checksum { expected, got, .. }) => assert_eq!((expected, got), (newer, sum)),
             other => panic!("{other:?}"),
         }
@@ -589,7 +576,7 @@ mod tests {
     #[test]
     fn a_handle_beyond_the_file_is_refused_before_any_memory_is_allocated() {
         for (offset, contents_bytes) in [(6, 9), (0, u64::MAX), (u64::MAX, 1), (1 << 40, 1 << 40)] {
-            let refused = file().read_block(TablePart::Data, handle(offset, contents_bytes), &ID);
+            let refused = file().read_contents(TablePart::Data, handle(offset, contents_bytes), &ID);
             assert!(matches!(refused, Err(TableError::Corrupt { .. })), "{offset}");
         }
     }
@@ -605,7 +592,7 @@ mod tests {
         ];
         for (block, most) in most {
             let refused =
-                |contents_bytes| file.read_block(block, handle(0, contents_bytes), &ID).unwrap_err().to_string();
+                |contents_bytes| file.read_contents(block, handle(0, contents_bytes), &ID).unwrap_err().to_string();
             assert!(refused(most + 1).contains(&format!("at most {most} bytes, got {}", most + 1)), "{block}");
             assert!(refused(most).contains("checksum"), "{block}");
         }
@@ -634,7 +621,7 @@ mod tests {
             let handle = BlockHandle { offset: 6, contents_bytes: length, checksum };
             let read = |bytes: &[u8]| {
                 let file = TableFile::new(Box::new(Bytes::copy_from_slice(bytes)), None).unwrap();
-                file.read_block(TablePart::Filter, handle, &ID)
+                file.read_contents(TablePart::Filter, handle, &ID)
             };
             assert_eq!(read(&bytes).unwrap(), &bytes[6..bytes.len() - 4]);
             for damaged in [6, 5 + PIECE_BYTES, 6 + PIECE_BYTES, bytes.len() - 5, bytes.len() - 1] {

@@ -4,20 +4,20 @@ use core::iter::FusedIterator;
 
 use bytes::Bytes;
 
-use super::block::{Block, BlockCursor, CursorPosition};
+use super::block::{Block, BlockCursor};
 use super::{Table, TableError};
 
 impl Table {
     /// All entries in key order.
     #[must_use]
     pub fn iter(&self) -> TableIter<'_> {
-        TableIter::new(self, None)
+        TableIter { table: self, state: State::Start(None) }
     }
 
     /// The entries from `key` on, which need not be there.
     #[must_use]
     pub fn iter_from(&self, key: &[u8]) -> TableIter<'_> {
-        TableIter::new(self, Some(key.to_vec()))
+        TableIter { table: self, state: State::Start(Some(key.to_vec())) }
     }
 }
 
@@ -71,79 +71,65 @@ enum State {
     /// On an entry that has been returned, in the data block at `position`.
     InBlock {
         position: usize,
-        block: Block,
-        cursor: CursorPosition,
+        cursor: BlockCursor<Block>,
     },
     Done,
 }
 
-impl<'a> TableIter<'a> {
-    pub(crate) fn new(table: &'a Table, from: Option<Vec<u8>>) -> Self {
-        Self { table, state: State::Start(from) }
-    }
-
-    /// Takes one step; the state is `Done` unless the step leaves another.
+impl TableIter<'_> {
+    /// Takes one step. After `None` or an error, the walk is over.
     fn step(&mut self) -> Result<Option<Entry>, TableError> {
-        match core::mem::replace(&mut self.state, State::Done) {
+        match &mut self.state {
             State::Done => Ok(None),
-            State::Start(None) => self.first_from(0),
-            State::Start(Some(key)) => self.seek(&key),
-            State::InBlock { position, block, cursor } => {
-                let mut cursor = BlockCursor::resume(&block, cursor);
+            State::Start(from) => match from.take() {
+                None => self.enter(0, None),
+                Some(key) => self.enter(self.table.index()?.position_of(&key), Some(&key)),
+            },
+            State::InBlock { position, cursor } => {
                 if cursor.advance()? {
-                    let (entry, cursor) = entry_and_position(cursor);
-                    self.state = State::InBlock { position, block, cursor };
-                    return Ok(Some(entry));
+                    return Ok(Some(entry_at(cursor)));
                 }
-                let last_key = self.table.index()?.last_key(position);
+                let last_key = self.table.index()?.last_key(*position);
                 if cursor.key() != last_key {
-                    return Err(block.ends_before(last_key));
+                    return Err(cursor.block().ends_before(last_key));
                 }
-                self.first_from(position + 1)
+                let next = *position + 1;
+                self.enter(next, None)
             }
         }
     }
 
-    /// The first entry of the data block at `position`. A block that was read has a first key.
-    fn first_from(&mut self, position: usize) -> Result<Option<Entry>, TableError> {
-        let index = self.table.index()?;
-        if position >= index.len() {
-            return Ok(None);
+    /// The first entry of the data block at `position`, or the first whose key is not below `from`.
+    fn enter(&mut self, position: usize, from: Option<&[u8]>) -> Result<Option<Entry>, TableError> {
+        let Some(place) = self.table.index()?.place(position) else { return Ok(None) };
+        let mut cursor = BlockCursor::new(self.table.read_data_block(&place)?);
+        let is_on_entry = match from {
+            None => cursor.advance()?,
+            Some(key) => cursor.seek(key)?,
+        };
+        if !is_on_entry {
+            return Err(cursor.block().ends_before(place.last_key));
         }
-        let block = self.table.read_data_block(index, position)?;
-        let mut cursor = block.cursor();
-        cursor.advance()?;
-        let (entry, cursor) = entry_and_position(cursor);
-        self.state = State::InBlock { position, block, cursor };
-        Ok(Some(entry))
-    }
-
-    /// The first entry whose key is not below `key`.
-    fn seek(&mut self, key: &[u8]) -> Result<Option<Entry>, TableError> {
-        let index = self.table.index()?;
-        let position = index.position_of(key);
-        if position == index.len() {
-            return Ok(None);
-        }
-        let block = self.table.read_data_block(index, position)?;
-        let Some(cursor) = block.seek(key)? else { return Err(block.ends_before(index.last_key(position))) };
-        let (entry, cursor) = entry_and_position(cursor);
-        self.state = State::InBlock { position, block, cursor };
+        let entry = entry_at(&cursor);
+        self.state = State::InBlock { position, cursor };
         Ok(Some(entry))
     }
 }
 
-/// The entry that a cursor is on, and where it stands.
-fn entry_and_position(cursor: BlockCursor<'_>) -> (Entry, CursorPosition) {
-    let entry = Entry { key: Bytes::copy_from_slice(cursor.key()), value: cursor.value_bytes() };
-    (entry, cursor.into_position())
+/// The entry that a cursor is on.
+fn entry_at(cursor: &BlockCursor<Block>) -> Entry {
+    Entry { key: Bytes::copy_from_slice(cursor.key()), value: cursor.value_bytes() }
 }
 
 impl Iterator for TableIter<'_> {
     type Item = Result<Entry, TableError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.step().transpose()
+        let step = self.step();
+        if !matches!(step, Ok(Some(_))) {
+            self.state = State::Done;
+        }
+        step.transpose()
     }
 }
 
@@ -152,8 +138,6 @@ impl FusedIterator for TableIter<'_> {}
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sst::forge::forged;
-    use crate::sst::format::BlockHandle;
     use crate::sst::{ReadOptions, TableBuilder, TableOptions};
 
     /// A table of the keys a, c, e, whose one data block ends with d, under a checksum that holds.
@@ -162,13 +146,9 @@ mod tests {
         for key in [b"a", b"c", b"e"] {
             builder.add(key, b"").unwrap();
         }
-        let bytes = builder.finish().unwrap().0;
-        assert_eq!(bytes[..12], *b"\0\x01\0a\0\x01\0c\0\x01\0e");
-        let mut contents = bytes[..20].to_vec();
-        contents[11] = b'd';
-        let checksum = u32::from_le_bytes(*bytes[20..].first_chunk().unwrap());
-        let handle = BlockHandle { offset: 0, contents_bytes: 20, checksum };
-        Table::open_source(Bytes::from(forged(&bytes, handle, &contents)), &ReadOptions::default()).unwrap()
+        assert_eq!(builder.data.contents, b"\0\x01\0a\0\x01\0c\0\x01\0e");
+        builder.data.contents[11] = b'd';
+        Table::open_source(Bytes::from(builder.finish().unwrap().0), &ReadOptions::default()).unwrap()
     }
 
     #[test]

@@ -55,8 +55,6 @@ mod block;
 mod builder;
 mod cache;
 mod error;
-#[cfg(test)]
-mod forge;
 mod format;
 mod heads;
 mod index;

@@ -9,13 +9,6 @@ use crate::error::ConfigError;
 use crate::hash::{KeyExtractor, KeyHasher};
 use crate::policy::{BuildContext, FilterPolicy, KindPolicy};
 
-const MIN_BLOCK_BYTES: u32 = 64;
-const MAX_BLOCK_BYTES: u32 = 16 << 20;
-/// One page of the usual file systems, as in LevelDB and RocksDB: what one read of a disk costs at least.
-const DEFAULT_BLOCK_BYTES: u32 = 4096;
-/// As in LevelDB and RocksDB: whole keys then cost a sixteenth of what prefix compression saves.
-const DEFAULT_RESTART_INTERVAL: u32 = 16;
-
 /// How a table is written. A store keeps one value for what its tables share, and sets for each table what is its own:
 /// the [context](Self::with_context) and, if the engine gives ids, the [table id](Self::with_table_id).
 ///
@@ -52,8 +45,10 @@ pub struct TableOptions {
 impl Default for TableOptions {
     fn default() -> Self {
         Self {
-            block_bytes: DEFAULT_BLOCK_BYTES,
-            restart_interval: DEFAULT_RESTART_INTERVAL,
+            // One page of the usual file systems, as in LevelDB and RocksDB: what one read of a disk costs at least.
+            block_bytes: 4096,
+            // As in LevelDB and RocksDB: whole keys then cost a sixteenth of what prefix compression saves.
+            restart_interval: 16,
             policy: Some(Arc::new(KindPolicy::default())),
             extractor: None,
             table_id: None,
@@ -70,7 +65,7 @@ impl TableOptions {
     ///
     /// [`ConfigError::OutOfRange`] outside 64 bytes to 16 MiB.
     pub fn with_block_bytes(self, block_bytes: u32) -> Result<Self, ConfigError> {
-        if !(MIN_BLOCK_BYTES..=MAX_BLOCK_BYTES).contains(&block_bytes) {
+        if !(64..=16 << 20).contains(&block_bytes) {
             let got = block_bytes.into();
             return Err(ConfigError::OutOfRange { option: "block bytes", expected: "64 to 16777216", got });
         }
@@ -155,8 +150,10 @@ pub struct ReadOptions {
     pub(crate) hasher: Option<KeyHasher>,
     pub(crate) extractor: Option<Arc<dyn KeyExtractor>>,
     pub(crate) kinds: KindRegistry,
-    pub(crate) filter_use: FilterUse,
-    pub(crate) filter_match: FilterMatch,
+    /// Reads as if there were no filters.
+    pub(crate) ignores_filters: bool,
+    /// Refuses a filter that was built for another reader.
+    pub(crate) is_hash_strict: bool,
     pub(crate) cache: Option<Arc<dyn BlockCache>>,
     pub(crate) files: Arc<dyn FileSystem>,
 }
@@ -167,28 +164,12 @@ impl Default for ReadOptions {
             hasher: None,
             extractor: None,
             kinds: KindRegistry::default(),
-            filter_use: FilterUse::default(),
-            filter_match: FilterMatch::default(),
+            ignores_filters: false,
+            is_hash_strict: false,
             cache: None,
             files: Arc::new(LocalFileSystem),
         }
     }
-}
-
-/// Whether reads probe the filter.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum FilterUse {
-    #[default]
-    Probe,
-    Ignore,
-}
-
-/// Whether a filter that was built for another reader is an error.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum FilterMatch {
-    #[default]
-    Wanted,
-    Required,
 }
 
 impl ReadOptions {
@@ -242,13 +223,13 @@ impl ReadOptions {
     /// ```
     #[must_use]
     pub fn with_strict_hash(self) -> Self {
-        Self { filter_match: FilterMatch::Required, ..self }
+        Self { is_hash_strict: true, ..self }
     }
 
     /// Reads as if there were no filters, for comparison.
     #[must_use]
     pub fn without_filter(self) -> Self {
-        Self { filter_use: FilterUse::Ignore, ..self }
+        Self { ignores_filters: true, ..self }
     }
 
     /// Keeps data blocks that lookups have read in `cache`, which the tables of a store share. A lookup in a cached

@@ -1,11 +1,9 @@
 //! What a table says of itself, readable without any of its data.
 
-use std::collections::BTreeMap;
-
 use bytes::Bytes;
 
 use super::TableError;
-use super::block::{Block, BlockBuilder, EntryValue};
+use super::block::{Block, BlockBuilder, BlockCursor};
 use super::error::shown;
 use crate::hash::{HashId, HashIdentity};
 
@@ -42,93 +40,72 @@ pub struct TableProperties {
     pub filter_policy: Option<String>,
 }
 
-const ENTRIES: &str = "entries";
-const TOMBSTONES: &str = "tombstones";
-const RAW_KEY_BYTES: &str = "raw-key-bytes";
-const RAW_VALUE_BYTES: &str = "raw-value-bytes";
-const DATA_BLOCKS: &str = "data-blocks";
-const DATA_BYTES: &str = "data-bytes";
-const BLOCK_BYTES: &str = "block-bytes";
-const RESTART_INTERVAL: &str = "restart-interval";
-const SMALLEST_KEY: &str = "smallest-key";
-const LARGEST_KEY: &str = "largest-key";
-const HASH_ID: &str = "hash-id";
-const HASH_SEED: &str = "hash-seed";
-const KEY_EXTRACTOR: &str = "key-extractor";
-const FILTER_POLICY: &str = "filter-policy";
-
 /// Entries from one restart point to the next in the properties block.
 const PROPERTIES_RESTART_INTERVAL: u32 = 16;
-
-/// The properties that are read. Other names are never copied: key sharing makes long names cheap to claim, and many
-/// short ones would take ten times their bytes in memory.
-const KNOWN: [&str; 14] = [
-    BLOCK_BYTES,
-    DATA_BLOCKS,
-    DATA_BYTES,
-    ENTRIES,
-    FILTER_POLICY,
-    HASH_ID,
-    HASH_SEED,
-    KEY_EXTRACTOR,
-    LARGEST_KEY,
-    RAW_KEY_BYTES,
-    RAW_VALUE_BYTES,
-    RESTART_INTERVAL,
-    SMALLEST_KEY,
-    TOMBSTONES,
-];
 
 impl TableProperties {
     /// The block of sorted names and values; numbers are u64. What a table does not have is left out.
     pub(crate) fn encode(&self) -> BlockBuilder {
-        let numbers = [
-            (ENTRIES, self.entries),
-            (TOMBSTONES, self.tombstones),
-            (RAW_KEY_BYTES, self.raw_key_bytes),
-            (RAW_VALUE_BYTES, self.raw_value_bytes),
-            (DATA_BLOCKS, self.data_blocks),
-            (DATA_BYTES, self.data_bytes),
-            (BLOCK_BYTES, self.block_bytes),
-            (RESTART_INTERVAL, self.restart_interval),
-            (HASH_ID, self.hash.id.code().into()),
-            (HASH_SEED, self.hash.seed),
-        ]
-        .map(|(name, number)| (name, number.to_le_bytes()));
-        let mut sorted: BTreeMap<&str, &[u8]> = numbers.iter().map(|(name, bytes)| (*name, &bytes[..])).collect();
-        let texts = [(KEY_EXTRACTOR, &self.key_extractor), (FILTER_POLICY, &self.filter_policy)];
-        sorted.extend(texts.iter().filter_map(|(name, text)| Some((*name, text.as_ref()?.as_bytes()))));
-        let keys = [(SMALLEST_KEY, &self.smallest_key), (LARGEST_KEY, &self.largest_key)];
-        sorted.extend(keys.iter().filter_map(|(name, key)| Some((*name, key.as_deref()?))));
+        let number = |number: u64| Some(Bytes::copy_from_slice(&number.to_le_bytes()));
+        let text = |text: &Option<String>| Some(Bytes::copy_from_slice(text.as_ref()?.as_bytes()));
+        let values = [
+            ("block-bytes", number(self.block_bytes)),
+            ("data-blocks", number(self.data_blocks)),
+            ("data-bytes", number(self.data_bytes)),
+            ("entries", number(self.entries)),
+            ("filter-policy", text(&self.filter_policy)),
+            ("hash-id", number(self.hash.id.code().into())),
+            ("hash-seed", number(self.hash.seed)),
+            ("key-extractor", text(&self.key_extractor)),
+            ("largest-key", self.largest_key.clone()),
+            ("raw-key-bytes", number(self.raw_key_bytes)),
+            ("raw-value-bytes", number(self.raw_value_bytes)),
+            ("restart-interval", number(self.restart_interval)),
+            ("smallest-key", self.smallest_key.clone()),
+            ("tombstones", number(self.tombstones)),
+        ];
         let mut block = BlockBuilder::new(PROPERTIES_RESTART_INTERVAL);
-        for (name, value) in sorted {
-            block.add(name.as_bytes(), EntryValue::Bytes(value));
+        for (name, value) in values {
+            if let Some(value) = value {
+                block.add(name.as_bytes(), Some(&value));
+            }
         }
         block
     }
 
     /// Reads a properties block, and checks that its values are possible. Unknown names are ignored.
     pub(crate) fn decode(block: &Block) -> Result<Self, TableError> {
-        let values = NamedValues::read(block)?;
-        let hash_id = values.number(HASH_ID)?;
-        let hash_code = u8::try_from(hash_id).map_err(|_| block.corrupt("hash-id of one byte", hash_id))?;
+        let mut values = NamedValues { cursor: BlockCursor::new(block), is_on_entry: false };
+        values.advance()?;
+        // Taken in the order of their names.
         let properties = Self {
-            entries: values.number(ENTRIES)?,
-            tombstones: values.number(TOMBSTONES)?,
-            raw_key_bytes: values.number(RAW_KEY_BYTES)?,
-            raw_value_bytes: values.number(RAW_VALUE_BYTES)?,
-            data_blocks: values.number(DATA_BLOCKS)?,
-            data_bytes: values.number(DATA_BYTES)?,
-            block_bytes: values.number(BLOCK_BYTES)?,
-            restart_interval: values.number(RESTART_INTERVAL)?,
-            smallest_key: values.bytes(SMALLEST_KEY),
-            largest_key: values.bytes(LARGEST_KEY),
-            hash: HashIdentity { id: HashId::from_code(hash_code), seed: values.number(HASH_SEED)? },
-            key_extractor: values.text(KEY_EXTRACTOR)?,
-            filter_policy: values.text(FILTER_POLICY)?,
+            block_bytes: values.number("block-bytes")?,
+            data_blocks: values.number("data-blocks")?,
+            data_bytes: values.number("data-bytes")?,
+            entries: values.number("entries")?,
+            filter_policy: values.text("filter-policy")?,
+            hash: HashIdentity { id: values.hash_id("hash-id")?, seed: values.number("hash-seed")? },
+            key_extractor: values.text("key-extractor")?,
+            largest_key: values.bytes("largest-key")?,
+            raw_key_bytes: values.number("raw-key-bytes")?,
+            raw_value_bytes: values.number("raw-value-bytes")?,
+            restart_interval: values.number("restart-interval")?,
+            smallest_key: values.bytes("smallest-key")?,
+            tombstones: values.number("tombstones")?,
         };
+        while values.is_on_entry {
+            values.advance()?;
+        }
         properties.check(block)?;
         Ok(properties)
+    }
+
+    /// Counts an entry; one without a value is a tombstone.
+    pub(crate) fn count(&mut self, key: &[u8], value: Option<&[u8]>) {
+        self.entries += 1;
+        self.tombstones += u64::from(value.is_none());
+        self.raw_key_bytes += key.len() as u64;
+        self.raw_value_bytes += value.map_or(0, <[u8]>::len) as u64;
     }
 
     fn check(&self, block: &Block) -> Result<(), TableError> {
@@ -142,7 +119,7 @@ impl TableProperties {
         }
         if self.tombstones > self.entries || self.data_blocks > self.entries || (self.data_blocks == 0) != is_empty {
             let got = format!("{} tombstones, {} data blocks", self.tombstones, self.data_blocks);
-            return Err(block.corrupt(&format!("counts that {} entries allow", self.entries), got));
+            return Err(block.corrupt(format!("counts that {} entries allow", self.entries), got));
         }
         Ok(())
     }
@@ -163,40 +140,49 @@ impl TableProperties {
     }
 }
 
-/// The block's entries by name.
+/// Takes the values of a block in the order of their names.
+///
+/// Other names are passed over and never copied: key sharing makes long names cheap to claim, and many short ones would
+/// take ten times their bytes in memory.
 struct NamedValues<'a> {
-    block: &'a Block,
-    values: BTreeMap<&'static str, Bytes>,
+    cursor: BlockCursor<&'a Block>,
+    is_on_entry: bool,
 }
 
-impl<'a> NamedValues<'a> {
-    fn read(block: &'a Block) -> Result<Self, TableError> {
-        let mut values = BTreeMap::new();
-        let mut cursor = block.cursor();
-        while cursor.advance()? {
-            let value = cursor.value_bytes().ok_or_else(|| block.corrupt("a property's value", "a tombstone"))?;
-            if let Some(name) = KNOWN.into_iter().find(|name| name.as_bytes() == cursor.key()) {
-                values.insert(name, value);
-            }
+impl NamedValues<'_> {
+    fn advance(&mut self) -> Result<(), TableError> {
+        self.is_on_entry = self.cursor.advance()?;
+        if self.is_on_entry && self.cursor.value().is_none() {
+            return Err(self.cursor.block().corrupt("a property's value", "a tombstone"));
         }
-        Ok(Self { block, values })
+        Ok(())
     }
 
-    fn bytes(&self, name: &str) -> Option<Bytes> {
-        self.values.get(name).cloned()
+    /// The value of `name`, which comes after all names taken before.
+    fn bytes(&mut self, name: &str) -> Result<Option<Bytes>, TableError> {
+        while self.is_on_entry && self.cursor.key() < name.as_bytes() {
+            self.advance()?;
+        }
+        let is_found = self.is_on_entry && self.cursor.key() == name.as_bytes();
+        Ok(if is_found { self.cursor.value_bytes() } else { None })
     }
 
-    fn number(&self, name: &str) -> Result<u64, TableError> {
-        let bytes = self.values.get(name).and_then(|bytes| bytes.as_ref().try_into().ok());
-        let bytes = bytes.ok_or_else(|| self.block.corrupt(&format!("property {name} of 8 bytes"), "none"))?;
-        Ok(u64::from_le_bytes(bytes))
+    fn number(&mut self, name: &str) -> Result<u64, TableError> {
+        let number = self.bytes(name)?.and_then(|bytes| bytes.as_ref().try_into().ok());
+        let missing = || self.cursor.block().corrupt(format!("property {name} of 8 bytes"), "none");
+        Ok(u64::from_le_bytes(number.ok_or_else(missing)?))
     }
 
-    fn text(&self, name: &str) -> Result<Option<String>, TableError> {
-        let Some(bytes) = self.values.get(name) else { return Ok(None) };
-        let text = core::str::from_utf8(bytes);
-        let text = text.map_err(|_| self.block.corrupt(&format!("property {name} in UTF-8"), shown(bytes)))?;
-        Ok(Some(text.to_owned()))
+    fn hash_id(&mut self, name: &str) -> Result<HashId, TableError> {
+        let number = self.number(name)?;
+        let code = u8::try_from(number);
+        code.map(HashId::from_code).map_err(|_| self.cursor.block().corrupt("hash-id of one byte", number))
+    }
+
+    fn text(&mut self, name: &str) -> Result<Option<String>, TableError> {
+        let Some(bytes) = self.bytes(name)? else { return Ok(None) };
+        let not_text = |_| self.cursor.block().corrupt(format!("property {name} in UTF-8"), shown(&bytes));
+        Ok(Some(core::str::from_utf8(&bytes).map_err(not_text)?.to_owned()))
     }
 }
 
@@ -226,7 +212,10 @@ mod tests {
 
     fn decoded(properties: &TableProperties) -> Result<TableProperties, TableError> {
         let contents = Bytes::from(properties.encode().seal().clone());
-        TableProperties::decode(&Block::open(contents, TableLocation::new(None, TablePart::Properties, 0))?)
+        TableProperties::decode(&Block::open(
+            contents,
+            TableLocation { path: None, part: TablePart::Properties, offset: 0 },
+        )?)
     }
 
     #[test]

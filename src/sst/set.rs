@@ -96,8 +96,8 @@ impl TableSet {
     /// [`TableError::MixedReaders`] for a table that was opened with another hasher or extractor: open it with the
     /// same [`ReadOptions`] as the newest.
     pub fn new(mut tables: Vec<Table>) -> Result<Self, TableError> {
-        let reader = tables.first().map(Table::reader).cloned().unwrap_or_default();
-        if let Some(position) = tables.iter().position(|table| !table.reader().has_identity_of(&reader)) {
+        let reader = tables.first().map(|table| table.reader.clone()).unwrap_or_default();
+        if let Some(position) = tables.iter().position(|table| !table.reader.has_identity_of(&reader)) {
             return Err(TableError::MixedReaders { position });
         }
         if tables.iter().any(|table| table.contradicts(&reader)) {
@@ -137,7 +137,7 @@ impl TableSet {
         let mut tables: Vec<Table> = Vec::new();
         for path in paths {
             let table = Table::open(path, &options)?;
-            options.hasher.get_or_insert_with(|| table.reader().hasher.clone());
+            options.hasher.get_or_insert_with(|| table.reader.hasher.clone());
             tables.push(table);
         }
         let mut set = Self::new(tables)?;

@@ -58,39 +58,26 @@ pub struct TableSetStats {
 /// Counters that many threads add to.
 #[derive(Debug, Default)]
 pub(crate) struct ReadCounters {
-    pub(crate) range_skips: Counter,
-    pub(crate) index_block_reads: Counter,
-    pub(crate) data_block_reads: Counter,
-    pub(crate) block_cache_hits: Counter,
-    pub(crate) bytes_read: Counter,
+    pub(crate) range_skips: AtomicU64,
+    pub(crate) index_block_reads: AtomicU64,
+    pub(crate) data_block_reads: AtomicU64,
+    pub(crate) block_cache_hits: AtomicU64,
+    pub(crate) bytes_read: AtomicU64,
     /// Further range skips, counted by the set that the table is in.
     pub(crate) range_skips_in_set: Option<SharedCounter>,
 }
 
 impl ReadCounters {
     pub(crate) fn snapshot(&self, filter: FilterStats) -> TableStats {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         TableStats {
             filter,
-            range_skips: self.range_skips.get() + self.range_skips_in_set.as_ref().map_or(0, SharedCounter::get),
-            index_block_reads: self.index_block_reads.get(),
-            data_block_reads: self.data_block_reads.get(),
-            block_cache_hits: self.block_cache_hits.get(),
-            bytes_read: self.bytes_read.get(),
+            range_skips: count(&self.range_skips) + self.range_skips_in_set.as_ref().map_or(0, SharedCounter::get),
+            index_block_reads: count(&self.index_block_reads),
+            data_block_reads: count(&self.data_block_reads),
+            block_cache_hits: count(&self.block_cache_hits),
+            bytes_read: count(&self.bytes_read),
         }
-    }
-}
-
-/// A number that only grows.
-#[derive(Debug, Default)]
-pub(crate) struct Counter(AtomicU64);
-
-impl Counter {
-    pub(crate) fn add(&self, more: u64) {
-        self.0.fetch_add(more, Ordering::Relaxed);
-    }
-
-    pub(crate) fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
     }
 }
 
@@ -100,9 +87,7 @@ mod tests {
 
     #[test]
     fn tables_add_up() {
-        let counters = ReadCounters::default();
-        counters.range_skips.add(1);
-        counters.bytes_read.add(10);
+        let counters = ReadCounters { range_skips: 1.into(), bytes_read: 10.into(), ..ReadCounters::default() };
         let stats = counters.snapshot(FilterStats { negatives: 2, ..FilterStats::default() });
         let both = stats.merged(&stats);
         assert_eq!((both.range_skips, both.bytes_read, both.filter.negatives), (2, 20, 4));

@@ -1,22 +1,22 @@
 //! Opening a table and looking keys up.
 
 use core::fmt;
+use core::sync::atomic::Ordering;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
 use super::block::{Block, Lookup};
-use super::cache::{CachedBlock, OpenNumber};
+use super::cache::{CachedBlock, next_table_number};
 use super::error::shown;
-use super::format::{BlockHandle, BlockHandles, FOOTER_BYTES, Footer};
+use super::format::{BlockHandle, BlockHandles, FILTER_ALIGNMENT, FOOTER_BYTES, Footer};
 use super::heads::HeadedBlock;
-use super::index::TableIndex;
+use super::index::{DataBlockPlace, TableIndex};
 use super::io::{TableFile, io_error};
-use super::options::{FilterMatch, FilterUse};
 use super::{
-    BlockCache, RandomAccess, ReadOptions, TableError, TableId, TableLayout, TableLocation, TablePart, TableProperties,
-    TableStats,
+    BlockCache, BlockKey, RandomAccess, ReadOptions, TableError, TableId, TableLayout, TableLocation, TablePart,
+    TableProperties, TableStats,
 };
 use crate::block::{FilterReader, KindRegistry, LoadContext, LookupOutcome, Probe};
 use crate::error::BlockError;
@@ -55,10 +55,10 @@ pub struct Table {
     pub(crate) file: TableFile,
     pub(crate) parts: TableParts,
     filter: Option<TableFilter>,
-    reader: Reader,
+    pub(crate) reader: Reader,
     index: OnceLock<TableIndex>,
     cache: Option<Arc<dyn BlockCache>>,
-    open_number: OpenNumber,
+    number: u64,
 }
 
 impl Table {
@@ -71,7 +71,7 @@ impl Table {
     /// or extractor is, if [`ReadOptions::with_strict_hash`] says so.
     pub fn open(path: impl AsRef<Path>, options: &ReadOptions) -> Result<Self, TableError> {
         let path = path.as_ref();
-        let file = options.files.open(path).map_err(|error| io_error("opening", Some(path), error))?;
+        let file = options.files.open(path).map_err(io_error("opening", Some(path)))?;
         Self::open_file(TableFile::new(file, Some(path.into()))?, options)
     }
 
@@ -89,25 +89,19 @@ impl Table {
         let described = || KeyHasher::from_identity(parts.properties.hash);
         let hasher = options.hasher.clone().or_else(described).unwrap_or_default();
         let reader = Reader { hasher, extractor: options.extractor.clone(), kinds: options.kinds.clone() };
-        let handle = parts.handles.filter.filter(|_| options.filter_use == FilterUse::Probe);
+        let handle = parts.handles.filter.filter(|_| !options.ignores_filters);
         let filter = handle.map(|handle| TableFilter::read(&file, handle, &parts, &reader));
-        let cache = options.cache.clone();
-        let open_number = OpenNumber::next();
-        Self { file, parts, filter, reader, index: OnceLock::new(), cache, open_number }.accepted_by(options)
+        let (index, cache, number) = (OnceLock::new(), options.cache.clone(), next_table_number());
+        Self { file, parts, filter, reader, index, cache, number }.accepted_by(options)
     }
 
     /// The table, unless its filter was built for another reader and `options` refuse that.
     pub(crate) fn accepted_by(mut self, options: &ReadOptions) -> Result<Self, TableError> {
-        let is_refused = options.filter_match == FilterMatch::Required
-            && self.filter_problem().is_some_and(TableError::is_foreign_filter);
+        let is_refused = options.is_hash_strict && self.filter_problem().is_some_and(TableError::is_foreign_filter);
         if is_refused && let Some(problem) = self.filter.take().and_then(|filter| filter.problem) {
             return Err(problem);
         }
         Ok(self)
-    }
-
-    pub(crate) fn reader(&self) -> &Reader {
-        &self.reader
     }
 
     /// Whether the filter lacks a key of this table for a reader of the identity of the table's own, and that reader is
@@ -126,11 +120,9 @@ impl Table {
 
     /// Stops using the filter, because another table has shown that the reader is not what its identity says.
     pub(crate) fn disable_filter(&mut self) {
-        let hash = self.hash_identity();
+        let reason = BlockError::KnownKeyAbsent { hash: self.hash_identity() };
         if let Some(filter) = self.filter.as_mut().filter(|filter| filter.reader.block().is_ok()) {
-            let source = BlockError::KnownKeyAbsent { hash };
-            filter.reader = FilterReader::unusable(source.clone());
-            filter.problem = Some(TableError::Filter { at: filter.at.clone(), source });
+            *filter = TableFilter::new(filter.at.clone(), FilterReader::unusable(reason));
         }
     }
 
@@ -149,7 +141,7 @@ impl Table {
     /// [`TableError::Io`], or damage in the index or in the data block that would hold the key.
     pub fn get(&self, key: &[u8]) -> Result<Lookup, TableError> {
         if !self.parts.properties.range_holds(key) {
-            self.file.counters.range_skips.add(1);
+            self.file.counters.range_skips.fetch_add(1, Ordering::Relaxed);
             return Ok(Lookup::Absent);
         }
         let probe = self.filter().and_then(|filter| Some(filter.probe(self.reader.hash_of(key)?)));
@@ -166,15 +158,13 @@ impl Table {
     /// Searches for a key in range unless `probe` says that it is absent, and tells the filter what came of a positive.
     /// Where the filter holds parts of keys, a missing key says nothing about its part: that outcome is not counted.
     fn get_after(&self, probe: Option<Probe<'_>>, key: &[u8]) -> Result<Lookup, TableError> {
-        let is_positive = match probe {
-            Some(Probe::Absent) => return Ok(Lookup::Absent),
-            Some(Probe::MaybePresent) => true,
-            Some(Probe::Unusable(_)) | None => false,
-        };
+        if probe.is_some_and(Probe::is_absent) {
+            return Ok(Lookup::Absent);
+        }
         let lookup = self.search(key)?;
         let outcome = if lookup == Lookup::Absent { LookupOutcome::NotFound } else { LookupOutcome::Found };
         let is_known = outcome == LookupOutcome::Found || self.extractor().is_none();
-        if let Some(filter) = self.filter().filter(|_| is_positive && is_known) {
+        if let Some(filter) = self.filter().filter(|_| probe.is_some() && is_known) {
             filter.record_lookup(outcome);
         }
         Ok(lookup)
@@ -222,42 +212,28 @@ impl Table {
     /// Searches index and data for a key in range.
     fn search(&self, key: &[u8]) -> Result<Lookup, TableError> {
         let index = self.index()?;
-        let position = index.position_of(key);
-        if position == index.len() {
-            return Ok(Lookup::Absent);
-        }
-        let Some(cache) = &self.cache else {
-            return search_block(&self.read_data_block(index, position)?, key, index.last_key(position));
-        };
-        let cache_key = self.open_number.block_at(index.handle(position).offset);
-        if let Some(CachedBlock(block)) = cache.get(&cache_key) {
-            self.file.counters.block_cache_hits.add(1);
+        let Some(place) = index.place(index.position_of(key)) else { return Ok(Lookup::Absent) };
+        let cache_key = BlockKey { table: self.number, offset: place.handle.offset };
+        if let Some(CachedBlock(block)) = self.cache.as_ref().and_then(|cache| cache.get(&cache_key)) {
+            self.file.counters.block_cache_hits.fetch_add(1, Ordering::Relaxed);
             return block.get(key);
         }
-        let block = self.read_data_block(index, position)?;
-        let lower = match position.checked_sub(1) {
-            Some(before) => index.last_key(before),
-            None => self.parts.properties.smallest_key.as_deref().unwrap_or_default(),
-        };
+        let block = self.read_data_block(&place)?;
         // A block that cannot be walked to the end is damaged: it stays out of the cache.
-        if let Some(headed) = HeadedBlock::new(&block, lower, index.last_key(position)) {
+        if let Some(cache) = &self.cache
+            && let Some(headed) = HeadedBlock::new(&block, place.lower, place.last_key)
+        {
             cache.insert(cache_key, CachedBlock(Arc::new(headed)));
         }
-        search_block(&block, key, index.last_key(position))
+        block.get(key)?.ok_or_else(|| block.ends_before(place.last_key))
     }
 
     /// Reads a data block, and checks that its first key is where the index and the properties place the block.
-    pub(crate) fn read_data_block(&self, index: &TableIndex, position: usize) -> Result<Block, TableError> {
-        self.file.counters.data_block_reads.add(1);
-        let block = read_block(&self.file, TablePart::Data, index.handle(position), self.table_id())?;
-        let Some(first) = block.first_key()? else {
-            return Err(block.corrupt("entries", "none"));
-        };
-        let fits = match position.checked_sub(1) {
-            Some(before) => index.last_key(before) < first,
-            None => self.parts.properties.smallest_key.as_deref() == Some(first),
-        };
-        if !fits || index.last_key(position) < first {
+    pub(crate) fn read_data_block(&self, place: &DataBlockPlace<'_>) -> Result<Block, TableError> {
+        self.file.counters.data_block_reads.fetch_add(1, Ordering::Relaxed);
+        let block = self.file.read_block(TablePart::Data, place.handle, self.table_id())?;
+        let first = block.first_key()?;
+        if !place.admits_first(first) {
             return Err(block.corrupt("a first key where index and properties have the block", shown(first)));
         }
         Ok(block)
@@ -273,8 +249,8 @@ impl Table {
     }
 
     pub(crate) fn read_index(&self) -> Result<TableIndex, TableError> {
-        self.file.counters.index_block_reads.add(1);
-        let block = read_block(&self.file, TablePart::Index, self.parts.handles.index, self.table_id())?;
+        self.file.counters.index_block_reads.fetch_add(1, Ordering::Relaxed);
+        let block = self.file.read_block(TablePart::Index, self.parts.handles.index, self.table_id())?;
         TableIndex::decode(&block, &self.parts.properties)
     }
 
@@ -317,7 +293,7 @@ impl Table {
     /// Bytes of the whole table.
     #[must_use]
     pub fn file_bytes(&self) -> u64 {
-        self.file.length()
+        self.file.length
     }
 
     /// Where everything lies.
@@ -331,15 +307,6 @@ impl Table {
     pub fn stats(&self) -> TableStats {
         self.file.counters.snapshot(self.filter().map(FilterReader::stats).unwrap_or_default())
     }
-}
-
-/// Searches a data block just read, which ends with `last_key` by the index.
-fn search_block(block: &Block, key: &[u8], last_key: &[u8]) -> Result<Lookup, TableError> {
-    let Some(cursor) = block.seek(key)? else { return Err(block.ends_before(last_key)) };
-    if cursor.key() != key {
-        return Ok(Lookup::Absent);
-    }
-    Ok(cursor.value_bytes().map_or(Lookup::Deleted, Lookup::Found))
 }
 
 /// What makes a probe out of a key, and the user-defined kinds of the filters probed.
@@ -378,12 +345,8 @@ impl Reader {
 
     /// Whether the other is known to make the same probes; equal names do not prove it.
     fn is_same(&self, other: &Self) -> bool {
-        let is_same_extractor = match (&self.extractor, &other.extractor) {
-            (None, None) => true,
-            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
-            _ => false,
-        };
-        is_same_extractor && self.hasher.has_same_identity(&other.hasher)
+        let extractor = |reader: &Self| reader.extractor.as_ref().map(|extractor| Arc::as_ptr(extractor).cast::<()>());
+        extractor(self) == extractor(other) && self.hasher.has_same_identity(&other.hasher)
     }
 
     /// An error if a table's filter holds other parts of keys than this reader would probe for.
@@ -414,30 +377,27 @@ struct TableFilter {
 }
 
 impl TableFilter {
+    fn new(at: TableLocation, reader: FilterReader<Bytes>) -> Self {
+        let problem = reader.block().err().map(|source| TableError::Filter { at: at.clone(), source: source.clone() });
+        Self { at, reader, problem }
+    }
+
     /// Reads the filter block. Whatever is wrong with it makes an unusable filter.
     fn read(file: &TableFile, handle: BlockHandle, parts: &TableParts, reader: &Reader) -> Self {
         let at = file.location(TablePart::Filter, handle.offset);
-        let read = parts
-            .handles
-            .check_filter_place(handle, parts.properties.data_bytes, &at)
-            .and_then(|()| file.read_block(TablePart::Filter, handle, &parts.footer.table_id));
-        let block = match read {
-            Ok(block) => block,
+        let contents = match parts.read_filter(file, handle) {
+            Ok(contents) => contents,
             Err(error) => {
                 let reader = FilterReader::unusable(BlockError::Unreadable { reason: error.to_string() });
                 return Self { at, reader, problem: Some(error) };
             }
         };
+        if let Err(mismatch) = reader.check_extractor(&parts.properties) {
+            return Self::new(at, FilterReader::unusable(mismatch));
+        }
         let known = reader.known_keys(&parts.properties);
-        let reader = match reader.check_extractor(&parts.properties) {
-            Ok(()) => {
-                let context = LoadContext::new(&reader.hasher).with_known_keys(&known).with_kinds(&reader.kinds);
-                FilterReader::load(block, context)
-            }
-            Err(mismatch) => FilterReader::unusable(mismatch),
-        };
-        let problem = reader.block().err().map(|source| TableError::Filter { at: at.clone(), source: source.clone() });
-        Self { at, reader, problem }
+        let context = LoadContext::new(&reader.hasher).with_known_keys(&known).with_kinds(&reader.kinds);
+        Self::new(at, FilterReader::load(contents, context))
     }
 }
 
@@ -452,46 +412,43 @@ pub(crate) struct TableParts {
 impl TableParts {
     pub(crate) fn read(file: &TableFile) -> Result<Self, TableError> {
         let footer = read_footer(file)?;
-        let block = |name, handle| read_block(file, name, handle, &footer.table_id);
+        let block = |part, handle| file.read_block(part, handle, &footer.table_id);
         let handles = BlockHandles::decode(&block(TablePart::Metaindex, footer.metaindex)?, footer.metaindex)?;
-        let properties = block(TablePart::Properties, handles.properties)?;
-        let properties_at = properties.location().clone();
-        let properties = TableProperties::decode(&properties)?;
+        let block = block(TablePart::Properties, handles.properties)?;
+        let properties = TableProperties::decode(&block)?;
         let is_placed = match handles.filter {
             None => properties.data_bytes == handles.properties.offset,
             Some(_) => properties.data_bytes <= handles.properties.offset,
         };
         if !is_placed {
-            let got = format!("{} data bytes", properties.data_bytes);
-            return Err(TableError::corrupt(properties_at, "data right up to the properties", got));
+            let got = format_args!("{} data bytes", properties.data_bytes);
+            return Err(block.corrupt("data right up to the properties", got));
         }
         Ok(Self { footer, handles, properties })
+    }
+
+    /// Reads the filter block, which must lie where writers put it: behind the data, aligned, right before the
+    /// properties.
+    pub(crate) fn read_filter(&self, file: &TableFile, handle: BlockHandle) -> Result<Bytes, TableError> {
+        let (data_bytes, end) = (self.properties.data_bytes, self.handles.properties.offset);
+        let expected_offset = data_bytes.checked_next_multiple_of(FILTER_ALIGNMENT as u64);
+        if expected_offset != Some(handle.offset) || handle.end() != Some(end) {
+            let at = file.location(TablePart::Filter, handle.offset);
+            let expected = format!("a block between the data ({data_bytes} bytes) and offset {end}");
+            return Err(TableError::corrupt(at, expected, format_args!("{} bytes", handle.bytes())));
+        }
+        file.read_contents(TablePart::Filter, handle, &self.footer.table_id)
     }
 }
 
 fn read_footer(file: &TableFile) -> Result<Footer, TableError> {
-    let Some(offset) = file.length().checked_sub(FOOTER_BYTES as u64) else {
+    let Some(offset) = file.length.checked_sub(FOOTER_BYTES as u64) else {
         let at = file.location(TablePart::Footer, 0);
-        return Err(TableError::Truncated { at, expected: FOOTER_BYTES as u64, got: file.length() });
+        return Err(TableError::Truncated { at, expected: FOOTER_BYTES as u64, got: file.length });
     };
     let mut bytes = [0; FOOTER_BYTES];
     file.read_into(&mut bytes, offset)?;
-    let at = file.location(TablePart::Footer, offset);
-    let footer = Footer::decode(&bytes, file.length(), &at)?;
-    if footer.metaindex.end() != Some(offset) {
-        let got = format!("{:?}", footer.metaindex);
-        return Err(TableError::corrupt(at, "a metaindex right before the footer", got));
-    }
-    Ok(footer)
-}
-
-pub(crate) fn read_block(
-    file: &TableFile,
-    part: TablePart,
-    handle: BlockHandle,
-    table_id: &TableId,
-) -> Result<Block, TableError> {
-    Block::open(file.read_block(part, handle, table_id)?, file.location(part, handle.offset))
+    Footer::decode(&bytes, file.length, &file.location(TablePart::Footer, offset))
 }
 
 impl fmt::Debug for Table {

@@ -52,9 +52,9 @@ impl TableWriter {
     pub fn create(path: impl AsRef<Path>, options: &TableOptions) -> Result<Self, TableError> {
         let (path, files) = (path.as_ref(), Arc::clone(&options.files));
         // Absolute, so that the process may change its directory before `finish`.
-        let path = files.absolute(path).map_err(|error| io_error("finding the place of", Some(path), error))?;
+        let path = files.absolute(path).map_err(io_error("finding the place of", Some(path)))?;
         let file = files.create(directory_of(&path));
-        let file = file.map_err(|error| io_error("creating a temporary file for", Some(&path), error))?;
+        let file = file.map_err(io_error("creating a temporary file for", Some(&path)))?;
         let builder = TableBuilder::new(BufferedFile { file, bytes: Vec::new() }, options)?;
         Ok(Self { builder, files, path })
     }
@@ -101,10 +101,10 @@ impl TableWriter {
         let (BufferedFile { mut file, .. }, mut summary) = builder.finish().map_err(|error| error.of_file(&path))?;
         // The bytes, then the name, then the directory that holds the name: each step relies on the one before it
         // having outlasted a crash. See `FileSystem`.
-        file.sync().map_err(|error| io_error("syncing", Some(&path), error))?;
-        file.persist(&path).map_err(|error| io_error("renaming a temporary file to", Some(&path), error))?;
+        file.sync().map_err(io_error("syncing", Some(&path)))?;
+        file.persist(&path).map_err(io_error("renaming a temporary file to", Some(&path)))?;
         let synced = files.sync_directory(directory_of(&path));
-        synced.map_err(|error| io_error("syncing the directory of", Some(&path), error))?;
+        synced.map_err(io_error("syncing the directory of", Some(&path)))?;
         summary.path = Some(path);
         Ok(summary)
     }

@@ -7,7 +7,7 @@ use core::cmp::Ordering;
 
 use super::{head, lower_bound};
 use crate::codec::common_prefix;
-use crate::sst::block::{Block, Header};
+use crate::sst::block::{Block, BlockCursor};
 use crate::sst::{Lookup, TableError};
 
 /// Entries of equal heads are walked from the first of them, if there are no more than this.
@@ -37,15 +37,15 @@ impl HeadedBlock {
     pub(in crate::sst) fn new(block: &Block, lower: &[u8], last: &[u8]) -> Option<Self> {
         let shared_bytes = common_prefix(lower, last);
         let (mut heads, mut offsets) = (Vec::new(), Vec::new());
-        let mut cursor = block.cursor();
-        let mut offset = cursor.next_offset();
+        let mut cursor = BlockCursor::new(block);
+        let mut offset = cursor.next;
         while cursor.advance().ok()? {
             if heads.is_empty() && cursor.key() < lower {
                 return None;
             }
             heads.push(head(cursor.key().get(shared_bytes..)?));
             offsets.push(u32::try_from(offset).ok()?);
-            offset = cursor.next_offset();
+            offset = cursor.next;
         }
         let entries = Entries { offsets: offsets.into(), block: block.clone() };
         (cursor.key() == last).then(|| Self { heads: heads.into(), shared_bytes, entries: entries.into() })
@@ -75,14 +75,16 @@ impl HeadedBlock {
         // with the one before it than the target does: their heads differ, or it is at a restart point.
         let mut agreed = target.len();
         for &offset in offsets.get(start..first + equal).unwrap_or_default() {
-            let header = block.header(offset as usize)?;
-            if header.shared > agreed {
+            let entry = block.entry_at(offset as usize)?;
+            if entry.shared > agreed {
                 continue;
             }
-            let (suffix, rest) = (block.bytes(&header.suffix), target.get(header.shared..).unwrap_or_default());
-            match suffix.cmp(rest) {
-                Ordering::Less => agreed = header.shared + common_prefix(suffix, rest),
-                Ordering::Equal => return Ok(lookup(block, &header)),
+            let rest = target.get(entry.shared..).unwrap_or_default();
+            match entry.suffix.cmp(rest) {
+                Ordering::Less => agreed = entry.shared + common_prefix(entry.suffix, rest),
+                Ordering::Equal => {
+                    return Ok(entry.value.map_or(Lookup::Deleted, |value| Lookup::Found(block.share(value))));
+                }
                 Ordering::Greater => break,
             }
         }
@@ -97,34 +99,26 @@ impl HeadedBlock {
     }
 }
 
-fn lookup(block: &Block, header: &Header) -> Lookup {
-    if header.is_tombstone { Lookup::Deleted } else { Lookup::Found(block.share(header.value.clone())) }
-}
-
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::sst::block::{BlockBuilder, EntryValue};
+    use crate::sst::block::BlockBuilder;
     use crate::sst::{TableLocation, TablePart};
 
     fn block_of(keys: &[Vec<u8>], interval: u32) -> Block {
         let mut builder = BlockBuilder::new(interval);
         for (position, key) in keys.iter().enumerate() {
-            let value = if position % 5 == 4 { EntryValue::Tombstone } else { EntryValue::Bytes(key) };
-            builder.add(key, value);
+            builder.add(key, (position % 5 != 4).then_some(key));
         }
         let contents = Bytes::from(builder.seal().clone());
-        Block::open(contents, TableLocation::new(None, TablePart::Data, 0)).unwrap()
+        Block::open(contents, TableLocation { path: None, part: TablePart::Data, offset: 0 }).unwrap()
     }
 
     /// What a search of the block as read says.
     fn sought(block: &Block, target: &[u8]) -> Lookup {
-        match block.seek(target).unwrap().filter(|cursor| cursor.key() == target) {
-            None => Lookup::Absent,
-            Some(cursor) => cursor.value_bytes().map_or(Lookup::Deleted, Lookup::Found),
-        }
+        block.get(target).unwrap().unwrap_or(Lookup::Absent)
     }
 
     /// Keys of few different bytes, zeros among them, after a prefix: many are the beginning of others, and
@@ -184,8 +178,9 @@ mod tests {
         // Two restart intervals out of order, which no search sees.
         let contents = b"\0\x01\0c\0\x01\0b\0\x01\0d\0\0\0\0\x04\0\0\0\x08\0\0\0\x03\0\0\0";
         let disordered =
-            Block::open(Bytes::from_static(contents), TableLocation::new(None, TablePart::Data, 0)).unwrap();
-        assert!(disordered.seek(b"d").unwrap().is_some());
+            Block::open(Bytes::from_static(contents), TableLocation { path: None, part: TablePart::Data, offset: 0 })
+                .unwrap();
+        assert!(disordered.get(b"d").unwrap().is_some());
         assert!(HeadedBlock::new(&disordered, b"a", b"d").is_none());
     }
 }
