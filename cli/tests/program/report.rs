@@ -1,6 +1,7 @@
 //! A report is minutes of measuring: one that ends without its files, or with a page that does not open, has wasted
 //! them; and one that leaves a kind out without a word would be believed.
 
+use std::collections::BTreeSet;
 use std::fs;
 
 use crate::common::{Place, names, run};
@@ -40,7 +41,12 @@ fn a_report_is_three_files_that_agree_and_need_nothing_else() {
     assert_eq!(texts(&summary["filters"]), filters);
     check_json(&json, &filters);
     check_csv(&fs::read_to_string(format!("{out}/report.csv")).unwrap(), &json);
-    check_page(&fs::read_to_string(format!("{out}/report.html")).unwrap(), &filters);
+    // A logarithmic axis has no place for a rate of which no false positive was seen.
+    let rates = json["rates"].as_array().unwrap().iter();
+    let drawn = rates.filter(|point| point["observed_fpr"].as_f64().unwrap() > 0.0);
+    let drawn: BTreeSet<&str> = drawn.map(|point| point["filter"].as_str().unwrap()).collect();
+    assert!(drawn.len() >= 10, "{drawn:?}");
+    check_page(&fs::read_to_string(format!("{out}/report.html")).unwrap(), &drawn);
 }
 
 /// Every filter has every figure, or the reason why not.
@@ -74,7 +80,7 @@ fn check_csv(csv: &str, json: &Value) {
     }
 }
 
-fn check_page(html: &str, filters: &[&str]) {
+fn check_page(html: &str, filters: &BTreeSet<&str>) {
     let options = ParsingOptions { allow_dtd: true, ..ParsingOptions::default() };
     let document = Document::parse_with_options(html, options).unwrap();
     let has_class = |node: &roxmltree::Node<'_, '_>, class: &str| node.attribute("class") == Some(class);
