@@ -11,7 +11,7 @@ use super::shape::AnyShape;
 use super::trailer::Trailer;
 use crate::codec::checksum;
 use crate::error::BlockError;
-use crate::filter::blocked_bloom::line::{self, LineMask};
+use crate::filter::blocked_bloom::line::{self, Line};
 use crate::filter::kind::Kind;
 use crate::filter::{FilterShape, is_of_library};
 use crate::hash::{HashIdentity, KeyHash};
@@ -228,7 +228,7 @@ pub(crate) fn contains_all<K: Kind>(block: &[u8], hashes: &[KeyHash]) -> bool {
 pub(crate) struct PreparedKey {
     hash: KeyHash,
     /// The mask for `probes` probes, cached because most files of a store have the same number.
-    mask: LineMask,
+    mask: Line,
     /// The number of probes that `mask` is for; 0 before the first filter.
     probes: u8,
 }
@@ -236,7 +236,7 @@ pub(crate) struct PreparedKey {
 impl PreparedKey {
     /// Computes no mask yet: the first filter that needs one does.
     pub(crate) const fn new(hash: KeyHash) -> Self {
-        Self { hash, mask: [0; 8], probes: 0 }
+        Self { hash, mask: [0; 64], probes: 0 }
     }
 
     pub(crate) const fn hash(&self) -> KeyHash {
@@ -244,7 +244,7 @@ impl PreparedKey {
     }
 
     #[inline]
-    pub(super) fn line_mask(&mut self, probes: u8) -> &LineMask {
+    pub(super) fn line_mask(&mut self, probes: u8) -> &Line {
         if self.probes != probes {
             self.mask = line::mask(self.hash, probes);
             self.probes = probes;

@@ -25,16 +25,13 @@ pub(crate) struct BloomBits {
 }
 
 impl BloomBits {
-    /// All lines empty. `None` when allocation fails.
-    pub(crate) fn new(shape: BloomShape) -> Option<Self> {
+    /// All lines empty. `None` when allocation fails. `scratch_limit` limits the memory that inserting uses beside the
+    /// payload.
+    pub(crate) fn new(shape: BloomShape, scratch_limit: Option<u64>) -> Option<Self> {
         let payload = AlignedBuffer::zeroed(shape.payload_bytes())?;
         let staged = Box::new([KeyHash::from_well_mixed(0); STAGED_KEYS]);
-        Some(Self { shape, payload, staged, staged_keys: 0, scratch_limit: u64::MAX, scratch_bytes: 0 })
-    }
-
-    /// Limits the memory that inserting uses beside the payload.
-    pub(crate) fn with_scratch_limit(self, bytes: Option<u64>) -> Self {
-        Self { scratch_limit: bytes.unwrap_or(u64::MAX), ..self }
+        let scratch_limit = scratch_limit.unwrap_or(u64::MAX);
+        Some(Self { shape, payload, staged, staged_keys: 0, scratch_limit, scratch_bytes: 0 })
     }
 
     #[cold]
@@ -54,16 +51,25 @@ impl StreamedPayload for BloomBits {
         self.staged_keys += 1;
     }
 
-    /// Inserts many. For a filter that exceeds the caches, they are partitioned first.
+    /// Inserts many. For a filter that exceeds the caches, they are first partitioned, chunk by chunk, by the position
+    /// of their lines, so that it is filled in parts that fit.
+    ///
+    /// One radix pass over the high bits. A key's line index is monotone in its hash, so the hashes of a part belong to
+    /// neighbouring lines, and no line index is computed for it.
     fn insert_all(&mut self, hashes: &[KeyHash]) {
-        match PartitionedHashes::worthwhile(self.shape, hashes, self.scratch_limit) {
-            Some(mut partitioned) => {
-                self.scratch_bytes = self.scratch_bytes.max(partitioned.bytes());
-                while let Some(chunk) = partitioned.next_chunk() {
-                    insert_into(&mut self.payload, self.shape, chunk);
-                }
-            }
-            None => insert_into(&mut self.payload, self.shape, hashes),
+        let mut scratch = Vec::new();
+        let partitioning = partitioning(self.shape, hashes.len() as u64, self.scratch_limit)
+            .filter(|&(chunk, _)| scratch.try_reserve_exact(chunk).is_ok());
+        let Some((chunk, log2_parts)) = partitioning else {
+            return insert_into(&mut self.payload, self.shape, hashes);
+        };
+        scratch.resize(chunk, KeyHash::from_well_mixed(0));
+        self.scratch_bytes = self.scratch_bytes.max((scratch.capacity() * size_of::<KeyHash>()) as u64);
+        let mut part_ends = Vec::new();
+        for hashes in hashes.chunks(chunk) {
+            let partitioned = &mut scratch[..hashes.len()];
+            scatter_by_high_bits(hashes, partitioned, log2_parts, &mut part_ends);
+            insert_into(&mut self.payload, self.shape, partitioned);
         }
     }
 
@@ -91,51 +97,17 @@ const MIN_KEYS_PER_LINE: u64 = 2;
 /// Keys per line that are partitioned at once: at 8 bytes a key, the copy is then as large as the filter.
 const CHUNK_KEYS_PER_LINE: u64 = 8;
 
-/// Hashes, chunk by chunk, each partitioned by the position of their lines, so that a filter larger than the caches is
-/// built in parts that fit.
-///
-/// One radix pass over the high bits. A key's line index is monotone in its hash, so the hashes of a part belong to
-/// neighbouring lines, and no line index is computed for it.
-struct PartitionedHashes<'a> {
-    rest: &'a [KeyHash],
-    scratch: Vec<KeyHash>,
-    part_ends: Vec<u32>,
-    log2_parts: u32,
-}
-
-impl<'a> PartitionedHashes<'a> {
-    /// `None` when partitioning would not pay: for a small filter, too few hashes, or too little memory.
-    fn worthwhile(shape: BloomShape, hashes: &'a [KeyHash], scratch_limit: u64) -> Option<Self> {
-        let (keys, least) = (hashes.len() as u64, shape.lines() * MIN_KEYS_PER_LINE);
-        if shape.payload_bytes() < PARTITION_FROM_BYTES || keys < least {
-            return None;
-        }
-        let most = (shape.lines() * CHUNK_KEYS_PER_LINE).min(u32::MAX.into());
-        let chunk = keys.min(most).min(scratch_limit / size_of::<KeyHash>() as u64);
-        let log2_parts = (shape.payload_bytes() / PARTITION_BYTES).ilog2().min(MAX_LOG2_PARTS);
-        if chunk < least { None } else { Self::new(hashes, usize::try_from(chunk).ok()?, log2_parts) }
+/// How many hashes to partition at a time, and log2 of the number of parts. `None` when partitioning would not pay: for a
+/// small filter, too few hashes, or too little memory.
+fn partitioning(shape: BloomShape, keys: u64, scratch_limit: u64) -> Option<(usize, u32)> {
+    let least = shape.lines() * MIN_KEYS_PER_LINE;
+    if shape.payload_bytes() < PARTITION_FROM_BYTES || keys < least {
+        return None;
     }
-
-    /// Partitions by the `log2_parts` highest bits, `chunk` hashes at a time. `None` without memory.
-    fn new(hashes: &'a [KeyHash], chunk: usize, log2_parts: u32) -> Option<Self> {
-        let mut scratch = Vec::new();
-        scratch.try_reserve_exact(chunk).ok()?;
-        scratch.resize(chunk, KeyHash::from_well_mixed(0));
-        Some(Self { rest: hashes, scratch, part_ends: Vec::new(), log2_parts })
-    }
-
-    fn bytes(&self) -> u64 {
-        self.scratch.capacity() as u64 * size_of::<KeyHash>() as u64
-    }
-
-    /// The next chunk, in the order of its parts.
-    fn next_chunk(&mut self) -> Option<&[KeyHash]> {
-        let (chunk, rest) = self.rest.split_at(self.scratch.len().min(self.rest.len()));
-        self.rest = rest;
-        let partitioned = &mut self.scratch[..chunk.len()];
-        scatter_by_high_bits(chunk, partitioned, self.log2_parts, &mut self.part_ends);
-        (!chunk.is_empty()).then_some(partitioned)
-    }
+    let most = (shape.lines() * CHUNK_KEYS_PER_LINE).min(u32::MAX.into());
+    let chunk = keys.min(most).min(scratch_limit / size_of::<KeyHash>() as u64);
+    let log2_parts = (shape.payload_bytes() / PARTITION_BYTES).ilog2().min(MAX_LOG2_PARTS);
+    if chunk < least { None } else { Some((usize::try_from(chunk).ok()?, log2_parts)) }
 }
 
 #[cfg(test)]
@@ -144,7 +116,7 @@ mod tests {
     use crate::units::BitsPerKey;
 
     fn build(keys: u64, size: BitsPerKey) -> (BloomShape, AlignedBuffer) {
-        let mut bits = BloomBits::new(BloomShape::for_keys(keys, size).unwrap()).unwrap();
+        let mut bits = BloomBits::new(BloomShape::for_keys(keys, size).unwrap(), None).unwrap();
         (0..keys).for_each(|key| bits.insert(KeyHash::mix(key)));
         (bits.shape, bits.into_payload().0)
     }
@@ -172,7 +144,7 @@ mod tests {
         let shape = BloomShape::for_keys(27_000_000, BitsPerKey::TEN).unwrap();
         let hashes: Vec<KeyHash> = (0..1_200_000).map(KeyHash::mix).collect();
         let build = |scratch_limit, insert: fn(&mut BloomBits, &[KeyHash])| {
-            let mut bits = BloomBits::new(shape).unwrap().with_scratch_limit(scratch_limit);
+            let mut bits = BloomBits::new(shape, scratch_limit).unwrap();
             insert(&mut bits, &hashes);
             (bits.scratch_bytes(), bits.into_payload().0)
         };
@@ -185,25 +157,9 @@ mod tests {
     }
 
     #[test]
-    fn chunks_hold_the_same_hashes_in_order_of_their_top_bits() {
-        let hashes: Vec<KeyHash> = (0..1_000).map(KeyHash::mix).collect();
-        for (chunk, log2_parts) in [(1_000, 4), (1_000, 1), (300, 9), (999, 3), (1, 2)] {
-            let mut partitioned = PartitionedHashes::new(&hashes, chunk, log2_parts).unwrap();
-            for expected in hashes.chunks(chunk) {
-                let mut expected = expected.to_vec();
-                expected.sort_by_key(|&hash| hash.get() >> (64 - log2_parts));
-                assert_eq!(partitioned.next_chunk(), Some(&expected[..]));
-            }
-            assert_eq!(partitioned.next_chunk(), None);
-        }
-    }
-
-    #[test]
     fn only_large_filters_with_keys_and_memory_for_it_are_worth_partitioning() {
         let shape = |keys| BloomShape::for_keys(keys, BitsPerKey::TEN).unwrap();
-        let hashes = vec![KeyHash::mix(1); 2_000_000];
-        let is_partitioned =
-            |keys, count, limit| PartitionedHashes::worthwhile(shape(keys), &hashes[..count], limit).is_some();
+        let is_partitioned = |keys, count, limit| partitioning(shape(keys), count, limit).is_some();
         assert!(is_partitioned(30_000_000, 2_000_000, u64::MAX));
         assert!(is_partitioned(30_000_000, 2_000_000, 16_000_000));
         assert!(!is_partitioned(30_000_000, 2_000_000, 1_000_000));

@@ -55,7 +55,7 @@ impl Kind for BlockedBloomKind {
     }
 
     fn stream(&self, plan: &BloomShape, scratch_limit: Option<u64>) -> Option<BloomBits> {
-        Some(BloomBits::new(*plan)?.with_scratch_limit(scratch_limit))
+        BloomBits::new(*plan, scratch_limit)
     }
 
     fn fallback_size(&self) -> Option<BitsPerKey> {

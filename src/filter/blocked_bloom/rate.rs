@@ -33,24 +33,19 @@ pub(crate) fn of_lines(keys: u64, lines: u64, probes: u8) -> f64 {
     }
     let odds = 1.0 / (lines - 1) as f64;
     let (mut weights, mut rates) = (1.0, of_one_line(mean, probes));
-    let mut weight = 1.0;
-    for count in mean..keys {
-        weight *= (keys - count) as f64 / (count + 1) as f64 * odds;
-        if weight < NEGLIGIBLE {
-            break;
+    let mut walk = |steps: &mut dyn Iterator<Item = (u64, f64)>| {
+        let mut weight = 1.0;
+        for (count, ratio) in steps {
+            weight *= ratio;
+            if weight < NEGLIGIBLE {
+                break;
+            }
+            weights += weight;
+            rates += weight * of_one_line(count, probes);
         }
-        weights += weight;
-        rates += weight * of_one_line(count + 1, probes);
-    }
-    weight = 1.0;
-    for count in (0..mean).rev() {
-        weight *= (count + 1) as f64 / ((keys - count) as f64 * odds);
-        if weight < NEGLIGIBLE {
-            break;
-        }
-        weights += weight;
-        rates += weight * of_one_line(count, probes);
-    }
+    };
+    walk(&mut (mean..keys).map(|count| (count + 1, (keys - count) as f64 / (count + 1) as f64 * odds)));
+    walk(&mut (0..mean).rev().map(|count| (count, (count + 1) as f64 / ((keys - count) as f64 * odds))));
     // Computed at usual sizes, the correction is too high for lines that are full.
     (rates / weights * LANE_CORRECTION[usize::from(probes)]).min(1.0)
 }

@@ -32,13 +32,6 @@ pub fn probes_for(size: BitsPerKey) -> u8 {
     u8::try_from(passed + 1).unwrap_or(MAX_PROBES)
 }
 
-/// Lines for `keys` keys at `size`: at least one, rounded up. `None` beyond the format's limit.
-pub(crate) fn lines_for(keys: u64, size: BitsPerKey) -> Option<u64> {
-    let millibits = u128::from(keys) * u128::from(size.millibits());
-    let lines = millibits.div_ceil(LINE_BYTES as u128 * 8 * 1_000).max(1);
-    u64::try_from(lines).ok().filter(|&lines| lines <= MAX_LINES)
-}
-
 /// The shape of a blocked Bloom filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BloomShape {
@@ -47,9 +40,12 @@ pub(crate) struct BloomShape {
 }
 
 impl BloomShape {
-    /// The shape for `keys` keys at `size`; `None` beyond the format's limit.
+    /// The shape for `keys` keys at `size`: at least one line, rounded up. `None` beyond the format's limit.
     pub(crate) fn for_keys(keys: u64, size: BitsPerKey) -> Option<Self> {
-        Some(Self { lines: lines_for(keys, size)?, probes: probes_for(size) })
+        let millibits = u128::from(keys) * u128::from(size.millibits());
+        let lines = millibits.div_ceil(LINE_BYTES as u128 * 8 * 1_000).max(1);
+        let lines = u64::try_from(lines).ok().filter(|&lines| lines <= MAX_LINES)?;
+        Some(Self { lines, probes: probes_for(size) })
     }
 
     pub(crate) fn probes(&self) -> u8 {
@@ -146,7 +142,7 @@ impl FilterShape for BloomShape {
 /// ```
 #[must_use]
 pub fn expected_fpr(keys: u64, size: BitsPerKey) -> f64 {
-    lines_for(keys, size).map_or(1.0, |lines| rate::of_lines(keys, lines, probes_for(size)))
+    BloomShape::for_keys(keys, size).map_or(1.0, |shape| shape.expected_fpr(keys))
 }
 
 /// The smallest size at which the expected rate for `keys` keys is at most `rate`; 100 bits per key
@@ -158,6 +154,10 @@ pub(crate) fn smallest_size_for(keys: u64, rate: FalsePositiveRate) -> BitsPerKe
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn lines_for(keys: u64, size: BitsPerKey) -> Option<u64> {
+        BloomShape::for_keys(keys, size).map(|shape| shape.lines)
+    }
 
     #[test]
     fn sizes_are_rounded_up_to_whole_lines_and_never_below_one() {

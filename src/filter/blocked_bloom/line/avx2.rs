@@ -8,13 +8,11 @@ use std::arch::x86_64::{
     _mm256_sllv_epi32, _mm256_srli_epi32, _mm256_storeu_si256, _mm256_testz_si256, _mm256_xor_si256,
 };
 
-use super::batch::{LINES_AHEAD, batch_loops, line_at, line_at_mut, prefetch_distance, with_constants};
-use super::portable::words;
-use super::{ActiveRow, ActiveRows, Candidate, Line, LineMask, MULTIPLIERS, active_rows, covered_by, in_line_bits};
+use super::batch::{functions_of_set, line_at, line_at_mut};
+use super::{ActiveRow, ActiveRows, Candidate, Line, MULTIPLIERS, active_rows, covered_by, in_line_bits};
 use crate::hash::KeyHash;
-use crate::kernel::prefetch::{prefetch, prefetch_line};
 
-batch_loops!(#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]);
+functions_of_set!(#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]);
 
 /// The low half of a hash, as a scalar and broadcast to all lanes.
 #[derive(Clone, Copy)]
@@ -176,29 +174,20 @@ impl<const ROUNDS: usize> Lanes<ROUNDS> {
     /// Sets the key's bits.
     #[inline]
     #[target_feature(enable = "avx2")]
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "its place in memory is what is wanted")]
     fn set(self, line: &mut Line, hash: &KeyHash) {
         let [low, high] = load_line(line);
         let [set_low, set_high] = self.halves(Key::load(hash));
         store_line(line, [_mm256_or_si256(low, set_low), _mm256_or_si256(high, set_high)]);
     }
-}
 
-#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
-pub(super) fn contains(line: &Line, hash: KeyHash, probes: u8) -> bool {
-    if probes <= 8 { Lanes::<1>::new(probes).test(line, hash) } else { Lanes::<2>::new(probes).test(line, hash) }
-}
-
-#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
-pub(super) fn mask(hash: KeyHash, probes: u8) -> LineMask {
-    let mut line = [0; 64];
-    let halves = if probes <= 8 {
-        Lanes::<1>::new(probes).halves(Key::new(hash))
-    } else {
-        Lanes::<2>::new(probes).halves(Key::new(hash))
-    };
-    store_line(&mut line, halves);
-    words(&line)
+    /// A line with the key's bits alone.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn mask(self, hash: KeyHash) -> Line {
+        let mut line = [0; 64];
+        store_line(&mut line, self.halves(Key::new(hash)));
+        line
+    }
 }
 
 #[inline]
@@ -227,32 +216,12 @@ fn store_line(line: &mut Line, [low, high]: [__m256i; 2]) {
     }
 }
 
-/// As in the portable form, compiled to `popcnt`.
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
-pub(super) fn ones(lines: &[Line]) -> u64 {
-    let mut ones = 0;
-    for line in lines {
-        for word in words(line) {
-            ones += u64::from(word.count_ones());
-        }
-    }
-    ones
-}
-
-#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
-pub(super) fn covered<'a>(mask: &LineMask, candidates: impl Iterator<Item = Candidate<'a>>) -> u64 {
-    let [low, high] = load_mask(mask);
+pub(super) fn covered<'a>(mask: &Line, candidates: impl Iterator<Item = Candidate<'a>>) -> u64 {
+    let [low, high] = load_line(mask);
     covered_by(candidates, |line| {
         let line = load_line(line);
         let missing = _mm256_or_si256(_mm256_andnot_si256(line[0], low), _mm256_andnot_si256(line[1], high));
         _mm256_testz_si256(missing, missing) == 1
     })
-}
-
-#[inline]
-#[target_feature(enable = "avx2")]
-fn load_mask(mask: &LineMask) -> [__m256i; 2] {
-    let start = mask.as_ptr();
-    // SAFETY: a mask is eight words; `loadu` takes any alignment.
-    unsafe { [_mm256_loadu_si256(start.cast()), _mm256_loadu_si256(start.add(4).cast())] }
 }

@@ -4,22 +4,18 @@
 use std::arch::x86_64::{
     __m256i, __m512i, _mm256_and_si256, _mm256_andnot_si256, _mm256_blendv_ps, _mm256_castps_si256,
     _mm256_castsi256_ps, _mm256_loadu_si256, _mm256_mullo_epi32, _mm256_or_si256, _mm256_rolv_epi32, _mm256_set1_epi32,
-    _mm256_srai_epi32, _mm256_srli_epi32, _mm256_storeu_si256, _mm256_testc_si256, _mm512_add_epi64,
-    _mm512_andnot_si512, _mm512_loadu_si512, _mm512_mask_blend_epi32, _mm512_mask_testn_epi32_mask,
-    _mm512_maskz_mov_epi32, _mm512_maskz_rolv_epi32, _mm512_movepi32_mask, _mm512_mullo_epi32, _mm512_or_si512,
-    _mm512_popcnt_epi64, _mm512_reduce_add_epi64, _mm512_rolv_epi32, _mm512_set1_epi32, _mm512_setzero_si512,
-    _mm512_shuffle_i64x2, _mm512_srli_epi32, _mm512_storeu_si512, _mm512_test_epi64_mask,
+    _mm256_srai_epi32, _mm256_srli_epi32, _mm256_storeu_si256, _mm256_testc_si256, _mm512_andnot_si512,
+    _mm512_loadu_si512, _mm512_mask_blend_epi32, _mm512_mask_testn_epi32_mask, _mm512_maskz_mov_epi32,
+    _mm512_maskz_rolv_epi32, _mm512_movepi32_mask, _mm512_mullo_epi32, _mm512_or_si512, _mm512_rolv_epi32,
+    _mm512_set1_epi32, _mm512_shuffle_i64x2, _mm512_srli_epi32, _mm512_storeu_si512, _mm512_test_epi64_mask,
 };
 
-use super::batch::{LINES_AHEAD, batch_loops, line_at, line_at_mut, prefetch_distance, with_constants};
-use super::portable::words;
-use super::{
-    ActiveRows, ActiveSets, Candidate, Line, LineMask, MULTIPLIERS, active_rows, active_sets, covered_by, in_line_bits,
-};
+use super::batch::{functions_of_set, line_at, line_at_mut};
+use super::{ActiveRows, ActiveSets, Candidate, Line, MULTIPLIERS, active_rows, active_sets, covered_by, in_line_bits};
+use crate::filter::batch::word_of;
 use crate::hash::KeyHash;
-use crate::kernel::prefetch::{prefetch, prefetch_line};
 
-batch_loops!(#[target_feature(
+functions_of_set!(#[target_feature(
     enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq,avx2,bmi1,bmi2,lzcnt,popcnt"
 )]);
 
@@ -82,17 +78,12 @@ impl<const ROUNDS: usize> Lanes<ROUNDS> {
     #[inline]
     #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt")]
     fn test_eight(self, lines: &[Line], keys: &[KeyHash; 8]) -> u8 {
-        let mut matches = 0;
-        for (i, &hash) in keys.iter().enumerate() {
-            matches |= u8::from(self.test(line_at(lines, hash), hash)) << i;
-        }
-        matches
+        word_of(keys.iter().map(|&hash| self.test(line_at(lines, hash), hash))) as u8
     }
 
     /// Sets the key's bits.
     #[inline]
     #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx2")]
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "as in the other sets, where its place in memory counts")]
     fn set(self, line: &mut Line, hash: &KeyHash) {
         let x = in_line_bits(*hash);
         if ROUNDS == 1 {
@@ -112,32 +103,15 @@ impl<const ROUNDS: usize> Lanes<ROUNDS> {
         let partner = swap_halves(_mm512_maskz_mov_epi32(negative, bits));
         store_line(line, _mm512_or_si512(load_line(line), _mm512_or_si512(own, partner)));
     }
-}
 
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq,avx2,bmi1,bmi2,lzcnt,popcnt")]
-pub(super) fn contains(line: &Line, hash: KeyHash, probes: u8) -> bool {
-    if probes <= 8 { Lanes::<1>::new(probes).test(line, hash) } else { Lanes::<2>::new(probes).test(line, hash) }
-}
-
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq,avx2,bmi1,bmi2,lzcnt,popcnt")]
-fn insert(line: &mut Line, hash: KeyHash, probes: u8) {
-    if probes <= 8 { Lanes::<1>::new(probes).set(line, &hash) } else { Lanes::<2>::new(probes).set(line, &hash) }
-}
-
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq,avx2,bmi1,bmi2,lzcnt,popcnt")]
-pub(super) fn mask(hash: KeyHash, probes: u8) -> LineMask {
-    let mut line = [0; 64];
-    insert(&mut line, hash, probes);
-    words(&line)
-}
-
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq,avx2,bmi1,bmi2,lzcnt,popcnt")]
-pub(super) fn ones(lines: &[Line]) -> u64 {
-    let mut ones = _mm512_setzero_si512();
-    for line in lines {
-        ones = _mm512_add_epi64(ones, _mm512_popcnt_epi64(load_line(line)));
+    /// A line with the key's bits alone.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx2")]
+    fn mask(self, hash: KeyHash) -> Line {
+        let mut line = [0; 64];
+        self.set(&mut line, &hash);
+        line
     }
-    _mm512_reduce_add_epi64(ones).cast_unsigned()
 }
 
 /// Words 8 to 15, then words 0 to 7: the partner of each lane's word.
@@ -195,9 +169,8 @@ fn store_halves(line: &mut Line, [low, high]: [__m256i; 2]) {
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq,avx2,bmi1,bmi2,lzcnt,popcnt")]
-pub(super) fn covered<'a>(mask: &LineMask, candidates: impl Iterator<Item = Candidate<'a>>) -> u64 {
-    // SAFETY: a mask is 64 bytes; `loadu` takes any alignment.
-    let wanted = unsafe { _mm512_loadu_si512(mask.as_ptr().cast()) };
+pub(super) fn covered<'a>(mask: &Line, candidates: impl Iterator<Item = Candidate<'a>>) -> u64 {
+    let wanted = load_line(mask);
     covered_by(candidates, |line| {
         let missing = _mm512_andnot_si512(load_line(line), wanted);
         _mm512_test_epi64_mask(missing, missing) == 0

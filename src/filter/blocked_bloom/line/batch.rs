@@ -1,5 +1,5 @@
-//! The loops over many keys: one source, expanded in every instruction set's file, so that each is compiled with
-//! its own instructions.
+//! The functions that differ only in a set's way to test and set the bits of one key, above all the loops over many
+//! keys: one source, expanded in every instruction set's file, so that each is compiled with its own instructions.
 //!
 //! A macro, unlike Ribbon's loops. Generic functions over a trait, inlined into each set's entry function, made
 //! building a fifth slower and probing a tenth. The loop must be a separate function, and a generic function cannot
@@ -37,10 +37,35 @@ fn index_of(lines: usize, hash: KeyHash) -> usize {
     map_to_range(hash.get(), lines as u64) as usize
 }
 
-/// Defines `contains_batch` and `insert_batch` from a `Lanes<ROUNDS>` with `new`, `test` and `set`.
+/// Ones in all lines. Inlined into each set's function, to be compiled to its population count.
+#[inline(always)]
+pub(super) fn count_ones(lines: &[Line]) -> u64 {
+    let words = lines.as_flattened().as_chunks().0;
+    words.iter().map(|word| u64::from(u64::from_le_bytes(*word).count_ones())).sum()
+}
+
+/// Defines a set's functions from its `Lanes<ROUNDS>` with `new`, `test`, `test_eight`, `set` and `mask`.
 /// The argument is the attribute that all of the set's functions carry.
-macro_rules! batch_loops {
+macro_rules! functions_of_set {
     ($(#[$features:meta])?) => {
+        use super::batch::{LINES_AHEAD, count_ones, prefetch_distance, with_constants};
+        use crate::kernel::prefetch::{prefetch, prefetch_line};
+
+        $(#[$features])?
+        pub(super) fn contains(line: &Line, hash: KeyHash, probes: u8) -> bool {
+            if probes <= 8 { Lanes::<1>::new(probes).test(line, hash) } else { Lanes::<2>::new(probes).test(line, hash) }
+        }
+
+        $(#[$features])?
+        pub(super) fn mask(hash: KeyHash, probes: u8) -> Line {
+            if probes <= 8 { Lanes::<1>::new(probes).mask(hash) } else { Lanes::<2>::new(probes).mask(hash) }
+        }
+
+        $(#[$features])?
+        pub(super) fn ones(lines: &[Line]) -> u64 {
+            count_ones(lines)
+        }
+
         /// Sets bit `i % 64` of word `i / 64` of `matches` to whether hash `i` may be in its line.
         $(#[$features])?
         pub(super) fn contains_batch(lines: &[Line], probes: u8, hashes: &[KeyHash], matches: &mut [u64]) {
@@ -150,4 +175,4 @@ macro_rules! with_constants {
     }};
 }
 
-pub(super) use {batch_loops, with_constants};
+pub(super) use {functions_of_set, with_constants};

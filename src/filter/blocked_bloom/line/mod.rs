@@ -14,8 +14,10 @@
     clippy::precedence,
     clippy::inline_always,
     clippy::needless_range_loop,
+    clippy::trivially_copy_pass_by_ref,
     reason = "bits are cut off on purpose; operators bind as in the formulas of the field; loops count what they \
-              unroll; functions that do not carry the instructions must become part of those that do"
+              unroll; functions that do not carry the instructions must become part of those that do; where a key lies \
+              in memory can be of use"
 )]
 #![cfg_attr(
     not(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little"))),
@@ -42,9 +44,6 @@ use crate::kernel::prefetch::prefetch_line;
 
 /// One line, as it lies in a payload.
 pub(crate) type Line = [u8; LINE_BYTES];
-
-/// The bits of one key in its line, as eight little-endian 64-bit words.
-pub(crate) type LineMask = [u64; 8];
 
 /// The most probes a line takes: one in each lane.
 pub(crate) const MAX_PROBES: u8 = 16;
@@ -169,17 +168,9 @@ pub(crate) fn contains_batch(lines: &[Line], probes: u8, hashes: &[KeyHash], mat
     dispatch!(contains_batch(lines, probes, hashes, matches));
 }
 
-/// The key's bits as one mask over the line: computed once, then tested against many filters.
-pub(crate) fn mask(hash: KeyHash, probes: u8) -> LineMask {
+/// A line with the key's bits alone: computed once, then tested against many filters.
+pub(crate) fn mask(hash: KeyHash, probes: u8) -> Line {
     dispatch!(mask(hash, probes))
-}
-
-/// Whether all bits of `mask` are set in `line`.
-#[inline]
-pub(crate) fn covers(line: &Line, mask: &LineMask) -> bool {
-    let (words, _) = line.as_chunks::<8>();
-    let missing = mask.iter().zip(words).fold(0, |missing, (mask, word)| missing | (mask & !u64::from_le_bytes(*word)));
-    missing == 0
 }
 
 /// Ones in all lines.
@@ -203,7 +194,7 @@ pub(crate) struct Candidate<'a> {
 /// The candidates come as an iterator, so that the loop is compiled into the kernel without allocating or depending on
 /// how filters are stored. It does not branch on the contents of a line.
 #[inline]
-pub(crate) fn covered<'a>(mask: &LineMask, candidates: impl Iterator<Item = Candidate<'a>>) -> u64 {
+pub(crate) fn covered<'a>(mask: &Line, candidates: impl Iterator<Item = Candidate<'a>>) -> u64 {
     dispatch!(covered(mask, candidates))
 }
 

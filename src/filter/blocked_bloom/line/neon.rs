@@ -6,13 +6,12 @@ use std::arch::aarch64::{
     vshrq_n_u32, vst1q_u8,
 };
 
-use super::batch::{LINES_AHEAD, batch_loops, line_at, line_at_mut, prefetch_distance, with_constants};
-use super::portable::{self, words};
-use super::{ActiveRow, ActiveRows, Candidate, Line, LineMask, MULTIPLIERS, active_rows, covered_by, in_line_bits};
+use super::batch::{functions_of_set, line_at, line_at_mut};
+use super::{ActiveRow, ActiveRows, Candidate, Line, MULTIPLIERS, active_rows, covered_by, in_line_bits};
+use crate::filter::batch::word_of;
 use crate::hash::KeyHash;
-use crate::kernel::prefetch::{prefetch, prefetch_line};
 
-batch_loops!(#[target_feature(enable = "neon")]);
+functions_of_set!(#[target_feature(enable = "neon")]);
 
 /// The bits of one key in its line, for keys of `ROUNDS` rounds of lanes.
 #[derive(Clone, Copy)]
@@ -58,17 +57,12 @@ impl<const ROUNDS: usize> Lanes<ROUNDS> {
     #[inline]
     #[target_feature(enable = "neon")]
     fn test_eight(self, lines: &[Line], keys: &[KeyHash; 8]) -> u8 {
-        let mut matches = 0;
-        for (i, &hash) in keys.iter().enumerate() {
-            matches |= u8::from(self.test(line_at(lines, hash), hash)) << i;
-        }
-        matches
+        word_of(keys.iter().map(|&hash| self.test(line_at(lines, hash), hash))) as u8
     }
 
     /// Sets the key's bits.
     #[inline]
     #[target_feature(enable = "neon")]
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "as in the other sets, where its place in memory counts")]
     fn set(self, line: &mut Line, hash: &KeyHash) {
         let x = in_line_bits(*hash);
         let [mut a, mut b, mut c, mut d] = load_line(line);
@@ -82,29 +76,15 @@ impl<const ROUNDS: usize> Lanes<ROUNDS> {
         }
         store_line(line, [a, b, c, d]);
     }
-}
 
-#[target_feature(enable = "neon")]
-pub(super) fn contains(line: &Line, hash: KeyHash, probes: u8) -> bool {
-    if probes <= 8 { Lanes::<1>::new(probes).test(line, hash) } else { Lanes::<2>::new(probes).test(line, hash) }
-}
-
-#[target_feature(enable = "neon")]
-fn insert(line: &mut Line, hash: KeyHash, probes: u8) {
-    if probes <= 8 { Lanes::<1>::new(probes).set(line, &hash) } else { Lanes::<2>::new(probes).set(line, &hash) }
-}
-
-#[target_feature(enable = "neon")]
-pub(super) fn mask(hash: KeyHash, probes: u8) -> LineMask {
-    let mut line = [0; 64];
-    insert(&mut line, hash, probes);
-    words(&line)
-}
-
-/// The portable form, compiled to `cnt`.
-#[target_feature(enable = "neon")]
-pub(super) fn ones(lines: &[Line]) -> u64 {
-    portable::ones(lines)
+    /// A line with the key's bits alone.
+    #[inline]
+    #[target_feature(enable = "neon")]
+    fn mask(self, hash: KeyHash) -> Line {
+        let mut line = [0; 64];
+        self.set(&mut line, &hash);
+        line
+    }
 }
 
 #[inline]
@@ -168,20 +148,12 @@ fn store_line(line: &mut Line, [a, b, c, d]: [uint32x4_t; 4]) {
 }
 
 #[target_feature(enable = "neon")]
-pub(super) fn covered<'a>(mask: &LineMask, candidates: impl Iterator<Item = Candidate<'a>>) -> u64 {
-    let [a, b, c, d] = load_mask(mask);
+pub(super) fn covered<'a>(mask: &Line, candidates: impl Iterator<Item = Candidate<'a>>) -> u64 {
+    let [a, b, c, d] = load_line(mask);
     covered_by(candidates, |line| {
         let line = load_line(line);
         let low = vorrq_u32(vbicq_u32(a, line[0]), vbicq_u32(b, line[1]));
         let high = vorrq_u32(vbicq_u32(c, line[2]), vbicq_u32(d, line[3]));
         vmaxvq_u32(vorrq_u32(low, high)) == 0
     })
-}
-
-#[inline]
-#[target_feature(enable = "neon")]
-fn load_mask(mask: &LineMask) -> [uint32x4_t; 4] {
-    let start = mask.as_ptr().cast::<u32>();
-    // SAFETY: a mask is 16 words of 32 bits.
-    unsafe { [vld1q_u32(start), vld1q_u32(start.add(4)), vld1q_u32(start.add(8)), vld1q_u32(start.add(12))] }
 }

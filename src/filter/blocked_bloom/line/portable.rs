@@ -2,12 +2,12 @@
 //! mispredict. Rejected: a loop over the active lanes only, unrolled for each number of probes; it was at most 5 %
 //! faster.
 
-use super::batch::{LINES_AHEAD, batch_loops, line_at, line_at_mut, prefetch_distance, with_constants};
-use super::{ActiveRows, Candidate, Line, LineMask, MULTIPLIERS, active_rows, covered_by, in_line_bits};
+use super::batch::{functions_of_set, line_at, line_at_mut};
+use super::{ActiveRows, Candidate, Line, MULTIPLIERS, active_rows, covered_by, in_line_bits};
+use crate::filter::batch::word_of;
 use crate::hash::KeyHash;
-use crate::kernel::prefetch::{prefetch, prefetch_line};
 
-batch_loops!();
+functions_of_set!();
 
 /// The bits of one key, for keys of `ROUNDS` rounds of eight lanes.
 #[derive(Clone, Copy)]
@@ -48,16 +48,11 @@ impl<const ROUNDS: usize> Lanes<ROUNDS> {
     /// Tests eight keys, each in its line: bit `i` is the answer for the `i`th.
     #[inline]
     fn test_eight(self, lines: &[Line], keys: &[KeyHash; 8]) -> u8 {
-        let mut matches = 0;
-        for (i, &hash) in keys.iter().enumerate() {
-            matches |= u8::from(self.test(line_at(lines, hash), hash)) << i;
-        }
-        matches
+        word_of(keys.iter().map(|&hash| self.test(line_at(lines, hash), hash))) as u8
     }
 
     /// Sets the key's bits.
     #[inline]
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "as in the other sets, where its place in memory counts")]
     fn set(self, line: &mut Line, hash: &KeyHash) {
         let x = in_line_bits(*hash);
         let (words, _) = line.as_chunks_mut::<4>();
@@ -69,36 +64,22 @@ impl<const ROUNDS: usize> Lanes<ROUNDS> {
             }
         }
     }
-}
 
-pub(super) fn contains(line: &Line, hash: KeyHash, probes: u8) -> bool {
-    if probes <= 8 { Lanes::<1>::new(probes).test(line, hash) } else { Lanes::<2>::new(probes).test(line, hash) }
-}
-
-pub(super) fn insert(line: &mut Line, hash: KeyHash, probes: u8) {
-    if probes <= 8 { Lanes::<1>::new(probes).set(line, &hash) } else { Lanes::<2>::new(probes).set(line, &hash) }
-}
-
-pub(super) fn mask(hash: KeyHash, probes: u8) -> LineMask {
-    let mut line = [0; 64];
-    insert(&mut line, hash, probes);
-    words(&line)
-}
-
-/// A line as eight little-endian words.
-pub(super) fn words(line: &Line) -> LineMask {
-    let (words, _) = line.as_chunks::<8>();
-    let mut mask = [0; 8];
-    for (out, word) in mask.iter_mut().zip(words) {
-        *out = u64::from_le_bytes(*word);
+    /// A line with the key's bits alone.
+    #[inline]
+    fn mask(self, hash: KeyHash) -> Line {
+        let mut line = [0; 64];
+        self.set(&mut line, &hash);
+        line
     }
-    mask
 }
 
-pub(super) fn ones(lines: &[Line]) -> u64 {
-    lines.iter().flat_map(words).map(|word| u64::from(word.count_ones())).sum()
+pub(super) fn covered<'a>(mask: &Line, candidates: impl Iterator<Item = Candidate<'a>>) -> u64 {
+    covered_by(candidates, |line| covers(line, mask))
 }
 
-pub(super) fn covered<'a>(mask: &LineMask, candidates: impl Iterator<Item = Candidate<'a>>) -> u64 {
-    covered_by(candidates, |line| super::covers(line, mask))
+/// Whether all bits of `mask` are set in `line`.
+fn covers(line: &Line, mask: &Line) -> bool {
+    let words = line.as_chunks::<8>().0.iter().zip(mask.as_chunks::<8>().0);
+    words.fold(0, |missing, (line, mask)| missing | u64::from_le_bytes(*mask) & !u64::from_le_bytes(*line)) == 0
 }
