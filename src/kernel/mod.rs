@@ -33,4 +33,47 @@ macro_rules! dispatch {
 }
 pub(crate) use dispatch;
 
+/// Calls `$kernel` with the type of the instruction set in use, from `$sets::avx512`, `$sets::avx2` or `$sets::neon`, or
+/// calls `$portable`.
+///
+/// A generic kernel cannot have the instructions of its type parameter. It is inlined into a function that has them.
+macro_rules! dispatch_generic {
+    ($kernel:ident::$function:ident, $sets:ident, $portable:path, ($($argument:ident: $type:ty),*) $(-> $result:ty)?) => {
+        match $crate::simd::selected() {
+            #[cfg(target_arch = "x86_64")]
+            $crate::simd::InstructionSet::Avx512 => $crate::kernel::call_with!(
+                "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq,avx2,bmi1,bmi2,lzcnt,popcnt",
+                $kernel::$function::<$sets::avx512::Avx512>, ($($argument: $type),*) $(-> $result)?
+            ),
+            #[cfg(target_arch = "x86_64")]
+            $crate::simd::InstructionSet::Avx2 => $crate::kernel::call_with!(
+                "avx2,bmi1,bmi2,lzcnt,popcnt",
+                $kernel::$function::<$sets::avx2::Avx2>, ($($argument: $type),*) $(-> $result)?
+            ),
+            #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+            $crate::simd::InstructionSet::Neon => $crate::kernel::call_with!(
+                "neon", $kernel::$function::<$sets::neon::Neon>, ($($argument: $type),*) $(-> $result)?
+            ),
+            _ => $portable($($argument),*),
+        }
+    };
+}
+pub(crate) use dispatch_generic;
+
+/// Calls a function from one that is compiled with the instructions of the set in use.
+#[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little")))]
+macro_rules! call_with {
+    ($features:literal, $kernel:path, ($($argument:ident: $type:ty),*) $(-> $result:ty)?) => {{
+        #[target_feature(enable = $features)]
+        fn compiled($($argument: $type),*) $(-> $result)? {
+            // SAFETY: this function has the instructions.
+            unsafe { $kernel($($argument),*) }
+        }
+        // SAFETY: a set is selected only when the CPU has all of its instructions.
+        unsafe { compiled($($argument),*) }
+    }};
+}
+#[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little")))]
+pub(crate) use call_with;
+
 pub(crate) mod prefetch;

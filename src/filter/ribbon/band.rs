@@ -11,8 +11,9 @@
 //! The kept keys depend only on which equations contradict each other, and the pivots' slots only on the
 //! kept equations. So the same keys give the same bytes in any order.
 
-use super::equation::{BUCKET_SLOTS, Starts, THRESHOLDS, WIDTH, coefficients, result};
-use super::simd::sweep::{Bucket, ChosenPivots, Echelon, Pending, RESERVED_ROWS, equation, sweep};
+use super::equation::{BUCKET_SLOTS, THRESHOLDS, WIDTH, coefficients, result};
+use super::layer::Layer;
+use super::simd::sweep::{Bucket, ChosenPivots, Echelon, Pending, PivotBlock, RESERVED_ROWS, equation, sweep};
 use crate::hash::KeyHash;
 
 /// The code that bumps a whole bucket.
@@ -69,10 +70,10 @@ impl Section {
         &mut self,
         bucket_start: u64,
         hashes: &[KeyHash],
-        starts: Starts,
+        layer: &Layer,
         result_mask: u32,
     ) -> Banded {
-        let is_here = |hash: &KeyHash| starts.start(hash.get()) < bucket_start + BUCKET_SLOTS;
+        let is_here = |hash: &KeyHash| layer.start(hash.get()) < bucket_start + BUCKET_SLOTS;
         if hashes.get(MAX_BUCKET_KEYS).is_some_and(is_here) {
             return Banded { keys: hashes.partition_point(is_here), code: WHOLE_BUCKET };
         }
@@ -82,9 +83,7 @@ impl Section {
         let mut direct = [0; BUCKET_BLOCKS];
         let mut keys = 0;
         for (index, direct) in direct.iter_mut().enumerate() {
-            let loaded = self.load(first_block + index, index, &hashes[keys..], starts, result_mask);
-            keys += loaded.keys;
-            *direct = loaded.direct;
+            keys += self.load(first_block + index, index, &hashes[keys..], layer, result_mask, direct);
         }
         // The sweep chooses pivots for all pending rows, those about to be bumped included: whether a row is
         // contradictory shows only at the end of its elimination. Pivots of bumped keys are dropped afterwards.
@@ -101,18 +100,22 @@ impl Section {
         Banded { keys, code }
     }
 
-    /// Loads the keys that start in block `block` of the section, which is the bucket's block `index`.
+    /// Loads the keys that start in block `block` of the section, which is the bucket's block `index`, and returns their
+    /// number. `direct` gets a bit for each slot whose first key became its pivot.
     ///
     /// The first key that starts at a free slot becomes its pivot at once. The sweep would choose it too, because rows
     /// that start further left have lower priority; so about two fifths of the keys never enter the sweep.
     #[expect(clippy::cast_possible_truncation, reason = "less than 64, or 128 slots of a bucket")]
-    fn load(&mut self, block: usize, index: usize, hashes: &[KeyHash], starts: Starts, result_mask: u32) -> Loaded {
-        let Echelon { occupied, rows, results } = &mut self.echelon;
-        let (Some(occupied), Some(rows), Some(results)) =
-            (occupied.get_mut(block), rows.get_mut(block), results.get_mut(block))
-        else {
-            return Loaded::default();
-        };
+    fn load(
+        &mut self,
+        block: usize,
+        index: usize,
+        hashes: &[KeyHash],
+        layer: &Layer,
+        result_mask: u32,
+        direct: &mut u64,
+    ) -> usize {
+        let Some(PivotBlock { occupied, rows, results }) = self.echelon.block(block) else { return 0 };
         let first_slot = self.first_slot + block as u64 * WIDTH;
         let before = *occupied;
         let mut after = before;
@@ -123,7 +126,7 @@ impl Section {
             for hash in chunk.iter().map(|hash| hash.get()) {
                 // Hashes ascend, so none starts before the block, and the first beyond it ends the loop. A wrapped
                 // offset is beyond it, too.
-                let offset = starts.start(hash).wrapping_sub(first_slot);
+                let offset = layer.start(hash).wrapping_sub(first_slot);
                 if offset >= WIDTH {
                     break;
                 }
@@ -147,7 +150,8 @@ impl Section {
             }
         }
         *occupied = after;
-        Loaded { keys, direct: after & !before }
+        *direct = after & !before;
+        keys
     }
 
     /// Drops the pivots of keys that start left of `threshold` in the bucket.
@@ -158,19 +162,10 @@ impl Section {
             let below = u32::from(threshold).saturating_sub(index as u32 * 64).min(64);
             *occupied &= !(direct & u64::MAX.checked_shr(64 - below).unwrap_or(0));
         }
-        for choose in self.chosen.as_slice().iter().filter(|choose| choose.offset < threshold) {
-            occupied[usize::from(choose.slot / 64)] &= !(1 << (choose.slot % 64));
+        for [slot, _] in self.chosen.as_slice().iter().filter(|[_, offset]| *offset < threshold) {
+            occupied[usize::from(slot / 64)] &= !(1 << (slot % 64));
         }
     }
-}
-
-/// The outcome of loading one block of a bucket.
-#[derive(Clone, Copy, Debug, Default)]
-struct Loaded {
-    /// Keys that start in it.
-    keys: usize,
-    /// A bit for each slot whose first key became its pivot.
-    direct: u64,
 }
 
 /// Blocks of a bucket.

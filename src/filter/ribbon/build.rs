@@ -2,7 +2,7 @@
 
 use super::band::Section;
 use super::columns::Columns;
-use super::equation::{LayerRole, Starts, final_layer_hash, next_layer_hash};
+use super::equation::{SMASH, final_layer_hash, next_layer_hash};
 use super::layer::Layer;
 use super::section::{bucket_starts, more_sections_bytes, run_all, solve_section, split_into_sections};
 use super::shape::{RibbonShape, bumping_blocks, bumps, final_blocks, payload_reserve};
@@ -13,30 +13,22 @@ use crate::hash::{KeyHash, SortScratch, sort_hashes};
 /// Salts of the final layer tried at each size.
 const SALTS: u32 = 16;
 
-/// What to build.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct RibbonRequest {
-    pub(crate) columns: Columns,
-    /// Attempts at the final layer.
-    pub(crate) max_attempts: u32,
-}
-
-/// Builds the filter of distinct, ascending `hashes`. `section` is scratch memory, reused between builds.
+/// Builds the filter of distinct, ascending `hashes`, with at most `max_attempts` at its final layer. `section` is scratch
+/// memory, reused between builds.
 pub(crate) fn build(
     hashes: &[KeyHash],
-    request: RibbonRequest,
+    columns: Columns,
+    max_attempts: u32,
     section: &mut Section,
 ) -> Result<BuiltPayload<RibbonShape>, BuildFailure> {
-    let reserve = payload_reserve(hashes.len() as u64, request.columns).ok_or(BuildFailure::TooManyKeys)?;
+    let reserve = payload_reserve(hashes.len() as u64, columns).ok_or(BuildFailure::TooManyKeys)?;
     let payload = AlignedBuffer::empty(reserve).ok_or(BuildFailure::NoMemory)?;
-    let columns = request.columns;
     let mut work = Work { columns, section, payload, blocks: Vec::new(), thresholds: Vec::new(), peak_bytes: 0 };
     let mut bumped: Option<Vec<KeyHash>> = None;
     loop {
         let keys = bumped.as_deref().unwrap_or(hashes);
         if !bumps(keys.len() as u64, work.blocks.len()) {
-            let last = work.final_layer(keys, request.max_attempts)?;
-            return work.finish(last);
+            return work.finish(keys, max_attempts);
         }
         let mut passed_on = work.bumping_layer(keys)?;
         if bumps(passed_on.len() as u64, work.blocks.len()) {
@@ -45,13 +37,6 @@ pub(crate) fn build(
         }
         bumped = Some(passed_on);
     }
-}
-
-/// How the final layer was built.
-#[derive(Clone, Copy, Debug)]
-struct FinalLayer {
-    salt: u8,
-    attempts: u32,
 }
 
 /// The state that the layers of one filter share during a build.
@@ -72,30 +57,32 @@ impl Work<'_> {
     /// Builds a bumping layer of ascending `keys`, and returns the bumped ones, ascending.
     fn bumping_layer(&mut self, keys: &[KeyHash]) -> Result<Vec<KeyHash>, BuildFailure> {
         let blocks = bumping_blocks(keys.len() as u64).ok_or(BuildFailure::TooManyKeys)?;
-        let layer = Layer::alone(self.columns, blocks, LayerRole::Bumping);
+        let layer = Layer::alone(self.columns, blocks, 0);
         let words = self.payload.append_zeroed(layer.words(self.columns) * 8).ok_or(BuildFailure::NoMemory)?;
         let first_threshold = self.thresholds.len();
         let threshold_words = usize::try_from(layer.threshold_words()).map_err(|_| BuildFailure::TooManyKeys)?;
         self.thresholds.resize(first_threshold + threshold_words, 0);
-        let thresholds = self.thresholds.get_mut(first_threshold..).unwrap_or_default();
+        let thresholds = &mut self.thresholds[first_threshold..];
         let tasks = split_into_sections(layer, self.columns, keys, words.as_chunks_mut().0, thresholds);
         let mut bumped = Vec::with_capacity(keys.len() / 16);
         run_all(tasks, self.section, &mut bumped);
         self.blocks.push(blocks);
         // Sections that run in parallel first collect their bumped keys separately.
         let copies = if cfg!(feature = "parallel") { 2 } else { 1 };
-        self.note_peak(copies * bumped.capacity() * size_of::<KeyHash>() + more_sections_bytes(layer.slots));
+        let more_sections = usize::try_from(more_sections_bytes(layer.slots)).unwrap_or(usize::MAX);
+        self.note_peak(copies * bumped.capacity() * size_of::<KeyHash>() + more_sections);
         Ok(bumped)
     }
 
-    /// Builds the final layer, which must take all of `hashes`. Tries salts first, and then more slots.
-    fn final_layer(&mut self, hashes: &[KeyHash], max_attempts: u32) -> Result<FinalLayer, BuildFailure> {
+    /// Builds the final layer, which must take all of `hashes`, and appends the thresholds. Tries salts first, and then
+    /// more slots.
+    fn finish(mut self, hashes: &[KeyHash], max_attempts: u32) -> Result<BuiltPayload<RibbonShape>, BuildFailure> {
         let least_blocks = final_blocks(hashes.len() as u64).ok_or(BuildFailure::TooManyKeys)?;
         let mut keys = Vec::with_capacity(hashes.len());
         for attempt in 0..max_attempts {
             let salt = (attempt % SALTS) as u8;
             let blocks = least_blocks.checked_add(attempt / SALTS).ok_or(BuildFailure::TooManyKeys)?;
-            let layer = Layer::alone(self.columns, blocks, LayerRole::Final);
+            let layer = Layer::alone(self.columns, blocks, SMASH);
             keys.clear();
             keys.extend(hashes.iter().map(|&hash| map_hash(hash, |hash| final_layer_hash(hash, salt))));
             self.sort(&mut keys);
@@ -105,7 +92,7 @@ impl Work<'_> {
                 solve_section(self.section, 0, &layer, self.columns, words.as_chunks_mut().0);
                 self.blocks.push(blocks);
                 self.note_peak((keys.capacity() + hashes.len()) * size_of::<KeyHash>());
-                return Ok(FinalLayer { salt, attempts: attempt + 1 });
+                return self.append_thresholds(salt, attempt + 1);
             }
         }
         Err(BuildFailure::AttemptsExhausted)
@@ -113,24 +100,23 @@ impl Work<'_> {
 
     /// Bands all of `keys` in one section; `false` at the first contradiction.
     fn band_all(&mut self, layer: &Layer, mut keys: &[KeyHash]) -> bool {
-        let starts = Starts::new(layer.slots, LayerRole::Final);
         self.section.reset(0, layer.slots);
         bucket_starts(0, layer.slots).all(|bucket_start| {
-            let banded = self.section.band_bucket(bucket_start, keys, starts, self.columns.result_mask());
-            keys = keys.get(banded.keys..).unwrap_or_default();
+            let banded = self.section.band_bucket(bucket_start, keys, layer, self.columns.result_mask());
+            keys = &keys[banded.keys..];
             banded.code == 0
         })
     }
 
     /// Appends the thresholds to the columns.
-    fn finish(mut self, last: FinalLayer) -> Result<BuiltPayload<RibbonShape>, BuildFailure> {
-        let shape = RibbonShape::new(self.columns, &self.blocks, last.salt).ok_or(BuildFailure::TooManyKeys)?;
+    fn append_thresholds(mut self, salt: u8, attempts: u32) -> Result<BuiltPayload<RibbonShape>, BuildFailure> {
+        let shape = RibbonShape::new(self.columns, &self.blocks, salt).ok_or(BuildFailure::TooManyKeys)?;
         let length = self.payload.as_slice().len() + self.thresholds.len() * 8;
         self.payload.reserve(length).ok_or(BuildFailure::NoMemory)?;
         self.thresholds.iter().for_each(|word| self.payload.append(&word.to_le_bytes()));
         debug_assert_eq!(self.payload.as_slice().len() as u64, shape.payload_bytes());
         self.note_peak(0);
-        Ok(BuiltPayload { shape, payload: self.payload, attempts: last.attempts, peak_bytes: self.peak_bytes })
+        Ok(BuiltPayload { shape, payload: self.payload, attempts, peak_bytes: self.peak_bytes })
     }
 
     fn sort(&mut self, hashes: &mut [KeyHash]) {

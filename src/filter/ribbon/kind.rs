@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use super::band::Section;
-use super::build::{self, RibbonRequest};
+use super::build;
 use super::columns::{Columns, MAX_COLUMNS};
 use super::shape::{RibbonShape, columns_for_size, estimated_build_bytes, expected_shape};
 use crate::error::ConfigError;
@@ -41,20 +41,17 @@ use crate::units::{BitsPerKey, FalsePositiveRate, Sizing};
 /// that the choice of the kind does not depend on the machine.
 #[derive(Clone, Debug)]
 pub struct RibbonKind {
-    target: Target,
+    /// The size of a block; `None` where the rate is given.
+    size: Option<BitsPerKey>,
     /// The columns at the rate; for a size, those of the rate that Bloom has at that size.
     columns: Columns,
     fallback_size: BitsPerKey,
     /// From here on Ribbon is smaller than Bloom.
     pub(super) smaller_from: u64,
     max_attempts: u32,
-    scratch: Arc<ScratchPool>,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Target {
-    Rate,
-    Size(BitsPerKey),
+    /// Sections of about 3 MB that one build leaves to the next; otherwise the system would clear fresh pages for every
+    /// file.
+    idle_sections: Arc<Mutex<Vec<Section>>>,
 }
 
 /// Above this many keys Ribbon is smaller than Bloom at every rate that it offers.
@@ -71,23 +68,23 @@ impl RibbonKind {
     ///
     /// [`ConfigError::RateOutOfRange`] when that rate is above 1/2: below about 1.5 bits per key.
     pub fn same_rate_as_bloom(size: BitsPerKey) -> Result<Self, ConfigError> {
-        Ok(Self::of(Target::Rate, Some(Columns::for_rate(bloom_rate(size)?)?), size))
+        Ok(Self::of(None, Some(Columns::for_rate(bloom_rate(size)?)?), size))
     }
 
     fn of_rate(rate: FalsePositiveRate) -> Result<Self, ConfigError> {
-        Ok(Self::of(Target::Rate, Some(Columns::for_rate(rate)?), smallest_size_for(RATE_KEYS, rate)))
+        Ok(Self::of(None, Some(Columns::for_rate(rate)?), smallest_size_for(RATE_KEYS, rate)))
     }
 
     /// `equal` are the columns that give the rate of the fallback. At small sizes Bloom's rate is higher than any that
     /// Ribbon offers: then there are none, and no size to compare.
-    fn of(target: Target, equal: Option<Columns>, fallback_size: BitsPerKey) -> Self {
+    fn of(size: Option<BitsPerKey>, equal: Option<Columns>, fallback_size: BitsPerKey) -> Self {
         Self {
-            target,
+            size,
             columns: equal.unwrap_or(Columns::ONE),
             fallback_size,
             smaller_from: equal.map_or(0, |columns| smaller_from(columns, fallback_size)),
             max_attempts: DEFAULT_MAX_ATTEMPTS,
-            scratch: Arc::default(),
+            idle_sections: Arc::default(),
         }
     }
 
@@ -105,11 +102,7 @@ impl RibbonKind {
     }
 
     fn columns_for(&self, keys: u64) -> Columns {
-        let tail_bytes = |shape: &RibbonShape| shape.block_bytes() - shape.payload_bytes();
-        match self.target {
-            Target::Size(size) => columns_for_size(keys, size, tail_bytes).unwrap_or(self.columns),
-            Target::Rate => self.columns,
-        }
+        self.size.and_then(|size| columns_for_size(keys, size)).unwrap_or(self.columns)
     }
 }
 
@@ -130,7 +123,7 @@ impl Kind for RibbonKind {
             Sizing::Rate(rate) => Self::of_rate(rate),
             Sizing::BitsPerKey(size) => {
                 let equal = bloom_rate(size).and_then(Columns::for_rate).ok();
-                Ok(Self::of(Target::Size(size), equal, size))
+                Ok(Self::of(Some(size), equal, size))
             }
             Sizing::FingerprintBits(bits @ 1..=MAX_COLUMNS) => {
                 Self::of_rate(FalsePositiveRate::from_fingerprint_bits(bits.into())?)
@@ -159,10 +152,14 @@ impl Kind for RibbonKind {
         hashes: &[KeyHash],
         _scratch_limit: Option<u64>,
     ) -> Result<BuiltPayload<RibbonShape>, BuildFailure> {
-        let request = RibbonRequest { columns: plan.columns(), max_attempts: self.max_attempts };
-        let mut section = self.scratch.take();
-        let built = build::build(hashes, request, &mut section);
-        self.scratch.give_back(section);
+        let mut section = self.idle_sections.lock().ok().and_then(|mut idle| idle.pop()).unwrap_or_default();
+        let built = build::build(hashes, plan.columns(), self.max_attempts, &mut section);
+        if let Ok(mut idle) = self.idle_sections.lock()
+            && idle.len() < MOST_KEPT
+            && section.bytes() <= LARGEST_KEPT
+        {
+            idle.push(section);
+        }
         built
     }
 
@@ -170,14 +167,12 @@ impl Kind for RibbonKind {
     /// keys in one place the block is twice as large as planned.
     fn most_block_bytes(&self, keys: u64, plan: &RibbonShape) -> Option<u64> {
         let bloom = BloomShape::for_keys(keys, self.fallback_size)?.block_bytes();
-        match self.target {
-            Target::Rate => Some(bloom),
-            Target::Size(_) => {
-                // Few keys at 1 bit per key may need some bits more than Bloom.
-                let planned = plan.block_bytes().max(bloom);
-                Some(planned + planned / 16)
-            }
+        if self.size.is_none() {
+            return Some(bloom);
         }
+        // Few keys at 1 bit per key may need some bits more than Bloom.
+        let planned = plan.block_bytes().max(bloom);
+        Some(planned + planned / 16)
     }
 
     fn fallback_size(&self) -> Option<BitsPerKey> {
@@ -203,25 +198,3 @@ const MOST_KEPT: usize = 8;
 
 /// A section larger than this met badly mixed hashes; it is freed instead of kept.
 const LARGEST_KEPT: u64 = 4 << 20;
-
-/// Sections of about 3 MB that one build leaves to the next; otherwise the system would clear fresh pages for every
-/// file.
-#[derive(Debug, Default)]
-struct ScratchPool {
-    idle: Mutex<Vec<Section>>,
-}
-
-impl ScratchPool {
-    fn take(&self) -> Section {
-        self.idle.lock().ok().and_then(|mut idle| idle.pop()).unwrap_or_default()
-    }
-
-    fn give_back(&self, section: Section) {
-        if let Ok(mut idle) = self.idle.lock()
-            && idle.len() < MOST_KEPT
-            && section.bytes() <= LARGEST_KEPT
-        {
-            idle.push(section);
-        }
-    }
-}

@@ -1,15 +1,19 @@
 //! One layer: how many slots it has, and where its columns and thresholds lie in the payload.
 
 use super::columns::Columns;
-use super::equation::{BUCKET_SLOTS, LayerRole, SMASH, WIDTH, bumping_starts, final_starts};
+use super::equation::{BUCKET_SLOTS, WIDTH, starts};
+use crate::hash::map_to_range;
 
 /// One layer's place in the payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Layer {
     /// Slots, a multiple of 64.
     pub(super) slots: u64,
+    /// How far beyond each end its starts are drawn: [`SMASH`](super::equation::SMASH) for the final layer, which must
+    /// take all keys, and 0 for the others, which bump what they cannot take to the next layer.
+    pub(super) smash: u32,
     /// The number of blocks with one column less; they come first.
-    pub(super) lower_blocks: u64,
+    pub(super) lower_blocks: u32,
     /// First word of its columns.
     pub(super) first_word: u64,
     /// First word of its thresholds; none for the final layer.
@@ -18,14 +22,18 @@ pub(super) struct Layer {
 
 impl Layer {
     /// A layer of `blocks` blocks whose columns start at word 0.
-    pub(super) fn alone(columns: Columns, blocks: u32, role: LayerRole) -> Self {
+    #[expect(clippy::cast_possible_truncation, reason = "fewer than there are blocks")]
+    pub(super) fn alone(columns: Columns, blocks: u32, smash: u32) -> Self {
         let slots = u64::from(blocks) * WIDTH;
         // The lower share is a share of starts, not of blocks: the rate is a mean over keys.
-        let starts = match role {
-            LayerRole::Bumping => columns.lower_part(bumping_starts(slots)),
-            LayerRole::Final => columns.lower_part(final_starts(slots)).saturating_sub(SMASH),
-        };
-        Self { slots, lower_blocks: starts / WIDTH, ..Self::default() }
+        let lower_starts = columns.lower_part(starts(slots, smash)).saturating_sub(smash.into());
+        Self { slots, smash, lower_blocks: (lower_starts / WIDTH) as u32, ..Self::default() }
+    }
+
+    /// The first slot of a key's equation; monotone in the hash.
+    #[inline]
+    pub(super) fn start(&self, hash: u64) -> u64 {
+        map_to_range(hash, starts(self.slots, self.smash)).saturating_sub(self.smash.into()).min(self.slots - WIDTH)
     }
 
     pub(super) fn blocks(&self) -> u64 {
@@ -34,25 +42,27 @@ impl Layer {
 
     /// Words of columns.
     pub(super) fn words(&self, columns: Columns) -> u64 {
-        self.blocks() * u64::from(columns.upper()) - self.lower_blocks
+        self.blocks() * u64::from(columns.upper()) - u64::from(self.lower_blocks)
     }
 
     /// Words of thresholds: two bits for each bucket in which an equation can start.
     pub(super) fn threshold_words(&self) -> u64 {
-        bumping_starts(self.slots).div_ceil(BUCKET_SLOTS).div_ceil(WIDTH / 2)
+        starts(self.slots, 0).div_ceil(BUCKET_SLOTS).div_ceil(WIDTH / 2)
     }
 
     /// First word of block `block`'s columns, and how many it has where most blocks have `upper`.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "part of every query, and compiled with its instructions")]
-    pub(super) fn block(&self, block: u64, upper: u8) -> (u64, u8) {
-        let word = self.first_word + block * u64::from(upper) - block.min(self.lower_blocks);
-        (word, upper - u8::from(block < self.lower_blocks))
+    pub(super) fn block(&self, block: u64, upper: u8) -> (u64, u64) {
+        let (upper, lower) = (u64::from(upper), u64::from(self.lower_blocks));
+        // A 32-bit multiplication, in the batch: vectors have no 64-bit one before AVX-512.
+        let word = self.first_word + (block & 0xffff_ffff) * upper - block.min(lower);
+        (word, upper - u64::from(block < lower))
     }
 
     /// Whether each block that an equation can reach lies within `words` words, and there are fewer than 2^32 slots.
     pub(super) fn columns_fit(&self, upper: u8, words: u64) -> bool {
-        let (blocks, lower) = (self.blocks(), self.lower_blocks);
+        let (blocks, lower) = (self.blocks(), u64::from(self.lower_blocks));
         let is_sound =
             self.slots.is_multiple_of(WIDTH) && (1..1 << 26).contains(&blocks) && upper > u8::from(lower > 0);
         let end = |first: u64| first.checked_add(blocks * u64::from(upper) - lower.min(blocks));
@@ -63,5 +73,34 @@ impl Layer {
     pub(super) fn thresholds_fit(&self, words: u64) -> bool {
         let last = (self.slots - WIDTH) / BUCKET_SLOTS / 32;
         self.threshold_word.checked_add(last).is_some_and(|last| last < words)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::filter::ribbon::equation::{SMASH, bumping_start};
+
+    #[test]
+    fn starts_leave_room_for_the_whole_equation_and_grow_with_the_hash() {
+        for slots in [64, 128, 192, 1 << 20, 1 << 38] {
+            let hashes = (0..=1_000_u64).map(|step| (u64::MAX / 1_000) * step);
+            for smash in [0, SMASH] {
+                let layer = Layer { slots, smash, ..Layer::default() };
+                let starts: Vec<u64> = hashes.clone().map(|hash| layer.start(hash)).collect();
+                assert!(starts.is_sorted() && starts[0] == 0 && starts[1_000] + WIDTH <= slots);
+                assert_eq!(layer.start(u64::MAX), slots - WIDTH);
+            }
+        }
+    }
+
+    #[test]
+    fn starts_of_a_bumping_layer_are_those_that_a_query_draws() {
+        for slots in [64, 128, 192, 1 << 20, 1 << 38] {
+            for hash in (0..=1_000_u64).map(|step| (u64::MAX / 1_000) * step) {
+                let layer = Layer { slots, ..Layer::default() };
+                assert_eq!(layer.start(hash), bumping_start(hash, slots));
+            }
+        }
     }
 }

@@ -3,7 +3,7 @@
 
 use super::band::{Banded, Section, WHOLE_BUCKET};
 use super::columns::Columns;
-use super::equation::{BUCKET_SLOTS, LayerRole, Starts, THRESHOLDS};
+use super::equation::{BUCKET_SLOTS, THRESHOLDS};
 use super::layer::Layer;
 use super::simd::solve;
 use crate::hash::KeyHash;
@@ -11,19 +11,6 @@ use crate::hash::KeyHash;
 /// Slots that are banded and solved together: about 3 MB of rows and results. Every section but the last bumps its last
 /// bucket whole, so that no equation crosses into the next; with 2,048 buckets to a section that costs little.
 pub(super) const SECTION_SLOTS: u64 = 1 << 18;
-
-/// How many sections of a layer of `slots` slots can be in memory at a time.
-#[cfg(feature = "parallel")]
-pub(super) fn sections_at_once(slots: u64) -> u64 {
-    let sections = slots.div_ceil(SECTION_SLOTS);
-    if sections > 1 { 1 + sections.min(rayon::current_num_threads() as u64) } else { 1 }
-}
-
-/// How many sections of a layer are in memory at a time.
-#[cfg(not(feature = "parallel"))]
-pub(super) const fn sections_at_once(_slots: u64) -> u64 {
-    1
-}
 
 /// Buckets whose threshold codes share a word.
 const BUCKETS_PER_WORD: usize = 32;
@@ -51,11 +38,10 @@ pub(super) fn split_into_sections<'a>(
     mut words: &'a mut [[u8; 8]],
     mut thresholds: &'a mut [u64],
 ) -> impl Iterator<Item = SectionTask<'a>> {
-    let starts = Starts::new(layer.slots, LayerRole::Bumping);
     (0..layer.slots.div_ceil(SECTION_SLOTS)).map(move |index| {
         let first_slot = index * SECTION_SLOTS;
         let end_slot = layer.slots.min(first_slot + SECTION_SLOTS);
-        let key_count = keys.partition_point(|hash| starts.start(hash.get()) < end_slot);
+        let key_count = keys.partition_point(|hash| layer.start(hash.get()) < end_slot);
         let word_at = |slot: u64| layer.block(slot / 64, columns.upper()).0;
         let word_count = word_at(end_slot) - word_at(first_slot);
         let threshold_count = (end_slot - first_slot).div_ceil(BUCKET_SLOTS * BUCKETS_PER_WORD as u64);
@@ -72,31 +58,26 @@ pub(super) fn split_into_sections<'a>(
 }
 
 /// Runs all `tasks`, and appends their bumped keys to `bumped`, in the order of the sections.
-#[cfg(not(feature = "parallel"))]
 pub(super) fn run_all<'a>(
     tasks: impl Iterator<Item = SectionTask<'a>>,
     section: &mut Section,
     bumped: &mut Vec<KeyHash>,
 ) {
-    tasks.for_each(|task| task.run(section, bumped));
+    let tasks: Vec<SectionTask<'a>> = tasks.collect();
+    #[cfg(feature = "parallel")]
+    if tasks.len() > 1 {
+        return run_in_parallel(tasks, bumped);
+    }
+    tasks.into_iter().for_each(|task| task.run(section, bumped));
 }
 
-/// Runs all `tasks` on all threads of the current pool, and appends their bumped keys to `bumped`, in the order of the
-/// sections: the bytes must not depend on which thread finishes first.
+/// [`run_all`] on all threads of the current pool. Bumped keys stay in the order of the sections: the bytes must not
+/// depend on which thread finishes first.
 #[cfg(feature = "parallel")]
-pub(super) fn run_all<'a>(
-    tasks: impl Iterator<Item = SectionTask<'a>>,
-    section: &mut Section,
-    bumped: &mut Vec<KeyHash>,
-) {
+fn run_in_parallel(tasks: Vec<SectionTask<'_>>, bumped: &mut Vec<KeyHash>) {
     use rayon::prelude::{IntoParallelIterator, ParallelIterator};
 
-    let mut tasks: Vec<SectionTask<'a>> = tasks.collect();
-    if tasks.len() == 1 {
-        tasks.drain(..).for_each(|task| task.run(section, bumped));
-        return;
-    }
-    let run = |section: &mut Section, task: SectionTask<'a>| {
+    let run = |section: &mut Section, task: SectionTask<'_>| {
         let mut bumped = Vec::with_capacity(task.keys.len() / 16);
         task.run(section, &mut bumped);
         bumped
@@ -116,7 +97,6 @@ impl SectionTask<'_> {
     /// Bands and solves the section, and appends its bumped keys to `bumped`.
     pub(super) fn run(self, section: &mut Section, bumped: &mut Vec<KeyHash>) {
         section.reset(self.first_slot, self.end_slot);
-        let starts = Starts::new(self.layer.slots, LayerRole::Bumping);
         let mut keys = self.keys;
         for (bucket, bucket_start) in bucket_starts(self.first_slot, self.end_slot).enumerate() {
             let bucket_end = bucket_start + BUCKET_SLOTS;
@@ -125,12 +105,12 @@ impl SectionTask<'_> {
             let banded = if is_wall {
                 Banded { keys: keys.len(), code: WHOLE_BUCKET }
             } else {
-                section.band_bucket(bucket_start, keys, starts, self.columns.result_mask())
+                section.band_bucket(bucket_start, keys, &self.layer, self.columns.result_mask())
             };
             let (here, rest) = keys.split_at(banded.keys);
             let threshold = bucket_start + u64::from(THRESHOLDS[usize::from(banded.code)]);
-            bumped.extend(here.iter().take_while(|hash| starts.start(hash.get()) < threshold));
-            set_threshold(self.thresholds, bucket, banded.code);
+            bumped.extend(here.iter().take_while(|hash| self.layer.start(hash.get()) < threshold));
+            self.thresholds[bucket / BUCKETS_PER_WORD] |= u64::from(banded.code) << (bucket % BUCKETS_PER_WORD * 2);
             keys = rest;
         }
         solve_section(section, self.first_slot / 64, &self.layer, self.columns, self.words);
@@ -142,15 +122,9 @@ pub(super) fn bucket_starts(first_slot: u64, end_slot: u64) -> impl Iterator<Ite
     (0..(end_slot - first_slot).div_ceil(BUCKET_SLOTS)).map(move |bucket| first_slot + bucket * BUCKET_SLOTS)
 }
 
-/// Sets the two bits of a bucket.
-fn set_threshold(thresholds: &mut [u64], bucket: usize, code: u8) {
-    if let Some(word) = thresholds.get_mut(bucket / BUCKETS_PER_WORD) {
-        *word |= u64::from(code) << (bucket % BUCKETS_PER_WORD * 2);
-    }
-}
-
 /// Solves `section`, which lies in `layer` from block `first_block` on, and writes the columns of its blocks
 /// to `payload`, which begins there.
+#[expect(clippy::cast_possible_truncation, reason = "at most 32 columns")]
 pub(super) fn solve_section(
     section: &Section,
     first_block: u64,
@@ -162,7 +136,7 @@ pub(super) fn solve_section(
     solve::solve(&section.echelon, columns.upper().into(), |block, words| {
         let (word, count) = layer.block(first_block + block as u64, columns.upper());
         let place = usize::try_from(word - first_word).ok().and_then(|at| payload.get_mut(at..));
-        for (out, word) in place.unwrap_or_default().iter_mut().zip(words).take(count.into()) {
+        for (out, word) in place.unwrap_or_default().iter_mut().zip(words).take(count as usize) {
             *out = word.to_le_bytes();
         }
     });
@@ -174,7 +148,15 @@ pub(super) fn section_bytes(slots: u64) -> u64 {
 }
 
 /// Bytes of the further sections of a layer that are in memory at the same time.
-pub(super) fn more_sections_bytes(slots: u64) -> usize {
-    let bytes = (sections_at_once(slots) - 1) * section_bytes(slots);
-    usize::try_from(bytes).unwrap_or(usize::MAX)
+#[cfg(feature = "parallel")]
+pub(super) fn more_sections_bytes(slots: u64) -> u64 {
+    let sections = slots.div_ceil(SECTION_SLOTS);
+    let more = if sections > 1 { sections.min(rayon::current_num_threads() as u64) } else { 0 };
+    more * section_bytes(slots)
+}
+
+/// None: sections are built one after the other.
+#[cfg(not(feature = "parallel"))]
+pub(super) const fn more_sections_bytes(_slots: u64) -> u64 {
+    0
 }

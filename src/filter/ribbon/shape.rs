@@ -1,7 +1,7 @@
 //! The shape of a Ribbon filter: how many slots each layer gets, and what a trailer records of it.
 
 use super::columns::Columns;
-use super::equation::{LayerRole, SMASH, WIDTH, bumping_starts, final_starts};
+use super::equation::{SMASH, WIDTH, starts};
 use super::layer::Layer;
 use super::section::section_bytes;
 use super::simd::query::{self, FilterView};
@@ -62,21 +62,16 @@ pub(super) fn payload_reserve(keys: u64, columns: Columns) -> Option<u64> {
     Some(expected_shape(keys, columns)?.payload_bytes() + more_keys * u64::from(columns.upper()) / 8)
 }
 
-/// The columns with which the whole block of `keys` keys has about `size`;
-/// `tail_bytes_of` says what the block adds to a payload.
-pub(crate) fn columns_for_size(
-    keys: u64,
-    size: BitsPerKey,
-    tail_bytes_of: impl Fn(&RibbonShape) -> u64,
-) -> Option<Columns> {
-    let one_column = expected_shape(keys, Columns::new(1, 0)?)?;
+/// The columns with which the whole block of `keys` keys has about `size`.
+pub(crate) fn columns_for_size(keys: u64, size: BitsPerKey) -> Option<Columns> {
+    let one_column = expected_shape(keys, Columns::ONE)?;
     let blocks: u64 = one_column.layers().iter().map(Layer::blocks).sum();
     // With one column per block, what is not columns is thresholds.
     let threshold_words = one_column.payload_bytes() / 8 - blocks;
+    let tail_bytes = one_column.block_bytes() - one_column.payload_bytes();
     let bits = u128::from(keys) * u128::from(size.millibits()) / 1_000;
-    let words = u64::try_from(bits.saturating_sub(u128::from(tail_bytes_of(&one_column)) * 8) / 64)
-        .ok()?
-        .saturating_sub(threshold_words);
+    let words = u64::try_from(bits.saturating_sub(u128::from(tail_bytes) * 8) / 64).ok()?;
+    let words = words.saturating_sub(threshold_words);
     Some(Columns::filling(words, blocks))
 }
 
@@ -118,8 +113,8 @@ impl RibbonShape {
             if blocks == 0 {
                 return None;
             }
-            let role = if index == bumping { LayerRole::Final } else { LayerRole::Bumping };
-            *layer = Layer { first_word: words, ..Layer::alone(columns, blocks, role) };
+            let smash = if index == bumping { SMASH } else { 0 };
+            *layer = Layer { first_word: words, ..Layer::alone(columns, blocks, smash) };
             words += layer.words(columns);
         }
         for layer in layers.iter_mut().take(bumping) {
@@ -186,11 +181,10 @@ impl FilterShape for RibbonShape {
 
     fn expected_fpr(&self, keys: u64) -> f64 {
         let all_slots: u64 = self.layers().iter().map(|layer| layer.slots).sum();
-        let rates = self.layers().iter().enumerate().map(|(index, layer)| {
-            let is_final = index == self.bumping;
-            let all = if is_final { final_starts(layer.slots) } else { bumping_starts(layer.slots) };
-            let smash = if is_final && layer.lower_blocks > 0 { SMASH } else { 0 };
-            self.columns.rate(layer.lower_blocks * WIDTH + smash, all) * layer.slots as f64
+        let rates = self.layers().iter().map(|layer| {
+            let smash = if layer.lower_blocks > 0 { layer.smash } else { 0 };
+            let all = starts(layer.slots, layer.smash);
+            self.columns.rate(u64::from(layer.lower_blocks) * WIDTH + u64::from(smash), all) * layer.slots as f64
         });
         // An absent key whose 64-bit hash equals that of a present one gets through whatever the columns.
         rates.sum::<f64>() / all_slots as f64 + keys as f64 / 2.0_f64.powi(64)
@@ -198,7 +192,7 @@ impl FilterShape for RibbonShape {
 
     fn describe(&self) -> ShapeFields {
         let slots: Vec<String> = self.layers().iter().map(|layer| layer.slots.to_string()).collect();
-        let lower: u64 = self.layers().iter().map(|layer| layer.lower_blocks).sum();
+        let lower: u64 = self.layers().iter().map(|layer| u64::from(layer.lower_blocks)).sum();
         let all: u64 = self.layers().iter().map(Layer::blocks).sum();
         let upper = self.columns.upper();
         let columns = if lower == 0 {

@@ -1,9 +1,9 @@
 //! The sweep against plain Gaussian elimination, and the filter as a whole.
 
 use super::band::{Section, WHOLE_BUCKET};
-use super::build::{self, RibbonRequest};
+use super::build;
 use super::columns::Columns;
-use super::equation::{BUCKET_SLOTS, LayerRole, Starts, THRESHOLDS, WIDTH, coefficients, result};
+use super::equation::{BUCKET_SLOTS, THRESHOLDS, WIDTH, coefficients, result};
 use super::layer::Layer;
 use super::section::{solve_section, split_into_sections};
 use super::shape::RibbonShape;
@@ -18,7 +18,7 @@ fn sorted_hashes(keys: u64, seed: u64) -> Vec<u64> {
 }
 
 fn build(hashes: &[KeyHash], columns: Columns) -> BuiltPayload<RibbonShape> {
-    build::build(hashes, RibbonRequest { columns, max_attempts: 64 }, &mut Section::default()).unwrap()
+    build::build(hashes, columns, 64, &mut Section::default()).unwrap()
 }
 
 fn key_hashes(keys: u64, seed: u64) -> Vec<KeyHash> {
@@ -88,10 +88,9 @@ impl Oracle {
 /// Bands and solves one layer both ways, and returns the codes met.
 fn compare_with_oracle(count: u8, blocks: u32, keys: u64, seed: u64) -> Vec<u8> {
     let columns = Columns::new(count, 0).unwrap();
-    let layer = Layer::alone(columns, blocks, LayerRole::Bumping);
-    let starts = Starts::new(layer.slots, LayerRole::Bumping);
+    let layer = Layer::alone(columns, blocks, 0);
     let candidates: Vec<Candidate> =
-        sorted_hashes(keys, seed).into_iter().map(|hash| Candidate { hash, start: starts.start(hash) }).collect();
+        sorted_hashes(keys, seed).into_iter().map(|hash| Candidate { hash, start: layer.start(hash) }).collect();
     let mut oracle = Oracle { rows: vec![None; layer.slots as usize], mask: columns.result_mask() };
     let mut section = Section::default();
     section.reset(0, layer.slots);
@@ -100,7 +99,7 @@ fn compare_with_oracle(count: u8, blocks: u32, keys: u64, seed: u64) -> Vec<u8> 
         let in_bucket = |key: &&Candidate| (bucket_start..bucket_start + BUCKET_SLOTS).contains(&key.start);
         let bucket: Vec<Candidate> = candidates.iter().filter(in_bucket).copied().collect();
         let hashes: Vec<KeyHash> = bucket.iter().map(|key| KeyHash::from_well_mixed(key.hash)).collect();
-        let code = section.band_bucket(bucket_start, &hashes, starts, columns.result_mask()).code;
+        let code = section.band_bucket(bucket_start, &hashes, &layer, columns.result_mask()).code;
         assert_eq!(code, oracle.insert_bucket(bucket_start, &bucket), "bucket at {bucket_start}");
         codes.push(code);
     }

@@ -1,12 +1,12 @@
 //! 32 lanes at a time.
 
 use core::arch::x86_64::{
-    __m256i, _mm_loadu_si128, _mm256_add_epi8, _mm256_and_si256, _mm256_andnot_si256, _mm256_broadcastsi128_si256,
-    _mm256_cmpeq_epi8, _mm256_loadu_si256, _mm256_min_epu8, _mm256_movemask_epi8, _mm256_or_si256,
-    _mm256_permute2x128_si256, _mm256_permute4x64_epi64, _mm256_set_epi64x, _mm256_set1_epi8, _mm256_set1_epi64x,
-    _mm256_setr_epi8, _mm256_setzero_si256, _mm256_shuffle_epi8, _mm256_slli_epi16, _mm256_srli_epi16,
-    _mm256_storeu_si256, _mm256_subs_epu8, _mm256_unpackhi_epi16, _mm256_unpackhi_epi32, _mm256_unpackhi_epi64,
-    _mm256_unpacklo_epi16, _mm256_unpacklo_epi32, _mm256_unpacklo_epi64, _mm256_xor_si256,
+    __m256i, _mm_loadu_si128, _mm256_add_epi8, _mm256_and_si256, _mm256_broadcastsi128_si256, _mm256_cmpeq_epi8,
+    _mm256_loadu_si256, _mm256_min_epu8, _mm256_movemask_epi8, _mm256_or_si256, _mm256_permute2x128_si256,
+    _mm256_permute4x64_epi64, _mm256_set_epi64x, _mm256_set1_epi8, _mm256_set1_epi64x, _mm256_setr_epi8,
+    _mm256_setzero_si256, _mm256_shuffle_epi8, _mm256_slli_epi16, _mm256_srli_epi16, _mm256_storeu_si256,
+    _mm256_subs_epu8, _mm256_unpackhi_epi16, _mm256_unpackhi_epi32, _mm256_unpackhi_epi64, _mm256_unpacklo_epi16,
+    _mm256_unpacklo_epi32, _mm256_unpacklo_epi64, _mm256_xor_si256,
 };
 
 use super::{ByteTable, ByteVector};
@@ -36,12 +36,6 @@ impl ByteVector for Avx2 {
 
     #[inline]
     #[target_feature(enable = "avx2")]
-    unsafe fn splat(byte: u8) -> Self {
-        Self(_mm256_set1_epi8(byte.cast_signed()))
-    }
-
-    #[inline]
-    #[target_feature(enable = "avx2")]
     unsafe fn table(table: &ByteTable) -> Self {
         // SAFETY: 16 bytes can be read.
         unsafe { Self(_mm256_broadcastsi128_si256(_mm_loadu_si128(table.as_ptr().cast()))) }
@@ -57,12 +51,6 @@ impl ByteVector for Avx2 {
     #[target_feature(enable = "avx2")]
     unsafe fn and(self, other: Self) -> Self {
         Self(_mm256_and_si256(self.0, other.0))
-    }
-
-    #[inline]
-    #[target_feature(enable = "avx2")]
-    unsafe fn and_not(mask: Self, value: Self) -> Self {
-        Self(_mm256_andnot_si256(mask.0, value.0))
     }
 
     #[inline]

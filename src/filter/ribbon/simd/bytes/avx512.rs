@@ -1,9 +1,9 @@
 //! 64 lanes.
 
 use core::arch::x86_64::{
-    __m512i, _mm_loadu_si128, _mm512_and_si512, _mm512_andnot_si512, _mm512_broadcast_i32x4, _mm512_loadu_si512,
-    _mm512_min_epu8, _mm512_or_si512, _mm512_set1_epi8, _mm512_shuffle_epi8, _mm512_srli_epi16, _mm512_storeu_si512,
-    _mm512_subs_epu8, _mm512_test_epi8_mask, _mm512_xor_si512,
+    __m512i, _mm_loadu_si128, _mm512_and_si512, _mm512_broadcast_i32x4, _mm512_loadu_si512, _mm512_min_epu8,
+    _mm512_or_si512, _mm512_set1_epi8, _mm512_shuffle_epi8, _mm512_srli_epi16, _mm512_storeu_si512, _mm512_subs_epu8,
+    _mm512_test_epi8_mask, _mm512_xor_si512,
 };
 
 use super::avx2::Avx2;
@@ -32,12 +32,6 @@ impl ByteVector for Avx512 {
 
     #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx2")]
-    unsafe fn splat(byte: u8) -> Self {
-        Self(_mm512_set1_epi8(byte.cast_signed()))
-    }
-
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512bw,avx2")]
     unsafe fn table(table: &ByteTable) -> Self {
         // SAFETY: 16 bytes can be read.
         unsafe { Self(_mm512_broadcast_i32x4(_mm_loadu_si128(table.as_ptr().cast()))) }
@@ -53,12 +47,6 @@ impl ByteVector for Avx512 {
     #[target_feature(enable = "avx512f,avx512bw,avx2")]
     unsafe fn and(self, other: Self) -> Self {
         Self(_mm512_and_si512(self.0, other.0))
-    }
-
-    #[inline]
-    #[target_feature(enable = "avx512f,avx512bw,avx2")]
-    unsafe fn and_not(mask: Self, value: Self) -> Self {
-        Self(_mm512_andnot_si512(mask.0, value.0))
     }
 
     #[inline]

@@ -24,14 +24,17 @@ pub(crate) trait ByteVector: Copy {
     unsafe fn load(bytes: &[u8]) -> Self;
     /// Writes to the first `LANES` of `bytes`; panics when there are fewer.
     unsafe fn store(self, bytes: &mut [u8]);
-    unsafe fn splat(byte: u8) -> Self;
     /// The table, for [`look_up`](Self::look_up).
     unsafe fn table(table: &ByteTable) -> Self;
+    /// The same byte in each lane.
+    #[inline(always)]
+    unsafe fn splat(byte: u8) -> Self {
+        // SAFETY: the caller's.
+        unsafe { Self::table(&[byte; 16]) }
+    }
     /// In each lane, the byte of `table` at the lane's index: below 16, or 128 for a 0.
     unsafe fn look_up(table: Self, indexes: Self) -> Self;
     unsafe fn and(self, other: Self) -> Self;
-    /// The bits of `value` that are not in `mask`.
-    unsafe fn and_not(mask: Self, value: Self) -> Self;
     unsafe fn or(self, other: Self) -> Self;
     unsafe fn xor(self, other: Self) -> Self;
     /// The upper half of each byte.

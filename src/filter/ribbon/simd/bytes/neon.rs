@@ -1,9 +1,9 @@
 //! 16 lanes.
 
 use core::arch::aarch64::{
-    uint8x16_t, vaddv_u8, vandq_u8, vbicq_u8, vdupq_n_u8, veorq_u8, vget_high_u8, vget_low_u8, vld1q_u8, vld1q_u64,
-    vminq_u8, vorrq_u8, vqsubq_u8, vqtbl1q_u8, vreinterpretq_u8_u64, vshrq_n_u8, vst1q_u8, vtrn1q_u64, vtrn2q_u64,
-    vtstq_u8, vuzp1q_u8, vuzp2q_u8,
+    uint8x16_t, vaddv_u8, vandq_u8, vdupq_n_u8, veorq_u8, vget_high_u8, vget_low_u8, vld1q_u8, vld1q_u64, vminq_u8,
+    vorrq_u8, vqsubq_u8, vqtbl1q_u8, vreinterpretq_u8_u64, vshrq_n_u8, vst1q_u8, vtrn1q_u64, vtrn2q_u64, vtstq_u8,
+    vuzp1q_u8, vuzp2q_u8,
 };
 
 use super::{ByteTable, ByteVector};
@@ -31,12 +31,6 @@ impl ByteVector for Neon {
 
     #[inline]
     #[target_feature(enable = "neon")]
-    unsafe fn splat(byte: u8) -> Self {
-        Self(vdupq_n_u8(byte))
-    }
-
-    #[inline]
-    #[target_feature(enable = "neon")]
     unsafe fn table(table: &ByteTable) -> Self {
         // SAFETY: 16 bytes can be read.
         unsafe { Self(vld1q_u8(table.as_ptr())) }
@@ -52,12 +46,6 @@ impl ByteVector for Neon {
     #[target_feature(enable = "neon")]
     unsafe fn and(self, other: Self) -> Self {
         Self(vandq_u8(self.0, other.0))
-    }
-
-    #[inline]
-    #[target_feature(enable = "neon")]
-    unsafe fn and_not(mask: Self, value: Self) -> Self {
-        Self(vbicq_u8(value.0, mask.0))
     }
 
     #[inline]

@@ -6,15 +6,13 @@ use core::arch::x86_64::{
     _mm256_shuffle_epi8, _mm256_shuffle_ps, _mm256_slli_epi32, _mm256_sllv_epi32, _mm256_srli_epi32, _mm256_xor_si256,
 };
 
-use super::driver::{self, Coefficients, Eight, Four, Kernel};
-use super::{FilterView, batch};
-use crate::hash::KeyHash;
+use super::driver::{Coefficients, Eight, Four, Kernel};
 
-struct Avx2;
+pub(super) struct Avx2;
 
 impl Kernel for Avx2 {
     #[inline(always)]
-    unsafe fn agree(columns: &Eight<'_>, coefficients: Coefficients, expected: u32) -> bool {
+    unsafe fn agree(columns: &Eight<'_>, coefficients: Coefficients, expected: u64) -> bool {
         // SAFETY: the set is the caller's.
         unsafe {
             let here = _mm256_set1_epi64x(coefficients.here.cast_signed());
@@ -74,22 +72,10 @@ unsafe fn parity_of_nibble() -> __m256i {
 ///
 /// The CPU must have AVX2.
 #[inline(always)]
-unsafe fn expected_signs(expected: u32) -> __m256i {
+unsafe fn expected_signs(expected: u64) -> __m256i {
     // SAFETY: the caller's.
     unsafe {
         let shifts = _mm256_setr_epi32(31, 30, 27, 26, 29, 28, 25, 24);
-        _mm256_sllv_epi32(_mm256_set1_epi32(expected.cast_signed()), shifts)
+        _mm256_sllv_epi32(_mm256_set1_epi32(expected as i32), shifts)
     }
-}
-
-#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
-pub(super) fn may_contain(view: &FilterView<'_>, hash: KeyHash) -> bool {
-    // SAFETY: this function's instructions.
-    unsafe { driver::may_contain::<Avx2>(view, hash) }
-}
-
-#[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
-pub(super) fn may_contain_batch(view: &FilterView<'_>, hashes: &[KeyHash], matches: &mut [u64]) {
-    // SAFETY: this function's instructions.
-    unsafe { batch::may_contain_batch::<Avx2>(view, hashes, matches) };
 }

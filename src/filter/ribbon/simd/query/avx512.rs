@@ -5,18 +5,16 @@ use core::arch::x86_64::{
     _mm512_set1_epi64, _mm512_ternarylogic_epi64, _mm512_test_epi64_mask,
 };
 
-use super::driver::{self, Coefficients, Eight, Four, Kernel};
-use super::{FilterView, batch};
-use crate::hash::KeyHash;
+use super::driver::{Coefficients, Eight, Four, Kernel};
 
-struct Avx512;
+pub(super) struct Avx512;
 
 /// `a ^ (b & c)`, as a view of its eight cases.
 const A_XOR_B_AND_C: i32 = 0x78;
 
 impl Kernel for Avx512 {
     #[inline(always)]
-    unsafe fn agree(columns: &Eight<'_>, coefficients: Coefficients, expected: u32) -> bool {
+    unsafe fn agree(columns: &Eight<'_>, coefficients: Coefficients, expected: u64) -> bool {
         // SAFETY: the set is the caller's.
         unsafe {
             let here = _mm512_set1_epi64(coefficients.here.cast_signed());
@@ -39,16 +37,4 @@ unsafe fn load([low, high]: [&Four; 2]) -> __m512i {
         let low = _mm256_loadu_si256(low.as_ptr().cast());
         _mm512_inserti64x4::<1>(_mm512_castsi256_si512(low), _mm256_loadu_si256(high.as_ptr().cast()))
     }
-}
-
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq,avx2,bmi1,bmi2,lzcnt,popcnt")]
-pub(super) fn may_contain(view: &FilterView<'_>, hash: KeyHash) -> bool {
-    // SAFETY: this function's instructions.
-    unsafe { driver::may_contain::<Avx512>(view, hash) }
-}
-
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq,avx2,bmi1,bmi2,lzcnt,popcnt")]
-pub(super) fn may_contain_batch(view: &FilterView<'_>, hashes: &[KeyHash], matches: &mut [u64]) {
-    // SAFETY: this function's instructions.
-    unsafe { batch::may_contain_batch::<Avx512>(view, hashes, matches) };
 }

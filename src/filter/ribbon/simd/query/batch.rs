@@ -6,12 +6,10 @@
 //! recorded without a branch, and looked up in the other layers once per [`CHUNK`].
 
 use super::FilterView;
-use super::driver::{self, COLUMNS_AT_ONCE, Coefficients, Kernel, columns_hold};
+use super::driver::{self, COLUMNS_AT_ONCE, Coefficients, Equation, Kernel, columns_hold, overlap};
 use crate::filter::batch;
 use crate::filter::cache::PROBE_PREFETCH_BYTES;
-use crate::filter::ribbon::equation::{
-    BUCKET_SLOTS, SMASH, THRESHOLDS, WIDTH, bumping_starts, coefficients, final_layer_hash, final_starts, result,
-};
+use crate::filter::ribbon::equation::{BUCKET_SLOTS, SMASH, THRESHOLDS, WIDTH, final_layer_hash, starts};
 use crate::filter::ribbon::layer::Layer;
 use crate::hash::KeyHash;
 use crate::kernel::prefetch::prefetch;
@@ -34,22 +32,13 @@ pub(super) unsafe fn may_contain_batch<K: Kernel>(view: &FilterView<'_>, hashes:
     // SAFETY: the set is the caller's; the layer of each `Batch` fits.
     unsafe {
         if !view.fits() {
-            one_by_one::<K>(view, hashes, matches);
+            batch::answers(hashes, matches, |hash| driver::may_contain::<K>(view, hash));
         } else if let Some(first) = view.bumping.first() {
             Batch::<true> { view, layer: first }.run::<K>(hashes, matches);
         } else {
             Batch::<false> { view, layer: view.last }.run::<K>(hashes, matches);
         }
     }
-}
-
-/// # Safety
-///
-/// The CPU must have the set.
-#[inline(always)]
-unsafe fn one_by_one<K: Kernel>(view: &FilterView<'_>, hashes: &[KeyHash], matches: &mut [u64]) {
-    // SAFETY: the caller's.
-    batch::answers(hashes, matches, |hash| unsafe { driver::may_contain::<K>(view, hash) });
 }
 
 impl FilterView<'_> {
@@ -61,40 +50,25 @@ impl FilterView<'_> {
     }
 }
 
-/// The equations of two blocks of keys: the current and the next one, alternating.
+/// A number for each key of two blocks: the current and the next one, alternating.
+type Numbers = [u64; 2 * KEYS_AT_ONCE];
+
+/// The equations of two blocks of keys, field by field.
 ///
 /// One struct for both, so that the compiler knows the offset of each array and that no two overlap.
+#[derive(Default)]
 struct Equations {
-    /// First word of the block where they start.
-    word: [u64; 2 * KEYS_AT_ONCE],
-    /// Words from there to the next block; 0 when that is not needed.
-    next: [u64; 2 * KEYS_AT_ONCE],
-    count: [u64; 2 * KEYS_AT_ONCE],
-    here: [u64; 2 * KEYS_AT_ONCE],
-    over: [u64; 2 * KEYS_AT_ONCE],
-    expected: [u64; 2 * KEYS_AT_ONCE],
+    word: Numbers,
+    next: Numbers,
+    count: Numbers,
+    here: Numbers,
+    over: Numbers,
+    expected: Numbers,
     /// Word and bit of the threshold code.
-    code_word: [u64; 2 * KEYS_AT_ONCE],
-    code_bit: [u64; 2 * KEYS_AT_ONCE],
+    code_word: Numbers,
+    code_bit: Numbers,
     /// The lowest code that bumps the key.
-    bumping_code: [u64; 2 * KEYS_AT_ONCE],
-}
-
-impl Equations {
-    const NONE: Self = {
-        let none = [0; 2 * KEYS_AT_ONCE];
-        Self {
-            word: none,
-            next: none,
-            count: none,
-            here: none,
-            over: none,
-            expected: none,
-            code_word: none,
-            code_bit: none,
-            bumping_code: none,
-        }
-    };
+    bumping_code: Numbers,
 }
 
 /// A batch in the first layer of a filter.
@@ -109,10 +83,9 @@ impl<const BUMPING: bool> Batch<'_, BUMPING> {
     /// The CPU must have the set, and the view fit.
     #[inline(always)]
     unsafe fn run<K: Kernel>(&self, hashes: &[KeyHash], matches: &mut [u64]) {
-        let upper = usize::from(self.view.upper);
         // SAFETY: the caller's.
         unsafe {
-            match (upper, self.layer.lower_blocks) {
+            match (usize::from(self.view.upper), self.layer.lower_blocks) {
                 // The usual rates: four to eight columns are one kernel call, without a loop over columns.
                 (4..=COLUMNS_AT_ONCE, 0) => self.run_as::<K, true, false>(hashes, matches),
                 (5..=COLUMNS_AT_ONCE, _) => self.run_as::<K, true, true>(hashes, matches),
@@ -129,7 +102,7 @@ impl<const BUMPING: bool> Batch<'_, BUMPING> {
     #[inline(always)]
     unsafe fn run_as<K: Kernel, const NARROW: bool, const MIXED: bool>(&self, hashes: &[KeyHash], matches: &mut [u64]) {
         let mut bumped = Bumped { positions: [0; CHUNK], count: 0 };
-        let mut equations = Equations::NONE;
+        let mut equations = Equations::default();
         let blocks = hashes.len().div_ceil(KEYS_AT_ONCE);
         // Each block is derived one turn before it is checked, so that its prefetches have a turn to complete.
         for turn in 0..=blocks {
@@ -148,8 +121,12 @@ impl<const BUMPING: bool> Batch<'_, BUMPING> {
             }
             if BUMPING && (first_position + KEYS_AT_ONCE == CHUNK || turn == blocks) {
                 let first = block * KEYS_AT_ONCE / CHUNK * CHUNK;
-                // SAFETY: the caller's.
-                unsafe { self.later_layers::<K>(&hashes[first..], &mut bumped, &mut matches[first / 64..]) };
+                for &position in bumped.positions.iter().take(core::mem::take(&mut bumped.count)) {
+                    let position = first + usize::from(position);
+                    // SAFETY: the caller's.
+                    let answer = unsafe { driver::may_contain_after_first::<K>(self.view, hashes[position].get()) };
+                    matches[position / 64] |= u64::from(answer) << (position % 64);
+                }
             }
         }
     }
@@ -162,38 +139,28 @@ impl<const BUMPING: bool> Batch<'_, BUMPING> {
             padded.iter_mut().zip(hashes).for_each(|(key, hash)| *key = *hash);
             &padded
         });
+        // A constant, where it is one, for the compiler.
+        let lower_blocks = if MIXED { self.layer.lower_blocks } else { 0 };
+        let layer = Layer { lower_blocks, ..*self.layer };
         // Within bounds, whatever `at` is.
         let at = at & KEYS_AT_ONCE;
         for index in 0..KEYS_AT_ONCE {
-            self.derive_one::<NARROW, MIXED>(at + index, keys[index].get(), out);
+            self.derive_one::<NARROW>(&layer, at + index, keys[index].get(), out);
         }
     }
 
     #[inline(always)]
-    fn derive_one<const NARROW: bool, const MIXED: bool>(&self, index: usize, hash: u64, out: &mut Equations) {
-        let layer = self.layer;
+    fn derive_one<const NARROW: bool>(&self, layer: &Layer, index: usize, hash: u64, out: &mut Equations) {
         let hash = if BUMPING { hash } else { final_layer_hash(hash, self.view.salt) };
-        let start = if BUMPING {
-            map_to_small_range(hash, bumping_starts(layer.slots))
-        } else {
-            map_to_small_range(hash, final_starts(layer.slots)).saturating_sub(SMASH).min(layer.slots - WIDTH)
-        };
-        let (block, shift) = (start / WIDTH, start % WIDTH);
-        let is_lower = u64::from(MIXED && block < layer.lower_blocks);
-        let lower_before = if MIXED { block.min(layer.lower_blocks) } else { 0 };
-        let upper = u64::from(self.view.upper);
-        let count = upper - is_lower;
-        // A 32-bit multiplication: vectors have no 64-bit one before AVX-512.
-        out.word[index] = layer.first_word + (block & 0xffff_ffff) * upper - lower_before;
-        out.next[index] = if shift == 0 { 0 } else { count };
-        if MIXED {
-            out.count[index] = count;
-        }
-        let all = coefficients(hash);
-        out.here[index] = all << shift;
-        out.over[index] = all >> 1 >> (WIDTH - 1 - shift);
-        let expected = u64::from(result(hash));
-        out.expected[index] = if NARROW { (expected & 0xf) | (expected >> (count - 4) & 0xf) << 4 } else { expected };
+        let drawn = map_to_small_range(hash, starts(layer.slots, if BUMPING { 0 } else { SMASH }));
+        let start = if BUMPING { drawn } else { drawn.saturating_sub(SMASH.into()).min(layer.slots - WIDTH) };
+        let equation = Equation::new(layer, self.view.upper, hash, start);
+        out.word[index] = equation.word;
+        out.next[index] = equation.next;
+        out.count[index] = equation.count;
+        out.here[index] = equation.coefficients.here;
+        out.over[index] = equation.coefficients.next;
+        out.expected[index] = if NARROW { overlap(equation.expected, equation.count) } else { equation.expected };
         if BUMPING {
             let offset = start % BUCKET_SLOTS;
             out.code_word[index] = layer.threshold_word + start / (BUCKET_SLOTS * 32);
@@ -217,7 +184,7 @@ impl<const BUMPING: bool> Batch<'_, BUMPING> {
         first_position: usize,
         bumped: &mut Bumped,
     ) -> u64 {
-        let (words, upper) = (self.view.words, usize::from(self.view.upper));
+        let (words, upper) = (self.view.words, u64::from(self.view.upper));
         let mut answers = 0;
         let (at, ahead) = (at & KEYS_AT_ONCE, !at & KEYS_AT_ONCE);
         // A filter of one layer has at most 5,000 keys, which the nearer caches hold.
@@ -227,21 +194,21 @@ impl<const BUMPING: bool> Batch<'_, BUMPING> {
             if prefetches {
                 let first = words.as_ptr().wrapping_add(equations.word[ahead + index] as usize);
                 prefetch(first);
-                prefetch(first.wrapping_add(2 * upper).cast::<u8>().wrapping_sub(1));
+                prefetch(first.wrapping_add(2 * upper as usize).cast::<u8>().wrapping_sub(1));
             }
-            let (word, next) = (equations.word[now] as usize, equations.next[now] as usize);
-            let count = if MIXED { equations.count[now] as usize } else { upper };
-            debug_assert!(word + next + count <= words.len());
+            let (word, next) = (equations.word[now], equations.next[now]);
+            let count = if MIXED { equations.count[now] } else { upper };
+            debug_assert!((word + next + count) as usize <= words.len());
             let coefficients = Coefficients { here: equations.here[now], next: equations.over[now] };
-            let expected = equations.expected[now] as u32;
+            let expected = equations.expected[now];
             // SAFETY: the set is the caller's. The layer fits, and a start is at most 64 slots from its end: the
             // block lies within it, and the one after it too unless `next` is 0.
             let mut holds = unsafe {
-                let block = words.as_ptr().add(word);
+                let block = words.as_ptr().add(word as usize);
                 if NARROW {
-                    K::agree(&driver::eight(block, next, 0, count - 4), coefficients, expected)
+                    K::agree(&driver::eight(block, next as usize, 0, count as usize - 4), coefficients, expected)
                 } else {
-                    columns_hold::<K>(block, next, count, coefficients, expected)
+                    columns_hold::<K>(block, &Equation { word, next, count, coefficients, expected })
                 }
             };
             if BUMPING {
@@ -254,22 +221,6 @@ impl<const BUMPING: bool> Batch<'_, BUMPING> {
             answers |= u64::from(holds) << index;
         }
         answers
-    }
-
-    /// Looks up the bumped keys of a chunk in the layers after the first.
-    ///
-    /// # Safety
-    ///
-    /// The CPU must have the set.
-    #[inline(always)]
-    unsafe fn later_layers<K: Kernel>(&self, hashes: &[KeyHash], bumped: &mut Bumped, matches: &mut [u64]) {
-        for &position in bumped.positions.iter().take(core::mem::take(&mut bumped.count)) {
-            let position = usize::from(position);
-            let hash = hashes[position].get();
-            // SAFETY: the caller's.
-            let answer = unsafe { driver::may_contain_after_first::<K>(self.view, hash) };
-            matches[position / 64] |= u64::from(answer) << (position % 64);
-        }
     }
 }
 

@@ -2,8 +2,7 @@
 
 use super::FilterView;
 use crate::filter::ribbon::equation::{
-    BUCKET_SLOTS, THRESHOLDS, WIDTH, bumping_start, coefficients, final_layer_hash, final_start, next_layer_hash,
-    result,
+    BUCKET_SLOTS, THRESHOLDS, WIDTH, bumping_start, coefficients, final_layer_hash, next_layer_hash, result,
 };
 use crate::filter::ribbon::layer::Layer;
 use crate::hash::KeyHash;
@@ -29,6 +28,34 @@ pub(super) struct Coefficients {
     pub(super) next: u64,
 }
 
+/// A key's equation in one layer, placed in the payload.
+#[derive(Clone, Copy)]
+pub(super) struct Equation {
+    /// First word of the block where it starts.
+    pub(super) word: u64,
+    /// Words from there to the next block; 0 when that is not needed.
+    pub(super) next: u64,
+    /// Columns of the block.
+    pub(super) count: u64,
+    pub(super) coefficients: Coefficients,
+    /// The result, column 0 in the lowest bit.
+    pub(super) expected: u64,
+}
+
+impl Equation {
+    /// The equation of `hash` that starts at slot `start` of a layer where most blocks have `upper` columns.
+    #[inline(always)]
+    pub(super) fn new(layer: &Layer, upper: u8, hash: u64, start: u64) -> Self {
+        let shift = start % WIDTH;
+        let (word, count) = layer.block(start / WIDTH, upper);
+        // An equation that fills its own block does not reach the next, which may not exist.
+        let next = if shift == 0 { 0 } else { count };
+        let all = coefficients(hash);
+        let coefficients = Coefficients { here: all << shift, next: all >> 1 >> (WIDTH - 1 - shift) };
+        Self { word, next, count, coefficients, expected: result(hash).into() }
+    }
+}
+
 /// The operation that each instruction set implements.
 pub(super) trait Kernel {
     /// Whether all eight parities equal the low eight bits of `expected`, the first four in the lowest bits.
@@ -36,7 +63,7 @@ pub(super) trait Kernel {
     /// # Safety
     ///
     /// The CPU must have the set.
-    unsafe fn agree(columns: &Eight<'_>, coefficients: Coefficients, expected: u32) -> bool;
+    unsafe fn agree(columns: &Eight<'_>, coefficients: Coefficients, expected: u64) -> bool;
 }
 
 /// See [`super::may_contain`].
@@ -87,7 +114,7 @@ pub(super) unsafe fn may_contain_after_first<K: Kernel>(view: &FilterView<'_>, m
 unsafe fn final_holds<K: Kernel>(view: &FilterView<'_>, hash: u64) -> bool {
     let hash = final_layer_hash(hash, view.salt);
     // SAFETY: the caller's.
-    unsafe { holds::<K>(view, view.last, hash, final_start(hash, view.last.slots)) }
+    unsafe { holds::<K>(view, view.last, hash, view.last.start(hash)) }
 }
 
 /// Whether `layer` bumps keys that start at `start`; `None` when the payload is too short.
@@ -106,44 +133,31 @@ fn bumps(view: &FilterView<'_>, layer: &Layer, start: u64) -> Option<bool> {
 /// The CPU must have the set.
 #[inline(always)]
 unsafe fn holds<K: Kernel>(view: &FilterView<'_>, layer: &Layer, hash: u64, start: u64) -> bool {
-    let (word, count) = layer.block(start / WIDTH, view.upper);
-    let count = usize::from(count);
-    let shift = start % WIDTH;
-    // An equation that fills its own block does not reach the next, which may not exist.
-    let next = if shift == 0 { 0 } else { count };
-    let Ok(word) = usize::try_from(word) else { return true };
-    let Some(words) = view.words.get(word..word.saturating_add(next + count)) else { return true };
-    let expected = result(hash);
+    let equation = Equation::new(layer, view.upper, hash, start);
+    let Ok(word) = usize::try_from(equation.word) else { return true };
+    let length = (equation.next + equation.count) as usize;
+    let Some(words) = view.words.get(word..word.saturating_add(length)) else { return true };
     // SAFETY: the set is the caller's; `words` has `next + count` words.
-    unsafe { columns_hold::<K>(words.as_ptr(), next, count, coefficients_over(hash, shift), expected) }
+    unsafe { columns_hold::<K>(words.as_ptr(), &equation) }
 }
 
-/// The coefficients of an equation that starts `shift` slots into a block.
-#[inline(always)]
-fn coefficients_over(hash: u64, shift: u64) -> Coefficients {
-    let all = coefficients(hash);
-    Coefficients { here: all << shift, next: all >> 1 >> (WIDTH - 1 - shift) }
-}
-
-/// Whether the parities of the columns at `words`, and of those `next` words after them, equal the lowest `count` bits
-/// of `expected`.
+/// Whether the parities of the columns at `words`, where the equation's block begins, and of those of the next block
+/// equal the lowest bits of what is expected.
 ///
 /// # Safety
 ///
 /// The CPU must have the set; `next + count` words must be there.
 #[inline(always)]
-pub(super) unsafe fn columns_hold<K: Kernel>(
-    words: *const [u8; 8],
-    next: usize,
-    count: usize,
-    coefficients: Coefficients,
-    expected: u32,
-) -> bool {
+pub(super) unsafe fn columns_hold<K: Kernel>(words: *const [u8; 8], equation: &Equation) -> bool {
+    let &Equation { next, count, coefficients, expected, .. } = equation;
+    let (next, count) = (next as usize, count as usize);
     // SAFETY: the caller's, and the ranges of `count`.
     unsafe {
         match count {
             0..4 => few_columns_hold::<K>(words, next, count, coefficients, expected),
-            4..=COLUMNS_AT_ONCE => K::agree(&eight(words, next, 0, count - 4), coefficients, overlap(expected, count)),
+            4..=COLUMNS_AT_ONCE => {
+                K::agree(&eight(words, next, 0, count - 4), coefficients, overlap(expected, count as u64))
+            }
             _ => many_columns_hold::<K>(words, next, count, coefficients, expected),
         }
     }
@@ -152,7 +166,7 @@ pub(super) unsafe fn columns_hold<K: Kernel>(
 /// The first four of the lowest `count` bits (4 to 8), and in bits 4 to 7 the last four: the two loads of four columns
 /// overlap, so they read nothing beyond the block.
 #[inline(always)]
-const fn overlap(expected: u32, count: usize) -> u32 {
+pub(super) const fn overlap(expected: u64, count: u64) -> u64 {
     (expected & 0xf) | (expected >> (count - 4) & 0xf) << 4
 }
 
@@ -182,7 +196,7 @@ unsafe fn few_columns_hold<K: Kernel>(
     next: usize,
     count: usize,
     coefficients: Coefficients,
-    expected: u32,
+    expected: u64,
 ) -> bool {
     let mut padded = [[0; 8]; 2 * 4];
     for column in 0..count.min(3) {
@@ -208,7 +222,7 @@ unsafe fn many_columns_hold<K: Kernel>(
     next: usize,
     count: usize,
     coefficients: Coefficients,
-    expected: u32,
+    expected: u64,
 ) -> bool {
     let mut all_agree = true;
     let mut first = 0;

@@ -8,10 +8,10 @@
 //! for each instruction set. All of it is inlined into that set's entry functions: a function that is called instead
 //! would be compiled without the set's instructions, and be 30 times as slow.
 //!
-//! The derivation of an equation exists twice. `driver` derives one key's, with a branch at each layer. `batch` derives
-//! those of 16 keys without any branch, with arithmetic that the compiler turns into vectors of keys (128-bit products
-//! and early returns would prevent that), after checking once that all layers fit. `tests` compares both with the
-//! format's specification.
+//! Both derive an equation by `Equation::new` from its start, and each has its own way to the start. `driver` derives one
+//! key's, with a branch at each layer. `batch` derives those of 16 keys without any branch, with arithmetic that the
+//! compiler turns into vectors of keys (128-bit products and early returns would prevent that), after checking once that
+//! all layers fit. `tests` compares both with the format's specification.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -21,14 +21,13 @@ mod batch;
 mod driver;
 #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
 mod neon;
-mod parity;
 mod portable;
 #[cfg(test)]
 mod tests;
 
 use crate::filter::ribbon::layer::Layer;
 use crate::hash::KeyHash;
-use crate::kernel::dispatch;
+use crate::kernel::dispatch_generic;
 
 /// The parts of a filter that a query reads. They need not be consistent: a position outside of `words` reads as "may
 /// be present".
@@ -47,10 +46,13 @@ pub(crate) struct FilterView<'a> {
 /// Whether the key of `hash` may have been added.
 #[inline]
 pub(crate) fn may_contain(view: &FilterView<'_>, hash: KeyHash) -> bool {
-    dispatch!(may_contain(view, hash))
+    dispatch_generic!(driver::may_contain, self, portable::may_contain, (view: &FilterView<'_>, hash: KeyHash) -> bool)
 }
 
 /// Probes many: bit `i % 64` of word `i / 64` of `matches` becomes the answer for hash `i`.
 pub(crate) fn may_contain_batch(view: &FilterView<'_>, hashes: &[KeyHash], matches: &mut [u64]) {
-    dispatch!(may_contain_batch(view, hashes, matches));
+    dispatch_generic!(
+        batch::may_contain_batch, self, portable::may_contain_batch,
+        (view: &FilterView<'_>, hashes: &[KeyHash], matches: &mut [u64])
+    );
 }

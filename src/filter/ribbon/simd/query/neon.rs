@@ -5,15 +5,13 @@ use core::arch::aarch64::{
     vreinterpretq_u64_u8,
 };
 
-use super::driver::{self, Coefficients, Eight, Four, Kernel};
-use super::{FilterView, batch};
-use crate::hash::KeyHash;
+use super::driver::{Coefficients, Eight, Four, Kernel};
 
-struct Neon;
+pub(super) struct Neon;
 
 impl Kernel for Neon {
     #[inline(always)]
-    unsafe fn agree(columns: &Eight<'_>, coefficients: Coefficients, expected: u32) -> bool {
+    unsafe fn agree(columns: &Eight<'_>, coefficients: Coefficients, expected: u64) -> bool {
         // SAFETY: the set is the caller's.
         unsafe {
             let masks = [
@@ -28,7 +26,7 @@ impl Kernel for Neon {
             let sums = vgetq_lane_u64::<0>(vreinterpretq_u64_u8(vpaddq_u8(pairs, pairs)));
             // Bit 8i moves to bit 56 + i.
             let parities = (sums & 0x0101_0101_0101_0101).wrapping_mul(0x0102_0408_1020_4080) >> 56;
-            parities == u64::from(expected & 0xff)
+            parities == expected & 0xff
         }
     }
 }
@@ -46,16 +44,4 @@ unsafe fn counts(here: &Four, next: &Four, masks: [uint8x16_t; 2], column: usize
         let next = vandq_u8(vld1q_u8(next.as_ptr().add(column).cast()), masks[1]);
         vcntq_u8(veorq_u8(here, next))
     }
-}
-
-#[target_feature(enable = "neon")]
-pub(super) fn may_contain(view: &FilterView<'_>, hash: KeyHash) -> bool {
-    // SAFETY: this function's instructions.
-    unsafe { driver::may_contain::<Neon>(view, hash) }
-}
-
-#[target_feature(enable = "neon")]
-pub(super) fn may_contain_batch(view: &FilterView<'_>, hashes: &[KeyHash], matches: &mut [u64]) {
-    // SAFETY: this function's instructions.
-    unsafe { batch::may_contain_batch::<Neon>(view, hashes, matches) };
 }

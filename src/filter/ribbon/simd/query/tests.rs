@@ -1,55 +1,20 @@
 //! Every instruction set against the format's text: any bits at all are a valid payload, so the payloads
 //! are random.
 
-use super::{FilterView, portable};
-use crate::filter::ribbon::equation::{
-    THRESHOLDS, coefficients, final_layer_hash, final_start, next_layer_hash, result,
-};
+use super::{FilterView, may_contain, may_contain_batch};
+use crate::filter::ribbon::equation::{SMASH, THRESHOLDS, coefficients, final_layer_hash, next_layer_hash, result};
 use crate::filter::ribbon::layer::Layer;
 use crate::hash::{KeyHash, map_to_range, mix64};
-use crate::simd::InstructionSet;
-
-/// One set's functions, whichever is selected.
-fn may_contain(set: InstructionSet, view: &FilterView<'_>, hash: KeyHash) -> bool {
-    match set {
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: only available sets are tested.
-        InstructionSet::Avx2 => unsafe { super::avx2::may_contain(view, hash) },
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: as above.
-        InstructionSet::Avx512 => unsafe { super::avx512::may_contain(view, hash) },
-        #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
-        // SAFETY: as above.
-        InstructionSet::Neon => unsafe { super::neon::may_contain(view, hash) },
-        _ => portable::may_contain(view, hash),
-    }
-}
-
-fn may_contain_batch(set: InstructionSet, view: &FilterView<'_>, hashes: &[KeyHash]) -> Vec<u64> {
-    // What was there before must not shine through.
-    let mut matches = vec![u64::MAX; hashes.len().div_ceil(64)];
-    match set {
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: only available sets are tested.
-        InstructionSet::Avx2 => unsafe { super::avx2::may_contain_batch(view, hashes, &mut matches) },
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: as above.
-        InstructionSet::Avx512 => unsafe { super::avx512::may_contain_batch(view, hashes, &mut matches) },
-        #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
-        // SAFETY: as above.
-        InstructionSet::Neon => unsafe { super::neon::may_contain_batch(view, hashes, &mut matches) },
-        _ => portable::may_contain_batch(view, hashes, &mut matches),
-    }
-    matches
-}
+use crate::simd::for_each_set;
 
 /// The query as the format's text has it, one bit at a time; `true` where the payload ends too early.
 fn as_specified(view: &FilterView<'_>, mut hash: u64) -> bool {
     let word = |index: u64| view.words.get(usize::try_from(index).ok()?).map(|word| u64::from_le_bytes(*word));
     let holds = |layer: &Layer, hash: u64, start: u64| {
         let (block, shift) = (start / 64, start % 64);
-        let count = u64::from(view.upper) - u64::from(block < layer.lower_blocks);
-        let first = layer.first_word + block * u64::from(view.upper) - block.min(layer.lower_blocks);
+        let lower_blocks = u64::from(layer.lower_blocks);
+        let count = u64::from(view.upper) - u64::from(block < lower_blocks);
+        let first = layer.first_word + block * u64::from(view.upper) - block.min(lower_blocks);
         let parity = |column: u64| {
             let mut bits = word(first + column)? & coefficients(hash) << shift;
             if shift > 0 {
@@ -72,7 +37,8 @@ fn as_specified(view: &FilterView<'_>, mut hash: u64) -> bool {
         }
     }
     hash = final_layer_hash(hash, view.salt);
-    holds(view.last, hash, final_start(hash, view.last.slots))
+    let start = map_to_range(hash, view.last.slots - 63 + 32).saturating_sub(16).min(view.last.slots - 64);
+    holds(view.last, hash, start)
 }
 
 /// Layers of these numbers of blocks, `lower` of eight of them with one column less, laid out one after the other, and
@@ -82,10 +48,17 @@ fn lay_out(blocks: &[u64], upper: u8, lower: u64) -> (Vec<Layer>, usize) {
     let mut layers: Vec<Layer> = Vec::new();
     for blocks in blocks {
         let lower_blocks = blocks * lower / 8;
-        layers.push(Layer { slots: blocks * 64, lower_blocks, first_word: end, threshold_word: 0 });
+        layers.push(Layer {
+            slots: blocks * 64,
+            smash: 0,
+            lower_blocks: lower_blocks as u32,
+            first_word: end,
+            threshold_word: 0,
+        });
         end += blocks * u64::from(upper) - lower_blocks;
     }
     let bumping = layers.len() - 1;
+    layers[bumping].smash = SMASH;
     for layer in &mut layers[..bumping] {
         layer.threshold_word = end;
         end += (layer.slots - 63).div_ceil(128).div_ceil(32);
@@ -99,12 +72,15 @@ fn compare(view: &FilterView<'_>, keys: usize, seed: u64) -> usize {
     let expected: Vec<bool> = hashes.iter().map(|hash| as_specified(view, hash.get())).collect();
     let mut bits = vec![0_u64; keys.div_ceil(64)];
     expected.iter().enumerate().for_each(|(index, &hit)| bits[index / 64] |= u64::from(hit) << (index % 64));
-    for set in InstructionSet::available() {
-        assert_eq!(may_contain_batch(set, view, &hashes), bits, "{set}, {keys} keys of {view:x?}");
+    for_each_set(|set| {
+        // What was there before must not shine through.
+        let mut matches = vec![u64::MAX; keys.div_ceil(64)];
+        may_contain_batch(view, &hashes, &mut matches);
+        assert_eq!(matches, bits, "{set}, {keys} keys of {view:x?}");
         for (hash, expected) in hashes.iter().zip(&expected) {
-            assert_eq!(may_contain(set, view, *hash), *expected, "{set}, {hash:x?} in {view:x?}");
+            assert_eq!(may_contain(view, *hash), *expected, "{set}, {hash:x?} in {view:x?}");
         }
-    }
+    });
     expected.iter().filter(|&&hit| hit).count()
 }
 
@@ -189,9 +165,10 @@ fn layers_that_claim_more_than_there_is_read_as_may_be_present() {
     let bytes = random_bytes(64, 14);
     for slots in [64, 1 << 30, (1 << 32) - 64, 1 << 32, 1 << 38] {
         for far in [0, 1 << 20, 1 << 40, u64::MAX >> 8] {
-            let layer = Layer { slots, lower_blocks: 0, first_word: far, threshold_word: far };
+            let layer = Layer { slots, smash: 0, lower_blocks: 0, first_word: far, threshold_word: far };
+            let last = Layer { smash: SMASH, ..layer };
             for bumping in [&[][..], &[layer][..], &[layer, layer][..]] {
-                let view = FilterView { words: bytes.as_chunks().0, bumping, last: &layer, upper: 7, salt: 0 };
+                let view = FilterView { words: bytes.as_chunks().0, bumping, last: &last, upper: 7, salt: 0 };
                 compare(&view, 20, slots);
             }
         }

@@ -4,7 +4,7 @@
 //! in the same block and in the one to its left, at places that do not overlap; so one accumulator of 64 places
 //! serves both.
 
-use super::{BlockColumns, MAX_COLUMNS};
+use super::BlockColumns;
 use crate::filter::ribbon::simd::bytes::{ByteTable, ByteVector, Planes};
 use crate::filter::ribbon::simd::sweep::Echelon;
 
@@ -123,7 +123,7 @@ unsafe fn solve_results<V: ByteVector, const R: usize>(
 ) {
     let Some(last) = echelon.occupied.len().checked_sub(1) else { return };
     let mut blocks = [const { LoadedBlock::<R>::EMPTY }; 2];
-    let mut words = [0; MAX_COLUMNS];
+    let mut words = BlockColumns::default();
     // SAFETY: the caller's promise.
     unsafe { blocks[last % 2].load::<V>(echelon, Some(last)) };
     let mut sums = blocks[last % 2].results.clone();
@@ -205,9 +205,10 @@ unsafe fn solve_group<V: ByteVector, const R: usize, const ODD: usize>(
                 };
                 let bits = row_of(here, &masks.here).or(row_of(left, &masks.left));
                 let bits = if ODD == 1 { bits.upper_half() } else { bits };
-                let kept = V::load(&sums[at..]).and(V::load(&masks.others.0[at..]));
-                let begun = V::and_not(V::load(&masks.others.0[at..]), V::load(&left.results.0[byte][at..]));
-                kept.or(begun).xor(V::look_up(subsets, bits)).store(&mut sums[at..]);
+                // The group's own places begin with what the block to the left needs there; the others stay.
+                let begun = V::load(&left.results.0[byte][at..]);
+                let kept = V::load(&sums[at..]).xor(begun).and(V::load(&masks.others.0[at..]));
+                kept.xor(begun).xor(V::look_up(subsets, bits)).store(&mut sums[at..]);
                 let value = V::look_up(subsets, V::load(&masks.own.0[at..]));
                 value.or(V::load(&values[at..])).store(&mut values[at..]);
             }

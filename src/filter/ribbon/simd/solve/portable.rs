@@ -1,7 +1,7 @@
 //! With tables of words.
 
-use super::super::sweep::Echelon;
-use super::{BlockColumns, MAX_COLUMNS};
+use super::BlockColumns;
+use crate::filter::ribbon::simd::sweep::Echelon;
 
 /// Slots whose sums are tabulated together.
 const SLOTS_AT_ONCE: usize = 4;
@@ -15,7 +15,7 @@ type Sums = [[u32; 1 << SLOTS_AT_ONCE]; 64 / SLOTS_AT_ONCE];
 pub(super) fn solve(echelon: &Echelon, columns: usize, mut visit: impl FnMut(usize, &BlockColumns)) {
     let mut sums: Sums = [[0; 1 << SLOTS_AT_ONCE]; 64 / SLOTS_AT_ONCE];
     let mut solved = [0; 64];
-    let mut words = [0; MAX_COLUMNS];
+    let mut words = BlockColumns::default();
     let blocks = echelon.occupied.iter().zip(&echelon.rows).zip(&echelon.results).enumerate().rev();
     for (block, ((&occupied, rows), results)) in blocks {
         solve_block(occupied, rows, results, &mut sums, &mut solved);

@@ -20,8 +20,8 @@
 mod planes;
 mod portable;
 
-use super::bytes::Planes;
-use crate::kernel::dispatch;
+use super::bytes::{self, Planes};
+use crate::kernel::dispatch_generic;
 
 /// An equation in two words: the row; then the result in the low 32 bits, and above it the start, counted from the
 /// left of the bucket.
@@ -100,15 +100,15 @@ pub(crate) struct Echelon {
 }
 
 /// The pivots of one block.
-struct PivotBlock<'a> {
-    occupied: &'a mut u64,
-    rows: &'a mut [u64; 64],
-    results: &'a mut [u32; 64],
+pub(crate) struct PivotBlock<'a> {
+    pub(crate) occupied: &'a mut u64,
+    pub(crate) rows: &'a mut [u64; 64],
+    pub(crate) results: &'a mut [u32; 64],
 }
 
 impl Echelon {
     #[inline]
-    fn block(&mut self, index: usize) -> Option<PivotBlock<'_>> {
+    pub(crate) fn block(&mut self, index: usize) -> Option<PivotBlock<'_>> {
         Some(PivotBlock {
             occupied: self.occupied.get_mut(index)?,
             rows: self.rows.get_mut(index)?,
@@ -133,25 +133,18 @@ impl PivotBlock<'_> {
     }
 }
 
-/// A pivot that was chosen from the pending rows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ChosenPivot {
-    /// Its slot, counted from the left of the bucket.
-    pub(crate) slot: u8,
-    /// Start of the row, counted likewise.
-    pub(crate) offset: u8,
-}
-
-/// The pivots chosen in one bucket. A row ends at most 63 slots beyond the bucket, so they are fewer than 192.
-#[derive(Clone, Copy, Debug)]
+/// The pivots chosen from the pending rows of one bucket. A row ends at most 63 slots beyond the bucket, so they are fewer
+/// than 192.
+#[derive(Debug)]
 pub(crate) struct ChosenPivots {
-    chosen: [ChosenPivot; 256],
+    /// The slot of each, and the start of its row, both counted from the left of the bucket.
+    list: [[u8; 2]; 256],
     len: u8,
 }
 
 impl Default for ChosenPivots {
     fn default() -> Self {
-        Self { chosen: [ChosenPivot::default(); 256], len: 0 }
+        Self { list: [[0; 2]; 256], len: 0 }
     }
 }
 
@@ -160,13 +153,13 @@ impl ChosenPivots {
         self.len = 0;
     }
 
-    pub(crate) fn as_slice(&self) -> &[ChosenPivot] {
-        &self.chosen[..usize::from(self.len)]
+    pub(crate) fn as_slice(&self) -> &[[u8; 2]] {
+        &self.list[..usize::from(self.len)]
     }
 
     #[inline]
     fn push(&mut self, slot: u8, offset: u8) {
-        self.chosen[usize::from(self.len)] = ChosenPivot { slot, offset };
+        self.list[usize::from(self.len)] = [slot, offset];
         self.len += 1;
     }
 }
@@ -188,28 +181,5 @@ pub(crate) struct Bucket<'a> {
 ///
 /// Returns the largest offset of a contradictory row: one that became zero while its result did not.
 pub(crate) fn sweep(bucket: Bucket<'_>) -> Option<u8> {
-    dispatch!(sweep(bucket))
+    dispatch_generic!(planes::sweep, bytes, portable::sweep, (bucket: Bucket<'_>) -> Option<u8>)
 }
-
-/// Defines a module with the form of the sweep for one instruction set.
-macro_rules! sweep_with {
-    ($module:ident, $vector:ident, $features:literal) => {
-        mod $module {
-            use super::{Bucket, planes};
-            use crate::filter::ribbon::simd::bytes::$module::$vector;
-
-            #[target_feature(enable = $features)]
-            pub(super) fn sweep(bucket: Bucket<'_>) -> Option<u8> {
-                // SAFETY: this function has the instructions.
-                unsafe { planes::sweep::<$vector>(bucket) }
-            }
-        }
-    };
-}
-
-#[cfg(target_arch = "x86_64")]
-sweep_with!(avx2, Avx2, "avx2,bmi1,bmi2,lzcnt,popcnt");
-#[cfg(target_arch = "x86_64")]
-sweep_with!(avx512, Avx512, "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq,avx2,bmi1,bmi2,lzcnt,popcnt");
-#[cfg(all(target_arch = "aarch64", target_endian = "little"))]
-sweep_with!(neon, Neon, "neon");
