@@ -96,7 +96,7 @@ pub trait DynamicFilter: Dynamic {
 
     /// Removes all keys.
     fn clear(&mut self) {
-        self.contents_mut().clear();
+        self.clear_contents();
     }
 
     /// How full the filter is, and the resulting false positive rate. Reads the whole payload of a Bloom filter.
@@ -116,7 +116,7 @@ pub trait DynamicFilter: Dynamic {
 
     /// The size of the block that [`to_block`](Self::to_block) returns.
     fn block_bytes(&self) -> u64 {
-        self.contents().block_bytes()
+        self.contents().encode_shape(0).block_bytes()
     }
 
     /// Writes the filter's present contents as an unbound block ([`FilterBlock::bound_to`] binds it).

@@ -15,7 +15,8 @@ pub(crate) trait Dynamic: fmt::Debug + Send + Sync {
     /// The contents that a block stores.
     fn contents(&self) -> &dyn Contents;
 
-    fn contents_mut(&mut self) -> &mut dyn Contents;
+    /// Removes all keys.
+    fn clear_contents(&mut self);
 
     /// Inserts a key. Only a kind that can be full fails.
     fn insert_or_fail(&mut self, hash: KeyHash) -> Result<(), FilterError>;
@@ -40,14 +41,11 @@ pub(crate) trait Contents {
     fn encode_shape(&self, keys: u64) -> EncodedShape;
     /// The expected rate of a filter of this shape with `keys` distinct keys.
     fn expected_fpr(&self, keys: u64) -> f64;
-    /// Bytes of the whole unbound block.
-    fn block_bytes(&self) -> u64;
     /// Writes the payload to `out`, which has its length and is all zeros.
     fn write_payload(&self, out: &mut [u8]);
     fn contains(&self, hash: KeyHash) -> bool;
     /// Bit `i % 64` of word `i / 64` of `matches` becomes the answer for key `i`.
     fn contains_batch(&self, hashes: &[KeyHash], matches: &mut [u64]);
-    fn clear(&mut self);
 }
 
 /// The parts of a block that a filter is restored from.
@@ -99,6 +97,11 @@ impl<S: FilterShape> InMemory<S> {
         Ok(restored)
     }
 
+    pub(crate) fn clear(&mut self) {
+        self.payload.as_mut_slice().fill(0);
+        self.keys = 0;
+    }
+
     /// The payload of a filter that was filled for a file.
     pub(crate) fn into_payload(self) -> BuiltPayload<S> {
         BuiltPayload::new(self.shape, Payload(self.payload))
@@ -131,10 +134,6 @@ impl<S: FilterShape> Contents for InMemory<S> {
         self.shape.expected_fpr(keys)
     }
 
-    fn block_bytes(&self) -> u64 {
-        self.shape.block_bytes()
-    }
-
     fn write_payload(&self, out: &mut [u8]) {
         out.copy_from_slice(self.bytes());
     }
@@ -146,11 +145,6 @@ impl<S: FilterShape> Contents for InMemory<S> {
 
     fn contains_batch(&self, hashes: &[KeyHash], matches: &mut [u64]) {
         self.shape.may_contain_batch(self.bytes(), hashes, matches);
-    }
-
-    fn clear(&mut self) {
-        self.payload.as_mut_slice().fill(0);
-        self.keys = 0;
     }
 }
 

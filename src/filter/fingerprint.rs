@@ -6,7 +6,7 @@ use crate::codec::AlignedBuffer;
 use crate::filter::batch::{answers, word_of};
 use crate::filter::cache::PROBE_PREFETCH_BYTES;
 use crate::filter::peel::{AttemptError, CellSums, PeelOrder, Placement, try_salts};
-use crate::filter::{BuildFailure, BuiltPayload, FilterShape};
+use crate::filter::{BuildFailure, BuildResult, BuiltPayload, FilterShape};
 use crate::hash::KeyHash;
 use crate::kernel::prefetch::prefetch;
 
@@ -43,7 +43,7 @@ pub(crate) trait PeeledShape: FilterShape {
     }
 
     /// The payload of keys that were peeled off.
-    fn assign(self, sums: &CellSums, order: &PeelOrder) -> Result<BuiltPayload<Self>, BuildFailure> {
+    fn assign(self, sums: &CellSums, order: &PeelOrder) -> BuildResult<Self> {
         let mut payload = AlignedBuffer::zeroed(self.payload_bytes()).ok_or(BuildFailure::NoMemory)?;
         self.set_cells(sums, order, payload.as_mut_slice());
         let peak_bytes = sums.bytes() + order.bytes() + payload.capacity() as u64;
@@ -53,11 +53,7 @@ pub(crate) trait PeeledShape: FilterShape {
 
 /// Builds the filter of distinct `hashes`, fastest if they ascend. As many cells as possible from `reserve` on stay
 /// empty.
-pub(crate) fn build<S: PeeledShape>(
-    hashes: &[KeyHash],
-    shape: S,
-    reserve: usize,
-) -> Result<BuiltPayload<S>, BuildFailure> {
+pub(crate) fn build<S: PeeledShape>(hashes: &[KeyHash], shape: S, reserve: usize) -> BuildResult<S> {
     let mut sums = CellSums::new(shape.cells())?;
     try_salts(|salt| {
         let shape = shape.with_salt(salt);

@@ -266,14 +266,6 @@ pub struct ParamWords {
 }
 
 impl ParamWords {
-    /// Appends a word; a sixteenth is dropped (no kind has as many).
-    pub(crate) fn push(&mut self, word: u32) {
-        if let Some(slot) = self.words.get_mut(usize::from(self.count)) {
-            *slot = word;
-            self.count += 1;
-        }
-    }
-
     /// The words.
     #[must_use]
     pub fn as_slice(&self) -> &[u32] {
@@ -289,7 +281,10 @@ impl FromIterator<u32> for ParamWords {
     /// The first 15 words.
     fn from_iter<I: IntoIterator<Item = u32>>(words: I) -> Self {
         let mut params = Self::default();
-        words.into_iter().for_each(|word| params.push(word));
+        for (slot, word) in params.words.iter_mut().zip(words) {
+            *slot = word;
+            params.count += 1;
+        }
         params
     }
 }
@@ -309,6 +304,11 @@ pub struct EncodedShape {
 }
 
 impl EncodedShape {
+    /// Bytes of the whole unbound block.
+    pub(crate) fn block_bytes(&self) -> u64 {
+        self.payload_bytes + TRAILER_BYTES as u64 + u64::from(self.params.count()) * 4
+    }
+
     /// The kind's parameters, `N` words; `expected` names their number and the kind.
     pub(crate) fn words<const N: usize>(&self, expected: &'static str) -> Result<[u32; N], BlockError> {
         let got = self.params.count().into();
@@ -378,7 +378,7 @@ pub trait FilterShape: Copy + fmt::Debug + Send + Sync + 'static {
 
     /// Bytes of the whole unbound block.
     fn block_bytes(&self) -> u64 {
-        self.payload_bytes() + TRAILER_BYTES as u64 + u64::from(self.params().count()) * 4
+        self.encode(0).block_bytes()
     }
 }
 
@@ -455,6 +455,9 @@ impl<S: FilterShape> BuiltPayload<S> {
         Self { peak_bytes: built.peak_bytes + scratch_bytes, ..built }
     }
 }
+
+/// What [`Kind::build`] gives.
+pub(crate) type BuildResult<S> = Result<BuiltPayload<S>, BuildFailure>;
 
 /// Why there is no payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

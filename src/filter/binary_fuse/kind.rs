@@ -4,7 +4,7 @@ use super::shape::{FINGERPRINT_BITS, FuseArity, FuseShape, shape_for};
 use crate::error::ConfigError;
 use crate::filter::fingerprint::{PeeledShape, build};
 use crate::filter::kind::{
-    Abilities, BuildFailure, BuiltPayload, FallbackReason, Kind, NotStreamed, RATE_KEYS, Variant, fingerprint_bits,
+    Abilities, BuildResult, BuiltPayload, FallbackReason, Kind, NotStreamed, RATE_KEYS, Variant, fingerprint_bits,
 };
 use crate::filter::peel::{CellSums, NO_RESERVE};
 use crate::filter::{FilterKind, FilterShape};
@@ -67,12 +67,7 @@ impl Kind for BinaryFuseKind {
         plan.build_bytes(keys)
     }
 
-    fn build(
-        &self,
-        plan: &FuseShape,
-        hashes: &[KeyHash],
-        _scratch_limit: Option<u64>,
-    ) -> Result<BuiltPayload<FuseShape>, BuildFailure> {
+    fn build(&self, plan: &Self::Shape, hashes: &[KeyHash], _scratch_limit: Option<u64>) -> BuildResult<Self::Shape> {
         build(hashes, *plan, NO_RESERVE)
     }
 

@@ -13,19 +13,16 @@ use crate::hash::{KeyHash, SaltStep, map_to_range};
 pub enum FuseArity {
     /// Three: the faster one, with 1.13 cells per key at a million keys.
     #[default]
-    Three,
+    Three = 3,
     /// Four: the smaller one, with 1.07.
-    Four,
+    Four = 4,
 }
 
 impl FuseArity {
     /// As a number.
     #[must_use]
     pub const fn get(self) -> u32 {
-        match self {
-            Self::Three => 3,
-            Self::Four => 4,
-        }
+        self as u32
     }
 }
 

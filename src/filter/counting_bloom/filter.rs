@@ -173,12 +173,14 @@ impl CountingBloom {
     ///
     /// [`FilterError::NoMemory`] when allocation fails.
     pub fn to_standard_bloom(&self) -> Result<StandardBloom, FilterError> {
-        StandardBloom::filled(self.contents.hash, self.params(), self.contents.keys, |bits| {
-            for (byte, counters) in bits.iter_mut().zip(self.contents.bytes().chunks(4)) {
-                let positions = (0..8).filter(|&position| Counter::get(counters, position) > 0);
-                *byte = positions.fold(0, |byte, position| byte | 1 << position);
-            }
-        })
+        let mut filter = StandardBloom::empty(self.contents.hash, self.params())?;
+        filter.contents.keys = self.contents.keys;
+        let bits = filter.contents.payload.as_mut_slice();
+        for (byte, counters) in bits.iter_mut().zip(self.contents.bytes().chunks(4)) {
+            let positions = (0..8).filter(|&position| Counter::get(counters, position) > 0);
+            *byte = positions.fold(0, |byte, position| byte | 1 << position);
+        }
+        Ok(filter)
     }
 
     fn params(&self) -> BloomParams {
@@ -191,8 +193,8 @@ impl Dynamic for CountingBloom {
         &self.contents
     }
 
-    fn contents_mut(&mut self) -> &mut dyn Contents {
-        &mut self.contents
+    fn clear_contents(&mut self) {
+        self.contents.clear();
     }
 
     fn insert_or_fail(&mut self, hash: KeyHash) -> Result<(), FilterError> {

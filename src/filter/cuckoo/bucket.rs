@@ -1,6 +1,6 @@
 //! Four tags packed in one word, compared all at once.
 
-use core::ops::{BitAnd, BitOr, BitXor, Not, Shl, Shr};
+use core::ops::{Add, BitAnd, BitOr, BitXor, Mul, Not, Shl, Shr};
 
 /// Tags in a bucket.
 pub(super) const SLOTS: u32 = 4;
@@ -13,6 +13,8 @@ pub(super) trait Word:
     + PartialEq
     + Default
     + From<u32>
+    + Add<Output = Self>
+    + Mul<Output = Self>
     + BitAnd<Output = Self>
     + BitOr<Output = Self>
     + BitXor<Output = Self>
@@ -23,11 +25,8 @@ pub(super) trait Word:
     const BYTES: usize;
 
     fn low(self) -> u32;
-    /// The lanes' sums modulo the word; no lane overflows into the next where it is used.
-    fn plus(self, other: Self) -> Self;
+    /// The difference modulo the word.
     fn minus(self, other: Self) -> Self;
-    /// The low bits of the product: `tag` in all lanes when `self` has a 1 in each.
-    fn times(self, tag: u32) -> Self;
     fn ones(self) -> u32;
     /// The position of the lowest 1; the word's bits if there is none.
     fn lowest(self) -> u32;
@@ -48,18 +47,8 @@ macro_rules! word {
             }
 
             #[inline]
-            fn plus(self, other: Self) -> Self {
-                self.wrapping_add(other)
-            }
-
-            #[inline]
             fn minus(self, other: Self) -> Self {
                 self.wrapping_sub(other)
-            }
-
-            #[inline]
-            fn times(self, tag: u32) -> Self {
-                self.wrapping_mul(tag.into())
             }
 
             #[inline]
@@ -124,16 +113,17 @@ impl<W: Word> Lanes<W> {
         // The usual zero-lane test: subtracting 1 from each lane borrows from a lane of zero. A borrow can mark wrong
         // lanes to its left, but it starts only in a lane of zero, so there is a mark exactly when there is such a
         // lane.
-        let differing = bucket ^ self.lowest.times(tag);
+        let differing = bucket ^ (self.lowest * tag.into());
         differing.minus(self.lowest) & !differing & self.highest != W::default()
     }
 
     /// The highest bit of each lane that holds `tag`.
     #[inline]
     pub(super) fn which_hold(&self, bucket: W, tag: u32) -> W {
-        let differing = bucket ^ self.lowest.times(tag);
+        let differing = bucket ^ (self.lowest * tag.into());
         let below = self.highest.minus(self.lowest);
-        !((differing & below).plus(below) | differing) & self.highest
+        // No lane's sum reaches beyond its highest bit.
+        !(((differing & below) + below) | differing) & self.highest
     }
 
     /// The first bit of the lane that a mark of [`which_hold`](Self::which_hold) is in.

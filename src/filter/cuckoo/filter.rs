@@ -1,11 +1,11 @@
 //! The filter in memory.
 
 use super::insert::Search;
-use super::shape::{self, Buckets, CuckooShape, KEYS_AHEAD};
+use super::shape::{Buckets, CuckooShape, KEYS_AHEAD, with_buckets};
 use crate::error::FilterError;
 use crate::filter::cache::CUCKOO_PREFETCH_BYTES;
 use crate::filter::dynamic::{Contents, Dynamic, InMemory, StoredFilter};
-use crate::filter::{BuiltPayload, FilterShape, require};
+use crate::filter::{FilterShape, require};
 use crate::hash::{HashIdentity, KeyHash};
 use crate::stats::FilterHealth;
 use crate::units::FalsePositiveRate;
@@ -39,20 +39,8 @@ use crate::units::FalsePositiveRate;
 /// ```
 #[derive(Debug)]
 pub struct CuckooFilter {
-    contents: InMemory<CuckooShape>,
+    pub(super) contents: InMemory<CuckooShape>,
     search: Search,
-}
-
-/// Evaluates `$call` for the buckets of the filter's payload, compiled for words of 64 and of 128 bits.
-macro_rules! with_buckets {
-    ($contents:expr, $buckets:ident => $call:expr) => {{
-        let (shape, payload) = ($contents.shape, $contents.payload.as_mut_slice());
-        if shape.is_narrow() {
-            Buckets::<_, u64>::new(shape, payload).is_some_and(|mut $buckets| $call)
-        } else {
-            Buckets::<_, u128>::new(shape, payload).is_some_and(|mut $buckets| $call)
-        }
-    }};
 }
 
 impl CuckooFilter {
@@ -94,12 +82,12 @@ impl CuckooFilter {
     /// slots are taken, except for a key that is present eight times.
     #[inline]
     pub fn insert(&mut self, hash: KeyHash) -> Result<(), FilterError> {
-        let Self { contents, search } = self;
-        let key = contents.shape.candidates(hash);
-        if !with_buckets!(contents, buckets => buckets.insert(&key, search)) {
+        let Self { contents: InMemory { shape, payload, keys, .. }, search } = self;
+        let (key, payload) = (shape.candidates(hash), payload.as_mut_slice());
+        if with_buckets!(*shape, payload, mut buckets => buckets.insert(&key, search)) != Some(true) {
             return Err(self.full());
         }
-        self.contents.keys += 1;
+        *keys += 1;
         Ok(())
     }
 
@@ -114,10 +102,9 @@ impl CuckooFilter {
         if self.contents.bytes().len() < CUCKOO_PREFETCH_BYTES {
             return hashes.iter().try_for_each(|&hash| self.insert(hash));
         }
-        let Self { contents, search } = self;
-        let (shape, keys) = (contents.shape, &mut contents.keys);
+        let Self { contents: InMemory { shape, payload, keys, .. }, search } = self;
         let mut ahead = hashes.get(KEYS_AHEAD..).unwrap_or_default().iter();
-        let are_in = with_buckets!(contents, buckets => hashes.iter().all(|&hash| {
+        let are_in = with_buckets!(*shape, payload.as_mut_slice(), mut buckets => hashes.iter().all(|&hash| {
             if let Some(&next) = ahead.next() {
                 buckets.prefetch(&shape.candidates(next));
             }
@@ -125,7 +112,7 @@ impl CuckooFilter {
             *keys += u64::from(is_in);
             is_in
         }));
-        if are_in { Ok(()) } else { Err(self.full()) }
+        if are_in == Some(true) { Ok(()) } else { Err(self.full()) }
     }
 
     /// Removes one copy of a key.
@@ -137,12 +124,12 @@ impl CuckooFilter {
     ///
     /// [`FilterError::NotPresent`] when the key is certainly absent; the filter is then unchanged.
     pub fn remove(&mut self, hash: KeyHash) -> Result<(), FilterError> {
-        let contents = &mut self.contents;
-        let key = contents.shape.candidates(hash);
-        if !with_buckets!(contents, buckets => buckets.remove(&key)) {
+        let InMemory { shape, payload, keys, .. } = &mut self.contents;
+        let (key, payload) = (shape.candidates(hash), payload.as_mut_slice());
+        if with_buckets!(*shape, payload, mut buckets => buckets.remove(&key)) != Some(true) {
             return Err(FilterError::NotPresent);
         }
-        contents.keys -= 1;
+        *keys -= 1;
         Ok(())
     }
 
@@ -150,23 +137,19 @@ impl CuckooFilter {
     #[inline]
     #[must_use]
     pub fn contains(&self, hash: KeyHash) -> bool {
-        shape::may_contain(self.contents.shape, self.contents.bytes(), hash)
+        self.contents.shape.probe(self.contents.bytes(), hash)
     }
 
     /// Bits of a tag.
     #[must_use]
     pub fn tag_bits(&self) -> u8 {
-        self.contents.shape.tag_bits()
+        self.contents.shape.tag_bits
     }
 
     /// The number of slots; insertions succeed up to a load of 95 %.
     #[must_use]
     pub fn places(&self) -> u64 {
         self.contents.shape.places()
-    }
-
-    pub(super) fn into_payload(self) -> BuiltPayload<CuckooShape> {
-        self.contents.into_payload()
     }
 
     fn full(&self) -> FilterError {
@@ -179,8 +162,8 @@ impl Dynamic for CuckooFilter {
         &self.contents
     }
 
-    fn contents_mut(&mut self) -> &mut dyn Contents {
-        &mut self.contents
+    fn clear_contents(&mut self) {
+        self.contents.clear();
     }
 
     fn insert_or_fail(&mut self, hash: KeyHash) -> Result<(), FilterError> {
@@ -201,7 +184,7 @@ impl Dynamic for CuckooFilter {
     /// bytes after the last bucket are 0.
     fn restore(stored: &StoredFilter<'_>) -> Result<Self, FilterError> {
         let contents = InMemory::<CuckooShape>::restore(stored)?;
-        let tags = shape::count(contents.shape, contents.bytes());
+        let tags = contents.shape.count(contents.bytes());
         require(tags == Some(contents.keys), "keys", "the number of tags", contents.keys)?;
         for &byte in contents.shape.bytes_behind(contents.bytes()) {
             require(byte == 0, "bytes behind the last bucket", "0", byte)?;

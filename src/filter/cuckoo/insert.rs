@@ -179,7 +179,7 @@ impl<W: Word> Buckets<&mut [u8], W> {
             let parent = search.nodes[node.parent as usize];
             let moved = self.lanes.tag(self.get(parent.bucket), node.slot);
             self.swap(bucket, lane, 0, moved);
-            (bucket, lane) = (parent.bucket, node.slot * u32::from(self.shape.tag_bits()));
+            (bucket, lane) = (parent.bucket, node.slot * u32::from(self.shape.tag_bits));
             self.swap(bucket, lane, moved, 0);
             if node.parent < ROOTS {
                 break;

@@ -3,32 +3,16 @@
 use super::filter::CuckooFilter;
 use super::shape::{CuckooShape, RELIABLE_TAG_BITS, TAG_BITS};
 use crate::error::ConfigError;
-use crate::filter::kind::{
-    Abilities, BuildFailure, BuiltPayload, FallbackReason, Kind, NotStreamed, RATE_KEYS, fingerprint_bits,
-};
+use crate::filter::kind::{Abilities, BuildResult, FallbackReason, Kind, NotStreamed, RATE_KEYS, fingerprint_bits};
 use crate::filter::{FilterKind, FilterShape};
 use crate::hash::{HashIdentity, KeyHash};
 use crate::units::{FalsePositiveRate, Sizing};
 
 /// Cuckoo filters of a rate, or with tags of some bits.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct CuckooKind {
-    target: Target,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Target {
+pub(crate) enum CuckooKind {
     Rate(FalsePositiveRate),
     TagBits(u8),
-}
-
-impl CuckooKind {
-    fn shape(self, keys: u64) -> Result<CuckooShape, ConfigError> {
-        match self.target {
-            Target::Rate(rate) => CuckooShape::for_rate(keys, rate),
-            Target::TagBits(bits) => CuckooShape::with_tag_bits(keys, bits),
-        }
-    }
 }
 
 impl Kind for CuckooKind {
@@ -42,24 +26,21 @@ impl Kind for CuckooKind {
 
     fn configure(sizing: Sizing) -> Result<Self, ConfigError> {
         let widths: Vec<u8> = match sizing {
-            Sizing::FingerprintBits(_) => TAG_BITS.collect(),
+            Sizing::Rate(rate) => return CuckooShape::for_rate(RATE_KEYS, rate).map(|_| Self::Rate(rate)),
             // Filters with shorter tags may fill up before their plan.
-            _ => RELIABLE_TAG_BITS.collect(),
+            Sizing::BitsPerKey(_) => RELIABLE_TAG_BITS.collect(),
+            Sizing::FingerprintBits(_) => TAG_BITS.collect(),
         };
-        let target = match sizing {
-            Sizing::Rate(rate) => {
-                CuckooShape::for_rate(RATE_KEYS, rate)?;
-                Target::Rate(rate)
-            }
-            _ => Target::TagBits(fingerprint_bits(FilterKind::CUCKOO, &widths, sizing, |bits| {
-                CuckooShape::with_tag_bits(RATE_KEYS, bits).ok().map(|shape| shape.block_bytes())
-            })?),
-        };
-        Ok(Self { target })
+        let block_bytes = |bits| CuckooShape::with_tag_bits(RATE_KEYS, bits).ok().map(|shape| shape.block_bytes());
+        fingerprint_bits(FilterKind::CUCKOO, &widths, sizing, block_bytes).map(Self::TagBits)
     }
 
     fn plan(&self, keys: u64) -> Result<CuckooShape, FallbackReason> {
-        self.shape(keys).map_err(|_| FallbackReason::TooManyKeys)
+        let shape = match *self {
+            Self::Rate(rate) => CuckooShape::for_rate(keys, rate),
+            Self::TagBits(bits) => CuckooShape::with_tag_bits(keys, bits),
+        };
+        shape.map_err(|_| FallbackReason::TooManyKeys)
     }
 
     fn build_bytes(&self, _keys: u64, _plan: &CuckooShape) -> u64 {
@@ -67,14 +48,9 @@ impl Kind for CuckooKind {
     }
 
     /// Inserts all keys. One filter in 10,000 is full before all planned keys are inserted; there is no second attempt.
-    fn build(
-        &self,
-        plan: &CuckooShape,
-        hashes: &[KeyHash],
-        _scratch_limit: Option<u64>,
-    ) -> Result<BuiltPayload<CuckooShape>, BuildFailure> {
+    fn build(&self, plan: &Self::Shape, hashes: &[KeyHash], _scratch_limit: Option<u64>) -> BuildResult<Self::Shape> {
         let mut filter = CuckooFilter::empty(HashIdentity::default(), *plan)?;
         filter.insert_all(hashes)?;
-        Ok(filter.into_payload())
+        Ok(filter.contents.into_payload())
     }
 }

@@ -32,10 +32,22 @@ const SUM_MULTIPLIERS: [u64; 2] = [0x243f_6a88_85a3_08d3, 0x1319_8a2e_0370_7345]
 /// The size of a cuckoo filter: how wide its tags are, and how many buckets it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CuckooShape {
-    tag_bits: u8,
+    pub(super) tag_bits: u8,
     /// Pairs of buckets: one with an even number and one with an odd number.
     pairs: u64,
 }
+
+/// `$call` for the buckets of a payload, compiled for words of 64 and of 128 bits; `None` where [`Buckets::new`] is.
+macro_rules! with_buckets {
+    ($shape:expr, $payload:expr, $buckets:pat => $call:expr) => {
+        if $shape.tag_bits <= 16 {
+            Buckets::<_, u64>::new($shape, $payload).map(|$buckets| $call)
+        } else {
+            Buckets::<_, u128>::new($shape, $payload).map(|$buckets| $call)
+        }
+    };
+}
+pub(super) use with_buckets;
 
 /// The two buckets that can hold a key, and its tag.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -83,10 +95,6 @@ impl CuckooShape {
         Self { tag_bits, pairs: words * 8 / u64::from(tag_bits) }
     }
 
-    pub(super) const fn tag_bits(&self) -> u8 {
-        self.tag_bits
-    }
-
     /// Buckets, of four places each: always an even number.
     pub(super) const fn buckets(&self) -> u64 {
         self.pairs * 2
@@ -108,9 +116,16 @@ impl CuckooShape {
         (1 << self.tag_bits) - 1
     }
 
-    /// Whether a bucket fits a word of 64 bits.
-    pub(super) const fn is_narrow(&self) -> bool {
-        self.tag_bits <= 16
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "a call hides the loop's constants and takes a third more time")]
+    pub(super) fn probe(&self, payload: &[u8], hash: KeyHash) -> bool {
+        let key = self.candidates(hash);
+        with_buckets!(*self, payload, buckets => buckets.may_contain(&key)).unwrap_or(true)
+    }
+
+    /// Tags in a payload of the shape's length.
+    pub(super) fn count(&self, payload: &[u8]) -> Option<u64> {
+        with_buckets!(*self, payload, buckets => buckets.count())
     }
 
     /// Where the key of `hash` can be. The high bits of the hash choose the first bucket; the tag comes from the bits
@@ -206,54 +221,17 @@ impl FilterShape for CuckooShape {
 
     /// Tags over places.
     fn fill_ratio(&self, payload: &[u8]) -> Option<f64> {
-        Some(count(*self, payload)? as f64 / self.places() as f64)
+        Some(self.count(payload)? as f64 / self.places() as f64)
     }
 
     fn may_contain(&self, payload: &[u8], hash: KeyHash) -> bool {
-        may_contain(*self, payload, hash)
+        self.probe(payload, hash)
     }
 
     fn may_contain_batch(&self, payload: &[u8], hashes: &[KeyHash], matches: &mut [u64]) {
-        if self.is_narrow() {
-            batch::<u64>(*self, payload, hashes, matches);
-        } else {
-            batch::<u128>(*self, payload, hashes, matches);
-        }
+        with_buckets!(*self, payload, buckets => buckets.may_contain_batch(hashes, matches))
+            .unwrap_or_else(|| all_match(hashes, matches));
     }
-}
-
-#[inline(always)]
-#[expect(clippy::inline_always, reason = "a call hides the loop's constants and takes a third more time")]
-pub(super) fn may_contain(shape: CuckooShape, payload: &[u8], hash: KeyHash) -> bool {
-    let key = shape.candidates(hash);
-    if shape.is_narrow() {
-        Buckets::<_, u64>::new(shape, payload).is_none_or(|buckets| buckets.may_contain(&key))
-    } else {
-        Buckets::<_, u128>::new(shape, payload).is_none_or(|buckets| buckets.may_contain(&key))
-    }
-}
-
-fn batch<W: Word>(shape: CuckooShape, payload: &[u8], hashes: &[KeyHash], matches: &mut [u64]) {
-    let Some(buckets) = Buckets::<_, W>::new(shape, payload) else {
-        return all_match(hashes, matches);
-    };
-    // A key's candidates are computed twice, for the prefetch and for the comparison: cheaper than storing them
-    // between.
-    let test = |hash| buckets.may_contain(&shape.candidates(hash));
-    if payload.len() < CUCKOO_PREFETCH_BYTES {
-        answers(hashes, matches, test);
-    } else {
-        answers_ahead(hashes, matches, KEYS_AHEAD, |hash| buckets.prefetch(&shape.candidates(hash)), test);
-    }
-}
-
-/// Tags in a payload of the shape's length.
-pub(super) fn count(shape: CuckooShape, payload: &[u8]) -> Option<u64> {
-    fn of<W: Word>(shape: CuckooShape, payload: &[u8]) -> Option<u64> {
-        let buckets = Buckets::<_, W>::new(shape, payload)?;
-        Some((0..shape.buckets()).map(|bucket| u64::from(buckets.lanes.count(buckets.get(bucket)))).sum())
-    }
-    if shape.is_narrow() { of::<u64>(shape, payload) } else { of::<u128>(shape, payload) }
 }
 
 /// The buckets of a payload that is probed or, with a `P` that can be written, changed; each is read as a word.
@@ -291,6 +269,23 @@ impl<P: Deref<Target = [u8]>, W: Word> Buckets<P, W> {
     #[inline]
     fn may_contain(&self, key: &Candidates) -> bool {
         self.lanes.hold(self.get(key.first), key.tag) | self.lanes.hold(self.get(key.second), key.tag)
+    }
+
+    fn may_contain_batch(&self, hashes: &[KeyHash], matches: &mut [u64]) {
+        // A key's candidates are computed twice, for the prefetch and for the comparison: cheaper than storing them
+        // between.
+        let candidates = |hash| self.shape.candidates(hash);
+        let test = |hash| self.may_contain(&candidates(hash));
+        if self.payload.len() < CUCKOO_PREFETCH_BYTES {
+            answers(hashes, matches, test);
+        } else {
+            answers_ahead(hashes, matches, KEYS_AHEAD, |hash| self.prefetch(&candidates(hash)), test);
+        }
+    }
+
+    /// Tags in all buckets.
+    fn count(&self) -> u64 {
+        (0..self.shape.buckets()).map(|bucket| u64::from(self.lanes.count(self.get(bucket)))).sum()
     }
 
     /// Prefetches both buckets of a key.
@@ -413,7 +408,7 @@ mod tests {
             let rate = FalsePositiveRate::new(rate).unwrap();
             let chosen = CuckooShape::for_rate(1_000_000, rate).unwrap();
             assert!(chosen.expected_fpr(1_000_000) <= rate.get());
-            assert!(shape(1_000_000, chosen.tag_bits() - 1).expected_fpr(1_000_000) > rate.get());
+            assert!(shape(1_000_000, chosen.tag_bits - 1).expected_fpr(1_000_000) > rate.get());
         }
         let too_low = FalsePositiveRate::new(1.7e-9).unwrap();
         let refused = CuckooShape::for_rate(1_000_000, too_low);

@@ -135,7 +135,7 @@ impl RegisterBlockedBloom {
     /// The layout: how many bits a key sets.
     #[must_use]
     pub fn layout(&self) -> WordLayout {
-        self.shape.layout()
+        self.shape.layout
     }
 
     /// Inserts a key and returns whether it was new: `false` when all its bits were already set, by itself or by
@@ -146,33 +146,31 @@ impl RegisterBlockedBloom {
     #[expect(clippy::must_use_candidate, reason = "it inserts a key")]
     pub fn insert(&self, hash: KeyHash) -> bool {
         let hash = hash.get();
-        let word = &self.words[word_index(hash, self.shape.index_bits())];
+        let word = &self.words[word_index(hash, self.shape.index_bits)];
         for_layout!(self.layout(), BITS => set(word, mask::<BITS>(hash)))
     }
 
     /// Inserts many keys and returns how many of them were new. In large filters this is faster than one by one.
     #[expect(clippy::must_use_candidate, reason = "it inserts keys")]
     pub fn insert_all(&self, hashes: &[KeyHash]) -> u64 {
-        for_layout!(self.layout(), BITS => {
-            self.for_each_word(hashes, |word, hash| u64::from(set(word, mask::<BITS>(hash))))
-        })
+        for_layout!(self.layout(), BITS => self.insert_each::<BITS>(hashes))
     }
 
-    /// The sum of `visit` over `hashes` and their words. Prefetches the words in large filters.
+    /// Prefetches the words in large filters.
     #[inline(always)]
-    fn for_each_word(&self, hashes: &[KeyHash], visit: impl Fn(&AtomicU64, u64) -> u64) -> u64 {
-        let index_bits = self.shape.index_bits();
+    fn insert_each<const BITS: u32>(&self, hashes: &[KeyHash]) -> u64 {
+        let index_bits = self.shape.index_bits;
         let word = |hash: KeyHash| &self.words[word_index(hash.get(), index_bits)];
-        let visit = |hash: KeyHash| visit(word(hash), hash.get());
+        let insert = |hash: KeyHash| u64::from(set(word(hash), mask::<BITS>(hash.get())));
         if self.words.len() * 8 < ATOMIC_INSERT_PREFETCH_BYTES {
-            return hashes.iter().map(|&hash| visit(hash)).sum();
+            return hashes.iter().map(|&hash| insert(hash)).sum();
         }
         let (first, last) = hashes.split_at(hashes.len().saturating_sub(AHEAD));
         let with_ahead = first.iter().zip(hashes.iter().skip(AHEAD)).map(|(&hash, &ahead)| {
             prefetch(word(ahead));
-            visit(hash)
+            insert(hash)
         });
-        with_ahead.sum::<u64>() + last.iter().map(|&hash| visit(hash)).sum::<u64>()
+        with_ahead.sum::<u64>() + last.iter().map(|&hash| insert(hash)).sum::<u64>()
     }
 
     /// [`insert`](Self::insert) with exclusive access: no atomic operation, which is several times faster.
@@ -180,7 +178,7 @@ impl RegisterBlockedBloom {
     pub fn insert_mut(&mut self, hash: KeyHash) -> bool {
         let hash = hash.get();
         let mask = for_layout!(self.layout(), BITS => mask::<BITS>(hash));
-        with_mut(&mut self.words[word_index(hash, self.shape.index_bits())], |word| {
+        with_mut(&mut self.words[word_index(hash, self.shape.index_bits)], |word| {
             let is_new = *word & mask != mask;
             *word |= mask;
             is_new
@@ -191,7 +189,7 @@ impl RegisterBlockedBloom {
     #[inline]
     #[must_use]
     pub fn contains(&self, hash: KeyHash) -> bool {
-        layout::contains(&self.words, self.shape.index_bits(), self.layout(), hash)
+        layout::contains(&self.words, self.shape.index_bits, self.layout(), hash)
     }
 
     /// Adds all keys of `other` that were inserted before this call; other threads may go on inserting into both.
@@ -262,10 +260,6 @@ impl Contents for RegisterBlockedBloom {
         self.shape.expected_fpr(keys)
     }
 
-    fn block_bytes(&self) -> u64 {
-        self.shape.block_bytes()
-    }
-
     fn write_payload(&self, out: &mut [u8]) {
         for (word, out) in self.words.iter().zip(out.as_chunks_mut().0) {
             *out = word.load(Ordering::Relaxed).to_le_bytes();
@@ -277,11 +271,7 @@ impl Contents for RegisterBlockedBloom {
     }
 
     fn contains_batch(&self, hashes: &[KeyHash], matches: &mut [u64]) {
-        layout::contains_batch(&self.words, self.shape.index_bits(), self.layout(), hashes, matches);
-    }
-
-    fn clear(&mut self) {
-        self.words.iter_mut().for_each(|word| with_mut(word, |word| *word = 0));
+        layout::contains_batch(&self.words, self.shape.index_bits, self.layout(), hashes, matches);
     }
 }
 
@@ -290,8 +280,8 @@ impl Dynamic for RegisterBlockedBloom {
         self
     }
 
-    fn contents_mut(&mut self) -> &mut dyn Contents {
-        self
+    fn clear_contents(&mut self) {
+        self.words.iter_mut().for_each(|word| with_mut(word, |word| *word = 0));
     }
 
     fn insert_or_fail(&mut self, hash: KeyHash) -> Result<(), FilterError> {

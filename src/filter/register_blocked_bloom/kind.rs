@@ -9,7 +9,8 @@ use crate::filter::FilterShape;
 use crate::filter::blocked_bloom::smallest_size_for;
 use crate::filter::dynamic::Contents;
 use crate::filter::kind::{
-    Abilities, BuildFailure, BuiltPayload, FallbackReason, Kind, NotStreamed, Payload, RATE_KEYS, no_such_fingerprints,
+    Abilities, BuildFailure, BuildResult, BuiltPayload, FallbackReason, Kind, NotStreamed, Payload, RATE_KEYS,
+    no_such_fingerprints,
 };
 use crate::hash::{HashIdentity, KeyHash};
 use crate::ids::FilterKind;
@@ -17,12 +18,7 @@ use crate::units::{BitsPerKey, FalsePositiveRate, Sizing};
 
 /// Register-blocked Bloom filters of a rate or a size, which is a power of two of bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct RegisterBlockedKind {
-    target: Target,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Target {
+pub(crate) enum RegisterBlockedKind {
     Rate(FalsePositiveRate),
     Size(BitsPerKey),
 }
@@ -30,9 +26,9 @@ enum Target {
 impl RegisterBlockedKind {
     /// The size that meets the target in one layout, if any does.
     fn shape(self, keys: u64, layout: WordLayout) -> Option<RegisterBlockedShape> {
-        match self.target {
-            Target::Rate(rate) => RegisterBlockedShape::with_layout_for_rate(keys, rate, layout),
-            Target::Size(size) => {
+        match self {
+            Self::Rate(rate) => RegisterBlockedShape::with_layout_for_rate(keys, rate, layout),
+            Self::Size(size) => {
                 let bytes = u128::from(keys) * u128::from(size.millibits()) / 8_000;
                 RegisterBlockedShape::of_bytes(1_u64.checked_shl(bytes.max(64).ilog2())?, layout)
             }
@@ -56,15 +52,14 @@ impl Kind for RegisterBlockedKind {
     const ABILITIES: Abilities = Abilities::INSERT_BY_MANY;
 
     fn configure(sizing: Sizing) -> Result<Self, ConfigError> {
-        let target = match sizing {
-            Sizing::Rate(rate) => Target::Rate(rate),
-            Sizing::BitsPerKey(size) => Target::Size(size),
+        match sizing {
+            Sizing::Rate(rate) => Ok(Self::Rate(rate)),
+            Sizing::BitsPerKey(size) => Ok(Self::Size(size)),
             Sizing::FingerprintBits(bits) => {
                 let option = "fingerprint bits of a register-blocked-bloom filter";
-                return Err(no_such_fingerprints(option, "a rate or a size instead", bits));
+                Err(no_such_fingerprints(option, "a rate or a size instead", bits))
             }
-        };
-        Ok(Self { target })
+        }
     }
 
     /// Chooses the layout with the smallest filter; among equal sizes, the one with the lowest rate.
@@ -84,12 +79,7 @@ impl Kind for RegisterBlockedKind {
         plan.payload_bytes()
     }
 
-    fn build(
-        &self,
-        plan: &RegisterBlockedShape,
-        hashes: &[KeyHash],
-        _scratch_limit: Option<u64>,
-    ) -> Result<BuiltPayload<RegisterBlockedShape>, BuildFailure> {
+    fn build(&self, plan: &Self::Shape, hashes: &[KeyHash], _scratch_limit: Option<u64>) -> BuildResult<Self::Shape> {
         let mut filter = RegisterBlockedBloom::empty(HashIdentity::default(), *plan)?;
         hashes.iter().for_each(|&hash| {
             filter.insert_mut(hash);
@@ -103,9 +93,9 @@ impl Kind for RegisterBlockedKind {
 
     /// The plan for many keys may have no size that meets the rate.
     fn fallback_size(&self) -> Option<BitsPerKey> {
-        Some(match self.target {
-            Target::Rate(rate) => smallest_size_for(RATE_KEYS, rate),
-            Target::Size(size) => size,
+        Some(match *self {
+            Self::Rate(rate) => smallest_size_for(RATE_KEYS, rate),
+            Self::Size(size) => size,
         })
     }
 }

@@ -19,11 +19,11 @@ use crate::hash::KeyHash;
 pub enum WordLayout {
     /// Two bits: 5.33 %. The fastest.
     #[default]
-    TwoBits,
+    TwoBits = 2,
     /// Three bits: 3.76 %.
-    ThreeBits,
+    ThreeBits = 3,
     /// Four bits: 3.35 %.
-    FourBits,
+    FourBits = 4,
 }
 
 impl WordLayout {
@@ -33,11 +33,7 @@ impl WordLayout {
     /// Bits that a key sets; two of them may coincide.
     #[must_use]
     pub const fn bits_per_key(self) -> u8 {
-        match self {
-            Self::TwoBits => 2,
-            Self::ThreeBits => 3,
-            Self::FourBits => 4,
-        }
+        self as u8
     }
 
     /// The layout's parameter word: the bits per key, and from bit 8 on the width of the word.

@@ -17,9 +17,9 @@ const MAX_BYTES: u64 = 1 << 30;
 /// The shape of a register-blocked Bloom filter: its size and the layout of its words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RegisterBlockedShape {
-    layout: WordLayout,
+    pub(super) layout: WordLayout,
     /// Binary logarithm of the number of words. With a power of two, a word's index is one shift of the hash.
-    index_bits: u32,
+    pub(super) index_bits: u32,
 }
 
 impl RegisterBlockedShape {
@@ -52,14 +52,6 @@ impl RegisterBlockedShape {
     pub(super) fn of_bytes(bytes: u64, layout: WordLayout) -> Option<Self> {
         let is_size = bytes.is_power_of_two() && (MIN_BYTES..=MAX_BYTES).contains(&bytes);
         is_size.then(|| Self { layout, index_bits: (bytes / 8).ilog2() })
-    }
-
-    pub(crate) const fn layout(self) -> WordLayout {
-        self.layout
-    }
-
-    pub(super) const fn index_bits(self) -> u32 {
-        self.index_bits
     }
 
     pub(super) const fn words(self) -> u64 {
@@ -152,7 +144,7 @@ mod tests {
             let shape_for = |keys| RegisterBlockedShape::with_layout_for_rate(keys, one_percent, layout);
             for keys in [0, 1, 1_000, 100_000, 1_000_000] {
                 let found = shape_for(keys).unwrap();
-                assert!(found.expected_fpr(keys) <= 0.01 && found.layout() == layout);
+                assert!(found.expected_fpr(keys) <= 0.01 && found.layout == layout);
                 let half = RegisterBlockedShape::new(found.payload_bytes() / 2, layout);
                 assert!(!half.is_ok_and(|half| half.expected_fpr(keys) <= 0.01), "{layout:?}, {keys} keys");
             }

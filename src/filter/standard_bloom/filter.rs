@@ -39,7 +39,7 @@ use crate::units::{BitsPerKey, FalsePositiveRate};
 /// ```
 #[derive(Debug)]
 pub struct StandardBloom {
-    contents: InMemory<StandardBloomShape>,
+    pub(crate) contents: InMemory<StandardBloomShape>,
 }
 
 impl StandardBloom {
@@ -83,21 +83,8 @@ impl StandardBloom {
         Self::empty(hash, BloomParams::new(bits, probes)?)
     }
 
-    fn empty(hash: HashIdentity, params: BloomParams) -> Result<Self, FilterError> {
+    pub(crate) fn empty(hash: HashIdentity, params: BloomParams) -> Result<Self, FilterError> {
         Ok(Self { contents: InMemory::empty(hash, StandardBloomShape::new(params))? })
-    }
-
-    /// A filter whose bits are set by `fill`, none behind the last.
-    pub(crate) fn filled(
-        hash: HashIdentity,
-        params: BloomParams,
-        keys: u64,
-        fill: impl FnOnce(&mut [u8]),
-    ) -> Result<Self, FilterError> {
-        let mut filter = Self::empty(hash, params)?;
-        filter.contents.keys = keys;
-        fill(filter.contents.payload.as_mut_slice());
-        Ok(filter)
     }
 
     /// Inserts a key and returns whether that changed the filter: `false` for a key that it already seemed to contain.
@@ -171,8 +158,8 @@ impl Dynamic for StandardBloom {
         &self.contents
     }
 
-    fn contents_mut(&mut self) -> &mut dyn Contents {
-        &mut self.contents
+    fn clear_contents(&mut self) {
+        self.contents.clear();
     }
 
     fn insert_or_fail(&mut self, hash: KeyHash) -> Result<(), FilterError> {

@@ -34,7 +34,6 @@
 //! The bytes: FORMAT.md, "Xor+". Reading: Graf and Lemire, *Xor Filters: Faster and Smaller Than Bloom and Cuckoo
 //! Filters*, 2020, section on Xor+; Jacobson, *Space-efficient Static Trees and Graphs*, 1989, for counting ones.
 
-mod build;
 mod kind;
 mod rank;
 mod shape;

@@ -1,10 +1,11 @@
-use super::build::build;
+use super::XorPlusKind;
 use super::shape::expected_shape;
-use crate::filter::FilterShape;
 use crate::filter::fingerprint::{self, WholeBytes, Width};
 use crate::filter::peel::Placement;
 use crate::filter::xor::{XorWidth, shape_for};
+use crate::filter::{FilterShape, Kind};
 use crate::hash::KeyHash;
+use crate::units::Sizing;
 
 fn sorted(set: u64, keys: u64) -> Vec<KeyHash> {
     let mut hashes: Vec<KeyHash> = (0..keys).map(|key| KeyHash::mix(set << 40 | key)).collect();
@@ -18,7 +19,8 @@ fn it_answers_as_the_filter_with_all_cells_does() {
     for width in [XorWidth::Eight, XorWidth::Sixteen] {
         for keys in [0, 1, 2, 100, 1_000, 300_000] {
             let (hashes, whole) = (sorted(1, keys), shape_for(keys, width).unwrap());
-            let plus = build(&hashes, whole).unwrap();
+            let kind = XorPlusKind::configure(Sizing::FingerprintBits(width as u8)).unwrap();
+            let plus = kind.build(&kind.plan(keys).unwrap(), &hashes, None).unwrap();
             let whole = fingerprint::build(&hashes, whole, whole.third_block()).unwrap();
             assert!(keys < 1_000 || plus.shape.payload_bytes() < whole.shape.payload_bytes());
             let mut matches = vec![0; probed.len().div_ceil(64)];
