@@ -296,7 +296,7 @@ impl<K: Kind> Job<K> {
         let build = |plan: &K::Shape| Ok(self.kind.build(plan, hashes, self.memory_budget)?);
         let mut built = match self.attempt(hashes, &mut peak_bytes, build) {
             Ok(built) => built,
-            Err(reason) if K::Shape::KIND == FilterKind::BLOCKED_BLOOM => {
+            Err(reason) if K::Shape::KIND == FilterKind::BLOCKED_BLOOM && is_of_library::<K>() => {
                 return self.without_filter(reason, hashes.len() as u64);
             }
             Err(reason) => self.fallback(reason).build_or_fall_back(hashes, 0),

@@ -130,8 +130,12 @@ fn keys() -> Vec<KeyHash> {
 }
 
 fn build<K: Kind>(kind: K, self_check: SelfCheck) -> BuiltFilter {
+    build_in(&BuildContext::new(&KeyHasher::default()).with_expected_keys(300), kind, self_check)
+}
+
+fn build_in<K: Kind>(context: &BuildContext, kind: K, self_check: SelfCheck) -> BuiltFilter {
     let policy = KindPolicy::new(kind).with_self_check(self_check);
-    let mut builder = policy.builder(&BuildContext::new(&KeyHasher::default()).with_expected_keys(300));
+    let mut builder = policy.builder(context);
     keys().into_iter().for_each(|hash| builder.add_hash(hash));
     assert!(builder.estimated_bytes() > 0);
     builder.finish()
@@ -188,8 +192,16 @@ fn numbers_of_the_library_and_taken_ones_are_refused() {
     assert!(refused(registry::<Hashes<128, NOTHING>>().with_kind::<Hashes<128, LOSES_KEYS>>()));
     assert!(registry::<Hashes<128, NOTHING>>().with_kind::<Hashes<255, NOTHING>>().is_ok());
     // A policy of such a kind never writes its number over the library's.
-    let built = build(Hashes::<5, NOTHING>, SelfCheck::Off).report;
-    assert_eq!((built.used, built.reason), (Some(FilterKind::BLOCKED_BLOOM), FallbackReason::ConstructionFailed));
+    fn assert_bloom<const ID: u8>() {
+        let without_a_count = BuildContext::new(&KeyHasher::default());
+        for context in [without_a_count.clone(), without_a_count.with_expected_keys(300)] {
+            let built = build_in(&context, Hashes::<ID, NOTHING>, SelfCheck::Off).report;
+            let expected = (Some(FilterKind::BLOCKED_BLOOM), FallbackReason::ConstructionFailed);
+            assert_eq!((built.used, built.reason), expected, "number {ID}");
+        }
+    }
+    assert_bloom::<1>();
+    assert_bloom::<5>();
 }
 
 /// The key sets that a set answers for when a faulty filter stands beside a sound one.
