@@ -4,7 +4,7 @@ use super::line::{self, LINE_BYTES, Line, MAX_PROBES};
 use super::rate;
 use crate::error::BlockError;
 use crate::filter::kind::MAX_PAYLOAD_BYTES;
-use crate::filter::{EncodedShape, FilterKind, FilterShape, ParamWords, ShapeFields, probe_one_by_one};
+use crate::filter::{EncodedShape, FilterKind, FilterShape, ParamWords, ShapeFields, probe_one_by_one, require};
 use crate::hash::{KeyHash, map_to_range};
 use crate::units::{BitsPerKey, FalsePositiveRate};
 
@@ -80,20 +80,13 @@ impl FilterShape for BloomShape {
     const KIND: FilterKind = FilterKind::BLOCKED_BLOOM;
 
     fn decode(encoded: &EncodedShape) -> Result<Self, BlockError> {
-        let field = |field, expected, got| Err(BlockError::Field { field, expected, got });
-        let &[word] = encoded.params.as_slice() else {
-            return field("parameter words", "1 for blocked Bloom", encoded.params.count().into());
-        };
-        let Some(probes) = u8::try_from(word).ok().filter(|probes| (1..=MAX_PROBES).contains(probes)) else {
-            return field("probes", "1 to 16", word.into());
-        };
-        if encoded.salt != 0 {
-            return field("salt", "0 for blocked Bloom", encoded.salt.into());
-        }
+        let [word] = encoded.words("1 for blocked Bloom")?;
+        let probes = u8::try_from(word).unwrap_or(0);
+        require((1..=MAX_PROBES).contains(&probes), "probes", "1 to 16", word)?;
+        require(encoded.salt == 0, "salt", "0 for blocked Bloom", encoded.salt)?;
         let lines = encoded.payload_bytes / LINE_BYTES as u64;
-        if lines == 0 || !encoded.payload_bytes.is_multiple_of(LINE_BYTES as u64) {
-            return field("payload bytes", "a positive multiple of 64", encoded.payload_bytes);
-        }
+        let is_whole = lines > 0 && encoded.payload_bytes.is_multiple_of(LINE_BYTES as u64);
+        require(is_whole, "payload bytes", "a positive multiple of 64", encoded.payload_bytes)?;
         Ok(Self { lines, probes })
     }
 

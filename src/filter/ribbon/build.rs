@@ -92,6 +92,7 @@ impl Work<'_> {
                 solve_section(self.section, 0, &layer, self.columns, words.as_chunks_mut().0);
                 self.blocks.push(blocks);
                 self.note_peak((keys.capacity() + hashes.len()) * size_of::<KeyHash>());
+                drop(keys);
                 return self.append_thresholds(salt, attempt + 1);
             }
         }

@@ -6,7 +6,7 @@ use super::layer::Layer;
 use super::section::section_bytes;
 use super::simd::query::{self, FilterView};
 use crate::error::BlockError;
-use crate::filter::{EncodedShape, FilterKind, FilterShape, ParamWords, ShapeFields};
+use crate::filter::{EncodedShape, FilterKind, FilterShape, ParamWords, ShapeFields, require};
 use crate::hash::KeyHash;
 use crate::units::BitsPerKey;
 
@@ -143,9 +143,8 @@ impl FilterShape for RibbonShape {
 
     fn decode(encoded: &EncodedShape) -> Result<Self, BlockError> {
         let field = |field, expected, got| BlockError::Field { field, expected, got };
-        let (packed, blocks) = match encoded.params.as_slice() {
-            [packed, blocks @ ..] => (*packed, blocks),
-            [] => return Err(field("parameter words", "2 to 8 for ribbon", 0)),
+        let &[packed, ref blocks @ ..] = encoded.params.as_slice() else {
+            return Err(field("parameter words", "2 to 8 for ribbon", 0));
         };
         let [upper, reserved, low, high] = packed.to_le_bytes();
         let columns = Columns::new(upper, u16::from_le_bytes([low, high])).filter(|_| reserved == 0).ok_or(field(
@@ -158,9 +157,8 @@ impl FilterShape for RibbonShape {
             "1 to 7, none of them empty",
             blocks.len() as u64,
         ))?;
-        if shape.payload_bytes() != encoded.payload_bytes {
-            return Err(field("payload bytes", "the length that its layers add up to", encoded.payload_bytes));
-        }
+        let is_sum = shape.payload_bytes() == encoded.payload_bytes;
+        require(is_sum, "payload bytes", "the length that its layers add up to", encoded.payload_bytes)?;
         Ok(shape)
     }
 
