@@ -183,6 +183,16 @@ fn a_kind_that_is_not_registered_is_unknown_and_lets_every_key_through() {
     }
 }
 
+/// A policy of such a kind never writes its number over the library's.
+fn assert_bloom<const ID: u8>() {
+    let without_a_count = BuildContext::new(&KeyHasher::default());
+    for context in [without_a_count.clone(), without_a_count.with_expected_keys(300)] {
+        let built = build_in(&context, Hashes::<ID, NOTHING>, SelfCheck::Off).report;
+        let expected = (Some(FilterKind::BLOCKED_BLOOM), FallbackReason::ConstructionFailed);
+        assert_eq!((built.used, built.reason), expected, "number {ID}");
+    }
+}
+
 #[test]
 fn numbers_of_the_library_and_taken_ones_are_refused() {
     let refused = |result: Result<KindRegistry, ConfigError>| matches!(result, Err(ConfigError::OutOfRange { .. }));
@@ -191,15 +201,6 @@ fn numbers_of_the_library_and_taken_ones_are_refused() {
     assert!(refused(KindRegistry::default().with_kind::<Hashes<127, NOTHING>>()));
     assert!(refused(registry::<Hashes<128, NOTHING>>().with_kind::<Hashes<128, LOSES_KEYS>>()));
     assert!(registry::<Hashes<128, NOTHING>>().with_kind::<Hashes<255, NOTHING>>().is_ok());
-    // A policy of such a kind never writes its number over the library's.
-    fn assert_bloom<const ID: u8>() {
-        let without_a_count = BuildContext::new(&KeyHasher::default());
-        for context in [without_a_count.clone(), without_a_count.with_expected_keys(300)] {
-            let built = build_in(&context, Hashes::<ID, NOTHING>, SelfCheck::Off).report;
-            let expected = (Some(FilterKind::BLOCKED_BLOOM), FallbackReason::ConstructionFailed);
-            assert_eq!((built.used, built.reason), expected, "number {ID}");
-        }
-    }
     assert_bloom::<1>();
     assert_bloom::<5>();
 }
