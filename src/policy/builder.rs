@@ -177,6 +177,8 @@ impl<K: Kind> FilterBuilder for KindBuilder<K> {
         self.add_hash(hash);
     }
 
+    // Inlined into `add_key`, which an engine calls for each key.
+    #[inline(always)]
     fn add_hash(&mut self, hash: KeyHash) {
         self.added += 1;
         match &mut self.state {
