@@ -81,7 +81,8 @@ impl TableIter<'_> {
     fn step(&mut self) -> Result<Option<Entry>, TableError> {
         match &mut self.state {
             State::Done => Ok(None),
-            State::Start(from) => match from.take() {
+            // A copy: where a source of the caller's panics and that is caught, the next step begins here again.
+            State::Start(from) => match from.clone() {
                 None => self.enter(0, None),
                 Some(key) => self.enter(self.table.index()?.position_of(&key), Some(&key)),
             },
@@ -137,8 +138,13 @@ impl FusedIterator for TableIter<'_> {}
 
 #[cfg(test)]
 mod tests {
+    use core::sync::atomic::{AtomicBool, Ordering};
+    use std::io;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::Arc;
+
     use super::*;
-    use crate::sst::{ReadOptions, TableBuilder, TableOptions};
+    use crate::sst::{RandomAccess, ReadOptions, TableBuilder, TableOptions};
 
     /// A table of the keys a, c, e, whose one data block ends with d, under a checksum that holds.
     fn lying_table() -> Table {
@@ -166,5 +172,39 @@ mod tests {
         assert!(walk.by_ref().take(3).all(|entry| entry.is_ok()));
         assert!(matches!(walk.next(), Some(Err(TableError::Corrupt { .. }))));
         assert!(walk.next().is_none() && walk.next().is_none());
+    }
+
+    /// A table in memory whose next read panics when it is told so.
+    #[derive(Debug)]
+    struct Panicking {
+        bytes: Bytes,
+        panics: Arc<AtomicBool>,
+    }
+
+    impl RandomAccess for Panicking {
+        fn len(&self) -> io::Result<u64> {
+            RandomAccess::len(&self.bytes)
+        }
+
+        fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+            assert!(!self.panics.swap(false, Ordering::Relaxed), "the caller's code panics, as it was told to");
+            self.bytes.read_exact_at(buf, offset)
+        }
+    }
+
+    #[test]
+    fn a_walk_from_a_key_never_begins_before_it_though_its_first_read_panicked() {
+        let mut builder = TableBuilder::new(Vec::new(), &TableOptions::default()).unwrap();
+        for key in [b"a", b"c", b"e"] {
+            builder.add(key, b"").unwrap();
+        }
+        let panics = Arc::new(AtomicBool::new(false));
+        let source = Panicking { bytes: Bytes::from(builder.finish().unwrap().0), panics: panics.clone() };
+        let table = Table::open_source(source, &ReadOptions::default()).unwrap();
+        let mut walk = table.iter_from(b"d");
+        panics.store(true, Ordering::Relaxed);
+        assert!(catch_unwind(AssertUnwindSafe(|| walk.next().is_some())).is_err());
+        let keys: Vec<Bytes> = walk.map(|entry| entry.unwrap().key).collect();
+        assert_eq!(keys, ["e"]);
     }
 }
