@@ -13,11 +13,11 @@ use serde::{Serialize, Serializer};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Outcome {
     /// All present, all sound.
-    Yes,
+    Yes = 0,
     /// Something absent, lost or damaged, and said so.
-    No,
+    No = 1,
     /// Some of the work could not be done, and the report says which.
-    Failed,
+    Failed = 2,
 }
 
 impl Outcome {

@@ -37,6 +37,7 @@ fn parse(contents: &[u8]) -> Option<[u8; 8]> {
     let digits = contents.trim_ascii_end();
     let is_hexadecimal = digits.len() == 16 && digits.iter().all(u8::is_ascii_hexdigit);
     let number = u64::from_str_radix(str::from_utf8(digits).ok().filter(|_| is_hexadecimal)?, 16).ok()?;
+    // The digits stand in the order of the bytes, the most significant first.
     Some(number.swap_bytes().to_le_bytes())
 }
 

@@ -312,7 +312,7 @@ impl BlockHandles {
                 other => return Err(block.corrupt("filter, index or properties", shown(other))),
             };
             let handle = cursor.value().and_then(BlockHandle::decode);
-            *slot = Some(handle.ok_or_else(|| block.corrupt("a handle", format_args!("{:?}", cursor.value())))?);
+            *slot = Some(handle.ok_or_else(|| block.corrupt("a handle", shown(cursor.value().unwrap_or_default())))?);
         }
         let properties = properties.ok_or_else(|| block.corrupt("properties", "none"))?;
         let index = index.ok_or_else(|| block.corrupt("index", "none"))?;
