@@ -259,7 +259,7 @@ fn count_fresh(last: Option<KeyHash>, hashes: &[KeyHash]) -> u64 {
 
 impl<K: Kind> Job<K> {
     /// Builds a filter from the buffered hashes.
-    fn build(&self, hashes: Vec<KeyHash>) -> BuiltFilter {
+    pub(super) fn build(&self, hashes: Vec<KeyHash>) -> BuiltFilter {
         let buffer_bytes = (hashes.capacity() * size_of::<KeyHash>()) as u64;
         // Bloom needs no sorting.
         let mut built = if K::IS_STREAMED { self.build_or_fall_back(&hashes, 0) } else { self.build_sorted(hashes) };

@@ -5,12 +5,13 @@ use core::fmt;
 use std::sync::Arc;
 
 use super::builder::{Job, Rules, guarded};
-use super::{BuildContext, FilterBuilder, FilterPolicy, SelfCheck};
+use super::{BuildContext, BuiltFilter, FilterBuilder, FilterPolicy, SelfCheck};
 use crate::block::BlockIdentity;
 use crate::error::ConfigError;
 use crate::filter::blocked_bloom::{BlockedBloomKind, smallest_size_for};
 use crate::filter::kind::{FallbackReason, FilterShape, Kind, MAX_KEYS, RATE_KEYS, ShapeFields};
 use crate::filter::{FilterKind, is_of_library};
+use crate::hash::KeyHash;
 use crate::ids::for_each_kind;
 use crate::units::{BitsPerKey, FalsePositiveRate, Sizing};
 
@@ -56,6 +57,9 @@ pub(super) trait ErasedKind: Any + fmt::Debug + Send + Sync {
     fn block_bytes(&self, rules: &Rules, keys: u64) -> Option<u64>;
 
     fn builder(&self, rules: Rules, identity: BlockIdentity, context: &BuildContext) -> Box<dyn FilterBuilder>;
+
+    /// The filter of all of a file's hashes.
+    fn build_buffered(&self, rules: Rules, identity: BlockIdentity, hashes: Vec<KeyHash>) -> BuiltFilter;
 }
 
 impl<K: Kind> ErasedKind for K {
@@ -85,6 +89,10 @@ impl<K: Kind> ErasedKind for K {
 
     fn builder(&self, rules: Rules, identity: BlockIdentity, context: &BuildContext) -> Box<dyn FilterBuilder> {
         Job::new(self.clone(), rules, identity, context.memory_budget).builder(context)
+    }
+
+    fn build_buffered(&self, rules: Rules, identity: BlockIdentity, hashes: Vec<KeyHash>) -> BuiltFilter {
+        Job::new(self.clone(), rules, identity, None).build(hashes)
     }
 }
 

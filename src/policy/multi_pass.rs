@@ -5,13 +5,13 @@ use core::cell::{Cell, OnceCell};
 use std::time::Instant;
 
 use super::builder::Job;
-use super::{BuildContext, BuiltFilter, KindPolicy, SelfCheck};
+use super::{BuiltFilter, KindPolicy, SelfCheck};
 use crate::block::FilterBlock;
 use crate::error::FilterError;
 use crate::filter::binary_fuse::shape::FuseShape;
 use crate::filter::binary_fuse::{self, BinaryFuseKind, MultiPassFilter};
 use crate::filter::kind::{BuildFailure, FallbackReason, FilterShape, Kind, MAX_PAYLOAD_BYTES};
-use crate::hash::{HashIdentity, KeyHash, KeyHasher, mix64};
+use crate::hash::{HashIdentity, KeyHash, mix64};
 
 impl KindPolicy {
     /// Builds the filter of keys that need not fit in memory. `read` may be called several times and must return the
@@ -55,11 +55,16 @@ impl KindPolicy {
             // Its fallback would hold all of them in memory.
             Some((Err(FallbackReason::TooManyKeys), _)) => return Err(too_large(u64::MAX)),
             _ => {
-                // The context's hasher is not used: there are only hashes.
-                let context = BuildContext::new(&KeyHasher::default());
-                let mut builder = self.kind.builder(self.rules, identity.into(), &context);
-                read().for_each(|hash| builder.add_hash(hash));
-                builder.finish()
+                let (mut hashes, mut added) = (Vec::new(), 0);
+                for hash in read() {
+                    added += 1;
+                    if hashes.last() != Some(&hash) {
+                        hashes.push(hash);
+                    }
+                }
+                let mut built = self.kind.build_buffered(self.rules, identity.into(), hashes);
+                built.report.keys_added = added;
+                built
             }
         };
         built.report.finish_time = started.elapsed();
