@@ -42,7 +42,7 @@ macro_rules! for_each_kind {
             8 XOR_PLUS "xor+" xor_plus xor_plus::XorPlusKind
                 "Xor+: an xor filter whose third block leaves out its empty cells."
             9 BINARY_FUSE "binary-fuse" binary_fuse binary_fuse::BinaryFuseKind
-                "Binary fuse: fingerprints in three neighbouring segments, or in four as `binary-fuse-4`."
+                "Binary fuse: fingerprints in three neighbouring segments. The variant `binary-fuse-4` has four."
         }
     };
 }

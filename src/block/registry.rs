@@ -68,6 +68,7 @@ pub(super) trait UserShape: Send + Sync {
     fn may_contain_batch(&self, payload: &[u8], hashes: &[KeyHash], hits: &mut [u64]);
 }
 
+// Behind a trait object, so that the guards are not inlined into loops over the library's kinds.
 impl<S: FilterShape> UserShape for S {
     fn expected_fpr(&self, keys: u64) -> f64 {
         guarded(1.0, || FilterShape::expected_fpr(self, keys))
