@@ -45,7 +45,7 @@ impl Ours {
             Ok(Table::open(&path, &reading)?)
         });
         let tables = tables.collect::<Result<Vec<Table>>>()?;
-        Ok(Box::new(Self { name, filter, set: TableSet::new(tables).unwrap() }))
+        Ok(Box::new(Self { name, filter, set: TableSet::new(tables)? }))
     }
 }
 
