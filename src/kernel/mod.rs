@@ -38,21 +38,21 @@ pub(crate) use dispatch;
 ///
 /// A generic kernel cannot have the instructions of its type parameter. It is inlined into a function that has them.
 macro_rules! dispatch_generic {
-    ($kernel:ident::$function:ident, $sets:ident, $portable:path, ($($argument:ident: $type:ty),*) $(-> $result:ty)?) => {
+    ($kernel:ident::$function:ident, $($sets:ident)::+, $portable:path, ($($argument:ident: $type:ty),*) $(-> $result:ty)?) => {
         match $crate::simd::selected() {
             #[cfg(target_arch = "x86_64")]
             $crate::simd::InstructionSet::Avx512 => $crate::kernel::call_with!(
                 "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq,avx2,bmi1,bmi2,lzcnt,popcnt",
-                $kernel::$function::<$sets::avx512::Avx512>, ($($argument: $type),*) $(-> $result)?
+                $kernel::$function::<$($sets)::+::avx512::Avx512>, ($($argument: $type),*) $(-> $result)?
             ),
             #[cfg(target_arch = "x86_64")]
             $crate::simd::InstructionSet::Avx2 => $crate::kernel::call_with!(
                 "avx2,bmi1,bmi2,lzcnt,popcnt",
-                $kernel::$function::<$sets::avx2::Avx2>, ($($argument: $type),*) $(-> $result)?
+                $kernel::$function::<$($sets)::+::avx2::Avx2>, ($($argument: $type),*) $(-> $result)?
             ),
             #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
             $crate::simd::InstructionSet::Neon => $crate::kernel::call_with!(
-                "neon", $kernel::$function::<$sets::neon::Neon>, ($($argument: $type),*) $(-> $result)?
+                "neon", $kernel::$function::<$($sets)::+::neon::Neon>, ($($argument: $type),*) $(-> $result)?
             ),
             _ => $portable($($argument),*),
         }

@@ -10,7 +10,6 @@
 mod planes;
 mod portable;
 
-use super::bytes;
 use super::sweep::Echelon;
 use crate::filter::ribbon::columns::MAX_COLUMNS;
 use crate::kernel::dispatch_generic;
@@ -22,7 +21,7 @@ pub(crate) type BlockColumns = [u64; MAX_COLUMNS as usize];
 /// columns, of which the first `columns` are meant.
 pub(crate) fn solve(echelon: &Echelon, columns: usize, visit: impl FnMut(usize, &BlockColumns)) {
     dispatch_generic!(
-        planes::solve, bytes, portable::solve,
+        planes::solve, super::bytes, portable::solve,
         (echelon: &Echelon, columns: usize, visit: impl FnMut(usize, &BlockColumns))
     );
 }

@@ -20,7 +20,7 @@
 mod planes;
 mod portable;
 
-use super::bytes::{self, Planes};
+use super::bytes::Planes;
 use crate::kernel::dispatch_generic;
 
 /// An equation in two words: the row; then the result in the low 32 bits, and above it the start, counted from the
@@ -181,5 +181,5 @@ pub(crate) struct Bucket<'a> {
 ///
 /// Returns the largest offset of a contradictory row: one that became zero while its result did not.
 pub(crate) fn sweep(bucket: Bucket<'_>) -> Option<u8> {
-    dispatch_generic!(planes::sweep, bytes, portable::sweep, (bucket: Bucket<'_>) -> Option<u8>)
+    dispatch_generic!(planes::sweep, super::bytes, portable::sweep, (bucket: Bucket<'_>) -> Option<u8>)
 }
