@@ -2,11 +2,12 @@
 //!
 //! Its size is a power of two, so between 8 and 16 bits per key here, and its rate differs with it.
 
-use sstfilter::{DynamicFilter, HashIdentity, MatchBitmap, RegisterBlockedBloom, WordLayout};
+use sstfilter::{HashIdentity, RegisterBlockedBloom, WordLayout};
 
 use super::sstfilter::NAME;
+use super::sstfilter_dynamic::InMemory;
 use crate::keys::Keys;
-use crate::subject::{BATCH_KEYS, BuildResult, Family, Filter, HashUse, Label, Subject, count_where};
+use crate::subject::{BuildResult, Family, HashUse, Label, Subject};
 
 struct RegisterBlocked {
     kind: &'static str,
@@ -35,29 +36,7 @@ impl Subject for RegisterBlocked {
         let bytes = (keys.len() as u64).next_power_of_two().max(64);
         let filter = RegisterBlockedBloom::with_shape(HashIdentity::default(), bytes, self.layout)?;
         filter.insert_all(keys.hashes);
-        Ok(Box::new(Built { filter, hits: MatchBitmap::default() }))
-    }
-}
-
-struct Built {
-    filter: RegisterBlockedBloom,
-    hits: MatchBitmap,
-}
-
-impl Filter for Built {
-    fn bytes(&self) -> u64 {
-        self.filter.bytes()
-    }
-
-    fn count(&self, keys: Keys<'_>) -> u64 {
-        count_where(keys.hashes, |&hash| self.filter.contains(hash))
-    }
-
-    fn count_batch(&mut self, keys: Keys<'_>) -> Option<u64> {
-        let batches = keys.hashes.chunks(BATCH_KEYS);
-        Some(batches.fold(0, |sum, batch| {
-            self.filter.contains_batch(batch, &mut self.hits);
-            sum + self.hits.count()
-        }))
+        let bytes = filter.bytes();
+        Ok(Box::new(InMemory::new(filter, bytes)))
     }
 }

@@ -34,18 +34,27 @@ impl Subject for Cuckoo {
     fn build(&self, keys: Keys<'_>) -> BuildResult {
         let mut filter = CuckooFilter::with_tag_bits(HashIdentity::default(), keys.len() as u64, self.tag_bits)?;
         filter.insert_all(keys.hashes)?;
-        Ok(Box::new(Built { filter, hits: MatchBitmap::default() }))
+        let bytes = filter.block_bytes();
+        Ok(Box::new(InMemory::new(filter, bytes)))
     }
 }
 
-struct Built {
-    filter: CuckooFilter,
+/// A filter that grows, and the bytes that it counts with.
+pub(super) struct InMemory<F> {
+    filter: F,
+    bytes: u64,
     hits: MatchBitmap,
 }
 
-impl Filter for Built {
+impl<F> InMemory<F> {
+    pub(super) fn new(filter: F, bytes: u64) -> Self {
+        Self { filter, bytes, hits: MatchBitmap::default() }
+    }
+}
+
+impl<F: DynamicFilter> Filter for InMemory<F> {
     fn bytes(&self) -> u64 {
-        self.filter.block_bytes()
+        self.bytes
     }
 
     fn count(&self, keys: Keys<'_>) -> u64 {
