@@ -125,7 +125,7 @@ fn round_numbers(ends: (f64, f64), digits: &[f64]) -> Vec<f64> {
     decades.flat_map(|decade| digits.iter().map(move |digit| digit * decade)).filter(|&n| is_between(n, ends)).collect()
 }
 
-/// Powers below one are not exact: three decimals write them as they are meant.
+/// Powers below one are not exact, so they are written with three decimals.
 fn trimmed(value: f64) -> String {
     format!("{value:.3}").trim_end_matches('0').trim_end_matches('.').to_owned()
 }

@@ -103,7 +103,7 @@ impl Chart {
         Self { title: title.to_owned(), x, y, labels: Labels::AtEnds, series, limits: Vec::new(), rings: Vec::new() }
     }
 
-    /// Bits per key by the observed false positive rate, with what no filter can go below.
+    /// Bits per key by the observed false positive rate, with the information bound.
     #[must_use]
     pub fn by_rate(title: &str, labels: Labels, mut series: Vec<Series>) -> Self {
         // A filter that let nothing through has no rate on a logarithmic axis.

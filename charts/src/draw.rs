@@ -30,7 +30,7 @@ pub struct Frame {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LabelSpace {
-    /// So many pixels right of the plot.
+    /// Pixels to the right of the plot.
     Right(i32),
     /// A legend of two columns below the plot.
     Below,

@@ -102,7 +102,7 @@ pub struct Style {
 pub fn css() -> String {
     let mut css = "polyline{stroke-linejoin:round;stroke-linecap:round}@media (prefers-color-scheme:dark){".to_owned();
     for Colour { light, dark } in Colour::ALL {
-        // The drawing library writes upper-case digits, and attribute values are compared as they are written.
+        // The drawing library writes upper-case digits, and attribute values are compared byte for byte.
         let (light, dark) = (hex(light), hex(dark));
         // Writing to a string does not fail.
         let _ = write!(css, "[stroke=\"{light}\"]{{stroke:{dark}}}[fill=\"{light}\"]{{fill:{dark}}}");

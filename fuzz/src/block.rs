@@ -88,7 +88,7 @@ fn ask_in_a_set(block: &FilterBlock<&[u8]>, hashes: &[KeyHash], answers: &[bool]
     }
 }
 
-/// A filter reader never denies without a sound block.
+/// A filter reader answers "absent" only from a sound block.
 fn guard(bytes: &[u8], context: LoadContext<'_>, hashes: &[KeyHash], may_be_sound: bool) {
     let filter = FilterReader::load(bytes, context);
     let is_usable = filter.block().is_ok();

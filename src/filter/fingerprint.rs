@@ -15,8 +15,8 @@ const FINGERPRINT_MULTIPLIER: u64 = 0x1319_8a2e_0370_7345;
 
 /// A key's 32 fingerprint bits; a fingerprint is the highest of them.
 ///
-/// The cells are taken from the bits of `salted` as they are. The high bits of the product depend on all of them, so
-/// that keys with the same cells still differ in their fingerprints.
+/// The cells are taken from the bits of `salted` without further mixing. The high bits of the product depend on
+/// all of them, so that keys with the same cells still differ in their fingerprints.
 #[inline]
 pub(crate) const fn fingerprint_bits(salted: u64) -> u32 {
     (salted.wrapping_mul(FINGERPRINT_MULTIPLIER) >> 32) as u32

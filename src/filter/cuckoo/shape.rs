@@ -385,7 +385,7 @@ mod tests {
                 if is_ok { most = middle } else { too_many = middle }
             }
             let largest = shape(most, tag_bits);
-            // To the last pair of buckets that the words have room for, or the one that more keys do not fit into.
+            // Up to the last pair of buckets that the words hold, or the first that is too small for the keys.
             assert!(MAX_PAYLOAD_BYTES / u64::from(tag_bits) - largest.pairs <= 1, "{tag_bits} bits: {largest:?}");
             assert!(largest.payload_bytes() <= MAX_PAYLOAD_BYTES && largest.expected_fpr(most) < 0.6);
             let error = CuckooShape::with_tag_bits(too_many, tag_bits);

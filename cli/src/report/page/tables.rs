@@ -23,7 +23,7 @@ fn markup(header: impl IntoIterator<Item = impl AsRef<str>>, rows: impl Iterator
     format!("<div class=\"scroll\"><table><thead><tr>{header}</tr></thead><tbody>{rows}</tbody></table></div>")
 }
 
-/// A figure with so many decimals, or a dash where there is none.
+/// A figure with the given number of decimals, or a dash where there is none.
 fn figure(point: Option<&KeysPoint>, decimals: usize, of: FigureOf) -> String {
     point.map_or_else(|| "\u{2013}".to_owned(), |point| format!("{:.decimals$}", of(point)))
 }
