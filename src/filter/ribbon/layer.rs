@@ -4,6 +4,9 @@ use super::columns::Columns;
 use super::equation::{BUCKET_SLOTS, WIDTH, starts};
 use crate::hash::map_to_range;
 
+/// The most bumping layers before the final one.
+pub(super) const MAX_BUMPING_LAYERS: usize = 6;
+
 /// One layer's place in the payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Layer {
@@ -60,19 +63,21 @@ impl Layer {
         (word, upper - u64::from(block < lower))
     }
 
-    /// Whether each block that an equation can reach lies within `words` words, and there are fewer than 2^32 slots.
-    pub(super) fn columns_fit(&self, upper: u8, words: u64) -> bool {
+    /// The word after those of the columns that an equation can reach; `None` for a layer that no filter has.
+    pub(super) fn columns_end(&self, upper: u8) -> Option<u64> {
         let (blocks, lower) = (self.blocks(), u64::from(self.lower_blocks));
         let is_sound =
-            self.slots.is_multiple_of(WIDTH) && (1..1 << 26).contains(&blocks) && upper > u8::from(lower > 0);
-        let end = |first: u64| first.checked_add(blocks * u64::from(upper) - lower.min(blocks));
-        is_sound && end(self.first_word).is_some_and(|end| end <= words)
+            self.slots.is_multiple_of(WIDTH) && (1..1 << 32).contains(&blocks) && upper > u8::from(lower > 0);
+        if !is_sound {
+            return None;
+        }
+        self.first_word.checked_add(blocks * u64::from(upper) - lower.min(blocks))
     }
 
-    /// Whether each threshold that a query can read lies within `words` words.
-    pub(super) fn thresholds_fit(&self, words: u64) -> bool {
+    /// The word after those of the thresholds that a query can read.
+    pub(super) fn thresholds_end(&self) -> Option<u64> {
         let last = (self.slots - WIDTH) / BUCKET_SLOTS / 32;
-        self.threshold_word.checked_add(last).is_some_and(|last| last < words)
+        self.threshold_word.checked_add(last + 1)
     }
 }
 

@@ -2,16 +2,13 @@
 
 use super::columns::Columns;
 use super::equation::{SMASH, WIDTH, starts};
-use super::layer::Layer;
+use super::layer::{Layer, MAX_BUMPING_LAYERS};
 use super::section::section_bytes;
-use super::simd::query::{self, FilterView};
+use super::simd::query::{self, Filter};
 use crate::error::BlockError;
-use crate::filter::{EncodedShape, FilterKind, FilterShape, ParamWords, ShapeFields, require};
+use crate::filter::{EncodedShape, FilterKind, FilterShape, ParamWords, ShapeFields, batch, require};
 use crate::hash::KeyHash;
 use crate::units::BitsPerKey;
-
-/// The most bumping layers before the final one.
-pub(crate) const MAX_BUMPING_LAYERS: usize = 6;
 
 /// Up to this many keys, one layer without bumping is smallest; with more, its equations fail too often.
 pub(super) const FINAL_LAYER_KEYS: u64 = 5_000;
@@ -91,11 +88,7 @@ pub(crate) fn estimated_build_bytes(keys: u64, columns: Columns) -> Option<u64> 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RibbonShape {
     columns: Columns,
-    /// Bumping layers, then the final one.
-    layers: [Layer; MAX_BUMPING_LAYERS + 1],
-    bumping: usize,
-    salt: u8,
-    words: u64,
+    filter: Filter,
 }
 
 impl RibbonShape {
@@ -121,20 +114,12 @@ impl RibbonShape {
             layer.threshold_word = words;
             words += layer.threshold_words();
         }
-        Some(Self { columns, layers, bumping, salt, words })
+        Some(Self { columns, filter: Filter::new(layers, bumping, columns.upper(), salt)? })
     }
 
     /// The layers in use: bumping ones, then the final one.
     pub(super) fn layers(&self) -> &[Layer] {
-        self.layers.get(..=self.bumping).unwrap_or_default()
-    }
-
-    /// The filter as its kernel wants it.
-    #[inline]
-    fn view<'a>(&'a self, payload: &'a [u8]) -> FilterView<'a> {
-        let (bumping, rest) = self.layers.split_at(self.bumping.min(MAX_BUMPING_LAYERS));
-        let (words, _) = payload.as_chunks();
-        FilterView { words, bumping, last: &rest[0], upper: self.columns.upper(), salt: self.salt }
+        self.filter.layers()
     }
 }
 
@@ -170,11 +155,11 @@ impl FilterShape for RibbonShape {
     }
 
     fn salt(&self) -> u8 {
-        self.salt
+        self.filter.salt()
     }
 
     fn payload_bytes(&self) -> u64 {
-        self.words * 8
+        self.filter.payload_bytes()
     }
 
     fn expected_fpr(&self, keys: u64) -> f64 {
@@ -204,12 +189,16 @@ impl FilterShape for RibbonShape {
             .with("slots per layer", slots.join(", "))
     }
 
+    #[inline]
     fn may_contain(&self, payload: &[u8], hash: KeyHash) -> bool {
-        query::may_contain(&self.view(payload), hash)
+        self.filter.view(payload).is_none_or(|view| query::may_contain(view, hash))
     }
 
     fn may_contain_batch(&self, payload: &[u8], hashes: &[KeyHash], matches: &mut [u64]) {
-        query::may_contain_batch(&self.view(payload), hashes, matches);
+        match self.filter.view(payload) {
+            Some(view) => query::may_contain_batch(view, hashes, matches),
+            None => batch::all_match(hashes, matches),
+        }
     }
 }
 

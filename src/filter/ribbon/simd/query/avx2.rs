@@ -6,15 +6,27 @@ use core::arch::x86_64::{
     _mm256_shuffle_epi8, _mm256_shuffle_ps, _mm256_slli_epi32, _mm256_sllv_epi32, _mm256_srli_epi32, _mm256_xor_si256,
 };
 
-use super::driver::{Coefficients, Eight, Four, Kernel};
+use super::driver::{Coefficients, Four, Fours, Kernel};
 
 pub(super) struct Avx2;
 
 impl Kernel for Avx2 {
     #[inline(always)]
-    unsafe fn agree(columns: &Eight<'_>, coefficients: Coefficients, expected: u64) -> bool {
-        // SAFETY: the set is the caller's.
+    fn arrange(expected: u64, count: u64) -> u64 {
+        Fours::arrange(expected, count)
+    }
+
+    #[inline(always)]
+    unsafe fn agree(
+        words: *const [u8; 8],
+        next: usize,
+        count: usize,
+        coefficients: Coefficients,
+        arranged: u64,
+    ) -> bool {
+        // SAFETY: the caller's.
         unsafe {
+            let columns = Fours::new(words, next, count);
             let here = _mm256_set1_epi64x(coefficients.here.cast_signed());
             let next = _mm256_set1_epi64x(coefficients.next.cast_signed());
             let low = masked(columns.here[0], here, columns.next[0], next);
@@ -28,7 +40,7 @@ impl Kernel for Avx2 {
             sums = _mm256_xor_si256(sums, _mm256_srli_epi32::<4>(sums));
             let nibbles = _mm256_and_si256(sums, _mm256_set1_epi8(0xf));
             let parities = _mm256_shuffle_epi8(parity_of_nibble(), nibbles);
-            let differing = _mm256_xor_si256(parities, expected_signs(expected));
+            let differing = _mm256_xor_si256(parities, expected_signs(arranged));
             _mm256_movemask_ps(_mm256_castsi256_ps(differing)) == 0
         }
     }

@@ -5,8 +5,8 @@
 //! while the cache lines of the next block are prefetched. Keys that the first layer has bumped are
 //! recorded without a branch, and looked up in the other layers once per [`CHUNK`].
 
-use super::FilterView;
-use super::driver::{self, COLUMNS_AT_ONCE, Coefficients, Equation, Kernel, columns_hold, overlap};
+use super::driver::{self, COLUMNS_AT_ONCE, Coefficients, Equation, Kernel, columns_hold};
+use super::{Filter, FilterView};
 use crate::filter::batch;
 use crate::filter::cache::PROBE_PREFETCH_BYTES;
 use crate::filter::ribbon::equation::{BUCKET_SLOTS, SMASH, THRESHOLDS, WIDTH, final_layer_hash, starts};
@@ -28,25 +28,18 @@ const CHUNK: usize = 512;
 ///
 /// The CPU must have the set.
 #[inline(always)]
-pub(super) unsafe fn may_contain_batch<K: Kernel>(view: &FilterView<'_>, hashes: &[KeyHash], matches: &mut [u64]) {
-    // SAFETY: the set is the caller's; the layer of each `Batch` fits.
+pub(super) unsafe fn may_contain_batch<K: Kernel>(view: FilterView<'_>, hashes: &[KeyHash], matches: &mut [u64]) {
+    let Filter { layers: [first, ..], bumping, .. } = view.filter;
+    // SAFETY: the set is the caller's; each `Batch` has the first layer.
     unsafe {
-        if !view.fits() {
+        if first.slots > u32::MAX.into() {
+            // Numbers of slots are 32 bits in the vectors of keys.
             batch::answers(hashes, matches, |hash| driver::may_contain::<K>(view, hash));
-        } else if let Some(first) = view.bumping.first() {
+        } else if *bumping > 0 {
             Batch::<true> { view, layer: first }.run::<K>(hashes, matches);
         } else {
-            Batch::<false> { view, layer: view.last }.run::<K>(hashes, matches);
+            Batch::<false> { view, layer: first }.run::<K>(hashes, matches);
         }
-    }
-}
-
-impl FilterView<'_> {
-    /// Whether all layers lie within the payload and none has 2^32 slots. If not, keys are probed one by one.
-    fn fits(&self) -> bool {
-        let words = self.words.len() as u64;
-        self.last.columns_fit(self.upper, words)
-            && self.bumping.iter().all(|layer| layer.columns_fit(self.upper, words) && layer.thresholds_fit(words))
     }
 }
 
@@ -73,19 +66,19 @@ struct Equations {
 
 /// A batch in the first layer of a filter.
 struct Batch<'a, const BUMPING: bool> {
-    view: &'a FilterView<'a>,
+    view: FilterView<'a>,
     layer: &'a Layer,
 }
 
 impl<const BUMPING: bool> Batch<'_, BUMPING> {
     /// # Safety
     ///
-    /// The CPU must have the set, and the view fit.
+    /// The CPU must have the set, and the layer be the view's first.
     #[inline(always)]
     unsafe fn run<K: Kernel>(&self, hashes: &[KeyHash], matches: &mut [u64]) {
         // SAFETY: the caller's.
         unsafe {
-            match (usize::from(self.view.upper), self.layer.lower_blocks) {
+            match (usize::from(self.view.filter.upper), self.layer.lower_blocks) {
                 // The usual rates: four to eight columns are one kernel call, without a loop over columns.
                 (4..=COLUMNS_AT_ONCE, 0) => self.run_as::<K, true, false>(hashes, matches),
                 (5..=COLUMNS_AT_ONCE, _) => self.run_as::<K, true, true>(hashes, matches),
@@ -107,7 +100,7 @@ impl<const BUMPING: bool> Batch<'_, BUMPING> {
         // Each block is derived one turn before it is checked, so that its prefetches have a turn to complete.
         for turn in 0..=blocks {
             let rest = hashes.get(turn * KEYS_AT_ONCE..).unwrap_or_default();
-            self.derive::<NARROW, MIXED>(rest, turn % 2 * KEYS_AT_ONCE, &mut equations);
+            self.derive::<K, NARROW, MIXED>(rest, turn % 2 * KEYS_AT_ONCE, &mut equations);
             let Some(block) = turn.checked_sub(1) else { continue };
             let keys = KEYS_AT_ONCE.min(hashes.len() - block * KEYS_AT_ONCE);
             let first_position = block * KEYS_AT_ONCE % CHUNK;
@@ -124,7 +117,7 @@ impl<const BUMPING: bool> Batch<'_, BUMPING> {
                 for &position in bumped.positions.iter().take(core::mem::take(&mut bumped.count)) {
                     let position = first + usize::from(position);
                     // SAFETY: the caller's.
-                    let answer = unsafe { driver::may_contain_after_first::<K>(self.view, hashes[position].get()) };
+                    let answer = unsafe { driver::may_contain_after_first::<K>(self.view, hashes[position]) };
                     matches[position / 64] |= u64::from(answer) << (position % 64);
                 }
             }
@@ -133,7 +126,12 @@ impl<const BUMPING: bool> Batch<'_, BUMPING> {
 
     /// Derives the equations of the next block of keys, padded with zeros.
     #[inline(always)]
-    fn derive<const NARROW: bool, const MIXED: bool>(&self, hashes: &[KeyHash], at: usize, out: &mut Equations) {
+    fn derive<K: Kernel, const NARROW: bool, const MIXED: bool>(
+        &self,
+        hashes: &[KeyHash],
+        at: usize,
+        out: &mut Equations,
+    ) {
         let mut padded = [KeyHash::from_well_mixed(0); KEYS_AT_ONCE];
         let keys: &[KeyHash; KEYS_AT_ONCE] = hashes.first_chunk().unwrap_or_else(|| {
             padded.iter_mut().zip(hashes).for_each(|(key, hash)| *key = *hash);
@@ -145,22 +143,23 @@ impl<const BUMPING: bool> Batch<'_, BUMPING> {
         // Within bounds, whatever `at` is.
         let at = at & KEYS_AT_ONCE;
         for index in 0..KEYS_AT_ONCE {
-            self.derive_one::<NARROW>(&layer, at + index, keys[index].get(), out);
+            self.derive_one::<K, NARROW>(&layer, at + index, keys[index].get(), out);
         }
     }
 
     #[inline(always)]
-    fn derive_one<const NARROW: bool>(&self, layer: &Layer, index: usize, hash: u64, out: &mut Equations) {
-        let hash = if BUMPING { hash } else { final_layer_hash(hash, self.view.salt) };
+    fn derive_one<K: Kernel, const NARROW: bool>(&self, layer: &Layer, index: usize, hash: u64, out: &mut Equations) {
+        let hash = if BUMPING { hash } else { final_layer_hash(hash, self.view.filter.salt) };
         let drawn = map_to_small_range(hash, starts(layer.slots, if BUMPING { 0 } else { SMASH }));
         let start = if BUMPING { drawn } else { drawn.saturating_sub(SMASH.into()).min(layer.slots - WIDTH) };
-        let equation = Equation::new(layer, self.view.upper, hash, start);
+        let equation = Equation::new(layer, self.view.filter.upper, hash, start);
         out.word[index] = equation.word;
         out.next[index] = equation.next;
         out.count[index] = equation.count;
         out.here[index] = equation.coefficients.here;
         out.over[index] = equation.coefficients.next;
-        out.expected[index] = if NARROW { overlap(equation.expected, equation.count) } else { equation.expected };
+        let Equation { expected, count, .. } = equation;
+        out.expected[index] = if NARROW { K::arrange(expected, count) } else { expected };
         if BUMPING {
             let offset = start % BUCKET_SLOTS;
             out.code_word[index] = layer.threshold_word + start / (BUCKET_SLOTS * 32);
@@ -184,36 +183,36 @@ impl<const BUMPING: bool> Batch<'_, BUMPING> {
         first_position: usize,
         bumped: &mut Bumped,
     ) -> u64 {
-        let (words, upper) = (self.view.words, u64::from(self.view.upper));
+        let upper = u64::from(self.view.filter.upper);
         let mut answers = 0;
         let (at, ahead) = (at & KEYS_AT_ONCE, !at & KEYS_AT_ONCE);
         // A filter of one layer has at most 5,000 keys, which the nearer caches hold.
-        let prefetches = BUMPING && words.len() >= PROBE_PREFETCH_BYTES / 8;
+        let prefetches = BUMPING && self.view.filter.payload_bytes >= PROBE_PREFETCH_BYTES as u64;
         for index in 0..keys.min(KEYS_AT_ONCE) {
             let now = at + index;
             if prefetches {
-                let first = words.as_ptr().wrapping_add(equations.word[ahead + index] as usize);
+                let first = self.view.words.wrapping_add(equations.word[ahead + index] as usize);
                 prefetch(first);
                 prefetch(first.wrapping_add(2 * upper as usize).cast::<u8>().wrapping_sub(1));
             }
             let (word, next) = (equations.word[now], equations.next[now]);
             let count = if MIXED { equations.count[now] } else { upper };
-            debug_assert!((word + next + count) as usize <= words.len());
+            debug_assert!((word + next + count) * 8 <= self.view.filter.payload_bytes);
             let coefficients = Coefficients { here: equations.here[now], next: equations.over[now] };
             let expected = equations.expected[now];
-            // SAFETY: the set is the caller's. The layer fits, and a start is at most 64 slots from its end: the
-            // block lies within it, and the one after it too unless `next` is 0.
+            // SAFETY: the set is the caller's. A start is at least 64 slots before the layer's end: the block lies in
+            // the layer, and the one after it too, unless `next` is 0.
             let mut holds = unsafe {
-                let block = words.as_ptr().add(word as usize);
+                let block = self.view.word(word);
                 if NARROW {
-                    K::agree(&driver::eight(block, next as usize, 0, count as usize - 4), coefficients, expected)
+                    K::agree(block, next as usize, count as usize, coefficients, expected)
                 } else {
                     columns_hold::<K>(block, &Equation { word, next, count, coefficients, expected })
                 }
             };
             if BUMPING {
-                // SAFETY: the layer's thresholds fit, and there is a code for each of its buckets.
-                let packed = u64::from_le_bytes(unsafe { *words.get_unchecked(equations.code_word[now] as usize) });
+                // SAFETY: each bucket in which an equation starts has a code.
+                let packed = u64::from_le_bytes(unsafe { *self.view.word(equations.code_word[now]) });
                 let is_bumped = packed >> equations.code_bit[now] & 3 >= equations.bumping_code[now];
                 bumped.push_if(is_bumped, first_position + index);
                 holds &= !is_bumped;

@@ -1,6 +1,6 @@
 //! The query, for any instruction set.
 
-use super::FilterView;
+use super::{Filter, FilterView};
 use crate::filter::ribbon::equation::{
     BUCKET_SLOTS, THRESHOLDS, WIDTH, bumping_start, coefficients, final_layer_hash, next_layer_hash, result,
 };
@@ -10,15 +10,42 @@ use crate::hash::KeyHash;
 /// Four columns of a block.
 pub(super) type Four = [[u8; 8]; 4];
 
-/// Columns compared at once: two AVX2 vectors of words, and a byte of the expected result.
+/// The most columns compared at once: two AVX2 vectors of words, and a byte of the expected result.
 pub(super) const COLUMNS_AT_ONCE: usize = 8;
 
-/// Eight columns of two neighbouring blocks, in two fours that may overlap.
-pub(super) struct Eight<'a> {
+/// Four to eight columns of two neighbouring blocks, in two fours that overlap where there are fewer than eight: so
+/// nothing is read beyond the block.
+pub(super) struct Fours<'a> {
     /// Both fours in the block where the equation starts.
     pub(super) here: [&'a Four; 2],
     /// Both fours in the block after it.
     pub(super) next: [&'a Four; 2],
+}
+
+impl Fours<'_> {
+    /// `count` columns, 4 to 8, from `words` on, with the next block `next` words away.
+    ///
+    /// # Safety
+    ///
+    /// `next + count` words must be there.
+    #[inline(always)]
+    pub(super) unsafe fn new(words: *const [u8; 8], next: usize, count: usize) -> Self {
+        // SAFETY: the caller's; a four has the alignment of a byte.
+        unsafe {
+            let (next, distance) = (words.add(next), count - 4);
+            Self {
+                here: [&*words.cast(), &*words.add(distance).cast()],
+                next: [&*next.cast(), &*next.add(distance).cast()],
+            }
+        }
+    }
+
+    /// The lowest `count` bits of `expected` in the order of the columns: the first four, and in bits 4 to 7 the last
+    /// four.
+    #[inline(always)]
+    pub(super) const fn arrange(expected: u64, count: u64) -> u64 {
+        (expected & 0xf) | (expected >> (count - 4) & 0xf) << 4
+    }
 }
 
 /// The coefficients of an equation, split over two blocks.
@@ -58,12 +85,22 @@ impl Equation {
 
 /// The operation that each instruction set implements.
 pub(super) trait Kernel {
-    /// Whether all eight parities equal the low eight bits of `expected`, the first four in the lowest bits.
+    /// The lowest `count` bits of `expected`, 4 to 8, as [`agree`](Self::agree) compares them.
+    fn arrange(expected: u64, count: u64) -> u64;
+
+    /// Whether the parities of `count` columns, 4 to 8, equal the bits in `arranged`. The columns begin at `words`, those
+    /// of the next block `next` words further on.
     ///
     /// # Safety
     ///
-    /// The CPU must have the set.
-    unsafe fn agree(columns: &Eight<'_>, coefficients: Coefficients, expected: u64) -> bool;
+    /// The CPU must have the set; `next + count` words must be there.
+    unsafe fn agree(
+        words: *const [u8; 8],
+        next: usize,
+        count: usize,
+        coefficients: Coefficients,
+        arranged: u64,
+    ) -> bool;
 }
 
 /// See [`super::may_contain`].
@@ -72,73 +109,78 @@ pub(super) trait Kernel {
 ///
 /// The CPU must have the set.
 #[inline(always)]
-pub(super) unsafe fn may_contain<K: Kernel>(view: &FilterView<'_>, hash: KeyHash) -> bool {
-    let hash = hash.get();
-    // SAFETY: the caller's.
+pub(super) unsafe fn may_contain<K: Kernel>(view: FilterView<'_>, hash: KeyHash) -> bool {
+    let Filter { layers: [first, ..], bumping, .. } = view.filter;
+    // SAFETY: the set is the caller's; the layer bumps, and `start` is one of its starts.
     unsafe {
-        let Some(first) = view.bumping.first() else { return final_holds::<K>(view, hash) };
-        let start = bumping_start(hash, first.slots);
-        match bumps(view, first, start) {
-            Some(false) => holds::<K>(view, first, hash, start),
-            Some(true) => may_contain_after_first::<K>(view, hash),
-            None => true,
+        if *bumping == 0 {
+            return final_holds::<K>(view, first, hash.get());
         }
+        let start = bumping_start(hash.get(), first.slots);
+        if bumps(view, first, start) {
+            return super::may_contain_after_first(view, hash);
+        }
+        holds::<K>(view, first, hash.get(), start)
     }
 }
 
-/// Probes the other layers for a key that the first layer has bumped.
+/// See [`super::may_contain_after_first`].
 ///
 /// # Safety
 ///
 /// The CPU must have the set.
 #[inline(always)]
-pub(super) unsafe fn may_contain_after_first<K: Kernel>(view: &FilterView<'_>, mut hash: u64) -> bool {
-    for layer in view.bumping.iter().skip(1) {
+pub(super) unsafe fn may_contain_after_first<K: Kernel>(view: FilterView<'_>, hash: KeyHash) -> bool {
+    let mut hash = hash.get();
+    for layer in view.later_layers() {
         hash = next_layer_hash(hash);
         let start = bumping_start(hash, layer.slots);
-        match bumps(view, layer, start) {
-            // SAFETY: the caller's.
-            Some(false) => return unsafe { holds::<K>(view, layer, hash, start) },
-            Some(true) => {}
-            None => return true,
+        // SAFETY: the set is the caller's; the layer bumps, and `start` is one of its starts.
+        unsafe {
+            if !bumps(view, layer, start) {
+                return holds::<K>(view, layer, hash, start);
+            }
         }
     }
-    // SAFETY: the caller's.
-    unsafe { final_holds::<K>(view, hash) }
+    // SAFETY: the set is the caller's.
+    unsafe { final_holds::<K>(view, view.last_layer(), hash) }
 }
 
 /// # Safety
 ///
-/// The CPU must have the set.
+/// The CPU must have the set, and `layer` be the view's last.
 #[inline(always)]
-unsafe fn final_holds<K: Kernel>(view: &FilterView<'_>, hash: u64) -> bool {
-    let hash = final_layer_hash(hash, view.salt);
-    // SAFETY: the caller's.
-    unsafe { holds::<K>(view, view.last, hash, view.last.start(hash)) }
+unsafe fn final_holds<K: Kernel>(view: FilterView<'_>, layer: &Layer, hash: u64) -> bool {
+    let hash = final_layer_hash(hash, view.filter.salt);
+    // SAFETY: the set is the caller's, the start one of the layer's.
+    unsafe { holds::<K>(view, layer, hash, layer.start(hash)) }
 }
 
-/// Whether `layer` bumps keys that start at `start`; `None` when the payload is too short.
+/// Whether `layer` bumps keys that start at `start`.
+///
+/// # Safety
+///
+/// It must be a bumping layer of the view, and have that start.
 #[inline(always)]
-fn bumps(view: &FilterView<'_>, layer: &Layer, start: u64) -> Option<bool> {
+unsafe fn bumps(view: FilterView<'_>, layer: &Layer, start: u64) -> bool {
     let bucket = start / BUCKET_SLOTS;
-    let word = usize::try_from(layer.threshold_word.checked_add(bucket / 32)?).ok()?;
-    let code = u64::from_le_bytes(*view.words.get(word)?) >> (bucket % 32 * 2) & 3;
-    Some(start % BUCKET_SLOTS < u64::from(THRESHOLDS[code as usize & 3]))
+    // SAFETY: each bucket in which an equation starts has a code.
+    let word = unsafe { *view.word(layer.threshold_word + bucket / 32) };
+    let code = u64::from_le_bytes(word) >> (bucket % 32 * 2) & 3;
+    start % BUCKET_SLOTS < u64::from(THRESHOLDS[code as usize & 3])
 }
 
-/// Whether the equation of `hash` at `start` of `layer` holds; `true` when the payload is too short.
+/// Whether the equation of `hash` at `start` of `layer` holds.
 ///
 /// # Safety
 ///
-/// The CPU must have the set.
+/// The CPU must have the set; it must be a layer of the view, and have that start.
 #[inline(always)]
-unsafe fn holds<K: Kernel>(view: &FilterView<'_>, layer: &Layer, hash: u64, start: u64) -> bool {
-    let equation = Equation::new(layer, view.upper, hash, start);
-    let Ok(word) = usize::try_from(equation.word) else { return true };
-    let length = (equation.next + equation.count) as usize;
-    let Some(words) = view.words.get(word..word.saturating_add(length)) else { return true };
-    // SAFETY: the set is the caller's; `words` has `next + count` words.
-    unsafe { columns_hold::<K>(words.as_ptr(), &equation) }
+unsafe fn holds<K: Kernel>(view: FilterView<'_>, layer: &Layer, hash: u64, start: u64) -> bool {
+    let equation = Equation::new(layer, view.filter.upper, hash, start);
+    // SAFETY: the set is the caller's. A start is at least 64 slots before the layer's end: its block lies in the layer,
+    // and the one after it too, unless `next` is 0.
+    unsafe { columns_hold::<K>(view.word(equation.word), &equation) }
 }
 
 /// Whether the parities of the columns at `words`, where the equation's block begins, and of those of the next block
@@ -150,38 +192,15 @@ unsafe fn holds<K: Kernel>(view: &FilterView<'_>, layer: &Layer, hash: u64, star
 #[inline(always)]
 pub(super) unsafe fn columns_hold<K: Kernel>(words: *const [u8; 8], equation: &Equation) -> bool {
     let &Equation { next, count, coefficients, expected, .. } = equation;
-    let (next, count) = (next as usize, count as usize);
     // SAFETY: the caller's, and the ranges of `count`.
     unsafe {
-        match count {
-            0..4 => few_columns_hold::<K>(words, next, count, coefficients, expected),
+        match count as usize {
+            0..4 => few_columns_hold::<K>(words, next as usize, count as usize, coefficients, expected),
             4..=COLUMNS_AT_ONCE => {
-                K::agree(&eight(words, next, 0, count - 4), coefficients, overlap(expected, count as u64))
+                K::agree(words, next as usize, count as usize, coefficients, K::arrange(expected, count))
             }
-            _ => many_columns_hold::<K>(words, next, count, coefficients, expected),
+            _ => many_columns_hold::<K>(words, next as usize, count as usize, coefficients, expected),
         }
-    }
-}
-
-/// The first four of the lowest `count` bits (4 to 8), and in bits 4 to 7 the last four: the two loads of four columns
-/// overlap, so they read nothing beyond the block.
-#[inline(always)]
-pub(super) const fn overlap(expected: u64, count: u64) -> u64 {
-    (expected & 0xf) | (expected >> (count - 4) & 0xf) << 4
-}
-
-/// The eight columns in the fours at `first` and `first + distance`.
-///
-/// # Safety
-///
-/// `next + first + distance + 4` words must be there.
-#[inline(always)]
-pub(super) unsafe fn eight<'a>(words: *const [u8; 8], next: usize, first: usize, distance: usize) -> Eight<'a> {
-    // SAFETY: the caller's; a four has the alignment of a byte.
-    unsafe {
-        let here = words.add(first);
-        let next = here.add(next);
-        Eight { here: [&*here.cast(), &*here.add(distance).cast()], next: [&*next.cast(), &*next.add(distance).cast()] }
     }
 }
 
@@ -206,9 +225,9 @@ unsafe fn few_columns_hold<K: Kernel>(
             padded[4 + column] = *words.add(next + column);
         }
     }
-    let expected = overlap(expected & ((1 << count) - 1), 4);
+    let arranged = K::arrange(expected & ((1 << count) - 1), 4);
     // SAFETY: the set is the caller's; there are eight words.
-    unsafe { K::agree(&eight(padded.as_ptr(), 4, 0, 0), coefficients, expected) }
+    unsafe { K::agree(padded.as_ptr(), 4, 4, coefficients, arranged) }
 }
 
 /// [`columns_hold`] for more than eight columns.
@@ -229,8 +248,9 @@ unsafe fn many_columns_hold<K: Kernel>(
     while first < count {
         // The last eight overlap those before them.
         let at = first.min(count - COLUMNS_AT_ONCE);
+        let arranged = K::arrange(expected >> at, COLUMNS_AT_ONCE as u64);
         // SAFETY: the caller's; at + 8 <= count.
-        all_agree &= unsafe { K::agree(&eight(words, next, at, 4), coefficients, expected >> at) };
+        all_agree &= unsafe { K::agree(words.add(at), next, COLUMNS_AT_ONCE, coefficients, arranged) };
         first += COLUMNS_AT_ONCE;
     }
     all_agree

@@ -9,9 +9,10 @@
 //! would be compiled without the set's instructions, and be 30 times as slow.
 //!
 //! Both derive an equation by `Equation::new` from its start, and each has its own way to the start. `driver` derives one
-//! key's, with a branch at each layer. `batch` derives those of 16 keys without any branch, with arithmetic that the
-//! compiler turns into vectors of keys (128-bit products and early returns would prevent that), after checking once that
-//! all layers fit. `tests` compares both with the format's specification.
+//! key's, with a branch that takes bumped keys out of line. `batch` derives those of 16 keys without any branch, with
+//! arithmetic that the compiler turns into vectors of keys (128-bit products and early returns would prevent that). That
+//! each position lies within the payload is checked once, by [`Filter::view`]. `tests` compares both with the format's
+//! specification.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -25,34 +26,115 @@ mod portable;
 #[cfg(test)]
 mod tests;
 
-use crate::filter::ribbon::layer::Layer;
+use core::marker::PhantomData;
+
+use crate::filter::ribbon::layer::{Layer, MAX_BUMPING_LAYERS};
 use crate::hash::KeyHash;
 use crate::kernel::dispatch_generic;
 
-/// The parts of a filter that a query reads. They need not be consistent: a position outside of `words` reads as "may
-/// be present".
+/// The parts of a filter that a query needs beside the payload, settled when it is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Filter {
+    /// Bumping layers, then the final one.
+    layers: [Layer; MAX_BUMPING_LAYERS + 1],
+    bumping: u8,
+    /// Columns of all blocks but the lower ones, 1 to 32.
+    upper: u8,
+    /// Salt of the final layer.
+    salt: u8,
+    /// No query reads beyond these.
+    payload_bytes: u64,
+}
+
+impl Filter {
+    /// `bumping` layers and the final one; `None` when no filter has such layers.
+    pub(crate) fn new(layers: [Layer; MAX_BUMPING_LAYERS + 1], bumping: usize, upper: u8, salt: u8) -> Option<Self> {
+        let mut words = 0;
+        for (index, layer) in layers.get(..=bumping)?.iter().enumerate() {
+            words = words.max(layer.columns_end(upper)?);
+            if index < bumping {
+                words = words.max(layer.thresholds_end()?);
+            }
+        }
+        Some(Self { layers, bumping: bumping as u8, upper, salt, payload_bytes: words.checked_mul(8)? })
+    }
+
+    /// The layers in use: bumping ones, then the final one.
+    pub(crate) fn layers(&self) -> &[Layer] {
+        &self.layers[..=usize::from(self.bumping)]
+    }
+
+    pub(crate) fn salt(&self) -> u8 {
+        self.salt
+    }
+
+    pub(crate) fn payload_bytes(&self) -> u64 {
+        self.payload_bytes
+    }
+
+    /// The filter with its payload, which `payload` begins with; `None` when that is too short.
+    #[inline]
+    pub(crate) fn view<'a>(&'a self, payload: &'a [u8]) -> Option<FilterView<'a>> {
+        let is_whole = payload.len() as u64 >= self.payload_bytes;
+        is_whole.then_some(FilterView { filter: self, words: payload.as_ptr().cast(), payload: PhantomData })
+    }
+}
+
+/// A filter with its payload, in two registers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FilterView<'a> {
-    /// The payload.
-    pub(crate) words: &'a [[u8; 8]],
-    pub(crate) bumping: &'a [Layer],
-    pub(crate) last: &'a Layer,
-    /// Columns of all blocks but the lower ones, 1 to 32.
-    pub(crate) upper: u8,
-    /// Salt of the final layer.
-    pub(crate) salt: u8,
+    filter: &'a Filter,
+    /// As many words as the filter reads.
+    words: *const [u8; 8],
+    payload: PhantomData<&'a [u8]>,
+}
+
+impl<'a> FilterView<'a> {
+    /// The bumping layers but the first.
+    #[inline(always)]
+    fn later_layers(self) -> &'a [Layer] {
+        self.filter.layers.get(1..usize::from(self.filter.bumping)).unwrap_or_default()
+    }
+
+    #[inline(always)]
+    fn last_layer(self) -> &'a Layer {
+        &self.filter.layers[usize::from(self.filter.bumping) % (MAX_BUMPING_LAYERS + 1)]
+    }
+
+    /// Word `index` of the payload.
+    ///
+    /// # Safety
+    ///
+    /// A word of a layer's columns or thresholds.
+    #[inline(always)]
+    unsafe fn word(self, index: u64) -> *const [u8; 8] {
+        // SAFETY: the payload has all words of all layers.
+        unsafe { self.words.add(index as usize) }
+    }
 }
 
 /// Whether the key of `hash` may have been added.
 #[inline]
-pub(crate) fn may_contain(view: &FilterView<'_>, hash: KeyHash) -> bool {
-    dispatch_generic!(driver::may_contain, self, portable::may_contain, (view: &FilterView<'_>, hash: KeyHash) -> bool)
+pub(crate) fn may_contain(view: FilterView<'_>, hash: KeyHash) -> bool {
+    dispatch_generic!(driver::may_contain, self, portable::may_contain, (view: FilterView<'_>, hash: KeyHash) -> bool)
+}
+
+/// [`may_contain`] for a key that the first layer does not hold: one of 25, and all of a filter with one layer.
+///
+/// Out of line, so that the others need no stack frame.
+#[cold]
+#[inline(never)]
+fn may_contain_after_first(view: FilterView<'_>, hash: KeyHash) -> bool {
+    dispatch_generic!(
+        driver::may_contain_after_first, self, portable::may_contain_after_first,
+        (view: FilterView<'_>, hash: KeyHash) -> bool
+    )
 }
 
 /// Probes many: bit `i % 64` of word `i / 64` of `matches` becomes the answer for hash `i`.
-pub(crate) fn may_contain_batch(view: &FilterView<'_>, hashes: &[KeyHash], matches: &mut [u64]) {
+pub(crate) fn may_contain_batch(view: FilterView<'_>, hashes: &[KeyHash], matches: &mut [u64]) {
     dispatch_generic!(
         batch::may_contain_batch, self, portable::may_contain_batch,
-        (view: &FilterView<'_>, hashes: &[KeyHash], matches: &mut [u64])
+        (view: FilterView<'_>, hashes: &[KeyHash], matches: &mut [u64])
     );
 }

@@ -5,15 +5,27 @@ use core::arch::aarch64::{
     vreinterpretq_u64_u8,
 };
 
-use super::driver::{Coefficients, Eight, Four, Kernel};
+use super::driver::{Coefficients, Four, Fours, Kernel};
 
 pub(super) struct Neon;
 
 impl Kernel for Neon {
     #[inline(always)]
-    unsafe fn agree(columns: &Eight<'_>, coefficients: Coefficients, expected: u64) -> bool {
-        // SAFETY: the set is the caller's.
+    fn arrange(expected: u64, count: u64) -> u64 {
+        Fours::arrange(expected, count)
+    }
+
+    #[inline(always)]
+    unsafe fn agree(
+        words: *const [u8; 8],
+        next: usize,
+        count: usize,
+        coefficients: Coefficients,
+        arranged: u64,
+    ) -> bool {
+        // SAFETY: the caller's.
         unsafe {
+            let columns = Fours::new(words, next, count);
             let masks = [
                 vreinterpretq_u8_u64(vdupq_n_u64(coefficients.here)),
                 vreinterpretq_u8_u64(vdupq_n_u64(coefficients.next)),
@@ -26,7 +38,7 @@ impl Kernel for Neon {
             let sums = vgetq_lane_u64::<0>(vreinterpretq_u64_u8(vpaddq_u8(pairs, pairs)));
             // Bit 8i moves to bit 56 + i.
             let parities = (sums & 0x0101_0101_0101_0101).wrapping_mul(0x0102_0408_1020_4080) >> 56;
-            parities == expected & 0xff
+            parities == arranged
         }
     }
 }

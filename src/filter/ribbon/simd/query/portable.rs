@@ -1,6 +1,6 @@
 //! Plain Rust, without a population count: the default build of x86-64 has none.
 
-use super::driver::{self, Coefficients, Eight, Kernel};
+use super::driver::{self, Coefficients, Fours, Kernel};
 use super::{FilterView, batch};
 use crate::hash::KeyHash;
 
@@ -8,13 +8,26 @@ struct Portable;
 
 impl Kernel for Portable {
     #[inline(always)]
-    unsafe fn agree(columns: &Eight<'_>, coefficients: Coefficients, expected: u64) -> bool {
+    fn arrange(expected: u64, count: u64) -> u64 {
+        Fours::arrange(expected, count)
+    }
+
+    #[inline(always)]
+    unsafe fn agree(
+        words: *const [u8; 8],
+        next: usize,
+        count: usize,
+        coefficients: Coefficients,
+        arranged: u64,
+    ) -> bool {
+        // SAFETY: the caller's.
+        let columns = unsafe { Fours::new(words, next, count) };
         let mut masked = [0; 8];
         for column in 0..4 {
             masked[column] = leave(columns.here[0][column], columns.next[0][column], coefficients);
             masked[4 + column] = leave(columns.here[1][column], columns.next[1][column], coefficients);
         }
-        parities(&masked) == expected as u8
+        parities(&masked) == arranged as u8
     }
 }
 
@@ -24,12 +37,20 @@ fn leave(here: [u8; 8], next: [u8; 8], coefficients: Coefficients) -> u64 {
     (u64::from_le_bytes(here) & coefficients.here) ^ (u64::from_le_bytes(next) & coefficients.next)
 }
 
-pub(super) fn may_contain(view: &FilterView<'_>, hash: KeyHash) -> bool {
+// Not inlined: it would keep the functions that choose a set from being small.
+#[inline(never)]
+pub(super) fn may_contain(view: FilterView<'_>, hash: KeyHash) -> bool {
     // SAFETY: plain Rust runs everywhere.
     unsafe { driver::may_contain::<Portable>(view, hash) }
 }
 
-pub(super) fn may_contain_batch(view: &FilterView<'_>, hashes: &[KeyHash], matches: &mut [u64]) {
+#[inline(never)]
+pub(super) fn may_contain_after_first(view: FilterView<'_>, hash: KeyHash) -> bool {
+    // SAFETY: as above.
+    unsafe { driver::may_contain_after_first::<Portable>(view, hash) }
+}
+
+pub(super) fn may_contain_batch(view: FilterView<'_>, hashes: &[KeyHash], matches: &mut [u64]) {
     // SAFETY: as above.
     unsafe { batch::may_contain_batch::<Portable>(view, hashes, matches) };
 }
