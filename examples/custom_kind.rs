@@ -10,8 +10,8 @@
 use std::error::Error;
 
 use sstfilter::kind::{
-    Abilities, BuildFailure, BuiltPayload, EncodedShape, FilterShape, Kind, NotStreamed, ParamWords, Payload,
-    ShapeFields,
+    Abilities, BuildFailure, BuildLimits, BuiltPayload, EncodedShape, FilterShape, Kind, NotStreamed, ParamWords,
+    Payload, ShapeFields,
 };
 use sstfilter::{
     BlockError, BuildContext, ConfigError, FallbackReason, FileId, FilterBlock, FilterKind, FilterReader, KeyHash,
@@ -96,7 +96,7 @@ impl Kind for SortedList {
         &self,
         plan: &SortedListShape,
         hashes: &[KeyHash],
-        _scratch_limit: Option<u64>,
+        _limits: BuildLimits,
     ) -> Result<BuiltPayload<SortedListShape>, BuildFailure> {
         let mut bytes: Vec<u8> = hashes.iter().flat_map(|&hash| fingerprint(hash).to_le_bytes()).collect();
         bytes.resize(bytes.len().next_multiple_of(8), 0);

@@ -20,8 +20,8 @@ use std::sync::LazyLock;
 use crate::error::ConfigError;
 pub use crate::filter::binary_fuse::kind::BinaryFuseKind;
 pub use crate::filter::kind::{
-    Abilities, BuildFailure, BuiltPayload, EncodedShape, FilterShape, Kind, MAX_KEYS, MAX_PAYLOAD_BYTES, NotStreamed,
-    ParamWords, Payload, ShapeFields, StreamedPayload, Updates, Variant, Writers,
+    Abilities, BuildFailure, BuildLimits, BuiltPayload, EncodedShape, FilterShape, Kind, MAX_KEYS, MAX_PAYLOAD_BYTES,
+    NotStreamed, ParamWords, Payload, ShapeFields, StreamedPayload, Updates, Variant, Writers,
 };
 pub use crate::filter::ribbon::kind::RibbonKind;
 use crate::ids::{FilterKind, for_each_kind};

@@ -112,6 +112,7 @@ pub mod simd;
 #[deny(clippy::indexing_slicing)]
 pub mod sst;
 mod stats;
+mod threads;
 mod units;
 
 pub use block::{

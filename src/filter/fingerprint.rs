@@ -33,6 +33,9 @@ pub(crate) trait PeeledShape: FilterShape {
 
     fn add_all(&self, sums: &mut CellSums, hashes: impl Iterator<Item = KeyHash>) -> Result<(), AttemptError>;
 
+    /// The same on up to `threads` threads, for hashes that are at least [partitioned](crate::hash::partition_hashes).
+    fn add_slice(&self, sums: &mut CellSums, hashes: &[KeyHash], threads: usize) -> Result<(), AttemptError>;
+
     fn peel(&self, sums: &mut CellSums, reserve: usize) -> Result<PeelOrder, AttemptError>;
 
     fn set_cells(&self, sums: &CellSums, order: &PeelOrder, cells: &mut [u8]);
@@ -51,14 +54,15 @@ pub(crate) trait PeeledShape: FilterShape {
     }
 }
 
-/// Builds the filter of distinct `hashes`, fastest if they ascend. As many cells as possible from `reserve` on stay
-/// empty.
-pub(crate) fn build<S: PeeledShape>(hashes: &[KeyHash], shape: S, reserve: usize) -> BuildResult<S> {
+/// Builds the filter of distinct, ascending `hashes`. As many cells as possible from `reserve` on stay empty.
+///
+/// Threads share the adding of keys. Peeling is one thread's work, because its order decides which cells stay empty.
+pub(crate) fn build<S: PeeledShape>(hashes: &[KeyHash], shape: S, reserve: usize, threads: usize) -> BuildResult<S> {
     let mut sums = CellSums::new(shape.cells())?;
     try_salts(|salt| {
         let shape = shape.with_salt(salt);
         sums.clear();
-        shape.add_all(&mut sums, hashes.iter().copied())?;
+        shape.add_slice(&mut sums, hashes, threads)?;
         let order = shape.peel(&mut sums, reserve)?;
         Ok(shape.assign(&sums, &order)?)
     })

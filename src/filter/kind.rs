@@ -72,6 +72,31 @@ impl Abilities {
     }
 }
 
+/// What building a filter may use.
+///
+/// ```
+/// use sstfilter::kind::BuildLimits;
+///
+/// let limits = BuildLimits::default();
+/// assert_eq!((limits.scratch_bytes, limits.threads), (None, 1));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BuildLimits {
+    /// Limit on the bytes that a streamed build uses beside the payload, if any. For other kinds the builder compares
+    /// [`build_bytes`](Kind::build_bytes) with the memory budget.
+    pub scratch_bytes: Option<u64>,
+    /// The most threads that work at a time, with the calling one: at least 1.
+    pub threads: usize,
+}
+
+impl Default for BuildLimits {
+    /// One thread, and any amount of memory.
+    fn default() -> Self {
+        Self { scratch_bytes: None, threads: 1 }
+    }
+}
+
 /// A kind of filter. A value of the type is the kind *configured*: a fuse filter's value knows how many cells a key has
 /// and how long fingerprints are.
 ///
@@ -145,8 +170,13 @@ pub trait Kind: Clone + fmt::Debug + Send + Sync + 'static {
     /// The most bytes that building takes beside the hashes and the finished block.
     fn build_bytes(&self, keys: u64, plan: &Self::Shape) -> u64;
 
-    /// Builds the filter of `hashes`: distinct and ascending, unless the kind is streamed. `scratch_limit` limits the
-    /// bytes that a streamed build uses beside the payload.
+    /// The most bytes by which each thread but the first raises [`build_bytes`](Self::build_bytes).
+    fn thread_bytes(&self, _keys: u64, _plan: &Self::Shape) -> u64 {
+        0
+    }
+
+    /// Builds the filter of `hashes`: distinct and ascending, unless the kind is streamed. The bytes do not depend on
+    /// `limits`.
     ///
     /// # Errors
     ///
@@ -155,9 +185,9 @@ pub trait Kind: Clone + fmt::Debug + Send + Sync + 'static {
         &self,
         plan: &Self::Shape,
         hashes: &[KeyHash],
-        scratch_limit: Option<u64>,
+        limits: BuildLimits,
     ) -> Result<BuiltPayload<Self::Shape>, BuildFailure> {
-        let mut stream = self.stream(plan, scratch_limit).ok_or(BuildFailure::NoMemory)?;
+        let mut stream = self.stream(plan, limits).ok_or(BuildFailure::NoMemory)?;
         stream.insert_all(hashes);
         Ok(BuiltPayload::of_stream(*plan, stream))
     }
@@ -169,13 +199,14 @@ pub trait Kind: Clone + fmt::Debug + Send + Sync + 'static {
         _plan: &Self::Shape,
         _hashes: &[KeyHash],
         _spare: Vec<KeyHash>,
+        _limits: BuildLimits,
     ) -> Option<BuiltPayload<Self::Shape>> {
         None
     }
 
     /// An empty filter that accepts hashes as they arrive; `None` when allocation fails, and for kinds that are not
     /// streamed.
-    fn stream(&self, _plan: &Self::Shape, _scratch_limit: Option<u64>) -> Option<Self::Stream> {
+    fn stream(&self, _plan: &Self::Shape, _limits: BuildLimits) -> Option<Self::Stream> {
         None
     }
 

@@ -4,6 +4,7 @@
 //! limit.
 
 use super::KeyHash;
+use crate::threads::{share, worthwhile};
 
 /// Up to this many hashes a comparison sort is as fast.
 const SMALL: usize = 128;
@@ -16,37 +17,71 @@ const WINDOW_HASHES_LOG2: u32 = 12;
 /// store would then wait for a page walk. Larger inputs get larger windows instead.
 const MAX_WINDOWS_LOG2: u32 = 12;
 
-/// Memory that sorting uses, kept from file to file.
+/// What sorting uses: threads, and memory that is kept from file to file.
 #[derive(Debug, Default)]
 pub(crate) struct SortScratch {
+    threads: usize,
     /// A copy of the hashes; between sorts, memory for other work.
     pub(crate) spare: Vec<KeyHash>,
-    window_ends: Vec<u32>,
-    bin_ends: Vec<u32>,
+    /// Where the windows of each run end. The copy consists of runs, one for each thread that partitioned a part of the
+    /// hashes.
+    runs: Vec<Vec<u32>>,
+    window: WindowScratch,
 }
 
+/// What one thread uses to sort a window.
+#[derive(Debug, Default)]
+struct WindowScratch {
+    bin_ends: Vec<u32>,
+    /// The window, where it comes from several runs.
+    gathered: Vec<KeyHash>,
+}
+
+/// Bytes that each thread but the first takes for sorting: where its windows and bins end, and a window of up to four
+/// times the mean size, for up to 2^24 hashes.
+pub(crate) const SORT_THREAD_BYTES: u64 = 256 << 10;
+
 impl SortScratch {
-    /// Bytes held.
+    /// Nothing yet, for sorting on up to `threads` threads.
+    pub(crate) fn of_threads(threads: usize) -> Self {
+        Self { threads, ..Self::default() }
+    }
+
+    /// Bytes held at most.
     pub(crate) fn bytes(&self) -> u64 {
-        let counts = self.window_ends.capacity() + self.bin_ends.capacity();
-        (self.spare.capacity() * size_of::<KeyHash>() + counts * size_of::<u32>()) as u64
+        let ends: usize = self.runs.iter().map(Vec::capacity).sum();
+        let windows = self.window.bytes() * self.runs.len().max(1);
+        (self.spare.capacity() * size_of::<KeyHash>() + ends * size_of::<u32>() + windows) as u64
     }
 
     /// Reserves memory for a copy of `hashes`, and returns log2 of the number of their windows. `None` when the copy
     /// would take more than `most_bytes` or cannot be allocated.
     fn reserve(&mut self, hashes: &[KeyHash], most_bytes: u64) -> Option<u32> {
         self.spare.clear();
-        if u32::try_from(hashes.len()).is_err() || size_of_val(hashes) as u64 > most_bytes {
-            return None;
-        }
+        let left = most_bytes.checked_sub(size_of_val(hashes) as u64)?;
+        u32::try_from(hashes.len()).ok()?;
         self.spare.try_reserve_exact(hashes.len()).ok()?;
+        let affordable = usize::try_from(left / SORT_THREAD_BYTES).unwrap_or(usize::MAX).saturating_add(1);
+        let threads = worthwhile(self.threads.min(affordable), hashes.len() as u64);
+        self.runs.resize_with(threads, Vec::new);
         Some(hashes.len().max(1).ilog2().saturating_sub(WINDOW_HASHES_LOG2).min(MAX_WINDOWS_LOG2))
     }
 
-    /// Copies `hashes` to the reserved memory, window by window.
+    /// Copies `hashes` to the reserved memory, window by window in each run.
     fn partition(&mut self, hashes: &[KeyHash], windows_log2: u32) {
         self.spare.resize(hashes.len(), KeyHash(0));
-        Bins { skipped: 0, log2: windows_log2 }.scatter(hashes, &mut self.spare, &mut self.window_ends);
+        let threads = self.runs.len();
+        let run_hashes = hashes.len().div_ceil(threads);
+        let runs = hashes.chunks(run_hashes).zip(self.spare.chunks_mut(run_hashes)).zip(&mut self.runs).collect();
+        share(threads, runs, &mut (), |(), ((source, target), ends): ((&[KeyHash], &mut [KeyHash]), _)| {
+            Bins { skipped: 0, log2: windows_log2 }.scatter(source, target, ends);
+        });
+    }
+}
+
+impl WindowScratch {
+    fn bytes(&self) -> usize {
+        self.bin_ends.capacity() * size_of::<u32>() + self.gathered.capacity() * size_of::<KeyHash>()
     }
 }
 
@@ -64,12 +99,18 @@ pub(crate) fn sort_hashes(hashes: &mut [KeyHash], scratch: &mut SortScratch, mos
     scratch.partition(hashes, windows_log2);
     // Evenly spread hashes never fill a window to four times the mean; others would make bins with many hashes each.
     let most_in_window = (hashes.len() >> windows_log2) * 4;
-    for_each_window(scratch, hashes, |bin_ends, (source, target)| {
-        if source.len() > most_in_window {
-            target.copy_from_slice(source);
-            target.sort_unstable();
-        } else {
-            sort_window(source, target, windows_log2, bin_ends);
+    for_each_window(scratch, hashes, |WindowScratch { bin_ends, gathered }, Window { parts, target }| {
+        match parts.as_slice() {
+            _ if target.len() > most_in_window => {
+                gather(&parts, target);
+                target.sort_unstable();
+            }
+            [part] => sort_window(part, target, windows_log2, bin_ends),
+            parts => {
+                gathered.clear();
+                parts.iter().for_each(|part| gathered.extend_from_slice(part));
+                sort_window(gathered, target, windows_log2, bin_ends);
+            }
         }
     });
 }
@@ -80,7 +121,11 @@ pub(crate) fn partition_hashes(hashes: &mut Vec<KeyHash>, scratch: &mut SortScra
     let Some(windows_log2) = scratch.reserve(hashes, most_bytes) else { return false };
     if windows_log2 > 0 {
         scratch.partition(hashes, windows_log2);
-        core::mem::swap(hashes, &mut scratch.spare);
+        if scratch.runs.len() == 1 {
+            core::mem::swap(hashes, &mut scratch.spare);
+        } else {
+            for_each_window(scratch, hashes, |_, Window { parts, target }| gather(&parts, target));
+        }
     }
     true
 }
@@ -91,43 +136,38 @@ pub(crate) fn scatter_by_high_bits(source: &[KeyHash], target: &mut [KeyHash], l
     Bins { skipped: 0, log2 }.scatter(source, target, ends);
 }
 
-/// The windows of `spare`, each with its destination in `hashes`.
-fn windows<'a>(
-    mut spare: &'a [KeyHash],
-    mut hashes: &'a mut [KeyHash],
-    ends: &'a [u32],
-) -> impl Iterator<Item = (&'a [KeyHash], &'a mut [KeyHash])> {
-    let mut start = 0;
-    ends.iter().map(move |&end| {
-        let count = (end - start) as usize;
-        start = end;
-        let (source, target);
-        (source, spare) = spare.split_at(count);
-        (target, hashes) = core::mem::take(&mut hashes).split_at_mut(count);
-        (source, target)
-    })
+/// A window: its part of each run, and its place among the sorted hashes.
+struct Window<'a> {
+    parts: Vec<&'a [KeyHash]>,
+    target: &'a mut [KeyHash],
 }
 
-/// With more windows than this (some 260,000 hashes), threads share them; less work is too short to be worth sharing.
-#[cfg(feature = "parallel")]
-const FEW_WINDOWS: usize = 64;
+/// Copies the parts of a window to `target`.
+fn gather(parts: &[&[KeyHash]], mut target: &mut [KeyHash]) {
+    for part in parts {
+        let here;
+        (here, target) = target.split_at_mut(part.len());
+        here.copy_from_slice(part);
+    }
+}
 
-/// Sorts each window of the scratch's hashes to its place in `hashes`.
+/// Brings each window of the scratch's hashes to its place in `hashes` by `work`.
 fn for_each_window(
     scratch: &mut SortScratch,
-    hashes: &mut [KeyHash],
-    sort: impl Fn(&mut Vec<u32>, (&[KeyHash], &mut [KeyHash])) + Send + Sync,
+    mut hashes: &mut [KeyHash],
+    work: impl Fn(&mut WindowScratch, Window<'_>) + Sync,
 ) {
-    let SortScratch { spare, window_ends, bin_ends } = scratch;
-    let windows = windows(spare, hashes, window_ends);
-    #[cfg(feature = "parallel")]
-    if window_ends.len() > FEW_WINDOWS {
-        use rayon::prelude::{IntoParallelIterator, ParallelIterator};
-
-        let windows: Vec<_> = windows.collect();
-        return windows.into_par_iter().for_each_init(Vec::new, sort);
-    }
-    windows.for_each(|window| sort(bin_ends, window));
+    let SortScratch { spare, runs, window, .. } = scratch;
+    let run_hashes = hashes.len().div_ceil(runs.len());
+    let windows = (0..runs.first().map_or(0, Vec::len)).map(|window| {
+        let in_run =
+            |ends: &[u32]| window.checked_sub(1).map_or(0, |before| ends[before]) as usize..ends[window] as usize;
+        let parts = spare.chunks(run_hashes).zip(runs.iter()).map(|(run, ends)| &run[in_run(ends)]);
+        let parts: Vec<&[KeyHash]> = parts.collect();
+        let target = hashes.split_off_mut(..parts.iter().map(|part| part.len()).sum()).unwrap_or_default();
+        Window { parts, target }
+    });
+    share(runs.len(), windows.collect(), window, work);
 }
 
 /// Sorts the hashes of a window, which share their `skipped` highest bits.
@@ -199,6 +239,7 @@ mod tests {
         let mut expected = hashes.clone();
         expected.sort_unstable();
         let mut scratch = SortScratch::default();
+        let unsorted = hashes.clone();
         let mut again = hashes.clone();
         sort_hashes(&mut hashes, &mut scratch, u64::MAX);
         assert!(hashes == expected, "{what}");
@@ -207,6 +248,11 @@ mod tests {
         let mut scratch = SortScratch::default();
         sort_hashes(&mut again, &mut scratch, 100);
         assert!(again == expected && scratch.bytes() == 0, "{what}, without memory");
+        for threads in [2, 3, 8] {
+            let (mut by_threads, mut scratch) = (unsorted.clone(), SortScratch::of_threads(threads));
+            sort_hashes(&mut by_threads, &mut scratch, u64::MAX);
+            assert!(by_threads == expected, "{what}, {threads} threads");
+        }
     }
 
     #[test]
@@ -218,10 +264,10 @@ mod tests {
 
     #[test]
     fn partitioning_keeps_all_hashes_and_orders_the_windows() {
-        for count in [0, 1, 5_000, 100_000] {
+        for (count, threads) in [(0, 1), (1, 1), (5_000, 1), (100_000, 1), (200_000, 2), (700_000, 3)] {
             let hashes: Vec<KeyHash> = (0..count).map(KeyHash::mix).collect();
             let mut partitioned = hashes.clone();
-            assert!(partition_hashes(&mut partitioned, &mut SortScratch::default(), u64::MAX));
+            assert!(partition_hashes(&mut partitioned, &mut SortScratch::of_threads(threads), u64::MAX));
             let window = |hash: &KeyHash| hash.0 >> 60;
             assert!(count < 100_000 || partitioned.is_sorted_by_key(window));
             let mut again = hashes.clone();

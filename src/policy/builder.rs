@@ -9,10 +9,11 @@ use crate::block::{BlockIdentity, contains_all};
 use crate::codec::checksum;
 use crate::filter::blocked_bloom::BlockedBloomKind;
 use crate::filter::kind::{
-    BuiltPayload, FallbackReason, FilterShape, Kind, MAX_KEYS, MAX_PAYLOAD_BYTES, StreamedPayload,
+    BuildLimits, BuiltPayload, FallbackReason, FilterShape, Kind, MAX_KEYS, MAX_PAYLOAD_BYTES, StreamedPayload,
 };
 use crate::filter::{FilterKind, is_of_library};
-use crate::hash::{KeyHash, KeyHasher, SortScratch, partition_hashes, sort_hashes};
+use crate::hash::{KeyHash, KeyHasher, SORT_THREAD_BYTES, SortScratch, partition_hashes, sort_hashes};
+use crate::threads::worthwhile;
 use crate::units::BitsPerKey;
 
 /// What a policy adds to its kind.
@@ -71,26 +72,46 @@ pub(super) fn guarded<K: Kind, T>(call: impl FnOnce() -> Result<T, FallbackReaso
     catch_unwind(AssertUnwindSafe(call)).unwrap_or(Err(FallbackReason::ConstructionFailed))
 }
 
+/// The most bytes that each thread but the first takes, at the end or before, when it sorts.
+pub(super) fn thread_bytes<K: Kind>(kind: &K, keys: u64, plan: &K::Shape) -> u64 {
+    if K::IS_STREAMED { kind.thread_bytes(keys, plan) } else { kind.thread_bytes(keys, plan).max(SORT_THREAD_BYTES) }
+}
+
 /// What to build, and what the block records about it.
 #[derive(Clone, Debug)]
 pub(super) struct Job<K> {
     pub(super) kind: K,
     pub(super) rules: Rules,
     identity: BlockIdentity,
-    memory_budget: Option<u64>,
+    limits: BuildLimits,
     /// The kind that the policy requested; `reason` says why `kind` differs, if it does.
     requested: FilterKind,
     reason: FallbackReason,
 }
 
 impl<K: Kind> Job<K> {
-    pub(super) fn new(kind: K, rules: Rules, identity: BlockIdentity, memory_budget: Option<u64>) -> Self {
+    pub(super) fn new(kind: K, rules: Rules, identity: BlockIdentity, limits: BuildLimits) -> Self {
         let (requested, reason) = (K::Shape::KIND, FallbackReason::None);
-        Self { kind, rules, identity, memory_budget, requested, reason }
+        Self { kind, rules, identity, limits, requested, reason }
     }
 
     pub(super) fn plan(&self, keys: u64) -> Result<K::Shape, FallbackReason> {
-        self.rules.plan(&self.kind, keys, self.memory_budget)
+        self.rules.plan(&self.kind, keys, self.limits.scratch_bytes)
+    }
+
+    /// What building a planned filter may use: no more threads than its keys are worth, and than there is memory for.
+    ///
+    /// The plan is made before, for one thread: the kind of a file's filter must not depend on the number of threads.
+    fn limits_for(&self, keys: u64, plan: &K::Shape) -> BuildLimits {
+        let mut limits = BuildLimits { threads: worthwhile(self.limits.threads, keys), ..self.limits };
+        if let Some(budget) = limits.scratch_bytes
+            && limits.threads > 1
+        {
+            let left = budget.saturating_sub(self.kind.build_bytes(keys, plan));
+            let more = left.checked_div(thread_bytes(&self.kind, keys, plan)).unwrap_or(u64::MAX);
+            limits.threads = limits.threads.min(usize::try_from(more).unwrap_or(usize::MAX).saturating_add(1));
+        }
+        limits
     }
 
     /// A builder for one file. When the announced number of keys leads to Bloom, keys are not buffered.
@@ -105,7 +126,7 @@ impl<K: Kind> Job<K> {
         // that panics midway would lack a key that the caller believes inserted.
         let can_stream = self.rules.self_check == SelfCheck::Off && is_of_library::<K>();
         let plan = plan.filter(|_| can_stream);
-        let state = match plan.and_then(|plan| Some((plan, self.kind.stream(&plan, self.memory_budget)?))) {
+        let state = match plan.and_then(|plan| Some((plan, self.kind.stream(&plan, self.limits)?))) {
             Some((plan, stream)) => State::Streaming { plan, stream, last: None, distinct: 0 },
             None => State::Buffering { hashes: Vec::new(), estimate: Estimate::default() },
         };
@@ -118,7 +139,7 @@ impl<K: Kind> Job<K> {
         let kind = BlockedBloomKind::new(self.rules.fallback_size);
         let rules = Rules { min_keys: 0, max_keys: MAX_KEYS, ..self.rules };
         let requested = self.requested;
-        Job { requested, reason, ..Job::new(kind, rules, self.identity, self.memory_budget) }
+        Job { requested, reason, ..Job::new(kind, rules, self.identity, self.limits) }
     }
 }
 
@@ -272,13 +293,13 @@ impl<K: Kind> Job<K> {
     /// Binary fuse first tries hashes that are only partitioned into windows, which is cheaper than sorting; a failed
     /// attempt, for instance because of repeated keys, sorts them and removes repetitions.
     fn build_sorted(&self, mut hashes: Vec<KeyHash>) -> BuiltFilter {
-        let budget = self.memory_budget.unwrap_or(u64::MAX);
-        let mut scratch = SortScratch::default();
+        let budget = self.limits.scratch_bytes.unwrap_or(u64::MAX);
+        let mut scratch = SortScratch::of_threads(self.limits.threads);
         if K::TAKES_ROUGH_ORDER && partition_hashes(&mut hashes, &mut scratch, budget) {
             let mut peak_bytes = scratch.bytes();
             let spare = core::mem::take(&mut scratch).spare;
-            let built = self.attempt(&hashes, &mut peak_bytes, |plan| {
-                let built = self.kind.build_single_attempt(plan, &hashes, spare);
+            let built = self.attempt(&hashes, &mut peak_bytes, |plan, limits| {
+                let built = self.kind.build_single_attempt(plan, &hashes, spare, limits);
                 built.ok_or(FallbackReason::ConstructionFailed)
             });
             if let Ok(mut built) = built {
@@ -295,7 +316,7 @@ impl<K: Kind> Job<K> {
 
     /// The requested filter of `hashes`, else a blocked Bloom filter, else none. `peak_bytes` were held before.
     fn build_or_fall_back(&self, hashes: &[KeyHash], mut peak_bytes: u64) -> BuiltFilter {
-        let build = |plan: &K::Shape| Ok(self.kind.build(plan, hashes, self.memory_budget)?);
+        let build = |plan: &K::Shape, limits| Ok(self.kind.build(plan, hashes, limits)?);
         let mut built = match self.attempt(hashes, &mut peak_bytes, build) {
             Ok(built) => built,
             Err(reason) if K::Shape::KIND == FilterKind::BLOCKED_BLOOM && is_of_library::<K>() => {
@@ -313,12 +334,12 @@ impl<K: Kind> Job<K> {
         &self,
         hashes: &[KeyHash],
         peak_bytes: &mut u64,
-        build: impl FnOnce(&K::Shape) -> Result<BuiltPayload<K::Shape>, FallbackReason>,
+        build: impl FnOnce(&K::Shape, BuildLimits) -> Result<BuiltPayload<K::Shape>, FallbackReason>,
     ) -> Result<BuiltFilter, FallbackReason> {
         let keys = hashes.len() as u64;
         let plan = self.plan(keys)?;
         guarded::<K, _>(|| {
-            let built = build(&plan)?;
+            let built = build(&plan, self.limits_for(keys, &plan))?;
             let most_bytes = self.kind.most_block_bytes(keys, &plan).unwrap_or(u64::MAX);
             let built = self.seal(built, keys)?;
             *peak_bytes = built.report.peak_build_bytes.max(*peak_bytes);

@@ -4,12 +4,12 @@ use core::any::Any;
 use core::fmt;
 use std::sync::Arc;
 
-use super::builder::{Job, Rules, guarded};
+use super::builder::{Job, Rules, guarded, thread_bytes};
 use super::{BuildContext, BuiltFilter, FilterBuilder, FilterPolicy, SelfCheck};
 use crate::block::BlockIdentity;
 use crate::error::ConfigError;
 use crate::filter::blocked_bloom::{BlockedBloomKind, smallest_size_for};
-use crate::filter::kind::{FallbackReason, FilterShape, Kind, MAX_KEYS, RATE_KEYS, ShapeFields};
+use crate::filter::kind::{BuildLimits, FallbackReason, FilterShape, Kind, MAX_KEYS, RATE_KEYS, ShapeFields};
 use crate::filter::{FilterKind, is_of_library};
 use crate::hash::KeyHash;
 use crate::ids::for_each_kind;
@@ -77,6 +77,7 @@ impl<K: Kind> ErasedKind for K {
             Ok(Plan {
                 block_bytes: shape.block_bytes(),
                 build_bytes: self.build_bytes(keys, &shape),
+                thread_bytes: thread_bytes(self, keys, &shape),
                 expected_fpr: shape.expected_fpr(keys),
                 shape: shape.describe(),
             })
@@ -88,11 +89,12 @@ impl<K: Kind> ErasedKind for K {
     }
 
     fn builder(&self, rules: Rules, identity: BlockIdentity, context: &BuildContext) -> Box<dyn FilterBuilder> {
-        Job::new(self.clone(), rules, identity, context.memory_budget).builder(context)
+        let limits = BuildLimits { scratch_bytes: context.memory_budget, threads: context.threads };
+        Job::new(self.clone(), rules, identity, limits).builder(context)
     }
 
     fn build_buffered(&self, rules: Rules, identity: BlockIdentity, hashes: Vec<KeyHash>) -> BuiltFilter {
-        Job::new(self.clone(), rules, identity, None).build(hashes)
+        Job::new(self.clone(), rules, identity, BuildLimits::default()).build(hashes)
     }
 }
 
@@ -104,6 +106,8 @@ pub struct Plan {
     pub block_bytes: u64,
     /// The most bytes that building takes beside the hashes and the finished block.
     pub build_bytes: u64,
+    /// The most bytes by which each thread but the first raises that.
+    pub thread_bytes: u64,
     /// The false positive rate.
     pub expected_fpr: f64,
     /// The parameters by name, as in a block's [`info`](crate::BlockInfo::shape).

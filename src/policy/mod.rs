@@ -109,6 +109,8 @@ pub struct BuildContext {
     pub expected_keys: Option<u64>,
     /// Limit on the bytes that building uses beside the hashes and the finished block, if any.
     pub memory_budget: Option<u64>,
+    /// The most threads that build the filter in `finish`, the calling one included: 1 unless set.
+    pub threads: usize,
     /// The file that the block is bound to. Tables bind their blocks themselves.
     pub file_id: Option<FileId>,
 }
@@ -124,6 +126,7 @@ impl BuildContext {
             bottommost: false,
             expected_keys: None,
             memory_budget: None,
+            threads: 1,
             file_id: None,
         }
     }
@@ -156,6 +159,25 @@ impl BuildContext {
     #[must_use]
     pub fn with_memory_budget(self, bytes: u64) -> Self {
         Self { memory_budget: Some(bytes), ..self }
+    }
+
+    /// Builds the filter on up to `threads` threads, the calling one included. The bytes do not depend on it.
+    ///
+    /// The others are started in [`finish`](FilterBuilder::finish) and end with it: one for each 65,536 keys, so that
+    /// small filters start none, and no more than the memory budget allows ([`Plan`](crate::kind::Plan) says how much
+    /// each takes). Where a thread cannot be started, the calling one does its work. Ribbon, xor, xor+ and binary fuse
+    /// filters use them; the others are built on the calling thread.
+    ///
+    /// ```
+    /// use std::thread::available_parallelism;
+    /// use sstfilter::{BuildContext, KeyHasher};
+    ///
+    /// let cores = available_parallelism().map_or(1, usize::from);
+    /// let context = BuildContext::new(&KeyHasher::default()).with_threads(cores);
+    /// ```
+    #[must_use]
+    pub fn with_threads(self, threads: usize) -> Self {
+        Self { threads, ..self }
     }
 
     /// Binds the block to its file: it can then be loaded only with this id. The binding takes 8 bytes.

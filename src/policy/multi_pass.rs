@@ -10,7 +10,7 @@ use crate::block::FilterBlock;
 use crate::error::FilterError;
 use crate::filter::binary_fuse::shape::FuseShape;
 use crate::filter::binary_fuse::{self, BinaryFuseKind, MultiPassFilter};
-use crate::filter::kind::{BuildFailure, FallbackReason, FilterShape, Kind, MAX_PAYLOAD_BYTES};
+use crate::filter::kind::{BuildFailure, BuildLimits, FallbackReason, FilterShape, Kind, MAX_PAYLOAD_BYTES};
 use crate::hash::{HashIdentity, KeyHash, mix64};
 
 impl KindPolicy {
@@ -49,7 +49,7 @@ impl KindPolicy {
         let started = Instant::now();
         let kind: &dyn Any = &*self.kind;
         let fuse: Option<&BinaryFuseKind> = kind.downcast_ref();
-        let job = fuse.map(|&kind| Job::new(kind, self.rules, identity.into(), None));
+        let job = fuse.map(|&kind| Job::new(kind, self.rules, identity.into(), BuildLimits::default()));
         let mut built = match job.map(|job| (job.plan(keys), job)) {
             Some((Ok(shape), job)) => job.build_fuse(shape, read, keys)?,
             // Its fallback would hold all of them in memory.

@@ -9,7 +9,7 @@ use crate::filter::FilterKind;
 use crate::filter::binary_fuse::{BinaryFuseKind, FuseShape};
 use crate::filter::blocked_bloom::{BlockedBloomKind, BloomBits, BloomShape};
 use crate::filter::kind::{
-    Abilities, BuildFailure, BuiltPayload, FallbackReason, Kind, NotStreamed, Payload, StreamedPayload,
+    Abilities, BuildFailure, BuildLimits, BuiltPayload, FallbackReason, Kind, NotStreamed, Payload, StreamedPayload,
 };
 use crate::hash::{KeyHash, KeyHasher};
 use crate::units::Sizing;
@@ -76,9 +76,9 @@ impl Kind for DamagedFuse {
         &self,
         plan: &FuseShape,
         hashes: &[KeyHash],
-        scratch_limit: Option<u64>,
+        limits: BuildLimits,
     ) -> Result<BuiltPayload<FuseShape>, BuildFailure> {
-        let mut built = self.sound.build(plan, hashes, scratch_limit)?;
+        let mut built = self.sound.build(plan, hashes, limits)?;
         if !self.only_single_attempts {
             damage(&mut built.payload);
         }
@@ -90,8 +90,9 @@ impl Kind for DamagedFuse {
         plan: &FuseShape,
         hashes: &[KeyHash],
         spare: Vec<KeyHash>,
+        limits: BuildLimits,
     ) -> Option<BuiltPayload<FuseShape>> {
-        let mut built = self.sound.build_single_attempt(plan, hashes, spare)?;
+        let mut built = self.sound.build_single_attempt(plan, hashes, spare, limits)?;
         damage(&mut built.payload);
         Some(built)
     }
@@ -144,8 +145,8 @@ impl Kind for DamagedBloom {
         self.0.build_bytes(keys, plan)
     }
 
-    fn stream(&self, plan: &BloomShape, scratch_limit: Option<u64>) -> Option<DamagedBits> {
-        self.0.stream(plan, scratch_limit).map(DamagedBits)
+    fn stream(&self, plan: &BloomShape, limits: BuildLimits) -> Option<DamagedBits> {
+        self.0.stream(plan, limits).map(DamagedBits)
     }
 }
 

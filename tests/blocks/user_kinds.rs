@@ -2,8 +2,8 @@
 //! its payload or claims wrong lengths crashes a reader or breaks other filters; one takes a number of the library's.
 
 use sstfilter::kind::{
-    Abilities, BuildFailure, BuiltPayload, EncodedShape, FilterShape, Kind, NotStreamed, ParamWords, Payload,
-    ShapeFields,
+    Abilities, BuildFailure, BuildLimits, BuiltPayload, EncodedShape, FilterShape, Kind, NotStreamed, ParamWords,
+    Payload, ShapeFields,
 };
 use sstfilter::{
     BlockError, BuildContext, BuiltFilter, ConfigError, FallbackReason, FilterBlock, FilterKind, FilterReader,
@@ -115,7 +115,7 @@ impl<const ID: u8, const WRONG: u8> Kind for Hashes<ID, WRONG> {
         &self,
         plan: &Self::Shape,
         hashes: &[KeyHash],
-        _scratch_limit: Option<u64>,
+        _limits: BuildLimits,
     ) -> Result<BuiltPayload<Self::Shape>, BuildFailure> {
         assert_ne!(WRONG, PANICS_WHEN_BUILT, "as it does");
         let kept = hashes.iter().map(|hash| if WRONG == LOSES_KEYS { !hash.get() } else { hash.get() });

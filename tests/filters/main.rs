@@ -15,4 +15,5 @@ mod rates;
 mod register_blocked_bloom;
 mod sizes;
 mod standard_bloom;
+mod threads;
 mod xor;

@@ -40,6 +40,25 @@ fn building_takes_ten_bytes_a_key_and_three_megabytes_beyond_the_hashes_and_says
     }
 }
 
+#[test]
+fn each_thread_takes_no_more_than_the_plan_says() {
+    let _alone = alone();
+    let (keys, threads) = (1_000_000_u64, 4);
+    let hashes: Vec<KeyHash> = (0..keys).map(KeyHash::mix).collect();
+    for kind in [KindPolicy::ribbon, KindPolicy::xor, KindPolicy::xor_plus, KindPolicy::binary_fuse] {
+        let policy = kind(Sizing::FingerprintBits(8)).unwrap();
+        let mut builder = policy.builder(&BuildContext::new(&KeyHasher::default()).with_threads(threads));
+        builder.add_hashes(&hashes);
+        let (report, peak) = crate::allocator::measure(|| builder.finish().report);
+        let plan = policy.plan(keys, None).unwrap();
+        let most = plan.build_bytes + (threads as u64 - 1) * plan.thread_bytes + report.block_bytes * 11 / 10;
+        let reported = report.peak_build_bytes - keys * 8;
+        let kind = policy.kind();
+        println!("{kind:?}, {threads} threads: {peak} bytes, reported {reported}, at most {most}");
+        assert!(peak as u64 <= most + 65_536 && reported <= most + keys * 2, "{kind:?}: {peak}, {reported} of {most}");
+    }
+}
+
 /// Hashes that are badly mixed, or were chosen by someone who knows the seed.
 #[test]
 fn hashes_that_crowd_in_one_place_take_at_most_16_bytes_more_for_each_of_them() {

@@ -7,8 +7,6 @@
 mod common;
 
 mod allocator;
-/// With `parallel`, the memory depends on the number of cores.
-#[cfg(not(feature = "parallel"))]
 mod build;
 #[cfg(unix)]
 mod untrusted_tables;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sstfilter::kind::{
-    Abilities, BuildFailure, BuiltPayload, EncodedShape, FilterShape, Kind, NotStreamed, ParamWords, Payload,
-    ShapeFields,
+    Abilities, BuildFailure, BuildLimits, BuiltPayload, EncodedShape, FilterShape, Kind, NotStreamed, ParamWords,
+    Payload, ShapeFields,
 };
 use sstfilter::sst::{FilterVerdict, Lookup, ReadOptions, Table, TableBuilder, TableOptions, TableSet};
 use sstfilter::{BlockError, ConfigError, FallbackReason, FilterKind, KeyHash, KindPolicy, KindRegistry, Sizing};
@@ -68,7 +68,7 @@ impl Kind for Hashes {
         0
     }
 
-    fn build(&self, plan: &Count, hashes: &[KeyHash], _: Option<u64>) -> Result<BuiltPayload<Count>, BuildFailure> {
+    fn build(&self, plan: &Count, hashes: &[KeyHash], _: BuildLimits) -> Result<BuiltPayload<Count>, BuildFailure> {
         let bytes: Vec<u8> = hashes.iter().flat_map(|hash| hash.get().to_le_bytes()).collect();
         Ok(BuiltPayload::new(*plan, Payload::copy_of(&bytes).ok_or(BuildFailure::NoMemory)?))
     }

@@ -4,7 +4,8 @@ use super::shape::{FINGERPRINT_BITS, FuseArity, FuseShape, shape_for};
 use crate::error::ConfigError;
 use crate::filter::fingerprint::{PeeledShape, build};
 use crate::filter::kind::{
-    Abilities, BuildResult, BuiltPayload, FallbackReason, Kind, NotStreamed, RATE_KEYS, Variant, fingerprint_bits,
+    Abilities, BuildLimits, BuildResult, BuiltPayload, FallbackReason, Kind, NotStreamed, RATE_KEYS, Variant,
+    fingerprint_bits,
 };
 use crate::filter::peel::{CellSums, NO_RESERVE};
 use crate::filter::{FilterKind, FilterShape};
@@ -67,8 +68,8 @@ impl Kind for BinaryFuseKind {
         plan.build_bytes(keys)
     }
 
-    fn build(&self, plan: &Self::Shape, hashes: &[KeyHash], _scratch_limit: Option<u64>) -> BuildResult<Self::Shape> {
-        build(hashes, *plan, NO_RESERVE)
+    fn build(&self, plan: &Self::Shape, hashes: &[KeyHash], limits: BuildLimits) -> BuildResult<Self::Shape> {
+        build(hashes, *plan, NO_RESERVE, limits.threads)
     }
 
     fn build_single_attempt(
@@ -76,9 +77,10 @@ impl Kind for BinaryFuseKind {
         plan: &FuseShape,
         hashes: &[KeyHash],
         spare: Vec<KeyHash>,
+        limits: BuildLimits,
     ) -> Option<BuiltPayload<FuseShape>> {
         let mut sums = CellSums::in_memory_of(spare, plan.cells()).ok()?;
-        plan.add_all(&mut sums, hashes.iter().copied()).ok()?;
+        plan.add_slice(&mut sums, hashes, limits.threads).ok()?;
         let order = plan.peel(&mut sums, NO_RESERVE).ok()?;
         plan.assign(&sums, &order).ok()
     }

@@ -56,6 +56,7 @@
 
 mod build;
 pub(crate) mod kind;
+mod parts;
 pub(crate) mod shape;
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,7 @@
 //! The shape of a binary fuse filter: how many cells it gets, in segments of which length, where keys have them, and
 //! its probe.
 
+use super::parts::Segments;
 use crate::error::BlockError;
 use crate::filter::batch;
 use crate::filter::fingerprint::{self, Packed, PeeledShape, WholeBytes, fingerprint_bits, set_cells};
@@ -107,6 +108,10 @@ impl FuseShape {
         with_cells!(self, may_contain(payload, hash))
     }
 
+    pub(super) fn segments(&self) -> Segments {
+        Segments { range: self.range, segment: self.segment, arity: self.arity.get().into() }
+    }
+
     /// Where keys have their cells.
     #[inline]
     pub(in crate::filter) fn placement<const ARITY: usize>(&self) -> FuseCells<ARITY> {
@@ -203,6 +208,16 @@ impl PeeledShape for FuseShape {
             FuseArity::Three => sums.add_all(self.placement::<3>(), hashes),
             FuseArity::Four => sums.add_all(self.placement::<4>(), hashes),
         }
+    }
+
+    fn add_slice(&self, sums: &mut CellSums, hashes: &[KeyHash], threads: usize) -> Result<(), AttemptError> {
+        // With another salt than 0, neighbouring hashes have no neighbouring cells.
+        let groups = if threads > 1 && self.salt == 0 { self.segments().parts(hashes, threads) } else { None };
+        let Some(groups) = groups else { return self.add_all(sums, hashes.iter().copied()) };
+        groups.into_iter().try_for_each(|parts| match self.arity {
+            FuseArity::Three => sums.add_parts(self.placement::<3>(), parts, threads),
+            FuseArity::Four => sums.add_parts(self.placement::<4>(), parts, threads),
+        })
     }
 
     fn peel(&self, sums: &mut CellSums, reserve: usize) -> Result<PeelOrder, AttemptError> {

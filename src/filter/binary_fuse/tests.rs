@@ -28,7 +28,7 @@ fn numbers_without_slack(arity: FuseArity, below: u64) -> Vec<u64> {
 /// Mean and greatest number of attempts over `sets` sets of keys.
 fn attempts(arity: FuseArity, keys: u64, sets: u64) -> (f64, u32) {
     let shape = shape_for(keys, arity, 8).unwrap();
-    let of_set = |set| build(&sorted(set, keys), shape, NO_RESERVE).unwrap().attempts;
+    let of_set = |set| build(&sorted(set, keys), shape, NO_RESERVE, 1).unwrap().attempts;
     let all: Vec<u32> = (1..=sets).map(of_set).collect();
     (f64::from(all.iter().sum::<u32>()) / sets as f64, all.into_iter().max().unwrap_or_default())
 }

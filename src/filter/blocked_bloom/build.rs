@@ -5,7 +5,7 @@ use super::shape::BloomShape;
 use crate::codec::AlignedBuffer;
 use crate::filter::FilterShape;
 use crate::filter::cache::{PARTITION_BYTES, PARTITION_FROM_BYTES};
-use crate::filter::kind::{Payload, StreamedPayload};
+use crate::filter::kind::{BuildLimits, Payload, StreamedPayload};
 use crate::hash::{KeyHash, scatter_by_high_bits};
 
 /// Keys that are staged before they are inserted together, so that their lines can be prefetched: several times the
@@ -25,12 +25,11 @@ pub(crate) struct BloomBits {
 }
 
 impl BloomBits {
-    /// All lines empty. `None` when allocation fails. `scratch_limit` limits the memory that inserting uses beside the
-    /// payload.
-    pub(crate) fn new(shape: BloomShape, scratch_limit: Option<u64>) -> Option<Self> {
+    /// All lines empty. `None` when allocation fails. `limits` are for what inserting uses beside the payload.
+    pub(crate) fn new(shape: BloomShape, limits: BuildLimits) -> Option<Self> {
         let payload = AlignedBuffer::zeroed(shape.payload_bytes())?;
         let staged = Box::new([KeyHash::from_well_mixed(0); STAGED_KEYS]);
-        let scratch_limit = scratch_limit.unwrap_or(u64::MAX);
+        let scratch_limit = limits.scratch_bytes.unwrap_or(u64::MAX);
         Some(Self { shape, payload, staged, staged_keys: 0, scratch_limit, scratch_bytes: 0 })
     }
 
@@ -116,7 +115,7 @@ mod tests {
     use crate::units::BitsPerKey;
 
     fn build(keys: u64, size: BitsPerKey) -> (BloomShape, AlignedBuffer) {
-        let mut bits = BloomBits::new(BloomShape::for_keys(keys, size).unwrap(), None).unwrap();
+        let mut bits = BloomBits::new(BloomShape::for_keys(keys, size).unwrap(), BuildLimits::default()).unwrap();
         (0..keys).for_each(|key| bits.insert(KeyHash::mix(key)));
         (bits.shape, bits.into_payload().0)
     }
@@ -143,8 +142,9 @@ mod tests {
     fn partitioned_staged_and_plain_inserts_give_the_same_bytes() {
         let shape = BloomShape::for_keys(27_000_000, BitsPerKey::TEN).unwrap();
         let hashes: Vec<KeyHash> = (0..1_200_000).map(KeyHash::mix).collect();
-        let build = |scratch_limit, insert: fn(&mut BloomBits, &[KeyHash])| {
-            let mut bits = BloomBits::new(shape, scratch_limit).unwrap();
+        let build = |scratch_bytes, insert: fn(&mut BloomBits, &[KeyHash])| {
+            let limits = BuildLimits { scratch_bytes, ..BuildLimits::default() };
+            let mut bits = BloomBits::new(shape, limits).unwrap();
             insert(&mut bits, &hashes);
             (bits.scratch_bytes(), bits.into_payload().0)
         };

@@ -4,7 +4,7 @@ use super::build::BloomBits;
 use super::shape::{BloomShape, expected_fpr, smallest_size_for};
 use crate::error::ConfigError;
 use crate::filter::FilterKind;
-use crate::filter::kind::{Abilities, FallbackReason, Kind, RATE_KEYS, no_such_fingerprints};
+use crate::filter::kind::{Abilities, BuildLimits, FallbackReason, Kind, RATE_KEYS, no_such_fingerprints};
 use crate::units::{BitsPerKey, Sizing};
 
 /// Blocked Bloom filters of one size, 10 bits per key by default.
@@ -54,8 +54,8 @@ impl Kind for BlockedBloomKind {
         0
     }
 
-    fn stream(&self, plan: &BloomShape, scratch_limit: Option<u64>) -> Option<BloomBits> {
-        BloomBits::new(*plan, scratch_limit)
+    fn stream(&self, plan: &BloomShape, limits: BuildLimits) -> Option<BloomBits> {
+        BloomBits::new(*plan, limits)
     }
 
     fn fallback_size(&self) -> Option<BitsPerKey> {

@@ -4,7 +4,9 @@ use super::filter::CountingBloom;
 use super::shape::CountingBloomShape;
 use crate::error::ConfigError;
 use crate::filter::FilterKind;
-use crate::filter::kind::{Abilities, BuildResult, FallbackReason, Kind, NotStreamed, RATE_KEYS, no_such_fingerprints};
+use crate::filter::kind::{
+    Abilities, BuildLimits, BuildResult, FallbackReason, Kind, NotStreamed, RATE_KEYS, no_such_fingerprints,
+};
 use crate::filter::standard_bloom::size_for_rate;
 use crate::hash::{HashIdentity, KeyHash};
 use crate::units::{BitsPerKey, Sizing};
@@ -51,7 +53,7 @@ impl Kind for CountingBloomKind {
         0
     }
 
-    fn build(&self, plan: &Self::Shape, hashes: &[KeyHash], _scratch_limit: Option<u64>) -> BuildResult<Self::Shape> {
+    fn build(&self, plan: &Self::Shape, hashes: &[KeyHash], _limits: BuildLimits) -> BuildResult<Self::Shape> {
         let mut filter = CountingBloom::empty(HashIdentity::default(), plan.params)?;
         filter.insert_all(hashes);
         Ok(filter.contents.into_payload())

@@ -3,7 +3,9 @@
 use super::filter::CuckooFilter;
 use super::shape::{CuckooShape, RELIABLE_TAG_BITS, TAG_BITS};
 use crate::error::ConfigError;
-use crate::filter::kind::{Abilities, BuildResult, FallbackReason, Kind, NotStreamed, RATE_KEYS, fingerprint_bits};
+use crate::filter::kind::{
+    Abilities, BuildLimits, BuildResult, FallbackReason, Kind, NotStreamed, RATE_KEYS, fingerprint_bits,
+};
 use crate::filter::{FilterKind, FilterShape};
 use crate::hash::{HashIdentity, KeyHash};
 use crate::units::{FalsePositiveRate, Sizing};
@@ -48,7 +50,7 @@ impl Kind for CuckooKind {
     }
 
     /// Inserts all keys. One filter in 10,000 is full before all planned keys are inserted; there is no second attempt.
-    fn build(&self, plan: &Self::Shape, hashes: &[KeyHash], _scratch_limit: Option<u64>) -> BuildResult<Self::Shape> {
+    fn build(&self, plan: &Self::Shape, hashes: &[KeyHash], _limits: BuildLimits) -> BuildResult<Self::Shape> {
         let mut filter = CuckooFilter::empty(HashIdentity::default(), *plan)?;
         filter.insert_all(hashes)?;
         Ok(filter.contents.into_payload())

@@ -1,10 +1,12 @@
 //! The cells while keys are added and peeled.
 
 use core::ops::Range;
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use super::{AttemptError, CellIndex, PeelOrder, Placement, zeroed};
 use crate::filter::BuildFailure;
 use crate::hash::KeyHash;
+use crate::threads::share;
 
 /// Capacity of the queue of free cells: a ring of 16 KiB, which fits L1 beside the cells. A cell that finds it full is
 /// found again by the next scan. Part of the format, because it decides the order of peeling.
@@ -22,9 +24,9 @@ const SCANS: usize = 100;
 /// How many keys each cell has, and the exclusive or of their hashes.
 #[derive(Debug)]
 pub(crate) struct CellSums {
-    hashes: Vec<u64>,
-    keys: Vec<u8>,
-    added: u64,
+    pub(super) hashes: Vec<u64>,
+    pub(super) keys: Vec<u8>,
+    pub(super) added: u64,
 }
 
 impl CellSums {
@@ -84,20 +86,66 @@ impl CellSums {
         placement: impl Placement<ARITY>,
         hashes: impl Iterator<Item = KeyHash>,
     ) -> Result<(), AttemptError> {
-        let (sums, keys) = (self.hashes.as_mut_slice(), self.keys.as_mut_slice());
-        let keys = &mut keys[..sums.len()];
-        let (mut added, mut overflows) = (0, false);
-        for hash in hashes {
-            for cell in placement.cells_of(hash.get()) {
-                let count = keys[cell].wrapping_add(1);
-                keys[cell] = count;
-                overflows |= count == 0;
-                sums[cell] ^= hash.get();
-            }
-            added += 1;
-        }
-        self.added += added;
+        let Added { keys, overflows } = self.all_cells().add(hashes, |hash| placement.cells_of(hash));
+        self.added += keys;
         if overflows { Err(AttemptError::Retry) } else { Ok(()) }
+    }
+
+    /// [`add_all`](Self::add_all) of keys in parts, which up to `threads` threads share. The keys of a part have all
+    /// their cells in its range; the ranges ascend and do not overlap.
+    pub(crate) fn add_parts<const ARITY: usize>(
+        &mut self,
+        placement: impl Placement<ARITY> + Sync,
+        parts: Vec<(Range<usize>, &[KeyHash])>,
+        threads: usize,
+    ) -> Result<(), AttemptError> {
+        self.added += parts.iter().map(|(_, hashes)| hashes.len() as u64).sum::<u64>();
+        self.add_shared(parts, threads, |mut cells, hashes| {
+            cells.add(hashes.iter().copied(), |hash| placement.cells_of(hash)).overflows
+        })
+    }
+
+    /// [`add_all`](Self::add_all) where the cells are in `ARITY` blocks of equal length and each key has one in each. Up
+    /// to `threads` threads share the blocks.
+    pub(crate) fn add_by_block<const ARITY: usize>(
+        &mut self,
+        placement: impl Placement<ARITY> + Sync,
+        hashes: &[KeyHash],
+        threads: usize,
+    ) -> Result<(), AttemptError> {
+        self.added += hashes.len() as u64;
+        let block_cells = self.hashes.len() / ARITY;
+        let blocks = (0..ARITY).map(|block| (block * block_cells..(block + 1) * block_cells, block)).collect();
+        self.add_shared(blocks, threads, |mut cells, block| {
+            cells.add(hashes.iter().copied(), |hash| [placement.cells_of(hash)[block]]).overflows
+        })
+    }
+
+    /// Calls `add` for each of `parts` with the cells of its range; it returns whether a cell overflows.
+    fn add_shared<T: Send>(
+        &mut self,
+        parts: Vec<(Range<usize>, T)>,
+        threads: usize,
+        add: impl Fn(CellRange<'_>, T) -> bool + Sync,
+    ) -> Result<(), AttemptError> {
+        let mut rest = self.all_cells();
+        let split = |(range, keys): (Range<usize>, T)| {
+            rest.split_off_to(range.start);
+            (rest.split_off_to(range.end), keys)
+        };
+        let mut parts: Vec<_> = parts.into_iter().map(split).collect();
+        // The first block of an xor filter takes the least time, because its cells ascend with the keys: it fills the
+        // gap at the end.
+        parts.reverse();
+        let overflows = AtomicBool::new(false);
+        share(threads, parts, &mut (), |(), (cells, keys)| {
+            overflows.fetch_or(add(cells, keys), Ordering::Relaxed);
+        });
+        if overflows.into_inner() { Err(AttemptError::Retry) } else { Ok(()) }
+    }
+
+    fn all_cells(&mut self) -> CellRange<'_> {
+        CellRange { first: 0, hashes: &mut self.hashes, keys: &mut self.keys }
     }
 
     /// Peels all keys off; [`AttemptError::Retry`] if some remain, or would take too long. [`assign`](Self::assign)
@@ -204,5 +252,54 @@ impl CellSums {
             PeelOrder::Narrow(order) => order.iter().rev().for_each(|cell| set(cell.get(), self.hashes[cell.get()])),
             PeelOrder::Wide(order) => order.iter().rev().for_each(|cell| set(cell.get(), self.hashes[cell.get()])),
         }
+    }
+}
+
+/// Some neighbouring cells, while keys are added.
+struct CellRange<'a> {
+    /// The number of the first cell.
+    first: usize,
+    hashes: &'a mut [u64],
+    keys: &'a mut [u8],
+}
+
+/// The result of adding keys to some cells.
+struct Added {
+    keys: u64,
+    /// Whether a cell has met its 256th key.
+    overflows: bool,
+}
+
+impl<'a> CellRange<'a> {
+    /// Splits off the cells below number `end`.
+    fn split_off_to(&mut self, end: usize) -> CellRange<'a> {
+        let (first, count) = (self.first, end - self.first);
+        let hashes = self.hashes.split_off_mut(..count).unwrap_or_default();
+        let keys = self.keys.split_off_mut(..count).unwrap_or_default();
+        self.first = end;
+        CellRange { first, hashes, keys }
+    }
+
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "compiled with the placement; the first cell is mostly known to be 0")]
+    fn add<const CELLS: usize>(
+        &mut self,
+        hashes: impl Iterator<Item = KeyHash>,
+        cells_of: impl Fn(u64) -> [usize; CELLS],
+    ) -> Added {
+        let (sums, first) = (&mut *self.hashes, self.first);
+        let keys = &mut self.keys[..sums.len()];
+        let mut added = Added { keys: 0, overflows: false };
+        for hash in hashes {
+            for cell in cells_of(hash.get()) {
+                let cell = cell - first;
+                let count = keys[cell].wrapping_add(1);
+                keys[cell] = count;
+                added.overflows |= count == 0;
+                sums[cell] ^= hash.get();
+            }
+            added.keys += 1;
+        }
+        added
     }
 }

@@ -90,3 +90,38 @@ fn far_more_keys_than_announced_are_an_error_and_take_no_more_memory() {
 fn more_cells_than_there_is_memory_for_are_refused() {
     assert_eq!(CellSums::new(1 << 60).err(), Some(BuildFailure::NoMemory));
 }
+
+/// The first half of the keys has its cells in the first half of the cells, and so on.
+#[derive(Clone, Copy)]
+struct Halves(usize);
+
+impl Placement<3> for Halves {
+    fn place(&self, hash: u64) -> ([usize; 3], u32) {
+        let (cells, bits) = Thirds(self.0).place(hash);
+        (cells.map(|cell| (hash >> 63) as usize * 3 * self.0 + cell), bits)
+    }
+}
+
+#[test]
+fn keys_that_threads_add_are_added_as_by_one() {
+    for (third, count) in [(5_000, 10_000), (5, 500), (5, 10_000)] {
+        let mut hashes: Vec<KeyHash> = hashes(count).collect();
+        hashes.sort_unstable();
+        let (first, second) = hashes.split_at(hashes.partition_point(|hash| hash.get() >> 63 == 0));
+        let (halves, cells) = (Halves(third), 6 * third);
+        let [mut by_one, mut by_parts] = [0; 2].map(|_| CellSums::new(cells as u64).unwrap());
+        let parts = vec![(0..cells / 2, first), (cells / 2..cells, second)];
+        let outcome = by_one.add_all(halves, hashes.iter().copied());
+        assert_eq!(
+            (&by_parts.add_parts(halves, parts, 2), outcome.is_err()),
+            (&outcome, count == 10_000 && third == 5)
+        );
+
+        let [mut whole, mut by_block] = [0; 2].map(|_| CellSums::new(3 * third as u64).unwrap());
+        let outcome = whole.add_all(Thirds(third), hashes.iter().copied());
+        assert_eq!(by_block.add_by_block(Thirds(third), &hashes, 2), outcome);
+        for (one, other) in [(by_one, by_parts), (whole, by_block)] {
+            assert_eq!((&one.hashes, &one.keys, one.added), (&other.hashes, &other.keys, other.added));
+        }
+    }
+}

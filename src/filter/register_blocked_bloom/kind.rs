@@ -9,8 +9,8 @@ use crate::filter::FilterShape;
 use crate::filter::blocked_bloom::smallest_size_for;
 use crate::filter::dynamic::Contents;
 use crate::filter::kind::{
-    Abilities, BuildFailure, BuildResult, BuiltPayload, FallbackReason, Kind, NotStreamed, Payload, RATE_KEYS,
-    no_such_fingerprints,
+    Abilities, BuildFailure, BuildLimits, BuildResult, BuiltPayload, FallbackReason, Kind, NotStreamed, Payload,
+    RATE_KEYS, no_such_fingerprints,
 };
 use crate::hash::{HashIdentity, KeyHash};
 use crate::ids::FilterKind;
@@ -79,7 +79,7 @@ impl Kind for RegisterBlockedKind {
         plan.payload_bytes()
     }
 
-    fn build(&self, plan: &Self::Shape, hashes: &[KeyHash], _scratch_limit: Option<u64>) -> BuildResult<Self::Shape> {
+    fn build(&self, plan: &Self::Shape, hashes: &[KeyHash], _limits: BuildLimits) -> BuildResult<Self::Shape> {
         let mut filter = RegisterBlockedBloom::empty(HashIdentity::default(), *plan)?;
         hashes.iter().for_each(|&hash| {
             filter.insert_mut(hash);

@@ -4,7 +4,7 @@ use super::band::Section;
 use super::columns::Columns;
 use super::equation::{SMASH, final_layer_hash, next_layer_hash};
 use super::layer::Layer;
-use super::section::{bucket_starts, more_sections_bytes, run_all, solve_section, split_into_sections};
+use super::section::{SECTION_SLOTS, bucket_starts, run_all, section_bytes, solve_section, split_into_sections};
 use super::shape::{RibbonShape, bumping_blocks, bumps, final_blocks, payload_reserve};
 use crate::codec::AlignedBuffer;
 use crate::filter::{BuildFailure, BuiltPayload, FilterShape};
@@ -13,17 +13,19 @@ use crate::hash::{KeyHash, SortScratch, sort_hashes};
 /// Salts of the final layer tried at each size.
 const SALTS: u32 = 16;
 
-/// Builds the filter of distinct, ascending `hashes`, with at most `max_attempts` at its final layer. `section` is scratch
-/// memory, reused between builds.
+/// Builds the filter of distinct, ascending `hashes`, with at most `max_attempts` at its final layer, on up to
+/// `threads` threads. `section` is scratch memory, reused between builds.
 pub(crate) fn build(
     hashes: &[KeyHash],
     columns: Columns,
     max_attempts: u32,
+    threads: usize,
     section: &mut Section,
 ) -> Result<BuiltPayload<RibbonShape>, BuildFailure> {
     let reserve = payload_reserve(hashes.len() as u64, columns).ok_or(BuildFailure::TooManyKeys)?;
     let payload = AlignedBuffer::empty(reserve).ok_or(BuildFailure::NoMemory)?;
-    let mut work = Work { columns, section, payload, blocks: Vec::new(), thresholds: Vec::new(), peak_bytes: 0 };
+    let mut work =
+        Work { columns, threads, section, payload, blocks: Vec::new(), thresholds: Vec::new(), peak_bytes: 0 };
     let mut bumped: Option<Vec<KeyHash>> = None;
     loop {
         let keys = bumped.as_deref().unwrap_or(hashes);
@@ -43,6 +45,7 @@ pub(crate) fn build(
 #[derive(Debug)]
 struct Work<'a> {
     columns: Columns,
+    threads: usize,
     section: &'a mut Section,
     /// Columns of the layers so far.
     payload: AlignedBuffer,
@@ -65,11 +68,13 @@ impl Work<'_> {
         let thresholds = &mut self.thresholds[first_threshold..];
         let tasks = split_into_sections(layer, self.columns, keys, words.as_chunks_mut().0, thresholds);
         let mut bumped = Vec::with_capacity(keys.len() / 16);
-        run_all(tasks, self.section, &mut bumped);
+        let sections = usize::try_from(layer.slots.div_ceil(SECTION_SLOTS)).unwrap_or(usize::MAX);
+        let threads = self.threads.min(sections);
+        run_all(tasks, self.section, &mut bumped, threads);
         self.blocks.push(blocks);
         // Sections that run in parallel first collect their bumped keys separately.
-        let copies = if cfg!(feature = "parallel") { 2 } else { 1 };
-        let more_sections = usize::try_from(more_sections_bytes(layer.slots)).unwrap_or(usize::MAX);
+        let copies = if threads > 1 { 2 } else { 1 };
+        let more_sections = (threads - 1) * usize::try_from(section_bytes(layer.slots)).unwrap_or(usize::MAX);
         self.note_peak(copies * bumped.capacity() * size_of::<KeyHash>() + more_sections);
         Ok(bumped)
     }
@@ -121,7 +126,7 @@ impl Work<'_> {
     }
 
     fn sort(&mut self, hashes: &mut [KeyHash]) {
-        let mut scratch = SortScratch::default();
+        let mut scratch = SortScratch::of_threads(self.threads);
         sort_hashes(hashes, &mut scratch, u64::MAX);
         self.note_peak(size_of_val(hashes) + usize::try_from(scratch.bytes()).unwrap_or(usize::MAX));
     }

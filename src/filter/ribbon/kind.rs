@@ -5,12 +5,14 @@ use std::sync::{Arc, Mutex};
 use super::band::Section;
 use super::build;
 use super::columns::{Columns, MAX_COLUMNS};
+use super::section::thread_bytes;
 use super::shape::{RibbonShape, columns_for_size, estimated_build_bytes, expected_shape};
 use crate::error::ConfigError;
 use crate::filter::FilterShape;
 use crate::filter::blocked_bloom::{BloomShape, expected_fpr, smallest_size_for};
 use crate::filter::kind::{
-    Abilities, BuildFailure, BuiltPayload, FallbackReason, Kind, NotStreamed, RATE_KEYS, no_such_fingerprints,
+    Abilities, BuildFailure, BuildLimits, BuiltPayload, FallbackReason, Kind, NotStreamed, RATE_KEYS,
+    no_such_fingerprints,
 };
 use crate::hash::KeyHash;
 use crate::ids::FilterKind;
@@ -36,9 +38,9 @@ use crate::units::{BitsPerKey, FalsePositiveRate, Sizing};
 /// report and the block say which rate to expect. Rules 1 and 2 are monotone: once a number of well-mixed keys gets
 /// Ribbon, every larger one does, up to rule 3.
 ///
-/// A configured kind and its clones keep the memory of up to eight builds, at most 4 MiB each, for the next ones. With
-/// the feature `parallel`, building takes about 3 MB more for each thread, which the memory budget does not count, so
-/// that the choice of the kind does not depend on the machine.
+/// A configured kind and its clones keep the memory of up to eight builds, at most 4 MiB each, for the next ones.
+/// Each thread beyond the first takes about 3 MB more; there are no more threads than the memory budget allows, and the
+/// choice of the kind does not depend on their number.
 #[derive(Clone, Debug)]
 pub struct RibbonKind {
     /// The size of a block; `None` where the rate is given.
@@ -146,14 +148,18 @@ impl Kind for RibbonKind {
         estimated_build_bytes(keys, plan.columns()).unwrap_or(u64::MAX)
     }
 
+    fn thread_bytes(&self, keys: u64, _plan: &RibbonShape) -> u64 {
+        thread_bytes(keys)
+    }
+
     fn build(
         &self,
         plan: &RibbonShape,
         hashes: &[KeyHash],
-        _scratch_limit: Option<u64>,
+        limits: BuildLimits,
     ) -> Result<BuiltPayload<RibbonShape>, BuildFailure> {
         let mut section = self.idle_sections.lock().ok().and_then(|mut idle| idle.pop()).unwrap_or_default();
-        let built = build::build(hashes, plan.columns(), self.max_attempts, &mut section);
+        let built = build::build(hashes, plan.columns(), self.max_attempts, limits.threads, &mut section);
         if let Ok(mut idle) = self.idle_sections.lock()
             && idle.len() < MOST_KEPT
             && section.bytes() <= LARGEST_KEPT

@@ -7,6 +7,7 @@ use super::equation::{BUCKET_SLOTS, THRESHOLDS};
 use super::layer::Layer;
 use super::simd::solve;
 use crate::hash::KeyHash;
+use crate::threads::share;
 
 /// Slots that are banded and solved together: about 3 MB of rows and results. Every section but the last bumps its last
 /// bucket whole, so that no equation crosses into the next; with 2,048 buckets to a section that costs little.
@@ -62,27 +63,23 @@ pub(super) fn run_all<'a>(
     tasks: impl Iterator<Item = SectionTask<'a>>,
     section: &mut Section,
     bumped: &mut Vec<KeyHash>,
+    threads: usize,
 ) {
-    let tasks: Vec<SectionTask<'a>> = tasks.collect();
-    #[cfg(feature = "parallel")]
-    if tasks.len() > 1 {
-        return run_in_parallel(tasks, bumped);
+    if threads > 1 {
+        return run_in_parallel(tasks.collect(), section, bumped, threads);
     }
-    tasks.into_iter().for_each(|task| task.run(section, bumped));
+    tasks.for_each(|task| task.run(section, bumped));
 }
 
-/// [`run_all`] on all threads of the current pool. Bumped keys stay in the order of the sections: the bytes must not
-/// depend on which thread finishes first.
-#[cfg(feature = "parallel")]
-fn run_in_parallel(tasks: Vec<SectionTask<'_>>, bumped: &mut Vec<KeyHash>) {
-    use rayon::prelude::{IntoParallelIterator, ParallelIterator};
-
-    let run = |section: &mut Section, task: SectionTask<'_>| {
-        let mut bumped = Vec::with_capacity(task.keys.len() / 16);
-        task.run(section, &mut bumped);
-        bumped
-    };
-    let passed_on: Vec<Vec<KeyHash>> = tasks.into_par_iter().map_init(Section::default, run).collect();
+/// [`run_all`] on several threads. Bumped keys stay in the order of the sections: the bytes must not depend on which
+/// thread finishes first.
+fn run_in_parallel(tasks: Vec<SectionTask<'_>>, section: &mut Section, bumped: &mut Vec<KeyHash>, threads: usize) {
+    let mut passed_on: Vec<Vec<KeyHash>> = tasks.iter().map(|_| Vec::new()).collect();
+    let tasks = tasks.into_iter().zip(&mut passed_on).collect();
+    share(threads, tasks, section, |section, (task, bumped): (SectionTask<'_>, &mut Vec<KeyHash>)| {
+        bumped.reserve_exact(task.keys.len() / 16);
+        task.run(section, bumped);
+    });
     passed_on.iter().for_each(|keys| bumped.extend_from_slice(keys));
 }
 
@@ -147,16 +144,8 @@ pub(super) fn section_bytes(slots: u64) -> u64 {
     slots.min(SECTION_SLOTS) * 49 / 4 + 16_384
 }
 
-/// Bytes of the further sections of a layer that are in memory at the same time.
-#[cfg(feature = "parallel")]
-pub(super) fn more_sections_bytes(slots: u64) -> u64 {
-    let sections = slots.div_ceil(SECTION_SLOTS);
-    let more = if sections > 1 { sections.min(rayon::current_num_threads() as u64) } else { 0 };
-    more * section_bytes(slots)
-}
-
-/// None: sections are built one after the other.
-#[cfg(not(feature = "parallel"))]
-pub(super) const fn more_sections_bytes(_slots: u64) -> u64 {
-    0
+/// The most bytes that each thread but the first takes: a section, and at worst a second copy of all bumped keys, which
+/// all threads take together.
+pub(super) fn thread_bytes(keys: u64) -> u64 {
+    section_bytes(SECTION_SLOTS) + keys / 2
 }

@@ -18,7 +18,7 @@ fn sorted_hashes(keys: u64, seed: u64) -> Vec<u64> {
 }
 
 fn build(hashes: &[KeyHash], columns: Columns) -> BuiltPayload<RibbonShape> {
-    build::build(hashes, columns, 64, &mut Section::default()).unwrap()
+    build::build(hashes, columns, 64, 1, &mut Section::default()).unwrap()
 }
 
 fn key_hashes(keys: u64, seed: u64) -> Vec<KeyHash> {

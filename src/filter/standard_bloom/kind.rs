@@ -4,7 +4,7 @@ use super::params::size_for_rate;
 use super::shape::StandardBloomShape;
 use crate::error::ConfigError;
 use crate::filter::dynamic::InMemory;
-use crate::filter::kind::{Abilities, FallbackReason, Kind, RATE_KEYS, no_such_fingerprints};
+use crate::filter::kind::{Abilities, BuildLimits, FallbackReason, Kind, RATE_KEYS, no_such_fingerprints};
 use crate::hash::HashIdentity;
 use crate::ids::FilterKind;
 use crate::units::{BitsPerKey, Sizing};
@@ -46,7 +46,7 @@ impl Kind for StandardBloomKind {
     }
 
     /// Ignores the limit: a stream uses no memory beside the bits.
-    fn stream(&self, plan: &StandardBloomShape, _scratch_limit: Option<u64>) -> Option<Self::Stream> {
+    fn stream(&self, plan: &StandardBloomShape, _limits: BuildLimits) -> Option<Self::Stream> {
         InMemory::empty(HashIdentity::default(), *plan).ok()
     }
 }

@@ -3,7 +3,9 @@
 use super::shape::{XorShape, XorWidth, shape_for};
 use crate::error::ConfigError;
 use crate::filter::fingerprint::{PeeledShape, build};
-use crate::filter::kind::{Abilities, BuildResult, FallbackReason, Kind, NotStreamed, RATE_KEYS, fingerprint_bits};
+use crate::filter::kind::{
+    Abilities, BuildLimits, BuildResult, FallbackReason, Kind, NotStreamed, RATE_KEYS, fingerprint_bits,
+};
 use crate::filter::peel::NO_RESERVE;
 use crate::filter::{FilterKind, FilterShape};
 use crate::hash::KeyHash;
@@ -45,7 +47,7 @@ impl Kind for XorKind {
         plan.build_bytes(keys)
     }
 
-    fn build(&self, plan: &Self::Shape, hashes: &[KeyHash], _scratch_limit: Option<u64>) -> BuildResult<Self::Shape> {
-        build(hashes, *plan, NO_RESERVE)
+    fn build(&self, plan: &Self::Shape, hashes: &[KeyHash], limits: BuildLimits) -> BuildResult<Self::Shape> {
+        build(hashes, *plan, NO_RESERVE, limits.threads)
     }
 }

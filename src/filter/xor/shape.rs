@@ -138,6 +138,13 @@ impl PeeledShape for XorShape {
         sums.add_all(self.placement(), hashes)
     }
 
+    fn add_slice(&self, sums: &mut CellSums, hashes: &[KeyHash], threads: usize) -> Result<(), AttemptError> {
+        if threads > 1 {
+            return sums.add_by_block(self.placement(), hashes, threads);
+        }
+        self.add_all(sums, hashes.iter().copied())
+    }
+
     fn peel(&self, sums: &mut CellSums, reserve: usize) -> Result<PeelOrder, AttemptError> {
         sums.peel(self.placement(), reserve)
     }

@@ -17,7 +17,7 @@ fn building_takes_less_than_1_3_attempts_on_average_at_every_number_of_keys() {
     for keys in numbers.into_iter().chain([10_000, 30_000, 100_000]) {
         let shape = shape_for(keys, XorWidth::Eight).unwrap();
         let sets = (1_000_000 / (keys + 10)).clamp(10, 1_000);
-        let attempts = |set| build(&sorted(set, keys), shape, NO_RESERVE).unwrap().attempts;
+        let attempts = |set| build(&sorted(set, keys), shape, NO_RESERVE, 1).unwrap().attempts;
         let all: Vec<u32> = (1..=sets).map(attempts).collect();
         let mean = f64::from(all.iter().sum::<u32>()) / sets as f64;
         println!("{keys} keys: {mean:.3} attempts, at most {}", all.iter().max().unwrap());
@@ -30,7 +30,7 @@ fn the_third_block_stays_emptier_where_that_is_wanted() {
     let hashes = sorted(1, 100_000);
     let shape = shape_for(100_000, XorWidth::Sixteen).unwrap();
     let taken = |reserve| {
-        let built = build(&hashes, shape, reserve).unwrap();
+        let built = build(&hashes, shape, reserve, 1).unwrap();
         assert!(hashes.iter().all(|&hash| built.shape.may_contain(built.payload.as_slice(), hash)));
         let cells = built.payload.as_slice().as_chunks::<2>().0;
         cells[shape.third_block()..].iter().filter(|cell| **cell != [0, 0]).count()
@@ -53,6 +53,6 @@ fn a_payload_of_another_length_reads_as_may_be_present() {
 #[test]
 fn more_keys_than_there_are_cells_for_fail_after_16_attempts() {
     let shape = shape_for(1_000, XorWidth::Eight).unwrap();
-    let failed = build(&sorted(1, 1_200), shape, NO_RESERVE);
+    let failed = build(&sorted(1, 1_200), shape, NO_RESERVE, 1);
     assert_eq!(failed.err(), Some(crate::filter::BuildFailure::AttemptsExhausted));
 }

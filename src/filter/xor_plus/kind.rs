@@ -6,7 +6,8 @@ use crate::codec::AlignedBuffer;
 use crate::error::ConfigError;
 use crate::filter::fingerprint::{self, PeeledShape};
 use crate::filter::kind::{
-    Abilities, BuildFailure, BuildResult, BuiltPayload, FallbackReason, Kind, NotStreamed, RATE_KEYS, fingerprint_bits,
+    Abilities, BuildFailure, BuildLimits, BuildResult, BuiltPayload, FallbackReason, Kind, NotStreamed, RATE_KEYS,
+    fingerprint_bits,
 };
 use crate::filter::xor::{WIDTHS, XorShape, XorWidth, width_of};
 use crate::filter::{FilterKind, FilterShape};
@@ -44,8 +45,8 @@ impl Kind for XorPlusKind {
         plan.whole.build_bytes(keys) + plan.whole.payload_bytes()
     }
 
-    fn build(&self, plan: &Self::Shape, hashes: &[KeyHash], _scratch_limit: Option<u64>) -> BuildResult<Self::Shape> {
-        let built = fingerprint::build(hashes, plan.whole, plan.whole.third_block())?;
+    fn build(&self, plan: &Self::Shape, hashes: &[KeyHash], limits: BuildLimits) -> BuildResult<Self::Shape> {
+        let built = fingerprint::build(hashes, plan.whole, plan.whole.third_block(), limits.threads)?;
         match plan.whole.width {
             XorWidth::Eight => without_empty_cells::<1>(&built),
             XorWidth::Sixteen => without_empty_cells::<2>(&built),

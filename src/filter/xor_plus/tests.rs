@@ -1,6 +1,7 @@
 use super::XorPlusKind;
 use super::shape::expected_shape;
 use crate::filter::fingerprint::{self, WholeBytes, Width};
+use crate::filter::kind::BuildLimits;
 use crate::filter::peel::Placement;
 use crate::filter::xor::{XorWidth, shape_for};
 use crate::filter::{FilterShape, Kind};
@@ -20,8 +21,8 @@ fn it_answers_as_the_filter_with_all_cells_does() {
         for keys in [0, 1, 2, 100, 1_000, 300_000] {
             let (hashes, whole) = (sorted(1, keys), shape_for(keys, width).unwrap());
             let kind = XorPlusKind::configure(Sizing::FingerprintBits(width as u8)).unwrap();
-            let plus = kind.build(&kind.plan(keys).unwrap(), &hashes, None).unwrap();
-            let whole = fingerprint::build(&hashes, whole, whole.third_block()).unwrap();
+            let plus = kind.build(&kind.plan(keys).unwrap(), &hashes, BuildLimits::default()).unwrap();
+            let whole = fingerprint::build(&hashes, whole, whole.third_block(), 1).unwrap();
             assert!(keys < 1_000 || plus.shape.payload_bytes() < whole.shape.payload_bytes());
             let mut matches = vec![0; probed.len().div_ceil(64)];
             plus.shape.may_contain_batch(plus.payload.as_slice(), &probed, &mut matches);

@@ -1,0 +1,91 @@
+//! The threads of one large build. Work is cut into pieces whose results do not depend on who does them, or when: the
+//! bytes of a filter are the same for any number of threads.
+
+use std::sync::{Mutex, PoisonError};
+use std::thread::{Builder, scope};
+
+/// Keys that make a further thread worth its start: a millisecond of work against some 50 microseconds.
+const KEYS_PER_THREAD: u64 = 1 << 16;
+
+/// Of `threads`, as many as have enough work with `keys` keys; at least one.
+pub(crate) fn worthwhile(threads: usize, keys: u64) -> usize {
+    let most = usize::try_from(keys / KEYS_PER_THREAD).unwrap_or(usize::MAX);
+    threads.min(most).max(1)
+}
+
+/// Calls `work` for each of `pieces`, on the calling thread and up to `threads - 1` others. All take the next piece in
+/// turn. The calling thread works in `own`, others in a default value.
+///
+/// The threads end with the call: a pool would have to be configured, shared and shut down, to save 50 microseconds.
+pub(crate) fn share<T: Send, S: Default>(threads: usize, pieces: Vec<T>, own: &mut S, work: impl Fn(&mut S, T) + Sync) {
+    share_among(threads, Builder::new, pieces, own, work);
+}
+
+fn share_among<T: Send, S: Default>(
+    threads: usize,
+    thread: impl Fn() -> Builder,
+    pieces: Vec<T>,
+    own: &mut S,
+    work: impl Fn(&mut S, T) + Sync,
+) {
+    let more = threads.min(pieces.len()).saturating_sub(1);
+    let pieces = Mutex::new(pieces.into_iter());
+    let next = || pieces.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let drain = |state: &mut S| {
+        while let Some(piece) = next() {
+            work(state, piece);
+        }
+    };
+    scope(|scope| {
+        for _ in 0..more {
+            // A system without threads to spare is no reason to fail: those that there are do all of the work.
+            if thread().spawn_scoped(scope, || drain(&mut S::default())).is_err() {
+                break;
+            }
+        }
+        drain(own);
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn every_piece_is_done_once_by_any_number_of_threads() {
+        for threads in [0, 1, 2, 3, 8, 100] {
+            for pieces in [0, 1, 2, 50] {
+                let mut done = vec![0; pieces];
+                let all = AtomicU64::new(0);
+                share(threads, done.iter_mut().collect(), &mut 0_u64, |own, piece: &mut u64| {
+                    *own += 1;
+                    *piece += 1;
+                    all.fetch_add(1, Ordering::Relaxed);
+                });
+                assert!(done.iter().all(|&times| times == 1));
+                assert_eq!(all.into_inner(), pieces as u64);
+            }
+        }
+    }
+
+    #[test]
+    fn threads_that_cannot_be_created_are_done_without() {
+        let (mut done, mut own) = (vec![0; 50], 0);
+        let too_large = || Builder::new().stack_size(usize::MAX / 4);
+        share_among(8, too_large, done.iter_mut().collect(), &mut own, |own, piece: &mut u64| {
+            *own += 1;
+            *piece += 1;
+        });
+        assert_eq!((done, own), (vec![1; 50], 50));
+    }
+
+    #[test]
+    fn few_keys_are_not_worth_a_thread() {
+        assert_eq!([0, 1, 2, 8].map(|threads| worthwhile(threads, 0)), [1; 4]);
+        assert_eq!([1, 2, 8].map(|threads| worthwhile(threads, 131_071)), [1; 3]);
+        assert_eq!([1, 2, 8].map(|threads| worthwhile(threads, 131_072)), [1, 2, 2]);
+        assert_eq!([1, 2, 8].map(|threads| worthwhile(threads, u64::MAX)), [1, 2, 8]);
+    }
+}

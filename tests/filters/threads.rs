@@ -1,0 +1,80 @@
+//! Replicas compare their files, and a store's files are read by other machines: a filter's bytes must not tell on how
+//! many threads it was built.
+
+use sstfilter::kind::{self, KindEntry};
+use sstfilter::{
+    BuildContext, BuiltFilter, FalsePositiveRate, FilterBlock, FilterKind, KeyHash, KeyHasher, KindPolicy, Sizing,
+};
+
+/// A policy of each kind and variant.
+fn policies() -> impl Iterator<Item = (&'static str, KindPolicy)> {
+    let rate = Sizing::Rate(FalsePositiveRate::new(1.0 / 256.0).unwrap());
+    let policy = move |entry: &'static KindEntry| (entry.name, entry.configure(rate).unwrap());
+    kind::all().iter().map(policy)
+}
+
+fn build(policy: &KindPolicy, hashes: &[KeyHash], context: &BuildContext) -> BuiltFilter {
+    let mut builder = policy.builder(context);
+    builder.add_hashes(hashes);
+    builder.finish()
+}
+
+fn context(threads: usize) -> BuildContext {
+    BuildContext::new(&KeyHasher::default()).with_threads(threads)
+}
+
+fn check(hashes: &[KeyHash], what: &str) {
+    for (name, policy) in policies() {
+        let one = build(&policy, hashes, &context(1));
+        for threads in [0, 2, 3, 8] {
+            let built = build(&policy, hashes, &context(threads));
+            assert!(built.block == one.block, "{name}, {what}, {threads} threads");
+            assert_eq!((built.report.used, built.report.reason), (one.report.used, one.report.reason));
+            assert_eq!((built.report.attempts, built.report.keys_added), (one.report.attempts, one.report.keys_added));
+        }
+        let filter = FilterBlock::load(one.block.unwrap(), &KeyHasher::default()).unwrap();
+        assert!(hashes.iter().all(|&hash| filter.may_contain(hash)), "{name}, {what}");
+    }
+}
+
+#[test]
+fn the_bytes_are_the_same_for_any_number_of_threads() {
+    for keys in [0, 1_000, 131_071, 131_072, 140_000, 400_000] {
+        check(&(0..keys).map(KeyHash::mix).collect::<Vec<_>>(), &format!("{keys} keys"));
+    }
+}
+
+#[test]
+fn repeated_and_badly_mixed_hashes_give_the_same_bytes_too() {
+    let keys = 200_000_u64;
+    let of = |hash: fn(u64) -> u64| (0..keys).map(|key| KeyHash::from_well_mixed(hash(key))).collect::<Vec<_>>();
+    check(&of(|key| KeyHash::mix(key % 70_000).get()), "each key three times");
+    check(&of(|key| KeyHash::mix(key / 2).get()), "each key twice in a row");
+    check(
+        &of(|key| if key % 2 == 0 { KeyHash::mix(key).get() >> 24 } else { KeyHash::mix(key).get() }),
+        "half in one place",
+    );
+    check(&of(|key| KeyHash::mix(key).get() >> 1), "all in the lower half");
+    check(&of(|key| key), "0, 1, 2, ...");
+}
+
+#[test]
+fn a_memory_budget_limits_the_threads_before_it_changes_the_kind() {
+    let hashes: Vec<KeyHash> = (0..300_000).map(KeyHash::mix).collect();
+    for kind in [KindPolicy::ribbon, KindPolicy::xor, KindPolicy::xor_plus, KindPolicy::binary_fuse] {
+        let policy = kind(Sizing::FingerprintBits(8)).unwrap();
+        let plan = policy.plan(hashes.len() as u64, None).unwrap();
+        let one = build(&policy, &hashes, &context(1));
+        assert!(plan.thread_bytes > 0 && one.report.used != Some(FilterKind::BLOCKED_BLOOM));
+        for budget in [plan.build_bytes, plan.build_bytes + plan.thread_bytes, plan.build_bytes + 2 * plan.thread_bytes]
+        {
+            let built = build(&policy, &hashes, &context(4).with_memory_budget(budget));
+            let most = budget + hashes.len() as u64 * 10 + built.report.block_bytes * 11 / 10;
+            assert!(
+                built.block == one.block && built.report.peak_build_bytes <= most,
+                "{:?}, {budget} bytes",
+                policy.kind()
+            );
+        }
+    }
+}
