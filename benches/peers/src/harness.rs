@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use crate::allocator::peak_during;
 use crate::keys::{KeySet, Keys};
-use crate::record::{Record, crate_version};
+use crate::record::{Record, crate_version, target_cpu};
 use crate::subject::{BuildError, BuildResult, Family, Label, Subject};
 
 /// Absent keys in each timed loop.
@@ -61,9 +61,9 @@ pub fn rounds(length: Length) -> Vec<Round> {
 /// How long a run may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Length {
-    /// Under a minute.
+    /// Under two minutes.
     Quick,
-    /// Under a quarter of an hour.
+    /// Under twenty minutes.
     Full,
     /// Also 100 million keys.
     Large,
@@ -197,6 +197,7 @@ impl Best {
             kind: kind.to_owned(),
             family,
             isa: isa.map(str::to_owned),
+            target_cpu: target_cpu().map(str::to_owned),
             against: against.to_owned(),
             n: keys as u64,
             hash,
@@ -209,6 +210,19 @@ impl Best {
             bytes_peak: self.bytes_peak,
         }
     }
+}
+
+/// The least nanoseconds that each of `works` took in `turns` turns, everybody in each turn.
+pub fn least_times<W: FnMut() -> u64>(works: &mut [W], turns: usize) -> Vec<f64> {
+    let mut least = vec![f64::INFINITY; works.len()];
+    for _ in 0..turns {
+        for (work, least) in works.iter_mut().zip(&mut least) {
+            let (answer, nanoseconds) = timed(work);
+            black_box(answer);
+            *least = least.min(nanoseconds);
+        }
+    }
+    least
 }
 
 /// What `work` returns, and the nanoseconds it took.
