@@ -13,11 +13,11 @@ use crate::tables;
 const METHOD: &str = "\
 One thread; everybody in turn, several turns, the best of them. All get the same 64-bit hashes where they take\n\
 hashes or `u64` keys (\"given\"; some mix them once more), and hash the number otherwise (\"included\"). *single miss* and\n\
-*single hit* are loops over 1,048,576 absent keys and as many draws from the present ones, one call per key; *batch miss* is\n\
-the crate's own batch call, 4,096 absent keys at a time, answers counted. *bits/key* is the whole filter, as it is stored.\n\
-*rate* is the share of 4,194,304 absent keys that may be present. *build* is everything from a slice of hashes to\n\
-a filter that can be probed; *peak* is the most memory allocated meanwhile, beyond that slice. *vs ours* is how many\n\
-times as long as ours it takes: above 1 we are faster. Single probes are compared with our single probe, and batches with\n\
+*single hit* are loops over 131,072 absent keys (1,048,576 from ten million keys on) and as many draws from the present\n\
+ones, one call per key; *batch miss* is the crate's own batch call, 4,096 absent keys at a time, answers counted.\n\
+*bits/key* is the whole filter, as it is stored. *rate* is the share of 4,194,304 absent keys that may be present. *build* is\n\
+everything from a slice of hashes to a filter that can be probed; *peak* is the most memory allocated meanwhile, beyond that\n\
+slice. *vs ours* is how many times as long as ours it takes: above 1 we are faster. Single probes are compared with our single probe, and batches with\n\
 our batch; a crate without a batch call has its single probe beside our batch in a column of its own. Bloom filters are\n\
 compared with our blocked Bloom filter of 10 bits per key, Ribbon filters with our Ribbon filter of as many fingerprint\n\
 bits, the others with our filter of their kind. sbbf-rs-safe appears at our size (10 bits per key) and at our false positive\n\
