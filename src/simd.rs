@@ -24,7 +24,7 @@ pub enum InstructionSet {
     Portable = 1,
     /// AVX2 with BMI1, BMI2, LZCNT and POPCNT: x86-64 from 2013 (Haswell) and 2015 (Excavator) on.
     Avx2 = 2,
-    /// AVX-512 F, BW, DQ, VL and VPOPCNTDQ beside AVX2: Ice Lake, Zen 4 and later.
+    /// AVX-512 F, BW, DQ, VL, VBMI and VPOPCNTDQ, and GFNI, beside AVX2: Ice Lake, Zen 4 and later.
     Avx512 = 3,
     /// NEON: every 64-bit ARM.
     Neon = 4,
@@ -90,7 +90,8 @@ fn has_avx2() -> bool {
 #[cfg(target_arch = "x86_64")]
 fn has_avx512() -> bool {
     use std::arch::is_x86_feature_detected as has;
-    has_avx2() && has!("avx512f") && has!("avx512bw") && has!("avx512dq") && has!("avx512vl") && has!("avx512vpopcntdq")
+    let has_base = has!("avx512f") && has!("avx512bw") && has!("avx512dq") && has!("avx512vl");
+    has_avx2() && has_base && has!("avx512vbmi") && has!("avx512vpopcntdq") && has!("gfni")
 }
 
 /// The set in use; 0 until it is detected. Only available sets are ever stored.

@@ -12,16 +12,18 @@
 //! tabulated, and every row is changed once, by the sum that it needs.
 //!
 //! The vector forms store rows as planes: plane `b` holds byte `b` of every row. A table look-up is then
-//! one byte shuffle for 16, 32 or 64 rows.
+//! one byte shuffle for 16 or 32 rows. AVX-512 CPUs multiply matrices of bits instead, and need no tables.
 //!
 //! A row takes part only from its start on: before that, the same bit positions hold its bits for the slots 64
 //! further right.
 
+#[cfg(target_arch = "x86_64")]
+mod avx512;
 mod planes;
 mod portable;
 
 use super::bytes::Planes;
-use crate::kernel::dispatch_generic;
+use crate::kernel::dispatch;
 
 /// An equation in two words: the row; then the result in the low 32 bits, and above it the start, counted from the
 /// left of the bucket.
@@ -181,5 +183,29 @@ pub(crate) struct Bucket<'a> {
 ///
 /// Returns the largest offset of a contradictory row: one that became zero while its result did not.
 pub(crate) fn sweep(bucket: Bucket<'_>) -> Option<u8> {
-    dispatch_generic!(planes::sweep, super::bytes, portable::sweep, (bucket: Bucket<'_>) -> Option<u8>)
+    dispatch!(sweep(bucket))
+}
+
+#[cfg(target_arch = "x86_64")]
+mod avx2 {
+    use super::{Bucket, planes};
+    use crate::filter::ribbon::simd::bytes::avx2::Avx2;
+
+    #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
+    pub(super) fn sweep(bucket: Bucket<'_>) -> Option<u8> {
+        // SAFETY: this function has the instructions.
+        unsafe { planes::sweep::<Avx2>(bucket) }
+    }
+}
+
+#[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+mod neon {
+    use super::{Bucket, planes};
+    use crate::filter::ribbon::simd::bytes::neon::Neon;
+
+    #[target_feature(enable = "neon")]
+    pub(super) fn sweep(bucket: Bucket<'_>) -> Option<u8> {
+        // SAFETY: this function has the instructions.
+        unsafe { planes::sweep::<Neon>(bucket) }
+    }
 }

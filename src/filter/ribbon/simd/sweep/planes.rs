@@ -9,7 +9,7 @@ use crate::filter::ribbon::simd::bytes::{ByteTable, ByteVector, sums_of_bytes};
 const SLOTS_AT_ONCE: usize = 4;
 
 /// The end of the slots that a bucket's rows and pivots have bits in: none starts beyond the bucket, and each spans 64.
-const END: u8 = (BUCKET_SLOTS + WIDTH) as u8;
+pub(super) const END: u8 = (BUCKET_SLOTS + WIDTH) as u8;
 
 /// The bits that count in a row that starts this many slots after the block's first, up to four.
 const STARTED: ByteTable = [0b1111, 0b1110, 0b1100, 0b1000, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
@@ -79,8 +79,8 @@ unsafe fn sweep_results<V: ByteVector, const R: usize>(bucket: Bucket<'_>) -> Op
             match started.div_ceil(V::LANES) {
                 0 | 1 => block.sweep::<V, R, 1>(),
                 2 => block.sweep::<V, R, 2>(),
-                3 if V::LANES < 64 => block.sweep::<V, R, 3>(),
-                4 if V::LANES < 64 => block.sweep::<V, R, 4>(),
+                3 => block.sweep::<V, R, 3>(),
+                4 => block.sweep::<V, R, 4>(),
                 5 | 6 if V::LANES < 32 => block.sweep::<V, R, 6>(),
                 _ if V::LANES < 32 => block.sweep::<V, R, 8>(),
                 _ => false,
@@ -102,7 +102,7 @@ unsafe fn sweep_results<V: ByteVector, const R: usize>(bucket: Bucket<'_>) -> Op
 
 /// Transposes the pending rows into planes. Unused lanes of the vectors in use become 0.
 #[inline(always)]
-unsafe fn fill_planes<V: ByteVector>(pending: &mut Pending) {
+pub(super) unsafe fn fill_planes<V: ByteVector>(pending: &mut Pending) {
     let Pending { equations, len, rows, results, offsets, .. } = pending;
     // The sweep rounds some numbers of vectors up, to a multiple of 32 lanes.
     let lanes = len.next_multiple_of(V::LANES.max(32));
@@ -118,7 +118,7 @@ unsafe fn fill_planes<V: ByteVector>(pending: &mut Pending) {
 
 /// The largest offset of a row that became zero while its result did not.
 #[inline(always)]
-unsafe fn last_contradiction<V: ByteVector>(pending: &Pending) -> Option<u8> {
+pub(super) unsafe fn last_contradiction<V: ByteVector>(pending: &Pending) -> Option<u8> {
     let mut at = pending.len.next_multiple_of(V::LANES);
     while at > 0 {
         at -= V::LANES;
