@@ -27,10 +27,14 @@ pub(crate) const ATOMIC_INSERT_PREFETCH_BYTES: usize = 512 << 10;
 /// loads from memory are worth a prefetch.
 pub(crate) const BIT_INSERT_PREFETCH_BYTES: usize = 16 << 20;
 
-/// Hashes are partitioned before they are inserted into blocked Bloom filters from this size on: about what a
-/// last-level cache holds. Below it, prefetching one line per key hides all of the latency, and the extra pass over
-/// the hashes only costs.
-pub(crate) const PARTITION_FROM_BYTES: u64 = 32 << 20;
+/// Hashes wait for their part of a blocked Bloom filter from this size on: several times what a second-level cache and
+/// the pages of a TLB hold. Each insert then misses both, and no CPU has enough loads in flight to hide that; at 12 MiB
+/// waiting saves a third of the time, at 5 MiB nothing.
+pub(crate) const PARTITION_FROM_BYTES: u64 = 8 << 20;
 
-/// The part of a filter that one partition of the hashes fills: it stays in the second-level cache.
+/// Hashes that come in one slice are prefetched this many ahead of their use, 8 KiB: hardware prefetches end with each
+/// page, and begin anew with a miss.
+pub(crate) const HASHES_AHEAD: usize = 1 << 10;
+
+/// The part of a filter that hashes wait for together: it stays in the second-level cache.
 pub(crate) const PARTITION_BYTES: u64 = 256 << 10;

@@ -4,6 +4,7 @@ use core::fmt;
 
 use super::FilterKind;
 use super::batch;
+use super::cache::HASHES_AHEAD;
 use crate::codec::AlignedBuffer;
 use crate::error::{BlockError, ConfigError};
 use crate::hash::KeyHash;
@@ -252,6 +253,11 @@ pub trait StreamedPayload: fmt::Debug + Send + Sized + 'static {
     /// Inserts many.
     fn insert_all(&mut self, hashes: &[KeyHash]);
 
+    /// Inserts many, and returns how many of them differ from the one before; `last` precedes the first.
+    fn insert_and_count(&mut self, last: Option<KeyHash>, hashes: &[KeyHash]) -> u64 {
+        for_each_chunk(last, hashes, |chunk| self.insert_all(chunk))
+    }
+
     /// The most bytes that inserting has used beside the payload.
     fn scratch_bytes(&self) -> u64 {
         0
@@ -259,6 +265,22 @@ pub trait StreamedPayload: fmt::Debug + Send + Sized + 'static {
 
     /// The payload of all hashes.
     fn into_payload(self) -> Payload;
+}
+
+/// Passes `hashes` to `insert` in chunks, and returns how many of them differ from the one before; `last` precedes the
+/// first.
+///
+/// A chunk stays in the first-level cache between counting and inserting, and is one that inserting the chunk before has
+/// prefetched.
+pub(crate) fn for_each_chunk(mut last: Option<KeyHash>, hashes: &[KeyHash], mut insert: impl FnMut(&[KeyHash])) -> u64 {
+    let mut differing = 0;
+    for chunk in hashes.chunks(HASHES_AHEAD) {
+        let later = chunk.iter().zip(chunk.iter().skip(1)).filter(|(before, hash)| before != hash);
+        differing += u64::from(last.as_ref() != chunk.first()) + later.count() as u64;
+        last = chunk.last().copied();
+        insert(chunk);
+    }
+    differing
 }
 
 /// The stream type of kinds that are not streamed. It has no values.

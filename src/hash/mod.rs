@@ -20,7 +20,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 pub use extract::{DelimitedPrefix, FixedPrefix, KeyExtractor};
 pub use secret::SecretSeed;
-pub(crate) use sort::{SORT_THREAD_BYTES, SortScratch, partition_hashes, scatter_by_high_bits, sort_hashes};
+pub(crate) use sort::{SORT_THREAD_BYTES, SortScratch, partition_hashes, sort_hashes};
 
 /// The hash seed of a store that chose none: the ASCII bytes `sstfilte`, read as a big-endian number.
 ///

@@ -130,12 +130,6 @@ pub(crate) fn partition_hashes(hashes: &mut Vec<KeyHash>, scratch: &mut SortScra
     true
 }
 
-/// Copies `source` to `target` in order of the `log2` highest bits; `ends` then holds where the hashes of each value
-/// end.
-pub(crate) fn scatter_by_high_bits(source: &[KeyHash], target: &mut [KeyHash], log2: u32, ends: &mut Vec<u32>) {
-    Bins { skipped: 0, log2 }.scatter(source, target, ends);
-}
-
 /// A window: its part of each run, and its place among the sorted hashes.
 struct Window<'a> {
     parts: Vec<&'a [KeyHash]>,

@@ -223,10 +223,9 @@ impl<K: Kind> FilterBuilder for KindBuilder<K> {
         self.added += more.len() as u64;
         match &mut self.state {
             State::Streaming { stream, last, distinct, .. } => {
-                *distinct += count_fresh(*last, more);
-                *last = more.last().copied().or(*last);
                 // A repeated key sets no new bit; inserting it again is cheaper than filtering it out of the slice.
-                stream.insert_all(more);
+                *distinct += stream.insert_and_count(*last, more);
+                *last = more.last().copied().or(*last);
             }
             State::Buffering { hashes, estimate } => {
                 if K::TAKES_ROUGH_ORDER {
@@ -269,13 +268,6 @@ impl<K: Kind> FilterBuilder for KindBuilder<K> {
         built.report.finish_time = started.elapsed();
         built
     }
-}
-
-/// How many of `hashes` differ from their predecessor; `last` precedes the first.
-fn count_fresh(last: Option<KeyHash>, hashes: &[KeyHash]) -> u64 {
-    let first = u64::from(hashes.first().is_some_and(|&first| last != Some(first)));
-    let later = hashes.iter().zip(hashes.iter().skip(1)).filter(|(before, hash)| before != hash);
-    first + later.count() as u64
 }
 
 impl<K: Kind> Job<K> {

@@ -2,11 +2,12 @@
 
 use super::line;
 use super::shape::BloomShape;
-use crate::codec::AlignedBuffer;
+use crate::codec::{AlignedBuffer, LINE_BYTES};
 use crate::filter::FilterShape;
-use crate::filter::cache::{PARTITION_BYTES, PARTITION_FROM_BYTES};
-use crate::filter::kind::{BuildLimits, Payload, StreamedPayload};
-use crate::hash::{KeyHash, scatter_by_high_bits};
+use crate::filter::cache::{HASHES_AHEAD, PARTITION_BYTES, PARTITION_FROM_BYTES};
+use crate::filter::kind::{BuildLimits, Payload, StreamedPayload, for_each_chunk};
+use crate::hash::KeyHash;
+use crate::kernel::prefetch::prefetch;
 
 /// Keys that are staged before they are inserted together, so that their lines can be prefetched: several times the
 /// prefetch distance of 48, in 2 KiB that stay in L1.
@@ -50,26 +51,21 @@ impl StreamedPayload for BloomBits {
         self.staged_keys += 1;
     }
 
-    /// Inserts many. For a filter that exceeds the caches, they are first partitioned, chunk by chunk, by the position
-    /// of their lines, so that it is filled in parts that fit.
-    ///
-    /// One radix pass over the high bits. A key's line index is monotone in its hash, so the hashes of a part belong to
-    /// neighbouring lines, and no line index is computed for it.
     fn insert_all(&mut self, hashes: &[KeyHash]) {
-        let mut scratch = Vec::new();
-        let partitioning = partitioning(self.shape, hashes.len() as u64, self.scratch_limit)
-            .filter(|&(chunk, _)| scratch.try_reserve_exact(chunk).is_ok());
-        let Some((chunk, log2_parts)) = partitioning else {
-            return insert_into(&mut self.payload, self.shape, hashes);
+        self.insert_and_count(None, hashes);
+    }
+
+    /// A filter that exceeds the caches is filled in parts that fit, if there are hashes and memory for it.
+    fn insert_and_count(&mut self, last: Option<KeyHash>, hashes: &[KeyHash]) -> u64 {
+        let Self { shape, payload, .. } = self;
+        let Some(mut parts) = Parts::new(*shape, hashes.len() as u64, self.scratch_limit) else {
+            return for_each_chunk(last, hashes, |chunk| insert_into(payload, *shape, chunk));
         };
-        scratch.resize(chunk, KeyHash::from_well_mixed(0));
-        self.scratch_bytes = self.scratch_bytes.max((scratch.capacity() * size_of::<KeyHash>()) as u64);
-        let mut part_ends = Vec::new();
-        for hashes in hashes.chunks(chunk) {
-            let partitioned = &mut scratch[..hashes.len()];
-            scatter_by_high_bits(hashes, partitioned, log2_parts, &mut part_ends);
-            insert_into(&mut self.payload, self.shape, partitioned);
-        }
+        let mut insert = |part: &[KeyHash]| insert_into(payload, *shape, part);
+        let differing = for_each_chunk(last, hashes, |chunk| parts.add(chunk, &mut insert));
+        parts.rest(&mut insert);
+        self.scratch_bytes = self.scratch_bytes.max(parts.bytes());
+        differing
     }
 
     fn scratch_bytes(&self) -> u64 {
@@ -93,20 +89,75 @@ const MAX_LOG2_PARTS: u32 = 9;
 /// With fewer keys per line than this, a pass over the whole filter costs more than partitioning saves.
 const MIN_KEYS_PER_LINE: u64 = 2;
 
-/// Keys per line that are partitioned at once: at 8 bytes a key, the copy is then as large as the filter.
-const CHUNK_KEYS_PER_LINE: u64 = 8;
+/// Keys per line that wait for their part: at 8 bytes a key, they take as much memory as the filter.
+const WAITING_KEYS_PER_LINE: u64 = 8;
 
-/// How many hashes to partition at a time, and log2 of the number of parts. `None` when partitioning would not pay: for a
-/// small filter, too few hashes, or too little memory.
-fn partitioning(shape: BloomShape, keys: u64, scratch_limit: u64) -> Option<(usize, u32)> {
-    let least = shape.lines() * MIN_KEYS_PER_LINE;
-    if shape.payload_bytes() < PARTITION_FROM_BYTES || keys < least {
-        return None;
+/// Hashes that wait until there are many for a part of the filter, which is then brought into the cache once for all.
+///
+/// Parts are made by the high bits of the hashes. A key's line is monotone in its hash, so the hashes of a part belong
+/// to neighbouring lines, and no line is computed for it. Each part has a place of fixed size, and is inserted when that
+/// is full: no pass counts the hashes of each part before.
+#[derive(Debug)]
+struct Parts {
+    /// Shifts a hash right to the number of its part.
+    shift: u32,
+    waiting: Vec<KeyHash>,
+    /// Hashes that wait for each part.
+    counts: Vec<usize>,
+    /// The most that wait for a part.
+    most: usize,
+}
+
+impl Parts {
+    /// `None` when it would not pay: for a small filter, too few hashes, or too little memory.
+    fn new(shape: BloomShape, hashes: u64, scratch_limit: u64) -> Option<Self> {
+        let least = shape.lines() * MIN_KEYS_PER_LINE;
+        if shape.payload_bytes() < PARTITION_FROM_BYTES || hashes < least {
+            return None;
+        }
+        let log2_parts = (shape.payload_bytes() / PARTITION_BYTES).ilog2().min(MAX_LOG2_PARTS);
+        let affordable = scratch_limit.saturating_sub((size_of::<usize>() as u64) << log2_parts) / 8;
+        let waiting = hashes.min(shape.lines() * WAITING_KEYS_PER_LINE).min(affordable);
+        if waiting < least {
+            return None;
+        }
+        let most = usize::try_from(waiting >> log2_parts).ok()?;
+        let mut parts =
+            Self { shift: u64::BITS - log2_parts, waiting: Vec::new(), counts: vec![0; 1 << log2_parts], most };
+        parts.waiting.try_reserve_exact(most << log2_parts).ok()?;
+        parts.waiting.resize(most << log2_parts, KeyHash::from_well_mixed(0));
+        Some(parts)
     }
-    let most = (shape.lines() * CHUNK_KEYS_PER_LINE).min(u32::MAX.into());
-    let chunk = keys.min(most).min(scratch_limit / size_of::<KeyHash>() as u64);
-    let log2_parts = (shape.payload_bytes() / PARTITION_BYTES).ilog2().min(MAX_LOG2_PARTS);
-    if chunk < least { None } else { Some((usize::try_from(chunk).ok()?, log2_parts)) }
+
+    /// Adds hashes, and calls `insert` with those of each part that is full.
+    #[expect(clippy::cast_possible_truncation, reason = "at most 2^9 parts")]
+    fn add(&mut self, hashes: &[KeyHash], insert: &mut impl FnMut(&[KeyHash])) {
+        for line in hashes.chunks(LINE_BYTES / size_of::<KeyHash>()) {
+            prefetch(line.as_ptr().wrapping_add(HASHES_AHEAD));
+            for &hash in line {
+                let part = (hash.get() >> self.shift) as usize;
+                let first = part * self.most;
+                let count = &mut self.counts[part];
+                self.waiting[first + *count] = hash;
+                *count += 1;
+                if *count == self.most {
+                    *count = 0;
+                    insert(&self.waiting[first..first + self.most]);
+                }
+            }
+        }
+    }
+
+    /// Calls `insert` with all hashes that still wait.
+    fn rest(&mut self, insert: &mut impl FnMut(&[KeyHash])) {
+        for (waiting, count) in self.waiting.chunks(self.most).zip(&self.counts) {
+            insert(&waiting[..*count]);
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        (self.waiting.capacity() * size_of::<KeyHash>() + self.counts.capacity() * size_of::<usize>()) as u64
+    }
 }
 
 #[cfg(test)]
@@ -151,7 +202,8 @@ mod tests {
         let (plain_scratch, plain) = build(Some(0), BloomBits::insert_all);
         let (partitioned_scratch, partitioned) = build(None, BloomBits::insert_all);
         let (_, staged) = build(None, |bits, hashes| hashes.iter().for_each(|&hash| bits.insert(hash)));
-        assert_eq!((plain_scratch, partitioned_scratch), (0, 8 * 1_200_000));
+        assert_eq!(plain_scratch, 0);
+        assert!((8 * 1_199_000..8 * 1_201_000).contains(&partitioned_scratch), "{partitioned_scratch}");
         assert!(plain.as_slice() == partitioned.as_slice() && plain.as_slice() == staged.as_slice());
         assert!(hashes.iter().all(|&hash| shape.may_contain(plain.as_slice(), hash)));
     }
@@ -159,12 +211,27 @@ mod tests {
     #[test]
     fn only_large_filters_with_keys_and_memory_for_it_are_worth_partitioning() {
         let shape = |keys| BloomShape::for_keys(keys, BitsPerKey::TEN).unwrap();
-        let is_partitioned = |keys, count, limit| partitioning(shape(keys), count, limit).is_some();
+        let is_partitioned = |keys, count, limit| Parts::new(shape(keys), count, limit).is_some();
+        assert!(is_partitioned(7_000_000, 300_000, u64::MAX));
         assert!(is_partitioned(30_000_000, 2_000_000, u64::MAX));
         assert!(is_partitioned(30_000_000, 2_000_000, 16_000_000));
         assert!(!is_partitioned(30_000_000, 2_000_000, 1_000_000));
         assert!(!is_partitioned(30_000_000, 1_000_000, u64::MAX));
-        assert!(!is_partitioned(20_000_000, 2_000_000, u64::MAX));
+        assert!(!is_partitioned(6_000_000, 2_000_000, u64::MAX));
         assert!(!is_partitioned(0, 0, u64::MAX));
+    }
+
+    /// Whatever fills the place of one part again and again, and with repeated hashes.
+    #[test]
+    fn hashes_that_crowd_in_one_part_are_inserted_and_counted_too() {
+        let shape = BloomShape::for_keys(7_000_000, BitsPerKey::TEN).unwrap();
+        let crowded = |key: u64| KeyHash::from_well_mixed(KeyHash::mix(key / 3).get() >> 8);
+        let hashes: Vec<KeyHash> = (0..900_000).map(crowded).chain((0..5_000).map(KeyHash::mix)).collect();
+        let mut bits = BloomBits::new(shape, BuildLimits::default()).unwrap();
+        assert_eq!(bits.insert_and_count(None, &hashes), 305_000);
+        assert_eq!(bits.insert_and_count(hashes.last().copied(), &hashes[904_999..]), 0);
+        let scratch = bits.scratch_bytes();
+        let payload = bits.into_payload().0;
+        assert!(scratch > 0 && hashes.iter().all(|&hash| shape.may_contain(payload.as_slice(), hash)));
     }
 }

@@ -49,6 +49,7 @@ pub(super) fn count_ones(lines: &[Line]) -> u64 {
 macro_rules! functions_of_set {
     ($(#[$features:meta])?) => {
         use super::batch::{LINES_AHEAD, count_ones, prefetch_distance, with_constants};
+        use crate::filter::cache::HASHES_AHEAD;
         use crate::kernel::prefetch::{prefetch, prefetch_line};
 
         $(#[$features])?
@@ -137,6 +138,9 @@ macro_rules! functions_of_set {
             }
             let mut groups = 0;
             for (eight, ahead) in hashes.as_chunks::<8>().0.iter().zip(upcoming.as_chunks::<8>().0) {
+                if DISTANCE > 0 {
+                    prefetch(eight.as_ptr().wrapping_add(HASHES_AHEAD));
+                }
                 for (hash, &next) in eight.iter().zip(ahead) {
                     if DISTANCE > 0 {
                         prefetch_at::<SPLIT>(lines, next);
