@@ -2,6 +2,9 @@
 //!
 //! The fastest set that the CPU has is detected once, when a filter is first built or probed. All sets give the same
 //! answers and the same bytes. Selecting another one is for tests, benchmarks and debugging.
+//!
+//! A crate that is compiled for a CPU (`-C target-cpu=native`, `x86-64-v3`, `x86-64-v4`, or any 64-bit ARM) has only that
+//! CPU's set. Nothing is then left to choose at run time, and single probes are inlined into their caller.
 
 use core::fmt;
 use core::sync::atomic::{AtomicU8, Ordering};
@@ -13,7 +16,7 @@ use crate::error::ConfigError;
 /// ```
 /// use sstfilter::simd::InstructionSet;
 ///
-/// assert!(InstructionSet::Portable.is_available());
+/// assert!(InstructionSet::fastest().is_available());
 /// assert!(InstructionSet::available().any(|set| set == InstructionSet::fastest()));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -35,17 +38,19 @@ const ALL: [InstructionSet; 4] =
     [InstructionSet::Portable, InstructionSet::Neon, InstructionSet::Avx2, InstructionSet::Avx512];
 
 impl InstructionSet {
-    /// Whether this CPU, under this operating system, has every instruction of the set.
+    /// Whether the set can be selected: this CPU, under this operating system, has all of its instructions, and the crate
+    /// was not compiled for another set.
     #[must_use]
     pub fn is_available(self) -> bool {
+        if let Some(compiled) = COMPILED {
+            return self == compiled;
+        }
         match self {
             Self::Portable => true,
             #[cfg(target_arch = "x86_64")]
             Self::Avx2 => has_avx2(),
             #[cfg(target_arch = "x86_64")]
             Self::Avx512 => has_avx512(),
-            #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
-            Self::Neon => std::arch::is_aarch64_feature_detected!("neon"),
             #[allow(unreachable_patterns, reason = "the sets of other architectures, if any are left")]
             _ => false,
         }
@@ -94,6 +99,32 @@ fn has_avx512() -> bool {
     has_avx2() && has_base && has!("avx512vbmi") && has!("avx512vpopcntdq") && has!("gfni")
 }
 
+/// The set that the crate is compiled for, if the target has one: the whole dispatch then folds to it. Every 64-bit ARM
+/// has NEON.
+pub(crate) const COMPILED: Option<InstructionSet> = if cfg!(all(
+    target_feature = "avx512f",
+    target_feature = "avx512bw",
+    target_feature = "avx512dq",
+    target_feature = "avx512vl",
+    target_feature = "avx512vpopcntdq",
+    target_feature = "avx512vbmi",
+    target_feature = "gfni"
+)) {
+    Some(InstructionSet::Avx512)
+} else if cfg!(all(
+    target_feature = "avx2",
+    target_feature = "bmi1",
+    target_feature = "bmi2",
+    target_feature = "lzcnt",
+    target_feature = "popcnt"
+)) {
+    Some(InstructionSet::Avx2)
+} else if cfg!(all(target_arch = "aarch64", target_endian = "little", target_feature = "neon")) {
+    Some(InstructionSet::Neon)
+} else {
+    None
+};
+
 /// The set in use; 0 until it is detected. Only available sets are ever stored.
 static SELECTED: AtomicU8 = AtomicU8::new(0);
 
@@ -101,6 +132,9 @@ static SELECTED: AtomicU8 = AtomicU8::new(0);
 #[inline]
 #[must_use]
 pub fn selected() -> InstructionSet {
+    if let Some(compiled) = COMPILED {
+        return compiled;
+    }
     match SELECTED.load(Ordering::Relaxed) {
         1 => InstructionSet::Portable,
         2 => InstructionSet::Avx2,
@@ -120,18 +154,20 @@ fn detect() -> InstructionSet {
     }
 }
 
-/// Makes all kernels of the process use `set` from now on.
+/// Makes all kernels of the process use `set` from now on. A block that is open already keeps the set with which it
+/// answers single probes.
 ///
 /// # Errors
 ///
-/// [`ConfigError::InstructionSet`] when this CPU does not have it.
+/// [`ConfigError::InstructionSet`] when it is not [available](InstructionSet::is_available).
 ///
 /// ```
 /// use sstfilter::simd::{self, InstructionSet};
 ///
-/// simd::select(InstructionSet::Portable)?;
-/// assert_eq!(simd::selected(), InstructionSet::Portable);
-/// simd::select(InstructionSet::fastest())?;
+/// for set in InstructionSet::available() {
+///     simd::select(set)?;
+///     assert_eq!(simd::selected(), set);
+/// }
 /// # Ok::<(), sstfilter::ConfigError>(())
 /// ```
 pub fn select(set: InstructionSet) -> Result<(), ConfigError> {

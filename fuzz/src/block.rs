@@ -46,10 +46,11 @@ fn hashes_of(bytes: &[u8]) -> Vec<KeyHash> {
 fn ask(block: &FilterBlock<&[u8]>, hashes: &[KeyHash]) -> FilterKind {
     let answers: Vec<bool> = hashes.iter().map(|&hash| block.may_contain(hash)).collect();
     let moved = [&[0xa5][..], block.as_bytes()].concat();
-    let moved = FilterBlock::open_unverified(&moved[1..]).expect("the same bytes elsewhere");
     for set in InstructionSet::available() {
         simd::select(set).expect("it is available");
-        for block in [block, &moved] {
+        // Opened with this set, which single probes then use.
+        for bytes in [block.as_bytes(), &moved[1..]] {
+            let block = FilterBlock::open_unverified(bytes).expect("the same bytes");
             let mut hits = MatchBitmap::default();
             block.may_contain_batch(hashes, &mut hits);
             for (index, (&hash, &answer)) in hashes.iter().zip(&answers).enumerate() {

@@ -1,8 +1,7 @@
 //! Up to 64 filters, laid out to be probed for one key together.
 
 use super::open::{FilterBlock, PreparedKey};
-use crate::filter::blocked_bloom::BloomShape;
-use crate::filter::blocked_bloom::line::{Candidate, Line, covered};
+use crate::filter::blocked_bloom::line::{Candidate, Line, Lines, covered};
 use crate::hash::KeyHash;
 use crate::kernel::prefetch::prefetch_line;
 
@@ -12,10 +11,8 @@ pub(crate) const GROUP: usize = 64;
 /// Up to [`GROUP`] filters, each at its place. A place without a usable filter answers "may be present".
 #[derive(Clone)]
 pub(crate) struct FilterGroup<D> {
-    /// By place; `None` where there is no Bloom filter.
-    blooms: Vec<Option<Bloom<D>>>,
-    classes: Vec<Class>,
-    /// The filters of other kinds, with their places.
+    classes: Vec<Class<D>>,
+    /// The filters of other kinds than blocked Bloom, with their places.
     others: Vec<(usize, FilterBlock<D>)>,
     /// The places of `others`.
     other_places: u64,
@@ -23,26 +20,27 @@ pub(crate) struct FilterGroup<D> {
     bytes: usize,
 }
 
+/// The Bloom filters with the same number of probes. They share a mask, so one vector loop tests them all.
+#[derive(Clone)]
+struct Class<D> {
+    probes: u8,
+    places: u64,
+    /// In the order of their places.
+    blooms: Vec<Bloom<D>>,
+}
+
 /// The part of a Bloom filter that a probe reads. Stored contiguously: a `FilterBlock` is several times as large, and
 /// the loop over a group would load a cache line for each.
 #[derive(Clone)]
 struct Bloom<D> {
     data: D,
-    shape: BloomShape,
-}
-
-/// The places of Bloom filters with the same number of probes. They share a mask, so a class is tested in one vector
-/// loop that loads the mask once.
-#[derive(Clone, Copy, Debug)]
-struct Class {
-    probes: u8,
-    places: u64,
+    lines: Lines,
 }
 
 impl<D: AsRef<[u8]>> Bloom<D> {
     #[inline]
-    fn line(&self, hash: KeyHash) -> Option<&Line> {
-        self.shape.line(self.data.as_ref(), hash)
+    fn line(&self, hash: KeyHash) -> &Line {
+        self.lines.line_of(self.data.as_ref(), hash)
     }
 }
 
@@ -78,7 +76,7 @@ impl CacheResidency {
 
 impl<D: AsRef<[u8]>> FilterGroup<D> {
     fn new() -> Self {
-        Self { blooms: Vec::new(), classes: Vec::new(), others: Vec::new(), other_places: 0, places: 0, bytes: 0 }
+        Self { classes: Vec::new(), others: Vec::new(), other_places: 0, places: 0, bytes: 0 }
     }
 
     /// Puts the filter into the last of `groups`, or into a new one if that is full.
@@ -101,28 +99,28 @@ impl<D: AsRef<[u8]>> FilterGroup<D> {
     /// Fills the next place; the group must not be full.
     fn push(&mut self, block: Option<FilterBlock<D>>) {
         let place = self.places;
-        let bloom = match block.map(|block| (block.shape().as_blocked_bloom(), block)) {
+        self.places += 1;
+        match block.map(|block| (block.shape().as_blocked_bloom(), block)) {
             Some((Some(shape), block)) => {
-                self.join_class(shape.probes(), place);
                 self.bytes += block.as_bytes().len();
-                Some(Bloom { data: block.into_inner(), shape })
+                self.join_class(shape.probes(), place, Bloom { data: block.into_inner(), lines: shape.lines() });
             }
             Some((None, block)) => {
                 self.other_places |= 1 << place;
                 self.others.push((place, block));
-                None
             }
-            None => None,
-        };
-        self.blooms.push(bloom);
-        self.places += 1;
+            None => {}
+        }
     }
 
-    fn join_class(&mut self, probes: u8, place: usize) {
-        let place = 1 << place;
+    fn join_class(&mut self, probes: u8, place: usize, bloom: Bloom<D>) {
+        let places = 1 << place;
         match self.classes.iter_mut().find(|class| class.probes == probes) {
-            Some(class) => class.places |= place,
-            None => self.classes.push(Class { probes, places: place }),
+            Some(class) => {
+                class.places |= places;
+                class.blooms.push(bloom);
+            }
+            None => self.classes.push(Class { probes, places, blooms: vec![bloom] }),
         }
     }
 
@@ -138,13 +136,14 @@ impl<D: AsRef<[u8]>> FilterGroup<D> {
     pub(crate) fn probe_ahead(&self, key: &mut PreparedKey, which: u64, next: Option<(KeyHash, u64)>) -> u64 {
         let Some((next, wanted)) = next else { return self.probe_with(key, which, |_| None) };
         self.prefetch(next, wanted & !which);
-        self.probe_with(key, which, |bloom| bloom.line(next))
+        self.probe_with(key, which, move |bloom| Some(bloom.line(next)))
     }
 
     /// Prefetches the lines of `hash` in the Bloom filters at `which`.
     pub(crate) fn prefetch(&self, hash: KeyHash, which: u64) {
-        let wanted = bits_of(which).filter_map(|place| self.blooms.get(place)?.as_ref());
-        wanted.filter_map(|bloom| bloom.line(hash)).for_each(prefetch_line);
+        for class in &self.classes {
+            class.at(which & class.places).for_each(|bloom| prefetch_line(bloom.line(hash)));
+        }
     }
 
     #[inline]
@@ -152,23 +151,23 @@ impl<D: AsRef<[u8]>> FilterGroup<D> {
         &'a self,
         key: &mut PreparedKey,
         which: u64,
-        ahead: impl Fn(&'a Bloom<D>) -> Option<&'a Line>,
+        ahead: impl Fn(&'a Bloom<D>) -> Option<&'a Line> + Copy,
     ) -> u64 {
         let hash = key.hash();
-        let candidate = |(place, bloom): (usize, &'a Option<Bloom<D>>)| {
-            let (line, ahead) = bloom.as_ref().map_or((None, None), |bloom| (bloom.line(hash), ahead(bloom)));
-            Candidate { place, line, ahead }
-        };
+        let candidate = move |bloom: &'a Bloom<D>| Candidate { line: bloom.line(hash), ahead: ahead(bloom) };
         let mut hits = which;
         for class in &self.classes {
             let probed = which & class.places;
-            // Skipping a place costs about as much as testing it. So when at least 7 of 8 places are wanted, all are
-            // tested in one pass without gathering, and the unwanted answers are masked out below.
-            let covered = if probed.count_ones() as usize * 8 >= self.blooms.len() * 7 {
-                covered(key.line_mask(class.probes), self.blooms.iter().enumerate().map(candidate))
+            // Skipping a filter costs about as much as testing it. So when at least 7 of 8 are wanted, all are tested in
+            // one pass without gathering, and the unwanted answers are masked out below. The usual case comes first:
+            // not every CPU counts bits in one instruction.
+            let tests_all = probed == class.places || probed.count_ones() as usize * 8 >= class.blooms.len() * 7;
+            let covered = if tests_all {
+                let answers = covered(key.line_mask(class.probes), class.blooms.iter().rev().map(candidate));
+                spread(answers, class.places)
             } else if probed != 0 {
-                let places = bits_of(probed).filter_map(|place| Some((place, self.blooms.get(place)?)));
-                covered(key.line_mask(class.probes), places.map(candidate))
+                let answers = covered(key.line_mask(class.probes), class.at(probed).map(candidate));
+                spread(answers, probed)
             } else {
                 0
             };
@@ -187,6 +186,34 @@ impl<D: AsRef<[u8]>> FilterGroup<D> {
         let probed = self.others.iter().filter(|(place, _)| which >> place & 1 == 1);
         probed.fold(u64::MAX, |hits, (place, block)| hits & !(u64::from(!block.may_contain(hash)) << place))
     }
+}
+
+impl<D> Class<D> {
+    /// The filters at `wanted`, which are places of the class, from the last to the first.
+    #[inline]
+    fn at(&self, mut wanted: u64) -> impl Iterator<Item = &Bloom<D>> {
+        core::iter::from_fn(move || {
+            let place = wanted.checked_ilog2()?;
+            wanted ^= 1 << place;
+            let before = self.places & ((1 << place) - 1);
+            self.blooms.get(before.count_ones() as usize)
+        })
+    }
+}
+
+/// Moves the bits of `answers`, in their order, to the places that are set in `places`.
+#[inline]
+fn spread(mut answers: u64, places: u64) -> u64 {
+    // The usual case: all files have filters of one kind and size.
+    if places & places.wrapping_add(1) == 0 {
+        return answers;
+    }
+    let mut spread = 0;
+    for place in bits_of(places) {
+        spread |= (answers & 1) << place;
+        answers >>= 1;
+    }
+    spread
 }
 
 /// The first `count` bits of a word.

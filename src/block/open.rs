@@ -7,7 +7,7 @@ use bytes::Bytes;
 use super::identity::{BlockIdentity, LoadContext};
 use super::info::BlockInfo;
 use super::registry::KindRegistry;
-use super::shape::AnyShape;
+use super::shape::{AnyShape, OpenShape};
 use super::trailer::Trailer;
 use crate::codec::checksum;
 use crate::error::BlockError;
@@ -44,7 +44,7 @@ pub struct FilterBlock<D> {
     /// Whether the payload was compared with its checksum.
     is_verified: bool,
     pub(super) trailer: Trailer,
-    shape: AnyShape,
+    shape: OpenShape,
 }
 
 impl<D: AsRef<[u8]>> FilterBlock<D> {
@@ -105,7 +105,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
 
     fn open(data: D, kinds: Option<&KindRegistry>) -> Result<Self, BlockError> {
         let trailer = Trailer::decode(data.as_ref())?;
-        let shape = AnyShape::decode(&trailer, kinds)?;
+        let shape = OpenShape::decode(&trailer, kinds)?;
         Ok(Self { data, is_verified: false, trailer, shape })
     }
 
@@ -125,19 +125,19 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "as for `Shape::may_contain`")]
     pub fn may_contain(&self, hash: KeyHash) -> bool {
-        self.shape.may_contain(self.payload(), hash)
+        self.shape.may_contain(self.data.as_ref(), hash)
     }
 
     /// Probes for many keys at once; `hits` then holds the answers in their order.
     pub fn may_contain_batch(&self, hashes: &[KeyHash], hits: &mut MatchBitmap) {
         hits.reset(hashes.len());
-        self.shape.may_contain_batch(self.payload(), hashes, &mut hits.words);
+        self.shape.any().may_contain_batch(self.payload(), hashes, &mut hits.words);
     }
 
     /// The fields of the trailer, decoded.
     #[must_use]
     pub fn info(&self) -> BlockInfo {
-        BlockInfo::new(&self.trailer, &self.shape)
+        BlockInfo::new(&self.trailer, self.shape.any())
     }
 
     /// The hash that the block was built from and is probed with.
@@ -177,11 +177,11 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// number of keys), or of counters or slots in use. `None` for kinds that do not fill up. Reads the whole payload.
     #[must_use]
     pub fn fill_ratio(&self) -> Option<f64> {
-        self.shape.fill_ratio(self.payload())
+        self.shape.any().fill_ratio(self.payload())
     }
 
     pub(super) fn shape(&self) -> &AnyShape {
-        &self.shape
+        self.shape.any()
     }
 
     /// The whole block's bytes.
@@ -196,10 +196,9 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         self.data
     }
 
-    /// The payload. If `as_ref` later returns fewer bytes than at first, answers are "may be present".
-    #[expect(clippy::cast_possible_truncation, reason = "opened: the payload's length is below the slice's")]
+    /// The payload. If `as_ref` later returns fewer bytes than at first, it is empty, and answers are "may be present".
     pub(super) fn payload(&self) -> &[u8] {
-        self.data.as_ref().get(..self.trailer.shape.payload_bytes as usize).unwrap_or_default()
+        self.shape.payload(self.data.as_ref()).unwrap_or_default()
     }
 }
 
@@ -223,8 +222,9 @@ pub(crate) fn contains_all<K: Kind>(block: &[u8], hashes: &[KeyHash]) -> bool {
     batches_match && (is_of_library::<K>() || hashes.iter().all(|&hash| filter.may_contain(payload, hash)))
 }
 
-/// One key, about to be probed in many filters.
+/// One key, about to be probed in many filters. Aligned, so that its mask is one cache line.
 #[derive(Clone, Debug)]
+#[repr(align(64))]
 pub(crate) struct PreparedKey {
     hash: KeyHash,
     /// The mask for `probes` probes, cached because most files of a store have the same number.

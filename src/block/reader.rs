@@ -59,6 +59,7 @@ impl<D: AsRef<[u8]>> FilterReader<D> {
     }
 
     /// Probes for one key, and counts the answer.
+    #[inline]
     pub fn probe(&self, hash: KeyHash) -> Probe<'_> {
         self.counted(|block| block.may_contain(hash))
     }
@@ -119,25 +120,31 @@ impl<D: AsRef<[u8]>> FilterReader<D> {
         self.counters.snapshot(self.block.is_ok())
     }
 
+    #[inline]
     fn counted(&self, probe: impl FnOnce(&FilterBlock<D>) -> bool) -> Probe<'_> {
         match &self.block {
             Ok(block) => {
                 let maybe = probe(block);
-                self.counters.add_answers(1, u64::from(maybe));
+                self.counters.add_answer(maybe);
                 if maybe { Probe::MaybePresent } else { Probe::Absent }
             }
-            Err(reason) => {
-                self.counters.add_unusable(1);
-                Probe::Unusable(reason)
-            }
+            Err(reason) => self.unusable_probe(reason),
         }
+    }
+}
+
+impl<D: AsRef<[u8]>> FilterReader<D> {
+    #[cold]
+    fn unusable_probe<'a>(&'a self, reason: &'a BlockError) -> Probe<'a> {
+        self.counters.add_unusable(1);
+        Probe::Unusable(reason)
     }
 }
 
 impl<D: AsRef<[u8]>> From<Result<FilterBlock<D>, BlockError>> for FilterReader<D> {
     /// A block that was opened before, or the reason why it was not. An unverified block is verified now.
     fn from(block: Result<FilterBlock<D>, BlockError>) -> Self {
-        Self { block: block.and_then(FilterBlock::verified), counters: FilterCounters::default() }
+        Self { block: block.and_then(FilterBlock::verified), counters: FilterCounters::new() }
     }
 }
 

@@ -6,9 +6,12 @@ use super::registry::{self, KindRegistry};
 use super::trailer::Trailer;
 use crate::error::BlockError;
 use crate::filter::blocked_bloom::BloomShape;
-use crate::filter::kind::{FilterShape, Kind, ShapeFields};
+use crate::filter::blocked_bloom::line::{self, HasLines, Lines};
+use crate::filter::kind::{FilterShape, Kind, OpenFilter, ProbedSingly, ShapeFields};
 use crate::hash::KeyHash;
 use crate::ids::{FilterKind, for_each_kind};
+use crate::kernel::SingleProbe;
+use crate::simd;
 
 /// Defines [`AnyShape`] from the table of kinds.
 macro_rules! any_shape {
@@ -44,10 +47,83 @@ macro_rules! any_shape {
                 }
             };
         }
+
+        impl AnyShape {
+            fn single_probe(&self) -> SingleProbe<OpenShape> {
+                match self {
+                    $(Self::$kind(shape) => shape.single_probe(),)+
+                    Self::User(_) => SingleProbe::new(|data, hash, filter| match (&filter.any, filter.payload(data)) {
+                        (Self::User(shape), Some(payload)) => shape.may_contain(payload, hash),
+                        _ => true,
+                    }),
+                }
+            }
+        }
+
+        $(impl OpenFilter<<crate::filter::$folder::$kind as Kind>::Shape> for OpenShape {
+            #[inline]
+            fn shape(&self) -> Option<&<crate::filter::$folder::$kind as Kind>::Shape> {
+                if let AnyShape::$kind(shape) = &self.any { Some(shape) } else { None }
+            }
+
+            #[inline]
+            fn payload<'a>(&self, data: &'a [u8]) -> Option<&'a [u8]> {
+                self.payload(data)
+            }
+        })+
     };
 }
 
 for_each_kind!(any_shape);
+
+/// The shape of an opened block, with everything settled that a probe of a single key needs.
+#[derive(Clone)]
+pub(super) struct OpenShape {
+    probe: SingleProbe<Self>,
+    /// Those of a blocked Bloom filter, beside its shape: a probe then reads them without asking for the kind.
+    lines: Lines,
+    payload_bytes: usize,
+    any: AnyShape,
+}
+
+impl HasLines for OpenShape {
+    #[inline]
+    fn lines(&self) -> Lines {
+        self.lines
+    }
+}
+
+impl OpenShape {
+    pub(super) fn decode(trailer: &Trailer, kinds: Option<&KindRegistry>) -> Result<Self, BlockError> {
+        let any = AnyShape::decode(trailer, kinds)?;
+        let (lines, probe) = match &any {
+            AnyShape::BlockedBloomKind(shape) => (shape.lines(), line::single_probe(shape.probes())),
+            other => (Lines::new(0), other.single_probe()),
+        };
+        // A block is a slice, so its payload's length fits.
+        let payload_bytes = usize::try_from(trailer.shape.payload_bytes).unwrap_or(usize::MAX);
+        Ok(Self { probe, lines, payload_bytes, any })
+    }
+
+    pub(super) fn any(&self) -> &AnyShape {
+        &self.any
+    }
+
+    /// The payload of the block in `data`; `None` if that has become shorter since it was opened.
+    #[inline]
+    pub(super) fn payload<'a>(&self, data: &'a [u8]) -> Option<&'a [u8]> {
+        data.get(..self.payload_bytes)
+    }
+
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "it is a call, or, compiled for one CPU, a test of one line")]
+    pub(super) fn may_contain(&self, data: &[u8], hash: KeyHash) -> bool {
+        match &self.any {
+            AnyShape::BlockedBloomKind(shape) if simd::COMPILED.is_some() => shape.may_contain(data, hash),
+            _ => self.probe.may_contain(data, hash, self),
+        }
+    }
+}
 
 impl AnyShape {
     /// The blocked Bloom shape, if it is one: sets probe those together.
@@ -65,12 +141,6 @@ impl AnyShape {
 
     pub(super) fn fill_ratio(&self, payload: &[u8]) -> Option<f64> {
         each_shape!(self, shape => shape.fill_ratio(payload))
-    }
-
-    #[inline(always)]
-    #[expect(clippy::inline_always, reason = "a loop over keys then chooses the kind once, and keeps its parameters")]
-    pub(super) fn may_contain(&self, payload: &[u8], hash: KeyHash) -> bool {
-        each_shape!(self, shape => shape.may_contain(payload, hash))
     }
 
     pub(super) fn may_contain_batch(&self, payload: &[u8], hashes: &[KeyHash], hits: &mut [u64]) {

@@ -23,8 +23,8 @@ pub mod xor_plus;
 use core::any::TypeId;
 
 pub(crate) use kind::{
-    BuildFailure, BuildResult, BuiltPayload, EncodedShape, FilterShape, Kind, ParamWords, ShapeFields,
-    probe_one_by_one, require,
+    BuildFailure, BuildResult, BuiltPayload, EncodedShape, FilterShape, Kind, OpenFilter, ParamWords, ProbedSingly,
+    ShapeFields, probe_one_by_one, probe_shape, require,
 };
 pub(crate) use power::power;
 

@@ -274,6 +274,7 @@ impl KeyHasher {
 
     /// The hash of `key`.
     #[must_use]
+    #[inline]
     pub fn hash(&self, key: &[u8]) -> KeyHash {
         match &self.function {
             HashFunction::Xxh3 { seed } => KeyHash(xxh3_64_with_seed(key, *seed)),

@@ -3,21 +3,27 @@
 mod health;
 mod striped;
 
-use core::sync::atomic::{AtomicU64, Ordering};
-
 pub use health::{FilterHealth, HealthAlarm, HealthLimits};
+use striped::CounterSlot;
 pub(crate) use striped::{SharedCounter, StripedCounters, ThreadCounters};
 
-/// Counters that many threads add to. Each is exact; a snapshot of several may be a few probes apart.
-#[derive(Debug, Default)]
+/// A filter's counters. Each is exact once threads are quiet; a snapshot of several may be a few probes apart. Threads
+/// that count for one filter write no common cache line.
+#[derive(Debug)]
 pub(crate) struct FilterCounters {
-    negatives: AtomicU64,
-    positives: AtomicU64,
-    true_positives: AtomicU64,
-    false_positives: AtomicU64,
-    unusable: AtomicU64,
+    counts: CounterSlot,
     /// The counters of the set that the filter is in.
     pub(crate) in_set: Option<CountedBySet>,
+}
+
+/// What is counted for a filter.
+#[derive(Clone, Copy, Debug)]
+enum Count {
+    Negatives,
+    Positives,
+    TruePositives,
+    FalsePositives,
+    Unusable,
 }
 
 /// A set's counters for one of its filters.
@@ -40,33 +46,40 @@ pub(crate) enum CountedBySet {
 }
 
 impl FilterCounters {
+    pub(crate) fn new() -> Self {
+        Self { counts: CounterSlot::new(), in_set: None }
+    }
+
+    #[inline]
+    pub(crate) fn add_answer(&self, maybe: bool) {
+        self.add(if maybe { Count::Positives } else { Count::Negatives }, 1);
+    }
+
     /// Adds `probes` answers; `positives` of them were "may be present".
     pub(crate) fn add_answers(&self, probes: u64, positives: u64) {
-        if positives > 0 {
-            self.positives.fetch_add(positives, Ordering::Relaxed);
-        }
-        if probes > positives {
-            self.negatives.fetch_add(probes - positives, Ordering::Relaxed);
-        }
+        self.add(Count::Positives, positives);
+        self.add(Count::Negatives, probes - positives);
     }
 
     pub(crate) fn add_unusable(&self, probes: u64) {
-        self.unusable.fetch_add(probes, Ordering::Relaxed);
+        self.add(Count::Unusable, probes);
     }
 
-    /// Release, so that a thread that sees the outcome also sees its positive.
     pub(crate) fn add_outcome(&self, found: bool) {
-        let counter = if found { &self.true_positives } else { &self.false_positives };
-        counter.fetch_add(1, Ordering::Release);
+        self.add(if found { Count::TruePositives } else { Count::FalsePositives }, 1);
+    }
+
+    #[inline]
+    fn add(&self, count: Count, more: u64) {
+        self.counts.add(count as usize, more);
     }
 
     /// The counts so far. Outcomes are read before positives, and positives before the set's probes, so no part exceeds
-    /// its whole.
+    /// its whole: additions are Release, and a thread counts the whole before the part.
     pub(crate) fn snapshot(&self, is_usable: bool) -> FilterStats {
-        let [true_positives, false_positives] =
-            [&self.true_positives, &self.false_positives].map(|counter| counter.load(Ordering::Acquire));
-        let [negatives, positives, unusable] =
-            [&self.negatives, &self.positives, &self.unusable].map(|counter| counter.load(Ordering::Relaxed));
+        let [true_positives, false_positives, negatives, positives, unusable] =
+            [Count::TruePositives, Count::FalsePositives, Count::Negatives, Count::Positives, Count::Unusable]
+                .map(|count| self.counts.sum(count as usize));
         let mut stats = FilterStats { negatives, positives, true_positives, false_positives, unusable };
         match &self.in_set {
             None => {}
@@ -289,7 +302,7 @@ mod tests {
 
     #[test]
     fn counters_add_up() {
-        let counters = FilterCounters::default();
+        let counters = FilterCounters::new();
         counters.add_answers(10, 3);
         counters.add_unusable(2);
         counters.add_outcome(true);

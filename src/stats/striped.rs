@@ -6,13 +6,45 @@
 //! many filters even without contention; and one lock over bit-plane counters of 64 tables, a second mechanism without
 //! a gain that a whole lookup shows.
 
+use core::cell::Cell;
 use core::ops::Range;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use core::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Stripes owned by one thread each. Further threads share one more stripe and pay for atomic additions, so this bounds
 /// the memory of a set's counters.
-const OWNED: usize = 32;
+const OWNED: usize = 128;
+
+/// One `T` for each thread that counts, allocated when it first does.
+#[derive(Debug)]
+struct Stripes<T: ?Sized> {
+    owned: [OnceLock<Box<T>>; OWNED],
+    shared: OnceLock<Box<T>>,
+}
+
+impl<T: ?Sized> Stripes<T> {
+    fn new() -> Self {
+        Self { owned: [const { OnceLock::new() }; OWNED], shared: OnceLock::new() }
+    }
+
+    /// The stripe that this thread owns, if it has counted here before.
+    #[inline]
+    fn own(&self) -> Option<&T> {
+        Some(self.owned.get(STRIPE.get())?.get()?)
+    }
+
+    /// The stripe of this thread, and whether it is the only one to write there.
+    fn of_thread(&self, empty: impl FnOnce() -> Box<T>) -> (&T, bool) {
+        match self.owned.get(stripe_of_thread()) {
+            Some(stripe) => (stripe.get_or_init(empty), true),
+            None => (self.shared.get_or_init(empty), false),
+        }
+    }
+
+    fn all(&self) -> impl Iterator<Item = &T> {
+        self.owned.iter().chain([&self.shared]).filter_map(OnceLock::get).map(Box::as_ref)
+    }
+}
 
 /// Unused counters before and after those of a stripe: 128 bytes, because CPUs prefetch cache lines in pairs, and two
 /// stripes that share a pair would slow each other down.
@@ -21,34 +53,36 @@ const PADDING: usize = 16;
 /// A fixed number of counters, each the sum over all threads.
 #[derive(Debug)]
 pub(crate) struct StripedCounters {
-    stripes: [OnceLock<Box<[AtomicU64]>>; OWNED + 1],
+    stripes: Stripes<[AtomicU64]>,
     counters: usize,
 }
 
 impl StripedCounters {
-    /// `counters` counters of 0. A stripe is allocated when its thread first counts.
+    /// `counters` counters of 0.
     pub(crate) fn new(counters: usize) -> Self {
-        Self { stripes: [const { OnceLock::new() }; OWNED + 1], counters }
+        Self { stripes: Stripes::new(), counters }
     }
 
     /// The counters of this thread.
     #[inline]
     pub(crate) fn of_thread(&self) -> ThreadCounters<'_> {
-        let number = stripe_of_thread();
-        let stripe = self.stripes[number].get_or_init(|| self.new_stripe());
-        ThreadCounters { counters: stripe.get(PADDING..).unwrap_or_default(), is_owned: number < OWNED }
+        let (stripe, is_owned) = match self.stripes.own() {
+            Some(stripe) => (stripe, true),
+            None => self.first_of_thread(),
+        };
+        ThreadCounters { counters: stripe.get(PADDING..).unwrap_or_default(), is_owned }
     }
 
     #[cold]
-    fn new_stripe(&self) -> Box<[AtomicU64]> {
-        (0..self.counters + 2 * PADDING).map(|_| AtomicU64::new(0)).collect()
+    fn first_of_thread(&self) -> (&[AtomicU64], bool) {
+        self.stripes.of_thread(|| (0..self.counters + 2 * PADDING).map(|_| AtomicU64::new(0)).collect())
     }
 
     /// The total of counter `index`. If threads add to a whole before its part, a reader that sums the part first never
     /// sees it exceed the whole.
     pub(crate) fn sum(&self, index: usize) -> u64 {
-        let stripes = self.stripes.iter().filter_map(OnceLock::get);
-        stripes.filter_map(|stripe| stripe.get(PADDING + index)).map(|count| count.load(Ordering::Acquire)).sum()
+        let counts = self.stripes.all().filter_map(|stripe| stripe.get(PADDING + index));
+        counts.map(|count| count.load(Ordering::Acquire)).sum()
     }
 }
 
@@ -77,15 +111,20 @@ impl ThreadCounters<'_> {
         }
     }
 
-    /// Release, so that a reader that sees a part of a count also sees the whole, which was added before it. An owned
-    /// stripe has one writer, so a plain load and store cannot lose an addition.
     #[inline]
     fn add_to(self, counter: &AtomicU64, more: u64) {
-        if self.is_owned {
-            counter.store(counter.load(Ordering::Relaxed).wrapping_add(more), Ordering::Release);
-        } else {
-            counter.fetch_add(more, Ordering::Release);
-        }
+        add(counter, more, self.is_owned);
+    }
+}
+
+/// Release, so that a reader that sees a part of a count also sees the whole, which was added before it. An owned stripe
+/// has one writer, so a plain load and store cannot lose an addition.
+#[inline]
+fn add(counter: &AtomicU64, more: u64, is_owned: bool) {
+    if is_owned {
+        counter.store(counter.load(Ordering::Relaxed).wrapping_add(more), Ordering::Release);
+    } else {
+        counter.fetch_add(more, Ordering::Release);
     }
 }
 
@@ -111,41 +150,121 @@ impl SharedCounter {
     }
 }
 
-/// The stripes that threads own, as bits. Threads reuse stripes, so a pool that recreates its threads does not run out of
-/// them.
-static CLAIMED: AtomicU32 = AtomicU32::new(0);
+/// A few counters for something of which there are many, such as readers of filters. It shares its stripes with other
+/// slots, because a stripe has a fixed cost; their memory is freed with the last slot.
+#[derive(Clone, Debug)]
+pub(crate) struct CounterSlot {
+    stripes: Arc<Stripes<SlotStripe>>,
+    slot: u8,
+}
 
-const _: () = assert!(OWNED == u32::BITS as usize, "a bit for each stripe");
+/// Counters of a slot: one cache line of each thread's stripe.
+const SLOT: usize = 8;
 
-/// A thread's stripe, returned when the thread ends. Release and Acquire order the next owner's additions after this
-/// one's.
-struct Owned(usize);
+/// Slots that share stripes of 4 KiB.
+const SLOTS: usize = 64;
 
-impl Owned {
-    /// Claims the first free stripe; the shared one if none is free.
-    fn claim() -> Self {
-        let with_first_free = |claimed: u32| Some(claimed | claimed.wrapping_add(1));
-        let claimed = CLAIMED.fetch_update(Ordering::Acquire, Ordering::Relaxed, with_first_free);
-        Self(claimed.unwrap_or(u32::MAX).trailing_ones() as usize)
+/// Aligned to pairs of cache lines, as `PADDING` does for the counters of a set. Its length is a constant, so that an
+/// addition checks no bound.
+#[derive(Debug)]
+#[repr(align(128))]
+struct SlotStripe([[AtomicU64; SLOT]; SLOTS]);
+
+/// The stripes whose slots are being given out, and the next slot.
+static NEXT: Mutex<Option<CounterSlot>> = Mutex::new(None);
+
+impl CounterSlot {
+    pub(crate) fn new() -> Self {
+        let mut next = NEXT.lock().unwrap_or_else(PoisonError::into_inner);
+        let slot = next.take().unwrap_or_else(|| Self { stripes: Arc::new(Stripes::new()), slot: 0 });
+        let following = Self { slot: slot.slot + 1, ..slot.clone() };
+        *next = Some(following).filter(|following| usize::from(following.slot) < SLOTS);
+        slot
+    }
+
+    /// Adds `more` to counter `index`, below [`SLOT`]. With an owned stripe it takes a dozen instructions, less than a
+    /// nanosecond.
+    #[inline]
+    pub(crate) fn add(&self, index: usize, more: u64) {
+        match self.stripes.own() {
+            Some(stripe) => add(self.counter(stripe, index), more, true),
+            None => self.add_without_own(index, more),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn add_without_own(&self, index: usize, more: u64) {
+        let empty = || Box::new(SlotStripe([const { [const { AtomicU64::new(0) }; SLOT] }; SLOTS]));
+        let (stripe, is_owned) = self.stripes.of_thread(empty);
+        add(self.counter(stripe, index), more, is_owned);
+    }
+
+    /// The total of counter `index`; see [`StripedCounters::sum`].
+    pub(crate) fn sum(&self, index: usize) -> u64 {
+        self.stripes.all().map(|stripe| self.counter(stripe, index).load(Ordering::Acquire)).sum()
+    }
+
+    #[inline]
+    fn counter<'a>(&self, stripe: &'a SlotStripe, index: usize) -> &'a AtomicU64 {
+        &stripe.0[usize::from(self.slot) % SLOTS][index % SLOT]
     }
 }
 
-impl Drop for Owned {
+/// The stripes that threads own, as bits. Threads reuse stripes, so a pool that recreates its threads does not run out of
+/// them.
+static CLAIMED: [AtomicU64; OWNED / 64] = [const { AtomicU64::new(0) }; OWNED / 64];
+
+/// A thread's stripe, returned when the thread ends. Release and Acquire order the next owner's additions after this
+/// one's.
+struct Claim(usize);
+
+impl Claim {
+    /// Claims the first free stripe; the shared one if none is free.
+    fn new() -> Self {
+        let with_first_free = |claimed: u64| Some(claimed | claimed.wrapping_add(1)).filter(|with| *with != claimed);
+        let free = CLAIMED.iter().zip((0..).step_by(64)).find_map(|(claimed, first)| {
+            let before = claimed.fetch_update(Ordering::Acquire, Ordering::Relaxed, with_first_free).ok()?;
+            Some(first + before.trailing_ones() as usize)
+        });
+        Self(free.unwrap_or(SHARED))
+    }
+}
+
+impl Drop for Claim {
     fn drop(&mut self) {
-        if self.0 < OWNED {
-            CLAIMED.fetch_and(!(1 << self.0), Ordering::Release);
+        // Whatever this thread still counts while it ends goes to the shared stripe.
+        STRIPE.set(SHARED);
+        if let Some(claimed) = CLAIMED.get(self.0 / 64) {
+            claimed.fetch_and(!(1 << (self.0 % 64)), Ordering::Release);
         }
     }
+}
+
+/// In place of an owned stripe's number: the shared stripe's, and that of a thread that has not counted yet.
+const SHARED: usize = OWNED;
+const UNCLAIMED: usize = usize::MAX;
+
+thread_local! {
+    /// The stripe of this thread. Apart from its claim: a value without a destructor is read by one instruction.
+    static STRIPE: Cell<usize> = const { Cell::new(UNCLAIMED) };
+    static CLAIM: Claim = Claim::new();
 }
 
 /// The stripe of this thread: its own, or the shared one.
 #[inline]
 fn stripe_of_thread() -> usize {
-    thread_local! {
-        static STRIPE: Owned = Owned::claim();
+    match STRIPE.get() {
+        UNCLAIMED => claim_stripe(),
+        stripe => stripe,
     }
-    // A thread that is ending has already returned its stripe.
-    STRIPE.try_with(|stripe| stripe.0).unwrap_or(OWNED)
+}
+
+#[cold]
+fn claim_stripe() -> usize {
+    let stripe = CLAIM.try_with(|claim| claim.0).unwrap_or(SHARED);
+    STRIPE.set(stripe);
+    stripe
 }
 
 #[cfg(test)]
@@ -172,5 +291,36 @@ mod tests {
             assert_eq!((counters.sum(0), counters.sum(200)), (times * 2, 0));
             assert_eq!([5, 6, 7, 8, 9, 69].map(|index| counters.sum(index)), [0, times, 0, times, 0, times]);
         }
+    }
+
+    #[test]
+    fn slots_are_apart_and_count_exactly_with_more_threads_than_have_stripes() {
+        let slots: Vec<CounterSlot> = (0..=2 * SLOTS).map(|_| CounterSlot::new()).collect();
+        std::thread::scope(|scope| {
+            for _ in 0..OWNED + 8 {
+                scope.spawn(|| {
+                    for (number, slot) in (0..).zip(&slots) {
+                        (0..SLOT).for_each(|index| slot.add(index, number + index as u64));
+                    }
+                });
+            }
+        });
+        for (number, slot) in (0..).zip(&slots) {
+            let sums: Vec<u64> = (0..SLOT).map(|index| slot.sum(index)).collect();
+            let expected = (number..).take(SLOT).map(|added| added * (OWNED as u64 + 8));
+            assert!(expected.eq(sums.iter().copied()), "slot {number}: {sums:?}");
+        }
+    }
+
+    #[test]
+    fn threads_write_no_line_in_common() {
+        let slot = CounterSlot::new();
+        let written = |slot: &CounterSlot| {
+            slot.add(0, 1);
+            slot.stripes.own().map(|stripe| core::ptr::from_ref(slot.counter(stripe, 0)).addr() / 128)
+        };
+        let here = written(&slot).expect("fewer threads than stripes");
+        let there = std::thread::scope(|scope| scope.spawn(|| written(&slot)).join()).expect("it counts");
+        assert_ne!(Some(here), there);
     }
 }

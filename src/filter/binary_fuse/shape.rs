@@ -6,8 +6,11 @@ use crate::error::BlockError;
 use crate::filter::batch;
 use crate::filter::fingerprint::{self, Packed, PeeledShape, WholeBytes, fingerprint_bits, set_cells};
 use crate::filter::peel::{AttemptError, CellSums, PeelOrder, Placement};
-use crate::filter::{EncodedShape, FilterKind, FilterShape, ParamWords, ShapeFields, require};
+use crate::filter::{
+    EncodedShape, FilterKind, FilterShape, OpenFilter, ParamWords, ProbedSingly, ShapeFields, probe_shape, require,
+};
 use crate::hash::{KeyHash, SaltStep, map_to_range};
+use crate::kernel::SingleProbe;
 
 /// Cells of a key in a binary fuse filter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -55,17 +58,6 @@ macro_rules! with_cells {
 /// The bits that a fingerprint can have. Fewer than 4 would be a rate that nobody wants; a key's 32 bits are the most.
 pub(crate) const FINGERPRINT_BITS: core::ops::RangeInclusive<u8> = 4..=32;
 
-/// The shapes whose probe is inlined into the caller's loop, selected by one comparison.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Inlined {
-    /// Three cells of 8 bits.
-    ThreeOf8,
-    /// Three cells of 16 bits.
-    ThreeOf16,
-    /// All others.
-    None,
-}
-
 /// The shape of a binary fuse filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FuseShape {
@@ -81,7 +73,6 @@ pub struct FuseShape {
     segment: u64,
     /// Cells that can be a key's first.
     range: u64,
-    inlined: Inlined,
 }
 
 impl FuseShape {
@@ -92,20 +83,9 @@ impl FuseShape {
         }
         let segment = 1 << log2_segment;
         let range = u64::from(segments) * segment;
-        let inlined = match (arity, fingerprint_bits) {
-            (FuseArity::Three, 8) => Inlined::ThreeOf8,
-            (FuseArity::Three, 16) => Inlined::ThreeOf16,
-            _ => Inlined::None,
-        };
         let (salt, salt_step) = (0, SaltStep::new(0));
-        let shape = Self { arity, fingerprint_bits, log2_segment, segments, salt, salt_step, segment, range, inlined };
+        let shape = Self { arity, fingerprint_bits, log2_segment, segments, salt, salt_step, segment, range };
         (shape.cells() <= MAX_CELLS).then_some(shape)
-    }
-
-    #[inline(never)]
-    fn may_contain_other(&self, payload: &[u8], hash: KeyHash) -> bool {
-        use fingerprint::may_contain;
-        with_cells!(self, may_contain(payload, hash))
     }
 
     pub(super) fn segments(&self) -> Segments {
@@ -172,16 +152,9 @@ impl FilterShape for FuseShape {
             .with("cells", self.cells())
     }
 
-    #[inline(always)]
-    #[expect(clippy::inline_always, reason = "a call is a fifth of a probe")]
     fn may_contain(&self, payload: &[u8], hash: KeyHash) -> bool {
-        // The usual shapes become part of the caller's loop, the others are a call away: all ten inlined would be a
-        // large part of every caller.
-        match self.inlined {
-            Inlined::ThreeOf8 => fingerprint::may_contain(self.placement::<3>(), WholeBytes::<1>, payload, hash),
-            Inlined::ThreeOf16 => fingerprint::may_contain(self.placement::<3>(), WholeBytes::<2>, payload, hash),
-            Inlined::None => self.may_contain_other(payload, hash),
-        }
+        use fingerprint::may_contain;
+        with_cells!(self, may_contain(payload, hash))
     }
 
     fn may_contain_batch(&self, payload: &[u8], hashes: &[KeyHash], matches: &mut [u64]) {
@@ -192,6 +165,25 @@ impl FilterShape for FuseShape {
             batch::all_match(hashes, matches);
         }
     }
+}
+
+impl ProbedSingly for FuseShape {
+    /// Three cells of 8 or 16 bits, unsalted, are what nearly all filters have.
+    fn single_probe<F: OpenFilter<Self>>(&self) -> SingleProbe<F> {
+        SingleProbe::new(match (self.arity, self.fingerprint_bits, self.salt) {
+            (FuseArity::Three, 8, 0) => probe_three::<1, F>,
+            (FuseArity::Three, 16, 0) => probe_three::<2, F>,
+            _ => probe_shape,
+        })
+    }
+}
+
+/// Probes for one key in an unsalted filter of three cells of `BYTES` bytes. A cell beyond the payload is none of the
+/// key's, so the whole block can stand for its payload.
+fn probe_three<const BYTES: usize, F: OpenFilter<FuseShape>>(data: &[u8], hash: KeyHash, filter: &F) -> bool {
+    let Some(shape) = filter.shape() else { return true };
+    let placement = FuseCells { is_raw: true, ..shape.placement::<3>() };
+    fingerprint::may_contain(placement, WholeBytes::<BYTES>, data, hash)
 }
 
 impl PeeledShape for FuseShape {

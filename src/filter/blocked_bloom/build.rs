@@ -111,13 +111,13 @@ struct Parts {
 impl Parts {
     /// `None` when it would not pay: for a small filter, too few hashes, or too little memory.
     fn new(shape: BloomShape, hashes: u64, scratch_limit: u64) -> Option<Self> {
-        let least = shape.lines() * MIN_KEYS_PER_LINE;
+        let least = shape.lines().count() * MIN_KEYS_PER_LINE;
         if shape.payload_bytes() < PARTITION_FROM_BYTES || hashes < least {
             return None;
         }
         let log2_parts = (shape.payload_bytes() / PARTITION_BYTES).ilog2().min(MAX_LOG2_PARTS);
         let affordable = scratch_limit.saturating_sub((size_of::<usize>() as u64) << log2_parts) / 8;
-        let waiting = hashes.min(shape.lines() * WAITING_KEYS_PER_LINE).min(affordable);
+        let waiting = hashes.min(shape.lines().count() * WAITING_KEYS_PER_LINE).min(affordable);
         if waiting < least {
             return None;
         }

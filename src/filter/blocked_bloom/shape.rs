@@ -1,11 +1,13 @@
 //! Sizing and probing.
 
-use super::line::{self, LINE_BYTES, Line, MAX_PROBES};
+use super::line::{self, LINE_BYTES, Line, Lines, MAX_PROBES};
 use super::rate;
 use crate::error::BlockError;
 use crate::filter::kind::MAX_PAYLOAD_BYTES;
-use crate::filter::{EncodedShape, FilterKind, FilterShape, ParamWords, ShapeFields, probe_one_by_one, require};
-use crate::hash::{KeyHash, map_to_range};
+use crate::filter::{
+    EncodedShape, FilterKind, FilterShape, ParamWords, ProbedSingly, ShapeFields, probe_one_by_one, require,
+};
+use crate::hash::KeyHash;
 use crate::units::{BitsPerKey, FalsePositiveRate};
 
 /// Lines that a payload can have.
@@ -35,7 +37,7 @@ pub fn probes_for(size: BitsPerKey) -> u8 {
 /// The shape of a blocked Bloom filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BloomShape {
-    lines: u64,
+    lines: Lines,
     probes: u8,
 }
 
@@ -45,36 +47,25 @@ impl BloomShape {
         let millibits = u128::from(keys) * u128::from(size.millibits());
         let lines = millibits.div_ceil(LINE_BYTES as u128 * 8 * 1_000).max(1);
         let lines = u64::try_from(lines).ok().filter(|&lines| lines <= MAX_LINES)?;
-        Some(Self { lines, probes: probes_for(size) })
+        Some(Self { lines: Lines::new(lines), probes: probes_for(size) })
     }
 
     pub(crate) fn probes(&self) -> u8 {
         self.probes
     }
 
-    pub(crate) fn lines(&self) -> u64 {
+    pub(crate) fn lines(&self) -> Lines {
         self.lines
-    }
-
-    /// The index of the key's line: from the high bits of its hash.
-    #[inline]
-    #[expect(clippy::cast_possible_truncation, reason = "below the number of lines in memory")]
-    pub(crate) fn line_index(&self, hash: KeyHash) -> usize {
-        map_to_range(hash.get(), self.lines) as usize
-    }
-
-    /// The key's line in `payload`, which may be longer than the payload; `None` if it is shorter.
-    #[inline]
-    pub(crate) fn line<'a>(&self, payload: &'a [u8], hash: KeyHash) -> Option<&'a Line> {
-        payload.as_chunks().0.get(self.line_index(hash))
     }
 
     /// The shape's lines in `payload`, all of them or none.
     #[expect(clippy::cast_possible_truncation, reason = "more lines than memory has are not found in it")]
     fn all_lines<'a>(&self, payload: &'a [u8]) -> Option<&'a [Line]> {
-        payload.as_chunks().0.get(..self.lines as usize)
+        payload.as_chunks().0.get(..self.lines.count() as usize)
     }
 }
+
+impl ProbedSingly for BloomShape {}
 
 impl FilterShape for BloomShape {
     const KIND: FilterKind = FilterKind::BLOCKED_BLOOM;
@@ -87,7 +78,7 @@ impl FilterShape for BloomShape {
         let lines = encoded.payload_bytes / LINE_BYTES as u64;
         let is_whole = lines > 0 && encoded.payload_bytes.is_multiple_of(LINE_BYTES as u64);
         require(is_whole, "payload bytes", "a positive multiple of 64", encoded.payload_bytes)?;
-        Ok(Self { lines, probes })
+        Ok(Self { lines: Lines::new(lines), probes })
     }
 
     fn params(&self) -> ParamWords {
@@ -95,15 +86,15 @@ impl FilterShape for BloomShape {
     }
 
     fn payload_bytes(&self) -> u64 {
-        self.lines * LINE_BYTES as u64
+        self.lines.bytes()
     }
 
     fn expected_fpr(&self, keys: u64) -> f64 {
-        rate::of_lines(keys, self.lines, self.probes)
+        rate::of_lines(keys, self.lines.count(), self.probes)
     }
 
     fn describe(&self) -> ShapeFields {
-        ShapeFields::default().with("lines", self.lines).with("probes", self.probes)
+        ShapeFields::default().with("lines", self.lines.count()).with("probes", self.probes)
     }
 
     /// Ones over bits: about one half in a filter that holds what it was planned for.
@@ -112,8 +103,10 @@ impl FilterShape for BloomShape {
         Some(line::ones(lines) as f64 / (lines.len().max(1) as f64 * (LINE_BYTES * 8) as f64))
     }
 
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "compiled for one CPU, it becomes part of the caller's loop")]
     fn may_contain(&self, payload: &[u8], hash: KeyHash) -> bool {
-        self.line(payload, hash).is_none_or(|line| line::contains(line, hash, self.probes))
+        line::contains(self.lines.line_of(payload, hash), hash, self.probes)
     }
 
     fn may_contain_batch(&self, payload: &[u8], hashes: &[KeyHash], matches: &mut [u64]) {
@@ -149,7 +142,7 @@ mod tests {
     use super::*;
 
     fn lines_for(keys: u64, size: BitsPerKey) -> Option<u64> {
-        BloomShape::for_keys(keys, size).map(|shape| shape.lines)
+        BloomShape::for_keys(keys, size).map(|shape| shape.lines.count())
     }
 
     #[test]

@@ -3,7 +3,9 @@
 use super::layout::{self, WordLayout};
 use super::rate::{self, Fill};
 use crate::error::{BlockError, ConfigError};
-use crate::filter::{EncodedShape, FilterKind, FilterShape, ParamWords, ShapeFields, probe_one_by_one, require};
+use crate::filter::{
+    EncodedShape, FilterKind, FilterShape, ParamWords, ProbedSingly, ShapeFields, probe_one_by_one, require,
+};
 use crate::hash::KeyHash;
 use crate::units::FalsePositiveRate;
 
@@ -69,6 +71,8 @@ impl RegisterBlockedShape {
         (rest.is_empty() && words.len() as u64 == self.words()).then_some(words)
     }
 }
+
+impl ProbedSingly for RegisterBlockedShape {}
 
 impl FilterShape for RegisterBlockedShape {
     const KIND: FilterKind = FilterKind::REGISTER_BLOCKED_BLOOM;

@@ -6,7 +6,7 @@ use super::layer::{Layer, MAX_BUMPING_LAYERS};
 use super::section::section_bytes;
 use super::simd::query::{self, Filter};
 use crate::error::BlockError;
-use crate::filter::{EncodedShape, FilterKind, FilterShape, ParamWords, ShapeFields, batch, require};
+use crate::filter::{EncodedShape, FilterKind, FilterShape, ParamWords, ProbedSingly, ShapeFields, batch, require};
 use crate::hash::KeyHash;
 use crate::units::BitsPerKey;
 
@@ -122,6 +122,8 @@ impl RibbonShape {
         self.filter.layers()
     }
 }
+
+impl ProbedSingly for RibbonShape {}
 
 impl FilterShape for RibbonShape {
     const KIND: FilterKind = FilterKind::RIBBON;

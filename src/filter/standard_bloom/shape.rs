@@ -12,7 +12,9 @@ use crate::filter::batch::{answers, answers_ahead};
 use crate::filter::blocked_bloom::line;
 use crate::filter::cache::PROBE_PREFETCH_BYTES;
 use crate::filter::dynamic::{InMemory, StoredFilter};
-use crate::filter::{EncodedShape, FilterKind, FilterShape, ParamWords, ShapeFields, power, probe_one_by_one, require};
+use crate::filter::{
+    EncodedShape, FilterKind, FilterShape, ParamWords, ProbedSingly, ShapeFields, power, probe_one_by_one, require,
+};
 use crate::hash::KeyHash;
 use crate::kernel::prefetch::prefetch;
 use crate::stats::FilterHealth;
@@ -108,6 +110,8 @@ impl<C: Cell> ArrayShape<C> {
         }
     }
 }
+
+impl<C: Cell> ProbedSingly for ArrayShape<C> {}
 
 impl<C: Cell> FilterShape for ArrayShape<C> {
     const KIND: FilterKind = C::KIND;

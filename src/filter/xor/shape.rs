@@ -6,8 +6,11 @@ use crate::filter::fingerprint::{
     PeeledShape, WholeBytes, fingerprint_bits, may_contain, may_contain_batch, set_cells,
 };
 use crate::filter::peel::{AttemptError, CellSums, PeelOrder, Placement};
-use crate::filter::{EncodedShape, FilterKind, FilterShape, ParamWords, ShapeFields, require};
+use crate::filter::{
+    EncodedShape, FilterKind, FilterShape, OpenFilter, ParamWords, ProbedSingly, ShapeFields, probe_shape, require,
+};
 use crate::hash::{KeyHash, SaltStep, map_to_range};
+use crate::kernel::SingleProbe;
 
 /// The bits of a fingerprint in an xor or xor+ filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,6 +126,24 @@ impl FilterShape for XorShape {
             XorWidth::Sixteen => may_contain_batch(placement, WholeBytes::<2>, payload, hashes, matches),
         }
     }
+}
+
+impl ProbedSingly for XorShape {
+    fn single_probe<F: OpenFilter<Self>>(&self) -> SingleProbe<F> {
+        SingleProbe::new(match (self.width, self.salt) {
+            (XorWidth::Eight, 0) => probe_unsalted::<1, F>,
+            (XorWidth::Sixteen, 0) => probe_unsalted::<2, F>,
+            _ => probe_shape,
+        })
+    }
+}
+
+/// Probes for one key in an unsalted filter of cells of `BYTES` bytes. A cell beyond the payload is none of the key's, so
+/// the whole block can stand for its payload.
+fn probe_unsalted<const BYTES: usize, F: OpenFilter<XorShape>>(data: &[u8], hash: KeyHash, filter: &F) -> bool {
+    let Some(shape) = filter.shape() else { return true };
+    let placement = XorCells { salt: 0, ..shape.placement() };
+    may_contain(placement, WholeBytes::<BYTES>, data, hash)
 }
 
 impl PeeledShape for XorShape {

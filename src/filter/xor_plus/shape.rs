@@ -8,7 +8,7 @@ use crate::filter::cache::PROBE_PREFETCH_BYTES;
 use crate::filter::fingerprint::{PeeledShape, WholeBytes, Width};
 use crate::filter::peel::Placement;
 use crate::filter::xor::{self, XorCells, XorShape, XorWidth};
-use crate::filter::{EncodedShape, FilterKind, FilterShape, ParamWords, ShapeFields, require};
+use crate::filter::{EncodedShape, FilterKind, FilterShape, ParamWords, ProbedSingly, ShapeFields, require};
 use crate::hash::KeyHash;
 use crate::kernel::prefetch::prefetch;
 
@@ -34,6 +34,8 @@ impl XorPlusShape {
         (payload.len() as u64 == self.payload_bytes()).then_some((lines.as_chunks().0, cells))
     }
 }
+
+impl ProbedSingly for XorPlusShape {}
 
 impl FilterShape for XorPlusShape {
     const KIND: FilterKind = FilterKind::XOR_PLUS;

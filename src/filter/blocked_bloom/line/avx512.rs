@@ -4,10 +4,10 @@
 use std::arch::x86_64::{
     __m256i, __m512i, _mm256_and_si256, _mm256_andnot_si256, _mm256_blendv_ps, _mm256_castps_si256,
     _mm256_castsi256_ps, _mm256_loadu_si256, _mm256_mullo_epi32, _mm256_or_si256, _mm256_rolv_epi32, _mm256_set1_epi32,
-    _mm256_srai_epi32, _mm256_srli_epi32, _mm256_storeu_si256, _mm256_testc_si256, _mm512_andnot_si512,
-    _mm512_loadu_si512, _mm512_mask_blend_epi32, _mm512_mask_testn_epi32_mask, _mm512_maskz_mov_epi32,
-    _mm512_maskz_rolv_epi32, _mm512_movepi32_mask, _mm512_mullo_epi32, _mm512_or_si512, _mm512_rolv_epi32,
-    _mm512_set1_epi32, _mm512_shuffle_i64x2, _mm512_srli_epi32, _mm512_storeu_si512, _mm512_test_epi64_mask,
+    _mm256_srai_epi32, _mm256_srli_epi32, _mm256_storeu_si256, _mm256_testc_si256, _mm512_and_si512,
+    _mm512_cmpneq_epi64_mask, _mm512_loadu_si512, _mm512_mask_blend_epi32, _mm512_mask_testn_epi32_mask,
+    _mm512_maskz_mov_epi32, _mm512_maskz_rolv_epi32, _mm512_movepi32_mask, _mm512_mullo_epi32, _mm512_or_si512,
+    _mm512_rolv_epi32, _mm512_set1_epi32, _mm512_shuffle_i64x2, _mm512_srli_epi32, _mm512_storeu_si512,
 };
 
 use super::batch::{functions_of_set, line_at, line_at_mut};
@@ -171,8 +171,5 @@ fn store_halves(line: &mut Line, [low, high]: [__m256i; 2]) {
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vpopcntdq,avx2,bmi1,bmi2,lzcnt,popcnt")]
 pub(super) fn covered<'a>(mask: &Line, candidates: impl Iterator<Item = Candidate<'a>>) -> u64 {
     let wanted = load_line(mask);
-    covered_by(candidates, |line| {
-        let missing = _mm512_andnot_si512(load_line(line), wanted);
-        _mm512_test_epi64_mask(missing, missing) == 0
-    })
+    covered_by(candidates, |line| _mm512_cmpneq_epi64_mask(_mm512_and_si512(load_line(line), wanted), wanted) == 0)
 }

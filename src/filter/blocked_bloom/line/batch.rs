@@ -50,11 +50,30 @@ macro_rules! functions_of_set {
     ($(#[$features:meta])?) => {
         use super::batch::{LINES_AHEAD, count_ones, prefetch_distance, with_constants};
         use crate::filter::cache::HASHES_AHEAD;
+        use super::HasLines;
         use crate::kernel::prefetch::{prefetch, prefetch_line};
 
         $(#[$features])?
+        #[inline]
         pub(super) fn contains(line: &Line, hash: KeyHash, probes: u8) -> bool {
             if probes <= 8 { Lanes::<1>::new(probes).test(line, hash) } else { Lanes::<2>::new(probes).test(line, hash) }
+        }
+
+        /// [`single_probe`](super::single_probe) for a constant number of probes: the rounds are unrolled, and the
+        /// active lanes lie at a fixed address.
+        $(#[$features])?
+        fn may_contain<const PROBES: u8, S: HasLines>(data: &[u8], hash: KeyHash, shape: &S) -> bool {
+            contains(shape.lines().line_of(data, hash), hash, PROBES)
+        }
+
+        /// By the number of probes, less one.
+        pub(super) const fn single_probes<S: HasLines>() -> [unsafe fn(&[u8], KeyHash, &S) -> bool; 16] {
+            [
+                may_contain::<1, S>, may_contain::<2, S>, may_contain::<3, S>, may_contain::<4, S>,
+                may_contain::<5, S>, may_contain::<6, S>, may_contain::<7, S>, may_contain::<8, S>,
+                may_contain::<9, S>, may_contain::<10, S>, may_contain::<11, S>, may_contain::<12, S>,
+                may_contain::<13, S>, may_contain::<14, S>, may_contain::<15, S>, may_contain::<16, S>,
+            ]
         }
 
         $(#[$features])?

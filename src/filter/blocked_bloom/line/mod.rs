@@ -38,12 +38,16 @@ mod neon;
 mod tests;
 
 pub(crate) use crate::codec::LINE_BYTES;
-use crate::hash::KeyHash;
-use crate::kernel::dispatch;
+use crate::hash::{KeyHash, map_to_range};
 use crate::kernel::prefetch::prefetch_line;
+use crate::kernel::{SingleProbe, dispatch};
+use crate::simd::{self, InstructionSet};
 
 /// One line, as it lies in a payload.
 pub(crate) type Line = [u8; LINE_BYTES];
+
+/// A line with all bits set.
+static FULL: Line = [u8::MAX; LINE_BYTES];
 
 /// The most probes a line takes: one in each lane.
 pub(crate) const MAX_PROBES: u8 = 16;
@@ -147,6 +151,64 @@ pub(crate) fn contains(line: &Line, hash: KeyHash, probes: u8) -> bool {
     dispatch!(contains(line, hash, probes))
 }
 
+/// The lines of a filter, as a single probe needs them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Lines {
+    count: u64,
+    bytes: usize,
+}
+
+impl Lines {
+    /// `count` lines. None at all, and more than memory has, are found in no slice.
+    pub(crate) fn new(count: u64) -> Self {
+        let bytes =
+            usize::try_from(count).ok().filter(|&count| count > 0).and_then(|count| count.checked_mul(LINE_BYTES));
+        Self { count, bytes: bytes.unwrap_or(usize::MAX) }
+    }
+
+    pub(crate) fn count(self) -> u64 {
+        self.count
+    }
+
+    pub(crate) fn bytes(self) -> u64 {
+        self.count * LINE_BYTES as u64
+    }
+
+    /// The key's line in `data`, which begins with the lines. If it is shorter, a line in which every key is found.
+    #[inline(always)]
+    pub(crate) fn line_of(self, data: &[u8], hash: KeyHash) -> &Line {
+        if data.len() < self.bytes {
+            return &FULL;
+        }
+        let index = map_to_range(hash.get(), self.count) as usize;
+        // SAFETY: `bytes` is no more than `data` has, so it is that of `count` lines, at least one. The index is below
+        // `count`: see `map_to_range`.
+        unsafe { &*data.as_ptr().cast::<Line>().add(index) }
+    }
+}
+
+/// What an opened block has of a blocked Bloom filter.
+pub(crate) trait HasLines {
+    /// Its lines; those of no filter, if it is of another kind.
+    fn lines(&self) -> Lines;
+}
+
+/// The probe of single keys in a filter with so many probes.
+pub(crate) fn single_probe<S: HasLines>(probes: u8) -> SingleProbe<S> {
+    let of_set = match simd::selected() {
+        #[cfg(target_arch = "x86_64")]
+        InstructionSet::Avx512 => avx512::single_probes(),
+        #[cfg(target_arch = "x86_64")]
+        InstructionSet::Avx2 => avx2::single_probes(),
+        #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+        InstructionSet::Neon => neon::single_probes(),
+        _ => portable::single_probes(),
+    };
+    let index = usize::from(probes.clamp(1, MAX_PROBES) - 1);
+    // SAFETY: the set that is selected is one that the CPU has.
+    unsafe { SingleProbe::of_set(of_set[index]) }
+}
+
 /// Sets the key's bits in its line.
 #[cfg(test)]
 pub(crate) fn insert(line: &mut Line, hash: KeyHash, probes: u8) {
@@ -181,15 +243,14 @@ pub(crate) fn ones(lines: &[Line]) -> u64 {
 /// One filter's part in a test of one key in many filters.
 #[derive(Clone, Copy)]
 pub(crate) struct Candidate<'a> {
-    /// The bit of the result, 0 to 63.
-    pub(crate) place: usize,
-    /// The key's line; `None` counts as covering the mask.
-    pub(crate) line: Option<&'a Line>,
+    /// The key's line.
+    pub(crate) line: &'a Line,
     /// The line of a later key, prefetched while this one is tested.
     pub(crate) ahead: Option<&'a Line>,
 }
 
-/// The places of the candidates whose lines cover `mask`.
+/// Which of up to 64 candidates have lines that cover `mask`: the last one comes first, and the first one's answer is
+/// bit 0, so that each answer is shifted in.
 ///
 /// The candidates come as an iterator, so that the loop is compiled into the kernel without allocating or depending on
 /// how filters are stored. It does not branch on the contents of a line.
@@ -201,12 +262,11 @@ pub(crate) fn covered<'a>(mask: &Line, candidates: impl Iterator<Item = Candidat
 /// The loop of [`covered`], given an instruction set's test of one line.
 #[inline(always)]
 fn covered_by<'a>(candidates: impl Iterator<Item = Candidate<'a>>, covers: impl Fn(&Line) -> bool) -> u64 {
-    let mut places = 0;
-    for Candidate { place, line, ahead } in candidates {
-        places |= u64::from(line.is_none_or(&covers)) << (place % 64);
+    // `fold`, because a `for` loop would test each candidate for the end of the iterator.
+    candidates.fold(0, |answers, Candidate { line, ahead }| {
         if let Some(ahead) = ahead {
             prefetch_line(ahead);
         }
-    }
-    places
+        answers << 1 | u64::from(covers(line))
+    })
 }

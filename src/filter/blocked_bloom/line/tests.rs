@@ -222,14 +222,14 @@ fn all_instruction_sets_say_which_of_many_lines_cover_a_mask() {
             for (first, which) in [(0, u64::MAX), (6, u64::MAX), (0, 0), (3, 0x8000_0000_0000_0001), (1, 0xf0f0)] {
                 for number in 0..70_u64 {
                     let hash = KeyHash::mix(number << 32);
-                    let candidates = (0..64).filter(|place| which >> place & 1 == 1).map(|place| {
-                        let line = lines.get(first + place);
-                        Candidate { place, line, ahead: line }
-                    });
+                    let wanted = || (0..64).filter(|place| which >> place & 1 == 1).map(|place| first + place);
+                    let candidates =
+                        wanted().rev().map(|place| Candidate { line: &lines[place], ahead: Some(&lines[place]) });
                     let got = covered(&mask(hash, probes), candidates);
-                    let expected = (0..64)
-                        .filter(|&bit| which >> bit & 1 == 1 && contains(&lines[first + bit], hash, probes))
-                        .fold(0, |bits, bit| bits | 1 << bit);
+                    let expected = wanted()
+                        .enumerate()
+                        .filter(|&(_, place)| contains(&lines[place], hash, probes))
+                        .fold(0, |bits, (bit, _)| bits | 1 << bit);
                     assert_eq!(got, expected, "{set}, {probes} probes, key {number}");
                 }
             }
@@ -238,10 +238,42 @@ fn all_instruction_sets_say_which_of_many_lines_cover_a_mask() {
 }
 
 #[test]
-fn a_line_that_is_not_there_covers_everything() {
-    simd::for_each_set(|_| {
-        let candidates = [(0, Some(&[0; 64])), (1, None), (63, None)];
-        let candidates = candidates.map(|(place, line)| Candidate { place, line, ahead: None });
-        assert_eq!(covered(&[u8::MAX; 64], candidates.into_iter()), 1 << 63 | 0b10);
+fn lines_that_are_not_there_contain_every_key() {
+    simd::for_each_set(|set| {
+        for probes in 1..=MAX_PROBES {
+            for (count, bytes) in [(0, 0), (0, 640), (1, 63), (10, 639), (u64::MAX, 640)] {
+                let data = vec![0; bytes];
+                let line = Lines::new(count).line_of(&data, KeyHash::mix(7));
+                assert!(contains(line, KeyHash::mix(7), probes), "{set}, {count} lines in {bytes} bytes");
+            }
+        }
+    });
+}
+
+/// The lines of a filter, alone.
+struct Opened(Lines);
+
+impl HasLines for Opened {
+    fn lines(&self) -> Lines {
+        self.0
+    }
+}
+
+#[test]
+fn single_probes_answer_as_the_portable_form_on_every_set_and_every_key_is_in_data_cut_short() {
+    for_each_set(|set| {
+        for (probes, offset) in (1..=MAX_PROBES).zip([0, 1, 17, 32, 48, 63].into_iter().cycle()) {
+            let keys = hashes(u64::from(probes), 2_000);
+            let mut memory = vec![0; 100 * 64 + 128];
+            let start = memory.as_ptr().align_offset(64) + offset;
+            insert_batch(memory[start..start + 6_400].as_chunks_mut().0, probes, &keys[..1_000]);
+            let (data, opened, probe) = (&memory[start..], Opened(Lines::new(100)), single_probe(probes));
+            let lines: &[Line] = data[..6_400].as_chunks().0;
+            for &hash in &keys {
+                let expected = portable::contains(&lines[line_of(100, hash)], hash, probes);
+                assert_eq!(probe.may_contain(data, hash, &opened), expected, "{set}, {probes} probes");
+                assert!(probe.may_contain(&data[..6_399], hash, &opened), "{set}, {probes} probes");
+            }
+        }
     });
 }
