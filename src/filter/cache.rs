@@ -27,6 +27,11 @@ pub(crate) const ATOMIC_INSERT_PREFETCH_BYTES: usize = 512 << 10;
 /// loads from memory are worth a prefetch.
 pub(crate) const BIT_INSERT_PREFETCH_BYTES: usize = 16 << 20;
 
+/// While keys are peeled off, the cells of those that follow are prefetched where all sums are larger than this: then
+/// they come from memory. In smaller arrays it costs a twelfth of the time; at 90 MiB it saves a sixth (binary fuse) to
+/// a quarter (xor).
+pub(crate) const PEEL_PREFETCH_BYTES: u64 = 8 << 20;
+
 /// Hashes wait for their part of a blocked Bloom filter from this size on: several times what a second-level cache and
 /// the pages of a TLB hold. Each insert then misses both, and no CPU has enough loads in flight to hide that; at 12 MiB
 /// waiting saves a third of the time, at 5 MiB nothing.

@@ -5,7 +5,9 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use super::{AttemptError, CellIndex, PeelOrder, Placement, zeroed};
 use crate::filter::BuildFailure;
+use crate::filter::cache::PEEL_PREFETCH_BYTES;
 use crate::hash::KeyHash;
+use crate::kernel::prefetch::prefetch;
 use crate::threads::share;
 
 /// Capacity of the queue of free cells: a ring of 16 KiB, which fits L1 beside the cells. A cell that finds it full is
@@ -20,6 +22,13 @@ const SCANNED_CELLS: usize = 512;
 /// empty, else one or two. Keys that an attacker chose, so that they hang together like a chain, would take a scan for
 /// every two of them: without a limit, a build of quadratic time.
 const SCANS: usize = 100;
+
+/// How many places ahead in the queue a key's cells are prefetched: about as many as the loads in flight of a core take,
+/// at three cells of two loads each.
+const PEELED_AHEAD: usize = 8;
+
+/// How many cells ahead in the order a hash is prefetched before cells are set: one load each.
+const ASSIGNED_AHEAD: usize = 32;
 
 /// How many keys each cell has, and the exclusive or of their hashes.
 #[derive(Debug)]
@@ -212,6 +221,7 @@ impl CellSums {
         mut peeled: usize,
         waiting: &mut [I; QUEUE_CELLS],
     ) -> usize {
+        let looks_ahead = self.bytes() > PEEL_PREFETCH_BYTES;
         let (sums, keys) = (self.hashes.as_mut_slice(), self.keys.as_mut_slice());
         let keys = &mut keys[..sums.len()];
         let (mut next, mut end) = (0_usize, 0_usize);
@@ -223,6 +233,14 @@ impl CellSums {
         while next < end {
             let cell = waiting[next % QUEUE_CELLS].get();
             next += 1;
+            if looks_ahead {
+                // Whatever the ring holds there is a cell, if not one that will be peeled.
+                let coming = waiting[(next + PEELED_AHEAD) % QUEUE_CELLS].get();
+                for other in placement.cells_of(sums[coming]) {
+                    prefetch(sums.as_ptr().wrapping_add(other));
+                    prefetch(keys.as_ptr().wrapping_add(other));
+                }
+            }
             if keys[cell] != 1 {
                 continue;
             }
@@ -247,10 +265,21 @@ impl CellSums {
 
     /// Calls `set` for each cell that took a key, in the order in which they can be set, with the key's hash.
     #[inline]
-    pub(crate) fn assign(&self, order: &PeelOrder, mut set: impl FnMut(usize, u64)) {
+    pub(crate) fn assign(&self, order: &PeelOrder, set: impl FnMut(usize, u64)) {
         match order {
-            PeelOrder::Narrow(order) => order.iter().rev().for_each(|cell| set(cell.get(), self.hashes[cell.get()])),
-            PeelOrder::Wide(order) => order.iter().rev().for_each(|cell| set(cell.get(), self.hashes[cell.get()])),
+            PeelOrder::Narrow(order) => self.assign_all(order, set),
+            PeelOrder::Wide(order) => self.assign_all(order, set),
+        }
+    }
+
+    #[inline]
+    fn assign_all<I: CellIndex>(&self, order: &[I], mut set: impl FnMut(usize, u64)) {
+        let mut coming = order.iter().rev().skip(ASSIGNED_AHEAD);
+        for cell in order.iter().rev() {
+            if let Some(coming) = coming.next() {
+                prefetch(self.hashes.as_ptr().wrapping_add(coming.get()));
+            }
+            set(cell.get(), self.hashes[cell.get()]);
         }
     }
 }
