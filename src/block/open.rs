@@ -26,6 +26,9 @@ use crate::ids::FileId;
 /// [`open_unverified`](Self::open_unverified) reads only the trailer, in constant time. Use it in tools that
 /// [`verify`](Self::verify) or inspect blocks, and for blocks that were loaded before and have stayed in memory since.
 ///
+/// Opening settles how single keys are probed: the kind, its parameters and the [instruction set](crate::simd). Keep blocks
+/// open and probe them many times.
+///
 /// ```
 /// use sstfilter::{KindPolicy, BuildContext, FilterBlock, KeyHasher};
 ///

@@ -30,6 +30,10 @@ impl Probe<'_> {
 
 /// A verified filter block, or the reason why it is unusable, with counters.
 ///
+/// Any number of threads can probe it. Each counts in cache lines of its own, so a counted probe takes less than a
+/// nanosecond more than [`FilterBlock::may_contain`]. [`stats`](Self::stats) sums over the threads; the counts are exact
+/// once no thread is probing.
+///
 /// Damage, an unknown kind or version, and a filter built with another hash all answer
 /// [`Probe::Unusable`], which a read treats as "may be present".
 ///
