@@ -1,11 +1,13 @@
 //! Data blocks in memory, shared by all tables of a store.
 
 use core::fmt;
+use core::hash::{BuildHasher, Hasher};
 use core::sync::atomic::{AtomicU64, Ordering};
+use std::hash::RandomState;
 use std::sync::Arc;
 
 use quick_cache::Weighter;
-use quick_cache::sync::Cache;
+use quick_cache::sync::{Cache, DefaultLifecycle};
 
 use super::heads::HeadedBlock;
 
@@ -74,7 +76,7 @@ pub trait BlockCache: fmt::Debug + Send + Sync {
 /// assert_eq!((table.stats().data_block_reads, table.stats().block_cache_hits), (1, 1));
 /// # Ok::<(), sstfilter::sst::TableError>(())
 /// ```
-pub struct BoundedBlockCache(Cache<BlockKey, CachedBlock, BlockBytes>);
+pub struct BoundedBlockCache(Cache<BlockKey, CachedBlock, BlockBytes, SeededMix>);
 
 impl BoundedBlockCache {
     /// An empty cache of at most `max_bytes` of blocks.
@@ -82,7 +84,7 @@ impl BoundedBlockCache {
     pub fn new(max_bytes: u64) -> Self {
         // The usual block of 4 KiB; another size costs the cache's table some growth or some slack.
         let blocks = usize::try_from(max_bytes / 4096).unwrap_or(usize::MAX).min(1 << 20);
-        Self(Cache::with_weighter(blocks, max_bytes, BlockBytes))
+        Self(Cache::with(blocks, max_bytes, BlockBytes, SeededMix::new(), DefaultLifecycle::default()))
     }
 
     /// Bytes of the blocks in the cache.
@@ -118,5 +120,44 @@ struct BlockBytes;
 impl Weighter<BlockKey, CachedBlock> for BlockBytes {
     fn weight(&self, _: &BlockKey, block: &CachedBlock) -> u64 {
         block.bytes()
+    }
+}
+
+/// Hashes the two numbers of a key by a multiplication each, mixed with a secret of the cache: whoever makes a table
+/// chooses its offsets. A tenth of the time of the standard library's hash of bytes.
+#[derive(Clone, Copy)]
+struct SeededMix(u64);
+
+impl SeededMix {
+    fn new() -> Self {
+        Self(RandomState::new().hash_one(()))
+    }
+}
+
+impl BuildHasher for SeededMix {
+    type Hasher = Self;
+
+    #[inline]
+    fn build_hasher(&self) -> Self {
+        *self
+    }
+}
+
+impl Hasher for SeededMix {
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "both halves of a product")]
+    fn write_u64(&mut self, number: u64) {
+        // The fraction of the golden ratio, as in Fibonacci hashing; both halves of the product depend on all bits.
+        let product = u128::from(self.0 ^ number) * 0x9e37_79b9_7f4a_7c15;
+        self.0 = product as u64 ^ (product >> 64) as u64;
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.write_u64(u64::from(byte)));
+    }
+
+    #[inline]
+    fn finish(&self) -> u64 {
+        self.0
     }
 }

@@ -212,12 +212,14 @@ impl Table {
     /// Searches index and data for a key in range.
     fn search(&self, key: &[u8]) -> Result<Lookup, TableError> {
         let index = self.index()?;
-        let Some(place) = index.place(index.position_of(key)) else { return Ok(Lookup::Absent) };
-        let cache_key = BlockKey { table: self.number, offset: place.handle.offset };
+        let position = index.position_of(key);
+        let Some(handle) = index.handle(position) else { return Ok(Lookup::Absent) };
+        let cache_key = BlockKey { table: self.number, offset: handle.offset };
         if let Some(CachedBlock(block)) = self.cache.as_ref().and_then(|cache| cache.get(&cache_key)) {
             self.file.counters.block_cache_hits.fetch_add(1, Ordering::Relaxed);
             return block.get(key);
         }
+        let Some(place) = index.place(position) else { return Ok(Lookup::Absent) };
         let block = self.read_data_block(&place)?;
         // A block that cannot be walked to the end is damaged: it stays out of the cache.
         if let Some(cache) = &self.cache

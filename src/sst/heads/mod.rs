@@ -4,15 +4,16 @@
 //! after what its neighbours share, as a number that is ordered as the bytes are. Heads lie side by side, eight to a
 //! cache line, and heads that differ decide; only where they are equal are the keys themselves compared.
 //!
-//! Two places are worth it, by whole lookups of absent keys in 70 tables in memory (`cargo bench --bench sets`):
+//! Three places are worth it, by whole lookups of absent keys in 70 tables in memory (`cargo bench --bench sets`):
 //!
 //! - which tables have a key in their range ([`KeyRanges`]): a lookup takes 1.8 times as long without heads;
 //! - searching a cached block ([`HeadedBlock`]): a lookup takes 2.7 times as long by restart points, which touch a dozen
-//!   lines of the block in turn.
+//!   lines of the block in turn;
+//! - finding the data block in a table's index ([`TableIndex`](super::index::TableIndex)): a lookup takes 1.3 times as
+//!   long by whole keys, where filters have false positives.
 //!
-//! Rejected, because all of them together made whole lookups less than 1.3 times as fast: heads of the keys in a
-//! table's index, vector instructions for the ranges, batches of keys. Whole keys side by side cost more memory, and a
-//! second chain of loads.
+//! Rejected, because it made whole lookups hardly faster: vector instructions for the ranges. Whole keys side by side
+//! cost more memory, and a second chain of loads.
 
 mod block;
 mod ranges;
