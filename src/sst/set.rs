@@ -2,7 +2,8 @@
 //!
 //! A lookup takes the tables in groups of 64. For a group it computes which tables have the key in their range, and
 //! which of those have a filter that may contain it, each as the bits of one word and without touching a table. It then
-//! searches the remaining tables from the newest to the oldest.
+//! searches the remaining tables from the newest to the oldest. A batch of keys goes through a group together, step by
+//! step, so that the cache misses of one key overlap with those of the others.
 
 use core::fmt;
 use std::path::Path;
@@ -10,9 +11,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::cache::CachedBlock;
 use super::heads::{InRange, KeyRanges};
 use super::table::Reader;
-use super::{Lookup, ReadOptions, Table, TableError, TableSetStats, TableStats};
+use super::{BlockKey, Lookup, ReadOptions, Table, TableError, TableSetStats, TableStats};
 use crate::block::{
     CacheResidency, FilterGroup, FilterReader, GROUP, MatchBitmap, MatchMatrix, PreparedKey, bits_of, first_bits,
 };
@@ -186,7 +188,35 @@ impl TableSet {
     /// ```
     #[must_use]
     pub fn multi_get(&self, keys: &[&[u8]]) -> Vec<Result<Option<Bytes>, TableError>> {
-        keys.iter().map(|key| self.get(key)).collect()
+        let counters = self.counters.of_thread();
+        let mut results = Vec::with_capacity(keys.len());
+        for keys in keys.chunks(BATCH) {
+            results.extend(self.get_batch(keys, counters));
+        }
+        results
+    }
+
+    fn get_batch(
+        &self,
+        keys: &[&[u8]],
+        counters: ThreadCounters<'_>,
+    ) -> impl Iterator<Item = Result<Option<Bytes>, TableError>> {
+        let mut batch: Vec<_> = keys.iter().map(|key| BatchKey::new(key, self.ranges.head(key))).collect();
+        let mut trails = vec![Trail::default(); batch.len() * self.filters.len()];
+        for (group, (filters, trails)) in self.filters.iter().zip(trails.chunks_mut(batch.len())).enumerate() {
+            self.probe_batch(group, filters, &mut batch);
+            self.search_batch(group, &mut batch);
+            let tables = first_bits(self.tables.len() - group * GROUP);
+            trails.iter_mut().zip(&mut batch).for_each(|(trail, key)| *trail = key.take_trail(tables));
+        }
+        for position in 0..batch.len() {
+            self.count(trails.iter().skip(position).step_by(batch.len()), counters);
+        }
+        batch.into_iter().map(|key| match key.ended {
+            None | Some(Ok(Lookup::Absent | Lookup::Deleted)) => Ok(None),
+            Some(Ok(Lookup::Found(value))) => Ok(Some(value)),
+            Some(Err(error)) => Err(error),
+        })
     }
 
     /// Which tables may hold `key`, by their ranges and filters alone: bit `i` of `matches` becomes whether a lookup
@@ -319,6 +349,65 @@ impl TableSet {
         filters.probe(key, in_range)
     }
 
+    /// Finds the candidates of a group for each key whose lookup has not ended, and prefetches lines for later keys.
+    fn probe_batch(&self, group: usize, filters: &FilterGroup<Bytes>, batch: &mut [BatchKey<'_>]) {
+        for key in batch.iter_mut() {
+            let in_range = if key.ended.is_none() { self.in_range(group, key.key, key.head) } else { 0 };
+            if in_range != 0 {
+                key.probe.get(|| self.reader.hash_of(key.key));
+            }
+            key.tables = Tables { in_range, candidates: in_range };
+        }
+        let ahead = self.residency.keys_ahead(filters.all().count_ones() as usize);
+        for position in 0..batch.len() {
+            let later = ahead.and_then(|ahead| batch.get(position + ahead)).and_then(BatchKey::probed);
+            let Some(BatchKey { probe: LazyProbe::Hashed(probe), tables, .. }) = batch.get_mut(position) else {
+                continue;
+            };
+            if tables.in_range != 0 {
+                tables.candidates = filters.probe_ahead(probe, tables.in_range, later);
+            }
+        }
+    }
+
+    /// Searches the candidates of a group for all keys, with the results and the counts of [`search`](Self::search).
+    ///
+    /// Every key's newest candidate is searched before the next one of any key: a key that is found does not come to
+    /// its older tables. Each step is taken for all keys before the next, for it begins with loads that no cache has.
+    fn search_batch(&self, group: usize, batch: &mut [BatchKey<'_>]) {
+        let tables = self.tables.get(group * GROUP..).unwrap_or_default();
+        let newest = |key: &BatchKey<'_>| tables.get(bits_of(key.tables.candidates).next()?);
+        while batch.iter().any(|key| key.tables.candidates != 0) {
+            for key in batch.iter_mut() {
+                key.block_key = newest(key).and_then(|table| table.block_key(key.key));
+            }
+            for key in batch.iter_mut() {
+                key.block = newest(key).zip(key.block_key).and_then(|(table, block)| table.prefetch_cached(&block));
+            }
+            for key in batch.iter_mut() {
+                if let Some(table) = newest(key) {
+                    key.search(table);
+                }
+            }
+        }
+    }
+
+    /// Counts a lookup by what it left in each group. Key by key, so that between two of a batch the counts are as
+    /// complete as between two single lookups.
+    fn count<'a>(&self, trails: impl Iterator<Item = &'a Trail>, counters: ThreadCounters<'_>) {
+        let count = self.tables.len();
+        for (group, trail) in trails.enumerate() {
+            let first = group * GROUP;
+            bits_of(trail.searched).for_each(|bit| counters.add(counter::touched(count, first + bit), 1));
+            if let Some(bit) = trail.ended {
+                counters.add(counter::ended(count, first + bit), 1);
+            }
+            counters.add_bits(counter::range_skips(first), trail.skipped);
+        }
+        // Last, as in `get`.
+        counters.add(counter::LOOKUPS, 1);
+    }
+
     /// Searches the candidates of a group from the newest to the oldest, until one has an entry or fails, and counts
     /// what was skipped up to there.
     fn search(
@@ -335,7 +424,7 @@ impl TableSet {
         for bit in bits_of(candidates) {
             let Some(table) = tables.get(bit) else { break };
             counters.add(counter::touched(self.tables.len(), group * GROUP + bit), 1);
-            result = table.get_candidate(key, probe.is_hashed());
+            result = table.get_candidate(key, probe.is_hashed(), None);
             if !matches!(result, Ok(Lookup::Absent)) {
                 considered = first_bits(bit + 1);
                 counters.add(counter::ended(self.tables.len(), group * GROUP + bit), 1);
@@ -345,6 +434,77 @@ impl TableSet {
         counters.add_bits(counter::range_skips(group * GROUP), !in_range & considered);
         result
     }
+}
+
+/// Keys that go through the tables together. RocksDB takes as many; a batch's state is a few KiB.
+const BATCH: usize = 32;
+
+/// A key of a batch, in one group of tables after the other.
+struct BatchKey<'a> {
+    key: &'a [u8],
+    /// See [`KeyRanges::head`].
+    head: Option<u64>,
+    probe: LazyProbe,
+    /// In this group; the candidates without those that have been searched.
+    tables: Tables,
+    trail: Trail,
+    /// Where the newest candidate has the key, if it has it.
+    block_key: Option<BlockKey>,
+    /// The block there, if it is cached.
+    block: Option<CachedBlock>,
+    /// The entry or the error at which the lookup has ended.
+    ended: Option<Result<Lookup, TableError>>,
+}
+
+impl<'a> BatchKey<'a> {
+    fn new(key: &'a [u8], head: Option<u64>) -> Self {
+        let tables = Tables { in_range: 0, candidates: 0 };
+        let (probe, trail) = (LazyProbe::Unhashed, Trail::default());
+        Self { key, head, probe, tables, trail, block_key: None, block: None, ended: None }
+    }
+
+    /// Searches `table`, the newest candidate.
+    fn search(&mut self, table: &Table) {
+        let bit = self.tables.candidates.trailing_zeros() as usize;
+        let lookup = table.get_candidate(self.key, self.probe.is_hashed(), self.block.take());
+        self.trail.searched |= 1 << bit;
+        self.tables.candidates &= self.tables.candidates - 1;
+        if !matches!(lookup, Ok(Lookup::Absent)) {
+            self.tables.candidates = 0;
+            self.trail.ended = Some(bit);
+            self.ended = Some(lookup);
+        }
+    }
+
+    /// What the lookup leaves in a group of `tables`: nothing if it has ended in one before.
+    fn take_trail(&mut self, tables: u64) -> Trail {
+        let mut trail = core::mem::take(&mut self.trail);
+        let considered = match (trail.ended, &self.ended) {
+            (Some(bit), _) => first_bits(bit + 1),
+            (None, None) => tables,
+            (None, Some(_)) => 0,
+        };
+        trail.skipped = !self.tables.in_range & considered;
+        trail
+    }
+
+    /// The hash, and the tables of this group whose filters are probed for it.
+    fn probed(&self) -> Option<(KeyHash, u64)> {
+        match &self.probe {
+            LazyProbe::Hashed(probe) => Some((probe.hash(), self.tables.in_range)),
+            LazyProbe::Unhashed | LazyProbe::OutsideDomain => None,
+        }
+    }
+}
+
+/// What a lookup leaves in a group to be counted, a bit for each table.
+#[derive(Clone, Default)]
+struct Trail {
+    searched: u64,
+    /// By its range.
+    skipped: u64,
+    /// The table at which the lookup ended, if it did in this group.
+    ended: Option<usize>,
 }
 
 /// What is known of a key in a group of tables before one is searched, a bit for each table.

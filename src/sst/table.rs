@@ -145,23 +145,37 @@ impl Table {
             return Ok(Lookup::Absent);
         }
         let probe = self.filter().and_then(|filter| Some(filter.probe(self.reader.hash_of(key)?)));
-        self.get_after(probe, key)
+        self.get_after(probe, key, None)
     }
 
     /// The lookup of a set of which this table is part. The set has seen that `key` is in range, and that the filter
     /// may contain it if it was probed: a key outside the extractor's domain has no hash.
-    pub(crate) fn get_candidate(&self, key: &[u8], is_hashed: bool) -> Result<Lookup, TableError> {
+    /// `cached` is the key's block, if the set has taken it from the cache already.
+    pub(crate) fn get_candidate(
+        &self,
+        key: &[u8],
+        is_hashed: bool,
+        cached: Option<CachedBlock>,
+    ) -> Result<Lookup, TableError> {
         let probe = self.filter().filter(|_| is_hashed).map(FilterReader::count_positive);
-        self.get_after(probe, key)
+        self.get_after(probe, key, cached)
     }
 
     /// Searches for a key in range unless `probe` says that it is absent, and tells the filter what came of a positive.
     /// Where the filter holds parts of keys, a missing key says nothing about its part: that outcome is not counted.
-    fn get_after(&self, probe: Option<Probe<'_>>, key: &[u8]) -> Result<Lookup, TableError> {
+    fn get_after(
+        &self,
+        probe: Option<Probe<'_>>,
+        key: &[u8],
+        cached: Option<CachedBlock>,
+    ) -> Result<Lookup, TableError> {
         if probe.is_some_and(Probe::is_absent) {
             return Ok(Lookup::Absent);
         }
-        let lookup = self.search(key)?;
+        let lookup = match cached {
+            Some(block) => self.search_cached(&block, key)?,
+            None => self.search(key)?,
+        };
         let outcome = if lookup == Lookup::Absent { LookupOutcome::NotFound } else { LookupOutcome::Found };
         let is_known = outcome == LookupOutcome::Found || self.extractor().is_none();
         if let Some(filter) = self.filter().filter(|_| probe.is_some() && is_known) {
@@ -215,9 +229,8 @@ impl Table {
         let position = index.position_of(key);
         let Some(handle) = index.handle(position) else { return Ok(Lookup::Absent) };
         let cache_key = BlockKey { table: self.number, offset: handle.offset };
-        if let Some(CachedBlock(block)) = self.cache.as_ref().and_then(|cache| cache.get(&cache_key)) {
-            self.file.counters.block_cache_hits.fetch_add(1, Ordering::Relaxed);
-            return block.get(key);
+        if let Some(block) = self.cache.as_ref().and_then(|cache| cache.get(&cache_key)) {
+            return self.search_cached(&block, key);
         }
         let Some(place) = index.place(position) else { return Ok(Lookup::Absent) };
         let block = self.read_data_block(&place)?;
@@ -228,6 +241,25 @@ impl Table {
             cache.insert(cache_key, CachedBlock(Arc::new(headed)));
         }
         block.get(key)?.ok_or_else(|| block.ends_before(place.last_key))
+    }
+
+    fn search_cached(&self, CachedBlock(block): &CachedBlock, key: &[u8]) -> Result<Lookup, TableError> {
+        self.file.counters.block_cache_hits.fetch_add(1, Ordering::Relaxed);
+        block.get(key)
+    }
+
+    /// What the cache would have the key's block by; `None` without a cache, or before the index is read.
+    pub(crate) fn block_key(&self, key: &[u8]) -> Option<BlockKey> {
+        let index = self.index.get().filter(|_| self.cache.is_some())?;
+        let handle = index.handle(index.position_of(key))?;
+        Some(BlockKey { table: self.number, offset: handle.offset })
+    }
+
+    /// The block of `key`, if the cache has it, with what a search of it reads first on the way. Counts nothing.
+    pub(crate) fn prefetch_cached(&self, key: &BlockKey) -> Option<CachedBlock> {
+        let block = self.cache.as_ref()?.get(key)?;
+        block.0.prefetch();
+        Some(block)
     }
 
     /// Reads a data block, and checks that its first key is where the index and the properties place the block.

@@ -7,6 +7,7 @@ use core::cmp::Ordering;
 
 use super::{head, lower_bound};
 use crate::codec::common_prefix;
+use crate::kernel::prefetch::prefetch;
 use crate::sst::block::{Block, BlockCursor};
 use crate::sst::{Lookup, TableError};
 
@@ -54,6 +55,11 @@ impl HeadedBlock {
     /// Bytes in memory: the block's, and those of heads and offsets.
     pub(in crate::sst) fn memory_bytes(&self) -> u64 {
         self.entries.block.memory_bytes() + self.heads.len() as u64 * 12
+    }
+
+    /// Prefetches the heads of a block of usual size.
+    pub(in crate::sst) fn prefetch(&self) {
+        self.heads.iter().step_by(8).take(8).for_each(|head| prefetch(head));
     }
 
     /// What the block says of `target`, which is neither below the block's lower bound nor above its last
