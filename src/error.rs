@@ -75,7 +75,11 @@ impl fmt::Display for ConfigError {
             }
             Self::InstructionSet { got } => {
                 let sets: Vec<&str> = InstructionSet::available().map(InstructionSet::name).collect();
-                write!(f, "instruction set: expected one that this CPU has ({}), got {got}", sets.join(", "))
+                write!(
+                    f,
+                    "instruction set: expected one that this CPU and this build have ({}), got {got}",
+                    sets.join(", ")
+                )
             }
             Self::OutOfRange { option, expected, got } => write!(f, "{option}: expected {expected}, got {got}"),
         }

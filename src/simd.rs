@@ -3,8 +3,10 @@
 //! The fastest set that the CPU has is detected once, when a filter is first built or probed. All sets give the same
 //! answers and the same bytes. Selecting another one is for tests, benchmarks and debugging.
 //!
-//! A crate that is compiled for a CPU (`-C target-cpu=native`, `x86-64-v3`, `x86-64-v4`, or any 64-bit ARM) has only that
-//! CPU's set. Nothing is then left to choose at run time, and single probes are inlined into their caller.
+//! Compiled for CPUs that have AVX2 (`-C target-cpu=native`, `x86-64-v3`, `x86-64-v4`, ...), or for 64-bit ARM, single
+//! probes of blocked Bloom filters use that set and are inlined into their caller. Compiled for the best set there is
+//! (AVX-512 as on `icelake-server` and `znver4`, or NEON), nothing is left to choose at run time, and
+//! [`available`](InstructionSet::available) lists only that set.
 
 use core::fmt;
 use core::sync::atomic::{AtomicU8, Ordering};
@@ -23,7 +25,7 @@ use crate::error::ConfigError;
 #[non_exhaustive]
 #[repr(u8)]
 pub enum InstructionSet {
-    /// Plain Rust, for every CPU of the target.
+    /// Plain Rust.
     Portable = 1,
     /// AVX2 with BMI1, BMI2, LZCNT and POPCNT: x86-64 from 2013 (Haswell) and 2015 (Excavator) on.
     Avx2 = 2,
@@ -42,8 +44,8 @@ impl InstructionSet {
     /// was not compiled for another set.
     #[must_use]
     pub fn is_available(self) -> bool {
-        if let Some(compiled) = COMPILED {
-            return self == compiled;
+        if let Some(only) = ONLY {
+            return self == only;
         }
         match self {
             Self::Portable => true,
@@ -61,7 +63,7 @@ impl InstructionSet {
         ALL.into_iter().filter(|set| set.is_available())
     }
 
-    /// The fastest set that this CPU has.
+    /// The fastest set that is available.
     #[must_use]
     pub fn fastest() -> Self {
         Self::available().last().unwrap_or(Self::Portable)
@@ -99,8 +101,7 @@ fn has_avx512() -> bool {
     has_avx2() && has_base && has!("avx512vbmi") && has!("avx512vpopcntdq") && has!("gfni")
 }
 
-/// The set that the crate is compiled for, if the target has one: the whole dispatch then folds to it. Every 64-bit ARM
-/// has NEON.
+/// The set that the crate is compiled for, if the target has one. Every 64-bit ARM has NEON.
 pub(crate) const COMPILED: Option<InstructionSet> = if cfg!(all(
     target_feature = "avx512f",
     target_feature = "avx512bw",
@@ -125,6 +126,12 @@ pub(crate) const COMPILED: Option<InstructionSet> = if cfg!(all(
     None
 };
 
+/// The set that the crate is compiled for, if there is no better one: the dispatch then folds to it.
+const ONLY: Option<InstructionSet> = match COMPILED {
+    Some(InstructionSet::Avx2) => None,
+    compiled => compiled,
+};
+
 /// The set in use; 0 until it is detected. Only available sets are ever stored.
 static SELECTED: AtomicU8 = AtomicU8::new(0);
 
@@ -132,8 +139,8 @@ static SELECTED: AtomicU8 = AtomicU8::new(0);
 #[inline]
 #[must_use]
 pub fn selected() -> InstructionSet {
-    if let Some(compiled) = COMPILED {
-        return compiled;
+    if let Some(only) = ONLY {
+        return only;
     }
     match SELECTED.load(Ordering::Relaxed) {
         1 => InstructionSet::Portable,
@@ -154,8 +161,8 @@ fn detect() -> InstructionSet {
     }
 }
 
-/// Makes all kernels of the process use `set` from now on. A block that is open already keeps the set with which it
-/// answers single probes.
+/// Makes the kernels of the process use `set` from now on. A block that is open already may keep the set that it was opened
+/// with for single probes.
 ///
 /// # Errors
 ///

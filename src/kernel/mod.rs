@@ -18,9 +18,12 @@
 /// indirect call, which cannot be inlined; `cfg(target_feature)` alone would need a build for each CPU.
 macro_rules! dispatch {
     ($name:ident($($argument:expr),* $(,)?)) => {
-        match $crate::simd::selected() {
+        $crate::kernel::dispatch!($crate::simd::selected(), $name($($argument),*))
+    };
+    ($set:expr, $name:ident($($argument:expr),* $(,)?)) => {
+        match $set {
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: a set is selected only when the CPU has all of its instructions.
+            // SAFETY: a set is selected, or compiled for, only when the CPU has all of its instructions.
             $crate::simd::InstructionSet::Avx512 => unsafe { avx512::$name($($argument),*) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: as above.
@@ -70,7 +73,7 @@ macro_rules! call_with {
             // SAFETY: this function has the instructions.
             unsafe { $kernel($($argument),*) }
         }
-        // SAFETY: a set is selected only when the CPU has all of its instructions.
+        // SAFETY: a set is selected, or compiled for, only when the CPU has all of its instructions.
         unsafe { compiled($($argument),*) }
     }};
 }

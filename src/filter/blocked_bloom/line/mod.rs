@@ -145,10 +145,11 @@ fn in_line_bits(hash: KeyHash) -> u32 {
     hash.get() as u32
 }
 
-/// Whether all of the key's bits are set in its line.
+/// Whether all of the key's bits are set in its line: by the set that the crate is compiled for, if there is one, which
+/// can be inlined.
 #[inline]
 pub(crate) fn contains(line: &Line, hash: KeyHash, probes: u8) -> bool {
-    dispatch!(contains(line, hash, probes))
+    dispatch!(simd::COMPILED.unwrap_or_else(simd::selected), contains(line, hash, probes))
 }
 
 /// The lines of a filter, as a single probe needs them.
