@@ -69,7 +69,7 @@ impl Work<'_> {
         let tasks = split_into_sections(layer, self.columns, keys, words.as_chunks_mut().0, thresholds);
         let mut bumped = Vec::with_capacity(keys.len() / 16);
         let sections = usize::try_from(layer.slots.div_ceil(SECTION_SLOTS)).unwrap_or(usize::MAX);
-        let threads = self.threads.min(sections);
+        let threads = self.threads.clamp(1, sections);
         run_all(tasks, self.section, &mut bumped, threads);
         self.blocks.push(blocks);
         // Sections that run in parallel first collect their bumped keys separately.

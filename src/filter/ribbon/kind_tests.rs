@@ -4,7 +4,7 @@ use super::kind::RibbonKind;
 use crate::block::FilterBlock;
 use crate::filter::FilterKind;
 use crate::filter::blocked_bloom::{BlockedBloomKind, expected_fpr};
-use crate::filter::kind::{FallbackReason, FilterShape, Kind, MAX_KEYS, RATE_KEYS};
+use crate::filter::kind::{BuildLimits, FallbackReason, FilterShape, Kind, MAX_KEYS, RATE_KEYS};
 use crate::hash::{KeyHash, KeyHasher};
 use crate::policy::{BuildContext, BuiltFilter, KindPolicy};
 use crate::units::{BitsPerKey, FalsePositiveRate, Sizing};
@@ -239,4 +239,18 @@ fn a_planned_size_is_exceeded_by_a_sixteenth_at_most_however_hashes_crowd() {
             }
         }
     }
+}
+
+/// `BuildLimits` is public, so a kind of one's own that wraps this one can pass on any number.
+#[test]
+fn limits_of_no_threads_build_on_one() {
+    let kind = RibbonKind::configure(rate(0.01)).unwrap();
+    let mut hashes: Vec<KeyHash> = (0..20_000).map(KeyHash::mix).collect();
+    hashes.sort_unstable();
+    let plan = kind.plan(20_000).unwrap();
+    let build = |threads| {
+        let built = kind.build(&plan, &hashes, BuildLimits { threads, ..BuildLimits::default() }).unwrap();
+        (built.payload.as_slice().to_vec(), built.peak_bytes)
+    };
+    assert!(build(0) == build(1));
 }
