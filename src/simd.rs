@@ -1,6 +1,6 @@
 //! The instruction set that the kernels use.
 //!
-//! The fastest set that the CPU has is detected once, when a filter is first built or probed. All sets give the same
+//! The fastest set that the CPU has is detected once, when a filter is first built or opened. All sets give the same
 //! answers and the same bytes. Selecting another one is for tests, benchmarks and debugging.
 //!
 //! Compiled for CPUs that have AVX2 (`-C target-cpu=native`, `x86-64-v3`, `x86-64-v4`, ...), or for 64-bit ARM, single
@@ -103,6 +103,7 @@ fn has_avx512() -> bool {
 
 /// The set that the crate is compiled for, if the target has one. Every 64-bit ARM has NEON.
 pub(crate) const COMPILED: Option<InstructionSet> = if cfg!(all(
+    target_arch = "x86_64",
     target_feature = "avx512f",
     target_feature = "avx512bw",
     target_feature = "avx512dq",
@@ -113,6 +114,7 @@ pub(crate) const COMPILED: Option<InstructionSet> = if cfg!(all(
 )) {
     Some(InstructionSet::Avx512)
 } else if cfg!(all(
+    target_arch = "x86_64",
     target_feature = "avx2",
     target_feature = "bmi1",
     target_feature = "bmi2",

@@ -126,7 +126,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// was loaded for.
     #[must_use]
     #[inline(always)]
-    #[expect(clippy::inline_always, reason = "as for `Shape::may_contain`")]
+    #[expect(clippy::inline_always, reason = "as for `OpenShape::may_contain`")]
     pub fn may_contain(&self, hash: KeyHash) -> bool {
         self.shape.may_contain(self.data.as_ref(), hash)
     }

@@ -30,9 +30,9 @@ impl Probe<'_> {
 
 /// A verified filter block, or the reason why it is unusable, with counters.
 ///
-/// Any number of threads can probe it. Each counts in cache lines of its own, so a counted probe takes less than a
+/// Any number of threads can probe it. Each counts in cache lines of its own, so a counted probe takes only about a
 /// nanosecond more than [`FilterBlock::may_contain`]. [`stats`](Self::stats) sums over the threads; the counts are exact
-/// once no thread is probing.
+/// once no thread is probing. For each thread that has probed readers, every 64 open readers take 4 KiB for counts.
 ///
 /// Damage, an unknown kind or version, and a filter built with another hash all answer
 /// [`Probe::Unusable`], which a read treats as "may be present".

@@ -104,7 +104,8 @@ impl<K: Kind> ErasedKind for K {
 pub struct Plan {
     /// Bytes of the whole unbound block; binding adds 8.
     pub block_bytes: u64,
-    /// The most bytes that building takes beside the hashes and the finished block.
+    /// The most bytes that building takes on one thread beside the hashes and the finished block. Where memory allows,
+    /// blocked Bloom filters from 8 MiB on take up to their own size more, to be built faster.
     pub build_bytes: u64,
     /// The most bytes by which each thread but the first raises that.
     pub thread_bytes: u64,

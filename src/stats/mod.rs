@@ -74,12 +74,15 @@ impl FilterCounters {
         self.counts.add(count as usize, more);
     }
 
+    fn sums<const COUNT: usize>(&self, counts: [Count; COUNT]) -> [u64; COUNT] {
+        self.counts.sums(counts.map(|count| count as usize))
+    }
+
     /// The counts so far. Outcomes are read before positives, and positives before the set's probes, so no part exceeds
     /// its whole: additions are Release, and a thread counts the whole before the part.
     pub(crate) fn snapshot(&self, is_usable: bool) -> FilterStats {
-        let [true_positives, false_positives, negatives, positives, unusable] =
-            [Count::TruePositives, Count::FalsePositives, Count::Negatives, Count::Positives, Count::Unusable]
-                .map(|count| self.counts.sum(count as usize));
+        let [true_positives, false_positives] = self.sums([Count::TruePositives, Count::FalsePositives]);
+        let [negatives, positives, unusable] = self.sums([Count::Negatives, Count::Positives, Count::Unusable]);
         let mut stats = FilterStats { negatives, positives, true_positives, false_positives, unusable };
         match &self.in_set {
             None => {}

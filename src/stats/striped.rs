@@ -150,19 +150,22 @@ impl SharedCounter {
     }
 }
 
-/// A few counters for something of which there are many, such as readers of filters. It shares its stripes with other
-/// slots, because a stripe has a fixed cost; their memory is freed with the last slot.
-#[derive(Clone, Debug)]
+/// A few counters for something of which there are many, such as readers of filters. It shares its stripes with up to 63
+/// other slots, because a stripe has a fixed cost.
+///
+/// Dropped slots are reused, the first ones first, so the stripes grow with the slots in use at once and not with all
+/// that ever were. A group of slots takes 2 KiB, and 4 KiB for each thread that counts in it.
+#[derive(Debug)]
 pub(crate) struct CounterSlot {
     stripes: Arc<Stripes<SlotStripe>>,
-    slot: u8,
+    slot: u32,
 }
 
 /// Counters of a slot: one cache line of each thread's stripe.
 const SLOT: usize = 8;
 
-/// Slots that share stripes of 4 KiB.
-const SLOTS: usize = 64;
+/// Slots that share stripes: as many as a word has bits.
+const SLOTS: usize = u64::BITS as usize;
 
 /// Aligned to pairs of cache lines, as `PADDING` does for the counters of a set. Its length is a constant, so that an
 /// addition checks no bound.
@@ -170,16 +173,22 @@ const SLOTS: usize = 64;
 #[repr(align(128))]
 struct SlotStripe([[AtomicU64; SLOT]; SLOTS]);
 
-/// The stripes whose slots are being given out, and the next slot.
-static NEXT: Mutex<Option<CounterSlot>> = Mutex::new(None);
+/// All groups of slots that are in use, each with its free slots as bits.
+static GROUPS: Mutex<Vec<(Arc<Stripes<SlotStripe>>, u64)>> = Mutex::new(Vec::new());
 
 impl CounterSlot {
+    /// Counters of 0.
     pub(crate) fn new() -> Self {
-        let mut next = NEXT.lock().unwrap_or_else(PoisonError::into_inner);
-        let slot = next.take().unwrap_or_else(|| Self { stripes: Arc::new(Stripes::new()), slot: 0 });
-        let following = Self { slot: slot.slot + 1, ..slot.clone() };
-        *next = Some(following).filter(|following| usize::from(following.slot) < SLOTS);
-        slot
+        let mut groups = GROUPS.lock().unwrap_or_else(PoisonError::into_inner);
+        if !groups.iter().any(|(_, free)| *free != 0) {
+            groups.push((Arc::new(Stripes::new()), u64::MAX));
+        }
+        let found = groups.iter_mut().find_map(|(stripes, free)| {
+            let slot = free.trailing_zeros();
+            *free &= free.checked_sub(1)?;
+            Some(Self { stripes: stripes.clone(), slot })
+        });
+        found.unwrap_or_else(|| Self { stripes: Arc::new(Stripes::new()), slot: 0 })
     }
 
     /// Adds `more` to counter `index`, below [`SLOT`]. With an owned stripe it takes a dozen instructions, less than a
@@ -187,7 +196,7 @@ impl CounterSlot {
     #[inline]
     pub(crate) fn add(&self, index: usize, more: u64) {
         match self.stripes.own() {
-            Some(stripe) => add(self.counter(stripe, index), more, true),
+            Some(stripe) => add(&self.counters(stripe)[index % SLOT], more, true),
             None => self.add_without_own(index, more),
         }
     }
@@ -197,17 +206,39 @@ impl CounterSlot {
     fn add_without_own(&self, index: usize, more: u64) {
         let empty = || Box::new(SlotStripe([const { [const { AtomicU64::new(0) }; SLOT] }; SLOTS]));
         let (stripe, is_owned) = self.stripes.of_thread(empty);
-        add(self.counter(stripe, index), more, is_owned);
+        add(&self.counters(stripe)[index % SLOT], more, is_owned);
     }
 
-    /// The total of counter `index`; see [`StripedCounters::sum`].
-    pub(crate) fn sum(&self, index: usize) -> u64 {
-        self.stripes.all().map(|stripe| self.counter(stripe, index).load(Ordering::Acquire)).sum()
+    /// The totals of the counters at `indices`, which are read in no order; see [`StripedCounters::sum`].
+    pub(crate) fn sums<const COUNT: usize>(&self, indices: [usize; COUNT]) -> [u64; COUNT] {
+        let mut sums = [0; COUNT];
+        for stripe in self.stripes.all() {
+            let counters = self.counters(stripe);
+            for (sum, index) in sums.iter_mut().zip(indices) {
+                *sum += counters[index % SLOT].load(Ordering::Acquire);
+            }
+        }
+        sums
     }
 
     #[inline]
-    fn counter<'a>(&self, stripe: &'a SlotStripe, index: usize) -> &'a AtomicU64 {
-        &stripe.0[usize::from(self.slot) % SLOTS][index % SLOT]
+    fn counters<'a>(&self, stripe: &'a SlotStripe) -> &'a [AtomicU64; SLOT] {
+        &stripe.0[self.slot as usize % SLOTS]
+    }
+}
+
+impl Drop for CounterSlot {
+    /// Returns the slot, with counters of 0: no thread counts in it any more. The lock orders this before the next use.
+    fn drop(&mut self) {
+        for stripe in self.stripes.all() {
+            self.counters(stripe).iter().for_each(|counter| counter.store(0, Ordering::Relaxed));
+        }
+        let mut groups = GROUPS.lock().unwrap_or_else(PoisonError::into_inner);
+        let group = groups.iter().position(|(stripes, _)| Arc::ptr_eq(stripes, &self.stripes));
+        if let Some(group) = group.and_then(|index| groups.get_mut(index)) {
+            group.1 |= 1 << self.slot;
+        }
+        groups.retain(|(_, free)| *free != u64::MAX);
     }
 }
 
@@ -293,6 +324,11 @@ mod tests {
         }
     }
 
+    /// The totals of all counters of a slot.
+    fn totals(slot: &CounterSlot) -> [u64; SLOT] {
+        slot.sums(core::array::from_fn(|index| index))
+    }
+
     #[test]
     fn slots_are_apart_and_count_exactly_with_more_threads_than_have_stripes() {
         let slots: Vec<CounterSlot> = (0..=2 * SLOTS).map(|_| CounterSlot::new()).collect();
@@ -306,10 +342,27 @@ mod tests {
             }
         });
         for (number, slot) in (0..).zip(&slots) {
-            let sums: Vec<u64> = (0..SLOT).map(|index| slot.sum(index)).collect();
-            let expected = (number..).take(SLOT).map(|added| added * (OWNED as u64 + 8));
-            assert!(expected.eq(sums.iter().copied()), "slot {number}: {sums:?}");
+            let expected = core::array::from_fn(|index| (number + index as u64) * (OWNED as u64 + 8));
+            assert_eq!(totals(slot), expected, "slot {number}");
         }
+    }
+
+    #[test]
+    fn dropped_slots_are_reused_from_0_on_and_few_that_stay_keep_few_stripes() {
+        let mut kept = Vec::new();
+        for number in 0..40 * SLOTS {
+            let slot = CounterSlot::new();
+            assert_eq!(totals(&slot), [0; SLOT]);
+            slot.add(number % SLOT, 7);
+            if number % SLOTS == 0 {
+                kept.push(slot);
+            }
+        }
+        let mut groups: Vec<_> = kept.iter().map(|slot| Arc::as_ptr(&slot.stripes)).collect();
+        groups.sort_unstable();
+        groups.dedup();
+        // Other tests use slots at the same time.
+        assert!(groups.len() <= 8, "{} groups for {} slots", groups.len(), kept.len());
     }
 
     #[test]
@@ -317,10 +370,38 @@ mod tests {
         let slot = CounterSlot::new();
         let written = |slot: &CounterSlot| {
             slot.add(0, 1);
-            slot.stripes.own().map(|stripe| core::ptr::from_ref(slot.counter(stripe, 0)).addr() / 128)
+            slot.stripes.own().map(|stripe| core::ptr::from_ref(stripe).addr())
         };
         let here = written(&slot).expect("fewer threads than stripes");
         let there = std::thread::scope(|scope| scope.spawn(|| written(&slot)).join()).expect("it counts");
-        assert_ne!(Some(here), there);
+        assert!(there.is_some_and(|there| there != here && there.is_multiple_of(128)) && here.is_multiple_of(128));
+    }
+
+    /// Counts once more when its thread ends.
+    struct Late(Arc<StripedCounters>);
+
+    impl Drop for Late {
+        fn drop(&mut self) {
+            self.0.of_thread().add(0, 1);
+            assert!(self.0.stripes.own().is_none(), "another thread may own the stripe by now");
+        }
+    }
+
+    #[test]
+    fn a_thread_that_counts_while_it_ends_uses_the_shared_stripe() {
+        thread_local! {
+            static LATE: Cell<Option<Late>> = const { Cell::new(None) };
+        }
+        let counters = Arc::new(StripedCounters::new(1));
+        for _ in 0..4 {
+            let counters = counters.clone();
+            // Registered before the claim, so it is dropped after it.
+            let counting = move || {
+                LATE.set(Some(Late(counters.clone())));
+                counters.of_thread().add(0, 1);
+            };
+            std::thread::spawn(counting).join().expect("it counts");
+        }
+        assert_eq!(counters.sum(0), 8);
     }
 }

@@ -178,8 +178,8 @@ impl ProbedSingly for FuseShape {
     }
 }
 
-/// Probes for one key in an unsalted filter of three cells of `BYTES` bytes. A cell beyond the payload is none of the
-/// key's, so the whole block can stand for its payload.
+/// Probes for one key in an unsalted filter of three cells of `BYTES` bytes. All cells lie in the
+/// payload, as `decode` has checked, so the whole block can stand for it.
 fn probe_three<const BYTES: usize, F: OpenFilter<FuseShape>>(data: &[u8], hash: KeyHash, filter: &F) -> bool {
     let Some(shape) = filter.shape() else { return true };
     let placement = FuseCells { is_raw: true, ..shape.placement::<3>() };

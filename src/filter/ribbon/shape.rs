@@ -73,7 +73,7 @@ pub(crate) fn columns_for_size(keys: u64, size: BitsPerKey) -> Option<Columns> {
 }
 
 /// The most bytes that building takes beside the hashes and the finished block. `None` beyond the format's limit.
-/// Sections that are done at the same time are not counted: a choice by memory must be the same on every machine.
+/// On one thread: the choice of a kind by memory must not depend on how many there are.
 pub(crate) fn estimated_build_bytes(keys: u64, columns: Columns) -> Option<u64> {
     let first_slots = expected_shape(keys, columns)?.layers().first()?.slots;
     let section = section_bytes(first_slots);

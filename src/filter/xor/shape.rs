@@ -138,8 +138,8 @@ impl ProbedSingly for XorShape {
     }
 }
 
-/// Probes for one key in an unsalted filter of cells of `BYTES` bytes. A cell beyond the payload is none of the key's, so
-/// the whole block can stand for its payload.
+/// Probes for one key in an unsalted filter of cells of `BYTES` bytes. All cells lie in the payload, as
+/// `decode` has checked, so the whole block can stand for it.
 fn probe_unsalted<const BYTES: usize, F: OpenFilter<XorShape>>(data: &[u8], hash: KeyHash, filter: &F) -> bool {
     let Some(shape) = filter.shape() else { return true };
     let placement = XorCells { salt: 0, ..shape.placement() };
