@@ -47,13 +47,21 @@ impl Machine {
         let has = |flag: &&str| flags.split_whitespace().any(|word| word == *flag);
         Self {
             cpu: cpu_name(&cpuinfo),
-            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            cores: cores(&cpuinfo),
             caches: caches(),
             instruction_sets: FLAGS.into_iter().filter(has).map(str::to_owned).collect(),
             kernels: kernels.to_owned(),
             system: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH),
             rustc: env!("SSTFILTER_CHARTS_RUSTC").to_owned(),
         }
+    }
+}
+
+/// Those of the machine, also where this process is pinned to one of them.
+fn cores(cpuinfo: &str) -> usize {
+    match cpuinfo.lines().filter(|line| line.starts_with("processor")).count() {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        cores => cores,
     }
 }
 
@@ -118,6 +126,12 @@ mod tests {
         ] {
             assert_eq!(civil_date(days), date);
         }
+    }
+
+    #[test]
+    fn all_cores_of_the_machine_count() {
+        assert_eq!(cores("processor\t: 0\nmodel name\t: X\n\nprocessor\t: 1\n"), 2);
+        assert!(cores("") >= 1);
     }
 
     #[test]

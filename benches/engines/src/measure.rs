@@ -49,13 +49,29 @@ pub(crate) fn measure(engines: &mut [Box<dyn Engine>], data: &Data, effort: Effo
 
 /// `None` when the engine does not have the operation.
 fn run(engine: &mut dyn Engine, operation: Operation, data: &Data, budget: Duration) -> Result<Option<Pass>> {
+    let Some(keys) = keys(engine, operation, data) else { return Ok(None) };
     match operation {
-        Operation::Get => pass(&data.absent.single(), budget, |keys| engine.get_each(keys)).map(Some),
-        Operation::GetPresent => pass(&data.present.single(), budget, |keys| engine.get_each(keys)).map(Some),
-        Operation::MultiGet32 if !engine.has_multi_get() => Ok(None),
-        Operation::MultiGet32 => {
+        Operation::MultiGet32 | Operation::MultiGet32Negative => {
             let in_batches = |keys: &[&[u8]]| keys.chunks(BATCH).map(|batch| engine.multi_get(batch)).sum();
-            pass(&data.absent.batched(), budget, in_batches).map(Some)
+            pass(&keys, budget, in_batches).map(Some)
+        }
+        Operation::Get | Operation::GetNegative | Operation::GetPresent => {
+            pass(&keys, budget, |keys| engine.get_each(keys)).map(Some)
+        }
+    }
+}
+
+/// The keys of `operation`; `None` when the engine does not have it.
+fn keys<'a>(engine: &dyn Engine, operation: Operation, data: &'a Data) -> Option<Vec<&'a [u8]>> {
+    match operation {
+        Operation::Get => Some(data.absent.single()),
+        Operation::GetPresent => Some(data.present.single()),
+        Operation::GetNegative => engine.negatives(&data.absent.single()),
+        Operation::MultiGet32 => engine.has_multi_get().then(|| data.absent.batched()),
+        Operation::MultiGet32Negative => {
+            let mut keys = engine.negatives(&data.absent.single()).filter(|_| engine.has_multi_get())?;
+            keys.chunks_mut(BATCH).for_each(<[&[u8]]>::sort_unstable);
+            Some(keys)
         }
     }
 }

@@ -15,17 +15,25 @@ pub(crate) enum Operation {
     /// Absent keys, 32 in a call.
     #[serde(rename = "multi_get_32")]
     MultiGet32,
+    /// Absent keys for which all filters are negative, one by one.
+    GetNegative,
+    /// The same, 32 in a call.
+    #[serde(rename = "multi_get_32_negative")]
+    MultiGet32Negative,
     /// Present keys, one by one.
     GetPresent,
 }
 
 impl Operation {
-    pub(crate) const ALL: [Self; 3] = [Self::Get, Self::MultiGet32, Self::GetPresent];
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Get, Self::MultiGet32, Self::GetNegative, Self::MultiGet32Negative, Self::GetPresent];
 
     pub(crate) fn title(self) -> &'static str {
         match self {
             Self::Get => "get, absent",
             Self::MultiGet32 => "multi_get of 32, absent",
+            Self::GetNegative => "get, negative",
+            Self::MultiGet32Negative => "multi_get of 32, negative",
             Self::GetPresent => "get, present",
         }
     }
@@ -62,6 +70,7 @@ pub(crate) mod tests {
     #[test]
     fn operations_have_the_names_that_readers_of_the_records_expect() {
         let names = Operation::ALL.map(|operation| serde_json::to_string(&operation).unwrap());
-        assert_eq!(names, ["\"get\"", "\"multi_get_32\"", "\"get_present\""]);
+        let expected = ["get", "multi_get_32", "get_negative", "multi_get_32_negative", "get_present"];
+        assert_eq!(names, expected.map(|name| format!("\"{name}\"")));
     }
 }

@@ -1,7 +1,9 @@
 //! The same keys through sstfilter and through other filter crates, in one harness.
 
 mod allocator;
+mod counted;
 mod harness;
+mod key_bytes;
 mod keys;
 mod many_filters;
 mod record;
@@ -48,15 +50,15 @@ enum Command {
 /// What is measured, and where it goes.
 #[derive(Debug, Args)]
 struct MeasureArgs {
-    /// Take less than a minute: up to a million keys, fewer repetitions.
+    /// Take less than two minutes: up to a million keys, fewer repetitions.
     #[arg(long, conflicts_with = "large")]
     quick: bool,
     /// Also 100 million keys, Bloom filters only. Takes 3 GiB of memory.
     #[arg(long)]
     large: bool,
-    /// Only crates and filters whose name contains this, e.g. `xorf` or `Ribbon`.
+    /// Only crates and filters whose name contains this, e.g. `xorf` or `Ribbon`. May be given several times.
     #[arg(long, value_name = "NAME")]
-    only: Option<String>,
+    only: Vec<String>,
     /// Which of our kernels.
     #[arg(long, value_enum, default_value_t)]
     isa: IsaChoice,
@@ -92,13 +94,12 @@ impl MeasureArgs {
 
     fn subjects(&self) -> Vec<Box<dyn Subject>> {
         let mut subjects = subjects::all(self.isa);
-        if let Some(name) = &self.only {
-            let wanted = name.to_lowercase();
-            subjects.retain(|subject| {
-                let label = subject.label();
-                format!("{} {}", label.implementation, label.kind).to_lowercase().contains(&wanted)
-            });
-        }
+        let wanted: Vec<_> = self.only.iter().map(|name| name.to_lowercase()).collect();
+        subjects.retain(|subject| {
+            let label = subject.label();
+            let name = format!("{} {}", label.implementation, label.kind).to_lowercase();
+            wanted.is_empty() || wanted.iter().any(|wanted| name.contains(wanted))
+        });
         subjects
     }
 }
@@ -114,6 +115,8 @@ fn measure(args: &MeasureArgs) -> Result<(), Box<dyn Error>> {
         machine: Machine::this(InstructionSet::fastest().name()),
         records: Vec::new(),
         many_filters: Vec::new(),
+        key_bytes: Vec::new(),
+        counted: Vec::new(),
     };
     for round in harness::rounds(args.length()) {
         let records = harness::measure(&subjects, round, |problem| eprintln!("left out: {problem}"));
@@ -124,13 +127,24 @@ fn measure(args: &MeasureArgs) -> Result<(), Box<dyn Error>> {
         );
         measurements.records.extend(records);
     }
-    if args.only.is_none() {
-        measurements.many_filters = many_filters::measure(args.length(), args.isa)?;
-        println!("one absent key, many filters\n\n{}", tables::many_filters(&measurements.many_filters).aligned());
+    if args.only.is_empty() {
+        measure_uses(args, &mut measurements)?;
     }
     if let Some(path) = &args.json {
         record::write_json(path, &measurements)?;
     }
+    Ok(())
+}
+
+/// What is measured of a few filters only.
+fn measure_uses(args: &MeasureArgs, measurements: &mut Measurements) -> Result<(), Box<dyn Error>> {
+    measurements.key_bytes = key_bytes::measure(args.length())?;
+    println!("hashing keys\n\n{}", tables::hashing(&measurements.key_bytes).aligned());
+    println!("from key bytes to an answer\n\n{}", tables::hashing_and_probing(&measurements.key_bytes).aligned());
+    measurements.counted = counted::measure(args.length())?;
+    println!("counted single probes\n\n{}", tables::counted(&measurements.counted).aligned());
+    measurements.many_filters = many_filters::measure(args.length(), args.isa)?;
+    println!("one absent key, many filters\n\n{}", tables::many_filters(&measurements.many_filters).aligned());
     Ok(())
 }
 
@@ -139,7 +153,7 @@ fn arguments(args: &MeasureArgs) -> Vec<String> {
     let mut arguments = Vec::new();
     arguments.extend(args.quick.then(|| "--quick".to_owned()));
     arguments.extend(args.large.then(|| "--large".to_owned()));
-    arguments.extend(args.only.iter().flat_map(|name| ["--only".to_owned(), name.clone()]));
+    arguments.extend(args.only.iter().flat_map(|name| ["--only".to_owned(), format!("\"{name}\"")]));
     arguments.extend((args.isa == IsaChoice::All).then(|| "--isa all".to_owned()));
     arguments
 }

@@ -9,7 +9,7 @@ use sstfilter::{
 
 use crate::harness::{Length, Stretches};
 use crate::keys::KeySet;
-use crate::record::ManyFilters;
+use crate::record::{Allocation, ManyFilters};
 use crate::subject::BuildError;
 use crate::subjects::IsaChoice;
 use crate::subjects::sstfilter::NAME;
@@ -17,14 +17,21 @@ use crate::subjects::sstfilter::NAME;
 /// Filters that are probed.
 const FILTERS: u64 = 70;
 
-/// Keys of each when all stay in the nearest caches, and when they fill 85 MB of memory.
-const KEYS_PER_FILTER: [u64; 2] = [15_000, 971_000];
+/// Keys of each: 0.7 MB, which second-level caches hold; 1.3 MB, which some hold and some do not; and 85 MB, which lie
+/// in memory.
+const KEYS_PER_FILTER: [u64; 3] = [8_000, 15_000, 971_000];
 
 /// Absent keys in each turn: together they touch more lines than any cache holds.
 const QUERIES: usize = 32_000;
 
 /// Keys that are timed together: about a millisecond.
 const STRETCH: usize = 500;
+
+/// One probe after the other, without a set.
+pub const ONE_BY_ONE: &str = "one call per filter";
+
+/// All filters for one key.
+pub const SET_OF_ONE_KEY: &str = "a set, one key";
 
 /// How many pairs of key and filter may be.
 type Count<'a> = dyn FnMut(&[KeyHash]) -> u64 + 'a;
@@ -37,7 +44,7 @@ struct Method<'a> {
     count: Box<Count<'a>>,
 }
 
-/// Measures both sizes.
+/// Measures all sizes, each with both ways to allocate.
 ///
 /// # Errors
 ///
@@ -46,30 +53,51 @@ pub fn measure(length: Length, isa: IsaChoice) -> Result<Vec<ManyFilters>, Build
     let turns = if length == Length::Quick { 3 } else { 20 };
     let mut records = Vec::new();
     for keys in KEYS_PER_FILTER {
-        records.extend(measure_size(keys, turns, isa)?);
+        for allocation in [Allocation::InARow, Allocation::AmongOthers] {
+            records.extend(measure_size(keys, allocation, turns, isa)?);
+        }
     }
     Ok(records)
 }
 
-fn measure_size(keys_per_filter: u64, turns: usize, isa: IsaChoice) -> Result<Vec<ManyFilters>, BuildError> {
-    let ours = (0..FILTERS).map(|filter| our_filter(filter, keys_per_filter)).collect::<Result<Vec<_>, _>>()?;
-    let set = FilterSet::new(
-        ours.iter().cloned().map(|block| FilterReader::from(Ok(block))),
-        KeyHasher::default().identity(),
-    );
-    let theirs: Vec<_> = (0..FILTERS).map(|filter| split_block_filter(filter, keys_per_filter)).collect();
+fn measure_size(
+    keys_per_filter: u64,
+    allocation: Allocation,
+    turns: usize,
+    isa: IsaChoice,
+) -> Result<Vec<ManyFilters>, BuildError> {
+    let blocks = allocated(allocation, |filter| our_block(filter, keys_per_filter))?;
+    let theirs = allocated(allocation, |filter| Ok(split_block_filter(filter, keys_per_filter)))?;
     let sets = match isa {
         IsaChoice::Best => vec![None],
         IsaChoice::All => InstructionSet::available().map(Some).collect(),
     };
-    let mut methods: Vec<_> = sets.into_iter().flat_map(|isa| our_methods(&ours, &set, isa)).collect();
+    let ours = sets.into_iter().map(|isa| Ours::open(&blocks, isa)).collect::<Result<Vec<_>, _>>()?;
+    let mut methods: Vec<_> = ours.iter().flat_map(Ours::methods).collect();
     methods.push(Method {
-        name: "one call per filter",
+        name: ONE_BY_ONE,
         implementation: "sbbf-rs-safe",
         isa: None,
         count: Box::new(|hashes| sum(hashes, |hash| count(&theirs, |filter| filter.contains_hash(hash.get())))),
     });
 
+    let times = measure_methods(&mut methods, turns)?;
+    let our_bytes = blocks.iter().map(Bytes::len).sum::<usize>();
+    let their_bytes = theirs.iter().map(|filter| filter.as_bytes().len()).sum::<usize>();
+    let record = |(method, times): (&Method<'_>, &Stretches)| ManyFilters {
+        implementation: method.implementation.to_owned(),
+        method: method.name.to_owned(),
+        isa: method.isa.map(|isa| isa.name().to_owned()),
+        filters: FILTERS,
+        keys_per_filter,
+        total_bytes: if method.implementation == NAME { our_bytes } else { their_bytes } as u64,
+        allocation,
+        ns_per_probe: times.mean().map_or(f64::NAN, |per_key| per_key / FILTERS as f64),
+    };
+    Ok(methods.iter().zip(&times).map(record).collect())
+}
+
+fn measure_methods(methods: &mut [Method<'_>], turns: usize) -> Result<Vec<Stretches>, BuildError> {
     let absent = KeySet::absent(QUERIES);
     let mut times = vec![Stretches::default(); methods.len()];
     for _ in 0..turns {
@@ -78,53 +106,95 @@ fn measure_size(keys_per_filter: u64, turns: usize, isa: IsaChoice) -> Result<Ve
             times.time(absent.all(), STRETCH, |keys| Some((method.count)(keys.hashes)));
         }
     }
-    let our_bytes = ours.iter().map(|filter| filter.as_bytes().len()).sum::<usize>() as u64;
-    let their_bytes = theirs.iter().map(|filter| filter.as_bytes().len()).sum::<usize>() as u64;
-    let record = |(method, times): (&Method<'_>, Stretches)| ManyFilters {
-        implementation: method.implementation.to_owned(),
-        method: method.name.to_owned(),
-        isa: method.isa.map(|isa| isa.name().to_owned()),
-        filters: FILTERS,
-        keys_per_filter,
-        total_bytes: if method.implementation == NAME { our_bytes } else { their_bytes },
-        ns_per_probe: times.mean().map_or(f64::NAN, |per_key| per_key / FILTERS as f64),
-    };
-    Ok(methods.iter().zip(times).map(record).collect())
+    Ok(times)
 }
 
-/// The ways to probe ours.
-fn our_methods<'a>(
-    filters: &'a [FilterBlock<Bytes>],
-    set: &'a FilterSet<Bytes>,
+/// Builds all filters with `build`. Filters of equal size have a key's line at the same place, so where the buffers
+/// begin decides which of those lines share a cache set.
+fn allocated<F>(
+    allocation: Allocation,
+    mut build: impl FnMut(u64) -> Result<F, BuildError>,
+) -> Result<Vec<F>, BuildError> {
+    let mut others = OtherBuffers::default();
+    let filters = (0..FILTERS).map(|filter| {
+        if allocation == Allocation::AmongOthers {
+            others.allocate_between();
+        }
+        build(filter)
+    });
+    filters.collect()
+}
+
+/// What a store allocates between two filters: blocks and indexes of many sizes, half of them freed again.
+#[derive(Default)]
+struct OtherBuffers {
+    kept: Vec<Vec<u8>>,
+    drawn: u64,
+}
+
+impl OtherBuffers {
+    /// Eight buffers of 256 bytes to 64 KiB.
+    fn allocate_between(&mut self) {
+        let buffers: Vec<Vec<u8>> = (0..8).map(|_| vec![1; self.draw_bytes()]).collect();
+        self.kept.extend(buffers.into_iter().step_by(2));
+    }
+
+    fn draw_bytes(&mut self) -> usize {
+        self.drawn += 1;
+        let random = KeyHash::mix(self.drawn).get();
+        // All powers of two between are as likely, and all sizes between two of them.
+        (256_usize << (random % 8)) + usize::from(random.to_le_bytes()[7]) * 16
+    }
+}
+
+/// Our filters, opened while one instruction set is selected.
+struct Ours {
+    readers: Vec<FilterReader<Bytes>>,
+    blocks: Vec<FilterBlock<Bytes>>,
+    set: FilterSet<Bytes>,
     isa: Option<InstructionSet>,
-) -> [Method<'a>; 3] {
-    let method = |name, count: Box<Count<'a>>| Method { name, implementation: NAME, isa, count };
-    let (mut hits, mut matrix) = (MatchBitmap::default(), MatchMatrix::default());
-    [
-        method(
-            "one call per filter",
-            Box::new(|hashes| sum(hashes, |hash| count(filters, |filter| filter.may_contain(hash)))),
-        ),
-        method(
-            "a set, one key",
-            Box::new(move |hashes| {
-                sum(hashes, |hash| {
-                    set.matches(hash, &mut hits);
-                    hits.count()
-                })
+}
+
+impl Ours {
+    fn open(blocks: &[Bytes], isa: Option<InstructionSet>) -> Result<Self, BuildError> {
+        simd::select(isa.unwrap_or_else(InstructionSet::fastest))?;
+        let hasher = KeyHasher::default();
+        let load = |block: &Bytes| FilterBlock::load(block.clone(), &hasher);
+        let blocks = blocks.iter().map(load).collect::<Result<Vec<_>, _>>()?;
+        let readers = || blocks.iter().cloned().map(|block| FilterReader::from(Ok(block)));
+        Ok(Self { readers: readers().collect(), set: FilterSet::new(readers(), hasher.identity()), blocks, isa })
+    }
+
+    /// The ways to probe them. A reader and a set count their answers.
+    fn methods(&self) -> [Method<'_>; 4] {
+        let (mut hits, mut matrix) = (MatchBitmap::default(), MatchMatrix::default());
+        [
+            self.method(ONE_BY_ONE, |hash| count(&self.blocks, |block| block.may_contain(hash))),
+            self.method("one counted call per filter", |hash| {
+                count(&self.readers, |reader| !reader.probe(hash).is_absent())
             }),
-        ),
-        method(
-            "a set, 32 keys",
-            Box::new(move |hashes| {
-                let batches = hashes.chunks(32).map(|batch| {
-                    set.matches_batch(batch, &mut matrix);
-                    matrix.count()
-                });
-                batches.sum()
+            self.method(SET_OF_ONE_KEY, move |hash| {
+                self.set.matches(hash, &mut hits);
+                hits.count()
             }),
-        ),
-    ]
+            Method {
+                name: "a set, 32 keys",
+                implementation: NAME,
+                isa: self.isa,
+                count: Box::new(move |hashes| {
+                    let batches = hashes.chunks(32).map(|batch| {
+                        self.set.matches_batch(batch, &mut matrix);
+                        matrix.count()
+                    });
+                    batches.sum()
+                }),
+            },
+        ]
+    }
+
+    fn method<'a>(&self, name: &'static str, mut of_key: impl FnMut(KeyHash) -> u64 + 'a) -> Method<'a> {
+        Method { name, implementation: NAME, isa: self.isa, count: Box::new(move |hashes| sum(hashes, &mut of_key)) }
+    }
 }
 
 #[inline]
@@ -142,11 +212,11 @@ fn hashes_of(filter: u64, keys: u64) -> impl Iterator<Item = KeyHash> {
     (filter << 32..).take(usize::try_from(keys).unwrap_or(usize::MAX)).map(KeyHash::mix)
 }
 
-fn our_filter(filter: u64, keys: u64) -> Result<FilterBlock<Bytes>, BuildError> {
+fn our_block(filter: u64, keys: u64) -> Result<Bytes, BuildError> {
     let context = BuildContext::new(&KeyHasher::default()).with_expected_keys(keys);
     let mut builder = KindPolicy::default().builder(&context);
     hashes_of(filter, keys).for_each(|hash| builder.add_hash(hash));
-    Ok(FilterBlock::load(builder.finish().block.ok_or("no filter fits")?, &KeyHasher::default())?)
+    Ok(builder.finish().block.ok_or("no filter fits")?)
 }
 
 fn split_block_filter(filter: u64, keys: u64) -> Sbbf {
@@ -155,4 +225,26 @@ fn split_block_filter(filter: u64, keys: u64) -> Sbbf {
         built.insert_hash(hash.get());
     });
     built
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_ways_to_probe_find_the_same_filters() {
+        let blocks = allocated(Allocation::AmongOthers, |filter| our_block(filter, 100)).unwrap();
+        let ours = Ours::open(&blocks, None).unwrap();
+        let hashes: Vec<_> = hashes_of(3, 100).collect();
+        let counts: Vec<_> = ours.methods().iter_mut().map(|method| (method.count)(&hashes)).collect();
+        assert!(counts[0] >= 100 && counts.iter().all(|count| *count == counts[0]), "{counts:?}");
+    }
+
+    #[test]
+    fn other_buffers_have_many_sizes_and_half_of_them_stay() {
+        let mut others = OtherBuffers::default();
+        (0..50).for_each(|_| others.allocate_between());
+        let sizes: std::collections::HashSet<_> = others.kept.iter().map(Vec::len).collect();
+        assert!(others.kept.len() == 200 && sizes.len() > 100, "{} {}", others.kept.len(), sizes.len());
+    }
 }

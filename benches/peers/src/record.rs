@@ -1,5 +1,6 @@
 //! What is written down.
 
+use std::fmt;
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -22,7 +23,14 @@ pub struct Measurements {
     /// One filter at a time.
     pub records: Vec<Record>,
     /// One key, many filters.
+    #[serde(default)]
     pub many_filters: Vec<ManyFilters>,
+    /// From the bytes of a key to its hash, and to the answer.
+    #[serde(default)]
+    pub key_bytes: Vec<KeyBytes>,
+    /// Probes that are checked and counted.
+    #[serde(default)]
+    pub counted: Vec<CountedProbe>,
 }
 
 /// One subject at one number of keys. Times are of one thread.
@@ -40,6 +48,9 @@ pub struct Record {
     /// The instruction set of our kernels, if one was chosen by hand.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub isa: Option<String>,
+    /// The CPU that the program was compiled for, if not for any of the target.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target_cpu: Option<String>,
     /// The kind of ours that it is compared with.
     pub against: String,
     /// Keys in the filter.
@@ -52,9 +63,9 @@ pub struct Record {
     pub fpr: f64,
     /// Nanoseconds of building per key.
     pub build_ns_per_key: f64,
-    /// Nanoseconds per absent key.
+    /// Nanoseconds per absent key, one by one.
     pub query_miss_ns: f64,
-    /// Nanoseconds per present key.
+    /// Nanoseconds per present key, one by one.
     pub query_hit_ns: f64,
     /// Nanoseconds per absent key in batches; `None` without such a call.
     pub batch_miss_ns: Option<f64>,
@@ -79,8 +90,87 @@ pub struct ManyFilters {
     pub keys_per_filter: u64,
     /// Bytes of all filters.
     pub total_bytes: u64,
+    /// Where their buffers lie.
+    #[serde(default)]
+    pub allocation: Allocation,
     /// Nanoseconds per key and filter.
     pub ns_per_probe: f64,
+}
+
+/// How the buffers of many filters come to lie in memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Allocation {
+    /// Nothing is allocated between them.
+    #[default]
+    InARow,
+    /// Other buffers are allocated and freed between them, as in a store.
+    AmongOthers,
+}
+
+impl fmt::Display for Allocation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::InARow => "in a row",
+            Self::AmongOthers => "among others",
+        })
+    }
+}
+
+/// What is done with the bytes of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ByteOperation {
+    /// They are hashed.
+    Hash,
+    /// They are hashed, and the hash is probed, one key after the other.
+    HashAndProbe,
+}
+
+/// One way from the bytes of a key to its hash, or to the answer. Times are of one thread.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct KeyBytes {
+    /// What is done.
+    pub operation: ByteOperation,
+    /// The crate.
+    #[serde(rename = "impl")]
+    pub implementation: String,
+    /// What is called.
+    pub method: String,
+    /// The method of ours that it is compared with.
+    pub against: String,
+    /// Bytes of each key.
+    pub bytes_per_key: u64,
+    /// Keys in the filter; 0 where there is none.
+    pub n: u64,
+    /// Nanoseconds per absent key.
+    pub ns_per_key: f64,
+}
+
+/// The single probe of one of our filters, bare or through the reader that checks and counts it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CountedProbe {
+    /// The kind of filter and its size.
+    pub kind: String,
+    /// Keys in the filter.
+    pub n: u64,
+    /// Nanoseconds per absent key of `FilterBlock::may_contain`.
+    pub bare_ns: f64,
+    /// Nanoseconds per absent key of `FilterReader::probe`.
+    pub counted_ns: f64,
+    /// The same from many threads; `None` where the process may use one CPU only.
+    pub shared: Option<SharedProbe>,
+}
+
+/// Counted probes of one reader from many threads: without lines that they all write, each is as fast as one alone.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SharedProbe {
+    /// As many as there are CPUs.
+    pub threads: u64,
+    /// Nanoseconds per probe of one thread that has the reader for itself.
+    pub alone_ns: f64,
+    /// Nanoseconds per probe and thread while all probe.
+    pub together_ns: f64,
 }
 
 /// One operation of a storage engine, as the engines' benchmark writes it.
@@ -135,6 +225,11 @@ pub fn ours_beside<'a>(record: &Record, records: &'a [Record]) -> Option<&'a Rec
     records.iter().rfind(is_ours)
 }
 
+/// The CPU that this program is compiled for, if not for any of the target.
+pub fn target_cpu() -> Option<&'static str> {
+    Some(env!("SSTFILTER_PEERS_TARGET_CPU")).filter(|cpu| !cpu.is_empty())
+}
+
 /// The version of a crate that this program was built with.
 pub fn crate_version(name: &str) -> Option<&'static str> {
     let lock = include_str!("../Cargo.lock");
@@ -177,6 +272,7 @@ pub mod tests {
             kind: kind.to_owned(),
             family: Family::Bloom,
             isa: None,
+            target_cpu: None,
             against: against.to_owned(),
             n,
             hash: HashUse::Given,
@@ -190,9 +286,32 @@ pub mod tests {
         }
     }
 
+    /// A key of 8 bytes, hashed and probed.
+    pub fn key_bytes(implementation: &str, method: &str, against: &str, ns_per_key: f64) -> KeyBytes {
+        KeyBytes {
+            operation: ByteOperation::HashAndProbe,
+            implementation: implementation.to_owned(),
+            method: method.to_owned(),
+            against: against.to_owned(),
+            bytes_per_key: 8,
+            n: 10,
+            ns_per_key,
+        }
+    }
+
     #[test]
     fn the_lock_file_knows_every_peer() {
-        for name in ["cuckoofilter", "fastbloom", "lsm-tree", "pleat", "qfilter", "sbbf-rs-safe", "sstfilter", "xorf"] {
+        for name in [
+            "cuckoofilter",
+            "fastbloom",
+            "lsm-tree",
+            "pleat",
+            "qfilter",
+            "sbbf-rs-safe",
+            "sstfilter",
+            "xorf",
+            "xxhash-rust",
+        ] {
             let version = crate_version(name).unwrap_or_default();
             assert!(version.split('.').count() == 3, "{name} {version}");
         }

@@ -22,6 +22,11 @@ impl Table {
         Self { columns: columns.to_vec(), rows: Vec::new() }
     }
 
+    /// Whether it has no rows.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
     /// Adds a row; cells that are missing are empty.
     pub fn push(&mut self, row: Vec<String>) {
         self.rows.push(row);

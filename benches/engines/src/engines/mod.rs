@@ -59,6 +59,11 @@ pub(crate) trait Engine {
     /// What the engine made of the scenario's files.
     fn shape(&self) -> Result<String>;
 
+    /// Those of `keys` for which all filters of the engine are negative; `None` when it does not tell.
+    fn negatives<'a>(&self, _keys: &[&'a [u8]]) -> Option<Vec<&'a [u8]>> {
+        None
+    }
+
     /// Gets one key after the other, and says how many were found.
     fn get_each(&mut self, keys: &[&[u8]]) -> Result<usize>;
 
@@ -124,6 +129,8 @@ mod tests {
                     let found: usize = batched.chunks(BATCH).map(|batch| engine.multi_get(batch).unwrap()).sum();
                     assert_eq!(found, expected, "{:?}", engine.label());
                 }
+                let negatives = engine.negatives(&data.present.single());
+                assert!(negatives.is_none_or(|keys| keys.is_empty()), "{:?}", engine.label());
             }
         }
     }

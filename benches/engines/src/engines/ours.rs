@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::Result;
 use sstfilter::kind::RibbonKind;
 use sstfilter::sst::{BoundedBlockCache, ReadOptions, Table, TableOptions, TableSet, TableWriter};
-use sstfilter::{BitsPerKey, FilterPolicy, KindPolicy};
+use sstfilter::{BitsPerKey, FilterPolicy, KindPolicy, MatchBitmap};
 
 use super::{Engine, OURS, RIBBON};
 use crate::data::Data;
@@ -56,6 +56,15 @@ impl Engine for Ours {
 
     fn shape(&self) -> Result<String> {
         Ok(format!("tables in the set: {}", self.set.tables().len()))
+    }
+
+    fn negatives<'a>(&self, keys: &[&'a [u8]]) -> Option<Vec<&'a [u8]>> {
+        let mut matches = MatchBitmap::default();
+        let is_negative = |key: &&&[u8]| {
+            self.set.matches(key, &mut matches);
+            matches.count() == 0
+        };
+        Some(keys.iter().filter(is_negative).copied().collect())
     }
 
     fn get_each(&mut self, keys: &[&[u8]]) -> Result<usize> {

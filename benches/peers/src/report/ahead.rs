@@ -1,18 +1,22 @@
 //! The figures in which somebody else is ahead of us.
 
-use crate::record::{Record, ours_beside};
+use crate::many_filters::{ONE_BY_ONE, SET_OF_ONE_KEY};
+use crate::record::{ByteOperation, KeyBytes, ManyFilters, Record, ours_beside};
 use crate::subjects::sstfilter::NAME;
-use crate::table::{Align, Table, grouped};
+use crate::table::{Align, Table, grouped, ratio};
+use crate::tables::{our_key_bytes, ours_by};
 
-/// A figure, of which less is better.
-type Figure = fn(&Record) -> f64;
+/// A figure, of which less is better; `None` without such a call.
+type Figure = fn(&Record) -> Option<f64>;
 
-const FIGURES: [(&str, Figure); 5] = [
-    ("fewer bits per key", |record| record.bits_per_key),
-    ("fewer false positives", |record| record.fpr),
-    ("faster build", |record| record.build_ns_per_key),
-    ("faster miss", |record| record.query_miss_ns),
-    ("faster hit", |record| record.query_hit_ns),
+/// Single probes are compared with single probes, and batches with batches.
+const FIGURES: [(&str, Figure); 6] = [
+    ("fewer bits per key", |record| Some(record.bits_per_key)),
+    ("fewer false positives", |record| Some(record.fpr)),
+    ("faster build", |record| Some(record.build_ns_per_key)),
+    ("faster single miss", |record| Some(record.query_miss_ns)),
+    ("faster single hit", |record| Some(record.query_hit_ns)),
+    ("faster batch", |record| record.batch_miss_ns),
 ];
 
 /// Differences below this share are noise.
@@ -47,18 +51,55 @@ fn peers(records: &[Record]) -> Vec<&Record> {
 
 fn sizes_ahead(peer: &Record, records: &[Record], figure: Figure) -> String {
     let is_ahead = |record: &&Record| {
-        let ours = ours_beside(record, records);
-        ours.is_some_and(|ours| figure(record) < figure(ours) * (1.0 - NOISE))
+        let ours = ours_beside(record, records).and_then(figure);
+        ours.zip(figure(record)).is_some_and(|(ours, theirs)| theirs < ours * (1.0 - NOISE))
     };
     let of_peer = records.iter().filter(|record| record.title() == peer.title());
     let sizes: Vec<_> = of_peer.clone().filter(is_ahead).map(|record| grouped(record.n)).collect();
     if sizes.len() == of_peer.count() && sizes.len() > 1 { "always".to_owned() } else { sizes.join("; ") }
 }
 
+/// Each peer that is ahead with keys as bytes, or with many filters, and by how much.
+pub fn uses(key_bytes: &[KeyBytes], many_filters: &[ManyFilters]) -> Table {
+    use Align::{Left, Right};
+    let mut table = Table::new(&[("crate", Left), ("call", Left), ("at", Left), ("vs ours", Right)]);
+    for record in key_bytes {
+        let at = match record.operation {
+            ByteOperation::Hash => format!("hashing alone, keys of {} bytes", record.bytes_per_key),
+            ByteOperation::HashAndProbe => format!("hash and single probe, keys of {} bytes", record.bytes_per_key),
+        };
+        let names = (&*record.implementation, &*record.method);
+        push_if_ahead(&mut table, names, at, (record.ns_per_key, our_key_bytes(record, key_bytes)));
+    }
+    for record in many_filters {
+        for (method, title) in [(ONE_BY_ONE, "our call per filter"), (SET_OF_ONE_KEY, "our set of one key")] {
+            let (filters, keys) = (record.filters, grouped(record.keys_per_filter));
+            let at = format!("{filters} filters of {keys} keys, buffers {}, against {title}", record.allocation);
+            let names = (&*record.implementation, &*record.method);
+            push_if_ahead(&mut table, names, at, (record.ns_per_probe, ours_by(method, record, many_filters)));
+        }
+    }
+    table
+}
+
+fn push_if_ahead(table: &mut Table, names: (&str, &str), at: String, (theirs, ours): (f64, Option<f64>)) {
+    if ours.is_some_and(|ours| theirs < ours * (1.0 - NOISE)) {
+        table.push(vec![names.0.to_owned(), names.1.to_owned(), at, ratio(theirs, ours)]);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::tests::record;
+    use crate::record::tests::{key_bytes, record};
+
+    #[test]
+    fn a_peer_with_keys_as_bytes_is_listed_only_where_it_is_faster() {
+        let rows = [key_bytes(NAME, "a", "a", 4.0), key_bytes("slow", "b", "a", 5.0), key_bytes("fast", "c", "a", 2.0)];
+        let text = uses(&rows, &[]).markdown();
+        assert!(text.contains("| fast | c | hash and single probe, keys of 8 bytes | 0.50x |"), "{text}");
+        assert!(!text.contains("slow"), "{text}");
+    }
 
     #[test]
     fn only_figures_that_are_clearly_less_than_ours_are_listed() {
@@ -69,7 +110,7 @@ mod tests {
         rows[3].fpr = 0.005;
         rows[4].query_miss_ns = 1.99;
         let text = table(&rows).markdown();
-        assert!(text.ends_with("| peer | b | a |  | 1,000 | always |  |  |\n"), "{text}");
+        assert!(text.ends_with("| peer | b | a |  | 1,000 | always |  |  |  |\n"), "{text}");
         assert!(!text.contains("equal"), "{text}");
     }
 }

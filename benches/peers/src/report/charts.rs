@@ -23,9 +23,10 @@ pub struct Image {
 const KEYS: u64 = 1_000_000;
 
 /// Filters of one kind take the same time at every size: one of them is drawn.
-const NOT_DRAWN: [&str; 6] = [
+const NOT_DRAWN: [&str; 7] = [
     "blocked Bloom, 16 bits",
     "blocked Bloom, 20 bits",
+    "split block Bloom, 10.6 bits",
     "Ribbon, 1 %",
     "Ribbon, 2^-8",
     "Ribbon, 2^-16",
@@ -40,9 +41,13 @@ const NOT_DRAWN: [&str; 6] = [
 pub fn all(records: &[Record]) -> io::Result<Vec<Image>> {
     let by_keys = |file, title: &str, of| image(file, Chart::by_keys(title, "nanoseconds per key", times(records, of)));
     let rates = by_rate(records).map(|chart| image("bits-by-rate.svg", chart));
-    let build = by_keys("build-by-keys.svg", "Building a filter", |record| record.build_ns_per_key);
-    let miss = by_keys("miss-by-keys.svg", "Probing for absent keys, one by one", |record| record.query_miss_ns);
-    rates.into_iter().chain([build, miss]).collect()
+    let build = by_keys("build-by-keys.svg", "Building a filter", |record| Some(record.build_ns_per_key));
+    let single =
+        by_keys("single-by-keys.svg", "Single probes: absent keys, one call each", |record| Some(record.query_miss_ns));
+    let batch = by_keys("batch-by-keys.svg", "Batched probes: absent keys, where a crate has such a call", |record| {
+        record.batch_miss_ns
+    });
+    rates.into_iter().chain([build, single, batch]).collect()
 }
 
 fn image(file: &'static str, chart: Chart) -> io::Result<Image> {
@@ -68,11 +73,13 @@ fn by_rate(records: &[Record]) -> Option<Chart> {
     Some(Chart::by_rate(&title, Labels::AtPoints, all))
 }
 
-fn times(records: &[Record], of: fn(&Record) -> f64) -> Vec<Series> {
+fn times(records: &[Record], of: fn(&Record) -> Option<f64>) -> Vec<Series> {
     let mut all = Vec::new();
-    for record in records.iter().filter(|record| !NOT_DRAWN.contains(&record.kind.as_str()) && of(record) > 0.0) {
-        let tip = format!("{}, {} keys: {} ns", record.title(), grouped(record.n), nanoseconds(of(record)));
-        add(&mut all, record.title(), record, Point { at: (record.n as f64, of(record)), tip });
+    for record in records.iter().filter(|record| !NOT_DRAWN.contains(&record.kind.as_str())) {
+        if let Some(time) = of(record).filter(|time| *time > 0.0) {
+            let tip = format!("{}, {} keys: {} ns", record.title(), grouped(record.n), nanoseconds(time));
+            add(&mut all, record.title(), record, Point { at: (record.n as f64, time), tip });
+        }
     }
     all
 }

@@ -12,47 +12,100 @@ use crate::tables;
 /// How every time was taken, and what the columns mean.
 const METHOD: &str = "\
 One thread; everybody in turn, several turns, the best of them. All get the same 64-bit hashes where they take\n\
-hashes or `u64` keys (\"given\"; some mix them once more), and hash the number otherwise (\"included\"). *miss* and *hit*\n\
-are loops over 1,048,576 absent keys and as many draws from the present ones, asked one by one; *batch* is the\n\
-crate's own batch call, 4,096 absent keys at a time, answers counted. *bits/key* is the whole filter, as it is stored.\n\
-*rate* is the share of 4,194,304 absent keys that are let through. *build* is everything from a slice of hashes to\n\
-a filter that can be asked; *peak* is the most memory allocated meanwhile, beyond that slice. *vs ours* is how many\n\
-times as long as ours it takes: above 1 we are faster. Bloom, cuckoo and quotient filters are compared with our\n\
-Bloom filter of 10 bits per key, filters that are built at once with our Ribbon filter of as many fingerprint bits;\n\
-without a batch call of its own, a crate's *miss* is compared with our *batch*.\n";
+hashes or `u64` keys (\"given\"; some mix them once more), and hash the number otherwise (\"included\"). *single miss* and\n\
+*single hit* are loops over 131,072 absent keys (1,048,576 from ten million keys on) and as many draws from the present\n\
+ones, one call per key; *batch miss* is the crate's own batch call, 4,096 absent keys at a time, answers counted.\n\
+*bits/key* is the whole filter, as it is stored. *rate* is the share of 4,194,304 absent keys that may be present. *build* is\n\
+everything from a slice of hashes to a filter that can be probed; *peak* is the most memory allocated meanwhile, beyond that\n\
+slice. *vs ours* is how many times as long as ours it takes: above 1 we are faster. Single probes are compared with our single probe, and batches with\n\
+our batch; a crate without a batch call has its single probe beside our batch in a column of its own. Bloom filters are\n\
+compared with our blocked Bloom filter of 10 bits per key, Ribbon filters with our Ribbon filter of as many fingerprint\n\
+bits, the others with our filter of their kind. sbbf-rs-safe appears at our size (10 bits per key) and at our false positive\n\
+rate (10.6 bits per key).\n";
+
+/// What the tables of uses are of.
+const KEY_BYTES: &str = "\
+Keys of some length lie one behind the other in the nearest caches. Hashing is the sum of all hashes; `KeyHasher::hash`\n\
+calls `xxh3_64_with_seed`, which stands beside it.\n";
+const BYTES_TO_ANSWER: &str = "\
+The same, each key hashed and then probed by itself. All keys are absent. Filters that take hashes get XXH3 of the key.\n";
+const COUNTED: &str = "\
+A `FilterReader` checks its block when it is opened, and counts every answer: beside it the bare probe of the same block.\n\
+With several threads, all probe one and the same reader. *one thread alone* is one such thread; a reader whose threads wrote\n\
+to the same lines would show in *vs alone*.\n";
+const MANY_FILTERS: &str = "\
+One absent key after the other against filters of equal size. *in a row*: nothing is allocated between their buffers;\n\
+*among others*: buffers of 256 bytes to 64 KiB are allocated and freed between them, as in a store. Sets and counted calls count\n\
+each answer. sbbf-rs-safe has no call for many filters.\n";
+const COMPILED_FOR_CPU: &str = "\
+Measured by a program compiled with `-C target-cpu`, ours and the other crates alike. *as usual* are the times of the other\n\
+tables: compiled for any CPU of the target, our kernels selected at run time.\n";
 
 /// What the engines' figures include, and ours do not.
 const ENGINES: &str = "\
-Our side is a `TableSet`: immutable tables, and what is needed to read a key from them. It has no memtable, no sequence\n\
-numbers, snapshots or versions, no merge operators, and no block cache with its bookkeeping: blocks that it keeps stay\n\
-until the table is closed. RocksDB has all of that, and its figures include it; the other engines have most of it. The\n\
-ratios are those of whole reads, then, and not of filters. RocksDB is compiled for the machine (`-march=native`), the\n\
-other engines for any x86-64; our kernels choose AVX2 or AVX-512 at run time. [engines/README.md](engines/README.md)\n\
-says how the engines are set up.\n";
+Our side is a `TableSet`: immutable tables, a block cache, and what is needed to read a key from them. It has no memtable, no\n\
+sequence numbers, snapshots or versions, and no merge operators. RocksDB has all of that, and its figures include it; the\n\
+other engines have most of it. The ratios are those of whole reads, then, and not of filters. *get* and *multi_get_32* are\n\
+of all absent keys, one by one and 32 in a call, false positives included; *get_negative* and *multi_get_32_negative* of those\n\
+for which all our filters are negative; *get_present* is of present keys. RocksDB is compiled for the machine\n\
+(`-march=native`), the other engines for any x86-64; our kernels choose AVX2 or AVX-512 at run time.\n\
+[engines/README.md](engines/README.md) says how the engines are set up.\n";
 
 /// The whole file.
 pub fn text(material: &Material) -> String {
-    let Measurements { date, machine, records, many_filters, .. } = &material.peers;
+    let Measurements { date, machine, records, .. } = &material.peers;
     let mut text = format!("# Benchmark results\n\nMeasured on {date} (UTC). {}\n\n{METHOD}\n", describe(machine));
-    push(&mut text, "To get them again", &commands(&material.peers));
+    push(&mut text, "To get them again", &commands(material));
     if !material.notes.trim().is_empty() {
         push(&mut text, "Notes", &material.notes);
     }
     let images = material.charts.iter().map(|chart| format!("![{}](results/{})\n", chart.title, chart.file));
     push(&mut text, "At a glance", &images.collect::<Vec<_>>().join("\n"));
-    push(&mut text, "Where others are ahead of us", &ahead::table(records).markdown());
+    push(&mut text, "Where others are ahead of us", &others_ahead(&material.peers));
     for n in tables::sizes(records) {
         let title = format!("{} keys", grouped(n));
         push(&mut text, &title, &tables::of_size(records, n).markdown());
     }
-    if !many_filters.is_empty() {
-        push(&mut text, "One absent key, many filters", &tables::many_filters(many_filters).markdown());
+    push_uses(&mut text, &material.peers);
+    if let Some(native) = &material.native {
+        push_compiled_for_cpu(&mut text, native, records);
     }
     if !material.engines.is_empty() {
         push(&mut text, "Storage engines", &format!("{ENGINES}\n{}", engines::table(&material.engines).markdown()));
     }
     push(&mut text, "Versions", &versions(records));
     text.trim_end().to_owned() + "\n"
+}
+
+fn others_ahead(peers: &Measurements) -> String {
+    let (filters, uses) = (ahead::table(&peers.records), ahead::uses(&peers.key_bytes, &peers.many_filters));
+    let uses = if uses.is_empty() { String::new() } else { format!("\n{}", uses.markdown()) };
+    format!("Single probes against single probes, batches against batches.\n\n{}{uses}", filters.markdown())
+}
+
+/// The tables of what is measured of a few filters only. A run of some subjects has none of them.
+fn push_uses(text: &mut String, peers: &Measurements) {
+    let uses = [
+        ("Hashing keys", KEY_BYTES, tables::hashing(&peers.key_bytes)),
+        ("From key bytes to an answer", BYTES_TO_ANSWER, tables::hashing_and_probing(&peers.key_bytes)),
+        ("Counted single probes", COUNTED, tables::counted(&peers.counted)),
+        ("One absent key, many filters", MANY_FILTERS, tables::many_filters(&peers.many_filters)),
+    ];
+    for (title, method, table) in uses {
+        if !table.is_empty() {
+            push(text, title, &format!("{method}\n{}", table.markdown()));
+        }
+    }
+}
+
+fn push_compiled_for_cpu(text: &mut String, native: &Measurements, usual: &[Record]) {
+    let machine = describe(&native.machine);
+    let table = tables::compiled_for_cpu(&native.records, usual).markdown();
+    push(
+        text,
+        "Compiled for the CPU",
+        &format!("Measured on {} (UTC). {machine}\n\n{COMPILED_FOR_CPU}\n{table}", native.date),
+    );
 }
 
 fn push(text: &mut String, title: &str, body: &str) {
@@ -68,14 +121,32 @@ fn describe(machine: &Machine) -> String {
     )
 }
 
-fn commands(measurements: &Measurements) -> String {
-    let run = "cargo run --release --manifest-path benches/peers/Cargo.toml --";
+fn commands(material: &Material) -> String {
+    let run = "cargo run --release --manifest-path benches/peers/Cargo.toml";
+    let mut lines = vec![format!("{run} -- {}--json benches/results/peers.json", arguments(&material.peers))];
+    if let Some(native) = &material.native {
+        let cpu = native.records.iter().find_map(|record| record.target_cpu.as_deref()).unwrap_or("native");
+        lines.push(format!(
+            "RUSTFLAGS=\"-C target-cpu={cpu}\" {run} --target-dir benches/peers/target/native -- \\\n    {}--json \
+             benches/results/peers-native.json",
+            arguments(native)
+        ));
+    }
+    if !material.engines.is_empty() {
+        lines.push("(cd benches/engines && cargo run --release -- --json ../results/engines.json)".to_owned());
+    }
+    lines.push(format!("{run} -- report"));
+    lines.push(format!("{run} -- --isa all    # prints the portable figures of the notes, too"));
+    format!("```sh\n{}\n```\n", lines.join("\n"))
+}
+
+/// The arguments of a run, with a space behind them.
+fn arguments(measurements: &Measurements) -> String {
     let mut arguments = measurements.arguments.join(" ");
     if !arguments.is_empty() {
         arguments.push(' ');
     }
-    let portable = format!("{run} --isa all    # prints the portable figures of the notes, too");
-    format!("```sh\n{run} {arguments}--json benches/results/peers.json\n{run} report\n{portable}\n```\n")
+    arguments
 }
 
 fn versions(records: &[Record]) -> String {

@@ -11,6 +11,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use serde::de::DeserializeOwned;
 
 use crate::record::{EngineRecord, Measurements, read_json};
 
@@ -20,6 +21,10 @@ pub struct ReportArgs {
     /// Measurements that `--json` wrote; `results/peers.json` below the output directory by default.
     #[arg(long, value_name = "FILE")]
     peers: Option<PathBuf>,
+    /// Measurements of this program compiled for the machine's CPU; `results/peers-native.json` below the output directory
+    /// by default, if it is there.
+    #[arg(long, value_name = "FILE")]
+    native: Option<PathBuf>,
     /// Measurements of storage engines; `results/engines.json` below the output directory by default, if it is there.
     #[arg(long, value_name = "FILE")]
     engines: Option<PathBuf>,
@@ -32,6 +37,7 @@ pub struct ReportArgs {
 #[derive(Debug)]
 struct Material {
     peers: Measurements,
+    native: Option<Measurements>,
     engines: Vec<EngineRecord>,
     notes: String,
     charts: Vec<charts::Image>,
@@ -46,22 +52,23 @@ pub fn run(args: &ReportArgs) -> io::Result<()> {
     let results = args.out.join("results");
     fs::create_dir_all(&results)?;
     let peers: Measurements = read_json(&args.peers.clone().unwrap_or_else(|| results.join("peers.json")))?;
-    let engines = read_engines(args.engines.as_deref(), &results)?;
+    let native = read_if_there(args.native.as_deref(), &results.join("peers-native.json"))?;
+    let engines = read_if_there(args.engines.as_deref(), &results.join("engines.json"))?.unwrap_or_default();
     let charts = charts::all(&peers.records)?;
     for chart in &charts {
         fs::write(results.join(chart.file), &chart.svg)?;
     }
-    let material = Material { peers, engines, notes: read_notes(&results)?, charts };
+    let material = Material { peers, native, engines, notes: read_notes(&results)?, charts };
     fs::write(args.out.join("RESULTS.md"), markdown::text(&material))
 }
 
-/// The engines' records: those asked for must be there, those at the usual place may.
-fn read_engines(asked_for: Option<&Path>, results: &Path) -> io::Result<Vec<EngineRecord>> {
-    if let Some(path) = asked_for {
-        return read_json(path);
+/// Records: those asked for must be there, those at the usual place may.
+fn read_if_there<T: DeserializeOwned>(asked_for: Option<&Path>, usual: &Path) -> io::Result<Option<T>> {
+    match asked_for {
+        Some(path) => read_json(path).map(Some),
+        None if usual.exists() => read_json(usual).map(Some),
+        None => Ok(None),
     }
-    let usual = results.join("engines.json");
-    if usual.exists() { read_json(&usual) } else { Ok(Vec::new()) }
 }
 
 /// The notes that people write, which no run overwrites.
@@ -77,7 +84,7 @@ mod tests {
     use super::*;
     use sstfilter_charts::Machine;
 
-    use crate::record::tests::record;
+    use crate::record::tests::{key_bytes, record};
     use crate::record::write_json;
 
     #[test]
@@ -92,13 +99,18 @@ mod tests {
             machine: Machine::this("portable"),
             records: vec![record("sstfilter", "a", "a", 10_000), record("xorf", "Xor8", "a", 10_000)],
             many_filters: Vec::new(),
+            key_bytes: vec![key_bytes("sstfilter", "a", "a", 4.0), key_bytes("xorf", "BinaryFuse8", "a", 2.0)],
+            counted: Vec::new(),
         };
         write_json(&out.join("results/peers.json"), &peers).unwrap();
-        let args = ReportArgs { peers: None, engines: None, out: out.clone() };
+        write_json(&out.join("results/peers-native.json"), &peers).unwrap();
+        let args = ReportArgs { peers: None, native: None, engines: None, out: out.clone() };
         for _ in 0..2 {
             run(&args).unwrap();
             let text = fs::read_to_string(out.join("RESULTS.md")).unwrap();
             assert!(text.contains(notes) && text.contains("2026-01-02") && text.contains("Xor8"), "{text}");
+            assert!(text.contains("## Compiled for the CPU") && text.contains("| 0.50x |"), "{text}");
+            assert!(!text.contains("## Counted single probes"), "{text}");
         }
         assert_eq!(fs::read_to_string(out.join("results/notes.md")).unwrap(), notes);
         fs::remove_dir_all(out).unwrap();

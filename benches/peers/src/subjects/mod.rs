@@ -43,7 +43,7 @@ pub fn all(isa: IsaChoice) -> Vec<Box<dyn Subject>> {
     subjects.extend(register_blocked::subjects());
     subjects.extend(sstfilter_dynamic::subjects());
     subjects.push(Box::new(fastbloom::FastBloom));
-    subjects.push(Box::new(sbbf::SplitBlock));
+    subjects.extend(sbbf::subjects());
     subjects.push(Box::new(lsm_tree::StandardBloom));
     subjects.extend(xorf::subjects());
     subjects.extend(pleat::subjects());

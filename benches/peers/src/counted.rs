@@ -1,0 +1,144 @@
+//! Single probes through a [`FilterReader`], which checks and counts them, beside bare ones; and from many threads.
+
+use std::hint::black_box;
+use std::sync::Barrier;
+use std::thread;
+use std::time::Instant;
+
+use bytes::Bytes;
+use sstfilter::kind::KindEntry;
+use sstfilter::{BitsPerKey, BuildContext, FilterBlock, FilterReader, KeyHash, KeyHasher, Sizing};
+
+use crate::harness::{Length, least_times};
+use crate::keys::KeySet;
+use crate::record::{CountedProbe, SharedProbe};
+use crate::subject::{BuildError, count_where};
+
+/// Name in the records, name in the table of kinds, fingerprint bits; blocked Bloom has 10 bits per key.
+const KINDS: [(&str, &str, Option<u8>); 3] = [
+    ("blocked Bloom, 10 bits", "bloom", None),
+    ("Ribbon, 2^-7", "ribbon", Some(7)),
+    ("BinaryFuse 3-wise, 8", "binary-fuse", Some(8)),
+];
+
+/// Keys in each filter: from the first cache level to the last.
+const KEYS: [usize; 3] = [10_000, 100_000, 1_000_000];
+
+/// Absent keys between two looks at the clock: a fraction of a millisecond.
+const QUERIES: usize = 1 << 16;
+
+/// How often each thread goes through the keys while the others do: some milliseconds, so that threads overlap, and so
+/// that most turns go by without an interruption.
+const PASSES: usize = 4;
+
+/// Measures all kinds and sizes.
+///
+/// # Errors
+///
+/// What a builder says when it cannot build.
+pub fn measure(length: Length) -> Result<Vec<CountedProbe>, BuildError> {
+    let turns = if length == Length::Quick { 20 } else { 100 };
+    let absent = KeySet::absent(QUERIES);
+    let mut records = Vec::new();
+    for keys in KEYS {
+        for (name, kind, fingerprint_bits) in KINDS {
+            let block = filter(kind, fingerprint_bits, keys)?;
+            records.push(measure_filter(name, &block, keys, absent.all().hashes, turns));
+        }
+    }
+    Ok(records)
+}
+
+fn measure_filter(
+    kind: &str,
+    block: &FilterBlock<Bytes>,
+    keys: usize,
+    absent: &[KeyHash],
+    turns: usize,
+) -> CountedProbe {
+    let reader = FilterReader::from(Ok(block.clone()));
+    let mut works: [Box<dyn FnMut() -> u64>; 2] =
+        [Box::new(|| count_bare(black_box(block), absent)), Box::new(|| count_counted(black_box(&reader), absent))];
+    let times = least_times(&mut works, turns);
+    let per_key = |work: usize| times[work] / absent.len() as f64;
+    CountedProbe {
+        kind: kind.to_owned(),
+        n: keys as u64,
+        bare_ns: per_key(0),
+        counted_ns: per_key(1),
+        shared: shared(&reader, absent, turns),
+    }
+}
+
+fn count_bare(block: &FilterBlock<Bytes>, absent: &[KeyHash]) -> u64 {
+    count_where(black_box(absent), |&hash| block.may_contain(hash))
+}
+
+fn count_counted(reader: &FilterReader<Bytes>, absent: &[KeyHash]) -> u64 {
+    count_where(black_box(absent), |&hash| !reader.probe(hash).is_absent())
+}
+
+/// As many threads as there are CPUs, beside one; `None` where there is one CPU.
+fn shared(reader: &FilterReader<Bytes>, absent: &[KeyHash], turns: usize) -> Option<SharedProbe> {
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    (threads > 1).then(|| SharedProbe {
+        threads: threads as u64,
+        alone_ns: from_threads(reader, absent, 1, turns),
+        together_ns: from_threads(reader, absent, threads, turns),
+    })
+}
+
+/// The least nanoseconds per probe and thread while `threads` threads probe `reader`: the slowest thread of the best
+/// turn, so that threads which wait for each other's lines show.
+fn from_threads(reader: &FilterReader<Bytes>, absent: &[KeyHash], threads: usize, turns: usize) -> f64 {
+    let start = Barrier::new(threads);
+    let of_thread = || -> Vec<f64> { (0..turns).map(|_| together(&start, reader, absent)).collect() };
+    let times: Vec<Vec<f64>> = thread::scope(|scope| {
+        let running: Vec<_> = (0..threads).map(|_| scope.spawn(of_thread)).collect();
+        running.into_iter().map(|thread| thread.join().unwrap_or_default()).collect()
+    });
+    let slowest = |turn: usize| times.iter().map(|of_thread| of_thread[turn]).fold(0.0, f64::max);
+    (0..turns).map(slowest).fold(f64::INFINITY, f64::min)
+}
+
+/// One thread's nanoseconds per probe from the moment when all have come.
+fn together(start: &Barrier, reader: &FilterReader<Bytes>, absent: &[KeyHash]) -> f64 {
+    start.wait();
+    let started = Instant::now();
+    (0..PASSES).for_each(|_| {
+        black_box(count_counted(reader, absent));
+    });
+    started.elapsed().as_nanos() as f64 / (PASSES * absent.len()) as f64
+}
+
+fn filter(kind: &str, fingerprint_bits: Option<u8>, keys: usize) -> Result<FilterBlock<Bytes>, BuildError> {
+    let size = fingerprint_bits.map_or(BitsPerKey::TEN.into(), Sizing::FingerprintBits);
+    let policy = KindEntry::named(kind).ok_or("no such kind")?.configure(size)?;
+    let context = BuildContext::new(&KeyHasher::default()).with_expected_keys(keys as u64);
+    let mut builder = policy.builder(&context);
+    builder.add_hashes(KeySet::present(keys).all().hashes);
+    Ok(FilterBlock::load(builder.finish().block.ok_or("no filter fits")?, &KeyHasher::default())?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_probe_of_every_thread_is_counted() {
+        let (absent, turns, threads) = (KeySet::absent(1_000), 3, 4);
+        let reader = FilterReader::from(Ok(filter("bloom", None, 1_000).unwrap()));
+        assert!(from_threads(&reader, absent.all().hashes, threads, turns) > 0.0);
+        let stats = reader.stats();
+        assert_eq!(stats.negatives + stats.positives, (1_000 * PASSES * turns * threads) as u64);
+    }
+
+    #[test]
+    fn all_kinds_are_measured_bare_and_counted() {
+        for (name, kind, fingerprint_bits) in KINDS {
+            let block = filter(kind, fingerprint_bits, 1_000).unwrap();
+            let record = measure_filter(name, &block, 1_000, KeySet::absent(1_000).all().hashes, 1);
+            assert!(record.bare_ns > 0.0 && record.counted_ns > 0.0, "{record:?}");
+        }
+    }
+}

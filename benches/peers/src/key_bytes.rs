@@ -1,0 +1,243 @@
+//! From the bytes of a key to its hash, and on to a filter's answer: what an engine pays for one key and one filter.
+
+use std::hint::black_box;
+
+use fastbloom::BloomFilter;
+use sbbf_rs_safe::Filter as Sbbf;
+use sstfilter::kind::KindEntry;
+use sstfilter::{BitsPerKey, BuildContext, DEFAULT_HASH_SEED, FilterBlock, KeyHash, KeyHasher, Sizing};
+use xorf::{BinaryFuse8, Filter as _};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use crate::harness::{Length, least_times};
+use crate::record::{ByteOperation, KeyBytes};
+use crate::subject::BuildError;
+use crate::subjects::sstfilter::NAME;
+
+/// Bytes of the keys that are hashed: both sides of the lengths at which XXH3 changes its way.
+const HASHED_BYTES: [usize; 7] = [8, 16, 24, 40, 100, 300, 1_000];
+
+/// Bytes of the keys that are hashed and probed.
+const PROBED_BYTES: [usize; 4] = [8, 16, 24, 40];
+
+/// Keys in each filter.
+const FILTER_KEYS: usize = 100_000;
+
+/// Bytes of all the keys that are hashed: they stay in the nearest caches, so that hashing is timed and not memory.
+const HASHED_TOTAL_BYTES: usize = 1 << 15;
+
+/// Bytes hashed between two looks at the clock: a fraction of a millisecond.
+const HASHED_BYTES_PER_TURN: usize = 1 << 20;
+
+/// Absent keys between two looks at the clock.
+const QUERIES: usize = 1 << 14;
+
+/// The first number of the absent keys: above every present one.
+const FIRST_ABSENT: u64 = 1 << 40;
+
+/// Keys of one length, one behind the other.
+struct ByteKeys {
+    bytes: Vec<u8>,
+    length: usize,
+}
+
+impl ByteKeys {
+    /// The keys of the numbers from `first` on. Each part of 8 bytes is mixed from the number and the part's position,
+    /// so distinct numbers give distinct keys.
+    fn new(first: u64, count: usize, length: usize) -> Self {
+        let parts = 0..length.div_ceil(8) as u64;
+        let key = |number: u64| {
+            let words = parts.clone().flat_map(move |part| KeyHash::mix(number ^ part << 56).get().to_le_bytes());
+            words.take(length)
+        };
+        Self { bytes: (first..).take(count).flat_map(key).collect(), length }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        self.bytes.chunks_exact(self.length)
+    }
+
+    /// The sum of what `work` makes of each key. The length is hidden from the compiler, as it is in an engine.
+    #[inline]
+    fn sum(&self, mut work: impl FnMut(&[u8]) -> u64) -> u64 {
+        self.bytes.chunks_exact(black_box(self.length)).fold(0, |sum, key| sum.wrapping_add(work(key)))
+    }
+}
+
+/// One way to hash keys, or to hash and probe them.
+struct Method<'a> {
+    implementation: &'static str,
+    name: &'static str,
+    against: &'static str,
+    work: Box<dyn FnMut() -> u64 + 'a>,
+}
+
+/// Our methods.
+const HASH: &str = "KeyHasher::hash";
+const BLOOM: &str = "blocked Bloom, 10 bits";
+const RIBBON: &str = "Ribbon, 2^-7";
+const FUSE: &str = "BinaryFuse 3-wise, 8";
+
+impl<'a> Method<'a> {
+    fn ours(name: &'static str, work: impl FnMut() -> u64 + 'a) -> Self {
+        Self { implementation: NAME, name, against: name, work: Box::new(work) }
+    }
+
+    fn of(
+        implementation: &'static str,
+        name: &'static str,
+        against: &'static str,
+        work: impl FnMut() -> u64 + 'a,
+    ) -> Self {
+        Self { implementation, name, against, work: Box::new(work) }
+    }
+}
+
+/// Measures hashing alone, then hashing and probing.
+///
+/// # Errors
+///
+/// What a builder says when it cannot build.
+pub fn measure(length: Length) -> Result<Vec<KeyBytes>, BuildError> {
+    let turns = if length == Length::Quick { 40 } else { 200 };
+    let mut records: Vec<_> = HASHED_BYTES.into_iter().flat_map(|bytes| hashing(bytes, turns)).collect();
+    for bytes in PROBED_BYTES {
+        records.extend(probing(bytes, turns)?);
+    }
+    Ok(records)
+}
+
+/// `KeyHasher::hash` beside the function that it calls.
+fn hashing(key_bytes: usize, turns: usize) -> Vec<KeyBytes> {
+    let keys = ByteKeys::new(0, HASHED_TOTAL_BYTES / key_bytes, key_bytes);
+    let passes = HASHED_BYTES_PER_TURN / HASHED_TOTAL_BYTES;
+    let (hasher, seed) = (black_box(KeyHasher::default()), black_box(DEFAULT_HASH_SEED));
+    let methods = vec![
+        Method::ours(HASH, || (0..passes).fold(0, |sum, _| sum ^ black_box(&keys).sum(|key| hasher.hash(key).get()))),
+        Method::of("xxhash-rust", "xxh3_64_with_seed", HASH, || {
+            (0..passes).fold(0, |sum, _| sum ^ black_box(&keys).sum(|key| xxh3_64_with_seed(key, seed)))
+        }),
+    ];
+    records(methods, turns, keys.iter().count() * passes, (ByteOperation::Hash, key_bytes, 0))
+}
+
+/// Our kinds and the peers that take bytes or hashes, one key after the other.
+fn probing(key_bytes: usize, turns: usize) -> Result<Vec<KeyBytes>, BuildError> {
+    let present = ByteKeys::new(0, FILTER_KEYS, key_bytes);
+    let absent = ByteKeys::new(FIRST_ABSENT, QUERIES, key_bytes);
+    let kinds = [
+        (BLOOM, "bloom", BitsPerKey::TEN.into()),
+        (RIBBON, "ribbon", Sizing::FingerprintBits(7)),
+        (FUSE, "binary-fuse", Sizing::FingerprintBits(8)),
+    ];
+    let ours = kinds.into_iter().map(|(name, kind, size)| our_method(name, kind, size, &present, &absent));
+    let mut methods = ours.collect::<Result<Vec<_>, _>>()?;
+    methods.extend(peer_methods(&present, &absent)?);
+    Ok(records(methods, turns, QUERIES, (ByteOperation::HashAndProbe, key_bytes, FILTER_KEYS)))
+}
+
+fn our_method<'a>(
+    name: &'static str,
+    kind: &str,
+    size: Sizing,
+    present: &ByteKeys,
+    absent: &'a ByteKeys,
+) -> Result<Method<'a>, BuildError> {
+    let (block, hasher) = (our_filter(kind, size, present)?, KeyHasher::default());
+    Ok(Method::ours(name, move || {
+        let (block, hasher) = black_box((&block, &hasher));
+        absent.sum(|key| u64::from(block.may_contain(hasher.hash(key))))
+    }))
+}
+
+fn peer_methods<'a>(present: &ByteKeys, absent: &'a ByteKeys) -> Result<[Method<'a>; 4], BuildError> {
+    let seed = black_box(DEFAULT_HASH_SEED);
+    let xxh3 = move |key: &[u8]| xxh3_64_with_seed(key, seed);
+    let numbers: Vec<u64> = present.iter().map(xxh3).collect();
+    let fuse = BinaryFuse8::try_from(&numbers)?;
+    let (mut sbbf, mut of_hashes, mut of_bytes) = (Sbbf::new(10, FILTER_KEYS), fast_bloom(), fast_bloom());
+    for (key, &hash) in present.iter().zip(&numbers) {
+        sbbf.insert_hash(hash);
+        of_hashes.insert_hash(hash);
+        of_bytes.insert(key);
+    }
+    Ok([
+        Method::of("sbbf-rs-safe", "xxh3, split block Bloom, 10 bits", BLOOM, move || {
+            absent.sum(|key| u64::from(sbbf.contains_hash(xxh3(key))))
+        }),
+        Method::of("fastbloom", "xxh3, Bloom, 10 bits", BLOOM, move || {
+            absent.sum(|key| u64::from(of_hashes.contains_hash(xxh3(key))))
+        }),
+        Method::of("fastbloom", "its own hash, Bloom, 10 bits", BLOOM, move || {
+            absent.sum(|key| u64::from(of_bytes.contains(key)))
+        }),
+        Method::of("xorf", "xxh3, BinaryFuse8", FUSE, move || absent.sum(|key| u64::from(fuse.contains(&xxh3(key))))),
+    ])
+}
+
+fn our_filter(kind: &str, size: Sizing, present: &ByteKeys) -> Result<FilterBlock<bytes::Bytes>, BuildError> {
+    let hasher = KeyHasher::default();
+    let policy = KindEntry::named(kind).ok_or("no such kind")?.configure(size)?;
+    let mut builder = policy.builder(&BuildContext::new(&hasher).with_expected_keys(FILTER_KEYS as u64));
+    present.iter().for_each(|key| builder.add_key(key));
+    Ok(FilterBlock::load(builder.finish().block.ok_or("no filter fits")?, &hasher)?)
+}
+
+fn fast_bloom() -> BloomFilter {
+    BloomFilter::with_num_bits(FILTER_KEYS * 10).expected_items(FILTER_KEYS)
+}
+
+/// Times `methods`, each of which goes through `keys` keys.
+fn records(
+    methods: Vec<Method<'_>>,
+    turns: usize,
+    keys: usize,
+    (operation, key_bytes, n): (ByteOperation, usize, usize),
+) -> Vec<KeyBytes> {
+    let (names, mut works): (Vec<_>, Vec<_>) = methods
+        .into_iter()
+        .map(|Method { implementation, name, against, work }| ((implementation, name, against), work))
+        .unzip();
+    let times = least_times(&mut works, turns);
+    let record = |((implementation, method, against), nanoseconds): ((&str, &str, &str), f64)| KeyBytes {
+        operation,
+        implementation: implementation.to_owned(),
+        method: method.to_owned(),
+        against: against.to_owned(),
+        bytes_per_key: key_bytes as u64,
+        n: n as u64,
+        ns_per_key: nanoseconds / keys as f64,
+    };
+    names.into_iter().zip(times).map(record).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn keys_have_their_length_and_present_and_absent_ones_differ() {
+        for length in HASHED_BYTES {
+            let (present, absent) = (ByteKeys::new(0, 500, length), ByteKeys::new(FIRST_ABSENT, 500, length));
+            let all: HashSet<_> = present.iter().chain(absent.iter()).collect();
+            assert!(all.len() == 1_000 && all.iter().all(|key| key.len() == length), "{length}");
+        }
+    }
+
+    #[test]
+    fn both_ways_to_hash_give_the_same() {
+        let keys = ByteKeys::new(7, 100, 24);
+        let hasher = KeyHasher::default();
+        assert!(keys.iter().all(|key| hasher.hash(key).get() == xxh3_64_with_seed(key, DEFAULT_HASH_SEED)));
+    }
+
+    #[test]
+    fn every_length_is_hashed_by_both_and_probed_by_all() {
+        assert_eq!(hashing(24, 1).len(), 2);
+        let records = probing(8, 1).unwrap();
+        assert!(records.iter().all(|record| record.ns_per_key > 0.0 && record.n == FILTER_KEYS as u64));
+        assert_eq!(records.iter().filter(|record| record.implementation == NAME).count(), 3);
+    }
+}
