@@ -2,8 +2,8 @@
 //!
 //! A lookup takes the tables in groups of 64. For a group it computes which tables have the key in their range, and
 //! which of those have a filter that may contain it, each as the bits of one word and without touching a table. It then
-//! searches the remaining tables from the newest to the oldest. A batch of keys goes through a group together, step by
-//! step, so that the cache misses of one key overlap with those of the others.
+//! searches the remaining tables from the newest to the oldest. A batch of keys is searched step by step, so that the
+//! cache misses of one key overlap with those of the others.
 
 use core::fmt;
 use std::path::Path;
@@ -189,34 +189,66 @@ impl TableSet {
     #[must_use]
     pub fn multi_get(&self, keys: &[&[u8]]) -> Vec<Result<Option<Bytes>, TableError>> {
         let counters = self.counters.of_thread();
-        let mut results = Vec::with_capacity(keys.len());
-        for keys in keys.chunks(BATCH) {
-            results.extend(self.get_batch(keys, counters));
+        let mut results: Vec<_> = keys.iter().map(|_| Ok(None)).collect();
+        for (keys, results) in keys.chunks(BATCH).zip(results.chunks_mut(BATCH)) {
+            let mut batch = self.with_candidates(keys, results, counters);
+            self.search_batch(&mut batch);
+            batch.iter().for_each(|lookup| self.count(&lookup.tables, lookup.ended, counters));
         }
         results
     }
 
-    fn get_batch(
+    /// The lookups of those of `keys` that some table has to be searched for. The others are counted.
+    fn with_candidates<'a>(
         &self,
-        keys: &[&[u8]],
+        keys: &[&'a [u8]],
+        results: &'a mut [Result<Option<Bytes>, TableError>],
         counters: ThreadCounters<'_>,
-    ) -> impl Iterator<Item = Result<Option<Bytes>, TableError>> {
-        let mut batch: Vec<_> = keys.iter().map(|key| BatchKey::new(key, self.ranges.head(key))).collect();
-        let mut trails = vec![Trail::default(); batch.len() * self.filters.len()];
-        for (group, (filters, trails)) in self.filters.iter().zip(trails.chunks_mut(batch.len())).enumerate() {
-            self.probe_batch(group, filters, &mut batch);
-            self.search_batch(group, &mut batch);
-            let tables = first_bits(self.tables.len() - group * GROUP);
-            trails.iter_mut().zip(&mut batch).for_each(|(trail, key)| *trail = key.take_trail(tables));
+    ) -> Vec<BatchLookup<'a>> {
+        let groups = self.filters.len();
+        let mut tables = Vec::with_capacity(keys.len() * groups);
+        let hashes: Vec<_> = keys.iter().map(|key| self.push_in_range(key, &mut tables)).collect();
+        self.probe_batch(&hashes, &mut tables);
+        let mut batch = Vec::new();
+        for (position, ((key, result), hash)) in keys.iter().zip(results).zip(hashes).enumerate() {
+            let tables = tables.get(position * groups..(position + 1) * groups).unwrap_or_default();
+            if tables.iter().all(|tables| tables.candidates == 0) {
+                self.count(tables, None, counters);
+            } else {
+                batch.push(BatchLookup::new(key, hash.is_some(), tables, result));
+            }
         }
-        for position in 0..batch.len() {
-            self.count(trails.iter().skip(position).step_by(batch.len()), counters);
+        batch
+    }
+
+    /// Appends the tables that have `key` in their range, for each group. Returns the hash that filters are probed with;
+    /// a key outside all ranges is not hashed.
+    fn push_in_range(&self, key: &[u8], tables: &mut Vec<Tables>) -> Option<KeyHash> {
+        let (head, mut any) = (self.ranges.head(key), 0);
+        for group in 0..self.filters.len() {
+            let in_range = self.in_range(group, key, head);
+            tables.push(Tables { in_range, candidates: in_range });
+            any |= in_range;
         }
-        batch.into_iter().map(|key| match key.ended {
-            None | Some(Ok(Lookup::Absent | Lookup::Deleted)) => Ok(None),
-            Some(Ok(Lookup::Found(value))) => Ok(Some(value)),
-            Some(Err(error)) => Err(error),
-        })
+        if any == 0 { None } else { self.reader.hash_of(key) }
+    }
+
+    /// Probes the filters for a batch; `tables` has all groups of a key, then those of the next. The lines of a later
+    /// key are prefetched: searches between batches drive filters out of the near caches.
+    fn probe_batch(&self, hashes: &[Option<KeyHash>], tables: &mut [Tables]) {
+        let groups = self.filters.len();
+        let ahead = self.residency.keys_ahead(self.tables.len());
+        for (position, hash) in hashes.iter().enumerate() {
+            let Some(mut key) = hash.map(PreparedKey::new) else { continue };
+            let later = ahead.and_then(|ahead| Some((*hashes.get(position + ahead)?, ahead * groups)));
+            for (group, filters) in self.filters.iter().enumerate() {
+                let index = position * groups + group;
+                let later = later.and_then(|(hash, after)| Some((hash?, tables.get(index + after)?.in_range)));
+                if let Some(tables) = tables.get_mut(index).filter(|tables| tables.in_range != 0) {
+                    tables.candidates = filters.probe_ahead(&mut key, tables.in_range, later);
+                }
+            }
+        }
     }
 
     /// Which tables may hold `key`, by their ranges and filters alone: bit `i` of `matches` becomes whether a lookup
@@ -349,60 +381,42 @@ impl TableSet {
         filters.probe(key, in_range)
     }
 
-    /// Finds the candidates of a group for each key whose lookup has not ended, and prefetches lines for later keys.
-    fn probe_batch(&self, group: usize, filters: &FilterGroup<Bytes>, batch: &mut [BatchKey<'_>]) {
-        for key in batch.iter_mut() {
-            let in_range = if key.ended.is_none() { self.in_range(group, key.key, key.head) } else { 0 };
-            if in_range != 0 {
-                key.probe.get(|| self.reader.hash_of(key.key));
-            }
-            key.tables = Tables { in_range, candidates: in_range };
-        }
-        let ahead = self.residency.keys_ahead(filters.all().count_ones() as usize);
-        for position in 0..batch.len() {
-            let later = ahead.and_then(|ahead| batch.get(position + ahead)).and_then(BatchKey::probed);
-            let Some(BatchKey { probe: LazyProbe::Hashed(probe), tables, .. }) = batch.get_mut(position) else {
-                continue;
-            };
-            if tables.in_range != 0 {
-                tables.candidates = filters.probe_ahead(probe, tables.in_range, later);
-            }
-        }
-    }
-
-    /// Searches the candidates of a group for all keys, with the results and the counts of [`search`](Self::search).
+    /// Searches the candidates of all lookups.
     ///
-    /// Every key's newest candidate is searched before the next one of any key: a key that is found does not come to
-    /// its older tables. Each step is taken for all keys before the next, for it begins with loads that no cache has.
-    fn search_batch(&self, group: usize, batch: &mut [BatchKey<'_>]) {
-        let tables = self.tables.get(group * GROUP..).unwrap_or_default();
-        let newest = |key: &BatchKey<'_>| tables.get(bits_of(key.tables.candidates).next()?);
-        while batch.iter().any(|key| key.tables.candidates != 0) {
-            for key in batch.iter_mut() {
-                key.block_key = newest(key).and_then(|table| table.block_key(key.key));
+    /// Every lookup's newest candidate is searched before the next one of any: a key that is found does not come to its
+    /// older tables. Each step is taken for all lookups before the next, because it begins with loads that miss caches.
+    fn search_batch(&self, batch: &mut [BatchLookup<'_>]) {
+        let table = |lookup: &BatchLookup<'_>| self.tables.get(lookup.candidate()?);
+        while batch.iter().any(|lookup| lookup.candidate().is_some()) {
+            for lookup in batch.iter_mut() {
+                lookup.block_key = table(lookup).and_then(|table| table.block_key(lookup.key));
             }
-            for key in batch.iter_mut() {
-                key.block = newest(key).zip(key.block_key).and_then(|(table, block)| table.prefetch_cached(&block));
+            for lookup in batch.iter_mut() {
+                let place = table(lookup).zip(lookup.block_key);
+                lookup.block = place.and_then(|(table, block)| table.prefetch_cached(&block));
             }
-            for key in batch.iter_mut() {
-                if let Some(table) = newest(key) {
-                    key.search(table);
+            for lookup in batch.iter_mut() {
+                if let Some(table) = table(lookup) {
+                    lookup.search(table);
                 }
             }
         }
     }
 
-    /// Counts a lookup by what it left in each group. Key by key, so that between two of a batch the counts are as
-    /// complete as between two single lookups.
-    fn count<'a>(&self, trails: impl Iterator<Item = &'a Trail>, counters: ThreadCounters<'_>) {
+    /// Counts a lookup that ended at a table, or at none, all at once: until then the counts are those before it.
+    fn count(&self, tables: &[Tables], ended: Option<usize>, counters: ThreadCounters<'_>) {
         let count = self.tables.len();
-        for (group, trail) in trails.enumerate() {
+        let considered = ended.map_or(count, |position| position + 1);
+        for (group, Tables { in_range, candidates }) in tables.iter().enumerate() {
             let first = group * GROUP;
-            bits_of(trail.searched).for_each(|bit| counters.add(counter::touched(count, first + bit), 1));
-            if let Some(bit) = trail.ended {
-                counters.add(counter::ended(count, first + bit), 1);
+            let considered = first_bits(considered.saturating_sub(first));
+            for bit in bits_of(candidates & considered) {
+                counters.add(counter::touched(count, first + bit), 1);
             }
-            counters.add_bits(counter::range_skips(first), trail.skipped);
+            counters.add_bits(counter::range_skips(first), !in_range & considered);
+        }
+        if let Some(position) = ended {
+            counters.add(counter::ended(count, position), 1);
         }
         // Last, as in `get`.
         counters.add(counter::LOOKUPS, 1);
@@ -436,75 +450,59 @@ impl TableSet {
     }
 }
 
-/// Keys that go through the tables together. RocksDB takes as many; a batch's state is a few KiB.
+/// Keys that are searched together: about twenty of them have a false positive, enough for misses to overlap.
 const BATCH: usize = 32;
 
-/// A key of a batch, in one group of tables after the other.
-struct BatchKey<'a> {
+/// A lookup of a batch that has candidates.
+struct BatchLookup<'a> {
     key: &'a [u8],
-    /// See [`KeyRanges::head`].
-    head: Option<u64>,
-    probe: LazyProbe,
-    /// In this group; the candidates without those that have been searched.
-    tables: Tables,
-    trail: Trail,
-    /// Where the newest candidate has the key, if it has it.
+    is_hashed: bool,
+    /// In each group.
+    tables: Vec<Tables>,
+    /// The positions of the candidates that are to be searched, the newest last.
+    candidates: Vec<usize>,
+    /// Where the newest of them has the key, if it has it.
     block_key: Option<BlockKey>,
     /// The block there, if it is cached.
     block: Option<CachedBlock>,
-    /// The entry or the error at which the lookup has ended.
-    ended: Option<Result<Lookup, TableError>>,
-}
-
-impl<'a> BatchKey<'a> {
-    fn new(key: &'a [u8], head: Option<u64>) -> Self {
-        let tables = Tables { in_range: 0, candidates: 0 };
-        let (probe, trail) = (LazyProbe::Unhashed, Trail::default());
-        Self { key, head, probe, tables, trail, block_key: None, block: None, ended: None }
-    }
-
-    /// Searches `table`, the newest candidate.
-    fn search(&mut self, table: &Table) {
-        let bit = self.tables.candidates.trailing_zeros() as usize;
-        let lookup = table.get_candidate(self.key, self.probe.is_hashed(), self.block.take());
-        self.trail.searched |= 1 << bit;
-        self.tables.candidates &= self.tables.candidates - 1;
-        if !matches!(lookup, Ok(Lookup::Absent)) {
-            self.tables.candidates = 0;
-            self.trail.ended = Some(bit);
-            self.ended = Some(lookup);
-        }
-    }
-
-    /// What the lookup leaves in a group of `tables`: nothing if it has ended in one before.
-    fn take_trail(&mut self, tables: u64) -> Trail {
-        let mut trail = core::mem::take(&mut self.trail);
-        let considered = match (trail.ended, &self.ended) {
-            (Some(bit), _) => first_bits(bit + 1),
-            (None, None) => tables,
-            (None, Some(_)) => 0,
-        };
-        trail.skipped = !self.tables.in_range & considered;
-        trail
-    }
-
-    /// The hash, and the tables of this group whose filters are probed for it.
-    fn probed(&self) -> Option<(KeyHash, u64)> {
-        match &self.probe {
-            LazyProbe::Hashed(probe) => Some((probe.hash(), self.tables.in_range)),
-            LazyProbe::Unhashed | LazyProbe::OutsideDomain => None,
-        }
-    }
-}
-
-/// What a lookup leaves in a group to be counted, a bit for each table.
-#[derive(Clone, Default)]
-struct Trail {
-    searched: u64,
-    /// By its range.
-    skipped: u64,
-    /// The table at which the lookup ended, if it did in this group.
+    /// The table at which the lookup ended.
     ended: Option<usize>,
+    result: &'a mut Result<Option<Bytes>, TableError>,
+}
+
+impl<'a> BatchLookup<'a> {
+    fn new(
+        key: &'a [u8],
+        is_hashed: bool,
+        tables: &[Tables],
+        result: &'a mut Result<Option<Bytes>, TableError>,
+    ) -> Self {
+        let of_group =
+            |(group, tables): (usize, &Tables)| bits_of(tables.candidates).map(move |bit| group * GROUP + bit);
+        let mut candidates: Vec<usize> = tables.iter().enumerate().flat_map(of_group).collect();
+        candidates.reverse();
+        Self { key, is_hashed, tables: tables.to_vec(), candidates, block_key: None, block: None, ended: None, result }
+    }
+
+    /// The table that is searched next.
+    fn candidate(&self) -> Option<usize> {
+        self.candidates.last().copied()
+    }
+
+    /// Searches `table`, the next candidate.
+    fn search(&mut self, table: &Table) {
+        let position = self.candidates.pop();
+        let lookup = table.get_candidate(self.key, self.is_hashed, self.block.take());
+        if matches!(lookup, Ok(Lookup::Absent)) {
+            return;
+        }
+        self.candidates.clear();
+        self.ended = position;
+        *self.result = lookup.map(|lookup| match lookup {
+            Lookup::Found(value) => Some(value),
+            Lookup::Deleted | Lookup::Absent => None,
+        });
+    }
 }
 
 /// What is known of a key in a group of tables before one is searched, a bit for each table.
