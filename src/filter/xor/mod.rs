@@ -26,15 +26,15 @@
 //!
 //! A query reads three cells anywhere in the array, all at once and without a branch: three cache misses where the
 //! array is not in a cache, that overlap. Building takes all hashes at once, 11 bytes per key for the cells and 4 for
-//! the order, and as cells are anywhere, so are its memory accesses: beyond the caches it is the slowest of the kinds
-//! that are peeled.
+//! the order, and as cells are anywhere, so are its memory accesses: beyond the caches it takes up to three times as
+//! long as binary fuse.
 //!
 //! # When to choose it
 //!
 //! For small files: from about 100 keys on it is smaller than blocked Bloom, and up to about 8,000 keys smaller than
 //! binary fuse (`filter::binary_fuse`) with four cells for each key, up to about 32,000 than with three, whose segments
 //! are costly then. With more keys, seldom: binary fuse does the same with 1.13 cells per key, or 1.07, and near each
-//! other, so it is smaller, built in about 0.6 of the time, and probed about as fast. Xor is
+//! other, so it is smaller, built in a third to three quarters of the time, and probed as fast. Xor is
 //! simpler, its size is a formula of one line, and the literature compares with it. Where its size matters, take
 //! `filter::xor_plus`; where the build does, blocked Bloom.
 //!

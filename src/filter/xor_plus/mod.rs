@@ -22,7 +22,7 @@
 //! never shorter than 64 bytes.
 //!
 //! A query reads a line and two cells at once, and then the third cell: two misses one after the other. It takes about
-//! three times as long as xor's. Building takes the whole array beside what xor
+//! two to five times as long as xor's. Building takes the whole array beside what xor
 //! takes, and longer, because the cells of the third block wait for the others.
 //!
 //! # When to choose it

@@ -182,7 +182,7 @@ macro_rules! functions_of_set {
     };
 }
 
-/// Calls a loop compiled for these rounds, prefetch distance and alignment: a probe takes two nanoseconds, and testing
+/// Calls a loop compiled for these rounds, prefetch distance and alignment: a probe takes one to two nanoseconds, and testing
 /// them inside the loop would add to that. An unaligned line straddles two cache lines, and both are prefetched.
 macro_rules! with_constants {
     ($kernel:ident($lines:expr, $probes:expr, $($argument:expr),*)) => {{
