@@ -1,4 +1,4 @@
-//! Counters of a whole set of filters or tables, at the price of a plain addition each.
+//! Counters of sets of filters or tables, and of single readers, at the price of a plain addition each.
 //!
 //! An atomic addition costs as much as testing two or three filters, and a lookup over 70 tables counts 70 answers. So
 //! each thread has its own stripe of counters, which no other thread writes: it adds by a load and a store. Sums over
