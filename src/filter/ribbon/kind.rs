@@ -113,7 +113,8 @@ impl Kind for RibbonKind {
     type Stream = NotStreamed;
 
     const NAME: &'static str = FilterKind::RIBBON.name();
-    const STRENGTH: &'static str = "takes the least memory for its rate: within half a percent of the information bound for large files";
+    const STRENGTH: &'static str =
+        "takes the least memory for its rate: within half a percent of the information bound for large files";
     const ABILITIES: Abilities = Abilities::STATIC;
     /// With fewer keys, the trailer and the last layer's slack cost more than the columns save.
     const DEFAULT_MIN_KEYS: u64 = 1_024;

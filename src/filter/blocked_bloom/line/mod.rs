@@ -41,7 +41,7 @@ pub(crate) use crate::codec::LINE_BYTES;
 use crate::hash::{KeyHash, map_to_range};
 use crate::kernel::prefetch::prefetch_line;
 use crate::kernel::{SingleProbe, dispatch};
-use crate::simd::{self, InstructionSet};
+use crate::simd;
 
 /// One line, as it lies in a payload.
 pub(crate) type Line = [u8; LINE_BYTES];
@@ -198,11 +198,11 @@ pub(crate) trait HasLines {
 pub(crate) fn single_probe<S: HasLines>(probes: u8) -> SingleProbe<S> {
     let of_set = match simd::selected() {
         #[cfg(target_arch = "x86_64")]
-        InstructionSet::Avx512 => avx512::single_probes(),
+        simd::InstructionSet::Avx512 => avx512::single_probes(),
         #[cfg(target_arch = "x86_64")]
-        InstructionSet::Avx2 => avx2::single_probes(),
+        simd::InstructionSet::Avx2 => avx2::single_probes(),
         #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
-        InstructionSet::Neon => neon::single_probes(),
+        simd::InstructionSet::Neon => neon::single_probes(),
         _ => portable::single_probes(),
     };
     let index = usize::from(probes.clamp(1, MAX_PROBES) - 1);
