@@ -73,7 +73,8 @@ mod tests {
     #[test]
     fn threads_that_cannot_be_created_are_done_without() {
         let (mut done, mut own) = (vec![0; 50], 0);
-        let too_large = || Builder::new().stack_size(usize::MAX / 4);
+        // More than the address space has in one piece, also in 32 bits.
+        let too_large = || Builder::new().stack_size(usize::MAX / 4 * 3);
         share_among(8, too_large, done.iter_mut().collect(), &mut own, |own, piece: &mut u64| {
             *own += 1;
             *piece += 1;
