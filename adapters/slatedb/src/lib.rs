@@ -1,0 +1,1 @@
+//! sstfilter in SlateDB.
