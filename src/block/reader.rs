@@ -135,9 +135,7 @@ impl<D: AsRef<[u8]>> FilterReader<D> {
             Err(reason) => self.unusable_probe(reason),
         }
     }
-}
 
-impl<D: AsRef<[u8]>> FilterReader<D> {
     #[cold]
     fn unusable_probe<'a>(&'a self, reason: &'a BlockError) -> Probe<'a> {
         self.counters.add_unusable(1);
