@@ -180,18 +180,20 @@ impl CounterSlot {
     /// Counters of 0.
     pub(crate) fn new() -> Self {
         let mut groups = GROUPS.lock().unwrap_or_else(PoisonError::into_inner);
-        if !groups.iter().any(|(_, free)| *free != 0) {
-            groups.push((Arc::new(Stripes::new()), u64::MAX));
+        for (stripes, free) in groups.iter_mut() {
+            if *free != 0 {
+                let slot = free.trailing_zeros();
+                *free &= *free - 1;
+                return Self { stripes: stripes.clone(), slot };
+            }
         }
-        let found = groups.iter_mut().find_map(|(stripes, free)| {
-            let slot = free.trailing_zeros();
-            *free &= free.checked_sub(1)?;
-            Some(Self { stripes: stripes.clone(), slot })
-        });
-        found.unwrap_or_else(|| Self { stripes: Arc::new(Stripes::new()), slot: 0 })
+        let stripes = Arc::new(Stripes::new());
+        // All slots are free but the first, which this one takes.
+        groups.push((stripes.clone(), u64::MAX - 1));
+        Self { stripes, slot: 0 }
     }
 
-    /// Adds `more` to counter `index`, below [`SLOT`]. With an owned stripe it takes a dozen instructions, less than a
+    /// Adds `more` to counter `index`, below [`SLOT`]. With an owned stripe it takes 14 instructions, about a
     /// nanosecond.
     #[inline]
     pub(crate) fn add(&self, index: usize, more: u64) {
