@@ -4,7 +4,9 @@
 //! knows the bits of a payload and nothing of blocks, policies or files, and has one form for each instruction set;
 //! `portable` is plain Rust, and what the others are tested against: all give the same answers and the same bytes.
 //! Which one runs is decided once per call from outside, never inside a loop; for single probes, when a block is opened.
-//! Compiled for one CPU, nothing is left to decide.
+//!
+//! Compiled for NEON, or for AVX-512 with all extensions in use, the choice is a constant. Compiled for AVX2, single
+//! probes of blocked Bloom filters use AVX2 and are inlined, and all else is still decided at run time.
 //!
 //! `unsafe` is allowed in those two folders and here, and nowhere else: for instructions that not every CPU has, and
 //! for loads and stores of whole vectors. `grep -rn 'allow(unsafe_code' src` finds all three places.
