@@ -20,7 +20,7 @@
 //! | 24 | 12 | 0.0054 % | 0.0053 % | 0.0010 % |
 //!
 //! When to choose it: always, until the filter's memory matters more than the build: a Ribbon filter
-//! of the same rate is 30 % smaller, takes 10 to 25 times as long to build and about 3 times as long to probe. Above 16
+//! of the same rate is 30 % smaller, takes 11 to 18 times as long to build and about 3 times as long to probe. Above 16
 //! bits per key the line's locality costs so much (66 % over the information bound at 0.01 %) that Ribbon
 //! should be preferred.
 //!

@@ -30,7 +30,7 @@
 //! column less than the others. At 1 % that costs 1.3 % more than the bound.
 //!
 //! A query reads two neighbouring blocks of 8 r bytes (two or three cache lines), four percent of queries
-//! a second pair; it computes all r parities without an early exit. Building takes 10 to 25 times as long
+//! a second pair; it computes all r parities without an early exit. Building takes 11 to 18 times as long
 //! as Bloom and needs all hashes at once. Choose it where memory matters more than the build: compaction
 //! output, lower levels, rates below 0.1 %.
 //!
