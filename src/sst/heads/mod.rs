@@ -9,8 +9,8 @@
 //! - which tables have a key in their range ([`KeyRanges`]): a lookup takes 1.8 times as long without heads;
 //! - searching a cached block ([`HeadedBlock`]): a lookup takes 2.7 times as long by restart points, which touch a dozen
 //!   lines of the block in turn;
-//! - finding the data block in a table's index ([`TableIndex`](super::index::TableIndex)): a lookup takes 1.3 times as
-//!   long by whole keys, where filters have false positives.
+//! - finding the data block in a table's index ([`TableIndex`](super::index::TableIndex)): a lookup takes 1.05 times
+//!   as long by whole keys, false positives included and blocks cached; 1.1 to 1.2 times on a busy machine.
 //!
 //! Rejected, because it made whole lookups hardly faster: vector instructions for the ranges. Whole keys side by side
 //! cost more memory, and a second chain of loads.
