@@ -137,7 +137,7 @@ struct Scenario {
     name: &'static str,
     place: Place,
     arguments: Vec<String>,
-    /// The files are made anew for each trial.
+    /// The files are made again for each trial.
     writes: bool,
     /// Standard output is the same in every run.
     is_steady: bool,

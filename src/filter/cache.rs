@@ -38,7 +38,7 @@ pub(crate) const PEEL_PREFETCH_BYTES: u64 = 8 << 20;
 pub(crate) const PARTITION_FROM_BYTES: u64 = 8 << 20;
 
 /// Hashes that come in one slice are prefetched this many ahead of their use, 8 KiB: hardware prefetches end with each
-/// page, and begin anew with a miss.
+/// page, and start again after a miss.
 pub(crate) const HASHES_AHEAD: usize = 1 << 10;
 
 /// The part of a filter that hashes wait for together: it stays in the second-level cache.

@@ -15,7 +15,7 @@ const SIZES: [f64; 16] = [1.0, 2.5, 4.0, 6.0, 8.0, 10.0, 11.0, 13.0, 15.0, 17.0,
 
 type Member = Result<FilterBlock<Bytes>, BlockError>;
 
-/// Opened anew, with the instruction set that is selected now.
+/// Opened again, with the instruction set that is selected now.
 fn reopened(member: &Member) -> Member {
     let block = member.as_ref().map_err(Clone::clone)?;
     FilterBlock::open_unverified(block.clone().into_inner())

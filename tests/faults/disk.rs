@@ -143,7 +143,7 @@ impl Disk {
         (state.fault, state.befallen) = (Some((at, fault)), None);
     }
 
-    /// Nothing fails from now on; operations are counted anew.
+    /// Nothing fails from now on; operations are counted from 0 again.
     pub(crate) fn heal(&self) {
         let mut state = self.state();
         state.trace.clear();

@@ -252,7 +252,7 @@ fn a_builder_that_is_told_of_too_many_keys_says_so_and_holds_those_that_come() {
         builder.add_hashes(&hashes);
         assert!((1_000..1 << 20).contains(&builder.estimated_bytes()), "{}", policy.name());
         let built = builder.finish();
-        // Bloom filters are sized anew, and nothing was asked for that they are not.
+        // Bloom filters are sized again, and nothing was asked for that they are not.
         let is_bloom =
             built.report.requested == FilterKind::BLOCKED_BLOOM || built.report.requested == FilterKind::STANDARD_BLOOM;
         let reason = if is_bloom { FallbackReason::None } else { FallbackReason::TooManyKeys };

@@ -1,6 +1,6 @@
 //! A small store against a map: random sequences of writes, flushes, compactions, reads and reopenings, in which every
 //! table has its own policy, block size, hash and key extractor. The failures guarded against are those that need
-//! several of these at once: a filter that is asked with another hash after a set was bound anew, a tombstone that
+//! several of these at once: a filter that is probed with another hash after a set was bound again, a tombstone that
 //! is dropped while an older table still has the key, a key outside the extractor's domain that is denied.
 //!
 //! `SSTFILTER_LONG=1` tries 10,000 sequences. One that fails is shortened as far as it goes on failing, and printed;

@@ -130,7 +130,7 @@ impl Store {
         self.replace(first..end, merged, random);
     }
 
-    /// Writes a table of `entries` in the place of others, and opens the set anew.
+    /// Writes a table of `entries` in the place of others, and reopens the set.
     fn replace(&mut self, place: std::ops::Range<usize>, entries: Entries, random: &mut Random) {
         self.counts.add("empty tables", u64::from(entries.is_empty()));
         self.written += 1;

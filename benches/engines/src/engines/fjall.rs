@@ -23,7 +23,7 @@ pub(super) struct Fjall {
 }
 
 impl Fjall {
-    /// Ingests each file of `data`, opens the database anew, and brings all blocks into the cache.
+    /// Ingests each file of `data`, reopens the database, and brings all blocks into the cache.
     pub(super) fn build(data: &Data, directory: &Path, filter: &'static str) -> Result<Box<dyn Engine>> {
         let (database, keyspace) = open(directory, filter)?;
         for file in 0..data.scenario.files {

@@ -18,7 +18,7 @@ use crate::data::Data;
 /// The engine that the others are compared with.
 pub(crate) const OURS: &str = "sstfilter";
 /// The same, without any cache of blocks.
-pub(crate) const OURS_UNCACHED: &str = "sstfilter, blocks read anew";
+pub(crate) const OURS_UNCACHED: &str = "sstfilter, no block cache";
 
 #[cfg(any(test, feature = "fjall", feature = "rocksdb"))]
 pub(crate) const NONE: &str = "none";

@@ -1,7 +1,7 @@
 //! `lsm-tree`, the engine below fjall: the Bloom filter of its tables.
 //!
 //! The parts are public but hidden from its documentation, so they may go away in any release. The engine
-//! reads the filter's header anew at every probe; here it is read once, which is to its advantage.
+//! reads the filter's header at every probe; here it is read once, which is to its advantage.
 
 use lsm_tree::table::filter::standard_bloom::{Builder, StandardBloomFilterReader};
 
