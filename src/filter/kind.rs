@@ -8,7 +8,6 @@ use super::cache::HASHES_AHEAD;
 use crate::codec::AlignedBuffer;
 use crate::error::{BlockError, ConfigError};
 use crate::hash::KeyHash;
-use crate::kernel::SingleProbe;
 use crate::units::{BitsPerKey, Sizing};
 
 /// The most distinct keys that a block can record: their number has 40 bits.
@@ -433,30 +432,6 @@ pub trait FilterShape: Copy + fmt::Debug + Send + Sync + 'static {
     /// Bytes of the whole unbound block.
     fn block_bytes(&self) -> u64 {
         self.encode(0).block_bytes()
-    }
-}
-
-/// What an opened block knows of its filter: the shape, if that is an `S`, and where the payload ends.
-pub(crate) trait OpenFilter<S> {
-    fn shape(&self) -> Option<&S>;
-
-    /// The payload of the block in `data`; `None` if that has become shorter since it was opened.
-    fn payload<'a>(&self, data: &'a [u8]) -> Option<&'a [u8]>;
-}
-
-/// A shape whose probe of single keys is chosen when a block is opened.
-pub(crate) trait ProbedSingly: FilterShape {
-    /// The probe that is best for this shape. Whatever does not fit its kernel reads as "may be present".
-    fn single_probe<F: OpenFilter<Self>>(&self) -> SingleProbe<F> {
-        SingleProbe::new(probe_shape)
-    }
-}
-
-/// Probes for one key by [`FilterShape::may_contain`].
-pub(crate) fn probe_shape<S: FilterShape, F: OpenFilter<S>>(data: &[u8], hash: KeyHash, filter: &F) -> bool {
-    match (filter.shape(), filter.payload(data)) {
-        (Some(shape), Some(payload)) => shape.may_contain(payload, hash),
-        _ => true,
     }
 }
 

@@ -16,6 +16,7 @@ pub(crate) mod peel;
 mod power;
 pub mod register_blocked_bloom;
 pub mod ribbon;
+mod single;
 pub mod standard_bloom;
 pub mod xor;
 pub mod xor_plus;
@@ -23,10 +24,11 @@ pub mod xor_plus;
 use core::any::TypeId;
 
 pub(crate) use kind::{
-    BuildFailure, BuildResult, BuiltPayload, EncodedShape, FilterShape, Kind, OpenFilter, ParamWords, ProbedSingly,
-    ShapeFields, probe_one_by_one, probe_shape, require,
+    BuildFailure, BuildResult, BuiltPayload, EncodedShape, FilterShape, Kind, ParamWords, ShapeFields,
+    probe_one_by_one, require,
 };
 pub(crate) use power::power;
+pub(crate) use single::{OpenFilter, ProbedSingly, probe_shape};
 
 pub(crate) use crate::ids::FilterKind;
 use crate::ids::for_each_kind;
