@@ -1,1 +1,51 @@
-//! sstfilter in SlateDB.
+//! sstfilter's filters in [SlateDB](slatedb): Ribbon and blocked Bloom for SSTs on an object store.
+//!
+//! An absent key costs SlateDB one request for each SST that covers it, to read the filter, and none once filters are
+//! cached. Ribbon filters have the rate of SlateDB's own Bloom filters in 70 % of their bytes, so more of them fit into the
+//! cache.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use slatedb::object_store::memory::InMemory;
+//! use slatedb::{CompactorBuilder, Db, DbReader};
+//! use sstfilter_slatedb::SlateFilters;
+//!
+//! # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+//! let store = Arc::new(InMemory::new());
+//! let filters = SlateFilters::default(); // one for all processes of a store
+//!
+//! let db = filters.configure(Db::builder("store", store.clone())).build().await?;
+//! let reader = filters.configure(DbReader::builder("store", store.clone())).build().await?;
+//! let compactor = filters.configure(CompactorBuilder::new("store", store.clone())).build();
+//! # let _ = compactor;
+//!
+//! // At any time: which SSTs were written by a process that was configured otherwise?
+//! println!("{}", filters.audit(DbReader::builder("store", store)).await?);
+//! # reader.close().await?;
+//! # db.close().await?;
+//! # Ok::<(), slatedb::Error>(())
+//! # })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # What is never lost
+//!
+//! A filter that is damaged, of a newer version, built with another hash, or evidently another SST's answers "may match".
+//! [`SlateFilters::stats`] counts each of these, and so do metrics. A filter under another name is not used by SlateDB at
+//! all. One case remains that no policy can find out, because SlateDB does not say which SST a filter belongs to: the
+//! undamaged filter section of another SST with an overlapping key range, read in the place of the right one.
+//! [`SlateFilters::audit`] finds it.
+
+mod audit;
+mod filter;
+mod filters;
+mod keys;
+mod migration;
+mod policy;
+mod range;
+mod stats;
+
+pub use audit::{Audit, FilterState, SstAudit};
+pub use filters::{OldBloom, SlateFilters, TakesFilters};
+pub use keys::FilteredKeys;
+pub use stats::{SlateFilterStats, Unusable};

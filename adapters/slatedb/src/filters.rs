@@ -1,0 +1,249 @@
+//! One configuration of filters for every process that opens a store.
+
+use core::fmt;
+use std::sync::Arc;
+
+use slatedb::{BloomFilterPolicy, CompactionWorkerBuilder, CompactorBuilder, DbBuilder, DbReaderBuilder, FilterPolicy};
+use slatedb_common::metrics::MetricsRecorder;
+use sstfilter::{FalsePositiveRate, KeyHasher, KindPolicy};
+
+use crate::filter::Shared;
+use crate::keys::{FilteredKeys, Hashing};
+use crate::migration::ReadOnlyBloom;
+use crate::policy::SlatePolicy;
+use crate::stats::{Counters, SlateFilterStats};
+
+/// The rate of SlateDB's Bloom filter at its default of 10 bits per key: six probes, each of which finds a set bit with
+/// probability 1 - e^(-6/10).
+const BUILT_IN_RATE: f64 = 0.008_44;
+
+/// SSTs of more keys get blocked Bloom filters when they are built inside [`Db`](slatedb::Db): SlateDB builds a filter in one
+/// poll of an async task. A Ribbon filter of so many keys takes 7 ms with AVX-512 and 9 ms with AVX2.
+const INLINE_RIBBON_KEYS: u64 = 1 << 18;
+
+/// The filters of a store: one object that configures its [`Db`](slatedb::Db), its readers and its compactors alike.
+///
+/// Every process must use the same hasher and [`FilteredKeys`]. Everything else may differ and may change at any time: a
+/// stored filter says itself what it is.
+///
+/// By default, filters hold whole keys. They are Ribbon filters with the false positive rate of SlateDB's Bloom filter at
+/// 10 bits per key, in 70 % of its bytes, and blocked Bloom filters of that rate where Ribbon would not be smaller or an
+/// SST is too large to build one while other tasks wait.
+///
+/// ```
+/// use std::sync::Arc;
+/// use slatedb::object_store::memory::InMemory;
+/// use slatedb::{Db, DbReader};
+/// use sstfilter_slatedb::SlateFilters;
+///
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// let store = Arc::new(InMemory::new());
+/// let filters = SlateFilters::default();
+///
+/// let db = filters.configure(Db::builder("store", store.clone())).build().await?;
+/// db.put(b"key", b"value").await?;
+/// db.flush().await?;
+///
+/// let reader = filters.configure(DbReader::builder("store", store)).build().await?;
+/// assert_eq!(reader.get(b"key").await?.as_deref(), Some(&b"value"[..]));
+/// # reader.close().await?;
+/// # db.close().await?;
+/// # Ok::<(), slatedb::Error>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct SlateFilters {
+    hashing: Hashing,
+    kind: KindPolicy,
+    inline_keys: u64,
+    beside: Vec<Arc<dyn FilterPolicy>>,
+    counters: Arc<Counters>,
+}
+
+impl SlateFilters {
+    /// Filters of whole keys, hashed by `hasher`.
+    #[must_use]
+    pub fn new(hasher: &KeyHasher) -> Self {
+        let ribbon = FalsePositiveRate::new(BUILT_IN_RATE).and_then(KindPolicy::ribbon);
+        Self {
+            hashing: Hashing { hasher: hasher.clone(), keys: FilteredKeys::default() },
+            // The rate is within Ribbon's range; the tests would show a fallback.
+            kind: ribbon.unwrap_or_default(),
+            inline_keys: INLINE_RIBBON_KEYS,
+            beside: Vec::new(),
+            counters: Arc::default(),
+        }
+    }
+
+    /// Sets which parts of keys filters hold. Stored filters of other parts are not used.
+    #[must_use]
+    pub fn with_keys(mut self, keys: FilteredKeys) -> Self {
+        self.hashing.keys = keys;
+        self
+    }
+
+    /// Sets the kind and size of new filters.
+    ///
+    /// ```
+    /// use sstfilter::{BitsPerKey, FalsePositiveRate, KindPolicy};
+    /// use sstfilter_slatedb::SlateFilters;
+    ///
+    /// let bloom = SlateFilters::default().with_kind(KindPolicy::bloom(BitsPerKey::TEN)?);
+    /// let precise = SlateFilters::default().with_kind(KindPolicy::ribbon(FalsePositiveRate::new(0.001)?)?);
+    /// # Ok::<(), sstfilter::ConfigError>(())
+    /// ```
+    #[must_use]
+    pub fn with_kind(mut self, kind: KindPolicy) -> Self {
+        self.kind = kind;
+        self
+    }
+
+    /// Sets the most keys of an SST that is written inside [`Db`](slatedb::Db) for which the kind is built; larger ones get
+    /// blocked Bloom filters. The default is 262,144. A standalone compactor has no such limit.
+    #[must_use]
+    pub fn with_inline_keys(mut self, keys: u64) -> Self {
+        self.inline_keys = keys;
+        self
+    }
+
+    /// Reads the filters that SlateDB's own policy wrote, too, while SSTs that have them last.
+    ///
+    /// `old` must be the policy with which they were written. See [`OldBloom`] for what new SSTs get.
+    #[must_use]
+    pub fn with_old_bloom(self, old: BloomFilterPolicy, new_ssts: OldBloom) -> Self {
+        match new_ssts {
+            OldBloom::Stub => self.with_policy_beside(Arc::new(ReadOnlyBloom(old))),
+            OldBloom::Full => self.with_policy_beside(Arc::new(old)),
+        }
+    }
+
+    /// Adds a policy of the caller, for instance one for ranges. Each SST then has a filter of each policy, and is skipped
+    /// when one of them answers "absent".
+    #[must_use]
+    pub fn with_policy_beside(mut self, policy: Arc<dyn FilterPolicy>) -> Self {
+        self.beside.push(policy);
+        self
+    }
+
+    /// Also counts into metrics named `sstfilter.slatedb.*`. Pass the recorder that the builders get.
+    ///
+    /// Builders configured before do not count into them.
+    #[must_use]
+    pub fn with_metrics_recorder(mut self, recorder: &dyn MetricsRecorder) -> Self {
+        self.counters = Arc::new(Counters::with_recorder(recorder));
+        self
+    }
+
+    /// Makes `builder` write and read these filters: that of a [`Db`](slatedb::Db), a [`DbReader`](slatedb::DbReader), a
+    /// standalone compactor or a compaction worker. It replaces the builder's filter policies.
+    #[must_use]
+    pub fn configure<B: TakesFilters>(&self, builder: B) -> B {
+        builder.with_policies(self.policies(B::PROCESS))
+    }
+
+    /// What happened to filters of this configuration and its clones in this process.
+    #[must_use]
+    pub fn stats(&self) -> SlateFilterStats {
+        self.counters.snapshot()
+    }
+
+    /// The name under which SSTs store the filters.
+    #[must_use]
+    pub fn name(&self) -> String {
+        self.hashing.name()
+    }
+
+    fn policies(&self, process: Process) -> Vec<Arc<dyn FilterPolicy>> {
+        let kind = match process {
+            Process::Engine => self.kind.clone().with_max_keys(self.inline_keys),
+            Process::Compactor => self.kind.clone(),
+        };
+        let shared = Shared { hashing: self.hashing.clone(), counters: Arc::clone(&self.counters) };
+        let own: Arc<dyn FilterPolicy> = Arc::new(SlatePolicy::new(Arc::new(shared), kind));
+        [own].into_iter().chain(self.beside.iter().cloned()).collect()
+    }
+
+    /// A policy like that of [`configure`](Self::configure), with counters of its own.
+    pub(crate) fn uncounted_policy(&self) -> SlatePolicy {
+        let shared = Shared { hashing: self.hashing.clone(), counters: Arc::default() };
+        SlatePolicy::new(Arc::new(shared), self.kind.clone())
+    }
+}
+
+impl Default for SlateFilters {
+    /// Filters of whole keys, hashed by the default [`KeyHasher`].
+    fn default() -> Self {
+        Self::new(&KeyHasher::default())
+    }
+}
+
+impl fmt::Debug for SlateFilters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SlateFilters")
+            .field("name", &self.name())
+            .field("kind", &self.kind)
+            .field("inline_keys", &self.inline_keys)
+            .field("beside", &self.beside.iter().map(|policy| policy.name()).collect::<Vec<_>>())
+            .field("stats", &self.stats())
+            .finish_non_exhaustive()
+    }
+}
+
+/// What new SSTs store under the name of SlateDB's own Bloom policy while its filters are still read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OldBloom {
+    /// A filter of three bytes to which every key may match. A process without this crate's filters reads such SSTs as it
+    /// does those without filters, and one filter read more.
+    Stub,
+    /// A filter of the old policy beside the new one, for the bytes of both. Processes without this crate's filters lose
+    /// nothing.
+    Full,
+}
+
+/// Where filters are built.
+#[derive(Clone, Copy, Debug)]
+pub enum Process {
+    /// Beside the reads and writes of an engine, or not at all.
+    Engine,
+    /// In a process that only compacts.
+    Compactor,
+}
+
+/// SlateDB's builders that take filter policies.
+pub trait TakesFilters: sealed::Sealed {
+    #[doc(hidden)]
+    const PROCESS: Process;
+
+    #[doc(hidden)]
+    #[must_use]
+    fn with_policies(self, policies: Vec<Arc<dyn FilterPolicy>>) -> Self;
+}
+
+mod sealed {
+    /// Closed: SlateDB has four such builders.
+    pub trait Sealed {}
+}
+
+macro_rules! takes_filters {
+    ($($builder:ident [$($path:ident: $into:path)?] $process:ident,)+) => {
+        $(
+            impl<$($path: $into)?> sealed::Sealed for $builder<$($path)?> {}
+
+            impl<$($path: $into)?> TakesFilters for $builder<$($path)?> {
+                const PROCESS: Process = Process::$process;
+
+                fn with_policies(self, policies: Vec<Arc<dyn FilterPolicy>>) -> Self {
+                    self.with_filter_policies(policies)
+                }
+            }
+        )+
+    };
+}
+
+takes_filters! {
+    DbBuilder [P: Into<slatedb::object_store::path::Path>] Engine,
+    DbReaderBuilder [P: Into<slatedb::object_store::path::Path>] Engine,
+    CompactorBuilder [P: Into<slatedb::object_store::path::Path>] Compactor,
+    CompactionWorkerBuilder [P: Into<slatedb::object_store::path::Path>] Compactor,
+}

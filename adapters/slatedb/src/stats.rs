@@ -1,0 +1,144 @@
+//! What happened to the filters: counters that a handle shows, and that the engine's metrics carry.
+
+use core::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use slatedb_common::metrics::{CounterFn, MetricsRecorder};
+use sstfilter::{BlockError, FilterKind};
+
+/// Declares the events once: the field that a snapshot shows them in, and the metric that carries them.
+macro_rules! events {
+    ($($event:ident $field:ident $metric:literal [$($label:literal = $value:literal)?] $what:literal)+) => {
+        /// Something that is counted.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum Event {
+            $($event),+
+        }
+
+        const EVENTS: usize = [$(Event::$event),+].len();
+
+        /// Counts of what the policies of one [`SlateFilters`](crate::SlateFilters) did, in this process.
+        ///
+        /// Answers of sound filters are counted by SlateDB (`slatedb.db.sst_filter_positive_count` and so on).
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        #[non_exhaustive]
+        pub struct SlateFilterStats {
+            $(#[doc = $what] pub $field: u64,)+
+        }
+
+        impl Counters {
+            /// The counts so far.
+            pub(crate) fn snapshot(&self) -> SlateFilterStats {
+                SlateFilterStats { $($field: self.counts[Event::$event as usize].load(Ordering::Relaxed)),+ }
+            }
+
+            /// Also counts into metrics of `recorder` from now on.
+            pub(crate) fn with_recorder(recorder: &dyn MetricsRecorder) -> Self {
+                let metrics = vec![
+                    $(recorder.register_counter(
+                        concat!("sstfilter.slatedb.", $metric),
+                        $what,
+                        &[$(($label, $value))?],
+                    )),+
+                ];
+                Self { metrics, ..Self::default() }
+            }
+        }
+    };
+}
+
+events! {
+    BuiltRibbon built_ribbon "filters_built" ["kind" = "ribbon"] "Ribbon filters built."
+    BuiltBloom built_bloom "filters_built" ["kind" = "blocked_bloom"] "Blocked Bloom filters built."
+    BuiltOther built_other "filters_built" ["kind" = "other"] "Filters of other kinds built."
+    BuiltNone built_none "filters_built" ["kind" = "none"] "SSTs for which no filter could be built."
+    BuiltBytes built_bytes "filter_bytes_built" [] "Bytes of the filters built."
+    Decoded decoded "filters_decoded" ["outcome" = "usable"] "Stored filters that were read and are usable."
+    Damaged damaged "filters_decoded" ["outcome" = "damaged"] "Stored filters that are damaged: each query of them may match."
+    Unsupported unsupported "filters_decoded" ["outcome" = "unsupported"] "Stored filters of a newer version or an unknown kind: each query of them may match."
+    OtherHash other_hash "filters_decoded" ["outcome" = "other_hash"] "Stored filters built with another hash: each query of them may match."
+    NoFilter no_filter "filters_decoded" ["outcome" = "none"] "Stored entries without a filter, because none could be built."
+    UnusableProbes unusable_probes "unusable_probes" [] "Queries that may match because their SST's filter is unusable."
+    ForeignProbes foreign_probes "foreign_probes" [] "Queries outside their filter's key range, which may match: the filter is another SST's."
+}
+
+/// The counters of one set of policies.
+#[derive(Default)]
+pub(crate) struct Counters {
+    counts: [AtomicU64; EVENTS],
+    metrics: Vec<Arc<dyn CounterFn>>,
+}
+
+impl Counters {
+    pub(crate) fn add(&self, event: Event, count: u64) {
+        self.counts[event as usize].fetch_add(count, Ordering::Relaxed);
+        if let Some(metric) = self.metrics.get(event as usize) {
+            metric.increment(count);
+        }
+    }
+
+    pub(crate) fn add_built(&self, kind: Option<FilterKind>, bytes: usize) {
+        let event = match kind {
+            Some(FilterKind::RIBBON) => Event::BuiltRibbon,
+            Some(FilterKind::BLOCKED_BLOOM) => Event::BuiltBloom,
+            Some(_) => Event::BuiltOther,
+            None => Event::BuiltNone,
+        };
+        self.add(event, 1);
+        self.add(Event::BuiltBytes, bytes as u64);
+    }
+}
+
+impl fmt::Debug for Counters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.snapshot().fmt(f)
+    }
+}
+
+/// Why a stored filter is unusable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Unusable {
+    /// Its bytes are damaged, or are no filter.
+    Damaged(String),
+    /// It is of a newer version, or of a kind that this reader does not know.
+    Unsupported(String),
+    /// It was built with another hash function or seed.
+    OtherHash(String),
+    /// There is no filter: it could not be built.
+    NoFilter,
+}
+
+impl Unusable {
+    pub(crate) fn event(&self) -> Event {
+        match self {
+            Self::Damaged(_) => Event::Damaged,
+            Self::Unsupported(_) => Event::Unsupported,
+            Self::OtherHash(_) => Event::OtherHash,
+            Self::NoFilter => Event::NoFilter,
+        }
+    }
+}
+
+impl From<BlockError> for Unusable {
+    fn from(error: BlockError) -> Self {
+        let text = error.to_string();
+        match error {
+            BlockError::Version { .. } | BlockError::UnknownKind { .. } | BlockError::UnknownHash { .. } => {
+                Self::Unsupported(text)
+            }
+            BlockError::HashMismatch { .. } => Self::OtherHash(text),
+            _ => Self::Damaged(text),
+        }
+    }
+}
+
+impl fmt::Display for Unusable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Damaged(text) | Self::Unsupported(text) | Self::OtherHash(text) => f.write_str(text),
+            Self::NoFilter => f.write_str("no filter could be built for this SST"),
+        }
+    }
+}
