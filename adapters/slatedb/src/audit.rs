@@ -74,7 +74,7 @@ impl fmt::Display for Audit {
         let faults = self.without_usable_filter().count();
         write!(
             f,
-            "{} SSTs, {} with a usable filter, {faults} without; {} bytes of filters",
+            "SSTs: {}, with a usable filter: {}, without: {faults}; bytes of filters: {}",
             self.ssts.len(),
             self.ssts.len() - faults,
             self.filter_bytes()

@@ -49,3 +49,8 @@ pub use audit::{Audit, FilterState, SstAudit};
 pub use filters::{OldBloom, SlateFilters, TakesFilters};
 pub use keys::FilteredKeys;
 pub use stats::{SlateFilterStats, Unusable};
+
+/// Compiles and runs the README's examples.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct ReadmeExamples;

@@ -7,7 +7,8 @@ use slatedb::db_cache::foyer::FoyerCache;
 use slatedb::db_cache::{CacheTarget, SplitCache};
 use slatedb::object_store::ObjectStore;
 use slatedb::object_store::memory::InMemory;
-use slatedb::{BloomFilterPolicy, Db, DbCacheManagerOps, FilterPolicy, PrefixExtractor, PrefixTarget};
+use slatedb::object_store::path::Path;
+use slatedb::{BloomFilterPolicy, Db, DbBuilder, DbCacheManagerOps, FilterPolicy, PrefixExtractor, PrefixTarget};
 use sstfilter::{BitsPerKey, KindPolicy};
 use sstfilter_slatedb::{FilteredKeys, SlateFilters};
 
@@ -63,6 +64,21 @@ async fn cold_lookups(store: &Arc<dyn ObjectStore>, policies: Vec<Arc<dyn Filter
     (gets, counted.point_answers())
 }
 
+fn with_cached_metadata(store: &Arc<dyn ObjectStore>) -> DbBuilder<Path> {
+    let cache = SplitCache::new().with_meta_cache(Some(Arc::new(FoyerCache::new()))).build();
+    uncached(store, settings()).with_db_cache(Arc::new(cache), 0)
+}
+
+/// Requests of the absent lookups once filters and indexes are cached.
+async fn warm_lookups(db: &Db, counted: &Counted) -> u64 {
+    for view in db.manifest().l0() {
+        db.warm_sst(view.sst.id, &[CacheTarget::Filters, CacheTarget::Index]).await.unwrap();
+    }
+    let before = counted.settled_gets().await;
+    look_up_absent_keys(db).await;
+    counted.settled_gets().await - before
+}
+
 #[tokio::test]
 async fn a_cold_absent_lookup_costs_one_request_per_sst_and_two_per_false_positive() {
     for filters in [bloom(), SlateFilters::default()] {
@@ -87,16 +103,9 @@ async fn an_absent_lookup_costs_nothing_but_its_false_positives_once_metadata_is
     for filters in [bloom(), SlateFilters::default()] {
         let store = store_with(&filters).await;
         let counted = Counted::new();
-        let cache = SplitCache::new().with_meta_cache(Some(Arc::new(FoyerCache::new()))).build();
-        let builder = uncached(&store, settings()).with_db_cache(Arc::new(cache), 0);
-        let builder = builder.with_metrics_recorder(counted.recorder());
+        let builder = with_cached_metadata(&store).with_metrics_recorder(counted.recorder());
         let db = filters.configure(builder).build().await.unwrap();
-        for view in db.manifest().l0() {
-            db.warm_sst(view.sst.id, &[CacheTarget::Filters, CacheTarget::Index]).await.unwrap();
-        }
-        let before = counted.settled_gets().await;
-        look_up_absent_keys(&db).await;
-        assert_eq!(counted.settled_gets().await - before, counted.point_answers().false_positive);
+        assert_eq!(warm_lookups(&db, &counted).await, counted.point_answers().false_positive);
         assert!(counted.point_answers().false_positive > 0, "the lookups reached the filters");
     }
 }
@@ -109,6 +118,13 @@ async fn a_process_with_another_policy_list_pays_three_requests_per_sst_and_one_
     assert_eq!((stale, answers), (3 * SSTS * LOOKUPS, Answers::default()));
     let (none, answers) = cold_lookups(&store, vec![]).await;
     assert_eq!((none, answers), (2 * SSTS * LOOKUPS, Answers::default()));
+    // With metadata cached, both read one block of each SST.
+    for policies in [vec![Arc::new(BloomFilterPolicy::new(10)) as Arc<dyn FilterPolicy>], vec![]] {
+        let counted = Counted::new();
+        let builder = with_cached_metadata(&store).with_metrics_recorder(counted.recorder());
+        let db = builder.with_filter_policies(policies).build().await.unwrap();
+        assert_eq!(warm_lookups(&db, &counted).await, SSTS * LOOKUPS);
+    }
 }
 
 #[tokio::test]
