@@ -1,0 +1,241 @@
+//! What processes say to each other: requests on stdin, answers on stdout, one JSON value a line.
+//!
+//! A process starts with [`Answer::Ready`] (the server with [`Answer::Listening`]), answers each request, and ends when its
+//! input ends. So no process outlives the one that started it, whatever becomes of that.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+
+use serde::{Deserialize, Serialize};
+use tokio::sync::mpsc;
+
+use crate::Result;
+
+/// How a process of the engine is set up.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RoleConfig {
+    /// The name that the server logs.
+    pub name: String,
+    /// The server's address, as a URL.
+    pub endpoint: String,
+    /// The store's path in the bucket.
+    pub store: String,
+    /// The filter policies of this process.
+    pub filters: Filters,
+    /// What a reader caches.
+    pub cache: Cache,
+    /// Whether a reader follows the writer.
+    pub follow: Follow,
+    /// Whether a compactor compacts, or leaves that to workers.
+    pub compacts: Compacts,
+}
+
+/// Which filter policies a process runs with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Filters {
+    /// sstfilter's.
+    Ours,
+    /// The engine's Bloom filter of 10 bits per key, which is the default of each of its builders.
+    BuiltIn,
+    /// No filter.
+    None,
+}
+
+/// What a reader caches in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Cache {
+    /// Nothing: every lookup is cold.
+    Nothing,
+    /// Filters and indexes, but no data.
+    Metadata,
+    /// The engine's default.
+    Everything,
+}
+
+/// Whether a reader looks for new data.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Follow {
+    /// Ten times a second, with checkpoints of its own, as the engine's readers do by default.
+    Writer,
+    /// Never: it reads the checkpoint of this id. Then each request to the store belongs to a lookup.
+    Checkpoint(uuid::Uuid),
+}
+
+/// Who compacts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Compacts {
+    /// The compactor itself.
+    Itself,
+    /// Workers, which are processes of their own.
+    Workers,
+}
+
+/// What a process is told to do.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Request {
+    /// Writes a batch; `None` deletes a key. Answered by [`Answer::Done`] once it is durable.
+    Write(Vec<(String, Option<String>)>),
+    /// Writes the memory table to an SST.
+    Flush,
+    /// Looks keys up, one after the other. Answered by a [`Answer::Found`] for each.
+    Get(Vec<String>),
+    /// Asks for the engine's counters.
+    Counters,
+    /// Asks the inspector for the SSTs of the latest manifest.
+    Ssts,
+    /// Asks the inspector how many SSTs have no filter of ours that is usable.
+    Audit,
+    /// Asks the inspector for a checkpoint of the latest manifest.
+    Checkpoint,
+    /// Asks the inspector how many compactions are neither finished nor failed.
+    ActiveCompactions,
+    /// Creates an object if it does not exist.
+    Create(String),
+    /// Closes the store and answers with the final counters.
+    Close,
+}
+
+/// What a process answers.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Answer {
+    /// The server's port.
+    Listening(u16),
+    /// The store is open.
+    Ready,
+    /// A write or a flush is durable.
+    Done,
+    /// A key and its value, if there is one.
+    Found(String, Option<String>),
+    /// The engine's counters since the process started.
+    Counters(Counters),
+    /// The SSTs of a manifest.
+    Ssts(Vec<Sst>),
+    /// The id of a checkpoint.
+    Checkpoint(uuid::Uuid),
+    /// A number.
+    Count(usize),
+    /// Whether the object was created by this request.
+    Created(bool),
+    /// The request failed.
+    Failed(String),
+}
+
+/// The engine's own counters.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counters {
+    /// Requests to the object store by API (`get_range`, `put`, `list`, ...), each attempt for itself.
+    pub requests: BTreeMap<String, u64>,
+    /// Point lookups that a filter answered with "absent".
+    pub filter_negatives: u64,
+    /// Point lookups that a filter answered with "may contain".
+    pub filter_positives: u64,
+    /// Of these, those whose SST did not contain the key.
+    pub filter_false_positives: u64,
+}
+
+impl Counters {
+    /// What was counted since `earlier`.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let before = |api: &String| earlier.requests.get(api).copied().unwrap_or(0);
+        Self {
+            requests: self.requests.iter().map(|(api, count)| (api.clone(), count - before(api))).collect(),
+            filter_negatives: self.filter_negatives - earlier.filter_negatives,
+            filter_positives: self.filter_positives - earlier.filter_positives,
+            filter_false_positives: self.filter_false_positives - earlier.filter_false_positives,
+        }
+    }
+
+    /// Requests through any of these APIs.
+    #[must_use]
+    pub fn sum(&self, apis: &[&str]) -> u64 {
+        apis.iter().filter_map(|api| self.requests.get(*api)).sum()
+    }
+}
+
+/// An SST of a manifest.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sst {
+    /// The object's key.
+    pub key: String,
+    /// The sorted run that it belongs to, or none in level 0.
+    pub sorted_run: Option<u32>,
+    /// Its first and its last key.
+    pub keys: (String, String),
+    /// Offset and length of the filter block in bytes; length 0 without filters.
+    pub filter: (u64, u64),
+    /// Offset and length of the index block in bytes.
+    pub index: (u64, u64),
+    /// The names of the filters in the filter block.
+    pub filter_names: Vec<String>,
+}
+
+impl Sst {
+    /// Whether the engine has to search this SST for `key`.
+    #[must_use]
+    pub fn covers(&self, key: &str) -> bool {
+        self.keys.0.as_str() <= key && key <= self.keys.1.as_str()
+    }
+}
+
+/// Writes an answer to stdout.
+///
+/// # Errors
+///
+/// If nobody reads it any more.
+pub fn say(answer: &Answer) -> Result<()> {
+    let mut line = serde_json::to_vec(answer)?;
+    line.push(b'\n');
+    let mut stdout = std::io::stdout().lock();
+    stdout.write_all(&line)?;
+    Ok(stdout.flush()?)
+}
+
+/// The requests on stdin.
+#[derive(Debug)]
+pub struct Requests(mpsc::UnboundedReceiver<String>);
+
+impl Requests {
+    /// Starts to read. The end of the input ends this process at once, even while it waits for a server that is gone.
+    #[must_use]
+    pub fn new() -> Self {
+        Self(lines_of_input(|| std::process::exit(0)))
+    }
+
+    /// The next request.
+    ///
+    /// # Errors
+    ///
+    /// If a line is not a request.
+    pub async fn next(&mut self) -> Result<Request> {
+        let line = self.0.recv().await.ok_or("the input has ended")?;
+        Ok(serde_json::from_str(&line)?)
+    }
+}
+
+impl Default for Requests {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Waits for the end of stdin, whatever it says until then.
+pub async fn wait_for_end_of_input() {
+    let mut lines = lines_of_input(|| ());
+    while lines.recv().await.is_some() {}
+}
+
+/// The lines of stdin, read by a thread of its own: a runtime waits for its threads when it ends, and this one may wait for
+/// input for ever.
+fn lines_of_input(at_end: impl FnOnce() + Send + 'static) -> mpsc::UnboundedReceiver<String> {
+    let (sender, receiver) = mpsc::unbounded_channel();
+    std::thread::spawn(move || {
+        for line in std::io::stdin().lines().map_while(std::result::Result::ok) {
+            if sender.send(line).is_err() {
+                return;
+            }
+        }
+        at_end();
+    });
+    receiver
+}
