@@ -1,0 +1,164 @@
+//! What a policy has built and answered.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use sstfilter::{BlockError, BuildReport, FallbackReason, FilterKind};
+
+use crate::stripes::{Reader, Stripes};
+
+/// The counters of a policy and its clones. Cheap to clone; keep one when the policy goes to the engine.
+///
+/// Threads count their probes in cache lines of their own. Sums are exact once no thread is probing.
+#[derive(Clone, Debug, Default)]
+pub struct FilterCounters(Arc<Counters>);
+
+#[derive(Debug, Default)]
+struct Counters {
+    answers: Stripes,
+    unusable: [AtomicU64; 5],
+    /// One lock for each partition that is written is nothing beside building it.
+    builds: Mutex<Builds>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Builds {
+    kinds: Vec<(FilterKind, u64)>,
+    fallbacks: Vec<(FallbackReason, u64)>,
+    bytes: u64,
+    keys: u64,
+}
+
+/// Why the bytes of a filter are not used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unusable {
+    Empty,
+    NotABlock,
+    Damaged,
+    Unknown,
+    OtherHash,
+}
+
+impl Unusable {
+    /// Why `bytes` did not open.
+    #[cold]
+    pub(crate) fn of(bytes: &[u8], error: &BlockError) -> Self {
+        match error {
+            BlockError::TooShort { .. } | BlockError::Magic { .. } => Self::of_foreign(bytes),
+            BlockError::Version { .. } | BlockError::UnknownKind { .. } | BlockError::UnknownHash { .. } => {
+                Self::Unknown
+            }
+            _ => Self::Damaged,
+        }
+    }
+
+    /// Bytes that are no block.
+    pub(crate) const fn of_foreign(bytes: &[u8]) -> Self {
+        if bytes.is_empty() { Self::Empty } else { Self::NotABlock }
+    }
+}
+
+/// What a policy has built and answered so far.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FilterCounts {
+    /// Probes that answered "absent": the engine read nothing.
+    pub negatives: u64,
+    /// Probes that answered "may contain".
+    pub positives: u64,
+    /// Probes of filters that cannot be used, which all answered "may contain", by reason.
+    pub unusable: UnusableCounts,
+    /// Probes for which the policy that is migrated from answered "absent".
+    pub old_negatives: u64,
+    /// Probes for which it answered "may contain".
+    pub old_positives: u64,
+    /// Filters built, by kind.
+    pub builds: Vec<(FilterKind, u64)>,
+    /// Filters that are not of the kind asked for, by reason. A small partition gets Bloom instead of Ribbon.
+    pub fallbacks: Vec<(FallbackReason, u64)>,
+    /// Bytes of all filters built.
+    pub bytes_built: u64,
+    /// Keys in all filters built.
+    pub keys_built: u64,
+}
+
+/// Probes of filters that cannot be used, by reason. Each answered "may contain".
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct UnusableCounts {
+    /// No bytes.
+    pub empty: u64,
+    /// Bytes that do not end like a filter block: foreign, or cut.
+    pub not_a_block: u64,
+    /// A block with a damaged trailer, or of a wrong length.
+    pub damaged: u64,
+    /// A block of a newer version, or of an unknown kind or hash.
+    pub unknown: u64,
+    /// A block that was built with another hash, or another seed of it.
+    pub other_hash: u64,
+}
+
+impl UnusableCounts {
+    /// All of them.
+    #[must_use]
+    pub const fn total(&self) -> u64 {
+        self.empty + self.not_a_block + self.damaged + self.unknown + self.other_hash
+    }
+}
+
+impl FilterCounters {
+    /// The counts so far.
+    #[must_use]
+    pub fn snapshot(&self) -> FilterCounts {
+        let Counters { answers, unusable, builds } = &*self.0;
+        let unusable = |reason: Unusable| unusable[reason as usize].load(Ordering::Relaxed);
+        let Builds { kinds, fallbacks, bytes, keys } = builds.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        FilterCounts {
+            negatives: answers.sum(Reader::Block, false),
+            positives: answers.sum(Reader::Block, true),
+            unusable: UnusableCounts {
+                empty: unusable(Unusable::Empty),
+                not_a_block: unusable(Unusable::NotABlock),
+                damaged: unusable(Unusable::Damaged),
+                unknown: unusable(Unusable::Unknown),
+                other_hash: unusable(Unusable::OtherHash),
+            },
+            old_negatives: answers.sum(Reader::Old, false),
+            old_positives: answers.sum(Reader::Old, true),
+            builds: kinds,
+            fallbacks,
+            bytes_built: bytes,
+            keys_built: keys,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn count_answer(&self, reader: Reader, may_contain: bool) {
+        self.0.answers.count(reader, may_contain);
+    }
+
+    #[cold]
+    pub(crate) fn count_unusable(&self, reason: Unusable) {
+        self.0.unusable[reason as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn count_build(&self, report: &BuildReport, bytes: usize) {
+        let mut builds = self.0.builds.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(kind) = report.used {
+            increment(&mut builds.kinds, kind);
+        }
+        if report.reason != FallbackReason::None {
+            increment(&mut builds.fallbacks, report.reason);
+        }
+        builds.bytes += bytes as u64;
+        builds.keys += report.distinct_keys;
+    }
+}
+
+/// Adds one to the count of `key` in a list of few.
+fn increment<K: PartialEq>(counts: &mut Vec<(K, u64)>, key: K) {
+    match counts.iter_mut().find(|(counted, _)| *counted == key) {
+        Some((_, count)) => *count += 1,
+        None => counts.push((key, 1)),
+    }
+}
