@@ -80,8 +80,8 @@ impl SlateFilter {
     /// Whether the filter can be that of an SST with this key.
     pub(crate) fn may_hold(&self, key: &Bytes) -> bool {
         let Stored::Usable { range, block } = self.stored.as_ref() else { return true };
-        let stored = self.shared.hashing.stored(key);
-        range.admits_key(key) && stored.is_none_or(|hash| block.may_contain(hash))
+        let mut stored = self.shared.hashing.stored(key);
+        range.admits_key(key) && stored.all(|hash| block.may_contain(hash))
     }
 
     fn may_match_counted(&self, event: Event) -> bool {

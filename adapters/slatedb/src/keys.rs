@@ -141,9 +141,13 @@ impl Hashing {
         }
     }
 
-    /// A hash that the filter of an SST with this key must contain; `None` when it need not contain any.
-    pub(crate) fn stored(&self, key: &Bytes) -> Option<KeyHash> {
-        self.query(&FilterTarget::Point(key.clone()))
+    /// The hashes that the filter of an SST with this key must contain: none when it need not contain any.
+    pub(crate) fn stored(&self, key: &Bytes) -> impl Iterator<Item = KeyHash> {
+        let prefix = match self.extract(&PrefixTarget::Point(key.clone())) {
+            Some(Extracted::Prefix(prefix)) => Some(self.prefix(&prefix)),
+            Some(Extracted::TooLong) | None => None,
+        };
+        self.whole_key(key).into_iter().chain(prefix)
     }
 }
 
