@@ -81,6 +81,9 @@ impl FilterRange {
             return Err(RangeError::Version(version));
         }
         let (first, last) = (usize::from(first), usize::from(last));
+        if first.max(last) > MAX_BOUND_BYTES {
+            return Err(RangeError::Damaged);
+        }
         let (header, rest) = data.split_at_checked(FIXED_BYTES + first + last).ok_or(RangeError::Damaged)?;
         let (checksum, block) = rest.split_first_chunk::<CHECKSUM_BYTES>().ok_or(RangeError::Damaged)?;
         if crc32c::crc32c(header) != u32::from_le_bytes(*checksum) {
