@@ -168,3 +168,64 @@ pub(crate) enum Extracted {
     /// A prefix longer than the key, against the extractor's contract: nothing it says can be trusted.
     TooLong,
 }
+
+#[cfg(test)]
+mod tests {
+    //! SlateDB gives a stored filter to the policy of the same name. Two configurations that share one would probe for
+    //! hashes that were never added, and lose keys.
+
+    use std::collections::HashMap;
+
+    use super::*;
+
+    struct Named(String);
+
+    impl PrefixExtractor for Named {
+        fn name(&self) -> &str {
+            &self.0
+        }
+
+        fn prefix_len(&self, _target: &PrefixTarget) -> Option<usize> {
+            Some(0)
+        }
+    }
+
+    fn hashers() -> Vec<KeyHasher> {
+        let seeded = [0, 1, 0x10, 0x737].map(KeyHasher::with_seed);
+        let custom = [0, 1, 0x10].map(|tag| KeyHasher::custom(tag, |_| KeyHash::mix(0)));
+        [KeyHasher::default()].into_iter().chain(seeded).chain(custom).collect()
+    }
+
+    fn extractor_names() -> Vec<String> {
+        let evil = ["", "a", "a:wh=0", ":wh=0", ":p=", ":p=a", ":wh=0:p=a", "#=0", "a:h=1-0", "=", "1", "0:p=a"];
+        let long = [1_024, 1_025, 70_000].map(|length| "n".repeat(length));
+        let alike = format!("{}m", "n".repeat(69_999));
+        // What the name of 70,000 bytes is stored as, as a name of its own.
+        let hashed = extractor_part(&long[2])[3..].to_owned();
+        evil.map(str::to_owned).into_iter().chain(long).chain([alike, hashed]).collect()
+    }
+
+    #[test]
+    fn no_two_configurations_share_a_name() {
+        let mut names = HashMap::new();
+        for (index, hasher) in hashers().into_iter().enumerate() {
+            let mut check = |keys: FilteredKeys, what: String| {
+                let name = Hashing { hasher: hasher.clone(), keys }.name();
+                assert!(u16::try_from(name.len()).is_ok(), "SlateDB stores the length in 16 bits");
+                let before = names.insert(name.clone(), format!("{index} {what}"));
+                assert_eq!(before, None, "{name} is the name of {index} {what}, too");
+            };
+            check(FilteredKeys::whole(), "whole".to_owned());
+            for name in extractor_names() {
+                check(FilteredKeys::prefixes(Arc::new(Named(name.clone()))), format!("prefixes {name}"));
+                check(FilteredKeys::whole_and_prefixes(Arc::new(Named(name.clone()))), format!("both {name}"));
+            }
+        }
+    }
+
+    #[test]
+    fn a_key_that_equals_a_prefix_has_another_hash() {
+        let hashing = Hashing { hasher: KeyHasher::default(), keys: FilteredKeys::whole() };
+        assert_ne!(hashing.whole_key(b"tenant"), Some(hashing.prefix(b"tenant")));
+    }
+}

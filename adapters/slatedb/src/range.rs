@@ -93,3 +93,92 @@ impl FilterRange {
         Ok((Self::new(first, last), block))
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+mod tests {
+    //! A range that is too narrow would only cost reads; one that is trusted when damaged would hide that a filter is another
+    //! SST's.
+
+    use super::*;
+    use proptest::prelude::*;
+
+    fn header(first: &[u8], last: &[u8]) -> Vec<u8> {
+        let range = FilterRange::new(first, last);
+        let header = range.encode();
+        assert_eq!(header.len(), range.encoded_bytes());
+        header
+    }
+
+    #[test]
+    fn a_header_comes_back_with_what_follows_it() {
+        let huge = vec![b'k'; 1 << 16];
+        for (first, last) in [(&b""[..], &b""[..]), (b"", b"z"), (b"a", b"b"), (&huge, &huge), (b"a", &huge)] {
+            let bytes = [header(first, last), b"a block".to_vec()].concat();
+            let (range, block) = FilterRange::decode(&bytes).unwrap();
+            assert_eq!((range, block), (FilterRange::new(first, last), &b"a block"[..]));
+        }
+    }
+
+    #[test]
+    fn every_cut_and_every_flipped_bit_of_a_header_is_refused() {
+        for (first, last) in [(&b""[..], &b""[..]), (b"apple", b"pear"), (&[7; 64], &[9; 200])] {
+            let sound = header(first, last);
+            for length in 0..sound.len() {
+                assert!(FilterRange::decode(&sound[..length]).is_err(), "{length} bytes of {}", sound.len());
+            }
+            let stored = [sound.clone(), vec![0; 300]].concat();
+            for bit in 0..sound.len() * 8 {
+                let mut damaged = stored.clone();
+                damaged[bit / 8] ^= 1 << (bit % 8);
+                let expected = if bit < 8 { RangeError::Version(damaged[0]) } else { RangeError::Damaged };
+                assert_eq!(FilterRange::decode(&damaged), Err(expected), "bit {bit}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_header_that_claims_more_than_64_bytes_of_a_bound_is_refused() {
+        let mut forged = vec![VERSION, 65, 0];
+        forged.extend([7; 65]);
+        forged.put_u32_le(crc32c::crc32c(&forged));
+        assert_eq!(FilterRange::decode(&forged), Err(RangeError::Damaged));
+    }
+
+    fn key() -> impl Strategy<Value = Vec<u8>> {
+        // Few letters, and lengths around those at which bounds are cut.
+        let length = prop_oneof![0..4_usize, 62..67_usize, Just(1 << 16)];
+        let tail = proptest::collection::vec(b'a'..b'c', 0..3);
+        (length, tail).prop_map(|(length, tail)| [vec![b'a'; length], tail].concat())
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+        #[test]
+        fn keys_and_prefixes_of_an_sst_are_always_admitted(mut keys in proptest::collection::vec(key(), 1..6), cut in 0..70_usize) {
+            keys.sort();
+            let range = FilterRange::new(&keys[0], &keys[keys.len() - 1]);
+            for key in keys {
+                prop_assert!(range.admits(&FilterTarget::Point(Bytes::from(key.clone()))));
+                let prefix = Bytes::from(key[..cut.min(key.len())].to_vec());
+                prop_assert!(range.admits(&FilterTarget::Prefix(prefix)));
+            }
+        }
+
+        #[test]
+        fn a_key_is_admitted_if_bytes_beyond_64_could_make_it_fit(first in key(), last in key(), other in key()) {
+            let naive = cut(&first) <= cut(&other) && cut(&other) <= cut(&last);
+            prop_assert_eq!(FilterRange::new(&first, &last).admits_key(&other), naive);
+        }
+
+        #[test]
+        fn any_bytes_can_be_decoded(bytes in proptest::collection::vec(any::<u8>(), 0..300), version in any::<bool>()) {
+            let mut bytes = bytes;
+            if version && let Some(first) = bytes.first_mut() {
+                *first = VERSION;
+            }
+            prop_assert!(FilterRange::decode(&bytes).is_err());
+        }
+    }
+}

@@ -3,5 +3,11 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;
+mod compaction;
+mod configurations;
+mod faults;
+mod migration;
+mod model;
 mod requests;
+mod sections;
 mod size;

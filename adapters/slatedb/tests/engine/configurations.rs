@@ -1,0 +1,94 @@
+//! Ways to configure filters, ours and those of the engine.
+
+use std::sync::Arc;
+
+use slatedb::object_store::path::Path;
+use slatedb::{
+    BloomFilterPolicy, CompactorBuilder, DbBuilder, DbReaderBuilder, FilterPolicy, PrefixExtractor, PrefixTarget,
+};
+use sstfilter::{BitsPerKey, KeyHasher, KindPolicy};
+use sstfilter_slatedb::{FilteredKeys, OldBloom, SlateFilters};
+
+/// What a process does about filters.
+#[derive(Clone, Debug)]
+pub(crate) enum Configuration {
+    Ours(SlateFilters),
+    /// SlateDB's own Bloom filters.
+    BuiltIn,
+    None,
+}
+
+impl Configuration {
+    /// A writer's builder.
+    pub(crate) fn db(&self, builder: DbBuilder<Path>) -> DbBuilder<Path> {
+        match self {
+            Self::Ours(filters) => filters.configure(builder),
+            Self::BuiltIn | Self::None => builder.with_filter_policies(self.policies()),
+        }
+    }
+
+    pub(crate) fn reader(&self, builder: DbReaderBuilder<Path>) -> DbReaderBuilder<Path> {
+        match self {
+            Self::Ours(filters) => filters.configure(builder),
+            Self::BuiltIn | Self::None => builder.with_filter_policies(self.policies()),
+        }
+    }
+
+    pub(crate) fn compactor(&self, builder: CompactorBuilder<Path>) -> CompactorBuilder<Path> {
+        match self {
+            Self::Ours(filters) => filters.configure(builder),
+            Self::BuiltIn | Self::None => builder.with_filter_policies(self.policies()),
+        }
+    }
+
+    fn policies(&self) -> Vec<Arc<dyn FilterPolicy>> {
+        match self {
+            Self::BuiltIn => vec![Arc::new(BloomFilterPolicy::new(10))],
+            Self::Ours(_) | Self::None => vec![],
+        }
+    }
+
+    pub(crate) fn ours(&self) -> Option<&SlateFilters> {
+        match self {
+            Self::Ours(filters) => Some(filters),
+            Self::BuiltIn | Self::None => None,
+        }
+    }
+}
+
+/// One of each, with counters of its own. Ribbon filters are built for any number of keys.
+pub(crate) fn all() -> Vec<Configuration> {
+    let ribbon = SlateFilters::default().with_kind(ribbon());
+    let bloom = SlateFilters::default().with_kind(KindPolicy::bloom(BitsPerKey::TEN).unwrap());
+    let other_seed = SlateFilters::new(&KeyHasher::with_seed(7)).with_kind(self::ribbon());
+    let two_bytes = || Arc::new(FirstBytes { name: "first-2", length: 2 });
+    let prefixes = SlateFilters::default().with_keys(FilteredKeys::prefixes(two_bytes()));
+    let both = SlateFilters::default().with_keys(FilteredKeys::whole_and_prefixes(two_bytes()));
+    let old = |new_ssts| SlateFilters::default().with_old_bloom(BloomFilterPolicy::new(10), new_ssts);
+    let ours = [ribbon, bloom, other_seed, prefixes, both, old(OldBloom::Stub), old(OldBloom::Full)];
+    ours.map(Configuration::Ours).into_iter().chain([Configuration::BuiltIn, Configuration::None]).collect()
+}
+
+/// Ribbon even for a handful of keys, where it gets so few columns that about every second key matches. At a lower rate,
+/// blocked Bloom would be smaller and would be built instead.
+pub(crate) fn ribbon() -> KindPolicy {
+    KindPolicy::ribbon(BitsPerKey::TEN).unwrap().with_min_keys(0)
+}
+
+/// The first bytes of a key; shorter keys have no prefix.
+#[derive(Debug)]
+pub(crate) struct FirstBytes {
+    pub(crate) name: &'static str,
+    pub(crate) length: usize,
+}
+
+impl PrefixExtractor for FirstBytes {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn prefix_len(&self, target: &PrefixTarget) -> Option<usize> {
+        let (PrefixTarget::Point(bytes) | PrefixTarget::Prefix(bytes)) = target;
+        (bytes.len() >= self.length).then_some(self.length)
+    }
+}
