@@ -1,0 +1,102 @@
+//! The filters that are compared.
+
+use std::sync::Arc;
+
+use slatedb::object_store::path::Path;
+use slatedb::{BloomFilterPolicy, CompactorBuilder, DbBuilder, FilterPolicy, PrefixExtractor, PrefixTarget};
+use sstfilter::{BitsPerKey, KindPolicy};
+use sstfilter_slatedb::{FilteredKeys, SlateFilters};
+
+use crate::AnyError;
+
+/// Which filters a store has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Contender {
+    /// None.
+    None,
+    /// SlateDB's Bloom filters at their default of 10 bits per key.
+    BuiltIn,
+    /// Blocked Bloom filters of 10 bits per key.
+    Bloom,
+    /// The default of `SlateFilters`: Ribbon filters of the built-in rate.
+    Ribbon,
+    /// Ribbon filters of 10 bits per key.
+    RibbonTen,
+}
+
+/// What filters hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Parts {
+    Whole,
+    WholeAndPrefixes,
+}
+
+/// Everything up to the first slash.
+struct UpToSlash;
+
+impl PrefixExtractor for UpToSlash {
+    fn name(&self) -> &'static str {
+        "up-to-slash"
+    }
+
+    fn prefix_len(&self, target: &PrefixTarget) -> Option<usize> {
+        let (PrefixTarget::Point(bytes) | PrefixTarget::Prefix(bytes)) = target;
+        bytes.iter().position(|byte| *byte == b'/').map(|slash| slash + 1)
+    }
+}
+
+impl Contender {
+    pub(crate) const ALL: [Self; 5] = [Self::None, Self::BuiltIn, Self::Bloom, Self::Ribbon, Self::RibbonTen];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::None => "no filter",
+            Self::BuiltIn => "SlateDB's Bloom, 10 bits",
+            Self::Bloom => "our blocked Bloom, 10 bits",
+            Self::Ribbon => "our Ribbon, same rate",
+            Self::RibbonTen => "our Ribbon, 10 bits",
+        }
+    }
+
+    /// The filters of this package, if they are the contender's.
+    fn ours(self, parts: Parts) -> Result<Option<SlateFilters>, AnyError> {
+        let keys = match parts {
+            Parts::Whole => FilteredKeys::whole(),
+            Parts::WholeAndPrefixes => FilteredKeys::whole_and_prefixes(Arc::new(UpToSlash)),
+        };
+        let filters = SlateFilters::default().with_keys(keys);
+        Ok(match self {
+            Self::None | Self::BuiltIn => None,
+            Self::Ribbon => Some(filters),
+            Self::Bloom => Some(filters.with_kind(KindPolicy::bloom(BitsPerKey::TEN)?)),
+            Self::RibbonTen => Some(filters.with_kind(KindPolicy::ribbon(BitsPerKey::TEN)?)),
+        })
+    }
+
+    fn engines_own(self, parts: Parts) -> Vec<Arc<dyn FilterPolicy>> {
+        let bloom = BloomFilterPolicy::new(10);
+        match (self, parts) {
+            (Self::None, _) => Vec::new(),
+            (_, Parts::Whole) => vec![Arc::new(bloom)],
+            (_, Parts::WholeAndPrefixes) => vec![Arc::new(bloom.with_prefix_extractor(Arc::new(UpToSlash)))],
+        }
+    }
+
+    pub(crate) fn configure(self, parts: Parts, builder: DbBuilder<Path>) -> Result<DbBuilder<Path>, AnyError> {
+        Ok(match self.ours(parts)? {
+            Some(filters) => filters.configure(builder),
+            None => builder.with_filter_policies(self.engines_own(parts)),
+        })
+    }
+
+    pub(crate) fn configure_compactor(
+        self,
+        parts: Parts,
+        builder: CompactorBuilder<Path>,
+    ) -> Result<CompactorBuilder<Path>, AnyError> {
+        Ok(match self.ours(parts)? {
+            Some(filters) => filters.configure(builder),
+            None => builder.with_filter_policies(self.engines_own(parts)),
+        })
+    }
+}

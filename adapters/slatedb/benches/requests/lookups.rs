@@ -1,0 +1,202 @@
+//! Lookups and scans against an open store, counted.
+
+use core::time::Duration;
+use std::sync::Arc;
+
+use foyer::{Cache, CacheBuilder};
+use slatedb::bytes::Bytes;
+use slatedb::db_cache::foyer::FoyerCache;
+use slatedb::db_cache::{CacheTarget, CachedEntry, CachedKey, SplitCache};
+use slatedb::db_stats::{SST_FILTER_FALSE_POSITIVE_COUNT, SST_FILTER_NEGATIVE_COUNT, SST_FILTER_POSITIVE_COUNT};
+use slatedb::instrumented_object_store_stats::REQUEST_COUNT;
+use slatedb::{Db, DbCacheManagerOps};
+use slatedb_common::metrics::{DefaultMetricsRecorder, MetricValue};
+
+use crate::AnyError;
+use crate::contenders::Contender;
+use crate::counting::{CountingStore, Requests, ssts};
+use crate::store::Store;
+
+/// How much filters and indexes may take in memory. Data blocks are never cached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MetaCache {
+    None,
+    Bytes(u64),
+}
+
+impl MetaCache {
+    /// More than any store here has.
+    pub(crate) const AMPLE: Self = Self::Bytes(1 << 40);
+}
+
+/// What lookups or scans cost, and what they found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Outcome {
+    pub(crate) lookups: u64,
+    pub(crate) requests: Requests,
+    pub(crate) probes: u64,
+    pub(crate) false_positives: u64,
+    pub(crate) rows: u64,
+}
+
+impl Outcome {
+    /// A count, for a thousand lookups.
+    pub(crate) fn per_thousand(&self, count: u64) -> f64 {
+        count as f64 * 1e3 / self.lookups as f64
+    }
+
+    pub(crate) fn gets_per_thousand(&self) -> f64 {
+        self.per_thousand(self.requests.all().gets)
+    }
+
+    pub(crate) fn false_positive_rate(&self) -> f64 {
+        self.false_positives as f64 / self.probes.max(1) as f64
+    }
+}
+
+/// An open store.
+pub(crate) struct Session {
+    db: Db,
+    objects: Arc<CountingStore>,
+    recorder: Arc<DefaultMetricsRecorder>,
+    cache: Option<Cache<CachedKey, CachedEntry>>,
+}
+
+/// The engine's counters at one time.
+struct Snapshot {
+    gets: u64,
+    probes: u64,
+    false_positives: u64,
+}
+
+impl Session {
+    /// Opens a store with an empty cache.
+    pub(crate) async fn open(store: &Store, contender: Contender, cache: MetaCache) -> Result<Self, AnyError> {
+        let recorder = Arc::new(DefaultMetricsRecorder::new());
+        let mut builder = store.builder(contender)?.with_metrics_recorder(recorder.clone());
+        let cache = match cache {
+            MetaCache::None => None,
+            MetaCache::Bytes(bytes) => Some(meta_cache(bytes)?),
+        };
+        if let Some(cache) = &cache {
+            let meta = Arc::new(FoyerCache::new_with_cache(cache.clone()));
+            builder = builder.with_db_cache(Arc::new(SplitCache::new().with_meta_cache(Some(meta)).build()), 0);
+        }
+        let session =
+            Self { db: Box::pin(builder.build()).await?, objects: Arc::clone(&store.objects), recorder, cache };
+        session.settle().await;
+        session.objects.take();
+        Ok(session)
+    }
+
+    pub(crate) async fn close(self) -> Result<(), AnyError> {
+        Ok(self.db.close().await?)
+    }
+
+    /// What one section of all SSTs takes in the cache, in bytes.
+    pub(crate) async fn cached_bytes(&self, section: CacheTarget) -> Result<u64, AnyError> {
+        let Some(cache) = &self.cache else { return Ok(0) };
+        let before = cache.usage();
+        let manifest = self.db.manifest();
+        for view in ssts(&manifest) {
+            self.db.warm_sst(view.sst.id, core::slice::from_ref(&section)).await?;
+        }
+        self.settle().await;
+        self.objects.take();
+        Ok((cache.usage() - before) as u64)
+    }
+
+    /// Lookups of keys that the store does not have. Asserts that the engine counted the same requests.
+    pub(crate) async fn absent(&self, keys: &[Bytes]) -> Result<Outcome, AnyError> {
+        let before = self.snapshot();
+        let outcome = self.lookups(keys).await?;
+        assert_eq!(outcome.rows, 0, "an absent key was found");
+        let engine = self.snapshot().gets - before.gets;
+        assert_eq!(engine, outcome.requests.all().gets, "requests that the engine counted");
+        Ok(outcome)
+    }
+
+    /// Lookups of keys that the store has.
+    pub(crate) async fn present(&self, keys: &[Bytes]) -> Result<Outcome, AnyError> {
+        let outcome = self.lookups(keys).await?;
+        assert_eq!(outcome.rows, outcome.lookups, "a key was lost");
+        Ok(outcome)
+    }
+
+    /// One scan for each prefix.
+    pub(crate) async fn scans(&self, prefixes: &[Bytes]) -> Result<Outcome, AnyError> {
+        let before = self.snapshot();
+        let mut found = 0;
+        for prefix in prefixes {
+            let mut rows = self.db.scan_prefix(prefix, ..).await?;
+            while rows.next().await?.is_some() {
+                found += 1;
+            }
+        }
+        Ok(self.outcome(&before, prefixes.len(), found).await)
+    }
+
+    async fn lookups(&self, keys: &[Bytes]) -> Result<Outcome, AnyError> {
+        let before = self.snapshot();
+        let mut found = 0;
+        for key in keys {
+            found += u64::from(self.db.get(key).await?.is_some());
+        }
+        Ok(self.outcome(&before, keys.len(), found).await)
+    }
+
+    async fn outcome(&self, before: &Snapshot, lookups: usize, rows: u64) -> Outcome {
+        self.settle().await;
+        let now = self.snapshot();
+        Outcome {
+            lookups: lookups as u64,
+            requests: self.objects.take(),
+            probes: now.probes - before.probes,
+            false_positives: now.false_positives - before.false_positives,
+            rows,
+        }
+    }
+
+    /// Waits until nothing reads any more: the engine drops reads that it no longer needs, and may finish others later.
+    async fn settle(&self) {
+        let mut gets = self.objects.gets();
+        loop {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            match self.objects.gets() {
+                same if same == gets => return,
+                more => gets = more,
+            }
+        }
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        let snapshot = self.recorder.snapshot();
+        let sum = |name: &str, is_meant: &dyn Fn(&str, &str) -> bool| {
+            let metrics = snapshot.by_name(name).into_iter();
+            let meant = metrics.filter(|metric| metric.labels.iter().all(|(label, value)| is_meant(label, value)));
+            let counts = meant.map(|metric| match metric.value {
+                MetricValue::Counter(count) => count,
+                _ => 0,
+            });
+            counts.sum::<u64>()
+        };
+        let reads = |label: &str, value: &str| match label {
+            "component" => value == "db",
+            "store_type" => value == "main",
+            "op" => value == "get",
+            _ => true,
+        };
+        let filters = |name| sum(name, &|_, _| true);
+        Snapshot {
+            gets: sum(REQUEST_COUNT, &reads),
+            probes: filters(SST_FILTER_POSITIVE_COUNT) + filters(SST_FILTER_NEGATIVE_COUNT),
+            false_positives: filters(SST_FILTER_FALSE_POSITIVE_COUNT),
+        }
+    }
+}
+
+/// The cache of `FoyerCache`, with one shard: several would each have a cliff of their own.
+fn meta_cache(bytes: u64) -> Result<Cache<CachedKey, CachedEntry>, AnyError> {
+    let weighed = CacheBuilder::new(usize::try_from(bytes)?).with_shards(1);
+    Ok(weighed.with_weighter(|_, entry: &CachedEntry| entry.size()).build())
+}

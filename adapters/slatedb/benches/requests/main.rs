@@ -1,0 +1,37 @@
+//! What filters are worth in SlateDB: requests to the object store, counted and never timed.
+//!
+//! `cargo bench -p sstfilter-slatedb --bench requests` rewrites `RESULTS.md` and `results/`. With `-- --quick`, or by
+//! `cargo test`, a smaller store is measured, what the page promises is asserted, and nothing is written. Seeds are
+//! fixed: each run counts the same.
+
+mod contenders;
+mod counting;
+mod experiments;
+mod files;
+mod keys;
+mod lookups;
+mod page;
+mod promises;
+mod store;
+
+use std::error::Error;
+
+type AnyError = Box<dyn Error + Send + Sync>;
+
+fn main() -> Result<(), AnyError> {
+    let has = |wanted: &str| std::env::args().any(|argument| argument == wanted);
+    // Cargo passes `--bench` to benchmarks, and nothing to tests.
+    let is_full = has("--bench") && !has("--quick");
+    // One thread: the order in which the engine reads is then the same in each run.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    if is_full {
+        let results = runtime.block_on(experiments::full())?;
+        promises::check(&results);
+        files::write(&results)?;
+        page::write(&results)
+    } else {
+        promises::check(&runtime.block_on(experiments::quick())?);
+        println!("every promise of RESULTS.md holds for the smaller store");
+        Ok(())
+    }
+}

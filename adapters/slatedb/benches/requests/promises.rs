@@ -1,0 +1,75 @@
+//! What `RESULTS.md` claims, asserted on the counts that it is made of.
+
+use crate::contenders::Contender;
+use crate::experiments::{BETWEEN_PERCENT, Measured, RECORDS, Results, Scans, SweepPoint};
+use crate::keys::{Form, Skew};
+use crate::store::Layout;
+
+/// Panics at the first claim that does not hold.
+pub(crate) fn check(results: &Results) {
+    results.records.iter().chain(&results.names).for_each(check_arithmetic);
+    results.scans.iter().for_each(check_scans);
+    for layout in [Layout::L0, Layout::Runs] {
+        check_sizes(results, layout);
+    }
+    check_window(results);
+}
+
+/// Each covering SST costs a request for its filter, and a false positive two more.
+fn check_arithmetic(measured: &Measured) {
+    let Measured { contender, cold_absent: cold, cached_absent: cached, .. } = measured;
+    if *contender == Contender::None {
+        assert_eq!(cold.requests.index.gets, cold.requests.data.gets, "{measured:?}");
+        assert_eq!(cached.requests.all(), cached.requests.data, "{measured:?}");
+        return;
+    }
+    assert!(cold.probes > 0 && cached.false_positives > 0, "{measured:?}");
+    assert_eq!(cold.requests.all().gets, cold.probes + 2 * cold.false_positives, "{measured:?}");
+    assert_eq!(cold.requests.filter.gets, cold.probes, "{measured:?}");
+    assert_eq!(cached.requests.all().gets, cached.false_positives, "{measured:?}");
+}
+
+fn check_scans(scans: &Scans) {
+    let Form::Record { per_name } = RECORDS else { return };
+    let Scans { cold_absent, cold_present, cached_absent, .. } = scans;
+    assert_eq!((cold_absent.rows, cold_present.rows), (0, cold_present.lookups * u64::from(per_name)), "{scans:?}");
+    if scans.contender != Contender::None {
+        assert_eq!(cold_absent.requests.all().gets, cold_absent.probes + 2 * cold_absent.false_positives, "{scans:?}");
+        assert_eq!(cached_absent.requests.all().gets, cached_absent.false_positives, "{scans:?}");
+    }
+}
+
+/// The rate of the engine's own filters in at most 72 % of their bytes, or a quarter of it in all of them.
+fn check_sizes(results: &Results, layout: Layout) {
+    let find = |contender| results.records.iter().find(|one| one.layout == layout && one.contender == contender);
+    let (Some(built_in), Some(ribbon)) = (find(Contender::BuiltIn), find(Contender::Ribbon)) else {
+        panic!("no figures for {layout:?}")
+    };
+    assert!(ribbon.sizes.filter * 100 <= built_in.sizes.filter * 72, "{:?}, {:?}", ribbon.sizes, built_in.sizes);
+    let positives = |measured: &Measured| measured.cached_absent.false_positives as f64;
+    let (ours, theirs) = (positives(ribbon), positives(built_in));
+    // Four standard deviations of the difference.
+    assert!(ours <= theirs + 4.0 * (ours + theirs).sqrt(), "{ours} false positives, {theirs} of the engine's own");
+    if let Some(ten) = find(Contender::RibbonTen) {
+        assert!(ten.sizes.filter * 100 <= built_in.sizes.filter * 101, "{:?}, {:?}", ten.sizes, built_in.sizes);
+        assert!(positives(ten) * 4.0 <= theirs, "{} false positives, {theirs} of the engine's own", positives(ten));
+    }
+}
+
+fn check_window(results: &Results) {
+    for (layout, factor) in [(Layout::L0, 20), (Layout::Runs, 4)] {
+        for skew in [Skew::Uniform, Skew::Zipf] {
+            let gets = |contender| {
+                let is_it = |point: &&SweepPoint| {
+                    (point.layout, point.skew, point.contender, point.percent)
+                        == (layout, skew, contender, BETWEEN_PERCENT)
+                };
+                results.sweep.iter().find(is_it).map(|point| point.absent.requests.all().gets)
+            };
+            if let (Some(ours), Some(theirs)) = (gets(Contender::Ribbon), gets(Contender::BuiltIn)) {
+                assert!(ours * factor <= theirs, "{layout:?}, {skew:?}: {ours} requests, {theirs} of the engine's own");
+            }
+        }
+    }
+    assert!(!results.sweep.is_empty(), "no cache was swept");
+}
