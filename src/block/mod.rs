@@ -18,6 +18,7 @@ mod registry;
 mod set;
 mod shape;
 pub(crate) mod trailer;
+mod unopened;
 
 pub use crate::filter::kind::FallbackReason;
 pub use crate::ids::FileId;

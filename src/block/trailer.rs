@@ -37,7 +37,7 @@ pub(crate) const FORMAT_VERSION: u8 = 1;
 const BOUND: u8 = 1 << 4;
 
 /// The bytes `SF`.
-const MAGIC: u16 = 0x4653;
+pub(super) const MAGIC: u16 = 0x4653;
 
 /// Bytes of the number of keys.
 const KEYS_BYTES: usize = 5;

@@ -64,6 +64,7 @@ impl Layer {
     }
 
     /// The word after those of the columns that an equation can reach; `None` for a layer that no filter has.
+    #[inline]
     pub(super) fn columns_end(&self, upper: u8) -> Option<u64> {
         let (blocks, lower) = (self.blocks(), u64::from(self.lower_blocks));
         let is_sound =
@@ -75,6 +76,7 @@ impl Layer {
     }
 
     /// The word after those of the thresholds that a query can read.
+    #[inline]
     pub(super) fn thresholds_end(&self) -> Option<u64> {
         let last = (self.slots - WIDTH) / BUCKET_SLOTS / 32;
         self.threshold_word.checked_add(last + 1)

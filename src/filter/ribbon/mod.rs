@@ -57,7 +57,7 @@ pub(crate) mod kind;
 mod kind_tests;
 mod layer;
 mod section;
-mod shape;
+pub(crate) mod shape;
 mod simd;
 #[cfg(test)]
 mod tests;

@@ -117,6 +117,14 @@ impl RibbonShape {
         Some(Self { columns, filter: Filter::new(layers, bumping, columns.upper(), salt)? })
     }
 
+    /// The answer of a filter that nobody keeps open. `None` where [`decode`](FilterShape::decode) fails.
+    #[inline]
+    pub(crate) fn probe_once(params: &[[u8; 4]], salt: u8, payload: &[u8], hash: KeyHash) -> Option<bool> {
+        let (&[upper, reserved, low, high], blocks) = params.split_first()?;
+        let columns = Columns::new(upper, u16::from_le_bytes([low, high])).filter(|_| reserved == 0)?;
+        Filter::probe_once(columns, blocks, salt, payload, hash)
+    }
+
     /// The layers in use: bumping ones, then the final one.
     pub(super) fn layers(&self) -> &[Layer] {
         self.filter.layers()

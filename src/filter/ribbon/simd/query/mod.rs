@@ -27,7 +27,10 @@ mod portable;
 mod tests;
 
 use core::marker::PhantomData;
+use core::num::NonZeroU32;
 
+use crate::filter::ribbon::columns::Columns;
+use crate::filter::ribbon::equation::SMASH;
 use crate::filter::ribbon::layer::{Layer, MAX_BUMPING_LAYERS};
 use crate::hash::KeyHash;
 use crate::kernel::dispatch_generic;
@@ -46,6 +49,8 @@ pub(crate) struct Filter {
     payload_bytes: u64,
 }
 
+const NO_LAYER: Layer = Layer { slots: 0, smash: 0, lower_blocks: 0, first_word: 0, threshold_word: 0 };
+
 impl Filter {
     /// `bumping` layers and the final one; `None` when no filter has such layers.
     pub(crate) fn new(layers: [Layer; MAX_BUMPING_LAYERS + 1], bumping: usize, upper: u8, salt: u8) -> Option<Self> {
@@ -57,6 +62,43 @@ impl Filter {
             }
         }
         Some(Self { layers, bumping: bumping as u8, upper, salt, payload_bytes: words.checked_mul(8)? })
+    }
+
+    /// A filter without layers: for [`lay_out`](Self::lay_out).
+    const UNPLANNED: Self =
+        Self { layers: [NO_LAYER; MAX_BUMPING_LAYERS + 1], bumping: 0, upper: 0, salt: 0, payload_bytes: 0 };
+
+    /// Lays the filter out in place, and probes it: a filter that is probed once is not worth moving. `None` where
+    /// [`RibbonShape::new`](crate::filter::ribbon::shape::RibbonShape::new) and [`Self::new`] give none, and where the
+    /// payload is shorter.
+    #[inline]
+    pub(crate) fn probe_once(
+        columns: Columns,
+        blocks: &[[u8; 4]],
+        salt: u8,
+        payload: &[u8],
+        hash: KeyHash,
+    ) -> Option<bool> {
+        let mut filter = Self { upper: columns.upper(), salt, ..Self::UNPLANNED };
+        let bumping = blocks.len().checked_sub(1).filter(|&bumping| bumping <= MAX_BUMPING_LAYERS)?;
+        filter.bumping = bumping as u8;
+        let mut words = 0;
+        for (index, (layer, &blocks)) in filter.layers.iter_mut().zip(blocks).enumerate() {
+            let smash = if index == bumping { SMASH } else { 0 };
+            let blocks = NonZeroU32::new(u32::from_le_bytes(blocks))?.get();
+            let Layer { slots, lower_blocks, .. } = Layer::alone(columns, blocks, smash);
+            (layer.slots, layer.smash, layer.lower_blocks, layer.first_word) = (slots, smash, lower_blocks, words);
+            words = layer.columns_end(filter.upper)?;
+        }
+        for layer in &mut filter.layers[..bumping] {
+            layer.threshold_word = words;
+            words = words.max(layer.thresholds_end()?).max(words + layer.threshold_words());
+        }
+        filter.payload_bytes = words.checked_mul(8)?;
+        if payload.len() as u64 != filter.payload_bytes {
+            return None;
+        }
+        Some(may_contain(filter.view(payload)?, hash))
     }
 
     /// The layers in use: bumping ones, then the final one.

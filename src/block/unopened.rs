@@ -1,0 +1,177 @@
+//! One probe of a block that nobody keeps open.
+
+use super::open::FilterBlock;
+use super::trailer::{FORMAT_VERSION, MAGIC};
+use crate::codec::checksum;
+use crate::error::BlockError;
+use crate::filter::FilterKind;
+use crate::filter::blocked_bloom::BloomShape;
+use crate::filter::kind::TRAILER_BYTES;
+use crate::filter::ribbon::shape::RibbonShape;
+use crate::hash::{HashIdentity, KeyHash};
+
+impl FilterBlock<&[u8]> {
+    /// Opens the unbound block that fills `bytes` and probes it once: for engines that hand over a filter's bytes with
+    /// each key. Like [`open_unverified`](Self::open_unverified), followed by a comparison of the hash identity and
+    /// [`may_contain`](Self::may_contain), but several times as fast for Bloom and Ribbon, because nothing is kept.
+    ///
+    /// The payload is not compared with its checksum: the engine must have compared one of its own when it read the bytes.
+    ///
+    /// ```
+    /// use sstfilter::{BuildContext, FilterBlock, KeyHasher, KindPolicy};
+    ///
+    /// let hasher = KeyHasher::default();
+    /// let mut builder = KindPolicy::default().builder(&BuildContext::new(&hasher));
+    /// builder.add_key(b"apple");
+    /// let bytes = builder.finish().block.expect("one key fits");
+    ///
+    /// assert_eq!(FilterBlock::probe_unverified(&bytes, hasher.identity(), hasher.hash(b"apple")), Ok(true));
+    /// assert!(FilterBlock::probe_unverified(&bytes[1..], hasher.identity(), hasher.hash(b"apple")).is_err());
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`open_unverified`](Self::open_unverified); [`BlockError::HashMismatch`] for a block of another hash,
+    /// [`BlockError::FileMismatch`] for one that is bound to a file. All of them mean "may be present".
+    #[inline]
+    pub fn probe_unverified(bytes: &[u8], expected: HashIdentity, hash: KeyHash) -> Result<bool, BlockError> {
+        match probe(bytes, expected, hash) {
+            Some(answer) => Ok(answer),
+            None => open_and_probe(bytes, expected, hash),
+        }
+    }
+}
+
+/// The answer of a sound block of one of the common kinds. `None` for every other: opening it says what it is.
+#[inline]
+fn probe(block: &[u8], expected: HashIdentity, hash: KeyHash) -> Option<bool> {
+    let (_, trailer) = block.split_last_chunk::<TRAILER_BYTES>()?;
+    // The version, and no flags: the block is not bound.
+    if trailer[25..28] != [FORMAT_VERSION, MAGIC.to_le_bytes()[0], MAGIC.to_le_bytes()[1]] {
+        return None;
+    }
+    let [seed, words, ..] = trailer.as_chunks::<8>().0 else { return None };
+    let payload_bytes = u64::from(u32::from_le_bytes(*words.first_chunk()?)) * 8;
+    let (payload, tail) = block.split_at_checked(usize::try_from(payload_bytes).ok()?)?;
+    let param_bytes = usize::from(trailer[24] >> 4) * 4;
+    let (covered, stored) = tail.split_last_chunk()?;
+    let is_sound = tail.len() == TRAILER_BYTES + param_bytes && checksum(covered) == u32::from_le_bytes(*stored);
+    let is_expected = u64::from_le_bytes(*seed) == expected.seed && trailer[23] >> 4 == expected.id.code();
+    // A reason that this version does not know is left to `open_unverified`.
+    if !is_sound || !is_expected || trailer[23] & 15 > 6 {
+        return None;
+    }
+    let params = tail.get(..param_bytes)?.as_chunks().0;
+    let salt = trailer[24] & 15;
+    match FilterKind::from_code(trailer[21]) {
+        FilterKind::BLOCKED_BLOOM if salt == 0 => BloomShape::probe_once(params, payload, hash),
+        FilterKind::RIBBON => RibbonShape::probe_once(params, salt, payload, hash),
+        _ => None,
+    }
+}
+
+#[cold]
+fn open_and_probe(block: &[u8], expected: HashIdentity, hash: KeyHash) -> Result<bool, BlockError> {
+    let block = FilterBlock::open_unverified(block)?;
+    let identity = block.trailer.identity;
+    if identity.hash != expected {
+        return Err(BlockError::HashMismatch { expected, got: identity.hash });
+    }
+    if identity.file.is_some() {
+        return Err(BlockError::FileMismatch { expected: None, got: identity.file });
+    }
+    Ok(block.may_contain(hash))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hash::KeyHasher;
+    use crate::ids::FileId;
+    use crate::kind;
+    use crate::policy::BuildContext;
+    use crate::units::Sizing;
+    use crate::{BitsPerKey, KindPolicy};
+
+    /// Small and large blocks of every kind, and one that is bound to a file.
+    fn blocks() -> Vec<Vec<u8>> {
+        let hasher = KeyHasher::default();
+        let build = |policy: &KindPolicy, keys: u64, file: Option<FileId>| {
+            let context = BuildContext::new(&hasher);
+            let context = if let Some(file) = file { context.with_file_id(file) } else { context };
+            let mut builder = policy.builder(&context);
+            (0..keys).for_each(|key| builder.add_hash(KeyHash::mix(key)));
+            builder.finish().block.unwrap().to_vec()
+        };
+        let sizing = Sizing::BitsPerKey(BitsPerKey::new(20.0).unwrap());
+        let policies: Vec<KindPolicy> = kind::all().iter().filter_map(|kind| kind.configure(sizing).ok()).collect();
+        assert!(policies.len() > 8);
+        let keys = [1, 1_500, 30_000];
+        let unbound = policies.iter().flat_map(|policy| keys.map(|keys| build(policy, keys, None)));
+        let bound = policies.iter().map(|policy| build(policy, 1_500, Some(FileId::from(*b"a UUID: 16 bytes"))));
+        unbound.chain(bound).collect()
+    }
+
+    /// The same, by opening the block.
+    fn opened(block: &[u8], expected: HashIdentity, hash: KeyHash) -> Result<bool, BlockError> {
+        open_and_probe(block, expected, hash)
+    }
+
+    fn assert_same(block: &[u8], expected: HashIdentity, hash: KeyHash) {
+        assert_eq!(FilterBlock::probe_unverified(block, expected, hash), opened(block, expected, hash));
+    }
+
+    #[test]
+    fn a_block_answers_as_when_it_is_opened() {
+        let identity = HashIdentity::default();
+        for block in blocks() {
+            for key in (0..2_000).chain(1_000_000..1_002_000) {
+                assert_same(&block, identity, KeyHash::mix(key));
+            }
+            assert_same(&block, KeyHasher::with_seed(1).identity(), KeyHash::mix(0));
+            assert_same(&block, HashIdentity::custom(identity.seed), KeyHash::mix(0));
+        }
+    }
+
+    #[test]
+    fn damaged_and_cut_blocks_fail_as_when_they_are_opened() {
+        let identity = HashIdentity::default();
+        for block in blocks() {
+            let tail = block.len().saturating_sub(80);
+            for bit in tail * 8..block.len() * 8 {
+                let mut damaged = block.clone();
+                damaged[bit / 8] ^= 1 << (bit % 8);
+                assert_same(&damaged, identity, KeyHash::mix(0));
+            }
+            for length in (0..80).chain(tail..block.len()) {
+                assert_same(&block[..length.min(block.len())], identity, KeyHash::mix(0));
+                assert_same(&block[block.len() - length.min(block.len())..], identity, KeyHash::mix(0));
+            }
+        }
+    }
+
+    #[test]
+    fn any_tail_with_a_right_checksum_is_read_as_when_it_is_opened() {
+        let identity = HashIdentity::default();
+        for block in blocks() {
+            let tail = block.len().saturating_sub(80);
+            for at in tail..block.len() - 4 {
+                for value in [0, 1, 2, 0x10, 0x40, 0xf0, 0xff] {
+                    let mut changed = block.clone();
+                    changed[at] = value;
+                    reseal(&mut changed);
+                    assert_same(&changed, identity, KeyHash::mix(0));
+                }
+            }
+        }
+    }
+
+    /// Makes the trailer's checksum right, for the number of parameter words that it has now.
+    fn reseal(block: &mut [u8]) {
+        let end = block.len() - 4;
+        let covered = usize::from(block[end + 4 - 8] >> 4) * 4 + 28 + usize::from(block[end + 4 - 7] >> 4 & 1) * 8;
+        let Some(start) = end.checked_sub(covered) else { return };
+        let sum = checksum(&block[start..end]);
+        block[end..].copy_from_slice(&sum.to_le_bytes());
+    }
+}
