@@ -48,6 +48,7 @@ impl Unusable {
             BlockError::Version { .. } | BlockError::UnknownKind { .. } | BlockError::UnknownHash { .. } => {
                 Self::Unknown
             }
+            BlockError::HashMismatch { .. } => Self::OtherHash,
             _ => Self::Damaged,
         }
     }

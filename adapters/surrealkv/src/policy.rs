@@ -106,24 +106,17 @@ impl SstFilterPolicy {
         self.counters.clone()
     }
 
-    /// Probes a block, without a closing byte.
+    /// Probes a block, without a closing byte, in constant time. The engine has compared the checksum of its bytes when
+    /// it read them.
     #[inline]
     fn probe(&self, block: &[u8], key: &[u8]) -> bool {
-        match self.open(block) {
-            Ok(block) => {
-                let answer = block.may_contain(self.hasher.hash(key));
+        match FilterBlock::probe_unverified(block, self.hasher.identity(), self.hasher.hash(key)) {
+            Ok(answer) => {
                 self.counters.count_answer(Reader::Block, answer);
                 answer
             }
-            Err(reason) => self.unusable(reason),
+            Err(error) => self.unusable(Unusable::of(block, &error)),
         }
-    }
-
-    /// Opens a block in constant time. The engine has compared the checksum of its bytes when it read them.
-    #[inline]
-    fn open<'a>(&self, bytes: &'a [u8]) -> Result<FilterBlock<&'a [u8]>, Unusable> {
-        let block = FilterBlock::open_unverified(bytes).map_err(|error| Unusable::of(bytes, &error))?;
-        if block.hash_identity() == self.hasher.identity() { Ok(block) } else { Err(Unusable::OtherHash) }
     }
 
     #[cold]
