@@ -2,13 +2,15 @@
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// As many threads count in cache lines of their own; more share some.
-const STRIPES: usize = 32;
+/// All threads but the first 63 of the process share the last stripe.
+const STRIPES: usize = 64;
+
+const SHARED: usize = STRIPES - 1;
 
 static NEXT_STRIPE: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
-    static STRIPE: usize = NEXT_STRIPE.fetch_add(1, Ordering::Relaxed) % STRIPES;
+    static STRIPE: usize = NEXT_STRIPE.fetch_add(1, Ordering::Relaxed).min(SHARED);
 }
 
 /// The answers of filters, by which policy read them.
@@ -28,15 +30,27 @@ struct Stripe {
     answers: [[AtomicU64; 2]; 2],
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Stripes([Stripe; STRIPES]);
+
+impl Default for Stripes {
+    fn default() -> Self {
+        Self(core::array::from_fn(|_| Stripe::default()))
+    }
+}
 
 impl Stripes {
     #[inline]
     pub(crate) fn count(&self, reader: Reader, may_contain: bool) {
-        // A thread that is ending has no stripe any more, and counts in the first.
-        let stripe = STRIPE.try_with(|&stripe| stripe).unwrap_or(0);
-        self.0[stripe].answers[reader as usize][usize::from(may_contain)].fetch_add(1, Ordering::Relaxed);
+        // A thread that is ending may have no stripe any more.
+        let stripe = STRIPE.try_with(|&stripe| stripe).unwrap_or(SHARED);
+        let count = &self.0[stripe].answers[reader as usize][usize::from(may_contain)];
+        if stripe == SHARED {
+            count.fetch_add(1, Ordering::Relaxed);
+        } else {
+            // No other thread writes here. A locked instruction would make the probe wait for all that is under way.
+            count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        }
     }
 
     pub(crate) fn sum(&self, reader: Reader, may_contain: bool) -> u64 {
