@@ -1,12 +1,13 @@
 //! One probe of a block that nobody keeps open.
 
+use super::FallbackReason;
 use super::open::FilterBlock;
-use super::trailer::{FORMAT_VERSION, MAGIC};
+use super::trailer::{FORMAT_VERSION, MAGIC, Trailer};
 use crate::codec::checksum;
 use crate::error::BlockError;
 use crate::filter::FilterKind;
 use crate::filter::blocked_bloom::BloomShape;
-use crate::filter::kind::TRAILER_BYTES;
+use crate::filter::kind::{MAX_PARAM_WORDS, TRAILER_BYTES};
 use crate::filter::ribbon::shape::RibbonShape;
 use crate::hash::{HashIdentity, KeyHash};
 
@@ -46,23 +47,25 @@ impl FilterBlock<&[u8]> {
 #[inline]
 fn probe(block: &[u8], expected: HashIdentity, hash: KeyHash) -> Option<bool> {
     let (_, trailer) = block.split_last_chunk::<TRAILER_BYTES>()?;
-    // The version, and no flags: the block is not bound.
-    if trailer[25..28] != [FORMAT_VERSION, MAGIC.to_le_bytes()[0], MAGIC.to_le_bytes()[1]] {
+    // The version, no flags (the block is not bound), and the magic.
+    if trailer[25] != FORMAT_VERSION || trailer[26..28] != MAGIC.to_le_bytes() {
         return None;
     }
-    let [seed, words, ..] = trailer.as_chunks::<8>().0 else { return None };
-    let payload_bytes = u64::from(u32::from_le_bytes(*words.first_chunk()?)) * 8;
+    let payload_bytes = u64::from(u32::from_le_bytes([trailer[8], trailer[9], trailer[10], trailer[11]])) * 8;
     let (payload, tail) = block.split_at_checked(usize::try_from(payload_bytes).ok()?)?;
-    let param_bytes = usize::from(trailer[24] >> 4) * 4;
+    let (count, salt) = (trailer[24] >> 4, trailer[24] & 15);
     let (covered, stored) = tail.split_last_chunk()?;
-    let is_sound = tail.len() == TRAILER_BYTES + param_bytes && checksum(covered) == u32::from_le_bytes(*stored);
-    let is_expected = u64::from_le_bytes(*seed) == expected.seed && trailer[23] >> 4 == expected.id.code();
-    // A reason that this version does not know is left to `open_unverified`.
-    if !is_sound || !is_expected || trailer[23] & 15 > 6 {
+    if tail.len() != Trailer::tail_bytes(count) || checksum(covered) != u32::from_le_bytes(*stored) {
         return None;
     }
-    let params = tail.get(..param_bytes)?.as_chunks().0;
-    let salt = trailer[24] & 15;
+    let (seed, id) = (trailer.first_chunk()?, trailer[23] >> 4);
+    if u64::from_le_bytes(*seed) != expected.seed || id != expected.id.code() {
+        return None;
+    }
+    FallbackReason::from_code(trailer[23] & 15)?;
+    let mut params = [0; MAX_PARAM_WORDS];
+    params.iter_mut().zip(tail.as_chunks().0).for_each(|(word, &bytes)| *word = u32::from_le_bytes(bytes));
+    let params = params.get(..usize::from(count))?;
     match FilterKind::from_code(trailer[21]) {
         FilterKind::BLOCKED_BLOOM if salt == 0 => BloomShape::probe_once(params, payload, hash),
         FilterKind::RIBBON => RibbonShape::probe_once(params, salt, payload, hash),

@@ -34,7 +34,7 @@
 //! [`SlateFilters::stats`] counts each of these, and so do metrics. A filter under another name is not used by SlateDB at
 //! all. One case remains that no policy can find out, because SlateDB does not say which SST a filter belongs to: the
 //! undamaged filter section of another SST with an overlapping key range, read in the place of the right one.
-//! [`SlateFilters::audit`] finds it.
+//! [`SlateFilters::audit`] finds it, unless both SSTs begin and end with the same keys.
 
 mod audit;
 mod filter;

@@ -53,9 +53,9 @@ impl BloomShape {
     /// The answer of a filter that nobody keeps open. `None` where [`decode`](FilterShape::decode) fails, except that
     /// the salt is not looked at.
     #[inline]
-    pub(crate) fn probe_once(params: &[[u8; 4]], payload: &[u8], hash: KeyHash) -> Option<bool> {
+    pub(crate) fn probe_once(params: &[u32], payload: &[u8], hash: KeyHash) -> Option<bool> {
         let &[word] = params else { return None };
-        let probes = u8::try_from(u32::from_le_bytes(word)).ok().filter(|probes| (1..=MAX_PROBES).contains(probes))?;
+        let probes = u8::try_from(word).ok().filter(|probes| (1..=MAX_PROBES).contains(probes))?;
         let is_whole = !payload.is_empty() && payload.len().is_multiple_of(LINE_BYTES);
         let shape = Self { lines: Lines::new((payload.len() / LINE_BYTES) as u64), probes };
         is_whole.then(|| shape.may_contain(payload, hash))

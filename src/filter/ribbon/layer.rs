@@ -25,6 +25,7 @@ pub(super) struct Layer {
 
 impl Layer {
     /// A layer of `blocks` blocks whose columns start at word 0.
+    #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "fewer than there are blocks")]
     pub(super) fn alone(columns: Columns, blocks: u32, smash: u32) -> Self {
         let slots = u64::from(blocks) * WIDTH;
@@ -44,11 +45,13 @@ impl Layer {
     }
 
     /// Words of columns.
+    #[inline]
     pub(super) fn words(&self, columns: Columns) -> u64 {
         self.blocks() * u64::from(columns.upper()) - u64::from(self.lower_blocks)
     }
 
     /// Words of thresholds: two bits for each bucket in which an equation can start.
+    #[inline]
     pub(super) fn threshold_words(&self) -> u64 {
         starts(self.slots, 0).div_ceil(BUCKET_SLOTS).div_ceil(WIDTH / 2)
     }

@@ -1,7 +1,7 @@
 //! The shape of a Ribbon filter: how many slots each layer gets, and what a trailer records of it.
 
 use super::columns::Columns;
-use super::equation::{SMASH, WIDTH, starts};
+use super::equation::{WIDTH, starts};
 use super::layer::{Layer, MAX_BUMPING_LAYERS};
 use super::section::section_bytes;
 use super::simd::query::{self, Filter};
@@ -99,30 +99,21 @@ impl RibbonShape {
     /// The shape of layers of these numbers of blocks, the final one last; `None` when there is no layer, too
     /// many, or an empty one.
     pub(super) fn new(columns: Columns, blocks: &[u32], salt: u8) -> Option<Self> {
-        let bumping = blocks.len().checked_sub(1).filter(|&bumping| bumping <= MAX_BUMPING_LAYERS)?;
-        let mut layers = [Layer::default(); MAX_BUMPING_LAYERS + 1];
-        let mut words = 0;
-        for (index, (layer, &blocks)) in layers.iter_mut().zip(blocks).enumerate() {
-            if blocks == 0 {
-                return None;
-            }
-            let smash = if index == bumping { SMASH } else { 0 };
-            *layer = Layer { first_word: words, ..Layer::alone(columns, blocks, smash) };
-            words += layer.words(columns);
-        }
-        for layer in layers.iter_mut().take(bumping) {
-            layer.threshold_word = words;
-            words += layer.threshold_words();
-        }
-        Some(Self { columns, filter: Filter::new(layers, bumping, columns.upper(), salt)? })
+        let mut filter = Filter::default();
+        filter.lay_out(columns, blocks, salt)?;
+        Some(Self { columns, filter })
     }
 
     /// The answer of a filter that nobody keeps open. `None` where [`decode`](FilterShape::decode) fails.
     #[inline]
-    pub(crate) fn probe_once(params: &[[u8; 4]], salt: u8, payload: &[u8], hash: KeyHash) -> Option<bool> {
-        let (&[upper, reserved, low, high], blocks) = params.split_first()?;
+    pub(crate) fn probe_once(params: &[u32], salt: u8, payload: &[u8], hash: KeyHash) -> Option<bool> {
+        let (&packed, blocks) = params.split_first()?;
+        let [upper, reserved, low, high] = packed.to_le_bytes();
         let columns = Columns::new(upper, u16::from_le_bytes([low, high])).filter(|_| reserved == 0)?;
-        Filter::probe_once(columns, blocks, salt, payload, hash)
+        let mut filter = Filter::default();
+        filter.lay_out(columns, blocks, salt)?;
+        let view = filter.view(payload).filter(|_| payload.len() as u64 == filter.payload_bytes())?;
+        Some(query::may_contain(view, hash))
     }
 
     /// The layers in use: bumping ones, then the final one.

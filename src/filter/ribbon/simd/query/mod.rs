@@ -27,7 +27,6 @@ mod portable;
 mod tests;
 
 use core::marker::PhantomData;
-use core::num::NonZeroU32;
 
 use crate::filter::ribbon::columns::Columns;
 use crate::filter::ribbon::equation::SMASH;
@@ -35,7 +34,8 @@ use crate::filter::ribbon::layer::{Layer, MAX_BUMPING_LAYERS};
 use crate::hash::KeyHash;
 use crate::kernel::dispatch_generic;
 
-/// The parts of a filter that a query needs beside the payload, settled when it is opened.
+/// The parts of a filter that a query needs beside the payload, settled when it is opened. Without layers until it is
+/// [laid out](Self::lay_out), and no payload is long enough for it then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Filter {
     /// Bumping layers, then the final one.
@@ -49,56 +49,47 @@ pub(crate) struct Filter {
     payload_bytes: u64,
 }
 
-const NO_LAYER: Layer = Layer { slots: 0, smash: 0, lower_blocks: 0, first_word: 0, threshold_word: 0 };
+impl Default for Filter {
+    fn default() -> Self {
+        Self { layers: Default::default(), bumping: 0, upper: 0, salt: 0, payload_bytes: u64::MAX }
+    }
+}
 
 impl Filter {
-    /// `bumping` layers and the final one; `None` when no filter has such layers.
-    pub(crate) fn new(layers: [Layer; MAX_BUMPING_LAYERS + 1], bumping: usize, upper: u8, salt: u8) -> Option<Self> {
+    /// Lays out layers of these numbers of blocks, the final one last: first the columns of all, then the thresholds.
+    /// `None` when there is no layer, too many, or an empty one; the filter is then of no use.
+    ///
+    /// In place, because a filter that is probed once takes longer to move than to probe.
+    #[inline]
+    pub(crate) fn lay_out(&mut self, columns: Columns, blocks: &[u32], salt: u8) -> Option<()> {
+        let bumping = blocks.len().checked_sub(1).filter(|&bumping| bumping <= MAX_BUMPING_LAYERS)?;
+        (self.bumping, self.upper, self.salt, self.payload_bytes) = (bumping as u8, columns.upper(), salt, u64::MAX);
         let mut words = 0;
-        for (index, layer) in layers.get(..=bumping)?.iter().enumerate() {
-            words = words.max(layer.columns_end(upper)?);
-            if index < bumping {
-                words = words.max(layer.thresholds_end()?);
+        for (index, (layer, &blocks)) in self.layers.iter_mut().zip(blocks).enumerate() {
+            if blocks == 0 {
+                return None;
             }
+            let smash = if index == bumping { SMASH } else { 0 };
+            *layer = Layer { first_word: words, ..Layer::alone(columns, blocks, smash) };
+            words += layer.words(columns);
         }
-        Some(Self { layers, bumping: bumping as u8, upper, salt, payload_bytes: words.checked_mul(8)? })
+        for layer in self.layers.iter_mut().take(bumping) {
+            layer.threshold_word = words;
+            words += layer.threshold_words();
+        }
+        self.measure()
     }
 
-    /// A filter without layers: for [`lay_out`](Self::lay_out).
-    const UNPLANNED: Self =
-        Self { layers: [NO_LAYER; MAX_BUMPING_LAYERS + 1], bumping: 0, upper: 0, salt: 0, payload_bytes: 0 };
-
-    /// Lays the filter out in place, and probes it: a filter that is probed once is not worth moving. `None` where
-    /// [`RibbonShape::new`](crate::filter::ribbon::shape::RibbonShape::new) and [`Self::new`] give none, and where the
-    /// payload is shorter.
+    /// Sets the length of the payload that queries can read; `None` when no filter has such layers.
     #[inline]
-    pub(crate) fn probe_once(
-        columns: Columns,
-        blocks: &[[u8; 4]],
-        salt: u8,
-        payload: &[u8],
-        hash: KeyHash,
-    ) -> Option<bool> {
-        let mut filter = Self { upper: columns.upper(), salt, ..Self::UNPLANNED };
-        let bumping = blocks.len().checked_sub(1).filter(|&bumping| bumping <= MAX_BUMPING_LAYERS)?;
-        filter.bumping = bumping as u8;
-        let mut words = 0;
-        for (index, (layer, &blocks)) in filter.layers.iter_mut().zip(blocks).enumerate() {
-            let smash = if index == bumping { SMASH } else { 0 };
-            let blocks = NonZeroU32::new(u32::from_le_bytes(blocks))?.get();
-            let Layer { slots, lower_blocks, .. } = Layer::alone(columns, blocks, smash);
-            (layer.slots, layer.smash, layer.lower_blocks, layer.first_word) = (slots, smash, lower_blocks, words);
-            words = layer.columns_end(filter.upper)?;
+    fn measure(&mut self) -> Option<()> {
+        let (bumping, last) = self.layers.get(..=usize::from(self.bumping))?.split_at_checked(self.bumping.into())?;
+        let mut words = last.first()?.columns_end(self.upper)?;
+        for layer in bumping {
+            words = words.max(layer.columns_end(self.upper)?).max(layer.thresholds_end()?);
         }
-        for layer in &mut filter.layers[..bumping] {
-            layer.threshold_word = words;
-            words = words.max(layer.thresholds_end()?).max(words + layer.threshold_words());
-        }
-        filter.payload_bytes = words.checked_mul(8)?;
-        if payload.len() as u64 != filter.payload_bytes {
-            return None;
-        }
-        Some(may_contain(filter.view(payload)?, hash))
+        self.payload_bytes = words.checked_mul(8)?;
+        Some(())
     }
 
     /// The layers in use: bumping ones, then the final one.

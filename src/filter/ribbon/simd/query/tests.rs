@@ -40,6 +40,12 @@ fn as_specified(filter: &Filter, words: &[[u8; 8]], mut hash: u64) -> bool {
     holds(last, hash, start)
 }
 
+/// The filter of these layers; `None` where no filter has them.
+fn filter_of(layers: [Layer; MAX_BUMPING_LAYERS + 1], bumping: usize, upper: u8, salt: u8) -> Option<Filter> {
+    let mut filter = Filter { layers, bumping: bumping as u8, upper, salt, payload_bytes: 0 };
+    filter.measure().map(|()| filter)
+}
+
 /// The filter of layers of these numbers of blocks, `lower` of eight of them with one column less, laid out one after
 /// the other.
 fn lay_out(blocks: &[u64], upper: u8, lower: u64, salt: u8) -> Filter {
@@ -56,7 +62,7 @@ fn lay_out(blocks: &[u64], upper: u8, lower: u64, salt: u8) -> Filter {
         layer.threshold_word = end;
         end += (layer.slots - 63).div_ceil(128).div_ceil(32);
     }
-    let filter = Filter::new(layers, bumping, upper, salt).unwrap();
+    let filter = filter_of(layers, bumping, upper, salt).unwrap();
     assert_eq!(filter.payload_bytes(), end * 8);
     filter
 }
@@ -157,7 +163,7 @@ fn layers_that_claim_more_than_there_is_are_not_read() {
             let layer = Layer { slots, first_word: far, threshold_word: far, ..Layer::default() };
             for bumping in 0..=MAX_BUMPING_LAYERS + 1 {
                 for upper in [0, 7] {
-                    let filter = Filter::new([layer; MAX_BUMPING_LAYERS + 1], bumping, upper, 0);
+                    let filter = filter_of([layer; MAX_BUMPING_LAYERS + 1], bumping, upper, 0);
                     let view = filter.as_ref().and_then(|filter| filter.view(&bytes));
                     assert_eq!(view.is_some(), slots == 64 && far == 0 && upper == 7 && bumping <= MAX_BUMPING_LAYERS);
                 }
