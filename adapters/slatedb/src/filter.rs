@@ -144,3 +144,74 @@ impl Filter for SlateFilter {
         Arc::new(self.clone())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::{any, proptest};
+    use slatedb::{FilterPolicy, RowEntry, ValueDeletable};
+
+    use super::*;
+    use crate::SlateFilters;
+    use crate::policy::SlatePolicy;
+
+    fn key(number: u32) -> Bytes {
+        format!("key-{number:08}").into_bytes().into()
+    }
+
+    /// The encoded filter of keys 0 to 1,999.
+    fn encoded(policy: &SlatePolicy) -> Vec<u8> {
+        let mut builder = policy.builder();
+        for number in 0..2_000 {
+            let value = ValueDeletable::Tombstone;
+            builder.add_entry(&RowEntry { key: key(number), value, seq: 1, create_ts: None, expire_ts: None });
+        }
+        bytes_of(builder.build().as_ref())
+    }
+
+    fn bytes_of(filter: &dyn Filter) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        filter.encode(&mut bytes);
+        bytes
+    }
+
+    fn may_match(filter: &dyn Filter, number: u32) -> bool {
+        filter.might_match(&FilterQuery::point(key(number)))
+    }
+
+    /// A cache on disk stores what `encode` writes, and decodes it again.
+    #[test]
+    fn a_decoded_filter_is_encoded_as_it_was_whether_usable_or_not() {
+        let policy = SlateFilters::default().uncounted_policy();
+        let sound = encoded(&policy);
+        let mut damaged = sound.clone();
+        damaged[500] ^= 1;
+        for bytes in [&sound[..], &damaged[..], &sound[..700], b"", b"not a filter"] {
+            let filter = policy.decode(bytes);
+            assert_eq!(bytes_of(filter.as_ref()), bytes);
+            assert_eq!(bytes_of(filter.clamp_allocated_size().as_ref()), bytes);
+            assert_eq!(filter.size(), filter.clamp_allocated_size().size());
+            assert!(filter.size() > bytes.len());
+            assert!((0..2_000).all(|number| may_match(filter.as_ref(), number)));
+        }
+    }
+
+    #[test]
+    fn only_a_whole_filter_answers_absent() {
+        let policy = SlateFilters::default().uncounted_policy();
+        let sound = encoded(&policy);
+        let between = FilterQuery::point(Bytes::from_static(b"key-00000100-not-stored"));
+        assert!(!policy.decode(&sound).might_match(&between));
+        for length in 0..sound.len() {
+            assert!(policy.decode(&sound[..length]).might_match(&between), "cut to {length}");
+            assert!(policy.decode(&sound[sound.len() - length..]).might_match(&between), "last {length}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_safe_to_decode_and_may_match(bytes: Vec<u8>, key in any::<Vec<u8>>()) {
+            let filter = SlateFilters::default().uncounted_policy().decode(&bytes);
+            assert!(filter.might_match(&FilterQuery::point(key.into())));
+        }
+    }
+}
