@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use slatedb::db_cache::{CacheTarget, CachedEntry, CachedKey, DbCache};
 use slatedb::manifest::{SsTableHandle, SsTableId};
 use slatedb::object_store::path::Path;
-use slatedb::{DbCacheManagerOps, DbReader, DbReaderBuilder, Filter, FilterBuilder, FilterPolicy};
+use slatedb::{DbCacheManagerOps, DbReader, DbReaderBuilder, DbReaderMode, Filter, FilterBuilder, FilterPolicy};
 use sstfilter::BlockInfo;
 
 use crate::filter::SlateFilter;
@@ -44,8 +44,9 @@ pub enum FilterState {
     Usable(Box<BlockInfo>),
     /// The SST has no filters: it has fewer rows than `min_filter_keys`, or was written without policies.
     NotWritten,
-    /// The SST has filters, but none under this configuration's name. A reader fetches them and then uses none: it pays one
-    /// request more than without filters.
+    /// The SST has filters, but none under this configuration's name: SlateDB's own, from before a migration, or those of a
+    /// process that was configured otherwise. A reader fetches them and then uses none, unless it has a policy for them
+    /// ([`with_old_bloom`](SlateFilters::with_old_bloom)): it pays one request more than without filters.
     OtherPolicy,
     /// The filter under this configuration's name is unusable.
     Unusable(Unusable),
@@ -88,7 +89,9 @@ impl fmt::Display for FilterState {
         match self {
             Self::Usable(info) => write!(f, "usable, {} keys, {} bytes", info.keys, info.block_bytes),
             Self::NotWritten => f.write_str("no filters: fewer rows than min_filter_keys, or written without policies"),
-            Self::OtherPolicy => f.write_str("written by a process with other filter policies"),
+            Self::OtherPolicy => f.write_str(
+                "has filters of other names only: from before a migration, or of a process with other policies",
+            ),
             Self::Unusable(reason) => write!(f, "unusable: {reason}"),
             Self::OtherKeys => f.write_str("LOSES KEYS: the filter lacks the SST's first or last key"),
             Self::Unreadable(reason) => write!(f, "unreadable: {reason}"),
@@ -99,8 +102,9 @@ impl fmt::Display for FilterState {
 impl SlateFilters {
     /// Reads every SST's filters through SlateDB, and says which of them this configuration can use.
     ///
-    /// Pass a builder of a reader with the store's block transformer, if it has one. It takes one request per SST with
-    /// filters, and keeps one filter in memory at a time.
+    /// Pass a builder of a reader with the store's block transformer and segment extractor, if it has them. The audit
+    /// opens it in [`DbReaderMode::FollowLatest`], which writes nothing. It takes one request per SST with filters, and
+    /// keeps one filter in memory at a time.
     ///
     /// ```
     /// # use std::sync::Arc;
@@ -128,6 +132,7 @@ impl SlateFilters {
         let reader = reader
             .with_filter_policies(vec![Arc::clone(&policy) as Arc<dyn FilterPolicy>])
             .with_db_cache(Arc::new(NoCache), 0)
+            .with_reader_mode(DbReaderMode::FollowLatest)
             .build()
             .await?;
         let mut ssts = Vec::new();

@@ -134,7 +134,7 @@ impl Filter for SlateFilter {
         }
     }
 
-    /// Everything that the filter keeps in memory.
+    /// What the filter keeps in memory, but for two reference counts (32 bytes).
     fn size(&self) -> usize {
         size_of::<Self>() + size_of::<Stored>() + self.encoded_bytes()
     }

@@ -100,7 +100,8 @@ impl SlateFilters {
     }
 
     /// Sets the most keys of an SST that is written inside [`Db`](slatedb::Db) for which the kind is built; larger ones get
-    /// blocked Bloom filters. The default is 262,144. A standalone compactor has no such limit.
+    /// blocked Bloom filters. The default is 262,144. There, it takes the place of the kind's own
+    /// [`with_max_keys`](KindPolicy::with_max_keys). A standalone compactor has no such limit.
     #[must_use]
     pub fn with_inline_keys(mut self, keys: u64) -> Self {
         self.inline_keys = keys;
@@ -109,7 +110,8 @@ impl SlateFilters {
 
     /// Reads the filters that SlateDB's own policy wrote, too, while SSTs that have them last.
     ///
-    /// `old` must be the policy with which they were written. See [`OldBloom`] for what new SSTs get.
+    /// `old` must be the policy with which they were written, its prefix extractor included; every process should have it.
+    /// See [`OldBloom`] for what new SSTs get.
     #[must_use]
     pub fn with_old_bloom(self, old: BloomFilterPolicy, new_ssts: OldBloom) -> Self {
         match new_ssts {
@@ -126,7 +128,16 @@ impl SlateFilters {
         self
     }
 
-    /// Also counts into metrics named `sstfilter.slatedb.*`. Pass the recorder that the builders get.
+    /// Also counts into metrics of a recorder, which should be that of the builder to be configured. A process with several
+    /// recorders takes a clone of the filters for each.
+    ///
+    /// | metric | label |
+    /// |---|---|
+    /// | `sstfilter.slatedb.filters_built` | `kind`: `ribbon`, `blocked_bloom`, `other`, `none` |
+    /// | `sstfilter.slatedb.filter_bytes_built` | |
+    /// | `sstfilter.slatedb.filters_decoded` | `outcome`: `usable`, `damaged`, `unsupported`, `other_hash`, `none` |
+    /// | `sstfilter.slatedb.unusable_probes` | |
+    /// | `sstfilter.slatedb.foreign_probes` | |
     ///
     /// Builders configured before do not count into them.
     #[must_use]

@@ -2,12 +2,13 @@
 //!
 //! An absent key costs SlateDB one request for each SST that covers it, to read the filter, and none once filters are
 //! cached. Ribbon filters have the rate of SlateDB's own Bloom filters in 70 % of their bytes, so more of them fit into the
-//! cache.
+//! cache. [`SlateFilters::configure`] takes the builder of a `Db`, of a reader, of a standalone compactor or of a compaction
+//! worker.
 //!
 //! ```
 //! use std::sync::Arc;
 //! use slatedb::object_store::memory::InMemory;
-//! use slatedb::{CompactorBuilder, Db, DbReader};
+//! use slatedb::{Db, DbReader};
 //! use sstfilter_slatedb::SlateFilters;
 //!
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
@@ -16,8 +17,6 @@
 //!
 //! let db = filters.configure(Db::builder("store", store.clone())).build().await?;
 //! let reader = filters.configure(DbReader::builder("store", store.clone())).build().await?;
-//! let compactor = filters.configure(CompactorBuilder::new("store", store.clone())).build();
-//! # let _ = compactor;
 //!
 //! // At any time: which SSTs were written by a process that was configured otherwise?
 //! println!("{}", filters.audit(DbReader::builder("store", store)).await?);
@@ -30,7 +29,7 @@
 //!
 //! # What is never lost
 //!
-//! A filter that is damaged, of a newer version, built with another hash, or evidently another SST's answers "may match".
+//! A filter that is damaged, of a newer version, built with another hash, or of another key range answers "may match".
 //! [`SlateFilters::stats`] counts each of these, and so do metrics. A filter under another name is not used by SlateDB at
 //! all. One case remains that no policy can find out, because SlateDB does not say which SST a filter belongs to: the
 //! undamaged filter section of another SST with an overlapping key range, read in the place of the right one.
@@ -44,6 +43,9 @@ mod migration;
 mod policy;
 mod range;
 mod stats;
+
+/// The library, for kinds, sizes and hashers.
+pub use sstfilter;
 
 pub use audit::{Audit, FilterState, SstAudit};
 pub use filters::{OldBloom, SlateFilters, TakesFilters};

@@ -1,7 +1,11 @@
 //! The key range that a filter was built for, stored in front of its block.
 //!
-//! SlateDB decodes a filter without saying which SST it belongs to. It probes the filters of an SST only for keys in that
-//! SST's range, so a probe outside the stored range shows that the bytes are another SST's: the answer is then "may match".
+//! SlateDB decodes a filter without saying which SST it belongs to, and probes the filters of an SST only for keys in that
+//! SST's range. A probe outside the stored range means that the bytes may be another SST's: the answer is then "may match".
+//!
+//! There is one exception: in a clone with a projection range, SlateDB also probes for the few keys that lie between the last
+//! key of an SST and the first of the next. Those answers are "may match" as well, and cost reads, because nothing tells
+//! the two cases apart.
 //!
 //! | offset | bytes | |
 //! |--:|--:|---|

@@ -60,7 +60,7 @@ events! {
     OtherHash other_hash "filters_decoded" ["outcome" = "other_hash"] "Stored filters built with another hash: each query of them may match."
     NoFilter no_filter "filters_decoded" ["outcome" = "none"] "Stored entries without a filter, because none could be built."
     UnusableProbes unusable_probes "unusable_probes" [] "Queries that may match because their SST's filter is unusable."
-    ForeignProbes foreign_probes "foreign_probes" [] "Queries outside their filter's key range, which may match: the filter is another SST's."
+    ForeignProbes foreign_probes "foreign_probes" [] "Queries outside their filter's key range, which may match: the filter is another SST's, or the store is a clone with a projection range."
 }
 
 /// The counters of one set of policies.

@@ -60,6 +60,9 @@ mod migration;
 mod policy;
 mod stripes;
 
+/// The library, for kinds, sizes and hashers.
+pub use sstfilter;
+
 pub use counters::{FilterCounters, FilterCounts, UnusableCounts};
 pub use migration::MigrationError;
 pub use policy::SstFilterPolicy;

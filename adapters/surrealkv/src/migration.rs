@@ -123,7 +123,7 @@ impl Migration {
     }
 }
 
-/// One old filter in 65,536 does by chance, and is then not used.
+/// One old filter in 32,768 does by chance, and is then not used.
 fn ends_like_a_block(bytes: &[u8]) -> bool {
     let start = bytes.len().checked_sub(MAGIC_FROM_END);
     start.and_then(|start| bytes.get(start..start + MAGIC.len())) == Some(MAGIC)

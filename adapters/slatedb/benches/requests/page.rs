@@ -58,7 +58,8 @@ fn head(results: &Results) -> Result<String, AnyError> {
         page,
         "\n![64 overlapping SSTs, uniform lookups]({})\n\n![four sorted runs, Zipf lookups]({})\n\n\
          Requests are counted, never timed: `cargo bench` writes this page and every figure on it ([how](#how-it-is-counted)).\n\
-         [Where our filters do not win](#where-our-filters-do-not-win) is below.",
+         [Where our filters do not win](#where-our-filters-do-not-win) is below. SlateDB's metadata cache has 128 MiB by default: while\n\
+         all filters and indexes of a store fit into it, smaller filters save nothing.",
         chart_file(Layout::L0, Skew::Uniform),
         chart_file(Layout::Runs, Skew::Zipf),
     )?;
