@@ -3,16 +3,19 @@
 
 use std::sync::Arc;
 
+use futures::TryStreamExt;
 use slatedb::db_cache::foyer::FoyerCache;
 use slatedb::db_cache::{CacheTarget, SplitCache};
 use slatedb::object_store::ObjectStore;
 use slatedb::object_store::memory::InMemory;
 use slatedb::object_store::path::Path;
-use slatedb::{BloomFilterPolicy, Db, DbBuilder, DbCacheManagerOps, FilterPolicy, PrefixExtractor, PrefixTarget};
+use slatedb::{
+    BloomFilterPolicy, Db, DbBuilder, DbCacheManagerOps, DbReader, FilterPolicy, PrefixExtractor, PrefixTarget,
+};
 use sstfilter::{BitsPerKey, KindPolicy};
 use sstfilter_slatedb::{FilteredKeys, SlateFilters};
 
-use crate::common::{Answers, Counted, flush, key, settings, uncached};
+use crate::common::{Answers, Counted, PATH, flush, key, settings, uncached};
 
 const SSTS: u64 = 64;
 const KEYS_PER_SST: u64 = 2_000;
@@ -145,6 +148,25 @@ async fn an_sst_gets_a_filter_from_min_filter_keys_on() {
         }
         db.close().await.unwrap();
     }
+}
+
+/// Operators run it with credentials that cannot write.
+#[tokio::test]
+async fn an_audit_writes_nothing() {
+    let filters = SlateFilters::default();
+    let store: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
+    let db = filters.configure(uncached(&store, settings())).build().await.unwrap();
+    for sst in 0..8 {
+        db.put(key(sst), b"a value").await.unwrap();
+        flush(&db).await;
+    }
+    db.close().await.unwrap();
+
+    let before: Vec<_> = store.list(None).try_collect().await.unwrap();
+    let audit = filters.audit(DbReader::builder(PATH, Arc::clone(&store))).await.unwrap();
+    assert_eq!((audit.ssts.len(), audit.without_usable_filter().count()), (8, 0), "{audit}");
+    let after: Vec<_> = store.list(None).try_collect().await.unwrap();
+    assert_eq!(before, after);
 }
 
 /// The first twelve bytes: `key-` and eight of twelve digits, so 10,000 numbers share one.
