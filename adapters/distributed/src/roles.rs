@@ -37,7 +37,7 @@ const SST_BYTES: usize = 64 * 1024;
 /// A filter for each SST, however small. It must be the same in writers and compactors.
 const MIN_FILTER_KEYS: u32 = 0;
 
-/// Failures end the process after so many repetitions. By default the engine repeats for ever.
+/// How often the engine repeats a failed request before it gives up; without a limit, it never does.
 const MAX_RETRIES: Option<u32> = Some(5);
 
 /// Runs one role until its input ends.

@@ -272,7 +272,7 @@ impl AtomicPuts {
     }
 }
 
-/// Forwards operations to `s3s-fs` as they are.
+/// Forwards operations to `s3s-fs` unchanged.
 macro_rules! forwarded {
     ($($operation:ident: $input:ty => $output:ty;)*) => {
         #[async_trait]

@@ -18,7 +18,7 @@ use crate::stats::{Counters, SlateFilterStats};
 const BUILT_IN_RATE: f64 = 0.008_44;
 
 /// SSTs of more keys get blocked Bloom filters when they are built inside [`Db`](slatedb::Db): SlateDB builds a filter in one
-/// poll of an async task. A Ribbon filter of so many keys takes 7 ms with AVX-512 and 9 ms with AVX2.
+/// poll of an async task. A Ribbon filter of this number of keys takes 7 ms with AVX-512 and 9 ms with AVX2.
 const INLINE_RIBBON_KEYS: u64 = 1 << 18;
 
 /// The filters of a store: one object that configures its [`Db`](slatedb::Db), its readers and its compactors alike.

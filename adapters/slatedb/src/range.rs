@@ -99,7 +99,6 @@ impl FilterRange {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 mod tests {
     //! A range that is too narrow would only cost reads; one that is trusted when damaged would hide that a filter is another
     //! SST's.

@@ -86,7 +86,7 @@ impl Skew {
 pub(crate) enum Form {
     /// A name.
     Name,
-    /// A name, a slash, and the number of one of so many records, in eight hexadecimal digits.
+    /// A name, a slash, and the number of one of its records, in eight hexadecimal digits.
     Record { per_name: u32 },
 }
 

@@ -68,8 +68,8 @@ fn head(results: &Results) -> Result<String, AnyError> {
 
 fn windows(results: &Results) -> Result<String, AnyError> {
     let mut page = "## The window\n\n\
-         Cache sizes, in percent of what SlateDB's own filters take, at which they cost at least so many times the requests\n\
-         of our Ribbon filters. Between measured sizes nothing is claimed.\n\n\
+         Cache sizes at which SlateDB's own filters cost a multiple of the requests of our Ribbon filters, in percent of what\n\
+         SlateDB's own filters take. Between measured sizes nothing is claimed.\n\n\
          | | twice or more | five times or more | 20 times or more | most |\n|---|---|---|---|--:|\n"
         .to_owned();
     for (layout, skew, name) in WORKLOADS {
@@ -354,7 +354,7 @@ fn method(results: &Results) -> Result<String, AnyError> {
          cargo bench --profile dev --manifest-path adapters/Cargo.toml -p sstfilter-slatedb --bench requests\n\
          cargo test --manifest-path adapters/Cargo.toml -p sstfilter-slatedb --bench requests   # short; asserts, and writes nothing\n\
          ```\n\n\
-         The first command writes this page, the charts and the CSV files anew, in some minutes. Seeds are fixed and everything\n\
+         The first command rewrites this page, the charts and the CSV files, and takes some minutes. Seeds are fixed and everything\n\
          runs on one thread: each run writes the same files, bit for bit. Nothing depends on the machine or the optimization, so the\n\
          profile is the one that tests have compiled the engine in.\n\n\
          - **Engine.** SlateDB 0.18 with an object store in memory. A wrapper around it counts each GET when it is issued and sorts it\n  \

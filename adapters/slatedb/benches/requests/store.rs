@@ -120,7 +120,7 @@ impl Store {
         contender.configure(self.parts, builder)
     }
 
-    /// Compacts all of L0 into a new sorted run of SSTs of about so many bytes.
+    /// Compacts all of L0 into a new sorted run of SSTs of about `sst_bytes` bytes.
     async fn compact(&self, contender: Contender, run: usize, sst_bytes: usize) -> Result<(), AnyError> {
         let worker = CompactionWorkerOptions {
             max_sst_size: sst_bytes,
