@@ -1,6 +1,5 @@
 //! The command line.
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -10,7 +9,12 @@ use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use sstfilter::kind::{self, KindEntry};
 use sstfilter::{AutoPolicy, BitsPerKey, FalsePositiveRate, FilterPolicy, Sizing};
 
+use crate::get::GetArgs;
+use crate::inspect::InspectArgs;
+use crate::lines::KeysFormat;
+use crate::probe::ProbeArgs;
 use crate::units::{parse_bytes, parse_seed};
+use crate::verify::VerifyArgs;
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -35,6 +39,10 @@ pub struct Cli {
     /// hexadecimal digits
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) secret_seed_file: Option<PathBuf>,
+
+    /// How keys stand in files of keys, and on the command line; `-` as a file is standard input
+    #[arg(long, global = true, value_enum, value_name = "FORMAT", default_value = "lines")]
+    pub(crate) keys_format: KeysFormat,
 }
 
 #[derive(Debug, Subcommand)]
@@ -44,37 +52,13 @@ pub(crate) enum Command {
     /// Write tables from a file of keys, or from generated ones
     Build(BuildArgs),
     /// Look up keys: the newest table that has a key answers
-    Get {
-        /// A directory of numbered tables (highest number newest), or one table
-        #[arg(value_name = "DIR")]
-        tables: PathBuf,
-
-        /// Keys to look up
-        #[arg(value_name = "KEY", required = true)]
-        keys: Vec<OsString>,
-    },
+    Get(GetArgs),
     /// Probe only the filters, and count the tables that each key would touch
-    Probe {
-        /// A directory of numbered tables, or one table
-        #[arg(value_name = "DIR")]
-        tables: PathBuf,
-
-        /// Lines of keys (text after a tab is ignored)
-        #[arg(long, value_name = "FILE")]
-        keys: PathBuf,
-    },
+    Probe(ProbeArgs),
     /// Show every field of tables or bare filter blocks
-    Inspect {
-        /// Tables or bare filter blocks
-        #[arg(value_name = "FILE", required = true)]
-        files: Vec<PathBuf>,
-    },
+    Inspect(InspectArgs),
     /// Read tables or bare filter blocks in full and list all damage
-    Verify {
-        /// Tables, bare filter blocks, or directories of them
-        #[arg(value_name = "PATH", required = true)]
-        paths: Vec<PathBuf>,
-    },
+    Verify(VerifyArgs),
     /// Rank the kinds of filter for your use, with sizes, rates and reasons
     Advise(AdviseArgs),
     /// Measure every kind of filter on this machine, and write the figures as a page with charts

@@ -10,6 +10,8 @@ use anyhow::{Context, bail, ensure};
 use sstfilter::KeyHasher;
 use sstfilter::sst::{ReadOptions, Table, TableError, TableSet};
 
+use crate::input;
+
 /// The extension of table files.
 const EXTENSION: &str = "sst";
 
@@ -97,13 +99,19 @@ fn tables_newest_first(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
 /// The tables at `path`, newest first, and their paths; without a secret seed, probed with the hash that the newest was
 /// built with.
 pub(crate) fn open_set(path: &Path, secret: Option<&KeyHasher>) -> anyhow::Result<(TableSet, Vec<PathBuf>)> {
+    if input::is_standard(path) {
+        return Ok((TableSet::new(vec![open_table(path, secret)?])?, vec![path.to_owned()]));
+    }
     let paths = tables_newest_first(path)?;
     Ok((TableSet::open(&paths, &read_options(secret))?, paths))
 }
 
-/// Opens one table.
-pub(crate) fn open_table(file: &Path, secret: Option<&KeyHasher>) -> Result<Table, TableError> {
-    Table::open(file, &read_options(secret))
+/// Opens one table; that of standard input is read into memory.
+pub(crate) fn open_table(file: &Path, secret: Option<&KeyHasher>) -> anyhow::Result<Table> {
+    if input::is_standard(file) {
+        return Ok(Table::open_source(input::whole(file)?, &read_options(secret))?);
+    }
+    Ok(Table::open(file, &read_options(secret))?)
 }
 
 fn read_options(secret: Option<&KeyHasher>) -> ReadOptions {
@@ -125,6 +133,9 @@ pub(crate) enum Look {
 
 /// Tells a table from a bare filter block by the magic number at its end, without reading the rest.
 pub(crate) fn look_at(path: &Path) -> anyhow::Result<Look> {
+    if input::is_standard(path) {
+        return Ok(input::whole(path)?.last_chunk().map_or(Look::Neither, look_at_tail));
+    }
     let context = || format!("cannot read {}", path.display());
     let metadata = fs::metadata(path).with_context(context)?;
     ensure!(!metadata.is_dir(), "{}: expected a file, got a directory", path.display());
@@ -138,13 +149,17 @@ pub(crate) fn look_at(path: &Path) -> anyhow::Result<Look> {
     let mut tail = [0; TAIL_BYTES];
     file.seek(SeekFrom::Start(start)).with_context(context)?;
     file.read_exact(&mut tail).with_context(context)?;
-    Ok(if tail[24..31] == *TABLE_MAGIC {
+    Ok(look_at_tail(&tail))
+}
+
+fn look_at_tail(tail: &[u8; TAIL_BYTES]) -> Look {
+    if tail[24..31] == *TABLE_MAGIC {
         Look::Table
     } else if tail[26..28] == *BLOCK_MAGIC {
         Look::FilterBlock
     } else {
         Look::Neither
-    })
+    }
 }
 
 #[cfg(test)]

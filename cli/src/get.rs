@@ -1,14 +1,47 @@
 //! `sstfilter get`: point lookups.
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::PathBuf;
 
+use anyhow::Context;
+use clap::Args;
 use serde::Serialize;
 use sstfilter::KeyHasher;
 use sstfilter::sst::{Table, TableSet, TableStats};
 
 use crate::files;
+use crate::lines::{KeyLines, KeysFormat};
 use crate::output::{Outcome, Output, Text, in_options, note};
+
+#[derive(Debug, Args)]
+pub(crate) struct GetArgs {
+    /// A directory of numbered tables (highest number newest), or one table
+    #[arg(value_name = "DIR")]
+    tables: PathBuf,
+
+    /// Keys to look up
+    #[arg(value_name = "KEY", required_unless_present = "from")]
+    keys: Vec<OsString>,
+
+    /// Look up the keys of this file as well (text after a tab is ignored)
+    #[arg(long = "keys", id = "from", value_name = "FILE")]
+    from: Option<PathBuf>,
+}
+
+impl GetArgs {
+    /// The keys of the command line, and then those of the file.
+    fn keys(&self, format: KeysFormat) -> anyhow::Result<Vec<Vec<u8>>> {
+        let parse = |key: &OsString| {
+            format.parse_argument(key).with_context(|| format!("key '{}'", Text(key.as_encoded_bytes().to_vec())))
+        };
+        let mut keys: Vec<_> = self.keys.iter().map(parse).collect::<anyhow::Result<_>>()?;
+        if let Some(path) = &self.from {
+            let lines = KeyLines::read(path, format, "--keys")?;
+            keys.extend(lines.iter().map(|(key, _)| key.to_vec()));
+        }
+        Ok(keys)
+    }
+}
 
 #[derive(Debug, Serialize)]
 struct GetReport {
@@ -29,17 +62,17 @@ struct KeyLookup {
 
 /// The answer is no when any key is absent.
 pub(crate) fn run(
-    tables: &Path,
-    keys: &[OsString],
+    args: &GetArgs,
+    format: KeysFormat,
     secret: Option<&KeyHasher>,
     output: &mut Output<'_>,
 ) -> anyhow::Result<Outcome> {
-    let (set, _) = files::open_set(tables, secret)?;
+    let keys = args.keys(format)?;
+    let (set, _) = files::open_set(&args.tables, secret)?;
     for problem in set.tables().iter().filter_map(Table::filter_problem) {
         note(&format!("note: reading without a filter: {}", in_options(problem)));
     }
-    let lookups: Vec<_> =
-        keys.iter().map(|key| look_up(&set, key.as_encoded_bytes())).collect::<anyhow::Result<_>>()?;
+    let lookups: Vec<_> = keys.into_iter().map(|key| look_up(&set, key)).collect::<anyhow::Result<_>>()?;
     let found = lookups.iter().filter(|lookup| lookup.found).count();
     let absent = lookups.len() - found;
     if output.is_json {
@@ -52,9 +85,9 @@ pub(crate) fn run(
     Ok(Outcome::from_sound(absent == 0))
 }
 
-fn look_up(set: &TableSet, key: &[u8]) -> anyhow::Result<KeyLookup> {
-    let value = set.get(key)?.map(|value| Text(value.to_vec()));
-    Ok(KeyLookup { key: Text(key.to_vec()), found: value.is_some(), value })
+fn look_up(set: &TableSet, key: Vec<u8>) -> anyhow::Result<KeyLookup> {
+    let value = set.get(&key)?.map(|value| Text(value.to_vec()));
+    Ok(KeyLookup { key: Text(key), found: value.is_some(), value })
 }
 
 /// One key: its value. Many: lines of key and value, as `build` reads them.

@@ -1,18 +1,26 @@
 //! `sstfilter inspect`: every field of tables and bare filter blocks.
 
 use core::fmt;
-use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
+use anyhow::bail;
+use clap::Args;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 use sstfilter::sst::{LayoutRegion, Table, TableError};
 use sstfilter::{BlockInfo, FilterBlock, KeyHasher};
 
 use crate::files::{self, Look};
+use crate::input;
 use crate::output::{Outcome, Text, explained, in_options};
 use crate::units::{bytes, grouped, percent};
+
+#[derive(Debug, Args)]
+pub(crate) struct InspectArgs {
+    /// Tables or bare filter blocks
+    #[arg(value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
+}
 
 #[derive(Debug, Serialize)]
 pub(crate) struct InspectReport {
@@ -40,8 +48,8 @@ enum Fields {
 
 /// The answer is no when a file is neither table nor filter block, or shows damage. It is a failure when part of
 /// a file could not be read.
-pub(crate) fn run(files: &[PathBuf], secret: Option<&KeyHasher>) -> anyhow::Result<(Outcome, InspectReport)> {
-    let files: Vec<_> = files.iter().map(|path| FileReport::new(path, secret)).collect::<anyhow::Result<_>>()?;
+pub(crate) fn run(args: &InspectArgs, secret: Option<&KeyHasher>) -> anyhow::Result<(Outcome, InspectReport)> {
+    let files: Vec<_> = args.files.iter().map(|path| FileReport::new(path, secret)).collect::<anyhow::Result<_>>()?;
     let outcome = files.iter().map(|file| file.outcome).max().unwrap_or(Outcome::Yes);
     Ok((outcome, InspectReport { files }))
 }
@@ -50,12 +58,12 @@ impl FileReport {
     /// Fails only when the file cannot be read at all.
     fn new(path: &Path, secret: Option<&KeyHasher>) -> anyhow::Result<Self> {
         let look = files::look_at(path)?;
-        let bytes = fs::metadata(path).with_context(|| format!("cannot read {}", path.display()))?.len();
+        let bytes = input::whole_length(path)?;
         let (outcome, fields) = match fields(path, look, secret) {
             Err(problem) if problem.root_cause().is::<std::io::Error>() => return Err(problem),
             found => found.unwrap_or_else(|problem| (Outcome::No, Fields::Problem(explained(&problem)))),
         };
-        Ok(Self { path: path.display().to_string(), bytes, sound: outcome == Outcome::Yes, outcome, fields })
+        Ok(Self { path: input::name(path).into_owned(), bytes, sound: outcome == Outcome::Yes, outcome, fields })
     }
 }
 
@@ -71,8 +79,7 @@ fn fields(path: &Path, look: Look, secret: Option<&KeyHasher>) -> anyhow::Result
             Ok((outcome, Fields::Table(Box::new(TableFields::new(&table)))))
         }
         Look::FilterBlock => {
-            let data = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-            let filter = FilterFields::new(&FilterBlock::open_unverified(data)?);
+            let filter = FilterFields::new(&FilterBlock::open_unverified(input::whole(path)?)?);
             Ok((Outcome::from_sound(filter.checksum_state == "ok"), Fields::FilterBlock(Box::new(filter))))
         }
         Look::Neither => bail!("{}", files::NEITHER),

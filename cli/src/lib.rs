@@ -7,6 +7,7 @@ mod demo;
 mod files;
 mod filters;
 mod get;
+mod input;
 mod inspect;
 mod lines;
 mod memory;
@@ -48,17 +49,17 @@ impl Cli {
 /// Why it cannot be done.
 pub fn run(cli: &Cli, stdout: &mut dyn Write) -> anyhow::Result<Outcome> {
     let secret = cli.secret_seed_file.as_deref().map(secret::hasher_from).transpose()?;
-    let secret = secret.as_ref();
+    let (secret, format) = (secret.as_ref(), cli.keys_format);
     let mut output = Output { writer: stdout, is_json: cli.json };
     let outcome = match &cli.command {
         Command::Demo => output.report(demo::run()?),
-        Command::Build(args) => output.report(build::run(args, secret)?),
-        Command::Get { tables, keys } => get::run(tables, keys, secret, &mut output),
-        Command::Probe { tables, keys } => output.report(probe::run(tables, keys, secret)?),
-        Command::Inspect { files } => output.report(inspect::run(files, secret)?),
-        Command::Verify { paths } => output.report(verify::run(paths, secret)),
+        Command::Build(args) => output.report(build::run(args, format, secret)?),
+        Command::Get(args) => get::run(args, format, secret, &mut output),
+        Command::Probe(args) => output.report(probe::run(args, format, secret)?),
+        Command::Inspect(args) => output.report(inspect::run(args, secret)?),
+        Command::Verify(args) => output.report(verify::run(args, secret)),
         Command::Advise(args) => output.report(advise::run(args)?),
-        Command::Report(args) => output.report(report::run(args)?),
+        Command::Report(args) => output.report(report::run(args, format)?),
     }?;
     output.writer.flush().context(CANNOT_WRITE)?;
     Ok(outcome)

@@ -1,11 +1,51 @@
-//! Keys and values from lines of text: `key<TAB>value`, or a key alone.
+//! Keys and values from files: lines of text, keys that end with NUL, or hexadecimal digits.
+//!
+//! | format | one key | its value | dropped |
+//! |---|---|---|---|
+//! | `lines` | a line up to its first tab | what follows the tab | blank lines, a carriage return before a line feed, a byte order mark |
+//! | `nul` | all bytes up to a NUL byte, or to the end | none | nothing: two NUL bytes in a row are the empty key |
+//! | `hex` | a line of hexadecimal digits up to a tab; `0x` may precede them | digits after the tab | as in `lines` |
 
-use std::fs;
+use std::ffi::OsStr;
+use std::io::Read;
 use std::path::Path;
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
+use clap::ValueEnum;
 
-/// Where one line's key and value lie in the text.
+use crate::output::{Text, note};
+use crate::{input, memory, units};
+
+/// How keys stand in files of keys, and on the command line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum KeysFormat {
+    /// Lines of text: a key, or a key, a tab and its value
+    #[default]
+    Lines,
+    /// Keys without values, each up to a NUL byte (`find -print0`)
+    Nul,
+    /// Lines of hexadecimal digits: a key, or a key, a tab and its value
+    Hex,
+}
+
+impl KeysFormat {
+    /// The byte at the end of each record.
+    fn terminator(self) -> u8 {
+        if self == Self::Nul { 0 } else { b'\n' }
+    }
+
+    /// The key that an argument of the command line says.
+    pub(crate) fn parse_argument(self, argument: &OsStr) -> anyhow::Result<Vec<u8>> {
+        let mut key = argument.as_encoded_bytes().to_vec();
+        if self == Self::Hex {
+            let length = decode_hex(&mut key)?;
+            key.truncate(length);
+        }
+        Ok(key)
+    }
+}
+
+/// Where one entry's key and value lie in the text. The value begins one byte behind the key.
 #[derive(Clone, Copy, Debug)]
 struct Line {
     start: usize,
@@ -14,7 +54,27 @@ struct Line {
 }
 
 /// Bytes of memory that a line costs beside its text.
-pub(crate) const LINE_BYTES: u64 = size_of::<Line>() as u64;
+const LINE_BYTES: u64 = size_of::<Line>() as u64;
+
+/// Bytes per line that are assumed until the lines are counted: shorter lines are rare.
+const ASSUMED_LINE_BYTES: u64 = 16;
+
+/// What programs on Windows write at the beginning of a text. No key begins with it on purpose.
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+
+/// Most memory that a file of keys may take, and what to do about it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MemoryLimit {
+    pub(crate) bytes: u64,
+    pub(crate) advice: &'static str,
+}
+
+impl Default for MemoryLimit {
+    /// What is available without swapping.
+    fn default() -> Self {
+        Self { bytes: memory::available_bytes().unwrap_or(u64::MAX), advice: "split it" }
+    }
+}
 
 /// The entries of a text, which it owns.
 #[derive(Debug)]
@@ -27,33 +87,79 @@ pub(crate) struct KeyLines {
 }
 
 impl KeyLines {
-    /// Splits `text` into lines, each at its first tab. Carriage returns before line feeds go; blank
-    /// lines are counted and dropped.
-    pub(crate) fn parse(text: Vec<u8>) -> Self {
-        let mut lines = Vec::with_capacity(count_lines(&text));
-        let mut blank_lines = 0;
-        let mut start = 0;
-        for line in text.split_inclusive(|&byte| byte == b'\n') {
-            let content = line.strip_suffix(b"\n").unwrap_or(line);
-            let content = content.strip_suffix(b"\r").unwrap_or(content);
-            if content.is_empty() {
-                blank_lines += 1;
-            } else {
-                let key_bytes = content.iter().position(|&byte| byte == b'\t').unwrap_or(content.len());
-                lines.push(Line { start, key_end: start + key_bytes, end: start + content.len() });
+    /// Splits `text` into entries.
+    pub(crate) fn parse(text: Vec<u8>, format: KeysFormat) -> anyhow::Result<Self> {
+        let mut start = byte_order_mark_bytes(&text, format);
+        let lines = Vec::with_capacity(count_records(&text[start..], format));
+        let mut keys = Self { text, lines, blank_lines: 0, duplicate_keys: 0 };
+        let mut number = 0_u64;
+        while start < keys.text.len() {
+            let rest = &keys.text[start..];
+            let length = rest.iter().position(|&byte| byte == format.terminator()).unwrap_or(rest.len());
+            number += 1;
+            match format {
+                KeysFormat::Lines => keys.add_line(start, start + length),
+                KeysFormat::Nul => keys.lines.push(Line { start, key_end: start + length, end: start + length }),
+                KeysFormat::Hex => keys
+                    .add_hex_line(start, start + length)
+                    .with_context(|| format!("line {}", units::grouped(number)))?,
             }
-            start += line.len();
+            start += length + 1;
         }
-        Self { text, lines, blank_lines, duplicate_keys: 0 }
+        Ok(keys)
     }
 
-    /// The lines of the file at `path`, which must hold a key. `option` is the one that the path was given with.
-    pub(crate) fn read(path: &Path, option: &str) -> anyhow::Result<Self> {
-        let text = fs::read(path).with_context(|| format!("cannot read {} ({option})", path.display()))?;
-        ensure_unpacked(path, &text)?;
-        let lines = Self::parse(text);
-        ensure!(lines.len() > 0, "{} holds no key: expected one per line", path.display());
+    /// The keys of the file at `path`, or of standard input for `-`: one at least. `option` is the one that the path was
+    /// given with.
+    pub(crate) fn read(path: &Path, format: KeysFormat, option: &str) -> anyhow::Result<Self> {
+        Self::read_within(path, format, option, MemoryLimit::default())
+    }
+
+    /// Like [`read`](Self::read), with memory for the text and for sorting it up to `limit`.
+    pub(crate) fn read_within(
+        path: &Path,
+        format: KeysFormat,
+        option: &str,
+        limit: MemoryLimit,
+    ) -> anyhow::Result<Self> {
+        let name = input::name(path);
+        let text = read_text(path, option, limit)?;
+        let lines_bytes = count_records(&text, format) as u64 * LINE_BYTES;
+        ensure_fits(path, text.len() as u64 + lines_bytes, limit)?;
+        if byte_order_mark_bytes(&text, format) > 0 {
+            note(&format!("note: {name}: the byte order mark at its beginning is not part of the first key"));
+        }
+        let lines = Self::parse(text, format).with_context(|| name.into_owned())?;
+        ensure!(lines.len() > 0, "{} holds no key: expected {}", input::name(path), format.expected());
         Ok(lines)
+    }
+
+    /// Adds the line from `start` to `end`, where its line feed or the end of the text is.
+    fn add_line(&mut self, start: usize, end: usize) {
+        let content = trim_line(&self.text[start..end]);
+        if content.is_empty() {
+            self.blank_lines += 1;
+        } else {
+            let key_bytes = content.iter().position(|&byte| byte == b'\t').unwrap_or(content.len());
+            self.lines.push(Line { start, key_end: start + key_bytes, end: start + content.len() });
+        }
+    }
+
+    /// Adds a line of digits. The bytes that they stand for take their place, which is larger.
+    fn add_hex_line(&mut self, start: usize, end: usize) -> anyhow::Result<()> {
+        self.add_line(start, end);
+        let Some(line) = self.lines.last_mut().filter(|line| line.start == start) else {
+            return Ok(());
+        };
+        let Line { key_end: tab, end, .. } = *line;
+        line.key_end = start + decode_hex(&mut self.text[start..tab])?;
+        line.end = line.key_end;
+        if tab < end {
+            let value_bytes = decode_hex(&mut self.text[tab + 1..end])?;
+            self.text.copy_within(tab + 1..tab + 1 + value_bytes, line.key_end + 1);
+            line.end = line.key_end + 1 + value_bytes;
+        }
+        Ok(())
     }
 
     /// Sorts by key; of lines with one key, the last stays.
@@ -89,24 +195,92 @@ impl KeyLines {
     }
 }
 
-/// Refuses a gzip file, whose lines would be garbage.
-pub(crate) fn ensure_unpacked(path: &Path, text: &[u8]) -> anyhow::Result<()> {
-    const GZIP_MAGIC: &[u8] = &[0x1f, 0x8b];
-    ensure!(!text.starts_with(GZIP_MAGIC), "{} is compressed: unpack it with `gzip -d` first", path.display());
+impl KeysFormat {
+    /// What a file that holds no key should hold.
+    fn expected(self) -> &'static str {
+        match self {
+            Self::Lines => "one per line; a value may follow a tab",
+            Self::Nul => "keys that each end with a NUL byte",
+            Self::Hex => "one per line in hexadecimal digits; a value may follow a tab",
+        }
+    }
+}
+
+/// Bytes at the beginning of `text` that are no part of its first key. Any byte may be part of a key in `nul`.
+fn byte_order_mark_bytes(text: &[u8], format: KeysFormat) -> usize {
+    if format != KeysFormat::Nul && text.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 }
+}
+
+/// A line without the carriage return at its end.
+fn trim_line(line: &[u8]) -> &[u8] {
+    line.strip_suffix(b"\r").unwrap_or(line)
+}
+
+/// Puts the bytes that `digits` stand for at their beginning; gives their number.
+fn decode_hex(digits: &mut [u8]) -> anyhow::Result<usize> {
+    let prefix_bytes = if digits.starts_with(b"0x") || digits.starts_with(b"0X") { 2 } else { 0 };
+    let count = digits.len() - prefix_bytes;
+    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    if let Some(wrong) = digits[prefix_bytes..].iter().find(|&&byte| digit(byte).is_none()) {
+        let wrong = Text(vec![*wrong]);
+        bail!("expected hexadecimal digits, two for each byte of a key or value, got '{wrong}'");
+    }
+    ensure!(count.is_multiple_of(2), "expected two hexadecimal digits for each byte, got {count} digits");
+    for index in 0..count / 2 {
+        let at = prefix_bytes + 2 * index;
+        digits[index] = digit(digits[at]).unwrap_or(0) << 4 | digit(digits[at + 1]).unwrap_or(0);
+    }
+    Ok(count / 2)
+}
+
+/// All of a file or of standard input, unless its length says that sorting it would take more memory than `limit`.
+fn read_text(path: &Path, option: &str, limit: MemoryLimit) -> anyhow::Result<Vec<u8>> {
+    let source = input::open(path, option)?;
+    let length = input::length(path).unwrap_or(0);
+    let lines_bytes = (length / ASSUMED_LINE_BYTES).saturating_mul(LINE_BYTES);
+    ensure_fits(path, length.saturating_add(lines_bytes), limit)?;
+    let mut text = Vec::new();
+    // A pipe says nothing of its length beforehand.
+    let read = source.take(limit.bytes.saturating_add(1)).read_to_end(&mut text);
+    read.with_context(|| format!("cannot read {}", input::name(path)))?;
+    ensure_fits(path, text.len() as u64, limit)?;
+    ensure_unpacked(path, &text)?;
+    Ok(text)
+}
+
+fn ensure_fits(path: &Path, needed: u64, limit: MemoryLimit) -> anyhow::Result<()> {
+    let MemoryLimit { bytes, advice } = limit;
+    let (file, takes, most) = (input::name(path), units::bytes(needed), units::bytes(bytes));
+    ensure!(needed <= bytes, "{file}: sorting it takes about {takes} of memory, and the limit is {most}: {advice}");
     Ok(())
 }
 
-/// Lines of `text`, the last of which may lack its line feed.
-pub(crate) fn count_lines(text: &[u8]) -> usize {
-    text.split_inclusive(|&byte| byte == b'\n').count()
+/// Refuses a gzip file, whose lines would be garbage.
+fn ensure_unpacked(path: &Path, text: &[u8]) -> anyhow::Result<()> {
+    // The magic number, and the only compression method there is (RFC 1952, 2.3.1).
+    const GZIP_START: &[u8] = &[0x1f, 0x8b, 8];
+    ensure!(!text.starts_with(GZIP_START), "{} is compressed: unpack it with `gzip -d` first", input::name(path));
+    Ok(())
+}
+
+/// Records of `text`, the last of which may lack its terminator.
+fn count_records(text: &[u8], format: KeysFormat) -> usize {
+    text.split_inclusive(|&byte| byte == format.terminator()).count()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    type Entries = Vec<(Vec<u8>, Vec<u8>)>;
+
+    fn parsed(text: &[u8], format: KeysFormat) -> Entries {
+        let keys = KeyLines::parse(text.to_vec(), format).unwrap();
+        keys.iter().map(|(key, value)| (key.to_vec(), value.to_vec())).collect()
+    }
+
     fn entries(text: &str) -> (Vec<(String, String)>, u64) {
-        let mut lines = KeyLines::parse(text.as_bytes().to_vec());
+        let mut lines = KeyLines::parse(text.as_bytes().to_vec(), KeysFormat::Lines).unwrap();
         lines.sort_and_dedup();
         let string = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
         (lines.iter().map(|(key, value)| (string(key), string(value))).collect(), lines.duplicate_keys)
@@ -114,6 +288,10 @@ mod tests {
 
     fn pair(key: &str, value: &str) -> (String, String) {
         (key.to_owned(), value.to_owned())
+    }
+
+    fn keys(keys: &[&[u8]]) -> Entries {
+        keys.iter().map(|key| (key.to_vec(), Vec::new())).collect()
     }
 
     #[test]
@@ -135,5 +313,37 @@ mod tests {
         assert_eq!(entries("").0, []);
         assert_eq!(entries("\n\n").0, []);
         assert_eq!(entries("\tvalue\n").0, [pair("", "value")]);
+    }
+
+    #[test]
+    fn nul_keeps_every_byte_of_a_key_and_the_empty_key() {
+        assert_eq!(parsed(b"a\r\n\tb\0\0c\r\0", KeysFormat::Nul), keys(&[b"a\r\n\tb", b"", b"c\r"]));
+        assert_eq!(parsed(b"\xef\xbb\xbfa\0b", KeysFormat::Nul), keys(&[b"\xef\xbb\xbfa", b"b"]));
+        assert_eq!(parsed(b"", KeysFormat::Nul), []);
+    }
+
+    #[test]
+    fn hex_digits_become_any_bytes_of_keys_and_values() {
+        let text = b"\xef\xbb\xbf00ff0A\tdeadBEEF\r\n\n0x6b\n\t01\n6162\t\n7a";
+        let expected: [(&[u8], &[u8]); 5] =
+            [(b"\x00\xff\n", b"\xde\xad\xbe\xef"), (b"k", b""), (b"", b"\x01"), (b"ab", b""), (b"z", b"")];
+        assert_eq!(parsed(text, KeysFormat::Hex), expected.map(|(key, value)| (key.to_vec(), value.to_vec())));
+    }
+
+    #[test]
+    fn what_is_not_hex_is_refused_by_its_line() {
+        for (text, words) in [("6b\n6", "got 1 digits"), ("6b\n6g", "got 'g'"), ("6b\n6b\t 1", "got ' '")] {
+            let error = KeyLines::parse(text.as_bytes().to_vec(), KeysFormat::Hex).unwrap_err();
+            let text = format!("{error:#}");
+            assert!(text.starts_with("line 2: ") && text.contains(words), "{text}");
+        }
+        assert!(KeysFormat::Hex.parse_argument(OsStr::new("6")).is_err());
+        assert_eq!(KeysFormat::Hex.parse_argument(OsStr::new("006B")).unwrap(), b"\0k");
+        assert_eq!(KeysFormat::Lines.parse_argument(OsStr::new("6b")).unwrap(), b"6b");
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_no_part_of_the_first_key() {
+        assert_eq!(entries("\u{feff}a\n\u{feff}b\n").0, [pair("a", ""), pair("\u{feff}b", "")]);
     }
 }

@@ -1,16 +1,28 @@
 //! `sstfilter probe`: the filters alone; index and data are not read.
 
 use core::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use clap::Args;
 use serde::Serialize;
 use sstfilter::KeyHasher;
 use sstfilter::sst::Table;
 
-use crate::lines::KeyLines;
+use crate::lines::{KeyLines, KeysFormat};
 use crate::output::{Column, Outcome, figures, in_options};
 use crate::progress::Progress;
 use crate::{files, units};
+
+#[derive(Debug, Args)]
+pub(crate) struct ProbeArgs {
+    /// A directory of numbered tables, or one table
+    #[arg(value_name = "DIR")]
+    tables: PathBuf,
+
+    /// Keys to probe for (text after a tab is ignored)
+    #[arg(long, value_name = "FILE")]
+    keys: PathBuf,
+}
 
 #[derive(Debug, Serialize)]
 pub(crate) struct ProbeReport {
@@ -43,9 +55,13 @@ struct TableProbes {
     problem: Option<String>,
 }
 
-pub(crate) fn run(tables: &Path, keys: &Path, secret: Option<&KeyHasher>) -> anyhow::Result<(Outcome, ProbeReport)> {
-    let (set, paths) = files::open_set(tables, secret)?;
-    let lines = KeyLines::read(keys, "--keys")?;
+pub(crate) fn run(
+    args: &ProbeArgs,
+    format: KeysFormat,
+    secret: Option<&KeyHasher>,
+) -> anyhow::Result<(Outcome, ProbeReport)> {
+    let (set, paths) = files::open_set(&args.tables, secret)?;
+    let lines = KeyLines::read(&args.keys, format, "--keys")?;
     // What all filters of the set that can be used are probed with.
     let described = || KeyHasher::from_identity(set.tables().first()?.hash_identity());
     let hasher = secret.cloned().or_else(described).unwrap_or_default();

@@ -5,13 +5,21 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use clap::Args;
 use serde::Serialize;
 use sstfilter::sst::{FilterVerdict, Table, TableError};
 use sstfilter::{FilterBlock, KeyHasher};
 
 use crate::files::{self, Look};
 use crate::output::{Outcome, explained, in_options};
-use crate::{progress, units};
+use crate::{input, progress, units};
+
+#[derive(Debug, Args)]
+pub(crate) struct VerifyArgs {
+    /// Tables, bare filter blocks, or directories of them
+    #[arg(value_name = "PATH", required = true)]
+    paths: Vec<PathBuf>,
+}
 
 #[derive(Debug, Serialize)]
 pub(crate) struct VerifyReport {
@@ -37,9 +45,9 @@ struct FileVerdict {
 }
 
 /// The answer is no when anything is damaged.
-pub(crate) fn run(paths: &[PathBuf], secret: Option<&KeyHasher>) -> (Outcome, VerifyReport) {
+pub(crate) fn run(args: &VerifyArgs, secret: Option<&KeyHasher>) -> (Outcome, VerifyReport) {
     let (mut skipped, mut verdicts, mut chosen) = (Vec::new(), Vec::new(), Vec::new());
-    for path in paths {
+    for path in &args.paths {
         match expand(path, &mut skipped) {
             Ok(files) => chosen.extend(files),
             Err(problem) => verdicts.push(FileVerdict::unreadable(path, &problem)),
@@ -58,6 +66,9 @@ pub(crate) fn run(paths: &[PathBuf], secret: Option<&KeyHasher>) -> (Outcome, Ve
 
 /// The file itself, or the tables and filter blocks of a directory.
 fn expand(path: &Path, skipped: &mut Vec<String>) -> anyhow::Result<Vec<PathBuf>> {
+    if input::is_standard(path) {
+        return Ok(vec![path.to_owned()]);
+    }
     let metadata = fs::metadata(path).with_context(|| format!("cannot read {}", path.display()))?;
     if !metadata.is_dir() {
         return Ok(vec![path.to_owned()]);
@@ -74,13 +85,16 @@ fn expand(path: &Path, skipped: &mut Vec<String>) -> anyhow::Result<Vec<PathBuf>
 
 impl FileVerdict {
     fn new(path: &Path, secret: Option<&KeyHasher>) -> Self {
-        let mut verdict = Self { path: path.display().to_string(), ..Self::default() };
+        let mut verdict = Self { path: input::name(path).into_owned(), ..Self::default() };
         match files::look_at(path) {
             Err(problem) => return Self::unreadable(path, &problem),
             Ok(Look::FilterBlock) => verdict.verify_block(path),
             Ok(Look::Neither) if !files::has_table_extension(path) => verdict.problems.push(files::NEITHER.to_owned()),
             Ok(Look::Table | Look::Neither) => match files::open_table(path, secret) {
-                Err(problem) => verdict.add(&problem),
+                Err(problem) => match problem.downcast_ref() {
+                    Some(problem) => verdict.add(problem),
+                    None => return Self::unreadable(path, &problem),
+                },
                 Ok(table) => verdict.verify_table(&table),
             },
         }
@@ -89,7 +103,7 @@ impl FileVerdict {
 
     fn unreadable(path: &Path, problem: &anyhow::Error) -> Self {
         let problems = vec![explained(problem)];
-        Self { path: path.display().to_string(), problems, is_unreadable: true, ..Self::default() }
+        Self { path: input::name(path).into_owned(), problems, is_unreadable: true, ..Self::default() }
     }
 
     fn verify_block(&mut self, path: &Path) {
@@ -97,12 +111,12 @@ impl FileVerdict {
             let block = FilterBlock::open_unverified(data)?;
             block.verify().map(|()| block.info().keys)
         };
-        match fs::read(path).map(verify) {
+        match input::whole(path).map(verify) {
             Ok(Ok(keys)) => self.entries = keys,
             Ok(Err(problem)) => self.problems.push(problem.to_string()),
             Err(error) => {
                 self.is_unreadable = true;
-                self.problems.push(format!("cannot be read: {error}"));
+                self.problems.push(explained(&error));
             }
         }
     }

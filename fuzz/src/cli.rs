@@ -52,6 +52,10 @@ const WORDS: &[&str] = &[
     "--quick",
     "--most-keys",
     "--absent",
+    "--keys-format",
+    "lines",
+    "nul",
+    "hex",
     "--current",
     "--help",
     "--version",
@@ -237,6 +241,8 @@ fn build_and_read(input: &mut Unstructured<'_>) -> Result<()> {
 
 /// The last value of each key of a text.
 fn keys_of(text: &[u8]) -> std::collections::BTreeMap<Vec<u8>, Vec<u8>> {
+    // A byte order mark at the beginning belongs to no key.
+    let text = text.strip_prefix("\u{feff}".as_bytes()).unwrap_or(text);
     let lines = text.split(|&byte| byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
     let entry = |line: &[u8]| {
         let at = line.iter().position(|&byte| byte == b'\t').unwrap_or(line.len());

@@ -12,6 +12,7 @@ use sstfilter::sst::TableOptions;
 use sstfilter::{BuildContext, BuildPurpose, KeyHasher};
 
 use crate::args::BuildArgs;
+use crate::lines::KeysFormat;
 use crate::output::Outcome;
 use directory::Directory;
 use report::BuildSummary;
@@ -19,12 +20,16 @@ use source::Source;
 use write::Writer;
 
 /// Reads all input before it touches the tables that are to be replaced.
-pub(crate) fn run(args: &BuildArgs, secret: Option<&KeyHasher>) -> anyhow::Result<(Outcome, BuildSummary)> {
+pub(crate) fn run(
+    args: &BuildArgs,
+    format: KeysFormat,
+    secret: Option<&KeyHasher>,
+) -> anyhow::Result<(Outcome, BuildSummary)> {
     let begun = Instant::now();
     let options = table_options(args, secret)?;
     let directory = Directory::open(&args.out, args.overwrite)?;
     let source = match &args.input {
-        Some(path) => Source::Lines(source::read_lines(path, args.memory_limit)?),
+        Some(path) => Source::Lines(source::read_lines(path, format, args.memory_limit)?),
         None => Source::Generated {
             entries: args.generate.unwrap_or_default(),
             value_bytes: usize::try_from(args.value_bytes)?,

@@ -1,16 +1,9 @@
 //! The entries to write: sorted lines in memory, or numbers turned into entries as they are needed.
 
-use std::fs::{self, File};
-use std::io::Read;
 use std::path::Path;
 
-use anyhow::{Context, ensure};
-
-use crate::lines::{KeyLines, LINE_BYTES, count_lines, ensure_unpacked};
-use crate::{memory, progress, units};
-
-/// Bytes per line that are assumed until the lines are counted: shorter lines are rare.
-const ASSUMED_LINE_BYTES: u64 = 16;
+use crate::lines::{KeyLines, KeysFormat, MemoryLimit};
+use crate::{input, progress};
 
 /// Entries in ascending order of their keys, each once.
 pub(super) enum Source {
@@ -84,42 +77,15 @@ fn next_word(state: &mut u64) -> u64 {
     word ^ (word >> 31)
 }
 
-/// The lines of a file, read and sorted.
-pub(super) fn read_lines(path: &Path, memory_limit: Option<u64>) -> anyhow::Result<KeyLines> {
-    let _progress = progress::bytes("reading and sorting", fs::metadata(path).map_or(0, |metadata| metadata.len()));
-    let limit = memory_limit.or_else(memory::available_bytes).unwrap_or(u64::MAX);
-    let text = read_text(path, limit)?;
-    ensure_unpacked(path, &text)?;
-    let needed = text.len() as u64 + count_lines(&text) as u64 * LINE_BYTES;
-    ensure_fits(path, needed, limit)?;
-    let mut lines = KeyLines::parse(text);
-    ensure!(lines.len() > 0, "{} holds no key: expected lines of key<TAB>value, or of keys alone", path.display());
+/// The entries of a file, read and sorted.
+pub(super) fn read_lines(path: &Path, format: KeysFormat, memory_limit: Option<u64>) -> anyhow::Result<KeyLines> {
+    let _progress = progress::bytes("reading and sorting", input::length(path).unwrap_or(0));
+    let available = MemoryLimit::default();
+    let bytes = memory_limit.unwrap_or(available.bytes);
+    let limit = MemoryLimit { bytes, advice: "split it, or raise --memory-limit" };
+    let mut lines = KeyLines::read_within(path, format, "--input", limit)?;
     lines.sort_and_dedup();
     Ok(lines)
-}
-
-/// The whole file, unless its length says that sorting it would take more memory than `limit`.
-fn read_text(path: &Path, limit: u64) -> anyhow::Result<Vec<u8>> {
-    let context = || format!("cannot read {}", path.display());
-    let mut file = File::open(path).with_context(context)?;
-    let metadata = file.metadata().with_context(context)?;
-    ensure!(!metadata.is_dir(), "{}: expected a file of lines, got a directory", path.display());
-    let lines_bytes = (metadata.len() / ASSUMED_LINE_BYTES).saturating_mul(LINE_BYTES);
-    ensure_fits(path, metadata.len().saturating_add(lines_bytes), limit)?;
-    let mut text = Vec::new();
-    // A pipe says nothing of its length beforehand.
-    (&mut file).take(limit.saturating_add(1)).read_to_end(&mut text).with_context(context)?;
-    ensure_fits(path, text.len() as u64, limit)?;
-    Ok(text)
-}
-
-fn ensure_fits(path: &Path, needed: u64, limit: u64) -> anyhow::Result<()> {
-    let (file, takes, most) = (path.display(), units::bytes(needed), units::bytes(limit));
-    ensure!(
-        needed <= limit,
-        "{file}: sorting it takes about {takes} of memory, and the limit is {most}: split it, or raise --memory-limit"
-    );
-    Ok(())
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::io::Read;
 use anyhow::{Context, ensure};
 use flate2::read::GzDecoder;
 
-use crate::lines::KeyLines;
+use crate::lines::{KeyLines, KeysFormat};
 
 const PRESENT: &[u8] = include_bytes!("../../keys/debian-bookworm-packages.tsv.gz");
 const ABSENT: &[u8] = include_bytes!("../../keys/debian-sid-only-packages.txt.gz");
@@ -26,7 +26,7 @@ pub(crate) fn bundled() -> anyhow::Result<BundledKeys> {
 fn unpack(packed: &[u8]) -> anyhow::Result<KeyLines> {
     let mut text = Vec::new();
     GzDecoder::new(packed).read_to_end(&mut text).context("the bundled keys are damaged: build the program again")?;
-    let mut lines = KeyLines::parse(text);
+    let mut lines = KeyLines::parse(text, KeysFormat::Lines)?;
     lines.sort_and_dedup();
     let dropped = lines.duplicate_keys;
     ensure!(dropped == 0, "the bundled keys hold {dropped} names twice: build the program again");

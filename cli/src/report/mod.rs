@@ -18,6 +18,7 @@ use sstfilter::sst::{FileSystem, LocalFileSystem, WritableFile};
 use sstfilter_charts::{Machine, today};
 
 use crate::args::ReportArgs;
+use crate::lines::KeysFormat;
 use crate::output::{Outcome, figures};
 use crate::progress;
 use crate::units::counted;
@@ -81,10 +82,10 @@ struct FilterInfo {
 }
 
 /// Measures, and writes the three files.
-pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<(Outcome, Summary)> {
+pub(crate) fn run(args: &ReportArgs, format: KeysFormat) -> anyhow::Result<(Outcome, Summary)> {
     // Checked first: minutes of measuring must not end at a directory that cannot be written.
     args.out.as_deref().map_or(Ok(()), prepare)?;
-    let report = measure(args)?;
+    let report = measure(args, format)?;
     let mut files = Vec::new();
     if let Some(directory) = &args.out {
         files.push(write(directory, "report.html", &page::html(&report)?)?);
@@ -99,11 +100,11 @@ pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<(Outcome, Summary)> {
     Ok((Outcome::Yes, Summary { files, filters, own_keys, omissions, findings, seconds }))
 }
 
-fn measure(args: &ReportArgs) -> anyhow::Result<Report> {
+fn measure(args: &ReportArgs, format: KeysFormat) -> anyhow::Result<Report> {
     let begun = Instant::now();
     let mut omissions = Vec::new();
     let figures = match &args.keys {
-        Some(path) => Figures::OwnKeys(own_keys::measure(path, args, &mut omissions)?),
+        Some(path) => Figures::OwnKeys(own_keys::measure(path, format, args, &mut omissions)?),
         None => Figures::Family(family(Effort::from_args(args), &mut omissions)?),
     };
     let findings = match &figures {

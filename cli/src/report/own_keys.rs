@@ -10,7 +10,7 @@ use sstfilter::{FalsePositiveRate, KeyHash, KeyHasher, MatchBitmap};
 use super::measure::{self, KeysPoint, Omission, Timed};
 use crate::args::ReportArgs;
 use crate::filters::count_batch;
-use crate::lines::KeyLines;
+use crate::lines::{KeyLines, KeysFormat};
 use crate::output::Column;
 use crate::progress;
 use crate::units::{brief_percent, bytes, counted, grouped, percent};
@@ -50,14 +50,17 @@ pub(super) struct OwnKeysPoint {
 }
 
 /// Reads the keys in the file at `path`, and measures all kinds.
-pub(super) fn measure(path: &Path, args: &ReportArgs, omissions: &mut Vec<Omission>) -> anyhow::Result<OwnKeys> {
+pub(super) fn measure(
+    path: &Path,
+    format: KeysFormat,
+    args: &ReportArgs,
+    omissions: &mut Vec<Omission>,
+) -> anyhow::Result<OwnKeys> {
     let stages = progress::stages(1);
-    let keys = read(path, "--keys", b"")?;
-    let (path, option, suffix) =
-        args.absent.as_deref().map_or((path, "--keys", SUFFIX), |path| (path, "--absent", b""));
+    let (keys, mut absent) = read(path, format, args.absent.as_deref())?;
     let present: HashSet<_> = keys.iter().copied().collect();
-    let mut absent = read(path, option, suffix)?;
     absent.retain(|hash| !present.contains(hash));
+    let path = args.absent.as_deref().unwrap_or(path);
     ensure!(!absent.is_empty(), "{}: all of its keys are present: expected absent keys (--absent)", path.display());
     let rate = args.fpr.unwrap_or(FalsePositiveRate::ONE_PERCENT);
     stages.set_message(format!("sizes, rates and times: {} keys", grouped(keys.len() as u64)));
@@ -78,13 +81,22 @@ pub(super) fn measure(path: &Path, args: &ReportArgs, omissions: &mut Vec<Omissi
     })
 }
 
-/// The distinct keys of a file, in their order, each with `suffix` appended.
-fn read(path: &Path, option: &str, suffix: &[u8]) -> anyhow::Result<Vec<KeyHash>> {
-    let lines = KeyLines::read(path, option)?;
+/// Hashes of the keys at `path`, and of those at `absent`, or else of the same keys with a suffix.
+fn read(path: &Path, format: KeysFormat, absent: Option<&Path>) -> anyhow::Result<(Vec<KeyHash>, Vec<KeyHash>)> {
+    let keys = KeyLines::read(path, format, "--keys")?;
+    let absent = match absent {
+        Some(path) => distinct(&KeyLines::read(path, format, "--absent")?, b""),
+        None => distinct(&keys, SUFFIX),
+    };
+    Ok((distinct(&keys, b""), absent))
+}
+
+/// Distinct hashes of the keys in their order, each with `suffix` appended.
+fn distinct(keys: &KeyLines, suffix: &[u8]) -> Vec<KeyHash> {
     let hasher = KeyHasher::default();
-    let mut seen = HashSet::with_capacity(lines.len());
-    let hashes = lines.iter().map(|(key, _)| hasher.hash(&[key, suffix].concat()));
-    Ok(hashes.filter(|&hash| seen.insert(hash)).collect())
+    let mut seen = HashSet::with_capacity(keys.len());
+    let hashes = keys.iter().map(|(key, _)| hasher.hash(&[key, suffix].concat()));
+    hashes.filter(|&hash| seen.insert(hash)).collect()
 }
 
 impl OwnKeys {

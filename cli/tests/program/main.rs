@@ -9,5 +9,6 @@ mod common;
 mod advise;
 mod build;
 mod demo;
+mod keys;
 mod read;
 mod report;

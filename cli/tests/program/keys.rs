@@ -1,0 +1,96 @@
+//! Keys of a storage engine are any bytes. A command line that knows lines alone cuts a key at its tab or carriage
+//! return, and then says of a key that is stored that it is absent.
+
+use std::io::Write;
+use std::process::{Output, Stdio};
+
+use crate::common::{Place, Run, program, run};
+
+/// Runs the program with `input` as its standard input.
+fn run_with_input(arguments: &[&str], input: &[u8]) -> Run {
+    let mut child =
+        program().args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    // A command that needs no more of its input closes it early.
+    let _ = stdin.write_all(input);
+    drop(stdin);
+    let Output { status, stdout, stderr } = child.wait_with_output().unwrap();
+    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+    Run { code: status.code(), stdout: text(&stdout), stderr: text(&stderr) }
+}
+
+#[test]
+fn keys_of_any_bytes_are_built_and_found() {
+    let place = Place::new();
+    let out = place.text("tables");
+    let keys = place.write("keys", "00\tff\n0d0a\t\n\n6b0d\n0x09\t6f6e650a\n");
+    run(&["build", "--input", &keys, "--out", &out, "--keys-format", "hex"]).expect_code(0);
+    let found = run(&["get", &out, "--keys-format", "hex", "00", "0D0A", "6b0d", "09", "--json"]).expect_code(0).json();
+    assert_eq!(found["lookups"][0], serde_json::json!({"key": "\0", "found": true, "value": {"hex": "ff"}}));
+    assert_eq!(found["lookups"][3]["value"], "one\n");
+    run(&["get", &out, "--keys-format", "hex", "6b"]).expect_code(1);
+
+    let nul = place.write("nul", b"\r\n\0k\r\0\t");
+    let probed = run(&["probe", &out, "--keys", &nul, "--keys-format", "nul", "--json"]).expect_code(0).json();
+    assert_eq!((&probed["keys"], &probed["keys_touching_none"]), (&3.into(), &0.into()));
+    let found = run(&["get", &out, "--keys", &nul, "--keys-format", "nul", "--json"]).expect_code(0).json();
+    assert_eq!(found["found"], 3, "{found}");
+    run(&["build", "--input", &nul, "--out", &place.text("nul-tables"), "--keys-format=nul"]).expect_code(0);
+    let verified = run(&["verify", &place.text("nul-tables"), "--json"]).expect_code(0).json();
+    assert_eq!(verified["entries"], 3);
+}
+
+#[test]
+fn keys_that_do_not_have_their_format_are_refused_by_line() {
+    let place = Place::new();
+    let (out, keys) = (place.build(10, &[]), place.write("keys", "6b65\n6b6\n"));
+    run(&["probe", &out, "--keys", &keys, "--keys-format", "hex"]).expect_error("line 2: expected two hexadecimal");
+    run(&["get", &out, "key0001", "--keys-format", "hex"]).expect_error("key 'key0001': expected hexadecimal digits");
+    run(&["get", &out, "k", "--keys-format", "base64"]).expect_error("possible values: lines, nul, hex");
+    run(&["get", &out, "--keys", &place.write("none", "\n")]).expect_error("holds no key");
+}
+
+#[test]
+fn a_byte_order_mark_is_dropped_and_said_to_be() {
+    let place = Place::new();
+    let (out, keys) = (place.text("tables"), place.write("keys", "\u{feff}a\tx\r\nb\n"));
+    let built = run(&["build", "--input", &keys, "--out", &out]).expect_code(0);
+    assert!(built.stderr.contains("the byte order mark at its beginning is not part"), "{}", built.stderr);
+    assert_eq!(run(&["get", &out, "a"]).expect_code(0).stdout, "x\n");
+}
+
+#[test]
+fn a_dash_is_standard_input_for_keys() {
+    let place = Place::new();
+    let out = place.text("tables");
+    run_with_input(&["build", "--input", "-", "--out", &out], b"a\t1\nb\t2\n").expect_code(0);
+    let got = run_with_input(&["get", &out, "--keys", "-"], b"b\na\n").expect_code(0);
+    assert_eq!(got.stdout, "b\t2\na\t1\n");
+    let probed = run_with_input(&["probe", &out, "--keys", "-", "--json"], b"a\nc\nd\n").expect_code(0).json();
+    assert_eq!(probed["keys"], 3);
+    run_with_input(&["report", "--keys", "-", "--json"], b"a\nb\n").expect_code(0);
+    run_with_input(&["build", "--input", "-", "--out", &place.text("none")], b"")
+        .expect_error("standard input holds no");
+}
+
+#[test]
+fn a_dash_is_standard_input_for_tables_and_blocks() {
+    let place = Place::new();
+    let out = place.build(100, &[]);
+    let table = std::fs::read(format!("{out}/000001.sst")).unwrap();
+    let shown = run_with_input(&["inspect", "-", "--json"], &table).expect_code(0).json();
+    assert_eq!(shown["files"][0]["bytes"], table.len());
+    assert_eq!(run_with_input(&["get", "-", "key0007"], &table).expect_code(0).stdout, "value0007\n");
+    assert_eq!(run_with_input(&["verify", "-", "--json"], &table).expect_code(0).json()["entries"], 100);
+    let keys = place.text("keys.tsv");
+    assert_eq!(run_with_input(&["probe", "-", "--keys", &keys, "--json"], &table).expect_code(0).json()["keys"], 100);
+    run_with_input(&["probe", "-", "--keys", "-"], &table).expect_error("standard input can be read only once");
+    let block = std::fs::read("../fixtures/v1/bloom-1000-keys-10-bits.block").unwrap();
+    let shown = run_with_input(&["inspect", "-", "--json"], &block).expect_code(0).json();
+    assert_eq!(shown["files"][0]["filter_block"]["keys"], 1_000);
+    assert_eq!(run_with_input(&["verify", "-", "--json"], &block).expect_code(0).json()["entries"], 1_000);
+    for cut in [&table[..table.len() - 1], &[]] {
+        run_with_input(&["verify", "-"], cut).expect_code(1);
+        run_with_input(&["inspect", "-"], cut).expect_code(1);
+    }
+}
