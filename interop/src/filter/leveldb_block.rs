@@ -1,0 +1,176 @@
+//! LevelDB's filter block (`table/filter_block.cc`): one filter per 2 KiB of the file, and where each begins.
+
+use super::{Filter, leveldb_bloom, malformed};
+use crate::error::Error;
+
+/// A filter per 2^11 bytes of the file.
+const RANGE_BYTES_LOG2: u8 = 11;
+/// Behind the offsets: where they begin, and the logarithm of the range.
+const TRAILER_BYTES: usize = 5;
+/// More than a file offset has. LevelDB would shift by it.
+const MAX_RANGE_BYTES_LOG2: u8 = 63;
+
+/// A filter block of LevelDB, opened in constant time.
+///
+/// ```
+/// use sstfilter_interop::{LevelDbFilterBlock, LevelDbFilterBlockBuilder};
+///
+/// let mut builder = LevelDbFilterBlockBuilder::new(10);
+/// builder.start_block(0);
+/// builder.add_key(b"a");
+/// builder.start_block(4_096);
+/// builder.add_key(b"b");
+/// let block = LevelDbFilterBlock::open(builder.finish())?;
+/// assert_eq!(block.filters(), 3);
+/// assert!(block.filter_of(0)?.may_contain(b"a"));
+/// assert!(!block.filter_of(0)?.may_contain(b"b"));
+/// assert!(block.filter_of(4_096)?.may_contain(b"b"));
+/// # Ok::<(), sstfilter_interop::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct LevelDbFilterBlock<D> {
+    bytes: D,
+    offsets_start: usize,
+    range_bytes_log2: u8,
+}
+
+impl<D: AsRef<[u8]>> LevelDbFilterBlock<D> {
+    /// Opens a block. Offsets of filters are looked at when they are used.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Malformed`] if the array of offsets is not in the block.
+    pub fn open(bytes: D) -> Result<Self, Error> {
+        let Some((before, &[a, b, c, d, range_bytes_log2])) = bytes.as_ref().split_last_chunk::<TRAILER_BYTES>() else {
+            let problem =
+                format!("expected a filter block of at least {TRAILER_BYTES} bytes, got {}", bytes.as_ref().len());
+            return Err(malformed(problem));
+        };
+        let start = u32::from_le_bytes([a, b, c, d]);
+        let offsets_start = usize::try_from(start).ok().filter(|&start| start <= before.len());
+        let Some(offsets_start) = offsets_start.filter(|&start| (before.len() - start).is_multiple_of(4)) else {
+            return Err(malformed(format!(
+                "expected filter offsets at {start}, got {} bytes before them",
+                before.len()
+            )));
+        };
+        if range_bytes_log2 > MAX_RANGE_BYTES_LOG2 {
+            return Err(malformed(format!("expected a filter per at most 2^63 bytes, got 2^{range_bytes_log2}")));
+        }
+        Ok(Self { bytes, offsets_start, range_bytes_log2 })
+    }
+
+    /// How many filters it has, those of no keys included.
+    pub fn filters(&self) -> usize {
+        self.offsets().len().saturating_sub(1)
+    }
+
+    /// How many bytes of the file each filter is for.
+    #[must_use]
+    pub const fn range_bytes(&self) -> u64 {
+        1 << self.range_bytes_log2
+    }
+
+    /// The filter of the data block that begins at this offset of the file.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Malformed`] if the block has no filter for this offset, or its bytes are not in the block. LevelDB answers "may be
+    /// present" then. Errors of [`Filter::leveldb`].
+    pub fn filter_of(&self, data_block_offset: u64) -> Result<Filter<&[u8]>, Error> {
+        let index = data_block_offset >> self.range_bytes_log2;
+        usize::try_from(index).map_or_else(|_| Err(self.no_filter(index)), |index| self.filter(index))
+    }
+
+    /// The filter with this number, counted from 0.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`LevelDbFilterBlock::filter_of`].
+    pub fn filter(&self, index: usize) -> Result<Filter<&[u8]>, Error> {
+        let Some(&[start, end]) = self.offsets().get(index..).and_then(|from| from.first_chunk::<2>()) else {
+            return Err(self.no_filter(index as u64));
+        };
+        let (start, end) = (u32::from_le_bytes(start), u32::from_le_bytes(end));
+        let filters = self.bytes.as_ref().get(..self.offsets_start).unwrap_or_default();
+        match filters.get(start as usize..end as usize) {
+            Some(filter) => Filter::leveldb(filter),
+            None => Err(malformed(format!(
+                "expected filter {index} within {} bytes, got {start} to {end}",
+                self.offsets_start
+            ))),
+        }
+    }
+
+    /// The offset of each filter, and of the end of the last one, which is that of the array itself.
+    fn offsets(&self) -> &[[u8; 4]] {
+        let bytes = self.bytes.as_ref();
+        let end = bytes.len().saturating_sub(1);
+        bytes.get(self.offsets_start..end).map_or(&[], |array| array.as_chunks::<4>().0)
+    }
+
+    fn no_filter(&self, index: u64) -> Error {
+        malformed(format!("expected filter {index}, got {} filters", self.filters()))
+    }
+}
+
+/// Builds the filter block that LevelDB's `FilterBlockBuilder` builds with its Bloom policy, byte for byte.
+///
+/// Calls follow `(start_block add_key*)* finish`, data blocks in the order of the file.
+#[derive(Clone, Debug)]
+pub struct LevelDbFilterBlockBuilder {
+    bits_per_key: u32,
+    hashes: Vec<u32>,
+    filters: Vec<u8>,
+    offsets: Vec<u32>,
+}
+
+impl LevelDbFilterBlockBuilder {
+    /// A builder of filters with this many bits per key.
+    #[must_use]
+    pub const fn new(bits_per_key: u32) -> Self {
+        Self { bits_per_key, hashes: Vec::new(), filters: Vec::new(), offsets: Vec::new() }
+    }
+
+    /// A data block begins at this offset of the file: keys that follow are its keys.
+    pub fn start_block(&mut self, offset: u64) {
+        let index = offset >> RANGE_BYTES_LOG2;
+        while index > self.offsets.len() as u64 {
+            self.end_filter();
+        }
+    }
+
+    /// Adds a user key of the current data block.
+    pub fn add_key(&mut self, key: &[u8]) {
+        self.hashes.push(leveldb_bloom::hash(key));
+    }
+
+    /// The contents of the block.
+    #[must_use]
+    pub fn finish(mut self) -> Vec<u8> {
+        if !self.hashes.is_empty() {
+            self.end_filter();
+        }
+        let array_start = self.position();
+        let Self { mut filters, offsets, .. } = self;
+        for offset in offsets.into_iter().chain([array_start]) {
+            filters.extend_from_slice(&offset.to_le_bytes());
+        }
+        filters.push(RANGE_BYTES_LOG2);
+        filters
+    }
+
+    /// Keys since the last filter get one. Without keys it has no bytes.
+    fn end_filter(&mut self) {
+        self.offsets.push(self.position());
+        if !self.hashes.is_empty() {
+            leveldb_bloom::append(&self.hashes, self.bits_per_key, &mut self.filters);
+            self.hashes.clear();
+        }
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "LevelDB's offsets have 32 bits")]
+    fn position(&self) -> u32 {
+        self.filters.len() as u32
+    }
+}
