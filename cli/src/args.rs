@@ -3,17 +3,17 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use clap::builder::PossibleValuesParser;
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use sstfilter::kind::{self, KindEntry};
-use sstfilter::{AutoPolicy, BitsPerKey, FalsePositiveRate, FilterPolicy, Sizing};
+use sstfilter::{AutoPolicy, BitsPerKey, FalsePositiveRate, FilterPolicy, KeyHasher, Sizing};
 
 use crate::get::GetArgs;
 use crate::inspect::InspectArgs;
 use crate::lines::KeysFormat;
 use crate::probe::ProbeArgs;
-use crate::units::{parse_bytes, parse_seed};
+use crate::units::{count_in, parse_bytes, parse_count, parse_seed};
 use crate::verify::VerifyArgs;
 
 const EXIT_CODES: &str = "\
@@ -73,12 +73,12 @@ pub(crate) struct BuildArgs {
     pub(crate) input: Option<PathBuf>,
 
     /// Make N entries instead, with keys like user:000000012345:profile
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=999_999_999_999))]
+    #[arg(long, value_name = "N", value_parser = count_in::<u64>(1..=999_999_999_999), allow_negative_numbers = true)]
     pub(crate) generate: Option<u64>,
 
     /// Bytes of each generated value, 0 to 1,048,576
     #[arg(long, value_name = "BYTES", default_value_t = 24, requires = "generate",
-        value_parser = clap::value_parser!(u32).range(0..=1_048_576))]
+        value_parser = count_in::<u32>(0..=1_048_576), allow_negative_numbers = true)]
     pub(crate) value_bytes: u32,
 
     /// Directory for the tables 000001.sst, 000002.sst, ...; made if it does not exist
@@ -86,7 +86,7 @@ pub(crate) struct BuildArgs {
     pub(crate) out: PathBuf,
 
     /// Deal the keys round-robin to exactly N tables, so that all key ranges overlap
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    #[arg(long, value_name = "N", value_parser = count_in::<u64>(1..=1_000_000), allow_negative_numbers = true)]
     pub(crate) files: Option<u64>,
 
     /// With --files: give each table its own key range instead
@@ -97,21 +97,8 @@ pub(crate) struct BuildArgs {
     #[arg(long, value_name = "BYTES", default_value = "256M", value_parser = parse_table_bytes, conflicts_with = "files")]
     pub(crate) table_bytes: u64,
 
-    /// Kind of filter; auto takes Ribbon for large tables and Bloom for small ones
-    #[arg(long, value_name = "KIND", default_value = AUTO, value_parser = policy_names())]
-    pub(crate) policy: String,
-
-    /// False positive rate, between 0 and 1
-    #[arg(long, value_name = "P", value_parser = parse_fpr, allow_negative_numbers = true, conflicts_with = "bits_per_key")]
-    pub(crate) fpr: Option<FalsePositiveRate>,
-
-    /// Filter size, 1 to 100 bits per key [default: 10]
-    #[arg(long, value_name = "B", value_parser = parse_bits_per_key, allow_negative_numbers = true)]
-    pub(crate) bits_per_key: Option<BitsPerKey>,
-
-    /// Seed of the key hash, stored in every filter block (decimal or 0x hexadecimal)
-    #[arg(long, value_name = "S", value_parser = parse_seed)]
-    pub(crate) hash_seed: Option<u64>,
+    #[command(flatten)]
+    pub(crate) filter: FilterArgs,
 
     /// Replace the tables that the directory holds
     #[arg(long)]
@@ -122,6 +109,28 @@ pub(crate) struct BuildArgs {
     pub(crate) memory_limit: Option<u64>,
 }
 
+/// Which filter is built.
+#[derive(Debug, Args)]
+pub(crate) struct FilterArgs {
+    /// Kind of filter; auto takes Ribbon for large tables and Bloom for small ones
+    #[arg(long, value_name = "KIND", default_value = AUTO, value_parser = policy_names())]
+    pub(crate) policy: String,
+
+    /// False positive rate, between 0 and 1
+    #[arg(long, value_name = "P", value_parser = parse_fpr, allow_negative_numbers = true, conflicts_with = "bits_per_key")]
+    pub(crate) fpr: Option<FalsePositiveRate>,
+
+    /// Filter size, 1 to 100 bits per key [default: 10]. For auto, the size of the Bloom filter whose false positive
+    /// rate is wanted: larger tables get a smaller filter of that rate. Ribbon and Bloom take the size, other kinds
+    /// their largest filter up to it
+    #[arg(long, value_name = "B", value_parser = parse_bits_per_key, allow_negative_numbers = true)]
+    pub(crate) bits_per_key: Option<BitsPerKey>,
+
+    /// Seed of the key hash, stored in every filter block (decimal or 0x hexadecimal)
+    #[arg(long, value_name = "S", value_parser = parse_seed)]
+    pub(crate) hash_seed: Option<u64>,
+}
+
 /// The policy that chooses the kind for each table.
 const AUTO: &str = "auto";
 
@@ -129,24 +138,43 @@ fn policy_names() -> PossibleValuesParser {
     PossibleValuesParser::new([AUTO].into_iter().chain(kind::all().iter().map(|entry| entry.name)))
 }
 
-impl BuildArgs {
+impl FilterArgs {
     /// The policy that the options describe; 10 bits per key unless they say otherwise.
-    pub(crate) fn filter_policy(&self) -> anyhow::Result<Arc<dyn FilterPolicy>> {
+    pub(crate) fn policy(&self) -> anyhow::Result<Arc<dyn FilterPolicy>> {
         let (option, sizing) = match self.fpr {
             Some(rate) => ("--fpr", Sizing::Rate(rate)),
             None => ("--bits-per-key", Sizing::BitsPerKey(self.bits_per_key.unwrap_or_default())),
         };
         Ok(match KindEntry::named(&self.policy) {
             Some(entry) => Arc::new(entry.configure(sizing).context(option)?),
-            None => Arc::new(AutoPolicy::new(sizing).context(option)?),
+            None => Arc::new(AutoPolicy::new(sizing).with_context(|| self.auto_context(option))?),
         })
+    }
+
+    /// What a message about one kind has to do with an option that is about another.
+    fn auto_context(&self, option: &str) -> String {
+        match self.bits_per_key {
+            Some(bits) => format!(
+                "{option} {}: auto takes the rate of a Bloom filter of this size, and Ribbon has none so \
+                                   high (give --policy bloom)",
+                bits.get()
+            ),
+            None => option.to_owned(),
+        }
+    }
+
+    /// What hashes the keys: with the secret seed, with the one of the options, or with the default.
+    pub(crate) fn hasher(&self, secret: Option<&KeyHasher>) -> anyhow::Result<KeyHasher> {
+        ensure!(self.hash_seed.is_none() || secret.is_none(), "expected --hash-seed or --secret-seed-file, got both");
+        let open = || self.hash_seed.map_or_else(KeyHasher::default, KeyHasher::with_seed);
+        Ok(secret.cloned().unwrap_or_else(open))
     }
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct AdviseArgs {
     /// Distinct keys, at most
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = parse_count, allow_negative_numbers = true)]
     pub(crate) keys: u64,
 
     /// Highest false positive rate, between 0 and 1 [default: 0.01, unless --memory is given]
@@ -162,7 +190,8 @@ pub(crate) struct AdviseArgs {
     pub(crate) updates: UpdatesName,
 
     /// Threads that add or remove keys at the same time
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = count_in::<u32>(1..=u64::from(u32::MAX)),
+        allow_negative_numbers = true)]
     pub(crate) threads: u32,
 
     /// Lookups of absent keys over the filter's life, per key in it
@@ -170,7 +199,7 @@ pub(crate) struct AdviseArgs {
     pub(crate) lookups_per_key: f64,
 
     /// Nanoseconds that a false positive costs: the read that the filter failed to avoid
-    #[arg(long, value_name = "NS", default_value_t = 10_000)]
+    #[arg(long, value_name = "NS", default_value_t = 10_000, value_parser = parse_count, allow_negative_numbers = true)]
     pub(crate) false_positive_ns: u64,
 }
 
@@ -221,7 +250,7 @@ pub(crate) struct ReportArgs {
 
     /// Filters of up to N keys, with figures as rough as N is small: for tests of the report itself
     #[arg(long, value_name = "N", hide = true, conflicts_with = "keys",
-        value_parser = clap::value_parser!(u32).range(1_000..=10_000_000))]
+        value_parser = count_in::<u32>(1_000..=10_000_000), allow_negative_numbers = true)]
     pub(crate) most_keys: Option<u32>,
 }
 
@@ -231,13 +260,16 @@ fn parse_table_bytes(text: &str) -> Result<u64, String> {
 }
 
 fn parse_fpr(text: &str) -> Result<FalsePositiveRate, String> {
-    let rate: f64 = text.parse().map_err(|_| format!("expected a number between 0 and 1, got '{text}'"))?;
-    FalsePositiveRate::new(rate).map_err(|error| error.to_string())
+    let expected = || format!("expected a number between 0 and 1, got '{text}'");
+    let rate: f64 = text.parse().map_err(|_| expected())?;
+    FalsePositiveRate::new(rate).map_err(|_| expected())
 }
 
 fn parse_bits_per_key(text: &str) -> Result<BitsPerKey, String> {
-    let bits: f64 = text.parse().map_err(|_| format!("expected a number from 1 to 100, got '{text}'"))?;
-    BitsPerKey::new(bits).map_err(|error| error.to_string())
+    // The text as it was given: the number 1e300 has 301 digits.
+    let expected = || format!("expected a number from 1 to 100, got '{text}'");
+    let bits: f64 = text.parse().map_err(|_| expected())?;
+    BitsPerKey::new(bits).map_err(|_| expected())
 }
 
 #[cfg(test)]

@@ -32,11 +32,16 @@ pub(crate) fn table_name(number: u64) -> String {
     format!("{number:06}.{EXTENSION}")
 }
 
-/// The number in a table's name, `None` for names that [`table_name`] does not give.
+/// The number in a table's name: `000010.sst` and `10.sst` have the number 10.
 pub(crate) fn table_number(path: &Path) -> Option<u64> {
     let stem = path.file_stem()?.to_str()?;
-    let is_number = has_table_extension(path) && stem.len() >= 6 && stem.bytes().all(|byte| byte.is_ascii_digit());
+    let is_number = has_table_extension(path) && stem.bytes().all(|byte| byte.is_ascii_digit());
     if is_number { stem.parse().ok() } else { None }
+}
+
+/// Whether the name is one that [`table_name`] gives.
+pub(crate) fn is_numbered_by_us(path: &Path) -> bool {
+    table_number(path).is_some_and(|number| path.file_name() == Some(OsStr::new(&table_name(number))))
 }
 
 /// Whether the name says that the file is a table or a filter block, whatever its bytes say: one that has been cut
@@ -93,6 +98,10 @@ fn tables_newest_first(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let directory = path.display();
     ensure!(!tables.is_empty(), "{directory} holds no table (*.{EXTENSION}): build some with `sstfilter build`");
     tables.sort_by_cached_key(|file| Reverse((table_number(file), file.clone())));
+    let have_one_number = |pair: &&[PathBuf]| table_number(&pair[0]) == table_number(&pair[1]);
+    if let Some(pair) = tables.windows(2).find(have_one_number) {
+        bail!("{} and {} have the same number: cannot tell which is newer", pair[0].display(), pair[1].display());
+    }
     Ok(tables)
 }
 
@@ -171,7 +180,11 @@ mod tests {
         assert_eq!(table_name(7), "000007.sst");
         assert_eq!(table_number(Path::new("d/000007.sst")), Some(7));
         assert_eq!(table_number(Path::new(&table_name(12_345_678))), Some(12_345_678));
-        for name in ["7.sst", "000007.tmp", "00000a.sst", ".sstfilter-000007.tmp", "+00007.sst", "sst"] {
+        for name in ["7.sst", "10.sst", "0000000007.sst"] {
+            assert!(table_number(Path::new(name)).is_some() && !is_numbered_by_us(Path::new(name)), "{name}");
+        }
+        assert!(is_numbered_by_us(Path::new("d/000007.sst")) && is_numbered_by_us(Path::new("1234567.sst")));
+        for name in ["000007.tmp", "00000a.sst", ".sstfilter-000007.tmp", "+00007.sst", "sst", ".sst", "-7.sst"] {
             assert_eq!(table_number(Path::new(name)), None, "{name}");
         }
     }

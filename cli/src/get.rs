@@ -90,11 +90,17 @@ fn look_up(set: &TableSet, key: Vec<u8>) -> anyhow::Result<KeyLookup> {
     Ok(KeyLookup { key: Text(key), found: value.is_some(), value })
 }
 
-/// One key: its value. Many: lines of key and value, as `build` reads them.
+/// One key: its value. Many: lines of key and value, as `build` reads them. Standard output holds nothing else; what an
+/// empty line means is said on standard error.
 fn print(lookups: &[KeyLookup], output: &mut Output<'_>) -> anyhow::Result<()> {
     for lookup in lookups {
         match &lookup.value {
-            Some(value) if lookups.len() == 1 => output.raw_line(&value.0)?,
+            Some(value) if lookups.len() == 1 => {
+                output.raw_line(&value.0)?;
+                if value.0.is_empty() {
+                    note(&format!("present, without a value: {}", lookup.key));
+                }
+            }
             Some(value) => output.raw_line(&[&lookup.key.0, &b"\t"[..], &value.0].concat())?,
             None => note(&format!("absent: {}", lookup.key)),
         }

@@ -1,7 +1,7 @@
 //! Where results go: one JSON object, or lines for a person.
 
 use std::fmt;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 
 use anyhow::Context;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
@@ -85,13 +85,34 @@ const MAX_COLUMNS: u16 = 100;
 /// Lines above and below the header and at the end: `UTF8_HORIZONTAL_ONLY` without those between rows.
 const LINES: &str = "  ── ══      ──    ";
 
+/// The same in ASCII.
+const PLAIN_LINES: &str = "  -- ==      --    ";
+
+/// Whether tables are to be drawn in ASCII: for a program that reads them, or a terminal that shows nothing else.
+fn is_plain() -> bool {
+    let set = |name| std::env::var(name).ok().filter(|value: &String| !value.is_empty());
+    // The first that is set counts (POSIX, Environment Variables, 8.2).
+    let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(set);
+    !io::stdout().is_terminal() || is_ascii_locale(locale.as_deref())
+}
+
+/// Of terminals without any locale most show UTF-8.
+fn is_ascii_locale(locale: Option<&str>) -> bool {
+    matches!(locale, Some("C" | "POSIX"))
+}
+
 /// A column: its title, and its cell for a row.
 pub(crate) type Column<T> = (&'static str, fn(&T) -> String);
 
 /// A table of `rows`, whose columns from the second on are right-aligned figures.
 pub(crate) fn figures<'a, T: 'a>(columns: &[Column<T>], rows: impl IntoIterator<Item = &'a T>) -> Table {
     let mut table = Table::new();
-    table.load_preset(LINES).set_content_arrangement(ContentArrangement::Dynamic).set_width(MAX_COLUMNS);
+    if is_plain() {
+        // Rows as wide as they are: a program reads them line by line.
+        table.load_preset(PLAIN_LINES).set_content_arrangement(ContentArrangement::Disabled);
+    } else {
+        table.load_preset(LINES).set_content_arrangement(ContentArrangement::Dynamic).set_width(MAX_COLUMNS);
+    }
     table.set_header(columns.iter().map(|(title, _)| title));
     table.add_rows(rows.into_iter().map(|row| columns.iter().map(move |(_, cell)| cell(row))));
     for column in table.column_iter_mut().skip(1) {
@@ -135,6 +156,12 @@ mod tests {
         let error = anyhow::Error::new(error).context(format!("opening 7: {text}")).context("cannot begin");
         assert_eq!(explained(&error), format!("cannot begin: opening 7: {text}"));
         assert_eq!(explained(&anyhow::anyhow!("a").context("b")), "b: a");
+    }
+
+    #[test]
+    fn only_the_c_locale_is_ascii() {
+        assert!(is_ascii_locale(Some("C")) && is_ascii_locale(Some("POSIX")));
+        assert!(!is_ascii_locale(None) && !is_ascii_locale(Some("C.UTF-8")) && !is_ascii_locale(Some("en_US.UTF-8")));
     }
 
     #[test]

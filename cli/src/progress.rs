@@ -1,8 +1,11 @@
 //! Progress bars on standard error: drawn on a terminal only, and cleared when the value that shows them is dropped.
 
+use std::fmt;
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressState, ProgressStyle};
+
+use crate::units;
 
 /// How long work of many small steps runs before its bar is shown.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -18,6 +21,10 @@ const TICK: Duration = Duration::from_millis(200);
 
 fn bar(total: u64, template: &str) -> ProgressBar {
     let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+    let style = style.with_key("rate", |state: &ProgressState, text: &mut dyn fmt::Write| {
+        // A bar that cannot be written is no reason to fail.
+        let _ = text.write_str(&rate(state.per_sec()));
+    });
     let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::hidden());
     bar.with_style(style).with_finish(ProgressFinish::AndClear)
 }
@@ -25,6 +32,11 @@ fn bar(total: u64, template: &str) -> ProgressBar {
 fn show_now(bar: &ProgressBar) {
     bar.set_draw_target(ProgressDrawTarget::stderr());
     bar.enable_steady_tick(TICK);
+}
+
+/// Steps per second, as a whole number.
+fn rate(per_second: f64) -> String {
+    units::grouped(units::whole(per_second.round()))
 }
 
 /// A bar for `total_bytes` of work that reports rarely, such as once per file. Shown from the start if there are many.
@@ -52,7 +64,7 @@ pub(crate) struct Progress {
 impl Progress {
     /// `total` steps of `task`.
     pub(crate) fn new(task: &'static str, total: u64) -> Self {
-        let bar = bar(total, "{msg} {wide_bar} {human_pos} of {human_len} ({per_sec}, {eta} left)");
+        let bar = bar(total, "{msg} {wide_bar} {human_pos} of {human_len} ({rate}/s, {eta} left)");
         Self { bar: bar.with_message(task), steps: 0 }
     }
 
@@ -65,5 +77,15 @@ impl Progress {
             }
             self.bar.set_position(self.steps);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_have_no_decimals() {
+        assert_eq!([5_723_776.459_4, 0.6, 0.0, f64::NAN].map(rate), ["5,723,776", "1", "0", "0"]);
     }
 }

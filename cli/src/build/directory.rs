@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail, ensure};
 use sstfilter::sst::{FileSystem, LocalFileSystem};
 
-use crate::files;
+use crate::{files, units};
 
 /// A directory that this process alone builds in, for as long as the value lives.
 pub(super) struct Directory {
@@ -27,12 +27,12 @@ impl Directory {
         let lock = lock(path)?;
         let (mut tables, others): (Vec<_>, Vec<_>) =
             files::list(path)?.into_iter().partition(|file| files::has_table_extension(file));
-        if let Some(foreign) = tables.iter().find(|file| files::table_number(file).is_none()) {
+        if let Some(foreign) = tables.iter().find(|file| !files::is_numbered_by_us(file)) {
             bail!("{} was not written by this command: move it away, or choose another --out", foreign.display());
         }
         if !tables.is_empty() && !overwrite {
-            let (directory, count) = (path.display(), tables.len());
-            bail!("{directory} holds {count} tables already: choose another --out, or replace them with --overwrite");
+            let (directory, tables) = (path.display(), units::counted(tables.len() as u64, "table"));
+            bail!("{directory} holds {tables} already: choose another --out, or replace them with --overwrite");
         }
         tables.sort_by_key(|table| core::cmp::Reverse(files::table_number(table)));
         let leftovers: Vec<_> = others.into_iter().filter(|file| files::is_leftover(file)).collect();

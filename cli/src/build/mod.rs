@@ -43,10 +43,8 @@ pub(crate) fn run(
 }
 
 fn table_options(args: &BuildArgs, secret: Option<&KeyHasher>) -> anyhow::Result<TableOptions> {
-    ensure!(args.hash_seed.is_none() || secret.is_none(), "expected --hash-seed or --secret-seed-file, got both");
-    let open = || args.hash_seed.map_or_else(KeyHasher::default, KeyHasher::with_seed);
-    let hasher = secret.cloned().unwrap_or_else(open);
+    let hasher = args.filter.hasher(secret)?;
     Ok(TableOptions::default()
-        .with_policy(args.filter_policy()?)
+        .with_policy(args.filter.policy()?)
         .with_context(BuildContext::new(&hasher).with_purpose(BuildPurpose::Ingest)))
 }

@@ -93,13 +93,13 @@ impl BuildSummary {
         if let Some(peak) = self.peak_memory_bytes {
             writeln!(f, "peak memory {}", units::bytes(peak))?;
         }
-        for (count, what) in [
-            (self.duplicate_keys, "lines dropped because a later line has the same key"),
-            (self.blank_lines, "blank lines skipped"),
-            (self.leftovers_removed, "temporary files of killed runs removed"),
+        for (count, what, done) in [
+            (self.duplicate_keys, "line", "dropped because a later line has the same key"),
+            (self.blank_lines, "blank line", "skipped"),
+            (self.leftovers_removed, "temporary file", "of killed runs removed"),
         ] {
             if count > 0 {
-                writeln!(f, "{} {what}", units::grouped(count))?;
+                writeln!(f, "{} {done}", units::counted(count, what))?;
             }
         }
         Ok(())

@@ -126,6 +126,61 @@ fn bad_input_is_refused_with_advice() {
 }
 
 #[test]
+fn counts_are_taken_as_people_write_them() {
+    let place = Place::new();
+    let out = place.text("tables");
+    for count in ["2K", "2_000", "2e3"] {
+        let built = run(&["build", "--generate", count, "--out", &out, "--overwrite", "--json"]).expect_code(0).json();
+        assert_eq!(built["keys"], 2_000, "{count}");
+    }
+    let advice = run(&["advise", "--keys", "1M", "--threads", "1e0", "--json"]).expect_code(0).json();
+    assert_eq!(advice["keys"], 1_000_000);
+    run(&["advise", "--keys", "-5"]).expect_error("got '-5'");
+    run(&["advise", "--keys", "1e3", "--threads", "0"]).expect_error("expected 1 to");
+}
+
+#[test]
+fn one_of_a_thing_is_no_plural() {
+    let place = Place::new();
+    let (out, input) = (
+        place.text("tables"),
+        place.write(
+            "in", "a
+a
+
+",
+        ),
+    );
+    let built = run(&["build", "--input", &input, "--out", &out]).expect_code(0).stdout;
+    assert!(built.contains("\n1 line dropped because") && built.contains("\n1 blank line skipped"), "{built}");
+    run(&["build", "--input", &input, "--out", &out]).expect_error("holds 1 table already");
+}
+
+#[test]
+fn tables_that_another_command_numbered_are_not_replaced() {
+    let place = Place::new();
+    let out = place.build(10, &[]);
+    fs::rename(place.path("tables/000001.sst"), place.path("tables/1.sst")).unwrap();
+    let again = ["build", "--input", &place.text("keys.tsv"), "--out", &out, "--overwrite"];
+    run(&again).expect_error("1.sst was not written by this command");
+    run(&["get", &out, "key0003"]).expect_code(0);
+}
+
+#[test]
+fn output_into_a_pipe_is_aligned_ascii() {
+    let place = Place::new();
+    let out = place.build(100, &["--files", "3"]);
+    let keys = place.text("keys.tsv");
+    let probed = run(&["probe", &out, "--keys", &keys]).expect_code(0).stdout;
+    let advised = run(&["advise", "--keys", "1M"]).expect_code(0).stdout;
+    assert!(probed.is_ascii() && probed.contains("======"), "{probed}");
+    assert!(advised.is_ascii(), "{advised}");
+    let rows: Vec<_> = probed.lines().filter(|line| line.contains(".sst")).collect();
+    assert_eq!(rows.len(), 3, "{probed}");
+    assert!(rows.iter().all(|row| row.len() == rows[0].len()), "{probed}");
+}
+
+#[test]
 fn garbage_lines_are_keys_like_any_other() {
     let place = Place::new();
     let garbage: Vec<u8> = (0..100_000_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
@@ -151,7 +206,15 @@ fn options_out_of_range_are_refused_with_the_range() {
     refused(&["--policy", "ribbon", "--fpr", "0.9"], "0.5");
     refused(&["--policy", "binary-fuse", "--bits-per-key", "4.4"], "at least 4.4");
     refused(&["--policy", "xor+", "--bits-per-key", "9"], "at least 9.115");
-    refused(&["--files", "0"], "1..");
+    for bits in ["1e300", "-1e300"] {
+        let refused = run(&["build", "--input", &input, "--out", &out, "--bits-per-key", bits]);
+        assert!(refused.stderr.len() < 200, "{}", refused.stderr);
+    }
+    refused(&["--bits-per-key", "1"], "give --policy bloom");
+    refused(&["--files", "0"], "expected 1 to 1,000,000, got '0'");
+    refused(&["--files", "-1"], "expected a whole number such as 250000, 250_000, 250K, 2M or 1e6, got '-1'");
+    refused(&["--files", "1.5"], "whole number");
+    refused(&["--files", "1e30"], "expected at most");
     refused(&["--table-bytes", "1"], "4K to 1T");
     refused(&["--hash-seed", "-1"], "");
     refused(&["--hash-seed", "0xgg"], "0x hexadecimal");
@@ -160,7 +223,7 @@ fn options_out_of_range_are_refused_with_the_range() {
     refused(&["--consecutive"], "--files");
     refused(&["--fpr", "0.01", "--bits-per-key", "10"], "cannot be used with");
     run(&["build", "--out", &out]).expect_error("--input");
-    run(&["build", "--generate", "0", "--out", &out]).expect_error("1..");
+    run(&["build", "--generate", "0", "--out", &out]).expect_error("expected 1 to");
     assert!(!place.path("tables").exists());
 }
 

@@ -43,6 +43,15 @@ fn get_prints_values_and_says_what_is_absent() {
 }
 
 #[test]
+fn a_key_without_a_value_is_said_to_be_present() {
+    let place = Place::new();
+    let (input, out) = (place.write("in", "k\n"), place.text("tables"));
+    run(&["build", "--input", &input, "--out", &out]).expect_code(0);
+    let found = run(&["get", &out, "k"]).expect_code(0);
+    assert_eq!((found.stdout.as_str(), found.stderr.as_str()), ("\n", "present, without a value: k\n"));
+}
+
+#[test]
 fn the_highest_number_is_the_newest() {
     let place = Place::new();
     let (old, new) = (place.write("old", "k\told\n"), place.write("new", "k\tnew\n"));
@@ -51,7 +60,12 @@ fn the_highest_number_is_the_newest() {
     run(&["build", "--input", &new, "--out", &b]).expect_code(0);
     fs::rename(place.path("b/000001.sst"), place.path("a/000010.sst")).unwrap();
     assert_eq!(run(&["get", &a, "k"]).expect_code(0).stdout, "new\n");
-    fs::rename(place.path("a/000010.sst"), place.path("a/ten.sst")).unwrap();
+    fs::rename(place.path("a/000010.sst"), place.path("a/10.sst")).unwrap();
+    assert_eq!(run(&["get", &a, "k"]).expect_code(0).stdout, "new\n");
+    fs::copy(place.path("a/10.sst"), place.path("a/0010.sst")).unwrap();
+    run(&["get", &a, "k"]).expect_error("have the same number: cannot tell which is newer");
+    fs::remove_file(place.path("a/0010.sst")).unwrap();
+    fs::rename(place.path("a/10.sst"), place.path("a/ten.sst")).unwrap();
     run(&["get", &a, "k"]).expect_error("name it by number");
 }
 
