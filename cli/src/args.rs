@@ -53,7 +53,7 @@ pub(crate) enum Command {
     Build(BuildArgs),
     /// Look up keys: the newest table that has a key answers
     Get(GetArgs),
-    /// Probe only the filters, and count the tables that each key would touch
+    /// Probe only the filters, for many keys at once: how many tables each key would touch, and which
     Probe(ProbeArgs),
     /// Show every field of tables or bare filter blocks
     Inspect(InspectArgs),

@@ -79,6 +79,26 @@ pub(crate) fn list(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
+/// The file itself, or the files of a directory that are tables or filter blocks: by their bytes, or by their name if
+/// they have been cut short. `skipped` gets the others.
+pub(crate) fn expand(path: &Path, skipped: &mut Vec<String>) -> anyhow::Result<Vec<PathBuf>> {
+    if input::is_standard(path) {
+        return Ok(vec![path.to_owned()]);
+    }
+    let metadata = fs::metadata(path).with_context(|| format!("cannot read {}", path.display()))?;
+    if !metadata.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let is_chosen = |file: &PathBuf| {
+        let is_recognized = || !matches!(look_at(file), Ok(Look::Neither));
+        is_named_like_ours(file) || (!is_leftover(file) && is_recognized())
+    };
+    let (chosen, others): (Vec<_>, Vec<_>) = list(path)?.into_iter().partition(is_chosen);
+    skipped.extend(others.iter().map(|file| file.display().to_string()));
+    ensure!(!chosen.is_empty(), "{} holds no table and no filter block", path.display());
+    Ok(chosen)
+}
+
 /// Whether it is a regular file, or cannot be told. Temporary files may be gone since they were listed.
 fn may_be_file(path: &Path) -> bool {
     fs::metadata(path).map_or_else(|error| error.kind() != io::ErrorKind::NotFound, |metadata| metadata.is_file())

@@ -11,6 +11,7 @@ mod input;
 mod inspect;
 mod lines;
 mod memory;
+mod opened;
 mod output;
 mod probe;
 mod progress;
@@ -55,7 +56,7 @@ pub fn run(cli: &Cli, stdout: &mut dyn Write) -> anyhow::Result<Outcome> {
         Command::Demo => output.report(demo::run()?),
         Command::Build(args) => output.report(build::run(args, format, secret)?),
         Command::Get(args) => get::run(args, format, secret, &mut output),
-        Command::Probe(args) => output.report(probe::run(args, format, secret)?),
+        Command::Probe(args) => probe::run(args, format, secret, &mut output),
         Command::Inspect(args) => output.report(inspect::run(args, secret)?),
         Command::Verify(args) => output.report(verify::run(args, secret)),
         Command::Advise(args) => output.report(advise::run(args)?),

@@ -6,6 +6,7 @@
 //! | `nul` | all bytes up to a NUL byte, or to the end | none | nothing: two NUL bytes in a row are the empty key |
 //! | `hex` | a line of hexadecimal digits up to a tab; `0x` may precede them | digits after the tab | as in `lines` |
 
+use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::io::Read;
 use std::path::Path;
@@ -30,8 +31,16 @@ pub(crate) enum KeysFormat {
 
 impl KeysFormat {
     /// The byte at the end of each record.
-    fn terminator(self) -> u8 {
+    pub(crate) fn terminator(self) -> u8 {
         if self == Self::Nul { 0 } else { b'\n' }
+    }
+
+    /// The key as it stands in this format, without the byte at its end.
+    pub(crate) fn encoded(self, key: &[u8]) -> Cow<'_, [u8]> {
+        match self {
+            Self::Lines | Self::Nul => Cow::Borrowed(key),
+            Self::Hex => Cow::Owned(key.iter().flat_map(|byte| format!("{byte:02x}").into_bytes()).collect()),
+        }
     }
 
     /// The key that an argument of the command line says.

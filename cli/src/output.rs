@@ -56,7 +56,14 @@ impl Output<'_> {
 
     /// Writes `bytes` and a line feed, whatever the bytes are.
     pub(crate) fn raw_line(&mut self, bytes: &[u8]) -> anyhow::Result<()> {
-        self.writer.write_all(bytes).and_then(|()| self.writer.write_all(b"\n")).context(CANNOT_WRITE)
+        self.record(&[bytes], b'\n')
+    }
+
+    /// Writes `parts` one after the other, and `terminator`.
+    pub(crate) fn record(&mut self, parts: &[&[u8]], terminator: u8) -> anyhow::Result<()> {
+        let mut parts = parts.iter();
+        let written = parts.try_for_each(|part| self.writer.write_all(part));
+        written.and_then(|()| self.writer.write_all(&[terminator])).context(CANNOT_WRITE)
     }
 }
 

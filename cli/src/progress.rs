@@ -80,6 +80,24 @@ impl Progress {
     }
 }
 
+/// A bar that several threads advance, by steps of any size. Shown once the work has run for a second.
+pub(crate) struct SharedProgress(ProgressBar);
+
+impl SharedProgress {
+    /// `total` units of `task`.
+    pub(crate) fn new(task: &'static str, total: u64) -> Self {
+        let bar = bar(total, "{msg} {wide_bar} {human_pos} of {human_len} ({rate}/s, {eta} left)");
+        Self(bar.with_message(task))
+    }
+
+    pub(crate) fn advance(&self, units: u64) {
+        if self.0.is_hidden() && self.0.elapsed() > PATIENCE {
+            self.0.set_draw_target(ProgressDrawTarget::stderr());
+        }
+        self.0.inc(units);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

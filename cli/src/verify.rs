@@ -4,7 +4,6 @@ use core::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
 use clap::Args;
 use serde::Serialize;
 use sstfilter::sst::{FilterVerdict, Table, TableError};
@@ -48,7 +47,7 @@ struct FileVerdict {
 pub(crate) fn run(args: &VerifyArgs, secret: Option<&KeyHasher>) -> (Outcome, VerifyReport) {
     let (mut skipped, mut verdicts, mut chosen) = (Vec::new(), Vec::new(), Vec::new());
     for path in &args.paths {
-        match expand(path, &mut skipped) {
+        match files::expand(path, &mut skipped) {
             Ok(files) => chosen.extend(files),
             Err(problem) => verdicts.push(FileVerdict::unreadable(path, &problem)),
         }
@@ -62,25 +61,6 @@ pub(crate) fn run(args: &VerifyArgs, secret: Option<&KeyHasher>) -> (Outcome, Ve
     let report = VerifyReport::new(verdicts, skipped);
     let outcome = if report.unreadable > 0 { Outcome::Failed } else { Outcome::from_sound(report.sound) };
     (outcome, report)
-}
-
-/// The file itself, or the tables and filter blocks of a directory.
-fn expand(path: &Path, skipped: &mut Vec<String>) -> anyhow::Result<Vec<PathBuf>> {
-    if input::is_standard(path) {
-        return Ok(vec![path.to_owned()]);
-    }
-    let metadata = fs::metadata(path).with_context(|| format!("cannot read {}", path.display()))?;
-    if !metadata.is_dir() {
-        return Ok(vec![path.to_owned()]);
-    }
-    let is_ours = |file: &PathBuf| {
-        let looks_like_ours = || !matches!(files::look_at(file), Ok(Look::Neither));
-        files::is_named_like_ours(file) || (!files::is_leftover(file) && looks_like_ours())
-    };
-    let (chosen, others): (Vec<_>, Vec<_>) = files::list(path)?.into_iter().partition(is_ours);
-    skipped.extend(others.iter().map(|file| file.display().to_string()));
-    anyhow::ensure!(!chosen.is_empty(), "{} holds no table and no filter block", path.display());
-    Ok(chosen)
 }
 
 impl FileVerdict {

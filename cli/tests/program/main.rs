@@ -10,5 +10,6 @@ mod advise;
 mod build;
 mod demo;
 mod keys;
+mod probe;
 mod read;
 mod report;

@@ -1,0 +1,199 @@
+//! One file's filter, probed for all keys of a batch.
+
+use std::path::Path;
+
+use bytes::Bytes;
+use serde::Serialize;
+use sstfilter::sst::Table;
+use sstfilter::{BlockError, FilterBlock, FilterReader, HashIdentity, KeyHasher, MatchBitmap};
+
+use super::batch::{KeyBatch, Times, timed};
+use crate::input;
+use crate::opened::{Opened, Unopened};
+use crate::output::{Outcome, explained, in_options};
+
+/// What a file's filter is, and what it answered.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct FileProbes {
+    pub(crate) path: String,
+    /// `table`, `filter block`; `none` if the file cannot be opened.
+    pub(crate) format: String,
+    /// The kind of filter; `none` or `unusable`.
+    pub(crate) filter: String,
+    /// Null if the file does not say.
+    pub(crate) keys_in_table: Option<u64>,
+    pub(crate) positives: u64,
+    pub(crate) observed_rate: f64,
+    /// For absent keys. Null if it cannot be computed.
+    pub(crate) expected_rate: Option<f64>,
+    /// Why every key counts as a positive: there is no filter, or it cannot be used.
+    pub(crate) problem: Option<String>,
+    #[serde(skip)]
+    pub(crate) outcome: Outcome,
+}
+
+/// For which keys of the batch a filter is positive.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum Answers {
+    #[default]
+    All,
+    /// Their positions, ascending. Most keys of a batch are absent from most files: positions are smaller than bits as
+    /// soon as fewer than one key in 32 is positive.
+    Some(Vec<u32>),
+}
+
+impl Answers {
+    fn from_bitmap(matches: &MatchBitmap) -> Self {
+        Self::Some(matches.iter().filter_map(|position| u32::try_from(position).ok()).collect())
+    }
+
+    fn count(&self, keys: usize) -> u64 {
+        match self {
+            Self::All => keys as u64,
+            Self::Some(positions) => positions.len() as u64,
+        }
+    }
+
+    /// Adds one for each positive key.
+    pub(crate) fn count_into(&self, touched: &mut [u32]) {
+        match self {
+            Self::All => touched.iter_mut().for_each(|count| *count += 1),
+            Self::Some(positions) => {
+                for &position in positions {
+                    if let Some(count) = touched.get_mut(position as usize) {
+                        *count += 1;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether the key at `position` is a positive.
+    pub(crate) fn holds(&self, position: u32) -> bool {
+        match self {
+            Self::All => true,
+            Self::Some(positions) => positions.binary_search(&position).is_ok(),
+        }
+    }
+}
+
+/// Opens the file at `path` and probes its filter. Whatever is wrong with the file makes all keys positive: it may hold
+/// each of them.
+pub(crate) fn probe_file(
+    path: &Path,
+    keys: &KeyBatch<'_>,
+    secret: Option<&KeyHasher>,
+    times: &mut Times,
+) -> (FileProbes, Answers) {
+    let opened = timed(&mut times.reading, || Opened::open(path, secret));
+    let (mut file, answers) = match opened {
+        Ok(Opened::Table(table)) => probe_table(&table, keys, secret, times),
+        Ok(Opened::FilterBlock(block)) => probe_block(*block, keys, secret, times),
+        Err(problem) => (FileProbes::unopened(&problem), Answers::All),
+    };
+    file.path = input::name(path).into_owned();
+    file.positives = answers.count(keys.keys.len());
+    file.observed_rate = file.positives as f64 / keys.keys.len() as f64;
+    (file, answers)
+}
+
+fn probe_table(
+    table: &Table,
+    keys: &KeyBatch<'_>,
+    secret: Option<&KeyHasher>,
+    times: &mut Times,
+) -> (FileProbes, Answers) {
+    let (filter, answers) = match table.filter() {
+        None => (FilterState::none(), Answers::All),
+        Some(reader) => probe_reader(reader, keys, secret, times),
+    };
+    (filter.of("table", Some(table.properties().entries)), answers)
+}
+
+fn probe_block(
+    block: FilterBlock<Bytes>,
+    keys: &KeyBatch<'_>,
+    secret: Option<&KeyHasher>,
+    times: &mut Times,
+) -> (FileProbes, Answers) {
+    let keys_in_block = block.info().keys;
+    let reader = timed(&mut times.reading, || FilterReader::from(Ok(block)));
+    let (filter, answers) = probe_reader(&reader, keys, secret, times);
+    (filter.of("filter block", Some(keys_in_block)), answers)
+}
+
+/// Probes a filter of this library with the hash that it was built with.
+fn probe_reader<D: AsRef<[u8]>>(
+    reader: &FilterReader<D>,
+    keys: &KeyBatch<'_>,
+    secret: Option<&KeyHasher>,
+    times: &mut Times,
+) -> (FilterState, Answers) {
+    let unusable = |problem: &BlockError| (FilterState::unusable(in_options(problem)), Answers::All);
+    let block = match reader.block() {
+        Ok(block) => block,
+        Err(problem) => return unusable(problem),
+    };
+    let hasher = match hasher_of(block, secret) {
+        Ok(hasher) => hasher,
+        Err(problem) => return unusable(&problem),
+    };
+    let hashes = timed(&mut times.hashing, || keys.hashes(&hasher));
+    let mut matches = MatchBitmap::default();
+    timed(&mut times.probing, || block.may_contain_batch(&hashes, &mut matches));
+    times.probes += hashes.len() as u64;
+    let info = block.info();
+    (FilterState::usable(info.kind.to_string(), Some(info.expected_fpr)), Answers::from_bitmap(&matches))
+}
+
+/// The hasher that the block was built with.
+fn hasher_of<D: AsRef<[u8]>>(block: &FilterBlock<D>, secret: Option<&KeyHasher>) -> Result<KeyHasher, BlockError> {
+    let got = block.hash_identity();
+    let known = secret.filter(|hasher| hasher.identity() == got).cloned().or_else(|| KeyHasher::from_identity(got));
+    known.ok_or(BlockError::HashMismatch {
+        expected: secret.map_or_else(HashIdentity::default, KeyHasher::identity),
+        got,
+    })
+}
+
+/// The filter of a file, as far as the report names it.
+struct FilterState {
+    kind: String,
+    expected_rate: Option<f64>,
+    problem: Option<String>,
+}
+
+impl FilterState {
+    fn usable(kind: String, expected_rate: Option<f64>) -> Self {
+        Self { kind, expected_rate, problem: None }
+    }
+
+    fn none() -> Self {
+        let problem = Some("it has no filter".to_owned());
+        Self { kind: "none".to_owned(), expected_rate: Some(1.0), problem }
+    }
+
+    fn unusable(problem: String) -> Self {
+        Self { kind: "unusable".to_owned(), expected_rate: Some(1.0), problem: Some(problem) }
+    }
+
+    fn of(self, format: &str, keys_in_table: Option<u64>) -> FileProbes {
+        FileProbes {
+            path: String::new(),
+            format: format.to_owned(),
+            filter: self.kind,
+            keys_in_table,
+            positives: 0,
+            observed_rate: 0.0,
+            expected_rate: self.expected_rate,
+            problem: self.problem,
+            outcome: Outcome::Yes,
+        }
+    }
+}
+
+impl FileProbes {
+    fn unopened(problem: &Unopened) -> Self {
+        Self { outcome: problem.outcome, ..FilterState::unusable(explained(&problem.reason)).of("none", None) }
+    }
+}

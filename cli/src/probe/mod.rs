@@ -1,0 +1,227 @@
+//! `sstfilter probe`: the filters alone; index and data are not read.
+
+mod batch;
+mod file;
+mod listing;
+
+use core::fmt;
+use std::path::PathBuf;
+use std::thread;
+use std::time::Instant;
+
+use anyhow::ensure;
+use clap::Args;
+use serde::Serialize;
+use sstfilter::KeyHasher;
+
+use crate::lines::{KeyLines, KeysFormat};
+use crate::output::{Column, Outcome, Output, figures, note};
+use crate::{files, units};
+use batch::{BatchAnswers, Detail, KeyBatch};
+use file::FileProbes;
+use listing::{KeyAnswer, Listing};
+
+#[derive(Debug, Args)]
+pub(crate) struct ProbeArgs {
+    /// Tables, bare filter blocks, or directories of them
+    #[arg(value_name = "PATH", required = true)]
+    paths: Vec<PathBuf>,
+
+    /// Keys to probe for (values behind them are ignored)
+    #[arg(long, value_name = "FILE")]
+    keys: PathBuf,
+
+    /// Print a line for each key instead of figures: the key, the number of tables that may hold it, and their names with
+    /// commas between them, separated by tabs
+    #[arg(long)]
+    per_key: bool,
+
+    /// Print the keys that some table may hold, as they came in
+    #[arg(long, conflicts_with = "only_absent")]
+    only_maybe: bool,
+
+    /// Print the keys that are certainly in no table, as they came in
+    #[arg(long)]
+    only_absent: bool,
+
+    /// Tables that are read and probed at the same time [default: one per core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+}
+
+impl ProbeArgs {
+    fn threads(&self) -> usize {
+        let cores = || thread::available_parallelism().map_or(1, usize::from);
+        self.threads.map_or_else(cores, usize::from)
+    }
+
+    /// The files to probe. A file that was named must be there; one of a directory may turn out to be unreadable.
+    fn files(&self) -> anyhow::Result<Vec<PathBuf>> {
+        let mut found = Vec::new();
+        for path in &self.paths {
+            let files = files::expand(path, &mut Vec::new())?;
+            if files == [path.clone()] {
+                files::look_at(path)?;
+            }
+            found.extend(files);
+        }
+        Ok(found)
+    }
+
+    /// Which keys are listed, if keys are.
+    fn listing(&self) -> Option<Listing> {
+        match self {
+            Self { only_maybe: true, .. } => Some(Listing::Maybe),
+            Self { only_absent: true, .. } => Some(Listing::Absent),
+            Self { per_key: true, .. } => Some(Listing::All),
+            _ => None,
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct ProbeReport {
+    keys: usize,
+    tables: usize,
+    /// Keys that no table may hold.
+    keys_touching_none: usize,
+    min_tables_per_key: u32,
+    mean_tables_per_key: f64,
+    max_tables_per_key: u32,
+    /// If all keys are absent. Null if the rate of some filter cannot be computed.
+    expected_tables_per_key: Option<f64>,
+    positives: u64,
+    /// Positives over probes: the false positive rate if all keys are absent.
+    observed_rate: f64,
+    expected_rate: Option<f64>,
+    unusable_filters: usize,
+    threads: usize,
+    seconds: f64,
+    /// Summed over the threads: opening files, reading and verifying filters.
+    reading_seconds: f64,
+    /// Summed over the threads: hashing the keys, once for each hash function.
+    hashing_seconds: f64,
+    /// Summed over the threads: probing filters in memory for keys that are hashed.
+    probing_seconds: f64,
+    /// Probes of usable filters, per second of `probing_seconds`: the speed of one core. Null without such a probe.
+    probes_per_second: Option<f64>,
+    per_table: Vec<FileProbes>,
+    /// The keys that were asked for, in the order of the input.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    answers: Option<Vec<KeyAnswer>>,
+}
+
+/// The answer is no when a file is damaged, and a failure when one cannot be read; both count as tables that may hold
+/// each key.
+pub(crate) fn run(
+    args: &ProbeArgs,
+    format: KeysFormat,
+    secret: Option<&KeyHasher>,
+    output: &mut Output<'_>,
+) -> anyhow::Result<Outcome> {
+    let begun = Instant::now();
+    let paths = args.files()?;
+    let lines = KeyLines::read(&args.keys, format, "--keys")?;
+    ensure!(u32::try_from(lines.len()).is_ok(), "--keys: expected less than 2^32 keys: split the file");
+    let keys = KeyBatch::new(lines.iter().map(|(key, _)| key).collect());
+    let detail = if args.per_key { Detail::Files } else { Detail::Counts };
+    let threads = args.threads().min(paths.len());
+    let found = batch::probe_all(&paths, &keys, secret, threads, detail);
+    let outcome = found.files.iter().map(|file| file.outcome).max().unwrap_or(Outcome::Yes);
+    match args.listing() {
+        Some(listing) if !output.is_json => {
+            found.files.iter().filter_map(FileProbes::complaint).for_each(|complaint| note(&complaint));
+            listing.print(&keys.keys, &found, (format, detail), output)?;
+            Ok(outcome)
+        }
+        listing => {
+            let answers = listing.map(|listing| listing.answers(&keys.keys, &found, detail));
+            let report = ProbeReport::new(found, threads, begun.elapsed().as_secs_f64(), answers);
+            if !output.is_json {
+                report.speed().iter().for_each(|speed| note(speed));
+            }
+            output.report((outcome, report))
+        }
+    }
+}
+
+impl ProbeReport {
+    fn new(found: BatchAnswers, threads: usize, seconds: f64, answers: Option<Vec<KeyAnswer>>) -> Self {
+        let BatchAnswers { files: per_table, touched, times, .. } = found;
+        let expected: Option<f64> = per_table.iter().map(|file| file.expected_rate).sum();
+        let tables = per_table.len();
+        let positives = touched.iter().copied().map(u64::from).sum();
+        let mean = positives as f64 / touched.len() as f64;
+        let probing_seconds = times.probing.as_secs_f64();
+        Self {
+            keys: touched.len(),
+            tables,
+            keys_touching_none: touched.iter().filter(|&&tables| tables == 0).count(),
+            min_tables_per_key: touched.iter().min().copied().unwrap_or_default(),
+            mean_tables_per_key: mean,
+            max_tables_per_key: touched.iter().max().copied().unwrap_or_default(),
+            expected_tables_per_key: expected,
+            positives,
+            observed_rate: mean / tables as f64,
+            expected_rate: expected.map(|expected| expected / tables as f64),
+            unusable_filters: per_table.iter().filter(|file| file.problem.is_some()).count(),
+            threads,
+            seconds,
+            reading_seconds: times.reading.as_secs_f64(),
+            hashing_seconds: times.hashing.as_secs_f64(),
+            probing_seconds,
+            probes_per_second: (times.probes > 0).then(|| times.probes as f64 / probing_seconds),
+            per_table,
+            answers,
+        }
+    }
+}
+
+impl FileProbes {
+    /// What to say of a file whose filter answers nothing.
+    fn complaint(&self) -> Option<String> {
+        let problem = self.problem.as_ref()?;
+        let path = if problem.contains(&self.path) { String::new() } else { format!("{}: ", self.path) };
+        Some(format!("{path}positive for every key: {problem}"))
+    }
+}
+
+impl fmt::Display for ProbeReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let columns: [Column<FileProbes>; 7] = [
+            ("table", |file| listing::file_name(&file.path)),
+            ("format", |file| file.format.clone()),
+            ("filter", |file| file.filter.clone()),
+            ("keys", |file| file.keys_in_table.map_or_else(|| "unknown".to_owned(), units::grouped)),
+            ("positives", |file| units::grouped(file.positives)),
+            ("rate", |file| units::percent(file.observed_rate)),
+            ("expected if absent", |file| file.expected_rate.map_or_else(|| "unknown".to_owned(), units::percent)),
+        ];
+        writeln!(f, "{}", figures(&columns, &self.per_table))?;
+        for complaint in self.per_table.iter().filter_map(FileProbes::complaint) {
+            writeln!(f, "{complaint}")?;
+        }
+        let (keys, tables) = (units::counted(self.keys as u64, "key"), units::counted(self.tables as u64, "table"));
+        writeln!(f, "{keys} over {tables}")?;
+        let Self { mean_tables_per_key: mean, min_tables_per_key: min, max_tables_per_key: max, .. } = self;
+        write!(f, "tables touched per key: {mean:.3} on average ({min} to {max})")?;
+        match self.expected_tables_per_key {
+            Some(expected) => writeln!(f, "; {expected:.3} expected if all keys are absent")?,
+            None => writeln!(f)?,
+        }
+        writeln!(f, "keys certainly in no table: {}", units::grouped(self.keys_touching_none as u64))
+    }
+}
+
+impl ProbeReport {
+    /// Where the time went. It goes to standard error: the report itself is the same each time.
+    fn speed(&self) -> Option<String> {
+        let speed = self.probes_per_second? / 1e6;
+        let Self { seconds, reading_seconds: reading, hashing_seconds: hashing, probing_seconds: probing, .. } = self;
+        let threads = units::counted(self.threads as u64, "thread");
+        Some(format!(
+            "{seconds:.2} s with {threads}; summed over them: reading {reading:.3} s, hashing {hashing:.3} s, \
+             probing {probing:.3} s: {speed:.1} million probes per second and core, once filters are in memory"
+        ))
+    }
+}
