@@ -27,6 +27,8 @@ pub enum Part {
     RangeTombstones,
     /// The dictionary that data blocks were compressed with.
     CompressionDictionary,
+    /// A block that the metaindex names, and that neither filters nor keys depend on.
+    Other,
 }
 
 impl Part {
@@ -44,6 +46,7 @@ impl Part {
             Self::Data => "data block",
             Self::RangeTombstones => "range tombstones",
             Self::CompressionDictionary => "compression dictionary",
+            Self::Other => "block",
         }
     }
 }
@@ -101,6 +104,18 @@ pub enum Error {
     },
     /// The table has no filter.
     NoFilter,
+}
+
+impl Error {
+    /// The same error, of a part that is known to be at `offset`: a bare filter does not know where it came from.
+    #[must_use]
+    pub(crate) fn at(self, part: Part, offset: u64) -> Self {
+        match self {
+            Self::Malformed { problem, .. } => Self::Malformed { part, offset, problem },
+            Self::Unsupported { what, .. } => Self::Unsupported { part, what },
+            other => other,
+        }
+    }
 }
 
 impl fmt::Display for Error {

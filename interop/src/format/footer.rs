@@ -1,0 +1,256 @@
+//! The fixed bytes at the end of a table, by which its engine is known.
+
+use crate::error::{Error, Part};
+use crate::format::checksum::{ChecksumType, Checksums};
+use crate::format::cursor::Cursor;
+use crate::format::handle::{BlockHandle, TRAILER_BYTES};
+
+/// The engine whose format a table has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Engine {
+    /// RocksDB's block-based table.
+    RocksDb,
+    /// LevelDB's table.
+    LevelDb,
+    /// Pebble's table, in a format of its own. Pebble also writes the formats of the other two, and is then called by their name.
+    Pebble,
+}
+
+impl Engine {
+    /// Its name: `RocksDB`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::RocksDb => "RocksDB",
+            Self::LevelDb => "LevelDB",
+            Self::Pebble => "Pebble",
+        }
+    }
+}
+
+impl core::fmt::Display for Engine {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// The longest footer there is: Pebble's from version 7 on.
+pub const MAX_FOOTER_BYTES: usize = 61;
+
+/// `kBlockBasedTableMagicNumber` of RocksDB.
+const ROCKSDB_MAGIC: u64 = 0x88e2_41b7_85f4_cff7;
+/// `kTableMagicNumber` of LevelDB, and RocksDB's of format version 0.
+const LEVELDB_MAGIC: u64 = 0xdb47_7524_8b80_fb57;
+/// Pebble's, of its own versions.
+const PEBBLE_MAGIC: [u8; 8] = *b"\xf0\x9f\xaa\xb3\xf0\x9f\xaa\xb3";
+
+/// Two handles of at most 20 bytes, padded.
+const HANDLES_BYTES: usize = 40;
+const LEVELDB_FOOTER_BYTES: usize = HANDLES_BYTES + 8;
+const ROCKSDB_FOOTER_BYTES: usize = 1 + HANDLES_BYTES + 4 + 8;
+/// In place of the handles from format version 6 on: two handles of size 0, which no older version has.
+const EXTENDED_MAGIC: [u8; 4] = [0x3e, 0x00, 0x7a, 0x00];
+/// Where the footer's own checksum is, from format version 6 on.
+const FOOTER_CHECKSUM: core::ops::Range<usize> = 5..9;
+/// The newest format version whose rules are known (`kLatestBbtFormatVersion` of RocksDB 11.8).
+const LATEST_FORMAT_VERSION: u32 = 7;
+
+/// Whose table it is, by its last bytes: at least eight of them, of which the last [`MAX_FOOTER_BYTES`] are enough for any purpose.
+///
+/// LevelDB's magic number is also that of RocksDB before version 2.6 and of Pebble's oldest format;
+/// [`Table::engine`](crate::Table::engine) knows these from each other.
+///
+/// ```
+/// use sstfilter_interop::{Engine, recognize};
+///
+/// assert_eq!(recognize(b"... \x57\xfb\x80\x8b\x24\x75\x47\xdb"), Some(Engine::LevelDb));
+/// assert_eq!(recognize(b"a text file"), None);
+/// ```
+#[must_use]
+pub fn recognize(tail: &[u8]) -> Option<Engine> {
+    let magic = tail.last_chunk::<8>()?;
+    match u64::from_le_bytes(*magic) {
+        ROCKSDB_MAGIC => Some(Engine::RocksDb),
+        LEVELDB_MAGIC => Some(Engine::LevelDb),
+        _ if *magic == PEBBLE_MAGIC => Some(Engine::Pebble),
+        _ => None,
+    }
+}
+
+/// A footer, read.
+#[derive(Clone, Debug)]
+pub(crate) struct Footer {
+    pub(crate) engine: Engine,
+    /// 0 for LevelDB, which has no such number.
+    pub(crate) format_version: u32,
+    pub(crate) checksums: Checksums,
+    pub(crate) metaindex: BlockHandle,
+    /// `None`: its handle is in the metaindex.
+    pub(crate) index: Option<BlockHandle>,
+    /// Where the footer begins. All blocks end before it.
+    pub(crate) offset: u64,
+    pub(crate) bytes: u64,
+    /// Bytes that say nothing are not zero. The engines do not look at them, nor does [`Footer::parse`].
+    pub(crate) padding_is_damaged: bool,
+}
+
+impl Footer {
+    /// From the last bytes of a file of `file_bytes`: all of them, or the last [`MAX_FOOTER_BYTES`].
+    pub(crate) fn parse(tail: &[u8], file_bytes: u64) -> Result<Self, Error> {
+        match recognize(tail) {
+            Some(Engine::RocksDb) => parse_rocksdb(footer_of::<ROCKSDB_FOOTER_BYTES>(tail)?, file_bytes),
+            Some(Engine::LevelDb) => parse_leveldb(footer_of::<LEVELDB_FOOTER_BYTES>(tail)?, file_bytes),
+            Some(Engine::Pebble) => Err(Error::Unsupported { part: Part::Footer, what: "a format of Pebble's own".into() }),
+            None => Err(Error::NotATable { found: tail.get(tail.len().saturating_sub(8)..).unwrap_or(tail).to_vec() }),
+        }
+    }
+}
+
+fn footer_of<const BYTES: usize>(tail: &[u8]) -> Result<&[u8; BYTES], Error> {
+    tail.last_chunk().ok_or_else(|| {
+        malformed(0, format!("expected a footer of {BYTES} bytes, and the file has {}", tail.len()))
+    })
+}
+
+fn malformed(offset: u64, problem: String) -> Error {
+    Error::Malformed { part: Part::Footer, offset, problem }
+}
+
+fn parse_leveldb(footer: &[u8; LEVELDB_FOOTER_BYTES], file_bytes: u64) -> Result<Footer, Error> {
+    let offset = file_bytes - LEVELDB_FOOTER_BYTES as u64;
+    let (handles, _magic) = footer.split_at(HANDLES_BYTES);
+    let handles = Handles::parse(handles, offset)?;
+    Ok(Footer {
+        engine: Engine::LevelDb,
+        format_version: 0,
+        checksums: Checksums::without_context(ChecksumType::Crc32c),
+        metaindex: handles.metaindex,
+        index: Some(handles.index),
+        offset,
+        bytes: LEVELDB_FOOTER_BYTES as u64,
+        padding_is_damaged: handles.padding_is_damaged,
+    })
+}
+
+fn parse_rocksdb(footer: &[u8; ROCKSDB_FOOTER_BYTES], file_bytes: u64) -> Result<Footer, Error> {
+    let offset = file_bytes - ROCKSDB_FOOTER_BYTES as u64;
+    let mut cursor = Cursor::new(footer);
+    let (Some(kind), Some(part2), Some(format_version)) = (cursor.byte(), cursor.take(HANDLES_BYTES), cursor.u32()) else {
+        return Err(malformed(offset, format!("expected {ROCKSDB_FOOTER_BYTES} bytes")));
+    };
+    if format_version == 0 || format_version > LATEST_FORMAT_VERSION {
+        return Err(Error::Unsupported { part: Part::Footer, what: format!("format version {format_version}") });
+    }
+    let kind = ChecksumType::from_byte(kind)
+        .ok_or_else(|| Error::Unsupported { part: Part::Footer, what: format!("checksum type {kind}") })?;
+    if format_version >= 6 {
+        return parse_checked(footer, part2, kind, format_version, offset);
+    }
+    let handles = Handles::parse(part2, offset)?;
+    Ok(Footer {
+        engine: Engine::RocksDb,
+        format_version,
+        checksums: Checksums::without_context(kind),
+        metaindex: handles.metaindex,
+        index: Some(handles.index),
+        offset,
+        bytes: ROCKSDB_FOOTER_BYTES as u64,
+        padding_is_damaged: handles.padding_is_damaged,
+    })
+}
+
+/// Format versions 6 and 7: the footer has a checksum, the metaindex lies right before it, and has the index's handle.
+fn parse_checked(
+    footer: &[u8; ROCKSDB_FOOTER_BYTES],
+    part2: &[u8],
+    kind: ChecksumType,
+    format_version: u32,
+    offset: u64,
+) -> Result<Footer, Error> {
+    let mut cursor = Cursor::new(part2);
+    let (Some(magic), Some(stored), Some(base_context), Some(size)) = (cursor.take(4), cursor.u32(), cursor.u32(), cursor.u32()) else {
+        return Err(malformed(offset, format!("expected {ROCKSDB_FOOTER_BYTES} bytes")));
+    };
+    if magic != EXTENDED_MAGIC {
+        return Err(malformed(offset, format!("expected 3e 00 7a 00 in format version {format_version}, got {magic:02x?}")));
+    }
+    if base_context == 0 {
+        return Err(malformed(offset, "expected a context of its checksums, got 0".into()));
+    }
+    let checksums = Checksums { kind, base_context };
+    let mut unsummed = *footer;
+    unsummed[FOOTER_CHECKSUM].fill(0);
+    let found = checksums.expected(&unsummed, offset);
+    if found != stored {
+        return Err(Error::Checksum { part: Part::Footer, offset, expected: stored, found });
+    }
+    let reserved = cursor.rest();
+    // RocksDB refuses only the last eight: "a future feature".
+    if reserved.last_chunk::<8>().is_some_and(|last| *last != [0; 8]) {
+        return Err(Error::Unsupported { part: Part::Footer, what: "a later feature of format version 6".into() });
+    }
+    let metaindex = offset
+        .checked_sub(TRAILER_BYTES + u64::from(size))
+        .ok_or_else(|| malformed(offset, format!("expected {size} bytes of metaindex before it")))?;
+    Ok(Footer {
+        engine: Engine::RocksDb,
+        format_version,
+        checksums,
+        metaindex: BlockHandle { offset: metaindex, size: u64::from(size) },
+        index: None,
+        offset,
+        bytes: ROCKSDB_FOOTER_BYTES as u64,
+        padding_is_damaged: reserved.iter().any(|&byte| byte != 0),
+    })
+}
+
+/// The two handles of a footer without a checksum.
+struct Handles {
+    metaindex: BlockHandle,
+    index: BlockHandle,
+    padding_is_damaged: bool,
+}
+
+impl Handles {
+    fn parse(bytes: &[u8], offset: u64) -> Result<Self, Error> {
+        let mut cursor = Cursor::new(bytes);
+        let (Some(metaindex), Some(index)) = (BlockHandle::decode(&mut cursor), BlockHandle::decode(&mut cursor)) else {
+            return Err(malformed(offset, "expected the handles of metaindex and index".into()));
+        };
+        let shortest: usize =
+            [metaindex.offset, metaindex.size, index.offset, index.size].into_iter().map(shortest_varint_bytes).sum();
+        let longer = bytes.len() - cursor.rest().len() != shortest;
+        Ok(Self { metaindex, index, padding_is_damaged: longer || cursor.rest().iter().any(|&byte| byte != 0) })
+    }
+}
+
+/// Writers make varints no longer than they must be: a longer one is a flipped bit that says "more follows" before padding.
+const fn shortest_varint_bytes(value: u64) -> usize {
+    ((u64::BITS - (value | 1).leading_zeros()) as usize).div_ceil(7)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Engine, Footer, recognize, shortest_varint_bytes};
+    use crate::error::Error;
+
+    #[test]
+    fn a_table_is_known_by_its_last_eight_bytes() {
+        assert_eq!(recognize(&0x88e2_41b7_85f4_cff7_u64.to_le_bytes()), Some(Engine::RocksDb));
+        assert_eq!(recognize(b"\xf0\x9f\xaa\xb3\xf0\x9f\xaa\xb3"), Some(Engine::Pebble));
+        assert_eq!(recognize(b"seven b"), None);
+        assert_eq!(recognize(b""), None);
+    }
+
+    #[test]
+    fn a_file_that_is_only_a_magic_number_is_malformed() {
+        let bytes = 0x88e2_41b7_85f4_cff7_u64.to_le_bytes();
+        assert!(matches!(Footer::parse(&bytes, 8), Err(Error::Malformed { .. })));
+    }
+
+    #[test]
+    fn lengths_of_varints() {
+        assert_eq!([0, 127, 128, u64::MAX].map(shortest_varint_bytes), [1, 1, 2, 10]);
+    }
+}

@@ -1,0 +1,8 @@
+//! The file around a filter: handles, checksums, footers, row blocks and properties.
+
+pub(crate) mod checksum;
+pub(crate) mod cursor;
+pub(crate) mod footer;
+pub(crate) mod handle;
+pub(crate) mod properties;
+pub(crate) mod row_block;

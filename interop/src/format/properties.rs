@@ -1,0 +1,330 @@
+//! What a table says of itself: names and values of RocksDB's properties block (`table/table_properties.cc`,
+//! `table/meta_blocks.cc`), which Pebble writes, too.
+
+use crate::error::{Error, Part};
+use crate::format::cursor::Cursor;
+use crate::format::row_block::{RowBlock, Value, Values};
+
+/// Names of properties that filters or keys depend on.
+pub(crate) mod name {
+    pub(crate) const COMPARATOR: &str = "rocksdb.comparator";
+    pub(crate) const COMPRESSION: &str = "rocksdb.compression";
+    pub(crate) const DATA_BLOCKS: &str = "rocksdb.num.data.blocks";
+    pub(crate) const DATA_BYTES: &str = "rocksdb.data.size";
+    pub(crate) const DELETIONS: &str = "rocksdb.deleted.keys";
+    pub(crate) const ENTRIES: &str = "rocksdb.num.entries";
+    pub(crate) const FILTER_BYTES: &str = "rocksdb.filter.size";
+    pub(crate) const FILTER_ENTRIES: &str = "rocksdb.num.filter_entries";
+    pub(crate) const FILTER_POLICY: &str = "rocksdb.filter.policy";
+    pub(crate) const GLOBAL_SEQUENCE_NUMBER: &str = "rocksdb.external_sst_file.global_seqno";
+    pub(crate) const INDEX_BYTES: &str = "rocksdb.index.size";
+    pub(crate) const INDEX_KEY_IS_USER_KEY: &str = "rocksdb.index.key.is.user.key";
+    pub(crate) const INDEX_TYPE: &str = "rocksdb.block.based.table.index.type";
+    pub(crate) const INDEX_VALUE_IS_DELTA_ENCODED: &str = "rocksdb.index.value.is.delta.encoded";
+    pub(crate) const PREFIX_EXTRACTOR: &str = "rocksdb.prefix.extractor.name";
+    pub(crate) const PREFIX_FILTERING: &str = "rocksdb.block.based.table.prefix.filtering";
+    pub(crate) const RANGE_DELETIONS: &str = "rocksdb.num.range-deletions";
+    pub(crate) const RAW_KEY_BYTES: &str = "rocksdb.raw.key.size";
+    pub(crate) const RAW_VALUE_BYTES: &str = "rocksdb.raw.value.size";
+    pub(crate) const TIMESTAMPS_PERSISTED: &str = "rocksdb.user.defined.timestamps.persisted";
+    pub(crate) const WHOLE_KEY_FILTERING: &str = "rocksdb.block.based.table.whole.key.filtering";
+}
+
+/// Numbers are varints. Of these, only a reader who knows the name can tell them from texts.
+const NUMBERS: &[&str] = &[
+    name::DATA_BLOCKS,
+    name::DATA_BYTES,
+    name::DELETIONS,
+    name::ENTRIES,
+    name::FILTER_BYTES,
+    name::FILTER_ENTRIES,
+    name::INDEX_BYTES,
+    name::INDEX_KEY_IS_USER_KEY,
+    name::INDEX_VALUE_IS_DELTA_ENCODED,
+    name::RANGE_DELETIONS,
+    name::RAW_KEY_BYTES,
+    name::RAW_VALUE_BYTES,
+    name::TIMESTAMPS_PERSISTED,
+    "rocksdb.column.family.id",
+    "rocksdb.creation.time",
+    "rocksdb.data.block.restart.interval",
+    "rocksdb.file.creation.time",
+    "rocksdb.fixed.key.length",
+    "rocksdb.format.version",
+    "rocksdb.index.block.restart.interval",
+    "rocksdb.index.partitions",
+    "rocksdb.key.largest.seqno",
+    "rocksdb.key.smallest.seqno",
+    "rocksdb.merge.operands",
+    "rocksdb.newest.key.time",
+    "rocksdb.num.data.blocks.compression.bypassed",
+    "rocksdb.num.data.blocks.compression.rejected",
+    "rocksdb.num.uniform.blocks",
+    "rocksdb.oldest.key.time",
+    "rocksdb.original.file.number",
+    "rocksdb.sample_for_compression.fast.data.size",
+    "rocksdb.sample_for_compression.slow.data.size",
+    "rocksdb.separate.key.value.in.data.block",
+    "rocksdb.tail.start.offset",
+    "rocksdb.top-level.index.size",
+    "rocksdb.udi.is.primary.index",
+];
+
+/// A property, as people read it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PropertyValue {
+    /// A count, a size in bytes, or a time in seconds since 1970.
+    Number(u64),
+    /// A name, a list, or a switch (`1` or `0`).
+    Text(String),
+    /// Anything else.
+    Bytes(Vec<u8>),
+}
+
+impl core::fmt::Display for PropertyValue {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::Number(number) => number.fmt(f),
+            Self::Text(text) => text.fmt(f),
+            Self::Bytes(bytes) => bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}")),
+        }
+    }
+}
+
+/// What a table says of itself. LevelDB's tables say nothing: theirs are empty.
+///
+/// Methods give `None` where a property is missing or has no value of its type.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Properties {
+    /// Names and values, in the order of their names.
+    pairs: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+macro_rules! numbers {
+    ($($(#[$doc:meta])+ $method:ident: $name:ident;)+) => {
+        impl Properties {
+            $($(#[$doc])+ #[must_use] pub fn $method(&self) -> Option<u64> { self.number(name::$name) })+
+        }
+    };
+}
+
+numbers! {
+    /// Entries of data blocks: each version of a key, deletions, and merge operands.
+    entries: ENTRIES;
+    /// Deletions among the entries.
+    deletions: DELETIONS;
+    /// Range tombstones.
+    range_deletions: RANGE_DELETIONS;
+    /// Keys and prefixes that were put into the filter. RocksDB writes it since version 6.27.
+    filter_entries: FILTER_ENTRIES;
+    /// Bytes of all filter blocks, without their trailers.
+    filter_bytes: FILTER_BYTES;
+    /// Data blocks.
+    data_blocks: DATA_BLOCKS;
+    /// Bytes of all data blocks, as stored.
+    data_bytes: DATA_BYTES;
+    /// Bytes of all index blocks.
+    index_bytes: INDEX_BYTES;
+    /// Bytes of all keys, uncompressed, each with the eight of sequence number and type.
+    raw_key_bytes: RAW_KEY_BYTES;
+    /// Bytes of all values, uncompressed.
+    raw_value_bytes: RAW_VALUE_BYTES;
+}
+
+impl Properties {
+    /// Of a table that says nothing.
+    pub(crate) const EMPTY: Self = Self { pairs: Vec::new() };
+
+    /// From the contents of a properties block. Names must ascend, as RocksDB demands.
+    pub(crate) fn parse(contents: &[u8]) -> Result<Self, String> {
+        let mut entries = RowBlock::parse(contents)?.entries(Values::Sized);
+        let mut pairs: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+        let mut budget = KeyBudget::of_block(contents.len());
+        while let Some(entry) = entries.next() {
+            let (name, value) = entry?;
+            budget.spend(name.len())?;
+            if pairs.last().is_some_and(|(last, _)| last.as_slice() >= name) {
+                return Err(format!("expected names in ascending order, got \"{}\"", name.escape_ascii()));
+            }
+            if let Value::Bytes(value) = value {
+                pairs.push((name.to_vec(), value.to_vec()));
+            }
+        }
+        Ok(Self { pairs })
+    }
+
+    /// For formats that are not a row block. The pairs may come in any order.
+    #[cfg_attr(not(test), expect(dead_code, reason = "for columnar properties"))]
+    pub(crate) fn from_pairs(mut pairs: Vec<(Vec<u8>, Vec<u8>)>) -> Self {
+        pairs.sort_unstable();
+        Self { pairs }
+    }
+
+    /// A value as it is stored.
+    #[must_use]
+    pub fn raw(&self, name: &str) -> Option<&[u8]> {
+        let found = self.pairs.binary_search_by(|(candidate, _)| candidate.as_slice().cmp(name.as_bytes())).ok()?;
+        self.pairs.get(found).map(|(_, value)| value.as_slice())
+    }
+
+    /// A value that is a varint, and nothing more.
+    #[must_use]
+    pub fn number(&self, name: &str) -> Option<u64> {
+        let mut cursor = Cursor::new(self.raw(name)?);
+        let number = cursor.varint64()?;
+        cursor.rest().is_empty().then_some(number)
+    }
+
+    /// A value that is UTF-8.
+    #[must_use]
+    pub fn text(&self, name: &str) -> Option<&str> {
+        str::from_utf8(self.raw(name)?).ok()
+    }
+
+    /// The order of the keys: `leveldb.BytewiseComparator` by default.
+    #[must_use]
+    pub fn comparator(&self) -> Option<&str> {
+        self.text(name::COMPARATOR)
+    }
+
+    /// What the table's options say of its filter: `bloomfilter`, `ribbonfilter`, `rocksdb.BuiltinBloomFilter`. Empty: none.
+    #[must_use]
+    pub fn filter_policy(&self) -> Option<&str> {
+        self.text(name::FILTER_POLICY).filter(|policy| !policy.is_empty())
+    }
+
+    /// What makes a prefix of a key: `rocksdb.FixedPrefix.3`, for example.
+    #[must_use]
+    pub fn prefix_extractor(&self) -> Option<&str> {
+        self.text(name::PREFIX_EXTRACTOR).filter(|extractor| !extractor.is_empty() && *extractor != "nullptr")
+    }
+
+    /// The codec of data blocks. From format version 7 on a list of codecs, each a number.
+    #[must_use]
+    pub fn compression(&self) -> Option<&str> {
+        self.text(name::COMPRESSION)
+    }
+
+    /// The sequence number that all entries got when the table was ingested.
+    #[must_use]
+    pub fn global_sequence_number(&self) -> Option<u64> {
+        Some(u64::from_le_bytes(self.raw(name::GLOBAL_SEQUENCE_NUMBER)?.try_into().ok()?))
+    }
+
+    /// How the index of the data blocks is built, as a number of RocksDB's `IndexType`.
+    pub(crate) fn index_type(&self) -> Option<u32> {
+        Some(u32::from_le_bytes(self.raw(name::INDEX_TYPE)?.try_into().ok()?))
+    }
+
+    /// All of them, in the order of their names, as they are stored.
+    pub fn pairs(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.pairs.iter().map(|(name, value)| (name.as_slice(), value.as_slice()))
+    }
+
+    /// All of them, in the order of their names, for people.
+    ///
+    /// Whether a value is a number cannot be told from its bytes: it is one under the names that RocksDB 11.8 knows as numbers.
+    pub fn readable(&self) -> impl Iterator<Item = (String, PropertyValue)> {
+        self.pairs.iter().map(|(name, value)| {
+            let name = String::from_utf8_lossy(name).into_owned();
+            let value = self.readable_value(&name, value);
+            (name, value)
+        })
+    }
+
+    fn readable_value(&self, name: &str, value: &[u8]) -> PropertyValue {
+        let number = match name {
+            name::INDEX_TYPE => self.index_type().map(u64::from),
+            name::GLOBAL_SEQUENCE_NUMBER => self.global_sequence_number(),
+            _ if NUMBERS.contains(&name) => self.number(name),
+            _ => None,
+        };
+        match (number, str::from_utf8(value)) {
+            (Some(number), _) => PropertyValue::Number(number),
+            (None, Ok(text)) if !text.contains(char::is_control) => PropertyValue::Text(text.into()),
+            _ => PropertyValue::Bytes(value.to_vec()),
+        }
+    }
+}
+
+/// `true` and `false` of a switch whose value is `1` or `0`; RocksDB takes a missing one for `1` (`IsFeatureSupported`).
+pub(crate) fn switch(properties: &Properties, name: &str) -> Result<bool, Error> {
+    match properties.raw(name) {
+        None | Some(b"1") => Ok(true),
+        Some(b"0") => Ok(false),
+        Some(other) => Err(unknown(name, other)),
+    }
+}
+
+/// The same of a number; a missing one is `missing`.
+pub(crate) fn number_switch(properties: &Properties, name: &str, missing: bool) -> Result<bool, Error> {
+    match (properties.raw(name), properties.number(name)) {
+        (None, _) => Ok(missing),
+        (_, Some(0)) => Ok(false),
+        (_, Some(1)) => Ok(true),
+        (Some(other), _) => Err(unknown(name, other)),
+    }
+}
+
+fn unknown(name: &str, value: &[u8]) -> Error {
+    Error::Unsupported { part: Part::Properties, what: format!("{name} = \"{}\"", value.escape_ascii()) }
+}
+
+/// Keys that share bytes with the one before take little room in a block and much in memory. This limits what is kept of one block.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KeyBudget {
+    bytes: usize,
+    limit: usize,
+}
+
+impl KeyBudget {
+    /// Sixty-four times the block, and at least a mebibyte: the engines write 16 keys between two that are stored in full.
+    pub(crate) const fn of_block(block_bytes: usize) -> Self {
+        let limit = block_bytes.saturating_mul(64);
+        let limit = if limit < 1 << 20 { 1 << 20 } else { limit };
+        Self { bytes: 0, limit }
+    }
+
+    pub(crate) fn spend(&mut self, bytes: usize) -> Result<(), String> {
+        self.bytes = self.bytes.saturating_add(bytes);
+        if self.bytes > self.limit { Err(format!("expected keys of at most {} bytes in all", self.limit)) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Properties, PropertyValue, name, number_switch, switch};
+
+    fn properties(pairs: &[(&str, &[u8])]) -> Properties {
+        Properties::from_pairs(pairs.iter().map(|(name, value)| (name.as_bytes().to_vec(), value.to_vec())).collect())
+    }
+
+    #[test]
+    fn values_are_read_by_their_type() {
+        let table = properties(&[(name::ENTRIES, &[0x80, 0x01]), (name::COMPARATOR, b"c"), (name::INDEX_TYPE, &[2, 0, 0, 0])]);
+        assert_eq!((table.entries(), table.comparator(), table.index_type()), (Some(128), Some("c"), Some(2)));
+        assert_eq!((table.filter_entries(), table.number(name::COMPARATOR)), (None, Some(99)));
+        let readable: Vec<_> = table.readable().map(|(_, value)| value).collect();
+        let text = PropertyValue::Text("c".into());
+        assert_eq!(readable, [PropertyValue::Number(2), text, PropertyValue::Number(128)]);
+    }
+
+    #[test]
+    fn a_switch_is_on_off_or_not_known() {
+        let on = properties(&[]);
+        assert_eq!(switch(&on, name::WHOLE_KEY_FILTERING), Ok(true));
+        let off = properties(&[(name::WHOLE_KEY_FILTERING, b"0"), (name::INDEX_KEY_IS_USER_KEY, &[0])]);
+        assert_eq!(switch(&off, name::WHOLE_KEY_FILTERING), Ok(false));
+        assert_eq!(number_switch(&off, name::INDEX_KEY_IS_USER_KEY, true), Ok(false));
+        let other = properties(&[(name::WHOLE_KEY_FILTERING, b"2"), (name::INDEX_KEY_IS_USER_KEY, &[2])]);
+        assert!(switch(&other, name::WHOLE_KEY_FILTERING).is_err());
+        assert!(number_switch(&other, name::INDEX_KEY_IS_USER_KEY, true).is_err());
+    }
+
+    #[test]
+    fn names_out_of_order_are_an_error() {
+        let block = [&[0, 1, 0, b'b', 0, 1, 0, b'a'][..], &[0, 0, 0, 0, 1, 0, 0, 0]].concat();
+        assert!(Properties::parse(&block).is_err());
+    }
+}

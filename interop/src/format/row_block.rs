@@ -1,0 +1,259 @@
+//! Blocks of sorted keys in which each key shares bytes with the one before: LevelDB's, with what RocksDB has added.
+
+use crate::format::cursor::Cursor;
+use crate::format::handle::BlockHandle;
+
+/// Flags in the last word of a block, above the number of restart points (`table/block_based/data_block_footer.cc`).
+const HASH_INDEX: u32 = 1 << 31;
+/// Keys are evenly spread: advice for the search.
+const UNIFORM_KEYS: u32 = 1 << 29;
+/// Values lie behind all keys.
+const SEPARATED_VALUES: u32 = 1 << 28;
+const RESTART_COUNT: u32 = SEPARATED_VALUES - 1;
+
+/// How a block stores its values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Values {
+    /// Behind their length.
+    Sized,
+    /// Handles of blocks in a row, without a length: in full where the key shares nothing with the one before, otherwise the
+    /// difference of the sizes alone (`IndexBlockIter::DecodeCurrentValue`).
+    DeltaHandles {
+        /// The first key of the data block follows the handle.
+        with_first_key: bool,
+    },
+}
+
+/// One block, its frame checked.
+#[derive(Clone, Debug)]
+pub(crate) struct RowBlock<'a> {
+    /// Entries; without their values where these are separate.
+    entries: &'a [u8],
+    /// Offsets of the keys that are stored in full, four bytes each.
+    restarts: &'a [u8],
+    separate_values: Option<&'a [u8]>,
+}
+
+impl<'a> RowBlock<'a> {
+    /// The uncompressed contents of a block.
+    pub(crate) fn parse(contents: &'a [u8]) -> Result<Self, String> {
+        let (front, last) = contents.split_last_chunk().ok_or_else(|| format!("expected four bytes or more, got {}", contents.len()))?;
+        let word = u32::from_le_bytes(*last);
+        let count = word & RESTART_COUNT;
+        if word & !(RESTART_COUNT | HASH_INDEX | UNIFORM_KEYS | SEPARATED_VALUES) != 0 {
+            return Err(format!("expected no other flags than those of bits 28, 29 and 31, got {word:#010x}"));
+        }
+        let (front, values_offset) = if word & SEPARATED_VALUES == 0 { (front, None) } else { split_u32(front)? };
+        let front = if word & HASH_INDEX == 0 { front } else { without_hash_index(front)? };
+        let start = (count as usize)
+            .checked_mul(4)
+            .and_then(|bytes| front.len().checked_sub(bytes))
+            .ok_or_else(|| format!("expected {count} restart points, got {} bytes", front.len()))?;
+        let (entries, restarts) = front.split_at(start);
+        let Some(values_offset) = values_offset else {
+            return Ok(Self { entries, restarts, separate_values: None });
+        };
+        let (keys, values) = entries
+            .split_at_checked(values_offset as usize)
+            .ok_or_else(|| format!("expected values within {} bytes, got offset {values_offset}", entries.len()))?;
+        Ok(Self { entries: keys, restarts, separate_values: Some(values) })
+    }
+
+    /// Its entries, in the order they are stored in.
+    pub(crate) fn entries(self, values: Values) -> Entries<'a> {
+        Entries { block: self, steps: Steps::new(values) }
+    }
+
+    fn is_restart(&self, offset: usize) -> bool {
+        let restart = |bytes: &[u8; 4]| u32::from_le_bytes(*bytes) as usize;
+        self.restarts.as_chunks().0.binary_search_by_key(&offset, restart).is_ok()
+    }
+}
+
+fn split_u32(bytes: &[u8]) -> Result<(&[u8], Option<u32>), String> {
+    let (front, last) = bytes.split_last_chunk().ok_or("expected the offset of the values")?;
+    Ok((front, Some(u32::from_le_bytes(*last))))
+}
+
+/// One byte for each bucket, and their number in two (`table/block_based/data_block_hash_index.h`).
+fn without_hash_index(bytes: &[u8]) -> Result<&[u8], String> {
+    let (front, last) = bytes.split_last_chunk().ok_or("expected the number of buckets of a hash index")?;
+    let buckets = usize::from(u16::from_le_bytes(*last));
+    front.split_at_checked(front.len().wrapping_sub(buckets)).map(|(front, _)| front).ok_or_else(|| format!("expected {buckets} buckets"))
+}
+
+/// What an entry has beside its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Value<'a> {
+    Bytes(&'a [u8]),
+    Handle(BlockHandle),
+}
+
+impl Value<'_> {
+    /// The handle that the value is or begins with. An index may have a key behind it.
+    pub(crate) fn handle(self) -> Option<BlockHandle> {
+        match self {
+            Self::Bytes(bytes) => BlockHandle::decode(&mut Cursor::new(bytes)),
+            Self::Handle(handle) => Some(handle),
+        }
+    }
+}
+
+/// A block and a place in it.
+#[derive(Debug)]
+pub(crate) struct Entries<'a> {
+    block: RowBlock<'a>,
+    steps: Steps,
+}
+
+impl<'a> Entries<'a> {
+    /// The next entry; `None` behind the last one. Not to be called again after an error.
+    pub(crate) fn next(&mut self) -> Option<Result<(&[u8], Value<'a>), String>> {
+        let value = match self.steps.next(&self.block)? {
+            Ok(value) => value,
+            Err(problem) => return Some(Err(problem)),
+        };
+        Some(Ok((self.steps.key(), value)))
+    }
+}
+
+/// A place in a block, apart from its bytes, so that whoever owns the bytes can keep both. One buffer serves for all keys.
+#[derive(Debug)]
+pub(crate) struct Steps {
+    values: Values,
+    /// Of the next entry.
+    offset: usize,
+    /// Of the next value, where values are separate.
+    next_value: usize,
+    key: Vec<u8>,
+    handle: BlockHandle,
+}
+
+impl Steps {
+    pub(crate) const fn new(values: Values) -> Self {
+        Self { values, offset: 0, next_value: 0, key: Vec::new(), handle: BlockHandle { offset: 0, size: 0 } }
+    }
+
+    /// The key of the entry that [`Steps::next`] has read.
+    pub(crate) fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    /// The value of the next entry of `block`, which is always the same block.
+    pub(crate) fn next<'a>(&mut self, block: &RowBlock<'a>) -> Option<Result<Value<'a>, String>> {
+        let rest = block.entries.get(self.offset..).filter(|rest| !rest.is_empty())?;
+        let mut cursor = Cursor::new(rest);
+        let value = self.step(block, &mut cursor);
+        let problem = || format!("expected an entry at {} of {}", self.offset, block.entries.len());
+        let value = value.ok_or_else(problem);
+        self.offset = block.entries.len() - cursor.rest().len();
+        Some(value)
+    }
+
+    fn step<'a>(&mut self, block: &RowBlock<'a>, cursor: &mut Cursor<'a>) -> Option<Value<'a>> {
+        let shared = cursor.varint32()? as usize;
+        let unshared = cursor.varint32()? as usize;
+        let value_bytes = match self.values {
+            Values::Sized => cursor.varint32()? as usize,
+            Values::DeltaHandles { .. } => 0,
+        };
+        if block.separate_values.is_some() && block.is_restart(self.offset) {
+            self.next_value = cursor.varint32()? as usize;
+        }
+        let suffix = cursor.take(unshared)?;
+        if shared > self.key.len() {
+            return None;
+        }
+        self.key.truncate(shared);
+        self.key.extend_from_slice(suffix);
+        let Some(values) = block.separate_values else {
+            return self.value(cursor, value_bytes, shared != 0);
+        };
+        let mut behind = Cursor::new(values.get(self.next_value..)?);
+        let value = self.value(&mut behind, value_bytes, shared != 0);
+        self.next_value = values.len() - behind.rest().len();
+        value
+    }
+
+    fn value<'a>(&mut self, cursor: &mut Cursor<'a>, bytes: usize, shares: bool) -> Option<Value<'a>> {
+        let Values::DeltaHandles { with_first_key } = self.values else {
+            return cursor.take(bytes).map(Value::Bytes);
+        };
+        self.handle = if shares { self.handle.following(cursor.signed_varint64()?)? } else { BlockHandle::decode(cursor)? };
+        if with_first_key {
+            cursor.length_prefixed()?;
+        }
+        Some(Value::Handle(self.handle))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{RowBlock, Value, Values};
+    use crate::format::handle::BlockHandle;
+
+    fn all(block: &[u8], values: Values) -> Result<Vec<(Vec<u8>, Vec<u8>)>, String> {
+        let mut entries = RowBlock::parse(block)?.entries(values);
+        let mut read = Vec::new();
+        while let Some(entry) = entries.next() {
+            let (key, value) = entry?;
+            let value = match value {
+                Value::Bytes(bytes) => bytes.to_vec(),
+                Value::Handle(BlockHandle { offset, size }) => format!("{offset}+{size}").into_bytes(),
+            };
+            read.push((key.to_vec(), value));
+        }
+        Ok(read)
+    }
+
+    fn pairs(expected: &[(&str, &str)]) -> Vec<(Vec<u8>, Vec<u8>)> {
+        expected.iter().map(|(key, value)| (key.as_bytes().to_vec(), value.as_bytes().to_vec())).collect()
+    }
+
+    const ENTRIES: &[u8] = &[0, 3, 1, b'a', b'b', b'c', b'1', 2, 1, 2, b'd', b'2', b'2'];
+
+    #[test]
+    fn keys_share_what_the_key_before_has() {
+        let block = [ENTRIES, &[0, 0, 0, 0, 1, 0, 0, 0]].concat();
+        assert_eq!(all(&block, Values::Sized), Ok(pairs(&[("abc", "1"), ("abd", "22")])));
+    }
+
+    #[test]
+    fn a_hash_index_and_uniform_keys_change_nothing() {
+        let block = [ENTRIES, &[0, 0, 0, 0], &[255, 0, 255, 3, 0], &[1, 0, 0, 0xa0]].concat();
+        assert_eq!(all(&block, Values::Sized), Ok(pairs(&[("abc", "1"), ("abd", "22")])));
+    }
+
+    #[test]
+    fn values_may_lie_behind_all_keys() {
+        let keys: &[u8] = &[0, 3, 1, 0, b'a', b'b', b'c', 2, 1, 2, b'd', 0, 1, 1, 3, b'x'];
+        let block = [keys, b"1223", &[0, 0, 0, 0, 11, 0, 0, 0], &[16, 0, 0, 0], &[2, 0, 0, 0x10]].concat();
+        assert_eq!(all(&block, Values::Sized), Ok(pairs(&[("abc", "1"), ("abd", "22"), ("x", "3")])));
+    }
+
+    #[test]
+    fn a_handle_is_a_difference_where_the_key_shares_bytes() {
+        // The last key shares nothing though it is no restart point: its handle is in full.
+        let entries: &[u8] = &[0, 2, b'a', b'b', 100, 20, 1, 1, b'c', 9, 0, 1, b'x', 200, 1, 7];
+        let block = [entries, &[0, 0, 0, 0, 1, 0, 0, 0]].concat();
+        let expected = pairs(&[("ab", "100+20"), ("ac", "125+15"), ("x", "200+7")]);
+        assert_eq!(all(&block, Values::DeltaHandles { with_first_key: false }), Ok(expected));
+    }
+
+    #[test]
+    fn lengths_that_lie_are_errors() {
+        for block in [&[][..], &[1, 0, 0, 0], &[1, 0, 0, 0x10], &[9, 9, 0, 0, 0, 0x80], &[0, 0, 0, 0x40]] {
+            assert!(RowBlock::parse(block).is_err(), "{block:?}");
+        }
+        for entry in [&[1, 1, 0, b'a'][..], &[0, 9, 0, b'a'], &[0, 1, 9, b'a'], &[0], &[0xff; 12]] {
+            let block = [entry, &[0, 0, 0, 0, 1, 0, 0, 0]].concat();
+            assert!(all(&block, Values::Sized).is_err(), "{entry:?}");
+        }
+    }
+
+    #[test]
+    fn a_block_of_range_tombstones_alone_has_no_keys() {
+        assert_eq!(all(&[0, 0, 0, 0, 1, 0, 0, 0], Values::Sized), Ok(Vec::new()));
+        assert_eq!(all(&[0, 0, 0, 0], Values::Sized), Ok(Vec::new()));
+    }
+}

@@ -1,0 +1,244 @@
+//! Many keys, each hashed once for all tables.
+
+use std::sync::OnceLock;
+
+use sstfilter::sst::RandomAccess;
+
+use super::{Loaded, Table};
+use crate::error::Error;
+use crate::filter::{Filter, FilterKind};
+use crate::hash::HashFunction;
+use crate::table::partitions::Partitions;
+use crate::table::rules::{Direction, KeyRules};
+
+/// User keys to be probed in many tables. What tables share is computed once: the hashes, and the order of the keys.
+///
+/// ```
+/// use sstfilter_interop::KeyBatch;
+///
+/// let keys = KeyBatch::new([b"one".as_slice(), b"two"]);
+/// assert_eq!(keys.len(), 2);
+/// ```
+#[derive(Debug, Default)]
+pub struct KeyBatch<'a> {
+    keys: Vec<&'a [u8]>,
+    ascending: OnceLock<Vec<u32>>,
+    xxph3: OnceLock<Vec<u64>>,
+    rocksdb_bloom_hash: OnceLock<Vec<u64>>,
+    leveldb_bloom_hash: OnceLock<Vec<u64>>,
+    xxh3: OnceLock<Vec<u64>>,
+}
+
+impl<'a> KeyBatch<'a> {
+    /// Keys in any order, repeated or not. Those behind the first 2^32 - 1 are left out.
+    #[must_use]
+    pub fn new(keys: impl IntoIterator<Item = &'a [u8]>) -> Self {
+        Self { keys: keys.into_iter().take(u32::MAX as usize).collect(), ..Self::default() }
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    /// The keys, in the order they were given in.
+    #[must_use]
+    pub fn keys(&self) -> &[&'a [u8]] {
+        &self.keys
+    }
+
+    /// Their hashes, in the same order.
+    fn hashes(&self, function: HashFunction) -> &[u64] {
+        let kept = match function {
+            HashFunction::Xxph3 => &self.xxph3,
+            HashFunction::RocksDbBloomHash => &self.rocksdb_bloom_hash,
+            HashFunction::LevelDbBloomHash => &self.leveldb_bloom_hash,
+            HashFunction::Xxh3 => &self.xxh3,
+        };
+        kept.get_or_init(|| self.keys.iter().map(|key| function.hash(key)).collect())
+    }
+
+    /// Numbers of the keys, in bytewise order of the keys.
+    #[expect(clippy::cast_possible_truncation, reason = "there are fewer than 2^32")]
+    fn ascending(&self) -> &[u32] {
+        self.ascending.get_or_init(|| {
+            let mut numbers: Vec<u32> = (0..self.keys.len() as u32).collect();
+            numbers.sort_unstable_by_key(|&number| self.keys.get(number as usize));
+            numbers
+        })
+    }
+}
+
+/// What a filter says of one key of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BatchAnswer {
+    /// As [`Probe::Absent`](super::Probe::Absent).
+    Absent,
+    /// As [`Probe::MaybePresent`](super::Probe::MaybePresent).
+    MaybePresent,
+    /// As [`Probe::Unusable`](super::Probe::Unusable). The reason is one of [`BatchAnswers::reasons`].
+    Unusable,
+}
+
+/// What a table's filter says of each key of a batch.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BatchAnswers {
+    /// One for each key, in the order of the keys.
+    pub answers: Vec<BatchAnswer>,
+    /// Why there are [`BatchAnswer::Unusable`] ones: the first reasons met, at most [`BatchAnswers::MAX_REASONS`].
+    pub reasons: Vec<Error>,
+}
+
+impl BatchAnswers {
+    /// Damage to many partitions has as many reasons; the first ones tell enough.
+    pub const MAX_REASONS: usize = 16;
+
+    /// How many keys have this answer.
+    #[must_use]
+    pub fn count(&self, answer: BatchAnswer) -> usize {
+        self.answers.iter().filter(|&&candidate| candidate == answer).count()
+    }
+
+    fn all_unusable(keys: usize, reason: Error) -> Self {
+        Self { answers: vec![BatchAnswer::Unusable; keys], reasons: vec![reason] }
+    }
+
+    fn add_reason(&mut self, reason: Error) {
+        if self.reasons.len() < Self::MAX_REASONS && !self.reasons.contains(&reason) {
+            self.reasons.push(reason);
+        }
+    }
+
+    fn set(&mut self, key: u32, answer: BatchAnswer) {
+        if let Some(slot) = self.answers.get_mut(key as usize) {
+            *slot = answer;
+        }
+    }
+}
+
+const fn answer(may_contain: bool) -> BatchAnswer {
+    if may_contain { BatchAnswer::MaybePresent } else { BatchAnswer::Absent }
+}
+
+impl<R: RandomAccess> Table<R> {
+    /// [`Table::probe`] of many keys. Partitions are gone through in the order of the keys, so that each is read once and probed with
+    /// all of its keys.
+    pub fn probe_batch(&self, batch: &KeyBatch<'_>) -> BatchAnswers {
+        match self.try_probe_batch(batch) {
+            Ok(answers) => answers,
+            Err(reason) => BatchAnswers::all_unusable(batch.len(), reason),
+        }
+    }
+
+    fn try_probe_batch(&self, batch: &KeyBatch<'_>) -> Result<BatchAnswers, Error> {
+        let rules = self.rules()?;
+        match self.loaded()? {
+            Loaded::Full(filter) if rules.whole_keys && filter.kind() != FilterKind::NoKeys => {
+                let mut may_contain = Vec::new();
+                filter.may_contain_hashes(batch.hashes(filter.hash_function()), &mut may_contain);
+                Ok(BatchAnswers { answers: may_contain.into_iter().map(answer).collect(), reasons: Vec::new() })
+            }
+            Loaded::Full(filter) => {
+                let probe = |key: &&[u8]| Ok(rules.added_of(key)?.is_none_or(|added| super::may_contain(filter, rules, added)));
+                let answers: Result<_, Error> = batch.keys.iter().map(|key| probe(key).map(answer)).collect();
+                Ok(BatchAnswers { answers: answers?, reasons: Vec::new() })
+            }
+            Loaded::Partitioned(partitions) => self.probe_partitions(batch, rules, partitions),
+            Loaded::PerDataBlock(filters) => {
+                let hashes = batch.hashes(HashFunction::LevelDbBloomHash);
+                let mut answers = BatchAnswers::default();
+                for (key, &hash) in batch.keys.iter().zip(hashes) {
+                    let probed = filters.may_contain(key, hash);
+                    answers.answers.push(probed.as_ref().map_or(BatchAnswer::Unusable, |&may_contain| answer(may_contain)));
+                    if let Err(reason) = probed {
+                        answers.add_reason(reason);
+                    }
+                }
+                Ok(answers)
+            }
+        }
+    }
+
+    fn probe_partitions(&self, batch: &KeyBatch<'_>, rules: &KeyRules, partitions: &Partitions) -> Result<BatchAnswers, Error> {
+        let mut answers = BatchAnswers { answers: vec![BatchAnswer::MaybePresent; batch.len()], reasons: Vec::new() };
+        let mut sorted = batch.ascending();
+        let reversed: Vec<u32>;
+        if rules.order.direction == Direction::ReverseBytewise {
+            reversed = sorted.iter().rev().copied().collect();
+            sorted = &reversed;
+        }
+        let mut probes = GroupProbes { batch, rules, hashes: Vec::new(), probed: Vec::new(), may_contain: Vec::new() };
+        let mut partition = 0;
+        while let Some(&first) = sorted.first() {
+            partition = partitions.partition_from(partition, batch.key(first));
+            let group = sorted.iter().take_while(|&&key| partitions.partition_from(partition, batch.key(key)) == partition).count();
+            let (group, rest) = sorted.split_at(group.max(1));
+            match partitions.filter(&self.file, partition) {
+                Ok(filter) => probes.run(filter, group, &mut answers)?,
+                Err(reason) => {
+                    group.iter().for_each(|&key| answers.set(key, BatchAnswer::Unusable));
+                    answers.add_reason(reason);
+                }
+            }
+            sorted = rest;
+        }
+        Ok(answers)
+    }
+}
+
+impl KeyBatch<'_> {
+    fn key(&self, number: u32) -> &[u8] {
+        self.keys.get(number as usize).copied().unwrap_or_default()
+    }
+}
+
+/// Buffers for the keys of one partition after the other.
+struct GroupProbes<'b, 'k> {
+    batch: &'b KeyBatch<'k>,
+    rules: &'b KeyRules,
+    hashes: Vec<u64>,
+    /// The keys that the hashes are of: keys without prefix have none.
+    probed: Vec<u32>,
+    may_contain: Vec<bool>,
+}
+
+impl GroupProbes<'_, '_> {
+    fn run(&mut self, filter: &Filter<Vec<u8>>, group: &[u32], answers: &mut BatchAnswers) -> Result<(), Error> {
+        if filter.kind() == FilterKind::NoKeys {
+            group.iter().for_each(|&key| answers.set(key, answer(!self.rules.no_entries)));
+            return Ok(());
+        }
+        self.hash(filter.hash_function(), group)?;
+        filter.may_contain_hashes(&self.hashes, &mut self.may_contain);
+        for (&key, &may_contain) in self.probed.iter().zip(&self.may_contain) {
+            answers.set(key, answer(may_contain));
+        }
+        Ok(())
+    }
+
+    fn hash(&mut self, function: HashFunction, group: &[u32]) -> Result<(), Error> {
+        self.hashes.clear();
+        self.probed.clear();
+        if self.rules.whole_keys {
+            let hashes = self.batch.hashes(function);
+            self.hashes.extend(group.iter().filter_map(|&key| hashes.get(key as usize)));
+            self.probed.extend_from_slice(group);
+            return Ok(());
+        }
+        for &key in group {
+            if let Some(added) = self.rules.added_of(self.batch.key(key))? {
+                self.hashes.push(function.hash(added));
+                self.probed.push(key);
+            }
+        }
+        Ok(())
+    }
+}

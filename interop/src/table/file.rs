@@ -1,0 +1,120 @@
+//! Blocks of a file, read and checked.
+
+use std::io;
+
+use sstfilter::sst::RandomAccess;
+
+use crate::compression::{self, Numbering, Undecoded};
+use crate::error::{Error, Part};
+use crate::format::checksum::Checksums;
+use crate::format::handle::{BlockHandle, TRAILER_BYTES};
+
+/// A file whose footer has been read.
+#[derive(Debug)]
+pub(crate) struct TableFile<R> {
+    pub(crate) reader: R,
+    pub(crate) checksums: Checksums,
+    pub(crate) numbering: Numbering,
+    /// Where the footer begins: all blocks end before it, so that no length read from the file allocates more.
+    pub(crate) blocks_end: u64,
+}
+
+/// A block as it is stored, its checksum not looked at.
+pub(crate) struct StoredBlock {
+    /// Contents, compression type and checksum.
+    bytes: Vec<u8>,
+    part: Part,
+    offset: u64,
+}
+
+impl<R: RandomAccess> TableFile<R> {
+    /// A block that is never compressed.
+    pub(crate) fn plain(&self, handle: BlockHandle, part: Part) -> Result<Vec<u8>, Error> {
+        self.stored(handle, part)?.checked(self.checksums)?.plain()
+    }
+
+    /// A block that may be compressed.
+    pub(crate) fn decompressed(&self, handle: BlockHandle, part: Part) -> Result<Vec<u8>, Error> {
+        self.stored(handle, part)?.checked(self.checksums)?.decompressed(self.numbering)
+    }
+
+    /// One ranged read.
+    pub(crate) fn stored(&self, handle: BlockHandle, part: Part) -> Result<StoredBlock, Error> {
+        let offset = handle.offset;
+        if handle.end().is_none_or(|end| end > self.blocks_end) {
+            let problem = format!("expected it to end before {}, got {} bytes and a trailer", self.blocks_end, handle.size);
+            return Err(Error::Malformed { part, offset, problem });
+        }
+        let mut bytes = zeros(handle.size + TRAILER_BYTES, part)?;
+        self.reader.read_exact_at(&mut bytes, offset).map_err(|error| io_error(part, &error))?;
+        Ok(StoredBlock { bytes, part, offset })
+    }
+}
+
+impl StoredBlock {
+    /// The same block, if its checksum holds.
+    pub(crate) fn checked(self, checksums: Checksums) -> Result<Self, Error> {
+        let (summed, stored) = self.summed();
+        let found = checksums.expected(summed, self.offset);
+        if found == stored {
+            return Ok(self);
+        }
+        Err(Error::Checksum { part: self.part, offset: self.offset, expected: stored, found })
+    }
+
+    /// Contents with compression type, and the checksum.
+    fn summed(&self) -> (&[u8], u32) {
+        match self.bytes.split_last_chunk() {
+            Some((summed, stored)) => (summed, u32::from_le_bytes(*stored)),
+            None => (&self.bytes, 0),
+        }
+    }
+
+    pub(crate) fn contents_mut(&mut self) -> &mut [u8] {
+        let end = self.bytes.len().saturating_sub(TRAILER_BYTES_IN_MEMORY);
+        self.bytes.get_mut(..end).unwrap_or_default()
+    }
+
+    fn compression(&self) -> u8 {
+        self.summed().0.last().copied().unwrap_or_default()
+    }
+
+    pub(crate) fn plain(mut self) -> Result<Vec<u8>, Error> {
+        match self.compression() {
+            0 => {
+                self.bytes.truncate(self.bytes.len().saturating_sub(TRAILER_BYTES_IN_MEMORY));
+                Ok(self.bytes)
+            }
+            codec => Err(Error::Unsupported { part: self.part, what: format!("compression type {codec}, where there is none,") }),
+        }
+    }
+
+    fn decompressed(mut self, numbering: Numbering) -> Result<Vec<u8>, Error> {
+        let codec = self.compression();
+        if codec == 0 {
+            return self.plain();
+        }
+        compression::decompress(codec, self.contents_mut(), numbering).map_err(|why| match why {
+            Undecoded::Unsupported(what) => Error::Unsupported { part: self.part, what },
+            Undecoded::Malformed(problem) => Error::Malformed { part: self.part, offset: self.offset, problem },
+        })
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "five")]
+const TRAILER_BYTES_IN_MEMORY: usize = TRAILER_BYTES as usize;
+
+/// A buffer for bytes that the file has: an error, not an abort, where memory has less.
+pub(crate) fn zeros(bytes: u64, part: Part) -> Result<Vec<u8>, Error> {
+    let mut buffer = Vec::new();
+    let length = usize::try_from(bytes).ok().filter(|&length| buffer.try_reserve_exact(length).is_ok());
+    let Some(length) = length else {
+        return Err(io_error(part, &io::Error::new(io::ErrorKind::OutOfMemory, format!("no memory for {bytes} bytes"))));
+    };
+    buffer.resize(length, 0);
+    Ok(buffer)
+}
+
+pub(crate) fn io_error(part: Part, error: &io::Error) -> Error {
+    Error::Io { part, kind: error.kind(), message: error.to_string() }
+}

@@ -1,0 +1,187 @@
+//! What a table's filter is, for people.
+
+use sstfilter::sst::RandomAccess;
+
+use super::{Loaded, Table};
+use crate::error::Error;
+use crate::filter::{Filter, FilterKind};
+
+/// What of the keys a filter holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Coverage {
+    /// Whole keys.
+    WholeKeys,
+    /// Prefixes, made by the extractor of this name.
+    Prefixes(String),
+    /// Both.
+    WholeKeysAndPrefixes(String),
+    /// Neither, or what is not known.
+    Unknown,
+}
+
+/// What a filter's blocks are one per.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FilterUnit {
+    /// The whole table.
+    Table,
+    /// A partition.
+    Partition,
+    /// So many bytes of data blocks.
+    DataBlocks {
+        /// Two kilobytes, in all tables that LevelDB writes.
+        bytes: u64,
+    },
+}
+
+/// Sizes of a filter's blocks, without their trailers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct UnitBytes {
+    /// The smallest.
+    pub min: u64,
+    /// Their mean, rounded down.
+    pub mean: u64,
+    /// The largest.
+    pub max: u64,
+}
+
+/// What a table's filter is.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct FilterInfo {
+    /// The kinds of its blocks, and how many there are of each, in the order they are met in. One, unless the engine fell back to
+    /// another kind for some partitions.
+    pub kinds: Vec<(FilterKind, usize)>,
+    /// Parameters of the first block of the first kind, as names and values.
+    pub parameters: Vec<(&'static str, String)>,
+    /// What each block is for.
+    pub unit: FilterUnit,
+    /// How many blocks there are.
+    pub blocks: usize,
+    /// Their sizes.
+    pub block_bytes: UnitBytes,
+    /// All of them, without the index of partitions and without trailers.
+    pub bytes: u64,
+    /// Keys and prefixes in it, as the table counts them: repeated versions of a key count once in newer versions of RocksDB.
+    /// `None`: the table does not say.
+    pub keys: Option<u64>,
+    /// The false positive rate to be expected, from 0 to 1, for keys spread over partitions by their sizes.
+    pub expected_fpr: Option<f64>,
+    /// What of the keys it holds.
+    pub coverage: Coverage,
+}
+
+impl FilterInfo {
+    /// Bits of the filter for each of its keys.
+    #[must_use]
+    pub fn bits_per_key(&self) -> Option<f64> {
+        let keys = self.keys.filter(|&keys| keys > 0)?;
+        Some(self.bytes as f64 * 8.0 / keys as f64)
+    }
+}
+
+impl<R: RandomAccess> Table<R> {
+    /// What the filter is. Reads all of it.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoFilter`], and whatever is wrong with the filter. Rules for keys that are not known are none: the filter can be
+    /// described though it cannot be used.
+    pub fn filter_info(&self) -> Result<FilterInfo, Error> {
+        let mut summary = Summary::default();
+        let unit = match self.loaded()? {
+            Loaded::Full(filter) => {
+                summary.add(filter);
+                FilterUnit::Table
+            }
+            Loaded::Partitioned(partitions) => {
+                for partition in 0..partitions.handles().len() {
+                    summary.add(partitions.filter(&self.file, partition)?);
+                }
+                FilterUnit::Partition
+            }
+            Loaded::PerDataBlock(filters) => {
+                for filter in 0..filters.block.filters() {
+                    summary.add(&filters.block.filter(filter)?);
+                }
+                FilterUnit::DataBlocks { bytes: filters.block.range_bytes() }
+            }
+        };
+        Ok(self.described(summary, unit))
+    }
+
+    fn described(&self, summary: Summary, unit: FilterUnit) -> FilterInfo {
+        let keys = self.filter_keys();
+        let bytes = summary.sizes.iter().sum::<u64>();
+        let blocks = summary.sizes.len();
+        let block_bytes = UnitBytes {
+            min: summary.sizes.iter().copied().min().unwrap_or(0),
+            mean: bytes.checked_div(blocks as u64).unwrap_or(0),
+            max: summary.sizes.iter().copied().max().unwrap_or(0),
+        };
+        let expected_fpr = keys.and_then(|keys| self.expected_fpr(keys, bytes));
+        let Summary { kinds, parameters, .. } = summary;
+        FilterInfo { kinds, parameters, unit, blocks, block_bytes, bytes, keys, expected_fpr, coverage: self.coverage() }
+    }
+
+    /// Older versions of RocksDB do not count what they add to a filter. Entries are then an upper bound: each version of a key is one.
+    fn filter_keys(&self) -> Option<u64> {
+        let properties = self.properties();
+        properties.filter_entries().filter(|&keys| keys > 0).or_else(|| properties.entries())
+    }
+
+    /// A partition has as large a part of the keys as of the bytes, and is met by as large a part of the probes.
+    fn expected_fpr(&self, keys: u64, bytes: u64) -> Option<f64> {
+        match self.loaded().ok()? {
+            Loaded::Full(filter) => filter.expected_fpr(keys),
+            Loaded::Partitioned(partitions) => {
+                let mut rate = 0.0;
+                for partition in 0..partitions.handles().len() {
+                    let filter = partitions.filter(&self.file, partition).ok()?;
+                    let share = filter.bytes().len() as f64 / (bytes as f64).max(1.0);
+                    rate += share * filter.expected_fpr(rounded(keys as f64 * share))?;
+                }
+                Some(rate)
+            }
+            Loaded::PerDataBlock(_) => None,
+        }
+    }
+
+    fn coverage(&self) -> Coverage {
+        let extractor = || self.properties().prefix_extractor().unwrap_or_default().to_owned();
+        match &self.layout.rules {
+            Ok(rules) if rules.whole_keys && rules.prefixes.is_some() => Coverage::WholeKeysAndPrefixes(extractor()),
+            Ok(rules) if rules.whole_keys => Coverage::WholeKeys,
+            Ok(rules) if rules.prefixes.is_some() => Coverage::Prefixes(extractor()),
+            _ => Coverage::Unknown,
+        }
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a part of a number of keys")]
+fn rounded(keys: f64) -> u64 {
+    keys.round() as u64
+}
+
+/// What all blocks of a filter come to.
+#[derive(Default)]
+struct Summary {
+    kinds: Vec<(FilterKind, usize)>,
+    parameters: Vec<(&'static str, String)>,
+    sizes: Vec<u64>,
+}
+
+impl Summary {
+    fn add<D: AsRef<[u8]>>(&mut self, filter: &Filter<D>) {
+        self.sizes.push(filter.bytes().len() as u64);
+        match self.kinds.iter_mut().find(|(kind, _)| *kind == filter.kind()) {
+            Some((_, count)) => *count += 1,
+            None => self.kinds.push((filter.kind(), 1)),
+        }
+        if self.sizes.len() == 1 {
+            self.parameters = filter.parameters().collect();
+        }
+    }
+}

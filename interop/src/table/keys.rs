@@ -1,0 +1,265 @@
+//! The user keys of a table's data blocks.
+
+use sstfilter::sst::RandomAccess;
+
+use super::Table;
+use super::file::TableFile;
+use super::layout::{DataPlace, IndexPlace};
+use super::partitions::in_file_order;
+use crate::error::{Error, Part};
+use crate::format::handle::BlockHandle;
+use crate::format::row_block::{RowBlock, Steps, Value, Values};
+
+/// A block in memory, and a place in it.
+#[derive(Debug)]
+struct OpenBlock {
+    contents: Vec<u8>,
+    steps: Steps,
+    part: Part,
+    offset: u64,
+}
+
+impl OpenBlock {
+    fn new(contents: Vec<u8>, values: Values, part: Part, offset: u64) -> Self {
+        Self { contents, steps: Steps::new(values), part, offset }
+    }
+
+    fn malformed(&self, problem: impl Into<String>) -> Error {
+        Error::Malformed { part: self.part, offset: self.offset, problem: problem.into() }
+    }
+
+    fn next_value(&mut self) -> Option<Result<Value<'_>, Error>> {
+        let (part, offset) = (self.part, self.offset);
+        let malformed = |problem| Error::Malformed { part, offset, problem };
+        match RowBlock::parse(&self.contents) {
+            Ok(block) => Some(self.steps.next(&block)?.map_err(malformed)),
+            Err(problem) => Some(Err(malformed(problem))),
+        }
+    }
+
+    fn next_handle(&mut self) -> Option<Result<BlockHandle, Error>> {
+        let handle = match self.next_value()? {
+            Ok(value) => value.handle(),
+            Err(error) => return Some(Err(error)),
+        };
+        Some(handle.ok_or_else(|| self.malformed("expected a block handle")))
+    }
+
+    /// The next key without its last bytes.
+    fn next_user_key(&mut self, suffix_bytes: usize) -> Option<Result<&[u8], Error>> {
+        if let Err(error) = self.next_value()? {
+            return Some(Err(error));
+        }
+        let key = self.steps.key();
+        let end = key.len().checked_sub(suffix_bytes);
+        Some(end.and_then(|end| key.get(..end)).ok_or_else(|| self.malformed(format!("expected keys of {suffix_bytes} bytes or more"))))
+    }
+}
+
+/// The blocks of an index, one after the other. Blocks of each level must follow each other in the file, so that no block is read
+/// twice, whatever an index says.
+#[derive(Debug)]
+pub(crate) struct IndexWalk {
+    place: IndexPlace,
+    state: WalkState,
+    top: Option<OpenBlock>,
+    last_top: Option<BlockHandle>,
+    below: Option<OpenBlock>,
+    last_data: Option<BlockHandle>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum WalkState {
+    Unopened,
+    Open,
+    Ended,
+}
+
+/// A block that an index leads to.
+pub(crate) enum Met {
+    /// An index block, already opened: the index itself, or a part of it.
+    Index(BlockHandle),
+    /// A data block, not looked at.
+    Data(BlockHandle),
+}
+
+impl IndexWalk {
+    pub(crate) const fn new(place: IndexPlace) -> Self {
+        Self { place, state: WalkState::Unopened, top: None, last_top: None, below: None, last_data: None }
+    }
+
+    /// The next block. An index block that cannot be read is an error, and the walk goes on behind it, if it can.
+    pub(crate) fn next<R: RandomAccess>(&mut self, file: &TableFile<R>) -> Option<Result<Met, (BlockHandle, Error)>> {
+        match self.state {
+            WalkState::Ended => None,
+            WalkState::Unopened => {
+                self.state = WalkState::Open;
+                let handle = self.place.handle;
+                self.top = match self.open(file, handle) {
+                    Ok(block) => Some(block),
+                    Err(error) => return self.end_with(handle, error),
+                };
+                Some(Ok(Met::Index(handle)))
+            }
+            WalkState::Open if self.place.two_levels => self.next_of_two_levels(file),
+            WalkState::Open => {
+                let handle = self.top.as_mut()?.next_handle()?;
+                self.data(handle)
+            }
+        }
+    }
+
+    fn next_of_two_levels<R: RandomAccess>(&mut self, file: &TableFile<R>) -> Option<Result<Met, (BlockHandle, Error)>> {
+        if let Some(handle) = self.below.as_mut().and_then(OpenBlock::next_handle) {
+            return self.data(handle);
+        }
+        self.below = None;
+        let top = self.top.as_mut()?;
+        let handle = match top.next_handle()? {
+            Ok(handle) => handle,
+            Err(error) => return self.end_with(self.place.handle, error),
+        };
+        if let Err(problem) = in_file_order(self.last_top, handle) {
+            let error = top.malformed(problem);
+            return self.end_with(handle, error);
+        }
+        self.last_top = Some(handle);
+        match self.open(file, handle) {
+            Ok(block) => {
+                self.below = Some(block);
+                Some(Ok(Met::Index(handle)))
+            }
+            Err(error) => Some(Err((handle, error))),
+        }
+    }
+
+    fn open<R: RandomAccess>(&self, file: &TableFile<R>, handle: BlockHandle) -> Result<OpenBlock, Error> {
+        let contents = file.decompressed(handle, Part::Index)?;
+        let block = OpenBlock::new(contents, self.place.values, Part::Index, handle.offset);
+        RowBlock::parse(&block.contents).map_err(|problem| block.malformed(problem))?;
+        Ok(block)
+    }
+
+    fn data(&mut self, handle: Result<BlockHandle, Error>) -> Option<Result<Met, (BlockHandle, Error)>> {
+        let handle = match handle {
+            Ok(handle) => handle,
+            Err(error) => return self.end_with(self.place.handle, error),
+        };
+        if let Err(problem) = in_file_order(self.last_data, handle) {
+            return self.end_with(handle, Error::Malformed { part: Part::Index, offset: self.place.handle.offset, problem });
+        }
+        self.last_data = Some(handle);
+        Some(Ok(Met::Data(handle)))
+    }
+
+    fn end_with(&mut self, handle: BlockHandle, error: Error) -> Option<Result<Met, (BlockHandle, Error)>> {
+        self.state = WalkState::Ended;
+        Some(Err((handle, error)))
+    }
+}
+
+/// The keys of one data block.
+#[derive(Debug)]
+pub(crate) struct BlockKeys {
+    block: OpenBlock,
+    suffix_bytes: usize,
+}
+
+impl BlockKeys {
+    /// From a data block's contents, decompressed.
+    pub(crate) fn new(contents: Vec<u8>, place: &DataPlace, offset: u64) -> Self {
+        Self { block: OpenBlock::new(contents, Values::Sized, Part::Data, offset), suffix_bytes: place.suffix_bytes }
+    }
+
+    pub(crate) fn next(&mut self) -> Option<Result<&[u8], Error>> {
+        self.block.next_user_key(self.suffix_bytes)
+    }
+}
+
+/// Refuses blocks that were compressed with a dictionary: without it they decompress to other bytes, or to none.
+pub(crate) fn without_dictionary(place: &DataPlace) -> Result<(), Error> {
+    if place.has_dictionary {
+        return Err(Error::Unsupported { part: Part::CompressionDictionary, what: "compression with a dictionary".into() });
+    }
+    Ok(())
+}
+
+/// The user keys of a table, made by [`Table::user_keys`].
+#[derive(Debug)]
+pub struct UserKeys<'a, R> {
+    table: &'a Table<R>,
+    /// `None`: the end, or an error.
+    walk: Option<(IndexWalk, &'a DataPlace)>,
+    block: Option<BlockKeys>,
+    last: Option<Vec<u8>>,
+    failed: Option<Error>,
+}
+
+impl<R: RandomAccess> Table<R> {
+    /// Its user keys, without timestamps, each once, in the table's order: keys of deletions and merges, too. Nothing after an error.
+    ///
+    /// Reads data blocks one by one. They may be compressed by Snappy, LZ4 or Zstandard, if the feature of that name is on.
+    pub fn user_keys(&self) -> UserKeys<'_, R> {
+        let place = self.layout.data.as_ref().map_err(Clone::clone);
+        let walk = place.and_then(|place| without_dictionary(place).map(|()| (IndexWalk::new(place.index), place)));
+        let (walk, failed) = match walk {
+            Ok(walk) => (Some(walk), None),
+            Err(error) => (None, Some(error)),
+        };
+        UserKeys { table: self, walk, block: None, last: None, failed }
+    }
+}
+
+impl<R: RandomAccess> UserKeys<'_, R> {
+    fn step(&mut self) -> Result<Option<Vec<u8>>, Error> {
+        loop {
+            if let Some(block) = &mut self.block {
+                if let Some(key) = block.next() {
+                    let key = key?;
+                    if self.last.as_deref() == Some(key) {
+                        continue;
+                    }
+                    let key = key.to_vec();
+                    self.check_order(&key)?;
+                    self.last = Some(key.clone());
+                    return Ok(Some(key));
+                }
+                self.block = None;
+            }
+            let Some((walk, place)) = &mut self.walk else { return Ok(None) };
+            match walk.next(&self.table.file) {
+                None => return Ok(None),
+                Some(Err((_, error))) => return Err(error),
+                Some(Ok(Met::Index(_))) => {}
+                Some(Ok(Met::Data(handle))) => {
+                    let contents = self.table.file.decompressed(handle, Part::Data)?;
+                    self.block = Some(BlockKeys::new(contents, place, handle.offset));
+                }
+            }
+        }
+    }
+
+    fn check_order(&self, key: &[u8]) -> Result<(), Error> {
+        let (Some(last), Ok(rules)) = (&self.last, &self.table.layout.rules) else { return Ok(()) };
+        if self.table.engine() == crate::Engine::LevelDb || rules.order.compare(last, key).is_lt() {
+            return Ok(());
+        }
+        let problem = format!("expected keys in order, got \"{}\"", key.escape_ascii());
+        Err(Error::Malformed { part: Part::Data, offset: 0, problem })
+    }
+}
+
+impl<R: RandomAccess> Iterator for UserKeys<'_, R> {
+    type Item = Result<Vec<u8>, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if let Some(error) = self.failed.take() {
+            return Some(Err(error));
+        }
+        let key = self.step().transpose();
+        if !matches!(key, Some(Ok(_))) {
+            (self.walk, self.block) = (None, None);
+        }
+        key
+    }
+}

@@ -1,0 +1,95 @@
+//! Where the parts of a table are, and how they are to be read: what all engines' tables come to.
+
+use sstfilter::sst::RandomAccess;
+
+use crate::error::{Error, Part};
+use crate::format::footer::{Engine, Footer};
+use crate::format::handle::BlockHandle;
+use crate::format::properties::{KeyBudget, Properties};
+use crate::format::row_block::{RowBlock, Values};
+use crate::table::file::TableFile;
+use crate::table::partitions::Separators;
+use crate::table::rules::KeyRules;
+
+/// A block that the metaindex names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct NamedBlock {
+    pub(crate) name: Vec<u8>,
+    pub(crate) handle: BlockHandle,
+}
+
+/// Where a table's filter is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FilterPlace {
+    /// One block.
+    Full(BlockHandle),
+    /// A block per partition, behind an index of them.
+    Partitioned(BlockHandle, Separators),
+    /// LevelDB's block with a filter for each two kilobytes of the file.
+    PerDataBlock(BlockHandle, IndexPlace),
+}
+
+/// Where the index of the data blocks is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct IndexPlace {
+    pub(crate) handle: BlockHandle,
+    /// Its blocks are indexes themselves.
+    pub(crate) two_levels: bool,
+    pub(crate) values: Values,
+}
+
+/// How the keys of data blocks are to be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DataPlace {
+    pub(crate) index: IndexPlace,
+    /// Bytes behind each user key, timestamp and all.
+    pub(crate) suffix_bytes: usize,
+    /// Data blocks may be compressed with a dictionary.
+    pub(crate) has_dictionary: bool,
+}
+
+/// A table's parts. Each has its own error, so that what is not known or damaged does not hide the others.
+#[derive(Clone, Debug)]
+pub(crate) struct Layout {
+    pub(crate) engine: Engine,
+    pub(crate) metaindex: Vec<NamedBlock>,
+    pub(crate) properties: Result<Properties, Error>,
+    pub(crate) filter: Result<FilterPlace, Error>,
+    pub(crate) rules: Result<KeyRules, Error>,
+    pub(crate) data: Result<DataPlace, Error>,
+    pub(crate) has_range_tombstones: bool,
+}
+
+impl Layout {
+    /// A handle by the name of its block.
+    pub(crate) fn named(metaindex: &[NamedBlock], name: &[u8]) -> Option<BlockHandle> {
+        metaindex.iter().find(|block| block.name == name).map(|block| block.handle)
+    }
+}
+
+/// A metaindex that is a row block.
+pub(crate) fn read_metaindex<R: RandomAccess>(file: &TableFile<R>, footer: &Footer) -> Result<Vec<NamedBlock>, Error> {
+    let contents = match footer.engine {
+        // LevelDB compresses it when that saves an eighth.
+        Engine::LevelDb => file.decompressed(footer.metaindex, Part::Metaindex)?,
+        _ => file.plain(footer.metaindex, Part::Metaindex)?,
+    };
+    named_blocks(&contents).map_err(|problem| Error::Malformed {
+        part: Part::Metaindex,
+        offset: footer.metaindex.offset,
+        problem,
+    })
+}
+
+fn named_blocks(contents: &[u8]) -> Result<Vec<NamedBlock>, String> {
+    let mut entries = RowBlock::parse(contents)?.entries(Values::Sized);
+    let mut budget = KeyBudget::of_block(contents.len());
+    let mut blocks = Vec::new();
+    while let Some(entry) = entries.next() {
+        let (name, value) = entry?;
+        budget.spend(name.len())?;
+        let handle = value.handle().ok_or_else(|| format!("expected a handle of \"{}\"", name.escape_ascii()))?;
+        blocks.push(NamedBlock { name: name.to_vec(), handle });
+    }
+    Ok(blocks)
+}

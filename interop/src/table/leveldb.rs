@@ -1,0 +1,82 @@
+//! LevelDB's tables (`doc/table_format.md` of LevelDB).
+
+use sstfilter::sst::RandomAccess;
+
+use crate::error::{Error, Part};
+use crate::filter::LevelDbFilterBlock;
+use crate::format::footer::{Engine, Footer};
+use crate::format::handle::BlockHandle;
+use crate::format::properties::Properties;
+use crate::format::row_block::Values;
+use crate::table::file::TableFile;
+use crate::table::layout::{DataPlace, FilterPlace, IndexPlace, Layout, NamedBlock};
+use crate::table::partitions::{INTERNAL_SUFFIX_BYTES, SeparatedBlocks, Separators};
+use crate::table::rules::{KeyRules, Order};
+
+const FILTER: &[u8] = b"filter.";
+const BUILTIN_POLICY: &[u8] = b"leveldb.BuiltinBloomFilter2";
+
+pub(crate) fn layout(footer: &Footer, metaindex: Vec<NamedBlock>) -> Layout {
+    let index = footer
+        .index
+        .map(|handle| IndexPlace { handle, two_levels: false, values: Values::Sized })
+        .ok_or(Error::NoFilter);
+    let filter = index.clone().and_then(|index| filter_place(&metaindex, index));
+    let data = index.map(|index| DataPlace { index, suffix_bytes: INTERNAL_SUFFIX_BYTES, has_dictionary: false });
+    Layout {
+        engine: Engine::LevelDb,
+        metaindex,
+        properties: Ok(Properties::default()),
+        filter,
+        rules: Ok(KeyRules::WHOLE_KEYS),
+        data,
+        has_range_tombstones: false,
+    }
+}
+
+fn filter_place(metaindex: &[NamedBlock], index: IndexPlace) -> Result<FilterPlace, Error> {
+    let mut filters = metaindex.iter().filter_map(|block| Some((block.name.strip_prefix(FILTER)?, block.handle)));
+    match (filters.next(), filters.next()) {
+        (None, _) => Err(Error::NoFilter),
+        (Some((BUILTIN_POLICY, handle)), None) => Ok(FilterPlace::PerDataBlock(handle, index)),
+        (Some((policy, _)), _) => {
+            let what = format!("a filter of the policy \"{}\"", policy.escape_ascii());
+            Err(Error::Unsupported { part: Part::Metaindex, what })
+        }
+    }
+}
+
+/// The filter block and the index, which says in which data block a key would be.
+#[derive(Debug)]
+pub(crate) struct DataBlockFilters {
+    pub(crate) block: LevelDbFilterBlock<Vec<u8>>,
+    data_blocks: SeparatedBlocks,
+    filter_offset: u64,
+}
+
+impl DataBlockFilters {
+    /// Two reads.
+    ///
+    /// A LevelDB table does not name its comparator. An index whose keys are not in bytewise order has another, and is refused.
+    pub(crate) fn read<R: RandomAccess>(file: &TableFile<R>, handle: BlockHandle, index: IndexPlace) -> Result<Self, Error> {
+        let contents = file.decompressed(index.handle, Part::Index)?;
+        let separators =
+            Separators { order: Order::BYTEWISE, suffix_bytes: INTERNAL_SUFFIX_BYTES, values: index.values };
+        let data_blocks = SeparatedBlocks::parse(&contents, separators)
+            .map_err(|problem| Error::Malformed { part: Part::Index, offset: index.handle.offset, problem })?;
+        let block = file.plain(handle, Part::Filter)?;
+        let block = LevelDbFilterBlock::open(block).map_err(|error| error.at(Part::Filter, handle.offset))?;
+        Ok(Self { block, data_blocks, filter_offset: handle.offset })
+    }
+
+    /// True if the key is above the last data block's.
+    pub(crate) fn may_contain(&self, key: &[u8], hash: u64) -> Result<bool, Error> {
+        let Some(&data_block) = self.data_blocks.block_of(key).and_then(|block| self.data_blocks.handles().get(block))
+        else {
+            // LevelDB reads nothing then. "May be present" is as true, and does not depend on the order of the keys.
+            return Ok(true);
+        };
+        let filter = self.block.filter_of(data_block.offset).map_err(|error| error.at(Part::Filter, self.filter_offset))?;
+        Ok(filter.may_contain_hash(hash))
+    }
+}

@@ -1,0 +1,272 @@
+//! Tables: opened in constant time, probed by user key.
+
+mod batch;
+mod file;
+mod info;
+mod keys;
+mod layout;
+mod leveldb;
+mod once;
+mod partitions;
+mod rocksdb;
+mod rules;
+mod verify;
+
+pub use batch::{BatchAnswer, BatchAnswers, KeyBatch};
+pub use info::{Coverage, FilterInfo, FilterUnit, UnitBytes};
+pub use keys::UserKeys;
+pub use verify::{BlockReport, BlockState, VerifyReport};
+
+use sstfilter::sst::RandomAccess;
+
+use crate::compression::Numbering;
+use crate::error::{Error, Part};
+use crate::filter::Filter;
+use crate::format::checksum::ChecksumType;
+use crate::format::footer::{Engine, Footer, MAX_FOOTER_BYTES};
+use crate::format::properties::Properties;
+use file::{TableFile, io_error, zeros};
+use layout::{FilterPlace, Layout};
+use leveldb::DataBlockFilters;
+use once::LoadOnce;
+use partitions::{Partitions, read_filter};
+use rules::KeyRules;
+
+/// What a table's filter says of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Probe {
+    /// The table has no entry of the key. [`Table::has_range_tombstones`] says whether it must be read all the same.
+    Absent,
+    /// The table may have one.
+    MaybePresent,
+    /// The filter cannot answer, and this is why. The table may have an entry.
+    Unusable(Error),
+}
+
+impl Probe {
+    /// True for [`Probe::Absent`] alone.
+    #[must_use]
+    pub const fn is_absent(&self) -> bool {
+        matches!(self, Self::Absent)
+    }
+
+    const fn of(may_contain: bool) -> Self {
+        if may_contain { Self::MaybePresent } else { Self::Absent }
+    }
+}
+
+/// A table of RocksDB, LevelDB or Pebble.
+///
+/// Opening reads the footer, the metaindex and the properties. The first probe reads a full filter once and keeps it; of a
+/// partitioned filter it reads the index, and then each partition once that a key falls into. Checksums are compared before anything
+/// is believed. Threads share a table by reference.
+///
+/// ```no_run
+/// use sstfilter_interop::{Probe, Table};
+///
+/// let table = Table::open(std::fs::File::open("/db/000123.sst")?)?;
+/// match table.probe(b"key") {
+///     Probe::Absent => println!("nothing to read"),
+///     Probe::MaybePresent => println!("to be searched"),
+///     Probe::Unusable(why) => println!("to be searched: {why}"),
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Table<R> {
+    file: TableFile<R>,
+    footer: Footer,
+    layout: Layout,
+    filter: FilterState,
+}
+
+/// What has been read of a filter.
+#[derive(Debug)]
+enum FilterState {
+    /// There is none, or none that can be used.
+    None,
+    Full(LoadOnce<Filter<Vec<u8>>>),
+    Partitioned(LoadOnce<Partitions>),
+    PerDataBlock(LoadOnce<DataBlockFilters>),
+}
+
+impl FilterState {
+    fn of(place: &Result<FilterPlace, Error>) -> Self {
+        match place {
+            Ok(FilterPlace::Full(_)) => Self::Full(LoadOnce::default()),
+            Ok(FilterPlace::Partitioned(..)) => Self::Partitioned(LoadOnce::default()),
+            Ok(FilterPlace::PerDataBlock(..)) => Self::PerDataBlock(LoadOnce::default()),
+            Err(_) => Self::None,
+        }
+    }
+}
+
+/// A filter that has been read, as far as it must be to answer.
+enum Loaded<'a> {
+    Full(&'a Filter<Vec<u8>>),
+    Partitioned(&'a Partitions),
+    PerDataBlock(&'a DataBlockFilters),
+}
+
+impl<R: RandomAccess> Table<R> {
+    /// Opens a table, with one read of its footer, one of the metaindex and one of the properties, if it has any.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NotATable`], and whatever is wrong with the footer or the metaindex. A table whose properties or filter are damaged
+    /// or not known is opened: its probes say why they cannot answer.
+    pub fn open(reader: R) -> Result<Self, Error> {
+        let bytes = reader.len().map_err(|error| io_error(Part::Footer, &error))?;
+        let tail_bytes = bytes.min(MAX_FOOTER_BYTES as u64);
+        let mut tail = zeros(tail_bytes, Part::Footer)?;
+        reader.read_exact_at(&mut tail, bytes - tail_bytes).map_err(|error| io_error(Part::Footer, &error))?;
+        let footer = Footer::parse(&tail, bytes)?;
+        let numbering = match footer.engine {
+            Engine::LevelDb => Numbering::LevelDb,
+            _ => Numbering::RocksDb { format_version: footer.format_version },
+        };
+        let file = TableFile { reader, checksums: footer.checksums, numbering, blocks_end: footer.offset };
+        let metaindex = layout::read_metaindex(&file, &footer)?;
+        let layout = match footer.engine {
+            Engine::LevelDb if Layout::named(&metaindex, rocksdb::PROPERTIES_BLOCK).is_none() => {
+                leveldb::layout(&footer, metaindex)
+            }
+            _ => rocksdb::layout(&file, &footer, metaindex),
+        };
+        let filter = FilterState::of(&layout.filter);
+        Ok(Self { file, footer, layout, filter })
+    }
+
+    /// The engine whose format it has.
+    pub const fn engine(&self) -> Engine {
+        self.layout.engine
+    }
+
+    /// The version of the format, as the footer has it. LevelDB has none, and RocksDB had none before its version 2.6: 0.
+    pub const fn format_version(&self) -> u32 {
+        self.footer.format_version
+    }
+
+    /// How its blocks are checked.
+    pub const fn checksum_type(&self) -> ChecksumType {
+        self.footer.checksums.kind
+    }
+
+    /// What it says of itself. LevelDB's tables say nothing.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with them: then nothing else is known either, and every key may be present.
+    pub const fn checked_properties(&self) -> Result<&Properties, &Error> {
+        self.layout.properties.as_ref()
+    }
+
+    /// What it says of itself, as far as it can be read: damaged properties are empty ones.
+    pub fn properties(&self) -> &Properties {
+        const NONE: &Properties = &Properties::EMPTY;
+        self.layout.properties.as_ref().unwrap_or(NONE)
+    }
+
+    /// The names of the blocks in its metaindex.
+    pub fn named_blocks(&self) -> impl Iterator<Item = (&[u8], crate::BlockHandle)> {
+        self.layout.metaindex.iter().map(|block| (block.name.as_slice(), block.handle))
+    }
+
+    /// Whether it has deletions of whole ranges of keys. [`Probe::Absent`] says that it has no entry of a key, and nothing of these:
+    /// a reader that skips the table for its filter must still apply them to older tables.
+    pub const fn has_range_tombstones(&self) -> bool {
+        self.layout.has_range_tombstones
+    }
+
+    /// What the filter says of a user key, without sequence number and without timestamp.
+    pub fn probe(&self, key: &[u8]) -> Probe {
+        self.try_probe(key).unwrap_or_else(Probe::Unusable)
+    }
+
+    fn try_probe(&self, key: &[u8]) -> Result<Probe, Error> {
+        let rules = self.rules()?;
+        let Some(added) = rules.added_of(key)? else { return Ok(Probe::MaybePresent) };
+        match self.loaded()? {
+            Loaded::Full(filter) => Ok(Probe::of(may_contain(filter, rules, added))),
+            Loaded::Partitioned(partitions) => {
+                let filter = partitions.filter(&self.file, partitions.partition_of(key))?;
+                Ok(Probe::of(may_contain(filter, rules, added)))
+            }
+            Loaded::PerDataBlock(filters) => {
+                let hash = crate::HashFunction::LevelDbBloomHash.hash(added);
+                filters.may_contain(key, hash).map(Probe::of)
+            }
+        }
+    }
+
+    /// Whether the table may have any key that begins with `prefix`, for a filter of prefixes.
+    ///
+    /// `prefix` should be what the table's extractor makes of a key, or longer. Of a shorter one the filter knows nothing.
+    pub fn probe_prefix(&self, prefix: &[u8]) -> Probe {
+        self.try_probe_prefix(prefix).unwrap_or_else(Probe::Unusable)
+    }
+
+    fn try_probe_prefix(&self, prefix: &[u8]) -> Result<Probe, Error> {
+        let rules = self.rules()?;
+        let Some(added) = rules.added_of_all(prefix)? else { return Ok(Probe::MaybePresent) };
+        match self.loaded()? {
+            Loaded::Full(filter) => Ok(Probe::of(may_contain(filter, rules, added))),
+            Loaded::Partitioned(partitions) => {
+                for partition in partitions.partitions_of_prefix(prefix) {
+                    if may_contain(partitions.filter(&self.file, partition)?, rules, added) {
+                        return Ok(Probe::MaybePresent);
+                    }
+                }
+                Ok(Probe::Absent)
+            }
+            Loaded::PerDataBlock(_) => Ok(Probe::MaybePresent),
+        }
+    }
+
+    /// Brings the whole filter into memory, checked. Probes then read nothing.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the filter, or with its first part that something is wrong with.
+    pub fn load_filter(&self) -> Result<(), Error> {
+        self.rules()?;
+        if let Loaded::Partitioned(partitions) = self.loaded()? {
+            for partition in 0..partitions.handles().len() {
+                partitions.filter(&self.file, partition)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn rules(&self) -> Result<&KeyRules, Error> {
+        // A table without filter is one whatever else is not known of it.
+        if let Err(Error::NoFilter) = self.layout.filter {
+            return Err(Error::NoFilter);
+        }
+        self.layout.rules.as_ref().map_err(Clone::clone)
+    }
+
+    fn loaded(&self) -> Result<Loaded<'_>, Error> {
+        let place = self.layout.filter.clone()?;
+        match (&self.filter, place) {
+            (FilterState::Full(filter), FilterPlace::Full(handle)) => {
+                filter.get_or_load(|| read_filter(&self.file, handle, Part::Filter)).map(Loaded::Full)
+            }
+            (FilterState::Partitioned(partitions), FilterPlace::Partitioned(handle, separators)) => partitions
+                .get_or_load(|| Partitions::read(&self.file, handle, separators))
+                .map(Loaded::Partitioned),
+            (FilterState::PerDataBlock(filters), FilterPlace::PerDataBlock(handle, index)) => {
+                filters.get_or_load(|| DataBlockFilters::read(&self.file, handle, index)).map(Loaded::PerDataBlock)
+            }
+            _ => Err(Error::NoFilter),
+        }
+    }
+}
+
+/// A filter without bits says "absent" only in a table without entries: a filter that was cut looks the same.
+fn may_contain(filter: &Filter<Vec<u8>>, rules: &KeyRules, added: &[u8]) -> bool {
+    if filter.kind() == crate::FilterKind::NoKeys {
+        return !rules.no_entries;
+    }
+    filter.may_contain(added)
+}

@@ -1,0 +1,194 @@
+//! RocksDB's block-based tables, as its `table/block_based/block_based_table_reader.cc` opens them.
+
+use sstfilter::sst::RandomAccess;
+
+use crate::error::{Error, Part};
+use crate::format::footer::{Engine, Footer};
+use crate::format::handle::BlockHandle;
+use crate::format::properties::{Properties, name, number_switch};
+use crate::format::row_block::Values;
+use crate::table::file::TableFile;
+use crate::table::layout::{DataPlace, FilterPlace, IndexPlace, Layout, NamedBlock};
+use crate::table::partitions::{INTERNAL_SUFFIX_BYTES, Separators};
+use crate::table::rules::{KeyRules, Order};
+
+pub(crate) const PROPERTIES_BLOCK: &[u8] = b"rocksdb.properties";
+pub(crate) const INDEX_BLOCK: &[u8] = b"rocksdb.index";
+pub(crate) const DICTIONARY_BLOCK: &[u8] = b"rocksdb.compression_dict";
+/// Of RocksDB, and of Pebble in RocksDB's format.
+pub(crate) const RANGE_TOMBSTONE_BLOCKS: [&[u8]; 3] = [b"rocksdb.range_del", b"rocksdb.range_del2", b"pebble.range_key"];
+
+/// The policy that all built-in filters are stored under, Ribbon too.
+const BUILTIN_POLICY: &[u8] = b"rocksdb.BuiltinBloomFilter";
+const FULL: &[u8] = b"fullfilter.";
+const PARTITIONED: &[u8] = b"partitionedfilter.";
+/// A filter per data block, removed in RocksDB 7. Its files are still read, without their filter.
+const PER_DATA_BLOCK: &[u8] = b"filter.";
+
+/// Bytes of a global sequence number, a fixed integer.
+const SEQUENCE_NUMBER_BYTES: usize = 8;
+/// Sequence numbers have 56 bits: the eight below them are an entry's type.
+const MAX_SEQUENCE_NUMBER: u64 = (1 << 56) - 1;
+
+pub(crate) fn layout<R: RandomAccess>(file: &TableFile<R>, footer: &Footer, metaindex: Vec<NamedBlock>) -> Layout {
+    let properties = read_properties(file, &metaindex);
+    let is_checked = footer.checksums.kind != crate::ChecksumType::None;
+    let of_properties = properties.as_ref().map_err(Clone::clone);
+    let index = of_properties.clone().and_then(|properties| index_place(properties, footer, &metaindex));
+    let rules = of_properties.clone().and_then(|properties| KeyRules::of_properties(properties, is_checked));
+    let filter = of_properties.clone().and_then(|properties| filter_place(properties, &metaindex));
+    let data = of_properties.and_then(|properties| data_place(properties, index?, footer, &metaindex));
+    let has_range_tombstones = RANGE_TOMBSTONE_BLOCKS.iter().any(|name| Layout::named(&metaindex, name).is_some());
+    Layout { engine: Engine::RocksDb, metaindex, properties, filter, rules, data, has_range_tombstones }
+}
+
+/// The properties, whose checksum may be that of the file before it was ingested: RocksDB used to write the sequence number that all
+/// its keys get over the eight zero bytes of a property, and to leave the checksum (`ReadTablePropertiesHelper`).
+pub(crate) fn read_properties<R: RandomAccess>(file: &TableFile<R>, metaindex: &[NamedBlock]) -> Result<Properties, Error> {
+    let part = Part::Properties;
+    let Some(handle) = Layout::named(metaindex, PROPERTIES_BLOCK) else {
+        let problem = "expected a block of properties, got none".into();
+        return Err(Error::Malformed { part: Part::Metaindex, offset: 0, problem });
+    };
+    let parse = |contents: &[u8]| {
+        Properties::parse(contents).map_err(|problem| Error::Malformed { part, offset: handle.offset, problem })
+    };
+    match file.stored(handle, part)?.checked(file.checksums) {
+        Ok(sound) => parse(&sound.plain()?),
+        Err(damage) => before_ingestion(file, handle).and_then(|contents| parse(&contents).ok()).ok_or(damage),
+    }
+}
+
+/// The contents of a properties block whose checksum holds once the global sequence number is zero again.
+fn before_ingestion<R: RandomAccess>(file: &TableFile<R>, handle: BlockHandle) -> Option<Vec<u8>> {
+    let mut block = file.stored(handle, Part::Properties).ok()?;
+    let contents = block.contents_mut();
+    let number = global_sequence_number(contents)?;
+    let ingested = contents.to_vec();
+    contents.get_mut(number)?.fill(0);
+    block.checked(file.checksums).ok()?.plain().ok()?;
+    Some(ingested)
+}
+
+/// Where the global sequence number is, in bytes that may be damaged.
+fn global_sequence_number(contents: &[u8]) -> Option<core::ops::Range<usize>> {
+    let properties = Properties::parse(contents).ok()?;
+    properties.global_sequence_number().filter(|&number| number <= MAX_SEQUENCE_NUMBER)?;
+    let value = properties.raw(name::GLOBAL_SEQUENCE_NUMBER)?;
+    // The name ends in bytes that the name before does not share, so name and value are found together, and once.
+    let suffix = b"global_seqno";
+    let needle = [suffix.as_slice(), value].concat();
+    let start = contents.windows(needle.len()).position(|window| window == needle)? + suffix.len();
+    Some(start..start + SEQUENCE_NUMBER_BYTES)
+}
+
+fn filter_place(properties: &Properties, metaindex: &[NamedBlock]) -> Result<FilterPlace, Error> {
+    let unsupported = |what: String| Err(Error::Unsupported { part: Part::Metaindex, what });
+    let mut places = Vec::new();
+    for NamedBlock { name, handle } in metaindex {
+        let Some((kind, policy)) = filter_name(name) else { continue };
+        if kind == PER_DATA_BLOCK {
+            return unsupported("a filter per data block, which RocksDB 7 removed,".into());
+        }
+        if policy != BUILTIN_POLICY {
+            return unsupported(format!("a filter of the policy \"{}\"", policy.escape_ascii()));
+        }
+        places.push(if kind == FULL { FilterPlace::Full(*handle) } else { partitioned(properties, *handle)? });
+    }
+    match places.as_slice() {
+        [] => Err(Error::NoFilter),
+        [place] => Ok(*place),
+        _ => unsupported(format!("a table with {} filters", places.len())),
+    }
+}
+
+/// Kind and policy of a filter, if that is what a metaindex entry names.
+fn filter_name(name: &[u8]) -> Option<(&'static [u8], &[u8])> {
+    [FULL, PARTITIONED, PER_DATA_BLOCK].into_iter().find_map(|kind| Some((kind, name.strip_prefix(kind)?)))
+}
+
+fn partitioned(properties: &Properties, handle: BlockHandle) -> Result<FilterPlace, Error> {
+    index_type(properties)?;
+    let order = properties.comparator().and_then(Order::named).ok_or_else(|| Error::Unsupported {
+        part: Part::Properties,
+        what: format!("comparator \"{}\"", properties.comparator().unwrap_or_default()),
+    })?;
+    let suffix_bytes = timestamp_bytes(properties, order)? + separator_suffix_bytes(properties)?;
+    // The index of partitions never has first keys, whatever the index of the data blocks has.
+    let values = index_values(properties, false)?;
+    Ok(FilterPlace::Partitioned(handle, Separators { order, suffix_bytes, values }))
+}
+
+fn separator_suffix_bytes(properties: &Properties) -> Result<usize, Error> {
+    Ok(if number_switch(properties, name::INDEX_KEY_IS_USER_KEY, false)? { 0 } else { INTERNAL_SUFFIX_BYTES })
+}
+
+/// Timestamps are stored unless the table says that they are not.
+fn timestamp_bytes(properties: &Properties, order: Order) -> Result<usize, Error> {
+    Ok(if number_switch(properties, name::TIMESTAMPS_PERSISTED, true)? { order.timestamp_bytes } else { 0 })
+}
+
+fn index_values(properties: &Properties, with_first_key: bool) -> Result<Values, Error> {
+    let delta = number_switch(properties, name::INDEX_VALUE_IS_DELTA_ENCODED, false)?;
+    Ok(if delta { Values::DeltaHandles { with_first_key } } else { Values::Sized })
+}
+
+/// RocksDB's `BlockBasedTableOptions::IndexType`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum IndexType {
+    /// Also the one with a hash table beside it.
+    Plain,
+    TwoLevels,
+    WithFirstKeys,
+}
+
+fn index_type(properties: &Properties) -> Result<IndexType, Error> {
+    match properties.index_type() {
+        Some(0 | 1) => Ok(IndexType::Plain),
+        Some(2) => Ok(IndexType::TwoLevels),
+        Some(3) => Ok(IndexType::WithFirstKeys),
+        Some(other) => Err(Error::Unsupported { part: Part::Index, what: format!("index type {other}") }),
+        // The property is as old as format version 2; there was one type before.
+        None if properties.raw(name::INDEX_TYPE).is_none() => Ok(IndexType::Plain),
+        None => Err(Error::Unsupported { part: Part::Index, what: "an index type that is not a number".into() }),
+    }
+}
+
+fn index_place(properties: &Properties, footer: &Footer, metaindex: &[NamedBlock]) -> Result<IndexPlace, Error> {
+    let kind = index_type(properties)?;
+    let handle = footer.index.or_else(|| Layout::named(metaindex, INDEX_BLOCK)).ok_or_else(|| Error::Malformed {
+        part: Part::Metaindex,
+        offset: footer.metaindex.offset,
+        problem: "expected the handle of the index, got none".into(),
+    })?;
+    let values = index_values(properties, kind == IndexType::WithFirstKeys)?;
+    Ok(IndexPlace { handle, two_levels: kind == IndexType::TwoLevels, values })
+}
+
+fn data_place(
+    properties: &Properties,
+    index: IndexPlace,
+    footer: &Footer,
+    metaindex: &[NamedBlock],
+) -> Result<DataPlace, Error> {
+    let comparator = properties.comparator().unwrap_or_default();
+    // Keys of an order that is not known are listed with whatever timestamp they have.
+    let timestamp_bytes = match Order::named(comparator) {
+        Some(order) => timestamp_bytes(properties, order)?,
+        None => 0,
+    };
+    if footer.format_version >= 7 {
+        built_in_codecs(properties)?;
+    }
+    let has_dictionary = Layout::named(metaindex, DICTIONARY_BLOCK).is_some_and(|handle| handle.size > 0);
+    Ok(DataPlace { index, suffix_bytes: timestamp_bytes + INTERNAL_SUFFIX_BYTES, has_dictionary })
+}
+
+/// From format version 7 on, codecs are numbered by a "compression manager", which the table names before a semicolon.
+fn built_in_codecs(properties: &Properties) -> Result<(), Error> {
+    let manager = properties.compression().and_then(|list| list.split(';').next()).unwrap_or_default();
+    if ["", "nullptr", "BuiltinV2"].contains(&manager) {
+        return Ok(());
+    }
+    Err(Error::Unsupported { part: Part::Properties, what: format!("compression manager \"{manager}\"") })
+}

@@ -1,0 +1,183 @@
+//! In which order a table's keys are, and what of a key its filter holds.
+
+use core::cmp::Ordering;
+
+use crate::error::{Error, Part};
+use crate::format::properties::{Properties, name, switch};
+
+/// The order of user keys, which the choice of a partition depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Direction {
+    Bytewise,
+    ReverseBytewise,
+}
+
+/// A comparator that is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Order {
+    pub(crate) direction: Direction,
+    /// The last bytes of a user key are a timestamp, newer ones first. Filters are built without it.
+    pub(crate) timestamp_bytes: usize,
+}
+
+impl Order {
+    pub(crate) const BYTEWISE: Self = Self { direction: Direction::Bytewise, timestamp_bytes: 0 };
+
+    /// By the name that RocksDB stores (`util/comparator.cc`).
+    pub(crate) fn named(comparator: &str) -> Option<Self> {
+        let (direction, timestamp_bytes) = match comparator {
+            "leveldb.BytewiseComparator" => (Direction::Bytewise, 0),
+            "rocksdb.ReverseBytewiseComparator" => (Direction::ReverseBytewise, 0),
+            "leveldb.BytewiseComparator.u64ts" => (Direction::Bytewise, 8),
+            "rocksdb.ReverseBytewiseComparator.u64ts" => (Direction::ReverseBytewise, 8),
+            _ => return None,
+        };
+        Some(Self { direction, timestamp_bytes })
+    }
+
+    fn of_table(properties: &Properties) -> Result<Self, Error> {
+        match properties.comparator() {
+            Some(comparator) => Self::named(comparator).ok_or_else(|| unsupported(format!("comparator \"{comparator}\""))),
+            None => Err(unsupported("a table that does not name its comparator".into())),
+        }
+    }
+
+    /// Of keys without timestamps.
+    pub(crate) fn compare(self, left: &[u8], right: &[u8]) -> Ordering {
+        match self.direction {
+            Direction::Bytewise => left.cmp(right),
+            Direction::ReverseBytewise => right.cmp(left),
+        }
+    }
+}
+
+/// Makes a prefix of a key (`util/slice.cc`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Extractor {
+    /// The first bytes; shorter keys have no prefix.
+    Fixed(usize),
+    /// The first bytes, or the whole of a shorter key.
+    Capped(usize),
+    /// The whole key.
+    Noop,
+}
+
+impl Extractor {
+    /// By the name that RocksDB stores: the id since it has ids, and the same text before that.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        if name == "rocksdb.Noop" {
+            return Some(Self::Noop);
+        }
+        let (class, bytes) = name.rsplit_once('.')?;
+        // `parse` alone would take a plus sign.
+        let bytes = Some(bytes).filter(|bytes| bytes.bytes().all(|byte| byte.is_ascii_digit()))?.parse().ok()?;
+        match class {
+            "rocksdb.FixedPrefix" => Some(Self::Fixed(bytes)),
+            "rocksdb.CappedPrefix" => Some(Self::Capped(bytes)),
+            _ => None,
+        }
+    }
+
+    /// The prefix of `key`; `None`: it is not in the domain, and nothing of it was added.
+    pub(crate) fn prefix(self, key: &[u8]) -> Option<&[u8]> {
+        match self {
+            Self::Fixed(bytes) => key.get(..bytes),
+            Self::Capped(bytes) => Some(key.get(..bytes).unwrap_or(key)),
+            Self::Noop => Some(key),
+        }
+    }
+
+    /// The prefix that all keys have which begin with `start`; `None`: there are several (`SameResultWhenAppended`).
+    pub(crate) fn common_prefix(self, start: &[u8]) -> Option<&[u8]> {
+        match self {
+            Self::Fixed(bytes) | Self::Capped(bytes) => start.get(..bytes),
+            Self::Noop => None,
+        }
+    }
+}
+
+/// What of a key is in the filter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct KeyRules {
+    pub(crate) order: Order,
+    pub(crate) whole_keys: bool,
+    /// `None`: no prefixes were added. An extractor that is not known is the error.
+    pub(crate) prefixes: Option<Result<Extractor, Error>>,
+    /// The table has no entries, says a part of it whose checksum holds. Only then is a filter without bits the filter of no keys.
+    pub(crate) no_entries: bool,
+}
+
+impl KeyRules {
+    /// Of LevelDB, whose tables say nothing of this.
+    pub(crate) const WHOLE_KEYS: Self = Self { order: Order::BYTEWISE, whole_keys: true, prefixes: None, no_entries: false };
+
+    /// Of RocksDB, by the table's properties.
+    pub(crate) fn of_properties(properties: &Properties, is_checked: bool) -> Result<Self, Error> {
+        let prefixes = if switch(properties, name::PREFIX_FILTERING)? { extractor(properties) } else { None };
+        Ok(Self {
+            order: Order::of_table(properties)?,
+            whole_keys: switch(properties, name::WHOLE_KEY_FILTERING)?,
+            prefixes,
+            no_entries: is_checked && properties.entries() == Some(0),
+        })
+    }
+
+    /// What of `key` was added if the key was. `Ok(None)`: nothing.
+    pub(crate) fn added_of<'a>(&self, key: &'a [u8]) -> Result<Option<&'a [u8]>, Error> {
+        if self.whole_keys {
+            return Ok(Some(key));
+        }
+        match &self.prefixes {
+            Some(extractor) => extractor.as_ref().map(|extractor| extractor.prefix(key)).map_err(Clone::clone),
+            None => Err(unsupported("a filter of neither whole keys nor prefixes".into())),
+        }
+    }
+
+    /// What was added of each key that begins with `start`. `Ok(None)`: that depends on the key.
+    pub(crate) fn added_of_all<'a>(&self, start: &'a [u8]) -> Result<Option<&'a [u8]>, Error> {
+        match &self.prefixes {
+            Some(extractor) => extractor.as_ref().map(|extractor| extractor.common_prefix(start)).map_err(Clone::clone),
+            None => Err(unsupported("a prefix, in a filter of whole keys alone,".into())),
+        }
+    }
+}
+
+fn extractor(properties: &Properties) -> Option<Result<Extractor, Error>> {
+    let stored = properties.raw(name::PREFIX_EXTRACTOR).filter(|name| !name.is_empty() && *name != b"nullptr")?;
+    let known = str::from_utf8(stored).ok().and_then(Extractor::named);
+    Some(known.ok_or_else(|| unsupported(format!("prefix extractor \"{}\"", stored.escape_ascii()))))
+}
+
+fn unsupported(what: String) -> Error {
+    Error::Unsupported { part: Part::Properties, what }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Extractor, Order};
+
+    #[test]
+    fn extractors_are_known_by_the_names_that_rocksdb_stores() {
+        assert_eq!(Extractor::named("rocksdb.FixedPrefix.3"), Some(Extractor::Fixed(3)));
+        assert_eq!(Extractor::named("rocksdb.CappedPrefix.8"), Some(Extractor::Capped(8)));
+        assert_eq!(Extractor::named("rocksdb.Noop"), Some(Extractor::Noop));
+        for unknown in ["rocksdb.FixedPrefix", "rocksdb.FixedPrefix.", "rocksdb.FixedPrefix.+3", "mine.3", "rocksdb.Noop.1", ""] {
+            assert_eq!(Extractor::named(unknown), None, "{unknown}");
+        }
+    }
+
+    #[test]
+    fn a_start_of_keys_has_a_prefix_only_if_all_its_keys_have_that_one() {
+        assert_eq!(Extractor::Fixed(3).common_prefix(b"abcd"), Some(&b"abc"[..]));
+        assert_eq!(Extractor::Fixed(3).common_prefix(b"ab"), None);
+        assert_eq!(Extractor::Capped(3).common_prefix(b"ab"), None);
+        assert_eq!(Extractor::Capped(3).prefix(b"ab"), Some(&b"ab"[..]));
+        assert_eq!(Extractor::Noop.common_prefix(b"ab"), None);
+    }
+
+    #[test]
+    fn comparators_other_than_bytewise_are_not_known() {
+        assert_eq!(Order::named("leveldb.BytewiseComparator"), Some(Order::BYTEWISE));
+        assert_eq!(Order::named("idb_cmp1"), None);
+    }
+}
