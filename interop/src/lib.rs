@@ -17,6 +17,6 @@ pub use format::handle::BlockHandle;
 pub use format::properties::{Properties, PropertyValue};
 pub use hash::HashFunction;
 pub use table::{
-    BatchAnswer, BatchAnswers, BlockReport, BlockState, Coverage, FilterInfo, FilterUnit, KeyBatch, Probe, Table, UnitBytes,
-    UserKeys, VerifyReport,
+    BatchAnswer, BatchAnswers, BlockReport, BlockState, Coverage, FilterInfo, FilterUnit, KeyBatch, Probe, Table,
+    UnitBytes, UserKeys, VerifyReport,
 };

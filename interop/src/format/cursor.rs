@@ -77,7 +77,8 @@ mod tests {
 
     #[test]
     fn varints_are_read_as_leveldb_writes_them() {
-        let mut cursor = Cursor::new(&[0x00, 0x7f, 0x80, 0x01, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01]);
+        let mut cursor =
+            Cursor::new(&[0x00, 0x7f, 0x80, 0x01, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01]);
         assert_eq!([cursor.varint64(), cursor.varint64(), cursor.varint64()], [Some(0), Some(127), Some(128)]);
         assert_eq!(cursor.varint64(), Some(u64::MAX));
         assert_eq!(cursor.varint64(), None);

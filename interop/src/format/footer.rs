@@ -101,16 +101,17 @@ impl Footer {
         match recognize(tail) {
             Some(Engine::RocksDb) => parse_rocksdb(footer_of::<ROCKSDB_FOOTER_BYTES>(tail)?, file_bytes),
             Some(Engine::LevelDb) => parse_leveldb(footer_of::<LEVELDB_FOOTER_BYTES>(tail)?, file_bytes),
-            Some(Engine::Pebble) => Err(Error::Unsupported { part: Part::Footer, what: "a format of Pebble's own".into() }),
+            Some(Engine::Pebble) => {
+                Err(Error::Unsupported { part: Part::Footer, what: "a format of Pebble's own".into() })
+            }
             None => Err(Error::NotATable { found: tail.get(tail.len().saturating_sub(8)..).unwrap_or(tail).to_vec() }),
         }
     }
 }
 
 fn footer_of<const BYTES: usize>(tail: &[u8]) -> Result<&[u8; BYTES], Error> {
-    tail.last_chunk().ok_or_else(|| {
-        malformed(0, format!("expected a footer of {BYTES} bytes, and the file has {}", tail.len()))
-    })
+    tail.last_chunk()
+        .ok_or_else(|| malformed(0, format!("expected a footer of {BYTES} bytes, and the file has {}", tail.len())))
 }
 
 fn malformed(offset: u64, problem: String) -> Error {
@@ -136,7 +137,8 @@ fn parse_leveldb(footer: &[u8; LEVELDB_FOOTER_BYTES], file_bytes: u64) -> Result
 fn parse_rocksdb(footer: &[u8; ROCKSDB_FOOTER_BYTES], file_bytes: u64) -> Result<Footer, Error> {
     let offset = file_bytes - ROCKSDB_FOOTER_BYTES as u64;
     let mut cursor = Cursor::new(footer);
-    let (Some(kind), Some(part2), Some(format_version)) = (cursor.byte(), cursor.take(HANDLES_BYTES), cursor.u32()) else {
+    let (Some(kind), Some(part2), Some(format_version)) = (cursor.byte(), cursor.take(HANDLES_BYTES), cursor.u32())
+    else {
         return Err(malformed(offset, format!("expected {ROCKSDB_FOOTER_BYTES} bytes")));
     };
     if format_version == 0 || format_version > LATEST_FORMAT_VERSION {
@@ -169,11 +171,16 @@ fn parse_checked(
     offset: u64,
 ) -> Result<Footer, Error> {
     let mut cursor = Cursor::new(part2);
-    let (Some(magic), Some(stored), Some(base_context), Some(size)) = (cursor.take(4), cursor.u32(), cursor.u32(), cursor.u32()) else {
+    let (Some(magic), Some(stored), Some(base_context), Some(size)) =
+        (cursor.take(4), cursor.u32(), cursor.u32(), cursor.u32())
+    else {
         return Err(malformed(offset, format!("expected {ROCKSDB_FOOTER_BYTES} bytes")));
     };
     if magic != EXTENDED_MAGIC {
-        return Err(malformed(offset, format!("expected 3e 00 7a 00 in format version {format_version}, got {magic:02x?}")));
+        return Err(malformed(
+            offset,
+            format!("expected 3e 00 7a 00 in format version {format_version}, got {magic:02x?}"),
+        ));
     }
     if base_context == 0 {
         return Err(malformed(offset, "expected a context of its checksums, got 0".into()));
@@ -215,7 +222,8 @@ struct Handles {
 impl Handles {
     fn parse(bytes: &[u8], offset: u64) -> Result<Self, Error> {
         let mut cursor = Cursor::new(bytes);
-        let (Some(metaindex), Some(index)) = (BlockHandle::decode(&mut cursor), BlockHandle::decode(&mut cursor)) else {
+        let (Some(metaindex), Some(index)) = (BlockHandle::decode(&mut cursor), BlockHandle::decode(&mut cursor))
+        else {
             return Err(malformed(offset, "expected the handles of metaindex and index".into()));
         };
         let shortest: usize =

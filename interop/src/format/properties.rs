@@ -288,7 +288,11 @@ impl KeyBudget {
 
     pub(crate) fn spend(&mut self, bytes: usize) -> Result<(), String> {
         self.bytes = self.bytes.saturating_add(bytes);
-        if self.bytes > self.limit { Err(format!("expected keys of at most {} bytes in all", self.limit)) } else { Ok(()) }
+        if self.bytes > self.limit {
+            Err(format!("expected keys of at most {} bytes in all", self.limit))
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -302,7 +306,8 @@ mod tests {
 
     #[test]
     fn values_are_read_by_their_type() {
-        let table = properties(&[(name::ENTRIES, &[0x80, 0x01]), (name::COMPARATOR, b"c"), (name::INDEX_TYPE, &[2, 0, 0, 0])]);
+        let table =
+            properties(&[(name::ENTRIES, &[0x80, 0x01]), (name::COMPARATOR, b"c"), (name::INDEX_TYPE, &[2, 0, 0, 0])]);
         assert_eq!((table.entries(), table.comparator(), table.index_type()), (Some(128), Some("c"), Some(2)));
         assert_eq!((table.filter_entries(), table.number(name::COMPARATOR)), (None, Some(99)));
         let readable: Vec<_> = table.readable().map(|(_, value)| value).collect();

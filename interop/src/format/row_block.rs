@@ -37,7 +37,9 @@ pub(crate) struct RowBlock<'a> {
 impl<'a> RowBlock<'a> {
     /// The uncompressed contents of a block.
     pub(crate) fn parse(contents: &'a [u8]) -> Result<Self, String> {
-        let (front, last) = contents.split_last_chunk().ok_or_else(|| format!("expected four bytes or more, got {}", contents.len()))?;
+        let (front, last) = contents
+            .split_last_chunk()
+            .ok_or_else(|| format!("expected four bytes or more, got {}", contents.len()))?;
         let word = u32::from_le_bytes(*last);
         let count = word & RESTART_COUNT;
         if word & !(RESTART_COUNT | HASH_INDEX | UNIFORM_KEYS | SEPARATED_VALUES) != 0 {
@@ -79,7 +81,10 @@ fn split_u32(bytes: &[u8]) -> Result<(&[u8], Option<u32>), String> {
 fn without_hash_index(bytes: &[u8]) -> Result<&[u8], String> {
     let (front, last) = bytes.split_last_chunk().ok_or("expected the number of buckets of a hash index")?;
     let buckets = usize::from(u16::from_le_bytes(*last));
-    front.split_at_checked(front.len().wrapping_sub(buckets)).map(|(front, _)| front).ok_or_else(|| format!("expected {buckets} buckets"))
+    front
+        .split_at_checked(front.len().wrapping_sub(buckets))
+        .map(|(front, _)| front)
+        .ok_or_else(|| format!("expected {buckets} buckets"))
 }
 
 /// What an entry has beside its key.
@@ -179,7 +184,8 @@ impl Steps {
         let Values::DeltaHandles { with_first_key } = self.values else {
             return cursor.take(bytes).map(Value::Bytes);
         };
-        self.handle = if shares { self.handle.following(cursor.signed_varint64()?)? } else { BlockHandle::decode(cursor)? };
+        self.handle =
+            if shares { self.handle.following(cursor.signed_varint64()?)? } else { BlockHandle::decode(cursor)? };
         if with_first_key {
             cursor.length_prefixed()?;
         }
@@ -192,7 +198,9 @@ mod tests {
     use super::{RowBlock, Value, Values};
     use crate::format::handle::BlockHandle;
 
-    fn all(block: &[u8], values: Values) -> Result<Vec<(Vec<u8>, Vec<u8>)>, String> {
+    type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
+
+    fn all(block: &[u8], values: Values) -> Result<Pairs, String> {
         let mut entries = RowBlock::parse(block)?.entries(values);
         let mut read = Vec::new();
         while let Some(entry) = entries.next() {
@@ -206,7 +214,7 @@ mod tests {
         Ok(read)
     }
 
-    fn pairs(expected: &[(&str, &str)]) -> Vec<(Vec<u8>, Vec<u8>)> {
+    fn pairs(expected: &[(&str, &str)]) -> Pairs {
         expected.iter().map(|(key, value)| (key.as_bytes().to_vec(), value.as_bytes().to_vec())).collect()
     }
 

@@ -147,7 +147,8 @@ impl<R: RandomAccess> Table<R> {
                 Ok(BatchAnswers { answers: may_contain.into_iter().map(answer).collect(), reasons: Vec::new() })
             }
             Loaded::Full(filter) => {
-                let probe = |key: &&[u8]| Ok(rules.added_of(key)?.is_none_or(|added| super::may_contain(filter, rules, added)));
+                let probe =
+                    |key: &&[u8]| Ok(rules.added_of(key)?.is_none_or(|added| super::may_contain(filter, rules, added)));
                 let answers: Result<_, Error> = batch.keys.iter().map(|key| probe(key).map(answer)).collect();
                 Ok(BatchAnswers { answers: answers?, reasons: Vec::new() })
             }
@@ -157,7 +158,9 @@ impl<R: RandomAccess> Table<R> {
                 let mut answers = BatchAnswers::default();
                 for (key, &hash) in batch.keys.iter().zip(hashes) {
                     let probed = filters.may_contain(key, hash);
-                    answers.answers.push(probed.as_ref().map_or(BatchAnswer::Unusable, |&may_contain| answer(may_contain)));
+                    answers
+                        .answers
+                        .push(probed.as_ref().map_or(BatchAnswer::Unusable, |&may_contain| answer(may_contain)));
                     if let Err(reason) = probed {
                         answers.add_reason(reason);
                     }
@@ -167,7 +170,12 @@ impl<R: RandomAccess> Table<R> {
         }
     }
 
-    fn probe_partitions(&self, batch: &KeyBatch<'_>, rules: &KeyRules, partitions: &Partitions) -> Result<BatchAnswers, Error> {
+    fn probe_partitions(
+        &self,
+        batch: &KeyBatch<'_>,
+        rules: &KeyRules,
+        partitions: &Partitions,
+    ) -> Result<BatchAnswers, Error> {
         let mut answers = BatchAnswers { answers: vec![BatchAnswer::MaybePresent; batch.len()], reasons: Vec::new() };
         let mut sorted = batch.ascending();
         let reversed: Vec<u32>;
@@ -179,7 +187,10 @@ impl<R: RandomAccess> Table<R> {
         let mut partition = 0;
         while let Some(&first) = sorted.first() {
             partition = partitions.partition_from(partition, batch.key(first));
-            let group = sorted.iter().take_while(|&&key| partitions.partition_from(partition, batch.key(key)) == partition).count();
+            let group = sorted
+                .iter()
+                .take_while(|&&key| partitions.partition_from(partition, batch.key(key)) == partition)
+                .count();
             let (group, rest) = sorted.split_at(group.max(1));
             match partitions.filter(&self.file, partition) {
                 Ok(filter) => probes.run(filter, group, &mut answers)?,

@@ -42,7 +42,8 @@ impl<R: RandomAccess> TableFile<R> {
     pub(crate) fn stored(&self, handle: BlockHandle, part: Part) -> Result<StoredBlock, Error> {
         let offset = handle.offset;
         if handle.end().is_none_or(|end| end > self.blocks_end) {
-            let problem = format!("expected it to end before {}, got {} bytes and a trailer", self.blocks_end, handle.size);
+            let problem =
+                format!("expected it to end before {}, got {} bytes and a trailer", self.blocks_end, handle.size);
             return Err(Error::Malformed { part, offset, problem });
         }
         let mut bytes = zeros(handle.size + TRAILER_BYTES, part)?;
@@ -85,7 +86,10 @@ impl StoredBlock {
                 self.bytes.truncate(self.bytes.len().saturating_sub(TRAILER_BYTES_IN_MEMORY));
                 Ok(self.bytes)
             }
-            codec => Err(Error::Unsupported { part: self.part, what: format!("compression type {codec}, where there is none,") }),
+            codec => Err(Error::Unsupported {
+                part: self.part,
+                what: format!("compression type {codec}, where there is none,"),
+            }),
         }
     }
 
@@ -109,7 +113,10 @@ pub(crate) fn zeros(bytes: u64, part: Part) -> Result<Vec<u8>, Error> {
     let mut buffer = Vec::new();
     let length = usize::try_from(bytes).ok().filter(|&length| buffer.try_reserve_exact(length).is_ok());
     let Some(length) = length else {
-        return Err(io_error(part, &io::Error::new(io::ErrorKind::OutOfMemory, format!("no memory for {bytes} bytes"))));
+        return Err(io_error(
+            part,
+            &io::Error::new(io::ErrorKind::OutOfMemory, format!("no memory for {bytes} bytes")),
+        ));
     };
     buffer.resize(length, 0);
     Ok(buffer)

@@ -123,7 +123,17 @@ impl<R: RandomAccess> Table<R> {
         };
         let expected_fpr = keys.and_then(|keys| self.expected_fpr(keys, bytes));
         let Summary { kinds, parameters, .. } = summary;
-        FilterInfo { kinds, parameters, unit, blocks, block_bytes, bytes, keys, expected_fpr, coverage: self.coverage() }
+        FilterInfo {
+            kinds,
+            parameters,
+            unit,
+            blocks,
+            block_bytes,
+            bytes,
+            keys,
+            expected_fpr,
+            coverage: self.coverage(),
+        }
     }
 
     /// Older versions of RocksDB do not count what they add to a filter. Entries are then an upper bound: each version of a key is one.

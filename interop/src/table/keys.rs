@@ -52,7 +52,10 @@ impl OpenBlock {
         }
         let key = self.steps.key();
         let end = key.len().checked_sub(suffix_bytes);
-        Some(end.and_then(|end| key.get(..end)).ok_or_else(|| self.malformed(format!("expected keys of {suffix_bytes} bytes or more"))))
+        Some(
+            end.and_then(|end| key.get(..end))
+                .ok_or_else(|| self.malformed(format!("expected keys of {suffix_bytes} bytes or more"))),
+        )
     }
 }
 
@@ -97,31 +100,34 @@ impl IndexWalk {
                 let handle = self.place.handle;
                 self.top = match self.open(file, handle) {
                     Ok(block) => Some(block),
-                    Err(error) => return self.end_with(handle, error),
+                    Err(error) => return Some(self.end_with(handle, error)),
                 };
                 Some(Ok(Met::Index(handle)))
             }
             WalkState::Open if self.place.two_levels => self.next_of_two_levels(file),
             WalkState::Open => {
                 let handle = self.top.as_mut()?.next_handle()?;
-                self.data(handle)
+                Some(self.data(handle))
             }
         }
     }
 
-    fn next_of_two_levels<R: RandomAccess>(&mut self, file: &TableFile<R>) -> Option<Result<Met, (BlockHandle, Error)>> {
+    fn next_of_two_levels<R: RandomAccess>(
+        &mut self,
+        file: &TableFile<R>,
+    ) -> Option<Result<Met, (BlockHandle, Error)>> {
         if let Some(handle) = self.below.as_mut().and_then(OpenBlock::next_handle) {
-            return self.data(handle);
+            return Some(self.data(handle));
         }
         self.below = None;
         let top = self.top.as_mut()?;
         let handle = match top.next_handle()? {
             Ok(handle) => handle,
-            Err(error) => return self.end_with(self.place.handle, error),
+            Err(error) => return Some(self.end_with(self.place.handle, error)),
         };
         if let Err(problem) = in_file_order(self.last_top, handle) {
             let error = top.malformed(problem);
-            return self.end_with(handle, error);
+            return Some(self.end_with(handle, error));
         }
         self.last_top = Some(handle);
         match self.open(file, handle) {
@@ -140,21 +146,30 @@ impl IndexWalk {
         Ok(block)
     }
 
-    fn data(&mut self, handle: Result<BlockHandle, Error>) -> Option<Result<Met, (BlockHandle, Error)>> {
+    fn data(&mut self, handle: Result<BlockHandle, Error>) -> Result<Met, (BlockHandle, Error)> {
         let handle = match handle {
             Ok(handle) => handle,
-            Err(error) => return self.end_with(self.place.handle, error),
+            Err(error) => return self.leave_block(self.place.handle, error),
         };
         if let Err(problem) = in_file_order(self.last_data, handle) {
-            return self.end_with(handle, Error::Malformed { part: Part::Index, offset: self.place.handle.offset, problem });
+            let error = Error::Malformed { part: Part::Index, offset: self.place.handle.offset, problem };
+            return self.leave_block(handle, error);
         }
         self.last_data = Some(handle);
-        Some(Ok(Met::Data(handle)))
+        Ok(Met::Data(handle))
     }
 
-    fn end_with(&mut self, handle: BlockHandle, error: Error) -> Option<Result<Met, (BlockHandle, Error)>> {
+    /// Ends the index block that leads to data blocks; of two levels, the next one may be sound.
+    fn leave_block(&mut self, handle: BlockHandle, error: Error) -> Result<Met, (BlockHandle, Error)> {
+        if self.below.take().is_some() {
+            return Err((handle, error));
+        }
+        self.end_with(handle, error)
+    }
+
+    fn end_with(&mut self, handle: BlockHandle, error: Error) -> Result<Met, (BlockHandle, Error)> {
         self.state = WalkState::Ended;
-        Some(Err((handle, error)))
+        Err((handle, error))
     }
 }
 
@@ -179,7 +194,10 @@ impl BlockKeys {
 /// Refuses blocks that were compressed with a dictionary: without it they decompress to other bytes, or to none.
 pub(crate) fn without_dictionary(place: &DataPlace) -> Result<(), Error> {
     if place.has_dictionary {
-        return Err(Error::Unsupported { part: Part::CompressionDictionary, what: "compression with a dictionary".into() });
+        return Err(Error::Unsupported {
+            part: Part::CompressionDictionary,
+            what: "compression with a dictionary".into(),
+        });
     }
     Ok(())
 }

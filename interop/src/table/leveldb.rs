@@ -58,12 +58,19 @@ impl DataBlockFilters {
     /// Two reads.
     ///
     /// A LevelDB table does not name its comparator. An index whose keys are not in bytewise order has another, and is refused.
-    pub(crate) fn read<R: RandomAccess>(file: &TableFile<R>, handle: BlockHandle, index: IndexPlace) -> Result<Self, Error> {
+    pub(crate) fn read<R: RandomAccess>(
+        file: &TableFile<R>,
+        handle: BlockHandle,
+        index: IndexPlace,
+    ) -> Result<Self, Error> {
         let contents = file.decompressed(index.handle, Part::Index)?;
         let separators =
             Separators { order: Order::BYTEWISE, suffix_bytes: INTERNAL_SUFFIX_BYTES, values: index.values };
-        let data_blocks = SeparatedBlocks::parse(&contents, separators)
-            .map_err(|problem| Error::Malformed { part: Part::Index, offset: index.handle.offset, problem })?;
+        let data_blocks = SeparatedBlocks::parse(&contents, separators).map_err(|problem| Error::Malformed {
+            part: Part::Index,
+            offset: index.handle.offset,
+            problem,
+        })?;
         let block = file.plain(handle, Part::Filter)?;
         let block = LevelDbFilterBlock::open(block).map_err(|error| error.at(Part::Filter, handle.offset))?;
         Ok(Self { block, data_blocks, filter_offset: handle.offset })
@@ -76,7 +83,8 @@ impl DataBlockFilters {
             // LevelDB reads nothing then. "May be present" is as true, and does not depend on the order of the keys.
             return Ok(true);
         };
-        let filter = self.block.filter_of(data_block.offset).map_err(|error| error.at(Part::Filter, self.filter_offset))?;
+        let filter =
+            self.block.filter_of(data_block.offset).map_err(|error| error.at(Part::Filter, self.filter_offset))?;
         Ok(filter.may_contain_hash(hash))
     }
 }

@@ -252,9 +252,9 @@ impl<R: RandomAccess> Table<R> {
             (FilterState::Full(filter), FilterPlace::Full(handle)) => {
                 filter.get_or_load(|| read_filter(&self.file, handle, Part::Filter)).map(Loaded::Full)
             }
-            (FilterState::Partitioned(partitions), FilterPlace::Partitioned(handle, separators)) => partitions
-                .get_or_load(|| Partitions::read(&self.file, handle, separators))
-                .map(Loaded::Partitioned),
+            (FilterState::Partitioned(partitions), FilterPlace::Partitioned(handle, separators)) => {
+                partitions.get_or_load(|| Partitions::read(&self.file, handle, separators)).map(Loaded::Partitioned)
+            }
             (FilterState::PerDataBlock(filters), FilterPlace::PerDataBlock(handle, index)) => {
                 filters.get_or_load(|| DataBlockFilters::read(&self.file, handle, index)).map(Loaded::PerDataBlock)
             }

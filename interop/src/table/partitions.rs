@@ -43,7 +43,8 @@ impl SeparatedBlocks {
         while let Some(entry) = entries.next() {
             let (key, value) = entry?;
             let user_key = key.len().checked_sub(separators.suffix_bytes).and_then(|end| key.get(..end));
-            let user_key = user_key.ok_or_else(|| format!("expected keys of {} bytes or more", separators.suffix_bytes))?;
+            let user_key =
+                user_key.ok_or_else(|| format!("expected keys of {} bytes or more", separators.suffix_bytes))?;
             budget.spend(user_key.len())?;
             blocks.push(user_key, value.handle().ok_or("expected a block handle")?)?;
         }
@@ -107,7 +108,11 @@ pub(crate) struct Partitions {
 }
 
 impl Partitions {
-    pub(crate) fn read<R: RandomAccess>(file: &TableFile<R>, handle: BlockHandle, separators: Separators) -> Result<Self, Error> {
+    pub(crate) fn read<R: RandomAccess>(
+        file: &TableFile<R>,
+        handle: BlockHandle,
+        separators: Separators,
+    ) -> Result<Self, Error> {
         let contents = file.plain(handle, Part::PartitionIndex)?;
         let malformed = |problem| Error::Malformed { part: Part::PartitionIndex, offset: handle.offset, problem };
         let blocks = SeparatedBlocks::parse(&contents, separators).map_err(malformed)?;
@@ -143,7 +148,11 @@ impl Partitions {
     }
 
     /// One partition, with one read the first time.
-    pub(crate) fn filter<R: RandomAccess>(&self, file: &TableFile<R>, partition: usize) -> Result<&Filter<Vec<u8>>, Error> {
+    pub(crate) fn filter<R: RandomAccess>(
+        &self,
+        file: &TableFile<R>,
+        partition: usize,
+    ) -> Result<&Filter<Vec<u8>>, Error> {
         let (Some(filter), Some(&handle)) = (self.filters.get(partition), self.blocks.handles.get(partition)) else {
             return Err(Error::NoFilter);
         };
@@ -176,28 +185,20 @@ mod tests {
     #[test]
     fn a_key_is_in_the_first_block_whose_separator_is_not_below_it() {
         let blocks = blocks(Direction::Bytewise, &["b", "d", "d", "f"]);
-        assert_eq!(["a", "b", "c", "d", "e", "g"].map(|key| blocks.block_of(key.as_bytes())), [
-            Some(0),
-            Some(0),
-            Some(1),
-            Some(1),
-            Some(3),
-            None
-        ]);
+        assert_eq!(
+            ["a", "b", "c", "d", "e", "g"].map(|key| blocks.block_of(key.as_bytes())),
+            [Some(0), Some(0), Some(1), Some(1), Some(3), None]
+        );
         assert_eq!((blocks.block_from(1, b"d"), blocks.block_from(1, b"z")), (1, 4));
     }
 
     #[test]
     fn in_reverse_order_separators_descend() {
         let blocks = blocks(Direction::ReverseBytewise, &["f", "d", "b"]);
-        assert_eq!(["g", "f", "e", "c", "b", "a"].map(|key| blocks.block_of(key.as_bytes())), [
-            Some(0),
-            Some(0),
-            Some(1),
-            Some(2),
-            Some(2),
-            None
-        ]);
+        assert_eq!(
+            ["g", "f", "e", "c", "b", "a"].map(|key| blocks.block_of(key.as_bytes())),
+            [Some(0), Some(0), Some(1), Some(2), Some(2), None]
+        );
     }
 
     #[test]

@@ -16,7 +16,8 @@ pub(crate) const PROPERTIES_BLOCK: &[u8] = b"rocksdb.properties";
 pub(crate) const INDEX_BLOCK: &[u8] = b"rocksdb.index";
 pub(crate) const DICTIONARY_BLOCK: &[u8] = b"rocksdb.compression_dict";
 /// Of RocksDB, and of Pebble in RocksDB's format.
-pub(crate) const RANGE_TOMBSTONE_BLOCKS: [&[u8]; 3] = [b"rocksdb.range_del", b"rocksdb.range_del2", b"pebble.range_key"];
+pub(crate) const RANGE_TOMBSTONE_BLOCKS: [&[u8]; 3] =
+    [b"rocksdb.range_del", b"rocksdb.range_del2", b"pebble.range_key"];
 
 /// The policy that all built-in filters are stored under, Ribbon too.
 const BUILTIN_POLICY: &[u8] = b"rocksdb.BuiltinBloomFilter";
@@ -44,7 +45,10 @@ pub(crate) fn layout<R: RandomAccess>(file: &TableFile<R>, footer: &Footer, meta
 
 /// The properties, whose checksum may be that of the file before it was ingested: RocksDB used to write the sequence number that all
 /// its keys get over the eight zero bytes of a property, and to leave the checksum (`ReadTablePropertiesHelper`).
-pub(crate) fn read_properties<R: RandomAccess>(file: &TableFile<R>, metaindex: &[NamedBlock]) -> Result<Properties, Error> {
+pub(crate) fn read_properties<R: RandomAccess>(
+    file: &TableFile<R>,
+    metaindex: &[NamedBlock],
+) -> Result<Properties, Error> {
     let part = Part::Properties;
     let Some(handle) = Layout::named(metaindex, PROPERTIES_BLOCK) else {
         let problem = "expected a block of properties, got none".into();

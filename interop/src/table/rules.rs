@@ -37,7 +37,9 @@ impl Order {
 
     fn of_table(properties: &Properties) -> Result<Self, Error> {
         match properties.comparator() {
-            Some(comparator) => Self::named(comparator).ok_or_else(|| unsupported(format!("comparator \"{comparator}\""))),
+            Some(comparator) => {
+                Self::named(comparator).ok_or_else(|| unsupported(format!("comparator \"{comparator}\"")))
+            }
             None => Err(unsupported("a table that does not name its comparator".into())),
         }
     }
@@ -109,7 +111,8 @@ pub(crate) struct KeyRules {
 
 impl KeyRules {
     /// Of LevelDB, whose tables say nothing of this.
-    pub(crate) const WHOLE_KEYS: Self = Self { order: Order::BYTEWISE, whole_keys: true, prefixes: None, no_entries: false };
+    pub(crate) const WHOLE_KEYS: Self =
+        Self { order: Order::BYTEWISE, whole_keys: true, prefixes: None, no_entries: false };
 
     /// Of RocksDB, by the table's properties.
     pub(crate) fn of_properties(properties: &Properties, is_checked: bool) -> Result<Self, Error> {
@@ -161,7 +164,9 @@ mod tests {
         assert_eq!(Extractor::named("rocksdb.FixedPrefix.3"), Some(Extractor::Fixed(3)));
         assert_eq!(Extractor::named("rocksdb.CappedPrefix.8"), Some(Extractor::Capped(8)));
         assert_eq!(Extractor::named("rocksdb.Noop"), Some(Extractor::Noop));
-        for unknown in ["rocksdb.FixedPrefix", "rocksdb.FixedPrefix.", "rocksdb.FixedPrefix.+3", "mine.3", "rocksdb.Noop.1", ""] {
+        for unknown in
+            ["rocksdb.FixedPrefix", "rocksdb.FixedPrefix.", "rocksdb.FixedPrefix.+3", "mine.3", "rocksdb.Noop.1", ""]
+        {
             assert_eq!(Extractor::named(unknown), None, "{unknown}");
         }
     }

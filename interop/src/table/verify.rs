@@ -131,7 +131,11 @@ impl<R: RandomAccess> Table<R> {
         let footer = &self.footer;
         let (offset, bytes) = (footer.offset, footer.bytes);
         let has_checksum = footer.checksums.base_context != 0 && self.checksum_type() != ChecksumType::None;
-        let problem = if footer.padding_is_damaged { Some("expected zeros behind its fields".into()) } else { self.contradiction() };
+        let problem = if footer.padding_is_damaged {
+            Some("expected zeros behind its fields".into())
+        } else {
+            self.contradiction()
+        };
         let state = match problem {
             Some(problem) => BlockState::Damaged(Error::Malformed { part: Part::Footer, offset, problem }),
             None if has_checksum => BlockState::Sound,
@@ -147,18 +151,28 @@ impl<R: RandomAccess> Table<R> {
             return None;
         }
         let version = self.format_version();
-        let needs = |least: u32, what: &str| (version < least).then(|| format!("expected format version {least} or more for {what}, got {version}"));
+        let needs = |least: u32, what: &str| {
+            (version < least).then(|| format!("expected format version {least} or more for {what}, got {version}"))
+        };
         let is_on = |name: &str| self.properties().number(name) == Some(1);
-        if is_on(name::INDEX_KEY_IS_USER_KEY) && let Some(problem) = needs(3, "index keys without sequence number") {
+        if is_on(name::INDEX_KEY_IS_USER_KEY)
+            && let Some(problem) = needs(3, "index keys without sequence number")
+        {
             return Some(problem);
         }
-        if is_on(name::INDEX_VALUE_IS_DELTA_ENCODED) && let Some(problem) = needs(4, "differences of block handles") {
+        if is_on(name::INDEX_VALUE_IS_DELTA_ENCODED)
+            && let Some(problem) = needs(4, "differences of block handles")
+        {
             return Some(problem);
         }
         match self.first_filter_kind()? {
-            FilterKind::LegacyBloom if version >= 5 => Some(format!("expected format version 4 or less for its filter, got {version}")),
+            FilterKind::LegacyBloom if version >= 5 => {
+                Some(format!("expected format version 4 or less for its filter, got {version}"))
+            }
             // With a Ribbon policy, a table of any version may have either.
-            FilterKind::FastLocalBloom if self.properties().filter_policy() == Some("bloomfilter") => needs(5, "its filter"),
+            FilterKind::FastLocalBloom if self.properties().filter_policy() == Some("bloomfilter") => {
+                needs(5, "its filter")
+            }
             _ => None,
         }
     }
@@ -174,7 +188,8 @@ impl<R: RandomAccess> Table<R> {
     /// In the order of the file. A block that overlaps the one before is not read: else many names for one long block would make
     /// this take its length many times.
     fn verify_named_blocks(&self, report: &mut VerifyReport) {
-        let mut blocks: Vec<_> = self.layout.metaindex.iter().map(|block| (block.handle, block.name.as_slice())).collect();
+        let mut blocks: Vec<_> =
+            self.layout.metaindex.iter().map(|block| (block.handle, block.name.as_slice())).collect();
         blocks.sort_unstable();
         let mut last = None;
         for (handle, name) in blocks {
@@ -198,9 +213,11 @@ impl<R: RandomAccess> Table<R> {
             // Its checksum may be that of the table before it was ingested.
             (Part::Properties, _, Err(error)) => Err(error.clone()),
             (Part::Properties, ..) => Ok(()),
-            (Part::Filter | Part::PartitionIndex, Ok(FilterPlace::Full(place) | FilterPlace::PerDataBlock(place, _)), _)
-                if *place == handle =>
-            {
+            (
+                Part::Filter | Part::PartitionIndex,
+                Ok(FilterPlace::Full(place) | FilterPlace::PerDataBlock(place, _)),
+                _,
+            ) if *place == handle => {
                 self.checked(part, handle)?;
                 self.loaded().map(drop).or_else(|error| blame(error, part))
             }
@@ -224,9 +241,8 @@ impl<R: RandomAccess> Table<R> {
         let Ok(Loaded::Partitioned(partitions)) = self.loaded() else { return };
         for (partition, &handle) in partitions.handles().iter().enumerate() {
             // What has been read before is read again: memory is not what is verified.
-            let result = self
-                .checked(Part::Partition, handle)
-                .and_then(|()| partitions.filter(&self.file, partition).map(drop));
+            let result =
+                self.checked(Part::Partition, handle).and_then(|()| partitions.filter(&self.file, partition).map(drop));
             report.blocks.push(self.block(Part::Partition, handle, result));
         }
     }
@@ -247,7 +263,12 @@ impl<R: RandomAccess> Table<R> {
         }
     }
 
-    fn verify_data_block(&self, handle: BlockHandle, keys: &mut KeyCheck<'_, R>, report: &mut VerifyReport) -> Result<(), Error> {
+    fn verify_data_block(
+        &self,
+        handle: BlockHandle,
+        keys: &mut KeyCheck<'_, R>,
+        report: &mut VerifyReport,
+    ) -> Result<(), Error> {
         self.checked(Part::Data, handle).inspect_err(|error| report.leave_unchecked(error.clone()))?;
         if !keys.is_possible {
             return Ok(());
@@ -277,7 +298,9 @@ impl<R: RandomAccess> Table<R> {
 /// An error of another part that a filter needs says nothing of the filter block.
 fn blame(error: Error, part: Part) -> Result<(), Error> {
     match &error {
-        Error::Checksum { part: other, .. } | Error::Malformed { part: other, .. } | Error::Unsupported { part: other, .. }
+        Error::Checksum { part: other, .. }
+        | Error::Malformed { part: other, .. }
+        | Error::Unsupported { part: other, .. }
             if *other != part =>
         {
             Ok(())

@@ -1,0 +1,56 @@
+//! Tables as their engine wrote them.
+
+use sstfilter_interop::{BatchAnswer, KeyBatch, Probe};
+
+use crate::fixtures;
+
+#[test]
+fn every_table_is_sound_and_loses_no_key() {
+    for fixture in fixtures::all() {
+        let report = fixture.open().verify();
+        assert!(report.is_sound(), "{}: {report:?}", fixture.file);
+        let is_probed = fixture.filter != "none" && fixture.has_known_order() && fixture.has_known_codec();
+        let probed = if is_probed { fixture.count } else { 0 };
+        assert_eq!(report.keys_checked, probed, "{}: {:?}", fixture.file, report.keys_unchecked);
+    }
+}
+
+#[test]
+fn every_key_is_listed_once_and_may_be_present() {
+    for fixture in fixtures::all().iter().filter(|fixture| fixture.has_known_codec()) {
+        let table = fixture.open();
+        let keys: Result<Vec<_>, _> = table.user_keys().collect();
+        let keys = keys.unwrap_or_else(|error| panic!("{}: {error}", fixture.file));
+        assert_eq!(keys.len() as u64, fixture.count, "{}", fixture.file);
+        let is_usable = fixture.filter != "none" && fixture.has_known_order();
+        for key in &keys {
+            match table.probe(key) {
+                Probe::MaybePresent => {}
+                Probe::Unusable(_) if !is_usable => {}
+                other => panic!("{}: {other:?}", fixture.file),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_batch_answers_as_single_probes_do() {
+    for fixture in fixtures::all() {
+        let table = fixture.open();
+        let keys: Vec<Vec<u8>> = (0..3_000_u32).map(|i| format!("{:08}", i * 37 % 101_000).into_bytes()).collect();
+        let batch = KeyBatch::new(keys.iter().map(Vec::as_slice));
+        let answers = table.probe_batch(&batch);
+        assert_eq!(answers.answers.len(), keys.len());
+        for (key, answer) in keys.iter().zip(&answers.answers) {
+            let single = match table.probe(key) {
+                Probe::Absent => BatchAnswer::Absent,
+                Probe::MaybePresent => BatchAnswer::MaybePresent,
+                Probe::Unusable(reason) => {
+                    assert!(answers.reasons.contains(&reason), "{}: {reason}", fixture.file);
+                    BatchAnswer::Unusable
+                }
+            };
+            assert_eq!(*answer, single, "{}", fixture.file);
+        }
+    }
+}
