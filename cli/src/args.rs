@@ -9,10 +9,13 @@ use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use sstfilter::kind::{self, KindEntry};
 use sstfilter::{AutoPolicy, BitsPerKey, FalsePositiveRate, FilterPolicy, KeyHasher, Sizing};
 
+use crate::bare::FilterCommand;
+use crate::dump::DumpArgs;
 use crate::get::GetArgs;
 use crate::inspect::InspectArgs;
 use crate::lines::KeysFormat;
 use crate::probe::ProbeArgs;
+use crate::shell::{CompletionsArgs, ManArgs};
 use crate::units::{count_in, parse_bytes, parse_count, parse_seed};
 use crate::verify::VerifyArgs;
 
@@ -24,6 +27,9 @@ Exit codes:
   2    not done: standard error, or the report, says why and what to do
   141  the reader of the output went away (sstfilter ... | head)";
 
+/// The heading of the options that stand behind those of a command.
+const FOR_ALL: &str = "Options of all commands";
+
 /// Builds, queries, inspects and verifies SST tables and their filter blocks.
 #[derive(Debug, Parser)]
 #[command(name = "sstfilter", version, after_help = EXIT_CODES, max_term_width = 100)]
@@ -32,16 +38,17 @@ pub struct Cli {
     pub(crate) command: Command,
 
     /// Print one JSON object instead of text
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = FOR_ALL)]
     pub(crate) json: bool,
 
     /// File with the secret seed of the key hash: 8 bytes (little-endian, if it is a number), or the same as 16
     /// hexadecimal digits
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, value_name = "FILE", help_heading = FOR_ALL)]
     pub(crate) secret_seed_file: Option<PathBuf>,
 
-    /// How keys stand in files of keys, and on the command line; `-` as a file is standard input
-    #[arg(long, global = true, value_enum, value_name = "FORMAT", default_value = "lines")]
+    /// How keys stand in files of keys, and on the command line: lines of key or key<TAB>value, keys that each end with
+    /// NUL, or hexadecimal digits in lines. The file `-` is standard input, for keys and for tables
+    #[arg(long, global = true, value_enum, value_name = "FORMAT", default_value = "lines", help_heading = FOR_ALL)]
     pub(crate) keys_format: KeysFormat,
 }
 
@@ -55,6 +62,11 @@ pub(crate) enum Command {
     Get(GetArgs),
     /// Probe only the filters, for many keys at once: how many tables each key would touch, and which
     Probe(ProbeArgs),
+    /// Print the keys and values of a table in key order, as `build` reads them
+    Dump(DumpArgs),
+    /// Make bare filter blocks
+    #[command(subcommand)]
+    Filter(FilterCommand),
     /// Show every field of tables or bare filter blocks
     Inspect(InspectArgs),
     /// Read tables or bare filter blocks in full and list all damage
@@ -63,12 +75,16 @@ pub(crate) enum Command {
     Advise(AdviseArgs),
     /// Measure every kind of filter on this machine, and write the figures as a page with charts
     Report(ReportArgs),
+    /// Print a script that completes this command line in a shell
+    Completions(CompletionsArgs),
+    /// Print the manual page, or write those of all commands
+    Man(ManArgs),
 }
 
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("source").required(true).args(["input", "generate"]))]
 pub(crate) struct BuildArgs {
-    /// Lines of key<TAB>value, or of keys alone, in any order; the last line of a key wins
+    /// Keys and their values, or keys alone, in any order; the last value of a key wins
     #[arg(long, value_name = "FILE")]
     pub(crate) input: Option<PathBuf>,
 
@@ -121,8 +137,8 @@ pub(crate) struct FilterArgs {
     pub(crate) fpr: Option<FalsePositiveRate>,
 
     /// Filter size, 1 to 100 bits per key [default: 10]. For auto, the size of the Bloom filter whose false positive
-    /// rate is wanted: larger tables get a smaller filter of that rate. Ribbon and Bloom take the size, other kinds
-    /// their largest filter up to it
+    /// rate is wanted: larger tables get a smaller filter of that rate. Ribbon and Bloom take the size itself;
+    /// other kinds have fixed sizes, and take about the largest that fits
     #[arg(long, value_name = "B", value_parser = parse_bits_per_key, allow_negative_numbers = true)]
     pub(crate) bits_per_key: Option<BitsPerKey>,
 

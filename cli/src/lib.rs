@@ -2,8 +2,10 @@
 
 mod advise;
 mod args;
+mod bare;
 mod build;
 mod demo;
+mod dump;
 mod files;
 mod filters;
 mod get;
@@ -17,6 +19,7 @@ mod probe;
 mod progress;
 mod report;
 mod secret;
+mod shell;
 mod units;
 mod verify;
 
@@ -57,9 +60,13 @@ pub fn run(cli: &Cli, stdout: &mut dyn Write) -> anyhow::Result<Outcome> {
         Command::Build(args) => output.report(build::run(args, format, secret)?),
         Command::Get(args) => get::run(args, format, secret, &mut output),
         Command::Probe(args) => probe::run(args, format, secret, &mut output),
+        Command::Dump(args) => dump::run(args, format, secret, &mut output),
+        Command::Filter(command) => output.report(bare::run(command, format, secret)?),
         Command::Inspect(args) => output.report(inspect::run(args, secret)?),
         Command::Verify(args) => output.report(verify::run(args, secret)),
         Command::Advise(args) => output.report(advise::run(args)?),
+        Command::Completions(args) => shell::completions(args, &mut output),
+        Command::Man(args) => shell::man(args, &mut output),
         Command::Report(args) => output.report(report::run(args, format)?),
     }?;
     output.writer.flush().context(CANNOT_WRITE)?;

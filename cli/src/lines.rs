@@ -17,15 +17,14 @@ use clap::ValueEnum;
 use crate::output::{Text, note};
 use crate::{input, memory, units};
 
-/// How keys stand in files of keys, and on the command line.
+/// How keys stand in files of keys, and on the command line: the table above.
+///
+/// Without comments at the variants: they would end up in the help of every command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum KeysFormat {
-    /// Lines of text: a key, or a key, a tab and its value
     #[default]
     Lines,
-    /// Keys without values, each up to a NUL byte (`find -print0`)
     Nul,
-    /// Lines of hexadecimal digits: a key, or a key, a tab and its value
     Hex,
 }
 
@@ -69,7 +68,7 @@ const LINE_BYTES: u64 = size_of::<Line>() as u64;
 const ASSUMED_LINE_BYTES: u64 = 16;
 
 /// What programs on Windows write at the beginning of a text. No key begins with it on purpose.
-const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+pub(crate) const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
 /// Most memory that a file of keys may take, and what to do about it.
 #[derive(Clone, Copy, Debug)]

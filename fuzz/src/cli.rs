@@ -28,6 +28,15 @@ const WORDS: &[&str] = &[
     "verify",
     "advise",
     "report",
+    "dump",
+    "filter",
+    "extract",
+    "completions",
+    "man",
+    "--keys-only",
+    "--per-key",
+    "--only-maybe",
+    "--only-absent",
     "--json",
     "--input",
     "--generate",
@@ -181,9 +190,27 @@ fn read_files(input: &mut Unstructured<'_>) -> Result<()> {
     command(&["inspect", file], &[], is_json);
     command(&["verify", directory], &[], is_json);
     command(&["get", directory, "key-00000001", ""], &[], is_json);
+    command(&["dump", file], &[], is_json);
+    let block = beside(file);
+    if command(&["filter", "extract", file, "--out", &block], &[], is_json).is_some() {
+        let verified = command(&["verify", &block], &[], is_json).map(|(outcome, _)| outcome);
+        assert_eq!(verified, Some(Outcome::Yes), "an extracted block is sound");
+    }
+    for format in ["lines", "nul", "hex"] {
+        command(
+            &["filter", "build", "--keys", file, "--out", &block, "--overwrite", "--keys-format", format],
+            &[],
+            is_json,
+        );
+    }
     command(&["probe", directory, "--keys", file], &[], is_json);
     assert!(!contents.is_empty() || sound != Some(Outcome::Yes), "an empty file is no table");
     Ok(())
+}
+
+/// A name for the block of `file`.
+fn beside(file: &str) -> String {
+    format!("{file}.of-filter")
 }
 
 /// Options of a build, in any number.

@@ -9,6 +9,7 @@ mod common;
 mod advise;
 mod build;
 mod demo;
+mod export;
 mod keys;
 mod probe;
 mod read;

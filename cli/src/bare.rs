@@ -1,0 +1,205 @@
+//! `sstfilter filter`: bare filter blocks, from keys or out of a table.
+
+use core::fmt;
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail, ensure};
+use bytes::Bytes;
+use clap::{Args, Subcommand};
+use serde::Serialize;
+use sstfilter::sst::{FileSystem, LayoutRegion, LocalFileSystem, Table, TablePart};
+use sstfilter::{BlockInfo, BuildContext, BuildPurpose, FilterBlock, KeyHasher};
+
+use crate::args::FilterArgs;
+use crate::build::report::Choice;
+use crate::lines::{KeyLines, KeysFormat};
+use crate::output::{Outcome, in_options};
+use crate::{files, input, units};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum FilterCommand {
+    /// Write the filter block of a file of keys, without a table
+    Build(BuildBlockArgs),
+    /// Copy the filter block of a table to a file of its own
+    Extract(ExtractArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BuildBlockArgs {
+    /// Keys of the filter (text after a tab is ignored)
+    #[arg(long, value_name = "FILE")]
+    keys: PathBuf,
+
+    #[command(flatten)]
+    target: Target,
+
+    #[command(flatten)]
+    filter: FilterArgs,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ExtractArgs {
+    /// The table
+    table: PathBuf,
+
+    #[command(flatten)]
+    target: Target,
+}
+
+/// Where the block goes.
+#[derive(Debug, Args)]
+struct Target {
+    /// File for the block
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+
+    /// Replace the file if there is one
+    #[arg(long)]
+    overwrite: bool,
+}
+
+/// A block that was written.
+#[derive(Debug, Serialize)]
+pub(crate) struct BlockReport {
+    path: String,
+    #[serde(flatten)]
+    filter: Choice,
+    /// Distinct keys.
+    keys: u64,
+    block_bytes: u64,
+    /// Null for a block of no keys.
+    bits_per_key: f64,
+    expected_fpr: f64,
+    /// Of the table that the block is bound to.
+    file_fingerprint: Option<String>,
+}
+
+pub(crate) fn run(
+    command: &FilterCommand,
+    format: KeysFormat,
+    secret: Option<&KeyHasher>,
+) -> anyhow::Result<(Outcome, BlockReport)> {
+    let (block, target) = match command {
+        FilterCommand::Build(args) => {
+            args.target.ensure_free()?;
+            (build(args, format, secret)?, &args.target)
+        }
+        FilterCommand::Extract(args) => {
+            args.target.ensure_free()?;
+            (extract(&args.table, secret)?, &args.target)
+        }
+    };
+    target.write(&block)?;
+    Ok((Outcome::Yes, BlockReport::new(&target.out, &block.info())))
+}
+
+fn build(args: &BuildBlockArgs, format: KeysFormat, secret: Option<&KeyHasher>) -> anyhow::Result<FilterBlock<Bytes>> {
+    let hasher = args.filter.hasher(secret)?;
+    let policy = args.filter.policy()?;
+    let keys = KeyLines::read(&args.keys, format, "--keys")?;
+    let context = BuildContext::new(&hasher).with_purpose(BuildPurpose::Ingest);
+    let mut builder = policy.builder(&context).context("the policy makes no filter")?;
+    for (key, _) in keys.iter() {
+        builder.add_key(key);
+    }
+    let built = builder.finish();
+    let block = built.block.with_context(|| format!("no filter: {}", built.report.reason))?;
+    checked(block)
+}
+
+/// The block as it stands in the table, whose filter need not be usable: its secret seed is not asked for.
+fn extract(path: &Path, secret: Option<&KeyHasher>) -> anyhow::Result<FilterBlock<Bytes>> {
+    let table = files::open_table(path, secret)?;
+    let name = input::name(path);
+    let Some(region) = table.layout().region(TablePart::Filter).cloned() else {
+        bail!("{name} has no filter");
+    };
+    if let Some(problem) = table.filter_problem().filter(|problem| !problem.is_foreign_filter()) {
+        bail!("{name}: {}", in_options(problem));
+    }
+    let block = read_region(path, &table, &region)?;
+    checked(block).with_context(|| format!("{name}: the filter block"))
+}
+
+/// Bytes of the checksum that stands behind each block of a table.
+const CHECKSUM_BYTES: u64 = 4;
+
+fn read_region(path: &Path, table: &Table, region: &LayoutRegion) -> anyhow::Result<Bytes> {
+    let context = || format!("cannot read the filter block of {}", input::name(path));
+    let length = usize::try_from(region.bytes.saturating_sub(CHECKSUM_BYTES))?;
+    ensure!(region.offset.saturating_add(region.bytes) <= table.file_bytes(), context());
+    if input::is_standard(path) {
+        let start = usize::try_from(region.offset)?;
+        let bytes = input::whole(path)?;
+        ensure!(start + length <= bytes.len(), context());
+        return Ok(bytes.slice(start..start + length));
+    }
+    let mut bytes = vec![0; length];
+    let mut file = File::open(path).with_context(context)?;
+    file.seek(SeekFrom::Start(region.offset)).and_then(|_| file.read_exact(&mut bytes)).with_context(context)?;
+    Ok(bytes.into())
+}
+
+/// The block, unless a reader would refuse it.
+fn checked(block: Bytes) -> anyhow::Result<FilterBlock<Bytes>> {
+    let block = FilterBlock::open_unverified(block)?;
+    block.verify()?;
+    Ok(block)
+}
+
+impl Target {
+    /// Refuses a file that is there already. Checked before keys are read, which may take minutes.
+    fn ensure_free(&self) -> anyhow::Result<()> {
+        let path = self.out.display();
+        ensure!(!self.out.is_dir(), "{path}: expected a file, got a directory");
+        let is_free = self.overwrite || !self.out.exists();
+        ensure!(is_free, "{path} exists already: choose another --out, or replace it with --overwrite");
+        Ok(())
+    }
+
+    /// Writes the block under a temporary name first, so that the file is either whole or not there.
+    fn write(&self, block: &FilterBlock<Bytes>) -> anyhow::Result<()> {
+        let parent = self.out.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let directory = parent.unwrap_or(Path::new("."));
+        let write = || {
+            let mut file = LocalFileSystem.create(directory)?;
+            file.write_all(block.as_bytes())?;
+            file.sync()?;
+            file.persist(&self.out)?;
+            LocalFileSystem.sync_directory(directory)
+        };
+        write().with_context(|| format!("cannot write {}", self.out.display()))
+    }
+}
+
+impl BlockReport {
+    fn new(path: &Path, info: &BlockInfo) -> Self {
+        Self {
+            path: path.display().to_string(),
+            filter: Choice { kind: info.kind.name(), requested: info.requested.name(), reason: info.reason.as_str() },
+            keys: info.keys,
+            block_bytes: info.block_bytes,
+            bits_per_key: info.bits_per_key(),
+            expected_fpr: info.expected_fpr,
+            file_fingerprint: info.file.map(|file| format!("{:#018x}", file.fingerprint())),
+        }
+    }
+}
+
+impl fmt::Display for BlockReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (path, filter) = (&self.path, &self.filter);
+        let (keys, bytes) = (units::counted(self.keys, "key"), units::grouped(self.block_bytes));
+        writeln!(f, "{path}: filter block {filter}, {keys}, {bytes} bytes")?;
+        let rate = units::percent(self.expected_fpr);
+        if self.keys > 0 {
+            writeln!(f, "{:.2} bits per key, {rate} expected", self.bits_per_key)?;
+        }
+        match &self.file_fingerprint {
+            Some(file) => writeln!(f, "bound to the file of fingerprint {file}: a reader has to give that file's id"),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! `sstfilter dump`: the keys of a table, or its keys and values, in the format that `build` reads.
+
+use std::io;
+use std::path::PathBuf;
+
+use anyhow::{Context, ensure};
+use clap::Args;
+use serde::Serialize;
+use sstfilter::KeyHasher;
+use sstfilter::sst::Entry;
+
+use crate::lines::{BYTE_ORDER_MARK, KeysFormat};
+use crate::output::{CANNOT_WRITE, Outcome, Output, Text, note};
+use crate::{files, units};
+
+#[derive(Debug, Args)]
+pub(crate) struct DumpArgs {
+    /// The table
+    table: PathBuf,
+
+    /// Print keys alone, those of tombstones included
+    #[arg(long)]
+    keys_only: bool,
+}
+
+/// Writes entries one after the other; a table need not fit into memory.
+struct Dump<'a, 'b> {
+    output: &'a mut Output<'b>,
+    format: KeysFormat,
+    keys_only: bool,
+    entries: u64,
+    tombstones: u64,
+    /// Keys and values that are not printed as they are.
+    escaped: u64,
+}
+
+/// An entry in JSON.
+#[derive(Serialize)]
+struct JsonEntry {
+    key: Text,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value: Option<Text>,
+    #[serde(skip_serializing_if = "core::ops::Not::not")]
+    tombstone: bool,
+}
+
+pub(crate) fn run(
+    args: &DumpArgs,
+    format: KeysFormat,
+    secret: Option<&KeyHasher>,
+    output: &mut Output<'_>,
+) -> anyhow::Result<Outcome> {
+    let has_no_values = format == KeysFormat::Nul && !args.keys_only && !output.is_json;
+    ensure!(!has_no_values, "--keys-format nul has no place for values: add --keys-only, or take --keys-format hex");
+    let table = files::open_table(&args.table, secret)?;
+    let mut dump = Dump { output, format, keys_only: args.keys_only, entries: 0, tombstones: 0, escaped: 0 };
+    dump.begin()?;
+    for entry in &table {
+        dump.entry(&entry?)?;
+    }
+    dump.end()?;
+    Ok(Outcome::Yes)
+}
+
+impl Dump<'_, '_> {
+    fn begin(&mut self) -> anyhow::Result<()> {
+        if self.output.is_json { self.write(b"{\"entries\":[") } else { Ok(()) }
+    }
+
+    fn entry(&mut self, entry: &Entry) -> anyhow::Result<()> {
+        self.tombstones += u64::from(entry.value.is_none());
+        let is_first = self.entries == 0;
+        self.entries += 1;
+        if self.output.is_json {
+            return self.json_entry(entry, is_first);
+        }
+        let value = if self.keys_only { None } else { entry.value.as_deref() };
+        let record = match self.format {
+            KeysFormat::Lines => {
+                let key = self.text(&entry.key, is_plain_key);
+                line(key, value.map(|value| self.text(value, is_plain_value)))
+            }
+            KeysFormat::Nul => nul_record(&entry.key)?,
+            KeysFormat::Hex => line(hex(&entry.key), value.map(hex)),
+        };
+        self.write(&record)
+    }
+
+    fn json_entry(&mut self, entry: &Entry, is_first: bool) -> anyhow::Result<()> {
+        self.write(if is_first { b"\n" } else { b",\n" })?;
+        let text = |bytes: &[u8]| Text(bytes.to_vec());
+        let value = if self.keys_only { None } else { entry.value.as_deref().map(text) };
+        let entry = JsonEntry { key: text(&entry.key), value, tombstone: entry.value.is_none() };
+        let written = serde_json::to_writer(&mut *self.output.writer, &entry);
+        written.map_err(io::Error::from).context(CANNOT_WRITE)
+    }
+
+    /// Bytes as text that `build` reads as these bytes, or else with escapes, which are counted.
+    fn text(&mut self, bytes: &[u8], is_plain: fn(&str) -> bool) -> Vec<u8> {
+        if core::str::from_utf8(bytes).is_ok_and(is_plain) {
+            return bytes.to_vec();
+        }
+        self.escaped += 1;
+        bytes.escape_ascii().collect()
+    }
+
+    fn end(&mut self) -> anyhow::Result<()> {
+        if self.output.is_json {
+            let closing = format!("\n],\"count\":{},\"tombstones\":{}}}\n", self.entries, self.tombstones);
+            return self.write(closing.as_bytes());
+        }
+        if self.tombstones > 0 && !self.keys_only {
+            let keys = units::counted(self.tombstones, "tombstone");
+            note(&format!("note: {keys}: lines without a tab"));
+        }
+        if self.escaped > 0 {
+            let escaped = units::grouped(self.escaped);
+            note(&format!(
+                "note: {escaped} of the keys and values are no plain text and are shown with escapes: \
+                           --keys-format hex prints all as they are"
+            ));
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> anyhow::Result<()> {
+        self.output.writer.write_all(bytes).context(CANNOT_WRITE)
+    }
+}
+
+/// A line ends a key at a tab or a line feed and cuts a carriage return; the byte order mark of a first key would be dropped.
+fn is_plain_key(text: &str) -> bool {
+    !text.chars().any(char::is_control) && !text.as_bytes().starts_with(BYTE_ORDER_MARK)
+}
+
+/// Only the first tab of a line separates.
+fn is_plain_value(text: &str) -> bool {
+    !text.chars().any(|character| character.is_control() && character != '\t')
+}
+
+/// A key, with a tab and its value if it has one. The line of the empty key is never blank, for blank lines are no keys.
+fn line(mut key: Vec<u8>, value: Option<Vec<u8>>) -> Vec<u8> {
+    if value.is_some() || key.is_empty() {
+        key.push(b'\t');
+    }
+    key.extend(value.into_iter().flatten());
+    key.push(b'\n');
+    key
+}
+
+fn nul_record(key: &[u8]) -> anyhow::Result<Vec<u8>> {
+    ensure!(!key.contains(&0), "key {} holds a NUL byte: take --keys-format hex", Text(key.to_vec()));
+    Ok([key, &[0]].concat())
+}
+
+fn hex(bytes: &[u8]) -> Vec<u8> {
+    Text(bytes.to_vec()).hex().into_bytes()
+}
