@@ -174,3 +174,98 @@ impl LevelDbFilterBlockBuilder {
         self.filters.len() as u32
     }
 }
+
+#[cfg(test)]
+mod tests {
+    //! A data block whose keys are looked for in another block's filter loses them.
+
+    use super::{LevelDbFilterBlock, LevelDbFilterBlockBuilder};
+    use crate::error::Error;
+    use crate::filter::FilterKind;
+    use crate::filter::leveldb_bloom::tests::key;
+
+    /// Forty data blocks, each fifth without keys: their offsets, and the block.
+    fn build(bits_per_key: u32, step: u64, keys_per_block: u64) -> (Vec<(u64, Vec<u64>)>, Vec<u8>) {
+        let mut builder = LevelDbFilterBlockBuilder::new(bits_per_key);
+        let (mut offset, mut next_key) = (0, 0);
+        let mut blocks = Vec::new();
+        for block in 0..40 {
+            builder.start_block(offset);
+            let keys = if block % 5 == 4 { 0 } else { keys_per_block };
+            let keys: Vec<u64> = (next_key..next_key + keys).collect();
+            keys.iter().for_each(|&i| builder.add_key(&key(i)));
+            next_key += keys.len() as u64;
+            blocks.push((offset, keys));
+            offset += step + block * 37 % 500;
+        }
+        builder.start_block(offset);
+        (blocks, builder.finish())
+    }
+
+    /// The checksums are of what LevelDB 1.23 built for the same calls.
+    #[test]
+    fn filter_blocks_are_leveldbs_to_the_byte() {
+        for (bits_per_key, checksum) in [(1, 0x5932_840b), (10, 0x3812_acc7), (20, 0xb3f6_ccfd)] {
+            let mut built = Vec::new();
+            for step in [100, 700, 2_048, 4_096, 9_001] {
+                for keys_per_block in [0, 1, 13] {
+                    built.extend(build(bits_per_key, step, keys_per_block).1);
+                }
+            }
+            assert_eq!(crc32c::crc32c(&built), checksum, "{bits_per_key} bits per key");
+        }
+    }
+
+    #[test]
+    fn each_data_block_finds_its_keys() {
+        for step in [100, 700, 2_048, 4_096, 9_001] {
+            let (blocks, bytes) = build(10, step, 13);
+            let filters = LevelDbFilterBlock::open(bytes).expect("a filter block");
+            for (offset, keys) in blocks {
+                let Ok(filter) = filters.filter_of(offset) else { panic!("no filter at {offset}") };
+                assert!(keys.iter().all(|&i| filter.may_contain(&key(i))), "block at {offset}, step {step}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_range_without_keys_has_a_filter_of_no_keys() {
+        let (_, bytes) = build(10, 9_001, 1);
+        let filters = LevelDbFilterBlock::open(bytes).expect("a filter block");
+        assert_eq!(filters.filter(1).expect("a filter").kind(), FilterKind::NoKeys);
+    }
+
+    #[test]
+    fn what_leveldb_answers_may_be_present_for_is_refused() {
+        let (_, bytes) = build(10, 2_048, 5);
+        let filters = LevelDbFilterBlock::open(bytes.as_slice()).expect("a filter block");
+        assert!(matches!(filters.filter(filters.filters()), Err(Error::Malformed { .. })));
+        assert!(matches!(filters.filter_of(u64::MAX), Err(Error::Malformed { .. })));
+        let end = bytes.len();
+        for (at, byte) in [(end - 1, 64), (end - 5, 255), (end - 2, 1)] {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= byte;
+            assert!(matches!(LevelDbFilterBlock::open(damaged), Err(Error::Malformed { .. })), "byte {at}");
+        }
+    }
+
+    #[test]
+    fn an_offset_outside_the_filters_is_refused() {
+        let (_, bytes) = build(10, 2_048, 5);
+        let array =
+            bytes.len() - 1 - 4 * (LevelDbFilterBlock::open(bytes.as_slice()).expect("a filter block").filters() + 1);
+        for offset in [u32::MAX, 1 << 20] {
+            let mut damaged = bytes.clone();
+            damaged[array..array + 4].copy_from_slice(&offset.to_le_bytes());
+            let filters = LevelDbFilterBlock::open(damaged).expect("the array is in the block");
+            assert!(matches!(filters.filter(0), Err(Error::Malformed { .. })), "offset {offset}");
+        }
+    }
+
+    #[test]
+    fn bytes_without_a_trailer_are_refused() {
+        for length in 0..5 {
+            assert!(matches!(LevelDbFilterBlock::open(vec![0; length]), Err(Error::Malformed { .. })));
+        }
+    }
+}

@@ -97,3 +97,69 @@ pub(super) fn hash(key: &[u8]) -> u32 {
 fn probes_for(bits_per_key: u32) -> u8 {
     (f64::from(bits_per_key) * 0.69).clamp(1.0, f64::from(MAX_PROBES)) as u8
 }
+
+#[cfg(test)]
+pub(super) mod tests {
+    //! Filters that LevelDB reads must be LevelDB's, to the byte: a bit elsewhere is a key it no longer finds.
+    //!
+    //! The checksums are of what Debian's libleveldb 1.23 built for the same keys.
+
+    use super::build_leveldb_bloom;
+    use crate::error::Error;
+    use crate::filter::{Filter, FilterKind};
+
+    /// Keys of 0 to 8 bytes, with all values of bytes at their ends.
+    pub(in crate::filter) fn key(i: u64) -> Vec<u8> {
+        let bytes = (i + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes();
+        bytes.into_iter().take((i % 9) as usize).collect()
+    }
+
+    #[test]
+    fn filters_are_leveldbs_to_the_byte() {
+        let built_by_leveldb = [
+            (0, 0x7c5f_f321),
+            (1, 0x51e1_1088),
+            (2, 0x64e2_aca0),
+            (5, 0x797a_c203),
+            (9, 0x474e_d686),
+            (10, 0x75e7_8052),
+            (13, 0x1634_8568),
+            (14, 0xc927_9283),
+            (16, 0x4311_9dc2),
+            (20, 0x3e42_5550),
+            (29, 0xc44d_3a62),
+            (30, 0xa52c_dae1),
+            (43, 0x1c65_ef67),
+            (44, 0xfe13_d712),
+            (45, 0xbff9_6970),
+            (60, 0x1c1d_8b11),
+            (100, 0x6b9b_75a1),
+            (1_000, 0x14f9_6e33),
+        ];
+        for (bits_per_key, checksum) in built_by_leveldb {
+            let filters = [0, 1, 2, 7, 100, 1_001].map(|keys| build_leveldb_bloom((0..keys).map(key), bits_per_key));
+            assert_eq!(crc32c::crc32c(&filters.concat()), checksum, "{bits_per_key} bits per key");
+        }
+    }
+
+    #[test]
+    fn a_built_filter_keeps_its_keys() {
+        for bits_per_key in [0, 1, 10, 50, 10_000] {
+            let filter = Filter::leveldb(build_leveldb_bloom((0..300).map(key), bits_per_key)).expect("a filter");
+            assert_eq!(filter.kind(), FilterKind::LevelDbBloom);
+            assert!((0..300).all(|i| filter.may_contain(&key(i))), "{bits_per_key} bits per key");
+        }
+    }
+
+    #[test]
+    fn filters_that_leveldb_does_not_write_are_refused() {
+        for probes in [0, 31, 255] {
+            let refused = Filter::leveldb([[0; 8].as_slice(), &[probes]].concat());
+            assert!(matches!(refused, Err(Error::Unsupported { .. })), "{probes} probes: {refused:?}");
+        }
+        for data_bytes in 0..8 {
+            let refused = Filter::leveldb([vec![0; data_bytes], vec![6]].concat());
+            assert!(matches!(refused, Err(Error::Malformed { .. })), "{data_bytes} bytes: {refused:?}");
+        }
+    }
+}
