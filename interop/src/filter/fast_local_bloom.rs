@@ -65,7 +65,7 @@ impl FastLocalBloom {
     }
 
     pub(super) fn expected_fpr(self, keys: u64) -> f64 {
-        rate::lines_of_independent_probes(keys, u64::from(self.lines), 8 * LINE_BYTES, u32::from(self.probes))
+        rate::lines_of_independent_probes(keys, u64::from(self.lines), 8.0 * LINE_BYTES as f64, u32::from(self.probes))
     }
 
     pub(super) fn parameters(self) -> Vec<(&'static str, String)> {

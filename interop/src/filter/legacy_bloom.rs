@@ -47,7 +47,8 @@ impl LegacyBloom {
     }
 
     pub(super) fn expected_fpr(self, keys: u64) -> f64 {
-        rate::lines_of_double_hashing(keys, u64::from(self.lines), 8 << self.line_bytes_log2, u32::from(self.probes))
+        let line_bits = f64::from(self.line_bytes_log2 + 3).exp2();
+        rate::lines_of_double_hashing(keys, u64::from(self.lines), line_bits, u32::from(self.probes))
     }
 
     pub(super) fn parameters(self) -> Vec<(&'static str, String)> {

@@ -39,7 +39,7 @@ impl LevelDbBloom {
     }
 
     pub(super) fn expected_fpr(self, keys: u64) -> f64 {
-        rate::one_line_of_double_hashing(keys, self.bits, u32::from(self.probes))
+        rate::one_line_of_double_hashing(keys, self.bits, self.probes)
     }
 
     pub(super) fn parameters(self) -> Vec<(&'static str, String)> {
@@ -48,7 +48,7 @@ impl LevelDbBloom {
 }
 
 /// The bits of one key.
-fn positions(hash: u32, bits: u64, probes: u8) -> impl Iterator<Item = u64> {
+pub(super) fn positions(hash: u32, bits: u64, probes: u8) -> impl Iterator<Item = u64> {
     let step = hash.rotate_right(17);
     (0..u32::from(probes)).map(move |probe| u64::from(hash.wrapping_add(probe.wrapping_mul(step))) % bits)
 }

@@ -1,27 +1,170 @@
-//! Expected false positive rates of Bloom filters.
+//! False positive rates to be expected of Bloom filters.
+//!
+//! A probe finds a set bit by chance; the chances are summed over what a filter can look like. RocksDB's own estimate of a filter
+//! of lines takes two loads of a line, one standard deviation above and below the mean (`BloomMath::CacheLocalFpRate`); here all
+//! loads are taken. Double hashing adds false positives that independent probes do not have: few different probes where the step
+//! has a small order, and keys whose step is equal, so that one key covers all probes of another.
 
-/// RocksDB's estimate is the mean of the rates one standard deviation above and below the mean load of a line
-/// (`BloomMath::CacheLocalFpRate`). This sums over all loads instead.
-pub(super) fn lines_of_independent_probes(keys: u64, lines: u64, line_bits: usize, probes: u32) -> f64 {
+use super::leveldb_bloom::positions;
+
+/// Hashes of absent keys that are taken to see how many different bits LevelDB's double hashing gives.
+const SAMPLED_HASHES: u32 = 1 << 14;
+/// Above this many keys per line, lines differ so little that one load stands for all.
+const MANY_KEYS_PER_LINE: f64 = 4_096.0;
+/// Loads that are rarer than this beside the most frequent one are left out.
+const RAREST_LOAD: f64 = 1e-18;
+
+/// Lines are chosen by one hash, all probes in a line by another of 32 bits, as if independently.
+pub(super) fn lines_of_independent_probes(keys: u64, lines: u64, line_bits: f64, probes: u32) -> f64 {
     let load = keys as f64 / lines as f64;
-    let mut chance = (-load).exp();
-    let (mut sum, mut seen) = (0.0, 0.0);
-    let last = (load + 12.0 * load.sqrt() + 30.0).min(1e6);
-    let mut i = 0.0;
-    while i <= last {
-        let filled = 1.0 - (-(i * f64::from(probes)) / line_bits as f64).exp();
-        sum += chance * filled.powf(f64::from(probes));
-        seen += chance;
-        i += 1.0;
-        chance *= load / i;
+    let probes = f64::from(probes);
+    let by_chance = mean_over_loads(load, |keys| all_set(line_bits, keys * probes, probes));
+    // A key of the line with the same 32 bits has the same probes.
+    either(by_chance, chance_of_equal(load, 32))
+}
+
+/// Lines are chosen by a hash of 32 bits, probes in a line by its lowest bits and by steps that are other bits of it.
+pub(super) fn lines_of_double_hashing(keys: u64, lines: u64, line_bits: f64, probes: u32) -> f64 {
+    let classes = step_classes(line_bits, probes);
+    let different: f64 = classes.iter().map(|&(chance, different)| chance * different).sum();
+    let by_chance = mean_over_loads(keys as f64 / lines as f64, |keys| {
+        let throws = throws_for(line_bits, keys, different);
+        let scattered = classes.iter().map(|&(chance, different)| chance * all_set(line_bits, throws, different));
+        let filled = set_bits(line_bits, throws);
+        scattered.sum::<f64>() + keys / line_bits.powi(2) * steps_in_common(filled, probes)
+    });
+    either(by_chance.min(1.0), chance_of_equal(keys as f64, 32))
+}
+
+/// Probes are anywhere in the filter, by double hashing with sums of 32 bits, modulo any number of bits.
+pub(super) fn one_line_of_double_hashing(keys: u64, bits: u64, probes: u8) -> f64 {
+    let mut sampled = [0.0_f64; 31];
+    for i in 0..SAMPLED_HASHES {
+        // Multiples of the golden ratio are spread evenly.
+        let mut bits_of_key: Vec<u64> = positions(i.wrapping_mul(0x9e37_79b9), bits, probes).collect();
+        bits_of_key.sort_unstable();
+        bits_of_key.dedup();
+        sampled[bits_of_key.len()] += 1.0 / f64::from(SAMPLED_HASHES);
     }
-    sum + (1.0 - seen).max(0.0)
+    let classes = || (0_u8..).map(f64::from).zip(sampled);
+    let (bits, keys) = (bits as f64, keys as f64);
+    let throws = throws_for(bits, keys, classes().map(|(different, chance)| chance * different).sum());
+    let scattered: f64 = classes().map(|(different, chance)| chance * all_set(bits, throws, different)).sum();
+    // The same step from the first bit on, or the opposite step from the last bit on. Fewer probes in common are rare, because
+    // sums that wrap around 2^32 break the pattern.
+    (scattered + 2.0 * keys / bits.powi(2)).min(1.0)
 }
 
-pub(super) fn lines_of_double_hashing(keys: u64, lines: u64, line_bits: u64, probes: u32) -> f64 {
-    lines_of_independent_probes(keys, lines, usize::try_from(line_bits).unwrap_or(usize::MAX), probes)
+/// The mean over lines whose numbers of keys have a Poisson distribution.
+fn mean_over_loads(load: f64, rate: impl Fn(f64) -> f64) -> f64 {
+    if load > MANY_KEYS_PER_LINE {
+        return rate(load);
+    }
+    let most_frequent = load.floor();
+    let (mut sum, mut weights) = (rate(most_frequent), 1.0);
+    let mut add = |keys: f64, weight: f64| {
+        sum += weight * rate(keys);
+        weights += weight;
+    };
+    let (mut keys, mut weight) = (most_frequent, 1.0);
+    while weight > RAREST_LOAD {
+        keys += 1.0;
+        weight *= load / keys;
+        add(keys, weight);
+    }
+    (keys, weight) = (most_frequent, 1.0);
+    while weight > RAREST_LOAD && keys > 0.0 {
+        weight *= keys / load;
+        keys -= 1.0;
+        add(keys, weight);
+    }
+    sum / weights
 }
 
-pub(super) fn one_line_of_double_hashing(keys: u64, bits: u64, probes: u32) -> f64 {
-    (1.0 - (-(keys as f64) * f64::from(probes) / bits as f64).exp()).powf(f64::from(probes))
+/// The chance that `probes` random bits are all set, after `throws` random bits were set. To second order: the mean of a power of
+/// the number of set bits, by its mean and variance, which are exact.
+fn all_set(bits: f64, throws: f64, probes: f64) -> f64 {
+    let set = set_bits(bits, throws);
+    if set <= 0.0 || probes <= 0.0 {
+        return if probes <= 0.0 { 1.0 } else { 0.0 };
+    }
+    let one_unset = 1.0 - set;
+    let two_unset = (throws * (-2.0 / bits).ln_1p()).exp();
+    let variance = (one_unset - two_unset) / bits + two_unset - one_unset.powi(2);
+    let spread = 1.0 + probes * (probes - 1.0) / 2.0 * variance.max(0.0) / set.powi(2);
+    (set.powf(probes) * spread).min(1.0)
+}
+
+/// The mean part of the bits that are set.
+fn set_bits(bits: f64, throws: f64) -> f64 {
+    -(throws * (-1.0 / bits).ln_1p()).exp_m1()
+}
+
+/// How many random bits set as many bits as `keys` keys of `different` bits each.
+fn throws_for(bits: f64, keys: f64, different: f64) -> f64 {
+    keys * (-different / bits).ln_1p() / (-1.0 / bits).ln_1p()
+}
+
+/// For steps modulo a power of two: how frequent each power of two as divisor is, and how many different probes it leaves.
+fn step_classes(line_bits: f64, probes: u32) -> Vec<(f64, f64)> {
+    let mut classes = Vec::new();
+    let (mut order, mut chance) = (line_bits, 0.5);
+    while order > 1.0 {
+        classes.push((chance, f64::from(probes).min(order)));
+        (order, chance) = (order / 2.0, chance / 2.0);
+    }
+    classes.push((1.0 / line_bits, 1.0));
+    classes
+}
+
+/// Of the pairs of a key's first bit and step, how many cover another key's probes by having its step or the opposite one. A pair
+/// that covers only some of them counts by the chance that the others are set.
+fn steps_in_common(filled: f64, probes: u32) -> f64 {
+    let chance = |left: u32| filled.powf(f64::from(left)) - filled.powf(f64::from(probes));
+    let partly: f64 = (1..probes).map(chance).sum();
+    2.0 * (2.0 * partly + chance(0))
+}
+
+/// The chance that one of `keys` has the same hash of `bits` bits: RocksDB's `FingerprintFpRate`.
+fn chance_of_equal(keys: f64, bits: i32) -> f64 {
+    -(-keys * 0.5_f64.powi(bits)).exp_m1()
+}
+
+/// The chance of one of two independent events.
+fn either(one: f64, other: f64) -> f64 {
+    one + other - one * other
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{lines_of_double_hashing, lines_of_independent_probes, one_line_of_double_hashing};
+
+    #[test]
+    fn rates_are_between_0_and_1_for_any_parameters() {
+        for keys in [0, 1, 2, 1_000, 1 << 20, 1 << 40, u64::MAX] {
+            for probes in [1, 6, 30] {
+                for lines in [1, 2, 1_000, 1 << 26] {
+                    for line_bits in [8.0, 64.0, 512.0, 4_294_967_296.0] {
+                        let independent = lines_of_independent_probes(keys, lines, line_bits, probes.into());
+                        let double = lines_of_double_hashing(keys, lines, line_bits, probes.into());
+                        assert!(
+                            (0.0..=1.0).contains(&independent),
+                            "{keys} {lines} {line_bits} {probes}: {independent}"
+                        );
+                        assert!((0.0..=1.0).contains(&double), "{keys} {lines} {line_bits} {probes}: {double}");
+                    }
+                }
+                let whole = one_line_of_double_hashing(keys, 64 + 8 * keys.min(1 << 30), probes);
+                assert!((0.0..=1.0).contains(&whole), "{keys} {probes}: {whole}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_filter_of_no_keys_has_no_false_positives_and_a_crowded_one_only_those() {
+        assert!(lines_of_independent_probes(0, 10, 512.0, 6) < 1e-12);
+        assert!(lines_of_independent_probes(100_000, 10, 512.0, 6) > 0.999);
+        assert!(lines_of_double_hashing(0, 10, 512.0, 6) < 1e-12);
+        assert!(one_line_of_double_hashing(0, 64, 6) < 1e-12);
+    }
 }
