@@ -10,6 +10,7 @@ use sstfilter::kind::{self, KindEntry};
 use sstfilter::{AutoPolicy, BitsPerKey, FalsePositiveRate, FilterPolicy, KeyHasher, Sizing};
 
 use crate::bare::FilterCommand;
+use crate::compare::CompareArgs;
 use crate::dump::DumpArgs;
 use crate::get::GetArgs;
 use crate::inspect::InspectArgs;
@@ -23,7 +24,7 @@ const EXIT_CODES: &str = "\
 Exit codes:
   0    done, and all is well
   1    done, and the answer is no: a key is absent (get), damage was found (inspect, verify),
-       a key was lost (demo)
+       a key was lost (demo, compare)
   2    not done: standard error, or the report, says why and what to do
   141  the reader of the output went away (sstfilter ... | head)";
 
@@ -71,6 +72,8 @@ pub(crate) enum Command {
     Inspect(InspectArgs),
     /// Read tables or bare filter blocks in full and list all damage
     Verify(VerifyArgs),
+    /// Compare every kind of filter on your own keys: bytes, false positive rates, times and blocks read
+    Compare(CompareArgs),
     /// Rank the kinds of filter for your use, with sizes, rates and reasons
     Advise(AdviseArgs),
     /// Measure every kind of filter on this machine, and write the figures as a page with charts
@@ -148,7 +151,7 @@ pub(crate) struct FilterArgs {
 }
 
 /// The policy that chooses the kind for each table.
-const AUTO: &str = "auto";
+pub(crate) const AUTO: &str = "auto";
 
 fn policy_names() -> PossibleValuesParser {
     PossibleValuesParser::new([AUTO].into_iter().chain(kind::all().iter().map(|entry| entry.name)))
@@ -237,35 +240,16 @@ fn parse_ratio(text: &str) -> Result<f64, String> {
 #[derive(Debug, Args)]
 pub(crate) struct ReportArgs {
     /// Directory for report.html, report.csv and report.json; made if it does not exist. Files of an
-    /// earlier report are replaced. Optional with --keys
-    #[arg(long, value_name = "DIR", required_unless_present = "keys")]
-    pub(crate) out: Option<PathBuf>,
+    /// earlier report are replaced
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: PathBuf,
 
     /// Filters of up to 100,000 keys and fewer repetitions: under a minute instead of several
-    #[arg(long, conflicts_with = "keys")]
+    #[arg(long)]
     pub(crate) quick: bool,
 
-    /// Measure all kinds on these keys only, and report what they would save: lines of keys (text after a tab is
-    /// ignored)
-    #[arg(long, value_name = "FILE")]
-    pub(crate) keys: Option<PathBuf>,
-
-    /// With --keys: lines of absent keys to measure the false positive rates with [default: the keys of --keys,
-    /// each with a byte appended]
-    #[arg(long, value_name = "FILE", requires = "keys")]
-    pub(crate) absent: Option<PathBuf>,
-
-    /// With --keys: false positive rate, between 0 and 1 [default: 0.01]
-    #[arg(long, value_name = "P", value_parser = parse_fpr, allow_negative_numbers = true, requires = "keys")]
-    pub(crate) fpr: Option<FalsePositiveRate>,
-
-    /// With --keys: bytes of the filters that you use today, to compare with (units K, M, G) [default: the size of
-    /// blocked Bloom filters]
-    #[arg(long, value_name = "BYTES", value_parser = parse_bytes, requires = "keys")]
-    pub(crate) current: Option<u64>,
-
     /// Filters of up to N keys, with figures as rough as N is small: for tests of the report itself
-    #[arg(long, value_name = "N", hide = true, conflicts_with = "keys",
+    #[arg(long, value_name = "N", hide = true,
         value_parser = count_in::<u32>(1_000..=10_000_000), allow_negative_numbers = true)]
     pub(crate) most_keys: Option<u32>,
 }
@@ -275,13 +259,13 @@ fn parse_table_bytes(text: &str) -> Result<u64, String> {
     if (4_096..=1 << 40).contains(&length) { Ok(length) } else { Err(format!("expected 4K to 1T, got '{text}'")) }
 }
 
-fn parse_fpr(text: &str) -> Result<FalsePositiveRate, String> {
+pub(crate) fn parse_fpr(text: &str) -> Result<FalsePositiveRate, String> {
     let expected = || format!("expected a number between 0 and 1, got '{text}'");
     let rate: f64 = text.parse().map_err(|_| expected())?;
     FalsePositiveRate::new(rate).map_err(|_| expected())
 }
 
-fn parse_bits_per_key(text: &str) -> Result<BitsPerKey, String> {
+pub(crate) fn parse_bits_per_key(text: &str) -> Result<BitsPerKey, String> {
     // The text as it was given: the number 1e300 has 301 digits.
     let expected = || format!("expected a number from 1 to 100, got '{text}'");
     let bits: f64 = text.parse().map_err(|_| expected())?;

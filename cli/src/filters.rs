@@ -5,7 +5,8 @@ use std::time::Instant;
 
 use anyhow::{Context, ensure};
 use bytes::Bytes;
-use sstfilter::{BuildContext, BuildPurpose, FilterBlock, KeyHash, KeyHasher, KindPolicy, MatchBitmap};
+use serde::Serialize;
+use sstfilter::{BuildContext, BuildPurpose, FilterBlock, FilterPolicy, KeyHash, KeyHasher, MatchBitmap};
 
 /// Numbers from here on are absent keys: mixing is a bijection, so that none has the hash of a present one.
 const FIRST_ABSENT: u64 = 1 << 48;
@@ -28,19 +29,29 @@ pub(crate) fn context() -> BuildContext {
     BuildContext::new(&KeyHasher::default()).with_purpose(BuildPurpose::Compaction)
 }
 
-/// The policy's filter of these distinct `hashes`; an error when it is of another kind than the policy's.
+/// What a filter of these hashes is built for.
+pub(crate) fn context_of(hashes: &[KeyHash]) -> BuildContext {
+    context().with_expected_keys(hashes.len() as u64)
+}
+
+/// The policy's filter of these distinct `hashes`, of whichever kind it became.
 pub(crate) fn build(
-    policy: &KindPolicy,
+    policy: &dyn FilterPolicy,
     context: &BuildContext,
     hashes: &[KeyHash],
 ) -> anyhow::Result<FilterBlock<Bytes>> {
-    let mut builder = policy.builder(context);
+    let mut builder = policy.builder(context).context("its policy makes no filter")?;
     builder.add_hashes(hashes);
     let built = builder.finish();
     let reason = built.report.reason;
-    let used = built.report.used.with_context(|| format!("no filter: {reason}"))?;
-    ensure!(used == policy.kind(), "its policy makes a {used} filter instead: {reason}");
-    Ok(FilterBlock::open_unverified(built.block.context("no filter")?)?)
+    Ok(FilterBlock::open_unverified(built.block.with_context(|| format!("no filter: {reason}"))?)?)
+}
+
+/// Refuses a filter of another kind than the one that was requested.
+pub(crate) fn ensure_as_requested(filter: &FilterBlock<Bytes>) -> anyhow::Result<()> {
+    let info = filter.info();
+    ensure!(info.kind == info.requested, "its policy makes a {} filter instead: {}", info.kind, info.reason);
+    Ok(())
 }
 
 /// For how many of `hashes` the filter is positive, probed one by one.
@@ -70,4 +81,112 @@ pub(crate) fn timed<T>(best_ns: &mut f64, keys: usize, work: impl FnOnce() -> T)
     let result = black_box(work());
     *best_ns = best_ns.min(begun.elapsed().as_nanos() as f64 / keys as f64);
     result
+}
+
+/// A kind without a figure, and why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Omission {
+    /// The kind.
+    pub(crate) filter: &'static str,
+    /// The setting at which it has no figure.
+    pub(crate) at: String,
+    /// Why.
+    pub(crate) reason: String,
+}
+
+/// What could be measured of a filter; what could not is noted among the `omissions`.
+pub(crate) fn noted<T>(
+    measured: anyhow::Result<T>,
+    filter: &'static str,
+    at: &str,
+    omissions: &mut Vec<Omission>,
+) -> Option<T> {
+    let note = |error| omissions.push(Omission { filter, at: at.to_owned(), reason: format!("{error:#}") });
+    measured.map_err(note).ok()
+}
+
+/// Times of one policy's filters, each the best of several.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(crate) struct Times {
+    /// From hashes to the finished filters.
+    pub(crate) build_ns_per_key: f64,
+    /// One probe of an absent key; none waits for the answer of the one before.
+    pub(crate) query_one_ns: f64,
+    /// One probe of an absent key, in a batch.
+    pub(crate) query_batch_ns: f64,
+}
+
+/// Keys that one sample of building takes at least: small filters are built several times.
+const KEYS_PER_SAMPLE: usize = 30_000;
+
+/// The filters of one policy, one for each file, and the best times so far.
+pub(crate) struct Timed {
+    policy: Box<dyn FilterPolicy>,
+    pub(crate) filters: Vec<FilterBlock<Bytes>>,
+    pub(crate) times: Times,
+    matches: MatchBitmap,
+}
+
+impl Timed {
+    /// Builds the filters of `files`, each the hashes of its distinct keys. They are not timed yet.
+    pub(crate) fn new(policy: impl FilterPolicy + 'static, files: &[Vec<KeyHash>]) -> anyhow::Result<Self> {
+        let filters: anyhow::Result<_> =
+            files.iter().map(|hashes| build(&policy, &context_of(hashes), hashes)).collect();
+        let [build_ns_per_key, query_one_ns, query_batch_ns] = [f64::INFINITY; 3];
+        let times = Times { build_ns_per_key, query_one_ns, query_batch_ns };
+        Ok(Self { policy: Box::new(policy), filters: filters?, times, matches: MatchBitmap::default() })
+    }
+
+    /// Refuses filters of another kind than the one that was requested.
+    pub(crate) fn without_fallback(self) -> anyhow::Result<Self> {
+        self.filters.iter().try_for_each(ensure_as_requested)?;
+        Ok(self)
+    }
+
+    /// Keys of `files` that the filters deny. It must always be 0.
+    pub(crate) fn lost_keys(&self, files: &[Vec<KeyHash>]) -> u64 {
+        let lost = |(filter, hashes): (_, &Vec<_>)| hashes.len() as u64 - count_one_by_one(filter, hashes);
+        self.filters.iter().zip(files).map(lost).sum()
+    }
+
+    /// Bytes of all filters.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.filters.iter().map(|filter| filter.as_bytes().len() as u64).sum()
+    }
+
+    /// Builds all filters again, and probes each for all `absent` keys.
+    pub(crate) fn sample(&mut self, files: &[Vec<KeyHash>], absent: &[KeyHash]) -> anyhow::Result<()> {
+        let Self { policy, filters, times, matches } = self;
+        let keys: usize = files.iter().map(Vec::len).sum();
+        let builds = KEYS_PER_SAMPLE.div_ceil(keys);
+        timed(&mut times.build_ns_per_key, builds * keys, || {
+            let mut rounds = (0..builds).flat_map(|_| files);
+            rounds.try_for_each(|hashes| {
+                build(&**policy, &context_of(hashes), hashes).map(|filter| drop(black_box(filter)))
+            })
+        })?;
+        let probes = absent.len() * filters.len();
+        timed(&mut times.query_one_ns, probes, || {
+            filters.iter().map(|filter| count_one_by_one(filter, absent)).sum::<u64>()
+        });
+        timed(&mut times.query_batch_ns, probes, || {
+            filters.iter().map(|filter| count_batch(filter, absent, matches)).sum::<u64>()
+        });
+        Ok(())
+    }
+}
+
+/// Times all filters `repetitions` times. They take turns: a disturbance of the machine meets all alike.
+pub(crate) fn take_times(
+    all: &mut [Timed],
+    files: &[Vec<KeyHash>],
+    absent: &[KeyHash],
+    repetitions: u32,
+) -> anyhow::Result<()> {
+    for _ in 0..repetitions {
+        for timed in &mut *all {
+            timed.sample(files, absent)?;
+        }
+    }
+    Ok(())
 }

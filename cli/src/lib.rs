@@ -4,6 +4,7 @@ mod advise;
 mod args;
 mod bare;
 mod build;
+mod compare;
 mod demo;
 mod dump;
 mod files;
@@ -64,10 +65,11 @@ pub fn run(cli: &Cli, stdout: &mut dyn Write) -> anyhow::Result<Outcome> {
         Command::Filter(command) => output.report(bare::run(command, format, secret)?),
         Command::Inspect(args) => output.report(inspect::run(args, secret)?),
         Command::Verify(args) => output.report(verify::run(args, secret)),
+        Command::Compare(args) => output.report(compare::run(args, format, secret)?),
         Command::Advise(args) => output.report(advise::run(args)?),
         Command::Completions(args) => shell::completions(args, &mut output),
         Command::Man(args) => shell::man(args, &mut output),
-        Command::Report(args) => output.report(report::run(args, format)?),
+        Command::Report(args) => output.report(report::run(args)?),
     }?;
     output.writer.flush().context(CANNOT_WRITE)?;
     Ok(outcome)

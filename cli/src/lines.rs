@@ -85,7 +85,7 @@ impl Default for MemoryLimit {
 }
 
 /// The entries of a text, which it owns.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct KeyLines {
     text: Vec<u8>,
     lines: Vec<Line>,
@@ -140,6 +140,13 @@ impl KeyLines {
         let lines = Self::parse(text, format).with_context(|| name.into_owned())?;
         ensure!(lines.len() > 0, "{} holds no key: expected {}", input::name(path), format.expected());
         Ok(lines)
+    }
+
+    /// Adds a key from elsewhere, without a value.
+    pub(crate) fn push(&mut self, key: &[u8]) {
+        let start = self.text.len();
+        self.text.extend_from_slice(key);
+        self.lines.push(Line { start, key_end: self.text.len(), end: self.text.len() });
     }
 
     /// Adds the line from `start` to `end`, where its line feed or the end of the text is.

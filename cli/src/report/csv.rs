@@ -3,23 +3,18 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{Figures, Report};
+use super::Family;
 
 /// The columns: the section, and the fields of its figures as `report.json` names them.
 const HEADER: &str = "section,filter,keys,target_fpr,bytes,bits_per_key,expected_fpr,observed_fpr,build_ns_per_key,\
     query_one_ns,query_batch_ns,planned_keys,offered_keys,offered_percent,refused_keys,fill_ratio,alarms";
 
 /// The whole file.
-pub(super) fn csv(report: &Report) -> serde_json::Result<String> {
+pub(super) fn csv(family: &Family) -> serde_json::Result<String> {
     let mut out = format!("{HEADER}\n");
-    match &report.figures {
-        Figures::OwnKeys(own) => append(&mut out, "own_keys", &own.figures)?,
-        Figures::Family(family) => {
-            append(&mut out, "rates", &family.rates)?;
-            append(&mut out, "by_keys", &family.by_keys)?;
-            append(&mut out, "overfill", &family.overfill)?;
-        }
-    }
+    append(&mut out, "rates", &family.rates)?;
+    append(&mut out, "by_keys", &family.by_keys)?;
+    append(&mut out, "overfill", &family.overfill)?;
     Ok(out)
 }
 

@@ -24,9 +24,9 @@ pub(super) fn findings(by_keys: &[KeysPoint], overfill: &[OverfillPoint]) -> Vec
         ));
     }
     let times: [(&str, FigureOf); 3] = [
-        ("Building", |point| point.build_ns_per_key),
-        ("Probing for absent keys one by one", |point| point.query_one_ns),
-        ("Probing for them in batches", |point| point.query_batch_ns),
+        ("Building", |point| point.times.build_ns_per_key),
+        ("Probing for absent keys one by one", |point| point.times.query_one_ns),
+        ("Probing for them in batches", |point| point.times.query_batch_ns),
     ];
     for (task, of) in times {
         if let Some((least, greatest)) = extremes(of) {

@@ -1,17 +1,17 @@
 //! Filters of generated keys: their sizes and rates at several settings, and their sizes and times by the number of
 //! keys, at one rate.
 
-use core::hint::black_box;
+use core::slice;
 
-use anyhow::ensure;
+use anyhow::{Context, ensure};
 use bytes::Bytes;
 use indicatif::ProgressBar;
 use serde::Serialize;
 use sstfilter::kind::{self, KindEntry};
-use sstfilter::{BuildContext, FalsePositiveRate, FilterBlock, KeyHash, KindPolicy, MatchBitmap};
+use sstfilter::{FalsePositiveRate, FilterBlock, KeyHash};
 
 use crate::args::ReportArgs;
-use crate::filters::{self, build, count_batch, count_one_by_one, timed};
+use crate::filters::{self, Omission, Timed, Times, noted};
 use crate::units::{grouped, percent, whole};
 
 /// Sizes and repetitions of one report: how much is measured.
@@ -45,23 +45,6 @@ impl Effort {
     }
 }
 
-/// A figure that is missing, and why.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Omission {
-    /// The kind.
-    pub(super) filter: &'static str,
-    /// The setting at which it has no figure.
-    pub(super) at: String,
-    /// Why.
-    pub(super) reason: String,
-}
-
-/// What could be measured of a filter; what could not is noted among the `omissions`.
-fn noted<T>(measured: anyhow::Result<T>, filter: &'static str, at: &str, omissions: &mut Vec<Omission>) -> Option<T> {
-    let note = |error| omissions.push(Omission { filter, at: at.to_owned(), reason: format!("{error:#}") });
-    measured.map_err(note).ok()
-}
-
 /// The filter of one kind, and what it takes.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct FilterSize {
@@ -73,22 +56,12 @@ pub(super) struct FilterSize {
     pub(super) expected_fpr: f64,
 }
 
-/// The filter of a kind with the distinct keys `hashes`, its size, and the policy that builds it.
-fn build_kind(
-    kind: &'static KindEntry,
-    rate: FalsePositiveRate,
-    hashes: &[KeyHash],
-) -> anyhow::Result<(FilterBlock<Bytes>, FilterSize, KindPolicy)> {
-    let policy = kind.configure(rate)?;
-    let filter = build(&policy, &context(hashes), hashes)?;
-    let (keys, bytes) = (hashes.len() as u64, filter.as_bytes().len() as u64);
-    let (bits_per_key, expected_fpr) = (bytes as f64 * 8.0 / keys as f64, filter.info().expected_fpr);
-    let size = FilterSize { filter: kind.name, keys, target_fpr: rate.get(), bytes, bits_per_key, expected_fpr };
-    Ok((filter, size, policy))
-}
-
-fn context(hashes: &[KeyHash]) -> BuildContext {
-    filters::context().with_expected_keys(hashes.len() as u64)
+impl FilterSize {
+    fn new(kind: &KindEntry, rate: FalsePositiveRate, keys: usize, filter: &FilterBlock<Bytes>) -> Self {
+        let (keys, bytes) = (keys as u64, filter.as_bytes().len() as u64);
+        let (bits_per_key, expected_fpr) = (bytes as f64 * 8.0 / keys as f64, filter.info().expected_fpr);
+        Self { filter: kind.name, keys, target_fpr: rate.get(), bytes, bits_per_key, expected_fpr }
+    }
 }
 
 /// The target rates: those of the usual table, and those of fingerprints of 4, 8, 12 and 16 bits.
@@ -123,7 +96,10 @@ pub(super) fn rates(effort: &Effort, stages: &ProgressBar, omissions: &mut Vec<O
 }
 
 fn rate(kind: &'static KindEntry, target: f64, hashes: &[KeyHash], most_probes: u64) -> anyhow::Result<RatePoint> {
-    let (filter, size, _) = build_kind(kind, FalsePositiveRate::new(target)?, hashes)?;
+    let rate = FalsePositiveRate::new(target)?;
+    let filter = filters::build(&kind.configure(rate)?, &filters::context_of(hashes), hashes)?;
+    filters::ensure_as_requested(&filter)?;
+    let size = FilterSize::new(kind, rate, hashes.len(), &filter);
     // As many probes as give enough false positives, and at least a tenth of the most.
     let probes = whole(ENOUGH / size.expected_fpr).clamp(most_probes / 10, most_probes);
     Ok(RatePoint { size, observed_fpr: filters::observed_fpr(&filter, probes), probes })
@@ -139,20 +115,13 @@ pub(super) const BOUND: f64 = 8.0;
 /// Absent keys that one sample probes for.
 const PROBES: u64 = 32_768;
 
-/// Keys that one sample of building takes at least: small filters are built several times.
-const KEYS_PER_SAMPLE: usize = 30_000;
-
 /// The filter of one kind.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct KeysPoint {
     #[serde(flatten)]
     pub(super) size: FilterSize,
-    /// From hashes to the finished filter.
-    pub(super) build_ns_per_key: f64,
-    /// Absent keys, one by one, none waiting for the answer of the one before.
-    pub(super) query_one_ns: f64,
-    /// Absent keys, all at once.
-    pub(super) query_batch_ns: f64,
+    #[serde(flatten)]
+    pub(super) times: Times,
 }
 
 /// One of a point's figures.
@@ -165,65 +134,36 @@ pub(super) fn by_keys(
     omissions: &mut Vec<Omission>,
 ) -> anyhow::Result<Vec<KeysPoint>> {
     let mut points = Vec::new();
-    let (absent, rate) = (filters::absent(PROBES), FalsePositiveRate::new(RATE)?);
+    let absent = filters::absent(PROBES);
     for &count in &effort.ladder {
         stages.set_message(format!("sizes and times: {} keys", grouped(count)));
-        let of_count = compare(&filters::present(0, count), &absent, rate, effort.repetitions, omissions)?;
-        points.extend(of_count.into_iter().map(|timed| timed.best));
+        points.extend(of_keys(&filters::present(0, count), &absent, effort.repetitions, omissions)?);
         stages.inc(1);
     }
     Ok(points)
 }
 
-/// Filters of all kinds with the distinct keys `hashes`, timed with `absent` keys.
-pub(super) fn compare(
-    hashes: &[KeyHash],
+/// All kinds with the keys `hashes`.
+fn of_keys(
+    hashes: &Vec<KeyHash>,
     absent: &[KeyHash],
-    rate: FalsePositiveRate,
     repetitions: u32,
     omissions: &mut Vec<Omission>,
-) -> anyhow::Result<Vec<Timed>> {
-    let mut all = Vec::new();
+) -> anyhow::Result<Vec<KeysPoint>> {
+    let (rate, files) = (FalsePositiveRate::new(RATE)?, slice::from_ref(hashes));
     let at = format!("{} keys", grouped(hashes.len() as u64));
+    let (mut sizes, mut all) = (Vec::new(), Vec::new());
     for kind in kind::all() {
-        all.extend(noted(Timed::new(kind, rate, hashes), kind.name, &at, omissions));
-    }
-    // Interleaved: a disturbance of the machine meets all kinds alike.
-    for _ in 0..repetitions {
-        for timed in &mut all {
-            timed.sample(hashes, absent)?;
+        let built =
+            kind.configure(rate).map_err(Into::into).and_then(|policy| Timed::new(policy, files)?.without_fallback());
+        if let Some(timed) = noted(built, kind.name, &at, omissions) {
+            let lost = timed.lost_keys(files);
+            ensure!(lost == 0, "{}: {lost} of {at} are not found, which must never be", kind.name);
+            let filter = timed.filters.first().context("no filter was built")?;
+            sizes.push(FilterSize::new(kind, rate, hashes.len(), filter));
+            all.push(timed);
         }
     }
-    Ok(all)
-}
-
-/// A filter, and its figures: the best times so far.
-pub(super) struct Timed {
-    policy: KindPolicy,
-    pub(super) filter: FilterBlock<Bytes>,
-    pub(super) best: KeysPoint,
-    matches: MatchBitmap,
-}
-
-impl Timed {
-    fn new(kind: &'static KindEntry, rate: FalsePositiveRate, hashes: &[KeyHash]) -> anyhow::Result<Self> {
-        let (filter, size, policy) = build_kind(kind, rate, hashes)?;
-        let count = size.keys;
-        let lost = count - count_one_by_one(&filter, hashes);
-        ensure!(lost == 0, "{}: {lost} of {count} keys are not found, which must never be", kind.name);
-        let [build_ns_per_key, query_one_ns, query_batch_ns] = [f64::INFINITY; 3];
-        let best = KeysPoint { size, build_ns_per_key, query_one_ns, query_batch_ns };
-        Ok(Self { policy, filter, best, matches: MatchBitmap::default() })
-    }
-
-    fn sample(&mut self, hashes: &[KeyHash], absent: &[KeyHash]) -> anyhow::Result<()> {
-        let Self { policy, filter, best, matches } = self;
-        let (builds, context) = (KEYS_PER_SAMPLE.div_ceil(hashes.len()), context(hashes));
-        timed(&mut best.build_ns_per_key, builds * hashes.len(), || {
-            (0..builds).try_for_each(|_| build(policy, &context, hashes).map(|filter| drop(black_box(filter))))
-        })?;
-        timed(&mut best.query_one_ns, absent.len(), || count_one_by_one(filter, absent));
-        timed(&mut best.query_batch_ns, absent.len(), || count_batch(filter, absent, matches));
-        Ok(())
-    }
+    filters::take_times(&mut all, files, absent, repetitions)?;
+    Ok(sizes.into_iter().zip(all).map(|(size, timed)| KeysPoint { size, times: timed.times }).collect())
 }

@@ -4,7 +4,6 @@ mod csv;
 mod findings;
 mod measure;
 mod overfill;
-mod own_keys;
 mod page;
 
 use core::fmt;
@@ -18,13 +17,12 @@ use sstfilter::sst::{FileSystem, LocalFileSystem, WritableFile};
 use sstfilter_charts::{Machine, today};
 
 use crate::args::ReportArgs;
-use crate::lines::KeysFormat;
-use crate::output::{Outcome, figures};
+use crate::filters::Omission;
+use crate::output::Outcome;
 use crate::progress;
 use crate::units::counted;
-use measure::{Effort, KeysPoint, Omission, RatePoint};
+use measure::{Effort, KeysPoint, RatePoint};
 use overfill::OverfillPoint;
-use own_keys::OwnKeys;
 
 /// What the page shows and `report.json` holds.
 #[derive(Clone, Debug, Serialize)]
@@ -35,23 +33,12 @@ struct Report {
     command: String,
     machine: Machine,
     #[serde(flatten)]
-    figures: Figures,
+    family: Family,
     /// Figures that are missing, and why.
     omissions: Vec<Omission>,
     /// Sentences that say what stands out.
     findings: Vec<String>,
     seconds: f64,
-}
-
-/// On which keys the kinds were measured.
-#[derive(Clone, Debug, Serialize)]
-#[serde(rename_all = "snake_case")]
-enum Figures {
-    /// On the user's own.
-    OwnKeys(OwnKeys),
-    /// On generated ones, and in every respect.
-    #[serde(untagged)]
-    Family(Family),
 }
 
 /// The figures of all kinds on generated keys.
@@ -82,44 +69,33 @@ struct FilterInfo {
 }
 
 /// Measures, and writes the three files.
-pub(crate) fn run(args: &ReportArgs, format: KeysFormat) -> anyhow::Result<(Outcome, Summary)> {
+pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<(Outcome, Summary)> {
     // Checked first: minutes of measuring must not end at a directory that cannot be written.
-    args.out.as_deref().map_or(Ok(()), prepare)?;
-    let report = measure(args, format)?;
-    let mut files = Vec::new();
-    if let Some(directory) = &args.out {
-        files.push(write(directory, "report.html", &page::html(&report)?)?);
-        files.push(write(directory, "report.csv", &csv::csv(&report)?)?);
-        files.push(write(directory, "report.json", &(serde_json::to_string_pretty(&report)? + "\n"))?);
-    }
-    let (filters, own_keys) = match report.figures {
-        Figures::Family(family) => (family.filters.iter().map(|filter| filter.name).collect(), None),
-        Figures::OwnKeys(own) => (own.figures.iter().map(|one| one.point.size.filter).collect(), Some(own)),
-    };
+    prepare(&args.out)?;
+    let report = measure(args)?;
+    let files = vec![
+        write(&args.out, "report.html", &page::html(&report)?)?,
+        write(&args.out, "report.csv", &csv::csv(&report.family)?)?,
+        write(&args.out, "report.json", &(serde_json::to_string_pretty(&report)? + "\n"))?,
+    ];
+    let filters = report.family.filters.iter().map(|filter| filter.name).collect();
     let Report { omissions, findings, seconds, .. } = report;
-    Ok((Outcome::Yes, Summary { files, filters, own_keys, omissions, findings, seconds }))
+    Ok((Outcome::Yes, Summary { files, filters, omissions, findings, seconds }))
 }
 
-fn measure(args: &ReportArgs, format: KeysFormat) -> anyhow::Result<Report> {
+fn measure(args: &ReportArgs) -> anyhow::Result<Report> {
     let begun = Instant::now();
     let mut omissions = Vec::new();
-    let figures = match &args.keys {
-        Some(path) => Figures::OwnKeys(own_keys::measure(path, format, args, &mut omissions)?),
-        None => Figures::Family(family(Effort::from_args(args), &mut omissions)?),
-    };
-    let findings = match &figures {
-        Figures::OwnKeys(own) => vec![own.sentence()],
-        Figures::Family(family) => findings::findings(&family.by_keys, &family.overfill),
-    };
+    let family = family(Effort::from_args(args), &mut omissions)?;
     Ok(Report {
         program: "sstfilter",
         version: env!("CARGO_PKG_VERSION"),
         date: today(),
         command: command(args),
         machine: Machine::this(sstfilter::simd::selected().name()),
-        figures,
+        findings: findings::findings(&family.by_keys, &family.overfill),
+        family,
         omissions,
-        findings,
         seconds: begun.elapsed().as_secs_f64(),
     })
 }
@@ -142,16 +118,12 @@ fn family(effort: Effort, omissions: &mut Vec<Omission>) -> anyhow::Result<Famil
     })
 }
 
-/// The command that reproduces these figures, without the paths of its output and of the user's keys.
+/// The command that reproduces these figures, without the path of its output.
 fn command(args: &ReportArgs) -> String {
     let words = [
         Some("sstfilter report --out DIR".to_owned()),
         args.quick.then(|| "--quick".to_owned()),
         args.most_keys.map(|most| format!("--most-keys {most}")),
-        args.keys.as_ref().map(|_| "--keys FILE".to_owned()),
-        args.absent.as_ref().map(|_| "--absent FILE".to_owned()),
-        args.fpr.map(|rate| format!("--fpr {}", rate.get())),
-        args.current.map(|bytes| format!("--current {bytes}")),
     ];
     words.into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
@@ -182,7 +154,6 @@ fn write(directory: &Path, name: &str, contents: &str) -> anyhow::Result<PathBuf
 pub(crate) struct Summary {
     files: Vec<PathBuf>,
     filters: Vec<&'static str>,
-    own_keys: Option<OwnKeys>,
     omissions: Vec<Omission>,
     findings: Vec<String>,
     seconds: f64,
@@ -196,10 +167,7 @@ impl fmt::Display for Summary {
             writeln!(f, "- left out: {} at {}: {}", omission.filter, omission.at, omission.reason)?;
         }
         self.files.iter().try_for_each(|file| writeln!(f, "wrote {}", file.display()))?;
-        match &self.own_keys {
-            Some(own) => writeln!(f, "{}\n", figures(&OwnKeys::COLUMNS, &own.figures))?,
-            None => writeln!(f)?,
-        }
+        writeln!(f)?;
         self.findings.iter().try_for_each(|finding| writeln!(f, "{finding}"))
     }
 }

@@ -5,7 +5,7 @@
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use tempfile::TempDir;
 
@@ -43,6 +43,19 @@ pub fn program() -> Command {
 
 pub fn run(arguments: &[&str]) -> Run {
     let Output { status, stdout, stderr } = program().args(arguments).output().unwrap();
+    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+    Run { code: status.code(), stdout: text(&stdout), stderr: text(&stderr) }
+}
+
+/// Runs the program with `input` as its standard input.
+pub fn run_with_input(arguments: &[&str], input: &[u8]) -> Run {
+    let mut child =
+        program().args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    // A command that needs no more of its input closes it early.
+    let _ = stdin.write_all(input);
+    drop(stdin);
+    let Output { status, stdout, stderr } = child.wait_with_output().unwrap();
     let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
     Run { code: status.code(), stdout: text(&stdout), stderr: text(&stderr) }
 }

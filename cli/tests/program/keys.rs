@@ -1,23 +1,7 @@
 //! Keys of a storage engine are any bytes. A command line that knows lines alone cuts a key at its tab or carriage
 //! return, and then says of a key that is stored that it is absent.
 
-use std::io::Write;
-use std::process::{Output, Stdio};
-
-use crate::common::{Place, Run, program, run};
-
-/// Runs the program with `input` as its standard input.
-fn run_with_input(arguments: &[&str], input: &[u8]) -> Run {
-    let mut child =
-        program().args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let mut stdin = child.stdin.take().unwrap();
-    // A command that needs no more of its input closes it early.
-    let _ = stdin.write_all(input);
-    drop(stdin);
-    let Output { status, stdout, stderr } = child.wait_with_output().unwrap();
-    let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
-    Run { code: status.code(), stdout: text(&stdout), stderr: text(&stderr) }
-}
+use crate::common::{Place, run, run_with_input};
 
 #[test]
 fn keys_of_any_bytes_are_built_and_found() {
@@ -68,7 +52,6 @@ fn a_dash_is_standard_input_for_keys() {
     assert_eq!(got.stdout, "b\t2\na\t1\n");
     let probed = run_with_input(&["probe", &out, "--keys", "-", "--json"], b"a\nc\nd\n").expect_code(0).json();
     assert_eq!(probed["keys"], 3);
-    run_with_input(&["report", "--keys", "-", "--json"], b"a\nb\n").expect_code(0);
     run_with_input(&["build", "--input", "-", "--out", &place.text("none")], b"")
         .expect_error("standard input holds no");
 }

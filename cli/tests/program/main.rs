@@ -8,6 +8,7 @@ mod common;
 
 mod advise;
 mod build;
+mod compare;
 mod demo;
 mod export;
 mod keys;

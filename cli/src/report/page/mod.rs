@@ -5,19 +5,15 @@ mod tables;
 
 use sstfilter_charts::{Chart, Frame, css};
 
-use super::measure::{self, FigureOf, Omission};
-use super::own_keys::OwnKeys;
-use super::{Family, Figures, Report, overfill};
+use super::measure::{self, FigureOf};
+use super::{Family, Report, overfill};
+use crate::filters::Omission;
 use crate::units::{brief_percent, grouped};
 
 /// The document.
 pub(super) fn html(report: &Report) -> anyhow::Result<String> {
-    let figures = match &report.figures {
-        Figures::OwnKeys(own) => own_keys(own),
-        Figures::Family(family) => {
-            overview(family) + &rates(family)? + &sizes(family)? + &times(family)? + &overfill(family)?
-        }
-    };
+    let family = &report.family;
+    let figures = overview(family) + &rates(family)? + &sizes(family)? + &times(family)? + &overfill(family)?;
     let omission = |one: &Omission| format!("{} at {}: {}", one.filter, one.at, one.reason);
     let omissions = match &report.omissions[..] {
         [] => String::new(),
@@ -72,15 +68,6 @@ fn head(report: &Report) -> String {
     )
 }
 
-fn own_keys(own: &OwnKeys) -> String {
-    let (keys, rate) = (grouped(own.keys), brief_percent(own.target_fpr));
-    let (absent, from) = (grouped(own.absent_keys), &own.absent_from);
-    let text = format!(
-        "All filters hold {keys} keys at a rate of {rate}. Rates are observed on {absent} absent keys ({from})."
-    );
-    section("own-keys", "Filters of your keys", &text) + &tables::table(&OwnKeys::COLUMNS, &own.figures)
-}
-
 fn overview(family: &Family) -> String {
     let most = family.effort.ladder.last().copied().unwrap_or(0);
     let (keys, rate) = (grouped(most), brief_percent(measure::RATE));
@@ -121,9 +108,9 @@ fn times(family: &Family) -> anyhow::Result<String> {
          the filters took turns. Times are of this machine and of this hour; ratios carry over better than figures."
     );
     let figures: [(&str, FigureOf); 3] = [
-        ("Building, from hashes to the finished filter", |point| point.build_ns_per_key),
-        ("Probing for absent keys, one by one", |point| point.query_one_ns),
-        ("Probing for absent keys, in one batch", |point| point.query_batch_ns),
+        ("Building, from hashes to the finished filter", |point| point.times.build_ns_per_key),
+        ("Probing for absent keys, one by one", |point| point.times.query_one_ns),
+        ("Probing for absent keys, in one batch", |point| point.times.query_batch_ns),
     ];
     let mut html = section("times", "Time by the number of keys", &text);
     for (title, of) in figures {

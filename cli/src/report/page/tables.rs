@@ -48,9 +48,9 @@ pub(super) fn overview(family: &Family) -> String {
             filter.name.to_owned(),
             figure(point, 2, |point| point.size.bits_per_key),
             figure(point, 1, |point| (point.size.bits_per_key / measure::BOUND - 1.0) * 100.0),
-            figure(point, 1, |point| point.build_ns_per_key),
-            figure(point, 1, |point| point.query_one_ns),
-            figure(point, 1, |point| point.query_batch_ns),
+            figure(point, 1, |point| point.times.build_ns_per_key),
+            figure(point, 1, |point| point.times.query_one_ns),
+            figure(point, 1, |point| point.times.query_batch_ns),
             yes_no(filter.grows),
             yes_no(filter.removes),
         ]

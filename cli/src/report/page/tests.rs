@@ -5,9 +5,10 @@ use roxmltree::{Document, Node, ParsingOptions};
 use sstfilter_charts::Machine;
 
 use super::html;
-use crate::report::measure::{Effort, FilterSize, KeysPoint, Omission, RatePoint, SETTINGS};
+use crate::filters::{Omission, Times};
+use crate::report::measure::{Effort, FilterSize, KeysPoint, RatePoint, SETTINGS};
 use crate::report::overfill::OverfillPoint;
-use crate::report::{Family, Figures, FilterInfo, Report};
+use crate::report::{Family, FilterInfo, Report};
 
 /// Names, bits per key at a rate of 2^-8, times at ten million keys, and whether they grow.
 const FILTERS: [(&str, f64, [f64; 3], bool); 10] = [
@@ -42,9 +43,11 @@ fn key_points(ladder: &[u64]) -> impl Iterator<Item = KeysPoint> {
             let (target_fpr, bits_per_key) = (1.0 / 256.0, bits + small);
             KeysPoint {
                 size: FilterSize { filter, keys, target_fpr, bytes: keys, bits_per_key, expected_fpr: target_fpr },
-                build_ns_per_key: build * large + small * 10.0,
-                query_one_ns: one * large,
-                query_batch_ns: batch * large,
+                times: Times {
+                    build_ns_per_key: build * large + small * 10.0,
+                    query_one_ns: one * large,
+                    query_batch_ns: batch * large,
+                },
             }
         })
     })
@@ -92,7 +95,7 @@ fn sample() -> Report {
         date: "2000-01-01".to_owned(),
         command: "sstfilter report --out DIR".to_owned(),
         machine: Machine::this("portable"),
-        figures: Figures::Family(family()),
+        family: family(),
         omissions: vec![Omission { filter: "xor", at: "100 keys".to_owned(), reason: "a < b".to_owned() }],
         findings: vec!["Smallest & best: <none>".to_owned()],
         seconds: 1.0,

@@ -1,0 +1,88 @@
+//! The options of `sstfilter compare`.
+
+use core::fmt;
+use std::path::PathBuf;
+
+use clap::Args;
+use sstfilter::{BitsPerKey, FalsePositiveRate};
+
+use crate::args::{parse_bits_per_key, parse_fpr};
+use crate::units::count_in;
+
+#[derive(Debug, Args)]
+pub(crate) struct CompareArgs {
+    /// The keys: files of keys (text after a tab is ignored), tables, or directories of tables
+    #[arg(long, value_name = "PATH", required = true, num_args = 1..)]
+    pub(super) input: Vec<PathBuf>,
+
+    /// Absent keys to probe for, in files like those of --input
+    #[arg(long, value_name = "PATH", num_args = 1.., conflicts_with = "holdout")]
+    pub(super) absent: Option<Vec<PathBuf>>,
+
+    /// Without --absent: leave this share of the keys out of the filters, and probe for them
+    #[arg(long, value_name = "P%", default_value = "10%", value_parser = Holdout::parse, allow_negative_numbers = true)]
+    pub(super) holdout: Holdout,
+
+    /// Deal the keys round-robin to N files, so that all key ranges overlap
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = count_in::<u64>(1..=1_000_000),
+        allow_negative_numbers = true)]
+    pub(super) files: u64,
+
+    /// Compare at this false positive rate, between 0 and 1 [default: that of blocked Bloom at 10 bits per key]
+    #[arg(long, value_name = "P", value_parser = parse_fpr, allow_negative_numbers = true, conflicts_with = "bits_per_key")]
+    pub(super) fpr: Option<FalsePositiveRate>,
+
+    /// Compare at this size instead, 1 to 100 bits per key (auto: at the rate of a Bloom filter of this size)
+    #[arg(long, value_name = "B", value_parser = parse_bits_per_key, allow_negative_numbers = true)]
+    pub(super) bits_per_key: Option<BitsPerKey>,
+}
+
+/// The share of the keys that are left out of the filters.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Holdout {
+    /// More than 0 and less than 100.
+    percent: f64,
+}
+
+impl Holdout {
+    /// The percent sign is required: `0.1` could be a tenth as well as a thousandth.
+    fn parse(text: &str) -> Result<Self, String> {
+        let percent = text.strip_suffix('%').and_then(|number| number.trim_end().parse().ok());
+        let percent = percent.filter(|percent: &f64| *percent > 0.0 && *percent < 100.0);
+        let expected = || format!("expected a share between 0% and 100%, such as 10%, got '{text}'");
+        percent.map(|percent| Self { percent }).ok_or_else(expected)
+    }
+
+    /// Whether a key of this hash is left out: the lowest hashes are.
+    pub(super) fn takes(self, hash: u64) -> bool {
+        (hash as f64) < self.percent / 100.0 * 2.0_f64.powi(64)
+    }
+}
+
+impl fmt::Display for Holdout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}%", self.percent)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_is_a_percentage_with_its_sign() {
+        assert_eq!(Holdout::parse("10%"), Ok(Holdout { percent: 10.0 }));
+        assert_eq!(Holdout::parse("0.5 %").unwrap().to_string(), "0.5%");
+        for wrong in ["", "%", "10", "0.1", "0%", "100%", "-1%", "NaN%", "inf%", "abc", "10%%"] {
+            assert!(Holdout::parse(wrong).is_err_and(|error| error.contains("such as 10%")), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn the_share_of_all_hashes_is_left_out() {
+        let tenth = Holdout::parse("10%").unwrap();
+        assert!(tenth.takes(0) && tenth.takes(u64::MAX / 10 - (1 << 11)));
+        assert!(!tenth.takes(u64::MAX / 10 + (1 << 11)) && !tenth.takes(u64::MAX));
+        assert!(!Holdout::parse("99.99%").unwrap().takes(u64::MAX));
+    }
+}

@@ -1,0 +1,227 @@
+//! The keys to compare on: those of files of keys and of tables, dealt to files, and absent ones.
+
+use core::ops::Range;
+use std::path::{Path, PathBuf};
+
+use anyhow::{bail, ensure};
+use sstfilter::{KeyHash, KeyHasher};
+
+use super::args::{CompareArgs, Holdout};
+use crate::files::{self, Look};
+use crate::input;
+use crate::lines::{KeyLines, KeysFormat};
+use crate::units::{counted, grouped};
+
+/// The hashes of all keys.
+#[derive(Debug)]
+pub(super) struct Workload {
+    /// Of each file's keys, which are distinct and ascending.
+    pub(super) files: Vec<Vec<KeyHash>>,
+    /// Of keys that are in no file; the keys are distinct and ascending.
+    pub(super) absent: Vec<KeyHash>,
+    /// For each file, those of the absent keys that are between its smallest and its largest.
+    pub(super) reached: Vec<Range<usize>>,
+    /// How the absent keys were found.
+    pub(super) absent_from: String,
+    pub(super) notes: Vec<String>,
+}
+
+impl Workload {
+    /// Deals the stored keys to `count` files round-robin, so that all key ranges overlap.
+    fn new(split: Split<'_>, count: u64, hasher: &KeyHasher, notes: Vec<String>) -> anyhow::Result<Self> {
+        let Split { stored, absent, absent_from } = split;
+        let keys = counted(stored.len() as u64, "key");
+        ensure!(count <= stored.len() as u64, "--files {}: expected no more files than the {keys}", grouped(count));
+        let count = usize::try_from(count)?;
+        let file = |first| stored.iter().copied().skip(first).step_by(count);
+        let hash = |key| hasher.hash(key);
+        Ok(Self {
+            files: (0..count).map(|first| file(first).map(hash).collect()).collect(),
+            reached: (0..count).map(|first| reached(&absent, file(first))).collect(),
+            absent: absent.iter().copied().map(hash).collect(),
+            absent_from,
+            notes,
+        })
+    }
+
+    /// One file of keys with these hashes, whose range all absent ones are in.
+    #[cfg(test)]
+    pub(super) fn of_hashes(stored: &[u64], absent: &[u64]) -> Self {
+        let hashes = |numbers: &[u64]| numbers.iter().copied().map(KeyHash::mix).collect::<Vec<_>>();
+        let (files, absent) = (vec![hashes(stored)], hashes(absent));
+        let reached = core::iter::once(0..absent.len()).collect();
+        Self { files, absent, reached, absent_from: String::new(), notes: Vec::new() }
+    }
+
+    /// Keys of all files.
+    pub(super) fn keys(&self) -> u64 {
+        self.files.iter().map(|hashes| hashes.len() as u64).sum()
+    }
+
+    /// Files whose key range includes an absent key, on average.
+    pub(super) fn files_per_absent_key(&self) -> f64 {
+        self.reached.iter().map(Range::len).sum::<usize>() as f64 / self.absent.len() as f64
+    }
+}
+
+/// Reads the keys, finds the absent ones, and deals the others to files.
+pub(super) fn workload(args: &CompareArgs, format: KeysFormat, secret: Option<&KeyHasher>) -> anyhow::Result<Workload> {
+    let mut reading = Reading { format, secret, notes: Vec::new() };
+    let input = Keys::read(&args.input, "--input", &mut reading)?;
+    let given = args.absent.as_deref().map(|paths| Keys::read(paths, "--absent", &mut reading)).transpose()?;
+    let mut notes = reading.notes;
+    let split = match &given {
+        Some(given) => Split::given(&input, given, &mut notes)?,
+        None => Split::held_out(&input, args.holdout)?,
+    };
+    Workload::new(split, args.files, &secret.cloned().unwrap_or_default(), notes)
+}
+
+/// Those of the ascending `absent` keys that are between the smallest and the largest of a file's ascending `keys`.
+fn reached<'a>(absent: &[&[u8]], mut keys: impl DoubleEndedIterator<Item = &'a [u8]>) -> Range<usize> {
+    let (smallest, largest) = (keys.next().unwrap_or_default(), keys.next_back());
+    let largest = largest.unwrap_or(smallest);
+    let start = absent.partition_point(|&key| key < smallest);
+    start..absent.partition_point(|&key| key <= largest).max(start)
+}
+
+/// The keys that filters are built of, and those that they are probed for. Both are ascending.
+struct Split<'a> {
+    stored: Vec<&'a [u8]>,
+    absent: Vec<&'a [u8]>,
+    absent_from: String,
+}
+
+/// The seed of the hash that decides which keys are held out. It must not be that of the filters: keys that are chosen
+/// by the hash that places them would all be probed for in one part of a filter, in which there is no key.
+const HOLDOUT_SEED: u64 = 0x686f_6c64_206f_7574;
+
+impl<'a> Split<'a> {
+    /// Those of the `given` keys that are not `stored` are absent.
+    fn given(stored: &'a Keys, given: &'a Keys, notes: &mut Vec<String>) -> anyhow::Result<Self> {
+        let stored: Vec<_> = stored.iter().collect();
+        let absent: Vec<_> = given.iter().filter(|key| stored.binary_search(key).is_err()).collect();
+        let present = given.len() - absent.len() as u64;
+        let present_keys = counted(present, "key");
+        ensure!(!absent.is_empty(), "--absent: all {present_keys} are in --input as well: expected absent keys");
+        if present > 0 {
+            notes.push(format!("--absent: {present_keys} dropped, being in --input as well"));
+        }
+        Ok(Self { stored, absent, absent_from: "from --absent".to_owned() })
+    }
+
+    /// A share of the keys is absent: the same ones whenever the same keys are given.
+    fn held_out(keys: &'a Keys, share: Holdout) -> anyhow::Result<Self> {
+        let hasher = KeyHasher::with_seed(HOLDOUT_SEED);
+        let (absent, stored): (Vec<_>, Vec<_>) = keys.iter().partition(|key| share.takes(hasher.hash(key).get()));
+        let keys = counted(keys.len(), "key");
+        ensure!(
+            !absent.is_empty(),
+            "--holdout {share} of {keys} is none: hold out more, or give absent keys (--absent)"
+        );
+        ensure!(
+            !stored.is_empty(),
+            "--holdout {share} of {keys} is all: hold out less, or give absent keys (--absent)"
+        );
+        Ok(Self { stored, absent, absent_from: format!("held out ({share} of the keys given)") })
+    }
+}
+
+/// Distinct keys, ascending.
+struct Keys {
+    lines: KeyLines,
+}
+
+impl Keys {
+    /// The keys of all `paths`, which were given with `option`.
+    fn read(paths: &[PathBuf], option: &str, reading: &mut Reading<'_>) -> anyhow::Result<Self> {
+        let mut lines = KeyLines::default();
+        for path in paths {
+            for source in Source::of_path(path, &mut reading.notes)? {
+                source.read_into(&mut lines, option, reading)?;
+            }
+        }
+        ensure!(lines.len() > 0, "{option}: no keys in these tables");
+        lines.sort_and_dedup();
+        if lines.duplicate_keys > 0 {
+            let repeated = counted(lines.duplicate_keys, "repetition");
+            reading.notes.push(format!("{option}: {repeated} of keys dropped: each key is counted once"));
+        }
+        Ok(Self { lines })
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        self.lines.iter().map(|(key, _)| key)
+    }
+
+    fn len(&self) -> u64 {
+        self.lines.len() as u64
+    }
+}
+
+/// What reading takes, and gives beside the keys.
+struct Reading<'a> {
+    format: KeysFormat,
+    secret: Option<&'a KeyHasher>,
+    notes: Vec<String>,
+}
+
+/// Where keys come from. The bytes of a file tell, not its name.
+enum Source {
+    /// A file of keys, a pipe, or standard input.
+    Lines(PathBuf),
+    /// A table.
+    Table(PathBuf),
+}
+
+impl Source {
+    /// The source at `path`, or the tables of the directory there.
+    fn of_path(path: &Path, notes: &mut Vec<String>) -> anyhow::Result<Vec<Self>> {
+        if input::is_standard(path) {
+            return Ok(vec![Self::Lines(path.to_owned())]);
+        }
+        if !path.is_dir() {
+            return Self::of_file(path).map(|source| vec![source]);
+        }
+        let (tables, others): (Vec<_>, Vec<_>) =
+            files::list(path)?.into_iter().partition(|file| matches!(files::look_at(file), Ok(Look::Table)));
+        let directory = path.display();
+        ensure!(!tables.is_empty(), "{directory} holds no table: expected tables, or a file of keys");
+        if let Some(first) = others.first().and_then(|file| file.file_name()) {
+            let (others, first) = (counted(others.len() as u64, "file"), first.display());
+            notes.push(format!("{directory}: {others} not read, being no table (the first: {first})"));
+        }
+        Ok(tables.into_iter().map(Self::Table).collect())
+    }
+
+    fn of_file(path: &Path) -> anyhow::Result<Self> {
+        match files::look_at(path)? {
+            Look::Table => Ok(Self::Table(path.to_owned())),
+            Look::FilterBlock => {
+                bail!("{} is a filter block, which has no keys: give its table, or a file of keys", path.display())
+            }
+            Look::Neither => Ok(Self::Lines(path.to_owned())),
+        }
+    }
+
+    /// Adds the keys of the source to `keys`.
+    fn read_into(&self, keys: &mut KeyLines, option: &str, reading: &Reading<'_>) -> anyhow::Result<()> {
+        match self {
+            Self::Lines(path) => {
+                let lines = KeyLines::read(path, reading.format, option)?;
+                // One file is the rule: its text is taken as it is.
+                if keys.len() == 0 {
+                    *keys = lines;
+                } else {
+                    lines.iter().for_each(|(key, _)| keys.push(key));
+                }
+            }
+            Self::Table(path) => {
+                for entry in &files::open_table(path, reading.secret)? {
+                    keys.push(&entry?.key);
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,200 @@
+//! The kinds on one workload: a row for each.
+
+use core::ops::Range;
+
+use anyhow::ensure;
+use bytes::Bytes;
+use serde::Serialize;
+use sstfilter::kind::{self, KindEntry};
+use sstfilter::{AutoPolicy, FilterBlock, KeyHash, MatchBitmap, Sizing};
+
+use super::keys::Workload;
+use crate::args::AUTO;
+use crate::filters::{self, Omission, Timed, Times, noted};
+use crate::progress;
+use crate::units::{percent, whole};
+
+/// Absent keys in one timed loop, at least and at most: fewer are probed for again and again, of more these are enough.
+const PROBES: (usize, usize) = (32_768, 1_048_576);
+
+/// Repetitions of each time, for few keys and for many.
+const REPETITIONS: (u32, u32) = (7, 2);
+const MANY_KEYS: u64 = 1_000_000;
+
+/// The 97.5th percentile of the normal distribution: a rate is within this many standard errors 95 times in 100.
+const NORMAL_95: f64 = 1.96;
+
+/// A rate of which no positive was seen among `n` is below 3 / n, 95 times in 100: the "rule of three" (Hanley,
+/// Lippman-Hand 1983), from (1 - p)^n = 0.05.
+const NONE_SEEN_95: f64 = 3.0;
+
+/// A margin above this share of the rate is shown: the second digit is then uncertain.
+const SHOWN_MARGIN: f64 = 0.05;
+
+/// The filters of one kind, or of the automatic policy.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(super) struct Row {
+    /// The name of the kind or of its variant; `auto`.
+    pub(super) filter: &'static str,
+    /// The kind that was built; `mixed` if not all files have one kind.
+    pub(super) kind: &'static str,
+    /// Bytes of the filters of all files.
+    pub(super) bytes: u64,
+    pub(super) bits_per_key: f64,
+    pub(super) expected_fpr: f64,
+    /// Positives over probes for absent keys, in all files whatever their key range.
+    pub(super) observed_fpr: f64,
+    /// The observed rate is this far from the real one at most, 95 times in 100.
+    pub(super) observed_fpr_margin: f64,
+    /// Probes for absent keys.
+    pub(super) probes: u64,
+    /// Positives of files whose key range includes the absent key: each reads one data block.
+    pub(super) blocks_per_absent_key: f64,
+    pub(super) expected_blocks_per_absent_key: f64,
+    /// Keys that a filter denies though they are in it: always 0.
+    pub(super) lost_keys: u64,
+    #[serde(flatten)]
+    pub(super) times: Times,
+}
+
+/// Builds, probes and times the filters of every kind, and those of the automatic policy.
+pub(super) fn rows(workload: &Workload, sizing: Sizing, omissions: &mut Vec<Omission>) -> anyhow::Result<Vec<Row>> {
+    let keys = workload.keys();
+    let repetitions = if keys < MANY_KEYS { REPETITIONS.0 } else { REPETITIONS.1 };
+    let stages = progress::stages(kind::all().len() as u64 + 1);
+    let at = sizing.to_string();
+    let (mut names, mut all) = (Vec::new(), Vec::new());
+    for name in kind::all().iter().map(|entry| entry.name).chain([AUTO]) {
+        stages.set_message(format!("building filters: {name}"));
+        if let Some(timed) = noted(build(name, sizing, &workload.files), name, &at, omissions) {
+            names.push(name);
+            all.push(timed);
+        }
+        stages.inc(1);
+    }
+    stages.set_message("taking times");
+    filters::take_times(&mut all, &workload.files, &timed_probes(workload), repetitions)?;
+    let rows: Vec<_> = names.into_iter().zip(&all).map(|(name, timed)| Row::new(name, timed, workload)).collect();
+    let reason = omissions.first().map_or("", |omission| &omission.reason);
+    ensure!(!rows.is_empty(), "no kind has filters of these keys with {at}: {reason}");
+    Ok(rows)
+}
+
+pub(super) fn build(name: &'static str, sizing: Sizing, files: &[Vec<KeyHash>]) -> anyhow::Result<Timed> {
+    match KindEntry::named(name) {
+        Some(entry) => Timed::new(entry.configure(sizing)?, files)?.without_fallback(),
+        // Bloom instead of Ribbon is this policy's own choice.
+        None => Timed::new(AutoPolicy::new(sizing)?, files),
+    }
+}
+
+/// The absent keys that times are taken with: as many in all files together as one file would be probed for.
+fn timed_probes(workload: &Workload) -> Vec<KeyHash> {
+    let probes = workload.absent.len().clamp(PROBES.0, PROBES.1).div_ceil(workload.files.len());
+    workload.absent.iter().copied().cycle().take(probes).collect()
+}
+
+impl Row {
+    pub(super) fn new(filter: &'static str, timed: &Timed, workload: &Workload) -> Self {
+        let (keys, absent) = (workload.keys() as f64, workload.absent.len() as f64);
+        let filters = &timed.filters;
+        let mut kinds = filters.iter().map(|filter| filter.info().kind.name());
+        let first = kinds.next().unwrap_or("none");
+        let rates: Vec<_> = filters.iter().map(|filter| filter.info().expected_fpr).collect();
+        let expected_blocks: f64 =
+            rates.iter().zip(&workload.reached).map(|(rate, keys)| rate * keys.len() as f64).sum();
+        let probed = Positives::count(filters, &workload.absent, &workload.reached);
+        let probes = workload.absent.len() as u64 * filters.len() as u64;
+        let bytes = timed.bytes();
+        Self {
+            filter,
+            kind: if kinds.all(|kind| kind == first) { first } else { "mixed" },
+            bytes,
+            bits_per_key: bytes as f64 * 8.0 / keys,
+            expected_fpr: rates.iter().sum::<f64>() / rates.len() as f64,
+            observed_fpr: probed.positives as f64 / probes as f64,
+            observed_fpr_margin: margin(probed.positives, probes),
+            probes,
+            blocks_per_absent_key: probed.blocks as f64 / absent,
+            expected_blocks_per_absent_key: expected_blocks / absent,
+            lost_keys: timed.lost_keys(&workload.files),
+            times: timed.times.clone(),
+        }
+    }
+
+    /// The name, and the kind that was built where the name does not say.
+    pub(super) fn name(&self) -> String {
+        if self.filter == AUTO { format!("{AUTO} ({})", self.kind) } else { self.filter.to_owned() }
+    }
+
+    pub(super) fn blocks(&self) -> String {
+        if self.blocks_per_absent_key == 0.0 { "0".to_owned() } else { format!("{:.4}", self.blocks_per_absent_key) }
+    }
+
+    /// The observed rate, and how far it may be off where that is much.
+    pub(super) fn measured(&self) -> String {
+        if self.observed_fpr == 0.0 {
+            return format!("< {}", percent(self.observed_fpr_margin));
+        }
+        if self.observed_fpr_margin <= SHOWN_MARGIN * self.observed_fpr {
+            return percent(self.observed_fpr);
+        }
+        let [rate, margin] = [self.observed_fpr, self.observed_fpr_margin].map(|rate| rate * 100.0);
+        // Two digits of the margin, which no more of the rate is certain to.
+        let decimals = if margin >= 1.0 { 1 } else { whole(1.0 - margin.log10().floor()).min(6) as usize };
+        format!("{rate:.decimals$} +- {margin:.decimals$} %")
+    }
+}
+
+/// How far a rate of `positives` among `probes` may be from the real one, 95 times in 100.
+fn margin(positives: u64, probes: u64) -> f64 {
+    let probes = probes as f64;
+    let rate = positives as f64 / probes;
+    if positives == 0 { NONE_SEEN_95 / probes } else { NORMAL_95 * (rate * (1.0 - rate) / probes).sqrt() }
+}
+
+/// Positives of all filters for absent keys.
+#[derive(Clone, Copy, Debug, Default)]
+struct Positives {
+    /// Whatever the key ranges of the files.
+    positives: u64,
+    /// Of files whose key range includes the key.
+    blocks: u64,
+}
+
+impl Positives {
+    fn count(filters: &[FilterBlock<Bytes>], absent: &[KeyHash], reached: &[Range<usize>]) -> Self {
+        let (mut sum, mut matches) = (Self::default(), MatchBitmap::default());
+        for (filter, reached) in filters.iter().zip(reached) {
+            filter.may_contain_batch(absent, &mut matches);
+            sum.positives += matches.count();
+            sum.blocks += matches.iter().filter(|position| reached.contains(position)).count() as u64;
+        }
+        sum
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn measured(positives: u64, probes: u64) -> String {
+        let observed_fpr = positives as f64 / probes as f64;
+        Row { observed_fpr, observed_fpr_margin: margin(positives, probes), ..Row::default() }.measured()
+    }
+
+    #[test]
+    fn a_rate_of_few_probes_says_how_far_it_may_be_off() {
+        // 1.96 * sqrt(0.0095 * 0.9905 / 22,721) = 0.00126.
+        assert_eq!(measured(216, 22_721), "0.95 +- 0.13 %");
+        assert_eq!(measured(10, 1_000), "1.00 +- 0.62 %");
+        assert_eq!(measured(1, 2), "50.0 +- 69.3 %");
+        assert_eq!(measured(9_500, 1_000_000), "0.950 %", "certain to 2 %");
+        assert_eq!(measured(2, 1_000_000), "0.00020 +- 0.00028 %");
+    }
+
+    #[test]
+    fn a_rate_without_a_false_positive_is_a_bound_and_not_zero() {
+        assert_eq!(measured(0, 1_000), "< 0.300 %");
+    }
+}

@@ -1,0 +1,199 @@
+//! `sstfilter compare`: all kinds of filter on the user's own keys, on an equal footing.
+
+mod args;
+mod conclusion;
+mod keys;
+mod measure;
+
+use core::fmt;
+
+use serde::Serialize;
+use sstfilter::{BitsPerKey, FalsePositiveRate, KeyHasher, KindPolicy, Sizing};
+
+pub(crate) use args::CompareArgs;
+
+use crate::filters::Omission;
+use crate::lines::KeysFormat;
+use crate::output::{Column, Outcome, figures};
+use crate::units::{brief_percent, counted, grouped, percent};
+use keys::Workload;
+use measure::Row;
+
+/// What was compared, and what came of it.
+#[derive(Debug, Serialize)]
+pub(crate) struct Comparison {
+    /// Distinct keys in the filters.
+    keys: u64,
+    files: u64,
+    absent_keys: u64,
+    /// How the absent keys were found.
+    absent_from: String,
+    footing: Footing,
+    /// Files whose key range includes the absent key, on average: the blocks that it costs without filters.
+    blocks_without_filters: f64,
+    rows: Vec<Row>,
+    /// Kinds that are not in the table, and why.
+    omissions: Vec<Omission>,
+    notes: Vec<String>,
+    conclusion: String,
+}
+
+/// What all filters have in common.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Footing {
+    /// The rate of blocked Bloom at 10 bits per key: at most this.
+    DefaultFpr(f64),
+    /// At most this rate.
+    Fpr(f64),
+    /// At most this size.
+    BitsPerKey(f64),
+}
+
+/// Keys of the filter that the default rate is that of: so many that the rate does not depend on them.
+const KEYS_OF_DEFAULT: u64 = 1 << 24;
+
+/// Fewer absent keys give rates that the text warns of: at 1 % they see no more than ten false positives.
+const FEW_ABSENT_KEYS: u64 = 1_000;
+
+impl Footing {
+    fn from_args(args: &CompareArgs) -> anyhow::Result<Self> {
+        Ok(match (args.fpr, args.bits_per_key) {
+            (Some(rate), _) => Self::Fpr(rate.get()),
+            (None, Some(size)) => Self::BitsPerKey(size.get()),
+            (None, None) => {
+                let plan = KindPolicy::default().plan(KEYS_OF_DEFAULT, None);
+                Self::DefaultFpr(
+                    plan.map_err(|reason| anyhow::anyhow!("blocked Bloom has no plan: {reason}"))?.expected_fpr,
+                )
+            }
+        })
+    }
+
+    fn sizing(self) -> anyhow::Result<Sizing> {
+        Ok(match self {
+            Self::DefaultFpr(rate) | Self::Fpr(rate) => Sizing::Rate(FalsePositiveRate::new(rate)?),
+            Self::BitsPerKey(bits) => Sizing::BitsPerKey(BitsPerKey::new(bits)?),
+        })
+    }
+}
+
+impl fmt::Display for Footing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::DefaultFpr(rate) => {
+                write!(f, "a false positive rate of {}, that of blocked Bloom at 10 bits per key", brief_percent(*rate))
+            }
+            Self::Fpr(rate) => write!(f, "a false positive rate of {}", brief_percent(*rate)),
+            Self::BitsPerKey(bits) => write!(f, "{bits} bits per key"),
+        }
+    }
+}
+
+/// The answer is no when any filter lost a key.
+pub(crate) fn run(
+    args: &CompareArgs,
+    format: KeysFormat,
+    secret: Option<&KeyHasher>,
+) -> anyhow::Result<(Outcome, Comparison)> {
+    let footing = Footing::from_args(args)?;
+    let workload = keys::workload(args, format, secret)?;
+    let mut omissions = Vec::new();
+    let rows = measure::rows(&workload, footing.sizing()?, &mut omissions)?;
+    let comparison = Comparison::new(workload, footing, rows, omissions);
+    Ok((comparison.outcome(), comparison))
+}
+
+impl Comparison {
+    fn new(workload: Workload, footing: Footing, rows: Vec<Row>, omissions: Vec<Omission>) -> Self {
+        let (keys, absent_keys) = (workload.keys(), workload.absent.len() as u64);
+        let blocks_without_filters = workload.files_per_absent_key();
+        let mut notes = workload.notes;
+        if matches!(footing, Footing::BitsPerKey(_)) {
+            notes.push("auto takes the rate of a Bloom filter of this size, in fewer bytes where it can".to_owned());
+        }
+        if absent_keys < FEW_ABSENT_KEYS {
+            notes.push(format!(
+                "only {}: measured rates are rough, those expected are the better guide",
+                counted(absent_keys, "absent key")
+            ));
+        }
+        Self {
+            keys,
+            files: workload.files.len() as u64,
+            absent_keys,
+            absent_from: workload.absent_from,
+            footing,
+            blocks_without_filters,
+            conclusion: conclusion::sentence(&rows, footing, keys),
+            rows,
+            omissions,
+            notes,
+        }
+    }
+}
+
+impl Comparison {
+    fn outcome(&self) -> Outcome {
+        Outcome::from_sound(self.rows.iter().all(|row| row.lost_keys == 0))
+    }
+
+    fn write_head(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (keys, files) = (counted(self.keys, "key"), counted(self.files, "file"));
+        let (absent, from) = (counted(self.absent_keys, "absent key"), &self.absent_from);
+        writeln!(f, "{keys} in {files}; {absent}, {from}")?;
+        writeln!(f, "filters planned for {}", self.footing)?;
+        writeln!(f, "without filters, an absent key reads {:.2} data blocks\n", self.blocks_without_filters)
+    }
+}
+
+impl fmt::Display for Comparison {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write_head(f)?;
+        let columns: [Column<Row>; 8] = [
+            ("filter", Row::name),
+            ("bytes", |row| grouped(row.bytes)),
+            ("bits/key", |row| format!("{:.2}", row.bits_per_key)),
+            ("expected", |row| percent(row.expected_fpr)),
+            ("measured", Row::measured),
+            ("build", |row| format!("{:.1}", row.times.build_ns_per_key)),
+            ("probe", |row| format!("{:.1}", row.times.query_one_ns)),
+            ("blocks", Row::blocks),
+        ];
+        writeln!(f, "{}", figures(&columns, &self.rows))?;
+        writeln!(f, "build: ns per key; probe: ns for an absent key in one filter; blocks: read for an absent key")?;
+        if self.outcome() == Outcome::Yes {
+            writeln!(f, "all {} were found again in every filter", counted(self.keys, "key"))?;
+        }
+        for omission in &self.omissions {
+            writeln!(f, "left out: {}: {}", omission.filter, omission.reason)?;
+        }
+        self.notes.iter().try_for_each(|note| writeln!(f, "note: {note}"))?;
+        writeln!(f, "\n{}", self.conclusion)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lost_key_fails_the_comparison_and_is_named() {
+        let workload = keys::Workload::of_hashes(&[1, 2, 3], &[4, 5]);
+        let other = keys::Workload::of_hashes(&[6, 7, 8], &[4, 5]);
+        let sizing = Sizing::BitsPerKey(BitsPerKey::TEN);
+        let row =
+            |measured_on| Row::new("bloom", &measure::build("bloom", sizing, &workload.files).unwrap(), measured_on);
+        let compared =
+            |row| Comparison::new(keys::Workload::of_hashes(&[1], &[4]), Footing::Fpr(0.01), vec![row], Vec::new());
+
+        let sound = compared(row(&workload));
+        assert_eq!(sound.outcome(), Outcome::Yes);
+        assert!(sound.to_string().contains("found again in every filter"), "{sound}");
+        // The filter was not built of these keys: it denies what it would if it had lost them.
+        let lost = compared(row(&other));
+        assert_eq!((lost.outcome(), lost.rows[0].lost_keys), (Outcome::No, 3));
+        assert!(lost.to_string().contains("KEYS WERE LOST: bloom denies 3"), "{lost}");
+        assert!(!lost.to_string().contains("found again"), "{lost}");
+    }
+}
