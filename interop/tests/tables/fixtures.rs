@@ -45,6 +45,6 @@ impl Fixture {
     }
 
     pub(crate) fn has_known_codec(&self) -> bool {
-        !["zlib", "bzip2"].contains(&self.compression.as_str())
+        !["zlib", "bzip2", "zstd_dictionary"].contains(&self.compression.as_str())
     }
 }
