@@ -26,6 +26,7 @@ Exit codes:
   1    done, and the answer is no: a key is absent (get), damage was found (inspect, verify),
        a key was lost (demo, compare)
   2    not done: standard error, or the report, says why and what to do
+  130  interrupted (Ctrl-C), 143 if told to end: tables that a build had completed are whole
   141  the reader of the output went away (sstfilter ... | head)";
 
 /// The heading of the options that stand behind those of a command.

@@ -16,7 +16,7 @@ use crate::args::FilterArgs;
 use crate::build::report::Choice;
 use crate::lines::{KeyLines, KeysFormat};
 use crate::output::{Outcome, in_options};
-use crate::{files, input, units};
+use crate::{files, input, interrupt, units};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum FilterCommand {
@@ -163,6 +163,7 @@ impl Target {
     fn write(&self, block: &FilterBlock<Bytes>) -> anyhow::Result<()> {
         let parent = self.out.parent().filter(|parent| !parent.as_os_str().is_empty());
         let directory = parent.unwrap_or(Path::new("."));
+        let _writing = interrupt::writing();
         let write = || {
             let mut file = LocalFileSystem.create(directory)?;
             file.write_all(block.as_bytes())?;

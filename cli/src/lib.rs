@@ -12,6 +12,7 @@ mod filters;
 mod get;
 mod input;
 mod inspect;
+mod interrupt;
 mod lines;
 mod memory;
 mod opened;
@@ -31,6 +32,7 @@ use clap::Parser;
 
 pub use args::Cli;
 use args::Command;
+pub use interrupt::{Interrupted, end_in_order};
 use output::{CANNOT_WRITE, Output};
 pub use output::{Outcome, explained};
 
@@ -44,6 +46,12 @@ impl Cli {
         arguments: impl IntoIterator<Item = impl Into<std::ffi::OsString> + Clone>,
     ) -> Result<Self, clap::Error> {
         Self::try_parse_from(arguments)
+    }
+
+    /// Whether the command writes files that must not be left half done.
+    #[must_use]
+    pub fn makes_files(&self) -> bool {
+        matches!(self.command, Command::Build(_) | Command::Filter(_))
     }
 }
 

@@ -4,20 +4,27 @@ use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
-use sstfilter_cli::{Cli, explained};
+use sstfilter_cli::{Cli, Interrupted, explained};
 
 /// The exit code of a process that the kernel would have ended for writing to a closed pipe.
 const CLOSED_PIPE_EXIT: u8 = 128 + 13;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    if cli.makes_files() {
+        sstfilter_cli::end_in_order();
+    }
     let mut stdout = BufWriter::new(io::stdout().lock());
     match sstfilter_cli::run(&cli, &mut stdout) {
         Ok(outcome) => ExitCode::from(outcome as u8),
         Err(error) if is_closed_pipe(&error) => ExitCode::from(CLOSED_PIPE_EXIT),
         Err(error) => {
-            // Nobody is left to tell when this fails; `eprintln!` would panic.
             let _ = stdout.flush();
+            if let Some(interrupted) = error.downcast_ref::<Interrupted>() {
+                let _ = writeln!(io::stderr(), "{interrupted}");
+                return ExitCode::from(interrupted.exit_code());
+            }
+            // Nobody is left to tell when this fails; `eprintln!` would panic.
             let _ = writeln!(io::stderr(), "error: {}", explained(&error));
             ExitCode::from(2)
         }

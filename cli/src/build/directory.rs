@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail, ensure};
 use sstfilter::sst::{FileSystem, LocalFileSystem};
 
+use crate::interrupt::MadeDirectories;
 use crate::{files, units};
 
 /// A directory that this process alone builds in, for as long as the value lives.
@@ -17,13 +18,15 @@ pub(super) struct Directory {
     /// Temporary files of killed runs that were removed.
     pub(super) leftovers_removed: u64,
     _lock: Option<File>,
+    /// Those that stay without a table go with this value.
+    _made: MadeDirectories,
 }
 
 impl Directory {
     /// Makes the directory if need be and removes what killed runs left there. Tables stay until
     /// [`remove_old_tables`](Self::remove_old_tables).
     pub(super) fn open(path: &Path, overwrite: bool) -> anyhow::Result<Self> {
-        make(path)?;
+        let made = make(path)?;
         let lock = lock(path)?;
         let (mut tables, others): (Vec<_>, Vec<_>) =
             files::list(path)?.into_iter().partition(|file| files::has_table_extension(file));
@@ -37,7 +40,13 @@ impl Directory {
         tables.sort_by_key(|table| core::cmp::Reverse(files::table_number(table)));
         let leftovers: Vec<_> = others.into_iter().filter(|file| files::is_leftover(file)).collect();
         remove(&leftovers)?;
-        Ok(Self { path: path.to_owned(), old_tables: tables, leftovers_removed: leftovers.len() as u64, _lock: lock })
+        Ok(Self {
+            path: path.to_owned(),
+            old_tables: tables,
+            leftovers_removed: leftovers.len() as u64,
+            _lock: lock,
+            _made: made,
+        })
     }
 
     /// Removes the tables of an earlier build, so that no lookup mixes the two: the last one first, so
@@ -48,20 +57,27 @@ impl Directory {
 }
 
 /// Makes the directory if there is none, such that it outlasts a crash like the tables in it.
-fn make(path: &Path) -> anyhow::Result<()> {
+fn make(path: &Path) -> anyhow::Result<MadeDirectories> {
     match fs::metadata(path) {
         Ok(metadata) => {
             ensure!(metadata.is_dir(), "{}: expected a directory, got a file", path.display());
-            Ok(())
+            Ok(MadeDirectories::default())
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let made: Vec<_> = path.ancestors().take_while(|directory| !directory.exists()).collect();
+            let missing: Vec<_> = path.ancestors().take_while(|directory| !is_there(directory)).collect();
+            let made = MadeDirectories::new(missing.iter().map(|directory| (*directory).to_owned()).collect());
             fs::create_dir_all(path)
-                .and_then(|()| made.into_iter().filter_map(Path::parent).try_for_each(sync))
-                .with_context(|| format!("cannot make the directory {}", path.display()))
+                .and_then(|()| missing.into_iter().filter_map(Path::parent).try_for_each(sync))
+                .with_context(|| format!("cannot make the directory {}", path.display()))?;
+            Ok(made)
         }
         Err(error) => Err(error).with_context(|| format!("cannot open {}", path.display())),
     }
+}
+
+/// The parent of a relative path of one name is empty, and is the current directory.
+fn is_there(directory: &Path) -> bool {
+    directory.as_os_str().is_empty() || directory.exists()
 }
 
 fn sync(directory: &Path) -> io::Result<()> {

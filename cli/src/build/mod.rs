@@ -12,6 +12,7 @@ use sstfilter::sst::TableOptions;
 use sstfilter::{BuildContext, BuildPurpose, KeyHasher};
 
 use crate::args::BuildArgs;
+use crate::interrupt;
 use crate::lines::KeysFormat;
 use crate::output::Outcome;
 use directory::Directory;
@@ -37,6 +38,7 @@ pub(crate) fn run(
     };
     let (entries, tables) = (source.len(), args.files.unwrap_or_default());
     ensure!(tables <= entries, "--files: expected at most {entries}, the number of keys, got {tables}");
+    let _writing = interrupt::writing();
     directory.remove_old_tables()?;
     let written = Writer::new(&source, &directory, &options).write(args)?;
     Ok((Outcome::Yes, BuildSummary::new(&written, &source, directory.leftovers_removed, begun.elapsed())))

@@ -9,8 +9,8 @@ use sstfilter::sst::{TableOptions, TableSummary, TableWriter};
 use super::directory::Directory;
 use super::source::{Scratch, Source};
 use crate::args::BuildArgs;
-use crate::files;
 use crate::progress::Progress;
+use crate::{files, interrupt};
 
 /// Writes all tables of one build.
 pub(super) struct Writer<'a> {
@@ -59,6 +59,12 @@ impl<'a> Writer<'a> {
         self.write_table(indices, &self.options.clone().with_context(context), None)
     }
 
+    /// Fails when the build was told to end.
+    fn ensure_wanted(&self) -> anyhow::Result<()> {
+        let complete = || format!("complete tables in {}: {}", self.directory.path.display(), self.written.len());
+        Ok(interrupt::check(complete)?)
+    }
+
     /// Writes one table, which ends when its file would have `table_bytes`; gives the number of its entries.
     fn write_table(
         &mut self,
@@ -68,6 +74,7 @@ impl<'a> Writer<'a> {
     ) -> anyhow::Result<u64> {
         let complete = self.written.len();
         let path = self.directory.path.join(files::table_name(complete as u64 + 1));
+        self.ensure_wanted()?;
         let begun = TableWriter::create(&path, options);
         let mut writer = begun.with_context(|| format!("cannot begin {}", path.display()))?;
         // What stands of the build when it fails.
@@ -75,6 +82,7 @@ impl<'a> Writer<'a> {
         for index in indices {
             let (key, value) = self.source.entry(index, &mut self.scratch);
             writer.add(key, value).with_context(context)?;
+            self.ensure_wanted()?;
             self.progress.step();
             if table_bytes.is_some_and(|most| writer.estimated_bytes() >= most) {
                 break;

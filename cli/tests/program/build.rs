@@ -122,7 +122,13 @@ fn bad_input_is_refused_with_advice() {
     build(&place.write("large", "x".repeat(100_000)), &["--memory-limit", "64K"]).expect_error("--memory-limit");
     build(&place.write("many", "x\n".repeat(20_000)), &["--memory-limit", "128K"]).expect_error("--memory-limit");
     run(&["build", "--input", &input, "--out", &input]).expect_error("expected a directory, got a file");
-    assert!(names(&out).is_empty());
+    assert!(!place.path("tables").exists(), "a build that fails takes its new directory along");
+    let nested = place.text("a/b/c");
+    run(&["build", "--input", &place.text("missing"), "--out", &nested]).expect_error("cannot read");
+    assert!(!place.path("a").exists());
+    fs::create_dir(place.path("kept")).unwrap();
+    run(&["build", "--input", &place.text("missing"), "--out", &place.text("kept")]).expect_error("cannot read");
+    assert!(place.path("kept").exists(), "it was there before");
 }
 
 #[test]

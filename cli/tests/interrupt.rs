@@ -1,0 +1,122 @@
+//! Ctrl-C during a build used to leave a temporary file as large as a table, which nobody looks for, and an empty
+//! directory. A build that is told to end leaves complete tables and nothing else, and says by its exit code that it
+//! ended so.
+
+#![cfg(unix)]
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use std::fs;
+use std::io::Read;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use common::{Place, names, program, run};
+
+/// A build that never ends by itself.
+struct Endless(Child);
+
+impl Endless {
+    fn spawn(command: &mut Command) -> Self {
+        Self(command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap())
+    }
+
+    fn build(out: &str, table_bytes: &str) -> Self {
+        let arguments = ["build", "--generate", "999G", "--table-bytes", table_bytes, "--out", out];
+        Self::spawn(program().args(arguments))
+    }
+
+    fn signal(&self, signal: &str) {
+        let sent = Command::new("kill").args([&format!("-{signal}"), &self.0.id().to_string()]).status();
+        assert!(sent.unwrap().success());
+    }
+
+    /// Waits until `is_so`, which comes soon or never.
+    fn wait_until(&mut self, is_so: impl Fn() -> bool) {
+        for _ in 0..4_000 {
+            if is_so() {
+                return;
+            }
+            assert!(self.0.try_wait().unwrap().is_none(), "the build ended");
+            thread::sleep(Duration::from_millis(5));
+        }
+        panic!("the build did not get so far");
+    }
+
+    /// The exit code and what was said.
+    fn end(mut self) -> (Option<i32>, String) {
+        for _ in 0..4_000 {
+            if let Some(status) = self.0.try_wait().unwrap() {
+                let mut stderr = String::new();
+                self.0.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+                return (status.code(), stderr);
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        self.0.kill().unwrap();
+        panic!("the build goes on");
+    }
+}
+
+#[test]
+fn a_build_that_is_told_to_end_leaves_complete_tables_and_nothing_else() {
+    for (signal, code) in [("INT", 130), ("TERM", 143)] {
+        let place = Place::new();
+        let out = place.text("tables");
+        let mut build = Endless::build(&out, "192K");
+        build.wait_until(|| place.path("tables/000003.sst").exists());
+        build.signal(signal);
+        let (ended, stderr) = build.end();
+        assert_eq!(ended, Some(code), "{stderr}");
+        let tables = run(&["verify", &out, "--json"]).expect_code(0).json()["checked"].clone();
+        assert_eq!(stderr, format!("interrupted; complete tables in {out}: {tables}\n"));
+        assert_eq!(names(&out).len(), tables, "something else was left: {:?}", names(&out));
+    }
+}
+
+#[test]
+fn a_first_table_that_is_not_completed_leaves_no_directory() {
+    let place = Place::new();
+    let mut build = Endless::build(&place.text("a/b/tables"), "1T");
+    let is_begun = || fs::read_dir(place.path("a/b/tables")).is_ok_and(|files| files.count() > 0);
+    build.wait_until(is_begun);
+    build.signal("TERM");
+    assert_eq!(build.end().0, Some(143));
+    assert!(!place.path("a").exists());
+}
+
+#[test]
+fn a_build_that_waits_for_its_input_ends_at_once_and_leaves_no_directory() {
+    let place = Place::new();
+    let arguments = ["build", "--input", "-", "--out", &place.text("a/tables")];
+    let mut build = Endless::spawn(program().args(arguments).stdin(Stdio::piped()));
+    build.wait_until(|| place.path("a/tables").exists());
+    build.signal("INT");
+    assert_eq!(build.end(), (Some(130), "interrupted\n".to_owned()));
+    assert!(!place.path("a").exists());
+}
+
+/// As `nohup` starts a command, and a script one that goes on in the background.
+#[cfg(target_os = "linux")]
+#[test]
+fn signals_that_the_build_was_started_to_ignore_do_not_end_it() {
+    let place = Place::new();
+    let out = place.text("tables");
+    let script = r#"trap "" INT HUP; exec "$0" build --generate 999G --table-bytes 192K --out "$1""#;
+    let arguments = ["-c", script, env!("CARGO_BIN_EXE_sstfilter"), &out];
+    let mut build = Endless::spawn(Command::new("sh").args(arguments));
+    build.wait_until(|| place.path("tables/000001.sst").exists());
+    build.signal("INT");
+    build.signal("HUP");
+    let seen = names(&out).len();
+    build.wait_until(|| names(&out).len() > seen + 3);
+    build.signal("TERM");
+    assert_eq!(build.end().0, Some(143));
+
+    let mut build = Endless::build(&place.text("others"), "192K");
+    build.wait_until(|| place.path("others/000001.sst").exists());
+    build.signal("HUP");
+    assert_eq!(build.end().0, Some(129));
+}
