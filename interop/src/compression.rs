@@ -4,7 +4,7 @@
 use crate::format::cursor::Cursor;
 
 /// A decompressed block is at most this long. Blocks have kilobytes; an index that is one block has megabytes.
-pub(crate) const MAX_DECOMPRESSED_BYTES: usize = 256 << 20;
+pub(crate) const MAX_DECOMPRESSED_BYTES: usize = 64 << 20;
 
 /// How an engine numbers codecs, and whether it puts the length of the contents in front.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,7 +11,9 @@ use sstfilter_interop::Table;
 pub(crate) struct Fixture {
     pub(crate) file: String,
     pub(crate) engine: String,
+    pub(crate) format_version: u32,
     pub(crate) filter: String,
+    pub(crate) layout: String,
     pub(crate) compression: String,
     pub(crate) comparator: String,
     pub(crate) count: u64,
@@ -42,6 +44,11 @@ impl Fixture {
     /// Its keys' order is one that is known.
     pub(crate) fn has_known_order(&self) -> bool {
         !self.comparator.starts_with("fixtures.")
+    }
+
+    /// It has a filter, in an order that is known, and keys that can be listed.
+    pub(crate) fn has_usable_filter(&self) -> bool {
+        self.filter != "none" && self.has_known_order() && self.has_known_codec()
     }
 
     pub(crate) fn has_known_codec(&self) -> bool {

@@ -5,5 +5,9 @@
 
 #![expect(clippy::expect_used, reason = "tests, and the functions they share")]
 
+mod damage;
 mod fixtures;
+mod forged;
+mod hostile;
+mod reads;
 mod whole;

@@ -1,0 +1,160 @@
+//! One flipped bit in what an answer depends on.
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+use sstfilter_interop::{ChecksumType, Part, Table, VerifyReport};
+
+use crate::fixtures::{self, Fixture};
+
+/// Bits that the test goes through: each bit up to this many of a part, and beyond that as many, evenly spread.
+const SAMPLED_BITS: u64 = 96;
+
+/// What became of a table with one flipped bit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    NotOpened,
+    Found,
+    NotFound,
+}
+
+/// A sound table, to be damaged.
+struct Subject {
+    fixture: Fixture,
+    bytes: Bytes,
+    keys: Vec<Vec<u8>>,
+    report: VerifyReport,
+}
+
+impl Subject {
+    fn new(fixture: Fixture) -> Self {
+        let table = fixture.open();
+        let keys = table.user_keys().flatten().collect();
+        let report = table.verify();
+        Self { bytes: fixture.bytes(), fixture, keys, report }
+    }
+
+    fn has_checksum(&self) -> bool {
+        self.fixture.open().checksum_type() != ChecksumType::None
+    }
+
+    /// Places and lengths of everything but data blocks and their index.
+    fn parts(&self) -> Vec<(Part, u64, u64)> {
+        let parts = self.report.blocks.iter().map(|block| (block.part, block.offset, block.bytes));
+        parts.filter(|(part, ..)| !matches!(part, Part::Data | Part::Index)).collect()
+    }
+
+    /// Flips one bit, and probes stored keys: all of them, or every hundredth.
+    fn outcome(&self, bit: u64) -> Outcome {
+        let mut bytes = self.bytes.to_vec();
+        bytes[usize::try_from(bit / 8).expect("small")] ^= 1 << (bit % 8);
+        let Ok(table) = Table::open(Bytes::from(bytes)) else { return Outcome::NotOpened };
+        let step = if self.keys.len() > 100 { self.keys.len() / 50 } else { 1 };
+        for key in self.keys.iter().step_by(step) {
+            assert!(!table.probe(key).is_absent(), "{}: bit {bit} loses {}", self.fixture.file, key.escape_ascii());
+        }
+        let report = table.verify();
+        assert_eq!(report.keys_lost, 0, "{}: bit {bit}", self.fixture.file);
+        if report.is_sound() { Outcome::NotFound } else { Outcome::Found }
+    }
+
+    /// The value of the global sequence number, which RocksDB overwrites without a new checksum.
+    fn bits_of_sequence_number(&self) -> BTreeSet<u64> {
+        let name = b"global_seqno";
+        let Some(found) = self.bytes.windows(name.len()).position(|window| window == name) else {
+            return BTreeSet::new();
+        };
+        let start = 8 * (found + name.len()) as u64;
+        (start..start + 56).collect()
+    }
+}
+
+fn sampled(offset: u64, bytes: u64, at_most: u64) -> impl Iterator<Item = u64> {
+    let bits = 8 * bytes;
+    let step = bits.div_ceil(at_most).max(1);
+    // An odd step meets every bit of a byte.
+    let step = if step > 1 { step | 1 } else { 1 };
+    (0..bits).step_by(usize::try_from(step).expect("small")).map(move |bit| 8 * offset + bit)
+}
+
+fn check(subject: &Subject, bits: impl Iterator<Item = u64>) -> Vec<u64> {
+    let exempt = subject.bits_of_sequence_number();
+    bits.filter(|bit| !exempt.contains(bit)).filter(|&bit| subject.outcome(bit) == Outcome::NotFound).collect()
+}
+
+/// The four bytes of the format version, which no checksum covers before format version 6.
+fn is_version_bit(subject: &Subject, bit: u64) -> bool {
+    let end = 8 * (subject.bytes.len() as u64 - 8);
+    (end - 32..end).contains(&bit)
+}
+
+fn subjects() -> impl Iterator<Item = Subject> {
+    fixtures::all().into_iter().map(Subject::new).filter(Subject::has_checksum)
+}
+
+#[test]
+fn every_flipped_bit_of_a_footer_is_found_but_for_versions_that_say_the_same() {
+    let mut same = BTreeSet::new();
+    for subject in subjects() {
+        let (_, offset, bytes) = subject.parts()[0];
+        for bit in check(&subject, sampled(offset, bytes, u64::MAX)) {
+            assert!(is_version_bit(&subject, bit), "{}: bit {bit} of {}", subject.fixture.file, subject.bytes.len());
+            let version = subject.fixture.format_version;
+            let other = version ^ (1 << (bit - 8 * (subject.bytes.len() as u64 - 12)));
+            same.insert((version, other));
+        }
+    }
+    // No reader can tell these: the blocks are the same in both versions, as long as the filter is Ribbon or there is none.
+    assert_eq!(same, BTreeSet::from([(2, 3), (4, 5), (5, 4)]));
+}
+
+#[test]
+fn flipped_bits_of_filter_metaindex_and_properties_are_found() {
+    flip_bits_of_all_parts(SAMPLED_BITS);
+}
+
+#[test]
+#[ignore = "six million tables, in a quarter of an hour in release builds"]
+fn every_flipped_bit_of_filter_metaindex_and_properties_is_found() {
+    flip_bits_of_all_parts(u64::MAX);
+}
+
+fn flip_bits_of_all_parts(at_most: u64) {
+    let subjects: Vec<_> = subjects().collect();
+    let (first, second) = subjects.split_at(subjects.len() / 2);
+    std::thread::scope(|scope| {
+        for half in [first, second] {
+            scope.spawn(move || half.iter().for_each(|subject| flip_bits_of_parts(subject, at_most)));
+        }
+    });
+}
+
+fn flip_bits_of_parts(subject: &Subject, at_most: u64) {
+    for (part, offset, bytes) in subject.parts().into_iter().filter(|(part, ..)| *part != Part::Footer) {
+        let missed = check(subject, sampled(offset, bytes, at_most));
+        assert!(missed.is_empty(), "{}: {part} at {offset}: bits {missed:?}", subject.fixture.file);
+    }
+}
+
+#[test]
+fn every_flipped_bit_of_small_tables_is_found() {
+    for subject in subjects().filter(|subject| subject.fixture.count <= 7) {
+        let missed = check(&subject, sampled(0, subject.bytes.len() as u64, u64::MAX));
+        let missed: Vec<_> = missed.into_iter().filter(|&bit| !is_version_bit(&subject, bit)).collect();
+        assert!(missed.is_empty(), "{} of {} bytes: bits {missed:?}", subject.fixture.file, subject.bytes.len());
+    }
+}
+
+#[test]
+fn a_table_without_checksums_is_open_to_damage_and_says_so() {
+    let unchecked: Vec<_> =
+        fixtures::all().into_iter().map(Subject::new).filter(|subject| !subject.has_checksum()).collect();
+    assert!(!unchecked.is_empty());
+    for subject in unchecked {
+        let no_checksum = |part| {
+            let state = subject.report.blocks.iter().find(|block| block.part == part).map(|block| block.state.clone());
+            assert_eq!(state, Some(sstfilter_interop::BlockState::NoChecksum), "{}: {part}", subject.fixture.file);
+        };
+        [Part::Metaindex, Part::Properties, Part::Filter, Part::Data].into_iter().for_each(no_checksum);
+    }
+}

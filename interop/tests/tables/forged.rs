@@ -1,0 +1,123 @@
+//! Tables that no engine writes: sound in every checksum, and wrong in one thing.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use sstfilter_interop::{BlockHandle, Table};
+
+const MAGIC: u64 = 0x88e2_41b7_85f4_cff7;
+
+/// A filter of RocksDB that says "absent" of every key: a line of zeros, and its trailer.
+pub(crate) fn empty_filter() -> Vec<u8> {
+    [&[0; 64][..], &[0xff, 0, 6, 0, 0]].concat()
+}
+
+/// A table of RocksDB in format version 5, without data blocks.
+#[derive(Clone, Debug)]
+pub(crate) struct Forged {
+    pub(crate) properties: BTreeMap<String, Vec<u8>>,
+    /// Blocks and their names in the metaindex.
+    pub(crate) blocks: Vec<(Vec<u8>, Vec<u8>)>,
+    pub(crate) compression: u8,
+}
+
+impl Forged {
+    /// With a full filter, for which everything is as it should be.
+    pub(crate) fn with_filter(filter: Vec<u8>) -> Self {
+        Self::with_block("fullfilter.rocksdb.BuiltinBloomFilter", filter)
+    }
+
+    pub(crate) fn with_block(name: &str, contents: Vec<u8>) -> Self {
+        let properties = [
+            ("rocksdb.comparator", b"leveldb.BytewiseComparator".to_vec()),
+            ("rocksdb.num.entries", vec![7]),
+            ("rocksdb.num.filter_entries", vec![7]),
+            ("rocksdb.block.based.table.index.type", vec![0, 0, 0, 0]),
+            ("rocksdb.block.based.table.whole.key.filtering", b"1".to_vec()),
+        ];
+        let properties = properties.map(|(name, value)| (name.to_owned(), value)).into();
+        Self { properties, blocks: vec![(name.as_bytes().to_vec(), contents)], compression: 0 }
+    }
+
+    pub(crate) fn property(mut self, name: &str, value: &[u8]) -> Self {
+        self.properties.insert(name.into(), value.into());
+        self
+    }
+
+    pub(crate) fn without_property(mut self, name: &str) -> Self {
+        self.properties.remove(name);
+        self
+    }
+
+    pub(crate) fn block(mut self, name: &str, contents: Vec<u8>) -> Self {
+        self.blocks.push((name.as_bytes().to_vec(), contents));
+        self
+    }
+
+    pub(crate) fn bytes(&self) -> Bytes {
+        let mut file = Vec::new();
+        let mut named: BTreeMap<Vec<u8>, BlockHandle> = BTreeMap::new();
+        for (name, contents) in &self.blocks {
+            named.insert(name.clone(), append(&mut file, contents, self.compression));
+        }
+        let properties = self.properties.iter().map(|(name, value)| (name.as_bytes(), value.clone()));
+        named.insert(b"rocksdb.properties".to_vec(), append(&mut file, &row_block(properties), 0));
+        let metaindex = row_block(named.iter().map(|(name, handle)| (name.as_slice(), encoded(*handle))));
+        let metaindex = append(&mut file, &metaindex, 0);
+        footer(&mut file, metaindex);
+        file.into()
+    }
+
+    pub(crate) fn open(&self) -> Table<Bytes> {
+        Table::open(self.bytes()).expect("a table that opens")
+    }
+}
+
+/// Type 1, CRC32C; format version 5.
+pub(crate) fn footer(file: &mut Vec<u8>, metaindex: BlockHandle) {
+    let mut handles = encoded(metaindex);
+    handles.extend(encoded(BlockHandle { offset: 0, size: 0 }));
+    handles.resize(40, 0);
+    file.push(1);
+    file.extend(handles);
+    file.extend(5_u32.to_le_bytes());
+    file.extend(MAGIC.to_le_bytes());
+}
+
+/// A block with its trailer.
+pub(crate) fn append(file: &mut Vec<u8>, contents: &[u8], compression: u8) -> BlockHandle {
+    let handle = BlockHandle { offset: file.len() as u64, size: contents.len() as u64 };
+    file.extend(contents);
+    file.push(compression);
+    let crc = crc32c::crc32c(&file[usize::try_from(handle.offset).expect("small")..]);
+    file.extend(crc.rotate_right(15).wrapping_add(0xa282_ead8).to_le_bytes());
+    handle
+}
+
+/// Keys in full, each a restart point.
+pub(crate) fn row_block<'a>(entries: impl IntoIterator<Item = (&'a [u8], Vec<u8>)>) -> Vec<u8> {
+    let (mut block, mut restarts) = (Vec::new(), Vec::new());
+    for (key, value) in entries {
+        restarts.push(u32::try_from(block.len()).expect("small"));
+        block.extend(varint(0).into_iter().chain(varint(key.len() as u64)).chain(varint(value.len() as u64)));
+        block.extend(key);
+        block.extend(value);
+    }
+    let count = u32::try_from(restarts.len()).expect("small");
+    restarts.into_iter().chain([count]).for_each(|word| block.extend(word.to_le_bytes()));
+    block
+}
+
+pub(crate) fn encoded(handle: BlockHandle) -> Vec<u8> {
+    [varint(handle.offset), varint(handle.size)].concat()
+}
+
+pub(crate) fn varint(mut value: u64) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while value > 0x7f {
+        bytes.push(value.to_le_bytes()[0] | 0x80);
+        value >>= 7;
+    }
+    bytes.push(value.to_le_bytes()[0]);
+    bytes
+}

@@ -1,0 +1,167 @@
+//! Bytes that are not what they say, and options that are not known.
+
+use bytes::Bytes;
+use sstfilter_interop::{BlockHandle, BlockState, Error, KeyBatch, Part, Probe, Table};
+
+use crate::fixtures;
+use crate::forged::{Forged, append, empty_filter, encoded, footer, row_block, varint};
+
+/// What is not known makes a probe say why, one key at a time and in batches.
+fn assert_unusable(forged: &Forged, why: &str) {
+    let table = forged.open();
+    let Probe::Unusable(error) = table.probe(b"key") else { panic!("{why}: {:?}", table.probe(b"key")) };
+    assert!(error.to_string().contains(why), "\"{error}\" without \"{why}\"");
+    let answers = table.probe_batch(&KeyBatch::new([b"key".as_slice()]));
+    assert_eq!(answers.reasons, [error]);
+}
+
+#[test]
+fn the_forged_table_is_read_if_nothing_is_wrong_with_it() {
+    let table = Forged::with_filter(empty_filter()).open();
+    assert_eq!(table.probe(b"key"), Probe::Absent);
+    assert_eq!(table.filter_info().expect("a filter").bits_per_key(), Some(69.0 * 8.0 / 7.0));
+}
+
+#[test]
+fn options_that_are_not_known_make_a_filter_unusable() {
+    let sound = Forged::with_filter(empty_filter());
+    let whole_key = "rocksdb.block.based.table.whole.key.filtering";
+    let prefixes = sound.clone().property(whole_key, b"0");
+    let extractor = "rocksdb.prefix.extractor.name";
+    assert_unusable(&sound.clone().property("rocksdb.comparator", b"idb_cmp1"), "idb_cmp1");
+    assert_unusable(&sound.clone().without_property("rocksdb.comparator"), "comparator");
+    assert_unusable(&sound.clone().property("rocksdb.comparator", b"leveldb.BytewiseComparator.u32ts"), "u32ts");
+    assert_unusable(&sound.clone().property(whole_key, b"2"), whole_key);
+    assert_unusable(&prefixes.clone().property(extractor, b"mine.3"), "mine.3");
+    assert_unusable(&prefixes.clone().property(extractor, b"rocksdb.FixedPrefix"), "rocksdb.FixedPrefix");
+    assert_unusable(&prefixes.clone().property(extractor, b"nullptr"), "neither");
+    assert_unusable(&prefixes, "neither");
+    assert_eq!(prefixes.clone().property(extractor, b"rocksdb.FixedPrefix.3").open().probe(b"key"), Probe::Absent);
+    assert_eq!(prefixes.property(extractor, b"rocksdb.FixedPrefix.4").open().probe(b"key"), Probe::MaybePresent);
+}
+
+#[test]
+fn filters_of_other_policies_are_unusable() {
+    assert_unusable(&Forged::with_block("fullfilter.mine", empty_filter()), "mine");
+    assert_unusable(&Forged::with_block("filter.rocksdb.BuiltinBloomFilter", empty_filter()), "removed");
+    let full = Forged::with_filter(empty_filter());
+    assert_unusable(&full.block("partitionedfilter.rocksdb.BuiltinBloomFilter", row_block([])), "2 filters");
+    assert_unusable(&Forged::with_block("unrelated", empty_filter()), "no filter");
+    assert_unusable(&Forged { compression: 1, ..Forged::with_filter(empty_filter()) }, "compression type 1");
+}
+
+#[test]
+fn a_filter_without_bits_is_that_of_no_keys_only_in_a_table_without_entries() {
+    for length in 1..=5 {
+        let cut = Forged::with_filter(vec![0xff; length]);
+        assert_eq!(cut.open().probe(b"key"), Probe::MaybePresent, "{length}");
+        assert_eq!(cut.property("rocksdb.num.entries", &[0]).open().probe(b"key"), Probe::Absent, "{length}");
+    }
+    assert_unusable(&Forged::with_filter(Vec::new()).property("rocksdb.num.entries", &[0]), "no bytes");
+}
+
+/// A partitioned filter whose index is made from the file so far.
+fn partitioned(make_index: impl Fn(BlockHandle, BlockHandle) -> Vec<(&'static [u8], Vec<u8>)>) -> Forged {
+    let mut file = Vec::new();
+    let first = append(&mut file, &empty_filter(), 0);
+    let second = append(&mut file, &empty_filter(), 0);
+    let index = row_block(make_index(first, second));
+    let mut forged = Forged::with_block("first", empty_filter()).block("second", empty_filter());
+    forged.properties.insert("rocksdb.index.key.is.user.key".into(), vec![1]);
+    forged.block("partitionedfilter.rocksdb.BuiltinBloomFilter", index)
+}
+
+#[test]
+fn a_partition_index_that_lies_is_unusable() {
+    let sound = partitioned(|first, second| vec![(b"m", encoded(first)), (b"z", encoded(second))]);
+    assert_eq!(sound.open().probe(b"key"), Probe::Absent);
+    let index_type = "rocksdb.block.based.table.index.type";
+    assert_unusable(&sound.clone().property(index_type, &[9, 0, 0, 0]), "index type 9");
+    assert_unusable(&sound.clone().property("rocksdb.index.value.is.delta.encoded", &[2]), "delta");
+    assert_unusable(&sound.clone().property("rocksdb.index.key.is.user.key", &[2]), "user.key");
+    assert_unusable(&sound.property("rocksdb.index.key.is.user.key", &[0]), "8 bytes or more");
+    assert_unusable(&partitioned(|_, _| Vec::new()), "none");
+    assert_unusable(&partitioned(|first, second| vec![(b"z", encoded(first)), (b"m", encoded(second))]), "in order");
+    assert_unusable(
+        &partitioned(|first, _| vec![(b"m", encoded(first)), (b"z", encoded(first))]),
+        "one behind the other",
+    );
+    assert_unusable(
+        &partitioned(|first, second| vec![(b"m", encoded(second)), (b"z", encoded(first))]),
+        "one behind the other",
+    );
+    let behind_the_file = |offset, size| partitioned(move |_, _| vec![(b"z", encoded(BlockHandle { offset, size }))]);
+    assert_unusable(&behind_the_file(0, 1 << 40), "to end before");
+    assert_unusable(&behind_the_file(u64::MAX, 1), "to end before");
+    assert_unusable(&behind_the_file(1, u64::MAX), "to end before");
+    // The index itself, and bytes that are no block.
+    assert_unusable(&behind_the_file(148, 20), "partition");
+    assert_unusable(&behind_the_file(3, 10), "checksum");
+    // No block has no bytes. RocksDB says "absent" of such a partition.
+    assert_unusable(&behind_the_file(0, 0), "checksum");
+}
+
+#[test]
+fn an_ingested_table_has_the_checksum_of_before() {
+    let name = "rocksdb.external_sst_file.global_seqno";
+    let bytes = Forged::with_filter(empty_filter()).property(name, &[0; 8]).bytes();
+    let start =
+        bytes.windows(name.len()).position(|window| window == name.as_bytes()).expect("a property") + name.len();
+    let with = |number: u64| {
+        let mut bytes = bytes.to_vec();
+        bytes[start..start + 8].copy_from_slice(&number.to_le_bytes());
+        Table::open(Bytes::from(bytes)).expect("a table")
+    };
+    let ingested = with(1_234_567);
+    assert_eq!(ingested.properties().global_sequence_number(), Some(1_234_567));
+    assert_eq!(ingested.probe(b"key"), Probe::Absent);
+    // No sequence number has 64 bits.
+    let damaged = with(u64::MAX);
+    assert!(matches!(damaged.probe(b"key"), Probe::Unusable(Error::Checksum { part: Part::Properties, .. })));
+}
+
+#[test]
+fn a_metaindex_whose_keys_share_too_much_is_malformed() {
+    // A key of 60,000 bytes, and then entries of four bytes that share all of it.
+    let long = vec![b'x'; 60_000];
+    let mut entries = [varint(0), varint(60_000), varint(2), long, vec![0, 0]].concat();
+    for _ in 0..60_000 {
+        entries.extend([varint(60_000), varint(1), varint(2), vec![b'y', 0, 0]].concat());
+    }
+    entries.extend([0, 0, 0, 0, 1, 0, 0, 0]);
+    let mut file = Vec::new();
+    let metaindex = append(&mut file, &entries, 0);
+    footer(&mut file, metaindex);
+    assert!(matches!(Table::open(Bytes::from(file)), Err(Error::Malformed { part: Part::Metaindex, .. })));
+}
+
+#[test]
+fn many_names_of_one_block_are_not_read_many_times() {
+    let mut file = Vec::new();
+    let block = append(&mut file, &vec![7; 1_000_000], 0);
+    let names: Vec<String> = (0..2_000).map(|i| format!("name{i:04}")).collect();
+    let metaindex = row_block(names.iter().map(|name| (name.as_bytes(), encoded(block))));
+    let metaindex = append(&mut file, &metaindex, 0);
+    footer(&mut file, metaindex);
+    let report = Table::open(Bytes::from(file)).expect("a table").verify();
+    let sound =
+        report.blocks.iter().filter(|block| block.part == Part::Other && block.state == BlockState::Sound).count();
+    assert_eq!((sound, report.damaged().count() >= 1_999), (1, true));
+}
+
+#[test]
+fn a_table_that_is_cut_anywhere_is_no_table_or_loses_no_key() {
+    for fixture in fixtures::all().into_iter().step_by(7) {
+        let bytes = fixture.bytes();
+        let keys: Vec<_> = fixture.open().user_keys().flatten().step_by(50).collect();
+        let step = (bytes.len() / 100).max(1);
+        for cut in (1..bytes.len()).step_by(step) {
+            for half in [bytes.slice(..cut), bytes.slice(cut..)] {
+                let Ok(table) = Table::open(half) else { continue };
+                let lost = keys.iter().filter(|key| table.probe(key).is_absent()).count();
+                assert_eq!(lost, 0, "{} cut at {cut}", fixture.file);
+                assert!(!table.verify().is_sound(), "{} cut at {cut}", fixture.file);
+            }
+        }
+    }
+}
