@@ -51,6 +51,7 @@ impl Fixture {
         self.filter != "none" && self.has_known_order() && self.has_known_codec()
     }
 
+    /// Its data blocks can be decompressed: by zlib and bzip2 they cannot, nor with a dictionary.
     pub(crate) fn has_known_codec(&self) -> bool {
         !["zlib", "bzip2", "zstd_dictionary"].contains(&self.compression.as_str())
     }

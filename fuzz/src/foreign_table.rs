@@ -1,0 +1,166 @@
+//! Tables of other engines: any bytes, and tables that the engines wrote, changed and sealed again, so that what lies behind
+//! the checksums is reached.
+
+use bytes::Bytes;
+use sstfilter_interop::{BatchAnswer, BlockState, Error, KeyBatch, Part, Probe, Table};
+
+use crate::random::Random;
+
+/// A compressed block may have a thousand times its bytes; no more keys than this are listed of one input.
+const MOST_KEYS: usize = 4_096;
+/// Checksums found wrong one after the other: footer, metaindex, properties, and then all others at once.
+const MOST_SEALS: usize = 6;
+/// The footer of RocksDB, in which the checksum lies behind five bytes.
+const ROCKSDB_FOOTER_BYTES: usize = 53;
+
+/// Opens a table, and does with it whatever can be done.
+pub fn exercise(bytes: &[u8]) {
+    let Ok(table) = Table::open(Bytes::copy_from_slice(bytes)) else { return };
+    let _ = (table.engine(), table.format_version(), table.checksum_type(), table.has_range_tombstones());
+    for (name, value) in table.properties().readable() {
+        let _ = format!("{name} = {value}");
+    }
+    let listed: Vec<_> = table.user_keys().take(MOST_KEYS).collect();
+    let is_whole = listed.len() < MOST_KEYS && listed.iter().all(Result::is_ok);
+    let keys: Vec<Vec<u8>> = listed.into_iter().flatten().collect();
+    if let Ok(info) = table.filter_info() {
+        assert!(info.bytes <= bytes.len() as u64);
+        assert!(info.expected_fpr.is_none_or(|rate| (0.0..=1.000_001).contains(&rate)), "{info:?}");
+    }
+    let absent = probe(&table, &keys);
+    let report = table.verify();
+    assert!(report.blocks.len() <= bytes.len(), "no block is shorter than its trailer");
+    if is_whole && report.keys_unchecked.is_none() {
+        assert_eq!(report.keys_checked, keys.len() as u64);
+        // A prefix that is absent loses its key as well.
+        assert!(report.keys_lost >= absent, "{} of {absent}", report.keys_lost);
+    }
+}
+
+/// Single probes and batches agree. Gives the number of keys that are absent.
+fn probe(table: &Table<Bytes>, keys: &[Vec<u8>]) -> u64 {
+    let strangers: [&[u8]; 5] = [b"", b"key", b"\0\0\0\0\0\0\0\0", b"\xff\xff", b"00012345"];
+    let batch = KeyBatch::new(keys.iter().map(Vec::as_slice).chain(strangers));
+    let answers = table.probe_batch(&batch);
+    let mut absent = 0;
+    for (number, (key, answer)) in batch.keys().iter().zip(&answers.answers).enumerate() {
+        let single = match table.probe(key) {
+            Probe::Absent => BatchAnswer::Absent,
+            Probe::MaybePresent => BatchAnswer::MaybePresent,
+            Probe::Unusable(_) => BatchAnswer::Unusable,
+        };
+        assert_eq!(*answer, single, "{}", key.escape_ascii());
+        absent += u64::from(number < keys.len() && single == BatchAnswer::Absent);
+        let _ = table.probe_prefix(key);
+    }
+    absent
+}
+
+/// Mutates as libFuzzer does, or changes bytes of one block, and mostly seals the table again.
+pub fn mutate(
+    data: &mut [u8],
+    size: usize,
+    max_size: usize,
+    seed: u32,
+    fallback: impl Fn(&mut [u8], usize, usize) -> usize,
+) -> usize {
+    let mut random = Random::new(seed);
+    let size = if random.once_in(4) {
+        fallback(data, size, max_size)
+    } else {
+        change_some_bytes(&mut data[..size], &mut random);
+        size
+    };
+    if !random.once_in(8) {
+        seal(&mut data[..size]);
+    }
+    size
+}
+
+/// Mostly in the last kilobyte, where everything is but data blocks.
+fn change_some_bytes(bytes: &mut [u8], random: &mut Random) {
+    let length = bytes.len();
+    for _ in 0..=random.below(3) {
+        let reach = if random.once_in(4) { length } else { length.min(1_024) };
+        if reach == 0 {
+            return;
+        }
+        let place = length - 1 - random.below(reach);
+        match random.below(3) {
+            0 => bytes[place] ^= 1 << random.below(8),
+            1 => bytes[place] = [0, 1, 0x7f, 0x80, 0xff][random.below(5)],
+            _ => bytes[place] = random.below(256) as u8,
+        }
+    }
+}
+
+/// Puts in place what the reader says that each checksum should be.
+pub fn seal(bytes: &mut [u8]) {
+    for _ in 0..MOST_SEALS {
+        let wrong = match Table::open(Bytes::copy_from_slice(bytes)) {
+            Err(Error::Checksum { part: Part::Footer, found, .. }) => {
+                let start = bytes.len() - ROCKSDB_FOOTER_BYTES + 5;
+                vec![(start, found)]
+            }
+            Err(Error::Checksum { offset, found, .. }) => match metaindex_bytes(bytes) {
+                Some(length) => vec![(offset as usize + length + 1, found)],
+                None => return,
+            },
+            Err(_) => return,
+            Ok(table) => table.verify().blocks.iter().filter_map(checksum_of).collect(),
+        };
+        if wrong.is_empty() {
+            return;
+        }
+        for (place, checksum) in wrong {
+            if let Some(stored) = bytes.get_mut(place..place + 4) {
+                stored.copy_from_slice(&checksum.to_le_bytes());
+            }
+        }
+    }
+}
+
+/// Where a block's checksum is, if it is wrong, and what it should be.
+fn checksum_of(block: &sstfilter_interop::BlockReport) -> Option<(usize, u32)> {
+    match block.state {
+        BlockState::Damaged(Error::Checksum { found, offset, .. }) if offset == block.offset => {
+            Some(((block.offset + block.bytes) as usize - 4, found))
+        }
+        _ => None,
+    }
+}
+
+/// The length of the metaindex, as the footer says it.
+fn metaindex_bytes(bytes: &[u8]) -> Option<usize> {
+    let footer = bytes.last_chunk::<ROCKSDB_FOOTER_BYTES>()?;
+    let handles =
+        if footer.ends_with(&0xdb47_7524_8b80_fb57_u64.to_le_bytes()) { &footer[5..45] } else { &footer[1..41] };
+    if handles.starts_with(&[0x3e, 0, 0x7a, 0]) {
+        return Some(u32::from_le_bytes(*handles[12..].first_chunk()?) as usize);
+    }
+    let mut numbers = handles.split_inclusive(|byte| *byte < 0x80);
+    let size = numbers.nth(1)?;
+    Some(size.iter().rev().fold(0, |number: usize, byte| number.wrapping_shl(7) | usize::from(byte & 0x7f)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Bytes, Table, checksum_of, exercise, seal};
+
+    #[test]
+    fn a_table_that_is_changed_and_sealed_again_has_only_right_checksums() {
+        for file in ["rocksdb/11.8-bloom-7-keys.sst", "rocksdb/7.8-bloom-7-keys.sst", "leveldb/7-keys.ldb"] {
+            let path = format!("{}/../interop/fixtures/{file}", env!("CARGO_MANIFEST_DIR"));
+            let mut bytes = std::fs::read(path).expect("a fixture");
+            let original = bytes.clone();
+            seal(&mut bytes);
+            assert_eq!(bytes, original, "{file}");
+            bytes[20] ^= 0x10;
+            seal(&mut bytes);
+            assert_ne!(bytes[21..], original[21..], "{file}");
+            let table = Table::open(Bytes::from(bytes.clone())).expect("a table");
+            assert_eq!(table.verify().blocks.iter().filter_map(checksum_of).count(), 0, "{file}");
+            exercise(&bytes);
+        }
+    }
+}
