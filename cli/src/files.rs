@@ -6,9 +6,10 @@ use std::fs;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, anyhow, bail, ensure};
 use sstfilter::KeyHasher;
 use sstfilter::sst::{ReadOptions, Table, TableError, TableSet};
+use sstfilter_interop::{Engine, MAX_FOOTER_BYTES, recognize};
 
 use crate::input;
 
@@ -18,14 +19,18 @@ const EXTENSION: &str = "sst";
 /// The extension of files that hold a bare filter block.
 const FILTER_EXTENSION: &str = "filter";
 
-/// Bytes at the end of a file that tell what it is.
-const TAIL_BYTES: usize = 32;
+/// The extension of LevelDB's tables.
+const LEVELDB_EXTENSION: &str = "ldb";
+
+/// Bytes at the end of a file that tell what it is: 32 of ours, and the longest footer of another engine.
+const TAIL_BYTES: u64 = MAX_FOOTER_BYTES as u64;
 
 const TABLE_MAGIC: &[u8] = b"SSTFLTR";
 const BLOCK_MAGIC: &[u8] = b"SF";
 
 /// The problem of a file that [`look_at`] does not recognize.
-pub(crate) const NEITHER: &str = "neither a table nor a filter block: its last bytes have the magic number of neither";
+pub(crate) const NEITHER: &str = "neither a table nor a filter block: its last bytes have the magic number of neither, nor that of RocksDB, \
+                                  LevelDB or Pebble";
 
 /// The name of table `number`, counted from 1.
 pub(crate) fn table_name(number: u64) -> String {
@@ -47,7 +52,7 @@ pub(crate) fn is_numbered_by_us(path: &Path) -> bool {
 /// Whether the name says that the file is a table or a filter block, whatever its bytes say: one that has been cut
 /// short does not look like either.
 pub(crate) fn is_named_like_ours(path: &Path) -> bool {
-    has_table_extension(path) || has_extension(path, FILTER_EXTENSION)
+    has_table_extension(path) || has_extension(path, FILTER_EXTENSION) || has_extension(path, LEVELDB_EXTENSION)
 }
 
 pub(crate) fn has_table_extension(path: &Path) -> bool {
@@ -132,7 +137,22 @@ pub(crate) fn open_set(path: &Path, secret: Option<&KeyHasher>) -> anyhow::Resul
         return Ok((TableSet::new(vec![open_table(path, secret)?])?, vec![path.to_owned()]));
     }
     let paths = tables_newest_first(path)?;
-    Ok((TableSet::open(&paths, &read_options(secret))?, paths))
+    match TableSet::open(&paths, &read_options(secret)) {
+        Ok(set) => Ok((set, paths)),
+        Err(problem) => Err(foreign_among(&paths).unwrap_or_else(|| problem.into())),
+    }
+}
+
+/// The problem of the first table of another engine: what one of ours has instead says less.
+fn foreign_among(paths: &[PathBuf]) -> Option<anyhow::Error> {
+    paths.iter().find_map(|path| match look_at(path) {
+        Ok(Look::Foreign(engine)) => Some(anyhow!(
+            "{} is a table of {}: expected one of sstfilter (inspect, verify and probe take both)",
+            path.display(),
+            engine.name()
+        )),
+        _ => None,
+    })
 }
 
 /// Opens one table; that of standard input is read into memory.
@@ -157,13 +177,15 @@ pub(crate) fn is_unread(problem: &TableError) -> bool {
 pub(crate) enum Look {
     Table,
     FilterBlock,
+    /// A table of another engine.
+    Foreign(Engine),
     Neither,
 }
 
-/// Tells a table from a bare filter block by the magic number at its end, without reading the rest.
+/// Tells what a file is by the magic number at its end, without reading the rest.
 pub(crate) fn look_at(path: &Path) -> anyhow::Result<Look> {
     if input::is_standard(path) {
-        return Ok(input::whole(path)?.last_chunk().map_or(Look::Neither, look_at_tail));
+        return Ok(look_at_tail(&input::whole(path)?));
     }
     let context = || format!("cannot read {}", path.display());
     let metadata = fs::metadata(path).with_context(context)?;
@@ -172,22 +194,21 @@ pub(crate) fn look_at(path: &Path) -> anyhow::Result<Look> {
         return Ok(Look::Neither); // a pipe would be waited for
     }
     let mut file = fs::File::open(path).with_context(context)?;
-    let Some(start) = metadata.len().checked_sub(TAIL_BYTES as u64) else {
-        return Ok(Look::Neither);
-    };
-    let mut tail = [0; TAIL_BYTES];
-    file.seek(SeekFrom::Start(start)).with_context(context)?;
-    file.read_exact(&mut tail).with_context(context)?;
+    let tail_bytes = metadata.len().min(TAIL_BYTES);
+    let mut tail = Vec::new();
+    file.seek(SeekFrom::Start(metadata.len() - tail_bytes)).with_context(context)?;
+    file.take(tail_bytes).read_to_end(&mut tail).with_context(context)?;
     Ok(look_at_tail(&tail))
 }
 
-fn look_at_tail(tail: &[u8; TAIL_BYTES]) -> Look {
-    if tail[24..31] == *TABLE_MAGIC {
+fn look_at_tail(tail: &[u8]) -> Look {
+    let Some(last) = tail.last_chunk::<32>() else { return Look::Neither };
+    if last[24..31] == *TABLE_MAGIC {
         Look::Table
-    } else if tail[26..28] == *BLOCK_MAGIC {
+    } else if last[26..28] == *BLOCK_MAGIC {
         Look::FilterBlock
     } else {
-        Look::Neither
+        recognize(tail).map_or(Look::Neither, Look::Foreign)
     }
 }
 

@@ -4,8 +4,9 @@ use std::path::Path;
 
 use anyhow::{Context, bail, ensure};
 use bytes::Bytes;
-use sstfilter::sst::Table;
+use sstfilter::sst::{FileSystem, LocalFileSystem, RandomAccess, Table};
 use sstfilter::{FilterBlock, KeyHasher};
+use sstfilter_interop::Error;
 
 use crate::files::{self, Look};
 use crate::input;
@@ -17,7 +18,12 @@ pub(crate) enum Opened {
     Table(Box<Table>),
     /// A filter block without a table. Its payload has not been verified.
     FilterBlock(Box<FilterBlock<Bytes>>),
+    /// A table of RocksDB, LevelDB or Pebble.
+    Foreign(Box<ForeignTable>),
 }
+
+/// A table of another engine, in a file or in memory.
+pub(crate) type ForeignTable = sstfilter_interop::Table<Box<dyn RandomAccess>>;
 
 /// Why a file was not opened.
 #[derive(Debug)]
@@ -41,9 +47,21 @@ impl Opened {
                 let block = FilterBlock::open_unverified(input::whole(path)?);
                 Ok(Self::FilterBlock(Box::new(block.with_context(|| input::name(path).into_owned())?)))
             }
+            Look::Foreign(_) => {
+                let table = ForeignTable::open(source(path)?);
+                Ok(Self::Foreign(Box::new(table.with_context(|| input::name(path).into_owned())?)))
+            }
             Look::Neither => bail!("{}: {}", input::name(path), files::NEITHER),
         }
     }
+}
+
+/// The bytes of a table, read when they are needed.
+pub(crate) fn source(path: &Path) -> anyhow::Result<Box<dyn RandomAccess>> {
+    if input::is_standard(path) {
+        return Ok(Box::new(input::whole(path)?));
+    }
+    LocalFileSystem.open(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
 /// What the file is by its last bytes, if it has any: a pipe or a device has no end to look at.
@@ -56,8 +74,18 @@ fn look_at(path: &Path) -> anyhow::Result<Look> {
 
 /// Tells a failure to read from bytes that are no table.
 fn outcome_of(reason: &anyhow::Error) -> Outcome {
+    let of_foreign = reason.downcast_ref().map(outcome_of_foreign);
     let is_unread = reason.chain().any(<dyn core::error::Error>::is::<std::io::Error>);
-    if is_unread { Outcome::Failed } else { Outcome::No }
+    of_foreign.unwrap_or(if is_unread { Outcome::Failed } else { Outcome::No })
+}
+
+/// What an error of another engine's table says of its file: nothing, if the file is merely not understood.
+pub(crate) fn outcome_of_foreign(error: &Error) -> Outcome {
+    match error {
+        Error::Io { .. } => Outcome::Failed,
+        Error::NoFilter | Error::Unsupported { .. } => Outcome::Yes,
+        _ => Outcome::No,
+    }
 }
 
 /// Calls `visit` with each key of the table at `path`, ascending: one of this library or of another engine.
@@ -73,6 +101,12 @@ pub(crate) fn for_each_key(
         Opened::Table(table) => {
             for entry in table.iter() {
                 visit(&entry?.key);
+            }
+            Ok(())
+        }
+        Opened::Foreign(table) => {
+            for key in table.user_keys() {
+                visit(&key.with_context(|| input::name(path).into_owned())?);
             }
             Ok(())
         }

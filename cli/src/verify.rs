@@ -8,14 +8,16 @@ use clap::Args;
 use serde::Serialize;
 use sstfilter::sst::{FilterVerdict, Table, TableError};
 use sstfilter::{FilterBlock, KeyHasher};
+use sstfilter_interop::{BlockState, Engine, Error};
 
 use crate::files::{self, Look};
-use crate::output::{Outcome, explained, in_options};
+use crate::opened::{self, ForeignTable};
+use crate::output::{Outcome, Text, explained, in_options};
 use crate::{input, progress, units};
 
 #[derive(Debug, Args)]
 pub(crate) struct VerifyArgs {
-    /// Tables, bare filter blocks, or directories of them
+    /// Tables (of RocksDB, LevelDB and Pebble, too), bare filter blocks, or directories of them
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<PathBuf>,
 }
@@ -39,8 +41,28 @@ struct FileVerdict {
     problems: Vec<String>,
     /// Why the filter was not compared with the keys, where it was not.
     filter_not_asked: Option<String>,
+    /// The engine whose table it is, if it is not one of this library.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    engine: Option<&'static str>,
+    /// Distinct keys of another engine's table that its filter was probed for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    keys_probed: Option<u64>,
+    /// The blocks of another engine's table.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    blocks: Option<BlockCounts>,
     #[serde(skip)]
     is_unreadable: bool,
+}
+
+/// How many blocks of another engine's table have which state.
+#[derive(Debug, Default, Serialize)]
+struct BlockCounts {
+    sound: u64,
+    /// Nothing is wrong with them as far as can be told.
+    without_checksum: u64,
+    /// Of a kind that is not known here; their checksums hold.
+    not_understood: u64,
+    damaged: u64,
 }
 
 /// The answer is no when anything is damaged.
@@ -69,6 +91,7 @@ impl FileVerdict {
         match files::look_at(path) {
             Err(problem) => return Self::unreadable(path, &problem),
             Ok(Look::FilterBlock) => verdict.verify_block(path),
+            Ok(Look::Foreign(engine)) => verdict.verify_foreign(path, engine),
             Ok(Look::Neither) if !files::has_table_extension(path) => verdict.problems.push(files::NEITHER.to_owned()),
             Ok(Look::Table | Look::Neither) => match files::open_table(path, secret) {
                 Err(problem) => match problem.downcast_ref() {
@@ -119,6 +142,63 @@ impl FileVerdict {
         }
     }
 
+    /// Every checksum of another engine's table, and its filter against its keys, where its data can be read.
+    fn verify_foreign(&mut self, path: &Path, engine: Engine) {
+        self.engine = Some(engine.name());
+        let opened = opened::source(path).map(ForeignTable::open);
+        let table = match opened {
+            Ok(Ok(table)) => table,
+            Ok(Err(problem)) => {
+                self.add_foreign(&problem);
+                // Not a word has been verified of a version that is not known.
+                self.is_unreadable |= self.problems.is_empty();
+                self.problems.extend(self.filter_not_asked.take());
+                return;
+            }
+            Err(problem) => {
+                self.is_unreadable = true;
+                return self.problems.push(explained(&problem));
+            }
+        };
+        let report = table.verify();
+        let mut blocks = BlockCounts::default();
+        for block in &report.blocks {
+            match &block.state {
+                BlockState::Sound => blocks.sound += 1,
+                BlockState::NoChecksum => blocks.without_checksum += 1,
+                BlockState::Unsupported(_) => blocks.not_understood += 1,
+                BlockState::Damaged(problem) | BlockState::Unread(problem) => {
+                    blocks.damaged += 1;
+                    self.add_foreign(problem);
+                }
+                _ => {}
+            }
+        }
+        self.add_lost(&report);
+        self.blocks = Some(blocks);
+        self.entries = table.properties().entries().unwrap_or(report.keys_checked);
+        self.keys_probed = Some(report.keys_checked);
+        self.filter_not_asked = report.keys_unchecked.map(|reason| reason.to_string());
+    }
+
+    fn add_lost(&mut self, report: &sstfilter_interop::VerifyReport) {
+        if let Some(example) = report.lost_examples.first() {
+            let (lost, checked) = (units::grouped(report.keys_lost), units::grouped(report.keys_checked));
+            let example = Text(example.clone());
+            self.problems.push(format!("the filter denies {lost} of {checked} stored keys, such as {example}"));
+        }
+    }
+
+    fn add_foreign(&mut self, problem: &Error) {
+        match opened::outcome_of_foreign(problem) {
+            Outcome::Yes => self.filter_not_asked = Some(problem.to_string()),
+            outcome => {
+                self.is_unreadable |= outcome == Outcome::Failed;
+                self.problems.push(problem.to_string());
+            }
+        }
+    }
+
     fn add(&mut self, problem: &TableError) {
         self.is_unreadable |= files::is_unread(problem);
         let problem = in_options(problem);
@@ -155,7 +235,9 @@ impl fmt::Display for VerifyReport {
         }
         for file in &self.files {
             if let Some(reason) = &file.filter_not_asked {
-                writeln!(f, "{}: sound, but the filter was not compared with the keys: {reason}", file.path)?;
+                let sound = if file.problems.is_empty() { "sound, but the" } else { "the" };
+                let keys = if file.keys_probed.unwrap_or(0) > 0 { "all keys" } else { "the keys" };
+                writeln!(f, "{}: {sound} filter was not compared with {keys}: {reason}", file.path)?;
             }
         }
         for file in &self.skipped {

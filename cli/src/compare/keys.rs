@@ -10,6 +10,7 @@ use super::args::{CompareArgs, Holdout};
 use crate::files::{self, Look};
 use crate::input;
 use crate::lines::{KeyLines, KeysFormat};
+use crate::opened;
 use crate::units::{counted, grouped};
 
 /// The hashes of all keys.
@@ -170,7 +171,7 @@ struct Reading<'a> {
 enum Source {
     /// A file of keys, a pipe, or standard input.
     Lines(PathBuf),
-    /// A table.
+    /// A table, also one of another engine.
     Table(PathBuf),
 }
 
@@ -183,8 +184,8 @@ impl Source {
         if !path.is_dir() {
             return Self::of_file(path).map(|source| vec![source]);
         }
-        let (tables, others): (Vec<_>, Vec<_>) =
-            files::list(path)?.into_iter().partition(|file| matches!(files::look_at(file), Ok(Look::Table)));
+        let is_table = |file: &PathBuf| matches!(files::look_at(file), Ok(Look::Table | Look::Foreign(_)));
+        let (tables, others): (Vec<_>, Vec<_>) = files::list(path)?.into_iter().partition(is_table);
         let directory = path.display();
         ensure!(!tables.is_empty(), "{directory} holds no table: expected tables, or a file of keys");
         if let Some(first) = others.first().and_then(|file| file.file_name()) {
@@ -196,7 +197,7 @@ impl Source {
 
     fn of_file(path: &Path) -> anyhow::Result<Self> {
         match files::look_at(path)? {
-            Look::Table => Ok(Self::Table(path.to_owned())),
+            Look::Table | Look::Foreign(_) => Ok(Self::Table(path.to_owned())),
             Look::FilterBlock => {
                 bail!("{} is a filter block, which has no keys: give its table, or a file of keys", path.display())
             }
@@ -216,11 +217,7 @@ impl Source {
                     lines.iter().for_each(|(key, _)| keys.push(key));
                 }
             }
-            Self::Table(path) => {
-                for entry in &files::open_table(path, reading.secret)? {
-                    keys.push(&entry?.key);
-                }
-            }
+            Self::Table(path) => opened::for_each_key(path, reading.secret, &mut |key| keys.push(key))?,
         }
         Ok(())
     }

@@ -22,12 +22,15 @@ const MAX_HASH_SETS: usize = 4;
 /// The keys of one run, with their hashes.
 pub(crate) struct KeyBatch<'a> {
     pub(crate) keys: Vec<&'a [u8]>,
+    /// The same keys with the hashes of other engines.
+    pub(crate) foreign: sstfilter_interop::KeyBatch<'a>,
     hashes: Mutex<Vec<(HashIdentity, Arc<[KeyHash]>)>>,
 }
 
 impl<'a> KeyBatch<'a> {
     pub(crate) fn new(keys: Vec<&'a [u8]>) -> Self {
-        Self { keys, hashes: Mutex::default() }
+        let foreign = sstfilter_interop::KeyBatch::new(keys.iter().copied());
+        Self { keys, foreign, hashes: Mutex::default() }
     }
 
     /// The hash of each key. Other threads wait while the hashes are computed: they need the same ones.

@@ -6,11 +6,13 @@ use bytes::Bytes;
 use serde::Serialize;
 use sstfilter::sst::Table;
 use sstfilter::{BlockError, FilterBlock, FilterReader, HashIdentity, KeyHasher, MatchBitmap};
+use sstfilter_interop::{BatchAnswer, BatchAnswers, Error};
 
 use super::batch::{KeyBatch, Times, timed};
-use crate::input;
-use crate::opened::{Opened, Unopened};
+use crate::inspect::foreign;
+use crate::opened::{self, ForeignTable, Opened, Unopened};
 use crate::output::{Outcome, explained, in_options};
+use crate::{files, input};
 
 /// What a file's filter is, and what it answered.
 #[derive(Clone, Debug, Serialize)]
@@ -29,6 +31,8 @@ pub(crate) struct FileProbes {
     /// Why every key counts as a positive: there is no filter, or it cannot be used.
     pub(crate) problem: Option<String>,
     #[serde(skip)]
+    pub(crate) problem_scope: Scope,
+    #[serde(skip)]
     pub(crate) outcome: Outcome,
 }
 
@@ -45,6 +49,11 @@ pub(crate) enum Answers {
 impl Answers {
     fn from_bitmap(matches: &MatchBitmap) -> Self {
         Self::Some(matches.iter().filter_map(|position| u32::try_from(position).ok()).collect())
+    }
+
+    fn from_foreign(found: &BatchAnswers) -> Self {
+        let positive = (0..).zip(&found.answers).filter(|&(_, &answer)| answer != BatchAnswer::Absent);
+        Self::Some(positive.map(|(position, _)| position).collect())
     }
 
     fn count(&self, keys: usize) -> u64 {
@@ -89,6 +98,7 @@ pub(crate) fn probe_file(
     let (mut file, answers) = match opened {
         Ok(Opened::Table(table)) => probe_table(&table, keys, secret, times),
         Ok(Opened::FilterBlock(block)) => probe_block(*block, keys, secret, times),
+        Ok(Opened::Foreign(table)) => probe_foreign(&table, keys, times),
         Err(problem) => (FileProbes::unopened(&problem), Answers::All),
     };
     file.path = input::name(path).into_owned();
@@ -103,10 +113,16 @@ fn probe_table(
     secret: Option<&KeyHasher>,
     times: &mut Times,
 ) -> (FileProbes, Answers) {
-    let (filter, answers) = match table.filter() {
+    let (mut filter, answers) = match table.filter() {
         None => (FilterState::none(), Answers::All),
         Some(reader) => probe_reader(reader, keys, secret, times),
     };
+    if let Some(problem) = table.filter_problem() {
+        filter.outcome = match problem {
+            problem if files::is_unread(problem) => Outcome::Failed,
+            problem => Outcome::from_sound(problem.is_foreign_filter()),
+        };
+    }
     (filter.of("table", Some(table.properties().entries)), answers)
 }
 
@@ -122,6 +138,30 @@ fn probe_block(
     (filter.of("filter block", Some(keys_in_block)), answers)
 }
 
+fn probe_foreign(table: &ForeignTable, keys: &KeyBatch<'_>, times: &mut Times) -> (FileProbes, Answers) {
+    let format = format!("{} table", table.engine().name());
+    let entries = table.properties().entries();
+    let info = match timed(&mut times.reading, || table.filter_info()) {
+        Ok(info) => info,
+        Err(Error::NoFilter) => return (FilterState::none().of(&format, entries), Answers::All),
+        Err(problem) => return (FilterState::foreign(&problem).of(&format, entries), Answers::All),
+    };
+    let found = timed(&mut times.probing, || table.probe_batch(&keys.foreign));
+    times.probes += keys.keys.len() as u64;
+    let usable = FilterState::usable(foreign::kinds(&info), info.expected_fpr);
+    match found.reasons.first() {
+        Some(problem) if found.count(BatchAnswer::Unusable) == keys.keys.len() => {
+            (FilterState::foreign(problem).of(&format, entries), Answers::All)
+        }
+        Some(problem) => {
+            let partly = FilterState { problem_scope: Scope::SomeKeys, ..FilterState::foreign(problem) };
+            let state = FilterState { kind: usable.kind, expected_rate: None, ..partly };
+            (state.of(&format, entries), Answers::from_foreign(&found))
+        }
+        None => (usable.of(&format, entries), Answers::from_foreign(&found)),
+    }
+}
+
 /// Probes a filter of this library with the hash that it was built with.
 fn probe_reader<D: AsRef<[u8]>>(
     reader: &FilterReader<D>,
@@ -129,7 +169,11 @@ fn probe_reader<D: AsRef<[u8]>>(
     secret: Option<&KeyHasher>,
     times: &mut Times,
 ) -> (FilterState, Answers) {
-    let unusable = |problem: &BlockError| (FilterState::unusable(in_options(problem)), Answers::All);
+    let unusable = |problem: &BlockError| {
+        // A filter of another hash is as good as any, for a reader who has that hash.
+        let outcome = Outcome::from_sound(matches!(problem, BlockError::HashMismatch { .. }));
+        (FilterState::unusable(in_options(problem), outcome), Answers::All)
+    };
     let block = match reader.block() {
         Ok(block) => block,
         Err(problem) => return unusable(problem),
@@ -156,25 +200,41 @@ fn hasher_of<D: AsRef<[u8]>>(block: &FilterBlock<D>, secret: Option<&KeyHasher>)
     })
 }
 
+/// Which keys a problem makes positive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    EveryKey,
+    SomeKeys,
+}
+
 /// The filter of a file, as far as the report names it.
 struct FilterState {
     kind: String,
     expected_rate: Option<f64>,
     problem: Option<String>,
+    problem_scope: Scope,
+    outcome: Outcome,
 }
 
 impl FilterState {
     fn usable(kind: String, expected_rate: Option<f64>) -> Self {
-        Self { kind, expected_rate, problem: None }
+        Self { kind, expected_rate, problem: None, problem_scope: Scope::EveryKey, outcome: Outcome::Yes }
+    }
+
+    fn without_answers(kind: &str, problem: String, outcome: Outcome) -> Self {
+        Self { problem: Some(problem), outcome, ..Self::usable(kind.to_owned(), Some(1.0)) }
     }
 
     fn none() -> Self {
-        let problem = Some("it has no filter".to_owned());
-        Self { kind: "none".to_owned(), expected_rate: Some(1.0), problem }
+        Self::without_answers("none", "it has no filter".to_owned(), Outcome::Yes)
     }
 
-    fn unusable(problem: String) -> Self {
-        Self { kind: "unusable".to_owned(), expected_rate: Some(1.0), problem: Some(problem) }
+    fn unusable(problem: String, outcome: Outcome) -> Self {
+        Self::without_answers("unusable", problem, outcome)
+    }
+
+    fn foreign(problem: &Error) -> Self {
+        Self::unusable(problem.to_string(), opened::outcome_of_foreign(problem))
     }
 
     fn of(self, format: &str, keys_in_table: Option<u64>) -> FileProbes {
@@ -187,13 +247,14 @@ impl FilterState {
             observed_rate: 0.0,
             expected_rate: self.expected_rate,
             problem: self.problem,
-            outcome: Outcome::Yes,
+            problem_scope: self.problem_scope,
+            outcome: self.outcome,
         }
     }
 }
 
 impl FileProbes {
-    fn unopened(problem: &Unopened) -> Self {
-        Self { outcome: problem.outcome, ..FilterState::unusable(explained(&problem.reason)).of("none", None) }
+    fn unopened(unopened: &Unopened) -> Self {
+        FilterState::unusable(explained(&unopened.reason), unopened.outcome).of("none", None)
     }
 }

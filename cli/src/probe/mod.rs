@@ -17,13 +17,15 @@ use sstfilter::KeyHasher;
 use crate::lines::{KeyLines, KeysFormat};
 use crate::output::{Column, Outcome, Output, figures, note};
 use crate::{files, units};
-use batch::{BatchAnswers, Detail, KeyBatch};
-use file::FileProbes;
+use batch::{BatchAnswers, Detail};
+pub(crate) use batch::{KeyBatch, Times};
+use file::Scope;
+pub(crate) use file::{FileProbes, probe_file};
 use listing::{KeyAnswer, Listing};
 
 #[derive(Debug, Args)]
 pub(crate) struct ProbeArgs {
-    /// Tables, bare filter blocks, or directories of them
+    /// Tables (of RocksDB, LevelDB and Pebble, too), bare filter blocks, or directories of them
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<PathBuf>,
 
@@ -101,7 +103,7 @@ struct ProbeReport {
     reading_seconds: f64,
     /// Summed over the threads: hashing the keys, once for each hash function.
     hashing_seconds: f64,
-    /// Summed over the threads: probing filters in memory for keys that are hashed.
+    /// Summed over the threads: probing filters in memory. Keys are hashed, but for the first table of another engine.
     probing_seconds: f64,
     /// Probes of usable filters, per second of `probing_seconds`: the speed of one core. Null without such a probe.
     probes_per_second: Option<f64>,
@@ -182,7 +184,11 @@ impl FileProbes {
     fn complaint(&self) -> Option<String> {
         let problem = self.problem.as_ref()?;
         let path = if problem.contains(&self.path) { String::new() } else { format!("{}: ", self.path) };
-        Some(format!("{path}positive for every key: {problem}"))
+        let scope = match self.problem_scope {
+            Scope::EveryKey => "every key",
+            Scope::SomeKeys => "the keys of some parts",
+        };
+        Some(format!("{path}positive for {scope}: {problem}"))
     }
 }
 

@@ -11,6 +11,7 @@ mod build;
 mod compare;
 mod demo;
 mod export;
+mod foreign;
 mod keys;
 mod probe;
 mod read;

@@ -132,7 +132,7 @@ fn a_file_that_cannot_be_probed_may_hold_every_key_and_the_exit_code_says_so() {
 
     let block = block_of(&place, &format!("{out}/000001.sst"));
     flip(&block, 100);
-    let listed = run(&["probe", &block, "--keys", &place.text("keys.tsv"), "--only-absent"]).expect_code(0);
+    let listed = run(&["probe", &block, "--keys", &place.text("keys.tsv"), "--only-absent"]).expect_code(1);
     assert_eq!(listed.stdout, "");
     assert!(listed.stderr.contains("checksum"), "{}", listed.stderr);
 }

@@ -1,10 +1,13 @@
 //! `sstfilter inspect`: every field of tables and bare filter blocks.
 
+pub(crate) mod foreign;
+
 use core::fmt;
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 use clap::Args;
+use foreign::ForeignFields;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 use sstfilter::sst::{LayoutRegion, Table, TableError};
@@ -12,14 +15,34 @@ use sstfilter::{BlockInfo, FilterBlock, KeyHasher};
 
 use crate::files::{self, Look};
 use crate::input;
+use crate::lines::{KeyLines, KeysFormat};
+use crate::opened::{self, ForeignTable};
 use crate::output::{Outcome, Text, explained, in_options};
+use crate::probe::{FileProbes, KeyBatch, Times, probe_file};
 use crate::units::{bytes, grouped, percent};
 
 #[derive(Debug, Args)]
 pub(crate) struct InspectArgs {
-    /// Tables or bare filter blocks
+    /// Tables (of RocksDB, LevelDB and Pebble, too), bare filter blocks, or directories of them
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
+
+    /// Keys that none of the files has: adds the false positive rate that their filters have on these keys
+    #[arg(long, value_name = "KEYS")]
+    absent: Option<PathBuf>,
+}
+
+impl InspectArgs {
+    fn files(&self) -> anyhow::Result<Vec<PathBuf>> {
+        let mut skipped = Vec::new();
+        let found = self.files.iter().map(|path| files::expand(path, &mut skipped));
+        Ok(found.collect::<anyhow::Result<Vec<_>>>()?.concat())
+    }
+
+    /// The keys of `--absent`, if there are any.
+    fn absent(&self, format: KeysFormat) -> anyhow::Result<Option<KeyLines>> {
+        self.absent.as_deref().map(|path| KeyLines::read(path, format, "--absent")).transpose()
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -36,6 +59,34 @@ struct FileReport {
     outcome: Outcome,
     #[serde(flatten)]
     fields: Fields,
+    /// On the keys of `--absent`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    observed: Option<Observed>,
+}
+
+/// The false positive rate on given keys.
+#[derive(Debug, Serialize)]
+struct Observed {
+    keys: usize,
+    positives: u64,
+    rate: f64,
+    expected_rate: Option<f64>,
+}
+
+impl Observed {
+    fn new(path: &Path, keys: &KeyBatch<'_>, secret: Option<&KeyHasher>) -> Self {
+        let (found, _) = probe_file(path, keys, secret, &mut Times::default());
+        let FileProbes { positives, observed_rate: rate, expected_rate, .. } = found;
+        Self { keys: keys.keys.len(), positives, rate, expected_rate }
+    }
+}
+
+impl fmt::Display for Observed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (rate, positives, keys) = (percent(self.rate), grouped(self.positives), grouped(self.keys as u64));
+        let expected = self.expected_rate.map(|rate| format!("; {} expected", percent(rate))).unwrap_or_default();
+        writeln!(f, "  on the keys given\n    {:<17} {rate}: {positives} of {keys}{expected}", "observed rate")
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -43,13 +94,25 @@ struct FileReport {
 enum Fields {
     Table(Box<TableFields>),
     FilterBlock(Box<FilterFields>),
+    ForeignTable(Box<ForeignFields>),
     Problem(String),
 }
 
 /// The answer is no when a file is neither table nor filter block, or shows damage. It is a failure when part of
 /// a file could not be read.
-pub(crate) fn run(args: &InspectArgs, secret: Option<&KeyHasher>) -> anyhow::Result<(Outcome, InspectReport)> {
-    let files: Vec<_> = args.files.iter().map(|path| FileReport::new(path, secret)).collect::<anyhow::Result<_>>()?;
+pub(crate) fn run(
+    args: &InspectArgs,
+    format: KeysFormat,
+    secret: Option<&KeyHasher>,
+) -> anyhow::Result<(Outcome, InspectReport)> {
+    let absent = args.absent(format)?;
+    let keys = absent.as_ref().map(|lines| KeyBatch::new(lines.iter().map(|(key, _)| key).collect()));
+    let report = |path: &PathBuf| {
+        let mut report = FileReport::new(path, secret)?;
+        report.observed = keys.as_ref().map(|keys| Observed::new(path, keys, secret));
+        Ok(report)
+    };
+    let files: Vec<_> = args.files()?.iter().map(report).collect::<anyhow::Result<_>>()?;
     let outcome = files.iter().map(|file| file.outcome).max().unwrap_or(Outcome::Yes);
     Ok((outcome, InspectReport { files }))
 }
@@ -63,7 +126,14 @@ impl FileReport {
             Err(problem) if problem.root_cause().is::<std::io::Error>() => return Err(problem),
             found => found.unwrap_or_else(|problem| (Outcome::No, Fields::Problem(explained(&problem)))),
         };
-        Ok(Self { path: input::name(path).into_owned(), bytes, sound: outcome == Outcome::Yes, outcome, fields })
+        Ok(Self {
+            path: input::name(path).into_owned(),
+            bytes,
+            sound: outcome == Outcome::Yes,
+            outcome,
+            fields,
+            observed: None,
+        })
     }
 }
 
@@ -82,6 +152,10 @@ fn fields(path: &Path, look: Look, secret: Option<&KeyHasher>) -> anyhow::Result
             let filter = FilterFields::new(&FilterBlock::open_unverified(input::whole(path)?)?);
             Ok((Outcome::from_sound(filter.checksum_state == "ok"), Fields::FilterBlock(Box::new(filter))))
         }
+        Look::Foreign(_) => {
+            let fields = ForeignFields::new(&ForeignTable::open(opened::source(path)?)?);
+            Ok((fields.outcome, Fields::ForeignTable(Box::new(fields))))
+        }
         Look::Neither => bail!("{}", files::NEITHER),
     }
 }
@@ -92,8 +166,13 @@ impl fmt::Display for InspectReport {
             match &file.fields {
                 Fields::Table(table) => write!(f, "{}: table of {} bytes\n{table}", file.path, grouped(file.bytes))?,
                 Fields::FilterBlock(filter) => write!(f, "{}: filter block\n{filter}", file.path)?,
+                Fields::ForeignTable(table) => {
+                    let bytes = grouped(file.bytes);
+                    write!(f, "{}: {} table of {bytes} bytes\n{table}", file.path, table.engine)?;
+                }
                 Fields::Problem(problem) => writeln!(f, "{}: {problem}", file.path)?,
             }
+            file.observed.iter().try_for_each(|observed| write!(f, "{observed}"))?;
         }
         Ok(())
     }

@@ -1,0 +1,203 @@
+//! Tables of other engines: what the program says of them must be what those engines wrote, and what they answer. The
+//! failures guarded against: a sound table that is called damaged, damage that is not found, and a key of a table that
+//! is said to be absent from it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::common::{Place, flip, run};
+
+const FIXTURES: &str = "../interop/fixtures";
+
+/// Absent keys of each fixture.
+const ABSENT: u64 = 100_000;
+
+/// The fixtures by path, as their manifest describes them.
+fn fixtures() -> BTreeMap<String, Value> {
+    let manifest = fs::read(format!("{FIXTURES}/manifest.json")).unwrap();
+    let fixtures: Vec<Value> = serde_json::from_slice(&manifest).unwrap();
+    let read = fixtures.into_iter().filter(|fixture| fixture["engine"] != "pebble");
+    read.map(|fixture| (format!("{FIXTURES}/{}", fixture["file"].as_str().unwrap()), fixture)).collect()
+}
+
+/// Runs a command on files; its report on each of them.
+fn run_on(command: &str, paths: &[&String], code: i32) -> Vec<Value> {
+    let paths: Vec<&str> = paths.iter().map(|path| path.as_str()).collect();
+    let report = run(&[&[command, "--json"], &paths[..]].concat()).expect_code(code).json();
+    report["files"].as_array().unwrap().clone()
+}
+
+/// The stored and the absent keys of a fixture whose keys are eight decimal digits.
+fn decimal_keys(fixture: &Value) -> [String; 2] {
+    let number = |name: &str| fixture[name].as_u64().unwrap();
+    let (count, stride) = (number("count"), number("stride"));
+    let lines = |numbers: &mut dyn Iterator<Item = u64>| {
+        numbers.fold(String::new(), |lines, number| lines + &format!("{number:08}\n"))
+    };
+    [lines(&mut (0..count).map(|i| i * stride)), lines(&mut (0..ABSENT).map(|i| i + i / (stride - 1) + 1))]
+}
+
+#[test]
+fn every_table_of_another_engine_is_sound_and_its_filter_has_each_of_its_keys() {
+    let fixtures = fixtures();
+    let paths: Vec<_> = fixtures.keys().collect();
+    for file in run_on("verify", &paths, 0) {
+        let fixture = &fixtures[file["path"].as_str().unwrap()];
+        assert_eq!(file["problems"], Value::Array(vec![]), "{file}");
+        assert_eq!(file["blocks"]["damaged"], 0, "{file}");
+        if fixture["entries"] == "puts" && file["filter_not_asked"].is_null() && fixture["filter"] != "none" {
+            assert_eq!(file["keys_probed"], fixture["count"], "{file}");
+        }
+    }
+}
+
+#[test]
+fn inspect_says_of_each_table_what_its_engine_wrote() {
+    let fixtures = fixtures();
+    let paths: Vec<_> = fixtures.keys().collect();
+    for file in run_on("inspect", &paths, 0) {
+        let (fixture, table) = (&fixtures[file["path"].as_str().unwrap()], &file["foreign_table"]);
+        let checksum = ["no checksum", "CRC32C", "xxHash32", "xxHash64", "XXH3"];
+        let checksum = checksum[usize::try_from(fixture["checksum"].as_u64().unwrap()).unwrap()];
+        assert!(table["checksum_type"].as_str().unwrap().eq_ignore_ascii_case(checksum), "{fixture} {table}");
+        if fixture["engine"] == "rocksdb" {
+            assert_eq!(table["engine"], "RocksDB");
+            assert_eq!(table["format_version"], fixture["format_version"], "{fixture}");
+            assert_eq!(table["comparator"], fixture["comparator"]);
+            inspect_filter(fixture, table);
+        }
+    }
+}
+
+fn inspect_filter(fixture: &Value, table: &Value) {
+    let filter = &table["filter"];
+    let kind = match fixture["filter"].as_str().unwrap() {
+        "none" => return assert!(table["filter_problem"].is_string() && filter.is_null(), "{table}"),
+        "ribbon" => "Standard128Ribbon",
+        "legacy_bloom" => "legacy Bloom",
+        "fast_local_bloom" => "FastLocalBloom",
+        other => panic!("{other}"),
+    };
+    if fixture["file"].as_str().unwrap().contains("own-order-partitions") {
+        return assert!(table["filter_problem"].as_str().unwrap().contains("fixtures.LastByteFirst"), "{table}");
+    }
+    assert_eq!(filter["kinds"][0]["kind"], kind, "{fixture}");
+    let asked_ribbon = fixture["file"].as_str().unwrap().contains("ribbon");
+    // A partition may fall back while the others do not.
+    let fell_back = filter["kinds"].as_array().unwrap().iter().any(|found| found["kind"] == "FastLocalBloom");
+    assert_eq!(filter["fell_back_to_bloom"], asked_ribbon && fell_back, "{fixture} {filter}");
+    assert!(kind != "Standard128Ribbon" || asked_ribbon, "{fixture}");
+    assert_eq!(filter["unit"], if fixture["layout"] == "full" { "table" } else { "partition" }, "{fixture}");
+    assert_eq!(filter["prefix_extractor"], fixture["extractor"], "{fixture}");
+    if !fixture["comparator"].as_str().unwrap().contains("LastByteFirst") {
+        assert_eq!(filter["whole_keys"], fixture["whole_key"], "{fixture}");
+    }
+    assert!(filter["expected_fpr"].as_f64().unwrap() < 0.3 && filter["bits_per_key"].as_f64().unwrap() > 3.0);
+}
+
+#[test]
+fn probes_answer_as_the_engine_does_for_stored_keys_and_for_absent_ones() {
+    let place = Place::new();
+    let mut tried = 0;
+    for (path, fixture) in fixtures() {
+        let name = fixture["file"].as_str().unwrap();
+        let is_chosen = ["partition", "decoupled", "ribbon", "leveldb/", "-fv", "prefix-fixed-only"];
+        let is_skipped = fixture["keys"] != "decimal" || fixture["count"] == 0 || name.contains("own-order");
+        if is_skipped || !is_chosen.iter().any(|part| name.contains(part)) || fixture["unfiltered"] != 0 {
+            continue;
+        }
+        tried += 1;
+        let [stored, absent] = decimal_keys(&fixture);
+        let (stored, absent) = (place.write("stored", stored), place.write("absent", absent));
+        let lost = run(&["probe", &path, "--keys", &stored, "--only-absent"]).expect_code(0).stdout;
+        assert_eq!(lost, "", "{name}: keys that it has are said to be absent");
+        let shown = run(&["inspect", &path, "--absent", &absent, "--json"]).expect_code(0).json();
+        let observed = &shown["files"][0]["observed"];
+        assert_eq!((&observed["keys"], &observed["positives"]), (&ABSENT.into(), &fixture["positives"]), "{name}");
+    }
+    assert!(tried > 50, "{tried} fixtures");
+}
+
+#[test]
+fn the_page_on_a_table_says_that_ribbon_became_bloom_and_what_cannot_be_told() {
+    let fell_back = format!("{FIXTURES}/rocksdb/7.8-ribbon-asked-7-keys.sst");
+    let page = run(&["inspect", &fell_back]).expect_code(0).stdout;
+    for line in [
+        "RocksDB table of",
+        "engine            RocksDB, format version 5",
+        "policy written    ribbonfilter",
+        "kind found        FastLocalBloom although the policy is Ribbon",
+        "holds             whole keys",
+        "layout            full",
+        "keys              7",
+        "parameters        line bytes 64, lines 1, probes 6",
+        "rocksdb.properties: sound",
+        "not read (`sstfilter verify` reads them)",
+    ] {
+        assert!(page.contains(line), "expected '{line}' in:\n{page}");
+    }
+    let partitioned = format!("{FIXTURES}/rocksdb/7.8-prefix-partitioned-and-whole.sst");
+    let page = run(&["inspect", &partitioned]).expect_code(0).stdout;
+    assert!(page.contains("whole keys, and prefixes by rocksdb.") && page.contains("partitions of"), "{page}");
+    let silent = run(&["inspect", &format!("{FIXTURES}/leveldb/6000-keys.ldb")]).expect_code(0).stdout;
+    assert!(silent.contains("bits per key      unknown: the table does not say how many keys"), "{silent}");
+    assert!(silent.contains("one filter per 2.0 KiB of data blocks"), "{silent}");
+}
+
+#[test]
+fn damage_to_a_table_of_another_engine_is_found_where_it_is() {
+    let place = Place::new();
+    let source = format!("{FIXTURES}/rocksdb/11.8-bloom-fv6.sst");
+    let sound = fs::read(&source).unwrap();
+    let [stored, _] = decimal_keys(&fixtures()[&source]);
+    let (table, stored) = (place.write("000007.sst", &sound), place.write("stored", stored));
+    let shown = run_on("inspect", &[&table], 0);
+    let parts = shown[0]["foreign_table"]["parts"].as_array().unwrap().clone();
+    let filter = parts.iter().find(|part| part["name"].as_str().unwrap().starts_with("fullfilter")).unwrap();
+    let filter_offset = filter["offset"].as_u64().unwrap();
+    flip(&table, usize::try_from(filter_offset).unwrap() + 9);
+    let found = run(&["verify", &table]).expect_code(1).stdout;
+    assert!(found.contains(&format!("filter at {filter_offset} is damaged")) && found.contains("1 damaged"), "{found}");
+    let page = run(&["inspect", &table]).expect_code(1).stdout;
+    assert!(page.contains("fullfilter.rocksdb.BuiltinBloomFilter: filter at"), "{page}");
+    let lost = run(&["probe", &table, "--keys", &stored, "--only-absent"]).expect_code(1);
+    assert_eq!(lost.stdout, "", "keys are said to be absent by a damaged filter");
+    assert!(lost.stderr.contains("positive for every key: filter at"), "{}", lost.stderr);
+
+    for offset in (0..sound.len()).step_by(sound.len() / 40) {
+        fs::write(&table, &sound).unwrap();
+        flip(&table, offset);
+        let verified = run(&["verify", &table]);
+        // A flipped version may be one that is to come, of which nothing can be said.
+        let is_told = verified.code == Some(1) || verified.stdout.contains("format version");
+        assert!(is_told, "byte {offset}: {:?} {}", verified.code, verified.stdout);
+    }
+    for length in [0, 1, 8, 53, sound.len() / 2, sound.len() - 1] {
+        fs::write(&table, &sound[..length]).unwrap();
+        run(&["verify", &table]).expect_code(1);
+        run(&["inspect", &table]).expect_code(1);
+        assert_eq!(run(&["probe", &table, "--keys", &stored, "--only-absent"]).expect_code(1).stdout, "");
+    }
+}
+
+#[test]
+fn a_table_is_known_by_its_bytes_and_a_directory_may_hold_all_sorts() {
+    let place = Place::new();
+    let out = place.build(1_000, &[]);
+    for (name, fixture) in [("a.dat", "rocksdb/7.8-bloom-fv5.sst"), ("b", "leveldb/6000-keys.ldb")] {
+        fs::copy(Path::new(FIXTURES).join(fixture), format!("{out}/{name}")).unwrap();
+    }
+    fs::write(format!("{out}/CURRENT"), "MANIFEST-000004\n").unwrap();
+    let verified = run(&["verify", &out]).expect_code(0).stdout;
+    assert!(verified.contains("3 files checked") && verified.contains("CURRENT: skipped"), "{verified}");
+    let probed = run(&["probe", &out, "--keys", &place.text("keys.tsv"), "--json"]).expect_code(0).json();
+    let formats: Vec<_> = probed["per_table"].as_array().unwrap().iter().map(|table| &table["format"]).collect();
+    assert_eq!(formats, ["table", "RocksDB table", "LevelDB table"]);
+    assert_eq!(run_on("inspect", &[&out], 0).len(), 3);
+    run(&["get", &out, "key0001"]).expect_code(0);
+    fs::copy(format!("{out}/a.dat"), format!("{out}/000009.sst")).unwrap();
+    run(&["get", &out, "key0001"]).expect_error("000009.sst is a table of RocksDB");
+}
