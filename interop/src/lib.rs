@@ -1,4 +1,56 @@
-//! Reads the filters of RocksDB, LevelDB and Pebble tables.
+//! Reads the filters of tables that RocksDB, LevelDB and Pebble wrote.
+//!
+//! # Tables
+//!
+//! [`Table::open`] knows an engine's table by its last bytes, and reads its footer, metaindex and properties. [`Table::probe`] then answers for
+//! a user key. An answer is [`Probe::Absent`] only if the engine itself would not search the table, every checksum on the way holds, and
+//! nothing of the table's options is unknown; otherwise it says why not.
+//!
+//! ```
+//! use sstfilter_interop::{Engine, Probe, Table};
+//!
+//! let path = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/rocksdb/11.8-ribbon-fv7.sst");
+//! let table = Table::open(std::fs::File::open(path)?)?;
+//! assert_eq!((table.engine(), table.format_version()), (Engine::RocksDb, 7));
+//!
+//! let first = table.user_keys().next().transpose()?.unwrap_or_default();
+//! assert_eq!(table.probe(&first), Probe::MaybePresent);
+//! assert_eq!(table.probe(b"a stranger"), Probe::Absent);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Many keys, many tables
+//!
+//! [`Table::probe_batch`] takes a [`KeyBatch`], whose keys are hashed and sorted once for all tables. [`Table::load_filter`] brings a filter into
+//! memory before. Tables are shared between threads by reference.
+//!
+//! ```
+//! use sstfilter_interop::{BatchAnswer, KeyBatch, Table};
+//!
+//! let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/rocksdb/");
+//! let keys = KeyBatch::new([b"00000000".as_slice(), b"one", b"two"]);
+//! for file in ["11.8-bloom-fv5.sst", "11.8-bloom-fv7.sst"] {
+//!     let table = Table::open(std::fs::File::open(format!("{folder}{file}"))?)?;
+//!     let answers = table.probe_batch(&keys);
+//!     assert_eq!(answers.answers[0], BatchAnswer::MaybePresent);
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Bare filters
+//!
+//! [`Filter`] opens the bytes of one filter, without the table around it, and [`HashFunction`] makes the hashes it is probed with.
+//! [`LevelDbFilterBlockBuilder`] writes what LevelDB would.
+//!
+//! # Damage
+//!
+//! [`Table::verify`] compares every checksum and probes the filter for every stored key. FORMATS.md, beside this crate's README, describes
+//! all bytes, and what their damage can do.
+//!
+//! # Features
+//!
+//! `snappy`, `lz4` and `zstd` decompress data blocks, for [`Table::user_keys`] and the keys in [`Table::verify`]. LevelDB's index may be in Snappy
+//! or Zstandard: without the feature, such a table's filter is unusable. All are on by default. Other filters are never compressed.
 
 #![forbid(unsafe_code)]
 
@@ -20,3 +72,8 @@ pub use table::{
     BatchAnswer, BatchAnswers, BlockReport, BlockState, Coverage, FilterInfo, FilterUnit, KeyBatch, Probe, Table,
     UnitBytes, UserKeys, VerifyReport,
 };
+
+/// Compiles and runs the README's examples.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+pub struct ReadmeExamples;

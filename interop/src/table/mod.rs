@@ -125,13 +125,17 @@ impl<R: RandomAccess> Table<R> {
             Engine::LevelDb => Numbering::LevelDb,
             _ => Numbering::RocksDb { format_version: footer.format_version },
         };
-        let file = TableFile { reader, checksums: footer.checksums, numbering, blocks_end: footer.offset };
+        let mut file = TableFile { reader, checksums: footer.checksums, numbering, blocks_end: footer.offset };
         let metaindex = layout::read_metaindex(&file, &footer)?;
         let layout = match footer.engine {
             Engine::LevelDb if Layout::named(&metaindex, rocksdb::PROPERTIES_BLOCK).is_none() => {
                 leveldb::layout(&footer, metaindex)
             }
-            _ => rocksdb::layout(&file, &footer, metaindex),
+            _ => {
+                // RocksDB before its version 2.6 has LevelDB's footer, and codecs of its own.
+                file.numbering = Numbering::RocksDb { format_version: footer.format_version };
+                rocksdb::layout(&file, &footer, metaindex)
+            }
         };
         let filter = FilterState::of(&layout.filter);
         Ok(Self { file, footer, layout, filter })

@@ -8,7 +8,7 @@ use sstfilter_interop::{ChecksumType, Part, Table, VerifyReport};
 use crate::fixtures::{self, Fixture};
 
 /// Bits that the test goes through: each bit up to this many of a part, and beyond that as many, evenly spread.
-const SAMPLED_BITS: u64 = 96;
+const SAMPLED_BITS: u64 = 64;
 
 /// What became of a table with one flipped bit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
