@@ -173,15 +173,17 @@ fn a_key_outside_the_range_of_a_file_reads_no_block_of_it() {
     }
 }
 
+/// What does not depend on the time that it took.
+fn figures(compared: &Value) -> Vec<String> {
+    let rows = compared["rows"].as_array().unwrap().iter();
+    rows.map(|row| format!("{} {} {}", row["filter"], row["bytes"], row["observed_fpr"])).collect()
+}
+
 #[test]
 fn keys_come_from_tables_pipes_and_files_of_each_format_alike() {
     let place = Place::new();
     let text = lines(0..4_000, |key| format!("key{key:04}"));
     let (tables, keys) = (place.build(4_000, &["--files", "3"]), place.write("keys", &text));
-    let figures = |compared: &Value| {
-        let rows = compared["rows"].as_array().unwrap().iter();
-        rows.map(|row| format!("{} {} {}", row["filter"], row["bytes"], row["observed_fpr"])).collect::<Vec<_>>()
-    };
     let expected = compare(&["--input", &keys]);
     assert_eq!(expected["keys"].as_u64().unwrap() + expected["absent_keys"].as_u64().unwrap(), 4_000);
     assert_eq!(figures(&compare(&["--input", &tables])), figures(&expected));
@@ -206,6 +208,29 @@ fn keys_come_from_tables_pipes_and_files_of_each_format_alike() {
             "{format}"
         );
     }
+}
+
+#[test]
+fn keys_come_from_tables_of_other_engines_alike() {
+    let place = Place::new();
+    // The rule that the tables' keys are made by: interop/fixtures/README.md.
+    let keys = place.write("keys", lines(0..6_000, |key| format!("{:08}", key * 18)));
+    let expected = figures(&compare(&["--input", &keys]));
+    let fixtures = format!("{}/../interop/fixtures", env!("CARGO_MANIFEST_DIR"));
+    for table in
+        ["rocksdb/11.8-bloom-fv7.sst", "leveldb/snappy.ldb", "pebble/rocksdbv2-bloom.sst", "pebble/leveldb-bloom.sst"]
+    {
+        // Its bytes say what it is.
+        let unnamed = place.text("unnamed");
+        fs::copy(format!("{fixtures}/{table}"), &unnamed).unwrap();
+        assert_eq!(figures(&compare(&["--input", &unnamed])), expected, "{table}");
+    }
+    // All of LevelDB's directory together, tables without keys and of other rules included.
+    let all = compare(&["--input", &format!("{fixtures}/leveldb")]);
+    assert!(number(&all, "keys") + number(&all, "absent_keys") > 6_000.0, "{all}");
+    assert_eq!(row(&all, "ribbon")["lost_keys"], 0);
+    let stored = format!("{fixtures}/leveldb/snappy.ldb");
+    run(&["compare", "--input", &keys, "--absent", &stored]).expect_error("all 6,000 keys are in --input as well");
 }
 
 #[test]
