@@ -5,6 +5,7 @@ pub mod block;
 pub mod block_forge;
 pub mod cli;
 pub mod entries;
+pub mod foreign_filter;
 pub mod foreign_table;
 pub mod pick;
 pub mod policy;

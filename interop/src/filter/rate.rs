@@ -167,4 +167,11 @@ mod tests {
         assert!(lines_of_double_hashing(0, 10, 512.0, 6) < 1e-12);
         assert!(one_line_of_double_hashing(0, 64, 6) < 1e-12);
     }
+
+    #[test]
+    fn the_usual_formula_is_far_too_low_for_leveldbs_filters_of_few_keys() {
+        let usual = |keys: f64, bits: f64, probes: i32| (-(-keys * f64::from(probes) / bits).exp_m1()).powi(probes);
+        assert!(usual(20.0, 200.0, 6) < 0.75 * one_line_of_double_hashing(20, 200, 6));
+        assert!(usual(20.0, 400.0, 13) < 0.1 * one_line_of_double_hashing(20, 400, 13));
+    }
 }
