@@ -9,6 +9,8 @@ use crate::error::Error;
 const LINE_BYTES: usize = 64;
 /// 2^32 divided by the golden ratio.
 const GOLDEN_RATIO: u32 = 0x9e37_79b9;
+/// Probes between two branches.
+const TOGETHER: u8 = 3;
 /// RocksDB reserves 0 and 31.
 const MAX_PROBES: u8 = 30;
 
@@ -53,10 +55,24 @@ impl FastLocalBloom {
     }
 
     /// Whether all bits of a key are set in its line.
+    ///
+    /// [`TOGETHER`] probes are combined without a branch between them: half of all absent keys fail at the first probe, and a CPU
+    /// cannot predict which.
     fn in_line(self, line: &[u8; LINE_BYTES], mut hash: u32) -> bool {
-        for _ in 0..self.probes {
-            let bit = hash >> 23;
-            if line[(bit >> 3) as usize] >> (bit & 7) & 1 == 0 {
+        let mut left = self.probes;
+        while left >= TOGETHER {
+            let mut set = 1;
+            for _ in 0..TOGETHER {
+                set &= bit(line, hash);
+                hash = hash.wrapping_mul(GOLDEN_RATIO);
+            }
+            if set & 1 == 0 {
+                return false;
+            }
+            left -= TOGETHER;
+        }
+        for _ in 0..left {
+            if bit(line, hash) & 1 == 0 {
                 return false;
             }
             hash = hash.wrapping_mul(GOLDEN_RATIO);
@@ -75,4 +91,10 @@ impl FastLocalBloom {
             ("line_bytes", LINE_BYTES.to_string()),
         ]
     }
+}
+
+/// The bit that the top nine bits of `hash` are the position of, lowest in its byte; others have no meaning.
+fn bit(line: &[u8; LINE_BYTES], hash: u32) -> u8 {
+    let position = hash >> 23;
+    line[(position >> 3) as usize] >> (position & 7)
 }
