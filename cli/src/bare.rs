@@ -15,8 +15,9 @@ use sstfilter::{BlockInfo, BuildContext, BuildPurpose, FilterBlock, KeyHasher};
 use crate::args::FilterArgs;
 use crate::build::report::Choice;
 use crate::lines::{KeyLines, KeysFormat};
-use crate::output::{Outcome, in_options};
-use crate::{files, input, interrupt, units};
+use crate::opened::Opened;
+use crate::output::{CANNOT_WRITE, Outcome, Output, in_options};
+use crate::{input, interrupt, units};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum FilterCommand {
@@ -51,7 +52,7 @@ pub(crate) struct ExtractArgs {
 /// Where the block goes.
 #[derive(Debug, Args)]
 struct Target {
-    /// File for the block
+    /// File for the block; `-` is standard output
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
 
@@ -80,7 +81,8 @@ pub(crate) fn run(
     command: &FilterCommand,
     format: KeysFormat,
     secret: Option<&KeyHasher>,
-) -> anyhow::Result<(Outcome, BlockReport)> {
+    output: &mut Output<'_>,
+) -> anyhow::Result<Outcome> {
     let (block, target) = match command {
         FilterCommand::Build(args) => {
             args.target.ensure_free()?;
@@ -91,8 +93,13 @@ pub(crate) fn run(
             (extract(&args.table, secret)?, &args.target)
         }
     };
+    if target.is_standard_output() {
+        ensure!(!output.is_json, "--json: standard output takes the block");
+        output.writer.write_all(block.as_bytes()).context(CANNOT_WRITE)?;
+        return Ok(Outcome::Yes);
+    }
     target.write(&block)?;
-    Ok((Outcome::Yes, BlockReport::new(&target.out, &block.info())))
+    output.report((Outcome::Yes, BlockReport::new(&target.out, &block.info())))
 }
 
 fn build(args: &BuildBlockArgs, format: KeysFormat, secret: Option<&KeyHasher>) -> anyhow::Result<FilterBlock<Bytes>> {
@@ -111,8 +118,17 @@ fn build(args: &BuildBlockArgs, format: KeysFormat, secret: Option<&KeyHasher>) 
 
 /// The block as it stands in the table, whose filter need not be usable: its secret seed is not asked for.
 fn extract(path: &Path, secret: Option<&KeyHasher>) -> anyhow::Result<FilterBlock<Bytes>> {
-    let table = files::open_table(path, secret)?;
     let name = input::name(path);
+    let table = match Opened::open(path, secret).map_err(|unopened| unopened.reason)? {
+        Opened::Table(table) => table,
+        Opened::FilterBlock(_) => bail!("{name} is a filter block already"),
+        Opened::Foreign(table) => {
+            bail!(
+                "{name} is a table of {}, whose filter is in no block of its own: `probe` reads it in place",
+                table.engine()
+            )
+        }
+    };
     let Some(region) = table.layout().region(TablePart::Filter).cloned() else {
         bail!("{name} has no filter");
     };
@@ -150,11 +166,15 @@ fn checked(block: Bytes) -> anyhow::Result<FilterBlock<Bytes>> {
 }
 
 impl Target {
+    fn is_standard_output(&self) -> bool {
+        self.out.as_os_str() == "-"
+    }
+
     /// Refuses a file that is there already. Checked before keys are read, which may take minutes.
     fn ensure_free(&self) -> anyhow::Result<()> {
         let path = self.out.display();
         ensure!(!self.out.is_dir(), "{path}: expected a file, got a directory");
-        let is_free = self.overwrite || !self.out.exists();
+        let is_free = self.overwrite || self.is_standard_output() || !self.out.exists();
         ensure!(is_free, "{path} exists already: choose another --out, or replace it with --overwrite");
         Ok(())
     }

@@ -3,15 +3,15 @@
 use std::io;
 use std::path::PathBuf;
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use clap::Args;
 use serde::Serialize;
 use sstfilter::KeyHasher;
-use sstfilter::sst::Entry;
 
 use crate::lines::{BYTE_ORDER_MARK, KeysFormat};
-use crate::output::{CANNOT_WRITE, Outcome, Output, Text, note};
-use crate::{files, units};
+use crate::opened::Opened;
+use crate::output::{CANNOT_WRITE, Outcome, Output, Text, hex, note};
+use crate::{input, units};
 
 #[derive(Debug, Args)]
 pub(crate) struct DumpArgs {
@@ -52,11 +52,29 @@ pub(crate) fn run(
 ) -> anyhow::Result<Outcome> {
     let has_no_values = format == KeysFormat::Nul && !args.keys_only && !output.is_json;
     ensure!(!has_no_values, "--keys-format nul has no place for values: add --keys-only, or take --keys-format hex");
-    let table = files::open_table(&args.table, secret)?;
+    let name = input::name(&args.table);
+    let opened = Opened::open(&args.table, secret).map_err(|unopened| unopened.reason)?;
     let mut dump = Dump { output, format, keys_only: args.keys_only, entries: 0, tombstones: 0, escaped: 0 };
-    dump.begin()?;
-    for entry in &table {
-        dump.entry(&entry?)?;
+    match opened {
+        Opened::Table(table) => {
+            dump.begin()?;
+            for entry in table.iter() {
+                let entry = entry?;
+                dump.entry(&entry.key, entry.value.as_deref(), entry.value.is_none())?;
+            }
+        }
+        Opened::Foreign(table) => {
+            ensure!(
+                args.keys_only,
+                "{name} is a table of {}, of which only keys are read: add --keys-only",
+                table.engine()
+            );
+            dump.begin()?;
+            for key in table.user_keys() {
+                dump.entry(&key.with_context(|| name.clone().into_owned())?, None, false)?;
+            }
+        }
+        Opened::FilterBlock(_) => bail!("{name} is a filter block, which has no keys"),
     }
     dump.end()?;
     Ok(Outcome::Yes)
@@ -67,31 +85,30 @@ impl Dump<'_, '_> {
         if self.output.is_json { self.write(b"{\"entries\":[") } else { Ok(()) }
     }
 
-    fn entry(&mut self, entry: &Entry) -> anyhow::Result<()> {
-        self.tombstones += u64::from(entry.value.is_none());
+    /// Prints a key, and its value where values are wanted.
+    fn entry(&mut self, key: &[u8], value: Option<&[u8]>, tombstone: bool) -> anyhow::Result<()> {
+        let value = if self.keys_only { None } else { value };
+        self.tombstones += u64::from(tombstone);
         let is_first = self.entries == 0;
         self.entries += 1;
         if self.output.is_json {
-            return self.json_entry(entry, is_first);
+            let text = |bytes: &[u8]| Text(bytes.to_vec());
+            return self.json_entry(&JsonEntry { key: text(key), value: value.map(text), tombstone }, is_first);
         }
-        let value = if self.keys_only { None } else { entry.value.as_deref() };
         let record = match self.format {
             KeysFormat::Lines => {
-                let key = self.text(&entry.key, is_plain_key);
+                let key = self.text(key, is_plain_key);
                 line(key, value.map(|value| self.text(value, is_plain_value)))
             }
-            KeysFormat::Nul => nul_record(&entry.key)?,
-            KeysFormat::Hex => line(hex(&entry.key), value.map(hex)),
+            KeysFormat::Nul => nul_record(key)?,
+            KeysFormat::Hex => line(hex(key).into(), value.map(|value| hex(value).into())),
         };
         self.write(&record)
     }
 
-    fn json_entry(&mut self, entry: &Entry, is_first: bool) -> anyhow::Result<()> {
+    fn json_entry(&mut self, entry: &JsonEntry, is_first: bool) -> anyhow::Result<()> {
         self.write(if is_first { b"\n" } else { b",\n" })?;
-        let text = |bytes: &[u8]| Text(bytes.to_vec());
-        let value = if self.keys_only { None } else { entry.value.as_deref().map(text) };
-        let entry = JsonEntry { key: text(&entry.key), value, tombstone: entry.value.is_none() };
-        let written = serde_json::to_writer(&mut *self.output.writer, &entry);
+        let written = serde_json::to_writer(&mut *self.output.writer, entry);
         written.map_err(io::Error::from).context(CANNOT_WRITE)
     }
 
@@ -151,8 +168,4 @@ fn line(mut key: Vec<u8>, value: Option<Vec<u8>>) -> Vec<u8> {
 fn nul_record(key: &[u8]) -> anyhow::Result<Vec<u8>> {
     ensure!(!key.contains(&0), "key {} holds a NUL byte: take --keys-format hex", Text(key.to_vec()));
     Ok([key, &[0]].concat())
-}
-
-fn hex(bytes: &[u8]) -> Vec<u8> {
-    Text(bytes.to_vec()).hex().into_bytes()
 }

@@ -11,9 +11,12 @@ use sstfilter::sst::{Table, TableSet, TableStats};
 
 use crate::files;
 use crate::lines::{KeyLines, KeysFormat};
-use crate::output::{Outcome, Output, Text, in_options, note};
+use crate::output::{Outcome, Output, Text, hex, in_options, note};
 
 #[derive(Debug, Args)]
+#[command(
+    override_usage = "sstfilter get [OPTIONS] <DIR> <KEY>...\n       sstfilter get [OPTIONS] <DIR> --keys <FILE>"
+)]
 pub(crate) struct GetArgs {
     /// A directory of numbered tables (highest number newest), or one table
     #[arg(value_name = "DIR")]
@@ -80,7 +83,7 @@ pub(crate) fn run(
         let tables = set.tables().len();
         output.json(&GetReport { lookups, found, absent, tables, data_block_reads, bytes_read })?;
     } else {
-        print(&lookups, output)?;
+        print(&lookups, format, output)?;
     }
     Ok(Outcome::from_sound(absent == 0))
 }
@@ -92,17 +95,20 @@ fn look_up(set: &TableSet, key: Vec<u8>) -> anyhow::Result<KeyLookup> {
 
 /// One key: its value. Many: lines of key and value, as `build` reads them. Standard output holds nothing else; what an
 /// empty line means is said on standard error.
-fn print(lookups: &[KeyLookup], output: &mut Output<'_>) -> anyhow::Result<()> {
-    for lookup in lookups {
-        match &lookup.value {
+fn print(lookups: &[KeyLookup], format: KeysFormat, output: &mut Output<'_>) -> anyhow::Result<()> {
+    // Keys that were given in hexadecimal digits may be any bytes, and so may their values.
+    let encode = |text: &Text| if format == KeysFormat::Hex { hex(&text.0).into_bytes() } else { text.0.clone() };
+    let shown = |key: &Text| if format == KeysFormat::Hex { hex(&key.0) } else { key.to_string() };
+    for KeyLookup { key, value, .. } in lookups {
+        match value {
             Some(value) if lookups.len() == 1 => {
-                output.raw_line(&value.0)?;
+                output.raw_line(&encode(value))?;
                 if value.0.is_empty() {
-                    note(&format!("present, without a value: {}", lookup.key));
+                    note(&format!("present, without a value: {}", shown(key)));
                 }
             }
-            Some(value) => output.raw_line(&[&lookup.key.0, &b"\t"[..], &value.0].concat())?,
-            None => note(&format!("absent: {}", lookup.key)),
+            Some(value) => output.raw_line(&[&encode(key), &b"\t"[..], &encode(value)].concat())?,
+            None => note(&format!("absent: {}", shown(key))),
         }
     }
     Ok(())

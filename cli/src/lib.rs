@@ -70,7 +70,7 @@ pub fn run(cli: &Cli, stdout: &mut dyn Write) -> anyhow::Result<Outcome> {
         Command::Get(args) => get::run(args, format, secret, &mut output),
         Command::Probe(args) => probe::run(args, format, secret, &mut output),
         Command::Dump(args) => dump::run(args, format, secret, &mut output),
-        Command::Filter(command) => output.report(bare::run(command, format, secret)?),
+        Command::Filter(command) => bare::run(command, format, secret, &mut output),
         Command::Inspect(args) => output.report(inspect::run(args, format, secret)?),
         Command::Verify(args) => output.report(verify::run(args, secret)),
         Command::Compare(args) => output.report(compare::run(args, format, secret)?),

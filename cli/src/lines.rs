@@ -266,7 +266,7 @@ fn read_text(path: &Path, option: &str, limit: MemoryLimit) -> anyhow::Result<Ve
 fn ensure_fits(path: &Path, needed: u64, limit: MemoryLimit) -> anyhow::Result<()> {
     let MemoryLimit { bytes, advice } = limit;
     let (file, takes, most) = (input::name(path), units::bytes(needed), units::bytes(bytes));
-    ensure!(needed <= bytes, "{file}: sorting it takes about {takes} of memory, and the limit is {most}: {advice}");
+    ensure!(needed <= bytes, "{file}: sorting it takes at least {takes} of memory, and the limit is {most}: {advice}");
     Ok(())
 }
 

@@ -132,19 +132,17 @@ pub(crate) fn figures<'a, T: 'a>(columns: &[Column<T>], rows: impl IntoIterator<
 #[derive(Clone, Debug)]
 pub(crate) struct Text(pub(crate) Vec<u8>);
 
-impl Text {
-    /// Two digits for each byte.
-    pub(crate) fn hex(&self) -> String {
-        let digit = |number: u8| char::from_digit(u32::from(number), 16).unwrap_or_default();
-        self.0.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
-    }
+/// Two digits for each byte.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    let digit = |number: u8| char::from_digit(u32::from(number), 16).unwrap_or_default();
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
 impl Serialize for Text {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match core::str::from_utf8(&self.0) {
             Ok(text) => serializer.serialize_str(text),
-            Err(_) => serializer.collect_map([("hex", self.hex())]),
+            Err(_) => serializer.collect_map([("hex", hex(&self.0))]),
         }
     }
 }

@@ -1,11 +1,12 @@
 //! The secret seed, from a file: command lines are seen by everyone on the machine.
 
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
 use anyhow::{Context, bail};
 use sstfilter::{KeyHasher, SecretSeed};
+
+use crate::input;
 
 /// Most bytes of a seed file: 16 digits, and room for the blanks and ends of lines behind them.
 const MAX_SEED_FILE_BYTES: u64 = 64;
@@ -15,8 +16,8 @@ const MAX_SEED_FILE_BYTES: u64 = 64;
 /// It may be a pipe, so that a seed need not be on the disk; no more is read of it than tells that it is no seed.
 pub(crate) fn hasher_from(file: &Path) -> anyhow::Result<KeyHasher> {
     let mut contents = Vec::new();
-    let read = File::open(file).and_then(|file| file.take(MAX_SEED_FILE_BYTES + 1).read_to_end(&mut contents));
-    read.with_context(|| format!("cannot read the secret seed in {}", file.display()))?;
+    let read = input::open(file, "--secret-seed-file")?.take(MAX_SEED_FILE_BYTES + 1).read_to_end(&mut contents);
+    read.with_context(|| format!("cannot read the secret seed in {}", input::name(file)))?;
     if let Some(bytes) = parse(&contents) {
         return Ok(KeyHasher::with_secret_seed(SecretSeed::from_bytes(bytes)));
     }
@@ -24,7 +25,7 @@ pub(crate) fn hasher_from(file: &Path) -> anyhow::Result<KeyHasher> {
         ..=MAX_SEED_FILE_BYTES => format!("{} bytes of another form", contents.len()),
         _ => format!("more than {MAX_SEED_FILE_BYTES} bytes"),
     };
-    bail!("{}: expected a secret seed of 8 bytes or 16 hexadecimal digits, got {got}", file.display())
+    bail!("{}: expected a secret seed of 8 bytes or 16 hexadecimal digits, got {got}", input::name(file))
 }
 
 fn parse(contents: &[u8]) -> Option<[u8; 8]> {

@@ -120,6 +120,21 @@ fn a_full_disk_behind_completions_and_pages_is_an_error() {
 }
 
 #[test]
+fn the_keys_of_another_engines_table_are_dumped_and_its_filter_knows_them() {
+    let table = "../interop/fixtures/rocksdb/11.8-bloom-7-keys.sst";
+    let place = Place::new();
+    let keys = run(&["dump", table, "--keys-only", "--keys-format", "hex"]).expect_code(0).stdout;
+    assert_eq!(keys.lines().count(), 7, "{keys}");
+    let keys = place.write("keys", keys);
+    let probed = run(&["probe", table, "--keys", &keys, "--keys-format", "hex", "--json"]).expect_code(0).json();
+    assert_eq!((&probed["keys"], &probed["keys_touching_none"]), (&7.into(), &0.into()));
+    let refused = run(&["dump", table, "--json"]).expect_code(2);
+    assert!(refused.stdout.is_empty() && refused.stderr.contains("add --keys-only"), "{}", refused.stderr);
+    run(&["filter", "extract", table, "--out", &place.text("x")]).expect_error("is a table of RocksDB");
+    assert!(!place.path("x").exists());
+}
+
+#[test]
 fn the_extracted_block_is_the_one_of_the_table() {
     let place = Place::new();
     let table = format!("{}/000001.sst", place.build(2_000, &["--policy", "ribbon", "--fpr", "0.01"]));
@@ -134,7 +149,11 @@ fn the_extracted_block_is_the_one_of_the_table() {
 
     run(&["filter", "extract", &table, "--out", &block]).expect_error("exists already");
     run(&["filter", "extract", &table, "--out", &block, "--overwrite"]).expect_code(0);
-    run(&["filter", "extract", &block, "--out", &place.text("y")]).expect_code(2);
+    run(&["filter", "extract", &block, "--out", &place.text("y")]).expect_error("is a filter block already");
+    run(&["dump", &block]).expect_error("is a filter block, which has no keys");
+    let piped = program().args(["filter", "extract", &table, "--out", "-"]).output().unwrap();
+    assert_eq!((piped.status.code(), piped.stdout), (Some(0), fs::read(&block).unwrap()));
+    run(&["filter", "extract", &table, "--out", "-", "--json"]).expect_error("standard output takes the block");
     run(&["filter", "extract", &table, "--out", &place.text("none/y")]).expect_error("cannot write");
     run(&["filter", "extract", &table, "--out", &place.text("")]).expect_error("got a directory");
     let start = run(&["inspect", &table, "--json"]).json()["files"][0]["table"]["layout"].clone();

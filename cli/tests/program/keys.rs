@@ -12,7 +12,11 @@ fn keys_of_any_bytes_are_built_and_found() {
     let found = run(&["get", &out, "--keys-format", "hex", "00", "0D0A", "6b0d", "09", "--json"]).expect_code(0).json();
     assert_eq!(found["lookups"][0], serde_json::json!({"key": "\0", "found": true, "value": {"hex": "ff"}}));
     assert_eq!(found["lookups"][3]["value"], "one\n");
-    run(&["get", &out, "--keys-format", "hex", "6b"]).expect_code(1);
+    let absent = run(&["get", &out, "--keys-format", "hex", "6b"]).expect_code(1);
+    assert_eq!(absent.stderr, "absent: 6b\n");
+    assert_eq!(run(&["get", &out, "--keys-format", "hex", "00"]).expect_code(0).stdout, "ff\n");
+    let many = run(&["get", &out, "--keys-format", "hex", "--keys", &keys]).expect_code(0).stdout;
+    assert_eq!(many, "00\tff\n0d0a\t\n6b0d\t\n09\t6f6e650a\n");
 
     let nul = place.write("nul", b"\r\n\0k\r\0\t");
     let probed = run(&["probe", &out, "--keys", &nul, "--keys-format", "nul", "--json"]).expect_code(0).json();
@@ -52,6 +56,10 @@ fn a_dash_is_standard_input_for_keys() {
     assert_eq!(got.stdout, "b\t2\na\t1\n");
     let probed = run_with_input(&["probe", &out, "--keys", "-", "--json"], b"a\nc\nd\n").expect_code(0).json();
     assert_eq!(probed["keys"], 3);
+    let (seed, table) = (b"00112233445566ff\n", place.text("secret"));
+    run_with_input(&["build", "--generate", "9", "--out", &table, "--secret-seed-file", "-"], seed).expect_code(0);
+    let verified = run_with_input(&["verify", &table, "--secret-seed-file", "-", "--json"], seed).expect_code(0).json();
+    assert!(verified["files"][0]["filter_not_asked"].is_null(), "{verified}");
     run_with_input(&["build", "--input", "-", "--out", &place.text("none")], b"")
         .expect_error("standard input holds no");
 }
