@@ -1,0 +1,162 @@
+//! What must be the same for a table of any engine.
+
+use std::iter::zip;
+
+use bytes::Bytes;
+use sstfilter_interop::{BatchAnswer, Error, FilterInfo, FilterKind, FilterUnit, KeyBatch, Probe, Table};
+
+use crate::fixture::{self, ABSENT_KEYS, Fixture};
+
+/// No key that the engine stored is called absent, one by one or in a batch.
+pub(crate) fn no_stored_key_is_absent(engine: &str) {
+    for fixture in fixture::of_engine(engine) {
+        let table = fixture.open();
+        let keys: Vec<_> = fixture.stored().collect();
+        assert_eq!(keys.len(), fixture.count as usize, "{}", fixture.file);
+        for (number, (key, batched)) in zip(&keys, batch(&table, &keys)).enumerate() {
+            let single = table.probe(key);
+            let is_right = if fixture.is_usable() {
+                single == Probe::MaybePresent && batched == BatchAnswer::MaybePresent
+            } else {
+                matches!(single, Probe::Unusable(_)) && batched == BatchAnswer::Unusable
+            };
+            assert!(is_right, "{}: stored key {number}: {single:?}, in a batch {batched:?}", fixture.file);
+        }
+    }
+}
+
+/// Each absent key gets the engine's answer, one by one and in a batch.
+pub(crate) fn absent_keys_get_the_engines_answers(engine: &str) {
+    let mut tables = 0;
+    for fixture in fixture::of_engine(engine).iter().filter(|fixture| fixture.is_usable()) {
+        let table = fixture.open();
+        let keys: Vec<_> = fixture.absent().collect();
+        let answers = fixture.answers();
+        assert_eq!((keys.len(), answers.len()), (ABSENT_KEYS as usize, ABSENT_KEYS as usize));
+        for (number, ((key, batched), may_be_present)) in zip(zip(&keys, batch(&table, &keys)), answers).enumerate() {
+            let single = table.probe(key);
+            let (of_one, of_many) = expected(may_be_present);
+            let is_right = single == of_one && batched == of_many;
+            assert!(
+                is_right,
+                "{}: absent key {number}: {single:?}, in a batch {batched:?}, expected {of_one:?}",
+                fixture.file
+            );
+        }
+        tables += 1;
+    }
+    assert!(tables > 0, "no table of {engine} was probed");
+}
+
+/// Each stored prefix may be present, and each absent prefix gets the engine's answer.
+pub(crate) fn prefixes_get_the_engines_answers(engine: &str) {
+    let mut tables = 0;
+    for fixture in fixture::of_engine(engine).iter().filter(|fixture| fixture.is_usable() && fixture.prefixes > 0) {
+        let table = fixture.open();
+        for prefix in fixture.stored_prefixes() {
+            assert_eq!(table.probe_prefix(&prefix), Probe::MaybePresent, "{}: {}", fixture.file, prefix.escape_ascii());
+        }
+        let prefixes = fixture.absent_prefixes();
+        assert_eq!(prefixes.len(), fixture.prefixes, "{}", fixture.file);
+        for (prefix, may_be_present) in zip(prefixes, fixture.prefix_answers()) {
+            // The engine looked for keys of exactly this prefix. Where longer keys have longer prefixes, those may be there too.
+            let is_shared = fixture.is_prefix_of_all(&prefix);
+            let expected = expected(may_be_present || !is_shared).0;
+            assert_eq!(table.probe_prefix(&prefix), expected, "{}: {}", fixture.file, prefix.escape_ascii());
+        }
+        tables += 1;
+    }
+    assert!(tables > 0, "no table of {engine} was probed by prefix");
+}
+
+/// A table whose order of keys nobody can know, or without a filter, answers nothing but "unusable", with that reason.
+pub(crate) fn unknown_rules_are_unusable(engine: &str) {
+    let fixtures = fixture::of_engine(engine);
+    let mut tables = 0;
+    for fixture in fixtures.iter().filter(|fixture| !fixture.has_filter() || !fixture.has_known_order()) {
+        let table = fixture.open();
+        for key in fixture.absent().step_by(97) {
+            let answer = table.probe(&key);
+            let is_right = match &answer {
+                Probe::Unusable(Error::NoFilter) => !fixture.has_filter(),
+                Probe::Unusable(Error::Unsupported { .. }) => !fixture.has_known_order(),
+                // LevelDB's filter block is there in a table without keys, and has no filter for any data block.
+                Probe::MaybePresent => fixture.layout == "per_data_block" && fixture.count == 0,
+                _ => false,
+            };
+            assert!(is_right, "{}: {answer:?}", fixture.file);
+        }
+        tables += 1;
+    }
+    assert!(tables > 0, "no such table of {engine}");
+}
+
+/// What a table says of itself is what the engine was told to write.
+pub(crate) fn tables_are_what_was_asked_for(engine: &str) {
+    for fixture in fixture::of_engine(engine) {
+        let table = fixture.open();
+        assert_eq!(format!("{:?}", table.engine()).to_lowercase(), engine, "{}", fixture.file);
+        assert_eq!(table.format_version(), fixture.format_version, "{}", fixture.file);
+        assert_eq!(table.checksum_type() as u8, fixture.checksum, "{}", fixture.file);
+        match table.filter_info() {
+            Ok(info) => assert_filter_is(&fixture, &info),
+            Err(Error::NoFilter) => assert!(!fixture.has_filter(), "{}", fixture.file),
+            Err(error) => assert!(!fixture.has_known_order(), "{}: {error}", fixture.file),
+        }
+    }
+}
+
+fn assert_filter_is(fixture: &Fixture, info: &FilterInfo) {
+    let kinds: Vec<_> = info.kinds.iter().map(|(kind, _)| kind_name(*kind)).collect();
+    let is_kind = if fixture.has_filter() { kinds.contains(&fixture.filter.as_str()) } else { kinds.is_empty() };
+    assert!(is_kind, "{}: {kinds:?}", fixture.file);
+    let is_right = match fixture.layout.as_str() {
+        "full" => info.unit == FilterUnit::Table && info.blocks == 1,
+        // Seven keys fit into one partition; hundreds do not.
+        "partitioned" | "decoupled" => info.unit == FilterUnit::Partition && (fixture.count < 10 || info.blocks > 1),
+        "per_data_block" => matches!(info.unit, FilterUnit::DataBlocks { bytes: 2048 }),
+        other => panic!("{}: no layout called {other}", fixture.file),
+    };
+    assert!(is_right, "{}: {info:?}", fixture.file);
+}
+
+fn kind_name(kind: FilterKind) -> &'static str {
+    match kind {
+        FilterKind::LegacyBloom => "legacy_bloom",
+        FilterKind::FastLocalBloom => "fast_local_bloom",
+        FilterKind::Ribbon128 => "ribbon",
+        FilterKind::LevelDbBloom => "leveldb_bloom",
+        FilterKind::BinaryFuse => "binary_fuse",
+        _ => "none",
+    }
+}
+
+/// The user keys listed are the stored ones, each once, in the table's order.
+pub(crate) fn user_keys_are_the_stored_ones(engine: &str) {
+    let mut tables = 0;
+    for fixture in fixture::of_engine(engine).iter().filter(|fixture| fixture.has_known_codec()) {
+        let listed: Result<Vec<_>, _> = fixture.open().user_keys().collect();
+        let mut listed = listed.unwrap_or_else(|error| panic!("{}: {error}", fixture.file));
+        if fixture.comparator.contains("Reverse") {
+            listed.reverse();
+        }
+        let mut stored: Vec<_> = fixture.stored().collect();
+        if !fixture.has_known_order() {
+            listed.sort();
+            stored.sort();
+        }
+        assert!(listed == stored, "{}: {} listed, {} stored", fixture.file, listed.len(), stored.len());
+        tables += 1;
+    }
+    assert!(tables > 0, "no keys of {engine} were listed");
+}
+
+const fn expected(may_be_present: bool) -> (Probe, BatchAnswer) {
+    if may_be_present { (Probe::MaybePresent, BatchAnswer::MaybePresent) } else { (Probe::Absent, BatchAnswer::Absent) }
+}
+
+fn batch(table: &Table<Bytes>, keys: &[Vec<u8>]) -> Vec<BatchAnswer> {
+    let answers = table.probe_batch(&KeyBatch::new(keys.iter().map(Vec::as_slice))).answers;
+    assert_eq!(answers.len(), keys.len());
+    answers
+}
