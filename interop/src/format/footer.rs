@@ -171,45 +171,56 @@ fn parse_checked(
     offset: u64,
 ) -> Result<Footer, Error> {
     let mut cursor = Cursor::new(part2);
-    let (Some(magic), Some(stored), Some(base_context), Some(size)) =
-        (cursor.take(4), cursor.u32(), cursor.u32(), cursor.u32())
-    else {
+    let fields = (cursor.take(4), cursor.u32(), cursor.u32(), cursor.u32());
+    let (Some(magic), Some(stored), Some(base_context), Some(size)) = fields else {
         return Err(malformed(offset, format!("expected {ROCKSDB_FOOTER_BYTES} bytes")));
     };
     if magic != EXTENDED_MAGIC {
-        return Err(malformed(
-            offset,
-            format!("expected 3e 00 7a 00 in format version {format_version}, got {magic:02x?}"),
-        ));
-    }
-    if base_context == 0 {
-        return Err(malformed(offset, "expected a context of its checksums, got 0".into()));
+        let problem = format!("expected 3e 00 7a 00 in format version {format_version}, got {magic:02x?}");
+        return Err(malformed(offset, problem));
     }
     let checksums = Checksums { kind, base_context };
-    let mut unsummed = *footer;
-    unsummed[FOOTER_CHECKSUM].fill(0);
-    let found = checksums.expected(&unsummed, offset);
-    if found != stored {
-        return Err(Error::Checksum { part: Part::Footer, offset, expected: stored, found });
-    }
-    let reserved = cursor.rest();
-    // RocksDB refuses only the last eight: "a future feature".
-    if reserved.last_chunk::<8>().is_some_and(|last| *last != [0; 8]) {
-        return Err(Error::Unsupported { part: Part::Footer, what: "a later feature of format version 6".into() });
-    }
-    let metaindex = offset
-        .checked_sub(TRAILER_BYTES + u64::from(size))
-        .ok_or_else(|| malformed(offset, format!("expected {size} bytes of metaindex before it")))?;
+    check(footer, checksums, offset, stored)?;
     Ok(Footer {
         engine: Engine::RocksDb,
         format_version,
         checksums,
-        metaindex: BlockHandle { offset: metaindex, size: u64::from(size) },
+        metaindex: metaindex_before(offset, size)?,
         index: None,
         offset,
         bytes: ROCKSDB_FOOTER_BYTES as u64,
-        padding_is_damaged: reserved.iter().any(|&byte| byte != 0),
+        padding_is_damaged: reserved_is_damaged(cursor.rest())?,
     })
+}
+
+/// The checksum of a footer, which is in the footer.
+fn check(footer: &[u8; ROCKSDB_FOOTER_BYTES], checksums: Checksums, offset: u64, stored: u32) -> Result<(), Error> {
+    if checksums.base_context == 0 {
+        return Err(malformed(offset, "expected a context of its checksums, got 0".into()));
+    }
+    let mut unsummed = *footer;
+    unsummed[FOOTER_CHECKSUM].fill(0);
+    let found = checksums.expected(&unsummed, offset);
+    if found == stored {
+        return Ok(());
+    }
+    Err(Error::Checksum { part: Part::Footer, offset, expected: stored, found })
+}
+
+fn metaindex_before(footer_offset: u64, size: u32) -> Result<BlockHandle, Error> {
+    let size = u64::from(size);
+    let offset = footer_offset
+        .checked_sub(TRAILER_BYTES + size)
+        .ok_or_else(|| malformed(footer_offset, format!("expected {size} bytes of metaindex before it")))?;
+    Ok(BlockHandle { offset, size })
+}
+
+/// RocksDB refuses other values than zero in the last eight bytes, for "a future feature", and looks at no other.
+fn reserved_is_damaged(reserved: &[u8]) -> Result<bool, Error> {
+    if reserved.last_chunk::<8>().is_some_and(|last| *last != [0; 8]) {
+        return Err(Error::Unsupported { part: Part::Footer, what: "a later feature of format version 6".into() });
+    }
+    Ok(reserved.iter().any(|&byte| byte != 0))
 }
 
 /// The two handles of a footer without a checksum.

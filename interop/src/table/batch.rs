@@ -1,5 +1,6 @@
 //! Many keys, each hashed once for all tables.
 
+use std::borrow::Cow;
 use std::sync::OnceLock;
 
 use sstfilter::sst::RandomAccess;
@@ -8,6 +9,7 @@ use super::{Loaded, Table};
 use crate::error::Error;
 use crate::filter::{Filter, FilterKind};
 use crate::hash::HashFunction;
+use crate::table::leveldb::DataBlockFilters;
 use crate::table::partitions::Partitions;
 use crate::table::rules::{Direction, KeyRules};
 
@@ -141,32 +143,9 @@ impl<R: RandomAccess> Table<R> {
     fn try_probe_batch(&self, batch: &KeyBatch<'_>) -> Result<BatchAnswers, Error> {
         let rules = self.rules()?;
         match self.loaded()? {
-            Loaded::Full(filter) if rules.whole_keys && filter.kind() != FilterKind::NoKeys => {
-                let mut may_contain = Vec::new();
-                filter.may_contain_hashes(batch.hashes(filter.hash_function()), &mut may_contain);
-                Ok(BatchAnswers { answers: may_contain.into_iter().map(answer).collect(), reasons: Vec::new() })
-            }
-            Loaded::Full(filter) => {
-                let probe =
-                    |key: &&[u8]| Ok(rules.added_of(key)?.is_none_or(|added| super::may_contain(filter, rules, added)));
-                let answers: Result<_, Error> = batch.keys.iter().map(|key| probe(key).map(answer)).collect();
-                Ok(BatchAnswers { answers: answers?, reasons: Vec::new() })
-            }
+            Loaded::Full(filter) => probe_full(batch, rules, filter),
             Loaded::Partitioned(partitions) => self.probe_partitions(batch, rules, partitions),
-            Loaded::PerDataBlock(filters) => {
-                let hashes = batch.hashes(HashFunction::LevelDbBloomHash);
-                let mut answers = BatchAnswers::default();
-                for (key, &hash) in batch.keys.iter().zip(hashes) {
-                    let probed = filters.may_contain(key, hash);
-                    answers
-                        .answers
-                        .push(probed.as_ref().map_or(BatchAnswer::Unusable, |&may_contain| answer(may_contain)));
-                    if let Err(reason) = probed {
-                        answers.add_reason(reason);
-                    }
-                }
-                Ok(answers)
-            }
+            Loaded::PerDataBlock(filters) => Ok(probe_data_blocks(batch, filters)),
         }
     }
 
@@ -177,12 +156,8 @@ impl<R: RandomAccess> Table<R> {
         partitions: &Partitions,
     ) -> Result<BatchAnswers, Error> {
         let mut answers = BatchAnswers { answers: vec![BatchAnswer::MaybePresent; batch.len()], reasons: Vec::new() };
-        let mut sorted = batch.ascending();
-        let reversed: Vec<u32>;
-        if rules.order.direction == Direction::ReverseBytewise {
-            reversed = sorted.iter().rev().copied().collect();
-            sorted = &reversed;
-        }
+        let sorted = batch.sorted(rules.order.direction);
+        let mut sorted = sorted.as_ref();
         let mut probes = GroupProbes { batch, rules, hashes: Vec::new(), probed: Vec::new(), may_contain: Vec::new() };
         let mut partition = 0;
         while let Some(&first) = sorted.first() {
@@ -205,7 +180,41 @@ impl<R: RandomAccess> Table<R> {
     }
 }
 
+fn probe_full(batch: &KeyBatch<'_>, rules: &KeyRules, filter: &Filter<Vec<u8>>) -> Result<BatchAnswers, Error> {
+    if !rules.whole_keys || filter.kind() == FilterKind::NoKeys {
+        let probe =
+            |key: &&[u8]| Ok(answer(rules.added_of(key)?.is_none_or(|added| super::may_contain(filter, rules, added))));
+        let answers: Result<_, Error> = batch.keys.iter().map(probe).collect();
+        return Ok(BatchAnswers { answers: answers?, reasons: Vec::new() });
+    }
+    let mut may_contain = Vec::new();
+    filter.may_contain_hashes(batch.hashes(filter.hash_function()), &mut may_contain);
+    Ok(BatchAnswers { answers: may_contain.into_iter().map(answer).collect(), reasons: Vec::new() })
+}
+
+fn probe_data_blocks(batch: &KeyBatch<'_>, filters: &DataBlockFilters) -> BatchAnswers {
+    let mut answers = BatchAnswers::default();
+    for (key, &hash) in batch.keys.iter().zip(batch.hashes(HashFunction::LevelDbBloomHash)) {
+        match filters.may_contain(key, hash) {
+            Ok(may_contain) => answers.answers.push(answer(may_contain)),
+            Err(reason) => {
+                answers.answers.push(BatchAnswer::Unusable);
+                answers.add_reason(reason);
+            }
+        }
+    }
+    answers
+}
+
 impl KeyBatch<'_> {
+    /// Numbers of the keys, in the order of a table.
+    fn sorted(&self, direction: Direction) -> Cow<'_, [u32]> {
+        match direction {
+            Direction::Bytewise => Cow::Borrowed(self.ascending()),
+            Direction::ReverseBytewise => self.ascending().iter().rev().copied().collect(),
+        }
+    }
+
     fn key(&self, number: u32) -> &[u8] {
         self.keys.get(number as usize).copied().unwrap_or_default()
     }

@@ -332,7 +332,7 @@ struct KeyCheck<'a, R> {
     place: &'a DataPlace,
     rules: Option<&'a KeyRules>,
     is_possible: bool,
-    last_key: Vec<u8>,
+    last_key: Option<Vec<u8>>,
     last_prefix: Vec<u8>,
 }
 
@@ -348,16 +348,15 @@ impl<'a, R: RandomAccess> KeyCheck<'a, R> {
             report.leave_unchecked(reason);
         }
         let rules = table.layout.rules.as_ref().ok();
-        Self { table, place, rules, is_possible, last_key: Vec::new(), last_prefix: Vec::new() }
+        Self { table, place, rules, is_possible, last_key: None, last_prefix: Vec::new() }
     }
 
     fn check(&mut self, key: &[u8], report: &mut VerifyReport) {
-        // No key equals the empty one that it begins with, unless the first is empty: then it is probed at the next.
-        if report.keys_checked > 0 && self.last_key == key {
+        // Versions of a key follow each other.
+        if self.last_key.as_deref() == Some(key) {
             return;
         }
-        self.last_key.clear();
-        self.last_key.extend_from_slice(key);
+        self.last_key = Some(key.to_vec());
         match self.table.probe(key) {
             Probe::Absent => report.lose(key),
             Probe::MaybePresent if self.prefix_is_lost(key) => report.lose(key),
