@@ -194,8 +194,15 @@ impl FilterArgs {
 #[derive(Debug, Args)]
 pub(crate) struct AdviseArgs {
     /// Distinct keys, at most
-    #[arg(long, value_name = "N", value_parser = parse_count, allow_negative_numbers = true)]
-    pub(crate) keys: u64,
+    #[arg(long, value_name = "N", value_parser = parse_count, allow_negative_numbers = true,
+        required_unless_present = "tables")]
+    pub(crate) keys: Option<u64>,
+
+    /// Say instead what the filters of these tables cost, and what sstfilter's would: tables (of RocksDB, LevelDB and
+    /// Pebble, too), filter blocks, or directories of them
+    #[arg(long, value_name = "PATH", num_args = 1..,
+        conflicts_with_all = ["keys", "fpr", "memory", "updates", "threads", "lookups_per_key", "false_positive_ns"])]
+    pub(crate) tables: Vec<PathBuf>,
 
     /// Highest false positive rate, between 0 and 1 [default: 0.01, unless --memory is given]
     #[arg(long, value_name = "P", value_parser = parse_fpr, allow_negative_numbers = true, conflicts_with = "memory")]

@@ -160,7 +160,8 @@ pub(crate) fn open_table(file: &Path, secret: Option<&KeyHasher>) -> anyhow::Res
     if input::is_standard(file) {
         return Ok(Table::open_source(input::whole(file)?, &read_options(secret))?);
     }
-    Ok(Table::open(file, &read_options(secret))?)
+    let opened = Table::open(file, &read_options(secret));
+    opened.map_err(|problem| foreign_among(&[file.to_owned()]).unwrap_or_else(|| problem.into()))
 }
 
 fn read_options(secret: Option<&KeyHasher>) -> ReadOptions {

@@ -73,7 +73,7 @@ fn look_at(path: &Path) -> anyhow::Result<Look> {
 }
 
 /// Tells a failure to read from bytes that are no table.
-fn outcome_of(reason: &anyhow::Error) -> Outcome {
+pub(crate) fn outcome_of(reason: &anyhow::Error) -> Outcome {
     let of_foreign = reason.downcast_ref().map(outcome_of_foreign);
     let is_unread = reason.chain().any(<dyn core::error::Error>::is::<std::io::Error>);
     of_foreign.unwrap_or(if is_unread { Outcome::Failed } else { Outcome::No })

@@ -124,7 +124,12 @@ impl FileReport {
         let bytes = input::whole_length(path)?;
         let (outcome, fields) = match fields(path, look, secret) {
             Err(problem) if problem.root_cause().is::<std::io::Error>() => return Err(problem),
-            found => found.unwrap_or_else(|problem| (Outcome::No, Fields::Problem(explained(&problem)))),
+            found => found.unwrap_or_else(|problem| {
+                // A version that is not known is no damage, but the file is not inspected.
+                let outcome = opened::outcome_of(&problem);
+                let outcome = if outcome == Outcome::Yes { Outcome::Failed } else { outcome };
+                (outcome, Fields::Problem(explained(&problem)))
+            }),
         };
         Ok(Self {
             path: input::name(path).into_owned(),

@@ -201,3 +201,52 @@ fn a_table_is_known_by_its_bytes_and_a_directory_may_hold_all_sorts() {
     fs::copy(format!("{out}/a.dat"), format!("{out}/000009.sst")).unwrap();
     run(&["get", &out, "key0001"]).expect_error("000009.sst is a table of RocksDB");
 }
+
+#[test]
+fn the_keys_of_a_table_are_dumped_and_its_values_refused() {
+    let fixtures = fixtures();
+    for name in ["rocksdb/7.8-bloom-fv5.sst", "rocksdb/7.8-codec-zstd.sst", "leveldb/snappy.ldb"] {
+        let path = format!("{FIXTURES}/{name}");
+        let [stored, _] = decimal_keys(&fixtures[&path]);
+        assert_eq!(run(&["dump", &path, "--keys-only"]).expect_code(0).stdout, stored, "{name}");
+        run(&["dump", &path]).expect_error("add --keys-only");
+        let json = run(&["dump", &path, "--keys-only", "--json"]).expect_code(0).json();
+        assert_eq!((&json["count"], &json["tombstones"]), (&fixtures[&path]["count"], &0.into()), "{name}");
+        let out = Place::new();
+        run(&["filter", "extract", &path, "--out", &out.text("x.filter")]).expect_error("is a table of");
+    }
+}
+
+#[test]
+fn advice_on_tables_adds_up_their_filters_and_gives_the_sizes_that_are_built() {
+    let fixtures = fixtures();
+    let bloom = format!("{FIXTURES}/rocksdb/11.8-partitioned-ribbon.sst");
+    let silent = format!("{FIXTURES}/leveldb/6000-keys.ldb");
+    let none = format!("{FIXTURES}/rocksdb/7.8-no-policy.sst");
+    let place = Place::new();
+    let out = place.build(3_000, &["--policy", "bloom"]);
+    let own = format!("{out}/000001.sst");
+    let advice = run(&["advise", "--json", "--tables", &bloom, &silent, &none, &out]).expect_code(0).json();
+    let keys = fixtures[&bloom]["count"].as_u64().unwrap() + fixtures[&silent]["count"].as_u64().unwrap() + 3_000;
+    assert_eq!((&advice["tables"], &advice["keys"]), (&3.into(), &keys.into()), "{advice}");
+    assert!(advice["left_out"][0]["why"].as_str().unwrap().contains("no filter"), "{advice}");
+    let shown = run_on("inspect", &[&bloom, &silent, &own], 0);
+    let of_theirs = |file: &Value| file["foreign_table"]["filter"]["bytes"].as_u64().unwrap();
+    let of_ours = shown[2]["table"]["filter"]["block_bytes"].as_u64().unwrap();
+    assert_eq!(advice["now"]["bytes"], of_theirs(&shown[0]) + of_theirs(&shown[1]) + of_ours);
+
+    let alone = run(&["advise", "--json", "--tables", &own]).expect_code(0).json();
+    let sizes = alone["alternatives"].as_array().unwrap();
+    let bytes = |policy: &str, goal: &str| {
+        let found = sizes.iter().find(|found| found["policy"] == policy && found["goal"] == goal).unwrap();
+        (found["bytes"].as_u64().unwrap(), found["expected_fpr"].as_f64().unwrap())
+    };
+    let (now, rate) = (alone["now"]["bytes"].as_u64().unwrap(), alone["now"]["expected_fpr"].as_f64().unwrap());
+    assert!(bytes("bloom", "same rate").0.abs_diff(now) <= 128, "the same filter has another size: {alone}");
+    assert!(bytes("ribbon", "same rate").0 * 4 < now * 3 && bytes("auto", "same rate").1 < 1.1 * rate, "{alone}");
+    assert!(bytes("ribbon", "same bytes").1 * 4.0 < rate, "{alone}");
+    let page = run(&["advise", "--tables", &own]).expect_code(0).stdout;
+    assert!(page.contains("auto, same rate") && page.contains("% less"), "{page}");
+    run(&["advise", "--tables", &none]).expect_error("no filter whose cost can be told");
+    run(&["advise"]).expect_code(2);
+}

@@ -1,5 +1,7 @@
 //! `sstfilter advise`: which filter for which use.
 
+pub(crate) mod tables;
+
 use core::fmt;
 
 use anyhow::ensure;
@@ -65,14 +67,15 @@ fn need(args: &AdviseArgs) -> anyhow::Result<FilterNeed> {
         (None, Some(bytes)) => FilterTarget::Bytes(bytes),
         (rate, _) => FilterTarget::Rate(rate.unwrap_or(FalsePositiveRate::ONE_PERCENT)),
     };
-    let lookups = args.lookups_per_key * args.keys as f64;
+    let lookups = args.lookups_per_key * args.keys.unwrap_or_default() as f64;
     ensure!(lookups < 1e18, "--lookups-per-key: expected less than 10^18 lookups in all, got {lookups:e}");
     let updates = match args.updates {
         UpdatesName::None => Updates::None,
         UpdatesName::Insert => Updates::Insert,
         UpdatesName::Remove => Updates::InsertAndRemove,
     };
-    Ok(FilterNeed::new(args.keys, target)
+    let keys = args.keys.unwrap_or_default();
+    Ok(FilterNeed::new(keys, target)
         .with_updates(updates)
         .with_writers(if args.threads > 1 { Writers::Many } else { Writers::One })
         .with_absent_lookups(units::whole(lookups))

@@ -1,0 +1,307 @@
+//! `sstfilter advise --tables`: what the filters of existing tables cost, and what this library's would.
+
+use core::fmt;
+use std::path::{Path, PathBuf};
+
+use anyhow::ensure;
+use serde::Serialize;
+use sstfilter::{BitsPerKey, FalsePositiveRate, FilterBlock, KeyHasher, KindPolicy, Sizing};
+use sstfilter_interop::Probe;
+
+use crate::opened::{ForeignTable, Opened};
+use crate::output::{Column, Outcome, explained, figures, in_options};
+use crate::units::{counted, grouped, percent};
+use crate::{files, input};
+
+/// Bytes that binding a block to its file adds.
+const BINDING_BYTES: u64 = 8;
+
+/// Most keys that a rate is measured with where it cannot be computed.
+const MEASURED_KEYS: usize = 100_000;
+
+#[derive(Debug, Serialize)]
+pub(crate) struct TablesReport {
+    tables: usize,
+    keys: u64,
+    now: Cost,
+    /// This library's filters for the same tables.
+    alternatives: Vec<Alternative>,
+    /// Tables that are in none of these figures.
+    left_out: Vec<LeftOut>,
+}
+
+/// Filters of several tables.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+struct Cost {
+    bytes: u64,
+    bits_per_key: f64,
+    /// Mean over the tables, weighted by their keys.
+    expected_fpr: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct Alternative {
+    policy: &'static str,
+    goal: &'static str,
+    #[serde(flatten)]
+    cost: Cost,
+    /// Negative if it takes more.
+    saved_bytes: i64,
+    /// Tables whose filter is counted as it is, because the policy has none for this goal.
+    kept: usize,
+}
+
+#[derive(Debug, Serialize)]
+struct LeftOut {
+    path: String,
+    why: String,
+    #[serde(skip)]
+    outcome: Outcome,
+}
+
+/// A table's filter as it is.
+#[derive(Clone, Copy, Debug)]
+struct TableFilter {
+    keys: u64,
+    bytes: u64,
+    expected_fpr: f64,
+}
+
+/// Which of the library's policies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Policy {
+    /// For tables of a compaction, as nearly all are: Ribbon, and Bloom for small ones.
+    Auto,
+    Bloom,
+    Ribbon,
+}
+
+impl Policy {
+    const ALL: [Self; 3] = [Self::Auto, Self::Bloom, Self::Ribbon];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Bloom => "bloom",
+            Self::Ribbon => "ribbon",
+        }
+    }
+
+    fn kind_policy(self, sizing: Sizing) -> Option<KindPolicy> {
+        match self {
+            Self::Bloom => KindPolicy::bloom(sizing),
+            Self::Auto | Self::Ribbon => KindPolicy::ribbon(sizing),
+        }
+        .ok()
+    }
+}
+
+/// What the other filter must equal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Goal {
+    SameRate,
+    SameBytes,
+}
+
+impl Goal {
+    const ALL: [Self; 2] = [Self::SameRate, Self::SameBytes];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::SameRate => "same rate",
+            Self::SameBytes => "same bytes",
+        }
+    }
+
+    fn sizing(self, filter: &TableFilter) -> Option<Sizing> {
+        match self {
+            Self::SameRate => FalsePositiveRate::new(filter.expected_fpr).ok().map(Sizing::Rate),
+            Self::SameBytes => BitsPerKey::new(filter.bits_per_key()).ok().map(Sizing::BitsPerKey),
+        }
+    }
+}
+
+impl TableFilter {
+    fn bits_per_key(&self) -> f64 {
+        self.bytes as f64 * 8.0 / self.keys.max(1) as f64
+    }
+
+    /// The filter that `policy` would build for the table's keys, a fallback to Bloom included.
+    fn replaced(&self, policy: Policy, goal: Goal) -> Option<Self> {
+        let sizing = goal.sizing(self)?;
+        let kind = policy.kind_policy(sizing)?;
+        let plan = match kind.plan(self.keys, None) {
+            Ok(plan) => plan,
+            Err(_) => KindPolicy::bloom(sizing).ok()?.plan(self.keys, None).ok()?,
+        };
+        Some(Self { bytes: plan.block_bytes + BINDING_BYTES, expected_fpr: plan.expected_fpr, ..*self })
+    }
+}
+
+impl Cost {
+    fn of(filters: &[TableFilter]) -> Self {
+        let keys: u64 = filters.iter().map(|filter| filter.keys).sum();
+        let bytes: u64 = filters.iter().map(|filter| filter.bytes).sum();
+        let positives: f64 = filters.iter().map(|filter| filter.expected_fpr * filter.keys as f64).sum();
+        let keys = keys.max(1) as f64;
+        Self { bytes, bits_per_key: bytes as f64 * 8.0 / keys, expected_fpr: positives / keys }
+    }
+}
+
+/// The answer is no when a table is damaged, and a failure when one cannot be read.
+pub(crate) fn run(paths: &[PathBuf], secret: Option<&KeyHasher>) -> anyhow::Result<(Outcome, TablesReport)> {
+    let (mut filters, mut left_out) = (Vec::new(), Vec::new());
+    for path in paths {
+        for file in files::expand(path, &mut Vec::new())? {
+            match filter_of(&file, secret) {
+                Ok(filter) => filters.push(filter),
+                Err((why, outcome)) => left_out.push(LeftOut { path: input::name(&file).into_owned(), why, outcome }),
+            }
+        }
+    }
+    let first = left_out.first().map(|left: &LeftOut| format!(" ({}: {})", left.path, left.why)).unwrap_or_default();
+    ensure!(!filters.is_empty(), "--tables: no filter whose cost can be told{first}");
+    let outcome = left_out.iter().map(|left| left.outcome).max().unwrap_or(Outcome::Yes);
+    Ok((outcome, TablesReport::new(&filters, left_out)))
+}
+
+/// The filter of the table at `path`, or why its cost cannot be told.
+fn filter_of(path: &Path, secret: Option<&KeyHasher>) -> Result<TableFilter, (String, Outcome)> {
+    let unknown = |why: &str| (why.to_owned(), Outcome::Yes);
+    match Opened::open(path, secret).map_err(|unopened| (explained(&unopened.reason), unopened.outcome))? {
+        Opened::Table(table) => match table.filter().map(sstfilter::FilterReader::block) {
+            None => Err(unknown("it has no filter")),
+            Some(Err(problem)) => Err((in_options(problem), Outcome::No)),
+            Some(Ok(block)) => Ok(TableFilter::of_block(block)),
+        },
+        Opened::FilterBlock(block) => Ok(TableFilter::of_block(&block)),
+        Opened::Foreign(table) => {
+            let info = table.filter_info().map_err(|problem| {
+                let outcome = crate::opened::outcome_of_foreign(&problem);
+                (problem.to_string(), outcome)
+            })?;
+            let (keys, expected_fpr) = match info.keys.zip(info.expected_fpr) {
+                Some(known) => known,
+                None => measured(&table).map_err(|why| unknown(&why))?,
+            };
+            Ok(TableFilter { keys, bytes: info.bytes, expected_fpr })
+        }
+    }
+}
+
+impl TableFilter {
+    fn of_block<D: AsRef<[u8]>>(block: &FilterBlock<D>) -> Self {
+        let info = block.info();
+        Self { keys: info.keys, bytes: info.block_bytes, expected_fpr: info.expected_fpr }
+    }
+}
+
+/// Keys and false positive rate of a table that does not say how many keys it has: its keys are counted, and its filter is
+/// probed for each of the first ones with two bytes more.
+fn measured(table: &ForeignTable) -> Result<(u64, f64), String> {
+    let (mut keys, mut probed, mut positives) = (0_u64, 0_u64, 0_u64);
+    for key in table.user_keys() {
+        let mut key = key.map_err(|problem| problem.to_string())?;
+        keys += 1;
+        if keys <= MEASURED_KEYS as u64 {
+            key.extend(*b"\xff\xa5");
+            probed += 1;
+            positives += u64::from(table.probe(&key) != Probe::Absent);
+        }
+    }
+    if keys == 0 {
+        return Err("it has no keys".to_owned());
+    }
+    Ok((keys, positives as f64 / probed as f64))
+}
+
+impl TablesReport {
+    fn new(filters: &[TableFilter], left_out: Vec<LeftOut>) -> Self {
+        let now = Cost::of(filters);
+        let every = |goal| Policy::ALL.map(|policy| Alternative::new(filters, now, policy, goal));
+        Self {
+            tables: filters.len(),
+            keys: filters.iter().map(|filter| filter.keys).sum(),
+            now,
+            alternatives: Goal::ALL.into_iter().flat_map(every).collect(),
+            left_out,
+        }
+    }
+
+    fn of_auto(&self) -> Option<&Alternative> {
+        self.alternatives
+            .iter()
+            .find(|found| found.policy == Policy::Auto.name() && found.goal == Goal::SameRate.name())
+    }
+}
+
+impl Alternative {
+    fn new(filters: &[TableFilter], now: Cost, policy: Policy, goal: Goal) -> Self {
+        let replaced: Vec<_> = filters.iter().map(|filter| filter.replaced(policy, goal)).collect();
+        let kept = replaced.iter().filter(|filter| filter.is_none()).count();
+        let used: Vec<_> = replaced.iter().zip(filters).map(|(ours, now)| ours.unwrap_or(*now)).collect();
+        let cost = Cost::of(&used);
+        let saved_bytes = now.bytes.cast_signed().saturating_sub(cost.bytes.cast_signed());
+        Self { policy: policy.name(), goal: goal.name(), cost, saved_bytes, kept }
+    }
+}
+
+/// A part of a whole, as a percentage.
+fn share(part: i64, whole: u64) -> String {
+    format!("{:.1} %", part as f64 * 100.0 / whole.max(1) as f64)
+}
+
+impl fmt::Display for TablesReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let now = self.now;
+        writeln!(f, "the filters of {}, {}\n", counted(self.tables as u64, "table"), counted(self.keys, "key"))?;
+        let row = |filter: String, cost: Cost, saved: String| {
+            [filter, grouped(cost.bytes), bits(cost), percent(cost.expected_fpr), saved]
+        };
+        let mut rows = vec![row("now".to_owned(), now, String::new())];
+        rows.extend(self.alternatives.iter().map(|other| {
+            let filter = format!("{}, {}", other.policy, other.goal);
+            row(filter, other.cost, share(other.saved_bytes, now.bytes))
+        }));
+        let columns: [Column<[String; 5]>; 5] = [
+            ("filters", |row| row[0].clone()),
+            ("bytes", |row| row[1].clone()),
+            ("bits per key", |row| row[2].clone()),
+            ("expected rate", |row| row[3].clone()),
+            ("saved", |row| row[4].clone()),
+        ];
+        writeln!(f, "{}", figures(&columns, &rows))?;
+        for other in self.alternatives.iter().filter(|other| other.kept > 0) {
+            let (kept, Alternative { policy, goal, .. }) = (counted(other.kept as u64, "filter"), other);
+            writeln!(f, "{policy}, {goal}: {kept} counted as now, because {policy} has none of that rate or size")?;
+        }
+        for left in &self.left_out {
+            writeln!(f, "{}: left out: {}", left.path, left.why)?;
+        }
+        writeln!(
+            f,
+            "rates are means, weighted by keys; sizes are those of whole blocks, Ribbon's within 1 % above 5,000 keys"
+        )?;
+        self.of_auto().map_or(Ok(()), |auto| write_conclusion(f, now, auto))
+    }
+}
+
+fn bits(cost: Cost) -> String {
+    format!("{:.2}", cost.bits_per_key)
+}
+
+fn write_conclusion(f: &mut fmt::Formatter<'_>, now: Cost, auto: &Alternative) -> fmt::Result {
+    let (was, is) = (grouped(now.bytes), grouped(auto.cost.bytes));
+    if auto.saved_bytes > 0 {
+        let share = share(auto.saved_bytes, now.bytes);
+        writeln!(
+            f,
+            "at the same false positive rate, sstfilter's filters would take {is} bytes instead of {was}: {share} less"
+        )
+    } else {
+        writeln!(
+            f,
+            "at the same false positive rate, sstfilter's filters would take {is} bytes, which saves nothing of {was}"
+        )
+    }
+}
