@@ -109,10 +109,6 @@ impl BatchAnswers {
         self.answers.iter().filter(|&&candidate| candidate == answer).count()
     }
 
-    fn all_unusable(keys: usize, reason: Error) -> Self {
-        Self { answers: vec![BatchAnswer::Unusable; keys], reasons: vec![reason] }
-    }
-
     fn add_reason(&mut self, reason: Error) {
         if self.reasons.len() < Self::MAX_REASONS && !self.reasons.contains(&reason) {
             self.reasons.push(reason);
@@ -136,8 +132,15 @@ impl<R: RandomAccess> Table<R> {
     pub fn probe_batch(&self, batch: &KeyBatch<'_>) -> BatchAnswers {
         match self.try_probe_batch(batch) {
             Ok(answers) => answers,
-            Err(reason) => BatchAnswers::all_unusable(batch.len(), reason),
+            Err(reason) => self.without_filter(batch, reason),
         }
+    }
+
+    /// A key of which nothing was added may be present, whatever is wrong with the filter.
+    fn without_filter(&self, batch: &KeyBatch<'_>, reason: Error) -> BatchAnswers {
+        let rules = self.rules().ok();
+        let answer = |key: &&[u8]| rules.map_or(BatchAnswer::Unusable, |rules| unanswered(rules, key));
+        BatchAnswers { answers: batch.keys.iter().map(answer).collect(), reasons: vec![reason] }
     }
 
     fn try_probe_batch(&self, batch: &KeyBatch<'_>) -> Result<BatchAnswers, Error> {
@@ -170,7 +173,7 @@ impl<R: RandomAccess> Table<R> {
             match partitions.filter(&self.file, partition) {
                 Ok(filter) => probes.run(filter, group, &mut answers)?,
                 Err(reason) => {
-                    group.iter().for_each(|&key| answers.set(key, BatchAnswer::Unusable));
+                    group.iter().for_each(|&key| answers.set(key, unanswered(rules, batch.key(key))));
                     answers.add_reason(reason);
                 }
             }
@@ -178,6 +181,10 @@ impl<R: RandomAccess> Table<R> {
         }
         Ok(answers)
     }
+}
+
+fn unanswered(rules: &KeyRules, key: &[u8]) -> BatchAnswer {
+    if rules.added_of(key) == Ok(None) { BatchAnswer::MaybePresent } else { BatchAnswer::Unusable }
 }
 
 fn probe_full(batch: &KeyBatch<'_>, rules: &KeyRules, filter: &Filter<Vec<u8>>) -> Result<BatchAnswers, Error> {

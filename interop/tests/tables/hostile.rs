@@ -1,7 +1,7 @@
 //! Bytes that are not what they say, and options that are not known.
 
 use bytes::Bytes;
-use sstfilter_interop::{BlockHandle, BlockState, Error, KeyBatch, Part, Probe, Table};
+use sstfilter_interop::{BatchAnswer, BlockHandle, BlockState, Error, KeyBatch, Part, Probe, Table};
 
 use crate::fixtures;
 use crate::forged::{Forged, append, empty_filter, encoded, footer, row_block, varint};
@@ -38,6 +38,17 @@ fn options_that_are_not_known_make_a_filter_unusable() {
     assert_unusable(&prefixes, "neither");
     assert_eq!(prefixes.clone().property(extractor, b"rocksdb.FixedPrefix.3").open().probe(b"key"), Probe::Absent);
     assert_eq!(prefixes.property(extractor, b"rocksdb.FixedPrefix.4").open().probe(b"key"), Probe::MaybePresent);
+}
+
+#[test]
+fn a_key_without_prefix_may_be_present_whatever_is_wrong_with_the_filter() {
+    let cut = Forged::with_filter(Vec::new()).property("rocksdb.block.based.table.whole.key.filtering", b"0");
+    let table = cut.property("rocksdb.prefix.extractor.name", b"rocksdb.FixedPrefix.3").open();
+    let keys: [&[u8]; 2] = [b"ab", b"abc"];
+    assert_eq!(table.probe(keys[0]), Probe::MaybePresent);
+    assert!(matches!(table.probe(keys[1]), Probe::Unusable(_)));
+    let answers = table.probe_batch(&KeyBatch::new(keys)).answers;
+    assert_eq!(answers, [BatchAnswer::MaybePresent, BatchAnswer::Unusable]);
 }
 
 #[test]
