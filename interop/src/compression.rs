@@ -2,6 +2,7 @@
 
 #[cfg(any(feature = "lz4", feature = "zstd"))]
 use crate::format::cursor::Cursor;
+use crate::minlz;
 
 /// A decompressed block is at most this long. Blocks have kilobytes; an index that is one block has megabytes.
 pub(crate) const MAX_DECOMPRESSED_BYTES: usize = 64 << 20;
@@ -17,6 +18,8 @@ pub(crate) enum Numbering {
         /// Of the table.
         format_version: u32,
     },
+    /// RocksDB's, with a length in front of Zstandard, and 8 for `MinLZ` (`CompressionIndicator` of `sstable/block/compression.go`).
+    Pebble,
 }
 
 /// Why a block could not be decompressed.
@@ -37,9 +40,10 @@ pub(crate) fn decompress(codec: u8, stored: &[u8], numbering: Numbering) -> Resu
         (Numbering::RocksDb { format_version: 0 | 1 }, _) => {
             Err(unsupported(format!("{} as of format version 1", rocksdb_name(codec))))
         }
+        (Numbering::Pebble, 8) => minlz::decompress(stored).map_err(Undecoded::Malformed),
         (Numbering::RocksDb { .. }, 4 | 5) => lz4_with_length(stored),
-        (Numbering::RocksDb { .. }, 7 | 0x40) => zstd_with_length(stored),
-        (Numbering::RocksDb { .. }, _) => Err(unsupported(rocksdb_name(codec))),
+        (Numbering::RocksDb { .. }, 7 | 0x40) | (Numbering::Pebble, 7) => zstd_with_length(stored),
+        (Numbering::RocksDb { .. } | Numbering::Pebble, _) => Err(unsupported(rocksdb_name(codec))),
     }
 }
 

@@ -59,6 +59,7 @@ mod error;
 mod filter;
 mod format;
 mod hash;
+mod minlz;
 mod table;
 
 pub use error::{Error, Part};

@@ -6,6 +6,9 @@
 use super::{ROCKSDB_TRAILER_BYTES, malformed, rate};
 use crate::error::Error;
 
+/// `cacheLineSize`.
+const PEBBLE_LINE_BYTES_LOG2: u32 = 6;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LegacyBloom {
     lines: u32,
@@ -28,6 +31,19 @@ impl LegacyBloom {
             )));
         }
         Ok(Self { lines, line_bytes_log2: line_bytes.ilog2(), probes })
+    }
+
+    /// Pebble knows one length of lines, and any number of probes (`sstable/tablefilters/bloom`). It writes no filter without keys, so
+    /// that one without lines was cut.
+    pub(super) fn open_pebble(bytes: &[u8]) -> Result<Self, Error> {
+        let data_bytes = bytes.len().saturating_sub(ROCKSDB_TRAILER_BYTES);
+        let trailer =
+            *bytes.last_chunk().ok_or_else(|| malformed(format!("expected lines, got {} bytes", bytes.len())))?;
+        let filter = Self::open(data_bytes, trailer)?;
+        if filter.line_bytes_log2 == PEBBLE_LINE_BYTES_LOG2 {
+            return Ok(filter);
+        }
+        Err(malformed(format!("expected lines of 64 bytes, got {} in {data_bytes} bytes", filter.lines)))
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "hashes of this filter have 32 bits")]

@@ -103,7 +103,7 @@ enum Shape {
 const ROCKSDB_TRAILER_BYTES: usize = 5;
 
 impl<D: AsRef<[u8]>> Filter<D> {
-    /// Opens a full filter or one partition of RocksDB, or a Bloom filter of Pebble.
+    /// Opens a full filter or one partition of RocksDB.
     ///
     /// # Errors
     ///
@@ -121,6 +121,16 @@ impl<D: AsRef<[u8]>> Filter<D> {
     /// [`Error::Malformed`] and [`Error::Unsupported`], as [`Filter::rocksdb`].
     pub fn leveldb(bytes: D) -> Result<Self, Error> {
         let shape = leveldb_shape(bytes.as_ref())?;
+        Ok(Self { bytes, shape })
+    }
+
+    /// Opens a Bloom filter of Pebble: RocksDB's of format versions up to 4, in lines of 64 bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Malformed`], as [`Filter::rocksdb`].
+    pub fn pebble_bloom(bytes: D) -> Result<Self, Error> {
+        let shape = Shape::LegacyBloom(LegacyBloom::open_pebble(bytes.as_ref())?);
         Ok(Self { bytes, shape })
     }
 

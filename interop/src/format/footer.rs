@@ -4,6 +4,7 @@ use crate::error::{Error, Part};
 use crate::format::checksum::{ChecksumType, Checksums};
 use crate::format::cursor::Cursor;
 use crate::format::handle::{BlockHandle, TRAILER_BYTES};
+use crate::format::pebble_footer;
 
 /// The engine whose format a table has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +47,7 @@ const LEVELDB_MAGIC: u64 = 0xdb47_7524_8b80_fb57;
 const PEBBLE_MAGIC: [u8; 8] = *b"\xf0\x9f\xaa\xb3\xf0\x9f\xaa\xb3";
 
 /// Two handles of at most 20 bytes, padded.
-const HANDLES_BYTES: usize = 40;
+pub(crate) const HANDLES_BYTES: usize = 40;
 const LEVELDB_FOOTER_BYTES: usize = HANDLES_BYTES + 8;
 const ROCKSDB_FOOTER_BYTES: usize = 1 + HANDLES_BYTES + 4 + 8;
 /// In place of the handles from format version 6 on: two handles of size 0, which no older version has.
@@ -101,9 +102,7 @@ impl Footer {
         match recognize(tail) {
             Some(Engine::RocksDb) => parse_rocksdb(footer_of::<ROCKSDB_FOOTER_BYTES>(tail)?, file_bytes),
             Some(Engine::LevelDb) => parse_leveldb(footer_of::<LEVELDB_FOOTER_BYTES>(tail)?, file_bytes),
-            Some(Engine::Pebble) => {
-                Err(Error::Unsupported { part: Part::Footer, what: "a format of Pebble's own".into() })
-            }
+            Some(Engine::Pebble) => pebble_footer::parse(tail, file_bytes),
             None => Err(Error::NotATable { found: tail.get(tail.len().saturating_sub(8)..).unwrap_or(tail).to_vec() }),
         }
     }
@@ -114,7 +113,7 @@ fn footer_of<const BYTES: usize>(tail: &[u8]) -> Result<&[u8; BYTES], Error> {
         .ok_or_else(|| malformed(0, format!("expected a footer of {BYTES} bytes, and the file has {}", tail.len())))
 }
 
-fn malformed(offset: u64, problem: String) -> Error {
+pub(crate) fn malformed(offset: u64, problem: String) -> Error {
     Error::Malformed { part: Part::Footer, offset, problem }
 }
 
@@ -224,14 +223,14 @@ fn reserved_is_damaged(reserved: &[u8]) -> Result<bool, Error> {
 }
 
 /// The two handles of a footer without a checksum.
-struct Handles {
-    metaindex: BlockHandle,
-    index: BlockHandle,
-    padding_is_damaged: bool,
+pub(crate) struct Handles {
+    pub(crate) metaindex: BlockHandle,
+    pub(crate) index: BlockHandle,
+    pub(crate) padding_is_damaged: bool,
 }
 
 impl Handles {
-    fn parse(bytes: &[u8], offset: u64) -> Result<Self, Error> {
+    pub(crate) fn parse(bytes: &[u8], offset: u64) -> Result<Self, Error> {
         let mut cursor = Cursor::new(bytes);
         let (Some(metaindex), Some(index)) = (BlockHandle::decode(&mut cursor), BlockHandle::decode(&mut cursor))
         else {

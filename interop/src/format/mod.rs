@@ -1,8 +1,10 @@
 //! The file around a filter: handles, checksums, footers, row blocks and properties.
 
 pub(crate) mod checksum;
+pub(crate) mod columnar;
 pub(crate) mod cursor;
 pub(crate) mod footer;
 pub(crate) mod handle;
+pub(crate) mod pebble_footer;
 pub(crate) mod properties;
 pub(crate) mod row_block;

@@ -155,7 +155,6 @@ impl Properties {
     }
 
     /// For formats that are not a row block. The pairs may come in any order.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for columnar properties"))]
     pub(crate) fn from_pairs(mut pairs: Vec<(Vec<u8>, Vec<u8>)>) -> Self {
         pairs.sort_unstable();
         Self { pairs }

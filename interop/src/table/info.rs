@@ -160,7 +160,9 @@ impl<R: RandomAccess> Table<R> {
     }
 
     fn coverage(&self) -> Coverage {
-        let extractor = || self.properties().prefix_extractor().unwrap_or_default().to_owned();
+        // Of Pebble's tables, the comparer says what the prefix is.
+        let properties = self.properties();
+        let extractor = || properties.prefix_extractor().or(properties.comparator()).unwrap_or_default().to_owned();
         match &self.layout.rules {
             Ok(rules) if rules.whole_keys && rules.prefixes.is_some() => Coverage::WholeKeysAndPrefixes(extractor()),
             Ok(rules) if rules.whole_keys => Coverage::WholeKeys,

@@ -3,6 +3,7 @@
 use sstfilter::sst::RandomAccess;
 
 use crate::error::{Error, Part};
+use crate::filter::Filter;
 use crate::format::footer::{Engine, Footer};
 use crate::format::handle::BlockHandle;
 use crate::format::properties::{KeyBudget, Properties};
@@ -22,11 +23,36 @@ pub(crate) struct NamedBlock {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FilterPlace {
     /// One block.
-    Full(BlockHandle),
+    Full(BlockHandle, FullFilter),
     /// A block per partition, behind an index of them.
     Partitioned(BlockHandle, Separators),
     /// LevelDB's block with a filter for each two kilobytes of the file.
     PerDataBlock(BlockHandle, IndexPlace),
+}
+
+/// How the one block of a full filter is to be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FullFilter {
+    /// Its kind is in its trailer.
+    RocksDb,
+    PebbleBloom,
+    PebbleFuse,
+}
+
+impl FullFilter {
+    pub(crate) fn read<R: RandomAccess>(
+        self,
+        file: &TableFile<R>,
+        handle: BlockHandle,
+    ) -> Result<Filter<Vec<u8>>, Error> {
+        let bytes = file.plain(handle, Part::Filter)?;
+        let opened = match self {
+            Self::RocksDb => Filter::rocksdb(bytes),
+            Self::PebbleBloom => Filter::pebble_bloom(bytes),
+            Self::PebbleFuse => Filter::pebble_fuse(bytes),
+        };
+        opened.map_err(|error| error.at(Part::Filter, handle.offset))
+    }
 }
 
 /// Where the index of the data blocks is.

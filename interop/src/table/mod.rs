@@ -8,6 +8,7 @@ mod layout;
 mod leveldb;
 mod once;
 mod partitions;
+mod pebble;
 mod rocksdb;
 mod rules;
 mod verify;
@@ -29,7 +30,7 @@ use file::{TableFile, io_error, zeros};
 use layout::{FilterPlace, Layout};
 use leveldb::DataBlockFilters;
 use once::LoadOnce;
-use partitions::{Partitions, read_filter};
+use partitions::Partitions;
 use rules::KeyRules;
 
 /// What a table's filter says of a key.
@@ -93,7 +94,7 @@ enum FilterState {
 impl FilterState {
     fn of(place: &Result<FilterPlace, Error>) -> Self {
         match place {
-            Ok(FilterPlace::Full(_)) => Self::Full(LoadOnce::default()),
+            Ok(FilterPlace::Full(..)) => Self::Full(LoadOnce::default()),
             Ok(FilterPlace::Partitioned(..)) => Self::Partitioned(LoadOnce::default()),
             Ok(FilterPlace::PerDataBlock(..)) => Self::PerDataBlock(LoadOnce::default()),
             Err(_) => Self::None,
@@ -123,14 +124,19 @@ impl<R: RandomAccess> Table<R> {
         let footer = Footer::parse(&tail, bytes)?;
         let numbering = match footer.engine {
             Engine::LevelDb => Numbering::LevelDb,
+            Engine::Pebble => Numbering::Pebble,
             _ => Numbering::RocksDb { format_version: footer.format_version },
         };
         let mut file = TableFile { reader, checksums: footer.checksums, numbering, blocks_end: footer.offset };
-        let metaindex = layout::read_metaindex(&file, &footer)?;
+        let metaindex = match footer.engine {
+            Engine::Pebble => pebble::read_metaindex(&file, &footer)?,
+            _ => layout::read_metaindex(&file, &footer)?,
+        };
         let layout = match footer.engine {
             Engine::LevelDb if Layout::named(&metaindex, rocksdb::PROPERTIES_BLOCK).is_none() => {
                 leveldb::layout(&footer, metaindex)
             }
+            Engine::Pebble => pebble::layout(&file, &footer, metaindex),
             _ => {
                 // RocksDB before its version 2.6 has LevelDB's footer, and codecs of its own.
                 file.numbering = Numbering::RocksDb { format_version: footer.format_version };
@@ -253,8 +259,8 @@ impl<R: RandomAccess> Table<R> {
     fn loaded(&self) -> Result<Loaded<'_>, Error> {
         let place = self.layout.filter.clone()?;
         match (&self.filter, place) {
-            (FilterState::Full(filter), FilterPlace::Full(handle)) => {
-                filter.get_or_load(|| read_filter(&self.file, handle, Part::Filter)).map(Loaded::Full)
+            (FilterState::Full(filter), FilterPlace::Full(handle, full)) => {
+                filter.get_or_load(|| full.read(&self.file, handle)).map(Loaded::Full)
             }
             (FilterState::Partitioned(partitions), FilterPlace::Partitioned(handle, separators)) => {
                 partitions.get_or_load(|| Partitions::read(&self.file, handle, separators)).map(Loaded::Partitioned)

@@ -8,7 +8,7 @@ use crate::format::handle::BlockHandle;
 use crate::format::properties::{Properties, name, number_switch};
 use crate::format::row_block::Values;
 use crate::table::file::TableFile;
-use crate::table::layout::{DataPlace, FilterPlace, IndexPlace, Layout, NamedBlock};
+use crate::table::layout::{DataPlace, FilterPlace, FullFilter, IndexPlace, Layout, NamedBlock};
 use crate::table::partitions::{INTERNAL_SUFFIX_BYTES, Separators};
 use crate::table::rules::{KeyRules, Order};
 
@@ -97,7 +97,11 @@ fn filter_place(properties: &Properties, metaindex: &[NamedBlock]) -> Result<Fil
         if policy != BUILTIN_POLICY {
             return unsupported(format!("a filter of the policy \"{}\"", policy.escape_ascii()));
         }
-        places.push(if kind == FULL { FilterPlace::Full(*handle) } else { partitioned(properties, *handle)? });
+        places.push(if kind == FULL {
+            FilterPlace::Full(*handle, FullFilter::RocksDb)
+        } else {
+            partitioned(properties, *handle)?
+        });
     }
     match places.as_slice() {
         [] => Err(Error::NoFilter),

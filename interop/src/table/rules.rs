@@ -62,9 +62,24 @@ pub(crate) enum Extractor {
     Capped(usize),
     /// The whole key.
     Noop,
+    /// What stands before the last `@`, or the whole key: Pebble's test keys (`internal/testkeys`).
+    BeforeAt,
+    /// A key of `CockroachDB` without its version: the last byte is the length of the version with that byte, or 0, and a byte 0 stands
+    /// before the version (`cockroachkvs`).
+    BeforeVersion,
 }
 
 impl Extractor {
+    /// What of a key Pebble adds to a filter: `Comparer.Split`, known by the comparer's name alone.
+    fn of_comparer(name: &str) -> Option<Self> {
+        match name {
+            "leveldb.BytewiseComparator" => Some(Self::Noop),
+            "pebble.internal.testkeys" => Some(Self::BeforeAt),
+            "cockroach_comparator" => Some(Self::BeforeVersion),
+            _ => None,
+        }
+    }
+
     /// By the name that RocksDB stores: the id since it has ids, and the same text before that.
     pub(crate) fn named(name: &str) -> Option<Self> {
         if name == "rocksdb.Noop" {
@@ -86,6 +101,8 @@ impl Extractor {
             Self::Fixed(bytes) => key.get(..bytes),
             Self::Capped(bytes) => Some(key.get(..bytes).unwrap_or(key)),
             Self::Noop => Some(key),
+            Self::BeforeAt => key.rsplitn(2, |&byte| byte == b'@').last(),
+            Self::BeforeVersion => before_version(key),
         }
     }
 
@@ -93,7 +110,8 @@ impl Extractor {
     pub(crate) fn common_prefix(self, start: &[u8]) -> Option<&[u8]> {
         match self {
             Self::Fixed(bytes) | Self::Capped(bytes) => start.get(..bytes),
-            Self::Noop => None,
+            // What follows decides where the prefix ends.
+            Self::Noop | Self::BeforeAt | Self::BeforeVersion => None,
         }
     }
 }
@@ -125,6 +143,32 @@ impl KeyRules {
         })
     }
 
+    /// Of Pebble, by the name of the table's comparer.
+    pub(crate) fn of_pebble(properties: &Properties) -> Result<Self, Error> {
+        let Some(comparer) = properties.comparator() else {
+            return Err(unsupported("a table that does not name its comparer".into()));
+        };
+        let split = Extractor::of_comparer(comparer).ok_or_else(|| unsupported(format!("comparer \"{comparer}\"")))?;
+        let whole_keys = split == Extractor::Noop;
+        // Older versions of Pebble say whether the comparer splits keys. They say so of the default one, too, which splits nothing off.
+        if whole_keys && !switch(properties, name::WHOLE_KEY_FILTERING)? {
+            return Err(unsupported(format!("comparer \"{comparer}\" with a filter of prefixes")));
+        }
+        let prefixes = (!whole_keys).then_some(Ok(split));
+        Ok(Self { order: Order::BYTEWISE, whole_keys, prefixes, no_entries: false })
+    }
+
+    /// Whether `next` may follow `last` in a table: with what is known of the order. Pebble's comparers order equal prefixes by rules of
+    /// their own.
+    pub(crate) fn may_follow(&self, last: &[u8], next: &[u8]) -> bool {
+        match &self.prefixes {
+            Some(Ok(split @ (Extractor::BeforeAt | Extractor::BeforeVersion))) => {
+                split.prefix(last) <= split.prefix(next) && last != next
+            }
+            _ => self.order.compare(last, next).is_lt(),
+        }
+    }
+
     /// What of `key` was added if the key was. `Ok(None)`: nothing.
     pub(crate) fn added_of<'a>(&self, key: &'a [u8]) -> Result<Option<&'a [u8]>, Error> {
         if self.whole_keys {
@@ -143,6 +187,13 @@ impl KeyRules {
             None => Err(unsupported("a prefix, in a filter of whole keys alone,".into())),
         }
     }
+}
+
+/// `None`: not a key that `CockroachDB` makes, and so one whose split is not defined.
+fn before_version(key: &[u8]) -> Option<&[u8]> {
+    let version_bytes = usize::from(*key.last()?);
+    let (prefix, _version) = key.split_at_checked(key.len().checked_sub(version_bytes)?)?;
+    (version_bytes != 1 && prefix.last() == Some(&0)).then_some(prefix)
 }
 
 fn extractor(properties: &Properties) -> Option<Result<Extractor, Error>> {

@@ -5,6 +5,7 @@ use sstfilter::sst::RandomAccess;
 use super::keys::{BlockKeys, IndexWalk, Met, without_dictionary};
 use super::layout::{DataPlace, FilterPlace};
 use super::partitions::in_file_order;
+use super::pebble::{self, IndexedBlock};
 use super::rules::KeyRules;
 use super::{Loaded, Probe, Table, rocksdb};
 use crate::error::{Error, Part};
@@ -12,6 +13,7 @@ use crate::filter::FilterKind;
 use crate::format::checksum::ChecksumType;
 use crate::format::footer::Engine;
 use crate::format::handle::{BlockHandle, TRAILER_BYTES};
+use crate::format::pebble_footer;
 use crate::format::properties::name;
 
 /// What is known of a block's bytes.
@@ -113,9 +115,30 @@ impl<R: RandomAccess> Table<R> {
         self.verify_partitions(&mut report);
         match &self.layout.data {
             Ok(place) => self.verify_data(place, &mut report),
-            Err(reason) => report.leave_unchecked(reason.clone()),
+            Err(reason) => {
+                report.leave_unchecked(reason.clone());
+                self.verify_columns(&mut report);
+            }
         }
         report
+    }
+
+    /// Data blocks of columns, whose keys are not read: their checksums alone.
+    fn verify_columns(&self, report: &mut VerifyReport) {
+        let mut last = None;
+        for IndexedBlock { part, handle, result } in
+            pebble::blocks_of_columns(&self.file, &self.footer, self.properties())
+        {
+            let result = result.and_then(|()| {
+                in_file_order(last.replace(handle), handle).map_err(|problem| Error::Malformed {
+                    part: Part::Index,
+                    offset: handle.offset,
+                    problem,
+                })?;
+                self.checked(part, handle)
+            });
+            report.blocks.push(self.block(part, handle, result));
+        }
     }
 
     fn block(&self, part: Part, handle: BlockHandle, result: Result<(), Error>) -> BlockReport {
@@ -130,7 +153,10 @@ impl<R: RandomAccess> Table<R> {
     fn verify_footer(&self, report: &mut VerifyReport) {
         let footer = &self.footer;
         let (offset, bytes) = (footer.offset, footer.bytes);
-        let has_checksum = footer.checksums.base_context != 0 && self.checksum_type() != ChecksumType::None;
+        let has_checksum = match footer.engine {
+            Engine::Pebble => pebble_footer::has_checksum(footer.format_version),
+            _ => footer.checksums.base_context != 0 && self.checksum_type() != ChecksumType::None,
+        };
         let problem = if footer.padding_is_damaged {
             Some("expected zeros behind its fields".into())
         } else {
@@ -147,9 +173,14 @@ impl<R: RandomAccess> Table<R> {
     /// What the blocks say that the footer's format version does not allow. The version decides what a writer does; a reader goes by
     /// what the blocks say.
     fn contradiction(&self) -> Option<String> {
-        if self.engine() != Engine::RocksDb {
-            return None;
+        match self.engine() {
+            Engine::RocksDb => self.contradiction_of_rocksdb(),
+            Engine::Pebble => pebble::contradiction(&self.footer, self.checked_properties().ok()?),
+            Engine::LevelDb => None,
         }
+    }
+
+    fn contradiction_of_rocksdb(&self) -> Option<String> {
         let version = self.format_version();
         let needs = |least: u32, what: &str| {
             (version < least).then(|| format!("expected format version {least} or more for {what}, got {version}"))
@@ -215,7 +246,7 @@ impl<R: RandomAccess> Table<R> {
             (Part::Properties, ..) => Ok(()),
             (
                 Part::Filter | Part::PartitionIndex,
-                Ok(FilterPlace::Full(place) | FilterPlace::PerDataBlock(place, _)),
+                Ok(FilterPlace::Full(place, _) | FilterPlace::PerDataBlock(place, _)),
                 _,
             ) if *place == handle => {
                 self.checked(part, handle)?;

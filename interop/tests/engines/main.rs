@@ -10,4 +10,5 @@ mod agreement;
 mod coverage;
 mod fixture;
 mod leveldb;
+mod pebble;
 mod rocksdb;

@@ -1,0 +1,109 @@
+//! The footers of Pebble's own formats (`sstable/table.go`).
+//!
+//! They are RocksDB's footer of format versions 1 to 5 with another magic number. From version 6 on a CRC32C of the footer precedes
+//! the version, and from version 7 on four bytes of attributes precede that.
+
+use crate::error::{Error, Part};
+use crate::format::checksum::{ChecksumType, Checksums, masked};
+use crate::format::footer::{Engine, Footer, HANDLES_BYTES, Handles, malformed};
+
+/// Version and magic number.
+const END_BYTES: usize = 4 + 8;
+/// `TableFormatMax` of Pebble.
+const LATEST_VERSION: u32 = 8;
+
+/// From the last bytes of a file of `file_bytes` that end in Pebble's magic number.
+pub(crate) fn parse(tail: &[u8], file_bytes: u64) -> Result<Footer, Error> {
+    let short =
+        |bytes: usize| malformed(0, format!("expected a footer of {bytes} bytes, and the file has {}", tail.len()));
+    let end: &[u8; END_BYTES] = tail.last_chunk().ok_or_else(|| short(END_BYTES))?;
+    let version = u32::from_le_bytes([end[0], end[1], end[2], end[3]]);
+    let bytes = 1 + HANDLES_BYTES + attributes_bytes(version)? + checksum_bytes(version) + END_BYTES;
+    let footer = tail.len().checked_sub(bytes).and_then(|start| tail.get(start..)).ok_or_else(|| short(bytes))?;
+    let offset = file_bytes.checked_sub(bytes as u64).ok_or_else(|| short(bytes))?;
+    if has_checksum(version) {
+        check(footer, offset)?;
+    }
+    let (&kind, rest) = footer.split_first().ok_or_else(|| short(bytes))?;
+    let Some(kind @ (ChecksumType::Crc32c | ChecksumType::XxHash64)) = ChecksumType::from_byte(kind) else {
+        return Err(Error::Unsupported { part: Part::Footer, what: format!("checksum type {kind}") });
+    };
+    let handles = Handles::parse(rest.get(..HANDLES_BYTES).unwrap_or(rest), offset)?;
+    Ok(Footer {
+        engine: Engine::Pebble,
+        format_version: version,
+        checksums: Checksums::without_context(kind),
+        metaindex: handles.metaindex,
+        index: Some(handles.index),
+        offset,
+        bytes: bytes as u64,
+        padding_is_damaged: handles.padding_is_damaged,
+    })
+}
+
+fn attributes_bytes(version: u32) -> Result<usize, Error> {
+    match version {
+        1..=6 => Ok(0),
+        7..=LATEST_VERSION => Ok(4),
+        _ => Err(Error::Unsupported { part: Part::Footer, what: format!("version {version} of Pebble's format") }),
+    }
+}
+
+/// Whether a footer has a checksum of its own.
+pub(crate) const fn has_checksum(version: u32) -> bool {
+    version >= 6
+}
+
+const fn checksum_bytes(version: u32) -> usize {
+    if has_checksum(version) { 4 } else { 0 }
+}
+
+/// Always CRC32C, whatever the blocks have: over the footer without the checksum itself.
+fn check(footer: &[u8], offset: u64) -> Result<(), Error> {
+    let parts =
+        footer.split_last_chunk::<END_BYTES>().and_then(|(front, end)| Some((front.split_last_chunk::<4>()?, end)));
+    let Some(((front, stored), end)) = parts else {
+        return Err(malformed(offset, format!("expected a checksum, got {} bytes", footer.len())));
+    };
+    let expected = u32::from_le_bytes(*stored);
+    let found = masked(crc32c::crc32c_append(crc32c::crc32c(front), end));
+    if found == expected { Ok(()) } else { Err(Error::Checksum { part: Part::Footer, offset, expected, found }) }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Footers that Pebble wrote are read in `tests/engines/pebble.rs`. These are what it does not write.
+
+    use super::parse;
+    use crate::error::Error;
+
+    const MAGIC: &[u8] = b"\xf0\x9f\xaa\xb3\xf0\x9f\xaa\xb3";
+
+    fn footer(checksum: u8, version: u32) -> Vec<u8> {
+        let mut bytes = vec![checksum, 10, 20, 35, 5];
+        bytes.resize(41, 0);
+        bytes.extend(version.to_le_bytes());
+        bytes.extend(MAGIC);
+        bytes
+    }
+
+    #[test]
+    fn only_known_versions_and_checksums_are_read() {
+        assert!(parse(&footer(1, 5), 1_000).is_ok());
+        assert!(parse(&footer(3, 1), 1_000).is_ok());
+        for (checksum, version) in [(0, 5), (2, 5), (4, 5), (1, 0), (1, 9), (1, u32::MAX)] {
+            assert!(
+                matches!(parse(&footer(checksum, version), 1_000), Err(Error::Unsupported { .. })),
+                "{checksum} {version}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_footer_without_its_checksum_does_not_pass() {
+        let long = [vec![0; 8], footer(1, 6)].concat();
+        assert!(matches!(parse(&long, 1_000), Err(Error::Checksum { .. })));
+        assert!(matches!(parse(&footer(1, 6), 53), Err(Error::Malformed { .. })));
+        assert!(matches!(parse(MAGIC, 8), Err(Error::Malformed { .. })));
+    }
+}

@@ -1,0 +1,216 @@
+//! Tables in Pebble's own formats, as its `sstable/reader.go` opens them.
+
+use sstfilter::sst::RandomAccess;
+
+use super::file::TableFile;
+use super::layout::{DataPlace, FilterPlace, FullFilter, IndexPlace, Layout, NamedBlock};
+use super::partitions::{INTERNAL_SUFFIX_BYTES, in_file_order};
+use super::rocksdb::{PROPERTIES_BLOCK, RANGE_TOMBSTONE_BLOCKS};
+use super::rules::KeyRules;
+use crate::error::{Error, Part};
+use crate::format::columnar;
+use crate::format::cursor::Cursor;
+use crate::format::footer::{Engine, Footer};
+use crate::format::handle::{BlockHandle, TRAILER_BYTES};
+use crate::format::properties::Properties;
+use crate::format::row_block::Values;
+
+/// The first version whose data, index and range blocks are columns.
+const COLUMNS_VERSION: u32 = 5;
+/// The first version whose metaindex is columns.
+const COLUMNAR_METAINDEX_VERSION: u32 = 6;
+/// The first version whose properties are columns, and may be compressed.
+const COLUMNAR_PROPERTIES_VERSION: u32 = 7;
+
+const FULL: &[u8] = b"fullfilter.";
+const PARTITIONED: &[u8] = b"partitionedfilter.";
+/// Filter families: what follows [`FULL`].
+const BLOOM: &[u8] = b"rocksdb.BuiltinBloomFilter";
+const BINARY_FUSE: &[u8] = b"binaryfuse";
+
+/// The property that tables of columns have: how keys are cut into columns.
+const COLUMN_SCHEMA: &str = "pebble.colblk.schema";
+
+/// The one block whose handle has more behind it: the widths of handles in value blocks.
+const VALUE_INDEX_BLOCK: &[u8] = b"pebble.value_index";
+
+/// The value of the property of index types for an index of indexes.
+const TWO_LEVELS: u32 = 2;
+
+/// Names and values, of rows or of columns.
+type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// The metaindex is never compressed.
+pub(crate) fn read_metaindex<R: RandomAccess>(file: &TableFile<R>, footer: &Footer) -> Result<Vec<NamedBlock>, Error> {
+    let handle = footer.metaindex;
+    let contents = file.plain(handle, Part::Metaindex)?;
+    let blocks = if footer.format_version >= COLUMNAR_METAINDEX_VERSION {
+        column_pairs(&contents)
+    } else {
+        row_pairs(&contents)
+    };
+    blocks.and_then(|pairs| pairs.into_iter().map(named_block).collect()).map_err(|problem| Error::Malformed {
+        part: Part::Metaindex,
+        offset: handle.offset,
+        problem,
+    })
+}
+
+fn column_pairs(contents: &[u8]) -> Result<Pairs, String> {
+    let pairs = columnar::names_and_values(contents)?;
+    Ok(pairs.into_iter().map(|(name, value)| (name.to_vec(), value.to_vec())).collect())
+}
+
+/// Names ascend, as in columns, so that no block has two handles.
+fn row_pairs(contents: &[u8]) -> Result<Pairs, String> {
+    let properties = Properties::parse(contents)?;
+    Ok(properties.pairs().map(|(name, value)| (name.to_vec(), value.to_vec())).collect())
+}
+
+fn named_block((name, value): (Vec<u8>, Vec<u8>)) -> Result<NamedBlock, String> {
+    let mut cursor = Cursor::new(&value);
+    match BlockHandle::decode(&mut cursor) {
+        Some(handle) if cursor.rest().is_empty() || name == VALUE_INDEX_BLOCK => Ok(NamedBlock { name, handle }),
+        _ => Err(format!("expected a handle of \"{}\"", name.escape_ascii())),
+    }
+}
+
+pub(crate) fn layout<R: RandomAccess>(file: &TableFile<R>, footer: &Footer, metaindex: Vec<NamedBlock>) -> Layout {
+    let properties = read_properties(file, footer, &metaindex);
+    let rules = properties.as_ref().map_err(Clone::clone).and_then(KeyRules::of_pebble);
+    let data = properties.as_ref().map_err(Clone::clone).and_then(|properties| data_place(properties, footer));
+    let filter = filter_place(&metaindex);
+    let has_range_tombstones = RANGE_TOMBSTONE_BLOCKS.iter().any(|name| Layout::named(&metaindex, name).is_some());
+    Layout { engine: Engine::Pebble, metaindex, properties, filter, rules, data, has_range_tombstones }
+}
+
+fn read_properties<R: RandomAccess>(
+    file: &TableFile<R>,
+    footer: &Footer,
+    metaindex: &[NamedBlock],
+) -> Result<Properties, Error> {
+    let part = Part::Properties;
+    let Some(handle) = Layout::named(metaindex, PROPERTIES_BLOCK) else {
+        let problem = "expected a block of properties, got none".into();
+        return Err(Error::Malformed { part: Part::Metaindex, offset: footer.metaindex.offset, problem });
+    };
+    let read = if footer.format_version >= COLUMNAR_PROPERTIES_VERSION {
+        column_pairs(&file.decompressed(handle, part)?).map(Properties::from_pairs)
+    } else {
+        Properties::parse(&file.plain(handle, part)?)
+    };
+    read.map_err(|problem| Error::Malformed { part, offset: handle.offset, problem })
+}
+
+/// A table has one filter block at most, of one family.
+fn filter_place(metaindex: &[NamedBlock]) -> Result<FilterPlace, Error> {
+    let unsupported = |what: String| Err(Error::Unsupported { part: Part::Metaindex, what });
+    let mut filters =
+        metaindex.iter().filter(|block| block.name.starts_with(FULL) || block.name.starts_with(PARTITIONED));
+    let Some(NamedBlock { name, handle }) = filters.next() else { return Err(Error::NoFilter) };
+    if filters.next().is_some() {
+        return unsupported("a table with several filters".into());
+    }
+    match name.strip_prefix(FULL) {
+        Some(BLOOM) => Ok(FilterPlace::Full(*handle, FullFilter::PebbleBloom)),
+        Some(BINARY_FUSE) => Ok(FilterPlace::Full(*handle, FullFilter::PebbleFuse)),
+        Some(family) => unsupported(format!("a filter of the family \"{}\"", family.escape_ascii())),
+        None => unsupported(format!("the filter \"{}\"", name.escape_ascii())),
+    }
+}
+
+/// Rows are LevelDB's, and an index has properties of blocks behind the handles.
+fn data_place(properties: &Properties, footer: &Footer) -> Result<DataPlace, Error> {
+    let unsupported = |part, what| Err(Error::Unsupported { part, what });
+    if footer.format_version >= COLUMNS_VERSION {
+        return unsupported(Part::Data, format!("blocks of columns, as of version {COLUMNS_VERSION} and later,"));
+    }
+    let two_levels = match properties.index_type() {
+        Some(0) => false,
+        Some(TWO_LEVELS) => true,
+        other => return unsupported(Part::Index, format!("index type {other:?}")),
+    };
+    let handle =
+        footer.index.ok_or(Error::Unsupported { part: Part::Index, what: "a footer without its handle".into() })?;
+    let index = IndexPlace { handle, two_levels, values: Values::Sized };
+    Ok(DataPlace { index, suffix_bytes: INTERNAL_SUFFIX_BYTES, has_dictionary: false })
+}
+
+/// What the properties say that the version in a footer without a checksum does not allow. Versions 1 to 4 differ in data blocks alone.
+pub(crate) fn contradiction(footer: &Footer, properties: &Properties) -> Option<String> {
+    let (version, has_columns) = (footer.format_version, properties.raw(COLUMN_SCHEMA).is_some());
+    if has_columns == (version >= COLUMNS_VERSION) {
+        return None;
+    }
+    let expected =
+        if has_columns { "5 or later, as its blocks are columns" } else { "4 or earlier, as its blocks are rows" };
+    Some(format!("expected version {expected}, got {version}"))
+}
+
+/// Index and data blocks of a table whose index is columns, in the order of the file: each with what is wrong with it, as far as the
+/// index must be read to find the others. Data blocks are not looked at. Empty for tables of rows.
+pub(crate) fn blocks_of_columns<R: RandomAccess>(
+    file: &TableFile<R>,
+    footer: &Footer,
+    properties: &Properties,
+) -> Vec<IndexedBlock> {
+    let mut blocks = Vec::new();
+    let Some(index) =
+        footer.index.filter(|_| footer.engine == Engine::Pebble && footer.format_version >= COLUMNS_VERSION)
+    else {
+        return blocks;
+    };
+    let top = open_index(file, index, None, &mut blocks);
+    if properties.index_type() == Some(TWO_LEVELS) {
+        let mut last_data = None;
+        for handle in top {
+            let data = open_index(file, handle, last_data, &mut blocks);
+            last_data = data.last().copied().or(last_data);
+            blocks.extend(data.into_iter().map(IndexedBlock::data));
+        }
+    } else {
+        blocks.extend(top.into_iter().map(IndexedBlock::data));
+    }
+    blocks.sort_by_key(|block| block.handle);
+    blocks
+}
+
+/// A block that an index of columns is or leads to.
+#[derive(Debug)]
+pub(crate) struct IndexedBlock {
+    pub(crate) part: Part,
+    pub(crate) handle: BlockHandle,
+    pub(crate) result: Result<(), Error>,
+}
+
+impl IndexedBlock {
+    const fn data(handle: BlockHandle) -> Self {
+        Self { part: Part::Data, handle, result: Ok(()) }
+    }
+}
+
+/// The blocks it leads to. They must follow each other in the file behind `last`, so that there are no more than the file has room
+/// for, whatever several indexes say.
+fn open_index<R: RandomAccess>(
+    file: &TableFile<R>,
+    handle: BlockHandle,
+    mut last: Option<BlockHandle>,
+    blocks: &mut Vec<IndexedBlock>,
+) -> Vec<BlockHandle> {
+    let malformed = |problem| Error::Malformed { part: Part::Index, offset: handle.offset, problem };
+    let max_blocks = usize::try_from(file.blocks_end / TRAILER_BYTES).unwrap_or(usize::MAX);
+    let read = file.decompressed(handle, Part::Index).and_then(|contents| {
+        let handles = columnar::index_handles(&contents, max_blocks).map_err(malformed)?;
+        for &next in &handles {
+            in_file_order(last, next).map_err(malformed)?;
+            last = Some(next);
+        }
+        Ok(handles)
+    });
+    let (handles, result) = match read {
+        Ok(handles) => (handles, Ok(())),
+        Err(error) => (Vec::new(), Err(error)),
+    };
+    blocks.push(IndexedBlock { part: Part::Index, handle, result });
+    handles
+}
