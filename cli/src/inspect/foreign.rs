@@ -12,7 +12,7 @@ use crate::opened::{ForeignTable, outcome_of_foreign};
 use crate::output::{Outcome, Text};
 use crate::units::{bytes, counted, grouped, percent};
 
-/// The first format version of RocksDB whose footer has a checksum.
+/// The first format version whose footer has a checksum: 6 of RocksDB, and 6 of Pebble.
 const FOOTER_CHECKSUM_VERSION: u32 = 6;
 
 /// How a filter's block is named in the metaindex, up to the policy.
@@ -166,7 +166,7 @@ fn parts(table: &ForeignTable, filter_problem: Option<&Error>) -> Vec<PartFields
         _ if is_checked && has_checksums => "sound".to_owned(),
         _ => "no checksum".to_owned(),
     };
-    let footer_is_checked = table.engine() == Engine::RocksDb && table.format_version() >= FOOTER_CHECKSUM_VERSION;
+    let footer_is_checked = table.engine() != Engine::LevelDb && table.format_version() >= FOOTER_CHECKSUM_VERSION;
     let opened = |name: &str, is_checked| PartFields {
         name: Text(name.as_bytes().to_vec()),
         offset: None,

@@ -19,8 +19,7 @@ const ABSENT: u64 = 100_000;
 fn fixtures() -> BTreeMap<String, Value> {
     let manifest = fs::read(format!("{FIXTURES}/manifest.json")).unwrap();
     let fixtures: Vec<Value> = serde_json::from_slice(&manifest).unwrap();
-    let read = fixtures.into_iter().filter(|fixture| fixture["engine"] != "pebble");
-    read.map(|fixture| (format!("{FIXTURES}/{}", fixture["file"].as_str().unwrap()), fixture)).collect()
+    fixtures.into_iter().map(|fixture| (format!("{FIXTURES}/{}", fixture["file"].as_str().unwrap()), fixture)).collect()
 }
 
 /// Runs a command on files; its report on each of them.
@@ -142,6 +141,8 @@ fn the_page_on_a_table_says_that_ribbon_became_bloom_and_what_cannot_be_told() {
     let partitioned = format!("{FIXTURES}/rocksdb/7.8-prefix-partitioned-and-whole.sst");
     let page = run(&["inspect", &partitioned]).expect_code(0).stdout;
     assert!(page.contains("whole keys, and prefixes by rocksdb.") && page.contains("partitions of"), "{page}");
+    let sealed = run(&["inspect", &format!("{FIXTURES}/pebble/v8-fuse.sst")]).expect_code(0).stdout;
+    assert!(sealed.contains("kind found        binary fuse") && sealed.contains("footer: sound"), "{sealed}");
     let silent = run(&["inspect", &format!("{FIXTURES}/leveldb/6000-keys.ldb")]).expect_code(0).stdout;
     assert!(silent.contains("bits per key      unknown: the table does not say how many keys"), "{silent}");
     assert!(silent.contains("one filter per 2.0 KiB of data blocks"), "{silent}");
