@@ -35,8 +35,19 @@ pub(crate) struct RowBlock<'a> {
 }
 
 impl<'a> RowBlock<'a> {
-    /// The uncompressed contents of a block.
+    /// The uncompressed contents of a block other than a data block. Values lie behind their keys, as in all that RocksDB writes
+    /// (`BlockBuilder` of `block_based_table_builder.cc`, `index_builder.cc`, `meta_blocks.cc`), so that they have no more bytes
+    /// than the block.
     pub(crate) fn parse(contents: &'a [u8]) -> Result<Self, String> {
+        let block = Self::parse_data(contents)?;
+        if block.separate_values.is_some() {
+            return Err("expected values behind their keys, got separate ones, which only data blocks have".into());
+        }
+        Ok(block)
+    }
+
+    /// The uncompressed contents of a data block, whose values may be separate.
+    pub(crate) fn parse_data(contents: &'a [u8]) -> Result<Self, String> {
         let (front, last) = contents
             .split_last_chunk()
             .ok_or_else(|| format!("expected four bytes or more, got {}", contents.len()))?;
@@ -163,7 +174,12 @@ impl Steps {
             Values::DeltaHandles { .. } => 0,
         };
         if block.separate_values.is_some() && block.is_restart(self.offset) {
-            self.next_value = cursor.varint32()? as usize;
+            let offset = cursor.varint32()? as usize;
+            // No two entries share a value's bytes.
+            if offset < self.next_value {
+                return None;
+            }
+            self.next_value = offset;
         }
         let suffix = cursor.take(unshared)?;
         if shared > self.key.len() {
@@ -201,7 +217,7 @@ mod tests {
     type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 
     fn all(block: &[u8], values: Values) -> Result<Pairs, String> {
-        let mut entries = RowBlock::parse(block)?.entries(values);
+        let mut entries = RowBlock::parse_data(block)?.entries(values);
         let mut read = Vec::new();
         while let Some(entry) = entries.next() {
             let (key, value) = entry?;
@@ -237,6 +253,19 @@ mod tests {
         let keys: &[u8] = &[0, 3, 1, 0, b'a', b'b', b'c', 2, 1, 2, b'd', 0, 1, 1, 3, b'x'];
         let block = [keys, b"1223", &[0, 0, 0, 0, 11, 0, 0, 0], &[16, 0, 0, 0], &[2, 0, 0, 0x10]].concat();
         assert_eq!(all(&block, Values::Sized), Ok(pairs(&[("abc", "1"), ("abd", "22"), ("x", "3")])));
+        assert!(RowBlock::parse(&block).is_err(), "not a data block");
+    }
+
+    #[test]
+    fn separate_values_do_not_overlap() {
+        let block = |second: u8| {
+            let keys: &[u8] = &[0, 1, 2, 0, b'a', 0, 1, 2, second, b'b'];
+            [keys, b"1234", &[0, 0, 0, 0, 5, 0, 0, 0], &[10, 0, 0, 0], &[2, 0, 0, 0x10]].concat()
+        };
+        assert_eq!(all(&block(2), Values::Sized), Ok(pairs(&[("a", "12"), ("b", "34")])));
+        for second in [0, 1, 3] {
+            assert!(all(&block(second), Values::Sized).is_err(), "{second}");
+        }
     }
 
     #[test]
@@ -251,7 +280,7 @@ mod tests {
     #[test]
     fn lengths_that_lie_are_errors() {
         for block in [&[][..], &[1, 0, 0, 0], &[1, 0, 0, 0x10], &[9, 9, 0, 0, 0, 0x80], &[0, 0, 0, 0x40]] {
-            assert!(RowBlock::parse(block).is_err(), "{block:?}");
+            assert!(RowBlock::parse_data(block).is_err(), "{block:?}");
         }
         for entry in [&[1, 1, 0, b'a'][..], &[0, 9, 0, b'a'], &[0, 1, 9, b'a'], &[0], &[0xff; 12]] {
             let block = [entry, &[0, 0, 0, 0, 1, 0, 0, 0]].concat();

@@ -31,7 +31,11 @@ impl OpenBlock {
     fn next_value(&mut self) -> Option<Result<Value<'_>, Error>> {
         let (part, offset) = (self.part, self.offset);
         let malformed = |problem| Error::Malformed { part, offset, problem };
-        match RowBlock::parse(&self.contents) {
+        let parsed = match part {
+            Part::Data => RowBlock::parse_data(&self.contents),
+            _ => RowBlock::parse(&self.contents),
+        };
+        match parsed {
             Ok(block) => Some(self.steps.next(&block)?.map_err(malformed)),
             Err(problem) => Some(Err(malformed(problem))),
         }

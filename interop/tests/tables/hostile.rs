@@ -146,6 +146,38 @@ fn a_metaindex_whose_keys_share_too_much_is_malformed() {
     assert!(matches!(Table::open(Bytes::from(file)), Err(Error::Malformed { part: Part::Metaindex, .. })));
 }
 
+/// A block whose entries all have the one long value behind the keys.
+fn block_of_one_separate_value(entries: u32) -> Vec<u8> {
+    let value_bytes = 10_000;
+    let (mut keys, mut restarts) = (Vec::new(), Vec::new());
+    for entry in 0..entries {
+        restarts.extend(u32::try_from(keys.len()).expect("small").to_le_bytes());
+        let name = format!("{entry:06}").into_bytes();
+        keys.extend([varint(0), varint(6), varint(value_bytes), varint(0), name].concat());
+    }
+    let values_offset = u32::try_from(keys.len()).expect("small").to_le_bytes();
+    let count = (entries | 1 << 28).to_le_bytes();
+    [keys, vec![b'v'; 10_000], restarts, values_offset.into(), count.into()].concat()
+}
+
+#[test]
+fn only_data_blocks_may_have_separate_values() {
+    let mut file = Vec::new();
+    let properties = append(&mut file, &block_of_one_separate_value(3), 0);
+    let metaindex = row_block([(b"rocksdb.properties".as_slice(), encoded(properties))]);
+    let metaindex = append(&mut file, &metaindex, 0);
+    footer(&mut file, metaindex);
+    let table = Table::open(Bytes::from(file)).expect("a table");
+    let error = table.checked_properties().expect_err("one value of many entries");
+    assert!(error.to_string().contains("separate"), "{error}");
+
+    let mut file = Vec::new();
+    let metaindex = append(&mut file, &block_of_one_separate_value(3), 0);
+    footer(&mut file, metaindex);
+    let error = Table::open(Bytes::from(file)).expect_err("a metaindex of separate values");
+    assert!(error.to_string().contains("separate"), "{error}");
+}
+
 #[test]
 fn many_names_of_one_block_are_not_read_many_times() {
     let mut file = Vec::new();
