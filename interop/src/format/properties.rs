@@ -223,10 +223,12 @@ impl Properties {
 
     /// All of them, in the order of their names, for people.
     ///
+    /// Names and values have no control characters: a name that has one, or is not UTF-8, is escaped.
+    ///
     /// Whether a value is a number cannot be told from its bytes: it is one under the names that RocksDB 11.8 knows as numbers.
     pub fn readable(&self) -> impl Iterator<Item = (String, PropertyValue)> {
         self.pairs.iter().map(|(name, value)| {
-            let name = String::from_utf8_lossy(name).into_owned();
+            let name = readable_text(name).map_or_else(|| name.escape_ascii().to_string(), str::to_owned);
             let value = self.readable_value(&name, value);
             (name, value)
         })
@@ -239,12 +241,17 @@ impl Properties {
             _ if NUMBERS.contains(&name) => self.number(name),
             _ => None,
         };
-        match (number, str::from_utf8(value)) {
+        match (number, readable_text(value)) {
             (Some(number), _) => PropertyValue::Number(number),
-            (None, Ok(text)) if !text.contains(char::is_control) => PropertyValue::Text(text.into()),
+            (None, Some(text)) => PropertyValue::Text(text.into()),
             _ => PropertyValue::Bytes(value.to_vec()),
         }
     }
+}
+
+/// Text without control characters: a terminal obeys those.
+fn readable_text(bytes: &[u8]) -> Option<&str> {
+    str::from_utf8(bytes).ok().filter(|text| !text.contains(char::is_control))
 }
 
 /// `true` and `false` of a switch whose value is `1` or `0`; RocksDB takes a missing one for `1` (`IsFeatureSupported`).

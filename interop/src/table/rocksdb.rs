@@ -119,7 +119,7 @@ fn partitioned(properties: &Properties, handle: BlockHandle) -> Result<FilterPla
     index_type(properties)?;
     let order = properties.comparator().and_then(Order::named).ok_or_else(|| Error::Unsupported {
         part: Part::Properties,
-        what: format!("comparator \"{}\"", properties.comparator().unwrap_or_default()),
+        what: format!("comparator \"{}\"", properties.comparator().unwrap_or_default().escape_debug()),
     })?;
     let suffix_bytes = timestamp_bytes(properties, order)? + separator_suffix_bytes(properties)?;
     // The index of partitions never has first keys, whatever the index of the data blocks has.
@@ -198,5 +198,21 @@ fn built_in_codecs(properties: &Properties) -> Result<(), Error> {
     if ["", "nullptr", "BuiltinV2"].contains(&manager) {
         return Ok(());
     }
-    Err(Error::Unsupported { part: Part::Properties, what: format!("compression manager \"{manager}\"") })
+    Err(Error::Unsupported {
+        part: Part::Properties,
+        what: format!("compression manager \"{}\"", manager.escape_debug()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Properties, built_in_codecs, name};
+
+    #[test]
+    fn control_characters_of_a_compression_manager_are_shown_escaped() {
+        let compression = |value: &[u8]| Properties::from_pairs(vec![(name::COMPRESSION.into(), value.into())]);
+        assert_eq!(built_in_codecs(&compression(b"BuiltinV2;01;")), Ok(()));
+        let error = built_in_codecs(&compression(b"\x1b[2J;01;")).expect_err("no manager of that name");
+        assert!(!error.to_string().contains(char::is_control), "{error}");
+    }
 }

@@ -37,9 +37,8 @@ impl Order {
 
     fn of_table(properties: &Properties) -> Result<Self, Error> {
         match properties.comparator() {
-            Some(comparator) => {
-                Self::named(comparator).ok_or_else(|| unsupported(format!("comparator \"{comparator}\"")))
-            }
+            Some(comparator) => Self::named(comparator)
+                .ok_or_else(|| unsupported(format!("comparator \"{}\"", comparator.escape_debug()))),
             None => Err(unsupported("a table that does not name its comparator".into())),
         }
     }
@@ -148,7 +147,8 @@ impl KeyRules {
         let Some(comparer) = properties.comparator() else {
             return Err(unsupported("a table that does not name its comparer".into()));
         };
-        let split = Extractor::of_comparer(comparer).ok_or_else(|| unsupported(format!("comparer \"{comparer}\"")))?;
+        let split = Extractor::of_comparer(comparer)
+            .ok_or_else(|| unsupported(format!("comparer \"{}\"", comparer.escape_debug())))?;
         let whole_keys = split == Extractor::Noop;
         // Older versions of Pebble say whether the comparer splits keys. They say so of the default one, too, which splits nothing off.
         if whole_keys && !switch(properties, name::WHOLE_KEY_FILTERING)? {

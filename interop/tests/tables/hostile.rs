@@ -178,6 +178,34 @@ fn only_data_blocks_may_have_separate_values() {
     assert!(error.to_string().contains("separate"), "{error}");
 }
 
+/// What a table shows of itself to people.
+fn shown(table: &Table<Bytes>) -> Vec<String> {
+    let mut shown: Vec<_> = table.properties().readable().map(|(name, value)| format!("{name} = {value}")).collect();
+    if let Probe::Unusable(error) = table.probe(b"key") {
+        shown.push(error.to_string());
+    }
+    shown.extend(table.verify().blocks.iter().map(|block| format!("{:?}", block.state)));
+    shown.extend(table.filter_info().err().map(|error| error.to_string()));
+    shown
+}
+
+#[test]
+fn control_characters_of_a_file_are_shown_escaped() {
+    let evil = "\u{1b}]0;title\u{7}\u{1b}[2J\u{9b}31m";
+    let full = Forged::with_filter(empty_filter());
+    let partitioned = Forged::with_block("partitionedfilter.rocksdb.BuiltinBloomFilter", row_block([]));
+    for forged in [
+        full.clone().property("rocksdb.comparator", evil.as_bytes()),
+        partitioned.property("rocksdb.comparator", evil.as_bytes()),
+        full.clone().property("rocksdb.prefix.extractor.name", evil.as_bytes()),
+        full.property(evil, evil.as_bytes()),
+    ] {
+        for line in shown(&forged.open()) {
+            assert!(!line.contains(char::is_control), "{line:?}");
+        }
+    }
+}
+
 #[test]
 fn many_names_of_one_block_are_not_read_many_times() {
     let mut file = Vec::new();
