@@ -27,6 +27,8 @@ pub enum Part {
     RangeTombstones,
     /// The dictionary that data blocks were compressed with.
     CompressionDictionary,
+    /// The log of a database's changes, beside its tables.
+    Manifest,
     /// A block that the metaindex names, and that neither filters nor keys depend on.
     Other,
 }
@@ -46,6 +48,7 @@ impl Part {
             Self::Data => "data block",
             Self::RangeTombstones => "range tombstones",
             Self::CompressionDictionary => "compression dictionary",
+            Self::Manifest => "manifest",
             Self::Other => "block",
         }
     }

@@ -59,6 +59,7 @@ mod error;
 mod filter;
 mod format;
 mod hash;
+mod manifest;
 mod minlz;
 mod table;
 
@@ -69,6 +70,7 @@ pub use format::footer::{Engine, MAX_FOOTER_BYTES, recognize};
 pub use format::handle::BlockHandle;
 pub use format::properties::{Properties, PropertyValue};
 pub use hash::HashFunction;
+pub use manifest::Manifest;
 pub use table::{
     BatchAnswer, BatchAnswers, BlockReport, BlockState, Coverage, FilterInfo, FilterUnit, KeyBatch, Probe, Table,
     UnitBytes, UserKeys, VerifyReport,
