@@ -167,6 +167,7 @@ impl<R: RandomAccess> Table<R> {
             Ok(rules) if rules.whole_keys && rules.prefixes.is_some() => Coverage::WholeKeysAndPrefixes(extractor()),
             Ok(rules) if rules.whole_keys => Coverage::WholeKeys,
             Ok(rules) if rules.prefixes.is_some() => Coverage::Prefixes(extractor()),
+            Err(_) if self.engine() == crate::Engine::LevelDb => Coverage::WholeKeys,
             _ => Coverage::Unknown,
         }
     }

@@ -263,7 +263,7 @@ impl<R: RandomAccess> UserKeys<'_, R> {
 
     fn check_order(&self, key: &[u8]) -> Result<(), Error> {
         let (Some(last), Ok(rules)) = (&self.last, &self.table.layout.rules) else { return Ok(()) };
-        if self.table.engine() == crate::Engine::LevelDb || rules.may_follow(last, key) {
+        if rules.may_follow(last, key) {
             return Ok(());
         }
         let problem = format!("expected keys in order, got \"{}\"", key.escape_ascii());

@@ -28,7 +28,7 @@ pub(crate) fn layout(footer: &Footer, metaindex: Vec<NamedBlock>) -> Layout {
         metaindex,
         properties: Ok(Properties::default()),
         filter,
-        rules: Ok(KeyRules::WHOLE_KEYS),
+        rules: KeyRules::of_leveldb(None),
         data,
         has_range_tombstones: false,
     }

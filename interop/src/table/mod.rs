@@ -147,6 +147,53 @@ impl<R: RandomAccess> Table<R> {
         Ok(Self { file, footer, layout, filter })
     }
 
+    /// The same table, of a database whose comparator is known.
+    ///
+    /// LevelDB's tables do not name theirs, so that their probes are [`Probe::Unusable`] without this. Its own comparator is
+    /// `leveldb.BytewiseComparator`; [`Manifest::comparator`](crate::Manifest::comparator) reads which one a database has. A table that
+    /// names its comparator is answered for by that name.
+    ///
+    /// ```
+    /// use sstfilter_interop::{Probe, Table};
+    ///
+    /// let path = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/leveldb/6000-keys.ldb");
+    /// let table = Table::open(std::fs::File::open(path)?)?;
+    /// assert!(matches!(table.probe(b"00000000!"), Probe::Unusable(_)));
+    /// let table = table.with_comparator("leveldb.BytewiseComparator");
+    /// assert_eq!(table.probe(b"00000000!"), Probe::Absent);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn with_comparator(mut self, comparator: &str) -> Self {
+        if self.engine() == Engine::LevelDb {
+            self.layout.rules = KeyRules::of_leveldb(Some(comparator));
+        }
+        self
+    }
+
+    /// The same table, if all its keys are where the bytewise comparator has them and none is denied: for a LevelDB table without its
+    /// database. Reads the whole table, unless it names its comparator.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with a data block, or with the order of its keys; [`Error::Unsupported`] for a codec that is not known, and for a table
+    /// whose filter denies a stored key.
+    pub fn with_comparator_of_its_keys(self) -> Result<Self, Error> {
+        if self.engine() != Engine::LevelDb {
+            return Ok(self);
+        }
+        let table = self.with_comparator(rules::BYTEWISE);
+        for key in table.user_keys() {
+            if table.probe(&key?).is_absent() {
+                return Err(Error::Unsupported {
+                    part: Part::Index,
+                    what: "an order of keys that is not bytewise".into(),
+                });
+            }
+        }
+        Ok(table)
+    }
+
     /// The engine whose format it has.
     pub const fn engine(&self) -> Engine {
         self.layout.engine

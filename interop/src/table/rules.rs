@@ -12,6 +12,9 @@ pub(crate) enum Direction {
     ReverseBytewise,
 }
 
+/// The comparator of LevelDB, and of RocksDB unless another is asked for.
+pub(crate) const BYTEWISE: &str = "leveldb.BytewiseComparator";
+
 /// A comparator that is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Order {
@@ -26,7 +29,7 @@ impl Order {
     /// By the name that RocksDB stores (`util/comparator.cc`).
     pub(crate) fn named(comparator: &str) -> Option<Self> {
         let (direction, timestamp_bytes) = match comparator {
-            "leveldb.BytewiseComparator" => (Direction::Bytewise, 0),
+            BYTEWISE => (Direction::Bytewise, 0),
             "rocksdb.ReverseBytewiseComparator" => (Direction::ReverseBytewise, 0),
             "leveldb.BytewiseComparator.u64ts" => (Direction::Bytewise, 8),
             "rocksdb.ReverseBytewiseComparator.u64ts" => (Direction::ReverseBytewise, 8),
@@ -127,9 +130,18 @@ pub(crate) struct KeyRules {
 }
 
 impl KeyRules {
-    /// Of LevelDB, whose tables say nothing of this.
-    pub(crate) const WHOLE_KEYS: Self =
-        Self { order: Order::BYTEWISE, whole_keys: true, prefixes: None, no_entries: false };
+    /// Of LevelDB, whose tables say nothing of this: `comparator` is what its database says.
+    ///
+    /// In another order than bytewise, a key may be in another data block than the index, read in bytewise order, leads to.
+    pub(crate) fn of_leveldb(comparator: Option<&str>) -> Result<Self, Error> {
+        match comparator {
+            Some(name) if Order::named(name) == Some(Order::BYTEWISE) => {
+                Ok(Self { order: Order::BYTEWISE, whole_keys: true, prefixes: None, no_entries: false })
+            }
+            Some(other) => Err(unsupported(format!("comparator \"{other}\""))),
+            None => Err(unsupported("a table that does not name its comparator, as none of LevelDB does,".into())),
+        }
+    }
 
     /// Of RocksDB, by the table's properties.
     pub(crate) fn of_properties(properties: &Properties, is_checked: bool) -> Result<Self, Error> {

@@ -93,7 +93,8 @@ impl Fixture {
 
     /// Opens the table.
     pub(crate) fn open(&self) -> Table<Bytes> {
-        Table::open(Bytes::from(self.bytes())).unwrap_or_else(|error| panic!("{}: {error}", self.file))
+        let table = Table::open(Bytes::from(self.bytes())).unwrap_or_else(|error| panic!("{}: {error}", self.file));
+        table.with_comparator(&self.comparator)
     }
 
     /// Whether the filter is cut into partitions.

@@ -49,6 +49,7 @@ impl Subject {
         let mut bytes = self.bytes.to_vec();
         bytes[usize::try_from(bit / 8).expect("small")] ^= 1 << (bit % 8);
         let Ok(table) = Table::open(Bytes::from(bytes)) else { return Outcome::NotOpened };
+        let table = table.with_comparator(&self.fixture.comparator);
         let step = if self.keys.len() > 100 { self.keys.len() / 50 } else { 1 };
         for key in self.keys.iter().step_by(step) {
             assert!(!table.probe(key).is_absent(), "{}: bit {bit} loses {}", self.fixture.file, key.escape_ascii());

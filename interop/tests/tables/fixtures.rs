@@ -38,7 +38,8 @@ impl Fixture {
     }
 
     pub(crate) fn open(&self) -> Table<Bytes> {
-        Table::open(self.bytes()).unwrap_or_else(|error| panic!("{}: {error}", self.file))
+        let table = Table::open(self.bytes()).unwrap_or_else(|error| panic!("{}: {error}", self.file));
+        table.with_comparator(&self.comparator)
     }
 
     /// Its keys' order is one that is known.

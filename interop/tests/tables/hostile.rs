@@ -236,3 +236,15 @@ fn a_table_that_is_cut_anywhere_is_no_table_or_loses_no_key() {
         }
     }
 }
+
+/// LevelDB's tables say nothing of their order. In another one, a key may be in another data block than its bytes say.
+#[test]
+fn a_table_that_does_not_name_its_comparator_denies_nothing_until_it_is_stated() {
+    let path = format!("{}/fixtures/leveldb/6000-keys.ldb", env!("CARGO_MANIFEST_DIR"));
+    let open = || Table::open(Bytes::from(std::fs::read(&path).expect("a table"))).expect("a table");
+    let absent = b"00000000!";
+    assert!(matches!(open().probe(absent), Probe::Unusable(Error::Unsupported { part: Part::Properties, .. })));
+    assert!(matches!(open().with_comparator("idb_cmp1").probe(absent), Probe::Unusable(_)));
+    assert_eq!(open().with_comparator("leveldb.BytewiseComparator").probe(absent), Probe::Absent);
+    assert_eq!(open().with_comparator_of_its_keys().expect("bytewise").probe(absent), Probe::Absent);
+}

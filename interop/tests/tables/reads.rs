@@ -108,7 +108,7 @@ fn leveldb_needs_its_index_and_its_filter_block() {
         fixtures::all().into_iter().filter(|fixture| fixture.layout == "per_data_block" && fixture.has_usable_filter())
     {
         let watched = Watched::new(fixture.bytes());
-        let table = Table::open(&watched).expect("a sound table");
+        let table = Table::open(&watched).expect("a sound table").with_comparator(&fixture.comparator);
         watched.take();
         for number in 0..1_000_u32 {
             assert!(!matches!(table.probe(format!("{number:08}").as_bytes()), Probe::Unusable(_)), "{}", fixture.file);
@@ -139,7 +139,7 @@ fn a_read_that_failed_is_tried_again() {
     let mut probed = 0;
     for fixture in fixtures::all().into_iter().filter(Fixture::has_usable_filter) {
         let watched = Watched::new(fixture.bytes());
-        let table = Table::open(&watched).expect("a sound table");
+        let table = Table::open(&watched).expect("a sound table").with_comparator(&fixture.comparator);
         let Some(Ok(key)) = table.user_keys().next() else { continue };
         watched.fails.store(true, Ordering::Relaxed);
         // A key without prefix may be present whatever a filter of prefixes says.
