@@ -28,7 +28,7 @@ pub(crate) fn layout(footer: &Footer, metaindex: Vec<NamedBlock>) -> Layout {
         metaindex,
         properties: Ok(Properties::default()),
         filter,
-        rules: KeyRules::of_leveldb(None),
+        rules: KeyRules::of_table(Engine::LevelDb, &Properties::EMPTY, true, None),
         data,
         has_range_tombstones: false,
     }

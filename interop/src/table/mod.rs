@@ -147,11 +147,14 @@ impl<R: RandomAccess> Table<R> {
         Ok(Self { file, footer, layout, filter })
     }
 
-    /// The same table, of a database whose comparator is known.
+    /// The same table, of a database that has this comparator, for what the table does not say of itself: LevelDB's tables do not name
+    /// theirs, and Pebble's, from its version 2 on, do not say what the comparer called `leveldb.BytewiseComparator` splits keys into. Without
+    /// this, their probes are [`Probe::Unusable`].
     ///
-    /// LevelDB's tables do not name theirs, so that their probes are [`Probe::Unusable`] without this. Its own comparator is
-    /// `leveldb.BytewiseComparator`; [`Manifest::comparator`](crate::Manifest::comparator) reads which one a database has. A table that
-    /// names its comparator is answered for by that name.
+    /// State `leveldb.BytewiseComparator` for a database that was opened with its engine's own comparator. Stated of a Pebble database
+    /// whose comparer has that name and another `Split`, or of a LevelDB database with another order, it loses keys.
+    /// [`Manifest::comparator`](crate::Manifest::comparator) reads the name that a database stores; what a table says itself is not
+    /// overruled.
     ///
     /// ```
     /// use sstfilter_interop::{Probe, Table};
@@ -165,30 +168,31 @@ impl<R: RandomAccess> Table<R> {
     /// ```
     #[must_use]
     pub fn with_comparator(mut self, comparator: &str) -> Self {
-        if self.engine() == Engine::LevelDb {
-            self.layout.rules = KeyRules::of_leveldb(Some(comparator));
-        }
+        let is_checked = self.checksum_type() != ChecksumType::None;
+        self.layout.rules =
+            self.layout.properties.as_ref().map_err(Clone::clone).and_then(|properties| {
+                KeyRules::of_table(self.layout.engine, properties, is_checked, Some(comparator))
+            });
         self
     }
 
-    /// The same table, if all its keys are where the bytewise comparator has them and none is denied: for a LevelDB table without its
-    /// database. Reads the whole table, unless it names its comparator.
+    /// The same table with `leveldb.BytewiseComparator` stated, if none of its stored keys is denied then: for a table without its
+    /// database. Reads the whole table, unless it says enough of itself.
     ///
     /// # Errors
     ///
-    /// What is wrong with a data block, or with the order of its keys; [`Error::Unsupported`] for a codec that is not known, and for a table
-    /// whose filter denies a stored key.
+    /// What is wrong with a data block, or with the order of its keys; [`Error::Unsupported`] where keys cannot be listed, for another
+    /// comparator, and for a filter that denies a stored key.
     pub fn with_comparator_of_its_keys(self) -> Result<Self, Error> {
-        if self.engine() != Engine::LevelDb {
+        if self.layout.rules.is_ok() {
             return Ok(self);
         }
         let table = self.with_comparator(rules::BYTEWISE);
+        table.layout.rules.as_ref().map_err(Clone::clone)?;
         for key in table.user_keys() {
             if table.probe(&key?).is_absent() {
-                return Err(Error::Unsupported {
-                    part: Part::Index,
-                    what: "an order of keys that is not bytewise".into(),
-                });
+                let what = "a comparator that is not the default one, or splits keys,".into();
+                return Err(Error::Unsupported { part: Part::Properties, what });
             }
         }
         Ok(table)

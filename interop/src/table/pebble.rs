@@ -77,7 +77,10 @@ fn named_block((name, value): (Vec<u8>, Vec<u8>)) -> Result<NamedBlock, String> 
 
 pub(crate) fn layout<R: RandomAccess>(file: &TableFile<R>, footer: &Footer, metaindex: Vec<NamedBlock>) -> Layout {
     let properties = read_properties(file, footer, &metaindex);
-    let rules = properties.as_ref().map_err(Clone::clone).and_then(KeyRules::of_pebble);
+    let rules = properties
+        .as_ref()
+        .map_err(Clone::clone)
+        .and_then(|properties| KeyRules::of_table(Engine::Pebble, properties, true, None));
     let data = properties.as_ref().map_err(Clone::clone).and_then(|properties| data_place(properties, footer));
     let filter = filter_place(&metaindex);
     let has_range_tombstones = RANGE_TOMBSTONE_BLOCKS.iter().any(|name| Layout::named(&metaindex, name).is_some());

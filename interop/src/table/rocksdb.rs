@@ -36,7 +36,8 @@ pub(crate) fn layout<R: RandomAccess>(file: &TableFile<R>, footer: &Footer, meta
     let is_checked = footer.checksums.kind != crate::ChecksumType::None;
     let of_properties = properties.as_ref().map_err(Clone::clone);
     let index = of_properties.clone().and_then(|properties| index_place(properties, footer, &metaindex));
-    let rules = of_properties.clone().and_then(|properties| KeyRules::of_properties(properties, is_checked));
+    let rules =
+        of_properties.clone().and_then(|properties| KeyRules::of_table(Engine::RocksDb, properties, is_checked, None));
     let filter = of_properties.clone().and_then(|properties| filter_place(properties, &metaindex));
     let data = of_properties.and_then(|properties| data_place(properties, index?, footer, &metaindex));
     let has_range_tombstones = RANGE_TOMBSTONE_BLOCKS.iter().any(|name| Layout::named(&metaindex, name).is_some());

@@ -3,6 +3,7 @@
 use core::cmp::Ordering;
 
 use crate::error::{Error, Part};
+use crate::format::footer::Engine;
 use crate::format::properties::{Properties, name, switch};
 
 /// The order of user keys, which the choice of a partition depends on.
@@ -130,41 +131,50 @@ pub(crate) struct KeyRules {
 }
 
 impl KeyRules {
-    /// Of LevelDB, whose tables say nothing of this: `comparator` is what its database says.
-    ///
+    /// By what the table says, and by the comparator that its database is stated to have: LevelDB's tables do not name theirs, and
+    /// Pebble's do not say what their default comparer splits keys into.
+    pub(crate) fn of_table(
+        engine: Engine,
+        properties: &Properties,
+        is_checked: bool,
+        stated: Option<&str>,
+    ) -> Result<Self, Error> {
+        match engine {
+            Engine::LevelDb => Self::of_leveldb(stated),
+            Engine::RocksDb => Self::of_rocksdb(properties, is_checked, stated),
+            Engine::Pebble => Self::of_pebble(properties, stated),
+        }
+    }
+
     /// In another order than bytewise, a key may be in another data block than the index, read in bytewise order, leads to.
-    pub(crate) fn of_leveldb(comparator: Option<&str>) -> Result<Self, Error> {
-        match comparator {
-            Some(name) if Order::named(name) == Some(Order::BYTEWISE) => {
-                Ok(Self { order: Order::BYTEWISE, whole_keys: true, prefixes: None, no_entries: false })
-            }
-            Some(other) => Err(unsupported(format!("comparator \"{other}\""))),
+    fn of_leveldb(stated: Option<&str>) -> Result<Self, Error> {
+        match stated {
+            Some(BYTEWISE) => Ok(Self { order: Order::BYTEWISE, whole_keys: true, prefixes: None, no_entries: false }),
+            Some(other) => Err(unsupported(format!("comparator \"{}\"", other.escape_debug()))),
             None => Err(unsupported("a table that does not name its comparator, as none of LevelDB does,".into())),
         }
     }
 
-    /// Of RocksDB, by the table's properties.
-    pub(crate) fn of_properties(properties: &Properties, is_checked: bool) -> Result<Self, Error> {
+    fn of_rocksdb(properties: &Properties, is_checked: bool, stated: Option<&str>) -> Result<Self, Error> {
         let prefixes = if switch(properties, name::PREFIX_FILTERING)? { extractor(properties) } else { None };
         Ok(Self {
             order: Order::of_table(properties)?,
-            whole_keys: switch(properties, name::WHOLE_KEY_FILTERING)?,
+            whole_keys: holds_whole_keys(properties, stated)?,
             prefixes,
             no_entries: is_checked && properties.entries() == Some(0),
         })
     }
 
-    /// Of Pebble, by the name of the table's comparer.
-    pub(crate) fn of_pebble(properties: &Properties) -> Result<Self, Error> {
+    /// By the name of the table's comparer.
+    fn of_pebble(properties: &Properties, stated: Option<&str>) -> Result<Self, Error> {
         let Some(comparer) = properties.comparator() else {
             return Err(unsupported("a table that does not name its comparer".into()));
         };
-        let split = Extractor::of_comparer(comparer)
-            .ok_or_else(|| unsupported(format!("comparer \"{}\"", comparer.escape_debug())))?;
+        let unknown = |what: &str| unsupported(format!("comparer \"{}\"{what}", comparer.escape_debug()));
+        let split = Extractor::of_comparer(comparer).ok_or_else(|| unknown(""))?;
         let whole_keys = split == Extractor::Noop;
-        // Older versions of Pebble say whether the comparer splits keys. They say so of the default one, too, which splits nothing off.
-        if whole_keys && !switch(properties, name::WHOLE_KEY_FILTERING)? {
-            return Err(unsupported(format!("comparer \"{comparer}\" with a filter of prefixes")));
+        if whole_keys && !holds_whole_keys(properties, stated)? {
+            return Err(unknown(" with a filter of prefixes"));
         }
         let prefixes = (!whole_keys).then_some(Ok(split));
         Ok(Self { order: Order::BYTEWISE, whole_keys, prefixes, no_entries: false })
@@ -206,6 +216,16 @@ fn before_version(key: &[u8]) -> Option<&[u8]> {
     let version_bytes = usize::from(*key.last()?);
     let (prefix, _version) = key.split_at_checked(key.len().checked_sub(version_bytes)?)?;
     (version_bytes != 1 && prefix.last() == Some(&0)).then_some(prefix)
+}
+
+/// Every RocksDB that writes such filters says whether whole keys are in them. Pebble said so until its version 2; since then a comparer
+/// that splits keys, and kept the default one's name, cannot be told from one that does not.
+fn holds_whole_keys(properties: &Properties, stated: Option<&str>) -> Result<bool, Error> {
+    let is_stated = stated == Some(BYTEWISE) && properties.comparator() == stated;
+    if properties.raw(name::WHOLE_KEY_FILTERING).is_some() || is_stated {
+        return switch(properties, name::WHOLE_KEY_FILTERING);
+    }
+    Err(unsupported("a table that does not say whether its filter holds whole keys".into()))
 }
 
 fn extractor(properties: &Properties) -> Option<Result<Extractor, Error>> {

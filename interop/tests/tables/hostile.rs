@@ -248,3 +248,17 @@ fn a_table_that_does_not_name_its_comparator_denies_nothing_until_it_is_stated()
     assert_eq!(open().with_comparator("leveldb.BytewiseComparator").probe(absent), Probe::Absent);
     assert_eq!(open().with_comparator_of_its_keys().expect("bytewise").probe(absent), Probe::Absent);
 }
+
+/// Pebble stores the name of its comparer and not what it splits keys into: whoever gives the default one another `Split`, for filters
+/// of prefixes, has tables that look the same.
+#[test]
+fn a_pebble_table_that_does_not_say_what_its_filter_holds_denies_nothing_until_it_is_stated() {
+    for file in ["rocksdbv2-bloom.sst", "leveldb-bloom.sst", "v4-bloom.sst", "v8-bloom.sst"] {
+        let path = format!("{}/fixtures/pebble/{file}", env!("CARGO_MANIFEST_DIR"));
+        let open = || Table::open(Bytes::from(std::fs::read(&path).expect("a table"))).expect("a table");
+        let absent = b"00000000!";
+        assert!(matches!(open().probe(absent), Probe::Unusable(Error::Unsupported { .. })), "{file}");
+        assert!(matches!(open().with_comparator("mine").probe(absent), Probe::Unusable(_)), "{file}");
+        assert_eq!(open().with_comparator("leveldb.BytewiseComparator").probe(absent), Probe::Absent, "{file}");
+    }
+}
