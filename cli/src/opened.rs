@@ -1,12 +1,13 @@
 //! Any file that the program can read, opened by what its bytes say it is.
 
+use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, bail, ensure};
 use bytes::Bytes;
 use sstfilter::sst::{FileSystem, LocalFileSystem, RandomAccess, Table};
 use sstfilter::{FilterBlock, KeyHasher};
-use sstfilter_interop::Error;
+use sstfilter_interop::{Engine, Error, Manifest};
 
 use crate::files::{self, Look};
 use crate::input;
@@ -48,16 +49,44 @@ impl Opened {
                 Ok(Self::FilterBlock(Box::new(block.with_context(|| input::name(path).into_owned())?)))
             }
             Look::Foreign(_) => {
-                let table = ForeignTable::open(source(path)?);
-                Ok(Self::Foreign(Box::new(table.with_context(|| input::name(path).into_owned())?)))
+                let table = foreign(path).with_context(|| input::name(path).into_owned());
+                Ok(Self::Foreign(Box::new(table?)))
             }
             Look::Neither => bail!("{}: {}", input::name(path), files::NEITHER),
         }
     }
 }
 
+/// A table of another engine. What it does not say of itself is taken from its database's manifest, or else from its
+/// keys, all of which are read then. What neither says is the reason why its filter cannot be used.
+pub(crate) fn foreign(path: &Path) -> anyhow::Result<ForeignTable> {
+    let mut table = ForeignTable::open(source(path)?)?;
+    if table.engine() == Engine::LevelDb
+        && let Some(comparator) = manifest_beside(path).as_ref().and_then(Manifest::comparator)
+    {
+        return Ok(table.with_comparator(comparator));
+    }
+    // Its error says less than a probe does.
+    let _ = table.take_comparator_from_keys();
+    Ok(table)
+}
+
+/// The manifest of the database that a table lies in, if it has one that can be read.
+pub(crate) fn manifest_beside(path: &Path) -> Option<Manifest> {
+    let current = path.with_file_name("CURRENT");
+    let name = fs::read_to_string(current).ok().filter(|name| name.len() <= MAX_CURRENT_BYTES)?;
+    let name = name.trim_end_matches('\n');
+    if !name.starts_with("MANIFEST-") || name.contains(['/', '\\']) {
+        return None;
+    }
+    Manifest::parse(&fs::read(path.with_file_name(name)).ok()?).ok()
+}
+
+/// The file CURRENT holds `MANIFEST-`, a number and a line feed.
+const MAX_CURRENT_BYTES: usize = 64;
+
 /// The bytes of a table, read when they are needed.
-pub(crate) fn source(path: &Path) -> anyhow::Result<Box<dyn RandomAccess>> {
+fn source(path: &Path) -> anyhow::Result<Box<dyn RandomAccess>> {
     if input::is_standard(path) {
         return Ok(Box::new(input::whole(path)?));
     }

@@ -11,7 +11,7 @@ use sstfilter::{FilterBlock, KeyHasher};
 use sstfilter_interop::{BlockState, Engine, Error};
 
 use crate::files::{self, Look};
-use crate::opened::{self, ForeignTable};
+use crate::opened;
 use crate::output::{Outcome, Text, explained, in_options};
 use crate::{input, progress, units};
 
@@ -142,23 +142,23 @@ impl FileVerdict {
         }
     }
 
+    fn add_unopened(&mut self, reason: &anyhow::Error) {
+        let Some(problem) = reason.downcast_ref() else {
+            self.is_unreadable = true;
+            return self.problems.push(explained(reason));
+        };
+        self.add_foreign(problem);
+        // Not a word has been verified of a version that is not known.
+        self.is_unreadable |= self.problems.is_empty();
+        self.problems.extend(self.filter_not_asked.take());
+    }
+
     /// Every checksum of another engine's table, and its filter against its keys, where its data can be read.
     fn verify_foreign(&mut self, path: &Path, engine: Engine) {
         self.engine = Some(engine.name());
-        let opened = opened::source(path).map(ForeignTable::open);
-        let table = match opened {
-            Ok(Ok(table)) => table,
-            Ok(Err(problem)) => {
-                self.add_foreign(&problem);
-                // Not a word has been verified of a version that is not known.
-                self.is_unreadable |= self.problems.is_empty();
-                self.problems.extend(self.filter_not_asked.take());
-                return;
-            }
-            Err(problem) => {
-                self.is_unreadable = true;
-                return self.problems.push(explained(&problem));
-            }
+        let table = match opened::foreign(path) {
+            Ok(table) => table,
+            Err(reason) => return self.add_unopened(&reason),
         };
         let report = table.verify();
         let mut blocks = BlockCounts::default();

@@ -245,7 +245,7 @@ mod tests {
         let pieces = [fragment(2, start), fragment(3, b""), fragment(4, end)].concat();
         assert_eq!(Manifest::parse(&pieces), Ok(whole.clone()));
         // A field to be skipped that leaves six bytes in the block, too few for a header.
-        let filler = [&b"\x81\x40\xe7\xff\x01"[..], &[0; 32_743]].concat();
+        let filler = [b"\x81\x40\xe7\xff\x01".to_vec(), vec![0; 32_743]].concat();
         let mut padded = fragment(1, &filler[..]);
         assert_eq!(padded.len(), LOG_BLOCK_BYTES - 13);
         padded.extend(fragment(1, b""));

@@ -16,7 +16,7 @@ use sstfilter::{BlockInfo, FilterBlock, KeyHasher};
 use crate::files::{self, Look};
 use crate::input;
 use crate::lines::{KeyLines, KeysFormat};
-use crate::opened::{self, ForeignTable};
+use crate::opened;
 use crate::output::{Outcome, Text, explained, in_options};
 use crate::probe::{FileProbes, KeyBatch, Times, probe_file};
 use crate::units::{bytes, grouped, percent};
@@ -158,7 +158,7 @@ fn fields(path: &Path, look: Look, secret: Option<&KeyHasher>) -> anyhow::Result
             Ok((Outcome::from_sound(filter.checksum_state == "ok"), Fields::FilterBlock(Box::new(filter))))
         }
         Look::Foreign(_) => {
-            let fields = ForeignFields::new(&ForeignTable::open(opened::source(path)?)?);
+            let fields = ForeignFields::new(&opened::foreign(path)?);
             Ok((fields.outcome, Fields::ForeignTable(Box::new(fields))))
         }
         Look::Neither => bail!("{}", files::NEITHER),

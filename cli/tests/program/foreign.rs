@@ -251,3 +251,24 @@ fn advice_on_tables_adds_up_their_filters_and_gives_the_sizes_that_are_built() {
     run(&["advise", "--tables", &none]).expect_error("no filter whose cost can be told");
     run(&["advise"]).expect_code(2);
 }
+
+/// The comparator of a LevelDB table is in its database's manifest alone. In another order, bytes do not say in which data block a key is.
+#[test]
+fn a_leveldb_table_is_probed_only_in_the_order_that_its_database_names() {
+    /// One record: the comparator `idb_cmp1`, of the browser's databases.
+    const OTHER: &[u8] = b"\xf6\xd0\x17\xc7\x0a\x00\x01\x01\x08\x69\x64\x62\x5f\x63\x6d\x70\x31";
+    /// LevelDB's own comparator, and table 7 on level 2.
+    const OWN: &[u8] = b"\x5e\xe3\x52\xb0\x24\x00\x01\x01\x1a\x6c\x65\x76\x65\x6c\x64\x62\x2e\x42\x79\x74\x65\x77\x69\x73\x65\x43\x6f\x6d\x70\x61\x72\x61\x74\x6f\x72\x07\x02\x07\x64\x01\x61\x01\x62";
+    let place = Place::new();
+    let table = place.text("000007.ldb");
+    fs::copy(format!("{FIXTURES}/leveldb/6000-keys.ldb"), &table).unwrap();
+    let keys = place.write("keys", "00000000!\n");
+    let absent =
+        || run(&["probe", "--json", "--keys", &keys, &table]).expect_code(0).json()["keys_touching_none"].clone();
+    assert_eq!(absent(), 1, "all keys of the table are in bytewise order");
+    fs::write(place.path("CURRENT"), "MANIFEST-000002\n").unwrap();
+    fs::write(place.path("MANIFEST-000002"), OTHER).unwrap();
+    assert_eq!(absent(), 0, "another comparator");
+    fs::write(place.path("MANIFEST-000002"), OWN).unwrap();
+    assert_eq!(absent(), 1, "bytewise");
+}

@@ -168,34 +168,47 @@ impl<R: RandomAccess> Table<R> {
     /// ```
     #[must_use]
     pub fn with_comparator(mut self, comparator: &str) -> Self {
+        self.state(comparator);
+        self
+    }
+
+    fn state(&mut self, comparator: &str) {
         let is_checked = self.checksum_type() != ChecksumType::None;
         self.layout.rules =
             self.layout.properties.as_ref().map_err(Clone::clone).and_then(|properties| {
                 KeyRules::of_table(self.layout.engine, properties, is_checked, Some(comparator))
             });
-        self
     }
 
-    /// The same table with `leveldb.BytewiseComparator` stated, if none of its stored keys is denied then: for a table without its
-    /// database. Reads the whole table, unless it says enough of itself.
+    /// States `leveldb.BytewiseComparator` of a table without its database, if none of its stored keys is denied then. Reads the whole
+    /// table, unless it says enough of itself.
     ///
     /// # Errors
     ///
     /// What is wrong with a data block, or with the order of its keys; [`Error::Unsupported`] where keys cannot be listed, for another
-    /// comparator, and for a filter that denies a stored key.
-    pub fn with_comparator_of_its_keys(self) -> Result<Self, Error> {
-        if self.layout.rules.is_ok() {
-            return Ok(self);
+    /// comparator, and for a filter that denies a stored key. The table is as it was then.
+    pub fn take_comparator_from_keys(&mut self) -> Result<(), Error> {
+        if self.layout.rules.is_ok() || self.layout.filter.is_err() {
+            return Ok(());
         }
-        let table = self.with_comparator(rules::BYTEWISE);
-        table.layout.rules.as_ref().map_err(Clone::clone)?;
-        for key in table.user_keys() {
-            if table.probe(&key?).is_absent() {
+        let unstated = self.layout.rules.clone();
+        self.state(rules::BYTEWISE);
+        let agreed = self.agrees_with_its_keys();
+        if agreed.is_err() {
+            self.layout.rules = unstated;
+        }
+        agreed
+    }
+
+    fn agrees_with_its_keys(&self) -> Result<(), Error> {
+        self.rules()?;
+        for key in self.user_keys() {
+            if self.probe(&key?).is_absent() {
                 let what = "a comparator that is not the default one, or splits keys,".into();
                 return Err(Error::Unsupported { part: Part::Properties, what });
             }
         }
-        Ok(table)
+        Ok(())
     }
 
     /// The engine whose format it has.
