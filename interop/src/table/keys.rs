@@ -8,6 +8,7 @@ use super::layout::{DataPlace, IndexPlace};
 use super::partitions::in_file_order;
 use crate::error::{Error, Part};
 use crate::format::handle::BlockHandle;
+use crate::format::properties::KeyBudget;
 use crate::format::row_block::{RowBlock, Steps, Value, Values};
 
 /// A block in memory, and a place in it.
@@ -15,13 +16,16 @@ use crate::format::row_block::{RowBlock, Steps, Value, Values};
 struct OpenBlock {
     contents: Vec<u8>,
     steps: Steps,
+    /// For the time that a walk takes: each key is copied, compared and hashed in full.
+    budget: KeyBudget,
     part: Part,
     offset: u64,
 }
 
 impl OpenBlock {
     fn new(contents: Vec<u8>, values: Values, part: Part, offset: u64) -> Self {
-        Self { contents, steps: Steps::new(values), part, offset }
+        let budget = KeyBudget::of_block(contents.len());
+        Self { contents, steps: Steps::new(values), budget, part, offset }
     }
 
     fn malformed(&self, problem: impl Into<String>) -> Error {
@@ -35,10 +39,15 @@ impl OpenBlock {
             Part::Data => RowBlock::parse_data(&self.contents),
             _ => RowBlock::parse(&self.contents),
         };
-        match parsed {
-            Ok(block) => Some(self.steps.next(&block)?.map_err(malformed)),
-            Err(problem) => Some(Err(malformed(problem))),
-        }
+        let value = match parsed.map_err(malformed) {
+            Ok(block) => self.steps.next(&block)?.map_err(malformed),
+            Err(error) => Err(error),
+        };
+        // An engine could have written such a block: it is not damaged.
+        let spent = self.budget.spend(self.steps.key().len());
+        let spent =
+            spent.map_err(|_| Error::Unsupported { part, what: "a block of keys that share too many bytes".into() });
+        Some(value.and_then(|value| spent.map(|()| value)))
     }
 
     fn next_handle(&mut self) -> Option<Result<BlockHandle, Error>> {

@@ -55,7 +55,19 @@ impl Forged {
     }
 
     pub(crate) fn bytes(&self) -> Bytes {
+        self.written(Vec::new(), BlockHandle { offset: 0, size: 0 })
+    }
+
+    /// With one data block.
+    pub(crate) fn open_with_data(&self, data: &[u8]) -> Table<Bytes> {
         let mut file = Vec::new();
+        let data = append(&mut file, data, 0);
+        let separator = [&[0xff; 9][..], &[0; 8]].concat();
+        let index = append(&mut file, &row_block([(separator.as_slice(), encoded(data))]), 0);
+        Table::open(self.written(file, index)).expect("a table that opens")
+    }
+
+    fn written(&self, mut file: Vec<u8>, index: BlockHandle) -> Bytes {
         let mut named: BTreeMap<Vec<u8>, BlockHandle> = BTreeMap::new();
         for (name, contents) in &self.blocks {
             named.insert(name.clone(), append(&mut file, contents, self.compression));
@@ -64,7 +76,7 @@ impl Forged {
         named.insert(b"rocksdb.properties".to_vec(), append(&mut file, &row_block(properties), 0));
         let metaindex = row_block(named.iter().map(|(name, handle)| (name.as_slice(), encoded(*handle))));
         let metaindex = append(&mut file, &metaindex, 0);
-        footer(&mut file, metaindex);
+        footer_with_index(&mut file, metaindex, index);
         file.into()
     }
 
@@ -75,8 +87,12 @@ impl Forged {
 
 /// Type 1, CRC32C; format version 5.
 pub(crate) fn footer(file: &mut Vec<u8>, metaindex: BlockHandle) {
+    footer_with_index(file, metaindex, BlockHandle { offset: 0, size: 0 });
+}
+
+fn footer_with_index(file: &mut Vec<u8>, metaindex: BlockHandle, index: BlockHandle) {
     let mut handles = encoded(metaindex);
-    handles.extend(encoded(BlockHandle { offset: 0, size: 0 }));
+    handles.extend(encoded(index));
     handles.resize(40, 0);
     file.push(1);
     file.extend(handles);

@@ -206,6 +206,58 @@ fn control_characters_of_a_file_are_shown_escaped() {
     }
 }
 
+/// An entry whose key shares `shared` bytes with the one before, and has no value.
+fn entry(shared: u64, rest: &[u8]) -> Vec<u8> {
+    [varint(shared), varint(rest.len() as u64), varint(0), rest.to_vec()].concat()
+}
+
+fn one_restart(mut entries: Vec<u8>) -> Vec<u8> {
+    entries.extend([0, 0, 0, 0, 1, 0, 0, 0]);
+    entries
+}
+
+/// A filter of RocksDB that says "may be present" of every key.
+fn full_filter() -> Vec<u8> {
+    [&[0xff; 64][..], &[0xff, 0, 6, 0, 0]].concat()
+}
+
+#[test]
+fn keys_of_a_block_that_share_too_much_are_not_walked_through() {
+    // A key of 60,000 bytes, and then entries of 16 bytes that share all of it.
+    let mut entries = entry(0, &[vec![b'x'; 60_000], vec![0; 8]].concat());
+    for i in 0..4_000 {
+        entries.extend(entry(60_000, &[format!("{i:04}").as_bytes(), &[0; 8]].concat()));
+    }
+    let table = Forged::with_filter(full_filter()).open_with_data(&one_restart(entries));
+    let walked = table.user_keys().count();
+    assert!((2..1_000).contains(&walked), "{walked}");
+    assert!(matches!(table.user_keys().last(), Some(Err(Error::Unsupported { part: Part::Data, .. }))));
+    let report = table.verify();
+    assert!(report.keys_checked < 1_000 && report.keys_lost == 0, "{report:?}");
+    assert!(matches!(report.keys_unchecked, Some(Error::Unsupported { part: Part::Data, .. })), "{report:?}");
+    assert_eq!(report.damaged().count(), 0, "{report:?}");
+}
+
+#[test]
+fn a_number_of_entries_that_the_data_blocks_do_not_have_is_found() {
+    let entries = |count: u8| (0..count).flat_map(|key| entry(0, &[key, 0, 0, 0, 0, 0, 0, 0, 0])).collect();
+    let seven = Forged::with_filter(full_filter());
+    let problem_of = |forged: &Forged, count| {
+        let report = forged.open_with_data(&one_restart(entries(count))).verify();
+        assert_eq!(report.keys_checked, u64::from(count));
+        let properties = report.blocks.iter().find(|block| block.part == Part::Properties).cloned();
+        assert_eq!(report.is_sound(), report.damaged().next().is_none());
+        properties.is_some_and(|block| matches!(block.state, BlockState::Damaged(Error::Malformed { .. })))
+    };
+    assert!(!problem_of(&seven, 7));
+    assert!(problem_of(&seven, 6));
+    assert!(problem_of(&seven, 8));
+    assert!(!problem_of(&seven.clone().property("rocksdb.num.range-deletions", &[2]), 5));
+    assert!(!problem_of(&seven.clone().without_property("rocksdb.num.entries"), 5));
+    // Which of the entries are range tombstones is not known.
+    assert!(!problem_of(&seven.block("rocksdb.range_del", row_block([])), 5));
+}
+
 #[test]
 fn many_names_of_one_block_are_not_read_many_times() {
     let mut file = Vec::new();
