@@ -42,7 +42,7 @@ fn options_that_are_not_known_make_a_filter_unusable() {
 
 #[test]
 fn a_key_without_prefix_may_be_present_whatever_is_wrong_with_the_filter() {
-    let cut = Forged::with_filter(Vec::new()).property("rocksdb.block.based.table.whole.key.filtering", b"0");
+    let cut = Forged::with_filter(vec![0x80; 6]).property("rocksdb.block.based.table.whole.key.filtering", b"0");
     let table = cut.property("rocksdb.prefix.extractor.name", b"rocksdb.FixedPrefix.3").open();
     let keys: [&[u8]; 2] = [b"ab", b"abc"];
     assert_eq!(table.probe(keys[0]), Probe::MaybePresent);
@@ -63,12 +63,11 @@ fn filters_of_other_policies_are_unusable() {
 
 #[test]
 fn a_filter_without_bits_is_that_of_no_keys_only_in_a_table_without_entries() {
-    for length in 1..=5 {
+    for length in 0..=5 {
         let cut = Forged::with_filter(vec![0xff; length]);
         assert_eq!(cut.open().probe(b"key"), Probe::MaybePresent, "{length}");
         assert_eq!(cut.property("rocksdb.num.entries", &[0]).open().probe(b"key"), Probe::Absent, "{length}");
     }
-    assert_unusable(&Forged::with_filter(Vec::new()).property("rocksdb.num.entries", &[0]), "no bytes");
 }
 
 /// A partitioned filter whose index is made from the file so far.
@@ -80,6 +79,24 @@ fn partitioned(make_index: impl Fn(BlockHandle, BlockHandle) -> Vec<(&'static [u
     let mut forged = Forged::with_block("first", empty_filter()).block("second", empty_filter());
     forged.properties.insert("rocksdb.index.key.is.user.key".into(), vec![1]);
     forged.block("partitionedfilter.rocksdb.BuiltinBloomFilter", index)
+}
+
+#[test]
+fn a_partition_without_bytes_is_sound_and_its_keys_may_be_present() {
+    let mut file = Vec::new();
+    let handles = [append(&mut file, &[], 0), append(&mut file, &empty_filter(), 0)].map(encoded);
+    let index = row_block([b"m", b"z"].into_iter().map(<[u8; 1]>::as_slice).zip(handles));
+    let forged = Forged::with_block("first", Vec::new()).block("second", empty_filter());
+    let forged = forged.property("rocksdb.index.key.is.user.key", &[1]);
+    let table = forged.block("partitionedfilter.rocksdb.BuiltinBloomFilter", index).open();
+    let keys: [&[u8]; 2] = [b"a", b"n"];
+    assert_eq!(keys.map(|key| table.probe(key)), [Probe::MaybePresent, Probe::Absent]);
+    let answers = table.probe_batch(&KeyBatch::new(keys)).answers;
+    assert_eq!(answers, [BatchAnswer::MaybePresent, BatchAnswer::Absent]);
+    assert_eq!(table.filter_info().expect("a filter").blocks, 2);
+    let report = table.verify();
+    let partitions = report.blocks.iter().filter(|block| block.part == Part::Partition);
+    assert!(partitions.map(|block| &block.state).eq([&BlockState::Sound, &BlockState::Sound]), "{report:?}");
 }
 
 #[test]
