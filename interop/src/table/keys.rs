@@ -5,7 +5,7 @@ use sstfilter::sst::RandomAccess;
 use super::Table;
 use super::file::TableFile;
 use super::layout::{DataPlace, IndexPlace};
-use super::partitions::in_file_order;
+use super::partitions::{INTERNAL_SUFFIX_BYTES, in_file_order};
 use crate::error::{Error, Part};
 use crate::format::handle::BlockHandle;
 use crate::format::properties::KeyBudget;
@@ -59,11 +59,14 @@ impl OpenBlock {
     }
 
     /// The next key without its last bytes.
-    fn next_user_key(&mut self, suffix_bytes: usize) -> Option<Result<&[u8], Error>> {
+    fn next_user_key(&mut self, suffix_bytes: usize, max_type: u8) -> Option<Result<&[u8], Error>> {
         if let Err(error) = self.next_value()? {
             return Some(Err(error));
         }
         let key = self.steps.key();
+        if let Err(error) = check_type(key, max_type, self.part) {
+            return Some(Err(error));
+        }
         let end = key.len().checked_sub(suffix_bytes);
         Some(
             end.and_then(|end| key.get(..end))
@@ -191,16 +194,28 @@ impl IndexWalk {
 pub(crate) struct BlockKeys {
     block: OpenBlock,
     suffix_bytes: usize,
+    max_type: u8,
 }
 
 impl BlockKeys {
     /// From a data block's contents, decompressed.
     pub(crate) fn new(contents: Vec<u8>, place: &DataPlace, offset: u64) -> Self {
-        Self { block: OpenBlock::new(contents, Values::Sized, Part::Data, offset), suffix_bytes: place.suffix_bytes }
+        let block = OpenBlock::new(contents, Values::Sized, Part::Data, offset);
+        Self { block, suffix_bytes: place.suffix_bytes, max_type: place.max_type }
     }
 
     pub(crate) fn next(&mut self) -> Option<Result<&[u8], Error>> {
-        self.block.next_user_key(self.suffix_bytes)
+        self.block.next_user_key(self.suffix_bytes, self.max_type)
+    }
+}
+
+/// Refuses keys that do not end in a sequence number and one of the types up to `max_type`.
+pub(crate) fn check_type(key: &[u8], max_type: u8, part: Part) -> Result<(), Error> {
+    match key.last_chunk::<INTERNAL_SUFFIX_BYTES>() {
+        Some(&[kind, ..]) if kind > max_type => {
+            Err(Error::Unsupported { part, what: "a key without sequence number and type".into() })
+        }
+        _ => Ok(()),
     }
 }
 

@@ -70,6 +70,8 @@ pub(crate) struct DataPlace {
     pub(crate) index: IndexPlace,
     /// Bytes behind each user key, timestamp and all.
     pub(crate) suffix_bytes: usize,
+    /// The highest type of an entry, in the eighth byte from the end of its key.
+    pub(crate) max_type: u8,
     /// Data blocks may be compressed with a dictionary.
     pub(crate) has_dictionary: bool,
 }

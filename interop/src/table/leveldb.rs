@@ -7,8 +7,9 @@ use crate::filter::LevelDbFilterBlock;
 use crate::format::footer::{Engine, Footer};
 use crate::format::handle::BlockHandle;
 use crate::format::properties::Properties;
-use crate::format::row_block::Values;
+use crate::format::row_block::{RowBlock, Values};
 use crate::table::file::TableFile;
+use crate::table::keys::check_type;
 use crate::table::layout::{DataPlace, FilterPlace, IndexPlace, Layout, NamedBlock};
 use crate::table::partitions::{INTERNAL_SUFFIX_BYTES, SeparatedBlocks, Separators};
 use crate::table::rules::{KeyRules, Order};
@@ -22,7 +23,12 @@ pub(crate) fn layout(footer: &Footer, metaindex: Vec<NamedBlock>) -> Layout {
         .map(|handle| IndexPlace { handle, two_levels: false, values: Values::Sized })
         .ok_or(Error::NoFilter);
     let filter = index.clone().and_then(|index| filter_place(&metaindex, index));
-    let data = index.map(|index| DataPlace { index, suffix_bytes: INTERNAL_SUFFIX_BYTES, has_dictionary: false });
+    let data = index.map(|index| DataPlace {
+        index,
+        suffix_bytes: INTERNAL_SUFFIX_BYTES,
+        max_type: MAX_TYPE,
+        has_dictionary: false,
+    });
     Layout {
         engine: Engine::LevelDb,
         metaindex,
@@ -46,6 +52,21 @@ fn filter_place(metaindex: &[NamedBlock], index: IndexPlace) -> Result<FilterPla
     }
 }
 
+/// A deletion is 0 and a value 1 (`db/dbformat.h`).
+const MAX_TYPE: u8 = 1;
+
+/// Tables that `leveldb::TableBuilder` made for a program of its own have keys without sequence numbers, and say nothing of it. The
+/// type of an entry, which would be in the last eight bytes, tells most of them.
+fn check_separators(contents: &[u8], index: IndexPlace) -> Result<(), Error> {
+    let malformed = |problem| Error::Malformed { part: Part::Index, offset: index.handle.offset, problem };
+    let mut entries = RowBlock::parse(contents).map_err(malformed)?.entries(index.values);
+    while let Some(entry) = entries.next() {
+        let (key, _) = entry.map_err(malformed)?;
+        check_type(key, MAX_TYPE, Part::Index)?;
+    }
+    Ok(())
+}
+
 /// The filter block and the index, which says in which data block a key would be.
 #[derive(Debug)]
 pub(crate) struct DataBlockFilters {
@@ -64,6 +85,7 @@ impl DataBlockFilters {
         index: IndexPlace,
     ) -> Result<Self, Error> {
         let contents = file.decompressed(index.handle, Part::Index)?;
+        check_separators(&contents, index)?;
         let separators =
             Separators { order: Order::BYTEWISE, suffix_bytes: INTERNAL_SUFFIX_BYTES, values: index.values };
         let data_blocks = SeparatedBlocks::parse(&contents, separators).map_err(|problem| Error::Malformed {

@@ -136,7 +136,7 @@ fn data_place(properties: &Properties, footer: &Footer) -> Result<DataPlace, Err
     let handle =
         footer.index.ok_or(Error::Unsupported { part: Part::Index, what: "a footer without its handle".into() })?;
     let index = IndexPlace { handle, two_levels, values: Values::Sized };
-    Ok(DataPlace { index, suffix_bytes: INTERNAL_SUFFIX_BYTES, has_dictionary: false })
+    Ok(DataPlace { index, suffix_bytes: INTERNAL_SUFFIX_BYTES, max_type: u8::MAX, has_dictionary: false })
 }
 
 /// What the properties say that the version in a footer without a checksum does not allow. Versions 1 to 4 differ in data blocks alone.

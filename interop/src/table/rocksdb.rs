@@ -190,7 +190,7 @@ fn data_place(
         built_in_codecs(properties)?;
     }
     let has_dictionary = Layout::named(metaindex, DICTIONARY_BLOCK).is_some_and(|handle| handle.size > 0);
-    Ok(DataPlace { index, suffix_bytes: timestamp_bytes + INTERNAL_SUFFIX_BYTES, has_dictionary })
+    Ok(DataPlace { index, suffix_bytes: timestamp_bytes + INTERNAL_SUFFIX_BYTES, max_type: u8::MAX, has_dictionary })
 }
 
 /// From format version 7 on, codecs are numbered by a "compression manager", which the table names before a semicolon.

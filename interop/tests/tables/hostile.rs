@@ -1,7 +1,9 @@
 //! Bytes that are not what they say, and options that are not known.
 
 use bytes::Bytes;
-use sstfilter_interop::{BatchAnswer, BlockHandle, BlockState, Error, KeyBatch, Part, Probe, Table};
+use sstfilter_interop::{
+    BatchAnswer, BlockHandle, BlockState, Error, KeyBatch, LevelDbFilterBlockBuilder, Part, Probe, Table,
+};
 
 use crate::fixtures;
 use crate::forged::{Forged, append, empty_filter, encoded, footer, row_block, varint};
@@ -273,6 +275,32 @@ fn a_number_of_entries_that_the_data_blocks_do_not_have_is_found() {
     assert!(!problem_of(&seven.clone().without_property("rocksdb.num.entries"), 5));
     // Which of the entries are range tombstones is not known.
     assert!(!problem_of(&seven.block("rocksdb.range_del", row_block([])), 5));
+}
+
+#[test]
+fn a_leveldb_table_of_keys_without_sequence_numbers_is_unusable() {
+    let keys: Vec<String> = (0..100).map(|i| format!("{i:04}-user-key")).collect();
+    let (mut file, mut separators, mut filters) = (Vec::new(), Vec::new(), LevelDbFilterBlockBuilder::new(10));
+    for block in keys.chunks(10) {
+        filters.start_block(file.len() as u64);
+        block.iter().for_each(|key| filters.add_key(key.as_bytes()));
+        let data = append(&mut file, &row_block(block.iter().map(|key| (key.as_bytes(), Vec::new()))), 0);
+        separators.extend(block.last().map(|key| (key.as_bytes(), encoded(data))));
+    }
+    let filter = append(&mut file, &filters.finish(), 0);
+    let metaindex = row_block([(b"filter.leveldb.BuiltinBloomFilter2".as_slice(), encoded(filter))]);
+    let metaindex = append(&mut file, &metaindex, 0);
+    let index = append(&mut file, &row_block(separators), 0);
+    let mut handles = [encoded(metaindex), encoded(index)].concat();
+    handles.resize(40, 0);
+    file.extend(handles);
+    file.extend(0xdb47_7524_8b80_fb57_u64.to_le_bytes());
+    let table = Table::open(Bytes::from(file)).expect("a table").with_comparator("leveldb.BytewiseComparator");
+    for key in &keys {
+        assert!(matches!(table.probe(key.as_bytes()), Probe::Unusable(Error::Unsupported { part: Part::Index, .. })));
+    }
+    assert!(matches!(table.user_keys().next(), Some(Err(Error::Unsupported { part: Part::Data, .. }))));
+    assert_eq!(table.verify().damaged().count(), 0);
 }
 
 #[test]
