@@ -46,6 +46,10 @@ impl<R: RandomAccess> TableFile<R> {
                 format!("expected it to end before {}, got {} bytes and a trailer", self.blocks_end, handle.size);
             return Err(Error::Malformed { part, offset, problem });
         }
+        if handle.size > max_stored_bytes(part) {
+            let what = format!("a block of {} bytes, more than {},", handle.size, max_stored_bytes(part));
+            return Err(Error::Unsupported { part, what });
+        }
         let mut bytes = zeros(handle.size + TRAILER_BYTES, part)?;
         self.reader.read_exact_at(&mut bytes, offset).map_err(|error| io_error(part, &error))?;
         Ok(StoredBlock { bytes, part, offset })
@@ -102,6 +106,18 @@ impl StoredBlock {
             Undecoded::Unsupported(what) => Error::Unsupported { part: self.part, what },
             Undecoded::Malformed(problem) => Error::Malformed { part: self.part, offset: self.offset, problem },
         })
+    }
+}
+
+/// What is read of a part at most: a sparse file of a few kilobytes has blocks of any length.
+const fn max_stored_bytes(part: Part) -> u64 {
+    match part {
+        // Names and short values: kilobytes.
+        Part::Metaindex | Part::Properties => 64 << 20,
+        // No filter of RocksDB is longer.
+        Part::Filter | Part::Partition => u32::MAX as u64,
+        // A data block has one entry or more of any length.
+        _ => 1 << 30,
     }
 }
 

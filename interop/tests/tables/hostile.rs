@@ -304,6 +304,15 @@ fn a_leveldb_table_of_keys_without_sequence_numbers_is_unusable() {
 }
 
 #[test]
+fn a_metaindex_of_more_than_64_mib_is_not_read() {
+    let metaindex = BlockHandle { offset: 0, size: (64 << 20) + 1 };
+    let mut file = vec![0; (64 << 20) + 100];
+    footer(&mut file, metaindex);
+    let refused = Table::open(Bytes::from(file));
+    assert!(matches!(refused, Err(Error::Unsupported { part: Part::Metaindex, .. })), "{refused:?}");
+}
+
+#[test]
 fn many_names_of_one_block_are_not_read_many_times() {
     let mut file = Vec::new();
     let block = append(&mut file, &vec![7; 1_000_000], 0);
