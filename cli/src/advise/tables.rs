@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use anyhow::ensure;
 use serde::Serialize;
 use sstfilter::{BitsPerKey, FalsePositiveRate, FilterBlock, KeyHasher, KindPolicy, Sizing};
-use sstfilter_interop::Probe;
+use sstfilter_interop::{Manifest, Probe};
 
-use crate::opened::{ForeignTable, Opened};
+use crate::opened::{ForeignTable, Opened, manifest_beside};
 use crate::output::{Column, Outcome, explained, figures, in_options};
 use crate::units::{counted, grouped, percent};
 use crate::{files, input};
@@ -26,6 +26,8 @@ pub(crate) struct TablesReport {
     now: Cost,
     /// This library's filters for the same tables.
     alternatives: Vec<Alternative>,
+    /// The same by level, where manifests tell it.
+    levels: Vec<LevelCost>,
     /// Tables that are in none of these figures.
     left_out: Vec<LeftOut>,
 }
@@ -59,12 +61,24 @@ struct LeftOut {
     outcome: Outcome,
 }
 
+/// The filters of one level.
+#[derive(Debug, Serialize)]
+struct LevelCost {
+    /// Null for tables whose level is not known.
+    level: Option<u32>,
+    tables: usize,
+    now: Cost,
+    /// What the policy for compactions would build at the same rate.
+    auto: Cost,
+}
+
 /// A table's filter as it is.
 #[derive(Clone, Copy, Debug)]
 struct TableFilter {
     keys: u64,
     bytes: u64,
     expected_fpr: f64,
+    level: Option<u32>,
 }
 
 /// Which of the library's policies.
@@ -152,9 +166,11 @@ impl Cost {
 pub(crate) fn run(paths: &[PathBuf], secret: Option<&KeyHasher>) -> anyhow::Result<(Outcome, TablesReport)> {
     let (mut filters, mut left_out) = (Vec::new(), Vec::new());
     for path in paths {
-        for file in files::expand(path, &mut Vec::new())? {
+        let files = files::expand(path, &mut Vec::new())?;
+        let manifest = files.first().and_then(|file| manifest_beside(file));
+        for file in files {
             match filter_of(&file, secret) {
-                Ok(filter) => filters.push(filter),
+                Ok(filter) => filters.push(TableFilter { level: level_of(&file, manifest.as_ref()), ..filter }),
                 Err((why, outcome)) => left_out.push(LeftOut { path: input::name(&file).into_owned(), why, outcome }),
             }
         }
@@ -163,6 +179,10 @@ pub(crate) fn run(paths: &[PathBuf], secret: Option<&KeyHasher>) -> anyhow::Resu
     ensure!(!filters.is_empty(), "--tables: no filter whose cost can be told{first}");
     let outcome = left_out.iter().map(|left| left.outcome).max().unwrap_or(Outcome::Yes);
     Ok((outcome, TablesReport::new(&filters, left_out)))
+}
+
+fn level_of(file: &Path, manifest: Option<&Manifest>) -> Option<u32> {
+    manifest?.level(file.file_stem()?.to_str()?.parse().ok()?)
 }
 
 /// The filter of the table at `path`, or why its cost cannot be told.
@@ -184,7 +204,7 @@ fn filter_of(path: &Path, secret: Option<&KeyHasher>) -> Result<TableFilter, (St
                 Some(known) => known,
                 None => measured(&table).map_err(|why| unknown(&why))?,
             };
-            Ok(TableFilter { keys, bytes: info.bytes, expected_fpr })
+            Ok(TableFilter { keys, bytes: info.bytes, expected_fpr, level: None })
         }
     }
 }
@@ -192,7 +212,7 @@ fn filter_of(path: &Path, secret: Option<&KeyHasher>) -> Result<TableFilter, (St
 impl TableFilter {
     fn of_block<D: AsRef<[u8]>>(block: &FilterBlock<D>) -> Self {
         let info = block.info();
-        Self { keys: info.keys, bytes: info.block_bytes, expected_fpr: info.expected_fpr }
+        Self { keys: info.keys, bytes: info.block_bytes, expected_fpr: info.expected_fpr, level: None }
     }
 }
 
@@ -223,6 +243,7 @@ impl TablesReport {
             tables: filters.len(),
             keys: filters.iter().map(|filter| filter.keys).sum(),
             now,
+            levels: LevelCost::of_each(filters),
             alternatives: Goal::ALL.into_iter().flat_map(every).collect(),
             left_out,
         }
@@ -232,6 +253,26 @@ impl TablesReport {
         self.alternatives
             .iter()
             .find(|found| found.policy == Policy::Auto.name() && found.goal == Goal::SameRate.name())
+    }
+}
+
+impl LevelCost {
+    /// None where no level is known.
+    fn of_each(filters: &[TableFilter]) -> Vec<Self> {
+        let mut levels: Vec<_> = filters.iter().map(|filter| filter.level).collect();
+        levels.sort_unstable();
+        levels.dedup();
+        if levels == [None] {
+            return Vec::new();
+        }
+        levels.into_iter().map(|level| Self::new(level, filters)).collect()
+    }
+
+    fn new(level: Option<u32>, filters: &[TableFilter]) -> Self {
+        let filters: Vec<_> = filters.iter().copied().filter(|filter| filter.level == level).collect();
+        let now = Cost::of(&filters);
+        let auto = Alternative::new(&filters, now, Policy::Auto, Goal::SameRate).cost;
+        Self { level, tables: filters.len(), now, auto }
     }
 }
 
@@ -274,6 +315,16 @@ impl fmt::Display for TablesReport {
         for other in self.alternatives.iter().filter(|other| other.kept > 0) {
             let (kept, Alternative { policy, goal, .. }) = (counted(other.kept as u64, "filter"), other);
             writeln!(f, "{policy}, {goal}: {kept} counted as now, because {policy} has none of that rate or size")?;
+        }
+        if !self.levels.is_empty() {
+            let columns: [Column<LevelCost>; 5] = [
+                ("level", |row| row.level.map_or_else(|| "unknown".to_owned(), |level| level.to_string())),
+                ("tables", |row| grouped(row.tables as u64)),
+                ("bytes now", |row| grouped(row.now.bytes)),
+                ("expected rate", |row| percent(row.now.expected_fpr)),
+                ("auto, same rate", |row| grouped(row.auto.bytes)),
+            ];
+            writeln!(f, "{}", figures(&columns, &self.levels))?;
         }
         for left in &self.left_out {
             writeln!(f, "{}: left out: {}", left.path, left.why)?;

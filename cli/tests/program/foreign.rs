@@ -271,4 +271,7 @@ fn a_leveldb_table_is_probed_only_in_the_order_that_its_database_names() {
     assert_eq!(absent(), 0, "another comparator");
     fs::write(place.path("MANIFEST-000002"), OWN).unwrap();
     assert_eq!(absent(), 1, "bytewise");
+    let advice = run(&["advise", "--json", "--tables", &table]).expect_code(0).json();
+    assert_eq!((&advice["levels"][0]["level"], &advice["levels"][0]["tables"]), (&2.into(), &1.into()), "{advice}");
+    assert_eq!(advice["levels"][0]["now"]["bytes"], advice["now"]["bytes"]);
 }
