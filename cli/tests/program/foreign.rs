@@ -115,7 +115,9 @@ fn probes_answer_as_the_engine_does_for_stored_keys_and_for_absent_ones() {
         assert_eq!(lost, "", "{name}: keys that it has are said to be absent");
         let shown = run(&["inspect", &path, "--absent", &absent, "--json"]).expect_code(0).json();
         let observed = &shown["files"][0]["observed"];
-        assert_eq!((&observed["keys"], &observed["positives"]), (&ABSENT.into(), &fixture["positives"]), "{name}");
+        // Nothing would show damage to the filter of a table without checksums, so it is not believed.
+        let positives = if fixture["checksum"] == 0 { &ABSENT.into() } else { &fixture["positives"] };
+        assert_eq!((&observed["keys"], &observed["positives"]), (&ABSENT.into(), positives), "{name}");
     }
     assert!(tried > 50, "{tried} fixtures");
 }

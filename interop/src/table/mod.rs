@@ -79,6 +79,7 @@ pub struct Table<R> {
     footer: Footer,
     layout: Layout,
     filter: FilterState,
+    trusts_unchecked: bool,
 }
 
 /// What has been read of a filter.
@@ -144,7 +145,7 @@ impl<R: RandomAccess> Table<R> {
             }
         };
         let filter = FilterState::of(&layout.filter);
-        Ok(Self { file, footer, layout, filter })
+        Ok(Self { file, footer, layout, filter, trusts_unchecked: false })
     }
 
     /// The same table, of a database that has this comparator, for what the table does not say of itself: LevelDB's tables do not name
@@ -178,6 +179,14 @@ impl<R: RandomAccess> Table<R> {
             self.layout.properties.as_ref().map_err(Clone::clone).and_then(|properties| {
                 KeyRules::of_table(self.layout.engine, properties, is_checked, Some(comparator))
             });
+    }
+
+    /// The same table, with a filter that is believed although nothing in the file would show damage to it: for RocksDB's checksum type 0.
+    /// Without this, the probes of such a table are [`Probe::Unusable`].
+    #[must_use]
+    pub const fn with_unchecked_filter(mut self) -> Self {
+        self.trusts_unchecked = true;
+        self
     }
 
     /// States `leveldb.BytewiseComparator` of a table without its database, if none of its stored keys is denied then. Reads the whole
@@ -316,6 +325,9 @@ impl<R: RandomAccess> Table<R> {
         // A table without filter is one whatever else is not known of it.
         if let Err(Error::NoFilter) = self.layout.filter {
             return Err(Error::NoFilter);
+        }
+        if self.checksum_type() == ChecksumType::None && !self.trusts_unchecked {
+            return Err(Error::Unsupported { part: Part::Filter, what: "a filter without a checksum".into() });
         }
         self.layout.rules.as_ref().map_err(Clone::clone)
     }

@@ -94,7 +94,7 @@ impl Fixture {
     /// Opens the table.
     pub(crate) fn open(&self) -> Table<Bytes> {
         let table = Table::open(Bytes::from(self.bytes())).unwrap_or_else(|error| panic!("{}: {error}", self.file));
-        table.with_comparator(&self.comparator)
+        table.with_comparator(&self.comparator).with_unchecked_filter()
     }
 
     /// Whether the filter is cut into partitions.

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use bytes::Bytes;
 use serde::Deserialize;
+use sstfilter::sst::RandomAccess;
 use sstfilter_interop::Table;
 
 /// A line of the manifest: what these tests need of it.
@@ -39,7 +40,12 @@ impl Fixture {
 
     pub(crate) fn open(&self) -> Table<Bytes> {
         let table = Table::open(self.bytes()).unwrap_or_else(|error| panic!("{}: {error}", self.file));
-        table.with_comparator(&self.comparator)
+        self.stated(table)
+    }
+
+    /// The table, with what it does not say of itself.
+    pub(crate) fn stated<R: RandomAccess>(&self, table: Table<R>) -> Table<R> {
+        table.with_comparator(&self.comparator).with_unchecked_filter()
     }
 
     /// Its keys' order is one that is known.
