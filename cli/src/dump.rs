@@ -1,6 +1,6 @@
 //! `sstfilter dump`: the keys of a table, or its keys and values, in the format that `build` reads.
 
-use std::io;
+use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 
 use anyhow::{Context, bail, ensure};
@@ -18,9 +18,14 @@ pub(crate) struct DumpArgs {
     /// The table
     table: PathBuf,
 
-    /// Print keys alone, those of tombstones included
+    /// Print keys alone, those of tombstones included. Of the tables of other engines nothing else is read
     #[arg(long)]
     keys_only: bool,
+
+    /// Show keys and values that are no plain text with escapes, as on a terminal, where no other program reads them.
+    /// Else their bytes are printed, and what a line cannot hold is an error: --keys-format hex prints everything
+    #[arg(long)]
+    escape: bool,
 }
 
 /// Writes entries one after the other; a table need not fit into memory.
@@ -28,6 +33,8 @@ struct Dump<'a, 'b> {
     output: &'a mut Output<'b>,
     format: KeysFormat,
     keys_only: bool,
+    /// Whether a person reads the lines.
+    escapes: bool,
     entries: u64,
     tombstones: u64,
     /// Keys and values that are not printed as they are.
@@ -54,7 +61,8 @@ pub(crate) fn run(
     ensure!(!has_no_values, "--keys-format nul has no place for values: add --keys-only, or take --keys-format hex");
     let name = input::name(&args.table);
     let opened = Opened::open(&args.table, secret).map_err(|unopened| unopened.reason)?;
-    let mut dump = Dump { output, format, keys_only: args.keys_only, entries: 0, tombstones: 0, escaped: 0 };
+    let escapes = args.escape || io::stdout().is_terminal();
+    let mut dump = Dump { output, format, keys_only: args.keys_only, escapes, entries: 0, tombstones: 0, escaped: 0 };
     match opened {
         Opened::Table(table) => {
             dump.begin()?;
@@ -96,6 +104,7 @@ impl Dump<'_, '_> {
             return self.json_entry(&JsonEntry { key: text(key), value: value.map(text), tombstone }, is_first);
         }
         let record = match self.format {
+            KeysFormat::Lines if !self.escapes => raw_line(key, value, is_first)?,
             KeysFormat::Lines => {
                 let key = self.text(key, is_plain_key);
                 line(key, value.map(|value| self.text(value, is_plain_value)))
@@ -163,6 +172,22 @@ fn line(mut key: Vec<u8>, value: Option<Vec<u8>>) -> Vec<u8> {
     key.extend(value.into_iter().flatten());
     key.push(b'\n');
     key
+}
+
+/// The line that `build` and `probe` read as this key and value.
+fn raw_line(key: &[u8], value: Option<&[u8]>, is_first: bool) -> anyhow::Result<Vec<u8>> {
+    let is_mark = is_first && key.starts_with(BYTE_ORDER_MARK);
+    ensure!(
+        !is_mark && !key.contains(&b'\n') && !key.contains(&b'\t') && !value.unwrap_or_default().contains(&b'\n'),
+        cannot_hold(key)
+    );
+    let line = line(key.to_vec(), value.map(<[u8]>::to_vec));
+    ensure!(!line.ends_with(b"\r\n"), cannot_hold(key));
+    Ok(line)
+}
+
+fn cannot_hold(key: &[u8]) -> String {
+    format!("key {}: a line cannot hold this key or its value: take --keys-format hex", Text(key.to_vec()))
 }
 
 fn nul_record(key: &[u8]) -> anyhow::Result<Vec<u8>> {

@@ -31,7 +31,7 @@ fn a_dump_in_hex_is_what_was_built() {
 }
 
 #[test]
-fn a_dump_of_text_is_what_was_built_and_other_bytes_are_escaped_and_said_to_be() {
+fn a_dump_of_text_is_what_was_built_and_other_bytes_are_escaped_for_people() {
     let place = Place::new();
     let text = "\tempty key\na\t1\nb\t\nb c\t2\tx\n\u{e9}\t\u{20ac}\n";
     let (input, out) = (place.write("in", text), place.text("tables"));
@@ -41,7 +41,7 @@ fn a_dump_of_text_is_what_was_built_and_other_bytes_are_escaped_and_said_to_be()
     assert_eq!((dumped.stdout.as_str(), dumped.stderr.as_str()), (text, ""));
     assert_eq!(run(&["dump", &table, "--keys-only"]).expect_code(0).stdout, "\t\na\nb\nb c\n\u{e9}\n");
 
-    let dumped = run(&["dump", &any_bytes(&place)]).expect_code(0);
+    let dumped = run(&["dump", "--escape", &any_bytes(&place)]).expect_code(0);
     assert!(dumped.stdout.contains("\\x00a\t\\x00\n") && dumped.stdout.contains("b\\r\t\\xff\n"), "{}", dumped.stdout);
     assert!(
         dumped.stdout.contains("\\xef\\xbb\\xbf\t1\n") && dumped.stdout.contains("ab\ta\tc\n"),
@@ -49,6 +49,47 @@ fn a_dump_of_text_is_what_was_built_and_other_bytes_are_escaped_and_said_to_be()
         dumped.stdout
     );
     assert!(dumped.stderr.contains("note: 10 of the keys and values are no plain text"), "{}", dumped.stderr);
+}
+
+/// Escapes in a pipe were read as other keys, which no filter knew.
+#[test]
+fn what_another_program_reads_of_a_dump_are_the_keys_themselves() {
+    let place = Place::new();
+    let hex = "00\t\n0061\t00\n410d\t0d61\nefbbbf\t09\nff\tfe\n";
+    let (input, out) = (place.write("in.hex", hex), place.text("tables"));
+    run(&["build", "--input", &input, "--out", &out, "--keys-format", "hex"]).expect_code(0);
+    let table = format!("{out}/000001.sst");
+    let dumped = program().args(["dump", &table]).output().unwrap();
+    assert_eq!((dumped.status.code(), dumped.stderr), (Some(0), Vec::new()));
+    let text = place.path("text");
+    fs::write(&text, dumped.stdout).unwrap();
+    let (text, again) = (place.text("text"), place.text("again"));
+    run(&["build", "--input", &text, "--out", &again]).expect_code(0);
+    let read_back = run(&["dump", &format!("{again}/000001.sst"), "--keys-format", "hex"]).expect_code(0).stdout;
+    assert_eq!(read_back, hex);
+    let probed = run(&["probe", &table, "--keys", &text, "--json"]).expect_code(0).json();
+    assert_eq!((&probed["keys"], &probed["keys_touching_none"]), (&5.into(), &0.into()));
+}
+
+#[test]
+fn a_dump_fails_where_a_line_would_be_read_as_another_key() {
+    let place = Place::new();
+    let cases = [
+        ("610a", "", &[][..], r"key a\n: a line"),
+        ("6109", "", &[], r"key a\t: a line"),
+        ("efbbbf61", "", &[], "a line"),
+        ("61", "620a", &[], "key a: a line"),
+        ("61", "620d", &[], "key a: a line"),
+        ("610d", "", &["--keys-only"], r"key a\r: a line"),
+    ];
+    for (number, (key, value, options, words)) in cases.into_iter().enumerate() {
+        let (input, out) = (place.write("in.hex", format!("{key}\t{value}\n")), place.text(&number.to_string()));
+        run(&["build", "--input", &input, "--out", &out, "--keys-format", "hex"]).expect_code(0);
+        let table = format!("{out}/000001.sst");
+        let refused = run(&[&["dump", &table], options].concat()).expect_code(2);
+        let told = refused.stderr.contains(words) && refused.stderr.contains("--keys-format hex");
+        assert!(told && refused.stdout.is_empty(), "{key} {value}: {}", refused.stderr);
+    }
 }
 
 #[test]
