@@ -141,3 +141,62 @@ pub(crate) fn zeros(bytes: u64, part: Part) -> Result<Vec<u8>, Error> {
 pub(crate) fn io_error(part: Part, error: &io::Error) -> Error {
     Error::Io { part, kind: error.kind(), message: error.to_string() }
 }
+
+#[cfg(test)]
+mod tests {
+    //! A flipped bit that a checksum does not show is a key that a filter denies.
+
+    use std::path::Path;
+
+    use bytes::Bytes;
+
+    use crate::error::Part;
+    use crate::{ChecksumType, Table};
+
+    fn fixtures() -> Vec<Bytes> {
+        let folders = ["rocksdb", "leveldb", "pebble"].map(|engine| Path::new("fixtures").join(engine));
+        let files = folders.iter().flat_map(|folder| std::fs::read_dir(folder).expect("a folder"));
+        let paths = files.map(|file| file.expect("a file").path());
+        let tables = paths.filter(|path| path.extension().is_some_and(|extension| extension != "positives"));
+        tables.filter_map(|path| std::fs::read(path).ok().map(Bytes::from)).collect()
+    }
+
+    /// What decides an answer: everything but data blocks, their index, and the footer, which has no checksum of this form.
+    fn decides(part: Part) -> bool {
+        !matches!(part, Part::Footer | Part::Data | Part::Index)
+    }
+
+    /// Flips each bit of each such block, and compares the checksum.
+    fn flip_all_bits(bytes: &Bytes) -> u64 {
+        let Ok(table) = Table::open(bytes.clone()) else { return 0 };
+        if table.checksum_type() == ChecksumType::None {
+            return 0;
+        }
+        let mut flipped = 0;
+        for block in table.verify().blocks.iter().filter(|block| decides(block.part)) {
+            let size = block.bytes - super::TRAILER_BYTES;
+            let handle = crate::BlockHandle { offset: block.offset, size };
+            let mut stored = table.file.stored(handle, block.part).expect("a block");
+            for bit in 0..8 * stored.bytes.len() {
+                stored.bytes[bit / 8] ^= 1 << (bit % 8);
+                let (summed, sum) = stored.summed();
+                let found = table.file.checksums.expected(summed, block.offset);
+                assert_ne!(found, sum, "{} at {}: bit {bit}", block.part, block.offset);
+                stored.bytes[bit / 8] ^= 1 << (bit % 8);
+                flipped += 1;
+            }
+        }
+        flipped
+    }
+
+    #[test]
+    fn every_flipped_bit_of_what_decides_an_answer_fails_its_checksum() {
+        let tables = fixtures();
+        let (first, second) = tables.split_at(tables.len() / 2);
+        let flipped: u64 = std::thread::scope(|scope| {
+            let halves = [first, second].map(|half| scope.spawn(|| half.iter().map(flip_all_bits).sum::<u64>()));
+            halves.into_iter().map(|half| half.join().expect("no failure")).sum()
+        });
+        assert!(flipped > 5_000_000, "{flipped} bits");
+    }
+}
