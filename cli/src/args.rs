@@ -48,6 +48,11 @@ pub struct Cli {
     #[arg(long, global = true, value_name = "FILE", help_heading = FOR_ALL)]
     pub(crate) secret_seed_file: Option<PathBuf>,
 
+    /// Comparator of the database, for tables that do not name theirs (LevelDB), or do not say what it splits keys into
+    /// (Pebble): leveldb.BytewiseComparator, unless the database was opened with another. A wrong one hides keys
+    #[arg(long, global = true, value_name = "NAME", help_heading = FOR_ALL)]
+    pub(crate) comparator: Option<String>,
+
     /// How keys stand in files of keys, and on the command line: lines of key or key<TAB>value, keys that each end with
     /// NUL, or hexadecimal digits in lines. The file `-` is standard input, for keys and for tables
     #[arg(long, global = true, value_enum, value_name = "FORMAT", default_value = "lines", help_heading = FOR_ALL)]

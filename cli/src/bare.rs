@@ -15,7 +15,7 @@ use sstfilter::{BlockInfo, BuildContext, BuildPurpose, FilterBlock, KeyHasher};
 use crate::args::FilterArgs;
 use crate::build::report::Choice;
 use crate::lines::{KeyLines, KeysFormat};
-use crate::opened::Opened;
+use crate::opened::{Opened, Reading};
 use crate::output::{CANNOT_WRITE, Outcome, Output, in_options};
 use crate::{input, interrupt, units};
 
@@ -80,17 +80,17 @@ pub(crate) struct BlockReport {
 pub(crate) fn run(
     command: &FilterCommand,
     format: KeysFormat,
-    secret: Option<&KeyHasher>,
+    reading: Reading<'_>,
     output: &mut Output<'_>,
 ) -> anyhow::Result<Outcome> {
     let (block, target) = match command {
         FilterCommand::Build(args) => {
             args.target.ensure_free()?;
-            (build(args, format, secret)?, &args.target)
+            (build(args, format, reading.secret)?, &args.target)
         }
         FilterCommand::Extract(args) => {
             args.target.ensure_free()?;
-            (extract(&args.table, secret)?, &args.target)
+            (extract(&args.table, reading)?, &args.target)
         }
     };
     if target.is_standard_output() {
@@ -117,9 +117,9 @@ fn build(args: &BuildBlockArgs, format: KeysFormat, secret: Option<&KeyHasher>) 
 }
 
 /// The block as it stands in the table, whose filter need not be usable: its secret seed is not asked for.
-fn extract(path: &Path, secret: Option<&KeyHasher>) -> anyhow::Result<FilterBlock<Bytes>> {
+fn extract(path: &Path, reading: Reading<'_>) -> anyhow::Result<FilterBlock<Bytes>> {
     let name = input::name(path);
-    let table = match Opened::open(path, secret).map_err(|unopened| unopened.reason)? {
+    let table = match Opened::open(path, reading).map_err(|unopened| unopened.reason)? {
         Opened::Table(table) => table,
         Opened::FilterBlock(_) => bail!("{name} is a filter block already"),
         Opened::Foreign(table) => {

@@ -6,10 +6,9 @@ use std::path::PathBuf;
 use anyhow::{Context, bail, ensure};
 use clap::Args;
 use serde::Serialize;
-use sstfilter::KeyHasher;
 
 use crate::lines::{BYTE_ORDER_MARK, KeysFormat};
-use crate::opened::Opened;
+use crate::opened::{Opened, Reading};
 use crate::output::{CANNOT_WRITE, Outcome, Output, Text, hex, note};
 use crate::{input, units};
 
@@ -54,13 +53,13 @@ struct JsonEntry {
 pub(crate) fn run(
     args: &DumpArgs,
     format: KeysFormat,
-    secret: Option<&KeyHasher>,
+    reading: Reading<'_>,
     output: &mut Output<'_>,
 ) -> anyhow::Result<Outcome> {
     let has_no_values = format == KeysFormat::Nul && !args.keys_only && !output.is_json;
     ensure!(!has_no_values, "--keys-format nul has no place for values: add --keys-only, or take --keys-format hex");
     let name = input::name(&args.table);
-    let opened = Opened::open(&args.table, secret).map_err(|unopened| unopened.reason)?;
+    let opened = Opened::open(&args.table, reading).map_err(|unopened| unopened.reason)?;
     let escapes = args.escape || io::stdout().is_terminal();
     let mut dump = Dump { output, format, keys_only: args.keys_only, escapes, entries: 0, tombstones: 0, escaped: 0 };
     match opened {

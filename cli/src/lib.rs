@@ -33,6 +33,7 @@ use clap::Parser;
 pub use args::Cli;
 use args::Command;
 pub use interrupt::{Interrupted, end_in_order};
+use opened::Reading;
 use output::{CANNOT_WRITE, Output};
 pub use output::{Outcome, explained};
 
@@ -63,19 +64,20 @@ impl Cli {
 pub fn run(cli: &Cli, stdout: &mut dyn Write) -> anyhow::Result<Outcome> {
     let secret = cli.secret_seed_file.as_deref().map(secret::hasher_from).transpose()?;
     let (secret, format) = (secret.as_ref(), cli.keys_format);
+    let reading = Reading { secret, comparator: cli.comparator.as_deref() };
     let mut output = Output { writer: stdout, is_json: cli.json };
     let outcome = match &cli.command {
         Command::Demo => output.report(demo::run()?),
         Command::Build(args) => output.report(build::run(args, format, secret)?),
         Command::Get(args) => get::run(args, format, secret, &mut output),
-        Command::Probe(args) => probe::run(args, format, secret, &mut output),
-        Command::Dump(args) => dump::run(args, format, secret, &mut output),
-        Command::Filter(command) => bare::run(command, format, secret, &mut output),
-        Command::Inspect(args) => output.report(inspect::run(args, format, secret)?),
-        Command::Verify(args) => output.report(verify::run(args, secret)),
-        Command::Compare(args) => output.report(compare::run(args, format, secret)?),
+        Command::Probe(args) => probe::run(args, format, reading, &mut output),
+        Command::Dump(args) => dump::run(args, format, reading, &mut output),
+        Command::Filter(command) => bare::run(command, format, reading, &mut output),
+        Command::Inspect(args) => output.report(inspect::run(args, format, reading)?),
+        Command::Verify(args) => output.report(verify::run(args, reading)),
+        Command::Compare(args) => output.report(compare::run(args, format, reading)?),
         Command::Advise(args) if args.tables.is_empty() => output.report(advise::run(args)?),
-        Command::Advise(args) => output.report(advise::tables::run(&args.tables, secret)?),
+        Command::Advise(args) => output.report(advise::tables::run(&args.tables, reading)?),
         Command::Completions(args) => shell::completions(args, &mut output),
         Command::Man(args) => shell::man(args, &mut output),
         Command::Report(args) => output.report(report::run(args)?),

@@ -36,20 +36,20 @@ pub(crate) struct Unopened {
 
 impl Opened {
     /// Opens the file at `path`.
-    pub(crate) fn open(path: &Path, secret: Option<&KeyHasher>) -> Result<Self, Unopened> {
+    pub(crate) fn open(path: &Path, reading: Reading<'_>) -> Result<Self, Unopened> {
         let look = look_at(path).map_err(|reason| Unopened { outcome: Outcome::Failed, reason })?;
-        Self::open_as(look, path, secret).map_err(|reason| Unopened { outcome: outcome_of(&reason), reason })
+        Self::open_as(look, path, reading).map_err(|reason| Unopened { outcome: outcome_of(&reason), reason })
     }
 
-    fn open_as(look: Look, path: &Path, secret: Option<&KeyHasher>) -> anyhow::Result<Self> {
+    fn open_as(look: Look, path: &Path, reading: Reading<'_>) -> anyhow::Result<Self> {
         match look {
-            Look::Table => Ok(Self::Table(Box::new(files::open_table(path, secret)?))),
+            Look::Table => Ok(Self::Table(Box::new(files::open_table(path, reading.secret)?))),
             Look::FilterBlock => {
                 let block = FilterBlock::open_unverified(input::whole(path)?);
                 Ok(Self::FilterBlock(Box::new(block.with_context(|| input::name(path).into_owned())?)))
             }
             Look::Foreign(_) => {
-                let table = foreign(path).with_context(|| input::name(path).into_owned());
+                let table = foreign(path, reading).with_context(|| input::name(path).into_owned());
                 Ok(Self::Foreign(Box::new(table?)))
             }
             Look::Neither => bail!("{}: {}", input::name(path), files::NEITHER),
@@ -57,18 +57,67 @@ impl Opened {
     }
 }
 
-/// A table of another engine. What it does not say of itself is taken from its database's manifest, or else from its
-/// keys, all of which are read then. What neither says is the reason why its filter cannot be used.
-pub(crate) fn foreign(path: &Path) -> anyhow::Result<ForeignTable> {
+/// What the options of the command line say about reading tables.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Reading<'a> {
+    pub(crate) secret: Option<&'a KeyHasher>,
+    /// Of the database, for tables that do not say enough of theirs.
+    pub(crate) comparator: Option<&'a str>,
+}
+
+/// A comparator that a table does not name itself.
+#[derive(Clone, Debug)]
+pub(crate) struct TakenComparator {
+    pub(crate) name: String,
+    pub(crate) from: Origin,
+}
+
+/// Where the comparator of a table is taken from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    Option,
+    Manifest,
+    Keys,
+}
+
+impl Origin {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Option => "--comparator",
+            Self::Manifest => "its database's manifest",
+            Self::Keys => "its keys, which agree with it",
+        }
+    }
+}
+
+/// A table of another engine, opened as [`foreign_with_comparator`] does.
+pub(crate) fn foreign(path: &Path, reading: Reading<'_>) -> anyhow::Result<ForeignTable> {
+    foreign_with_comparator(path, reading).map(|(table, _)| table)
+}
+
+/// A table of another engine. What it does not say of itself is taken from the command line, or from its database's
+/// manifest, or else from its keys, all of which are read then. What none of them says is the reason why its filter
+/// cannot be used.
+pub(crate) fn foreign_with_comparator(
+    path: &Path,
+    reading: Reading<'_>,
+) -> anyhow::Result<(ForeignTable, Option<TakenComparator>)> {
     let mut table = ForeignTable::open(source(path)?)?;
+    if let Some(name) = reading.comparator {
+        let taken = TakenComparator { name: name.to_owned(), from: Origin::Option };
+        return Ok((table.with_comparator(name), Some(taken)));
+    }
     if table.engine() == Engine::LevelDb
-        && let Some(comparator) = manifest_beside(path).as_ref().and_then(Manifest::comparator)
+        && let Some(name) = manifest_beside(path).as_ref().and_then(Manifest::comparator)
     {
-        return Ok(table.with_comparator(comparator));
+        let taken = TakenComparator { name: name.to_owned(), from: Origin::Manifest };
+        return Ok((table.with_comparator(name), Some(taken)));
     }
     // Its error says less than a probe does.
-    let _ = table.take_comparator_from_keys();
-    Ok(table)
+    let agrees = table.take_comparator_from_keys().is_ok();
+    let is_taken = agrees && table.engine() == Engine::LevelDb && table.load_filter().is_ok();
+    let taken = TakenComparator { name: "leveldb.BytewiseComparator".to_owned(), from: Origin::Keys };
+    Ok((table, is_taken.then_some(taken)))
 }
 
 /// The manifest of the database that a table lies in, if it has one that can be read.
@@ -121,12 +170,8 @@ pub(crate) fn outcome_of_foreign(error: &Error) -> Outcome {
 ///
 /// Fails on a bare filter block, which has no keys, and on the first damage.
 #[allow(dead_code, reason = "for commands that take keys from tables")]
-pub(crate) fn for_each_key(
-    path: &Path,
-    secret: Option<&KeyHasher>,
-    visit: &mut dyn FnMut(&[u8]),
-) -> anyhow::Result<()> {
-    match Opened::open(path, secret).map_err(|unopened| unopened.reason)? {
+pub(crate) fn for_each_key(path: &Path, reading: Reading<'_>, visit: &mut dyn FnMut(&[u8])) -> anyhow::Result<()> {
+    match Opened::open(path, reading).map_err(|unopened| unopened.reason)? {
         Opened::Table(table) => {
             for entry in table.iter() {
                 visit(&entry?.key);

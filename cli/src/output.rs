@@ -67,9 +67,19 @@ impl Output<'_> {
     }
 }
 
+/// What is said of tables that need their database's comparator, and only of those.
+const UNSTATED: [&str; 2] =
+    ["as none of LevelDB does, is not supported", "whether its filter holds whole keys is not supported"];
+
 /// A message of the library, with its advice in the options of the command line.
 pub(crate) fn in_options(message: &impl fmt::Display) -> String {
-    message.to_string().replace("open with the hasher of that seed", "give the seed with --secret-seed-file")
+    let message = message.to_string();
+    let message = message.replace("open with the hasher of that seed", "give the seed with --secret-seed-file");
+    if UNSTATED.iter().any(|unstated| message.contains(unstated)) {
+        message + ": if the name of its database's comparator is known, state it with --comparator"
+    } else {
+        message
+    }
 }
 
 /// An error and its causes, each said once: the library's own messages already quote those of the system.

@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::Serialize;
+use sstfilter::FilterBlock;
 use sstfilter::sst::{FilterVerdict, Table, TableError};
-use sstfilter::{FilterBlock, KeyHasher};
 use sstfilter_interop::{BlockState, Engine, Error};
 
 use crate::files::{self, Look};
-use crate::opened;
+use crate::opened::{self, Reading};
 use crate::output::{Outcome, Text, explained, in_options};
 use crate::{input, progress, units};
 
@@ -66,7 +66,7 @@ struct BlockCounts {
 }
 
 /// The answer is no when anything is damaged.
-pub(crate) fn run(args: &VerifyArgs, secret: Option<&KeyHasher>) -> (Outcome, VerifyReport) {
+pub(crate) fn run(args: &VerifyArgs, reading: Reading<'_>) -> (Outcome, VerifyReport) {
     let (mut skipped, mut verdicts, mut chosen) = (Vec::new(), Vec::new(), Vec::new());
     for path in &args.paths {
         match files::expand(path, &mut skipped) {
@@ -77,7 +77,7 @@ pub(crate) fn run(args: &VerifyArgs, secret: Option<&KeyHasher>) -> (Outcome, Ve
     let length = |file: &PathBuf| fs::metadata(file).map_or(0, |metadata| metadata.len());
     let progress = progress::bytes("verifying", chosen.iter().map(length).sum());
     for file in &chosen {
-        verdicts.push(FileVerdict::new(file, secret));
+        verdicts.push(FileVerdict::new(file, reading));
         progress.inc(length(file));
     }
     let report = VerifyReport::new(verdicts, skipped);
@@ -86,14 +86,14 @@ pub(crate) fn run(args: &VerifyArgs, secret: Option<&KeyHasher>) -> (Outcome, Ve
 }
 
 impl FileVerdict {
-    fn new(path: &Path, secret: Option<&KeyHasher>) -> Self {
+    fn new(path: &Path, reading: Reading<'_>) -> Self {
         let mut verdict = Self { path: input::name(path).into_owned(), ..Self::default() };
         match files::look_at(path) {
             Err(problem) => return Self::unreadable(path, &problem),
             Ok(Look::FilterBlock) => verdict.verify_block(path),
-            Ok(Look::Foreign(engine)) => verdict.verify_foreign(path, engine),
+            Ok(Look::Foreign(engine)) => verdict.verify_foreign(path, engine, reading),
             Ok(Look::Neither) if !files::has_table_extension(path) => verdict.problems.push(files::NEITHER.to_owned()),
-            Ok(Look::Table | Look::Neither) => match files::open_table(path, secret) {
+            Ok(Look::Table | Look::Neither) => match files::open_table(path, reading.secret) {
                 Err(problem) => match problem.downcast_ref() {
                     Some(problem) => verdict.add(problem),
                     None => return Self::unreadable(path, &problem),
@@ -154,9 +154,9 @@ impl FileVerdict {
     }
 
     /// Every checksum of another engine's table, and its filter against its keys, where its data can be read.
-    fn verify_foreign(&mut self, path: &Path, engine: Engine) {
+    fn verify_foreign(&mut self, path: &Path, engine: Engine, reading: Reading<'_>) {
         self.engine = Some(engine.name());
-        let table = match opened::foreign(path) {
+        let table = match opened::foreign(path, reading) {
             Ok(table) => table,
             Err(reason) => return self.add_unopened(&reason),
         };
@@ -178,7 +178,7 @@ impl FileVerdict {
         self.blocks = Some(blocks);
         self.entries = table.properties().entries().unwrap_or(report.keys_checked);
         self.keys_probed = Some(report.keys_checked);
-        self.filter_not_asked = report.keys_unchecked.map(|reason| reason.to_string());
+        self.filter_not_asked = report.keys_unchecked.as_ref().map(in_options);
     }
 
     fn add_lost(&mut self, report: &sstfilter_interop::VerifyReport) {
@@ -191,7 +191,7 @@ impl FileVerdict {
 
     fn add_foreign(&mut self, problem: &Error) {
         match opened::outcome_of_foreign(problem) {
-            Outcome::Yes => self.filter_not_asked = Some(problem.to_string()),
+            Outcome::Yes => self.filter_not_asked = Some(in_options(problem)),
             outcome => {
                 self.is_unreadable |= outcome == Outcome::Failed;
                 self.problems.push(problem.to_string());

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::ensure;
 use serde::Serialize;
-use sstfilter::{BitsPerKey, FalsePositiveRate, FilterBlock, KeyHasher, KindPolicy, Sizing};
+use sstfilter::{BitsPerKey, FalsePositiveRate, FilterBlock, KindPolicy, Sizing};
 use sstfilter_interop::{Manifest, Probe};
 
-use crate::opened::{ForeignTable, Opened, manifest_beside};
+use crate::opened::{ForeignTable, Opened, Reading, manifest_beside};
 use crate::output::{Column, Outcome, explained, figures, in_options};
 use crate::units::{counted, grouped, percent};
 use crate::{files, input};
@@ -163,13 +163,13 @@ impl Cost {
 }
 
 /// The answer is no when a table is damaged, and a failure when one cannot be read.
-pub(crate) fn run(paths: &[PathBuf], secret: Option<&KeyHasher>) -> anyhow::Result<(Outcome, TablesReport)> {
+pub(crate) fn run(paths: &[PathBuf], reading: Reading<'_>) -> anyhow::Result<(Outcome, TablesReport)> {
     let (mut filters, mut left_out) = (Vec::new(), Vec::new());
     for path in paths {
         let files = files::expand(path, &mut Vec::new())?;
         let manifest = files.first().and_then(|file| manifest_beside(file));
         for file in files {
-            match filter_of(&file, secret) {
+            match filter_of(&file, reading) {
                 Ok(filter) => filters.push(TableFilter { level: level_of(&file, manifest.as_ref()), ..filter }),
                 Err((why, outcome)) => left_out.push(LeftOut { path: input::name(&file).into_owned(), why, outcome }),
             }
@@ -186,9 +186,9 @@ fn level_of(file: &Path, manifest: Option<&Manifest>) -> Option<u32> {
 }
 
 /// The filter of the table at `path`, or why its cost cannot be told.
-fn filter_of(path: &Path, secret: Option<&KeyHasher>) -> Result<TableFilter, (String, Outcome)> {
+fn filter_of(path: &Path, reading: Reading<'_>) -> Result<TableFilter, (String, Outcome)> {
     let unknown = |why: &str| (why.to_owned(), Outcome::Yes);
-    match Opened::open(path, secret).map_err(|unopened| (explained(&unopened.reason), unopened.outcome))? {
+    match Opened::open(path, reading).map_err(|unopened| (explained(&unopened.reason), unopened.outcome))? {
         Opened::Table(table) => match table.filter().map(sstfilter::FilterReader::block) {
             None => Err(unknown("it has no filter")),
             Some(Err(problem)) => Err((in_options(problem), Outcome::No)),
@@ -198,7 +198,7 @@ fn filter_of(path: &Path, secret: Option<&KeyHasher>) -> Result<TableFilter, (St
         Opened::Foreign(table) => {
             let info = table.filter_info().map_err(|problem| {
                 let outcome = crate::opened::outcome_of_foreign(&problem);
-                (problem.to_string(), outcome)
+                (in_options(&problem), outcome)
             })?;
             let (keys, expected_fpr) = match info.keys.zip(info.expected_fpr) {
                 Some(known) => known,

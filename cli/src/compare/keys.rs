@@ -10,7 +10,7 @@ use super::args::{CompareArgs, Holdout};
 use crate::files::{self, Look};
 use crate::input;
 use crate::lines::{KeyLines, KeysFormat};
-use crate::opened;
+use crate::opened::{self, Reading};
 use crate::units::{counted, grouped};
 
 /// The hashes of all keys.
@@ -66,16 +66,16 @@ impl Workload {
 }
 
 /// Reads the keys, finds the absent ones, and deals the others to files.
-pub(super) fn workload(args: &CompareArgs, format: KeysFormat, secret: Option<&KeyHasher>) -> anyhow::Result<Workload> {
-    let mut reading = Reading { format, secret, notes: Vec::new() };
-    let input = Keys::read(&args.input, "--input", &mut reading)?;
-    let given = args.absent.as_deref().map(|paths| Keys::read(paths, "--absent", &mut reading)).transpose()?;
-    let mut notes = reading.notes;
+pub(super) fn workload(args: &CompareArgs, format: KeysFormat, tables: Reading<'_>) -> anyhow::Result<Workload> {
+    let mut intake = Intake { format, tables, notes: Vec::new() };
+    let input = Keys::read(&args.input, "--input", &mut intake)?;
+    let given = args.absent.as_deref().map(|paths| Keys::read(paths, "--absent", &mut intake)).transpose()?;
+    let mut notes = intake.notes;
     let split = match &given {
         Some(given) => Split::given(&input, given, &mut notes)?,
         None => Split::held_out(&input, args.holdout)?,
     };
-    Workload::new(split, args.files, &secret.cloned().unwrap_or_default(), notes)
+    Workload::new(split, args.files, &tables.secret.cloned().unwrap_or_default(), notes)
 }
 
 /// Those of the ascending `absent` keys that are between the smallest and the largest of a file's ascending `keys`.
@@ -135,18 +135,18 @@ struct Keys {
 
 impl Keys {
     /// The keys of all `paths`, which were given with `option`.
-    fn read(paths: &[PathBuf], option: &str, reading: &mut Reading<'_>) -> anyhow::Result<Self> {
+    fn read(paths: &[PathBuf], option: &str, intake: &mut Intake<'_>) -> anyhow::Result<Self> {
         let mut lines = KeyLines::default();
         for path in paths {
-            for source in Source::of_path(path, &mut reading.notes)? {
-                source.read_into(&mut lines, option, reading)?;
+            for source in Source::of_path(path, &mut intake.notes)? {
+                source.read_into(&mut lines, option, intake)?;
             }
         }
         ensure!(lines.len() > 0, "{option}: no keys in these tables");
         lines.sort_and_dedup();
         if lines.duplicate_keys > 0 {
             let repeated = counted(lines.duplicate_keys, "repetition");
-            reading.notes.push(format!("{option}: {repeated} of keys dropped: each key is counted once"));
+            intake.notes.push(format!("{option}: {repeated} of keys dropped: each key is counted once"));
         }
         Ok(Self { lines })
     }
@@ -160,10 +160,10 @@ impl Keys {
     }
 }
 
-/// What reading takes, and gives beside the keys.
-struct Reading<'a> {
+/// What taking in keys takes, and gives beside the keys.
+struct Intake<'a> {
     format: KeysFormat,
-    secret: Option<&'a KeyHasher>,
+    tables: Reading<'a>,
     notes: Vec<String>,
 }
 
@@ -206,10 +206,10 @@ impl Source {
     }
 
     /// Adds the keys of the source to `keys`.
-    fn read_into(&self, keys: &mut KeyLines, option: &str, reading: &Reading<'_>) -> anyhow::Result<()> {
+    fn read_into(&self, keys: &mut KeyLines, option: &str, intake: &Intake<'_>) -> anyhow::Result<()> {
         match self {
             Self::Lines(path) => {
-                let lines = KeyLines::read(path, reading.format, option)?;
+                let lines = KeyLines::read(path, intake.format, option)?;
                 // One file is the rule: its text is taken as it is.
                 if keys.len() == 0 {
                     *keys = lines;
@@ -217,7 +217,7 @@ impl Source {
                     lines.iter().for_each(|(key, _)| keys.push(key));
                 }
             }
-            Self::Table(path) => opened::for_each_key(path, reading.secret, &mut |key| keys.push(key))?,
+            Self::Table(path) => opened::for_each_key(path, intake.tables, &mut |key| keys.push(key))?,
         }
         Ok(())
     }

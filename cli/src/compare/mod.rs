@@ -8,12 +8,13 @@ mod measure;
 use core::fmt;
 
 use serde::Serialize;
-use sstfilter::{BitsPerKey, FalsePositiveRate, KeyHasher, KindPolicy, Sizing};
+use sstfilter::{BitsPerKey, FalsePositiveRate, KindPolicy, Sizing};
 
 pub(crate) use args::CompareArgs;
 
 use crate::filters::Omission;
 use crate::lines::KeysFormat;
+use crate::opened::Reading;
 use crate::output::{Column, Outcome, figures};
 use crate::units::{brief_percent, counted, grouped, percent};
 use keys::Workload;
@@ -94,10 +95,10 @@ impl fmt::Display for Footing {
 pub(crate) fn run(
     args: &CompareArgs,
     format: KeysFormat,
-    secret: Option<&KeyHasher>,
+    reading: Reading<'_>,
 ) -> anyhow::Result<(Outcome, Comparison)> {
     let footing = Footing::from_args(args)?;
-    let workload = keys::workload(args, format, secret)?;
+    let workload = keys::workload(args, format, reading)?;
     let mut omissions = Vec::new();
     let rows = measure::rows(&workload, footing.sizing()?, &mut omissions)?;
     let comparison = Comparison::new(workload, footing, rows, omissions);

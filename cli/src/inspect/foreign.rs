@@ -8,8 +8,8 @@ use sstfilter_interop::{
     ChecksumType, Coverage, Engine, Error, FilterInfo, FilterKind, FilterUnit, Probe, PropertyValue,
 };
 
-use crate::opened::{ForeignTable, outcome_of_foreign};
-use crate::output::{Outcome, Text};
+use crate::opened::{ForeignTable, TakenComparator, outcome_of_foreign};
+use crate::output::{Outcome, Text, in_options};
 use crate::units::{bytes, counted, grouped, percent};
 
 /// The first format version whose footer has a checksum: 6 of RocksDB, and 6 of Pebble.
@@ -17,6 +17,9 @@ const FOOTER_CHECKSUM_VERSION: u32 = 6;
 
 /// How a filter's block is named in the metaindex, up to the policy.
 const FILTER_NAMES: [&[u8]; 3] = [b"fullfilter.", b"partitionedfilter.", b"filter."];
+
+/// What names the comparator of most tables.
+const OF_TABLE: &str = "the table";
 
 #[derive(Debug, Serialize)]
 pub(super) struct ForeignFields {
@@ -26,6 +29,8 @@ pub(super) struct ForeignFields {
     format_version: u32,
     checksum_type: &'static str,
     comparator: Option<Text>,
+    /// What names the comparator.
+    comparator_from: Option<&'static str>,
     compression: Option<Text>,
     entries: Option<u64>,
     deletions: Option<u64>,
@@ -101,9 +106,12 @@ pub(crate) fn kinds(info: &FilterInfo) -> String {
 }
 
 impl ForeignFields {
-    pub(super) fn new(table: &ForeignTable) -> Self {
+    pub(super) fn new(table: &ForeignTable, taken: Option<&TakenComparator>) -> Self {
         let properties = table.properties();
         let text = |text: Option<&str>| text.map(|text| Text(text.as_bytes().to_vec()));
+        let taken = taken.map(|taken| (taken.name.as_str(), taken.from.name()));
+        let named = properties.comparator().map(|name| (name, OF_TABLE)).or(taken);
+        let (comparator, comparator_from) = (named.map(|(name, _)| name), named.map(|(_, from)| from));
         let info = table.filter_info();
         let problems = [info.as_ref().err(), table.checked_properties().err()];
         let outcome = problems.into_iter().flatten().map(outcome_of_foreign).max();
@@ -112,7 +120,8 @@ impl ForeignFields {
             engine: table.engine().name(),
             format_version: table.format_version(),
             checksum_type: table.checksum_type().name(),
-            comparator: text(properties.comparator()),
+            comparator: text(comparator),
+            comparator_from,
             compression: properties.compression().map(|stored| Text(compression(stored).into_bytes())),
             entries: properties.entries(),
             deletions: properties.deletions(),
@@ -124,7 +133,7 @@ impl ForeignFields {
             raw_key_bytes: properties.raw_key_bytes(),
             raw_value_bytes: properties.raw_value_bytes(),
             parts: parts(table, info.as_ref().err()),
-            filter_problem: info.as_ref().err().map(Error::to_string),
+            filter_problem: info.as_ref().err().map(in_options),
             filter: info.as_ref().ok().map(|info| FilterFields::new(table, info)),
             properties: properties.readable().map(|(name, value)| (name, json_of(&value))).collect(),
             properties_problem: table.checked_properties().err().map(Error::to_string),
@@ -224,7 +233,7 @@ impl FilterFields {
             bits_per_key: info.bits_per_key(),
             expected_fpr: info.expected_fpr,
             unusable: match table.probe(b"") {
-                Probe::Unusable(why) => Some(why.to_string()),
+                Probe::Unusable(why) => Some(in_options(&why)),
                 _ => None,
             },
         }
@@ -275,7 +284,12 @@ impl ForeignFields {
             version => format!(", format version {version}"),
         };
         lines.line("engine", format_args!("{}{version}", self.engine))?;
-        lines.known("comparator", self.comparator.as_ref(), &silent)?;
+        let from = self.comparator_from.filter(|&from| from != OF_TABLE);
+        let comparator = self.comparator.as_ref().map(|name| match from {
+            Some(from) => format!("{name} (from {from})"),
+            None => name.to_string(),
+        });
+        lines.known("comparator", comparator, &silent)?;
         lines.known("compression", self.compression.as_ref(), &silent)?;
         let deletions = self.deletions.filter(|&deletions| deletions > 0);
         let deletions = deletions.map(|deletions| format!(", {} of them deletions", grouped(deletions)));

@@ -11,12 +11,12 @@ use foreign::ForeignFields;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 use sstfilter::sst::{LayoutRegion, Table, TableError};
-use sstfilter::{BlockInfo, FilterBlock, KeyHasher};
+use sstfilter::{BlockInfo, FilterBlock};
 
 use crate::files::{self, Look};
 use crate::input;
 use crate::lines::{KeyLines, KeysFormat};
-use crate::opened;
+use crate::opened::{self, Reading};
 use crate::output::{Outcome, Text, explained, in_options};
 use crate::probe::{FileProbes, KeyBatch, Times, probe_file};
 use crate::units::{bytes, grouped, percent};
@@ -74,8 +74,8 @@ struct Observed {
 }
 
 impl Observed {
-    fn new(path: &Path, keys: &KeyBatch<'_>, secret: Option<&KeyHasher>) -> Self {
-        let (found, _) = probe_file(path, keys, secret, &mut Times::default());
+    fn new(path: &Path, keys: &KeyBatch<'_>, reading: Reading<'_>) -> Self {
+        let (found, _) = probe_file(path, keys, reading, &mut Times::default());
         let FileProbes { positives, observed_rate: rate, expected_rate, .. } = found;
         Self { keys: keys.keys.len(), positives, rate, expected_rate }
     }
@@ -103,13 +103,13 @@ enum Fields {
 pub(crate) fn run(
     args: &InspectArgs,
     format: KeysFormat,
-    secret: Option<&KeyHasher>,
+    reading: Reading<'_>,
 ) -> anyhow::Result<(Outcome, InspectReport)> {
     let absent = args.absent(format)?;
     let keys = absent.as_ref().map(|lines| KeyBatch::new(lines.iter().map(|(key, _)| key).collect()));
     let report = |path: &PathBuf| {
-        let mut report = FileReport::new(path, secret)?;
-        report.observed = keys.as_ref().map(|keys| Observed::new(path, keys, secret));
+        let mut report = FileReport::new(path, reading)?;
+        report.observed = keys.as_ref().map(|keys| Observed::new(path, keys, reading));
         Ok(report)
     };
     let files: Vec<_> = args.files()?.iter().map(report).collect::<anyhow::Result<_>>()?;
@@ -119,10 +119,10 @@ pub(crate) fn run(
 
 impl FileReport {
     /// Fails only when the file cannot be read at all.
-    fn new(path: &Path, secret: Option<&KeyHasher>) -> anyhow::Result<Self> {
+    fn new(path: &Path, reading: Reading<'_>) -> anyhow::Result<Self> {
         let look = files::look_at(path)?;
         let bytes = input::whole_length(path)?;
-        let (outcome, fields) = match fields(path, look, secret) {
+        let (outcome, fields) = match fields(path, look, reading) {
             Err(problem) if problem.root_cause().is::<std::io::Error>() => return Err(problem),
             found => found.unwrap_or_else(|problem| {
                 // A version that is not known is no damage, but the file is not inspected.
@@ -142,10 +142,10 @@ impl FileReport {
     }
 }
 
-fn fields(path: &Path, look: Look, secret: Option<&KeyHasher>) -> anyhow::Result<(Outcome, Fields)> {
+fn fields(path: &Path, look: Look, reading: Reading<'_>) -> anyhow::Result<(Outcome, Fields)> {
     match look {
         Look::Table => {
-            let table = files::open_table(path, secret)?;
+            let table = files::open_table(path, reading.secret)?;
             let outcome = match table.filter_problem() {
                 Some(problem) if files::is_unread(problem) => Outcome::Failed,
                 // Or the problem is one of the options that the file was opened with.
@@ -158,7 +158,8 @@ fn fields(path: &Path, look: Look, secret: Option<&KeyHasher>) -> anyhow::Result
             Ok((Outcome::from_sound(filter.checksum_state == "ok"), Fields::FilterBlock(Box::new(filter))))
         }
         Look::Foreign(_) => {
-            let fields = ForeignFields::new(&opened::foreign(path)?);
+            let (table, taken) = opened::foreign_with_comparator(path, reading)?;
+            let fields = ForeignFields::new(&table, taken.as_ref());
             Ok((fields.outcome, Fields::ForeignTable(Box::new(fields))))
         }
         Look::Neither => bail!("{}", files::NEITHER),

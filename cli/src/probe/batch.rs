@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use sstfilter::{HashIdentity, KeyHash, KeyHasher};
 
 use super::file::{Answers, FileProbes, probe_file};
+use crate::opened::Reading;
 use crate::progress::SharedProgress;
 
 /// Sets of hashes that are kept. A store has one hash; a directory of files with a different one each must not make
@@ -106,7 +107,7 @@ struct Worker {
 pub(crate) fn probe_all(
     files: &[PathBuf],
     keys: &KeyBatch<'_>,
-    secret: Option<&KeyHasher>,
+    reading: Reading<'_>,
     threads: usize,
     detail: Detail,
 ) -> BatchAnswers {
@@ -115,7 +116,7 @@ pub(crate) fn probe_all(
     let work = || {
         let mut worker = Worker { touched: vec![0; keys.keys.len()], found: Vec::new(), times: Times::default() };
         while let Some((index, path)) = take(files, &next) {
-            let (file, answers) = probe_file(path, keys, secret, &mut worker.times);
+            let (file, answers) = probe_file(path, keys, reading, &mut worker.times);
             answers.count_into(&mut worker.touched);
             let answers = if detail == Detail::Files { answers } else { Answers::default() };
             worker.found.push((index, file, answers));

@@ -10,7 +10,7 @@ use sstfilter_interop::{BatchAnswer, BatchAnswers, Error};
 
 use super::batch::{KeyBatch, Times, timed};
 use crate::inspect::foreign;
-use crate::opened::{self, ForeignTable, Opened, Unopened};
+use crate::opened::{self, ForeignTable, Opened, Reading, Unopened};
 use crate::output::{Outcome, explained, in_options};
 use crate::{files, input};
 
@@ -91,13 +91,13 @@ impl Answers {
 pub(crate) fn probe_file(
     path: &Path,
     keys: &KeyBatch<'_>,
-    secret: Option<&KeyHasher>,
+    reading: Reading<'_>,
     times: &mut Times,
 ) -> (FileProbes, Answers) {
-    let opened = timed(&mut times.reading, || Opened::open(path, secret));
+    let opened = timed(&mut times.reading, || Opened::open(path, reading));
     let (mut file, answers) = match opened {
-        Ok(Opened::Table(table)) => probe_table(&table, keys, secret, times),
-        Ok(Opened::FilterBlock(block)) => probe_block(*block, keys, secret, times),
+        Ok(Opened::Table(table)) => probe_table(&table, keys, reading.secret, times),
+        Ok(Opened::FilterBlock(block)) => probe_block(*block, keys, reading.secret, times),
         Ok(Opened::Foreign(table)) => probe_foreign(&table, keys, times),
         Err(problem) => (FileProbes::unopened(&problem), Answers::All),
     };
@@ -234,7 +234,7 @@ impl FilterState {
     }
 
     fn foreign(problem: &Error) -> Self {
-        Self::unusable(problem.to_string(), opened::outcome_of_foreign(problem))
+        Self::unusable(in_options(problem), opened::outcome_of_foreign(problem))
     }
 
     fn of(self, format: &str, keys_in_table: Option<u64>) -> FileProbes {

@@ -12,9 +12,9 @@ use std::time::Instant;
 use anyhow::ensure;
 use clap::Args;
 use serde::Serialize;
-use sstfilter::KeyHasher;
 
 use crate::lines::{KeyLines, KeysFormat};
+use crate::opened::Reading;
 use crate::output::{Column, Outcome, Output, figures, note};
 use crate::{files, units};
 use batch::{BatchAnswers, Detail};
@@ -118,7 +118,7 @@ struct ProbeReport {
 pub(crate) fn run(
     args: &ProbeArgs,
     format: KeysFormat,
-    secret: Option<&KeyHasher>,
+    reading: Reading<'_>,
     output: &mut Output<'_>,
 ) -> anyhow::Result<Outcome> {
     let begun = Instant::now();
@@ -128,7 +128,7 @@ pub(crate) fn run(
     let keys = KeyBatch::new(lines.iter().map(|(key, _)| key).collect());
     let detail = if args.per_key { Detail::Files } else { Detail::Counts };
     let threads = args.threads().min(paths.len());
-    let found = batch::probe_all(&paths, &keys, secret, threads, detail);
+    let found = batch::probe_all(&paths, &keys, reading, threads, detail);
     let outcome = found.files.iter().map(|file| file.outcome).max().unwrap_or(Outcome::Yes);
     match args.listing() {
         Some(listing) if !output.is_json => {

@@ -268,12 +268,48 @@ fn a_leveldb_table_is_probed_only_in_the_order_that_its_database_names() {
     let absent =
         || run(&["probe", "--json", "--keys", &keys, &table]).expect_code(0).json()["keys_touching_none"].clone();
     assert_eq!(absent(), 1, "all keys of the table are in bytewise order");
+    assert_eq!(absent_of_comparator(&table, &keys, "idb_cmp1"), 0, "the user knows better than the keys");
+    let page = run(&["inspect", &table]).expect_code(0).stdout;
+    assert!(page.contains("leveldb.BytewiseComparator (from its keys, which agree with it)"), "{page}");
     fs::write(place.path("CURRENT"), "MANIFEST-000002\n").unwrap();
+    assert_eq!(absent_of_comparator(&table, &keys, "leveldb.BytewiseComparator"), 1);
     fs::write(place.path("MANIFEST-000002"), OTHER).unwrap();
     assert_eq!(absent(), 0, "another comparator");
+    for command in ["inspect", "verify"] {
+        let said = run(&[command, &table]).expect_code(0).stdout;
+        assert!(said.contains("comparator \"idb_cmp1\" is not supported"), "{command}: {said}");
+    }
+    run(&["advise", "--tables", &table]).expect_error("comparator \"idb_cmp1\" is not supported");
+    assert!(run(&["inspect", &table]).stdout.contains("idb_cmp1 (from its database's manifest)"));
+    assert_eq!(absent_of_comparator(&table, &keys, "leveldb.BytewiseComparator"), 1, "the user knows better");
+    let page = run(&["inspect", &table, "--comparator", "leveldb.BytewiseComparator"]).expect_code(0).stdout;
+    assert!(page.contains("leveldb.BytewiseComparator (from --comparator)"), "{page}");
     fs::write(place.path("MANIFEST-000002"), OWN).unwrap();
     assert_eq!(absent(), 1, "bytewise");
     let advice = run(&["advise", "--json", "--tables", &table]).expect_code(0).json();
     assert_eq!((&advice["levels"][0]["level"], &advice["levels"][0]["tables"]), (&2.into(), &1.into()), "{advice}");
     assert_eq!(advice["levels"][0]["now"]["bytes"], advice["now"]["bytes"]);
+}
+
+fn absent_of_comparator(table: &str, keys: &str, comparator: &str) -> Value {
+    let probe = ["probe", "--json", "--keys", keys, table, "--comparator", comparator];
+    run(&probe).expect_code(0).json()["keys_touching_none"].clone()
+}
+
+/// Pebble's tables name the default comparer, and not what it splits keys into.
+#[test]
+fn a_stated_comparator_makes_a_filter_usable_that_the_table_does_not_say_enough_of() {
+    let table = format!("{FIXTURES}/pebble/v8-bloom.sst");
+    let place = Place::new();
+    let [stored, absent] = decimal_keys(&fixtures()[&table]);
+    let (stored, absent) = (place.write("stored", stored), place.write("absent", absent));
+    let advice = "state it with --comparator";
+    let silent = run(&["probe", &table, "--keys", &absent]).expect_code(0).stdout;
+    assert!(silent.contains("positive for every key") && silent.contains(advice), "{silent}");
+    assert!(run(&["inspect", &table]).expect_code(0).stdout.contains(advice));
+    let stated = run(&["inspect", &table, "--comparator", "leveldb.BytewiseComparator"]).expect_code(0).stdout;
+    assert!(!stated.contains("not usable"), "{stated}");
+    let found = absent_of_comparator(&table, &absent, "leveldb.BytewiseComparator");
+    assert!(found.as_u64().unwrap() > ABSENT * 9 / 10, "{found}");
+    assert_eq!(absent_of_comparator(&table, &stored, "leveldb.BytewiseComparator"), 0);
 }

@@ -6,7 +6,7 @@ use crate::error::{Error, Part};
 use crate::filter::LevelDbFilterBlock;
 use crate::format::footer::{Engine, Footer};
 use crate::format::handle::BlockHandle;
-use crate::format::properties::Properties;
+use crate::format::properties::{KeyBudget, Properties};
 use crate::format::row_block::{RowBlock, Values};
 use crate::table::file::TableFile;
 use crate::table::keys::check_type;
@@ -56,13 +56,23 @@ fn filter_place(metaindex: &[NamedBlock], index: IndexPlace) -> Result<FilterPla
 const MAX_TYPE: u8 = 1;
 
 /// Tables that `leveldb::TableBuilder` made for a program of its own have keys without sequence numbers, and say nothing of it. The
-/// type of an entry, which would be in the last eight bytes, tells most of them.
+/// type of an entry, which would be in the last eight bytes, tells most of them. An index that is sound and not in bytewise order is that
+/// of another comparator.
 fn check_separators(contents: &[u8], index: IndexPlace) -> Result<(), Error> {
     let malformed = |problem| Error::Malformed { part: Part::Index, offset: index.handle.offset, problem };
     let mut entries = RowBlock::parse(contents).map_err(malformed)?.entries(index.values);
+    let (mut last, mut budget) = (Vec::new(), KeyBudget::of_block(contents.len()));
     while let Some(entry) = entries.next() {
         let (key, _) = entry.map_err(malformed)?;
         check_type(key, MAX_TYPE, Part::Index)?;
+        // A shorter key is refused when it is read.
+        let Some((user_key, _)) = key.split_last_chunk::<INTERNAL_SUFFIX_BYTES>() else { continue };
+        budget.spend(user_key.len()).map_err(malformed)?;
+        if user_key < last.as_slice() {
+            let what = "a comparator whose order is not bytewise".into();
+            return Err(Error::Unsupported { part: Part::Index, what });
+        }
+        last = user_key.to_vec();
     }
     Ok(())
 }

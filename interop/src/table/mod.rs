@@ -80,6 +80,8 @@ pub struct Table<R> {
     layout: Layout,
     filter: FilterState,
     trusts_unchecked: bool,
+    /// Of a LevelDB table whose database has a comparator that is not known: its index, and so its filter, cannot be read then.
+    unknown_comparator: Option<Error>,
 }
 
 /// What has been read of a filter.
@@ -145,7 +147,7 @@ impl<R: RandomAccess> Table<R> {
             }
         };
         let filter = FilterState::of(&layout.filter);
-        Ok(Self { file, footer, layout, filter, trusts_unchecked: false })
+        Ok(Self { file, footer, layout, filter, trusts_unchecked: false, unknown_comparator: None })
     }
 
     /// The same table, of a database that has this comparator, for what the table does not say of itself: LevelDB's tables do not name
@@ -179,6 +181,8 @@ impl<R: RandomAccess> Table<R> {
             self.layout.properties.as_ref().map_err(Clone::clone).and_then(|properties| {
                 KeyRules::of_table(self.layout.engine, properties, is_checked, Some(comparator))
             });
+        let is_leveldb = self.layout.engine == Engine::LevelDb;
+        self.unknown_comparator = self.layout.rules.as_ref().err().filter(|_| is_leveldb).cloned();
     }
 
     /// The same table, with a filter that is believed although nothing in the file would show damage to it: for RocksDB's checksum type 0.
@@ -200,11 +204,11 @@ impl<R: RandomAccess> Table<R> {
         if self.layout.rules.is_ok() || self.layout.filter.is_err() {
             return Ok(());
         }
-        let unstated = self.layout.rules.clone();
+        let before = (self.layout.rules.clone(), self.unknown_comparator.clone());
         self.state(rules::BYTEWISE);
         let agreed = self.agrees_with_its_keys();
         if agreed.is_err() {
-            self.layout.rules = unstated;
+            (self.layout.rules, self.unknown_comparator) = before;
         }
         agreed
     }
@@ -334,6 +338,9 @@ impl<R: RandomAccess> Table<R> {
 
     fn loaded(&self) -> Result<Loaded<'_>, Error> {
         let place = self.layout.filter.clone()?;
+        if let Some(error) = &self.unknown_comparator {
+            return Err(error.clone());
+        }
         match (&self.filter, place) {
             (FilterState::Full(filter), FilterPlace::Full(handle, full)) => {
                 filter.get_or_load(|| full.read(&self.file, handle)).map(Loaded::Full)

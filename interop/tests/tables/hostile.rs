@@ -277,15 +277,14 @@ fn a_number_of_entries_that_the_data_blocks_do_not_have_is_found() {
     assert!(!problem_of(&seven.block("rocksdb.range_del", row_block([])), 5));
 }
 
-#[test]
-fn a_leveldb_table_of_keys_without_sequence_numbers_is_unusable() {
-    let keys: Vec<String> = (0..100).map(|i| format!("{i:04}-user-key")).collect();
+/// A LevelDB table whose keys, with what follows the user key, come in the order of `keys`.
+fn leveldb_table(keys: &[Vec<u8>]) -> Bytes {
     let (mut file, mut separators, mut filters) = (Vec::new(), Vec::new(), LevelDbFilterBlockBuilder::new(10));
     for block in keys.chunks(10) {
         filters.start_block(file.len() as u64);
-        block.iter().for_each(|key| filters.add_key(key.as_bytes()));
-        let data = append(&mut file, &row_block(block.iter().map(|key| (key.as_bytes(), Vec::new()))), 0);
-        separators.extend(block.last().map(|key| (key.as_bytes(), encoded(data))));
+        block.iter().for_each(|key| filters.add_key(key));
+        let data = append(&mut file, &row_block(block.iter().map(|key| (key.as_slice(), Vec::new()))), 0);
+        separators.extend(block.last().map(|key| (key.as_slice(), encoded(data))));
     }
     let filter = append(&mut file, &filters.finish(), 0);
     let metaindex = row_block([(b"filter.leveldb.BuiltinBloomFilter2".as_slice(), encoded(filter))]);
@@ -295,9 +294,36 @@ fn a_leveldb_table_of_keys_without_sequence_numbers_is_unusable() {
     handles.resize(40, 0);
     file.extend(handles);
     file.extend(0xdb47_7524_8b80_fb57_u64.to_le_bytes());
-    let table = Table::open(Bytes::from(file)).expect("a table").with_comparator("leveldb.BytewiseComparator");
+    Bytes::from(file)
+}
+
+#[test]
+fn a_leveldb_table_in_another_order_is_not_damaged_but_unsupported() {
+    let suffix = [1, 0, 0, 0, 0, 0, 0, 0];
+    let keys: Vec<Vec<u8>> = (0..100).rev().map(|i| [format!("{i:04}").as_bytes(), &suffix].concat()).collect();
+    let file = leveldb_table(&keys);
+    let open = || Table::open(file.clone()).expect("a table");
+    let of_properties = |table: Table<Bytes>, name: &str| {
+        let Err(Error::Unsupported { part: Part::Properties, what }) = table.filter_info() else {
+            panic!("{:?}", table.filter_info());
+        };
+        assert!(what.contains(name), "{what}");
+        assert!(matches!(table.probe(b"0007"), Probe::Unusable(Error::Unsupported { part: Part::Properties, .. })));
+        assert_eq!(table.verify().damaged().count(), 0);
+    };
+    of_properties(open().with_comparator("idb_cmp1"), "idb_cmp1");
+    for table in [open(), open().with_comparator("leveldb.BytewiseComparator")] {
+        assert!(matches!(table.filter_info(), Err(Error::Unsupported { part: Part::Index, .. })));
+        assert!(matches!(table.probe(b"0007"), Probe::Unusable(Error::Unsupported { .. })));
+    }
+}
+
+#[test]
+fn a_leveldb_table_of_keys_without_sequence_numbers_is_unusable() {
+    let keys: Vec<Vec<u8>> = (0..100).map(|i| format!("{i:04}-user-key").into_bytes()).collect();
+    let table = Table::open(leveldb_table(&keys)).expect("a table").with_comparator("leveldb.BytewiseComparator");
     for key in &keys {
-        assert!(matches!(table.probe(key.as_bytes()), Probe::Unusable(Error::Unsupported { part: Part::Index, .. })));
+        assert!(matches!(table.probe(key), Probe::Unusable(Error::Unsupported { part: Part::Index, .. })));
     }
     assert!(matches!(table.user_keys().next(), Some(Err(Error::Unsupported { part: Part::Data, .. }))));
     assert_eq!(table.verify().damaged().count(), 0);
