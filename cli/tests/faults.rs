@@ -464,7 +464,11 @@ fn what_has_a_tables_name_and_cannot_be_opened_is_an_error_of_every_command() {
         run(&["get", &out, "key0000"]).expect_error(&table);
         let keys = place.text("keys.tsv");
         let probed = run(&["probe", &out, "--keys", &keys]).expect_code(2);
-        assert!(probed.stdout.contains(&table) && probed.stdout.contains("in no table: 0"), "{}", probed.stdout);
+        assert!(
+            probed.stdout.contains(&table) && probed.stdout.contains("in none of the 3 tables read: 0"),
+            "{}",
+            probed.stdout
+        );
         let verified = run(&["verify", &out]).expect_code(2);
         assert!(verified.stdout.contains(&table) && verified.stdout.contains("1 unreadable"), "{}", verified.stdout);
         let code = run(&["inspect", &table]).code.unwrap();

@@ -24,6 +24,8 @@ pub(crate) struct FileProbes {
     pub(crate) filter: String,
     /// Null if the file does not say.
     pub(crate) keys_in_table: Option<u64>,
+    /// Whether the table deletes ranges of keys, which older tables may have: it must be read whatever its filter says.
+    pub(crate) has_range_tombstones: bool,
     pub(crate) positives: u64,
     pub(crate) observed_rate: f64,
     /// For absent keys. Null if it cannot be computed.
@@ -98,7 +100,10 @@ pub(crate) fn probe_file(
     let (mut file, answers) = match opened {
         Ok(Opened::Table(table)) => probe_table(&table, keys, reading.secret, times),
         Ok(Opened::FilterBlock(block)) => probe_block(*block, keys, reading.secret, times),
-        Ok(Opened::Foreign(table)) => probe_foreign(&table, keys, times),
+        Ok(Opened::Foreign(table)) => {
+            let (file, answers) = probe_foreign(&table, keys, times);
+            (FileProbes { has_range_tombstones: table.has_range_tombstones(), ..file }, answers)
+        }
         Err(problem) => (FileProbes::unopened(&problem), Answers::All),
     };
     file.path = input::name(path).into_owned();
@@ -141,25 +146,22 @@ fn probe_block(
 fn probe_foreign(table: &ForeignTable, keys: &KeyBatch<'_>, times: &mut Times) -> (FileProbes, Answers) {
     let format = format!("{} table", table.engine().name());
     let entries = table.properties().entries();
-    let info = match timed(&mut times.reading, || table.filter_info()) {
-        Ok(info) => info,
-        Err(Error::NoFilter) => return (FilterState::none().of(&format, entries), Answers::All),
-        Err(problem) => return (FilterState::foreign(&problem).of(&format, entries), Answers::All),
-    };
+    // Damage to one part of a filter leaves the others to be probed.
+    let info = timed(&mut times.reading, || table.filter_info());
+    if let Err(Error::NoFilter) = info {
+        return (FilterState::none().of(&format, entries), Answers::All);
+    }
     let found = timed(&mut times.probing, || table.probe_batch(&keys.foreign));
     times.probes += keys.keys.len() as u64;
-    let usable = FilterState::usable(foreign::kinds(&info), info.expected_fpr);
-    match found.reasons.first() {
-        Some(problem) if found.count(BatchAnswer::Unusable) == keys.keys.len() => {
-            (FilterState::foreign(problem).of(&format, entries), Answers::All)
-        }
-        Some(problem) => {
-            let partly = FilterState { problem_scope: Scope::SomeKeys, ..FilterState::foreign(problem) };
-            let state = FilterState { kind: usable.kind, expected_rate: None, ..partly };
-            (state.of(&format, entries), Answers::from_foreign(&found))
-        }
-        None => (usable.of(&format, entries), Answers::from_foreign(&found)),
-    }
+    let answers = Answers::from_foreign(&found);
+    let problem = found.reasons.first().or(info.as_ref().err());
+    let state = match (problem, &info) {
+        (None, Ok(info)) => FilterState::usable(foreign::kinds(info), info.expected_fpr),
+        (Some(problem), _) if found.count(BatchAnswer::Unusable) == keys.keys.len() => FilterState::foreign(problem),
+        (Some(problem), Ok(info)) => FilterState::partly(foreign::kinds(info), problem),
+        (_, Err(problem)) => FilterState::partly("partly damaged".to_owned(), problem),
+    };
+    (state.of(&format, entries), answers)
 }
 
 /// Probes a filter of this library with the hash that it was built with.
@@ -237,12 +239,18 @@ impl FilterState {
         Self::unusable(in_options(problem), opened::outcome_of_foreign(problem))
     }
 
+    /// Positive for some keys, whatever the filter's bits are.
+    fn partly(kind: String, problem: &Error) -> Self {
+        Self { kind, expected_rate: None, problem_scope: Scope::SomeKeys, ..Self::foreign(problem) }
+    }
+
     fn of(self, format: &str, keys_in_table: Option<u64>) -> FileProbes {
         FileProbes {
             path: String::new(),
             format: format.to_owned(),
             filter: self.kind,
             keys_in_table,
+            has_range_tombstones: false,
             positives: 0,
             observed_rate: 0.0,
             expected_rate: self.expected_rate,

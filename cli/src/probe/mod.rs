@@ -25,7 +25,8 @@ use listing::{KeyAnswer, Listing};
 
 #[derive(Debug, Args)]
 pub(crate) struct ProbeArgs {
-    /// Tables (of RocksDB, LevelDB and Pebble, too), bare filter blocks, or directories of them
+    /// Tables (of RocksDB, LevelDB and Pebble, too), bare filter blocks, or directories of them, whose sub-directories
+    /// are not entered. The comparator of LevelDB's tables comes from the MANIFEST beside them
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<PathBuf>,
 
@@ -132,7 +133,7 @@ pub(crate) fn run(
     let outcome = found.files.iter().map(|file| file.outcome).max().unwrap_or(Outcome::Yes);
     match args.listing() {
         Some(listing) if !output.is_json => {
-            found.files.iter().filter_map(FileProbes::complaint).for_each(|complaint| note(&complaint));
+            found.files.iter().flat_map(FileProbes::remarks).for_each(|remark| note(&remark));
             listing.print(&keys.keys, &found, (format, detail), output)?;
             Ok(outcome)
         }
@@ -180,6 +181,12 @@ impl ProbeReport {
 }
 
 impl FileProbes {
+    /// What the answers of the file's filter do not say.
+    fn remarks(&self) -> impl Iterator<Item = String> {
+        let tombstones = || format!("{}: has range tombstones: read it all the same", self.path);
+        self.complaint().into_iter().chain(self.has_range_tombstones.then(tombstones))
+    }
+
     /// What to say of a file whose filter answers nothing.
     fn complaint(&self) -> Option<String> {
         let problem = self.problem.as_ref()?;
@@ -204,8 +211,8 @@ impl fmt::Display for ProbeReport {
             ("expected if absent", |file| file.expected_rate.map_or_else(|| "unknown".to_owned(), units::percent)),
         ];
         writeln!(f, "{}", figures(&columns, &self.per_table))?;
-        for complaint in self.per_table.iter().filter_map(FileProbes::complaint) {
-            writeln!(f, "{complaint}")?;
+        for remark in self.per_table.iter().flat_map(FileProbes::remarks) {
+            writeln!(f, "{remark}")?;
         }
         let (keys, tables) = (units::counted(self.keys as u64, "key"), units::counted(self.tables as u64, "table"));
         writeln!(f, "{keys} over {tables}")?;
@@ -215,7 +222,8 @@ impl fmt::Display for ProbeReport {
             Some(expected) => writeln!(f, "; {expected:.3} expected if all keys are absent")?,
             None => writeln!(f)?,
         }
-        writeln!(f, "keys certainly in no table: {}", units::grouped(self.keys_touching_none as u64))
+        let none = units::grouped(self.keys_touching_none as u64);
+        writeln!(f, "keys certainly in none of the {tables} read: {none}")
     }
 }
 

@@ -291,6 +291,47 @@ fn a_leveldb_table_is_probed_only_in_the_order_that_its_database_names() {
     assert_eq!(advice["levels"][0]["now"]["bytes"], advice["now"]["bytes"]);
 }
 
+/// A partition of a filter that is damaged says nothing of the keys in the others.
+#[test]
+fn the_sound_partitions_of_a_damaged_filter_are_probed() {
+    let source = format!("{FIXTURES}/rocksdb/11.8-partitioned-ribbon.sst");
+    let place = Place::new();
+    let [stored, absent] = decimal_keys(&fixtures()[&source]);
+    let (stored, absent) = (place.write("stored", stored), place.write("absent", absent));
+    let table = place.text("000007.sst");
+    fs::copy(&source, &table).unwrap();
+    let whole = run(&["probe", "--json", "--keys", &absent, &table]).expect_code(0).json();
+    damage_partition(&table);
+    let probed = run(&["probe", "--json", "--keys", &absent, &table]).expect_code(1).json();
+    let [before, after] = [&whole, &probed].map(|report| report["keys_touching_none"].as_u64().unwrap());
+    assert!(after > 0 && after < before, "{after} of {before}: {}", probed["per_table"][0]);
+    let lost = run(&["probe", "--keys", &stored, "--only-absent", &table]).expect_code(1);
+    assert!(lost.stdout.is_empty() && lost.stderr.contains("positive for the keys of some parts: filter partition"));
+}
+
+/// Flips a bit of some partition of the table's filter.
+fn damage_partition(table: &str) {
+    let sound = fs::read(table).unwrap();
+    let is_partition = |&at: &usize| {
+        fs::write(table, &sound).unwrap();
+        flip(table, at);
+        run(&["verify", table]).stdout.contains("filter partition at ")
+    };
+    assert!((0..sound.len()).rev().step_by(256).any(|at| is_partition(&at)));
+}
+
+#[test]
+fn a_table_with_range_tombstones_is_to_be_read_whatever_its_filter_says() {
+    let table = format!("{FIXTURES}/rocksdb/11.8-range-tombstones.sst");
+    let (place, remark) = (Place::new(), "has range tombstones: read it all the same");
+    let keys = place.write("keys", "no such key\n");
+    let report = run(&["probe", "--keys", &keys, &table]).expect_code(0).stdout;
+    assert!(report.contains(remark) && report.contains("keys certainly in none of the 1 table read"), "{report}");
+    assert!(run(&["probe", "--keys", &keys, "--only-absent", &table]).expect_code(0).stderr.contains(remark));
+    let json = run(&["probe", "--keys", &keys, "--json", &table]).expect_code(0).json();
+    assert_eq!(json["per_table"][0]["has_range_tombstones"], true);
+}
+
 fn absent_of_comparator(table: &str, keys: &str, comparator: &str) -> Value {
     let probe = ["probe", "--json", "--keys", keys, table, "--comparator", comparator];
     run(&probe).expect_code(0).json()["keys_touching_none"].clone()
