@@ -23,8 +23,8 @@ use crate::verify::VerifyArgs;
 const EXIT_CODES: &str = "\
 Exit codes:
   0    done, and all is well
-  1    done, and the answer is no: a key is absent (get), damage was found (inspect, verify),
-       a key was lost (demo, compare)
+  1    done, and the answer is no: a key is absent (get), damage was found (inspect,
+       verify, probe, advise --tables), a key was lost (demo, compare)
   2    not done: standard error, or the report, says why and what to do
   130  interrupted (Ctrl-C), 143 if told to end: tables that a build had completed are whole
   141  the reader of the output went away (sstfilter ... | head)";

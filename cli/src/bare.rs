@@ -42,7 +42,7 @@ pub(crate) struct BuildBlockArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ExtractArgs {
-    /// The table
+    /// The table, one of sstfilter
     table: PathBuf,
 
     #[command(flatten)]

@@ -14,7 +14,7 @@ use crate::{input, units};
 
 #[derive(Debug, Args)]
 pub(crate) struct DumpArgs {
-    /// The table
+    /// The table; one of another engine needs --keys-only
     table: PathBuf,
 
     /// Print keys alone, those of tombstones included. Of the tables of other engines nothing else is read

@@ -32,6 +32,12 @@ const BLOCK_MAGIC: &[u8] = b"SF";
 pub(crate) const NEITHER: &str = "neither a table nor a filter block: its last bytes have the magic number of neither, nor that of RocksDB, \
                                   LevelDB or Pebble";
 
+/// What is wrong with a file that [`look_at`] does not recognize.
+pub(crate) fn neither(path: &Path) -> String {
+    let cut = if is_named_like_ours(path) { "; it may have been cut short" } else { "" };
+    format!("{NEITHER}{cut}")
+}
+
 /// The name of table `number`, counted from 1.
 pub(crate) fn table_name(number: u64) -> String {
     format!("{number:06}.{EXTENSION}")

@@ -18,7 +18,7 @@ use crate::output::{Outcome, Output, Text, hex, in_options, note};
     override_usage = "sstfilter get [OPTIONS] <DIR> <KEY>...\n       sstfilter get [OPTIONS] <DIR> --keys <FILE>"
 )]
 pub(crate) struct GetArgs {
-    /// A directory of numbered tables (highest number newest), or one table
+    /// A directory of numbered tables of sstfilter (highest number newest), or one table
     #[arg(value_name = "DIR")]
     tables: PathBuf,
 

@@ -52,7 +52,7 @@ impl Opened {
                 let table = foreign(path, reading).with_context(|| input::name(path).into_owned());
                 Ok(Self::Foreign(Box::new(table?)))
             }
-            Look::Neither => bail!("{}: {}", input::name(path), files::NEITHER),
+            Look::Neither => bail!("{}: {}", input::name(path), files::neither(path)),
         }
     }
 }

@@ -17,7 +17,8 @@ use crate::{input, progress, units};
 
 #[derive(Debug, Args)]
 pub(crate) struct VerifyArgs {
-    /// Tables (of RocksDB, LevelDB and Pebble, too), bare filter blocks, or directories of them
+    /// Tables (of RocksDB, LevelDB and Pebble, too), bare filter blocks, or directories of them, whose sub-directories
+    /// are not entered. The comparator of LevelDB's tables comes from the MANIFEST beside them
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<PathBuf>,
 }
@@ -85,6 +86,11 @@ pub(crate) fn run(args: &VerifyArgs, reading: Reading<'_>) -> (Outcome, VerifyRe
     (outcome, report)
 }
 
+/// A pipe or a device has none.
+fn has_end(path: &Path) -> bool {
+    input::is_standard(path) || input::length(path).is_some()
+}
+
 impl FileVerdict {
     fn new(path: &Path, reading: Reading<'_>) -> Self {
         let mut verdict = Self { path: input::name(path).into_owned(), ..Self::default() };
@@ -92,7 +98,10 @@ impl FileVerdict {
             Err(problem) => return Self::unreadable(path, &problem),
             Ok(Look::FilterBlock) => verdict.verify_block(path),
             Ok(Look::Foreign(engine)) => verdict.verify_foreign(path, engine, reading),
-            Ok(Look::Neither) if !files::has_table_extension(path) => verdict.problems.push(files::NEITHER.to_owned()),
+            Ok(Look::Neither) if !files::has_table_extension(path) || has_end(path) => {
+                verdict.problems.push(files::neither(path));
+            }
+            // A pipe is not waited for.
             Ok(Look::Table | Look::Neither) => match files::open_table(path, reading.secret) {
                 Err(problem) => match problem.downcast_ref() {
                     Some(problem) => verdict.add(problem),

@@ -23,7 +23,8 @@ use crate::units::{bytes, grouped, percent};
 
 #[derive(Debug, Args)]
 pub(crate) struct InspectArgs {
-    /// Tables (of RocksDB, LevelDB and Pebble, too), bare filter blocks, or directories of them
+    /// Tables (of RocksDB, LevelDB and Pebble, too), bare filter blocks, or directories of them, whose sub-directories
+    /// are not entered. The comparator of LevelDB's tables comes from the MANIFEST beside them
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
 
@@ -33,16 +34,26 @@ pub(crate) struct InspectArgs {
 }
 
 impl InspectArgs {
-    fn files(&self) -> anyhow::Result<Vec<PathBuf>> {
-        let mut skipped = Vec::new();
-        let found = self.files.iter().map(|path| files::expand(path, &mut skipped));
-        Ok(found.collect::<anyhow::Result<Vec<_>>>()?.concat())
+    /// Each file, or each path that leads to none.
+    fn files(&self) -> Vec<Result<PathBuf, Unread>> {
+        let found = |path: &PathBuf| match files::expand(path, &mut Vec::new()) {
+            Ok(files) => files.into_iter().map(Ok).collect(),
+            Err(problem) => vec![Err(Unread { path: path.clone(), problem })],
+        };
+        self.files.iter().flat_map(found).collect()
     }
 
     /// The keys of `--absent`, if there are any.
     fn absent(&self, format: KeysFormat) -> anyhow::Result<Option<KeyLines>> {
         self.absent.as_deref().map(|path| KeyLines::read(path, format, "--absent")).transpose()
     }
+}
+
+/// A file of which nothing can be shown.
+#[derive(Debug)]
+struct Unread {
+    path: PathBuf,
+    problem: anyhow::Error,
 }
 
 #[derive(Debug, Serialize)]
@@ -107,17 +118,38 @@ pub(crate) fn run(
 ) -> anyhow::Result<(Outcome, InspectReport)> {
     let absent = args.absent(format)?;
     let keys = absent.as_ref().map(|lines| KeyBatch::new(lines.iter().map(|(key, _)| key).collect()));
-    let report = |path: &PathBuf| {
-        let mut report = FileReport::new(path, reading)?;
-        report.observed = keys.as_ref().map(|keys| Observed::new(path, keys, reading));
+    let report = |path: PathBuf| {
+        let mut report = FileReport::new(&path, reading).map_err(|problem| Unread { path: path.clone(), problem })?;
+        report.observed = keys.as_ref().map(|keys| Observed::new(&path, keys, reading));
         Ok(report)
     };
-    let files: Vec<_> = args.files()?.iter().map(report).collect::<anyhow::Result<_>>()?;
+    let files = all_unless_none(args.files().into_iter().map(|file| file.and_then(report)).collect())?;
     let outcome = files.iter().map(|file| file.outcome).max().unwrap_or(Outcome::Yes);
     Ok((outcome, InspectReport { files }))
 }
 
+/// The reports, and what to say of files without one. Fails if no file has one.
+fn all_unless_none(mut files: Vec<Result<FileReport, Unread>>) -> anyhow::Result<Vec<FileReport>> {
+    if files.iter().all(Result::is_err)
+        && let Some(Err(first)) = files.drain(..).next()
+    {
+        return Err(first.problem);
+    }
+    Ok(files.into_iter().map(|file| file.unwrap_or_else(|unread| FileReport::unread(&unread))).collect())
+}
+
 impl FileReport {
+    fn unread(unread: &Unread) -> Self {
+        Self {
+            path: input::name(&unread.path).into_owned(),
+            bytes: 0,
+            sound: false,
+            outcome: Outcome::Failed,
+            fields: Fields::Problem(explained(&unread.problem)),
+            observed: None,
+        }
+    }
+
     /// Fails only when the file cannot be read at all.
     fn new(path: &Path, reading: Reading<'_>) -> anyhow::Result<Self> {
         let look = files::look_at(path)?;
@@ -162,7 +194,7 @@ fn fields(path: &Path, look: Look, reading: Reading<'_>) -> anyhow::Result<(Outc
             let fields = ForeignFields::new(&table, taken.as_ref());
             Ok((fields.outcome, Fields::ForeignTable(Box::new(fields))))
         }
-        Look::Neither => bail!("{}", files::NEITHER),
+        Look::Neither => bail!("{}", files::neither(path)),
     }
 }
 
@@ -176,6 +208,7 @@ impl fmt::Display for InspectReport {
                     let bytes = grouped(file.bytes);
                     write!(f, "{}: {} table of {bytes} bytes\n{table}", file.path, table.engine)?;
                 }
+                Fields::Problem(problem) if problem.contains(&file.path) => writeln!(f, "{problem}")?,
                 Fields::Problem(problem) => writeln!(f, "{}: {problem}", file.path)?,
             }
             file.observed.iter().try_for_each(|observed| write!(f, "{observed}"))?;
@@ -212,11 +245,12 @@ impl TableFields {
     fn new(table: &Table) -> Self {
         let region = |at: LayoutRegion| RegionFields { name: at.part.name(), offset: at.offset, bytes: at.bytes };
         let block = table.filter().map(sstfilter::FilterReader::block);
+        let unbound = "no file id: the table's checksums bind it to this table";
         Self {
             table_id: table.table_id().to_string(),
             properties: Properties::new(table),
             layout: table.layout().regions.into_iter().map(region).collect(),
-            filter: block.and_then(Result::ok).map(FilterFields::new),
+            filter: block.and_then(Result::ok).map(|block| FilterFields { unbound, ..FilterFields::new(block) }),
             filter_problem: table.filter_problem().map(in_options),
         }
     }
@@ -278,12 +312,14 @@ struct FilterFields {
     info: BlockInfo,
     checksum_state: String,
     fill_ratio: Option<f64>,
+    /// What to say of a block without a file's fingerprint.
+    unbound: &'static str,
 }
 
 impl FilterFields {
     fn new<D: AsRef<[u8]>>(block: &FilterBlock<D>) -> Self {
         let checksum_state = block.verify().map_or_else(|error| error.to_string(), |()| "ok".to_owned());
-        Self { info: block.info(), checksum_state, fill_ratio: block.fill_ratio() }
+        Self { info: block.info(), checksum_state, fill_ratio: block.fill_ratio(), unbound: "no file" }
     }
 }
 
@@ -337,7 +373,7 @@ impl fmt::Display for FilterFields {
         }
         field("hash", info.hash.to_string())?;
         let file = info.file.map(|file| format!("the file of fingerprint {:#018x}", file.fingerprint()));
-        field("bound to", file.unwrap_or_else(|| "no file".to_owned()))?;
+        field("bound to", file.unwrap_or_else(|| self.unbound.to_owned()))?;
         field("salt", info.salt.to_string())?;
         field("format version", info.format_version.to_string())?;
         field("payload checksum", format!("{:#010x} ({})", info.payload_checksum, self.checksum_state))

@@ -140,7 +140,8 @@ fn every_kind_of_damage_to_a_table_is_found() {
     }
     for length in [0, 1, 31, 63, 64, 1_000, sound.len() - 1] {
         fs::write(&table, &sound[..length]).unwrap();
-        run(&["verify", &table]).expect_code(1);
+        let said = run(&["verify", &table]).expect_code(1).stdout;
+        assert!(said.contains("nor that of RocksDB") && said.contains("it may have been cut short"), "{said}");
         run(&["inspect", &table]).expect_code(1);
         run(&["get", &table, "key0001"]).expect_code(2);
     }
@@ -188,6 +189,11 @@ fn missing_files_and_directories_of_nothing_are_errors() {
     run(&["get", &missing, "k"]).expect_error("cannot open");
     run(&["get", &void, "k"]).expect_error("holds no table");
     run(&["inspect", &missing]).expect_error("cannot read");
+    let good = "../fixtures/v1/bloom-1000-keys-10-bits.block";
+    let both = run(&["inspect", good, &missing]).expect_code(2).stdout;
+    assert!(both.contains("filter block\n") && both.contains("cannot read") && both.contains(&missing), "{both}");
+    let json = run(&["inspect", "--json", &missing, good]).expect_code(2).json();
+    assert!(json["files"][0]["problem"].is_string() && json["files"][1]["filter_block"].is_object(), "{json}");
     run(&["inspect", &void]).expect_error("holds no table and no filter block");
     run(&["verify", &missing]).expect_code(2);
     assert!(run(&["verify", &void]).expect_code(2).stdout.contains("holds no table"));
