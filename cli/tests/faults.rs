@@ -258,9 +258,9 @@ impl Scenario {
             assert_eq!(trial.code, 0, "{story}");
             return "not applicable";
         };
-        if hit.call == "close" && hit.path.is_dir() && trial.code == 101 {
-            // The standard library's own: it panics when a directory that was listed cannot be closed.
-            assert!(trial.stderr.contains("closedir"), "{story}");
+        if hit.call == "close" && trial.code == 101 && trial.stderr.contains("closedir") {
+            // The standard library's own: it panics when a directory that was listed cannot be closed. A build then
+            // removes the directory that it made.
             return "std panics";
         }
         assert!(!trial.stderr.contains("panicked"), "{story}");
@@ -272,7 +272,8 @@ impl Scenario {
             return "absorbed";
         }
         assert_eq!(trial.code, 2, "{story}");
-        let is_interrupted = fault == Fault::Fails(EINTR) && RETRIED.contains(&hit.call.as_str()) && !hit.path.is_dir();
+        let is_interrupted =
+            fault == Fault::Fails(EINTR) && RETRIED.contains(&hit.call.as_str()) && !was_directory(&hit.path);
         assert!(fault != Fault::Short && !is_interrupted, "not taken up again: {story}");
         let text = format!("{}{}", trial.stderr, trial.stdout);
         assert!(text.contains(&fault.cause()) && names_file(&text, hit), "{story}");
@@ -306,6 +307,11 @@ impl Scenario {
 }
 
 const BARE_BLOCK: &str = "../fixtures/v1/bloom-1000-keys-10-bits.block";
+
+/// Whether it is a directory, or was one: a build that failed has removed those that it made. All files here have an extension.
+fn was_directory(path: &Path) -> bool {
+    path.is_dir() || path.extension().is_none()
+}
 
 /// Calls on files that are made again when a signal interrupts them. The others are not interrupted by signals.
 const RETRIED: [&str; 7] = ["openat", "read", "pread64", "write", "fsync", "close", "fdatasync"];
