@@ -108,12 +108,11 @@ impl DataBlockFilters {
         Ok(Self { block, data_blocks, filter_offset: handle.offset })
     }
 
-    /// True if the key is above the last data block's.
+    /// False if the key is above the last data block's: LevelDB reads nothing then.
     pub(crate) fn may_contain(&self, key: &[u8], hash: u64) -> Result<bool, Error> {
         let Some(&data_block) = self.data_blocks.block_of(key).and_then(|block| self.data_blocks.handles().get(block))
         else {
-            // LevelDB reads nothing then. "May be present" is as true, and does not depend on the order of the keys.
-            return Ok(true);
+            return Ok(false);
         };
         let filter =
             self.block.filter_of(data_block.offset).map_err(|error| error.at(Part::Filter, self.filter_offset))?;
