@@ -55,6 +55,11 @@ fn filter_place(metaindex: &[NamedBlock], index: IndexPlace) -> Result<FilterPla
 /// A deletion is 0 and a value 1 (`db/dbformat.h`).
 const MAX_TYPE: u8 = 1;
 
+/// A database that takes a million writes a second has this number after nine years.
+const IMPLAUSIBLE_SEQUENCE_NUMBER: u64 = 1 << 48;
+/// What a separator has that is shorter than a key (`kMaxSequenceNumber`).
+const SHORTENED_SEQUENCE_NUMBER: u64 = (1 << 56) - 1;
+
 /// Tables that `leveldb::TableBuilder` made for a program of its own have keys without sequence numbers, and say nothing of it. The
 /// type of an entry, which would be in the last eight bytes, tells most of them. An index that is sound and not in bytewise order is that
 /// of another comparator.
@@ -66,7 +71,8 @@ fn check_separators(contents: &[u8], index: IndexPlace) -> Result<(), Error> {
         let (key, _) = entry.map_err(malformed)?;
         check_type(key, MAX_TYPE, Part::Index)?;
         // A shorter key is refused when it is read.
-        let Some((user_key, _)) = key.split_last_chunk::<INTERNAL_SUFFIX_BYTES>() else { continue };
+        let Some((user_key, suffix)) = key.split_last_chunk::<INTERNAL_SUFFIX_BYTES>() else { continue };
+        check_sequence_number(*suffix)?;
         budget.spend(user_key.len()).map_err(malformed)?;
         if user_key < last.as_slice() {
             let what = "a comparator whose order is not bytewise".into();
@@ -75,6 +81,16 @@ fn check_separators(contents: &[u8], index: IndexPlace) -> Result<(), Error> {
         last = user_key.to_vec();
     }
     Ok(())
+}
+
+/// Refuses what no database has written so far: integers in big-endian order, at the end of a program's own keys, give such numbers.
+fn check_sequence_number(suffix: [u8; INTERNAL_SUFFIX_BYTES]) -> Result<(), Error> {
+    let number = u64::from_le_bytes(suffix) >> 8;
+    if number < IMPLAUSIBLE_SEQUENCE_NUMBER || number == SHORTENED_SEQUENCE_NUMBER {
+        return Ok(());
+    }
+    let what = format!("a key with the sequence number {number}, or without one,");
+    Err(Error::Unsupported { part: Part::Index, what })
 }
 
 /// The filter block and the index, which says in which data block a key would be.
@@ -117,5 +133,24 @@ impl DataBlockFilters {
         let filter =
             self.block.filter_of(data_block.offset).map_err(|error| error.at(Part::Filter, self.filter_offset))?;
         Ok(filter.may_contain_hash(hash))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! Keys of a program's own, cut as if they ended in a sequence number, lead to another data block and its filter.
+
+    use super::check_sequence_number;
+
+    #[test]
+    fn the_end_of_a_key_is_a_sequence_number_that_a_database_may_have() {
+        let of = |number: u64| (number << 8 | 1).to_le_bytes();
+        for number in [0, 1, 1 << 40, (1 << 48) - 1, (1 << 56) - 1] {
+            assert_eq!(check_sequence_number(of(number)), Ok(()), "{number}");
+        }
+        for own in [[0, 0, 0, 0, 0, 0, 0, 7], [0, 0, 0, 0, 0, 0, 3, 232], [0, 0, 0, 0, 0, 1, 0, 1]] {
+            assert!(check_sequence_number(own).is_err(), "{own:?}");
+        }
+        assert!(check_sequence_number(of(1 << 48)).is_err());
     }
 }
