@@ -15,6 +15,20 @@ use std::time::Duration;
 
 use common::{Place, names, program, run};
 
+/// The program, not ignoring signals that the tests were started to ignore: a script without job control starts what runs in its
+/// background so.
+fn attentive_program() -> Command {
+    const DEFAULTS: &str = "--default-signal=HUP,INT,TERM";
+    // GNU's alone has the option.
+    let is_known = Command::new("env").args([DEFAULTS, "true"]).stderr(Stdio::null()).status();
+    if !is_known.is_ok_and(|status| status.success()) {
+        return program();
+    }
+    let mut command = Command::new("env");
+    command.args([DEFAULTS, env!("CARGO_BIN_EXE_sstfilter")]);
+    command
+}
+
 /// A build that never ends by itself.
 struct Endless(Child);
 
@@ -25,7 +39,7 @@ impl Endless {
 
     fn build(out: &str, table_bytes: &str) -> Self {
         let arguments = ["build", "--generate", "999G", "--table-bytes", table_bytes, "--out", out];
-        Self::spawn(program().args(arguments))
+        Self::spawn(attentive_program().args(arguments))
     }
 
     fn signal(&self, signal: &str) {
@@ -91,7 +105,7 @@ fn a_first_table_that_is_not_completed_leaves_no_directory() {
 fn a_build_that_waits_for_its_input_ends_at_once_and_leaves_no_directory() {
     let place = Place::new();
     let arguments = ["build", "--input", "-", "--out", &place.text("a/tables")];
-    let mut build = Endless::spawn(program().args(arguments).stdin(Stdio::piped()));
+    let mut build = Endless::spawn(attentive_program().args(arguments).stdin(Stdio::piped()));
     build.wait_until(|| place.path("a/tables").exists());
     build.signal("INT");
     assert_eq!(build.end(), (Some(130), "interrupted\n".to_owned()));
