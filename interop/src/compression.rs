@@ -5,6 +5,7 @@ use crate::format::cursor::Cursor;
 use crate::minlz;
 
 /// A decompressed block is at most this long. Blocks have kilobytes; an index that is one block has megabytes.
+#[cfg(any(feature = "snappy", feature = "lz4", feature = "zstd"))]
 pub(crate) const MAX_DECOMPRESSED_BYTES: usize = 64 << 20;
 
 /// How an engine numbers codecs, and whether it puts the length of the contents in front.
