@@ -74,7 +74,7 @@ fn not_compiled(codec: &str) -> Undecoded {
     Undecoded::Unsupported(format!("compression by {codec} (a build without that feature)"))
 }
 
-/// No more than the codec can make of so many bytes, and than [`MAX_DECOMPRESSED_BYTES`].
+/// A claimed size, if the codec can make it of `stored` bytes and it is within [`MAX_DECOMPRESSED_BYTES`].
 #[cfg(any(feature = "snappy", feature = "lz4"))]
 fn believable(claimed: usize, stored: usize, most_per_byte: usize) -> Result<usize, Undecoded> {
     let limit = stored.saturating_mul(most_per_byte).min(MAX_DECOMPRESSED_BYTES);

@@ -186,7 +186,7 @@ mod tests {
         for length in 0..sound.len() {
             assert!(length == 1 || decompress(&sound[..length]).is_err(), "{length} bytes");
         }
-        let lies: [&[u8]; 7] = [
+        let forged: [&[u8]; 7] = [
             &[1, 1, 0, b'a'],                   // Snappy
             &[0, 2, 0, b'a'],                   // shorter than it says
             &[0, 1, 8, b'a', b'b'],             // longer than it says
@@ -195,7 +195,7 @@ mod tests {
             &[0, 3, 0, b'a', 4 | 3 << 3],       // a repeat beyond the end
             &[0, 0xff, 0xff, 0xff, 0x7f, 0, 1], // 256 MiB
         ];
-        for stored in lies {
+        for stored in forged {
             assert!(decompress(stored).is_err(), "{stored:?}");
         }
     }

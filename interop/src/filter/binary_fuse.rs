@@ -82,8 +82,8 @@ impl BinaryFuse {
         (a ^ b ^ c ^ (hash ^ hash >> 32) as u32) & ((1 << self.bits) - 1) == 0
     }
 
-    /// The fingerprint at a position, in its lowest bits. Every width is a stream of bits, the lowest bit first; no fingerprint lies
-    /// in more than two bytes, and one of 8 bits or fewer lies in one.
+    /// The fingerprint at a position, in its lowest bits. Every width is a stream of bits, the lowest bit first; no fingerprint
+    /// spans more than two bytes, and those of 8 bits or fewer are within one.
     fn fingerprint(self, bytes: &[u8], position: u32) -> Option<u32> {
         let bit = u64::from(position) * u64::from(self.bits);
         let from = bytes.get(usize::try_from(bit / 8).ok()?..)?;

@@ -42,7 +42,7 @@ pub(crate) fn names_and_values(block: &[u8]) -> Result<Vec<Pair<'_>>, String> {
     Ok(names.into_iter().zip(values).collect())
 }
 
-/// The blocks that an index leads to, of which there may be so many. Of separators and properties of blocks, only the frame is checked.
+/// The blocks that an index leads to, at most `max_rows`. Of separators and properties of blocks, only the frame is checked.
 pub(crate) fn index_handles(block: &[u8], max_rows: usize) -> Result<Vec<BlockHandle>, String> {
     let types = [BYTE_STRINGS, NUMBERS, NUMBERS, BYTE_STRINGS];
     let (rows, [separators, offsets, sizes, properties]) = columns(block, types, max_rows)?;
@@ -232,7 +232,7 @@ mod tests {
     fn a_block_that_lies_is_an_error() {
         let sound = block();
         // Version, columns, rows, types, offsets of columns, encodings, first offset, offsets.
-        let lies = [
+        let forged = [
             (0, 2),
             (1, 3),
             (2, 1),
@@ -249,7 +249,7 @@ mod tests {
         ];
         let offsets =
             [(17, 3), (17, 0), (17, 2), (18, 1), (19, 4), (20, 0), (21, 3), (21, 5), (27, 1), (30, 3), (30, 255)];
-        for (index, byte) in lies.into_iter().chain(offsets) {
+        for (index, byte) in forged.into_iter().chain(offsets) {
             let mut block = sound.clone();
             assert_ne!(block[index], byte);
             block[index] = byte;

@@ -161,7 +161,7 @@ fn parse_rocksdb(footer: &[u8; ROCKSDB_FOOTER_BYTES], file_bytes: u64) -> Result
     })
 }
 
-/// Format versions 6 and 7: the footer has a checksum, the metaindex lies right before it, and has the index's handle.
+/// Format versions 6 and 7: the footer has a checksum, the metaindex is right before it, and has the index's handle.
 fn parse_checked(
     footer: &[u8; ROCKSDB_FOOTER_BYTES],
     part2: &[u8],

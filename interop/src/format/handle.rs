@@ -1,4 +1,4 @@
-//! Where a block lies in its file.
+//! Where a block is in its file.
 
 use super::cursor::Cursor;
 

@@ -187,11 +187,15 @@ fn unanswered(rules: &KeyRules, key: &[u8]) -> BatchAnswer {
     if rules.added_of(key) == Ok(None) { BatchAnswer::MaybePresent } else { BatchAnswer::Unusable }
 }
 
+/// [`Table::probe`] with a filter that has been read: for filters whose answers hashes alone do not give.
+fn probe_one(filter: &Filter<Vec<u8>>, rules: &KeyRules, key: &[u8]) -> Result<BatchAnswer, Error> {
+    let added = rules.added_of(key)?;
+    Ok(answer(added.is_none_or(|added| super::may_contain(filter, rules, added))))
+}
+
 fn probe_full(batch: &KeyBatch<'_>, rules: &KeyRules, filter: &Filter<Vec<u8>>) -> Result<BatchAnswers, Error> {
     if !rules.whole_keys || filter.kind() == FilterKind::NoKeys {
-        let probe =
-            |key: &&[u8]| Ok(answer(rules.added_of(key)?.is_none_or(|added| super::may_contain(filter, rules, added))));
-        let answers: Result<_, Error> = batch.keys.iter().map(probe).collect();
+        let answers: Result<_, Error> = batch.keys.iter().map(|key| probe_one(filter, rules, key)).collect();
         return Ok(BatchAnswers { answers: answers?, reasons: Vec::new() });
     }
     let mut may_contain = Vec::new();
@@ -240,7 +244,9 @@ struct GroupProbes<'b, 'k> {
 impl GroupProbes<'_, '_> {
     fn run(&mut self, filter: &Filter<Vec<u8>>, group: &[u32], answers: &mut BatchAnswers) -> Result<(), Error> {
         if filter.kind() == FilterKind::NoKeys {
-            group.iter().for_each(|&key| answers.set(key, answer(!self.rules.no_entries)));
+            for &key in group {
+                answers.set(key, probe_one(filter, self.rules, self.batch.key(key))?);
+            }
             return Ok(());
         }
         self.hash(filter.hash_function(), group)?;

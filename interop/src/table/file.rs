@@ -144,7 +144,7 @@ pub(crate) fn io_error(part: Part, error: &io::Error) -> Error {
 
 #[cfg(test)]
 mod tests {
-    //! A flipped bit that a checksum does not show is a key that a filter denies.
+    //! A flipped bit that a checksum does not show is a stored key that a filter is negative for.
 
     use std::path::Path;
 

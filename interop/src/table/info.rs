@@ -28,9 +28,9 @@ pub enum FilterUnit {
     Table,
     /// A partition.
     Partition,
-    /// So many bytes of data blocks.
+    /// A range of data blocks.
     DataBlocks {
-        /// Two kilobytes, in all tables that LevelDB writes.
+        /// The size of the range: two kilobytes, in all tables that LevelDB writes.
         bytes: u64,
     },
 }

@@ -80,8 +80,8 @@ pub struct Table<R> {
     layout: Layout,
     filter: FilterState,
     trusts_unchecked: bool,
-    /// Of a LevelDB table whose database has a comparator that is not known: its index, and so its filter, cannot be read then.
-    unknown_comparator: Option<Error>,
+    /// Its database's comparator has been given, known here or not.
+    is_comparator_stated: bool,
 }
 
 /// What has been read of a filter.
@@ -147,7 +147,7 @@ impl<R: RandomAccess> Table<R> {
             }
         };
         let filter = FilterState::of(&layout.filter);
-        Ok(Self { file, footer, layout, filter, trusts_unchecked: false, unknown_comparator: None })
+        Ok(Self { file, footer, layout, filter, trusts_unchecked: false, is_comparator_stated: false })
     }
 
     /// The same table, of a database that has this comparator, for what the table does not say of itself: LevelDB's tables do not name
@@ -171,18 +171,15 @@ impl<R: RandomAccess> Table<R> {
     /// ```
     #[must_use]
     pub fn with_comparator(mut self, comparator: &str) -> Self {
-        self.state(comparator);
+        self.layout.rules = self.rules_with(comparator);
+        self.is_comparator_stated = true;
         self
     }
 
-    fn state(&mut self, comparator: &str) {
+    fn rules_with(&self, comparator: &str) -> Result<KeyRules, Error> {
         let is_checked = self.checksum_type() != ChecksumType::None;
-        self.layout.rules =
-            self.layout.properties.as_ref().map_err(Clone::clone).and_then(|properties| {
-                KeyRules::of_table(self.layout.engine, properties, is_checked, Some(comparator))
-            });
-        let is_leveldb = self.layout.engine == Engine::LevelDb;
-        self.unknown_comparator = self.layout.rules.as_ref().err().filter(|_| is_leveldb).cloned();
+        let properties = self.layout.properties.as_ref().map_err(Clone::clone)?;
+        KeyRules::of_table(self.layout.engine, properties, is_checked, Some(comparator))
     }
 
     /// The same table, with a filter that is believed although nothing in the file would show damage to it: for RocksDB's checksum type 0.
@@ -193,22 +190,22 @@ impl<R: RandomAccess> Table<R> {
         self
     }
 
-    /// States `leveldb.BytewiseComparator` of a table without its database, if none of its stored keys is denied then. Reads the whole
-    /// table, unless it says enough of itself.
+    /// States `leveldb.BytewiseComparator` of a table without its database, if the filter may then contain each of its stored keys.
+    /// Reads the whole table, unless the table says enough itself or a comparator has been stated.
     ///
     /// # Errors
     ///
-    /// What is wrong with a data block, or with the order of its keys; [`Error::Unsupported`] where keys cannot be listed, for another
-    /// comparator, and for a filter that denies a stored key. The table is as it was then.
+    /// What is wrong with a data block, or with the order of its keys; why the filter cannot be read; [`Error::Unsupported`] where keys
+    /// cannot be listed, for another comparator, and for a filter that is negative for a stored key. Then nothing is stated.
     pub fn take_comparator_from_keys(&mut self) -> Result<(), Error> {
-        if self.layout.rules.is_ok() || self.layout.filter.is_err() {
+        if self.layout.rules.is_ok() || self.layout.filter.is_err() || self.is_comparator_stated {
             return Ok(());
         }
-        let before = (self.layout.rules.clone(), self.unknown_comparator.clone());
-        self.state(rules::BYTEWISE);
+        let bytewise = self.rules_with(rules::BYTEWISE);
+        let unstated = core::mem::replace(&mut self.layout.rules, bytewise);
         let agreed = self.agrees_with_its_keys();
         if agreed.is_err() {
-            (self.layout.rules, self.unknown_comparator) = before;
+            self.layout.rules = unstated;
         }
         agreed
     }
@@ -216,9 +213,14 @@ impl<R: RandomAccess> Table<R> {
     fn agrees_with_its_keys(&self) -> Result<(), Error> {
         self.rules()?;
         for key in self.user_keys() {
-            if self.probe(&key?).is_absent() {
-                let what = "a comparator that is not the default one, or splits keys,".into();
-                return Err(Error::Unsupported { part: Part::Properties, what });
+            match self.probe(&key?) {
+                Probe::MaybePresent => {}
+                Probe::Absent => {
+                    let what = "a comparator that is not the default one, or splits keys,".into();
+                    return Err(Error::Unsupported { part: Part::Properties, what });
+                }
+                // This key has not been checked, although the filter may be readable later.
+                Probe::Unusable(reason) => return Err(reason),
             }
         }
         Ok(())
@@ -337,11 +339,12 @@ impl<R: RandomAccess> Table<R> {
     }
 
     fn loaded(&self) -> Result<Loaded<'_>, Error> {
-        let place = self.layout.filter.clone()?;
-        if let Some(error) = &self.unknown_comparator {
-            return Err(error.clone());
+        let place = self.layout.filter.as_ref().map_err(Clone::clone)?;
+        // An index in an order that is not known looks damaged. The comparator is the reason, and needs no read.
+        if self.engine() == Engine::LevelDb && self.is_comparator_stated {
+            self.layout.rules.as_ref().map_err(Clone::clone)?;
         }
-        match (&self.filter, place) {
+        match (&self.filter, *place) {
             (FilterState::Full(filter), FilterPlace::Full(handle, full)) => {
                 filter.get_or_load(|| full.read(&self.file, handle)).map(Loaded::Full)
             }

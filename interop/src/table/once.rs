@@ -4,7 +4,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::error::Error;
 
-/// Something that is loaded when it is first asked for, by one thread at a time.
+/// Something that is loaded when it is first needed, by one thread at a time.
 ///
 /// What the bytes are is kept, also if it is an error: reading them again would not help. A failure to read is not kept.
 #[derive(Debug)]

@@ -34,7 +34,7 @@ pub(crate) struct SeparatedBlocks {
 }
 
 impl SeparatedBlocks {
-    /// From an index block's contents. Keys must ascend, and blocks follow each other in the file: an index that lies cannot
+    /// From an index block's contents. Keys must ascend, and blocks follow each other in the file: a forged index cannot
     /// make a reader read a block twice.
     pub(crate) fn parse(contents: &[u8], separators: Separators) -> Result<Self, String> {
         let mut blocks = Self { order: separators.order, user_keys: Vec::new(), handles: Vec::new() };

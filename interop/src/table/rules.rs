@@ -13,7 +13,7 @@ pub(crate) enum Direction {
     ReverseBytewise,
 }
 
-/// The comparator of LevelDB, and of RocksDB unless another is asked for.
+/// The comparator of LevelDB, and of RocksDB unless another is set.
 pub(crate) const BYTEWISE: &str = "leveldb.BytewiseComparator";
 
 /// A comparator that is known.

@@ -1,6 +1,10 @@
 //! Bytes that are not what they say, and options that are not known.
 
+use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use bytes::Bytes;
+use sstfilter::sst::RandomAccess;
 use sstfilter_interop::{
     BatchAnswer, BlockHandle, BlockState, Error, KeyBatch, LevelDbFilterBlockBuilder, Part, Probe, Table,
 };
@@ -83,14 +87,19 @@ fn partitioned(make_index: impl Fn(BlockHandle, BlockHandle) -> Vec<(&'static [u
     forged.block("partitionedfilter.rocksdb.BuiltinBloomFilter", index)
 }
 
-#[test]
-fn a_partition_without_bytes_is_sound_and_its_keys_may_be_present() {
+/// The keys up to `m` are in a partition without bytes, the others in one of no keys.
+fn with_partition_without_bytes() -> Forged {
     let mut file = Vec::new();
     let handles = [append(&mut file, &[], 0), append(&mut file, &empty_filter(), 0)].map(encoded);
     let index = row_block([b"m", b"z"].into_iter().map(<[u8; 1]>::as_slice).zip(handles));
     let forged = Forged::with_block("first", Vec::new()).block("second", empty_filter());
     let forged = forged.property("rocksdb.index.key.is.user.key", &[1]);
-    let table = forged.block("partitionedfilter.rocksdb.BuiltinBloomFilter", index).open();
+    forged.block("partitionedfilter.rocksdb.BuiltinBloomFilter", index)
+}
+
+#[test]
+fn a_partition_without_bytes_is_sound_and_its_keys_may_be_present() {
+    let table = with_partition_without_bytes().open();
     let keys: [&[u8]; 2] = [b"a", b"n"];
     assert_eq!(keys.map(|key| table.probe(key)), [Probe::MaybePresent, Probe::Absent]);
     let answers = table.probe_batch(&KeyBatch::new(keys)).answers;
@@ -99,6 +108,29 @@ fn a_partition_without_bytes_is_sound_and_its_keys_may_be_present() {
     let report = table.verify();
     let partitions = report.blocks.iter().filter(|block| block.part == Part::Partition);
     assert!(partitions.map(|block| &block.state).eq([&BlockState::Sound, &BlockState::Sound]), "{report:?}");
+}
+
+/// Of a key without prefix nothing is in any filter, not even in a table without entries.
+#[test]
+fn a_batch_answers_as_single_probes_do_where_a_partition_has_no_bytes() {
+    let forged = with_partition_without_bytes().property("rocksdb.block.based.table.whole.key.filtering", b"0");
+    let forged = forged.property("rocksdb.num.entries", &[0]);
+    let prefixes = forged.clone().property("rocksdb.prefix.extractor.name", b"rocksdb.FixedPrefix.3").open();
+    let keys: [&[u8]; 4] = [b"ab", b"abc", b"no", b"nop"];
+    let [maybe, absent] = [BatchAnswer::MaybePresent, BatchAnswer::Absent];
+    assert_batch_equals_single(&prefixes, keys, [maybe, absent, maybe, absent]);
+    let unknown = forged.property("rocksdb.prefix.extractor.name", b"mine.3").open();
+    assert_batch_equals_single(&unknown, keys, [BatchAnswer::Unusable; 4]);
+}
+
+fn assert_batch_equals_single<const N: usize>(table: &Table<Bytes>, keys: [&[u8]; N], expected: [BatchAnswer; N]) {
+    let single = keys.map(|key| match table.probe(key) {
+        Probe::Absent => BatchAnswer::Absent,
+        Probe::MaybePresent => BatchAnswer::MaybePresent,
+        Probe::Unusable(_) => BatchAnswer::Unusable,
+    });
+    assert_eq!(single, expected);
+    assert_eq!(table.probe_batch(&KeyBatch::new(keys)).answers, expected);
 }
 
 #[test]
@@ -312,6 +344,9 @@ fn a_leveldb_table_in_another_order_is_not_damaged_but_unsupported() {
         assert_eq!(table.verify().damaged().count(), 0);
     };
     of_properties(open().with_comparator("idb_cmp1"), "idb_cmp1");
+    let mut stated = open().with_comparator("idb_cmp1");
+    assert_eq!(stated.take_comparator_from_keys(), Ok(()), "what is stated is not overruled by keys");
+    of_properties(stated, "idb_cmp1");
     for table in [open(), open().with_comparator("leveldb.BytewiseComparator")] {
         assert!(matches!(table.filter_info(), Err(Error::Unsupported { part: Part::Index, .. })));
         assert!(matches!(table.probe(b"0007"), Probe::Unusable(Error::Unsupported { .. })));
@@ -327,6 +362,47 @@ fn a_leveldb_table_of_keys_without_sequence_numbers_is_unusable() {
     }
     assert!(matches!(table.user_keys().next(), Some(Err(Error::Unsupported { part: Part::Data, .. }))));
     assert_eq!(table.verify().damaged().count(), 0);
+}
+
+/// A file of which one read fails, and could be tried again.
+struct FailsOnce {
+    bytes: Bytes,
+    reads: AtomicUsize,
+    failing_read: usize,
+}
+
+impl RandomAccess for FailsOnce {
+    fn len(&self) -> io::Result<u64> {
+        RandomAccess::len(&self.bytes)
+    }
+
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        if self.reads.fetch_add(1, Ordering::Relaxed) == self.failing_read {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        self.bytes.read_exact_at(buf, offset)
+    }
+}
+
+/// A filter that could not be read while it was compared with the keys has not agreed with them.
+#[test]
+fn a_failed_read_does_not_pass_for_a_filter_that_agrees_with_its_keys() {
+    // The filter holds the key with its sequence number: as the filter of another comparator, it is negative for the user key.
+    let file = leveldb_table(&[b"key\x01\0\0\0\0\0\0\0".to_vec()]);
+    let agreed_with_failing = |failing_read| {
+        let flaky = FailsOnce { bytes: file.clone(), reads: AtomicUsize::new(0), failing_read };
+        let mut table = Table::open(flaky).ok()?;
+        let agreed = table.take_comparator_from_keys();
+        assert!(matches!(table.probe(b"key"), Probe::Unusable(_)), "read {failing_read}: {:?}", table.probe(b"key"));
+        Some(agreed)
+    };
+    let is_unread = |agreed: &Result<(), Error>| matches!(agreed, Err(Error::Io { .. }));
+    let mut agreed = (0..).filter_map(agreed_with_failing);
+    // The index and the data block for the key, the index and the filter for its probe.
+    assert_eq!(agreed.by_ref().take_while(is_unread).count(), 4);
+    // No read was left to fail.
+    let agreed = agreed.next();
+    assert!(matches!(agreed, Some(Err(Error::Unsupported { part: Part::Properties, .. }))), "{agreed:?}");
 }
 
 #[test]
