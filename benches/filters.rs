@@ -12,9 +12,10 @@ use bytes::Bytes;
 use common::{absent, policies, present};
 use criterion::measurement::WallTime;
 use criterion::{BatchSize, BenchmarkGroup, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use sstfilter::kind::BlockedBloomKind;
 use sstfilter::{
     BuildContext, CuckooFilter, DynamicFilter, FalsePositiveRate, FilterBlock, FilterBuilder, FilterPolicy,
-    FilterReader, HashIdentity, KeyHash, KeyHasher, MatchBitmap,
+    FilterReader, HashIdentity, KeyHash, KeyHasher, KindPolicy, MatchBitmap,
 };
 
 /// The most keys probed in one iteration.
@@ -143,5 +144,27 @@ fn cuckoo(group: &mut BenchmarkGroup<'_, WallTime>, present: &[KeyHash], absent:
     });
 }
 
-criterion_group!(benches, filters, dynamic_filters);
+/// Folding and dropping columns, in bytes of the whole block, which is verified, too.
+fn shrinking(criterion: &mut Criterion) {
+    let folding = BlockedBloomKind::default().with_fold(12).expect("a small factor");
+    let ribbon = KindPolicy::ribbon(FalsePositiveRate::ONE_PERCENT).expect("a usual rate");
+    let policies = [("bloom", KindPolicy::new(folding)), ("ribbon", ribbon)];
+    for count in filter_sizes() {
+        let present = hashes(&present(count));
+        for (name, policy) in &policies {
+            let block = filter_of(policy, &present);
+            let block_bytes = block.info().block_bytes;
+            let mut group = criterion.benchmark_group(*name);
+            group.sample_size(10).throughput(Throughput::Bytes(block_bytes));
+            group.bench_function(BenchmarkId::new("verify", count), |bencher| bencher.iter(|| block.verify()));
+            for share in [2, 3, 4] {
+                group.bench_function(BenchmarkId::new(format!("shrink to 1 of {share}"), count), |bencher| {
+                    bencher.iter(|| block.shrunk_to(black_box(block_bytes / share + 40)).expect("it has such a size"));
+                });
+            }
+        }
+    }
+}
+
+criterion_group!(benches, filters, dynamic_filters, shrinking);
 criterion_main!(benches);

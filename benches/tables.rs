@@ -1,4 +1,5 @@
-//! Point lookups in a store of 70 tables with overlapping ranges: the whole saving that filters bring to a reader.
+//! Point lookups in a store of 70 tables with overlapping ranges: the whole saving that filters bring to a reader. And in
+//! 10,000 tables on 7 levels, which change.
 //!
 //! The tables are in memory, so a false positive costs the search of a block and no disk read.
 
@@ -8,11 +9,13 @@ mod common;
 
 use std::hint::black_box;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use common::{absent, policies, present};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use sstfilter::sst::{ReadOptions, Table, TableBuilder, TableOptions, TableSet};
+use sstfilter::sst::{ReadOptions, Table, TableBuilder, TableOptions, TableSet, VersionEdit, VersionSet};
 use sstfilter::{BuildContext, KeyHasher};
 
 /// Files of a store whose key ranges overlap, and keys in each: what a lookup has to probe.
@@ -78,5 +81,119 @@ fn lookups(criterion: &mut Criterion) {
     }
 }
 
-criterion_group!(benches, lookups);
+/// Levels of a store of 10,000 tables, and how many each has.
+const LEVELS: [(u32, u64); 7] = [(0, 4), (1, 10), (2, 50), (3, 200), (4, 736), (5, 2_000), (6, 7_000)];
+
+/// Keys of each of these tables.
+const LEVEL_KEYS: u64 = 8;
+
+/// Tables that an edit exchanges.
+const EXCHANGED: usize = 20;
+
+/// The tables of a level, which spread over all keys. Keys of level `n` are `n` above a multiple of 16.
+fn level_tables(level: u32, count: u64) -> Vec<Arc<Table>> {
+    // Tables at level 0 overlap, at all others they lie side by side.
+    let place = |table: u64, at: u64| if level == 0 { at * count + table } else { table * LEVEL_KEYS + at };
+    let most = LEVELS[6].1;
+    let table = |table: u64| {
+        let mut builder = TableBuilder::new(Vec::new(), &TableOptions::default()).expect("a vector takes all");
+        for at in 0..LEVEL_KEYS {
+            let number = place(table, at) * most / count * 16 + u64::from(level);
+            builder.add(&common::key(number), b"a value of 20 bytes.").expect("keys ascend");
+        }
+        let (bytes, _) = builder.finish().expect("a vector takes all");
+        Arc::new(Table::open_source(Bytes::from(bytes), &ReadOptions::default()).expect("it was just written"))
+    };
+    (0..count).map(table).collect()
+}
+
+/// A set of all levels, and edits that exchange tables of the last one, spread over all chunks, there and back.
+fn version_set() -> (VersionSet, [VersionEdit; 2]) {
+    let set = VersionSet::new();
+    let (mut edit, mut exchanges) = (VersionEdit::new(), [VersionEdit::new(), VersionEdit::new()]);
+    for (level, count) in LEVELS {
+        for table in level_tables(level, count) {
+            edit = edit.add(level, table);
+        }
+    }
+    let version = set.apply(edit).expect("tables of a level lie side by side");
+    let others = level_tables(6, LEVELS[6].1);
+    let stride = others.len() / EXCHANGED;
+    for (one, other) in version.tables(6).zip(&others).step_by(stride).take(EXCHANGED) {
+        let [there, back] = exchanges;
+        let there = there.replace(6, *one.table_id(), other.clone());
+        exchanges = [there, back.replace(6, *other.table_id(), one.clone())];
+    }
+    (set, exchanges)
+}
+
+/// Runs `work` while `threads` look keys up, and returns how many they have found.
+fn while_reading<T>(set: &VersionSet, keys: &[[u8; 16]], threads: u32, work: impl FnOnce() -> T) -> (T, u64) {
+    let is_over = AtomicBool::new(false);
+    let read = || {
+        let mut found = 0;
+        for key in keys.iter().cycle().take_while(|_| !is_over.load(Ordering::Relaxed)) {
+            found += u64::from(set.read(|version| version.get(key)).expect("memory does not fail").is_some());
+        }
+        found
+    };
+    std::thread::scope(|scope| {
+        let readers: Vec<_> = (0..threads).map(|_| scope.spawn(read)).collect();
+        let result = work();
+        is_over.store(true, Ordering::Relaxed);
+        (result, readers.into_iter().filter_map(|reader| reader.join().ok()).sum())
+    })
+}
+
+/// The times of 200 edits, sorted: with fewer cores than threads, some include what the system gives to others.
+fn edit_times(set: &VersionSet, edits: &[VersionEdit; 2]) -> Vec<Duration> {
+    let mut times: Vec<_> = edits
+        .iter()
+        .cycle()
+        .take(200)
+        .cloned()
+        .map(|edit| {
+            let begin = Instant::now();
+            set.apply(edit).expect("it goes there and back");
+            begin.elapsed()
+        })
+        .collect();
+    times.sort();
+    times
+}
+
+fn versions(criterion: &mut Criterion) {
+    let (set, edits) = version_set();
+    let most = LEVELS[6].1 * LEVEL_KEYS;
+    let keys_at =
+        |add: u64| -> Vec<[u8; 16]> { (0..QUERIES).map(|at| common::key(at * 7_919 % most * 16 + add)).collect() };
+    let (deepest, absent) = (keys_at(6), keys_at(9));
+    for threads in [0, 8] {
+        let (times, found) = while_reading(&set, &deepest, threads, || edit_times(&set, &edits));
+        println!(
+            "edit of {EXCHANGED} in 10,000 tables, {threads} threads reading: median {:?}, nine of ten within {:?}; {found} keys found",
+            times[100], times[180]
+        );
+    }
+    let mut group = criterion.benchmark_group("10,000 tables on 7 levels");
+    group.throughput(Throughput::Elements(QUERIES)).sample_size(10);
+    let version = set.current();
+    let count = |keys: &[[u8; 16]]| keys.iter().filter(|key| matches!(version.get(&key[..]), Ok(Some(_)))).count();
+    assert_eq!((count(&deepest), count(&absent)), (deepest.len(), 0));
+    let read = |keys: &[[u8; 16]]| {
+        keys.iter().filter(|key| matches!(set.read(|version| version.get(&key[..])), Ok(Some(_)))).count()
+    };
+    group.bench_function("get absent", |bencher| bencher.iter(|| count(black_box(&absent))));
+    group
+        .bench_function("get absent, each of the current version", |bencher| bencher.iter(|| read(black_box(&absent))));
+    group.bench_function("get at the last level", |bencher| bencher.iter(|| count(black_box(&deepest))));
+    for (name, keys) in [("absent", &absent), ("at the last level", &deepest)] {
+        let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
+        group.bench_function(format!("multi_get {name}, {BATCH} keys"), |bencher| {
+            bencher.iter(|| black_box(&keys).chunks(BATCH).map(|keys| version.multi_get(keys).len()).sum::<usize>());
+        });
+    }
+}
+
+criterion_group!(benches, lookups, versions);
 criterion_main!(benches);

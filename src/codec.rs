@@ -53,10 +53,13 @@ pub(crate) fn take_varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
     None
 }
 
+/// Bytes of a checksum.
+pub(crate) const CHECKSUM_BYTES: usize = 4;
+
 /// The CRC32C (Castagnoli) of bytes, and that of more bytes behind those of another.
 pub(crate) use crc32c::{crc32c as checksum, crc32c_append as checksum_append};
 
-/// Bytes that every [`AlignedBuffer`] keeps free behind its contents: the largest tail of a filter block, so that
+/// Bytes that each [`AlignedBuffer`] to be written keeps free behind its contents: the largest tail of a filter block, so that
 /// sealing a payload never moves it. One constant for all, because a parameter would run through the builders of every
 /// kind to save some 100 bytes per filter.
 pub(crate) const TAIL_CAPACITY: usize = 100;
@@ -78,7 +81,7 @@ fn stagger() -> usize {
     BUFFERS.fetch_add(1, Ordering::Relaxed) % LINES_OF_PAGE
 }
 
-/// Zeroed bytes that start on a cache-line boundary, with [`TAIL_CAPACITY`] free bytes behind them.
+/// Zeroed bytes that start on a cache-line boundary, with [`TAIL_CAPACITY`] free bytes behind them if they are to be written.
 #[derive(Debug)]
 pub(crate) struct AlignedBuffer {
     bytes: Vec<u8>,
@@ -88,10 +91,19 @@ pub(crate) struct AlignedBuffer {
 impl AlignedBuffer {
     /// `length` zero bytes. `None` when allocation fails.
     pub(crate) fn zeroed(length: u64) -> Option<Self> {
+        Self::with_free(length, TAIL_CAPACITY)
+    }
+
+    /// The same for bytes that are read, to which nothing is appended.
+    pub(crate) fn without_tail(length: u64) -> Option<Self> {
+        Self::with_free(length, 0)
+    }
+
+    fn with_free(length: u64, tail_bytes: usize) -> Option<Self> {
         let length = usize::try_from(length).ok()?;
         // The same capacity wherever in its page the buffer begins, so that memory is counted alike in every build.
         let (free_lines, skipped) = if length < STAGGERED_BYTES { (1, 0) } else { (LINES_OF_PAGE, stagger()) };
-        let capacity = length.checked_add(TAIL_CAPACITY + free_lines * LINE_BYTES)?;
+        let capacity = length.checked_add(tail_bytes + free_lines * LINE_BYTES)?;
         // `vec!` gets zeroed pages from the system at no cost until they are used, but aborts when allocation fails. So
         // the memory is reserved and freed first; the black box keeps the compiler from optimizing that away.
         core::hint::black_box(&mut Vec::<u8>::new()).try_reserve_exact(capacity).ok()?;

@@ -179,12 +179,55 @@ pub enum BlockError {
         /// The identity that the reader's hasher and the block share.
         hash: HashIdentity,
     },
-    /// The block was built with another key extractor than the reader's.
+    /// The block holds none of the parts of keys that the reader probes for.
     ExtractorMismatch {
-        /// The key extractor in use; empty when there is none.
+        /// The parts that the reader probes for: whole keys, and the extractors by name.
         expected: String,
-        /// The key extractor that the block was built with; empty when there was none.
+        /// The parts that the block holds.
         got: String,
+    },
+    /// A block that holds a part of its file's keys only: open it through the [`PartitionIndex`] of its container.
+    ///
+    /// [`PartitionIndex`]: crate::partition::PartitionIndex
+    Partition,
+    /// The reader's filter is cut into partitions, and is not one block.
+    Partitioned,
+    /// A block in the place of a partition that is none: it was written as a filter of its own.
+    NotAPartition,
+    /// The last bytes are not those of a partitioned filter.
+    NotPartitioned {
+        /// The value at the position of the magic number.
+        got: u16,
+    },
+    /// The top index of a partitioned filter is damaged.
+    IndexChecksum {
+        /// The checksum that the trailer has for it.
+        expected: u32,
+        /// The checksum of the bytes found.
+        got: u32,
+    },
+    /// The bytes of a partition are not those that the top index names: damaged, of another place, file or write.
+    PartitionChecksum {
+        /// The partition.
+        number: u32,
+        /// The checksum that the top index has for it.
+        expected: u32,
+        /// The checksum of the bytes found.
+        got: u32,
+    },
+    /// The bytes of a partition are more or fewer than the top index says.
+    PartitionLength {
+        /// The partition.
+        number: u32,
+        /// The length that the top index has for it.
+        expected: u32,
+        /// The bytes there are.
+        got: u64,
+    },
+    /// The partition has no filter: its policy wanted none, or none could be built.
+    PartitionWithoutFilter {
+        /// The partition.
+        number: u32,
     },
     /// The block could not be read from storage.
     Unreadable {
@@ -238,13 +281,38 @@ impl fmt::Display for BlockError {
                  changed, or a function without its tag"
             ),
             Self::ExtractorMismatch { expected, got } => {
-                let named = |name: &str| if name.is_empty() { "none".to_owned() } else { format!("'{name}'") };
+                write!(f, "filter block built with other key extractors: expected one of {expected}, got {got}")
+            }
+            Self::Partition => write!(
+                f,
+                "filter block of one partition: expected a block of all of its file's keys; open it through its \
+                 container's top index"
+            ),
+            Self::Partitioned => {
+                write!(f, "filter of a file: expected one block, got a filter in partitions; probe it by key and hash")
+            }
+            Self::NotAPartition => {
+                write!(f, "filter block in the place of a partition: expected one that is marked as a partition")
+            }
+            Self::NotPartitioned { got } => {
+                write!(f, "not a partitioned filter: expected the magic number 0x5053 at its end, got {got:#06x}")
+            }
+            Self::IndexChecksum { expected, got } => {
                 write!(
                     f,
-                    "filter block built with another key extractor: expected {}, got {}",
-                    named(expected),
-                    named(got)
+                    "top index of a partitioned filter is damaged: expected checksum {expected:#010x}, got {got:#010x}"
                 )
+            }
+            Self::PartitionChecksum { number, expected, got } => write!(
+                f,
+                "partition {number} of a filter is damaged or foreign: expected checksum {expected:#010x} by the top \
+                 index, got {got:#010x}"
+            ),
+            Self::PartitionLength { number, expected, got } => {
+                write!(f, "partition {number} of a filter: expected {expected} bytes by the top index, got {got}")
+            }
+            Self::PartitionWithoutFilter { number } => {
+                write!(f, "partition {number} of a filter was written without one")
             }
             Self::Unreadable { reason } => write!(f, "filter block could not be read: {reason}"),
         }
@@ -334,6 +402,15 @@ pub enum FilterError {
     },
     /// Passes over the keys returned different hashes.
     PassesDiffer,
+    /// A block has no form of so few bytes: [`shrink_steps`](crate::FilterBlock::shrink_steps) lists its sizes.
+    CannotShrink {
+        /// The kind of the block.
+        kind: FilterKind,
+        /// The bytes that the block has.
+        block_bytes: u64,
+        /// The most bytes that it should have.
+        most_bytes: u64,
+    },
     /// No attempt at building succeeded.
     ConstructionFailed {
         /// The salts tried, in order; they repeat when a larger size was tried with the same ones.
@@ -381,6 +458,11 @@ impl fmt::Display for FilterError {
                 f,
                 "keys that are read several times: expected the same ones each time, got others; read them from what does \
                  not change"
+            ),
+            Self::CannotShrink { kind, block_bytes, most_bytes } => write!(
+                f,
+                "{kind} filter block of {block_bytes} bytes: expected one that can be shrunk to {most_bytes} bytes, got one \
+                 whose kind and shape allow none so small"
             ),
             Self::ConstructionFailed { salts } => {
                 write!(f, "filter construction failed in {} attempts, with salts {salts:?}", salts.len())

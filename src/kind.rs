@@ -19,6 +19,7 @@ use std::sync::LazyLock;
 
 use crate::error::ConfigError;
 pub use crate::filter::binary_fuse::kind::BinaryFuseKind;
+pub use crate::filter::blocked_bloom::kind::BlockedBloomKind;
 pub use crate::filter::kind::{
     Abilities, BuildFailure, BuildLimits, BuiltPayload, EncodedShape, FilterShape, Kind, MAX_KEYS, MAX_PAYLOAD_BYTES,
     NotStreamed, ParamWords, Payload, ShapeFields, StreamedPayload, Updates, Variant, Writers,

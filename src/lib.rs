@@ -59,6 +59,7 @@
 //! |---|---|
 //! | hash keys, once per store | [`KeyHasher`]; [`SecretSeed`] where strangers choose keys; [`KeyExtractor`] for prefixes |
 //! | choose filters | [`AutoPolicy`], [`KindPolicy`], or a [`FilterPolicy`] of your own |
+//! | spread one memory budget over the levels of a store | [`LevelPlan`], [`LevelPolicy`] |
 //! | build one per file | [`BuildContext`], [`FilterBuilder`], [`BuildReport`] |
 //! | load and probe one | [`LoadContext`] and [`FilterReader`]; [`FilterBlock`] where damage must be an error |
 //! | probe the filters of many files | [`FilterSet`], with a [`MatchBitmap`] for one key and a [`MatchMatrix`] for many |
@@ -73,6 +74,9 @@
 //! - [`filter`]: a page for each kind of filter: how it works, what it costs, when to choose it
 //! - [`kind`]: the list of kinds, and the trait for a kind of your own
 //! - [`advise`]: the kinds ranked for a workload
+//! - [`partition`]: filters in parts of some KiB, of which a lookup reads one
+//! - [`budget`]: filters that share a number of bytes
+//! - [`sidecar`]: a new filter for a file that exists, in a file beside it
 //! - [`sst`]: a small table writer and reader, and sets of tables
 //! - [`simd`]: the instruction set in use
 //!
@@ -99,6 +103,8 @@ pub mod advise;
 #[deny(clippy::indexing_slicing)]
 mod block;
 #[deny(clippy::indexing_slicing)]
+pub mod budget;
+#[deny(clippy::indexing_slicing)]
 mod codec;
 mod error;
 pub mod filter;
@@ -106,7 +112,11 @@ mod hash;
 mod ids;
 mod kernel;
 pub mod kind;
+#[deny(clippy::indexing_slicing)]
+pub mod partition;
 mod policy;
+#[deny(clippy::indexing_slicing)]
+pub mod sidecar;
 pub mod simd;
 #[cfg(feature = "sst")]
 #[deny(clippy::indexing_slicing)]
@@ -117,7 +127,7 @@ mod units;
 
 pub use block::{
     BlockInfo, DynamicFilter, FallbackReason, FileId, FilterBlock, FilterReader, FilterSet, KindRegistry, LoadContext,
-    LookupOutcome, MatchBitmap, MatchMatrix, Probe, RemoveKeys,
+    LookupOutcome, MatchBitmap, MatchMatrix, Probe, RemoveKeys, ShrinkStep,
 };
 pub use error::{BlockError, BloomSize, ConfigError, FilterError};
 pub use filter::binary_fuse::shape::FuseArity;
@@ -127,12 +137,13 @@ pub use filter::register_blocked_bloom::filter::RegisterBlockedBloom;
 pub use filter::register_blocked_bloom::layout::WordLayout;
 pub use filter::standard_bloom::filter::StandardBloom;
 pub use hash::{
-    DEFAULT_HASH_SEED, DelimitedPrefix, FixedPrefix, HashId, HashIdentity, KeyExtractor, KeyHash, KeyHasher, SecretSeed,
+    DEFAULT_HASH_SEED, DelimitedPrefix, Domain, FixedPrefix, HashId, HashIdentity, KeyExtractor, KeyHash, KeyHasher,
+    KeyParts, SecretSeed, UnstablePart, check_prefix_stability,
 };
 pub use ids::FilterKind;
 pub use policy::{
     AutoPolicy, BuildContext, BuildPurpose, BuildReport, BuiltFilter, FilterBuilder, FilterPolicy, KindPolicy,
-    SelfCheck,
+    LevelPlan, LevelPolicy, LevelSize, PlannedLevel, SelfCheck,
 };
 pub use stats::{FilterHealth, FilterStats, FprAlarm, HealthAlarm, HealthLimits};
 pub use units::{BitsPerKey, FalsePositiveRate, Sizing};

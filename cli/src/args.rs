@@ -7,7 +7,9 @@ use anyhow::{Context, ensure};
 use clap::builder::PossibleValuesParser;
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use sstfilter::kind::{self, KindEntry};
-use sstfilter::{AutoPolicy, BitsPerKey, FalsePositiveRate, FilterPolicy, KeyHasher, Sizing};
+use sstfilter::partition::{PartitionCut, PartitionOptions};
+use sstfilter::sst::TableOptions;
+use sstfilter::{AutoPolicy, BitsPerKey, FalsePositiveRate, FilterKind, FilterPolicy, KeyHasher, LevelSize, Sizing};
 
 use crate::bare::FilterCommand;
 use crate::compare::CompareArgs;
@@ -16,6 +18,7 @@ use crate::get::GetArgs;
 use crate::inspect::InspectArgs;
 use crate::lines::KeysFormat;
 use crate::probe::ProbeArgs;
+use crate::rebuild::RebuildArgs;
 use crate::shell::{CompletionsArgs, ManArgs};
 use crate::units::{count_in, parse_bytes, parse_count, parse_seed};
 use crate::verify::VerifyArgs;
@@ -65,6 +68,8 @@ pub(crate) enum Command {
     Demo,
     /// Write tables from a file of keys, or from generated ones
     Build(BuildArgs),
+    /// Write a new filter beside each table, from the table's keys. The tables are not changed
+    Rebuild(RebuildArgs),
     /// Look up keys: the newest table that has a key answers
     Get(GetArgs),
     /// Probe only the filters, for many keys at once: how many tables each key would touch, and which
@@ -125,6 +130,9 @@ pub(crate) struct BuildArgs {
     #[command(flatten)]
     pub(crate) filter: FilterArgs,
 
+    #[command(flatten)]
+    pub(crate) partitions: PartitionArgs,
+
     /// Replace the tables that the directory holds
     #[arg(long)]
     pub(crate) overwrite: bool,
@@ -156,11 +164,56 @@ pub(crate) struct FilterArgs {
     pub(crate) hash_seed: Option<u64>,
 }
 
+/// How filters are cut into partitions.
+#[derive(Debug, Args)]
+pub(crate) struct PartitionArgs {
+    /// Cut each filter into partitions of this size, 1K to 1M: a lookup then reads a partition, not the filter
+    #[arg(long, value_name = "BYTES", value_parser = parse_partition_bytes)]
+    partition_bytes: Option<u32>,
+
+    /// With --partition-bytes: what a partition holds
+    #[arg(long, value_enum, value_name = "CUT", default_value = "key", requires = "partition_bytes")]
+    partition_by: PartitionCutName,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum PartitionCutName {
+    /// A range of the keys
+    Key,
+    /// A range of the keys' hashes
+    Hash,
+}
+
+impl PartitionArgs {
+    /// These table options, with the filter in partitions if the command line says so.
+    pub(crate) fn apply(&self, options: TableOptions) -> anyhow::Result<TableOptions> {
+        let cut = match self.partition_by {
+            PartitionCutName::Key => PartitionCut::KeyRange,
+            PartitionCutName::Hash => PartitionCut::HashRange,
+        };
+        Ok(match self.partition_bytes {
+            Some(bytes) => options.with_partitioned_filter(PartitionOptions::new(cut, bytes)?),
+            None => options,
+        })
+    }
+}
+
+fn parse_partition_bytes(text: &str) -> Result<u32, String> {
+    let bytes = u32::try_from(parse_bytes(text)?).unwrap_or(u32::MAX);
+    let options = PartitionOptions::new(PartitionCut::KeyRange, bytes);
+    options.map(|options| options.target_bytes()).map_err(|_| format!("expected 1K to 1M, got '{text}'"))
+}
+
 /// The policy that chooses the kind for each table.
 pub(crate) const AUTO: &str = "auto";
 
 fn policy_names() -> PossibleValuesParser {
     PossibleValuesParser::new([AUTO].into_iter().chain(kind::all().iter().map(|entry| entry.name)))
+}
+
+/// The names of all kinds.
+fn kind_names() -> PossibleValuesParser {
+    PossibleValuesParser::new(kind::all().iter().map(|entry| entry.name))
 }
 
 impl FilterArgs {
@@ -200,20 +253,45 @@ impl FilterArgs {
 pub(crate) struct AdviseArgs {
     /// Distinct keys, at most
     #[arg(long, value_name = "N", value_parser = parse_count, allow_negative_numbers = true,
-        required_unless_present = "tables")]
+        required_unless_present_any = ["tables", "levels"])]
     pub(crate) keys: Option<u64>,
 
     /// Say instead what the filters of these tables cost, and what sstfilter's would: tables (of RocksDB, LevelDB and
     /// Pebble, too), filter blocks, or directories of them
     #[arg(long, value_name = "PATH", num_args = 1..,
-        conflicts_with_all = ["keys", "fpr", "memory", "updates", "threads", "lookups_per_key", "false_positive_ns"])]
+        conflicts_with_all = ["keys", "fpr", "updates", "threads", "lookups_per_key", "false_positive_ns"])]
     pub(crate) tables: Vec<PathBuf>,
+
+    /// Spread one memory budget over the levels of a store so that lookups of absent keys read as little as possible,
+    /// and compare that with equal bits per key everywhere. The levels' keys are listed from level 0 on, such as
+    /// 40K/4,1e5,1e6,1e7, where 40K/4 are 40,000 keys in four overlapping runs. Without a list, they are those of
+    /// --tables, whose tables of level 0 overlap each other and those of other levels do not. A table's level is what
+    /// it says itself, or what the MANIFEST beside it says
+    #[arg(long, value_name = "KEYS,...", num_args = 0..=1, value_parser = parse_levels,
+        conflicts_with_all = ["keys", "fpr", "updates", "threads", "lookups_per_key", "false_positive_ns"])]
+    #[expect(clippy::option_option, reason = "no option, one without a list, one with a list")]
+    pub(crate) levels: Option<Option<LevelSizes>>,
+
+    /// With --levels: kind of filter
+    #[arg(long, value_name = "KIND", default_value = FilterKind::RIBBON.name(), requires = "levels", conflicts_with = "keys",
+        value_parser = kind_names())]
+    pub(crate) policy: String,
+
+    /// With --levels: the memory as a mean over all keys, instead of --memory [default: what the filters of --tables take, or
+    /// 10]
+    #[arg(long, value_name = "B", value_parser = parse_ratio, allow_negative_numbers = true, requires = "levels",
+        conflicts_with_all = ["memory", "keys"])]
+    pub(crate) bits_per_key: Option<f64>,
+
+    /// With --levels: no filters at the last level, for a store whose lookups nearly all find their key
+    #[arg(long, requires = "levels", conflicts_with = "keys")]
+    pub(crate) optimize_for_hits: bool,
 
     /// Highest false positive rate, between 0 and 1 [default: 0.01, unless --memory is given]
     #[arg(long, value_name = "P", value_parser = parse_fpr, allow_negative_numbers = true, conflicts_with = "memory")]
     pub(crate) fpr: Option<FalsePositiveRate>,
 
-    /// Largest size of the whole filter in bytes (units K, M, G)
+    /// Largest size of the whole filter in bytes (units K, M, G); with --levels, of all filters together
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     pub(crate) memory: Option<u64>,
 
@@ -243,6 +321,19 @@ pub(crate) enum UpdatesName {
     Insert,
     /// Keys are added and removed
     Remove,
+}
+
+/// The levels of a store, from level 0 on.
+#[derive(Clone, Debug)]
+pub(crate) struct LevelSizes(pub(crate) Vec<LevelSize>);
+
+/// Parses a list of levels: their keys, and behind a slash their runs, if there is more than one.
+fn parse_levels(text: &str) -> Result<LevelSizes, String> {
+    let parse = |(level, text): (u32, &str)| {
+        let (keys, runs) = text.split_once('/').unwrap_or((text, "1"));
+        Ok(LevelSize::new(level, parse_count(keys)?).with_runs(count_in(1..=u64::MAX)(runs)?))
+    };
+    (0..).zip(text.split(',')).map(parse).collect::<Result<_, _>>().map(LevelSizes)
 }
 
 fn parse_ratio(text: &str) -> Result<f64, String> {

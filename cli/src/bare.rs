@@ -121,7 +121,7 @@ fn extract(path: &Path, reading: Reading<'_>) -> anyhow::Result<FilterBlock<Byte
     let name = input::name(path);
     let table = match Opened::open(path, reading).map_err(|unopened| unopened.reason)? {
         Opened::Table(table) => table,
-        Opened::FilterBlock(_) => bail!("{name} is a filter block already"),
+        Opened::FilterBlock(_) | Opened::Partitions(_) => bail!("{name} is a filter block already"),
         Opened::Foreign(table) => {
             bail!(
                 "{name} is a table of {}, whose filter is in no block of its own: `probe` reads it in place",
@@ -129,6 +129,8 @@ fn extract(path: &Path, reading: Reading<'_>) -> anyhow::Result<FilterBlock<Byte
             )
         }
     };
+    let is_whole = table.partition_index().is_none();
+    ensure!(is_whole, "{name} has a filter in partitions, which is no single block: `probe` reads it in place");
     let Some(region) = table.layout().region(TablePart::Filter).cloned() else {
         bail!("{name} has no filter");
     };

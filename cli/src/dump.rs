@@ -36,7 +36,7 @@ struct Dump<'a, 'b> {
     escapes: bool,
     entries: u64,
     tombstones: u64,
-    /// Keys and values that are not printed as they are.
+    /// Keys and values that are printed with escapes.
     escaped: u64,
 }
 
@@ -81,7 +81,7 @@ pub(crate) fn run(
                 dump.entry(&key.with_context(|| name.clone().into_owned())?, None, false)?;
             }
         }
-        Opened::FilterBlock(_) => bail!("{name} is a filter block, which has no keys"),
+        Opened::FilterBlock(_) | Opened::Partitions(_) => bail!("{name} is a filter block, which has no keys"),
     }
     dump.end()?;
     Ok(Outcome::Yes)
@@ -142,7 +142,7 @@ impl Dump<'_, '_> {
             let escaped = units::grouped(self.escaped);
             note(&format!(
                 "note: {escaped} of the keys and values are no plain text and are shown with escapes: \
-                           --keys-format hex prints all as they are"
+                           --keys-format hex prints all of their bytes"
             ));
         }
         Ok(())

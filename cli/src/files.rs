@@ -27,6 +27,8 @@ const TAIL_BYTES: u64 = MAX_FOOTER_BYTES as u64;
 
 const TABLE_MAGIC: &[u8] = b"SSTFLTR";
 const BLOCK_MAGIC: &[u8] = b"SF";
+const PARTITIONS_MAGIC: &[u8] = b"SP";
+const SIDECAR_MAGIC: &[u8] = b"SSTFLTSC";
 
 /// The problem of a file that [`look_at`] does not recognize.
 pub(crate) const NEITHER: &str = "neither a table nor a filter block: its last bytes have the magic number of neither, nor that of RocksDB, \
@@ -69,6 +71,12 @@ fn has_extension(path: &Path, extension: &str) -> bool {
     path.extension().is_some_and(|found| found == extension)
 }
 
+/// The table that a sidecar of this name belongs to; there need be none.
+pub(crate) fn table_beside(sidecar: &Path) -> Option<PathBuf> {
+    let table = sidecar.with_extension("");
+    (has_extension(sidecar, FILTER_EXTENSION) && has_table_extension(&table)).then_some(table)
+}
+
 /// Whether it is a temporary file of a writer that was killed.
 pub(crate) fn is_leftover(path: &Path) -> bool {
     let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
@@ -91,7 +99,7 @@ pub(crate) fn list(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
 }
 
 /// The file itself, or the files of a directory that are tables or filter blocks: by their bytes, or by their name if
-/// they have been cut short. `skipped` gets the others.
+/// they have been cut short. A sidecar belongs to the table that it is beside, and is not a file of its own. `skipped` gets the others.
 pub(crate) fn expand(path: &Path, skipped: &mut Vec<String>) -> anyhow::Result<Vec<PathBuf>> {
     if input::is_standard(path) {
         return Ok(vec![path.to_owned()]);
@@ -104,7 +112,9 @@ pub(crate) fn expand(path: &Path, skipped: &mut Vec<String>) -> anyhow::Result<V
         let is_recognized = || !matches!(look_at(file), Ok(Look::Neither));
         is_named_like_ours(file) || (!is_leftover(file) && is_recognized())
     };
-    let (chosen, others): (Vec<_>, Vec<_>) = list(path)?.into_iter().partition(is_chosen);
+    let mut files = list(path)?;
+    files.retain(|file| !table_beside(file).is_some_and(|table| table.is_file()));
+    let (chosen, others): (Vec<_>, Vec<_>) = files.into_iter().partition(is_chosen);
     skipped.extend(others.iter().map(|file| file.display().to_string()));
     ensure!(!chosen.is_empty(), "{} holds no table and no filter block", path.display());
     Ok(chosen)
@@ -163,11 +173,20 @@ fn foreign_among(paths: &[PathBuf]) -> Option<anyhow::Error> {
 
 /// Opens one table; that of standard input is read into memory.
 pub(crate) fn open_table(file: &Path, secret: Option<&KeyHasher>) -> anyhow::Result<Table> {
+    open_table_with(file, &read_options(secret))
+}
+
+fn open_table_with(file: &Path, options: &ReadOptions) -> anyhow::Result<Table> {
     if input::is_standard(file) {
-        return Ok(Table::open_source(input::whole(file)?, &read_options(secret))?);
+        return Ok(Table::open_source(input::whole(file)?, options)?);
     }
-    let opened = Table::open(file, &read_options(secret));
+    let opened = Table::open(file, options);
     opened.map_err(|problem| foreign_among(&[file.to_owned()]).unwrap_or_else(|| problem.into()))
+}
+
+/// The same, as if it had no sidecar.
+pub(crate) fn open_table_alone(file: &Path, secret: Option<&KeyHasher>) -> anyhow::Result<Table> {
+    open_table_with(file, &read_options(secret).without_sidecars())
 }
 
 fn read_options(secret: Option<&KeyHasher>) -> ReadOptions {
@@ -184,6 +203,10 @@ pub(crate) fn is_unread(problem: &TableError) -> bool {
 pub(crate) enum Look {
     Table,
     FilterBlock,
+    /// A filter in partitions, without a table.
+    Partitions,
+    /// A filter beside a table, made for it.
+    Sidecar,
     /// A table of another engine.
     Foreign(Engine),
     Neither,
@@ -212,8 +235,12 @@ fn look_at_tail(tail: &[u8]) -> Look {
     let Some(last) = tail.last_chunk::<32>() else { return Look::Neither };
     if last[24..31] == *TABLE_MAGIC {
         Look::Table
+    } else if last[20..28] == *SIDECAR_MAGIC {
+        Look::Sidecar
     } else if last[26..28] == *BLOCK_MAGIC {
         Look::FilterBlock
+    } else if last[26..28] == *PARTITIONS_MAGIC {
+        Look::Partitions
     } else {
         recognize(tail).map_or(Look::Neither, Look::Foreign)
     }

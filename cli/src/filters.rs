@@ -143,7 +143,7 @@ impl Timed {
         Ok(self)
     }
 
-    /// Keys of `files` that the filters deny. It must always be 0.
+    /// Keys of `files` that their filters are negative for. It must always be 0.
     pub(crate) fn lost_keys(&self, files: &[Vec<KeyHash>]) -> u64 {
         let lost = |(filter, hashes): (_, &Vec<_>)| hashes.len() as u64 - count_one_by_one(filter, hashes);
         self.filters.iter().zip(files).map(lost).sum()

@@ -75,6 +75,9 @@ pub(crate) fn run(
     for problem in set.tables().iter().filter_map(Table::filter_problem) {
         note(&format!("note: reading without a filter: {}", in_options(problem)));
     }
+    for problem in set.tables().iter().filter_map(Table::sidecar_problem) {
+        note(&format!("note: reading without a sidecar: {}", in_options(problem)));
+    }
     let lookups: Vec<_> = keys.into_iter().map(|key| look_up(&set, key)).collect::<anyhow::Result<_>>()?;
     let found = lookups.iter().filter(|lookup| lookup.found).count();
     let absent = lookups.len() - found;

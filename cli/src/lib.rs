@@ -17,8 +17,10 @@ mod lines;
 mod memory;
 mod opened;
 mod output;
+mod partitions;
 mod probe;
 mod progress;
+mod rebuild;
 mod report;
 mod secret;
 mod shell;
@@ -33,7 +35,7 @@ use clap::Parser;
 pub use args::Cli;
 use args::Command;
 pub use interrupt::{Interrupted, end_in_order};
-use opened::Reading;
+use opened::{Manifests, Reading};
 use output::{CANNOT_WRITE, Output};
 pub use output::{Outcome, explained};
 
@@ -52,7 +54,7 @@ impl Cli {
     /// Whether the command writes files that must not be left half done.
     #[must_use]
     pub fn makes_files(&self) -> bool {
-        matches!(self.command, Command::Build(_) | Command::Filter(_))
+        matches!(self.command, Command::Build(_) | Command::Rebuild(_) | Command::Filter(_))
     }
 }
 
@@ -64,11 +66,13 @@ impl Cli {
 pub fn run(cli: &Cli, stdout: &mut dyn Write) -> anyhow::Result<Outcome> {
     let secret = cli.secret_seed_file.as_deref().map(secret::hasher_from).transpose()?;
     let (secret, format) = (secret.as_ref(), cli.keys_format);
-    let reading = Reading { secret, comparator: cli.comparator.as_deref() };
+    let manifests = Manifests::default();
+    let reading = Reading { secret, comparator: cli.comparator.as_deref(), manifests: &manifests };
     let mut output = Output { writer: stdout, is_json: cli.json };
     let outcome = match &cli.command {
         Command::Demo => output.report(demo::run()?),
         Command::Build(args) => output.report(build::run(args, format, secret)?),
+        Command::Rebuild(args) => output.report(rebuild::run(args, reading)?),
         Command::Get(args) => get::run(args, format, secret, &mut output),
         Command::Probe(args) => probe::run(args, format, reading, &mut output),
         Command::Dump(args) => dump::run(args, format, reading, &mut output),
@@ -76,8 +80,9 @@ pub fn run(cli: &Cli, stdout: &mut dyn Write) -> anyhow::Result<Outcome> {
         Command::Inspect(args) => output.report(inspect::run(args, format, reading)?),
         Command::Verify(args) => output.report(verify::run(args, reading)),
         Command::Compare(args) => output.report(compare::run(args, format, reading)?),
+        Command::Advise(args) if args.levels.is_some() => output.report(advise::levels::run(args, reading)?),
         Command::Advise(args) if args.tables.is_empty() => output.report(advise::run(args)?),
-        Command::Advise(args) => output.report(advise::tables::run(&args.tables, reading)?),
+        Command::Advise(args) => output.report(advise::tables::run(args, reading)?),
         Command::Completions(args) => shell::completions(args, &mut output),
         Command::Man(args) => shell::man(args, &mut output),
         Command::Report(args) => output.report(report::run(args)?),

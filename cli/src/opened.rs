@@ -1,10 +1,13 @@
 //! Any file that the program can read, opened by what its bytes say it is.
 
+use std::collections::HashMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, bail, ensure};
 use bytes::Bytes;
+use sstfilter::sidecar::Sidecar;
 use sstfilter::sst::{FileSystem, LocalFileSystem, RandomAccess, Table};
 use sstfilter::{FilterBlock, KeyHasher};
 use sstfilter_interop::{Engine, Error, Manifest};
@@ -12,6 +15,7 @@ use sstfilter_interop::{Engine, Error, Manifest};
 use crate::files::{self, Look};
 use crate::input;
 use crate::output::Outcome;
+use crate::partitions::Container;
 
 /// A file of which at least the frame is sound.
 pub(crate) enum Opened {
@@ -19,6 +23,8 @@ pub(crate) enum Opened {
     Table(Box<Table>),
     /// A filter block without a table. Its payload has not been verified.
     FilterBlock(Box<FilterBlock<Bytes>>),
+    /// A filter in partitions without a table, of which the top index has been verified.
+    Partitions(Box<Container>),
     /// A table of RocksDB, LevelDB or Pebble.
     Foreign(Box<ForeignTable>),
 }
@@ -34,11 +40,27 @@ pub(crate) struct Unopened {
     pub(crate) reason: anyhow::Error,
 }
 
+impl From<anyhow::Error> for Unopened {
+    fn from(reason: anyhow::Error) -> Self {
+        Self { outcome: outcome_of(&reason), reason }
+    }
+}
+
 impl Opened {
     /// Opens the file at `path`.
     pub(crate) fn open(path: &Path, reading: Reading<'_>) -> Result<Self, Unopened> {
         let look = look_at(path).map_err(|reason| Unopened { outcome: Outcome::Failed, reason })?;
-        Self::open_as(look, path, reading).map_err(|reason| Unopened { outcome: outcome_of(&reason), reason })
+        Self::open_as(look, path, reading).map_err(Unopened::from)
+    }
+
+    /// Opens the file at `path`, and if it is a table of another engine, as [`foreign_to_probe`] does.
+    pub(crate) fn open_to_probe(path: &Path, reading: Reading<'_>) -> Result<Self, Unopened> {
+        let mut opened = Self::open(path, reading)?;
+        if let Self::Foreign(table) = &mut opened {
+            let taken = comparator_from_keys(table).with_context(|| input::name(path).into_owned());
+            taken.map_err(Unopened::from)?;
+        }
+        Ok(opened)
     }
 
     fn open_as(look: Look, path: &Path, reading: Reading<'_>) -> anyhow::Result<Self> {
@@ -48,21 +70,76 @@ impl Opened {
                 let block = FilterBlock::open_unverified(input::whole(path)?);
                 Ok(Self::FilterBlock(Box::new(block.with_context(|| input::name(path).into_owned())?)))
             }
+            Look::Partitions => {
+                let container = container(path).with_context(|| input::name(path).into_owned());
+                Ok(Self::Partitions(Box::new(container?)))
+            }
+            Look::Sidecar => filter_of_sidecar(path),
             Look::Foreign(_) => {
                 let table = foreign(path, reading).with_context(|| input::name(path).into_owned());
-                Ok(Self::Foreign(Box::new(table?)))
+                Ok(Self::Foreign(Box::new(table?.0)))
             }
             Look::Neither => bail!("{}: {}", input::name(path), files::neither(path)),
         }
     }
 }
 
-/// What the options of the command line say about reading tables.
-#[derive(Clone, Copy, Debug, Default)]
+/// The sidecar at `path` and its filter, for whichever table it was made, once its checksums hold.
+pub(crate) fn sidecar(path: &Path) -> anyhow::Result<(Sidecar, Bytes)> {
+    let bytes = input::whole(path)?;
+    let sidecar = Sidecar::open_for_any_table(&bytes, bytes.len() as u64)?;
+    let filter = bytes.slice(..usize::try_from(sidecar.filter_bytes())?);
+    sidecar.check_filter(&filter)?;
+    Ok((sidecar, filter))
+}
+
+/// The filter of the sidecar at `path`, which may have partitions.
+fn filter_of_sidecar(path: &Path) -> anyhow::Result<Opened> {
+    let context = || input::name(path).into_owned();
+    let (sidecar, filter) = sidecar(path).with_context(context)?;
+    let has_whole_keys = sidecar.key_parts().any(str::is_empty);
+    ensure!(has_whole_keys, "{}: holds parts of keys, whose extractor the program does not have", context());
+    Ok(match Container::open(filter.clone()).with_context(context)? {
+        Some(container) => Opened::Partitions(Box::new(container)),
+        None => Opened::FilterBlock(Box::new(FilterBlock::open_unverified(filter).with_context(context)?)),
+    })
+}
+
+/// The partitioned filter at `path`, without a table.
+pub(crate) fn container(path: &Path) -> anyhow::Result<Container> {
+    let container = Container::open(input::whole(path)?)?;
+    container.context("the end of a filter in partitions is cut short")
+}
+
+/// What is known of tables before they are read: from the options of the command line, and from their databases.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Reading<'a> {
     pub(crate) secret: Option<&'a KeyHasher>,
     /// Of the database, for tables that do not say enough of theirs.
     pub(crate) comparator: Option<&'a str>,
+    pub(crate) manifests: &'a Manifests,
+}
+
+/// The manifests of databases, each read once for all of its tables.
+#[derive(Debug, Default)]
+pub(crate) struct Manifests {
+    by_directory: Mutex<HashMap<PathBuf, Option<Arc<Manifest>>>>,
+}
+
+impl Manifests {
+    /// The manifest of the database whose table is at `path`, if it has one that can be read. Other threads wait meanwhile: they need
+    /// the same one.
+    pub(crate) fn beside(&self, path: &Path) -> Option<Arc<Manifest>> {
+        // The current directory is not where standard input comes from.
+        let directory = path.parent().filter(|_| !input::is_standard(path))?;
+        let mut read = self.by_directory.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(manifest) = read.get(directory) {
+            return manifest.clone();
+        }
+        let manifest = manifest_in(directory).map(Arc::new);
+        read.insert(directory.to_owned(), manifest.clone());
+        manifest
+    }
 }
 
 /// A comparator that a table does not name itself.
@@ -90,45 +167,59 @@ impl Origin {
     }
 }
 
-/// A table of another engine, opened as [`foreign_with_comparator`] does.
-pub(crate) fn foreign(path: &Path, reading: Reading<'_>) -> anyhow::Result<ForeignTable> {
-    foreign_with_comparator(path, reading).map(|(table, _)| table)
+/// A table of another engine, and the comparator that it does not name itself: from the command line, or from its database's
+/// manifest. What neither says is the reason why its filter cannot be used.
+pub(crate) fn foreign(path: &Path, reading: Reading<'_>) -> anyhow::Result<(ForeignTable, Option<TakenComparator>)> {
+    let table = ForeignTable::open(source(path)?)?;
+    Ok(match stated_comparator(path, table.engine(), reading) {
+        Some(taken) => (table.with_comparator(&taken.name), Some(taken)),
+        None => (table, None),
+    })
 }
 
-/// A table of another engine. What it does not say of itself is taken from the command line, or from its database's
-/// manifest, or else from its keys, all of which are read then. What none of them says is the reason why its filter
-/// cannot be used.
-pub(crate) fn foreign_with_comparator(
+fn stated_comparator(path: &Path, engine: Engine, reading: Reading<'_>) -> Option<TakenComparator> {
+    if let Some(name) = reading.comparator {
+        return Some(TakenComparator { name: name.to_owned(), from: Origin::Option });
+    }
+    if engine != Engine::LevelDb {
+        return None;
+    }
+    let manifest = reading.manifests.beside(path)?;
+    Some(TakenComparator { name: manifest.comparator()?.to_owned(), from: Origin::Manifest })
+}
+
+/// The same for a table whose filter is to be probed: what nothing else says is taken from its keys, all of which are read then.
+pub(crate) fn foreign_to_probe(
     path: &Path,
     reading: Reading<'_>,
 ) -> anyhow::Result<(ForeignTable, Option<TakenComparator>)> {
-    let mut table = ForeignTable::open(source(path)?)?;
-    if let Some(name) = reading.comparator {
-        let taken = TakenComparator { name: name.to_owned(), from: Origin::Option };
-        return Ok((table.with_comparator(name), Some(taken)));
-    }
-    if table.engine() == Engine::LevelDb
-        && let Some(name) = manifest_beside(path).as_ref().and_then(Manifest::comparator)
-    {
-        let taken = TakenComparator { name: name.to_owned(), from: Origin::Manifest };
-        return Ok((table.with_comparator(name), Some(taken)));
-    }
-    // Its error says less than a probe does.
-    let agrees = table.take_comparator_from_keys().is_ok();
-    let is_taken = agrees && table.engine() == Engine::LevelDb && table.load_filter().is_ok();
-    let taken = TakenComparator { name: "leveldb.BytewiseComparator".to_owned(), from: Origin::Keys };
-    Ok((table, is_taken.then_some(taken)))
+    let (mut table, stated) = foreign(path, reading)?;
+    let taken = match stated {
+        Some(stated) => Some(stated),
+        None => comparator_from_keys(&mut table)?,
+    };
+    Ok((table, taken))
 }
 
-/// The manifest of the database that a table lies in, if it has one that can be read.
-pub(crate) fn manifest_beside(path: &Path) -> Option<Manifest> {
-    let current = path.with_file_name("CURRENT");
-    let name = fs::read_to_string(current).ok().filter(|name| name.len() <= MAX_CURRENT_BYTES)?;
+/// Takes from a table's keys what nothing else has said of its comparator. Fails only if the table cannot be read.
+fn comparator_from_keys(table: &mut ForeignTable) -> Result<Option<TakenComparator>, Error> {
+    match table.take_comparator_from_keys() {
+        Err(unread @ Error::Io { .. }) => Err(unread),
+        Ok(()) if table.engine() == Engine::LevelDb && table.load_filter().is_ok() => {
+            Ok(Some(TakenComparator { name: "leveldb.BytewiseComparator".to_owned(), from: Origin::Keys }))
+        }
+        // Other errors say less than a probe does.
+        Ok(()) | Err(_) => Ok(None),
+    }
+}
+
+fn manifest_in(directory: &Path) -> Option<Manifest> {
+    let name = fs::read_to_string(directory.join("CURRENT")).ok().filter(|name| name.len() <= MAX_CURRENT_BYTES)?;
     let name = name.trim_end_matches('\n');
     if !name.starts_with("MANIFEST-") || name.contains(['/', '\\']) {
         return None;
     }
-    Manifest::parse(&fs::read(path.with_file_name(name)).ok()?).ok()
+    Manifest::parse(&fs::read(directory.join(name)).ok()?).ok()
 }
 
 /// The file CURRENT holds `MANIFEST-`, a number and a line feed.
@@ -169,7 +260,6 @@ pub(crate) fn outcome_of_foreign(error: &Error) -> Outcome {
 /// Calls `visit` with each key of the table at `path`, ascending: one of this library or of another engine.
 ///
 /// Fails on a bare filter block, which has no keys, and on the first damage.
-#[allow(dead_code, reason = "for commands that take keys from tables")]
 pub(crate) fn for_each_key(path: &Path, reading: Reading<'_>, visit: &mut dyn FnMut(&[u8])) -> anyhow::Result<()> {
     match Opened::open(path, reading).map_err(|unopened| unopened.reason)? {
         Opened::Table(table) => {
@@ -184,8 +274,51 @@ pub(crate) fn for_each_key(path: &Path, reading: Reading<'_>, visit: &mut dyn Fn
             }
             Ok(())
         }
-        Opened::FilterBlock(_) => {
+        Opened::FilterBlock(_) | Opened::Partitions(_) => {
             bail!("{} is a filter block, which has no keys to list: give a table", input::name(path))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! A directory of ten thousand tables has one manifest, of megabytes; and a table of gigabytes is read for its comparator only where
+    //! its filter is probed.
+
+    use sstfilter_interop::Probe;
+
+    use super::*;
+
+    const LONE_TABLE: &str = "../interop/fixtures/leveldb/6000-keys.ldb";
+    const ABSENT: &[u8] = b"00000000!";
+
+    fn probed(opened: &Opened) -> Probe {
+        let Opened::Foreign(table) = opened else { panic!("not a table of LevelDB") };
+        table.probe(ABSENT)
+    }
+
+    #[test]
+    fn the_keys_of_a_table_are_read_for_its_comparator_only_if_its_filter_is_probed() {
+        let manifests = Manifests::default();
+        let reading = Reading { secret: None, comparator: None, manifests: &manifests };
+        let path = Path::new(LONE_TABLE);
+        assert!(matches!(probed(&Opened::open(path, reading).unwrap()), Probe::Unusable(_)));
+        assert_eq!(probed(&Opened::open_to_probe(path, reading).unwrap()), Probe::Absent);
+    }
+
+    #[test]
+    fn a_manifest_is_read_once_for_all_tables_beside_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let table = |name: &str| directory.path().join(name);
+        fs::write(table("CURRENT"), "MANIFEST-000002\n").unwrap();
+        // One record: the comparator `idb_cmp1`.
+        let record = b"\xf6\xd0\x17\xc7\x0a\x00\x01\x01\x08\x69\x64\x62\x5f\x63\x6d\x70\x31";
+        fs::write(table("MANIFEST-000002"), record).unwrap();
+        let manifests = Manifests::default();
+        let first = manifests.beside(&table("000007.ldb")).unwrap();
+        assert_eq!(first.comparator(), Some("idb_cmp1"));
+        fs::remove_file(table("MANIFEST-000002")).unwrap();
+        assert!(Arc::ptr_eq(&first, &manifests.beside(&table("000008.ldb")).unwrap()));
+        assert!(Manifests::default().beside(&table("000007.ldb")).is_none());
     }
 }

@@ -125,7 +125,7 @@ pub(crate) type Column<T> = (&'static str, fn(&T) -> String);
 pub(crate) fn figures<'a, T: 'a>(columns: &[Column<T>], rows: impl IntoIterator<Item = &'a T>) -> Table {
     let mut table = Table::new();
     if is_plain() {
-        // Rows as wide as they are: a program reads them line by line.
+        // Rows of any width: a program reads them line by line.
         table.load_preset(PLAIN_LINES).set_content_arrangement(ContentArrangement::Disabled);
     } else {
         table.load_preset(LINES).set_content_arrangement(ContentArrangement::Dynamic).set_width(MAX_COLUMNS);

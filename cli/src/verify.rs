@@ -4,15 +4,18 @@ use core::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use bytes::Bytes;
 use clap::Args;
 use serde::Serialize;
-use sstfilter::FilterBlock;
+use sstfilter::sidecar::SidecarError;
 use sstfilter::sst::{FilterVerdict, Table, TableError};
+use sstfilter::{BlockError, FilterBlock};
 use sstfilter_interop::{BlockState, Engine, Error};
 
 use crate::files::{self, Look};
 use crate::opened::{self, Reading};
 use crate::output::{Outcome, Text, explained, in_options};
+use crate::partitions::Container;
 use crate::{input, progress, units};
 
 #[derive(Debug, Args)]
@@ -30,6 +33,8 @@ pub(crate) struct VerifyReport {
     damaged: usize,
     unreadable: usize,
     entries: u64,
+    /// Of filters that have some.
+    partitions: u64,
     files: Vec<FileVerdict>,
     /// Files of directories that are neither tables nor filter blocks.
     skipped: Vec<String>,
@@ -39,6 +44,8 @@ pub(crate) struct VerifyReport {
 struct FileVerdict {
     path: String,
     entries: u64,
+    /// Partitions of its filters.
+    partitions: u64,
     problems: Vec<String>,
     /// Why the filter was not compared with the keys, where it was not.
     filter_not_asked: Option<String>,
@@ -97,6 +104,8 @@ impl FileVerdict {
         match files::look_at(path) {
             Err(problem) => return Self::unreadable(path, &problem),
             Ok(Look::FilterBlock) => verdict.verify_block(path),
+            Ok(Look::Partitions) => verdict.verify_partitions(path),
+            Ok(Look::Sidecar) => verdict.verify_sidecar(path, reading),
             Ok(Look::Foreign(engine)) => verdict.verify_foreign(path, engine, reading),
             Ok(Look::Neither) if !files::has_table_extension(path) || has_end(path) => {
                 verdict.problems.push(files::neither(path));
@@ -133,19 +142,71 @@ impl FileVerdict {
         }
     }
 
+    /// All partitions of a filter without a table, and all bytes between them.
+    fn verify_partitions(&mut self, path: &Path) {
+        let verified = opened::container(path).and_then(|container| {
+            (self.entries, self.partitions) = (container.index.keys(), container.index.partitions().into());
+            Ok(container.verify(container.index.file())?)
+        });
+        if let Err(problem) = verified {
+            self.is_unreadable = opened::outcome_of(&problem) == Outcome::Failed;
+            self.problems.push(explained(&problem));
+        }
+    }
+
+    /// Its checksums, and whether it was made for the table that it is beside, if it is beside one. Its filter is compared
+    /// with the keys where the table is verified.
+    fn verify_sidecar(&mut self, path: &Path, reading: Reading<'_>) {
+        match opened::sidecar(path) {
+            Ok((sidecar, filter)) => {
+                let verified = match Container::open(filter.clone()) {
+                    Ok(Some(container)) => {
+                        self.partitions = container.index.partitions().into();
+                        container.verify(Some(sidecar.table().file_id()))
+                    }
+                    Ok(None) => verified(filter),
+                    Err(problem) => Err(problem),
+                };
+                self.problems.extend(verified.err().map(|problem| problem.to_string()));
+            }
+            Err(problem) => {
+                self.is_unreadable = !problem.is::<SidecarError>();
+                return self.problems.push(explained(&problem));
+            }
+        }
+        let Some(table) = files::table_beside(path).filter(|table| table.is_file()) else { return };
+        match files::open_table(&table, reading.secret) {
+            Ok(table) => table.sidecar_problem().into_iter().for_each(|problem| self.add_of_sidecar(problem)),
+            Err(problem) => self.problems.push(explained(&problem)),
+        }
+    }
+
+    /// One that was built for other readers is sound.
+    fn add_of_sidecar(&mut self, problem: &TableError) {
+        if problem.is_foreign_filter() {
+            self.filter_not_asked = Some(in_options(problem));
+        } else {
+            self.add(problem);
+        }
+    }
+
     /// Of an unsound table, filter, index and data are checked one by one, so that damage to one does not hide damage
     /// to another.
     fn verify_table(&mut self, table: &Table) {
         match table.verify() {
             Ok(report) => {
                 self.entries = report.entries;
-                if let FilterVerdict::NotProbed { reason } = report.filter {
-                    self.filter_not_asked = Some(in_options(&reason));
+                self.partitions = report.filter_partitions;
+                for verdict in [report.sidecar, report.filter] {
+                    if let FilterVerdict::NotProbed { reason } = verdict {
+                        self.filter_not_asked = Some(in_options(&reason));
+                    }
                 }
             }
             Err(first) => {
                 self.add(&first);
                 table.filter_problem().into_iter().for_each(|problem| self.add(problem));
+                table.sidecar_problem().into_iter().for_each(|problem| self.add_of_sidecar(problem));
                 table.iter().find_map(Result::err).iter().for_each(|problem| self.add(problem));
             }
         }
@@ -165,10 +226,12 @@ impl FileVerdict {
     /// Every checksum of another engine's table, and its filter against its keys, where its data can be read.
     fn verify_foreign(&mut self, path: &Path, engine: Engine, reading: Reading<'_>) {
         self.engine = Some(engine.name());
-        let table = match opened::foreign(path, reading) {
-            Ok(table) => table,
+        let mut table = match opened::foreign(path, reading) {
+            Ok((table, _)) => table,
             Err(reason) => return self.add_unopened(&reason),
         };
+        // Whatever prevents it is found below.
+        table.take_comparator_from_keys().ok();
         let report = table.verify();
         let mut blocks = BlockCounts::default();
         for block in &report.blocks {
@@ -194,7 +257,8 @@ impl FileVerdict {
         if let Some(example) = report.lost_examples.first() {
             let (lost, checked) = (units::grouped(report.keys_lost), units::grouped(report.keys_checked));
             let example = Text(example.clone());
-            self.problems.push(format!("the filter denies {lost} of {checked} stored keys, such as {example}"));
+            self.problems
+                .push(format!("the filter is negative for {lost} of {checked} stored keys, such as {example}"));
         }
     }
 
@@ -217,6 +281,10 @@ impl FileVerdict {
     }
 }
 
+fn verified(block: Bytes) -> Result<(), BlockError> {
+    FilterBlock::open_unverified(block)?.verify()
+}
+
 impl VerifyReport {
     fn new(files: Vec<FileVerdict>, skipped: Vec<String>) -> Self {
         let unreadable = files.iter().filter(|file| file.is_unreadable).count();
@@ -227,6 +295,7 @@ impl VerifyReport {
             damaged: unsound - unreadable,
             unreadable,
             entries: files.iter().map(|file| file.entries).sum(),
+            partitions: files.iter().map(|file| file.partitions).sum(),
             files,
             skipped,
         }
@@ -256,6 +325,10 @@ impl fmt::Display for VerifyReport {
         }
         let (files, entries) = (units::counted(self.checked as u64, "file"), units::grouped(self.entries));
         let Self { damaged, unreadable, .. } = self;
-        writeln!(f, "{files} checked, {entries} entries: {damaged} damaged, {unreadable} unreadable")
+        let partitions = match self.partitions {
+            0 => String::new(),
+            partitions => format!(", {}", units::counted(partitions, "partition")),
+        };
+        writeln!(f, "{files} checked, {entries} entries{partitions}: {damaged} damaged, {unreadable} unreadable")
     }
 }

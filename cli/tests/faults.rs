@@ -411,6 +411,13 @@ fn a_build_over_old_tables_whose_calls_fail_leaves_whole_tables_of_one_build_or_
 }
 
 #[test]
+fn a_rebuild_whose_calls_fail_leaves_whole_sidecars_and_says_which_file_failed() {
+    let scenario = Scenario { writes: true, ..Scenario::new("rebuild", &["rebuild", "WORK/tables"]) };
+    try_all(&scenario, &ALL_FAULTS);
+    try_all(&scenario, &[Fault::FailsFromThenOn(ENOSPC)]);
+}
+
+#[test]
 fn a_lookup_whose_calls_fail_gives_the_right_answer_or_an_error() {
     try_all(&Scenario::new("get", &["get", "WORK/tables", "key0000", "key0001", "key0039"]), &ALL_FAULTS);
 }

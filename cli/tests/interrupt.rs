@@ -91,6 +91,24 @@ fn a_build_that_is_told_to_end_leaves_complete_tables_and_nothing_else() {
 }
 
 #[test]
+fn a_rebuild_that_is_told_to_end_leaves_whole_sidecars_and_nothing_else() {
+    let place = Place::new();
+    let out = place.build(20_000, &["--files", "8"]);
+    let names_before = names(&out);
+    let again = vec![out.as_str(); 3_000];
+    let mut rebuild = Endless::spawn(attentive_program().arg("rebuild").args(again));
+    rebuild.wait_until(|| place.path("tables/000006.sst.filter").exists());
+    rebuild.signal("INT");
+    let (ended, stderr) = rebuild.end();
+    assert_eq!(ended, Some(130), "{stderr}");
+    assert!(stderr.starts_with("interrupted"), "{stderr}");
+    run(&["verify", &out]).expect_code(0);
+    let sidecars = names(&out).into_iter().filter(|name| !names_before.contains(name));
+    let others: Vec<_> = sidecars.filter(|name| !name.ends_with(".sst.filter")).collect();
+    assert!(others.is_empty(), "something else was left: {others:?}");
+}
+
+#[test]
 fn a_first_table_that_is_not_completed_leaves_no_directory() {
     let place = Place::new();
     let mut build = Endless::build(&place.text("a/b/tables"), "1T");

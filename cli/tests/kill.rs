@@ -59,6 +59,39 @@ fn sound_tables(directory: &Path) -> usize {
 }
 
 #[test]
+fn a_killed_rebuild_leaves_the_old_sidecar_or_the_new_one() {
+    let place = Place::new();
+    let out = place.build(20_000, &["--files", "4"]);
+    let mut state = 0x51de;
+    let (mut sidecars, mut leftovers) = (0, 0);
+    for round in 0..KILLS {
+        let bits = if round % 2 == 0 { "6" } else { "30" };
+        let again = vec![out.as_str(); 2_000];
+        let mut command = program();
+        command.args(["rebuild", "--bits-per-key", bits]).args(again).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        thread::sleep(Duration::from_millis(2 + next(&mut state) % 80));
+        assert!(child.try_wait().unwrap().is_none(), "the rebuild ended before it was killed");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        for name in names(&out) {
+            let path = Path::new(&out).join(&name);
+            if has_extension(&name, "sst") {
+                let table = Table::open(&path, &ReadOptions::default()).unwrap();
+                assert!(table.sidecar_problem().is_none(), "{name}: {}", table.sidecar_problem().unwrap());
+                table.verify().unwrap();
+                sidecars += u32::from(table.sidecar().is_some());
+            } else if has_extension(&name, "tmp") {
+                fs::remove_file(path).unwrap();
+                leftovers += 1;
+            }
+        }
+    }
+    println!("{sidecars} sidecars, {leftovers} temporary files");
+    assert!(sidecars > 20, "killed too early to test anything: {sidecars} sidecars");
+}
+
+#[test]
 fn a_killed_build_leaves_whole_tables_or_nothing() {
     let place = Place::new();
     let out = place.text("tables");

@@ -137,6 +137,7 @@ pub trait DynamicFilter: Dynamic {
             identity: contents.hash_identity().into(),
             shape,
             payload_checksum: checksum(payload.as_slice()),
+            is_partition: false,
         };
         trailer.seal(payload).ok_or(FilterError::TooLarge { most_bytes: MAX_PAYLOAD_BYTES, got: bytes })
     }

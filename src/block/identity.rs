@@ -26,7 +26,7 @@ impl From<HashIdentity> for BlockIdentity {
 }
 
 /// Bytes of a fingerprint in a block.
-pub(super) const FILE_BYTES: usize = 8;
+pub(crate) const FILE_BYTES: usize = 8;
 
 /// What a block is checked against when it is loaded: the reader's hash, the file's id, and keys that the file is known
 /// to hold.
@@ -46,9 +46,9 @@ pub(super) const FILE_BYTES: usize = 8;
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct LoadContext<'a> {
-    pub(super) identity: BlockIdentity,
-    pub(super) known_keys: &'a [KeyHash],
-    pub(super) kinds: Option<&'a KindRegistry>,
+    pub(crate) identity: BlockIdentity,
+    pub(crate) known_keys: &'a [KeyHash],
+    pub(crate) kinds: Option<&'a KindRegistry>,
 }
 
 impl<'a> LoadContext<'a> {

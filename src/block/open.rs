@@ -9,13 +9,14 @@ use super::info::BlockInfo;
 use super::registry::KindRegistry;
 use super::shape::{AnyShape, OpenShape};
 use super::trailer::Trailer;
-use crate::codec::checksum;
+use crate::codec::{CHECKSUM_BYTES, checksum, checksum_append};
 use crate::error::BlockError;
 use crate::filter::blocked_bloom::line::{self, Line};
 use crate::filter::kind::Kind;
 use crate::filter::{FilterShape, is_of_library};
 use crate::hash::{HashIdentity, KeyHash};
-use crate::ids::FileId;
+use crate::ids::{FileId, FilterKind};
+use crate::kernel::prefetch::prefetch_line;
 
 /// A filter block over any bytes: owned, borrowed, shared or mapped.
 ///
@@ -43,11 +44,11 @@ use crate::ids::FileId;
 /// ```
 #[derive(Clone)]
 pub struct FilterBlock<D> {
-    data: D,
+    pub(super) data: D,
     /// Whether the payload was compared with its checksum.
-    is_verified: bool,
+    pub(super) is_verified: bool,
     pub(super) trailer: Trailer,
-    shape: OpenShape,
+    pub(super) shape: OpenShape,
 }
 
 impl<D: AsRef<[u8]>> FilterBlock<D> {
@@ -76,7 +77,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     }
 
     /// The block, verified now unless it was before.
-    pub(super) fn verified(self) -> Result<Self, BlockError> {
+    pub(crate) fn verified(self) -> Result<Self, BlockError> {
         if !self.is_verified {
             self.verify()?;
         }
@@ -108,8 +109,47 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
 
     fn open(data: D, kinds: Option<&KindRegistry>) -> Result<Self, BlockError> {
         let trailer = Trailer::decode(data.as_ref())?;
+        if trailer.is_partition {
+            return Err(BlockError::Partition);
+        }
         let shape = OpenShape::decode(&trailer, kinds)?;
         Ok(Self { data, is_verified: false, trailer, shape })
+    }
+
+    /// Opens and verifies the block of a partition, which must be bound to no file and have hash `hash`. Reads the whole
+    /// block once, and returns with it the CRC32C of all its bytes but the last four.
+    ///
+    /// Not of all its bytes: a trailer followed by its own checksum has the same CRC32C whatever it says, so that the
+    /// sum over both would tell nothing of the trailer.
+    pub(crate) fn load_partition(
+        data: D,
+        hash: HashIdentity,
+        kinds: Option<&KindRegistry>,
+    ) -> Result<(Self, u32), BlockError> {
+        let trailer = Trailer::decode(data.as_ref())?;
+        if !trailer.is_partition {
+            return Err(BlockError::NotAPartition);
+        }
+        if trailer.identity.hash != hash {
+            return Err(BlockError::HashMismatch { expected: hash, got: trailer.identity.hash });
+        }
+        let shape = OpenShape::decode(&trailer, kinds)?;
+        let block = Self { data, is_verified: true, trailer, shape };
+        block.verify()?;
+        let bytes = block.as_bytes();
+        let tail = bytes.get(block.payload().len()..bytes.len() - CHECKSUM_BYTES).unwrap_or_default();
+        let sum = checksum_append(block.trailer.payload_checksum, tail);
+        Ok((block, sum))
+    }
+
+    /// What remains of an open block without its bytes.
+    pub(crate) fn into_probe(self) -> BlockProbe {
+        BlockProbe { shape: self.shape }
+    }
+
+    /// Whether the block holds a part of its file's keys only.
+    pub(super) fn is_partition(&self) -> bool {
+        self.trailer.is_partition
     }
 
     /// Checks the payload against its checksum: reads all of it once.
@@ -118,8 +158,14 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     ///
     /// [`BlockError::PayloadChecksum`] when it differs.
     pub fn verify(&self) -> Result<(), BlockError> {
-        let (expected, got) = (self.trailer.payload_checksum, checksum(self.payload()));
-        if expected == got { Ok(()) } else { Err(BlockError::PayloadChecksum { expected, got }) }
+        self.verified_payload().map(|_| ())
+    }
+
+    /// The payload, compared with its checksum now.
+    pub(super) fn verified_payload(&self) -> Result<&[u8], BlockError> {
+        let payload = self.payload();
+        let (expected, got) = (self.trailer.payload_checksum, checksum(payload));
+        if expected == got { Ok(payload) } else { Err(BlockError::PayloadChecksum { expected, got }) }
     }
 
     /// Whether the key of `hash` may be in the file; `false` is certain. The hash comes from the hasher that the block
@@ -129,6 +175,13 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     #[expect(clippy::inline_always, reason = "as for `OpenShape::may_contain`")]
     pub fn may_contain(&self, hash: KeyHash) -> bool {
         self.shape.may_contain(self.data.as_ref(), hash)
+    }
+
+    /// Prefetches what a probe for `hash` reads, where that is one place.
+    pub(crate) fn prefetch(&self, hash: KeyHash) {
+        if let Some(shape) = self.shape.any().as_blocked_bloom() {
+            prefetch_line(shape.lines().line_of(self.data.as_ref(), hash));
+        }
     }
 
     /// Probes for many keys at once; `hits` then holds the answers in their order.
@@ -183,6 +236,14 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         self.shape.any().fill_ratio(self.payload())
     }
 
+    pub(crate) const fn kind(&self) -> FilterKind {
+        self.trailer.kind
+    }
+
+    pub(crate) fn expected_fpr(&self) -> f64 {
+        self.shape.any().expected_fpr(self.trailer.shape.keys)
+    }
+
     pub(super) fn shape(&self) -> &AnyShape {
         self.shape.any()
     }
@@ -205,9 +266,44 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     }
 }
 
+impl FilterBlock<Bytes> {
+    /// Whether the block of `block_bytes` that ends with `end` can be [loaded](Self::load) in this context, as far as its
+    /// end says.
+    pub(crate) fn check_end(end: &[u8], block_bytes: u64, context: LoadContext<'_>) -> Result<(), BlockError> {
+        let LoadContext { identity: expected, kinds, .. } = context;
+        let trailer = Trailer::decode_end(end, block_bytes)?;
+        if trailer.is_partition {
+            return Err(BlockError::Partition);
+        }
+        OpenShape::decode(&trailer, kinds)?;
+        let got = trailer.identity;
+        if expected.hash != got.hash {
+            return Err(BlockError::HashMismatch { expected: expected.hash, got: got.hash });
+        }
+        if expected.file == got.file {
+            Ok(())
+        } else {
+            Err(BlockError::FileMismatch { expected: expected.file, got: got.file })
+        }
+    }
+}
+
 impl<D: AsRef<[u8]>> fmt::Debug for FilterBlock<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FilterBlock").field("info", &self.info()).finish_non_exhaustive()
+    }
+}
+
+/// A block that was opened, without its bytes: for owners of many blocks in one buffer.
+pub(crate) struct BlockProbe {
+    shape: OpenShape,
+}
+
+impl BlockProbe {
+    /// [`FilterBlock::may_contain`], in the bytes that the block was opened from.
+    #[inline]
+    pub(crate) fn may_contain(&self, block: &[u8], hash: KeyHash) -> bool {
+        self.shape.may_contain(block, hash)
     }
 }
 

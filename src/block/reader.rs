@@ -28,7 +28,18 @@ impl Probe<'_> {
     }
 }
 
+/// A filter in several parts, of which the key decides which one is probed.
+pub(crate) trait KeyedFilter: Send + Sync + fmt::Debug {
+    /// Probes for a key. Without the key's bytes, the answer may be "may be present" for every key.
+    fn probe(&self, key: Option<&[u8]>, hash: KeyHash) -> Probe<'_>;
+
+    fn hash_identity(&self) -> HashIdentity;
+}
+
 /// A verified filter block, or the reason why it is unusable, with counters.
+///
+/// It can also hold a [partitioned filter](crate::partition::PartitionedFilter), which is probed by
+/// [`probe_key`](Self::probe_key).
 ///
 /// Any number of threads can probe it. Each counts in cache lines of its own, so a counted probe takes only about a
 /// nanosecond more than [`FilterBlock::may_contain`]. [`stats`](Self::stats) sums over the threads; the counts are exact
@@ -47,6 +58,8 @@ impl Probe<'_> {
 /// ```
 pub struct FilterReader<D> {
     block: Result<FilterBlock<D>, BlockError>,
+    /// In the place of the block: that is [`BlockError::Partitioned`] then.
+    keyed: Option<Box<dyn KeyedFilter>>,
     counters: FilterCounters,
 }
 
@@ -62,16 +75,32 @@ impl<D: AsRef<[u8]>> FilterReader<D> {
         Err(reason).into()
     }
 
-    /// Probes for one key, and counts the answer.
+    /// A filter in several parts.
+    pub(crate) fn of_keyed(filter: Box<dyn KeyedFilter>) -> Self {
+        Self { keyed: Some(filter), ..Self::unusable(BlockError::Partitioned) }
+    }
+
+    /// Probes for one key, and counts the answer. In a filter whose partitions are cut by key range, every key may be present:
+    /// use [`probe_key`](Self::probe_key).
     #[inline]
     pub fn probe(&self, hash: KeyHash) -> Probe<'_> {
-        self.counted(|block| block.may_contain(hash))
+        self.counted(None, hash, |block| block.may_contain(hash))
+    }
+
+    /// Probes for one key by its bytes and its hash, and counts the answer.
+    #[inline]
+    pub fn probe_key(&self, key: &[u8], hash: KeyHash) -> Probe<'_> {
+        self.counted(Some(key), hash, |block| block.may_contain(hash))
     }
 
     /// Probes for many keys at once, and counts the answers. An unusable filter sets all of `hits`.
     pub fn probe_batch(&self, hashes: &[KeyHash], hits: &mut MatchBitmap) {
         if let Ok(block) = &self.block {
             block.may_contain_batch(hashes, hits);
+            self.counters.add_answers(hashes.len() as u64, hits.count());
+        } else if let Some(filter) = &self.keyed {
+            let may_contain = |hash| !filter.probe(None, hash).is_absent();
+            batch::answers(hashes, hits.cleared(hashes.len()), may_contain);
             self.counters.add_answers(hashes.len() as u64, hits.count());
         } else {
             batch::all_match(hashes, hits.cleared(hashes.len()));
@@ -81,6 +110,9 @@ impl<D: AsRef<[u8]>> FilterReader<D> {
 
     /// Makes the filter unusable if it was built with another hash than `hash`.
     pub(super) fn for_hash(mut self, hash: HashIdentity) -> Self {
+        if let Some(got) = self.keyed.as_ref().map(|filter| filter.hash_identity()).filter(|&got| got != hash) {
+            (self.keyed, self.block) = (None, Err(BlockError::HashMismatch { expected: hash, got }));
+        }
         self.block = self.block.and_then(|block| match block.hash_identity() {
             got if got == hash => Ok(block),
             got => Err(BlockError::HashMismatch { expected: hash, got }),
@@ -90,12 +122,31 @@ impl<D: AsRef<[u8]>> FilterReader<D> {
 
     /// Counts a positive that a set of tables found when it probed the block itself.
     pub(crate) fn count_positive(&self) -> Probe<'_> {
-        self.counted(|_| true)
+        match &self.block {
+            Err(reason) if self.keyed.is_none() => self.unusable_probe(reason),
+            _ => {
+                self.counters.add_answer(true);
+                Probe::MaybePresent
+            }
+        }
+    }
+
+    /// Whether the filter is in several parts, and certainly lacks the key.
+    pub(super) fn lacks_in_parts(&self, key: Option<&[u8]>, hash: KeyHash) -> bool {
+        self.keyed.as_ref().is_some_and(|filter| filter.probe(key, hash).is_absent())
+    }
+
+    pub(super) fn is_in_parts(&self) -> bool {
+        self.keyed.is_some()
+    }
+
+    fn is_usable(&self) -> bool {
+        self.block.is_ok() || self.keyed.is_some()
     }
 
     /// From now on, includes the answers that a set counts for the filter.
     pub(crate) fn enter_set(&mut self, in_set: CountedBySet) {
-        self.counters.in_set = Some(in_set);
+        self.counters.in_set = Some(Box::new(in_set));
     }
 
     /// Records whether the file held a key for which this filter, or the set that it is in, answered
@@ -104,7 +155,7 @@ impl<D: AsRef<[u8]>> FilterReader<D> {
     /// An unusable filter gives no answers and counts no outcomes. Outcomes recorded for the wrong filter make the
     /// counts inconsistent; [`FilterStats`] then reports no rate and no alarm.
     pub fn record_lookup(&self, outcome: LookupOutcome) {
-        if self.block.is_err() {
+        if !self.is_usable() {
             return;
         }
         self.counters.add_outcome(outcome == LookupOutcome::Found);
@@ -114,25 +165,39 @@ impl<D: AsRef<[u8]>> FilterReader<D> {
     ///
     /// # Errors
     ///
-    /// The reason that every probe answers with.
+    /// The reason that every probe answers with; [`BlockError::Partitioned`] for a filter in partitions, which is no
+    /// single block.
     pub fn block(&self) -> Result<&FilterBlock<D>, &BlockError> {
         self.block.as_ref()
     }
 
     /// The counts so far.
     pub fn stats(&self) -> FilterStats {
-        self.counters.snapshot(self.block.is_ok())
+        self.counters.snapshot(self.is_usable())
     }
 
     #[inline]
-    fn counted(&self, probe: impl FnOnce(&FilterBlock<D>) -> bool) -> Probe<'_> {
+    fn counted(&self, key: Option<&[u8]>, hash: KeyHash, probe: impl FnOnce(&FilterBlock<D>) -> bool) -> Probe<'_> {
         match &self.block {
             Ok(block) => {
                 let maybe = probe(block);
                 self.counters.add_answer(maybe);
                 if maybe { Probe::MaybePresent } else { Probe::Absent }
             }
-            Err(reason) => self.unusable_probe(reason),
+            Err(reason) => match &self.keyed {
+                Some(filter) => self.counted_in_parts(filter.probe(key, hash)),
+                None => self.unusable_probe(reason),
+            },
+        }
+    }
+
+    fn counted_in_parts<'a>(&'a self, answer: Probe<'a>) -> Probe<'a> {
+        match answer {
+            Probe::Unusable(reason) => self.unusable_probe(reason),
+            answer => {
+                self.counters.add_answer(!answer.is_absent());
+                answer
+            }
         }
     }
 
@@ -144,15 +209,23 @@ impl<D: AsRef<[u8]>> FilterReader<D> {
 }
 
 impl<D: AsRef<[u8]>> From<Result<FilterBlock<D>, BlockError>> for FilterReader<D> {
-    /// A block that was opened before, or the reason why it was not. An unverified block is verified now.
+    /// A block that was opened before, or the reason why it was not. An unverified block is verified now. A block of a
+    /// partition holds a part of the file's keys only, and is unusable here.
     fn from(block: Result<FilterBlock<D>, BlockError>) -> Self {
-        Self { block: block.and_then(FilterBlock::verified), counters: FilterCounters::new() }
+        let whole = |block: FilterBlock<D>| if block.is_partition() { Err(BlockError::Partition) } else { Ok(block) };
+        let block = block.and_then(FilterBlock::verified).and_then(whole);
+        Self { block, keyed: None, counters: FilterCounters::new() }
     }
 }
 
 impl<D: AsRef<[u8]>> fmt::Debug for FilterReader<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FilterReader").field("block", &self.block).field("counters", &self.stats()).finish()
+        let mut out = f.debug_struct("FilterReader");
+        match &self.keyed {
+            Some(filter) => out.field("filter", filter),
+            None => out.field("block", &self.block),
+        };
+        out.field("counters", &self.stats()).finish()
     }
 }
 

@@ -3,10 +3,12 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use crate::codec::AlignedBuffer;
 use crate::error::{BlockError, ConfigError};
 use crate::filter::FilterKind;
 use crate::filter::batch;
 use crate::filter::kind::{EncodedShape, FilterShape, Kind, ShapeFields};
+use crate::filter::shrink::{Shrink, ShrinkFailure, ShrinkStep};
 use crate::hash::KeyHash;
 
 /// User-defined kinds, for a [`LoadContext`](super::LoadContext), which then loads their blocks like all others.
@@ -57,11 +59,23 @@ impl KindRegistry {
 
 /// The shape of a user's kind. Its code is not trusted: a panic becomes "may be present".
 pub(super) trait UserShape: Send + Sync {
+    /// Another shape of the same kind.
+    fn decode_alike(&self, encoded: &EncodedShape) -> Result<Arc<dyn UserShape>, BlockError>;
+
     fn expected_fpr(&self, keys: u64) -> f64;
 
     fn describe(&self) -> ShapeFields;
 
     fn fill_ratio(&self, payload: &[u8]) -> Option<f64>;
+
+    fn shrink_steps(&self, keys: u64) -> Vec<ShrinkStep>;
+
+    fn shrink(
+        &self,
+        keys: u64,
+        payload: &[u8],
+        most_bytes: u64,
+    ) -> Result<(EncodedShape, AlignedBuffer), ShrinkFailure>;
 
     fn may_contain(&self, payload: &[u8], hash: KeyHash) -> bool;
 
@@ -70,6 +84,10 @@ pub(super) trait UserShape: Send + Sync {
 
 // Behind a trait object, so that the guards are not inlined into loops over the library's kinds.
 impl<S: FilterShape> UserShape for S {
+    fn decode_alike(&self, encoded: &EncodedShape) -> Result<Arc<dyn UserShape>, BlockError> {
+        decode::<S>(encoded)
+    }
+
     fn expected_fpr(&self, keys: u64) -> f64 {
         guarded(1.0, || FilterShape::expected_fpr(self, keys))
     }
@@ -80,6 +98,19 @@ impl<S: FilterShape> UserShape for S {
 
     fn fill_ratio(&self, payload: &[u8]) -> Option<f64> {
         guarded(None, || FilterShape::fill_ratio(self, payload))
+    }
+
+    fn shrink_steps(&self, keys: u64) -> Vec<ShrinkStep> {
+        guarded(Vec::new(), || Shrink::shrink_steps(self, keys))
+    }
+
+    fn shrink(
+        &self,
+        keys: u64,
+        payload: &[u8],
+        most_bytes: u64,
+    ) -> Result<(EncodedShape, AlignedBuffer), ShrinkFailure> {
+        guarded(Err(ShrinkFailure::NoShape), || Shrink::shrink(self, keys, payload, most_bytes))
     }
 
     fn may_contain(&self, payload: &[u8], hash: KeyHash) -> bool {

@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use super::registry::{self, KindRegistry};
 use super::trailer::Trailer;
+use crate::codec::AlignedBuffer;
 use crate::error::BlockError;
 use crate::filter::blocked_bloom::BloomShape;
 use crate::filter::blocked_bloom::line::{self, HasLines, Lines};
-use crate::filter::kind::{FilterShape, Kind, ShapeFields};
+use crate::filter::kind::{EncodedShape, FilterShape, Kind, ShapeFields};
+use crate::filter::shrink::{Shrink, ShrinkFailure, ShrinkStep};
 use crate::filter::{OpenFilter, ProbedSingly};
 use crate::hash::KeyHash;
 use crate::ids::{FilterKind, for_each_kind};
@@ -96,14 +98,22 @@ impl HasLines for OpenShape {
 
 impl OpenShape {
     pub(super) fn decode(trailer: &Trailer, kinds: Option<&KindRegistry>) -> Result<Self, BlockError> {
-        let any = AnyShape::decode(trailer, kinds)?;
+        Ok(Self::new(trailer, AnyShape::decode(trailer, kinds)?))
+    }
+
+    /// The shape of another block of the same kind.
+    pub(super) fn decode_alike(&self, trailer: &Trailer) -> Result<Self, BlockError> {
+        Ok(Self::new(trailer, self.any.decode_alike(trailer)?))
+    }
+
+    fn new(trailer: &Trailer, any: AnyShape) -> Self {
         let (lines, probe) = match &any {
             AnyShape::BlockedBloomKind(shape) => (shape.lines(), line::single_probe(shape.probes())),
             other => (Lines::new(0), other.single_probe()),
         };
         // A block is a slice, so its payload's length fits.
         let payload_bytes = usize::try_from(trailer.shape.payload_bytes).unwrap_or(usize::MAX);
-        Ok(Self { probe, lines, payload_bytes, any })
+        Self { probe, lines, payload_bytes, any }
     }
 
     pub(super) fn any(&self) -> &AnyShape {
@@ -132,6 +142,13 @@ impl AnyShape {
         if let Self::BlockedBloomKind(shape) = self { Some(*shape) } else { None }
     }
 
+    fn decode_alike(&self, trailer: &Trailer) -> Result<Self, BlockError> {
+        match self {
+            Self::User(shape) => shape.decode_alike(&trailer.shape).map(Self::User),
+            _ => Self::decode(trailer, None),
+        }
+    }
+
     pub(super) fn expected_fpr(&self, keys: u64) -> f64 {
         each_shape!(self, shape => shape.expected_fpr(keys))
     }
@@ -142,6 +159,19 @@ impl AnyShape {
 
     pub(super) fn fill_ratio(&self, payload: &[u8]) -> Option<f64> {
         each_shape!(self, shape => shape.fill_ratio(payload))
+    }
+
+    pub(super) fn shrink(
+        &self,
+        keys: u64,
+        payload: &[u8],
+        most_bytes: u64,
+    ) -> Result<(EncodedShape, AlignedBuffer), ShrinkFailure> {
+        each_shape!(self, shape => shape.shrink(keys, payload, most_bytes))
+    }
+
+    pub(super) fn shrink_steps(&self, keys: u64) -> Vec<ShrinkStep> {
+        each_shape!(self, shape => shape.shrink_steps(keys))
     }
 
     pub(super) fn may_contain_batch(&self, payload: &[u8], hashes: &[KeyHash], hits: &mut [u64]) {

@@ -13,7 +13,7 @@
 //!  22   1  requested kind
 //!  23   1  fallback reason (low 4 bits), hash id (high 4 bits)
 //!  24   1  salt (low 4 bits), number of parameter words (high 4 bits)
-//!  25   1  format version (low 4 bits), flags (high 4 bits): bit 4 in a bound block, the others 0
+//!  25   1  format version (low 4 bits), flags (high 4 bits): bit 4 in a bound block, bit 5 in a partition, the others 0
 //!  26   2  magic, the bytes "SF"
 //!  28   4  CRC32C of the parameter words, the file fingerprint, and bytes 0 to 27 of the trailer
 //! ```
@@ -36,6 +36,9 @@ pub(crate) const FORMAT_VERSION: u8 = 1;
 /// Set in the version byte of a block that is bound to a file.
 const BOUND: u8 = 1 << 4;
 
+/// Set in the version byte of a block that is one partition of a filter, and so holds a part of its file's keys only.
+const PARTITION: u8 = 1 << 5;
+
 /// The bytes `SF`.
 pub(super) const MAGIC: u16 = 0x4653;
 
@@ -56,6 +59,8 @@ pub(crate) struct Trailer {
     pub(crate) identity: BlockIdentity,
     pub(crate) shape: EncodedShape,
     pub(crate) payload_checksum: u32,
+    /// Whether the block holds a part of its file's keys only. Such a block is bound to no file: its container is.
+    pub(crate) is_partition: bool,
 }
 
 impl Trailer {
@@ -88,7 +93,9 @@ impl Trailer {
         out.put_u8(self.requested.code());
         out.put_u8(self.reason.code() | hash.id.code() << 4);
         out.put_u8(salt | params.count() << 4);
-        out.put_u8(FORMAT_VERSION | if file.is_some() { BOUND } else { 0 });
+        let (bound, partition) =
+            (if file.is_some() { BOUND } else { 0 }, if self.is_partition { PARTITION } else { 0 });
+        out.put_u8(FORMAT_VERSION | bound | partition);
         out.put_u16_le(MAGIC);
         out.put_u32_le(checksum(&out));
         out
@@ -110,7 +117,12 @@ impl Trailer {
     /// Decodes the end of `block` and checks it for consistency, also with the block's length. Does not read the
     /// payload.
     pub(crate) fn decode(block: &[u8]) -> Result<Self, BlockError> {
-        let too_short = |expected: usize| BlockError::TooShort { expected: expected as u64, got: block.len() as u64 };
+        Self::decode_end(block, block.len() as u64)
+    }
+
+    /// The same from the end of a block of `block_bytes`, of which [`TAIL_CAPACITY`] bytes are enough.
+    pub(crate) fn decode_end(block: &[u8], block_bytes: u64) -> Result<Self, BlockError> {
+        let too_short = |expected: usize| BlockError::TooShort { expected: expected as u64, got: block_bytes };
         let trailer = block.last_chunk::<TRAILER_BYTES>().ok_or(too_short(TRAILER_BYTES))?;
         let magic = u16::from_le_bytes([trailer[26], trailer[27]]);
         if magic != MAGIC {
@@ -121,8 +133,8 @@ impl Trailer {
             return Err(BlockError::Version { expected: FORMAT_VERSION, got: version });
         }
         // Checked before the checksum: a future flag may change the tail and what its checksum covers.
-        if flags & !BOUND != 0 {
-            let (field, expected) = ("flags", "0, or 1 in a block that is bound to a file");
+        if ![0, BOUND, PARTITION].contains(&flags) {
+            let (field, expected) = ("flags", "0, 1 in a block that is bound to a file, or 2 in a partition");
             return Err(BlockError::Field { field, expected, got: (flags >> 4).into() });
         }
         let is_bound = flags == BOUND;
@@ -134,9 +146,10 @@ impl Trailer {
         if expected != got {
             return Err(BlockError::TrailerChecksum { expected, got });
         }
-        let decoded = Self::from_checked_tail(tail, param_words, is_bound)?;
-        if decoded.block_bytes() != block.len() as u64 {
-            return Err(BlockError::Length { expected: decoded.block_bytes(), got: block.len() as u64 });
+        let is_partition = flags == PARTITION;
+        let decoded = Self { is_partition, ..Self::from_checked_tail(tail, param_words, is_bound)? };
+        if decoded.block_bytes() != block_bytes {
+            return Err(BlockError::Length { expected: decoded.block_bytes(), got: block_bytes });
         }
         Ok(decoded)
     }
@@ -162,7 +175,7 @@ impl Trailer {
         }
         let identity = BlockIdentity { hash: HashIdentity { id, seed }, file };
         let shape = EncodedShape { params, salt: salt_and_words & 15, keys, payload_bytes };
-        Ok(Self { kind, requested, reason, identity, shape, payload_checksum })
+        Ok(Self { kind, requested, reason, identity, shape, payload_checksum, is_partition: false })
     }
 }
 
@@ -183,6 +196,7 @@ mod tests {
                 payload_bytes: 128,
             },
             payload_checksum: 0xaabb_ccdd,
+            is_partition: false,
         }
     }
 
@@ -194,8 +208,9 @@ mod tests {
 
     #[test]
     fn a_trailer_reads_back_as_written_bound_to_a_file_or_not() {
-        for (file, tail_bytes) in [(None, 36), (Some(FileId::new(&7_u64.to_le_bytes()).unwrap()), 44)] {
-            let trailer = example(file);
+        let bound = Some(FileId::new(&7_u64.to_le_bytes()).unwrap());
+        for (file, is_partition, tail_bytes) in [(None, false, 36), (None, true, 36), (bound, false, 44)] {
+            let trailer = Trailer { is_partition, ..example(file) };
             let block = block_of(&trailer);
             assert_eq!(block.len(), 128 + tail_bytes);
             assert_eq!(Trailer::decode(&block), Ok(trailer));
@@ -232,6 +247,12 @@ mod tests {
         assert!(matches!(reseal(23, 0x1f), BlockError::Field { field: "fallback reason", got: 15, .. }));
         assert!(matches!(reseal(23, 0x31), BlockError::UnknownHash { got: 3 }));
         assert!(matches!(reseal(25, 9), BlockError::Version { expected: 1, got: 9 }));
-        assert!(matches!(reseal(25, 0x21), BlockError::Field { field: "flags", got: 2, .. }));
+        assert!(matches!(reseal(25, 0x41), BlockError::Field { field: "flags", got: 4, .. }));
+    }
+
+    #[test]
+    fn a_partition_that_is_bound_to_a_file_is_refused() {
+        let bound = Trailer { is_partition: true, ..example(Some(FileId::new(b"file").unwrap())) };
+        assert!(matches!(Trailer::decode(&block_of(&bound)), Err(BlockError::Field { field: "flags", got: 3, .. })));
     }
 }

@@ -416,6 +416,25 @@ pub trait FilterShape: Copy + fmt::Debug + Send + Sync + 'static {
         None
     }
 
+    /// The largest smaller shape with at most `most_bytes` of payload that [`shrink_into`](Self::shrink_into) can fill.
+    /// `None` when there is none, and for kinds whose filters cannot shrink.
+    fn shrunk(&self, _most_bytes: u64) -> Option<Self> {
+        None
+    }
+
+    /// The largest shape worth choosing among those with fewer than `below_bytes` of payload, of all that
+    /// [`shrunk`](Self::shrunk) gives: for kinds that shrink to almost any size.
+    fn shrink_step(&self, below_bytes: u64) -> Option<Self> {
+        self.shrunk(below_bytes.checked_sub(1)?)
+    }
+
+    /// Writes the payload of `smaller`, which [`shrunk`](Self::shrunk) gave, from a payload of this shape that was
+    /// verified. `out` is zeroed and has its length. Whatever the payload contained must be contained in what is written.
+    /// `false` when it cannot be done.
+    fn shrink_into(&self, _smaller: &Self, _payload: &[u8], _out: &mut [u8]) -> bool {
+        false
+    }
+
     /// Whether the key of `hash` may have been added.
     fn may_contain(&self, payload: &[u8], hash: KeyHash) -> bool;
 
@@ -593,6 +612,8 @@ pub enum FallbackReason {
     /// The engine's own hash function panicked while a key was added, so the filter might lack that key. The file gets
     /// no filter, so no block records this reason.
     Interrupted,
+    /// Keys that were to be cut by range did not ascend. The file gets no filter, so no block records this reason.
+    KeysOutOfOrder,
 }
 
 impl FallbackReason {
@@ -631,6 +652,7 @@ impl FallbackReason {
             Self::ConstructionFailed => "construction failed",
             Self::SelfCheckFailed => "self-check failed",
             Self::Interrupted => "interrupted",
+            Self::KeysOutOfOrder => "keys out of order",
         }
     }
 }

@@ -16,6 +16,7 @@ pub(crate) mod peel;
 mod power;
 pub mod register_blocked_bloom;
 pub mod ribbon;
+pub(crate) mod shrink;
 mod single;
 pub mod standard_bloom;
 pub mod xor;

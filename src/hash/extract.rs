@@ -21,10 +21,10 @@ use std::borrow::Cow;
 ///
 /// # Prefix scans
 ///
-/// A scan of all keys with a prefix skips tables by [`TableSet::matches_prefix`] or
-/// [`Table::may_contain_prefix`]. Both compare the prefix with the table's range. Both then probe the
-/// filter if it can tell: a filter of whole keys cannot, for a prefix is none of them. A filter of extracted parts can,
-/// where [`extract_prefix`](Self::extract_prefix) gives the one part that all keys with the prefix have.
+/// [`TableSet::scan_prefix`] gives all keys with a prefix. It skips tables by [`TableSet::matches_prefix`], which an
+/// engine's own scan can use, too, or [`Table::may_contain_prefix`]. They compare the prefix with the table's range, and
+/// then probe the filter if it can tell: a filter of whole keys alone cannot, for a prefix is none of them. A filter of
+/// extracted parts can, where [`extract_prefix`](Self::extract_prefix) gives the one part that all keys with the prefix have.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -49,50 +49,18 @@ use std::borrow::Cow;
 /// assert_eq!(matches.count(), 2, "no part follows from the prefix: ranges alone decide");
 /// set.matches_prefix(b"t042:", &mut matches);
 /// assert_eq!(matches.iter().collect::<Vec<_>>(), [1], "both have it in their range, one in its filter");
-/// for position in matches.iter() {
-///     let entries = set.tables()[position].iter_from(b"t042:");
-///     let matches = |entry: &Result<sstfilter::sst::Entry, _>| {
-///         entry.as_ref().map_or(true, |entry| entry.key.starts_with(b"t042:"))
-///     };
-///     assert_eq!(entries.take_while(matches).count(), 1);
-/// }
+/// assert_eq!(set.scan_prefix(b"t042:").count(), 1);
 /// # Ok::<(), sstfilter::sst::TableError>(())
 /// ```
 ///
 /// # Keys and prefixes in one filter
 ///
-/// The tables of this crate store one or the other: with an extractor, the filter has the parts, and a point lookup
-/// probes it for the key's part. A writer of one's own may add both to one filter, and readers probe it with
-/// the hash of either. No lookup loses a key by that: a filter does not know where its hashes come from. The
-/// filter has two entries a key, and needs the bits for them; parts that repeat in sorted keys can be added once
-/// each, when they change. Whoever probes such a filter for a prefix hashes what
-/// [`extract_prefix`](Self::extract_prefix) gives of it, and does not probe where that is nothing.
-///
-/// ```
-/// use sstfilter::{BuildContext, DelimitedPrefix, FilterBlock, KindPolicy};
-/// use sstfilter::{KeyExtractor, KeyHasher};
-///
-/// let (extractor, hasher) = (DelimitedPrefix::new(b':'), KeyHasher::default());
-/// let policy = KindPolicy::default();
-/// let mut builder = policy.builder(&BuildContext::new(&hasher));
-/// let mut last_part = None;
-/// for key in [&b"t041:user:1"[..], b"t041:user:2", b"t042:user:1"] {
-///     builder.add_key(key);
-///     let part = extractor.extract(key);
-///     if part != last_part {
-///         part.iter().for_each(|part| builder.add_key(part));
-///         last_part = part;
-///     }
-/// }
-/// let filter = FilterBlock::load(builder.finish().block.expect("five entries fit"), &hasher)?;
-/// assert_eq!(filter.info().keys, 5, "three keys, two parts");
-/// assert!(filter.may_contain(hasher.hash(b"t041:user:2")));
-/// assert!(filter.may_contain(hasher.hash(b"t042:")));
-/// # Ok::<(), sstfilter::BlockError>(())
-/// ```
+/// A filter can hold whole keys, and parts by several extractors: [`KeyParts`](crate::KeyParts) says which, and hashes
+/// them. A part is hashed in the [`Domain`](crate::Domain) of its extractor's name.
 ///
 /// [`Table::may_contain_prefix`]: crate::sst::Table::may_contain_prefix
 /// [`TableSet::matches_prefix`]: crate::sst::TableSet::matches_prefix
+/// [`TableSet::scan_prefix`]: crate::sst::TableSet::scan_prefix
 pub trait KeyExtractor: Send + Sync + fmt::Debug {
     /// The name that is stored in tables, 1 to 255 bytes.
     fn name(&self) -> &str;
@@ -107,9 +75,11 @@ pub trait KeyExtractor: Send + Sync + fmt::Debug {
     /// `Some(part)` promises that [`extract`](Self::extract) gives this same part for `prefix` itself and for each
     /// key that begins with it, whatever follows. It is not enough that the prefix is in the domain: of an extractor
     /// of the first *up to* four bytes, `b"ab"` is one part, and `b"abc"` another. A part that a key with the
-    /// prefix does not have makes scans lose that key, as an [`extract`](Self::extract) that changes does; neither
-    /// is found out. When in doubt, give `None`, which costs speed alone. The rule is the one of RocksDB's
-    /// `SliceTransform::SameResultWhenAppended`.
+    /// prefix does not have makes scans lose that key. When in doubt, give `None`, which costs speed alone. The rule is
+    /// the one of RocksDB's `SliceTransform::SameResultWhenAppended`.
+    ///
+    /// [`check_prefix_stability`] tests an extractor with keys of yours. A [`TableBuilder`](crate::sst::TableBuilder)
+    /// looks at one prefix of each key, and leaves an extractor that breaks the promise out of its table.
     ///
     /// ```
     /// use sstfilter::{FixedPrefix, KeyExtractor};
@@ -123,6 +93,93 @@ pub trait KeyExtractor: Send + Sync + fmt::Debug {
         None
     }
 }
+
+/// Checks that `extractor` keeps the promise of [`KeyExtractor::extract_prefix`] for each prefix of `key`: the part that
+/// it gives for the prefix is the part of all longer prefixes and of the key itself.
+///
+/// It is for tests: give it keys of each form that the store has. The time it takes grows with the square of the key's
+/// length.
+///
+/// ```
+/// use std::borrow::Cow;
+///
+/// use sstfilter::{FixedPrefix, KeyExtractor, check_prefix_stability};
+///
+/// assert!(check_prefix_stability(&FixedPrefix::new(4), b"t042:user:7").is_ok());
+///
+/// #[derive(Debug)]
+/// struct LastFour;
+///
+/// impl KeyExtractor for LastFour {
+///     fn name(&self) -> &str {
+///         "last-four"
+///     }
+///
+///     fn extract<'key>(&self, key: &'key [u8]) -> Option<Cow<'key, [u8]>> {
+///         key.last_chunk::<4>().map(|part| Cow::Borrowed(&part[..]))
+///     }
+///
+///     fn extract_prefix<'key>(&self, prefix: &'key [u8]) -> Option<Cow<'key, [u8]>> {
+///         self.extract(prefix) // Wrong: the last four bytes change when more follow.
+///     }
+/// }
+///
+/// let problem = check_prefix_stability(&LastFour, b"t042:user:7").unwrap_err();
+/// assert_eq!((&problem.prefix[..], &problem.key[..]), (&b"t042"[..], &b"t042:"[..]));
+/// ```
+///
+/// # Errors
+///
+/// The shortest prefix whose part a longer one does not have.
+pub fn check_prefix_stability(extractor: &dyn KeyExtractor, key: &[u8]) -> Result<(), UnstablePart> {
+    let cuts = |from: usize| (from..=key.len()).filter_map(|length| key.get(..length));
+    for prefix in cuts(0) {
+        let Some(expected) = extractor.extract_prefix(prefix) else { continue };
+        if let Some(key) = cuts(prefix.len()).find(|&key| extractor.extract(key).as_ref() != Some(&expected)) {
+            return Err(UnstablePart {
+                extractor: extractor.name().to_owned(),
+                prefix: prefix.to_vec(),
+                key: key.to_vec(),
+                expected: expected.into_owned(),
+                got: extractor.extract(key).map(Cow::into_owned),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// A prefix that does not have the part of a key that begins with it, although its extractor has promised that.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct UnstablePart {
+    /// Name of the extractor.
+    pub extractor: String,
+    /// The prefix.
+    pub prefix: Vec<u8>,
+    /// A key that begins with it.
+    pub key: Vec<u8>,
+    /// The part that all keys with the prefix should have.
+    pub expected: Vec<u8>,
+    /// The key's part; `None` if it is outside the extractor's domain.
+    pub got: Option<Vec<u8>>,
+}
+
+impl fmt::Display for UnstablePart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = |bytes: &[u8]| format!("\"{}\"", bytes.escape_ascii());
+        write!(
+            f,
+            "key extractor '{}': expected {} to have the part of its prefix {}, {}, got {}; give no part for such a prefix",
+            self.extractor,
+            shown(&self.key),
+            shown(&self.prefix),
+            shown(&self.expected),
+            self.got.as_deref().map_or_else(|| "none".to_owned(), shown)
+        )
+    }
+}
+
+impl core::error::Error for UnstablePart {}
 
 /// The first `length` bytes of a key; shorter keys are outside the domain.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -231,9 +288,38 @@ mod tests {
                 let parts: Vec<_> = keys.map(|key| extractor.extract(&key).map(Cow::into_owned)).collect();
                 let common = parts[0].clone().filter(|first| parts.iter().flatten().all(|part| part == first));
                 let common = common.filter(|_| parts.iter().all(Option::is_some));
+                assert_eq!(check_prefix_stability(extractor, &prefix), Ok(()));
                 assert_eq!(extractor.extract_prefix(&prefix).as_deref(), common.as_deref(), "{extractor:?} {prefix:?}");
             }
         }
+    }
+
+    /// The first up to two bytes, with a promise that it cannot keep.
+    #[derive(Debug)]
+    struct UpToTwo;
+
+    impl KeyExtractor for UpToTwo {
+        fn name(&self) -> &'static str {
+            "up-to-two"
+        }
+
+        fn extract<'key>(&self, key: &'key [u8]) -> Option<Cow<'key, [u8]>> {
+            key.get(..key.len().min(2)).map(Cow::Borrowed)
+        }
+
+        fn extract_prefix<'key>(&self, prefix: &'key [u8]) -> Option<Cow<'key, [u8]>> {
+            self.extract(prefix)
+        }
+    }
+
+    #[test]
+    fn a_part_that_changes_when_bytes_follow_is_found_and_shown() {
+        assert_eq!(check_prefix_stability(&UpToTwo, b""), Ok(()));
+        let problem = check_prefix_stability(&UpToTwo, b"abc").unwrap_err();
+        assert_eq!((problem.prefix.as_slice(), problem.key.as_slice()), (&b""[..], &b"a"[..]));
+        assert_eq!((problem.expected.as_slice(), problem.got.as_deref()), (&b""[..], Some(&b"a"[..])));
+        let text = problem.to_string();
+        assert!(text.contains("'up-to-two'") && text.contains("\"a\""), "{text}");
     }
 
     #[test]

@@ -9,6 +9,7 @@
 //! never causes a false negative. SECURITY.md has the figures.
 
 mod extract;
+mod parts;
 mod secret;
 mod sort;
 
@@ -18,7 +19,9 @@ use std::sync::Arc;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-pub use extract::{DelimitedPrefix, FixedPrefix, KeyExtractor};
+pub use extract::{DelimitedPrefix, FixedPrefix, KeyExtractor, UnstablePart, check_prefix_stability};
+pub use parts::{Domain, KeyParts};
+pub(crate) use parts::{HashesOfKey, OrderedKeyHashes};
 pub use secret::SecretSeed;
 pub(crate) use sort::{SORT_THREAD_BYTES, SortScratch, partition_hashes, sort_hashes};
 
@@ -65,6 +68,18 @@ impl KeyHash {
     #[must_use]
     pub const fn get(self) -> u64 {
         self.0
+    }
+
+    /// The partition of the hash among `partitions`, and the hash inside it: the two halves of one product.
+    ///
+    /// With an odd number of partitions, distinct hashes of one partition stay distinct: the lower half is a bijection
+    /// of the whole hash. It ascends inside a partition, so that sorted hashes stay sorted, and its low bits depend on
+    /// no bits that chose the partition.
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "the halves: the upper is below the number of partitions")]
+    pub(crate) const fn in_partition(self, partitions: u32) -> (u32, Self) {
+        let product = self.0 as u128 * partitions as u128;
+        ((product >> 64) as u32, Self(product as u64))
     }
 
     /// The hash under a filter's salt: a different one for each salt, at the cost of one multiplication.

@@ -60,9 +60,13 @@ impl AutoPolicy {
     /// A builder for one file.
     #[must_use]
     pub fn builder(&self, context: &BuildContext) -> Box<dyn FilterBuilder> {
+        self.policy_for(context).builder(context)
+    }
+
+    fn policy_for(&self, context: &BuildContext) -> &KindPolicy {
         match context.purpose {
-            BuildPurpose::Flush => self.flushes.builder(context),
-            BuildPurpose::Compaction | BuildPurpose::Ingest => self.large_files.builder(context),
+            BuildPurpose::Flush => &self.flushes,
+            BuildPurpose::Compaction | BuildPurpose::Ingest => &self.large_files,
         }
     }
 }
@@ -83,5 +87,9 @@ impl FilterPolicy for AutoPolicy {
 
     fn builder(&self, context: &BuildContext) -> Option<Box<dyn FilterBuilder>> {
         Some(self.builder(context))
+    }
+
+    fn block_bytes(&self, context: &BuildContext, keys: u64) -> Option<u64> {
+        self.policy_for(context).block_bytes(keys)
     }
 }

@@ -361,6 +361,7 @@ impl<K: Kind> Job<K> {
             identity: self.identity,
             shape: shape.encode(keys),
             payload_checksum: checksum(payload.as_slice()),
+            is_partition: false,
         };
         let block = trailer.seal(payload).ok_or(FallbackReason::TooManyKeys)?;
         let block_bytes = block.len() as u64;

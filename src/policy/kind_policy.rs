@@ -213,6 +213,14 @@ impl KindPolicy {
         self.kind.block_bytes(&self.rules, keys)
     }
 
+    /// Bytes and false positive rate of the unbound block for `keys` distinct keys, fallback included; `None` beyond the
+    /// format's limits.
+    pub(super) fn bytes_and_fpr(&self, keys: u64) -> Option<(u64, f64)> {
+        let fallback = |_| Self::new(BlockedBloomKind::new(self.rules.fallback_size)).plan(keys, None);
+        let plan = self.plan(keys, None).or_else(fallback).ok()?;
+        Some((plan.block_bytes, plan.expected_fpr))
+    }
+
     /// A builder for one file.
     #[must_use]
     pub fn builder(&self, context: &BuildContext) -> Box<dyn FilterBuilder> {
@@ -234,5 +242,9 @@ impl FilterPolicy for KindPolicy {
 
     fn builder(&self, context: &BuildContext) -> Option<Box<dyn FilterBuilder>> {
         Some(self.builder(context))
+    }
+
+    fn block_bytes(&self, _: &BuildContext, keys: u64) -> Option<u64> {
+        self.block_bytes(keys)
     }
 }

@@ -8,6 +8,7 @@
 mod auto;
 mod builder;
 mod kind_policy;
+mod levels;
 mod multi_pass;
 mod report;
 #[cfg(test)]
@@ -19,6 +20,7 @@ use core::fmt;
 
 pub use auto::AutoPolicy;
 pub use kind_policy::{KindPolicy, Plan};
+pub use levels::{LevelPlan, LevelPolicy, LevelSize, PlannedLevel};
 pub use report::{BuildReport, BuiltFilter};
 
 use crate::block::FileId;
@@ -50,6 +52,12 @@ pub trait FilterPolicy: Send + Sync + fmt::Debug {
 
     /// A builder for one file, or `None` for a file without a filter.
     fn builder(&self, context: &BuildContext) -> Option<Box<dyn FilterBuilder>>;
+
+    /// About how many bytes the block of a file with `keys` distinct keys has; `None` where the policy cannot say.
+    /// Partitioned filters are cut by it, at 10 bits per key where it is `None`.
+    fn block_bytes(&self, _context: &BuildContext, _keys: u64) -> Option<u64> {
+        None
+    }
 }
 
 /// Collects the hashes of one file's keys and builds its filter.

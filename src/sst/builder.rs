@@ -6,14 +6,16 @@ use std::path::PathBuf;
 use bytes::Bytes;
 
 use super::block::{BlockBuilder, MAX_BLOCK_BYTES, MAX_KEY_BYTES, MAX_VALUE_BYTES};
+use super::filter_builder::{FilterBytes, TableFilterBuilder};
 use super::format::{
-    BLOCK_TRAILER_BYTES, BlockHandle, BlockHandles, FILTER_ALIGNMENT, FOOTER_BYTES, Footer, bound_checksum,
-    most_contents_bytes,
+    BLOCK_TRAILER_BYTES, BlockHandle, BlockHandles, FILTER_ALIGNMENT, FOOTER_BYTES, FilterHandle, Footer,
+    bound_checksum, most_contents_bytes,
 };
 use super::io::io_error;
-use super::table::Reader;
-use super::{TableError, TableId, TableOptions, TablePart, TableProperties};
-use crate::policy::{BuildReport, FilterBuilder};
+use super::reader::MAX_EXTRACTORS;
+use super::{KeyPartNames, TableError, TableId, TableOptions, TablePart, TableProperties};
+use crate::hash::{KeyParts, OrderedKeyHashes};
+use crate::policy::{BuildContext, BuildReport};
 
 /// As in data blocks. An open table decodes its index whole, so restart points only cost bytes here.
 const INDEX_RESTART_INTERVAL: u32 = 16;
@@ -41,10 +43,14 @@ pub struct TableSummary {
     pub data_bytes: u64,
     /// Bytes of the index block, checksum included.
     pub index_bytes: u64,
-    /// Bytes of the filter block, checksum included; 0 without one.
+    /// Bytes of the filter, with its top index if it has partitions, checksum included; 0 without one.
     pub filter_bytes: u64,
     /// How the filter was built; `None` without a policy, or when the policy declined.
     pub filter: Option<BuildReport>,
+    /// Names of the extractors that were found to break the promise of
+    /// [`KeyExtractor::extract_prefix`](crate::KeyExtractor::extract_prefix). The table does not name them, so that no
+    /// reader probes for their parts; if no other part is left, it has no filter.
+    pub unstable_extractors: Vec<String>,
 }
 
 /// Writes a table into any [`Write`]: `(add | delete)* finish`, keys strictly ascending.
@@ -75,11 +81,11 @@ pub struct TableSummary {
 #[derive(Debug)]
 pub struct TableBuilder<W> {
     sink: Sink<W>,
-    /// What the filter's hashes are made by.
-    reader: Reader,
+    /// The hashes that the filter gets of a key.
+    hashes: OrderedKeyHashes,
     pub(super) data: BlockBuilder,
     index: BlockBuilder,
-    filter: Option<Box<dyn FilterBuilder>>,
+    filter: Option<TableFilterBuilder>,
     pub(super) properties: TableProperties,
     is_poisoned: bool,
 }
@@ -89,19 +95,18 @@ impl<W: Write> TableBuilder<W> {
     ///
     /// # Errors
     ///
-    /// [`TableError::ExtractorName`] when the extractor's name is not 1 to 255 bytes.
+    /// [`TableError::ExtractorName`] when the name of an extractor is not 1 to 255 bytes;
+    /// [`TableError::TooManyExtractors`] for more than 64 of them.
     pub fn new(sink: W, options: &TableOptions) -> Result<Self, TableError> {
-        let extractor_name = options.extractor.as_ref().map(|extractor| extractor.name().to_owned());
-        if let Some(got) = extractor_name.as_ref().map(String::len).filter(|length| !(1..=255).contains(length)) {
-            return Err(TableError::ExtractorName { got });
-        }
+        let key_parts = KeyPartNames::of(&options.parts);
+        check_names(&key_parts)?;
         let table_id = options.table_id.unwrap_or_else(TableId::random);
-        let (hasher, extractor) = (options.context.hasher.clone(), options.extractor.clone());
+        let context = context_for(&options.parts, &options.context);
         Ok(Self {
             sink: Sink { writer: sink, position: 0, table_id },
             data: BlockBuilder::new(options.restart_interval),
             index: BlockBuilder::new(INDEX_RESTART_INTERVAL),
-            filter: options.policy.as_ref().and_then(|policy| policy.builder(&options.context)),
+            filter: TableFilterBuilder::new(options, &context),
             properties: TableProperties {
                 entries: 0,
                 tombstones: 0,
@@ -113,11 +118,12 @@ impl<W: Write> TableBuilder<W> {
                 restart_interval: options.restart_interval.into(),
                 smallest_key: None,
                 largest_key: None,
+                level: options.context.level,
                 hash: options.context.hasher.identity(),
-                key_extractor: extractor_name,
+                key_parts,
                 filter_policy: options.policy.as_ref().map(|policy| policy.name().to_owned()),
             },
-            reader: Reader { hasher, extractor, ..Reader::default() },
+            hashes: OrderedKeyHashes::new(context.hasher, options.parts.clone()),
             is_poisoned: false,
         })
     }
@@ -175,9 +181,10 @@ impl<W: Write> TableBuilder<W> {
         self.write_data_block()?;
         let last_key = self.data.last_key();
         self.properties.largest_key = (self.properties.entries > 0).then(|| Bytes::copy_from_slice(last_key));
-        let built = self.filter.take().map(FilterBuilder::finish);
-        let block = built.as_ref().and_then(|built| built.block.as_ref());
-        let filter = block.map(|block| self.sink.write_filter(block)).transpose()?;
+        let unstable_extractors = self.leave_out_unstable_extractors();
+        let (filter, report) = self.filter.take().map_or((None, None), TableFilterBuilder::finish);
+        let filter = filter.map(|filter| self.sink.write_filter(&filter)).transpose()?;
+        let filter_end = self.sink.position;
         let properties = self.sink.write_block(TablePart::Properties, &mut self.properties.encode())?;
         let index = self.sink.write_block(TablePart::Index, &mut self.index)?;
         let metaindex = BlockHandles { filter, properties, index }.encode();
@@ -191,10 +198,23 @@ impl<W: Write> TableBuilder<W> {
             data_blocks: self.properties.data_blocks,
             data_bytes: self.properties.data_bytes,
             index_bytes: index.bytes(),
-            filter_bytes: filter.map_or(0, |filter| filter.bytes()),
-            filter: built.map(|built| built.report),
+            filter_bytes: filter.map_or(0, |filter| filter_end - filter.start(self.properties.data_bytes)),
+            filter: report,
+            unstable_extractors,
         };
         Ok((self.sink.writer, summary))
+    }
+
+    /// A part that a prefix has and its keys do not have would make scans skip the table. Point lookups would be right, but
+    /// nobody knows what else such an extractor does.
+    fn leave_out_unstable_extractors(&mut self) -> Vec<String> {
+        let unstable = self.hashes.unstable_extractors();
+        let parts = &mut self.properties.key_parts;
+        parts.extractors.retain(|name| !unstable.contains(name));
+        if *parts == KeyPartNames::NONE {
+            self.filter = None;
+        }
+        unstable
     }
 
     fn add_entry(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<(), TableError> {
@@ -213,10 +233,8 @@ impl<W: Write> TableBuilder<W> {
             self.write_data_block()?;
         }
         self.data.add(key, value);
-        if let Some(filter) = &mut self.filter
-            && let Some(hash) = self.reader.hash_of(key)
-        {
-            filter.add_hash(hash);
+        if let Some(filter) = &mut self.filter {
+            filter.add(key, self.hashes.of(key));
         }
         self.properties.smallest_key.get_or_insert_with(|| Bytes::copy_from_slice(key));
         self.properties.count(key, value);
@@ -268,6 +286,23 @@ impl<W: Write> TableBuilder<W> {
     }
 }
 
+fn check_names(parts: &KeyPartNames) -> Result<(), TableError> {
+    let got = parts.extractors.len();
+    if got > MAX_EXTRACTORS {
+        return Err(TableError::TooManyExtractors { max: MAX_EXTRACTORS, got });
+    }
+    let wrong = parts.extractors.iter().map(String::len).find(|length| !(1..=255).contains(length));
+    wrong.map_or(Ok(()), |got| Err(TableError::ExtractorName { got }))
+}
+
+/// What the filter's policy is told of a table whose keys have these parts.
+fn context_for(parts: &KeyParts, context: &BuildContext) -> BuildContext {
+    // Keys of several parts have more entries than keys, and nobody knows how many: a filter of that size would be full
+    // too soon.
+    let expected_keys = context.expected_keys.filter(|_| parts.count() == 1);
+    BuildContext { expected_keys, ..context.clone() }
+}
+
 /// The writer, and how many bytes were written to it.
 #[derive(Debug)]
 struct Sink<W> {
@@ -297,13 +332,24 @@ impl<W: Write> Sink<W> {
         Ok(handle)
     }
 
-    /// Writes zeros up to where a filter may begin, the filter block, and its checksum.
-    fn write_filter(&mut self, block: &[u8]) -> Result<BlockHandle, TableError> {
+    /// Writes zeros up to where a filter may begin, and the filter.
+    fn write_filter(&mut self, filter: &FilterBytes) -> Result<FilterHandle, TableError> {
         let missing = self.position.next_multiple_of(FILTER_ALIGNMENT as u64) - self.position;
         let zeros = [0; FILTER_ALIGNMENT];
         self.write(zeros.get(..usize::try_from(missing).unwrap_or(0)).unwrap_or_default())?;
-        let handle = self.handle_here(block);
-        self.write(block)?;
+        match filter {
+            FilterBytes::Whole(block) => self.write_contents(block).map(FilterHandle::Whole),
+            FilterBytes::Partitioned { partitions, index } => {
+                self.write(partitions)?;
+                self.write_contents(index).map(FilterHandle::Partitioned)
+            }
+        }
+    }
+
+    /// Writes the contents of a block, and their checksum.
+    fn write_contents(&mut self, contents: &[u8]) -> Result<BlockHandle, TableError> {
+        let handle = self.handle_here(contents);
+        self.write(contents)?;
         self.write(&handle.checksum.to_le_bytes())?;
         Ok(handle)
     }

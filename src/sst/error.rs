@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::error::BlockError;
 use crate::hash::HashId;
+use crate::sidecar::SidecarError;
 
 /// A part of a table file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -16,8 +17,10 @@ pub enum TablePart {
     Data,
     /// The zeros between the data and the filter.
     Padding,
-    /// The filter block.
+    /// The filter block, or all partitions of the filter.
     Filter,
+    /// The top index of a partitioned filter.
+    FilterIndex,
     /// The properties block.
     Properties,
     /// The index block.
@@ -36,6 +39,7 @@ impl TablePart {
             Self::Data => "data",
             Self::Padding => "padding",
             Self::Filter => "filter",
+            Self::FilterIndex => "filter-index",
             Self::Properties => "properties",
             Self::Index => "index",
             Self::Metaindex => "metaindex",
@@ -117,6 +121,13 @@ pub enum TableError {
         /// Bytes of the name; 1 to 255 are expected.
         got: usize,
     },
+    /// More extractors than a table can have.
+    TooManyExtractors {
+        /// Most of them.
+        max: usize,
+        /// How many there are.
+        got: usize,
+    },
     /// An earlier call failed to write, or panicked, so the file is incomplete: drop the writer and begin again.
     Poisoned,
     /// The file does not end like a table.
@@ -178,7 +189,14 @@ pub enum TableError {
         /// What is wrong with it.
         source: BlockError,
     },
-    /// A table of a set that was opened for another hash or extractor than the newest.
+    /// The sidecar beside the table is not used: the table's own filter is. `verify` reports it.
+    Sidecar {
+        /// The sidecar.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: SidecarError,
+    },
+    /// A table of a set that was opened for another hash or other extractors than the newest.
     MixedReaders {
         /// The table's position in the set.
         position: usize,
@@ -197,15 +215,22 @@ impl TableError {
         Self::Corrupt { at, expected: expected.into(), got: got.to_string() }
     }
 
-    /// Whether a filter is not used because it was built with another hash, secret seed or extractor than the reader's:
+    /// Whether a filter is not used because it was built with another hash or secret seed than the reader's, or of other parts of keys:
     /// a mistake in the reader's options, not damage.
     #[must_use]
     pub fn is_foreign_filter(&self) -> bool {
-        let Self::Filter { source, .. } = self else { return false };
-        match source {
-            BlockError::HashMismatch { .. } | BlockError::ExtractorMismatch { .. } => true,
-            BlockError::KnownKeyAbsent { hash } => hash.id != HashId::Xxh3,
+        match self.filter_reason() {
+            Some(BlockError::HashMismatch { .. } | BlockError::ExtractorMismatch { .. }) => true,
+            Some(BlockError::KnownKeyAbsent { hash }) => hash.id != HashId::Xxh3,
             _ => false,
+        }
+    }
+
+    /// Why a filter is not used, of the table or of its sidecar.
+    pub(crate) fn filter_reason(&self) -> Option<&BlockError> {
+        match self {
+            Self::Filter { source, .. } | Self::Sidecar { source: SidecarError::Filter(source), .. } => Some(source),
+            _ => None,
         }
     }
 
@@ -232,6 +257,7 @@ impl fmt::Display for TableError {
                 write!(f, "{block} block too large: expected at most {max} bytes, got {got}; cut the table earlier")
             }
             Self::ExtractorName { got } => write!(f, "extractor name: expected 1 to 255 bytes, got {got}"),
+            Self::TooManyExtractors { max, got } => write!(f, "key extractors: expected at most {max}, got {got}"),
             Self::Poisoned => {
                 f.write_str("an earlier call failed or panicked: expected no more calls; begin the table again")
             }
@@ -256,9 +282,10 @@ impl fmt::Display for TableError {
             ),
             Self::Corrupt { at, expected, got } => write!(f, "corrupt: {at}: expected {expected}, got {got}"),
             Self::Filter { at, source } => write!(f, "{at} is not used: {source}"),
+            Self::Sidecar { path, source } => write!(f, "{} is not used: {source}", path.display()),
             Self::MixedReaders { position } => write!(
                 f,
-                "tables of a set: expected the hasher and extractor of the newest, got others at position {position}; \
+                "tables of a set: expected the hasher and extractors of the newest, got others at position {position}; \
                  open all of them with the same options"
             ),
             Self::FalseNegative { at, key } => {
@@ -273,6 +300,7 @@ impl core::error::Error for TableError {
         match self {
             Self::Io { source, .. } => Some(source),
             Self::Filter { source, .. } => Some(source),
+            Self::Sidecar { source, .. } => Some(source),
             _ => None,
         }
     }

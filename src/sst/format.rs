@@ -119,6 +119,8 @@ pub(crate) fn most_contents_bytes(part: TablePart) -> u64 {
         // Those of a block's one entry, if the entry is longer than any `block_bytes`.
         TablePart::Data => MAX_KEY_BYTES + MAX_VALUE_BYTES + 64,
         TablePart::Index => MAX_BLOCK_BYTES,
+        // A top index has 32 bits for its length; behind it is the end of a container.
+        TablePart::FilterIndex => MAX_BLOCK_BYTES + 64,
         // A filter is as large as its kind makes it, and engines may add kinds.
         _ => u64::MAX,
     }
@@ -166,6 +168,43 @@ impl BlockHandle {
     }
 }
 
+/// Where the filter is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FilterHandle {
+    /// It is this block.
+    Whole(BlockHandle),
+    /// It is partitions, and this block behind them: their top index and the end of the container.
+    Partitioned(BlockHandle),
+}
+
+impl FilterHandle {
+    pub(crate) const fn block(self) -> BlockHandle {
+        match self {
+            Self::Whole(block) | Self::Partitioned(block) => block,
+        }
+    }
+
+    pub(crate) const fn part(self) -> TablePart {
+        match self {
+            Self::Whole(_) => TablePart::Filter,
+            Self::Partitioned(_) => TablePart::FilterIndex,
+        }
+    }
+
+    /// The first byte of the filter, which begins behind data of `data_bytes`, aligned.
+    pub(crate) fn start(self, data_bytes: u64) -> u64 {
+        match self {
+            Self::Whole(block) => block.offset,
+            Self::Partitioned(block) => aligned(data_bytes).unwrap_or(block.offset).min(block.offset),
+        }
+    }
+}
+
+/// Where a filter begins behind data of `data_bytes`; `None` when no file is that long.
+pub(crate) fn aligned(data_bytes: u64) -> Option<u64> {
+    data_bytes.checked_next_multiple_of(FILTER_ALIGNMENT as u64)
+}
+
 /// Bytes of a footer.
 pub(crate) const FOOTER_BYTES: usize = 64;
 
@@ -196,6 +235,11 @@ impl Footer {
         put_u32(&mut out, sum);
         out.extend_from_slice(&MAGIC);
         out
+    }
+
+    /// The footer's own checksum. It covers that of the metaindex, which covers those of all other blocks.
+    pub(crate) fn checksum(&self) -> u32 {
+        checksum(self.encode().get(..CHECKSUM_AT).unwrap_or_default())
     }
 
     /// Reads the footer `at` the end of a file of `file_bytes`, and checks every byte of it.
@@ -263,12 +307,16 @@ impl TableLayout {
     pub(crate) fn new(handles: &BlockHandles, footer: &Footer, data_bytes: u64) -> Self {
         let region = |part, offset, bytes| LayoutRegion { part, offset, bytes };
         let block = |part, handle: BlockHandle| region(part, handle.offset, handle.bytes());
-        let padding_end = handles.filter.map_or(handles.properties.offset, |filter| filter.offset);
+        let padding_end = handles.filter.map_or(handles.properties.offset, |filter| filter.start(data_bytes));
         let mut regions = vec![
             region(TablePart::Data, 0, data_bytes),
             region(TablePart::Padding, data_bytes, padding_end.saturating_sub(data_bytes)),
         ];
-        regions.extend(handles.filter.map(|filter| block(TablePart::Filter, filter)));
+        if let Some(filter @ FilterHandle::Partitioned(index)) = handles.filter {
+            let start = filter.start(data_bytes);
+            regions.push(region(TablePart::Filter, start, index.offset - start));
+        }
+        regions.extend(handles.filter.map(|filter| block(filter.part(), filter.block())));
         regions.push(block(TablePart::Properties, handles.properties));
         regions.push(block(TablePart::Index, handles.index));
         regions.push(block(TablePart::Metaindex, footer.metaindex));
@@ -282,7 +330,7 @@ impl TableLayout {
 /// What the metaindex says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BlockHandles {
-    pub(crate) filter: Option<BlockHandle>,
+    pub(crate) filter: Option<FilterHandle>,
     pub(crate) properties: BlockHandle,
     pub(crate) index: BlockHandle,
 }
@@ -290,11 +338,10 @@ pub(crate) struct BlockHandles {
 impl BlockHandles {
     pub(crate) fn encode(&self) -> BlockBuilder {
         let mut block = BlockBuilder::new(1);
-        let handles = [("filter", self.filter), ("index", Some(self.index)), ("properties", Some(self.properties))];
-        for (name, handle) in handles {
-            if let Some(handle) = handle {
-                block.add(name.as_bytes(), Some(&handle.encode()));
-            }
+        let filter = self.filter.map(|filter| (filter.part(), filter.block()));
+        let others = [(TablePart::Index, self.index), (TablePart::Properties, self.properties)];
+        for (part, handle) in filter.into_iter().chain(others) {
+            block.add(part.name().as_bytes(), Some(&handle.encode()));
         }
         block
     }
@@ -302,18 +349,23 @@ impl BlockHandles {
     /// Reads a metaindex block. Properties, index and metaindex must lie end to end before the footer;
     /// a misplaced filter is no error here, because reads do without it.
     pub(crate) fn decode(block: &Block, metaindex: BlockHandle) -> Result<Self, TableError> {
-        let (mut filter, mut properties, mut index) = (None, None, None);
+        let (mut filter, mut filter_index, mut properties, mut index) = (None, None, None, None);
         let mut cursor = BlockCursor::new(block);
         while cursor.advance()? {
             let slot = match cursor.key() {
                 b"filter" => &mut filter,
+                b"filter-index" => &mut filter_index,
                 b"index" => &mut index,
                 b"properties" => &mut properties,
-                other => return Err(block.corrupt("filter, index or properties", shown(other))),
+                other => return Err(block.corrupt("filter, filter-index, index or properties", shown(other))),
             };
             let handle = cursor.value().and_then(BlockHandle::decode);
             *slot = Some(handle.ok_or_else(|| block.corrupt("a handle", shown(cursor.value().unwrap_or_default())))?);
         }
+        let filter = match (filter, filter_index) {
+            (Some(_), Some(_)) => return Err(block.corrupt("a filter or a filter-index", "both")),
+            (filter, filter_index) => filter.map(FilterHandle::Whole).or(filter_index.map(FilterHandle::Partitioned)),
+        };
         let properties = properties.ok_or_else(|| block.corrupt("properties", "none"))?;
         let index = index.ok_or_else(|| block.corrupt("index", "none"))?;
         if properties.end() != Some(index.offset) || index.end() != Some(metaindex.offset) {
@@ -423,13 +475,13 @@ mod tests {
         assert!(matches!(longer, Err(TableError::FileLength { expected: 1_000, got: 1_001, .. })));
     }
 
+    const FILTER: BlockHandle = BlockHandle { offset: 128, contents_bytes: 68, checksum: 4 };
     const PROPERTIES: BlockHandle = BlockHandle { offset: 200, contents_bytes: 96, checksum: 1 };
     const INDEX: BlockHandle = BlockHandle { offset: 300, contents_bytes: 46, checksum: 2 };
     const METAINDEX: BlockHandle = BlockHandle { offset: 350, contents_bytes: 60, checksum: 3 };
 
     fn handles() -> BlockHandles {
-        let filter = Some(BlockHandle { offset: 128, contents_bytes: 68, checksum: 4 });
-        BlockHandles { filter, properties: PROPERTIES, index: INDEX }
+        BlockHandles { filter: Some(FilterHandle::Whole(FILTER)), properties: PROPERTIES, index: INDEX }
     }
 
     fn decoded(handles: &BlockHandles) -> Result<BlockHandles, TableError> {
@@ -443,8 +495,22 @@ mod tests {
     #[test]
     fn a_metaindex_reads_back_as_written() {
         assert_eq!(decoded(&handles()).unwrap(), handles());
-        let unfiltered = BlockHandles { filter: None, ..handles() };
-        assert_eq!(decoded(&unfiltered).unwrap(), unfiltered);
+        for filter in [None, Some(FilterHandle::Partitioned(FILTER))] {
+            let other = BlockHandles { filter, ..handles() };
+            assert_eq!(decoded(&other).unwrap(), other);
+        }
+    }
+
+    #[test]
+    fn a_table_has_no_two_filters() {
+        let mut block = BlockBuilder::new(1);
+        for name in ["filter", "filter-index", "index", "properties"] {
+            block.add(name.as_bytes(), Some(&FILTER.encode()));
+        }
+        let at = TableLocation { path: None, part: TablePart::Metaindex, offset: 350 };
+        let block = Block::open(Bytes::from(block.seal().clone()), at).unwrap();
+        let refused = BlockHandles::decode(&block, METAINDEX).unwrap_err().to_string();
+        assert!(refused.contains("a filter or a filter-index, got both"), "{refused}");
     }
 
     #[test]
@@ -467,5 +533,11 @@ mod tests {
         assert_eq!(layout.region(TablePart::Filter).unwrap().bytes, 72);
         let padded = TableLayout::new(&handles(), &footer, 100);
         assert_eq!(padded.region(TablePart::Padding).unwrap().bytes, 28);
+        let partitioned = BlockHandles { filter: Some(FilterHandle::Partitioned(FILTER)), ..handles() };
+        let layout = TableLayout::new(&partitioned, &footer, 60);
+        let place = |part| layout.region(part).map(|region| (region.offset, region.bytes)).unwrap();
+        assert_eq!(place(TablePart::Padding), (60, 4));
+        assert_eq!(place(TablePart::Filter), (64, 64));
+        assert_eq!(place(TablePart::FilterIndex), (128, 72));
     }
 }

@@ -169,8 +169,9 @@ mod tests {
             restart_interval: 16,
             smallest_key: Some(Bytes::new()),
             largest_key: Some(Bytes::from_static(largest_key)),
+            level: None,
             hash: KeyHasher::default().identity(),
-            key_extractor: None,
+            key_parts: crate::sst::KeyPartNames::WHOLE_KEYS,
             filter_policy: None,
         }
     }

@@ -7,6 +7,7 @@
 //! lies in the properties.
 
 use core::fmt;
+use core::ops::Range;
 use core::sync::atomic::Ordering;
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Write};
@@ -20,7 +21,7 @@ use super::block::Block;
 use super::format::{BLOCK_TRAILER_BYTES, BlockHandle, bind, bound_checksum, compare_checksums, most_contents_bytes};
 use super::stats::ReadCounters;
 use super::{TableError, TableId, TableLocation, TablePart};
-use crate::codec::{AlignedBuffer, checksum_append};
+use crate::codec::{AlignedBuffer, checksum, checksum_append};
 
 /// Bytes that can be read at any offset, by many threads at once.
 ///
@@ -224,6 +225,13 @@ pub trait FileSystem: fmt::Debug + Send + Sync {
     /// What the system says.
     fn sync_directory(&self, directory: &Path) -> io::Result<()>;
 
+    /// `false` only if there is no file at `path`: looked at before a sidecar is opened, which few tables have. By default
+    /// `true`, and opening tells.
+    fn may_exist(&self, path: &Path) -> bool {
+        let _ = path;
+        true
+    }
+
     /// `path` in a form that means the same file for as long as the process lives. Where names have nothing to do
     /// with the system's current directory, that is `path` itself.
     ///
@@ -273,6 +281,10 @@ impl FileSystem for LocalFileSystem {
         // `make_in` instead of `tempfile_in`: the file gets the usual permissions (a temporary file gets 0600), and
         // errors keep the system's code.
         Ok(Box::new(LocalFile(temporary.make_in(directory, |path| File::create_new(path))?)))
+    }
+
+    fn may_exist(&self, path: &Path) -> bool {
+        !matches!(std::fs::metadata(path), Err(error) if error.kind() == io::ErrorKind::NotFound)
     }
 
     /// Only Unix knows and needs this.
@@ -346,7 +358,7 @@ fn persist_by(
 
 /// Blocks up to this size are read at once; larger ones twice, the first time in pieces. Filters of fewer than 50
 /// million keys at 10 bits stay below.
-const WHOLE_BYTES: u64 = 64 << 20;
+pub(crate) const WHOLE_BYTES: u64 = 64 << 20;
 
 const PIECE_BYTES: usize = 1 << 20;
 
@@ -364,6 +376,11 @@ impl TableFile {
         Ok(Self { source, path, length, counters: ReadCounters::default() })
     }
 
+    /// The name that it was opened by.
+    pub(crate) fn path(&self) -> Option<&Path> {
+        self.path.as_deref()
+    }
+
     pub(crate) fn location(&self, part: TablePart, offset: u64) -> TableLocation {
         TableLocation { path: self.path.clone(), part, offset }
     }
@@ -373,6 +390,14 @@ impl TableFile {
         self.source.read_exact_at(buf, offset).map_err(io_error("reading", self.path.as_deref()))?;
         self.counters.bytes_read.fetch_add(buf.len() as u64, Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Reads `length` bytes, which are in the file, to a cache-line boundary.
+    pub(crate) fn read_bytes(&self, offset: u64, length: u64) -> Result<Bytes, TableError> {
+        let buffer = AlignedBuffer::without_tail(length).ok_or_else(|| io::ErrorKind::OutOfMemory.into());
+        let mut buffer = buffer.map_err(io_error("reading", self.path.as_deref()))?;
+        self.read_into(buffer.as_mut_slice(), offset)?;
+        Ok(buffer.freeze())
     }
 
     /// Reads a block of entries.
@@ -393,10 +418,7 @@ impl TableFile {
         if handle.contents_bytes > WHOLE_BYTES {
             self.check_in_pieces(handle, id, &at)?;
         }
-        let buffer = AlignedBuffer::zeroed(handle.bytes()).ok_or_else(|| io::ErrorKind::OutOfMemory.into());
-        let mut buffer = buffer.map_err(io_error("reading", self.path.as_deref()))?;
-        self.read_into(buffer.as_mut_slice(), handle.offset)?;
-        let bytes = buffer.freeze();
+        let bytes = self.read_bytes(handle.offset, handle.bytes())?;
         let contents = bytes.slice(..bytes.len() - BLOCK_TRAILER_BYTES);
         let stored = bytes.last_chunk().copied().map_or(0, u32::from_le_bytes);
         let got = bound_checksum(&contents, id, handle.offset);
@@ -426,13 +448,34 @@ impl TableFile {
         self.read_into(&mut stored, end)?;
         // The stored sum first: a block in a hole of the file is then refused after four bytes.
         compare_checksums(handle.checksum, u32::from_le_bytes(stored), at)?;
+        compare_checksums(handle.checksum, bind(self.checksum_in_pieces(handle.offset..end)?, id, handle.offset), at)
+    }
+
+    /// The CRC32C of a range that lies inside the file, none of which is kept.
+    fn checksum_in_pieces(&self, range: Range<u64>) -> Result<u32, TableError> {
         let (mut seen, mut piece) = (0, vec![0; PIECE_BYTES]);
-        for offset in (handle.offset..end).step_by(PIECE_BYTES) {
-            piece.truncate(usize::try_from(end - offset).unwrap_or(PIECE_BYTES));
+        for offset in range.clone().step_by(PIECE_BYTES) {
+            piece.truncate(usize::try_from(range.end - offset).unwrap_or(PIECE_BYTES));
             self.read_into(&mut piece, offset)?;
             seen = checksum_append(seen, &piece);
         }
-        compare_checksums(handle.checksum, bind(seen, id, handle.offset), at)
+        Ok(seen)
+    }
+
+    /// The first `bytes` of the file, which has as many, on a cache-line boundary; or the CRC32C that they have if it is not
+    /// the one expected. More than [`WHOLE_BYTES`] are allocated only once the checksum has held.
+    pub(crate) fn read_with_checksum(&self, bytes: u64, expected: u32) -> Result<Result<Bytes, u32>, TableError> {
+        if bytes > WHOLE_BYTES {
+            let got = self.checksum_in_pieces(0..bytes)?;
+            if got != expected {
+                return Ok(Err(got));
+            }
+        }
+        let buffer = AlignedBuffer::zeroed(bytes).ok_or_else(|| io::ErrorKind::OutOfMemory.into());
+        let mut buffer = buffer.map_err(io_error("reading", self.path.as_deref()))?;
+        self.read_into(buffer.as_mut_slice(), 0)?;
+        let got = checksum(buffer.as_slice());
+        Ok(if got == expected { Ok(buffer.freeze()) } else { Err(got) })
     }
 }
 

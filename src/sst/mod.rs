@@ -3,17 +3,17 @@
 //! # What it is
 //!
 //! A [`TableWriter`] takes keys in ascending order and writes one file; a [`Table`] reads it by point lookups and
-//! walks; a [`TableSet`] does so for many tables, newest first. All of it is real (checksummed, crash-safe, specified
-//! byte for byte) and small: it exists to show and measure what a filter saves, and to be read in one sitting by
-//! someone who puts filter blocks into a writer of their own.
+//! walks; a [`TableSet`] does so for many tables, newest first, and a [`VersionSet`] while tables come and go. All of it
+//! is real (checksummed, crash-safe, specified byte for byte) and small: it exists to show and measure what a filter
+//! saves, and to be read in one sitting by someone who puts filter blocks into a writer of their own.
 //!
 //! # The file
 //!
 //! ```text
 //! data blocks      entries in key order, prefix-compressed, with restart points
 //! zeros            up to a multiple of 64
-//! filter block     what the policy built; its lines lie on cache lines
-//! properties       counts, first and last key, hash, extractor
+//! filter block     what the policy built; its lines lie on cache lines. Or partitions, and the block of their top index
+//! properties       counts, first and last key, hash, extractors
 //! index            last key of each data block -> its place
 //! metaindex        names of the three blocks above -> their places
 //! footer           64 bytes: metaindex, file length, table id, version, checksums, magic
@@ -30,7 +30,9 @@
 //!             absent, nothing read     absent, nothing read
 //! ```
 //!
-//! Properties and filter are in memory from the time the table is opened, the index from its first use. Each data block
+//! Properties and filter are in memory from the time the table is opened, the index from its first use. Filters can
+//! outgrow memory: [in partitions](TableOptions::with_partitioned_filter), of which a lookup reads one, and under a
+//! [budget](ReadOptions::with_filter_budget), which decides what of all filters is in memory. Each data block
 //! that a lookup needs is read and checked, unless a [`BlockCache`] has it
 //! ([`ReadOptions::with_block_cache`]).
 //!
@@ -46,6 +48,12 @@
 //! need it. A bad filter is no error: reads do without it, count that, and [`Table::filter_problem`] says why.
 //! [`Table::verify`] reads everything and accepts nothing but what a writer has written.
 //!
+//! # Sidecars
+//!
+//! A file `NAME.filter` beside the table `NAME` holds another filter for it, which is used instead of the table's own:
+//! see [`Table::write_sidecar`] and [`sidecar`](crate::sidecar). One that is damaged, or was made for another table, is not
+//! used, and [`Table::sidecar_problem`] says why.
+//!
 //! # What it is not
 //!
 //! It has no compression, sequence numbers, range tombstones, merge operators, or partitioned index: those belong to an
@@ -55,17 +63,30 @@ mod block;
 mod builder;
 mod cache;
 mod error;
+mod filter_builder;
+mod filter_in_memory;
 mod format;
 mod heads;
 mod index;
 mod io;
 mod iter;
+mod limited_files;
 mod options;
 mod properties;
+mod reader;
+mod scan;
 mod set;
+mod sidecar;
 mod stats;
 mod table;
+mod table_filter;
+mod table_partitions;
+mod table_parts;
+mod table_sidecar;
+mod table_source;
 mod verify;
+mod verify_filter;
+mod version;
 mod writer;
 
 pub use block::{Lookup, MAX_KEY_BYTES, MAX_VALUE_BYTES};
@@ -75,10 +96,15 @@ pub use error::{TableError, TableLocation, TablePart};
 pub use format::{LayoutRegion, TableId, TableLayout};
 pub use io::{FileSystem, LocalFileSystem, RandomAccess, WritableFile};
 pub use iter::{Entry, TableIter};
+pub use limited_files::LimitedFiles;
 pub use options::{ReadOptions, TableOptions};
-pub use properties::TableProperties;
+pub use properties::{KeyPartNames, TableProperties};
+pub use scan::PrefixScan;
 pub use set::TableSet;
+pub use sidecar::SidecarSummary;
 pub use stats::{TableSetStats, TableStats};
 pub use table::Table;
-pub use verify::{FilterVerdict, VerifyReport};
+pub use verify::VerifyReport;
+pub use verify_filter::FilterVerdict;
+pub use version::{Version, VersionEdit, VersionError, VersionSet};
 pub use writer::TableWriter;

@@ -3,17 +3,20 @@
 use std::sync::Arc;
 
 use super::block::MAX_RESTART_INTERVAL;
+use super::reader::LastReader;
 use super::{BlockCache, FileSystem, LocalFileSystem, TableId};
 use crate::block::KindRegistry;
+use crate::budget::FilterBudget;
 use crate::error::ConfigError;
-use crate::hash::{KeyExtractor, KeyHasher};
+use crate::hash::{KeyExtractor, KeyHasher, KeyParts};
+use crate::partition::PartitionOptions;
 use crate::policy::{BuildContext, FilterPolicy, KindPolicy};
 
 /// How a table is written. A store keeps one value for what its tables share, and sets for each table what is its own:
 /// the [context](Self::with_context) and, if the engine gives ids, the [table id](Self::with_table_id).
 ///
 /// By default: data blocks of 4096 bytes, a restart point every 16 entries, a Bloom filter of 10 bits
-/// per key, the default [`KeyHasher`], no extractor, and a random [`TableId`] for each table.
+/// per key, the default [`KeyHasher`], whole keys in the filter, and a random [`TableId`] for each table.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -36,7 +39,9 @@ pub struct TableOptions {
     pub(crate) block_bytes: u32,
     pub(crate) restart_interval: u32,
     pub(crate) policy: Option<Arc<dyn FilterPolicy>>,
-    pub(crate) extractor: Option<Arc<dyn KeyExtractor>>,
+    /// Those of the filter, if it is to have any.
+    pub(crate) partitions: Option<PartitionOptions>,
+    pub(crate) parts: KeyParts,
     pub(crate) table_id: Option<TableId>,
     pub(crate) context: BuildContext,
     pub(crate) files: Arc<dyn FileSystem>,
@@ -50,7 +55,8 @@ impl Default for TableOptions {
             // As in LevelDB and RocksDB: whole keys then cost a sixteenth of what prefix compression saves.
             restart_interval: 16,
             policy: Some(Arc::new(KindPolicy::default())),
-            extractor: None,
+            partitions: None,
+            parts: KeyParts::whole_keys(),
             table_id: None,
             context: BuildContext::new(&KeyHasher::default()),
             files: Arc::new(LocalFileSystem),
@@ -91,6 +97,33 @@ impl TableOptions {
         Self { policy: Some(policy), ..self }
     }
 
+    /// Writes the filter in partitions, for tables whose filters outgrow memory: opening reads the top index alone, and a
+    /// lookup one partition, which then stays in memory, or is under the reader's
+    /// [filter budget](ReadOptions::with_filter_budget).
+    ///
+    /// ```
+    /// use sstfilter::partition::PartitionOptions;
+    /// use sstfilter::sst::{ReadOptions, Table, TableBuilder, TableOptions};
+    ///
+    /// let options = TableOptions::default().with_partitioned_filter(PartitionOptions::default());
+    /// let mut builder = TableBuilder::new(Vec::new(), &options)?;
+    /// for key in (0..100_000_u32).step_by(2) {
+    ///     builder.add(&key.to_be_bytes(), b"")?;
+    /// }
+    /// let (bytes, summary) = builder.finish()?;
+    /// assert!(summary.filter_bytes > 60_000);
+    ///
+    /// let table = Table::open_source(bytes::Bytes::from(bytes), &ReadOptions::default())?;
+    /// let opened = table.stats().bytes_read;
+    /// table.get(&4_711_u32.to_be_bytes())?;
+    /// assert!(table.stats().bytes_read - opened < 17 << 10, "one partition");
+    /// # Ok::<(), sstfilter::sst::TableError>(())
+    /// ```
+    #[must_use]
+    pub fn with_partitioned_filter(self, partitions: PartitionOptions) -> Self {
+        Self { partitions: Some(partitions), ..self }
+    }
+
     /// Writes no filter.
     #[must_use]
     pub fn without_filter(self) -> Self {
@@ -111,10 +144,36 @@ impl TableOptions {
         &self.context
     }
 
-    /// Sets which part of a key goes into the filter.
+    /// Sets which part of a key goes into the filter, instead of the whole key.
     #[must_use]
     pub fn with_extractor(self, extractor: Arc<dyn KeyExtractor>) -> Self {
-        Self { extractor: Some(extractor), ..self }
+        self.with_key_parts(KeyParts::extracted(extractor))
+    }
+
+    /// Sets what of a key goes into the filter: the whole key, any number of parts, or both.
+    ///
+    /// A filter of several parts is sized by the entries that arrive, and not by the context's expected keys, because a
+    /// key then has more than one entry.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use sstfilter::sst::{ReadOptions, Table, TableBuilder, TableOptions};
+    /// use sstfilter::{DelimitedPrefix, KeyParts};
+    ///
+    /// let parts = KeyParts::whole_keys().with_extractor(Arc::new(DelimitedPrefix::new(b':')));
+    /// let mut builder = TableBuilder::new(Vec::new(), &TableOptions::default().with_key_parts(parts.clone()))?;
+    /// builder.add(b"t041:user:7", b"value")?;
+    /// builder.add(b"t043:user:7", b"value")?;
+    /// let bytes = bytes::Bytes::from(builder.finish()?.0);
+    ///
+    /// let table = Table::open_source(bytes, &ReadOptions::default().with_key_parts(parts))?;
+    /// assert!(!table.may_contain_key(b"t041:user:8"), "no such key");
+    /// assert!(!table.may_contain_prefix(b"t042:"), "no key with this prefix");
+    /// # Ok::<(), sstfilter::sst::TableError>(())
+    /// ```
+    #[must_use]
+    pub fn with_key_parts(self, parts: KeyParts) -> Self {
+        Self { parts, ..self }
     }
 
     /// Sets the id of the next table. Each table of a store has an id of its own, so an engine that gives ids sets one
@@ -134,8 +193,9 @@ impl TableOptions {
 /// How a table is read.
 ///
 /// By default the hasher is the one that the table's properties describe (a secret seed or an
-/// engine's own function cannot be described: give the hasher then), there is no extractor, the
-/// filter is used, data blocks are not cached, and tables are files of the system.
+/// engine's own function cannot be described: give the hasher then), the filter (that of a
+/// [sidecar](crate::sidecar), where a table has one) is probed for whole keys, data blocks are not cached, and tables
+/// are files of the system.
 ///
 /// ```
 /// use sstfilter::KeyHasher;
@@ -148,13 +208,20 @@ impl TableOptions {
 #[derive(Clone, Debug)]
 pub struct ReadOptions {
     pub(crate) hasher: Option<KeyHasher>,
-    pub(crate) extractor: Option<Arc<dyn KeyExtractor>>,
+    pub(crate) parts: KeyParts,
     pub(crate) kinds: KindRegistry,
+    /// Another one for other parts or kinds.
+    pub(crate) last_reader: LastReader,
     /// Reads as if there were no filters.
     pub(crate) ignores_filters: bool,
+    /// Reads as if no table had a sidecar.
+    pub(crate) ignores_sidecars: bool,
     /// Refuses a filter that was built for another reader.
     pub(crate) is_hash_strict: bool,
     pub(crate) cache: Option<Arc<dyn BlockCache>>,
+    pub(crate) budget: Option<FilterBudget>,
+    /// What partitions are under without a budget: all that lookups have read stays.
+    pub(crate) partitions_in_memory: FilterBudget,
     pub(crate) files: Arc<dyn FileSystem>,
 }
 
@@ -162,11 +229,15 @@ impl Default for ReadOptions {
     fn default() -> Self {
         Self {
             hasher: None,
-            extractor: None,
+            parts: KeyParts::whole_keys(),
             kinds: KindRegistry::default(),
+            last_reader: LastReader::default(),
             ignores_filters: false,
+            ignores_sidecars: false,
             is_hash_strict: false,
             cache: None,
+            budget: None,
+            partitions_in_memory: FilterBudget::unlimited().without_automatic_plans(),
             files: Arc::new(LocalFileSystem),
         }
     }
@@ -180,16 +251,26 @@ impl ReadOptions {
         Self { hasher: Some(hasher), ..self }
     }
 
-    /// Sets the store's extractor. A filter built with another one, or with none, is not used.
+    /// Sets the store's extractor, whose parts filters are probed for instead of whole keys. A filter without them is
+    /// not used.
     #[must_use]
     pub fn with_extractor(self, extractor: Arc<dyn KeyExtractor>) -> Self {
-        Self { extractor: Some(extractor), ..self }
+        self.with_key_parts(KeyParts::extracted(extractor))
+    }
+
+    /// Sets what of a key filters are probed for. Of each filter, the parts are used that it has in common with these;
+    /// a filter that has none of them is not used.
+    ///
+    /// A store that changes its parts keeps the use of its earlier filters for as long as something is shared.
+    #[must_use]
+    pub fn with_key_parts(self, parts: KeyParts) -> Self {
+        Self { parts, last_reader: LastReader::default(), ..self }
     }
 
     /// Sets the user-defined kinds that filters may be of. A filter of another unknown kind is not used.
     #[must_use]
     pub fn with_kinds(self, kinds: KindRegistry) -> Self {
-        Self { kinds, ..self }
+        Self { kinds, last_reader: LastReader::default(), ..self }
     }
 
     /// Sets the file system of tables that are opened by path; by default, the system's.
@@ -198,7 +279,8 @@ impl ReadOptions {
         Self { files, ..self }
     }
 
-    /// Refuses to open a table whose filter was built with another hash, secret seed or extractor than the reader's.
+    /// Refuses to open a table whose filter was built with another hash or secret seed than the reader's, or holds none
+    /// of its parts of keys.
     ///
     /// Without this such a table is read without its filter, and every lookup in it searches; only counters show it.
     /// That is right for a tool, and while a store moves from one seed to another. For an engine with one seed, a wrong
@@ -230,6 +312,43 @@ impl ReadOptions {
     #[must_use]
     pub fn without_filter(self) -> Self {
         Self { ignores_filters: true, ..self }
+    }
+
+    /// Reads as if no table had a sidecar: saves the attempt to open one, and uses the tables' own filters.
+    #[must_use]
+    pub fn without_sidecars(self) -> Self {
+        Self { ignores_sidecars: true, ..self }
+    }
+
+    /// Puts the filters of all tables that are opened with these options under `budget`, with all others under it. Opening
+    /// then reads no filter: of one with partitions the top index, of another the last 100 bytes. A lookup reads the
+    /// filter, or the partition it needs, if there is room for it.
+    ///
+    /// Without a budget, filters are read when their tables are opened, and stay in memory; partitions are read when
+    /// lookups need them, and stay.
+    ///
+    /// Opening reads more where the hash is secret or the engine's own, or an extractor is used: the table's first and
+    /// last key are probed for then, in the filter or in their partitions.
+    ///
+    /// ```
+    /// use sstfilter::budget::FilterBudget;
+    /// use sstfilter::sst::{ReadOptions, Table, TableBuilder, TableOptions};
+    ///
+    /// let mut builder = TableBuilder::new(Vec::new(), &TableOptions::default())?;
+    /// (0..10_000_u32).try_for_each(|key| builder.add(&key.to_be_bytes(), b"value"))?;
+    /// let bytes = bytes::Bytes::from(builder.finish()?.0);
+    ///
+    /// let budget = FilterBudget::new(8 << 10);
+    /// let table = Table::open_source(bytes, &ReadOptions::default().with_filter_budget(budget.clone()))?;
+    /// assert_eq!(budget.stats().used_bytes, 0);
+    /// (0..10_000_u32).try_for_each(|key| table.get(&[&key.to_be_bytes()[..], b"absent"].concat()).map(drop))?;
+    /// assert!((1..=8 << 10).contains(&budget.stats().used_bytes), "13 KB, shrunk");
+    /// assert!(table.stats().filter.negatives > 5_000);
+    /// # Ok::<(), sstfilter::sst::TableError>(())
+    /// ```
+    #[must_use]
+    pub fn with_filter_budget(self, budget: FilterBudget) -> Self {
+        Self { budget: Some(budget), ..self }
     }
 
     /// Keeps data blocks that lookups have read in `cache`, which the tables of a store share. A lookup in a cached

@@ -1,11 +1,14 @@
 //! What a table says of itself, readable without any of its data.
 
+use core::fmt;
+
 use bytes::Bytes;
 
 use super::TableError;
 use super::block::{Block, BlockBuilder, BlockCursor};
 use super::error::shown;
-use crate::hash::{HashId, HashIdentity};
+use crate::hash::{HashId, HashIdentity, KeyParts};
+use crate::sidecar::Sidecar;
 
 /// The properties of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,13 +34,85 @@ pub struct TableProperties {
     pub smallest_key: Option<Bytes>,
     /// The last key; `None` in a table of no entries.
     pub largest_key: Option<Bytes>,
+    /// The level that the table was written for, if its writer knew. For information: an engine may move the table.
+    pub level: Option<u32>,
     /// The hash that the filter was built from.
     pub hash: HashIdentity,
-    /// Name of the extractor, if the filter holds extracted parts of keys.
-    pub key_extractor: Option<String>,
+    /// What of each key the filter holds.
+    pub key_parts: KeyPartNames,
     /// Name of the policy that decided on the filter, if there was one. For information: the filter block itself says
     /// what it is.
     pub filter_policy: Option<String>,
+}
+
+/// What of each key a table's filter holds: the whole key, parts of it by extractors of these names, or both.
+///
+/// A writer leaves out an extractor that has broken its promise: with neither, the table has no filter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct KeyPartNames {
+    /// Whether the filter holds whole keys.
+    pub whole_keys: bool,
+    /// Names of the extractors.
+    pub extractors: Vec<String>,
+}
+
+impl KeyPartNames {
+    pub(crate) const WHOLE_KEYS: Self = Self { whole_keys: true, extractors: Vec::new() };
+
+    pub(crate) const NONE: Self = Self { whole_keys: false, extractors: Vec::new() };
+
+    /// Those that a sidecar names.
+    pub(crate) fn of_sidecar(sidecar: &Sidecar) -> Self {
+        let extractors = sidecar.key_parts().filter(|name| !name.is_empty()).map(str::to_owned).collect();
+        Self { whole_keys: sidecar.key_parts().any(str::is_empty), extractors }
+    }
+
+    /// Those of a writer or reader.
+    pub(crate) fn of(parts: &KeyParts) -> Self {
+        let extractors = parts.extractors().map(|extractor| extractor.name().to_owned()).collect();
+        Self { whole_keys: parts.has_whole_keys(), extractors }
+    }
+
+    /// For whole keys the byte 0; for each extractor, a byte with the length of its name, and the name. `None` for whole
+    /// keys alone, so that tables without extractors do not mention them.
+    fn encode(&self) -> Option<Bytes> {
+        let mut encoded = Vec::new();
+        if self.whole_keys {
+            encoded.push(0);
+        }
+        for name in &self.extractors {
+            // The builder has refused names that are longer.
+            encoded.push(u8::try_from(name.len()).unwrap_or(u8::MAX));
+            encoded.extend_from_slice(name.as_bytes());
+        }
+        (*self != Self::WHOLE_KEYS).then(|| encoded.into())
+    }
+
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        let (whole_keys, mut names) = match bytes.split_first() {
+            Some((0, names)) => (true, names),
+            _ => (false, bytes),
+        };
+        let mut extractors = Vec::new();
+        while let Some((&length, rest)) = names.split_first() {
+            let (name, rest) = rest.split_at_checked(length.into())?;
+            extractors.push(core::str::from_utf8(name).ok().filter(|name| !name.is_empty())?.to_owned());
+            names = rest;
+        }
+        Some(Self { whole_keys, extractors })
+    }
+}
+
+impl fmt::Display for KeyPartNames {
+    /// `whole keys, 'fixed-prefix:4'`, or `none`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let whole = self.whole_keys.then(|| "whole keys".to_owned());
+        let parts: Vec<String> =
+            whole.into_iter().chain(self.extractors.iter().map(|name| format!("'{name}'"))).collect();
+        f.write_str(if parts.is_empty() { "none" } else { "" })?;
+        f.write_str(&parts.join(", "))
+    }
 }
 
 /// Entries from one restart point to the next in the properties block.
@@ -56,8 +131,9 @@ impl TableProperties {
             ("filter-policy", text(&self.filter_policy)),
             ("hash-id", number(self.hash.id.code().into())),
             ("hash-seed", number(self.hash.seed)),
-            ("key-extractor", text(&self.key_extractor)),
+            ("key-parts", self.key_parts.encode()),
             ("largest-key", self.largest_key.clone()),
+            ("level", self.level.and_then(|level| number(level.into()))),
             ("raw-key-bytes", number(self.raw_key_bytes)),
             ("raw-value-bytes", number(self.raw_value_bytes)),
             ("restart-interval", number(self.restart_interval)),
@@ -85,8 +161,9 @@ impl TableProperties {
             entries: values.number("entries")?,
             filter_policy: values.text("filter-policy")?,
             hash: HashIdentity { id: values.hash_id("hash-id")?, seed: values.number("hash-seed")? },
-            key_extractor: values.text("key-extractor")?,
+            key_parts: values.key_parts()?,
             largest_key: values.bytes("largest-key")?,
+            level: values.level("level")?,
             raw_key_bytes: values.number("raw-key-bytes")?,
             raw_value_bytes: values.number("raw-value-bytes")?,
             restart_interval: values.number("restart-interval")?,
@@ -159,16 +236,27 @@ impl NamedValues<'_> {
     }
 
     /// The value of `name`, which comes after all names taken before.
-    fn bytes(&mut self, name: &str) -> Result<Option<Bytes>, TableError> {
+    fn value(&mut self, name: &str) -> Result<Option<&[u8]>, TableError> {
         while self.is_on_entry && self.cursor.key() < name.as_bytes() {
             self.advance()?;
         }
         let is_found = self.is_on_entry && self.cursor.key() == name.as_bytes();
-        Ok(if is_found { self.cursor.value_bytes() } else { None })
+        Ok(if is_found { self.cursor.value() } else { None })
+    }
+
+    /// A copy: an open table would otherwise keep the whole block for two keys of it.
+    fn bytes(&mut self, name: &str) -> Result<Option<Bytes>, TableError> {
+        Ok(self.value(name)?.map(Bytes::copy_from_slice))
+    }
+
+    /// A level is for information: one that no engine has is as good as none.
+    fn level(&mut self, name: &str) -> Result<Option<u32>, TableError> {
+        let bytes = self.bytes(name)?.and_then(|bytes| bytes.as_ref().try_into().ok());
+        Ok(bytes.and_then(|bytes| u32::try_from(u64::from_le_bytes(bytes)).ok()))
     }
 
     fn number(&mut self, name: &str) -> Result<u64, TableError> {
-        let number = self.bytes(name)?.and_then(|bytes| bytes.as_ref().try_into().ok());
+        let number = self.value(name)?.and_then(|bytes| bytes.try_into().ok());
         let missing = || self.cursor.block().corrupt(format!("property {name} of 8 bytes"), "none");
         Ok(u64::from_le_bytes(number.ok_or_else(missing)?))
     }
@@ -177,6 +265,17 @@ impl NamedValues<'_> {
         let number = self.number(name)?;
         let code = u8::try_from(number);
         code.map(HashId::from_code).map_err(|_| self.cursor.block().corrupt("hash-id of one byte", number))
+    }
+
+    fn key_parts(&mut self) -> Result<KeyPartNames, TableError> {
+        // Of a writer that hashed parts without a domain: no probe of this reader's finds them.
+        if self.bytes("key-extractor")?.is_some() {
+            return Ok(KeyPartNames::NONE);
+        }
+        let Some(bytes) = self.bytes("key-parts")? else { return Ok(KeyPartNames::WHOLE_KEYS) };
+        let damaged =
+            || self.cursor.block().corrupt("property key-parts: names, each behind its length", shown(&bytes));
+        KeyPartNames::decode(&bytes).ok_or_else(damaged)
     }
 
     fn text(&mut self, name: &str) -> Result<Option<String>, TableError> {
@@ -192,6 +291,8 @@ mod tests {
     use crate::hash::KeyHasher;
     use crate::sst::{TableLocation, TablePart};
 
+    const PLACE: TableLocation = TableLocation { path: None, part: TablePart::Properties, offset: 0 };
+
     fn example() -> TableProperties {
         TableProperties {
             entries: 10,
@@ -204,18 +305,19 @@ mod tests {
             restart_interval: 16,
             smallest_key: Some(Bytes::from_static(b"")),
             largest_key: Some(Bytes::from_static(b"zebra")),
+            level: Some(u32::MAX),
             hash: KeyHasher::default().identity(),
-            key_extractor: Some("fixed-prefix:4".to_owned()),
+            key_parts: KeyPartNames {
+                whole_keys: true,
+                extractors: vec!["fixed-prefix:4".to_owned(), "x".repeat(255)],
+            },
             filter_policy: None,
         }
     }
 
     fn decoded(properties: &TableProperties) -> Result<TableProperties, TableError> {
         let contents = Bytes::from(properties.encode().seal().clone());
-        TableProperties::decode(&Block::open(
-            contents,
-            TableLocation { path: None, part: TablePart::Properties, offset: 0 },
-        )?)
+        TableProperties::decode(&Block::open(contents, PLACE)?)
     }
 
     #[test]
@@ -227,9 +329,54 @@ mod tests {
             data_blocks: 0,
             smallest_key: None,
             largest_key: None,
+            level: None,
             ..example()
         };
         assert_eq!(decoded(&empty).unwrap(), empty);
+    }
+
+    #[test]
+    fn a_level_that_no_store_has_is_none() {
+        for value in [&b""[..], &[1; 4], &[0; 9], &[0, 0, 0, 0, 1, 0, 0, 0], &[0xff; 8]] {
+            let mut block = BlockBuilder::new(16);
+            block.add(b"level", Some(value));
+            let block = Block::open(block.seal().clone().into(), PLACE).unwrap();
+            let mut values = NamedValues { cursor: BlockCursor::new(&block), is_on_entry: false };
+            values.advance().unwrap();
+            assert_eq!(values.level("level").unwrap(), None, "{value:?}");
+        }
+    }
+
+    #[test]
+    fn the_names_of_parts_read_back_and_whole_keys_alone_take_no_bytes() {
+        let names = |whole_keys, extractors: &[&str]| KeyPartNames {
+            whole_keys,
+            extractors: extractors.iter().map(|&name| name.to_owned()).collect(),
+        };
+        for parts in [names(true, &["a"]), names(false, &["a", "b:c"]), names(false, &[]), names(true, &["a", "b"])] {
+            assert_eq!(KeyPartNames::decode(&parts.encode().unwrap()), Some(parts));
+        }
+        assert_eq!(KeyPartNames::WHOLE_KEYS.encode(), None);
+        for malformed in [&b"\x02a"[..], b"\x01", b"\x01a\x00", b"\x00\x00", b"\x01\xff", b"\x00\x01a\x05"] {
+            assert_eq!(KeyPartNames::decode(malformed), None, "{}", malformed.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn parts_that_were_hashed_without_a_domain_are_no_parts_to_probe_for() {
+        let mut block = BlockBuilder::new(PROPERTIES_RESTART_INTERVAL);
+        let encoded = example().encode().seal().clone();
+        let at = TableLocation { path: None, part: TablePart::Properties, offset: 0 };
+        let encoded = Block::open(Bytes::from(encoded), at.clone()).unwrap();
+        let mut cursor = BlockCursor::new(&encoded);
+        while cursor.advance().unwrap() {
+            match cursor.key() {
+                b"key-parts" => block.add(b"key-extractor", Some(b"fixed-prefix:4")),
+                name => block.add(name, cursor.value()),
+            }
+        }
+        let read = TableProperties::decode(&Block::open(Bytes::from(block.seal().clone()), at).unwrap()).unwrap();
+        assert_eq!(read.key_parts, KeyPartNames::NONE);
     }
 
     #[test]

@@ -13,8 +13,8 @@ use bytes::Bytes;
 
 use super::cache::CachedBlock;
 use super::heads::{InRange, KeyRanges};
-use super::table::Reader;
-use super::{BlockKey, Lookup, ReadOptions, Table, TableError, TableSetStats, TableStats};
+use super::reader::{Reader, SharedParts};
+use super::{BlockKey, Lookup, PrefixScan, ReadOptions, Table, TableError, TableSetStats, TableStats};
 use crate::block::{
     CacheResidency, FilterGroup, FilterReader, GROUP, MatchBitmap, MatchMatrix, PreparedKey, bits_of, first_bits,
 };
@@ -52,11 +52,15 @@ use crate::stats::{CountedBySet, SharedCounter, StripedCounters, ThreadCounters}
 /// ```
 pub struct TableSet {
     tables: Vec<Table>,
-    /// The hasher and extractor that all filters are probed with.
-    reader: Reader,
+    /// The hasher and extractors that all filters are probed with.
+    reader: Arc<Reader>,
+    probed: ProbedParts,
     ranges: KeyRanges,
     /// The filters that can be probed, at the positions of their tables.
     filters: Vec<FilterGroup<Bytes>>,
+    /// The tables with filters of which the set has no copy, because a budget decides what of them is in memory: a bit for
+    /// each, in each group. Their filters are probed when lookups come to them.
+    budgeted: Vec<u64>,
     residency: CacheResidency,
     /// See [`counter`].
     counters: Arc<StripedCounters>,
@@ -86,16 +90,16 @@ mod counter {
 }
 
 impl TableSet {
-    /// The set of `tables`, the newest first. All of them must have been opened for a hash of one identity, and an
-    /// extractor of one name. The set probes their filters with the hasher and the extractor of the newest.
+    /// The set of `tables`, the newest first. All of them must have been opened for a hash of one identity, and
+    /// extractors of the same names. The set probes their filters with the hasher and the extractors of the newest.
     ///
-    /// If some filter then lacks a key of its own table, the hasher or the extractor is not what its identity or name
+    /// If some filter then lacks a key of its own table, the hasher or an extractor is not what its identity or name
     /// says. No filter of the set is used in that case: see [`Table::filter_problem`]. [`open`](Self::open) makes that
     /// an error with [`ReadOptions::with_strict_hash`].
     ///
     /// # Errors
     ///
-    /// [`TableError::MixedReaders`] for a table that was opened with another hasher or extractor: open it with the
+    /// [`TableError::MixedReaders`] for a table that was opened with another hasher or other extractors: open it with the
     /// same [`ReadOptions`] as the newest.
     pub fn new(mut tables: Vec<Table>) -> Result<Self, TableError> {
         let reader = tables.first().map(|table| table.reader.clone()).unwrap_or_default();
@@ -124,7 +128,11 @@ impl TableSet {
             FilterGroup::push_to(&mut filters, block.cloned());
         }
         let (ranges, residency) = (KeyRanges::new(tables.iter().map(Table::properties)), CacheResidency::of(&filters));
-        Ok(Self { tables, reader, ranges, filters, residency, counters })
+        let probed = ProbedParts::of(&tables);
+        let bits =
+            |group: &[Table]| (0..).zip(group).map(|(bit, table)| u64::from(table.has_budgeted_filter()) << bit).sum();
+        let budgeted = tables.chunks(GROUP).map(bits).collect();
+        Ok(Self { tables, reader, probed, ranges, filters, budgeted, residency, counters })
     }
 
     /// Opens the tables at `paths`, the newest first. Without a hasher in `options`, all of them are read with the one
@@ -166,8 +174,8 @@ impl TableSet {
         let mut probe = LazyProbe::Unhashed;
         for group in 0..self.filters.len() {
             let in_range = self.in_range(group, key, head);
-            let candidates = self.candidates(group, in_range, || self.reader.hash_of(key), &mut probe);
-            match self.search(group, key, Tables { in_range, candidates }, &probe, counters)? {
+            let candidates = self.candidates(group, in_range, key, &mut probe);
+            match self.search(group, key, Tables { in_range, candidates }, counters)? {
                 Lookup::Found(value) => return Ok(Some(value)),
                 Lookup::Deleted => return Ok(None),
                 Lookup::Absent => {}
@@ -210,27 +218,28 @@ impl TableSet {
         let hashes: Vec<_> = keys.iter().map(|key| self.push_in_range(key, &mut tables)).collect();
         self.probe_batch(&hashes, &mut tables);
         let mut batch = Vec::new();
-        for (position, ((key, result), hash)) in keys.iter().zip(results).zip(hashes).enumerate() {
+        for (position, (key, result)) in keys.iter().zip(results).enumerate() {
             let tables = tables.get(position * groups..(position + 1) * groups).unwrap_or_default();
             if tables.iter().all(|tables| tables.candidates == 0) {
                 self.count(tables, None, counters);
             } else {
-                batch.push(BatchLookup::new(key, hash.is_some(), tables, result));
+                batch.push(BatchLookup::new(key, tables, result));
             }
         }
         batch
     }
 
-    /// Appends the tables that have `key` in their range, for each group. Returns the hash that filters are probed with;
-    /// a key outside all ranges is not hashed.
+    /// Appends the tables that have `key` in their range, for each group. Returns the hash that all filters are still to
+    /// be probed with, if it is one for all; a key outside all ranges is not hashed.
     fn push_in_range(&self, key: &[u8], tables: &mut Vec<Tables>) -> Option<KeyHash> {
         let (head, mut any) = (self.ranges.head(key), 0);
         for group in 0..self.filters.len() {
             let in_range = self.in_range(group, key, head);
-            tables.push(Tables { in_range, candidates: in_range });
+            let candidates = if self.probed.one.is_some() { in_range } else { self.by_parts(group, in_range, key) };
+            tables.push(Tables { in_range, candidates });
             any |= in_range;
         }
-        if any == 0 { None } else { self.reader.hash_of(key) }
+        self.probed.one.filter(|_| any != 0).and_then(|parts| self.reader.point_hashes(parts, key).next())
     }
 
     /// Probes the filters for a batch; `tables` has all groups of a key, then those of the next. The lines of a later
@@ -252,7 +261,8 @@ impl TableSet {
     }
 
     /// Which tables may hold `key`, by their ranges and filters alone: bit `i` of `matches` becomes whether a lookup
-    /// may have to search table `i`. Nothing is read, and nothing counted.
+    /// may have to search table `i`. Nothing is read, and nothing counted, as far as that is so for
+    /// [`Table::may_contain_key`].
     ///
     /// This is for a whole key. Tables that hold only longer keys, of which it is a prefix, may be left out:
     /// [`matches_prefix`](Self::matches_prefix) finds those.
@@ -262,19 +272,46 @@ impl TableSet {
     }
 
     /// Which tables may hold a key that begins with `prefix`, by their ranges and filters alone: bit `i` of `matches`
-    /// becomes whether a scan of the prefix has to walk table `i`. Nothing is read, and nothing counted. Every table
-    /// that has entries matches the empty prefix.
+    /// becomes whether a scan of the prefix has to walk table `i`. Nothing is read, and nothing counted, as far as that is
+    /// so for [`Table::may_contain_key`]. Every table that has entries matches the empty prefix.
     ///
-    /// Filters are probed only where they hold parts of keys, and the extractor has one part for all keys with the
+    /// Filters are probed only where they hold parts of keys, and an extractor has one part for all keys with the
     /// prefix: see [`Table::may_contain_prefix`]. [`KeyExtractor`](crate::KeyExtractor) has an example of a
     /// prefix scan.
     pub fn matches_prefix(&self, prefix: &[u8], matches: &mut MatchBitmap) {
         matches.reset(self.tables.len());
-        let mut probe = LazyProbe::Unhashed;
         for (group, word) in matches.words_mut().enumerate() {
             let in_range = self.tables_where(group, first_bits(GROUP), |table| table.properties().range_meets(prefix));
-            *word = self.candidates(group, in_range, || self.reader.hash_of_prefix(prefix), &mut probe);
+            let candidates = self.containing(group, in_range, |parts| self.reader.prefix_hashes(parts, prefix));
+            *word = self.without_absent(group, candidates, |table| table.may_contain_prefix(prefix));
         }
+    }
+
+    /// The keys that begin with `prefix`, in order, each with its newest value. Deleted keys are left out, and tables are
+    /// skipped as by [`matches_prefix`](Self::matches_prefix).
+    ///
+    /// Every key begins with the empty prefix. A scan counts the blocks that it reads, and no lookups;
+    /// probes of filters in partitions or under a budget are counted.
+    ///
+    /// ```
+    /// use sstfilter::sst::{ReadOptions, Table, TableBuilder, TableOptions, TableSet};
+    ///
+    /// let mut builder = TableBuilder::new(Vec::new(), &TableOptions::default())?;
+    /// builder.add(b"t041:a", b"1")?;
+    /// builder.add(b"t042:a", b"2")?;
+    /// builder.add(b"t042:b", b"3")?;
+    /// let table = Table::open_source(bytes::Bytes::from(builder.finish()?.0), &ReadOptions::default())?;
+    /// let set = TableSet::new(vec![table])?;
+    ///
+    /// let found: Result<Vec<_>, _> = set.scan_prefix(b"t042:").collect();
+    /// assert_eq!(found?, [("t042:a".into(), "2".into()), ("t042:b".into(), "3".into())]);
+    /// # Ok::<(), sstfilter::sst::TableError>(())
+    /// ```
+    #[must_use]
+    pub fn scan_prefix(&self, prefix: &[u8]) -> PrefixScan<'_> {
+        let mut matches = MatchBitmap::default();
+        self.matches_prefix(prefix, &mut matches);
+        PrefixScan::new(matches.iter().filter_map(|position| self.tables.get(position)), prefix)
     }
 
     /// The [`matches`](Self::matches) of many keys: row `i` of `matches` has a bit for each table that may hold key
@@ -309,7 +346,17 @@ impl TableSet {
         let mut probe = LazyProbe::Unhashed;
         for (group, word) in words.enumerate() {
             let in_range = self.in_range(group, key, head);
-            *word = self.candidates(group, in_range, || self.reader.hash_of(key), &mut probe);
+            let candidates = self.candidates(group, in_range, key, &mut probe);
+            *word = self.without_absent(group, candidates, |table| table.may_contain_key(key));
+        }
+    }
+
+    /// Those of a group's tables at `which` whose filters, if they are under a budget, may contain what is sought.
+    #[inline]
+    fn without_absent(&self, group: usize, which: u64, may_contain: impl Fn(&Table) -> bool) -> u64 {
+        match which & self.budgeted.get(group).copied().unwrap_or(0) {
+            0 => which,
+            budgeted => which & !budgeted | self.tables_where(group, budgeted, may_contain),
         }
     }
 
@@ -363,22 +410,39 @@ impl TableSet {
         holding.fold(0, |bits, bit| bits | 1 << bit)
     }
 
-    /// Those of the tables at `in_range` whose filters may contain the key of `hash`, which is computed when the first
-    /// filter is probed.
+    /// Those of the tables at `in_range` whose filters may contain `key`, which is hashed when the first filter is probed.
     #[inline]
-    fn candidates(
-        &self,
-        group: usize,
-        in_range: u64,
-        hash: impl FnOnce() -> Option<KeyHash>,
-        probe: &mut LazyProbe,
-    ) -> u64 {
+    fn candidates(&self, group: usize, in_range: u64, key: &[u8], probe: &mut LazyProbe) -> u64 {
+        let Some(parts) = self.probed.one else { return self.by_parts(group, in_range, key) };
         let Some(filters) = self.filters.get(group).filter(|_| in_range != 0) else { return 0 };
-        let Some(key) = probe.get(hash) else { return in_range };
+        let Some(key) = probe.get(|| self.reader.point_hashes(parts, key).next()) else { return in_range };
         if self.residency == CacheResidency::Memory {
             filters.prefetch(key.hash(), in_range);
         }
         filters.probe(key, in_range)
+    }
+
+    /// The [`candidates`](Self::candidates) where tables are probed for different parts of the key, or for several.
+    #[cold]
+    fn by_parts(&self, group: usize, in_range: u64, key: &[u8]) -> u64 {
+        self.containing(group, in_range, |parts| self.reader.point_hashes(parts, key))
+    }
+
+    /// Those of a group's tables at `which` whose filters may contain all the hashes that follow from their parts.
+    fn containing<H: Iterator<Item = KeyHash>>(
+        &self,
+        group: usize,
+        which: u64,
+        hashes: impl Fn(SharedParts) -> H,
+    ) -> u64 {
+        let Some(filters) = self.filters.get(group) else { return which };
+        let absent_of = |(parts, tables): &(SharedParts, Vec<u64>)| {
+            let probed = which & tables.get(group).copied().unwrap_or(0);
+            let contains =
+                |left: u64, hash| if left == 0 { 0 } else { filters.probe(&mut PreparedKey::new(hash), left) };
+            if probed == 0 { 0 } else { probed & !hashes(*parts).fold(probed, contains) }
+        };
+        which & !self.probed.tables.iter().map(absent_of).fold(0, |absent, tables| absent | tables)
     }
 
     /// Searches the candidates of all lookups.
@@ -429,7 +493,6 @@ impl TableSet {
         group: usize,
         key: &[u8],
         Tables { in_range, candidates }: Tables,
-        probe: &LazyProbe,
         counters: ThreadCounters<'_>,
     ) -> Result<Lookup, TableError> {
         let tables = self.tables.get(group * GROUP..).unwrap_or_default();
@@ -437,8 +500,12 @@ impl TableSet {
         let mut result = Ok(Lookup::Absent);
         for bit in bits_of(candidates) {
             let Some(table) = tables.get(bit) else { break };
+            let probe = table.probe_candidate(key);
+            if probe.is_absent() {
+                continue;
+            }
             counters.add(counter::touched(self.tables.len(), group * GROUP + bit), 1);
-            result = table.get_candidate(key, probe.is_hashed(), None);
+            result = table.get_after(&probe, key, None);
             if !matches!(result, Ok(Lookup::Absent)) {
                 considered = first_bits(bit + 1);
                 counters.add(counter::ended(self.tables.len(), group * GROUP + bit), 1);
@@ -450,13 +517,40 @@ impl TableSet {
     }
 }
 
+/// What the filters of a set are probed for.
+struct ProbedParts {
+    /// What point lookups probe all of them for, if that is one part, and the same for all.
+    one: Option<SharedParts>,
+    /// The parts that filters share with the reader, and the tables with such filters: a bit for each, in each group.
+    tables: Vec<(SharedParts, Vec<u64>)>,
+}
+
+impl ProbedParts {
+    fn of(all: &[Table]) -> Self {
+        let mut tables: Vec<(SharedParts, Vec<u64>)> = Vec::new();
+        let has_filter = |table: &Table| table.filter().is_some_and(|filter| filter.block().is_ok());
+        for (position, table) in all.iter().enumerate().filter(|(_, table)| has_filter(table)) {
+            let (group, bit) = (position / GROUP, 1 << (position % GROUP));
+            let place = tables.iter().position(|(parts, _)| *parts == table.shared).unwrap_or_else(|| {
+                tables.push((table.shared, vec![0; all.len().div_ceil(GROUP)]));
+                tables.len() - 1
+            });
+            if let Some(word) = tables.get_mut(place).and_then(|(_, words)| words.get_mut(group)) {
+                *word |= bit;
+            }
+        }
+        let mut points = tables.iter().map(|(parts, _)| parts.of_points());
+        let first = points.next();
+        Self { one: first.filter(|first| first.is_one() && points.all(|other| other == *first)), tables }
+    }
+}
+
 /// Keys that are searched together: about twenty of them have a false positive, enough for misses to overlap.
 const BATCH: usize = 32;
 
 /// A lookup of a batch that has candidates.
 struct BatchLookup<'a> {
     key: &'a [u8],
-    is_hashed: bool,
     /// In each group.
     tables: Vec<Tables>,
     /// The positions of the candidates that are to be searched, the newest last.
@@ -471,17 +565,12 @@ struct BatchLookup<'a> {
 }
 
 impl<'a> BatchLookup<'a> {
-    fn new(
-        key: &'a [u8],
-        is_hashed: bool,
-        tables: &[Tables],
-        result: &'a mut Result<Option<Bytes>, TableError>,
-    ) -> Self {
+    fn new(key: &'a [u8], tables: &[Tables], result: &'a mut Result<Option<Bytes>, TableError>) -> Self {
         let of_group =
             |(group, tables): (usize, &Tables)| bits_of(tables.candidates).map(move |bit| group * GROUP + bit);
         let mut candidates: Vec<usize> = tables.iter().enumerate().flat_map(of_group).collect();
         candidates.reverse();
-        Self { key, is_hashed, tables: tables.to_vec(), candidates, block_key: None, block: None, ended: None, result }
+        Self { key, tables: tables.to_vec(), candidates, block_key: None, block: None, ended: None, result }
     }
 
     /// The table that is searched next.
@@ -489,10 +578,24 @@ impl<'a> BatchLookup<'a> {
         self.candidates.last().copied()
     }
 
-    /// Searches `table`, the next candidate.
+    /// The table's own filter has shown that it is no candidate.
+    fn forget(&mut self, position: Option<usize>) {
+        self.block = None;
+        let Some(position) = position else { return };
+        if let Some(tables) = self.tables.get_mut(position / GROUP) {
+            tables.candidates &= !(1 << (position % GROUP));
+        }
+    }
+
+    /// Searches `table`, the next candidate, unless its filter says that it does not have the key.
     fn search(&mut self, table: &Table) {
         let position = self.candidates.pop();
-        let lookup = table.get_candidate(self.key, self.is_hashed, self.block.take());
+        let probe = table.probe_candidate(self.key);
+        if probe.is_absent() {
+            self.forget(position);
+            return;
+        }
+        let lookup = table.get_after(&probe, self.key, self.block.take());
         if matches!(lookup, Ok(Lookup::Absent)) {
             return;
         }
@@ -517,7 +620,7 @@ struct Tables {
 /// A key's probe, made when the first table has the key in its range: a key outside all ranges is not hashed.
 enum LazyProbe {
     Unhashed,
-    /// The extractor has no part for the key: no filter can be probed.
+    /// The key is outside the extractor's domain: no filter can be probed.
     OutsideDomain,
     Hashed(PreparedKey),
 }
@@ -532,10 +635,6 @@ impl LazyProbe {
             Self::Hashed(key) => Some(key),
             Self::Unhashed | Self::OutsideDomain => None,
         }
-    }
-
-    fn is_hashed(&self) -> bool {
-        matches!(self, Self::Hashed(_))
     }
 }
 

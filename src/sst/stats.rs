@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use crate::stats::{FilterStats, SharedCounter};
+use crate::stats::FilterStats;
 
 /// What one table has answered, and what it has read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,6 +20,9 @@ pub struct TableStats {
     pub block_cache_hits: u64,
     /// All bytes read, those of opening the table included.
     pub bytes_read: u64,
+    /// 1 if there is a sidecar that is not used: see [`Table::sidecar_problem`](super::Table::sidecar_problem). Of several
+    /// tables, how many have one.
+    pub sidecar_problems: u64,
 }
 
 impl TableStats {
@@ -33,6 +36,21 @@ impl TableStats {
             data_block_reads: self.data_block_reads + other.data_block_reads,
             block_cache_hits: self.block_cache_hits + other.block_cache_hits,
             bytes_read: self.bytes_read + other.bytes_read,
+            sidecar_problems: self.sidecar_problems + other.sidecar_problems,
+        }
+    }
+
+    /// What was counted after `earlier`.
+    pub(crate) const fn since(&self, earlier: &Self) -> Self {
+        Self {
+            filter: self.filter.since(&earlier.filter),
+            range_skips: self.range_skips.saturating_sub(earlier.range_skips),
+            index_block_reads: self.index_block_reads.saturating_sub(earlier.index_block_reads),
+            data_block_reads: self.data_block_reads.saturating_sub(earlier.data_block_reads),
+            block_cache_hits: self.block_cache_hits.saturating_sub(earlier.block_cache_hits),
+            bytes_read: self.bytes_read.saturating_sub(earlier.bytes_read),
+            // A state, and no count.
+            sidecar_problems: self.sidecar_problems,
         }
     }
 }
@@ -63,8 +81,6 @@ pub(crate) struct ReadCounters {
     pub(crate) data_block_reads: AtomicU64,
     pub(crate) block_cache_hits: AtomicU64,
     pub(crate) bytes_read: AtomicU64,
-    /// Further range skips, counted by the set that the table is in.
-    pub(crate) range_skips_in_set: Option<SharedCounter>,
 }
 
 impl ReadCounters {
@@ -72,11 +88,12 @@ impl ReadCounters {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         TableStats {
             filter,
-            range_skips: count(&self.range_skips) + self.range_skips_in_set.as_ref().map_or(0, SharedCounter::get),
+            range_skips: count(&self.range_skips),
             index_block_reads: count(&self.index_block_reads),
             data_block_reads: count(&self.data_block_reads),
             block_cache_hits: count(&self.block_cache_hits),
             bytes_read: count(&self.bytes_read),
+            sidecar_problems: 0,
         }
     }
 }

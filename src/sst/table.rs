@@ -10,17 +10,22 @@ use bytes::Bytes;
 use super::block::{Block, Lookup};
 use super::cache::{CachedBlock, next_table_number};
 use super::error::shown;
-use super::format::{BlockHandle, BlockHandles, FILTER_ALIGNMENT, FOOTER_BYTES, Footer};
 use super::heads::HeadedBlock;
 use super::index::{DataBlockPlace, TableIndex};
 use super::io::{TableFile, io_error};
+use super::reader::{Reader, SharedParts};
+use super::table_filter::{Answer, TableFilter};
+use super::table_parts::TableParts;
+use super::table_sidecar::TableSidecar;
 use super::{
     BlockCache, BlockKey, RandomAccess, ReadOptions, TableError, TableId, TableLayout, TableLocation, TablePart,
     TableProperties, TableStats,
 };
-use crate::block::{FilterReader, KindRegistry, LoadContext, LookupOutcome, Probe};
+use crate::block::{FilterBlock, FilterReader, LookupOutcome};
+use crate::budget::FileBudget;
 use crate::error::BlockError;
-use crate::hash::{HashId, HashIdentity, KeyExtractor, KeyHash, KeyHasher};
+use crate::hash::{HashId, HashIdentity, KeyHash, KeyHasher, KeyParts};
+use crate::partition::PartitionIndex;
 use crate::stats::{CountedBySet, SharedCounter};
 
 /// An open table. Threads share it by reference.
@@ -33,7 +38,10 @@ use crate::stats::{CountedBySet, SharedCounter};
 /// to hold, at most 64 MiB of it are in memory; a longer block (the filter of a very large table) is read twice, the
 /// first time for its checksum alone. All keys of a walk together have at most 1,024 times the bytes of the file.
 ///
-/// A filter that is damaged, of an unknown kind, or built with another hash or extractor is not probed: the table is
+/// A [sidecar](crate::sidecar) beside the table is used instead of the table's own filter, if it is sound and was made for this
+/// table; see [`sidecar_problem`](Self::sidecar_problem) and [`write_sidecar`](Self::write_sidecar).
+///
+/// A filter that is damaged, of an unknown kind, or built with another hash, or of other parts of keys, is not probed: the table is
 /// read without it, and [`filter_problem`](Self::filter_problem) says why.
 ///
 /// ```
@@ -52,13 +60,20 @@ use crate::stats::{CountedBySet, SharedCounter};
 /// # Ok::<(), sstfilter::sst::TableError>(())
 /// ```
 pub struct Table {
-    pub(crate) file: TableFile,
+    pub(crate) file: Arc<TableFile>,
     pub(crate) parts: TableParts,
     filter: Option<TableFilter>,
-    pub(crate) reader: Reader,
-    index: OnceLock<TableIndex>,
+    /// Boxed, because most tables have none.
+    pub(super) sidecar: Option<Box<TableSidecar>>,
+    pub(crate) reader: Arc<Reader>,
+    /// What the filter is probed for.
+    pub(crate) shared: SharedParts,
+    /// Boxed, because most tables of a large store have not been searched.
+    index: OnceLock<Box<TableIndex>>,
     cache: Option<Arc<dyn BlockCache>>,
     number: u64,
+    /// Further range skips, counted by the set that the table is in.
+    range_skips_in_set: Option<Box<SharedCounter>>,
 }
 
 impl Table {
@@ -88,17 +103,33 @@ impl Table {
         let parts = TableParts::read(&file)?;
         let described = || KeyHasher::from_identity(parts.properties.hash);
         let hasher = options.hasher.clone().or_else(described).unwrap_or_default();
-        let reader = Reader { hasher, extractor: options.extractor.clone(), kinds: options.kinds.clone() };
+        let (reader, file) = (options.last_reader.with(hasher, &options.parts, &options.kinds), Arc::new(file));
+        let (sidecar, used) = TableSidecar::find(&file, options, &parts, &reader);
+        let (filter, shared) = used.unzip();
+        // A filter without shared parts is unusable, and says so to each lookup that would probe it.
+        let own = || reader.parts_shared_with(&parts.properties.key_parts).unwrap_or_else(|_| reader.all_parts());
+        let shared = shared.unwrap_or_else(own);
         let handle = parts.handles.filter.filter(|_| !options.ignores_filters);
-        let filter = handle.map(|handle| TableFilter::read(&file, handle, &parts, &reader));
+        let filter = filter.or_else(|| Some(TableFilter::open(&file, handle?, &parts, &reader, options)));
         let (index, cache, number) = (OnceLock::new(), options.cache.clone(), next_table_number());
-        Self { file, parts, filter, reader, index, cache, number }.accepted_by(options)
+        let sidecar = sidecar.map(Box::new);
+        let range_skips_in_set = None;
+        Self { file, parts, filter, sidecar, reader, shared, index, cache, number, range_skips_in_set }
+            .accepted_by(options)
     }
 
     /// The table, unless its filter was built for another reader and `options` refuse that.
     pub(crate) fn accepted_by(mut self, options: &ReadOptions) -> Result<Self, TableError> {
         let is_refused = options.is_hash_strict && self.filter_problem().is_some_and(TableError::is_foreign_filter);
-        if is_refused && let Some(problem) = self.filter.take().and_then(|filter| filter.problem) {
+        if is_refused && let Some(problem) = self.filter.take().and_then(TableFilter::into_problem) {
+            return Err(problem);
+        }
+        // Without a filter of its own, the table is searched for every key because of the sidecar.
+        let is_unserved = self.filter.is_none() && self.sidecar_problem().is_some_and(TableError::is_foreign_filter);
+        if options.is_hash_strict
+            && is_unserved
+            && let Some(problem) = self.sidecar.take().and_then(|sidecar| sidecar.into_problem())
+        {
             return Err(problem);
         }
         Ok(self)
@@ -107,12 +138,20 @@ impl Table {
     /// Whether the filter lacks a key of this table for a reader of the identity of the table's own, and that reader is
     /// to blame. With a public seed and whole keys, equal identities are equal hashes: then the filter is wrong.
     pub(crate) fn contradicts(&self, reader: &Reader) -> bool {
-        if self.hash_identity().id == HashId::Xxh3 && self.reader.extractor.is_none() {
+        if self.hash_identity().id == HashId::Xxh3 && self.key_parts().extractors().len() == 0 {
             return false;
+        }
+        // Its keys are not in the sidecar by this reader's hashes: those of other tables may seem to be by chance.
+        let of_sidecar = self.sidecar_problem().and_then(TableError::filter_reason);
+        if matches!(of_sidecar, Some(BlockError::KnownKeyAbsent { .. })) {
+            return true;
         }
         match self.filter().map(FilterReader::block) {
             Some(Ok(_)) if self.reader.is_same(reader) => false,
-            Some(Ok(block)) => reader.known_keys(&self.parts.properties).iter().any(|&hash| !block.may_contain(hash)),
+            Some(Ok(block)) => {
+                let mut known = reader.known_keys(self.shared, &self.parts.properties);
+                known.any(|(_, hash)| !block.may_contain(hash))
+            }
             Some(Err(problem)) => matches!(problem, BlockError::KnownKeyAbsent { .. }),
             None => false,
         }
@@ -121,17 +160,27 @@ impl Table {
     /// Stops using the filter, because another table has shown that the reader is not what its identity says.
     pub(crate) fn disable_filter(&mut self) {
         let reason = BlockError::KnownKeyAbsent { hash: self.hash_identity() };
-        if let Some(filter) = self.filter.as_mut().filter(|filter| filter.reader.block().is_ok()) {
-            *filter = TableFilter::new(filter.at.clone(), FilterReader::unusable(reason));
+        let at = self.filter_location();
+        if let Some(filter) = &mut self.filter {
+            filter.disable(at, reason);
         }
+    }
+
+    /// Where the filter is that is used, or would be.
+    fn filter_location(&self) -> TableLocation {
+        let own = || match self.parts.handles.filter {
+            Some(filter) => self.file.location(filter.part(), filter.block().offset),
+            None => self.file.location(TablePart::Filter, 0),
+        };
+        self.sidecar.as_ref().and_then(|sidecar| sidecar.filter_in_use()).unwrap_or_else(own)
     }
 
     /// Includes what a set of tables counts for this one from now on.
     pub(crate) fn enter_set(&mut self, range_skips: SharedCounter, negatives: CountedBySet) {
         if let Some(filter) = &mut self.filter {
-            filter.reader.enter_set(negatives);
+            filter.enter_set(negatives);
         }
-        self.file.counters.range_skips_in_set = Some(range_skips);
+        self.range_skips_in_set = Some(Box::new(range_skips));
     }
 
     /// Looks `key` up: in range, filter, index and data block, as far as needed.
@@ -144,32 +193,58 @@ impl Table {
             self.file.counters.range_skips.fetch_add(1, Ordering::Relaxed);
             return Ok(Lookup::Absent);
         }
-        let probe = self.filter().and_then(|filter| Some(filter.probe(self.reader.hash_of(key)?)));
-        self.get_after(probe, key, None)
+        let probe = self.probe(key, || self.reader.hasher.hash(key));
+        self.get_after(&probe, key, None)
     }
 
-    /// The lookup of a set of which this table is part. The set has seen that `key` is in range, and that the filter
-    /// may contain it if it was probed: a key outside the extractor's domain has no hash.
-    /// `cached` is the key's block, if the set has taken it from the cache already.
-    pub(crate) fn get_candidate(
-        &self,
-        key: &[u8],
-        is_hashed: bool,
-        cached: Option<CachedBlock>,
-    ) -> Result<Lookup, TableError> {
-        let probe = self.filter().filter(|_| is_hashed).map(FilterReader::count_positive);
-        self.get_after(probe, key, cached)
+    /// Probes for the parts of a key in range until one is absent, and counts one answer. `whole` is the hash of the whole
+    /// key. A key outside the domains of all extractors is not probed for.
+    #[inline]
+    pub(crate) fn probe(&self, key: &[u8], whole: impl FnOnce() -> KeyHash) -> Answer {
+        let Some(filter) = &self.filter else { return Answer::NotProbed };
+        if self.shared.has_whole_keys() {
+            return filter.probe(key, whole());
+        }
+        let mut hashes = self.reader.point_hashes(self.shared, key);
+        let Some(mut decisive) = hashes.next() else { return Answer::NotProbed };
+        for next in hashes {
+            if !filter.may_contain(key, decisive) {
+                break;
+            }
+            decisive = next;
+        }
+        filter.probe(key, decisive)
+    }
+
+    /// Prefetches what a probe for the whole key of a hash reads, if the filter has whole keys.
+    #[inline]
+    pub(crate) fn prefetch_filter(&self, whole: impl FnOnce() -> KeyHash) {
+        let block = self.filter().and_then(|filter| filter.block().ok());
+        if let Some(block) = block.filter(|_| self.shared.has_whole_keys()) {
+            block.prefetch(whole());
+        }
+    }
+
+    /// What the filter says of a key for which a set of tables, of which this is one, has probed the filters that it has
+    /// in memory: a filter under a budget is probed only now, where no newer table has the key.
+    pub(crate) fn probe_candidate(&self, key: &[u8]) -> Answer {
+        match &self.filter {
+            Some(filter) if filter.is_budgeted() => self.probe(key, || self.reader.hasher.hash(key)),
+            Some(filter) if self.reader.has_point_hash(self.shared, key) => filter.count_positive(),
+            _ => Answer::NotProbed,
+        }
     }
 
     /// Searches for a key in range unless `probe` says that it is absent, and tells the filter what came of a positive.
-    /// Where the filter holds parts of keys, a missing key says nothing about its part: that outcome is not counted.
-    fn get_after(
+    /// Where the filter holds parts of keys alone, a missing key says nothing about its parts: that outcome is not
+    /// counted. `cached` is the key's block, if a set has taken it from the cache already.
+    pub(crate) fn get_after(
         &self,
-        probe: Option<Probe<'_>>,
+        probe: &Answer,
         key: &[u8],
         cached: Option<CachedBlock>,
     ) -> Result<Lookup, TableError> {
-        if probe.is_some_and(Probe::is_absent) {
+        if probe.is_absent() {
             return Ok(Lookup::Absent);
         }
         let lookup = match cached {
@@ -177,28 +252,32 @@ impl Table {
             None => self.search(key)?,
         };
         let outcome = if lookup == Lookup::Absent { LookupOutcome::NotFound } else { LookupOutcome::Found };
-        let is_known = outcome == LookupOutcome::Found || self.extractor().is_none();
-        if let Some(filter) = self.filter().filter(|_| probe.is_some() && is_known) {
-            filter.record_lookup(outcome);
+        let is_known = outcome == LookupOutcome::Found || self.shared.has_whole_keys();
+        if let Some(filter) = self.filter.as_ref().filter(|_| is_known) {
+            filter.record_lookup(probe, outcome);
         }
         Ok(lookup)
     }
 
     /// Whether the table may hold `key`, by its range and its filter alone: `false` only if it does not.
-    /// Nothing is read, and nothing counted.
+    /// Nothing is read, and nothing counted, unless the filter has partitions or is under a budget: it is then probed as
+    /// by a lookup, which may read a part of it.
     ///
     /// For all keys that begin with some bytes, see [`may_contain_prefix`](Self::may_contain_prefix).
     #[must_use]
     pub fn may_contain_key(&self, key: &[u8]) -> bool {
-        self.parts.properties.range_holds(key) && self.filter_may_contain(self.reader.hash_of(key))
+        let may_contain =
+            |filter: &TableFilter| self.reader.point_hashes(self.shared, key).all(|hash| filter.may_contain(key, hash));
+        self.parts.properties.range_holds(key) && self.filter.as_ref().is_none_or(may_contain)
     }
 
     /// Whether the table may hold a key that begins with `prefix`, by its range and its filter alone: `false` only
-    /// if it holds none. Nothing is read, and nothing counted. Every key begins with the empty prefix.
+    /// if it holds none. Nothing is read, and nothing counted, as far as that is so for
+    /// [`may_contain_key`](Self::may_contain_key). Every key begins with the empty prefix.
     ///
-    /// The filter is probed only if it holds parts of keys, and [`KeyExtractor::extract_prefix`] has one part for all
-    /// keys with the prefix. That part is not checked: an extractor that gives a wrong one loses keys. [`KeyExtractor`]
-    /// has an example of a prefix scan.
+    /// The filter is probed only if it holds parts of keys, and
+    /// [`KeyExtractor::extract_prefix`](crate::KeyExtractor::extract_prefix) has one part for all keys with the prefix. An
+    /// extractor that gives a wrong one loses keys.
     ///
     /// ```
     /// use sstfilter::sst::{ReadOptions, Table, TableBuilder, TableOptions};
@@ -214,13 +293,9 @@ impl Table {
     /// ```
     #[must_use]
     pub fn may_contain_prefix(&self, prefix: &[u8]) -> bool {
-        self.parts.properties.range_meets(prefix) && self.filter_may_contain(self.reader.hash_of_prefix(prefix))
-    }
-
-    /// What the filter says of a hash, uncounted; `true` without a hash, or without a filter that can be used.
-    fn filter_may_contain(&self, hash: Option<KeyHash>) -> bool {
-        let block = self.filter().and_then(|filter| filter.block().ok());
-        block.zip(hash).is_none_or(|(block, hash)| block.may_contain(hash))
+        let mut hashes = self.reader.prefix_hashes(self.shared, prefix);
+        let mut may_contain = |filter: &TableFilter| hashes.all(|hash| filter.may_contain_prefix(prefix, hash));
+        self.parts.properties.range_meets(prefix) && self.filter.as_ref().is_none_or(&mut may_contain)
     }
 
     /// Searches index and data for a key in range.
@@ -279,7 +354,7 @@ impl Table {
             return Ok(index);
         }
         let index = self.read_index()?;
-        Ok(self.index.get_or_init(|| index))
+        Ok(self.index.get_or_init(|| Box::new(index)))
     }
 
     pub(crate) fn read_index(&self) -> Result<TableIndex, TableError> {
@@ -306,22 +381,73 @@ impl Table {
         self.reader.hasher.identity()
     }
 
-    /// The extractor that is applied to keys before the filter is probed.
+    /// What of a key the filter is probed for, if it has it.
     #[must_use]
-    pub fn extractor(&self) -> Option<&Arc<dyn KeyExtractor>> {
-        self.reader.extractor.as_ref()
+    pub fn key_parts(&self) -> &KeyParts {
+        &self.reader.parts
     }
 
-    /// The filter; `None` when the table has none, or was opened without.
+    /// The whole filter: that of the [sidecar](Self::sidecar) if there is one, or the table's own; `None` when the table
+    /// has neither, or was opened without. A filter that has partitions or is under a budget is not in memory as a whole:
+    /// [`filter_budget`](Self::filter_budget) tells of those, and [`stats`](Self::stats) has the counts of all.
     #[must_use]
     pub fn filter(&self) -> Option<&FilterReader<Bytes>> {
-        self.filter.as_ref().map(|filter| &filter.reader)
+        self.filter.as_ref()?.resident()
+    }
+
+    /// How much of the filter is in memory, and why, if it has partitions or is under a
+    /// [budget](ReadOptions::with_filter_budget).
+    #[must_use]
+    pub fn filter_budget(&self) -> Option<FileBudget> {
+        self.filter.as_ref()?.budget()
+    }
+
+    /// The top index of the filter that [`filter`](Self::filter) describes, if it has partitions.
+    ///
+    /// ```
+    /// use sstfilter::partition::PartitionOptions;
+    /// use sstfilter::sst::{ReadOptions, Table, TableBuilder, TableOptions};
+    ///
+    /// let options = TableOptions::default().with_partitioned_filter(PartitionOptions::default());
+    /// let mut builder = TableBuilder::new(Vec::new(), &options)?;
+    /// (0..50_000_u32).try_for_each(|key| builder.add(&key.to_be_bytes(), b""))?;
+    /// let table = Table::open_source(bytes::Bytes::from(builder.finish()?.0), &ReadOptions::default())?;
+    ///
+    /// let index = table.partition_index().expect("a partitioned filter");
+    /// let mut keys = 0;
+    /// for number in 0..index.partitions() {
+    ///     let partition = table.read_partition(number).expect("a partitioned filter");
+    ///     keys += partition.expect("a sound partition").info().keys;
+    /// }
+    /// assert_eq!((index.partitions(), keys), (4, 50_000));
+    /// # Ok::<(), sstfilter::sst::TableError>(())
+    /// ```
+    #[must_use]
+    pub fn partition_index(&self) -> Option<&PartitionIndex> {
+        self.filter.as_ref()?.partitioned()?.partitions()
+    }
+
+    /// Reads a partition of the filter, for tools: lookups and their counts are not changed by it. `None` when the filter
+    /// has no partitions; [`partition_index`](Self::partition_index) has an example.
+    ///
+    /// # Errors
+    ///
+    /// [`BlockError`] when the partition has no filter, is damaged or cannot be read, or when there is none of this
+    /// number.
+    #[must_use]
+    pub fn read_partition(&self, number: u32) -> Option<Result<FilterBlock<Bytes>, BlockError>> {
+        Some(self.filter.as_ref()?.partitioned()?.read(number))
+    }
+
+    /// Whether lookups of a set probe the filter table by table.
+    pub(crate) fn has_budgeted_filter(&self) -> bool {
+        self.filter.as_ref().is_some_and(TableFilter::is_budgeted)
     }
 
     /// Why the filter is not used, if it is not although there is one.
     #[must_use]
     pub fn filter_problem(&self) -> Option<&TableError> {
-        self.filter.as_ref()?.problem.as_ref()
+        self.filter.as_ref()?.problem()
     }
 
     /// Bytes of the whole table.
@@ -339,150 +465,13 @@ impl Table {
     /// What was looked up and read so far.
     #[must_use]
     pub fn stats(&self) -> TableStats {
-        self.file.counters.snapshot(self.filter().map(FilterReader::stats).unwrap_or_default())
+        let filter = self.filter.as_ref().map(TableFilter::stats).unwrap_or_default();
+        let mut stats = self.file.counters.snapshot(filter);
+        stats.range_skips += self.range_skips_in_set.as_ref().map_or(0, |skips| skips.get());
+        stats.bytes_read += self.sidecar.as_ref().map_or(0, |sidecar| sidecar.bytes_read());
+        stats.sidecar_problems = u64::from(self.sidecar_problem().is_some());
+        stats
     }
-}
-
-/// What makes a probe out of a key, and the user-defined kinds of the filters probed.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Reader {
-    pub(crate) hasher: KeyHasher,
-    pub(crate) extractor: Option<Arc<dyn KeyExtractor>>,
-    pub(crate) kinds: KindRegistry,
-}
-
-impl Reader {
-    /// The hash that stands for `key` in filters: its own, or that of its part; `None` when the key is outside the
-    /// extractor's domain.
-    #[inline]
-    pub(crate) fn hash_of(&self, key: &[u8]) -> Option<KeyHash> {
-        match &self.extractor {
-            None => Some(self.hasher.hash(key)),
-            Some(extractor) => extractor.extract(key).map(|part| self.hasher.hash(&part)),
-        }
-    }
-
-    /// The hash of the part that all keys with this prefix have; `None` when no filter can be probed for it. A filter
-    /// of whole keys never can: it does not hold their prefixes.
-    pub(crate) fn hash_of_prefix(&self, prefix: &[u8]) -> Option<KeyHash> {
-        self.extractor.as_ref()?.extract_prefix(prefix).map(|part| self.hasher.hash(&part))
-    }
-
-    fn extractor_name(&self) -> Option<&str> {
-        self.extractor.as_ref().map(|extractor| extractor.name())
-    }
-
-    /// Whether the other claims to make the same probes.
-    pub(crate) fn has_identity_of(&self, other: &Self) -> bool {
-        self.hasher.identity() == other.hasher.identity() && self.extractor_name() == other.extractor_name()
-    }
-
-    /// Whether the other is known to make the same probes; equal names do not prove it.
-    fn is_same(&self, other: &Self) -> bool {
-        let extractor = |reader: &Self| reader.extractor.as_ref().map(|extractor| Arc::as_ptr(extractor).cast::<()>());
-        extractor(self) == extractor(other) && self.hasher.has_same_identity(&other.hasher)
-    }
-
-    /// An error if a table's filter holds other parts of keys than this reader would probe for.
-    pub(crate) fn check_extractor(&self, properties: &TableProperties) -> Result<(), BlockError> {
-        let (expected, got) = (self.extractor_name(), properties.key_extractor.as_deref());
-        if expected == got {
-            return Ok(());
-        }
-        let name = |extractor: Option<&str>| extractor.unwrap_or_default().to_owned();
-        Err(BlockError::ExtractorMismatch { expected: name(expected), got: name(got) })
-    }
-
-    /// The hashes of the first and the last key of a table, which its filter must contain. Equal identities do not
-    /// prove that hashes are equal: secret seeds may share a fingerprint, and an engine may have changed its function
-    /// but not the tag.
-    pub(crate) fn known_keys(&self, properties: &TableProperties) -> Vec<KeyHash> {
-        let bounds = [&properties.smallest_key, &properties.largest_key];
-        bounds.into_iter().flatten().filter_map(|key| self.hash_of(key)).collect()
-    }
-}
-
-/// A table's filter: usable, or never in the way of a read.
-#[derive(Debug)]
-struct TableFilter {
-    at: TableLocation,
-    reader: FilterReader<Bytes>,
-    problem: Option<TableError>,
-}
-
-impl TableFilter {
-    fn new(at: TableLocation, reader: FilterReader<Bytes>) -> Self {
-        let problem = reader.block().err().map(|source| TableError::Filter { at: at.clone(), source: source.clone() });
-        Self { at, reader, problem }
-    }
-
-    /// Reads the filter block. Whatever is wrong with it makes an unusable filter.
-    fn read(file: &TableFile, handle: BlockHandle, parts: &TableParts, reader: &Reader) -> Self {
-        let at = file.location(TablePart::Filter, handle.offset);
-        let contents = match parts.read_filter(file, handle) {
-            Ok(contents) => contents,
-            Err(error) => {
-                let reader = FilterReader::unusable(BlockError::Unreadable { reason: error.to_string() });
-                return Self { at, reader, problem: Some(error) };
-            }
-        };
-        if let Err(mismatch) = reader.check_extractor(&parts.properties) {
-            return Self::new(at, FilterReader::unusable(mismatch));
-        }
-        let known = reader.known_keys(&parts.properties);
-        let context = LoadContext::new(&reader.hasher).with_known_keys(&known).with_kinds(&reader.kinds);
-        Self::new(at, FilterReader::load(contents, context))
-    }
-}
-
-/// What opening a table reads besides the filter.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct TableParts {
-    pub(crate) footer: Footer,
-    pub(crate) handles: BlockHandles,
-    pub(crate) properties: TableProperties,
-}
-
-impl TableParts {
-    pub(crate) fn read(file: &TableFile) -> Result<Self, TableError> {
-        let footer = read_footer(file)?;
-        let block = |part, handle| file.read_block(part, handle, &footer.table_id);
-        let handles = BlockHandles::decode(&block(TablePart::Metaindex, footer.metaindex)?, footer.metaindex)?;
-        let block = block(TablePart::Properties, handles.properties)?;
-        let properties = TableProperties::decode(&block)?;
-        let is_placed = match handles.filter {
-            None => properties.data_bytes == handles.properties.offset,
-            Some(_) => properties.data_bytes <= handles.properties.offset,
-        };
-        if !is_placed {
-            let got = format_args!("{} data bytes", properties.data_bytes);
-            return Err(block.corrupt("data right up to the properties", got));
-        }
-        Ok(Self { footer, handles, properties })
-    }
-
-    /// Reads the filter block, which must lie where writers put it: behind the data, aligned, right before the
-    /// properties.
-    pub(crate) fn read_filter(&self, file: &TableFile, handle: BlockHandle) -> Result<Bytes, TableError> {
-        let (data_bytes, end) = (self.properties.data_bytes, self.handles.properties.offset);
-        let expected_offset = data_bytes.checked_next_multiple_of(FILTER_ALIGNMENT as u64);
-        if expected_offset != Some(handle.offset) || handle.end() != Some(end) {
-            let at = file.location(TablePart::Filter, handle.offset);
-            let expected = format!("a block between the data ({data_bytes} bytes) and offset {end}");
-            return Err(TableError::corrupt(at, expected, format_args!("{} bytes", handle.bytes())));
-        }
-        file.read_contents(TablePart::Filter, handle, &self.footer.table_id)
-    }
-}
-
-fn read_footer(file: &TableFile) -> Result<Footer, TableError> {
-    let Some(offset) = file.length.checked_sub(FOOTER_BYTES as u64) else {
-        let at = file.location(TablePart::Footer, 0);
-        return Err(TableError::Truncated { at, expected: FOOTER_BYTES as u64, got: file.length });
-    };
-    let mut bytes = [0; FOOTER_BYTES];
-    file.read_into(&mut bytes, offset)?;
-    Footer::decode(&bytes, file.length, &file.location(TablePart::Footer, offset))
 }
 
 impl fmt::Debug for Table {
@@ -490,6 +479,7 @@ impl fmt::Debug for Table {
         f.debug_struct("Table")
             .field("parts", &self.parts)
             .field("filter", &self.filter)
+            .field("sidecar", &self.sidecar)
             .field("stats", &self.stats())
             .finish_non_exhaustive()
     }

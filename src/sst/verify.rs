@@ -1,14 +1,9 @@
 //! Reading all of a table and checking every claim in it.
 
-use bytes::Bytes;
-
-use super::format::FILTER_ALIGNMENT;
 use super::io::TableFile;
-use super::table::TableParts;
-use super::{Entry, Table, TableError, TablePart, TableProperties};
-use crate::block::FilterBlock;
-use crate::error::BlockError;
-use crate::hash::HashId;
+use super::table_parts::TableParts;
+use super::verify_filter::VerifiedFilter;
+use super::{Entry, FilterVerdict, Table, TableError, TablePart, TableProperties};
 
 /// What a verified table holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,48 +17,37 @@ pub struct VerifyReport {
     pub data_blocks: u64,
     /// Bytes of the whole table, all of them checked.
     pub file_bytes: u64,
-    /// What the filter was found to be.
+    /// What the table's own filter was found to be.
     pub filter: FilterVerdict,
-}
-
-/// What came of probing the filter for every key.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum FilterVerdict {
-    /// The table has no filter.
-    None,
-    /// It contains every key that it was probed for.
-    ContainsAll {
-        /// Keys probed for: all but those outside the extractor's domain.
-        keys: u64,
-    },
-    /// Its checksums hold, but it could not be probed.
-    NotProbed {
-        /// Why not, in words.
-        reason: String,
-    },
+    /// Partitions of both filters, as far as these have partitions and could be probed. All of them were checked.
+    pub filter_partitions: u64,
+    /// What the sidecar was found to be that was there when the table was opened.
+    pub sidecar: FilterVerdict,
 }
 
 impl Table {
     /// Reads all of the table once more and checks all that it says against all that it holds.
     ///
-    /// It compares every checksum, the zeros of the padding, the order of all keys, the index and the properties with
-    /// the data, and the filter with every key. Reads are counted like all others.
+    /// It compares every checksum, the zeros of the padding and between partitions, the order of all keys, the index and the properties with
+    /// the data, and the filter with every key, as well as that of a sidecar. Reads are counted like all others.
     ///
     /// # Errors
     ///
-    /// The first damage found, that of the filter included. A filter that is sound but cannot be probed (another hash
-    /// or extractor, an unknown kind) is no error: the report says so.
+    /// The first damage found, that of the filter and the sidecar included. A filter that is sound but cannot be probed
+    /// (another hash or extractor, an unknown kind) is no error: the report says so.
     pub fn verify(&self) -> Result<VerifyReport, TableError> {
-        let parts = TableParts::read(&self.file)?;
-        if parts != self.parts {
-            let at = self.file.location(TablePart::Footer, 0);
-            let got = "another one: the file has been replaced";
-            return Err(TableError::corrupt(at, "the table that was opened", got));
-        }
+        let parts = self.check_parts_of(&self.file)?;
         self.read_index()?;
-        let filter = self.filter_to_probe()?;
-        let (counted, keys) = self.walk(filter.as_ref().ok())?;
+        let mut filters = Vec::new();
+        let filter = self.verified_filter(&parts)?.map(|filter| filters.push(filter));
+        let sidecar = self.verified_sidecar()?.map(|sidecar| filters.push(sidecar));
+        let filter_partitions = filters.iter().map(|verified| verified.filter.partitions()).sum();
+        let (counted, keys) = self.walk(&filters)?;
+        let mut keys = keys.into_iter();
+        let mut verdict = |found: Result<(), FilterVerdict>| match found {
+            Ok(()) => FilterVerdict::ContainsAll { keys: keys.next().unwrap_or(0) },
+            Err(verdict) => verdict,
+        };
         if counted != parts.properties {
             let at = self.file.location(TablePart::Properties, parts.handles.properties.offset);
             let expected = format!("the counts of the data, {}", counts(&counted));
@@ -74,12 +58,25 @@ impl Table {
             tombstones: counted.tombstones,
             data_blocks: counted.data_blocks,
             file_bytes: self.file.length,
-            filter: filter.map_or_else(|verdict| verdict, |_| FilterVerdict::ContainsAll { keys }),
+            filter: verdict(filter),
+            filter_partitions,
+            sidecar: verdict(sidecar),
         })
     }
 
-    /// The properties with the counts of the data, and the number of keys that `filter` was probed for.
-    fn walk(&self, filter: Option<&FilterBlock<Bytes>>) -> Result<(TableProperties, u64), TableError> {
+    /// The parts of the table in `file`, which is expected to be this one.
+    pub(crate) fn check_parts_of(&self, file: &TableFile) -> Result<TableParts, TableError> {
+        let parts = TableParts::read(file)?;
+        if parts != self.parts {
+            let at = file.location(TablePart::Footer, 0);
+            let got = "another one: the file has been replaced";
+            return Err(TableError::corrupt(at, "the table that was opened", got));
+        }
+        Ok(parts)
+    }
+
+    /// The properties with the counts of the data, and the number of keys that each of `filters` was probed for.
+    fn walk(&self, filters: &[VerifiedFilter]) -> Result<(TableProperties, Vec<u64>), TableError> {
         let mut counted = TableProperties {
             entries: 0,
             tombstones: 0,
@@ -87,58 +84,19 @@ impl Table {
             raw_value_bytes: 0,
             ..self.properties().clone()
         };
-        let mut keys = 0;
+        let mut keys = vec![0; filters.len()];
         for entry in self {
             let Entry { key, value } = entry?;
             counted.count(&key, value.as_deref());
-            let Some(block) = filter else { continue };
-            let Some(hash) = self.reader.hash_of(&key) else { continue };
-            if !block.may_contain(hash) {
-                let offset = self.parts.handles.filter.map_or(0, |filter| filter.offset);
-                let at = self.file.location(TablePart::Filter, offset);
-                return Err(TableError::FalseNegative { at, key: key.into() });
+            for (filter, keys) in filters.iter().zip(&mut keys) {
+                let mut hashes = self.reader.key_hashes(filter.shared, &key).peekable();
+                *keys += u64::from(hashes.peek().is_some());
+                if !hashes.all(|hash| filter.may_contain(&key, hash)) {
+                    return Err(TableError::FalseNegative { at: filter.at.clone(), key: key.to_vec() });
+                }
             }
-            keys += 1;
         }
         Ok((counted, keys))
-    }
-
-    /// The filter, read again, or the verdict on one that cannot be probed.
-    fn filter_to_probe(&self) -> Result<Result<FilterBlock<Bytes>, FilterVerdict>, TableError> {
-        let Some(handle) = self.parts.handles.filter else { return Ok(Err(FilterVerdict::None)) };
-        let contents = self.parts.read_filter(&self.file, handle)?;
-        check_padding(&self.file, self.properties().data_bytes, handle.offset)?;
-        let source = match self.open_filter(contents) {
-            Ok(block) => return Ok(Ok(block)),
-            Err(source) => source,
-        };
-        let is_unknown = matches!(
-            source,
-            BlockError::UnknownKind { .. } | BlockError::UnknownHash { .. } | BlockError::Version { .. }
-        );
-        let reason = source.to_string();
-        let error = TableError::Filter { at: self.file.location(TablePart::Filter, handle.offset), source };
-        if is_unknown || error.is_foreign_filter() {
-            return Ok(Err(FilterVerdict::NotProbed { reason }));
-        }
-        Err(error)
-    }
-
-    /// The filter in `contents`, if it is sound and was built from what this table's keys are hashed to.
-    fn open_filter(&self, contents: Bytes) -> Result<FilterBlock<Bytes>, BlockError> {
-        let block = FilterBlock::open_unverified_with_kinds(contents, &self.reader.kinds)?;
-        block.verify()?;
-        let (expected, got) = (self.hash_identity(), block.hash_identity());
-        if expected != got {
-            return Err(BlockError::HashMismatch { expected, got });
-        }
-        self.reader.check_extractor(self.properties())?;
-        // With a public seed, equal identities are equal hashes: a missing key is then the filter's fault.
-        let known = self.reader.known_keys(self.properties());
-        if got.id != HashId::Xxh3 && known.into_iter().any(|hash| !block.may_contain(hash)) {
-            return Err(BlockError::KnownKeyAbsent { hash: got });
-        }
-        Ok(block)
     }
 }
 
@@ -147,22 +105,10 @@ fn counts(properties: &TableProperties) -> String {
     format!("{entries} entries, {tombstones} tombstones, {raw_key_bytes} key bytes, {raw_value_bytes} value bytes")
 }
 
-/// The bytes between data and filter are zero.
-fn check_padding(file: &TableFile, start: u64, end: u64) -> Result<(), TableError> {
-    let mut padding = [0; FILTER_ALIGNMENT];
-    let length = usize::try_from(end.saturating_sub(start)).unwrap_or(usize::MAX);
-    let at = file.location(TablePart::Padding, start);
-    // Less than an alignment: the filter's place has been checked.
-    let padding = padding.get_mut(..length).unwrap_or_default();
-    file.read_into(padding, start)?;
-    if padding.iter().any(|&byte| byte != 0) {
-        return Err(TableError::corrupt(at, "zeros", format!("{padding:?}")));
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+
     use super::*;
     use crate::sst::{ReadOptions, TableBuilder, TableOptions};
 

@@ -19,6 +19,8 @@ const WRITE_BUFFER_BYTES: usize = 256 << 10;
 ///
 /// [`TableBuilder`] says what refuses an entry and what poisons the writer.
 ///
+/// A sidecar of a table that is replaced stays. It is no longer used, because it names the table that it was made for.
+///
 /// ```
 /// use sstfilter::sst::{Lookup, ReadOptions, Table, TableOptions, TableWriter};
 ///
@@ -51,10 +53,7 @@ impl TableWriter {
     /// [`TableBuilder::new`].
     pub fn create(path: impl AsRef<Path>, options: &TableOptions) -> Result<Self, TableError> {
         let (path, files) = (path.as_ref(), Arc::clone(&options.files));
-        // Absolute, so that the process may change its directory before `finish`.
-        let path = files.absolute(path).map_err(io_error("finding the place of", Some(path)))?;
-        let file = files.create(directory_of(&path));
-        let file = file.map_err(io_error("creating a temporary file for", Some(&path)))?;
+        let (path, file) = create_beside(files.as_ref(), path)?;
         let builder = TableBuilder::new(BufferedFile { file, bytes: Vec::new() }, options)?;
         Ok(Self { builder, files, path })
     }
@@ -98,16 +97,32 @@ impl TableWriter {
     /// may not survive a crash.
     pub fn finish(self) -> Result<TableSummary, TableError> {
         let Self { builder, files, path } = self;
-        let (BufferedFile { mut file, .. }, mut summary) = builder.finish().map_err(|error| error.of_file(&path))?;
-        // The bytes, then the name, then the directory that holds the name: each step relies on the one before it
-        // having outlasted a crash. See `FileSystem`.
-        file.sync().map_err(io_error("syncing", Some(&path)))?;
-        file.persist(&path).map_err(io_error("renaming a temporary file to", Some(&path)))?;
-        let synced = files.sync_directory(directory_of(&path));
-        synced.map_err(io_error("syncing the directory of", Some(&path)))?;
+        let (BufferedFile { file, .. }, mut summary) = builder.finish().map_err(|error| error.of_file(&path))?;
+        publish(files.as_ref(), file, &path)?;
         summary.path = Some(path);
         Ok(summary)
     }
+}
+
+/// A file that is to be at `path`, under a temporary name beside it; and the path, absolute, so that the process may
+/// change its directory before the file is published.
+pub(crate) fn create_beside(
+    files: &dyn FileSystem,
+    path: &Path,
+) -> Result<(PathBuf, Box<dyn WritableFile>), TableError> {
+    let path = files.absolute(path).map_err(io_error("finding the place of", Some(path)))?;
+    let file = files.create(directory_of(&path));
+    let file = file.map_err(io_error("creating a temporary file for", Some(&path)))?;
+    Ok((path, file))
+}
+
+/// Gives a file that is written to the end its name.
+pub(crate) fn publish(files: &dyn FileSystem, mut file: Box<dyn WritableFile>, path: &Path) -> Result<(), TableError> {
+    // The bytes, then the name, then the directory that holds the name: each step relies on the one before it
+    // having outlasted a crash. See `FileSystem`.
+    file.sync().map_err(io_error("syncing", Some(path)))?;
+    file.persist(path).map_err(io_error("renaming a temporary file to", Some(path)))?;
+    files.sync_directory(directory_of(path)).map_err(io_error("syncing the directory of", Some(path)))
 }
 
 /// Collects small writes into large ones. Unlike a `BufWriter`, it writes nothing when it is dropped: after a failure

@@ -12,8 +12,8 @@ pub(crate) use striped::{SharedCounter, StripedCounters, ThreadCounters};
 #[derive(Debug)]
 pub(crate) struct FilterCounters {
     counts: CounterSlot,
-    /// The counters of the set that the filter is in.
-    pub(crate) in_set: Option<CountedBySet>,
+    /// The counters of the set that the filter is in. Boxed, because many filters are in none.
+    pub(crate) in_set: Option<Box<CountedBySet>>,
 }
 
 /// What is counted for a filter.
@@ -83,8 +83,8 @@ impl FilterCounters {
     pub(crate) fn snapshot(&self, is_usable: bool) -> FilterStats {
         let [true_positives, false_positives] = self.sums([Count::TruePositives, Count::FalsePositives]);
         let [negatives, positives, unusable] = self.sums([Count::Negatives, Count::Positives, Count::Unusable]);
-        let mut stats = FilterStats { negatives, positives, true_positives, false_positives, unusable };
-        match &self.in_set {
+        let mut stats = FilterStats { negatives, positives, true_positives, false_positives, unusable, not_loaded: 0 };
+        match self.in_set.as_deref() {
             None => {}
             Some(CountedBySet::NegativesAsRemainder { lookups, others }) => {
                 // The whole before the parts: the remainder counts no lookup that is still running.
@@ -132,6 +132,8 @@ pub struct FilterStats {
     pub false_positives: u64,
     /// Probes that a damaged, unknown or foreign filter could not answer.
     pub unusable: u64,
+    /// Probes of a filter under a [budget](crate::budget) that was not in memory.
+    pub not_loaded: u64,
 }
 
 /// How many standard errors an observed rate may differ from the expected one without an alarm. At four, chance alone
@@ -143,7 +145,7 @@ impl FilterStats {
     /// All probes.
     #[must_use]
     pub const fn probes(&self) -> u64 {
-        self.negatives + self.positives + self.unusable
+        self.negatives + self.positives + self.unusable + self.not_loaded
     }
 
     /// Probes for keys that turned out absent: negatives and false positives.
@@ -200,6 +202,19 @@ impl FilterStats {
             true_positives: self.true_positives + other.true_positives,
             false_positives: self.false_positives + other.false_positives,
             unusable: self.unusable + other.unusable,
+            not_loaded: self.not_loaded + other.not_loaded,
+        }
+    }
+
+    /// What was counted after `earlier`.
+    pub(crate) const fn since(&self, earlier: &Self) -> Self {
+        Self {
+            negatives: self.negatives.saturating_sub(earlier.negatives),
+            positives: self.positives.saturating_sub(earlier.positives),
+            true_positives: self.true_positives.saturating_sub(earlier.true_positives),
+            false_positives: self.false_positives.saturating_sub(earlier.false_positives),
+            unusable: self.unusable.saturating_sub(earlier.unusable),
+            not_loaded: self.not_loaded.saturating_sub(earlier.not_loaded),
         }
     }
 }
@@ -254,8 +269,13 @@ mod tests {
     #[test]
     fn more_outcomes_than_positives_give_no_rate_and_no_alarm() {
         let reported_elsewhere = FilterStats { false_positives: 954, ..FilterStats::default() };
-        let one_too_many =
-            FilterStats { negatives: 900, positives: 100, true_positives: 1, false_positives: 100, unusable: 0 };
+        let one_too_many = FilterStats {
+            negatives: 900,
+            positives: 100,
+            true_positives: 1,
+            false_positives: 100,
+            ..Default::default()
+        };
         for stats in [reported_elsewhere, one_too_many] {
             assert!(!stats.is_possible());
             assert_eq!((stats.observed_fpr(), stats.fpr_interval(2.0), stats.alarm(0.01)), (None, None, None));

@@ -7,11 +7,15 @@
 mod common;
 
 mod binding;
+mod budget;
+mod budget_partitions;
 mod flipped_bits;
 mod misuse;
+mod partitions;
 mod probe;
 #[allow(dead_code, reason = "its `main` is not called here")]
 #[path = "../../examples/read_block_by_hand.rs"]
 mod read_block_by_hand;
 mod set;
+mod shrink;
 mod user_kinds;

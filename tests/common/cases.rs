@@ -4,10 +4,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use sstfilter::kind::KindEntry;
+use sstfilter::partition::{PartitionCut, PartitionOptions, PartitionedBuilder, PartitionedFilter};
+use sstfilter::sidecar::{SidecarBuilder, TableIdentity};
 use sstfilter::sst::{TableBuilder, TableId, TableOptions};
 use sstfilter::{
-    BitsPerKey, BuildContext, CountingBloom, CuckooFilter, DynamicFilter, FalsePositiveRate, FileId, FilterBlock,
-    KeyHash, KeyHasher, KindPolicy, LoadContext, RegisterBlockedBloom, Sizing, StandardBloom, WordLayout,
+    BitsPerKey, BuildContext, CountingBloom, CuckooFilter, DelimitedPrefix, DynamicFilter, FalsePositiveRate, FileId,
+    FilterBlock, FixedPrefix, KeyHash, KeyHasher, KeyParts, KindPolicy, LoadContext, RegisterBlockedBloom, Sizing,
+    StandardBloom, WordLayout,
 };
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -355,6 +358,95 @@ impl BlockCase {
     }
 }
 
+/// A partitioned filter.
+#[derive(Clone, Copy)]
+pub(crate) struct ContainerCase {
+    pub(crate) name: &'static str,
+    pub(crate) policy: Policy,
+    pub(crate) hash: Hash,
+    pub(crate) cut: PartitionCut,
+    pub(crate) target_bytes: u32,
+    pub(crate) keys: u32,
+    /// The number of the file that it is bound to; the numbers of its partitions stand beside them then.
+    pub(crate) file_number: Option<u64>,
+}
+
+const fn container(name: &'static str, policy: Policy, cut: PartitionCut, keys: u32) -> ContainerCase {
+    ContainerCase { name, policy, hash: Hash::Default, cut, target_bytes: 1_024, keys, file_number: None }
+}
+
+/// All the partitioned filters.
+pub(crate) const CONTAINERS: [ContainerCase; 5] = [
+    container("partitioned-no-keys", TEN, PartitionCut::KeyRange, 0),
+    container("partitioned-by-key-bloom", TEN, PartitionCut::KeyRange, 3_000),
+    container("partitioned-by-hash-bloom", TEN, PartitionCut::HashRange, 3_000),
+    ContainerCase {
+        hash: CUSTOM,
+        ..container(
+            "partitioned-by-hash-fuse-custom-hash",
+            Policy::of_fingerprints("binary-fuse", "binary fuse, 3 cells a key", 8),
+            PartitionCut::HashRange,
+            2_000,
+        )
+    },
+    ContainerCase {
+        file_number: Some(9),
+        ..container("partitioned-by-key-ribbon-bound", Policy::ribbon(0.01, 1_024), PartitionCut::KeyRange, 3_000)
+    },
+];
+
+impl ContainerCase {
+    pub(crate) fn file(&self) -> String {
+        format!("{}.filter", self.name)
+    }
+
+    pub(crate) fn read(&self) -> Vec<u8> {
+        std::fs::read(directory().join(self.file())).unwrap()
+    }
+
+    pub(crate) fn build(&self) -> Vec<u8> {
+        self.build_of((0..self.keys).map(key))
+    }
+
+    /// The same container of other keys.
+    pub(crate) fn build_of(&self, keys: impl Iterator<Item = Vec<u8>>) -> Vec<u8> {
+        let context = BuildContext::new(&self.hash.hasher());
+        let context = match self.file_number {
+            Some(number) => context.with_file_id(FileId::new(&number.to_le_bytes()).unwrap()),
+            None => context,
+        };
+        let options = PartitionOptions::new(self.cut, self.target_bytes).unwrap();
+        let mut builder = PartitionedBuilder::new(Arc::new(self.policy.make()), &context, options);
+        keys.for_each(|key| builder.add_key(&key));
+        let mut built = builder.finish();
+        if self.file_number.is_some() {
+            (0..built.partitions())
+                .for_each(|number| built.set_aux(number, format!("partition {number}").as_bytes()).unwrap());
+        }
+        built.seal().unwrap().to_vec()
+    }
+
+    pub(crate) fn load_context(&self) -> LoadContext<'static> {
+        let context = LoadContext::new(&self.hash.hasher());
+        self.file_number.map_or(context, |number| context.with_file_id(FileId::new(&number.to_le_bytes()).unwrap()))
+    }
+
+    pub(crate) fn load<D: AsRef<[u8]>>(&self, bytes: D) -> PartitionedFilter<D> {
+        PartitionedFilter::load(bytes, self.load_context()).unwrap()
+    }
+
+    /// Each key with its hash.
+    pub(crate) fn keys(&self) -> Vec<(Vec<u8>, KeyHash)> {
+        let hasher = self.hash.hasher();
+        (0..self.keys).map(key).map(|key| (key.clone(), hasher.hash(&key))).collect()
+    }
+
+    pub(crate) fn absent_keys(&self, count: u32) -> Vec<(Vec<u8>, KeyHash)> {
+        let hasher = self.hash.hasher();
+        (0..count).map(absent_key).map(|key| (key.clone(), hasher.hash(&key))).collect()
+    }
+}
+
 /// A table: entry `number` is a tombstone when `number % 7 == 3` and there are tombstones.
 #[derive(Clone, Copy)]
 pub(crate) struct TableCase {
@@ -363,17 +455,22 @@ pub(crate) struct TableCase {
     pub(crate) entries: u32,
     pub(crate) has_tombstones: bool,
     pub(crate) block_bytes: u32,
+    pub(crate) parts: fn() -> KeyParts,
+    /// The target of the filter's partitions, which are cut by key range.
+    pub(crate) partition_bytes: Option<u32>,
     pub(crate) table_id: [u8; 16],
 }
 
 /// All the tables.
-pub(crate) const TABLES: [TableCase; 3] = [
+pub(crate) const TABLES: [TableCase; 5] = [
     TableCase {
         name: "table-small-tombstones-bloom",
         policy: Some(TEN),
         entries: 50,
         has_tombstones: true,
         block_bytes: 256,
+        parts: KeyParts::whole_keys,
+        partition_bytes: None,
         table_id: *b"fixture table 1 ",
     },
     TableCase {
@@ -382,6 +479,8 @@ pub(crate) const TABLES: [TableCase; 3] = [
         entries: 2_000,
         has_tombstones: true,
         block_bytes: 1_024,
+        parts: KeyParts::whole_keys,
+        partition_bytes: None,
         table_id: *b"fixture table 2 ",
     },
     TableCase {
@@ -390,9 +489,37 @@ pub(crate) const TABLES: [TableCase; 3] = [
         entries: 0,
         has_tombstones: false,
         block_bytes: 4_096,
+        parts: KeyParts::whole_keys,
+        partition_bytes: None,
         table_id: *b"fixture table 3 ",
     },
+    TableCase {
+        name: "table-500-entries-three-parts",
+        policy: Some(TEN),
+        entries: 500,
+        has_tombstones: true,
+        block_bytes: 1_024,
+        parts: three_parts,
+        partition_bytes: None,
+        table_id: *b"fixture table 4 ",
+    },
+    TableCase {
+        name: "table-1000-entries-partitioned",
+        policy: Some(TEN),
+        entries: 1_000,
+        has_tombstones: true,
+        block_bytes: 4_096,
+        parts: three_parts,
+        partition_bytes: Some(1_024),
+        table_id: *b"fixture table 5 ",
+    },
 ];
+
+/// The whole key, its first ten bytes (one of five in 500 entries), and `key-`.
+pub(crate) fn three_parts() -> KeyParts {
+    let parts = KeyParts::whole_keys().with_extractor(Arc::new(FixedPrefix::new(10)));
+    parts.with_extractor(Arc::new(DelimitedPrefix::new(b'-')))
+}
 
 impl TableCase {
     pub(crate) fn file(&self) -> String {
@@ -416,10 +543,16 @@ impl TableCase {
     /// The same entries with other values, or under another id.
     pub(crate) fn build_as(&self, table_id: [u8; 16], value: &dyn Fn(u32) -> Option<Vec<u8>>) -> Vec<u8> {
         let options = TableOptions::default().with_table_id(TableId::from_bytes(table_id));
-        let options = options.with_block_bytes(self.block_bytes).unwrap();
+        let options = options.with_block_bytes(self.block_bytes).unwrap().with_key_parts((self.parts)());
         let options = match self.policy {
             Some(policy) => options.with_policy(Arc::new(policy.make())),
             None => options.without_filter(),
+        };
+        let options = match self.partition_bytes {
+            Some(bytes) => {
+                options.with_partitioned_filter(PartitionOptions::new(PartitionCut::KeyRange, bytes).unwrap())
+            }
+            None => options,
         };
         let mut builder = TableBuilder::new(Vec::new(), &options).unwrap();
         for number in 0..self.entries {
@@ -430,4 +563,35 @@ impl TableCase {
         }
         builder.finish().unwrap().0
     }
+}
+
+/// A fixture sidecar: for the table `table`, of another kind than the table's own filter.
+pub(crate) struct SidecarCase {
+    pub(crate) name: &'static str,
+    pub(crate) table: &'static TableCase,
+    pub(crate) policy: Policy,
+}
+
+/// The sidecar.
+pub(crate) const SIDECAR: SidecarCase =
+    SidecarCase { name: "sidecar-2000-entries-bloom", table: &TABLES[1], policy: Policy::bloom(12.0) };
+
+impl SidecarCase {
+    pub(crate) fn file(&self) -> String {
+        format!("{}.filter", self.name)
+    }
+
+    pub(crate) fn build(&self) -> Vec<u8> {
+        let (context, table) = (BuildContext::new(&KeyHasher::default()), identity_of(&self.table.build()));
+        let mut builder = SidecarBuilder::new(Arc::new(self.policy.make()), &context, &table);
+        (0..self.table.entries).for_each(|number| builder.add_key(&key(number)));
+        builder.finish().unwrap().bytes.unwrap().to_vec()
+    }
+}
+
+/// What identifies a mini SST file, by the last 64 of its bytes.
+pub(crate) fn identity_of(table: &[u8]) -> TableIdentity {
+    let footer: &[u8; 64] = table.last_chunk().unwrap();
+    let checksum = u32::from_le_bytes(footer[52..56].try_into().unwrap());
+    TableIdentity::new(footer[24..40].try_into().unwrap(), table.len() as u64, checksum)
 }

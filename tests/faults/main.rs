@@ -14,5 +14,6 @@ mod disk;
 mod local;
 mod power;
 mod reading;
+mod sidecar;
 mod tables;
 mod writing;

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use sstfilter::partition::PartitionOptions;
 use sstfilter::sst::{
     Lookup, ReadOptions, Table, TableBuilder, TableError, TableId, TableOptions, TableSummary, TableWriter,
 };
@@ -46,7 +47,17 @@ pub(crate) fn fill(
 
 /// The table's bytes, written nowhere.
 pub(crate) fn bytes_of(entries: &Entries) -> Vec<u8> {
-    let mut builder = TableBuilder::new(Vec::new(), &options().with_table_id(TableId::from_bytes([9; 16]))).unwrap();
+    bytes_with(&options(), entries)
+}
+
+/// The same with a filter in partitions.
+pub(crate) fn partitioned_bytes_of(entries: &Entries) -> Vec<u8> {
+    bytes_with(&options().with_partitioned_filter(PartitionOptions::default()), entries)
+}
+
+fn bytes_with(options: &TableOptions, entries: &Entries) -> Vec<u8> {
+    let options = options.clone().with_table_id(TableId::from_bytes([9; 16]));
+    let mut builder = TableBuilder::new(Vec::new(), &options).unwrap();
     fill(entries, |key, value| match value {
         Some(value) => builder.add(key, value),
         None => builder.delete(key),

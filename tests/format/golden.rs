@@ -8,8 +8,10 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use crate::common;
-use crate::common::cases::{self, BLOCKS, BlockCase, TABLES, TableCase};
+use crate::common::cases::{self, BLOCKS, BlockCase, CONTAINERS, ContainerCase, SIDECAR, TABLES, TableCase};
 use bytes::Bytes;
+use sstfilter::partition::PartitionCut;
+use sstfilter::sidecar::Sidecar;
 use sstfilter::simd::{self, InstructionSet};
 use sstfilter::sst::{Lookup, ReadOptions, Table, VerifyReport};
 use sstfilter::{FilterBlock, FilterKind, FilterReader, FilterSet, KeyHash, KeyHasher, MatchBitmap, kind};
@@ -30,7 +32,7 @@ const RECIPE: &str = r#"  "keys": "key number i, from 0 on, is the ASCII bytes o
 
 /// Runs `test` with each instruction set that the CPU has. The choice is the whole process's, so that one test at a
 /// time makes it; the other tests have the same answers with any set.
-fn for_each_set(test: impl Fn(InstructionSet)) {
+pub(crate) fn for_each_set(test: impl Fn(InstructionSet)) {
     static SELECTING: Mutex<()> = Mutex::new(());
     let _guard = SELECTING.lock().unwrap_or_else(PoisonError::into_inner);
     for set in InstructionSet::available() {
@@ -98,16 +100,60 @@ fn table_entry(case: &TableCase, bytes: &[u8]) -> String {
     let hasher = KeyHasher::default();
     let absent = (0..ABSENT_KEYS).map(|number| hasher.hash(&cases::absent_key(number)));
     format!(
-        r#"    {{"file": "{}", "policy": "{}", "entries": {}, "tombstones": {}, "block_bytes": {}, "restart_interval": 16, "table_id": "{}", "data_blocks": {}, {}, "false_positives_of_absent_keys": {}}}"#,
+        r#"    {{"file": "{}", "policy": "{}", "entries": {}, "tombstones": {}, "block_bytes": {}, "restart_interval": 16, "key_parts": "{}", "partition_bytes": {}, "partitions": {}, "table_id": "{}", "data_blocks": {}, {}, "false_positives_of_absent_keys": {}}}"#,
         case.file(),
         case.policy.map_or("none".to_owned(), cases::Policy::describe),
         case.entries,
         table.properties().tombstones,
         case.block_bytes,
+        table.properties().key_parts,
+        case.partition_bytes.map_or("null".to_owned(), |bytes| bytes.to_string()),
+        table.filter_budget().map_or("null".to_owned(), |filter| filter.units.to_string()),
         table.table_id(),
         table.properties().data_blocks,
         digest(bytes),
         filter.map_or("null".to_owned(), |filter| common::hits(filter, absent).to_string()),
+    )
+}
+
+fn sidecar_entry(bytes: &[u8]) -> String {
+    let filter = filter_of_sidecar(bytes);
+    let hasher = KeyHasher::default();
+    let absent = (0..ABSENT_KEYS).map(|number| hasher.hash(&cases::absent_key(number)));
+    format!(
+        r#"    {{"file": "{}", "table": "{}", "policy": "{}", "keys": {}, {}, "false_positives_of_absent_keys": {}}}"#,
+        SIDECAR.file(),
+        SIDECAR.table.file(),
+        SIDECAR.policy.describe(),
+        SIDECAR.table.entries,
+        digest(bytes),
+        common::hits(&filter, absent),
+    )
+}
+
+/// The filter of the stored table's sidecar.
+fn filter_of_sidecar(bytes: &[u8]) -> FilterBlock<&[u8]> {
+    let sidecar = Sidecar::open(bytes, bytes.len() as u64, &cases::identity_of(&SIDECAR.table.build())).unwrap();
+    let filter = &bytes[..usize::try_from(sidecar.filter_bytes()).unwrap()];
+    sidecar.load_filter(filter, &KeyHasher::default()).unwrap()
+}
+
+fn container_entry(case: &ContainerCase, bytes: &[u8]) -> String {
+    let filter = case.load(bytes);
+    let absent = case.absent_keys(ABSENT_KEYS);
+    format!(
+        r#"    {{"file": "{}", "policy": "{}", "cut": "{}", "target_bytes": {}, "keys": {}, "xxh3_seed": "{:#018x}", "identity": "{}", "file_number": {}, "partitions": {}, {}, "false_positives_of_absent_keys": {}}}"#,
+        case.file(),
+        case.policy.describe(),
+        if case.cut == PartitionCut::KeyRange { "key range" } else { "hash range" },
+        case.target_bytes,
+        case.keys,
+        case.hash.seed(),
+        filter.hash_identity(),
+        case.file_number.map_or("null".to_owned(), |number| number.to_string()),
+        filter.index().partitions(),
+        digest(bytes),
+        absent.iter().filter(|(key, hash)| filter.may_contain(key, *hash)).count(),
     )
 }
 
@@ -118,9 +164,11 @@ fn open(bytes: &[u8]) -> Table {
 fn manifest() -> String {
     let blocks: Vec<String> = BLOCKS.iter().map(|case| block_entry(case, &case.build())).collect();
     let tables: Vec<String> = TABLES.iter().map(|case| table_entry(case, &case.build())).collect();
-    let (blocks, tables) = (blocks.join(",\n"), tables.join(",\n"));
+    let containers: Vec<String> = CONTAINERS.iter().map(|case| container_entry(case, &case.build())).collect();
+    let (blocks, tables, sidecar) = (blocks.join(",\n"), tables.join(",\n"), sidecar_entry(&SIDECAR.build()));
+    let containers = containers.join(",\n");
     format!(
-        "{{\n  \"format_version\": 1,\n{RECIPE}  \"blocks\": [\n{blocks}\n  ],\n  \"tables\": [\n{tables}\n  ]\n}}\n"
+        "{{\n  \"format_version\": 1,\n{RECIPE}  \"blocks\": [\n{blocks}\n  ],\n  \"tables\": [\n{tables}\n  ],\n  \"sidecars\": [\n{sidecar}\n  ],\n  \"partitioned\": [\n{containers}\n  ]\n}}\n"
     )
 }
 
@@ -134,12 +182,59 @@ fn every_block_is_built_as_it_was_byte_for_byte() {
 }
 
 #[test]
+fn every_partitioned_filter_is_built_as_it_was_byte_for_byte() {
+    for_each_set(|_| {
+        for case in &CONTAINERS {
+            check_file(&cases::directory().join(case.file()), &case.build());
+        }
+    });
+}
+
+#[test]
+fn every_key_of_a_stored_partitioned_filter_is_found() {
+    if is_regenerating() {
+        return;
+    }
+    for_each_set(|set| {
+        for case in &CONTAINERS {
+            let filter = case.load(case.read());
+            filter.verify().unwrap();
+            assert_eq!(filter.problems().count(), 0, "{}", case.name);
+            for (key, hash) in case.keys() {
+                assert!(filter.may_contain(&key, hash), "{} with {set}: {key:?}", case.name);
+            }
+        }
+    });
+}
+
+#[test]
 fn every_table_is_written_as_it_was_byte_for_byte() {
     for_each_set(|_| {
         for case in &TABLES {
             check_file(&cases::directory().join(case.file()), &case.build());
         }
     });
+}
+
+#[test]
+fn the_sidecar_is_built_as_it_was_byte_for_byte() {
+    for_each_set(|_| check_file(&cases::directory().join(SIDECAR.file()), &SIDECAR.build()));
+}
+
+#[test]
+fn every_key_of_the_stored_table_is_found_in_its_sidecar_and_other_tables_do_not_use_it() {
+    if is_regenerating() {
+        return;
+    }
+    let bytes = fs::read(cases::directory().join(SIDECAR.file())).unwrap();
+    for_each_set(|_| {
+        let filter = filter_of_sidecar(&bytes);
+        let hasher = KeyHasher::default();
+        assert!((0..SIDECAR.table.entries).all(|number| filter.may_contain(hasher.hash(&cases::key(number)))));
+    });
+    for other in [&TABLES[0], &TABLES[2]] {
+        assert!(Sidecar::open(&bytes, bytes.len() as u64, &cases::identity_of(&other.read())).is_err());
+    }
 }
 
 #[test]
@@ -207,6 +302,24 @@ fn every_entry_of_a_stored_table_is_read() {
             assert_reads(case, &case.read(), set);
         }
     });
+}
+
+#[test]
+fn a_stored_filter_of_three_parts_tells_of_keys_and_of_both_prefixes() {
+    if is_regenerating() {
+        return;
+    }
+    let case = TABLES.iter().find(|case| case.name == "table-500-entries-three-parts").unwrap();
+    let options = ReadOptions::default().with_key_parts(cases::three_parts());
+    let table = Table::open_source(Bytes::from(case.read()), &options).unwrap();
+    let filter = table.filter().unwrap().block().unwrap();
+    assert_eq!(filter.info().keys, 506, "500 keys, five prefixes and one");
+    let (parts, hasher) = (cases::three_parts(), KeyHasher::default());
+    let holds = |prefix: &str| parts.prefix_hashes(&hasher, prefix.as_bytes()).all(|hash| filter.may_contain(hash));
+    let held: Vec<u32> = (0..1_000).filter(|number| holds(&format!("key-{number:06}"))).collect();
+    assert_eq!(held[..5], [0, 1, 2, 3, 4]);
+    assert!(held.len() < 30 && holds("key-") && !holds("yek-"), "{held:?}");
+    table.verify().unwrap();
 }
 
 fn assert_reads(case: &TableCase, bytes: &[u8], set: InstructionSet) {

@@ -10,4 +10,5 @@ mod common;
 mod golden;
 mod limits;
 mod properties;
+mod shrunk;
 mod vectors;

@@ -3,14 +3,20 @@
 //! `fixtures/check_format.py` recomputes without this library.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
+use crate::common::cases::identity_of;
 use bytes::Bytes;
 use sstfilter::kind::{self, BinaryFuseKind, KindEntry, Updates};
+use sstfilter::partition::{
+    BuiltPartitions, PartitionCut, PartitionIndex, PartitionOptions, PartitionedBuilder, PartitionedFilter,
+};
+use sstfilter::sidecar::{Sidecar, SidecarBuilder};
 use sstfilter::sst::{Lookup, ReadOptions, Table, TableBuilder, TableId, TableOptions};
 use sstfilter::{
-    BitsPerKey, BuildContext, CountingBloom, CuckooFilter, DynamicFilter, FallbackReason, FalsePositiveRate, FileId,
-    FilterBlock, FilterKind, FilterPolicy, FuseArity, HashId, HashIdentity, KeyHash, KeyHasher, KindPolicy,
-    RegisterBlockedBloom, Sizing, StandardBloom, WordLayout,
+    BitsPerKey, BuildContext, CountingBloom, CuckooFilter, Domain, DynamicFilter, FallbackReason, FalsePositiveRate,
+    FileId, FilterBlock, FilterKind, FilterPolicy, FixedPrefix, FuseArity, HashId, HashIdentity, KeyHash, KeyHasher,
+    KeyParts, KindPolicy, RegisterBlockedBloom, Sizing, StandardBloom, WordLayout,
 };
 
 const FORMAT: &str = include_str!("../../FORMAT.md");
@@ -66,6 +72,15 @@ fn dump_below(heading: &str) -> Vec<u8> {
     let digits: String = lines.map(|(_, hex)| hex.split("   ").next().unwrap()).collect();
     let digits: Vec<u8> = digits.bytes().filter(u8::is_ascii_hexdigit).collect();
     digits.chunks(2).map(|pair| u8::from_str_radix(core::str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
+}
+
+#[test]
+fn parts_of_keys_hash_to_the_documented_values() {
+    let hasher = KeyHasher::default();
+    let parts = KeyParts::extracted(Arc::new(FixedPrefix::new(4)));
+    let hashes: Vec<u64> = parts.hashes(&hasher, b"apple").map(KeyHash::get).collect();
+    assert_eq!(hashes, [0xe87b_35a6_b57b_3617]);
+    assert_eq!(hasher.hash(b"apple").in_domain(Domain::new("class")).get(), 0x5b58_bdbc_c639_2837);
 }
 
 #[test]
@@ -233,6 +248,25 @@ fn larger_blocks_have_the_documented_digests() {
     }
 }
 
+#[test]
+fn shrunk_blocks_have_the_documented_digests() {
+    let bloom = block_of(&KindPolicy::default(), numbered(1_000));
+    let ribbon = block_of(&one_percent_ribbon(), numbered(6_000));
+    for (block, most_bytes, bytes, checksum) in [
+        (&bloom, 700, 676, 0xa376_f1ca),
+        (&bloom, 400, 356, 0x4d11_1f2f),
+        (&bloom, 300, 292, 0x2e04_b104),
+        (&ribbon, 5_000, 4_996, 0x578d_896c),
+        (&ribbon, 3_500, 3_500, 0x216b_3fee),
+        (&ribbon, 2_000, 1_996, 0x4e7a_8d61),
+        (&ribbon, 840, 836, 0xeb76_8c7c),
+    ] {
+        let shrunk = FilterBlock::open_unverified(&block[..]).unwrap().shrunk_to(most_bytes).unwrap();
+        let info = FilterBlock::open_unverified(shrunk).unwrap().info();
+        assert_eq!((info.block_bytes, info.payload_checksum), (bytes, checksum), "{most_bytes} bytes");
+    }
+}
+
 fn cuckoo_of(keys: impl IntoIterator<Item = impl AsRef<[u8]>>, tag_bits: u8) -> Bytes {
     let hasher = KeyHasher::default();
     let hashes: Vec<KeyHash> = keys.into_iter().map(|key| hasher.hash(key.as_ref())).collect();
@@ -331,6 +365,25 @@ fn three_entries_make_the_documented_table() {
     assert_eq!(table.get(b"banana").unwrap(), Lookup::Deleted);
 }
 
+#[test]
+fn three_keys_make_the_documented_sidecar_of_the_documented_table() {
+    let table = identity_of(&dump_below("### A whole mini SST file"));
+    let context = BuildContext::new(&KeyHasher::default());
+    let keys = FRUIT.map(Ok::<_, core::convert::Infallible>);
+    let built = SidecarBuilder::new(std::sync::Arc::new(KindPolicy::default()), &context, &table)
+        .with_keys(keys)
+        .unwrap()
+        .finish()
+        .unwrap();
+    let documented = dump_below("### A whole sidecar file");
+    assert_eq!(hex(&built.bytes.unwrap()), hex(&documented));
+
+    let sidecar = Sidecar::open(&documented, documented.len() as u64, &table).unwrap();
+    assert_eq!((sidecar.table(), sidecar.filter_bytes()), (&table, 108));
+    let filter = sidecar.load_filter(&documented[..108], &KeyHasher::default()).unwrap();
+    assert!(FRUIT.iter().all(|key| filter.may_contain(KeyHasher::default().hash(key))));
+}
+
 /// The block of a filter of `bytes` bytes, with keys added.
 fn register_blocked_block(layout: WordLayout, bytes: u64, keys: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Bytes {
     let hasher = KeyHasher::default();
@@ -361,5 +414,55 @@ fn larger_register_blocked_blocks_have_the_documented_digests() {
     for (layout, bytes, keys, recorded, checksum) in cases {
         let info = FilterBlock::open_unverified(register_blocked_block(layout, bytes, numbered(keys))).unwrap().info();
         assert_eq!((info.keys, info.payload_checksum), (recorded, checksum), "{layout:?}");
+    }
+}
+
+fn container_of(cut: PartitionCut, target_bytes: u32, context: &BuildContext, keys: &[&[u8]]) -> BuiltPartitions {
+    let options = PartitionOptions::new(cut, target_bytes).unwrap();
+    let mut builder = PartitionedBuilder::new(Arc::new(KindPolicy::default()), context, options);
+    keys.iter().for_each(|key| builder.add_key(key));
+    builder.finish()
+}
+
+/// The top index of a container that is not bound to a file.
+fn top_index(container: &[u8]) -> &[u8] {
+    let tail_bytes = usize::try_from(PartitionIndex::tail_bytes(container).unwrap()).unwrap();
+    &container[container.len() - tail_bytes..container.len() - 32]
+}
+
+#[test]
+fn a_container_of_three_keys_has_the_documented_bytes() {
+    let file = FileId::new(&7_u64.to_le_bytes()).unwrap();
+    let context = BuildContext::new(&KeyHasher::default()).with_file_id(file);
+    let mut built = container_of(PartitionCut::KeyRange, 16 << 10, &context, &FRUIT);
+    built.set_aux(0, b"note").unwrap();
+    assert_eq!(hex(&built.seal().unwrap()), hex(&dump_below("A whole container:")));
+}
+
+#[test]
+fn containers_have_the_documented_partitions_and_bytes() {
+    let context = BuildContext::new(&KeyHasher::default());
+    let rows = FORMAT.split_once("Larger ones, of keys `key-000000` and so on:").unwrap().1;
+    let rows: Vec<Vec<&str>> = rows
+        .lines()
+        .skip(4)
+        .take_while(|line| line.starts_with('|'))
+        .map(|line| line.split('|').map(str::trim).filter(|cell| !cell.is_empty()).collect())
+        .collect();
+    assert_eq!(rows.len(), 4);
+    for row in rows {
+        let number = |at: usize| row[at].replace(',', "").parse::<u32>().unwrap();
+        let cut = if row[2] == "key range" { PartitionCut::KeyRange } else { PartitionCut::HashRange };
+        let keys: Vec<String> = numbered(number(0)).collect();
+        let keys: Vec<&[u8]> = keys.iter().map(String::as_bytes).collect();
+        let container = container_of(cut, number(3), &context, &keys).seal().unwrap();
+        let index = top_index(&container);
+        let sums = [index, &container[..]].map(|bytes| format!("{:08x}", crc32c::crc32c(bytes)));
+        let loaded = PartitionedFilter::load(&container[..], &KeyHasher::default()).unwrap();
+        assert_eq!((loaded.index().partitions(), container.len()), (number(4), number(5) as usize), "{row:?}");
+        assert_eq!((&sums[0][..], &sums[1][..]), (row[6], row[7]), "{row:?}");
+        if number(0) == 2_000 {
+            assert_eq!(hex(index), hex(&dump_below("The top index of the keys")), "{row:?}");
+        }
     }
 }

@@ -59,6 +59,11 @@ pub(crate) fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Bytes held now.
+pub(crate) fn held() -> usize {
+    HELD.load(Relaxed)
+}
+
 /// What `step` gives, and the most bytes held at once in it.
 pub(crate) fn measure<T>(step: impl FnOnce() -> T) -> (T, usize) {
     measure_within(usize::MAX, step)

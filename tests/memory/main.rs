@@ -7,6 +7,8 @@
 mod common;
 
 mod allocator;
+mod budget;
 mod build;
+mod many_tables;
 #[cfg(unix)]
 mod untrusted_tables;

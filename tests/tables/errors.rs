@@ -138,7 +138,7 @@ fn refused_tables_say_where_and_what() {
     let bytes = builder.finish().unwrap().0;
     let opened = |bytes: &[u8]| Table::open_source(Bytes::copy_from_slice(bytes), &ReadOptions::default());
     let table = opened(&bytes).unwrap();
-    assert_says(table.filter_problem().unwrap(), &["extractor", "none"]);
+    assert_says(table.filter_problem().unwrap(), &["extractor", "expected one of whole keys", "got 'fixed-prefix:2'"]);
     assert!(table.filter_problem().unwrap().is_foreign_filter());
     assert_says(opened(&bytes[..40]).unwrap_err(), &["cut short", "64", "40"]);
     assert_says(opened(&[0; 100]).unwrap_err(), &["not a table", "SSTFLTR"]);

@@ -13,15 +13,21 @@ mod caller_panics;
 mod corruption;
 mod damage;
 mod errors;
+mod key_parts;
 mod kinds;
+mod limited_files;
 mod model;
+mod partitions;
 mod prefix_lookup;
+mod prefix_scan;
 mod reports;
 mod roundtrip;
 mod secret_seed;
 mod set;
+mod sidecar;
 mod skipped_reads;
 mod threads;
+mod versions;
 mod writer_faults;
 
 /// The positions of the tables that may hold `key`.

@@ -149,6 +149,16 @@ fn table(keys: impl IntoIterator<Item = u32>, options: &TableOptions) -> Bytes {
 }
 
 #[test]
+fn a_table_says_which_level_it_was_written_for() {
+    for level in [None, Some(0), Some(6)] {
+        let mut context = BuildContext::new(&KeyHasher::default());
+        context.level = level;
+        let bytes = table(0..10, &TableOptions::default().with_context(context));
+        assert_eq!(Table::open_source(bytes, &ReadOptions::default()).unwrap().properties().level, level);
+    }
+}
+
+#[test]
 fn the_size_of_a_table_in_the_making_is_estimated_at_every_number_of_entries() {
     let options = TableOptions::default();
     let mut builder = TableBuilder::new(Vec::new(), &options).unwrap();
@@ -246,14 +256,14 @@ fn building_with_more_than_2_to_the_32_cells_is_expected_to_take_four_bytes_a_ke
 }
 
 #[test]
-fn a_reader_with_another_extractor_is_told_both_names() {
+fn a_reader_with_another_extractor_is_told_what_both_have() {
     let options = TableOptions::default().with_extractor(Arc::new(FixedPrefix::new(4)));
     let bytes = table(0..100, &options);
     let table = Table::open_source(bytes.clone(), &ReadOptions::default()).unwrap();
     let error = table.filter_problem().unwrap();
     assert!(error.is_foreign_filter());
     let message = error.to_string();
-    assert!(message.contains("fixed-prefix:4") && message.contains("none"), "{message}");
+    assert!(message.contains("fixed-prefix:4") && message.contains("whole keys"), "{message}");
 }
 
 #[test]

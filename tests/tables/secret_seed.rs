@@ -4,11 +4,13 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use sstfilter::budget::FilterBudget;
 use sstfilter::sst::{
-    FilterVerdict, Lookup, ReadOptions, Table, TableBuilder, TableError, TableOptions, TablePart, TableSet,
+    FilterVerdict, Lookup, ReadOptions, Table, TableBuilder, TableError, TableOptions, TablePart, TableSet, TableWriter,
 };
 use sstfilter::{
     BitsPerKey, BlockError, BuildContext, FixedPrefix, KeyExtractor, KeyHash, KeyHasher, KindPolicy, SecretSeed,
@@ -247,20 +249,21 @@ fn a_set_probes_filters_with_its_own_extractor_even_if_anothers_name_is_the_same
     assert!((0..KEYS).all(|key| set.get(&name(key)).unwrap().is_some()));
 }
 
+/// The first byte of a key, or the first two of one that is marked.
+#[derive(Debug)]
+struct Marked(u8);
+impl KeyExtractor for Marked {
+    fn name(&self) -> &'static str {
+        "marked"
+    }
+    fn extract<'key>(&self, key: &'key [u8]) -> Option<Cow<'key, [u8]>> {
+        key.get(..if key.get(1) == Some(&self.0) { 2 } else { 1 }).map(Cow::Borrowed)
+    }
+}
+
 /// A table whose bounds both extractors of one name cut alike cannot tell them apart; another one of its set can.
 #[test]
 fn a_set_uses_no_filter_of_an_extractor_that_one_of_its_tables_finds_out() {
-    /// The first byte of a key, or the first two of one that is marked.
-    #[derive(Debug)]
-    struct Marked(u8);
-    impl KeyExtractor for Marked {
-        fn name(&self) -> &'static str {
-            "marked"
-        }
-        fn extract<'key>(&self, key: &'key [u8]) -> Option<Cow<'key, [u8]>> {
-            key.get(..if key.get(1) == Some(&self.0) { 2 } else { 1 }).map(Cow::Borrowed)
-        }
-    }
     let writer = TableOptions::default().with_extractor(Arc::new(Marked(b'?')));
     let reader = ReadOptions::default().with_extractor(Arc::new(Marked(b'x')));
     let tables = |names: [&[&[u8]]; 2]| -> Vec<Table> {
@@ -276,4 +279,33 @@ fn a_set_uses_no_filter_of_an_extractor_that_one_of_its_tables_finds_out() {
     let set = TableSet::new(opened).unwrap();
     assert!(set.tables().iter().all(|table| table.filter_problem().is_some()));
     assert!(set.get(b"ax").unwrap().is_some());
+}
+
+#[test]
+fn a_filter_that_is_read_later_or_beside_its_table_shows_a_set_the_wrong_extractor_too() {
+    let directory = tempfile::tempdir().unwrap();
+    let writer = TableOptions::default().with_extractor(Arc::new(Marked(b'?')));
+    let write = |name: &str, keys: [&[u8]; 3], options: &TableOptions| {
+        let path = directory.path().join(name);
+        let mut table = TableWriter::create(&path, options).unwrap();
+        keys.iter().for_each(|key| table.add(key, b"value").unwrap());
+        table.finish().unwrap();
+        path
+    };
+    let [right, wrong] = [b'?', b'x'].map(|mark| ReadOptions::default().with_extractor(Arc::new(Marked(mark))));
+    let keys: [[&[u8]; 3]; 2] = [[b"aa", b"ax", b"az"], [b"bx", b"by", b"bz"]];
+    let budgeted = wrong.clone().with_filter_budget(FilterBudget::unlimited());
+    let finds_all = |paths: [PathBuf; 2], options: &ReadOptions| {
+        let set = TableSet::open(paths, options).unwrap();
+        keys.iter().flatten().all(|key| set.get(key).unwrap().is_some())
+    };
+    assert!(finds_all([write("1.sst", keys[0], &writer), write("2.sst", keys[1], &writer)], &budgeted));
+    // These have no filter but that of their sidecars.
+    let unfiltered = writer.clone().without_filter();
+    let paths = [write("3.sst", keys[0], &unfiltered), write("4.sst", keys[1], &unfiltered)];
+    for path in &paths {
+        Table::open(path, &right).unwrap().write_sidecar(&writer).unwrap();
+    }
+    assert!(finds_all(paths.clone(), &wrong));
+    assert!(finds_all(paths, &budgeted));
 }

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use proptest::prelude::*;
 use sstfilter::sst::{ReadOptions, Table, TableBuilder, TableOptions, TableSet};
 use sstfilter::{
-    BitsPerKey, BuildContext, FilterPolicy, FilterReader, FilterStats, FixedPrefix, KeyExtractor, KeyHasher,
+    BitsPerKey, BuildContext, Domain, FilterPolicy, FilterReader, FilterStats, FixedPrefix, KeyExtractor, KeyHasher,
     KindPolicy, MatchMatrix,
 };
 
@@ -83,7 +83,10 @@ impl Naive {
     fn get(&mut self, key: &[u8], extractor: Option<&FixedPrefix>, filters: &[Filter]) -> Option<Vec<u8>> {
         let hash = match extractor {
             None => Some(KeyHasher::default().hash(key)),
-            Some(extractor) => extractor.extract(key).map(|part| KeyHasher::default().hash(&part)),
+            Some(extractor) => {
+                let domain = Domain::new(extractor.name());
+                extractor.extract(key).map(|part| KeyHasher::default().hash(&part).in_domain(domain))
+            }
         };
         for (index, model) in self.models.iter().enumerate() {
             let counts = &mut self.counts[index];

@@ -1,5 +1,6 @@
 //! `sstfilter advise`: which filter for which use.
 
+pub(crate) mod levels;
 pub(crate) mod tables;
 
 use core::fmt;

@@ -1,15 +1,18 @@
 //! `sstfilter advise --tables`: what the filters of existing tables cost, and what this library's would.
 
 use core::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::ensure;
 use serde::Serialize;
+use sstfilter::sst::Table;
 use sstfilter::{BitsPerKey, FalsePositiveRate, FilterBlock, KindPolicy, Sizing};
-use sstfilter_interop::{Manifest, Probe};
+use sstfilter_interop::{Error, Probe};
 
-use crate::opened::{ForeignTable, Opened, Reading, manifest_beside};
+use crate::args::AdviseArgs;
+use crate::opened::{ForeignTable, Manifests, Opened, Reading, outcome_of_foreign};
 use crate::output::{Column, Outcome, explained, figures, in_options};
+use crate::partitions::{PartitionFields, Partitions};
 use crate::units::{counted, grouped, percent};
 use crate::{files, input};
 
@@ -53,12 +56,30 @@ struct Alternative {
     kept: usize,
 }
 
+/// A table that no figure counts.
 #[derive(Debug, Serialize)]
-struct LeftOut {
-    path: String,
-    why: String,
+pub(super) struct LeftOut {
+    pub(super) path: String,
+    pub(super) why: String,
     #[serde(skip)]
-    outcome: Outcome,
+    pub(super) outcome: Outcome,
+}
+
+impl LeftOut {
+    pub(super) fn new(path: &Path, why: Unknown) -> Self {
+        let (why, outcome) = match why {
+            Unknown::NoFilter(_) => ("it has no filter".to_owned(), Outcome::Yes),
+            Unknown::Because(why, outcome) => (why, outcome),
+        };
+        Self { path: input::name(path).into_owned(), why, outcome }
+    }
+}
+
+/// Why the cost of a table's filter cannot be told.
+pub(super) enum Unknown {
+    /// The table has none.
+    NoFilter(Opened),
+    Because(String, Outcome),
 }
 
 /// The filters of one level.
@@ -74,11 +95,11 @@ struct LevelCost {
 
 /// A table's filter as it is.
 #[derive(Clone, Copy, Debug)]
-struct TableFilter {
-    keys: u64,
-    bytes: u64,
-    expected_fpr: f64,
-    level: Option<u32>,
+pub(super) struct TableFilter {
+    pub(super) keys: u64,
+    pub(super) bytes: u64,
+    pub(super) expected_fpr: f64,
+    pub(super) level: Option<u32>,
 }
 
 /// Which of the library's policies.
@@ -163,15 +184,15 @@ impl Cost {
 }
 
 /// The answer is no when a table is damaged, and a failure when one cannot be read.
-pub(crate) fn run(paths: &[PathBuf], reading: Reading<'_>) -> anyhow::Result<(Outcome, TablesReport)> {
+pub(crate) fn run(args: &AdviseArgs, reading: Reading<'_>) -> anyhow::Result<(Outcome, TablesReport)> {
+    ensure!(args.memory.is_none(), "--memory: expected with --levels or --keys, got it with --tables alone");
     let (mut filters, mut left_out) = (Vec::new(), Vec::new());
-    for path in paths {
+    for path in &args.tables {
         let files = files::expand(path, &mut Vec::new())?;
-        let manifest = files.first().and_then(|file| manifest_beside(file));
         for file in files {
             match filter_of(&file, reading) {
-                Ok(filter) => filters.push(TableFilter { level: level_of(&file, manifest.as_ref()), ..filter }),
-                Err((why, outcome)) => left_out.push(LeftOut { path: input::name(&file).into_owned(), why, outcome }),
+                Ok(filter) => filters.push(filter),
+                Err(why) => left_out.push(LeftOut::new(&file, why)),
             }
         }
     }
@@ -181,38 +202,59 @@ pub(crate) fn run(paths: &[PathBuf], reading: Reading<'_>) -> anyhow::Result<(Ou
     Ok((outcome, TablesReport::new(&filters, left_out)))
 }
 
-fn level_of(file: &Path, manifest: Option<&Manifest>) -> Option<u32> {
-    manifest?.level(file.file_stem()?.to_str()?.parse().ok()?)
+/// The level of a table of another engine, by the manifest beside it.
+pub(super) fn level_by_manifest(file: &Path, manifests: &Manifests) -> Option<u32> {
+    manifests.beside(file)?.level(file.file_stem()?.to_str()?.parse().ok()?)
 }
 
 /// The filter of the table at `path`, or why its cost cannot be told.
-fn filter_of(path: &Path, reading: Reading<'_>) -> Result<TableFilter, (String, Outcome)> {
-    let unknown = |why: &str| (why.to_owned(), Outcome::Yes);
-    match Opened::open(path, reading).map_err(|unopened| (explained(&unopened.reason), unopened.outcome))? {
-        Opened::Table(table) => match table.filter().map(sstfilter::FilterReader::block) {
-            None => Err(unknown("it has no filter")),
-            Some(Err(problem)) => Err((in_options(problem), Outcome::No)),
-            Some(Ok(block)) => Ok(TableFilter::of_block(block)),
-        },
+pub(super) fn filter_of(path: &Path, reading: Reading<'_>) -> Result<TableFilter, Unknown> {
+    let opened = Opened::open(path, reading);
+    match opened.map_err(|unopened| Unknown::Because(explained(&unopened.reason), unopened.outcome))? {
+        Opened::Table(table) => filter_of_table(table),
         Opened::FilterBlock(block) => Ok(TableFilter::of_block(&block)),
-        Opened::Foreign(table) => {
-            let info = table.filter_info().map_err(|problem| {
-                let outcome = crate::opened::outcome_of_foreign(&problem);
-                (in_options(&problem), outcome)
-            })?;
-            let (keys, expected_fpr) = match info.keys.zip(info.expected_fpr) {
-                Some(known) => known,
-                None => measured(&table).map_err(|why| unknown(&why))?,
-            };
-            Ok(TableFilter { keys, bytes: info.bytes, expected_fpr, level: None })
-        }
+        Opened::Partitions(container) => TableFilter::of_partitions(&container.fields()),
+        Opened::Foreign(table) => filter_of_foreign(path, table, reading),
     }
+}
+
+fn filter_of_table(table: Box<Table>) -> Result<TableFilter, Unknown> {
+    let filter = match (Partitions::of_table(&table), table.filter().map(sstfilter::FilterReader::block)) {
+        (Some(partitions), _) => TableFilter::of_partitions(&PartitionFields::new(&partitions))?,
+        (None, Some(Ok(block))) => TableFilter::of_block(block),
+        (None, Some(Err(problem))) => return Err(Unknown::Because(in_options(problem), Outcome::No)),
+        (None, None) => return Err(Unknown::NoFilter(Opened::Table(table))),
+    };
+    Ok(TableFilter { level: table.properties().level, ..filter })
+}
+
+fn filter_of_foreign(path: &Path, mut table: Box<ForeignTable>, reading: Reading<'_>) -> Result<TableFilter, Unknown> {
+    let failed = |problem: Error| Unknown::Because(in_options(&problem), outcome_of_foreign(&problem));
+    let info = match table.filter_info() {
+        Err(Error::NoFilter) => return Err(Unknown::NoFilter(Opened::Foreign(table))),
+        info => info.map_err(failed)?,
+    };
+    let (keys, expected_fpr) = if let Some(known) = info.keys.zip(info.expected_fpr) {
+        known
+    } else {
+        table.take_comparator_from_keys().map_err(failed)?;
+        measured(&table).map_err(|why| Unknown::Because(why, Outcome::Yes))?
+    };
+    Ok(TableFilter { keys, bytes: info.bytes, expected_fpr, level: level_by_manifest(path, reading.manifests) })
 }
 
 impl TableFilter {
     fn of_block<D: AsRef<[u8]>>(block: &FilterBlock<D>) -> Self {
         let info = block.info();
         Self { keys: info.keys, bytes: info.block_bytes, expected_fpr: info.expected_fpr, level: None }
+    }
+
+    fn of_partitions(fields: &PartitionFields) -> Result<Self, Unknown> {
+        let PartitionFields { keys, bytes, expected_fpr, outcome, .. } = *fields;
+        match fields.problem() {
+            Some(problem) => Err(Unknown::Because(problem.to_owned(), outcome)),
+            None => Ok(Self { keys, bytes, expected_fpr, level: None }),
+        }
     }
 }
 

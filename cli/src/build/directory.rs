@@ -13,7 +13,7 @@ use crate::{files, units};
 /// A directory that this process alone builds in, for as long as the value lives.
 pub(super) struct Directory {
     pub(super) path: PathBuf,
-    /// Tables of an earlier build, the last one first.
+    /// Tables of an earlier build with their sidecars, the last one first.
     old_tables: Vec<PathBuf>,
     /// Temporary files of killed runs that were removed.
     pub(super) leftovers_removed: u64,
@@ -28,16 +28,20 @@ impl Directory {
     pub(super) fn open(path: &Path, overwrite: bool) -> anyhow::Result<Self> {
         let made = make(path)?;
         let lock = lock(path)?;
+        let table_of = |file: &PathBuf| files::table_beside(file).unwrap_or_else(|| file.clone());
         let (mut tables, others): (Vec<_>, Vec<_>) =
-            files::list(path)?.into_iter().partition(|file| files::has_table_extension(file));
-        if let Some(foreign) = tables.iter().find(|file| !files::is_numbered_by_us(file)) {
+            files::list(path)?.into_iter().partition(|file| files::has_table_extension(&table_of(file)));
+        if let Some(foreign) = tables.iter().find(|file| !files::is_numbered_by_us(&table_of(file))) {
             bail!("{} was not written by this command: move it away, or choose another --out", foreign.display());
         }
         if !tables.is_empty() && !overwrite {
-            let (directory, tables) = (path.display(), units::counted(tables.len() as u64, "table"));
+            let count = tables.iter().filter(|file| files::has_table_extension(file)).count().max(1);
+            let (directory, tables) = (path.display(), units::counted(count as u64, "table"));
             bail!("{directory} holds {tables} already: choose another --out, or replace them with --overwrite");
         }
-        tables.sort_by_key(|table| core::cmp::Reverse(files::table_number(table)));
+        // The sidecar of a table before the table: it would be taken for that of the next one of this name.
+        let order = |file: &PathBuf| (files::table_number(&table_of(file)), files::table_beside(file).is_some());
+        tables.sort_by_key(|file| core::cmp::Reverse(order(file)));
         let leftovers: Vec<_> = others.into_iter().filter(|file| files::is_leftover(file)).collect();
         remove(&leftovers)?;
         Ok(Self {

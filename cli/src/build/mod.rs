@@ -46,7 +46,8 @@ pub(crate) fn run(
 
 fn table_options(args: &BuildArgs, secret: Option<&KeyHasher>) -> anyhow::Result<TableOptions> {
     let hasher = args.filter.hasher(secret)?;
-    Ok(TableOptions::default()
+    let options = TableOptions::default()
         .with_policy(args.filter.policy()?)
-        .with_context(BuildContext::new(&hasher).with_purpose(BuildPurpose::Ingest)))
+        .with_context(BuildContext::new(&hasher).with_purpose(BuildPurpose::Ingest));
+    args.partitions.apply(options)
 }

@@ -51,7 +51,7 @@ pub(super) struct Row {
     /// Positives of files whose key range includes the absent key: each reads one data block.
     pub(super) blocks_per_absent_key: f64,
     pub(super) expected_blocks_per_absent_key: f64,
-    /// Keys that a filter denies though they are in it: always 0.
+    /// Keys of a filter that it is negative for: always 0.
     pub(super) lost_keys: u64,
     #[serde(flatten)]
     pub(super) times: Times,

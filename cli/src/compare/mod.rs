@@ -51,7 +51,7 @@ enum Footing {
     BitsPerKey(f64),
 }
 
-/// Keys of the filter that the default rate is that of: so many that the rate does not depend on them.
+/// Keys of the filter that the default rate is that of. With this many, the rate hardly depends on their number.
 const KEYS_OF_DEFAULT: u64 = 1 << 24;
 
 /// Fewer absent keys give rates that the text warns of: at 1 % they see no more than ten false positives.
@@ -191,7 +191,7 @@ mod tests {
         let sound = compared(row(&workload));
         assert_eq!(sound.outcome(), Outcome::Yes);
         assert!(sound.to_string().contains("found again in every filter"), "{sound}");
-        // The filter was not built of these keys: it denies what it would if it had lost them.
+        // The filter was not built of these keys: its answers are those of a filter that has lost them.
         let lost = compared(row(&other));
         assert_eq!((lost.outcome(), lost.rows[0].lost_keys), (Outcome::No, 3));
         assert!(lost.to_string().contains("KEYS WERE LOST: bloom denies 3"), "{lost}");

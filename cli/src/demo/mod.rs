@@ -2,6 +2,7 @@
 
 mod keys;
 mod measure;
+mod memory;
 
 use core::fmt;
 
@@ -11,6 +12,7 @@ use serde::Serialize;
 use crate::output::{Column, Outcome, figures};
 use crate::units::{bytes, grouped, nanoseconds, percent, whole};
 use measure::{FILES, KindFigures, PolicyFigures};
+use memory::{DesignFigures, MemoryFigures};
 
 /// The answer is no when any key was lost.
 pub(crate) fn run() -> anyhow::Result<(Outcome, DemoReport)> {
@@ -18,9 +20,12 @@ pub(crate) fn run() -> anyhow::Result<(Outcome, DemoReport)> {
     let directory =
         tempfile::tempdir().context("cannot make a temporary directory: set TMPDIR to one that can be written")?;
     let (scenario, compacted) = measure::measure(&keys, directory.path())?;
+    let less_memory = memory::measure(&keys, directory.path())?;
     let (keys, absent_keys) = (keys.present.len() as u64, keys.absent.len() as u64);
     let in_scenario: u64 = scenario.iter().map(|policy| policy.false_negatives).sum();
-    let lost = in_scenario + compacted.iter().map(|kind| kind.false_negatives).sum::<u64>();
+    let with_less_memory = less_memory.iter().flat_map(MemoryFigures::designs).map(|design| design.false_negatives);
+    let lost =
+        in_scenario + compacted.iter().map(|kind| kind.false_negatives).sum::<u64>() + with_less_memory.sum::<u64>();
     let report = DemoReport {
         keys,
         absent_keys,
@@ -28,6 +33,7 @@ pub(crate) fn run() -> anyhow::Result<(Outcome, DemoReport)> {
         conclusion: conclusion(&scenario, &compacted, keys, lost),
         scenario_70_files: scenario,
         compacted,
+        less_memory,
     };
     Ok((Outcome::from_sound(lost == 0), report))
 }
@@ -39,6 +45,7 @@ pub(crate) struct DemoReport {
     files: usize,
     scenario_70_files: [PolicyFigures; 3],
     compacted: [KindFigures; 2],
+    less_memory: [MemoryFigures; 4],
     conclusion: String,
 }
 
@@ -69,6 +76,7 @@ impl fmt::Display for DemoReport {
         self.write_scenario(f)?;
         writeln!(f, "\nAll {} keys in one compacted file: the two kinds at one rate", grouped(self.keys))?;
         self.write_compacted(f)?;
+        self.write_less_memory(f)?;
         writeln!(f)?;
         write_wrapped(f, &self.conclusion)
     }
@@ -123,6 +131,40 @@ impl DemoReport {
             ("lost", |kind| grouped(kind.false_negatives)),
         ];
         writeln!(f, "{}", figures(&columns, &self.compacted))
+    }
+}
+
+impl DemoReport {
+    fn write_less_memory(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fn reads(design: &DesignFigures) -> String {
+            format!("{:.3}", design.data_block_reads_per_absent_lookup)
+        }
+        fn filters(design: &DesignFigures) -> String {
+            format!("{:.1}", design.filter_bytes_read_per_absent_lookup)
+        }
+        let columns: [Column<MemoryFigures>; 5] = [
+            ("filter memory", |row| format!("{} %", row.memory_percent)),
+            ("kept or dropped", |row| reads(&row.kept_or_dropped)),
+            ("shrunk", |row| reads(&row.shrunk)),
+            ("partitions", |row| reads(&row.partitions)),
+            ("shrunk partitions", |row| reads(&row.shrunk_partitions)),
+        ];
+        let (files, partition) = (memory::FILES, bytes(memory::PARTITION_BYTES.into()));
+        writeln!(
+            f,
+            "\n{files} files, less and less memory for filters: data blocks that one lookup of an absent key reads"
+        )?;
+        writeln!(f, "{}", figures(&columns, &self.less_memory))?;
+        let columns: [Column<MemoryFigures>; 5] = [
+            ("filter memory", |row| bytes(row.memory_bytes)),
+            ("kept or dropped", |row| filters(&row.kept_or_dropped)),
+            ("shrunk", |row| filters(&row.shrunk)),
+            ("partitions", |row| filters(&row.partitions)),
+            ("shrunk partitions", |row| filters(&row.shrunk_partitions)),
+        ];
+        writeln!(f, "\nThe same lookups: bytes of filters that each reads")?;
+        writeln!(f, "{}", figures(&columns, &self.less_memory))?;
+        writeln!(f, "Ribbon filters in partitions of {partition}; a few names are looked up most, by Zipf's law")
     }
 }
 
@@ -185,13 +227,26 @@ mod tests {
         }
     }
 
+    fn memory(memory_percent: u64) -> MemoryFigures {
+        let design = || DesignFigures {
+            data_block_reads_per_absent_lookup: 7.999_9,
+            filter_bytes_read_per_absent_lookup: 9_999.94,
+            false_negatives: 0,
+        };
+        let [kept_or_dropped, shrunk, partitions, shrunk_partitions] = core::array::from_fn(|_| design());
+        let memory_bytes = 1_023 << 10;
+        MemoryFigures { memory_percent, memory_bytes, kept_or_dropped, shrunk, partitions, shrunk_partitions }
+    }
+
     #[test]
     fn the_text_fits_a_terminal_without_broken_rows_and_ends_in_a_sentence() {
         let scenario = [policy("none", None), policy("bloom", None), policy("ribbon", Some("too few keys"))];
         let compacted = [kind("bloom"), kind("ribbon")];
         let conclusion = conclusion(&scenario, &compacted, 63_666, 0);
         let (keys, absent_keys) = (63_666, 22_721);
-        let report = DemoReport { keys, absent_keys, files: FILES, scenario_70_files: scenario, compacted, conclusion };
+        let less_memory = [100, 50, 25, 10].map(memory);
+        let (files, scenario_70_files) = (FILES, scenario);
+        let report = DemoReport { keys, absent_keys, files, scenario_70_files, compacted, less_memory, conclusion };
         let text = report.to_string();
         assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
         let rows = |start: &str| text.lines().filter(|line| line.starts_with(start)).count();

@@ -10,7 +10,8 @@ use clap::Args;
 use foreign::ForeignFields;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
-use sstfilter::sst::{LayoutRegion, Table, TableError};
+use sstfilter::sidecar::Sidecar;
+use sstfilter::sst::{LayoutRegion, Table, TableError, TableId};
 use sstfilter::{BlockInfo, FilterBlock};
 
 use crate::files::{self, Look};
@@ -18,6 +19,7 @@ use crate::input;
 use crate::lines::{KeyLines, KeysFormat};
 use crate::opened::{self, Reading};
 use crate::output::{Outcome, Text, explained, in_options};
+use crate::partitions::{Container, PartitionFields, Partitions};
 use crate::probe::{FileProbes, KeyBatch, Times, probe_file};
 use crate::units::{bytes, grouped, percent};
 
@@ -105,6 +107,8 @@ impl fmt::Display for Observed {
 enum Fields {
     Table(Box<TableFields>),
     FilterBlock(Box<FilterFields>),
+    PartitionedFilter(Box<PartitionFields>),
+    Sidecar(Box<SidecarFields>),
     ForeignTable(Box<ForeignFields>),
     Problem(String),
 }
@@ -177,24 +181,42 @@ impl FileReport {
 fn fields(path: &Path, look: Look, reading: Reading<'_>) -> anyhow::Result<(Outcome, Fields)> {
     match look {
         Look::Table => {
-            let table = files::open_table(path, reading.secret)?;
-            let outcome = match table.filter_problem() {
-                Some(problem) if files::is_unread(problem) => Outcome::Failed,
-                // Or the problem is one of the options that the file was opened with.
-                problem => Outcome::from_sound(problem.is_none_or(TableError::is_foreign_filter)),
-            };
-            Ok((outcome, Fields::Table(Box::new(TableFields::new(&table)))))
+            let table = files::open_table_alone(path, reading.secret)?;
+            let (sidecar, sidecar_outcome) = SidecarBeside::new(path, reading)?;
+            let fields = TableFields { sidecar, ..TableFields::new(&table) };
+            let of_partitions = fields.partitions.as_ref().map_or(Outcome::Yes, |partitions| partitions.outcome);
+            let outcome = outcome_of(table.filter_problem()).max(of_partitions).max(sidecar_outcome);
+            Ok((outcome, Fields::Table(Box::new(fields))))
+        }
+        Look::Sidecar => {
+            let fields = SidecarFields::new(path)?;
+            let is_sound = fields.filter.as_ref().is_none_or(|filter| filter.checksum_state == "ok");
+            let of_partitions = fields.partitions.as_ref().map_or(Outcome::Yes, |partitions| partitions.outcome);
+            Ok((Outcome::from_sound(is_sound).max(of_partitions), Fields::Sidecar(Box::new(fields))))
         }
         Look::FilterBlock => {
             let filter = FilterFields::new(&FilterBlock::open_unverified(input::whole(path)?)?);
             Ok((Outcome::from_sound(filter.checksum_state == "ok"), Fields::FilterBlock(Box::new(filter))))
         }
+        Look::Partitions => {
+            let fields = opened::container(path)?.fields();
+            Ok((fields.outcome, Fields::PartitionedFilter(Box::new(fields))))
+        }
         Look::Foreign(_) => {
-            let (table, taken) = opened::foreign_with_comparator(path, reading)?;
+            let (table, taken) = opened::foreign_to_probe(path, reading)?;
             let fields = ForeignFields::new(&table, taken.as_ref());
             Ok((fields.outcome, Fields::ForeignTable(Box::new(fields))))
         }
         Look::Neither => bail!("{}", files::neither(path)),
+    }
+}
+
+/// What a problem of a filter says of its file.
+fn outcome_of(problem: Option<&TableError>) -> Outcome {
+    match problem {
+        Some(problem) if files::is_unread(problem) => Outcome::Failed,
+        // Or the problem is one of the options that the file was opened with.
+        problem => Outcome::from_sound(problem.is_none_or(TableError::is_foreign_filter)),
     }
 }
 
@@ -204,6 +226,10 @@ impl fmt::Display for InspectReport {
             match &file.fields {
                 Fields::Table(table) => write!(f, "{}: table of {} bytes\n{table}", file.path, grouped(file.bytes))?,
                 Fields::FilterBlock(filter) => write!(f, "{}: filter block\n{filter}", file.path)?,
+                Fields::PartitionedFilter(filter) => write!(f, "{}: filter in partitions\n{filter}", file.path)?,
+                Fields::Sidecar(sidecar) => {
+                    write!(f, "{}: sidecar of {} bytes\n{sidecar}", file.path, grouped(file.bytes))?;
+                }
                 Fields::ForeignTable(table) => {
                     let bytes = grouped(file.bytes);
                     write!(f, "{}: {} table of {bytes} bytes\n{table}", file.path, table.engine)?;
@@ -223,13 +249,96 @@ struct TableFields {
     table_id: String,
     properties: Properties,
     layout: Vec<RegionFields>,
+    /// The table's own, unless it has partitions.
     filter: Option<FilterFields>,
+    partitions: Option<PartitionFields>,
     filter_problem: Option<String>,
+    /// That beside the table, which is used instead of its own if there is no problem.
+    sidecar: Option<SidecarBeside>,
+}
+
+/// The sidecar that was found beside a table.
+#[derive(Debug, Serialize)]
+struct SidecarBeside {
+    path: String,
+    #[serde(flatten)]
+    fields: Option<SidecarFields>,
+    problem: Option<String>,
+}
+
+impl SidecarBeside {
+    /// The sidecar of the table at `path`, if it has one, and what it says of the table.
+    fn new(path: &Path, reading: Reading<'_>) -> anyhow::Result<(Option<Self>, Outcome)> {
+        let table = files::open_table(path, reading.secret)?;
+        let problem = table.sidecar_problem();
+        if problem.is_none() && table.sidecar().is_none() {
+            return Ok((None, Outcome::Yes));
+        }
+        let sidecar = Sidecar::path_of(path);
+        // Of one that is not used, all that can be told.
+        let fields = SidecarFields::new(&sidecar).ok();
+        let shown = Self { path: sidecar.display().to_string(), fields, problem: problem.map(in_options) };
+        Ok((Some(shown), outcome_of(problem)))
+    }
+}
+
+/// What a sidecar says of itself.
+#[derive(Debug, Serialize)]
+struct SidecarFields {
+    table_id: String,
+    table_bytes: u64,
+    table_checksum: String,
+    /// Names of extractors; an empty one stands for whole keys.
+    key_parts: Vec<String>,
+    /// Unless it has partitions.
+    filter: Option<FilterFields>,
+    partitions: Option<PartitionFields>,
+}
+
+impl SidecarFields {
+    fn new(path: &Path) -> anyhow::Result<Self> {
+        let (sidecar, filter) = opened::sidecar(path)?;
+        let table = sidecar.table();
+        let partitions = Container::open(filter.clone())?.map(|container| container.fields());
+        Ok(Self {
+            table_id: TableId::from_bytes(table.id).to_string(),
+            table_bytes: table.bytes,
+            table_checksum: format!("{:#010x}", table.checksum),
+            key_parts: sidecar.key_parts().map(str::to_owned).collect(),
+            filter: match partitions {
+                Some(_) => None,
+                None => Some(FilterFields::new(&FilterBlock::open_unverified(filter)?)),
+            },
+            partitions,
+        })
+    }
+}
+
+impl fmt::Display for SidecarFields {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (bytes, checksum) = (grouped(self.table_bytes), &self.table_checksum);
+        writeln!(f, "    {:<17} {}, {bytes} bytes, checksum {checksum}", "for table", self.table_id)?;
+        let parts = self.key_parts.iter().map(|name| if name.is_empty() { "whole keys" } else { name });
+        writeln!(f, "    {:<17} {}", "holds", parts.collect::<Vec<_>>().join(", "))?;
+        self.partitions.iter().try_for_each(|partitions| write!(f, "{partitions}"))?;
+        self.filter.iter().try_for_each(|filter| write!(f, "{filter}"))
+    }
+}
+
+impl fmt::Display for SidecarBeside {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.problem {
+            None => writeln!(f, "  sidecar, used instead: {}", self.path)?,
+            Some(problem) if problem.contains(&self.path) => writeln!(f, "  sidecar not usable: {problem}")?,
+            Some(problem) => writeln!(f, "  sidecar not usable: {}: {problem}", self.path)?,
+        }
+        self.fields.iter().try_for_each(|fields| write!(f, "{fields}"))
+    }
 }
 
 /// The table's properties by name: one list for JSON and for text.
 #[derive(Debug)]
-struct Properties([(&'static str, Property); 13]);
+struct Properties([(&'static str, Property); 14]);
 
 /// A property as it is in JSON and in text.
 type Property = (Value, String);
@@ -251,7 +360,9 @@ impl TableFields {
             properties: Properties::new(table),
             layout: table.layout().regions.into_iter().map(region).collect(),
             filter: block.and_then(Result::ok).map(|block| FilterFields { unbound, ..FilterFields::new(block) }),
+            partitions: Partitions::of_table(table).as_ref().map(PartitionFields::new),
             filter_problem: table.filter_problem().map(in_options),
+            sidecar: None,
         }
     }
 }
@@ -275,8 +386,15 @@ impl Properties {
             ("restart_interval", number(properties.restart_interval)),
             ("smallest_key", text(properties.smallest_key.as_deref())),
             ("largest_key", text(properties.largest_key.as_deref())),
+            (
+                "level",
+                (
+                    json!(properties.level),
+                    properties.level.map_or_else(|| "unknown".to_owned(), |level| level.to_string()),
+                ),
+            ),
             ("hash", text(Some(properties.hash.to_string().as_bytes()))),
-            ("key_extractor", text(properties.key_extractor.as_ref().map(String::as_bytes))),
+            ("key_parts", text(Some(properties.key_parts.to_string().as_bytes()))),
             ("filter_policy", text(properties.filter_policy.as_ref().map(String::as_bytes))),
         ])
     }
@@ -298,11 +416,13 @@ impl fmt::Display for TableFields {
         for RegionFields { name, offset, bytes } in &self.layout {
             writeln!(f, "    {name:<17} {:>15} bytes at {}", grouped(*bytes), grouped(*offset))?;
         }
-        match (&self.filter, &self.filter_problem) {
-            (Some(filter), _) => write!(f, "  filter\n{filter}"),
-            (None, Some(problem)) => writeln!(f, "  filter not usable: {problem}"),
-            (None, None) => writeln!(f, "  no filter"),
+        match (&self.filter, &self.partitions, &self.filter_problem) {
+            (Some(filter), ..) => write!(f, "  filter\n{filter}")?,
+            (None, Some(partitions), _) => write!(f, "  filter in partitions\n{partitions}")?,
+            (None, None, Some(problem)) => writeln!(f, "  filter not usable: {problem}")?,
+            (None, None, None) => writeln!(f, "  no filter")?,
         }
+        self.sidecar.iter().try_for_each(|sidecar| write!(f, "{sidecar}"))
     }
 }
 

@@ -5,13 +5,14 @@ use std::path::Path;
 use bytes::Bytes;
 use serde::Serialize;
 use sstfilter::sst::Table;
-use sstfilter::{BlockError, FilterBlock, FilterReader, HashIdentity, KeyHasher, MatchBitmap};
+use sstfilter::{BlockError, FilterBlock, FilterReader, HashIdentity, KeyHash, KeyHasher, MatchBitmap};
 use sstfilter_interop::{BatchAnswer, BatchAnswers, Error};
 
 use super::batch::{KeyBatch, Times, timed};
 use crate::inspect::foreign;
 use crate::opened::{self, ForeignTable, Opened, Reading, Unopened};
 use crate::output::{Outcome, explained, in_options};
+use crate::partitions::{PartitionFields, Partitions};
 use crate::{files, input};
 
 /// What a file's filter is, and what it answered.
@@ -96,10 +97,15 @@ pub(crate) fn probe_file(
     reading: Reading<'_>,
     times: &mut Times,
 ) -> (FileProbes, Answers) {
-    let opened = timed(&mut times.reading, || Opened::open(path, reading));
+    let opened = timed(&mut times.reading, || Opened::open_to_probe(path, reading));
     let (mut file, answers) = match opened {
         Ok(Opened::Table(table)) => probe_table(&table, keys, reading.secret, times),
         Ok(Opened::FilterBlock(block)) => probe_block(*block, keys, reading.secret, times),
+        Ok(Opened::Partitions(container)) => {
+            let partitions = timed(&mut times.reading, || container.partitions());
+            let (filter, answers) = probe_partitions(&partitions, keys, reading.secret, times);
+            (filter.of("filter block", Some(container.index.keys())), answers)
+        }
         Ok(Opened::Foreign(table)) => {
             let (file, answers) = probe_foreign(&table, keys, times);
             (FileProbes { has_range_tombstones: table.has_range_tombstones(), ..file }, answers)
@@ -118,9 +124,11 @@ fn probe_table(
     secret: Option<&KeyHasher>,
     times: &mut Times,
 ) -> (FileProbes, Answers) {
-    let (mut filter, answers) = match table.filter() {
-        None => (FilterState::none(), Answers::All),
-        Some(reader) => probe_reader(reader, keys, secret, times),
+    let partitions = timed(&mut times.reading, || Partitions::of_table(table));
+    let (mut filter, answers) = match (partitions, table.filter()) {
+        (Some(partitions), _) => probe_partitions(&partitions, keys, secret, times),
+        (None, Some(reader)) => probe_reader(reader, keys, secret, times),
+        (None, None) => (FilterState::none(), Answers::All),
     };
     if let Some(problem) = table.filter_problem() {
         filter.outcome = match problem {
@@ -129,6 +137,26 @@ fn probe_table(
         };
     }
     (filter.of("table", Some(table.properties().entries)), answers)
+}
+
+/// Keys of a partition that cannot be used are positives.
+fn probe_partitions(
+    partitions: &Partitions<'_>,
+    keys: &KeyBatch<'_>,
+    secret: Option<&KeyHasher>,
+    times: &mut Times,
+) -> (FilterState, Answers) {
+    let hasher = match hasher_of(partitions.hash_identity(), secret) {
+        Ok(hasher) => hasher,
+        Err(problem) => return unusable(&problem),
+    };
+    let hashes = timed(&mut times.hashing, || keys.hashes(&hasher));
+    let hashed = (0..).zip(keys.keys.iter().zip(hashes.iter()));
+    let may_contain = |&(_, (key, &hash)): &(u32, (&&[u8], &KeyHash))| partitions.may_contain(key, hash);
+    let positions = || hashed.filter(may_contain).map(|(position, _)| position).collect();
+    let positions = timed(&mut times.probing, positions);
+    times.probes += hashes.len() as u64;
+    (FilterState::partitioned(&PartitionFields::new(partitions)), Answers::Some(positions))
 }
 
 fn probe_block(
@@ -154,7 +182,9 @@ fn probe_foreign(table: &ForeignTable, keys: &KeyBatch<'_>, times: &mut Times) -
     let found = timed(&mut times.probing, || table.probe_batch(&keys.foreign));
     times.probes += keys.keys.len() as u64;
     let answers = Answers::from_foreign(&found);
-    let problem = found.reasons.first().or(info.as_ref().err());
+    // Damage is also why a comparator could not be taken from the keys, and is what must be told. `max_by_key` takes the last of equals.
+    let severity = |problem: &&Error| opened::outcome_of_foreign(problem);
+    let problem = info.as_ref().err().into_iter().chain(found.reasons.first()).max_by_key(severity);
     let state = match (problem, &info) {
         (None, Ok(info)) => FilterState::usable(foreign::kinds(info), info.expected_fpr),
         (Some(problem), _) if found.count(BatchAnswer::Unusable) == keys.keys.len() => FilterState::foreign(problem),
@@ -171,16 +201,11 @@ fn probe_reader<D: AsRef<[u8]>>(
     secret: Option<&KeyHasher>,
     times: &mut Times,
 ) -> (FilterState, Answers) {
-    let unusable = |problem: &BlockError| {
-        // A filter of another hash is as good as any, for a reader who has that hash.
-        let outcome = Outcome::from_sound(matches!(problem, BlockError::HashMismatch { .. }));
-        (FilterState::unusable(in_options(problem), outcome), Answers::All)
-    };
     let block = match reader.block() {
         Ok(block) => block,
         Err(problem) => return unusable(problem),
     };
-    let hasher = match hasher_of(block, secret) {
+    let hasher = match hasher_of(block.hash_identity(), secret) {
         Ok(hasher) => hasher,
         Err(problem) => return unusable(&problem),
     };
@@ -192,9 +217,14 @@ fn probe_reader<D: AsRef<[u8]>>(
     (FilterState::usable(info.kind.to_string(), Some(info.expected_fpr)), Answers::from_bitmap(&matches))
 }
 
-/// The hasher that the block was built with.
-fn hasher_of<D: AsRef<[u8]>>(block: &FilterBlock<D>, secret: Option<&KeyHasher>) -> Result<KeyHasher, BlockError> {
-    let got = block.hash_identity();
+fn unusable(problem: &BlockError) -> (FilterState, Answers) {
+    // A filter of another hash is as good as any, for a reader who has that hash.
+    let outcome = Outcome::from_sound(matches!(problem, BlockError::HashMismatch { .. }));
+    (FilterState::unusable(in_options(problem), outcome), Answers::All)
+}
+
+/// The hasher that a filter was built with.
+fn hasher_of(got: HashIdentity, secret: Option<&KeyHasher>) -> Result<KeyHasher, BlockError> {
     let known = secret.filter(|hasher| hasher.identity() == got).cloned().or_else(|| KeyHasher::from_identity(got));
     known.ok_or(BlockError::HashMismatch {
         expected: secret.map_or_else(HashIdentity::default, KeyHasher::identity),
@@ -242,6 +272,19 @@ impl FilterState {
     /// Positive for some keys, whatever the filter's bits are.
     fn partly(kind: String, problem: &Error) -> Self {
         Self { kind, expected_rate: None, problem_scope: Scope::SomeKeys, ..Self::foreign(problem) }
+    }
+
+    fn partitioned(fields: &PartitionFields) -> Self {
+        let usable = Self::usable(format!("partitioned, {}", fields.kinds()), Some(fields.expected_fpr));
+        match fields.problem() {
+            None => usable,
+            Some(problem) => Self {
+                problem: Some(problem.to_owned()),
+                problem_scope: Scope::SomeKeys,
+                outcome: fields.outcome,
+                ..usable
+            },
+        }
     }
 
     fn of(self, format: &str, keys_in_table: Option<u64>) -> FileProbes {

@@ -109,7 +109,7 @@ struct ProbeReport {
     /// Probes of usable filters, per second of `probing_seconds`: the speed of one core. Null without such a probe.
     probes_per_second: Option<f64>,
     per_table: Vec<FileProbes>,
-    /// The keys that were asked for, in the order of the input.
+    /// The keys that were listed, in the order of the input.
     #[serde(skip_serializing_if = "Option::is_none")]
     answers: Option<Vec<KeyAnswer>>,
 }

@@ -55,3 +55,19 @@ fn check_compacted(compacted: &Value) {
     }
     assert!(number(ribbon, "bits_per_key") < 0.72 * number(bloom, "bits_per_key"));
 }
+
+#[test]
+fn with_a_quarter_of_the_memory_shrinking_halves_the_useless_reads() {
+    let report = run(&["demo", "--json"]).expect_code(0).json();
+    let rows = report["less_memory"].as_array().unwrap();
+    assert_eq!(rows.len(), 4);
+    for row in rows {
+        for design in ["kept_or_dropped", "shrunk", "partitions", "shrunk_partitions"] {
+            assert_eq!(row[design]["false_negatives"], 0, "{row}");
+        }
+    }
+    let quarter = rows.iter().find(|row| row["memory_percent"] == 25).unwrap();
+    let reads = |design: &str| number(&quarter[design], "data_block_reads_per_absent_lookup");
+    assert!(reads("shrunk") <= 0.5 * reads("kept_or_dropped"), "{quarter}");
+    assert!(reads("shrunk_partitions") <= 0.2 * reads("kept_or_dropped"), "{quarter}");
+}

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::common::{Place, flip, run};
+use crate::common::{Place, flip, program, run};
 
 const FIXTURES: &str = "../interop/fixtures";
 
@@ -254,11 +254,24 @@ fn advice_on_tables_adds_up_their_filters_and_gives_the_sizes_that_are_built() {
     run(&["advise"]).expect_code(2);
 }
 
+/// A manifest of one record: the comparator `idb_cmp1`, of the browser's databases.
+const OTHER: &[u8] = b"\xf6\xd0\x17\xc7\x0a\x00\x01\x01\x08\x69\x64\x62\x5f\x63\x6d\x70\x31";
+
+/// Nothing says which database the bytes of standard input come from.
+#[test]
+fn the_manifest_of_the_current_directory_is_not_that_of_standard_input() {
+    let place = Place::new();
+    fs::write(place.path("CURRENT"), "MANIFEST-000002\n").unwrap();
+    fs::write(place.path("MANIFEST-000002"), OTHER).unwrap();
+    let table = fs::File::open(format!("{FIXTURES}/leveldb/6000-keys.ldb")).unwrap();
+    let inspected = program().args(["inspect", "-"]).current_dir(place.path("")).stdin(table).output().unwrap();
+    let page = String::from_utf8(inspected.stdout).unwrap();
+    assert!(page.contains("leveldb.BytewiseComparator (from its keys, which agree with it)"), "{page}");
+}
+
 /// The comparator of a LevelDB table is in its database's manifest alone. In another order, bytes do not say in which data block a key is.
 #[test]
 fn a_leveldb_table_is_probed_only_in_the_order_that_its_database_names() {
-    /// One record: the comparator `idb_cmp1`, of the browser's databases.
-    const OTHER: &[u8] = b"\xf6\xd0\x17\xc7\x0a\x00\x01\x01\x08\x69\x64\x62\x5f\x63\x6d\x70\x31";
     /// LevelDB's own comparator, and table 7 on level 2.
     const OWN: &[u8] = b"\x5e\xe3\x52\xb0\x24\x00\x01\x01\x1a\x6c\x65\x76\x65\x6c\x64\x62\x2e\x42\x79\x74\x65\x77\x69\x73\x65\x43\x6f\x6d\x70\x61\x72\x61\x74\x6f\x72\x07\x02\x07\x64\x01\x61\x01\x62";
     let place = Place::new();
@@ -289,6 +302,29 @@ fn a_leveldb_table_is_probed_only_in_the_order_that_its_database_names() {
     let advice = run(&["advise", "--json", "--tables", &table]).expect_code(0).json();
     assert_eq!((&advice["levels"][0]["level"], &advice["levels"][0]["tables"]), (&2.into(), &1.into()), "{advice}");
     assert_eq!(advice["levels"][0]["now"]["bytes"], advice["now"]["bytes"]);
+    let advice = run(&["advise", "--json", "--levels", "--tables", &table]).expect_code(0).json();
+    let level = &advice["levels"][0];
+    assert_eq!((&level["level"], &level["keys"], &level["runs"]), (&2.into(), &6_000.into(), &1.into()), "{advice}");
+    fs::remove_file(place.path("CURRENT")).unwrap();
+    run(&["advise", "--levels", "--tables", &table]).expect_error("no MANIFEST beside it does");
+}
+
+/// Its comparator cannot be taken from its keys then: that is not what the user must hear of.
+#[test]
+fn damage_to_the_filter_of_a_leveldb_table_without_its_database_is_told() {
+    let place = Place::new();
+    let (table, keys) = (place.text("000007.ldb"), place.write("keys", "00000000!\n"));
+    fs::copy(format!("{FIXTURES}/leveldb/6000-keys.ldb"), &table).unwrap();
+    let shown = run_on("inspect", &[&table], 0);
+    let parts = shown[0]["foreign_table"]["parts"].as_array().unwrap();
+    let filter = parts.iter().find(|part| part["name"].as_str().unwrap().starts_with("filter.")).unwrap();
+    flip(&table, usize::try_from(filter["offset"].as_u64().unwrap()).unwrap() + 9);
+    let probed = run(&["probe", &table, "--keys", &keys]).expect_code(1).stdout;
+    assert!(probed.contains("positive for every key: filter at"), "{probed}");
+    for command in ["inspect", "verify"] {
+        let said = run(&[command, &table]).expect_code(1).stdout;
+        assert!(said.contains("filter at") && said.contains("is damaged"), "{command}: {said}");
+    }
 }
 
 /// A partition of a filter that is damaged says nothing of the keys in the others.

@@ -13,6 +13,8 @@ mod demo;
 mod export;
 mod foreign;
 mod keys;
+mod partitions;
 mod probe;
 mod read;
+mod rebuild;
 mod report;

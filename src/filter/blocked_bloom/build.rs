@@ -15,7 +15,7 @@ const STAGED_KEYS: usize = 256;
 
 /// A blocked Bloom payload under construction.
 #[derive(Debug)]
-pub(crate) struct BloomBits {
+pub struct BloomBits {
     shape: BloomShape,
     payload: AlignedBuffer,
     /// Keys that were added one by one and await insertion.

@@ -28,11 +28,15 @@
 //! nothing is buffered. Any number of lines is possible, so sizes are exact to a line. Keys of one
 //! filter come in any order and any number of times; the bytes are the same.
 //!
+//! It can be made smaller without its keys: adjacent lines fold into one, and the result is the filter that so few
+//! lines would have had from the start ([`FilterBlock::shrunk_to`](crate::FilterBlock::shrunk_to)). Its probes are then
+//! too many for its size; [`BlockedBloomKind`] has settings for filters that will shrink.
+//!
 //! The bytes: FORMAT.md, "Blocked Bloom". Reading: Putze, Sanders, Singler, *Cache-, Hash- and
 //! Space-Efficient Bloom Filters*, 2007.
 
 mod build;
-mod kind;
+pub(crate) mod kind;
 pub(crate) mod line;
 mod rate;
 mod shape;

@@ -1,7 +1,7 @@
 //! Sizing and probing.
 
 use super::line::{self, LINE_BYTES, Line, Lines, MAX_PROBES};
-use super::rate;
+use super::rate::{self, PROBE_THRESHOLDS};
 use crate::error::BlockError;
 use crate::filter::kind::MAX_PAYLOAD_BYTES;
 use crate::filter::{
@@ -12,13 +12,6 @@ use crate::units::{BitsPerKey, FalsePositiveRate};
 
 /// Lines that a payload can have.
 pub(crate) const MAX_LINES: u64 = MAX_PAYLOAD_BYTES / LINE_BYTES as u64;
-
-/// Thousandths of a bit per key from which on the next number of probes gives fewer false positives,
-/// measured on built filters (each choice is within 1 % of its neighbour around its threshold). Nine
-/// probes would win from 13,260 on, by less than 3 %; eight are kept until 14,500 because the ninth
-/// needs a second round of lanes.
-const PROBE_THRESHOLDS: [u32; 15] =
-    [2_050, 3_550, 5_130, 6_680, 8_450, 10_220, 12_180, 14_500, 16_450, 18_800, 21_800, 24_300, 27_300, 30_000, 34_000];
 
 /// The number of probes, 1 to 16, that gives the lowest rate at a size.
 ///
@@ -36,7 +29,7 @@ pub fn probes_for(size: BitsPerKey) -> u8 {
 
 /// The shape of a blocked Bloom filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct BloomShape {
+pub struct BloomShape {
     lines: Lines,
     probes: u8,
 }
@@ -44,10 +37,15 @@ pub(crate) struct BloomShape {
 impl BloomShape {
     /// The shape for `keys` keys at `size`: at least one line, rounded up. `None` beyond the format's limit.
     pub(crate) fn for_keys(keys: u64, size: BitsPerKey) -> Option<Self> {
+        Self::with_settings(keys, size, probes_for(size), 1)
+    }
+
+    /// The shape with 1 to 16 probes, and a number of lines that is a multiple of `factor`, at least 1.
+    pub(super) fn with_settings(keys: u64, size: BitsPerKey, probes: u8, factor: u32) -> Option<Self> {
         let millibits = u128::from(keys) * u128::from(size.millibits());
-        let lines = millibits.div_ceil(LINE_BYTES as u128 * 8 * 1_000).max(1);
+        let lines = millibits.div_ceil(LINE_BYTES as u128 * 8 * 1_000).max(1).next_multiple_of(factor.into());
         let lines = u64::try_from(lines).ok().filter(|&lines| lines <= MAX_LINES)?;
-        Some(Self { lines: Lines::new(lines), probes: probes_for(size) })
+        Some(Self { lines: Lines::new(lines), probes })
     }
 
     /// The answer of a filter that nobody keeps open. `None` where [`decode`](FilterShape::decode) fails, except that
@@ -114,6 +112,28 @@ impl FilterShape for BloomShape {
         Some(line::ones(lines) as f64 / (lines.len().max(1) as f64 * (LINE_BYTES * 8) as f64))
     }
 
+    /// Folding: line `i` of the smaller filter is the union of the `factor` lines from `i * factor` on. A key's line is
+    /// `mulhi(h, L)`, and `mulhi(h, L / factor)` is that over `factor`, rounded down. So the result is, bit for bit, the
+    /// filter that is built with that many lines.
+    fn shrunk(&self, most_bytes: u64) -> Option<Self> {
+        let lines = self.lines.count();
+        let least_factor = lines.div_ceil((most_bytes / LINE_BYTES as u64).max(1)).max(2);
+        let fits = |lines: &u64| lines * LINE_BYTES as u64 <= most_bytes;
+        let folded = lines / least_divisor(lines, least_factor)?;
+        Some(folded).filter(fits).map(|lines| Self { lines: Lines::new(lines), probes: self.probes })
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "lines that are in memory")]
+    fn shrink_into(&self, smaller: &Self, payload: &[u8], out: &mut [u8]) -> bool {
+        let factor = self.lines.count() / smaller.lines.count();
+        let Some(lines) = self.all_lines(payload) else { return false };
+        let (folded, _) = out.as_chunks_mut::<LINE_BYTES>();
+        for (folded, lines) in folded.iter_mut().zip(lines.chunks(factor as usize)) {
+            *folded = union(lines);
+        }
+        true
+    }
+
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "compiled for one CPU, it becomes part of the caller's loop")]
     fn may_contain(&self, payload: &[u8], hash: KeyHash) -> bool {
@@ -126,6 +146,23 @@ impl FilterShape for BloomShape {
             None => probe_one_by_one(self, payload, hashes, matches),
         }
     }
+}
+
+/// The least divisor of `number` from `least` on; none beyond `number`.
+///
+/// By divisors in pairs, one of each at most the square root: 23,170 steps for the largest payload.
+fn least_divisor(number: u64, least: u64) -> Option<u64> {
+    let small = (1..=number.isqrt()).filter(|divisor| number.is_multiple_of(*divisor));
+    small.flat_map(|divisor| [divisor, number / divisor]).filter(|&divisor| divisor >= least).min()
+}
+
+/// The bits of all `lines`. The compiler makes vector code of it.
+fn union(lines: &[Line]) -> Line {
+    let mut union = [0; LINE_BYTES];
+    for line in lines {
+        union.iter_mut().zip(line).for_each(|(union, byte)| *union |= byte);
+    }
+    union
 }
 
 /// The expected false positive rate of a blocked Bloom filter of `keys` distinct keys at `size`.

@@ -74,6 +74,18 @@ impl Columns {
         }
     }
 
+    /// The mean number of columns, in 65,536ths: it orders columns by the words that they take.
+    pub(crate) fn shares(self) -> u32 {
+        (u32::from(self.upper) << 16) - u32::from(self.lower_share)
+    }
+
+    /// The columns with this mean, from [`ONE`](Self::ONE) on.
+    #[expect(clippy::cast_possible_truncation, reason = "up to 32; and less than one share")]
+    pub(crate) fn of_shares(shares: u32) -> Self {
+        let upper = shares.div_ceil(1 << 16);
+        Self { upper: upper as u8, lower_share: ((upper << 16) - shares) as u16 }
+    }
+
     pub(crate) fn upper(self) -> u8 {
         self.upper
     }

@@ -34,6 +34,10 @@
 //! as Bloom and needs all hashes at once. Choose it where memory matters more than the build: compaction
 //! output, lower levels, rates below 0.1 %.
 //!
+//! It can be made smaller without its keys, in steps of one word a block: each column is a filter of its own, and the
+//! last ones are dropped ([`FilterBlock::shrunk_to`](crate::FilterBlock::shrunk_to)). A column less doubles the rate,
+//! and what remains takes no more bytes than a filter that was built with that rate.
+//!
 //! # How it is built
 //!
 //! Starts ascend with hashes, so `build` needs only sorted hashes. A layer is built in sections of 2^18 slots.

@@ -1,5 +1,7 @@
 //! The shape of a Ribbon filter: how many slots each layer gets, and what a trailer records of it.
 
+use core::ops::Range;
+
 use super::columns::Columns;
 use super::equation::{WIDTH, starts};
 use super::layer::{Layer, MAX_BUMPING_LAYERS};
@@ -104,6 +106,34 @@ impl RibbonShape {
         Some(Self { columns, filter })
     }
 
+    /// The same layers with other columns.
+    fn with_columns(&self, columns: Columns) -> Option<Self> {
+        let params = self.params();
+        let (_, blocks) = params.as_slice().split_first()?;
+        Self::new(columns, blocks, self.salt())
+    }
+
+    /// Copies the first columns of each block, as many as `smaller` has there, from `words` to `kept`.
+    fn copy_columns(&self, smaller: &Self, words: &[[u8; 8]], kept: &mut [[u8; 8]]) -> Option<()> {
+        for (from, to) in self.layers().iter().zip(smaller.layers()) {
+            for block in 0..to.blocks() {
+                let (first, _) = from.block(block, self.columns.upper());
+                let (first_kept, count) = to.block(block, smaller.columns.upper());
+                let kept = kept.get_mut(word_range(first_kept, count)?)?;
+                kept.copy_from_slice(words.get(word_range(first, count)?)?);
+            }
+        }
+        Some(())
+    }
+
+    /// Copies the thresholds of all layers that have some. They do not depend on the columns.
+    fn copy_thresholds(&self, smaller: &Self, words: &[[u8; 8]], kept: &mut [[u8; 8]]) -> Option<()> {
+        let count = |shape: &Self| shape.layers().iter().map(|layer| layer.words(shape.columns)).sum::<u64>();
+        let from = words.get(usize::try_from(count(self)).ok()?..)?;
+        let to = kept.get_mut(usize::try_from(count(smaller)).ok()?..)?;
+        (from.len() == to.len()).then(|| to.copy_from_slice(from))
+    }
+
     /// The answer of a filter that nobody keeps open. `None` where [`decode`](FilterShape::decode) fails.
     #[inline]
     pub(crate) fn probe_once(params: &[u32], salt: u8, payload: &[u8], hash: KeyHash) -> Option<bool> {
@@ -190,6 +220,38 @@ impl FilterShape for RibbonShape {
             .with("slots per layer", slots.join(", "))
     }
 
+    /// Blocks keep their first columns. Any fewer columns work, also where only more blocks become lower ones: of two
+    /// neighbouring blocks the second never has fewer columns than the first, so each equation still finds all columns
+    /// of its result.
+    fn shrunk(&self, most_bytes: u64) -> Option<Self> {
+        let most_bytes = most_bytes.min(self.payload_bytes().checked_sub(1)?);
+        let with_shares =
+            |shares| self.with_columns(Columns::of_shares(shares)).filter(|shape| shape.payload_bytes() <= most_bytes);
+        let (mut fitting, mut shares) = (with_shares(Columns::ONE.shares())?, Columns::ONE.shares());
+        let mut too_many = self.columns.shares();
+        while too_many - shares > 1 {
+            let middle = shares.midpoint(too_many);
+            match with_shares(middle) {
+                Some(shape) => (fitting, shares) = (shape, middle),
+                None => too_many = middle,
+            }
+        }
+        Some(fitting)
+    }
+
+    /// Whole columns: between them the rate falls by a constant for each word, so that no size is better than another.
+    fn shrink_step(&self, below_bytes: u64) -> Option<Self> {
+        (1..=self.columns.upper()).rev().find_map(|upper| {
+            let smaller = self.with_columns(Columns::new(upper, 0)?)?;
+            (smaller.payload_bytes() < below_bytes).then_some(smaller)
+        })
+    }
+
+    fn shrink_into(&self, smaller: &Self, payload: &[u8], out: &mut [u8]) -> bool {
+        let (words, kept) = (payload.as_chunks().0, out.as_chunks_mut().0);
+        self.copy_columns(smaller, words, kept).and_then(|()| self.copy_thresholds(smaller, words, kept)).is_some()
+    }
+
     #[inline]
     fn may_contain(&self, payload: &[u8], hash: KeyHash) -> bool {
         self.filter.view(payload).is_none_or(|view| query::may_contain(view, hash))
@@ -201,6 +263,12 @@ impl FilterShape for RibbonShape {
             None => batch::all_match(hashes, matches),
         }
     }
+}
+
+/// The indices of `count` words from `first` on.
+fn word_range(first: u64, count: u64) -> Option<Range<usize>> {
+    let first = usize::try_from(first).ok()?;
+    Some(first..first.checked_add(usize::try_from(count).ok()?)?)
 }
 
 #[cfg(test)]

@@ -73,15 +73,18 @@ impl Bounds {
             tables.iter().flatten().flat_map(|&(smallest, largest)| [smallest, largest]).collect();
         heads.sort_unstable();
         heads.dedup();
-        let tables_where = |holds: &dyn Fn(u64, u64) -> bool| {
-            let is_one = |ends: &Option<(u64, u64)>| ends.is_some_and(|(smallest, largest)| holds(smallest, largest));
-            tables.iter().enumerate().fold(0, |bits, (bit, ends)| bits | u64::from(is_one(ends)) << bit)
-        };
-        let around = |&head: &u64| Around {
-            below: tables_where(&|smallest, largest| smallest < head && head <= largest),
-            at: tables_where(&|smallest, largest| smallest <= head && head <= largest),
-        };
-        Self { tables: heads.iter().map(around).collect(), heads }
+        let mut around = vec![Around { below: 0, at: 0 }; heads.len()];
+        let ends = tables.iter().enumerate().filter_map(|(bit, ends)| Some((1 << bit, (*ends)?)));
+        for (table, (smallest, largest)) in ends {
+            let holding = lower_bound(&heads, smallest)..=lower_bound(&heads, largest);
+            for (position, around) in around.get_mut(holding).unwrap_or_default().iter_mut().enumerate() {
+                around.at |= table;
+                if position > 0 {
+                    around.below |= table;
+                }
+            }
+        }
+        Self { tables: around, heads }
     }
 
     #[inline]

@@ -7,7 +7,7 @@ use std::iter::Sum;
 use sstfilter::kind;
 
 /// Every state that must have been reached, beside filters of each kind.
-const STATES: [&str; 28] = [
+const STATES: [&str; 33] = [
     "batch reads",
     "block cache hits",
     "candidates asked for",
@@ -16,17 +16,22 @@ const STATES: [&str; 28] = [
     "declined filters",
     "deletes",
     "empty tables",
+    "entries scanned by prefix",
+    "extractors of which some are shared",
     "extractors that differ",
     "fallbacks",
     "false positives",
     "filters ignored",
+    "filters under a budget",
     "flushes",
     "hashes that differ",
     "hidden values",
     "keys outside the domain",
     "negatives",
+    "partitions",
     "point reads",
     "prefixes asked for",
+    "probes of filters that were not loaded",
     "range skips",
     "reopenings",
     "tables on disk",

@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
+use sstfilter::partition::{PartitionCut, PartitionOptions};
 use sstfilter::sst::{ReadOptions, Table, TableBuilder, TableId, TableOptions, TableSummary, TableWriter};
 use sstfilter::{
-    BuildContext, BuildPurpose, DelimitedPrefix, FallbackReason, FilterPolicy, FixedPrefix, KeyExtractor, KeyHash,
-    KeyHasher,
+    BuildContext, BuildPurpose, DelimitedPrefix, FallbackReason, FilterPolicy, FixedPrefix, KeyHash, KeyHasher,
+    KeyParts,
 };
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -25,7 +26,7 @@ static POLICIES: LazyLock<Vec<Option<Arc<dyn FilterPolicy>>>> = LazyLock::new(ev
 #[derive(Clone, Debug)]
 pub(crate) struct Probing {
     pub(crate) hasher: KeyHasher,
-    pub(crate) extractor: Option<Arc<dyn KeyExtractor>>,
+    pub(crate) parts: KeyParts,
 }
 
 impl Probing {
@@ -36,20 +37,34 @@ impl Probing {
             4 => KeyHasher::with_secret_seed(8),
             _ => KeyHasher::custom(9, |key| KeyHash::from_well_mixed(xxh3_64_with_seed(key, 9))),
         };
-        let extractor: Option<Arc<dyn KeyExtractor>> = match random.below(5) {
-            0..3 => None,
-            3 => Some(Arc::new(FixedPrefix::new(3))),
-            _ => Some(Arc::new(DelimitedPrefix::new(b'/'))),
+        let (fixed, delimited) = (Arc::new(FixedPrefix::new(3)), Arc::new(DelimitedPrefix::new(b'/')));
+        let parts = match random.below(8) {
+            0..3 => KeyParts::whole_keys(),
+            3 => KeyParts::extracted(fixed),
+            4 => KeyParts::extracted(delimited),
+            5 => KeyParts::extracted(delimited).with_extractor(fixed),
+            6 => KeyParts::whole_keys().with_extractor(delimited),
+            _ => KeyParts::whole_keys().with_extractor(fixed).with_extractor(delimited),
         };
-        Self { hasher, extractor }
+        Self { hasher, parts }
     }
 
-    pub(crate) fn extractor_name(&self) -> Option<&str> {
-        self.extractor.as_ref().map(|extractor| extractor.name())
+    pub(crate) fn has_same_parts(&self, other: &Self) -> bool {
+        let names = |parts: &Self| parts.extractor_names().collect::<Vec<_>>();
+        self.parts.has_whole_keys() == other.parts.has_whole_keys() && names(self) == names(other)
+    }
+
+    pub(crate) fn shares_parts(&self, other: &Self) -> bool {
+        let shares_extractor = || self.extractor_names().any(|name| other.extractor_names().any(|other| other == name));
+        self.parts.has_whole_keys() && other.parts.has_whole_keys() || shares_extractor()
+    }
+
+    fn extractor_names(&self) -> impl Iterator<Item = String> {
+        self.parts.extractors().map(|extractor| extractor.name().to_owned())
     }
 
     pub(crate) fn is_outside(&self, key: &[u8]) -> bool {
-        self.extractor.as_ref().is_some_and(|extractor| extractor.extract(key).is_none())
+        !self.parts.has_whole_keys() && self.parts.extractors().all(|extractor| extractor.extract(key).is_none())
     }
 }
 
@@ -142,8 +157,11 @@ fn options(probing: &Probing, entries: usize, random: &mut Random) -> TableOptio
         Some(policy) => options.with_policy(policy.clone()),
         None => options.without_filter(),
     };
-    if let Some(extractor) = &probing.extractor {
-        options = options.with_extractor(extractor.clone());
+    options = options.with_key_parts(probing.parts.clone());
+    if random.one_in(3) {
+        // The smallest there are: a table of a sequence has hundreds of keys at most.
+        let cut = *random.pick(&[PartitionCut::KeyRange, PartitionCut::HashRange]);
+        options = options.with_partitioned_filter(PartitionOptions::new(cut, 1_024).unwrap());
     }
     if random.one_in(3) {
         // As told, or wrong in either direction.

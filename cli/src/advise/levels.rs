@@ -1,0 +1,258 @@
+//! `sstfilter advise --levels`: one memory budget spread over the levels of a store.
+
+use core::fmt;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::{Context, ensure};
+use serde::Serialize;
+use sstfilter::kind::KindEntry;
+use sstfilter::{LevelPlan, LevelSize, PlannedLevel};
+
+use crate::args::AdviseArgs;
+use crate::files;
+use crate::opened::{Opened, Reading};
+use crate::output::{Column, Outcome, figures, in_options};
+use crate::units::{counted, grouped, percent, whole};
+
+use super::tables::{LeftOut, TableFilter, Unknown, filter_of, level_by_manifest};
+
+/// Bits per key of the budget where nothing else says how much memory there is.
+const DEFAULT_BITS_PER_KEY: f64 = 10.0;
+
+#[derive(Debug, Serialize)]
+pub(crate) struct LevelsReport {
+    kind: &'static str,
+    keys: u64,
+    memory_bytes: u64,
+    levels: Vec<LevelFilters>,
+    plan: Total,
+    /// The same memory at the same bits per key in all levels that have filters.
+    equal_bits: Total,
+    /// The filters that the tables have.
+    now: Option<Total>,
+    /// Useless reads with equal bits over those with the plan; null where the plan has none.
+    ratio: Option<f64>,
+    /// Tables that are in none of these figures.
+    left_out: Vec<LeftOut>,
+}
+
+/// The planned filters of one level.
+#[derive(Debug, Serialize)]
+struct LevelFilters {
+    level: u32,
+    keys: u64,
+    runs: u64,
+    tables: u64,
+    bits_per_key: f64,
+    expected_fpr: f64,
+    bytes: u64,
+    /// Per lookup of an absent key.
+    useless_reads: f64,
+}
+
+/// The filters of all levels.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct Total {
+    bytes: u64,
+    bits_per_key: f64,
+    /// Per lookup of an absent key.
+    useless_reads: f64,
+}
+
+/// The levels of a store, and the filters that they have, if they were read from tables.
+struct Store {
+    levels: Vec<LevelSize>,
+    now: Option<Total>,
+    left_out: Vec<LeftOut>,
+}
+
+/// The answer is no when a table is damaged, and a failure when one cannot be read.
+pub(crate) fn run(args: &AdviseArgs, reading: Reading<'_>) -> anyhow::Result<(Outcome, LevelsReport)> {
+    let mut store = store(args, reading)?;
+    if args.optimize_for_hits
+        && let Some(last) = store.levels.iter_mut().filter(|level| level.keys > 0).max_by_key(|level| level.level)
+    {
+        *last = last.without_filter();
+    }
+    let kind =
+        KindEntry::named(&args.policy).with_context(|| format!("--policy: no kind has the name {}", args.policy))?;
+    let keys = keys_of(&store.levels);
+    let memory_bytes = memory_bytes(args, keys, store.now);
+    let configure = |sizing| kind.configure(sizing);
+    let plan = LevelPlan::new(&store.levels, memory_bytes, configure).context("--levels")?;
+    let equal = LevelPlan::with_equal_bits(&store.levels, memory_bytes, configure).context("--levels")?;
+    let outcome = store.left_out.iter().map(|left| left.outcome).max().unwrap_or(Outcome::Yes);
+    let ratio = equal.useless_reads() / plan.useless_reads();
+    let report = LevelsReport {
+        kind: kind.name,
+        keys,
+        memory_bytes,
+        levels: plan.levels.iter().map(LevelFilters::new).collect(),
+        plan: Total::of(&plan),
+        equal_bits: Total::of(&equal),
+        now: store.now,
+        ratio: ratio.is_finite().then_some(ratio),
+        left_out: store.left_out,
+    };
+    Ok((outcome, report))
+}
+
+fn keys_of(levels: &[LevelSize]) -> u64 {
+    levels.iter().fold(0, |sum: u64, level| sum.saturating_add(level.keys))
+}
+
+fn memory_bytes(args: &AdviseArgs, keys: u64, now: Option<Total>) -> u64 {
+    let of_bits = |bits_per_key: f64| whole(keys as f64 * bits_per_key / 8.0);
+    match (args.memory, args.bits_per_key, now.filter(|now| now.bytes > 0)) {
+        (Some(bytes), _, _) => bytes,
+        (None, Some(bits_per_key), _) => of_bits(bits_per_key),
+        (None, None, Some(now)) => now.bytes,
+        (None, None, None) => of_bits(DEFAULT_BITS_PER_KEY),
+    }
+}
+
+fn store(args: &AdviseArgs, reading: Reading<'_>) -> anyhow::Result<Store> {
+    if let Some(sizes) = args.levels.as_ref().and_then(Option::as_ref) {
+        ensure!(args.tables.is_empty(), "--levels: expected the keys of levels or --tables, got both");
+        return Ok(Store { levels: sizes.0.clone(), now: None, left_out: Vec::new() });
+    }
+    ensure!(!args.tables.is_empty(), "--levels: expected the keys of levels (such as 40K/4,1e5,1e6), or --tables");
+    store_of_tables(args, reading)
+}
+
+fn store_of_tables(args: &AdviseArgs, reading: Reading<'_>) -> anyhow::Result<Store> {
+    let (mut filters, mut left_out) = (BTreeMap::<u32, Vec<TableFilter>>::new(), Vec::new());
+    for path in &args.tables {
+        for file in files::expand(path, &mut Vec::new())? {
+            match surveyed(&file, reading) {
+                Ok((level, filter)) => filters.entry(level).or_default().push(filter),
+                Err(why) => left_out.push(LeftOut::new(&file, why)),
+            }
+        }
+    }
+    let first = left_out.first().map(|left: &LeftOut| format!(" ({}: {})", left.path, left.why)).unwrap_or_default();
+    ensure!(!filters.is_empty(), "--levels: no table whose level is known{first}");
+    let levels: Vec<_> = filters.iter().map(|(&level, filters)| level_of(level, filters)).collect();
+    let now = Total::of_tables(&levels, &filters);
+    Ok(Store { levels, now: Some(now), left_out })
+}
+
+/// The level of a table and its filter: one of no bytes, which is positive for every key, if it has none.
+fn surveyed(path: &Path, reading: Reading<'_>) -> Result<(u32, TableFilter), Unknown> {
+    let filter = match filter_of(path, reading) {
+        Err(Unknown::NoFilter(table)) => without_filter(path, &table, reading)?,
+        filter => filter?,
+    };
+    let unknown = "its level is not known: it says none, and no MANIFEST beside it does";
+    let level = filter.level.ok_or_else(|| Unknown::Because(unknown.to_owned(), Outcome::Yes))?;
+    Ok((level, filter))
+}
+
+fn without_filter(path: &Path, table: &Opened, reading: Reading<'_>) -> Result<TableFilter, Unknown> {
+    let (keys, level) = match table {
+        Opened::Table(table) => (table.properties().entries, table.properties().level),
+        Opened::Foreign(table) => {
+            let damaged = |problem| Unknown::Because(in_options(&problem), crate::opened::outcome_of_foreign(&problem));
+            let keys = match table.properties().entries() {
+                Some(entries) => entries,
+                // LevelDB's tables do not say how many keys they have.
+                None => table.user_keys().try_fold(0, |keys, key| key.map(|_| keys + 1)).map_err(damaged)?,
+            };
+            (keys, level_by_manifest(path, reading.manifests))
+        }
+        Opened::FilterBlock(block) => (block.info().keys, None),
+        Opened::Partitions(container) => (container.index.keys(), None),
+    };
+    Ok(TableFilter { keys, bytes: 0, expected_fpr: 1.0, level })
+}
+
+/// Tables of level 0 overlap, so that each is a run; those of any other level are one run.
+fn level_of(level: u32, filters: &[TableFilter]) -> LevelSize {
+    let (keys, files) = (filters.iter().map(|filter| filter.keys).sum(), filters.len() as u64);
+    LevelSize::new(level, keys).with_runs(if level == 0 { files } else { 1 }).with_files(files)
+}
+
+impl Total {
+    fn of(plan: &LevelPlan) -> Self {
+        let sizes: Vec<_> = plan.levels.iter().map(|planned| planned.size).collect();
+        Self::new(plan.bytes(), keys_of(&sizes), plan.useless_reads())
+    }
+
+    fn new(bytes: u64, keys: u64, useless_reads: f64) -> Self {
+        Self { bytes, bits_per_key: bytes as f64 * 8.0 / keys.max(1) as f64, useless_reads }
+    }
+
+    /// The filters that tables have. A lookup in a level of one run reads the one table whose range its key is in: in a larger
+    /// table, if tables differ, with a higher probability.
+    fn of_tables(levels: &[LevelSize], filters: &BTreeMap<u32, Vec<TableFilter>>) -> Self {
+        let useless_reads = levels.iter().zip(filters.values()).map(|(level, filters)| {
+            if level.runs == filters.len() as u64 {
+                return filters.iter().filter(|filter| filter.keys > 0).map(|filter| filter.expected_fpr).sum();
+            }
+            let positives: f64 = filters.iter().map(|filter| filter.expected_fpr * filter.keys as f64).sum();
+            positives / level.keys.max(1) as f64
+        });
+        let bytes = filters.values().flatten().map(|filter| filter.bytes).sum();
+        Self::new(bytes, keys_of(levels), useless_reads.sum())
+    }
+}
+
+impl LevelFilters {
+    fn new(planned: &PlannedLevel) -> Self {
+        Self {
+            level: planned.size.level,
+            keys: planned.size.keys,
+            runs: planned.size.runs,
+            tables: planned.size.files,
+            bits_per_key: planned.bits_per_key(),
+            expected_fpr: planned.expected_fpr,
+            bytes: planned.bytes,
+            useless_reads: planned.useless_reads(),
+        }
+    }
+}
+
+/// Useless reads per lookup, with four significant digits.
+fn reads(reads: f64) -> String {
+    if reads < 1e-3 && reads > 0.0 { format!("{reads:.3e}") } else { format!("{reads:.5}") }
+}
+
+impl fmt::Display for LevelsReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (levels, keys) = (counted(self.levels.len() as u64, "level"), counted(self.keys, "key"));
+        writeln!(f, "{} filters for {levels} of {keys} in all, in {} bytes\n", self.kind, grouped(self.memory_bytes))?;
+        let columns: [Column<LevelFilters>; 7] = [
+            ("level", |row| row.level.to_string()),
+            ("keys", |row| grouped(row.keys)),
+            ("runs", |row| grouped(row.runs)),
+            ("bits per key", |row| format!("{:.2}", row.bits_per_key)),
+            ("expected rate", |row| percent(row.expected_fpr)),
+            ("bytes", |row| grouped(row.bytes)),
+            ("useless reads", |row| reads(row.useless_reads)),
+        ];
+        writeln!(f, "{}\n", figures(&columns, &self.levels))?;
+        let mut totals = vec![("this plan", self.plan), ("equal bits", self.equal_bits)];
+        totals.extend(self.now.map(|now| ("now", now)));
+        let columns: [Column<(&str, Total)>; 4] = [
+            ("filters", |row| row.0.to_owned()),
+            ("bytes", |row| grouped(row.1.bytes)),
+            ("bits per key", |row| format!("{:.2}", row.1.bits_per_key)),
+            ("useless reads", |row| reads(row.1.useless_reads)),
+        ];
+        writeln!(f, "{}", figures(&columns, &totals))?;
+        for left in &self.left_out {
+            writeln!(f, "{}: left out: {}", left.path, left.why)?;
+        }
+        writeln!(f, "useless reads: of tables, per lookup of a key that no table has")?;
+        match self.ratio {
+            _ if self.equal_bits.bytes == 0 && self.plan.bytes > 0 => {
+                writeln!(f, "filters of equal bits per key everywhere do not fit, not even the smallest")
+            }
+            Some(ratio) if ratio > 1.005 => {
+                writeln!(f, "equal bits per key everywhere have {ratio:.2} times the useless reads of this plan")
+            }
+            _ => writeln!(f, "equal bits per key everywhere do as well"),
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! The third measurement: the same skewed lookups with less and less memory for filters.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, ensure};
+use serde::Serialize;
+use sstfilter::budget::FilterBudget;
+use sstfilter::kind::RibbonKind;
+use sstfilter::partition::{PartitionCut, PartitionOptions};
+use sstfilter::sst::{ReadOptions, TableOptions, TableSet, TableWriter};
+use sstfilter::{BitsPerKey, KeyHash, KindPolicy};
+
+use super::keys::BundledKeys;
+use crate::files;
+use crate::filters::context;
+use crate::progress::Progress;
+
+/// Number of files: few, so that each filter has several partitions.
+pub(super) const FILES: usize = 8;
+
+/// As small as partitions can be, because these filters have 7 KiB; stores take 4 to 64 KiB.
+pub(super) const PARTITION_BYTES: u32 = 1 << 10;
+
+/// Memory in hundredths of what all filters take.
+const MEMORY_PERCENT: [u64; 4] = [100, 50, 25, 10];
+
+const LOOKUPS: usize = 100_000;
+
+/// The exponent of the law by which names are looked up: that of YCSB.
+const ZIPF_EXPONENT: f64 = 0.99;
+
+/// What lookups cost with so much memory, by what is done with filters that do not fit.
+#[derive(Debug, Serialize)]
+pub(super) struct MemoryFigures {
+    pub(super) memory_percent: u64,
+    pub(super) memory_bytes: u64,
+    pub(super) kept_or_dropped: DesignFigures,
+    pub(super) shrunk: DesignFigures,
+    pub(super) partitions: DesignFigures,
+    pub(super) shrunk_partitions: DesignFigures,
+}
+
+impl MemoryFigures {
+    pub(super) fn designs(&self) -> [&DesignFigures; 4] {
+        [&self.kept_or_dropped, &self.shrunk, &self.partitions, &self.shrunk_partitions]
+    }
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct DesignFigures {
+    pub(super) data_block_reads_per_absent_lookup: f64,
+    pub(super) filter_bytes_read_per_absent_lookup: f64,
+    pub(super) false_negatives: u64,
+}
+
+pub(super) fn measure(keys: &BundledKeys, directory: &Path) -> anyhow::Result<[MemoryFigures; 4]> {
+    let whole = write(keys, directory, None)?;
+    let partitions = PartitionOptions::new(PartitionCut::KeyRange, PARTITION_BYTES)?;
+    let partitioned = write(keys, directory, Some(partitions))?;
+    let names = skewed_lookups(keys.absent.len());
+    let mut progress = Progress::new("looking up with less memory", MEMORY_PERCENT.len() as u64);
+    let mut figures = Vec::new();
+    for memory_percent in MEMORY_PERCENT {
+        let memory_bytes = whole.filter_bytes * memory_percent / 100;
+        let of = |files: &Files, budget: FilterBudget| measure_design(keys, &names, files, &budget);
+        let budget = || FilterBudget::new(memory_bytes);
+        figures.push(MemoryFigures {
+            memory_percent,
+            memory_bytes,
+            kept_or_dropped: of(&whole, budget().without_shrinking())?,
+            shrunk: of(&whole, budget())?,
+            partitions: of(&partitioned, budget().without_shrinking())?,
+            shrunk_partitions: of(&partitioned, budget())?,
+        });
+        progress.step();
+    }
+    figures.try_into().ok().context("not a row for each size of memory")
+}
+
+/// Tables that were written, the newest first.
+struct Files {
+    paths: Vec<PathBuf>,
+    filter_bytes: u64,
+}
+
+/// Deals the sorted keys to the files, each with a Ribbon filter.
+fn write(keys: &BundledKeys, directory: &Path, partitions: Option<PartitionOptions>) -> anyhow::Result<Files> {
+    let directory = directory.join(if partitions.is_some() { "partitioned" } else { "whole" });
+    std::fs::create_dir(&directory).with_context(|| format!("cannot make the directory {}", directory.display()))?;
+    let policy = KindPolicy::new(RibbonKind::same_rate_as_bloom(BitsPerKey::TEN)?);
+    let options = TableOptions::default().with_context(context()).with_policy(Arc::new(policy));
+    let options = match partitions {
+        Some(partitions) => options.with_partitioned_filter(partitions),
+        None => options,
+    };
+    let (mut paths, mut filter_bytes) = (Vec::new(), 0);
+    for number in 0..FILES {
+        let path = directory.join(files::table_name(number as u64 + 1));
+        let mut writer = TableWriter::create(&path, &options)?;
+        for (key, value) in keys.present.iter().skip(number).step_by(FILES) {
+            writer.add(key, value)?;
+        }
+        filter_bytes += writer.finish()?.filter_bytes;
+        paths.push(path);
+    }
+    paths.reverse();
+    Ok(Files { paths, filter_bytes })
+}
+
+fn measure_design(
+    keys: &BundledKeys,
+    names: &[usize],
+    files: &Files,
+    budget: &FilterBudget,
+) -> anyhow::Result<DesignFigures> {
+    let set = TableSet::open(&files.paths, &ReadOptions::default().with_filter_budget(budget.clone()))?;
+    for &name in names {
+        let (key, _) = keys.absent.entry(name);
+        ensure!(set.get(key)?.is_none(), "{}: found, and was never written", key.escape_ascii());
+    }
+    let lookups = names.len() as f64;
+    let reads = set.stats().tables.data_block_reads;
+    let mut false_negatives = 0;
+    let filter_bytes = budget.stats().loaded_bytes;
+    for (key, value) in keys.present.iter() {
+        false_negatives += u64::from(set.get(key)?.as_deref() != Some(value));
+    }
+    Ok(DesignFigures {
+        data_block_reads_per_absent_lookup: reads as f64 / lookups,
+        filter_bytes_read_per_absent_lookup: filter_bytes as f64 / lookups,
+        false_negatives,
+    })
+}
+
+/// Which of `count` sorted names each lookup is for: by a law of Zipf, under which neighbours are about equally popular.
+fn skewed_lookups(count: usize) -> Vec<usize> {
+    let mut sum = 0.0;
+    let cumulative: Vec<f64> = (1..=count)
+        .map(|rank| {
+            sum += (rank as f64).powf(-ZIPF_EXPONENT);
+            sum
+        })
+        .collect();
+    // Well-mixed numbers of 53 bits, the same in each run.
+    let uniform = |lookup: usize| (KeyHash::mix(lookup as u64).get() >> 11) as f64 / (1_u64 << 53) as f64;
+    (0..LOOKUPS)
+        .map(|lookup| cumulative.partition_point(|&below| below <= uniform(lookup) * sum).min(count - 1))
+        .collect()
+}

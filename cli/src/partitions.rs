@@ -1,0 +1,270 @@
+//! A partitioned filter with all of its partitions in memory, and what there is to tell of it.
+
+use core::fmt;
+
+use bytes::Bytes;
+use serde::Serialize;
+use sstfilter::partition::{PartitionCut, PartitionIndex, PartitionedFilter};
+use sstfilter::sst::Table;
+use sstfilter::{BlockError, FileId, FilterBlock, HashIdentity, KeyHash, LoadContext};
+
+use crate::build::report::Choice;
+use crate::output::Outcome;
+use crate::units::{bytes, counted, grouped, percent};
+
+/// Problems of partitions listed one by one.
+const LISTED_PROBLEMS: usize = 10;
+
+/// All partitions, or why there is none to probe.
+pub(crate) struct Partitions<'a> {
+    index: &'a PartitionIndex,
+    blocks: Vec<Result<FilterBlock<Bytes>, BlockError>>,
+}
+
+impl<'a> Partitions<'a> {
+    /// Reads all partitions of the filter that the table uses, if it has partitions.
+    pub(crate) fn of_table(table: &'a Table) -> Option<Self> {
+        let index = table.partition_index()?;
+        let blocks = (0..index.partitions()).map(|number| table.read_partition(number));
+        Some(Self { index, blocks: blocks.collect::<Option<_>>()? })
+    }
+
+    /// The partitions of a whole container.
+    fn of_container(index: &'a PartitionIndex, container: &Bytes) -> Self {
+        let open = |number| {
+            let place = index.block_place(number)?;
+            let range = usize::try_from(place.start).ok().zip(usize::try_from(place.end).ok());
+            let block = range.filter(|&(start, end)| start <= end && end <= container.len());
+            index.open(number, block.map_or_else(Bytes::new, |(start, end)| container.slice(start..end)))
+        };
+        Self { index, blocks: (0..index.partitions()).map(open).collect() }
+    }
+
+    pub(crate) fn hash_identity(&self) -> HashIdentity {
+        self.index.hash_identity()
+    }
+
+    /// Whether the filter may contain the key of a hash; `true` for those of a partition without a usable filter.
+    pub(crate) fn may_contain(&self, key: &[u8], hash: KeyHash) -> bool {
+        let place = self.index.place(key, hash);
+        let block = self.blocks.get(place.number as usize).and_then(|block| block.as_ref().ok());
+        block.is_none_or(|block| block.may_contain(place.hash))
+    }
+
+    /// The partitions that should have a filter and have none that can be used.
+    pub(crate) fn problems(&self) -> impl Iterator<Item = (u32, &BlockError)> {
+        (0..).zip(&self.blocks).filter_map(|(number, block)| match block {
+            Ok(_) | Err(BlockError::PartitionWithoutFilter { .. }) => None,
+            Err(problem) => Some((number, problem)),
+        })
+    }
+
+    /// What the problems say of the file: the worst of them.
+    pub(crate) fn outcome(&self) -> Outcome {
+        let of = |problem: &BlockError| match problem {
+            BlockError::Unreadable { .. } => Outcome::Failed,
+            _ => Outcome::No,
+        };
+        self.problems().map(|(_, problem)| of(problem)).max().unwrap_or(Outcome::Yes)
+    }
+}
+
+/// All bytes of a partitioned filter, and its top index.
+pub(crate) struct Container {
+    pub(crate) index: PartitionIndex,
+    pub(crate) bytes: Bytes,
+}
+
+impl Container {
+    /// Those of a file; `None` if they are a filter of another sort. Takes whatever hash and file the filter was built for.
+    pub(crate) fn open(bytes: Bytes) -> Result<Option<Self>, BlockError> {
+        let got = bytes.len() as u64;
+        let tail_bytes = match PartitionIndex::tail_bytes(&bytes) {
+            Err(BlockError::NotPartitioned { .. } | BlockError::TooShort { .. }) => return Ok(None),
+            tail_bytes => tail_bytes?,
+        };
+        let start = got.checked_sub(tail_bytes).and_then(|start| usize::try_from(start).ok());
+        let tail = &bytes[start.ok_or(BlockError::TooShort { expected: tail_bytes, got })?..];
+        let (mut hash, mut file) = (HashIdentity::default(), None);
+        let index = loop {
+            match PartitionIndex::load(tail, context(hash, file)) {
+                Err(BlockError::HashMismatch { expected, got }) if expected != got => hash = got,
+                Err(BlockError::FileMismatch { expected, got }) if expected != got => file = got,
+                index => break index?,
+            }
+        };
+        if index.container_bytes() != got {
+            return Err(BlockError::Length { expected: index.container_bytes(), got });
+        }
+        Ok(Some(Self { index, bytes }))
+    }
+
+    pub(crate) fn partitions(&self) -> Partitions<'_> {
+        Partitions::of_container(&self.index, &self.bytes)
+    }
+
+    pub(crate) fn fields(&self) -> PartitionFields {
+        PartitionFields::new(&self.partitions())
+    }
+
+    /// Checks every byte, and that the filter is bound to this file.
+    pub(crate) fn verify(&self, file: Option<FileId>) -> Result<(), BlockError> {
+        let context = context(self.index.hash_identity(), file);
+        PartitionedFilter::open(&self.bytes, context)?.verify()
+    }
+}
+
+fn context(hash: HashIdentity, file: Option<FileId>) -> LoadContext<'static> {
+    let context = LoadContext::from(hash);
+    file.map_or(context, |file| context.with_file_id(file))
+}
+
+/// A partitioned filter as its top index and its partitions describe it.
+#[derive(Debug, Serialize)]
+pub(crate) struct PartitionFields {
+    partitions: u32,
+    cut: &'static str,
+    pub(crate) keys: u64,
+    /// Of the whole container.
+    pub(crate) bytes: u64,
+    /// Without the top index.
+    partition_bytes: u64,
+    /// With the trailer behind it.
+    top_index_bytes: u64,
+    /// Of `bytes`.
+    top_index_share: f64,
+    smallest_partition_bytes: u32,
+    largest_partition_bytes: u32,
+    bits_per_key: f64,
+    /// Mean over the partitions, weighted by their keys. Those of partitions that cannot be used are all positives.
+    pub(crate) expected_fpr: f64,
+    kinds: Vec<KindPartitions>,
+    hash: String,
+    /// Partitions whose filter cannot be used.
+    unusable: usize,
+    /// Why, of the first ones.
+    problems: Vec<String>,
+    #[serde(skip)]
+    pub(crate) outcome: Outcome,
+}
+
+/// The partitions whose filters were chosen in the same way.
+#[derive(Debug, Serialize)]
+struct KindPartitions {
+    #[serde(flatten)]
+    filter: Choice,
+    partitions: u32,
+    keys: u64,
+    bytes: u64,
+}
+
+/// A partition that was written without a filter.
+const NO_FILTER: Choice = Choice { kind: "none", requested: "none", reason: "without a filter" };
+
+/// A partition whose filter cannot be used.
+const UNUSABLE: Choice = Choice { kind: "unusable", requested: "unusable", reason: "damaged, or not read" };
+
+impl PartitionFields {
+    pub(crate) fn new(partitions: &Partitions<'_>) -> Self {
+        let Partitions { index, blocks } = partitions;
+        let (keys, bytes, partition_bytes) = (index.keys(), index.container_bytes(), index.partition_bytes());
+        let top_index_bytes = bytes - partition_bytes;
+        let lengths = || index.entries().map(|entry| entry.block_bytes);
+        let problem = |(number, problem): (u32, &BlockError)| format!("partition {number}: {problem}");
+        Self {
+            partitions: index.partitions(),
+            cut: match index.cut() {
+                PartitionCut::KeyRange => "key range",
+                PartitionCut::HashRange => "hash range",
+                _ => "unknown",
+            },
+            keys,
+            bytes,
+            partition_bytes,
+            top_index_bytes,
+            top_index_share: top_index_bytes as f64 / bytes.max(1) as f64,
+            smallest_partition_bytes: lengths().min().unwrap_or(0),
+            largest_partition_bytes: lengths().max().unwrap_or(0),
+            bits_per_key: bytes as f64 * 8.0 / keys.max(1) as f64,
+            expected_fpr: expected_fpr(keys, blocks),
+            kinds: kinds(index, blocks),
+            hash: index.hash_identity().to_string(),
+            unusable: partitions.problems().count(),
+            problems: partitions.problems().take(LISTED_PROBLEMS).map(problem).collect(),
+            outcome: partitions.outcome(),
+        }
+    }
+
+    /// What is wrong with the first partition that cannot be used, if there is one.
+    pub(crate) fn problem(&self) -> Option<&str> {
+        self.problems.first().map(String::as_str)
+    }
+
+    /// The kinds of the partitions in one line.
+    pub(crate) fn kinds(&self) -> String {
+        match self.kinds.as_slice() {
+            [only] => only.filter.to_string(),
+            several => {
+                let named = several.iter().map(|kind| format!("{} ({})", kind.filter, grouped(kind.partitions.into())));
+                named.collect::<Vec<_>>().join(", ")
+            }
+        }
+    }
+}
+
+/// A key is in a partition with the probability that a stored key is.
+fn expected_fpr(keys: u64, blocks: &[Result<FilterBlock<Bytes>, BlockError>]) -> f64 {
+    let (mut filtered, mut positives) = (0, 0.0);
+    for info in blocks.iter().flatten().map(FilterBlock::info) {
+        filtered += info.keys;
+        positives += info.expected_fpr * info.keys as f64;
+    }
+    (positives + keys.saturating_sub(filtered) as f64) / keys.max(filtered).max(1) as f64
+}
+
+fn kinds(index: &PartitionIndex, blocks: &[Result<FilterBlock<Bytes>, BlockError>]) -> Vec<KindPartitions> {
+    let mut kinds: Vec<KindPartitions> = Vec::new();
+    for (block, entry) in blocks.iter().zip(index.entries()) {
+        let (filter, keys) = match block.as_ref().map(FilterBlock::info) {
+            Ok(info) => {
+                let (kind, requested, reason) = (info.kind.name(), info.requested.name(), info.reason.as_str());
+                (Choice { kind, requested, reason }, info.keys)
+            }
+            Err(BlockError::PartitionWithoutFilter { .. }) => (NO_FILTER, 0),
+            Err(_) => (UNUSABLE, 0),
+        };
+        let known = kinds.iter().position(|kind| kind.filter == filter).unwrap_or_else(|| {
+            kinds.push(KindPartitions { filter, partitions: 0, keys: 0, bytes: 0 });
+            kinds.len() - 1
+        });
+        kinds[known].partitions += 1;
+        kinds[known].keys += keys;
+        kinds[known].bytes += u64::from(entry.block_bytes);
+    }
+    kinds
+}
+
+impl fmt::Display for PartitionFields {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut field = |name: &str, value: String| writeln!(f, "    {name:<17} {value}");
+        field("partitions", format!("{}, cut by {}", grouped(self.partitions.into()), self.cut))?;
+        for kind in &self.kinds {
+            let (partitions, length) = (counted(kind.partitions.into(), "partition"), grouped(kind.bytes));
+            field("kind", format!("{}: {partitions}, {}, {length} bytes", kind.filter, counted(kind.keys, "key")))?;
+        }
+        field("keys", grouped(self.keys))?;
+        field("filter", format!("{} bytes ({})", grouped(self.bytes), bytes(self.bytes)))?;
+        let share = percent(self.top_index_share);
+        field("top index", format!("{} bytes, {share} of the filter", grouped(self.top_index_bytes)))?;
+        let (smallest, largest) = (self.smallest_partition_bytes, self.largest_partition_bytes);
+        field("partition bytes", format!("{} to {}", grouped(smallest.into()), grouped(largest.into())))?;
+        field("bits per key", format!("{:.3}", self.bits_per_key))?;
+        field("expected rate", percent(self.expected_fpr))?;
+        field("hash", self.hash.clone())?;
+        for problem in &self.problems {
+            field("problem", problem.clone())?;
+        }
+        let more = self.unusable.saturating_sub(self.problems.len());
+        if more > 0 { field("problem", format!("and {} more", grouped(more as u64))) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,213 @@
+//! `sstfilter rebuild`: a new filter beside each table, which stays as it is.
+
+use core::fmt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{bail, ensure};
+use clap::Args;
+use serde::Serialize;
+use sstfilter::BuildContext;
+use sstfilter::BuildPurpose::Ingest;
+use sstfilter::sst::{ReadOptions, SidecarSummary, Table, TableOptions};
+
+use crate::args::{FilterArgs, PartitionArgs};
+use crate::build::report::Choice;
+use crate::files::{self, Look};
+use crate::opened::Reading;
+use crate::output::{Outcome, explained};
+use crate::{input, interrupt, progress, units};
+
+#[derive(Debug, Args)]
+pub(crate) struct RebuildArgs {
+    /// Tables of sstfilter, or directories of them, whose sub-directories are not entered. The filter of NAME is written to
+    /// NAME.filter, which readers use instead of the table's own; one that is there already is replaced
+    #[arg(value_name = "TABLE", required = true)]
+    tables: Vec<PathBuf>,
+
+    #[command(flatten)]
+    filter: FilterArgs,
+
+    #[command(flatten)]
+    partitions: PartitionArgs,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct RebuildReport {
+    rebuilt: usize,
+    failed: usize,
+    filter_bytes: u64,
+    tables: Vec<TableReport>,
+}
+
+#[derive(Debug, Serialize)]
+struct TableReport {
+    path: String,
+    #[serde(flatten)]
+    rebuilt: Option<Rebuilt>,
+    /// Why there is no new filter. One that was there before still is.
+    problem: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Rebuilt {
+    sidecar: String,
+    bytes: u64,
+    #[serde(flatten)]
+    filter: Choice,
+    keys: u64,
+    bits_per_key: f64,
+    expected_fpr: f64,
+}
+
+/// Goes on after a table that fails, and is then not done.
+pub(crate) fn run(args: &RebuildArgs, reading: Reading<'_>) -> anyhow::Result<(Outcome, RebuildReport)> {
+    let rebuild = Rebuild::new(args, reading)?;
+    let mut tables = Vec::new();
+    for path in &args.tables {
+        match tables_at(path) {
+            Ok(found) => tables.extend(found.into_iter().map(Ok)),
+            Err(problem) => tables.push(Err(TableReport::failed(path, &problem))),
+        }
+    }
+    let length = |table: &Result<PathBuf, _>| table.as_ref().ok().and_then(|path| input::length(path)).unwrap_or(0);
+    let progress = progress::bytes("rebuilding filters", tables.iter().map(length).sum());
+    let mut reports = Vec::new();
+    for table in tables {
+        let done = reports.iter().filter(|report: &&TableReport| report.rebuilt.is_some()).count();
+        interrupt::check(|| format!("filters rebuilt: {done}"))?;
+        let bytes = length(&table);
+        reports.push(table.map_or_else(|report| report, |path| rebuild.report(&path)));
+        progress.inc(bytes);
+    }
+    let report = RebuildReport::new(reports);
+    Ok((if report.failed > 0 { Outcome::Failed } else { Outcome::Yes }, report))
+}
+
+/// The table itself, or all of a directory.
+fn tables_at(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    ensure!(!input::is_standard(path), "standard input has no place beside it for a filter: give a file");
+    let found = files::expand(path, &mut Vec::new())?;
+    if found.len() == 1 && found[0] == path {
+        return Ok(found);
+    }
+    // Those that are damaged, too: they are to be said to be.
+    let tables: Vec<_> = found.into_iter().filter(|file| files::has_table_extension(file)).collect();
+    ensure!(!tables.is_empty(), "{} holds no table of sstfilter", path.display());
+    Ok(tables)
+}
+
+/// How all tables get their filters.
+struct Rebuild<'a> {
+    reading: ReadOptions,
+    writing: TableOptions,
+    args: &'a RebuildArgs,
+    has_secret: bool,
+}
+
+impl<'a> Rebuild<'a> {
+    fn new(args: &'a RebuildArgs, reading: Reading<'_>) -> anyhow::Result<Self> {
+        let hasher = args.filter.hasher(reading.secret)?;
+        let has_secret = reading.secret.is_some();
+        // Otherwise each table is read by the hash that it describes.
+        let is_stated = has_secret || args.filter.hash_seed.is_some();
+        let options = ReadOptions::default().without_sidecars();
+        let options = if is_stated { options.with_hasher(hasher.clone()) } else { options };
+        let writing = TableOptions::default()
+            .with_policy(args.filter.policy()?)
+            .with_context(BuildContext::new(&hasher).with_purpose(Ingest));
+        Ok(Self { reading: options, writing: args.partitions.apply(writing)?, args, has_secret })
+    }
+
+    fn report(&self, path: &Path) -> TableReport {
+        match self.rebuild(path) {
+            Ok(rebuilt) => TableReport { path: input::name(path).into_owned(), rebuilt: Some(rebuilt), problem: None },
+            Err(problem) => TableReport::failed(path, &problem),
+        }
+    }
+
+    fn rebuild(&self, path: &Path) -> anyhow::Result<Rebuilt> {
+        let table = self.open(path)?;
+        let built = table.build_sidecar(&self.writing)?;
+        let reason = built.filter.as_ref().map_or("the policy makes none", |report| report.reason.as_str());
+        ensure!(built.bytes.is_some(), "no filter: {reason}");
+        // Reading the keys can be ended at any time; writing the filter is to be completed.
+        let _writing = interrupt::writing();
+        Ok(Rebuilt::new(table.place_sidecar(built, &self.writing)?))
+    }
+
+    /// The table at `path`, if a filter can be built that its readers use.
+    fn open(&self, path: &Path) -> anyhow::Result<Table> {
+        match files::look_at(path)? {
+            Look::Foreign(engine) => bail!("is a table of {}: expected one of sstfilter", engine.name()),
+            Look::FilterBlock | Look::Partitions | Look::Sidecar => bail!("is a filter: expected a table"),
+            Look::Table | Look::Neither => {}
+        }
+        let table = Table::open(path, &self.reading)?;
+        let properties = table.properties();
+        let parts = &properties.key_parts;
+        let is_whole = parts.extractors.is_empty();
+        ensure!(is_whole, "its filter holds {parts}: the program does not have these extractors");
+        let is_stated = self.has_secret || self.args.filter.hash_seed.is_some();
+        let is_known = is_stated || table.hash_identity() == properties.hash;
+        ensure!(is_known, "its keys are hashed by {}: give the seed with --secret-seed-file", properties.hash);
+        Ok(table)
+    }
+}
+
+impl TableReport {
+    fn failed(path: &Path, problem: &anyhow::Error) -> Self {
+        Self { path: input::name(path).into_owned(), rebuilt: None, problem: Some(explained(problem)) }
+    }
+}
+
+impl Rebuilt {
+    fn new(summary: SidecarSummary) -> Self {
+        let report = summary.filter.as_ref();
+        Self {
+            sidecar: summary.path.unwrap_or_default().display().to_string(),
+            bytes: summary.file_bytes,
+            filter: Choice {
+                kind: report.and_then(|report| report.used).map_or("none", |kind| kind.name()),
+                requested: report.map_or("none", |report| report.requested.name()),
+                reason: report.map_or("as requested", |report| report.reason.as_str()),
+            },
+            keys: report.map_or(0, |report| report.distinct_keys),
+            bits_per_key: report.map_or(0.0, sstfilter::BuildReport::bits_per_key),
+            expected_fpr: report.map_or(1.0, |report| report.expected_fpr),
+        }
+    }
+}
+
+impl RebuildReport {
+    fn new(tables: Vec<TableReport>) -> Self {
+        let rebuilt = tables.iter().filter_map(|table| table.rebuilt.as_ref());
+        Self {
+            rebuilt: rebuilt.clone().count(),
+            failed: tables.iter().filter(|table| table.problem.is_some()).count(),
+            filter_bytes: rebuilt.map(|rebuilt| rebuilt.bytes).sum(),
+            tables,
+        }
+    }
+}
+
+impl fmt::Display for RebuildReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for table in &self.tables {
+            if let Some(problem) = &table.problem {
+                let path = if problem.contains(&table.path) { String::new() } else { format!("{}: ", table.path) };
+                writeln!(f, "{path}{problem}")?;
+            }
+            let Some(rebuilt) = &table.rebuilt else { continue };
+            let Rebuilt { sidecar, filter, .. } = rebuilt;
+            let (keys, bytes) = (units::counted(rebuilt.keys, "key"), units::grouped(rebuilt.bytes));
+            write!(f, "{sidecar}: {filter}, {keys}, {bytes} bytes")?;
+            if rebuilt.keys > 0 {
+                let (bits, rate) = (rebuilt.bits_per_key, units::percent(rebuilt.expected_fpr));
+                write!(f, ", {bits:.2} bits per key, {rate} expected")?;
+            }
+            writeln!(f)?;
+        }
+        let (rebuilt, bytes) = (units::counted(self.rebuilt as u64, "filter"), units::bytes(self.filter_bytes));
+        writeln!(f, "{rebuilt} rebuilt, {bytes}; {} failed", self.failed)
+    }
+}

@@ -1,0 +1,242 @@
+//! A table's filter has partitions, and a command takes the table for one without a filter: `inspect` shows none, `advise`
+//! leaves it out, `probe` counts every key as a positive. Or one damaged partition is hidden behind the sound ones.
+
+use std::fs;
+use std::sync::Arc;
+
+use serde_json::Value;
+use sstfilter::partition::{PartitionCut, PartitionOptions, PartitionedBuilder};
+use sstfilter::{BitsPerKey, BuildContext, FileId, KeyHasher, KindPolicy, Sizing};
+
+use crate::common::{Place, flip, lines, run};
+
+const KEYS: usize = 20_000;
+
+/// One table, whose filter has partitions of 1 KiB.
+fn table(place: &Place, options: &[&str]) -> String {
+    let options = [&["--partition-bytes", "1K"], options].concat();
+    format!("{}/000001.sst", place.build(KEYS, &options))
+}
+
+/// Keys between those of the table.
+fn absent(place: &Place) -> String {
+    place.write("absent", lines(0..KEYS, |key| format!("key{key:04}!")))
+}
+
+fn number(of: &Value) -> f64 {
+    of.as_f64().unwrap_or_else(|| panic!("expected a number, got {of}"))
+}
+
+fn count(of: &Value) -> u64 {
+    of.as_u64().unwrap_or_else(|| panic!("expected a count, got {of}"))
+}
+
+/// The sum of a field of all kinds.
+fn sum(kinds: &[Value], field: &str) -> u64 {
+    kinds.iter().map(|kind| count(&kind[field])).sum()
+}
+
+/// Where the layout has the region of this name.
+fn offset(inspected: &Value, name: &str) -> usize {
+    let regions = inspected["files"][0]["table"]["layout"].as_array().unwrap();
+    let region = regions.iter().find(|region| region["name"] == name).unwrap_or_else(|| panic!("{inspected}"));
+    usize::try_from(region["offset"].as_u64().unwrap()).unwrap()
+}
+
+#[test]
+fn inspect_shows_all_there_is_to_tell_of_a_filter_in_partitions() {
+    let place = Place::new();
+    let table = table(&place, &["--policy", "bloom"]);
+    let shown = run(&["inspect", "--json", &table]).expect_code(0).json();
+    let filter = &shown["files"][0]["table"]["partitions"];
+    assert_eq!((&filter["cut"], &filter["keys"]), (&"key range".into(), &KEYS.into()), "{filter}");
+    let of = |name: &str| number(&filter[name]);
+    assert!((20.0..40.0).contains(&of("partitions")), "25,000 bytes in partitions of about 1 KiB: {filter}");
+    assert!(of("smallest_partition_bytes") <= 1_100.0 && of("largest_partition_bytes") <= 1_100.0, "{filter}");
+    assert!(of("smallest_partition_bytes") > 0.0 && of("expected_fpr") < 0.02, "{filter}");
+    let parts = count(&filter["partition_bytes"]) + count(&filter["top_index_bytes"]);
+    assert_eq!(parts, count(&filter["bytes"]), "{filter}");
+    assert!((0.01..0.1).contains(&of("top_index_share")), "{filter}");
+    assert!((of("bits_per_key") - of("bytes") * 8.0 / KEYS as f64).abs() < 1e-9, "{filter}");
+    let kinds = filter["kinds"].as_array().unwrap();
+    assert_eq!((kinds.len(), &kinds[0]["kind"], &kinds[0]["keys"]), (1, &"bloom".into(), &KEYS.into()), "{filter}");
+    assert_eq!(kinds[0]["partitions"], filter["partitions"]);
+    let text = run(&["inspect", &table]).expect_code(0).stdout;
+    for words in
+        ["filter in partitions", "cut by key range", "% of the filter", "kind              bloom: ", "20,000 keys"]
+    {
+        assert!(text.contains(words), "'{words}' in {text}");
+    }
+    assert!(!text.contains("no filter"), "{text}");
+}
+
+#[test]
+fn inspect_groups_partitions_by_kind_and_fallback_reason() {
+    let place = Place::new();
+    // A Ribbon filter of a few hundred keys falls back to Bloom.
+    let table = table(&place, &["--policy", "ribbon"]);
+    let shown = run(&["inspect", "--json", &table]).expect_code(0).json();
+    let kinds = shown["files"][0]["table"]["partitions"]["kinds"].as_array().unwrap();
+    assert_eq!(shown["files"][0]["table"]["partitions"]["partitions"], sum(kinds, "partitions"), "{kinds:?}");
+    let first = ["kind", "requested", "reason"].map(|name| kinds[0][name].as_str().unwrap());
+    assert_eq!((kinds.len(), first), (1, ["bloom", "ribbon", "too few keys"]), "{kinds:?}");
+    assert_eq!(sum(kinds, "keys"), KEYS as u64, "{kinds:?}");
+}
+
+#[test]
+fn probe_answers_by_the_partitions_at_the_rate_that_they_have() {
+    let place = Place::new();
+    for (cut, name) in [("key", "key range"), ("hash", "hash range")] {
+        let table = table(&place, &["--policy", "bloom", "--partition-by", cut, "--overwrite"]);
+        assert!(run(&["inspect", &table]).expect_code(0).stdout.contains(name));
+        let probed = run(&["probe", &table, "--keys", &absent(&place), "--json"]).expect_code(0).json();
+        let file = &probed["per_table"][0];
+        assert_eq!(probed["unusable_filters"], 0, "{probed}");
+        let (observed, expected) = (number(&file["observed_rate"]), number(&file["expected_rate"]));
+        assert!(expected > 0.004 && (observed / expected - 1.0).abs() < 0.4, "{file}");
+        assert!(file["filter"].as_str().unwrap().contains("partitioned, bloom"), "{file}");
+        let probed = run(&["probe", &table, "--keys", &place.text("keys.tsv"), "--json"]).expect_code(0).json();
+        assert_eq!(probed["per_table"][0]["positives"], KEYS, "no stored key is absent");
+    }
+}
+
+#[test]
+fn advice_counts_the_bytes_and_the_rate_that_inspect_shows() {
+    let place = Place::new();
+    let table = table(&place, &["--policy", "bloom"]);
+    let advice = run(&["advise", "--json", "--tables", &table]).expect_code(0).json();
+    let shown = run(&["inspect", "--json", &table]).expect_code(0).json();
+    let filter = &shown["files"][0]["table"]["partitions"];
+    assert_eq!((&advice["tables"], &advice["keys"]), (&1.into(), &KEYS.into()), "{advice}");
+    assert_eq!(advice["now"]["bytes"], filter["bytes"], "{advice}");
+    assert!((number(&advice["now"]["expected_fpr"]) - number(&filter["expected_fpr"])).abs() < 1e-9, "{advice}");
+    assert!(advice["left_out"].as_array().unwrap().is_empty(), "{advice}");
+}
+
+#[test]
+fn verify_says_how_many_partitions_it_has_checked() {
+    let place = Place::new();
+    let table = table(&place, &["--policy", "bloom"]);
+    let verified = run(&["verify", "--json", &table]).expect_code(0).json();
+    let shown = run(&["inspect", "--json", &table]).expect_code(0).json();
+    let partitions = &shown["files"][0]["table"]["partitions"]["partitions"];
+    assert_eq!((&verified["partitions"], &verified["files"][0]["partitions"]), (partitions, partitions), "{verified}");
+    let text = run(&["verify", &table]).expect_code(0).stdout;
+    assert!(text.contains(&format!("20,000 entries, {partitions} partitions: 0 damaged")), "{text}");
+    run(&["rebuild", &table, "--partition-bytes", "2K"]).expect_code(0);
+    let both = run(&["verify", "--json", &table]).expect_code(0).json();
+    assert!(number(&both["partitions"]) > number(partitions), "those of the sidecar, too: {both}");
+}
+
+#[test]
+fn a_damaged_partition_is_named_and_costs_its_own_keys_alone() {
+    let place = Place::new();
+    let table = table(&place, &["--policy", "bloom"]);
+    let sound = run(&["inspect", "--json", &table]).expect_code(0).json();
+    flip(&table, offset(&sound, "filter") + 100);
+    let shown = run(&["inspect", "--json", &table]).expect_code(1).json();
+    let filter = &shown["files"][0]["table"]["partitions"];
+    assert_eq!((&filter["unusable"], &shown["files"][0]["sound"]), (&1.into(), &false.into()), "{shown}");
+    assert!(filter["problems"][0].as_str().unwrap().starts_with("partition 0: "), "{filter}");
+    let (before, after) = (&sound["files"][0]["table"]["partitions"]["expected_fpr"], &filter["expected_fpr"]);
+    assert!((0.02..0.07).contains(&(number(after) - number(before))), "one partition of some thirty: {filter}");
+    let text = run(&["inspect", &table]).expect_code(1).stdout;
+    assert!(text.contains("unusable: 1 partition") && text.contains("problem           partition 0: "), "{text}");
+
+    let probed = run(&["probe", &table, "--keys", &absent(&place), "--json"]).expect_code(1).json();
+    let file = &probed["per_table"][0];
+    assert!((number(&file["observed_rate"]) / number(after) - 1.0).abs() < 0.4, "{file}");
+    assert!(file["problem"].as_str().unwrap().contains("partition 0"), "{file}");
+    run(&["verify", &table]).expect_code(1);
+    run(&["advise", "--tables", &table]).expect_error("partition 0");
+    run(&["get", &table, "key0042"]).expect_code(0);
+}
+
+/// A filter of partitions in a file of its own, from the library's builder.
+fn bare_filter(place: &Place, cut: PartitionCut, file: Option<FileId>) -> String {
+    let context = BuildContext::new(&KeyHasher::default());
+    let context = file.map_or(context.clone(), |file| context.with_file_id(file));
+    let options = PartitionOptions::new(cut, 1 << 10).unwrap();
+    let policy = KindPolicy::bloom(Sizing::BitsPerKey(BitsPerKey::default())).unwrap();
+    let mut builder = PartitionedBuilder::new(Arc::new(policy), &context, options);
+    (0..KEYS).for_each(|key| builder.add_key(format!("key{key:05}").as_bytes()));
+    place.write("bare.filter", builder.finish().seal().unwrap())
+}
+
+#[test]
+fn a_filter_in_partitions_is_known_without_its_table_whatever_it_was_built_for() {
+    let place = Place::new();
+    let keys = place.write("keys", lines(0..KEYS, |key| format!("key{key:05}")));
+    for (cut, name, file) in [
+        (PartitionCut::KeyRange, "key range", None),
+        (PartitionCut::HashRange, "hash range", FileId::new(b"file").ok()),
+    ] {
+        let bare = bare_filter(&place, cut, file);
+        let shown = run(&["inspect", "--json", &bare]).expect_code(0).json();
+        let filter = &shown["files"][0]["partitioned_filter"];
+        assert_eq!((&filter["cut"], &filter["keys"]), (&name.into(), &KEYS.into()), "{shown}");
+        assert!(run(&["inspect", &bare]).expect_code(0).stdout.contains("bare.filter: filter in partitions"));
+        let verified = run(&["verify", "--json", &bare]).expect_code(0).json();
+        assert_eq!(
+            (&verified["partitions"], &verified["entries"]),
+            (&filter["partitions"], &KEYS.into()),
+            "{verified}"
+        );
+        let advice = run(&["advise", "--json", "--tables", &bare]).expect_code(0).json();
+        assert_eq!(advice["now"]["bytes"], filter["bytes"], "{advice}");
+        let probed = run(&["probe", "--json", &bare, "--keys", &keys]).expect_code(0).json();
+        assert_eq!(probed["per_table"][0]["positives"], KEYS, "{probed}");
+        let probed = run(&["probe", "--json", &bare, "--keys", &absent(&place)]).expect_code(0).json();
+        assert!(number(&probed["observed_rate"]) < 0.03, "{probed}");
+        run(&["dump", &bare]).expect_error("no keys");
+        run(&["filter", "extract", &bare, "--out", &place.text("out")]).expect_error("already");
+    }
+}
+
+#[test]
+fn all_damage_to_a_filter_in_partitions_without_its_table_is_found() {
+    let place = Place::new();
+    let bare = bare_filter(&place, PartitionCut::KeyRange, None);
+    let sound = fs::read(&bare).unwrap();
+    // Payloads, zeros between partitions, the top index, and all of the trailer.
+    for at in (0..sound.len()).step_by(211).chain(sound.len() - 32..sound.len()) {
+        fs::write(&bare, &sound).unwrap();
+        flip(&bare, at);
+        let verified = run(&["verify", &bare]).expect_code(1).stdout;
+        assert!(verified.contains("bare.filter: ") && verified.contains("1 damaged"), "byte {at}: {verified}");
+    }
+    for cut in [&sound[sound.len() - 33..], &sound[1..]] {
+        fs::write(&bare, cut).unwrap();
+        run(&["verify", &bare]).expect_code(1);
+        run(&["inspect", &bare]).expect_code(1);
+    }
+}
+
+#[test]
+fn the_filter_of_a_sidecar_in_partitions_is_probed_without_its_table() {
+    let place = Place::new();
+    let table = table(&place, &["--policy", "bloom"]);
+    run(&["rebuild", &table, "--partition-bytes", "1K", "--partition-by", "hash"]).expect_code(0);
+    let sidecar = format!("{table}.filter");
+    assert!(run(&["inspect", &sidecar]).expect_code(0).stdout.contains("cut by hash range"));
+    let probed = run(&["probe", "--json", &sidecar, "--keys", &place.text("keys.tsv")]).expect_code(0).json();
+    assert_eq!(probed["per_table"][0]["positives"], KEYS, "{probed}");
+    let probed = run(&["probe", "--json", &sidecar, "--keys", &absent(&place)]).expect_code(0).json();
+    assert!(number(&probed["observed_rate"]) < 0.03, "{probed}");
+    assert!(number(&run(&["verify", "--json", &sidecar]).expect_code(0).json()["partitions"]) > 9.0);
+    let refused = ["filter", "extract", &table, "--out", &place.text("out")];
+    run(&refused).expect_error("filter in partitions");
+}
+
+#[test]
+fn sizes_and_cuts_that_partitions_do_not_have_are_refused() {
+    let place = Place::new();
+    let out = place.text("tables");
+    let build = ["build", "--generate", "10", "--out", &out];
+    for wrong in ["100", "2M", "many", "-1"] {
+        let option = format!("--partition-bytes={wrong}");
+        run(&[&build[..], &[&option]].concat()).expect_error("--partition-bytes");
+    }
+    run(&[&build[..], &["--partition-by", "hash"]].concat()).expect_error("--partition-bytes");
+    run(&[&build[..], &["--partition-bytes", "4K", "--partition-by", "size"]].concat()).expect_error("--partition-by");
+}

@@ -1,0 +1,108 @@
+//! Making a block smaller from its bytes alone.
+
+use bytes::Bytes;
+
+use super::open::FilterBlock;
+use super::trailer::Trailer;
+use crate::codec::{AlignedBuffer, checksum};
+use crate::error::FilterError;
+use crate::filter::kind::EncodedShape;
+use crate::filter::shrink::{ShrinkFailure, ShrinkStep};
+
+impl<D: AsRef<[u8]>> FilterBlock<D> {
+    /// A block of at most `most_bytes` bytes with the same keys and a higher false positive rate, made without the keys:
+    /// the largest such block that the kind allows. A block that is small enough already is copied.
+    ///
+    /// Blocked Bloom filters fold adjacent lines into one, so their number of lines is divided by one of its divisors;
+    /// [`BlockedBloomKind::with_fold`](crate::kind::BlockedBloomKind::with_fold) gives filters lines that have small
+    /// ones. Ribbon filters drop columns, down to one, and can have almost any size between. A block of another
+    /// kind of the library keeps its size.
+    ///
+    /// For a Bloom filter, take a size from [`shrink_steps`](Self::shrink_steps): half of its *bytes* is a little less than
+    /// half of its lines and the trailer, so it holds the next smaller fold, and where the lines have no small divisor that
+    /// can be a single line.
+    ///
+    /// Hash, file, number of keys, requested kind and fallback reason stay the same, and so does every property of the
+    /// block but its rate, which [`info`](Self::info) tells. The same block and size give the same bytes everywhere.
+    ///
+    /// ```
+    /// use sstfilter::{BuildContext, FalsePositiveRate, FilterBlock, KeyHasher, KindPolicy};
+    ///
+    /// let hasher = KeyHasher::default();
+    /// let policy = KindPolicy::ribbon(FalsePositiveRate::ONE_PERCENT)?;
+    /// let mut builder = policy.builder(&BuildContext::new(&hasher));
+    /// (0..10_000_u32).for_each(|key| builder.add_key(&key.to_be_bytes()));
+    /// let block = FilterBlock::load(builder.finish().block.unwrap_or_default(), &hasher)?;
+    ///
+    /// let half = block.info().block_bytes / 2;
+    /// let smaller = FilterBlock::load(block.shrunk_to(half)?, &hasher)?;
+    /// assert!(smaller.info().block_bytes <= half && smaller.info().expected_fpr < 0.12);
+    /// assert!(smaller.may_contain(hasher.hash(&4_711_u32.to_be_bytes())));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`FilterError::Block`] when the payload differs from its checksum, which is compared each time: a checksum of
+    /// damaged lines would hold, and hide that keys were lost. [`FilterError::CannotShrink`] when the kind has no block
+    /// of so few bytes, [`FilterError::NoMemory`] when allocation fails.
+    pub fn shrunk_to(&self, most_bytes: u64) -> Result<Bytes, FilterError> {
+        let payload = self.verified_payload()?;
+        let block_bytes = self.trailer.block_bytes();
+        let failure = |failure| match failure {
+            ShrinkFailure::NoShape => FilterError::CannotShrink { kind: self.trailer.kind, block_bytes, most_bytes },
+            ShrinkFailure::NoMemory { bytes } => FilterError::NoMemory { bytes },
+        };
+        let (shape, payload) = self.payload_within(payload, most_bytes).map_err(failure)?;
+        let trailer = Trailer { shape, payload_checksum: checksum(payload.as_slice()), ..self.trailer };
+        let block = trailer.seal(payload).filter(|block| block.len() as u64 <= most_bytes);
+        block.ok_or(failure(ShrinkFailure::NoShape))
+    }
+
+    /// The same, opened.
+    pub(crate) fn shrunk(&self, most_bytes: u64) -> Result<FilterBlock<Bytes>, FilterError> {
+        let data = self.shrunk_to(most_bytes)?;
+        let trailer = Trailer::decode(&data).map_err(FilterError::Block)?;
+        let shape = self.shape.decode_alike(&trailer).map_err(FilterError::Block)?;
+        Ok(FilterBlock { data, is_verified: true, trailer, shape })
+    }
+
+    /// The largest payload whose block has at most `most_bytes`, and its shape.
+    fn payload_within(&self, payload: &[u8], most_bytes: u64) -> Result<(EncodedShape, AlignedBuffer), ShrinkFailure> {
+        let EncodedShape { keys, payload_bytes: bytes, .. } = self.trailer.shape;
+        let tail_bytes = self.trailer.block_bytes() - bytes;
+        let most_bytes = most_bytes.checked_sub(tail_bytes).ok_or(ShrinkFailure::NoShape)?;
+        if bytes > most_bytes {
+            return self.shape().shrink(keys, payload, most_bytes);
+        }
+        let mut copy = AlignedBuffer::empty(bytes).ok_or(ShrinkFailure::NoMemory { bytes })?;
+        copy.append(payload);
+        Ok((self.trailer.shape, copy))
+    }
+
+    /// The sizes that [`shrunk_to`](Self::shrunk_to) reaches best, largest first, with the rate at each: of a blocked Bloom
+    /// filter, its size divided by each divisor of the number of its lines; of a Ribbon filter, each smaller number of
+    /// columns. They end where fewer than one absent key in a hundred would be ruled out. Empty for kinds that do not
+    /// shrink.
+    ///
+    /// ```
+    /// use sstfilter::{BuildContext, FalsePositiveRate, FilterBlock, KeyHasher, KindPolicy};
+    ///
+    /// let hasher = KeyHasher::default();
+    /// let policy = KindPolicy::ribbon(FalsePositiveRate::ONE_PERCENT)?; // seven columns
+    /// let mut builder = policy.builder(&BuildContext::new(&hasher));
+    /// (0..10_000_u32).for_each(|key| builder.add_key(&key.to_be_bytes()));
+    /// let block = FilterBlock::load(builder.finish().block.unwrap_or_default(), &hasher)?;
+    ///
+    /// let rates: Vec<f64> = block.shrink_steps().iter().map(|step| (step.expected_fpr * 64.0).round()).collect();
+    /// assert_eq!(rates, [1.0, 2.0, 4.0, 8.0, 16.0, 32.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn shrink_steps(&self) -> Vec<ShrinkStep> {
+        let mut steps = self.shape().shrink_steps(self.trailer.shape.keys);
+        let file_bytes = self.trailer.identity.file_bytes();
+        steps.iter_mut().for_each(|step| step.block_bytes += file_bytes);
+        steps
+    }
+}

@@ -1,0 +1,134 @@
+//! A file whose filter is under a budget.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+
+use super::unit::{Counted, Unit};
+use super::{FilterLayout, FilterSource};
+use crate::hash::KeyHash;
+use crate::partition::{PartitionIndex, PartitionPlace};
+use crate::stats::FilterStats;
+
+/// What a budget and the file's reader share.
+#[derive(Debug)]
+pub(super) struct File {
+    pub(super) source: Arc<dyn FilterSource>,
+    pub(super) units: Box<[Unit]>,
+    /// `None` of a filter in one block.
+    pub(super) partitions: Option<Arc<PartitionIndex>>,
+    counts: Counts,
+}
+
+/// Plain counters: one unit counts its negatives and the probes that found no block.
+#[derive(Debug, Default)]
+struct Counts {
+    negatives: AtomicU64,
+    positives: AtomicU64,
+    true_positives: AtomicU64,
+    false_positives: AtomicU64,
+    unusable: AtomicU64,
+    not_loaded: AtomicU64,
+}
+
+/// The unit of a key.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    pub(super) number: u32,
+    /// The hash with which its block is probed.
+    pub(super) hash: KeyHash,
+}
+
+impl From<PartitionPlace> for Place {
+    fn from(place: PartitionPlace) -> Self {
+        Self { number: place.number, hash: place.hash }
+    }
+}
+
+impl File {
+    pub(super) fn new(layout: FilterLayout, source: Arc<dyn FilterSource>) -> Self {
+        let (units, partitions) = match layout {
+            FilterLayout::Whole { bytes } => (Box::new([Unit::new(bytes)]) as Box<[Unit]>, None),
+            FilterLayout::Partitioned(index) => {
+                (index.block_bytes().map(|bytes| Unit::new(bytes.into())).collect(), Some(index))
+            }
+        };
+        Self { source, units, partitions, counts: Counts::default() }
+    }
+
+    /// The unit that holds the key.
+    #[inline]
+    pub(super) fn place(&self, key: &[u8], hash: KeyHash) -> Place {
+        match &self.partitions {
+            None => Place { number: 0, hash },
+            Some(index) => Place::from(index.place(key, hash)),
+        }
+    }
+
+    /// The units that can hold a key with the prefix.
+    pub(super) fn places_with_prefix<'a>(
+        &'a self,
+        prefix: &'a [u8],
+        hash: KeyHash,
+    ) -> impl Iterator<Item = Place> + 'a {
+        let whole = self.partitions.is_none().then_some(Place { number: 0, hash });
+        let index = self.partitions.as_deref();
+        let parts = index.into_iter().flat_map(move |index| index.places_with_prefix(prefix, hash));
+        whole.into_iter().chain(parts.map(Place::from))
+    }
+
+    /// The unit of this number; `None` if it was written without a filter.
+    #[inline]
+    pub(super) fn unit(&self, number: u32) -> Option<&Unit> {
+        self.units.get(number as usize).filter(|unit| unit.whole_bytes > 0 || self.partitions.is_none())
+    }
+
+    /// Bytes of the filter as it was written.
+    pub(super) fn whole_bytes(&self) -> u64 {
+        self.units.iter().fold(0, |sum, unit| sum.saturating_add(unit.whole_bytes))
+    }
+
+    pub(super) fn count_positive(&self) {
+        self.counts.positives.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn count_unusable(&self) {
+        self.counts.unusable.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn count_outcome(&self, found: bool) {
+        let counter = if found { &self.counts.true_positives } else { &self.counts.false_positives };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A probe that found no block was for a key that the file holds.
+    pub(super) fn count_found_without_filter(&self, unit: &Unit) {
+        if unit.discount_unanswered() {
+            self.counts.not_loaded.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Moves a unit's counts to the file's.
+    pub(super) fn collect(&self, unit: &Unit) {
+        let Counted { negatives, unanswered } = unit.take_counts();
+        self.counts.negatives.fetch_add(negatives, Ordering::Relaxed);
+        self.counts.not_loaded.fetch_add(unanswered, Ordering::Relaxed);
+    }
+
+    pub(super) fn stats(&self) -> FilterStats {
+        let [true_positives, false_positives] =
+            [&self.counts.true_positives, &self.counts.false_positives].map(|count| count.load(Ordering::Relaxed));
+        let mut stats = FilterStats {
+            negatives: self.counts.negatives.load(Ordering::Relaxed),
+            positives: self.counts.positives.load(Ordering::Relaxed),
+            true_positives,
+            false_positives,
+            unusable: self.counts.unusable.load(Ordering::Relaxed),
+            not_loaded: self.counts.not_loaded.load(Ordering::Relaxed),
+        };
+        for counted in self.units.iter().map(Unit::counted) {
+            stats.negatives += counted.negatives;
+            stats.not_loaded += counted.unanswered;
+        }
+        stats
+    }
+}

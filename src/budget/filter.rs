@@ -1,0 +1,193 @@
+//! The filter of one file, as the file's reader holds it.
+
+use core::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::file::{File, Place};
+use super::pool::Pool;
+use super::state::FileBudget;
+use super::unit::{Held, Unit};
+use crate::block::{FilterBlock, LookupOutcome};
+use crate::error::BlockError;
+use crate::hash::KeyHash;
+use crate::partition::PartitionIndex;
+use crate::stats::FilterStats;
+
+/// A filter's answer for one key, under a [`FilterBudget`](super::FilterBudget).
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum BudgetedProbe {
+    /// The key is certainly not in the file: skip it.
+    Absent,
+    /// The key may be in the file.
+    MaybePresent,
+    /// The filter is not in memory, so the key may be in the file.
+    NotLoaded(NotLoaded),
+    /// The filter could not be loaded for this reason, so the key may be in the file. It is tried again, rarely.
+    Unusable(Arc<BlockError>),
+}
+
+impl BudgetedProbe {
+    /// Whether the file can be skipped.
+    #[must_use]
+    pub const fn is_absent(&self) -> bool {
+        matches!(self, Self::Absent)
+    }
+}
+
+/// Why a filter was not in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NotLoaded {
+    /// The partition; 0 of a filter that has none.
+    pub unit: u32,
+    /// Whether another thread was loading it. Otherwise there was no room for it.
+    pub is_loading: bool,
+}
+
+/// The filter of one file under a [`FilterBudget`](super::FilterBudget). It gives its memory back when it is dropped.
+///
+/// Any number of threads can probe it, and none waits for another. One of them loads the filter when it is first probed,
+/// if there is room, or when the budget has made room for it; the others read on meanwhile.
+pub struct BudgetedFilter {
+    pool: Arc<Pool>,
+    file: Arc<File>,
+    slot: u32,
+}
+
+impl BudgetedFilter {
+    pub(super) fn new(pool: Arc<Pool>, file: Arc<File>) -> Self {
+        let slot = pool.add(&file);
+        Self { pool, file, slot }
+    }
+
+    /// Probes for one key, whose hash is by the hasher that the filter was built with, and counts the answer. Loads the
+    /// filter, or the key's partition of it, first if its turn has come.
+    ///
+    /// `key` finds the partition of a filter that is cut by key range; other filters do not look at it.
+    #[inline]
+    #[must_use]
+    pub fn probe(&self, key: &[u8], hash: KeyHash) -> BudgetedProbe {
+        self.probe_place(self.file.place(key, hash))
+    }
+
+    /// Probes for any key with a prefix, where the filter was built with the hash of this prefix for each of its keys.
+    /// Absent only if all partitions say so that can hold such a key.
+    #[must_use]
+    pub fn probe_prefix(&self, prefix: &[u8], hash: KeyHash) -> BudgetedProbe {
+        let answers = self.file.places_with_prefix(prefix, hash).map(|place| self.probe_place(place));
+        // One that is not absent decides; the partitions behind it need no probe.
+        answers.into_iter().find(|answer| !answer.is_absent()).unwrap_or(BudgetedProbe::Absent)
+    }
+
+    /// The top index, if the filter has partitions.
+    #[must_use]
+    pub fn partitions(&self) -> Option<&PartitionIndex> {
+        self.file.partitions.as_deref()
+    }
+
+    /// Reads a partition, or a filter that has none as number 0, and keeps nothing of it.
+    pub(crate) fn read(&self, number: u32) -> Result<FilterBlock<Bytes>, BlockError> {
+        self.file.source.load(number)
+    }
+
+    #[inline]
+    fn probe_place(&self, place: Place) -> BudgetedProbe {
+        let Place { number, hash } = place;
+        let Some(unit) = self.file.unit(number) else { return self.maybe_present() };
+        if let Some(Held::Block(held)) = unit.held().as_deref() {
+            if !held.may_contain(hash) {
+                return self.absent(unit);
+            }
+            if held.bytes >= unit.planned_bytes() {
+                return self.maybe_present();
+            }
+        }
+        self.load_and_probe(number, unit, hash)
+    }
+
+    /// The answer where there is no block, or a larger one could be better than "may be present".
+    #[cold]
+    #[inline(never)]
+    fn load_and_probe(&self, number: u32, unit: &Unit, hash: KeyHash) -> BudgetedProbe {
+        let loaded = self.pool.load(&self.file, number, unit, hash);
+        let answer = match (loaded, unit.held().as_deref()) {
+            (Some(false), _) => return self.absent(unit),
+            (Some(true), _) | (None, Some(Held::Block(_))) => self.maybe_present(),
+            (None, Some(Held::Failed(failure))) => {
+                self.file.count_unusable();
+                BudgetedProbe::Unusable(failure.reason.clone())
+            }
+            (None, None) => {
+                unit.count_unanswered();
+                BudgetedProbe::NotLoaded(NotLoaded { unit: number, is_loading: unit.is_busy() })
+            }
+        };
+        self.pool.count_probes(1);
+        answer
+    }
+
+    #[inline]
+    fn absent(&self, unit: &Unit) -> BudgetedProbe {
+        if unit.count_negative() {
+            self.after_many_negatives(unit);
+        }
+        BudgetedProbe::Absent
+    }
+
+    #[cold]
+    fn after_many_negatives(&self, unit: &Unit) {
+        if unit.is_full() {
+            self.file.collect(unit);
+        }
+        self.pool.count_probes(Unit::MANY_NEGATIVES);
+    }
+
+    #[inline]
+    fn maybe_present(&self) -> BudgetedProbe {
+        self.file.count_positive();
+        BudgetedProbe::MaybePresent
+    }
+
+    /// Records whether the file held a key for which `probe` was the answer. Call it once for each probe that did not
+    /// answer "absent". The budget learns from it which files are worth a filter: one whose keys are always found
+    /// needs none.
+    pub fn record_lookup(&self, probe: &BudgetedProbe, outcome: LookupOutcome) {
+        let is_found = outcome == LookupOutcome::Found;
+        match probe {
+            BudgetedProbe::MaybePresent => self.file.count_outcome(is_found),
+            BudgetedProbe::NotLoaded(NotLoaded { unit, .. }) if is_found => {
+                if let Some(unit) = self.file.units.get(*unit as usize) {
+                    self.file.count_found_without_filter(unit);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// How much of the filter is in memory, and why.
+    #[must_use]
+    pub fn state(&self) -> FileBudget {
+        FileBudget::of(&self.file)
+    }
+
+    /// The counts so far.
+    #[must_use]
+    pub fn stats(&self) -> FilterStats {
+        self.file.stats()
+    }
+}
+
+impl Drop for BudgetedFilter {
+    fn drop(&mut self) {
+        self.pool.remove(self.slot);
+    }
+}
+
+impl fmt::Debug for BudgetedFilter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BudgetedFilter").field("state", &self.state()).field("counters", &self.stats()).finish()
+    }
+}

@@ -1,0 +1,362 @@
+//! What of a key goes into filters: the whole key, parts of it, or both, each in a domain of its own.
+
+use core::ops::RangeInclusive;
+use std::sync::Arc;
+
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use super::{KeyExtractor, KeyHash, KeyHasher, mix64};
+
+/// What a hash stands for, where one filter holds several kinds of things: a name, reduced to 64 bits.
+///
+/// A filter of keys and of prefixes, or of the tags and of the classes of a document, must not take a string of one
+/// kind for the same string of another. [`KeyHash::in_domain`] makes unrelated hashes of them. Whole keys have no
+/// domain; a part has the domain of its extractor's name.
+///
+/// ```
+/// use sstfilter::{Domain, KeyHasher};
+///
+/// let hash = KeyHasher::default().hash(b"menu");
+/// let [tag, class] = [Domain::new("tag"), Domain::new("class")];
+/// assert_ne!(hash.in_domain(tag), hash.in_domain(class));
+/// assert_eq!(hash.in_domain(tag), hash.in_domain(Domain::new("tag")));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Domain {
+    tag: u64,
+}
+
+/// Seeds the hashes of domain names: the ASCII bytes `sstfdoma`, read as a big-endian number. A seed of its own, so that
+/// no key's hash is a tag.
+const DOMAIN_SEED: u64 = 0x7373_7466_646f_6d61;
+
+impl Domain {
+    /// The domain of this name.
+    #[must_use]
+    pub fn new(name: &str) -> Self {
+        Self { tag: xxh3_64_with_seed(name.as_bytes(), DOMAIN_SEED) }
+    }
+}
+
+impl KeyHash {
+    /// The hash that stands for the same bytes in `domain`: in each domain another, and unrelated to this one.
+    ///
+    /// Distinct hashes stay distinct in a domain. Entering two domains one after the other is possible, and their order
+    /// matters.
+    #[must_use]
+    pub const fn in_domain(self, domain: Domain) -> Self {
+        // Mixed, because hashes that differ by one constant alone are related: fuse filters would put them side by side.
+        Self(mix64(self.0 ^ domain.tag))
+    }
+}
+
+/// What of each key goes into a filter: the whole key, and parts of it by any number of extractors.
+///
+/// A filter of whole keys serves point lookups; one of parts serves scans of prefixes. One filter can hold both, for the
+/// bits of both: each key adds one entry for itself, and one for each part that the key before it does not have.
+/// Parts are hashed in the [`Domain`] of their extractor's name.
+///
+/// [`TableOptions::with_key_parts`](crate::sst::TableOptions::with_key_parts) and
+/// [`ReadOptions::with_key_parts`](crate::sst::ReadOptions::with_key_parts) take it. A writer of one's own adds
+/// [`hashes`](Self::hashes) to a [`FilterBuilder`](crate::FilterBuilder):
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use sstfilter::{BuildContext, FilterBlock, FixedPrefix, KeyHasher, KeyParts, KindPolicy};
+///
+/// let parts = KeyParts::whole_keys().with_extractor(Arc::new(FixedPrefix::new(4)));
+/// let (hasher, policy) = (KeyHasher::default(), KindPolicy::default());
+/// let mut builder = policy.builder(&BuildContext::new(&hasher));
+/// let mut last = Vec::new();
+/// for key in [&b"t041:user:1"[..], b"t041:user:2", b"t042:user:1"] {
+///     let hashes: Vec<_> = parts.hashes(&hasher, key).collect();
+///     // Neighbours share parts. A Bloom filter has room for each hash that is added, so each part is added once.
+///     hashes.iter().filter(|hash| !last.contains(*hash)).for_each(|&hash| builder.add_hash(hash));
+///     last = hashes;
+/// }
+/// let filter = FilterBlock::load(builder.finish().block.expect("five entries fit"), &hasher)?;
+/// assert_eq!(filter.info().keys, 5, "three keys, two parts");
+///
+/// assert!(filter.may_contain(hasher.hash(b"t041:user:2")));
+/// let may_have_prefix = |prefix| parts.prefix_hashes(&hasher, prefix).all(|hash| filter.may_contain(hash));
+/// assert!(may_have_prefix(b"t042:us"));
+/// assert!(!may_have_prefix(b"t043:"));
+/// assert!(may_have_prefix(b"t04"), "no part follows from it, so the filter cannot tell");
+/// # Ok::<(), sstfilter::BlockError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct KeyParts {
+    whole_keys: bool,
+    /// Shared by all tables that are open with them.
+    extractors: Arc<[DomainExtractor]>,
+}
+
+#[derive(Clone, Debug)]
+struct DomainExtractor {
+    extractor: Arc<dyn KeyExtractor>,
+    domain: Domain,
+}
+
+impl DomainExtractor {
+    fn new(extractor: Arc<dyn KeyExtractor>) -> Self {
+        Self { domain: Domain::new(extractor.name()), extractor }
+    }
+
+    fn hash(&self, hasher: &KeyHasher, key: &[u8]) -> Option<KeyHash> {
+        self.extractor.extract(key).map(|part| self.hash_of_part(hasher, &part))
+    }
+
+    fn prefix_hash(&self, hasher: &KeyHasher, prefix: &[u8]) -> Option<KeyHash> {
+        let part = self.extractor.extract_prefix(prefix)?;
+        // As promised of any key that begins with the prefix, and here the one that costs nothing to look at.
+        let is_its_own = self.extractor.extract(prefix).as_ref() == Some(&part);
+        is_its_own.then(|| self.hash_of_part(hasher, &part))
+    }
+
+    /// Whether the key has the part of each of its prefixes of these lengths that has one.
+    fn is_stable(&self, key: &[u8], mut lengths: RangeInclusive<usize>) -> bool {
+        lengths.all(|length| {
+            let part = key.get(..length).and_then(|prefix| self.extractor.extract_prefix(prefix));
+            part.is_none_or(|part| self.extractor.extract(key) == Some(part))
+        })
+    }
+
+    fn hash_of_part(&self, hasher: &KeyHasher, part: &[u8]) -> KeyHash {
+        hasher.hash(part).in_domain(self.domain)
+    }
+}
+
+impl Default for KeyParts {
+    /// Whole keys alone.
+    fn default() -> Self {
+        Self::whole_keys()
+    }
+}
+
+impl KeyParts {
+    /// Whole keys.
+    #[must_use]
+    pub fn whole_keys() -> Self {
+        Self { whole_keys: true, extractors: Arc::new([]) }
+    }
+
+    /// The parts that `extractor` gives, without whole keys.
+    #[must_use]
+    pub fn extracted(extractor: Arc<dyn KeyExtractor>) -> Self {
+        Self { whole_keys: false, extractors: Arc::new([DomainExtractor::new(extractor)]) }
+    }
+
+    /// Adds the parts that `extractor` gives. An extractor of the same name that is there already is replaced, because
+    /// one name means one function.
+    #[must_use]
+    pub fn with_extractor(self, extractor: Arc<dyn KeyExtractor>) -> Self {
+        let added = DomainExtractor::new(extractor);
+        let mut extractors = self.extractors.to_vec();
+        match extractors.iter_mut().find(|other| other.extractor.name() == added.extractor.name()) {
+            Some(other) => *other = added,
+            None => extractors.push(added),
+        }
+        Self { extractors: extractors.into(), ..self }
+    }
+
+    /// Whether whole keys go into the filter.
+    #[must_use]
+    pub const fn has_whole_keys(&self) -> bool {
+        self.whole_keys
+    }
+
+    /// The extractors, in the order in which they were added.
+    #[must_use]
+    pub fn extractors(&self) -> impl ExactSizeIterator<Item = &Arc<dyn KeyExtractor>> {
+        self.extractors.iter().map(|part| &part.extractor)
+    }
+
+    /// The hashes that stand for `key` in a filter: its own, then those of its parts. A key outside the domain of an
+    /// extractor has no part by it.
+    pub fn hashes<'a>(&'a self, hasher: &'a KeyHasher, key: &'a [u8]) -> impl Iterator<Item = KeyHash> + 'a {
+        let whole = self.whole_keys.then(|| hasher.hash(key));
+        whole.into_iter().chain(self.extractors.iter().filter_map(move |part| part.hash(hasher, key)))
+    }
+
+    /// The hashes that a filter has if it has any key with this prefix. Without one, the filter cannot tell.
+    pub fn prefix_hashes<'a>(&'a self, hasher: &'a KeyHasher, prefix: &'a [u8]) -> impl Iterator<Item = KeyHash> + 'a {
+        self.extractors.iter().filter_map(move |part| part.prefix_hash(hasher, prefix))
+    }
+
+    /// The most hashes that a key has.
+    pub(crate) fn count(&self) -> usize {
+        self.extractors.len() + usize::from(self.whole_keys)
+    }
+
+    /// Whether the other is known to give the same parts: equal names do not prove it.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        let functions = |parts: &Self| {
+            let address = |part: &DomainExtractor| Arc::as_ptr(&part.extractor).cast::<()>();
+            parts.extractors.iter().map(address).collect::<Vec<_>>()
+        };
+        self.whole_keys == other.whole_keys && functions(self) == functions(other)
+    }
+
+    /// The extractor at `position`.
+    pub(crate) fn extractor(&self, position: usize) -> Option<&dyn KeyExtractor> {
+        self.extractors.get(position).map(|part| part.extractor.as_ref())
+    }
+
+    /// The hash of a key's part by the extractor at `position`.
+    pub(crate) fn part_hash(&self, position: usize, hasher: &KeyHasher, key: &[u8]) -> Option<KeyHash> {
+        self.extractors.get(position)?.hash(hasher, key)
+    }
+
+    /// The hash of the part that all keys with this prefix have by the extractor at `position`.
+    pub(crate) fn part_hash_of_prefix(&self, position: usize, hasher: &KeyHasher, prefix: &[u8]) -> Option<KeyHash> {
+        self.extractors.get(position)?.prefix_hash(hasher, prefix)
+    }
+}
+
+/// The hashes of keys that come in order.
+#[derive(Debug)]
+pub(crate) struct OrderedKeyHashes {
+    hasher: KeyHasher,
+    parts: KeyParts,
+    /// What was seen of each extractor.
+    seen: Vec<Seen>,
+    /// How many keys came.
+    keys: usize,
+    all: Vec<KeyHash>,
+    new: Vec<KeyHash>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen {
+    last: Option<KeyHash>,
+    /// A prefix of some key did not have the key's part.
+    is_unstable: bool,
+}
+
+/// This many keys of a table, and this many bytes of each, are looked at in all their prefixes; of later keys, one prefix
+/// each. All prefixes of all keys would take longer than the hashing.
+const WATCHED_KEYS: usize = 8;
+const WATCHED_BYTES: usize = 64;
+
+/// The hashes of one key.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HashesOfKey<'a> {
+    /// All that readers may probe for: a filter that holds the key has all of them.
+    pub(crate) all: &'a [KeyHash],
+    /// Those that the keys before it have not brought already.
+    pub(crate) new: &'a [KeyHash],
+}
+
+impl OrderedKeyHashes {
+    pub(crate) fn new(hasher: KeyHasher, parts: KeyParts) -> Self {
+        let seen = vec![Seen::default(); parts.extractors.len()];
+        Self { hasher, parts, seen, keys: 0, all: Vec::new(), new: Vec::new() }
+    }
+
+    /// The hashes of `key`, which comes after all keys before. Neighbours share parts, and a part that was added need
+    /// not be buffered again.
+    pub(crate) fn of(&mut self, key: &[u8]) -> HashesOfKey<'_> {
+        self.all.clear();
+        self.new.clear();
+        if self.parts.whole_keys {
+            let hash = self.hasher.hash(key);
+            self.all.push(hash);
+            self.new.push(hash);
+        }
+        for (part, seen) in self.parts.extractors.iter().zip(&mut self.seen) {
+            seen.is_unstable |= !part.is_stable(key, watched_lengths(self.keys, key.len()));
+            let Some(hash) = part.hash(&self.hasher, key) else { continue };
+            self.all.push(hash);
+            if seen.last.replace(hash) != Some(hash) {
+                self.new.push(hash);
+            }
+        }
+        self.keys += 1;
+        HashesOfKey { all: &self.all, new: &self.new }
+    }
+
+    /// Names of the extractors that have broken the promise of [`KeyExtractor::extract_prefix`].
+    pub(crate) fn unstable_extractors(&self) -> Vec<String> {
+        let unstable = self.parts.extractors.iter().zip(&self.seen).filter(|(_, seen)| seen.is_unstable);
+        unstable.map(|(part, _)| part.extractor.name().to_owned()).collect()
+    }
+}
+
+/// Which prefixes of a key are looked at: their lengths take turns.
+fn watched_lengths(keys_before: usize, key_bytes: usize) -> RangeInclusive<usize> {
+    if keys_before < WATCHED_KEYS {
+        return 0..=key_bytes.min(WATCHED_BYTES);
+    }
+    let length = keys_before % (key_bytes + 1);
+    length..=length
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hash::{DelimitedPrefix, FixedPrefix};
+
+    fn three_parts() -> KeyParts {
+        let parts = KeyParts::whole_keys().with_extractor(Arc::new(FixedPrefix::new(2)));
+        parts.with_extractor(Arc::new(DelimitedPrefix::new(b':')))
+    }
+
+    #[test]
+    fn equal_bytes_have_unrelated_hashes_in_two_domains() {
+        let domains = ["", "a", "fixed-prefix:4", "fixed-prefix:8"].map(Domain::new);
+        let hash = |key: u64| KeyHasher::default().hash(&key.to_le_bytes());
+        for (at, one) in domains.iter().enumerate() {
+            for other in &domains[at + 1..] {
+                let differing =
+                    |key| (hash(key).in_domain(*one).get() ^ hash(key).in_domain(*other).get()).count_ones();
+                let flipped: u32 = (0..1_000).map(differing).sum();
+                assert!((31_000..33_000).contains(&flipped), "{flipped} of 64,000 bits");
+            }
+            let flipped: u32 =
+                (0..1_000).map(|key| (hash(key).get() ^ hash(key).in_domain(*one).get()).count_ones()).sum();
+            assert!((31_000..33_000).contains(&flipped), "{flipped} of 64,000 bits differ from those of whole keys");
+        }
+    }
+
+    #[test]
+    fn a_key_has_its_own_hash_and_one_for_each_part() {
+        let (hasher, parts) = (KeyHasher::default(), three_parts());
+        let hashes = |key: &[u8]| parts.hashes(&hasher, key).collect::<Vec<_>>();
+        let [fixed, delimited] = ["fixed-prefix:2", "prefix-to-byte:0x3a"].map(Domain::new);
+        assert_eq!(
+            hashes(b"ab:c"),
+            [hasher.hash(b"ab:c"), hasher.hash(b"ab").in_domain(fixed), hasher.hash(b"ab:").in_domain(delimited)]
+        );
+        assert_eq!(hashes(b"a"), [hasher.hash(b"a")], "outside both domains");
+        assert_eq!(parts.count(), 3);
+    }
+
+    #[test]
+    fn a_prefix_has_the_hashes_of_the_parts_that_follow_from_it() {
+        let (hasher, parts) = (KeyHasher::default(), three_parts());
+        let hashes = |prefix: &[u8]| parts.prefix_hashes(&hasher, prefix).collect::<Vec<_>>();
+        assert_eq!(hashes(b"a"), []);
+        assert_eq!(hashes(b"ab").len(), 1);
+        assert_eq!(hashes(b"ab:"), parts.hashes(&hasher, b"ab:zz").skip(1).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn one_name_is_one_extractor_and_the_last_one_counts() {
+        let parts = three_parts().with_extractor(Arc::new(FixedPrefix::new(2)));
+        let names: Vec<&str> = parts.extractors().map(|extractor| extractor.name()).collect();
+        assert_eq!(names, ["fixed-prefix:2", "prefix-to-byte:0x3a"]);
+        assert!(parts.has_whole_keys() && !KeyParts::extracted(Arc::new(FixedPrefix::new(2))).has_whole_keys());
+        assert!(parts.is_same(&parts.clone()) && !parts.is_same(&three_parts()));
+    }
+
+    #[test]
+    fn parts_that_neighbours_share_are_new_once() {
+        let mut ordered = OrderedKeyHashes::new(KeyHasher::default(), three_parts());
+        let mut counts = |key: &[u8]| (ordered.of(key).all.len(), ordered.of(b"").new.len(), ordered.of(key).new.len());
+        assert_eq!(counts(b"ab:1"), (3, 1, 1), "all parts are those of the key before: itself");
+        let mut ordered = OrderedKeyHashes::new(KeyHasher::default(), three_parts());
+        let new = [&b"ab:1"[..], b"ab:2", b"abc", b"b", b"bc:", b"bc:x:"].map(|key| ordered.of(key).new.to_vec());
+        assert_eq!(new.each_ref().map(Vec::len), [3, 1, 1, 1, 3, 1]);
+    }
+}

@@ -1,0 +1,310 @@
+//! Collects keys and cuts them into partitions.
+
+use core::fmt;
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+
+use super::bounds::separator;
+use super::built::{BuiltPartition, BuiltPartitions, Totals};
+use super::trailer::MAX_PARTITIONS;
+use super::{PartitionCut, PartitionOptions};
+use crate::block::trailer::Trailer;
+use crate::block::{BlockIdentity, FallbackReason};
+use crate::codec::{CHECKSUM_BYTES, checksum};
+use crate::filter::FilterKind;
+use crate::hash::{HashIdentity, KeyHash, SortScratch, sort_hashes};
+use crate::policy::{BuildContext, BuildReport, FilterPolicy};
+
+/// Builds the partitioned filter of one file.
+///
+/// Calls follow `(add_key | add)* finish`. Cut by key range, keys must ascend, and a partition is built as soon as it is
+/// full: hashes of one partition are held, not those of the file. Cut by hash range, keys come in any order, and all
+/// hashes are held until [`finish`](Self::finish).
+///
+/// Cut by key range, a key and everything hashed for it are in one partition. Cut by hash range, each hash has a place of
+/// its own: call [`PartitionIndex::place`](super::PartitionIndex::place) for each hash that you probe for. The same keys,
+/// options and policy give the same bytes on every platform.
+///
+/// If a hash function or a policy of the engine's panics in a call, the filter may lack that key: it is then not built
+/// ([`FallbackReason::Interrupted`]). Keys that do not ascend where they should have the same effect
+/// ([`FallbackReason::KeysOutOfOrder`]), because a reader would look for them in the wrong partition.
+///
+/// ```
+/// use std::sync::Arc;
+/// use sstfilter::partition::{PartitionOptions, PartitionedBuilder};
+/// use sstfilter::{BuildContext, KeyHasher, KindPolicy};
+///
+/// let context = BuildContext::new(&KeyHasher::default());
+/// let mut builder = PartitionedBuilder::new(Arc::new(KindPolicy::default()), &context, PartitionOptions::default());
+/// (0..50_000_u32).for_each(|key| builder.add_key(&key.to_be_bytes()));
+/// let mut built = builder.finish();
+/// assert_eq!(built.partitions(), 4);
+/// built.set_aux(0, b"anything that belongs to the keys below the next bound")?;
+/// assert!(built.seal().is_some());
+/// # Ok::<(), sstfilter::ConfigError>(())
+/// ```
+pub struct PartitionedBuilder {
+    policy: Arc<dyn FilterPolicy>,
+    /// For each partition: without the file, which the container is bound to.
+    context: BuildContext,
+    identity: BlockIdentity,
+    options: PartitionOptions,
+    /// The hashes of a full partition.
+    most_hashes: usize,
+    /// Set while code of the engine's may run: it stays set if that panics.
+    is_interrupted: bool,
+    keys_added: u64,
+    /// Those of the partition being filled, or of all where the filter is cut by hash range.
+    hashes: Vec<KeyHash>,
+    /// Those of the last key, if it is in the partition being filled.
+    last_hashes: Vec<KeyHash>,
+    last_key: Vec<u8>,
+    is_out_of_order: bool,
+    /// The lower bound of the partition being filled.
+    bound: Vec<u8>,
+    built: Vec<BuiltPartition>,
+    /// About what the built partitions take: writers want to know it after each key.
+    built_bytes: u64,
+    peak_hash_bytes: u64,
+}
+
+/// About what a partition takes beside its block: an entry of the top index, and zeros before the next partition.
+const BESIDE_PARTITION: u64 = 64;
+
+impl PartitionedBuilder {
+    /// A builder for one file. Each partition gets a filter from `policy`, built in `context`; the container is bound to
+    /// the context's file.
+    #[must_use]
+    pub fn new(policy: Arc<dyn FilterPolicy>, context: &BuildContext, options: PartitionOptions) -> Self {
+        let identity = BlockIdentity { hash: context.hasher.identity(), file: context.file_id };
+        let context = BuildContext { file_id: None, expected_keys: None, ..context.clone() };
+        Self {
+            most_hashes: most_hashes(&*policy, &context, options.target_bytes()),
+            policy,
+            context,
+            identity,
+            options,
+            is_interrupted: false,
+            keys_added: 0,
+            hashes: Vec::new(),
+            last_hashes: Vec::new(),
+            last_key: Vec::new(),
+            is_out_of_order: false,
+            bound: Vec::new(),
+            built: Vec::new(),
+            built_bytes: 0,
+            peak_hash_bytes: 0,
+        }
+    }
+
+    /// Adds a key, hashed whole with the context's hasher.
+    pub fn add_key(&mut self, key: &[u8]) {
+        let was_interrupted = core::mem::replace(&mut self.is_interrupted, true);
+        let hash = self.context.hasher.hash(key);
+        self.is_interrupted = was_interrupted;
+        self.add(key, &[hash]);
+    }
+
+    /// Adds a key by all the hashes for which readers probe when they look for it: its own, those of its prefixes, or
+    /// of other parts of it. Cut by key range, `key` is its place in the order, and equal keys share a partition; cut by
+    /// hash range, it is not used and may be empty.
+    pub fn add(&mut self, key: &[u8], hashes: &[KeyHash]) {
+        let was_interrupted = core::mem::replace(&mut self.is_interrupted, true);
+        match self.options.cut() {
+            PartitionCut::KeyRange => self.add_in_order(key, hashes),
+            PartitionCut::HashRange => self.push(hashes),
+        }
+        self.keys_added += 1;
+        self.is_interrupted = was_interrupted;
+    }
+
+    fn add_in_order(&mut self, key: &[u8], hashes: &[KeyHash]) {
+        let is_first = self.keys_added == 0;
+        if self.is_out_of_order || (!is_first && key < &self.last_key[..]) {
+            self.refuse_order();
+            return;
+        }
+        // Never between equal keys: no separator would be between them.
+        let is_new = is_first || key != &self.last_key[..];
+        if is_new && !self.hashes.is_empty() && self.hashes.len() + hashes.len() > self.most_hashes {
+            self.close_partition();
+            self.bound = separator(&self.last_key, key).to_vec();
+        }
+        self.push(hashes);
+        if is_new {
+            self.last_key.clear();
+            self.last_key.extend_from_slice(key);
+        }
+    }
+
+    /// There will be no filter: frees what was collected.
+    fn refuse_order(&mut self) {
+        self.is_out_of_order = true;
+        self.hashes = Vec::new();
+        self.built = Vec::new();
+        self.built_bytes = 0;
+    }
+
+    /// Adds hashes but those of the key before: neighbours in order share their prefixes.
+    fn push(&mut self, hashes: &[KeyHash]) {
+        let last = &self.last_hashes;
+        self.hashes.extend(hashes.iter().filter(|&hash| !last.contains(hash)));
+        self.last_hashes.clear();
+        self.last_hashes.extend_from_slice(hashes);
+    }
+
+    /// Builds the filter of the partition being filled.
+    fn close_partition(&mut self) {
+        let buffer_bytes = bytes_of(&self.hashes);
+        self.peak_hash_bytes = self.peak_hash_bytes.max(buffer_bytes);
+        let bound = core::mem::take(&mut self.bound);
+        let built = build_partition(&*self.policy, &self.context, bound, &self.hashes);
+        self.built_bytes += built.report.block_bytes + BESIDE_PARTITION;
+        self.built.push(built);
+        self.hashes.clear();
+        self.last_hashes.clear();
+    }
+
+    /// Approximate size of the container if it were finished now, for writers that cut files by size.
+    #[must_use]
+    pub fn estimated_bytes(&self) -> u64 {
+        let open = u128::from(self.options.target_bytes()) * self.hashes.len() as u128 / self.most_hashes as u128;
+        self.built_bytes + u64::try_from(open).unwrap_or(u64::MAX) + 2 * BESIDE_PARTITION
+    }
+
+    /// Builds what is left, and gives all partitions.
+    #[must_use]
+    pub fn finish(mut self) -> BuiltPartitions {
+        let started = Instant::now();
+        let mut refused = match (self.is_interrupted, self.is_out_of_order) {
+            (true, _) => Some(FallbackReason::Interrupted),
+            (false, true) => Some(FallbackReason::KeysOutOfOrder),
+            (false, false) => None,
+        };
+        if refused.is_none() {
+            match self.options.cut() {
+                PartitionCut::KeyRange => self.close_partition(),
+                PartitionCut::HashRange => refused = self.cut_by_hash().err(),
+            }
+        }
+        if refused.is_some() {
+            self.built.clear();
+        }
+        let totals = Totals {
+            requested: self.requested_kind(),
+            refused,
+            keys_added: self.keys_added,
+            peak_hash_bytes: self.peak_hash_bytes,
+            time: started.elapsed(),
+        };
+        BuiltPartitions { identity: self.identity, cut: self.options.cut(), partitions: self.built, totals }
+    }
+
+    /// Sorts all hashes and builds the partitions from runs of them.
+    fn cut_by_hash(&mut self) -> Result<(), FallbackReason> {
+        let mut hashes = core::mem::take(&mut self.hashes);
+        let mut scratch = SortScratch::of_threads(self.context.threads);
+        sort_hashes(&mut hashes, &mut scratch, self.context.memory_budget.unwrap_or(u64::MAX));
+        self.peak_hash_bytes = bytes_of(&hashes) + scratch.bytes();
+        drop(scratch);
+        hashes.dedup();
+        let partitions = odd_partitions(hashes.len(), self.most_hashes).ok_or(FallbackReason::TooManyKeys)?;
+        let (mut left, mut inner) = (&hashes[..], Vec::new());
+        for number in 0..partitions {
+            let end = left.partition_point(|hash| hash.in_partition(partitions).0 <= number);
+            let (own, others) = left.split_at_checked(end).unwrap_or((left, &[]));
+            inner.clear();
+            inner.extend(own.iter().map(|hash| hash.in_partition(partitions).1));
+            self.built.push(build_partition(&*self.policy, &self.context, Vec::new(), &inner));
+            left = others;
+        }
+        Ok(())
+    }
+
+    /// The kind that the policy would build; blocked Bloom where it wants no filter.
+    fn requested_kind(&self) -> FilterKind {
+        let built = self.built.iter().find(|partition| partition.block.is_some());
+        if let Some(partition) = built {
+            return partition.report.requested;
+        }
+        let builder = if self.is_interrupted { None } else { self.policy.builder(&self.context) };
+        builder.map_or(FilterKind::BLOCKED_BLOOM, |builder| builder.finish().report.requested)
+    }
+}
+
+impl fmt::Debug for PartitionedBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut out = f.debug_struct("PartitionedBuilder");
+        out.field("options", &self.options).field("partitions", &self.built.len());
+        out.field("keys_added", &self.keys_added).finish_non_exhaustive()
+    }
+}
+
+fn bytes_of(hashes: &Vec<KeyHash>) -> u64 {
+    (hashes.capacity() * size_of::<KeyHash>()) as u64
+}
+
+/// The hashes of a full partition: as many as the policy's block of at most `target_bytes` has, or eight for ten bytes
+/// where the policy does not say.
+fn most_hashes(policy: &dyn FilterPolicy, context: &BuildContext, target_bytes: u32) -> usize {
+    let target = u64::from(target_bytes);
+    let fits = |keys: u64| policy.block_bytes(context, keys).is_some_and(|bytes| bytes <= target);
+    // From the highest binary digit on, and not by halving: sizes fall where a kind's least number of keys is reached, and
+    // that is a power of two. No more than eight keys to the byte: a filter of less than a bit per key is none.
+    let highest = (target * 8).ilog2();
+    let most =
+        (0..=highest).rev().fold(0, |keys, digit| if fits(keys | 1 << digit) { keys | 1 << digit } else { keys });
+    let most = if most == 0 { target * 8 / 10 } else { most };
+    usize::try_from(most).unwrap_or(usize::MAX)
+}
+
+/// Into how many partitions `hashes` hashes are cut, so that hardly any has more than `most`: the mean lies four
+/// standard deviations below. Odd, which keeps distinct hashes distinct inside a partition. `None` beyond the format's limit.
+fn odd_partitions(hashes: usize, most: usize) -> Option<u32> {
+    let mean = most.saturating_sub(4 * most.isqrt()).max(most / 2).max(1);
+    let partitions = hashes.div_ceil(mean) | 1;
+    u32::try_from(partitions).ok().filter(|&partitions| partitions <= MAX_PARTITIONS)
+}
+
+fn build_partition(
+    policy: &dyn FilterPolicy,
+    context: &BuildContext,
+    bound: Vec<u8>,
+    hashes: &[KeyHash],
+) -> BuiltPartition {
+    let keys = hashes.len() as u64;
+    let context = BuildContext { expected_keys: Some(keys), ..context.clone() };
+    let Some(mut builder) = policy.builder(&context) else {
+        let report =
+            BuildReport { keys_added: keys, distinct_keys: keys, ..BuildReport::new(FilterKind::BLOCKED_BLOOM) };
+        return BuiltPartition { bound, block: None, checksum: 0, aux: Vec::new(), report };
+    };
+    builder.add_hashes(hashes);
+    let built = builder.finish();
+    let mut report = built.report;
+    let block = built.block.and_then(|block| as_partition(&block, context.hasher.identity()));
+    if block.is_none() && report.used.is_some() {
+        // A builder of the engine's whose bytes are no unbound block of this hash.
+        report = BuildReport {
+            reason: FallbackReason::ConstructionFailed,
+            used: None,
+            block_bytes: 0,
+            expected_fpr: 1.0,
+            ..report
+        };
+    }
+    let covered = block.as_deref().and_then(|block| block.split_last_chunk::<CHECKSUM_BYTES>());
+    let checksum = covered.map_or(0, |(covered, _)| checksum(covered));
+    BuiltPartition { bound, block, checksum, aux: Vec::new(), report }
+}
+
+/// The block, marked as a partition; `None` for what is no unbound block of this hash.
+fn as_partition(block: &[u8], hash: HashIdentity) -> Option<Bytes> {
+    let trailer = Trailer::decode(block).ok().filter(|trailer| trailer.identity == hash.into())?;
+    let tail = Trailer { is_partition: true, ..trailer }.encode();
+    let payload = block.get(..block.len().checked_sub(tail.len())?)?;
+    u32::try_from(block.len()).ok()?;
+    Some(Bytes::from([payload, &tail].concat()))
+}

@@ -1,0 +1,248 @@
+//! A whole container in memory, or mapped.
+
+use core::fmt;
+use std::sync::OnceLock;
+
+use super::{PartitionCut, PartitionIndex, PartitionPlace};
+use crate::block::{BlockProbe, FilterReader, KeyedFilter, LoadContext, Probe};
+use crate::error::BlockError;
+use crate::hash::{HashIdentity, KeyHash};
+
+/// A partitioned filter over any bytes that hold all of it: owned, borrowed, shared or mapped.
+///
+/// A partition is verified once: by [`load`](Self::load), or after [`open`](Self::open) when it is first probed, so that
+/// a mapped container is read only where it is used. One that is damaged answers "may be present" for its own keys only,
+/// and [`problems`](Self::problems) names it.
+///
+/// ```
+/// use std::sync::Arc;
+/// use sstfilter::partition::{PartitionOptions, PartitionedBuilder, PartitionedFilter};
+/// use sstfilter::{BuildContext, KeyHasher, KindPolicy};
+///
+/// let hasher = KeyHasher::default();
+/// let context = BuildContext::new(&hasher);
+/// let mut builder = PartitionedBuilder::new(Arc::new(KindPolicy::default()), &context, PartitionOptions::default());
+/// (0..50_000_u32).for_each(|key| builder.add_key(&key.to_be_bytes()));
+/// let mut bytes = builder.finish().seal().expect("a filter").to_vec();
+/// bytes[0] ^= 1; // Damage in the first of four partitions.
+///
+/// let filter = PartitionedFilter::load(bytes, &hasher)?;
+/// let may_contain = |key: u32| filter.may_contain(&key.to_be_bytes(), hasher.hash(&key.to_be_bytes()));
+/// assert!((0..50_000).all(may_contain));
+/// assert!((60_000..70_000).filter(|&key| may_contain(key)).count() < 200);
+/// assert_eq!(filter.problems().map(|(number, _)| number).collect::<Vec<_>>(), [0]);
+/// # Ok::<(), sstfilter::BlockError>(())
+/// ```
+pub struct PartitionedFilter<D> {
+    data: D,
+    index: PartitionIndex,
+    /// Each partition once it was verified. Boxed: most partitions of a mapped container may never be probed.
+    opened: Vec<OnceLock<Box<Result<BlockProbe, BlockError>>>>,
+}
+
+impl<D: AsRef<[u8]>> PartitionedFilter<D> {
+    /// Opens the container that fills `data` exactly, and verifies its top index. Each partition is verified when it is first
+    /// probed. Known keys in `context` are not probed for: [`check_known_key`](Self::check_known_key) does.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`PartitionIndex::load`]; [`BlockError::Length`] when there are more or fewer bytes than the top index
+    /// says. To a read, all of them mean "may be present".
+    pub fn open<'a>(data: D, context: impl Into<LoadContext<'a>>) -> Result<Self, BlockError> {
+        let bytes = data.as_ref();
+        let got = bytes.len() as u64;
+        let tail_bytes = PartitionIndex::tail_bytes(bytes)?;
+        let from = usize::try_from(tail_bytes).ok().and_then(|tail_bytes| bytes.len().checked_sub(tail_bytes));
+        let tail = from.and_then(|from| bytes.get(from..));
+        let tail = tail.ok_or(BlockError::TooShort { expected: tail_bytes, got })?;
+        let index = PartitionIndex::load(tail, context)?;
+        if index.container_bytes() != got {
+            return Err(BlockError::Length { expected: index.container_bytes(), got });
+        }
+        let opened = (0..index.partitions()).map(|_| OnceLock::new()).collect();
+        Ok(Self { data, index, opened })
+    }
+
+    /// Like [`open`](Self::open), and verifies all partitions: reads the whole container once. Damaged partitions are no
+    /// error: they are among the [`problems`](Self::problems).
+    ///
+    /// A known key in `context` must be in one of the partitions. Where they are cut by key range, it is not known in which,
+    /// and the check finds little: use [`check_known_key`](Self::check_known_key).
+    ///
+    /// # Errors
+    ///
+    /// Those of [`open`](Self::open), and [`BlockError::KnownKeyAbsent`].
+    pub fn load<'a>(data: D, context: impl Into<LoadContext<'a>>) -> Result<Self, BlockError> {
+        let context = context.into();
+        let filter = Self::open(data, context)?;
+        for number in 0..filter.index.partitions() {
+            let _ = filter.partition(number);
+        }
+        let is_absent = |&hash: &KeyHash| match filter.index.cut() {
+            PartitionCut::HashRange => filter.probe(&[], hash).is_absent(),
+            PartitionCut::KeyRange => {
+                (0..filter.index.partitions()).all(|number| filter.probe_in(number, hash).is_absent())
+            }
+        };
+        if context.known_keys.iter().any(is_absent) {
+            return Err(BlockError::KnownKeyAbsent { hash: filter.hash_identity() });
+        }
+        Ok(filter)
+    }
+
+    /// Probes for a key that the file is known to hold, with its hash: its smallest or largest, for instance.
+    ///
+    /// # Errors
+    ///
+    /// [`BlockError::KnownKeyAbsent`] when it is absent: the filter was built with another hash of the same identity, or
+    /// is another file's, and must not be used.
+    pub fn check_known_key(&self, key: &[u8], hash: KeyHash) -> Result<(), BlockError> {
+        let is_absent = self.probe(key, hash).is_absent();
+        if is_absent { Err(BlockError::KnownKeyAbsent { hash: self.hash_identity() }) } else { Ok(()) }
+    }
+
+    /// Probes the partition of the key. `hash` is the key's, by the hasher of the container.
+    #[inline]
+    pub fn probe(&self, key: &[u8], hash: KeyHash) -> Probe<'_> {
+        self.probe_at(self.index.place(key, hash))
+    }
+
+    /// Whether the key may be in the file; `false` is certain.
+    #[must_use]
+    #[inline]
+    pub fn may_contain(&self, key: &[u8], hash: KeyHash) -> bool {
+        !self.probe(key, hash).is_absent()
+    }
+
+    /// Whether the file may have a key with the prefix; `false` is certain. Every key must have been added with the hash of
+    /// this prefix of it.
+    #[must_use]
+    pub fn may_contain_prefix(&self, prefix: &[u8], hash: KeyHash) -> bool {
+        self.index.places_with_prefix(prefix, hash).any(|place| !self.probe_at(place).is_absent())
+    }
+
+    /// Whether a key may be in the file, by its hash alone. Where partitions are cut by key range, every key may be.
+    #[must_use]
+    pub fn may_contain_hash(&self, hash: KeyHash) -> bool {
+        self.index.cut() == PartitionCut::KeyRange || self.may_contain(&[], hash)
+    }
+
+    fn probe_at(&self, place: PartitionPlace) -> Probe<'_> {
+        self.probe_in(place.number, place.hash)
+    }
+
+    /// Probes a partition with the hash inside it.
+    fn probe_in(&self, number: u32, hash: KeyHash) -> Probe<'_> {
+        match self.partition(number) {
+            Some(Ok(probe)) if !probe.may_contain(self.block_bytes(number), hash) => Probe::Absent,
+            Some(Err(reason)) => Probe::Unusable(reason),
+            _ => Probe::MaybePresent,
+        }
+    }
+
+    /// The partition, verified now unless it was before. `None` beyond the last.
+    #[inline]
+    fn partition(&self, number: u32) -> Option<&Result<BlockProbe, BlockError>> {
+        let opened = self.opened.get(number as usize)?;
+        Some(opened.get_or_init(|| {
+            let block = self.index.open(number, self.block_bytes(number));
+            Box::new(block.map(crate::block::FilterBlock::into_probe))
+        }))
+    }
+
+    /// The bytes of a partition's block; empty if `as_ref` later returns fewer bytes than at first.
+    #[inline]
+    fn block_bytes(&self, number: u32) -> &[u8] {
+        let range = self.index.block_range(number);
+        let range = usize::try_from(range.start).ok().zip(usize::try_from(range.end).ok());
+        range.and_then(|(start, end)| self.data.as_ref().get(start..end)).unwrap_or_default()
+    }
+
+    /// The partitions that were verified and cannot be used, each with the reason: damaged ones, and those that were
+    /// written without a filter.
+    pub fn problems(&self) -> impl Iterator<Item = (u32, &BlockError)> {
+        (0..).zip(&self.opened).filter_map(|(number, opened)| Some((number, opened.get()?.as_ref().as_ref().err()?)))
+    }
+
+    /// Checks every byte: all partitions, the engine's bytes beside them, and the zeros between.
+    ///
+    /// # Errors
+    ///
+    /// The first damage. A partition that was written without a filter is none.
+    pub fn verify(&self) -> Result<(), BlockError> {
+        let bytes = self.data.as_ref();
+        let mut end = 0;
+        for number in 0..self.index.partitions() {
+            let range = self.index.block_range(number);
+            let aux = self.index.aux_place(number)?;
+            let slice = |from: u64, to: u64| {
+                let range = usize::try_from(from).ok()?..usize::try_from(to).ok()?;
+                bytes.get(range)
+            };
+            let zeros = slice(end, range.start).unwrap_or_default();
+            if let Some(at) = zeros.iter().position(|&byte| byte != 0) {
+                let (field, expected) = ("byte between partitions", "0 at this offset");
+                return Err(BlockError::Field { field, expected, got: end + at as u64 });
+            }
+            if !range.is_empty() {
+                self.index.open(number, self.block_bytes(number))?;
+            }
+            self.index.check_aux(number, slice(aux.start, aux.end).unwrap_or_default())?;
+            end = aux.end;
+        }
+        Ok(())
+    }
+
+    /// The top index.
+    #[must_use]
+    pub fn index(&self) -> &PartitionIndex {
+        &self.index
+    }
+
+    /// The hash of the keys.
+    #[must_use]
+    pub fn hash_identity(&self) -> HashIdentity {
+        self.index.hash_identity()
+    }
+
+    /// The whole container's bytes.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        self.data.as_ref()
+    }
+
+    /// The bytes that were opened.
+    #[must_use]
+    pub fn into_inner(self) -> D {
+        self.data
+    }
+}
+
+impl<D> fmt::Debug for PartitionedFilter<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PartitionedFilter").field("index", &self.index).finish_non_exhaustive()
+    }
+}
+
+impl<D: AsRef<[u8]> + Send + Sync> KeyedFilter for PartitionedFilter<D> {
+    fn probe(&self, key: Option<&[u8]>, hash: KeyHash) -> Probe<'_> {
+        match key {
+            None if self.index.cut() == PartitionCut::KeyRange => Probe::MaybePresent,
+            key => self.probe(key.unwrap_or_default(), hash),
+        }
+    }
+
+    fn hash_identity(&self) -> HashIdentity {
+        self.index.hash_identity()
+    }
+}
+
+impl<D: AsRef<[u8]> + Send + Sync + 'static> From<Result<PartitionedFilter<D>, BlockError>> for FilterReader<D> {
+    /// A container, or the reason why there is none. Probe it with [`FilterReader::probe_key`].
+    fn from(filter: Result<PartitionedFilter<D>, BlockError>) -> Self {
+        match filter {
+            Ok(filter) => Self::of_keyed(Box::new(filter)),
+            Err(reason) => Self::unusable(reason),
+        }
+    }
+}

@@ -1,0 +1,442 @@
+//! The top index of a partitioned filter, as it stays in memory.
+
+use core::fmt;
+use core::ops::Range;
+
+use super::PartitionCut;
+use super::bounds::{Bounds, GROUP};
+use super::trailer::ContainerTrailer;
+use crate::block::{FilterBlock, KindRegistry, LoadContext};
+use crate::codec::{LINE_BYTES, checksum, take_varint};
+use crate::error::BlockError;
+use crate::filter::kind::require;
+use crate::hash::{HashIdentity, KeyHash};
+use crate::ids::FileId;
+
+/// Where the partitions of one file's filter are, and which keys are in them.
+///
+/// It does no input or output: it says which bytes to read, and opens them. So it serves any reader, synchronous or not,
+/// with any cache. Opening a file:
+///
+/// 1. [`tail_bytes`](Self::tail_bytes) of the container's last 40 bytes says how many bytes at its end hold the index.
+/// 2. [`load`](Self::load) checks these and keeps what a lookup needs: about 16 bytes per partition, and the bounds of keys.
+///
+/// A lookup:
+///
+/// 1. [`place`](Self::place) names the partition of a key and where its bytes are.
+/// 2. [`open`](Self::open) checks these bytes. **Probe the block with [`PartitionPlace::hash`]**, which differs from the
+///    key's own hash where the filter is cut by hash range.
+///
+/// Whatever fails means "may be present".
+///
+/// The [module](crate::partition) has an example.
+pub struct PartitionIndex {
+    trailer: ContainerTrailer,
+    entries: Vec<Entry>,
+    /// Empty where no partition has bytes of the engine's.
+    aux: Vec<Aux>,
+    /// Empty where the filter is cut by hash range.
+    bounds: Bounds,
+    /// Where the last partition ends.
+    partition_bytes: u64,
+    kinds: Option<KindRegistry>,
+}
+
+/// A partition's block. Twelve bytes, because files have thousands of them.
+#[derive(Clone, Copy)]
+struct Entry {
+    /// The offset, in lines of 64 bytes.
+    line: u32,
+    /// 0 for a partition without a filter.
+    block_bytes: u32,
+    checksum: u32,
+}
+
+/// A partition's bytes of the engine's.
+#[derive(Clone, Copy, Default)]
+struct Aux {
+    bytes: u32,
+    checksum: u32,
+}
+
+/// The partition of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PartitionPlace {
+    /// The number of the partition.
+    pub number: u32,
+    /// Where its block begins, from the first byte of the container.
+    pub offset: u64,
+    /// The length of its block; 0 for a partition without a filter, in which every key may be present.
+    pub block_bytes: u32,
+    /// The hash with which its block is probed: not the key's own where the filter is cut by hash range.
+    pub hash: KeyHash,
+}
+
+/// What the top index says of a partition, for tools.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PartitionEntry {
+    /// The number of the partition.
+    pub number: u32,
+    /// Where its block begins, from the first byte of the container.
+    pub offset: u64,
+    /// The length of its block; 0 for a partition without a filter.
+    pub block_bytes: u32,
+    /// The CRC32C of its block, without the last four bytes.
+    pub checksum: u32,
+    /// The length of the engine's bytes behind the block.
+    pub aux_bytes: u32,
+    /// The CRC32C of the engine's bytes.
+    pub aux_checksum: u32,
+    /// The least key that it can hold; empty for the first partition, and where the filter is cut by hash range.
+    pub lower_bound: Vec<u8>,
+}
+
+impl PartitionIndex {
+    /// How many bytes at the end of a container hold its top index and trailer, from the container's last 40 bytes, or
+    /// more. Compare it with the container's length before room is made for it.
+    ///
+    /// # Errors
+    ///
+    /// [`BlockError`] when the bytes are not the end of a partitioned filter, damaged, or of a later version.
+    pub fn tail_bytes(end: &[u8]) -> Result<u64, BlockError> {
+        ContainerTrailer::decode(end).map(|trailer| tail_bytes_of(&trailer))
+    }
+
+    /// The index in the last [`tail_bytes`](Self::tail_bytes) of a container, exactly these. `context` describes the reader: a
+    /// [`LoadContext`], or a `&KeyHasher` where the container is not bound to a file. Its known keys are not probed
+    /// for, because no partition is read.
+    ///
+    /// Takes no more memory than ten times the bytes given, whatever they claim.
+    ///
+    /// # Errors
+    ///
+    /// [`BlockError`] when the bytes are damaged or contradict each other, and when hash or file are others than the
+    /// reader's. To a read, all of them mean "may be present" for every key of the file.
+    pub fn load<'a>(tail: &[u8], context: impl Into<LoadContext<'a>>) -> Result<Self, BlockError> {
+        let LoadContext { identity: expected, kinds, .. } = context.into();
+        let trailer = ContainerTrailer::decode(tail)?;
+        let (expected_bytes, got) = (tail_bytes_of(&trailer), tail.len() as u64);
+        if expected_bytes != got {
+            return Err(BlockError::Length { expected: expected_bytes, got });
+        }
+        let index = tail.get(..tail.len() - trailer.end_bytes()).unwrap_or_default();
+        let sum = checksum(index);
+        if sum != trailer.index_checksum {
+            return Err(BlockError::IndexChecksum { expected: trailer.index_checksum, got: sum });
+        }
+        let got = trailer.identity;
+        if expected.hash != got.hash {
+            return Err(BlockError::HashMismatch { expected: expected.hash, got: got.hash });
+        }
+        if expected.file != got.file {
+            return Err(BlockError::FileMismatch { expected: expected.file, got: got.file });
+        }
+        Self::decode(trailer, index, kinds.cloned())
+    }
+
+    fn decode(trailer: ContainerTrailer, index: &[u8], kinds: Option<KindRegistry>) -> Result<Self, BlockError> {
+        // Before there is room for them: the shortest entry has two bytes.
+        let most = u32::try_from(index.len() / 2).unwrap_or(u32::MAX);
+        require(
+            trailer.partitions <= most,
+            "partitions",
+            "at most one for two bytes of the top index",
+            trailer.partitions,
+        )?;
+        let partitions = trailer.partitions as usize;
+        let has_bounds = trailer.cut == PartitionCut::KeyRange;
+        let bounds = Bounds::with_capacity(if has_bounds { partitions } else { 0 });
+        let entries = Vec::with_capacity(partitions);
+        let mut decoded = Self { trailer, entries, aux: Vec::new(), bounds, partition_bytes: 0, kinds };
+        let mut cursor = Cursor(index);
+        for number in 0..partitions {
+            let refused = || BlockError::Field {
+                field: "entry of the top index",
+                expected: "one inside the index, whose lower bound is above the one before, of a partition below 2^38 bytes",
+                got: number as u64,
+            };
+            decoded.push_entry(&mut cursor, number).ok_or_else(refused)?;
+        }
+        require(cursor.0.is_empty(), "bytes behind the last entry of the top index", "0", cursor.0.len() as u64)?;
+        decoded.bounds.shrink_to_fit();
+        Ok(decoded)
+    }
+
+    /// Reads the entry of a partition, and of a group in front of its first.
+    fn push_entry(&mut self, cursor: &mut Cursor<'_>, number: usize) -> Option<()> {
+        let has_bounds = self.trailer.cut == PartitionCut::KeyRange;
+        if has_bounds && number.is_multiple_of(GROUP) {
+            self.bounds.push_item(cursor.item()?)?;
+        }
+        let (block_bytes, checksum) = cursor.sized()?;
+        let (aux_bytes, aux_checksum) = cursor.sized()?;
+        if has_bounds {
+            self.bounds.push_item(if number == 0 { &[] } else { cursor.item()? })?;
+            if number > 0 && !self.bounds.is_above_previous(number) {
+                return None;
+            }
+        }
+        let line = u32::try_from(self.partition_bytes.div_ceil(LINE_BYTES as u64)).ok()?;
+        self.entries.push(Entry { line, block_bytes, checksum });
+        if aux_bytes > 0 {
+            self.aux.reserve_exact(self.trailer.partitions as usize - self.aux.len());
+            self.aux.resize(number, Aux::default());
+            self.aux.push(Aux { bytes: aux_bytes, checksum: aux_checksum });
+        }
+        self.partition_bytes = u64::from(line) * LINE_BYTES as u64 + u64::from(block_bytes) + u64::from(aux_bytes);
+        Some(())
+    }
+
+    /// The partition that holds the key if any does. `hash` is the key's, by the hasher of the container.
+    #[must_use]
+    #[inline]
+    pub fn place(&self, key: &[u8], hash: KeyHash) -> PartitionPlace {
+        match self.trailer.cut {
+            PartitionCut::KeyRange => self.place_at(self.number_of(key), hash),
+            PartitionCut::HashRange => {
+                let (number, hash) = hash.in_partition(self.trailer.partitions);
+                self.place_at(number as usize, hash)
+            }
+        }
+    }
+
+    /// The partitions that can hold a key with the prefix, in order, where every key was added with the hash of this
+    /// prefix of it. The file has such a key only if one of them may contain `hash`.
+    pub fn places_with_prefix<'a>(
+        &'a self,
+        prefix: &'a [u8],
+        hash: KeyHash,
+    ) -> impl Iterator<Item = PartitionPlace> + 'a {
+        let (first, end, hash) = match self.trailer.cut {
+            PartitionCut::KeyRange => (self.number_of(prefix), self.entries.len(), hash),
+            PartitionCut::HashRange => {
+                let (number, hash) = hash.in_partition(self.trailer.partitions);
+                (number as usize, number as usize + 1, hash)
+            }
+        };
+        // The partition of the prefix itself, and all whose lower bounds begin with it: a bound above those is above all
+        // keys with the prefix.
+        let numbers =
+            (first..end).take_while(move |&number| number == first || self.bounds.begins_with(number, prefix));
+        numbers.map(move |number| self.place_at(number, hash))
+    }
+
+    /// The last partition whose lower bound is not above the key.
+    fn number_of(&self, key: &[u8]) -> usize {
+        let (mut number, mut above) = (0, self.entries.len());
+        while above - number > 1 {
+            let middle = number.midpoint(above);
+            if self.bounds.is_at_most(middle, key) {
+                number = middle;
+            } else {
+                above = middle;
+            }
+        }
+        number
+    }
+
+    fn place_at(&self, number: usize, hash: KeyHash) -> PartitionPlace {
+        // Numbers come from a search among the entries, or from a product that is below their number.
+        let entry = self.entries.get(number).copied().unwrap_or(Entry { line: 0, block_bytes: 0, checksum: 0 });
+        let number = u32::try_from(number).unwrap_or(u32::MAX);
+        PartitionPlace { number, offset: entry.offset(), block_bytes: entry.block_bytes, hash }
+    }
+
+    /// Opens the block of a partition, which fills `block` exactly. Reads all of it once: the length, the checksum in
+    /// the index and those in the block must hold, and its hash must be that of the container.
+    ///
+    /// Probe it with the hash of the key's [`place`](Self::place), and for keys whose place is this partition: it is
+    /// negative for all others.
+    ///
+    /// # Errors
+    ///
+    /// [`BlockError`] when the partition has no filter, or the bytes are not the ones that were written for it. To a
+    /// read, all of them mean "may be present" for the keys of this partition.
+    pub fn open<D: AsRef<[u8]>>(&self, number: u32, block: D) -> Result<FilterBlock<D>, BlockError> {
+        let entry = self.entry(number)?;
+        if entry.block_bytes == 0 {
+            return Err(BlockError::PartitionWithoutFilter { number });
+        }
+        let got = block.as_ref().len() as u64;
+        if u64::from(entry.block_bytes) != got {
+            return Err(BlockError::PartitionLength { number, expected: entry.block_bytes, got });
+        }
+        let (block, got) = FilterBlock::load_partition(block, self.trailer.identity.hash, self.kinds.as_ref())?;
+        if entry.checksum != got {
+            return Err(BlockError::PartitionChecksum { number, expected: entry.checksum, got });
+        }
+        Ok(block)
+    }
+
+    /// Where the block of a partition is; empty beyond the last.
+    #[inline]
+    pub(super) fn block_range(&self, number: u32) -> Range<u64> {
+        let place = self.place_at(number as usize, KeyHash::from_well_mixed(0));
+        place.offset..place.offset + u64::from(place.block_bytes)
+    }
+
+    /// Where the block of a partition is, from the first byte of the container: empty where it has no filter. For readers
+    /// that have kept the number of a [`place`](Self::place).
+    ///
+    /// # Errors
+    ///
+    /// [`BlockError::Field`] when there is no such partition.
+    pub fn block_place(&self, number: u32) -> Result<Range<u64>, BlockError> {
+        let entry = self.entry(number)?;
+        Ok(entry.offset()..entry.offset() + u64::from(entry.block_bytes))
+    }
+
+    /// Where the engine's bytes of a partition are, from the first byte of the container: empty where there are none.
+    ///
+    /// # Errors
+    ///
+    /// [`BlockError::Field`] when there is no such partition.
+    pub fn aux_place(&self, number: u32) -> Result<Range<u64>, BlockError> {
+        let entry = self.entry(number)?;
+        let from = entry.offset() + u64::from(entry.block_bytes);
+        Ok(from..from + u64::from(self.aux(number).bytes))
+    }
+
+    /// Compares the engine's bytes of a partition with their length and checksum.
+    ///
+    /// # Errors
+    ///
+    /// [`BlockError`] when they differ, or when there is no such partition.
+    pub fn check_aux(&self, number: u32, bytes: &[u8]) -> Result<(), BlockError> {
+        self.entry(number)?;
+        let aux = self.aux(number);
+        if bytes.len() as u64 != u64::from(aux.bytes) {
+            return Err(BlockError::PartitionLength { number, expected: aux.bytes, got: bytes.len() as u64 });
+        }
+        let got = if bytes.is_empty() { 0 } else { checksum(bytes) };
+        if aux.checksum == got {
+            Ok(())
+        } else {
+            Err(BlockError::PartitionChecksum { number, expected: aux.checksum, got })
+        }
+    }
+
+    fn entry(&self, number: u32) -> Result<Entry, BlockError> {
+        let entry = self.entries.get(number as usize).copied();
+        let (field, expected) = ("number of a partition", "one below the number of partitions");
+        entry.ok_or(BlockError::Field { field, expected, got: number.into() })
+    }
+
+    fn aux(&self, number: u32) -> Aux {
+        self.aux.get(number as usize).copied().unwrap_or_default()
+    }
+
+    /// What the index says of each partition, in order.
+    pub fn entries(&self) -> impl Iterator<Item = PartitionEntry> + '_ {
+        (0..).zip(&self.entries).map(|(number, entry)| PartitionEntry {
+            number,
+            offset: entry.offset(),
+            block_bytes: entry.block_bytes,
+            checksum: entry.checksum,
+            aux_bytes: self.aux(number).bytes,
+            aux_checksum: self.aux(number).checksum,
+            lower_bound: self.bounds.parts(number as usize).concat(),
+        })
+    }
+
+    /// The length of each partition's block, in order; 0 for one without a filter.
+    pub(crate) fn block_bytes(&self) -> impl Iterator<Item = u32> + '_ {
+        self.entries.iter().map(|entry| entry.block_bytes)
+    }
+
+    /// How the filter is cut.
+    #[must_use]
+    pub fn cut(&self) -> PartitionCut {
+        self.trailer.cut
+    }
+
+    /// The number of partitions, at least 1.
+    #[must_use]
+    pub fn partitions(&self) -> u32 {
+        self.trailer.partitions
+    }
+
+    /// The keys of all partitions, as each counts them.
+    #[must_use]
+    pub fn keys(&self) -> u64 {
+        self.trailer.keys
+    }
+
+    /// The hash of the keys.
+    #[must_use]
+    pub fn hash_identity(&self) -> HashIdentity {
+        self.trailer.identity.hash
+    }
+
+    /// The file that the container is bound to, if any.
+    #[must_use]
+    pub fn file(&self) -> Option<FileId> {
+        self.trailer.identity.file
+    }
+
+    /// The bytes of all partitions with the zeros between them: the top index begins there.
+    #[must_use]
+    pub fn partition_bytes(&self) -> u64 {
+        self.partition_bytes
+    }
+
+    /// The bytes of the whole container.
+    #[must_use]
+    pub fn container_bytes(&self) -> u64 {
+        self.partition_bytes + tail_bytes_of(&self.trailer)
+    }
+
+    /// The bytes that the index takes in memory.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        let arrays = self.entries.capacity() * size_of::<Entry>() + self.aux.capacity() * size_of::<Aux>();
+        size_of::<Self>() + arrays + self.bounds.memory_bytes()
+    }
+}
+
+impl fmt::Debug for PartitionIndex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PartitionIndex").field("trailer", &self.trailer).finish_non_exhaustive()
+    }
+}
+
+fn tail_bytes_of(trailer: &ContainerTrailer) -> u64 {
+    u64::from(trailer.index_bytes) + trailer.end_bytes() as u64
+}
+
+impl Entry {
+    fn offset(self) -> u64 {
+        u64::from(self.line) * LINE_BYTES as u64
+    }
+}
+
+/// What is left of a top index.
+struct Cursor<'a>(&'a [u8]);
+
+impl<'a> Cursor<'a> {
+    fn length(&mut self) -> Option<u32> {
+        let (length, rest) = take_varint(self.0)?;
+        self.0 = rest;
+        u32::try_from(length).ok()
+    }
+
+    /// A length, and the checksum that follows unless it is 0.
+    fn sized(&mut self) -> Option<(u32, u32)> {
+        let length = self.length()?;
+        if length == 0 {
+            return Some((0, 0));
+        }
+        let (sum, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some((length, u32::from_le_bytes(*sum)))
+    }
+
+    fn item(&mut self) -> Option<&'a [u8]> {
+        let length = self.length()?;
+        let (item, rest) = self.0.split_at_checked(length as usize)?;
+        self.0 = rest;
+        Some(item)
+    }
+}

@@ -1,0 +1,460 @@
+//! Containers of a few partitions. The failure guarded against: a key is added to one partition and looked up in another,
+//! and so is lost.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use bytes::Bytes;
+
+use super::bounds::put_item;
+use super::trailer::ContainerTrailer;
+use super::{BuiltPartitions, PartitionCut, PartitionIndex, PartitionOptions, PartitionedBuilder};
+use crate::block::{BlockIdentity, FallbackReason, FileId, FilterBlock, FilterReader, LoadContext};
+use crate::codec::{checksum, put_u32, put_varint};
+use crate::error::BlockError;
+use crate::hash::{KeyHash, KeyHasher};
+use crate::policy::{AutoPolicy, BuildContext, BuiltFilter, FilterBuilder, FilterPolicy, KindPolicy};
+use crate::units::FalsePositiveRate;
+
+const CUTS: [PartitionCut; 2] = [PartitionCut::KeyRange, PartitionCut::HashRange];
+
+fn bloom() -> Arc<dyn FilterPolicy> {
+    Arc::new(KindPolicy::default())
+}
+
+fn builder(policy: Arc<dyn FilterPolicy>, cut: PartitionCut) -> PartitionedBuilder {
+    let context = BuildContext::new(&KeyHasher::default());
+    PartitionedBuilder::new(policy, &context, PartitionOptions::new(cut, 1 << 10).unwrap())
+}
+
+fn build(policy: Arc<dyn FilterPolicy>, cut: PartitionCut, keys: &[Vec<u8>]) -> BuiltPartitions {
+    let mut builder = builder(policy, cut);
+    keys.iter().for_each(|key| builder.add_key(key));
+    builder.finish()
+}
+
+fn numbered(count: u32) -> Vec<Vec<u8>> {
+    (0..count).map(|number| format!("key-{number:06}").into_bytes()).collect()
+}
+
+fn load(container: &[u8]) -> PartitionIndex {
+    let tail = PartitionIndex::tail_bytes(&container[container.len().saturating_sub(40)..]).unwrap() as usize;
+    PartitionIndex::load(&container[container.len() - tail..], &KeyHasher::default()).unwrap()
+}
+
+/// Whether the key may be in the file, read as an engine would.
+fn probe(index: &PartitionIndex, container: &[u8], key: &[u8]) -> Result<bool, BlockError> {
+    let place = index.place(key, KeyHasher::default().hash(key));
+    let from = place.offset as usize;
+    let block = index.open(place.number, &container[from..from + place.block_bytes as usize])?;
+    Ok(block.may_contain(place.hash))
+}
+
+#[test]
+fn every_key_is_in_its_partition_whatever_the_cut_the_policy_and_the_number_of_keys() {
+    let ribbon = KindPolicy::ribbon(FalsePositiveRate::ONE_PERCENT).unwrap();
+    let policies: [Arc<dyn FilterPolicy>; 3] = [bloom(), Arc::new(ribbon), Arc::new(AutoPolicy::default())];
+    for policy in policies {
+        for (cut, count) in CUTS.into_iter().flat_map(|cut| [0, 1, 2, 600, 2_000, 40_000].map(|count| (cut, count))) {
+            let keys = numbered(count);
+            let built = build(policy.clone(), cut, &keys);
+            let (report, partitions) = (built.report(), built.partitions());
+            let container = built.seal().unwrap();
+            let index = load(&container);
+            assert_eq!(index.partitions(), partitions);
+            assert_eq!((index.keys(), report.distinct_keys), (count.into(), count.into()), "{cut:?}");
+            assert_eq!((index.container_bytes(), report.block_bytes), (container.len() as u64, container.len() as u64));
+            assert_eq!(partitions > 1, count > 600, "{cut:?} {count}");
+            assert!(keys.iter().all(|key| probe(&index, &container, key) == Ok(true)), "{cut:?} {count}");
+            let absent = |number: u32| probe(&index, &container, format!("none-{number}").as_bytes()).unwrap();
+            assert!((0..1_000).filter(|&number| absent(number)).count() < 40, "{cut:?} {count}");
+        }
+    }
+}
+
+#[test]
+fn partitions_are_full_begin_at_lines_and_stay_below_the_target() {
+    let keys = numbered(20_000);
+    for cut in CUTS {
+        let container = build(bloom(), cut, &keys).seal().unwrap();
+        let entries: Vec<_> = load(&container).entries().collect();
+        for entry in &entries {
+            assert!(entry.offset % 64 == 0 && entry.block_bytes <= 1 << 10, "{cut:?} {entry:?}");
+        }
+        let full = entries.iter().filter(|entry| entry.block_bytes > 800).count();
+        assert!(full + 1 >= entries.len(), "{cut:?}: {full} of {} partitions are full", entries.len());
+    }
+}
+
+#[test]
+fn a_partition_is_no_filter_of_the_file() {
+    let keys = numbered(5_000);
+    let container = build(bloom(), PartitionCut::KeyRange, &keys).seal().unwrap();
+    let index = load(&container);
+    let place = index.place(&keys[0], KeyHasher::default().hash(&keys[0]));
+    let bytes = &container[..place.block_bytes as usize];
+    let (hasher, hash) = (KeyHasher::default(), KeyHasher::default().hash(&keys[4_999]));
+    assert_eq!(FilterBlock::load(bytes, &hasher).err(), Some(BlockError::Partition));
+    assert_eq!(FilterBlock::open_unverified(bytes).err(), Some(BlockError::Partition));
+    assert_eq!(FilterBlock::probe_unverified(bytes, hasher.identity(), hash), Err(BlockError::Partition));
+    let opened = index.open(0, bytes).unwrap();
+    assert!(!opened.may_contain(hash), "else this shows nothing");
+    assert!(!FilterReader::from(Ok(opened.clone())).probe(hash).is_absent());
+    let rebound = opened.bound_to(FileId::new(b"file").unwrap());
+    assert!(FilterBlock::open_unverified(rebound).is_err());
+}
+
+#[test]
+fn an_ordinary_block_is_no_partition() {
+    let keys = numbered(100);
+    let mut whole = bloom().builder(&BuildContext::new(&KeyHasher::default())).unwrap();
+    keys.iter().for_each(|key| whole.add_key(key));
+    let block = whole.finish().block.unwrap();
+    let container = build(bloom(), PartitionCut::KeyRange, &keys).seal().unwrap();
+    assert_eq!(load(&container).open(0, &block[..]).err(), Some(BlockError::NotAPartition));
+}
+
+#[test]
+fn keys_that_do_not_ascend_give_no_filter_and_are_reported() {
+    let mut out_of_order = builder(bloom(), PartitionCut::KeyRange);
+    [b"b", b"c", b"a", b"d"].into_iter().for_each(|key| out_of_order.add_key(key));
+    let built = out_of_order.finish();
+    assert_eq!(built.report().reason, FallbackReason::KeysOutOfOrder);
+    assert!(built.report().used.is_none() && built.seal().is_none());
+    let mut by_hash = builder(bloom(), PartitionCut::HashRange);
+    [b"b", b"c", b"a", b"d"].into_iter().for_each(|key| by_hash.add_key(key));
+    assert!(by_hash.finish().seal().is_some());
+}
+
+#[test]
+fn a_hash_function_that_panics_leaves_no_filter() {
+    for cut in CUTS {
+        let hasher = KeyHasher::custom(7, |key| {
+            assert!(key != b"b", "the engine's own fault");
+            KeyHash::mix(key.len() as u64)
+        });
+        let options = PartitionOptions::new(cut, 1 << 10).unwrap();
+        let mut builder = PartitionedBuilder::new(bloom(), &BuildContext::new(&hasher), options);
+        builder.add_key(b"a");
+        assert!(catch_unwind(AssertUnwindSafe(|| builder.add_key(b"b"))).is_err());
+        builder.add_key(b"c");
+        let built = builder.finish();
+        assert_eq!((built.problem(), built.partitions()), (Some(FallbackReason::Interrupted), 0));
+        assert!(built.seal().is_none());
+    }
+}
+
+/// Declines for, or panics at, the second partition.
+#[derive(Debug)]
+struct Moody {
+    panics: bool,
+    calls: AtomicU32,
+}
+
+impl FilterPolicy for Moody {
+    fn name(&self) -> &'static str {
+        "moody"
+    }
+
+    fn builder(&self, context: &BuildContext) -> Option<Box<dyn FilterBuilder>> {
+        let is_second = self.calls.fetch_add(1, Ordering::Relaxed) == 1;
+        assert!(!(is_second && self.panics), "the engine's own fault");
+        (!is_second).then(|| KindPolicy::default().builder(context))
+    }
+}
+
+#[test]
+fn a_policy_that_declines_for_one_partition_leaves_its_keys_to_the_search_and_no_others() {
+    let keys = numbered(3_000);
+    let built = build(Arc::new(Moody { panics: false, calls: AtomicU32::new(0) }), PartitionCut::KeyRange, &keys);
+    let (second, third) = [1, 2].map(|number| built.lower_bound(number).unwrap().to_vec()).into();
+    let container = built.seal().unwrap();
+    let index = load(&container);
+    for key in &keys {
+        match probe(&index, &container, key) {
+            Err(BlockError::PartitionWithoutFilter { number: 1 }) => assert!(*key >= second && *key < third),
+            answer => assert!(answer == Ok(true) && !(*key >= second && *key < third)),
+        }
+    }
+}
+
+#[test]
+fn a_policy_that_panics_at_a_cut_leaves_no_filter() {
+    let mut builder = builder(Arc::new(Moody { panics: true, calls: AtomicU32::new(0) }), PartitionCut::KeyRange);
+    for key in numbered(5_000) {
+        let _ = catch_unwind(AssertUnwindSafe(|| builder.add_key(&key)));
+    }
+    assert_eq!(builder.finish().problem(), Some(FallbackReason::Interrupted));
+}
+
+#[test]
+fn a_policy_without_filters_gives_no_container() {
+    #[derive(Debug)]
+    struct Declining;
+    impl FilterPolicy for Declining {
+        fn name(&self) -> &'static str {
+            "declining"
+        }
+        fn builder(&self, _: &BuildContext) -> Option<Box<dyn FilterBuilder>> {
+            None
+        }
+    }
+    let built = build(Arc::new(Declining), PartitionCut::KeyRange, &numbered(10_000));
+    assert_eq!(built.problem(), Some(FallbackReason::None));
+    assert!(built.report().used.is_none() && built.seal().is_none());
+}
+
+#[test]
+fn what_a_builder_of_the_engines_gives_is_used_only_if_it_is_an_unbound_block_of_the_hash() {
+    #[derive(Debug)]
+    struct Foreign(BuildContext);
+    impl FilterPolicy for Foreign {
+        fn name(&self) -> &'static str {
+            "foreign"
+        }
+        fn builder(&self, _: &BuildContext) -> Option<Box<dyn FilterBuilder>> {
+            Some(KindPolicy::default().builder(&self.0))
+        }
+    }
+    #[derive(Debug)]
+    struct Garbage;
+    impl FilterPolicy for Garbage {
+        fn name(&self) -> &'static str {
+            "garbage"
+        }
+        fn builder(&self, context: &BuildContext) -> Option<Box<dyn FilterBuilder>> {
+            Some(Box::new(Wrapped(KindPolicy::default().builder(context))))
+        }
+    }
+    #[derive(Debug)]
+    struct Wrapped(Box<dyn FilterBuilder>);
+    impl FilterBuilder for Wrapped {
+        fn add_key(&mut self, key: &[u8]) {
+            self.0.add_key(key);
+        }
+        fn add_hash(&mut self, hash: KeyHash) {
+            self.0.add_hash(hash);
+        }
+        fn estimated_bytes(&self) -> u64 {
+            self.0.estimated_bytes()
+        }
+        fn finish(self: Box<Self>) -> BuiltFilter {
+            BuiltFilter { block: Some(Bytes::from_static(b"compressed")), ..self.0.finish() }
+        }
+    }
+    let bound = BuildContext::new(&KeyHasher::default()).with_file_id(FileId::new(b"file").unwrap());
+    let policies: [Arc<dyn FilterPolicy>; 3] =
+        [Arc::new(Foreign(bound)), Arc::new(Foreign(BuildContext::new(&KeyHasher::with_seed(9)))), Arc::new(Garbage)];
+    for policy in policies {
+        let built = build(policy, PartitionCut::KeyRange, &numbered(2_000));
+        assert_eq!(built.problem(), Some(FallbackReason::ConstructionFailed));
+    }
+}
+
+#[test]
+fn equal_keys_stay_together_though_their_hashes_overfill_a_partition() {
+    let mut builder = builder(bloom(), PartitionCut::KeyRange);
+    for number in 0..3_000_u64 {
+        builder.add(b"same", &[KeyHash::mix(number)]);
+    }
+    builder.add(b"same!", &[KeyHash::mix(7)]);
+    let built = builder.finish();
+    assert_eq!((built.partitions(), built.lower_bound(1)), (2, Some(&b"same!"[..])));
+    let container = built.seal().unwrap();
+    let index = load(&container);
+    for number in 0..3_000_u64 {
+        let place = index.place(b"same", KeyHash::mix(number));
+        let block = index.open(place.number, &container[..place.block_bytes as usize]).unwrap();
+        assert!(place.number == 0 && block.may_contain(place.hash));
+    }
+}
+
+#[test]
+fn keys_outside_all_bounds_and_prefixes_of_bounds_have_a_partition() {
+    let keys = numbered(5_000);
+    let built = build(bloom(), PartitionCut::KeyRange, &keys);
+    let bounds: Vec<Vec<u8>> =
+        (0..built.partitions()).map(|number| built.lower_bound(number).unwrap().to_vec()).collect();
+    let index = load(&built.seal().unwrap());
+    let place = |key: &[u8]| index.place(key, KeyHash::mix(0)).number as usize;
+    let huge = vec![0xff; 1 << 20];
+    assert_eq!((place(b""), place(&huge)), (0, bounds.len() - 1));
+    for bound in &bounds {
+        for key in (0..=bound.len()).map(|length| &bound[..length]).chain([&[bound, &b"\0"[..]].concat()[..]]) {
+            let expected = bounds.iter().rposition(|bound| &bound[..] <= key).unwrap();
+            assert_eq!(place(key), expected, "{key:?}");
+        }
+    }
+    assert_eq!(index.entries().map(|entry| entry.lower_bound).collect::<Vec<_>>(), bounds);
+}
+
+#[test]
+fn every_partition_with_keys_of_a_prefix_is_probed_for_it() {
+    let hasher = KeyHasher::default();
+    for cut in CUTS {
+        let mut builder = builder(bloom(), cut);
+        let keys: Vec<Vec<u8>> =
+            (0..6_000).map(|number| format!("tenant-{}/{number:06}", number / 2_000).into_bytes()).collect();
+        for key in &keys {
+            builder.add(key, &[hasher.hash(key), hasher.hash(&key[..8])]);
+        }
+        let built = builder.finish();
+        assert!(built.report().distinct_keys < 6_100, "neighbours share their prefix");
+        let container = built.seal().unwrap();
+        let index = load(&container);
+        for key in &keys {
+            // The partition of each key must be among those probed for its prefix, and hold the prefix.
+            let own = index.place(key, hasher.hash(key)).number;
+            let hits: Vec<u32> = index
+                .places_with_prefix(&key[..8], hasher.hash(&key[..8]))
+                .filter(|place| {
+                    let from = place.offset as usize;
+                    let block = &container[from..from + place.block_bytes as usize];
+                    index.open(place.number, block).unwrap().may_contain(place.hash)
+                })
+                .map(|place| place.number)
+                .collect();
+            assert!(!hits.is_empty() && (cut == PartitionCut::HashRange || hits.contains(&own)), "{cut:?} {key:?}");
+        }
+        let beside = index.places_with_prefix(b"tenant-9", hasher.hash(b"tenant-9")).count();
+        assert_eq!(beside, 1, "{cut:?}");
+    }
+}
+
+#[test]
+fn bytes_beside_a_partition_come_back_and_their_damage_is_found() {
+    let mut built = build(bloom(), PartitionCut::KeyRange, &numbered(3_000));
+    assert!(built.set_aux(built.partitions(), b"beyond").is_err());
+    built.set_aux(1, b"seventeen bytes!!").unwrap();
+    built.set_aux(built.partitions() - 1, b"last").unwrap();
+    let last = built.partitions() - 1;
+    let container = built.seal().unwrap();
+    let index = load(&container);
+    let read = |number| {
+        let place = index.aux_place(number).unwrap();
+        container[place.start as usize..place.end as usize].to_vec()
+    };
+    assert_eq!([0, 1, last].map(read), [vec![], b"seventeen bytes!!".to_vec(), b"last".to_vec()]);
+    for number in 0..=last {
+        index.check_aux(number, &read(number)).unwrap();
+        assert!(index.check_aux(number, b"something else").is_err());
+    }
+    assert!(matches!(index.check_aux(1, b"seventeen bytes.."), Err(BlockError::PartitionChecksum { number: 1, .. })));
+    assert!(index.aux_place(last + 1).is_err() && index.open(last + 1, &[][..]).is_err());
+    assert!(numbered(3_000).iter().all(|key| probe(&index, &container, key) == Ok(true)));
+}
+
+#[test]
+fn a_container_is_loaded_for_its_own_file_and_hash_only() {
+    let file = FileId::new(b"a file").unwrap();
+    let hasher = KeyHasher::default();
+    let context = BuildContext::new(&hasher).with_file_id(file);
+    let mut builder = PartitionedBuilder::new(bloom(), &context, PartitionOptions::default());
+    builder.add_key(b"a");
+    let container = builder.finish().seal().unwrap();
+    let tail = PartitionIndex::tail_bytes(&container).unwrap() as usize;
+    let tail = &container[container.len() - tail..];
+    let own = LoadContext::new(&hasher).with_file_id(file);
+    assert_eq!(PartitionIndex::load(tail, own).unwrap().file(), Some(file));
+    assert!(matches!(PartitionIndex::load(tail, &hasher), Err(BlockError::FileMismatch { .. })));
+    let other = LoadContext::new(&hasher).with_file_id(FileId::new(b"another").unwrap());
+    assert!(matches!(PartitionIndex::load(tail, other), Err(BlockError::FileMismatch { .. })));
+    let other = KeyHasher::with_seed(1);
+    let other = LoadContext::new(&other).with_file_id(file);
+    assert!(matches!(PartitionIndex::load(tail, other), Err(BlockError::HashMismatch { .. })));
+}
+
+/// The tail of a container with any top index, under valid checksums.
+fn forge(cut: PartitionCut, partitions: u32, index: &[u8]) -> Vec<u8> {
+    let trailer = ContainerTrailer {
+        identity: BlockIdentity { hash: KeyHasher::default().identity(), file: None },
+        cut,
+        partitions,
+        keys: 1,
+        index_bytes: index.len() as u32,
+        index_checksum: checksum(index),
+    };
+    [index, &trailer.encode()].concat()
+}
+
+/// An entry of a block of this length, without bytes beside it.
+fn put_block(out: &mut Vec<u8>, bytes: u64) {
+    put_varint(out, bytes);
+    if bytes > 0 {
+        put_u32(out, 0);
+    }
+    put_varint(out, 0);
+}
+
+#[test]
+fn a_forged_top_index_is_refused_or_small() {
+    let refused = |cut, partitions, index: &[u8]| {
+        matches!(
+            PartitionIndex::load(&forge(cut, partitions, index), &KeyHasher::default()),
+            Err(BlockError::Field { .. })
+        )
+    };
+    let [by_key, by_hash] = CUTS;
+    // More partitions than the index has entries for, no entry at all, bytes behind the last.
+    let mut one = Vec::new();
+    put_block(&mut one, 100);
+    assert!(refused(by_hash, (1 << 24) - 1, &one) && refused(by_hash, 3, &one) && refused(by_hash, 1, &[]));
+    assert!(refused(by_hash, 1, &[&one[..], &[0]].concat()) && refused(by_key, 1, &one));
+    assert!(!refused(by_hash, 1, &one));
+    // Lengths beyond 32 bits, and partitions beyond 2^38 bytes.
+    let mut long = Vec::new();
+    put_block(&mut long, 1 << 32);
+    assert!(refused(by_hash, 1, &long));
+    let mut many = Vec::new();
+    (0..65).for_each(|_| put_block(&mut many, u64::from(u32::MAX)));
+    assert!(refused(by_hash, 65, &many));
+    // Bounds that are equal, that descend, that are empty, and that are longer than the index.
+    let bounded = |bounds: &[&[u8]]| {
+        let mut out = vec![0];
+        put_block(&mut out, 100);
+        for bound in bounds {
+            put_block(&mut out, 100);
+            put_item(&mut out, bound);
+        }
+        out
+    };
+    assert!(!refused(by_key, 3, &bounded(&[b"a", b"b"])));
+    for bounds in [[&b"a"[..], b"a"], [b"b", b"a"], [b"", b"a"], [b"ab", b"a"]] {
+        assert!(refused(by_key, 3, &bounded(&bounds)), "{bounds:?}");
+    }
+    let mut overlong = bounded(&[]);
+    put_block(&mut overlong, 100);
+    put_varint(&mut overlong, u64::from(u32::MAX));
+    assert!(refused(by_key, 2, &overlong));
+    // A prefix that all bounds repeat is held once.
+    let prefix = vec![b'p'; 100_000];
+    let mut shared = Vec::new();
+    put_item(&mut shared, &prefix);
+    put_block(&mut shared, 100);
+    for number in 1..16_u8 {
+        put_block(&mut shared, 100);
+        put_item(&mut shared, &[number]);
+    }
+    let index = PartitionIndex::load(&forge(by_key, 16, &shared), &KeyHasher::default()).unwrap();
+    assert!(index.memory_bytes() < 110_000, "{}", index.memory_bytes());
+    assert_eq!(index.place(&prefix, KeyHash::mix(0)).number, 0);
+    assert_eq!(index.place(&[&prefix[..], &[3]].concat(), KeyHash::mix(0)).number, 3);
+    // Entries of two bytes: what they take in memory has a limit.
+    let hollow = vec![0; 2 * 100_001];
+    let index = PartitionIndex::load(&forge(by_hash, 100_001, &hollow), &KeyHasher::default()).unwrap();
+    assert!(index.memory_bytes() < 8 * hollow.len(), "{}", index.memory_bytes());
+    assert!(matches!(index.open(0, &[][..]), Err(BlockError::PartitionWithoutFilter { number: 0 })));
+}
+
+#[test]
+fn distinct_hashes_stay_distinct_and_in_order_inside_a_partition() {
+    for partitions in [1, 3, 5, 1_001, (1 << 24) - 1] {
+        let mut hashes: Vec<KeyHash> = (0..20_000).map(KeyHash::mix).collect();
+        hashes.extend([0, 1, u64::MAX, u64::MAX - 1].map(KeyHash::from_well_mixed));
+        hashes.sort_unstable();
+        let placed: Vec<_> = hashes.iter().map(|hash| hash.in_partition(partitions)).collect();
+        assert!(placed.is_sorted() && placed.windows(2).all(|pair| pair[0] != pair[1]));
+        assert!(placed.iter().all(|&(number, _)| number < partitions));
+    }
+}

@@ -1,0 +1,195 @@
+//! The end of a container: the file's fingerprint, if it is bound to one, and 32 bytes.
+//!
+//! ```text
+//! file fingerprint           8 bytes, in a bound container only
+//! trailer, 32 bytes:
+//!   0   8  hash seed, or its fingerprint, or the engine's tag
+//!   8   4  bytes of the top index
+//!  12   4  CRC32C of the top index
+//!  16   5  keys
+//!  21   3  partitions
+//!  24   1  0 (low 4 bits), hash id (high 4 bits)
+//!  25   1  format version (low 4 bits), flags (high 4 bits): bit 4 in a bound container, bit 5 in one cut by hash range
+//!  26   2  magic, the bytes "SP"
+//!  28   4  CRC32C of the file fingerprint and bytes 0 to 27 of the trailer
+//! ```
+
+use bytes::{Buf, BufMut};
+
+use super::PartitionCut;
+use crate::block::{BlockIdentity, FILE_BYTES};
+use crate::codec::checksum;
+use crate::error::BlockError;
+use crate::filter::kind::{TRAILER_BYTES, require};
+use crate::hash::{HashId, HashIdentity};
+use crate::ids::FileId;
+
+/// The newest version of the container; the writer always writes it.
+const CONTAINER_VERSION: u8 = 1;
+
+const BOUND: u8 = 1 << 4;
+const CUT_BY_HASH: u8 = 1 << 5;
+
+/// The bytes `SP`.
+const MAGIC: u16 = 0x5053;
+
+const KEYS_BYTES: usize = 5;
+const PARTITIONS_BYTES: usize = 3;
+
+/// The most partitions: three bytes hold it. At 1 KiB they are a filter of 16 GiB.
+pub(super) const MAX_PARTITIONS: u32 = (1 << 24) - 1;
+
+/// The decoded end of a container.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ContainerTrailer {
+    pub(super) identity: BlockIdentity,
+    pub(super) cut: PartitionCut,
+    pub(super) partitions: u32,
+    pub(super) keys: u64,
+    pub(super) index_bytes: u32,
+    pub(super) index_checksum: u32,
+}
+
+impl ContainerTrailer {
+    /// Bytes behind the top index.
+    pub(super) fn end_bytes(&self) -> usize {
+        TRAILER_BYTES + if self.identity.file.is_some() { FILE_BYTES } else { 0 }
+    }
+
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(TRAILER_BYTES + FILE_BYTES);
+        let BlockIdentity { hash, file } = self.identity;
+        if let Some(file) = file {
+            out.put_u64_le(file.fingerprint());
+        }
+        out.put_u64_le(hash.seed);
+        out.put_u32_le(self.index_bytes);
+        out.put_u32_le(self.index_checksum);
+        out.put_uint_le(self.keys, KEYS_BYTES);
+        out.put_uint_le(self.partitions.into(), PARTITIONS_BYTES);
+        out.put_u8(hash.id.code() << 4);
+        let bound = if file.is_some() { BOUND } else { 0 };
+        let cut = if self.cut == PartitionCut::HashRange { CUT_BY_HASH } else { 0 };
+        out.put_u8(CONTAINER_VERSION | bound | cut);
+        out.put_u16_le(MAGIC);
+        out.put_u32_le(checksum(&out));
+        out
+    }
+
+    /// Decodes the end of `container`, of which only the last 40 bytes are read.
+    pub(super) fn decode(container: &[u8]) -> Result<Self, BlockError> {
+        let got = container.len() as u64;
+        let too_short = |expected: usize| BlockError::TooShort { expected: expected as u64, got };
+        let trailer = container.last_chunk::<TRAILER_BYTES>().ok_or(too_short(TRAILER_BYTES))?;
+        let magic = u16::from_le_bytes([trailer[26], trailer[27]]);
+        if magic != MAGIC {
+            return Err(BlockError::NotPartitioned { got: magic });
+        }
+        let (version, flags) = (trailer[25] & 15, trailer[25] & !15);
+        if version != CONTAINER_VERSION {
+            return Err(BlockError::Version { expected: CONTAINER_VERSION, got: version });
+        }
+        // Checked before the checksum: a future flag may change what that covers.
+        require(flags & !(BOUND | CUT_BY_HASH) == 0, "flags of a partitioned filter", "0 to 3", flags >> 4)?;
+        let is_bound = flags & BOUND != 0;
+        let end_bytes = TRAILER_BYTES + if is_bound { FILE_BYTES } else { 0 };
+        let end = container.len().checked_sub(end_bytes).and_then(|from| container.get(from..));
+        let end = end.ok_or(too_short(end_bytes))?;
+        let (covered, stored) = end.split_last_chunk().ok_or(too_short(end_bytes))?;
+        let (expected, got) = (u32::from_le_bytes(*stored), checksum(covered));
+        if expected != got {
+            return Err(BlockError::TrailerChecksum { expected, got });
+        }
+        let cut = if flags & CUT_BY_HASH != 0 { PartitionCut::HashRange } else { PartitionCut::KeyRange };
+        Self::from_checked_end(end, is_bound, cut)
+    }
+
+    fn from_checked_end(mut end: &[u8], is_bound: bool, cut: PartitionCut) -> Result<Self, BlockError> {
+        let file = is_bound.then(|| FileId { fingerprint: end.get_u64_le() });
+        let seed = end.get_u64_le();
+        let (index_bytes, index_checksum) = (end.get_u32_le(), end.get_u32_le());
+        let keys = end.get_uint_le(KEYS_BYTES);
+        let partitions = end.get_uint_le(PARTITIONS_BYTES);
+        let reserved_and_hash = end.get_u8();
+        let (reserved, id) = (reserved_and_hash & 15, HashId::from_code(reserved_and_hash >> 4));
+        if let HashId::Unknown(got) = id {
+            return Err(BlockError::UnknownHash { got });
+        }
+        require(reserved == 0, "reserved bits of a partitioned filter", "0", reserved)?;
+        let is_countable = partitions > 0 && (cut == PartitionCut::KeyRange || partitions % 2 == 1);
+        require(is_countable, "partitions", "at least 1, and odd in a filter that is cut by hash range", partitions)?;
+        let partitions = u32::try_from(partitions).unwrap_or(MAX_PARTITIONS);
+        let identity = BlockIdentity { hash: HashIdentity { id, seed }, file };
+        Ok(Self { identity, cut, partitions, keys, index_bytes, index_checksum })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn examples() -> impl Iterator<Item = ContainerTrailer> {
+        let file = Some(FileId::new(b"file").unwrap());
+        [(None, PartitionCut::KeyRange), (file, PartitionCut::HashRange), (None, PartitionCut::HashRange)]
+            .into_iter()
+            .map(|(file, cut)| ContainerTrailer {
+                identity: BlockIdentity {
+                    hash: HashIdentity { id: HashId::Custom, seed: 0x0102_0304_0506_0708 },
+                    file,
+                },
+                cut,
+                partitions: 0x12_3457,
+                keys: 0x12_3456_789a,
+                index_bytes: 0x0bcd_ef01,
+                index_checksum: 0xaabb_ccdd,
+            })
+    }
+
+    #[test]
+    fn the_end_of_a_container_reads_back_as_written_whatever_precedes_it() {
+        for trailer in examples() {
+            let bytes = [vec![0xee; 100], trailer.encode()].concat();
+            assert_eq!(ContainerTrailer::decode(&bytes), Ok(trailer));
+            assert_eq!(ContainerTrailer::decode(&trailer.encode()), Ok(trailer));
+            assert_eq!(trailer.encode().len(), trailer.end_bytes());
+        }
+    }
+
+    #[test]
+    fn every_flipped_bit_and_every_cut_of_the_end_is_refused() {
+        for trailer in examples() {
+            let bytes = trailer.encode();
+            for bit in 0..bytes.len() * 8 {
+                let mut damaged = bytes.clone();
+                damaged[bit / 8] ^= 1 << (bit % 8);
+                assert!(ContainerTrailer::decode(&damaged).is_err(), "bit {bit}");
+            }
+            assert!((0..bytes.len()).all(|length| ContainerTrailer::decode(&bytes[..length]).is_err()));
+            assert!((1..=bytes.len()).all(|cut| ContainerTrailer::decode(&bytes[cut..]).is_err()));
+        }
+    }
+
+    #[test]
+    fn what_no_writer_writes_is_refused_under_a_valid_checksum() {
+        let reseal = |offset: usize, value: u8| {
+            let mut bytes = examples().next().unwrap().encode();
+            bytes[offset] = value;
+            let sum = checksum(&bytes[..28]);
+            bytes.truncate(28);
+            bytes.put_u32_le(sum);
+            ContainerTrailer::decode(&bytes)
+        };
+        assert!(matches!(reseal(25, 0x41), Err(BlockError::Field { got: 4, .. })));
+        assert!(matches!(reseal(25, 2), Err(BlockError::Version { got: 2, .. })));
+        assert!(matches!(reseal(26, b'T'), Err(BlockError::NotPartitioned { .. })));
+        assert!(matches!(reseal(24, 0x31), Err(BlockError::UnknownHash { got: 3 })));
+        assert!(matches!(reseal(24, 0xf1), Err(BlockError::Field { got: 1, .. })));
+        // 0x12_3458 partitions cannot be cut by hash.
+        assert!(reseal(21, 0x58).is_ok());
+        let mut even = examples().nth(2).unwrap();
+        even.partitions = 0x12_3458;
+        assert!(matches!(ContainerTrailer::decode(&even.encode()), Err(BlockError::Field { field: "partitions", .. })));
+        even.partitions = 0;
+        assert!(matches!(ContainerTrailer::decode(&even.encode()), Err(BlockError::Field { field: "partitions", .. })));
+    }
+}

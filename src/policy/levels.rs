@@ -1,0 +1,516 @@
+//! One memory budget, spread over the levels of a store.
+//!
+//! A lookup of an absent key probes the filter of each sorted run, and reads in vain where the filter is wrong: the
+//! useless reads to expect are the sum of the rates over the runs. With equal bits per key everywhere, each run adds as
+//! much to the sum, although nine tenths of the memory are in the last level. A bit per key for a level of a tenth of the
+//! keys costs a tenth as much and lowers its rate by the same factor, so the sum is least where small levels have more
+//! bits per key, and lower rates, than large ones.
+//!
+//! N. Dayan, M. Athanassoulis, S. Idreos, *Monkey: Optimal Navigable Key-Value Store* (SIGMOD 2017, section 4) solve this
+//! for ideal Bloom filters, of ln(1/p) / ln(2)^2 bits per key for the rate p. The gain of one more bit must be the same
+//! in all levels, so the rate of a run is in proportion to its keys. Where that exceeds 1, the level has no filter: its
+//! memory serves the others better.
+//!
+//! Real filters have steps in their sizes, a largest size, bytes of their own in each file, and other kinds where keys
+//! are few. So the plan here knows no formula: it takes the bytes and rates of the filters that the kind would build, for
+//! many sizes per level, and goes along the lower convex hull of each level's choices, always where the next step saves
+//! the most reads per byte. That is the same condition as the paper's, and `tests` compares the two.
+
+use core::cmp::Ordering;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::sync::Arc;
+
+use super::{BuildContext, FilterBuilder, FilterPolicy, KindPolicy};
+use crate::block::FILE_BYTES;
+use crate::error::ConfigError;
+use crate::units::{BitsPerKey, Sizing};
+
+#[cfg(test)]
+mod tests;
+
+/// What a level of a store holds, or will hold when it is full.
+///
+/// ```
+/// use sstfilter::LevelSize;
+///
+/// let newest = LevelSize::new(0, 40_000).with_runs(4);
+/// let last = LevelSize::new(6, 1_000_000_000).with_files(500).without_filter();
+/// assert_eq!((newest.files, last.runs), (4, 1));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LevelSize {
+    /// Its number, as in [`BuildContext::level`].
+    pub level: u32,
+    /// Distinct keys, summed over its runs.
+    pub keys: u64,
+    /// Sorted runs: how many of its files one lookup can have to read. 1 where files do not overlap.
+    pub runs: u64,
+    /// Files, each with a filter of its own and an equal part of the keys.
+    pub files: u64,
+    /// Whether its files may have filters.
+    pub may_have_filter: bool,
+}
+
+impl LevelSize {
+    /// A level of one run in one file.
+    #[must_use]
+    pub const fn new(level: u32, keys: u64) -> Self {
+        Self { level, keys, runs: 1, files: 1, may_have_filter: true }
+    }
+
+    /// Sets the number of runs, at least 1: for level 0, where files overlap, and for tiered levels. There are at least
+    /// as many files.
+    #[must_use]
+    pub fn with_runs(self, runs: u64) -> Self {
+        let runs = runs.max(1);
+        Self { runs, files: self.files.max(runs), ..self }
+    }
+
+    /// Sets the number of files, at least that of the runs. It matters for small files, whose filters cost more per key.
+    #[must_use]
+    pub fn with_files(self, files: u64) -> Self {
+        Self { files: files.max(self.runs), ..self }
+    }
+
+    /// Leaves the level without filters: the last one where most lookups find their key, so that its filters would
+    /// save nothing. RocksDB's option for this is `optimize_filters_for_hits`.
+    #[must_use]
+    pub fn without_filter(self) -> Self {
+        Self { may_have_filter: false, ..self }
+    }
+
+    fn keys_per_file(&self) -> u64 {
+        self.keys.div_ceil(self.files.max(1))
+    }
+
+    /// Reads of the level per lookup of an absent key if its filters have the rate `fpr`.
+    fn useless_reads(&self, fpr: f64) -> f64 {
+        if self.keys == 0 { 0.0 } else { self.runs as f64 * fpr }
+    }
+}
+
+/// The filters of one level in a plan.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct PlannedLevel {
+    /// The level.
+    pub size: LevelSize,
+    /// What its files get; `None` for no filter.
+    pub policy: Option<KindPolicy>,
+    /// Bytes of all filters of the level: of whole blocks that are bound to their files. As exact as
+    /// [`KindPolicy::block_bytes`].
+    pub bytes: u64,
+    /// False positive rate of each; 1 without a filter.
+    pub expected_fpr: f64,
+}
+
+impl PlannedLevel {
+    /// Bytes of the filters over distinct keys, in bits; 0 without either.
+    #[must_use]
+    pub fn bits_per_key(&self) -> f64 {
+        self.bytes as f64 * 8.0 / self.size.keys.max(1) as f64
+    }
+
+    /// Useless reads of the level to expect per lookup of an absent key: the rate times the runs, 0 where it has no keys.
+    #[must_use]
+    pub fn useless_reads(&self) -> f64 {
+        self.size.useless_reads(self.expected_fpr)
+    }
+}
+
+/// How large the filters of each level are, so that lookups of absent keys read as little as one memory budget allows.
+///
+/// Small levels get more bits per key than large ones. Where memory is short, the largest levels get no filters; where
+/// there is more than the kind can use, some is left over. The method is that of *Monkey* (N. Dayan, M. Athanassoulis,
+/// S. Idreos, SIGMOD 2017), with the real sizes and rates of a kind in place of the formula of an ideal Bloom filter.
+///
+/// ```
+/// use sstfilter::{KindPolicy, LevelPlan, LevelSize};
+///
+/// // Five levels, each ten times as large as the one before, and 10 bits for each of their keys.
+/// let levels: Vec<_> = (1..=5).map(|level| LevelSize::new(level, 1_000 * 10_u64.pow(level))).collect();
+/// let memory = levels.iter().map(|level| level.keys).sum::<u64>() * 10 / 8;
+/// let plan = LevelPlan::new(&levels, memory, KindPolicy::ribbon)?;
+/// let equal = LevelPlan::with_equal_bits(&levels, memory, KindPolicy::ribbon)?;
+///
+/// assert!(plan.bytes() <= memory && equal.bytes() <= memory);
+/// assert!(plan.useless_reads() < equal.useless_reads() / 3.0);
+/// assert!(plan.levels[0].bits_per_key() > 2.0 * plan.levels[4].bits_per_key());
+/// # Ok::<(), sstfilter::ConfigError>(())
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct LevelPlan {
+    /// The levels, by their numbers.
+    pub levels: Vec<PlannedLevel>,
+    /// What the same memory gives with equal bits everywhere: for levels that the plan does not know.
+    others: Option<KindPolicy>,
+}
+
+impl LevelPlan {
+    /// The plan with the fewest useless reads in `memory_bytes`, with filters of the kind that `configure` makes:
+    /// [`KindPolicy::ribbon`], [`KindPolicy::bloom`], or what an engine makes of a size.
+    ///
+    /// It compares some 700 sizes per level, 1 to 100 bits per key, and comes within about a percent of the least
+    /// reads possible. Make it once for a store, or when its levels have grown, and not for each file.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::OutOfRange`] when two levels have one number; the error of `configure` when the kind has no filter of
+    /// any size.
+    pub fn new(
+        levels: &[LevelSize],
+        memory_bytes: u64,
+        configure: impl Fn(Sizing) -> Result<KindPolicy, ConfigError>,
+    ) -> Result<Self, ConfigError> {
+        let equal = Self::with_equal_bits(levels, memory_bytes, &configure)?;
+        let mut policies: Vec<_> = sizes().filter_map(|size| configure(size.into()).ok()).collect();
+        // A plan is never worse than equal bits: one level gets all that there is, and not the next lower of the sizes.
+        policies.extend(equal.others.clone());
+        let levels: Vec<_> = equal.levels.iter().map(|planned| planned.size).collect();
+        let curves: Vec<_> = levels.iter().map(|level| curve(level, &policies)).collect();
+        let chosen = Spread::new(&curves, memory_bytes).best();
+        let choices = curves.iter().zip(chosen).map(|(curve, choice)| curve[choice]);
+        let planned = levels
+            .iter()
+            .zip(choices)
+            .map(|(level, choice)| PlannedLevel::new(*level, choice.policy.and_then(|number| policies.get(number))));
+        let plan = Self { levels: planned.collect(), others: equal.others.clone() };
+        Ok(if plan.useless_reads() <= equal.useless_reads() { plan } else { equal })
+    }
+
+    /// The largest filters of equal bits per key in all levels that fit `memory_bytes`, to compare a plan with. No
+    /// level has one if the smallest do not fit. For levels that get keys later, their size is 10 bits per key if no level
+    /// that may have filters has keys yet.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`new`](Self::new).
+    pub fn with_equal_bits(
+        levels: &[LevelSize],
+        memory_bytes: u64,
+        configure: impl Fn(Sizing) -> Result<KindPolicy, ConfigError>,
+    ) -> Result<Self, ConfigError> {
+        let mut levels = levels.to_vec();
+        levels.sort_by_key(|size| size.level);
+        if let Some(pair) = levels.windows(2).find(|pair| pair[0].level == pair[1].level) {
+            let (option, got) = ("level", u64::from(pair[0].level));
+            return Err(ConfigError::OutOfRange { option, expected: "each level once", got });
+        }
+        if levels.iter().all(|size| size.keys == 0 || !size.may_have_filter) {
+            // Any size fits, and none follows from the memory.
+            return Ok(Self::with_policy_everywhere(&levels, Some(configure(BitsPerKey::TEN.into())?)));
+        }
+        let of_size = |size: BitsPerKey| Ok(Self::with_policy_everywhere(&levels, Some(configure(size.into())?)));
+        let too_large = |size| of_size(size).is_ok_and(|plan: Self| plan.bytes() > memory_bytes);
+        let largest = BitsPerKey::smallest_where(too_large).map_or(100_000, |size| size.millibits() - 1);
+        let least = BitsPerKey::smallest_where(|size| configure(size.into()).is_ok());
+        let least = least.map_or_else(|| configure(BitsPerKey::MAX.into()).map(|_| BitsPerKey::MAX), Ok)?;
+        match BitsPerKey::from_millibits(largest) {
+            Ok(size) if size >= least => of_size(size),
+            _ => Ok(Self::with_policy_everywhere(&levels, None)),
+        }
+    }
+
+    fn with_policy_everywhere(levels: &[LevelSize], policy: Option<KindPolicy>) -> Self {
+        let planned = |level: &LevelSize| PlannedLevel::new(*level, policy.as_ref().filter(|_| level.may_have_filter));
+        Self { levels: levels.iter().map(planned).collect(), others: policy }
+    }
+
+    /// Bytes of all filters.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.levels.iter().fold(0, |sum: u64, level| sum.saturating_add(level.bytes))
+    }
+
+    /// Useless reads to expect per lookup of an absent key: the sum of the rates over all runs.
+    #[must_use]
+    pub fn useless_reads(&self) -> f64 {
+        self.levels.iter().map(PlannedLevel::useless_reads).sum()
+    }
+}
+
+impl PlannedLevel {
+    /// The level with filters of `policy`, if it can have any.
+    fn new(size: LevelSize, policy: Option<&KindPolicy>) -> Self {
+        let bytes_and_fpr = policy.and_then(|policy| bytes_and_fpr(&size, policy));
+        let policy = policy.filter(|_| bytes_and_fpr.is_some()).cloned();
+        let (bytes, expected_fpr) = bytes_and_fpr.unwrap_or((0, 1.0));
+        Self { size, policy, bytes, expected_fpr }
+    }
+}
+
+/// The filters of one policy for a level: the bytes of all, and the rate of each. `None` for a level without keys, and
+/// for more than a filter can have.
+fn bytes_and_fpr(level: &LevelSize, policy: &KindPolicy) -> Option<(u64, f64)> {
+    let (block_bytes, expected_fpr) = policy.bytes_and_fpr(level.keys_per_file()).filter(|_| level.keys > 0)?;
+    Some(((block_bytes + FILE_BYTES as u64).saturating_mul(level.files), expected_fpr))
+}
+
+/// The sizes that a plan chooses from.
+///
+/// A twentieth of a bit changes a rate by 2.4 %. Rates that are wrong by half of that, some up and some down, raise the sum
+/// by less than a ten-thousandth, because it is flat around its minimum. Above 34 bits, beyond Ribbon's largest, a rate
+/// hardly counts in any sum, and whole bits do.
+fn sizes() -> impl Iterator<Item = BitsPerKey> {
+    let millibits = (1_000..34_000).step_by(50).chain((34_000..=100_000).step_by(1_000));
+    millibits.filter_map(|millibits| BitsPerKey::from_millibits(millibits).ok())
+}
+
+/// A size of a level's filters.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Choice {
+    /// The number of the policy; `None` for no filter.
+    policy: Option<usize>,
+    bytes: u64,
+    useless_reads: f64,
+}
+
+/// The choices of a level, from no filter on: each has more bytes and fewer reads than the one before.
+fn curve(level: &LevelSize, policies: &[KindPolicy]) -> Vec<Choice> {
+    let none = Choice { policy: None, bytes: 0, useless_reads: level.useless_reads(1.0) };
+    if !level.may_have_filter {
+        return vec![none];
+    }
+    let choice = |(number, policy)| {
+        let (bytes, fpr) = bytes_and_fpr(level, policy)?;
+        Some(Choice { policy: Some(number), bytes, useless_reads: level.useless_reads(fpr) })
+    };
+    let choices = policies.iter().enumerate().filter_map(choice);
+    without_waste([none].into_iter().chain(choices).collect())
+}
+
+/// Leaves out each choice that has no fewer reads than a smaller one.
+fn without_waste(mut choices: Vec<Choice>) -> Vec<Choice> {
+    choices.sort_by(|one, other| one.bytes.cmp(&other.bytes).then(one.useless_reads.total_cmp(&other.useless_reads)));
+    let mut least = f64::INFINITY;
+    choices.retain(|choice| {
+        let is_better = choice.useless_reads < least;
+        least = least.min(choice.useless_reads);
+        is_better
+    });
+    choices
+}
+
+/// From one choice of a level to a larger one. Steps are ordered by what they save per byte.
+#[derive(Clone, Copy, Debug)]
+struct Step {
+    level: usize,
+    to: usize,
+    bytes: u64,
+    saved_reads: f64,
+}
+
+impl Step {
+    fn between(level: usize, curve: &[Choice], from: usize, to: usize) -> Self {
+        let (one, other) = (&curve[from], &curve[to]);
+        let saved_reads = one.useless_reads - other.useless_reads;
+        Self { level, to, bytes: other.bytes - one.bytes, saved_reads }
+    }
+
+    /// Saved reads per byte. Two choices of a curve never have the same bytes.
+    fn density(&self) -> f64 {
+        self.saved_reads / self.bytes as f64
+    }
+}
+
+impl Ord for Step {
+    fn cmp(&self, other: &Self) -> Ordering {
+        // Of equal steps, that of the lower level is the greater one, so that a plan does not depend on chance.
+        self.density().total_cmp(&other.density()).then(other.level.cmp(&self.level))
+    }
+}
+
+impl PartialOrd for Step {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Step {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Step {}
+
+/// The levels whose next step is tried in place of smaller steps of others, in each round of [`Spread::best`].
+const RAISED_PER_ROUND: usize = 8;
+
+/// The most rounds of [`Spread::best`], each of which makes the sum smaller. Two are usual.
+const MOST_ROUNDS: usize = 16;
+
+/// Spreads memory over levels, given their curves.
+#[derive(Debug)]
+struct Spread<'a> {
+    curves: &'a [Vec<Choice>],
+    memory_bytes: u64,
+    /// The corners of the lower convex hull of each curve.
+    hulls: Vec<Vec<usize>>,
+}
+
+impl<'a> Spread<'a> {
+    fn new(curves: &'a [Vec<Choice>], memory_bytes: u64) -> Self {
+        Self { curves, memory_bytes, hulls: curves.iter().map(|curve| hull(curve)).collect() }
+    }
+
+    /// The choice of each level.
+    ///
+    /// Steps in the order of what they save per byte are the optimum, but for the first that does not fit. If it is a
+    /// large one (the first filter of the last level, or a fingerprint longer by a bit), the smaller steps of others that
+    /// fit into the rest may save less than it does. So each such step is tried ahead of the others.
+    fn best(&self) -> Vec<usize> {
+        let mut floor = vec![0; self.curves.len()];
+        let mut best = self.above(&floor);
+        for _ in 0..MOST_ROUNDS {
+            let Some((chosen, raised)) = self.best_raised(&floor, &best) else { break };
+            if self.useless_reads(&chosen) >= self.useless_reads(&best) {
+                break;
+            }
+            (best, floor) = (chosen, raised);
+        }
+        best
+    }
+
+    /// The best choices with one level at the step that follows its choice in `chosen`, and the floor with that level.
+    fn best_raised(&self, floor: &[usize], chosen: &[usize]) -> Option<(Vec<usize>, Vec<usize>)> {
+        let next = (0..chosen.len()).filter_map(|level| self.next_step(level, chosen[level]));
+        let mut next: Vec<_> = next.collect();
+        next.sort_by(|one, other| other.saved_reads.total_cmp(&one.saved_reads));
+        next.truncate(RAISED_PER_ROUND);
+        let raised = next.into_iter().map(|step| {
+            let mut raised = floor.to_vec();
+            raised[step.level] = step.to;
+            raised
+        });
+        let fitting = raised.filter(|raised| self.bytes(raised) <= self.memory_bytes);
+        let tried = fitting.map(|raised| (self.above(&raised), raised));
+        tried.min_by(|(one, _), (other, _)| self.useless_reads(one).total_cmp(&self.useless_reads(other)))
+    }
+
+    /// The choices from those of `floor` up that fit. Each step is the one that saves the most per byte: along the hull, or
+    /// where that does not fit, to the largest choice that does.
+    fn above(&self, floor: &[usize]) -> Vec<usize> {
+        let mut chosen = floor.to_vec();
+        let mut left = self.memory_bytes.saturating_sub(self.bytes(floor));
+        let mut steps: BinaryHeap<_> =
+            floor.iter().enumerate().filter_map(|(level, &from)| self.next_step(level, from)).collect();
+        while let Some(step) = steps.pop() {
+            if step.bytes > left {
+                steps.extend(self.largest_step(step.level, chosen[step.level], left));
+                continue;
+            }
+            left -= step.bytes;
+            chosen[step.level] = step.to;
+            steps.extend(self.next_step(step.level, step.to));
+        }
+        chosen
+    }
+
+    /// The step to the next corner of the level's hull.
+    fn next_step(&self, level: usize, from: usize) -> Option<Step> {
+        let hull = &self.hulls[level];
+        let to = *hull.get(hull.partition_point(|&corner| corner <= from))?;
+        Some(Step::between(level, &self.curves[level], from, to))
+    }
+
+    /// The step to the level's largest choice within `left` bytes.
+    fn largest_step(&self, level: usize, from: usize, left: u64) -> Option<Step> {
+        let curve = &self.curves[level];
+        let most_bytes = curve[from].bytes.saturating_add(left);
+        let to = curve.partition_point(|choice| choice.bytes <= most_bytes) - 1;
+        (to > from).then(|| Step::between(level, curve, from, to))
+    }
+
+    fn bytes(&self, chosen: &[usize]) -> u64 {
+        self.choices(chosen).fold(0, |sum: u64, choice| sum.saturating_add(choice.bytes))
+    }
+
+    fn useless_reads(&self, chosen: &[usize]) -> f64 {
+        self.choices(chosen).map(|choice| choice.useless_reads).sum()
+    }
+
+    fn choices(&self, chosen: &[usize]) -> impl Iterator<Item = &Choice> {
+        self.curves.iter().zip(chosen).map(|(curve, &choice)| &curve[choice])
+    }
+}
+
+/// The corners of the lower convex hull of a curve. What the steps between them save per byte falls from each to the next.
+fn hull(curve: &[Choice]) -> Vec<usize> {
+    let mut corners: Vec<usize> = Vec::new();
+    let density = |from, to| Step::between(0, curve, from, to).density();
+    for to in 0..curve.len() {
+        while let [.., before, last] = corners[..]
+            && density(last, to) >= density(before, last)
+        {
+            corners.pop();
+        }
+        corners.push(to);
+    }
+    corners
+}
+
+/// Gives each file the filter that a [`LevelPlan`] has for its level ([`BuildContext::level`]).
+///
+/// Files of a level that the plan does not know, or for which it has no keys, and files whose level is not known, get
+/// what the plan's memory would give all levels at equal bits per key ([`LevelPlan::with_equal_bits`]), unless
+/// [`with_other_levels`](Self::with_other_levels) sets something else. Files of levels that the plan leaves without
+/// filters get none.
+///
+/// ```
+/// use sstfilter::{BuildContext, FilterPolicy, KeyHasher, KindPolicy, LevelPlan, LevelPolicy, LevelSize};
+///
+/// let levels = [LevelSize::new(1, 10_000), LevelSize::new(2, 100_000).without_filter()];
+/// let policy = LevelPolicy::new(&LevelPlan::new(&levels, 20_000, KindPolicy::bloom)?);
+///
+/// let context = |level| BuildContext::new(&KeyHasher::default()).with_level(level);
+/// assert!(policy.builder(&context(1)).is_some());
+/// assert!(policy.builder(&context(2)).is_none());
+/// # Ok::<(), sstfilter::ConfigError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct LevelPolicy {
+    levels: BTreeMap<u32, Option<KindPolicy>>,
+    others: Option<Arc<dyn FilterPolicy>>,
+}
+
+impl LevelPolicy {
+    /// The filters of a plan.
+    #[must_use]
+    pub fn new(plan: &LevelPlan) -> Self {
+        let known = plan.levels.iter().filter(|planned| planned.size.keys > 0 || !planned.size.may_have_filter);
+        Self {
+            levels: known.map(|planned| (planned.size.level, planned.policy.clone())).collect(),
+            others: plan.others.clone().map(|policy| Arc::new(policy) as Arc<dyn FilterPolicy>),
+        }
+    }
+
+    /// Sets the policy for files whose level is not known, or not in the plan.
+    #[must_use]
+    pub fn with_other_levels(self, policy: Arc<dyn FilterPolicy>) -> Self {
+        Self { others: Some(policy), ..self }
+    }
+
+    fn policy_for(&self, context: &BuildContext) -> Option<&dyn FilterPolicy> {
+        match context.level.and_then(|level| self.levels.get(&level)) {
+            Some(planned) => planned.as_ref().map(|policy| policy as &dyn FilterPolicy),
+            None => self.others.as_deref(),
+        }
+    }
+}
+
+impl FilterPolicy for LevelPolicy {
+    fn name(&self) -> &'static str {
+        "levels"
+    }
+
+    fn builder(&self, context: &BuildContext) -> Option<Box<dyn FilterBuilder>> {
+        self.policy_for(context)?.builder(context)
+    }
+
+    fn block_bytes(&self, context: &BuildContext, keys: u64) -> Option<u64> {
+        self.policy_for(context)?.block_bytes(context, keys)
+    }
+}

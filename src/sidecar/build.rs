@@ -1,0 +1,384 @@
+//! Building a sidecar from the keys of a table.
+
+use core::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::error::SidecarError;
+use super::format::Sidecar;
+use super::identity::TableIdentity;
+use crate::block::FallbackReason;
+use crate::block::trailer::Trailer;
+use crate::error::BlockError;
+use crate::hash::{HashIdentity, KeyParts, OrderedKeyHashes};
+use crate::partition::{PartitionOptions, PartitionedBuilder};
+use crate::policy::{BuildContext, BuildReport, FilterBuilder, FilterPolicy};
+
+/// Builds the sidecar of one table: `add_key* finish`. Keys come in any order, but in ascending order for a filter that is
+/// cut by key range.
+///
+/// Every key of the table is added, the deleted ones too: a lookup that does not find a tombstone goes on to older
+/// tables, where the key may still be. The [module](super) has an example.
+///
+/// If a hash function or an extractor of the engine's panics in [`add_key`](Self::add_key), the filter may lack that key:
+/// then there is no sidecar ([`FallbackReason::Interrupted`](crate::FallbackReason::Interrupted)).
+#[derive(Debug)]
+pub struct SidecarBuilder {
+    table: TableIdentity,
+    policy: Arc<dyn FilterPolicy>,
+    context: BuildContext,
+    parts: KeyParts,
+    hashes: OrderedKeyHashes,
+    partitions: Option<PartitionOptions>,
+    /// Begun with the first key.
+    filter: Option<Filter>,
+    /// Set while code of the engine's may run: it stays set if that panics.
+    is_interrupted: bool,
+}
+
+enum Filter {
+    Declined,
+    Whole(Box<dyn FilterBuilder>),
+    Partitioned(Box<PartitionedBuilder>),
+}
+
+impl fmt::Debug for Filter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Declined => "declined",
+            Self::Whole(_) => "whole",
+            Self::Partitioned(_) => "partitioned",
+        })
+    }
+}
+
+/// A sidecar, or the reason why there is none.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct BuiltSidecar {
+    /// The bytes of the whole file; `None` where no filter was built, or where the policy declined.
+    pub bytes: Option<Bytes>,
+    /// How the filter was built; `None` where the policy declined.
+    pub filter: Option<BuildReport>,
+}
+
+impl BuiltSidecar {
+    /// That of a policy that wants no filter.
+    pub(crate) const DECLINED: Self = Self { bytes: None, filter: None };
+}
+
+impl SidecarBuilder {
+    /// A sidecar for `table`, with a filter of whole keys that `policy` chooses. The context's file id has no effect: the
+    /// filter is bound to the table.
+    #[must_use]
+    pub fn new(policy: Arc<dyn FilterPolicy>, context: &BuildContext, table: &TableIdentity) -> Self {
+        let (context, parts) = (context.clone().with_file_id(table.file_id()), KeyParts::whole_keys());
+        let hashes = OrderedKeyHashes::new(context.hasher.clone(), parts.clone());
+        Self { table: *table, policy, context, parts, hashes, partitions: None, filter: None, is_interrupted: false }
+    }
+
+    /// Puts these parts of keys into the filter. To be called before keys are added, as all settings are: later ones have
+    /// no effect.
+    #[must_use]
+    pub fn with_key_parts(mut self, parts: KeyParts) -> Self {
+        if self.filter.is_none() {
+            self.hashes = OrderedKeyHashes::new(self.context.hasher.clone(), parts.clone());
+            self.parts = parts;
+        }
+        self
+    }
+
+    /// Cuts the filter into partitions. To read it, check the first [`Sidecar::filter_bytes`] bytes of the file with
+    /// [`Sidecar::check_filter`], and load them as a [`PartitionedFilter`](crate::partition::PartitionedFilter) for the
+    /// table's [`file_id`](TableIdentity::file_id); or keep a [`PartitionIndex`](crate::partition::PartitionIndex) of them.
+    #[must_use]
+    pub fn with_partitions(self, options: PartitionOptions) -> Self {
+        Self { partitions: Some(options), ..self }
+    }
+
+    /// Adds a key, by the hashes of its parts.
+    ///
+    /// # Panics
+    ///
+    /// If the caller's code does. The sidecar is then not built.
+    pub fn add_key(&mut self, key: &[u8]) {
+        self.begin();
+        let was_interrupted = core::mem::replace(&mut self.is_interrupted, true);
+        let hashes = self.hashes.of(key);
+        match &mut self.filter {
+            Some(Filter::Whole(filter)) => hashes.new.iter().for_each(|&hash| filter.add_hash(hash)),
+            Some(Filter::Partitioned(filter)) => filter.add(key, hashes.all),
+            Some(Filter::Declined) | None => {}
+        }
+        self.is_interrupted = was_interrupted;
+    }
+
+    /// Adds all keys that `keys` gives. An error ends the builder: a filter without the keys after it would lose them.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use sstfilter::sidecar::{SidecarBuilder, TableIdentity};
+    /// use sstfilter::{AutoPolicy, BuildContext, KeyHasher};
+    ///
+    /// let context = BuildContext::new(&KeyHasher::default());
+    /// let table = TableIdentity::new([1; 16], 100, 2);
+    /// let keys = [Ok("apple"), Err("a damaged block"), Ok("cherry")];
+    /// let read = SidecarBuilder::new(Arc::new(AutoPolicy::default()), &context, &table).with_keys(keys);
+    /// assert_eq!(read.unwrap_err(), "a damaged block");
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The first error of `keys`.
+    pub fn with_keys<K: AsRef<[u8]>, E>(mut self, keys: impl IntoIterator<Item = Result<K, E>>) -> Result<Self, E> {
+        for key in keys {
+            self.add_key(key?.as_ref());
+        }
+        Ok(self)
+    }
+
+    /// Builds the filter and seals it.
+    ///
+    /// # Errors
+    ///
+    /// [`SidecarError::Filter`] for a filter that no reader would use: its policy has built it for another hash or file than
+    /// those of its context. [`SidecarError::Field`] for names of extractors that are too long, or if none of them keeps the
+    /// promise of [`extract_prefix`](crate::KeyExtractor::extract_prefix) and there are no whole keys.
+    pub fn finish(mut self) -> Result<BuiltSidecar, SidecarError> {
+        self.begin();
+        let hash = self.context.hasher.identity();
+        let (block, mut report) = match self.filter.take() {
+            None | Some(Filter::Declined) => return Ok(BuiltSidecar::DECLINED),
+            Some(Filter::Whole(filter)) => {
+                let built = filter.finish();
+                built.block.iter().try_for_each(|block| check(block, hash, &self.table))?;
+                (built.block, built.report)
+            }
+            Some(Filter::Partitioned(filter)) => {
+                let built = filter.finish();
+                let report = built.report();
+                (built.seal(), report)
+            }
+        };
+        if self.is_interrupted {
+            report = BuildReport { reason: FallbackReason::Interrupted, ..BuildReport::new(report.requested) };
+            return Ok(BuiltSidecar { bytes: None, filter: Some(report) });
+        }
+        // A reader must not probe for the parts of an extractor that has broken its promise.
+        let unstable = self.hashes.unstable_extractors();
+        let extractors = self.parts.extractors().map(|extractor| extractor.name());
+        let stable = extractors.filter(|&name| !unstable.iter().any(|other| other == name));
+        // The name of whole keys is empty.
+        let names: Vec<&str> = self.parts.has_whole_keys().then_some("").into_iter().chain(stable).collect();
+        if names.is_empty() {
+            let (field, expected) = ("key parts", "one at least that keeps the promise of `extract_prefix`");
+            return Err(SidecarError::Field { field, expected, got: 0 });
+        }
+        let bytes = block.map(|block| Sidecar::seal(&block, &self.table, &names)).transpose()?;
+        Ok(BuiltSidecar { bytes, filter: Some(report) })
+    }
+
+    /// Whether the policy wants no filter: then no key needs to be read.
+    pub(crate) fn has_declined(&mut self) -> bool {
+        self.begin();
+        matches!(self.filter, Some(Filter::Declined))
+    }
+
+    fn begin(&mut self) {
+        if self.filter.is_some() {
+            return;
+        }
+        // The policy may panic, and its caller go on: the key that is being added would be in no filter.
+        let was_interrupted = core::mem::replace(&mut self.is_interrupted, true);
+        // Keys of several parts have more entries than keys, and nobody knows how many.
+        let expected_keys = self.context.expected_keys.filter(|_| self.parts.count() == 1);
+        let context = BuildContext { expected_keys, ..self.context.clone() };
+        self.filter = Some(match self.partitions {
+            Some(options) => {
+                let builder = PartitionedBuilder::new(Arc::clone(&self.policy), &context, options);
+                Filter::Partitioned(Box::new(builder))
+            }
+            None => self.policy.builder(&context).map_or(Filter::Declined, Filter::Whole),
+        });
+        self.is_interrupted = was_interrupted;
+    }
+}
+
+/// Whether a reader of the table would use `block`.
+fn check(block: &[u8], hash: HashIdentity, table: &TableIdentity) -> Result<(), BlockError> {
+    let (got, file) = (Trailer::decode(block)?.identity, Some(table.file_id()));
+    if got.file != file {
+        return Err(BlockError::FileMismatch { expected: file, got: got.file });
+    }
+    if got.hash != hash {
+        return Err(BlockError::HashMismatch { expected: hash, got: got.hash });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+    use crate::hash::{FixedPrefix, KeyHash, KeyHasher};
+    use crate::partition::PartitionIndex;
+    use crate::policy::{AutoPolicy, KindPolicy};
+
+    const TABLE: TableIdentity = TableIdentity { id: [7; 16], bytes: 4_096, checksum: 0xfeed };
+
+    fn builder(policy: impl FilterPolicy + 'static) -> SidecarBuilder {
+        SidecarBuilder::new(Arc::new(policy), &BuildContext::new(&KeyHasher::with_seed(9)), &TABLE)
+    }
+
+    fn build(mut builder: SidecarBuilder) -> Result<BuiltSidecar, SidecarError> {
+        (0..3_000_u32).for_each(|key| builder.add_key(&key.to_le_bytes()));
+        builder.finish()
+    }
+
+    fn opened(file: &Bytes) -> (Sidecar, Bytes) {
+        let sidecar = Sidecar::open(file, file.len() as u64, &TABLE).unwrap();
+        let filter = file.slice(..sidecar.filter_bytes() as usize);
+        (sidecar, filter)
+    }
+
+    #[test]
+    fn every_key_is_in_the_filter_of_a_sidecar_and_the_report_tells_of_it() {
+        let built = build(builder(AutoPolicy::default())).unwrap();
+        let (sidecar, filter) = opened(&built.bytes.unwrap());
+        let hasher = KeyHasher::with_seed(9);
+        let filter = sidecar.load_filter(filter, &hasher).unwrap();
+        assert!((0..3_000_u32).all(|key| filter.may_contain(hasher.hash(&key.to_le_bytes()))));
+        assert_eq!(built.filter.unwrap().block_bytes, sidecar.filter_bytes());
+        assert!(sidecar.key_parts().eq([""]));
+    }
+
+    #[test]
+    fn every_part_of_every_key_is_in_the_filter_and_has_its_name_in_the_sidecar() {
+        let parts = KeyParts::whole_keys().with_extractor(Arc::new(FixedPrefix::new(2)));
+        let built = build(builder(KindPolicy::default()).with_key_parts(parts.clone())).unwrap();
+        let (sidecar, filter) = opened(&built.bytes.unwrap());
+        assert!(sidecar.key_parts().eq(["", "fixed-prefix:2"]));
+        let hasher = KeyHasher::with_seed(9);
+        let filter = sidecar.load_filter(filter, &hasher).unwrap();
+        for key in 0..3_000_u32 {
+            let key = key.to_le_bytes();
+            assert_eq!(parts.hashes(&hasher, &key).filter(|&hash| filter.may_contain(hash)).count(), 2);
+        }
+    }
+
+    #[test]
+    fn a_partitioned_filter_is_bound_to_the_table_too() {
+        let policy = KindPolicy::default();
+        let options = PartitionOptions::new(crate::partition::PartitionCut::HashRange, 1_024).unwrap();
+        let built = build(builder(policy).with_partitions(options)).unwrap();
+        let (sidecar, filter) = opened(&built.bytes.unwrap());
+        sidecar.check_filter(&filter).unwrap();
+        let tail_bytes = PartitionIndex::tail_bytes(&filter).unwrap() as usize;
+        let hasher = KeyHasher::with_seed(9);
+        let context = crate::block::LoadContext::new(&hasher);
+        let tail = &filter[filter.len() - tail_bytes..];
+        let index = PartitionIndex::load(tail, context.with_file_id(TABLE.file_id())).unwrap();
+        assert!(index.partitions() > 2 && index.keys() == 3_000);
+        assert!(PartitionIndex::load(tail, context).is_err());
+    }
+
+    #[test]
+    fn a_key_whose_hash_panics_makes_no_sidecar() {
+        for partitions in [None, Some(PartitionOptions::default())] {
+            let hasher = KeyHasher::custom(1, |key| if key == b"bad" { panic!("a bad key") } else { KeyHash::mix(1) });
+            let policy = Arc::new(KindPolicy::default());
+            let mut builder = SidecarBuilder::new(policy, &BuildContext::new(&hasher), &TABLE);
+            builder.partitions = partitions;
+            builder.add_key(b"a");
+            assert!(catch_unwind(AssertUnwindSafe(|| builder.add_key(b"bad"))).is_err());
+            builder.add_key(b"c");
+            let built = builder.finish().unwrap();
+            assert!(built.bytes.is_none());
+            assert_eq!(built.filter.unwrap().reason, FallbackReason::Interrupted);
+        }
+    }
+
+    /// Panics when it is first called.
+    #[derive(Debug, Default)]
+    struct PanicsOnce(std::sync::atomic::AtomicBool);
+
+    impl FilterPolicy for PanicsOnce {
+        fn name(&self) -> &'static str {
+            "panics-once"
+        }
+
+        fn builder(&self, context: &BuildContext) -> Option<Box<dyn FilterBuilder>> {
+            assert!(self.0.swap(true, std::sync::atomic::Ordering::Relaxed), "the first call");
+            Some(KindPolicy::default().builder(context))
+        }
+    }
+
+    #[test]
+    fn a_policy_that_panics_costs_the_filter_and_no_key() {
+        let mut builder = builder(PanicsOnce::default());
+        assert!(catch_unwind(AssertUnwindSafe(|| builder.add_key(b"a"))).is_err());
+        builder.add_key(b"b");
+        let built = builder.finish().unwrap();
+        assert!(built.bytes.is_none());
+        assert_eq!(built.filter.unwrap().reason, FallbackReason::Interrupted);
+    }
+
+    /// The first bytes of a key, up to two: `a` and `ab` have different parts.
+    #[derive(Debug)]
+    struct UpToTwo;
+
+    impl crate::KeyExtractor for UpToTwo {
+        fn name(&self) -> &'static str {
+            "up-to-two"
+        }
+
+        fn extract<'key>(&self, key: &'key [u8]) -> Option<std::borrow::Cow<'key, [u8]>> {
+            Some(key[..key.len().min(2)].into())
+        }
+
+        fn extract_prefix<'key>(&self, prefix: &'key [u8]) -> Option<std::borrow::Cow<'key, [u8]>> {
+            self.extract(prefix)
+        }
+    }
+
+    #[test]
+    fn an_extractor_that_breaks_its_promise_has_no_name_in_the_sidecar() {
+        let parts = KeyParts::whole_keys().with_extractor(Arc::new(UpToTwo));
+        let built = build(builder(KindPolicy::default()).with_key_parts(parts)).unwrap();
+        assert!(opened(&built.bytes.unwrap()).0.key_parts().eq([""]));
+        let alone = build(builder(KindPolicy::default()).with_key_parts(KeyParts::extracted(Arc::new(UpToTwo))));
+        assert!(matches!(alone, Err(SidecarError::Field { field: "key parts", .. })));
+    }
+
+    /// Builds each filter from a context of its own, or none.
+    #[derive(Debug)]
+    struct Stubborn(Option<BuildContext>);
+
+    impl FilterPolicy for Stubborn {
+        fn name(&self) -> &'static str {
+            "stubborn"
+        }
+
+        fn builder(&self, _: &BuildContext) -> Option<Box<dyn FilterBuilder>> {
+            self.0.as_ref().map(|context| KindPolicy::default().builder(context))
+        }
+    }
+
+    #[test]
+    fn a_policy_that_declines_makes_no_sidecar() {
+        let built = build(builder(Stubborn(None))).unwrap();
+        assert!(built.bytes.is_none() && built.filter.is_none());
+    }
+
+    #[test]
+    fn a_policy_that_forgets_what_the_filter_belongs_to_is_found_out_before_anything_is_written() {
+        let unbound = BuildContext::new(&KeyHasher::with_seed(9));
+        let refused = build(builder(Stubborn(Some(unbound)))).unwrap_err();
+        assert!(matches!(refused, SidecarError::Filter(BlockError::FileMismatch { got: None, .. })), "{refused}");
+        let of_other_hash = BuildContext::new(&KeyHasher::default()).with_file_id(TABLE.file_id());
+        let refused = build(builder(Stubborn(Some(of_other_hash)))).unwrap_err();
+        assert!(matches!(refused, SidecarError::Filter(BlockError::HashMismatch { .. })), "{refused}");
+    }
+}

@@ -1,0 +1,164 @@
+//! What makes probes out of keys.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::{KeyPartNames, TableProperties};
+use crate::block::{KindRegistry, bits_of};
+use crate::error::BlockError;
+use crate::hash::{HashId, KeyHash, KeyHasher, KeyParts};
+
+/// What makes a probe out of a key, and the user-defined kinds of the filters probed.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Reader {
+    pub(crate) hasher: KeyHasher,
+    pub(crate) parts: KeyParts,
+    pub(crate) kinds: KindRegistry,
+}
+
+/// The reader of the table that was opened last with some options. Most tables of a store have the same, and share it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LastReader(Arc<Mutex<Option<Arc<Reader>>>>);
+
+impl LastReader {
+    /// A reader with `hasher`. Parts and kinds are those of the options, and the same for all of its readers.
+    pub(crate) fn with(&self, hasher: KeyHasher, parts: &KeyParts, kinds: &KindRegistry) -> Arc<Reader> {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*last {
+            Some(reader) if reader.hasher.has_same_identity(&hasher) => Arc::clone(reader),
+            _ => {
+                let reader = Reader { hasher, parts: parts.clone(), kinds: kinds.clone() };
+                Arc::clone(last.insert(Arc::new(reader)))
+            }
+        }
+    }
+}
+
+/// The parts of keys that a filter holds and its reader knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SharedParts {
+    whole_keys: bool,
+    /// Bit `i` is the extractor at position `i` of the reader. Tables have at most [`MAX_EXTRACTORS`].
+    extractors: u64,
+}
+
+/// Most extractors of a table: their names then fit its properties, and a set of them a word.
+pub(crate) const MAX_EXTRACTORS: usize = 64;
+
+impl SharedParts {
+    /// Those that point lookups probe for. The whole key alone says more than all of its parts.
+    pub(crate) const fn of_points(self) -> Self {
+        if self.whole_keys { Self { whole_keys: true, extractors: 0 } } else { self }
+    }
+
+    /// Whether point lookups probe for whole keys.
+    pub(crate) const fn has_whole_keys(self) -> bool {
+        self.whole_keys
+    }
+
+    /// Whether these are one part.
+    pub(crate) const fn is_one(self) -> bool {
+        self.extractors.count_ones() + self.whole_keys as u32 == 1
+    }
+}
+
+impl Reader {
+    /// The hashes that a filter of `shared` parts has if it has `key`, as few as tell the most; none if the key is
+    /// outside the domains of all extractors.
+    #[inline]
+    pub(crate) fn point_hashes<'a>(
+        &'a self,
+        shared: SharedParts,
+        key: &'a [u8],
+    ) -> impl Iterator<Item = KeyHash> + use<'a> {
+        self.key_hashes(shared.of_points(), key)
+    }
+
+    /// All hashes that a filter of `shared` parts has if it has `key`.
+    #[inline]
+    pub(crate) fn key_hashes<'a>(
+        &'a self,
+        shared: SharedParts,
+        key: &'a [u8],
+    ) -> impl Iterator<Item = KeyHash> + use<'a> {
+        let whole = shared.whole_keys.then(|| self.hasher.hash(key));
+        let part = |position| self.parts.part_hash(position, &self.hasher, key);
+        whole.into_iter().chain(bits_of(shared.extractors).filter_map(part))
+    }
+
+    /// The hashes that a filter of `shared` parts has if it has any key with this prefix; none if it cannot tell. A
+    /// filter of whole keys alone never can: it does not hold their prefixes.
+    pub(crate) fn prefix_hashes<'a>(
+        &'a self,
+        shared: SharedParts,
+        prefix: &'a [u8],
+    ) -> impl Iterator<Item = KeyHash> + use<'a> {
+        bits_of(shared.extractors).filter_map(|position| self.parts.part_hash_of_prefix(position, &self.hasher, prefix))
+    }
+
+    /// Whether [`point_hashes`](Self::point_hashes) gives any.
+    pub(crate) fn has_point_hash(&self, shared: SharedParts, key: &[u8]) -> bool {
+        let has_part = |position| self.parts.extractor(position).is_some_and(|part| part.extract(key).is_some());
+        shared.whole_keys || bits_of(shared.extractors).any(has_part)
+    }
+
+    /// All parts of this reader.
+    pub(crate) fn all_parts(&self) -> SharedParts {
+        self.parts_where(self.parts.has_whole_keys(), |_| true)
+    }
+
+    /// The parts that a filter holds, of those that this reader knows.
+    ///
+    /// # Errors
+    ///
+    /// There are none: then the filter cannot be probed.
+    pub(crate) fn parts_shared_with(&self, held: &KeyPartNames) -> Result<SharedParts, BlockError> {
+        let is_shared = |name: &str| held.extractors.iter().any(|other| other == name);
+        let shared = self.parts_where(self.parts.has_whole_keys() && held.whole_keys, is_shared);
+        if shared.whole_keys || shared.extractors != 0 {
+            return Ok(shared);
+        }
+        Err(BlockError::ExtractorMismatch {
+            expected: KeyPartNames::of(&self.parts).to_string(),
+            got: held.to_string(),
+        })
+    }
+
+    fn parts_where(&self, whole_keys: bool, holds: impl Fn(&str) -> bool) -> SharedParts {
+        let names = self.extractor_names().take(MAX_EXTRACTORS).enumerate();
+        let extractors = names.filter(|(_, name)| holds(name)).fold(0, |bits, (position, _)| bits | 1 << position);
+        SharedParts { whole_keys, extractors }
+    }
+
+    fn extractor_names(&self) -> impl Iterator<Item = &str> {
+        self.parts.extractors().map(|extractor| extractor.name())
+    }
+
+    /// Whether the other claims to make the same probes.
+    pub(crate) fn has_identity_of(&self, other: &Self) -> bool {
+        self.hasher.identity() == other.hasher.identity()
+            && self.parts.has_whole_keys() == other.parts.has_whole_keys()
+            && self.extractor_names().eq(other.extractor_names())
+    }
+
+    /// Whether the other is known to make the same probes; equal names do not prove it.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.parts.is_same(&other.parts) && self.hasher.has_same_identity(&other.hasher)
+    }
+
+    /// Whether equal identities prove that hashes are equal: of whole keys under a public seed.
+    pub(crate) fn is_known_by_identity(&self, shared: SharedParts) -> bool {
+        self.hasher.identity().id == HashId::Xxh3 && shared.extractors == 0
+    }
+
+    /// The hashes of the first and the last key of a table, which its filter must contain. Equal identities do not
+    /// prove that hashes are equal: secret seeds may share a fingerprint, and an engine may have changed its function
+    /// but not the tag.
+    pub(crate) fn known_keys<'a>(
+        &'a self,
+        shared: SharedParts,
+        properties: &'a TableProperties,
+    ) -> impl Iterator<Item = (&'a [u8], KeyHash)> {
+        let bounds = [&properties.smallest_key, &properties.largest_key].into_iter().flatten();
+        bounds.flat_map(move |key| self.key_hashes(shared, key).map(move |hash| (&key[..], hash)))
+    }
+}

@@ -1,0 +1,160 @@
+//! Writing a filter beside a table, from the table's keys.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::io::{TableFile, io_error};
+use super::writer::{create_beside, publish};
+use super::{FileSystem, Table, TableError, TableOptions, TablePart};
+use crate::policy::{BuildContext, BuildReport};
+use crate::sidecar::{BuiltSidecar, Sidecar, SidecarBuilder, TableIdentity};
+
+/// What was written beside a table.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct SidecarSummary {
+    /// The sidecar; `None` where no filter was built, and nothing was written.
+    pub path: Option<PathBuf>,
+    /// Bytes of the whole sidecar; 0 without one.
+    pub file_bytes: u64,
+    /// How the filter was built; `None` without a policy, or where the policy declined.
+    pub filter: Option<BuildReport>,
+}
+
+impl Table {
+    /// What identifies the table to its sidecar.
+    #[must_use]
+    pub fn identity(&self) -> TableIdentity {
+        self.parts.identity()
+    }
+
+    /// The sidecar whose filter is used instead of the table's own.
+    #[must_use]
+    pub fn sidecar(&self) -> Option<&Sidecar> {
+        self.sidecar.as_ref()?.state.as_ref().ok()
+    }
+
+    /// Why the sidecar that is beside the table is not used, if it is not. The table's own filter is used then.
+    #[must_use]
+    pub fn sidecar_problem(&self) -> Option<&TableError> {
+        self.sidecar.as_ref()?.state.as_ref().err()
+    }
+
+    /// Builds a sidecar from the table's keys, and writes it nowhere. See [`write_sidecar`](Self::write_sidecar), which
+    /// also says what `options` are for.
+    ///
+    /// # Errors
+    ///
+    /// [`TableError::Io`], or damage in the index or in a data block: a filter of the other keys would lose those.
+    pub fn build_sidecar(&self, options: &TableOptions) -> Result<BuiltSidecar, TableError> {
+        let Some(policy) = &options.policy else { return Ok(BuiltSidecar::DECLINED) };
+        let context = BuildContext { hasher: self.reader.hasher.clone(), ..options.context.clone() };
+        let context = context.with_expected_keys(self.most_keys());
+        let mut builder = SidecarBuilder::new(Arc::clone(policy), &context, &self.identity())
+            .with_key_parts(self.reader.parts.clone());
+        if let Some(partitions) = options.partitions {
+            builder = builder.with_partitions(partitions);
+        }
+        if builder.has_declined() {
+            return Ok(BuiltSidecar::DECLINED);
+        }
+        let mut entries = 0;
+        for entry in self {
+            builder.add_key(&entry?.key);
+            entries += 1;
+        }
+        let properties = self.properties();
+        if entries != properties.entries {
+            let at = self.file.location(TablePart::Properties, self.parts.handles.properties.offset);
+            return Err(TableError::corrupt(at, format!("{entries} entries, as the data has"), properties.entries));
+        }
+        builder.finish().map_err(|source| TableError::Sidecar { path: self.sidecar_path().unwrap_or_default(), source })
+    }
+
+    /// Builds a new filter from the table's keys and writes it beside the table, which stays as it is. Tables that are
+    /// opened from then on use it instead of their own filter; this one goes on as before.
+    ///
+    /// Of `options`, the policy, the partitions, the context and the file system count. Keys are hashed, and parts of them extracted, as
+    /// *this* table was opened to be probed: to move a store to another hash or extractor, open its tables with the new
+    /// [`ReadOptions`](super::ReadOptions), and write their sidecars.
+    ///
+    /// All keys are read, and their blocks checked. The sidecar appears whole or not at all, as tables do, and replaces
+    /// one that is there. Without a policy, or where the policy declines, nothing is written.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use sstfilter::sst::{ReadOptions, Table, TableOptions, TableWriter};
+    /// use sstfilter::{BitsPerKey, FilterKind, KindPolicy};
+    ///
+    /// let directory = tempfile::tempdir()?;
+    /// let path = directory.path().join("000007.sst");
+    /// let mut writer = TableWriter::create(&path, &TableOptions::default().without_filter())?;
+    /// for key in 0..5_000_u32 {
+    ///     writer.add(&key.to_be_bytes(), b"value")?;
+    /// }
+    /// writer.finish()?;
+    ///
+    /// let table = Table::open(&path, &ReadOptions::default())?;
+    /// assert!(table.filter().is_none());
+    /// let ribbon = KindPolicy::ribbon(BitsPerKey::new(7.0)?)?;
+    /// table.write_sidecar(&TableOptions::default().with_policy(Arc::new(ribbon)))?;
+    ///
+    /// let table = Table::open(&path, &ReadOptions::default())?;
+    /// let filter = table.filter().and_then(|filter| filter.block().ok());
+    /// assert_eq!(filter.map(|filter| filter.info().kind), Some(FilterKind::RIBBON));
+    /// assert!(table.sidecar().is_some() && table.sidecar_problem().is_none());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`build_sidecar`](Self::build_sidecar); [`TableError::Io`] for a table that was not opened by path, and for
+    /// each step of writing; an error if another table is at the path by now.
+    pub fn write_sidecar(&self, options: &TableOptions) -> Result<SidecarSummary, TableError> {
+        self.place_of_sidecar()?;
+        self.place_sidecar(self.build_sidecar(options)?, options)
+    }
+
+    /// Writes beside the table what [`build_sidecar`](Self::build_sidecar) has built for it: for those who can end the long
+    /// reading of keys at any time, and let the short writing be completed.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`write_sidecar`](Self::write_sidecar) that are about writing.
+    pub fn place_sidecar(&self, built: BuiltSidecar, options: &TableOptions) -> Result<SidecarSummary, TableError> {
+        let path = self.place_of_sidecar()?;
+        let BuiltSidecar { bytes, filter } = built;
+        let Some(bytes) = bytes else { return Ok(SidecarSummary { path: None, file_bytes: 0, filter }) };
+        let files = options.files.as_ref();
+        self.check_in_place(files)?;
+        let (path, mut file) = create_beside(files, &path)?;
+        let written = file.write_all(&bytes).and_then(|()| file.flush());
+        written.map_err(io_error("writing", Some(&path)))?;
+        publish(files, file, &path)?;
+        Ok(SidecarSummary { path: Some(path), file_bytes: bytes.len() as u64, filter })
+    }
+
+    fn place_of_sidecar(&self) -> Result<PathBuf, TableError> {
+        self.sidecar_path().ok_or_else(|| {
+            let source = io::Error::new(io::ErrorKind::InvalidInput, "expected a table that was opened by path");
+            TableError::Io { context: "finding the place of a sidecar", path: None, source }
+        })
+    }
+
+    /// At most as many keys as the table has, whatever its properties claim: an entry takes three bytes at least.
+    fn most_keys(&self) -> u64 {
+        self.properties().entries.min(self.properties().data_bytes / 3)
+    }
+
+    fn sidecar_path(&self) -> Option<PathBuf> {
+        self.file.path().map(Sidecar::path_of)
+    }
+
+    /// An error if the table at the path is no longer this one: a sidecar of this one would take the place of its own.
+    fn check_in_place(&self, files: &dyn FileSystem) -> Result<(), TableError> {
+        let Some(path) = self.file.path() else { return Ok(()) };
+        let source = files.open(path).map_err(io_error("opening", Some(path)))?;
+        self.check_parts_of(&TableFile::new(source, Some(path.into()))?).map(drop)
+    }
+}

@@ -1,0 +1,113 @@
+//! The partitions of a table's filter: where they are, and how one is read.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::format::{BlockHandle, FilterHandle};
+use super::io::{TableFile, WHOLE_BYTES};
+use super::table_parts::TableParts;
+use super::{TableError, TableLocation, TablePart};
+use crate::block::{FilterBlock, LoadContext};
+use crate::codec::{CHECKSUM_BYTES, checksum};
+use crate::error::BlockError;
+use crate::partition::PartitionIndex;
+
+/// Bytes of the end of a container that say how long its top index is.
+const CONTAINER_END_BYTES: u64 = 40;
+
+/// The top index of a partitioned filter, and where its partitions lie in the file.
+#[derive(Clone, Debug)]
+pub(crate) struct TablePartitions {
+    pub(crate) index: Arc<PartitionIndex>,
+    /// The first byte of the first partition.
+    start: u64,
+}
+
+impl TablePartitions {
+    /// Reads the top index, which must name partitions that fill the space before it.
+    pub(crate) fn read(
+        file: &TableFile,
+        parts: &TableParts,
+        handle: BlockHandle,
+        context: LoadContext<'_>,
+    ) -> Result<Self, TableError> {
+        let filter = FilterHandle::Partitioned(handle);
+        let tail = parts.read_filter(file, filter)?;
+        let at = || file.location(TablePart::FilterIndex, handle.offset);
+        let index = PartitionIndex::load(&tail, context).map_err(|source| TableError::Filter { at: at(), source })?;
+        let start = filter.start(parts.properties.data_bytes);
+        let (expected, got) = (handle.offset - start, index.partition_bytes());
+        if expected != got {
+            return Err(TableError::corrupt(at(), format!("partitions of {expected} bytes"), got));
+        }
+        Ok(Self { index: Arc::new(index), start })
+    }
+
+    /// Those of a sidecar, whose file begins with the filter of `filter_bytes`. `None` if that is a whole one.
+    pub(crate) fn of_sidecar(
+        file: &TableFile,
+        filter_bytes: u64,
+        context: LoadContext<'_>,
+    ) -> Result<Option<Self>, TableError> {
+        let refused = |source| TableError::Filter { at: file.location(TablePart::Filter, 0), source };
+        let end_bytes = filter_bytes.min(CONTAINER_END_BYTES);
+        let end = file.read_bytes(filter_bytes - end_bytes, end_bytes)?;
+        let tail_bytes = match PartitionIndex::tail_bytes(&end) {
+            Err(BlockError::NotPartitioned { .. } | BlockError::TooShort { .. }) => return Ok(None),
+            tail_bytes => tail_bytes.map_err(refused)?,
+        };
+        if tail_bytes > filter_bytes.min(WHOLE_BYTES) {
+            return Err(refused(BlockError::Length { expected: tail_bytes, got: filter_bytes }));
+        }
+        let tail = file.read_bytes(filter_bytes - tail_bytes, tail_bytes)?;
+        let index = PartitionIndex::load(&tail, context).map_err(refused)?;
+        if index.container_bytes() != filter_bytes {
+            return Err(refused(BlockError::Length { expected: index.container_bytes(), got: filter_bytes }));
+        }
+        Ok(Some(Self { index: Arc::new(index), start: 0 }))
+    }
+
+    /// Reads a partition, and checks all that the index and the block say of it.
+    pub(crate) fn read_block(&self, file: &TableFile, number: u32) -> Result<FilterBlock<Bytes>, TableError> {
+        let place = self.index.block_place(number).unwrap_or_default();
+        let refused = |source| TableError::Filter { at: self.location(file, place.start), source };
+        let length = place.end - place.start;
+        if length > WHOLE_BYTES {
+            let (field, expected) =
+                ("bytes of a partition", "at most 64 MiB, as there is room for before they are checked");
+            return Err(refused(BlockError::Field { field, expected, got: length }));
+        }
+        let bytes = file.read_bytes(self.start + place.start, length)?;
+        self.index.open(number, bytes.clone()).map_err(|source| refused(self.reason(number, &bytes, source)))
+    }
+
+    /// Why a partition cannot be opened. A version that this release does not know may be a flipped bit.
+    fn reason(&self, number: u32, bytes: &[u8], source: BlockError) -> BlockError {
+        if !matches!(source, BlockError::Version { .. }) {
+            return source;
+        }
+        let Some(entry) = self.index.entries().nth(number as usize) else { return source };
+        let got = bytes.split_last_chunk::<CHECKSUM_BYTES>().map_or(0, |(covered, _)| checksum(covered));
+        if entry.checksum == got {
+            return source;
+        }
+        BlockError::PartitionChecksum { number, expected: entry.checksum, got }
+    }
+
+    /// Reads the bytes beside a partition, and compares them with their checksum.
+    pub(crate) fn check_aux(&self, file: &TableFile, number: u32) -> Result<(), TableError> {
+        let place = self.index.aux_place(number).unwrap_or_default();
+        if place.is_empty() {
+            return Ok(());
+        }
+        let bytes = file.read_bytes(self.start + place.start, place.end - place.start)?;
+        let at = || self.location(file, place.start);
+        self.index.check_aux(number, &bytes).map_err(|source| TableError::Filter { at: at(), source })
+    }
+
+    /// Where a byte of the container lies in the file.
+    pub(crate) fn location(&self, file: &TableFile, offset: u64) -> TableLocation {
+        file.location(TablePart::Filter, self.start + offset)
+    }
+}

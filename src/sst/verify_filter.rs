@@ -1,0 +1,172 @@
+//! A table's filter, read again to be verified: all of its bytes, in memory at once.
+
+use super::filter_in_memory::FilterInMemory;
+use super::format::{BlockHandle, FilterHandle};
+use super::reader::SharedParts;
+use super::table_partitions::TablePartitions;
+use super::table_parts::TableParts;
+use super::{Table, TableError, TableLocation, TablePart};
+use crate::block::{FilterBlock, LoadContext};
+use crate::codec::LINE_BYTES;
+use crate::error::BlockError;
+use crate::hash::{HashId, KeyHash};
+use crate::sidecar::SidecarError;
+
+/// What came of probing the filter for every key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FilterVerdict {
+    /// There is none.
+    None,
+    /// It contains every key that it was probed for.
+    ContainsAll {
+        /// Keys probed for, each for all of its parts: all but those outside the domains of all extractors.
+        keys: u64,
+    },
+    /// Its checksums hold, but it could not be probed.
+    NotProbed {
+        /// Why not, in words.
+        reason: String,
+    },
+}
+
+/// A filter of which every byte has been checked, and what of each key it must contain.
+pub(crate) struct VerifiedFilter {
+    pub(crate) at: TableLocation,
+    pub(crate) shared: SharedParts,
+    pub(crate) filter: FilterInMemory,
+}
+
+impl VerifiedFilter {
+    pub(crate) fn may_contain(&self, key: &[u8], hash: KeyHash) -> bool {
+        self.filter.may_contain(key, hash)
+    }
+}
+
+impl Table {
+    /// The filter, read again, or the verdict on one that cannot be probed.
+    pub(crate) fn verified_filter(
+        &self,
+        parts: &TableParts,
+    ) -> Result<Result<VerifiedFilter, FilterVerdict>, TableError> {
+        let Some(filter) = parts.handles.filter else { return Ok(Err(FilterVerdict::None)) };
+        let verified = match filter {
+            FilterHandle::Whole(handle) => self.verified_block(parts, handle),
+            FilterHandle::Partitioned(handle) => self.verified_partitions(parts, handle),
+        };
+        self.check_zeros(TablePart::Padding, parts.properties.data_bytes, filter.start(parts.properties.data_bytes))?;
+        let error = match verified.and_then(|verified| self.checked_for_reader(verified, filter)) {
+            Ok((filter_in_memory, shared)) => {
+                let at = self.file.location(TablePart::Filter, filter.start(parts.properties.data_bytes));
+                return Ok(Ok(VerifiedFilter { at, shared, filter: filter_in_memory }));
+            }
+            Err(error) => error,
+        };
+        match &error {
+            TableError::Filter { source, .. } if is_unknown(source) || error.is_foreign_filter() => {
+                Ok(Err(FilterVerdict::NotProbed { reason: source.to_string() }))
+            }
+            _ => Err(error),
+        }
+    }
+
+    /// The sidecar's filter, read again, or the verdict on one that cannot be probed.
+    pub(crate) fn verified_sidecar(&self) -> Result<Result<VerifiedFilter, FilterVerdict>, TableError> {
+        let Some(sidecar) = &self.sidecar else { return Ok(Err(FilterVerdict::None)) };
+        let problem = match sidecar.read_again(&self.parts, &self.reader) {
+            Ok(None) => return Ok(Err(FilterVerdict::None)),
+            Ok(Some((filter, shared))) => {
+                return Ok(Ok(VerifiedFilter { at: sidecar.location(), shared, filter }));
+            }
+            Err(problem) => problem,
+        };
+        match &problem {
+            TableError::Sidecar { source, .. } if problem.is_foreign_filter() || is_unknown_sidecar(source) => {
+                Ok(Err(FilterVerdict::NotProbed { reason: source.to_string() }))
+            }
+            _ => Err(problem),
+        }
+    }
+
+    fn verified_block(&self, parts: &TableParts, handle: BlockHandle) -> Result<FilterInMemory, TableError> {
+        let contents = parts.read_filter(&self.file, FilterHandle::Whole(handle))?;
+        let block = FilterBlock::open_unverified_with_kinds(contents, &self.reader.kinds);
+        let verified = block.and_then(|block| block.verify().map(|()| block));
+        let block = verified.map_err(|source| self.refused(TablePart::Filter, handle.offset, source))?;
+        Ok(FilterInMemory::Whole(Box::new(block)))
+    }
+
+    /// Reads all partitions, and the zeros between them.
+    fn verified_partitions(&self, parts: &TableParts, handle: BlockHandle) -> Result<FilterInMemory, TableError> {
+        // By the hash of its writer: whether it is the reader's is a question of its own.
+        let context = LoadContext::from(parts.properties.hash).with_kinds(&self.reader.kinds);
+        let partitions = TablePartitions::read(&self.file, parts, handle, context)?;
+        let mut blocks = Vec::new();
+        let mut end = 0;
+        for entry in partitions.index.entries() {
+            let start = partitions.location(&self.file, end).offset;
+            let next = partitions.location(&self.file, entry.offset).offset;
+            self.check_zeros(TablePart::Filter, start, next)?;
+            let block = match entry.block_bytes {
+                0 => None,
+                _ => Some(partitions.read_block(&self.file, entry.number)?),
+            };
+            blocks.push(block);
+            partitions.check_aux(&self.file, entry.number)?;
+            end = entry.offset + u64::from(entry.block_bytes) + u64::from(entry.aux_bytes);
+        }
+        Ok(FilterInMemory::Partitioned { partitions, blocks })
+    }
+
+    /// The filter, if it was built from what this table's keys are hashed to.
+    fn checked_for_reader(
+        &self,
+        verified: FilterInMemory,
+        filter: FilterHandle,
+    ) -> Result<(FilterInMemory, SharedParts), TableError> {
+        let refused = |source| self.refused(filter.part(), filter.block().offset, source);
+        let (expected, got) = (self.hash_identity(), verified.hash_identity());
+        if expected != got {
+            return Err(refused(BlockError::HashMismatch { expected, got }));
+        }
+        let shared = self.reader.parts_shared_with(&self.properties().key_parts).map_err(refused)?;
+        // With a public seed, equal identities are equal hashes: a missing key is then the filter's fault.
+        let mut known = self.reader.known_keys(shared, self.properties());
+        if expected.id != HashId::Xxh3 && known.any(|(key, hash)| !verified.may_contain(key, hash)) {
+            return Err(refused(BlockError::KnownKeyAbsent { hash: expected }));
+        }
+        Ok((verified, shared))
+    }
+
+    /// The bytes from `start` to `end`, less than an alignment, are zeros.
+    fn check_zeros(&self, part: TablePart, start: u64, end: u64) -> Result<(), TableError> {
+        if start >= end {
+            return Ok(());
+        }
+        let mut zeros = [0; LINE_BYTES];
+        let length = usize::try_from(end.saturating_sub(start)).unwrap_or(usize::MAX);
+        let zeros = zeros.get_mut(..length).unwrap_or_default();
+        self.file.read_into(zeros, start)?;
+        if zeros.iter().any(|&byte| byte != 0) {
+            return Err(TableError::corrupt(self.file.location(part, start), "zeros", format!("{zeros:?}")));
+        }
+        Ok(())
+    }
+
+    fn refused(&self, part: TablePart, offset: u64, source: BlockError) -> TableError {
+        TableError::Filter { at: self.file.location(part, offset), source }
+    }
+}
+
+fn is_unknown_sidecar(error: &SidecarError) -> bool {
+    match error {
+        SidecarError::Version { .. } => true,
+        SidecarError::Filter(error) => is_unknown(error),
+        _ => false,
+    }
+}
+
+/// Whether a later release, or a reader with more kinds, may know what this one does not.
+fn is_unknown(error: &BlockError) -> bool {
+    matches!(error, BlockError::UnknownKind { .. } | BlockError::UnknownHash { .. } | BlockError::Version { .. })
+}

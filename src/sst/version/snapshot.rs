@@ -1,0 +1,197 @@
+//! The tables of a store at one time.
+
+use core::cell::OnceCell;
+use core::fmt;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::VersionError;
+use super::level::{Level, LevelChange};
+use crate::error::BlockError;
+use crate::hash::KeyHash;
+use crate::sst::reader::Reader;
+use crate::sst::table_filter::Answer;
+use crate::sst::{Lookup, PrefixScan, Table, TableError, TableStats};
+
+/// The tables of a store at one time, in levels. It never changes; see [`VersionSet`](super::VersionSet).
+///
+/// A lookup hashes its key once and goes through the tables that have the key in their range, from the newest to the
+/// oldest: those of level 0, then at most one of each further level. It ends at the first that has an entry for the key; a
+/// tombstone is an entry. Tables out of range are neither touched nor counted. Everything else is counted by the
+/// tables, each for all versions that have it.
+#[derive(Default)]
+pub struct Version {
+    /// Those that have tables, by their numbers.
+    levels: Vec<Arc<Level>>,
+    /// What makes probes for all tables.
+    reader: Reader,
+    /// Why no filter is used, if none is.
+    problem: Option<BlockError>,
+}
+
+impl Version {
+    /// The newest value of `key`; `None` when no table has it, or the newest entry is a tombstone.
+    ///
+    /// # Errors
+    ///
+    /// Damage or a failed read in a table that might hold the key: older tables are then not searched, for
+    /// their answer might be outdated.
+    pub fn get(&self, key: &[u8]) -> Result<Option<Bytes>, TableError> {
+        let probe = KeyProbe::new(self, key);
+        for table in self.holding(key) {
+            match table.get_after(&probe.probe(table), key, None)? {
+                Lookup::Found(value) => return Ok(Some(value)),
+                Lookup::Deleted => return Ok(None),
+                Lookup::Absent => {}
+            }
+        }
+        Ok(None)
+    }
+
+    /// The tables that may hold `key`, with their levels, the newest first, by their ranges and filters alone: those
+    /// that a lookup may have to search. Nothing is read, and nothing counted, as far as that is so for
+    /// [`Table::may_contain_key`].
+    ///
+    /// This is for a whole key. Tables that hold only longer keys, of which it is a prefix, may be left out:
+    /// [`matches_prefix`](Self::matches_prefix) finds those.
+    pub fn matches<'a>(&'a self, key: &'a [u8]) -> impl Iterator<Item = (u32, &'a Arc<Table>)> {
+        let holding = |level: &'a Arc<Level>| level.holding(key).map(move |table| (level.number(), table));
+        let holding = self.levels.iter().flat_map(holding);
+        holding.filter(move |(_, table)| self.problem.is_some() || table.may_contain_key(key))
+    }
+
+    /// The tables that may hold a key with this prefix, with their levels, the newest level first, by their ranges and
+    /// filters alone: those that a scan of the prefix has to walk. Nothing is read, and nothing counted, as far as that is so
+    /// for [`Table::may_contain_prefix`].
+    ///
+    /// Filters are probed only where they hold parts of keys.
+    pub fn matches_prefix<'a>(&'a self, prefix: &'a [u8]) -> impl Iterator<Item = (u32, &'a Arc<Table>)> {
+        let meeting = |level: &'a Arc<Level>| level.meeting(prefix).map(move |table| (level.number(), table));
+        let meeting = self.levels.iter().flat_map(meeting);
+        meeting.filter(move |(_, table)| self.problem.is_some() || table.may_contain_prefix(prefix))
+    }
+
+    /// The keys that begin with `prefix`, in order, each with its newest value. Deleted keys are left out, and tables are
+    /// skipped as by [`matches_prefix`](Self::matches_prefix). A scan counts the blocks that it reads, and no lookups;
+    /// probes of filters in partitions or under a budget are counted.
+    #[must_use]
+    pub fn scan_prefix<'a>(&'a self, prefix: &'a [u8]) -> PrefixScan<'a> {
+        // At most one table of a sorted level has a key, so the order of its tables does not matter.
+        let meeting = self.levels.iter().flat_map(|level| level.meeting(prefix));
+        let holding = meeting.filter(|table| self.problem.is_some() || table.may_contain_prefix(prefix));
+        PrefixScan::new(holding.map(Arc::as_ref), prefix)
+    }
+
+    /// The numbers of the levels that have tables, ascending.
+    pub fn levels(&self) -> impl Iterator<Item = u32> {
+        self.levels.iter().map(|level| level.number())
+    }
+
+    /// The tables of a level: at level 0 from the newest to the oldest, at every other in the order of their keys, after
+    /// those without entries.
+    pub fn tables(&self, level: u32) -> impl Iterator<Item = &Arc<Table>> {
+        self.level(level).into_iter().flat_map(|level| level.tables())
+    }
+
+    /// What the tables have counted, in all versions that have them, since each was opened.
+    #[must_use]
+    pub fn stats(&self) -> TableStats {
+        self.all_tables().fold(TableStats::default(), |sum, table| sum.merged(&table.stats()))
+    }
+
+    /// Why no filter of the version is used, if none is: see [`VersionSet::apply`](super::VersionSet::apply).
+    #[must_use]
+    pub fn filter_problem(&self) -> Option<&BlockError> {
+        self.problem.as_ref()
+    }
+
+    pub(super) fn all_tables(&self) -> impl Iterator<Item = &Arc<Table>> {
+        self.levels.iter().flat_map(|level| level.tables())
+    }
+
+    /// The tables that have `key` in their range, the newest first.
+    #[inline]
+    pub(super) fn holding<'a>(&'a self, key: &'a [u8]) -> impl Iterator<Item = &'a Arc<Table>> {
+        self.levels.iter().flat_map(move |level| level.holding(key))
+    }
+
+    fn level(&self, number: u32) -> Option<&Arc<Level>> {
+        let position = self.levels.binary_search_by_key(&number, |level| level.number()).ok()?;
+        self.levels.get(position)
+    }
+
+    pub(super) fn reader(&self) -> &Reader {
+        &self.reader
+    }
+
+    /// The version after changes of the levels, read with `reader`; without filters if there is a problem.
+    pub(super) fn edited(
+        &self,
+        changes: BTreeMap<u32, LevelChange>,
+        reader: Reader,
+        problem: Option<BlockError>,
+    ) -> Result<Self, VersionError> {
+        let mut levels: BTreeMap<u32, Arc<Level>> =
+            self.levels.iter().map(|level| (level.number(), level.clone())).collect();
+        for (number, change) in changes {
+            let level = levels.entry(number).or_insert_with(|| Arc::new(Level::empty(number)));
+            *level = Arc::new(level.edited(change)?);
+        }
+        let levels = levels.into_values().filter(|level| !level.is_empty()).collect();
+        Ok(Self { levels, reader, problem })
+    }
+}
+
+/// Probes for one key in tables of a version. The whole key is hashed when the first filter is probed for it.
+pub(super) struct KeyProbe<'a> {
+    version: &'a Version,
+    key: &'a [u8],
+    hash: OnceCell<KeyHash>,
+}
+
+impl<'a> KeyProbe<'a> {
+    pub(super) fn new(version: &'a Version, key: &'a [u8]) -> Self {
+        Self { version, key, hash: OnceCell::new() }
+    }
+
+    /// Probes the filter of a table that has the key in its range, and counts the answer.
+    #[inline]
+    pub(super) fn probe(&self, table: &Table) -> Answer {
+        if self.version.problem.is_some() {
+            return Answer::NotProbed;
+        }
+        table.probe(self.key, || self.hash_for(table))
+    }
+
+    /// Prefetches what [`probe`](Self::probe) reads.
+    #[inline]
+    pub(super) fn prefetch(&self, table: &Table) {
+        if self.version.problem.is_none() {
+            table.prefetch_filter(|| self.hash_for(table));
+        }
+    }
+
+    #[inline]
+    fn hash_for(&self, table: &Table) -> KeyHash {
+        let hasher = &self.version.reader.hasher;
+        // Its own hasher is the one that the table's filter was checked with. Hashers of one identity may differ.
+        if !table.reader.hasher.has_same_identity(hasher) {
+            return table.reader.hasher.hash(self.key);
+        }
+        *self.hash.get_or_init(|| hasher.hash(self.key))
+    }
+}
+
+impl fmt::Debug for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ids =
+            |level: &Arc<Level>| (level.number(), level.tables().map(|table| *table.table_id()).collect::<Vec<_>>());
+        f.debug_struct("Version")
+            .field("tables", &self.levels.iter().map(ids).collect::<BTreeMap<_, _>>())
+            .field("reader", &self.reader)
+            .field("problem", &self.problem)
+            .finish()
+    }
+}

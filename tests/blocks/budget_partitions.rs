@@ -1,0 +1,194 @@
+//! Guards against: a probe that loads more than its key's partition, a partition that is damaged or has no filter and
+//! spoils its neighbours, and plans that take partitions of different kinds for equal.
+
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use sstfilter::budget::{BudgetReason, BudgetedFilter, BudgetedProbe, FilterBudget, FilterLayout, FilterSource};
+use sstfilter::partition::{PartitionCut, PartitionIndex, PartitionOptions, PartitionedBuilder};
+use sstfilter::{BlockError, BuildContext, FilterBlock, FilterPolicy, KeyHasher, KindPolicy, LookupOutcome};
+
+use crate::common::ribbon;
+
+const KEYS: u32 = 60_000;
+
+/// A container "on disk".
+#[derive(Debug)]
+struct Disk {
+    container: Mutex<Vec<u8>>,
+    index: Arc<PartitionIndex>,
+    loads: AtomicU64,
+    loaded_bytes: AtomicU64,
+}
+
+impl FilterSource for Disk {
+    fn load(&self, unit: u32) -> Result<FilterBlock<Bytes>, BlockError> {
+        let entry = self.index.entries().nth(unit as usize).unwrap();
+        let from = usize::try_from(entry.offset).unwrap();
+        let bytes = Bytes::copy_from_slice(&self.container.lock().unwrap()[from..from + entry.block_bytes as usize]);
+        self.loads.fetch_add(1, SeqCst);
+        self.loaded_bytes.fetch_add(bytes.len() as u64, SeqCst);
+        self.index.open(unit, bytes)
+    }
+}
+
+fn key(number: u32) -> Vec<u8> {
+    format!("{:03}/{number:08}", number / 1_000).into_bytes()
+}
+
+fn absent_key(number: u32) -> Vec<u8> {
+    [&key(number)[..], b"-"].concat()
+}
+
+fn register(
+    budget: &FilterBudget,
+    policy: impl FilterPolicy + 'static,
+    cut: PartitionCut,
+) -> (BudgetedFilter, Arc<Disk>) {
+    let hasher = KeyHasher::default();
+    let options = PartitionOptions::new(cut, 4 << 10).unwrap();
+    let mut builder = PartitionedBuilder::new(Arc::new(policy), &BuildContext::new(&hasher), options);
+    for number in 0..KEYS {
+        let key = key(number);
+        builder.add(&key, &[hasher.hash(&key), hasher.hash(&key[..4])]);
+    }
+    let container = builder.finish().seal().unwrap().to_vec();
+    let tail = PartitionIndex::tail_bytes(&container[container.len() - 40..]).unwrap();
+    let index = PartitionIndex::load(&container[container.len() - usize::try_from(tail).unwrap()..], &hasher).unwrap();
+    let (container, index) = (Mutex::new(container), Arc::new(index));
+    let disk = Arc::new(Disk { container, index: index.clone(), loads: 0.into(), loaded_bytes: 0.into() });
+    (budget.register(FilterLayout::Partitioned(index), disk.clone()), disk)
+}
+
+fn probe(filter: &BudgetedFilter, key: &[u8]) -> BudgetedProbe {
+    filter.probe(key, KeyHasher::default().hash(key))
+}
+
+fn assert_no_key_lost(filter: &BudgetedFilter) {
+    for number in 0..KEYS {
+        let answer = probe(filter, &key(number));
+        assert!(!answer.is_absent(), "key {number} is lost");
+        filter.record_lookup(&answer, LookupOutcome::Found);
+    }
+}
+
+fn useless_reads(filter: &BudgetedFilter, numbers: impl Iterator<Item = u32>) -> u32 {
+    numbers.map(|number| u32::from(!probe(filter, &absent_key(number)).is_absent())).sum()
+}
+
+/// Looks absent keys up, whatever it costs.
+fn look_up(filter: &BudgetedFilter, numbers: impl Iterator<Item = u32>) {
+    useless_reads(filter, numbers);
+}
+
+#[test]
+fn a_probe_loads_the_partition_of_its_key_alone() {
+    for cut in [PartitionCut::KeyRange, PartitionCut::HashRange] {
+        let budget = FilterBudget::unlimited();
+        let (filter, disk) = register(&budget, ribbon(0.01), cut);
+        assert!(filter.state().units > 10 && filter.state().whole_bytes > 40_000);
+        assert!(useless_reads(&filter, 0..1) <= 1);
+        assert_eq!((disk.loads.load(SeqCst), filter.state().units_in_memory), (1, 1));
+        assert!(disk.loaded_bytes.load(SeqCst) <= 4 << 10);
+        assert_no_key_lost(&filter);
+        assert!(useless_reads(&filter, 0..KEYS) < KEYS / 60);
+        assert_eq!(disk.loads.load(SeqCst), filter.state().units.into());
+        assert_eq!(budget.stats().used_bytes, filter.state().whole_bytes);
+    }
+}
+
+#[test]
+fn partitions_in_use_keep_their_bytes_and_the_others_go() {
+    let budget = FilterBudget::new(16 << 10).with_probes_per_plan(5_000);
+    let (filter, _) = register(&budget, ribbon(0.01), PartitionCut::KeyRange);
+    let quarter = KEYS / 4;
+    (0..4).for_each(|_| look_up(&filter, (0..KEYS).step_by(7)));
+    (0..10).for_each(|_| look_up(&filter, 0..quarter));
+    let used = useless_reads(&filter, 0..quarter);
+    assert!(used < quarter / 50, "{used} useless reads in {quarter} lookups, {:?}", budget.stats());
+    assert!(budget.stats().used_bytes <= 16 << 10);
+    assert_no_key_lost(&filter);
+}
+
+#[test]
+fn a_prefix_is_absent_only_if_all_its_partitions_say_so() {
+    for (cut, bytes) in
+        [(PartitionCut::KeyRange, u64::MAX), (PartitionCut::HashRange, u64::MAX), (PartitionCut::KeyRange, 9_000)]
+    {
+        let budget = FilterBudget::new(bytes);
+        let (filter, _) = register(&budget, ribbon(0.01), cut);
+        let probe_prefix =
+            |prefix: &str| filter.probe_prefix(prefix.as_bytes(), KeyHasher::default().hash(prefix.as_bytes()));
+        for number in 0..KEYS / 1_000 {
+            let prefix = format!("{number:03}/");
+            assert!(!probe_prefix(&prefix).is_absent(), "prefix {prefix}");
+        }
+        let absent = (0..1_000).filter(|number| probe_prefix(&format!("{number:03}x")).is_absent()).count();
+        assert!(absent > if bytes == u64::MAX { 950 } else { 10 }, "{absent} of 1,000 with {bytes} bytes");
+    }
+}
+
+#[test]
+fn a_damaged_partition_is_unusable_for_its_own_keys_only() {
+    let budget = FilterBudget::unlimited();
+    let (filter, disk) = register(&budget, ribbon(0.01), PartitionCut::KeyRange);
+    disk.container.lock().unwrap()[100] ^= 1;
+    let unusable =
+        (0..KEYS).filter(|&number| matches!(probe(&filter, &key(number)), BudgetedProbe::Unusable(_))).count();
+    let damaged =
+        (0..KEYS).filter(|&number| disk.index.place(&key(number), KeyHasher::default().hash(b"")).number == 0);
+    assert_eq!(unusable, damaged.count());
+    assert!(matches!(filter.state().why, BudgetReason::LoadFailed(_)));
+    assert!(useless_reads(&filter, KEYS / 2..KEYS) < KEYS / 80);
+    assert!(disk.loads.load(SeqCst) < 50);
+    // The disk has recovered.
+    disk.container.lock().unwrap()[100] ^= 1;
+    (0..3).for_each(|_| assert_no_key_lost(&filter));
+    (0..20).for_each(|_| look_up(&filter, 0..KEYS / 8));
+    assert_eq!(filter.state().units, filter.state().units_in_memory);
+}
+
+#[test]
+fn partitions_of_kinds_that_shrink_differently_share_a_budget() {
+    for bytes in [0, 900, 5_000, 20_000, 60_000] {
+        let budget = FilterBudget::new(bytes).with_probes_per_plan(2_000);
+        let xor = crate::common::policy("xor", sstfilter::Sizing::FingerprintBits(8));
+        let filters = [
+            register(&budget, xor, PartitionCut::HashRange),
+            register(&budget, KindPolicy::default(), PartitionCut::KeyRange),
+            register(&budget, ribbon(0.01).with_min_keys(KEYS.into()), PartitionCut::KeyRange),
+            register(&budget, ribbon(0.001), PartitionCut::HashRange),
+        ];
+        for round in 0..8 {
+            filters.iter().for_each(|(filter, _)| look_up(filter, (round..KEYS).step_by(8)));
+            assert!(budget.stats().used_bytes <= bytes);
+        }
+        filters.iter().for_each(|(filter, _)| assert_no_key_lost(filter));
+        let stats = budget.stats();
+        assert!(stats.used_bytes <= bytes && stats.used_bytes >= bytes / 2, "{stats:?}");
+        println!("{bytes} bytes: {stats:?}");
+    }
+}
+
+/// Gives the neighbour's block for each partition.
+#[derive(Debug)]
+struct MixedUp(Arc<Disk>);
+
+impl FilterSource for MixedUp {
+    fn load(&self, unit: u32) -> Result<FilterBlock<Bytes>, BlockError> {
+        self.0.load((unit + 1) % self.0.index.partitions())
+    }
+}
+
+#[test]
+fn a_source_that_mixes_partitions_up_loses_no_key() {
+    let budget = FilterBudget::unlimited();
+    let (_, disk) = register(&budget, KindPolicy::default(), PartitionCut::KeyRange);
+    let layout = FilterLayout::Partitioned(disk.index.clone());
+    let filter = budget.register(layout, Arc::new(MixedUp(disk)));
+    let hasher = KeyHasher::default();
+    let is_absent = |number| filter.probe(&key(number), hasher.hash(&key(number))).is_absent();
+    assert!(!(0..KEYS).any(is_absent));
+    assert!(matches!(filter.state().why, BudgetReason::LoadFailed(_)));
+}

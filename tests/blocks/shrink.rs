@@ -1,0 +1,391 @@
+//! Blocks made smaller from their bytes alone. The failures guarded against: a smaller filter lacks a key of the one that
+//! it was made of; damaged bytes get a checksum that holds; the rate, the keys or the file that it states are wrong; a
+//! kind of the user's that shrinks wrongly takes the process or other kinds with it.
+
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use bytes::Bytes;
+use sstfilter::kind::{
+    self, Abilities, BlockedBloomKind, BuildFailure, BuildLimits, BuiltPayload, EncodedShape, FilterShape, Kind,
+    NotStreamed, ParamWords, Payload, ShapeFields,
+};
+use sstfilter::{
+    BitsPerKey, BlockError, BlockInfo, BuildContext, ConfigError, FallbackReason, FalsePositiveRate, FileId,
+    FilterBlock, FilterError, FilterKind, KeyHash, KeyHasher, KindPolicy, KindRegistry, LoadContext, Sizing,
+};
+
+use crate::common;
+use crate::common::cases::BLOCKS;
+
+fn load(block: Bytes) -> FilterBlock<Bytes> {
+    FilterBlock::load(block, &KeyHasher::default()).unwrap()
+}
+
+fn built(policy: &KindPolicy, hashes: &[KeyHash]) -> FilterBlock<Bytes> {
+    load(common::build(policy, hashes).block.unwrap())
+}
+
+fn keys(count: u32) -> Vec<KeyHash> {
+    common::key_set(1, count).collect()
+}
+
+fn bits(bits: f64) -> Sizing {
+    BitsPerKey::new(bits).unwrap().into()
+}
+
+fn bloom(size: f64) -> KindPolicy {
+    KindPolicy::bloom(bits(size)).unwrap()
+}
+
+/// Ribbon filters with `upper` columns, and one less in a share of the blocks.
+fn ribbon(upper: i32, lower_share: f64) -> KindPolicy {
+    common::ribbon(0.5_f64.powi(upper) * (1.0 + lower_share))
+}
+
+/// The block at every size that it can have, largest first.
+fn every_size(block: &FilterBlock<Bytes>) -> Vec<FilterBlock<Bytes>> {
+    let below = |block_bytes: u64| block.shrunk_to(block_bytes - 1).ok().map(load);
+    core::iter::successors(below(block.info().block_bytes), |last| below(last.info().block_bytes)).collect()
+}
+
+fn assert_all_found(block: &FilterBlock<Bytes>, hashes: &[KeyHash]) {
+    assert_eq!(common::hits(block, hashes.iter().copied()), hashes.len() as u64, "{:?}", block.info());
+}
+
+#[test]
+fn no_key_is_lost_at_any_size_of_any_small_filter() {
+    let ribbons = [(1, 0.0), (2, 0.9), (3, 0.0), (5, 0.5), (7, 0.28), (9, 0.001)];
+    let policies = [1.0, 3.3, 10.0, 24.0].map(bloom).into_iter();
+    let (mut of_bloom, mut of_ribbon) = (0, 0);
+    for policy in policies.chain(ribbons.map(|(upper, share)| ribbon(upper, share))) {
+        for count in [0, 1, 2, 63, 64, 65, 130, 500, 1_500, 5_001] {
+            let hashes = keys(count);
+            let sizes = every_size(&built(&policy, &hashes));
+            sizes.iter().for_each(|block| assert_all_found(block, &hashes));
+            let of_kind = sizes.iter().filter(|block| block.info().kind == FilterKind::RIBBON).count();
+            (of_bloom, of_ribbon) = (of_bloom + sizes.len() - of_kind, of_ribbon + of_kind);
+        }
+    }
+    assert!(of_bloom > 30 && of_ribbon > 1_000, "{of_bloom} sizes of bloom, {of_ribbon} of ribbon");
+}
+
+#[test]
+fn no_key_is_lost_by_folding_any_small_number_of_lines_by_any_divisor() {
+    for lines in 1..=120_u64 {
+        let context = BuildContext::new(&KeyHasher::default()).with_expected_keys(lines * 51);
+        let hashes = keys(500);
+        let block = load(common::build_in(&bloom(10.0), &context, &hashes).block.unwrap());
+        let divisors = (1..lines).filter(|divisor| lines.is_multiple_of(*divisor));
+        let mut sizes: Vec<u64> = divisors.map(|divisor| divisor * 64 + 36).collect();
+        sizes.reverse();
+        let smaller = every_size(&block);
+        smaller.iter().for_each(|block| assert_all_found(block, &hashes));
+        assert_eq!(smaller.iter().map(|block| block.info().block_bytes).collect::<Vec<_>>(), sizes);
+    }
+}
+
+#[test]
+fn every_size_is_smaller_than_the_one_before_and_has_no_lower_rate() {
+    for policy in [KindPolicy::new(BlockedBloomKind::default().with_fold(60).unwrap()), ribbon(7, 0.28)] {
+        let block = built(&policy, &keys(3_000));
+        let infos: Vec<BlockInfo> = every_size(&block).iter().map(FilterBlock::info).collect();
+        assert!(infos.len() > 5);
+        assert!(infos.is_sorted_by(|larger, smaller| larger.block_bytes > smaller.block_bytes));
+        assert!(infos.is_sorted_by(|larger, smaller| larger.expected_fpr <= smaller.expected_fpr));
+    }
+}
+
+/// A filter that was planned for fewer keys than it gets has as many lines as the folded one.
+#[test]
+fn a_folded_filter_is_bit_for_bit_the_one_that_is_built_with_so_few_lines() {
+    let hashes = keys(100_000);
+    let kind = BlockedBloomKind::configure(bits(10.0)).unwrap().with_probes(5).unwrap();
+    let whole = built(&KindPolicy::new(kind.with_fold(24).unwrap()), &hashes);
+    let lines = whole.info().payload_bytes / 64;
+    assert_eq!(lines, 1_968);
+    for factor in [2, 3, 4, 6, 8, 12, 24] {
+        let folded = whole.shrunk_to(lines / factor * 64 + 36).unwrap();
+        let context = BuildContext::new(&KeyHasher::default()).with_expected_keys(lines / factor * 512 / 10);
+        let built = common::build_in(&KindPolicy::new(kind), &context, &hashes).block.unwrap();
+        assert!(folded == built, "folded by {factor}: {:?}, built: {:?}", load(folded.clone()), load(built.clone()));
+    }
+}
+
+#[test]
+fn shrinking_in_steps_and_at_once_gives_the_same_bytes() {
+    for policy in [KindPolicy::new(BlockedBloomKind::default().with_fold(12).unwrap()), ribbon(7, 0.28)] {
+        let block = built(&policy, &keys(20_000));
+        for step in block.shrink_steps().windows(2) {
+            let [larger, smaller] = [step[0], step[1]].map(|step| step.block_bytes);
+            let in_steps = load(block.shrunk_to(larger).unwrap()).shrunk_to(smaller);
+            // A half does not fold to a third of the whole.
+            if in_steps.as_ref().is_ok_and(|block| block.len() as u64 == smaller) {
+                assert_eq!(in_steps, block.shrunk_to(smaller), "{larger}, {smaller}");
+            } else {
+                assert_eq!(block.info().kind, FilterKind::BLOCKED_BLOOM);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_steps_are_divisors_and_whole_columns_with_the_rates_that_the_blocks_then_state() {
+    let folding = KindPolicy::new(BlockedBloomKind::default().with_fold(12).unwrap());
+    for (policy, expected) in [(folding, 5), (ribbon(7, 0.28), 6), (ribbon(7, 0.0), 6), (ribbon(1, 0.0), 0)] {
+        let block = built(&policy, &keys(20_000));
+        let steps = block.shrink_steps();
+        assert!(steps.len() == expected, "{steps:?}");
+        for step in steps {
+            let info = load(block.shrunk_to(step.block_bytes).unwrap()).info();
+            assert_eq!((info.block_bytes, info.expected_fpr), (step.block_bytes, step.expected_fpr));
+            let columns = info.shape.get("columns");
+            assert!(columns.is_none_or(|columns| columns.parse::<u8>().is_ok()), "{columns:?}");
+        }
+    }
+}
+
+#[test]
+fn sizes_between_the_columns_are_met_to_within_a_word_for_each_layer() {
+    let block = built(&ribbon(7, 0.28), &keys(100_000));
+    let (least, most) = (block.shrink_steps().last().unwrap().block_bytes, block.info().block_bytes);
+    for most_bytes in (least..most).step_by(997) {
+        let bytes = block.shrunk_to(most_bytes).unwrap().len() as u64;
+        assert!((most_bytes - 40..=most_bytes).contains(&bytes), "{bytes} of {most_bytes}");
+    }
+}
+
+#[test]
+fn a_shrunk_block_keeps_its_hash_file_keys_and_reason() {
+    let hasher = KeyHasher::with_seed(7);
+    let context = BuildContext::new(&hasher).with_file_id(FileId::from_parts(1, 2));
+    let fallback = ribbon(7, 0.0).with_min_keys(1 << 20);
+    for (policy, reason) in [(ribbon(7, 0.0), FallbackReason::None), (fallback, FallbackReason::TooFewKeys)] {
+        let block = common::build_in(&policy, &context, &keys(9_999)).block.unwrap();
+        let context = LoadContext::new(&hasher).with_file_id(FileId::from_parts(1, 2));
+        let block = FilterBlock::load(block, context).unwrap();
+        let step = block.shrink_steps()[0];
+        let smaller = FilterBlock::load(block.shrunk_to(step.block_bytes).unwrap(), context).unwrap();
+        assert_eq!(smaller.info().block_bytes, step.block_bytes);
+        assert_eq!(without_rate(smaller.info()), without_rate(block.info()));
+        assert_eq!((smaller.info().requested, smaller.info().reason), (FilterKind::RIBBON, reason));
+    }
+}
+
+/// What shrinking does not change.
+fn without_rate(info: BlockInfo) -> BlockInfo {
+    let mut info = info;
+    (info.block_bytes, info.payload_bytes, info.payload_checksum, info.expected_fpr) = (0, 0, 0, 0.0);
+    info.shape = ShapeFields::default();
+    info
+}
+
+#[test]
+fn a_block_that_is_small_enough_is_copied() {
+    for case in BLOCKS {
+        let bytes = case.read();
+        let block = FilterBlock::open_unverified(&bytes[..]).unwrap();
+        for most_bytes in [bytes.len() as u64, u64::MAX] {
+            assert_eq!(block.shrunk_to(most_bytes).unwrap(), bytes, "{}", case.name);
+        }
+    }
+}
+
+#[test]
+fn kinds_that_do_not_shrink_and_sizes_that_no_block_has_are_refused() {
+    for entry in kind::all() {
+        let block = built(&common::policy(entry.name, FalsePositiveRate::ONE_PERCENT), &keys(5_000));
+        let (kind, block_bytes) = (entry.id, block.info().block_bytes);
+        let can_shrink = [FilterKind::BLOCKED_BLOOM, FilterKind::RIBBON].contains(&kind);
+        assert_eq!(block.shrunk_to(block_bytes - 8).is_ok(), can_shrink, "{kind}");
+        assert_eq!(block.shrink_steps().is_empty(), !can_shrink, "{kind}");
+        for most_bytes in [0, 7, 8, 31, 32, 36, 40, 99] {
+            let refused = Err(FilterError::CannotShrink { kind, block_bytes, most_bytes });
+            assert_eq!(block.shrunk_to(most_bytes), refused, "{kind}");
+        }
+    }
+}
+
+#[test]
+fn damaged_payloads_of_blocks_that_nobody_verified_are_not_shrunk() {
+    for policy in [bloom(10.0), ribbon(7, 0.28)] {
+        let mut block = common::build(&policy, &keys(2_000)).block.unwrap().to_vec();
+        let sizes = [block.len() as u64 * 2 / 3, block.len() as u64];
+        for bit in (0..block.len() * 8 - 512).step_by(31) {
+            block[bit / 8] ^= 1 << (bit % 8);
+            assert_damage_is_seen(&FilterBlock::open_unverified(&block[..]).unwrap(), sizes);
+            block[bit / 8] ^= 1 << (bit % 8);
+        }
+    }
+}
+
+fn assert_damage_is_seen<D: AsRef<[u8]>>(block: &FilterBlock<D>, sizes: [u64; 2]) {
+    for most_bytes in sizes {
+        let refused = block.shrunk_to(most_bytes);
+        assert!(matches!(refused, Err(FilterError::Block(BlockError::PayloadChecksum { .. }))), "{refused:?}");
+    }
+}
+
+/// Memory, or a mapped file, that changes after it was loaded.
+struct Changing {
+    states: [Vec<u8>; 2],
+    now: AtomicUsize,
+}
+
+impl AsRef<[u8]> for Changing {
+    fn as_ref(&self) -> &[u8] {
+        &self.states[self.now.load(Relaxed)]
+    }
+}
+
+#[test]
+fn a_payload_that_was_damaged_after_it_was_loaded_is_not_shrunk() {
+    let sound = common::build(&bloom(10.0), &keys(2_000)).block.unwrap().to_vec();
+    let sizes = [sound.len() as u64 / 2, sound.len() as u64];
+    let mut damaged = sound.clone();
+    damaged[100] ^= 4;
+    for later in [damaged, sound[..sound.len() - 1_000].to_vec(), Vec::new()] {
+        let data = Changing { states: [sound.clone(), later], now: AtomicUsize::new(0) };
+        let block = FilterBlock::load(&data, &KeyHasher::default()).unwrap();
+        assert!(sizes.iter().all(|&size| block.shrunk_to(size).is_ok()));
+        data.now.store(1, Relaxed);
+        assert_damage_is_seen(&block, sizes);
+    }
+}
+
+/// Bits in words of 64, as many of them as the only parameter says; a key sets the one that its high bits choose. Halves
+/// fold. `WRONG` says what is wrong with that.
+#[derive(Clone, Copy, Debug)]
+struct Halving<const ID: u8, const WRONG: u8>;
+
+#[derive(Clone, Copy, Debug)]
+struct Words<const ID: u8, const WRONG: u8> {
+    count: u32,
+}
+
+const NOTHING: u8 = 0;
+const PANICS_WHEN_PLANNED: u8 = 1;
+const PANICS_WHEN_SHRUNK: u8 = 2;
+const GROWS: u8 = 3;
+const CANNOT_READ_IT: u8 = 4;
+const DOES_NOT_WRITE: u8 = 5;
+
+impl<const ID: u8, const WRONG: u8> Words<ID, WRONG> {
+    fn bit(self, hash: KeyHash) -> (usize, u32) {
+        let bits = (u128::from(hash.get()) * u128::from(self.count * 64)) >> 64;
+        let bit = u32::try_from(bits).unwrap();
+        (bit as usize / 64, bit % 64)
+    }
+}
+
+impl<const ID: u8, const WRONG: u8> FilterShape for Words<ID, WRONG> {
+    const KIND: FilterKind = FilterKind::from_code(ID);
+
+    fn decode(encoded: &EncodedShape) -> Result<Self, BlockError> {
+        match encoded.params.as_slice() {
+            &[count] if WRONG != CANNOT_READ_IT || count == 64 => Ok(Self { count }),
+            _ => Err(BlockError::Field { field: "parameter words", expected: "1", got: 0 }),
+        }
+    }
+
+    fn params(&self) -> ParamWords {
+        [self.count].into_iter().collect()
+    }
+
+    fn payload_bytes(&self) -> u64 {
+        u64::from(self.count) * 8
+    }
+
+    fn expected_fpr(&self, keys: u64) -> f64 {
+        1.0 - (-(keys as f64) / f64::from(self.count * 64)).exp()
+    }
+
+    fn describe(&self) -> ShapeFields {
+        ShapeFields::default()
+    }
+
+    fn shrunk(&self, most_bytes: u64) -> Option<Self> {
+        assert_ne!(WRONG, PANICS_WHEN_PLANNED, "as it does");
+        if WRONG == GROWS {
+            return Some(Self { count: self.count * 2 });
+        }
+        let halves = (1..).map_while(|times| self.count.checked_shr(times).filter(|&count| count > 0));
+        halves.map(|count| Self { count }).find(|shape| shape.payload_bytes() <= most_bytes)
+    }
+
+    fn shrink_into(&self, smaller: &Self, payload: &[u8], out: &mut [u8]) -> bool {
+        assert_ne!(WRONG, PANICS_WHEN_SHRUNK, "as it does");
+        if WRONG == DOES_NOT_WRITE {
+            return false;
+        }
+        // A bit's number over the factor, rounded down.
+        let factor = (self.count / smaller.count) as usize;
+        for bit in (0..payload.len() * 8).filter(|bit| payload[bit / 8] >> (bit % 8) & 1 == 1) {
+            out[bit / factor / 8] |= 1 << (bit / factor % 8);
+        }
+        true
+    }
+
+    fn may_contain(&self, payload: &[u8], hash: KeyHash) -> bool {
+        let (word, bit) = self.bit(hash);
+        payload.as_chunks().0.get(word).is_none_or(|&word| u64::from_le_bytes(word) >> bit & 1 == 1)
+    }
+}
+
+impl<const ID: u8, const WRONG: u8> Kind for Halving<ID, WRONG> {
+    type Shape = Words<ID, WRONG>;
+    type Stream = NotStreamed;
+
+    const NAME: &'static str = "halving";
+    const ABILITIES: Abilities = Abilities::STATIC;
+
+    fn configure(_: Sizing) -> Result<Self, ConfigError> {
+        Ok(Self)
+    }
+
+    fn plan(&self, _keys: u64) -> Result<Self::Shape, FallbackReason> {
+        Ok(Words { count: 64 })
+    }
+
+    fn build_bytes(&self, _keys: u64, _plan: &Self::Shape) -> u64 {
+        0
+    }
+
+    fn build(
+        &self,
+        plan: &Self::Shape,
+        hashes: &[KeyHash],
+        _limits: BuildLimits,
+    ) -> Result<BuiltPayload<Self::Shape>, BuildFailure> {
+        let mut bytes = vec![0; 64 * 8];
+        for (word, bit) in hashes.iter().map(|&hash| plan.bit(hash)) {
+            bytes[word * 8 + bit as usize / 8] |= 1 << (bit % 8);
+        }
+        Ok(BuiltPayload::new(*plan, Payload::copy_of(&bytes).ok_or(BuildFailure::NoMemory)?))
+    }
+}
+
+/// The sizes to which the kind's block shrinks, in bytes of payload.
+fn sizes_of<const ID: u8, const WRONG: u8>() -> Vec<u64> {
+    let (hashes, kinds) = (keys(300), KindRegistry::default().with_kind::<Halving<ID, WRONG>>().unwrap());
+    let context = LoadContext::from(&KeyHasher::default()).with_kinds(&kinds);
+    let block = common::build(&KindPolicy::new(Halving::<ID, WRONG>), &hashes).block.unwrap();
+    let block = FilterBlock::load(block, context).unwrap();
+    let shrunk = |payload_bytes: u64| {
+        let smaller = FilterBlock::load(block.shrunk_to(payload_bytes + 36).ok()?, context).unwrap();
+        assert_all_found(&smaller, &hashes);
+        Some(smaller.info().payload_bytes)
+    };
+    let steps = block.shrink_steps();
+    assert!(steps.is_empty() == [PANICS_WHEN_PLANNED, GROWS].contains(&WRONG), "{steps:?}");
+    [511, 300, 64, 8, 7].into_iter().filter_map(shrunk).collect()
+}
+
+#[test]
+fn a_users_kind_shrinks_and_one_that_does_it_wrongly_is_refused() {
+    assert_eq!(sizes_of::<230, NOTHING>(), [256, 256, 64, 8]);
+    assert_eq!(sizes_of::<231, PANICS_WHEN_PLANNED>(), []);
+    assert_eq!(sizes_of::<232, PANICS_WHEN_SHRUNK>(), []);
+    assert_eq!(sizes_of::<233, GROWS>(), []);
+    assert_eq!(sizes_of::<234, CANNOT_READ_IT>(), []);
+    assert_eq!(sizes_of::<235, DOES_NOT_WRITE>(), []);
+}

@@ -1,0 +1,227 @@
+//! The sizes and rates of partitioned filters, and what a cache reads of them. The failure guarded against: partitions cost more
+//! bytes or more false positives than one filter of all keys, their index grows beyond what stays in memory, or a cache
+//! that is too small reads as much as before.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use crate::common;
+use crate::common::random::Random;
+use bytes::Bytes;
+use sstfilter::partition::{PartitionCut, PartitionIndex, PartitionOptions, PartitionedBuilder, PartitionedFilter};
+use sstfilter::{BuildContext, FalsePositiveRate, FilterBlock, FilterPolicy, KeyHasher, KindPolicy};
+
+const CUTS: [PartitionCut; 2] = [PartitionCut::KeyRange, PartitionCut::HashRange];
+
+/// Keys of 24 bytes: one of 50 tenants, then a random number. Ascending and distinct.
+fn keys(count: usize, seed: u64) -> Vec<[u8; 24]> {
+    let mut random = Random::new(seed);
+    let mut numbers: Vec<u64> = (0..count).map(|_| random.next()).collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    let tenant_of = |place: usize| place * 50 / count;
+    numbers.into_iter().enumerate().map(|(place, number)| key_of(tenant_of(place), number)).collect()
+}
+
+fn key_of(tenant: usize, number: u64) -> [u8; 24] {
+    let mut key = *b"tenant-00/orders________";
+    key[7] += u8::try_from(tenant / 10).unwrap();
+    key[8] += u8::try_from(tenant % 10).unwrap();
+    // The highest byte first, so that keys ascend as their numbers do.
+    key[16..].iter_mut().zip(number.to_le_bytes().iter().rev()).for_each(|(byte, &of_number)| *byte = of_number);
+    key
+}
+
+fn partitioned(policy: &Arc<dyn FilterPolicy>, cut: PartitionCut, target_bytes: u32, keys: &[[u8; 24]]) -> Bytes {
+    let options = PartitionOptions::new(cut, target_bytes).unwrap();
+    let mut builder = PartitionedBuilder::new(policy.clone(), &BuildContext::new(&KeyHasher::default()), options);
+    keys.iter().for_each(|key| builder.add_key(key));
+    let built = builder.finish();
+    let report = built.report();
+    let container = built.seal().unwrap();
+    assert_eq!(report.block_bytes, container.len() as u64);
+    container
+}
+
+fn whole(policy: &Arc<dyn FilterPolicy>, keys: &[[u8; 24]]) -> FilterBlock<Bytes> {
+    let context = BuildContext::new(&KeyHasher::default()).with_expected_keys(keys.len() as u64);
+    let mut builder = policy.builder(&context).unwrap();
+    keys.iter().for_each(|key| builder.add_key(key));
+    FilterBlock::load(builder.finish().block.unwrap(), &KeyHasher::default()).unwrap()
+}
+
+/// The mean of the partitions' expected rates. Absent keys come to each alike.
+fn expected_fpr(filter: &PartitionedFilter<Bytes>) -> f64 {
+    let index = filter.index();
+    let rates = index.entries().map(|entry| {
+        let from = usize::try_from(entry.offset).unwrap();
+        let info =
+            index.open(entry.number, &filter.as_bytes()[from..from + entry.block_bytes as usize]).unwrap().info();
+        (info.expected_fpr, info.keys as f64)
+    });
+    let (sum, keys) = rates.fold((0.0, 0.0), |(sum, all), (rate, keys)| (sum + rate * keys, all + keys));
+    sum / keys
+}
+
+/// Observed within four standard deviations of expected: of keys that lie between those of the file.
+fn assert_rate(filter: &PartitionedFilter<Bytes>, what: &str) {
+    const PROBES: u32 = 400_000;
+    let (hasher, expected) = (KeyHasher::default(), expected_fpr(filter));
+    let mut random = Random::new(99);
+    let mut positives = 0_u32;
+    for probe in 0..PROBES {
+        // As many keys of each tenant, and spread like those in the file.
+        let tenant = probe as usize % 50;
+        let number = (u64::MAX / 50) * tenant as u64 + random.next() / 50;
+        let key = key_of(tenant, number);
+        positives += u32::from(filter.may_contain(&key, hasher.hash(&key)));
+    }
+    let observed = f64::from(positives) / f64::from(PROBES);
+    let sigma = (expected * (1.0 - expected) / f64::from(PROBES)).sqrt();
+    println!("{what}: expected {expected:.6}, observed {observed:.6}");
+    assert!((observed - expected).abs() < 4.0 * sigma, "{what}: expected {expected}, observed {observed}");
+}
+
+#[test]
+fn partitions_of_16_kib_take_at_most_1_5_percent_more_than_one_filter_of_the_same_rate() {
+    let keys = keys(if common::is_long() { 10_000_000 } else { 1_000_000 }, 1);
+    let policies: [(&str, Arc<dyn FilterPolicy>); 2] = [
+        ("bloom", Arc::new(KindPolicy::default())),
+        ("ribbon", Arc::new(KindPolicy::ribbon(FalsePositiveRate::ONE_PERCENT).unwrap())),
+    ];
+    for (name, policy) in policies {
+        let whole = whole(&policy, &keys);
+        let (bytes, rate) = (whole.as_bytes().len(), whole.info().expected_fpr);
+        for cut in CUTS {
+            let container = partitioned(&policy, cut, 16 << 10, &keys);
+            let filter = PartitionedFilter::load(container, &KeyHasher::default()).unwrap();
+            filter.verify().unwrap();
+            let (more, partitions) = (filter.as_bytes().len() as f64 / bytes as f64 - 1.0, filter.index().partitions());
+            let what =
+                format!("{name}, {} keys by {cut:?}: {partitions} partitions, {:+.3} %", keys.len(), more * 100.0);
+            assert!(more < 0.015, "{what}");
+            let own = expected_fpr(&filter);
+            assert!((own / rate - 1.0).abs() < 0.01, "{what}: a rate of {own}, whole {rate}");
+            assert_rate(&filter, &what);
+            let hasher = KeyHasher::default();
+            assert!(keys.iter().all(|key| filter.may_contain(key, hasher.hash(key))), "{what}");
+        }
+    }
+}
+
+#[test]
+fn the_top_index_takes_at_most_one_percent_in_the_file_and_in_memory() {
+    let keys = keys(if common::is_long() { 10_000_000 } else { 1_000_000 }, 2);
+    let policy: Arc<dyn FilterPolicy> = Arc::new(KindPolicy::default());
+    for (cut, target_bytes) in CUTS.into_iter().flat_map(|cut| [(cut, 4 << 10), (cut, 16 << 10)]) {
+        let container = partitioned(&policy, cut, target_bytes, &keys);
+        let tail_bytes = PartitionIndex::tail_bytes(&container).unwrap();
+        let tail = &container[container.len() - usize::try_from(tail_bytes).unwrap()..];
+        let index = PartitionIndex::load(tail, &KeyHasher::default()).unwrap();
+        let [in_file, in_memory] =
+            [tail_bytes as f64, index.memory_bytes() as f64].map(|bytes| bytes * 100.0 / container.len() as f64);
+        println!("{cut:?}, {target_bytes} bytes: {in_file:.3} % in the file, {in_memory:.3} % in memory");
+        assert!(in_file <= 1.0 && in_memory <= 1.0, "{cut:?}, {target_bytes}: {in_file} % and {in_memory} %");
+    }
+}
+
+/// The most recently used of what was read, up to so many bytes.
+struct Cache<K> {
+    most_bytes: usize,
+    bytes: usize,
+    clock: u64,
+    used_at: HashMap<K, (u64, usize)>,
+    by_age: BTreeMap<u64, K>,
+}
+
+impl<K: Copy + Eq + std::hash::Hash> Cache<K> {
+    fn new(most_bytes: usize) -> Self {
+        Self { most_bytes, bytes: 0, clock: 0, used_at: HashMap::new(), by_age: BTreeMap::new() }
+    }
+
+    /// Uses an entry of `bytes` bytes. Whether it had to be read.
+    fn is_read(&mut self, key: K, bytes: usize) -> bool {
+        self.clock += 1;
+        let before = self.used_at.insert(key, (self.clock, bytes));
+        self.by_age.insert(self.clock, key);
+        if let Some((age, _)) = before {
+            self.by_age.remove(&age);
+            return false;
+        }
+        self.bytes += bytes;
+        while self.bytes > self.most_bytes && self.by_age.len() > 1 {
+            let (_, oldest) = self.by_age.pop_first().unwrap();
+            self.bytes -= self.used_at.remove(&oldest).unwrap().1;
+        }
+        true
+    }
+}
+
+/// Ranks from 0 with probabilities as 1 / (rank + 1)^0.99.
+struct Zipf(Vec<f64>);
+
+impl Zipf {
+    fn new(ranks: usize) -> Self {
+        let mut sum = 0.0;
+        Self(
+            (1..=ranks)
+                .map(|rank| {
+                    sum += (rank as f64).powf(-0.99);
+                    sum
+                })
+                .collect(),
+        )
+    }
+
+    fn draw(&self, random: &mut Random) -> usize {
+        let at = (random.next() >> 11) as f64 / (1_u64 << 53) as f64 * self.0[self.0.len() - 1];
+        self.0.partition_point(|&sum| sum <= at).min(self.0.len() - 1)
+    }
+}
+
+#[test]
+fn a_cache_of_a_twentieth_reads_at_most_a_tenth_of_the_bytes_when_filters_are_partitioned() {
+    const FILES: usize = 24;
+    let (keys_each, lookups) = if common::is_long() { (1_000_000, 1_000_000) } else { (200_000, 200_000) };
+    let (hasher, policy): (_, Arc<dyn FilterPolicy>) = (KeyHasher::default(), Arc::new(KindPolicy::default()));
+    let files: Vec<Vec<[u8; 24]>> = (0..FILES).map(|file| keys(keys_each, 100 + file as u64)).collect();
+    let whole_bytes: Vec<usize> = files.iter().map(|keys| whole(&policy, keys).as_bytes().len()).collect();
+    for cut in CUTS {
+        let containers: Vec<Bytes> = files.iter().map(|keys| partitioned(&policy, cut, 16 << 10, keys)).collect();
+        let indexes: Vec<PartitionIndex> = containers
+            .iter()
+            .map(|bytes| {
+                let tail_bytes = usize::try_from(PartitionIndex::tail_bytes(bytes).unwrap()).unwrap();
+                PartitionIndex::load(&bytes[bytes.len() - tail_bytes..], &hasher).unwrap()
+            })
+            .collect();
+        let most_bytes = whole_bytes.iter().sum::<usize>() / 20;
+        let in_memory: usize = indexes.iter().map(PartitionIndex::memory_bytes).sum();
+        // What stays resident is taken from the cache of the partitions.
+        let (mut of_files, mut of_partitions) = (Cache::new(most_bytes), Cache::new(most_bytes - in_memory));
+        let (mut read_whole, mut read_in_parts) = (0_u64, 0_u64);
+        let (zipf, mut random) = (Zipf::new(FILES * keys_each), Random::new(5));
+        for _ in 0..lookups {
+            // Hot keys lie anywhere: ranks are spread over files and keys by a hash.
+            let spread = Random::new(zipf.draw(&mut random) as u64).below(FILES * keys_each);
+            let (file, number) = (spread % FILES, spread / FILES);
+            let key = files[file][number.min(files[file].len() - 1)];
+            if of_files.is_read(file, whole_bytes[file]) {
+                read_whole += whole_bytes[file] as u64;
+            }
+            let place = indexes[file].place(&key, hasher.hash(&key));
+            if of_partitions.is_read((file, place.number), place.block_bytes as usize) {
+                read_in_parts += u64::from(place.block_bytes);
+                let from = usize::try_from(place.offset).unwrap();
+                let block =
+                    indexes[file].open(place.number, &containers[file][from..from + place.block_bytes as usize]);
+                assert!(block.unwrap().may_contain(place.hash));
+            }
+        }
+        println!(
+            "{cut:?}: whole filters {read_whole} bytes, partitions {read_in_parts} bytes: {:.1} times fewer",
+            read_whole as f64 / read_in_parts as f64
+        );
+        assert!(read_in_parts * 10 <= read_whole, "{cut:?}: {read_in_parts} of {read_whole}");
+    }
+}

@@ -1,0 +1,206 @@
+//! Guards against: a budget that counts its bytes and takes others, and files that cost memory though nobody reads them.
+
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Barrier};
+use std::thread;
+
+use bytes::Bytes;
+use sstfilter::budget::{BudgetedFilter, FilterBudget, FilterLayout, FilterSource};
+use sstfilter::{BlockError, FilterBlock, KeyHash, KeyHasher};
+
+use crate::allocator::{alone, measure};
+use crate::common::{build, key_set, ribbon};
+
+/// A filter "on disk".
+#[derive(Debug)]
+struct Disk(Bytes);
+
+impl FilterSource for Disk {
+    fn load(&self, _unit: u32) -> Result<FilterBlock<Bytes>, BlockError> {
+        FilterBlock::load(Bytes::copy_from_slice(&self.0), &KeyHasher::default())
+    }
+}
+
+const FILES: u32 = 40;
+const KEYS: u32 = 40_000;
+
+fn register(budget: &FilterBudget) -> Vec<BudgetedFilter> {
+    let block = |set| build(&ribbon(0.01), &key_set(set, KEYS).collect::<Vec<KeyHash>>()).block.unwrap();
+    let register = |block: Bytes| {
+        let layout = FilterLayout::Whole { bytes: block.len() as u64 };
+        budget.register(layout, Arc::new(Disk(block)))
+    };
+    (0..FILES).map(block).map(register).collect()
+}
+
+/// Lookups that make files hot and cold again.
+fn look_up(files: &[BudgetedFilter], seed: u64) {
+    for round in 0..40_u64 {
+        for (at, file) in (0..).zip(files) {
+            let times = if at % 8 == (round / 8 + seed) % 8 { 200 } else { 10 };
+            for number in 0..times {
+                let _ = file.probe(b"", KeyHash::mix(seed << 40 | round << 20 | number));
+            }
+        }
+    }
+}
+
+#[test]
+fn memory_exceeds_a_budget_by_one_filter_at_most() {
+    let _alone = alone();
+    for threads in [1_u64, 8] {
+        for percent in [100, 50, 25, 10, 2, 0] {
+            let budget = FilterBudget::new(0).with_probes_per_plan(2_000);
+            let files = register(&budget);
+            let whole = budget.stats().whole_bytes;
+            let (limit, largest) = (whole * percent / 100, whole / u64::from(FILES));
+            budget.set_bytes(limit);
+            let ((), peak) = measure(|| {
+                thread::scope(|scope| {
+                    let files = &files;
+                    for seed in 1..threads {
+                        scope.spawn(move || look_up(files, seed));
+                    }
+                    look_up(files, 0);
+                });
+            });
+            // Bookkeeping: 1 KiB for each block in memory and curve, a plan's lists, and the threads' own.
+            let most = limit + largest + 1024 * u64::from(FILES) + 16 * 1024 * threads;
+            println!(
+                "{threads} threads, {percent} %: {peak} bytes, {limit} of the budget, {largest} of a filter, {:?}",
+                budget.stats()
+            );
+            assert!(peak as u64 <= most, "{peak} bytes, {most} at most");
+            assert!(budget.stats().used_bytes <= limit);
+            assert!(percent < 10 || percent == 100 || budget.stats().shrinks > 10);
+        }
+    }
+}
+
+/// A source whose callers wait for one another for a while, so that their loads overlap if they may.
+#[derive(Debug)]
+struct Overlapping {
+    disk: Disk,
+    loading: Arc<AtomicU64>,
+}
+
+/// Long enough for all threads to arrive, however few processors there are.
+const PATIENCE: u32 = 2_000;
+
+impl FilterSource for Overlapping {
+    fn load(&self, unit: u32) -> Result<FilterBlock<Bytes>, BlockError> {
+        self.loading.fetch_add(1, SeqCst);
+        let block = self.disk.load(unit);
+        (0..PATIENCE).take_while(|_| self.loading.load(SeqCst) < THREADS).for_each(|_| thread::yield_now());
+        self.loading.fetch_sub(1, SeqCst);
+        block
+    }
+}
+
+const THREADS: u64 = 8;
+
+/// As many filters as threads, of the same size.
+fn overlapping(budget: &FilterBudget) -> Vec<BudgetedFilter> {
+    let keys: Vec<KeyHash> = key_set(1, 200_000).collect();
+    let (block, loading) = (build(&ribbon(0.01), &keys).block.unwrap(), Arc::new(AtomicU64::new(0)));
+    let register = |_| {
+        let disk = Disk(Bytes::copy_from_slice(&block));
+        let layout = FilterLayout::Whole { bytes: block.len() as u64 };
+        budget.register(layout, Arc::new(Overlapping { disk, loading: loading.clone() }))
+    };
+    (0..THREADS).map(register).collect()
+}
+
+/// Each thread probes a file of its own.
+fn look_up_at_once(files: &[BudgetedFilter], seed: u64) {
+    thread::scope(|scope| {
+        for (at, file) in (0..).zip(files) {
+            scope.spawn(move || {
+                for number in 0..1_000_u64 {
+                    let _ = file.probe(b"", KeyHash::mix(seed << 40 | at << 20 | number));
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn filters_that_all_threads_grow_at_once_exceed_a_budget_by_one_at_most() {
+    let _alone = alone();
+    let budget = FilterBudget::new(0).without_automatic_plans();
+    let files = overlapping(&budget);
+    let whole = budget.stats().whole_bytes;
+    // From nothing to shrunk, from shrunk to larger, from larger to whole, and back.
+    for (seed, sixteenths) in (0..).zip([6, 9, 12, 17, 8, 17]) {
+        let limit = whole * sixteenths / 16;
+        budget.set_bytes(limit);
+        let held = budget.stats().used_bytes;
+        let ((), peak) = measure(|| {
+            for round in 0..20 {
+                look_up_at_once(&files, seed << 8 | round);
+                budget.rebalance();
+            }
+        });
+        let most = (limit - held) + whole / THREADS + 1024 * THREADS + 16 * 1024 * THREADS;
+        println!("{held} bytes, {peak} more, {most} at most, {:?}", budget.stats());
+        assert!(peak as u64 <= most, "{peak} bytes, {most} at most, of filters of {} bytes", whole / THREADS);
+        let used = budget.stats().used_bytes;
+        assert!(used <= limit && used >= limit.min(whole) * 3 / 4, "{used} of {limit} bytes");
+    }
+    assert!(files.iter().all(|file| file.state().bytes == file.state().whole_bytes), "all have grown");
+}
+
+/// A source that is in the middle of a load until it is told to go on.
+#[derive(Debug)]
+struct Slow {
+    disk: Disk,
+    step: Arc<Barrier>,
+}
+
+impl FilterSource for Slow {
+    fn load(&self, unit: u32) -> Result<FilterBlock<Bytes>, BlockError> {
+        let block = self.disk.load(unit);
+        self.step.wait();
+        self.step.wait();
+        block
+    }
+}
+
+#[test]
+fn a_limit_that_is_lowered_during_loads_is_obeyed_after_them() {
+    let _alone = alone();
+    let block = build(&ribbon(0.01), &key_set(1, 2_000).collect::<Vec<KeyHash>>()).block.unwrap();
+    let bytes = block.len() as u64;
+    for limit in [0, bytes, bytes * 5 / 2] {
+        let budget = FilterBudget::new(bytes * THREADS).without_automatic_plans();
+        let step = Arc::new(Barrier::new(usize::try_from(THREADS).unwrap() + 1));
+        let register = |_| {
+            let source = Slow { disk: Disk(block.clone()), step: step.clone() };
+            budget.register(FilterLayout::Whole { bytes }, Arc::new(source))
+        };
+        let files: Vec<_> = (0..THREADS).map(register).collect();
+        thread::scope(|scope| {
+            files.iter().for_each(|file| drop(scope.spawn(|| file.probe(b"", KeyHash::mix(1)))));
+            step.wait();
+            budget.set_bytes(limit);
+            step.wait();
+        });
+        assert!(budget.stats().used_bytes <= limit, "{limit}: {:?}", budget.stats());
+    }
+}
+
+#[test]
+fn a_hundred_thousand_files_take_300_bytes_each_before_their_filters() {
+    let _alone = alone();
+    let budget = FilterBudget::new(1 << 20);
+    let source: Arc<dyn FilterSource> = Arc::new(Disk(Bytes::new()));
+    let register = |_| budget.register(FilterLayout::Whole { bytes: 10_000_000 }, source.clone());
+    let (files, peak) = measure(|| (0..100_000).map(register).collect::<Vec<_>>());
+    println!("{} bytes for each file", peak / files.len());
+    assert!(peak <= 300 * files.len(), "{peak} bytes");
+    let (_, peak) = measure(|| {
+        files.iter().map(|file| file.probe(b"", KeyHash::mix(1)).is_absent()).filter(|absent| *absent).count()
+    });
+    println!("{peak} bytes for a probe and plans");
+    assert!(peak <= 100 * files.len(), "{peak} bytes for plans");
+}

@@ -1,0 +1,93 @@
+//! The failure guarded against: a store grows to 100,000 tables, and what each of them keeps in memory while it is open
+//! (names, properties, an unread index, counters) takes more than the filters that were to fit a budget. Here the
+//! allocator itself counts.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::allocator::{alone, held};
+use bytes::Bytes;
+use sstfilter::budget::FilterBudget;
+use sstfilter::partition::PartitionOptions;
+use sstfilter::sst::{
+    FileSystem, LimitedFiles, Lookup, RandomAccess, ReadOptions, Table, TableBuilder, TableOptions, WritableFile,
+};
+
+const TABLES: usize = 100_000;
+
+/// The most descriptors.
+const OPEN: usize = 500;
+
+/// The same table under every name of a table: what it holds is counted once.
+#[derive(Debug)]
+struct EveryName(Bytes);
+
+impl FileSystem for EveryName {
+    fn open(&self, path: &Path) -> io::Result<Box<dyn RandomAccess>> {
+        assert!(self.may_exist(path), "{}", path.display());
+        Ok(Box::new(self.0.clone()))
+    }
+
+    fn create(&self, _: &Path) -> io::Result<Box<dyn WritableFile>> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn sync_directory(&self, _: &Path) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn may_exist(&self, path: &Path) -> bool {
+        path.extension().is_some_and(|extension| extension == "sst")
+    }
+}
+
+fn key(number: u32) -> Vec<u8> {
+    format!("customer {number:07}").into_bytes()
+}
+
+/// A table of the even numbers below 200.
+fn table(options: &TableOptions) -> Bytes {
+    let mut builder = TableBuilder::new(Vec::new(), options).unwrap();
+    (0..200).step_by(2).for_each(|number| builder.add(&key(number), b"value").unwrap());
+    builder.finish().unwrap().0.into()
+}
+
+/// Opens all tables, looks up in each a key that it does not have, and returns what each of them keeps.
+fn bytes_each(write: &TableOptions, read: &ReadOptions, absent: &[u8]) -> usize {
+    let files = LimitedFiles::new(Arc::new(EveryName(table(write))), OPEN);
+    let options = read.clone().with_file_system(Arc::new(files.clone()));
+    let open = |number| Table::open(format!("/var/lib/store/data/{number:06}.sst"), &options).unwrap();
+    drop(open(0).get(absent));
+    let before = held();
+    let tables: Vec<Table> = (0..TABLES).map(open).collect();
+    for table in &tables {
+        assert_eq!(table.get(absent).unwrap(), Lookup::Absent);
+    }
+    assert_eq!(files.open_files(), OPEN);
+    (held() - before) / TABLES
+}
+
+#[test]
+fn a_hundred_thousand_open_tables_take_one_kibibyte_each_beyond_their_filters_and_few_descriptors() {
+    let _alone = alone();
+    let (write, read) = (TableOptions::default(), ReadOptions::default());
+    let sample = Table::open_source(table(&write), &read).unwrap();
+    let absent = (1..200).step_by(2).map(key).find(|key| !sample.may_contain_key(key)).unwrap();
+    let bare = bytes_each(&write.clone().without_filter(), &read, b"out of range");
+    let filtered = bytes_each(&write, &read, &absent);
+    let budget = FilterBudget::new(1_000);
+    let budgeted = bytes_each(&write, &read.clone().with_filter_budget(budget.clone()), b"out of range");
+    let partitioned = write.with_partitioned_filter(PartitionOptions::default());
+    let in_partitions = bytes_each(&partitioned, &read.clone().with_filter_budget(budget), b"out of range");
+    let block_bytes = sample.filter().unwrap().block().unwrap().info().block_bytes;
+    println!("{bare} bytes each without a filter, {filtered} with one of {block_bytes} bytes");
+    println!(
+        "{budgeted} bytes each with a filter that a budget has not loaded, {in_partitions} with one of one partition"
+    );
+    assert!(bare <= 1_024 && budgeted <= 1_024, "{bare} and {budgeted} bytes each");
+    // And a top index of one entry.
+    assert!(in_partitions <= 1_280, "{in_partitions} bytes each");
+    // The block with its padding, and the filter as it is probed, with counters of two threads.
+    assert!(filtered as u64 <= bare as u64 + block_bytes + 768, "{filtered} bytes each");
+}
