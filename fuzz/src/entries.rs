@@ -82,10 +82,9 @@ pub fn options(input: &mut Unstructured<'_>) -> Result<Options> {
         .and_then(|options| options.with_restart_interval(interval))
         .expect("in range");
     let mut read = ReadOptions::default().with_hasher(hasher);
-    if let Some(extractor) = pick::extractor(input)? {
-        options = options.with_extractor(extractor.clone());
-        read = read.with_extractor(extractor);
-    }
+    let parts = pick::key_parts(input)?;
+    options = options.with_key_parts(parts.clone());
+    read = read.with_key_parts(if input.ratio(1, 8)? { pick::key_parts(input)? } else { parts });
     Ok(Options { write: options, read })
 }
 

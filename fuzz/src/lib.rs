@@ -7,6 +7,7 @@ pub mod cli;
 pub mod entries;
 pub mod foreign_filter;
 pub mod foreign_table;
+pub mod partitions;
 pub mod pick;
 pub mod policy;
 pub mod random;

@@ -6,7 +6,7 @@ use arbitrary::{Result, Unstructured};
 use sstfilter::kind::{self, KindEntry, RibbonKind};
 use sstfilter::{
     AutoPolicy, BitsPerKey, BuildContext, BuildPurpose, DelimitedPrefix, FalsePositiveRate, FilterPolicy, FixedPrefix,
-    KeyExtractor, KeyHash, KeyHasher, KindPolicy, SelfCheck, Sizing,
+    KeyExtractor, KeyHash, KeyHasher, KeyParts, KindPolicy, SelfCheck, Sizing,
 };
 
 /// A size from 1 to 100 bits per key.
@@ -118,13 +118,20 @@ pub fn context(input: &mut Unstructured<'_>, hasher: &KeyHasher) -> Result<Build
     Ok(context)
 }
 
-/// Any extractor of the library, or none.
-pub fn extractor(input: &mut Unstructured<'_>) -> Result<Option<Arc<dyn KeyExtractor>>> {
-    Ok(match input.int_in_range(0..=3)? {
-        0 => Some(Arc::new(FixedPrefix::new(input.int_in_range(0..=5)?))),
-        1 => Some(Arc::new(DelimitedPrefix::new(input.arbitrary()?))),
-        _ => None,
-    })
+/// Whole keys, parts by any extractors of the library, or both.
+pub fn key_parts(input: &mut Unstructured<'_>) -> Result<KeyParts> {
+    let mut parts = if input.ratio(3, 4)? { KeyParts::whole_keys() } else { KeyParts::extracted(extractor(input)?) };
+    for _ in 0..input.int_in_range(0..=2)? {
+        parts = parts.with_extractor(extractor(input)?);
+    }
+    Ok(parts)
+}
+
+fn extractor(input: &mut Unstructured<'_>) -> Result<Arc<dyn KeyExtractor>> {
+    if input.arbitrary()? {
+        return Ok(Arc::new(FixedPrefix::new(input.int_in_range(0..=5)?)));
+    }
+    Ok(Arc::new(DelimitedPrefix::new(input.arbitrary()?)))
 }
 
 /// Hashes: each some bytes of the input, one of the edges, or a run of neighbours, so that few bytes make many keys.

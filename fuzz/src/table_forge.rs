@@ -193,7 +193,7 @@ fn properties(input: &mut Unstructured<'_>, counts: &Counts, keys: &[Vec<u8>]) -
         }
     }
     if input.ratio(1, 8)? {
-        properties.push((b"key-extractor".to_vec(), crate::entries::key(input, b"fixed-prefix:4")?));
+        properties.push((b"key-parts".to_vec(), crate::entries::key(input, b"\0\x0efixed-prefix:4")?));
     }
     if input.ratio(1, 8)? {
         properties.push((vec![b'z'; input.int_in_range(1..=100)?], vec![1]));

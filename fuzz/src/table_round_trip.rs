@@ -30,7 +30,8 @@ fn run(input: &mut Unstructured<'_>) -> Result<()> {
         let table = entries::open(&bytes, &read).expect("it was just written");
         let slowest = InstructionSet::available().next().expect("at least one");
         simd::select(slowest).expect("it is available");
-        read_back(&table, &contents, table.extractor().is_none());
+        let is_whole = table.key_parts().has_whole_keys() && table.properties().key_parts.whole_keys;
+        read_back(&table, &contents, is_whole);
         simd::select(InstructionSet::fastest()).expect("it is available");
         read_back(
             &entries::open(&bytes, &read.clone().with_block_cache(Arc::new(BoundedBlockCache::new(1 << 30))))
