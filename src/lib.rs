@@ -109,6 +109,7 @@ mod codec;
 mod error;
 pub mod filter;
 mod hash;
+mod hull;
 mod ids;
 mod kernel;
 pub mod kind;

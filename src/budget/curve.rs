@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 
 use crate::block::FilterBlock;
+use crate::hull::{corners, gain_per_byte};
 use crate::ids::FilterKind;
 
 /// Sizes are shares of the whole block in this unit, rounded up. So filters of one configuration have the same curve
@@ -72,16 +73,11 @@ impl Curve {
 
     /// `sizes` ascend.
     pub(super) fn new(sizes: impl Iterator<Item = (u64, f64)>, whole: (u64, f64), is_divisible: bool) -> Self {
-        let mut hull = vec![(0, 1.0)];
-        for point in sizes.filter(|&(bytes, _)| bytes > 0 && bytes < whole.0).chain([whole]) {
-            while let [.., before, last] = hull[..]
-                && gain_per_byte(last, point) >= gain_per_byte(before, last)
-            {
-                hull.pop();
-            }
-            hull.push(point);
-        }
-        let points = hull.drain(1..).map(|(bytes, fpr)| Point::new(bytes, whole.0, fpr)).collect();
+        let between = sizes.filter(|&(bytes, _)| bytes > 0 && bytes < whole.0);
+        let sizes: Vec<(u64, f64)> = [(0, 1.0)].into_iter().chain(between).chain([whole]).collect();
+        // Without the first, which is no filter.
+        let kept = corners(sizes.iter().copied()).into_iter().skip(1).filter_map(|corner| sizes.get(corner));
+        let points = kept.map(|&(bytes, fpr)| Point::new(bytes, whole.0, fpr)).collect();
         Self { points, is_divisible }
     }
 
@@ -118,11 +114,6 @@ impl Curve {
         }
         below.1
     }
-}
-
-/// By how much the rate falls for each byte from one size to a larger one.
-pub(super) fn gain_per_byte((from, high): (u64, f64), (to, low): (u64, f64)) -> f64 {
-    (high - low) / to.saturating_sub(from).max(1) as f64
 }
 
 /// The number of a curve in [`Curves`]; 0 before it is known.

@@ -10,10 +10,8 @@
 //! The only loss against the optimum is at the last step, which may not fit. Filters that can have any size take what is
 //! left; for the others the next smaller steps are tried.
 
-use core::cmp::{Ordering, Reverse};
-use std::collections::BinaryHeap;
-
-use super::curve::{Curve, CurveNumber, Curves, gain_per_byte, is_held};
+use super::curve::{Curve, CurveNumber, Curves, is_held};
+use crate::hull::{self, Step, gain_per_byte};
 
 /// What the plan knows of a filter.
 #[derive(Clone, Copy, Debug)]
@@ -51,37 +49,6 @@ impl Demand {
     }
 }
 
-/// The next step of one filter along its curve.
-#[derive(Clone, Copy, Debug)]
-struct Step {
-    /// Useless reads that each byte prevents.
-    gain: f64,
-    demand: usize,
-    point: usize,
-}
-
-impl Ord for Step {
-    /// By gain; the filter registered first is the greater of two with the same gain, so that a plan depends on nothing
-    /// else.
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.gain.total_cmp(&other.gain).then_with(|| Reverse(self.demand).cmp(&Reverse(other.demand)))
-    }
-}
-
-impl PartialOrd for Step {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Step {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for Step {}
-
 /// The bytes that each filter gets: at most `limit` in all.
 pub(super) fn targets(demands: &[Demand], curves: &Curves, shrinks: bool, limit: u64) -> Vec<u64> {
     let mut plan = Plan { demands, curves, shrinks, targets: vec![0; demands.len()], left: limit };
@@ -101,12 +68,8 @@ struct Plan<'a> {
 impl Plan<'_> {
     fn distribute(&mut self) {
         let firsts = (0..self.demands.len()).filter_map(|demand| self.step(demand, self.first_point(demand)?));
-        let mut steps: BinaryHeap<Step> = firsts.collect();
-        while let Some(step) = steps.pop() {
-            if self.take(step) {
-                steps.extend(self.step(step.demand, step.point + 1));
-            }
-        }
+        let firsts: Vec<Step> = firsts.collect();
+        hull::walk(firsts, |step| if self.take(step) { self.step(step.item, step.to + 1) } else { None });
     }
 
     /// `None` for a filter that is not worth loading at all.
@@ -130,15 +93,15 @@ impl Plan<'_> {
             None => (0, 1.0),
         };
         let gain = demand.weight_of_step_to(to.0) * gain_per_byte(from, to);
-        (gain > 0.0).then_some(Step { gain, demand: number, point })
+        (gain > 0.0).then_some(Step { gain, item: number, to: point })
     }
 
     /// Gives the filter the bytes of this step; whether there were enough.
     fn take(&mut self, step: Step) -> bool {
-        let Some((demand, curve)) = self.demand(step.demand) else { return false };
-        let Some((bytes, _)) = curve.point(step.point, demand.whole_bytes) else { return false };
-        let is_divisible = curve.is_divisible() && self.shrinks && step.point > 0;
-        let Some(target) = self.targets.get_mut(step.demand) else { return false };
+        let Some((demand, curve)) = self.demand(step.item) else { return false };
+        let Some((bytes, _)) = curve.point(step.to, demand.whole_bytes) else { return false };
+        let is_divisible = curve.is_divisible() && self.shrinks && step.to > 0;
+        let Some(target) = self.targets.get_mut(step.item) else { return false };
         let more = bytes.saturating_sub(*target);
         let is_enough = more <= self.left;
         if is_enough || is_divisible {

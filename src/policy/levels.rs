@@ -16,13 +16,13 @@
 //! many sizes per level, and goes along the lower convex hull of each level's choices, always where the next step saves
 //! the most reads per byte. That is the same condition as the paper's, and `tests` compares the two.
 
-use core::cmp::Ordering;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{BuildContext, FilterBuilder, FilterPolicy, KindPolicy};
 use crate::block::FILE_BYTES;
 use crate::error::ConfigError;
+use crate::hull::{self, Step, gain_per_byte};
 use crate::units::{BitsPerKey, Sizing};
 
 #[cfg(test)]
@@ -267,6 +267,12 @@ struct Choice {
     useless_reads: f64,
 }
 
+impl Choice {
+    const fn size(&self) -> (u64, f64) {
+        (self.bytes, self.useless_reads)
+    }
+}
+
 /// The choices of a level, from no filter on: each has more bytes and fewer reads than the one before.
 fn curve(level: &LevelSize, policies: &[KindPolicy]) -> Vec<Choice> {
     let none = Choice { policy: None, bytes: 0, useless_reads: level.useless_reads(1.0) };
@@ -293,49 +299,6 @@ fn without_waste(mut choices: Vec<Choice>) -> Vec<Choice> {
     choices
 }
 
-/// From one choice of a level to a larger one. Steps are ordered by what they save per byte.
-#[derive(Clone, Copy, Debug)]
-struct Step {
-    level: usize,
-    to: usize,
-    bytes: u64,
-    saved_reads: f64,
-}
-
-impl Step {
-    fn between(level: usize, curve: &[Choice], from: usize, to: usize) -> Self {
-        let (one, other) = (&curve[from], &curve[to]);
-        let saved_reads = one.useless_reads - other.useless_reads;
-        Self { level, to, bytes: other.bytes - one.bytes, saved_reads }
-    }
-
-    /// Saved reads per byte. Two choices of a curve never have the same bytes.
-    fn density(&self) -> f64 {
-        self.saved_reads / self.bytes as f64
-    }
-}
-
-impl Ord for Step {
-    fn cmp(&self, other: &Self) -> Ordering {
-        // Of equal steps, that of the lower level is the greater one, so that a plan does not depend on chance.
-        self.density().total_cmp(&other.density()).then(other.level.cmp(&self.level))
-    }
-}
-
-impl PartialOrd for Step {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Step {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for Step {}
-
 /// The levels whose next step is tried in place of smaller steps of others, in each round of [`Spread::best`].
 const RAISED_PER_ROUND: usize = 8;
 
@@ -353,7 +316,8 @@ struct Spread<'a> {
 
 impl<'a> Spread<'a> {
     fn new(curves: &'a [Vec<Choice>], memory_bytes: u64) -> Self {
-        Self { curves, memory_bytes, hulls: curves.iter().map(|curve| hull(curve)).collect() }
+        let corners = |curve: &Vec<Choice>| hull::corners(curve.iter().map(Choice::size));
+        Self { curves, memory_bytes, hulls: curves.iter().map(corners).collect() }
     }
 
     /// The choice of each level.
@@ -378,11 +342,15 @@ impl<'a> Spread<'a> {
     fn best_raised(&self, floor: &[usize], chosen: &[usize]) -> Option<(Vec<usize>, Vec<usize>)> {
         let next = (0..chosen.len()).filter_map(|level| self.next_step(level, chosen[level]));
         let mut next: Vec<_> = next.collect();
-        next.sort_by(|one, other| other.saved_reads.total_cmp(&one.saved_reads));
+        let saved_reads = |&Step { item, to, .. }: &Step| {
+            let curve = &self.curves[item];
+            curve[chosen[item]].useless_reads - curve[to].useless_reads
+        };
+        next.sort_by(|one, other| saved_reads(other).total_cmp(&saved_reads(one)));
         next.truncate(RAISED_PER_ROUND);
         let raised = next.into_iter().map(|step| {
             let mut raised = floor.to_vec();
-            raised[step.level] = step.to;
+            raised[step.item] = step.to;
             raised
         });
         let fitting = raised.filter(|raised| self.bytes(raised) <= self.memory_bytes);
@@ -395,17 +363,17 @@ impl<'a> Spread<'a> {
     fn above(&self, floor: &[usize]) -> Vec<usize> {
         let mut chosen = floor.to_vec();
         let mut left = self.memory_bytes.saturating_sub(self.bytes(floor));
-        let mut steps: BinaryHeap<_> =
-            floor.iter().enumerate().filter_map(|(level, &from)| self.next_step(level, from)).collect();
-        while let Some(step) = steps.pop() {
-            if step.bytes > left {
-                steps.extend(self.largest_step(step.level, chosen[step.level], left));
-                continue;
+        let firsts = floor.iter().enumerate().filter_map(|(level, &from)| self.next_step(level, from));
+        hull::walk(firsts, |Step { item: level, to, .. }| {
+            let (curve, from) = (&self.curves[level], chosen[level]);
+            let bytes = curve[to].bytes - curve[from].bytes;
+            if bytes > left {
+                return self.largest_step(level, from, left);
             }
-            left -= step.bytes;
-            chosen[step.level] = step.to;
-            steps.extend(self.next_step(step.level, step.to));
-        }
+            left -= bytes;
+            chosen[level] = to;
+            self.next_step(level, to)
+        });
         chosen
     }
 
@@ -413,7 +381,7 @@ impl<'a> Spread<'a> {
     fn next_step(&self, level: usize, from: usize) -> Option<Step> {
         let hull = &self.hulls[level];
         let to = *hull.get(hull.partition_point(|&corner| corner <= from))?;
-        Some(Step::between(level, &self.curves[level], from, to))
+        Some(self.step(level, from, to))
     }
 
     /// The step to the level's largest choice within `left` bytes.
@@ -421,7 +389,12 @@ impl<'a> Spread<'a> {
         let curve = &self.curves[level];
         let most_bytes = curve[from].bytes.saturating_add(left);
         let to = curve.partition_point(|choice| choice.bytes <= most_bytes) - 1;
-        (to > from).then(|| Step::between(level, curve, from, to))
+        (to > from).then(|| self.step(level, from, to))
+    }
+
+    fn step(&self, level: usize, from: usize, to: usize) -> Step {
+        let curve = &self.curves[level];
+        Step { gain: gain_per_byte(curve[from].size(), curve[to].size()), item: level, to }
     }
 
     fn bytes(&self, chosen: &[usize]) -> u64 {
@@ -435,21 +408,6 @@ impl<'a> Spread<'a> {
     fn choices(&self, chosen: &[usize]) -> impl Iterator<Item = &Choice> {
         self.curves.iter().zip(chosen).map(|(curve, &choice)| &curve[choice])
     }
-}
-
-/// The corners of the lower convex hull of a curve. What the steps between them save per byte falls from each to the next.
-fn hull(curve: &[Choice]) -> Vec<usize> {
-    let mut corners: Vec<usize> = Vec::new();
-    let density = |from, to| Step::between(0, curve, from, to).density();
-    for to in 0..curve.len() {
-        while let [.., before, last] = corners[..]
-            && density(last, to) >= density(before, last)
-        {
-            corners.pop();
-        }
-        corners.push(to);
-    }
-    corners
 }
 
 /// Gives each file the filter that a [`LevelPlan`] has for its level ([`BuildContext::level`]).

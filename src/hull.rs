@@ -1,0 +1,129 @@
+//! A number of bytes, shared among items that each cost less the more of them they have.
+//!
+//! The sum of the costs is least where the last byte of every item saves equally much. Costs fall along the lower convex
+//! hull of an item's sizes, so a greedy choice is right: the step that saves most for each of its bytes comes first. The
+//! only loss against the optimum is where a step does not fit, of which the caller makes what it can.
+
+use core::cmp::{Ordering, Reverse};
+use std::collections::BinaryHeap;
+
+/// A size, and what an item costs at it.
+pub(crate) type Size = (u64, f64);
+
+/// By how much the cost falls for each byte from one size to a larger one.
+pub(crate) fn gain_per_byte((from, high): Size, (to, low): Size) -> f64 {
+    (high - low) / to.saturating_sub(from).max(1) as f64
+}
+
+/// The positions of the corners of the lower convex hull of an item's sizes, which ascend: from each corner to the next
+/// a byte saves less than before.
+pub(crate) fn corners(sizes: impl IntoIterator<Item = Size>) -> Vec<usize> {
+    let mut corners: Vec<(usize, Size)> = Vec::new();
+    for (position, size) in sizes.into_iter().enumerate() {
+        while let [.., (_, before), (_, last)] = corners[..]
+            && gain_per_byte(last, size) >= gain_per_byte(before, last)
+        {
+            corners.pop();
+        }
+        corners.push((position, size));
+    }
+    corners.into_iter().map(|(position, _)| position).collect()
+}
+
+/// The next step of an item to a larger size.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Step {
+    /// What each byte of the step saves; not a NaN.
+    pub(crate) gain: f64,
+    pub(crate) item: usize,
+    /// The position of the size that the step leads to.
+    pub(crate) to: usize,
+}
+
+impl Ord for Step {
+    /// By gain; of two with the same gain, that of the lower item is the greater one, so that a plan depends on nothing
+    /// else.
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.gain.total_cmp(&other.gain).then_with(|| Reverse(self.item).cmp(&Reverse(other.item)))
+    }
+}
+
+impl PartialOrd for Step {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Step {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Step {}
+
+/// Offers steps to `take`, the one with the highest gain first, until there are none left. `firsts` has at most one step of
+/// each item; `take` returns the step that this item takes next, after the one offered or in place of it.
+pub(crate) fn walk(firsts: impl IntoIterator<Item = Step>, mut take: impl FnMut(Step) -> Option<Step>) {
+    let mut steps: BinaryHeap<Step> = firsts.into_iter().collect();
+    while let Some(step) = steps.pop() {
+        steps.extend(take(step));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn corners_leave_out_sizes_above_the_line_between_their_neighbours() {
+        assert_eq!(corners([(0, 1.0), (250, 0.9), (333, 0.6), (500, 0.1), (1_000, 0.01)]), [0, 3, 4]);
+        assert_eq!(corners([(0, 4.0), (10, 3.0), (20, 2.0), (30, 1.5)]), [0, 2, 3], "one on the line is no corner");
+        assert_eq!(corners([(0, 1.0)]), [0]);
+        assert_eq!(corners([]), [0; 0]);
+    }
+
+    #[test]
+    fn sizes_of_equal_bytes_are_a_byte_apart() {
+        assert_eq!(corners([(0, 1.0), (5, 0.6), (5, 0.5)]), [0, 2]);
+        assert!((gain_per_byte((5, 0.75), (5, 0.5)) - 0.25).abs() < 1e-12);
+    }
+
+    #[test]
+    fn steps_come_by_their_gain_and_those_of_equal_gain_by_their_item() {
+        let gains = [[5.0, 2.0], [5.0, 4.0], [3.0, 2.0]];
+        let step = |item: usize, to: usize| Some(Step { gain: *gains[item].get(to)?, item, to });
+        let mut order = Vec::new();
+        walk((0..3).rev().filter_map(|item| step(item, 0)), |taken| {
+            order.push((taken.item, taken.to));
+            step(taken.item, taken.to + 1)
+        });
+        assert_eq!(order, [(0, 0), (1, 0), (1, 1), (2, 0), (0, 1), (2, 1)]);
+    }
+
+    #[test]
+    fn a_walk_along_the_hulls_finds_the_best_division_where_every_step_fits() {
+        let curves: [&[Size]; 3] = [
+            &[(0, 90.0), (1, 40.0), (2, 20.0), (3, 12.0)],
+            &[(0, 30.0), (1, 15.0), (2, 9.0), (3, 6.0)],
+            &[(0, 7.0), (1, 3.5), (2, 3.0), (3, 2.9)],
+        ];
+        let cost = |sizes: [usize; 3]| (0..3).map(|item| curves[item][sizes[item]].1).sum::<f64>();
+        let all = (0..64).map(|number| [number / 16, number / 4 % 4, number % 4]);
+        for limit in 0..=9 {
+            let (mut sizes, mut left) = ([0; 3], limit);
+            let step = |item: usize, to: usize| {
+                let (from, to_size) = (curves[item][to - 1], *curves[item].get(to)?);
+                Some(Step { gain: gain_per_byte(from, to_size), item, to })
+            };
+            walk((0..3).filter_map(|item| step(item, 1)), |Step { item, to, .. }| {
+                left = usize::checked_sub(left, 1)?;
+                sizes[item] = to;
+                step(item, to + 1)
+            });
+            let fitting = all.clone().filter(|sizes| sizes.iter().sum::<usize>() <= limit);
+            let least = fitting.map(cost).fold(f64::INFINITY, f64::min);
+            assert!((cost(sizes) - least).abs() < 1e-9, "{limit}: {sizes:?}");
+        }
+    }
+}
