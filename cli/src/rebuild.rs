@@ -144,12 +144,12 @@ impl<'a> Rebuild<'a> {
         }
         let table = Table::open(path, &self.reading)?;
         let properties = table.properties();
-        let parts = &properties.key_parts;
+        let parts = &properties.writer.key_parts;
         let is_whole = parts.extractors.is_empty();
         ensure!(is_whole, "its filter holds {parts}: the program does not have these extractors");
         let is_stated = self.has_secret || self.args.filter.hash_seed.is_some();
-        let is_known = is_stated || table.hash_identity() == properties.hash;
-        ensure!(is_known, "its keys are hashed by {}: give the seed with --secret-seed-file", properties.hash);
+        let is_known = is_stated || table.hash_identity() == properties.writer.hash;
+        ensure!(is_known, "its keys are hashed by {}: give the seed with --secret-seed-file", properties.writer.hash);
         Ok(table)
     }
 }

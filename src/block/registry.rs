@@ -18,7 +18,8 @@ use crate::hash::KeyHash;
 /// answer "may be present".
 #[derive(Clone, Debug, Default)]
 pub struct KindRegistry {
-    kinds: Vec<UserKind>,
+    /// Shared by the readers that have a copy; most have none.
+    kinds: Option<Arc<Vec<UserKind>>>,
 }
 
 /// What a reader needs of a kind.
@@ -42,7 +43,11 @@ impl KindRegistry {
             let (option, expected) = ("number of a kind of one's own", "128 to 255, and not taken by another kind");
             return Err(ConfigError::OutOfRange { option, expected, got: id.code().into() });
         }
-        self.kinds.push(UserKind { id, name: K::NAME, decode: decode::<K::Shape> });
+        Arc::make_mut(self.kinds.get_or_insert_default()).push(UserKind {
+            id,
+            name: K::NAME,
+            decode: decode::<K::Shape>,
+        });
         Ok(self)
     }
 
@@ -53,7 +58,7 @@ impl KindRegistry {
     }
 
     pub(super) fn find(&self, id: FilterKind) -> Option<&UserKind> {
-        self.kinds.iter().find(|kind| kind.id == id)
+        self.kinds.as_deref()?.iter().find(|kind| kind.id == id)
     }
 }
 

@@ -32,14 +32,14 @@ use crate::ids::FileId;
 /// The [module](crate::partition) has an example.
 pub struct PartitionIndex {
     trailer: ContainerTrailer,
-    entries: Vec<Entry>,
-    /// Empty where no partition has bytes of the engine's.
-    aux: Vec<Aux>,
+    entries: Box<[Entry]>,
+    /// Of the partitions up to the last that has bytes of the engine's.
+    aux: Box<[Aux]>,
     /// Empty where the filter is cut by hash range.
     bounds: Bounds,
     /// Where the last partition ends.
     partition_bytes: u64,
-    kinds: Option<KindRegistry>,
+    kinds: KindRegistry,
 }
 
 /// A partition's block. Twelve bytes, because files have thousands of them.
@@ -133,10 +133,10 @@ impl PartitionIndex {
         if expected.file != got.file {
             return Err(BlockError::FileMismatch { expected: expected.file, got: got.file });
         }
-        Self::decode(trailer, index, kinds.cloned())
+        Self::decode(trailer, index, kinds.cloned().unwrap_or_default())
     }
 
-    fn decode(trailer: ContainerTrailer, index: &[u8], kinds: Option<KindRegistry>) -> Result<Self, BlockError> {
+    fn decode(trailer: ContainerTrailer, index: &[u8], kinds: KindRegistry) -> Result<Self, BlockError> {
         // Before there is room for them: the shortest entry has two bytes.
         let most = u32::try_from(index.len() / 2).unwrap_or(u32::MAX);
         require(
@@ -149,7 +149,7 @@ impl PartitionIndex {
         let has_bounds = trailer.cut == PartitionCut::KeyRange;
         let bounds = Bounds::with_capacity(if has_bounds { partitions } else { 0 });
         let entries = Vec::with_capacity(partitions);
-        let mut decoded = Self { trailer, entries, aux: Vec::new(), bounds, partition_bytes: 0, kinds };
+        let mut decoded = Decoded { partitions, has_bounds, entries, aux: Vec::new(), bounds, partition_bytes: 0 };
         let mut cursor = Cursor(index);
         for number in 0..partitions {
             let refused = || BlockError::Field {
@@ -157,36 +157,12 @@ impl PartitionIndex {
                 expected: "one inside the index, whose lower bound is above the one before, of a partition below 2^38 bytes",
                 got: number as u64,
             };
-            decoded.push_entry(&mut cursor, number).ok_or_else(refused)?;
+            decoded.push(&mut cursor, number).ok_or_else(refused)?;
         }
         require(cursor.0.is_empty(), "bytes behind the last entry of the top index", "0", cursor.0.len() as u64)?;
-        decoded.bounds.shrink_to_fit();
-        Ok(decoded)
-    }
-
-    /// Reads the entry of a partition, and of a group in front of its first.
-    fn push_entry(&mut self, cursor: &mut Cursor<'_>, number: usize) -> Option<()> {
-        let has_bounds = self.trailer.cut == PartitionCut::KeyRange;
-        if has_bounds && number.is_multiple_of(GROUP) {
-            self.bounds.push_item(cursor.item()?)?;
-        }
-        let (block_bytes, checksum) = cursor.sized()?;
-        let (aux_bytes, aux_checksum) = cursor.sized()?;
-        if has_bounds {
-            self.bounds.push_item(if number == 0 { &[] } else { cursor.item()? })?;
-            if number > 0 && !self.bounds.is_above_previous(number) {
-                return None;
-            }
-        }
-        let line = u32::try_from(self.partition_bytes.div_ceil(LINE_BYTES as u64)).ok()?;
-        self.entries.push(Entry { line, block_bytes, checksum });
-        if aux_bytes > 0 {
-            self.aux.reserve_exact(self.trailer.partitions as usize - self.aux.len());
-            self.aux.resize(number, Aux::default());
-            self.aux.push(Aux { bytes: aux_bytes, checksum: aux_checksum });
-        }
-        self.partition_bytes = u64::from(line) * LINE_BYTES as u64 + u64::from(block_bytes) + u64::from(aux_bytes);
-        Some(())
+        let Decoded { entries, aux, mut bounds, partition_bytes, .. } = decoded;
+        bounds.shrink_to_fit();
+        Ok(Self { trailer, entries: entries.into(), aux: aux.into(), bounds, partition_bytes, kinds })
     }
 
     /// The partition that holds the key if any does. `hash` is the key's, by the hasher of the container.
@@ -263,7 +239,7 @@ impl PartitionIndex {
         if u64::from(entry.block_bytes) != got {
             return Err(BlockError::PartitionLength { number, expected: entry.block_bytes, got });
         }
-        let (block, got) = FilterBlock::load_partition(block, self.trailer.identity.hash, self.kinds.as_ref())?;
+        let (block, got) = FilterBlock::load_partition(block, self.trailer.identity.hash, Some(&self.kinds))?;
         if entry.checksum != got {
             return Err(BlockError::PartitionChecksum { number, expected: entry.checksum, got });
         }
@@ -391,7 +367,7 @@ impl PartitionIndex {
     /// The bytes that the index takes in memory.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        let arrays = self.entries.capacity() * size_of::<Entry>() + self.aux.capacity() * size_of::<Aux>();
+        let arrays = size_of_val(&*self.entries) + size_of_val(&*self.aux);
         size_of::<Self>() + arrays + self.bounds.memory_bytes()
     }
 }
@@ -409,6 +385,42 @@ fn tail_bytes_of(trailer: &ContainerTrailer) -> u64 {
 impl Entry {
     fn offset(self) -> u64 {
         u64::from(self.line) * LINE_BYTES as u64
+    }
+}
+
+/// What of a top index has been decoded so far.
+struct Decoded {
+    partitions: usize,
+    has_bounds: bool,
+    entries: Vec<Entry>,
+    aux: Vec<Aux>,
+    bounds: Bounds,
+    partition_bytes: u64,
+}
+
+impl Decoded {
+    /// Reads the entry of a partition, and of a group in front of its first.
+    fn push(&mut self, cursor: &mut Cursor<'_>, number: usize) -> Option<()> {
+        if self.has_bounds && number.is_multiple_of(GROUP) {
+            self.bounds.push_item(cursor.item()?)?;
+        }
+        let (block_bytes, checksum) = cursor.sized()?;
+        let (aux_bytes, aux_checksum) = cursor.sized()?;
+        if self.has_bounds {
+            self.bounds.push_item(if number == 0 { &[] } else { cursor.item()? })?;
+            if number > 0 && !self.bounds.is_above_previous(number) {
+                return None;
+            }
+        }
+        let line = u32::try_from(self.partition_bytes.div_ceil(LINE_BYTES as u64)).ok()?;
+        self.entries.push(Entry { line, block_bytes, checksum });
+        if aux_bytes > 0 {
+            self.aux.reserve_exact(self.partitions - self.aux.len());
+            self.aux.resize(number, Aux::default());
+            self.aux.push(Aux { bytes: aux_bytes, checksum: aux_checksum });
+        }
+        self.partition_bytes = u64::from(line) * LINE_BYTES as u64 + u64::from(block_bytes) + u64::from(aux_bytes);
+        Some(())
     }
 }
 

@@ -2,8 +2,7 @@
 
 use std::io::Write;
 use std::path::PathBuf;
-
-use bytes::Bytes;
+use std::sync::Arc;
 
 use super::block::{BlockBuilder, MAX_BLOCK_BYTES, MAX_KEY_BYTES, MAX_VALUE_BYTES};
 use super::filter_builder::{FilterBytes, TableFilterBuilder};
@@ -13,7 +12,7 @@ use super::format::{
 };
 use super::io::io_error;
 use super::reader::MAX_EXTRACTORS;
-use super::{KeyPartNames, TableError, TableId, TableOptions, TablePart, TableProperties};
+use super::{KeyPartNames, TableError, TableId, TableOptions, TablePart, TableProperties, WriterSettings};
 use crate::hash::{KeyParts, OrderedKeyHashes};
 use crate::policy::{BuildContext, BuildReport};
 
@@ -114,14 +113,16 @@ impl<W: Write> TableBuilder<W> {
                 raw_value_bytes: 0,
                 data_blocks: 0,
                 data_bytes: 0,
-                block_bytes: options.block_bytes.into(),
-                restart_interval: options.restart_interval.into(),
                 smallest_key: None,
                 largest_key: None,
                 level: options.context.level,
-                hash: options.context.hasher.identity(),
-                key_parts,
-                filter_policy: options.policy.as_ref().map(|policy| policy.name().to_owned()),
+                writer: Arc::new(WriterSettings {
+                    block_bytes: options.block_bytes.into(),
+                    restart_interval: options.restart_interval.into(),
+                    hash: options.context.hasher.identity(),
+                    key_parts,
+                    filter_policy: options.policy.as_ref().map(|policy| policy.name().to_owned()),
+                }),
             },
             hashes: OrderedKeyHashes::new(context.hasher, options.parts.clone()),
             is_poisoned: false,
@@ -164,7 +165,7 @@ impl<W: Write> TableBuilder<W> {
         let open_block = if self.data.is_empty() { 0 } else { self.data.bytes() + trailer + 32 };
         let filter =
             self.filter.as_ref().map_or(0, |filter| filter.estimated_bytes() + FILTER_ALIGNMENT as u64 / 2 + trailer);
-        let smallest = self.properties.smallest_key.as_ref().map_or(0, Bytes::len) as u64;
+        let smallest = self.properties.smallest_key.as_ref().map_or(0, |key| key.len()) as u64;
         let properties = FIXED_BLOCKS_ESTIMATE + smallest + self.data.last_key().len() as u64;
         self.sink.position + open_block + filter + properties + self.index.bytes() + FOOTER_BYTES as u64
     }
@@ -180,7 +181,7 @@ impl<W: Write> TableBuilder<W> {
         self.check_sound()?;
         self.write_data_block()?;
         let last_key = self.data.last_key();
-        self.properties.largest_key = (self.properties.entries > 0).then(|| Bytes::copy_from_slice(last_key));
+        self.properties.largest_key = (self.properties.entries > 0).then(|| Box::from(last_key));
         let unstable_extractors = self.leave_out_unstable_extractors();
         let (filter, report) = self.filter.take().map_or((None, None), TableFilterBuilder::finish);
         let filter = filter.map(|filter| self.sink.write_filter(&filter)).transpose()?;
@@ -209,7 +210,7 @@ impl<W: Write> TableBuilder<W> {
     /// nobody knows what else such an extractor does.
     fn leave_out_unstable_extractors(&mut self) -> Vec<String> {
         let unstable = self.hashes.unstable_extractors();
-        let parts = &mut self.properties.key_parts;
+        let parts = &mut Arc::make_mut(&mut self.properties.writer).key_parts;
         parts.extractors.retain(|name| !unstable.contains(name));
         if *parts == KeyPartNames::NONE {
             self.filter = None;
@@ -229,14 +230,14 @@ impl<W: Write> TableBuilder<W> {
 
     /// Adds an entry that may come next.
     fn add_in_order(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<(), TableError> {
-        if !self.data.is_empty() && self.data.bytes_with(key, value) > self.properties.block_bytes {
+        if !self.data.is_empty() && self.data.bytes_with(key, value) > self.properties.writer.block_bytes {
             self.write_data_block()?;
         }
         self.data.add(key, value);
         if let Some(filter) = &mut self.filter {
             filter.add(key, self.hashes.of(key));
         }
-        self.properties.smallest_key.get_or_insert_with(|| Bytes::copy_from_slice(key));
+        self.properties.smallest_key.get_or_insert_with(|| Box::from(key));
         self.properties.count(key, value);
         Ok(())
     }

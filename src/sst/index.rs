@@ -147,12 +147,14 @@ impl TableIndex {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use bytes::Bytes;
 
     use super::*;
     use crate::hash::KeyHasher;
     use crate::sst::block::BlockBuilder;
-    use crate::sst::{TableLocation, TablePart};
+    use crate::sst::{KeyPartNames, TableLocation, TablePart, WriterSettings};
 
     /// Last key, offset, bytes of contents.
     type Named = (&'static [u8], u64, u64);
@@ -165,14 +167,16 @@ mod tests {
             raw_value_bytes: 0,
             data_blocks,
             data_bytes,
-            block_bytes: 4096,
-            restart_interval: 16,
-            smallest_key: Some(Bytes::new()),
-            largest_key: Some(Bytes::from_static(largest_key)),
+            smallest_key: Some(Box::default()),
+            largest_key: Some(Box::from(largest_key)),
             level: None,
-            hash: KeyHasher::default().identity(),
-            key_parts: crate::sst::KeyPartNames::WHOLE_KEYS,
-            filter_policy: None,
+            writer: Arc::new(WriterSettings {
+                block_bytes: 4096,
+                restart_interval: 16,
+                hash: KeyHasher::default().identity(),
+                key_parts: KeyPartNames::WHOLE_KEYS,
+                filter_policy: None,
+            }),
         }
     }
 
@@ -213,7 +217,7 @@ mod tests {
         }
         let contents = Bytes::from(block.seal().clone());
         let mut properties = properties(12, 1_200, b"");
-        properties.largest_key = keys.last().cloned().map(Bytes::from);
+        properties.largest_key = keys.last().cloned().map(Box::from);
         let block = Block::open(contents, TableLocation { path: None, part: TablePart::Index, offset: 0 }).unwrap();
         let index = TableIndex::decode(&block, &properties).unwrap();
         let near = keys

@@ -98,7 +98,7 @@ pub use io::{FileSystem, LocalFileSystem, RandomAccess, WritableFile};
 pub use iter::{Entry, TableIter};
 pub use limited_files::LimitedFiles;
 pub use options::{ReadOptions, TableOptions};
-pub use properties::{KeyPartNames, TableProperties};
+pub use properties::{KeyPartNames, TableProperties, WriterSettings};
 pub use scan::PrefixScan;
 pub use set::TableSet;
 pub use sidecar::SidecarSummary;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::block::MAX_RESTART_INTERVAL;
+use super::properties::LastSettings;
 use super::reader::LastReader;
 use super::{BlockCache, FileSystem, LocalFileSystem, TableId};
 use crate::block::KindRegistry;
@@ -212,6 +213,7 @@ pub struct ReadOptions {
     pub(crate) kinds: KindRegistry,
     /// Another one for other parts or kinds.
     pub(crate) last_reader: LastReader,
+    pub(crate) last_settings: LastSettings,
     /// Reads as if there were no filters.
     pub(crate) ignores_filters: bool,
     /// Reads as if no table had a sidecar.
@@ -232,6 +234,7 @@ impl Default for ReadOptions {
             parts: KeyParts::whole_keys(),
             kinds: KindRegistry::default(),
             last_reader: LastReader::default(),
+            last_settings: LastSettings::default(),
             ignores_filters: false,
             ignores_sidecars: false,
             is_hash_strict: false,

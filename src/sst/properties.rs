@@ -1,6 +1,7 @@
 //! What a table says of itself, readable without any of its data.
 
 use core::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 
@@ -26,16 +27,24 @@ pub struct TableProperties {
     pub data_blocks: u64,
     /// Bytes of the data blocks, their trailers included.
     pub data_bytes: u64,
-    /// The writer's limit for data blocks, in bytes.
+    /// The first key; `None` in a table of no entries.
+    pub smallest_key: Option<Box<[u8]>>,
+    /// The last key; `None` in a table of no entries.
+    pub largest_key: Option<Box<[u8]>>,
+    /// The level that the table was written for, if its writer knew. For information: an engine may move the table.
+    pub level: Option<u32>,
+    /// What its writer was set to.
+    pub writer: Arc<WriterSettings>,
+}
+
+/// What the writer of a table was set to. Most tables of a store have the same settings, and share them while they are open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WriterSettings {
+    /// The limit for data blocks, in bytes.
     pub block_bytes: u64,
     /// Entries from one restart point to the next.
     pub restart_interval: u64,
-    /// The first key; `None` in a table of no entries.
-    pub smallest_key: Option<Bytes>,
-    /// The last key; `None` in a table of no entries.
-    pub largest_key: Option<Bytes>,
-    /// The level that the table was written for, if its writer knew. For information: an engine may move the table.
-    pub level: Option<u32>,
     /// The hash that the filter was built from.
     pub hash: HashIdentity,
     /// What of each key the filter holds.
@@ -43,6 +52,22 @@ pub struct TableProperties {
     /// Name of the policy that decided on the filter, if there was one. For information: the filter block itself says
     /// what it is.
     pub filter_policy: Option<String>,
+}
+
+/// The settings of the table that was opened last with some options.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LastSettings(Arc<Mutex<Option<Arc<WriterSettings>>>>);
+
+impl LastSettings {
+    /// Lets `properties` share the settings of the last table, if they are equal to its own.
+    pub(crate) fn share(&self, properties: &mut TableProperties) {
+        let own = &mut properties.writer;
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*last {
+            Some(last) if last == own => *own = Arc::clone(last),
+            _ => *last = Some(Arc::clone(own)),
+        }
+    }
 }
 
 /// What of each key a table's filter holds: the whole key, parts of it by extractors of these names, or both.
@@ -123,21 +148,23 @@ impl TableProperties {
     pub(crate) fn encode(&self) -> BlockBuilder {
         let number = |number: u64| Some(Bytes::copy_from_slice(&number.to_le_bytes()));
         let text = |text: &Option<String>| Some(Bytes::copy_from_slice(text.as_ref()?.as_bytes()));
+        let key = |key: &Option<Box<[u8]>>| key.as_deref().map(Bytes::copy_from_slice);
+        let writer = &self.writer;
         let values = [
-            ("block-bytes", number(self.block_bytes)),
+            ("block-bytes", number(writer.block_bytes)),
             ("data-blocks", number(self.data_blocks)),
             ("data-bytes", number(self.data_bytes)),
             ("entries", number(self.entries)),
-            ("filter-policy", text(&self.filter_policy)),
-            ("hash-id", number(self.hash.id.code().into())),
-            ("hash-seed", number(self.hash.seed)),
-            ("key-parts", self.key_parts.encode()),
-            ("largest-key", self.largest_key.clone()),
+            ("filter-policy", text(&writer.filter_policy)),
+            ("hash-id", number(writer.hash.id.code().into())),
+            ("hash-seed", number(writer.hash.seed)),
+            ("key-parts", writer.key_parts.encode()),
+            ("largest-key", key(&self.largest_key)),
             ("level", self.level.and_then(|level| number(level.into()))),
             ("raw-key-bytes", number(self.raw_key_bytes)),
             ("raw-value-bytes", number(self.raw_value_bytes)),
-            ("restart-interval", number(self.restart_interval)),
-            ("smallest-key", self.smallest_key.clone()),
+            ("restart-interval", number(writer.restart_interval)),
+            ("smallest-key", key(&self.smallest_key)),
             ("tombstones", number(self.tombstones)),
         ];
         let mut block = BlockBuilder::new(PROPERTIES_RESTART_INTERVAL);
@@ -154,21 +181,32 @@ impl TableProperties {
         let mut values = NamedValues { cursor: BlockCursor::new(block), is_on_entry: false };
         values.advance()?;
         // Taken in the order of their names.
+        let block_bytes = values.number("block-bytes")?;
+        let data_blocks = values.number("data-blocks")?;
+        let data_bytes = values.number("data-bytes")?;
+        let entries = values.number("entries")?;
+        let filter_policy = values.text("filter-policy")?;
+        let hash = HashIdentity { id: values.hash_id("hash-id")?, seed: values.number("hash-seed")? };
+        let key_parts = values.key_parts()?;
+        let largest_key = values.bytes("largest-key")?;
+        let level = values.level("level")?;
+        let raw_key_bytes = values.number("raw-key-bytes")?;
+        let raw_value_bytes = values.number("raw-value-bytes")?;
+        let restart_interval = values.number("restart-interval")?;
+        let smallest_key = values.bytes("smallest-key")?;
+        let tombstones = values.number("tombstones")?;
+        let writer = Arc::new(WriterSettings { block_bytes, restart_interval, hash, key_parts, filter_policy });
         let properties = Self {
-            block_bytes: values.number("block-bytes")?,
-            data_blocks: values.number("data-blocks")?,
-            data_bytes: values.number("data-bytes")?,
-            entries: values.number("entries")?,
-            filter_policy: values.text("filter-policy")?,
-            hash: HashIdentity { id: values.hash_id("hash-id")?, seed: values.number("hash-seed")? },
-            key_parts: values.key_parts()?,
-            largest_key: values.bytes("largest-key")?,
-            level: values.level("level")?,
-            raw_key_bytes: values.number("raw-key-bytes")?,
-            raw_value_bytes: values.number("raw-value-bytes")?,
-            restart_interval: values.number("restart-interval")?,
-            smallest_key: values.bytes("smallest-key")?,
-            tombstones: values.number("tombstones")?,
+            entries,
+            tombstones,
+            raw_key_bytes,
+            raw_value_bytes,
+            data_blocks,
+            data_bytes,
+            smallest_key,
+            largest_key,
+            level,
+            writer,
         };
         while values.is_on_entry {
             values.advance()?;
@@ -213,7 +251,7 @@ impl TableProperties {
     /// it either is one of them, or is above them all.
     pub(crate) fn range_meets(&self, prefix: &[u8]) -> bool {
         let (Some(smallest), Some(largest)) = (&self.smallest_key, &self.largest_key) else { return false };
-        prefix <= largest.as_ref() && (smallest.as_ref() <= prefix || smallest.starts_with(prefix))
+        prefix <= &**largest && (&**smallest <= prefix || smallest.starts_with(prefix))
     }
 }
 
@@ -245,8 +283,8 @@ impl NamedValues<'_> {
     }
 
     /// A copy: an open table would otherwise keep the whole block for two keys of it.
-    fn bytes(&mut self, name: &str) -> Result<Option<Bytes>, TableError> {
-        Ok(self.value(name)?.map(Bytes::copy_from_slice))
+    fn bytes(&mut self, name: &str) -> Result<Option<Box<[u8]>>, TableError> {
+        Ok(self.value(name)?.map(Box::from))
     }
 
     /// A level is for information: one that no engine has is as good as none.
@@ -301,18 +339,32 @@ mod tests {
             raw_value_bytes: 800,
             data_blocks: 3,
             data_bytes: 900,
-            block_bytes: 4096,
-            restart_interval: 16,
-            smallest_key: Some(Bytes::from_static(b"")),
-            largest_key: Some(Bytes::from_static(b"zebra")),
+            smallest_key: Some(Box::from(&b""[..])),
+            largest_key: Some(Box::from(&b"zebra"[..])),
             level: Some(u32::MAX),
-            hash: KeyHasher::default().identity(),
-            key_parts: KeyPartNames {
-                whole_keys: true,
-                extractors: vec!["fixed-prefix:4".to_owned(), "x".repeat(255)],
-            },
-            filter_policy: None,
+            writer: Arc::new(WriterSettings {
+                block_bytes: 4096,
+                restart_interval: 16,
+                hash: KeyHasher::default().identity(),
+                key_parts: KeyPartNames {
+                    whole_keys: true,
+                    extractors: vec!["fixed-prefix:4".to_owned(), "x".repeat(255)],
+                },
+                filter_policy: None,
+            }),
         }
+    }
+
+    #[test]
+    fn tables_share_the_settings_of_their_writer_while_these_are_equal() {
+        let last = LastSettings::default();
+        let [mut first, mut second, mut other] = [example(), example(), example()];
+        Arc::make_mut(&mut other.writer).block_bytes += 1;
+        for properties in [&mut first, &mut second, &mut other] {
+            last.share(properties);
+        }
+        assert!(Arc::ptr_eq(&first.writer, &second.writer));
+        assert_eq!((second, other.writer.block_bytes), (example(), 4097));
     }
 
     fn decoded(properties: &TableProperties) -> Result<TableProperties, TableError> {
@@ -376,12 +428,12 @@ mod tests {
             }
         }
         let read = TableProperties::decode(&Block::open(Bytes::from(block.seal().clone()), at).unwrap()).unwrap();
-        assert_eq!(read.key_parts, KeyPartNames::NONE);
+        assert_eq!(read.writer.key_parts, KeyPartNames::NONE);
     }
 
     #[test]
     fn what_cannot_be_is_refused() {
-        let key = Some(Bytes::from_static(b"zzz"));
+        let key = Some(Box::from(&b"zzz"[..]));
         for impossible in [
             TableProperties { smallest_key: key, ..example() },
             TableProperties { smallest_key: None, ..example() },

@@ -71,8 +71,8 @@ impl<'a> PrefixScan<'a> {
     /// The scan of `tables`, the newest first. Tables without a key with the prefix may be left out.
     pub(crate) fn new(tables: impl IntoIterator<Item = &'a Table>, prefix: &[u8]) -> Self {
         let head = |(age, table): (usize, &'a Table)| {
-            let smallest = table.properties().smallest_key.clone()?;
-            let lower_bound = if smallest.as_ref() < prefix { Bytes::copy_from_slice(prefix) } else { smallest };
+            let smallest = table.properties().smallest_key.as_deref()?;
+            let lower_bound = Bytes::copy_from_slice(smallest.max(prefix));
             Some(Head { walk: table.iter_from(prefix), entry: None, lower_bound, age })
         };
         let heads = tables.into_iter().enumerate().filter_map(head).collect();

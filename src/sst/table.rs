@@ -70,10 +70,22 @@ pub struct Table {
     pub(crate) shared: SharedParts,
     /// Boxed, because most tables of a large store have not been searched.
     index: OnceLock<Box<TableIndex>>,
-    cache: Option<Arc<dyn BlockCache>>,
-    number: u64,
+    /// Boxed, because with it a table's name in the cache is needed, and without it neither.
+    cache: Option<Box<TableCache>>,
     /// Further range skips, counted by the set that the table is in.
     range_skips_in_set: Option<Box<SharedCounter>>,
+}
+
+/// A block cache, and the table's number in the keys of its blocks.
+struct TableCache {
+    blocks: Arc<dyn BlockCache>,
+    number: u64,
+}
+
+impl TableCache {
+    fn key_at(&self, offset: u64) -> BlockKey {
+        BlockKey { table: self.number, offset }
+    }
 }
 
 impl Table {
@@ -100,22 +112,24 @@ impl Table {
     }
 
     fn open_file(file: TableFile, options: &ReadOptions) -> Result<Self, TableError> {
-        let parts = TableParts::read(&file)?;
-        let described = || KeyHasher::from_identity(parts.properties.hash);
+        let mut parts = TableParts::read(&file)?;
+        options.last_settings.share(&mut parts.properties);
+        let described = || KeyHasher::from_identity(parts.properties.writer.hash);
         let hasher = options.hasher.clone().or_else(described).unwrap_or_default();
         let (reader, file) = (options.last_reader.with(hasher, &options.parts, &options.kinds), Arc::new(file));
         let (sidecar, used) = TableSidecar::find(&file, options, &parts, &reader);
         let (filter, shared) = used.unzip();
         // A filter without shared parts is unusable, and says so to each lookup that would probe it.
-        let own = || reader.parts_shared_with(&parts.properties.key_parts).unwrap_or_else(|_| reader.all_parts());
+        let own =
+            || reader.parts_shared_with(&parts.properties.writer.key_parts).unwrap_or_else(|_| reader.all_parts());
         let shared = shared.unwrap_or_else(own);
         let handle = parts.handles.filter.filter(|_| !options.ignores_filters);
         let filter = filter.or_else(|| Some(TableFilter::open(&file, handle?, &parts, &reader, options)));
-        let (index, cache, number) = (OnceLock::new(), options.cache.clone(), next_table_number());
+        let index = OnceLock::new();
+        let cache = options.cache.clone().map(|blocks| Box::new(TableCache { blocks, number: next_table_number() }));
         let sidecar = sidecar.map(Box::new);
         let range_skips_in_set = None;
-        Self { file, parts, filter, sidecar, reader, shared, index, cache, number, range_skips_in_set }
-            .accepted_by(options)
+        Self { file, parts, filter, sidecar, reader, shared, index, cache, range_skips_in_set }.accepted_by(options)
     }
 
     /// The table, unless its filter was built for another reader and `options` refuse that.
@@ -303,17 +317,17 @@ impl Table {
         let index = self.index()?;
         let position = index.position_of(key);
         let Some(handle) = index.handle(position) else { return Ok(Lookup::Absent) };
-        let cache_key = BlockKey { table: self.number, offset: handle.offset };
-        if let Some(block) = self.cache.as_ref().and_then(|cache| cache.get(&cache_key)) {
+        let cache = self.cache.as_ref().map(|cache| (&cache.blocks, cache.key_at(handle.offset)));
+        if let Some(block) = cache.as_ref().and_then(|(blocks, key)| blocks.get(key)) {
             return self.search_cached(&block, key);
         }
         let Some(place) = index.place(position) else { return Ok(Lookup::Absent) };
         let block = self.read_data_block(&place)?;
         // A block that cannot be walked to the end is damaged: it stays out of the cache.
-        if let Some(cache) = &self.cache
+        if let Some((blocks, cache_key)) = cache
             && let Some(headed) = HeadedBlock::new(&block, place.lower, place.last_key)
         {
-            cache.insert(cache_key, CachedBlock(Arc::new(headed)));
+            blocks.insert(cache_key, CachedBlock(Arc::new(headed)));
         }
         block.get(key)?.ok_or_else(|| block.ends_before(place.last_key))
     }
@@ -325,14 +339,14 @@ impl Table {
 
     /// What the cache would have the key's block by; `None` without a cache, or before the index is read.
     pub(crate) fn block_key(&self, key: &[u8]) -> Option<BlockKey> {
-        let index = self.index.get().filter(|_| self.cache.is_some())?;
+        let (cache, index) = (self.cache.as_ref()?, self.index.get()?);
         let handle = index.handle(index.position_of(key))?;
-        Some(BlockKey { table: self.number, offset: handle.offset })
+        Some(cache.key_at(handle.offset))
     }
 
     /// The block of `key`, if the cache has it, with what a search of it reads first on the way. Counts nothing.
     pub(crate) fn prefetch_cached(&self, key: &BlockKey) -> Option<CachedBlock> {
-        let block = self.cache.as_ref()?.get(key)?;
+        let block = self.cache.as_ref()?.blocks.get(key)?;
         block.0.prefetch();
         Some(block)
     }

@@ -9,7 +9,7 @@ use super::io::TableFile;
 use super::reader::{Reader, SharedParts};
 use super::table_partitions::TablePartitions;
 use super::table_parts::TableParts;
-use super::table_source::{FilterPlace, TableFilterSource};
+use super::table_source::{FilterPlace, TableFilterSource, WholeFile};
 use super::{ReadOptions, TableError, TableLocation};
 use crate::block::{FilterBlock, FilterReader, LoadContext, LookupOutcome};
 use crate::budget::{BudgetedFilter, BudgetedProbe, FileBudget};
@@ -68,8 +68,9 @@ impl TableFilter {
         reader: &Arc<Reader>,
         options: &ReadOptions,
     ) -> Self {
-        let shared =
-            reader.parts_shared_with(&parts.properties.key_parts).map_err(|source| refused(file, filter, source));
+        let shared = reader
+            .parts_shared_with(&parts.properties.writer.key_parts)
+            .map_err(|source| refused(file, filter, source));
         let opened = shared.and_then(|shared| match (filter, &options.budget) {
             (FilterHandle::Whole(handle), None) => Self::read_whole(file, handle, parts, (reader, shared)),
             _ => Self::register(file, filter, parts, (reader, shared), options),
@@ -116,7 +117,7 @@ impl TableFilter {
                 let end = parts.read_filter_end(file, handle)?;
                 let checked = FilterBlock::check_end(&end, handle.contents_bytes, context);
                 checked.map_err(|source| refused(file, filter, source))?;
-                FilterPlace::Whole { handle, table_id: parts.footer.table_id, reader: Arc::clone(reader) }
+                FilterPlace::whole(WholeFile::Table { handle, table_id: parts.footer.table_id }, reader)
             }
         };
         // Of whole keys under a public seed, equal identities prove equal hashes.

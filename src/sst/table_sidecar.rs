@@ -18,7 +18,7 @@ use super::reader::{Reader, SharedParts};
 use super::table_filter::TableFilter;
 use super::table_partitions::TablePartitions;
 use super::table_parts::TableParts;
-use super::table_source::{FilterPlace, TableFilterSource};
+use super::table_source::{FilterPlace, TableFilterSource, WholeFile};
 use super::{FileSystem, KeyPartNames, RandomAccess, ReadOptions, TableError, TableLocation, TablePart};
 use crate::block::{FilterBlock, LoadContext};
 use crate::codec::TAIL_CAPACITY;
@@ -156,7 +156,7 @@ impl SidecarFile {
                 let end_bytes = bytes.min(TAIL_CAPACITY as u64);
                 let end = self.file.read_bytes(bytes - end_bytes, end_bytes)?;
                 FilterBlock::check_end(&end, bytes, context).map_err(|error| self.refused(error.into()))?;
-                FilterPlace::Sidecar { sidecar: Box::new(self.sidecar.clone()), reader: Arc::clone(reader) }
+                FilterPlace::whole(WholeFile::Sidecar(Box::new(self.sidecar.clone())), reader)
             }
             Some(partitions) => FilterPlace::Partitions(partitions),
         };

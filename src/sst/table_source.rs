@@ -26,32 +26,70 @@ pub(crate) struct TableFilterSource {
 
 /// Where the filter is, and what it is checked against.
 pub(crate) enum FilterPlace {
-    Whole {
+    Partitions(TablePartitions),
+    /// Boxed, so that it takes nothing where there are partitions.
+    Whole(Box<WholeFilter>),
+}
+
+/// A filter in one block.
+pub(crate) struct WholeFilter {
+    file: WholeFile,
+    reader: Arc<Reader>,
+}
+
+/// The file that a whole filter is in.
+pub(crate) enum WholeFile {
+    Table {
         handle: BlockHandle,
         table_id: TableId,
-        reader: Arc<Reader>,
     },
-    Partitions(TablePartitions),
-    /// The whole filter of a sidecar, which fills the first bytes of the file.
-    Sidecar {
-        sidecar: Box<Sidecar>,
-        reader: Arc<Reader>,
-    },
+    /// It fills the first bytes.
+    Sidecar(Box<Sidecar>),
+}
+
+impl WholeFilter {
+    fn bytes(&self) -> u64 {
+        match &self.file {
+            WholeFile::Table { handle, .. } => handle.contents_bytes,
+            WholeFile::Sidecar(sidecar) => sidecar.filter_bytes(),
+        }
+    }
+
+    fn load(&self, file: &TableFile) -> Result<FilterBlock<Bytes>, BlockError> {
+        let context = LoadContext::new(&self.reader.hasher).with_kinds(&self.reader.kinds);
+        match &self.file {
+            WholeFile::Table { handle, table_id } => {
+                let contents = file.read_contents(TablePart::Filter, *handle, table_id).map_err(reason)?;
+                FilterBlock::load(contents, context)
+            }
+            WholeFile::Sidecar(sidecar) => {
+                let (bytes, expected) = (sidecar.filter_bytes(), sidecar.filter_checksum());
+                let filter = file.read_with_checksum(bytes, expected).map_err(reason)?;
+                // Of a file that was opened again by its name: another sidecar may be there now.
+                let damaged =
+                    |got| BlockError::Unreadable { reason: SidecarError::FilterChecksum { expected, got }.to_string() };
+                FilterBlock::load(filter.map_err(damaged)?, context.with_file_id(sidecar.table().file_id()))
+            }
+        }
+    }
 }
 
 impl FilterPlace {
+    pub(crate) fn whole(file: WholeFile, reader: &Arc<Reader>) -> Self {
+        Self::Whole(Box::new(WholeFilter { file, reader: Arc::clone(reader) }))
+    }
+
     pub(crate) fn layout(&self) -> FilterLayout {
         match self {
-            Self::Whole { handle, .. } => FilterLayout::Whole { bytes: handle.contents_bytes },
+            Self::Whole(filter) => FilterLayout::Whole { bytes: filter.bytes() },
             Self::Partitions(partitions) => FilterLayout::Partitioned(Arc::clone(&partitions.index)),
-            Self::Sidecar { sidecar, .. } => FilterLayout::Whole { bytes: sidecar.filter_bytes() },
         }
     }
 
     /// The unit that holds a key, and the key's hash in it.
     fn unit(&self, key: &[u8], hash: KeyHash) -> (u32, KeyHash) {
         match self {
-            Self::Whole { .. } | Self::Sidecar { .. } => (0, hash),
+            Self::Whole(_) => (0, hash),
             Self::Partitions(partitions) => {
                 let place = partitions.index.place(key, hash);
                 (place.number, place.hash)
@@ -96,19 +134,7 @@ impl FilterSource for TableFilterSource {
     fn load(&self, unit: u32) -> Result<FilterBlock<Bytes>, BlockError> {
         let block = match &self.place {
             FilterPlace::Partitions(partitions) => partitions.read_block(&self.file, unit).map_err(reason)?,
-            FilterPlace::Whole { handle, table_id, reader } => {
-                let contents = self.file.read_contents(TablePart::Filter, *handle, table_id).map_err(reason)?;
-                FilterBlock::load(contents, LoadContext::new(&reader.hasher).with_kinds(&reader.kinds))?
-            }
-            FilterPlace::Sidecar { sidecar, reader } => {
-                let (bytes, expected) = (sidecar.filter_bytes(), sidecar.filter_checksum());
-                let filter = self.file.read_with_checksum(bytes, expected).map_err(reason)?;
-                // Of a file that was opened again by its name: another sidecar may be there now.
-                let damaged =
-                    |got| BlockError::Unreadable { reason: SidecarError::FilterChecksum { expected, got }.to_string() };
-                let context = LoadContext::new(&reader.hasher).with_kinds(&reader.kinds);
-                FilterBlock::load(filter.map_err(damaged)?, context.with_file_id(sidecar.table().file_id()))?
-            }
+            FilterPlace::Whole(filter) => filter.load(&self.file)?,
         };
         let lacks_known = self.known.iter().any(|&(other, hash)| other == unit && !block.may_contain(hash));
         if lacks_known { Err(BlockError::KnownKeyAbsent { hash: block.hash_identity() }) } else { Ok(block) }

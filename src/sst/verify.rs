@@ -148,12 +148,12 @@ mod tests {
     #[test]
     fn a_range_that_is_not_the_datas_own_is_an_error_of_the_read_that_meets_it() {
         for key in [b"a", b"c"] {
-            let table = table_with(|properties| properties.smallest_key = Some(Bytes::from_static(key)));
+            let table = table_with(|properties| properties.smallest_key = Some(Box::from(&key[..])));
             assert!(matches!(table.get(b"d"), Err(TableError::Corrupt { .. })));
             assert!(matches!(table.verify(), Err(TableError::Corrupt { .. })));
         }
         let mut table = table_with(|_| ());
-        table.parts.properties.largest_key = Some(Bytes::from_static(b"e"));
+        table.parts.properties.largest_key = Some(Box::from(&b"e"[..]));
         assert!(matches!(table.get(b"d"), Err(TableError::Corrupt { .. })));
     }
 }

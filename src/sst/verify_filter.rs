@@ -99,7 +99,7 @@ impl Table {
     /// Reads all partitions, and the zeros between them.
     fn verified_partitions(&self, parts: &TableParts, handle: BlockHandle) -> Result<FilterInMemory, TableError> {
         // By the hash of its writer: whether it is the reader's is a question of its own.
-        let context = LoadContext::from(parts.properties.hash).with_kinds(&self.reader.kinds);
+        let context = LoadContext::from(parts.properties.writer.hash).with_kinds(&self.reader.kinds);
         let partitions = TablePartitions::read(&self.file, parts, handle, context)?;
         let mut blocks = Vec::new();
         let mut end = 0;
@@ -129,7 +129,7 @@ impl Table {
         if expected != got {
             return Err(refused(BlockError::HashMismatch { expected, got }));
         }
-        let shared = self.reader.parts_shared_with(&self.properties().key_parts).map_err(refused)?;
+        let shared = self.reader.parts_shared_with(&self.properties().writer.key_parts).map_err(refused)?;
         // With a public seed, equal identities are equal hashes: a missing key is then the filter's fault.
         let mut known = self.reader.known_keys(shared, self.properties());
         if expected.id != HashId::Xxh3 && known.any(|(key, hash)| !verified.may_contain(key, hash)) {

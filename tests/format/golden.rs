@@ -106,7 +106,7 @@ fn table_entry(case: &TableCase, bytes: &[u8]) -> String {
         case.entries,
         table.properties().tombstones,
         case.block_bytes,
-        table.properties().key_parts,
+        table.properties().writer.key_parts,
         case.partition_bytes.map_or("null".to_owned(), |bytes| bytes.to_string()),
         table.filter_budget().map_or("null".to_owned(), |filter| filter.units.to_string()),
         table.table_id(),

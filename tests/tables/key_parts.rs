@@ -176,7 +176,7 @@ fn an_extractor_that_breaks_its_promise_is_found_out_and_left_out_of_the_table()
     assert_eq!(summary.unstable_extractors, ["last bytes"]);
     assert!(summary.filter.is_none() && table.filter().is_none(), "no part of it can be trusted");
     assert!(keys().all(|key| table.may_contain_prefix(&key.as_bytes()[..8])));
-    assert_eq!(table.properties().key_parts.to_string(), "none");
+    assert_eq!(table.properties().writer.key_parts.to_string(), "none");
 
     let others = KeyParts::whole_keys().with_extractor(Arc::new(DelimitedPrefix::new(b':')));
     let (summary, table) = written_with(&others.with_extractor(Arc::new(LastBytes(4))), keys());

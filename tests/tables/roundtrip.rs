@@ -191,7 +191,7 @@ fn a_policy_may_decline_and_learns_what_is_known_of_the_table() {
     }
     let model = numbered(0..50);
     let table = open(&model, &small_blocks().with_policy(Arc::new(NoFlushFilters)));
-    assert_eq!(table.properties().filter_policy.as_deref(), Some("no-flush-filters"));
+    assert_eq!(table.properties().writer.filter_policy.as_deref(), Some("no-flush-filters"));
     assert!(table.filter().is_none());
     assert_same(&table, &model);
 }

@@ -382,8 +382,8 @@ impl Properties {
             ("raw_value_bytes", number(properties.raw_value_bytes)),
             ("data_blocks", number(properties.data_blocks)),
             ("data_bytes", number(properties.data_bytes)),
-            ("block_bytes", number(properties.block_bytes)),
-            ("restart_interval", number(properties.restart_interval)),
+            ("block_bytes", number(properties.writer.block_bytes)),
+            ("restart_interval", number(properties.writer.restart_interval)),
             ("smallest_key", text(properties.smallest_key.as_deref())),
             ("largest_key", text(properties.largest_key.as_deref())),
             (
@@ -393,9 +393,9 @@ impl Properties {
                     properties.level.map_or_else(|| "unknown".to_owned(), |level| level.to_string()),
                 ),
             ),
-            ("hash", text(Some(properties.hash.to_string().as_bytes()))),
-            ("key_parts", text(Some(properties.key_parts.to_string().as_bytes()))),
-            ("filter_policy", text(properties.filter_policy.as_ref().map(String::as_bytes))),
+            ("hash", text(Some(properties.writer.hash.to_string().as_bytes()))),
+            ("key_parts", text(Some(properties.writer.key_parts.to_string().as_bytes()))),
+            ("filter_policy", text(properties.writer.filter_policy.as_ref().map(String::as_bytes))),
         ])
     }
 }
