@@ -225,10 +225,7 @@ pub enum BlockError {
         got: u64,
     },
     /// The partition has no filter: its policy wanted none, or none could be built.
-    PartitionWithoutFilter {
-        /// The partition.
-        number: u32,
-    },
+    PartitionWithoutFilter,
     /// The block could not be read from storage.
     Unreadable {
         /// What went wrong.
@@ -311,9 +308,7 @@ impl fmt::Display for BlockError {
             Self::PartitionLength { number, expected, got } => {
                 write!(f, "partition {number} of a filter: expected {expected} bytes by the top index, got {got}")
             }
-            Self::PartitionWithoutFilter { number } => {
-                write!(f, "partition {number} of a filter was written without one")
-            }
+            Self::PartitionWithoutFilter => write!(f, "no filter to probe: the partition was written without one"),
             Self::Unreadable { reason } => write!(f, "filter block could not be read: {reason}"),
         }
     }

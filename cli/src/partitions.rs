@@ -54,7 +54,7 @@ impl<'a> Partitions<'a> {
     /// The partitions that should have a filter and have none that can be used.
     pub(crate) fn problems(&self) -> impl Iterator<Item = (u32, &BlockError)> {
         (0..).zip(&self.blocks).filter_map(|(number, block)| match block {
-            Ok(_) | Err(BlockError::PartitionWithoutFilter { .. }) => None,
+            Ok(_) | Err(BlockError::PartitionWithoutFilter) => None,
             Err(problem) => Some((number, problem)),
         })
     }
@@ -230,7 +230,7 @@ fn kinds(index: &PartitionIndex, blocks: &[Result<FilterBlock<Bytes>, BlockError
                 let (kind, requested, reason) = (info.kind.name(), info.requested.name(), info.reason.as_str());
                 (Choice { kind, requested, reason }, info.keys)
             }
-            Err(BlockError::PartitionWithoutFilter { .. }) => (NO_FILTER, 0),
+            Err(BlockError::PartitionWithoutFilter) => (NO_FILTER, 0),
             Err(_) => (UNUSABLE, 0),
         };
         let known = kinds.iter().position(|kind| kind.filter == filter).unwrap_or_else(|| {

@@ -14,6 +14,9 @@ use crate::hash::{HashIdentity, KeyHash};
 /// a mapped container is read only where it is used. One that is damaged answers "may be present" for its own keys only,
 /// and [`problems`](Self::problems) names it.
 ///
+/// Beside the container's bytes it takes, whatever they claim, at most eleven times their number, and of a container that
+/// was written with partitions of some KiB, a few percent.
+///
 /// ```
 /// use std::sync::Arc;
 /// use sstfilter::partition::{PartitionOptions, PartitionedBuilder, PartitionedFilter};
@@ -36,9 +39,19 @@ use crate::hash::{HashIdentity, KeyHash};
 pub struct PartitionedFilter<D> {
     data: D,
     index: PartitionIndex,
-    /// Each partition once it was verified. Boxed: most partitions of a mapped container may never be probed.
-    opened: Vec<OnceLock<Box<Result<BlockProbe, BlockError>>>>,
+    /// The states of [`GROUP`] partitions each, from when one of them is first probed that has a block: a top index has two
+    /// bytes for a partition without one.
+    opened: Box<[OnceLock<Box<[State; GROUP]>>]>,
 }
+
+/// A partition once it was verified. Boxed: most partitions of a mapped container may never be probed.
+type State = OnceLock<Box<Result<BlockProbe, BlockError>>>;
+
+/// Few, so that a block of a single byte among partitions without blocks has few states beside its own.
+const GROUP: usize = 16;
+
+/// What there is to say of each partition without a filter.
+static WITHOUT_FILTER: BlockError = BlockError::PartitionWithoutFilter;
 
 impl<D: AsRef<[u8]>> PartitionedFilter<D> {
     /// Opens the container that fills `data` exactly, and verifies its top index. Each partition is verified when it is first
@@ -59,7 +72,7 @@ impl<D: AsRef<[u8]>> PartitionedFilter<D> {
         if index.container_bytes() != got {
             return Err(BlockError::Length { expected: index.container_bytes(), got });
         }
-        let opened = (0..index.partitions()).map(|_| OnceLock::new()).collect();
+        let opened = (0..index.partitions() as usize).step_by(GROUP).map(|_| OnceLock::new()).collect();
         Ok(Self { data, index, opened })
     }
 
@@ -134,20 +147,38 @@ impl<D: AsRef<[u8]>> PartitionedFilter<D> {
     /// Probes a partition with the hash inside it.
     fn probe_in(&self, number: u32, hash: KeyHash) -> Probe<'_> {
         match self.partition(number) {
-            Some(Ok(probe)) if !probe.may_contain(self.block_bytes(number), hash) => Probe::Absent,
-            Some(Err(reason)) => Probe::Unusable(reason),
-            _ => Probe::MaybePresent,
+            Ok(probe) if !probe.may_contain(self.block_bytes(number), hash) => Probe::Absent,
+            Ok(_) => Probe::MaybePresent,
+            Err(reason) => Probe::Unusable(reason),
         }
     }
 
-    /// The partition, verified now unless it was before. `None` beyond the last.
+    /// The partition, verified now unless it was before. Beyond the last there is none.
     #[inline]
-    fn partition(&self, number: u32) -> Option<&Result<BlockProbe, BlockError>> {
-        let opened = self.opened.get(number as usize)?;
-        Some(opened.get_or_init(|| {
+    fn partition(&self, number: u32) -> Result<&BlockProbe, &BlockError> {
+        match self.verified(number) {
+            Some(opened) => opened.as_ref(),
+            None => self.open_partition(number),
+        }
+    }
+
+    /// What came of verifying the partition, if it was.
+    #[inline]
+    fn verified(&self, number: u32) -> Option<&Result<BlockProbe, BlockError>> {
+        let states = self.opened.get(number as usize / GROUP)?.get()?;
+        states.get(number as usize % GROUP)?.get().map(Box::as_ref)
+    }
+
+    #[cold]
+    fn open_partition(&self, number: u32) -> Result<&BlockProbe, &BlockError> {
+        let group = self.opened.get(number as usize / GROUP).filter(|_| !self.index.block_range(number).is_empty());
+        let states = group.map(|group| group.get_or_init(|| Box::new([const { OnceLock::new() }; GROUP])));
+        let state = states.and_then(|states| states.get(number as usize % GROUP)).ok_or(&WITHOUT_FILTER)?;
+        let opened = state.get_or_init(|| {
             let block = self.index.open(number, self.block_bytes(number));
             Box::new(block.map(crate::block::FilterBlock::into_probe))
-        }))
+        });
+        (**opened).as_ref()
     }
 
     /// The bytes of a partition's block; empty if `as_ref` later returns fewer bytes than at first.
@@ -158,10 +189,14 @@ impl<D: AsRef<[u8]>> PartitionedFilter<D> {
         range.and_then(|(start, end)| self.data.as_ref().get(start..end)).unwrap_or_default()
     }
 
-    /// The partitions that were verified and cannot be used, each with the reason: damaged ones, and those that were
-    /// written without a filter.
+    /// The partitions that cannot be used, each with the reason: those that were verified and are damaged, and those that
+    /// were written without a filter.
     pub fn problems(&self) -> impl Iterator<Item = (u32, &BlockError)> {
-        (0..).zip(&self.opened).filter_map(|(number, opened)| Some((number, opened.get()?.as_ref().as_ref().err()?)))
+        (0..self.index.partitions()).filter_map(|number| {
+            let is_without = self.index.block_range(number).is_empty();
+            let problem = if is_without { Some(&WITHOUT_FILTER) } else { self.verified(number)?.as_ref().err() };
+            Some((number, problem?))
+        })
     }
 
     /// Checks every byte: all partitions, the engine's bytes beside them, and the zeros between.

@@ -233,7 +233,7 @@ impl PartitionIndex {
     pub fn open<D: AsRef<[u8]>>(&self, number: u32, block: D) -> Result<FilterBlock<D>, BlockError> {
         let entry = self.entry(number)?;
         if entry.block_bytes == 0 {
-            return Err(BlockError::PartitionWithoutFilter { number });
+            return Err(BlockError::PartitionWithoutFilter);
         }
         let got = block.as_ref().len() as u64;
         if u64::from(entry.block_bytes) != got {

@@ -10,5 +10,6 @@ mod allocator;
 mod budget;
 mod build;
 mod many_tables;
+mod partitions;
 #[cfg(unix)]
 mod untrusted_tables;
