@@ -59,6 +59,7 @@
 //! It has no compression, sequence numbers, range tombstones, merge operators, or partitioned index: those belong to an
 //! engine, and none of them changes what a filter does.
 
+mod batch;
 mod block;
 mod builder;
 mod cache;

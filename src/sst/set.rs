@@ -11,10 +11,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::cache::CachedBlock;
+use super::batch::{BlockSearch, BlocksRead};
 use super::heads::{InRange, KeyRanges};
 use super::reader::{Reader, SharedParts};
-use super::{BlockKey, Lookup, PrefixScan, ReadOptions, Table, TableError, TableSetStats, TableStats};
+use super::table::FoundBlock;
+use super::{Lookup, PrefixScan, ReadOptions, Table, TableError, TableSetStats, TableStats};
 use crate::block::{
     CacheResidency, FilterGroup, FilterReader, GROUP, MatchBitmap, MatchMatrix, PreparedKey, bits_of, first_bits,
 };
@@ -175,7 +176,10 @@ impl TableSet {
         for group in 0..self.filters.len() {
             let in_range = self.in_range(group, key, head);
             let candidates = self.candidates(group, in_range, key, &mut probe);
-            match self.search(group, key, Tables { in_range, candidates }, counters)? {
+            let mut tables = Tables { in_range, candidates };
+            let (lookup, ended) = self.search(group, key, &mut tables);
+            self.count(group, tables, ended, counters);
+            match lookup? {
                 Lookup::Found(value) => return Ok(Some(value)),
                 Lookup::Deleted => return Ok(None),
                 Lookup::Absent => {}
@@ -201,7 +205,7 @@ impl TableSet {
         for (keys, results) in keys.chunks(BATCH).zip(results.chunks_mut(BATCH)) {
             let mut batch = self.with_candidates(keys, results, counters);
             self.search_batch(&mut batch);
-            batch.iter().for_each(|lookup| self.count(&lookup.tables, lookup.ended, counters));
+            batch.iter().for_each(|lookup| self.count_all(&lookup.tables, lookup.ended, counters));
         }
         results
     }
@@ -221,7 +225,7 @@ impl TableSet {
         for (position, (key, result)) in keys.iter().zip(results).enumerate() {
             let tables = tables.get(position * groups..(position + 1) * groups).unwrap_or_default();
             if tables.iter().all(|tables| tables.candidates == 0) {
-                self.count(tables, None, counters);
+                self.count_all(tables, None, counters);
             } else {
                 batch.push(BatchLookup::new(key, tables, result));
             }
@@ -448,72 +452,71 @@ impl TableSet {
     /// Searches the candidates of all lookups.
     ///
     /// Every lookup's newest candidate is searched before the next one of any: a key that is found does not come to its
-    /// older tables. Each step is taken for all lookups before the next, because it begins with loads that miss caches.
+    /// older tables.
     fn search_batch(&self, batch: &mut [BatchLookup<'_>]) {
         let table = |lookup: &BatchLookup<'_>| self.tables.get(lookup.candidate()?);
         while batch.iter().any(|lookup| lookup.candidate().is_some()) {
             for lookup in batch.iter_mut() {
-                lookup.block_key = table(lookup).and_then(|table| table.block_key(lookup.key));
-            }
-            for lookup in batch.iter_mut() {
-                let place = table(lookup).zip(lookup.block_key);
-                lookup.block = place.and_then(|(table, block)| table.prefetch_cached(&block));
+                if let Some(table) = table(lookup) {
+                    lookup.block.locate(table, lookup.key);
+                }
             }
             for lookup in batch.iter_mut() {
                 if let Some(table) = table(lookup) {
-                    lookup.search(table);
+                    lookup.block.prefetch(table);
+                }
+            }
+            let mut read = BlocksRead::default();
+            for lookup in batch.iter_mut() {
+                if let Some(table) = table(lookup) {
+                    lookup.search(table, &mut read);
                 }
             }
         }
     }
 
-    /// Counts a lookup that ended at a table, or at none, all at once: until then the counts are those before it.
-    fn count(&self, tables: &[Tables], ended: Option<usize>, counters: ThreadCounters<'_>) {
-        let count = self.tables.len();
-        let considered = ended.map_or(count, |position| position + 1);
-        for (group, Tables { in_range, candidates }) in tables.iter().enumerate() {
-            let first = group * GROUP;
-            let considered = first_bits(considered.saturating_sub(first));
-            for bit in bits_of(candidates & considered) {
-                counters.add(counter::touched(count, first + bit), 1);
+    /// Searches the candidates of a group from the newest to the oldest, until one has an entry or fails: the bit of that
+    /// one is returned, too. A candidate whose own filter lacks the key ceases to be one.
+    fn search(&self, group: usize, key: &[u8], found: &mut Tables) -> (Result<Lookup, TableError>, Option<usize>) {
+        let tables = self.tables.get(group * GROUP..).unwrap_or_default();
+        for bit in bits_of(found.candidates) {
+            let Some(table) = tables.get(bit) else { break };
+            let probe = table.probe_candidate(key);
+            if probe.is_absent() {
+                found.candidates &= !(1 << bit);
+                continue;
             }
-            counters.add_bits(counter::range_skips(first), !in_range & considered);
+            let result = table.get_after(&probe, key, FoundBlock::NotSought);
+            if !matches!(result, Ok(Lookup::Absent)) {
+                return (result, Some(bit));
+            }
         }
-        if let Some(position) = ended {
-            counters.add(counter::ended(count, position), 1);
+        (Ok(Lookup::Absent), None)
+    }
+
+    /// Counts a lookup of a batch, which ended at the table at a position, or at none.
+    fn count_all(&self, tables: &[Tables], ended: Option<usize>, counters: ThreadCounters<'_>) {
+        let groups = ended.map_or(tables.len(), |position| position / GROUP + 1);
+        for (group, tables) in tables.iter().take(groups).enumerate() {
+            let ended = ended.filter(|position| position / GROUP == group).map(|position| position % GROUP);
+            self.count(group, *tables, ended, counters);
         }
         // Last, as in `get`.
         counters.add(counter::LOOKUPS, 1);
     }
 
-    /// Searches the candidates of a group from the newest to the oldest, until one has an entry or fails, and counts
-    /// what was skipped up to there.
-    fn search(
-        &self,
-        group: usize,
-        key: &[u8],
-        Tables { in_range, candidates }: Tables,
-        counters: ThreadCounters<'_>,
-    ) -> Result<Lookup, TableError> {
-        let tables = self.tables.get(group * GROUP..).unwrap_or_default();
-        let mut considered = first_bits(tables.len());
-        let mut result = Ok(Lookup::Absent);
-        for bit in bits_of(candidates) {
-            let Some(table) = tables.get(bit) else { break };
-            let probe = table.probe_candidate(key);
-            if probe.is_absent() {
-                continue;
-            }
-            counters.add(counter::touched(self.tables.len(), group * GROUP + bit), 1);
-            result = table.get_after(&probe, key, None);
-            if !matches!(result, Ok(Lookup::Absent)) {
-                considered = first_bits(bit + 1);
-                counters.add(counter::ended(self.tables.len(), group * GROUP + bit), 1);
-                break;
-            }
+    /// Counts what a lookup has searched and skipped of a group, up to the table at the bit where it ended.
+    #[inline]
+    fn count(&self, group: usize, tables: Tables, ended: Option<usize>, counters: ThreadCounters<'_>) {
+        let (count, first) = (self.tables.len(), group * GROUP);
+        let considered = first_bits(ended.map_or(count.saturating_sub(first), |bit| bit + 1));
+        for bit in bits_of(tables.candidates & considered) {
+            counters.add(counter::touched(count, first + bit), 1);
         }
-        counters.add_bits(counter::range_skips(group * GROUP), !in_range & considered);
-        result
+        counters.add_bits(counter::range_skips(first), !tables.in_range & considered);
+        if let Some(bit) = ended {
+            counters.add(counter::ended(count, first + bit), 1);
+        }
     }
 }
 
@@ -555,10 +558,8 @@ struct BatchLookup<'a> {
     tables: Vec<Tables>,
     /// The positions of the candidates that are to be searched, the newest last.
     candidates: Vec<usize>,
-    /// Where the newest of them has the key, if it has it.
-    block_key: Option<BlockKey>,
-    /// The block there, if it is cached.
-    block: Option<CachedBlock>,
+    /// The search of the newest of them.
+    block: BlockSearch,
     /// The table at which the lookup ended.
     ended: Option<usize>,
     result: &'a mut Result<Option<Bytes>, TableError>,
@@ -570,7 +571,7 @@ impl<'a> BatchLookup<'a> {
             |(group, tables): (usize, &Tables)| bits_of(tables.candidates).map(move |bit| group * GROUP + bit);
         let mut candidates: Vec<usize> = tables.iter().enumerate().flat_map(of_group).collect();
         candidates.reverse();
-        Self { key, tables: tables.to_vec(), candidates, block_key: None, block: None, ended: None, result }
+        Self { key, tables: tables.to_vec(), candidates, block: BlockSearch::default(), ended: None, result }
     }
 
     /// The table that is searched next.
@@ -580,7 +581,6 @@ impl<'a> BatchLookup<'a> {
 
     /// The table's own filter has shown that it is no candidate.
     fn forget(&mut self, position: Option<usize>) {
-        self.block = None;
         let Some(position) = position else { return };
         if let Some(tables) = self.tables.get_mut(position / GROUP) {
             tables.candidates &= !(1 << (position % GROUP));
@@ -588,14 +588,14 @@ impl<'a> BatchLookup<'a> {
     }
 
     /// Searches `table`, the next candidate, unless its filter says that it does not have the key.
-    fn search(&mut self, table: &Table) {
+    fn search(&mut self, table: &Table, read: &mut BlocksRead) {
         let position = self.candidates.pop();
         let probe = table.probe_candidate(self.key);
         if probe.is_absent() {
             self.forget(position);
             return;
         }
-        let lookup = table.get_after(&probe, self.key, self.block.take());
+        let lookup = self.block.finish(table, self.key, &probe, read);
         if matches!(lookup, Ok(Lookup::Absent)) {
             return;
         }

@@ -208,7 +208,7 @@ impl Table {
             return Ok(Lookup::Absent);
         }
         let probe = self.probe(key, || self.reader.hasher.hash(key));
-        self.get_after(&probe, key, None)
+        self.get_after(&probe, key, FoundBlock::NotSought)
     }
 
     /// Probes for the parts of a key in range until one is absent, and counts one answer. `whole` is the hash of the whole
@@ -251,19 +251,15 @@ impl Table {
 
     /// Searches for a key in range unless `probe` says that it is absent, and tells the filter what came of a positive.
     /// Where the filter holds parts of keys alone, a missing key says nothing about its parts: that outcome is not
-    /// counted. `cached` is the key's block, if a set has taken it from the cache already.
-    pub(crate) fn get_after(
-        &self,
-        probe: &Answer,
-        key: &[u8],
-        cached: Option<CachedBlock>,
-    ) -> Result<Lookup, TableError> {
+    /// counted.
+    pub(crate) fn get_after(&self, probe: &Answer, key: &[u8], found: FoundBlock) -> Result<Lookup, TableError> {
         if probe.is_absent() {
             return Ok(Lookup::Absent);
         }
-        let lookup = match cached {
-            Some(block) => self.search_cached(&block, key)?,
-            None => self.search(key)?,
+        let lookup = match found {
+            FoundBlock::NotSought => self.search(key)?,
+            FoundBlock::At(place) => self.search_read(place.position, key)?,
+            FoundBlock::Cached(block) => self.search_cached(&block, key)?,
         };
         let outcome = if lookup == Lookup::Absent { LookupOutcome::NotFound } else { LookupOutcome::Found };
         let is_known = outcome == LookupOutcome::Found || self.shared.has_whole_keys();
@@ -317,17 +313,22 @@ impl Table {
         let index = self.index()?;
         let position = index.position_of(key);
         let Some(handle) = index.handle(position) else { return Ok(Lookup::Absent) };
-        let cache = self.cache.as_ref().map(|cache| (&cache.blocks, cache.key_at(handle.offset)));
-        if let Some(block) = cache.as_ref().and_then(|(blocks, key)| blocks.get(key)) {
-            return self.search_cached(&block, key);
+        let cached = self.cache.as_ref().and_then(|cache| cache.blocks.get(&cache.key_at(handle.offset)));
+        match cached {
+            Some(block) => self.search_cached(&block, key),
+            None => self.search_read(position, key),
         }
-        let Some(place) = index.place(position) else { return Ok(Lookup::Absent) };
+    }
+
+    /// Reads the block at `position` of the index, offers it to the cache, and searches it.
+    fn search_read(&self, position: usize, key: &[u8]) -> Result<Lookup, TableError> {
+        let Some(place) = self.index()?.place(position) else { return Ok(Lookup::Absent) };
         let block = self.read_data_block(&place)?;
         // A block that cannot be walked to the end is damaged: it stays out of the cache.
-        if let Some((blocks, cache_key)) = cache
+        if let Some(cache) = &self.cache
             && let Some(headed) = HeadedBlock::new(&block, place.lower, place.last_key)
         {
-            blocks.insert(cache_key, CachedBlock(Arc::new(headed)));
+            cache.blocks.insert(cache.key_at(place.handle.offset), CachedBlock(Arc::new(headed)));
         }
         block.get(key)?.ok_or_else(|| block.ends_before(place.last_key))
     }
@@ -337,16 +338,17 @@ impl Table {
         block.get(key)
     }
 
-    /// What the cache would have the key's block by; `None` without a cache, or before the index is read.
-    pub(crate) fn block_key(&self, key: &[u8]) -> Option<BlockKey> {
+    /// Which block may hold the key; `None` without a cache, or before the index is read.
+    pub(crate) fn place_of(&self, key: &[u8]) -> Option<BlockPlace> {
         let (cache, index) = (self.cache.as_ref()?, self.index.get()?);
-        let handle = index.handle(index.position_of(key))?;
-        Some(cache.key_at(handle.offset))
+        let position = index.position_of(key);
+        let handle = index.handle(position)?;
+        Some(BlockPlace { position, key: cache.key_at(handle.offset) })
     }
 
-    /// The block of `key`, if the cache has it, with what a search of it reads first on the way. Counts nothing.
-    pub(crate) fn prefetch_cached(&self, key: &BlockKey) -> Option<CachedBlock> {
-        let block = self.cache.as_ref()?.blocks.get(key)?;
+    /// The block at `place`, if the cache has it, with what a search of it reads first on the way. Counts nothing.
+    pub(crate) fn prefetch_cached(&self, place: &BlockPlace) -> Option<CachedBlock> {
+        let block = self.cache.as_ref()?.blocks.get(&place.key)?;
         block.0.prefetch();
         Some(block)
     }
@@ -486,6 +488,24 @@ impl Table {
         stats.sidecar_problems = u64::from(self.sidecar_problem().is_some());
         stats
     }
+}
+
+/// Where the block is that may hold a key.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BlockPlace {
+    /// In the table's index.
+    position: usize,
+    /// In the cache.
+    pub(crate) key: BlockKey,
+}
+
+/// What is known of the block that may hold a key before its table is searched.
+#[derive(Debug)]
+pub(crate) enum FoundBlock {
+    NotSought,
+    /// It is here, and not in the cache.
+    At(BlockPlace),
+    Cached(CachedBlock),
 }
 
 impl fmt::Debug for Table {

@@ -3,12 +3,16 @@
 //! eight, or equal a bound), an older entry that hides a newer one, and counts that add up only when no
 //! lookup ends early.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use proptest::prelude::*;
-use sstfilter::sst::{ReadOptions, Table, TableBuilder, TableOptions, TableSet};
+use sstfilter::sst::{
+    BlockCache, BlockKey, CachedBlock, ReadOptions, Table, TableBuilder, TableOptions, TableSet, VersionEdit,
+    VersionSet,
+};
 use sstfilter::{
     BitsPerKey, BuildContext, Domain, FilterPolicy, FilterReader, FilterStats, FixedPrefix, KeyExtractor, KeyHasher,
     KindPolicy, MatchMatrix,
@@ -298,5 +302,65 @@ proptest! {
     fn any_set_answers_and_counts_as_if_asked_one_by_one(models in any_models(), asked in prop::collection::vec(any_key(), 0..20)) {
         let asked: Vec<Vec<u8>> = asked.into_iter().chain(neighbours(&models)).collect();
         assert_same(&models, &all(Filter::Bloom(5), models.len()), &asked, None);
+    }
+}
+
+/// A cache that counts how often it is searched.
+#[derive(Debug, Default)]
+struct CountingCache {
+    searches: AtomicU64,
+    blocks: Mutex<HashMap<BlockKey, CachedBlock>>,
+}
+
+impl BlockCache for CountingCache {
+    fn get(&self, key: &BlockKey) -> Option<CachedBlock> {
+        self.searches.fetch_add(1, Ordering::Relaxed);
+        self.blocks.lock().unwrap().get(key).cloned()
+    }
+
+    fn insert(&self, key: BlockKey, block: CachedBlock) {
+        self.blocks.lock().unwrap().insert(key, block);
+    }
+}
+
+#[test]
+fn a_batch_searches_the_cache_once_for_each_key_and_reads_no_block_twice() {
+    let keys: Vec<Vec<u8>> = (0..32_u8).map(|key| vec![key]).collect();
+    let refs: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+    for is_version in [false, true] {
+        let cache = Arc::new(CountingCache::default());
+        // A block for each entry.
+        let options = TableOptions::default().without_filter().with_block_bytes(64).unwrap();
+        let mut builder = TableBuilder::new(Vec::new(), &options).unwrap();
+        keys.iter().for_each(|key| builder.add(key, &[7; 64]).unwrap());
+        let bytes = Bytes::from(builder.finish().unwrap().0);
+        let table = Table::open_source(bytes, &ReadOptions::default().with_block_cache(cache.clone())).unwrap();
+        assert_eq!(table.properties().data_blocks, 32);
+        table.get(&keys[0]).unwrap();
+        cache.blocks.lock().unwrap().clear();
+        let versions = VersionSet::new();
+        let (set, version) = if is_version {
+            let edit = VersionEdit::new().add(1, Arc::new(table));
+            (TableSet::new(Vec::new()).unwrap(), versions.apply(edit).unwrap())
+        } else {
+            (TableSet::new(vec![table]).unwrap(), versions.current())
+        };
+        let counted = |keys: &[&[u8]]| {
+            let stats = || if is_version { version.stats() } else { set.stats().tables };
+            let (before, searches) = (stats(), cache.searches.load(Ordering::Relaxed));
+            let values = if is_version { version.multi_get(keys) } else { set.multi_get(keys) };
+            assert!(values.into_iter().all(|value| value.unwrap().unwrap() == [7; 64][..]));
+            let after = stats();
+            (
+                cache.searches.load(Ordering::Relaxed) - searches,
+                after.data_block_reads - before.data_block_reads,
+                after.block_cache_hits - before.block_cache_hits,
+            )
+        };
+        assert_eq!(counted(&refs[..20]), (20, 20, 0), "not in the cache");
+        assert_eq!(counted(&refs[..20]), (20, 0, 20), "in the cache");
+        // The first key of a block reads it, and the others find it.
+        let thrice = [refs[30], refs[30], refs[31], refs[30]];
+        assert_eq!(counted(&thrice), (6, 2, 2));
     }
 }

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::snapshot::{KeyProbe, Version};
-use crate::sst::cache::CachedBlock;
+use crate::sst::batch::{BlockSearch, BlocksRead};
 use crate::sst::table_filter::Answer;
-use crate::sst::{BlockKey, Lookup, Table, TableError};
+use crate::sst::{Lookup, Table, TableError};
 
 /// Keys that are looked up together: enough for misses to overlap, and few enough for their lines to stay in L1.
 const BATCH: usize = 32;
@@ -50,13 +50,17 @@ fn probe_all<'a, T: Iterator<Item = &'a Arc<Table>>>(batch: &mut Vec<BatchLookup
 /// Searches the candidate of each lookup. Those that find their key, or fail, end.
 fn search_all<'a, T: Iterator<Item = &'a Arc<Table>>>(batch: &mut Vec<BatchLookup<'a, '_, T>>) {
     for lookup in batch.iter_mut() {
-        lookup.block_key = lookup.candidate.as_ref().and_then(|candidate| candidate.table.block_key(lookup.key));
+        if let Some(candidate) = &lookup.candidate {
+            lookup.block.locate(candidate.table, lookup.key);
+        }
     }
     for lookup in batch.iter_mut() {
-        let place = lookup.candidate.as_ref().zip(lookup.block_key);
-        lookup.block = place.and_then(|(candidate, block)| candidate.table.prefetch_cached(&block));
+        if let Some(candidate) = &lookup.candidate {
+            lookup.block.prefetch(candidate.table);
+        }
     }
-    batch.retain_mut(BatchLookup::search);
+    let mut read = BlocksRead::default();
+    batch.retain_mut(|lookup| lookup.search(&mut read));
 }
 
 /// A lookup on its way.
@@ -69,10 +73,8 @@ struct BatchLookup<'a, 'r, T> {
     next: Option<&'a Table>,
     /// The one that is searched next.
     candidate: Option<Candidate<'a>>,
-    /// Where it has the key, if it has it.
-    block_key: Option<BlockKey>,
-    /// The block there, if it is cached.
-    block: Option<CachedBlock>,
+    /// The search of that one.
+    block: BlockSearch,
     result: &'r mut Result<Option<Bytes>, TableError>,
 }
 
@@ -85,7 +87,7 @@ struct Candidate<'a> {
 impl<'a, 'r, T: Iterator<Item = &'a Arc<Table>>> BatchLookup<'a, 'r, T> {
     fn new(version: &'a Version, key: &'a [u8], tables: T, result: &'r mut Result<Option<Bytes>, TableError>) -> Self {
         let probe = KeyProbe::new(version, key);
-        Self { key, probe, tables, next: None, candidate: None, block_key: None, block: None, result }
+        Self { key, probe, tables, next: None, candidate: None, block: BlockSearch::default(), result }
     }
 
     /// Goes on to the next table, and prefetches its filter. `false` when there is no table left.
@@ -107,9 +109,9 @@ impl<'a, 'r, T: Iterator<Item = &'a Arc<Table>>> BatchLookup<'a, 'r, T> {
     }
 
     /// Searches the candidate. `false` when the lookup has ended with it.
-    fn search(&mut self) -> bool {
+    fn search(&mut self, read: &mut BlocksRead) -> bool {
         let Some(Candidate { table, probe }) = self.candidate.take() else { return true };
-        *self.result = match table.get_after(&probe, self.key, self.block.take()) {
+        *self.result = match self.block.finish(table, self.key, &probe, read) {
             Ok(Lookup::Absent) => return true,
             Ok(Lookup::Found(value)) => Ok(Some(value)),
             Ok(Lookup::Deleted) => Ok(None),

@@ -12,6 +12,7 @@ use super::level::{Level, LevelChange};
 use crate::error::BlockError;
 use crate::hash::KeyHash;
 use crate::sst::reader::Reader;
+use crate::sst::table::FoundBlock;
 use crate::sst::table_filter::Answer;
 use crate::sst::{Lookup, PrefixScan, Table, TableError, TableStats};
 
@@ -41,7 +42,7 @@ impl Version {
     pub fn get(&self, key: &[u8]) -> Result<Option<Bytes>, TableError> {
         let probe = KeyProbe::new(self, key);
         for table in self.holding(key) {
-            match table.get_after(&probe.probe(table), key, None)? {
+            match table.get_after(&probe.probe(table), key, FoundBlock::NotSought)? {
                 Lookup::Found(value) => return Ok(Some(value)),
                 Lookup::Deleted => return Ok(None),
                 Lookup::Absent => {}
