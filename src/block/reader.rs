@@ -7,6 +7,7 @@ use super::open::{FilterBlock, MatchBitmap};
 use crate::error::BlockError;
 use crate::filter::batch;
 use crate::hash::{HashIdentity, KeyHash};
+use crate::kernel::prefetch::prefetch;
 use crate::stats::{CountedBySet, FilterCounters, FilterStats};
 
 /// A filter's answer for one key.
@@ -128,6 +129,29 @@ impl<D: AsRef<[u8]>> FilterReader<D> {
                 self.counters.add_answer(true);
                 Probe::MaybePresent
             }
+        }
+    }
+
+    /// Counts a negative, as [`count_positive`](Self::count_positive) does a positive.
+    pub(crate) fn count_negative(&self) {
+        self.counters.add_answer(false);
+    }
+
+    /// Prefetches the reader itself.
+    #[inline]
+    pub(crate) fn prefetch(&self) {
+        let start: *const u8 = core::ptr::from_ref(self).cast();
+        for offset in (0..size_of::<Self>()).step_by(64) {
+            prefetch(start.wrapping_add(offset));
+        }
+    }
+
+    /// Prefetches what a probe of the block and its count touch.
+    #[inline]
+    pub(crate) fn prefetch_probe(&self, hash: impl FnOnce() -> KeyHash) {
+        if let Ok(block) = &self.block {
+            block.prefetch(hash());
+            self.counters.prefetch();
         }
     }
 

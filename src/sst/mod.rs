@@ -67,6 +67,7 @@ mod error;
 mod filter_builder;
 mod filter_in_memory;
 mod format;
+mod grouped_filters;
 mod heads;
 mod index;
 mod io;

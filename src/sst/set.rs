@@ -12,13 +12,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::batch::{BlockSearch, BlocksRead};
+use super::grouped_filters::{GroupedFilters, LazyProbe, Tables};
 use super::heads::{InRange, KeyRanges};
-use super::reader::{Reader, SharedParts};
+use super::reader::Reader;
 use super::table::FoundBlock;
 use super::{Lookup, PrefixScan, ReadOptions, Table, TableError, TableSetStats, TableStats};
-use crate::block::{
-    CacheResidency, FilterGroup, FilterReader, GROUP, MatchBitmap, MatchMatrix, PreparedKey, bits_of, first_bits,
-};
+use crate::block::{GROUP, MatchBitmap, MatchMatrix, bits_of, first_bits};
 use crate::hash::KeyHash;
 use crate::stats::{CountedBySet, SharedCounter, StripedCounters, ThreadCounters};
 
@@ -55,14 +54,8 @@ pub struct TableSet {
     tables: Vec<Table>,
     /// The hasher and extractors that all filters are probed with.
     reader: Arc<Reader>,
-    probed: ProbedParts,
     ranges: KeyRanges,
-    /// The filters that can be probed, at the positions of their tables.
-    filters: Vec<FilterGroup<Bytes>>,
-    /// The tables with filters of which the set has no copy, because a budget decides what of them is in memory: a bit for
-    /// each, in each group. Their filters are probed when lookups come to them.
-    budgeted: Vec<u64>,
-    residency: CacheResidency,
+    filters: GroupedFilters,
     /// See [`counter`].
     counters: Arc<StripedCounters>,
 }
@@ -112,7 +105,6 @@ impl TableSet {
         }
         let count = tables.len();
         let counters = Arc::new(StripedCounters::new(counter::ended(count, count)));
-        let mut filters = Vec::new();
         for (position, table) in tables.iter_mut().enumerate() {
             table.enter_set(
                 SharedCounter::new(&counters, counter::range_skips(position)),
@@ -125,15 +117,11 @@ impl TableSet {
                     ],
                 },
             );
-            let block = table.filter().map(FilterReader::block).and_then(Result::ok);
-            FilterGroup::push_to(&mut filters, block.cloned());
         }
-        let (ranges, residency) = (KeyRanges::new(tables.iter().map(Table::properties)), CacheResidency::of(&filters));
-        let probed = ProbedParts::of(&tables);
-        let bits =
-            |group: &[Table]| (0..).zip(group).map(|(bit, table)| u64::from(table.has_budgeted_filter()) << bit).sum();
-        let budgeted = tables.chunks(GROUP).map(bits).collect();
-        Ok(Self { tables, reader, probed, ranges, filters, budgeted, residency, counters })
+        let ranges = KeyRanges::new(tables.iter().map(Table::properties));
+        // All of them were checked with the set's reader.
+        let filters = GroupedFilters::new(tables.iter(), |_| true);
+        Ok(Self { tables, reader, ranges, filters, counters })
     }
 
     /// Opens the tables at `paths`, the newest first. Without a hasher in `options`, all of them are read with the one
@@ -173,9 +161,9 @@ impl TableSet {
     fn get_counted(&self, key: &[u8], counters: ThreadCounters<'_>) -> Result<Option<Bytes>, TableError> {
         let head = self.ranges.head(key);
         let mut probe = LazyProbe::Unhashed;
-        for group in 0..self.filters.len() {
+        for group in 0..self.filters.groups() {
             let in_range = self.in_range(group, key, head);
-            let candidates = self.candidates(group, in_range, key, &mut probe);
+            let candidates = self.filters.candidates(group, in_range, &self.reader, key, &mut probe);
             let mut tables = Tables { in_range, candidates };
             let (lookup, ended) = self.search(group, key, &mut tables);
             self.count(group, tables, ended, counters);
@@ -217,10 +205,10 @@ impl TableSet {
         results: &'a mut [Result<Option<Bytes>, TableError>],
         counters: ThreadCounters<'_>,
     ) -> Vec<BatchLookup<'a>> {
-        let groups = self.filters.len();
+        let groups = self.filters.groups();
         let mut tables = Vec::with_capacity(keys.len() * groups);
         let hashes: Vec<_> = keys.iter().map(|key| self.push_in_range(key, &mut tables)).collect();
-        self.probe_batch(&hashes, &mut tables);
+        self.filters.probe_batch(&hashes, &mut tables);
         let mut batch = Vec::new();
         for (position, (key, result)) in keys.iter().zip(results).enumerate() {
             let tables = tables.get(position * groups..(position + 1) * groups).unwrap_or_default();
@@ -237,31 +225,16 @@ impl TableSet {
     /// be probed with, if it is one for all; a key outside all ranges is not hashed.
     fn push_in_range(&self, key: &[u8], tables: &mut Vec<Tables>) -> Option<KeyHash> {
         let (head, mut any) = (self.ranges.head(key), 0);
-        for group in 0..self.filters.len() {
+        for group in 0..self.filters.groups() {
             let in_range = self.in_range(group, key, head);
-            let candidates = if self.probed.one.is_some() { in_range } else { self.by_parts(group, in_range, key) };
+            let candidates = match self.filters.one_part() {
+                Some(_) => in_range,
+                None => self.filters.by_parts(group, in_range, &self.reader, key),
+            };
             tables.push(Tables { in_range, candidates });
             any |= in_range;
         }
-        self.probed.one.filter(|_| any != 0).and_then(|parts| self.reader.point_hashes(parts, key).next())
-    }
-
-    /// Probes the filters for a batch; `tables` has all groups of a key, then those of the next. The lines of a later
-    /// key are prefetched: searches between batches drive filters out of the near caches.
-    fn probe_batch(&self, hashes: &[Option<KeyHash>], tables: &mut [Tables]) {
-        let groups = self.filters.len();
-        let ahead = self.residency.keys_ahead(self.tables.len());
-        for (position, hash) in hashes.iter().enumerate() {
-            let Some(mut key) = hash.map(PreparedKey::new) else { continue };
-            let later = ahead.and_then(|ahead| Some((*hashes.get(position + ahead)?, ahead * groups)));
-            for (group, filters) in self.filters.iter().enumerate() {
-                let index = position * groups + group;
-                let later = later.and_then(|(hash, after)| Some((hash?, tables.get(index + after)?.in_range)));
-                if let Some(tables) = tables.get_mut(index).filter(|tables| tables.in_range != 0) {
-                    tables.candidates = filters.probe_ahead(&mut key, tables.in_range, later);
-                }
-            }
-        }
+        self.filters.one_part().filter(|_| any != 0).and_then(|parts| self.reader.point_hashes(parts, key).next())
     }
 
     /// Which tables may hold `key`, by their ranges and filters alone: bit `i` of `matches` becomes whether a lookup
@@ -286,7 +259,7 @@ impl TableSet {
         matches.reset(self.tables.len());
         for (group, word) in matches.words_mut().enumerate() {
             let in_range = self.tables_where(group, first_bits(GROUP), |table| table.properties().range_meets(prefix));
-            let candidates = self.containing(group, in_range, |parts| self.reader.prefix_hashes(parts, prefix));
+            let candidates = self.filters.containing(group, in_range, |parts| self.reader.prefix_hashes(parts, prefix));
             *word = self.without_absent(group, candidates, |table| table.may_contain_prefix(prefix));
         }
     }
@@ -350,7 +323,7 @@ impl TableSet {
         let mut probe = LazyProbe::Unhashed;
         for (group, word) in words.enumerate() {
             let in_range = self.in_range(group, key, head);
-            let candidates = self.candidates(group, in_range, key, &mut probe);
+            let candidates = self.filters.candidates(group, in_range, &self.reader, key, &mut probe);
             *word = self.without_absent(group, candidates, |table| table.may_contain_key(key));
         }
     }
@@ -358,7 +331,7 @@ impl TableSet {
     /// Those of a group's tables at `which` whose filters, if they are under a budget, may contain what is sought.
     #[inline]
     fn without_absent(&self, group: usize, which: u64, may_contain: impl Fn(&Table) -> bool) -> u64 {
-        match which & self.budgeted.get(group).copied().unwrap_or(0) {
+        match which & self.filters.alone(group) {
             0 => which,
             budgeted => which & !budgeted | self.tables_where(group, budgeted, may_contain),
         }
@@ -412,41 +385,6 @@ impl TableSet {
     fn tables_where(&self, group: usize, which: u64, holds: impl Fn(&Table) -> bool) -> u64 {
         let holding = bits_of(which).filter(|bit| self.tables.get(group * GROUP + bit).is_some_and(&holds));
         holding.fold(0, |bits, bit| bits | 1 << bit)
-    }
-
-    /// Those of the tables at `in_range` whose filters may contain `key`, which is hashed when the first filter is probed.
-    #[inline]
-    fn candidates(&self, group: usize, in_range: u64, key: &[u8], probe: &mut LazyProbe) -> u64 {
-        let Some(parts) = self.probed.one else { return self.by_parts(group, in_range, key) };
-        let Some(filters) = self.filters.get(group).filter(|_| in_range != 0) else { return 0 };
-        let Some(key) = probe.get(|| self.reader.point_hashes(parts, key).next()) else { return in_range };
-        if self.residency == CacheResidency::Memory {
-            filters.prefetch(key.hash(), in_range);
-        }
-        filters.probe(key, in_range)
-    }
-
-    /// The [`candidates`](Self::candidates) where tables are probed for different parts of the key, or for several.
-    #[cold]
-    fn by_parts(&self, group: usize, in_range: u64, key: &[u8]) -> u64 {
-        self.containing(group, in_range, |parts| self.reader.point_hashes(parts, key))
-    }
-
-    /// Those of a group's tables at `which` whose filters may contain all the hashes that follow from their parts.
-    fn containing<H: Iterator<Item = KeyHash>>(
-        &self,
-        group: usize,
-        which: u64,
-        hashes: impl Fn(SharedParts) -> H,
-    ) -> u64 {
-        let Some(filters) = self.filters.get(group) else { return which };
-        let absent_of = |(parts, tables): &(SharedParts, Vec<u64>)| {
-            let probed = which & tables.get(group).copied().unwrap_or(0);
-            let contains =
-                |left: u64, hash| if left == 0 { 0 } else { filters.probe(&mut PreparedKey::new(hash), left) };
-            if probed == 0 { 0 } else { probed & !hashes(*parts).fold(probed, contains) }
-        };
-        which & !self.probed.tables.iter().map(absent_of).fold(0, |absent, tables| absent | tables)
     }
 
     /// Searches the candidates of all lookups.
@@ -520,34 +458,6 @@ impl TableSet {
     }
 }
 
-/// What the filters of a set are probed for.
-struct ProbedParts {
-    /// What point lookups probe all of them for, if that is one part, and the same for all.
-    one: Option<SharedParts>,
-    /// The parts that filters share with the reader, and the tables with such filters: a bit for each, in each group.
-    tables: Vec<(SharedParts, Vec<u64>)>,
-}
-
-impl ProbedParts {
-    fn of(all: &[Table]) -> Self {
-        let mut tables: Vec<(SharedParts, Vec<u64>)> = Vec::new();
-        let has_filter = |table: &Table| table.filter().is_some_and(|filter| filter.block().is_ok());
-        for (position, table) in all.iter().enumerate().filter(|(_, table)| has_filter(table)) {
-            let (group, bit) = (position / GROUP, 1 << (position % GROUP));
-            let place = tables.iter().position(|(parts, _)| *parts == table.shared).unwrap_or_else(|| {
-                tables.push((table.shared, vec![0; all.len().div_ceil(GROUP)]));
-                tables.len() - 1
-            });
-            if let Some(word) = tables.get_mut(place).and_then(|(_, words)| words.get_mut(group)) {
-                *word |= bit;
-            }
-        }
-        let mut points = tables.iter().map(|(parts, _)| parts.of_points());
-        let first = points.next();
-        Self { one: first.filter(|first| first.is_one() && points.all(|other| other == *first)), tables }
-    }
-}
-
 /// Keys that are searched together: about twenty of them have a false positive, enough for misses to overlap.
 const BATCH: usize = 32;
 
@@ -605,36 +515,6 @@ impl<'a> BatchLookup<'a> {
             Lookup::Found(value) => Some(value),
             Lookup::Deleted | Lookup::Absent => None,
         });
-    }
-}
-
-/// What is known of a key in a group of tables before one is searched, a bit for each table.
-#[derive(Clone, Copy)]
-struct Tables {
-    /// They have the key in their range.
-    in_range: u64,
-    /// Of those, the ones whose filters may contain it.
-    candidates: u64,
-}
-
-/// A key's probe, made when the first table has the key in its range: a key outside all ranges is not hashed.
-enum LazyProbe {
-    Unhashed,
-    /// The key is outside the extractor's domain: no filter can be probed.
-    OutsideDomain,
-    Hashed(PreparedKey),
-}
-
-impl LazyProbe {
-    #[inline]
-    fn get(&mut self, hash: impl FnOnce() -> Option<KeyHash>) -> Option<&mut PreparedKey> {
-        if matches!(self, Self::Unhashed) {
-            *self = hash().map_or(Self::OutsideDomain, |hash| Self::Hashed(PreparedKey::new(hash)));
-        }
-        match self {
-            Self::Hashed(key) => Some(key),
-            Self::Unhashed | Self::OutsideDomain => None,
-        }
     }
 }
 

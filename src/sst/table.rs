@@ -25,6 +25,7 @@ use crate::block::{FilterBlock, FilterReader, LookupOutcome};
 use crate::budget::FileBudget;
 use crate::error::BlockError;
 use crate::hash::{HashId, HashIdentity, KeyHash, KeyHasher, KeyParts};
+use crate::kernel::prefetch::prefetch;
 use crate::partition::PartitionIndex;
 use crate::stats::{CountedBySet, SharedCounter};
 
@@ -233,9 +234,30 @@ impl Table {
     /// Prefetches what a probe for the whole key of a hash reads, if the filter has whole keys.
     #[inline]
     pub(crate) fn prefetch_filter(&self, whole: impl FnOnce() -> KeyHash) {
-        let block = self.filter().and_then(|filter| filter.block().ok());
-        if let Some(block) = block.filter(|_| self.shared.has_whole_keys()) {
-            block.prefetch(whole());
+        if let Some(filter) = self.filter().filter(|_| self.shared.has_whole_keys()) {
+            filter.prefetch_probe(whole);
+        }
+    }
+
+    /// Prefetches what finds the filter.
+    #[inline]
+    pub(crate) fn prefetch(&self) {
+        prefetch(&raw const self.filter);
+        prefetch(&raw const self.shared);
+    }
+
+    /// Prefetches what finds the filter's bits, if all of the filter is in memory.
+    #[inline]
+    pub(crate) fn prefetch_reader(&self) {
+        if let Some(filter) = self.filter() {
+            filter.prefetch();
+        }
+    }
+
+    /// Counts that the filter, probed together with others, lacks a key.
+    pub(crate) fn count_negative(&self) {
+        if let Some(filter) = self.filter() {
+            filter.count_negative();
         }
     }
 

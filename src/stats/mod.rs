@@ -69,6 +69,12 @@ impl FilterCounters {
         self.add(if found { Count::TruePositives } else { Count::FalsePositives }, 1);
     }
 
+    /// Prefetches what this thread counts in.
+    #[inline]
+    pub(crate) fn prefetch(&self) {
+        self.counts.prefetch();
+    }
+
     #[inline]
     fn add(&self, count: Count, more: u64) {
         self.counts.add(count as usize, more);

@@ -11,6 +11,8 @@ use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use crate::kernel::prefetch::prefetch;
+
 /// Stripes owned by one thread each. Further threads share one more stripe and pay for atomic additions, so this bounds
 /// the memory of a set's counters.
 const OWNED: usize = 128;
@@ -200,6 +202,14 @@ impl CounterSlot {
         match self.stripes.own() {
             Some(stripe) => add(&self.counters(stripe)[index % SLOT], more, true),
             None => self.add_without_own(index, more),
+        }
+    }
+
+    /// Prefetches the counters of this thread, if it has counted here before.
+    #[inline]
+    pub(crate) fn prefetch(&self) {
+        if let Some(stripe) = self.stripes.own() {
+            prefetch(self.counters(stripe));
         }
     }
 

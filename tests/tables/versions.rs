@@ -9,11 +9,15 @@ use std::sync::{Arc, Weak};
 use std::thread;
 
 use bytes::Bytes;
+use sstfilter::budget::FilterBudget;
+use sstfilter::partition::{PartitionCut, PartitionOptions};
 use sstfilter::sst::{
-    BoundedBlockCache, RandomAccess, ReadOptions, Table, TableBuilder, TableError, TableId, TableOptions, Version,
-    VersionEdit, VersionError, VersionSet,
+    BoundedBlockCache, RandomAccess, ReadOptions, Table, TableBuilder, TableError, TableId, TableOptions, TablePart,
+    Version, VersionEdit, VersionError, VersionSet,
 };
-use sstfilter::{BlockError, BuildContext, FixedPrefix, HashId, KeyHasher};
+use sstfilter::{
+    BitsPerKey, BlockError, BuildContext, FilterStats, FixedPrefix, HashId, KeyHasher, KeyParts, KindPolicy,
+};
 
 use crate::common::random::Random;
 
@@ -351,6 +355,171 @@ fn batches_read_and_count_what_single_lookups_do() {
             assert!(singly.0.iter().flatten().count() > 1_000);
             assert_eq!(singly, batches);
         }
+    }
+}
+
+/// How a table's filter is made and read.
+#[derive(Clone, Copy, Debug)]
+enum Filter {
+    Bloom,
+    /// Of another kind than blocked Bloom.
+    Ribbon,
+    None,
+    Damaged,
+    /// Built with another hash.
+    Foreign,
+    Partitioned(PartitionCut),
+    Budgeted,
+    Sidecar,
+}
+
+const FILTERS: [Filter; 9] = [
+    Filter::Bloom,
+    Filter::Partitioned(PartitionCut::KeyRange),
+    Filter::Damaged,
+    Filter::Bloom,
+    Filter::Sidecar,
+    Filter::Budgeted,
+    Filter::Ribbon,
+    Filter::Foreign,
+    Filter::None,
+];
+
+/// What makes the probes of all tables.
+#[derive(Clone, Copy, Debug)]
+enum Probes {
+    WholeKeys,
+    /// By functions that are the same, which no reader can know.
+    WholeKeysByCustomHash,
+    Prefixes,
+    PrefixesAndWholeKeys,
+}
+
+fn table_with(
+    filter: Filter,
+    (probes, parts): (Probes, &KeyParts),
+    number: u128,
+    entries: &Entries,
+    read: &ReadOptions,
+) -> Arc<Table> {
+    let hasher = match probes {
+        Probes::WholeKeysByCustomHash => KeyHasher::custom(5, |key| KeyHasher::with_seed(1).hash(key)),
+        _ => KeyHasher::default(),
+    };
+    let built = if let Filter::Foreign = filter { KeyHasher::with_seed(9) } else { hasher.clone() };
+    let mut options = TableOptions::default().with_context(BuildContext::new(&built)).with_key_parts(parts.clone());
+    let mut read = read.clone().with_hasher(hasher).with_key_parts(parts.clone());
+    match filter {
+        Filter::None => options = options.without_filter(),
+        Filter::Ribbon => {
+            options = options.with_policy(Arc::new(KindPolicy::ribbon(BitsPerKey::TEN).unwrap().with_min_keys(0)));
+        }
+        Filter::Partitioned(cut) => {
+            options = options.with_partitioned_filter(PartitionOptions::new(cut, 2_048).unwrap());
+        }
+        Filter::Budgeted => read = read.with_filter_budget(FilterBudget::unlimited()),
+        Filter::Bloom | Filter::Damaged | Filter::Foreign | Filter::Sidecar => {}
+    }
+    let mut bytes = bytes_of(number, entries, &options).to_vec();
+    match filter {
+        Filter::Damaged => {
+            let layout = Table::open_source(Bytes::from(bytes.clone()), &read).unwrap().layout();
+            bytes[usize::try_from(layout.region(TablePart::Filter).unwrap().offset).unwrap()] ^= 1;
+        }
+        Filter::Sidecar => {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("table");
+            std::fs::write(&path, &bytes).unwrap();
+            Table::open(&path, &read).unwrap().write_sidecar(&options).unwrap();
+            // Its blocks are read after the folder has gone.
+            return Arc::new(Table::open(&path, &read).unwrap());
+        }
+        _ => {}
+    }
+    Arc::new(Table::open_source(Bytes::from(bytes), &read).unwrap())
+}
+
+#[test]
+fn batches_answer_and_count_like_single_lookups_whatever_the_filters_are() {
+    for probes in [Probes::WholeKeys, Probes::WholeKeysByCustomHash, Probes::Prefixes, Probes::PrefixesAndWholeKeys] {
+        let extractor = Arc::new(FixedPrefix::new(3));
+        let parts = match probes {
+            Probes::WholeKeys | Probes::WholeKeysByCustomHash => KeyParts::whole_keys(),
+            Probes::Prefixes => KeyParts::extracted(extractor),
+            Probes::PrefixesAndWholeKeys => KeyParts::whole_keys().with_extractor(extractor),
+        };
+        let run = |is_batch: bool| {
+            let read = ReadOptions::default().with_block_cache(Arc::new(BoundedBlockCache::new(1 << 30)));
+            let (mut edit, mut model) = (VersionEdit::new(), Entries::new());
+            // The oldest first: side by side at the levels above 0, and there one over the other, in several chunks.
+            for number in 0..170_u32 {
+                let (level, at) = if number < 90 { (3 - number / 30, number % 30) } else { (0, number - 90) };
+                let key = |entry: u32| match level {
+                    0 => (at * 40 + entry * 97) % 3_000,
+                    _ => at * 100 + entry * 3 + level,
+                };
+                let value = |entry: u32| (!entry.is_multiple_of(5)).then(|| format!("{number} {entry}").into_bytes());
+                let entries: Entries =
+                    (0..30).map(|entry| (format!("{:04}", key(entry)).into_bytes(), value(entry))).collect();
+                let filter = FILTERS[number as usize % FILTERS.len()];
+                edit = edit.add(level, table_with(filter, (probes, &parts), number.into(), &entries, &read));
+                model.extend(entries);
+            }
+            let version = VersionSet::new().apply(edit).unwrap();
+            assert!(version.filter_problem().is_none());
+            let mut keys: Vec<Vec<u8>> = (0..3_100).map(|key| format!("{:04}", key * 7 % 3_100).into_bytes()).collect();
+            keys.extend([b"".to_vec(), b"000".to_vec(), b"12345".to_vec(), b"9".to_vec()]);
+            let refs: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+            let values: Vec<_> = if is_batch {
+                refs.chunks(75).flat_map(|keys| version.multi_get(keys)).map(Result::unwrap).collect()
+            } else {
+                refs.iter().map(|key| version.get(key).unwrap()).collect()
+            };
+            for (key, value) in keys.iter().zip(&values) {
+                assert_eq!(value.as_deref(), model.get(key).and_then(Option::as_deref), "{}", key.escape_ascii());
+            }
+            let tables = version.levels().flat_map(|level| version.tables(level));
+            tables.map(|table| (*table.table_id(), table.stats())).collect::<Vec<_>>()
+        };
+        let (singly, batches) = (run(false), run(true));
+        for (one, other) in singly.iter().zip(&batches) {
+            assert_eq!(one, other, "{probes:?}");
+        }
+        let of_filter = |number: usize| {
+            let counts =
+                singly.iter().filter(|(table, _)| u128::from_le_bytes(*table.as_bytes()) as usize % 9 == number);
+            counts.map(|(_, stats)| stats.filter).fold(FilterStats::default(), |sum, stats| sum.merged(&stats))
+        };
+        for number in [0, 1, 3, 4, 5, 6] {
+            let stats = of_filter(number);
+            assert!(stats.negatives > 0 && stats.true_positives > 0 && stats.unusable == 0, "{number}: {stats:?}");
+        }
+        for number in [2, 7] {
+            let stats = of_filter(number);
+            assert!(stats.unusable > 0 && stats.probes() == stats.unusable, "{number}: {stats:?}");
+        }
+        assert_eq!(of_filter(8), FilterStats::default());
+    }
+}
+
+#[test]
+fn tables_whose_hashers_share_a_tag_are_each_probed_with_their_own() {
+    let table = |number: u32| {
+        let hasher = KeyHasher::custom(5, move |key| KeyHasher::with_seed(number.into()).hash(key));
+        let options = TableOptions::default().with_context(BuildContext::new(&hasher));
+        let keys = (0..200_u32).filter(|key| key % 7 == number % 7);
+        let entries = keys.map(|key| (format!("{key:03}").into_bytes(), Some(key.to_le_bytes().to_vec()))).collect();
+        let read = ReadOptions::default().with_hasher(hasher);
+        Arc::new(Table::open_source(bytes_of(number.into(), &entries, &options), &read).unwrap())
+    };
+    let edit = (0..7).fold(VersionEdit::new(), |edit, number| edit.add(0, table(number)));
+    let version = VersionSet::new().apply(edit).unwrap();
+    assert!(version.filter_problem().is_none());
+    let keys: Vec<String> = (0..200).map(|key| format!("{key:03}")).collect();
+    let refs: Vec<&[u8]> = keys.iter().map(String::as_bytes).collect();
+    for (number, (key, value)) in (0_u32..).zip(refs.iter().zip(version.multi_get(&refs))) {
+        assert_eq!(value.unwrap().as_deref(), Some(&number.to_le_bytes()[..]));
+        assert_eq!(version.get(key).unwrap().as_deref(), Some(&number.to_le_bytes()[..]));
     }
 }
 

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use crate::block::{GROUP, bits_of, first_bits};
 use crate::sst::Table;
+use crate::sst::grouped_filters::GroupedFilters;
 use crate::sst::heads::{InRange, KeyRanges};
+use crate::sst::reader::Reader;
 
 /// Tables of a chunk are the bits of one word.
 const MOST_TABLES: usize = GROUP;
@@ -18,18 +20,44 @@ pub(super) const LEAST_TABLES: usize = MOST_TABLES / 2;
 pub(super) struct Chunk {
     tables: Vec<Arc<Table>>,
     ranges: KeyRanges,
+    /// None where a key is in the range of one table at most.
+    together: Option<FiltersTogether>,
+}
+
+/// The filters of tables that overlap.
+#[derive(Debug)]
+pub(super) struct FiltersTogether {
+    /// What makes probes for all of them. A table whose reader may make others is among those probed alone.
+    pub(super) reader: Arc<Reader>,
+    pub(super) filters: GroupedFilters,
 }
 
 impl Chunk {
-    /// Of any number of tables, chunks of sizes that differ by at most one.
-    pub(super) fn cut(tables: &[Arc<Table>]) -> impl Iterator<Item = Self> {
+    /// Of any number of tables, chunks of sizes that differ by at most one, each made by `new`.
+    pub(super) fn cut(tables: &[Arc<Table>], new: fn(&[Arc<Table>]) -> Self) -> impl Iterator<Item = Self> {
         let chunks = tables.len().div_ceil(MOST_TABLES);
         let bound = move |chunk: usize| chunk * tables.len() / chunks;
-        (0..chunks).filter_map(move |chunk| tables.get(bound(chunk)..bound(chunk + 1))).map(Self::new)
+        (0..chunks).filter_map(move |chunk| tables.get(bound(chunk)..bound(chunk + 1))).map(new)
     }
 
-    fn new(tables: &[Arc<Table>]) -> Self {
-        Self { tables: tables.to_vec(), ranges: KeyRanges::new(tables.iter().map(|table| table.properties())) }
+    /// Of tables that overlap nowhere.
+    pub(super) fn sorted(tables: &[Arc<Table>]) -> Self {
+        let ranges = KeyRanges::new(tables.iter().map(|table| table.properties()));
+        Self { tables: tables.to_vec(), ranges, together: None }
+    }
+
+    /// Of tables that may overlap.
+    pub(super) fn overlapping(tables: &[Arc<Table>]) -> Self {
+        let together = tables.first().map(|first| {
+            let is_grouped = |table: &Table| table.reader.is_same(&first.reader);
+            let filters = GroupedFilters::new(tables.iter().map(AsRef::as_ref), is_grouped);
+            FiltersTogether { reader: first.reader.clone(), filters }
+        });
+        Self { together, ..Self::sorted(tables) }
+    }
+
+    pub(super) fn together(&self) -> Option<&FiltersTogether> {
+        self.together.as_ref()
     }
 
     pub(super) fn tables(&self) -> &[Arc<Table>] {
@@ -44,12 +72,17 @@ impl Chunk {
     /// The tables that have `key` in their range.
     #[inline]
     pub(super) fn holding<'a>(&'a self, key: &[u8]) -> impl Iterator<Item = &'a Arc<Table>> + use<'a> {
-        let tables = match self.ranges.head(key).map(|head| self.ranges.holding(0, head)) {
+        bits_of(self.in_range(key)).filter_map(|bit| self.tables.get(bit))
+    }
+
+    /// The same tables, as bits.
+    #[inline]
+    pub(super) fn in_range(&self, key: &[u8]) -> u64 {
+        match self.ranges.head(key).map(|head| self.ranges.holding(0, head)) {
             None => 0,
             Some(InRange::These(tables)) => tables,
             Some(InRange::AtMost(tables)) => self.tables_where(tables, |table| table.properties().range_holds(key)),
-        };
-        bits_of(tables).filter_map(|bit| self.tables.get(bit))
+        }
     }
 
     /// The tables that may have a key with this prefix in their range.

@@ -54,16 +54,29 @@ impl Level {
     /// The tables that have `key` in their range, the newest first: at most one, except at level 0.
     #[inline]
     pub(super) fn holding<'a>(&'a self, key: &'a [u8]) -> impl Iterator<Item = &'a Arc<Table>> {
-        let chunks = match self.number {
-            OVERLAPPING => self.chunks.as_slice(),
-            _ => self.chunks.get(self.chunk_of(Some(key))..).and_then(|chunks| chunks.get(..1)).unwrap_or_default(),
-        };
-        chunks.iter().flat_map(move |chunk| chunk.holding(key))
+        let (overlapping, sorted) =
+            if self.is_overlapping() { (self.chunks(), None) } else { (&[][..], self.find(key)) };
+        overlapping.iter().flat_map(move |chunk| chunk.holding(key)).chain(sorted)
+    }
+
+    /// Whether its tables may overlap.
+    pub(super) fn is_overlapping(&self) -> bool {
+        self.number == OVERLAPPING
+    }
+
+    pub(super) fn chunks(&self) -> &[Arc<Chunk>] {
+        &self.chunks
+    }
+
+    /// The one table of a sorted level that has `key` in its range.
+    #[inline]
+    pub(super) fn find(&self, key: &[u8]) -> Option<&Arc<Table>> {
+        self.chunks.get(self.chunk_of(Some(key)))?.holding(key).next()
     }
 
     /// The tables that may have a key with this prefix in their range, in the level's order.
     pub(super) fn meeting<'a>(&'a self, prefix: &'a [u8]) -> impl Iterator<Item = &'a Arc<Table>> {
-        let is_sorted = self.number != OVERLAPPING;
+        let is_sorted = !self.is_overlapping();
         let first = if is_sorted { self.chunk_of(Some(prefix)) } else { 0 };
         let is_beyond = move |chunk: &Arc<Chunk>| {
             is_sorted && chunk.smallest_key().is_some_and(|key| key > prefix && !key.starts_with(prefix))
@@ -98,7 +111,7 @@ impl Level {
         }
         self.insert(change.added, &mut touched);
         let chunks = self.recut(touched)?;
-        let fences = if self.number == OVERLAPPING { Fences::default() } else { Fences::new(&chunks) };
+        let fences = if self.is_overlapping() { Fences::default() } else { Fences::new(&chunks) };
         Ok(Self { number: self.number, chunks, fences })
     }
 
@@ -123,7 +136,7 @@ impl Level {
         if added.is_empty() {
             return;
         }
-        if self.number == OVERLAPPING {
+        if self.is_overlapping() {
             self.touch(0, touched).splice(0..0, added.into_iter().rev());
             return;
         }
@@ -172,7 +185,8 @@ impl Level {
         }
         let before = chunks.last().and_then(|chunk| chunk.tables().last());
         self.check_order(before.into_iter().chain(run.iter()).chain(next))?;
-        chunks.extend(Chunk::cut(run).map(Arc::new));
+        let new = if self.is_overlapping() { Chunk::overlapping } else { Chunk::sorted };
+        chunks.extend(Chunk::cut(run, new).map(Arc::new));
         run.clear();
         Ok(())
     }
@@ -180,7 +194,7 @@ impl Level {
     /// An error if neighbours overlap where they must not. A table may begin where the one before it ends at no level
     /// but 0: the key could be in both.
     fn check_order<'a>(&self, tables: impl Iterator<Item = &'a Arc<Table>> + Clone) -> Result<(), VersionError> {
-        if self.number == OVERLAPPING {
+        if self.is_overlapping() {
             return Ok(());
         }
         let overlaps = |(left, right): &(&Arc<Table>, &Arc<Table>)| {

@@ -18,6 +18,9 @@
 //! touches and the level's list of chunks. Rejected: one list of tables for each level, of which an edit copies
 //! everything; and a tree of more than two steps, which pays only beyond the number of files that stores have.
 //!
+//! A chunk of level 0 has its filters in a group, too, which a lookup probes at once. At any other level a lookup probes one
+//! table of a chunk: a group would only be more to rebuild in an edit.
+//!
 //! ```text
 //! Version -> Level (lowest key of each chunk) -> Chunk (ranges of up to 64 tables) -> Table
 //! ```

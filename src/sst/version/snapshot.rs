@@ -1,16 +1,19 @@
 //! The tables of a store at one time.
 
 use core::cell::OnceCell;
-use core::fmt;
+use core::{fmt, slice};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
 use super::VersionError;
+use super::chunk::{Chunk, FiltersTogether};
 use super::level::{Level, LevelChange};
+use crate::block::{GROUP, bits_of, first_bits};
 use crate::error::BlockError;
 use crate::hash::KeyHash;
+use crate::sst::grouped_filters::Tables;
 use crate::sst::reader::Reader;
 use crate::sst::table::FoundBlock;
 use crate::sst::table_filter::Answer;
@@ -41,11 +44,20 @@ impl Version {
     /// their answer might be outdated.
     pub fn get(&self, key: &[u8]) -> Result<Option<Bytes>, TableError> {
         let probe = KeyProbe::new(self, key);
-        for table in self.holding(key) {
-            match table.get_after(&probe.probe(table), key, FoundBlock::NotSought)? {
-                Lookup::Found(value) => return Ok(Some(value)),
-                Lookup::Deleted => return Ok(None),
-                Lookup::Absent => {}
+        for level in &self.levels {
+            let lookup = if level.is_overlapping() {
+                level
+                    .chunks()
+                    .iter()
+                    .map(|chunk| probe.search(chunk))
+                    .find(|lookup| !matches!(lookup, Ok(Lookup::Absent)))
+            } else {
+                level.find(key).map(|table| table.get_after(&probe.probe(table), key, FoundBlock::NotSought))
+            };
+            match lookup.transpose()? {
+                Some(Lookup::Found(value)) => return Ok(Some(value)),
+                Some(Lookup::Deleted) => return Ok(None),
+                Some(Lookup::Absent) | None => {}
             }
         }
         Ok(None)
@@ -112,10 +124,8 @@ impl Version {
         self.levels.iter().flat_map(|level| level.tables())
     }
 
-    /// The tables that have `key` in their range, the newest first.
-    #[inline]
-    pub(super) fn holding<'a>(&'a self, key: &'a [u8]) -> impl Iterator<Item = &'a Arc<Table>> {
-        self.levels.iter().flat_map(move |level| level.holding(key))
+    pub(super) fn each_level(&self) -> &[Arc<Level>] {
+        &self.levels
     }
 
     fn level(&self, number: u32) -> Option<&Arc<Level>> {
@@ -148,7 +158,7 @@ impl Version {
 /// Probes for one key in tables of a version. The whole key is hashed when the first filter is probed for it.
 pub(super) struct KeyProbe<'a> {
     version: &'a Version,
-    key: &'a [u8],
+    pub(super) key: &'a [u8],
     hash: OnceCell<KeyHash>,
 }
 
@@ -174,14 +184,74 @@ impl<'a> KeyProbe<'a> {
         }
     }
 
+    /// Searches the tables of an overlapping chunk, the newest first, until one has an entry.
+    fn search(&self, chunk: &Chunk) -> Result<Lookup, TableError> {
+        let (mut tables, hash) = self.in_range(chunk);
+        if let Some((hash, together)) = hash.zip(chunk.together()) {
+            together.filters.probe_batch(&[Some(hash)], slice::from_mut(&mut tables));
+        }
+        for bit in bits_of(tables.candidates) {
+            let Some(table) = chunk.tables().get(bit) else { break };
+            let lookup = table.get_after(&self.probe_candidate(chunk, bit, table), self.key, FoundBlock::NotSought);
+            if !matches!(lookup, Ok(Lookup::Absent)) {
+                count_negatives(chunk, tables, Some(bit));
+                return lookup;
+            }
+        }
+        count_negatives(chunk, tables, None);
+        Ok(Lookup::Absent)
+    }
+
+    /// The tables of an overlapping chunk that have the key in their range, and which of them remain candidates without a
+    /// probe for the hash that is returned.
+    pub(super) fn in_range(&self, chunk: &Chunk) -> (Tables, Option<KeyHash>) {
+        let in_range = chunk.in_range(self.key);
+        let all = Tables { in_range, candidates: in_range };
+        let Some(FiltersTogether { reader, filters }) = chunk.together() else { return (all, None) };
+        if in_range == 0 || self.version.problem.is_some() {
+            return (all, None);
+        }
+        match filters.one_part() {
+            Some(parts) if parts.has_whole_keys() => (all, Some(self.hash_by(reader))),
+            Some(parts) => (all, reader.point_hashes(parts, self.key).next()),
+            None => (Tables { in_range, candidates: filters.by_parts(0, in_range, reader, self.key) }, None),
+        }
+    }
+
+    /// Probes the filter of a candidate in an overlapping chunk, unless that has been done, and counts the answer.
+    pub(super) fn probe_candidate(&self, chunk: &Chunk, bit: usize, table: &Table) -> Answer {
+        let is_alone = chunk.together().is_some_and(|together| together.filters.alone(0) >> bit & 1 == 1);
+        match self.version.problem {
+            Some(_) => Answer::NotProbed,
+            None if is_alone => self.probe(table),
+            None => table.probe_candidate(self.key),
+        }
+    }
+
     #[inline]
     fn hash_for(&self, table: &Table) -> KeyHash {
+        self.hash_by(&table.reader)
+    }
+
+    /// A filter's own hasher is the one that it was checked with. Hashers of one identity may differ.
+    #[inline]
+    fn hash_by(&self, reader: &Reader) -> KeyHash {
         let hasher = &self.version.reader.hasher;
-        // Its own hasher is the one that the table's filter was checked with. Hashers of one identity may differ.
-        if !table.reader.hasher.has_same_identity(hasher) {
-            return table.reader.hasher.hash(self.key);
+        if !reader.hasher.has_same_identity(hasher) {
+            return reader.hasher.hash(self.key);
         }
         *self.hash.get_or_init(|| hasher.hash(self.key))
+    }
+}
+
+/// Counts the filters of an overlapping chunk that were probed together and lacked the key of a lookup, which ended at the
+/// table at a bit, or at none: of older tables nothing is counted.
+pub(super) fn count_negatives(chunk: &Chunk, tables: Tables, ended: Option<usize>) {
+    let considered = first_bits(ended.unwrap_or(GROUP));
+    for bit in bits_of(tables.in_range & !tables.candidates & considered) {
+        if let Some(table) = chunk.tables().get(bit) {
+            table.count_negative();
+        }
     }
 }
 
