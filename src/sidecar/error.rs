@@ -28,9 +28,16 @@ pub enum SidecarError {
         /// The sidecar's version.
         got: u32,
     },
-    /// The trailer, or the names before it, are damaged.
+    /// The trailer is damaged.
     TrailerChecksum {
         /// The checksum that the sidecar carries.
+        expected: u32,
+        /// The checksum of the bytes found.
+        got: u32,
+    },
+    /// The names before the trailer are damaged.
+    NamesChecksum {
+        /// The checksum that the trailer carries.
         expected: u32,
         /// The checksum of the bytes found.
         got: u32,
@@ -91,6 +98,9 @@ impl fmt::Display for SidecarError {
             }
             Self::TrailerChecksum { expected, got } => {
                 write!(f, "sidecar trailer is damaged: expected checksum {expected:#010x}, got {got:#010x}")
+            }
+            Self::NamesChecksum { expected, got } => {
+                write!(f, "names of a sidecar are damaged: expected checksum {expected:#010x}, got {got:#010x}")
             }
             Self::FilterChecksum { expected, got } => {
                 write!(f, "filter of a sidecar is damaged: expected checksum {expected:#010x}, got {got:#010x}")

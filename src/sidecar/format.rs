@@ -8,10 +8,13 @@
 //! 36   4  CRC32C of the filter
 //! 40   4  length of the names
 //! 44   4  format version
-//! 48   4  reserved, zero
+//! 48   4  CRC32C of the names
 //! 52   8  magic, the bytes "SSTFLTSC"
-//! 60   4  CRC32C of the names and bytes 0 to 59
+//! 60   4  CRC32C of bytes 0 to 59
 //! ```
+//!
+//! The last checksum covers 60 bytes in every version, so that it is compared before the version is believed: a flipped bit is damage, never
+//! a newer release. That is why names have a checksum of their own.
 //!
 //! A name is a byte with its length, then its text; whole keys have the name of no bytes.
 //!
@@ -24,7 +27,7 @@ use bytes::Bytes;
 use super::error::SidecarError;
 use super::identity::TableIdentity;
 use crate::block::{FilterBlock, LoadContext};
-use crate::codec::{checksum, checksum_append, put_u32, put_u64};
+use crate::codec::{checksum, put_u32, put_u64};
 
 /// Bytes of the trailer.
 const TRAILER_BYTES: usize = 64;
@@ -75,9 +78,9 @@ impl Sidecar {
         put_u32(&mut out, checksum(filter));
         put_u32(&mut out, names_bytes);
         put_u32(&mut out, VERSION);
-        put_u32(&mut out, 0);
+        put_u32(&mut out, checksum(&names));
         out.extend_from_slice(&MAGIC);
-        let sum = checksum(out.get(filter.len()..).unwrap_or_default());
+        let sum = checksum(out.get(filter.len() + names.len()..).unwrap_or_default());
         put_u32(&mut out, sum);
         Ok(out.into())
     }
@@ -86,7 +89,7 @@ impl Sidecar {
     ///
     /// # Errors
     ///
-    /// Bytes that are no sidecar's, or of a newer version.
+    /// Bytes that are no sidecar's, damage, or a newer version.
     pub fn tail_bytes(end: &[u8]) -> Result<u64, SidecarError> {
         Ok((TRAILER_BYTES + names_bytes(last_trailer(end)?)?) as u64)
     }
@@ -117,9 +120,9 @@ impl Sidecar {
         let too_short = SidecarError::TooShort { expected: tail_bytes as u64, got: tail.len() as u64 };
         let start = tail.len().checked_sub(tail_bytes).ok_or(too_short.clone())?;
         let (names, _) = tail.get(start..).and_then(<[u8]>::split_last_chunk::<TRAILER_BYTES>).ok_or(too_short)?;
-        let (expected, got) = (word(trailer, CHECKSUM_AT), tail_checksum(names, trailer));
+        let (expected, got) = (word(trailer, 48), checksum(names));
         if expected != got {
-            return Err(SidecarError::TrailerChecksum { expected, got });
+            return Err(SidecarError::NamesChecksum { expected, got });
         }
         let sidecar = Self::from_checked(names, trailer)?;
         if sidecar.filter_bytes.checked_add(tail_bytes as u64) != Some(file_bytes) {
@@ -129,12 +132,8 @@ impl Sidecar {
         Ok(sidecar)
     }
 
-    /// Decodes names and a trailer whose checksum holds.
+    /// Decodes names and a trailer whose checksums hold.
     fn from_checked(names: &[u8], trailer: &[u8; TRAILER_BYTES]) -> Result<Self, SidecarError> {
-        let reserved = word(trailer, 48);
-        if reserved != 0 {
-            return Err(SidecarError::Field { field: "reserved bytes", expected: "0", got: reserved.into() });
-        }
         Ok(Self {
             table: TableIdentity {
                 id: array(trailer, 8),
@@ -236,7 +235,7 @@ fn decode_names(mut bytes: &[u8]) -> Result<Vec<String>, SidecarError> {
     Ok(names)
 }
 
-/// The trailer at the end of `bytes`, if it is that of a sidecar of this version.
+/// The trailer at the end of `bytes`, if it is sound and of this version.
 fn last_trailer(bytes: &[u8]) -> Result<&[u8; TRAILER_BYTES], SidecarError> {
     let too_short = SidecarError::TooShort { expected: TRAILER_BYTES as u64, got: bytes.len() as u64 };
     let trailer = bytes.last_chunk::<TRAILER_BYTES>().ok_or(too_short)?;
@@ -244,15 +243,17 @@ fn last_trailer(bytes: &[u8]) -> Result<&[u8; TRAILER_BYTES], SidecarError> {
     if magic != MAGIC {
         return Err(SidecarError::Magic { got: magic });
     }
-    // Before the checksum: a later version may put something else where the length of the names is, which the checksum
-    // covers.
+    let (expected, got) = (word(trailer, CHECKSUM_AT), checksum(&array::<CHECKSUM_AT>(trailer, 0)));
+    if expected != got {
+        return Err(SidecarError::TrailerChecksum { expected, got });
+    }
     match word(trailer, 44) {
         VERSION => Ok(trailer),
         got => Err(SidecarError::Version { expected: VERSION, got }),
     }
 }
 
-/// The length of the names that stand before `trailer`, of which nothing has been verified yet.
+/// The length of the names that stand before `trailer`.
 fn names_bytes(trailer: &[u8; TRAILER_BYTES]) -> Result<usize, SidecarError> {
     let got = word(trailer, 40);
     if got > MAX_NAMES_BYTES {
@@ -260,10 +261,6 @@ fn names_bytes(trailer: &[u8; TRAILER_BYTES]) -> Result<usize, SidecarError> {
         return Err(SidecarError::Field { field, expected, got: got.into() });
     }
     Ok(got as usize)
-}
-
-fn tail_checksum(names: &[u8], trailer: &[u8; TRAILER_BYTES]) -> u32 {
-    checksum_append(checksum(names), &array::<CHECKSUM_AT>(trailer, 0))
 }
 
 /// The `N` bytes at `offset` of a trailer.
@@ -327,7 +324,8 @@ mod tests {
         for bit in 0..file.len() * 8 {
             let mut damaged = file.to_vec();
             damaged[bit / 8] ^= 1 << (bit % 8);
-            assert!(load(&damaged, &TABLE).is_err(), "bit {bit}");
+            let refused = load(&damaged, &TABLE).unwrap_err();
+            assert!(!matches!(refused, SidecarError::Version { .. }), "bit {bit} reads as a newer release: {refused}");
         }
         for length in 0..file.len() {
             assert!(load(&file[..length], &TABLE).is_err(), "cut to {length}");
@@ -367,7 +365,7 @@ mod tests {
         let mut file = Sidecar::seal(&block(TABLE.file_id()), &TABLE, &[""]).unwrap().to_vec();
         let start = file.len() - TRAILER_BYTES;
         file[start + offset..start + offset + bytes.len()].copy_from_slice(bytes);
-        let sum = checksum(&file[start - 1..start + CHECKSUM_AT]);
+        let sum = checksum(&file[start..start + CHECKSUM_AT]);
         file[start + CHECKSUM_AT..].copy_from_slice(&sum.to_le_bytes());
         load(&file, &TABLE).unwrap_err()
     }
@@ -378,7 +376,7 @@ mod tests {
             assert_eq!(resealed(44, &version.to_le_bytes()), SidecarError::Version { expected: 1, got: version });
         }
         assert!(matches!(resealed(52, b"sstfltsc"), SidecarError::Magic { .. }));
-        assert!(matches!(resealed(48, &[1]), SidecarError::Field { field: "reserved bytes", got: 1, .. }));
+        assert!(matches!(resealed(48, &[1]), SidecarError::NamesChecksum { got: 0x527d_5351, .. }));
         for lengths in [[0, u64::MAX], [u64::MAX, u64::MAX - 63], [1 << 40, 1 << 40]] {
             for length in lengths {
                 assert!(matches!(resealed(0, &length.to_le_bytes()), SidecarError::Length { .. }), "{length}");
@@ -408,7 +406,8 @@ mod tests {
         for names in [&[2, 0xff, 0xff][..], &[0, 2, b'a'], &[255, 0, 0]] {
             let mut file = Sidecar::seal(b"", &TABLE, &["ab"]).unwrap().to_vec();
             file[..3].copy_from_slice(names);
-            let sum = checksum(&file[..3 + CHECKSUM_AT]);
+            file[3 + 48..3 + 52].copy_from_slice(&checksum(names).to_le_bytes());
+            let sum = checksum(&file[3..3 + CHECKSUM_AT]);
             file[3 + CHECKSUM_AT..].copy_from_slice(&sum.to_le_bytes());
             let refused = Sidecar::open(&file, file.len() as u64, &TABLE).unwrap_err();
             assert!(matches!(refused, SidecarError::Field { field: "names", .. }), "{names:?}");

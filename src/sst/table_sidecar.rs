@@ -150,7 +150,7 @@ impl SidecarFile {
         let partitions = TablePartitions::of_sidecar(&self.file, bytes, context).map_err(|error| self.named(error))?;
         let place = match partitions {
             None if options.budget.is_none() => {
-                return Ok((TableFilter::of_sidecar(self.load_whole(parts, reader, shared)?), shared));
+                return Ok((TableFilter::of_sidecar(self.loaded(self.read_filter()?, parts, reader, shared)?), shared));
             }
             None => {
                 let end_bytes = bytes.min(TAIL_CAPACITY as u64);
@@ -173,12 +173,19 @@ impl SidecarFile {
     fn load(&self, parts: &TableParts, reader: &Reader) -> Result<(FilterInMemory, SharedParts), TableError> {
         let shared = self.shared_with(reader)?;
         let (bytes, context) = (self.sidecar.filter_bytes(), self.context(reader));
-        let partitions = TablePartitions::of_sidecar(&self.file, bytes, context).map_err(|error| self.named(error))?;
-        let Some(partitions) = partitions else {
-            return Ok((FilterInMemory::Whole(Box::new(self.load_whole(parts, reader, shared)?)), shared));
+        // Its checksum covers the zeros, too, and the bytes beside partitions. It comes first: a flipped bit in a container's trailer may
+        // read as a newer version of it, which is no damage.
+        let filter = self.read_filter();
+        let partitions = TablePartitions::of_sidecar(&self.file, bytes, context).map_err(|error| self.named(error));
+        let filter = filter.map_err(|damage| {
+            let partitions = partitions.as_ref().ok().and_then(Option::as_ref);
+            partitions.and_then(|partitions| self.damaged_partition(partitions)).unwrap_or(damage)
+        })?;
+        let Some(partitions) = partitions? else {
+            let block = self.loaded(filter, parts, reader, shared)?;
+            return Ok((FilterInMemory::Whole(Box::new(block)), shared));
         };
-        // Its checksum covers the zeros, too, and the bytes beside partitions.
-        self.read_filter()?;
+        drop(filter);
         let mut blocks = Vec::new();
         for entry in partitions.index.entries() {
             let block = (entry.block_bytes > 0).then(|| partitions.read_block(&self.file, entry.number));
@@ -187,14 +194,23 @@ impl SidecarFile {
         Ok((FilterInMemory::Partitioned { partitions, blocks }, shared))
     }
 
-    fn load_whole(
+    /// What is wrong with the first partition that is damaged.
+    fn damaged_partition(&self, partitions: &TablePartitions) -> Option<TableError> {
+        let filtered = partitions.index.entries().filter(|entry| entry.block_bytes > 0);
+        let mut refused = filtered.filter_map(|entry| partitions.read_block(&self.file, entry.number).err());
+        refused.next().map(|error| self.named(error))
+    }
+
+    /// A whole filter, whose checksum has held.
+    fn loaded(
         &self,
+        filter: Bytes,
         parts: &TableParts,
         reader: &Reader,
         shared: SharedParts,
     ) -> Result<FilterBlock<Bytes>, TableError> {
         let known: Vec<KeyHash> = reader.known_keys(shared, &parts.properties).map(|(_, hash)| hash).collect();
-        let block = FilterBlock::load(self.read_filter()?, self.context(reader).with_known_keys(&known));
+        let block = FilterBlock::load(filter, self.context(reader).with_known_keys(&known));
         block.map_err(|error| self.refused(error.into()))
     }
 

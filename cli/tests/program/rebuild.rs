@@ -67,10 +67,16 @@ fn a_sidecar_that_is_stale_or_damaged_is_said_to_be_and_the_tables_own_filter_an
     let sound = fs::read(&one).unwrap();
     let mut damaged = sound.clone();
     damaged[100] ^= 1;
+    // It would be of version 3 if its checksum held.
+    let mut of_no_version = sound.clone();
+    of_no_version[sound.len() - 20] ^= 2;
     let stale = fs::read(&other).unwrap();
-    for (bad, words) in
-        [(&stale[..], "another or an earlier table"), (&damaged, "damaged"), (&sound[..500], "not a sidecar")]
-    {
+    for (bad, words) in [
+        (&stale[..], "another or an earlier table"),
+        (&damaged, "damaged"),
+        (&of_no_version, "trailer is damaged"),
+        (&sound[..500], "not a sidecar"),
+    ] {
         fs::write(&one, bad).unwrap();
         let shown = run(&["inspect", &format!("{out}/000001.sst")]).expect_code(1).stdout;
         assert!(shown.contains("sidecar not usable") && shown.contains(words), "{shown}");
