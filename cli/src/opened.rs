@@ -84,13 +84,16 @@ impl Opened {
     }
 }
 
-/// The sidecar at `path` and its filter, for whichever table it was made, once its checksums hold.
+/// The sidecar at `path` and its filter, for whichever table it was made, once its checksums hold: of a filter in partitions, that of the
+/// top index, because damage to a partition costs no other one.
 pub(crate) fn sidecar(path: &Path) -> anyhow::Result<(Sidecar, Bytes)> {
     let bytes = input::whole(path)?;
     let sidecar = Sidecar::open_for_any_table(&bytes, bytes.len() as u64)?;
     let filter = bytes.slice(..usize::try_from(sidecar.filter_bytes())?);
-    sidecar.check_filter(&filter)?;
-    Ok((sidecar, filter))
+    match sidecar.check_filter(&filter) {
+        Err(damage) if !matches!(Container::open(filter.clone()), Ok(Some(_))) => Err(damage.into()),
+        _ => Ok((sidecar, filter)),
+    }
 }
 
 /// The filter of the sidecar at `path`, which may have partitions.

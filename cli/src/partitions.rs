@@ -170,7 +170,6 @@ impl PartitionFields {
         let (keys, bytes, partition_bytes) = (index.keys(), index.container_bytes(), index.partition_bytes());
         let top_index_bytes = bytes - partition_bytes;
         let lengths = || index.entries().map(|entry| entry.block_bytes);
-        let problem = |(number, problem): (u32, &BlockError)| format!("partition {number}: {problem}");
         Self {
             partitions: index.partitions(),
             cut: match index.cut() {
@@ -190,7 +189,7 @@ impl PartitionFields {
             kinds: kinds(index, blocks),
             hash: index.hash_identity().to_string(),
             unusable: partitions.problems().count(),
-            problems: partitions.problems().take(LISTED_PROBLEMS).map(problem).collect(),
+            problems: partitions.problems().take(LISTED_PROBLEMS).map(named).collect(),
             outcome: partitions.outcome(),
         }
     }
@@ -209,6 +208,14 @@ impl PartitionFields {
                 named.collect::<Vec<_>>().join(", ")
             }
         }
+    }
+}
+
+/// A problem of a partition. That of a damaged one names it already, in the words of all commands.
+fn named((number, problem): (u32, &BlockError)) -> String {
+    match problem {
+        BlockError::PartitionChecksum { .. } | BlockError::PartitionLength { .. } => problem.to_string(),
+        _ => format!("partition {number} of a filter: {problem}"),
     }
 }
 

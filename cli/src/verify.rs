@@ -162,10 +162,11 @@ impl FileVerdict {
                 let verified = match Container::open(filter.clone()) {
                     Ok(Some(container)) => {
                         self.partitions = container.index.partitions().into();
-                        container.verify(Some(sidecar.table().file_id()))
+                        let verified = container.verify(Some(sidecar.table().file_id())).map_err(SidecarError::from);
+                        verified.and_then(|()| sidecar.check_filter(&filter))
                     }
-                    Ok(None) => verified(filter),
-                    Err(problem) => Err(problem),
+                    Ok(None) => verified(filter).map_err(SidecarError::from),
+                    Err(problem) => Err(problem.into()),
                 };
                 self.problems.extend(verified.err().map(|problem| problem.to_string()));
             }

@@ -116,16 +116,38 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         Ok(Self { data, is_verified: false, trailer, shape })
     }
 
-    /// Opens and verifies the block of a partition, which must be bound to no file and have hash `hash`. Reads the whole
-    /// block once, and returns with it the CRC32C of all its bytes but the last four.
+    /// Opens and verifies the block of partition `number`, which must be bound to no file and have hash `hash`; `expected` is the
+    /// CRC32C of all its bytes but the last four. Reads the whole block once, unless it is damaged.
     ///
     /// Not of all its bytes: a trailer followed by its own checksum has the same CRC32C whatever it says, so that the
     /// sum over both would tell nothing of the trailer.
     pub(crate) fn load_partition(
         data: D,
+        (number, expected): (u32, u32),
         hash: HashIdentity,
         kinds: Option<&KindRegistry>,
-    ) -> Result<(Self, u32), BlockError> {
+    ) -> Result<Self, BlockError> {
+        let opened = FilterBlock::open_partition(data.as_ref(), hash, kinds);
+        // Damage has one name, wherever in the block it is: a version that is not known may be a flipped bit.
+        let got = match &opened {
+            Ok((_, _, sum)) => *sum,
+            // Its trailer is sound.
+            Err(BlockError::NotAPartition) => return Err(BlockError::NotAPartition),
+            Err(_) => data.as_ref().split_last_chunk::<CHECKSUM_BYTES>().map_or(0, |(covered, _)| checksum(covered)),
+        };
+        if got != expected {
+            return Err(BlockError::PartitionChecksum { number, expected, got });
+        }
+        let (trailer, shape, _) = opened?;
+        Ok(Self { data, is_verified: true, trailer, shape })
+    }
+
+    /// What [`load_partition`](Self::load_partition) checks by the block alone, and the CRC32C of all its bytes but the last four.
+    fn open_partition(
+        data: D,
+        hash: HashIdentity,
+        kinds: Option<&KindRegistry>,
+    ) -> Result<(Trailer, OpenShape, u32), BlockError> {
         let trailer = Trailer::decode(data.as_ref())?;
         if !trailer.is_partition {
             return Err(BlockError::NotAPartition);
@@ -139,7 +161,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         let bytes = block.as_bytes();
         let tail = bytes.get(block.payload().len()..bytes.len() - CHECKSUM_BYTES).unwrap_or_default();
         let sum = checksum_append(block.trailer.payload_checksum, tail);
-        Ok((block, sum))
+        Ok((block.trailer, block.shape, sum))
     }
 
     /// What remains of an open block without its bytes.

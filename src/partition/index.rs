@@ -239,11 +239,8 @@ impl PartitionIndex {
         if u64::from(entry.block_bytes) != got {
             return Err(BlockError::PartitionLength { number, expected: entry.block_bytes, got });
         }
-        let (block, got) = FilterBlock::load_partition(block, self.trailer.identity.hash, Some(&self.kinds))?;
-        if entry.checksum != got {
-            return Err(BlockError::PartitionChecksum { number, expected: entry.checksum, got });
-        }
-        Ok(block)
+        let expected = (number, entry.checksum);
+        FilterBlock::load_partition(block, expected, self.trailer.identity.hash, Some(&self.kinds))
     }
 
     /// Where the block of a partition is; empty beyond the last.

@@ -9,7 +9,6 @@ use super::io::{TableFile, WHOLE_BYTES};
 use super::table_parts::TableParts;
 use super::{TableError, TableLocation, TablePart};
 use crate::block::{FilterBlock, LoadContext};
-use crate::codec::{CHECKSUM_BYTES, checksum};
 use crate::error::BlockError;
 use crate::partition::PartitionIndex;
 
@@ -79,20 +78,7 @@ impl TablePartitions {
             return Err(refused(BlockError::Field { field, expected, got: length }));
         }
         let bytes = file.read_bytes(self.start + place.start, length)?;
-        self.index.open(number, bytes.clone()).map_err(|source| refused(self.reason(number, &bytes, source)))
-    }
-
-    /// Why a partition cannot be opened. A version that this release does not know may be a flipped bit.
-    fn reason(&self, number: u32, bytes: &[u8], source: BlockError) -> BlockError {
-        if !matches!(source, BlockError::Version { .. }) {
-            return source;
-        }
-        let Some(entry) = self.index.entries().nth(number as usize) else { return source };
-        let got = bytes.split_last_chunk::<CHECKSUM_BYTES>().map_or(0, |(covered, _)| checksum(covered));
-        if entry.checksum == got {
-            return source;
-        }
-        BlockError::PartitionChecksum { number, expected: entry.checksum, got }
+        self.index.open(number, bytes).map_err(refused)
     }
 
     /// Reads the bytes beside a partition, and compares them with their checksum.

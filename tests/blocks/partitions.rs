@@ -261,7 +261,7 @@ fn a_reader_counts_the_probes_of_a_damaged_partition_as_unusable() {
     let (mut unusable, mut positives) = (0, 0);
     for (key, hash) in case.keys() {
         match (reader.probe_key(&key, hash), first.index().place(&key, hash).number) {
-            (Probe::Unusable(BlockError::PayloadChecksum { .. }), 0) => unusable += 1,
+            (Probe::Unusable(BlockError::PartitionChecksum { number: 0, .. }), 0) => unusable += 1,
             (Probe::MaybePresent, 1..) => positives += 1,
             other => panic!("{other:?}"),
         }

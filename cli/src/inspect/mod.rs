@@ -190,9 +190,7 @@ fn fields(path: &Path, look: Look, reading: Reading<'_>) -> anyhow::Result<(Outc
         }
         Look::Sidecar => {
             let fields = SidecarFields::new(path)?;
-            let is_sound = fields.filter.as_ref().is_none_or(|filter| filter.checksum_state == "ok");
-            let of_partitions = fields.partitions.as_ref().map_or(Outcome::Yes, |partitions| partitions.outcome);
-            Ok((Outcome::from_sound(is_sound).max(of_partitions), Fields::Sidecar(Box::new(fields))))
+            Ok((fields.outcome(), Fields::Sidecar(Box::new(fields))))
         }
         Look::FilterBlock => {
             let filter = FilterFields::new(&FilterBlock::open_unverified(input::whole(path)?)?);
@@ -277,8 +275,9 @@ impl SidecarBeside {
         let sidecar = Sidecar::path_of(path);
         // Of one that is not used, all that can be told.
         let fields = SidecarFields::new(&sidecar).ok();
+        let outcome = outcome_of(problem).max(fields.as_ref().map_or(Outcome::Yes, SidecarFields::outcome));
         let shown = Self { path: sidecar.display().to_string(), fields, problem: problem.map(in_options) };
-        Ok((Some(shown), outcome_of(problem)))
+        Ok((Some(shown), outcome))
     }
 }
 
@@ -311,6 +310,13 @@ impl SidecarFields {
             },
             partitions,
         })
+    }
+
+    /// What the filter says of the file.
+    fn outcome(&self) -> Outcome {
+        let is_sound = self.filter.as_ref().is_none_or(|filter| filter.checksum_state == "ok");
+        let of_partitions = self.partitions.as_ref().map_or(Outcome::Yes, |partitions| partitions.outcome);
+        Outcome::from_sound(is_sound).max(of_partitions)
     }
 }
 

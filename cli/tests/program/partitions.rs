@@ -137,11 +137,14 @@ fn a_damaged_partition_is_named_and_costs_its_own_keys_alone() {
     let shown = run(&["inspect", "--json", &table]).expect_code(1).json();
     let filter = &shown["files"][0]["table"]["partitions"];
     assert_eq!((&filter["unusable"], &shown["files"][0]["sound"]), (&1.into(), &false.into()), "{shown}");
-    assert!(filter["problems"][0].as_str().unwrap().starts_with("partition 0: "), "{filter}");
+    assert!(filter["problems"][0].as_str().unwrap().starts_with("partition 0 of a filter is damaged"), "{filter}");
     let (before, after) = (&sound["files"][0]["table"]["partitions"]["expected_fpr"], &filter["expected_fpr"]);
     assert!((0.02..0.07).contains(&(number(after) - number(before))), "one partition of some thirty: {filter}");
     let text = run(&["inspect", &table]).expect_code(1).stdout;
-    assert!(text.contains("unusable: 1 partition") && text.contains("problem           partition 0: "), "{text}");
+    assert!(
+        text.contains("unusable: 1 partition") && text.contains("problem           partition 0 of a filter"),
+        "{text}"
+    );
 
     let probed = run(&["probe", &table, "--keys", &absent(&place), "--json"]).expect_code(1).json();
     let file = &probed["per_table"][0];
@@ -226,6 +229,37 @@ fn the_filter_of_a_sidecar_in_partitions_is_probed_without_its_table() {
     assert!(number(&run(&["verify", "--json", &sidecar]).expect_code(0).json()["partitions"]) > 9.0);
     let refused = ["filter", "extract", &table, "--out", &place.text("out")];
     run(&refused).expect_error("filter in partitions");
+}
+
+#[test]
+fn a_damaged_partition_of_a_sidecar_has_one_wording_and_costs_its_own_keys_alone() {
+    let place = Place::new();
+    let table = table(&place, &["--policy", "bloom"]);
+    run(&["rebuild", &table, "--policy", "bloom", "--partition-bytes", "1K"]).expect_code(0);
+    let (sidecar, absent) = (format!("{table}.filter"), absent(&place));
+    // Of the payload, and of the version, which is no newer release.
+    let version = fs::read(&sidecar).unwrap().windows(3).position(|bytes| bytes == b"\x21SF").unwrap();
+    for at in [100, version] {
+        flip(&sidecar, at);
+        for path in [&table, &sidecar] {
+            let damaged = |command: &[&str]| {
+                let text = run(command).expect_code(1).stdout;
+                let words = "partition 0 of a filter is damaged or foreign: expected checksum ";
+                let at = text.find(words).unwrap_or_else(|| panic!("{command:?}: {text}"));
+                text[at..].split(['\n', '"', ';']).next().unwrap().to_owned()
+            };
+            let verified = damaged(&["verify", path]);
+            assert_eq!(damaged(&["inspect", path]), verified);
+            assert_eq!(damaged(&["inspect", path, "--json"]), verified);
+            assert_eq!(damaged(&["probe", path, "--keys", &absent]), verified);
+            let shown = run(&["inspect", path, "--absent", &absent, "--json"]).expect_code(1).json();
+            let rate = number(&shown["files"][0]["observed"]["rate"]);
+            assert!((0.02..0.1).contains(&rate), "one partition of some thirty: {rate} in {shown}");
+        }
+        flip(&sidecar, at);
+    }
+    let shown = run(&["inspect", &sidecar, "--absent", &absent, "--json"]).expect_code(0).json();
+    assert!(number(&shown["files"][0]["observed"]["rate"]) < 0.03, "{shown}");
 }
 
 #[test]
