@@ -159,7 +159,7 @@ pub(crate) struct FilterArgs {
     #[arg(long, value_name = "B", value_parser = parse_bits_per_key, allow_negative_numbers = true)]
     pub(crate) bits_per_key: Option<BitsPerKey>,
 
-    /// Seed of the key hash, stored in every filter block (decimal or 0x hexadecimal)
+    /// Seed of the key hash, stored in every filter block (decimal or 0x hexadecimal). A filter that is rebuilt has that of its table
     #[arg(long, value_name = "S", value_parser = parse_seed)]
     pub(crate) hash_seed: Option<u64>,
 }

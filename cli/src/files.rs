@@ -189,7 +189,8 @@ pub(crate) fn open_table_alone(file: &Path, secret: Option<&KeyHasher>) -> anyho
     open_table_with(file, &read_options(secret).without_sidecars())
 }
 
-fn read_options(secret: Option<&KeyHasher>) -> ReadOptions {
+/// How tables are read: with the secret seed, or else each with the hash that it describes.
+pub(crate) fn read_options(secret: Option<&KeyHasher>) -> ReadOptions {
     secret.cloned().map_or_else(ReadOptions::default, |hasher| ReadOptions::default().with_hasher(hasher))
 }
 

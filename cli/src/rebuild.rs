@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use anyhow::{bail, ensure};
 use clap::Args;
 use serde::Serialize;
-use sstfilter::BuildContext;
 use sstfilter::BuildPurpose::Ingest;
 use sstfilter::sst::{ReadOptions, SidecarSummary, Table, TableOptions};
+use sstfilter::{BuildContext, KeyHasher};
 
 use crate::args::{FilterArgs, PartitionArgs};
 use crate::build::report::Choice;
@@ -100,22 +100,20 @@ fn tables_at(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
 struct Rebuild<'a> {
     reading: ReadOptions,
     writing: TableOptions,
-    args: &'a RebuildArgs,
-    has_secret: bool,
+    secret: Option<&'a KeyHasher>,
+    hash_seed: Option<u64>,
 }
 
 impl<'a> Rebuild<'a> {
-    fn new(args: &'a RebuildArgs, reading: Reading<'_>) -> anyhow::Result<Self> {
+    fn new(args: &RebuildArgs, reading: Reading<'a>) -> anyhow::Result<Self> {
         let hasher = args.filter.hasher(reading.secret)?;
-        let has_secret = reading.secret.is_some();
-        // Otherwise each table is read by the hash that it describes.
-        let is_stated = has_secret || args.filter.hash_seed.is_some();
-        let options = ReadOptions::default().without_sidecars();
-        let options = if is_stated { options.with_hasher(hasher.clone()) } else { options };
+        let (secret, hash_seed) = (reading.secret, args.filter.hash_seed);
+        // Without a secret seed, each table is read by the hash that it describes.
+        let options = files::read_options(secret).without_sidecars();
         let writing = TableOptions::default()
             .with_policy(args.filter.policy()?)
             .with_context(BuildContext::new(&hasher).with_purpose(Ingest));
-        Ok(Self { reading: options, writing: args.partitions.apply(writing)?, args, has_secret })
+        Ok(Self { reading: options, writing: args.partitions.apply(writing)?, secret, hash_seed })
     }
 
     fn report(&self, path: &Path) -> TableReport {
@@ -143,13 +141,20 @@ impl<'a> Rebuild<'a> {
             Look::Table | Look::Neither => {}
         }
         let table = Table::open(path, &self.reading)?;
-        let properties = table.properties();
-        let parts = &properties.writer.key_parts;
+        let writer = &table.properties().writer;
+        let (described, parts) = (writer.hash, &writer.key_parts);
         let is_whole = parts.extractors.is_empty();
         ensure!(is_whole, "its filter holds {parts}: the program does not have these extractors");
-        let is_stated = self.has_secret || self.args.filter.hash_seed.is_some();
-        let is_known = is_stated || table.hash_identity() == properties.writer.hash;
-        ensure!(is_known, "its keys are hashed by {}: give the seed with --secret-seed-file", properties.writer.hash);
+        let is_known = self.secret.is_some() || table.hash_identity() == described;
+        ensure!(is_known, "its keys are hashed by {described}: give the seed with --secret-seed-file");
+        if let Some(seed) = self.hash_seed {
+            // Readers hash keys as the table says: to them, a filter of another seed is another reader's.
+            let (expected, got) = (described, KeyHasher::with_seed(seed).identity());
+            ensure!(
+                expected == got,
+                "--hash-seed: expected the hash of the table, {expected}, got {got}: leave the option out"
+            );
+        }
         Ok(table)
     }
 }

@@ -176,3 +176,24 @@ fn tables_of_a_secret_seed_are_rebuilt_with_it_alone() {
     assert!(without.contains("sidecar not usable") && without.contains("--secret-seed-file"), "{without}");
     run(&["verify", &out]).expect_code(0);
 }
+
+#[test]
+fn a_filter_is_rebuilt_under_the_seed_of_its_table_and_no_other() {
+    let place = Place::new();
+    let out = place.build(2_000, &["--hash-seed", "7"]);
+    let refused = run(&["rebuild", &out, "--hash-seed", "8"]).expect_code(2).stdout;
+    assert!(refused.contains("--hash-seed: expected the hash of the table") && refused.contains("leave"), "{refused}");
+    assert_eq!(names(&out), ["000001.sst"]);
+    for seed in [&["--hash-seed", "7"][..], &[]] {
+        run(&[&["rebuild", &out, "--policy", "ribbon"], seed].concat()).expect_code(0);
+        let json = run(&["inspect", &format!("{out}/000001.sst"), "--json"]).expect_code(0).json();
+        assert!(json["files"][0]["table"]["sidecar"]["problem"].is_null(), "{json}");
+        assert_eq!(json["files"][0]["table"]["sidecar"]["filter"]["hash_seed"], "0x0000000000000007", "{json}");
+        assert_eq!(run(&["get", &out, "key0042"]).expect_code(0).stderr, "");
+    }
+    let seed = place.write("seed", "00112233445566ff\n");
+    let secret = place.text("secret");
+    run(&["build", "--generate", "100", "--out", &secret, "--secret-seed-file", &seed]).expect_code(0);
+    let refused = run(&["rebuild", &secret, "--hash-seed", "8"]).expect_code(2).stdout;
+    assert!(refused.contains("give the seed with --secret-seed-file"), "{refused}");
+}
