@@ -327,6 +327,10 @@ impl ReadOptions {
     /// then reads no filter: of one with partitions the top index, of another the last 100 bytes. A lookup reads the
     /// filter, or the partition it needs, if there is room for it.
     ///
+    /// Damage to a filter shows when it is read, not when the table is opened: every key may then be present, and the load is tried again,
+    /// rarely ([`FilterStats::unusable`](crate::FilterStats::unusable) counts it). That holds for a sidecar's filter, too: without a budget,
+    /// the table's own would take its place. [`Table::verify`](super::Table::verify) finds it beforehand.
+    ///
     /// Without a budget, filters are read when their tables are opened, and stay in memory; partitions are read when
     /// lookups need them, and stay.
     ///
