@@ -397,7 +397,8 @@ pub enum FilterError {
     },
     /// Passes over the keys returned different hashes.
     PassesDiffer,
-    /// A block has no form of so few bytes: [`shrink_steps`](crate::FilterBlock::shrink_steps) lists its sizes.
+    /// A block has no form of so few bytes that is worth having: [`shrink_steps`](crate::FilterBlock::shrink_steps) lists
+    /// its sizes.
     CannotShrink {
         /// The kind of the block.
         kind: FilterKind,
@@ -405,6 +406,8 @@ pub enum FilterError {
         block_bytes: u64,
         /// The most bytes that it should have.
         most_bytes: u64,
+        /// The bytes of its smallest form worth having: `block_bytes` when it cannot shrink.
+        least_bytes: u64,
     },
     /// No attempt at building succeeded.
     ConstructionFailed {
@@ -454,10 +457,10 @@ impl fmt::Display for FilterError {
                 "keys that are read several times: expected the same ones each time, got others; read them from what does \
                  not change"
             ),
-            Self::CannotShrink { kind, block_bytes, most_bytes } => write!(
+            Self::CannotShrink { kind, block_bytes, most_bytes, least_bytes } => write!(
                 f,
-                "{kind} filter block of {block_bytes} bytes: expected one that can be shrunk to {most_bytes} bytes, got one \
-                 whose kind and shape allow none so small"
+                "{kind} filter block of {block_bytes} bytes, to be shrunk: expected at least {least_bytes} bytes, the \
+                 smallest size worth having, got {most_bytes}; drop the filter instead"
             ),
             Self::ConstructionFailed { salts } => {
                 write!(f, "filter construction failed in {} attempts, with salts {salts:?}", salts.len())

@@ -115,7 +115,8 @@ impl<S: FilterShape> UserShape for S {
         payload: &[u8],
         most_bytes: u64,
     ) -> Result<(EncodedShape, AlignedBuffer), ShrinkFailure> {
-        guarded(Err(ShrinkFailure::NoShape), || Shrink::shrink(self, keys, payload, most_bytes))
+        let failed = ShrinkFailure::NoShape { least_bytes: payload.len() as u64 };
+        guarded(Err(failed), || Shrink::shrink(self, keys, payload, most_bytes))
     }
 
     fn may_contain(&self, payload: &[u8], hash: KeyHash) -> bool {

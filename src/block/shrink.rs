@@ -13,14 +13,17 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// A block of at most `most_bytes` bytes with the same keys and a higher false positive rate, made without the keys:
     /// the largest such block that the kind allows. A block that is small enough already is copied.
     ///
+    /// The smallest size is the one at which the filter is still negative for one absent key in a hundred: an error names
+    /// it. With fewer bytes to spare, drop the filter.
+    ///
     /// Blocked Bloom filters fold adjacent lines into one, so their number of lines is divided by one of its divisors;
     /// [`BlockedBloomKind::with_fold`](crate::kind::BlockedBloomKind::with_fold) gives filters lines that have small
     /// ones. Ribbon filters drop columns, down to one, and can have almost any size between. A block of another
     /// kind of the library keeps its size.
     ///
     /// For a Bloom filter, take a size from [`shrink_steps`](Self::shrink_steps): half of its *bytes* is a little less than
-    /// half of its lines and the trailer, so it holds the next smaller fold, and where the lines have no small divisor that
-    /// can be a single line.
+    /// half of its lines and the trailer, so it holds the next smaller fold, and where the lines have no small divisor
+    /// there is none.
     ///
     /// Hash, file, number of keys, requested kind and fallback reason stay the same, and so does every property of the
     /// block but its rate, which [`info`](Self::info) tells. The same block and size give the same bytes everywhere.
@@ -44,19 +47,24 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// # Errors
     ///
     /// [`FilterError::Block`] when the payload differs from its checksum, which is compared each time: a checksum of
-    /// damaged lines would hold, and hide that keys were lost. [`FilterError::CannotShrink`] when the kind has no block
-    /// of so few bytes, [`FilterError::NoMemory`] when allocation fails.
+    /// damaged lines would hold, and hide that keys were lost. [`FilterError::CannotShrink`], with the smallest size, when
+    /// no block of so few bytes is worth having, [`FilterError::NoMemory`] when allocation fails.
     pub fn shrunk_to(&self, most_bytes: u64) -> Result<Bytes, FilterError> {
         let payload = self.verified_payload()?;
         let block_bytes = self.trailer.block_bytes();
         let failure = |failure| match failure {
-            ShrinkFailure::NoShape => FilterError::CannotShrink { kind: self.trailer.kind, block_bytes, most_bytes },
+            ShrinkFailure::NoShape { least_bytes } => FilterError::CannotShrink {
+                kind: self.trailer.kind,
+                block_bytes,
+                most_bytes,
+                least_bytes: self.tail_bytes() + least_bytes,
+            },
             ShrinkFailure::NoMemory { bytes } => FilterError::NoMemory { bytes },
         };
         let (shape, payload) = self.payload_within(payload, most_bytes).map_err(failure)?;
         let trailer = Trailer { shape, payload_checksum: checksum(payload.as_slice()), ..self.trailer };
         let block = trailer.seal(payload).filter(|block| block.len() as u64 <= most_bytes);
-        block.ok_or(failure(ShrinkFailure::NoShape))
+        block.ok_or_else(|| failure(ShrinkFailure::NoShape { least_bytes: self.trailer.shape.payload_bytes }))
     }
 
     /// The same, opened.
@@ -70,8 +78,8 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// The largest payload whose block has at most `most_bytes`, and its shape.
     fn payload_within(&self, payload: &[u8], most_bytes: u64) -> Result<(EncodedShape, AlignedBuffer), ShrinkFailure> {
         let EncodedShape { keys, payload_bytes: bytes, .. } = self.trailer.shape;
-        let tail_bytes = self.trailer.block_bytes() - bytes;
-        let most_bytes = most_bytes.checked_sub(tail_bytes).ok_or(ShrinkFailure::NoShape)?;
+        // Less than the trailer is no payload, and no kind has an empty one.
+        let most_bytes = most_bytes.saturating_sub(self.tail_bytes());
         if bytes > most_bytes {
             return self.shape().shrink(keys, payload, most_bytes);
         }
@@ -80,10 +88,15 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         Ok((self.trailer.shape, copy))
     }
 
+    /// The bytes behind the payload.
+    fn tail_bytes(&self) -> u64 {
+        self.trailer.block_bytes() - self.trailer.shape.payload_bytes
+    }
+
     /// The sizes that [`shrunk_to`](Self::shrunk_to) reaches best, largest first, with the rate at each: of a blocked Bloom
     /// filter, its size divided by each divisor of the number of its lines; of a Ribbon filter, each smaller number of
-    /// columns. They end where fewer than one absent key in a hundred would be ruled out. Empty for kinds that do not
-    /// shrink.
+    /// columns. They end with the smallest size that `shrunk_to` makes: below it, fewer than one absent key in a
+    /// hundred would be ruled out. Empty for kinds that do not shrink; the first 64 for kinds that have more.
     ///
     /// ```
     /// use sstfilter::{BuildContext, FalsePositiveRate, FilterBlock, KeyHasher, KindPolicy};

@@ -16,8 +16,8 @@ pub struct ShrinkStep {
     pub expected_fpr: f64,
 }
 
-/// Steps end where the filter would be negative for fewer than one absent key in a hundred: it is better dropped then.
-/// The limit also bounds how many divisors of a Bloom filter's lines are listed.
+/// No filter is made smaller than this: it would be negative for fewer than one absent key in a hundred, and is better
+/// dropped. The limit also bounds how many divisors of a Bloom filter's lines are listed.
 const MOST_FPR: f64 = 0.99;
 
 /// The most steps listed. Ribbon has up to 31, Bloom at usual sizes about 10; a user's kind may have one for each byte.
@@ -26,8 +26,11 @@ const MOST_STEPS: usize = 64;
 /// Why there is no smaller payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ShrinkFailure {
-    /// Its kind has no shape of so few bytes.
-    NoShape,
+    /// Its kind has no shape of so few bytes that is worth having.
+    NoShape {
+        /// The smallest payload that there is.
+        least_bytes: u64,
+    },
     /// Allocation failed.
     NoMemory {
         /// The bytes of the payload.
@@ -45,12 +48,11 @@ pub(crate) trait Shrink: FilterShape {
             && let Some(smaller) = self.shrink_step(below_bytes)
             && smaller.payload_bytes() < below_bytes
         {
-            let expected_fpr = smaller.expected_fpr(keys);
-            if expected_fpr > MOST_FPR {
+            if !smaller.is_worth_having(keys) {
                 break;
             }
             below_bytes = smaller.payload_bytes();
-            steps.push(ShrinkStep { block_bytes: smaller.block_bytes(), expected_fpr });
+            steps.push(ShrinkStep { block_bytes: smaller.block_bytes(), expected_fpr: smaller.expected_fpr(keys) });
         }
         steps
     }
@@ -62,17 +64,44 @@ pub(crate) trait Shrink: FilterShape {
         payload: &[u8],
         most_bytes: u64,
     ) -> Result<(EncodedShape, AlignedBuffer), ShrinkFailure> {
-        let smaller = self.shrunk(most_bytes).ok_or(ShrinkFailure::NoShape)?;
+        let too_small = || ShrinkFailure::NoShape { least_bytes: self.least_bytes(keys) };
+        let smaller = self.worthwhile(keys, most_bytes).ok_or_else(too_small)?;
         let encoded = smaller.encode(keys);
         let bytes = encoded.payload_bytes;
-        // The library's kinds meet this; a user's may not.
+        // The library's kinds meet this; a user's may not, and then has no other size.
+        let failed = ShrinkFailure::NoShape { least_bytes: self.payload_bytes() };
         let is_readable = Self::decode(&encoded).is_ok_and(|decoded| decoded.encode(keys) == encoded);
         if !is_readable || bytes > most_bytes || bytes >= self.payload_bytes() {
-            return Err(ShrinkFailure::NoShape);
+            return Err(failed);
         }
         let mut out = AlignedBuffer::zeroed(bytes).ok_or(ShrinkFailure::NoMemory { bytes })?;
         let is_done = self.shrink_into(&smaller, payload, out.as_mut_slice());
-        if is_done { Ok((encoded, out)) } else { Err(ShrinkFailure::NoShape) }
+        if is_done { Ok((encoded, out)) } else { Err(failed) }
+    }
+
+    /// The largest shape of at most `most_bytes`, if a filter of `keys` keys is worth having at that size.
+    fn worthwhile(&self, keys: u64, most_bytes: u64) -> Option<Self> {
+        self.shrunk(most_bytes).filter(|shape| shape.is_worth_having(keys))
+    }
+
+    /// A rate that is no number is none worth having.
+    fn is_worth_having(&self, keys: u64) -> bool {
+        self.expected_fpr(keys) <= MOST_FPR
+    }
+
+    /// The smallest payload that is worth having; this one if none is smaller.
+    fn least_bytes(&self, keys: u64) -> u64 {
+        // By halving, because rates fall as sizes grow: the steps of a user's kind may be too many to go through.
+        let (mut too_few, mut enough) = (0, self.payload_bytes());
+        while enough - too_few > 1 {
+            let middle = too_few.midpoint(enough);
+            match self.worthwhile(keys, middle) {
+                // Its own bytes, unless they contradict the request.
+                Some(shape) => enough = shape.payload_bytes().clamp(too_few + 1, middle),
+                None => too_few = middle,
+            }
+        }
+        enough
     }
 }
 

@@ -1,17 +1,14 @@
 //! Blocks made smaller from their bytes alone. The failures guarded against: a smaller filter lacks a key of the one that
-//! it was made of; damaged bytes get a checksum that holds; the rate, the keys or the file that it states are wrong; a
-//! kind of the user's that shrinks wrongly takes the process or other kinds with it.
+//! it was made of; damaged bytes get a checksum that holds; the rate, the keys or the file that it states are wrong.
+//! Kinds of the user's that shrink are in `user_kinds.rs`.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use bytes::Bytes;
-use sstfilter::kind::{
-    self, Abilities, BlockedBloomKind, BuildFailure, BuildLimits, BuiltPayload, EncodedShape, FilterShape, Kind,
-    NotStreamed, ParamWords, Payload, ShapeFields,
-};
+use sstfilter::kind::{self, BlockedBloomKind, Kind, ShapeFields};
 use sstfilter::{
-    BitsPerKey, BlockError, BlockInfo, BuildContext, ConfigError, FallbackReason, FalsePositiveRate, FileId,
-    FilterBlock, FilterError, FilterKind, KeyHash, KeyHasher, KindPolicy, KindRegistry, LoadContext, Sizing,
+    BitsPerKey, BlockError, BlockInfo, BuildContext, FallbackReason, FalsePositiveRate, FileId, FilterBlock,
+    FilterError, FilterKind, KeyHash, KeyHasher, KindPolicy, LoadContext, Sizing,
 };
 
 use crate::common;
@@ -73,7 +70,8 @@ fn no_key_is_lost_at_any_size_of_any_small_filter() {
 fn no_key_is_lost_by_folding_any_small_number_of_lines_by_any_divisor() {
     for lines in 1..=120_u64 {
         let context = BuildContext::new(&KeyHasher::default()).with_expected_keys(lines * 51);
-        let hashes = keys(500);
+        // Few enough for a single line.
+        let hashes = keys(100);
         let block = load(common::build_in(&bloom(10.0), &context, &hashes).block.unwrap());
         let divisors = (1..lines).filter(|divisor| lines.is_multiple_of(*divisor));
         let mut sizes: Vec<u64> = divisors.map(|divisor| divisor * 64 + 36).collect();
@@ -98,9 +96,11 @@ fn every_size_is_smaller_than_the_one_before_and_has_no_lower_rate() {
 /// A filter that was planned for fewer keys than it gets has as many lines as the folded one.
 #[test]
 fn a_folded_filter_is_bit_for_bit_the_one_that_is_built_with_so_few_lines() {
-    let hashes = keys(100_000);
+    let hashes = keys(10_000);
     let kind = BlockedBloomKind::configure(bits(10.0)).unwrap().with_probes(5).unwrap();
-    let whole = built(&KindPolicy::new(kind.with_fold(24).unwrap()), &hashes);
+    let context = BuildContext::new(&KeyHasher::default()).with_expected_keys(100_000);
+    let whole = KindPolicy::new(kind.with_fold(24).unwrap());
+    let whole = load(common::build_in(&whole, &context, &hashes).block.unwrap());
     let lines = whole.info().payload_bytes / 64;
     assert_eq!(lines, 1_968);
     for factor in [2, 3, 4, 6, 8, 12, 24] {
@@ -199,10 +199,41 @@ fn kinds_that_do_not_shrink_and_sizes_that_no_block_has_are_refused() {
         assert_eq!(block.shrunk_to(block_bytes - 8).is_ok(), can_shrink, "{kind}");
         assert_eq!(block.shrink_steps().is_empty(), !can_shrink, "{kind}");
         for most_bytes in [0, 7, 8, 31, 32, 36, 40, 99] {
-            let refused = Err(FilterError::CannotShrink { kind, block_bytes, most_bytes });
+            let least_bytes = block.shrink_steps().last().map_or(block_bytes, |step| step.block_bytes);
+            let refused = Err(FilterError::CannotShrink { kind, block_bytes, most_bytes, least_bytes });
             assert_eq!(block.shrunk_to(most_bytes), refused, "{kind}");
         }
     }
+}
+
+/// 101 lines have no divisor but one line: of more than a hundred keys or so, that is full.
+#[test]
+fn below_the_smallest_step_an_error_names_it() {
+    let of_lines = |lines: u64, count| {
+        let context = BuildContext::new(&KeyHasher::default()).with_expected_keys(lines * 512 / 10);
+        load(common::build_in(&bloom(10.0), &context, &keys(count)).block.unwrap())
+    };
+    let blooms = [of_lines(101, 5_000), of_lines(101, 50), of_lines(96, 4_900), of_lines(360, 18_000)];
+    let ribbons = [(7, 0.28), (1, 0.0)].map(|(upper, share)| built(&ribbon(upper, share), &keys(20_000)));
+    let file = built(&ribbon(7, 0.28), &keys(2_000)).bound_to(FileId::from_parts(1, 2));
+    let file = FilterBlock::open_unverified(file).unwrap();
+    let mut smallest = Vec::new();
+    for block in blooms.into_iter().chain(ribbons).chain([file]) {
+        let BlockInfo { kind, block_bytes, .. } = block.info();
+        let steps = block.shrink_steps();
+        let least_bytes = steps.last().map_or(block_bytes, |step| step.block_bytes);
+        assert!(steps.iter().all(|step| step.expected_fpr <= 0.99));
+        assert_eq!(block.shrunk_to(least_bytes).unwrap().len() as u64, least_bytes);
+        for most_bytes in [least_bytes - 1, least_bytes / 2, 100, 64, 0].into_iter().filter(|&most| most < least_bytes)
+        {
+            let refused = block.shrunk_to(most_bytes).unwrap_err();
+            assert_eq!(refused, FilterError::CannotShrink { kind, block_bytes, most_bytes, least_bytes });
+            assert!(refused.to_string().contains(&format!("at least {least_bytes} bytes")), "{refused}");
+        }
+        smallest.push(block_bytes / least_bytes);
+    }
+    // Of 101 lines all, or one; 12 of 96, 36 of 360. The trailers stay.
+    assert_eq!(smallest[..4], [1, 65, 7, 9]);
 }
 
 #[test]
@@ -250,142 +281,4 @@ fn a_payload_that_was_damaged_after_it_was_loaded_is_not_shrunk() {
         data.now.store(1, Relaxed);
         assert_damage_is_seen(&block, sizes);
     }
-}
-
-/// Bits in words of 64, as many of them as the only parameter says; a key sets the one that its high bits choose. Halves
-/// fold. `WRONG` says what is wrong with that.
-#[derive(Clone, Copy, Debug)]
-struct Halving<const ID: u8, const WRONG: u8>;
-
-#[derive(Clone, Copy, Debug)]
-struct Words<const ID: u8, const WRONG: u8> {
-    count: u32,
-}
-
-const NOTHING: u8 = 0;
-const PANICS_WHEN_PLANNED: u8 = 1;
-const PANICS_WHEN_SHRUNK: u8 = 2;
-const GROWS: u8 = 3;
-const CANNOT_READ_IT: u8 = 4;
-const DOES_NOT_WRITE: u8 = 5;
-
-impl<const ID: u8, const WRONG: u8> Words<ID, WRONG> {
-    fn bit(self, hash: KeyHash) -> (usize, u32) {
-        let bits = (u128::from(hash.get()) * u128::from(self.count * 64)) >> 64;
-        let bit = u32::try_from(bits).unwrap();
-        (bit as usize / 64, bit % 64)
-    }
-}
-
-impl<const ID: u8, const WRONG: u8> FilterShape for Words<ID, WRONG> {
-    const KIND: FilterKind = FilterKind::from_code(ID);
-
-    fn decode(encoded: &EncodedShape) -> Result<Self, BlockError> {
-        match encoded.params.as_slice() {
-            &[count] if WRONG != CANNOT_READ_IT || count == 64 => Ok(Self { count }),
-            _ => Err(BlockError::Field { field: "parameter words", expected: "1", got: 0 }),
-        }
-    }
-
-    fn params(&self) -> ParamWords {
-        [self.count].into_iter().collect()
-    }
-
-    fn payload_bytes(&self) -> u64 {
-        u64::from(self.count) * 8
-    }
-
-    fn expected_fpr(&self, keys: u64) -> f64 {
-        1.0 - (-(keys as f64) / f64::from(self.count * 64)).exp()
-    }
-
-    fn describe(&self) -> ShapeFields {
-        ShapeFields::default()
-    }
-
-    fn shrunk(&self, most_bytes: u64) -> Option<Self> {
-        assert_ne!(WRONG, PANICS_WHEN_PLANNED, "as it does");
-        if WRONG == GROWS {
-            return Some(Self { count: self.count * 2 });
-        }
-        let halves = (1..).map_while(|times| self.count.checked_shr(times).filter(|&count| count > 0));
-        halves.map(|count| Self { count }).find(|shape| shape.payload_bytes() <= most_bytes)
-    }
-
-    fn shrink_into(&self, smaller: &Self, payload: &[u8], out: &mut [u8]) -> bool {
-        assert_ne!(WRONG, PANICS_WHEN_SHRUNK, "as it does");
-        if WRONG == DOES_NOT_WRITE {
-            return false;
-        }
-        // A bit's number over the factor, rounded down.
-        let factor = (self.count / smaller.count) as usize;
-        for bit in (0..payload.len() * 8).filter(|bit| payload[bit / 8] >> (bit % 8) & 1 == 1) {
-            out[bit / factor / 8] |= 1 << (bit / factor % 8);
-        }
-        true
-    }
-
-    fn may_contain(&self, payload: &[u8], hash: KeyHash) -> bool {
-        let (word, bit) = self.bit(hash);
-        payload.as_chunks().0.get(word).is_none_or(|&word| u64::from_le_bytes(word) >> bit & 1 == 1)
-    }
-}
-
-impl<const ID: u8, const WRONG: u8> Kind for Halving<ID, WRONG> {
-    type Shape = Words<ID, WRONG>;
-    type Stream = NotStreamed;
-
-    const NAME: &'static str = "halving";
-    const ABILITIES: Abilities = Abilities::STATIC;
-
-    fn configure(_: Sizing) -> Result<Self, ConfigError> {
-        Ok(Self)
-    }
-
-    fn plan(&self, _keys: u64) -> Result<Self::Shape, FallbackReason> {
-        Ok(Words { count: 64 })
-    }
-
-    fn build_bytes(&self, _keys: u64, _plan: &Self::Shape) -> u64 {
-        0
-    }
-
-    fn build(
-        &self,
-        plan: &Self::Shape,
-        hashes: &[KeyHash],
-        _limits: BuildLimits,
-    ) -> Result<BuiltPayload<Self::Shape>, BuildFailure> {
-        let mut bytes = vec![0; 64 * 8];
-        for (word, bit) in hashes.iter().map(|&hash| plan.bit(hash)) {
-            bytes[word * 8 + bit as usize / 8] |= 1 << (bit % 8);
-        }
-        Ok(BuiltPayload::new(*plan, Payload::copy_of(&bytes).ok_or(BuildFailure::NoMemory)?))
-    }
-}
-
-/// The sizes to which the kind's block shrinks, in bytes of payload.
-fn sizes_of<const ID: u8, const WRONG: u8>() -> Vec<u64> {
-    let (hashes, kinds) = (keys(300), KindRegistry::default().with_kind::<Halving<ID, WRONG>>().unwrap());
-    let context = LoadContext::from(&KeyHasher::default()).with_kinds(&kinds);
-    let block = common::build(&KindPolicy::new(Halving::<ID, WRONG>), &hashes).block.unwrap();
-    let block = FilterBlock::load(block, context).unwrap();
-    let shrunk = |payload_bytes: u64| {
-        let smaller = FilterBlock::load(block.shrunk_to(payload_bytes + 36).ok()?, context).unwrap();
-        assert_all_found(&smaller, &hashes);
-        Some(smaller.info().payload_bytes)
-    };
-    let steps = block.shrink_steps();
-    assert!(steps.is_empty() == [PANICS_WHEN_PLANNED, GROWS].contains(&WRONG), "{steps:?}");
-    [511, 300, 64, 8, 7].into_iter().filter_map(shrunk).collect()
-}
-
-#[test]
-fn a_users_kind_shrinks_and_one_that_does_it_wrongly_is_refused() {
-    assert_eq!(sizes_of::<230, NOTHING>(), [256, 256, 64, 8]);
-    assert_eq!(sizes_of::<231, PANICS_WHEN_PLANNED>(), []);
-    assert_eq!(sizes_of::<232, PANICS_WHEN_SHRUNK>(), []);
-    assert_eq!(sizes_of::<233, GROWS>(), []);
-    assert_eq!(sizes_of::<234, CANNOT_READ_IT>(), []);
-    assert_eq!(sizes_of::<235, DOES_NOT_WRITE>(), []);
 }

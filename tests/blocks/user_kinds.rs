@@ -1,13 +1,14 @@
 //! User-defined kinds. The failures guarded against: a kind that loses keys is trusted; one that panics, reads beyond
-//! its payload or claims wrong lengths crashes a reader or breaks other filters; one takes a number of the library's.
+//! its payload, claims wrong lengths or shrinks wrongly crashes a reader or breaks other filters; one takes a number of
+//! the library's.
 
 use sstfilter::kind::{
     Abilities, BuildFailure, BuildLimits, BuiltPayload, EncodedShape, FilterShape, Kind, NotStreamed, ParamWords,
     Payload, ShapeFields,
 };
 use sstfilter::{
-    BlockError, BuildContext, BuiltFilter, ConfigError, FallbackReason, FilterBlock, FilterKind, FilterReader,
-    FilterSet, KeyHash, KeyHasher, KindPolicy, KindRegistry, LoadContext, MatchBitmap, SelfCheck, Sizing,
+    BlockError, BuildContext, BuiltFilter, ConfigError, FallbackReason, FilterBlock, FilterError, FilterKind,
+    FilterReader, FilterSet, KeyHash, KeyHasher, KindPolicy, KindRegistry, LoadContext, MatchBitmap, SelfCheck, Sizing,
 };
 
 use crate::common;
@@ -24,14 +25,33 @@ const PANICS_WHEN_PLANNED: u8 = 7;
 const LOSES_KEYS_PROBED_ONE_BY_ONE: u8 = 8;
 const SETS_BITS_BEHIND_THE_LAST: u8 = 9;
 const PANICS_WHEN_DESCRIBED: u8 = 10;
+const PANICS_WHEN_A_SMALLER_SHAPE_IS_CHOSEN: u8 = 11;
+const PANICS_WHEN_SHRUNK: u8 = 12;
+const GROWS_INSTEAD: u8 = 13;
+const CANNOT_READ_SMALLER_SHAPES: u8 = 14;
+const DOES_NOT_WRITE_SMALLER_ONES: u8 = 15;
+const HAS_NO_RATE: u8 = 16;
 
-/// Sorted hashes of 8 bytes each, of a kind with the number `ID`, which does `WRONG`.
+/// Sorted hashes of 8 bytes each, or shrunk to their first 4, 2 or 1; of a kind with the number `ID`, which does `WRONG`.
 #[derive(Clone, Copy, Debug)]
 struct Hashes<const ID: u8, const WRONG: u8>;
 
 #[derive(Clone, Copy, Debug)]
 struct Shape<const ID: u8, const WRONG: u8> {
     count: u32,
+    bytes_each: u32,
+}
+
+impl<const ID: u8, const WRONG: u8> Shape<ID, WRONG> {
+    const fn whole(count: u32) -> Self {
+        Self { count, bytes_each: 8 }
+    }
+
+    fn contains(&self, payload: &[u8], hash: KeyHash) -> bool {
+        let hash = hash.get().to_be_bytes();
+        let bytes_each = self.bytes_each as usize;
+        payload.chunks_exact(bytes_each).any(|bytes| bytes == &hash[..bytes_each])
+    }
 }
 
 impl<const ID: u8, const WRONG: u8> FilterShape for Shape<ID, WRONG> {
@@ -39,22 +59,27 @@ impl<const ID: u8, const WRONG: u8> FilterShape for Shape<ID, WRONG> {
 
     fn decode(encoded: &EncodedShape) -> Result<Self, BlockError> {
         assert_ne!(WRONG, PANICS_WHEN_DECODED, "as it does");
-        let &[count] = encoded.params.as_slice() else {
-            return Err(BlockError::Field { field: "parameter words", expected: "1", got: 0 });
-        };
-        Ok(Self { count })
+        match encoded.params.as_slice() {
+            &[count, 8] => Ok(Self::whole(count)),
+            &[count, bytes_each @ (1 | 2 | 4)] if WRONG != CANNOT_READ_SMALLER_SHAPES => Ok(Self { count, bytes_each }),
+            _ => Err(BlockError::Field { field: "parameter words", expected: "2", got: 0 }),
+        }
     }
 
     fn params(&self) -> ParamWords {
-        [self.count].into_iter().collect()
+        [self.count, self.bytes_each].into_iter().collect()
     }
 
     fn payload_bytes(&self) -> u64 {
-        u64::from(self.count) * 8
+        u64::from(self.count) * u64::from(self.bytes_each)
     }
 
-    fn expected_fpr(&self, _keys: u64) -> f64 {
-        0.0
+    fn expected_fpr(&self, keys: u64) -> f64 {
+        if WRONG == HAS_NO_RATE {
+            f64::NAN
+        } else {
+            1.0 - (-(keys as f64) / 256_f64.powf(self.bytes_each.into())).exp()
+        }
     }
 
     fn describe(&self) -> ShapeFields {
@@ -62,12 +87,30 @@ impl<const ID: u8, const WRONG: u8> FilterShape for Shape<ID, WRONG> {
         ShapeFields::default().with("hashes", self.count)
     }
 
+    fn shrunk(&self, most_bytes: u64) -> Option<Self> {
+        assert_ne!(WRONG, PANICS_WHEN_A_SMALLER_SHAPE_IS_CHOSEN, "as it does");
+        if WRONG == GROWS_INSTEAD {
+            return Some(Self { bytes_each: self.bytes_each * 2, ..*self });
+        }
+        let smaller = [4, 2, 1].into_iter().filter(|&bytes_each| bytes_each < self.bytes_each);
+        smaller.map(|bytes_each| Self { bytes_each, ..*self }).find(|shape| shape.payload_bytes() <= most_bytes)
+    }
+
+    fn shrink_into(&self, smaller: &Self, payload: &[u8], out: &mut [u8]) -> bool {
+        assert_ne!(WRONG, PANICS_WHEN_SHRUNK, "as it does");
+        let (own, kept) = (self.bytes_each as usize, smaller.bytes_each as usize);
+        for (hash, out) in payload.chunks_exact(own).zip(out.chunks_exact_mut(kept)) {
+            out.copy_from_slice(&hash[..kept]);
+        }
+        WRONG != DOES_NOT_WRITE_SMALLER_ONES
+    }
+
     fn may_contain(&self, payload: &[u8], hash: KeyHash) -> bool {
         assert_ne!(WRONG, PANICS_WHEN_PROBED, "as it does");
         if WRONG == READS_TOO_FAR {
             return payload[payload.len() + 7] == 0;
         }
-        WRONG != LOSES_KEYS_PROBED_ONE_BY_ONE && contains(payload, hash)
+        WRONG != LOSES_KEYS_PROBED_ONE_BY_ONE && self.contains(payload, hash)
     }
 
     fn may_contain_batch(&self, payload: &[u8], hashes: &[KeyHash], hits: &mut [u64]) {
@@ -76,7 +119,7 @@ impl<const ID: u8, const WRONG: u8> FilterShape for Shape<ID, WRONG> {
         // The first key is lost, and a bit that is no key's makes up for it.
         let is_lost = |index| WRONG == SETS_BITS_BEHIND_THE_LAST && index == 0;
         for (chunk, (word, hashes)) in hits.iter_mut().zip(hashes.chunks(64)).enumerate() {
-            let found = |(bit, &hash): (usize, _)| contains(payload, hash) && !is_lost(64 * chunk + bit);
+            let found = |(bit, &hash): (usize, _)| self.contains(payload, hash) && !is_lost(64 * chunk + bit);
             *word = hashes.iter().enumerate().fold(0, |word, (bit, hash)| word | u64::from(found((bit, hash))) << bit);
         }
         if WRONG == SETS_BITS_BEHIND_THE_LAST
@@ -85,10 +128,6 @@ impl<const ID: u8, const WRONG: u8> FilterShape for Shape<ID, WRONG> {
             *last |= 1 << 63;
         }
     }
-}
-
-fn contains(payload: &[u8], hash: KeyHash) -> bool {
-    payload.as_chunks().0.iter().any(|&bytes| u64::from_le_bytes(bytes) == hash.get())
 }
 
 impl<const ID: u8, const WRONG: u8> Kind for Hashes<ID, WRONG> {
@@ -104,7 +143,7 @@ impl<const ID: u8, const WRONG: u8> Kind for Hashes<ID, WRONG> {
 
     fn plan(&self, keys: u64) -> Result<Self::Shape, FallbackReason> {
         assert!(WRONG != PANICS_WHEN_PLANNED || keys > 1 << 20, "as it does");
-        Ok(Shape { count: u32::try_from(keys).map_err(|_| FallbackReason::TooManyKeys)? })
+        u32::try_from(keys).map(Shape::whole).map_err(|_| FallbackReason::TooManyKeys)
     }
 
     fn build_bytes(&self, _keys: u64, _plan: &Self::Shape) -> u64 {
@@ -119,18 +158,21 @@ impl<const ID: u8, const WRONG: u8> Kind for Hashes<ID, WRONG> {
     ) -> Result<BuiltPayload<Self::Shape>, BuildFailure> {
         assert_ne!(WRONG, PANICS_WHEN_BUILT, "as it does");
         let kept = hashes.iter().map(|hash| if WRONG == LOSES_KEYS { !hash.get() } else { hash.get() });
-        let bytes: Vec<u8> = kept.flat_map(u64::to_le_bytes).collect();
-        let shape = if WRONG == CLAIMS_MORE_BYTES { Shape { count: plan.count + 1 } } else { *plan };
+        let bytes: Vec<u8> = kept.flat_map(u64::to_be_bytes).collect();
+        let shape = if WRONG == CLAIMS_MORE_BYTES { Shape::whole(plan.count + 1) } else { *plan };
         Ok(BuiltPayload::new(shape, Payload::copy_of(&bytes).ok_or(BuildFailure::NoMemory)?))
     }
 }
 
+/// As many as make payloads of whole words at any size.
+const KEYS: u32 = 320;
+
 fn keys() -> Vec<KeyHash> {
-    common::key_set(1, 300).collect()
+    common::key_set(1, KEYS).collect()
 }
 
 fn build<K: Kind>(kind: K, self_check: SelfCheck) -> BuiltFilter {
-    build_in(&BuildContext::new(&KeyHasher::default()).with_expected_keys(300), kind, self_check)
+    build_in(&BuildContext::new(&KeyHasher::default()).with_expected_keys(KEYS.into()), kind, self_check)
 }
 
 fn build_in<K: Kind>(context: &BuildContext, kind: K, self_check: SelfCheck) -> BuiltFilter {
@@ -158,10 +200,10 @@ fn blocks_of_a_registered_kind_are_read_like_all_others() {
     let context = LoadContext::from(&KeyHasher::default()).with_kinds(&kinds);
     let filter = FilterBlock::load(&block, context).unwrap();
     let info = filter.info();
-    assert_eq!((info.keys, info.block_bytes, info.shape.to_string()), (300, 300 * 8 + 36, "hashes 300".to_owned()));
+    assert_eq!((info.keys, info.block_bytes, info.shape.to_string()), (320, 320 * 8 + 40, "hashes 320".to_owned()));
     let absent: Vec<KeyHash> = common::key_set(2, 500).collect();
     let mut hits = MatchBitmap::default();
-    for (asked, expected) in [(keys(), 300), (absent, 0)] {
+    for (asked, expected) in [(keys(), 320), (absent, 0)] {
         assert_eq!(asked.iter().filter(|&&hash| filter.may_contain(hash)).count(), expected);
         filter.may_contain_batch(&asked, &mut hits);
         assert_eq!(hits.count(), expected as u64);
@@ -186,7 +228,7 @@ fn a_kind_that_is_not_registered_is_unknown_and_lets_every_key_through() {
 /// A policy of such a kind never writes its number over the library's.
 fn assert_bloom<const ID: u8>() {
     let without_a_count = BuildContext::new(&KeyHasher::default());
-    for context in [without_a_count.clone(), without_a_count.with_expected_keys(300)] {
+    for context in [without_a_count.clone(), without_a_count.with_expected_keys(KEYS.into())] {
         let built = build_in(&context, Hashes::<ID, NOTHING>, SelfCheck::Off).report;
         let expected = (Some(FilterKind::BLOCKED_BLOOM), FallbackReason::ConstructionFailed);
         assert_eq!((built.used, built.reason), expected, "number {ID}");
@@ -252,7 +294,7 @@ fn a_kind_that_loses_keys_panics_or_claims_lengths_gets_a_bloom_filter() {
         assert!(keys().into_iter().all(|hash| filter.may_contain(hash)));
     }
     let policy = KindPolicy::new(Hashes::<223, PANICS_WHEN_DESCRIBED>);
-    assert_eq!(policy.plan(300, None), Err(FallbackReason::ConstructionFailed));
+    assert_eq!(policy.plan(KEYS.into(), None), Err(FallbackReason::ConstructionFailed));
     let policy = KindPolicy::new(Hashes::<218, PANICS_WHEN_PLANNED>);
     let built = common::build(&policy, &keys());
     assert_eq!(built.report.reason, FallbackReason::ConstructionFailed);
@@ -273,8 +315,8 @@ fn bits_behind_the_last_key_of_a_batch_count_as_no_key() {
 fn lengths_that_a_block_claims_for_a_users_kind_are_checked() {
     let sound = block::<219, NOTHING>();
     let kinds = registry::<Hashes<219, NOTHING>>();
-    let words = sound.len() - 36;
-    for count in [0_u32, 299, 301, u32::MAX] {
+    let words = sound.len() - 40;
+    for count in [0, KEYS - 1, KEYS + 1, u32::MAX] {
         let mut forged = sound.clone();
         forged[words..words + 4].copy_from_slice(&count.to_le_bytes());
         let sum = crc32c::crc32c(&forged[words..sound.len() - 4]);
@@ -283,4 +325,41 @@ fn lengths_that_a_block_claims_for_a_users_kind_are_checked() {
         let opened = FilterBlock::open_unverified_with_kinds(&forged[..], &kinds);
         assert!(matches!(opened, Err(BlockError::Field { .. })), "{count}: {opened:?}");
     }
+}
+
+/// The sizes to which the kind's block shrinks, in bytes of payload.
+fn shrunk_sizes<const ID: u8, const WRONG: u8>() -> Vec<u64> {
+    let (block, kinds) = (block::<ID, NOTHING>(), registry::<Hashes<ID, WRONG>>());
+    let context = LoadContext::from(&KeyHasher::default()).with_kinds(&kinds);
+    let block = FilterBlock::load(block, context).unwrap();
+    let info = block.info();
+    let tail_bytes = info.block_bytes - info.payload_bytes;
+    let claims_none = [PANICS_WHEN_A_SMALLER_SHAPE_IS_CHOSEN, GROWS_INSTEAD, HAS_NO_RATE].contains(&WRONG);
+    let shrunk = |payload_bytes: u64| match block.shrunk_to(payload_bytes + tail_bytes) {
+        Ok(smaller) => {
+            let smaller = FilterBlock::load(smaller, context).unwrap();
+            assert!(keys().into_iter().all(|hash| smaller.may_contain(hash)));
+            Some(smaller.info().payload_bytes)
+        }
+        Err(FilterError::CannotShrink { least_bytes, block_bytes, .. }) => {
+            let is_too_little = payload_bytes < 320 && !claims_none;
+            assert_eq!(least_bytes, if is_too_little { 320 + tail_bytes } else { block_bytes }, "{WRONG}");
+            None
+        }
+        Err(other) => panic!("{other}"),
+    };
+    let steps: Vec<u64> = block.shrink_steps().iter().map(|step| step.block_bytes - tail_bytes).collect();
+    assert_eq!(steps, if claims_none { &[][..] } else { &[1_280, 640, 320] });
+    [2_559, 1_900, 640, 320, 319].into_iter().filter_map(shrunk).collect()
+}
+
+#[test]
+fn a_users_kind_shrinks_and_one_that_does_it_wrongly_is_refused() {
+    assert_eq!(shrunk_sizes::<230, NOTHING>(), [1_280, 1_280, 640, 320]);
+    assert_eq!(shrunk_sizes::<231, PANICS_WHEN_A_SMALLER_SHAPE_IS_CHOSEN>(), []);
+    assert_eq!(shrunk_sizes::<232, PANICS_WHEN_SHRUNK>(), []);
+    assert_eq!(shrunk_sizes::<233, GROWS_INSTEAD>(), []);
+    assert_eq!(shrunk_sizes::<234, CANNOT_READ_SMALLER_SHAPES>(), []);
+    assert_eq!(shrunk_sizes::<235, DOES_NOT_WRITE_SMALLER_ONES>(), []);
+    assert_eq!(shrunk_sizes::<236, HAS_NO_RATE>(), []);
 }
