@@ -16,16 +16,18 @@ use crate::codec::{CHECKSUM_BYTES, checksum};
 use crate::filter::FilterKind;
 use crate::hash::{HashIdentity, KeyHash, SortScratch, sort_hashes};
 use crate::policy::{BuildContext, BuildReport, FilterPolicy};
+use crate::threads::{share, worthwhile};
 
 /// Builds the partitioned filter of one file.
 ///
 /// Calls follow `(add_key | add)* finish`. Cut by key range, keys must ascend, and a partition is built as soon as it is
 /// full: hashes of one partition are held, not those of the file. Cut by hash range, keys come in any order, and all
-/// hashes are held until [`finish`](Self::finish).
+/// hashes are held until [`finish`](Self::finish), which builds as many partitions at a time as the context has threads,
+/// and memory for them.
 ///
 /// Cut by key range, a key and everything hashed for it are in one partition. Cut by hash range, each hash has a place of
 /// its own: call [`PartitionIndex::place`](super::PartitionIndex::place) for each hash that you probe for. The same keys,
-/// options and policy give the same bytes on every platform.
+/// options and policy give the same bytes on every platform and with any number of threads.
 ///
 /// If a hash function or a policy of the engine's panics in a call, the filter may lack that key: it is then not built
 /// ([`FallbackReason::Interrupted`]). Keys that do not ascend where they should have the same effect
@@ -211,16 +213,47 @@ impl PartitionedBuilder {
         drop(scratch);
         hashes.dedup();
         let partitions = odd_partitions(hashes.len(), self.most_hashes).ok_or(FallbackReason::TooManyKeys)?;
-        let (mut left, mut inner) = (&hashes[..], Vec::new());
+        let (mut left, mut runs) = (&hashes[..], Vec::new());
         for number in 0..partitions {
             let end = left.partition_point(|hash| hash.in_partition(partitions).0 <= number);
             let (own, others) = left.split_at_checked(end).unwrap_or((left, &[]));
-            inner.clear();
-            inner.extend(own.iter().map(|hash| hash.in_partition(partitions).1));
-            self.built.push(build_partition(&*self.policy, &self.context, Vec::new(), &inner));
+            runs.push(own);
             left = others;
         }
+        let building = self.build_runs(&runs, partitions);
+        self.peak_hash_bytes = self.peak_hash_bytes.max(bytes_of(&hashes) + building);
         Ok(())
+    }
+
+    /// Builds a partition of each run of hashes, several at a time where there are threads and memory for them. Gives the
+    /// most bytes that were used at once.
+    fn build_runs(&mut self, runs: &[&[KeyHash]], partitions: u32) -> u64 {
+        let Some((first, others)) = runs.split_first() else { return 0 };
+        let policy = &*self.policy;
+        let build = |context: &BuildContext, inner: &mut Vec<KeyHash>, run: &[KeyHash]| {
+            inner.clear();
+            inner.extend(run.iter().map(|hash| hash.in_partition(partitions).1));
+            build_partition(policy, context, Vec::new(), inner)
+        };
+        // The first one alone: its bytes say how many there is memory for.
+        let mut inner = Vec::new();
+        let first = build(&self.context, &mut inner, first);
+        let each_bytes = first.report.peak_build_bytes + bytes_of(&inner);
+        let affordable = self.context.memory_budget.map_or(u64::MAX, |budget| budget / each_bytes.max(1));
+        let most_threads = self.context.threads.min(usize::try_from(affordable).unwrap_or(usize::MAX));
+        let keys = others.iter().map(|run| run.len() as u64).sum();
+        let threads = worthwhile(most_threads.min(others.len()), keys);
+        // Where large partitions are fewer than the threads, others work inside them.
+        let context = BuildContext { threads: self.context.threads / threads, ..self.context.clone() };
+        let mut built: Vec<Option<BuiltPartition>> = others.iter().map(|_| None).collect();
+        let pieces = others.iter().zip(&mut built).collect();
+        share(threads, pieces, &mut inner, |inner, (run, built): (&&[KeyHash], &mut Option<BuiltPartition>)| {
+            *built = Some(build(&context, inner, run));
+        });
+        self.built.push(first);
+        self.built.extend(built.into_iter().flatten());
+        let most_bytes = self.built.iter().map(|built| built.report.peak_build_bytes).max().unwrap_or(0);
+        threads as u64 * (most_bytes + bytes_of(&inner))
     }
 
     /// The kind that the policy would build; blocked Bloom where it wants no filter.

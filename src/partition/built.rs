@@ -34,7 +34,8 @@ pub(super) struct Totals {
     /// Why there is no filter at all, if there is none.
     pub(super) refused: Option<FallbackReason>,
     pub(super) keys_added: u64,
-    /// The most bytes held while hashes were collected and sorted, beside finished blocks.
+    /// The most bytes held while hashes were collected and sorted, and while partitions were built of them all, beside
+    /// finished blocks.
     pub(super) peak_hash_bytes: u64,
     pub(super) time: Duration,
 }

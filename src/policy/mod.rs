@@ -174,7 +174,8 @@ impl BuildContext {
     /// The others are started in [`finish`](FilterBuilder::finish) and end with it: one for each 65,536 keys, so that
     /// small filters start none, and no more than the memory budget allows ([`Plan`](crate::kind::Plan) says how much
     /// each takes). Where a thread cannot be started, the calling one does its work. Ribbon, xor, xor+ and binary fuse
-    /// filters use them; the others are built on the calling thread.
+    /// filters use them; the others are built on the calling thread. Partitions cut by hash range are built several at a
+    /// time, whatever their kind.
     ///
     /// ```
     /// use std::thread::available_parallelism;

@@ -1,15 +1,17 @@
 //! The sizes and rates of partitioned filters, and what a cache reads of them. The failure guarded against: partitions cost more
-//! bytes or more false positives than one filter of all keys, their index grows beyond what stays in memory, or a cache
-//! that is too small reads as much as before.
+//! bytes or more false positives than one filter of all keys, their index grows beyond what stays in memory, a cache
+//! that is too small reads as much as before, or their bytes tell on how many threads they were built.
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::Arc;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread::{ThreadId, current};
+use std::time::Duration;
 
 use crate::common;
 use crate::common::random::Random;
 use bytes::Bytes;
 use sstfilter::partition::{PartitionCut, PartitionIndex, PartitionOptions, PartitionedBuilder, PartitionedFilter};
-use sstfilter::{BuildContext, FalsePositiveRate, FilterBlock, FilterPolicy, KeyHasher, KindPolicy};
+use sstfilter::{BuildContext, FalsePositiveRate, FilterBlock, FilterBuilder, FilterPolicy, KeyHasher, KindPolicy};
 
 const CUTS: [PartitionCut; 2] = [PartitionCut::KeyRange, PartitionCut::HashRange];
 
@@ -224,4 +226,91 @@ fn a_cache_of_a_twentieth_reads_at_most_a_tenth_of_the_bytes_when_filters_are_pa
         );
         assert!(read_in_parts * 10 <= read_whole, "{cut:?}: {read_in_parts} of {read_whole}");
     }
+}
+
+fn by_hash(policy: &Arc<dyn FilterPolicy>, context: &BuildContext, target_bytes: u32, keys: u32) -> Bytes {
+    let options = PartitionOptions::new(PartitionCut::HashRange, target_bytes).unwrap();
+    let mut builder = PartitionedBuilder::new(policy.clone(), context, options);
+    common::key_set(1, keys).for_each(|hash| builder.add(&[], &[hash]));
+    let built = builder.finish();
+    let (report, blocks) = (built.report(), built.reports().map(|report| report.block_bytes).sum::<u64>());
+    assert!(report.peak_build_bytes > blocks + u64::from(keys) * 8);
+    built.seal().unwrap()
+}
+
+fn in_threads(threads: usize) -> BuildContext {
+    BuildContext::new(&KeyHasher::default()).with_threads(threads)
+}
+
+#[test]
+fn partitions_have_the_same_bytes_whatever_the_number_of_threads() {
+    let policies: [Arc<dyn FilterPolicy>; 2] =
+        [Arc::new(KindPolicy::default()), Arc::new(KindPolicy::ribbon(FalsePositiveRate::ONE_PERCENT).unwrap())];
+    for policy in policies {
+        for (target_bytes, keys) in [(1 << 10, 0), (1 << 10, 1_000), (4 << 10, 300_000), (1 << 20, 2_000_000)] {
+            let one = by_hash(&policy, &in_threads(1), target_bytes, keys);
+            for threads in [0, 2, 3, 8] {
+                let built = by_hash(&policy, &in_threads(threads), target_bytes, keys);
+                assert!(built == one, "{policy:?}, {keys} keys by {target_bytes} bytes, {threads} threads");
+            }
+            let filter = PartitionedFilter::load(one, &KeyHasher::default()).unwrap();
+            assert!(common::key_set(1, keys).all(|hash| filter.may_contain_hash(hash)));
+        }
+    }
+}
+
+/// Ribbon filters, and the threads that build them. After the first, each waits until there are `expected` threads.
+#[derive(Debug)]
+struct Watched {
+    policy: KindPolicy,
+    expected: usize,
+    builders: Mutex<(u32, HashSet<ThreadId>)>,
+    another: Condvar,
+}
+
+impl Watched {
+    fn new(expected: usize) -> Arc<Self> {
+        let policy = KindPolicy::ribbon(FalsePositiveRate::ONE_PERCENT).unwrap();
+        Arc::new(Self { policy, expected, builders: Mutex::default(), another: Condvar::new() })
+    }
+
+    fn threads(&self) -> usize {
+        self.builders.lock().unwrap().1.len()
+    }
+}
+
+impl FilterPolicy for Watched {
+    fn name(&self) -> &str {
+        "watched"
+    }
+
+    fn builder(&self, context: &BuildContext) -> Option<Box<dyn FilterBuilder>> {
+        let mut builders = self.builders.lock().unwrap();
+        builders.0 += 1;
+        builders.1.insert(current().id());
+        self.another.notify_all();
+        let is_waiting = |(count, threads): &mut (u32, HashSet<ThreadId>)| *count > 1 && threads.len() < self.expected;
+        drop(self.another.wait_timeout_while(builders, Duration::from_secs(60), is_waiting).unwrap());
+        Some(self.policy.builder(context))
+    }
+
+    fn block_bytes(&self, _context: &BuildContext, keys: u64) -> Option<u64> {
+        self.policy.block_bytes(keys)
+    }
+}
+
+#[test]
+fn partitions_cut_by_hash_are_built_by_all_threads_that_there_is_memory_for() {
+    const KEYS: u32 = 300_000;
+    let build = |policy: &Arc<Watched>, context: &BuildContext| {
+        let policy: Arc<dyn FilterPolicy> = policy.clone();
+        by_hash(&policy, context, 16 << 10, KEYS)
+    };
+    let (one, three, poor) = (Watched::new(1), Watched::new(3), Watched::new(1));
+    let expected = build(&one, &in_threads(1));
+    assert!(build(&three, &in_threads(3)) == expected);
+    // Enough for one Ribbon filter, and not for two.
+    let budget = one.policy.plan(20_000, None).unwrap().build_bytes;
+    assert!(build(&poor, &in_threads(3).with_memory_budget(budget)) == expected);
+    assert_eq!([one.threads(), three.threads(), poor.threads()], [1, 3, 1]);
 }
