@@ -32,7 +32,7 @@ const CANNOT_READ_SMALLER_SHAPES: u8 = 14;
 const DOES_NOT_WRITE_SMALLER_ONES: u8 = 15;
 const HAS_NO_RATE: u8 = 16;
 
-/// Sorted hashes of 8 bytes each, or shrunk to their first 4, 2 or 1; of a kind with the number `ID`, which does `WRONG`.
+/// Sorted hashes of 8 bytes each, or shrunk to their low 4, 2 or 1; of a kind with the number `ID`, which does `WRONG`.
 #[derive(Clone, Copy, Debug)]
 struct Hashes<const ID: u8, const WRONG: u8>;
 
@@ -47,8 +47,8 @@ impl<const ID: u8, const WRONG: u8> Shape<ID, WRONG> {
         Self { count, bytes_each: 8 }
     }
 
-    fn contains(&self, payload: &[u8], hash: KeyHash) -> bool {
-        let hash = hash.get().to_be_bytes();
+    fn contains(self, payload: &[u8], hash: KeyHash) -> bool {
+        let hash = hash.get().to_le_bytes();
         let bytes_each = self.bytes_each as usize;
         payload.chunks_exact(bytes_each).any(|bytes| bytes == &hash[..bytes_each])
     }
@@ -59,9 +59,9 @@ impl<const ID: u8, const WRONG: u8> FilterShape for Shape<ID, WRONG> {
 
     fn decode(encoded: &EncodedShape) -> Result<Self, BlockError> {
         assert_ne!(WRONG, PANICS_WHEN_DECODED, "as it does");
-        match encoded.params.as_slice() {
-            &[count, 8] => Ok(Self::whole(count)),
-            &[count, bytes_each @ (1 | 2 | 4)] if WRONG != CANNOT_READ_SMALLER_SHAPES => Ok(Self { count, bytes_each }),
+        match *encoded.params.as_slice() {
+            [count, 8] => Ok(Self::whole(count)),
+            [count, bytes_each @ (1 | 2 | 4)] if WRONG != CANNOT_READ_SMALLER_SHAPES => Ok(Self { count, bytes_each }),
             _ => Err(BlockError::Field { field: "parameter words", expected: "2", got: 0 }),
         }
     }
@@ -158,7 +158,7 @@ impl<const ID: u8, const WRONG: u8> Kind for Hashes<ID, WRONG> {
     ) -> Result<BuiltPayload<Self::Shape>, BuildFailure> {
         assert_ne!(WRONG, PANICS_WHEN_BUILT, "as it does");
         let kept = hashes.iter().map(|hash| if WRONG == LOSES_KEYS { !hash.get() } else { hash.get() });
-        let bytes: Vec<u8> = kept.flat_map(u64::to_be_bytes).collect();
+        let bytes: Vec<u8> = kept.flat_map(u64::to_le_bytes).collect();
         let shape = if WRONG == CLAIMS_MORE_BYTES { Shape::whole(plan.count + 1) } else { *plan };
         Ok(BuiltPayload::new(shape, Payload::copy_of(&bytes).ok_or(BuildFailure::NoMemory)?))
     }

@@ -280,7 +280,7 @@ impl Watched {
 }
 
 impl FilterPolicy for Watched {
-    fn name(&self) -> &str {
+    fn name(&self) -> &'static str {
         "watched"
     }
 
