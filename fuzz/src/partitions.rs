@@ -18,7 +18,13 @@ pub fn exercise(bytes: &[u8]) {
 fn open(bytes: &[u8], hasher: &KeyHasher) {
     let _ = PartitionIndex::tail_bytes(bytes);
     let _ = PartitionIndex::load(bytes, hasher);
-    let Ok(filter) = PartitionedFilter::load(bytes, hasher) else { return };
+    if let Ok(filter) = PartitionedFilter::load(bytes, hasher) {
+        probe(&filter, bytes, hasher);
+    }
+}
+
+/// Everything that can be done with a filter that was opened from untrusted bytes. The keys are made of `bytes`.
+pub(crate) fn probe(filter: &PartitionedFilter<&[u8]>, bytes: &[u8], hasher: &KeyHasher) {
     let _ = (filter.verify(), filter.problems().count(), filter.index().entries().count());
     assert!(filter.index().memory_bytes() <= 8 * bytes.len() + 512, "an index larger than its bytes explain");
     for key in bytes.chunks(7).take(50) {
@@ -66,7 +72,7 @@ fn build_and_damage(input: &mut Unstructured<'_>) -> Result<()> {
 }
 
 /// Some keys, and runs of neighbours, so that few bytes make several partitions.
-fn keys(input: &mut Unstructured<'_>) -> Result<BTreeSet<Vec<u8>>> {
+pub(crate) fn keys(input: &mut Unstructured<'_>) -> Result<BTreeSet<Vec<u8>>> {
     let mut keys = BTreeSet::new();
     while !input.is_empty() && keys.len() < 6_000 {
         let key: Vec<u8> = input.arbitrary()?;
