@@ -1,6 +1,7 @@
 //! The threads of one large build. Work is cut into pieces whose results do not depend on who does them, or when: the
 //! bytes of a filter are the same for any number of threads.
 
+use std::panic::resume_unwind;
 use std::sync::{Mutex, PoisonError};
 use std::thread::{Builder, scope};
 
@@ -37,19 +38,21 @@ fn share_among<T: Send, S: Default>(
         }
     };
     scope(|scope| {
-        for _ in 0..more {
-            // A system without threads to spare is no reason to fail: those that there are do all of the work.
-            if thread().spawn_scoped(scope, || drain(&mut S::default())).is_err() {
-                break;
-            }
-        }
+        // A system without threads to spare is no reason to fail: those that there are do all of the work.
+        let spawned = (0..more).map_while(|_| thread().spawn_scoped(scope, || drain(&mut S::default())).ok());
+        let others: Vec<_> = spawned.collect();
         drain(own);
+        // What a user's kind or policy panics with is passed on. The scope would say only that a thread panicked.
+        others.into_iter().for_each(|other| other.join().unwrap_or_else(|payload| resume_unwind(payload)));
     });
 }
 
 #[cfg(test)]
 mod tests {
+    use std::panic::{catch_unwind, panic_any};
+    use std::sync::Barrier;
     use std::sync::atomic::{AtomicU64, Ordering};
+    use std::thread::current;
 
     use super::*;
 
@@ -80,6 +83,20 @@ mod tests {
             *piece += 1;
         });
         assert_eq!((done, own), (vec![1; 50], 50));
+    }
+
+    #[test]
+    fn a_panic_on_another_thread_arrives_as_it_was() {
+        let (caller, each_has_one) = (current().id(), Barrier::new(2));
+        let panicked = catch_unwind(|| {
+            share(2, vec![(); 2], &mut (), |(), ()| {
+                each_has_one.wait();
+                if current().id() != caller {
+                    panic_any("of its own");
+                }
+            });
+        });
+        assert_eq!(panicked.unwrap_err().downcast_ref(), Some(&"of its own"));
     }
 
     #[test]

@@ -148,7 +148,7 @@ impl<'a> Rebuild<'a> {
         let is_known = self.secret.is_some() || table.hash_identity() == described;
         ensure!(is_known, "its keys are hashed by {described}: give the seed with --secret-seed-file");
         if let Some(seed) = self.hash_seed {
-            // Readers hash keys as the table says: to them, a filter of another seed is another reader's.
+            // This program's readers hash keys as the table says, or with a secret: they have no use for another seed.
             let (expected, got) = (described, KeyHasher::with_seed(seed).identity());
             ensure!(
                 expected == got,

@@ -228,16 +228,18 @@ impl PartitionedBuilder {
     /// Builds a partition of each run of hashes, several at a time where there are threads and memory for them. Gives the
     /// most bytes that were used at once.
     fn build_runs(&mut self, runs: &[&[KeyHash]], partitions: u32) -> u64 {
-        let Some((first, others)) = runs.split_first() else { return 0 };
+        let Some((longest, _)) = runs.iter().enumerate().max_by_key(|(_, run)| run.len()) else { return 0 };
         let policy = &*self.policy;
         let build = |context: &BuildContext, inner: &mut Vec<KeyHash>, run: &[KeyHash]| {
             inner.clear();
+            inner.reserve_exact(run.len());
             inner.extend(run.iter().map(|hash| hash.in_partition(partitions).1));
             build_partition(policy, context, Vec::new(), inner)
         };
-        // The first one alone: its bytes say how many there is memory for.
+        // The longest one alone: its bytes say how many there is memory for.
         let mut inner = Vec::new();
-        let first = build(&self.context, &mut inner, first);
+        let mut others = runs.to_vec();
+        let first = build(&self.context, &mut inner, others.remove(longest));
         let each_bytes = first.report.peak_build_bytes + bytes_of(&inner);
         let affordable = self.context.memory_budget.map_or(u64::MAX, |budget| budget / each_bytes.max(1));
         let most_threads = self.context.threads.min(usize::try_from(affordable).unwrap_or(usize::MAX));
@@ -250,8 +252,8 @@ impl PartitionedBuilder {
         share(threads, pieces, &mut inner, |inner, (run, built): (&&[KeyHash], &mut Option<BuiltPartition>)| {
             *built = Some(build(&context, inner, run));
         });
-        self.built.push(first);
         self.built.extend(built.into_iter().flatten());
+        self.built.insert(longest, first);
         let most_bytes = self.built.iter().map(|built| built.report.peak_build_bytes).max().unwrap_or(0);
         threads as u64 * (most_bytes + bytes_of(&inner))
     }

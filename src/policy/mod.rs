@@ -50,7 +50,9 @@ pub trait FilterPolicy: Send + Sync + fmt::Debug {
     /// policy does not invalidate existing filters.
     fn name(&self) -> &str;
 
-    /// A builder for one file, or `None` for a file without a filter.
+    /// A builder for one file, or for one partition of its filter; `None` for one without a filter.
+    ///
+    /// Partitions may be built [on several threads](BuildContext::with_threads).
     fn builder(&self, context: &BuildContext) -> Option<Box<dyn FilterBuilder>>;
 
     /// About how many bytes the block of a file with `keys` distinct keys has; `None` where the policy cannot say.
@@ -175,7 +177,8 @@ impl BuildContext {
     /// small filters start none, and no more than the memory budget allows ([`Plan`](crate::kind::Plan) says how much
     /// each takes). Where a thread cannot be started, the calling one does its work. Ribbon, xor, xor+ and binary fuse
     /// filters use them; the others are built on the calling thread. Partitions cut by hash range are built several at a
-    /// time, whatever their kind.
+    /// time, whatever their kind: a policy of yours is then called for them in any order, on any of these threads, and the
+    /// bytes do not depend on it as long as the policy's choices do not.
     ///
     /// ```
     /// use std::thread::available_parallelism;

@@ -249,6 +249,7 @@ fn last_trailer(bytes: &[u8]) -> Result<&[u8; TRAILER_BYTES], SidecarError> {
     }
     match word(trailer, 44) {
         VERSION => Ok(trailer),
+        0 => Err(SidecarError::Field { field: "version", expected: "at least 1", got: 0 }),
         got => Err(SidecarError::Version { expected: VERSION, got }),
     }
 }
@@ -372,7 +373,9 @@ mod tests {
 
     #[test]
     fn each_kind_of_damage_has_its_name() {
-        for version in [0, 2, u32::MAX] {
+        let no_version = SidecarError::Field { field: "version", expected: "at least 1", got: 0 };
+        assert_eq!(resealed(44, &[0; 4]), no_version);
+        for version in [2, u32::MAX] {
             assert_eq!(resealed(44, &version.to_le_bytes()), SidecarError::Version { expected: 1, got: version });
         }
         assert!(matches!(resealed(52, b"sstfltsc"), SidecarError::Magic { .. }));

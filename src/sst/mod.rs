@@ -76,6 +76,7 @@ mod limited_files;
 mod options;
 mod properties;
 mod reader;
+mod recent;
 mod scan;
 mod set;
 mod sidecar;

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use super::block::MAX_RESTART_INTERVAL;
-use super::properties::LastSettings;
-use super::reader::LastReader;
+use super::properties::WriterSettings;
+use super::reader::Reader;
+use super::recent::Recent;
 use super::{BlockCache, FileSystem, LocalFileSystem, TableId};
 use crate::block::KindRegistry;
 use crate::budget::FilterBudget;
@@ -212,8 +213,8 @@ pub struct ReadOptions {
     pub(crate) parts: KeyParts,
     pub(crate) kinds: KindRegistry,
     /// Another one for other parts or kinds.
-    pub(crate) last_reader: LastReader,
-    pub(crate) last_settings: LastSettings,
+    pub(super) readers: Recent<Reader>,
+    pub(super) writers: Recent<WriterSettings>,
     /// Reads as if there were no filters.
     pub(crate) ignores_filters: bool,
     /// Reads as if no table had a sidecar.
@@ -233,8 +234,8 @@ impl Default for ReadOptions {
             hasher: None,
             parts: KeyParts::whole_keys(),
             kinds: KindRegistry::default(),
-            last_reader: LastReader::default(),
-            last_settings: LastSettings::default(),
+            readers: Recent::default(),
+            writers: Recent::default(),
             ignores_filters: false,
             ignores_sidecars: false,
             is_hash_strict: false,
@@ -267,13 +268,13 @@ impl ReadOptions {
     /// A store that changes its parts keeps the use of its earlier filters for as long as something is shared.
     #[must_use]
     pub fn with_key_parts(self, parts: KeyParts) -> Self {
-        Self { parts, last_reader: LastReader::default(), ..self }
+        Self { parts, readers: Recent::default(), ..self }
     }
 
     /// Sets the user-defined kinds that filters may be of. A filter of another unknown kind is not used.
     #[must_use]
     pub fn with_kinds(self, kinds: KindRegistry) -> Self {
-        Self { kinds, last_reader: LastReader::default(), ..self }
+        Self { kinds, readers: Recent::default(), ..self }
     }
 
     /// Sets the file system of tables that are opened by path; by default, the system's.
@@ -366,6 +367,13 @@ impl ReadOptions {
     #[must_use]
     pub fn with_block_cache(self, cache: Arc<dyn BlockCache>) -> Self {
         Self { cache: Some(cache), ..self }
+    }
+
+    /// The reader of tables whose keys are hashed by `hasher`. Parts and kinds are the same for all readers of these options.
+    pub(super) fn reader(&self, hasher: &KeyHasher) -> Arc<Reader> {
+        let is_same = |reader: &Reader| reader.hasher.has_same_identity(hasher);
+        let new = || Reader { hasher: hasher.clone(), parts: self.parts.clone(), kinds: self.kinds.clone() };
+        self.readers.share(is_same, || Arc::new(new()))
     }
 }
 

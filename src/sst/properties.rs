@@ -1,7 +1,7 @@
 //! What a table says of itself, readable without any of its data.
 
 use core::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
 
@@ -52,22 +52,6 @@ pub struct WriterSettings {
     /// Name of the policy that decided on the filter, if there was one. For information: the filter block itself says
     /// what it is.
     pub filter_policy: Option<String>,
-}
-
-/// The settings of the table that was opened last with some options.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct LastSettings(Arc<Mutex<Option<Arc<WriterSettings>>>>);
-
-impl LastSettings {
-    /// Lets `properties` share the settings of the last table, if they are equal to its own.
-    pub(crate) fn share(&self, properties: &mut TableProperties) {
-        let own = &mut properties.writer;
-        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*last {
-            Some(last) if last == own => *own = Arc::clone(last),
-            _ => *last = Some(Arc::clone(own)),
-        }
-    }
 }
 
 /// What of each key a table's filter holds: the whole key, parts of it by extractors of these names, or both.
@@ -353,18 +337,6 @@ mod tests {
                 filter_policy: None,
             }),
         }
-    }
-
-    #[test]
-    fn tables_share_the_settings_of_their_writer_while_these_are_equal() {
-        let last = LastSettings::default();
-        let [mut first, mut second, mut other] = [example(), example(), example()];
-        Arc::make_mut(&mut other.writer).block_bytes += 1;
-        for properties in [&mut first, &mut second, &mut other] {
-            last.share(properties);
-        }
-        assert!(Arc::ptr_eq(&first.writer, &second.writer));
-        assert_eq!((second, other.writer.block_bytes), (example(), 4097));
     }
 
     fn decoded(properties: &TableProperties) -> Result<TableProperties, TableError> {

@@ -1,7 +1,5 @@
 //! What makes probes out of keys.
 
-use std::sync::{Arc, Mutex, PoisonError};
-
 use super::{KeyPartNames, TableProperties};
 use crate::block::{KindRegistry, bits_of};
 use crate::error::BlockError;
@@ -13,24 +11,6 @@ pub(crate) struct Reader {
     pub(crate) hasher: KeyHasher,
     pub(crate) parts: KeyParts,
     pub(crate) kinds: KindRegistry,
-}
-
-/// The reader of the table that was opened last with some options. Most tables of a store have the same, and share it.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct LastReader(Arc<Mutex<Option<Arc<Reader>>>>);
-
-impl LastReader {
-    /// A reader with `hasher`. Parts and kinds are those of the options, and the same for all of its readers.
-    pub(crate) fn with(&self, hasher: KeyHasher, parts: &KeyParts, kinds: &KindRegistry) -> Arc<Reader> {
-        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match &*last {
-            Some(reader) if reader.hasher.has_same_identity(&hasher) => Arc::clone(reader),
-            _ => {
-                let reader = Reader { hasher, parts: parts.clone(), kinds: kinds.clone() };
-                Arc::clone(last.insert(Arc::new(reader)))
-            }
-        }
-    }
 }
 
 /// The parts of keys that a filter holds and its reader knows.

@@ -114,10 +114,11 @@ impl Table {
 
     fn open_file(file: TableFile, options: &ReadOptions) -> Result<Self, TableError> {
         let mut parts = TableParts::read(&file)?;
-        options.last_settings.share(&mut parts.properties);
+        let writer = &mut parts.properties.writer;
+        *writer = options.writers.share(|known| known == writer.as_ref(), || Arc::clone(writer));
         let described = || KeyHasher::from_identity(parts.properties.writer.hash);
         let hasher = options.hasher.clone().or_else(described).unwrap_or_default();
-        let (reader, file) = (options.last_reader.with(hasher, &options.parts, &options.kinds), Arc::new(file));
+        let (reader, file) = (options.reader(&hasher), Arc::new(file));
         let (sidecar, used) = TableSidecar::find(&file, options, &parts, &reader);
         let (filter, shared) = used.unzip();
         // A filter without shared parts is unusable, and says so to each lookup that would probe it.

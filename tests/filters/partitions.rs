@@ -11,7 +11,9 @@ use crate::common;
 use crate::common::random::Random;
 use bytes::Bytes;
 use sstfilter::partition::{PartitionCut, PartitionIndex, PartitionOptions, PartitionedBuilder, PartitionedFilter};
-use sstfilter::{BuildContext, FalsePositiveRate, FilterBlock, FilterBuilder, FilterPolicy, KeyHasher, KindPolicy};
+use sstfilter::{
+    BuildContext, FalsePositiveRate, FilterBlock, FilterBuilder, FilterPolicy, KeyHash, KeyHasher, KindPolicy,
+};
 
 const CUTS: [PartitionCut; 2] = [PartitionCut::KeyRange, PartitionCut::HashRange];
 
@@ -229,12 +231,16 @@ fn a_cache_of_a_twentieth_reads_at_most_a_tenth_of_the_bytes_when_filters_are_pa
 }
 
 fn by_hash(policy: &Arc<dyn FilterPolicy>, context: &BuildContext, target_bytes: u32, keys: u32) -> Bytes {
+    of_hashes(policy, context, target_bytes, &common::key_set(1, keys).collect::<Vec<_>>())
+}
+
+fn of_hashes(policy: &Arc<dyn FilterPolicy>, context: &BuildContext, target_bytes: u32, hashes: &[KeyHash]) -> Bytes {
     let options = PartitionOptions::new(PartitionCut::HashRange, target_bytes).unwrap();
     let mut builder = PartitionedBuilder::new(policy.clone(), context, options);
-    common::key_set(1, keys).for_each(|hash| builder.add(&[], &[hash]));
+    hashes.iter().for_each(|&hash| builder.add(&[], &[hash]));
     let built = builder.finish();
     let (report, blocks) = (built.report(), built.reports().map(|report| report.block_bytes).sum::<u64>());
-    assert!(report.peak_build_bytes > blocks + u64::from(keys) * 8);
+    assert!(report.peak_build_bytes > blocks + hashes.len() as u64 * 8);
     built.seal().unwrap()
 }
 
@@ -301,16 +307,20 @@ impl FilterPolicy for Watched {
 
 #[test]
 fn partitions_cut_by_hash_are_built_by_all_threads_that_there_is_memory_for() {
-    const KEYS: u32 = 300_000;
-    let build = |policy: &Arc<Watched>, context: &BuildContext| {
-        let policy: Arc<dyn FilterPolicy> = policy.clone();
-        by_hash(&policy, context, 16 << 10, KEYS)
-    };
-    let (one, three, poor) = (Watched::new(1), Watched::new(3), Watched::new(1));
-    let expected = build(&one, &in_threads(1));
-    assert!(build(&three, &in_threads(3)) == expected);
-    // Enough for one Ribbon filter, and not for two.
-    let budget = one.policy.plan(20_000, None).unwrap().build_bytes;
-    assert!(build(&poor, &in_threads(3).with_memory_budget(budget)) == expected);
-    assert_eq!([one.threads(), three.threads(), poor.threads()], [1, 3, 1]);
+    let even: Vec<KeyHash> = common::key_set(1, 600_000).collect();
+    // The lower half of the partitions is empty, the others have twice as many keys.
+    let crowded = even.iter().copied().filter(|hash| hash.get() >> 63 == 1).collect();
+    for (hashes, most_keys) in [(even, 20_000), (crowded, 40_000)] {
+        let build = |policy: &Arc<Watched>, context: &BuildContext| {
+            let policy: Arc<dyn FilterPolicy> = policy.clone();
+            of_hashes(&policy, context, 16 << 10, &hashes)
+        };
+        let (one, three, poor) = (Watched::new(1), Watched::new(3), Watched::new(1));
+        let expected = build(&one, &in_threads(1));
+        assert!(build(&three, &in_threads(3)) == expected);
+        // Enough for one Ribbon filter, and not for two.
+        let budget = one.policy.plan(most_keys, None).unwrap().build_bytes;
+        assert!(build(&poor, &in_threads(3).with_memory_budget(budget)) == expected);
+        assert_eq!([one.threads(), three.threads(), poor.threads()], [1, 3, 1]);
+    }
 }

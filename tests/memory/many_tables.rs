@@ -19,14 +19,15 @@ const TABLES: usize = 100_000;
 /// The most descriptors.
 const OPEN: usize = 500;
 
-/// The same table under every name of a table: what it holds is counted once.
+/// Under names of tables the same few tables in turn, written with different settings: what they hold is counted once.
 #[derive(Debug)]
-struct EveryName(Bytes);
+struct EveryName(Vec<Bytes>);
 
 impl FileSystem for EveryName {
     fn open(&self, path: &Path) -> io::Result<Box<dyn RandomAccess>> {
         assert!(self.may_exist(path), "{}", path.display());
-        Ok(Box::new(self.0.clone()))
+        let number: usize = path.file_stem().and_then(|stem| stem.to_str()?.parse().ok()).unwrap();
+        Ok(Box::new(self.0[number % self.0.len()].clone()))
     }
 
     fn create(&self, _: &Path) -> io::Result<Box<dyn WritableFile>> {
@@ -55,7 +56,9 @@ fn table(options: &TableOptions) -> Bytes {
 
 /// Opens all tables, looks up in each a key that it does not have, and returns what each of them keeps.
 fn bytes_each(write: &TableOptions, read: &ReadOptions, absent: &[u8]) -> usize {
-    let files = LimitedFiles::new(Arc::new(EveryName(table(write))), OPEN);
+    // Of several levels, and from before and after a change of options.
+    let tables = (12..16).map(|interval| table(&write.clone().with_restart_interval(interval).unwrap())).collect();
+    let files = LimitedFiles::new(Arc::new(EveryName(tables)), OPEN);
     let options = read.clone().with_file_system(Arc::new(files.clone()));
     let open = |number| Table::open(format!("/var/lib/store/data/{number:06}.sst"), &options).unwrap();
     drop(open(0).get(absent));
