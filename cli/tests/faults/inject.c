@@ -87,6 +87,11 @@ static void die(const char *what) {
     exit(CANNOT_TRACE);
 }
 
+/* For calls about a stopped thread: it may be gone by now, when another has ended the process. It is then waited for. */
+static void die_unless_gone(const char *what) {
+    if (errno != ESRCH) die(what);
+}
+
 static void set_pending(pid_t thread, long error) {
     for (int i = 0; i < THREADS; i++)
         if (pending[i].thread == 0) {
@@ -108,16 +113,16 @@ static long take_pending(pid_t thread) {
 #if defined(__x86_64__)
 static void change(pid_t thread, int is_entry, long value) {
     struct user_regs_struct registers;
-    if (ptrace(PTRACE_GETREGS, thread, 0, &registers) != 0) die("PTRACE_GETREGS");
+    if (ptrace(PTRACE_GETREGS, thread, 0, &registers) != 0) die_unless_gone("PTRACE_GETREGS");
     if (is_entry) registers.orig_rax = (unsigned long long)value; else registers.rax = (unsigned long long)value;
-    if (ptrace(PTRACE_SETREGS, thread, 0, &registers) != 0) die("PTRACE_SETREGS");
+    if (ptrace(PTRACE_SETREGS, thread, 0, &registers) != 0) die_unless_gone("PTRACE_SETREGS");
 }
 
 static void set_third(pid_t thread, uint64_t value) {
     struct user_regs_struct registers;
-    if (ptrace(PTRACE_GETREGS, thread, 0, &registers) != 0) die("PTRACE_GETREGS");
+    if (ptrace(PTRACE_GETREGS, thread, 0, &registers) != 0) die_unless_gone("PTRACE_GETREGS");
     registers.rdx = value;
-    if (ptrace(PTRACE_SETREGS, thread, 0, &registers) != 0) die("PTRACE_SETREGS");
+    if (ptrace(PTRACE_SETREGS, thread, 0, &registers) != 0) die_unless_gone("PTRACE_SETREGS");
 }
 #elif defined(__aarch64__)
 static void change(pid_t thread, int is_entry, long value) {
@@ -126,20 +131,20 @@ static void change(pid_t thread, int is_entry, long value) {
     struct iovec io = {&registers, sizeof registers};
     if (is_entry) {
         struct iovec call = {&number, sizeof number};
-        if (ptrace(PTRACE_SETREGSET, thread, 0x404 /* NT_ARM_SYSTEM_CALL */, &call) != 0) die("PTRACE_SETREGSET");
+        if (ptrace(PTRACE_SETREGSET, thread, 0x404 /* NT_ARM_SYSTEM_CALL */, &call) != 0) die_unless_gone("PTRACE_SETREGSET");
         return;
     }
-    if (ptrace(PTRACE_GETREGSET, thread, NT_PRSTATUS, &io) != 0) die("PTRACE_GETREGSET");
+    if (ptrace(PTRACE_GETREGSET, thread, NT_PRSTATUS, &io) != 0) die_unless_gone("PTRACE_GETREGSET");
     registers.regs[0] = (unsigned long long)value;
-    if (ptrace(PTRACE_SETREGSET, thread, NT_PRSTATUS, &io) != 0) die("PTRACE_SETREGSET");
+    if (ptrace(PTRACE_SETREGSET, thread, NT_PRSTATUS, &io) != 0) die_unless_gone("PTRACE_SETREGSET");
 }
 
 static void set_third(pid_t thread, uint64_t value) {
     struct user_regs_struct registers;
     struct iovec io = {&registers, sizeof registers};
-    if (ptrace(PTRACE_GETREGSET, thread, NT_PRSTATUS, &io) != 0) die("PTRACE_GETREGSET");
+    if (ptrace(PTRACE_GETREGSET, thread, NT_PRSTATUS, &io) != 0) die_unless_gone("PTRACE_GETREGSET");
     registers.regs[2] = value;
-    if (ptrace(PTRACE_SETREGSET, thread, NT_PRSTATUS, &io) != 0) die("PTRACE_SETREGSET");
+    if (ptrace(PTRACE_SETREGSET, thread, NT_PRSTATUS, &io) != 0) die_unless_gone("PTRACE_SETREGSET");
 }
 #else
 static void change(pid_t thread, int is_entry, long value) { (void)thread; (void)is_entry; (void)value; exit(CANNOT_TRACE); }
@@ -251,7 +256,10 @@ static int trace(pid_t child) {
         if (stopped_by == (SIGTRAP | 0x80)) {
             struct __ptrace_syscall_info info;
             memset(&info, 0, sizeof info);
-            if (ptrace(PTRACE_GET_SYSCALL_INFO, thread, (void *)sizeof info, &info) <= 0) die("PTRACE_GET_SYSCALL_INFO");
+            if (ptrace(PTRACE_GET_SYSCALL_INFO, thread, (void *)sizeof info, &info) <= 0) {
+                die_unless_gone("PTRACE_GET_SYSCALL_INFO");
+                continue;
+            }
             if (info.op == PTRACE_SYSCALL_INFO_ENTRY) {
                 uint64_t args[6];
                 for (int i = 0; i < 6; i++) args[i] = info.entry.args[i];
