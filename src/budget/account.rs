@@ -48,9 +48,9 @@ impl Account {
         Some(Charge::new(self, bytes, 0))
     }
 
-    /// Room for `bytes` that are soon freed again, or others for them: within the limit, or else beyond it, for one caller
+    /// A charge for `bytes` that are soon freed again, or replaced: within the limit, or else beyond it, for one caller
     /// at a time. This is why memory exceeds the limit by one filter at most, however many threads load.
-    pub(super) fn working_room(self: &Arc<Self>, bytes: u64) -> Option<Charge> {
+    pub(super) fn working_charge(self: &Arc<Self>, bytes: u64) -> Option<Charge> {
         self.try_charge(bytes).or_else(|| {
             self.beyond.compare_exchange(0, bytes, Ordering::AcqRel, Ordering::Relaxed).ok()?;
             Some(Charge::new(self, 0, bytes))
@@ -128,14 +128,14 @@ mod tests {
     #[test]
     fn one_caller_at_a_time_works_beyond_the_limit() {
         let account = Account::new(10);
-        let within = account.working_room(10).unwrap();
-        let beyond = account.working_room(10).unwrap();
-        assert!(account.working_room(10).is_none());
+        let within = account.working_charge(10).unwrap();
+        let beyond = account.working_charge(10).unwrap();
+        assert!(account.working_charge(10).is_none());
         drop(within);
-        assert!(account.working_room(10).is_some(), "there is room again");
-        assert!(account.working_room(11).is_none());
+        assert!(account.working_charge(10).is_some(), "one caller may again");
+        assert!(account.working_charge(11).is_none());
         drop(beyond);
-        assert!(account.working_room(11).is_some());
+        assert!(account.working_charge(11).is_some());
         assert_eq!(account.used(), 0);
     }
 
@@ -143,12 +143,12 @@ mod tests {
     fn what_is_beyond_the_limit_goes_with_the_block_that_is_displaced() {
         let account = Account::new(10);
         let old = account.try_charge(8).unwrap();
-        let mut new = account.working_room(6).unwrap();
+        let mut new = account.working_charge(6).unwrap();
         assert_eq!((account.within(), account.used()), (8, 14));
         new.shrink_to(5);
         new.displace(&old);
         assert_eq!((account.within(), account.used()), (8, 13), "a reader may still have the old one");
-        assert!(account.working_room(6).is_none() && account.try_charge(3).is_none());
+        assert!(account.working_charge(6).is_none() && account.try_charge(3).is_none());
         drop(old);
         assert_eq!((account.within(), account.used()), (5, 5));
         new.join(account.try_charge(5).unwrap());

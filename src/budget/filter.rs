@@ -43,14 +43,14 @@ impl BudgetedProbe {
 pub struct NotLoaded {
     /// The partition; 0 of a filter that has none.
     pub unit: u32,
-    /// Whether another thread was loading it. Otherwise there was no room for it.
+    /// Whether another thread was loading it. Otherwise it did not fit the budget.
     pub is_loading: bool,
 }
 
 /// The filter of one file under a [`FilterBudget`](super::FilterBudget). It gives its memory back when it is dropped.
 ///
 /// Any number of threads can probe it, and none waits for another. One of them loads the filter when it is first probed,
-/// if there is room, or when the budget has made room for it; the others read on meanwhile.
+/// if the budget has memory left, or has freed enough for it; the others read on meanwhile.
 pub struct BudgetedFilter {
     pool: Arc<Pool>,
     file: Arc<File>,

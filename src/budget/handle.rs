@@ -11,8 +11,8 @@ use super::{FilterLayout, FilterSource};
 
 /// One number of bytes for all filters of a store. Clones share it.
 ///
-/// Files [register](Self::register) their filters, which are then loaded when they are first probed, as long as there is
-/// room. When there is none, a *plan* divides the bytes so that lookups read as few data blocks for nothing as possible:
+/// Files [register](Self::register) their filters, which are then loaded when they are first probed, as long as they
+/// fit. When they no longer do, a *plan* divides the bytes so that lookups read as few useless data blocks as possible:
 /// files with many lookups of absent keys hold their filters whole, others shrunk to fewer bytes, cold ones not at all.
 /// Plans are made again after a number of probes, by a thread that probes, so the division follows the lookups.
 ///

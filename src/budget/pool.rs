@@ -20,7 +20,7 @@ use crate::hash::KeyHash;
 const PROBES_PER_UNIT: u64 = 16;
 
 /// Probes before the first plan. Each further one comes after twice as many, up to those of `PROBES_PER_UNIT`: filters
-/// that found no room when a store was opened do not wait long.
+/// that did not fit when a store was opened do not wait long.
 const FIRST_PLAN: u64 = 256;
 
 /// Units that are assumed at least: plans from fewer probes would follow chance.
@@ -210,7 +210,7 @@ impl Pool {
         let whole_bytes = unit.whole_bytes;
         // The block from before stays until there is a better one; a smaller one is made beside the whole one.
         let working_bytes = if place.bytes < whole_bytes { whole_bytes } else { place.held_bytes };
-        let room = self.account.working_room(working_bytes)?;
+        let working = self.account.working_charge(working_bytes)?;
         self.fulfil(unit.planned_bytes().min(place.bytes).saturating_sub(place.held_bytes));
         turn.note_plan(self.number.load(Ordering::Relaxed));
         let block = turn.load(|| self.read(file, number, whole_bytes));
@@ -221,7 +221,7 @@ impl Pool {
         let curve = Curve::of(&block);
         unit.set_curve(Arc::make_mut(&mut lock(&self.curves)).number(curve));
         let answer = block.may_contain(hash);
-        self.keep(turn, unit, room, place, block);
+        self.keep(turn, unit, working, place, block);
         Some(answer)
     }
 
@@ -275,7 +275,7 @@ impl Pool {
         }
     }
 
-    /// A charge for bytes that were planned, after blocks above their plan have made room.
+    /// A charge for bytes that were planned, after blocks above their plan were dropped or shrunk.
     fn charge(&self, bytes: u64) -> Option<Charge> {
         loop {
             if let Some(charge) = self.account.try_charge(bytes) {
@@ -313,17 +313,17 @@ impl Pool {
         file.units.iter().for_each(|unit| self.fulfil(unit.planned_bytes().saturating_sub(unit.held_bytes())));
     }
 
-    /// Puts a block that was loaded into memory: as it is, or shrunk. `room` is what it takes until then, beside `place`.
-    fn keep(&self, turn: &Turn<'_>, unit: &Unit, room: Charge, place: Place, block: FilterBlock<Bytes>) {
+    /// Puts a block that was loaded into memory, whole or shrunk. `working` is its charge until then, beside `place`.
+    fn keep(&self, turn: &Turn<'_>, unit: &Unit, working: Charge, place: Place, block: FilterBlock<Bytes>) {
         let Place { bytes, held_bytes, charge } = place;
         let Some(mut charge) = charge else { return turn.release() };
         if bytes >= unit.whole_bytes {
-            charge.join(room);
+            charge.join(working);
             return turn.hold(block, charge);
         }
         // Instead of the smaller block from before, whose bytes the new one needs: there are never three.
-        // No clone stays here: it would outlive its room.
-        let old = turn.hold_meanwhile(block, room);
+        // No clone stays here: it would outlive its charge.
+        let old = turn.hold_meanwhile(block, working);
         if let Some(old) = old.filter(|_| held_bytes > 0) {
             let Some(reclaimed) = turn.reclaim(old) else { return };
             charge.join(reclaimed);
@@ -381,13 +381,13 @@ impl Pool {
         if planned_bytes == 0 {
             return self.evict(&turn);
         }
-        let Some(room) = self.account.working_room(planned_bytes) else {
+        let Some(working) = self.account.working_charge(planned_bytes) else {
             // A limit that was lowered does not wait for a plan to come.
             return if self.account.is_too_full() { self.evict(&turn) } else { Release::NoRoom };
         };
         match unit.shrunk(planned_bytes) {
             Some(shrunk) => {
-                self.hold_shrunk(&turn, unit, planned_bytes, shrunk, room);
+                self.hold_shrunk(&turn, unit, planned_bytes, shrunk, working);
                 Release::Done
             }
             None => self.evict(&turn),
@@ -406,7 +406,7 @@ enum Release {
     Done,
     /// It is not above its plan, or busy.
     Nothing,
-    /// There is no room for the smaller block beside the larger one.
+    /// The smaller block does not fit beside the larger one.
     NoRoom,
 }
 

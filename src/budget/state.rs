@@ -50,11 +50,11 @@ pub enum FilterState {
 pub enum BudgetReason {
     /// It was not probed yet, or not for long.
     NotProbed,
-    /// There is no room for it: its bytes prevent more useless reads in other files.
+    /// It does not fit: its bytes prevent more useless reads in other files.
     NoRoom,
     /// It has the bytes that prevent more useless reads here than elsewhere.
     Share,
-    /// There is room for all of it.
+    /// All of it fits.
     Fits,
     /// It, or a partition of it, could not be loaded. It is tried again, rarely.
     LoadFailed(Arc<BlockError>),
@@ -125,7 +125,7 @@ pub struct BudgetStats {
     pub failed_loads: u64,
     /// Blocks that were made smaller, after loading or later.
     pub shrinks: u64,
-    /// Blocks that were dropped to make room.
+    /// Blocks that were dropped for others.
     pub evictions: u64,
     /// Plans, each of which divides the bytes among the files.
     pub plans: u64,

@@ -268,8 +268,8 @@ impl Turn<'_> {
     }
 
     /// Holds a block for the time in which a smaller one is made of it. Gives the one from before.
-    pub(super) fn hold_meanwhile(&self, block: FilterBlock<Bytes>, room: Charge) -> Option<Arc<Held>> {
-        self.unit.held.swap(Some(Arc::new(Held::Block(HeldBlock::new(block, room)))))
+    pub(super) fn hold_meanwhile(&self, block: FilterBlock<Bytes>, working: Charge) -> Option<Arc<Held>> {
+        self.unit.held.swap(Some(Arc::new(Held::Block(HeldBlock::new(block, working)))))
     }
 
     /// What a block from before was charged, once no reader has it; or else the block goes back to its place. Readers

@@ -95,7 +95,7 @@ pub struct PartitionEntry {
 
 impl PartitionIndex {
     /// How many bytes at the end of a container hold its top index and trailer, from the container's last 40 bytes, or
-    /// more. Compare it with the container's length before room is made for it.
+    /// more. Compare it with the container's length before allocating memory for it.
     ///
     /// # Errors
     ///
@@ -137,7 +137,7 @@ impl PartitionIndex {
     }
 
     fn decode(trailer: ContainerTrailer, index: &[u8], kinds: KindRegistry) -> Result<Self, BlockError> {
-        // Before there is room for them: the shortest entry has two bytes.
+        // Before memory is allocated for them: the shortest entry has two bytes.
         let most = u32::try_from(index.len() / 2).unwrap_or(u32::MAX);
         require(
             trailer.partitions <= most,

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// This many are remembered: a store has as many at a time at most, of its levels and from before its options changed.
+/// This many are remembered: one for each level of a usual store, or for each change of its options.
 const REMEMBERED: usize = 8;
 
 /// The values that tables opened lately have. Tables with equal values share them.
@@ -48,7 +48,7 @@ mod tests {
         let recent = Recent::default();
         let of = |value: u32| recent.clone().share(|known| *known == value, || Arc::new(value));
         let first: Vec<_> = (0..8).map(of).collect();
-        assert!((0..8).rev().map(of).all(|value| Arc::ptr_eq(&value, &first[value.as_ref().to_owned() as usize])));
+        assert!((0..8).rev().map(of).all(|value| Arc::ptr_eq(&value, &first[*value as usize])));
         assert!(!Arc::ptr_eq(&of(8), &first[0]) && Arc::ptr_eq(&of(1), &first[1]), "the oldest is forgotten");
         assert!(!Arc::ptr_eq(&of(0), &first[0]));
     }
