@@ -186,6 +186,13 @@ pub enum BlockError {
         /// The parts that the block holds.
         got: String,
     },
+    /// A range filter built with another key extractor than the reader's, or with none that the reader was given.
+    RangeExtractor {
+        /// CRC32C of the name of the reader's extractor; `None` when it has none.
+        expected: Option<u32>,
+        /// CRC32C of the name of the extractor that the filter was built with.
+        got: u32,
+    },
     /// A block that holds a part of its file's keys only: open it through the [`PartitionIndex`] of its container.
     ///
     /// [`PartitionIndex`]: crate::partition::PartitionIndex
@@ -280,6 +287,16 @@ impl fmt::Display for BlockError {
             Self::ExtractorMismatch { expected, got } => {
                 write!(f, "filter block built with other key extractors: expected one of {expected}, got {got}")
             }
+            Self::RangeExtractor { expected: Some(expected), got } => write!(
+                f,
+                "range filter built with another key extractor: expected one whose name has CRC32C {expected:#010x}, got \
+                 {got:#010x}"
+            ),
+            Self::RangeExtractor { expected: None, got } => write!(
+                f,
+                "range filter built with a key extractor, whose name has CRC32C {got:#010x}: expected one for the reader, \
+                 too; open it with that extractor"
+            ),
             Self::Partition => write!(
                 f,
                 "filter block of one partition: expected a block of all of its file's keys; open it through its \

@@ -62,6 +62,7 @@ macro_rules! kind_constants {
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$constant => $name,)+
+                    Self::RANGE => "range",
                     Self(128..) => "user-defined",
                     _ => "unknown",
                 }
@@ -73,6 +74,10 @@ macro_rules! kind_constants {
 for_each_kind!(kind_constants);
 
 impl FilterKind {
+    /// Filters for ranges of keys: see [`range`](crate::range). Not in the list of kinds above, whose filters are built
+    /// from hashes and probed for single keys.
+    pub const RANGE: Self = Self(10);
+
     /// The kind with this number, known or not.
     #[must_use]
     pub const fn from_code(code: u8) -> Self {

@@ -116,6 +116,7 @@ pub mod kind;
 #[deny(clippy::indexing_slicing)]
 pub mod partition;
 mod policy;
+pub mod range;
 #[deny(clippy::indexing_slicing)]
 pub mod sidecar;
 pub mod simd;

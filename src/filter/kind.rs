@@ -612,8 +612,15 @@ pub enum FallbackReason {
     /// The engine's own hash function panicked while a key was added, so the filter might lack that key. The file gets
     /// no filter, so no block records this reason.
     Interrupted,
-    /// Keys that were to be cut by range did not ascend. The file gets no filter, so no block records this reason.
+    /// Keys that were to be cut by range, or to be in a range filter, did not ascend. The file gets no filter, so no block
+    /// records this reason.
     KeysOutOfOrder,
+    /// A key extractor gave a part for a prefix that a key with the prefix does not have, or one that is no prefix of its
+    /// key. The file gets no range filter, so no block records this reason.
+    UnstableExtractor,
+    /// The file holds a range tombstone, which a scan must not skip. The file gets no range filter, so no block records
+    /// this reason.
+    RangeTombstone,
 }
 
 impl FallbackReason {
@@ -653,6 +660,8 @@ impl FallbackReason {
             Self::SelfCheckFailed => "self-check failed",
             Self::Interrupted => "interrupted",
             Self::KeysOutOfOrder => "keys out of order",
+            Self::UnstableExtractor => "unstable key extractor",
+            Self::RangeTombstone => "range tombstone",
         }
     }
 }

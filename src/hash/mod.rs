@@ -21,7 +21,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 pub use extract::{DelimitedPrefix, FixedPrefix, KeyExtractor, UnstablePart, check_prefix_stability};
 pub use parts::{Domain, KeyParts};
-pub(crate) use parts::{HashesOfKey, OrderedKeyHashes};
+pub(crate) use parts::{HashesOfKey, OrderedKeyHashes, PrefixWatch};
 pub use secret::SecretSeed;
 pub(crate) use sort::{SORT_THREAD_BYTES, SortScratch, partition_hashes, sort_hashes};
 

@@ -114,14 +114,6 @@ impl DomainExtractor {
         is_its_own.then(|| self.hash_of_part(hasher, &part))
     }
 
-    /// Whether the key has the part of each of its prefixes of these lengths that has one.
-    fn is_stable(&self, key: &[u8], mut lengths: RangeInclusive<usize>) -> bool {
-        lengths.all(|length| {
-            let part = key.get(..length).and_then(|prefix| self.extractor.extract_prefix(prefix));
-            part.is_none_or(|part| self.extractor.extract(key) == Some(part))
-        })
-    }
-
     fn hash_of_part(&self, hasher: &KeyHasher, part: &[u8]) -> KeyHash {
         hasher.hash(part).in_domain(self.domain)
     }
@@ -221,8 +213,6 @@ pub(crate) struct OrderedKeyHashes {
     parts: KeyParts,
     /// What was seen of each extractor.
     seen: Vec<Seen>,
-    /// How many keys came.
-    keys: usize,
     all: Vec<KeyHash>,
     new: Vec<KeyHash>,
 }
@@ -230,8 +220,33 @@ pub(crate) struct OrderedKeyHashes {
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen {
     last: Option<KeyHash>,
+    prefixes: PrefixWatch,
+}
+
+/// Whether an extractor keeps its promise of prefixes, for the keys that it is given.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct PrefixWatch {
+    /// How many keys came.
+    keys: usize,
     /// A prefix of some key did not have the key's part.
     is_unstable: bool,
+}
+
+impl PrefixWatch {
+    /// Looks at one prefix of a key, or at several.
+    pub(crate) fn look_at(&mut self, extractor: &dyn KeyExtractor, key: &[u8]) {
+        let is_stable = watched_lengths(self.keys, key.len()).all(|length| {
+            let part = key.get(..length).and_then(|prefix| extractor.extract_prefix(prefix));
+            part.is_none_or(|part| extractor.extract(key) == Some(part))
+        });
+        self.is_unstable |= !is_stable;
+        self.keys += 1;
+    }
+
+    /// Whether the extractor has broken the promise of [`KeyExtractor::extract_prefix`].
+    pub(crate) fn is_unstable(self) -> bool {
+        self.is_unstable
+    }
 }
 
 /// This many keys of a table, and this many bytes of each, are looked at in all their prefixes; of later keys, one prefix
@@ -251,7 +266,7 @@ pub(crate) struct HashesOfKey<'a> {
 impl OrderedKeyHashes {
     pub(crate) fn new(hasher: KeyHasher, parts: KeyParts) -> Self {
         let seen = vec![Seen::default(); parts.extractors.len()];
-        Self { hasher, parts, seen, keys: 0, all: Vec::new(), new: Vec::new() }
+        Self { hasher, parts, seen, all: Vec::new(), new: Vec::new() }
     }
 
     /// The hashes of `key`, which comes after all keys before. Neighbours share parts, and a part that was added need
@@ -265,20 +280,19 @@ impl OrderedKeyHashes {
             self.new.push(hash);
         }
         for (part, seen) in self.parts.extractors.iter().zip(&mut self.seen) {
-            seen.is_unstable |= !part.is_stable(key, watched_lengths(self.keys, key.len()));
+            seen.prefixes.look_at(part.extractor.as_ref(), key);
             let Some(hash) = part.hash(&self.hasher, key) else { continue };
             self.all.push(hash);
             if seen.last.replace(hash) != Some(hash) {
                 self.new.push(hash);
             }
         }
-        self.keys += 1;
         HashesOfKey { all: &self.all, new: &self.new }
     }
 
     /// Names of the extractors that have broken the promise of [`KeyExtractor::extract_prefix`].
     pub(crate) fn unstable_extractors(&self) -> Vec<String> {
-        let unstable = self.parts.extractors.iter().zip(&self.seen).filter(|(_, seen)| seen.is_unstable);
+        let unstable = self.parts.extractors.iter().zip(&self.seen).filter(|(_, seen)| seen.prefixes.is_unstable());
         unstable.map(|(part, _)| part.extractor.name().to_owned()).collect()
     }
 }

@@ -1,0 +1,402 @@
+//! Opening and probing a range filter.
+
+use core::fmt;
+
+use std::sync::Arc;
+
+use super::hashed::query::{self as hashed, Hashing, Query};
+use super::key_range::KeyRange;
+use super::lines::{Lines, Portable, Select};
+use super::ordered::next::NextKey;
+use super::ordered::{Segments, query as ordered};
+use super::params::{CodeMap, HashedMap, OrderedMap, RangeShape, SEGMENT_BYTES};
+use super::policy::{rate_of_hashed, rate_of_ordered};
+use crate::block::MatchBitmap;
+use crate::block::trailer::Trailer;
+use crate::codec::checksum;
+use crate::error::BlockError;
+use crate::hash::{HashIdentity, KeyExtractor, KeyHasher};
+use crate::ids::{FileId, FilterKind};
+
+/// What a range filter is loaded for: the reader's hasher, the extractor of its prefixes, the file's id, and keys that
+/// the file is known to hold.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use sstfilter::range::RangeContext;
+/// use sstfilter::{FileId, FixedPrefix, KeyHasher};
+///
+/// let hasher = KeyHasher::default();
+/// let context = RangeContext::new(&hasher)
+///     .with_extractor(Arc::new(FixedPrefix::new(8)))
+///     .with_file_id(FileId::from_parts(0x1f3a_55c0_7e21_94bb, 7))
+///     .with_known_keys(&[b"the file's first key", b"the file's last key"]);
+/// # let _ = context;
+/// ```
+#[derive(Clone, Debug)]
+pub struct RangeContext<'a> {
+    hasher: KeyHasher,
+    extractor: Option<Arc<dyn KeyExtractor>>,
+    file: Option<FileId>,
+    known_keys: &'a [&'a [u8]],
+}
+
+impl<'a> RangeContext<'a> {
+    /// Expects an unbound block. Hashed codes must have the hash of `hasher`; ordered codes have none.
+    #[must_use]
+    pub fn new(hasher: &KeyHasher) -> Self {
+        Self { hasher: hasher.clone(), extractor: None, file: None, known_keys: &[] }
+    }
+
+    /// Sets the extractor of the prefixes that hashed codes were built with. Filters that have none do not use it.
+    #[must_use]
+    pub fn with_extractor(self, extractor: Arc<dyn KeyExtractor>) -> Self {
+        Self { extractor: Some(extractor), ..self }
+    }
+
+    /// The block must be bound to this file.
+    #[must_use]
+    pub fn with_file_id(self, file: FileId) -> Self {
+        Self { file: Some(file), ..self }
+    }
+
+    /// The filter must hold these keys of the file, for instance its smallest and largest. An empty list checks nothing.
+    #[must_use]
+    pub fn with_known_keys(self, known_keys: &'a [&'a [u8]]) -> Self {
+        Self { known_keys, ..self }
+    }
+}
+
+/// A range filter over any bytes: owned, borrowed, shared or mapped.
+///
+/// ```
+/// use sstfilter::range::{NextKey, RangeContext, RangeFilter, RangePolicy};
+/// use sstfilter::{BuildContext, FalsePositiveRate, KeyHasher};
+///
+/// let hasher = KeyHasher::default();
+/// let mut builder = RangePolicy::ordered(FalsePositiveRate::ONE_PERCENT)?.builder(&BuildContext::new(&hasher));
+/// (0..1_000_u64).for_each(|key| builder.add_key(&(key * 1_000).to_be_bytes()));
+/// let block = builder.finish().block.expect("keys in order");
+///
+/// let filter = RangeFilter::load(&block, &RangeContext::new(&hasher))?;
+/// let range = |from: u64, to: u64| filter.may_hold(&from.to_be_bytes()..&to.to_be_bytes());
+/// assert!(range(3_000, 3_001) && range(2_500, 3_500));
+/// assert!(!range(3_100, 3_900), "no multiple of 1,000 is in it");
+///
+/// let next = filter.first_at_least(&3_100_u64.to_be_bytes());
+/// assert!(matches!(next, NextKey::AtLeast(bound) if bound.as_slice() <= &4_000_u64.to_be_bytes()[..]));
+/// assert_eq!(filter.first_at_least(&1_000_000_u64.to_be_bytes()), NextKey::None);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct RangeFilter<D> {
+    data: D,
+    trailer: Trailer,
+    shape: RangeShape,
+    hashing: Hashing,
+}
+
+/// The parts of a payload.
+#[derive(Clone, Copy, Debug)]
+struct Parts<'a> {
+    lines: &'a [u8],
+    lows: &'a [u8],
+    rest: &'a [u8],
+}
+
+impl<D: AsRef<[u8]>> RangeFilter<D> {
+    /// Opens and verifies the block that fills `data` exactly, for this reader. Reads the whole block once.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`open_unverified`](Self::open_unverified), and [`BlockError::PayloadChecksum`]. Also fails when the block
+    /// belongs to another file, when only one of block and context names a file, when hashed codes have another hash
+    /// ([`BlockError::HashMismatch`]) or extractor ([`BlockError::RangeExtractor`]), or when a known key is absent. A
+    /// scan treats every one of them as "may be present".
+    pub fn load(data: D, context: &RangeContext<'_>) -> Result<Self, BlockError> {
+        let filter = Self::open_unverified(data, context)?;
+        filter.verify()?;
+        filter.check_known_keys(context.known_keys)?;
+        Ok(filter)
+    }
+
+    /// Opens the block that fills `data` exactly, reading only its trailer: in constant time, at any alignment (64 bytes
+    /// is fastest). Arbitrary bytes are safe input. A damaged payload is not detected: probe only blocks that
+    /// [`load`](Self::load) has accepted before.
+    ///
+    /// # Errors
+    ///
+    /// [`BlockError`] when the bytes are no block of a range filter, the trailer is damaged, the length is wrong, a field
+    /// is out of range, or the block does not fit the context.
+    pub fn open_unverified(data: D, context: &RangeContext<'_>) -> Result<Self, BlockError> {
+        let (trailer, shape) = decode(data.as_ref())?;
+        if context.file != trailer.identity.file {
+            return Err(BlockError::FileMismatch { expected: context.file, got: trailer.identity.file });
+        }
+        let hashing = match shape.map {
+            CodeMap::Hashed(map) => hashing(&map, trailer.identity.hash, context)?,
+            CodeMap::Ordered(_) => Hashing::new(context.hasher.clone(), None),
+        };
+        Ok(Self { data, trailer, shape, hashing })
+    }
+
+    fn check_known_keys(&self, known_keys: &[&[u8]]) -> Result<(), BlockError> {
+        if known_keys.iter().any(|key| !self.may_hold(*key..=*key)) {
+            return Err(BlockError::KnownKeyAbsent { hash: self.trailer.identity.hash });
+        }
+        Ok(())
+    }
+
+    /// Checks the payload against its checksum: reads all of it once.
+    ///
+    /// # Errors
+    ///
+    /// [`BlockError::PayloadChecksum`] when it differs.
+    pub fn verify(&self) -> Result<(), BlockError> {
+        let (expected, got) = (self.trailer.payload_checksum, checksum(self.payload()));
+        if expected == got { Ok(()) } else { Err(BlockError::PayloadChecksum { expected, got }) }
+    }
+
+    /// Whether the file may hold a key in the range; `false` is certain.
+    #[must_use]
+    pub fn may_hold<'a>(&self, range: impl Into<KeyRange<'a>>) -> bool {
+        self.may_hold_range::<Portable>(range.into())
+    }
+
+    fn may_hold_range<S: Select>(&self, range: KeyRange<'_>) -> bool {
+        if range.is_empty() || self.shape.keys == 0 {
+            return false;
+        }
+        match &self.shape.map {
+            CodeMap::Hashed(map) => match self.hashing.query(&self.shape, map, range) {
+                Query::Empty => false,
+                Query::Unknown => true,
+                Query::Intervals(intervals) => hashed::any_in::<S>(&self.shape, &self.lines(), &intervals),
+            },
+            CodeMap::Ordered(map) => {
+                let (lines, segments) = self.segments(map);
+                let interval = segments.interval(range, self.key_bytes(), self.shape.cell_bits());
+                interval.is_some_and(|interval| ordered::any_in::<S>(&lines, interval))
+            }
+        }
+    }
+
+    /// Probes for many ranges at once; `matches` then holds the answers in their order.
+    pub fn may_hold_batch(&self, ranges: &[KeyRange<'_>], matches: &mut MatchBitmap) {
+        matches.reset(ranges.len());
+        for (ranges, word) in ranges.chunks(64).zip(matches.words_mut()) {
+            let bits = ranges.iter().map(|&range| u64::from(self.may_hold_range::<Portable>(range)));
+            *word = bits.rev().fold(0, |word, bit| word << 1 | bit);
+        }
+    }
+
+    /// A lower bound of the file's first key that is not below `lower`.
+    ///
+    /// A scan over many files need not seek in this one before it has reached the bound. Hashed codes know no order: their
+    /// bound is `lower` itself, unless the filter has no keys.
+    #[must_use]
+    pub fn first_at_least(&self, lower: &[u8]) -> NextKey {
+        match &self.shape.map {
+            _ if self.shape.keys == 0 => NextKey::None,
+            CodeMap::Hashed(_) => NextKey::AtLeast(lower.to_vec()),
+            CodeMap::Ordered(map) => {
+                let (lines, segments) = self.segments(map);
+                segments.first_at_least::<Portable>(&lines, lower, self.key_bytes(), self.shape.cell_bits())
+            }
+        }
+    }
+
+    /// The fields of the trailer, decoded.
+    #[must_use]
+    pub fn info(&self) -> RangeInfo {
+        RangeInfo::new(&self.trailer, &self.shape)
+    }
+
+    /// The whole block's bytes.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        self.data.as_ref()
+    }
+
+    /// The bytes that were opened.
+    #[must_use]
+    pub fn into_inner(self) -> D {
+        self.data
+    }
+
+    fn key_bytes(&self) -> Option<usize> {
+        self.shape.key_bytes.map(|bytes| bytes as usize)
+    }
+
+    fn payload(&self) -> &[u8] {
+        let bytes = usize::try_from(self.shape.payload_bytes()).unwrap_or(usize::MAX);
+        self.data.as_ref().get(..bytes).unwrap_or_default()
+    }
+
+    #[inline(always)]
+    fn parts(&self) -> Parts<'_> {
+        let split = |bytes: &[u8], at: u64| usize::try_from(at).unwrap_or(usize::MAX).min(bytes.len());
+        let payload = self.payload();
+        let (lines, after) = payload.split_at(split(payload, self.shape.lines_bytes()));
+        let (lows, rest) = after.split_at(split(after, self.shape.lows_bytes()));
+        Parts { lines, lows, rest }
+    }
+
+    #[inline(always)]
+    fn lines(&self) -> Lines<'_> {
+        let parts = self.parts();
+        Lines::new(parts.lines, parts.lows, parts.rest, self.shape.low_bits, self.shape.codes)
+    }
+
+    #[inline(always)]
+    fn segments(&self, map: &OrderedMap) -> (Lines<'_>, Segments<'_>) {
+        let Parts { lines, lows, rest } = self.parts();
+        let records = usize::try_from(u64::from(self.shape.lines) * SEGMENT_BYTES).unwrap_or(usize::MAX);
+        let (records, tails) = rest.split_at(records.min(rest.len()));
+        let lines = Lines::new(lines, lows, &[], self.shape.low_bits, self.shape.codes);
+        (lines, Segments::new(records, tails, &self.shape, map))
+    }
+}
+
+/// The trailer of a range filter's block.
+fn decode(block: &[u8]) -> Result<(Trailer, RangeShape), BlockError> {
+    let trailer = Trailer::decode(block)?;
+    if trailer.kind != FilterKind::RANGE {
+        return Err(BlockError::Kind { expected: FilterKind::RANGE, got: trailer.kind });
+    }
+    if trailer.is_partition {
+        return Err(BlockError::Partition);
+    }
+    let shape = RangeShape::decode(&trailer.shape)?;
+    Ok((trailer, shape))
+}
+
+/// How the reader hashes, if that is how the filter's codes were made.
+fn hashing(map: &HashedMap, got: HashIdentity, context: &RangeContext<'_>) -> Result<Hashing, BlockError> {
+    let expected = context.hasher.identity();
+    if expected != got {
+        return Err(BlockError::HashMismatch { expected, got });
+    }
+    let Some(stored) = map.extractor_checksum else { return Ok(Hashing::new(context.hasher.clone(), None)) };
+    let own = context.extractor.as_ref().map(|extractor| checksum(extractor.name().as_bytes()));
+    if own != Some(stored) {
+        return Err(BlockError::RangeExtractor { expected: own, got: stored });
+    }
+    Ok(Hashing::new(context.hasher.clone(), context.extractor.clone()))
+}
+
+impl<D: AsRef<[u8]>> fmt::Debug for RangeFilter<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RangeFilter").field("info", &self.info()).finish_non_exhaustive()
+    }
+}
+
+/// The fields of a range filter's trailer, with what follows from them.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct RangeInfo {
+    /// How keys became codes.
+    pub map: RangeMap,
+    /// Distinct keys that were added.
+    pub keys: u64,
+    /// Distinct codes of them.
+    pub codes: u64,
+    /// Lines of 64 bytes.
+    pub lines: u64,
+    /// Bits of a code that are stored outside its line.
+    pub low_bits: u32,
+    /// Length of every key in bytes; `None` if it varies.
+    pub key_bytes: Option<u64>,
+    /// The hash that the block records; ordered codes do not use it.
+    pub hash: HashIdentity,
+    /// The file that the block is bound to; `None` in an unbound block.
+    pub file: Option<FileId>,
+    /// Bytes of the whole block.
+    pub block_bytes: u64,
+    /// Bytes of the payload.
+    pub payload_bytes: u64,
+    /// CRC32C of the payload, as stored.
+    pub payload_checksum: u32,
+}
+
+/// How the keys of a range filter became codes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RangeMap {
+    /// Ranges of a declared length.
+    Hashed {
+        /// Bits of the 64-bit window after the prefix that are below a unit.
+        unit_shift: u32,
+        /// Units in a chunk; ranges of up to as many are told apart.
+        chunk_units: u64,
+        /// CRC32C of the name of the extractor of prefixes; `None` without prefixes.
+        extractor_checksum: Option<u32>,
+        /// Keys outside the extractor's domain.
+        keys_outside: u32,
+    },
+    /// Any ranges.
+    Ordered {
+        /// Bytes that all keys have in common.
+        common_bytes: u32,
+        /// Bytes of the separators that do not fit their heads, and of what all keys have in common.
+        tails_bytes: u32,
+    },
+}
+
+impl RangeInfo {
+    fn new(trailer: &Trailer, shape: &RangeShape) -> Self {
+        let map = match shape.map {
+            CodeMap::Hashed(map) => RangeMap::Hashed {
+                unit_shift: map.unit_shift,
+                chunk_units: 1 << map.chunk_bits,
+                extractor_checksum: map.extractor_checksum,
+                keys_outside: map.keys_outside,
+            },
+            CodeMap::Ordered(map) => RangeMap::Ordered { common_bytes: map.common_bytes, tails_bytes: map.tails_bytes },
+        };
+        Self {
+            map,
+            keys: shape.keys,
+            codes: shape.codes.into(),
+            lines: shape.lines.into(),
+            low_bits: shape.low_bits,
+            key_bytes: shape.key_bytes.map(u64::from),
+            hash: trailer.identity.hash,
+            file: trailer.identity.file,
+            block_bytes: trailer.block_bytes(),
+            payload_bytes: trailer.shape.payload_bytes,
+            payload_checksum: trailer.payload_checksum,
+        }
+    }
+
+    /// Reads the trailer of the block that fills `block` exactly, whatever file, hash and extractor it has.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`RangeFilter::open_unverified`] that concern the bytes alone.
+    pub fn of_block(block: &[u8]) -> Result<Self, BlockError> {
+        decode(block).map(|(trailer, shape)| Self::new(&trailer, &shape))
+    }
+
+    /// The expected false positive rate, from 0 to 1, for empty ranges of `units` units. Ordered codes have one rate for
+    /// all lengths: that of ranges whose ends are independent of the keys.
+    #[must_use]
+    pub fn expected_fpr(&self, units: u64) -> f64 {
+        match self.map {
+            _ if self.lines == 0 => 0.0,
+            RangeMap::Hashed { chunk_units, .. } if units > chunk_units => 1.0,
+            RangeMap::Hashed { .. } => {
+                let space = (self.lines as f64) * 256.0 * super::policy::two_to(self.low_bits);
+                rate_of_hashed(self.codes as f64 / space, units)
+            }
+            RangeMap::Ordered { .. } => rate_of_ordered(self.codes as f64 / self.lines as f64, self.low_bits),
+        }
+    }
+
+    /// Whole block over distinct keys, in bits; infinite for a block of no keys.
+    #[must_use]
+    pub fn bits_per_key(&self) -> f64 {
+        self.block_bytes as f64 * 8.0 / self.keys as f64
+    }
+}

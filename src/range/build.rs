@@ -1,0 +1,231 @@
+//! Building a file's range filter from its keys, in order.
+
+use std::time::Instant;
+
+use super::hashed::build::HashedBuilder;
+use super::ordered::build::OrderedBuilder;
+use super::params::RangeShape;
+use super::policy::MapPlan;
+use crate::block::BlockIdentity;
+use crate::block::trailer::Trailer;
+use crate::codec::{AlignedBuffer, checksum};
+use crate::filter::kind::{FallbackReason, MAX_KEYS, MAX_PAYLOAD_BYTES};
+use crate::ids::FilterKind;
+use crate::policy::{BuildContext, BuildReport, BuiltFilter};
+
+/// Collects the keys of one file, in ascending bytewise order, and builds its range filter.
+///
+/// Calls follow `(add_key | add_range_tombstone)* finish`. A key may repeat, as the versions of one key do. `finish`
+/// never fails the file's write: where no filter can be right, there is none, and the report says why.
+///
+/// # Contract
+///
+/// A filter covers the keys that were added, and nothing else. A scan that skips the file by it skips everything in the file:
+///
+/// - **Tombstones of keys** are entries of the file: add their keys like all others.
+/// - **Range tombstones** delete keys of other files. A file with one must not be skipped for ranges that the tombstone
+///   overlaps, whatever its own keys are. The engine checks them beside the filter, or calls
+///   [`add_range_tombstone`](Self::add_range_tombstone): the file then has no range filter.
+/// - **Order** is that of the bytes. An engine whose comparator orders keys in another way has no use for the filter: its
+///   ranges hold other keys. Keys that do not ascend bytewise give no filter
+///   ([`FallbackReason::KeysOutOfOrder`]); a comparator that differs only for keys that this file does not have cannot be
+///   detected here, so the engine must not build range filters at all.
+/// - **Keys** are the bytes that scans are bounded by: user keys, without sequence numbers.
+#[derive(Debug)]
+pub struct RangeBuilder {
+    map: MapBuilder,
+    identity: BlockIdentity,
+    memory_budget: Option<u64>,
+    /// The rate that the report gives.
+    rate: f64,
+    last: Vec<u8>,
+    added: u64,
+    distinct: u64,
+    key_bytes: KeyBytes,
+    refused: Option<FallbackReason>,
+    /// Whether a call of the engine's extractor or hash function has not returned.
+    is_interrupted: bool,
+}
+
+#[derive(Debug)]
+enum MapBuilder {
+    Hashed(Box<HashedBuilder>),
+    Ordered(Box<OrderedBuilder>),
+}
+
+/// The length of all keys so far.
+#[derive(Clone, Copy, Debug)]
+enum KeyBytes {
+    NoKeys,
+    All(usize),
+    Various,
+}
+
+impl KeyBytes {
+    fn with(self, bytes: usize) -> Self {
+        match self {
+            Self::NoKeys => Self::All(bytes),
+            Self::All(all) if all == bytes => self,
+            _ => Self::Various,
+        }
+    }
+
+    /// As recorded: not for empty keys, nor for such as 32 bits cannot count.
+    fn recorded(self) -> Option<u32> {
+        match self {
+            Self::All(bytes) => u32::try_from(bytes).ok().filter(|&bytes| bytes != 0),
+            _ => None,
+        }
+    }
+}
+
+impl RangeBuilder {
+    pub(super) fn new(plan: &MapPlan, context: &BuildContext) -> Self {
+        let identity = BlockIdentity { hash: context.hasher.identity(), file: context.file_id };
+        let (map, rate) = match plan {
+            MapPlan::Hashed(plan) => {
+                let rate = plan.rate();
+                (MapBuilder::Hashed(Box::new(HashedBuilder::new(plan.clone(), context.hasher.clone()))), rate)
+            }
+            MapPlan::Ordered(plan) => (MapBuilder::Ordered(Box::new(OrderedBuilder::new(*plan))), plan.rate()),
+        };
+        Self {
+            map,
+            identity,
+            memory_budget: context.memory_budget,
+            rate,
+            last: Vec::new(),
+            added: 0,
+            distinct: 0,
+            key_bytes: KeyBytes::NoKeys,
+            refused: None,
+            is_interrupted: false,
+        }
+    }
+
+    /// Adds a key, which is not below the ones before.
+    pub fn add_key(&mut self, key: &[u8]) {
+        self.added += 1;
+        if self.distinct > 0 && key <= self.last.as_slice() {
+            if key < self.last.as_slice() {
+                self.refuse(FallbackReason::KeysOutOfOrder);
+            }
+            return;
+        }
+        self.distinct += 1;
+        if self.refused.is_some() {
+            return;
+        }
+        self.last.clear();
+        self.last.extend_from_slice(key);
+        self.key_bytes = self.key_bytes.with(key.len());
+        let was_interrupted = core::mem::replace(&mut self.is_interrupted, true);
+        match &mut self.map {
+            MapBuilder::Hashed(builder) => builder.add(key),
+            MapBuilder::Ordered(builder) => builder.add(key),
+        }
+        self.is_interrupted = was_interrupted;
+    }
+
+    /// The file holds a range tombstone: no filter is built. An engine that checks range tombstones before it skips a file
+    /// does not call this.
+    pub fn add_range_tombstone(&mut self) {
+        self.refuse(FallbackReason::RangeTombstone);
+    }
+
+    fn refuse(&mut self, reason: FallbackReason) {
+        self.refused.get_or_insert(reason);
+    }
+
+    /// Approximate size of the block if it were finished now, for writers that cut files by size; 0 if there will be none.
+    #[must_use]
+    pub fn estimated_bytes(&self) -> u64 {
+        if self.refused.is_some() {
+            return 0;
+        }
+        let payload = match &self.map {
+            MapBuilder::Hashed(builder) => builder.estimated_bytes(),
+            MapBuilder::Ordered(builder) => builder.estimated_bytes(),
+        };
+        payload + Trailer::tail_bytes(7) as u64 + self.identity.file_bytes()
+    }
+
+    /// Builds the filter.
+    #[must_use]
+    pub fn finish(self) -> BuiltFilter {
+        let started = Instant::now();
+        let (identity, rate) = (self.identity, self.rate);
+        let mut report = BuildReport::new(FilterKind::RANGE);
+        (report.keys_added, report.distinct_keys, report.attempts) = (self.added, self.distinct, 1);
+        let built =
+            self.build(&mut report.peak_build_bytes).and_then(|(shape, payload)| seal(&shape, payload, identity));
+        let block = match built {
+            Ok(block) => {
+                (report.used, report.expected_fpr) = (Some(FilterKind::RANGE), rate);
+                report.block_bytes = block.len() as u64;
+                Some(block)
+            }
+            Err(reason) => {
+                report.reason = reason;
+                None
+            }
+        };
+        report.finish_time = started.elapsed();
+        BuiltFilter::new(block, report)
+    }
+
+    fn build(self, peak_bytes: &mut u64) -> Result<(RangeShape, AlignedBuffer), FallbackReason> {
+        if self.is_interrupted {
+            return Err(FallbackReason::Interrupted);
+        }
+        if let Some(reason) = self.refused {
+            return Err(reason);
+        }
+        if self.distinct > MAX_KEYS {
+            return Err(FallbackReason::TooManyKeys);
+        }
+        let key_bytes = self.key_bytes.recorded();
+        let (shape, parts) = match self.map {
+            MapBuilder::Hashed(builder) => {
+                if builder.is_unstable() {
+                    return Err(FallbackReason::UnstableExtractor);
+                }
+                let buffer_bytes = builder.buffer_bytes();
+                let (shape, written) = builder.finish(self.distinct, key_bytes, self.memory_budget)?;
+                // The keys, the codes and their copy; then the payload twice.
+                *peak_bytes = buffer_bytes * 2;
+                (shape, [written.lines, written.lows, written.overflow, Vec::new()])
+            }
+            MapBuilder::Ordered(builder) => {
+                let buffer_bytes = builder.buffer_bytes();
+                let (shape, written) = builder.finish(self.distinct, key_bytes)?;
+                *peak_bytes = buffer_bytes;
+                (shape, [written.lines.lines, written.lines.lows, written.segments, written.tails])
+            }
+        };
+        let payload_bytes = shape.payload_bytes();
+        if payload_bytes > MAX_PAYLOAD_BYTES {
+            return Err(FallbackReason::TooManyKeys);
+        }
+        let mut payload = AlignedBuffer::empty(payload_bytes).ok_or(FallbackReason::MemoryBudget)?;
+        for part in parts {
+            payload.append(&part);
+        }
+        debug_assert_eq!(payload.as_slice().len() as u64, payload_bytes, "{shape:?}");
+        *peak_bytes = (*peak_bytes).max(payload_bytes * 2);
+        Ok((shape, payload))
+    }
+}
+
+fn seal(shape: &RangeShape, payload: AlignedBuffer, identity: BlockIdentity) -> Result<bytes::Bytes, FallbackReason> {
+    let trailer = Trailer {
+        kind: FilterKind::RANGE,
+        requested: FilterKind::RANGE,
+        reason: FallbackReason::None,
+        identity,
+        shape: shape.encode(),
+        payload_checksum: checksum(payload.as_slice()),
+        is_partition: false,
+    };
+    trailer.seal(payload).ok_or(FallbackReason::TooManyKeys)
+}

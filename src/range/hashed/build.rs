@@ -1,0 +1,153 @@
+//! Collecting the keys of a file, and building hashed codes of them.
+
+use std::sync::Arc;
+
+use super::{chunk_hash, chunk_start};
+use crate::codec::checksum;
+use crate::filter::kind::FallbackReason;
+use crate::hash::{KeyExtractor, KeyHash, KeyHasher, PrefixWatch, SortScratch, sort_hashes};
+use crate::range::lines::{Code, LineWriter, WrittenLines};
+use crate::range::params::{CodeMap, HashedMap, MAX_CODE_SPACE, MAX_CODES, QUOTIENT_BITS, RangeShape};
+use crate::range::policy::HashedPlan;
+use crate::range::window::head;
+
+/// The keys of one file, each as its chunk's hash and its place in the chunk: the codes depend on how many there are.
+#[derive(Debug)]
+pub(in crate::range) struct HashedBuilder {
+    plan: HashedPlan,
+    hasher: KeyHasher,
+    watch: PrefixWatch,
+    /// The last prefix with its hash.
+    prefix: Vec<u8>,
+    prefix_hash: KeyHash,
+    /// The last chunk's number and hash, inside the last prefix.
+    chunk: Option<(u64, u64)>,
+    keys: Vec<HashedKey>,
+    keys_outside: u64,
+    /// An extracted part was no prefix of its key.
+    has_foreign_part: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct HashedKey {
+    chunk_hash: u64,
+    place: u64,
+}
+
+impl HashedBuilder {
+    pub(in crate::range) fn new(plan: HashedPlan, hasher: KeyHasher) -> Self {
+        let prefix_hash = hasher.hash(b"");
+        Self {
+            plan,
+            hasher,
+            watch: PrefixWatch::default(),
+            prefix: Vec::new(),
+            prefix_hash,
+            chunk: None,
+            keys: Vec::new(),
+            keys_outside: 0,
+            has_foreign_part: false,
+        }
+    }
+
+    pub(in crate::range) fn add(&mut self, key: &[u8]) {
+        let Some(rest) = self.rest_of(key) else { return };
+        let units = head(rest) >> self.plan.units.shift();
+        let chunk = units >> self.plan.chunk_bits;
+        let chunk_hash = match self.chunk {
+            Some((last, hash)) if last == chunk => hash,
+            _ => chunk_hash(self.prefix_hash, chunk),
+        };
+        self.chunk = Some((chunk, chunk_hash));
+        let added = HashedKey { chunk_hash, place: units & ((1 << self.plan.chunk_bits) - 1) };
+        if self.keys.last() != Some(&added) {
+            self.keys.push(added);
+        }
+    }
+
+    /// What follows the key's prefix, whose hash is then at hand. `None` for a key outside the extractor's domain.
+    fn rest_of<'key>(&mut self, key: &'key [u8]) -> Option<&'key [u8]> {
+        let Some(extractor) = &self.plan.units.extractor else { return Some(key) };
+        self.watch.look_at(extractor.as_ref(), key);
+        let Some(part) = extractor.extract(key) else {
+            self.keys_outside += 1;
+            return None;
+        };
+        let Some(rest) = key.strip_prefix(part.as_ref()) else {
+            self.has_foreign_part = true;
+            return None;
+        };
+        if self.prefix != *part || self.chunk.is_none() {
+            self.prefix_hash = self.hasher.hash(&part);
+            self.prefix.clear();
+            self.prefix.extend_from_slice(&part);
+            self.chunk = None;
+        }
+        Some(rest)
+    }
+
+    pub(in crate::range) fn is_unstable(&self) -> bool {
+        self.watch.is_unstable() || self.has_foreign_part
+    }
+
+    /// Lines for these many keys; `None` when they have more codes than a filter can.
+    fn lines(&self, keys: u64) -> Option<u32> {
+        let lines = keys.div_ceil(self.plan.line_codes.into());
+        let space = u128::from(lines) << (QUOTIENT_BITS + self.plan.low_bits);
+        (keys <= MAX_CODES && space < MAX_CODE_SPACE.into()).then_some(())?;
+        u32::try_from(lines).ok()
+    }
+
+    /// Bytes of the payload, about.
+    pub(in crate::range) fn estimated_bytes(&self) -> u64 {
+        let keys = self.keys.len() as u64;
+        keys.div_ceil(self.plan.line_codes.into()) * 64 + keys * u64::from(self.plan.low_bits) / 8
+    }
+
+    /// Bytes held.
+    pub(in crate::range) fn buffer_bytes(&self) -> u64 {
+        (self.keys.capacity() * size_of::<HashedKey>()) as u64
+    }
+
+    /// The payload's parts. `distinct_keys` and `key_bytes` are of all keys that were added.
+    pub(in crate::range) fn finish(
+        self,
+        distinct_keys: u64,
+        key_bytes: Option<u32>,
+        memory_budget: Option<u64>,
+    ) -> Result<(RangeShape, WrittenLines), FallbackReason> {
+        let lines = self.lines(self.keys.len() as u64).ok_or(FallbackReason::TooManyKeys)?;
+        let Self { plan, keys, keys_outside, .. } = self;
+        let cell_bits = QUOTIENT_BITS + plan.low_bits;
+        let space = u64::from(lines) << cell_bits;
+        // Shifted to the top, codes are spread like hashes, and are sorted like them.
+        let unused = space.leading_zeros();
+        let code = |key: &HashedKey| {
+            let code = chunk_start(key.chunk_hash, space) + key.place;
+            if code < space { code } else { code - space }
+        };
+        let mut codes: Vec<KeyHash> = Vec::new();
+        codes.try_reserve_exact(keys.len()).map_err(|_| FallbackReason::MemoryBudget)?;
+        codes.extend(keys.iter().map(|key| KeyHash::from_well_mixed(code(key) << unused)));
+        drop(keys);
+        sort_hashes(&mut codes, &mut SortScratch::default(), memory_budget.unwrap_or(u64::MAX));
+
+        let mut writer = LineWriter::new(plan.low_bits);
+        writer.reserve(lines.into(), codes.len() as u64).ok_or(FallbackReason::MemoryBudget)?;
+        for code in codes {
+            let code = code.get() >> unused;
+            writer.push(Code { line: code >> cell_bits, cell: code & ((1 << cell_bits) - 1) });
+        }
+        let written = writer.finish(lines.into()).ok_or(FallbackReason::TooManyKeys)?;
+        let checksum_of = |extractor: Arc<dyn KeyExtractor>| checksum(extractor.name().as_bytes());
+        let map = HashedMap {
+            unit_shift: plan.units.shift(),
+            chunk_bits: plan.chunk_bits,
+            extractor_checksum: plan.units.extractor.map(checksum_of),
+            overflow_words: u32::try_from(written.overflow.len() / 4).map_err(|_| FallbackReason::TooManyKeys)?,
+            keys_outside: u32::try_from(keys_outside).unwrap_or(u32::MAX),
+        };
+        let (map, low_bits, codes) = (CodeMap::Hashed(map), plan.low_bits, written.codes);
+        Ok((RangeShape { map, low_bits, key_bytes, lines, codes, keys: distinct_keys }, written))
+    }
+}

@@ -1,0 +1,81 @@
+//! The position of the n-th set bit among 256.
+
+/// How set bits are found: with an instruction, where there is one.
+pub(in crate::range) trait Select {
+    /// The position of the set bit that has `rank` set bits below it. Some number below 256 when there is none, which only
+    /// damaged bytes bring about.
+    fn select(words: &[u64; 4], rank: u32) -> u32;
+}
+
+/// In plain Rust.
+#[derive(Debug)]
+pub(in crate::range) struct Portable;
+
+impl Select for Portable {
+    #[inline(always)]
+    fn select(words: &[u64; 4], rank: u32) -> u32 {
+        select_by(words, rank, select_in_word)
+    }
+}
+
+/// The word that the bit is in, and its position there by `in_word`.
+#[inline(always)]
+pub(super) fn select_by(words: &[u64; 4], rank: u32, in_word: impl FnOnce(u64, u32) -> u32) -> u32 {
+    // Without branches: which word the bit is in is as good as random.
+    let counts = words.map(u64::count_ones);
+    let (one, two, three) = (counts[0], counts[0] + counts[1], counts[0] + counts[1] + counts[2]);
+    let word = u32::from(rank >= one) + u32::from(rank >= two) + u32::from(rank >= three);
+    let before = [0, one, two, three][word as usize & 3];
+    word * 64 + in_word(words[word as usize & 3], rank - before.min(rank))
+}
+
+/// The position of the set bit of `word` that has `rank` set bits below it; 63 when there is none.
+///
+/// Counts of bytes by the usual steps of a population count, summed to prefix sums by a multiplication, find the byte
+/// (Vigna 2008, "Broadword implementation of rank/select queries"). In the byte, bits are cleared one by one.
+fn select_in_word(word: u64, rank: u32) -> u32 {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    let pairs = word - (word >> 1 & 0x5555_5555_5555_5555);
+    let nibbles = (pairs & 0x3333_3333_3333_3333) + (pairs >> 2 & 0x3333_3333_3333_3333);
+    let bytes = nibbles + (nibbles >> 4) & 0x0f0f_0f0f_0f0f_0f0f;
+    let sums = bytes.wrapping_mul(ONES);
+    // A byte's high bit is set when its prefix sum is at most the rank: 128 + rank - sum, and both are at most 64.
+    let reached = ((u64::from(rank) * ONES | 0x80 * ONES) - sums) & 0x80 * ONES;
+    let byte = reached.count_ones().min(7) * 8;
+    let before = if byte == 0 { 0 } else { (sums >> (byte - 8) & 0xff) as u32 };
+    let mut bits = word >> byte & 0xff;
+    for _ in before..rank.min(before + 7) {
+        bits &= bits.wrapping_sub(1);
+    }
+    byte + bits.trailing_zeros().min(63 - byte)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hash::mix64;
+
+    #[test]
+    fn each_set_bit_is_found_by_its_rank() {
+        for case in 0..2_000_u64 {
+            // Sparse, even and dense words, and whole ones.
+            let word = |place: u64| match case % 5 {
+                0 => mix64(case ^ place << 32) & mix64(case + 1 ^ place << 40) & mix64(case + 2 ^ place << 40),
+                1 => mix64(case ^ place << 32),
+                2 => !(mix64(case ^ place << 32) & mix64(case + 1 ^ place << 40)),
+                3 => u64::MAX,
+                _ => 1 << (mix64(case + place) % 64),
+            };
+            let words = [0, 1, 2, 3].map(word);
+            let set = (0..256).filter(|&bit: &usize| words[bit / 64] >> (bit % 64) & 1 == 1);
+            let mut ranks = 0;
+            for (rank, bit) in set.enumerate() {
+                assert_eq!(Portable::select(&words, rank as u32), bit as u32, "{words:x?} rank {rank}");
+                ranks += 1;
+            }
+            for beyond in ranks..300 {
+                assert!(Portable::select(&words, beyond) < 256);
+            }
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! Writing lines from codes that ascend.
+
+use super::{Code, LINE_CODES, OVERFULL};
+use crate::codec::{put_u32, put_u64};
+use crate::range::params::MAX_CODES;
+
+/// Writes ascending codes as lines, low bits and overflow.
+#[derive(Debug)]
+pub(in crate::range) struct LineWriter {
+    low_bits: u32,
+    lines: Vec<u8>,
+    lows: BitWriter,
+    overflow: Vec<u8>,
+    /// Codes in the lines that are written.
+    rank: u64,
+    current: CurrentLine,
+}
+
+/// The line that is being filled.
+#[derive(Debug)]
+struct CurrentLine {
+    number: u64,
+    codes: u32,
+    last: Option<u64>,
+    /// The quotient of each run and the position of its last code.
+    runs: Vec<(u8, u32)>,
+}
+
+/// The parts of a payload.
+#[derive(Debug)]
+pub(in crate::range) struct WrittenLines {
+    pub(in crate::range) lines: Vec<u8>,
+    pub(in crate::range) lows: Vec<u8>,
+    pub(in crate::range) overflow: Vec<u8>,
+    pub(in crate::range) codes: u32,
+}
+
+impl LineWriter {
+    pub(in crate::range) fn new(low_bits: u32) -> Self {
+        let current = CurrentLine { number: 0, codes: 0, last: None, runs: Vec::with_capacity(256) };
+        Self { low_bits, lines: Vec::new(), lows: BitWriter::default(), overflow: Vec::new(), rank: 0, current }
+    }
+
+    /// Reserves memory for `lines` lines with `codes` codes. `None` when allocation fails.
+    pub(in crate::range) fn reserve(&mut self, lines: u64, codes: u64) -> Option<()> {
+        self.lines.try_reserve_exact(usize::try_from(lines.checked_mul(64)?).ok()?).ok()?;
+        let low_bytes = codes.checked_mul(self.low_bits.into())? / 8 + 16;
+        self.lows.bytes.try_reserve_exact(usize::try_from(low_bytes).ok()?).ok()
+    }
+
+    /// Adds a code that is not below the ones before. One that is there already is not added again.
+    #[inline]
+    pub(in crate::range) fn push(&mut self, code: Code) {
+        if code.line != self.current.number {
+            self.finish_lines(code.line);
+        }
+        let line = &mut self.current;
+        if line.last == Some(code.cell) {
+            return;
+        }
+        line.last = Some(code.cell);
+        let quotient = (code.cell >> self.low_bits) as u8;
+        match line.runs.last_mut() {
+            Some((last, end)) if *last == quotient => *end = line.codes,
+            _ => line.runs.push((quotient, line.codes)),
+        }
+        line.codes += 1;
+        self.lows.push(code.cell & ((1 << self.low_bits) - 1), self.low_bits);
+    }
+
+    /// Codes so far.
+    pub(in crate::range) fn codes(&self) -> u64 {
+        self.rank + u64::from(self.current.codes)
+    }
+
+    /// Bytes written so far.
+    pub(in crate::range) fn bytes(&self) -> u64 {
+        (self.lines.len() + self.lows.bytes.len() + self.overflow.len()) as u64
+    }
+
+    /// Writes the lines before `next`, from the current one on.
+    fn finish_lines(&mut self, next: u64) {
+        self.write_current();
+        for _ in self.current.number + 1..next {
+            self.write_line([0; 4], [0; 4], 0);
+        }
+        self.current.number = next;
+    }
+
+    fn write_current(&mut self) {
+        let CurrentLine { codes, runs, .. } = &self.current;
+        let mut occupied = [0_u64; 4];
+        runs.iter().for_each(|(quotient, _)| occupied[usize::from(quotient >> 6)] |= 1 << (quotient & 63));
+        let mut ends = [0_u64; 4];
+        let is_overfull = *codes > LINE_CODES;
+        if is_overfull {
+            ends[0] = self.overflow.len() as u64 / 4 | u64::from(*codes) << 32;
+            runs.iter().for_each(|&(_, end)| put_u32(&mut self.overflow, end));
+        } else {
+            runs.iter().for_each(|&(_, end)| ends[end as usize / 64 & 3] |= 1 << (end % 64));
+        }
+        let codes = u64::from(*codes);
+        self.write_line(occupied, ends, if is_overfull { OVERFULL } else { 0 });
+        self.rank += codes;
+        self.current.runs.clear();
+        (self.current.codes, self.current.last) = (0, None);
+    }
+
+    fn write_line(&mut self, occupied: [u64; 4], ends: [u64; 4], flag: u64) {
+        let [a, b, c, d] = ends;
+        let last = d | self.rank << 32 | flag;
+        occupied.into_iter().chain([a, b, c, last]).for_each(|word| put_u64(&mut self.lines, word));
+    }
+
+    /// Completes `lines` lines. `None` when there are more codes than ranks can count.
+    pub(in crate::range) fn finish(mut self, lines: u64) -> Option<WrittenLines> {
+        let codes = u32::try_from(self.codes()).ok().filter(|&codes| u64::from(codes) <= MAX_CODES)?;
+        if lines > 0 {
+            self.finish_lines(lines);
+        }
+        let mut overflow = self.overflow;
+        overflow.resize(overflow.len().next_multiple_of(8), 0);
+        Some(WrittenLines { lines: self.lines, lows: self.lows.finish(), overflow, codes })
+    }
+}
+
+/// Packs numbers of a fixed number of bits, the low bits first.
+#[derive(Debug, Default)]
+struct BitWriter {
+    bytes: Vec<u8>,
+    word: u64,
+    filled: u32,
+}
+
+impl BitWriter {
+    #[inline]
+    fn push(&mut self, value: u64, bits: u32) {
+        self.word |= value << self.filled;
+        self.filled += bits;
+        if self.filled >= 64 {
+            put_u64(&mut self.bytes, self.word);
+            self.filled -= 64;
+            // A shift by all bits of the value would be one by 64 only if the word had been empty.
+            self.word = if self.filled == 0 { 0 } else { value >> (bits - self.filled) };
+        }
+    }
+
+    /// The words, and one more to read beyond.
+    fn finish(mut self) -> Vec<u8> {
+        if self.filled > 0 {
+            put_u64(&mut self.bytes, self.word);
+        }
+        put_u64(&mut self.bytes, 0);
+        self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Lines, Portable};
+    use super::*;
+    use crate::range::params::QUOTIENT_BITS;
+    use std::collections::BTreeSet;
+
+    fn lines_of(written: &WrittenLines, low_bits: u32) -> Lines<'_> {
+        Lines::new(&written.lines, &written.lows, &written.overflow, low_bits, written.codes)
+    }
+
+    fn code(number: u64, low_bits: u32) -> Code {
+        let bits = QUOTIENT_BITS + low_bits;
+        Code { line: number >> bits, cell: number & ((1 << bits) - 1) }
+    }
+
+    fn write(codes: &BTreeSet<u64>, low_bits: u32, lines: u64) -> WrittenLines {
+        let mut writer = LineWriter::new(low_bits);
+        for &number in codes {
+            writer.push(code(number, low_bits));
+            writer.push(code(number, low_bits));
+        }
+        writer.finish(lines).unwrap()
+    }
+
+    #[test]
+    fn every_interval_of_a_small_space_is_answered_as_by_a_sorted_set() {
+        for (low_bits, lines, step) in [(0, 2, 1), (0, 3, 7), (0, 2, 300), (1, 2, 3), (2, 1, 1), (2, 2, 11), (3, 1, 5)]
+        {
+            let space = lines << (QUOTIENT_BITS + low_bits);
+            let codes: BTreeSet<u64> = (0..space).filter(|number| number * number % (step + 2) < 2).collect();
+            let written = write(&codes, low_bits, lines);
+            let all = lines_of(&written, low_bits);
+            for from in 0..space {
+                let next = codes.range(from..).next();
+                for to in from..space {
+                    let expected = next.is_some_and(|&next| next <= to);
+                    let got = all.any_in::<Portable>(code(from, low_bits), code(to, low_bits));
+                    assert_eq!(got, expected, "{from}..={to} of {low_bits} low bits, step {step}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_next_code_is_that_of_a_sorted_set() {
+        for (low_bits, step) in [(0, 3), (1, 5), (4, 17)] {
+            let space = 3 << (QUOTIENT_BITS + low_bits);
+            let codes: BTreeSet<u64> = (0..space).filter(|number| number % step == 1).collect();
+            let written = write(&codes, low_bits, 3);
+            let all = lines_of(&written, low_bits);
+            for from in 0..space {
+                let expected = codes.range(from..).next().map(|&next| code(next, low_bits));
+                assert_eq!(all.first_from::<Portable>(code(from, low_bits)), expected, "from {from}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_overfull_line_is_searched_like_any_other() {
+        // 224 codes fill a line; 225 and more overfill it, up to one run of all codes.
+        for codes in [224, 225, 226, 300, 5_000] {
+            for spread in [1, 3, 40] {
+                let low_bits = 10;
+                let codes: BTreeSet<u64> = (0..codes).map(|number| 7_000 + number * spread).collect();
+                let written = write(&codes, low_bits, 2);
+                let all = lines_of(&written, low_bits);
+                for from in (0..300_000).step_by(97).chain(6_990..7_100) {
+                    for length in [0, 1, 2, 39, 1_000, 200_000] {
+                        let to = from + length;
+                        let expected = codes.range(from..=to).next().is_some();
+                        let got = all.any_in::<Portable>(code(from, low_bits), code(to, low_bits));
+                        assert_eq!(got, expected, "{from}..={to}, {} codes of step {spread}", codes.len());
+                    }
+                }
+            }
+        }
+    }
+}

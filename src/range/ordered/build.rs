@@ -1,0 +1,205 @@
+//! Building ordered codes from keys as they come.
+
+use super::super::lines::{Code, LINE_CODES, LineWriter, WrittenLines};
+use super::super::params::{CodeMap, MAX_SHARED_BYTES, OrderedMap, QUOTIENT_BITS, RangeShape};
+use super::super::policy::OrderedPlan;
+use super::super::window::{WINDOW_BITS, head, window};
+use crate::codec::{common_prefix, put_u32, put_u64};
+use crate::filter::kind::FallbackReason;
+
+/// A segment is cut before its keys stop sharing this many bytes more than all of them do: cells have fewer bits than
+/// these bytes, so that the keys before the cut would all fall into a few.
+const SHARP_DROP_BYTES: usize = 2;
+
+/// A segment that is cut early has at least this many keys, a quarter of a line's.
+const LEAST_KEYS: usize = LINE_CODES as usize / 4;
+
+/// Builds segment by segment. Only the keys of the current one are kept, and the separators of the others.
+#[derive(Debug)]
+pub(in crate::range) struct OrderedBuilder {
+    plan: OrderedPlan,
+    current: Keys,
+    /// The last key of the segment before.
+    before: Option<Vec<u8>>,
+    separators: Keys,
+    records: Vec<Record>,
+    lines: LineWriter,
+    /// Bytes that all keys so far have in common.
+    common_bytes: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Record {
+    shared_bytes: usize,
+    shift: u32,
+}
+
+/// Byte strings one after the other.
+#[derive(Debug, Default)]
+struct Keys {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Keys {
+    fn push(&mut self, key: &[u8]) {
+        self.bytes.extend_from_slice(key);
+        self.ends.push(self.bytes.len());
+    }
+
+    fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    fn get(&self, index: usize) -> &[u8] {
+        let start = index.checked_sub(1).and_then(|before| self.ends.get(before)).copied().unwrap_or(0);
+        let end = self.ends.get(index).copied().unwrap_or(self.bytes.len());
+        self.bytes.get(start..end).unwrap_or_default()
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        (0..self.len()).map(|index| self.get(index))
+    }
+
+    fn remove_first(&mut self, count: usize) {
+        let bytes = count.checked_sub(1).and_then(|last| self.ends.get(last)).copied().unwrap_or(0);
+        self.bytes.drain(..bytes);
+        self.ends.drain(..count);
+        self.ends.iter_mut().for_each(|end| *end -= bytes);
+    }
+
+    fn capacity_bytes(&self) -> u64 {
+        (self.bytes.capacity() + self.ends.capacity() * size_of::<usize>()) as u64
+    }
+}
+
+/// The payload's parts.
+#[derive(Debug)]
+pub(in crate::range) struct WrittenOrdered {
+    pub(in crate::range) lines: WrittenLines,
+    pub(in crate::range) segments: Vec<u8>,
+    pub(in crate::range) tails: Vec<u8>,
+}
+
+impl OrderedBuilder {
+    pub(in crate::range) fn new(plan: OrderedPlan) -> Self {
+        Self {
+            plan,
+            current: Keys::default(),
+            before: None,
+            separators: Keys::default(),
+            records: Vec::new(),
+            lines: LineWriter::new(plan.low_bits),
+            common_bytes: 0,
+        }
+    }
+
+    /// Adds a key above all before.
+    pub(in crate::range) fn add(&mut self, key: &[u8]) {
+        if self.current.len() >= self.plan.segment_keys as usize {
+            self.close_segment(self.cut());
+        }
+        self.current.push(key);
+    }
+
+    /// How many of the current keys make a segment.
+    fn cut(&self) -> usize {
+        let keys = self.current.len();
+        let first = self.current.get(0);
+        let shared = |count: usize| common_prefix(first, self.current.get(count - 1));
+        let sharp = shared(keys) + SHARP_DROP_BYTES;
+        if keys <= LEAST_KEYS || shared(LEAST_KEYS) < sharp {
+            return keys;
+        }
+        // What the first keys share shrinks as more are taken, so the most that still share enough are found by bisection.
+        let (mut enough, mut too_many) = (LEAST_KEYS, keys);
+        while too_many - enough > 1 {
+            let middle = enough.midpoint(too_many);
+            if shared(middle) >= sharp { enough = middle } else { too_many = middle }
+        }
+        enough
+    }
+
+    /// Writes the segment of the first `count` keys.
+    fn close_segment(&mut self, count: usize) {
+        let cell_bits = QUOTIENT_BITS + self.plan.low_bits;
+        let (first, last) = (self.current.get(0), self.current.get(count - 1));
+        let shared_bytes = common_prefix(first, last).min(MAX_SHARED_BYTES);
+        let window_of = |key: &[u8]| window(key.get(shared_bytes..).unwrap_or_default());
+        let (first_window, last_window) = (window_of(first), window_of(last));
+        let shift = least_shift(first_window, last_window, cell_bits);
+
+        // The separator's window must have the first key's cell.
+        let told_bytes = shared_bytes + (WINDOW_BITS - shift).div_ceil(8) as usize;
+        let above_before = self.before.as_deref().map_or(0, |before| common_prefix(before, first) + 1);
+        let separator = first.get(..told_bytes.max(above_before)).unwrap_or(first);
+
+        let (line, start) = (self.records.len() as u64, first_window >> shift);
+        for key in self.current.iter().take(count) {
+            self.lines.push(Code { line, cell: ((window_of(key) >> shift) - start) as u64 });
+        }
+        self.common_bytes = match &self.before {
+            None => shared_bytes,
+            Some(_) => common_prefix(self.separators.get(0), last).min(self.common_bytes),
+        };
+        self.separators.push(separator);
+        self.records.push(Record { shared_bytes, shift });
+        self.before = Some(last.to_vec());
+        self.current.remove_first(count);
+    }
+
+    /// Bytes of the payload if it were finished now, about.
+    pub(in crate::range) fn estimated_bytes(&self) -> u64 {
+        let segments = self.records.len() as u64 + 1;
+        let current = self.current.len() as u64 * u64::from(self.plan.low_bits) / 8 + 64;
+        self.lines.bytes() + segments * 16 + current
+    }
+
+    /// Bytes held, what is written included.
+    pub(in crate::range) fn buffer_bytes(&self) -> u64 {
+        let records = self.records.capacity() * size_of::<Record>();
+        self.lines.bytes() + self.current.capacity_bytes() + self.separators.capacity_bytes() + records as u64
+    }
+
+    /// The payload's parts. `keys` and `key_bytes` are of all keys.
+    pub(in crate::range) fn finish(
+        mut self,
+        keys: u64,
+        key_bytes: Option<u32>,
+    ) -> Result<(RangeShape, WrittenOrdered), FallbackReason> {
+        if self.current.len() > 0 {
+            self.close_segment(self.current.len());
+        }
+        let (lines, low_bits) = (self.records.len(), self.plan.low_bits);
+        let common = self.separators.get(0).get(..self.common_bytes).unwrap_or_default();
+        let (mut segments, mut tails) = (Vec::with_capacity(lines * 16), common.to_vec());
+        for (record, separator) in self.records.iter().zip(self.separators.iter()) {
+            let rest = separator.get(common.len()..).unwrap_or_default();
+            put_u64(&mut segments, head(rest));
+            put_u32(&mut segments, u32::try_from(tails.len()).map_err(|_| FallbackReason::TooManyKeys)?);
+            let fields = record.shared_bytes as u32 | record.shift << 16 | (rest.len().min(8) as u32) << 24;
+            put_u32(&mut segments, fields);
+            tails.extend_from_slice(rest.get(8..).unwrap_or_default());
+        }
+        let map = OrderedMap {
+            common_bytes: common.len() as u32,
+            tails_bytes: u32::try_from(tails.len()).map_err(|_| FallbackReason::TooManyKeys)?,
+        };
+        tails.resize(tails.len().next_multiple_of(8), 0);
+        let line_count = u32::try_from(lines).map_err(|_| FallbackReason::TooManyKeys)?;
+        let written = self.lines.finish(line_count.into()).ok_or(FallbackReason::TooManyKeys)?;
+        let (map, codes) = (CodeMap::Ordered(map), written.codes);
+        let shape = RangeShape { map, low_bits, key_bytes, lines: line_count, codes, keys };
+        Ok((shape, WrittenOrdered { lines: written, segments, tails }))
+    }
+}
+
+/// The least shift by which two windows are fewer than 2^`cell_bits` cells apart.
+fn least_shift(first: u128, last: u128, cell_bits: u32) -> u32 {
+    let distance = last - first;
+    let mut shift = (WINDOW_BITS - distance.leading_zeros()).saturating_sub(cell_bits);
+    while (last >> shift) - (first >> shift) >> cell_bits != 0 {
+        shift += 1;
+    }
+    shift
+}

@@ -1,0 +1,233 @@
+//! The segments of a filter: where each begins, and how its keys become cells.
+
+use core::cmp::Ordering;
+
+use super::super::params::{OrderedMap, RangeShape, SEGMENT_BYTES};
+use super::super::window::{Cells, head, window};
+
+/// The segments in the bytes of a payload. Damaged bytes give wrong answers; they never panic.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::range) struct Segments<'a> {
+    records: &'a [[u8; SEGMENT_BYTES as usize]],
+    /// The bytes that all keys have in common, and then the separators' bytes after their heads.
+    tails: &'a [u8],
+    common: &'a [u8],
+    key_bytes: Option<usize>,
+}
+
+/// One segment, decoded.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::range) struct Segment<'a> {
+    /// The separator's first eight bytes after the common ones, as a big-endian number padded with zeros.
+    head: u64,
+    /// How many of them it has.
+    head_bytes: usize,
+    /// Its bytes after those.
+    tail: &'a [u8],
+    /// Bytes after the common ones that the separator and all keys of the segment share.
+    shared: usize,
+    pub(in crate::range) shift: u32,
+}
+
+/// Where a bound is among the segments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// Below every key.
+    Below,
+    /// At or above the separator of this segment, and below that of the next.
+    In(u64),
+    /// Above every key.
+    Above,
+}
+
+impl<'a> Segments<'a> {
+    #[inline(always)]
+    pub(in crate::range) fn new(records: &'a [u8], tails: &'a [u8], shape: &RangeShape, map: &OrderedMap) -> Self {
+        let tails = tails.get(..map.tails_bytes as usize).unwrap_or(tails);
+        let common = tails.get(..map.common_bytes as usize).unwrap_or_default();
+        let key_bytes = shape.key_bytes.map(|bytes| bytes as usize);
+        Self { records: records.as_chunks().0, tails, common, key_bytes }
+    }
+
+    pub(super) fn common(&self) -> &'a [u8] {
+        self.common
+    }
+
+    pub(super) fn count(&self) -> u64 {
+        self.records.len() as u64
+    }
+
+    /// What follows the common bytes in a bound; the place of a bound that does not begin with them.
+    #[inline(always)]
+    pub(super) fn rest_of<'b>(&self, bound: &'b [u8]) -> Result<&'b [u8], Place> {
+        match bound.split_at_checked(self.common.len()) {
+            Some((common, rest)) if common == self.common => Ok(rest),
+            // A bound that the common bytes begin with is below every key, as if compared with all of them.
+            _ if bound < self.common => Err(Place::Below),
+            _ => Err(Place::Above),
+        }
+    }
+
+    #[inline(always)]
+    fn head(&self, segment: usize) -> u64 {
+        self.records.get(segment).and_then(|record| record.first_chunk()).map_or(0, |&head| u64::from_le_bytes(head))
+    }
+
+    #[inline(always)]
+    pub(super) fn segment(&self, number: u64) -> Option<Segment<'a>> {
+        let record = self.records.get(usize::try_from(number).ok()?)?;
+        let [head, fields] =
+            [0, 8].map(|at| record.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |&word| u64::from_le_bytes(word)));
+        let [_, _, _, _, shared_low, shared_high, shift, head_bytes] = fields.to_le_bytes();
+        let shared_bytes = usize::from(u16::from_le_bytes([shared_low, shared_high]));
+        let shared = shared_bytes.saturating_sub(self.common.len());
+        // Most separators fit their heads; where a tail ends is in the next record.
+        let tail = if head_bytes < 8 { &[] } else { self.tail(number, fields as u32) };
+        Some(Segment { head, head_bytes: head_bytes.min(8).into(), tail, shared, shift: u32::from(shift).min(127) })
+    }
+
+    #[inline(always)]
+    fn tail(&self, number: u64, start: u32) -> &'a [u8] {
+        let next = usize::try_from(number + 1).ok().and_then(|next| self.records.get(next));
+        let end = next.and_then(|record| record.get(8..)?.first_chunk()).map(|&end| u32::from_le_bytes(end) as usize);
+        self.tails.get(start as usize..end.unwrap_or(self.tails.len())).unwrap_or_default()
+    }
+
+    /// How keys of a segment become cells.
+    #[inline(always)]
+    pub(super) fn cells(&self, segment: &Segment<'_>) -> Cells {
+        let skipped = self.common.len() + segment.shared;
+        // Shorter than what all keys share, keys cannot be: only damage says so.
+        let rest_bytes = self.key_bytes.map(|bytes| bytes.saturating_sub(skipped));
+        Cells { shift: segment.shift, rest_bytes }
+    }
+
+    /// The last of the segments whose head is at most `head`, or the first one.
+    #[inline(always)]
+    fn last_head_up_to(&self, head: u64) -> usize {
+        let (mut first, mut length) = (0, self.records.len());
+        while length > 1 {
+            let half = length / 2;
+            // A conditional move: which half is as good as random.
+            first = if self.head(first + half) <= head { first + half } else { first };
+            length -= half;
+        }
+        first
+    }
+
+    /// The place of a bound by its bytes after the common ones.
+    #[inline(always)]
+    pub(super) fn place(&self, rest: &[u8]) -> Place {
+        let head = head(rest);
+        self.settle(rest, head, self.last_head_up_to(head))
+    }
+
+    /// The place of a bound, given the last segment whose head is at most the bound's.
+    #[inline(always)]
+    pub(super) fn settle(&self, rest: &[u8], head: u64, candidate: usize) -> Place {
+        match self.head(candidate).cmp(&head) {
+            Ordering::Less => Place::In(candidate as u64),
+            Ordering::Greater => Place::Below,
+            Ordering::Equal => self.settle_tie(rest, head, candidate),
+        }
+    }
+
+    /// The place of a bound among segments that have its head: their separators are compared whole.
+    fn settle_tie(&self, rest: &[u8], head: u64, last: usize) -> Place {
+        let is_up_to = |segment: usize| {
+            self.segment(segment as u64).is_some_and(|segment| segment.cmp_separator(rest) != Ordering::Greater)
+        };
+        // Heads ascend, so those that tie are neighbours.
+        let first = partition_point(0, last, |segment| self.head(segment) < head);
+        let above = partition_point(first, last + 1, is_up_to);
+        above.checked_sub(1).map_or(Place::Below, |segment| Place::In(segment as u64))
+    }
+
+    /// Whether the bound is certainly in this segment or before it: the next one's head is above the bound's.
+    #[inline(always)]
+    pub(super) fn is_last_up_to(&self, segment: u64, head: u64) -> bool {
+        usize::try_from(segment + 1).is_ok_and(|next| next >= self.records.len() || self.head(next) > head)
+    }
+
+    /// Starts the searches of several bounds, level by level, so that their memory accesses overlap.
+    pub(super) fn last_heads_up_to<const N: usize>(&self, heads: [u64; N]) -> [usize; N] {
+        let (mut first, mut length) = ([0; N], self.records.len());
+        while length > 1 {
+            let half = length / 2;
+            for (first, head) in first.iter_mut().zip(heads) {
+                *first = if self.head(*first + half) <= head { *first + half } else { *first };
+            }
+            length -= half;
+        }
+        first
+    }
+}
+
+/// The first number in `first..end` for which `is_before` fails, or `end`.
+fn partition_point(mut first: usize, mut end: usize, is_before: impl Fn(usize) -> bool) -> usize {
+    while first < end {
+        let middle = first.midpoint(end);
+        if is_before(middle) {
+            first = middle + 1;
+        } else {
+            end = middle;
+        }
+    }
+    first
+}
+
+impl Segment<'_> {
+    fn head_bytes(&self) -> [u8; 8] {
+        // The stored head is the number; its bytes are those of the separator.
+        self.head.swap_bytes().to_le_bytes()
+    }
+
+    /// The separator, compared with a bound; both after the common bytes.
+    fn cmp_separator(&self, rest: &[u8]) -> Ordering {
+        let bytes = self.head_bytes();
+        let own = bytes.get(..self.head_bytes).unwrap_or(&bytes);
+        match rest.split_at_checked(self.head_bytes) {
+            Some((rest_head, rest_tail)) => own.cmp(rest_head).then_with(|| self.tail.cmp(rest_tail)),
+            None => own.cmp(rest),
+        }
+    }
+
+    /// What follows the shared bytes in a bound that is not below the separator; `None` when it does not have them, and so is
+    /// above every key of the segment.
+    #[inline(always)]
+    pub(super) fn rest_of<'b>(&self, rest: &'b [u8]) -> Option<&'b [u8]> {
+        let (shared, after) = rest.split_at_checked(self.shared)?;
+        let has_shared = if self.shared <= 8 {
+            let kept = !(u64::MAX.checked_shr(8 * self.shared as u32).unwrap_or(0));
+            (head(shared) ^ self.head) & kept == 0
+        } else {
+            let (first, others) = shared.split_at_checked(8)?;
+            head(first) == self.head && self.tail.get(..others.len()) == Some(others)
+        };
+        has_shared.then_some(after)
+    }
+
+    /// The window of the separator.
+    #[inline(always)]
+    pub(super) fn window(&self) -> u128 {
+        let Some(skipped) = self.shared.checked_sub(8) else {
+            let tail = if self.tail.is_empty() { 0 } else { window(self.tail) };
+            let shift = 8 * self.shared as u32;
+            return u128::from(self.head) << 64 << shift | tail >> (64 - shift);
+        };
+        window(self.tail.get(skipped..).unwrap_or_default())
+    }
+
+    /// Appends the bytes that all keys of the segment share after the common ones.
+    pub(super) fn append_shared(&self, out: &mut Vec<u8>) {
+        let bytes = self.head_bytes();
+        out.extend_from_slice(bytes.get(..self.shared.min(self.head_bytes)).unwrap_or(&bytes));
+        out.extend_from_slice(self.tail.get(..self.shared.saturating_sub(8)).unwrap_or_default());
+    }
+
+    /// Whether each cell holds one key at most: keys have one length, and cells leave out padding only.
+    pub(in crate::range) fn is_exact(cells: Cells) -> bool {
+        use super::super::window::{WINDOW_BITS, WINDOW_BYTES};
+        cells.rest_bytes.is_some_and(|bytes| bytes <= WINDOW_BYTES && 8 * bytes as u32 + cells.shift <= WINDOW_BITS)
+    }
+}

@@ -1,0 +1,194 @@
+//! A range filter's parameters, as the trailer records them.
+
+use crate::error::BlockError;
+use crate::filter::EncodedShape;
+use crate::filter::kind::{ParamWords, require};
+
+/// Bytes of a line.
+pub(super) const LINE_BYTES: u64 = 64;
+
+/// log2 of the quotients of a line.
+pub(super) const QUOTIENT_BITS: u32 = 8;
+
+/// The most low bits of a code.
+pub(super) const MAX_LOW_BITS: u32 = 40;
+
+/// The most codes of a filter: the rank of a line has 31 bits.
+pub(super) const MAX_CODES: u64 = (1 << 31) - 1;
+
+/// log2 of the most units in a chunk.
+pub(super) const MAX_CHUNK_BITS: u32 = 46;
+
+/// The end of the code space of hashed codes: the sum of two codes must not overflow.
+pub(super) const MAX_CODE_SPACE: u64 = 1 << 63;
+
+/// Bytes of a segment.
+pub(super) const SEGMENT_BYTES: u64 = 16;
+
+/// The most bytes that a segment's keys are taken to share, and a file's: the field has 16 bits.
+pub(super) const MAX_SHARED_BYTES: usize = u16::MAX as usize;
+
+/// What a filter's codes stand for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CodeMap {
+    Hashed(HashedMap),
+    Ordered(OrderedMap),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct HashedMap {
+    /// Bits of the 64-bit window after the prefix that are below a unit, below 64.
+    pub(super) unit_shift: u32,
+    /// log2 of the units in a chunk.
+    pub(super) chunk_bits: u32,
+    /// CRC32C of the extractor's name; `None` for ranges of whole keys.
+    pub(super) extractor_checksum: Option<u32>,
+    /// Words in the overflow area.
+    pub(super) overflow_words: u32,
+    /// Keys outside the extractor's domain, capped at `u32::MAX`.
+    pub(super) keys_outside: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct OrderedMap {
+    /// Bytes that all keys have in common; the tails start with them.
+    pub(super) common_bytes: u32,
+    pub(super) tails_bytes: u32,
+}
+
+/// What a query needs beside the payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct RangeShape {
+    pub(super) map: CodeMap,
+    /// Bits of a code that are stored outside its line.
+    pub(super) low_bits: u32,
+    /// Length of every key in bytes; `None` if it varies.
+    pub(super) key_bytes: Option<u32>,
+    pub(super) lines: u32,
+    pub(super) codes: u32,
+    /// Distinct keys that were added.
+    pub(super) keys: u64,
+}
+
+/// Numbers of the maps in the first parameter word.
+const HASHED: u8 = 1;
+const HASHED_IN_PREFIXES: u8 = 2;
+const ORDERED: u8 = 3;
+
+impl RangeShape {
+    /// Bytes of the lines.
+    pub(super) fn lines_bytes(&self) -> u64 {
+        u64::from(self.lines) * LINE_BYTES
+    }
+
+    /// Bytes of the low bits. Eight more than they fill, so that each can be read as part of a whole word.
+    pub(super) fn lows_bytes(&self) -> u64 {
+        (u64::from(self.codes) * u64::from(self.low_bits)).div_ceil(64) * 8 + 8
+    }
+
+    /// Bytes after the low bits.
+    fn rest_bytes(&self) -> u64 {
+        match self.map {
+            CodeMap::Hashed(map) => (u64::from(map.overflow_words) * 4).next_multiple_of(8),
+            CodeMap::Ordered(map) => {
+                u64::from(self.lines) * SEGMENT_BYTES + u64::from(map.tails_bytes).next_multiple_of(8)
+            }
+        }
+    }
+
+    /// Bytes of the payload.
+    pub(super) fn payload_bytes(&self) -> u64 {
+        self.lines_bytes() + self.lows_bytes() + self.rest_bytes()
+    }
+
+    /// Bits that number a code within its line.
+    pub(super) fn cell_bits(&self) -> u32 {
+        QUOTIENT_BITS + self.low_bits
+    }
+
+    /// The number of codes that the lines have places for, in the hashed map.
+    pub(super) fn code_space(&self) -> u64 {
+        u64::from(self.lines) << self.cell_bits()
+    }
+
+    /// The fields of the trailer.
+    pub(super) fn encode(&self) -> EncodedShape {
+        let [low_bits, key_bytes] = [self.low_bits, self.key_bytes.unwrap_or(0)];
+        let first = |number: u8, unit_shift: u32, chunk_bits: u32| {
+            u32::from(number) | low_bits << 8 | unit_shift << 16 | chunk_bits << 24
+        };
+        let sizes = [key_bytes, self.lines, self.codes];
+        let params: ParamWords = match self.map {
+            CodeMap::Hashed(map) => {
+                let number = if map.extractor_checksum.is_some() { HASHED_IN_PREFIXES } else { HASHED };
+                let own = [map.overflow_words, map.extractor_checksum.unwrap_or(0), map.keys_outside];
+                [first(number, map.unit_shift, map.chunk_bits)].into_iter().chain(sizes).chain(own).collect()
+            }
+            CodeMap::Ordered(map) => {
+                let own = [map.common_bytes, map.tails_bytes];
+                [first(ORDERED, 0, 0)].into_iter().chain(sizes).chain(own).collect()
+            }
+        };
+        EncodedShape { params, salt: 0, keys: self.keys, payload_bytes: self.payload_bytes() }
+    }
+
+    /// Decodes the fields of a trailer, and checks each of them, and that together they are as long as the payload.
+    pub(super) fn decode(encoded: &EncodedShape) -> Result<Self, BlockError> {
+        let &first = encoded.params.as_slice().first().unwrap_or(&0);
+        let [number, low_bits, unit_shift, chunk_bits] = first.to_le_bytes();
+        let (map, [key_bytes, lines, codes]) = match number {
+            HASHED | HASHED_IN_PREFIXES => {
+                let [_, key_bytes, lines, codes, overflow_words, checksum, keys_outside] =
+                    encoded.words("7 in a range filter of hashed codes")?;
+                let extractor_checksum = (number == HASHED_IN_PREFIXES).then_some(checksum);
+                require(
+                    extractor_checksum.is_some() || checksum == 0,
+                    "key extractor",
+                    "0 without prefixes",
+                    checksum,
+                )?;
+                let [unit_shift, chunk_bits] = [unit_shift, chunk_bits].map(u32::from);
+                let map = HashedMap { unit_shift, chunk_bits, extractor_checksum, overflow_words, keys_outside };
+                (CodeMap::Hashed(map), [key_bytes, lines, codes])
+            }
+            ORDERED => {
+                let [_, key_bytes, lines, codes, common_bytes, tails_bytes] =
+                    encoded.words("6 in a range filter of ordered codes")?;
+                require(unit_shift == 0 && chunk_bits == 0, "units", "0 in ordered codes", first >> 16)?;
+                (CodeMap::Ordered(OrderedMap { common_bytes, tails_bytes }), [key_bytes, lines, codes])
+            }
+            _ => return Err(BlockError::Field { field: "range map", expected: "1 to 3", got: number.into() }),
+        };
+        let key_bytes = Some(key_bytes).filter(|&bytes| bytes != 0);
+        let shape = Self { map, low_bits: low_bits.into(), key_bytes, lines, codes, keys: encoded.keys };
+        shape.check(encoded)?;
+        Ok(shape)
+    }
+
+    fn check(&self, encoded: &EncodedShape) -> Result<(), BlockError> {
+        require(encoded.salt == 0, "salt", "0 in a range filter", encoded.salt)?;
+        require(self.low_bits <= MAX_LOW_BITS, "low bits of a code", "0 to 40", self.low_bits)?;
+        let has_codes = u64::from(self.codes) <= MAX_CODES.min(self.keys);
+        require(has_codes, "codes", "at most one for each key, and at most 2^31 - 1", self.codes)?;
+        match self.map {
+            CodeMap::Hashed(map) => {
+                require(map.unit_shift < 64, "bits below a unit", "0 to 63", map.unit_shift)?;
+                let space = u128::from(self.lines) << self.cell_bits();
+                require(space < MAX_CODE_SPACE.into(), "lines", "fewer than 2^63 codes in all", self.lines)?;
+                let has_place = self.lines == 0 || 1 << map.chunk_bits.min(MAX_CHUNK_BITS) <= space;
+                let is_sound = map.chunk_bits <= MAX_CHUNK_BITS && has_place;
+                require(is_sound, "bits of a chunk", "0 to 46, and no more than of all codes", map.chunk_bits)?;
+                require(self.codes == 0 || self.lines > 0, "lines", "at least one for codes", self.lines)?;
+            }
+            CodeMap::Ordered(map) => {
+                let has_common = map.common_bytes <= map.tails_bytes.min(MAX_SHARED_BYTES as u32);
+                require(has_common, "common prefix", "no longer than the tails, and below 65536", map.common_bytes)?;
+                let is_sound = self.lines <= self.codes && (self.codes == 0 || self.lines > 0);
+                require(is_sound, "lines", "at least one for codes, and a code in each", self.lines)?;
+            }
+        }
+        let expected = self.payload_bytes();
+        let lengths = "the sum of lines, low bits and what follows them";
+        require(expected == encoded.payload_bytes, "payload bytes", lengths, encoded.payload_bytes)
+    }
+}

@@ -1,0 +1,95 @@
+//! A range filter as a file's reader holds it: it never fails a scan, and it counts its answers.
+
+use super::block::{RangeContext, RangeFilter};
+use super::key_range::KeyRange;
+use super::ordered::next::NextKey;
+use crate::block::{LookupOutcome, Probe};
+use crate::error::BlockError;
+use crate::stats::{FilterCounters, FilterStats};
+
+/// A verified range filter, or the reason why it is unusable, with counters. The counterpart of
+/// [`FilterReader`](crate::FilterReader) for scans.
+///
+/// ```
+/// use sstfilter::range::{RangeContext, RangeReader};
+/// use sstfilter::{KeyHasher, Probe};
+///
+/// let damaged = RangeReader::load(&b"not a filter block"[..], &RangeContext::new(&KeyHasher::default()));
+/// assert!(matches!(damaged.probe(..), Probe::Unusable(_)));
+/// assert_eq!(damaged.stats().unusable, 1);
+/// ```
+#[derive(Debug)]
+pub struct RangeReader<D: AsRef<[u8]>> {
+    filter: Result<RangeFilter<D>, BlockError>,
+    counters: FilterCounters,
+}
+
+impl<D: AsRef<[u8]>> RangeReader<D> {
+    /// The filter in `data`, if [`RangeFilter::load`] accepts it for `context`.
+    pub fn load(data: D, context: &RangeContext<'_>) -> Self {
+        Self::new(RangeFilter::load(data, context))
+    }
+
+    /// A filter that could not be read at all.
+    #[must_use]
+    pub fn unusable(reason: BlockError) -> Self {
+        Self::new(Err(reason))
+    }
+
+    fn new(filter: Result<RangeFilter<D>, BlockError>) -> Self {
+        Self { filter, counters: FilterCounters::new() }
+    }
+
+    /// Probes for a range, and counts the answer.
+    pub fn probe<'a>(&self, range: impl Into<KeyRange<'a>>) -> Probe<'_> {
+        match &self.filter {
+            Ok(filter) => {
+                let maybe = filter.may_hold(range);
+                self.counters.add_answer(maybe);
+                if maybe { Probe::MaybePresent } else { Probe::Absent }
+            }
+            Err(reason) => {
+                self.counters.add_unusable(1);
+                Probe::Unusable(reason)
+            }
+        }
+    }
+
+    /// A lower bound of the file's first key that is not below `lower`: `lower` itself if the filter is unusable. Not
+    /// counted as a probe, except that the file has no such key.
+    #[must_use]
+    pub fn first_at_least(&self, lower: &[u8]) -> NextKey {
+        match &self.filter {
+            Ok(filter) => {
+                let next = filter.first_at_least(lower);
+                if next == NextKey::None {
+                    self.counters.add_answer(false);
+                }
+                next
+            }
+            Err(_) => NextKey::AtLeast(lower.to_vec()),
+        }
+    }
+
+    /// Records whether the file held a key in a range for which this filter answered [`Probe::MaybePresent`]. Call it at
+    /// most once for each such probe: a scan that ends early may never know.
+    pub fn record_scan(&self, outcome: LookupOutcome) {
+        if self.filter.is_ok() {
+            self.counters.add_outcome(outcome == LookupOutcome::Found);
+        }
+    }
+
+    /// The filter, or why it is not used.
+    ///
+    /// # Errors
+    ///
+    /// The reason that every probe answers with.
+    pub fn filter(&self) -> Result<&RangeFilter<D>, &BlockError> {
+        self.filter.as_ref()
+    }
+
+    /// The counts so far.
+    pub fn stats(&self) -> FilterStats {
+        self.counters.snapshot(self.filter.is_ok())
+    }
+}

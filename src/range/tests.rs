@@ -1,0 +1,257 @@
+//! Published range filters deny keys at boundaries: where a hashed range wraps around, where an end is a key plus a zero byte,
+//! where one key is a prefix of another. So both maps are compared with a sorted set on all ranges of small universes, with
+//! parameters so small that every range crosses something.
+
+use core::ops::Bound;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::policy::{HashedPlan, MapPlan, OrderedPlan, RangePolicy, RangeUnits};
+use super::{KeyRange, NextKey, RangeContext, RangeFilter};
+use crate::block::MatchBitmap;
+use crate::hash::{DelimitedPrefix, FixedPrefix, KeyExtractor, KeyHasher, mix64};
+use crate::policy::BuildContext;
+
+type Key = Vec<u8>;
+
+/// All strings of `least..=most` bytes of an alphabet.
+fn strings(alphabet: &[u8], least: u32, most: u32) -> Vec<Key> {
+    let of_length = |length: u32| {
+        let letters = alphabet.len();
+        (0..letters.pow(length)).map(move |number| {
+            (0..length).rev().map(|place| alphabet[number / letters.pow(place) % letters]).collect::<Key>()
+        })
+    };
+    let mut all: Vec<Key> = (least..=most).flat_map(of_length).collect();
+    all.sort();
+    all
+}
+
+/// About `share` of 256 of the universe.
+fn sample(universe: &[Key], share: u64, case: u64) -> BTreeSet<Key> {
+    let is_in = |number: &(u64, &Key)| mix64(number.0 ^ case << 32) & 255 < share;
+    (0..).zip(universe).filter(is_in).map(|(_, key)| key.clone()).collect()
+}
+
+fn filter_of(
+    plan: MapPlan,
+    keys: &BTreeSet<Key>,
+    extractor: Option<Arc<dyn KeyExtractor>>,
+) -> RangeFilter<bytes::Bytes> {
+    let hasher = KeyHasher::default();
+    let mut builder = RangePolicy { plan }.builder(&BuildContext::new(&hasher));
+    keys.iter().for_each(|key| builder.add_key(key));
+    let built = builder.finish();
+    let context = RangeContext::new(&hasher);
+    let context = extractor.map_or(context.clone(), |extractor| context.with_extractor(extractor));
+    RangeFilter::load(built.block.unwrap_or_else(|| panic!("{:?}", built.report)), &context).unwrap()
+}
+
+fn ordered(low_bits: u32, segment_keys: u32) -> MapPlan {
+    MapPlan::Ordered(OrderedPlan { low_bits, segment_keys })
+}
+
+fn hashed(units: RangeUnits, low_bits: u32, line_codes: u32, chunk_bits: u32) -> MapPlan {
+    MapPlan::Hashed(HashedPlan { units, longest: 1, low_bits, line_codes, chunk_bits })
+}
+
+/// What a set of answers was like.
+#[derive(Default, Debug)]
+struct Answers {
+    empty: u64,
+    false_positives: u64,
+}
+
+/// Compares a filter with the set of its keys, on all ranges between `ends` with all kinds of bounds.
+fn compare(filter: &RangeFilter<bytes::Bytes>, keys: &BTreeSet<Key>, ends: &[Key], what: &str) -> Answers {
+    let sorted: Vec<&Key> = keys.iter().collect();
+    let mut answers = Answers::default();
+    let mut check = |lower: Bound<&Key>, upper: Bound<&Key>| {
+        let range = KeyRange::from((lower, upper));
+        let first = sorted.partition_point(|key| match lower {
+            Bound::Included(lower) => *key < lower,
+            Bound::Excluded(lower) => *key <= lower,
+            Bound::Unbounded => false,
+        });
+        let has_key = sorted.get(first).is_some_and(|key| range.contains(key));
+        let may_hold = filter.may_hold(range);
+        assert!(may_hold || !has_key, "{what}: {range:?} holds {:?}", sorted[first]);
+        answers.empty += u64::from(!has_key);
+        answers.false_positives += u64::from(may_hold && !has_key);
+    };
+    check(Bound::Unbounded, Bound::Unbounded);
+    for lower in ends {
+        check(Bound::Included(lower), Bound::Unbounded);
+        check(Bound::Excluded(lower), Bound::Unbounded);
+        check(Bound::Unbounded, Bound::Included(lower));
+        check(Bound::Unbounded, Bound::Excluded(lower));
+        for upper in ends {
+            check(Bound::Included(lower), Bound::Included(upper));
+            check(Bound::Included(lower), Bound::Excluded(upper));
+            check(Bound::Excluded(lower), Bound::Included(upper));
+            check(Bound::Excluded(lower), Bound::Excluded(upper));
+        }
+    }
+    answers
+}
+
+/// Compares the lower bounds of next keys with the set.
+fn compare_next(filter: &RangeFilter<bytes::Bytes>, keys: &BTreeSet<Key>, ends: &[Key]) {
+    for lower in ends {
+        let next = keys.range(lower.clone()..).next();
+        match filter.first_at_least(lower) {
+            NextKey::None => assert_eq!(next, None, "from {lower:?}"),
+            NextKey::AtLeast(bound) => {
+                assert!(bound >= *lower, "{bound:?} is below {lower:?}");
+                assert!(next.is_none_or(|next| bound <= *next), "from {lower:?}: {bound:?} is above {next:?}");
+            }
+        }
+    }
+}
+
+/// Integers as big-endian bytes, two of them, of which the first has its high bits at the top and the second at the bottom.
+fn integers(bits: u32, bytes: usize) -> Vec<Key> {
+    (0..1_u32 << bits).map(|number| number.to_be_bytes()[4 - bytes..].to_vec()).collect()
+}
+
+#[test]
+fn ordered_codes_lose_no_key_on_all_ranges_of_small_universes() {
+    let universes = [
+        strings(&[0, 1, 0xff], 0, 4),
+        strings(&[0, b'a'], 0, 6),
+        strings(&[0, 0xff], 3, 6),
+        strings(b"ab", 7, 7),
+        integers(8, 1),
+        integers(8, 2),
+    ];
+    for (number, universe) in universes.iter().enumerate() {
+        for case in 0..12 {
+            let keys = sample(universe, [6, 30, 90, 200][case as usize % 4], case);
+            for (low_bits, segment_keys) in [(0, 224), (0, 7), (1, 3), (3, 60), (0, 1)] {
+                let filter = filter_of(ordered(low_bits, segment_keys), &keys, None);
+                let what =
+                    format!("universe {number}, case {case}, {low_bits} low bits, {segment_keys} keys a segment");
+                compare(&filter, &keys, universe, &what);
+                compare_next(&filter, &keys, universe);
+            }
+        }
+    }
+}
+
+#[test]
+fn hashed_codes_lose_no_key_on_all_ranges_of_small_universes() {
+    let whole = |bytes: u32, low_bits: u32| RangeUnits::integer(bytes).unwrap().of_low_bits(low_bits).unwrap();
+    let universes = [
+        (integers(8, 1), [whole(1, 0), whole(2, 3), whole(8, 50)]),
+        (integers(9, 2), [whole(2, 0), whole(1, 0), whole(2, 4)]),
+        (strings(&[0, 1, 0xff], 0, 4), [whole(2, 0), whole(3, 9), whole(8, 40)]),
+        (strings(&[0, b'a'], 0, 6), [whole(8, 0), whole(1, 0), whole(5, 20)]),
+    ];
+    for (number, (universe, units)) in universes.iter().enumerate() {
+        for case in 0..8 {
+            let keys = sample(universe, [6, 30, 90, 200][case as usize % 4], case);
+            for units in units {
+                for (low_bits, line_codes, chunk_bits) in [(0, 192, 8), (0, 1, 0), (1, 20, 4), (2, 192, 10), (0, 3, 2)]
+                {
+                    let filter = filter_of(hashed(units.clone(), low_bits, line_codes, chunk_bits), &keys, None);
+                    let what =
+                        format!("universe {number}, case {case}, {units:?}, {low_bits} {line_codes} {chunk_bits}");
+                    compare(&filter, &keys, universe, &what);
+                    compare_next(&filter, &keys, universe);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn hashed_codes_inside_prefixes_lose_no_key() {
+    let fixed = |bytes| Arc::new(FixedPrefix::new(bytes)) as Arc<dyn KeyExtractor>;
+    let extractors =
+        [fixed(0), fixed(1), fixed(2), Arc::new(DelimitedPrefix::new(b':')), Arc::new(DelimitedPrefix::new(0xff))];
+    let universes = [strings(&[0, b':', 0xff], 0, 4), strings(&[b':', b';'], 0, 6), strings(&[0, 0xff], 4, 4)];
+    let mut told = 0;
+    for (number, universe) in universes.iter().enumerate() {
+        for case in 0..8 {
+            let keys = sample(universe, [6, 30, 90, 200][case as usize % 4], case);
+            for extractor in &extractors {
+                for (bytes, dropped, chunk_bits) in [(8, 0, 4), (2, 4, 8), (1, 0, 0), (8, 56, 3)] {
+                    let units = RangeUnits::integer(bytes).unwrap().of_low_bits(dropped).unwrap();
+                    let plan = hashed(units.within(extractor.clone()), 1, 20, chunk_bits);
+                    let filter = filter_of(plan, &keys, Some(extractor.clone()));
+                    let what =
+                        format!("universe {number}, case {case}, {extractor:?}, {bytes} bytes, {dropped} dropped");
+                    let answers = compare(&filter, &keys, universe, &what);
+                    told += answers.empty - answers.false_positives;
+                }
+            }
+        }
+    }
+    assert!(told > 100_000, "the filters answered \"absent\" for {told} ranges");
+}
+
+#[test]
+fn dense_keys_of_one_length_are_told_exactly_by_ordered_codes() {
+    let universe = integers(10, 4);
+    for case in 0..6 {
+        let keys = sample(&universe, 128, case);
+        let filter = filter_of(ordered(3, 224), &keys, None);
+        let answers = compare(&filter, &keys, &universe, "dense keys");
+        assert!(answers.empty > 1_000);
+        assert_eq!(answers.false_positives, 0);
+    }
+}
+
+#[test]
+fn no_keys_and_one_key_have_filters_too() {
+    let universe = strings(&[0, 1, 0xff], 0, 3);
+    let hashed = || hashed(RangeUnits::integer(2).unwrap(), 0, 192, 4);
+    for plan in [ordered(7, 224), hashed()] {
+        let none = filter_of(plan.clone(), &BTreeSet::new(), None);
+        assert!(!none.may_hold(..));
+        assert_eq!(none.first_at_least(b""), NextKey::None);
+        for key in &universe {
+            let keys = BTreeSet::from([key.clone()]);
+            let filter = filter_of(plan.clone(), &keys, None);
+            compare(&filter, &keys, &universe, "one key");
+            compare_next(&filter, &keys, &universe);
+        }
+    }
+}
+
+#[test]
+fn long_keys_and_long_common_prefixes_lose_no_key() {
+    // Prefixes around the limits of the fields: the head, the window, and the 16 bits of shared bytes.
+    for shared in [0, 1, 7, 8, 9, 15, 16, 17, 24, 65_534, 65_535, 65_536, 70_000] {
+        let ends: Vec<Key> =
+            strings(&[0, b'x'], 0, 4).into_iter().map(|rest| [vec![b'p'; shared], rest].concat()).collect();
+        let ends = if shared > 100 { ends.into_iter().step_by(3).collect() } else { ends };
+        for share in [60, 200] {
+            let keys = sample(&ends, share, shared as u64);
+            for segment_keys in [2, 5, 224] {
+                let filter = filter_of(ordered(2, segment_keys), &keys, None);
+                compare(&filter, &keys, &ends, &format!("{shared} bytes in common"));
+                compare_next(&filter, &keys, &ends);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_batch_answers_like_single_probes() {
+    let universe = strings(&[0, 1, 0xff], 0, 4);
+    let keys = sample(&universe, 40, 1);
+    for plan in [ordered(1, 9), hashed(RangeUnits::integer(3).unwrap(), 1, 30, 8)] {
+        let filter = filter_of(plan, &keys, None);
+        let ranges: Vec<_> = universe
+            .iter()
+            .flat_map(|lower| universe.iter().step_by(3).map(move |upper| KeyRange::from(lower..upper)))
+            .collect();
+        let mut matches = MatchBitmap::default();
+        filter.may_hold_batch(&ranges, &mut matches);
+        assert_eq!(matches.len(), ranges.len());
+        for (index, range) in ranges.iter().enumerate() {
+            assert_eq!(matches.may_contain(index), filter.may_hold(*range), "{range:?}");
+        }
+    }
+}

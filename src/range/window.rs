@@ -1,0 +1,98 @@
+//! The first bytes of a key's rest as a number that orders like the key, and the cells of such numbers.
+
+use byteorder::{BigEndian, ByteOrder};
+
+/// Bytes in a window.
+pub(super) const WINDOW_BYTES: usize = 16;
+
+/// Bits in a window.
+pub(super) const WINDOW_BITS: u32 = 128;
+
+/// The first 16 bytes as a big-endian number, padded with zeros.
+///
+/// `a <= b` implies `window(a) <= window(b)`. The converse fails for bytes that differ in trailing zeros or after the
+/// 16th byte.
+#[inline(always)]
+pub(super) fn window(rest: &[u8]) -> u128 {
+    if let Some(&whole) = rest.first_chunk::<WINDOW_BYTES>() {
+        return BigEndian::read_u128(&whole);
+    }
+    let number = if let (Some(first), Some(last)) = (rest.first_chunk::<8>(), rest.last_chunk::<8>()) {
+        // 8 to 15 bytes: the last eight overlap the first.
+        let overlap = 8 * (16 - rest.len() as u32);
+        u128::from(BigEndian::read_u64(first)) << 64 | u128::from(BigEndian::read_u64(last)) << overlap
+    } else if let (Some(first), Some(last)) = (rest.first_chunk::<4>(), rest.last_chunk::<4>()) {
+        let overlap = 8 * (8 - rest.len() as u32);
+        u128::from(BigEndian::read_u32(first)) << 96 | u128::from(BigEndian::read_u32(last)) << (64 + overlap)
+    } else {
+        rest.iter().fold((0, 120), |(number, shift), &byte| (number | u128::from(byte) << shift, shift - 8)).0
+    };
+    number
+}
+
+/// The first eight bytes as a big-endian number, padded with zeros.
+#[inline(always)]
+pub(super) fn head(rest: &[u8]) -> u64 {
+    (window(rest) >> 64) as u64
+}
+
+/// How windows become cells, and what is known of the keys.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cells {
+    /// Bits of a window that a cell leaves out, below 128.
+    pub(super) shift: u32,
+    /// Bytes of every key after the prefix that its window leaves out, if all keys have one length.
+    pub(super) rest_bytes: Option<usize>,
+}
+
+impl Cells {
+    /// The lowest cell of keys above `rest`, or of `rest` itself unless it is exclusive. `None` when no key is above.
+    ///
+    /// With keys of one length, an exclusive end has that length: the next key is one higher. Otherwise the end's own
+    /// cell may hold keys above it.
+    #[inline(always)]
+    pub(super) fn lower(self, rest: &[u8], is_exclusive: bool) -> Option<u128> {
+        let start = window(rest);
+        match self.rest_bytes {
+            Some(0) if is_exclusive => None,
+            Some(bytes @ 1..=WINDOW_BYTES) if is_exclusive => {
+                Some(start.checked_add(1 << (WINDOW_BITS - 8 * bytes as u32))? >> self.shift)
+            }
+            _ => Some(start >> self.shift),
+        }
+    }
+
+    /// The highest cell of keys below `rest`, or of `rest` itself unless it is exclusive. `None` when all keys in this
+    /// frame are above.
+    ///
+    /// Below an exclusive end, its own cell is excluded only if no key below the end can share it. First, the bits
+    /// that the cell leaves out must be zero, and no bytes may follow the window: else keys between the cell's start
+    /// and the end share it. Second, the end must not end in a zero byte, unless all keys have one length: without its
+    /// trailing zeros, it is a key below the end with the same window.
+    #[inline(always)]
+    pub(super) fn upper(self, rest: &[u8], is_exclusive: bool) -> Option<u128> {
+        let end = window(rest);
+        let cell = end >> self.shift;
+        if !is_exclusive {
+            return Some(cell);
+        }
+        let starts_cell = cell << self.shift == end && rest.len() <= WINDOW_BYTES;
+        let is_first_of_cell = starts_cell && (self.rest_bytes.is_some() || rest.last() != Some(&0));
+        if is_first_of_cell { cell.checked_sub(1) } else { Some(cell) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_is_the_first_sixteen_bytes_padded_with_zeros() {
+        let bytes: Vec<u8> = (1..=20).collect();
+        for length in 0..=20 {
+            let mut padded = [0; 16];
+            padded[..length.min(16)].copy_from_slice(&bytes[..length.min(16)]);
+            assert_eq!(window(&bytes[..length]), BigEndian::read_u128(&padded), "{length} bytes");
+        }
+    }
+}
