@@ -43,7 +43,7 @@ struct BlockedBloom<'a> {
 }
 
 impl<'a> BlockedBloom<'a> {
-    /// Section 1, in the order of section 14: magic, version, parameter words, checksum, length, the kind's own.
+    /// Section 1, in the order of section 15: magic, version, parameter words, checksum, length, the kind's own.
     fn open(block: &'a [u8]) -> Result<Self, Box<dyn Error>> {
         let trailer: &[u8; 32] = block.last_chunk().ok_or("shorter than a trailer")?;
         let byte = |at: usize| u64::from(trailer[at]);

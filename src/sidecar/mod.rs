@@ -47,7 +47,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! FORMAT.md, section 18, specifies the bytes.
+//! FORMAT.md, section 19, specifies the bytes.
 
 mod build;
 mod error;
