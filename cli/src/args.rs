@@ -18,6 +18,7 @@ use crate::get::GetArgs;
 use crate::inspect::InspectArgs;
 use crate::lines::KeysFormat;
 use crate::probe::ProbeArgs;
+use crate::ranges::{RangePrefix, parse_prefix};
 use crate::rebuild::RebuildArgs;
 use crate::shell::{CompletionsArgs, ManArgs};
 use crate::units::{count_in, parse_bytes, parse_count, parse_seed};
@@ -55,6 +56,11 @@ pub struct Cli {
     /// (Pebble): leveldb.BytewiseComparator, unless the database was opened with another. A wrong one hides keys
     #[arg(long, global = true, value_name = "NAME", help_heading = FOR_ALL)]
     pub(crate) comparator: Option<String>,
+
+    /// Prefix of keys that the ranges of a hashed range filter are inside of: its number of bytes (8), or the byte that
+    /// ends it (such as : or 0x00). Range filters that were built with another one are not used
+    #[arg(long, global = true, value_name = "PREFIX", value_parser = parse_prefix, help_heading = FOR_ALL)]
+    pub(crate) range_prefix: Option<RangePrefix>,
 
     /// How keys stand in files of keys, and on the command line: lines of key or key<TAB>value, keys that each end with
     /// NUL, or hexadecimal digits in lines. The file `-` is standard input, for keys and for tables
@@ -227,6 +233,11 @@ impl FilterArgs {
             Some(entry) => Arc::new(entry.configure(sizing).context(option)?),
             None => Arc::new(AutoPolicy::new(sizing).with_context(|| self.auto_context(option))?),
         })
+    }
+
+    /// Whether no option says which filter it is to be.
+    pub(crate) fn is_default(&self) -> bool {
+        self.policy == AUTO && self.fpr.is_none() && self.bits_per_key.is_none()
     }
 
     /// What a message about one kind has to do with an option that is about another.

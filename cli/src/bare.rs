@@ -9,14 +9,16 @@ use anyhow::{Context, bail, ensure};
 use bytes::Bytes;
 use clap::{Args, Subcommand};
 use serde::Serialize;
+use sstfilter::range::{RangeInfo, RangePolicy};
 use sstfilter::sst::{FileSystem, LayoutRegion, LocalFileSystem, Table, TablePart};
-use sstfilter::{BlockInfo, BuildContext, BuildPurpose, FilterBlock, KeyHasher};
+use sstfilter::{BlockInfo, BuildContext, BuildPurpose, FallbackReason, FilterBlock, FilterKind, KeyHasher};
 
 use crate::args::FilterArgs;
 use crate::build::report::Choice;
 use crate::lines::{KeyLines, KeysFormat};
 use crate::opened::{Opened, Reading};
 use crate::output::{CANNOT_WRITE, Outcome, Output, in_options};
+use crate::ranges::{RangeBlock, RangeFilterArgs};
 use crate::{input, interrupt, units};
 
 #[derive(Debug, Subcommand)]
@@ -38,6 +40,9 @@ pub(crate) struct BuildBlockArgs {
 
     #[command(flatten)]
     filter: FilterArgs,
+
+    #[command(flatten)]
+    range: RangeFilterArgs,
 }
 
 #[derive(Debug, Args)]
@@ -86,11 +91,19 @@ pub(crate) fn run(
     let (block, target) = match command {
         FilterCommand::Build(args) => {
             args.target.ensure_free()?;
-            (build(args, format, reading.secret)?, &args.target)
+            ensure!(
+                args.range.is_none() || args.filter.is_default(),
+                "--range-filter: the block holds this filter alone: leave out --policy, --fpr and --bits-per-key"
+            );
+            let made = match args.range.policy(reading.range_prefix.as_ref())? {
+                Some(policy) => Made::RangeFilter(build_range(args, &policy, format, reading.secret)?),
+                None => Made::Filter(Box::new(build(args, format, reading.secret)?)),
+            };
+            (made, &args.target)
         }
         FilterCommand::Extract(args) => {
             args.target.ensure_free()?;
-            (extract(&args.table, reading)?, &args.target)
+            (Made::Filter(Box::new(extract(&args.table, reading)?)), &args.target)
         }
     };
     if target.is_standard_output() {
@@ -98,8 +111,47 @@ pub(crate) fn run(
         output.writer.write_all(block.as_bytes()).context(CANNOT_WRITE)?;
         return Ok(Outcome::Yes);
     }
-    target.write(&block)?;
-    output.report((Outcome::Yes, BlockReport::new(&target.out, &block.info())))
+    target.write(block.as_bytes())?;
+    output.report((Outcome::Yes, block.report(&target.out)))
+}
+
+/// A block to be written.
+enum Made {
+    Filter(Box<FilterBlock<Bytes>>),
+    RangeFilter(RangeBlock),
+}
+
+impl Made {
+    fn as_bytes(&self) -> &[u8] {
+        match self {
+            Self::Filter(block) => block.as_bytes(),
+            Self::RangeFilter(block) => block.as_bytes(),
+        }
+    }
+
+    fn report(&self, path: &Path) -> BlockReport {
+        match self {
+            Self::Filter(block) => BlockReport::new(path, &block.info()),
+            Self::RangeFilter(block) => BlockReport::of_range_filter(path, &block.info),
+        }
+    }
+}
+
+fn build_range(
+    args: &BuildBlockArgs,
+    policy: &RangePolicy,
+    format: KeysFormat,
+    secret: Option<&KeyHasher>,
+) -> anyhow::Result<RangeBlock> {
+    let hasher = args.filter.hasher(secret)?;
+    let mut keys = KeyLines::read(&args.keys, format, "--keys")?;
+    keys.sort_and_dedup();
+    let mut builder = policy.builder(&BuildContext::new(&hasher).with_purpose(BuildPurpose::Ingest));
+    keys.iter().for_each(|(key, _)| builder.add_key(key));
+    let built = builder.finish();
+    let block = RangeBlock::new(built.block.with_context(|| format!("no range filter: {}", built.report.reason))?)?;
+    block.verify()?;
+    Ok(block)
 }
 
 fn build(args: &BuildBlockArgs, format: KeysFormat, secret: Option<&KeyHasher>) -> anyhow::Result<FilterBlock<Bytes>> {
@@ -121,7 +173,9 @@ fn extract(path: &Path, reading: Reading<'_>) -> anyhow::Result<FilterBlock<Byte
     let name = input::name(path);
     let table = match Opened::open(path, reading).map_err(|unopened| unopened.reason)? {
         Opened::Table(table) => table,
-        Opened::FilterBlock(_) | Opened::Partitions(_) => bail!("{name} is a filter block already"),
+        Opened::FilterBlock(_) | Opened::RangeFilter(_) | Opened::Partitions(_) => {
+            bail!("{name} is a filter block already")
+        }
         Opened::Foreign(table) => {
             bail!(
                 "{name} is a table of {}, whose filter is in no block of its own: `probe` reads it in place",
@@ -182,13 +236,13 @@ impl Target {
     }
 
     /// Writes the block under a temporary name first, so that the file is either whole or not there.
-    fn write(&self, block: &FilterBlock<Bytes>) -> anyhow::Result<()> {
+    fn write(&self, block: &[u8]) -> anyhow::Result<()> {
         let parent = self.out.parent().filter(|parent| !parent.as_os_str().is_empty());
         let directory = parent.unwrap_or(Path::new("."));
         let _writing = interrupt::writing();
         let write = || {
             let mut file = LocalFileSystem.create(directory)?;
-            file.write_all(block.as_bytes())?;
+            file.write_all(block)?;
             file.sync()?;
             file.persist(&self.out)?;
             LocalFileSystem.sync_directory(directory)
@@ -206,6 +260,19 @@ impl BlockReport {
             block_bytes: info.block_bytes,
             bits_per_key: info.bits_per_key(),
             expected_fpr: info.expected_fpr,
+            file_fingerprint: info.file.map(|file| format!("{:#018x}", file.fingerprint())),
+        }
+    }
+
+    fn of_range_filter(path: &Path, info: &RangeInfo) -> Self {
+        let (kind, reason) = (FilterKind::RANGE.name(), FallbackReason::None.as_str());
+        Self {
+            path: path.display().to_string(),
+            filter: Choice { kind, requested: kind, reason },
+            keys: info.keys,
+            block_bytes: info.block_bytes,
+            bits_per_key: info.bits_per_key(),
+            expected_fpr: info.expected_fpr(1),
             file_fingerprint: info.file.map(|file| format!("{:#018x}", file.fingerprint())),
         }
     }

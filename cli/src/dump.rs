@@ -81,7 +81,9 @@ pub(crate) fn run(
                 dump.entry(&key.with_context(|| name.clone().into_owned())?, None, false)?;
             }
         }
-        Opened::FilterBlock(_) | Opened::Partitions(_) => bail!("{name} is a filter block, which has no keys"),
+        Opened::FilterBlock(_) | Opened::RangeFilter(_) | Opened::Partitions(_) => {
+            bail!("{name} is a filter block, which has no keys")
+        }
     }
     dump.end()?;
     Ok(Outcome::Yes)

@@ -11,7 +11,7 @@ use sstfilter::KeyHasher;
 use sstfilter::sst::{ReadOptions, Table, TableError, TableSet};
 use sstfilter_interop::{Engine, MAX_FOOTER_BYTES, recognize};
 
-use crate::input;
+use crate::{input, ranges};
 
 /// The extension of table files.
 const EXTENSION: &str = "sst";
@@ -204,6 +204,8 @@ pub(crate) fn is_unread(problem: &TableError) -> bool {
 pub(crate) enum Look {
     Table,
     FilterBlock,
+    /// The block of a range filter, without a table.
+    RangeFilter,
     /// A filter in partitions, without a table.
     Partitions,
     /// A filter beside a table, made for it.
@@ -239,7 +241,7 @@ fn look_at_tail(tail: &[u8]) -> Look {
     } else if last[20..28] == *SIDECAR_MAGIC {
         Look::Sidecar
     } else if last[26..28] == *BLOCK_MAGIC {
-        Look::FilterBlock
+        if ranges::is_kind_of(last) { Look::RangeFilter } else { Look::FilterBlock }
     } else if last[26..28] == *PARTITIONS_MAGIC {
         Look::Partitions
     } else {

@@ -20,6 +20,7 @@ mod output;
 mod partitions;
 mod probe;
 mod progress;
+mod ranges;
 mod rebuild;
 mod report;
 mod secret;
@@ -67,7 +68,12 @@ pub fn run(cli: &Cli, stdout: &mut dyn Write) -> anyhow::Result<Outcome> {
     let secret = cli.secret_seed_file.as_deref().map(secret::hasher_from).transpose()?;
     let (secret, format) = (secret.as_ref(), cli.keys_format);
     let manifests = Manifests::default();
-    let reading = Reading { secret, comparator: cli.comparator.as_deref(), manifests: &manifests };
+    let reading = Reading {
+        secret,
+        comparator: cli.comparator.as_deref(),
+        range_prefix: cli.range_prefix,
+        manifests: &manifests,
+    };
     let mut output = Output { writer: stdout, is_json: cli.json };
     let outcome = match &cli.command {
         Command::Demo => output.report(demo::run()?),

@@ -16,6 +16,7 @@ use crate::files::{self, Look};
 use crate::input;
 use crate::output::Outcome;
 use crate::partitions::Container;
+use crate::ranges::{self, RangeBlock, RangePrefix};
 
 /// A file of which at least the frame is sound.
 pub(crate) enum Opened {
@@ -23,6 +24,8 @@ pub(crate) enum Opened {
     Table(Box<Table>),
     /// A filter block without a table. Its payload has not been verified.
     FilterBlock(Box<FilterBlock<Bytes>>),
+    /// A range filter's block without a table. Its payload has not been verified.
+    RangeFilter(Box<RangeBlock>),
     /// A filter in partitions without a table, of which the top index has been verified.
     Partitions(Box<Container>),
     /// A table of RocksDB, LevelDB or Pebble.
@@ -70,6 +73,7 @@ impl Opened {
                 let block = FilterBlock::open_unverified(input::whole(path)?);
                 Ok(Self::FilterBlock(Box::new(block.with_context(|| input::name(path).into_owned())?)))
             }
+            Look::RangeFilter => Ok(Self::RangeFilter(Box::new(ranges::read_named(path)?))),
             Look::Partitions => {
                 let container = container(path).with_context(|| input::name(path).into_owned());
                 Ok(Self::Partitions(Box::new(container?)))
@@ -120,6 +124,8 @@ pub(crate) struct Reading<'a> {
     pub(crate) secret: Option<&'a KeyHasher>,
     /// Of the database, for tables that do not say enough of theirs.
     pub(crate) comparator: Option<&'a str>,
+    /// Of the range filters to be probed.
+    pub(crate) range_prefix: Option<RangePrefix>,
     pub(crate) manifests: &'a Manifests,
 }
 
@@ -277,7 +283,7 @@ pub(crate) fn for_each_key(path: &Path, reading: Reading<'_>, visit: &mut dyn Fn
             }
             Ok(())
         }
-        Opened::FilterBlock(_) | Opened::Partitions(_) => {
+        Opened::FilterBlock(_) | Opened::RangeFilter(_) | Opened::Partitions(_) => {
             bail!("{} is a filter block, which has no keys to list: give a table", input::name(path))
         }
     }
@@ -303,7 +309,7 @@ mod tests {
     #[test]
     fn the_keys_of_a_table_are_read_for_its_comparator_only_if_its_filter_is_probed() {
         let manifests = Manifests::default();
-        let reading = Reading { secret: None, comparator: None, manifests: &manifests };
+        let reading = Reading { secret: None, comparator: None, range_prefix: None, manifests: &manifests };
         let path = Path::new(LONE_TABLE);
         assert!(matches!(probed(&Opened::open(path, reading).unwrap()), Probe::Unusable(_)));
         assert_eq!(probed(&Opened::open_to_probe(path, reading).unwrap()), Probe::Absent);

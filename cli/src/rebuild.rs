@@ -137,7 +137,9 @@ impl<'a> Rebuild<'a> {
     fn open(&self, path: &Path) -> anyhow::Result<Table> {
         match files::look_at(path)? {
             Look::Foreign(engine) => bail!("is a table of {}: expected one of sstfilter", engine.name()),
-            Look::FilterBlock | Look::Partitions | Look::Sidecar => bail!("is a filter: expected a table"),
+            Look::FilterBlock | Look::RangeFilter | Look::Partitions | Look::Sidecar => {
+                bail!("is a filter: expected a table")
+            }
             Look::Table | Look::Neither => {}
         }
         let table = Table::open(path, &self.reading)?;

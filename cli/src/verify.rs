@@ -16,6 +16,7 @@ use crate::files::{self, Look};
 use crate::opened::{self, Reading};
 use crate::output::{Outcome, Text, explained, in_options};
 use crate::partitions::Container;
+use crate::ranges::RangeBlock;
 use crate::{input, progress, units};
 
 #[derive(Debug, Args)]
@@ -103,7 +104,8 @@ impl FileVerdict {
         let mut verdict = Self { path: input::name(path).into_owned(), ..Self::default() };
         match files::look_at(path) {
             Err(problem) => return Self::unreadable(path, &problem),
-            Ok(Look::FilterBlock) => verdict.verify_block(path),
+            Ok(Look::FilterBlock) => verdict.verify_block(path, point_filter_keys),
+            Ok(Look::RangeFilter) => verdict.verify_block(path, range_filter_keys),
             Ok(Look::Partitions) => verdict.verify_partitions(path),
             Ok(Look::Sidecar) => verdict.verify_sidecar(path, reading),
             Ok(Look::Foreign(engine)) => verdict.verify_foreign(path, engine, reading),
@@ -127,11 +129,8 @@ impl FileVerdict {
         Self { path: input::name(path).into_owned(), problems, is_unreadable: true, ..Self::default() }
     }
 
-    fn verify_block(&mut self, path: &Path) {
-        let verify = |data| {
-            let block = FilterBlock::open_unverified(data)?;
-            block.verify().map(|()| block.info().keys)
-        };
+    /// The keys that `verify` counts in a block that it finds sound.
+    fn verify_block(&mut self, path: &Path, verify: fn(Bytes) -> Result<u64, BlockError>) {
         match input::whole(path).map(verify) {
             Ok(Ok(keys)) => self.entries = keys,
             Ok(Err(problem)) => self.problems.push(problem.to_string()),
@@ -165,7 +164,7 @@ impl FileVerdict {
                         let verified = container.verify(Some(sidecar.table().file_id())).map_err(SidecarError::from);
                         verified.and_then(|()| sidecar.check_filter(&filter))
                     }
-                    Ok(None) => verified(filter).map_err(SidecarError::from),
+                    Ok(None) => point_filter_keys(filter).map(|_| ()).map_err(SidecarError::from),
                     Err(problem) => Err(problem.into()),
                 };
                 self.problems.extend(verified.err().map(|problem| problem.to_string()));
@@ -282,8 +281,14 @@ impl FileVerdict {
     }
 }
 
-fn verified(block: Bytes) -> Result<(), BlockError> {
-    FilterBlock::open_unverified(block)?.verify()
+fn point_filter_keys(block: Bytes) -> Result<u64, BlockError> {
+    let block = FilterBlock::open_unverified(block)?;
+    block.verify().map(|()| block.info().keys)
+}
+
+fn range_filter_keys(block: Bytes) -> Result<u64, BlockError> {
+    let block = RangeBlock::new(block)?;
+    block.verify().map(|()| block.info.keys)
 }
 
 impl VerifyReport {

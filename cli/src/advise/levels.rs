@@ -162,6 +162,7 @@ fn without_filter(path: &Path, table: &Opened, reading: Reading<'_>) -> Result<T
             (keys, level_by_manifest(path, reading.manifests))
         }
         Opened::FilterBlock(block) => (block.info().keys, None),
+        Opened::RangeFilter(block) => (block.info.keys, None),
         Opened::Partitions(container) => (container.index.keys(), None),
     };
     Ok(TableFilter { keys, bytes: 0, expected_fpr: 1.0, level })

@@ -213,6 +213,9 @@ pub(super) fn filter_of(path: &Path, reading: Reading<'_>) -> Result<TableFilter
     match opened.map_err(|unopened| Unknown::Because(explained(&unopened.reason), unopened.outcome))? {
         Opened::Table(table) => filter_of_table(table),
         Opened::FilterBlock(block) => Ok(TableFilter::of_block(&block)),
+        Opened::RangeFilter(_) => {
+            Err(Unknown::Because("it is a range filter, which answers no lookups".to_owned(), Outcome::Yes))
+        }
         Opened::Partitions(container) => TableFilter::of_partitions(&container.fields()),
         Opened::Foreign(table) => filter_of_foreign(path, table, reading),
     }

@@ -198,7 +198,7 @@ impl Source {
     fn of_file(path: &Path) -> anyhow::Result<Self> {
         match files::look_at(path)? {
             Look::Table | Look::Foreign(_) => Ok(Self::Table(path.to_owned())),
-            Look::FilterBlock | Look::Partitions | Look::Sidecar => {
+            Look::FilterBlock | Look::RangeFilter | Look::Partitions | Look::Sidecar => {
                 bail!("{} is a filter block, which has no keys: give its table, or a file of keys", path.display())
             }
             Look::Neither => Ok(Self::Lines(path.to_owned())),

@@ -21,6 +21,7 @@ use crate::opened::{self, Reading};
 use crate::output::{Outcome, Text, explained, in_options};
 use crate::partitions::{Container, PartitionFields, Partitions};
 use crate::probe::{FileProbes, KeyBatch, Times, probe_file};
+use crate::ranges::{RangeBlock, RangeFields};
 use crate::units::{bytes, grouped, percent};
 
 #[derive(Debug, Args)]
@@ -107,6 +108,7 @@ impl fmt::Display for Observed {
 enum Fields {
     Table(Box<TableFields>),
     FilterBlock(Box<FilterFields>),
+    RangeFilter(Box<RangeFields>),
     PartitionedFilter(Box<PartitionFields>),
     Sidecar(Box<SidecarFields>),
     ForeignTable(Box<ForeignFields>),
@@ -196,6 +198,10 @@ fn fields(path: &Path, look: Look, reading: Reading<'_>) -> anyhow::Result<(Outc
             let filter = FilterFields::new(&FilterBlock::open_unverified(input::whole(path)?)?);
             Ok((Outcome::from_sound(filter.checksum_state == "ok"), Fields::FilterBlock(Box::new(filter))))
         }
+        Look::RangeFilter => {
+            let fields = RangeFields::of_block(&RangeBlock::read(path)?);
+            Ok((Outcome::from_sound(fields.is_sound()), Fields::RangeFilter(Box::new(fields))))
+        }
         Look::Partitions => {
             let fields = opened::container(path)?.fields();
             Ok((fields.outcome, Fields::PartitionedFilter(Box::new(fields))))
@@ -224,6 +230,7 @@ impl fmt::Display for InspectReport {
             match &file.fields {
                 Fields::Table(table) => write!(f, "{}: table of {} bytes\n{table}", file.path, grouped(file.bytes))?,
                 Fields::FilterBlock(filter) => write!(f, "{}: filter block\n{filter}", file.path)?,
+                Fields::RangeFilter(filter) => write!(f, "{}: range filter block\n{filter}", file.path)?,
                 Fields::PartitionedFilter(filter) => write!(f, "{}: filter in partitions\n{filter}", file.path)?,
                 Fields::Sidecar(sidecar) => {
                     write!(f, "{}: sidecar of {} bytes\n{sidecar}", file.path, grouped(file.bytes))?;

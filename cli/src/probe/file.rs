@@ -4,6 +4,7 @@ use std::path::Path;
 
 use bytes::Bytes;
 use serde::Serialize;
+use sstfilter::range::KeyRange;
 use sstfilter::sst::Table;
 use sstfilter::{BlockError, FilterBlock, FilterReader, HashIdentity, KeyHash, KeyHasher, MatchBitmap};
 use sstfilter_interop::{BatchAnswer, BatchAnswers, Error};
@@ -13,6 +14,7 @@ use crate::inspect::foreign;
 use crate::opened::{self, ForeignTable, Opened, Reading, Unopened};
 use crate::output::{Outcome, explained, in_options};
 use crate::partitions::{PartitionFields, Partitions};
+use crate::ranges::{self, RangeBlock};
 use crate::{files, input};
 
 /// What a file's filter is, and what it answered.
@@ -101,6 +103,7 @@ pub(crate) fn probe_file(
     let (mut file, answers) = match opened {
         Ok(Opened::Table(table)) => probe_table(&table, keys, reading.secret, times),
         Ok(Opened::FilterBlock(block)) => probe_block(*block, keys, reading.secret, times),
+        Ok(Opened::RangeFilter(block)) => probe_range_filter(&block, keys, reading, times),
         Ok(Opened::Partitions(container)) => {
             let partitions = timed(&mut times.reading, || container.partitions());
             let (filter, answers) = probe_partitions(&partitions, keys, reading.secret, times);
@@ -169,6 +172,30 @@ fn probe_block(
     let reader = timed(&mut times.reading, || FilterReader::from(Ok(block)));
     let (filter, answers) = probe_reader(&reader, keys, secret, times);
     (filter.of("filter block", Some(keys_in_block)), answers)
+}
+
+/// A key is the range from itself to itself.
+fn probe_range_filter(
+    block: &RangeBlock,
+    keys: &KeyBatch<'_>,
+    reading: Reading<'_>,
+    times: &mut Times,
+) -> (FileProbes, Answers) {
+    let keys_in_block = Some(block.info.keys);
+    let filter = match timed(&mut times.reading, || block.load(reading)) {
+        Ok(filter) => filter,
+        Err(problem) => {
+            let state = FilterState::unusable(in_options(&problem), ranges::outcome_of(&problem));
+            return (state.of("filter block", keys_in_block), Answers::All);
+        }
+    };
+    let points: Vec<_> = keys.keys.iter().map(|&key| KeyRange::from(key..=key)).collect();
+    let mut matches = MatchBitmap::default();
+    timed(&mut times.probing, || filter.may_hold_batch(&points, &mut matches));
+    times.probes += points.len() as u64;
+    let kind = format!("range, {}", ranges::map_name(&block.info));
+    let state = FilterState::usable(kind, Some(block.info.expected_fpr(1)));
+    (state.of("filter block", keys_in_block), Answers::from_bitmap(&matches))
 }
 
 fn probe_foreign(table: &ForeignTable, keys: &KeyBatch<'_>, times: &mut Times) -> (FileProbes, Answers) {

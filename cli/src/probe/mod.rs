@@ -3,8 +3,10 @@
 mod batch;
 mod file;
 mod listing;
+mod range;
 
 use core::fmt;
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::thread;
 use std::time::Instant;
@@ -31,8 +33,13 @@ pub(crate) struct ProbeArgs {
     paths: Vec<PathBuf>,
 
     /// Keys to probe for (values behind them are ignored)
-    #[arg(long, value_name = "FILE")]
-    keys: PathBuf,
+    #[arg(long, value_name = "FILE", required_unless_present = "range")]
+    keys: Option<PathBuf>,
+
+    /// Probe the range filters instead: which tables may hold a key from LOWER up to, but without UPPER
+    #[arg(long, value_names = ["LOWER", "UPPER"], num_args = 2, allow_hyphen_values = true,
+        conflicts_with_all = ["keys", "per_key", "only_maybe", "only_absent", "threads"])]
+    range: Vec<OsString>,
 
     /// Print a line for each key instead of figures: the key, the number of tables that may hold it, and their names with
     /// commas between them, separated by tabs
@@ -124,7 +131,11 @@ pub(crate) fn run(
 ) -> anyhow::Result<Outcome> {
     let begun = Instant::now();
     let paths = args.files()?;
-    let lines = KeyLines::read(&args.keys, format, "--keys")?;
+    let Some(keys) = &args.keys else {
+        let ends = range::Ends::parse(&args.range, format)?;
+        return output.report(range::run(&paths, ends, reading));
+    };
+    let lines = KeyLines::read(keys, format, "--keys")?;
     ensure!(u32::try_from(lines.len()).is_ok(), "--keys: expected less than 2^32 keys: split the file");
     let keys = KeyBatch::new(lines.iter().map(|(key, _)| key).collect());
     let detail = if args.per_key { Detail::Files } else { Detail::Counts };

@@ -15,6 +15,7 @@ mod foreign;
 mod keys;
 mod partitions;
 mod probe;
+mod ranges;
 mod read;
 mod rebuild;
 mod report;

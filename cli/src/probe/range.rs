@@ -1,0 +1,139 @@
+//! `sstfilter probe --range`: which files may hold a key between two ends, by their range filters.
+
+use core::fmt;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, ensure};
+use serde::Serialize;
+use sstfilter::range::{KeyRange, RangeFilter};
+use sstfilter::{BlockError, FilterKind};
+
+use super::listing;
+use crate::input;
+use crate::lines::KeysFormat;
+use crate::opened::{Opened, Reading};
+use crate::output::{Column, Outcome, Text, explained, figures, in_options};
+use crate::ranges;
+use crate::units::counted;
+
+#[derive(Debug, Serialize)]
+pub(super) struct RangeReport {
+    lower: Text,
+    /// The range ends before it.
+    upper: Text,
+    tables: usize,
+    /// Tables that may hold a key of the range.
+    touched: usize,
+    per_table: Vec<FileAnswer>,
+}
+
+#[derive(Debug, Serialize)]
+struct FileAnswer {
+    path: String,
+    format: &'static str,
+    /// How keys became codes; `none` or `unusable`.
+    range_filter: &'static str,
+    may_hold: bool,
+    /// Why there is no answer but "may be present".
+    problem: Option<String>,
+    #[serde(skip)]
+    outcome: Outcome,
+}
+
+/// The ends of `--range`.
+#[derive(Debug)]
+pub(super) struct Ends {
+    lower: Vec<u8>,
+    upper: Vec<u8>,
+}
+
+impl Ends {
+    pub(super) fn parse(ends: &[OsString], format: KeysFormat) -> anyhow::Result<Self> {
+        let end = |at: usize| {
+            let end = ends.get(at).context("--range: expected two ends")?;
+            format.parse_argument(end).with_context(|| format!("--range '{}'", Text(end.as_encoded_bytes().to_vec())))
+        };
+        let (lower, upper) = (end(0)?, end(1)?);
+        ensure!(lower < upper, "--range: expected LOWER below UPPER, before which the range ends");
+        Ok(Self { lower, upper })
+    }
+
+    fn range(&self) -> KeyRange<'_> {
+        KeyRange::from(self.lower.as_slice()..self.upper.as_slice())
+    }
+}
+
+/// The answer is no when a file is damaged, and a failure when one cannot be read; both may hold a key of the range.
+pub(super) fn run(paths: &[PathBuf], ends: Ends, reading: Reading<'_>) -> (Outcome, RangeReport) {
+    let answers: Vec<_> = paths.iter().map(|path| FileAnswer::new(path, &ends, reading)).collect();
+    let outcome = answers.iter().map(|answer| answer.outcome).max().unwrap_or(Outcome::Yes);
+    let touched = answers.iter().filter(|answer| answer.may_hold).count();
+    let report = RangeReport {
+        tables: answers.len(),
+        touched,
+        per_table: answers,
+        lower: Text(ends.lower),
+        upper: Text(ends.upper),
+    };
+    (outcome, report)
+}
+
+impl FileAnswer {
+    fn new(path: &Path, ends: &Ends, reading: Reading<'_>) -> Self {
+        let answer = match Opened::open(path, reading) {
+            Ok(Opened::RangeFilter(block)) => Self::of_filter("filter block", block.load(reading).as_ref(), ends),
+            Ok(Opened::Table(_)) => Self::without_filter("table"),
+            Ok(Opened::Foreign(table)) => Self::without_filter(table.engine().name()),
+            Ok(Opened::FilterBlock(_) | Opened::Partitions(_)) => Self::without_filter("filter block"),
+            Err(unopened) => Self::unusable("none", explained(&unopened.reason), unopened.outcome),
+        };
+        Self { path: input::name(path).into_owned(), ..answer }
+    }
+
+    fn of_filter<D: AsRef<[u8]>>(
+        format: &'static str,
+        filter: Result<&RangeFilter<D>, &BlockError>,
+        ends: &Ends,
+    ) -> Self {
+        match filter {
+            Ok(filter) => Self {
+                range_filter: ranges::map_name(&filter.info()),
+                may_hold: filter.may_hold(ends.range()),
+                problem: None,
+                ..Self::without_filter(format)
+            },
+            Err(problem) => Self::unusable(format, in_options(problem), ranges::outcome_of(problem)),
+        }
+    }
+
+    fn without_filter(format: &'static str) -> Self {
+        let problem = Some(format!("it has no {} filter", FilterKind::RANGE));
+        let (range_filter, outcome) = ("none", Outcome::Yes);
+        Self { path: String::new(), format, range_filter, may_hold: true, problem, outcome }
+    }
+
+    fn unusable(format: &'static str, problem: String, outcome: Outcome) -> Self {
+        Self { range_filter: "unusable", problem: Some(problem), outcome, ..Self::without_filter(format) }
+    }
+}
+
+impl fmt::Display for RangeReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let columns: [Column<FileAnswer>; 4] = [
+            ("table", |file| listing::file_name(&file.path)),
+            ("format", |file| file.format.to_owned()),
+            ("range filter", |file| file.range_filter.to_owned()),
+            ("answer", |file| if file.may_hold { "may be present" } else { "absent" }.to_owned()),
+        ];
+        writeln!(f, "{}", figures(&columns, &self.per_table))?;
+        for file in &self.per_table {
+            if let Some(problem) = &file.problem {
+                let path = if problem.contains(&file.path) { String::new() } else { format!("{}: ", file.path) };
+                writeln!(f, "{path}{problem}")?;
+            }
+        }
+        let (tables, Self { lower, upper, touched, .. }) = (counted(self.tables as u64, "table"), self);
+        writeln!(f, "from {lower} up to, but without {upper}: {touched} of {tables} may hold a key")
+    }
+}

@@ -1,0 +1,137 @@
+//! Which range filter is built, and which prefixes it has.
+
+use std::sync::Arc;
+
+use anyhow::Context;
+use clap::Args;
+use sstfilter::range::{RangePolicy, RangeUnits};
+use sstfilter::{DelimitedPrefix, FalsePositiveRate, FixedPrefix, KeyExtractor};
+
+use crate::args::parse_fpr;
+use crate::units::{count_in, parse_count};
+
+/// Which range filter is built beside the point filter, if one is.
+#[derive(Debug, Args)]
+pub(crate) struct RangeFilterArgs {
+    /// Build a range filter as well, by which scans skip tables: `ordered[:RATE]` for ranges of any length, or
+    /// `bounded:UNITS[:RATE]` for ranges of up to UNITS in an integer, which stands at the start of the key or after its
+    /// --range-prefix [RATE: 0.01]
+    #[arg(long, value_name = "MAP", value_parser = parse_map)]
+    range_filter: Option<RangeMapArg>,
+
+    /// With --range-filter bounded: bytes of the integer, big-endian, 1 to 8
+    #[arg(long, value_name = "BYTES", default_value_t = 8, value_parser = count_in::<u32>(1..=8), requires = "range_filter")]
+    range_integer: u32,
+}
+
+/// The map from keys to codes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum RangeMapArg {
+    Ordered { rate: FalsePositiveRate },
+    Bounded { longest: u64, rate: FalsePositiveRate },
+}
+
+fn parse_map(text: &str) -> Result<RangeMapArg, String> {
+    let expected = || format!("expected ordered, ordered:RATE, bounded:UNITS or bounded:UNITS:RATE, got '{text}'");
+    let rate = |text: Option<&str>| text.map_or(Ok(FalsePositiveRate::ONE_PERCENT), parse_fpr);
+    let parts: Vec<_> = text.split(':').collect();
+    match *parts.as_slice() {
+        ["ordered", ref rest @ ..] if rest.len() <= 1 => {
+            Ok(RangeMapArg::Ordered { rate: rate(rest.first().copied())? })
+        }
+        ["bounded", longest, ref rest @ ..] if rest.len() <= 1 => {
+            Ok(RangeMapArg::Bounded { longest: parse_count(longest)?, rate: rate(rest.first().copied())? })
+        }
+        _ => Err(expected()),
+    }
+}
+
+impl RangeFilterArgs {
+    /// Whether the options ask for none.
+    pub(crate) fn is_none(&self) -> bool {
+        self.range_filter.is_none()
+    }
+
+    /// The policy of the range filter that the options ask for.
+    pub(crate) fn policy(&self, prefix: Option<&RangePrefix>) -> anyhow::Result<Option<RangePolicy>> {
+        let policy = match self.range_filter {
+            None => return Ok(None),
+            Some(RangeMapArg::Ordered { rate }) => RangePolicy::ordered(rate),
+            Some(RangeMapArg::Bounded { longest, rate }) => {
+                let units = RangeUnits::integer(self.range_integer).context("--range-integer")?;
+                RangePolicy::bounded(within(units, prefix), longest, rate)
+            }
+        };
+        policy.map(Some).context("--range-filter")
+    }
+}
+
+/// These units after the prefix, if there is one.
+pub(crate) fn within(units: RangeUnits, prefix: Option<&RangePrefix>) -> RangeUnits {
+    match prefix {
+        Some(prefix) => units.within(prefix.extractor()),
+        None => units,
+    }
+}
+
+/// The part of keys that ranges are inside of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RangePrefix {
+    /// The first bytes.
+    Bytes(usize),
+    /// All up to the first byte of this value, and that byte.
+    EndsWith(u8),
+}
+
+/// Parses a number of bytes, or the byte that ends the prefix.
+pub(crate) fn parse_prefix(text: &str) -> Result<RangePrefix, String> {
+    let expected =
+        || format!("expected a number of bytes, a byte that is no digit, or 0x and its two digits, got '{text}'");
+    if let Some(digits) = text.strip_prefix("0x") {
+        let byte = u8::from_str_radix(digits, 16).ok().filter(|_| digits.len() == 2);
+        return byte.map(RangePrefix::EndsWith).ok_or_else(expected);
+    }
+    match *text.as_bytes() {
+        [byte] if byte.is_ascii() && !byte.is_ascii_digit() => Ok(RangePrefix::EndsWith(byte)),
+        _ => {
+            let bytes = count_in::<u16>(1..=u64::from(u16::MAX))(text).map_err(|_| expected())?;
+            Ok(RangePrefix::Bytes(bytes.into()))
+        }
+    }
+}
+
+impl RangePrefix {
+    pub(crate) fn extractor(self) -> Arc<dyn KeyExtractor> {
+        match self {
+            Self::Bytes(bytes) => Arc::new(FixedPrefix::new(bytes)),
+            Self::EndsWith(byte) => Arc::new(DelimitedPrefix::new(byte)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn maps_parse_with_and_without_a_rate() {
+        let (one_percent, rate) = (FalsePositiveRate::ONE_PERCENT, FalsePositiveRate::new(0.001).unwrap());
+        assert_eq!(parse_map("ordered"), Ok(RangeMapArg::Ordered { rate: one_percent }));
+        assert_eq!(parse_map("ordered:0.001"), Ok(RangeMapArg::Ordered { rate }));
+        assert_eq!(parse_map("bounded:1K"), Ok(RangeMapArg::Bounded { longest: 1_000, rate: one_percent }));
+        assert_eq!(parse_map("bounded:32:0.001"), Ok(RangeMapArg::Bounded { longest: 32, rate }));
+        for text in ["", "hashed", "bounded", "ordered:2", "ordered:0.1:1", "bounded:x", "bounded:1:0.1:", "ordered:"] {
+            assert!(parse_map(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_prefix_is_a_number_of_bytes_or_the_byte_that_ends_it() {
+        assert_eq!(parse_prefix("8"), Ok(RangePrefix::Bytes(8)));
+        assert_eq!(parse_prefix(":"), Ok(RangePrefix::EndsWith(b':')));
+        assert_eq!(parse_prefix("0x38"), Ok(RangePrefix::EndsWith(b'8')));
+        for text in ["", "0", "-1", "::", "0x1", "0x123", "é", "1000000"] {
+            assert!(parse_prefix(text).is_err(), "{text}");
+        }
+    }
+}

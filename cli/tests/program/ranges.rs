@@ -1,0 +1,137 @@
+//! Range filters from outside. The failures guarded against: a range filter that is taken for a point filter or passes for
+//! sound with a flipped bit, and a filter of other prefixes that says "absent" to keys that it has not seen.
+
+use std::fs;
+
+use crate::common::{Place, flip, lines, run};
+
+/// Keys `user07:0000`, 20 for each of 50 users: every tenth second.
+fn keys(place: &Place) -> String {
+    place.write("rows", lines(0..1_000, |row| format!("user{:02}:{:04}", row / 20, row % 20 * 10)))
+}
+
+/// A block of these keys, built with `options`.
+fn block(place: &Place, name: &str, options: &[&str]) -> String {
+    let (keys, out) = (keys(place), place.text(name));
+    run(&[&["filter", "build", "--keys", &keys, "--out", &out], options].concat()).expect_code(0);
+    out
+}
+
+fn hashed(place: &Place) -> String {
+    block(place, "hashed.filter", &["--range-filter", "bounded:64:0.01", "--range-prefix", ":", "--range-integer", "4"])
+}
+
+#[test]
+fn inspect_shows_every_field_of_both_maps() {
+    let place = Place::new();
+    let ordered = block(&place, "ordered.filter", &["--range-filter", "ordered:0.01"]);
+    let shown = run(&["inspect", &ordered]).expect_code(0).stdout;
+    for words in ["range filter block", "ordered: any keys", "ranges of any length", "common bytes", "11 bytes", "(ok)"]
+    {
+        assert!(shown.contains(words), "{words}: {shown}");
+    }
+    let report = run(&["inspect", "--json", &ordered]).expect_code(0).json();
+    let fields = &report["files"][0]["range_filter"];
+    assert_eq!((&fields["map"], &fields["keys"], &fields["key_bytes"]), (&"ordered".into(), &1_000.into(), &11.into()));
+    assert_eq!(fields["block_bytes"], fs::metadata(&ordered).unwrap().len());
+    assert_eq!((fields["common_bytes"].as_u64(), fields["hash_id"].as_u64()), (Some(4), Some(1)), "{fields}");
+
+    let hashed = hashed(&place);
+    let shown = run(&["inspect", &hashed]).expect_code(0).stdout;
+    let words = "hashed: ranges of up to 1,024 units of 1 in a big-endian integer of 4 bytes after the prefix";
+    assert!(shown.contains(words) && shown.contains("100 % for ranges of 1,048,576 units"), "{shown}");
+    let report = run(&["inspect", "--json", &hashed]).expect_code(0).json();
+    let rates = report["files"][0]["range_filter"]["expected_rates"].as_array().unwrap();
+    let rate = |at: usize| (rates[at]["units"].as_u64().unwrap(), rates[at]["expected_fpr"].as_f64().unwrap());
+    assert_eq!([0, 1, 2, 3].map(|at| rate(at).0), [1, 32, 1_024, 1 << 20]);
+    assert!(rate(1).1 < 0.01 && rate(2).1 > 0.01 && rate(3).1 > 0.999, "{rates:?}");
+}
+
+#[test]
+fn a_flipped_bit_anywhere_in_a_block_is_found_by_inspect_and_verify() {
+    let place = Place::new();
+    for block in [block(&place, "ordered.filter", &["--range-filter", "ordered"]), hashed(&place)] {
+        let sound = run(&["verify", &block]).expect_code(0).stdout;
+        assert!(sound.contains("1 file checked, 1,000 entries: 0 damaged"), "{sound}");
+        let length = usize::try_from(fs::metadata(&block).unwrap().len()).unwrap();
+        // The kind, too: a range filter must not become a filter of keys.
+        for at in [0, length / 2, length - 40, length - 32 + 16, length - 32 + 21, length - 1] {
+            flip(&block, at);
+            run(&["verify", &block]).expect_code(1);
+            let shown = run(&["inspect", &block]).expect_code(1).stdout;
+            assert!(shown.contains("checksum") && !shown.contains("(ok)"), "{at}: {shown}");
+            let probed =
+                run(&["probe", "--json", "--range", "user00:0001", "user00:0002", &block]).expect_code(1).json();
+            assert_eq!(probed["touched"], 1, "{at}: {probed}");
+            flip(&block, at);
+        }
+        let whole = fs::read(&block).unwrap();
+        fs::write(&block, &whole[..length - 1]).unwrap();
+        assert_eq!(run(&["verify", &block]).expect_code(1).stderr, "");
+        fs::write(&block, whole).unwrap();
+    }
+}
+
+#[test]
+fn a_range_is_absent_where_no_key_is_and_present_at_every_key() {
+    let place = Place::new();
+    let ordered = block(&place, "ordered.filter", &["--range-filter", "ordered:0.001"]);
+    let hashed = hashed(&place);
+    let touched = |block: &str, lower: &str, upper: &str| {
+        let options = ["probe", "--json", "--range-prefix", ":", "--range", lower, upper, block];
+        run(&options).expect_code(0).json()["touched"].as_u64().unwrap()
+    };
+    for block in [&ordered, &hashed] {
+        assert_eq!(
+            (touched(block, "user07:0100", "user07:0101"), touched(block, "user07:0095", "user07:0105")),
+            (1, 1)
+        );
+    }
+    assert_eq!((touched(&ordered, "user50:", "user99:"), touched(&hashed, "user90:0000", "user90:0050")), (0, 0));
+    let rows = keys(&place);
+    for block in [&ordered, &hashed] {
+        let probed = run(&["probe", "--json", "--range-prefix", ":", block, "--keys", &rows]).expect_code(0).json();
+        assert_eq!((&probed["positives"], &probed["unusable_filters"]), (&1_000.into(), &0.into()), "{probed}");
+    }
+    let page = run(&["probe", "--range", "user50:", "user99:", &ordered]).expect_code(0).stdout;
+    assert!(page.contains("from user50: up to, but without user99:: 0 of 1 table may hold a key"), "{page}");
+}
+
+#[test]
+fn a_hashed_filter_of_other_prefixes_may_hold_everything_and_is_no_damage() {
+    let place = Place::new();
+    let hashed = hashed(&place);
+    for prefix in [&[][..], &["--range-prefix", "7"]] {
+        let options = ["probe", "--json", "--range", "user07:0101", "user07:0102", &hashed];
+        let probed = run(&[&options[..], prefix].concat()).expect_code(0).json();
+        assert_eq!((&probed["touched"], &probed["per_table"][0]["range_filter"]), (&1.into(), &"unusable".into()));
+        run(&[&["verify", &hashed][..], prefix].concat()).expect_code(0);
+    }
+}
+
+#[test]
+fn options_that_make_no_range_filter_are_refused() {
+    let place = Place::new();
+    let (rows, out) = (keys(&place), place.text("out"));
+    for (options, words) in [
+        (&["--range-filter", "hashed"][..], "expected ordered"),
+        (&["--range-filter", "bounded:0"], "longest range"),
+        (&["--range-filter", "bounded:1e18"], "low bits"),
+        (&["--range-filter", "ordered", "--policy", "bloom"], "leave out --policy"),
+        (&["--range-filter", "bounded:8", "--range-integer", "9"], "expected 1 to 8"),
+        (&["--range-filter", "ordered", "--range-prefix", ""], "expected a number of bytes"),
+    ] {
+        run(&[&["filter", "build", "--keys", &rows, "--out", &out], options].concat()).expect_error(words);
+        assert!(!place.path("out").exists());
+    }
+    let ordered = block(&place, "ordered.filter", &["--range-filter", "ordered"]);
+    let hashed = hashed(&place);
+    let probed = run(&["probe", &hashed, "--range", "a", "b"]).expect_code(0).stdout;
+    assert!(probed.contains("give its prefix with --range-prefix"), "{probed}");
+    run(&["probe", &ordered, "--range", "b", "a"]).expect_error("expected LOWER below UPPER");
+    run(&["probe", &ordered, "--range", "a"]).expect_error("--range");
+    run(&["dump", &ordered]).expect_error("is a filter block, which has no keys");
+    run(&["filter", "extract", &ordered, "--out", &out]).expect_error("is a filter block already");
+    let advice = run(&["advise", "--tables", &ordered]);
+    advice.expect_error("no filter whose cost can be told");
+}
