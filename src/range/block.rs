@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::hashed::query::{self as hashed, Hashing, Query};
 use super::key_range::KeyRange;
-use super::lines::{Lines, Portable, Select};
+use super::lines::{Lines, Lows, Portable, Select};
 use super::ordered::next::NextKey;
 use super::ordered::{Segments, query as ordered};
 use super::params::{CodeMap, HashedMap, OrderedMap, RangeShape, SEGMENT_BYTES};
@@ -176,7 +176,7 @@ impl<D: AsRef<[u8]>> RangeFilter<D> {
             },
             CodeMap::Ordered(map) => {
                 let (lines, segments) = self.segments(map);
-                let interval = segments.interval(range, self.key_bytes(), self.shape.cell_bits());
+                let interval = segments.interval(range, self.key_bytes());
                 interval.is_some_and(|interval| ordered::any_in::<S>(&lines, interval))
             }
         }
@@ -202,7 +202,7 @@ impl<D: AsRef<[u8]>> RangeFilter<D> {
             CodeMap::Hashed(_) => NextKey::AtLeast(lower.to_vec()),
             CodeMap::Ordered(map) => {
                 let (lines, segments) = self.segments(map);
-                segments.first_at_least::<Portable>(&lines, lower, self.key_bytes(), self.shape.cell_bits())
+                segments.first_at_least::<Portable>(&lines, lower, self.key_bytes())
             }
         }
     }
@@ -245,8 +245,10 @@ impl<D: AsRef<[u8]>> RangeFilter<D> {
 
     #[inline(always)]
     fn lines(&self) -> Lines<'_> {
-        let parts = self.parts();
-        Lines::new(parts.lines, parts.lows, parts.rest, self.shape.low_bits, self.shape.codes)
+        let Parts { lines, lows, rest } = self.parts();
+        let codes = self.shape.codes.into();
+        let uniform = Lows::Uniform { low_bits: self.shape.low_bits, codes };
+        Lines { lines: lines.as_chunks().0, low_bytes: lows, overflow: rest, lows: uniform }
     }
 
     #[inline(always)]
@@ -254,7 +256,7 @@ impl<D: AsRef<[u8]>> RangeFilter<D> {
         let Parts { lines, lows, rest } = self.parts();
         let records = usize::try_from(u64::from(self.shape.lines) * SEGMENT_BYTES).unwrap_or(usize::MAX);
         let (records, tails) = rest.split_at(records.min(rest.len()));
-        let lines = Lines::new(lines, lows, &[], self.shape.low_bits, self.shape.codes);
+        let lines = Lines { lines: lines.as_chunks().0, low_bytes: lows, overflow: &[], lows: Lows::PerLine };
         (lines, Segments::new(records, tails, &self.shape, map))
     }
 }
@@ -304,7 +306,7 @@ pub struct RangeInfo {
     pub codes: u64,
     /// Lines of 64 bytes.
     pub lines: u64,
-    /// Bits of a code that are stored outside its line.
+    /// Bits of a code that are stored outside its line. Segments of ordered codes have at least as many.
     pub low_bits: u32,
     /// Length of every key in bytes; `None` if it varies.
     pub key_bytes: Option<u64>,

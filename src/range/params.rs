@@ -13,6 +13,9 @@ pub(super) const QUOTIENT_BITS: u32 = 8;
 /// The most low bits of a code.
 pub(super) const MAX_LOW_BITS: u32 = 40;
 
+/// The most low bits of ordered codes: a segment has 5 bits for their number.
+pub(super) const MAX_ORDERED_LOW_BITS: u32 = 31;
+
 /// The most codes of a filter: the rank of a line has 31 bits.
 pub(super) const MAX_CODES: u64 = (1 << 31) - 1;
 
@@ -54,13 +57,16 @@ pub(super) struct OrderedMap {
     /// Bytes that all keys have in common; the tails start with them.
     pub(super) common_bytes: u32,
     pub(super) tails_bytes: u32,
+    /// Words of 64 bits that the low bits fill.
+    pub(super) low_words: u32,
 }
 
 /// What a query needs beside the payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RangeShape {
     pub(super) map: CodeMap,
-    /// Bits of a code that are stored outside its line.
+    /// Bits of a code that are stored outside its line. Segments of ordered codes have at least as many, each its own
+    /// number.
     pub(super) low_bits: u32,
     /// Length of every key in bytes; `None` if it varies.
     pub(super) key_bytes: Option<u32>,
@@ -83,7 +89,11 @@ impl RangeShape {
 
     /// Bytes of the low bits. Eight more than they fill, so that each can be read as part of a whole word.
     pub(super) fn lows_bytes(&self) -> u64 {
-        (u64::from(self.codes) * u64::from(self.low_bits)).div_ceil(64) * 8 + 8
+        let words = match self.map {
+            CodeMap::Hashed(_) => (u64::from(self.codes) * u64::from(self.low_bits)).div_ceil(64),
+            CodeMap::Ordered(map) => map.low_words.into(),
+        };
+        words * 8 + 8
     }
 
     /// Bytes after the low bits.
@@ -106,7 +116,7 @@ impl RangeShape {
         QUOTIENT_BITS + self.low_bits
     }
 
-    /// The number of codes that the lines have places for, in the hashed map.
+    /// The number of codes that the lines of hashed codes have places for.
     pub(super) fn code_space(&self) -> u64 {
         u64::from(self.lines) << self.cell_bits()
     }
@@ -125,7 +135,7 @@ impl RangeShape {
                 [first(number, map.unit_shift, map.chunk_bits)].into_iter().chain(sizes).chain(own).collect()
             }
             CodeMap::Ordered(map) => {
-                let own = [map.common_bytes, map.tails_bytes];
+                let own = [map.common_bytes, map.tails_bytes, map.low_words];
                 [first(ORDERED, 0, 0)].into_iter().chain(sizes).chain(own).collect()
             }
         };
@@ -152,10 +162,10 @@ impl RangeShape {
                 (CodeMap::Hashed(map), [key_bytes, lines, codes])
             }
             ORDERED => {
-                let [_, key_bytes, lines, codes, common_bytes, tails_bytes] =
-                    encoded.words("6 in a range filter of ordered codes")?;
+                let [_, key_bytes, lines, codes, common_bytes, tails_bytes, low_words] =
+                    encoded.words("7 in a range filter of ordered codes")?;
                 require(unit_shift == 0 && chunk_bits == 0, "units", "0 in ordered codes", first >> 16)?;
-                (CodeMap::Ordered(OrderedMap { common_bytes, tails_bytes }), [key_bytes, lines, codes])
+                (CodeMap::Ordered(OrderedMap { common_bytes, tails_bytes, low_words }), [key_bytes, lines, codes])
             }
             _ => return Err(BlockError::Field { field: "range map", expected: "1 to 3", got: number.into() }),
         };
@@ -181,6 +191,8 @@ impl RangeShape {
                 require(self.codes == 0 || self.lines > 0, "lines", "at least one for codes", self.lines)?;
             }
             CodeMap::Ordered(map) => {
+                let most = "0 to 31 in ordered codes";
+                require(self.low_bits <= MAX_ORDERED_LOW_BITS, "low bits of a code", most, self.low_bits)?;
                 let has_common = map.common_bytes <= map.tails_bytes.min(MAX_SHARED_BYTES as u32);
                 require(has_common, "common prefix", "no longer than the tails, and below 65536", map.common_bytes)?;
                 let is_sound = self.lines <= self.codes && (self.codes == 0 || self.lines > 0);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::build::RangeBuilder;
-use super::params::{MAX_CHUNK_BITS, MAX_LOW_BITS};
+use super::params::{MAX_CHUNK_BITS, MAX_LOW_BITS, MAX_ORDERED_LOW_BITS};
 use crate::error::ConfigError;
 use crate::hash::KeyExtractor;
 use crate::policy::BuildContext;
@@ -131,6 +131,7 @@ pub(super) struct HashedPlan {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OrderedPlan {
+    /// Low bits per key: where keys share codes, the codes get more of them.
     pub(super) low_bits: u32,
     /// The most keys of a segment.
     pub(super) segment_keys: u32,
@@ -178,14 +179,15 @@ impl RangePolicy {
     ///
     /// # Errors
     ///
-    /// [`ConfigError::OutOfRange`] for a rate below 2^-39.
+    /// [`ConfigError::OutOfRange`] for a rate below 2^-31.
     pub fn ordered(rate: FalsePositiveRate) -> Result<Self, ConfigError> {
         let most = MEAN_SEGMENT_RATE;
         let fits = |low_bits: u32| {
             let keys = (224.0 * rate.get() * two_to(low_bits) / most).min(224.0);
             (keys >= LEAST_SEGMENT_KEYS).then_some((low_bits, keys))
         };
-        let (low_bits, keys) = (0..=MAX_LOW_BITS).find_map(fits).ok_or_else(|| too_many_low_bits(MAX_LOW_BITS + 1))?;
+        let (low_bits, keys) =
+            (0..=MAX_ORDERED_LOW_BITS).find_map(fits).ok_or_else(|| too_many_low_bits(MAX_ORDERED_LOW_BITS + 1))?;
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "164 to 224")]
         let segment_keys = keys as u32;
         Ok(Self { plan: MapPlan::Ordered(OrderedPlan { low_bits, segment_keys }) })
@@ -236,8 +238,10 @@ impl RangePolicy {
 const LONGEST_RANGES_LOG2: u32 = 4;
 
 fn too_many_low_bits(low_bits: u32) -> ConfigError {
-    let (option, expected) =
-        ("low bits of a range filter's codes", "at most 40; allow a higher rate or shorter ranges");
+    let (option, expected) = (
+        "low bits of a range filter's codes",
+        "at most 31 if ordered and 40 if hashed; allow a higher rate or shorter ranges",
+    );
     ConfigError::OutOfRange { option, expected, got: low_bits.into() }
 }
 

@@ -6,7 +6,7 @@ use super::{chunk_hash, chunk_start};
 use crate::codec::checksum;
 use crate::filter::kind::FallbackReason;
 use crate::hash::{KeyExtractor, KeyHash, KeyHasher, PrefixWatch, SortScratch, sort_hashes};
-use crate::range::lines::{Code, LineWriter, WrittenLines};
+use crate::range::lines::{LineWriter, WrittenLines};
 use crate::range::params::{CodeMap, HashedMap, MAX_CODE_SPACE, MAX_CODES, QUOTIENT_BITS, RangeShape};
 use crate::range::policy::HashedPlan;
 use crate::range::window::head;
@@ -132,11 +132,11 @@ impl HashedBuilder {
         drop(keys);
         sort_hashes(&mut codes, &mut SortScratch::default(), memory_budget.unwrap_or(u64::MAX));
 
-        let mut writer = LineWriter::new(plan.low_bits);
+        let mut writer = LineWriter::uniform(plan.low_bits);
         writer.reserve(lines.into(), codes.len() as u64).ok_or(FallbackReason::MemoryBudget)?;
         for code in codes {
             let code = code.get() >> unused;
-            writer.push(Code { line: code >> cell_bits, cell: code & ((1 << cell_bits) - 1) });
+            writer.push(code >> cell_bits, code & ((1 << cell_bits) - 1));
         }
         let written = writer.finish(lines.into()).ok_or(FallbackReason::TooManyKeys)?;
         let checksum_of = |extractor: Arc<dyn KeyExtractor>| checksum(extractor.name().as_bytes());

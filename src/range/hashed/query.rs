@@ -167,11 +167,11 @@ impl Hashing {
 #[inline(always)]
 pub(in crate::range) fn code(shape: &RangeShape, number: u64) -> Code {
     let bits = shape.cell_bits();
-    Code { line: number >> bits, cell: number & ((1 << bits) - 1) }
+    Code::new(number >> bits, number & ((1 << bits) - 1), shape.low_bits)
 }
 
 /// Whether any code is in one of the intervals.
 #[inline(always)]
 pub(in crate::range) fn any_in<S: Select>(shape: &RangeShape, lines: &Lines<'_>, intervals: &Intervals) -> bool {
-    intervals.iter().any(|(from, to)| lines.any_in::<S>(code(shape, from), code(shape, to)))
+    intervals.iter().any(|(from, to)| lines.any_in::<S>(code(shape, from), code(shape, to), [shape.low_bits; 2]))
 }

@@ -7,21 +7,22 @@
 //! line, 64 bytes
 //!   0  32  occupied: bit q is set when a code has quotient q
 //!  32  28  run ends: bit i is set when code i of the line is the last one with its quotient
-//!  60   4  rank: codes in all lines before (low 31 bits); overfull (high bit)
+//!  60   4  hashed: rank (low 31 bits), the codes in all lines before; overfull (high bit)
+//!          ordered: the byte among the low bits at which those of the line begin (low 31 bits)
 //! ```
 //!
 //! The codes with one quotient are a *run*. Its first and last code follow from the run ends: the line answers most
 //! queries alone, and the others with one or two low bits (a quotient filter's line, Bender et al. 2012, over the
 //! upper-bits split of Elias and Fano).
 //!
-//! The run ends have bits for 224 codes. A line with more is *overfull*: the 28 bytes then hold the offset of its run
-//! ends in the overflow area, a u32 for each run, and the number of its codes. Keys that lie close together make such
+//! The run ends have bits for 224 codes. A hashed line with more is *overfull*: the 28 bytes then hold the offset of its
+//! run ends in the overflow area, a u32 for each run, and the number of its codes. Keys that lie close together make such
 //! lines. Rejected: another salt until no line is overfull, which close keys would make fail for every salt.
 
 mod select;
 mod write;
 
-pub(super) use select::{Portable, Select};
+pub(super) use select::{Portable, Select, select_by};
 pub(super) use write::{LineWriter, WrittenLines};
 
 use crate::codec::read_u32;
@@ -35,23 +36,58 @@ const OVERFULL: u64 = 1 << 63;
 /// Runs up to this length are searched code by code.
 const SHORT_RUN: u64 = 8;
 
-/// A code: its line, and its number in that line, the quotient before the low bits.
+/// A code: its line, its quotient there, and its low bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Code {
     pub(super) line: u64,
-    pub(super) cell: u64,
+    pub(super) quotient: u8,
+    pub(super) low: u64,
+}
+
+impl Code {
+    /// The code of a number below 2^(8 + `low_bits`) in a line.
+    #[inline(always)]
+    pub(super) fn new(line: u64, cell: u64, low_bits: u32) -> Self {
+        Self { line, quotient: (cell >> low_bits) as u8, low: cell & ((1 << low_bits) - 1) }
+    }
+
+    /// Not above any code of a line, however many low bits its codes have.
+    pub(super) const fn start_of(line: u64) -> Self {
+        Self { line, quotient: 0, low: 0 }
+    }
+
+    /// Not below any code of a line.
+    pub(super) const fn end_of(line: u64) -> Self {
+        Self { line, quotient: u8::MAX, low: u64::MAX }
+    }
+}
+
+/// How many low bits codes have, and where they are.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Lows {
+    /// As many in all lines, one after the other: a line's rank tells where its own begin.
+    Uniform { low_bits: u32, codes: u64 },
+    /// Each line has its own number of low bits, and says at which byte they begin. All lines have codes.
+    PerLine,
 }
 
 /// The codes of a filter, in the bytes of its payload. Damaged bytes give wrong answers; they never panic.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lines<'a> {
-    lines: &'a [[u8; 64]],
-    lows: &'a [u8],
+    pub(super) lines: &'a [[u8; 64]],
+    pub(super) low_bytes: &'a [u8],
     /// The run ends of overfull lines.
-    overflow: &'a [u8],
+    pub(super) overflow: &'a [u8],
+    pub(super) lows: Lows,
+}
+
+/// A line with the low bits of its codes.
+#[derive(Clone, Copy, Debug)]
+struct OpenLine {
+    line: Line,
+    /// Where the first code's low bits are, in bits.
+    first_bit: u64,
     low_bits: u32,
-    /// Codes in all.
-    codes: u64,
 }
 
 /// Positions of the first and the last code of a run, in its line.
@@ -134,20 +170,9 @@ fn count(words: &[u64; 4]) -> u32 {
 }
 
 impl<'a> Lines<'a> {
-    #[inline(always)]
-    pub(super) fn new(lines: &'a [u8], lows: &'a [u8], overflow: &'a [u8], low_bits: u32, codes: u32) -> Self {
-        Self { lines: lines.as_chunks().0, lows, overflow, low_bits, codes: codes.into() }
-    }
-
-    /// The line that a code belongs to, for prefetching.
+    /// The bytes of a line, for prefetching.
     pub(super) fn line_bytes(&self, line: u64) -> Option<&'a [u8; 64]> {
         self.lines.get(usize::try_from(line).ok()?)
-    }
-
-    /// Where the low bits of the line's first code are, for prefetching.
-    pub(super) fn lows_of(&self, line: u64) -> Option<&'a u8> {
-        let bit = self.line(line)?.rank() * u64::from(self.low_bits);
-        self.lows.get(usize::try_from(bit / 8).ok()?)
     }
 
     #[inline(always)]
@@ -155,18 +180,22 @@ impl<'a> Lines<'a> {
         self.line_bytes(line).map(Line::new)
     }
 
-    /// The low bits of code `index` of the filter.
+    /// A line whose codes have `low_bits` low bits, if each line has its own number.
     #[inline(always)]
-    fn low(&self, index: u64) -> u64 {
-        let bit = index.wrapping_mul(self.low_bits.into());
-        let word = usize::try_from(bit / 8).ok().and_then(|byte| self.lows.get(byte..)?.first_chunk());
-        let mask = (1 << self.low_bits) - 1;
-        word.map_or(0, |&word| u64::from_le_bytes(word) >> (bit % 8) & mask)
+    fn open(&self, line: Line, low_bits: u32) -> OpenLine {
+        match self.lows {
+            Lows::Uniform { low_bits, .. } => OpenLine { line, first_bit: line.rank() * u64::from(low_bits), low_bits },
+            Lows::PerLine => OpenLine { line, first_bit: line.rank() * 8, low_bits },
+        }
     }
 
+    /// The low bits of code `index` of the line.
     #[inline(always)]
-    fn split(&self, cell: u64) -> (u8, u64) {
-        ((cell >> self.low_bits) as u8, cell & ((1 << self.low_bits) - 1))
+    fn low(&self, line: &OpenLine, index: u64) -> u64 {
+        let bit = line.first_bit.wrapping_add(index.wrapping_mul(line.low_bits.into()));
+        let word = usize::try_from(bit / 8).ok().and_then(|byte| self.low_bytes.get(byte..)?.first_chunk());
+        let mask = (1 << line.low_bits) - 1;
+        word.map_or(0, |&word| u64::from_le_bytes(word) >> (bit % 8) & mask)
     }
 
     /// The run of an occupied quotient.
@@ -193,104 +222,114 @@ impl<'a> Lines<'a> {
         Run { first, last: end(runs_before.into()) }
     }
 
-    /// Whether a code is in `from..=to`, where `from <= to`. Codes beyond the last line are in no filter.
+    /// Whether a code is in `from..=to`, where `from <= to`; `low_bits` are those of their lines, if each has its own.
+    /// Codes beyond the last line are in no filter.
     #[inline(always)]
-    pub(super) fn any_in<S: Select>(&self, from: Code, to: Code) -> bool {
+    pub(super) fn any_in<S: Select>(&self, from: Code, to: Code, low_bits: [u32; 2]) -> bool {
         let Some(first) = self.line(from.line) else { return false };
+        let [from_bits, to_bits] = low_bits;
         if from.line == to.line {
-            return self.any_in_line::<S>(&first, from.cell, to.cell);
+            return self.any_in_line::<S>(&self.open(first, from_bits), from, to);
         }
-        self.any_in_lines::<S>(&first, from, to)
+        self.any_in_lines::<S>(&self.open(first, from_bits), from, to, to_bits)
     }
 
     #[inline(always)]
-    fn any_in_line<S: Select>(&self, line: &Line, from: u64, to: u64) -> bool {
-        let ((from_quotient, from_low), (to_quotient, to_low)) = (self.split(from), self.split(to));
-        if from_quotient == to_quotient {
-            return line.has(from_quotient) && self.any_in_run::<S>(line, from_quotient, from_low, to_low);
+    fn any_in_line<S: Select>(&self, line: &OpenLine, from: Code, to: Code) -> bool {
+        if from.quotient == to.quotient {
+            return line.line.has(from.quotient) && self.any_in_run::<S>(line, from, to.low);
         }
-        let (before_from, before_to) = (line.below(from_quotient), line.below(to_quotient));
-        let is_from_occupied = line.has(from_quotient);
+        let (before_from, before_to) = (line.line.below(from.quotient), line.line.below(to.quotient));
+        let is_from_occupied = line.line.has(from.quotient);
         if count(&before_to) > count(&before_from) + u32::from(is_from_occupied) {
             return true;
         }
-        (is_from_occupied && self.last_low::<S>(line, from_quotient) >= from_low)
-            || (line.has(to_quotient) && self.first_low::<S>(line, to_quotient) <= to_low)
+        (is_from_occupied && self.last_low::<S>(line, from.quotient) >= from.low)
+            || (line.line.has(to.quotient) && self.first_low::<S>(line, to.quotient) <= to.low)
     }
 
     #[inline(never)]
-    fn any_in_lines<S: Select>(&self, first: &Line, from: Code, to: Code) -> bool {
-        let (quotient, low) = self.split(from.cell);
-        let above = count(first.occupied()) - count(&first.below(quotient));
-        let is_occupied = first.has(quotient);
-        if above > u32::from(is_occupied) || (is_occupied && self.last_low::<S>(first, quotient) >= low) {
+    fn any_in_lines<S: Select>(&self, first: &OpenLine, from: Code, to: Code, to_bits: u32) -> bool {
+        let above = count(first.line.occupied()) - count(&first.line.below(from.quotient));
+        let is_occupied = first.line.has(from.quotient);
+        if above > u32::from(is_occupied) || (is_occupied && self.last_low::<S>(first, from.quotient) >= from.low) {
             return true;
         }
-        let Some(last) = self.line(to.line) else {
-            // The end is beyond the last line: a code in any line after the first is in the interval.
-            return self.line(from.line + 1).is_some_and(|next| next.rank() < self.codes);
-        };
-        let codes_to_second = self.line(from.line + 1).map_or(self.codes, |second| second.rank());
-        if last.rank() > codes_to_second {
+        let Some(last) = self.line(to.line) else { return self.has_codes_from(from.line + 1) };
+        if self.has_codes_between(from.line, to.line, &last) {
             return true;
         }
-        let (quotient, low) = self.split(to.cell);
-        count(&last.below(quotient)) > 0 || (last.has(quotient) && self.first_low::<S>(&last, quotient) <= low)
+        let is_occupied = last.has(to.quotient);
+        count(&last.below(to.quotient)) > 0
+            || (is_occupied && self.first_low::<S>(&self.open(last, to_bits), to.quotient) <= to.low)
+    }
+
+    /// Whether the lines from `line` on have codes.
+    fn has_codes_from(&self, line: u64) -> bool {
+        match (self.line(line), self.lows) {
+            (Some(line), Lows::Uniform { codes, .. }) => line.rank() < codes,
+            (line, _) => line.is_some(),
+        }
+    }
+
+    /// Whether the lines between two, of which `last` is the second, have codes.
+    #[inline(always)]
+    fn has_codes_between(&self, from: u64, to: u64, last: &Line) -> bool {
+        match self.lows {
+            Lows::Uniform { .. } => self.line(from + 1).is_some_and(|second| last.rank() > second.rank()),
+            Lows::PerLine => to > from + 1,
+        }
     }
 
     #[inline(always)]
-    fn first_low<S: Select>(&self, line: &Line, quotient: u8) -> u64 {
-        self.low(line.rank() + self.run::<S>(line, quotient).first)
+    fn first_low<S: Select>(&self, line: &OpenLine, quotient: u8) -> u64 {
+        self.low(line, self.run::<S>(&line.line, quotient).first)
     }
 
     #[inline(always)]
-    fn last_low<S: Select>(&self, line: &Line, quotient: u8) -> u64 {
-        self.low(line.rank() + self.run::<S>(line, quotient).last)
+    fn last_low<S: Select>(&self, line: &OpenLine, quotient: u8) -> u64 {
+        self.low(line, self.run::<S>(&line.line, quotient).last)
     }
 
-    /// Whether a code of the run has low bits in `from..=to`.
+    /// Whether a code with the quotient of `from` has low bits from its own to `to`.
     #[inline(always)]
-    fn any_in_run<S: Select>(&self, line: &Line, quotient: u8, from: u64, to: u64) -> bool {
-        let run = self.run::<S>(line, quotient);
-        self.first_low_from(line, run, from).is_some_and(|low| low <= to)
+    fn any_in_run<S: Select>(&self, line: &OpenLine, from: Code, to: u64) -> bool {
+        let run = self.run::<S>(&line.line, from.quotient);
+        self.first_low_from(line, run, from.low).is_some_and(|low| low <= to)
     }
 
     /// The lowest low bits of the run that are `from` or more.
     #[inline(always)]
-    fn first_low_from(&self, line: &Line, run: Run, from: u64) -> Option<u64> {
-        let rank = line.rank();
-        let (mut first, mut end) = (rank + run.first, rank + run.last + 1);
+    fn first_low_from(&self, line: &OpenLine, run: Run, from: u64) -> Option<u64> {
+        let (mut first, mut end) = (run.first, run.last + 1);
         while end.saturating_sub(first) > SHORT_RUN {
             let middle = first.midpoint(end);
-            if self.low(middle - 1) < from {
+            if self.low(line, middle - 1) < from {
                 first = middle;
             } else {
                 end = middle;
             }
         }
-        (first..end).map(|index| self.low(index)).find(|&low| low >= from)
+        (first..end).map(|index| self.low(line, index)).find(|&low| low >= from)
     }
 
-    /// The lowest code from `from` on, in lines that all have codes. `None` when there is none.
-    pub(super) fn first_from<S: Select>(&self, from: Code) -> Option<Code> {
-        let line = self.line(from.line)?;
-        let (quotient, low) = self.split(from.cell);
-        if line.has(quotient)
-            && let Some(low) = self.first_low_from(&line, self.run::<S>(&line, quotient), low)
+    /// The lowest code from `from` on, in lines that all have codes. `None` when there is none. `low_bits_of` tells how
+    /// many low bits the codes of a line have.
+    pub(super) fn first_from<S: Select>(&self, from: Code, low_bits_of: impl Fn(u64) -> u32) -> Option<Code> {
+        let open = |number: u64| Some(self.open(self.line(number)?, low_bits_of(number)));
+        let line = open(from.line)?;
+        if line.line.has(from.quotient)
+            && let Some(low) = self.first_low_from(&line, self.run::<S>(&line.line, from.quotient), from.low)
         {
-            return Some(self.code(from.line, quotient, low));
+            return Some(Code { low, ..from });
         }
-        let (number, line, quotient) = match line.next(u32::from(quotient) + 1) {
+        let (number, line, quotient) = match line.line.next(u32::from(from.quotient) + 1) {
             Some(quotient) => (from.line, line, quotient),
             None => {
-                let next = self.line(from.line + 1)?;
-                (from.line + 1, next, next.next(0)?)
+                let next = open(from.line + 1)?;
+                (from.line + 1, next, next.line.next(0)?)
             }
         };
-        Some(self.code(number, quotient, self.first_low::<S>(&line, quotient)))
-    }
-
-    fn code(&self, line: u64, quotient: u8, low: u64) -> Code {
-        Code { line, cell: u64::from(quotient) << self.low_bits | low }
+        Some(Code { line: number, quotient, low: self.first_low::<S>(&line, quotient) })
     }
 }

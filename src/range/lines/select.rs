@@ -20,7 +20,7 @@ impl Select for Portable {
 
 /// The word that the bit is in, and its position there by `in_word`.
 #[inline(always)]
-pub(super) fn select_by(words: &[u64; 4], rank: u32, in_word: impl FnOnce(u64, u32) -> u32) -> u32 {
+pub(in crate::range) fn select_by(words: &[u64; 4], rank: u32, in_word: impl FnOnce(u64, u32) -> u32) -> u32 {
     // Without branches: which word the bit is in is as good as random.
     let counts = words.map(u64::count_ones);
     let (one, two, three) = (counts[0], counts[0] + counts[1], counts[0] + counts[1] + counts[2]);

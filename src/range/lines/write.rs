@@ -1,19 +1,30 @@
 //! Writing lines from codes that ascend.
 
-use super::{Code, LINE_CODES, OVERFULL};
+use super::{LINE_CODES, OVERFULL};
 use crate::codec::{put_u32, put_u64};
 use crate::range::params::MAX_CODES;
 
 /// Writes ascending codes as lines, low bits and overflow.
 #[derive(Debug)]
 pub(in crate::range) struct LineWriter {
-    low_bits: u32,
+    /// Where a line's low bits begin is written instead of its rank.
+    lows: LowsPlace,
     lines: Vec<u8>,
-    lows: BitWriter,
+    low_bits: u32,
+    packed: BitWriter,
     overflow: Vec<u8>,
     /// Codes in the lines that are written.
     rank: u64,
     current: CurrentLine,
+}
+
+/// What a line says of where its low bits begin.
+#[derive(Clone, Copy, Debug)]
+enum LowsPlace {
+    /// By the codes before.
+    Rank,
+    /// By the byte.
+    Byte { first: u64 },
 }
 
 /// The line that is being filled.
@@ -36,46 +47,66 @@ pub(in crate::range) struct WrittenLines {
 }
 
 impl LineWriter {
-    pub(in crate::range) fn new(low_bits: u32) -> Self {
+    /// A writer of codes that all have `low_bits` low bits, for [`Lows::Uniform`](super::Lows::Uniform).
+    pub(in crate::range) fn uniform(low_bits: u32) -> Self {
+        Self::new(low_bits, LowsPlace::Rank)
+    }
+
+    /// A writer of lines of which each [is begun](Self::begin_line), for [`Lows::PerLine`](super::Lows::PerLine).
+    pub(in crate::range) fn per_line() -> Self {
+        Self::new(0, LowsPlace::Byte { first: 0 })
+    }
+
+    fn new(low_bits: u32, lows: LowsPlace) -> Self {
         let current = CurrentLine { number: 0, codes: 0, last: None, runs: Vec::with_capacity(256) };
-        Self { low_bits, lines: Vec::new(), lows: BitWriter::default(), overflow: Vec::new(), rank: 0, current }
+        let (lines, overflow) = (Vec::new(), Vec::new());
+        Self { lows, lines, low_bits, packed: BitWriter::default(), overflow, rank: 0, current }
     }
 
     /// Reserves memory for `lines` lines with `codes` codes. `None` when allocation fails.
     pub(in crate::range) fn reserve(&mut self, lines: u64, codes: u64) -> Option<()> {
         self.lines.try_reserve_exact(usize::try_from(lines.checked_mul(64)?).ok()?).ok()?;
         let low_bytes = codes.checked_mul(self.low_bits.into())? / 8 + 16;
-        self.lows.bytes.try_reserve_exact(usize::try_from(low_bytes).ok()?).ok()
+        self.packed.bytes.try_reserve_exact(usize::try_from(low_bytes).ok()?).ok()
     }
 
-    /// Adds a code that is not below the ones before. One that is there already is not added again.
+    /// Begins the line after the current one, or the first; its codes have `low_bits` low bits.
+    pub(in crate::range) fn begin_line(&mut self, low_bits: u32) {
+        if self.current.codes > 0 {
+            self.finish_lines(self.current.number + 1);
+        }
+        self.low_bits = low_bits;
+        self.lows = LowsPlace::Byte { first: self.packed.next_byte() };
+    }
+
+    /// Adds a number to a line; neither is below the ones before. A number that the line has already is not added again.
     #[inline]
-    pub(in crate::range) fn push(&mut self, code: Code) {
-        if code.line != self.current.number {
-            self.finish_lines(code.line);
+    pub(in crate::range) fn push(&mut self, line: u64, cell: u64) {
+        if line != self.current.number {
+            self.finish_lines(line);
         }
         let line = &mut self.current;
-        if line.last == Some(code.cell) {
+        if line.last == Some(cell) {
             return;
         }
-        line.last = Some(code.cell);
-        let quotient = (code.cell >> self.low_bits) as u8;
+        line.last = Some(cell);
+        let quotient = (cell >> self.low_bits) as u8;
         match line.runs.last_mut() {
             Some((last, end)) if *last == quotient => *end = line.codes,
             _ => line.runs.push((quotient, line.codes)),
         }
         line.codes += 1;
-        self.lows.push(code.cell & ((1 << self.low_bits) - 1), self.low_bits);
+        self.packed.push(cell & ((1 << self.low_bits) - 1), self.low_bits);
     }
 
     /// Codes so far.
-    pub(in crate::range) fn codes(&self) -> u64 {
+    fn codes(&self) -> u64 {
         self.rank + u64::from(self.current.codes)
     }
 
     /// Bytes written so far.
     pub(in crate::range) fn bytes(&self) -> u64 {
-        (self.lines.len() + self.lows.bytes.len() + self.overflow.len()) as u64
+        (self.lines.len() + self.packed.bytes.len() + self.overflow.len()) as u64
     }
 
     /// Writes the lines before `next`, from the current one on.
@@ -108,19 +139,27 @@ impl LineWriter {
 
     fn write_line(&mut self, occupied: [u64; 4], ends: [u64; 4], flag: u64) {
         let [a, b, c, d] = ends;
-        let last = d | self.rank << 32 | flag;
+        let place = match self.lows {
+            LowsPlace::Rank => self.rank,
+            LowsPlace::Byte { first } => first,
+        };
+        let last = d | place << 32 | flag;
         occupied.into_iter().chain([a, b, c, last]).for_each(|word| put_u64(&mut self.lines, word));
     }
 
     /// Completes `lines` lines. `None` when there are more codes than ranks can count.
     pub(in crate::range) fn finish(mut self, lines: u64) -> Option<WrittenLines> {
         let codes = u32::try_from(self.codes()).ok().filter(|&codes| u64::from(codes) <= MAX_CODES)?;
+        if let LowsPlace::Byte { first } = self.lows {
+            // As the ranks, such places have 31 bits, and this is the last one.
+            (first <= MAX_CODES).then_some(())?;
+        }
         if lines > 0 {
             self.finish_lines(lines);
         }
         let mut overflow = self.overflow;
         overflow.resize(overflow.len().next_multiple_of(8), 0);
-        Some(WrittenLines { lines: self.lines, lows: self.lows.finish(), overflow, codes })
+        Some(WrittenLines { lines: self.lines, lows: self.packed.finish(), overflow, codes })
     }
 }
 
@@ -145,6 +184,16 @@ impl BitWriter {
         }
     }
 
+    /// Fills the current byte with zeros, and returns the number of the next one.
+    fn next_byte(&mut self) -> u64 {
+        self.filled = self.filled.next_multiple_of(8);
+        if self.filled == 64 {
+            put_u64(&mut self.bytes, self.word);
+            (self.word, self.filled) = (0, 0);
+        }
+        self.bytes.len() as u64 + u64::from(self.filled / 8)
+    }
+
     /// The words, and one more to read beyond.
     fn finish(mut self) -> Vec<u8> {
         if self.filled > 0 {
@@ -157,25 +206,34 @@ impl BitWriter {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Lines, Portable};
+    use super::super::{Code, Lines, Lows, Portable};
     use super::*;
     use crate::range::params::QUOTIENT_BITS;
     use std::collections::BTreeSet;
 
-    fn lines_of(written: &WrittenLines, low_bits: u32) -> Lines<'_> {
-        Lines::new(&written.lines, &written.lows, &written.overflow, low_bits, written.codes)
+    fn lines_of(written: &WrittenLines, lows: Lows) -> Lines<'_> {
+        Lines { lines: written.lines.as_chunks().0, low_bytes: &written.lows, overflow: &written.overflow, lows }
+    }
+
+    fn uniform(written: &WrittenLines, low_bits: u32) -> Lines<'_> {
+        lines_of(written, Lows::Uniform { low_bits, codes: written.codes.into() })
+    }
+
+    fn split(number: u64, low_bits: u32) -> (u64, u64) {
+        let bits = QUOTIENT_BITS + low_bits;
+        (number >> bits, number & ((1 << bits) - 1))
     }
 
     fn code(number: u64, low_bits: u32) -> Code {
-        let bits = QUOTIENT_BITS + low_bits;
-        Code { line: number >> bits, cell: number & ((1 << bits) - 1) }
+        let (line, cell) = split(number, low_bits);
+        Code::new(line, cell, low_bits)
     }
 
     fn write(codes: &BTreeSet<u64>, low_bits: u32, lines: u64) -> WrittenLines {
-        let mut writer = LineWriter::new(low_bits);
-        for &number in codes {
-            writer.push(code(number, low_bits));
-            writer.push(code(number, low_bits));
+        let mut writer = LineWriter::uniform(low_bits);
+        for (line, cell) in codes.iter().map(|&number| split(number, low_bits)) {
+            writer.push(line, cell);
+            writer.push(line, cell);
         }
         writer.finish(lines).unwrap()
     }
@@ -187,12 +245,12 @@ mod tests {
             let space = lines << (QUOTIENT_BITS + low_bits);
             let codes: BTreeSet<u64> = (0..space).filter(|number| number * number % (step + 2) < 2).collect();
             let written = write(&codes, low_bits, lines);
-            let all = lines_of(&written, low_bits);
+            let all = uniform(&written, low_bits);
             for from in 0..space {
                 let next = codes.range(from..).next();
                 for to in from..space {
                     let expected = next.is_some_and(|&next| next <= to);
-                    let got = all.any_in::<Portable>(code(from, low_bits), code(to, low_bits));
+                    let got = all.any_in::<Portable>(code(from, low_bits), code(to, low_bits), [0; 2]);
                     assert_eq!(got, expected, "{from}..={to} of {low_bits} low bits, step {step}");
                 }
             }
@@ -200,15 +258,36 @@ mod tests {
     }
 
     #[test]
-    fn the_next_code_is_that_of_a_sorted_set() {
-        for (low_bits, step) in [(0, 3), (1, 5), (4, 17)] {
-            let space = 3 << (QUOTIENT_BITS + low_bits);
-            let codes: BTreeSet<u64> = (0..space).filter(|number| number % step == 1).collect();
-            let written = write(&codes, low_bits, 3);
-            let all = lines_of(&written, low_bits);
-            for from in 0..space {
-                let expected = codes.range(from..).next().map(|&next| code(next, low_bits));
-                assert_eq!(all.first_from::<Portable>(code(from, low_bits)), expected, "from {from}");
+    fn lines_with_low_bits_of_their_own_are_answered_as_by_a_sorted_set() {
+        // Also lines without low bits between others, and intervals from the start of a line to the end of another.
+        for low_bits in [[0, 0, 0], [2, 0, 1], [0, 3, 0], [1, 2, 3]] {
+            let mut writer = LineWriter::per_line();
+            let mut codes = BTreeSet::new();
+            for (line, bits) in (0..).zip(low_bits) {
+                writer.begin_line(bits);
+                for cell in (0..256 << bits).filter(|cell| (cell + line) % 37 == 5 || cell % 301 == 7) {
+                    writer.push(line, cell);
+                    codes.insert(Code::new(line, cell, bits));
+                }
+            }
+            let written = writer.finish(3).unwrap();
+            let all = lines_of(&written, Lows::PerLine);
+            let every = |line: u64| {
+                let bits = low_bits[line as usize];
+                let inner = (0..256 << bits).map(move |cell| Code::new(line, cell, bits));
+                inner.chain([Code::start_of(line), Code::end_of(line)])
+            };
+            let bits_of = |code: Code| low_bits[code.line as usize];
+            for from in (0..3).flat_map(every) {
+                let next = codes.range(from..).next();
+                assert_eq!(
+                    all.first_from::<Portable>(from, |line| low_bits.get(line as usize).copied().unwrap_or(0)),
+                    next.copied()
+                );
+                for to in (from.line..3).flat_map(every).step_by(3).filter(|to| *to >= from) {
+                    let expected = next.is_some_and(|next| *next <= to);
+                    assert_eq!(all.any_in::<Portable>(from, to, [from, to].map(bits_of)), expected, "{from:?} {to:?}");
+                }
             }
         }
     }
@@ -221,12 +300,12 @@ mod tests {
                 let low_bits = 10;
                 let codes: BTreeSet<u64> = (0..codes).map(|number| 7_000 + number * spread).collect();
                 let written = write(&codes, low_bits, 2);
-                let all = lines_of(&written, low_bits);
+                let all = uniform(&written, low_bits);
                 for from in (0..300_000).step_by(97).chain(6_990..7_100) {
                     for length in [0, 1, 2, 39, 1_000, 200_000] {
                         let to = from + length;
                         let expected = codes.range(from..=to).next().is_some();
-                        let got = all.any_in::<Portable>(code(from, low_bits), code(to, low_bits));
+                        let got = all.any_in::<Portable>(code(from, low_bits), code(to, low_bits), [0; 2]);
                         assert_eq!(got, expected, "{from}..={to}, {} codes of step {spread}", codes.len());
                     }
                 }

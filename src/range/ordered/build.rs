@@ -1,7 +1,7 @@
 //! Building ordered codes from keys as they come.
 
-use super::super::lines::{Code, LINE_CODES, LineWriter, WrittenLines};
-use super::super::params::{CodeMap, MAX_SHARED_BYTES, OrderedMap, QUOTIENT_BITS, RangeShape};
+use super::super::lines::{LINE_CODES, LineWriter, WrittenLines};
+use super::super::params::{CodeMap, MAX_ORDERED_LOW_BITS, MAX_SHARED_BYTES, OrderedMap, QUOTIENT_BITS, RangeShape};
 use super::super::policy::OrderedPlan;
 use super::super::window::{WINDOW_BITS, head, window};
 use crate::codec::{common_prefix, put_u32, put_u64};
@@ -24,6 +24,8 @@ pub(in crate::range) struct OrderedBuilder {
     separators: Keys,
     records: Vec<Record>,
     lines: LineWriter,
+    /// The windows of the segment that is written.
+    windows: Vec<u128>,
     /// Bytes that all keys so far have in common.
     common_bytes: usize,
 }
@@ -32,6 +34,7 @@ pub(in crate::range) struct OrderedBuilder {
 struct Record {
     shared_bytes: usize,
     shift: u32,
+    low_bits: u32,
 }
 
 /// Byte strings one after the other.
@@ -89,7 +92,8 @@ impl OrderedBuilder {
             before: None,
             separators: Keys::default(),
             records: Vec::new(),
-            lines: LineWriter::new(plan.low_bits),
+            lines: LineWriter::per_line(),
+            windows: Vec::new(),
             common_bytes: 0,
         }
     }
@@ -122,28 +126,28 @@ impl OrderedBuilder {
 
     /// Writes the segment of the first `count` keys.
     fn close_segment(&mut self, count: usize) {
-        let cell_bits = QUOTIENT_BITS + self.plan.low_bits;
         let (first, last) = (self.current.get(0), self.current.get(count - 1));
         let shared_bytes = common_prefix(first, last).min(MAX_SHARED_BYTES);
         let window_of = |key: &[u8]| window(key.get(shared_bytes..).unwrap_or_default());
-        let (first_window, last_window) = (window_of(first), window_of(last));
-        let shift = least_shift(first_window, last_window, cell_bits);
+        self.windows.clear();
+        self.windows.extend(self.current.iter().take(count).map(window_of));
+        let Cut { low_bits, shift } = finest_cells(&self.windows, self.plan.low_bits);
 
         // The separator's window must have the first key's cell.
         let told_bytes = shared_bytes + (WINDOW_BITS - shift).div_ceil(8) as usize;
         let above_before = self.before.as_deref().map_or(0, |before| common_prefix(before, first) + 1);
         let separator = first.get(..told_bytes.max(above_before)).unwrap_or(first);
 
-        let (line, start) = (self.records.len() as u64, first_window >> shift);
-        for key in self.current.iter().take(count) {
-            self.lines.push(Code { line, cell: ((window_of(key) >> shift) - start) as u64 });
-        }
+        let line = self.records.len() as u64;
+        self.lines.begin_line(low_bits);
+        let start = self.windows.first().map_or(0, |first| first >> shift);
+        self.windows.iter().for_each(|window| self.lines.push(line, ((window >> shift) - start) as u64));
         self.common_bytes = match &self.before {
             None => shared_bytes,
             Some(_) => common_prefix(self.separators.get(0), last).min(self.common_bytes),
         };
         self.separators.push(separator);
-        self.records.push(Record { shared_bytes, shift });
+        self.records.push(Record { shared_bytes, shift, low_bits });
         self.before = Some(last.to_vec());
         self.current.remove_first(count);
     }
@@ -177,21 +181,57 @@ impl OrderedBuilder {
             let rest = separator.get(common.len()..).unwrap_or_default();
             put_u64(&mut segments, head(rest));
             put_u32(&mut segments, u32::try_from(tails.len()).map_err(|_| FallbackReason::TooManyKeys)?);
-            let fields = record.shared_bytes as u32 | record.shift << 16 | (rest.len().min(8) as u32) << 24;
+            let cells = record.shift << 16 | record.low_bits << 23;
+            let fields = record.shared_bytes as u32 | cells | (rest.len().min(8) as u32) << 28;
             put_u32(&mut segments, fields);
             tails.extend_from_slice(rest.get(8..).unwrap_or_default());
         }
-        let map = OrderedMap {
-            common_bytes: common.len() as u32,
-            tails_bytes: u32::try_from(tails.len()).map_err(|_| FallbackReason::TooManyKeys)?,
-        };
-        tails.resize(tails.len().next_multiple_of(8), 0);
-        let line_count = u32::try_from(lines).map_err(|_| FallbackReason::TooManyKeys)?;
+        let field = |number: usize| u32::try_from(number).map_err(|_| FallbackReason::TooManyKeys);
+        let line_count = field(lines)?;
         let written = self.lines.finish(line_count.into()).ok_or(FallbackReason::TooManyKeys)?;
+        // The last word of the low bits is there to be read beyond.
+        let low_words = field(written.lows.len() / 8 - 1)?;
+        let map = OrderedMap { common_bytes: field(common.len())?, tails_bytes: field(tails.len())?, low_words };
+        tails.resize(tails.len().next_multiple_of(8), 0);
         let (map, codes) = (CodeMap::Ordered(map), written.codes);
         let shape = RangeShape { map, low_bits, key_bytes, lines: line_count, codes, keys };
         Ok((shape, WrittenOrdered { lines: written, segments, tails }))
     }
+}
+
+/// How windows become cells: the low bits of a code, and the bits of a window that are left out.
+#[derive(Clone, Copy, Debug)]
+struct Cut {
+    low_bits: u32,
+    shift: u32,
+}
+
+/// The finest cells whose codes take no more low bits, in all, than `low_bits` for each key: where keys share cells, there
+/// are bits left for finer ones.
+fn finest_cells(windows: &[u128], low_bits: u32) -> Cut {
+    let (Some(&first), Some(&last)) = (windows.first(), windows.last()) else { return Cut { low_bits, shift: 0 } };
+    // Neighbours share a cell unless they differ in a bit that is kept. `differing[bit]`: how many differ first there.
+    let mut differing = [0_u32; WINDOW_BITS as usize + 1];
+    for (one, other) in windows.iter().zip(windows.iter().skip(1)) {
+        differing[(one ^ other).leading_zeros() as usize] += 1;
+    }
+    let budget = windows.len() as u64 * u64::from(low_bits);
+    let mut best = Cut { low_bits, shift: least_shift(first, last, QUOTIENT_BITS + low_bits) };
+    let (mut seen, mut codes) = (0, 1);
+    for low_bits in low_bits..=MAX_ORDERED_LOW_BITS {
+        let shift = least_shift(first, last, QUOTIENT_BITS + low_bits);
+        let kept = (WINDOW_BITS - shift) as usize;
+        codes += differing.get(seen..kept).unwrap_or_default().iter().sum::<u32>();
+        seen = kept;
+        if u64::from(codes) * u64::from(low_bits) > budget {
+            break;
+        }
+        best = Cut { low_bits, shift };
+        if shift == 0 {
+            break;
+        }
+    }
+    best
 }
 
 /// The least shift by which two windows are fewer than 2^`cell_bits` cells apart.

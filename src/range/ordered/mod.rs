@@ -6,8 +6,11 @@
 //! the window has enough bits, more than half as many:
 //!
 //! ```text
-//! cell = (window(key) >> shift) - (window(separator) >> shift)        w = 8 + low bits
+//! cell = (window(key) >> shift) - (window(separator) >> shift)        w = 8 + low bits of the segment
 //! ```
+//!
+//! Keys in one cell share a code, as text does in coarse cells. The bits that this saves are spent on finer ones: each
+//! segment has as many low bits as its keys have bytes for at the policy's number of bits per key.
 //!
 //! A query finds the segments of its two ends by binary search, and then whether any cell between them is in use.
 //! A segment of keys of one length whose cells have one key each is *exact*: it has no false positives.

@@ -22,12 +22,13 @@ impl Segments<'_> {
         lines: &Lines<'_>,
         lower: &[u8],
         key_bytes: Option<usize>,
-        cell_bits: u32,
     ) -> NextKey {
         let range = KeyRange { lower: Bound::Included(lower), upper: Bound::Unbounded };
         let cut = key_bytes.map_or(range, |bytes| range.of_keys_with_length(bytes));
-        let from = self.lower(cut.lower, cell_bits);
-        let Some(code) = from.and_then(|from| lines.first_from::<S>(from)) else { return NextKey::None };
+        let from = self.lower(cut.lower);
+        let low_bits = |line| self.low_bits(line);
+        let next = from.and_then(|from| lines.first_from::<S>(from.code, low_bits));
+        let Some(code) = next else { return NextKey::None };
         let least = self.least_key(code);
         NextKey::AtLeast(if least.as_slice() < lower { lower.to_vec() } else { least })
     }
@@ -38,7 +39,8 @@ impl Segments<'_> {
         let Some(segment) = self.segment(code.line) else { return Vec::new() };
         let mut key = self.common().to_vec();
         segment.append_shared(&mut key);
-        let cell = (segment.window() >> segment.shift).saturating_add(code.cell.into());
+        let cell = u128::from(code.quotient) << segment.low_bits | u128::from(code.low);
+        let cell = (segment.window() >> segment.shift).saturating_add(cell);
         let window = cell.checked_shl(segment.shift).unwrap_or(0);
         let bytes = window.swap_bytes().to_le_bytes();
         let end = bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);

@@ -5,6 +5,7 @@ use core::ops::Bound;
 use super::segments::{Place, Segment, Segments};
 use crate::range::key_range::KeyRange;
 use crate::range::lines::{Code, Lines, Select};
+use crate::range::params::QUOTIENT_BITS;
 use crate::range::window::head;
 
 /// Where a bound's codes begin or end.
@@ -14,101 +15,100 @@ struct End<'b> {
     is_exclusive: bool,
 }
 
-/// The codes of keys in a range.
+/// The codes of keys in a range, and how many low bits the codes of their lines have.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::range) struct Interval {
-    pub(in crate::range) from: Code,
-    pub(in crate::range) to: Code,
+    from: PlacedCode,
+    to: PlacedCode,
 }
 
-/// The code before the first one of a line, if there is one.
-fn end_before(line: u64, cell_bits: u32) -> Option<Code> {
-    Some(Code { line: line.checked_sub(1)?, cell: (1 << cell_bits) - 1 })
+#[derive(Clone, Copy, Debug)]
+pub(super) struct PlacedCode {
+    pub(super) code: Code,
+    low_bits: u32,
 }
 
-impl<'a> Segments<'a> {
-    /// The cell of a bound's window, counted from the segment's first; `None` when it is above every cell.
-    #[inline(always)]
-    fn relative(&self, segment: &Segment<'_>, cell: u128, cell_bits: u32) -> Option<u64> {
-        let first = segment.window() >> segment.shift;
-        // Not below the separator, so not below its cell; damaged bytes may say otherwise.
-        let cell = cell.saturating_sub(first);
-        (cell >> cell_bits == 0).then_some(cell as u64)
+impl PlacedCode {
+    /// Where a line starts.
+    const fn start_of(line: u64) -> Self {
+        Self { code: Code::start_of(line), low_bits: 0 }
     }
 
+    /// Where the line before this one ends, if there is one.
+    fn end_before(line: u64) -> Option<Self> {
+        Some(Self { code: Code::end_of(line.checked_sub(1)?), low_bits: 0 })
+    }
+}
+
+impl Segment<'_> {
+    /// The code of a cell, which is not below the segment's first one; `None` when it is above every cell.
+    #[inline(always)]
+    fn code(&self, line: u64, cell: u128) -> Option<PlacedCode> {
+        // Damaged bytes may place the first cell higher.
+        let cell = cell.saturating_sub(self.window() >> self.shift);
+        let code = Code::new(line, cell as u64, self.low_bits);
+        (cell >> (QUOTIENT_BITS + self.low_bits) == 0).then_some(PlacedCode { code, low_bits: self.low_bits })
+    }
+}
+
+impl Segments<'_> {
     /// The first code of keys that are above a bound in this segment.
     #[inline(always)]
-    fn lower_code(&self, number: u64, end: End<'_>, cell_bits: u32) -> Code {
-        let above = Code { line: number + 1, cell: 0 };
+    fn lower_code(&self, number: u64, end: End<'_>) -> PlacedCode {
+        let above = PlacedCode::start_of(number + 1);
         let Some(segment) = self.segment(number) else { return above };
         let Some(rest) = segment.rest_of(end.rest) else { return above };
         let cell = self.cells(&segment).lower(rest, end.is_exclusive);
-        let cell = cell.and_then(|cell| self.relative(&segment, cell, cell_bits));
-        cell.map_or(above, |cell| Code { line: number, cell })
+        cell.and_then(|cell| segment.code(number, cell)).unwrap_or(above)
     }
 
     /// The last code of keys that are below a bound in this segment, or in the one before; `None` when there is none.
     #[inline(always)]
-    fn upper_code(&self, number: u64, end: End<'_>, cell_bits: u32) -> Option<Code> {
-        let whole = end_before(number + 1, cell_bits);
+    fn upper_code(&self, number: u64, end: End<'_>) -> Option<PlacedCode> {
+        let whole = PlacedCode::end_before(number + 1);
         let Some(segment) = self.segment(number) else { return whole };
         let Some(rest) = segment.rest_of(end.rest) else { return whole };
-        let Some(cell) = self.cells(&segment).upper(rest, end.is_exclusive) else {
-            return end_before(number, cell_bits);
-        };
-        if cell < segment.window() >> segment.shift {
-            return end_before(number, cell_bits);
+        match self.cells(&segment).upper(rest, end.is_exclusive) {
+            Some(cell) if cell >= segment.window() >> segment.shift => segment.code(number, cell).or(whole),
+            _ => PlacedCode::end_before(number),
         }
-        self.relative(&segment, cell, cell_bits).map_or(whole, |cell| Some(Code { line: number, cell }))
-    }
-
-    /// The range for keys of this filter: its ends cut to their length, if they have one.
-    #[inline(always)]
-    fn cut<'b>(&self, range: KeyRange<'b>, key_bytes: Option<usize>) -> KeyRange<'b> {
-        key_bytes.map_or(range, |bytes| range.of_keys_with_length(bytes))
     }
 
     /// The codes of keys in a range; `None` when no key of the file can be in it.
     #[inline(always)]
-    pub(in crate::range) fn interval(
-        &self,
-        range: KeyRange<'_>,
-        key_bytes: Option<usize>,
-        cell_bits: u32,
-    ) -> Option<Interval> {
-        let range = self.cut(range, key_bytes);
-        let from = self.lower(range.lower, cell_bits)?;
+    pub(in crate::range) fn interval(&self, range: KeyRange<'_>, key_bytes: Option<usize>) -> Option<Interval> {
+        let range = key_bytes.map_or(range, |bytes| range.of_keys_with_length(bytes));
+        let from = self.lower(range.lower)?;
         let to = match range.upper {
-            Bound::Unbounded => end_before(self.count(), cell_bits)?,
-            Bound::Included(upper) => self.upper(upper, false, from.line, cell_bits)?,
-            Bound::Excluded(upper) => self.upper(upper, true, from.line, cell_bits)?,
+            Bound::Unbounded => PlacedCode::end_before(self.count())?,
+            Bound::Included(upper) => self.upper(upper, false, from.code.line)?,
+            Bound::Excluded(upper) => self.upper(upper, true, from.code.line)?,
         };
-        (from <= to).then_some(Interval { from, to })
+        (from.code <= to.code).then_some(Interval { from, to })
     }
 
     /// The first code of keys in a range with this end; `None` when the end is above every key.
     #[inline(always)]
-    pub(super) fn lower(&self, lower: Bound<&[u8]>, cell_bits: u32) -> Option<Code> {
-        let first = Code { line: 0, cell: 0 };
+    pub(super) fn lower(&self, lower: Bound<&[u8]>) -> Option<PlacedCode> {
         let (bound, is_exclusive) = match lower {
             Bound::Included(bound) => (bound, false),
             Bound::Excluded(bound) => (bound, true),
-            Bound::Unbounded => return Some(first),
+            Bound::Unbounded => return Some(PlacedCode::start_of(0)),
         };
         let place = self.rest_of(bound).map(|rest| (rest, self.place(rest)));
         match place {
-            Err(Place::Below) | Ok((_, Place::Below)) => Some(first),
+            Err(Place::Below) | Ok((_, Place::Below)) => Some(PlacedCode::start_of(0)),
             Err(_) | Ok((_, Place::Above)) => None,
-            Ok((rest, Place::In(number))) => Some(self.lower_code(number, End { rest, is_exclusive }, cell_bits)),
+            Ok((rest, Place::In(number))) => Some(self.lower_code(number, End { rest, is_exclusive })),
         }
     }
 
     /// The last code of keys in a range with this end. `near` is the segment of its other end.
     #[inline(always)]
-    fn upper(&self, bound: &[u8], is_exclusive: bool, near: u64, cell_bits: u32) -> Option<Code> {
+    fn upper(&self, bound: &[u8], is_exclusive: bool, near: u64) -> Option<PlacedCode> {
         let rest = match self.rest_of(bound) {
             Ok(rest) => rest,
-            Err(Place::Above) => return end_before(self.count(), cell_bits),
+            Err(Place::Above) => return PlacedCode::end_before(self.count()),
             Err(_) => return None,
         };
         let head = head(rest);
@@ -119,8 +119,8 @@ impl<'a> Segments<'a> {
         };
         match place {
             Place::Below => None,
-            Place::Above => end_before(self.count(), cell_bits),
-            Place::In(number) => self.upper_code(number, End { rest, is_exclusive }, cell_bits),
+            Place::Above => PlacedCode::end_before(self.count()),
+            Place::In(number) => self.upper_code(number, End { rest, is_exclusive }),
         }
     }
 }
@@ -128,5 +128,8 @@ impl<'a> Segments<'a> {
 /// Whether any code is in the interval.
 #[inline(always)]
 pub(in crate::range) fn any_in<S: Select>(lines: &Lines<'_>, interval: Interval) -> bool {
-    lines.any_in::<S>(interval.from, interval.to)
+    let Interval { from, to } = interval;
+    // In one line, an end that is open has no low bits of its own to go by.
+    let from_bits = if from.code.line == to.code.line { from.low_bits.max(to.low_bits) } else { from.low_bits };
+    lines.any_in::<S>(from.code, to.code, [from_bits, to.low_bits])
 }

@@ -26,7 +26,9 @@ pub(in crate::range) struct Segment<'a> {
     tail: &'a [u8],
     /// Bytes after the common ones that the separator and all keys of the segment share.
     shared: usize,
-    pub(in crate::range) shift: u32,
+    pub(super) shift: u32,
+    /// Low bits of its codes.
+    pub(super) low_bits: u32,
 }
 
 /// Where a bound is among the segments.
@@ -78,12 +80,13 @@ impl<'a> Segments<'a> {
         let record = self.records.get(usize::try_from(number).ok()?)?;
         let [head, fields] =
             [0, 8].map(|at| record.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |&word| u64::from_le_bytes(word)));
-        let [_, _, _, _, shared_low, shared_high, shift, head_bytes] = fields.to_le_bytes();
+        let [_, _, _, _, shared_low, shared_high, ..] = fields.to_le_bytes();
+        let (shift, low_bits, head_bytes) = ((fields >> 48) as u32 & 127, (fields >> 55) as u32 & 31, fields >> 60);
         let shared_bytes = usize::from(u16::from_le_bytes([shared_low, shared_high]));
         let shared = shared_bytes.saturating_sub(self.common.len());
         // Most separators fit their heads; where a tail ends is in the next record.
         let tail = if head_bytes < 8 { &[] } else { self.tail(number, fields as u32) };
-        Some(Segment { head, head_bytes: head_bytes.min(8).into(), tail, shared, shift: u32::from(shift).min(127) })
+        Some(Segment { head, head_bytes: head_bytes.min(8) as usize, tail, shared, shift, low_bits })
     }
 
     #[inline(always)]
@@ -100,6 +103,11 @@ impl<'a> Segments<'a> {
         // Shorter than what all keys share, keys cannot be: only damage says so.
         let rest_bytes = self.key_bytes.map(|bytes| bytes.saturating_sub(skipped));
         Cells { shift: segment.shift, rest_bytes }
+    }
+
+    /// Low bits of a segment's codes.
+    pub(super) fn low_bits(&self, number: u64) -> u32 {
+        self.segment(number).map_or(0, |segment| segment.low_bits)
     }
 
     /// The last of the segments whose head is at most `head`, or the first one.
@@ -223,11 +231,5 @@ impl Segment<'_> {
         let bytes = self.head_bytes();
         out.extend_from_slice(bytes.get(..self.shared.min(self.head_bytes)).unwrap_or(&bytes));
         out.extend_from_slice(self.tail.get(..self.shared.saturating_sub(8)).unwrap_or_default());
-    }
-
-    /// Whether each cell holds one key at most: keys have one length, and cells leave out padding only.
-    pub(in crate::range) fn is_exact(cells: Cells) -> bool {
-        use super::super::window::{WINDOW_BITS, WINDOW_BYTES};
-        cells.rest_bytes.is_some_and(|bytes| bytes <= WINDOW_BYTES && 8 * bytes as u32 + cells.shift <= WINDOW_BITS)
     }
 }
