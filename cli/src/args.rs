@@ -264,7 +264,7 @@ impl FilterArgs {
 pub(crate) struct AdviseArgs {
     /// Distinct keys, at most
     #[arg(long, value_name = "N", value_parser = parse_count, allow_negative_numbers = true,
-        required_unless_present_any = ["tables", "levels"])]
+        required_unless_present_any = ["tables", "levels", "ranges"])]
     pub(crate) keys: Option<u64>,
 
     /// Say instead what the filters of these tables cost, and what sstfilter's would: tables (of RocksDB, LevelDB and
@@ -282,6 +282,18 @@ pub(crate) struct AdviseArgs {
         conflicts_with_all = ["keys", "fpr", "updates", "threads", "lookups_per_key", "false_positive_ns"])]
     #[expect(clippy::option_option, reason = "no option, one without a list, one with a list")]
     pub(crate) levels: Option<Option<LevelSizes>>,
+
+    /// Say which range filter to build for a file of such keys: how many rows a prefix has, how dense they are, and how
+    /// often each map of keys is wrong on empty ranges of them. --range-prefix says what the ranges are inside of
+    /// [default: all but the last 8 bytes, of keys of one length]
+    #[arg(long, value_name = "KEYS",
+        conflicts_with_all = ["keys", "tables", "levels", "memory", "updates", "threads", "lookups_per_key", "false_positive_ns"])]
+    pub(crate) ranges: Option<PathBuf>,
+
+    /// With --ranges: length of the ranges, in units of the integer behind the prefix [default: 1024]
+    #[arg(long, value_name = "UNITS", value_parser = count_in::<u64>(1..=1 << 40), allow_negative_numbers = true, requires = "ranges",
+        conflicts_with_all = ["keys", "tables", "levels"])]
+    pub(crate) range_length: Option<u64>,
 
     /// With --levels: kind of filter
     #[arg(long, value_name = "KIND", default_value = FilterKind::RIBBON.name(), requires = "levels", conflicts_with = "keys",

@@ -87,6 +87,7 @@ pub fn run(cli: &Cli, stdout: &mut dyn Write) -> anyhow::Result<Outcome> {
         Command::Verify(args) => output.report(verify::run(args, reading)),
         Command::Compare(args) => output.report(compare::run(args, format, reading)?),
         Command::Advise(args) if args.levels.is_some() => output.report(advise::levels::run(args, reading)?),
+        Command::Advise(args) if args.ranges.is_some() => output.report(advise::ranges::run(args, format, reading)?),
         Command::Advise(args) if args.tables.is_empty() => output.report(advise::run(args)?),
         Command::Advise(args) => output.report(advise::tables::run(args, reading)?),
         Command::Completions(args) => shell::completions(args, &mut output),

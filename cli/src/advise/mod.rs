@@ -1,6 +1,7 @@
 //! `sstfilter advise`: which filter for which use.
 
 pub(crate) mod levels;
+pub(crate) mod ranges;
 pub(crate) mod tables;
 
 use core::fmt;

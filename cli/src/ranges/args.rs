@@ -1,5 +1,6 @@
 //! Which range filter is built, and which prefixes it has.
 
+use core::fmt;
 use std::sync::Arc;
 
 use anyhow::Context;
@@ -8,7 +9,7 @@ use sstfilter::range::{RangePolicy, RangeUnits};
 use sstfilter::{DelimitedPrefix, FalsePositiveRate, FixedPrefix, KeyExtractor};
 
 use crate::args::parse_fpr;
-use crate::units::{count_in, parse_count};
+use crate::units::{count_in, counted, parse_count};
 
 /// Which range filter is built beside the point filter, if one is.
 #[derive(Debug, Args)]
@@ -100,7 +101,24 @@ pub(crate) fn parse_prefix(text: &str) -> Result<RangePrefix, String> {
     }
 }
 
+impl fmt::Display for RangePrefix {
+    /// As the option takes it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bytes(bytes) => write!(f, "{bytes}"),
+            Self::EndsWith(byte) => write!(f, "{byte:#04x}"),
+        }
+    }
+}
+
 impl RangePrefix {
+    pub(crate) fn in_words(self) -> String {
+        match self {
+            Self::Bytes(bytes) => counted(bytes as u64, "byte"),
+            Self::EndsWith(byte) => format!("up to the first byte {byte:#04x}"),
+        }
+    }
+
     pub(crate) fn extractor(self) -> Arc<dyn KeyExtractor> {
         match self {
             Self::Bytes(bytes) => Arc::new(FixedPrefix::new(bytes)),

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use sstfilter::range::{RangeContext, RangeFilter, RangeInfo};
 use sstfilter::{BlockError, FilterKind, HashIdentity, KeyHasher};
 
-pub(crate) use args::{RangeFilterArgs, RangePrefix, parse_prefix};
+pub(crate) use args::{RangeFilterArgs, RangePrefix, parse_prefix, within};
 pub(crate) use fields::{RangeFields, map_name};
 
 use crate::input;
