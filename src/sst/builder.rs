@@ -12,9 +12,12 @@ use super::format::{
 };
 use super::io::io_error;
 use super::reader::MAX_EXTRACTORS;
-use super::{KeyPartNames, TableError, TableId, TableOptions, TablePart, TableProperties, WriterSettings};
+use super::{
+    KeyPartNames, RangeFilterProperties, TableError, TableId, TableOptions, TablePart, TableProperties, WriterSettings,
+};
 use crate::hash::{KeyParts, OrderedKeyHashes};
-use crate::policy::{BuildContext, BuildReport};
+use crate::policy::{BuildContext, BuildReport, BuiltFilter};
+use crate::range::{RangeBuilder, RangePolicy};
 
 /// As in data blocks. An open table decodes its index whole, so restart points only cost bytes here.
 const INDEX_RESTART_INTERVAL: u32 = 16;
@@ -46,6 +49,11 @@ pub struct TableSummary {
     pub filter_bytes: u64,
     /// How the filter was built; `None` without a policy, or when the policy declined.
     pub filter: Option<BuildReport>,
+    /// Bytes of the range filter, checksum included; 0 without one.
+    pub range_filter_bytes: u64,
+    /// How the range filter was built, or why it was not; `None` without a
+    /// [policy](TableOptions::with_range_filter).
+    pub range_filter: Option<BuildReport>,
     /// Names of the extractors that were found to break the promise of
     /// [`KeyExtractor::extract_prefix`](crate::KeyExtractor::extract_prefix). The table does not name them, so that no
     /// reader probes for their parts; if no other part is left, it has no filter.
@@ -85,6 +93,9 @@ pub struct TableBuilder<W> {
     pub(super) data: BlockBuilder,
     index: BlockBuilder,
     filter: Option<TableFilterBuilder>,
+    /// Boxed, because most tables have none.
+    pub(super) range_filter: Option<Box<RangeBuilder>>,
+    range_extractor: Option<String>,
     pub(super) properties: TableProperties,
     is_poisoned: bool,
 }
@@ -95,10 +106,13 @@ impl<W: Write> TableBuilder<W> {
     /// # Errors
     ///
     /// [`TableError::ExtractorName`] when the name of an extractor is not 1 to 255 bytes;
-    /// [`TableError::TooManyExtractors`] for more than 64 of them.
+    /// [`TableError::TooManyExtractors`] for more than 64 of those of the filter for lookups.
     pub fn new(sink: W, options: &TableOptions) -> Result<Self, TableError> {
         let key_parts = KeyPartNames::of(&options.parts);
         check_names(&key_parts)?;
+        let range_extractor = options.range_policy.as_ref().and_then(RangePolicy::extractor);
+        let range_extractor = range_extractor.map(|extractor| extractor.name().to_owned());
+        range_extractor.iter().try_for_each(|name| check_name(name))?;
         let table_id = options.table_id.unwrap_or_else(TableId::random);
         let context = context_for(&options.parts, &options.context);
         Ok(Self {
@@ -106,6 +120,8 @@ impl<W: Write> TableBuilder<W> {
             data: BlockBuilder::new(options.restart_interval),
             index: BlockBuilder::new(INDEX_RESTART_INTERVAL),
             filter: TableFilterBuilder::new(options, &context),
+            range_filter: options.range_policy.as_ref().map(|policy| Box::new(policy.builder(&context))),
+            range_extractor,
             properties: TableProperties {
                 entries: 0,
                 tombstones: 0,
@@ -116,6 +132,7 @@ impl<W: Write> TableBuilder<W> {
                 smallest_key: None,
                 largest_key: None,
                 level: options.context.level,
+                range_filter: None,
                 writer: Arc::new(WriterSettings {
                     block_bytes: options.block_bytes.into(),
                     restart_interval: options.restart_interval.into(),
@@ -165,9 +182,13 @@ impl<W: Write> TableBuilder<W> {
         let open_block = if self.data.is_empty() { 0 } else { self.data.bytes() + trailer + 32 };
         let filter =
             self.filter.as_ref().map_or(0, |filter| filter.estimated_bytes() + FILTER_ALIGNMENT as u64 / 2 + trailer);
+        let range_filter = self
+            .range_filter
+            .as_ref()
+            .map_or(0, |filter| filter.estimated_bytes() + FILTER_ALIGNMENT as u64 / 2 + trailer);
         let smallest = self.properties.smallest_key.as_ref().map_or(0, |key| key.len()) as u64;
         let properties = FIXED_BLOCKS_ESTIMATE + smallest + self.data.last_key().len() as u64;
-        self.sink.position + open_block + filter + properties + self.index.bytes() + FOOTER_BYTES as u64
+        self.sink.position + open_block + filter + range_filter + properties + self.index.bytes() + FOOTER_BYTES as u64
     }
 
     /// Writes what is left and flushes the sink.
@@ -186,9 +207,13 @@ impl<W: Write> TableBuilder<W> {
         let (filter, report) = self.filter.take().map_or((None, None), TableFilterBuilder::finish);
         let filter = filter.map(|filter| self.sink.write_filter(&filter)).transpose()?;
         let filter_end = self.sink.position;
+        let range_report = self.write_range_filter()?;
+        let range_handle = self.properties.range_handle();
         let properties = self.sink.write_block(TablePart::Properties, &mut self.properties.encode())?;
         let index = self.sink.write_block(TablePart::Index, &mut self.index)?;
-        let metaindex = BlockHandles { filter, properties, index }.encode();
+        // A range filter alone is named like a filter, so that readers without range filters find one of an unknown kind.
+        let named_filter = filter.or(range_handle.map(FilterHandle::Whole));
+        let metaindex = BlockHandles { filter: named_filter, properties, index }.encode();
         self.write_footer(metaindex)?;
         let summary = TableSummary {
             path: None,
@@ -201,9 +226,28 @@ impl<W: Write> TableBuilder<W> {
             index_bytes: index.bytes(),
             filter_bytes: filter.map_or(0, |filter| filter_end - filter.start(self.properties.data_bytes)),
             filter: report,
+            range_filter_bytes: range_handle.map_or(0, |range| range.bytes()),
+            range_filter: range_report,
             unstable_extractors,
         };
         Ok((self.sink.writer, summary))
+    }
+
+    /// Writes the range filter, if the table is to have one, and enters it in the properties.
+    fn write_range_filter(&mut self) -> Result<Option<BuildReport>, TableError> {
+        let Some(builder) = self.range_filter.take() else { return Ok(None) };
+        let BuiltFilter { block, report, .. } = builder.finish();
+        let missing_because = block.is_none().then(|| report.reason.to_string());
+        let handle = match block {
+            None => None,
+            Some(block) => {
+                self.sink.align()?;
+                Some(self.sink.write_contents(&block)?)
+            }
+        };
+        let extractor = self.range_extractor.take();
+        self.properties.range_filter = Some(Box::new(RangeFilterProperties { handle, extractor, missing_because }));
+        Ok(Some(report))
     }
 
     /// A part that a prefix has and its keys do not have would make scans skip the table. Point lookups would be right, but
@@ -236,6 +280,9 @@ impl<W: Write> TableBuilder<W> {
         self.data.add(key, value);
         if let Some(filter) = &mut self.filter {
             filter.add(key, self.hashes.of(key));
+        }
+        if let Some(range_filter) = &mut self.range_filter {
+            range_filter.add_key(key);
         }
         self.properties.smallest_key.get_or_insert_with(|| Box::from(key));
         self.properties.count(key, value);
@@ -292,8 +339,12 @@ fn check_names(parts: &KeyPartNames) -> Result<(), TableError> {
     if got > MAX_EXTRACTORS {
         return Err(TableError::TooManyExtractors { max: MAX_EXTRACTORS, got });
     }
-    let wrong = parts.extractors.iter().map(String::len).find(|length| !(1..=255).contains(length));
-    wrong.map_or(Ok(()), |got| Err(TableError::ExtractorName { got }))
+    parts.extractors.iter().try_for_each(|name| check_name(name))
+}
+
+fn check_name(extractor: &str) -> Result<(), TableError> {
+    let got = extractor.len();
+    if (1..=255).contains(&got) { Ok(()) } else { Err(TableError::ExtractorName { got }) }
 }
 
 /// What the filter's policy is told of a table whose keys have these parts.
@@ -333,11 +384,15 @@ impl<W: Write> Sink<W> {
         Ok(handle)
     }
 
-    /// Writes zeros up to where a filter may begin, and the filter.
-    fn write_filter(&mut self, filter: &FilterBytes) -> Result<FilterHandle, TableError> {
+    /// Writes zeros up to where a filter may begin.
+    fn align(&mut self) -> Result<(), TableError> {
         let missing = self.position.next_multiple_of(FILTER_ALIGNMENT as u64) - self.position;
         let zeros = [0; FILTER_ALIGNMENT];
-        self.write(zeros.get(..usize::try_from(missing).unwrap_or(0)).unwrap_or_default())?;
+        self.write(zeros.get(..usize::try_from(missing).unwrap_or(0)).unwrap_or_default())
+    }
+
+    fn write_filter(&mut self, filter: &FilterBytes) -> Result<FilterHandle, TableError> {
+        self.align()?;
         match filter {
             FilterBytes::Whole(block) => self.write_contents(block).map(FilterHandle::Whole),
             FilterBytes::Partitioned { partitions, index } => {

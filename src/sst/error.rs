@@ -15,12 +15,14 @@ use crate::sidecar::SidecarError;
 pub enum TablePart {
     /// The data blocks, or one of them.
     Data,
-    /// The zeros between the data and the filter.
+    /// The zeros before a filter.
     Padding,
     /// The filter block, or all partitions of the filter.
     Filter,
     /// The top index of a partitioned filter.
     FilterIndex,
+    /// The range filter block.
+    RangeFilter,
     /// The properties block.
     Properties,
     /// The index block.
@@ -40,6 +42,7 @@ impl TablePart {
             Self::Padding => "padding",
             Self::Filter => "filter",
             Self::FilterIndex => "filter-index",
+            Self::RangeFilter => "range-filter",
             Self::Properties => "properties",
             Self::Index => "index",
             Self::Metaindex => "metaindex",
@@ -220,7 +223,11 @@ impl TableError {
     #[must_use]
     pub fn is_foreign_filter(&self) -> bool {
         match self.filter_reason() {
-            Some(BlockError::HashMismatch { .. } | BlockError::ExtractorMismatch { .. }) => true,
+            Some(
+                BlockError::HashMismatch { .. }
+                | BlockError::ExtractorMismatch { .. }
+                | BlockError::RangeExtractor { .. },
+            ) => true,
             Some(BlockError::KnownKeyAbsent { hash }) => hash.id != HashId::Xxh3,
             _ => false,
         }

@@ -304,19 +304,27 @@ impl TableLayout {
         self.regions.iter().find(|region| region.part == part)
     }
 
-    pub(crate) fn new(handles: &BlockHandles, footer: &Footer, data_bytes: u64) -> Self {
+    pub(crate) fn new(
+        handles: &BlockHandles,
+        range_filter: Option<BlockHandle>,
+        footer: &Footer,
+        data_bytes: u64,
+    ) -> Self {
         let region = |part, offset, bytes| LayoutRegion { part, offset, bytes };
         let block = |part, handle: BlockHandle| region(part, handle.offset, handle.bytes());
-        let padding_end = handles.filter.map_or(handles.properties.offset, |filter| filter.start(data_bytes));
-        let mut regions = vec![
-            region(TablePart::Data, 0, data_bytes),
-            region(TablePart::Padding, data_bytes, padding_end.saturating_sub(data_bytes)),
-        ];
+        let padding = |start, end: u64| region(TablePart::Padding, start, end.saturating_sub(start));
+        let mut regions = vec![region(TablePart::Data, 0, data_bytes)];
+        regions.extend(handles.filter.map(|filter| padding(data_bytes, filter.start(data_bytes))));
         if let Some(filter @ FilterHandle::Partitioned(index)) = handles.filter {
             let start = filter.start(data_bytes);
             regions.push(region(TablePart::Filter, start, index.offset - start));
         }
         regions.extend(handles.filter.map(|filter| block(filter.part(), filter.block())));
+        let end = regions.last().map_or(data_bytes, |last| last.offset.saturating_add(last.bytes));
+        if let Some(range_filter) = range_filter {
+            regions.push(padding(end, range_filter.offset));
+            regions.push(block(TablePart::RangeFilter, range_filter));
+        }
         regions.push(block(TablePart::Properties, handles.properties));
         regions.push(block(TablePart::Index, handles.index));
         regions.push(block(TablePart::Metaindex, footer.metaindex));
@@ -527,17 +535,20 @@ mod tests {
     #[test]
     fn parts_of_no_bytes_are_left_out_of_the_layout() {
         let footer = Footer { metaindex: METAINDEX, table_id: TableId::from_bytes([0; 16]) };
-        let layout = TableLayout::new(&handles(), &footer, 128);
+        let layout = TableLayout::new(&handles(), None, &footer, 128);
         let names: Vec<&str> = layout.regions.iter().map(|region| region.part.name()).collect();
         assert_eq!(names, ["data", "filter", "properties", "index", "metaindex", "footer"]);
         assert_eq!(layout.region(TablePart::Filter).unwrap().bytes, 72);
-        let padded = TableLayout::new(&handles(), &footer, 100);
+        let padded = TableLayout::new(&handles(), None, &footer, 100);
         assert_eq!(padded.region(TablePart::Padding).unwrap().bytes, 28);
         let partitioned = BlockHandles { filter: Some(FilterHandle::Partitioned(FILTER)), ..handles() };
-        let layout = TableLayout::new(&partitioned, &footer, 60);
+        let layout = TableLayout::new(&partitioned, None, &footer, 60);
         let place = |part| layout.region(part).map(|region| (region.offset, region.bytes)).unwrap();
         assert_eq!(place(TablePart::Padding), (60, 4));
         assert_eq!(place(TablePart::Filter), (64, 64));
         assert_eq!(place(TablePart::FilterIndex), (128, 72));
+        let layout = TableLayout::new(&handles(), Some(BlockHandle { offset: 256, ..FILTER }), &footer, 128);
+        let place = |part| layout.region(part).map(|region| (region.offset, region.bytes)).unwrap();
+        assert_eq!((place(TablePart::Padding), place(TablePart::RangeFilter)), ((200, 56), (256, 72)));
     }
 }

@@ -170,6 +170,7 @@ mod tests {
             smallest_key: Some(Box::default()),
             largest_key: Some(Box::from(largest_key)),
             level: None,
+            range_filter: None,
             writer: Arc::new(WriterSettings {
                 block_bytes: 4096,
                 restart_interval: 16,

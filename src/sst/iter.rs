@@ -1,23 +1,46 @@
 //! Walking a table in key order.
 
 use core::iter::FusedIterator;
+use core::ops::Bound;
 
 use bytes::Bytes;
 
 use super::block::{Block, BlockCursor};
+use super::key_bounds::{KeyBounds, is_beyond};
 use super::{Table, TableError};
+use crate::block::LookupOutcome;
+use crate::range::RangeReader;
 
 impl Table {
     /// All entries in key order.
     #[must_use]
     pub fn iter(&self) -> TableIter<'_> {
-        TableIter { table: self, state: State::Start(None) }
+        self.iter_in_state(State::Start(None))
     }
 
     /// The entries from `key` on, which need not be there.
     #[must_use]
     pub fn iter_from(&self, key: &[u8]) -> TableIter<'_> {
-        TableIter { table: self, state: State::Start(Some(key.to_vec())) }
+        self.iter_in_state(State::Start(Some(Bytes::copy_from_slice(key))))
+    }
+
+    /// The entries within `bounds`. What comes of it is recorded with the range filter that was probed for them.
+    pub(super) fn iter_within<'a>(
+        &'a self,
+        bounds: &KeyBounds,
+        probed: Option<&'a RangeReader<Bytes>>,
+    ) -> TableIter<'a> {
+        let walk = self.iter_in_state(State::Start(Some(bounds.start().clone())));
+        TableIter { upper: bounds.upper().clone(), probed, ..walk }
+    }
+
+    /// No entries.
+    pub(super) fn iter_nothing(&self) -> TableIter<'_> {
+        self.iter_in_state(State::Done)
+    }
+
+    fn iter_in_state(&self, state: State) -> TableIter<'_> {
+        TableIter { table: self, state, upper: Bound::Unbounded, probed: None }
     }
 }
 
@@ -40,7 +63,7 @@ pub struct Entry {
     pub value: Option<Bytes>,
 }
 
-/// The entries of a table in key order; see [`Table::iter`] and [`Table::iter_from`].
+/// The entries of a table in key order; see [`Table::iter`], [`Table::iter_from`] and [`Table::range`].
 ///
 /// Each data block is read once, when the walk comes to it, and past the block cache: a walk over everything would
 /// fill it with blocks that no lookup needs. The first error ends the walk: after an [`Err`] comes [`None`].
@@ -62,12 +85,16 @@ pub struct Entry {
 pub struct TableIter<'a> {
     table: &'a Table,
     state: State,
+    /// The walk ends at the first entry beyond it.
+    upper: Bound<Bytes>,
+    /// The range filter that wants to know whether there is an entry.
+    probed: Option<&'a RangeReader<Bytes>>,
 }
 
 #[derive(Debug)]
 enum State {
     /// Nothing read; the key to begin with.
-    Start(Option<Vec<u8>>),
+    Start(Option<Bytes>),
     /// On an entry that has been returned, in the data block at `position`.
     InBlock {
         position: usize,
@@ -126,7 +153,10 @@ impl Iterator for TableIter<'_> {
     type Item = Result<Entry, TableError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let step = self.step();
+        let step = self.step().map(|entry| entry.filter(|entry| !is_beyond(&self.upper, &entry.key)));
+        if let (Some(filter), Ok(found)) = (self.probed.take(), &step) {
+            filter.record_scan(if found.is_some() { LookupOutcome::Found } else { LookupOutcome::NotFound });
+        }
         if !matches!(step, Ok(Some(_))) {
             self.state = State::Done;
         }

@@ -13,6 +13,7 @@
 //! data blocks      entries in key order, prefix-compressed, with restart points
 //! zeros            up to a multiple of 64
 //! filter block     what the policy built; its lines lie on cache lines. Or partitions, and the block of their top index
+//! range filter     the same for scans, if the options have a policy for it; aligned, too
 //! properties       counts, first and last key, hash, extractors
 //! index            last key of each data block -> its place
 //! metaindex        names of the three blocks above -> their places
@@ -36,6 +37,16 @@
 //! that a lookup needs is read and checked, unless a [`BlockCache`] has it
 //! ([`ReadOptions::with_block_cache`]).
 //!
+//! # The path of a scan
+//!
+//! [`TableSet::range`] merges the tables whose smallest and largest key leave room for a key of the range. A filter for
+//! lookups is no help there, but a table can have a [range filter](TableOptions::with_range_filter) as well. Where neither
+//! end of the table is in the range, the scan probes that filter, and "absent" skips the table. An
+//! [ordered](crate::range::RangePolicy::ordered) one also gives a lower bound of the table's next key. The table waits
+//! under this bound, or under its smallest key, and is read only once the scan has come there: a scan that stops early
+//! leaves the others unread. Range filters are read when their tables are opened, and stay in memory; budgets and sidecars do
+//! not cover them yet.
+//!
 //! # Damage
 //!
 //! A damaged table gives the right value or an error, never another value and never a silent miss. The bound checksums
@@ -45,7 +56,8 @@
 //! cannot tell that all of it, or all from the filter on, is an older version.
 //!
 //! Opening refuses a bad footer, metaindex or properties block; a bad index or data block is an error of the reads that
-//! need it. A bad filter is no error: reads do without it, count that, and [`Table::filter_problem`] says why.
+//! need it. A bad filter is no error: reads do without it, count that, and [`Table::filter_problem`] or
+//! [`Table::range_filter_problem`] says why.
 //! [`Table::verify`] reads everything and accepts nothing but what a writer has written.
 //!
 //! # Sidecars
@@ -72,6 +84,7 @@ mod heads;
 mod index;
 mod io;
 mod iter;
+mod key_bounds;
 mod limited_files;
 mod options;
 mod properties;
@@ -85,6 +98,7 @@ mod table;
 mod table_filter;
 mod table_partitions;
 mod table_parts;
+mod table_range;
 mod table_sidecar;
 mod table_source;
 mod verify;
@@ -101,8 +115,8 @@ pub use io::{FileSystem, LocalFileSystem, RandomAccess, WritableFile};
 pub use iter::{Entry, TableIter};
 pub use limited_files::LimitedFiles;
 pub use options::{ReadOptions, TableOptions};
-pub use properties::{KeyPartNames, TableProperties, WriterSettings};
-pub use scan::PrefixScan;
+pub use properties::{KeyPartNames, RangeFilterProperties, TableProperties, WriterSettings};
+pub use scan::RangeScan;
 pub use set::TableSet;
 pub use sidecar::SidecarSummary;
 pub use stats::{TableSetStats, TableStats};

@@ -13,6 +13,7 @@ use crate::error::ConfigError;
 use crate::hash::{KeyExtractor, KeyHasher, KeyParts};
 use crate::partition::PartitionOptions;
 use crate::policy::{BuildContext, FilterPolicy, KindPolicy};
+use crate::range::RangePolicy;
 
 /// How a table is written. A store keeps one value for what its tables share, and sets for each table what is its own:
 /// the [context](Self::with_context) and, if the engine gives ids, the [table id](Self::with_table_id).
@@ -43,6 +44,7 @@ pub struct TableOptions {
     pub(crate) policy: Option<Arc<dyn FilterPolicy>>,
     /// Those of the filter, if it is to have any.
     pub(crate) partitions: Option<PartitionOptions>,
+    pub(crate) range_policy: Option<RangePolicy>,
     pub(crate) parts: KeyParts,
     pub(crate) table_id: Option<TableId>,
     pub(crate) context: BuildContext,
@@ -58,6 +60,7 @@ impl Default for TableOptions {
             restart_interval: 16,
             policy: Some(Arc::new(KindPolicy::default())),
             partitions: None,
+            range_policy: None,
             parts: KeyParts::whole_keys(),
             table_id: None,
             context: BuildContext::new(&KeyHasher::default()),
@@ -126,10 +129,39 @@ impl TableOptions {
         Self { partitions: Some(partitions), ..self }
     }
 
-    /// Writes no filter.
+    /// Writes no filter for lookups. A [range filter](Self::with_range_filter) is written all the same.
     #[must_use]
     pub fn without_filter(self) -> Self {
         Self { policy: None, ..self }
+    }
+
+    /// Writes a range filter, too, which lets scans skip the table. It stands beside the filter for lookups, has a block
+    /// and a checksum of its own, and covers the keys of all entries, tombstones included. Where none can be right, the
+    /// table has none, and [`TableSummary::range_filter`](super::TableSummary::range_filter) says why.
+    ///
+    /// A reader of a policy with an extractor needs [`ReadOptions::with_range_extractor`]. Sidecars have no range filters.
+    ///
+    /// ```
+    /// use sstfilter::FalsePositiveRate;
+    /// use sstfilter::range::RangePolicy;
+    /// use sstfilter::sst::{ReadOptions, Table, TableBuilder, TableOptions};
+    ///
+    /// let policy = RangePolicy::ordered(FalsePositiveRate::ONE_PERCENT)?;
+    /// let mut builder = TableBuilder::new(Vec::new(), &TableOptions::default().with_range_filter(policy))?;
+    /// for key in (0..100_000_u32).step_by(1_000) {
+    ///     builder.add(&key.to_be_bytes(), b"value")?;
+    /// }
+    /// let (bytes, summary) = builder.finish()?;
+    /// assert!(summary.range_filter.is_some() && summary.range_filter_bytes > 0);
+    ///
+    /// let table = Table::open_source(bytes::Bytes::from(bytes), &ReadOptions::default())?;
+    /// assert!(table.may_hold(&5_500_u32.to_be_bytes()..&6_500_u32.to_be_bytes()));
+    /// assert!(!table.may_hold(&5_100_u32.to_be_bytes()..&5_900_u32.to_be_bytes()), "no multiple of 1,000");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn with_range_filter(self, policy: RangePolicy) -> Self {
+        Self { range_policy: Some(policy), ..self }
     }
 
     /// Sets the hasher, and what the filter's policy is told: purpose, level, expected keys (a Bloom filter is then
@@ -211,6 +243,8 @@ impl TableOptions {
 pub struct ReadOptions {
     pub(crate) hasher: Option<KeyHasher>,
     pub(crate) parts: KeyParts,
+    /// Of range filters.
+    pub(crate) range_extractor: Option<Arc<dyn KeyExtractor>>,
     pub(crate) kinds: KindRegistry,
     /// Another one for other parts or kinds.
     pub(super) readers: Recent<Reader>,
@@ -233,6 +267,7 @@ impl Default for ReadOptions {
         Self {
             hasher: None,
             parts: KeyParts::whole_keys(),
+            range_extractor: None,
             kinds: KindRegistry::default(),
             readers: Recent::default(),
             writers: Recent::default(),
@@ -271,6 +306,44 @@ impl ReadOptions {
         Self { parts, readers: Recent::default(), ..self }
     }
 
+    /// Sets the extractor of the prefixes that [range filters](TableOptions::with_range_filter) were built with. A range
+    /// filter that was built with another one is not used: [`Table::range_filter_problem`] says so. Those that have none
+    /// do not need it.
+    ///
+    /// [`Table::range_filter_problem`]: super::Table::range_filter_problem
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use sstfilter::range::{RangePolicy, RangeUnits};
+    /// use sstfilter::sst::{ReadOptions, Table, TableBuilder, TableOptions};
+    /// use sstfilter::{FalsePositiveRate, FixedPrefix};
+    ///
+    /// // A sensor's number, and a time in seconds.
+    /// let key = |sensor: u32, time: u32| [sensor.to_be_bytes(), time.to_be_bytes()].concat();
+    /// let sensor = Arc::new(FixedPrefix::new(4));
+    /// let units = RangeUnits::integer(4)?.within(sensor.clone());
+    /// let policy = RangePolicy::bounded(units, 60, FalsePositiveRate::new(0.001)?)?;
+    /// let mut builder = TableBuilder::new(Vec::new(), &TableOptions::default().with_range_filter(policy))?;
+    /// for minutes in 0..1_000 {
+    ///     builder.add(&key(7, minutes * 3_600), b"value")?;
+    /// }
+    /// let bytes = bytes::Bytes::from(builder.finish()?.0);
+    ///
+    /// let options = ReadOptions::default().with_range_extractor(sensor);
+    /// let table = Table::open_source(bytes.clone(), &options)?;
+    /// assert!(!table.may_hold(&key(7, 3_660)..&key(7, 3_720)), "no value in this minute");
+    ///
+    /// let table = Table::open_source(bytes, &ReadOptions::default())?;
+    /// assert!(table.may_hold(&key(7, 3_660)..&key(7, 3_720)), "the filter is not used");
+    /// assert!(table.range_filter_problem().is_some());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn with_range_extractor(self, extractor: Arc<dyn KeyExtractor>) -> Self {
+        Self { range_extractor: Some(extractor), readers: Recent::default(), ..self }
+    }
+
     /// Sets the user-defined kinds that filters may be of. A filter of another unknown kind is not used.
     #[must_use]
     pub fn with_kinds(self, kinds: KindRegistry) -> Self {
@@ -284,7 +357,7 @@ impl ReadOptions {
     }
 
     /// Refuses to open a table whose filter was built with another hash or secret seed than the reader's, or holds none
-    /// of its parts of keys.
+    /// of its parts of keys; or whose range filter was built with another hash, seed or extractor.
     ///
     /// Without this such a table is read without its filter, and every lookup in it searches; only counters show it.
     /// That is right for a tool, and while a store moves from one seed to another. For an engine with one seed, a wrong
@@ -312,7 +385,7 @@ impl ReadOptions {
         Self { is_hash_strict: true, ..self }
     }
 
-    /// Reads as if there were no filters, for comparison.
+    /// Reads as if there were no filters, range filters included, for comparison.
     #[must_use]
     pub fn without_filter(self) -> Self {
         Self { ignores_filters: true, ..self }
@@ -333,7 +406,7 @@ impl ReadOptions {
     /// the table's own would take its place. [`Table::verify`](super::Table::verify) finds it beforehand.
     ///
     /// Without a budget, filters are read when their tables are opened, and stay in memory; partitions are read when
-    /// lookups need them, and stay.
+    /// lookups need them, and stay. Range filters are under no budget yet: they are always read when their tables are opened.
     ///
     /// Opening reads more where the hash is secret or the engine's own, or an extractor is used: the table's first and
     /// last key are probed for then, in the filter or in their partitions.
@@ -369,10 +442,15 @@ impl ReadOptions {
         Self { cache: Some(cache), ..self }
     }
 
-    /// The reader of tables whose keys are hashed by `hasher`. Parts and kinds are the same for all readers of these options.
+    /// The reader of tables whose keys are hashed by `hasher`. All else is the same for all readers of these options.
     pub(super) fn reader(&self, hasher: &KeyHasher) -> Arc<Reader> {
         let is_same = |reader: &Reader| reader.hasher.has_same_identity(hasher);
-        let new = || Reader { hasher: hasher.clone(), parts: self.parts.clone(), kinds: self.kinds.clone() };
+        let new = || Reader {
+            hasher: hasher.clone(),
+            parts: self.parts.clone(),
+            range_extractor: self.range_extractor.clone(),
+            kinds: self.kinds.clone(),
+        };
         self.readers.share(is_same, || Arc::new(new()))
     }
 }

@@ -1,6 +1,7 @@
 //! What a table says of itself, readable without any of its data.
 
 use core::fmt;
+use core::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -8,7 +9,9 @@ use bytes::Bytes;
 use super::TableError;
 use super::block::{Block, BlockBuilder, BlockCursor};
 use super::error::shown;
+use super::format::BlockHandle;
 use crate::hash::{HashId, HashIdentity, KeyParts};
+use crate::range::KeyRange;
 use crate::sidecar::Sidecar;
 
 /// The properties of a table.
@@ -33,8 +36,36 @@ pub struct TableProperties {
     pub largest_key: Option<Box<[u8]>>,
     /// The level that the table was written for, if its writer knew. For information: an engine may move the table.
     pub level: Option<u32>,
+    /// The range filter, or why there is none; `None` if the writer was not to build one.
+    pub range_filter: Option<Box<RangeFilterProperties>>,
     /// What its writer was set to.
     pub writer: Arc<WriterSettings>,
+}
+
+/// What a table says of its range filter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RangeFilterProperties {
+    /// Where it is, if there is one.
+    pub(crate) handle: Option<BlockHandle>,
+    /// Name of the extractor of the prefixes that ranges are inside of, if it has one: its readers need the same.
+    pub extractor: Option<String>,
+    /// Why none was built, in words. For information.
+    pub missing_because: Option<String>,
+}
+
+impl RangeFilterProperties {
+    /// First byte of the filter's block in the file, if there is one.
+    #[must_use]
+    pub fn offset(&self) -> Option<u64> {
+        self.handle.map(|handle| handle.offset)
+    }
+
+    /// Bytes of the filter's block, without the checksum behind it.
+    #[must_use]
+    pub fn bytes(&self) -> Option<u64> {
+        self.handle.map(|handle| handle.contents_bytes)
+    }
 }
 
 /// What the writer of a table was set to. Most tables of a store have the same settings, and share them while they are open.
@@ -133,7 +164,7 @@ impl TableProperties {
         let number = |number: u64| Some(Bytes::copy_from_slice(&number.to_le_bytes()));
         let text = |text: &Option<String>| Some(Bytes::copy_from_slice(text.as_ref()?.as_bytes()));
         let key = |key: &Option<Box<[u8]>>| key.as_deref().map(Bytes::copy_from_slice);
-        let writer = &self.writer;
+        let (writer, range) = (&self.writer, self.range_filter.as_deref());
         let values = [
             ("block-bytes", number(writer.block_bytes)),
             ("data-blocks", number(self.data_blocks)),
@@ -145,6 +176,9 @@ impl TableProperties {
             ("key-parts", writer.key_parts.encode()),
             ("largest-key", key(&self.largest_key)),
             ("level", self.level.and_then(|level| number(level.into()))),
+            ("range-extractor", range.and_then(|range| text(&range.extractor))),
+            ("range-filter", range.and_then(|range| Some(range.handle?.encode().into()))),
+            ("range-missing", range.and_then(|range| text(&range.missing_because))),
             ("raw-key-bytes", number(self.raw_key_bytes)),
             ("raw-value-bytes", number(self.raw_value_bytes)),
             ("restart-interval", number(writer.restart_interval)),
@@ -174,6 +208,7 @@ impl TableProperties {
         let key_parts = values.key_parts()?;
         let largest_key = values.bytes("largest-key")?;
         let level = values.level("level")?;
+        let range_filter = values.range_filter()?;
         let raw_key_bytes = values.number("raw-key-bytes")?;
         let raw_value_bytes = values.number("raw-value-bytes")?;
         let restart_interval = values.number("restart-interval")?;
@@ -190,6 +225,7 @@ impl TableProperties {
             smallest_key,
             largest_key,
             level,
+            range_filter,
             writer,
         };
         while values.is_on_entry {
@@ -236,6 +272,24 @@ impl TableProperties {
     pub(crate) fn range_meets(&self, prefix: &[u8]) -> bool {
         let (Some(smallest), Some(largest)) = (&self.smallest_key, &self.largest_key) else { return false };
         prefix <= &**largest && (&**smallest <= prefix || smallest.starts_with(prefix))
+    }
+
+    /// Whether a key in `range` can lie from the smallest to the largest key.
+    pub(crate) fn overlaps(&self, range: KeyRange<'_>) -> bool {
+        let (Some(smallest), Some(largest)) = (&self.smallest_key, &self.largest_key) else { return false };
+        let from_smallest = KeyRange { lower: Bound::Included(&**smallest), ..range };
+        let to_largest = KeyRange { upper: Bound::Included(&**largest), ..range };
+        !range.is_empty() && !from_smallest.is_empty() && !to_largest.is_empty()
+    }
+
+    /// Whether the smallest or the largest key is in `range`, so that the table surely holds a key in it.
+    pub(crate) fn has_end_in(&self, range: KeyRange<'_>) -> bool {
+        [&self.smallest_key, &self.largest_key].into_iter().flatten().any(|key| range.contains(key))
+    }
+
+    /// Where the range filter is, if there is one.
+    pub(crate) fn range_handle(&self) -> Option<BlockHandle> {
+        self.range_filter.as_ref()?.handle
     }
 }
 
@@ -300,6 +354,17 @@ impl NamedValues<'_> {
         KeyPartNames::decode(&bytes).ok_or_else(damaged)
     }
 
+    fn range_filter(&mut self) -> Result<Option<Box<RangeFilterProperties>>, TableError> {
+        let extractor = self.text("range-extractor")?;
+        let handle = self.bytes("range-filter")?.map(|bytes| {
+            let no_handle = || self.cursor.block().corrupt("property range-filter: a handle", shown(&bytes));
+            BlockHandle::decode(&bytes).ok_or_else(no_handle)
+        });
+        let (handle, missing_because) = (handle.transpose()?, self.text("range-missing")?);
+        let is_mentioned = handle.is_some() || missing_because.is_some();
+        Ok(is_mentioned.then(|| Box::new(RangeFilterProperties { handle, extractor, missing_because })))
+    }
+
     fn text(&mut self, name: &str) -> Result<Option<String>, TableError> {
         let Some(bytes) = self.bytes(name)? else { return Ok(None) };
         let not_text = |_| self.cursor.block().corrupt(format!("property {name} in UTF-8"), shown(&bytes));
@@ -310,6 +375,7 @@ impl NamedValues<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::block::FallbackReason;
     use crate::hash::KeyHasher;
     use crate::sst::{TableLocation, TablePart};
 
@@ -326,6 +392,11 @@ mod tests {
             smallest_key: Some(Box::from(&b""[..])),
             largest_key: Some(Box::from(&b"zebra"[..])),
             level: Some(u32::MAX),
+            range_filter: Some(Box::new(RangeFilterProperties {
+                handle: Some(BlockHandle { offset: 1 << 40, contents_bytes: 300, checksum: 7 }),
+                extractor: Some("fixed-prefix:8".to_owned()),
+                missing_because: None,
+            })),
             writer: Arc::new(WriterSettings {
                 block_bytes: 4096,
                 restart_interval: 16,
@@ -354,9 +425,17 @@ mod tests {
             smallest_key: None,
             largest_key: None,
             level: None,
+            range_filter: None,
             ..example()
         };
         assert_eq!(decoded(&empty).unwrap(), empty);
+        let range_filter = RangeFilterProperties {
+            handle: None,
+            extractor: None,
+            missing_because: Some(FallbackReason::KeysOutOfOrder.to_string()),
+        };
+        let without = TableProperties { range_filter: Some(Box::new(range_filter)), ..example() };
+        assert_eq!(decoded(&without).unwrap(), without);
     }
 
     #[test]
@@ -414,6 +493,25 @@ mod tests {
             TableProperties { data_blocks: 0, ..example() },
         ] {
             assert!(matches!(decoded(&impossible), Err(TableError::Corrupt { .. })), "{impossible:?}");
+        }
+    }
+
+    #[test]
+    fn a_range_overlaps_the_keys_exactly_if_it_contains_something_between_the_first_and_the_last() {
+        let properties = TableProperties { smallest_key: Some(Box::from(&b"c"[..])), ..example() };
+        let ends = [&b""[..], b"b", b"c", b"c\0", b"m", b"zebra", b"zebra\0", b"zz"];
+        let bounds = |end| [Bound::Included(end), Bound::Excluded(end), Bound::Unbounded];
+        for (lower, upper) in ends.iter().flat_map(|lower| ends.iter().map(move |upper| (*lower, *upper))) {
+            for (lower, upper) in bounds(lower).into_iter().flat_map(|lower| bounds(upper).map(|upper| (lower, upper)))
+            {
+                let range = KeyRange { lower, upper };
+                let between = [&b"c"[..], b"c\0", b"d", b"m", b"m\0", b"n", b"zebra"];
+                let expected = between.iter().any(|key| range.contains(key));
+                assert!(properties.overlaps(range) || !expected, "{range:?}");
+                // Between `c` and `c\0` nothing fits, which the ends do not show.
+                let is_gap = matches!((lower, upper), (Bound::Excluded(b"c"), Bound::Excluded(b"c\0")));
+                assert!(!properties.overlaps(range) || expected || is_gap, "{range:?}");
+            }
         }
     }
 

@@ -1,15 +1,19 @@
 //! What makes probes out of keys.
 
+use std::sync::Arc;
+
 use super::{KeyPartNames, TableProperties};
 use crate::block::{KindRegistry, bits_of};
 use crate::error::BlockError;
-use crate::hash::{HashId, KeyHash, KeyHasher, KeyParts};
+use crate::hash::{HashId, KeyExtractor, KeyHash, KeyHasher, KeyParts};
 
-/// What makes a probe out of a key, and the user-defined kinds of the filters probed.
+/// What makes a probe out of a key or a range, and the user-defined kinds of the filters probed.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Reader {
     pub(crate) hasher: KeyHasher,
     pub(crate) parts: KeyParts,
+    /// Of range filters.
+    pub(crate) range_extractor: Option<Arc<dyn KeyExtractor>>,
     pub(crate) kinds: KindRegistry,
 }
 

@@ -1,4 +1,4 @@
-//! The entries of many tables whose keys begin with a prefix.
+//! The entries of many tables whose keys are in a range.
 
 use core::cmp::{Ordering, Reverse};
 use core::fmt;
@@ -8,15 +8,19 @@ use std::collections::binary_heap::PeekMut;
 
 use bytes::Bytes;
 
+use super::key_bounds::KeyBounds;
+use super::table_range::RangeFilters;
 use super::{Entry, Table, TableError, TableIter};
 
-/// The keys with a prefix and their newest values, in key order; see [`TableSet::scan_prefix`](super::TableSet::scan_prefix).
+/// The keys in a range and their newest values, in key order; see [`TableSet::range`](super::TableSet::range) and
+/// [`TableSet::scan_prefix`](super::TableSet::scan_prefix).
 ///
-/// Each table is read when the scan comes to its first key with the prefix, and then one data block at a time, past the
-/// block cache. The first error ends the scan, because whatever else it gave might be outdated: after an [`Err`] comes
+/// A table is read when the scan comes to where its next key may be, and then one data block at a time, past the block
+/// cache. Where that is, its smallest key or its range filter says: a scan that stops early does not read tables that
+/// continue further on. The first error ends the scan, because whatever else it gave might be outdated: after an [`Err`] comes
 /// [`None`].
-pub struct PrefixScan<'a> {
-    prefix: Vec<u8>,
+pub struct RangeScan<'a> {
+    bounds: KeyBounds,
     /// The one with the smallest key is on top.
     heads: BinaryHeap<Head<'a>>,
     /// What comes next, while older entries of its key are passed over. Kept here, so that a scan goes on where it was
@@ -67,16 +71,15 @@ impl PartialEq for Head<'_> {
 
 impl Eq for Head<'_> {}
 
-impl<'a> PrefixScan<'a> {
-    /// The scan of `tables`, the newest first. Tables without a key with the prefix may be left out.
-    pub(crate) fn new(tables: impl IntoIterator<Item = &'a Table>, prefix: &[u8]) -> Self {
+impl<'a> RangeScan<'a> {
+    /// The scan of `tables`, the newest first. Tables without a key in the range may be left out.
+    pub(crate) fn new(tables: impl IntoIterator<Item = &'a Table>, bounds: KeyBounds, filters: RangeFilters) -> Self {
         let head = |(age, table): (usize, &'a Table)| {
-            let smallest = table.properties().smallest_key.as_deref()?;
-            let lower_bound = Bytes::copy_from_slice(smallest.max(prefix));
-            Some(Head { walk: table.iter_from(prefix), entry: None, lower_bound, age })
+            let (walk, lower_bound) = table.begin_scan(&bounds, filters)?;
+            Some(Head { walk, entry: None, lower_bound, age })
         };
         let heads = tables.into_iter().enumerate().filter_map(head).collect();
-        Self { prefix: prefix.to_vec(), heads, pending: None }
+        Self { bounds, heads, pending: None }
     }
 
     fn step(&mut self) -> Result<Option<(Bytes, Bytes)>, TableError> {
@@ -88,7 +91,7 @@ impl<'a> PrefixScan<'a> {
             while let Some(head) = self.heads.peek_mut()
                 && head.key() == key
             {
-                advance(head, &self.prefix)?;
+                advance(head)?;
             }
             if let Some(Entry { key, value: Some(value) }) = self.pending.take() {
                 return Ok(Some((key, value)));
@@ -102,22 +105,22 @@ impl<'a> PrefixScan<'a> {
             if let Some(entry) = &head.entry {
                 return Ok(Some(entry.clone()));
             }
-            advance(head, &self.prefix)?;
+            advance(head)?;
         }
         Ok(None)
     }
 }
 
-/// Takes a table one entry on, or off the heap if it has no more with the prefix.
-fn advance(mut head: PeekMut<'_, Head<'_>>, prefix: &[u8]) -> Result<(), TableError> {
+/// Takes a table one entry on, or off the heap if it has no more in the range.
+fn advance(mut head: PeekMut<'_, Head<'_>>) -> Result<(), TableError> {
     match head.walk.next().transpose()? {
-        Some(entry) if entry.key.starts_with(prefix) => head.entry = Some(entry),
-        _ => drop(PeekMut::pop(head)),
+        Some(entry) => head.entry = Some(entry),
+        None => drop(PeekMut::pop(head)),
     }
     Ok(())
 }
 
-impl Iterator for PrefixScan<'_> {
+impl Iterator for RangeScan<'_> {
     type Item = Result<(Bytes, Bytes), TableError>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -130,12 +133,12 @@ impl Iterator for PrefixScan<'_> {
     }
 }
 
-impl FusedIterator for PrefixScan<'_> {}
+impl FusedIterator for RangeScan<'_> {}
 
-impl fmt::Debug for PrefixScan<'_> {
+impl fmt::Debug for RangeScan<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PrefixScan")
-            .field("prefix", &self.prefix)
+        f.debug_struct("RangeScan")
+            .field("range", &self.bounds.range())
             .field("tables", &self.heads.len())
             .finish_non_exhaustive()
     }

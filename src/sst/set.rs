@@ -14,11 +14,14 @@ use bytes::Bytes;
 use super::batch::{BlockSearch, BlocksRead};
 use super::grouped_filters::{GroupedFilters, LazyProbe, Tables};
 use super::heads::{InRange, KeyRanges};
+use super::key_bounds::KeyBounds;
 use super::reader::Reader;
 use super::table::FoundBlock;
-use super::{Lookup, PrefixScan, ReadOptions, Table, TableError, TableSetStats, TableStats};
+use super::table_range::RangeFilters;
+use super::{Lookup, RangeScan, ReadOptions, Table, TableError, TableSetStats, TableStats};
 use crate::block::{GROUP, MatchBitmap, MatchMatrix, bits_of, first_bits};
 use crate::hash::KeyHash;
+use crate::range::KeyRange;
 use crate::stats::{CountedBySet, SharedCounter, StripedCounters, ThreadCounters};
 
 /// Tables from the newest to the oldest, read as one store.
@@ -254,21 +257,98 @@ impl TableSet {
     ///
     /// Filters are probed only where they hold parts of keys, and an extractor has one part for all keys with the
     /// prefix: see [`Table::may_contain_prefix`]. [`KeyExtractor`](crate::KeyExtractor) has an example of a
-    /// prefix scan.
+    /// prefix scan. Range filters are probed for the range of these keys.
     pub fn matches_prefix(&self, prefix: &[u8], matches: &mut MatchBitmap) {
+        self.match_prefix_by_parts(prefix, matches);
+        let bounds = KeyBounds::of_prefix(prefix);
+        for (group, word) in matches.words_mut().enumerate() {
+            *word = self.tables_where(group, *word, |table| table.filter_may_hold(bounds.range()));
+        }
+    }
+
+    /// The same, without range filters.
+    fn match_prefix_by_parts(&self, prefix: &[u8], matches: &mut MatchBitmap) {
         matches.reset(self.tables.len());
         for (group, word) in matches.words_mut().enumerate() {
             let in_range = self.tables_where(group, first_bits(GROUP), |table| table.properties().range_meets(prefix));
             let candidates = self.filters.containing(group, in_range, |parts| self.reader.prefix_hashes(parts, prefix));
-            *word = self.without_absent(group, candidates, |table| table.may_contain_prefix(prefix));
+            *word = self.without_absent(group, candidates, |table| table.may_contain_parts_of(prefix));
         }
+    }
+
+    /// Which tables may hold a key in `range`, by their smallest and largest keys and their range filters alone: bit `i` of
+    /// `matches` becomes whether a scan of the range has to walk table `i`. Nothing is read, and nothing counted. See
+    /// [`Table::may_hold`].
+    ///
+    /// ```
+    /// use sstfilter::sst::{ReadOptions, Table, TableBuilder, TableOptions, TableSet};
+    /// use sstfilter::MatchBitmap;
+    ///
+    /// let mut builder = TableBuilder::new(Vec::new(), &TableOptions::default())?;
+    /// builder.add(b"apple", b"1")?;
+    /// builder.add(b"plum", b"2")?;
+    /// let table = Table::open_source(bytes::Bytes::from(builder.finish()?.0), &ReadOptions::default())?;
+    /// let set = TableSet::new(vec![table])?;
+    ///
+    /// let mut matches = MatchBitmap::default();
+    /// set.matches_range(b"banana".as_slice()..=b"plum", &mut matches);
+    /// assert!(matches.may_contain(0));
+    /// set.matches_range(b"quince".as_slice().., &mut matches);
+    /// assert!(!matches.may_contain(0));
+    /// # Ok::<(), sstfilter::sst::TableError>(())
+    /// ```
+    pub fn matches_range<'a>(&self, range: impl Into<KeyRange<'a>>, matches: &mut MatchBitmap) {
+        let range = range.into();
+        matches.reset(self.tables.len());
+        for (group, word) in matches.words_mut().enumerate() {
+            *word = self.tables_where(group, first_bits(GROUP), |table| table.may_hold(range));
+        }
+    }
+
+    /// The keys in `range`, in order, each with its newest value. Deleted keys are left out.
+    ///
+    /// Tables are skipped by their smallest and largest key, and then by their range filter, as by
+    /// [`matches_range`](Self::matches_range). Of all others, a table is read only when the scan comes to a lower bound of
+    /// its first key in the range: its smallest key, or what an [ordered](crate::range::RangePolicy::ordered) range filter
+    /// knows. A scan that stops after a few keys does not read the tables whose keys come later.
+    ///
+    /// A scan counts the blocks that it reads, and no lookups. Range filters count its probes, as by
+    /// [`Table::range`].
+    ///
+    /// ```
+    /// use bytes::Bytes;
+    /// use sstfilter::FalsePositiveRate;
+    /// use sstfilter::range::RangePolicy;
+    /// use sstfilter::sst::{ReadOptions, Table, TableBuilder, TableOptions, TableSet};
+    ///
+    /// let policy = RangePolicy::ordered(FalsePositiveRate::ONE_PERCENT)?;
+    /// let options = TableOptions::default().with_range_filter(policy);
+    /// let mut tables = Vec::new();
+    /// for number in 0..10_u32 {
+    ///     let mut builder = TableBuilder::new(Vec::new(), &options)?;
+    ///     for key in 0..1_000_u32 {
+    ///         builder.add(&(key * 10_000 + number * 1_000).to_be_bytes(), b"value")?;
+    ///     }
+    ///     let bytes = Bytes::from(builder.finish()?.0);
+    ///     tables.push(Table::open_source(bytes, &ReadOptions::default())?);
+    /// }
+    /// let set = TableSet::new(tables)?;
+    ///
+    /// let found = set.range(&5_003_500_u32.to_be_bytes()..&5_005_500_u32.to_be_bytes());
+    /// let keys: Result<Vec<_>, _> = found.map(|entry| Ok(entry?.0)).collect();
+    /// assert_eq!(keys?, [5_004_000_u32, 5_005_000].map(|key| Bytes::copy_from_slice(&key.to_be_bytes())));
+    /// assert!(set.stats().tables.data_block_reads < 10, "most tables were not read");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn range<'a>(&self, range: impl Into<KeyRange<'a>>) -> RangeScan<'_> {
+        RangeScan::new(&self.tables, KeyBounds::new(range.into()), RangeFilters::Probed)
     }
 
     /// The keys that begin with `prefix`, in order, each with its newest value. Deleted keys are left out, and tables are
     /// skipped as by [`matches_prefix`](Self::matches_prefix).
     ///
     /// Every key begins with the empty prefix. A scan counts the blocks that it reads, and no lookups;
-    /// probes of filters in partitions or under a budget are counted.
+    /// probes of range filters, and of filters in partitions or under a budget, are counted.
     ///
     /// ```
     /// use sstfilter::sst::{ReadOptions, Table, TableBuilder, TableOptions, TableSet};
@@ -285,10 +365,11 @@ impl TableSet {
     /// # Ok::<(), sstfilter::sst::TableError>(())
     /// ```
     #[must_use]
-    pub fn scan_prefix(&self, prefix: &[u8]) -> PrefixScan<'_> {
+    pub fn scan_prefix(&self, prefix: &[u8]) -> RangeScan<'_> {
         let mut matches = MatchBitmap::default();
-        self.matches_prefix(prefix, &mut matches);
-        PrefixScan::new(matches.iter().filter_map(|position| self.tables.get(position)), prefix)
+        self.match_prefix_by_parts(prefix, &mut matches);
+        let tables = matches.iter().filter_map(|position| self.tables.get(position));
+        RangeScan::new(tables, KeyBounds::of_prefix(prefix), RangeFilters::Probed)
     }
 
     /// The [`matches`](Self::matches) of many keys: row `i` of `matches` has a bit for each table that may hold key

@@ -10,6 +10,8 @@ use crate::stats::FilterStats;
 pub struct TableStats {
     /// The filter's answers and their outcomes.
     pub filter: FilterStats,
+    /// The range filter's answers to scans, and their outcomes.
+    pub range_filter: FilterStats,
     /// Lookups of keys outside the table's range, answered without its filter.
     pub range_skips: u64,
     /// Reads of the index block: one in a table's life, unless it fails.
@@ -31,6 +33,7 @@ impl TableStats {
     pub const fn merged(&self, other: &Self) -> Self {
         Self {
             filter: self.filter.merged(&other.filter),
+            range_filter: self.range_filter.merged(&other.range_filter),
             range_skips: self.range_skips + other.range_skips,
             index_block_reads: self.index_block_reads + other.index_block_reads,
             data_block_reads: self.data_block_reads + other.data_block_reads,
@@ -44,6 +47,7 @@ impl TableStats {
     pub(crate) const fn since(&self, earlier: &Self) -> Self {
         Self {
             filter: self.filter.since(&earlier.filter),
+            range_filter: self.range_filter.since(&earlier.range_filter),
             range_skips: self.range_skips.saturating_sub(earlier.range_skips),
             index_block_reads: self.index_block_reads.saturating_sub(earlier.index_block_reads),
             data_block_reads: self.data_block_reads.saturating_sub(earlier.data_block_reads),
@@ -84,10 +88,11 @@ pub(crate) struct ReadCounters {
 }
 
 impl ReadCounters {
-    pub(crate) fn snapshot(&self, filter: FilterStats) -> TableStats {
+    pub(crate) fn snapshot(&self, filter: FilterStats, range_filter: FilterStats) -> TableStats {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         TableStats {
             filter,
+            range_filter,
             range_skips: count(&self.range_skips),
             index_block_reads: count(&self.index_block_reads),
             data_block_reads: count(&self.data_block_reads),
@@ -105,8 +110,10 @@ mod tests {
     #[test]
     fn tables_add_up() {
         let counters = ReadCounters { range_skips: 1.into(), bytes_read: 10.into(), ..ReadCounters::default() };
-        let stats = counters.snapshot(FilterStats { negatives: 2, ..FilterStats::default() });
+        let negatives = |negatives| FilterStats { negatives, ..FilterStats::default() };
+        let stats = counters.snapshot(negatives(2), negatives(3));
         let both = stats.merged(&stats);
-        assert_eq!((both.range_skips, both.bytes_read, both.filter.negatives), (2, 20, 4));
+        assert_eq!((both.range_skips, both.bytes_read), (2, 20));
+        assert_eq!((both.filter.negatives, both.range_filter.negatives), (4, 6));
     }
 }

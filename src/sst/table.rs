@@ -13,9 +13,11 @@ use super::error::shown;
 use super::heads::HeadedBlock;
 use super::index::{DataBlockPlace, TableIndex};
 use super::io::{TableFile, io_error};
+use super::key_bounds::KeyBounds;
 use super::reader::{Reader, SharedParts};
 use super::table_filter::{Answer, TableFilter};
 use super::table_parts::TableParts;
+use super::table_range::TableRangeFilter;
 use super::table_sidecar::TableSidecar;
 use super::{
     BlockCache, BlockKey, RandomAccess, ReadOptions, TableError, TableId, TableLayout, TableLocation, TablePart,
@@ -43,7 +45,8 @@ use crate::stats::{CountedBySet, SharedCounter};
 /// table; see [`sidecar_problem`](Self::sidecar_problem) and [`write_sidecar`](Self::write_sidecar).
 ///
 /// A filter that is damaged, of an unknown kind, or built with another hash, or of other parts of keys, is not probed: the table is
-/// read without it, and [`filter_problem`](Self::filter_problem) says why.
+/// read without it, and [`filter_problem`](Self::filter_problem) says why. The same holds for a range filter, with
+/// [`range_filter_problem`](Self::range_filter_problem).
 ///
 /// ```
 /// use sstfilter::sst::{Lookup, ReadOptions, Table, TableBuilder, TableOptions};
@@ -66,6 +69,8 @@ pub struct Table {
     filter: Option<TableFilter>,
     /// Boxed, because most tables have none.
     pub(super) sidecar: Option<Box<TableSidecar>>,
+    /// Boxed, because many tables have none.
+    pub(super) range_filter: Option<Box<TableRangeFilter>>,
     pub(crate) reader: Arc<Reader>,
     /// What the filter is probed for.
     pub(crate) shared: SharedParts,
@@ -129,9 +134,19 @@ impl Table {
         let filter = filter.or_else(|| Some(TableFilter::open(&file, handle?, &parts, &reader, options)));
         let index = OnceLock::new();
         let cache = options.cache.clone().map(|blocks| Box::new(TableCache { blocks, number: next_table_number() }));
-        let sidecar = sidecar.map(Box::new);
-        let range_skips_in_set = None;
-        Self { file, parts, filter, sidecar, reader, shared, index, cache, range_skips_in_set }.accepted_by(options)
+        let table = Self {
+            range_filter: TableRangeFilter::open(&file, &parts, &reader, options).map(Box::new),
+            sidecar: sidecar.map(Box::new),
+            range_skips_in_set: None,
+            file,
+            parts,
+            filter,
+            reader,
+            shared,
+            index,
+            cache,
+        };
+        table.accepted_by(options)
     }
 
     /// The table, unless its filter was built for another reader and `options` refuse that.
@@ -148,12 +163,22 @@ impl Table {
         {
             return Err(problem);
         }
+        let is_range_refused = |filter: &TableRangeFilter| filter.foreign_problem().is_some();
+        if options.is_hash_strict
+            && self.range_filter.as_deref().is_some_and(is_range_refused)
+            && let Some(problem) = self.range_filter.take().and_then(|filter| filter.into_problem())
+        {
+            return Err(problem);
+        }
         Ok(self)
     }
 
     /// Whether the filter lacks a key of this table for a reader of the identity of the table's own, and that reader is
     /// to blame. With a public seed and whole keys, equal identities are equal hashes: then the filter is wrong.
     pub(crate) fn contradicts(&self, reader: &Reader) -> bool {
+        if self.range_filter.as_ref().is_some_and(|filter| filter.contradicts_reader) {
+            return true;
+        }
         if self.hash_identity().id == HashId::Xxh3 && self.key_parts().extractors().len() == 0 {
             return false;
         }
@@ -173,12 +198,15 @@ impl Table {
         }
     }
 
-    /// Stops using the filter, because another table has shown that the reader is not what its identity says.
+    /// Stops using the filters, because another table has shown that the reader is not what its identity says.
     pub(crate) fn disable_filter(&mut self) {
         let reason = BlockError::KnownKeyAbsent { hash: self.hash_identity() };
         let at = self.filter_location();
         if let Some(filter) = &mut self.filter {
-            filter.disable(at, reason);
+            filter.disable(at, reason.clone());
+        }
+        if let (Some(filter), Some(handle)) = (&mut self.range_filter, self.parts.properties.range_handle()) {
+            filter.disable(&self.file, handle, reason);
         }
     }
 
@@ -310,7 +338,7 @@ impl Table {
     ///
     /// The filter is probed only if it holds parts of keys, and
     /// [`KeyExtractor::extract_prefix`](crate::KeyExtractor::extract_prefix) has one part for all keys with the prefix. An
-    /// extractor that gives a wrong one loses keys.
+    /// extractor that gives a wrong one loses keys. The range filter, if there is one, is probed for the range of these keys.
     ///
     /// ```
     /// use sstfilter::sst::{ReadOptions, Table, TableBuilder, TableOptions};
@@ -326,9 +354,15 @@ impl Table {
     /// ```
     #[must_use]
     pub fn may_contain_prefix(&self, prefix: &[u8]) -> bool {
+        self.parts.properties.range_meets(prefix)
+            && self.may_contain_parts_of(prefix)
+            && (self.range_filter.is_none() || self.filter_may_hold(KeyBounds::of_prefix(prefix).range()))
+    }
+
+    /// Whether the filter may contain the parts that all keys with the prefix have in common.
+    pub(crate) fn may_contain_parts_of(&self, prefix: &[u8]) -> bool {
         let mut hashes = self.reader.prefix_hashes(self.shared, prefix);
-        let mut may_contain = |filter: &TableFilter| hashes.all(|hash| filter.may_contain_prefix(prefix, hash));
-        self.parts.properties.range_meets(prefix) && self.filter.as_ref().is_none_or(&mut may_contain)
+        self.filter.as_ref().is_none_or(|filter| hashes.all(|hash| filter.may_contain_prefix(prefix, hash)))
     }
 
     /// Searches index and data for a key in range.
@@ -498,14 +532,16 @@ impl Table {
     /// Where everything lies.
     #[must_use]
     pub fn layout(&self) -> TableLayout {
-        TableLayout::new(&self.parts.handles, &self.parts.footer, self.parts.properties.data_bytes)
+        let TableParts { footer, handles, properties } = &self.parts;
+        TableLayout::new(handles, properties.range_handle(), footer, properties.data_bytes)
     }
 
     /// What was looked up and read so far.
     #[must_use]
     pub fn stats(&self) -> TableStats {
         let filter = self.filter.as_ref().map(TableFilter::stats).unwrap_or_default();
-        let mut stats = self.file.counters.snapshot(filter);
+        let range_filter = self.range_filter.as_ref().map(|filter| filter.stats()).unwrap_or_default();
+        let mut stats = self.file.counters.snapshot(filter, range_filter);
         stats.range_skips += self.range_skips_in_set.as_ref().map_or(0, |skips| skips.get());
         stats.bytes_read += self.sidecar.as_ref().map_or(0, |sidecar| sidecar.bytes_read());
         stats.sidecar_problems = u64::from(self.sidecar_problem().is_some());
@@ -537,6 +573,7 @@ impl fmt::Debug for Table {
             .field("parts", &self.parts)
             .field("filter", &self.filter)
             .field("sidecar", &self.sidecar)
+            .field("range_filter", &self.range_filter)
             .field("stats", &self.stats())
             .finish_non_exhaustive()
     }

@@ -139,7 +139,7 @@ impl Table {
     }
 
     /// The bytes from `start` to `end`, less than an alignment, are zeros.
-    fn check_zeros(&self, part: TablePart, start: u64, end: u64) -> Result<(), TableError> {
+    pub(super) fn check_zeros(&self, part: TablePart, start: u64, end: u64) -> Result<(), TableError> {
         if start >= end {
             return Ok(());
         }

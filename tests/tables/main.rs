@@ -20,6 +20,7 @@ mod model;
 mod partitions;
 mod prefix_lookup;
 mod prefix_scan;
+mod ranges;
 mod reports;
 mod roundtrip;
 mod secret_seed;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use bytes::Bytes;
-use sstfilter::sst::{PrefixScan, RandomAccess, ReadOptions, Table, TableBuilder, TableError, TableOptions, TableSet};
+use sstfilter::sst::{RandomAccess, RangeScan, ReadOptions, Table, TableBuilder, TableError, TableOptions, TableSet};
 use sstfilter::{DelimitedPrefix, KeyParts};
 
 fn parts() -> KeyParts {
@@ -33,7 +33,7 @@ fn open(source: impl RandomAccess + 'static) -> Table {
     Table::open_source(source, &ReadOptions::default().with_key_parts(parts())).unwrap()
 }
 
-fn texts(scan: PrefixScan<'_>) -> Vec<(String, String)> {
+fn texts(scan: RangeScan<'_>) -> Vec<(String, String)> {
     let text = |bytes: Bytes| String::from_utf8(bytes.into()).unwrap();
     scan.map(Result::unwrap).map(|(key, value)| (text(key), text(value))).collect()
 }

@@ -6,6 +6,7 @@ use crate::block::{GROUP, bits_of, first_bits};
 use crate::sst::Table;
 use crate::sst::grouped_filters::GroupedFilters;
 use crate::sst::heads::{InRange, KeyRanges};
+use crate::sst::key_bounds::KeyBounds;
 use crate::sst::reader::Reader;
 
 /// Tables of a chunk are the bits of one word.
@@ -85,9 +86,9 @@ impl Chunk {
         }
     }
 
-    /// The tables that may have a key with this prefix in their range.
-    pub(super) fn meeting<'a>(&'a self, prefix: &'a [u8]) -> impl Iterator<Item = &'a Arc<Table>> {
-        self.tables.iter().filter(move |table| table.properties().range_meets(prefix))
+    /// The tables that may have a key within `bounds` in their range.
+    pub(super) fn meeting(&self, bounds: KeyBounds) -> impl Iterator<Item = &Arc<Table>> {
+        self.tables.iter().filter(move |table| table.properties().overlaps(bounds.range()))
     }
 
     #[cold]

@@ -7,6 +7,7 @@ use super::VersionError;
 use super::chunk::{Chunk, LEAST_TABLES};
 use super::fences::Fences;
 use crate::sst::Table;
+use crate::sst::key_bounds::{KeyBounds, is_beyond};
 
 /// The level whose tables may overlap.
 pub(super) const OVERLAPPING: u32 = 0;
@@ -74,15 +75,15 @@ impl Level {
         self.chunks.get(self.chunk_of(Some(key)))?.holding(key).next()
     }
 
-    /// The tables that may have a key with this prefix in their range, in the level's order.
-    pub(super) fn meeting<'a>(&'a self, prefix: &'a [u8]) -> impl Iterator<Item = &'a Arc<Table>> {
+    /// The tables that may have a key within `bounds` in their range, in the level's order.
+    pub(super) fn meeting(&self, bounds: KeyBounds) -> impl Iterator<Item = &Arc<Table>> {
         let is_sorted = !self.is_overlapping();
-        let first = if is_sorted { self.chunk_of(Some(prefix)) } else { 0 };
-        let is_beyond = move |chunk: &Arc<Chunk>| {
-            is_sorted && chunk.smallest_key().is_some_and(|key| key > prefix && !key.starts_with(prefix))
-        };
+        let first = if is_sorted { self.chunk_of(Some(bounds.start())) } else { 0 };
+        let upper = bounds.upper().clone();
+        let is_beyond =
+            move |chunk: &Arc<Chunk>| is_sorted && chunk.smallest_key().is_some_and(|key| is_beyond(&upper, key));
         let chunks = self.chunks.get(first..).unwrap_or_default();
-        chunks.iter().take_while(move |chunk| !is_beyond(chunk)).flat_map(move |chunk| chunk.meeting(prefix))
+        chunks.iter().take_while(move |chunk| !is_beyond(chunk)).flat_map(move |chunk| chunk.meeting(bounds.clone()))
     }
 
     /// The chunk of a sorted level in which a table of this smallest key is: the last that does not begin above it.

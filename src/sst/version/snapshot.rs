@@ -13,11 +13,14 @@ use super::level::{Level, LevelChange};
 use crate::block::{GROUP, bits_of, first_bits};
 use crate::error::BlockError;
 use crate::hash::KeyHash;
+use crate::range::KeyRange;
 use crate::sst::grouped_filters::Tables;
+use crate::sst::key_bounds::KeyBounds;
 use crate::sst::reader::Reader;
 use crate::sst::table::FoundBlock;
 use crate::sst::table_filter::Answer;
-use crate::sst::{Lookup, PrefixScan, Table, TableError, TableStats};
+use crate::sst::table_range::RangeFilters;
+use crate::sst::{Lookup, RangeScan, Table, TableError, TableStats};
 
 /// The tables of a store at one time, in levels. It never changes; see [`VersionSet`](super::VersionSet).
 ///
@@ -79,22 +82,70 @@ impl Version {
     /// filters alone: those that a scan of the prefix has to walk. Nothing is read, and nothing counted, as far as that is so
     /// for [`Table::may_contain_prefix`].
     ///
-    /// Filters are probed only where they hold parts of keys.
+    /// Filters are probed only where they hold parts of keys, and range filters for the range of these keys.
     pub fn matches_prefix<'a>(&'a self, prefix: &'a [u8]) -> impl Iterator<Item = (u32, &'a Arc<Table>)> {
-        let meeting = |level: &'a Arc<Level>| level.meeting(prefix).map(move |table| (level.number(), table));
-        let meeting = self.levels.iter().flat_map(meeting);
+        let meeting = self.meeting(KeyBounds::of_prefix(prefix));
         meeting.filter(move |(_, table)| self.problem.is_some() || table.may_contain_prefix(prefix))
     }
 
     /// The keys that begin with `prefix`, in order, each with its newest value. Deleted keys are left out, and tables are
     /// skipped as by [`matches_prefix`](Self::matches_prefix). A scan counts the blocks that it reads, and no lookups;
-    /// probes of filters in partitions or under a budget are counted.
+    /// probes of range filters, and of filters in partitions or under a budget, are counted.
     #[must_use]
-    pub fn scan_prefix<'a>(&'a self, prefix: &'a [u8]) -> PrefixScan<'a> {
-        // At most one table of a sorted level has a key, so the order of its tables does not matter.
-        let meeting = self.levels.iter().flat_map(|level| level.meeting(prefix));
-        let holding = meeting.filter(|table| self.problem.is_some() || table.may_contain_prefix(prefix));
-        PrefixScan::new(holding.map(Arc::as_ref), prefix)
+    pub fn scan_prefix(&self, prefix: &[u8]) -> RangeScan<'_> {
+        let bounds = KeyBounds::of_prefix(prefix);
+        let meeting = self.meeting(bounds.clone());
+        let holding = meeting.filter(|(_, table)| self.problem.is_some() || table.may_contain_parts_of(prefix));
+        RangeScan::new(holding.map(|(_, table)| table.as_ref()), bounds, self.range_filters())
+    }
+
+    /// The tables that may hold a key in `range`, with their levels, the newest level first, by their smallest and largest
+    /// keys and their range filters alone: those that a scan of the range has to walk. Nothing is read, and nothing counted.
+    ///
+    /// ```
+    /// use sstfilter::sst::Version;
+    ///
+    /// assert_eq!(Version::default().matches_range(b"a"..b"b").count(), 0);
+    /// ```
+    pub fn matches_range<'a>(&'a self, range: impl Into<KeyRange<'a>>) -> impl Iterator<Item = (u32, &'a Arc<Table>)> {
+        let range = range.into();
+        let meeting = self.meeting(KeyBounds::new(range));
+        meeting.filter(move |(_, table)| self.problem.is_some() || table.may_hold(range))
+    }
+
+    /// The keys in `range`, in order, each with its newest value. Deleted keys are left out, and tables are skipped and read
+    /// as by [`TableSet::range`](crate::sst::TableSet::range).
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use sstfilter::sst::{ReadOptions, Table, TableBuilder, TableOptions, VersionEdit, VersionSet};
+    ///
+    /// let mut builder = TableBuilder::new(Vec::new(), &TableOptions::default())?;
+    /// (0..100_u8).try_for_each(|key| builder.add(&[key], b"value"))?;
+    /// let table = Table::open_source(bytes::Bytes::from(builder.finish()?.0), &ReadOptions::default())?;
+    ///
+    /// let set = VersionSet::new();
+    /// let version = set.apply(VersionEdit::default().add(1, Arc::new(table)))?;
+    /// assert_eq!(version.range(&[20]..&[30]).count(), 10);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn range<'a>(&self, range: impl Into<KeyRange<'a>>) -> RangeScan<'_> {
+        let bounds = KeyBounds::new(range.into());
+        let meeting = self.meeting(bounds.clone());
+        RangeScan::new(meeting.map(|(_, table)| table.as_ref()), bounds, self.range_filters())
+    }
+
+    /// The tables whose smallest and largest keys leave room for one within `bounds`, with their levels. At most one table of
+    /// a sorted level has a certain key, so the order of its tables does not matter.
+    fn meeting(&self, bounds: KeyBounds) -> impl Iterator<Item = (u32, &Arc<Table>)> {
+        self.levels
+            .iter()
+            .flat_map(move |level| level.meeting(bounds.clone()).map(move |table| (level.number(), table)))
+    }
+
+    fn range_filters(&self) -> RangeFilters {
+        if self.problem.is_some() { RangeFilters::NotProbed } else { RangeFilters::Probed }
     }
 
     /// The numbers of the levels that have tables, ascending.
