@@ -319,7 +319,7 @@ impl TableSet {
     /// use bytes::Bytes;
     /// use sstfilter::FalsePositiveRate;
     /// use sstfilter::range::RangePolicy;
-    /// use sstfilter::sst::{ReadOptions, Table, TableBuilder, TableOptions, TableSet};
+    /// use sstfilter::sst::{ReadOptions, Table, TableBuilder, TableError, TableOptions, TableSet};
     ///
     /// let policy = RangePolicy::ordered(FalsePositiveRate::ONE_PERCENT)?;
     /// let options = TableOptions::default().with_range_filter(policy);
@@ -335,7 +335,7 @@ impl TableSet {
     /// let set = TableSet::new(tables)?;
     ///
     /// let found = set.range(&5_003_500_u32.to_be_bytes()..&5_005_500_u32.to_be_bytes());
-    /// let keys: Result<Vec<_>, _> = found.map(|entry| Ok(entry?.0)).collect();
+    /// let keys: Result<Vec<_>, TableError> = found.map(|entry| Ok(entry?.0)).collect();
     /// assert_eq!(keys?, [5_004_000_u32, 5_005_000].map(|key| Bytes::copy_from_slice(&key.to_be_bytes())));
     /// assert!(set.stats().tables.data_block_reads < 10, "most tables were not read");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
