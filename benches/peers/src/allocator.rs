@@ -33,6 +33,13 @@ impl Counter {
         let result = work();
         (result, self.peak.load(Ordering::Relaxed).saturating_sub(before) as u64)
     }
+
+    /// What `work` returns, and by how much more is alive after it than before.
+    fn held_after<T>(&self, work: impl FnOnce() -> T) -> (T, u64) {
+        let before = self.live.load(Ordering::Relaxed);
+        let result = work();
+        (result, self.live.load(Ordering::Relaxed).saturating_sub(before) as u64)
+    }
 }
 
 /// The system's allocator, counted.
@@ -84,6 +91,11 @@ pub fn peak_during<T>(work: impl FnOnce() -> T) -> (T, u64) {
     COUNTER.peak_during(work)
 }
 
+/// What `work` returns, and by how many bytes more are allocated after it than before: what the result holds.
+pub fn held_after<T>(work: impl FnOnce() -> T) -> (T, u64) {
+    COUNTER.held_after(work)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -98,6 +110,18 @@ mod tests {
             counter.grow(16);
         });
         assert_eq!((peak, counter.peak_during(|| ()).1), (32, 0));
+    }
+
+    #[test]
+    fn what_is_held_counts_no_memory_that_was_freed_again() {
+        let counter = Counter::new();
+        counter.grow(64);
+        let ((), held) = counter.held_after(|| {
+            counter.grow(32);
+            counter.grow(16);
+            counter.shrink(32);
+        });
+        assert_eq!((held, counter.held_after(|| counter.shrink(8)).1), (16, 0));
     }
 
     #[test]

@@ -134,12 +134,17 @@ pub struct Stretches(Vec<Option<f64>>);
 
 impl Stretches {
     /// Times `ask` for each stretch of `count` keys; an `ask` without answer is not counted.
-    pub fn time(&mut self, keys: Keys<'_>, count: usize, mut ask: impl FnMut(Keys<'_>) -> Option<u64>) {
-        self.0.resize(keys.len().div_ceil(count), None);
-        for (least, stretch) in self.0.iter_mut().zip(keys.chunks(count)) {
-            let (answer, nanoseconds) = timed(|| ask(black_box(stretch)));
+    pub fn time(&mut self, keys: Keys<'_>, count: usize, ask: impl FnMut(Keys<'_>) -> Option<u64>) {
+        self.time_parts(keys.chunks(count).map(|stretch| (stretch, stretch.len())), ask);
+    }
+
+    /// Times `ask` for each part, whose number of queries stands beside it; an `ask` without answer is not counted.
+    pub fn time_parts<P>(&mut self, parts: impl Iterator<Item = (P, usize)>, mut ask: impl FnMut(P) -> Option<u64>) {
+        for (index, (part, queries)) in parts.enumerate() {
+            self.0.resize(self.0.len().max(index + 1), None);
+            let (answer, nanoseconds) = timed(|| ask(black_box(part)));
             if black_box(answer).is_some() {
-                keep_least(least, nanoseconds / stretch.len() as f64);
+                keep_least(&mut self.0[index], nanoseconds / queries as f64);
             }
         }
     }
@@ -234,14 +239,14 @@ pub fn least_times<W: FnMut() -> u64>(works: &mut [W], turns: usize) -> Vec<f64>
 }
 
 /// What `work` returns, and the nanoseconds it took.
-fn timed<T>(work: impl FnOnce() -> T) -> (T, f64) {
+pub fn timed<T>(work: impl FnOnce() -> T) -> (T, f64) {
     let started = Instant::now();
     let result = work();
     (result, started.elapsed().as_nanos() as f64)
 }
 
 /// Replaces `least` by `value` if that is less, or the first.
-fn keep_least(least: &mut Option<f64>, value: f64) {
+pub fn keep_least(least: &mut Option<f64>, value: f64) {
     *least = Some(least.map_or(value, |least| least.min(value)));
 }
 

@@ -6,6 +6,7 @@ mod harness;
 mod key_bytes;
 mod keys;
 mod many_filters;
+mod ranges;
 mod record;
 mod report;
 mod subject;
@@ -45,6 +46,8 @@ enum Command {
     Report(report::ReportArgs),
     /// Turns measurements into the times that the library ranks kinds by.
     Advice(report::advice::AdviceArgs),
+    /// Measures range filters.
+    Ranges(ranges::RangesArgs),
 }
 
 /// What is measured, and where it goes.
@@ -72,6 +75,7 @@ fn main() -> ExitCode {
     let done = match cli.command {
         Some(Command::Report(args)) => report::run(&args).map_err(Into::into),
         Some(Command::Advice(args)) => report::advice::run(&args).map_err(Into::into),
+        Some(Command::Ranges(args)) => ranges::run(&args),
         None => measure(&cli.measure),
     };
     match done {

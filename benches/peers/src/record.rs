@@ -304,9 +304,12 @@ pub mod tests {
         for name in [
             "cuckoofilter",
             "fastbloom",
+            "grafite",
             "lsm-tree",
             "pleat",
             "qfilter",
+            "range-filters",
+            "rsurf",
             "sbbf-rs-safe",
             "sstfilter",
             "xorf",

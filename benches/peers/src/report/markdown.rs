@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use sstfilter_charts::Machine;
 
-use super::{Material, ahead, engines};
+use super::{Material, ahead, engines, ranges};
 use crate::record::{Measurements, Record};
 use crate::table::grouped;
 use crate::tables;
@@ -73,6 +73,9 @@ pub fn text(material: &Material) -> String {
     if !material.engines.is_empty() {
         push(&mut text, "Storage engines", &format!("{ENGINES}\n{}", engines::table(&material.engines).markdown()));
     }
+    if let Some(run) = &material.ranges {
+        push(&mut text, "Range filters", &ranges::text(run, &material.range_notes));
+    }
     push(&mut text, "Versions", &versions(records));
     text.trim_end().to_owned() + "\n"
 }
@@ -112,7 +115,7 @@ fn push(text: &mut String, title: &str, body: &str) {
     let _ = write!(text, "## {title}\n\n{body}\n");
 }
 
-fn describe(machine: &Machine) -> String {
+pub fn describe(machine: &Machine) -> String {
     let Machine { cpu, cores, caches, instruction_sets, kernels, system, rustc } = machine;
     format!(
         "{cpu}, {cores} cores, caches {}; instruction sets {}, our kernels: {kernels}; {system}; {rustc}.",
@@ -123,17 +126,21 @@ fn describe(machine: &Machine) -> String {
 
 fn commands(material: &Material) -> String {
     let run = "cargo run --release --manifest-path benches/peers/Cargo.toml";
-    let mut lines = vec![format!("{run} -- {}--json benches/results/peers.json", arguments(&material.peers))];
+    let mut lines = vec![format!("{run} -- {}--json benches/results/peers.json", arguments(&material.peers.arguments))];
     if let Some(native) = &material.native {
         let cpu = native.records.iter().find_map(|record| record.target_cpu.as_deref()).unwrap_or("native");
         lines.push(format!(
             "RUSTFLAGS=\"-C target-cpu={cpu}\" {run} --target-dir benches/peers/target/native -- \\\n    {}--json \
              benches/results/peers-native.json",
-            arguments(native)
+            arguments(&native.arguments)
         ));
     }
     if !material.engines.is_empty() {
         lines.push("(cd benches/engines && cargo run --release -- --json ../results/engines.json)".to_owned());
+    }
+    if let Some(ranges) = &material.ranges {
+        let arguments = arguments(&ranges.arguments);
+        lines.push(format!("{run} -- ranges {arguments}--json benches/results/ranges.json"));
     }
     lines.push(format!("{run} -- report"));
     lines.push(format!("{run} -- --isa all    # prints the portable figures of the notes, too"));
@@ -141,8 +148,8 @@ fn commands(material: &Material) -> String {
 }
 
 /// The arguments of a run, with a space behind them.
-fn arguments(measurements: &Measurements) -> String {
-    let mut arguments = measurements.arguments.join(" ");
+fn arguments(given: &[String]) -> String {
+    let mut arguments = given.join(" ");
     if !arguments.is_empty() {
         arguments.push(' ');
     }

@@ -5,6 +5,7 @@ mod ahead;
 mod charts;
 mod engines;
 mod markdown;
+mod ranges;
 
 use std::fs;
 use std::io;
@@ -13,6 +14,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde::de::DeserializeOwned;
 
+use crate::ranges::record::RangeMeasurements;
 use crate::record::{EngineRecord, Measurements, read_json};
 
 /// What the report is made from.
@@ -28,6 +30,9 @@ pub struct ReportArgs {
     /// Measurements of storage engines; `results/engines.json` below the output directory by default, if it is there.
     #[arg(long, value_name = "FILE")]
     engines: Option<PathBuf>,
+    /// Measurements of range filters; `results/ranges.json` below the output directory by default, if it is there.
+    #[arg(long, value_name = "FILE")]
+    ranges: Option<PathBuf>,
     /// Where RESULTS.md goes, with the charts in `results` beside it.
     #[arg(long, value_name = "DIR", default_value = "benches")]
     out: PathBuf,
@@ -39,7 +44,9 @@ struct Material {
     peers: Measurements,
     native: Option<Measurements>,
     engines: Vec<EngineRecord>,
+    ranges: Option<RangeMeasurements>,
     notes: String,
+    range_notes: String,
     charts: Vec<charts::Image>,
 }
 
@@ -54,11 +61,13 @@ pub fn run(args: &ReportArgs) -> io::Result<()> {
     let peers: Measurements = read_json(&args.peers.clone().unwrap_or_else(|| results.join("peers.json")))?;
     let native = read_if_there(args.native.as_deref(), &results.join("peers-native.json"))?;
     let engines = read_if_there(args.engines.as_deref(), &results.join("engines.json"))?.unwrap_or_default();
+    let ranges = read_if_there(args.ranges.as_deref(), &results.join("ranges.json"))?;
     let charts = charts::all(&peers.records)?;
     for chart in &charts {
         fs::write(results.join(chart.file), &chart.svg)?;
     }
-    let material = Material { peers, native, engines, notes: read_notes(&results)?, charts };
+    let [notes, range_notes] = [read_notes(&results.join("notes.md"))?, read_notes(&results.join("range-notes.md"))?];
+    let material = Material { peers, native, engines, ranges, notes, range_notes, charts };
     fs::write(args.out.join("RESULTS.md"), markdown::text(&material))
 }
 
@@ -72,8 +81,8 @@ fn read_if_there<T: DeserializeOwned>(asked_for: Option<&Path>, usual: &Path) ->
 }
 
 /// The notes that people write, which no run overwrites.
-fn read_notes(results: &Path) -> io::Result<String> {
-    match fs::read_to_string(results.join("notes.md")) {
+fn read_notes(path: &Path) -> io::Result<String> {
+    match fs::read_to_string(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
         read => read,
     }
@@ -104,7 +113,7 @@ mod tests {
         };
         write_json(&out.join("results/peers.json"), &peers).unwrap();
         write_json(&out.join("results/peers-native.json"), &peers).unwrap();
-        let args = ReportArgs { peers: None, native: None, engines: None, out: out.clone() };
+        let args = ReportArgs { peers: None, native: None, engines: None, ranges: None, out: out.clone() };
         for _ in 0..2 {
             run(&args).unwrap();
             let text = fs::read_to_string(out.join("RESULTS.md")).unwrap();
