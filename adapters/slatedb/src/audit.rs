@@ -8,14 +8,15 @@ use slatedb::db_cache::{CacheTarget, CachedEntry, CachedKey, DbCache};
 use slatedb::manifest::{SsTableHandle, SsTableId};
 use slatedb::object_store::path::Path;
 use slatedb::{DbCacheManagerOps, DbReader, DbReaderBuilder, DbReaderMode, Filter, FilterBuilder, FilterPolicy};
-use sstfilter::BlockInfo;
+use sstfilter::range::{RangeFilter, RangeInfo};
+use sstfilter::{BlockInfo, FilterBlock};
 
-use crate::filter::SlateFilter;
+use crate::filter::{Scheme, SlateFilter};
 use crate::filters::SlateFilters;
-use crate::policy::SlatePolicy;
+use crate::policy::DecodingPolicy;
 use crate::stats::Unusable;
 
-/// The state of every SST's filter. [`Display`](fmt::Display) prints a summary, and a line for each SST that is not
+/// The state of every SST's filters. [`Display`](fmt::Display) prints a summary, and a line for each filter that is not
 /// [`Usable`](FilterState::Usable).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -24,7 +25,7 @@ pub struct Audit {
     pub ssts: Vec<SstAudit>,
 }
 
-/// One SST's filter.
+/// One SST's filters.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct SstAudit {
@@ -32,20 +33,23 @@ pub struct SstAudit {
     pub id: SsTableId,
     /// Bytes of all its filters as stored, framing included; 0 without filters.
     pub filter_bytes: u64,
-    /// Whether this configuration can use one of them.
+    /// Whether this configuration can use the filter of points and prefixes.
     pub state: FilterState,
+    /// Whether it can use the range filter; `None` when the configuration has none
+    /// ([`with_range_filter`](SlateFilters::with_range_filter)).
+    pub range_state: Option<FilterState<RangeInfo>>,
 }
 
-/// Whether a configuration can use an SST's filter.
+/// Whether a configuration can use an SST's filter, which is a range filter if `I` is [`RangeInfo`].
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
-pub enum FilterState {
+pub enum FilterState<I = BlockInfo> {
     /// It can, and the filter contains the SST's first and last key.
-    Usable(Box<BlockInfo>),
+    Usable(Box<I>),
     /// The SST has no filters: it has fewer rows than `min_filter_keys`, or was written without policies.
     NotWritten,
     /// The SST has filters, but none under this configuration's name: SlateDB's own, from before a migration, or those of a
-    /// process that was configured otherwise. A reader fetches them and then uses none, unless it has a policy for them
+    /// process that was configured otherwise, for instance without range filters. A reader fetches them and then uses none, unless it has a policy for them
     /// ([`with_old_bloom`](SlateFilters::with_old_bloom)): it pays one request more than without filters.
     OtherPolicy,
     /// The filter under this configuration's name is unusable.
@@ -58,15 +62,31 @@ pub enum FilterState {
 }
 
 impl Audit {
-    /// The SSTs whose filters this configuration cannot use.
+    /// The SSTs of which this configuration cannot use each filter: that of points and prefixes, and the range filter if
+    /// it has them.
     pub fn without_usable_filter(&self) -> impl Iterator<Item = &SstAudit> {
-        self.ssts.iter().filter(|sst| !matches!(sst.state, FilterState::Usable(_)))
+        self.ssts.iter().filter(|sst| !sst.state.is_usable() || !sst.has_usable_range_filter())
     }
 
     /// Bytes of all filters as stored.
     #[must_use]
     pub fn filter_bytes(&self) -> u64 {
         self.ssts.iter().map(|sst| sst.filter_bytes).sum()
+    }
+}
+
+impl SstAudit {
+    /// Also `true` when the configuration has no range filters.
+    fn has_usable_range_filter(&self) -> bool {
+        self.range_state.as_ref().is_none_or(FilterState::is_usable)
+    }
+}
+
+impl<I> FilterState<I> {
+    /// Whether it is [`Usable`](Self::Usable).
+    #[must_use]
+    pub fn is_usable(&self) -> bool {
+        matches!(self, Self::Usable(_))
     }
 }
 
@@ -80,14 +100,38 @@ impl fmt::Display for Audit {
             self.ssts.len() - faults,
             self.filter_bytes()
         )?;
-        self.without_usable_filter().try_for_each(|sst| write!(f, "\n{:?}: {}", sst.id, sst.state))
+        self.without_usable_filter().try_for_each(|sst| {
+            if !sst.state.is_usable() {
+                write!(f, "\n{:?}: {}", sst.id, sst.state)?;
+            }
+            match &sst.range_state {
+                Some(state) if !state.is_usable() => write!(f, "\n{:?}: range filter: {state}", sst.id),
+                _ => Ok(()),
+            }
+        })
     }
 }
 
-impl fmt::Display for FilterState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+/// The infos have these fields, and no trait in common.
+macro_rules! display {
+    ($($info:ident)+) => {
+        $(impl fmt::Display for FilterState<$info> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                match self {
+                    Self::Usable(info) => write!(f, "usable, {} keys, {} bytes", info.keys, info.block_bytes),
+                    fault => fault.write_fault(f),
+                }
+            }
+        })+
+    };
+}
+
+display! { BlockInfo RangeInfo }
+
+impl<I> FilterState<I> {
+    fn write_fault(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Usable(info) => write!(f, "usable, {} keys, {} bytes", info.keys, info.block_bytes),
+            Self::Usable(_) => f.write_str("usable"),
             Self::NotWritten => f.write_str("no filters: fewer rows than min_filter_keys, or written without policies"),
             Self::OtherPolicy => f.write_str(
                 "has filters of other names only: from before a migration, or of a process with other policies",
@@ -128,17 +172,27 @@ impl SlateFilters {
     ///
     /// [`slatedb::Error`] when the store cannot be opened.
     pub async fn audit<P: Into<Path>>(&self, reader: DbReaderBuilder<P>) -> Result<Audit, slatedb::Error> {
-        let policy = Arc::new(RecordingPolicy { policy: self.uncounted_policy(), decoded: Mutex::default() });
+        let points = Arc::new(Recording::new(self.uncounted_policy()));
+        let ranges = self.uncounted_range_policy().map(|policy| Arc::new(Recording::new(policy)));
+        let mut policies = vec![Arc::clone(&points) as Arc<dyn FilterPolicy>];
+        policies.extend(ranges.clone().map(|policy| policy as Arc<dyn FilterPolicy>));
         let reader = reader
-            .with_filter_policies(vec![Arc::clone(&policy) as Arc<dyn FilterPolicy>])
+            .with_filter_policies(policies)
             .with_db_cache(Arc::new(NoCache), 0)
             .with_reader_mode(DbReaderMode::FollowLatest)
             .build()
             .await?;
         let mut ssts = Vec::new();
         for view in reader.manifest().all_sst_views() {
-            if let Some(state) = policy.state(&reader, &view.sst).await {
-                ssts.push(SstAudit { id: view.sst.id, filter_bytes: view.sst.info.filter_len, state });
+            let sst = &view.sst;
+            // SlateDB reads nothing for an SST that a compaction removed meanwhile, and reports no error.
+            let read = read_filters(&reader, sst).await;
+            let state = points.state(&read, sst, FilterBlock::info);
+            let range_state = ranges.as_ref().map(|policy| policy.state(&read, sst, RangeFilter::info));
+            let has_filter =
+                state != FilterState::OtherPolicy || !matches!(range_state, None | Some(FilterState::OtherPolicy));
+            if has_filter || reader.manifest().all_sst_views().any(|view| view.sst.id == sst.id) {
+                ssts.push(SstAudit { id: sst.id, filter_bytes: sst.info.filter_len, state, range_state });
             }
         }
         reader.close().await?;
@@ -146,46 +200,62 @@ impl SlateFilters {
     }
 }
 
+/// What came of reading an SST's filters.
+enum Read {
+    NoFilters,
+    Failed(String),
+    Done,
+}
+
+async fn read_filters(reader: &DbReader, sst: &SsTableHandle) -> Read {
+    if sst.info.filter_len == 0 {
+        return Read::NoFilters;
+    }
+    match reader.warm_sst(sst.id, &[CacheTarget::Filters]).await {
+        Ok(()) => Read::Done,
+        Err(error) => Read::Failed(error.to_string()),
+    }
+}
+
 /// Keeps the filter decoded last.
-struct RecordingPolicy {
-    policy: SlatePolicy,
-    decoded: Mutex<Option<SlateFilter>>,
+struct Recording<P: DecodingPolicy> {
+    policy: P,
+    decoded: Mutex<Option<SlateFilter<P::Scheme>>>,
 }
 
-impl RecordingPolicy {
-    /// `None` when a compaction removed the SST meanwhile.
-    async fn state(&self, reader: &DbReader, sst: &SsTableHandle) -> Option<FilterState> {
-        if sst.info.filter_len == 0 {
-            return Some(FilterState::NotWritten);
-        }
-        self.take();
-        if let Err(error) = reader.warm_sst(sst.id, &[CacheTarget::Filters]).await {
-            return Some(FilterState::Unreadable(error.to_string()));
-        }
-        match self.take() {
-            Some(filter) => Some(state_of(&filter, sst)),
-            // Without an error, and without a filter: SlateDB reads nothing for an SST that is gone.
-            None => {
-                reader.manifest().all_sst_views().any(|view| view.sst.id == sst.id).then_some(FilterState::OtherPolicy)
-            }
-        }
+type Block<P> = <<P as DecodingPolicy>::Scheme as Scheme>::Block;
+
+impl<P: DecodingPolicy> Recording<P> {
+    fn new(policy: P) -> Self {
+        Self { policy, decoded: Mutex::default() }
     }
 
-    fn take(&self) -> Option<SlateFilter> {
-        self.decoded.lock().unwrap_or_else(PoisonError::into_inner).take()
+    /// The state of the filter decoded since the last call, if any was.
+    fn state<I>(&self, read: &Read, sst: &SsTableHandle, info: impl Fn(&Block<P>) -> I) -> FilterState<I> {
+        let filter = self.decoded.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match (read, filter) {
+            (Read::NoFilters, _) => FilterState::NotWritten,
+            (Read::Failed(error), _) => FilterState::Unreadable(error.clone()),
+            (Read::Done, None) => FilterState::OtherPolicy,
+            (Read::Done, Some(filter)) => state_of(&filter, sst, info),
+        }
     }
 }
 
-fn state_of(filter: &SlateFilter, sst: &SsTableHandle) -> FilterState {
+fn state_of<S: Scheme, I>(
+    filter: &SlateFilter<S>,
+    sst: &SsTableHandle,
+    info: impl Fn(&S::Block) -> I,
+) -> FilterState<I> {
     let mut bounds = sst.info.first_entry.iter().chain(&sst.info.last_entry);
     match filter.block() {
         Err(reason) => FilterState::Unusable(reason.clone()),
-        Ok(block) if bounds.all(|key| filter.may_hold(key)) => FilterState::Usable(Box::new(block.info())),
+        Ok(block) if bounds.all(|key| filter.may_hold(key)) => FilterState::Usable(Box::new(info(block))),
         Ok(_) => FilterState::OtherKeys,
     }
 }
 
-impl FilterPolicy for RecordingPolicy {
+impl<P: DecodingPolicy> FilterPolicy for Recording<P> {
     fn name(&self) -> &str {
         self.policy.name()
     }

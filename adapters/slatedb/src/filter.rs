@@ -3,74 +3,97 @@
 use std::sync::Arc;
 
 use bytes::{BufMut, Bytes};
-use slatedb::{Filter, FilterQuery};
-use sstfilter::FilterBlock;
+use slatedb::{Filter, FilterQuery, FilterTarget};
+use sstfilter::{BuiltFilter, FilterBlock};
 
+use crate::bounds::{BoundsError, KeyBounds};
 use crate::keys::Hashing;
-use crate::range::{FilterRange, RangeError};
 use crate::stats::{Counters, Event, Unusable};
 
-/// What a policy and its filters share.
-pub(crate) struct Shared {
-    pub(crate) hashing: Hashing,
-    pub(crate) counters: Arc<Counters>,
+/// What a policy and its filters share: how blocks of a family are loaded and probed.
+pub(crate) trait Scheme: Send + Sync + 'static {
+    type Block: Send + Sync + 'static;
+
+    fn counters(&self) -> &Counters;
+
+    /// Verifies a stored block, of an SST with these bounds.
+    fn load(&self, bounds: &KeyBounds, block: Bytes) -> Result<Self::Block, Unusable>;
+
+    /// Opens a block just built, which needs no verification.
+    fn open(&self, block: Bytes) -> Result<Self::Block, Unusable>;
+
+    fn bytes(block: &Self::Block) -> &[u8];
+
+    /// Whether blocks of the family can answer "absent" to such queries at all.
+    fn can_answer(&self, target: &FilterTarget) -> bool;
+
+    /// Whether an SST with this block may have what a query looks for.
+    fn may_match(&self, block: &Self::Block, target: &FilterTarget) -> bool;
+
+    /// Whether the block can be that of an SST with this key.
+    fn may_hold(&self, block: &Self::Block, key: &Bytes) -> bool;
 }
 
 /// A filter that answers queries, or the bytes of one that cannot.
-#[derive(Clone)]
-pub(crate) struct SlateFilter {
-    shared: Arc<Shared>,
-    stored: Arc<Stored>,
+pub(crate) struct SlateFilter<S: Scheme> {
+    scheme: Arc<S>,
+    stored: Arc<Stored<S::Block>>,
 }
 
 /// The filter's bytes are copied exactly once, so that the cache is charged what is allocated.
-#[expect(clippy::large_enum_variant, reason = "nearly all filters are usable")]
-enum Stored {
-    Usable { range: FilterRange, block: FilterBlock<Bytes> },
+enum Stored<B> {
+    Usable { bounds: KeyBounds, block: B },
     Unusable { reason: Unusable, bytes: Bytes },
 }
 
-impl SlateFilter {
-    /// A filter just built: `block` needs no verification.
-    pub(crate) fn built(shared: Arc<Shared>, range: FilterRange, block: &[u8]) -> Self {
-        let stored = match FilterBlock::open_unverified(Bytes::copy_from_slice(block)) {
-            Ok(block) => Stored::Usable { range, block },
-            Err(error) => Stored::Unusable { reason: error.into(), bytes: Bytes::new() },
-        };
-        Self { shared, stored: Arc::new(stored) }
+impl<S: Scheme> Clone for SlateFilter<S> {
+    fn clone(&self) -> Self {
+        Self { scheme: Arc::clone(&self.scheme), stored: Arc::clone(&self.stored) }
     }
+}
 
-    /// An SST that gets no filter. It is stored as no bytes.
-    pub(crate) fn none(shared: Arc<Shared>) -> Self {
-        let stored = Stored::Unusable { reason: Unusable::NoFilter, bytes: Bytes::new() };
-        Self { shared, stored: Arc::new(stored) }
+impl<S: Scheme> SlateFilter<S> {
+    /// The filter of an SST just written, with these first and last keys. Without a block, the SST gets no filter: it is
+    /// stored as no bytes.
+    pub(crate) fn built(scheme: &Arc<S>, built: Option<BuiltFilter>, ends: Option<(Bytes, Bytes)>) -> Self {
+        let kind = built.as_ref().and_then(|built| built.report.used);
+        let stored = match (built.and_then(|built| built.block), ends) {
+            (Some(block), Some((first, last))) => match scheme.open(Bytes::copy_from_slice(&block)) {
+                Ok(block) => Stored::Usable { bounds: KeyBounds::new(&first, &last), block },
+                Err(reason) => Stored::Unusable { reason, bytes: Bytes::new() },
+            },
+            _ => Stored::Unusable { reason: Unusable::NoFilter, bytes: Bytes::new() },
+        };
+        let filter = Self { scheme: Arc::clone(scheme), stored: Arc::new(stored) };
+        scheme.counters().add_built(filter.block().ok().and(kind), filter.encoded_bytes());
+        filter
     }
 
     /// The filter in stored bytes, whatever they are.
-    pub(crate) fn decode(shared: Arc<Shared>, data: &[u8]) -> Self {
-        let stored = match load(&shared.hashing, data) {
-            Ok((range, block)) => {
-                shared.counters.add(Event::Decoded, 1);
-                Stored::Usable { range, block }
+    pub(crate) fn decode(scheme: Arc<S>, data: &[u8]) -> Self {
+        let stored = match load(scheme.as_ref(), data) {
+            Ok((bounds, block)) => {
+                scheme.counters().add(Event::Decoded, 1);
+                Stored::Usable { bounds, block }
             }
             Err(reason) => {
-                shared.counters.add(reason.event(), 1);
+                scheme.counters().add(reason.event(), 1);
                 Stored::Unusable { reason, bytes: Bytes::copy_from_slice(data) }
             }
         };
-        Self { shared, stored: Arc::new(stored) }
+        Self { scheme, stored: Arc::new(stored) }
     }
 
     /// Bytes that [`Filter::encode`] writes.
-    pub(crate) fn encoded_bytes(&self) -> usize {
+    fn encoded_bytes(&self) -> usize {
         match self.stored.as_ref() {
-            Stored::Usable { range, block } => range.encoded_bytes() + block.as_bytes().len(),
+            Stored::Usable { bounds, block } => bounds.encoded_bytes() + S::bytes(block).len(),
             Stored::Unusable { bytes, .. } => bytes.len(),
         }
     }
 
     /// The block, or why there is none.
-    pub(crate) fn block(&self) -> Result<&FilterBlock<Bytes>, &Unusable> {
+    pub(crate) fn block(&self) -> Result<&S::Block, &Unusable> {
         match self.stored.as_ref() {
             Stored::Usable { block, .. } => Ok(block),
             Stored::Unusable { reason, .. } => Err(reason),
@@ -79,55 +102,55 @@ impl SlateFilter {
 
     /// Whether the filter can be that of an SST with this key.
     pub(crate) fn may_hold(&self, key: &Bytes) -> bool {
-        let Stored::Usable { range, block } = self.stored.as_ref() else { return true };
-        let mut stored = self.shared.hashing.stored(key);
-        range.admits_key(key) && stored.all(|hash| block.may_contain(hash))
+        let Stored::Usable { bounds, block } = self.stored.as_ref() else { return true };
+        bounds.admits_key(key) && self.scheme.may_hold(block, key)
     }
 
     fn may_match_counted(&self, event: Event) -> bool {
-        self.shared.counters.add(event, 1);
+        self.scheme.counters().add(event, 1);
         true
     }
 }
 
-fn load(hashing: &Hashing, data: &[u8]) -> Result<(FilterRange, FilterBlock<Bytes>), Unusable> {
+fn load<S: Scheme>(scheme: &S, data: &[u8]) -> Result<(KeyBounds, S::Block), Unusable> {
     if data.is_empty() {
         return Err(Unusable::NoFilter);
     }
-    let (range, block) = FilterRange::decode(data)?;
-    let block = FilterBlock::load(Bytes::copy_from_slice(block), &hashing.hasher)?;
-    Ok((range, block))
+    let (bounds, block) = KeyBounds::decode(data)?;
+    let block = scheme.load(&bounds, Bytes::copy_from_slice(block))?;
+    Ok((bounds, block))
 }
 
-impl From<RangeError> for Unusable {
-    fn from(error: RangeError) -> Self {
+impl From<BoundsError> for Unusable {
+    fn from(error: BoundsError) -> Self {
         match error {
-            RangeError::Damaged => Self::Damaged("the header with the key range is damaged".to_owned()),
-            RangeError::Version(version) => {
+            BoundsError::Damaged => Self::Damaged("the header with the key range is damaged".to_owned()),
+            BoundsError::Version(version) => {
                 Self::Unsupported(format!("header of version 1 expected, version {version} found"))
             }
         }
     }
 }
 
-impl Filter for SlateFilter {
+impl<S: Scheme> Filter for SlateFilter<S> {
     fn might_match(&self, query: &FilterQuery) -> bool {
+        if !self.scheme.can_answer(&query.target) {
+            return true;
+        }
         match self.stored.as_ref() {
             Stored::Unusable { .. } => self.may_match_counted(Event::UnusableProbes),
-            Stored::Usable { range, .. } if !range.admits(&query.target) => {
+            Stored::Usable { bounds, .. } if !bounds.admits(&query.target) => {
                 self.may_match_counted(Event::ForeignProbes)
             }
-            Stored::Usable { block, .. } => {
-                self.shared.hashing.query(&query.target).is_none_or(|hash| block.may_contain(hash))
-            }
+            Stored::Usable { block, .. } => self.scheme.may_match(block, &query.target),
         }
     }
 
     fn encode(&self, writer: &mut dyn BufMut) {
         match self.stored.as_ref() {
-            Stored::Usable { range, block } => {
-                writer.put_slice(&range.encode());
-                writer.put_slice(block.as_bytes());
+            Stored::Usable { bounds, block } => {
+                writer.put_slice(&bounds.encode());
+                writer.put_slice(S::bytes(block));
             }
             // A cache on disk gets back what was read: a newer reader may be able to use it.
             Stored::Unusable { bytes, .. } => writer.put_slice(bytes),
@@ -136,12 +159,50 @@ impl Filter for SlateFilter {
 
     /// What the filter keeps in memory, but for two reference counts (32 bytes).
     fn size(&self) -> usize {
-        size_of::<Self>() + size_of::<Stored>() + self.encoded_bytes()
+        size_of::<Self>() + size_of::<Stored<S::Block>>() + self.encoded_bytes()
     }
 
     /// The same filter: nothing is over-allocated.
     fn clamp_allocated_size(&self) -> Arc<dyn Filter> {
         Arc::new(self.clone())
+    }
+}
+
+/// Filters of hashes: of whole keys, of prefixes, or of both.
+pub(crate) struct PointScheme {
+    pub(crate) hashing: Hashing,
+    pub(crate) counters: Arc<Counters>,
+}
+
+impl Scheme for PointScheme {
+    type Block = FilterBlock<Bytes>;
+
+    fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    fn load(&self, _bounds: &KeyBounds, block: Bytes) -> Result<Self::Block, Unusable> {
+        Ok(FilterBlock::load(block, &self.hashing.hasher)?)
+    }
+
+    fn open(&self, block: Bytes) -> Result<Self::Block, Unusable> {
+        Ok(FilterBlock::open_unverified(block)?)
+    }
+
+    fn bytes(block: &Self::Block) -> &[u8] {
+        block.as_bytes()
+    }
+
+    fn can_answer(&self, target: &FilterTarget) -> bool {
+        !matches!(target, FilterTarget::Range { .. })
+    }
+
+    fn may_match(&self, block: &Self::Block, target: &FilterTarget) -> bool {
+        self.hashing.query(target).is_none_or(|hash| block.may_contain(hash))
+    }
+
+    fn may_hold(&self, block: &Self::Block, key: &Bytes) -> bool {
+        self.hashing.stored(key).all(|hash| block.may_contain(hash))
     }
 }
 

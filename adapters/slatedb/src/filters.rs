@@ -5,12 +5,14 @@ use std::sync::Arc;
 
 use slatedb::{BloomFilterPolicy, CompactionWorkerBuilder, CompactorBuilder, DbBuilder, DbReaderBuilder, FilterPolicy};
 use slatedb_common::metrics::MetricsRecorder;
+use sstfilter::range::RangePolicy;
 use sstfilter::{FalsePositiveRate, KeyHasher, KindPolicy};
 
-use crate::filter::Shared;
+use crate::filter::PointScheme;
 use crate::keys::{FilteredKeys, Hashing};
 use crate::migration::ReadOnlyBloom;
 use crate::policy::SlatePolicy;
+use crate::ranges::{RANGE_NAME, SlateRangePolicy};
 use crate::stats::{Counters, SlateFilterStats};
 
 /// The rate of SlateDB's Bloom filter at its default of 10 bits per key: six probes, each of which finds a set bit with
@@ -57,6 +59,7 @@ pub struct SlateFilters {
     hashing: Hashing,
     kind: KindPolicy,
     inline_keys: u64,
+    range: Option<RangePolicy>,
     beside: Vec<Arc<dyn FilterPolicy>>,
     counters: Arc<Counters>,
 }
@@ -71,6 +74,7 @@ impl SlateFilters {
             // The rate is within Ribbon's range; the tests would show a fallback.
             kind: ribbon.unwrap_or_default(),
             inline_keys: INLINE_RIBBON_KEYS,
+            range: None,
             beside: Vec::new(),
             counters: Arc::default(),
         }
@@ -108,6 +112,47 @@ impl SlateFilters {
         self
     }
 
+    /// Writes and reads range filters, too, beside those of points: scans then skip SSTs that have no key in their range.
+    ///
+    /// There are none by default, because they are not free. A filter of any kind is read with all filters of its SST, so that
+    /// a point lookup reads more bytes and the cache holds more; and a scan of a store with range filters reads a filter of
+    /// each SST before it reads anything else, which is a request more for each SST that has keys for it.
+    /// They are worth it where SSTs overlap and scans are short: most of the SSTs in whose range a scan is have none of its
+    /// keys.
+    ///
+    /// [`RangePolicy::ordered`] is for keys of any kind and ranges of any length, [`RangePolicy::bounded`] for short ranges
+    /// beside existing keys: rows of one entity, by time. Prefix scans are answered, too, also without an extractor
+    /// of prefixes; and so are point lookups, after the point filter. The policy may change at any time, from `ordered` to
+    /// `bounded` as well: a stored filter that the new one cannot read (it has another extractor or seed) may match.
+    ///
+    /// Stores keep range filters under a name of their own: point filters are used as before, also by processes
+    /// without this setting.
+    ///
+    /// ```
+    /// # use std::sync::Arc;
+    /// # use slatedb::object_store::memory::InMemory;
+    /// use slatedb::Db;
+    /// use sstfilter::FalsePositiveRate;
+    /// use sstfilter::range::RangePolicy;
+    /// use sstfilter_slatedb::SlateFilters;
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+    /// # let store = Arc::new(InMemory::new());
+    /// let filters = SlateFilters::default().with_range_filter(RangePolicy::ordered(FalsePositiveRate::ONE_PERCENT)?);
+    /// let db = filters.configure(Db::builder("store", store)).build().await?;
+    /// let mut rows = db.scan("from".."to").await?;
+    /// assert!(rows.next().await?.is_none());
+    /// # db.close().await?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn with_range_filter(mut self, policy: RangePolicy) -> Self {
+        self.range = Some(policy);
+        self
+    }
+
     /// Reads the filters that SlateDB's own policy wrote, too, while SSTs that have them last.
     ///
     /// `old` must be the policy with which they were written, its prefix extractor included; every process should have it.
@@ -120,7 +165,7 @@ impl SlateFilters {
         }
     }
 
-    /// Adds a policy of the caller, for instance one for ranges. Each SST then has a filter of each policy, and is skipped
+    /// Adds a policy of the caller, for instance one for timestamps in values. Each SST then has a filter of each policy, and is skipped
     /// when one of them answers "absent".
     #[must_use]
     pub fn with_policy_beside(mut self, policy: Arc<dyn FilterPolicy>) -> Self {
@@ -133,7 +178,7 @@ impl SlateFilters {
     ///
     /// | metric | label |
     /// |---|---|
-    /// | `sstfilter.slatedb.filters_built` | `kind`: `ribbon`, `blocked_bloom`, `other`, `none` |
+    /// | `sstfilter.slatedb.filters_built` | `kind`: `ribbon`, `blocked_bloom`, `range`, `other`, `none` |
     /// | `sstfilter.slatedb.filter_bytes_built` | |
     /// | `sstfilter.slatedb.filters_decoded` | `outcome`: `usable`, `damaged`, `unsupported`, `other_hash`, `none` |
     /// | `sstfilter.slatedb.unusable_probes` | |
@@ -159,10 +204,16 @@ impl SlateFilters {
         self.counters.snapshot()
     }
 
-    /// The name under which SSTs store the filters.
+    /// The name under which SSTs store the filters of points and prefixes.
     #[must_use]
     pub fn name(&self) -> String {
         self.hashing.name()
+    }
+
+    /// The name under which SSTs store range filters; `None` when there are none.
+    #[must_use]
+    pub fn range_name(&self) -> Option<&'static str> {
+        self.range.as_ref().map(|_| RANGE_NAME)
     }
 
     fn policies(&self, process: Process) -> Vec<Arc<dyn FilterPolicy>> {
@@ -170,15 +221,26 @@ impl SlateFilters {
             Process::Engine => self.kind.clone().with_max_keys(self.inline_keys),
             Process::Compactor => self.kind.clone(),
         };
-        let shared = Shared { hashing: self.hashing.clone(), counters: Arc::clone(&self.counters) };
-        let own: Arc<dyn FilterPolicy> = Arc::new(SlatePolicy::new(Arc::new(shared), kind));
-        [own].into_iter().chain(self.beside.iter().cloned()).collect()
+        let scheme = PointScheme { hashing: self.hashing.clone(), counters: Arc::clone(&self.counters) };
+        let points: Arc<dyn FilterPolicy> = Arc::new(SlatePolicy::new(Arc::new(scheme), kind));
+        let ranges = self.range_policy(Arc::clone(&self.counters)).map(|policy| Arc::new(policy) as _);
+        [points].into_iter().chain(ranges).chain(self.beside.iter().cloned()).collect()
+    }
+
+    fn range_policy(&self, counters: Arc<Counters>) -> Option<SlateRangePolicy> {
+        let policy = self.range.clone()?;
+        Some(SlateRangePolicy::new(&self.hashing.hasher, policy, counters))
     }
 
     /// A policy like that of [`configure`](Self::configure), with counters of its own.
     pub(crate) fn uncounted_policy(&self) -> SlatePolicy {
-        let shared = Shared { hashing: self.hashing.clone(), counters: Arc::default() };
-        SlatePolicy::new(Arc::new(shared), self.kind.clone())
+        let scheme = PointScheme { hashing: self.hashing.clone(), counters: Arc::default() };
+        SlatePolicy::new(Arc::new(scheme), self.kind.clone())
+    }
+
+    /// The same for range filters.
+    pub(crate) fn uncounted_range_policy(&self) -> Option<SlateRangePolicy> {
+        self.range_policy(Arc::default())
     }
 }
 
@@ -195,6 +257,7 @@ impl fmt::Debug for SlateFilters {
             .field("name", &self.name())
             .field("kind", &self.kind)
             .field("inline_keys", &self.inline_keys)
+            .field("range", &self.range)
             .field("beside", &self.beside.iter().map(|policy| policy.name()).collect::<Vec<_>>())
             .field("stats", &self.stats())
             .finish_non_exhaustive()

@@ -36,12 +36,13 @@
 //! [`SlateFilters::audit`] finds it, unless both SSTs begin and end with the same keys.
 
 mod audit;
+mod bounds;
 mod filter;
 mod filters;
 mod keys;
 mod migration;
 mod policy;
-mod range;
+mod ranges;
 mod stats;
 
 /// The library, for kinds, sizes and hashers.

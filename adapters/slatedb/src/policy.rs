@@ -6,25 +6,35 @@ use bytes::Bytes;
 use slatedb::{Filter, FilterBuilder, FilterPolicy, PrefixTarget, RowEntry};
 use sstfilter::{BuildContext, BuildPurpose, KindPolicy};
 
-use crate::filter::{Shared, SlateFilter};
+use crate::filter::{PointScheme, Scheme, SlateFilter};
 use crate::keys::Extracted;
-use crate::range::FilterRange;
+
+/// A policy whose filters can be looked into.
+pub(crate) trait DecodingPolicy: FilterPolicy + 'static {
+    type Scheme: Scheme;
+
+    fn decode_filter(&self, data: &[u8]) -> SlateFilter<Self::Scheme>;
+}
 
 /// Filters of one configuration, for SlateDB.
 pub(crate) struct SlatePolicy {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) scheme: Arc<PointScheme>,
     pub(crate) kind: KindPolicy,
     pub(crate) name: String,
 }
 
 impl SlatePolicy {
-    pub(crate) fn new(shared: Arc<Shared>, kind: KindPolicy) -> Self {
-        let name = shared.hashing.name();
-        Self { shared, kind, name }
+    pub(crate) fn new(scheme: Arc<PointScheme>, kind: KindPolicy) -> Self {
+        let name = scheme.hashing.name();
+        Self { scheme, kind, name }
     }
+}
 
-    pub(crate) fn decode_filter(&self, data: &[u8]) -> SlateFilter {
-        SlateFilter::decode(Arc::clone(&self.shared), data)
+impl DecodingPolicy for SlatePolicy {
+    type Scheme = PointScheme;
+
+    fn decode_filter(&self, data: &[u8]) -> SlateFilter<PointScheme> {
+        SlateFilter::decode(Arc::clone(&self.scheme), data)
     }
 }
 
@@ -34,11 +44,11 @@ impl FilterPolicy for SlatePolicy {
     }
 
     fn builder(&self) -> Box<dyn FilterBuilder> {
-        let context = BuildContext::new(&self.shared.hashing.hasher).with_purpose(BuildPurpose::Compaction);
+        let context = BuildContext::new(&self.scheme.hashing.hasher).with_purpose(BuildPurpose::Compaction);
         Box::new(SlateBuilder {
-            shared: Arc::clone(&self.shared),
+            scheme: Arc::clone(&self.scheme),
             state: State::Complete(self.kind.builder(&context)),
-            bounds: None,
+            ends: Ends::default(),
             last_prefix: None,
         })
     }
@@ -53,16 +63,15 @@ impl FilterPolicy for SlatePolicy {
     }
 
     fn supports_prefix_queries(&self) -> bool {
-        self.shared.hashing.keys.extractor().is_some()
+        self.scheme.hashing.keys.extractor().is_some()
     }
 }
 
 /// Collects the rows of one SST, which come in key order.
 struct SlateBuilder {
-    shared: Arc<Shared>,
+    scheme: Arc<PointScheme>,
     state: State,
-    /// The first and the last key so far.
-    bounds: Option<(Bytes, Bytes)>,
+    ends: Ends,
     last_prefix: Option<Bytes>,
 }
 
@@ -76,7 +85,7 @@ enum State {
 impl SlateBuilder {
     /// Adds a key that differs from the one before. `None` when the extractor breaks its contract.
     fn add_key(&mut self, builder: &mut dyn sstfilter::FilterBuilder, key: &Bytes) -> Option<()> {
-        let hashing = &self.shared.hashing;
+        let hashing = &self.scheme.hashing;
         if let Some(hash) = hashing.whole_key(key) {
             builder.add_hash(hash);
         }
@@ -95,10 +104,8 @@ impl SlateBuilder {
 impl FilterBuilder for SlateBuilder {
     /// Versions of one key, tombstones and merge operands all count as the key.
     fn add_entry(&mut self, entry: &RowEntry) {
-        match &mut self.bounds {
-            Some((_, last)) if *last == entry.key => return,
-            Some((_, last)) => *last = entry.key.clone(),
-            None => self.bounds = Some((entry.key.clone(), entry.key.clone())),
+        if !self.ends.add(&entry.key) {
+            return;
         }
         // Taken out while the extractor and the hash run, so that a panic in them leaves no filter that lacks a key.
         if let State::Complete(mut builder) = std::mem::replace(&mut self.state, State::Abandoned)
@@ -109,20 +116,30 @@ impl FilterBuilder for SlateBuilder {
     }
 
     fn build(&mut self) -> Arc<dyn Filter> {
-        let shared = Arc::clone(&self.shared);
-        let (State::Complete(builder), Some((first, last))) =
-            (std::mem::replace(&mut self.state, State::Abandoned), self.bounds.take())
-        else {
-            self.shared.counters.add_built(None, 0);
-            return Arc::new(SlateFilter::none(shared));
+        let built = match std::mem::replace(&mut self.state, State::Abandoned) {
+            State::Complete(builder) => Some(builder.finish()),
+            State::Abandoned => None,
         };
-        let built = builder.finish();
-        let Some(block) = built.block else {
-            self.shared.counters.add_built(None, 0);
-            return Arc::new(SlateFilter::none(shared));
-        };
-        let filter = SlateFilter::built(shared, FilterRange::new(&first, &last), &block);
-        self.shared.counters.add_built(built.report.used, filter.encoded_bytes());
-        Arc::new(filter)
+        Arc::new(SlateFilter::built(&self.scheme, built, self.ends.take()))
+    }
+}
+
+/// The first and the last key of an SST so far.
+#[derive(Debug, Default)]
+pub(crate) struct Ends(Option<(Bytes, Bytes)>);
+
+impl Ends {
+    /// Whether `key` is another than the one before.
+    pub(crate) fn add(&mut self, key: &Bytes) -> bool {
+        match &mut self.0 {
+            Some((_, last)) if last == key => return false,
+            Some((_, last)) => *last = key.clone(),
+            None => self.0 = Some((key.clone(), key.clone())),
+        }
+        true
+    }
+
+    pub(crate) fn take(&mut self) -> Option<(Bytes, Bytes)> {
+        self.0.take()
     }
 }

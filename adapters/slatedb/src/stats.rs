@@ -51,13 +51,14 @@ macro_rules! events {
 events! {
     BuiltRibbon built_ribbon "filters_built" ["kind" = "ribbon"] "Ribbon filters built."
     BuiltBloom built_bloom "filters_built" ["kind" = "blocked_bloom"] "Blocked Bloom filters built."
+    BuiltRange built_range "filters_built" ["kind" = "range"] "Range filters built."
     BuiltOther built_other "filters_built" ["kind" = "other"] "Filters of other kinds built."
-    BuiltNone built_none "filters_built" ["kind" = "none"] "SSTs for which no filter could be built."
+    BuiltNone built_none "filters_built" ["kind" = "none"] "Filters that could not be built: their SSTs have an empty entry."
     BuiltBytes built_bytes "filter_bytes_built" [] "Bytes of the filters built."
     Decoded decoded "filters_decoded" ["outcome" = "usable"] "Stored filters that were read and are usable."
     Damaged damaged "filters_decoded" ["outcome" = "damaged"] "Stored filters that are damaged: each query of them may match."
     Unsupported unsupported "filters_decoded" ["outcome" = "unsupported"] "Stored filters of a newer version or an unknown kind: each query of them may match."
-    OtherHash other_hash "filters_decoded" ["outcome" = "other_hash"] "Stored filters built with another hash: each query of them may match."
+    OtherHash other_hash "filters_decoded" ["outcome" = "other_hash"] "Stored filters built with another hash or another extractor of prefixes: each query of them may match."
     NoFilter no_filter "filters_decoded" ["outcome" = "none"] "Stored entries without a filter, because none could be built."
     UnusableProbes unusable_probes "unusable_probes" [] "Queries that may match because their SST's filter is unusable."
     ForeignProbes foreign_probes "foreign_probes" [] "Queries outside their filter's key range, which may match: the filter is another SST's, or the store is a clone with a projection range."
@@ -82,6 +83,7 @@ impl Counters {
         let event = match kind {
             Some(FilterKind::RIBBON) => Event::BuiltRibbon,
             Some(FilterKind::BLOCKED_BLOOM) => Event::BuiltBloom,
+            Some(FilterKind::RANGE) => Event::BuiltRange,
             Some(_) => Event::BuiltOther,
             None => Event::BuiltNone,
         };
@@ -104,7 +106,7 @@ pub enum Unusable {
     Damaged(String),
     /// It is of a newer version, or of a kind that this reader does not know.
     Unsupported(String),
-    /// It was built with another hash function or seed.
+    /// It was built with another hash function or seed or, if it is a range filter, with another extractor of prefixes.
     OtherHash(String),
     /// There is no filter: it could not be built.
     NoFilter,
@@ -128,7 +130,9 @@ impl From<BlockError> for Unusable {
             BlockError::Version { .. } | BlockError::UnknownKind { .. } | BlockError::UnknownHash { .. } => {
                 Self::Unsupported(text)
             }
-            BlockError::HashMismatch { .. } => Self::OtherHash(text),
+            BlockError::HashMismatch { .. } | BlockError::RangeExtractor { .. } | BlockError::KnownKeyAbsent { .. } => {
+                Self::OtherHash(text)
+            }
             _ => Self::Damaged(text),
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use slatedb::bytes::Bytes;
 use slatedb::config::{FlushOptions, FlushType, Settings};
 use slatedb::db_stats::{
-    FILTER_KIND_LABEL, FILTER_KIND_POINT, FILTER_KIND_PREFIX, SST_FILTER_FALSE_POSITIVE_COUNT,
+    FILTER_KIND_LABEL, FILTER_KIND_POINT, FILTER_KIND_PREFIX, FILTER_KIND_RANGE, SST_FILTER_FALSE_POSITIVE_COUNT,
     SST_FILTER_NEGATIVE_COUNT, SST_FILTER_POSITIVE_COUNT,
 };
 use slatedb::instrumented_object_store_stats::REQUEST_COUNT;
@@ -89,6 +89,10 @@ impl Counted {
 
     pub(crate) fn prefix_answers(&self) -> Answers {
         self.answers(FILTER_KIND_PREFIX)
+    }
+
+    pub(crate) fn range_answers(&self) -> Answers {
+        self.answers(FILTER_KIND_RANGE)
     }
 
     fn answers(&self, kind: &str) -> Answers {

@@ -6,7 +6,8 @@ use slatedb::object_store::path::Path;
 use slatedb::{
     BloomFilterPolicy, CompactorBuilder, DbBuilder, DbReaderBuilder, FilterPolicy, PrefixExtractor, PrefixTarget,
 };
-use sstfilter::{BitsPerKey, KeyHasher, KindPolicy};
+use sstfilter::range::{RangePolicy, RangeUnits};
+use sstfilter::{BitsPerKey, FalsePositiveRate, KeyHasher, KindPolicy};
 use sstfilter_slatedb::{FilteredKeys, OldBloom, SlateFilters};
 
 /// What a process does about filters.
@@ -64,15 +65,31 @@ pub(crate) fn all() -> Vec<Configuration> {
     let two_bytes = || Arc::new(FirstBytes { name: "first-2", length: 2 });
     let prefixes = SlateFilters::default().with_keys(FilteredKeys::prefixes(two_bytes()));
     let both = SlateFilters::default().with_keys(FilteredKeys::whole_and_prefixes(two_bytes()));
+    let ranges = SlateFilters::default().with_range_filter(ordered());
+    let short_ranges = SlateFilters::default().with_range_filter(bounded(4));
+    let everything =
+        both.clone().with_range_filter(ordered()).with_old_bloom(BloomFilterPolicy::new(10), OldBloom::Stub);
     let old = |new_ssts| SlateFilters::default().with_old_bloom(BloomFilterPolicy::new(10), new_ssts);
-    let ours = [ribbon, bloom, other_seed, prefixes, both, old(OldBloom::Stub), old(OldBloom::Full)];
-    ours.map(Configuration::Ours).into_iter().chain([Configuration::BuiltIn, Configuration::None]).collect()
+    let points = [ribbon, bloom, other_seed, prefixes, both, old(OldBloom::Stub), old(OldBloom::Full)];
+    let ours = points.into_iter().chain([ranges, short_ranges, everything]);
+    ours.map(Configuration::Ours).chain([Configuration::BuiltIn, Configuration::None]).collect()
 }
 
 /// Ribbon even for a handful of keys, where it gets so few columns that about every second key matches. At a lower rate,
 /// blocked Bloom would be smaller and would be built instead.
 pub(crate) fn ribbon() -> KindPolicy {
     KindPolicy::ribbon(BitsPerKey::TEN).unwrap().with_min_keys(0)
+}
+
+/// Range filters of any keys, at 1 %.
+pub(crate) fn ordered() -> RangePolicy {
+    RangePolicy::ordered(FalsePositiveRate::ONE_PERCENT).unwrap()
+}
+
+/// Range filters of short ranges, at 1 %: of up to 2^`units_log2` of the integers that keys begin with, in eight bytes.
+pub(crate) fn bounded(units_log2: u32) -> RangePolicy {
+    let units = RangeUnits::integer(8).unwrap();
+    RangePolicy::bounded(units, 1 << units_log2, FalsePositiveRate::ONE_PERCENT).unwrap()
 }
 
 /// The first bytes of a key; shorter keys have no prefix.

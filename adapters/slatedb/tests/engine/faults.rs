@@ -20,7 +20,7 @@ use crate::sections::{Section, framed};
 
 const KEYS: u64 = 20;
 
-fn new_store() -> Arc<dyn ObjectStore> {
+pub(crate) fn new_store() -> Arc<dyn ObjectStore> {
     Arc::new(InMemory::new())
 }
 
@@ -49,7 +49,7 @@ async fn find_all(db: &Db, numbers: Range<u64>) {
     }
 }
 
-async fn audit(store: &Arc<dyn ObjectStore>, filters: &SlateFilters) -> Audit {
+pub(crate) async fn audit(store: &Arc<dyn ObjectStore>, filters: &SlateFilters) -> Audit {
     filters.audit(DbReader::builder(PATH, Arc::clone(store))).await.unwrap()
 }
 
@@ -62,7 +62,7 @@ async fn audited(store: &Arc<dyn ObjectStore>, filters: &SlateFilters) -> Filter
 
 /// What was counted since `before`, except for what was built: usable, damaged, unsupported, other hash, none, unusable
 /// probes, foreign probes.
-fn counted_since(filters: &SlateFilters, before: SlateFilterStats) -> [u64; 7] {
+pub(crate) fn counted_since(filters: &SlateFilters, before: SlateFilterStats) -> [u64; 7] {
     let outcomes = |stats: SlateFilterStats| {
         let SlateFilterStats {
             decoded,

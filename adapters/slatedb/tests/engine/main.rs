@@ -5,9 +5,12 @@
 mod common;
 mod compaction;
 mod configurations;
+mod counting;
 mod faults;
 mod migration;
 mod model;
+mod range_faults;
+mod ranges;
 mod requests;
 mod sections;
 mod size;

@@ -5,17 +5,20 @@
 //! `SSTFILTER_SEED=n` repeats sequence `n` alone.
 
 use std::collections::BTreeMap;
-use std::ops::{Bound, RangeBounds};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use slatedb::bytes::Bytes;
-use slatedb::config::{CompressionCodec, DbReaderOptions, Settings};
+use slatedb::config::{CompressionCodec, DbReaderOptions, ScanOptions, Settings};
 use slatedb::db_cache::SplitCache;
 use slatedb::db_cache::foyer::FoyerCache;
 use slatedb::object_store::ObjectStore;
 use slatedb::object_store::memory::InMemory;
 use slatedb::object_store::path::Path;
-use slatedb::{CompactorBuilder, Db, DbIterator, DbReadOps, DbReader, MergeOperator, MergeOperatorError, SstBlockSize};
+use slatedb::{
+    CompactorBuilder, Db, DbIterator, DbReadOps, DbReader, IterationOrder, MergeOperator, MergeOperatorError,
+    SstBlockSize,
+};
 use sstfilter_slatedb::FilterState;
 
 use crate::common::{Counted, PATH, flush, settings};
@@ -46,8 +49,10 @@ async fn random_sequences_of_operations_agree_with_a_map() {
     }
     println!("{} sequences: {tally:?}", seeds.len());
     if seeds.len() > 1 {
-        let Tally { ribbon, bloom, decoded, point_negatives, prefix_negatives, compactions, usable } = tally;
-        let counts = [ribbon, bloom, decoded, point_negatives, prefix_negatives, compactions, usable];
+        let Tally { ribbon, bloom, range, decoded, compactions, usable, usable_ranges, .. } = tally;
+        let Tally { point_negatives, prefix_negatives, range_negatives, .. } = tally;
+        let filters = [ribbon, bloom, range, decoded, compactions, usable, usable_ranges];
+        let counts = [&filters[..], &[point_negatives, prefix_negatives, range_negatives]].concat();
         assert!(counts.iter().all(|&count| count > 0), "something was never reached: {tally:?}");
     }
 }
@@ -57,22 +62,28 @@ async fn random_sequences_of_operations_agree_with_a_map() {
 struct Tally {
     ribbon: u64,
     bloom: u64,
+    range: u64,
     decoded: u64,
     point_negatives: u64,
     prefix_negatives: u64,
+    range_negatives: u64,
     compactions: u64,
     usable: u64,
+    usable_ranges: u64,
 }
 
 impl Tally {
     fn add(&mut self, other: Self) {
         self.ribbon += other.ribbon;
         self.bloom += other.bloom;
+        self.range += other.range;
         self.decoded += other.decoded;
         self.point_negatives += other.point_negatives;
         self.prefix_negatives += other.prefix_negatives;
+        self.range_negatives += other.range_negatives;
         self.compactions += other.compactions;
         self.usable += other.usable;
+        self.usable_ranges += other.usable_ranges;
     }
 }
 
@@ -130,6 +141,9 @@ impl MergeOperator for Append {
         Ok([existing.unwrap_or_default(), value].concat().into())
     }
 }
+
+/// Ends of a scan.
+type Range = (Bound<Bytes>, Bound<Bytes>);
 
 struct Sequence {
     seed: u64,
@@ -221,8 +235,36 @@ impl Sequence {
         }
         let prefix = self.prefix();
         self.check_prefix(&self.db, &prefix).await;
-        let (first, last) = (self.key(), self.key());
-        self.check_range(&self.db, first.clone().min(last.clone())..=first.max(last)).await;
+        for _ in 0..4 {
+            let (range, order) = (self.range(), self.order());
+            self.check_range(&self.db, range, order).await;
+        }
+    }
+
+    /// A range between two keys or beside them, with any kinds of ends.
+    fn range(&mut self) -> Range {
+        let mut ends = [self.end_key(), self.end_key()];
+        ends.sort();
+        let [lower, upper] = ends;
+        if lower == upper {
+            return (Bound::Included(lower), Bound::Included(upper));
+        }
+        let mut end = |key| match self.dice.below(8) {
+            0 => Bound::Unbounded,
+            1..4 => Bound::Excluded(key),
+            _ => Bound::Included(key),
+        };
+        (end(lower), end(upper))
+    }
+
+    /// A key, or one just above it.
+    fn end_key(&mut self) -> Bytes {
+        let key = self.key();
+        if self.dice.one_in(2) { key } else { [&key, &b"\0"[..]].concat().into() }
+    }
+
+    fn order(&mut self) -> IterationOrder {
+        if self.dice.one_in(3) { IterationOrder::Descending } else { IterationOrder::Ascending }
     }
 
     /// Some bytes of a key, seldom all: shorter than the extractor's, as long, and longer.
@@ -261,7 +303,14 @@ impl Sequence {
         for prefix in self.keys.iter().filter(|key| key.len() <= 3) {
             self.check_prefix(store, prefix).await;
         }
-        self.check_range(store, ..).await;
+        for order in [IterationOrder::Ascending, IterationOrder::Descending] {
+            self.check_range(store, (Bound::Unbounded, Bound::Unbounded), order).await;
+        }
+        for pair in self.keys.windows(2) {
+            let (lower, upper) = (pair[0].clone().min(pair[1].clone()), pair[0].clone().max(pair[1].clone()));
+            let range = (Bound::Excluded(lower), Bound::Included(upper));
+            self.check_range(store, range, IterationOrder::Ascending).await;
+        }
     }
 
     async fn check_key(&self, store: &(impl DbReadOps + Sync), key: &Bytes) {
@@ -275,11 +324,14 @@ impl Sequence {
         assert_eq!(found, expected, "sequence {}, prefix {}", self.seed, short(prefix));
     }
 
-    async fn check_range(&self, store: &(impl DbReadOps + Sync), range: impl RangeBounds<Bytes>) {
-        let bounds: (Bound<Bytes>, Bound<Bytes>) = (range.start_bound().cloned(), range.end_bound().cloned());
-        let expected: Vec<_> = self.model.range(range).map(short_row).collect();
-        let found = collect(store.scan(bounds).await.unwrap()).await;
-        assert_eq!(found, expected, "sequence {}, a range", self.seed);
+    async fn check_range(&self, store: &(impl DbReadOps + Sync), range: Range, order: IterationOrder) {
+        let mut expected: Vec<_> = self.model.range(range.clone()).map(short_row).collect();
+        if matches!(order, IterationOrder::Descending) {
+            expected.reverse();
+        }
+        let options = ScanOptions::default().with_order(order);
+        let found = collect(store.scan_with_options(range.clone(), &options).await.unwrap()).await;
+        assert_eq!(found, expected, "sequence {}, {order:?}, {range:?}", self.seed);
     }
 
     /// Nothing that a filter can find wrong was ever found, by reads or by an audit.
@@ -289,6 +341,7 @@ impl Sequence {
             compactions: self.compactions,
             point_negatives: self.counted.point_answers().negative,
             prefix_negatives: self.counted.prefix_answers().negative,
+            range_negatives: self.counted.range_answers().negative,
             ..Tally::default()
         };
         for filters in self.configurations.iter().filter_map(Configuration::ours) {
@@ -297,12 +350,18 @@ impl Sequence {
             assert_eq!(wrong, [0; 5], "sequence {}: {filters:?}", self.seed);
             tally.ribbon += stats.built_ribbon;
             tally.bloom += stats.built_bloom;
+            tally.range += stats.built_range;
             tally.decoded += stats.decoded;
             let audit = filters.audit(DbReader::builder(PATH, Arc::clone(&self.store))).await.unwrap();
             for sst in &audit.ssts {
                 match sst.state {
                     FilterState::Usable(_) => tally.usable += 1,
                     FilterState::NotWritten | FilterState::OtherPolicy => {}
+                    _ => panic!("sequence {}: {audit}", self.seed),
+                }
+                match sst.range_state {
+                    Some(FilterState::Usable(_)) => tally.usable_ranges += 1,
+                    None | Some(FilterState::NotWritten | FilterState::OtherPolicy) => {}
                     _ => panic!("sequence {}: {audit}", self.seed),
                 }
             }

@@ -1,7 +1,8 @@
 //! The key range that a filter was built for, stored in front of its block.
 //!
 //! SlateDB decodes a filter without saying which SST it belongs to, and probes the filters of an SST only for keys in that
-//! SST's range. A probe outside the stored range means that the bytes may be another SST's: the answer is then "may match".
+//! SST's range: it cuts the range of a scan to that of the SST. A probe outside the stored range means that the bytes may be
+//! another SST's: the answer is then "may match".
 //!
 //! There is one exception: in a clone with a projection range, SlateDB also probes for the few keys that lie between the last
 //! key of an SST and the first of the next. Those answers are "may match" as well, and cost reads, because nothing tells
@@ -18,6 +19,8 @@
 //!
 //! The filter block follows.
 
+use core::ops::Bound;
+
 use bytes::{BufMut, Bytes};
 use slatedb::FilterTarget;
 
@@ -29,14 +32,14 @@ const CHECKSUM_BYTES: usize = 4;
 
 /// Bounds of the keys of one SST, both inclusive, and both cut: cutting widens the range.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct FilterRange {
+pub(crate) struct KeyBounds {
     first: Bytes,
     last: Bytes,
 }
 
 /// Why a header was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RangeError {
+pub(crate) enum BoundsError {
     Damaged,
     Version(u8),
 }
@@ -45,7 +48,7 @@ fn cut(key: &[u8]) -> &[u8] {
     key.get(..MAX_BOUND_BYTES).unwrap_or(key)
 }
 
-impl FilterRange {
+impl KeyBounds {
     pub(crate) fn new(first: &[u8], last: &[u8]) -> Self {
         Self { first: Bytes::copy_from_slice(cut(first)), last: Bytes::copy_from_slice(cut(last)) }
     }
@@ -56,12 +59,24 @@ impl FilterRange {
             FilterTarget::Point(key) => self.admits_key(key),
             // Some key with the prefix can be in the range: the prefix itself is, or the first key begins with it.
             FilterTarget::Prefix(prefix) => self.admits_key(prefix) || self.first.starts_with(prefix),
-            FilterTarget::Range { .. } => true,
+            FilterTarget::Range { lower, upper } => self.admits_end(lower) && self.admits_end(upper),
+        }
+    }
+
+    fn admits_end(&self, end: &Bound<Bytes>) -> bool {
+        match end {
+            Bound::Included(key) | Bound::Excluded(key) => self.admits_key(key),
+            Bound::Unbounded => false,
         }
     }
 
     pub(crate) fn admits_key(&self, key: &[u8]) -> bool {
         *key >= self.first[..] && cut(key) <= &self.last[..]
+    }
+
+    /// The bounds that are stored whole: keys of the SST.
+    pub(crate) fn whole_keys(&self) -> impl Iterator<Item = &[u8]> {
+        [&self.first, &self.last].into_iter().filter(|key| key.len() < MAX_BOUND_BYTES).map(|key| &key[..])
     }
 
     pub(crate) fn encoded_bytes(&self) -> usize {
@@ -79,19 +94,19 @@ impl FilterRange {
     }
 
     /// The range, and the bytes after its header.
-    pub(crate) fn decode(data: &[u8]) -> Result<(Self, &[u8]), RangeError> {
-        let [version, first, last] = *data.first_chunk().ok_or(RangeError::Damaged)?;
+    pub(crate) fn decode(data: &[u8]) -> Result<(Self, &[u8]), BoundsError> {
+        let [version, first, last] = *data.first_chunk().ok_or(BoundsError::Damaged)?;
         if version != VERSION {
-            return Err(RangeError::Version(version));
+            return Err(BoundsError::Version(version));
         }
         let (first, last) = (usize::from(first), usize::from(last));
         if first.max(last) > MAX_BOUND_BYTES {
-            return Err(RangeError::Damaged);
+            return Err(BoundsError::Damaged);
         }
-        let (header, rest) = data.split_at_checked(FIXED_BYTES + first + last).ok_or(RangeError::Damaged)?;
-        let (checksum, block) = rest.split_first_chunk::<CHECKSUM_BYTES>().ok_or(RangeError::Damaged)?;
+        let (header, rest) = data.split_at_checked(FIXED_BYTES + first + last).ok_or(BoundsError::Damaged)?;
+        let (checksum, block) = rest.split_first_chunk::<CHECKSUM_BYTES>().ok_or(BoundsError::Damaged)?;
         if crc32c::crc32c(header) != u32::from_le_bytes(*checksum) {
-            return Err(RangeError::Damaged);
+            return Err(BoundsError::Damaged);
         }
         let (first, last) = header[FIXED_BYTES..].split_at(first);
         Ok((Self::new(first, last), block))
@@ -107,7 +122,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn header(first: &[u8], last: &[u8]) -> Vec<u8> {
-        let range = FilterRange::new(first, last);
+        let range = KeyBounds::new(first, last);
         let header = range.encode();
         assert_eq!(header.len(), range.encoded_bytes());
         header
@@ -118,8 +133,8 @@ mod tests {
         let huge = vec![b'k'; 1 << 16];
         for (first, last) in [(&b""[..], &b""[..]), (b"", b"z"), (b"a", b"b"), (&huge, &huge), (b"a", &huge)] {
             let bytes = [header(first, last), b"a block".to_vec()].concat();
-            let (range, block) = FilterRange::decode(&bytes).unwrap();
-            assert_eq!((range, block), (FilterRange::new(first, last), &b"a block"[..]));
+            let (range, block) = KeyBounds::decode(&bytes).unwrap();
+            assert_eq!((range, block), (KeyBounds::new(first, last), &b"a block"[..]));
         }
     }
 
@@ -128,14 +143,14 @@ mod tests {
         for (first, last) in [(&b""[..], &b""[..]), (b"apple", b"pear"), (&[7; 64], &[9; 200])] {
             let sound = header(first, last);
             for length in 0..sound.len() {
-                assert!(FilterRange::decode(&sound[..length]).is_err(), "{length} bytes of {}", sound.len());
+                assert!(KeyBounds::decode(&sound[..length]).is_err(), "{length} bytes of {}", sound.len());
             }
             let stored = [sound.clone(), vec![0; 300]].concat();
             for bit in 0..sound.len() * 8 {
                 let mut damaged = stored.clone();
                 damaged[bit / 8] ^= 1 << (bit % 8);
-                let expected = if bit < 8 { RangeError::Version(damaged[0]) } else { RangeError::Damaged };
-                assert_eq!(FilterRange::decode(&damaged), Err(expected), "bit {bit}");
+                let expected = if bit < 8 { BoundsError::Version(damaged[0]) } else { BoundsError::Damaged };
+                assert_eq!(KeyBounds::decode(&damaged), Err(expected), "bit {bit}");
             }
         }
     }
@@ -145,7 +160,7 @@ mod tests {
         let mut forged = vec![VERSION, 65, 0];
         forged.extend([7; 65]);
         forged.put_u32_le(crc32c::crc32c(&forged));
-        assert_eq!(FilterRange::decode(&forged), Err(RangeError::Damaged));
+        assert_eq!(KeyBounds::decode(&forged), Err(BoundsError::Damaged));
     }
 
     fn key() -> impl Strategy<Value = Vec<u8>> {
@@ -161,9 +176,12 @@ mod tests {
         #[test]
         fn keys_and_prefixes_of_an_sst_are_always_admitted(mut keys in proptest::collection::vec(key(), 1..6), cut in 0..70_usize) {
             keys.sort();
-            let range = FilterRange::new(&keys[0], &keys[keys.len() - 1]);
+            let range = KeyBounds::new(&keys[0], &keys[keys.len() - 1]);
             for key in keys {
                 prop_assert!(range.admits(&FilterTarget::Point(Bytes::from(key.clone()))));
+                let (lower, upper) = (Bound::Included(key.clone().into()), Bound::Excluded(key.clone().into()));
+                let target = FilterTarget::Range { lower, upper };
+                prop_assert!(range.admits(&target));
                 let prefix = Bytes::from(key[..cut.min(key.len())].to_vec());
                 prop_assert!(range.admits(&FilterTarget::Prefix(prefix)));
             }
@@ -172,7 +190,7 @@ mod tests {
         #[test]
         fn a_key_is_admitted_if_bytes_beyond_64_could_make_it_fit(first in key(), last in key(), other in key()) {
             let naive = cut(&first) <= cut(&other) && cut(&other) <= cut(&last);
-            prop_assert_eq!(FilterRange::new(&first, &last).admits_key(&other), naive);
+            prop_assert_eq!(KeyBounds::new(&first, &last).admits_key(&other), naive);
         }
 
         #[test]
@@ -181,7 +199,7 @@ mod tests {
             if version && let Some(first) = bytes.first_mut() {
                 *first = VERSION;
             }
-            prop_assert!(FilterRange::decode(&bytes).is_err());
+            prop_assert!(KeyBounds::decode(&bytes).is_err());
         }
     }
 }

@@ -1,0 +1,179 @@
+//! The policy of range filters that SlateDB calls, beside that of point filters.
+//!
+//! It has a name of its own, so that SSTs keep their point filters when range filters come or go. SlateDB stores the filters
+//! of an SST in one section, which it reads at once.
+
+use core::ops::Bound;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use slatedb::{Filter, FilterBuilder, FilterPolicy, FilterTarget, RowEntry};
+use sstfilter::range::{KeyRange, RangeBuilder, RangeContext, RangeFilter, RangePolicy};
+use sstfilter::{BuildContext, BuildPurpose, KeyExtractor, KeyHasher};
+
+use crate::bounds::KeyBounds;
+use crate::filter::{Scheme, SlateFilter};
+use crate::policy::{DecodingPolicy, Ends};
+use crate::stats::{Counters, Unusable};
+
+/// The name under which SSTs store range filters. It says nothing of code maps, hash functions and extractors: a block
+/// records its own, and one that does not fit its reader is unusable.
+pub(crate) const RANGE_NAME: &str = "sstfilter-range";
+
+/// A guess at the bytes of a filter per key, for SlateDB's estimates of sizes: ordered codes take 10 bits at 1 %, hashed ones
+/// 14 to 43.
+const ESTIMATED_KEY_BYTES: usize = 2;
+
+/// How range filters are loaded and probed.
+pub(crate) struct RangeScheme {
+    pub(crate) hasher: KeyHasher,
+    pub(crate) extractor: Option<Arc<dyn KeyExtractor>>,
+    pub(crate) counters: Arc<Counters>,
+}
+
+impl RangeScheme {
+    fn context(&self) -> RangeContext<'static> {
+        let context = RangeContext::new(&self.hasher);
+        match &self.extractor {
+            Some(extractor) => context.with_extractor(Arc::clone(extractor)),
+            None => context,
+        }
+    }
+}
+
+impl Scheme for RangeScheme {
+    type Block = RangeFilter<Bytes>;
+
+    fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// The filter must hold the SST's first and last key: an extractor or hash that changed while its name did not is then
+    /// found here.
+    fn load(&self, bounds: &KeyBounds, block: Bytes) -> Result<Self::Block, Unusable> {
+        let keys: Vec<&[u8]> = bounds.whole_keys().collect();
+        Ok(RangeFilter::load(block, &self.context().with_known_keys(&keys))?)
+    }
+
+    fn open(&self, block: Bytes) -> Result<Self::Block, Unusable> {
+        Ok(RangeFilter::open_unverified(block, &self.context())?)
+    }
+
+    fn bytes(block: &Self::Block) -> &[u8] {
+        block.as_bytes()
+    }
+
+    /// Ranges, prefixes as ranges, and keys as ranges of one key.
+    fn can_answer(&self, _target: &FilterTarget) -> bool {
+        true
+    }
+
+    fn may_match(&self, block: &Self::Block, target: &FilterTarget) -> bool {
+        match target {
+            FilterTarget::Point(key) => self.may_hold(block, key),
+            FilterTarget::Prefix(prefix) => {
+                let end = end_of_prefix(prefix);
+                block.may_hold(KeyRange { lower: Bound::Included(prefix), upper: slice(&end) })
+            }
+            FilterTarget::Range { lower, upper } => {
+                block.may_hold(KeyRange { lower: slice(lower), upper: slice(upper) })
+            }
+        }
+    }
+
+    fn may_hold(&self, block: &Self::Block, key: &Bytes) -> bool {
+        block.may_hold(key..=key)
+    }
+}
+
+fn slice<T: AsRef<[u8]>>(end: &Bound<T>) -> Bound<&[u8]> {
+    match end {
+        Bound::Included(key) => Bound::Included(key.as_ref()),
+        Bound::Excluded(key) => Bound::Excluded(key.as_ref()),
+        Bound::Unbounded => Bound::Unbounded,
+    }
+}
+
+/// The end of all keys that begin with `prefix`: its last byte that is not 0xff, plus one.
+fn end_of_prefix(prefix: &[u8]) -> Bound<Vec<u8>> {
+    let Some(last) = prefix.iter().rposition(|byte| *byte != 0xff) else { return Bound::Unbounded };
+    let mut end = prefix[..=last].to_vec();
+    end[last] += 1;
+    Bound::Excluded(end)
+}
+
+/// Range filters of one configuration, for SlateDB.
+pub(crate) struct SlateRangePolicy {
+    scheme: Arc<RangeScheme>,
+    policy: RangePolicy,
+}
+
+impl SlateRangePolicy {
+    pub(crate) fn new(hasher: &KeyHasher, policy: RangePolicy, counters: Arc<Counters>) -> Self {
+        let scheme = RangeScheme { hasher: hasher.clone(), extractor: policy.extractor().cloned(), counters };
+        Self { scheme: Arc::new(scheme), policy }
+    }
+}
+
+impl DecodingPolicy for SlateRangePolicy {
+    type Scheme = RangeScheme;
+
+    fn decode_filter(&self, data: &[u8]) -> SlateFilter<RangeScheme> {
+        SlateFilter::decode(Arc::clone(&self.scheme), data)
+    }
+}
+
+impl FilterPolicy for SlateRangePolicy {
+    fn name(&self) -> &str {
+        RANGE_NAME
+    }
+
+    fn builder(&self) -> Box<dyn FilterBuilder> {
+        let context = BuildContext::new(&self.scheme.hasher).with_purpose(BuildPurpose::Compaction);
+        let builder = Some(self.policy.builder(&context));
+        Box::new(SlateRangeBuilder { scheme: Arc::clone(&self.scheme), builder, ends: Ends::default() })
+    }
+
+    fn decode(&self, data: &[u8]) -> Arc<dyn Filter> {
+        Arc::new(self.decode_filter(data))
+    }
+
+    fn estimate_size(&self, num_keys: usize) -> usize {
+        num_keys.saturating_mul(ESTIMATED_KEY_BYTES)
+    }
+
+    fn supports_range_queries(&self) -> bool {
+        true
+    }
+
+    /// Prefixes are answered when another policy supports them. Where none does, SlateDB passes the range of the scan
+    /// instead, cut to the SST and to the part of the prefix that is scanned, and that tells more.
+    fn supports_prefix_queries(&self) -> bool {
+        false
+    }
+}
+
+/// Collects the rows of one SST, which come in key order.
+struct SlateRangeBuilder {
+    scheme: Arc<RangeScheme>,
+    /// `None` once it has built.
+    builder: Option<RangeBuilder>,
+    ends: Ends,
+}
+
+impl FilterBuilder for SlateRangeBuilder {
+    /// Versions of one key, tombstones and merge operands all count as the key. SlateDB has no range tombstones. Keys in
+    /// another order than that of their bytes, and an extractor or hash function that panics, leave no filter.
+    fn add_entry(&mut self, entry: &RowEntry) {
+        if self.ends.add(&entry.key)
+            && let Some(builder) = &mut self.builder
+        {
+            builder.add_key(&entry.key);
+        }
+    }
+
+    fn build(&mut self) -> Arc<dyn Filter> {
+        let built = self.builder.take().map(RangeBuilder::finish);
+        Arc::new(SlateFilter::built(&self.scheme, built, self.ends.take()))
+    }
+}
