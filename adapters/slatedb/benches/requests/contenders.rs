@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use slatedb::object_store::path::Path;
 use slatedb::{BloomFilterPolicy, CompactorBuilder, DbBuilder, FilterPolicy, PrefixExtractor, PrefixTarget};
-use sstfilter::{BitsPerKey, KindPolicy};
+use sstfilter::range::{RangePolicy, RangeUnits};
+use sstfilter::{BitsPerKey, ConfigError, DelimitedPrefix, FalsePositiveRate, FixedPrefix, KindPolicy};
 use sstfilter_slatedb::{FilteredKeys, SlateFilters};
 
 use crate::AnyError;
@@ -29,6 +30,51 @@ pub(crate) enum Contender {
 pub(crate) enum Parts {
     Whole,
     WholeAndPrefixes,
+    /// Whole keys, and the first eight bytes.
+    WholeAndSensors,
+    /// Whole keys, and a range filter beside them.
+    WholeAndRanges(Ranges),
+}
+
+/// Range filters, all at 1 %.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ranges {
+    Ordered,
+    /// Up to all keys with a name and a slash: two units.
+    BoundedByName,
+    /// Up to 1,024 units of 1,024 milliseconds, 17 minutes, of a sensor.
+    BoundedByTime,
+}
+
+impl Ranges {
+    fn policy(self) -> Result<RangePolicy, ConfigError> {
+        let rate = FalsePositiveRate::ONE_PERCENT;
+        match self {
+            Self::Ordered => RangePolicy::ordered(rate),
+            Self::BoundedByName => {
+                let units = RangeUnits::integer(1)?.of_low_bits(7)?.within(Arc::new(DelimitedPrefix::new(b'/')));
+                RangePolicy::bounded(units, 2, rate)
+            }
+            Self::BoundedByTime => {
+                let units = RangeUnits::integer(8)?.of_low_bits(10)?.within(Arc::new(FixedPrefix::new(8)));
+                RangePolicy::bounded(units, 1_024, rate)
+            }
+        }
+    }
+}
+
+/// The first eight bytes.
+struct Sensor;
+
+impl PrefixExtractor for Sensor {
+    fn name(&self) -> &'static str {
+        "sensor"
+    }
+
+    fn prefix_len(&self, target: &PrefixTarget) -> Option<usize> {
+        let (PrefixTarget::Point(bytes) | PrefixTarget::Prefix(bytes)) = target;
+        (bytes.len() >= 8).then_some(8)
+    }
 }
 
 /// Everything up to the first slash.
@@ -61,10 +107,14 @@ impl Contender {
     /// The filters of this package, if they are the contender's.
     fn ours(self, parts: Parts) -> Result<Option<SlateFilters>, AnyError> {
         let keys = match parts {
-            Parts::Whole => FilteredKeys::whole(),
+            Parts::Whole | Parts::WholeAndRanges(_) => FilteredKeys::whole(),
+            Parts::WholeAndSensors => FilteredKeys::whole_and_prefixes(Arc::new(Sensor)),
             Parts::WholeAndPrefixes => FilteredKeys::whole_and_prefixes(Arc::new(UpToSlash)),
         };
-        let filters = SlateFilters::default().with_keys(keys);
+        let mut filters = SlateFilters::default().with_keys(keys);
+        if let Parts::WholeAndRanges(ranges) = parts {
+            filters = filters.with_range_filter(ranges.policy()?);
+        }
         Ok(match self {
             Self::None | Self::BuiltIn => None,
             Self::Ribbon => Some(filters),
@@ -77,7 +127,8 @@ impl Contender {
         let bloom = BloomFilterPolicy::new(10);
         match (self, parts) {
             (Self::None, _) => Vec::new(),
-            (_, Parts::Whole) => vec![Arc::new(bloom)],
+            (_, Parts::Whole | Parts::WholeAndRanges(_)) => vec![Arc::new(bloom)],
+            (_, Parts::WholeAndSensors) => vec![Arc::new(bloom.with_prefix_extractor(Arc::new(Sensor)))],
             (_, Parts::WholeAndPrefixes) => vec![Arc::new(bloom.with_prefix_extractor(Arc::new(UpToSlash)))],
         }
     }

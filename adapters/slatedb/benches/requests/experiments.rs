@@ -7,6 +7,7 @@ use crate::AnyError;
 use crate::contenders::{Contender, Parts};
 use crate::keys::{Form, KeySet, Skew};
 use crate::lookups::{MetaCache, Outcome, Session};
+use crate::ranges::{self, RangeScans, Readings};
 use crate::store::{Layout, Sizes, Store};
 
 /// Everything that was counted.
@@ -22,6 +23,8 @@ pub(crate) struct Results {
     pub(crate) names: Vec<Measured>,
     pub(crate) sweep: Vec<SweepPoint>,
     pub(crate) scans: Vec<Scans>,
+    pub(crate) reading_keys: usize,
+    pub(crate) ranges: Vec<RangeScans>,
 }
 
 /// Lookups in one store without a cache, and with all filters and indexes cached.
@@ -71,6 +74,7 @@ struct Extent {
     cold: usize,
     cached: usize,
     scans: usize,
+    sensors: usize,
 }
 
 const FULL: Extent = Extent {
@@ -82,6 +86,7 @@ const FULL: Extent = Extent {
     cold: 1_000,
     cached: 4_000,
     scans: 500,
+    sensors: 1_000,
 };
 
 const QUICK: Extent = Extent {
@@ -91,6 +96,7 @@ const QUICK: Extent = Extent {
     cold: 100,
     cached: 500,
     scans: 50,
+    sensors: 300,
 };
 
 /// A size of the cache, in percent of what the engine's own filters take, in which only our Ribbon filters fit.
@@ -115,6 +121,7 @@ pub(crate) async fn full() -> Result<Results, AnyError> {
     }
     results.measure_names(&names, &FULL).await?;
     results.measure_scans(&records, &FULL).await?;
+    results.measure_ranges(&records, &FULL).await?;
     Ok(results)
 }
 
@@ -132,6 +139,7 @@ pub(crate) async fn quick() -> Result<Results, AnyError> {
         results.measure_records(&records, layout, &QUICK).await?;
     }
     results.measure_scans(&records, &QUICK).await?;
+    results.measure_ranges(&records, &QUICK).await?;
     Ok(results)
 }
 
@@ -184,6 +192,13 @@ impl Results {
                 self.scans.push(scans(&store, keys, contender, extent).await?);
             }
         }
+        Ok(())
+    }
+
+    async fn measure_ranges(&mut self, names: &KeySet, extent: &Extent) -> Result<(), AnyError> {
+        let readings = Readings::new(SSTS, extent.sensors);
+        self.reading_keys = readings.len();
+        self.ranges = ranges::measure(names, &readings, extent.scans, &value()).await?;
         Ok(())
     }
 

@@ -10,6 +10,7 @@ use crate::contenders::Contender;
 use crate::experiments::{Measured, Results, SweepPoint};
 use crate::keys::Skew;
 use crate::lookups::Outcome;
+use crate::ranges::RangeScans;
 use crate::store::Layout;
 
 /// A file of this package.
@@ -19,7 +20,12 @@ pub(crate) fn path(name: &str) -> PathBuf {
 
 pub(crate) fn write(results: &Results) -> Result<(), AnyError> {
     std::fs::create_dir_all(path("results"))?;
-    let tables = [("lookups", lookups(results)), ("sweep", sweep(results)), ("scans", scans(results))];
+    let tables = [
+        ("lookups", lookups(results)),
+        ("sweep", sweep(results)),
+        ("scans", scans(results)),
+        ("ranges", ranges(results)),
+    ];
     for (name, csv) in tables {
         std::fs::write(path(&format!("results/{name}.csv")), csv?)?;
     }
@@ -40,7 +46,7 @@ pub(crate) fn chart_file(layout: Layout, skew: Skew) -> String {
 const OUTCOME: &str = "lookups,filter_gets,index_gets,data_gets,filter_bytes_read,index_bytes_read,data_bytes_read,probes,false_positives,rows";
 
 fn outcome(outcome: &Outcome) -> String {
-    let Outcome { lookups, requests, probes, false_positives, rows } = outcome;
+    let Outcome { lookups, requests, probes, false_positives, rows, .. } = outcome;
     let (filter, index, data) = (requests.filter, requests.index, requests.data);
     format!(
         "{lookups},{},{},{},{},{},{},{probes},{false_positives},{rows}",
@@ -83,6 +89,16 @@ fn scans(results: &Results) -> Result<String, AnyError> {
         writeln!(csv, "{store},none,present,{}", outcome(&one.cold_present))?;
         writeln!(csv, "{store},metadata,absent,{}", outcome(&one.cached_absent))?;
         writeln!(csv, "{store},metadata,present,{}", outcome(&one.cached_present))?;
+    }
+    Ok(csv)
+}
+
+fn ranges(results: &Results) -> Result<String, AnyError> {
+    let mut csv = format!("scans,filter,stored_filter_bytes,cache,{OUTCOME}\n");
+    for RangeScans { workload, contender, sizes, cold, cached } in &results.ranges {
+        let store = format!("\"{}\",\"{}\",{}", workload.name(), contender.name(), sizes.filter);
+        writeln!(csv, "{store},none,{}", outcome(cold))?;
+        writeln!(csv, "{store},metadata,{}", outcome(cached))?;
     }
     Ok(csv)
 }

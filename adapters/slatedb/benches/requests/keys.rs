@@ -20,7 +20,7 @@ impl Random {
         Self(seed)
     }
 
-    fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -90,6 +90,13 @@ pub(crate) enum Form {
     Record { per_name: u32 },
 }
 
+/// Keys that are dealt to SSTs.
+pub(crate) trait SstKeys {
+    fn ssts(&self) -> usize;
+
+    fn of_sst(&self, sst: usize) -> impl Iterator<Item = Bytes>;
+}
+
 /// The keys of a store, dealt to SSTs that each span nearly all of them, and absent keys within all of these spans.
 pub(crate) struct KeySet {
     pub(crate) form: Form,
@@ -122,11 +129,6 @@ impl KeySet {
     /// How many keys the store has.
     pub(crate) fn len(&self) -> usize {
         self.present.len() * self.per_name() as usize
-    }
-
-    /// The keys of one SST.
-    pub(crate) fn of_sst(&self, sst: usize) -> impl Iterator<Item = Bytes> + '_ {
-        self.part(sst).iter().flat_map(move |name| (0..self.per_name()).map(move |record| self.key(name, record)))
     }
 
     /// Keys of the store, for lookups.
@@ -178,6 +180,16 @@ impl KeySet {
             // Multiplication by an odd number is a permutation: numbers of one name differ.
             Form::Record { .. } => format!("{name}/{:08x}", record.wrapping_mul(0x9e37_79b1)).into(),
         }
+    }
+}
+
+impl SstKeys for KeySet {
+    fn ssts(&self) -> usize {
+        self.ssts
+    }
+
+    fn of_sst(&self, sst: usize) -> impl Iterator<Item = Bytes> {
+        self.part(sst).iter().flat_map(move |name| (0..self.per_name()).map(move |record| self.key(name, record)))
     }
 }
 

@@ -15,6 +15,7 @@ use slatedb_common::metrics::{DefaultMetricsRecorder, MetricValue};
 use crate::AnyError;
 use crate::contenders::Contender;
 use crate::counting::{CountingStore, Requests, ssts};
+use crate::ranges::{ScannedBy, Window};
 use crate::store::Store;
 
 /// How much filters and indexes may take in memory. Data blocks are never cached.
@@ -35,6 +36,8 @@ pub(crate) struct Outcome {
     pub(crate) lookups: u64,
     pub(crate) requests: Requests,
     pub(crate) probes: u64,
+    /// Probes that did not skip the SST.
+    pub(crate) positives: u64,
     pub(crate) false_positives: u64,
     pub(crate) rows: u64,
 }
@@ -66,6 +69,7 @@ pub(crate) struct Session {
 struct Snapshot {
     gets: u64,
     probes: u64,
+    positives: u64,
     false_positives: u64,
 }
 
@@ -136,6 +140,24 @@ impl Session {
         Ok(self.outcome(&before, prefixes.len(), found).await)
     }
 
+    /// One scan for each window, by its prefix or as a plain range.
+    pub(crate) async fn windows(&self, windows: &[Window], how: ScannedBy) -> Result<Outcome, AnyError> {
+        let before = self.snapshot();
+        let mut found = 0;
+        for window in windows {
+            let mut rows = match how {
+                ScannedBy::Prefix => {
+                    self.db.scan_prefix(&window.prefix, window.from.clone()..window.to.clone()).await?
+                }
+                ScannedBy::Range => self.db.scan(window.range()).await?,
+            };
+            while rows.next().await?.is_some() {
+                found += 1;
+            }
+        }
+        Ok(self.outcome(&before, windows.len(), found).await)
+    }
+
     async fn lookups(&self, keys: &[Bytes]) -> Result<Outcome, AnyError> {
         let before = self.snapshot();
         let mut found = 0;
@@ -152,6 +174,7 @@ impl Session {
             lookups: lookups as u64,
             requests: self.objects.take(),
             probes: now.probes - before.probes,
+            positives: now.positives - before.positives,
             false_positives: now.false_positives - before.false_positives,
             rows,
         }
@@ -190,6 +213,7 @@ impl Session {
         Snapshot {
             gets: sum(REQUEST_COUNT, &reads),
             probes: filters(SST_FILTER_POSITIVE_COUNT) + filters(SST_FILTER_NEGATIVE_COUNT),
+            positives: filters(SST_FILTER_POSITIVE_COUNT),
             false_positives: filters(SST_FILTER_FALSE_POSITIVE_COUNT),
         }
     }

@@ -12,6 +12,7 @@ mod keys;
 mod lookups;
 mod page;
 mod promises;
+mod ranges;
 mod store;
 
 use std::error::Error;

@@ -3,12 +3,15 @@
 use crate::contenders::Contender;
 use crate::experiments::{BETWEEN_PERCENT, Measured, RECORDS, Results, Scans, SweepPoint};
 use crate::keys::{Form, Skew};
+use crate::lookups::Outcome;
+use crate::ranges::{RangeContender, RangeScans, Workload};
 use crate::store::Layout;
 
 /// Panics at the first claim that does not hold.
 pub(crate) fn check(results: &Results) {
     results.records.iter().chain(&results.names).for_each(check_arithmetic);
     results.scans.iter().for_each(check_scans);
+    check_ranges(&results.ranges);
     for layout in [Layout::L0, Layout::Runs] {
         check_sizes(results, layout);
     }
@@ -36,6 +39,31 @@ fn check_scans(scans: &Scans) {
     if scans.contender != Contender::None {
         assert_eq!(cold_absent.requests.all().gets, cold_absent.probes + 2 * cold_absent.false_positives, "{scans:?}");
         assert_eq!(cached_absent.requests.all().gets, cached_absent.false_positives, "{scans:?}");
+    }
+}
+
+/// Each filter finds the same rows. Ordered ranges save requests where ends are beside no keys of an SST, bounded ones
+/// also beside them.
+fn check_ranges(scans: &[RangeScans]) {
+    let find = |workload, contender| {
+        let is_it = |one: &&RangeScans| (one.workload, one.contender) == (workload, contender);
+        scans.iter().find(is_it).unwrap_or_else(|| panic!("no scans of {workload:?} with {contender:?}"))
+    };
+    for workload in Workload::ALL {
+        let none = find(workload, RangeContender::None);
+        for contender in RangeContender::ALL {
+            let one = find(workload, contender);
+            assert_eq!((one.cold.rows, one.cached.rows), (none.cold.rows, none.cold.rows), "{one:?}");
+        }
+        let bounded = find(workload, RangeContender::Bounded);
+        for saves in [bounded]
+            .into_iter()
+            .chain((workload != Workload::Quarter).then(|| find(workload, RangeContender::Ordered)))
+        {
+            let bytes = |outcome: &Outcome| outcome.requests.all().bytes;
+            assert!(bytes(&saves.cached) * 5 <= bytes(&none.cached), "{saves:?}, {none:?}");
+            assert!(saves.cold.requests.all().gets * 9 <= none.cold.requests.all().gets * 5, "{saves:?}, {none:?}");
+        }
     }
 }
 

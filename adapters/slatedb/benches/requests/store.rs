@@ -17,7 +17,7 @@ use slatedb::{CompactorBuilder, Db, DbBuilder, VersionedManifest, WriteBatch};
 use crate::AnyError;
 use crate::contenders::{Contender, Parts};
 use crate::counting::{CountingStore, ssts};
-use crate::keys::KeySet;
+use crate::keys::SstKeys;
 
 const PATH: &str = "store";
 
@@ -74,7 +74,7 @@ impl Sizes {
 impl Store {
     /// Writes a store and closes it.
     pub(crate) async fn write(
-        keys: &KeySet,
+        keys: &impl SstKeys,
         value: &Bytes,
         layout: Layout,
         contender: Contender,
@@ -84,7 +84,7 @@ impl Store {
         let rounds = if layout == Layout::Runs { RUNS } else { 1 };
         for round in 0..rounds {
             let db = Box::pin(store.builder(contender)?.build()).await?;
-            for sst in keys.ssts * round / rounds..keys.ssts * (round + 1) / rounds {
+            for sst in keys.ssts() * round / rounds..keys.ssts() * (round + 1) / rounds {
                 let mut batch = WriteBatch::new();
                 keys.of_sst(sst).for_each(|key| batch.put_bytes(key, value.clone()));
                 db.write(batch).await?;
@@ -93,7 +93,7 @@ impl Store {
             let bytes: u64 = db.manifest().l0().iter().map(SsTableView::estimate_size).sum();
             db.close().await?;
             if layout == Layout::Runs {
-                let sst_bytes = usize::try_from(bytes)? * RUNS / keys.ssts;
+                let sst_bytes = usize::try_from(bytes)? * RUNS / keys.ssts();
                 store.compact(contender, round, sst_bytes).await?;
             }
         }
