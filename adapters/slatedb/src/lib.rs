@@ -1,4 +1,4 @@
-//! sstfilter's filters in [SlateDB](slatedb): Ribbon and blocked Bloom for SSTs on an object store.
+//! sstfilter's filters in [SlateDB](slatedb): Ribbon and blocked Bloom for SSTs on an object store, and range filters.
 //!
 //! An absent key costs SlateDB one request for each SST that covers it, to read the filter, and none once filters are
 //! cached. Ribbon filters have the rate of SlateDB's own Bloom filters in 70 % of their bytes, so more of them fit into the
@@ -26,6 +26,8 @@
 //! # })?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! Scans skip SSTs, too, with a range filter beside the point filter: [`SlateFilters::with_range_filter`].
 //!
 //! # What is never lost
 //!

@@ -225,11 +225,14 @@ async fn long_and_half_open_scans_lose_no_key() {
 }
 
 #[tokio::test]
-async fn without_range_filters_a_scan_reads_no_filter() {
+async fn without_range_filters_a_scan_reads_no_filter_and_with_them_one_of_each_sst_from_before() {
     let filters = SlateFilters::default();
     let (store, model) = store_with(&filters).await;
     let plain = scans(&store, None, CachesMetadata::No, &model, &short_scans()).await;
     assert_eq!(scans(&store, Some(&filters), CachesMetadata::No, &model, &short_scans()).await, plain);
+    let later = with_ranges(ordered());
+    let (reads, answers) = scans(&store, Some(&later), CachesMetadata::No, &model, &short_scans()).await;
+    assert_eq!((answers.negative, reads.gets), (0, plain.0.gets + answers.positive));
 }
 
 /// Some SSTs from before range filters, some with them, and some of a process with another policy.
