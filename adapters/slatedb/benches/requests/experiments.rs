@@ -125,6 +125,14 @@ pub(crate) async fn full() -> Result<Results, AnyError> {
     Ok(results)
 }
 
+/// The range scans of the whole comparison.
+pub(crate) async fn ranges_alone() -> Result<Results, AnyError> {
+    let records = KeySet::new(RECORDS, SSTS, usize::MAX)?;
+    let mut results = Results { record_keys: records.len(), ssts: SSTS, ..Results::default() };
+    results.measure_ranges(&records, &FULL).await?;
+    Ok(results)
+}
+
 /// Half the keys, three contenders, and only the cache sizes that matter; and the names twice.
 pub(crate) async fn quick() -> Result<Results, AnyError> {
     let records = KeySet::new(RECORDS, SSTS, 32_000)?;

@@ -1,6 +1,7 @@
 //! What filters are worth in SlateDB: requests to the object store, counted and never timed.
 //!
-//! `cargo bench -p sstfilter-slatedb --bench requests` rewrites `RESULTS.md` and `results/`. With `-- --quick`, or by
+//! `cargo bench -p sstfilter-slatedb --bench requests` rewrites `RESULTS.md` and `results/`, and with `-- --ranges` only
+//! what they say of range scans. With `-- --quick`, or by
 //! `cargo test`, a smaller store is measured, what the page promises is asserted, and nothing is written. Seeds are
 //! fixed: each run counts the same.
 
@@ -25,7 +26,12 @@ fn main() -> Result<(), AnyError> {
     let is_full = has("--bench") && !has("--quick");
     // One thread: the order in which the engine reads is then the same in each run.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    if is_full {
+    if is_full && has("--ranges") {
+        let results = runtime.block_on(experiments::ranges_alone())?;
+        promises::check_ranges(&results.ranges);
+        files::write_ranges(&results)?;
+        page::write_ranges(&results)
+    } else if is_full {
         let results = runtime.block_on(experiments::full())?;
         promises::check(&results);
         files::write(&results)?;

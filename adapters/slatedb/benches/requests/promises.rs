@@ -44,7 +44,7 @@ fn check_scans(scans: &Scans) {
 
 /// Each filter finds the same rows. Ordered ranges save requests where ends are beside no keys of an SST, bounded ones
 /// also beside them.
-fn check_ranges(scans: &[RangeScans]) {
+pub(crate) fn check_ranges(scans: &[RangeScans]) {
     let find = |workload, contender| {
         let is_it = |one: &&RangeScans| (one.workload, one.contender) == (workload, contender);
         scans.iter().find(is_it).unwrap_or_else(|| panic!("no scans of {workload:?} with {contender:?}"))
@@ -55,14 +55,16 @@ fn check_ranges(scans: &[RangeScans]) {
             let one = find(workload, contender);
             assert_eq!((one.cold.rows, one.cached.rows), (none.cold.rows, none.cold.rows), "{one:?}");
         }
-        let bounded = find(workload, RangeContender::Bounded);
-        for saves in [bounded]
-            .into_iter()
-            .chain((workload != Workload::Quarter).then(|| find(workload, RangeContender::Ordered)))
-        {
-            let bytes = |outcome: &Outcome| outcome.requests.all().bytes;
-            assert!(bytes(&saves.cached) * 5 <= bytes(&none.cached), "{saves:?}, {none:?}");
-            assert!(saves.cold.requests.all().gets * 9 <= none.cold.requests.all().gets * 5, "{saves:?}, {none:?}");
+        // Bounded ranges save nearly one of two requests when nothing is cached, ordered ones a quarter.
+        let bytes = |outcome: &Outcome| outcome.requests.all().bytes;
+        for (contender, cold_percent) in [(RangeContender::Bounded, 55), (RangeContender::Ordered, 75)] {
+            let one = find(workload, contender);
+            let is_beside_keys = workload == Workload::Quarter;
+            if contender == RangeContender::Ordered && is_beside_keys {
+                continue;
+            }
+            assert!(bytes(&one.cached) * 5 <= bytes(&none.cached), "{one:?}, {none:?}");
+            assert!(one.cold.requests.all().gets * 100 <= none.cold.requests.all().gets * cold_percent, "{one:?}");
         }
     }
 }
