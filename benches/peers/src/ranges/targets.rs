@@ -77,7 +77,7 @@ pub fn table(run: &RangeMeasurements) -> Table {
                 target.kind.clone(),
                 target.keys.name().to_owned(),
                 format!("{:.1}", target.most),
-                format!("{measured:.2}"),
+                format!("{measured:.*}", if target.most < 10.0 { 3 } else { 2 }),
                 if measured <= target.most { "reached" } else { "missed" }.to_owned(),
             ]);
         }
