@@ -186,6 +186,9 @@ pub enum BlockError {
         /// The parts that the block holds.
         got: String,
     },
+    /// A range filter, which is probed for ranges and not for key hashes: open it with
+    /// [`RangeFilter`](crate::range::RangeFilter).
+    RangeFilter,
     /// A range filter built with another key extractor than the reader's, or with none that the reader was given.
     RangeExtractor {
         /// CRC32C of the name of the reader's extractor; `None` when it has none.
@@ -287,6 +290,11 @@ impl fmt::Display for BlockError {
             Self::ExtractorMismatch { expected, got } => {
                 write!(f, "filter block built with other key extractors: expected one of {expected}, got {got}")
             }
+            Self::RangeFilter => write!(
+                f,
+                "filter kind: expected a filter that is probed for single keys, got a range filter: open it with \
+                 `range::RangeFilter`"
+            ),
             Self::RangeExtractor { expected: Some(expected), got } => write!(
                 f,
                 "range filter built with another key extractor: expected one whose name has CRC32C {expected:#010x}, got \

@@ -32,6 +32,7 @@ macro_rules! any_shape {
             pub(super) fn decode(trailer: &Trailer, kinds: Option<&KindRegistry>) -> Result<Self, BlockError> {
                 match trailer.kind {
                     $(FilterKind::$constant => FilterShape::decode(&trailer.shape).map(Self::$kind),)+
+                    FilterKind::RANGE => Err(BlockError::RangeFilter),
                     kind => {
                         let kind = kinds.and_then(|kinds| kinds.find(kind));
                         let kind = kind.ok_or(BlockError::UnknownKind { got: trailer.kind.code() })?;

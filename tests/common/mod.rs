@@ -5,6 +5,7 @@
 pub(crate) mod cases;
 pub(crate) mod policies;
 pub(crate) mod random;
+pub(crate) mod ranges;
 
 use std::thread;
 use std::time::{Duration, Instant};

@@ -3,6 +3,8 @@
 //! that are on disk already. Once there has been a release, a new version of a format adds fixtures, and those of older
 //! ones stay readable.
 
+mod ranges;
+
 use std::fs;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
