@@ -13,6 +13,7 @@ mod flipped_bits;
 mod misuse;
 mod partitions;
 mod probe;
+mod range_damage;
 #[allow(dead_code, reason = "its `main` is not called here")]
 #[path = "../../examples/read_block_by_hand.rs"]
 mod read_block_by_hand;

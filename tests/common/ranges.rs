@@ -116,7 +116,7 @@ pub(crate) const RANGES: &[RangeCase] = &[
     ordered("range-ordered-strings", 0.4, || strings(&[0, b'a', 0xff], 5, 200)),
     ordered("range-ordered-zeros", 0.9, || strings(&[0, 1], 8, 220)),
     ordered("range-ordered-exact", 0.01, || dense_integers(700, 3)),
-    ordered("range-ordered-low-rate", 1e-11, || spread_integers(230)),
+    ordered("range-ordered-low-rate", 1e-9, || spread_integers(230)),
     ordered("range-ordered-hosts", 0.01, hosts),
     ordered("range-ordered-long-common-prefix", 0.02, long_prefixes),
     ordered("range-ordered-longer-than-a-window", 0.1, longer_than_a_window),

@@ -10,5 +10,6 @@ mod common;
 mod golden;
 mod limits;
 mod properties;
+mod range_vectors;
 mod shrunk;
 mod vectors;

@@ -19,7 +19,7 @@ use sstfilter::{
     KeyParts, KindPolicy, RegisterBlockedBloom, Sizing, StandardBloom, WordLayout,
 };
 
-const FORMAT: &str = include_str!("../../FORMAT.md");
+pub(crate) const FORMAT: &str = include_str!("../../FORMAT.md");
 
 const FRUIT: [&[u8]; 3] = [b"apple", b"banana", b"cherry"];
 
@@ -65,7 +65,7 @@ fn one_percent_ribbon() -> KindPolicy {
 }
 
 /// The bytes of a hexadecimal dump in FORMAT.md, below `heading`: offset, two blanks, then digits.
-fn dump_below(heading: &str) -> Vec<u8> {
+pub(crate) fn dump_below(heading: &str) -> Vec<u8> {
     let dump = FORMAT.split_once(heading).unwrap().1.split("```").nth(1).unwrap();
     let lines = dump.lines().skip(1).filter_map(|line| line.split_once("  "));
     // Behind the digits of a line, three blanks and more, is what they mean.

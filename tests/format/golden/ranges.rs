@@ -115,7 +115,7 @@ fn the_fixtures_show_both_maps_all_frames_overfull_lines_and_exact_segments() {
     )));
     assert!(any(|filter| matches!(filter.info().map, RangeMap::Ordered { common_bytes: 40.., tails_bytes: 42.. })));
     assert!(any(|filter| filter.info().lines > 3 && filter.info().key_bytes == Some(8)));
-    assert!(any(|filter| filter.info().low_bits == 0) && any(|filter| filter.info().low_bits > 30));
+    assert!(any(|filter| filter.info().low_bits == 0) && any(|filter| filter.info().low_bits >= 30));
     let has_overfull = |filter: &RangeFilter<Vec<u8>>| {
         let lines = filter.as_bytes().as_chunks::<64>().0;
         lines.iter().take(usize::try_from(filter.info().lines).unwrap()).any(|line| line[63] & 0x80 != 0)
