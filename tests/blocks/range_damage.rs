@@ -2,6 +2,8 @@
 //! holds its keys; and a block under valid checksums whose parameters, lines or segments contradict each other makes a query
 //! panic, loop, or take memory that the block does not have.
 
+#![expect(clippy::cast_possible_truncation, reason = "random numbers are cut to what is needed")]
+
 use std::ops::Bound;
 
 use crate::common;
@@ -173,9 +175,9 @@ fn forged_payloads_under_valid_checksums_are_answered_without_panics() {
         let opened = common::on_all_cores(600, |turn| {
             let mut forged = Forged::of(&sound);
             let words = forged.payload.len() / 4;
-            for change in 0..1 + turn % 40 {
+            for change in 0..=turn % 40 {
                 let seed = (turn * 64 + change) as u64;
-                let word = (random(seed ^ 1 << 40) % words as u64) as usize;
+                let word = random(seed ^ 1 << 40) as usize % words;
                 forged.payload[word * 4..word * 4 + 4].copy_from_slice(&edgy(seed).to_le_bytes());
             }
             query_all(case, &forged.seal())
@@ -202,7 +204,7 @@ fn forged_parameters_under_valid_checksums_are_refused_or_answered() {
             } else {
                 forged.set_keys((1 << 40) - 1);
             }
-            for change in 0..1 + (turn as u64) % 3 {
+            for change in 0..=(turn as u64) % 3 {
                 let number = (random(seed + change) % 7) as usize;
                 let seed = seed + change + 16;
                 if number == 0 {

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use byteorder::{BigEndian, ByteOrder};
 use sstfilter::range::{KeyRange, RangeContext, RangeFilter, RangePolicy, RangeUnits};
 use sstfilter::{
     BlockError, BuildContext, DelimitedPrefix, FalsePositiveRate, FileId, FixedPrefix, KeyExtractor, KeyHash,
@@ -155,7 +156,7 @@ fn spread_integers(count: u64) -> Vec<Key> {
         2 => mixed(number / 40) >> 1 << 1 | mixed(number) & 0x3f,
         _ => (number / 16) << 56 | mixed(number) >> 30,
     };
-    (0..count).map(|number| integer(number).to_be_bytes().to_vec()).collect()
+    (0..count).map(integer).map(bytes).collect()
 }
 
 /// Integers of eight bytes, of which `gap` are left out between two of them, more or less.
@@ -164,7 +165,9 @@ fn dense_integers(count: u64, gap: u64) -> Vec<Key> {
 }
 
 fn bytes(number: u64) -> Key {
-    number.to_be_bytes().to_vec()
+    let mut bytes = [0; 8];
+    BigEndian::write_u64(&mut bytes, number);
+    bytes.to_vec()
 }
 
 /// About `share` of 256 of the strings of up to `most` letters.
@@ -187,7 +190,7 @@ fn hosts() -> Vec<Key> {
 
 /// Strings behind 40 bytes that all have in common; separators with tails.
 fn long_prefixes() -> Vec<Key> {
-    let common = vec![b'p'; 40];
+    let common = [b'p'; 40];
     let rest = |number: u64| format!("{:09}/{}", mixed(number / 60) >> 40, mixed(number) >> 50);
     (0..240).map(|number| [&common[..], rest(number).as_bytes()].concat()).collect()
 }
@@ -196,7 +199,7 @@ fn long_prefixes() -> Vec<Key> {
 fn longer_than_a_window() -> Vec<Key> {
     let rest = |number: u64| -> Key {
         let zeros = vec![0; (number % 5) as usize];
-        [&b"sixteen bytes..."[..(number % 17) as usize], &zeros, &mixed(number).to_be_bytes()[..2], &zeros].concat()
+        [&b"sixteen bytes..."[..(number % 17) as usize], &zeros, &bytes(mixed(number))[..2], &zeros].concat()
     };
     (0..400).map(|number| [&b"x"[..(number % 2) as usize], &rest(number)].concat()).collect()
 }
@@ -212,8 +215,8 @@ fn prefixed() -> Vec<Key> {
 /// Tenants with times in milliseconds; some keys have no delimiter.
 fn delimited() -> Vec<Key> {
     let key = |number: u64| {
-        let time = (1_000_000_000 + (number % 9) * 900 + mixed(number) % 200) as u32;
-        [format!("tenant-{}:", number / 9).as_bytes(), &time.to_be_bytes(), b"+"].concat()
+        let time = bytes(1_000_000_000 + (number % 9) * 900 + mixed(number) % 200);
+        [format!("tenant-{}:", number / 9).as_bytes(), &time[4..], b"+"].concat()
     };
     (0..180).map(key).chain([b"tenant".to_vec(), b"zone".to_vec(), Vec::new()]).collect()
 }

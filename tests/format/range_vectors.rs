@@ -3,7 +3,7 @@
 
 use core::ops::Bound;
 
-use crate::vectors::{FORMAT, dump_below};
+use crate::vectors::{FORMAT, dump_below, hex};
 use sstfilter::range::{KeyRange, NextKey, RangeContext, RangeFilter, RangePolicy, RangeUnits};
 use sstfilter::{BuildContext, FalsePositiveRate, KeyHasher};
 
@@ -75,7 +75,7 @@ fn an_ordered_filter_gives_the_documented_next_keys() {
     for [from, bound] in rows {
         let got = match ordered.first_at_least(from.as_bytes()) {
             NextKey::None => "none".to_owned(),
-            NextKey::AtLeast(bound) => bound.iter().map(|byte| format!("{byte:02x}")).collect(),
+            NextKey::AtLeast(bound) => hex(&bound),
         };
         assert_eq!(got, bound, "from {from}");
     }

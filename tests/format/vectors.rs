@@ -38,7 +38,7 @@ const CUCKOO_BLOCK: &str = "fe000000013e00000800000065746c696674737301000000fc1b
 /// The words of a line that are not 0, by their numbers.
 type Words = &'static [(usize, u32)];
 
-fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");
         text

@@ -7,6 +7,7 @@ use std::ops::Bound;
 use super::{check_file, digest, is_regenerating};
 use crate::common::cases;
 use crate::common::ranges::{self, Key, RANGES, RangeCase};
+use crate::vectors::hex;
 use sstfilter::range::{KeyRange, NextKey, RangeFilter, RangeMap};
 use sstfilter::{BlockError, FilterBlock, LoadContext};
 
@@ -15,10 +16,6 @@ const RECIPE: &str = r#"  "keys": "all keys of the filter, ascending, in hexadec
   "answers": "string l has for each upper bound u whether a key may be between lower bound l and it: 1 or 0",
   "next_keys": "for each end, the lower bound of the first key that is not below it; null if there is no such key",
 "#;
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
 
 fn quoted(strings: impl IntoIterator<Item = String>) -> String {
     let quoted: Vec<String> = strings.into_iter().map(|string| format!("\"{string}\"")).collect();
