@@ -4,13 +4,14 @@ use core::fmt;
 
 use std::sync::Arc;
 
-use super::hashed::query::{self as hashed, Hashing, Query};
+use super::hashed::query::Hashing;
 use super::key_range::KeyRange;
-use super::lines::{Lines, Lows, Portable, Select};
+use super::lines::Portable;
 use super::ordered::next::NextKey;
-use super::ordered::{Segments, query as ordered};
-use super::params::{CodeMap, HashedMap, OrderedMap, RangeShape, SEGMENT_BYTES};
+use super::params::{CodeMap, HashedMap, RangeShape};
 use super::policy::{rate_of_hashed, rate_of_ordered};
+use super::simd;
+use super::view::{Layout, View};
 use crate::block::MatchBitmap;
 use crate::block::trailer::Trailer;
 use crate::codec::checksum;
@@ -94,15 +95,8 @@ pub struct RangeFilter<D> {
     data: D,
     trailer: Trailer,
     shape: RangeShape,
+    layout: Layout,
     hashing: Hashing,
-}
-
-/// The parts of a payload.
-#[derive(Clone, Copy, Debug)]
-struct Parts<'a> {
-    lines: &'a [u8],
-    lows: &'a [u8],
-    rest: &'a [u8],
 }
 
 impl<D: AsRef<[u8]>> RangeFilter<D> {
@@ -138,7 +132,8 @@ impl<D: AsRef<[u8]>> RangeFilter<D> {
             CodeMap::Hashed(map) => hashing(&map, trailer.identity.hash, context)?,
             CodeMap::Ordered(_) => Hashing::new(context.hasher.clone(), None),
         };
-        Ok(Self { data, trailer, shape, hashing })
+        let layout = Layout::new(&shape, data.as_ref());
+        Ok(Self { data, trailer, shape, layout, hashing })
     }
 
     fn check_known_keys(&self, known_keys: &[&[u8]]) -> Result<(), BlockError> {
@@ -161,34 +156,14 @@ impl<D: AsRef<[u8]>> RangeFilter<D> {
     /// Whether the file may hold a key in the range; `false` is certain.
     #[must_use]
     pub fn may_hold<'a>(&self, range: impl Into<KeyRange<'a>>) -> bool {
-        self.may_hold_range::<Portable>(range.into())
-    }
-
-    fn may_hold_range<S: Select>(&self, range: KeyRange<'_>) -> bool {
-        if range.is_empty() || self.shape.keys == 0 {
-            return false;
-        }
-        match &self.shape.map {
-            CodeMap::Hashed(map) => match self.hashing.query(&self.shape, map, range) {
-                Query::Empty => false,
-                Query::Unknown => true,
-                Query::Intervals(intervals) => hashed::any_in::<S>(&self.shape, &self.lines(), &intervals),
-            },
-            CodeMap::Ordered(map) => {
-                let (lines, segments) = self.segments(map);
-                let interval = segments.interval(range, self.key_bytes());
-                interval.is_some_and(|interval| ordered::any_in::<S>(&lines, interval))
-            }
-        }
+        simd::may_hold(self.view(), range.into())
     }
 
     /// Probes for many ranges at once; `matches` then holds the answers in their order.
     pub fn may_hold_batch(&self, ranges: &[KeyRange<'_>], matches: &mut MatchBitmap) {
         matches.reset(ranges.len());
-        for (ranges, word) in ranges.chunks(64).zip(matches.words_mut()) {
-            let bits = ranges.iter().map(|&range| u64::from(self.may_hold_range::<Portable>(range)));
-            *word = bits.rev().fold(0, |word, bit| word << 1 | bit);
-        }
+        let view = self.view();
+        ranges.chunks(64).zip(matches.words_mut()).for_each(|(ranges, word)| *word = simd::may_hold_each(view, ranges));
     }
 
     /// A lower bound of the file's first key that is not below `lower`.
@@ -197,14 +172,8 @@ impl<D: AsRef<[u8]>> RangeFilter<D> {
     /// bound is `lower` itself, unless the filter has no keys.
     #[must_use]
     pub fn first_at_least(&self, lower: &[u8]) -> NextKey {
-        match &self.shape.map {
-            _ if self.shape.keys == 0 => NextKey::None,
-            CodeMap::Hashed(_) => NextKey::AtLeast(lower.to_vec()),
-            CodeMap::Ordered(map) => {
-                let (lines, segments) = self.segments(map);
-                segments.first_at_least::<Portable>(&lines, lower, self.key_bytes())
-            }
-        }
+        // Once per file and scan: not worth instructions of its own.
+        self.view().first_at_least::<Portable>(lower)
     }
 
     /// The fields of the trailer, decoded.
@@ -225,39 +194,14 @@ impl<D: AsRef<[u8]>> RangeFilter<D> {
         self.data
     }
 
-    fn key_bytes(&self) -> Option<usize> {
-        self.shape.key_bytes.map(|bytes| bytes as usize)
+    #[inline(always)]
+    pub(super) fn view(&self) -> View<'_> {
+        View { shape: &self.shape, layout: &self.layout, hashing: &self.hashing, payload: self.payload() }
     }
 
+    #[inline(always)]
     fn payload(&self) -> &[u8] {
-        let bytes = usize::try_from(self.shape.payload_bytes()).unwrap_or(usize::MAX);
-        self.data.as_ref().get(..bytes).unwrap_or_default()
-    }
-
-    #[inline(always)]
-    fn parts(&self) -> Parts<'_> {
-        let split = |bytes: &[u8], at: u64| usize::try_from(at).unwrap_or(usize::MAX).min(bytes.len());
-        let payload = self.payload();
-        let (lines, after) = payload.split_at(split(payload, self.shape.lines_bytes()));
-        let (lows, rest) = after.split_at(split(after, self.shape.lows_bytes()));
-        Parts { lines, lows, rest }
-    }
-
-    #[inline(always)]
-    fn lines(&self) -> Lines<'_> {
-        let Parts { lines, lows, rest } = self.parts();
-        let codes = self.shape.codes.into();
-        let uniform = Lows::Uniform { low_bits: self.shape.low_bits, codes };
-        Lines { lines: lines.as_chunks().0, low_bytes: lows, overflow: rest, lows: uniform }
-    }
-
-    #[inline(always)]
-    fn segments(&self, map: &OrderedMap) -> (Lines<'_>, Segments<'_>) {
-        let Parts { lines, lows, rest } = self.parts();
-        let records = usize::try_from(u64::from(self.shape.lines) * SEGMENT_BYTES).unwrap_or(usize::MAX);
-        let (records, tails) = rest.split_at(records.min(rest.len()));
-        let lines = Lines { lines: lines.as_chunks().0, low_bytes: lows, overflow: &[], lows: Lows::PerLine };
-        (lines, Segments::new(records, tails, &self.shape, map))
+        self.layout.payload(self.data.as_ref())
     }
 }
 

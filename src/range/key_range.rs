@@ -56,6 +56,7 @@ impl KeyRange<'_> {
 
     /// A range with the same keys of `length` bytes, whose ends have no more bytes than that. An exclusive lower end
     /// has exactly `length` bytes, an inclusive upper end, too.
+    #[inline(always)]
     pub(super) fn of_keys_with_length(self, length: usize) -> Self {
         let lower = match self.lower {
             // A key of this length above a longer end is above the end's first bytes, too.

@@ -34,8 +34,10 @@ mod ordered;
 mod params;
 mod policy;
 mod reader;
+mod simd;
 #[cfg(test)]
 mod tests;
+mod view;
 mod window;
 
 pub use block::{RangeContext, RangeFilter, RangeInfo, RangeMap};

@@ -194,7 +194,7 @@ impl RangePolicy {
     }
 
     /// Ranges of up to `longest` units inside a prefix. An empty range of `longest` units is reported as "may be present" at
-    /// this rate at most, shorter ones less often in proportion, and up to 16 times longer ones more often in proportion:
+    /// this rate at most, shorter ones less often in proportion, and up to 32 times longer ones more often in proportion:
     /// wherever they begin, as long as they are chosen without knowing the hash seed. Longer ones may all be reported.
     ///
     /// # Errors
@@ -235,7 +235,7 @@ impl RangePolicy {
 
 /// log2 of the longest ranges in a chunk: all units of a chunk keep their distances, so a range touches two chunks at
 /// most, and mostly one. Larger chunks would crowd close keys into few lines.
-const LONGEST_RANGES_LOG2: u32 = 4;
+const LONGEST_RANGES_LOG2: u32 = 5;
 
 fn too_many_low_bits(low_bits: u32) -> ConfigError {
     let (option, expected) = (

@@ -6,6 +6,7 @@ use core::ops::Bound;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use super::lines::Portable;
 use super::policy::{HashedPlan, MapPlan, OrderedPlan, RangePolicy, RangeUnits};
 use super::{KeyRange, NextKey, RangeContext, RangeFilter};
 use crate::block::MatchBitmap;
@@ -76,6 +77,7 @@ fn compare(filter: &RangeFilter<bytes::Bytes>, keys: &BTreeSet<Key>, ends: &[Key
         let has_key = sorted.get(first).is_some_and(|key| range.contains(key));
         let may_hold = filter.may_hold(range);
         assert!(may_hold || !has_key, "{what}: {range:?} holds {:?}", sorted[first]);
+        assert_eq!(filter.view().may_hold::<Portable>(range), may_hold, "{what}: {range:?} in plain Rust");
         answers.empty += u64::from(!has_key);
         answers.false_positives += u64::from(may_hold && !has_key);
     };

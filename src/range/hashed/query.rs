@@ -10,41 +10,12 @@ use crate::range::lines::{Code, Lines, Select};
 use crate::range::params::{HashedMap, RangeShape};
 use crate::range::window::Cells;
 
-/// What a query knows of its range before it reads the filter.
+/// The units of keys in a range, which have one prefix.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::range) enum Query {
-    /// No key can be in the range.
-    Empty,
-    /// The map does not tell.
-    Unknown,
-    /// The intervals of codes that keys in the range have.
-    Intervals(Intervals),
-}
-
-/// Up to four intervals: a range may cross into the next chunk, and each chunk may wrap around.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::range) struct Intervals {
-    intervals: [(u64, u64); 4],
-    count: usize,
-}
-
-impl Intervals {
-    const fn new() -> Self {
-        Self { intervals: [(0, 0); 4], count: 0 }
-    }
-
-    #[inline(always)]
-    fn push(&mut self, from: u64, to: u64) {
-        if let Some(slot) = self.intervals.get_mut(self.count) {
-            *slot = (from, to);
-            self.count += 1;
-        }
-    }
-
-    #[inline(always)]
-    pub(in crate::range) fn iter(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
-        self.intervals.iter().copied().take(self.count)
-    }
+pub(in crate::range) struct UnitRange {
+    prefix: KeyHash,
+    from: u64,
+    to: u64,
 }
 
 /// How the keys of a filter were hashed.
@@ -102,15 +73,20 @@ impl Hashing {
         Some((part.len(), self.hasher.hash(&part), KeyRange { lower, upper }))
     }
 
-    /// The codes of keys in a range that is not empty.
+    /// The units of keys in a range; the answer where it follows without the filter.
     #[inline(always)]
-    pub(in crate::range) fn query(&self, shape: &RangeShape, map: &HashedMap, range: KeyRange<'_>) -> Query {
+    pub(in crate::range) fn units(
+        &self,
+        shape: &RangeShape,
+        map: &HashedMap,
+        range: KeyRange<'_>,
+    ) -> Result<UnitRange, bool> {
         let key_bytes = shape.key_bytes.map(|bytes| bytes as usize);
         let range = key_bytes.map_or(range, |bytes| range.of_keys_with_length(bytes));
-        let Some((prefix_bytes, prefix, rest)) = self.within(range) else { return Query::Unknown };
+        let Some((prefix_bytes, prefix, rest)) = self.within(range) else { return Err(true) };
         let rest_bytes = match key_bytes {
             // A prefix longer than every key: no key has it.
-            Some(bytes) if bytes < prefix_bytes => return Query::Empty,
+            Some(bytes) if bytes < prefix_bytes => return Err(false),
             bytes => bytes.map(|bytes| bytes - prefix_bytes),
         };
         let cells = Cells { shift: 64 + map.unit_shift, rest_bytes };
@@ -126,52 +102,73 @@ impl Hashing {
             Bound::Unbounded => Some(last.into()),
         };
         match (from, to) {
-            (Some(from), Some(to)) if from <= to => Self::intervals(shape, map, prefix, from as u64, to as u64),
-            _ => Query::Empty,
+            (Some(from), Some(to)) if from <= to => Ok(UnitRange { prefix, from: from as u64, to: to as u64 }),
+            _ => Err(false),
+        }
+    }
+}
+
+impl UnitRange {
+    /// The interval of codes, if it is one: the range stays in its chunk, and the chunk does not wrap around.
+    #[inline(always)]
+    pub(in crate::range) fn interval(&self, shape: &RangeShape, map: &HashedMap) -> Option<(u64, u64)> {
+        let chunk = self.from >> map.chunk_bits;
+        let start = chunk_start(chunk_hash(self.prefix, chunk), shape.code_space());
+        let mask = (1 << map.chunk_bits) - 1;
+        let to = start + (self.to & mask);
+        (chunk == self.to >> map.chunk_bits && to < shape.code_space()).then_some((start + (self.from & mask), to))
+    }
+
+    /// Whether a key may be in a range that crosses into the next chunk, or wraps around: up to four intervals. Longer
+    /// ranges are not told.
+    #[cold]
+    #[inline(never)]
+    pub(in crate::range) fn any_in_chunks<S: Select>(
+        &self,
+        shape: &RangeShape,
+        map: &HashedMap,
+        lines: &Lines<'_>,
+    ) -> bool {
+        let (first, last) = (self.from >> map.chunk_bits, self.to >> map.chunk_bits);
+        let mask = (1 << map.chunk_bits) - 1;
+        let any = |chunk: u64, from: u64, to: u64| self.any_in_chunk::<S>(shape, lines, chunk, (from, to));
+        match last - first {
+            0 => any(first, self.from & mask, self.to & mask),
+            1 => any(first, self.from & mask, mask) || any(last, 0, self.to & mask),
+            _ => true,
         }
     }
 
-    /// The intervals of `from..=to` units after a prefix.
-    #[inline(always)]
-    fn intervals(shape: &RangeShape, map: &HashedMap, prefix: KeyHash, from: u64, to: u64) -> Query {
+    fn any_in_chunk<S: Select>(
+        &self,
+        shape: &RangeShape,
+        lines: &Lines<'_>,
+        chunk: u64,
+        (from, to): (u64, u64),
+    ) -> bool {
         let space = shape.code_space();
-        let (first, last) = (from >> map.chunk_bits, to >> map.chunk_bits);
-        if last - first > 1 || to - from >= space {
-            return Query::Unknown;
+        if to - from >= space {
+            return true;
         }
-        let mut intervals = Intervals::new();
-        let mut add = |chunk: u64, from: u64, to: u64| {
-            let start = chunk_start(chunk_hash(prefix, chunk), space);
-            let (from, to) = (start + from, start + to);
-            if to < space {
-                intervals.push(from, to);
-            } else if from >= space {
-                intervals.push(from - space, to - space);
-            } else {
-                intervals.push(from, space - 1);
-                intervals.push(0, to - space);
-            }
-        };
-        let mask = (1 << map.chunk_bits) - 1;
-        if first == last {
-            add(first, from & mask, to & mask);
-        } else {
-            add(first, from & mask, mask);
-            add(last, 0, to & mask);
+        let start = chunk_start(chunk_hash(self.prefix, chunk), space);
+        let any = |from, to| any_in::<S>(shape, lines, (from, to));
+        match (start + from, start + to) {
+            (from, to) if to < space => any(from, to),
+            (from, to) if from >= space => any(from - space, to - space),
+            (from, to) => any(from, space - 1) || any(0, to - space),
         }
-        Query::Intervals(intervals)
     }
 }
 
 /// The code of a number.
 #[inline(always)]
-pub(in crate::range) fn code(shape: &RangeShape, number: u64) -> Code {
+fn code(shape: &RangeShape, number: u64) -> Code {
     let bits = shape.cell_bits();
     Code::new(number >> bits, number & ((1 << bits) - 1), shape.low_bits)
 }
 
-/// Whether any code is in one of the intervals.
+/// Whether any code is in an interval.
 #[inline(always)]
-pub(in crate::range) fn any_in<S: Select>(shape: &RangeShape, lines: &Lines<'_>, intervals: &Intervals) -> bool {
-    intervals.iter().any(|(from, to)| lines.any_in::<S>(code(shape, from), code(shape, to), [shape.low_bits; 2]))
+pub(in crate::range) fn any_in<S: Select>(shape: &RangeShape, lines: &Lines<'_>, (from, to): (u64, u64)) -> bool {
+    lines.any_in::<S>(code(shape, from), code(shape, to), [shape.low_bits; 2])
 }

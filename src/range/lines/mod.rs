@@ -22,7 +22,11 @@
 mod select;
 mod write;
 
-pub(super) use select::{Portable, Select, select_by};
+#[cfg(test)]
+pub(super) use select::select;
+#[cfg(not(test))]
+use select::select;
+pub(super) use select::{Portable, Select};
 pub(super) use write::{LineWriter, WrittenLines};
 
 use crate::codec::read_u32;
@@ -106,13 +110,11 @@ struct Line {
 impl Line {
     #[inline(always)]
     fn new(bytes: &[u8; 64]) -> Self {
-        let words = bytes.as_chunks().0;
-        Self { words: core::array::from_fn(|word| words.get(word).map_or(0, |&bytes| u64::from_le_bytes(bytes))) }
-    }
-
-    #[inline(always)]
-    fn occupied(&self) -> &[u64; 4] {
-        self.words.first_chunk().unwrap_or(&[0; 4])
+        let mut words = [0; 8];
+        for (word, &bytes) in words.iter_mut().zip(bytes.as_chunks().0) {
+            *word = u64::from_le_bytes(bytes);
+        }
+        Self { words }
     }
 
     /// The run ends; meaningless in an overfull line.
@@ -137,36 +139,38 @@ impl Line {
         self.words[usize::from(quotient >> 6)] >> (quotient & 63) & 1 == 1
     }
 
-    /// The bits of the words that stand for quotients below `quotient`.
+    /// How many quotients below `quotient` are occupied.
     #[inline(always)]
-    fn below(&self, quotient: u8) -> [u64; 4] {
-        let (whole, bits) = (usize::from(quotient >> 6), (1_u64 << (quotient & 63)) - 1);
-        let occupied = self.occupied();
-        core::array::from_fn(|word| {
-            let mask = if word < whole {
-                u64::MAX
-            } else if word == whole {
-                bits
-            } else {
-                0
-            };
-            occupied[word] & mask
-        })
+    fn runs_below(&self, quotient: u8) -> u32 {
+        let [a, b, c, d, ..] = self.words;
+        let bits = u32::from(quotient);
+        (a & low_mask(bits)).count_ones()
+            + (b & low_mask(bits.saturating_sub(64))).count_ones()
+            + (c & low_mask(bits.saturating_sub(128))).count_ones()
+            + (d & low_mask(bits.saturating_sub(192))).count_ones()
+    }
+
+    /// How many quotients are occupied.
+    #[inline(always)]
+    fn runs(&self) -> u32 {
+        let [a, b, c, d, ..] = self.words;
+        a.count_ones() + b.count_ones() + c.count_ones() + d.count_ones()
     }
 
     /// The lowest occupied quotient from `quotient` on.
     fn next(&self, quotient: u32) -> Option<u8> {
         let (whole, skipped) = ((quotient / 64) as usize, quotient % 64);
-        let words = (0..).zip(self.occupied()).skip(whole);
+        let words = (0..4).zip(&self.words).skip(whole);
         let masked =
             words.map(|(word, &bits)| (word, if word == whole as u32 { bits >> skipped << skipped } else { bits }));
         masked.into_iter().find(|&(_, bits)| bits != 0).map(|(word, bits)| (word * 64 + bits.trailing_zeros()) as u8)
     }
 }
 
+/// The lowest `bits` bits, or all 64.
 #[inline(always)]
-fn count(words: &[u64; 4]) -> u32 {
-    words.iter().map(|word| word.count_ones()).sum()
+fn low_mask(bits: u32) -> u64 {
+    if bits < 64 { (1 << bits) - 1 } else { u64::MAX }
 }
 
 impl<'a> Lines<'a> {
@@ -201,13 +205,13 @@ impl<'a> Lines<'a> {
     /// The run of an occupied quotient.
     #[inline(always)]
     fn run<S: Select>(&self, line: &Line, quotient: u8) -> Run {
-        let runs_before = count(&line.below(quotient));
+        let runs_before = line.runs_below(quotient);
         if line.is_overfull() {
             return self.overflow_run(line, runs_before);
         }
         let ends = line.run_ends();
-        let last = S::select(&ends, runs_before);
-        let first = if runs_before == 0 { 0 } else { S::select(&ends, runs_before - 1) + 1 };
+        let last = select::<S>(&ends, runs_before);
+        let first = if runs_before == 0 { 0 } else { select::<S>(&ends, runs_before - 1) + 1 };
         Run { first: first.into(), last: last.into() }
     }
 
@@ -239,9 +243,8 @@ impl<'a> Lines<'a> {
         if from.quotient == to.quotient {
             return line.line.has(from.quotient) && self.any_in_run::<S>(line, from, to.low);
         }
-        let (before_from, before_to) = (line.line.below(from.quotient), line.line.below(to.quotient));
         let is_from_occupied = line.line.has(from.quotient);
-        if count(&before_to) > count(&before_from) + u32::from(is_from_occupied) {
+        if line.line.runs_below(to.quotient) > line.line.runs_below(from.quotient) + u32::from(is_from_occupied) {
             return true;
         }
         (is_from_occupied && self.last_low::<S>(line, from.quotient) >= from.low)
@@ -250,7 +253,7 @@ impl<'a> Lines<'a> {
 
     #[inline(never)]
     fn any_in_lines<S: Select>(&self, first: &OpenLine, from: Code, to: Code, to_bits: u32) -> bool {
-        let above = count(first.line.occupied()) - count(&first.line.below(from.quotient));
+        let above = first.line.runs() - first.line.runs_below(from.quotient);
         let is_occupied = first.line.has(from.quotient);
         if above > u32::from(is_occupied) || (is_occupied && self.last_low::<S>(first, from.quotient) >= from.low) {
             return true;
@@ -260,7 +263,7 @@ impl<'a> Lines<'a> {
             return true;
         }
         let is_occupied = last.has(to.quotient);
-        count(&last.below(to.quotient)) > 0
+        last.runs_below(to.quotient) > 0
             || (is_occupied && self.first_low::<S>(&self.open(last, to_bits), to.quotient) <= to.low)
     }
 
@@ -310,7 +313,14 @@ impl<'a> Lines<'a> {
                 end = middle;
             }
         }
-        (first..end).map(|index| self.low(line, index)).find(|&low| low >= from)
+        while first < end {
+            let low = self.low(line, first);
+            if low >= from {
+                return Some(low);
+            }
+            first += 1;
+        }
+        None
     }
 
     /// The lowest code from `from` on, in lines that all have codes. `None` when there is none. `low_bits_of` tells how

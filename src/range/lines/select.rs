@@ -1,10 +1,12 @@
 //! The position of the n-th set bit among 256.
 
+use core::hint::select_unpredictable;
+
 /// How set bits are found: with an instruction, where there is one.
 pub(in crate::range) trait Select {
-    /// The position of the set bit that has `rank` set bits below it. Some number below 256 when there is none, which only
-    /// damaged bytes bring about.
-    fn select(words: &[u64; 4], rank: u32) -> u32;
+    /// The position of the set bit of `word` that has `rank` set bits below it. Some number below 64 when there is none,
+    /// which only damaged bytes bring about.
+    fn select_in_word(word: u64, rank: u32) -> u32;
 }
 
 /// In plain Rust.
@@ -13,20 +15,28 @@ pub(in crate::range) struct Portable;
 
 impl Select for Portable {
     #[inline(always)]
-    fn select(words: &[u64; 4], rank: u32) -> u32 {
-        select_by(words, rank, select_in_word)
+    fn select_in_word(word: u64, rank: u32) -> u32 {
+        select_in_word(word, rank)
     }
 }
 
-/// The word that the bit is in, and its position there by `in_word`.
+/// The position of the set bit of four words that has `rank` set bits below it; below 256 in any case.
+///
+/// Without branches: which word the bit is in is as good as random.
 #[inline(always)]
-pub(in crate::range) fn select_by(words: &[u64; 4], rank: u32, in_word: impl FnOnce(u64, u32) -> u32) -> u32 {
-    // Without branches: which word the bit is in is as good as random.
-    let counts = words.map(u64::count_ones);
-    let (one, two, three) = (counts[0], counts[0] + counts[1], counts[0] + counts[1] + counts[2]);
-    let word = u32::from(rank >= one) + u32::from(rank >= two) + u32::from(rank >= three);
-    let before = [0, one, two, three][word as usize & 3];
-    word * 64 + in_word(words[word as usize & 3], rank - before.min(rank))
+pub(in crate::range) fn select<S: Select>(words: &[u64; 4], rank: u32) -> u32 {
+    let [first, second, third, fourth] = *words;
+    let one = first.count_ones();
+    let two = one + second.count_ones();
+    let three = two + third.count_ones();
+    let (mut word, mut start, mut before) = (first, 0, 0);
+    for (reached, next, next_start) in [(one, second, 64), (two, third, 128), (three, fourth, 192)] {
+        let is_reached = rank >= reached;
+        word = select_unpredictable(is_reached, next, word);
+        start = select_unpredictable(is_reached, next_start, start);
+        before = select_unpredictable(is_reached, reached, before);
+    }
+    start + S::select_in_word(word, rank - before)
 }
 
 /// The position of the set bit of `word` that has `rank` set bits below it; 63 when there is none.
@@ -70,11 +80,11 @@ mod tests {
             let set = (0..256).filter(|&bit: &usize| words[bit / 64] >> (bit % 64) & 1 == 1);
             let mut ranks = 0;
             for (rank, bit) in set.enumerate() {
-                assert_eq!(Portable::select(&words, rank as u32), bit as u32, "{words:x?} rank {rank}");
+                assert_eq!(select::<Portable>(&words, rank as u32), bit as u32, "{words:x?} rank {rank}");
                 ranks += 1;
             }
             for beyond in ranks..300 {
-                assert!(Portable::select(&words, beyond) < 256);
+                assert!(select::<Portable>(&words, beyond) < 256);
             }
         }
     }

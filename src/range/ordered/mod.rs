@@ -23,4 +23,4 @@ pub(super) mod next;
 pub(super) mod query;
 mod segments;
 
-pub(super) use segments::Segments;
+pub(super) use segments::{Segments, Spread};

@@ -22,6 +22,13 @@ pub(in crate::range) struct Interval {
     to: PlacedCode,
 }
 
+impl Interval {
+    /// The line that is read first.
+    pub(in crate::range) fn first_line(&self) -> u64 {
+        self.from.code.line
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PlacedCode {
     pub(super) code: Code,
@@ -58,8 +65,10 @@ impl Segments<'_> {
         let above = PlacedCode::start_of(number + 1);
         let Some(segment) = self.segment(number) else { return above };
         let Some(rest) = segment.rest_of(end.rest) else { return above };
-        let cell = self.cells(&segment).lower(rest, end.is_exclusive);
-        cell.and_then(|cell| segment.code(number, cell)).unwrap_or(above)
+        match self.cells(&segment).lower(rest, end.is_exclusive) {
+            Some(cell) => segment.code(number, cell).unwrap_or(above),
+            None => above,
+        }
     }
 
     /// The last code of keys that are below a bound in this segment, or in the one before; `None` when there is none.
@@ -77,14 +86,28 @@ impl Segments<'_> {
     /// The codes of keys in a range; `None` when no key of the file can be in it.
     #[inline(always)]
     pub(in crate::range) fn interval(&self, range: KeyRange<'_>, key_bytes: Option<usize>) -> Option<Interval> {
-        let range = key_bytes.map_or(range, |bytes| range.of_keys_with_length(bytes));
-        let from = self.lower(range.lower)?;
+        let range = Self::cut(range, key_bytes);
+        self.interval_from(&range, self.lower(range.lower)?)
+    }
+
+    /// The codes from the first one on to the range's upper end.
+    #[inline(always)]
+    fn interval_from(&self, range: &KeyRange<'_>, from: PlacedCode) -> Option<Interval> {
         let to = match range.upper {
             Bound::Unbounded => PlacedCode::end_before(self.count())?,
             Bound::Included(upper) => self.upper(upper, false, from.code.line)?,
             Bound::Excluded(upper) => self.upper(upper, true, from.code.line)?,
         };
         (from.code <= to.code).then_some(Interval { from, to })
+    }
+
+    /// The range for keys of this filter: its ends cut to their length, if they have one.
+    #[inline(always)]
+    fn cut(range: KeyRange<'_>, key_bytes: Option<usize>) -> KeyRange<'_> {
+        match key_bytes {
+            Some(bytes) => range.of_keys_with_length(bytes),
+            None => range,
+        }
     }
 
     /// The first code of keys in a range with this end; `None` when the end is above every key.
@@ -95,11 +118,14 @@ impl Segments<'_> {
             Bound::Excluded(bound) => (bound, true),
             Bound::Unbounded => return Some(PlacedCode::start_of(0)),
         };
-        let place = self.rest_of(bound).map(|rest| (rest, self.place(rest)));
-        match place {
-            Err(Place::Below) | Ok((_, Place::Below)) => Some(PlacedCode::start_of(0)),
-            Err(_) | Ok((_, Place::Above)) => None,
-            Ok((rest, Place::In(number))) => Some(self.lower_code(number, End { rest, is_exclusive })),
+        let rest = match self.rest_of(bound) {
+            Ok(rest) => rest,
+            Err(Place::Above) => return None,
+            Err(_) => return Some(PlacedCode::start_of(0)),
+        };
+        match self.place(rest) {
+            Place::In(number) => Some(self.lower_code(number, End { rest, is_exclusive })),
+            _ => Some(PlacedCode::start_of(0)),
         }
     }
 
@@ -118,8 +144,7 @@ impl Segments<'_> {
             _ => self.place(rest),
         };
         match place {
-            Place::Below => None,
-            Place::Above => PlacedCode::end_before(self.count()),
+            Place::Below | Place::Above => None,
             Place::In(number) => self.upper_code(number, End { rest, is_exclusive }),
         }
     }

@@ -1,6 +1,7 @@
 //! The segments of a filter: where each begins, and how its keys become cells.
 
 use core::cmp::Ordering;
+use core::hint::select_unpredictable;
 
 use super::super::params::{OrderedMap, RangeShape, SEGMENT_BYTES};
 use super::super::window::{Cells, head, window};
@@ -13,6 +14,7 @@ pub(in crate::range) struct Segments<'a> {
     tails: &'a [u8],
     common: &'a [u8],
     key_bytes: Option<usize>,
+    spread: Spread,
 }
 
 /// One segment, decoded.
@@ -44,11 +46,17 @@ pub(super) enum Place {
 
 impl<'a> Segments<'a> {
     #[inline(always)]
-    pub(in crate::range) fn new(records: &'a [u8], tails: &'a [u8], shape: &RangeShape, map: &OrderedMap) -> Self {
+    pub(in crate::range) fn new(
+        records: &'a [u8],
+        tails: &'a [u8],
+        spread: Spread,
+        shape: &RangeShape,
+        map: &OrderedMap,
+    ) -> Self {
         let tails = tails.get(..map.tails_bytes as usize).unwrap_or(tails);
         let common = tails.get(..map.common_bytes as usize).unwrap_or_default();
         let key_bytes = shape.key_bytes.map(|bytes| bytes as usize);
-        Self { records: records.as_chunks().0, tails, common, key_bytes }
+        Self { records: records.as_chunks().0, tails, common, key_bytes, spread }
     }
 
     pub(super) fn common(&self) -> &'a [u8] {
@@ -62,6 +70,9 @@ impl<'a> Segments<'a> {
     /// What follows the common bytes in a bound; the place of a bound that does not begin with them.
     #[inline(always)]
     pub(super) fn rest_of<'b>(&self, bound: &'b [u8]) -> Result<&'b [u8], Place> {
+        if self.common.is_empty() {
+            return Ok(bound);
+        }
         match bound.split_at_checked(self.common.len()) {
             Some((common, rest)) if common == self.common => Ok(rest),
             // A bound that the common bytes begin with is below every key, as if compared with all of them.
@@ -72,14 +83,16 @@ impl<'a> Segments<'a> {
 
     #[inline(always)]
     fn head(&self, segment: usize) -> u64 {
-        self.records.get(segment).and_then(|record| record.first_chunk()).map_or(0, |&head| u64::from_le_bytes(head))
+        match self.records.get(segment) {
+            Some(record) => first_word(record),
+            None => 0,
+        }
     }
 
     #[inline(always)]
     pub(super) fn segment(&self, number: u64) -> Option<Segment<'a>> {
         let record = self.records.get(usize::try_from(number).ok()?)?;
-        let [head, fields] =
-            [0, 8].map(|at| record.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |&word| u64::from_le_bytes(word)));
+        let (head, fields) = (first_word(record), first_word(record.get(8..)?));
         let [_, _, _, _, shared_low, shared_high, ..] = fields.to_le_bytes();
         let (shift, low_bits, head_bytes) = ((fields >> 48) as u32 & 127, (fields >> 55) as u32 & 31, fields >> 60);
         let shared_bytes = usize::from(u16::from_le_bytes([shared_low, shared_high]));
@@ -111,13 +124,28 @@ impl<'a> Segments<'a> {
     }
 
     /// The last of the segments whose head is at most `head`, or the first one.
+    ///
+    /// Heads that are spread evenly, as those of hashes and random numbers, are found where they should be: two heads are read
+    /// instead of one for each halving, and they are neighbours.
     #[inline(always)]
-    fn last_head_up_to(&self, head: u64) -> usize {
-        let (mut first, mut length) = (0, self.records.len());
+    pub(super) fn last_head_up_to(&self, head: u64) -> usize {
+        let guess = self.spread.place(head);
+        let (first, end) = (guess.saturating_sub(NEAR), guess.saturating_add(NEAR).min(self.records.len()));
+        let is_above_first = first == 0 || self.head(first) <= head;
+        if is_above_first && (end == self.records.len() || self.head(end) > head) {
+            return self.last_head_among(first, end, head);
+        }
+        self.last_head_among(0, self.records.len(), head)
+    }
+
+    /// The same among the segments from `first` to before `end`.
+    #[inline(always)]
+    fn last_head_among(&self, mut first: usize, end: usize, head: u64) -> usize {
+        let mut length = end.saturating_sub(first);
         while length > 1 {
             let half = length / 2;
-            // A conditional move: which half is as good as random.
-            first = if self.head(first + half) <= head { first + half } else { first };
+            // Without a branch: which half is as good as random.
+            first = select_unpredictable(self.head(first + half) <= head, first + half, first);
             length -= half;
         }
         first
@@ -156,18 +184,46 @@ impl<'a> Segments<'a> {
     pub(super) fn is_last_up_to(&self, segment: u64, head: u64) -> bool {
         usize::try_from(segment + 1).is_ok_and(|next| next >= self.records.len() || self.head(next) > head)
     }
+}
 
-    /// Starts the searches of several bounds, level by level, so that their memory accesses overlap.
-    pub(super) fn last_heads_up_to<const N: usize>(&self, heads: [u64; N]) -> [usize; N] {
-        let (mut first, mut length) = ([0; N], self.records.len());
-        while length > 1 {
-            let half = length / 2;
-            for (first, head) in first.iter_mut().zip(heads) {
-                *first = if self.head(*first + half) <= head { *first + half } else { *first };
-            }
-            length -= half;
-        }
-        first
+/// How far a head may be from where it should be, in segments: among a million random keys it is mostly within five.
+const NEAR: usize = 8;
+
+/// Where heads are, if they are spread evenly from the first to the last.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::range) struct Spread {
+    first: u64,
+    /// The distance of the last from the first fills 64 bits when shifted by so many.
+    shift: u32,
+    /// Segments for each 2^64 of shifted distance.
+    segments: u64,
+}
+
+impl Spread {
+    pub(in crate::range) fn new(records: &[u8]) -> Self {
+        let records = records.as_chunks::<{ SEGMENT_BYTES as usize }>().0;
+        let (Some(first), Some(last)) = (records.first(), records.last()) else { return Self::default() };
+        let (first, last) = (first_word(first), first_word(last));
+        let distance = last.saturating_sub(first).max(1);
+        let shift = distance.leading_zeros();
+        let segments = (u128::from(records.len() as u64 - 1) << 64) / u128::from(distance << shift);
+        // At most twice as many as there are segments.
+        Self { first, shift, segments: segments as u64 }
+    }
+
+    #[inline(always)]
+    fn place(self, head: u64) -> usize {
+        let distance = u128::from(head.saturating_sub(self.first)) << self.shift;
+        // Beyond the last one: more than 64 bits, or nearly; any place does.
+        ((distance as u64 as u128 * u128::from(self.segments)) >> 64) as usize
+    }
+}
+
+#[inline(always)]
+fn first_word(bytes: &[u8]) -> u64 {
+    match bytes.first_chunk() {
+        Some(&word) => u64::from_le_bytes(word),
+        None => 0,
     }
 }
 
