@@ -25,6 +25,13 @@
 //! [`RangeReader::load`] when the file is opened, [`RangeReader::probe`] before the file is searched. The
 //! [contract](RangeBuilder#contract) says what must be added, and when a file has no range filter.
 
+#![allow(
+    clippy::cast_possible_truncation,
+    clippy::inline_always,
+    reason = "bits are cut off on purpose, and lengths were compared before; a query is compiled for several instruction \
+              sets, and what is not inlined into it would have none of them"
+)]
+
 mod block;
 mod build;
 mod hashed;

@@ -146,7 +146,7 @@ impl HashedPlan {
 
 impl OrderedPlan {
     /// The mean rate for ranges whose ends are independent of the keys.
-    pub(super) fn rate(&self) -> f64 {
+    pub(super) fn rate(self) -> f64 {
         rate_of_ordered(self.segment_keys.into(), self.low_bits)
     }
 }

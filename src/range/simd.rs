@@ -74,7 +74,7 @@ mod tests {
             return;
         }
         for case in 0..20_000_u64 {
-            let words = [0, 1, 2, 3].map(|word| mix64(case << 2 | word) & mix64(case % 7 << 32 | word));
+            let words = [0, 1, 2, 3].map(|word| mix64(case << 2 | word) & mix64((case % 7) << 32 | word));
             let set: u32 = words.iter().map(|word| word.count_ones()).sum();
             for rank in 0..set {
                 assert_eq!(select::<Bmi2>(&words, rank), select::<Portable>(&words, rank), "{words:x?}, rank {rank}");

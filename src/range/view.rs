@@ -74,14 +74,14 @@ impl<'a> View<'a> {
     fn lines(&self) -> Lines<'a> {
         let Parts { lines, lows, rest } = self.parts();
         let uniform = Lows::Uniform { low_bits: self.shape.low_bits, codes: self.shape.codes.into() };
-        Lines { lines, low_bytes: lows, overflow: rest, lows: uniform }
+        Lines { all: lines, low_bytes: lows, overflow: rest, lows: uniform }
     }
 
     #[inline(always)]
     fn segments(&self, map: &OrderedMap) -> (Lines<'a>, Segments<'a>) {
         let Parts { lines, lows, rest } = self.parts();
         let (records, tails) = rest.split_at(self.layout.records.min(rest.len()));
-        let lines = Lines { lines, low_bytes: lows, overflow: &[], lows: Lows::PerLine };
+        let lines = Lines { all: lines, low_bytes: lows, overflow: &[], lows: Lows::PerLine };
         (lines, Segments::new(records, tails, self.layout.spread, self.shape, map))
     }
 

@@ -17,7 +17,7 @@ pub(super) fn window(rest: &[u8]) -> u128 {
     if let Some(&whole) = rest.first_chunk::<WINDOW_BYTES>() {
         return BigEndian::read_u128(&whole);
     }
-    let number = if let (Some(first), Some(last)) = (rest.first_chunk::<8>(), rest.last_chunk::<8>()) {
+    if let (Some(first), Some(last)) = (rest.first_chunk::<8>(), rest.last_chunk::<8>()) {
         // 8 to 15 bytes: the last eight overlap the first.
         let overlap = 8 * (16 - rest.len() as u32);
         u128::from(BigEndian::read_u64(first)) << 64 | u128::from(BigEndian::read_u64(last)) << overlap
@@ -26,8 +26,7 @@ pub(super) fn window(rest: &[u8]) -> u128 {
         u128::from(BigEndian::read_u32(first)) << 96 | u128::from(BigEndian::read_u32(last)) << (64 + overlap)
     } else {
         rest.iter().fold((0, 120), |(number, shift), &byte| (number | u128::from(byte) << shift, shift - 8)).0
-    };
-    number
+    }
 }
 
 /// The first eight bytes as a big-endian number, padded with zeros.

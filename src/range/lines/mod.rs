@@ -78,7 +78,7 @@ pub(super) enum Lows {
 /// The codes of a filter, in the bytes of its payload. Damaged bytes give wrong answers; they never panic.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lines<'a> {
-    pub(super) lines: &'a [[u8; 64]],
+    pub(super) all: &'a [[u8; 64]],
     pub(super) low_bytes: &'a [u8],
     /// The run ends of overfull lines.
     pub(super) overflow: &'a [u8],
@@ -176,7 +176,7 @@ fn low_mask(bits: u32) -> u64 {
 impl<'a> Lines<'a> {
     /// The bytes of a line, for prefetching.
     pub(super) fn line_bytes(&self, line: u64) -> Option<&'a [u8; 64]> {
-        self.lines.get(usize::try_from(line).ok()?)
+        self.all.get(usize::try_from(line).ok()?)
     }
 
     #[inline(always)]
@@ -333,12 +333,11 @@ impl<'a> Lines<'a> {
         {
             return Some(Code { low, ..from });
         }
-        let (number, line, quotient) = match line.line.next(u32::from(from.quotient) + 1) {
-            Some(quotient) => (from.line, line, quotient),
-            None => {
-                let next = open(from.line + 1)?;
-                (from.line + 1, next, next.line.next(0)?)
-            }
+        let (number, line, quotient) = if let Some(quotient) = line.line.next(u32::from(from.quotient) + 1) {
+            (from.line, line, quotient)
+        } else {
+            let next = open(from.line + 1)?;
+            (from.line + 1, next, next.line.next(0)?)
         };
         Some(Code { line: number, quotient, low: self.first_low::<S>(&line, quotient) })
     }

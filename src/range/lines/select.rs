@@ -45,14 +45,15 @@ pub(in crate::range) fn select<S: Select>(words: &[u64; 4], rank: u32) -> u32 {
 /// (Vigna 2008, "Broadword implementation of rank/select queries"). In the byte, bits are cleared one by one.
 fn select_in_word(word: u64, rank: u32) -> u32 {
     const ONES: u64 = 0x0101_0101_0101_0101;
+    const HIGHS: u64 = 0x80 * ONES;
     let pairs = word - (word >> 1 & 0x5555_5555_5555_5555);
     let nibbles = (pairs & 0x3333_3333_3333_3333) + (pairs >> 2 & 0x3333_3333_3333_3333);
-    let bytes = nibbles + (nibbles >> 4) & 0x0f0f_0f0f_0f0f_0f0f;
+    let bytes = (nibbles + (nibbles >> 4)) & 0x0f0f_0f0f_0f0f_0f0f;
     let sums = bytes.wrapping_mul(ONES);
     // A byte's high bit is set when its prefix sum is at most the rank: 128 + rank - sum, and both are at most 64.
-    let reached = ((u64::from(rank) * ONES | 0x80 * ONES) - sums) & 0x80 * ONES;
+    let reached = (((u64::from(rank) * ONES) | HIGHS) - sums) & HIGHS;
     let byte = reached.count_ones().min(7) * 8;
-    let before = if byte == 0 { 0 } else { (sums >> (byte - 8) & 0xff) as u32 };
+    let before = if byte == 0 { 0 } else { ((sums >> (byte - 8)) & 0xff) as u32 };
     let mut bits = word >> byte & 0xff;
     for _ in before..rank.min(before + 7) {
         bits &= bits.wrapping_sub(1);
@@ -70,9 +71,9 @@ mod tests {
         for case in 0..2_000_u64 {
             // Sparse, even and dense words, and whole ones.
             let word = |place: u64| match case % 5 {
-                0 => mix64(case ^ place << 32) & mix64(case + 1 ^ place << 40) & mix64(case + 2 ^ place << 40),
+                0 => mix64(case ^ place << 32) & mix64((case + 1) ^ place << 40) & mix64((case + 2) ^ place << 40),
                 1 => mix64(case ^ place << 32),
-                2 => !(mix64(case ^ place << 32) & mix64(case + 1 ^ place << 40)),
+                2 => !(mix64(case ^ place << 32) & mix64((case + 1) ^ place << 40)),
                 3 => u64::MAX,
                 _ => 1 << (mix64(case + place) % 64),
             };

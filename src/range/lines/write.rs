@@ -125,10 +125,10 @@ impl LineWriter {
         let mut ends = [0_u64; 4];
         let is_overfull = *codes > LINE_CODES;
         if is_overfull {
-            ends[0] = self.overflow.len() as u64 / 4 | u64::from(*codes) << 32;
+            ends[0] = (self.overflow.len() / 4) as u64 | u64::from(*codes) << 32;
             runs.iter().for_each(|&(_, end)| put_u32(&mut self.overflow, end));
         } else {
-            runs.iter().for_each(|&(_, end)| ends[end as usize / 64 & 3] |= 1 << (end % 64));
+            runs.iter().for_each(|&(_, end)| ends[(end / 64) as usize & 3] |= 1 << (end % 64));
         }
         let codes = u64::from(*codes);
         self.write_line(occupied, ends, if is_overfull { OVERFULL } else { 0 });
@@ -212,7 +212,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     fn lines_of(written: &WrittenLines, lows: Lows) -> Lines<'_> {
-        Lines { lines: written.lines.as_chunks().0, low_bytes: &written.lows, overflow: &written.overflow, lows }
+        Lines { all: written.lines.as_chunks().0, low_bytes: &written.lows, overflow: &written.overflow, lows }
     }
 
     fn uniform(written: &WrittenLines, low_bits: u32) -> Lines<'_> {

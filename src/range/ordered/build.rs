@@ -238,7 +238,7 @@ fn finest_cells(windows: &[u128], low_bits: u32) -> Cut {
 fn least_shift(first: u128, last: u128, cell_bits: u32) -> u32 {
     let distance = last - first;
     let mut shift = (WINDOW_BITS - distance.leading_zeros()).saturating_sub(cell_bits);
-    while (last >> shift) - (first >> shift) >> cell_bits != 0 {
+    while ((last >> shift) - (first >> shift)) >> cell_bits != 0 {
         shift += 1;
     }
     shift

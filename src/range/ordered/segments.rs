@@ -129,7 +129,8 @@ impl<'a> Segments<'a> {
     /// instead of one for each halving, and they are neighbours.
     #[inline(always)]
     pub(super) fn last_head_up_to(&self, head: u64) -> usize {
-        let guess = self.spread.place(head);
+        // Beyond the last head, the guess may be anything.
+        let guess = self.spread.place(head).min(self.records.len().saturating_sub(1));
         let (first, end) = (guess.saturating_sub(NEAR), guess.saturating_add(NEAR).min(self.records.len()));
         let is_above_first = first == 0 || self.head(first) <= head;
         if is_above_first && (end == self.records.len() || self.head(end) > head) {
@@ -215,7 +216,7 @@ impl Spread {
     fn place(self, head: u64) -> usize {
         let distance = u128::from(head.saturating_sub(self.first)) << self.shift;
         // Beyond the last one: more than 64 bits, or nearly; any place does.
-        ((distance as u64 as u128 * u128::from(self.segments)) >> 64) as usize
+        ((u128::from(distance as u64) * u128::from(self.segments)) >> 64) as usize
     }
 }
 
