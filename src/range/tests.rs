@@ -150,9 +150,9 @@ fn many_segments_however_they_are_spread_lose_no_key() {
     // beyond the last one.
     let spreads: [fn(u64) -> u64; 5] = [
         |number| number << 50,
-        |number| number * number * number << 30,
-        |number| u64::MAX - (number * number * number << 30),
-        |number| 1 << 62 | number << 20,
+        |number| (number * number * number) << 30,
+        |number| u64::MAX - ((number * number * number) << 30),
+        |number| (1 << 62) | (number << 20),
         |number| if number < 200 { number << 55 } else { u64::MAX / 2 + number },
     ];
     for spread in spreads {
