@@ -13,6 +13,7 @@ mod hostile_keys;
 mod levels;
 mod partitions;
 mod published_figures;
+mod range_rates;
 mod rates;
 mod register_blocked_bloom;
 mod shrunk;
