@@ -120,10 +120,11 @@ fn hashed_codes_inside_prefixes_have_the_rate_of_the_formula() {
 
 #[test]
 fn hashed_codes_of_keys_that_lie_close_have_at_most_the_rate_of_the_formula() {
+    type Spread = fn(u64) -> u64;
     // Dense keys overfill lines, and keys in small groups crowd them.
-    let spreads: [(&str, fn(u64) -> u64); 3] = [
+    let spreads: [(&str, Spread); 3] = [
         ("dense", |number| 1 << 40 | number),
-        ("in tens", |number| number / 10 << 30 | number % 10 << 3),
+        ("in tens", |number| ((number / 10) << 30) | ((number % 10) << 3)),
         ("apart", |n| n << 12),
     ];
     for (name, spread) in spreads {
