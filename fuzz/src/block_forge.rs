@@ -85,6 +85,35 @@ impl Parts {
         }
     }
 
+    /// Changes a word of the payload; beyond its end, one inside.
+    pub fn set_payload_word(&mut self, number: usize, value: u32) {
+        let words = self.payload.as_chunks_mut().0;
+        if !words.is_empty() {
+            let number = number % words.len();
+            words[number] = value.to_le_bytes();
+        }
+    }
+
+    /// Changes a parameter, if there are as many.
+    pub fn set_param(&mut self, number: usize, value: u32) {
+        self.params.iter_mut().skip(number).take(1).for_each(|param| *param = value);
+    }
+
+    /// Gives a range filter (section 13) the payload of the length that its parameters ask for, up to `most` bytes.
+    pub fn fit_range_payload(&mut self, most: usize) {
+        let &[first, _, lines, codes, fourth, fifth, sixth] = &self.params[..] else { return };
+        let [lines, codes, fourth, fifth, sixth] = [lines, codes, fourth, fifth, sixth].map(u64::from);
+        let bytes = if first.to_le_bytes()[0] == 3 {
+            lines * 80 + sixth * 8 + 8 + fifth.next_multiple_of(8)
+        } else {
+            let low_words = (codes * u64::from(first.to_le_bytes()[1])).div_ceil(64);
+            lines * 64 + low_words * 8 + 8 + (fourth * 4).next_multiple_of(8)
+        };
+        if bytes <= most as u64 {
+            self.payload.resize(bytes as usize, 0xa5);
+        }
+    }
+
     fn set_keys(&mut self, keys: u64) {
         self.trailer[16..21].copy_from_slice(&keys.to_le_bytes()[..5]);
     }

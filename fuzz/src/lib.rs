@@ -11,6 +11,7 @@ pub mod partitions;
 pub mod pick;
 pub mod policy;
 pub mod random;
+pub mod ranges;
 pub mod sidecar;
 pub mod table;
 pub mod table_damage;

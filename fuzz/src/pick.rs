@@ -127,7 +127,8 @@ pub fn key_parts(input: &mut Unstructured<'_>) -> Result<KeyParts> {
     Ok(parts)
 }
 
-fn extractor(input: &mut Unstructured<'_>) -> Result<Arc<dyn KeyExtractor>> {
+/// An extractor of prefixes.
+pub fn extractor(input: &mut Unstructured<'_>) -> Result<Arc<dyn KeyExtractor>> {
     if input.arbitrary()? {
         return Ok(Arc::new(FixedPrefix::new(input.int_in_range(0..=5)?)));
     }
