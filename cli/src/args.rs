@@ -18,8 +18,9 @@ use crate::get::GetArgs;
 use crate::inspect::InspectArgs;
 use crate::lines::KeysFormat;
 use crate::probe::ProbeArgs;
-use crate::ranges::{RangePrefix, parse_prefix};
+use crate::ranges::{RangeFilterArgs, RangePrefix, parse_prefix};
 use crate::rebuild::RebuildArgs;
+use crate::scan::ScanArgs;
 use crate::shell::{CompletionsArgs, ManArgs};
 use crate::units::{count_in, parse_bytes, parse_count, parse_seed};
 use crate::verify::VerifyArgs;
@@ -78,6 +79,8 @@ pub(crate) enum Command {
     Rebuild(RebuildArgs),
     /// Look up keys: the newest table that has a key answers
     Get(GetArgs),
+    /// Print the keys and values of a range in key order, and which tables were skipped by what
+    Scan(ScanArgs),
     /// Probe only the filters, for many keys at once: how many tables each key would touch, and which
     Probe(ProbeArgs),
     /// Print the keys and values of a table in key order, as `build` reads them
@@ -138,6 +141,9 @@ pub(crate) struct BuildArgs {
 
     #[command(flatten)]
     pub(crate) partitions: PartitionArgs,
+
+    #[command(flatten)]
+    pub(crate) range: RangeFilterArgs,
 
     /// Replace the tables that the directory holds
     #[arg(long)]

@@ -11,7 +11,8 @@ use sstfilter::KeyHasher;
 use sstfilter::sst::{ReadOptions, Table, TableError, TableSet};
 use sstfilter_interop::{Engine, MAX_FOOTER_BYTES, recognize};
 
-use crate::{input, ranges};
+use crate::input;
+use crate::ranges::{self, RangePrefix};
 
 /// The extension of table files.
 const EXTENSION: &str = "sst";
@@ -38,6 +39,14 @@ pub(crate) const NEITHER: &str = "neither a table nor a filter block: its last b
 pub(crate) fn neither(path: &Path) -> String {
     let cut = if is_named_like_ours(path) { "; it may have been cut short" } else { "" };
     format!("{NEITHER}{cut}")
+}
+
+/// What a table of ours does not say itself, but its readers have to know.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct TableReading<'a> {
+    pub(crate) secret: Option<&'a KeyHasher>,
+    /// Of hashed range filters.
+    pub(crate) range_prefix: Option<RangePrefix>,
 }
 
 /// The name of table `number`, counted from 1.
@@ -148,12 +157,12 @@ fn tables_newest_first(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
 
 /// The tables at `path`, newest first, and their paths; without a secret seed, probed with the hash that the newest was
 /// built with.
-pub(crate) fn open_set(path: &Path, secret: Option<&KeyHasher>) -> anyhow::Result<(TableSet, Vec<PathBuf>)> {
+pub(crate) fn open_set(path: &Path, reading: TableReading<'_>) -> anyhow::Result<(TableSet, Vec<PathBuf>)> {
     if input::is_standard(path) {
-        return Ok((TableSet::new(vec![open_table(path, secret)?])?, vec![path.to_owned()]));
+        return Ok((TableSet::new(vec![open_table(path, reading)?])?, vec![path.to_owned()]));
     }
     let paths = tables_newest_first(path)?;
-    match TableSet::open(&paths, &read_options(secret)) {
+    match TableSet::open(&paths, &read_options(reading)) {
         Ok(set) => Ok((set, paths)),
         Err(problem) => Err(foreign_among(&paths).unwrap_or_else(|| problem.into())),
     }
@@ -172,8 +181,8 @@ fn foreign_among(paths: &[PathBuf]) -> Option<anyhow::Error> {
 }
 
 /// Opens one table; that of standard input is read into memory.
-pub(crate) fn open_table(file: &Path, secret: Option<&KeyHasher>) -> anyhow::Result<Table> {
-    open_table_with(file, &read_options(secret))
+pub(crate) fn open_table(file: &Path, reading: TableReading<'_>) -> anyhow::Result<Table> {
+    open_table_with(file, &read_options(reading))
 }
 
 fn open_table_with(file: &Path, options: &ReadOptions) -> anyhow::Result<Table> {
@@ -185,13 +194,21 @@ fn open_table_with(file: &Path, options: &ReadOptions) -> anyhow::Result<Table> 
 }
 
 /// The same, as if it had no sidecar.
-pub(crate) fn open_table_alone(file: &Path, secret: Option<&KeyHasher>) -> anyhow::Result<Table> {
-    open_table_with(file, &read_options(secret).without_sidecars())
+pub(crate) fn open_table_alone(file: &Path, reading: TableReading<'_>) -> anyhow::Result<Table> {
+    open_table_with(file, &read_options(reading).without_sidecars())
 }
 
 /// How tables are read: with the secret seed, or else each with the hash that it describes.
-pub(crate) fn read_options(secret: Option<&KeyHasher>) -> ReadOptions {
-    secret.cloned().map_or_else(ReadOptions::default, |hasher| ReadOptions::default().with_hasher(hasher))
+pub(crate) fn read_options(reading: TableReading<'_>) -> ReadOptions {
+    let options = ReadOptions::default();
+    let options = match reading.secret {
+        Some(hasher) => options.with_hasher(hasher.clone()),
+        None => options,
+    };
+    match reading.range_prefix {
+        Some(prefix) => options.with_range_extractor(prefix.extractor()),
+        None => options,
+    }
 }
 
 /// Whether reading failed, which tells nothing about the bytes.

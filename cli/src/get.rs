@@ -9,7 +9,7 @@ use serde::Serialize;
 use sstfilter::KeyHasher;
 use sstfilter::sst::{Table, TableSet, TableStats};
 
-use crate::files;
+use crate::files::{self, TableReading};
 use crate::lines::{KeyLines, KeysFormat};
 use crate::output::{Outcome, Output, Text, hex, in_options, note};
 
@@ -71,7 +71,7 @@ pub(crate) fn run(
     output: &mut Output<'_>,
 ) -> anyhow::Result<Outcome> {
     let keys = args.keys(format)?;
-    let (set, _) = files::open_set(&args.tables, secret)?;
+    let (set, _) = files::open_set(&args.tables, TableReading { secret, ..TableReading::default() })?;
     for problem in set.tables().iter().filter_map(Table::filter_problem) {
         note(&format!("note: reading without a filter: {}", in_options(problem)));
     }

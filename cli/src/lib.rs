@@ -23,6 +23,7 @@ mod progress;
 mod ranges;
 mod rebuild;
 mod report;
+mod scan;
 mod secret;
 mod shell;
 mod units;
@@ -77,9 +78,10 @@ pub fn run(cli: &Cli, stdout: &mut dyn Write) -> anyhow::Result<Outcome> {
     let mut output = Output { writer: stdout, is_json: cli.json };
     let outcome = match &cli.command {
         Command::Demo => output.report(demo::run()?),
-        Command::Build(args) => output.report(build::run(args, format, secret)?),
+        Command::Build(args) => output.report(build::run(args, format, reading.of_tables())?),
         Command::Rebuild(args) => output.report(rebuild::run(args, reading)?),
         Command::Get(args) => get::run(args, format, secret, &mut output),
+        Command::Scan(args) => scan::run(args, format, reading, &mut output),
         Command::Probe(args) => probe::run(args, format, reading, &mut output),
         Command::Dump(args) => dump::run(args, format, reading, &mut output),
         Command::Filter(command) => bare::run(command, format, reading, &mut output),

@@ -12,7 +12,7 @@ use sstfilter::sst::{FileSystem, LocalFileSystem, RandomAccess, Table};
 use sstfilter::{FilterBlock, KeyHasher};
 use sstfilter_interop::{Engine, Error, Manifest};
 
-use crate::files::{self, Look};
+use crate::files::{self, Look, TableReading};
 use crate::input;
 use crate::output::Outcome;
 use crate::partitions::Container;
@@ -68,7 +68,7 @@ impl Opened {
 
     fn open_as(look: Look, path: &Path, reading: Reading<'_>) -> anyhow::Result<Self> {
         match look {
-            Look::Table => Ok(Self::Table(Box::new(files::open_table(path, reading.secret)?))),
+            Look::Table => Ok(Self::Table(Box::new(files::open_table(path, reading.of_tables())?))),
             Look::FilterBlock => {
                 let block = FilterBlock::open_unverified(input::whole(path)?);
                 Ok(Self::FilterBlock(Box::new(block.with_context(|| input::name(path).into_owned())?)))
@@ -127,6 +127,13 @@ pub(crate) struct Reading<'a> {
     /// Of the range filters to be probed.
     pub(crate) range_prefix: Option<RangePrefix>,
     pub(crate) manifests: &'a Manifests,
+}
+
+impl<'a> Reading<'a> {
+    /// What concerns tables of this library.
+    pub(crate) fn of_tables(self) -> TableReading<'a> {
+        TableReading { secret: self.secret, range_prefix: self.range_prefix }
+    }
 }
 
 /// The manifests of databases, each read once for all of its tables.

@@ -109,7 +109,8 @@ impl<'a> Rebuild<'a> {
         let hasher = args.filter.hasher(reading.secret)?;
         let (secret, hash_seed) = (reading.secret, args.filter.hash_seed);
         // Without a secret seed, each table is read by the hash that it describes.
-        let options = files::read_options(secret).without_sidecars();
+        let options =
+            files::read_options(files::TableReading { secret, ..files::TableReading::default() }).without_sidecars();
         let writing = TableOptions::default()
             .with_policy(args.filter.policy()?)
             .with_context(BuildContext::new(&hasher).with_purpose(Ingest));

@@ -113,7 +113,7 @@ impl FileVerdict {
                 verdict.problems.push(files::neither(path));
             }
             // A pipe is not waited for.
-            Ok(Look::Table | Look::Neither) => match files::open_table(path, reading.secret) {
+            Ok(Look::Table | Look::Neither) => match files::open_table(path, reading.of_tables()) {
                 Err(problem) => match problem.downcast_ref() {
                     Some(problem) => verdict.add(problem),
                     None => return Self::unreadable(path, &problem),
@@ -175,7 +175,7 @@ impl FileVerdict {
             }
         }
         let Some(table) = files::table_beside(path).filter(|table| table.is_file()) else { return };
-        match files::open_table(&table, reading.secret) {
+        match files::open_table(&table, reading.of_tables()) {
             Ok(table) => table.sidecar_problem().into_iter().for_each(|problem| self.add_of_sidecar(problem)),
             Err(problem) => self.problems.push(explained(&problem)),
         }
@@ -197,7 +197,7 @@ impl FileVerdict {
             Ok(report) => {
                 self.entries = report.entries;
                 self.partitions = report.filter_partitions;
-                for verdict in [report.sidecar, report.filter] {
+                for verdict in [report.sidecar, report.filter, report.range_filter] {
                     if let FilterVerdict::NotProbed { reason } = verdict {
                         self.filter_not_asked = Some(in_options(&reason));
                     }
@@ -206,6 +206,8 @@ impl FileVerdict {
             Err(first) => {
                 self.add(&first);
                 table.filter_problem().into_iter().for_each(|problem| self.add(problem));
+                let range_problem = table.range_filter_problem().filter(|problem| !problem.is_foreign_filter());
+                range_problem.into_iter().for_each(|problem| self.add(problem));
                 table.sidecar_problem().into_iter().for_each(|problem| self.add_of_sidecar(problem));
                 table.iter().find_map(Result::err).iter().for_each(|problem| self.add(problem));
             }

@@ -9,9 +9,10 @@ use std::time::Instant;
 
 use anyhow::ensure;
 use sstfilter::sst::TableOptions;
-use sstfilter::{BuildContext, BuildPurpose, KeyHasher};
+use sstfilter::{BuildContext, BuildPurpose};
 
 use crate::args::BuildArgs;
+use crate::files::TableReading;
 use crate::interrupt;
 use crate::lines::KeysFormat;
 use crate::output::Outcome;
@@ -24,10 +25,10 @@ use write::Writer;
 pub(crate) fn run(
     args: &BuildArgs,
     format: KeysFormat,
-    secret: Option<&KeyHasher>,
+    reading: TableReading<'_>,
 ) -> anyhow::Result<(Outcome, BuildSummary)> {
     let begun = Instant::now();
-    let options = table_options(args, secret)?;
+    let options = table_options(args, reading)?;
     let directory = Directory::open(&args.out, args.overwrite)?;
     let source = match &args.input {
         Some(path) => Source::Lines(source::read_lines(path, format, args.memory_limit)?),
@@ -44,10 +45,14 @@ pub(crate) fn run(
     Ok((Outcome::Yes, BuildSummary::new(&written, &source, directory.leftovers_removed, begun.elapsed())))
 }
 
-fn table_options(args: &BuildArgs, secret: Option<&KeyHasher>) -> anyhow::Result<TableOptions> {
-    let hasher = args.filter.hasher(secret)?;
+fn table_options(args: &BuildArgs, reading: TableReading<'_>) -> anyhow::Result<TableOptions> {
+    let hasher = args.filter.hasher(reading.secret)?;
     let options = TableOptions::default()
         .with_policy(args.filter.policy()?)
         .with_context(BuildContext::new(&hasher).with_purpose(BuildPurpose::Ingest));
+    let options = match args.range.policy(reading.range_prefix.as_ref())? {
+        Some(policy) => options.with_range_filter(policy),
+        None => options,
+    };
     args.partitions.apply(options)
 }

@@ -5,6 +5,7 @@ use core::time::Duration;
 use std::path::Path;
 
 use serde::Serialize;
+use sstfilter::BuildReport;
 use sstfilter::sst::TableSummary;
 
 use super::source::Source;
@@ -26,6 +27,7 @@ pub(crate) struct BuildSummary {
     keys_per_second: f64,
     peak_memory_bytes: Option<u64>,
     filters: Vec<FilterGroup>,
+    range_filters: Vec<FilterGroup>,
     table_list: Vec<TableLine>,
 }
 
@@ -81,6 +83,7 @@ impl BuildSummary {
             keys_per_second: source.len() as f64 / seconds.max(1e-9),
             peak_memory_bytes: memory::peak_bytes(),
             filters: group(&table_list),
+            range_filters: group_ranges(written),
             table_list,
         }
     }
@@ -108,8 +111,11 @@ impl BuildSummary {
 
 impl TableLine {
     pub(crate) fn new(summary: &TableSummary) -> Self {
+        Self::of_filter(summary, summary.filter.as_ref())
+    }
+
+    fn of_filter(summary: &TableSummary, filter: Option<&BuildReport>) -> Self {
         let name = summary.path.as_deref().and_then(Path::file_name);
-        let filter = summary.filter.as_ref();
         Self {
             name: name.unwrap_or_default().to_string_lossy().into_owned(),
             keys: summary.entries,
@@ -120,7 +126,7 @@ impl TableLine {
                 reason: filter.map_or("as requested", |report| report.reason.as_str()),
             },
             filter_bytes: filter.map_or(0, |report| report.block_bytes),
-            bits_per_key: filter.map_or(0.0, sstfilter::BuildReport::bits_per_key),
+            bits_per_key: filter.map_or(0.0, BuildReport::bits_per_key),
             expected_fpr: filter.map_or(1.0, |report| report.expected_fpr),
         }
     }
@@ -138,6 +144,12 @@ pub(crate) fn group(tables: &[TableLine]) -> Vec<FilterGroup> {
         groups[position].add(table);
     }
     groups
+}
+
+/// The range filters of those that were to have one.
+fn group_ranges(written: &[TableSummary]) -> Vec<FilterGroup> {
+    let line = |summary: &TableSummary| Some(TableLine::of_filter(summary, Some(summary.range_filter.as_ref()?)));
+    group(&written.iter().filter_map(line).collect::<Vec<_>>())
 }
 
 impl FilterGroup {
@@ -164,7 +176,7 @@ impl fmt::Display for BuildSummary {
         if self.tables > LISTED_TABLES {
             writeln!(f, "... and {} more (--json lists all)", units::grouped((self.tables - LISTED_TABLES) as u64))?;
         }
-        for group in &self.filters {
+        for group in self.filters.iter().chain(&self.range_filters) {
             let (tables, expected) = (units::counted(group.tables as u64, "table"), units::percent(group.expected_fpr));
             let FilterGroup { filter, bits_per_key, .. } = group;
             writeln!(f, "{tables} with filter {filter}: {bits_per_key:.2} bits per key, {expected} expected")?;

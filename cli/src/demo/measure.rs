@@ -13,7 +13,7 @@ use sstfilter::{BitsPerKey, KeyHasher, KindPolicy};
 
 use super::keys::BundledKeys;
 use crate::build::report::{TableLine, group};
-use crate::files;
+use crate::files::{self, TableReading};
 use crate::filters::{build, context, count_one_by_one, timed};
 use crate::lines::KeyLines;
 use crate::progress::Progress;
@@ -84,7 +84,7 @@ fn write(
         }
         written.push(TableLine::new(&writer.finish()?));
     }
-    let (set, _) = files::open_set(&directory, None)?;
+    let (set, _) = files::open_set(&directory, TableReading::default())?;
     Ok((set, written))
 }
 

@@ -3,6 +3,7 @@
 mod keys;
 mod measure;
 mod memory;
+mod scans;
 
 use core::fmt;
 
@@ -13,17 +14,20 @@ use crate::output::{Column, Outcome, figures};
 use crate::units::{bytes, grouped, nanoseconds, percent, whole};
 use measure::{FILES, KindFigures, PolicyFigures};
 use memory::{DesignFigures, MemoryFigures};
+use scans::{ScanFigures, ScansFigures};
 
-/// The answer is no when any key was lost.
+/// The answer is no when any key was lost, or scans read more than they may.
 pub(crate) fn run() -> anyhow::Result<(Outcome, DemoReport)> {
     let keys = keys::bundled()?;
     let directory =
         tempfile::tempdir().context("cannot make a temporary directory: set TMPDIR to one that can be written")?;
     let (scenario, compacted) = measure::measure(&keys, directory.path())?;
     let less_memory = memory::measure(&keys, directory.path())?;
+    let scans = scans::measure(&keys, directory.path())?;
     let (keys, absent_keys) = (keys.present.len() as u64, keys.absent.len() as u64);
     let in_scenario: u64 = scenario.iter().map(|policy| policy.false_negatives).sum();
     let with_less_memory = less_memory.iter().flat_map(MemoryFigures::designs).map(|design| design.false_negatives);
+    let is_accepted = scans.is_accepted && scans.wrong_scans() == 0;
     let lost =
         in_scenario + compacted.iter().map(|kind| kind.false_negatives).sum::<u64>() + with_less_memory.sum::<u64>();
     let report = DemoReport {
@@ -34,8 +38,9 @@ pub(crate) fn run() -> anyhow::Result<(Outcome, DemoReport)> {
         scenario_70_files: scenario,
         compacted,
         less_memory,
+        scans,
     };
-    Ok((Outcome::from_sound(lost == 0), report))
+    Ok((Outcome::from_sound(lost == 0 && is_accepted), report))
 }
 
 #[derive(Debug, Serialize)]
@@ -46,6 +51,7 @@ pub(crate) struct DemoReport {
     scenario_70_files: [PolicyFigures; 3],
     compacted: [KindFigures; 2],
     less_memory: [MemoryFigures; 4],
+    scans: ScansFigures,
     conclusion: String,
 }
 
@@ -77,6 +83,7 @@ impl fmt::Display for DemoReport {
         writeln!(f, "\nAll {} keys in one compacted file: the two kinds at one rate", grouped(self.keys))?;
         self.write_compacted(f)?;
         self.write_less_memory(f)?;
+        self.write_scans(f)?;
         writeln!(f)?;
         write_wrapped(f, &self.conclusion)
     }
@@ -168,6 +175,34 @@ impl DemoReport {
     }
 }
 
+impl DemoReport {
+    fn write_scans(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fn reads(row: &ScanFigures, length: usize) -> String {
+            row.lengths.get(length).map_or_else(String::new, |length| {
+                format!("{:.1} ({:.1})", length.data_block_reads_per_scan, length.useless_reads_per_scan)
+            })
+        }
+        let columns: [Column<ScanFigures>; 5] = [
+            ("filter", |row| row.method.to_owned()),
+            ("10 names", |row| reads(row, 0)),
+            ("100 names", |row| reads(row, 1)),
+            ("1,000 names", |row| reads(row, 2)),
+            ("bits/key", |row| format!("{:.2}", row.filter_bits_per_key)),
+        ];
+        for stretch in scans::STRETCHES {
+            let dealt = if stretch == 1 { "one by one".to_owned() } else { format!("in stretches of {stretch}") };
+            writeln!(f, "\n{FILES} files, names dealt {dealt}: data blocks per scan (in files without its names)")?;
+            writeln!(f, "{}", figures(&columns, self.scans.rows.iter().filter(|row| row.stretch == stretch)))?;
+        }
+        writeln!(
+            f,
+            "{} of the scans gave other names or versions than were written",
+            grouped(self.scans.wrong_scans())
+        )?;
+        write_wrapped(f, &self.scans.verdict())
+    }
+}
+
 /// Prints `text` in lines of at most 96 columns.
 fn write_wrapped(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
     const COLUMNS: usize = 96;
@@ -246,7 +281,9 @@ mod tests {
         let (keys, absent_keys) = (63_666, 22_721);
         let less_memory = [100, 50, 25, 10].map(memory);
         let (files, scenario_70_files) = (FILES, scenario);
-        let report = DemoReport { keys, absent_keys, files, scenario_70_files, compacted, less_memory, conclusion };
+        let scans = ScansFigures { rows: Vec::new(), useless_reads_left: Vec::new(), is_accepted: true };
+        let report =
+            DemoReport { keys, absent_keys, files, scenario_70_files, compacted, less_memory, scans, conclusion };
         let text = report.to_string();
         assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
         let rows = |start: &str| text.lines().filter(|line| line.starts_with(start)).count();

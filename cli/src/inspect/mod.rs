@@ -10,6 +10,7 @@ use clap::Args;
 use foreign::ForeignFields;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
+use sstfilter::range::RangeFilter;
 use sstfilter::sidecar::Sidecar;
 use sstfilter::sst::{LayoutRegion, Table, TableError, TableId};
 use sstfilter::{BlockInfo, FilterBlock};
@@ -183,11 +184,13 @@ impl FileReport {
 fn fields(path: &Path, look: Look, reading: Reading<'_>) -> anyhow::Result<(Outcome, Fields)> {
     match look {
         Look::Table => {
-            let table = files::open_table_alone(path, reading.secret)?;
+            let table = files::open_table_alone(path, reading.of_tables())?;
             let (sidecar, sidecar_outcome) = SidecarBeside::new(path, reading)?;
             let fields = TableFields { sidecar, ..TableFields::new(&table) };
             let of_partitions = fields.partitions.as_ref().map_or(Outcome::Yes, |partitions| partitions.outcome);
-            let outcome = outcome_of(table.filter_problem()).max(of_partitions).max(sidecar_outcome);
+            let of_range_filter = outcome_of(table.range_filter_problem());
+            let outcome =
+                outcome_of(table.filter_problem()).max(of_partitions).max(of_range_filter).max(sidecar_outcome);
             Ok((outcome, Fields::Table(Box::new(fields))))
         }
         Look::Sidecar => {
@@ -258,6 +261,8 @@ struct TableFields {
     filter: Option<FilterFields>,
     partitions: Option<PartitionFields>,
     filter_problem: Option<String>,
+    range_filter: Option<RangeFields>,
+    range_filter_problem: Option<String>,
     /// That beside the table, which is used instead of its own if there is no problem.
     sidecar: Option<SidecarBeside>,
 }
@@ -274,7 +279,7 @@ struct SidecarBeside {
 impl SidecarBeside {
     /// The sidecar of the table at `path`, if it has one, and what it says of the table.
     fn new(path: &Path, reading: Reading<'_>) -> anyhow::Result<(Option<Self>, Outcome)> {
-        let table = files::open_table(path, reading.secret)?;
+        let table = files::open_table(path, reading.of_tables())?;
         let problem = table.sidecar_problem();
         if problem.is_none() && table.sidecar().is_none() {
             return Ok((None, Outcome::Yes));
@@ -363,21 +368,37 @@ struct RegionFields {
     bytes: u64,
 }
 
+/// What to say of a block in a table, without a file's fingerprint.
+const UNBOUND: &str = "no file id: the table's checksums bind it to this table";
+
 impl TableFields {
     fn new(table: &Table) -> Self {
         let region = |at: LayoutRegion| RegionFields { name: at.part.name(), offset: at.offset, bytes: at.bytes };
         let block = table.filter().map(sstfilter::FilterReader::block);
-        let unbound = "no file id: the table's checksums bind it to this table";
         Self {
             table_id: table.table_id().to_string(),
             properties: Properties::new(table),
             layout: table.layout().regions.into_iter().map(region).collect(),
-            filter: block.and_then(Result::ok).map(|block| FilterFields { unbound, ..FilterFields::new(block) }),
+            filter: block
+                .and_then(Result::ok)
+                .map(|block| FilterFields { unbound: UNBOUND, ..FilterFields::new(block) }),
             partitions: Partitions::of_table(table).as_ref().map(PartitionFields::new),
             filter_problem: table.filter_problem().map(in_options),
+            range_filter: table.range_filter().and_then(|reader| reader.filter().ok()).map(range_fields),
+            range_filter_problem: range_filter_problem(table),
             sidecar: None,
         }
     }
+}
+
+fn range_fields<D: AsRef<[u8]>>(filter: &RangeFilter<D>) -> RangeFields {
+    RangeFields::new(filter.info(), filter.verify(), UNBOUND)
+}
+
+/// Why there is no range filter, or none that can be used.
+fn range_filter_problem(table: &Table) -> Option<String> {
+    let missing = || table.properties().range_filter.as_ref()?.missing_because.clone();
+    table.range_filter_problem().map(in_options).or_else(missing)
 }
 
 impl Properties {
@@ -434,6 +455,11 @@ impl fmt::Display for TableFields {
             (None, Some(partitions), _) => write!(f, "  filter in partitions\n{partitions}")?,
             (None, None, Some(problem)) => writeln!(f, "  filter not usable: {problem}")?,
             (None, None, None) => writeln!(f, "  no filter")?,
+        }
+        match (&self.range_filter, &self.range_filter_problem) {
+            (Some(filter), _) => write!(f, "  range filter\n{filter}")?,
+            (None, Some(problem)) => writeln!(f, "  range filter not usable: {problem}")?,
+            (None, None) => {}
         }
         self.sidecar.iter().try_for_each(|sidecar| write!(f, "{sidecar}"))
     }

@@ -24,6 +24,7 @@ pub(crate) use batch::{KeyBatch, Times};
 use file::Scope;
 pub(crate) use file::{FileProbes, probe_file};
 use listing::{KeyAnswer, Listing};
+pub(crate) use range::Ends;
 
 #[derive(Debug, Args)]
 pub(crate) struct ProbeArgs {
@@ -132,7 +133,7 @@ pub(crate) fn run(
     let begun = Instant::now();
     let paths = args.files()?;
     let Some(keys) = &args.keys else {
-        let ends = range::Ends::parse(&args.range, format)?;
+        let ends = Ends::parse("--range", &args.range, format)?;
         return output.report(range::run(&paths, ends, reading));
     };
     let lines = KeyLines::read(keys, format, "--keys")?;

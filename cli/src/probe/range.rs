@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, ensure};
 use serde::Serialize;
 use sstfilter::range::{KeyRange, RangeFilter};
+use sstfilter::sst::Table;
 use sstfilter::{BlockError, FilterKind};
 
 use super::listing;
@@ -43,23 +44,23 @@ struct FileAnswer {
 
 /// The ends of `--range`.
 #[derive(Debug)]
-pub(super) struct Ends {
+pub(crate) struct Ends {
     lower: Vec<u8>,
     upper: Vec<u8>,
 }
 
 impl Ends {
-    pub(super) fn parse(ends: &[OsString], format: KeysFormat) -> anyhow::Result<Self> {
+    pub(crate) fn parse(option: &str, ends: &[OsString], format: KeysFormat) -> anyhow::Result<Self> {
         let end = |at: usize| {
-            let end = ends.get(at).context("--range: expected two ends")?;
-            format.parse_argument(end).with_context(|| format!("--range '{}'", Text(end.as_encoded_bytes().to_vec())))
+            let end = ends.get(at).with_context(|| format!("{option}: expected two ends"))?;
+            format.parse_argument(end).with_context(|| format!("{option} '{}'", Text(end.as_encoded_bytes().to_vec())))
         };
         let (lower, upper) = (end(0)?, end(1)?);
-        ensure!(lower < upper, "--range: expected LOWER below UPPER, before which the range ends");
+        ensure!(lower < upper, "{option}: expected LOWER below UPPER, before which the range ends");
         Ok(Self { lower, upper })
     }
 
-    fn range(&self) -> KeyRange<'_> {
+    pub(crate) fn range(&self) -> KeyRange<'_> {
         KeyRange::from(self.lower.as_slice()..self.upper.as_slice())
     }
 }
@@ -83,12 +84,21 @@ impl FileAnswer {
     fn new(path: &Path, ends: &Ends, reading: Reading<'_>) -> Self {
         let answer = match Opened::open(path, reading) {
             Ok(Opened::RangeFilter(block)) => Self::of_filter("filter block", block.load(reading).as_ref(), ends),
-            Ok(Opened::Table(_)) => Self::without_filter("table"),
+            Ok(Opened::Table(table)) => Self::of_table(&table, ends),
             Ok(Opened::Foreign(table)) => Self::without_filter(table.engine().name()),
             Ok(Opened::FilterBlock(_) | Opened::Partitions(_)) => Self::without_filter("filter block"),
             Err(unopened) => Self::unusable("none", explained(&unopened.reason), unopened.outcome),
         };
         Self { path: input::name(path).into_owned(), ..answer }
+    }
+
+    /// The smallest and the largest key answer, too.
+    fn of_table(table: &Table, ends: &Ends) -> Self {
+        let found = match table.range_filter() {
+            Some(reader) => Self::of_filter("table", reader.filter(), ends),
+            None => Self::without_filter("table"),
+        };
+        Self { may_hold: found.may_hold && table.may_hold(ends.range()), ..found }
     }
 
     fn of_filter<D: AsRef<[u8]>>(

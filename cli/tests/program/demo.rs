@@ -57,6 +57,36 @@ fn check_compacted(compacted: &Value) {
 }
 
 #[test]
+fn scans_with_range_filters_read_a_tenth_of_the_files_that_hold_none_of_their_names() {
+    let report = run(&["demo", "--json"]).expect_code(0).json();
+    let scans = &report["scans"];
+    assert_eq!(scans["is_accepted"], true, "{scans}");
+    let rows = scans["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 8);
+    let row = |stretch: u64, method: &str| {
+        rows.iter().find(|row| row["stretch"] == stretch && row["method"] == method).unwrap()["lengths"].clone()
+    };
+    for row in rows.iter().flat_map(|row| row["lengths"].as_array().unwrap()) {
+        assert_eq!(row["wrong_scans"], 0, "{row}");
+        assert!(number(row, "useless_reads_per_scan") <= number(row, "data_block_reads_per_scan"), "{row}");
+    }
+    for method in ["none", "prefix Bloom", "range, ordered", "range, hashed"] {
+        for length in 0..3 {
+            let (none, of_method) = (row(100, "none")[length].clone(), row(100, method)[length].clone());
+            assert_eq!(none["files_without_a_name"], of_method["files_without_a_name"]);
+            assert!(
+                number(&of_method, "useless_reads_per_scan") <= number(&none, "useless_reads_per_scan"),
+                "{method}"
+            );
+        }
+    }
+    let useless = |method: &str| number(&row(100, method)[1], "useless_reads_per_scan");
+    // Without filters most files are read; of some, no key is on one side of the scan, or it is between two blocks.
+    assert!(useless("prefix Bloom") < useless("none"), "{scans}");
+    assert!(useless("none") > 40.0 && useless("range, ordered") <= 0.1 * useless("none"), "{scans}");
+}
+
+#[test]
 fn with_a_quarter_of_the_memory_shrinking_halves_the_useless_reads() {
     let report = run(&["demo", "--json"]).expect_code(0).json();
     let rows = report["less_memory"].as_array().unwrap();

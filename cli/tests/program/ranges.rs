@@ -38,7 +38,7 @@ fn inspect_shows_every_field_of_both_maps() {
 
     let hashed = hashed(&place);
     let shown = run(&["inspect", &hashed]).expect_code(0).stdout;
-    let words = "hashed: ranges of up to 1,024 units of 1 in a big-endian integer of 4 bytes after the prefix";
+    let words = "hashed: ranges of up to 2,048 units of 1 in a big-endian integer of 4 bytes after the prefix";
     assert!(shown.contains(words) && shown.contains("100 % for ranges of 1,048,576 units"), "{shown}");
     let report = run(&["inspect", "--json", &hashed]).expect_code(0).json();
     let rates = report["files"][0]["range_filter"]["expected_rates"].as_array().unwrap();
@@ -134,4 +134,98 @@ fn options_that_make_no_range_filter_are_refused() {
     run(&["filter", "extract", &ordered, "--out", &out]).expect_error("is a filter block already");
     let advice = run(&["advise", "--tables", &ordered]);
     advice.expect_error("no filter whose cost can be told");
+}
+
+/// Four tables of the rows, dealt one by one, with a range filter.
+fn tables(place: &Place, options: &[&str]) -> String {
+    let (keys, out) = (keys(place), place.text("tables"));
+    run(&[&["build", "--input", &keys, "--out", &out, "--files", "4", "--json"], options].concat()).expect_code(0);
+    out
+}
+
+const HASHED: [&str; 6] = ["--range-filter", "bounded:64:0.001", "--range-integer", "4", "--range-prefix", ":"];
+
+#[test]
+fn a_scan_prints_what_is_there_and_says_which_tables_were_skipped_by_what() {
+    let place = Place::new();
+    let out = tables(&place, &["--range-filter", "ordered:0.001"]);
+    let found = run(&["scan", &out, "user07:0100", "user07:0125"]).expect_code(0);
+    assert_eq!(found.stdout, "user07:0100\t\nuser07:0110\t\nuser07:0120\t\n");
+    assert!(found.stderr.contains("3 keys from 4 tables: 0 skipped by their smallest"), "{}", found.stderr);
+    let beyond = run(&["scan", "--json", &out, "user60:", "user70:"]).expect_code(1).json();
+    assert_eq!((&beyond["skipped_by_keys"], &beyond["data_block_reads"]), (&4.into(), &0.into()), "{beyond}");
+    let between = run(&["scan", "--json", &out, "user07:0195", "user07:9999"]).expect_code(1).json();
+    let filtered = between["skipped_by_range_filter"].as_u64().unwrap();
+    let read = between["per_table"].as_array().unwrap().iter().filter(|table| table["skipped_by"].is_null()).count();
+    assert_eq!(filtered + read as u64, 4, "{between}");
+    run(&["scan", &out, "b", "a"]).expect_error("expected LOWER below UPPER");
+}
+
+#[test]
+fn a_hashed_filter_skips_tables_for_readers_with_its_prefix_and_hides_nothing_from_others() {
+    let place = Place::new();
+    let out = tables(&place, &HASHED);
+    let scan = |options: &[&str]| {
+        let scan = ["scan", "--json", &out, "user07:0101", "user07:0105"];
+        run(&[&scan[..], options].concat()).expect_code(1)
+    };
+    let with_prefix = scan(&["--range-prefix", ":"]);
+    assert_eq!(with_prefix.json()["skipped_by_range_filter"], 4, "{}", with_prefix.stdout);
+    let without = scan(&[]);
+    assert_eq!(without.json()["skipped_by_range_filter"], 0, "{}", without.stdout);
+    assert!(without.stderr.contains("give its prefix with --range-prefix"), "{}", without.stderr);
+    for options in [&["--range-prefix", ":"][..], &[]] {
+        let all =
+            run(&[&["scan", "--json", &out, "user07:0000", "user08:0000"], options].concat()).expect_code(0).json();
+        assert_eq!(all["count"], 20, "{all}");
+    }
+}
+
+#[test]
+fn the_range_filter_of_a_table_is_shown_verified_and_probed() {
+    let place = Place::new();
+    let out = tables(&place, &HASHED);
+    let table = format!("{out}/000001.sst");
+    let prefix = ["--range-prefix", ":"];
+    let report = run(&[&["inspect", "--json", &table][..], &prefix].concat()).expect_code(0).json();
+    let fields = &report["files"][0]["table"]["range_filter"];
+    assert_eq!(
+        (&fields["map"], &fields["keys"], &fields["checksum_state"]),
+        (&"hashed".into(), &250.into(), &"ok".into())
+    );
+    let shown = run(&["inspect", &table]).expect_code(0).stdout;
+    assert!(shown.contains("range filter not usable") && shown.contains("give its prefix"), "{shown}");
+    let sound = run(&[&["verify", &out][..], &prefix].concat()).expect_code(0).stdout;
+    assert!(sound.contains("0 damaged") && !sound.contains("not compared"), "{sound}");
+    assert!(run(&["verify", &out]).expect_code(0).stdout.contains("not compared"), "sound, but for other readers");
+    let probe = ["probe", "--json", &out, "--range", "user07:0101", "user07:0105"];
+    let probed = run(&[&probe[..], &prefix].concat()).expect_code(0).json();
+    assert_eq!((&probed["tables"], &probed["touched"]), (&4.into(), &0.into()), "{probed}");
+
+    let layout = report["files"][0]["table"]["layout"].as_array().unwrap().clone();
+    let region = layout.iter().find(|region| region["name"] == "range-filter").unwrap();
+    flip(&table, usize::try_from(region["offset"].as_u64().unwrap()).unwrap() + 3);
+    for options in [&prefix[..], &[]] {
+        let verified = run(&[&["verify", &out], options].concat()).expect_code(1).stdout;
+        assert!(verified.contains("1 damaged"), "{verified}");
+    }
+    let shown = run(&[&["inspect", &table][..], &prefix].concat()).expect_code(1).stdout;
+    assert!(shown.contains("range filter not usable"), "{shown}");
+    let scan = ["scan", "--json", &out, "user07:0000", "user08:0000"];
+    assert_eq!(run(&[&scan[..], &prefix].concat()).expect_code(0).json()["count"], 20);
+}
+
+#[test]
+fn a_build_reports_its_range_filters() {
+    let place = Place::new();
+    let (keys, out) = (keys(&place), place.text("tables"));
+    let built =
+        run(&["build", "--json", "--input", &keys, "--out", &out, "--range-filter", "ordered"]).expect_code(0).json();
+    assert_eq!(
+        (&built["range_filters"][0]["kind"], &built["range_filters"][0]["keys"]),
+        (&"range".into(), &1_000.into())
+    );
+    let page =
+        run(&["build", "--overwrite", "--input", &keys, "--out", &out, "--range-filter", "ordered"]).expect_code(0);
+    assert!(page.stdout.contains("1 table with filter range: "), "{}", page.stdout);
 }

@@ -1,0 +1,274 @@
+//! Scans over 70 files whose ranges all overlap: without filters, with filters of prefixes, and with range filters.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, ensure};
+use serde::Serialize;
+use sstfilter::range::{KeyRange, RangePolicy, RangeUnits};
+use sstfilter::sst::{ReadOptions, Table, TableOptions, TableSet, TableWriter};
+use sstfilter::{FalsePositiveRate, FixedPrefix, KeyHash, KeyParts};
+
+use super::keys::BundledKeys;
+use super::measure::FILES;
+use crate::files;
+use crate::filters::context;
+use crate::progress::Progress;
+
+/// Names of a scan.
+pub(super) const LENGTHS: [usize; 3] = [10, 100, 1_000];
+
+/// Consecutive names that one file gets, as batches of writes come: a scan of 100 then misses most files. Dealt one by one, the
+/// keys of a file are beside every scan.
+pub(super) const STRETCHES: [usize; 2] = [100, 1];
+
+/// Scans of each length.
+const SCANS: u64 = 100;
+
+/// The share of useless reads that range filters may leave, of scans of 100 names in files of stretches.
+const MOST_LEFT: f64 = 0.1;
+
+/// The scheme by which scans and dealt names are chosen, each with numbers of its own.
+const SCAN_SEED: u64 = 1 << 40;
+const DEAL_SEED: u64 = 1 << 41;
+
+/// How tables are skipped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Method {
+    None,
+    PrefixBloom,
+    Ordered,
+    Hashed,
+}
+
+impl Method {
+    const ALL: [Self; 4] = [Self::None, Self::PrefixBloom, Self::Ordered, Self::Hashed];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::PrefixBloom => "prefix Bloom",
+            Self::Ordered => "range, ordered",
+            Self::Hashed => "range, hashed",
+        }
+    }
+
+    fn options(self) -> anyhow::Result<TableOptions> {
+        let options = TableOptions::default().with_context(context());
+        let rate = FalsePositiveRate::ONE_PERCENT;
+        Ok(match self {
+            Self::None => options.without_filter(),
+            Self::PrefixBloom => options.with_key_parts(prefixes()),
+            Self::Ordered => options.without_filter().with_range_filter(RangePolicy::ordered(rate)?),
+            Self::Hashed => {
+                // The first five bytes of a name: longer ones make scans too long for any declared length.
+                let units = RangeUnits::integer(8)?.of_low_bits(24)?;
+                options.without_filter().with_range_filter(RangePolicy::bounded(units, 1 << 18, rate)?)
+            }
+        })
+    }
+}
+
+impl Method {
+    fn read_options(self) -> ReadOptions {
+        match self {
+            Self::PrefixBloom => ReadOptions::default().with_key_parts(prefixes()),
+            _ => ReadOptions::default(),
+        }
+    }
+}
+
+/// Prefixes of several lengths: a scan's ends mostly share one of them.
+fn prefixes() -> KeyParts {
+    let extractor = |bytes| Arc::new(FixedPrefix::new(bytes));
+    [4, 6, 8].into_iter().fold(KeyParts::extracted(extractor(2)), |parts, bytes| parts.with_extractor(extractor(bytes)))
+}
+
+/// What scans cost with one method.
+#[derive(Debug, Serialize)]
+pub(super) struct ScanFigures {
+    pub(super) stretch: usize,
+    pub(super) method: &'static str,
+    pub(super) filter_bits_per_key: f64,
+    pub(super) lengths: Vec<LengthFigures>,
+}
+
+/// Data blocks read by scans of one length.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(super) struct LengthFigures {
+    pub(super) names: usize,
+    pub(super) data_block_reads_per_scan: f64,
+    /// In files that hold no name of the scan.
+    pub(super) useless_reads_per_scan: f64,
+    /// Files without a name of the scan.
+    pub(super) files_without_a_name: f64,
+    /// Scans whose names or values are not those that were written.
+    pub(super) wrong_scans: u64,
+}
+
+/// All scans.
+#[derive(Debug, Serialize)]
+pub(super) struct ScansFigures {
+    pub(super) rows: Vec<ScanFigures>,
+    /// Useless reads of scans of 100 names with ordered range filters over those without filters, for each stretch.
+    pub(super) useless_reads_left: Vec<f64>,
+    pub(super) is_accepted: bool,
+}
+
+impl ScansFigures {
+    pub(super) fn wrong_scans(&self) -> u64 {
+        self.rows.iter().flat_map(|row| &row.lengths).map(|length| length.wrong_scans).sum()
+    }
+
+    /// What is accepted, or not, in a sentence.
+    pub(super) fn verdict(&self) -> String {
+        let useless = |stretch: usize, method: Method| self.useless(stretch, method).unwrap_or_default();
+        let [stretches, one_by_one] = STRETCHES;
+        let verdict = if self.is_accepted { "at most a tenth, as promised" } else { "MORE than a tenth" };
+        format!(
+            "With names in stretches of {stretches}, scans of {} read {:.2} data blocks in files without any of their names, instead \
+             of {:.2}: {verdict}. Dealt one by one, every file has names just beside the scan, and {:.2} of {:.2} are left.",
+            LENGTHS[1],
+            useless(stretches, Method::Ordered),
+            useless(stretches, Method::None),
+            useless(one_by_one, Method::Ordered),
+            useless(one_by_one, Method::None),
+        )
+    }
+
+    /// Per scan of 100 names.
+    fn useless(&self, stretch: usize, method: Method) -> Option<f64> {
+        let row = self.rows.iter().find(|row| row.stretch == stretch && row.method == method.name())?;
+        Some(row.lengths.get(1)?.useless_reads_per_scan)
+    }
+}
+
+pub(super) fn measure(keys: &BundledKeys, directory: &Path) -> anyhow::Result<ScansFigures> {
+    let mut progress = Progress::new("scanning", (STRETCHES.len() * Method::ALL.len()) as u64);
+    let mut figures = ScansFigures { rows: Vec::new(), useless_reads_left: Vec::new(), is_accepted: false };
+    for stretch in STRETCHES {
+        let deal = Deal::new(keys, stretch);
+        for method in Method::ALL {
+            let directory = directory.join(format!("scans-{stretch}-{method:?}"));
+            figures.rows.push(deal.measure(method, &directory)?);
+            progress.step();
+        }
+        let useless = |method| figures.useless(stretch, method).unwrap_or_default();
+        let left = useless(Method::Ordered) / useless(Method::None).max(f64::MIN_POSITIVE);
+        figures.useless_reads_left.push(left);
+    }
+    figures.is_accepted = figures.useless_reads_left.first().is_some_and(|&left| left <= MOST_LEFT);
+    Ok(figures)
+}
+
+/// Which file each name is in.
+struct Deal<'a> {
+    names: Vec<(&'a [u8], &'a [u8])>,
+    stretch: usize,
+    /// Of each name.
+    files: Vec<usize>,
+}
+
+impl<'a> Deal<'a> {
+    fn new(keys: &'a BundledKeys, stretch: usize) -> Self {
+        let names: Vec<_> = keys.present.iter().collect();
+        let file = |name: usize| below(DEAL_SEED + (name / stretch) as u64, FILES);
+        let files = (0..names.len()).map(file).collect();
+        Self { names, stretch, files }
+    }
+
+    fn measure(&self, method: Method, directory: &Path) -> anyhow::Result<ScanFigures> {
+        let filter_bytes = self.write(method, directory)?;
+        // The newest first, as they were written.
+        let path = |file: usize| directory.join(files::table_name(file as u64));
+        let paths: Vec<_> = (1..=FILES).rev().map(path).collect();
+        let set = TableSet::open(&paths, &method.read_options())?;
+        ensure!(set.tables().iter().all(|table| table.filter_problem().is_none()), "a filter that is not used");
+        // Every table's index is loaded first, and then stays in memory.
+        for table in set.tables() {
+            table.iter().next();
+        }
+        let lengths = LENGTHS.map(|names| self.scan(&set, method, names));
+        Ok(ScanFigures {
+            stretch: self.stretch,
+            method: method.name(),
+            filter_bits_per_key: filter_bytes as f64 * 8.0 / self.names.len() as f64,
+            lengths: lengths.into_iter().collect::<anyhow::Result<_>>()?,
+        })
+    }
+
+    /// Writes table n + 1 with the names of file n; gives the bytes of all filters.
+    fn write(&self, method: Method, directory: &Path) -> anyhow::Result<u64> {
+        std::fs::create_dir(directory).with_context(|| format!("cannot make the directory {}", directory.display()))?;
+        let (options, mut filter_bytes) = (method.options()?, 0);
+        for file in 0..FILES {
+            let mut writer = TableWriter::create(directory.join(files::table_name(file as u64 + 1)), &options)?;
+            for (&(name, value), _) in self.names.iter().zip(&self.files).filter(|&(_, &of)| of == file) {
+                writer.add(name, value)?;
+            }
+            let summary = writer.finish()?;
+            filter_bytes += summary.filter_bytes + summary.range_filter_bytes;
+        }
+        Ok(filter_bytes)
+    }
+
+    /// Scans of so many names.
+    fn scan(&self, set: &TableSet, method: Method, length: usize) -> anyhow::Result<LengthFigures> {
+        let mut found = LengthFigures { names: length, ..LengthFigures::default() };
+        let (before, mut useless, mut without) = (set.stats().tables.data_block_reads, 0, 0);
+        for scan in 0..SCANS {
+            let first = below(SCAN_SEED + scan, self.names.len() - length);
+            let names = &self.names[first..first + length];
+            let has_name = |file: usize| self.files[first..first + length].contains(&file);
+            // The newest table is the last that was written.
+            let strangers: Vec<_> = set
+                .tables()
+                .iter()
+                .enumerate()
+                .filter(|(at, _)| !has_name(FILES - 1 - at))
+                .map(|(_, table)| table)
+                .collect();
+            let reads = || strangers.iter().map(|table| table.stats().data_block_reads).sum::<u64>();
+            let before = reads();
+            let entries = entries(set, method, names)?;
+            let is_right = entries.iter().map(|(name, value)| (&name[..], &value[..])).eq(names.iter().copied());
+            found.wrong_scans += u64::from(!is_right);
+            useless += reads() - before;
+            without += strangers.len();
+        }
+        let per_scan = |count: u64| count as f64 / SCANS as f64;
+        found.data_block_reads_per_scan = per_scan(set.stats().tables.data_block_reads - before);
+        (found.useless_reads_per_scan, found.files_without_a_name) = (per_scan(useless), per_scan(without as u64));
+        ensure!(found.data_block_reads_per_scan > 0.0, "scans read no data block: their reads are not counted");
+        Ok(found)
+    }
+}
+
+/// The entries from the first name to the last.
+fn entries(
+    set: &TableSet,
+    method: Method,
+    names: &[(&[u8], &[u8])],
+) -> anyhow::Result<Vec<(bytes::Bytes, bytes::Bytes)>> {
+    let (Some((first, _)), Some((last, _))) = (names.first(), names.last()) else { return Ok(Vec::new()) };
+    let range = KeyRange::from(*first..=*last);
+    if method != Method::PrefixBloom {
+        return Ok(set.range(range).collect::<Result<_, _>>()?);
+    }
+    let shared = first.iter().zip(*last).take_while(|(a, b)| a == b).count();
+    let mut entries = Vec::new();
+    let may_hold = |table: &&Table| table.may_contain_prefix(&first[..shared]);
+    for entry in set.tables().iter().filter(may_hold).flat_map(|table| table.range(range)) {
+        let entry = entry?;
+        // Every name is in one file.
+        entries.push((entry.key, entry.value.context("a name without its version")?));
+    }
+    entries.sort();
+    Ok(entries)
+}
+
+/// A number below `count`, the same in each run.
+fn below(number: u64, count: usize) -> usize {
+    let scaled = (u128::from(KeyHash::mix(number).get()) * count as u128) >> 64;
+    usize::try_from(scaled).unwrap_or(0)
+}

@@ -1,0 +1,132 @@
+//! `sstfilter scan`: the entries of a range, and which tables were not read for them.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde::Serialize;
+use sstfilter::range::KeyRange;
+use sstfilter::sst::Table;
+
+use crate::lines::KeysFormat;
+use crate::opened::Reading;
+use crate::output::{Outcome, Output, Text, hex, in_options, note};
+use crate::probe::Ends;
+use crate::units::{counted, grouped};
+use crate::{files, input};
+
+#[derive(Debug, Args)]
+pub(crate) struct ScanArgs {
+    /// A directory of numbered tables of sstfilter (highest number newest), or one table
+    #[arg(value_name = "DIR")]
+    tables: PathBuf,
+
+    /// Where the range begins, and the end before which it stops
+    #[arg(value_names = ["LOWER", "UPPER"], num_args = 2, required = true)]
+    range: Vec<OsString>,
+}
+
+#[derive(Debug, Serialize)]
+struct ScanReport {
+    entries: Vec<Entry>,
+    count: usize,
+    tables: usize,
+    /// None of whose keys are in the range, by the smallest and the largest.
+    skipped_by_keys: usize,
+    skipped_by_range_filter: usize,
+    data_block_reads: u64,
+    per_table: Vec<TableRead>,
+}
+
+#[derive(Debug, Serialize)]
+struct Entry {
+    key: Text,
+    value: Text,
+}
+
+#[derive(Debug, Serialize)]
+struct TableRead {
+    path: String,
+    skipped_by: Option<SkippedBy>,
+    data_block_reads: u64,
+}
+
+/// Why a table was not read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum SkippedBy {
+    Keys,
+    RangeFilter,
+}
+
+/// The answer is no when the range holds no entry.
+pub(crate) fn run(
+    args: &ScanArgs,
+    format: KeysFormat,
+    reading: Reading<'_>,
+    output: &mut Output<'_>,
+) -> anyhow::Result<Outcome> {
+    let ends = Ends::parse("LOWER UPPER", &args.range, format)?;
+    let (set, paths) = files::open_set(&args.tables, reading.of_tables())?;
+    for problem in set.tables().iter().filter_map(Table::range_filter_problem) {
+        note(&format!("note: reading without a range filter: {}", in_options(problem)));
+    }
+    let mut entries = Vec::new();
+    for entry in set.range(ends.range()) {
+        let (key, value) = entry?;
+        entries.push(Entry { key: Text(key.to_vec()), value: Text(value.to_vec()) });
+    }
+    let read = |(table, path): (&Table, &PathBuf)| TableRead::new(table, path, ends.range());
+    let per_table: Vec<_> = set.tables().iter().zip(&paths).map(read).collect();
+    let skipped = |by| per_table.iter().filter(|table| table.skipped_by == Some(by)).count();
+    let report = ScanReport {
+        count: entries.len(),
+        entries,
+        tables: per_table.len(),
+        skipped_by_keys: skipped(SkippedBy::Keys),
+        skipped_by_range_filter: skipped(SkippedBy::RangeFilter),
+        data_block_reads: set.stats().tables.data_block_reads,
+        per_table,
+    };
+    let outcome = Outcome::from_sound(report.count > 0);
+    if output.is_json {
+        output.json(&report)?;
+    } else {
+        report.print(format, output)?;
+    }
+    Ok(outcome)
+}
+
+impl TableRead {
+    /// A table after a scan of `range`, the first thing that it was read for.
+    fn new(table: &Table, path: &Path, range: KeyRange<'_>) -> Self {
+        let stats = table.stats();
+        let skipped_by = if stats.data_block_reads > 0 || table.may_hold(range) {
+            None
+        } else if table.range_filter().is_some_and(|filter| filter.stats().negatives > 0) {
+            Some(SkippedBy::RangeFilter)
+        } else {
+            Some(SkippedBy::Keys)
+        };
+        Self { path: input::name(path).into_owned(), skipped_by, data_block_reads: stats.data_block_reads }
+    }
+}
+
+impl ScanReport {
+    /// Lines of key and value, as `build` reads them. What was read for them is said on standard error.
+    fn print(&self, format: KeysFormat, output: &mut Output<'_>) -> anyhow::Result<()> {
+        let encode = |text: &Text| if format == KeysFormat::Hex { hex(&text.0).into_bytes() } else { text.0.clone() };
+        for Entry { key, value } in &self.entries {
+            output.raw_line(&[&encode(key), &b"\t"[..], &encode(value)].concat())?;
+        }
+        note(&format!(
+            "{} from {}: {} skipped by their smallest and largest keys, {} by their range filters; {} read",
+            counted(self.count as u64, "key"),
+            counted(self.tables as u64, "table"),
+            grouped(self.skipped_by_keys as u64),
+            grouped(self.skipped_by_range_filter as u64),
+            counted(self.data_block_reads, "data block"),
+        ));
+        Ok(())
+    }
+}
