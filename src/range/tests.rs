@@ -76,6 +76,7 @@ fn compare(filter: &RangeFilter<bytes::Bytes>, keys: &BTreeSet<Key>, ends: &[Key
         });
         let has_key = sorted.get(first).is_some_and(|key| range.contains(key));
         let may_hold = filter.may_hold(range);
+        assert!(!may_hold || !range.is_empty(), "{what}: {range:?} is empty");
         assert!(may_hold || !has_key, "{what}: {range:?} holds {:?}", sorted[first]);
         assert_eq!(filter.view().may_hold::<Portable>(range), may_hold, "{what}: {range:?} in plain Rust");
         answers.empty += u64::from(!has_key);

@@ -92,6 +92,13 @@ impl<'a> View<'a> {
     /// Whether the file may hold a key in the range.
     #[inline(always)]
     pub(super) fn may_hold<S: Select>(self, range: KeyRange<'_>) -> bool {
+        // Most ranges are not empty, and most of those are negative without a look at that.
+        self.has_codes::<S>(range) && !range.is_empty()
+    }
+
+    /// Whether the filter has codes in the range, or does not tell.
+    #[inline(always)]
+    fn has_codes<S: Select>(self, range: KeyRange<'_>) -> bool {
         match &self.shape.map {
             _ if self.shape.keys == 0 => false,
             CodeMap::Hashed(map) => match self.hashing.units(self.shape, map, range) {
@@ -118,11 +125,16 @@ impl<'a> View<'a> {
         // the instructions.
         let (mut word, mut shift) = (0, 0);
         for ranges in ranges.chunks(UNDER_WAY) {
-            let bits = match &self.shape.map {
+            let mut bits = match &self.shape.map {
                 _ if self.shape.keys == 0 => 0,
                 CodeMap::Hashed(map) => self.hashed_group::<S>(map, ranges),
                 CodeMap::Ordered(map) => self.ordered_group::<S>(map, ranges),
             };
+            for (position, range) in ranges.iter().enumerate() {
+                if bits >> position & 1 == 1 && range.is_empty() {
+                    bits &= !(1 << position);
+                }
+            }
             word |= bits << shift;
             shift += UNDER_WAY;
         }
