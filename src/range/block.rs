@@ -9,7 +9,7 @@ use super::key_range::KeyRange;
 use super::lines::Portable;
 use super::ordered::next::NextKey;
 use super::params::{CodeMap, HashedMap, RangeShape};
-use super::policy::{rate_of_hashed, rate_of_ordered};
+use super::plan::{rate_of_hashed, rate_of_ordered};
 use super::simd;
 use super::view::{Layout, View};
 use crate::block::MatchBitmap;
@@ -333,7 +333,7 @@ impl RangeInfo {
             _ if self.lines == 0 => 0.0,
             RangeMap::Hashed { chunk_units, .. } if units > chunk_units => 1.0,
             RangeMap::Hashed { .. } => {
-                let space = (self.lines as f64) * 256.0 * super::policy::two_to(self.low_bits);
+                let space = (self.lines as f64) * 256.0 * super::plan::two_to(self.low_bits);
                 rate_of_hashed(self.codes as f64 / space, units)
             }
             RangeMap::Ordered { .. } => rate_of_ordered(self.codes as f64 / self.lines as f64, self.low_bits),

@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::hashed::build::HashedBuilder;
 use super::ordered::build::OrderedBuilder;
 use super::params::RangeShape;
-use super::policy::MapPlan;
+use super::plan::MapPlan;
 use crate::block::BlockIdentity;
 use crate::block::trailer::Trailer;
 use crate::codec::{AlignedBuffer, checksum};

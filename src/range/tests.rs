@@ -7,7 +7,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::lines::Portable;
-use super::policy::{HashedPlan, MapPlan, OrderedPlan, RangePolicy, RangeUnits};
+use super::plan::{HashedPlan, MapPlan, OrderedPlan, RangeUnits};
+use super::policy::RangePolicy;
 use super::{KeyRange, NextKey, RangeContext, RangeFilter};
 use crate::block::MatchBitmap;
 use crate::hash::{DelimitedPrefix, FixedPrefix, KeyExtractor, KeyHasher, mix64};

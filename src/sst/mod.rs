@@ -88,6 +88,7 @@ mod key_bounds;
 mod limited_files;
 mod options;
 mod properties;
+mod range_filter;
 mod reader;
 mod recent;
 mod scan;

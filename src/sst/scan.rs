@@ -9,7 +9,7 @@ use std::collections::binary_heap::PeekMut;
 use bytes::Bytes;
 
 use super::key_bounds::KeyBounds;
-use super::table_range::RangeFilters;
+use super::range_filter::RangeFilters;
 use super::{Entry, Table, TableError, TableIter};
 
 /// The keys in a range and their newest values, in key order; see [`TableSet::range`](super::TableSet::range) and

@@ -14,10 +14,10 @@ use super::heads::HeadedBlock;
 use super::index::{DataBlockPlace, TableIndex};
 use super::io::{TableFile, io_error};
 use super::key_bounds::KeyBounds;
+use super::range_filter::TableRangeFilter;
 use super::reader::{Reader, SharedParts};
 use super::table_filter::{Answer, TableFilter};
 use super::table_parts::TableParts;
-use super::table_range::TableRangeFilter;
 use super::table_sidecar::TableSidecar;
 use super::{
     BlockCache, BlockKey, RandomAccess, ReadOptions, TableError, TableId, TableLayout, TableLocation, TablePart,

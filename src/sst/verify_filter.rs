@@ -1,7 +1,10 @@
 //! A table's filter, read again to be verified: all of its bytes, in memory at once.
 
+use bytes::Bytes;
+
 use super::filter_in_memory::FilterInMemory;
 use super::format::{BlockHandle, FilterHandle};
+use super::range_filter::{check_extractor, context, is_reader_to_blame, known_keys, refused};
 use super::reader::SharedParts;
 use super::table_partitions::TablePartitions;
 use super::table_parts::TableParts;
@@ -10,6 +13,7 @@ use crate::block::{FilterBlock, LoadContext};
 use crate::codec::LINE_BYTES;
 use crate::error::BlockError;
 use crate::hash::{HashId, KeyHash};
+use crate::range::RangeFilter;
 use crate::sidecar::SidecarError;
 
 /// What came of probing the filter for every key.
@@ -44,6 +48,42 @@ impl VerifiedFilter {
 }
 
 impl Table {
+    /// The range filter, read again, or the verdict on one that cannot be probed.
+    pub(crate) fn verified_range_filter(
+        &self,
+        parts: &TableParts,
+    ) -> Result<Result<RangeFilter<Bytes>, FilterVerdict>, TableError> {
+        let Some(handle) = parts.properties.range_handle() else { return Ok(Err(FilterVerdict::None)) };
+        let block = parts.read_range_filter(&self.file, handle)?;
+        self.check_zeros(TablePart::Padding, parts.before_range_filter().unwrap_or(handle.offset), handle.offset)?;
+        let loaded = check_extractor(&parts.properties, &self.reader).and_then(|()| {
+            let filter = RangeFilter::load(block.clone(), &context(&self.reader))?;
+            let lacks_known = known_keys(&parts.properties).any(|key| !filter.may_hold(key..=key));
+            let absent = BlockError::KnownKeyAbsent { hash: filter.info().hash };
+            if lacks_known && is_reader_to_blame(&absent, &block) { Err(absent) } else { Ok(filter) }
+        });
+        let source = match loaded {
+            Ok(filter) => {
+                let (expected, got) = (parts.properties.entries, filter.info().keys);
+                if expected != got {
+                    let at = self.file.location(TablePart::RangeFilter, handle.offset);
+                    return Err(TableError::corrupt(at, format!("the {expected} keys of the table"), got));
+                }
+                return Ok(Ok(filter));
+            }
+            Err(source) => source,
+        };
+        match &source {
+            BlockError::HashMismatch { .. }
+            | BlockError::ExtractorMismatch { .. }
+            | BlockError::RangeExtractor { .. }
+            | BlockError::KnownKeyAbsent { .. }
+            | BlockError::UnknownKind { .. }
+            | BlockError::Version { .. } => Ok(Err(FilterVerdict::NotProbed { reason: source.to_string() })),
+            _ => Err(refused(&self.file, handle, source)),
+        }
+    }
+
     /// The filter, read again, or the verdict on one that cannot be probed.
     pub(crate) fn verified_filter(
         &self,

@@ -8,7 +8,7 @@ use crate::filter::kind::FallbackReason;
 use crate::hash::{KeyExtractor, KeyHash, KeyHasher, PrefixWatch, SortScratch, sort_hashes};
 use crate::range::lines::{LineWriter, WrittenLines};
 use crate::range::params::{CodeMap, HashedMap, MAX_CODE_SPACE, MAX_CODES, QUOTIENT_BITS, RangeShape};
-use crate::range::policy::HashedPlan;
+use crate::range::plan::HashedPlan;
 use crate::range::window::head;
 
 /// The keys of one file, each as its chunk's hash and its place in the chunk: the codes depend on how many there are.

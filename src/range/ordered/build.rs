@@ -2,7 +2,7 @@
 
 use super::super::lines::{LINE_CODES, LineWriter, WrittenLines};
 use super::super::params::{CodeMap, MAX_ORDERED_LOW_BITS, MAX_SHARED_BYTES, OrderedMap, QUOTIENT_BITS, RangeShape};
-use super::super::policy::OrderedPlan;
+use super::super::plan::OrderedPlan;
 use super::super::window::{WINDOW_BITS, head, window};
 use crate::codec::{common_prefix, put_u32, put_u64};
 use crate::filter::kind::FallbackReason;
