@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::error::ConfigError;
 use crate::hash::KeyExtractor;
 
-/// What ranges are counted in, for [`RangePolicy::bounded`]: an integer in big-endian bytes, at the start of the key or
+/// What ranges are counted in, for [`RangePolicy::bounded`](super::RangePolicy::bounded): an integer in big-endian bytes, at the start of the key or
 /// after its prefix.
 ///
 /// Keys may have more bytes than the integer: it is their order that counts, not their end. Fewer bytes are padded

@@ -10,7 +10,7 @@ use crate::range::{KeyRange, NextKey, RangeReader};
 
 impl Table {
     /// The range filter; `None` when the table has none, or was opened without filters. It is in memory as long as the table
-    /// is open: neither a [budget](ReadOptions::with_filter_budget) nor a sidecar covers it yet.
+    /// is open: neither a [budget](super::ReadOptions::with_filter_budget) nor a sidecar covers it yet.
     ///
     /// ```
     /// use sstfilter::FalsePositiveRate;
