@@ -64,6 +64,7 @@
 //! | load and probe one | [`LoadContext`] and [`FilterReader`]; [`FilterBlock`] where damage must be an error |
 //! | probe the filters of many files | [`FilterSet`], with a [`MatchBitmap`] for one key and a [`MatchMatrix`] for many |
 //! | add and remove keys in memory | [`StandardBloom`], [`RegisterBlockedBloom`], [`CountingBloom`], [`CuckooFilter`], by [`DynamicFilter`] |
+//! | let scans skip files | [`range`]: [`RangePolicy`](range::RangePolicy), [`RangeReader`](range::RangeReader) |
 //! | watch rates | [`FilterStats`], [`FilterHealth`], [`HealthLimits`] |
 //!
 //! # Modules
@@ -74,6 +75,7 @@
 //! - [`filter`]: a page for each kind of filter: how it works, what it costs, when to choose it
 //! - [`kind`]: the list of kinds, and the trait for a kind of your own
 //! - [`advise`]: the kinds ranked for a workload
+//! - [`range`]: filters for ranges of keys, by which scans skip files
 //! - [`partition`]: filters in parts of some KiB, of which a lookup reads one
 //! - [`budget`]: filters that share a number of bytes
 //! - [`sidecar`]: a new filter for a file that exists, in a file beside it

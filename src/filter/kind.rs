@@ -615,8 +615,8 @@ pub enum FallbackReason {
     /// Keys that were to be cut by range, or to be in a range filter, did not ascend. The file gets no filter, so no block
     /// records this reason.
     KeysOutOfOrder,
-    /// A key extractor gave a part for a prefix that a key with the prefix does not have, or one that is no prefix of its
-    /// key. The file gets no range filter, so no block records this reason.
+    /// A key extractor gave a part for a prefix that a key with the prefix does not have, or a part that is no prefix of its
+    /// key, or none for the part itself. The file gets no range filter, so no block records this reason.
     UnstableExtractor,
     /// The file holds a range tombstone, which a scan must not skip. The file gets no range filter, so no block records
     /// this reason.

@@ -62,7 +62,8 @@ impl<'a> RangeContext<'a> {
         Self { file: Some(file), ..self }
     }
 
-    /// The filter must hold these keys of the file, for instance its smallest and largest. An empty list checks nothing.
+    /// The filter must hold these keys of the file: always pass its smallest and largest. Only this check finds a hash
+    /// function or an extractor that changed under its name. An empty list checks nothing.
     #[must_use]
     pub fn with_known_keys(self, known_keys: &'a [&'a [u8]]) -> Self {
         Self { known_keys, ..self }
@@ -168,8 +169,10 @@ impl<D: AsRef<[u8]>> RangeFilter<D> {
 
     /// A lower bound of the file's first key that is not below `lower`.
     ///
-    /// A scan over many files need not seek in this one before it has reached the bound. Hashed codes know no order: their
-    /// bound is `lower` itself, unless the filter has no keys.
+    /// A scan over many files need not seek in this one before it has reached the bound. The bound may itself be a key: a
+    /// file that waits at a bound comes before the entries of other files at the same key. For an exclusive start, pass it
+    /// with a zero byte behind it. Hashed codes know no order: their bound is `lower` itself, unless the filter has no
+    /// keys. There is no such bound for scans in descending order.
     #[must_use]
     pub fn first_at_least(&self, lower: &[u8]) -> NextKey {
         // Once per file and scan: not worth instructions of its own.
@@ -325,8 +328,12 @@ impl RangeInfo {
         decode(block).map(|(trailer, shape)| Self::new(&trailer, &shape))
     }
 
-    /// The expected false positive rate, from 0 to 1, for empty ranges of `units` units. Ordered codes have one rate for
-    /// all lengths: that of ranges whose ends are independent of the keys.
+    /// The false positive rate that follows from the block's numbers, from 0 to 1, for empty ranges of `units` units.
+    ///
+    /// Of hashed codes it holds for all ranges without a key in their end units. Of ordered codes it is the rate of ranges whose
+    /// ends are spread evenly over what segments span, of any length, and says nothing of ranges near keys: it is lowest
+    /// where keys crowd, and just there nearly all ranges near them are reported. Record what scans find
+    /// ([`RangeReader::record_scan`](super::RangeReader::record_scan)).
     #[must_use]
     pub fn expected_fpr(&self, units: u64) -> f64 {
         match self.map {

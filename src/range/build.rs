@@ -150,7 +150,8 @@ impl RangeBuilder {
         payload + Trailer::tail_bytes(7) as u64 + self.identity.file_bytes()
     }
 
-    /// Builds the filter.
+    /// Builds the filter. The report's `expected_fpr` is the rate that the policy planned for the ranges that it is meant for;
+    /// what other ranges meet depends on the keys.
     #[must_use]
     pub fn finish(self) -> BuiltFilter {
         let started = Instant::now();
@@ -161,7 +162,8 @@ impl RangeBuilder {
             self.build(&mut report.peak_build_bytes).and_then(|(shape, payload)| seal(&shape, payload, identity));
         let block = match built {
             Ok(block) => {
-                (report.used, report.expected_fpr) = (Some(FilterKind::RANGE), rate);
+                report.used = Some(FilterKind::RANGE);
+                report.expected_fpr = if report.distinct_keys == 0 { 0.0 } else { rate };
                 report.block_bytes = block.len() as u64;
                 Some(block)
             }

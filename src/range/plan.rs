@@ -9,7 +9,13 @@ use crate::hash::KeyExtractor;
 /// after its prefix.
 ///
 /// Keys may have more bytes than the integer: it is their order that counts, not their end. Fewer bytes are padded
-/// with zeros.
+/// with zeros. Numbers written as text are no such integer: the digits of a range of 100 span millions of units.
+///
+/// A range counts every unit that it touches. Coarse units ([`of_low_bits`](Self::of_low_bits)) are what makes long ranges
+/// cheap: one of 2^20 units of 1 takes 29 bits per key at 1 %, and the same range in units of 2^10 takes 19, because
+/// it touches 2^10 or one more. Keys in one unit share a code and take less. The price: a key in a unit that a range covers in
+/// part makes the range positive. Take units of a hundredth of the usual range, and smaller than the distance of
+/// neighbouring keys.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -43,8 +49,8 @@ impl RangeUnits {
         Ok(Self { integer_bytes: bytes, low_bits: 0, extractor: None })
     }
 
-    /// Units of 2^`bits`: the integer's low bits are left out. A range from one second to the next in keys of
-    /// nanoseconds then counts few units, and takes few bits per key.
+    /// Units of 2^`bits`: the integer's low bits are left out. Beside the false positives that the policy plans, a range is
+    /// then reported for a key outside of it in one of its two end units: about as often as a unit holds a key.
     ///
     /// # Errors
     ///
@@ -60,8 +66,9 @@ impl RangeUnits {
     /// The integer follows the part that `extractor` gives, which must be a prefix of the key. A query whose ends have no
     /// such part in common is answered with "may be present".
     ///
-    /// The extractor must keep the promise of [`KeyExtractor::extract_prefix`], and give a part for the part itself:
-    /// [`FixedPrefix`](crate::FixedPrefix) and [`DelimitedPrefix`](crate::DelimitedPrefix) do.
+    /// The extractor must keep the promise of [`KeyExtractor::extract_prefix`], and that method must give a part for the
+    /// part itself: [`FixedPrefix`](crate::FixedPrefix) and [`DelimitedPrefix`](crate::DelimitedPrefix) do. With another one
+    /// no filter is built ([`FallbackReason::UnstableExtractor`](crate::FallbackReason::UnstableExtractor)).
     #[must_use]
     pub fn within(self, extractor: Arc<dyn KeyExtractor>) -> Self {
         Self { extractor: Some(extractor), ..self }

@@ -9,8 +9,9 @@ use std::sync::Arc;
 use super::lines::Portable;
 use super::plan::{HashedPlan, MapPlan, OrderedPlan, RangeUnits};
 use super::policy::RangePolicy;
-use super::{KeyRange, NextKey, RangeContext, RangeFilter};
+use super::{KeyRange, NextKey, RangeBuilder, RangeContext, RangeFilter};
 use crate::block::MatchBitmap;
+use crate::filter::kind::FallbackReason;
 use crate::hash::{DelimitedPrefix, FixedPrefix, KeyExtractor, KeyHasher, mix64};
 use crate::policy::BuildContext;
 
@@ -267,6 +268,67 @@ fn long_keys_and_long_common_prefixes_lose_no_key() {
                 compare_next(&filter, &keys, &ends);
             }
         }
+    }
+}
+
+/// Extractors that no range filter can be right or of use with.
+#[derive(Debug)]
+enum Wrong {
+    /// The last byte: no prefix of the key.
+    Suffix,
+    /// Up to two bytes: another part for a longer key.
+    UpToTwo,
+    /// The first byte, but no part for any prefix.
+    Silent,
+}
+
+impl KeyExtractor for Wrong {
+    fn name(&self) -> &'static str {
+        "wrong"
+    }
+
+    fn extract<'key>(&self, key: &'key [u8]) -> Option<std::borrow::Cow<'key, [u8]>> {
+        let part = match self {
+            Self::Suffix => key.get(key.len().checked_sub(1)?..)?,
+            Self::UpToTwo => key.get(..key.len().min(2))?,
+            Self::Silent => key.get(..1)?,
+        };
+        Some(part.into())
+    }
+
+    fn extract_prefix<'key>(&self, prefix: &'key [u8]) -> Option<std::borrow::Cow<'key, [u8]>> {
+        if matches!(self, Self::Silent) { None } else { self.extract(prefix) }
+    }
+}
+
+#[test]
+fn a_file_whose_filter_could_be_wrong_gets_none() {
+    let context = BuildContext::new(&KeyHasher::default());
+    let reason = |plan: MapPlan, calls: &dyn Fn(&mut RangeBuilder)| {
+        let mut builder = RangePolicy { plan }.builder(&context);
+        calls(&mut builder);
+        let built = builder.finish();
+        assert!(built.block.is_none());
+        assert_eq!((built.report.used, built.report.expected_fpr), (None, 1.0));
+        built.report.reason
+    };
+    let add = |keys: &'static [&'static [u8]]| {
+        move |builder: &mut RangeBuilder| keys.iter().for_each(|key| builder.add_key(key))
+    };
+    let units = || RangeUnits::integer(8).unwrap();
+    for plan in [ordered(7, 224), hashed(units(), 8, 192, 4)] {
+        assert_eq!(reason(plan.clone(), &add(&[b"b", b"a"])), FallbackReason::KeysOutOfOrder);
+        assert_eq!(reason(plan.clone(), &add(&[b"a\0", b"a"])), FallbackReason::KeysOutOfOrder);
+        let tombstone = |builder: &mut RangeBuilder| {
+            builder.add_key(b"a");
+            builder.add_range_tombstone();
+            builder.add_key(b"b");
+        };
+        assert_eq!(reason(plan, &tombstone), FallbackReason::RangeTombstone);
+    }
+    for wrong in [Wrong::Suffix, Wrong::UpToTwo, Wrong::Silent] {
+        let plan = hashed(units().within(Arc::new(wrong)), 8, 192, 4);
+        assert_eq!(reason(plan, &add(&[b"abc", b"abd", b"bcd"])), FallbackReason::UnstableExtractor);
     }
 }
 

@@ -24,7 +24,7 @@ pub(in crate::range) struct HashedBuilder {
     chunk: Option<(u64, u64)>,
     keys: Vec<HashedKey>,
     keys_outside: u64,
-    /// An extracted part was no prefix of its key.
+    /// An extracted part was no prefix of its key, or is no part of itself.
     has_foreign_part: bool,
 }
 
@@ -78,6 +78,8 @@ impl HashedBuilder {
             return None;
         };
         if self.prefix != *part || self.chunk.is_none() {
+            // Without a part of its own, no range inside the prefix could be told.
+            self.has_foreign_part |= extractor.extract_prefix(&part).as_ref() != Some(&part);
             self.prefix_hash = self.hasher.hash(&part);
             self.prefix.clear();
             self.prefix.extend_from_slice(&part);
