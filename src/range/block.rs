@@ -150,21 +150,31 @@ impl<D: AsRef<[u8]>> RangeFilter<D> {
     ///
     /// [`BlockError::PayloadChecksum`] when it differs.
     pub fn verify(&self) -> Result<(), BlockError> {
-        let (expected, got) = (self.trailer.payload_checksum, checksum(self.payload()));
+        let (expected, got) =
+            (self.trailer.payload_checksum, checksum(self.layout.payload(self.data.as_ref()).unwrap_or_default()));
         if expected == got { Ok(()) } else { Err(BlockError::PayloadChecksum { expected, got }) }
     }
 
     /// Whether the file may hold a key in the range; `false` is certain.
     #[must_use]
     pub fn may_hold<'a>(&self, range: impl Into<KeyRange<'a>>) -> bool {
-        simd::may_hold(self.view(), range.into())
+        // Bytes that have become fewer than they were tell nothing.
+        match self.view() {
+            Some(view) => simd::may_hold(view, range.into()),
+            None => true,
+        }
     }
 
     /// Probes for many ranges at once; `matches` then holds the answers in their order.
     pub fn may_hold_batch(&self, ranges: &[KeyRange<'_>], matches: &mut MatchBitmap) {
         matches.reset(ranges.len());
         let view = self.view();
-        ranges.chunks(64).zip(matches.words_mut()).for_each(|(ranges, word)| *word = simd::may_hold_each(view, ranges));
+        for (ranges, word) in ranges.chunks(64).zip(matches.words_mut()) {
+            *word = match view {
+                Some(view) => simd::may_hold_each(view, ranges),
+                None => u64::MAX >> (64 - ranges.len()),
+            };
+        }
     }
 
     /// A lower bound of the file's first key that is not below `lower`.
@@ -176,7 +186,10 @@ impl<D: AsRef<[u8]>> RangeFilter<D> {
     #[must_use]
     pub fn first_at_least(&self, lower: &[u8]) -> NextKey {
         // Once per file and scan: not worth instructions of its own.
-        self.view().first_at_least::<Portable>(lower)
+        match self.view() {
+            Some(view) => view.first_at_least::<Portable>(lower),
+            None => NextKey::AtLeast(lower.to_vec()),
+        }
     }
 
     /// The fields of the trailer, decoded.
@@ -198,13 +211,9 @@ impl<D: AsRef<[u8]>> RangeFilter<D> {
     }
 
     #[inline(always)]
-    pub(super) fn view(&self) -> View<'_> {
-        View { shape: &self.shape, layout: &self.layout, hashing: &self.hashing, payload: self.payload() }
-    }
-
-    #[inline(always)]
-    fn payload(&self) -> &[u8] {
-        self.layout.payload(self.data.as_ref())
+    pub(super) fn view(&self) -> Option<View<'_>> {
+        let payload = self.layout.payload(self.data.as_ref())?;
+        Some(View { shape: &self.shape, layout: &self.layout, hashing: &self.hashing, payload })
     }
 }
 

@@ -30,6 +30,8 @@ use crate::policy::{BuildContext, BuildReport, BuiltFilter};
 ///   ranges hold other keys. Keys that do not ascend bytewise give no filter
 ///   ([`FallbackReason::KeysOutOfOrder`]); a comparator that differs only for keys that this file does not have cannot be
 ///   detected here, so the engine must not build range filters at all.
+/// - **Memory**: ordered codes keep the keys of one segment and what is written; hashed codes keep 16 bytes per key, and as much
+///   again in [`finish`](Self::finish). [`BuildContext::memory_budget`] limits their sorting alone.
 /// - **Keys** are the bytes that scans are bounded by: user keys, without sequence numbers.
 #[derive(Debug)]
 pub struct RangeBuilder {

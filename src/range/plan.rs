@@ -17,6 +17,9 @@ use crate::hash::KeyExtractor;
 /// part makes the range positive. Take units of a hundredth of the usual range, and smaller than the distance of
 /// neighbouring keys.
 ///
+/// A range that begins right after a key excludes that key's unit only if all keys of the file have one length, and no bytes
+/// follow the integer. Otherwise begin at the next unit, inclusive.
+///
 /// ```
 /// use std::sync::Arc;
 ///
@@ -50,7 +53,8 @@ impl RangeUnits {
     }
 
     /// Units of 2^`bits`: the integer's low bits are left out. Beside the false positives that the policy plans, a range is
-    /// then reported for a key outside of it in one of its two end units: about as often as a unit holds a key.
+    /// then reported for a key outside of it in one of its two end units: always, if it begins in the unit of a key, and
+    /// otherwise about as often as a unit holds a key.
     ///
     /// # Errors
     ///
@@ -113,7 +117,7 @@ impl HashedPlan {
 }
 
 impl OrderedPlan {
-    /// The mean rate for ranges whose ends are independent of the keys.
+    /// The mean rate for ranges whose ends are spread evenly over what a segment spans.
     pub(super) fn rate(self) -> f64 {
         rate_of_ordered(self.segment_keys.into(), self.low_bits)
     }

@@ -7,6 +7,7 @@ use super::params::{MAX_CHUNK_BITS, MAX_LOW_BITS, MAX_ORDERED_LOW_BITS};
 use super::plan::{HashedPlan, MEAN_SEGMENT_RATE, MapPlan, OrderedPlan, RangeUnits, two_to};
 use crate::error::ConfigError;
 use crate::hash::KeyExtractor;
+use crate::ids::FilterKind;
 use crate::policy::BuildContext;
 use crate::units::FalsePositiveRate;
 
@@ -15,8 +16,8 @@ use crate::units::FalsePositiveRate;
 /// | | [`ordered`](Self::ordered) | [`bounded`](Self::bounded) |
 /// |---|---|---|
 /// | ranges | any, also without an end | of a declared length, between keys with one prefix |
-/// | false positive rate | for numbers, and ends spread evenly among them; up to 1 beside keys, and high for text | proven for all ranges chosen without knowing the seed |
-/// | bits per key at 1 % | about 10, whatever the length | 14 for 2^5 units, 19 for 2^10, 29 for 2^20 |
+/// | false positive rate | for numbers, and ends spread evenly among them; up to 1 beside keys, and high for text | the same for all ranges that are chosen without knowing the seed, and have no key in their end units |
+/// | bits per key at 1 % | about 10, whatever the range's length; up to 13 where families of keys share 100 bytes | 14 for 2^5 units, 19 for 2^10, 29 for 2^20 |
 /// | exact | where keys of one length are dense | no |
 /// | lower bound of the next key | yes | no |
 ///
@@ -71,15 +72,17 @@ impl RangePolicy {
     ///
     /// # Errors
     ///
-    /// [`ConfigError::OutOfRange`] for a rate below 2^-31.
+    /// [`ConfigError::RateOutOfRange`] for a rate below about 2^-31.
     pub fn ordered(rate: FalsePositiveRate) -> Result<Self, ConfigError> {
         let most = MEAN_SEGMENT_RATE;
         let fits = |low_bits: u32| {
             let keys = (224.0 * rate.get() * two_to(low_bits) / most).min(224.0);
             (keys >= LEAST_SEGMENT_KEYS).then_some((low_bits, keys))
         };
-        let (low_bits, keys) =
-            (0..=MAX_ORDERED_LOW_BITS).find_map(fits).ok_or_else(|| too_many_low_bits(MAX_ORDERED_LOW_BITS + 1))?;
+        let low_bits_and_keys = (0..=MAX_ORDERED_LOW_BITS).find_map(fits);
+        let least = MEAN_SEGMENT_RATE / two_to(MAX_ORDERED_LOW_BITS);
+        let too_low = ConfigError::RateOutOfRange { kind: FilterKind::RANGE, least, most: 1.0, got: rate.get() };
+        let (low_bits, keys) = low_bits_and_keys.ok_or(too_low)?;
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "164 to 224")]
         let segment_keys = keys as u32;
         Ok(Self { plan: MapPlan::Ordered(OrderedPlan { low_bits, segment_keys }) })
@@ -104,9 +107,11 @@ impl RangePolicy {
         }
         let line_codes = |low_bits| 256.0 * two_to(low_bits) * rate.get() / longest as f64;
         let smallest = (0..=MAX_LOW_BITS).find(|&low_bits| line_codes(low_bits) > MOST_LINE_CODES / 2.0);
-        let low_bits = smallest.ok_or_else(|| too_many_low_bits(MAX_LOW_BITS + 1))?;
-        let chunk_bits = longest.next_power_of_two().trailing_zeros() + LONGEST_RANGES_LOG2;
-        debug_assert!(chunk_bits <= MAX_CHUNK_BITS, "2^40 low bits bound the longest range");
+        let low_bits = smallest.ok_or_else(|| too_long(longest))?;
+        let chunk_bits = longest.checked_next_power_of_two().map_or(64, u64::trailing_zeros) + LONGEST_RANGES_LOG2;
+        if chunk_bits > MAX_CHUNK_BITS {
+            return Err(too_long(longest));
+        }
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "96 to 192")]
         let line_codes = line_codes(low_bits).min(MOST_LINE_CODES) as u32;
         let plan = HashedPlan { units, longest, low_bits, line_codes, chunk_bits };
@@ -133,10 +138,8 @@ impl RangePolicy {
 /// most, and mostly one. Larger chunks would crowd close keys into few lines.
 const LONGEST_RANGES_LOG2: u32 = 5;
 
-fn too_many_low_bits(low_bits: u32) -> ConfigError {
-    let (option, expected) = (
-        "low bits of a range filter's codes",
-        "at most 31 if ordered and 40 if hashed; allow a higher rate or shorter ranges",
-    );
-    ConfigError::OutOfRange { option, expected, got: low_bits.into() }
+fn too_long(longest: u64) -> ConfigError {
+    let (option, expected) =
+        ("longest range", "at most 2^41 units, and 43 bits per key; take coarser units, or a higher rate");
+    ConfigError::OutOfRange { option, expected, got: longest }
 }

@@ -2,8 +2,10 @@
 //! where one key is a prefix of another. So both maps are compared with a sorted set on all ranges of small universes, with
 //! parameters so small that every range crosses something.
 
+use core::cell::Cell;
 use core::ops::Bound;
 use std::collections::BTreeSet;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use super::lines::Portable;
@@ -14,6 +16,7 @@ use crate::block::MatchBitmap;
 use crate::filter::kind::FallbackReason;
 use crate::hash::{DelimitedPrefix, FixedPrefix, KeyExtractor, KeyHasher, mix64};
 use crate::policy::BuildContext;
+use crate::units::FalsePositiveRate;
 
 type Key = Vec<u8>;
 
@@ -80,7 +83,7 @@ fn compare(filter: &RangeFilter<bytes::Bytes>, keys: &BTreeSet<Key>, ends: &[Key
         let may_hold = filter.may_hold(range);
         assert!(!may_hold || !range.is_empty(), "{what}: {range:?} is empty");
         assert!(may_hold || !has_key, "{what}: {range:?} holds {:?}", sorted[first]);
-        assert_eq!(filter.view().may_hold::<Portable>(range), may_hold, "{what}: {range:?} in plain Rust");
+        assert_eq!(filter.view().unwrap().may_hold::<Portable>(range), may_hold, "{what}: {range:?} in plain Rust");
         answers.empty += u64::from(!has_key);
         answers.false_positives += u64::from(may_hold && !has_key);
     };
@@ -225,6 +228,16 @@ fn hashed_codes_inside_prefixes_lose_no_key() {
 }
 
 #[test]
+fn ranges_inside_a_prefix_are_absent_where_all_keys_are_outside_the_domain() {
+    let extractor: Arc<dyn KeyExtractor> = Arc::new(FixedPrefix::new(4));
+    let keys = BTreeSet::from([b"a".to_vec(), b"abc".to_vec()]);
+    let units = RangeUnits::integer(8).unwrap().within(Arc::clone(&extractor));
+    let filter = filter_of(hashed(units, 8, 192, 4), &keys, Some(extractor));
+    assert!(!filter.may_hold(&b"abcde"[..]..&b"abcdz"[..]));
+    assert!(filter.may_hold(&b"abc"[..]..&b"abcdz"[..]), "the first end has no prefix");
+}
+
+#[test]
 fn dense_keys_of_one_length_are_told_exactly_by_ordered_codes() {
     let universe = integers(10, 4);
     for case in 0..6 {
@@ -330,6 +343,49 @@ fn a_file_whose_filter_could_be_wrong_gets_none() {
         let plan = hashed(units().within(Arc::new(wrong)), 8, 192, 4);
         assert_eq!(reason(plan, &add(&[b"abc", b"abd", b"bcd"])), FallbackReason::UnstableExtractor);
     }
+}
+
+/// Bytes that become fewer after they were loaded, as a file does that is mapped and then cut.
+struct Shrinking(Vec<u8>, Rc<Cell<bool>>);
+
+impl AsRef<[u8]> for Shrinking {
+    fn as_ref(&self) -> &[u8] {
+        if self.1.get() { &self.0[..10] } else { &self.0 }
+    }
+}
+
+#[test]
+fn a_block_that_has_become_shorter_loses_no_key() {
+    let keys = BTreeSet::from([b"a".to_vec(), b"b".to_vec()]);
+    for plan in [ordered(7, 224), hashed(RangeUnits::integer(8).unwrap(), 8, 192, 4)] {
+        let (block, is_cut) = (filter_of(plan, &keys, None).into_inner().to_vec(), Rc::default());
+        let context = RangeContext::new(&KeyHasher::default());
+        let filter = RangeFilter::load(Shrinking(block, Rc::clone(&is_cut)), &context).unwrap();
+        is_cut.set(true);
+        assert!(filter.may_hold(&b"a"[..]..=&b"a"[..]));
+        let mut matches = MatchBitmap::default();
+        filter.may_hold_batch(&[KeyRange::from(&b"x"[..]..), KeyRange::from(..)], &mut matches);
+        assert_eq!((matches.len(), matches.count()), (2, 2));
+        assert_eq!(filter.first_at_least(b"a"), NextKey::AtLeast(b"a".to_vec()));
+        assert!(filter.verify().is_err());
+    }
+}
+
+#[test]
+fn every_policy_that_is_accepted_builds_blocks_that_load() {
+    let units = |bytes| RangeUnits::integer(bytes).unwrap();
+    let rates = [0.999, 0.9, 0.5, 0.01, 1e-6, 1e-9, 1e-12].map(|rate| FalsePositiveRate::new(rate).unwrap());
+    let keys = BTreeSet::from([b"a".to_vec(), b"b".to_vec()]);
+    let mut accepted = 0;
+    for rate in rates {
+        let bounded = (0..64).flat_map(|log2| [(1_u64 << log2) - 1, 1 << log2, (1 << log2) + 1]);
+        let bounded = bounded.map(|longest| RangePolicy::bounded(units(8), longest, rate));
+        for policy in bounded.chain([RangePolicy::ordered(rate)]).flatten() {
+            compare(&filter_of(policy.plan, &keys, None), &keys, &strings(b"ab", 0, 2), "any policy");
+            accepted += 1;
+        }
+    }
+    assert!(accepted > 300, "{accepted}");
 }
 
 #[test]

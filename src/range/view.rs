@@ -44,10 +44,10 @@ impl Layout {
         Self { lines, lows, payload: bytes(shape.payload_bytes()), records, spread }
     }
 
-    /// The payload at the start of `block`; empty if the block has become shorter than it was.
+    /// The payload at the start of `block`; `None` if the block has become shorter than it was.
     #[inline(always)]
-    pub(super) fn payload<'a>(&self, block: &'a [u8]) -> &'a [u8] {
-        block.get(..self.payload).unwrap_or_default()
+    pub(super) fn payload<'a>(&self, block: &'a [u8]) -> Option<&'a [u8]> {
+        block.get(..self.payload)
     }
 }
 

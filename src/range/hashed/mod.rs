@@ -17,7 +17,6 @@
 pub(super) mod build;
 pub(super) mod query;
 
-use super::params::MAX_CODES;
 use crate::hash::{KeyHash, map_to_range, mix64};
 
 /// Where a chunk's units start.
@@ -31,5 +30,3 @@ fn chunk_start(hash: u64, space: u64) -> u64 {
 fn chunk_hash(prefix: KeyHash, chunk: u64) -> u64 {
     mix64(prefix.get() ^ mix64(chunk))
 }
-
-const _: () = assert!(MAX_CODES < u32::MAX as u64, "ranks have 31 bits");

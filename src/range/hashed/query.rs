@@ -102,6 +102,8 @@ impl Hashing {
             Bound::Unbounded => Some(last.into()),
         };
         match (from, to) {
+            // Without codes, all keys of the file are outside the extractor's domain, and those in the range are not.
+            _ if shape.lines == 0 => Err(false),
             (Some(from), Some(to)) if from <= to => Ok(UnitRange { prefix, from: from as u64, to: to as u64 }),
             _ => Err(false),
         }

@@ -4,6 +4,8 @@ use super::{LINE_CODES, OVERFULL};
 use crate::codec::{put_u32, put_u64};
 use crate::range::params::MAX_CODES;
 
+const _: () = assert!(MAX_CODES < 1 << 31, "ranks have 31 bits");
+
 /// Writes ascending codes as lines, low bits and overflow.
 #[derive(Debug)]
 pub(in crate::range) struct LineWriter {

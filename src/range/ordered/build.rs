@@ -156,7 +156,7 @@ impl OrderedBuilder {
     pub(in crate::range) fn estimated_bytes(&self) -> u64 {
         let segments = self.records.len() as u64 + 1;
         let current = self.current.len() as u64 * u64::from(self.plan.low_bits) / 8 + 64;
-        self.lines.bytes() + segments * 16 + current
+        self.lines.bytes() + segments * 16 + current + self.separators.bytes.len() as u64
     }
 
     /// Bytes held, what is written included.

@@ -55,9 +55,9 @@ impl Subject for Ours {
         Ok(Box::new(Loaded { filter, matches: MatchBitmap::default() }))
     }
 
-    /// Hashed codes: the units of a chunk, 16 times the longest range.
+    /// Hashed codes: the units of a chunk, 32 times the longest range.
     fn boundary_step(&self, _keys: u64) -> u64 {
-        self.longest.map_or(1 << 32, |longest| longest.next_power_of_two() << 4)
+        self.longest.map_or(1 << 32, |longest| longest.next_power_of_two() << 5)
     }
 }
 
