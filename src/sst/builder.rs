@@ -106,7 +106,7 @@ impl<W: Write> TableBuilder<W> {
     /// # Errors
     ///
     /// [`TableError::ExtractorName`] when the name of an extractor is not 1 to 255 bytes;
-    /// [`TableError::TooManyExtractors`] for more than 64 of those of the filter for lookups.
+    /// [`TableError::TooManyExtractors`] for more than 63 of those of the filter for lookups.
     pub fn new(sink: W, options: &TableOptions) -> Result<Self, TableError> {
         let key_parts = KeyPartNames::of(&options.parts);
         check_names(&key_parts)?;

@@ -20,28 +20,35 @@ pub(crate) struct Reader {
 /// The parts of keys that a filter holds and its reader knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SharedParts {
-    whole_keys: bool,
-    /// Bit `i` is the extractor at position `i` of the reader. Tables have at most [`MAX_EXTRACTORS`].
-    extractors: u64,
+    /// Bit `i` is the extractor at position `i` of the reader, and the highest bit the whole key. Tables have at most
+    /// [`MAX_EXTRACTORS`].
+    bits: u64,
 }
 
-/// Most extractors of a table: their names then fit its properties, and a set of them a word.
-pub(crate) const MAX_EXTRACTORS: usize = 64;
+/// Most extractors of a table: their names then fit its properties, and a set of them a word, with the whole key.
+pub(crate) const MAX_EXTRACTORS: usize = 63;
+
+/// The whole key, among the parts.
+const WHOLE_KEY: u64 = 1 << MAX_EXTRACTORS;
 
 impl SharedParts {
     /// Those that point lookups probe for. The whole key alone says more than all of its parts.
     pub(crate) const fn of_points(self) -> Self {
-        if self.whole_keys { Self { whole_keys: true, extractors: 0 } } else { self }
+        if self.has_whole_keys() { Self { bits: WHOLE_KEY } } else { self }
     }
 
     /// Whether point lookups probe for whole keys.
     pub(crate) const fn has_whole_keys(self) -> bool {
-        self.whole_keys
+        self.bits & WHOLE_KEY != 0
+    }
+
+    const fn extractors(self) -> u64 {
+        self.bits & !WHOLE_KEY
     }
 
     /// Whether these are one part.
     pub(crate) const fn is_one(self) -> bool {
-        self.extractors.count_ones() + self.whole_keys as u32 == 1
+        self.bits.count_ones() == 1
     }
 }
 
@@ -64,9 +71,9 @@ impl Reader {
         shared: SharedParts,
         key: &'a [u8],
     ) -> impl Iterator<Item = KeyHash> + use<'a> {
-        let whole = shared.whole_keys.then(|| self.hasher.hash(key));
+        let whole = shared.has_whole_keys().then(|| self.hasher.hash(key));
         let part = |position| self.parts.part_hash(position, &self.hasher, key);
-        whole.into_iter().chain(bits_of(shared.extractors).filter_map(part))
+        whole.into_iter().chain(bits_of(shared.extractors()).filter_map(part))
     }
 
     /// The hashes that a filter of `shared` parts has if it has any key with this prefix; none if it cannot tell. A
@@ -76,13 +83,14 @@ impl Reader {
         shared: SharedParts,
         prefix: &'a [u8],
     ) -> impl Iterator<Item = KeyHash> + use<'a> {
-        bits_of(shared.extractors).filter_map(|position| self.parts.part_hash_of_prefix(position, &self.hasher, prefix))
+        bits_of(shared.extractors())
+            .filter_map(|position| self.parts.part_hash_of_prefix(position, &self.hasher, prefix))
     }
 
     /// Whether [`point_hashes`](Self::point_hashes) gives any.
     pub(crate) fn has_point_hash(&self, shared: SharedParts, key: &[u8]) -> bool {
         let has_part = |position| self.parts.extractor(position).is_some_and(|part| part.extract(key).is_some());
-        shared.whole_keys || bits_of(shared.extractors).any(has_part)
+        shared.has_whole_keys() || bits_of(shared.extractors()).any(has_part)
     }
 
     /// All parts of this reader.
@@ -98,7 +106,7 @@ impl Reader {
     pub(crate) fn parts_shared_with(&self, held: &KeyPartNames) -> Result<SharedParts, BlockError> {
         let is_shared = |name: &str| held.extractors.iter().any(|other| other == name);
         let shared = self.parts_where(self.parts.has_whole_keys() && held.whole_keys, is_shared);
-        if shared.whole_keys || shared.extractors != 0 {
+        if shared.bits != 0 {
             return Ok(shared);
         }
         Err(BlockError::ExtractorMismatch {
@@ -110,7 +118,7 @@ impl Reader {
     fn parts_where(&self, whole_keys: bool, holds: impl Fn(&str) -> bool) -> SharedParts {
         let names = self.extractor_names().take(MAX_EXTRACTORS).enumerate();
         let extractors = names.filter(|(_, name)| holds(name)).fold(0, |bits, (position, _)| bits | 1 << position);
-        SharedParts { whole_keys, extractors }
+        SharedParts { bits: extractors | if whole_keys { WHOLE_KEY } else { 0 } }
     }
 
     fn extractor_names(&self) -> impl Iterator<Item = &str> {
@@ -131,7 +139,7 @@ impl Reader {
 
     /// Whether equal identities prove that hashes are equal: of whole keys under a public seed.
     pub(crate) fn is_known_by_identity(&self, shared: SharedParts) -> bool {
-        self.hasher.identity().id == HashId::Xxh3 && shared.extractors == 0
+        self.hasher.identity().id == HashId::Xxh3 && shared.extractors() == 0
     }
 
     /// The hashes of the first and the last key of a table, which its filter must contain. Equal identities do not

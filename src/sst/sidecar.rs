@@ -32,13 +32,13 @@ impl Table {
     /// The sidecar whose filter is used instead of the table's own.
     #[must_use]
     pub fn sidecar(&self) -> Option<&Sidecar> {
-        self.sidecar.as_ref()?.state.as_ref().ok()
+        self.own_sidecar()?.state.as_ref().ok()
     }
 
     /// Why the sidecar that is beside the table is not used, if it is not. The table's own filter is used then.
     #[must_use]
     pub fn sidecar_problem(&self) -> Option<&TableError> {
-        self.sidecar.as_ref()?.state.as_ref().err()
+        self.own_sidecar()?.state.as_ref().err()
     }
 
     /// Builds a sidecar from the table's keys, and writes it nowhere. See [`write_sidecar`](Self::write_sidecar), which

@@ -67,10 +67,8 @@ pub struct Table {
     pub(crate) file: Arc<TableFile>,
     pub(crate) parts: TableParts,
     filter: Option<TableFilter>,
-    /// Boxed, because most tables have none.
-    pub(super) sidecar: Option<Box<TableSidecar>>,
-    /// Boxed, because many tables have none.
-    pub(super) range_filter: Option<Box<TableRangeFilter>>,
+    /// Boxed, because most tables have neither.
+    beside: Option<Box<Beside>>,
     pub(crate) reader: Arc<Reader>,
     /// What the filter is probed for.
     pub(crate) shared: SharedParts,
@@ -80,6 +78,12 @@ pub struct Table {
     cache: Option<Box<TableCache>>,
     /// Further range skips, counted by the set that the table is in.
     range_skips_in_set: Option<Box<SharedCounter>>,
+}
+
+/// What a table may have beside the filter that it was written with.
+struct Beside {
+    sidecar: Option<TableSidecar>,
+    range_filter: Option<TableRangeFilter>,
 }
 
 /// A block cache, and the table's number in the keys of its blocks.
@@ -132,11 +136,12 @@ impl Table {
         let shared = shared.unwrap_or_else(own);
         let handle = parts.handles.filter.filter(|_| !options.ignores_filters);
         let filter = filter.or_else(|| Some(TableFilter::open(&file, handle?, &parts, &reader, options)));
+        let range_filter = TableRangeFilter::open(&file, &parts, &reader, options);
+        let is_any = sidecar.is_some() || range_filter.is_some();
         let index = OnceLock::new();
         let cache = options.cache.clone().map(|blocks| Box::new(TableCache { blocks, number: next_table_number() }));
         let table = Self {
-            range_filter: TableRangeFilter::open(&file, &parts, &reader, options).map(Box::new),
-            sidecar: sidecar.map(Box::new),
+            beside: is_any.then(|| Box::new(Beside { sidecar, range_filter })),
             range_skips_in_set: None,
             file,
             parts,
@@ -149,6 +154,16 @@ impl Table {
         table.accepted_by(options)
     }
 
+    /// The sidecar, usable or not.
+    pub(super) fn own_sidecar(&self) -> Option<&TableSidecar> {
+        self.beside.as_ref()?.sidecar.as_ref()
+    }
+
+    /// The range filter, usable or not.
+    pub(super) fn own_range_filter(&self) -> Option<&TableRangeFilter> {
+        self.beside.as_ref()?.range_filter.as_ref()
+    }
+
     /// The table, unless its filter was built for another reader and `options` refuse that.
     pub(crate) fn accepted_by(mut self, options: &ReadOptions) -> Result<Self, TableError> {
         let is_refused = options.is_hash_strict && self.filter_problem().is_some_and(TableError::is_foreign_filter);
@@ -159,14 +174,14 @@ impl Table {
         let is_unserved = self.filter.is_none() && self.sidecar_problem().is_some_and(TableError::is_foreign_filter);
         if options.is_hash_strict
             && is_unserved
-            && let Some(problem) = self.sidecar.take().and_then(|sidecar| sidecar.into_problem())
+            && let Some(problem) = self.beside.take().and_then(|beside| beside.sidecar?.into_problem())
         {
             return Err(problem);
         }
         let is_range_refused = |filter: &TableRangeFilter| filter.foreign_problem().is_some();
         if options.is_hash_strict
-            && self.range_filter.as_deref().is_some_and(is_range_refused)
-            && let Some(problem) = self.range_filter.take().and_then(|filter| filter.into_problem())
+            && self.own_range_filter().is_some_and(is_range_refused)
+            && let Some(problem) = self.beside.take().and_then(|beside| beside.range_filter?.into_problem())
         {
             return Err(problem);
         }
@@ -176,7 +191,7 @@ impl Table {
     /// Whether the filter lacks a key of this table for a reader of the identity of the table's own, and that reader is
     /// to blame. With a public seed and whole keys, equal identities are equal hashes: then the filter is wrong.
     pub(crate) fn contradicts(&self, reader: &Reader) -> bool {
-        if self.range_filter.as_ref().is_some_and(|filter| filter.contradicts_reader) {
+        if self.own_range_filter().is_some_and(|filter| filter.contradicts_reader) {
             return true;
         }
         if self.hash_identity().id == HashId::Xxh3 && self.key_parts().extractors().len() == 0 {
@@ -205,7 +220,8 @@ impl Table {
         if let Some(filter) = &mut self.filter {
             filter.disable(at, reason.clone());
         }
-        if let (Some(filter), Some(handle)) = (&mut self.range_filter, self.parts.properties.range_handle()) {
+        let range_filter = self.beside.as_mut().and_then(|beside| beside.range_filter.as_mut());
+        if let (Some(filter), Some(handle)) = (range_filter, self.parts.properties.range_handle()) {
             filter.disable(&self.file, handle, reason);
         }
     }
@@ -216,7 +232,7 @@ impl Table {
             Some(filter) => self.file.location(filter.part(), filter.block().offset),
             None => self.file.location(TablePart::Filter, 0),
         };
-        self.sidecar.as_ref().and_then(|sidecar| sidecar.filter_in_use()).unwrap_or_else(own)
+        self.own_sidecar().and_then(|sidecar| sidecar.filter_in_use()).unwrap_or_else(own)
     }
 
     /// Includes what a set of tables counts for this one from now on.
@@ -356,7 +372,7 @@ impl Table {
     pub fn may_contain_prefix(&self, prefix: &[u8]) -> bool {
         self.parts.properties.range_meets(prefix)
             && self.may_contain_parts_of(prefix)
-            && (self.range_filter.is_none() || self.filter_may_hold(KeyBounds::of_prefix(prefix).range()))
+            && (self.own_range_filter().is_none() || self.filter_may_hold(KeyBounds::of_prefix(prefix).range()))
     }
 
     /// Whether the filter may contain the parts that all keys with the prefix have in common.
@@ -540,10 +556,10 @@ impl Table {
     #[must_use]
     pub fn stats(&self) -> TableStats {
         let filter = self.filter.as_ref().map(TableFilter::stats).unwrap_or_default();
-        let range_filter = self.range_filter.as_ref().map(|filter| filter.stats()).unwrap_or_default();
+        let range_filter = self.own_range_filter().map(TableRangeFilter::stats).unwrap_or_default();
         let mut stats = self.file.counters.snapshot(filter, range_filter);
         stats.range_skips += self.range_skips_in_set.as_ref().map_or(0, |skips| skips.get());
-        stats.bytes_read += self.sidecar.as_ref().map_or(0, |sidecar| sidecar.bytes_read());
+        stats.bytes_read += self.own_sidecar().map_or(0, TableSidecar::bytes_read);
         stats.sidecar_problems = u64::from(self.sidecar_problem().is_some());
         stats
     }
@@ -572,8 +588,8 @@ impl fmt::Debug for Table {
         f.debug_struct("Table")
             .field("parts", &self.parts)
             .field("filter", &self.filter)
-            .field("sidecar", &self.sidecar)
-            .field("range_filter", &self.range_filter)
+            .field("sidecar", &self.own_sidecar())
+            .field("range_filter", &self.own_range_filter())
             .field("stats", &self.stats())
             .finish_non_exhaustive()
     }

@@ -29,13 +29,13 @@ impl Table {
     /// ```
     #[must_use]
     pub fn range_filter(&self) -> Option<&RangeReader<Bytes>> {
-        self.range_filter.as_ref().map(|filter| &filter.reader)
+        self.own_range_filter().map(|filter| &filter.reader)
     }
 
     /// Why the range filter is not used, if it is not although there is one. Scans read the table without it.
     #[must_use]
     pub fn range_filter_problem(&self) -> Option<&TableError> {
-        self.range_filter.as_ref()?.problem.as_deref()
+        self.own_range_filter()?.problem.as_deref()
     }
 
     /// Whether the table may hold a key in `range`, by its smallest and largest key and its range filter alone: `false` only

@@ -112,7 +112,7 @@ impl Table {
 
     /// The sidecar's filter, read again, or the verdict on one that cannot be probed.
     pub(crate) fn verified_sidecar(&self) -> Result<Result<VerifiedFilter, FilterVerdict>, TableError> {
-        let Some(sidecar) = &self.sidecar else { return Ok(Err(FilterVerdict::None)) };
+        let Some(sidecar) = self.own_sidecar() else { return Ok(Err(FilterVerdict::None)) };
         let problem = match sidecar.read_again(&self.parts, &self.reader) {
             Ok(None) => return Ok(Err(FilterVerdict::None)),
             Ok(Some((filter, shared))) => {
