@@ -17,7 +17,7 @@ use crate::units::FalsePositiveRate;
 /// |---|---|---|
 /// | ranges | any, also without an end | of a declared length, between keys with one prefix |
 /// | false positive rate | for numbers, and ends spread evenly among them; up to 1 beside keys, and high for text | the same for all ranges that are chosen without knowing the seed, and have no key in their end units |
-/// | bits per key at 1 % | about 10, whatever the range's length; up to 13 where families of keys share 100 bytes | 14 for 2^5 units, 19 for 2^10, 29 for 2^20 |
+/// | bits per key at 1 % | about 10, whatever the range's length; more where families of keys share long prefixes | 14 for 2^5 units, 19 for 2^10, 29 for 2^20 |
 /// | exact | where keys of one length are dense | no |
 /// | lower bound of the next key | yes | no |
 ///
