@@ -48,7 +48,7 @@ impl SharedParts {
 
     /// Whether these are one part.
     pub(crate) const fn is_one(self) -> bool {
-        self.bits.count_ones() == 1
+        self.bits.is_power_of_two()
     }
 }
 

@@ -232,7 +232,7 @@ impl Table {
             Some(filter) => self.file.location(filter.part(), filter.block().offset),
             None => self.file.location(TablePart::Filter, 0),
         };
-        self.own_sidecar().and_then(|sidecar| sidecar.filter_in_use()).unwrap_or_else(own)
+        self.own_sidecar().and_then(TableSidecar::filter_in_use).unwrap_or_else(own)
     }
 
     /// Includes what a set of tables counts for this one from now on.
