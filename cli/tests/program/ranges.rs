@@ -116,7 +116,7 @@ fn options_that_make_no_range_filter_are_refused() {
     for (options, words) in [
         (&["--range-filter", "hashed"][..], "expected ordered"),
         (&["--range-filter", "bounded:0"], "longest range"),
-        (&["--range-filter", "bounded:1e18"], "low bits"),
+        (&["--range-filter", "bounded:1e18"], "at most 2^41 units"),
         (&["--range-filter", "ordered", "--policy", "bloom"], "leave out --policy"),
         (&["--range-filter", "bounded:8", "--range-integer", "9"], "expected 1 to 8"),
         (&["--range-filter", "ordered", "--range-prefix", ""], "expected a number of bytes"),
