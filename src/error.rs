@@ -295,16 +295,7 @@ impl fmt::Display for BlockError {
                 "filter kind: expected a filter that is probed for single keys, got a range filter: open it with \
                  `range::RangeFilter`"
             ),
-            Self::RangeExtractor { expected: Some(expected), got } => write!(
-                f,
-                "range filter built with another key extractor: expected one whose name has CRC32C {expected:#010x}, got \
-                 {got:#010x}"
-            ),
-            Self::RangeExtractor { expected: None, got } => write!(
-                f,
-                "range filter built with a key extractor, whose name has CRC32C {got:#010x}: expected one for the reader, \
-                 too; open it with that extractor"
-            ),
+            Self::RangeExtractor { expected, got } => write_range_extractor(f, *expected, *got),
             Self::Partition => write!(
                 f,
                 "filter block of one partition: expected a block of all of its file's keys; open it through its \
@@ -336,6 +327,22 @@ impl fmt::Display for BlockError {
             Self::PartitionWithoutFilter => write!(f, "no filter to probe: the partition was written without one"),
             Self::Unreadable { reason } => write!(f, "filter block could not be read: {reason}"),
         }
+    }
+}
+
+/// Says so when the reader has no extractor.
+fn write_range_extractor(f: &mut fmt::Formatter<'_>, expected: Option<u32>, got: u32) -> fmt::Result {
+    match expected {
+        Some(expected) => write!(
+            f,
+            "range filter built with another key extractor: expected one whose name has CRC32C {expected:#010x}, got \
+             {got:#010x}"
+        ),
+        None => write!(
+            f,
+            "range filter built with a key extractor, whose name has CRC32C {got:#010x}: expected one for the reader, \
+             too; open it with that extractor"
+        ),
     }
 }
 

@@ -25,7 +25,32 @@ pub struct KeyRange<'a> {
     pub upper: Bound<&'a [u8]>,
 }
 
+/// The least byte string above all that begin with `prefix`, as all of its bytes but the last, and the last: the prefix up to
+/// its last byte that is not 0xff, and that byte raised by one. `None` when there is nothing above them.
+pub(super) fn successor(prefix: &[u8]) -> Option<(&[u8], u8)> {
+    let last = prefix.iter().rposition(|&byte| byte != u8::MAX)?;
+    Some((prefix.get(..last)?, prefix.get(last)? + 1))
+}
+
 impl KeyRange<'_> {
+    /// The upper end of the range of all keys that begin with `prefix`, whose lower end is the prefix itself.
+    ///
+    /// Filters of ranges inside prefixes know this end: with another one, however close, a range is not inside its prefix.
+    ///
+    /// ```
+    /// use std::ops::Bound;
+    ///
+    /// use sstfilter::range::KeyRange;
+    ///
+    /// assert_eq!(KeyRange::end_of_prefix(b"t041"), Bound::Excluded(b"t042".to_vec()));
+    /// assert_eq!(KeyRange::end_of_prefix(b"a\xff"), Bound::Excluded(b"b".to_vec()));
+    /// assert_eq!(KeyRange::end_of_prefix(b"\xff"), Bound::Unbounded);
+    /// ```
+    #[must_use]
+    pub fn end_of_prefix(prefix: &[u8]) -> Bound<Vec<u8>> {
+        successor(prefix).map_or(Bound::Unbounded, |(shared, raised)| Bound::Excluded([shared, &[raised]].concat()))
+    }
+
     /// Whether no key can be in the range: it ends before it starts.
     #[must_use]
     pub fn is_empty(&self) -> bool {

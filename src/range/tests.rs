@@ -1,4 +1,4 @@
-//! Published range filters deny keys at boundaries: where a hashed range wraps around, where an end is a key plus a zero byte,
+//! Published range filters lose keys at boundaries: where a hashed range wraps around, where an end is a key plus a zero byte,
 //! where one key is a prefix of another. So both maps are compared with a sorted set on all ranges of small universes, with
 //! parameters so small that every range crosses something.
 

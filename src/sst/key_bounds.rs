@@ -28,17 +28,8 @@ impl KeyBounds {
 
     /// All keys that begin with `prefix`: from the prefix on to the least byte string above all of them, if there is one.
     pub(crate) fn of_prefix(prefix: &[u8]) -> Self {
-        let successor = prefix.iter().rposition(|&byte| byte != u8::MAX).and_then(|last| {
-            let mut successor = prefix.get(..=last)?.to_vec();
-            *successor.last_mut()? += 1;
-            Some(Bytes::from(successor))
-        });
         let start = Bytes::copy_from_slice(prefix);
-        Self {
-            lower: Bound::Included(start.clone()),
-            upper: successor.map_or(Bound::Unbounded, Bound::Excluded),
-            start,
-        }
+        Self { lower: Bound::Included(start.clone()), upper: KeyRange::end_of_prefix(prefix).map(Bytes::from), start }
     }
 
     pub(crate) fn range(&self) -> KeyRange<'_> {

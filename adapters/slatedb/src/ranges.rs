@@ -72,7 +72,7 @@ impl Scheme for RangeScheme {
         match target {
             FilterTarget::Point(key) => self.may_hold(block, key),
             FilterTarget::Prefix(prefix) => {
-                let end = end_of_prefix(prefix);
+                let end = KeyRange::end_of_prefix(prefix);
                 block.may_hold(KeyRange { lower: Bound::Included(prefix), upper: slice(&end) })
             }
             FilterTarget::Range { lower, upper } => {
@@ -92,14 +92,6 @@ fn slice<T: AsRef<[u8]>>(end: &Bound<T>) -> Bound<&[u8]> {
         Bound::Excluded(key) => Bound::Excluded(key.as_ref()),
         Bound::Unbounded => Bound::Unbounded,
     }
-}
-
-/// The end of all keys that begin with `prefix`: its last byte that is not 0xff, plus one.
-fn end_of_prefix(prefix: &[u8]) -> Bound<Vec<u8>> {
-    let Some(last) = prefix.iter().rposition(|byte| *byte != 0xff) else { return Bound::Unbounded };
-    let mut end = prefix[..=last].to_vec();
-    end[last] += 1;
-    Bound::Excluded(end)
 }
 
 /// Range filters of one configuration, for SlateDB.

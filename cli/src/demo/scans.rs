@@ -212,7 +212,7 @@ impl<'a> Deal<'a> {
         Ok(filter_bytes)
     }
 
-    /// Scans of so many names.
+    /// Scans of this many names.
     fn scan(&self, set: &TableSet, method: Method, length: usize) -> anyhow::Result<LengthFigures> {
         let mut found = LengthFigures { names: length, ..LengthFigures::default() };
         let (before, mut useless, mut without) = (set.stats().tables.data_block_reads, 0, 0);

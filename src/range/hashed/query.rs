@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{chunk_hash, chunk_start};
 use crate::hash::{KeyExtractor, KeyHash, KeyHasher};
-use crate::range::key_range::KeyRange;
+use crate::range::key_range::{KeyRange, successor};
 use crate::range::lines::{Code, Lines, Select};
 use crate::range::params::{HashedMap, RangeShape};
 use crate::range::window::Cells;
@@ -25,14 +25,6 @@ pub(in crate::range) struct Hashing {
     extractor: Option<Arc<dyn KeyExtractor>>,
     /// The hash of no prefix.
     empty_prefix: KeyHash,
-}
-
-/// The first key after all keys with this prefix, if `end` is it: the prefix with its last byte that is not 0xff raised
-/// by one, and cut after it.
-fn is_successor(end: &[u8], prefix: &[u8]) -> bool {
-    let Some(last) = prefix.iter().rposition(|&byte| byte != 0xff) else { return false };
-    let Some((raised, shared)) = end.split_last() else { return false };
-    prefix.get(..last) == Some(shared) && prefix.get(last).is_some_and(|byte| byte + 1 == *raised)
 }
 
 impl Hashing {
@@ -64,7 +56,9 @@ impl Hashing {
             return None;
         }
         let upper = match range.upper {
-            Bound::Excluded(upper) if is_successor(upper, &part) => Bound::Unbounded,
+            Bound::Excluded(upper) if upper.split_last().map(|(last, shared)| (shared, *last)) == successor(&part) => {
+                Bound::Unbounded
+            }
             Bound::Excluded(upper) => Bound::Excluded(upper.strip_prefix(part.as_ref())?),
             Bound::Included(upper) => Bound::Included(upper.strip_prefix(part.as_ref())?),
             Bound::Unbounded => return None,

@@ -2,7 +2,7 @@
 
 use core::ops::Bound;
 
-use super::segments::{Place, Segment, Segments};
+use super::segments::{Beyond, Segment, Segments};
 use crate::range::key_range::KeyRange;
 use crate::range::lines::{Code, Lines, Select};
 use crate::range::params::QUOTIENT_BITS;
@@ -120,12 +120,12 @@ impl Segments<'_> {
         };
         let rest = match self.rest_of(bound) {
             Ok(rest) => rest,
-            Err(Place::Above) => return None,
-            Err(_) => return Some(PlacedCode::start_of(0)),
+            Err(Beyond::Above) => return None,
+            Err(Beyond::Below) => return Some(PlacedCode::start_of(0)),
         };
         match self.place(rest) {
-            Place::In(number) => Some(self.lower_code(number, End { rest, is_exclusive })),
-            _ => Some(PlacedCode::start_of(0)),
+            Some(number) => Some(self.lower_code(number, End { rest, is_exclusive })),
+            None => Some(PlacedCode::start_of(0)),
         }
     }
 
@@ -134,8 +134,8 @@ impl Segments<'_> {
     fn upper(&self, bound: &[u8], is_exclusive: bool, near: u64) -> Option<PlacedCode> {
         let rest = match self.rest_of(bound) {
             Ok(rest) => rest,
-            Err(Place::Above) => return PlacedCode::end_before(self.count()),
-            Err(_) => return None,
+            Err(Beyond::Above) => return PlacedCode::end_before(self.count()),
+            Err(Beyond::Below) => return None,
         };
         let head = head(rest);
         // Most ranges end in the segment that they begin in.
@@ -143,10 +143,7 @@ impl Segments<'_> {
             Ok(near_index) if self.is_last_up_to(near, head) => self.settle(rest, head, near_index),
             _ => self.place(rest),
         };
-        match place {
-            Place::Below | Place::Above => None,
-            Place::In(number) => self.upper_code(number, End { rest, is_exclusive }),
-        }
+        self.upper_code(place?, End { rest, is_exclusive })
     }
 }
 

@@ -33,13 +33,11 @@ pub(in crate::range) struct Segment<'a> {
     pub(super) low_bits: u32,
 }
 
-/// Where a bound is among the segments.
+/// Where a bound is that does not begin with the bytes that all keys have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum Beyond {
     /// Below every key.
     Below,
-    /// At or above the separator of this segment, and below that of the next.
-    In(u64),
     /// Above every key.
     Above,
 }
@@ -67,17 +65,17 @@ impl<'a> Segments<'a> {
         self.records.len() as u64
     }
 
-    /// What follows the common bytes in a bound; the place of a bound that does not begin with them.
+    /// What follows the common bytes in a bound, if it begins with them.
     #[inline(always)]
-    pub(super) fn rest_of<'b>(&self, bound: &'b [u8]) -> Result<&'b [u8], Place> {
+    pub(super) fn rest_of<'b>(&self, bound: &'b [u8]) -> Result<&'b [u8], Beyond> {
         if self.common.is_empty() {
             return Ok(bound);
         }
         match bound.split_at_checked(self.common.len()) {
             Some((common, rest)) if common == self.common => Ok(rest),
             // A bound that the common bytes begin with is below every key, as if compared with all of them.
-            _ if bound < self.common => Err(Place::Below),
-            _ => Err(Place::Above),
+            _ if bound < self.common => Err(Beyond::Below),
+            _ => Err(Beyond::Above),
         }
     }
 
@@ -152,32 +150,33 @@ impl<'a> Segments<'a> {
         first
     }
 
-    /// The place of a bound by its bytes after the common ones.
+    /// The last segment whose separator is not above a bound, by the bound's bytes after the common ones; `None` when it is
+    /// below every key.
     #[inline(always)]
-    pub(super) fn place(&self, rest: &[u8]) -> Place {
+    pub(super) fn place(&self, rest: &[u8]) -> Option<u64> {
         let head = head(rest);
         self.settle(rest, head, self.last_head_up_to(head))
     }
 
-    /// The place of a bound, given the last segment whose head is at most the bound's.
+    /// The same, given the last segment whose head is at most the bound's.
     #[inline(always)]
-    pub(super) fn settle(&self, rest: &[u8], head: u64, candidate: usize) -> Place {
+    pub(super) fn settle(&self, rest: &[u8], head: u64, candidate: usize) -> Option<u64> {
         match self.head(candidate).cmp(&head) {
-            Ordering::Less => Place::In(candidate as u64),
-            Ordering::Greater => Place::Below,
+            Ordering::Less => Some(candidate as u64),
+            Ordering::Greater => None,
             Ordering::Equal => self.settle_tie(rest, head, candidate),
         }
     }
 
-    /// The place of a bound among segments that have its head: their separators are compared whole.
-    fn settle_tie(&self, rest: &[u8], head: u64, last: usize) -> Place {
+    /// The same among segments that have the bound's head: their separators are compared whole.
+    fn settle_tie(&self, rest: &[u8], head: u64, last: usize) -> Option<u64> {
         let is_up_to = |segment: usize| {
             self.segment(segment as u64).is_some_and(|segment| segment.cmp_separator(rest) != Ordering::Greater)
         };
         // Heads ascend, so those that tie are neighbours.
         let first = partition_point(0, last, |segment| self.head(segment) < head);
         let above = partition_point(first, last + 1, is_up_to);
-        above.checked_sub(1).map_or(Place::Below, |segment| Place::In(segment as u64))
+        above.checked_sub(1).map(|segment| segment as u64)
     }
 
     /// Whether the bound is certainly in this segment or before it: the next one's head is above the bound's.
@@ -194,7 +193,7 @@ const NEAR: usize = 8;
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::range) struct Spread {
     first: u64,
-    /// The distance of the last from the first fills 64 bits when shifted by so many.
+    /// Shifted left by this, the distance of the last from the first fills 64 bits.
     shift: u32,
     /// Segments for each 2^64 of shifted distance.
     segments: u64,

@@ -136,7 +136,7 @@ impl Version {
         RangeScan::new(meeting.map(|(_, table)| table.as_ref()), bounds, self.range_filters())
     }
 
-    /// The tables whose smallest and largest keys leave room for one within `bounds`, with their levels. At most one table of
+    /// The tables whose smallest and largest keys do not rule out one within `bounds`, with their levels. At most one table of
     /// a sorted level has a certain key, so the order of its tables does not matter.
     fn meeting(&self, bounds: KeyBounds) -> impl Iterator<Item = (u32, &Arc<Table>)> {
         self.levels

@@ -361,7 +361,7 @@ pub fn held(subjects: &[Box<dyn Subject>], extent: Extent) -> Vec<HeldRecord> {
     records
 }
 
-/// So many filters of so many keys beside multiples of the subject's step. `None` for who cannot be built, which `measure`
+/// Filters whose keys are beside multiples of the subject's step. `None` for who cannot be built, which `measure`
 /// reports.
 fn around_multiples(subject: &dyn Subject, length: u64, filters: u64, keys: usize) -> Option<HeldRecord> {
     let (label, step) = (subject.label(), subject.boundary_step(keys as u64));
