@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use super::hashed::query::Hashing;
 use super::key_range::KeyRange;
-use super::lines::Portable;
 use super::ordered::next::NextKey;
 use super::params::{CodeMap, HashedMap, RangeShape};
 use super::plan::{rate_of_hashed, rate_of_ordered};
@@ -185,9 +184,8 @@ impl<D: AsRef<[u8]>> RangeFilter<D> {
     /// keys. There is no such bound for scans in descending order.
     #[must_use]
     pub fn first_at_least(&self, lower: &[u8]) -> NextKey {
-        // Once per file and scan: not worth instructions of its own.
         match self.view() {
-            Some(view) => view.first_at_least::<Portable>(lower),
+            Some(view) => simd::first_at_least(view, lower),
             None => NextKey::AtLeast(lower.to_vec()),
         }
     }

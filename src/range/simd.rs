@@ -3,11 +3,14 @@
 //! A query counts the bits of up to twelve words and finds the n-th set bit of up to four: x86-64 has instructions for
 //! both, but not every CPU of it. ARM counts with vectors that every 64-bit CPU has, which the compiler uses by itself, and
 //! has none for selecting; plain Rust serves there. Vectors are of no use beyond that: a query reads one or two lines.
+//!
+//! The functions are never inlined: what is tested on each platform is what callers run, whatever surrounds a call.
 
 #![allow(unsafe_code, reason = "instructions that not every CPU has")]
 
 use super::key_range::KeyRange;
 use super::lines::Portable;
+use super::ordered::next::NextKey;
 use super::view::View;
 
 /// Calls the method of a view with the instructions in use.
@@ -31,12 +34,20 @@ macro_rules! dispatch {
     }};
 }
 
+#[inline(never)]
 pub(super) fn may_hold(view: View<'_>, range: KeyRange<'_>) -> bool {
     dispatch!(view.may_hold(range: KeyRange<'_>) -> bool)
 }
 
+#[inline(never)]
 pub(super) fn may_hold_each(view: View<'_>, ranges: &[KeyRange<'_>]) -> u64 {
     dispatch!(view.may_hold_each(ranges: &[KeyRange<'_>]) -> u64)
+}
+
+/// In plain Rust: a scan calls it once per file, which is not worth instructions of its own.
+#[inline(never)]
+pub(super) fn first_at_least(view: View<'_>, lower: &[u8]) -> NextKey {
+    view.first_at_least::<Portable>(lower)
 }
 
 #[cfg(target_arch = "x86_64")]

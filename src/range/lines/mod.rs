@@ -87,8 +87,8 @@ pub(super) struct Lines<'a> {
 
 /// A line with the low bits of its codes.
 #[derive(Clone, Copy, Debug)]
-struct OpenLine {
-    line: Line,
+struct OpenLine<'a> {
+    line: Line<'a>,
     /// Where the first code's low bits are, in bits.
     first_bit: u64,
     low_bits: u32,
@@ -101,20 +101,23 @@ struct Run {
     last: u64,
 }
 
-/// A line's words.
+/// A line's bytes, and its words, which are only counted: where an index is not known before, it is one into the bytes. An
+/// index into words that are in registers takes them to the stack first, and LLVM 22.1 for s390x reads them there before they
+/// are written.
 #[derive(Clone, Copy, Debug)]
-struct Line {
+struct Line<'a> {
+    bytes: &'a [u8; 64],
     words: [u64; 8],
 }
 
-impl Line {
+impl<'a> Line<'a> {
     #[inline(always)]
-    fn new(bytes: &[u8; 64]) -> Self {
+    fn new(bytes: &'a [u8; 64]) -> Self {
         let mut words = [0; 8];
         for (word, &bytes) in words.iter_mut().zip(bytes.as_chunks().0) {
             *word = u64::from_le_bytes(bytes);
         }
-        Self { words }
+        Self { bytes, words }
     }
 
     /// The run ends; meaningless in an overfull line.
@@ -136,7 +139,7 @@ impl Line {
 
     #[inline(always)]
     fn has(&self, quotient: u8) -> bool {
-        self.words[usize::from(quotient >> 6)] >> (quotient & 63) & 1 == 1
+        self.bytes[usize::from(quotient >> 3)] >> (quotient & 7) & 1 == 1
     }
 
     /// How many quotients below `quotient` are occupied.
@@ -159,11 +162,10 @@ impl Line {
 
     /// The lowest occupied quotient from `quotient` on.
     fn next(&self, quotient: u32) -> Option<u8> {
-        let (whole, skipped) = ((quotient / 64) as usize, quotient % 64);
-        let words = (0..4).zip(&self.words).skip(whole);
-        let masked =
-            words.map(|(word, &bits)| (word, if word == whole as u32 { bits >> skipped << skipped } else { bits }));
-        masked.into_iter().find(|&(_, bits)| bits != 0).map(|(word, bits)| (word * 64 + bits.trailing_zeros()) as u8)
+        let [a, b, c, d, ..] = self.words;
+        let words = [(0, a), (64, b), (128, c), (192, d)];
+        let from = words.map(|(start, word)| (start, word & !low_mask(quotient.saturating_sub(start))));
+        from.into_iter().find(|&(_, bits)| bits != 0).map(|(start, bits)| (start + bits.trailing_zeros()) as u8)
     }
 }
 
@@ -180,13 +182,13 @@ impl<'a> Lines<'a> {
     }
 
     #[inline(always)]
-    fn line(&self, line: u64) -> Option<Line> {
+    fn line(&self, line: u64) -> Option<Line<'a>> {
         self.line_bytes(line).map(Line::new)
     }
 
     /// A line whose codes have `low_bits` low bits, if each line has its own number.
     #[inline(always)]
-    fn open(&self, line: Line, low_bits: u32) -> OpenLine {
+    fn open(&self, line: Line<'a>, low_bits: u32) -> OpenLine<'a> {
         match self.lows {
             Lows::Uniform { low_bits, .. } => OpenLine { line, first_bit: line.rank() * u64::from(low_bits), low_bits },
             Lows::PerLine => OpenLine { line, first_bit: line.rank() * 8, low_bits },
@@ -195,7 +197,7 @@ impl<'a> Lines<'a> {
 
     /// The low bits of code `index` of the line.
     #[inline(always)]
-    fn low(&self, line: &OpenLine, index: u64) -> u64 {
+    fn low(&self, line: &OpenLine<'_>, index: u64) -> u64 {
         let bit = line.first_bit.wrapping_add(index.wrapping_mul(line.low_bits.into()));
         let word = usize::try_from(bit / 8).ok().and_then(|byte| self.low_bytes.get(byte..)?.first_chunk());
         let mask = (1 << line.low_bits) - 1;
@@ -204,7 +206,7 @@ impl<'a> Lines<'a> {
 
     /// The run of an occupied quotient.
     #[inline(always)]
-    fn run<S: Select>(&self, line: &Line, quotient: u8) -> Run {
+    fn run<S: Select>(&self, line: &Line<'_>, quotient: u8) -> Run {
         let runs_before = line.runs_below(quotient);
         if line.is_overfull() {
             return self.overflow_run(line, runs_before);
@@ -216,7 +218,7 @@ impl<'a> Lines<'a> {
     }
 
     #[cold]
-    fn overflow_run(&self, line: &Line, runs_before: u32) -> Run {
+    fn overflow_run(&self, line: &Line<'_>, runs_before: u32) -> Run {
         let start = line.words[4] & u64::from(u32::MAX);
         let end = |run: u64| {
             let offset = usize::try_from((start + run) * 4).unwrap_or(usize::MAX);
@@ -239,7 +241,7 @@ impl<'a> Lines<'a> {
     }
 
     #[inline(always)]
-    fn any_in_line<S: Select>(&self, line: &OpenLine, from: Code, to: Code) -> bool {
+    fn any_in_line<S: Select>(&self, line: &OpenLine<'_>, from: Code, to: Code) -> bool {
         if from.quotient == to.quotient {
             return line.line.has(from.quotient) && self.any_in_run::<S>(line, from, to.low);
         }
@@ -252,7 +254,7 @@ impl<'a> Lines<'a> {
     }
 
     #[inline(never)]
-    fn any_in_lines<S: Select>(&self, first: &OpenLine, from: Code, to: Code, to_bits: u32) -> bool {
+    fn any_in_lines<S: Select>(&self, first: &OpenLine<'_>, from: Code, to: Code, to_bits: u32) -> bool {
         let above = first.line.runs() - first.line.runs_below(from.quotient);
         let is_occupied = first.line.has(from.quotient);
         if above > u32::from(is_occupied) || (is_occupied && self.last_low::<S>(first, from.quotient) >= from.low) {
@@ -277,7 +279,7 @@ impl<'a> Lines<'a> {
 
     /// Whether the lines between two, of which `last` is the second, have codes.
     #[inline(always)]
-    fn has_codes_between(&self, from: u64, to: u64, last: &Line) -> bool {
+    fn has_codes_between(&self, from: u64, to: u64, last: &Line<'_>) -> bool {
         match self.lows {
             Lows::Uniform { .. } => self.line(from + 1).is_some_and(|second| last.rank() > second.rank()),
             Lows::PerLine => to > from + 1,
@@ -285,25 +287,25 @@ impl<'a> Lines<'a> {
     }
 
     #[inline(always)]
-    fn first_low<S: Select>(&self, line: &OpenLine, quotient: u8) -> u64 {
+    fn first_low<S: Select>(&self, line: &OpenLine<'_>, quotient: u8) -> u64 {
         self.low(line, self.run::<S>(&line.line, quotient).first)
     }
 
     #[inline(always)]
-    fn last_low<S: Select>(&self, line: &OpenLine, quotient: u8) -> u64 {
+    fn last_low<S: Select>(&self, line: &OpenLine<'_>, quotient: u8) -> u64 {
         self.low(line, self.run::<S>(&line.line, quotient).last)
     }
 
     /// Whether a code with the quotient of `from` has low bits from its own to `to`.
     #[inline(always)]
-    fn any_in_run<S: Select>(&self, line: &OpenLine, from: Code, to: u64) -> bool {
+    fn any_in_run<S: Select>(&self, line: &OpenLine<'_>, from: Code, to: u64) -> bool {
         let run = self.run::<S>(&line.line, from.quotient);
         self.first_low_from(line, run, from.low).is_some_and(|low| low <= to)
     }
 
     /// The lowest low bits of the run that are `from` or more.
     #[inline(always)]
-    fn first_low_from(&self, line: &OpenLine, run: Run, from: u64) -> Option<u64> {
+    fn first_low_from(&self, line: &OpenLine<'_>, run: Run, from: u64) -> Option<u64> {
         let (mut first, mut end) = (run.first, run.last + 1);
         while end.saturating_sub(first) > SHORT_RUN {
             let middle = first.midpoint(end);

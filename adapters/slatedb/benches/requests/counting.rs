@@ -24,13 +24,13 @@ pub(crate) struct Section {
     pub(crate) bytes: u64,
 }
 
-/// GET requests by what they read.
+/// GET requests for SSTs, by what they read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Requests {
     pub(crate) filter: Section,
     pub(crate) index: Section,
     pub(crate) data: Section,
-    /// Manifests, and sections that no lookup needs.
+    /// Sections that no lookup needs.
     pub(crate) other: Section,
 }
 
@@ -70,6 +70,8 @@ impl From<&SsTableInfo> for Layout {
 }
 
 /// A store in memory. A request counts when it is issued, whether or not the engine waits for it.
+///
+/// Requests for manifests and the like are counted apart: an opened store reads them in the background, at any time.
 #[derive(Debug, Default)]
 pub(crate) struct CountingStore {
     inner: InMemory,
@@ -81,11 +83,14 @@ struct State {
     /// By file name.
     layouts: HashMap<String, Layout>,
     requests: Requests,
+    /// Requests for files that are no SSTs.
+    elsewhere: u64,
 }
 
 impl fmt::Debug for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("State").field("requests", &self.requests).finish_non_exhaustive()
+        let mut state = f.debug_struct("State");
+        state.field("requests", &self.requests).field("elsewhere", &self.elsewhere).finish_non_exhaustive()
     }
 }
 
@@ -106,9 +111,14 @@ impl CountingStore {
         core::mem::take(&mut self.state().requests)
     }
 
-    /// GET requests since the last [`take`](Self::take).
+    /// GET requests for SSTs since the last [`take`](Self::take).
     pub(crate) fn gets(&self) -> u64 {
         self.state().requests.all().gets
+    }
+
+    /// GET requests so far for files that are no SSTs.
+    pub(crate) fn gets_elsewhere(&self) -> u64 {
+        self.state().elsewhere
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -121,12 +131,15 @@ impl CountingStore {
             Some(GetRange::Bounded(range)) => (range.start, range.end - range.start),
             _ => (u64::MAX, 0),
         };
-        let State { layouts, requests } = &mut *state;
-        let layout = location.filename().and_then(|name| layouts.get(name));
+        let State { layouts, requests, elsewhere } = &mut *state;
+        let Some(layout) = location.filename().and_then(|name| layouts.get(name)) else {
+            *elsewhere += 1;
+            return;
+        };
         let section = match layout {
-            Some(layout) if layout.filter.contains(&start) => &mut requests.filter,
-            Some(layout) if layout.index.contains(&start) => &mut requests.index,
-            Some(layout) if layout.data.contains(&start) => &mut requests.data,
+            layout if layout.filter.contains(&start) => &mut requests.filter,
+            layout if layout.index.contains(&start) => &mut requests.index,
+            layout if layout.data.contains(&start) => &mut requests.data,
             _ => &mut requests.other,
         };
         *section += Section { gets: 1, bytes };
