@@ -276,17 +276,7 @@ impl fmt::Display for BlockError {
             }
             Self::HashMismatch { expected, got } => write_hash_mismatch(f, expected, got),
             Self::FileMismatch { expected, got } => write_file_mismatch(f, *expected, *got),
-            Self::KnownKeyAbsent { hash } if hash.id == HashId::Xxh3 => write!(
-                f,
-                "filter block of another file, or built wrong ({hash}): expected it to contain the keys that its file is \
-                 known to have, got \"absent\""
-            ),
-            Self::KnownKeyAbsent { hash } => write!(
-                f,
-                "filter block built with another hash of the same identity ({hash}): expected it to contain the keys that \
-                 its file is known to have, got \"absent\" here or in another table of the set; a secret seed was \
-                 changed, or a function without its tag"
-            ),
+            Self::KnownKeyAbsent { hash } => write_known_key_absent(f, hash),
             Self::ExtractorMismatch { expected, got } => {
                 write!(f, "filter block built with other key extractors: expected one of {expected}, got {got}")
             }
@@ -328,6 +318,23 @@ impl fmt::Display for BlockError {
             Self::Unreadable { reason } => write!(f, "filter block could not be read: {reason}"),
         }
     }
+}
+
+/// A secret seed or a function of the caller's may have changed; the default hash cannot.
+fn write_known_key_absent(f: &mut fmt::Formatter<'_>, hash: &HashIdentity) -> fmt::Result {
+    if hash.id == HashId::Xxh3 {
+        return write!(
+            f,
+            "filter block of another file, or built wrong ({hash}): expected it to contain the keys that its file is \
+             known to have, got \"absent\""
+        );
+    }
+    write!(
+        f,
+        "filter block built with another hash of the same identity ({hash}): expected it to contain the keys that \
+         its file is known to have, got \"absent\" here or in another table of the set; a secret seed was \
+         changed, or a function without its tag"
+    )
 }
 
 /// Says so when the reader has no extractor.
