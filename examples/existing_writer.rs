@@ -72,9 +72,10 @@ impl FileMeta {
         let mut file = File::create(&path)?;
         // The filter's builder is made with the file ...
         let policy = AutoPolicy::new(BitsPerKey::TEN)?;
+        let id = FileId::random();
         let context = BuildContext::new(hasher)
             .with_purpose(BuildPurpose::Compaction)
-            .with_file_id(FileId::from_parts(STORE, number));
+            .with_file_id(id);
         let mut filter = policy.builder(&context);
         let mut data_bytes = 0_u64;
         for (key, value) in entries {
@@ -116,9 +117,8 @@ impl ExistingReader {
         file.read_exact(&mut block)?;
         // The checksums are compared here, once, and the block with its file. Whatever is wrong, every key may then be
         // present.
-        let known = [&meta.smallest, &meta.largest].map(|key| hasher.hash(key.as_bytes()));
-        let context =
-            LoadContext::new(hasher).with_file_id(FileId::from_parts(STORE, meta.number)).with_known_keys(&known);
+        let known = [meta.smallest.as_bytes(), meta.largest.as_bytes()];
+        let context = LoadContext::new(hasher).with_file_id(meta.id).with_known_keys(&known);
         let filter = FilterReader::load(block, context);
         Ok(Self { file, data_bytes, filter, data_reads: 0 })
     }

@@ -1,11 +1,12 @@
 //! A file whose filter is under a budget.
 
 use core::sync::atomic::{AtomicU64, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::unit::{Counted, Unit};
 use super::{FilterLayout, FilterSource};
-use crate::hash::KeyHash;
+use crate::block::HeldParts;
+use crate::hash::{Domain, KeyHash};
 use crate::partition::{PartitionIndex, PartitionPlace};
 use crate::stats::FilterStats;
 
@@ -16,6 +17,8 @@ pub(super) struct File {
     pub(super) units: Box<[Unit]>,
     /// `None` of a filter in one block.
     pub(super) partitions: Option<Arc<PartitionIndex>>,
+    /// The field that says which parts of keys the filter holds, from when that is known.
+    parts: OnceLock<Box<[u8]>>,
     counts: Counts,
 }
 
@@ -52,7 +55,23 @@ impl File {
                 (index.block_bytes().map(|bytes| Unit::new(bytes.into())).collect(), Some(index))
             }
         };
-        Self { source, units, partitions, counts: Counts::default() }
+        let file = Self { source, units, partitions, parts: OnceLock::new(), counts: Counts::default() };
+        if let Some(index) = &file.partitions {
+            file.note_parts(index.held_parts());
+        }
+        file
+    }
+
+    /// Keeps what a filter that was read says of its parts.
+    pub(super) fn note_parts(&self, held: HeldParts<'_>) {
+        let _ = self.parts.set(held.field().into());
+    }
+
+    /// Whether the filter is known to hold the parts of a domain; `None` stands for whole keys. Once a block was loaded, it
+    /// is known.
+    #[inline]
+    pub(super) fn holds(&self, domain: Option<Domain>) -> bool {
+        self.parts.get().is_some_and(|field| HeldParts::of_field(field).has(domain))
     }
 
     /// The unit that holds the key.
@@ -60,19 +79,19 @@ impl File {
     pub(super) fn place(&self, key: &[u8], hash: KeyHash) -> Place {
         match &self.partitions {
             None => Place { number: 0, hash },
-            Some(index) => Place::from(index.place(key, hash)),
+            Some(index) => Place::from(index.place_of_hash(key, hash)),
         }
     }
 
-    /// The units that can hold a key with the prefix.
-    pub(super) fn places_with_prefix<'a>(
+    /// The units that can hold a key with the prefix, where each such key was added with this hash.
+    pub(super) fn places_with_part<'a>(
         &'a self,
         prefix: &'a [u8],
         hash: KeyHash,
     ) -> impl Iterator<Item = Place> + 'a {
         let whole = self.partitions.is_none().then_some(Place { number: 0, hash });
         let index = self.partitions.as_deref();
-        let parts = index.into_iter().flat_map(move |index| index.places_with_prefix(prefix, hash));
+        let parts = index.into_iter().flat_map(move |index| index.places_with_part(prefix, hash));
         whole.into_iter().chain(parts.map(Place::from))
     }
 

@@ -11,7 +11,7 @@ use super::state::FileBudget;
 use super::unit::{Held, Unit};
 use crate::block::{FilterBlock, LookupOutcome};
 use crate::error::BlockError;
-use crate::hash::KeyHash;
+use crate::hash::{KeyHash, PreparedPrefix};
 use crate::partition::PartitionIndex;
 use crate::stats::FilterStats;
 
@@ -63,23 +63,50 @@ impl BudgetedFilter {
         Self { pool, file, slot }
     }
 
-    /// Probes for one key, whose hash is by the hasher that the filter was built with, and counts the answer. Loads the
-    /// filter, or the key's partition of it, first if its turn has come.
+    /// Probes for one whole key, whose hash is by the hasher that the filter was built with, and counts the answer. Loads
+    /// the filter, or the key's partition of it, first if its turn has come. In a filter of extracted parts alone, every key
+    /// may be present.
     ///
     /// `key` finds the partition of a filter that is cut by key range; other filters do not look at it.
     #[inline]
     #[must_use]
     pub fn probe(&self, key: &[u8], hash: KeyHash) -> BudgetedProbe {
+        let answer = self.probe_hash(key, hash);
+        if answer.is_absent() && !self.file.holds(None) { Self::part_not_held() } else { answer }
+    }
+
+    /// Probes for one of the hashes that were added for a key.
+    #[inline]
+    pub(crate) fn probe_hash(&self, key: &[u8], hash: KeyHash) -> BudgetedProbe {
         self.probe_place(self.file.place(key, hash))
     }
 
-    /// Probes for any key with a prefix, where the filter was built with the hash of this prefix for each of its keys.
-    /// Absent only if all partitions say so that can hold such a key.
+    /// Probes for any key with a prefix: absent only if all partitions say so that can hold such a key. Where the filter
+    /// holds no part that follows from the prefix, the file may have one.
     #[must_use]
-    pub fn probe_prefix(&self, prefix: &[u8], hash: KeyHash) -> BudgetedProbe {
-        let answers = self.file.places_with_prefix(prefix, hash).map(|place| self.probe_place(place));
+    pub fn probe_prefix(&self, prefix: &PreparedPrefix<'_>) -> BudgetedProbe {
+        let mut answer = None;
+        for (domain, hash) in prefix.hashes() {
+            match self.probe_part(prefix.bytes(), hash) {
+                // Known now at the latest: a block was loaded.
+                BudgetedProbe::Absent if self.file.holds(Some(domain)) => return BudgetedProbe::Absent,
+                BudgetedProbe::Absent => answer = answer.or_else(|| Some(Self::part_not_held())),
+                other => answer = Some(other),
+            }
+        }
+        answer.unwrap_or(BudgetedProbe::MaybePresent)
+    }
+
+    /// The same by the hash that was added for each key with the prefix.
+    pub(crate) fn probe_part(&self, prefix: &[u8], hash: KeyHash) -> BudgetedProbe {
+        let answers = self.file.places_with_part(prefix, hash).map(|place| self.probe_place(place));
         // One that is not absent decides; the partitions behind it need no probe.
         answers.into_iter().find(|answer| !answer.is_absent()).unwrap_or(BudgetedProbe::Absent)
+    }
+
+    #[cold]
+    fn part_not_held() -> BudgetedProbe {
+        BudgetedProbe::Unusable(Arc::new(BlockError::PartNotHeld))
     }
 
     /// The top index, if the filter has partitions.

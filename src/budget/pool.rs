@@ -235,6 +235,10 @@ impl Pool {
     }
 
     fn read(&self, file: &File, number: u32, whole_bytes: u64) -> Result<FilterBlock<Bytes>, BlockError> {
+        // No partition is used before those that must hold known keys were seen to.
+        if let Some(index) = &file.partitions {
+            index.check_known_keys(|number| file.source.load(number).map(FilterBlock::into_inner))?;
+        }
         self.counts.loads.fetch_add(1, Ordering::Relaxed);
         let block = file.source.load(number)?.verified()?;
         let got = block.as_bytes().len() as u64;
@@ -245,6 +249,8 @@ impl Pool {
         // A source that mixes partitions up would lose keys: the index knows the checksum of each.
         if let Some(index) = &file.partitions {
             index.open(number, block.as_bytes())?;
+        } else {
+            file.note_parts(block.held_parts());
         }
         Ok(block)
     }

@@ -50,9 +50,8 @@ impl Table {
     pub fn build_sidecar(&self, options: &TableOptions) -> Result<BuiltSidecar, TableError> {
         let Some(policy) = &options.policy else { return Ok(BuiltSidecar::DECLINED) };
         let context = BuildContext { hasher: self.reader.hasher.clone(), ..options.context.clone() };
-        let context = context.with_expected_keys(self.most_keys());
-        let mut builder = SidecarBuilder::new(Arc::clone(policy), &context, &self.identity())
-            .with_key_parts(self.reader.parts.clone());
+        let context = context.with_key_parts(self.reader.parts.clone()).with_expected_keys(self.most_keys());
+        let mut builder = SidecarBuilder::new(Arc::clone(policy), &context, &self.identity());
         if let Some(partitions) = options.partitions {
             builder = builder.with_partitions(partitions);
         }

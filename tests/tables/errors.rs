@@ -154,7 +154,7 @@ fn refused_tables_say_where_and_what() {
 
 #[test]
 fn a_filter_of_another_file_names_both() {
-    let [seven, eight] = [7, 8].map(|number| FileId::from_parts(1, number));
+    let [seven, eight] = [7, 8].map(|number| FileId::from([number; 16]));
     let fingerprint = |file: FileId| format!("{:#018x}", file.fingerprint());
     let bound = FilterBlock::open_unverified(block()).unwrap().bound_to(seven).to_vec();
     let load = |block: &[u8], file: Option<FileId>| {
