@@ -82,7 +82,8 @@ impl core::fmt::Display for HeldParts<'_> {
 
 /// The field of a filter that holds `parts`; at most [`MAX_EXTRACTORS`] of them.
 pub(crate) fn encode_parts(parts: &KeyParts) -> Vec<u8> {
-    let mut field: Vec<u8> = parts.domains().take(MAX_EXTRACTORS).flat_map(|domain| domain.tag().to_le_bytes()).collect();
+    let mut field: Vec<u8> =
+        parts.domains().take(MAX_EXTRACTORS).flat_map(|domain| domain.tag().to_le_bytes()).collect();
     if !field.is_empty() {
         let extractors = (field.len() / TAG_BYTES) as u8;
         field.extend([extractors, u8::from(parts.has_whole_keys()), 0, 0]);
@@ -136,7 +137,9 @@ mod tests {
         let [of_whole, of_four] = [&whole, &four].map(encode_parts);
         assert!(HeldParts::of_field(&of_whole).check(&whole).is_ok());
         assert!(HeldParts::of_field(&of_four).check(&four).is_ok());
-        assert!(HeldParts::of_field(&of_four).check(&four.clone().with_extractor(Arc::new(FixedPrefix::new(1)))).is_ok());
+        assert!(
+            HeldParts::of_field(&of_four).check(&four.clone().with_extractor(Arc::new(FixedPrefix::new(1)))).is_ok()
+        );
         let refused = HeldParts::of_field(&of_four).check(&whole).unwrap_err().to_string();
         assert!(refused.contains("expected one of whole keys, got parts with tag 0x"), "{refused}");
         let refused = HeldParts::of_field(&of_whole).check(&four).unwrap_err().to_string();

@@ -63,7 +63,8 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         };
         let (shape, payload) = self.payload_within(payload, most_bytes).map_err(failure)?;
         let trailer = Trailer { shape, payload_checksum: checksum(payload.as_slice()), ..self.trailer };
-        let block = trailer.seal_with_parts(payload, self.held_parts()).filter(|block| block.len() as u64 <= most_bytes);
+        let block =
+            trailer.seal_with_parts(payload, self.held_parts()).filter(|block| block.len() as u64 <= most_bytes);
         block.ok_or_else(|| failure(ShrinkFailure::NoShape { least_bytes: self.trailer.shape.payload_bytes }))
     }
 

@@ -164,7 +164,8 @@ impl Trailer {
         }
         // Checked before the checksum: a future flag may change the tail and what its checksum covers.
         if flags & !(BOUND | PARTS) != 0 && flags != PARTITION {
-            let expected = "the sum of 1 (bound to a file) and 4 (parts of keys), each at most once, or 2 in a partition";
+            let expected =
+                "the sum of 1 (bound to a file) and 4 (parts of keys), each at most once, or 2 in a partition";
             return Err(BlockError::Field { field: "flags", expected, got: (flags >> 4).into() });
         }
         let param_words = trailer[24] >> 4;
@@ -197,12 +198,7 @@ impl Trailer {
     }
 
     /// Decodes the fields of a tail whose checksum holds, and whose length is that of its fields.
-    fn from_checked_tail(
-        mut tail: &[u8],
-        flags: u8,
-        param_words: u8,
-        parts_bytes: usize,
-    ) -> Result<Self, BlockError> {
+    fn from_checked_tail(mut tail: &[u8], flags: u8, param_words: u8, parts_bytes: usize) -> Result<Self, BlockError> {
         let params = (0..param_words).map(|_| tail.get_u32_le()).collect();
         tail.advance(parts_bytes);
         let file = (flags & BOUND != 0).then(|| FileId { fingerprint: tail.get_u64_le() });

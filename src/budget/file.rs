@@ -84,11 +84,7 @@ impl File {
     }
 
     /// The units that can hold a key with the prefix, where each such key was added with this hash.
-    pub(super) fn places_with_part<'a>(
-        &'a self,
-        prefix: &'a [u8],
-        hash: KeyHash,
-    ) -> impl Iterator<Item = Place> + 'a {
+    pub(super) fn places_with_part<'a>(&'a self, prefix: &'a [u8], hash: KeyHash) -> impl Iterator<Item = Place> + 'a {
         let whole = self.partitions.is_none().then_some(Place { number: 0, hash });
         let index = self.partitions.as_deref();
         let parts = index.into_iter().flat_map(move |index| index.places_with_part(prefix, hash));

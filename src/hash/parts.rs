@@ -385,7 +385,6 @@ impl OrderedKeyHashes {
             (true, true) => self.parts.whole_keys.then(KeyParts::whole_keys),
         }
     }
-
 }
 
 /// Which prefixes of a key are looked at: their lengths take turns.

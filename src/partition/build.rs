@@ -360,7 +360,8 @@ fn build_partition(
 
 /// The block, marked as a partition; `None` for what is no unbound block of this hash.
 fn as_partition(block: &[u8], hash: HashIdentity) -> Option<Bytes> {
-    let trailer = Trailer::decode(block).ok().filter(|trailer| trailer.identity == hash.into() && trailer.parts_bytes == 0)?;
+    let trailer =
+        Trailer::decode(block).ok().filter(|trailer| trailer.identity == hash.into() && trailer.parts_bytes == 0)?;
     let tail = Trailer { is_partition: true, ..trailer }.encode(HeldParts::of_field(&[]));
     let payload = block.get(..block.len().checked_sub(tail.len())?)?;
     u32::try_from(block.len()).ok()?;

@@ -228,8 +228,14 @@ mod tests {
         assert!(reseal(21, 0x58).is_ok());
         let mut even = examples().nth(4).unwrap();
         even.partitions = 0x12_3458;
-        assert!(matches!(ContainerTrailer::decode(&encoded(&even)), Err(BlockError::Field { field: "partitions", .. })));
+        assert!(matches!(
+            ContainerTrailer::decode(&encoded(&even)),
+            Err(BlockError::Field { field: "partitions", .. })
+        ));
         even.partitions = 0;
-        assert!(matches!(ContainerTrailer::decode(&encoded(&even)), Err(BlockError::Field { field: "partitions", .. })));
+        assert!(matches!(
+            ContainerTrailer::decode(&encoded(&even)),
+            Err(BlockError::Field { field: "partitions", .. })
+        ));
     }
 }

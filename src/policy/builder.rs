@@ -139,7 +139,8 @@ impl<K: Kind> Job<K> {
             None => State::Buffering { hashes: Vec::new(), estimate: Estimate::default() },
         };
         let hasher = context.hasher.clone();
-        let parts = has_parts.then(|| Box::new(OrderedKeyHashes::new(context.hasher.clone(), context.key_parts.clone())));
+        let parts =
+            has_parts.then(|| Box::new(OrderedKeyHashes::new(context.hasher.clone(), context.key_parts.clone())));
         Box::new(KindBuilder { job: self, hasher, parts, is_interrupted: false, added: 0, state })
     }
 
@@ -415,7 +416,8 @@ impl<K: Kind> Job<K> {
             // At most 508.
             parts_bytes: self.held.len() as u16,
         };
-        let block = trailer.seal_with_parts(payload, HeldParts::of_field(&self.held)).ok_or(FallbackReason::TooManyKeys)?;
+        let block =
+            trailer.seal_with_parts(payload, HeldParts::of_field(&self.held)).ok_or(FallbackReason::TooManyKeys)?;
         let block_bytes = block.len() as u64;
         let report = BuildReport {
             used: Some(K::Shape::KIND),

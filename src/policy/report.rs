@@ -38,7 +38,10 @@ impl BuiltFilter {
         if !self.block.as_ref().is_none_or(holds) {
             let report = self.report;
             let reason = FallbackReason::ConstructionFailed;
-            self = Self { block: None, report: BuildReport { used: None, reason, block_bytes: 0, expected_fpr: 1.0, ..report } };
+            self = Self {
+                block: None,
+                report: BuildReport { used: None, reason, block_bytes: 0, expected_fpr: 1.0, ..report },
+            };
         }
         self
     }

@@ -4,8 +4,8 @@ use bytes::Bytes;
 
 use super::TableOptions;
 use crate::block::FallbackReason;
-use crate::partition::{PartitionIndex, PartitionedBuilder};
 use crate::hash::KeyParts;
+use crate::partition::{PartitionIndex, PartitionedBuilder};
 use crate::policy::{BuildReport, FilterBuilder};
 
 /// Takes `add* finish`, in the order of the keys.

@@ -201,12 +201,7 @@ impl SidecarFile {
     }
 
     /// A whole filter, whose checksum has held.
-    fn loaded(
-        &self,
-        filter: Bytes,
-        parts: &TableParts,
-        reader: &Reader,
-    ) -> Result<FilterBlock<Bytes>, TableError> {
+    fn loaded(&self, filter: Bytes, parts: &TableParts, reader: &Reader) -> Result<FilterBlock<Bytes>, TableError> {
         let known: Vec<&[u8]> = parts.properties.bounds().collect();
         let block = FilterBlock::load(filter, self.context(reader).with_known_keys(&known));
         block.map_err(|error| self.refused(error.into()))

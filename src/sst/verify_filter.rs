@@ -139,7 +139,8 @@ impl Table {
     /// Reads all partitions, and the zeros between them.
     fn verified_partitions(&self, parts: &TableParts, handle: BlockHandle) -> Result<FilterInMemory, TableError> {
         // By the hash and the parts of its writer: whether they are the reader's is a question of its own.
-        let context = LoadContext::from(parts.properties.writer.hash).with_any_key_parts().with_kinds(&self.reader.kinds);
+        let context =
+            LoadContext::from(parts.properties.writer.hash).with_any_key_parts().with_kinds(&self.reader.kinds);
         let partitions = TablePartitions::read(&self.file, parts, handle, context)?;
         let mut blocks = Vec::new();
         let mut end = 0;

@@ -10,6 +10,7 @@ mod binding;
 mod budget;
 mod budget_partitions;
 mod flipped_bits;
+mod key_parts;
 mod misuse;
 mod partitions;
 mod probe;

@@ -197,7 +197,7 @@ fn blocks_of_a_registered_kind_are_read_like_all_others() {
     let built = build(Hashes::<200, NOTHING>, SelfCheck::On);
     assert_eq!((built.report.used, built.report.reason), (Some(FilterKind::from_code(200)), FallbackReason::None));
     let (block, kinds) = (built.block.unwrap(), registry::<Hashes<200, NOTHING>>());
-    let context = LoadContext::from(&KeyHasher::default()).with_kinds(&kinds);
+    let context = LoadContext::from(KeyHasher::default().identity()).with_kinds(&kinds);
     let filter = FilterBlock::load(&block, context).unwrap();
     let info = filter.info();
     assert_eq!((info.keys, info.block_bytes, info.shape.to_string()), (320, 320 * 8 + 40, "hashes 320".to_owned()));
@@ -251,7 +251,7 @@ fn numbers_of_the_library_and_taken_ones_are_refused() {
 fn assert_lets_through<const ID: u8, const WRONG: u8>() {
     let (faulty, sound) = (block::<ID, NOTHING>(), build(Hashes::<220, NOTHING>, SelfCheck::On).block.unwrap());
     let kinds = registry::<Hashes<ID, WRONG>>().with_kind::<Hashes<220, NOTHING>>().unwrap();
-    let context = LoadContext::from(&KeyHasher::default()).with_kinds(&kinds);
+    let context = LoadContext::from(KeyHasher::default().identity()).with_kinds(&kinds);
     let load = || [&faulty[..], &sound[..]].map(|block| FilterReader::load(block, context));
     let set = FilterSet::new(load(), KeyHasher::default().identity());
     let mut hits = MatchBitmap::default();
@@ -330,7 +330,7 @@ fn lengths_that_a_block_claims_for_a_users_kind_are_checked() {
 /// The sizes to which the kind's block shrinks, in bytes of payload.
 fn shrunk_sizes<const ID: u8, const WRONG: u8>() -> Vec<u64> {
     let (block, kinds) = (block::<ID, NOTHING>(), registry::<Hashes<ID, WRONG>>());
-    let context = LoadContext::from(&KeyHasher::default()).with_kinds(&kinds);
+    let context = LoadContext::from(KeyHasher::default().identity()).with_kinds(&kinds);
     let block = FilterBlock::load(block, context).unwrap();
     let info = block.info();
     let tail_bytes = info.block_bytes - info.payload_bytes;

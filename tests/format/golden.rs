@@ -316,8 +316,9 @@ fn a_stored_filter_of_three_parts_tells_of_keys_and_of_both_prefixes() {
     let table = Table::open_source(Bytes::from(case.read()), &options).unwrap();
     let filter = table.filter().unwrap().block().unwrap();
     assert_eq!(filter.info().keys, 506, "500 keys, five prefixes and one");
+    assert_eq!((filter.info().whole_keys, filter.info().extractors.len()), (true, 2));
     let (parts, hasher) = (cases::three_parts(), KeyHasher::default());
-    let holds = |prefix: &str| parts.prefix_hashes(&hasher, prefix.as_bytes()).all(|hash| filter.may_contain(hash));
+    let holds = |prefix: &str| filter.may_contain_prefix(&parts.prefix(&hasher, prefix.as_bytes()));
     let held: Vec<u32> = (0..1_000).filter(|number| holds(&format!("key-{number:06}"))).collect();
     assert_eq!(held[..5], [0, 1, 2, 3, 4]);
     assert!(held.len() < 30 && holds("key-") && !holds("yek-"), "{held:?}");
