@@ -16,7 +16,7 @@ use crate::error::BlockError;
 use crate::filter::blocked_bloom::line::{self, Line};
 use crate::filter::kind::Kind;
 use crate::filter::{FilterShape, is_of_library};
-use crate::hash::{HashIdentity, KeyHash, PreparedPrefix};
+use crate::hash::{Domain, HashIdentity, KeyHash, PreparedPrefix};
 use crate::ids::{FileId, FilterKind};
 use crate::kernel::prefetch::prefetch_line;
 
@@ -219,6 +219,12 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
             }
         }
         answer
+    }
+
+    /// Whether the block holds the parts of a domain; `None` stands for whole keys.
+    #[inline]
+    pub(crate) fn holds(&self, part: Option<Domain>) -> bool {
+        if self.trailer.parts_bytes == 0 { part.is_none() } else { self.held_parts().has(part) }
     }
 
     /// Which parts of its keys the block holds.

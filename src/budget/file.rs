@@ -1,11 +1,10 @@
 //! A file whose filter is under a budget.
 
 use core::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use super::unit::{Counted, Unit};
+use super::unit::{Counted, Query, Unit};
 use super::{FilterLayout, FilterSource};
-use crate::block::HeldParts;
 use crate::hash::{Domain, KeyHash};
 use crate::partition::{PartitionIndex, PartitionPlace};
 use crate::stats::FilterStats;
@@ -17,8 +16,6 @@ pub(super) struct File {
     pub(super) units: Box<[Unit]>,
     /// `None` of a filter in one block.
     pub(super) partitions: Option<Arc<PartitionIndex>>,
-    /// The field that says which parts of keys the filter holds, from when that is known.
-    parts: OnceLock<Box<[u8]>>,
     counts: Counts,
 }
 
@@ -37,13 +34,25 @@ struct Counts {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     pub(super) number: u32,
-    /// The hash with which its block is probed.
-    pub(super) hash: KeyHash,
+    pub(super) query: Query,
+}
+
+impl Place {
+    fn new(number: u32, hash: KeyHash) -> Self {
+        Self { number, query: Query { hash, part: None } }
+    }
+
+    /// The same place, where only a whole filter that holds these parts can be negative. Partitions say nothing of their
+    /// parts: their index does.
+    pub(super) fn of_part(mut self, part: Option<Domain>, is_whole: bool) -> Self {
+        self.query.part = is_whole.then_some(part);
+        self
+    }
 }
 
 impl From<PartitionPlace> for Place {
     fn from(place: PartitionPlace) -> Self {
-        Self { number: place.number, hash: place.hash }
+        Self::new(place.number, place.hash)
     }
 }
 
@@ -55,37 +64,21 @@ impl File {
                 (index.block_bytes().map(|bytes| Unit::new(bytes.into())).collect(), Some(index))
             }
         };
-        let file = Self { source, units, partitions, parts: OnceLock::new(), counts: Counts::default() };
-        if let Some(index) = &file.partitions {
-            file.note_parts(index.held_parts());
-        }
-        file
-    }
-
-    /// Keeps what a filter that was read says of its parts.
-    pub(super) fn note_parts(&self, held: HeldParts<'_>) {
-        let _ = self.parts.set(held.field().into());
-    }
-
-    /// Whether the filter is known to hold the parts of a domain; `None` stands for whole keys. Once a block was loaded, it
-    /// is known.
-    #[inline]
-    pub(super) fn holds(&self, domain: Option<Domain>) -> bool {
-        self.parts.get().is_some_and(|field| HeldParts::of_field(field).has(domain))
+        Self { source, units, partitions, counts: Counts::default() }
     }
 
     /// The unit that holds the key.
     #[inline]
     pub(super) fn place(&self, key: &[u8], hash: KeyHash) -> Place {
         match &self.partitions {
-            None => Place { number: 0, hash },
+            None => Place::new(0, hash),
             Some(index) => Place::from(index.place_of_hash(key, hash)),
         }
     }
 
     /// The units that can hold a key with the prefix, where each such key was added with this hash.
     pub(super) fn places_with_part<'a>(&'a self, prefix: &'a [u8], hash: KeyHash) -> impl Iterator<Item = Place> + 'a {
-        let whole = self.partitions.is_none().then_some(Place { number: 0, hash });
+        let whole = self.partitions.is_none().then_some(Place::new(0, hash));
         let index = self.partitions.as_deref();
         let parts = index.into_iter().flat_map(move |index| index.places_with_part(prefix, hash));
         whole.into_iter().chain(parts.map(Place::from))

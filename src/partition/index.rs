@@ -43,9 +43,16 @@ pub struct PartitionIndex {
     /// Where the last partition ends.
     partition_bytes: u64,
     kinds: KindRegistry,
+    /// Most filters have none of it.
+    extras: Option<Box<Extras>>,
+}
+
+/// What an index has where a filter holds other than whole keys, or its reader knows some of these.
+#[derive(Default)]
+struct Extras {
     /// The field that says which parts of keys the filter holds.
     held: Box<[u8]>,
-    known: Option<Box<KnownKeys>>,
+    known: Option<KnownKeys>,
 }
 
 /// A partition's block. Twelve bytes, because files have thousands of them.
@@ -139,9 +146,11 @@ impl PartitionIndex {
         context.check(trailer.identity, held)?;
         let known = context.known_hashes(held)?;
         let mut decoded = Self::decode(trailer, index, context.kinds.cloned().unwrap_or_default())?;
-        decoded.held = held.field().into();
         let places = known.into_iter().map(|(key, hash)| decoded.place_of_hash(key, hash));
-        decoded.known = KnownKeys::new(places.map(|place| (place.number, place.hash)));
+        let known = KnownKeys::new(places.map(|place| (place.number, place.hash)));
+        if known.is_some() || !held.field().is_empty() {
+            decoded.extras = Some(Box::new(Extras { held: held.field().into(), known }));
+        }
         Ok(decoded)
     }
 
@@ -172,12 +181,12 @@ impl PartitionIndex {
         let Decoded { entries, aux, mut bounds, partition_bytes, .. } = decoded;
         bounds.shrink_to_fit();
         let (entries, aux) = (entries.into(), aux.into());
-        Ok(Self { trailer, entries, aux, bounds, partition_bytes, kinds, held: Box::new([]), known: None })
+        Ok(Self { trailer, entries, aux, bounds, partition_bytes, kinds, extras: None })
     }
 
     /// The partitions that must hold known keys, unless they are known to hold them.
     pub fn unchecked_partitions(&self) -> impl Iterator<Item = u32> + '_ {
-        let open = self.known.as_ref().filter(|known| known.verdict(self.hash_identity()).is_none());
+        let open = self.known().filter(|known| known.verdict(self.hash_identity()).is_none());
         open.into_iter().flat_map(|known| known.unseen())
     }
 
@@ -201,7 +210,7 @@ impl PartitionIndex {
                 Err(problem) => unreadable = Some(problem),
             }
         }
-        let Some(known) = &self.known else { return Ok(()) };
+        let Some(known) = self.known() else { return Ok(()) };
         match (known.verdict(self.hash_identity()), unreadable) {
             (Some(verdict), _) => verdict,
             (None, Some(problem)) if !known.accept_what_was_seen() => Err(problem),
@@ -254,7 +263,11 @@ impl PartitionIndex {
 
     /// Which parts of keys the filter holds.
     pub(crate) fn held_parts(&self) -> HeldParts<'_> {
-        HeldParts::of_field(&self.held)
+        HeldParts::of_field(self.extras.as_ref().map_or(&[], |extras| &extras.held))
+    }
+
+    fn known(&self) -> Option<&KnownKeys> {
+        self.extras.as_ref()?.known.as_ref()
     }
 
     /// The partitions that can hold a key with the prefix, where each such key was added with this hash.
@@ -321,7 +334,7 @@ impl PartitionIndex {
         let expected = (number, entry.checksum);
         let hash = self.trailer.identity.hash;
         let block = FilterBlock::load_partition(block, expected, hash, Some(&self.kinds))?;
-        if let Some(known) = &self.known {
+        if let Some(known) = self.known() {
             known.check(number, hash, |hash| block.may_contain(hash))?;
         }
         Ok(block)
@@ -448,7 +461,9 @@ impl PartitionIndex {
     /// The bytes that the index takes in memory.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        let arrays = size_of_val(&*self.entries) + size_of_val(&*self.aux) + self.held.len();
+        let arrays = size_of_val(&*self.entries)
+            + size_of_val(&*self.aux)
+            + self.extras.as_ref().map_or(0, |extras| size_of::<Extras>() + extras.held.len());
         size_of::<Self>() + arrays + self.bounds.memory_bytes()
     }
 }

@@ -29,7 +29,7 @@ const MAX_PARTITIONS: usize = 62;
 
 impl KnownKeys {
     /// `None` if there are none.
-    pub(super) fn new(places: impl Iterator<Item = (u32, KeyHash)>) -> Option<Box<Self>> {
+    pub(super) fn new(places: impl Iterator<Item = (u32, KeyHash)>) -> Option<Self> {
         let mut partitions: Vec<(u32, Vec<KeyHash>)> = Vec::new();
         for (number, hash) in places {
             if let Some((_, hashes)) = partitions.iter_mut().find(|(other, _)| *other == number) {
@@ -38,7 +38,7 @@ impl KnownKeys {
                 partitions.push((number, vec![hash]));
             }
         }
-        (!partitions.is_empty()).then(|| Box::new(Self { partitions: partitions.into(), seen: AtomicU64::new(0) }))
+        (!partitions.is_empty()).then(|| Self { partitions: partitions.into(), seen: AtomicU64::new(0) })
     }
 
     /// The partitions that must hold known keys and were not seen to.
