@@ -236,8 +236,7 @@ impl<D: AsRef<[u8]>> From<Result<FilterBlock<D>, BlockError>> for FilterReader<D
     /// A block that was opened before, or the reason why it was not. An unverified block is verified now. A block of a
     /// partition holds a part of the file's keys only, and is unusable here.
     fn from(block: Result<FilterBlock<D>, BlockError>) -> Self {
-        let whole = |block: FilterBlock<D>| if block.is_partition() { Err(BlockError::Partition) } else { Ok(block) };
-        let block = block.and_then(FilterBlock::verified).and_then(whole);
+        let block = block.and_then(FilterBlock::verified).and_then(FilterBlock::whole);
         Self { block, keyed: None, counters: FilterCounters::new() }
     }
 }
