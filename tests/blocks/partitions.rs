@@ -194,6 +194,23 @@ fn a_container_opened_without_reading_it_finds_damage_at_the_first_probe() {
 }
 
 #[test]
+fn known_keys_find_a_container_of_other_keys_or_of_a_changed_hash_however_it_is_cut() {
+    for case in CONTAINERS.into_iter().filter(|case| case.keys > 0) {
+        let case = ContainerCase { hash: cases::Hash::Custom { tag: 5, seed: 1 }, ..case };
+        let bytes = case.build();
+        let is_refused = |keys: Keys, seed: u64| {
+            let case = ContainerCase { hash: cases::Hash::Custom { tag: 5, seed }, ..case };
+            let known: Vec<KeyHash> = keys.iter().map(|(key, _)| case.hash.hasher().hash(key)).collect();
+            let loaded = PartitionedFilter::load(&bytes[..], case.load_context().with_known_keys(&known));
+            matches!(loaded.map(drop), Err(BlockError::KnownKeyAbsent { .. }))
+        };
+        assert!(!is_refused(case.keys(), 1), "{}: its own keys", case.name);
+        assert!(is_refused(case.absent_keys(20), 1), "{}: other keys", case.name);
+        assert!(is_refused(case.keys()[..20].to_vec(), 2), "{}: a changed hash", case.name);
+    }
+}
+
+#[test]
 fn another_hash_under_the_same_tag_is_found_by_known_keys() {
     let case = CONTAINERS[3];
     let bytes = case.read();
