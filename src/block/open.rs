@@ -15,7 +15,7 @@ use crate::codec::{CHECKSUM_BYTES, checksum, checksum_append};
 use crate::error::BlockError;
 use crate::filter::blocked_bloom::line::{self, Line};
 use crate::filter::kind::Kind;
-use crate::filter::{FilterShape, is_of_library};
+use crate::filter::{FilterShape, batch, is_of_library};
 use crate::hash::{Domain, HashIdentity, KeyHash, PreparedPrefix};
 use crate::ids::{FileId, FilterKind};
 use crate::kernel::prefetch::prefetch_line;
@@ -167,9 +167,9 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         BlockProbe { shape: self.shape }
     }
 
-    /// Whether the block holds a part of its file's keys only.
-    pub(super) fn is_partition(&self) -> bool {
-        self.trailer.is_partition
+    /// The block, unless it holds a part of its file's keys only.
+    pub(crate) fn whole(self) -> Result<Self, BlockError> {
+        if self.trailer.is_partition { Err(BlockError::Partition) } else { Ok(self) }
     }
 
     /// Checks the payload against its checksum: reads all of it once.
@@ -242,7 +242,10 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// Probes for many keys at once; `hits` then holds the answers in their order.
     pub fn may_contain_batch(&self, hashes: &[KeyHash], hits: &mut MatchBitmap) {
         hits.reset(hashes.len());
-        self.shape.any().may_contain_batch(self.payload(), hashes, &mut hits.words);
+        match self.shape.payload(self.data.as_ref()) {
+            Some(payload) => self.shape.any().may_contain_batch(payload, hashes, &mut hits.words),
+            None => batch::all_match(hashes, &mut hits.words),
+        }
     }
 
     /// The fields of the trailer, decoded.
@@ -316,7 +319,8 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         self.data
     }
 
-    /// The payload. If `as_ref` later returns fewer bytes than at first, it is empty, and answers are "may be present".
+    /// The payload; empty if `as_ref` later returns fewer bytes than at first. Probes do not use this, because they must
+    /// answer "may be present" then.
     pub(super) fn payload(&self) -> &[u8] {
         self.shape.payload(self.data.as_ref()).unwrap_or_default()
     }

@@ -246,8 +246,7 @@ impl<D: AsRef<[u8]>> From<Result<FilterBlock<D>, BlockError>> for FilterReader<D
     /// partition holds a part of the file's keys only, and is unusable here. A block of extracted parts alone answers
     /// [`probe_prefix`](Self::probe_prefix), and "may be present" for every key.
     fn from(block: Result<FilterBlock<D>, BlockError>) -> Self {
-        let whole = |block: FilterBlock<D>| if block.is_partition() { Err(BlockError::Partition) } else { Ok(block) };
-        let block = block.and_then(FilterBlock::verified).and_then(whole);
+        let block = block.and_then(FilterBlock::verified).and_then(FilterBlock::whole);
         let (block, of_parts) = match block {
             Ok(block) if !block.held_parts().has_whole_keys() => (Err(PART_NOT_HELD.clone()), Some(Box::new(block))),
             block => (block, None),

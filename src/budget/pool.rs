@@ -246,9 +246,8 @@ impl Pool {
             return Err(BlockError::Length { expected: whole_bytes, got });
         }
         // A source that mixes partitions up would lose keys: the index knows the checksum of each.
-        if let Some(index) = &file.partitions {
-            index.open(number, block.as_bytes())?;
-        }
+        let Some(index) = &file.partitions else { return block.whole() };
+        index.open(number, block.as_bytes())?;
         Ok(block)
     }
 

@@ -176,7 +176,8 @@ impl PartitionedBuilder {
         self.peak_hash_bytes = self.peak_hash_bytes.max(buffer_bytes);
         let bound = core::mem::take(&mut self.bound);
         let built = build_partition(&*self.policy, &self.context, bound, &self.hashes);
-        self.built_bytes += built.report.block_bytes + BESIDE_PARTITION;
+        // Saturating, here and wherever a report counts: an engine's own builder may claim anything.
+        self.built_bytes = self.built_bytes.saturating_add(built.report.block_bytes).saturating_add(BESIDE_PARTITION);
         self.built.push(built);
         self.hashes.clear();
         self.last_hashes.clear();
@@ -186,7 +187,8 @@ impl PartitionedBuilder {
     #[must_use]
     pub fn estimated_bytes(&self) -> u64 {
         let open = u128::from(self.options.target_bytes()) * self.hashes.len() as u128 / self.most_hashes as u128;
-        self.built_bytes + u64::try_from(open).unwrap_or(u64::MAX) + 2 * BESIDE_PARTITION
+        let beside = u64::try_from(open).unwrap_or(u64::MAX).saturating_add(2 * BESIDE_PARTITION);
+        self.built_bytes.saturating_add(beside)
     }
 
     /// Builds what is left, and gives all partitions.
@@ -244,7 +246,7 @@ impl PartitionedBuilder {
             left = others;
         }
         let building = self.build_runs(&runs, partitions);
-        self.peak_hash_bytes = self.peak_hash_bytes.max(bytes_of(&hashes) + building);
+        self.peak_hash_bytes = self.peak_hash_bytes.max(bytes_of(&hashes).saturating_add(building));
         Ok(())
     }
 
@@ -263,7 +265,7 @@ impl PartitionedBuilder {
         let mut inner = Vec::new();
         let mut others = runs.to_vec();
         let first = build(&self.context, &mut inner, others.remove(longest));
-        let each_bytes = first.report.peak_build_bytes + bytes_of(&inner);
+        let each_bytes = first.report.peak_build_bytes.saturating_add(bytes_of(&inner));
         let affordable = self.context.memory_budget.map_or(u64::MAX, |budget| budget / each_bytes.max(1));
         let most_threads = self.context.threads.min(usize::try_from(affordable).unwrap_or(usize::MAX));
         let keys = others.iter().map(|run| run.len() as u64).sum();
@@ -278,7 +280,7 @@ impl PartitionedBuilder {
         self.built.extend(built.into_iter().flatten());
         self.built.insert(longest, first);
         let most_bytes = self.built.iter().map(|built| built.report.peak_build_bytes).max().unwrap_or(0);
-        threads as u64 * (most_bytes + bytes_of(&inner))
+        most_bytes.saturating_add(bytes_of(&inner)).saturating_mul(threads as u64)
     }
 
     /// The kind that the policy would build; blocked Bloom where it wants no filter.

@@ -134,7 +134,7 @@ impl BuiltPartitions {
         report.block_bytes = self.container_bytes();
         let blocks: u64 = self.partitions.iter().map(BuiltPartition::bytes).sum();
         let building = self.reports().map(|report| report.peak_build_bytes).max().unwrap_or(0);
-        report.peak_build_bytes = blocks + peak_hash_bytes.max(building).max(report.block_bytes);
+        report.peak_build_bytes = blocks.saturating_add(peak_hash_bytes.max(building).max(report.block_bytes));
         report
     }
 
@@ -155,7 +155,7 @@ impl BuiltPartitions {
     }
 
     fn keys(&self) -> u64 {
-        self.reports().map(|report| report.distinct_keys).sum()
+        self.reports().map(|report| report.distinct_keys).fold(0, u64::saturating_add)
     }
 
     /// The offsets of the partitions, and where the last one ends.

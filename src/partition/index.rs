@@ -42,14 +42,14 @@ pub struct PartitionIndex {
     bounds: Bounds,
     /// Where the last partition ends.
     partition_bytes: u64,
-    kinds: KindRegistry,
     /// Most filters have none of it.
     extras: Option<Box<Extras>>,
 }
 
-/// What an index has where a filter holds other than whole keys, or its reader knows some of these.
-#[derive(Default)]
+/// What an index has where a filter holds other than whole keys, where its reader knows some of these, or has kinds of its
+/// own.
 struct Extras {
+    kinds: KindRegistry,
     /// The field that says which parts of keys the filter holds.
     held: Box<[u8]>,
     known: Option<KnownKeys>,
@@ -145,16 +145,17 @@ impl PartitionIndex {
         let held = trailer.held_parts(tail);
         context.check(trailer.identity, held)?;
         let known = context.known_hashes(held)?;
-        let mut decoded = Self::decode(trailer, index, context.kinds.cloned().unwrap_or_default())?;
+        let mut decoded = Self::decode(trailer, index)?;
         let places = known.into_iter().map(|(key, hash)| decoded.place_of_hash(key, hash));
         let known = KnownKeys::new(places.map(|place| (place.number, place.hash)));
-        if known.is_some() || !held.field().is_empty() {
-            decoded.extras = Some(Box::new(Extras { held: held.field().into(), known }));
+        let kinds = context.kinds.cloned().unwrap_or_default();
+        if known.is_some() || !kinds.is_empty() || !held.field().is_empty() {
+            decoded.extras = Some(Box::new(Extras { kinds, held: held.field().into(), known }));
         }
         Ok(decoded)
     }
 
-    fn decode(trailer: ContainerTrailer, index: &[u8], kinds: KindRegistry) -> Result<Self, BlockError> {
+    fn decode(trailer: ContainerTrailer, index: &[u8]) -> Result<Self, BlockError> {
         // Before memory is allocated for them: the shortest entry has two bytes.
         let most = u32::try_from(index.len() / 2).unwrap_or(u32::MAX);
         require(
@@ -181,7 +182,7 @@ impl PartitionIndex {
         let Decoded { entries, aux, mut bounds, partition_bytes, .. } = decoded;
         bounds.shrink_to_fit();
         let (entries, aux) = (entries.into(), aux.into());
-        Ok(Self { trailer, entries, aux, bounds, partition_bytes, kinds, extras: None })
+        Ok(Self { trailer, entries, aux, bounds, partition_bytes, extras: None })
     }
 
     /// The partitions that must hold known keys, unless they are known to hold them.
@@ -333,7 +334,8 @@ impl PartitionIndex {
         }
         let expected = (number, entry.checksum);
         let hash = self.trailer.identity.hash;
-        let block = FilterBlock::load_partition(block, expected, hash, Some(&self.kinds))?;
+        let kinds = self.extras.as_ref().map(|extras| &extras.kinds);
+        let block = FilterBlock::load_partition(block, expected, hash, kinds)?;
         if let Some(known) = self.known() {
             known.check(number, hash, |hash| block.may_contain(hash))?;
         }

@@ -175,15 +175,14 @@ impl<W: Write> TableBuilder<W> {
     pub fn estimated_bytes(&self) -> u64 {
         let trailer = BLOCK_TRAILER_BYTES as u64;
         let open_block = if self.data.is_empty() { 0 } else { self.data.bytes() + trailer + 32 };
-        let filter =
-            self.filter.as_ref().map_or(0, |filter| filter.estimated_bytes() + FILTER_ALIGNMENT as u64 / 2 + trailer);
-        let range_filter = self
-            .range_filter
-            .as_ref()
-            .map_or(0, |filter| filter.estimated_bytes() + FILTER_ALIGNMENT as u64 / 2 + trailer);
+        let beside_filter = FILTER_ALIGNMENT as u64 / 2 + trailer;
+        // Saturating: an engine's own filter builder may claim anything.
+        let filter = self.filter.as_ref().map_or(0, |filter| filter.estimated_bytes().saturating_add(beside_filter));
+        let range_filter = self.range_filter.as_ref().map_or(0, |filter| filter.estimated_bytes() + beside_filter);
         let smallest = self.properties.smallest_key.as_ref().map_or(0, |key| key.len()) as u64;
         let properties = FIXED_BLOCKS_ESTIMATE + smallest + self.data.last_key().len() as u64;
-        self.sink.position + open_block + filter + range_filter + properties + self.index.bytes() + FOOTER_BYTES as u64
+        let others = self.sink.position + open_block + range_filter + properties + self.index.bytes();
+        filter.saturating_add(others + FOOTER_BYTES as u64)
     }
 
     /// Writes what is left and flushes the sink.

@@ -196,3 +196,13 @@ fn a_source_that_mixes_partitions_up_loses_no_key() {
     assert!(!(0..KEYS).any(is_absent));
     assert!(matches!(filter.state().why, BudgetReason::LoadFailed(_)));
 }
+
+#[test]
+fn a_partition_that_is_registered_as_a_whole_filter_loses_no_key() {
+    let budget = FilterBudget::unlimited();
+    let (_, disk) = register(&budget, KindPolicy::default(), PartitionCut::KeyRange);
+    let bytes = disk.index.entries().next().unwrap().block_bytes.into();
+    let filter = budget.register(FilterLayout::Whole { bytes }, disk);
+    assert_no_key_lost(&filter);
+    assert!(matches!(filter.state().why, BudgetReason::LoadFailed(reason) if *reason == BlockError::Partition));
+}
