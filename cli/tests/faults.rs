@@ -285,12 +285,16 @@ impl Scenario {
     /// not be removed. A table has all entries that it had before, or all that it has when nothing fails.
     fn check_files(&self, may_be_left: bool, sound: Option<&Sound>, story: &str) {
         let temporary = self.place.path("work/tmp");
+        let begun = story.contains("the new tables are complete, and not all in ");
         for path in files_below(&self.place.path("work")) {
-            let name = path.file_name().unwrap().to_str().unwrap();
-            assert!(may_be_left || !name.starts_with(".sstfilter-"), "left over: {story}");
+            let aside = path.iter().find(|name| name.to_str().unwrap().starts_with(".sstfilter-"));
+            assert!(may_be_left || begun || aside.is_none(), "left over: {story}");
+            // A table that is still aside is the one that would get its name.
+            let found = path.clone();
+            let path: PathBuf = path.iter().filter(|&name| Some(name) != aside).collect();
             match path.extension().and_then(|extension| extension.to_str()) {
                 Some("sst") => {
-                    let entries = entries_of(&path, story);
+                    let entries = entries_of(&found, story);
                     let is_old = self.old.get(&path) == Some(&entries);
                     let is_new = sound.is_some_and(|sound| sound.tables.get(&path) == Some(&entries));
                     let is_of_demo = path.starts_with(&temporary);
@@ -302,6 +306,11 @@ impl Scenario {
                 }
                 _ => {}
             }
+        }
+        let replaces = self.arguments.iter().any(|argument| argument == "--overwrite");
+        if replaces && !begun && trial_failed(story) {
+            let are_there = self.old.iter().all(|(path, entries)| path.exists() && entries_of(path, story) == *entries);
+            assert!(are_there, "an old table went before all new ones were complete: {story}");
         }
     }
 }
