@@ -72,13 +72,10 @@ impl Directory {
         self.staging.as_ref().map_or(&self.path, TempDir::path)
     }
 
-    /// What there is if the build ends after so many `complete` tables.
-    pub(super) fn remains(&self, complete: usize) -> String {
-        let path = path_name(&self.path);
-        match self.staging {
-            Some(_) => format!("the tables in {path} are those of before"),
-            None => format!("complete tables in {path}: {complete}"),
-        }
+    /// What to say of the old tables, if there are some, when a build ends before it is complete.
+    pub(super) fn old_tables(&self) -> Option<String> {
+        let remain = || format!("the tables in {} are those of before", path_name(&self.path));
+        self.staging.as_ref().map(|_| remain())
     }
 
     /// Puts the new tables, all of them complete, in the place of the old ones.

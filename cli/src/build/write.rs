@@ -62,7 +62,8 @@ impl<'a> Writer<'a> {
 
     /// Fails when the build was told to end.
     fn ensure_wanted(&self) -> anyhow::Result<()> {
-        Ok(interrupt::check(|| self.directory.remains(self.written.len()))?)
+        let complete = || format!("complete tables in {}: {}", path_name(&self.directory.path), self.written.len());
+        Ok(interrupt::check(|| self.directory.old_tables().unwrap_or_else(complete))?)
     }
 
     /// Writes one table, which ends when its file would have `table_bytes`; gives the number of its entries.
@@ -78,7 +79,8 @@ impl<'a> Writer<'a> {
         let begun = TableWriter::create(&path, options);
         let mut writer = begun.with_context(|| format!("cannot begin {}", path_name(&path)))?;
         // What stands of the build when it fails.
-        let remains = self.directory.remains(complete);
+        let remains = self.directory.old_tables();
+        let remains = remains.unwrap_or_else(|| format!("{complete} tables before it are complete"));
         let context = || format!("cannot write table {}; {remains}", complete + 1);
         for index in indices {
             let (key, value) = self.source.entry(index, &mut self.scratch);
