@@ -151,12 +151,8 @@ fn tables_newest_first(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
     ensure!(!tables.is_empty(), "{directory} holds no table (*.{EXTENSION}): build some with `sstfilter build`");
     tables.sort_by_cached_key(|file| Reverse((table_number(file), file.clone())));
     let have_one_number = |pair: &&[PathBuf]| table_number(&pair[0]) == table_number(&pair[1]);
-    if let Some(pair) = tables.windows(2).find(have_one_number) {
-        bail!(
-            "{} and {} have the same number: cannot tell which is newer",
-            input::name(&pair[0]),
-            input::name(&pair[1])
-        );
+    if let Some([newer, older]) = tables.windows(2).find(have_one_number) {
+        bail!("{} and {} have the same number: cannot tell which is newer", input::name(newer), input::name(older));
     }
     Ok(tables)
 }

@@ -92,7 +92,8 @@ impl<'a> RegularFile<'a> {
     pub(crate) fn up_to_hole(&self) -> anyhow::Result<Vec<u8>> {
         const PIECE_BYTES: u64 = 1 << 20;
         let mut bytes = Vec::new();
-        for offset in (0..self.length).step_by(PIECE_BYTES as usize) {
+        while (bytes.len() as u64) < self.length {
+            let offset = bytes.len() as u64;
             let piece = self.read(offset, PIECE_BYTES.min(self.length - offset))?;
             if piece.iter().all(|&byte| byte == 0) {
                 break;

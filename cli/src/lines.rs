@@ -312,7 +312,7 @@ fn read_pieces(path: &Path, mut source: impl Read, format: KeysFormat, limit: Me
         if read.with_context(|| format!("cannot read {}", input::name(path)))? == 0 {
             return Ok(text);
         }
-        records += text[start..].iter().filter(|&&byte| byte == format.separator()).count() as u64;
+        records += count_records(&text[start..], format) as u64;
         ensure_fits(path, text.len() as u64 + records * LINE_BYTES, limit)?;
         keys_end = last_key_end(&text, start, format).unwrap_or(keys_end);
         ensure_key_ends(path, &text, keys_end, format)?;
@@ -432,11 +432,11 @@ mod tests {
 
     #[test]
     fn keys_without_an_end_are_given_up_at_the_longest_key() {
-        let most = usize::try_from(2 * PIECE_BYTES + 2 * MAX_KEY_BYTES).unwrap();
+        let most = 2 * PIECE_BYTES + 2 * MAX_KEY_BYTES;
         let read = |source: &mut dyn Read, format| {
-            let mut taken = source.take(most as u64 + 2 * PIECE_BYTES);
+            let mut taken = source.take(most + 2 * PIECE_BYTES);
             let read = read_pieces(Path::new("keys"), &mut taken, format, MemoryLimit { bytes: u64::MAX, advice: "" });
-            (read.err().map(|error| error.to_string()), most as u64 + 2 * PIECE_BYTES - taken.limit())
+            (read.err().map(|error| error.to_string()), most + 2 * PIECE_BYTES - taken.limit())
         };
         for format in [KeysFormat::Lines, KeysFormat::Crlf, KeysFormat::Nul, KeysFormat::Hex] {
             for mut endless in [std::io::repeat(0), std::io::repeat(b'\n'), std::io::repeat(b'7')] {
@@ -446,7 +446,7 @@ mod tests {
                     error.starts_with("keys: expected keys of up to 64.0 MiB") && error.ends_with("from byte 0 on"),
                     "{error}"
                 );
-                assert!(bytes as usize <= most, "{bytes} bytes were read");
+                assert!(bytes <= most, "{bytes} bytes were read");
             }
         }
         let value = [b"k\t".as_slice(), &vec![b'v'; usize::try_from(MAX_VALUE_BYTES).unwrap()], b"\n"].concat();

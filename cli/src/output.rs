@@ -74,7 +74,7 @@ impl<'a> Output<'a> {
     }
 }
 
-/// Whether a character moves the cursor, ends the line, or turns the direction of the text behind it (Unicode 15, 23.1, 9.2, 23.2).
+/// Whether a character moves the cursor, ends the line, or turns the direction of the text behind it (Unicode 16.0, 23.1 and 23.2).
 fn drives_terminal(character: char) -> bool {
     let turns = ['\u{61c}', '\u{200e}', '\u{200f}'];
     let is_separator = matches!(character, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');

@@ -94,7 +94,12 @@ fn a_build_that_is_told_to_end_leaves_complete_tables_and_nothing_else() {
 fn a_build_over_old_tables_that_is_told_to_end_leaves_them_as_they_were() {
     let place = Place::new();
     let out = place.build(2_000, &["--files", "3"]);
-    let tables = || names(&out).into_iter().filter(|name| name.ends_with(".sst")).collect::<Vec<_>>();
+    let tables = || {
+        names(&out)
+            .into_iter()
+            .filter(|name| place.path(name).extension().is_some_and(|extension| extension == "sst"))
+            .collect::<Vec<_>>()
+    };
     let contents =
         || tables().iter().map(|name| fs::read(place.path("tables").join(name)).unwrap()).collect::<Vec<_>>();
     let (before, names_before) = (contents(), names(&out));

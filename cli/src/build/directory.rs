@@ -78,21 +78,21 @@ impl Directory {
         self.staging.as_ref().map(|_| remain())
     }
 
-    /// Puts the new tables, all of them complete, in the place of the old ones.
-    pub(super) fn publish(&mut self) -> anyhow::Result<()> {
+    /// Puts the new tables, so many and all of them complete, in the place of the old ones.
+    pub(super) fn publish(&mut self, tables: usize) -> anyhow::Result<()> {
         let Some(staging) = self.staging.take() else { return Ok(()) };
         let old = own_tables(&self.path)?;
         sync(&self.path).with_context(|| format!("cannot sync {}", path_name(&self.path)))?;
         // The old tables go: from here on the new ones stay, whatever happens.
         let staging = staging.keep();
-        let replaced = remove(&old).and_then(|()| self.take_from(&staging));
+        let replaced = remove(&old).and_then(|()| self.take(tables, &staging));
         replaced.with_context(|| format!("the new tables are complete, and not all in {} yet", path_name(&staging)))
     }
 
-    fn take_from(&self, staging: &Path) -> anyhow::Result<()> {
-        for table in files::list(staging)? {
-            let path = self.path.join(table.file_name().unwrap_or_default());
-            fs::rename(&table, &path).with_context(|| format!("cannot make {}", path_name(&path)))?;
+    fn take(&self, tables: usize, staging: &Path) -> anyhow::Result<()> {
+        for name in (1..=tables as u64).map(files::table_name) {
+            let path = self.path.join(&name);
+            fs::rename(staging.join(name), &path).with_context(|| format!("cannot make {}", path_name(&path)))?;
         }
         fs::remove_dir(staging).with_context(|| format!("cannot remove {}", path_name(staging)))?;
         sync(&self.path).with_context(|| format!("cannot sync {}", path_name(&self.path)))

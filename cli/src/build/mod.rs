@@ -42,7 +42,7 @@ pub(crate) fn run(
     let _writing = interrupt::writing();
     directory.begin()?;
     let written = Writer::new(&source, &directory, &options).write(args)?;
-    directory.publish()?;
+    directory.publish(written.len())?;
     Ok((Outcome::Yes, BuildSummary::new(&written, &source, directory.leftovers_removed, begun.elapsed())))
 }
 

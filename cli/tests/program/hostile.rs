@@ -10,7 +10,7 @@ use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use crate::common::{Place, program, run};
+use crate::common::{Place, program};
 
 /// Runs the program with so many KiB of memory, and fails if it does not end.
 fn run_within(kibibytes: u64, arguments: &[&str], input: Stdio) -> (Option<i32>, String) {

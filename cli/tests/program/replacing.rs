@@ -62,9 +62,11 @@ fn nothing_is_built_in_the_directory_of_a_database() {
     }
 }
 
+type Make = fn(&Path);
+
 #[test]
 fn what_has_a_tables_name_and_is_no_file_is_not_replaced() {
-    let make: [(&str, fn(&Path)); 3] = [
+    let make: [(&str, Make); 3] = [
         ("a symbolic link", |path| symlink("../other", path).unwrap()),
         ("a directory", |path| fs::create_dir(path).unwrap()),
         ("a device, a pipe or a socket", |path| drop(UnixListener::bind(path).unwrap())),
@@ -111,15 +113,17 @@ fn the_new_tables_of_a_build_that_was_killed_are_not_removed_unasked() {
     assert!(place.path("tables/.sstfilter-new.tmp/notes.txt").exists());
 }
 
+type IsThere = fn(&fs::FileType) -> bool;
+
 /// What is no regular file, each under its own name, and how to see that it is still there.
-fn no_files(place: &Place) -> Vec<(PathBuf, fn(&fs::FileType) -> bool)> {
+fn no_files(place: &Place) -> Vec<(PathBuf, IsThere)> {
     place.write("target", "mine");
     symlink(place.path("target"), place.path("link")).unwrap();
     symlink(place.path("nowhere"), place.path("dangling")).unwrap();
     fs::create_dir(place.path("directory")).unwrap();
     drop(UnixListener::bind(place.path("socket")).unwrap());
     assert!(Command::new("mkfifo").arg(place.path("pipe")).status().unwrap().success());
-    let mut found: Vec<(PathBuf, fn(&fs::FileType) -> bool)> = vec![
+    let mut found: Vec<(PathBuf, IsThere)> = vec![
         (place.path("link"), fs::FileType::is_symlink),
         (place.path("dangling"), fs::FileType::is_symlink),
         (place.path("directory"), fs::FileType::is_dir),
