@@ -12,10 +12,14 @@ mod compare;
 mod demo;
 mod export;
 mod foreign;
+#[cfg(target_os = "linux")]
+mod hostile;
 mod keys;
 mod partitions;
 mod probe;
 mod ranges;
 mod read;
 mod rebuild;
+#[cfg(unix)]
+mod replacing;
 mod report;
