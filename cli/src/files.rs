@@ -5,6 +5,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context, anyhow, bail, ensure};
 use sstfilter::KeyHasher;
@@ -12,6 +13,7 @@ use sstfilter::sst::{ReadOptions, Table, TableError, TableSet};
 use sstfilter_interop::{Engine, MAX_FOOTER_BYTES, recognize};
 
 use crate::input;
+use crate::progress::ReadProgress;
 use crate::ranges::{self, RangePrefix};
 
 /// The extension of table files.
@@ -47,6 +49,8 @@ pub(crate) struct TableReading<'a> {
     pub(crate) secret: Option<&'a KeyHasher>,
     /// Of hashed range filters.
     pub(crate) range_prefix: Option<RangePrefix>,
+    /// Moved on by what is read.
+    pub(crate) progress: Option<&'a ReadProgress>,
 }
 
 /// The name of table `number`, counted from 1.
@@ -82,8 +86,12 @@ fn has_extension(path: &Path, extension: &str) -> bool {
 
 /// The table that a sidecar of this name belongs to; there need be none.
 pub(crate) fn table_beside(sidecar: &Path) -> Option<PathBuf> {
-    let table = sidecar.with_extension("");
-    (has_extension(sidecar, FILTER_EXTENSION) && has_table_extension(&table)).then_some(table)
+    table_of_sidecar(sidecar).filter(|table| has_table_extension(table))
+}
+
+/// The file that a sidecar of this name would be used for, whatever it is called.
+pub(crate) fn table_of_sidecar(sidecar: &Path) -> Option<PathBuf> {
+    has_extension(sidecar, FILTER_EXTENSION).then(|| sidecar.with_extension(""))
 }
 
 /// Whether it is a temporary file of a writer that was killed.
@@ -203,6 +211,10 @@ pub(crate) fn read_options(reading: TableReading<'_>) -> ReadOptions {
     let options = ReadOptions::default();
     let options = match reading.secret {
         Some(hasher) => options.with_hasher(hasher.clone()),
+        None => options,
+    };
+    let options = match reading.progress {
+        Some(progress) => options.with_file_system(Arc::new(progress.clone())),
         None => options,
     };
     match reading.range_prefix {

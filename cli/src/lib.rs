@@ -74,6 +74,7 @@ pub fn run(cli: &Cli, stdout: &mut dyn Write) -> anyhow::Result<Outcome> {
         comparator: cli.comparator.as_deref(),
         range_prefix: cli.range_prefix,
         manifests: &manifests,
+        progress: None,
     };
     let mut output = Output { writer: stdout, is_json: cli.json };
     let outcome = match &cli.command {

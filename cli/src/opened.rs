@@ -16,6 +16,7 @@ use crate::files::{self, Look, TableReading};
 use crate::input;
 use crate::output::Outcome;
 use crate::partitions::Container;
+use crate::progress::ReadProgress;
 use crate::ranges::{self, RangeBlock, RangePrefix};
 
 /// A file of which at least the frame is sound.
@@ -127,12 +128,14 @@ pub(crate) struct Reading<'a> {
     /// Of the range filters to be probed.
     pub(crate) range_prefix: Option<RangePrefix>,
     pub(crate) manifests: &'a Manifests,
+    /// Moved on by what is read of tables.
+    pub(crate) progress: Option<&'a ReadProgress>,
 }
 
 impl<'a> Reading<'a> {
     /// What concerns tables of this library.
     pub(crate) fn of_tables(self) -> TableReading<'a> {
-        TableReading { secret: self.secret, range_prefix: self.range_prefix }
+        TableReading { secret: self.secret, range_prefix: self.range_prefix, progress: self.progress }
     }
 }
 
@@ -186,7 +189,11 @@ impl Origin {
 /// A table of another engine, and the comparator that it does not name itself: from the command line, or from its database's
 /// manifest. What neither says is the reason why its filter cannot be used.
 pub(crate) fn foreign(path: &Path, reading: Reading<'_>) -> anyhow::Result<(ForeignTable, Option<TakenComparator>)> {
-    let table = ForeignTable::open(source(path)?)?;
+    let source = source(path)?;
+    let table = ForeignTable::open(match reading.progress {
+        Some(progress) => progress.watch(source),
+        None => source,
+    })?;
     Ok(match stated_comparator(path, table.engine(), reading) {
         Some(taken) => (table.with_comparator(&taken.name), Some(taken)),
         None => (table, None),
@@ -316,7 +323,8 @@ mod tests {
     #[test]
     fn the_keys_of_a_table_are_read_for_its_comparator_only_if_its_filter_is_probed() {
         let manifests = Manifests::default();
-        let reading = Reading { secret: None, comparator: None, range_prefix: None, manifests: &manifests };
+        let reading =
+            Reading { secret: None, comparator: None, range_prefix: None, manifests: &manifests, progress: None };
         let path = Path::new(LONE_TABLE);
         assert!(matches!(probed(&Opened::open(path, reading).unwrap()), Probe::Unusable(_)));
         assert_eq!(probed(&Opened::open_to_probe(path, reading).unwrap()), Probe::Absent);

@@ -9,6 +9,7 @@ mod common;
 mod advise;
 mod build;
 mod compare;
+mod damage;
 mod demo;
 mod export;
 mod foreign;
