@@ -23,7 +23,7 @@ use crate::codec::{read_u32, take_varint};
 const WINDOW_BYTES: u64 = 64 << 10;
 
 /// The most bytes of an entry before its key.
-const HEADER_BYTES: u64 = 15;
+const HEADER_BYTES: usize = 15;
 
 /// Steps for each byte of data, after which the search gives up. Sound data takes about two; damaged blocks in which each
 /// entry is a restart point take about half as many as a block has entries, and one that was made to be slow could take any
@@ -115,7 +115,7 @@ impl<'a> DataScan<'a> {
 
     /// The lengths of the entry at `at`, if one may be there.
     fn entry_at(&self, at: u64) -> Result<Option<EntryHeader>, TableError> {
-        let mut bytes = [0; HEADER_BYTES as usize];
+        let mut bytes = [0; HEADER_BYTES];
         let bytes = self.read(at, &mut bytes)?;
         let lengths = take_varint(bytes).and_then(|(shared, rest)| {
             let (suffix, rest) = take_varint(rest)?;

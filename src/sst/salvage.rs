@@ -10,7 +10,7 @@ use super::block::{Block, BlockCursor};
 use super::data_scan::{DataScan, Scanned};
 use super::error::shown;
 use super::format::BlockHandle;
-use super::index::TableIndex;
+use super::index::{DataBlockPlace, TableIndex};
 use super::iter::entry_at;
 use super::{Entry, Table, TableError, TablePart};
 
@@ -158,30 +158,15 @@ impl<'a> Salvage<'a> {
     }
 
     /// Enters the next block that can be read, and says what is missing before it; `None` behind the last.
-    fn enter_next(&mut self) -> Option<Option<MissingData>> {
+    fn enter_next(&mut self) -> Option<Result<(), MissingData>> {
         match &mut self.blocks {
             Blocks::Indexed { index, position } => {
                 let place = index.place(*position)?;
-                let last_key = Bytes::copy_from_slice(place.last_key);
                 *position += 1;
-                match self.table.read_data_block(&place) {
-                    Ok(block) => {
-                        let (handle, cursor) = (place.handle, BlockCursor::new(block));
-                        self.open = Some(OpenBlock { handle, cursor, last_key: Some(last_key) });
-                        Some(None)
-                    }
-                    Err(problem) => {
-                        let (lower, is_first) = (Bytes::copy_from_slice(place.lower), place.handle.offset == 0);
-                        Some(Some(MissingData {
-                            offset: place.handle.offset,
-                            bytes: place.handle.bytes(),
-                            blocks: Some(1),
-                            lower: if is_first { Bound::Included(lower) } else { Bound::Excluded(lower) },
-                            upper: Bound::Included(last_key),
-                            problem,
-                        }))
-                    }
-                }
+                Some(self.table.read_data_block(&place).map_err(|problem| unread(&place, problem)).map(|block| {
+                    let last_key = Some(Bytes::copy_from_slice(place.last_key));
+                    self.open = Some(OpenBlock { handle: place.handle, cursor: BlockCursor::new(block), last_key });
+                }))
             }
             Blocks::Scanned(scan) => {
                 let lower = scan.last_key().map(Bytes::copy_from_slice);
@@ -189,7 +174,10 @@ impl<'a> Salvage<'a> {
                 let upper = block.as_ref().and_then(|(block, _)| block.first_key().ok()).map(Bytes::copy_from_slice);
                 self.open =
                     block.map(|(block, handle)| OpenBlock { handle, cursor: BlockCursor::new(block), last_key: None });
-                Some((skipped > 0).then(|| self.unfound((start, skipped), lower, upper, problem)))
+                if skipped == 0 {
+                    return Some(Ok(()));
+                }
+                Some(Err(self.unfound((start, skipped), lower, upper, problem)))
             }
         }
     }
@@ -221,6 +209,19 @@ impl<'a> Salvage<'a> {
     }
 }
 
+/// The block that the index has there.
+fn unread(place: &DataBlockPlace<'_>, problem: TableError) -> MissingData {
+    let lower = Bytes::copy_from_slice(place.lower);
+    MissingData {
+        offset: place.handle.offset,
+        bytes: place.handle.bytes(),
+        blocks: Some(1),
+        lower: if place.handle.offset == 0 { Bound::Included(lower) } else { Bound::Excluded(lower) },
+        upper: Bound::Included(Bytes::copy_from_slice(place.last_key)),
+        problem,
+    }
+}
+
 impl Iterator for Salvage<'_> {
     type Item = Result<Entry, Box<MissingData>>;
 
@@ -236,7 +237,7 @@ impl Iterator for Salvage<'_> {
                     Err(problem) => return Some(Err(Box::new(open.rest(problem)))),
                 }
             }
-            if let Some(missing) = self.enter_next()? {
+            if let Err(missing) = self.enter_next()? {
                 return Some(Err(Box::new(missing)));
             }
         }

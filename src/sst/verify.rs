@@ -177,7 +177,7 @@ struct Walk<'a> {
 impl Walk<'_> {
     /// The number of data blocks that were read.
     fn run(&mut self, mut entries: Salvage<'_>) -> u64 {
-        while let Some(next) = entries.next() {
+        for next in entries.by_ref() {
             match next {
                 Ok(Entry { key, value }) => {
                     self.counted.count(&key, value.as_deref());
