@@ -4,12 +4,14 @@ use core::ops::Bound;
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, anyhow, bail, ensure};
 use bytes::Bytes;
 use clap::Args;
 use serde::Serialize;
 use sstfilter::sst::{MissingData, Table};
+use sstfilter_interop::{Engine, Error};
 
+use crate::left_out::BY_SST_DUMP;
 use crate::lines::{BYTE_ORDER_MARK, KeysFormat};
 use crate::opened::{Opened, Reading};
 use crate::output::{CANNOT_WRITE, Outcome, Output, Text, hex, note};
@@ -136,7 +138,10 @@ pub(crate) fn run(
             );
             dump.begin()?;
             for key in table.user_keys() {
-                dump.entry(&key.with_context(|| name.clone().into_owned())?, None, false)?;
+                let key = key
+                    .map_err(|problem| unread_key(problem, table.engine()))
+                    .with_context(|| name.clone().into_owned());
+                dump.entry(&key?, None, false)?;
             }
         }
         Opened::FilterBlock(_) | Opened::RangeFilter(_) | Opened::Partitions(_) => {
@@ -145,6 +150,16 @@ pub(crate) fn run(
     }
     dump.end(args.salvage)?;
     Ok(Outcome::from_sound(dump.missing.is_empty()))
+}
+
+/// With advice where the engine's own tool can read what this program cannot.
+fn unread_key(problem: Error, engine: Engine) -> anyhow::Error {
+    match problem {
+        Error::Unsupported { .. } if engine == Engine::RocksDb => {
+            anyhow!("{problem}: RocksDB's own tool can read it: {BY_SST_DUMP}")
+        }
+        _ => problem.into(),
+    }
 }
 
 /// Why nothing of a table can be saved.

@@ -73,7 +73,12 @@ pub(crate) fn is_numbered_by_us(path: &Path) -> bool {
 /// Whether the name says that the file is a table or a filter block, whatever its bytes say: one that has been cut
 /// short does not look like either.
 pub(crate) fn is_named_like_ours(path: &Path) -> bool {
-    has_table_extension(path) || has_extension(path, FILTER_EXTENSION) || has_extension(path, LEVELDB_EXTENSION)
+    is_named_like_table(path) || has_extension(path, FILTER_EXTENSION)
+}
+
+/// The same of tables alone, those of LevelDB included.
+pub(crate) fn is_named_like_table(path: &Path) -> bool {
+    has_table_extension(path) || has_extension(path, LEVELDB_EXTENSION)
 }
 
 pub(crate) fn has_table_extension(path: &Path) -> bool {

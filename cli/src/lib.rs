@@ -13,6 +13,7 @@ mod get;
 mod input;
 mod inspect;
 mod interrupt;
+mod left_out;
 mod lines;
 mod memory;
 mod opened;

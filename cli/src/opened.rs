@@ -10,7 +10,7 @@ use bytes::Bytes;
 use sstfilter::sidecar::Sidecar;
 use sstfilter::sst::{FileSystem, LocalFileSystem, RandomAccess, Table};
 use sstfilter::{FilterBlock, KeyHasher};
-use sstfilter_interop::{Engine, Error, Manifest};
+use sstfilter_interop::{Engine, Error, Manifest, ManifestFile};
 
 use crate::files::{self, Look, TableReading};
 use crate::input;
@@ -158,6 +158,13 @@ impl Manifests {
         let manifest = manifest_in(directory).map(Arc::new);
         read.insert(directory.to_owned(), manifest.clone());
         manifest
+    }
+}
+
+impl Manifests {
+    /// What that manifest says of the table at `path`.
+    pub(crate) fn file(&self, path: &Path) -> Option<ManifestFile> {
+        self.beside(path)?.file(path.file_stem()?.to_str()?.parse().ok()?).cloned()
     }
 }
 

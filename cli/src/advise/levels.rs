@@ -11,11 +11,12 @@ use sstfilter::{LevelPlan, LevelSize, PlannedLevel};
 
 use crate::args::AdviseArgs;
 use crate::files;
+use crate::left_out::LeftOut;
 use crate::opened::{Opened, Reading};
 use crate::output::{Column, Outcome, figures, in_options};
 use crate::units::{counted, grouped, percent, whole};
 
-use super::tables::{LeftOut, TableFilter, Unknown, filter_of, level_by_manifest};
+use super::tables::{TableFilter, Unknown, filter_of, level_by_manifest};
 
 /// Bits per key of the budget where nothing else says how much memory there is.
 const DEFAULT_BITS_PER_KEY: f64 = 10.0;
@@ -82,7 +83,7 @@ pub(crate) fn run(args: &AdviseArgs, reading: Reading<'_>) -> anyhow::Result<(Ou
     let configure = |sizing| kind.configure(sizing);
     let plan = LevelPlan::new(&store.levels, memory_bytes, configure).context("--levels")?;
     let equal = LevelPlan::with_equal_bits(&store.levels, memory_bytes, configure).context("--levels")?;
-    let outcome = store.left_out.iter().map(|left| left.outcome).max().unwrap_or(Outcome::Yes);
+    let outcome = LeftOut::outcome(&store.left_out);
     let ratio = equal.useless_reads() / plan.useless_reads();
     let report = LevelsReport {
         kind: kind.name,
@@ -127,11 +128,11 @@ fn store_of_tables(args: &AdviseArgs, reading: Reading<'_>) -> anyhow::Result<St
         for file in files::expand(path, &mut Vec::new())? {
             match surveyed(&file, reading) {
                 Ok((level, filter)) => filters.entry(level).or_default().push(filter),
-                Err(why) => left_out.push(LeftOut::new(&file, why)),
+                Err(why) => left_out.push(why.leave_out(&file)),
             }
         }
     }
-    let first = left_out.first().map(|left: &LeftOut| format!(" ({}: {})", left.path, left.why)).unwrap_or_default();
+    let first = LeftOut::first(&left_out);
     ensure!(!filters.is_empty(), "--levels: no table whose level is known{first}");
     let levels: Vec<_> = filters.iter().map(|(&level, filters)| level_of(level, filters)).collect();
     let now = Total::of_tables(&levels, &filters);
@@ -243,7 +244,7 @@ impl fmt::Display for LevelsReport {
         ];
         writeln!(f, "{}", figures(&columns, &totals))?;
         for left in &self.left_out {
-            writeln!(f, "{}: left out: {}", left.path, left.why)?;
+            writeln!(f, "{left}")?;
         }
         writeln!(f, "useless reads: of tables, per lookup of a key that no table has")?;
         match self.ratio {

@@ -10,11 +10,12 @@ use sstfilter::{BitsPerKey, FalsePositiveRate, FilterBlock, KindPolicy, Sizing};
 use sstfilter_interop::{Error, Probe};
 
 use crate::args::AdviseArgs;
+use crate::files;
+use crate::left_out::LeftOut;
 use crate::opened::{ForeignTable, Manifests, Opened, Reading, outcome_of_foreign};
 use crate::output::{Column, Outcome, explained, figures, in_options};
 use crate::partitions::{PartitionFields, Partitions};
 use crate::units::{counted, grouped, percent};
-use crate::{files, input};
 
 /// Bytes that binding a block to its file adds.
 const BINDING_BYTES: u64 = 8;
@@ -56,30 +57,20 @@ struct Alternative {
     kept: usize,
 }
 
-/// A table that no figure counts.
-#[derive(Debug, Serialize)]
-pub(super) struct LeftOut {
-    pub(super) path: String,
-    pub(super) why: String,
-    #[serde(skip)]
-    pub(super) outcome: Outcome,
-}
-
-impl LeftOut {
-    pub(super) fn new(path: &Path, why: Unknown) -> Self {
-        let (why, outcome) = match why {
-            Unknown::NoFilter(_) => ("it has no filter".to_owned(), Outcome::Yes),
-            Unknown::Because(why, outcome) => (why, outcome),
-        };
-        Self { path: input::name(path).into_owned(), why, outcome }
-    }
-}
-
 /// Why the cost of a table's filter cannot be told.
 pub(super) enum Unknown {
     /// The table has none.
     NoFilter(Opened),
     Because(String, Outcome),
+}
+
+impl Unknown {
+    pub(super) fn leave_out(self, path: &Path) -> LeftOut {
+        match self {
+            Self::NoFilter(_) => LeftOut::new(path, "it has no filter".to_owned(), Outcome::Yes),
+            Self::Because(why, outcome) => LeftOut::new(path, why, outcome),
+        }
+    }
 }
 
 /// The filters of one level.
@@ -192,19 +183,19 @@ pub(crate) fn run(args: &AdviseArgs, reading: Reading<'_>) -> anyhow::Result<(Ou
         for file in files {
             match filter_of(&file, reading) {
                 Ok(filter) => filters.push(filter),
-                Err(why) => left_out.push(LeftOut::new(&file, why)),
+                Err(why) => left_out.push(why.leave_out(&file)),
             }
         }
     }
-    let first = left_out.first().map(|left: &LeftOut| format!(" ({}: {})", left.path, left.why)).unwrap_or_default();
+    let first = LeftOut::first(&left_out);
     ensure!(!filters.is_empty(), "--tables: no filter whose cost can be told{first}");
-    let outcome = left_out.iter().map(|left| left.outcome).max().unwrap_or(Outcome::Yes);
+    let outcome = LeftOut::outcome(&left_out);
     Ok((outcome, TablesReport::new(&filters, left_out)))
 }
 
 /// The level of a table of another engine, by the manifest beside it.
 pub(super) fn level_by_manifest(file: &Path, manifests: &Manifests) -> Option<u32> {
-    manifests.beside(file)?.level(file.file_stem()?.to_str()?.parse().ok()?)
+    manifests.file(file).map(|file| file.level)
 }
 
 /// The filter of the table at `path`, or why its cost cannot be told.
@@ -372,7 +363,7 @@ impl fmt::Display for TablesReport {
             writeln!(f, "{}", figures(&columns, &self.levels))?;
         }
         for left in &self.left_out {
-            writeln!(f, "{}: left out: {}", left.path, left.why)?;
+            writeln!(f, "{left}")?;
         }
         writeln!(
             f,

@@ -21,9 +21,9 @@ use crate::lines::{KeyLines, KeysFormat};
 use crate::opened::{self, Reading};
 use crate::output::{Outcome, Text, explained, in_options};
 use crate::partitions::{Container, PartitionFields, Partitions};
-use crate::probe::{FileProbes, KeyBatch, Times, probe_file};
+use crate::probe::{BoundsArgs, FileProbes, KeyBatch, Times, probe_file};
 use crate::ranges::{RangeBlock, RangeFields};
-use crate::units::{bytes, grouped, percent};
+use crate::units::{bytes, counted, grouped, percent};
 
 #[derive(Debug, Args)]
 pub(crate) struct InspectArgs {
@@ -83,24 +83,35 @@ struct FileReport {
 #[derive(Debug, Serialize)]
 struct Observed {
     keys: usize,
+    /// Those that the filter holds nothing of: it says nothing of them.
+    keys_not_probed: u64,
     positives: u64,
-    rate: f64,
+    /// Null if the filter was probed for no key.
+    rate: Option<f64>,
     expected_rate: Option<f64>,
 }
 
 impl Observed {
     fn new(path: &Path, keys: &KeyBatch<'_>, reading: Reading<'_>) -> Self {
-        let (found, _) = probe_file(path, keys, reading, &mut Times::default());
-        let FileProbes { positives, observed_rate: rate, expected_rate, .. } = found;
-        Self { keys: keys.keys.len(), positives, rate, expected_rate }
+        let filters_only = BoundsArgs { filters_only: true };
+        let (found, _) = probe_file(path, keys, reading, filters_only, &mut Times::default());
+        let FileProbes { keys_not_probed, positives, observed_rate: rate, expected_rate, .. } = found;
+        Self { keys: keys.keys.len(), keys_not_probed, positives, rate, expected_rate }
     }
 }
 
 impl fmt::Display for Observed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (rate, positives, keys) = (percent(self.rate), grouped(self.positives), grouped(self.keys as u64));
+        let rate = self.rate.map_or_else(|| "unknown".to_owned(), percent);
+        let (positives, keys) = (grouped(self.positives), grouped(self.keys as u64 - self.keys_not_probed));
         let expected = self.expected_rate.map(|rate| format!("; {} expected", percent(rate))).unwrap_or_default();
-        writeln!(f, "  on the keys given\n    {:<17} {rate}: {positives} of {keys}{expected}", "observed rate")
+        writeln!(f, "  on the keys given\n    {:<17} {rate}: {positives} of {keys}{expected}", "observed rate")?;
+        match self.keys_not_probed {
+            0 => Ok(()),
+            keys => {
+                writeln!(f, "    {:<17} {}: the filter holds nothing of such keys", "not probed", counted(keys, "key"))
+            }
+        }
     }
 }
 
