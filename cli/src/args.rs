@@ -27,9 +27,11 @@ use crate::verify::VerifyArgs;
 
 const EXIT_CODES: &str = "\
 Exit codes:
-  0    done, and all is well
+  0    done, and all is well. Filters that are sound but cannot be used, tables that are
+       left out because they are not understood, and orphans are told, and are no damage
   1    done, and the answer is no: a key is absent (get), damage was found (inspect,
-       verify, probe, advise --tables), a key was lost (demo, compare)
+       verify, probe, compare, advise --tables, dump --salvage), a key was lost (demo,
+       compare), no filter meets the need (advise)
   2    not done: standard error, or the report, says why and what to do
   130  interrupted (Ctrl-C), 143 if told to end: tables that a build had completed are whole
   141  the reader of the output went away (sstfilter ... | head)";
@@ -57,6 +59,11 @@ pub struct Cli {
     /// (Pebble): leveldb.BytewiseComparator, unless the database was opened with another. A wrong one hides keys
     #[arg(long, global = true, value_name = "NAME", help_heading = FOR_ALL)]
     pub(crate) comparator: Option<String>,
+
+    /// Use the filters of RocksDB's tables that have no checksums (checksum type 0), too. Nothing shows damage to such a
+    /// filter: a damaged one hides keys
+    #[arg(long, global = true, help_heading = FOR_ALL)]
+    pub(crate) unchecked_filters: bool,
 
     /// Prefix of keys that the ranges of a hashed range filter are inside of: its number of bytes (8), or the byte that
     /// ends it (such as : or 0x00). Range filters that were built with another one are not used

@@ -75,6 +75,7 @@ pub fn run(cli: &Cli, stdout: &mut dyn Write) -> anyhow::Result<Outcome> {
         comparator: cli.comparator.as_deref(),
         range_prefix: cli.range_prefix,
         manifests: &manifests,
+        unchecked_filters: cli.unchecked_filters,
         progress: None,
     };
     let mut output = Output { writer: stdout, is_json: cli.json };

@@ -128,6 +128,8 @@ pub(crate) struct Reading<'a> {
     /// Of the range filters to be probed.
     pub(crate) range_prefix: Option<RangePrefix>,
     pub(crate) manifests: &'a Manifests,
+    /// Whether filters are used that have no checksum.
+    pub(crate) unchecked_filters: bool,
     /// Moved on by what is read of tables.
     pub(crate) progress: Option<&'a ReadProgress>,
 }
@@ -201,6 +203,7 @@ pub(crate) fn foreign(path: &Path, reading: Reading<'_>) -> anyhow::Result<(Fore
         Some(progress) => progress.watch(source),
         None => source,
     })?;
+    let table = if reading.unchecked_filters { table.with_unchecked_filter() } else { table };
     Ok(match stated_comparator(path, table.engine(), reading) {
         Some(taken) => (table.with_comparator(&taken.name), Some(taken)),
         None => (table, None),
@@ -330,8 +333,14 @@ mod tests {
     #[test]
     fn the_keys_of_a_table_are_read_for_its_comparator_only_if_its_filter_is_probed() {
         let manifests = Manifests::default();
-        let reading =
-            Reading { secret: None, comparator: None, range_prefix: None, manifests: &manifests, progress: None };
+        let reading = Reading {
+            secret: None,
+            comparator: None,
+            range_prefix: None,
+            manifests: &manifests,
+            unchecked_filters: false,
+            progress: None,
+        };
         let path = Path::new(LONE_TABLE);
         assert!(matches!(probed(&Opened::open(path, reading).unwrap()), Probe::Unusable(_)));
         assert_eq!(probed(&Opened::open_to_probe(path, reading).unwrap()), Probe::Absent);

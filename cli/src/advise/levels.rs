@@ -32,6 +32,8 @@ pub(crate) struct LevelsReport {
     equal_bits: Total,
     /// The filters that the tables have.
     now: Option<Total>,
+    /// A plan of half the memory or less that has hardly more useless reads; null if there is none.
+    enough: Option<Total>,
     /// Useless reads with equal bits over those with the plan; null where the plan has none.
     ratio: Option<f64>,
     /// Tables that are in none of these figures.
@@ -84,12 +86,14 @@ pub(crate) fn run(args: &AdviseArgs, reading: Reading<'_>) -> anyhow::Result<(Ou
     let plan = LevelPlan::new(&store.levels, memory_bytes, configure).context("--levels")?;
     let equal = LevelPlan::with_equal_bits(&store.levels, memory_bytes, configure).context("--levels")?;
     let outcome = LeftOut::outcome(&store.left_out);
+    let plan_within = |bytes| LevelPlan::new(&store.levels, bytes, configure).ok();
     let ratio = equal.useless_reads() / plan.useless_reads();
     let report = LevelsReport {
         kind: kind.name,
         keys,
         memory_bytes,
         levels: plan.levels.iter().map(LevelFilters::new).collect(),
+        enough: enough(&plan, plan_within).as_ref().map(Total::of),
         plan: Total::of(&plan),
         equal_bits: Total::of(&equal),
         now: store.now,
@@ -97,6 +101,16 @@ pub(crate) fn run(args: &AdviseArgs, reading: Reading<'_>) -> anyhow::Result<(Ou
         left_out: store.left_out,
     };
     Ok((outcome, report))
+}
+
+/// How many useless reads more are hardly any.
+const HARDLY_MORE: f64 = 1.01;
+
+/// The smallest plan of a half, a quarter and so on of the memory of `plan` that has hardly more useless reads.
+fn enough(plan: &LevelPlan, within: impl Fn(u64) -> Option<LevelPlan>) -> Option<LevelPlan> {
+    let most_reads = plan.useless_reads() * HARDLY_MORE;
+    let halves = core::iter::successors(Some(plan.bytes() / 2), |bytes| Some(bytes / 2)).take_while(|&bytes| bytes > 0);
+    halves.map_while(within).take_while(|smaller| smaller.useless_reads() <= most_reads).last()
 }
 
 fn keys_of(levels: &[LevelSize]) -> u64 {
@@ -223,7 +237,12 @@ fn reads(reads: f64) -> String {
 impl fmt::Display for LevelsReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (levels, keys) = (counted(self.levels.len() as u64, "level"), counted(self.keys, "key"));
-        writeln!(f, "{} filters for {levels} of {keys} in all, in {} bytes\n", self.kind, grouped(self.memory_bytes))?;
+        writeln!(
+            f,
+            "{} filters for {levels} of {keys} in all, in {}\n",
+            self.kind,
+            counted(self.memory_bytes, "byte")
+        )?;
         let columns: [Column<LevelFilters>; 7] = [
             ("level", |row| row.level.to_string()),
             ("keys", |row| grouped(row.keys)),
@@ -247,6 +266,10 @@ impl fmt::Display for LevelsReport {
             writeln!(f, "{left}")?;
         }
         writeln!(f, "useless reads: of tables, per lookup of a key that no table has")?;
+        if let Some(enough) = self.enough {
+            let (bytes, reads) = (counted(enough.bytes, "byte"), reads(enough.useless_reads));
+            writeln!(f, "{bytes} would do: {reads} useless reads instead of {}", self::reads(self.plan.useless_reads))?;
+        }
         match self.ratio {
             _ if self.equal_bits.bytes == 0 && self.plan.bytes > 0 => {
                 writeln!(f, "filters of equal bits per key everywhere do not fit, not even the smallest")

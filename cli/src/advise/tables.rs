@@ -325,7 +325,9 @@ impl Alternative {
 
 /// A part of a whole, as a percentage.
 fn share(part: i64, whole: u64) -> String {
-    format!("{:.1} %", part as f64 * 100.0 / whole.max(1) as f64)
+    let tenths = (part as f64 * 1_000.0 / whole.max(1) as f64).round();
+    // Not minus zero.
+    format!("{:.1} %", (tenths + 0.0) / 10.0)
 }
 
 impl fmt::Display for TablesReport {
@@ -367,7 +369,8 @@ impl fmt::Display for TablesReport {
         }
         writeln!(
             f,
-            "rates are means, weighted by keys; sizes are those of whole blocks, Ribbon's within 1 % above 5,000 keys"
+            "rates are means, weighted by keys; sizes are those of whole blocks, Ribbon's within 1 % above 5,000 keys; \
+             small filters are rounded up to lines of 64 bytes, so that \"same bytes\" may be a few percent more"
         )?;
         self.of_auto().map_or(Ok(()), |auto| write_conclusion(f, now, auto))
     }
@@ -390,5 +393,18 @@ fn write_conclusion(f: &mut fmt::Formatter<'_>, now: Cost, auto: &Alternative) -
             f,
             "at the same false positive rate, sstfilter's filters would take {is} bytes, which saves nothing of {was}"
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::share;
+
+    #[test]
+    fn a_share_that_rounds_to_nothing_has_no_sign() {
+        assert_eq!(
+            [-1, 0, 1, -340, 250].map(|part| share(part, 10_000)),
+            ["0.0 %", "0.0 %", "0.0 %", "-3.4 %", "2.5 %"]
+        );
     }
 }

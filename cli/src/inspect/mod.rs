@@ -1,6 +1,7 @@
 //! `sstfilter inspect`: every field of tables and bare filter blocks.
 
 pub(crate) mod foreign;
+mod overview;
 
 use core::fmt;
 use std::path::{Path, PathBuf};
@@ -8,6 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::bail;
 use clap::Args;
 use foreign::ForeignFields;
+use overview::Overview;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 use sstfilter::range::RangeFilter;
@@ -72,6 +74,7 @@ struct FileReport {
     sound: bool,
     #[serde(skip)]
     outcome: Outcome,
+    overview: Overview,
     #[serde(flatten)]
     fields: Fields,
     /// On the keys of `--absent`.
@@ -163,6 +166,7 @@ impl FileReport {
             bytes: 0,
             sound: false,
             outcome: Outcome::Failed,
+            overview: Overview::without_filter("none", "none", Some(explained(&unread.problem))),
             fields: Fields::Problem(explained(&unread.problem)),
             observed: None,
         }
@@ -186,6 +190,7 @@ impl FileReport {
             bytes,
             sound: outcome == Outcome::Yes,
             outcome,
+            overview: Overview::new(&fields),
             fields,
             observed: None,
         })
@@ -258,7 +263,7 @@ impl fmt::Display for InspectReport {
             }
             file.observed.iter().try_for_each(|observed| write!(f, "{observed}"))?;
         }
-        Ok(())
+        if self.files.len() > 1 { overview::write(f, &self.files) } else { Ok(()) }
     }
 }
 

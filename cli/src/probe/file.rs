@@ -5,7 +5,7 @@ use std::path::Path;
 use bytes::Bytes;
 use serde::Serialize;
 use sstfilter::range::KeyRange;
-use sstfilter::sst::Table;
+use sstfilter::sst::{Table, TableError};
 use sstfilter::{BlockError, FilterBlock, FilterReader, HashIdentity, KeyHash, KeyHasher, MatchBitmap};
 use sstfilter_interop::{BatchAnswer, BatchAnswers, Error};
 
@@ -42,6 +42,8 @@ pub(crate) struct FileProbes {
     pub(crate) expected_rate: Option<f64>,
     /// Why every key counts as a positive: there is no filter, or it cannot be used.
     pub(crate) problem: Option<String>,
+    /// Why the sidecar of the table was not probed instead of the table's own filter.
+    pub(crate) sidecar_problem: Option<String>,
     #[serde(skip)]
     pub(crate) problem_scope: Scope,
     #[serde(skip)]
@@ -167,12 +169,19 @@ fn probe_table(
         (None, None) => (FilterState::none(), Answers::All),
     };
     if let Some(problem) = table.filter_problem() {
-        filter.outcome = match problem {
-            problem if files::is_unread(problem) => Outcome::Failed,
-            problem => Outcome::from_sound(problem.is_foreign_filter()),
-        };
+        filter.outcome = outcome_of(problem);
     }
-    (filter.of("table", Some(table.properties().entries)), answers)
+    let mut file = filter.of("table", Some(table.properties().entries));
+    if let Some(problem) = table.sidecar_problem() {
+        file.outcome = file.outcome.max(outcome_of(problem));
+        file.sidecar_problem = Some(in_options(problem));
+    }
+    (file, answers)
+}
+
+/// What a problem of a filter says of its table: nothing, if the filter was built for other readers.
+fn outcome_of(problem: &TableError) -> Outcome {
+    if files::is_unread(problem) { Outcome::Failed } else { Outcome::from_sound(problem.is_foreign_filter()) }
 }
 
 /// Keys of a partition that cannot be used are positives.
@@ -361,6 +370,7 @@ impl FilterState {
             observed_rate: None,
             expected_rate: self.expected_rate,
             problem: self.problem,
+            sidecar_problem: None,
             problem_scope: self.problem_scope,
             outcome: self.outcome,
         }

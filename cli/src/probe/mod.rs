@@ -12,8 +12,8 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::Instant;
 
-use anyhow::ensure;
-use clap::Args;
+use anyhow::{bail, ensure};
+use clap::{ArgGroup, Args};
 use serde::Serialize;
 
 use crate::lines::{KeyLines, KeysFormat};
@@ -25,10 +25,12 @@ pub(crate) use batch::{KeyBatch, Times};
 pub(crate) use bounds::BoundsArgs;
 use file::Scope;
 pub(crate) use file::{FileProbes, probe_file};
+pub(crate) use listing::file_name;
 use listing::{KeyAnswer, Listing};
 pub(crate) use range::Ends;
 
 #[derive(Debug, Args)]
+#[command(group = ArgGroup::new("sought").required(true).args(["keys", "range"]))]
 pub(crate) struct ProbeArgs {
     /// Tables (of RocksDB, LevelDB and Pebble, too), bare filter blocks, or directories of them, whose sub-directories
     /// are not entered. The comparator of LevelDB's tables comes from the MANIFEST beside them
@@ -36,7 +38,7 @@ pub(crate) struct ProbeArgs {
     paths: Vec<PathBuf>,
 
     /// Keys to probe for (values behind them are ignored)
-    #[arg(long, value_name = "FILE", required_unless_present = "range")]
+    #[arg(long, value_name = "FILE")]
     keys: Option<PathBuf>,
 
     /// Probe the range filters instead: which tables may hold a key from LOWER up to, but without UPPER
@@ -143,7 +145,8 @@ pub(crate) fn run(
     let begun = Instant::now();
     let paths = args.files()?;
     let Some(keys) = &args.keys else {
-        let ends = Ends::parse("--range", &args.range, format)?;
+        let [lower, upper] = args.range.as_slice() else { bail!("--range: expected two ends") };
+        let ends = Ends::parse("--range", [lower, upper], format)?;
         return output.report(range::run(&paths, ends, reading));
     };
     let lines = KeyLines::read(keys, format, "--keys")?;
@@ -219,7 +222,9 @@ impl FileProbes {
             )
         };
         let tombstones = self.has_range_tombstones.then(tombstones);
-        self.complaint().into_iter().chain((self.keys_not_probed > 0).then(not_probed)).chain(tombstones)
+        let sidecar =
+            self.sidecar_problem.as_ref().map(|problem| format!("{problem}: the table's own filter was probed"));
+        self.complaint().into_iter().chain(sidecar).chain((self.keys_not_probed > 0).then(not_probed)).chain(tombstones)
     }
 
     /// What to say of a file whose filter answers nothing.

@@ -51,12 +51,11 @@ pub(crate) struct Ends {
 }
 
 impl Ends {
-    pub(crate) fn parse(option: &str, ends: &[OsString], format: KeysFormat) -> anyhow::Result<Self> {
-        let end = |at: usize| {
-            let end = ends.get(at).with_context(|| format!("{option}: expected two ends"))?;
+    pub(crate) fn parse(option: &str, ends: [&OsString; 2], format: KeysFormat) -> anyhow::Result<Self> {
+        let end = |end: &OsString| {
             format.parse_argument(end).with_context(|| format!("{option} '{}'", Text(end.as_encoded_bytes().to_vec())))
         };
-        let (lower, upper) = (end(0)?, end(1)?);
+        let (lower, upper) = (end(ends[0])?, end(ends[1])?);
         ensure!(lower < upper, "{option}: expected LOWER below UPPER, before which the range ends");
         Ok(Self { lower, upper })
     }

@@ -235,3 +235,18 @@ fn names_of_various_lengths_are_measured_with_ordered_codes_alone() {
     let one = place.write("one", "k\n");
     run(&["advise", "--ranges", &one]).expect_code(0);
 }
+
+/// The useless reads of a level without filters hide what the others take.
+#[test]
+fn memory_that_saves_no_reads_is_told() {
+    let levels = ["advise", "--levels", "40K/4,1e5,1e6,1e7", "--bits-per-key", "10", "--optimize-for-hits"];
+    let page = run(&levels).expect_code(0).stdout;
+    assert!(page.contains("bytes would do: 1.0"), "{page}");
+    let json = run(&[&levels[..], &["--json"]].concat()).expect_code(0).json();
+    let number = |of: &str, field: &str| json[of][field].as_f64().unwrap();
+    assert!(number("enough", "bytes") < number("plan", "bytes") / 2.0, "{json}");
+    assert!(number("enough", "useless_reads") < number("plan", "useless_reads") * 1.01, "{json}");
+    let needed =
+        run(&["advise", "--levels", "40K/4,1e5,1e6,1e7", "--bits-per-key", "10", "--json"]).expect_code(0).json();
+    assert!(needed["enough"].is_null(), "{needed}");
+}

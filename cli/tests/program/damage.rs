@@ -115,3 +115,45 @@ fn what_cannot_be_salvaged_is_said() {
     let foreign = "../interop/fixtures/rocksdb/11.8-bloom-fv6.sst";
     run(&["dump", foreign, "--salvage"]).expect_error("--salvage is for tables of sstfilter");
 }
+
+/// A hundred tables have thousands of lines: those that need a look must be found without reading all of them.
+#[test]
+fn inspect_sums_up_several_files_in_a_line_each_and_says_which_need_a_look() {
+    let place = Place::new();
+    let folder = place.build(3_000, &["--files", "2", "--policy", "ribbon"]);
+    let fixtures = "../interop/fixtures/rocksdb";
+    for (name, fixture) in [("000003.sst", "7.8-ribbon-asked-7-keys.sst"), ("000004.sst", "7.8-no-policy.sst")] {
+        fs::copy(format!("{fixtures}/{fixture}"), format!("{folder}/{name}")).unwrap();
+    }
+    let damaged = format!("{folder}/000002.sst");
+    flip(&damaged, part(&damaged, "filter").0 + 5);
+    let page = run(&["inspect", &folder]).expect_code(1).stdout;
+    let lines: Vec<_> = page.lines().collect();
+    let row = |start: &str| lines.iter().rev().find(|line| line.trim_start().starts_with(start)).unwrap().to_string();
+    assert!(row("000001.sst").contains("ribbon") && row("000001.sst").contains("1,500"), "{page}");
+    assert!(
+        page.contains("000002.sst: not sound: ") && page.contains("000003.sst: Bloom although the policy is Ribbon"),
+        "{page}"
+    );
+    assert!(row("000004.sst").contains("RocksDB table") && row("000004.sst").contains("none"), "{page}");
+    let json = run(&["inspect", &folder, "--json"]).expect_code(1).json();
+    let filters: Vec<_> =
+        json["files"].as_array().unwrap().iter().map(|file| file["overview"]["filter"].clone()).collect();
+    assert_eq!(filters, ["ribbon", "unusable", "FastLocalBloom", "none"]);
+    assert!(
+        !run(&["inspect", &format!("{folder}/000001.sst")]).expect_code(0).stdout.contains("bits per key  "),
+        "one file"
+    );
+}
+
+#[test]
+fn a_sidecar_that_probe_cannot_use_is_told_and_is_no_success() {
+    let place = Place::new();
+    let table = table(&place);
+    run(&["rebuild", &table]).expect_code(0);
+    flip(format!("{table}.filter"), 100);
+    let keys = place.text("keys.tsv");
+    let probed = run(&["probe", &table, "--keys", &keys]).expect_code(1).stdout;
+    assert!(probed.contains("the table's own filter was probed"), "{probed}");
+    assert_eq!(run(&["probe", &table, "--keys", &keys, "--only-absent"]).expect_code(1).stdout, "");
+}

@@ -474,3 +474,23 @@ fn keys_that_a_filter_holds_nothing_of_are_counted_apart() {
     let page = run(&["inspect", &table, "--absent", &keys]).expect_code(0).stdout;
     assert!(page.contains("not probed        2 keys: the filter holds nothing of such keys"), "{page}");
 }
+
+#[test]
+fn a_filter_without_a_checksum_is_used_only_if_that_is_asked_for() {
+    let place = Place::new();
+    let table = format!("{FIXTURES}/rocksdb/11.8-checksum-none-fv5.sst");
+    let fixture = &fixtures()[&table];
+    let [stored, absent] = decimal_keys(fixture);
+    let (stored, absent) = (place.write("stored", stored), place.write("absent", absent));
+    let refused = run(&["probe", &table, "--keys", &absent]).expect_code(0);
+    assert!(refused.stdout.contains("--unchecked-filters uses it all the same"), "{}", refused.stdout);
+    assert!(!refused.stderr.contains("million probes"), "no filter was probed: {}", refused.stderr);
+    let used = ["--json", "--unchecked-filters", "--filters-only"];
+    let positives = |keys: &str| {
+        let report = run(&[&["probe", &table, "--keys", keys], &used[..]].concat()).expect_code(0).json();
+        report["per_table"][0]["positives"].clone()
+    };
+    assert_eq!((positives(&absent), positives(&stored)), (fixture["positives"].clone(), fixture["count"].clone()));
+    let verified = run(&["verify", "--json", "--unchecked-filters", &table]).expect_code(0).json();
+    assert_eq!(verified["files"][0]["keys_probed"], fixture["count"]);
+}
