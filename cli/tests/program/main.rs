@@ -13,6 +13,7 @@ mod damage;
 mod demo;
 mod export;
 mod foreign;
+mod json;
 mod keys;
 mod partitions;
 mod probe;
