@@ -286,6 +286,10 @@ pub(crate) struct AdviseArgs {
         conflicts_with_all = ["keys", "fpr", "updates", "threads", "lookups_per_key", "false_positive_ns"])]
     pub(crate) tables: Vec<PathBuf>,
 
+    /// With --tables: draw their filters' sizes and rates, by level, beside what sstfilter's would be, to a new SVG file
+    #[arg(long, value_name = "FILE", requires = "tables", conflicts_with_all = ["levels", "keys", "ranges"])]
+    pub(crate) chart: Option<PathBuf>,
+
     /// Spread one memory budget over the levels of a store so that lookups of absent keys read as little as possible,
     /// and compare that with equal bits per key everywhere. The levels' keys are listed from level 0 on, such as
     /// 40K/4,1e5,1e6,1e7, where 40K/4 are 40,000 keys in four overlapping runs. Without a list, they are those of

@@ -9,13 +9,14 @@ use sstfilter::sst::Table;
 use sstfilter::{BitsPerKey, FalsePositiveRate, FilterBlock, KindPolicy, Sizing};
 use sstfilter_interop::{Error, Probe};
 
+use super::chart;
 use crate::args::AdviseArgs;
-use crate::files;
 use crate::left_out::LeftOut;
 use crate::opened::{ForeignTable, Manifests, Opened, Reading, outcome_of_foreign};
 use crate::output::{Column, Outcome, explained, figures, in_options};
 use crate::partitions::{PartitionFields, Partitions};
 use crate::units::{counted, grouped, percent};
+use crate::{files, input};
 
 /// Bytes that binding a block to its file adds.
 const BINDING_BYTES: u64 = 8;
@@ -148,7 +149,7 @@ impl Goal {
 }
 
 impl TableFilter {
-    fn bits_per_key(&self) -> f64 {
+    pub(super) fn bits_per_key(&self) -> f64 {
         self.bytes as f64 * 8.0 / self.keys.max(1) as f64
     }
 
@@ -177,18 +178,22 @@ impl Cost {
 /// The answer is no when a table is damaged, and a failure when one cannot be read.
 pub(crate) fn run(args: &AdviseArgs, reading: Reading<'_>) -> anyhow::Result<(Outcome, TablesReport)> {
     ensure!(args.memory.is_none(), "--memory: expected with --levels or --keys, got it with --tables alone");
-    let (mut filters, mut left_out) = (Vec::new(), Vec::new());
+    let (mut named, mut left_out) = (Vec::new(), Vec::new());
     for path in &args.tables {
         let files = files::expand(path, &mut Vec::new())?;
         for file in files {
             match filter_of(&file, reading) {
-                Ok(filter) => filters.push(filter),
+                Ok(filter) => named.push((input::name(&file).into_owned(), filter)),
                 Err(why) => left_out.push(why.leave_out(&file)),
             }
         }
     }
     let first = LeftOut::first(&left_out);
-    ensure!(!filters.is_empty(), "--tables: no filter whose cost can be told{first}");
+    ensure!(!named.is_empty(), "--tables: no filter whose cost can be told{first}");
+    if let Some(path) = &args.chart {
+        chart::write(path, &named)?;
+    }
+    let filters: Vec<_> = named.into_iter().map(|(_, filter)| filter).collect();
     let outcome = LeftOut::outcome(&left_out);
     Ok((outcome, TablesReport::new(&filters, left_out)))
 }
