@@ -44,10 +44,13 @@ fn place(bytes: &[u8], part: TablePart) -> Range<usize> {
     usize::try_from(region.offset).unwrap()..usize::try_from(region.offset + region.bytes).unwrap()
 }
 
+/// The keys that data has which is missing, its place, and how many blocks it is.
+type Missing = (Bound<Bytes>, Bound<Bytes>, Range<u64>, Option<u64>);
+
 /// What a salvage gave, and what it said is missing.
 struct Salvaged {
     entries: Entries,
-    missing: Vec<(Bound<Bytes>, Bound<Bytes>, Range<u64>, Option<u64>)>,
+    missing: Vec<Missing>,
 }
 
 impl Salvaged {
@@ -72,7 +75,7 @@ impl Salvaged {
     /// Each key of the table is given with its value, or is in an interval of missing keys, and nothing else is given.
     fn check(&self, all: &Entries, what: &str) {
         for (key, value) in all {
-            let bounds = |(lower, upper, ..): &(Bound<Bytes>, Bound<Bytes>, Range<u64>, Option<u64>)| {
+            let bounds = |(lower, upper, ..): &Missing| {
                 let end = |bound: &Bound<Bytes>| bound.as_ref().map(|key| key.to_vec());
                 (end(lower), end(upper)).contains(key)
             };
@@ -218,7 +221,7 @@ fn without_its_index_a_table_gives_no_block_of_another_table_or_place() {
 /// Behind a damaged block every byte may begin another; a file must not be able to make that take for ever.
 #[test]
 fn a_table_that_was_made_to_be_slow_is_given_up_in_time() {
-    let entries: Entries = (0..400_000_u32).map(|number| (number.to_be_bytes().to_vec(), None)).collect();
+    let entries: Entries = (0..400_000).map(|number| (format!("{number:06}").into_bytes(), None)).collect();
     let sound = build(&entries, &options(4 << 20, 1));
     let mut bytes = sound.clone();
     bytes[place(&sound, TablePart::Index)].fill(0);
