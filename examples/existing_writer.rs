@@ -3,9 +3,8 @@
 //! The writer below stands for the engine's own: sorted `key<TAB>value` lines and an 8-byte footer. Six added lines
 //! build a filter, append its block, and record its position; the reader probes it before it reads the data.
 //!
-//! The block is bound to its file by the file's number. The reader passes the number again, with the first and the
-//! last key of the file: an engine has all three in its manifest. So the block of another file is rejected even if its
-//! checksums hold.
+//! The block is bound to its file by a random id. The reader passes the id again, with the first and the last key of the
+//! file: an engine keeps all three in its manifest. So the block of another file is rejected even if its checksums hold.
 //!
 //! ```sh
 //! cargo run --release --example existing_writer
@@ -49,14 +48,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The store's own part of all file ids. An engine draws it at random when it creates the store, and keeps it in its
-/// manifest: file numbers alone recur in other stores.
-const STORE: u64 = 0x1f3a_55c0_7e21_94bb;
-
 /// A file's entry in the engine's manifest.
 struct FileMeta {
     path: PathBuf,
-    number: u64,
+    /// Drawn anew for each file, and never made of its number: numbers recur after a crash, and in other stores.
+    /// `FileId::fingerprint` is what a manifest stores of it.
+    id: FileId,
     smallest: String,
     largest: String,
 }
@@ -72,9 +69,8 @@ impl FileMeta {
         let mut file = File::create(&path)?;
         // The filter's builder is made with the file ...
         let policy = AutoPolicy::new(BitsPerKey::TEN)?;
-        let context = BuildContext::new(hasher)
-            .with_purpose(BuildPurpose::Compaction)
-            .with_file_id(FileId::from_parts(STORE, number));
+        let id = FileId::random();
+        let context = BuildContext::new(hasher).with_purpose(BuildPurpose::Compaction).with_file_id(id);
         let mut filter = policy.builder(&context);
         let mut data_bytes = 0_u64;
         for (key, value) in entries {
@@ -92,7 +88,7 @@ impl FileMeta {
         file.write_all(&block)?;
         file.write_all(&data_bytes.to_le_bytes())?;
         let [(smallest, _), .., (largest, _)] = entries else { return Err("fewer than two entries".into()) };
-        Ok(Self { path, number, smallest: smallest.clone(), largest: largest.clone() })
+        Ok(Self { path, id, smallest: smallest.clone(), largest: largest.clone() })
     }
 }
 
@@ -116,9 +112,8 @@ impl ExistingReader {
         file.read_exact(&mut block)?;
         // The checksums are compared here, once, and the block with its file. Whatever is wrong, every key may then be
         // present.
-        let known = [&meta.smallest, &meta.largest].map(|key| hasher.hash(key.as_bytes()));
-        let context =
-            LoadContext::new(hasher).with_file_id(FileId::from_parts(STORE, meta.number)).with_known_keys(&known);
+        let known = [meta.smallest.as_bytes(), meta.largest.as_bytes()];
+        let context = LoadContext::new(hasher).with_file_id(meta.id).with_known_keys(&known);
         let filter = FilterReader::load(block, context);
         Ok(Self { file, data_bytes, filter, data_reads: 0 })
     }

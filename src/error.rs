@@ -186,6 +186,15 @@ pub enum BlockError {
         /// The parts that the block holds.
         got: String,
     },
+    /// The filter holds other parts of keys than those that a probe is for: it was written before the store had their
+    /// extractor, or with another one.
+    PartNotHeld,
+    /// Known keys were given for a filter in partitions, and no partition that must hold one of them was read yet: see
+    /// [`PartitionIndex::check_known_keys`](crate::partition::PartitionIndex::check_known_keys).
+    KnownKeysUnchecked {
+        /// The first partition that must hold a known key.
+        partition: u32,
+    },
     /// A range filter, which is probed for ranges and not for key hashes: open it with
     /// [`RangeFilter`](crate::range::RangeFilter).
     RangeFilter,
@@ -280,6 +289,16 @@ impl fmt::Display for BlockError {
             Self::ExtractorMismatch { expected, got } => {
                 write!(f, "filter block built with other key extractors: expected one of {expected}, got {got}")
             }
+            Self::PartNotHeld => write!(
+                f,
+                "parts of keys: expected a filter that holds a part which the probe is for, got one of other parts; files \
+                 written from now on have it, and older ones if their filters are rebuilt"
+            ),
+            Self::KnownKeysUnchecked { partition } => write!(
+                f,
+                "known keys: expected a check against partition {partition} first, which must hold one, got another \
+                 partition"
+            ),
             Self::RangeFilter => write!(
                 f,
                 "filter kind: expected a filter that is probed for single keys, got a range filter: open it with \

@@ -1,6 +1,10 @@
 //! Identifiers used by all layers: the kind of a filter, and the file that a block is bound to.
 
 use core::fmt;
+use core::hash::{BuildHasher, Hasher};
+use core::sync::atomic::{AtomicU64, Ordering};
+use std::hash::RandomState;
+use std::time::SystemTime;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -113,32 +117,33 @@ impl fmt::Display for FilterKind {
 /// no file id has the fingerprint that the same bytes have as a key.
 const FINGERPRINT_SEED: u64 = 0x7373_7466_6269_6e64;
 
-/// The id of the file that a filter block is built for: a UUID, a file number with a generation, or any 1 to 16 bytes
-/// that no other file ever has, in this store or in any store that it exchanges files with.
+/// The id of the file that a filter block is built for: random ([`FileId::random`]), a UUID, or any 1 to 16 bytes that no
+/// other contents ever have, in this store or in any store that it exchanges files with.
 ///
 /// Only a *bound* block identifies its file. An unbound block of another file (a swapped sidecar, a misdirected or
 /// stale write) has valid checksums and answers "absent" for nearly every key. So pass the id when the filter is built
 /// and again when it is loaded: a block bound to another file, or to none, is then
 /// [unusable](crate::BlockError::FileMismatch). The block carries a 64-bit fingerprint of the id, in 8 bytes.
 ///
-/// If an id is reused, a stale block of the former file is accepted. Bare file numbers are easily reused: after a
-/// crash, when the next number comes from a directory listing, or because a replica, a shard or an exporter counts the
-/// same numbers. [`from_parts`](Self::from_parts) combines the number with something unique.
+/// If an id is reused, a stale block of the former file is accepted, and loses nearly all keys of the new one. So draw it
+/// at random when the file is begun, and store it in the file's metadata. A file number is an id only if it never
+/// stands for two contents: not after a crash, when the next number comes from a directory listing or from a manifest
+/// that was not synced, nor in a replica, a shard or an exporter that counts the same numbers.
 ///
 /// ```
 /// use sstfilter::{KindPolicy, BuildContext, FileId, FilterReader, KeyHasher, LoadContext};
 ///
 /// let hasher = KeyHasher::default();
-/// let store = 0x1f3a_55c0_7e21_94bb; // drawn at random when the store was created
-/// let context = BuildContext::new(&hasher).with_file_id(FileId::from_parts(store, 7));
-/// let mut builder = KindPolicy::default().builder(&context);
+/// let file = FileId::random();
+/// let mut builder = KindPolicy::default().builder(&BuildContext::new(&hasher).with_file_id(file));
 /// builder.add_key(b"apple");
 /// let block = builder.finish().block.expect("one key fits");
 ///
-/// let context = LoadContext::new(&hasher);
-/// let load = |number| FilterReader::load(&block, context.with_file_id(FileId::from_parts(store, number)));
-/// assert!(load(7).block().is_ok());
-/// assert!(load(8).block().is_err(), "the filter of another file");
+/// // Kept in the file's metadata, or in the manifest.
+/// let stored: u64 = file.fingerprint();
+/// let load = |file| FilterReader::load(&block, LoadContext::new(&hasher).with_file_id(file));
+/// assert!(load(FileId::from_fingerprint(stored)).block().is_ok());
+/// assert!(load(FileId::random()).block().is_err(), "the filter of another file");
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FileId {
@@ -159,24 +164,44 @@ impl FileId {
         Ok(Self::of(id))
     }
 
+    /// An id that no other file has, drawn at random. Keep its [`fingerprint`](Self::fingerprint) with the file: readers
+    /// need it.
+    #[must_use]
+    pub fn random() -> Self {
+        Self::of(&unique_id())
+    }
+
     /// The fingerprint that a block carries.
     #[must_use]
     pub const fn fingerprint(self) -> u64 {
         self.fingerprint
     }
 
-    /// The id of a file number in a store: the eight bytes of both, little-endian.
-    ///
-    /// `store` is random, chosen once when the store is created, and kept with it: a number alone recurs in other
-    /// stores and in copies of this one.
+    /// The id whose fingerprint was kept.
     #[must_use]
-    pub fn from_parts(store: u64, number: u64) -> Self {
-        Self::of(&(u128::from(store) | u128::from(number) << 64).to_le_bytes())
+    pub const fn from_fingerprint(fingerprint: u64) -> Self {
+        Self { fingerprint }
     }
 
     fn of(id: &[u8]) -> Self {
         Self { fingerprint: xxh3_64_with_seed(id, FINGERPRINT_SEED) }
     }
+}
+
+/// Sixteen bytes that nothing else has: made of the process's random seed, the time, the process number and a counter.
+/// Unique, not secret.
+pub(crate) fn unique_id() -> [u8; 16] {
+    static CREATED: AtomicU64 = AtomicU64::new(0);
+    let count = CREATED.fetch_add(1, Ordering::Relaxed);
+    let nanos = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos());
+    let half = || {
+        let mut hasher = RandomState::new().build_hasher();
+        hasher.write_u64(count);
+        hasher.write_u128(nanos);
+        hasher.write_u32(std::process::id());
+        u128::from(hasher.finish())
+    };
+    (half() << 64 | half()).to_le_bytes()
 }
 
 impl From<[u8; 16]> for FileId {
@@ -211,7 +236,7 @@ mod tests {
                 assert!(seen.insert(FileId::new(&vec![byte; length]).unwrap()), "{length} times {byte}");
             }
         }
-        assert!((2..10_000_u64).all(|number| seen.insert(FileId::from_parts(0, number))));
+        assert!((0..10_000).all(|_| seen.insert(FileId::random())), "no id is drawn twice");
     }
 
     #[test]
@@ -220,8 +245,8 @@ mod tests {
             let refused = FileId::new(&vec![0; length]);
             assert!(matches!(refused, Err(ConfigError::OutOfRange { got, .. }) if got == length as u64));
         }
-        let (store, number) = (3_u64.to_le_bytes(), 7_u64.to_le_bytes());
-        assert_eq!(FileId::from_parts(3, 7), FileId::new(&[store, number].concat()).unwrap());
+        let drawn = FileId::random();
+        assert_eq!(FileId::from_fingerprint(drawn.fingerprint()), drawn);
         assert_eq!(FileId::from([7; 16]), FileId::new(&[7; 16]).unwrap());
     }
 

@@ -142,7 +142,7 @@ pub use filter::register_blocked_bloom::layout::WordLayout;
 pub use filter::standard_bloom::filter::StandardBloom;
 pub use hash::{
     DEFAULT_HASH_SEED, DelimitedPrefix, Domain, FixedPrefix, HashId, HashIdentity, KeyExtractor, KeyHash, KeyHasher,
-    KeyParts, SecretSeed, UnstablePart, check_prefix_stability,
+    KeyParts, PreparedPrefix, SecretSeed, UnstablePart, check_prefix_stability,
 };
 pub use ids::FilterKind;
 pub use policy::{

@@ -70,8 +70,9 @@ pub struct Cli {
     #[arg(long, global = true, value_name = "PREFIX", value_parser = parse_prefix, help_heading = FOR_ALL)]
     pub(crate) range_prefix: Option<RangePrefix>,
 
-    /// How keys stand in files of keys, and on the command line: lines of key or key<TAB>value, keys that each end with
-    /// NUL, or hexadecimal digits in lines. The file `-` is standard input, for keys and for tables
+    /// How keys stand in files of keys, and on the command line: lines of key or key<TAB>value, the same with lines that
+    /// end in CR LF, keys that each end with NUL, or hexadecimal digits in lines. An empty line is no key; a tab alone is
+    /// the empty key. The file `-` is standard input, for keys and for tables
     #[arg(long, global = true, value_enum, value_name = "FORMAT", default_value = "lines", help_heading = FOR_ALL)]
     pub(crate) keys_format: KeysFormat,
 }
@@ -152,7 +153,8 @@ pub(crate) struct BuildArgs {
     #[command(flatten)]
     pub(crate) range: RangeFilterArgs,
 
-    /// Replace the tables that the directory holds
+    /// Replace the tables that an earlier build wrote to the directory, once all new ones are complete: there must be room
+    /// for both
     #[arg(long)]
     pub(crate) overwrite: bool,
 
@@ -384,7 +386,7 @@ fn parse_ratio(text: &str) -> Result<f64, String> {
 #[derive(Debug, Args)]
 pub(crate) struct ReportArgs {
     /// Directory for report.html, report.csv and report.json; made if it does not exist. Files of an
-    /// earlier report are replaced
+    /// earlier report are replaced, and no others
     #[arg(long, value_name = "DIR")]
     pub(crate) out: PathBuf,
 

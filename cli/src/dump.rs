@@ -212,15 +212,16 @@ impl Dump<'_, '_> {
             return self.json_entry(&JsonEntry { key: text(key), value: value.map(text), tombstone }, is_first);
         }
         let record = match self.format {
-            KeysFormat::Lines if !self.escapes => raw_line(key, value, is_first)?,
-            KeysFormat::Lines => {
+            KeysFormat::Lines | KeysFormat::Crlf if !self.escapes => raw_line(key, value, is_first)?,
+            KeysFormat::Lines | KeysFormat::Crlf => {
                 let key = self.text(key, is_plain_key);
                 line(key, value.map(|value| self.text(value, is_plain_value)))
             }
             KeysFormat::Nul => nul_record(key)?,
             KeysFormat::Hex => line(hex(key).into(), value.map(|value| hex(value).into())),
         };
-        self.write(&record)
+        self.write(&record)?;
+        self.write(self.format.terminator())
     }
 
     fn json_entry(&mut self, entry: &JsonEntry, is_first: bool) -> anyhow::Result<()> {
@@ -267,7 +268,7 @@ impl Dump<'_, '_> {
     }
 }
 
-/// A line ends a key at a tab or a line feed and cuts a carriage return; the byte order mark of a first key would be dropped.
+/// A line ends a key at a tab or a line feed; the byte order mark of a first key would be dropped.
 fn is_plain_key(text: &str) -> bool {
     !text.chars().any(char::is_control) && !text.as_bytes().starts_with(BYTE_ORDER_MARK)
 }
@@ -283,7 +284,6 @@ fn line(mut key: Vec<u8>, value: Option<Vec<u8>>) -> Vec<u8> {
         key.push(b'\t');
     }
     key.extend(value.into_iter().flatten());
-    key.push(b'\n');
     key
 }
 
@@ -294,9 +294,7 @@ fn raw_line(key: &[u8], value: Option<&[u8]>, is_first: bool) -> anyhow::Result<
         !is_mark && !key.contains(&b'\n') && !key.contains(&b'\t') && !value.unwrap_or_default().contains(&b'\n'),
         cannot_hold(key)
     );
-    let line = line(key.to_vec(), value.map(<[u8]>::to_vec));
-    ensure!(!line.ends_with(b"\r\n"), cannot_hold(key));
-    Ok(line)
+    Ok(line(key.to_vec(), value.map(<[u8]>::to_vec)))
 }
 
 fn cannot_hold(key: &[u8]) -> String {
@@ -305,5 +303,5 @@ fn cannot_hold(key: &[u8]) -> String {
 
 fn nul_record(key: &[u8]) -> anyhow::Result<Vec<u8>> {
     ensure!(!key.contains(&0), "key {} holds a NUL byte: take --keys-format hex", Text(key.to_vec()));
-    Ok([key, &[0]].concat())
+    Ok(key.to_vec())
 }

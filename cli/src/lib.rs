@@ -23,6 +23,7 @@ mod probe;
 mod progress;
 mod ranges;
 mod rebuild;
+mod replace;
 mod report;
 mod scan;
 mod secret;
@@ -78,7 +79,7 @@ pub fn run(cli: &Cli, stdout: &mut dyn Write) -> anyhow::Result<Outcome> {
         unchecked_filters: cli.unchecked_filters,
         progress: None,
     };
-    let mut output = Output { writer: stdout, is_json: cli.json };
+    let mut output = Output::new(stdout, cli.json);
     let outcome = match &cli.command {
         Command::Demo => output.report(demo::run()?),
         Command::Build(args) => output.report(build::run(args, format, reading.of_tables())?),

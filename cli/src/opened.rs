@@ -1,7 +1,6 @@
 //! Any file that the program can read, opened by what its bytes say it is.
 
 use std::collections::HashMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,7 +12,7 @@ use sstfilter::{FilterBlock, KeyHasher};
 use sstfilter_interop::{Engine, Error, Manifest, ManifestFile};
 
 use crate::files::{self, Look, TableReading};
-use crate::input;
+use crate::input::{self, RegularFile};
 use crate::output::Outcome;
 use crate::partitions::Container;
 use crate::progress::ReadProgress;
@@ -247,30 +246,33 @@ fn comparator_from_keys(table: &mut ForeignTable) -> Result<Option<TakenComparat
 }
 
 fn manifest_in(directory: &Path) -> Option<Manifest> {
-    let name = fs::read_to_string(directory.join("CURRENT")).ok().filter(|name| name.len() <= MAX_CURRENT_BYTES)?;
-    let name = name.trim_end_matches('\n');
+    let current = directory.join("CURRENT");
+    let current = RegularFile::open(&current).ok().filter(|file| file.length <= MAX_CURRENT_BYTES)?;
+    let current = current.end(MAX_CURRENT_BYTES).ok()?;
+    let name = core::str::from_utf8(&current).ok()?.trim_end_matches('\n');
     if !name.starts_with("MANIFEST-") || name.contains(['/', '\\']) {
         return None;
     }
-    Manifest::parse(&fs::read(directory.join(name)).ok()?).ok()
+    let manifest = directory.join(name);
+    Manifest::parse(&RegularFile::open(&manifest).ok()?.up_to_hole().ok()?).ok()
 }
 
 /// The file CURRENT holds `MANIFEST-`, a number and a line feed.
-const MAX_CURRENT_BYTES: usize = 64;
+const MAX_CURRENT_BYTES: u64 = 64;
 
 /// The bytes of a table, read when they are needed.
 fn source(path: &Path) -> anyhow::Result<Box<dyn RandomAccess>> {
     if input::is_standard(path) {
         return Ok(Box::new(input::whole(path)?));
     }
-    LocalFileSystem.open(path).with_context(|| format!("cannot read {}", path.display()))
+    LocalFileSystem.open(path).with_context(|| format!("cannot read {}", input::name(path)))
 }
 
 /// What the file is by its last bytes, if it has any: a pipe or a device has no end to look at.
 fn look_at(path: &Path) -> anyhow::Result<Look> {
     let look = files::look_at(path)?;
     let has_end = look != Look::Neither || input::length(path).is_some() || input::is_standard(path);
-    ensure!(has_end, "{}: expected a file, got a pipe or a device", path.display());
+    ensure!(has_end, "{}: expected a file, got a pipe or a device", input::name(path));
     Ok(look)
 }
 
@@ -319,6 +321,8 @@ mod tests {
     //! its filter is probed.
 
     use sstfilter_interop::Probe;
+
+    use std::fs;
 
     use super::*;
 

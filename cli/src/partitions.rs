@@ -85,14 +85,7 @@ impl Container {
         };
         let start = got.checked_sub(tail_bytes).and_then(|start| usize::try_from(start).ok());
         let tail = &bytes[start.ok_or(BlockError::TooShort { expected: tail_bytes, got })?..];
-        let (mut hash, mut file) = (HashIdentity::default(), None);
-        let index = loop {
-            match PartitionIndex::load(tail, context(hash, file)) {
-                Err(BlockError::HashMismatch { expected, got }) if expected != got => hash = got,
-                Err(BlockError::FileMismatch { expected, got }) if expected != got => file = got,
-                index => break index?,
-            }
-        };
+        let index = load_index(tail)?;
         if index.container_bytes() != got {
             return Err(BlockError::Length { expected: index.container_bytes(), got });
         }
@@ -111,6 +104,18 @@ impl Container {
     pub(crate) fn verify(&self, file: Option<FileId>) -> Result<(), BlockError> {
         let context = context(self.index.hash_identity(), file);
         PartitionedFilter::open(&self.bytes, context)?.verify()
+    }
+}
+
+/// The top index at the end of a container, for whatever hash and file the filter was built.
+pub(crate) fn load_index(tail: &[u8]) -> Result<PartitionIndex, BlockError> {
+    let (mut hash, mut file) = (HashIdentity::default(), None);
+    loop {
+        match PartitionIndex::load(tail, context(hash, file)) {
+            Err(BlockError::HashMismatch { expected, got }) if expected != got => hash = got,
+            Err(BlockError::FileMismatch { expected, got }) if expected != got => file = got,
+            index => return index,
+        }
     }
 }
 

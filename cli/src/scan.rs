@@ -119,7 +119,7 @@ impl ScanReport {
     fn print(&self, format: KeysFormat, output: &mut Output<'_>) -> anyhow::Result<()> {
         let encode = |text: &Text| if format == KeysFormat::Hex { hex(&text.0).into_bytes() } else { text.0.clone() };
         for Entry { key, value } in &self.entries {
-            output.raw_line(&[&encode(key), &b"\t"[..], &encode(value)].concat())?;
+            output.record(&[&encode(key), b"\t", &encode(value)], format.line_end())?;
         }
         note(&format!(
             "{} from {}: {} skipped by their smallest and largest keys, {} by their range filters; {} read",

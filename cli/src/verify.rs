@@ -146,7 +146,7 @@ impl FileVerdict {
             Ok(Ok(keys)) => self.entries = keys,
             Ok(Err(problem)) => self.problems.push(problem.to_string()),
             Err(error) => {
-                self.is_unreadable = true;
+                self.is_unreadable = opened::outcome_of(&error) == Outcome::Failed;
                 self.problems.push(explained(&error));
             }
         }

@@ -96,20 +96,37 @@ fn a_killed_build_leaves_whole_tables_or_nothing() {
     let place = Place::new();
     let out = place.text("tables");
     let mut state = 0x5eed;
-    let mut tables_seen = 0;
-    let mut leftovers_seen = 0;
-    for _ in 0..KILLS {
+    let (mut tables_seen, mut leftovers_seen) = (0, 0);
+    for _ in 0..KILLS / 2 {
         kill_after(&out, Duration::from_millis(2 + next(&mut state) % 150));
         if !Path::new(&out).exists() {
             continue; // killed before it made its directory
         }
         tables_seen += sound_tables(Path::new(&out));
         leftovers_seen += names(&out).iter().filter(|name| has_extension(name, "tmp")).count();
+        fs::remove_dir_all(&out).unwrap();
     }
     assert!(tables_seen > 10, "killed too early to test anything: {tables_seen} tables");
     assert!(leftovers_seen > 5, "never killed within a table: {leftovers_seen}");
+}
+
+#[test]
+fn a_killed_build_over_old_tables_leaves_them_as_they_were() {
+    let place = Place::new();
+    let out = place.build(20_000, &["--files", "5"]);
+    let tables = || names(&out).into_iter().filter(|name| has_extension(name, "sst")).collect::<Vec<_>>();
+    let contents = || tables().iter().map(|name| fs::read(Path::new(&out).join(name)).unwrap()).collect::<Vec<_>>();
+    let before = contents();
+    let (mut state, mut complete_seen) = (0x01d, 0);
+    for _ in 0..KILLS / 2 {
+        kill_after(&out, Duration::from_millis(2 + next(&mut state) % 150));
+        assert_eq!(sound_tables(Path::new(&out)), 5);
+        assert!(contents() == before, "an old table was replaced before all new ones were complete");
+        let aside = names(&out).into_iter().filter(|name| has_extension(name, "tmp"));
+        complete_seen += aside.map(|name| names(Path::new(&out).join(name)).len().saturating_sub(1)).sum::<usize>();
+    }
+    assert!(complete_seen > 10, "killed too early to test anything: {complete_seen} new tables");
     let arguments = ["build", "--generate", "1000", "--overwrite", "--out", &out];
     run(&arguments).expect_code(0);
     assert_eq!(names(&out), ["000001.sst"], "old tables and left-overs go");
-    fs::remove_dir_all(out).unwrap();
 }

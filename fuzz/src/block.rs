@@ -17,7 +17,7 @@ pub fn exercise(bytes: &[u8]) {
             restore(bytes, kind, context, &hashes);
             guard(bytes, context, &hashes, block.verify().is_ok());
             // Bound or not, it is not what a reader expects whose file it is not of.
-            guard(bytes, context.with_file_id(FileId::from_parts(0, 0x5eed)), &hashes[..3], false);
+            guard(bytes, context.with_file_id(FileId::from_fingerprint(0x5eed)), &hashes[..3], false);
         }
         Err(error) => {
             shown(&error);

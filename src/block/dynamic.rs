@@ -138,6 +138,7 @@ pub trait DynamicFilter: Dynamic {
             shape,
             payload_checksum: checksum(payload.as_slice()),
             is_partition: false,
+            parts_bytes: 0,
         };
         trailer.seal(payload).ok_or(FilterError::TooLarge { most_bytes: MAX_PAYLOAD_BYTES, got: bytes })
     }

@@ -1,7 +1,9 @@
 //! What a filter belongs to: a hash function and a file.
 
+use super::held::HeldParts;
 use super::registry::KindRegistry;
-use crate::hash::{HashIdentity, KeyHash, KeyHasher};
+use crate::error::BlockError;
+use crate::hash::{HashIdentity, KeyHash, KeyHasher, KeyParts};
 use crate::ids::FileId;
 
 /// The hash and the file that a block records.
@@ -28,34 +30,46 @@ impl From<HashIdentity> for BlockIdentity {
 /// Bytes of a fingerprint in a block.
 pub(crate) const FILE_BYTES: usize = 8;
 
-/// What a block is checked against when it is loaded: the reader's hash, the file's id, and keys that the file is known
-/// to hold.
+/// What a filter is checked against when it is loaded: the reader's hash and parts of keys, the file's id, and keys that
+/// the file is known to hold.
 ///
-/// The counterpart of [`BuildContext`](crate::BuildContext). Without a file id and known keys, pass a `&KeyHasher` or a
-/// [`HashIdentity`] instead.
+/// The counterpart of [`BuildContext`](crate::BuildContext). Where whole keys are probed for, without a file id and known
+/// keys, pass a `&KeyHasher` or a [`HashIdentity`] instead.
 ///
 /// ```
 /// use sstfilter::{FileId, KeyHasher, LoadContext};
 ///
 /// let hasher = KeyHasher::default();
-/// // The first and the last key that were added.
-/// let known = [hasher.hash(b"apple"), hasher.hash(b"plum")];
-/// let store = 0x1f3a_55c0_7e21_94bb; // random, one per store
-/// let context = LoadContext::new(&hasher).with_file_id(FileId::from_parts(store, 7)).with_known_keys(&known);
+/// let file = FileId::random(); // as the file's metadata have it
+/// let known: [&[u8]; 2] = [b"apple", b"plum"]; // the keys that the file begins and ends with
+/// let context = LoadContext::new(&hasher).with_file_id(file).with_known_keys(&known);
 /// # let _ = context;
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct LoadContext<'a> {
     pub(crate) identity: BlockIdentity,
-    pub(crate) known_keys: &'a [KeyHash],
+    /// `None` where the reader has hashes alone.
+    hasher: Option<&'a KeyHasher>,
+    parts: Wanted<'a>,
+    known_keys: &'a [&'a [u8]],
     pub(crate) kinds: Option<&'a KindRegistry>,
+}
+
+/// Which parts of keys a reader probes for.
+#[derive(Clone, Copy, Debug)]
+enum Wanted<'a> {
+    WholeKeys,
+    These(&'a KeyParts),
+    /// Whatever the filter holds.
+    Any,
 }
 
 impl<'a> LoadContext<'a> {
     /// Expects an unbound block, to be probed with hashes of `hasher`.
     #[must_use]
-    pub const fn new(hasher: &KeyHasher) -> Self {
-        Self { identity: BlockIdentity { hash: hasher.identity(), file: None }, known_keys: &[], kinds: None }
+    pub const fn new(hasher: &'a KeyHasher) -> Self {
+        let identity = BlockIdentity { hash: hasher.identity(), file: None };
+        Self { identity, hasher: Some(hasher), parts: Wanted::WholeKeys, known_keys: &[], kinds: None }
     }
 
     /// The block must be bound to this file.
@@ -65,15 +79,65 @@ impl<'a> LoadContext<'a> {
         self
     }
 
-    /// The block must contain these keys of the file, for instance its smallest and largest. Do not use a shortened
-    /// index separator or the bound of a range tombstone: the filter does not hold those. With an extractor, hash the
-    /// extracted parts. An empty list checks nothing.
-    ///
-    /// A block of other keys passes with its false positive rate per known key: at 1 %, two keys detect 99.99 % of such
-    /// blocks. Only this check detects a custom hash that changed while its tag did not.
+    /// The reader probes for these parts of keys, for whole keys unless this is set. The filter must hold one of them at
+    /// least; probes for the others answer "may be present".
     #[must_use]
-    pub const fn with_known_keys(self, known_keys: &'a [KeyHash]) -> Self {
+    pub const fn with_key_parts(self, parts: &'a KeyParts) -> Self {
+        Self { parts: Wanted::These(parts), ..self }
+    }
+
+    /// The filter may hold any parts of keys: for tools that show or verify filters, and do not know what their writer put
+    /// into them.
+    #[must_use]
+    pub const fn with_any_key_parts(self) -> Self {
+        Self { parts: Wanted::Any, ..self }
+    }
+
+    /// The filter must contain these keys of the file, for instance its smallest and largest. Do not use a shortened
+    /// index separator or the bound of a range tombstone: the filter does not hold those. An empty list checks nothing.
+    ///
+    /// A filter of other keys passes with its false positive rate per known key: at 1 %, two keys detect 99.99 % of such
+    /// filters. Only this check detects a custom hash that changed while its tag did not. A filter in partitions answers
+    /// nothing before a partition that must hold one of these keys was read and found to hold it.
+    ///
+    /// They need the reader's hasher: a context made of a [`HashIdentity`] alone refuses every block if it has known keys.
+    #[must_use]
+    pub const fn with_known_keys(self, known_keys: &'a [&'a [u8]]) -> Self {
         Self { known_keys, ..self }
+    }
+
+    /// Checks the identity of a filter, and which parts of keys it holds, against those of the reader.
+    pub(crate) fn check(&self, got: BlockIdentity, held: HeldParts<'_>) -> Result<(), BlockError> {
+        let expected = self.identity;
+        if expected.hash != got.hash {
+            return Err(BlockError::HashMismatch { expected: expected.hash, got: got.hash });
+        }
+        if expected.file != got.file {
+            return Err(BlockError::FileMismatch { expected: expected.file, got: got.file });
+        }
+        match self.parts {
+            Wanted::WholeKeys if !held.has_whole_keys() => held.check(&KeyParts::whole_keys()),
+            Wanted::These(parts) => held.check(parts),
+            Wanted::WholeKeys | Wanted::Any => Ok(()),
+        }
+    }
+
+    /// The known keys, each with all hashes by which a filter of these parts holds it.
+    pub(crate) fn known_hashes(&self, held: HeldParts<'_>) -> Result<Vec<(&'a [u8], KeyHash)>, BlockError> {
+        if self.known_keys.is_empty() {
+            return Ok(Vec::new());
+        }
+        let without_hasher = || BlockError::Unreadable {
+            reason: "known keys: expected a context made with the reader's hasher, got one of a hash identity".into(),
+        };
+        let hasher = self.hasher.ok_or_else(without_hasher)?;
+        let whole_keys = KeyParts::whole_keys();
+        let parts = if let Wanted::These(parts) = self.parts { parts } else { &whole_keys };
+        let hashes_of = |&key: &&'a [u8]| {
+            let hashes = parts.hashes(hasher, key).filter(|&(domain, _)| held.has(domain));
+            hashes.map(|(_, hash)| (key, hash)).collect::<Vec<_>>()
+        };
+        Ok(self.known_keys.iter().flat_map(hashes_of).collect())
     }
 
     /// The block may be of one of these kinds, too.
@@ -83,14 +147,14 @@ impl<'a> LoadContext<'a> {
     }
 }
 
-impl From<&KeyHasher> for LoadContext<'_> {
-    fn from(hasher: &KeyHasher) -> Self {
+impl<'a> From<&'a KeyHasher> for LoadContext<'a> {
+    fn from(hasher: &'a KeyHasher) -> Self {
         Self::new(hasher)
     }
 }
 
 impl From<HashIdentity> for LoadContext<'_> {
     fn from(hash: HashIdentity) -> Self {
-        Self { identity: hash.into(), known_keys: &[], kinds: None }
+        Self { identity: hash.into(), hasher: None, parts: Wanted::WholeKeys, known_keys: &[], kinds: None }
     }
 }

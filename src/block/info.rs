@@ -1,11 +1,12 @@
 //! A block's trailer, decoded for people and tools.
 
 use super::FallbackReason;
+use super::held::HeldParts;
 use super::shape::AnyShape;
 use super::trailer::{FORMAT_VERSION, Trailer};
 use crate::filter::FilterKind;
 use crate::filter::kind::ShapeFields;
-use crate::hash::HashIdentity;
+use crate::hash::{Domain, HashIdentity};
 use crate::ids::FileId;
 
 /// Every field of a block's trailer, with the values derived from them.
@@ -38,6 +39,10 @@ pub struct BlockInfo {
     pub hash: HashIdentity,
     /// The file that the block is bound to; `None` in an unbound block.
     pub file: Option<FileId>,
+    /// Whether whole keys are in it, as in every block but those of extracted parts alone.
+    pub whole_keys: bool,
+    /// The domains of the extractors whose parts are in it: [`Domain::new`] of their names.
+    pub extractors: Vec<Domain>,
     /// The salt with which the build succeeded.
     pub salt: u8,
     /// Distinct keys. A Bloom filter counts repeated keys again unless they were adjacent; a register-blocked Bloom
@@ -56,7 +61,7 @@ pub struct BlockInfo {
 }
 
 impl BlockInfo {
-    pub(super) fn new(trailer: &Trailer, shape: &AnyShape) -> Self {
+    pub(super) fn new(trailer: &Trailer, held: HeldParts<'_>, shape: &AnyShape) -> Self {
         Self {
             format_version: FORMAT_VERSION,
             kind: trailer.kind,
@@ -64,6 +69,8 @@ impl BlockInfo {
             reason: trailer.reason,
             hash: trailer.identity.hash,
             file: trailer.identity.file,
+            whole_keys: held.has_whole_keys(),
+            extractors: held.domains().collect(),
             salt: trailer.shape.salt,
             keys: trailer.shape.keys,
             block_bytes: trailer.block_bytes(),

@@ -4,8 +4,10 @@ use core::fmt;
 
 use bytes::Bytes;
 
+use super::held::{HeldParts, PART_NOT_HELD};
 use super::identity::{BlockIdentity, LoadContext};
 use super::info::BlockInfo;
+use super::probe::Probe;
 use super::registry::KindRegistry;
 use super::shape::{AnyShape, OpenShape};
 use super::trailer::Trailer;
@@ -13,8 +15,8 @@ use crate::codec::{CHECKSUM_BYTES, checksum, checksum_append};
 use crate::error::BlockError;
 use crate::filter::blocked_bloom::line::{self, Line};
 use crate::filter::kind::Kind;
-use crate::filter::{FilterShape, is_of_library};
-use crate::hash::{HashIdentity, KeyHash};
+use crate::filter::{FilterShape, batch, is_of_library};
+use crate::hash::{Domain, HashIdentity, KeyHash, PreparedPrefix};
 use crate::ids::{FileId, FilterKind};
 use crate::kernel::prefetch::prefetch_line;
 
@@ -58,20 +60,16 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// # Errors
     ///
     /// Those of [`open_unverified`](Self::open_unverified) and [`verify`](Self::verify). Also fails when the block has
-    /// another hash or belongs to another file, when only one of block and context names a file, or when a known key is
-    /// absent. A read treats every one of them as "may be present".
+    /// another hash or belongs to another file, when only one of block and context names a file, when it holds none of the
+    /// parts of keys that the reader probes for, or when a known key is absent. A read treats every one of them as "may be
+    /// present".
     pub fn load<'a>(data: D, context: impl Into<LoadContext<'a>>) -> Result<Self, BlockError> {
-        let LoadContext { identity: expected, known_keys, kinds } = context.into();
-        let block = Self::open(data, kinds)?.verified()?;
-        let got = block.trailer.identity;
-        if expected.hash != got.hash {
-            return Err(BlockError::HashMismatch { expected: expected.hash, got: got.hash });
-        }
-        if expected.file != got.file {
-            return Err(BlockError::FileMismatch { expected: expected.file, got: got.file });
-        }
-        if known_keys.iter().any(|&hash| !block.may_contain(hash)) {
-            return Err(BlockError::KnownKeyAbsent { hash: got.hash });
+        let context = context.into();
+        let block = Self::open(data, context.kinds)?.verified()?;
+        context.check(block.trailer.identity, block.held_parts())?;
+        let known = context.known_hashes(block.held_parts())?;
+        if known.iter().any(|&(_, hash)| !block.may_contain(hash)) {
+            return Err(BlockError::KnownKeyAbsent { hash: block.hash_identity() });
         }
         Ok(block)
     }
@@ -169,9 +167,9 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         BlockProbe { shape: self.shape }
     }
 
-    /// Whether the block holds a part of its file's keys only.
-    pub(super) fn is_partition(&self) -> bool {
-        self.trailer.is_partition
+    /// The block, unless it holds a part of its file's keys only.
+    pub(crate) fn whole(self) -> Result<Self, BlockError> {
+        if self.trailer.is_partition { Err(BlockError::Partition) } else { Ok(self) }
     }
 
     /// Checks the payload against its checksum: reads all of it once.
@@ -190,13 +188,48 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         if expected == got { Ok(payload) } else { Err(BlockError::PayloadChecksum { expected, got }) }
     }
 
-    /// Whether the key of `hash` may be in the file; `false` is certain. The hash comes from the hasher that the block
-    /// was loaded for.
+    /// Whether the key of `hash` may be in the file; `false` is certain. The hash is of a whole key, by the hasher that the
+    /// block was loaded for. A block of parts alone, which loads only for a reader that has named one of them, is probed
+    /// with [`may_contain_prefix`](Self::may_contain_prefix): it has no whole keys.
     #[must_use]
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "as for `OpenShape::may_contain`")]
     pub fn may_contain(&self, hash: KeyHash) -> bool {
         self.shape.may_contain(self.data.as_ref(), hash)
+    }
+
+    /// Whether the file may have a key with the prefix; `false` is certain. Where the block holds no part that follows from
+    /// the prefix, it may.
+    #[must_use]
+    pub fn may_contain_prefix(&self, prefix: &PreparedPrefix<'_>) -> bool {
+        !self.probe_prefix(prefix).is_some_and(Probe::is_absent)
+    }
+
+    /// The answer for a prefix; `None` if no extractor has one part for all keys that begin with it.
+    pub(super) fn probe_prefix(&self, prefix: &PreparedPrefix<'_>) -> Option<Probe<'static>> {
+        let held = self.held_parts();
+        let mut answer = None;
+        for (domain, hash) in prefix.hashes() {
+            if !held.has(Some(domain)) {
+                answer = answer.or(Some(Probe::Unusable(&PART_NOT_HELD)));
+            } else if self.may_contain(hash) {
+                answer = Some(Probe::MaybePresent);
+            } else {
+                return Some(Probe::Absent);
+            }
+        }
+        answer
+    }
+
+    /// Whether the block holds the parts of a domain; `None` stands for whole keys.
+    #[inline]
+    pub(crate) fn holds(&self, part: Option<Domain>) -> bool {
+        if self.trailer.parts_bytes == 0 { part.is_none() } else { self.held_parts().has(part) }
+    }
+
+    /// Which parts of its keys the block holds.
+    pub(crate) fn held_parts(&self) -> HeldParts<'_> {
+        self.trailer.held_parts(self.data.as_ref())
     }
 
     /// Prefetches what a probe for `hash` reads, where that is one place.
@@ -209,13 +242,16 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// Probes for many keys at once; `hits` then holds the answers in their order.
     pub fn may_contain_batch(&self, hashes: &[KeyHash], hits: &mut MatchBitmap) {
         hits.reset(hashes.len());
-        self.shape.any().may_contain_batch(self.payload(), hashes, &mut hits.words);
+        match self.shape.payload(self.data.as_ref()) {
+            Some(payload) => self.shape.any().may_contain_batch(payload, hashes, &mut hits.words),
+            None => batch::all_match(hashes, &mut hits.words),
+        }
     }
 
     /// The fields of the trailer, decoded.
     #[must_use]
     pub fn info(&self) -> BlockInfo {
-        BlockInfo::new(&self.trailer, self.shape.any())
+        BlockInfo::new(&self.trailer, self.held_parts(), self.shape.any())
     }
 
     /// The hash that the block was built from and is probed with.
@@ -238,16 +274,17 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// filter.insert(hasher.hash(b"apple"));
     /// let ingested = filter.to_block()?;
     ///
-    /// let known = [hasher.hash(b"apple")];
+    /// let known: [&[u8]; 1] = [b"apple"];
     /// let checked = FilterBlock::load(ingested, LoadContext::new(&hasher).with_known_keys(&known))?;
-    /// let block = checked.bound_to(FileId::from(*b"a UUID: 16 bytes"));
-    /// assert!(FilterBlock::load(&block, LoadContext::new(&hasher).with_file_id(FileId::from(*b"a UUID: 16 bytes"))).is_ok());
+    /// let file = FileId::random();
+    /// let block = checked.bound_to(file);
+    /// assert!(FilterBlock::load(&block, LoadContext::new(&hasher).with_file_id(file)).is_ok());
     /// # Ok::<(), sstfilter::FilterError>(())
     /// ```
     #[must_use]
     pub fn bound_to(&self, file: FileId) -> Bytes {
         let identity = BlockIdentity { file: Some(file), ..self.trailer.identity };
-        let tail = Trailer { identity, ..self.trailer }.encode();
+        let tail = Trailer { identity, ..self.trailer }.encode(self.held_parts());
         Bytes::from([self.payload(), &tail].concat())
     }
 
@@ -282,7 +319,8 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         self.data
     }
 
-    /// The payload. If `as_ref` later returns fewer bytes than at first, it is empty, and answers are "may be present".
+    /// The payload; empty if `as_ref` later returns fewer bytes than at first. Probes do not use this, because they must
+    /// answer "may be present" then.
     pub(super) fn payload(&self) -> &[u8] {
         self.shape.payload(self.data.as_ref()).unwrap_or_default()
     }
@@ -292,21 +330,12 @@ impl FilterBlock<Bytes> {
     /// Whether the block of `block_bytes` that ends with `end` can be [loaded](Self::load) in this context, as far as its
     /// end says.
     pub(crate) fn check_end(end: &[u8], block_bytes: u64, context: LoadContext<'_>) -> Result<(), BlockError> {
-        let LoadContext { identity: expected, kinds, .. } = context;
         let trailer = Trailer::decode_end(end, block_bytes)?;
         if trailer.is_partition {
             return Err(BlockError::Partition);
         }
-        OpenShape::decode(&trailer, kinds)?;
-        let got = trailer.identity;
-        if expected.hash != got.hash {
-            return Err(BlockError::HashMismatch { expected: expected.hash, got: got.hash });
-        }
-        if expected.file == got.file {
-            Ok(())
-        } else {
-            Err(BlockError::FileMismatch { expected: expected.file, got: got.file })
-        }
+        OpenShape::decode(&trailer, context.kinds)?;
+        context.check(trailer.identity, trailer.held_parts(end))
     }
 }
 

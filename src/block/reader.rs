@@ -2,37 +2,23 @@
 
 use core::fmt;
 
+use super::held::PART_NOT_HELD;
 use super::identity::LoadContext;
 use super::open::{FilterBlock, MatchBitmap};
+use super::probe::Probe;
 use crate::error::BlockError;
 use crate::filter::batch;
-use crate::hash::{HashIdentity, KeyHash};
+use crate::hash::{HashIdentity, KeyHash, PreparedPrefix};
 use crate::kernel::prefetch::prefetch;
 use crate::stats::{CountedBySet, FilterCounters, FilterStats};
-
-/// A filter's answer for one key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Probe<'a> {
-    /// The key is certainly not in the file: skip it.
-    Absent,
-    /// The key may be in the file.
-    MaybePresent,
-    /// The filter is unusable for this reason, so the key may be in the file.
-    Unusable(&'a BlockError),
-}
-
-impl Probe<'_> {
-    /// Whether the file can be skipped.
-    #[must_use]
-    pub const fn is_absent(self) -> bool {
-        matches!(self, Self::Absent)
-    }
-}
 
 /// A filter in several parts, of which the key decides which one is probed.
 pub(crate) trait KeyedFilter: Send + Sync + fmt::Debug {
     /// Probes for a key. Without the key's bytes, the answer may be "may be present" for every key.
     fn probe(&self, key: Option<&[u8]>, hash: KeyHash) -> Probe<'_>;
+
+    /// Probes for the keys with a prefix; `None` if no extractor has one part for all of them.
+    fn probe_prefix(&self, prefix: &PreparedPrefix<'_>) -> Option<Probe<'_>>;
 
     fn hash_identity(&self) -> HashIdentity;
 }
@@ -61,6 +47,8 @@ pub struct FilterReader<D> {
     block: Result<FilterBlock<D>, BlockError>,
     /// In the place of the block: that is [`BlockError::Partitioned`] then.
     keyed: Option<Box<dyn KeyedFilter>>,
+    /// A block without whole keys, in the place of the block: that is [`BlockError::PartNotHeld`] then.
+    of_parts: Option<Box<FilterBlock<D>>>,
     counters: FilterCounters,
 }
 
@@ -94,6 +82,19 @@ impl<D: AsRef<[u8]>> FilterReader<D> {
         self.counted(Some(key), hash, |block| block.may_contain(hash))
     }
 
+    /// Probes for any key with a prefix, and counts the answer. Where the filter holds no part that follows from the prefix,
+    /// it is [`Probe::Unusable`] with [`BlockError::PartNotHeld`]: the file may have such a key. Where no extractor has one
+    /// part for all keys with the prefix, the answer is [`Probe::MaybePresent`], and is not counted.
+    pub fn probe_prefix(&self, prefix: &PreparedPrefix<'_>) -> Probe<'_> {
+        let answer = match (&self.block, &self.keyed, &self.of_parts) {
+            (Ok(block), _, _) => block.probe_prefix(prefix),
+            (Err(_), Some(filter), _) => filter.probe_prefix(prefix),
+            (Err(_), None, Some(block)) => block.probe_prefix(prefix),
+            (Err(reason), None, None) => Some(Probe::Unusable(reason)),
+        };
+        answer.map_or(Probe::MaybePresent, |answer| self.counted_answer(answer))
+    }
+
     /// Probes for many keys at once, and counts the answers. An unusable filter sets all of `hits`.
     pub fn probe_batch(&self, hashes: &[KeyHash], hits: &mut MatchBitmap) {
         if let Ok(block) = &self.block {
@@ -113,6 +114,9 @@ impl<D: AsRef<[u8]>> FilterReader<D> {
     pub(super) fn for_hash(mut self, hash: HashIdentity) -> Self {
         if let Some(got) = self.keyed.as_ref().map(|filter| filter.hash_identity()).filter(|&got| got != hash) {
             (self.keyed, self.block) = (None, Err(BlockError::HashMismatch { expected: hash, got }));
+        }
+        if let Some(got) = self.of_parts.as_ref().map(|block| block.hash_identity()).filter(|&got| got != hash) {
+            (self.of_parts, self.block) = (None, Err(BlockError::HashMismatch { expected: hash, got }));
         }
         self.block = self.block.and_then(|block| match block.hash_identity() {
             got if got == hash => Ok(block),
@@ -165,7 +169,12 @@ impl<D: AsRef<[u8]>> FilterReader<D> {
     }
 
     fn is_usable(&self) -> bool {
-        self.block.is_ok() || self.keyed.is_some()
+        self.block.is_ok() || self.keyed.is_some() || self.of_parts.is_some()
+    }
+
+    /// A block that is probed for the parts that its reader shares with it, whatever these are.
+    pub(crate) fn of_shared_parts(block: FilterBlock<D>) -> Self {
+        Self { block: Ok(block), keyed: None, of_parts: None, counters: FilterCounters::new() }
     }
 
     /// From now on, includes the answers that a set counts for the filter.
@@ -190,7 +199,7 @@ impl<D: AsRef<[u8]>> FilterReader<D> {
     /// # Errors
     ///
     /// The reason that every probe answers with; [`BlockError::Partitioned`] for a filter in partitions, which is no
-    /// single block.
+    /// single block; [`BlockError::PartNotHeld`] for a block of extracted parts alone.
     pub fn block(&self) -> Result<&FilterBlock<D>, &BlockError> {
         self.block.as_ref()
     }
@@ -209,13 +218,13 @@ impl<D: AsRef<[u8]>> FilterReader<D> {
                 if maybe { Probe::MaybePresent } else { Probe::Absent }
             }
             Err(reason) => match &self.keyed {
-                Some(filter) => self.counted_in_parts(filter.probe(key, hash)),
+                Some(filter) => self.counted_answer(filter.probe(key, hash)),
                 None => self.unusable_probe(reason),
             },
         }
     }
 
-    fn counted_in_parts<'a>(&'a self, answer: Probe<'a>) -> Probe<'a> {
+    fn counted_answer<'a>(&'a self, answer: Probe<'a>) -> Probe<'a> {
         match answer {
             Probe::Unusable(reason) => self.unusable_probe(reason),
             answer => {
@@ -234,11 +243,15 @@ impl<D: AsRef<[u8]>> FilterReader<D> {
 
 impl<D: AsRef<[u8]>> From<Result<FilterBlock<D>, BlockError>> for FilterReader<D> {
     /// A block that was opened before, or the reason why it was not. An unverified block is verified now. A block of a
-    /// partition holds a part of the file's keys only, and is unusable here.
+    /// partition holds a part of the file's keys only, and is unusable here. A block of extracted parts alone answers
+    /// [`probe_prefix`](Self::probe_prefix), and "may be present" for every key.
     fn from(block: Result<FilterBlock<D>, BlockError>) -> Self {
-        let whole = |block: FilterBlock<D>| if block.is_partition() { Err(BlockError::Partition) } else { Ok(block) };
-        let block = block.and_then(FilterBlock::verified).and_then(whole);
-        Self { block, keyed: None, counters: FilterCounters::new() }
+        let block = block.and_then(FilterBlock::verified).and_then(FilterBlock::whole);
+        let (block, of_parts) = match block {
+            Ok(block) if !block.held_parts().has_whole_keys() => (Err(PART_NOT_HELD.clone()), Some(Box::new(block))),
+            block => (block, None),
+        };
+        Self { block, keyed: None, of_parts, counters: FilterCounters::new() }
     }
 }
 
@@ -247,7 +260,7 @@ impl<D: AsRef<[u8]>> fmt::Debug for FilterReader<D> {
         let mut out = f.debug_struct("FilterReader");
         match &self.keyed {
             Some(filter) => out.field("filter", filter),
-            None => out.field("block", &self.block),
+            None => out.field("block", &self.block).field("of_parts", &self.of_parts),
         };
         out.field("counters", &self.stats()).finish()
     }

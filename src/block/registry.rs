@@ -31,6 +31,10 @@ pub(super) struct UserKind {
 }
 
 impl KindRegistry {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.kinds.is_none()
+    }
+
     /// Adds a kind.
     ///
     /// # Errors

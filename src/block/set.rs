@@ -8,13 +8,18 @@ use super::matrix::MatchMatrix;
 use super::open::{MatchBitmap, PreparedKey};
 use super::reader::FilterReader;
 use crate::error::BlockError;
-use crate::hash::{HashIdentity, KeyHash};
+use crate::hash::{HashIdentity, KeyHash, PreparedPrefix};
 use crate::stats::{CountedBySet, SharedCounter, StripedCounters, ThreadCounters};
 
 /// The filters of many files, in an order of the owner's choice, probed together for a key.
 ///
 /// The key's bit pattern within a line is computed once per number of probes, not once per filter. Each Bloom filter
 /// then costs one multiplication and the test of one line, and the loop over them has no data-dependent branch.
+///
+/// A set probes every filter, also those of files whose key range excludes the key. Observed rates
+/// ([`FilterStats::observed_fpr`](crate::FilterStats::observed_fpr)) stay right if you record
+/// [`LookupOutcome::NotFound`](crate::LookupOutcome::NotFound) for each match that you did not search because its key
+/// range excludes the key; otherwise they are too low.
 ///
 /// A filter that is unusable, or was built with another hash than the set's, answers "may be present", so its file is
 /// always among the matches. The set counts on behalf of its filters: [`filter`](Self::filter) gives access to their
@@ -31,10 +36,8 @@ use crate::stats::{CountedBySet, SharedCounter, StripedCounters, ThreadCounters}
 ///     builder.add_key(key);
 ///     builder.finish().block.expect("one key fits")
 /// };
-/// let store = 0x1f3a_55c0_7e21_94bb; // random, one per store
-/// let files = [(1, b"apple"), (2, b"lemon"), (3, b"melon")];
-/// let filters = files.map(|(number, key)| {
-///     let file = FileId::from_parts(store, number);
+/// let filters = [b"apple", b"lemon", b"melon"].map(|key| {
+///     let file = FileId::random(); // kept in the file's metadata
 ///     FilterReader::load(block(file, key), LoadContext::new(&hasher).with_file_id(file))
 /// });
 /// let set = FilterSet::new(filters, hasher.identity());
@@ -98,6 +101,17 @@ impl<D: AsRef<[u8]>> FilterSet<D> {
     /// Probes all filters for one key, by its bytes and its hash. Only filters in partitions use the bytes.
     pub fn matches_key(&self, key: &[u8], hash: KeyHash, matches: &mut MatchBitmap) {
         self.probe_all(Some(key), hash, matches);
+    }
+
+    /// Probes all filters for any key with a prefix: bit `i` of `matches` becomes whether the file of filter `i` may have
+    /// such a key. A file whose filter holds no part that follows from the prefix may.
+    pub fn matches_prefix(&self, prefix: &PreparedPrefix<'_>, matches: &mut MatchBitmap) {
+        matches.reset(self.filters.len());
+        for (word, filters) in matches.words_mut().zip(self.filters.chunks(GROUP)) {
+            for (bit, filter) in filters.iter().enumerate() {
+                *word |= u64::from(!filter.probe_prefix(prefix).is_absent()) << bit;
+            }
+        }
     }
 
     #[inline]

@@ -63,7 +63,8 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         };
         let (shape, payload) = self.payload_within(payload, most_bytes).map_err(failure)?;
         let trailer = Trailer { shape, payload_checksum: checksum(payload.as_slice()), ..self.trailer };
-        let block = trailer.seal(payload).filter(|block| block.len() as u64 <= most_bytes);
+        let block =
+            trailer.seal_with_parts(payload, self.held_parts()).filter(|block| block.len() as u64 <= most_bytes);
         block.ok_or_else(|| failure(ShrinkFailure::NoShape { least_bytes: self.trailer.shape.payload_bytes }))
     }
 
@@ -114,8 +115,8 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     #[must_use]
     pub fn shrink_steps(&self) -> Vec<ShrinkStep> {
         let mut steps = self.shape().shrink_steps(self.trailer.shape.keys);
-        let file_bytes = self.trailer.identity.file_bytes();
-        steps.iter_mut().for_each(|step| step.block_bytes += file_bytes);
+        let more_bytes = self.trailer.identity.file_bytes() + u64::from(self.trailer.parts_bytes);
+        steps.iter_mut().for_each(|step| step.block_bytes += more_bytes);
         steps
     }
 }

@@ -1,8 +1,10 @@
-//! The end of a filter block: 32 bytes, and before them the kind's parameter words and the file's fingerprint.
+//! The end of a filter block: 32 bytes, and before them the kind's parameter words, the parts of keys that it holds, and
+//! the file's fingerprint.
 //!
 //! ```text
 //! payload                    payload_words x 8 bytes
 //! parameter words            0 to 15 x 4 bytes, u32 each
+//! domain tags, parts word    8 bytes for each extractor, 4 bytes; in a block of parts of keys only
 //! file fingerprint           8 bytes, in a bound block only
 //! trailer, 32 bytes:
 //!   0   8  hash seed, or its fingerprint, or the engine's tag
@@ -13,9 +15,10 @@
 //!  22   1  requested kind
 //!  23   1  fallback reason (low 4 bits), hash id (high 4 bits)
 //!  24   1  salt (low 4 bits), number of parameter words (high 4 bits)
-//!  25   1  format version (low 4 bits), flags (high 4 bits): bit 4 in a bound block, bit 5 in a partition, the others 0
+//!  25   1  format version (low 4 bits), flags (high 4 bits): bit 4 in a bound block, bit 5 in a partition, bit 6 in
+//!        a block of parts of keys, bit 7 is 0
 //!  26   2  magic, the bytes "SF"
-//!  28   4  CRC32C of the parameter words, the file fingerprint, and bytes 0 to 27 of the trailer
+//!  28   4  CRC32C of all that stands before it but the payload
 //! ```
 
 use bytes::{Buf, BufMut, Bytes};
@@ -27,6 +30,7 @@ use crate::filter::{EncodedShape, FilterKind};
 use crate::hash::{HashId, HashIdentity};
 
 use super::FallbackReason;
+use super::held::{HeldParts, MAX_PARTS_BYTES, PARTS_WORD_BYTES, check_parts_word, parts_bytes};
 use super::identity::{BlockIdentity, FILE_BYTES};
 use crate::ids::FileId;
 
@@ -39,16 +43,22 @@ const BOUND: u8 = 1 << 4;
 /// Set in the version byte of a block that is one partition of a filter, and so holds a part of its file's keys only.
 const PARTITION: u8 = 1 << 5;
 
+/// Set in the version byte of a block that holds parts of keys.
+const PARTS: u8 = 1 << 6;
+
 /// The bytes `SF`.
 pub(super) const MAGIC: u16 = 0x4653;
 
 /// Bytes of the number of keys.
 const KEYS_BYTES: usize = 5;
 
-/// The largest tail of a block: all that follows its payload.
-const MAX_TAIL_BYTES: usize = TRAILER_BYTES + FILE_BYTES + MAX_PARAM_WORDS * 4;
+/// The largest tail of a block of whole keys.
+const MAX_PLAIN_TAIL_BYTES: usize = TRAILER_BYTES + FILE_BYTES + MAX_PARAM_WORDS * 4;
 
-const _: () = assert!(MAX_TAIL_BYTES <= TAIL_CAPACITY, "sealing a block must not move its payload");
+const _: () = assert!(MAX_PLAIN_TAIL_BYTES <= TAIL_CAPACITY, "sealing a block must not move its payload");
+
+/// The largest tail of a block: all that follows its payload.
+pub(crate) const MAX_TAIL_BYTES: usize = MAX_PLAIN_TAIL_BYTES + MAX_PARTS_BYTES;
 
 /// The decoded tail of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +71,8 @@ pub(crate) struct Trailer {
     pub(crate) payload_checksum: u32,
     /// Whether the block holds a part of its file's keys only. Such a block is bound to no file: its container is.
     pub(crate) is_partition: bool,
+    /// Bytes of the field that says which parts of keys the block holds; 0 for whole keys alone.
+    pub(crate) parts_bytes: u16,
 }
 
 impl Trailer {
@@ -72,15 +84,24 @@ impl Trailer {
     /// Bytes of the whole block.
     pub(crate) fn block_bytes(&self) -> u64 {
         let tail_bytes = Self::tail_bytes(self.shape.params.count()) as u64;
-        self.shape.payload_bytes + tail_bytes + self.identity.file_bytes()
+        self.shape.payload_bytes + tail_bytes + u64::from(self.parts_bytes) + self.identity.file_bytes()
     }
 
-    /// Encodes all that follows the payload.
+    /// What of its keys `block` holds, whose trailer this is.
+    pub(crate) fn held_parts<'a>(&self, block: &'a [u8]) -> HeldParts<'a> {
+        let after = TRAILER_BYTES + if self.identity.file.is_some() { FILE_BYTES } else { 0 };
+        let end = block.len().saturating_sub(after);
+        HeldParts::of_field(block.get(end.saturating_sub(self.parts_bytes.into())..end).unwrap_or_default())
+    }
+
+    /// Encodes all that follows the payload. `held` has as many bytes as this trailer says.
     #[expect(clippy::cast_possible_truncation, reason = "the caller keeps to MAX_PAYLOAD_BYTES")]
-    pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(MAX_TAIL_BYTES);
+    pub(crate) fn encode(&self, held: HeldParts<'_>) -> Vec<u8> {
+        debug_assert_eq!(held.field().len(), usize::from(self.parts_bytes));
+        let mut out = Vec::with_capacity(MAX_PLAIN_TAIL_BYTES + held.field().len());
         let EncodedShape { params, salt, keys, payload_bytes } = &self.shape;
         params.as_slice().iter().for_each(|&word| out.put_u32_le(word));
+        out.extend_from_slice(held.field());
         let BlockIdentity { hash, file } = self.identity;
         if let Some(file) = file {
             out.put_u64_le(file.fingerprint());
@@ -93,16 +114,21 @@ impl Trailer {
         out.put_u8(self.requested.code());
         out.put_u8(self.reason.code() | hash.id.code() << 4);
         out.put_u8(salt | params.count() << 4);
-        let (bound, partition) =
-            (if file.is_some() { BOUND } else { 0 }, if self.is_partition { PARTITION } else { 0 });
-        out.put_u8(FORMAT_VERSION | bound | partition);
+        let flags = [(BOUND, file.is_some()), (PARTITION, self.is_partition), (PARTS, self.parts_bytes > 0)];
+        let flags = flags.iter().filter(|(_, is_set)| *is_set).fold(0, |flags, (flag, _)| flags | flag);
+        out.put_u8(FORMAT_VERSION | flags);
         out.put_u16_le(MAGIC);
         out.put_u32_le(checksum(&out));
         out
     }
 
-    /// Seals `payload` into a block; `None` when a value does not fit its field.
-    pub(crate) fn seal(&self, mut payload: AlignedBuffer) -> Option<Bytes> {
+    /// Seals `payload` into a block of whole keys; `None` when a value does not fit its field.
+    pub(crate) fn seal(&self, payload: AlignedBuffer) -> Option<Bytes> {
+        self.seal_with_parts(payload, HeldParts::of_field(&[]))
+    }
+
+    /// Seals `payload` into a block that holds these parts of keys.
+    pub(crate) fn seal_with_parts(&self, mut payload: AlignedBuffer, held: HeldParts<'_>) -> Option<Bytes> {
         let EncodedShape { keys, payload_bytes, salt, .. } = self.shape;
         let fits = keys <= MAX_KEYS && payload_bytes <= MAX_PAYLOAD_BYTES;
         // The library's kinds always meet these limits; a user's kind may not.
@@ -110,7 +136,11 @@ impl Trailer {
         if !fits || !is_recordable || payload.as_slice().len() as u64 != payload_bytes {
             return None;
         }
-        payload.append(&self.encode());
+        let tail = self.encode(held);
+        if tail.len() > TAIL_CAPACITY {
+            payload.reserve(payload.as_slice().len() + tail.len())?;
+        }
+        payload.append(&tail);
         Some(payload.freeze())
     }
 
@@ -120,7 +150,7 @@ impl Trailer {
         Self::decode_end(block, block.len() as u64)
     }
 
-    /// The same from the end of a block of `block_bytes`, of which [`TAIL_CAPACITY`] bytes are enough.
+    /// The same from the end of a block of `block_bytes`, of which [`MAX_TAIL_BYTES`] bytes are enough.
     pub(crate) fn decode_end(block: &[u8], block_bytes: u64) -> Result<Self, BlockError> {
         let too_short = |expected: usize| BlockError::TooShort { expected: expected as u64, got: block_bytes };
         let trailer = block.last_chunk::<TRAILER_BYTES>().ok_or(too_short(TRAILER_BYTES))?;
@@ -133,31 +163,46 @@ impl Trailer {
             return Err(BlockError::Version { expected: FORMAT_VERSION, got: version });
         }
         // Checked before the checksum: a future flag may change the tail and what its checksum covers.
-        if ![0, BOUND, PARTITION].contains(&flags) {
-            let (field, expected) = ("flags", "0, 1 in a block that is bound to a file, or 2 in a partition");
-            return Err(BlockError::Field { field, expected, got: (flags >> 4).into() });
+        if flags & !(BOUND | PARTS) != 0 && flags != PARTITION {
+            let expected =
+                "the sum of 1 (bound to a file) and 4 (parts of keys), each at most once, or 2 in a partition";
+            return Err(BlockError::Field { field: "flags", expected, got: (flags >> 4).into() });
         }
-        let is_bound = flags == BOUND;
         let param_words = trailer[24] >> 4;
-        let tail_bytes = Self::tail_bytes(param_words) + if is_bound { FILE_BYTES } else { 0 };
+        let after_parts = TRAILER_BYTES + if flags & BOUND != 0 { FILE_BYTES } else { 0 };
+        let held = Self::parts_before(block, after_parts, flags).ok_or(too_short(after_parts + PARTS_WORD_BYTES))?;
+        let parts_bytes = held.map_or(0, parts_bytes);
+        let tail_bytes = after_parts + usize::from(parts_bytes) + usize::from(param_words) * 4;
         let (_, tail) = block.split_at_checked(block.len().wrapping_sub(tail_bytes)).ok_or(too_short(tail_bytes))?;
         let (covered, stored) = tail.split_last_chunk().ok_or(too_short(tail_bytes))?;
         let (expected, got) = (u32::from_le_bytes(*stored), checksum(covered));
         if expected != got {
             return Err(BlockError::TrailerChecksum { expected, got });
         }
-        let is_partition = flags == PARTITION;
-        let decoded = Self { is_partition, ..Self::from_checked_tail(tail, param_words, is_bound)? };
+        held.map_or(Ok(()), check_parts_word)?;
+        let decoded = Self::from_checked_tail(tail, flags, param_words, parts_bytes)?;
         if decoded.block_bytes() != block_bytes {
             return Err(BlockError::Length { expected: decoded.block_bytes(), got: block_bytes });
         }
         Ok(decoded)
     }
 
-    /// Decodes the fields of a tail whose checksum holds, and whose length is that of its parts.
-    fn from_checked_tail(mut tail: &[u8], param_words: u8, is_bound: bool) -> Result<Self, BlockError> {
+    /// The word that ends the field of parts, which ends `after` bytes before the end of `block`: the inner `None` where the
+    /// flags say that there is none, the outer one where `block` is too short.
+    #[expect(clippy::option_option, reason = "the second tells a block without the field from one that is cut")]
+    fn parts_before(block: &[u8], after: usize, flags: u8) -> Option<Option<[u8; PARTS_WORD_BYTES]>> {
+        if flags & PARTS == 0 {
+            return Some(None);
+        }
+        let before = block.get(..block.len().checked_sub(after)?)?;
+        before.last_chunk().copied().map(Some)
+    }
+
+    /// Decodes the fields of a tail whose checksum holds, and whose length is that of its fields.
+    fn from_checked_tail(mut tail: &[u8], flags: u8, param_words: u8, parts_bytes: u16) -> Result<Self, BlockError> {
         let params = (0..param_words).map(|_| tail.get_u32_le()).collect();
-        let file = is_bound.then(|| FileId { fingerprint: tail.get_u64_le() });
+        tail.advance(parts_bytes.into());
+        let file = (flags & BOUND != 0).then(|| FileId { fingerprint: tail.get_u64_le() });
         let seed = tail.get_u64_le();
         let payload_bytes = u64::from(tail.get_u32_le()) * 8;
         let payload_checksum = tail.get_u32_le();
@@ -175,13 +220,18 @@ impl Trailer {
         }
         let identity = BlockIdentity { hash: HashIdentity { id, seed }, file };
         let shape = EncodedShape { params, salt: salt_and_words & 15, keys, payload_bytes };
-        Ok(Self { kind, requested, reason, identity, shape, payload_checksum, is_partition: false })
+        let is_partition = flags == PARTITION;
+        Ok(Self { kind, requested, reason, identity, shape, payload_checksum, is_partition, parts_bytes })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use super::super::held::encode_parts;
     use super::*;
+    use crate::hash::{DelimitedPrefix, FixedPrefix, KeyParts};
 
     fn example(file: Option<FileId>) -> Trailer {
         Trailer {
@@ -197,29 +247,46 @@ mod tests {
             },
             payload_checksum: 0xaabb_ccdd,
             is_partition: false,
+            parts_bytes: 0,
         }
+    }
+
+    /// The field of two extractors and whole keys.
+    fn two_parts() -> Vec<u8> {
+        let parts = KeyParts::whole_keys().with_extractor(Arc::new(FixedPrefix::new(4)));
+        encode_parts(&parts.with_extractor(Arc::new(DelimitedPrefix::new(b':'))))
+    }
+
+    fn file() -> FileId {
+        FileId::from([7; 16])
     }
 
     fn block_of(trailer: &Trailer) -> Vec<u8> {
         let mut block = vec![0; trailer.shape.payload_bytes as usize];
-        block.extend(trailer.encode());
+        let held = if trailer.parts_bytes > 0 { two_parts() } else { Vec::new() };
+        block.extend(trailer.encode(HeldParts::of_field(&held)));
         block
     }
 
     #[test]
     fn a_trailer_reads_back_as_written_bound_to_a_file_or_not() {
-        let bound = Some(FileId::new(&7_u64.to_le_bytes()).unwrap());
-        for (file, is_partition, tail_bytes) in [(None, false, 36), (None, true, 36), (bound, false, 44)] {
-            let trailer = Trailer { is_partition, ..example(file) };
+        let fields = [(None, false, 0, 36), (None, true, 0, 36), (Some(file()), false, 0, 44)];
+        for (file, is_partition, parts_bytes, tail_bytes) in
+            fields.into_iter().chain([(None, false, 20, 56), (Some(file()), false, 20, 64)])
+        {
+            let trailer = Trailer { is_partition, parts_bytes, ..example(file) };
             let block = block_of(&trailer);
             assert_eq!(block.len(), 128 + tail_bytes);
             assert_eq!(Trailer::decode(&block), Ok(trailer));
+            assert_eq!(trailer.held_parts(&block).field(), if parts_bytes > 0 { two_parts() } else { Vec::new() });
         }
     }
 
     #[test]
     fn every_flipped_bit_and_every_cut_is_refused() {
-        for block in [None, Some(FileId::new(&7_u64.to_le_bytes()).unwrap())].map(|file| block_of(&example(file))) {
+        let trailers = [(None, 0), (Some(file()), 0), (None, 20), (Some(file()), 20)];
+        for (file, parts_bytes) in trailers {
+            let block = block_of(&Trailer { parts_bytes, ..example(file) });
             for bit in 128 * 8..block.len() * 8 {
                 let mut damaged = block.clone();
                 damaged[bit / 8] ^= 1 << (bit % 8);
@@ -247,7 +314,8 @@ mod tests {
         assert!(matches!(reseal(23, 0x1f), BlockError::Field { field: "fallback reason", got: 15, .. }));
         assert!(matches!(reseal(23, 0x31), BlockError::UnknownHash { got: 3 }));
         assert!(matches!(reseal(25, 9), BlockError::Version { expected: 1, got: 9 }));
-        assert!(matches!(reseal(25, 0x41), BlockError::Field { field: "flags", got: 4, .. }));
+        assert!(matches!(reseal(25, 0x81), BlockError::Field { field: "flags", got: 8, .. }));
+        assert!(matches!(reseal(25, 0x61), BlockError::Field { field: "flags", got: 6, .. }));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::filter::FilterKind;
 use crate::filter::blocked_bloom::BloomShape;
 use crate::filter::kind::{MAX_PARAM_WORDS, TRAILER_BYTES};
 use crate::filter::ribbon::shape::RibbonShape;
-use crate::hash::{HashIdentity, KeyHash};
+use crate::hash::{HashIdentity, KeyHash, KeyParts};
 
 impl FilterBlock<&[u8]> {
     /// Opens the unbound block that fills `bytes` and probes it once: for engines that hand over a filter's bytes with
@@ -33,7 +33,7 @@ impl FilterBlock<&[u8]> {
     /// # Errors
     ///
     /// Those of [`open_unverified`](Self::open_unverified); [`BlockError::HashMismatch`] for a block of another hash,
-    /// [`BlockError::FileMismatch`] for one that is bound to a file. All of them mean "may be present".
+    /// [`BlockError::FileMismatch`] for one that is bound to a file, [`BlockError::ExtractorMismatch`] for one without whole keys. All of them mean "may be present".
     #[inline]
     pub fn probe_unverified(bytes: &[u8], expected: HashIdentity, hash: KeyHash) -> Result<bool, BlockError> {
         match probe(bytes, expected, hash) {
@@ -83,6 +83,7 @@ fn open_and_probe(block: &[u8], expected: HashIdentity, hash: KeyHash) -> Result
     if identity.file.is_some() {
         return Err(BlockError::FileMismatch { expected: None, got: identity.file });
     }
+    block.held_parts().check(&KeyParts::whole_keys())?;
     Ok(block.may_contain(hash))
 }
 

@@ -8,10 +8,10 @@ use bytes::Bytes;
 use super::file::{File, Place};
 use super::pool::Pool;
 use super::state::FileBudget;
-use super::unit::{Held, Unit};
+use super::unit::{Held, Query, Unit};
 use crate::block::{FilterBlock, LookupOutcome};
 use crate::error::BlockError;
-use crate::hash::KeyHash;
+use crate::hash::{Domain, KeyHash, PreparedPrefix};
 use crate::partition::PartitionIndex;
 use crate::stats::FilterStats;
 
@@ -63,23 +63,71 @@ impl BudgetedFilter {
         Self { pool, file, slot }
     }
 
-    /// Probes for one key, whose hash is by the hasher that the filter was built with, and counts the answer. Loads the
-    /// filter, or the key's partition of it, first if its turn has come.
+    /// Probes for one whole key, whose hash is by the hasher that the filter was built with, and counts the answer. Loads
+    /// the filter, or the key's partition of it, first if its turn has come. In a filter of extracted parts alone, every key
+    /// may be present.
     ///
     /// `key` finds the partition of a filter that is cut by key range; other filters do not look at it.
     #[inline]
     #[must_use]
     pub fn probe(&self, key: &[u8], hash: KeyHash) -> BudgetedProbe {
+        match &self.file.partitions {
+            Some(index) if !index.held_parts().has_whole_keys() => self.part_not_held(),
+            partitions => self.probe_place(self.file.place(key, hash).of_part(None, partitions.is_none())),
+        }
+    }
+
+    /// Probes for one of the hashes that were added for a key.
+    #[inline]
+    pub(crate) fn probe_hash(&self, key: &[u8], hash: KeyHash) -> BudgetedProbe {
         self.probe_place(self.file.place(key, hash))
     }
 
-    /// Probes for any key with a prefix, where the filter was built with the hash of this prefix for each of its keys.
-    /// Absent only if all partitions say so that can hold such a key.
+    /// Probes for any key with a prefix: absent only if all partitions say so that can hold such a key. Where the filter
+    /// holds no part that follows from the prefix, the file may have one.
     #[must_use]
-    pub fn probe_prefix(&self, prefix: &[u8], hash: KeyHash) -> BudgetedProbe {
-        let answers = self.file.places_with_prefix(prefix, hash).map(|place| self.probe_place(place));
+    pub fn probe_prefix(&self, prefix: &PreparedPrefix<'_>) -> BudgetedProbe {
+        let mut answer = None;
+        for (domain, hash) in prefix.hashes() {
+            if self.file.partitions.as_ref().is_some_and(|index| !index.held_parts().has(Some(domain))) {
+                continue;
+            }
+            match self.probe_places(prefix.bytes(), hash, Some(domain)) {
+                BudgetedProbe::Absent => return BudgetedProbe::Absent,
+                BudgetedProbe::MaybePresent if self.lacks_part(domain) => {}
+                other => answer = Some(other),
+            }
+        }
+        let has_part = prefix.hashes().next().is_some();
+        answer.unwrap_or_else(|| if has_part { self.part_not_held() } else { BudgetedProbe::MaybePresent })
+    }
+
+    /// The same by the hash that was added for each key with the prefix.
+    pub(crate) fn probe_part(&self, prefix: &[u8], hash: KeyHash) -> BudgetedProbe {
+        self.probe_places(prefix, hash, None)
+    }
+
+    /// `domain` is that of the hash, unless it is known that the filter holds its parts.
+    fn probe_places(&self, prefix: &[u8], hash: KeyHash, domain: Option<Domain>) -> BudgetedProbe {
+        let is_whole = self.file.partitions.is_none() && domain.is_some();
+        let places = self.file.places_with_part(prefix, hash).map(|place| place.of_part(domain, is_whole));
         // One that is not absent decides; the partitions behind it need no probe.
-        answers.into_iter().find(|answer| !answer.is_absent()).unwrap_or(BudgetedProbe::Absent)
+        let mut answers = places.map(|place| self.probe_place(place));
+        answers.find(|answer| !answer.is_absent()).unwrap_or(BudgetedProbe::Absent)
+    }
+
+    /// Whether a whole filter that is in memory holds no parts of the domain.
+    fn lacks_part(&self, domain: Domain) -> bool {
+        let unit = self.file.unit(0).filter(|_| self.file.partitions.is_none());
+        unit.is_some_and(
+            |unit| matches!(unit.held().as_deref(), Some(Held::Block(held)) if !held.block.holds(Some(domain))),
+        )
+    }
+
+    #[cold]
+    fn part_not_held(&self) -> BudgetedProbe {
+        self.file.count_unusable();
+        BudgetedProbe::Unusable(Arc::new(BlockError::PartNotHeld))
     }
 
     /// The top index, if the filter has partitions.
@@ -95,24 +143,24 @@ impl BudgetedFilter {
 
     #[inline]
     fn probe_place(&self, place: Place) -> BudgetedProbe {
-        let Place { number, hash } = place;
+        let Place { number, query } = place;
         let Some(unit) = self.file.unit(number) else { return self.maybe_present() };
         if let Some(Held::Block(held)) = unit.held().as_deref() {
-            if !held.may_contain(hash) {
+            if !held.may_match(query) {
                 return self.absent(unit);
             }
             if held.bytes >= unit.planned_bytes() {
                 return self.maybe_present();
             }
         }
-        self.load_and_probe(number, unit, hash)
+        self.load_and_probe(number, unit, query)
     }
 
     /// The answer where there is no block, or a larger one could be better than "may be present".
     #[cold]
     #[inline(never)]
-    fn load_and_probe(&self, number: u32, unit: &Unit, hash: KeyHash) -> BudgetedProbe {
-        let loaded = self.pool.load(&self.file, number, unit, hash);
+    fn load_and_probe(&self, number: u32, unit: &Unit, query: Query) -> BudgetedProbe {
+        let loaded = self.pool.load(&self.file, number, unit, query);
         let answer = match (loaded, unit.held().as_deref()) {
             (Some(false), _) => return self.absent(unit),
             (Some(true), _) | (None, Some(Held::Block(_))) => self.maybe_present(),

@@ -17,26 +17,26 @@
 //! use std::sync::Arc;
 //! use bytes::Bytes;
 //! use sstfilter::budget::{FilterBudget, FilterLayout, FilterSource};
-//! use sstfilter::{BlockError, BuildContext, FilterBlock, KeyHasher, KindPolicy};
+//! use sstfilter::{BlockError, BuildContext, FileId, FilterBlock, KeyHasher, KindPolicy, LoadContext};
 //!
 //! /// Reads a file's filter. Here the "file" is in memory.
 //! #[derive(Debug)]
-//! struct File { block: Bytes, hasher: KeyHasher }
+//! struct File { block: Bytes, id: FileId, hasher: KeyHasher }
 //!
 //! impl FilterSource for File {
 //!     fn load(&self, _unit: u32) -> Result<FilterBlock<Bytes>, BlockError> {
-//!         FilterBlock::load(self.block.clone(), &self.hasher)
+//!         FilterBlock::load(self.block.clone(), LoadContext::new(&self.hasher).with_file_id(self.id))
 //!     }
 //! }
 //!
-//! let hasher = KeyHasher::default();
-//! let mut builder = KindPolicy::default().builder(&BuildContext::new(&hasher));
+//! let (hasher, id) = (KeyHasher::default(), FileId::random());
+//! let mut builder = KindPolicy::default().builder(&BuildContext::new(&hasher).with_file_id(id));
 //! (0..10_000_u32).for_each(|key| builder.add_key(&key.to_be_bytes()));
 //! let block = builder.finish().block.unwrap_or_default();
 //!
 //! let budget = FilterBudget::new(64 << 10);
 //! let layout = FilterLayout::Whole { bytes: block.len() as u64 };
-//! let filter = budget.register(layout, Arc::new(File { block, hasher: hasher.clone() }));
+//! let filter = budget.register(layout, Arc::new(File { block, id, hasher: hasher.clone() }));
 //! assert_eq!(budget.stats().used_bytes, 0);
 //!
 //! let key = b"no such key";
@@ -73,7 +73,8 @@ pub use state::{BudgetReason, BudgetStats, FileBudget, FilterState};
 /// Where a file's filter is read from.
 ///
 /// **A whole filter that is loaded is believed**: another file's is negative for nearly every key. Bind blocks to their
-/// files. Partitions are compared with the [`PartitionIndex`] of the layout.
+/// files, and load them with the file's known keys. Partitions are compared with the [`PartitionIndex`] of the layout, and
+/// with the known keys that it was loaded for.
 pub trait FilterSource: Send + Sync + Debug {
     /// Reads and verifies a block: the filter, as unit 0, or a partition by its number. Its length is that of the
     /// [`FilterLayout`], and its bytes should be an allocation of their own: a slice of a larger one keeps all of it in

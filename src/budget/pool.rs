@@ -10,10 +10,9 @@ use super::curve::{Curve, Curves};
 use super::file::File;
 use super::plan::{self, Demand};
 use super::registry::Registry;
-use super::unit::{Held, Turn, Unit};
+use super::unit::{Held, Query, Turn, Unit};
 use crate::block::FilterBlock;
 use crate::error::BlockError;
-use crate::hash::KeyHash;
 
 /// Probes of each unit, on average, from one plan to the next. A plan takes some 100 ns for each unit, and so a few
 /// nanoseconds for each probe.
@@ -195,17 +194,17 @@ impl Pool {
         (places, demands)
     }
 
-    /// Loads a unit's block if it should be in memory, or larger; gives the block's answer for `hash`. `None` if it
+    /// Loads a unit's block if it should be in memory, or larger; gives the block's answer for `query`. `None` if it
     /// should not, or another thread is at it, or it fails.
-    pub(super) fn load(&self, file: &File, number: u32, unit: &Unit, hash: KeyHash) -> Option<bool> {
+    pub(super) fn load(&self, file: &File, number: u32, unit: &Unit, query: Query) -> Option<bool> {
         let turn = unit.begin()?;
-        let answer = self.load_in(&turn, file, number, unit, hash);
+        let answer = self.load_in(&turn, file, number, unit, query);
         drop(turn);
         self.obey_lowered_limit(unit);
         answer
     }
 
-    fn load_in(&self, turn: &Turn<'_>, file: &File, number: u32, unit: &Unit, hash: KeyHash) -> Option<bool> {
+    fn load_in(&self, turn: &Turn<'_>, file: &File, number: u32, unit: &Unit, query: Query) -> Option<bool> {
         let place = self.place(unit)?;
         let whole_bytes = unit.whole_bytes;
         // The block from before stays until there is a better one; a smaller one is made beside the whole one.
@@ -220,7 +219,7 @@ impl Pool {
         };
         let curve = Curve::of(&block);
         unit.set_curve(Arc::make_mut(&mut lock(&self.curves)).number(curve));
-        let answer = block.may_contain(hash);
+        let answer = query.may_match(&block);
         self.keep(turn, unit, working, place, block);
         Some(answer)
     }
@@ -235,6 +234,10 @@ impl Pool {
     }
 
     fn read(&self, file: &File, number: u32, whole_bytes: u64) -> Result<FilterBlock<Bytes>, BlockError> {
+        // No partition is used before those that must hold known keys were seen to.
+        if let Some(index) = &file.partitions {
+            index.check_known_keys(|number| file.source.load(number).map(FilterBlock::into_inner))?;
+        }
         self.counts.loads.fetch_add(1, Ordering::Relaxed);
         let block = file.source.load(number)?.verified()?;
         let got = block.as_bytes().len() as u64;
@@ -243,9 +246,8 @@ impl Pool {
             return Err(BlockError::Length { expected: whole_bytes, got });
         }
         // A source that mixes partitions up would lose keys: the index knows the checksum of each.
-        if let Some(index) = &file.partitions {
-            index.open(number, block.as_bytes())?;
-        }
+        let Some(index) = &file.partitions else { return block.whole() };
+        index.open(number, block.as_bytes())?;
         Ok(block)
     }
 

@@ -10,7 +10,7 @@ use super::account::Charge;
 use super::curve::{CurveNumber, expected_fpr};
 use crate::block::FilterBlock;
 use crate::error::BlockError;
-use crate::hash::KeyHash;
+use crate::hash::{Domain, KeyHash};
 
 /// A unit's state, 40 bytes: a store of large filters has millions of partitions.
 #[derive(Debug, Default)]
@@ -31,6 +31,30 @@ pub(super) struct Unit {
     loaded_under: AtomicU8,
     /// Whether a thread is changing `held`.
     is_busy: AtomicU8,
+}
+
+/// What a block is probed for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Query {
+    pub(super) hash: KeyHash,
+    pub(super) part: QueriedPart,
+}
+
+/// What a hash stands for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum QueriedPart {
+    /// Something that the block is known to hold.
+    Held,
+    /// A part of a domain, or a whole key.
+    Of(Option<Domain>),
+}
+
+impl Query {
+    /// Whether the block may contain what it is probed for. A block that holds no such parts may.
+    #[inline]
+    pub(super) fn may_match(self, block: &FilterBlock<Bytes>) -> bool {
+        block.may_contain(self.hash) || matches!(self.part, QueriedPart::Of(part) if !block.holds(part))
+    }
 }
 
 /// What there is of a unit.
@@ -62,8 +86,8 @@ impl HeldBlock {
     }
 
     #[inline]
-    pub(super) fn may_contain(&self, hash: KeyHash) -> bool {
-        self.block.may_contain(hash)
+    pub(super) fn may_match(&self, query: Query) -> bool {
+        query.may_match(&self.block)
     }
 }
 
@@ -360,7 +384,7 @@ mod tests {
         unit.begin().unwrap().release();
         assert_eq!((unit.held_bytes(), account.used()), (0, unit.whole_bytes));
         assert!(
-            matches!(reader.as_deref(), Some(Held::Block(held)) if held.may_contain(hasher.hash(&7_u32.to_le_bytes())))
+            matches!(reader.as_deref(), Some(Held::Block(held)) if held.block.may_contain(hasher.hash(&7_u32.to_le_bytes())))
         );
         drop(reader);
         assert_eq!(account.used(), 0);

@@ -20,8 +20,8 @@ use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 pub use extract::{DelimitedPrefix, FixedPrefix, KeyExtractor, UnstablePart, check_prefix_stability};
-pub use parts::{Domain, KeyParts};
-pub(crate) use parts::{HashesOfKey, OrderedKeyHashes, PrefixWatch};
+pub use parts::{Domain, KeyParts, PreparedPrefix};
+pub(crate) use parts::{MAX_EXTRACTORS, OrderedKeyHashes, PrefixWatch};
 pub use secret::SecretSeed;
 pub(crate) use sort::{SORT_THREAD_BYTES, SortScratch, partition_hashes, sort_hashes};
 

@@ -1,5 +1,6 @@
 //! What of a key goes into filters: the whole key, parts of it, or both, each in a domain of its own.
 
+use core::fmt;
 use core::ops::RangeInclusive;
 use std::sync::Arc;
 
@@ -36,6 +37,17 @@ impl Domain {
     pub fn new(name: &str) -> Self {
         Self { tag: xxh3_64_with_seed(name.as_bytes(), DOMAIN_SEED) }
     }
+
+    /// The 64 bits that stand for the name: blocks record them for each extractor whose parts they hold.
+    #[must_use]
+    pub const fn tag(self) -> u64 {
+        self.tag
+    }
+
+    /// The domain of a tag that a block records.
+    pub(crate) const fn from_tag(tag: u64) -> Self {
+        Self { tag }
+    }
 }
 
 impl KeyHash {
@@ -56,34 +68,36 @@ impl KeyHash {
 /// bits of both: each key adds one entry for itself, and one for each part that the key before it does not have.
 /// Parts are hashed in the [`Domain`] of their extractor's name.
 ///
-/// [`TableOptions::with_key_parts`](crate::sst::TableOptions::with_key_parts) and
-/// [`ReadOptions::with_key_parts`](crate::sst::ReadOptions::with_key_parts) take it. A writer of one's own adds
-/// [`hashes`](Self::hashes) to a [`FilterBuilder`](crate::FilterBuilder):
+/// Give them to the builder ([`BuildContext::with_key_parts`](crate::BuildContext::with_key_parts), which serves whole,
+/// partitioned and sidecar filters, or [`TableOptions::with_key_parts`](crate::sst::TableOptions::with_key_parts)), and
+/// add keys: the builder extracts and hashes their parts. The block records which parts it holds, so an extractor can be
+/// added to a store, changed under a new name, or dropped at any time. A filter without the part that a reader
+/// probes for answers "may be present".
 ///
 /// ```
 /// use std::sync::Arc;
 ///
-/// use sstfilter::{BuildContext, FilterBlock, FixedPrefix, KeyHasher, KeyParts, KindPolicy};
+/// use sstfilter::{BuildContext, FilterReader, FixedPrefix, KeyHasher, KeyParts, KindPolicy};
 ///
+/// let hasher = KeyHasher::default();
 /// let parts = KeyParts::whole_keys().with_extractor(Arc::new(FixedPrefix::new(4)));
-/// let (hasher, policy) = (KeyHasher::default(), KindPolicy::default());
-/// let mut builder = policy.builder(&BuildContext::new(&hasher));
-/// let mut last = Vec::new();
-/// for key in [&b"t041:user:1"[..], b"t041:user:2", b"t042:user:1"] {
-///     let hashes: Vec<_> = parts.hashes(&hasher, key).collect();
-///     // Neighbours share parts. A Bloom filter has room for each hash that is added, so each part is added once.
-///     hashes.iter().filter(|hash| !last.contains(*hash)).for_each(|&hash| builder.add_hash(hash));
-///     last = hashes;
-/// }
-/// let filter = FilterBlock::load(builder.finish().block.expect("five entries fit"), &hasher)?;
-/// assert_eq!(filter.info().keys, 5, "three keys, two parts");
+/// let filter_of = |parts: &KeyParts| {
+///     let mut builder = KindPolicy::default().builder(&BuildContext::new(&hasher).with_key_parts(parts.clone()));
+///     for key in [&b"t041:user:1"[..], b"t041:user:2", b"t042:user:1"] {
+///         builder.add_key(key);
+///     }
+///     FilterReader::load(builder.finish().block.expect("five entries fit"), &hasher)
+/// };
+/// // A file from before the store had an extractor, and one from after.
+/// let (old, new) = (filter_of(&KeyParts::whole_keys()), filter_of(&parts));
+/// assert_eq!(new.block().expect("sound").info().keys, 5, "three keys, two parts");
 ///
-/// assert!(filter.may_contain(hasher.hash(b"t041:user:2")));
-/// let may_have_prefix = |prefix| parts.prefix_hashes(&hasher, prefix).all(|hash| filter.may_contain(hash));
-/// assert!(may_have_prefix(b"t042:us"));
-/// assert!(!may_have_prefix(b"t043:"));
-/// assert!(may_have_prefix(b"t04"), "no part follows from it, so the filter cannot tell");
-/// # Ok::<(), sstfilter::BlockError>(())
+/// assert!(!new.probe(hasher.hash(b"t041:user:2")).is_absent());
+/// let prefix = parts.prefix(&hasher, b"t043:"); // hashed once, for all files
+/// assert!(new.probe_prefix(&prefix).is_absent());
+/// assert!(!old.probe_prefix(&prefix).is_absent(), "it has no such parts: the file must be read");
+/// let short = parts.prefix(&hasher, b"t04");
+/// assert!(!new.probe_prefix(&short).is_absent(), "no part follows from it, so the filter cannot tell");
 /// ```
 #[derive(Clone, Debug)]
 pub struct KeyParts {
@@ -116,6 +130,15 @@ impl DomainExtractor {
 
     fn hash_of_part(&self, hasher: &KeyHasher, part: &[u8]) -> KeyHash {
         hasher.hash(part).in_domain(self.domain)
+    }
+}
+
+impl fmt::Display for KeyParts {
+    /// `whole keys, 'fixed-prefix:4'`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let whole = self.whole_keys.then(|| "whole keys".to_owned());
+        let parts = self.extractors().map(|extractor| format!("'{}'", extractor.name()));
+        f.write_str(&whole.into_iter().chain(parts).collect::<Vec<_>>().join(", "))
     }
 }
 
@@ -164,21 +187,44 @@ impl KeyParts {
         self.extractors.iter().map(|part| &part.extractor)
     }
 
-    /// The hashes that stand for `key` in a filter: its own, then those of its parts. A key outside the domain of an
-    /// extractor has no part by it.
-    pub fn hashes<'a>(&'a self, hasher: &'a KeyHasher, key: &'a [u8]) -> impl Iterator<Item = KeyHash> + 'a {
-        let whole = self.whole_keys.then(|| hasher.hash(key));
-        whole.into_iter().chain(self.extractors.iter().filter_map(move |part| part.hash(hasher, key)))
+    /// A prefix, hashed for filters that hold these parts: once, for the filters of all files.
+    #[must_use]
+    pub fn prefix<'a>(&self, hasher: &KeyHasher, prefix: &'a [u8]) -> PreparedPrefix<'a> {
+        let hash = |part: &DomainExtractor| Some((part.domain, part.prefix_hash(hasher, prefix)?));
+        PreparedPrefix { prefix, hashes: self.extractors.iter().filter_map(hash).collect() }
     }
 
-    /// The hashes that a filter has if it has any key with this prefix. Without one, the filter cannot tell.
-    pub fn prefix_hashes<'a>(&'a self, hasher: &'a KeyHasher, prefix: &'a [u8]) -> impl Iterator<Item = KeyHash> + 'a {
-        self.extractors.iter().filter_map(move |part| part.prefix_hash(hasher, prefix))
+    /// The hashes that stand for `key` in a filter that holds these parts, each with its domain: its own, which has none,
+    /// then those of its parts. A key outside the domain of an extractor has no part by it.
+    pub(crate) fn hashes<'a>(
+        &'a self,
+        hasher: &'a KeyHasher,
+        key: &'a [u8],
+    ) -> impl Iterator<Item = (Option<Domain>, KeyHash)> + 'a {
+        let whole = self.whole_keys.then(|| (None, hasher.hash(key)));
+        let of_part = move |part: &DomainExtractor| Some((Some(part.domain), part.hash(hasher, key)?));
+        whole.into_iter().chain(self.extractors.iter().filter_map(of_part))
     }
 
-    /// The most hashes that a key has.
-    pub(crate) fn count(&self) -> usize {
-        self.extractors.len() + usize::from(self.whole_keys)
+    /// Without the parts of these extractors, and of those that a filter cannot name: names have 1 to 255 bytes, and there
+    /// are [`MAX_EXTRACTORS`] at most.
+    pub(crate) fn without(&self, unstable: &[String]) -> Self {
+        let is_held = |part: &&DomainExtractor| {
+            let name = part.extractor.name();
+            (1..=255).contains(&name.len()) && !unstable.iter().any(|other| other == name)
+        };
+        let extractors = self.extractors.iter().filter(is_held).take(MAX_EXTRACTORS).cloned().collect();
+        Self { whole_keys: self.whole_keys, extractors }
+    }
+
+    /// Whether they are whole keys, and nothing else.
+    pub(crate) fn are_whole_keys(&self) -> bool {
+        self.whole_keys && self.extractors.is_empty()
+    }
+
+    /// The domains of the extractors.
+    pub(crate) fn domains(&self) -> impl Iterator<Item = Domain> + '_ {
+        self.extractors.iter().map(|part| part.domain)
     }
 
     /// Whether the other is known to give the same parts: equal names do not prove it.
@@ -206,6 +252,30 @@ impl KeyParts {
     }
 }
 
+/// A prefix of keys with the hashes of its parts, to be probed for in the filters of many files: see
+/// [`KeyParts::prefix`].
+#[derive(Clone, Debug)]
+pub struct PreparedPrefix<'a> {
+    prefix: &'a [u8],
+    hashes: Vec<(Domain, KeyHash)>,
+}
+
+impl<'a> PreparedPrefix<'a> {
+    /// The prefix itself.
+    #[must_use]
+    pub const fn bytes(&self) -> &'a [u8] {
+        self.prefix
+    }
+
+    /// The hash that every key with the prefix has in a domain, for each extractor that has one part for all these keys.
+    pub(crate) fn hashes(&self) -> impl Iterator<Item = (Domain, KeyHash)> + '_ {
+        self.hashes.iter().copied()
+    }
+}
+
+/// Most extractors whose parts a filter can hold: blocks and tables say which, in a byte and in a bitmap.
+pub(crate) const MAX_EXTRACTORS: usize = 63;
+
 /// The hashes of keys that come in order.
 #[derive(Debug)]
 pub(crate) struct OrderedKeyHashes {
@@ -215,6 +285,8 @@ pub(crate) struct OrderedKeyHashes {
     seen: Vec<Seen>,
     all: Vec<KeyHash>,
     new: Vec<KeyHash>,
+    has_keys: bool,
+    has_bare_hashes: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -266,12 +338,13 @@ pub(crate) struct HashesOfKey<'a> {
 impl OrderedKeyHashes {
     pub(crate) fn new(hasher: KeyHasher, parts: KeyParts) -> Self {
         let seen = vec![Seen::default(); parts.extractors.len()];
-        Self { hasher, parts, seen, all: Vec::new(), new: Vec::new() }
+        Self { hasher, parts, seen, all: Vec::new(), new: Vec::new(), has_keys: false, has_bare_hashes: false }
     }
 
     /// The hashes of `key`, which comes after all keys before. Neighbours share parts, and a part that was added need
     /// not be buffered again.
     pub(crate) fn of(&mut self, key: &[u8]) -> HashesOfKey<'_> {
+        self.has_keys = true;
         self.all.clear();
         self.new.clear();
         if self.parts.whole_keys {
@@ -294,6 +367,23 @@ impl OrderedKeyHashes {
     pub(crate) fn unstable_extractors(&self) -> Vec<String> {
         let unstable = self.parts.extractors.iter().zip(&self.seen).filter(|(_, seen)| seen.prefixes.is_unstable());
         unstable.map(|(part, _)| part.extractor.name().to_owned()).collect()
+    }
+
+    /// Hashes of whole keys were added without their keys, so that nobody has extracted their parts.
+    pub(crate) fn note_bare_hashes(&mut self) {
+        self.has_bare_hashes = true;
+    }
+
+    /// The parts by which a filter holds every key that was added; `None` if there is none.
+    pub(crate) fn held(&self) -> Option<KeyParts> {
+        match (self.has_keys, self.has_bare_hashes) {
+            (_, false) => {
+                let held = self.parts.without(&self.unstable_extractors());
+                (held.whole_keys || !held.extractors.is_empty()).then_some(held)
+            }
+            (false, true) => Some(KeyParts::whole_keys()),
+            (true, true) => self.parts.whole_keys.then(KeyParts::whole_keys),
+        }
     }
 }
 
@@ -336,23 +426,25 @@ mod tests {
     #[test]
     fn a_key_has_its_own_hash_and_one_for_each_part() {
         let (hasher, parts) = (KeyHasher::default(), three_parts());
-        let hashes = |key: &[u8]| parts.hashes(&hasher, key).collect::<Vec<_>>();
+        let hashes = |key: &[u8]| parts.hashes(&hasher, key).map(|(_, hash)| hash).collect::<Vec<_>>();
         let [fixed, delimited] = ["fixed-prefix:2", "prefix-to-byte:0x3a"].map(Domain::new);
         assert_eq!(
             hashes(b"ab:c"),
             [hasher.hash(b"ab:c"), hasher.hash(b"ab").in_domain(fixed), hasher.hash(b"ab:").in_domain(delimited)]
         );
         assert_eq!(hashes(b"a"), [hasher.hash(b"a")], "outside both domains");
-        assert_eq!(parts.count(), 3);
+        let in_domains = parts.hashes(&hasher, b"ab:c").map(|(domain, _)| domain);
+        assert!(in_domains.eq([None, Some(fixed), Some(delimited)]));
     }
 
     #[test]
     fn a_prefix_has_the_hashes_of_the_parts_that_follow_from_it() {
         let (hasher, parts) = (KeyHasher::default(), three_parts());
-        let hashes = |prefix: &[u8]| parts.prefix_hashes(&hasher, prefix).collect::<Vec<_>>();
+        let hashes = |prefix: &[u8]| parts.prefix(&hasher, prefix).hashes().collect::<Vec<_>>();
         assert_eq!(hashes(b"a"), []);
         assert_eq!(hashes(b"ab").len(), 1);
-        assert_eq!(hashes(b"ab:"), parts.hashes(&hasher, b"ab:zz").skip(1).collect::<Vec<_>>());
+        let of_key = parts.hashes(&hasher, b"ab:zz").filter_map(|(domain, hash)| Some((domain?, hash)));
+        assert_eq!(hashes(b"ab:"), of_key.collect::<Vec<_>>());
     }
 
     #[test]

@@ -11,25 +11,25 @@ use super::built::{BuiltPartition, BuiltPartitions, Totals};
 use super::trailer::MAX_PARTITIONS;
 use super::{PartitionCut, PartitionOptions};
 use crate::block::trailer::Trailer;
-use crate::block::{BlockIdentity, FallbackReason};
+use crate::block::{BlockIdentity, FallbackReason, HeldParts, encode_parts};
 use crate::codec::{CHECKSUM_BYTES, checksum};
 use crate::filter::FilterKind;
-use crate::hash::{HashIdentity, KeyHash, SortScratch, sort_hashes};
+use crate::hash::{HashIdentity, KeyHash, KeyParts, OrderedKeyHashes, SortScratch, sort_hashes};
 use crate::policy::{BuildContext, BuildReport, FilterPolicy};
 use crate::threads::{share, worthwhile};
 
 /// Builds the partitioned filter of one file.
 ///
-/// Calls follow `(add_key | add)* finish`. Cut by key range, keys must ascend, and a partition is built as soon as it is
+/// Calls follow `(add_key | add_hash)* finish`. Cut by key range, keys must ascend, and a partition is built as soon as it is
 /// full: hashes of one partition are held, not those of the file. Cut by hash range, keys come in any order, and all
 /// hashes are held until [`finish`](Self::finish), which builds as many partitions at a time as the context has threads,
 /// and memory for them.
 ///
-/// Cut by key range, a key and everything hashed for it are in one partition. Cut by hash range, each hash has a place of
-/// its own: call [`PartitionIndex::place`](super::PartitionIndex::place) for each hash that you probe for. The same keys,
-/// options and policy give the same bytes on every platform and with any number of threads.
+/// Cut by key range, a key and all of its [parts](BuildContext::with_key_parts) are in one partition. Cut by hash range,
+/// each hash has a place of its own. The same keys, options and policy give the same bytes on every platform and with any
+/// number of threads.
 ///
-/// If a hash function or a policy of the engine's panics in a call, the filter may lack that key: it is then not built
+/// If a hash function, an extractor or a policy of the engine's panics in a call, the filter may lack that key: it is then not built
 /// ([`FallbackReason::Interrupted`]). Keys that do not ascend where they should have the same effect
 /// ([`FallbackReason::KeysOutOfOrder`]), because a reader would look for them in the wrong partition.
 ///
@@ -49,8 +49,10 @@ use crate::threads::{share, worthwhile};
 /// ```
 pub struct PartitionedBuilder {
     policy: Arc<dyn FilterPolicy>,
-    /// For each partition: without the file, which the container is bound to.
+    /// For each partition: without the file and the parts of keys, which the container has.
     context: BuildContext,
+    /// Of each key; `None` while they are in use.
+    parts: Option<Box<OrderedKeyHashes>>,
     identity: BlockIdentity,
     options: PartitionOptions,
     /// The hashes of a full partition.
@@ -81,8 +83,11 @@ impl PartitionedBuilder {
     #[must_use]
     pub fn new(policy: Arc<dyn FilterPolicy>, context: &BuildContext, options: PartitionOptions) -> Self {
         let identity = BlockIdentity { hash: context.hasher.identity(), file: context.file_id };
-        let context = BuildContext { file_id: None, expected_keys: None, ..context.clone() };
+        let parts = OrderedKeyHashes::new(context.hasher.clone(), context.key_parts.clone());
+        let whole_keys = KeyParts::whole_keys();
+        let context = BuildContext { file_id: None, expected_keys: None, key_parts: whole_keys, ..context.clone() };
         Self {
+            parts: Some(Box::new(parts)),
             most_hashes: most_hashes(&*policy, &context, options.target_bytes()),
             policy,
             context,
@@ -101,18 +106,26 @@ impl PartitionedBuilder {
         }
     }
 
-    /// Adds a key, hashed whole with the context's hasher.
+    /// Adds a key: the parts that the context names, hashed with its hasher.
     pub fn add_key(&mut self, key: &[u8]) {
         let was_interrupted = core::mem::replace(&mut self.is_interrupted, true);
-        let hash = self.context.hasher.hash(key);
+        // If the engine's hash or extractor panics, they are gone, and so is the filter.
+        let Some(mut parts) = self.parts.take() else { return };
+        // All of them: the key before, which may share some, may be in another partition.
+        self.add(key, parts.of(key).all);
+        self.parts = Some(parts);
         self.is_interrupted = was_interrupted;
+    }
+
+    /// Adds a whole key by its hash, for engines that have hashed it already: the filter then says that it holds whole keys
+    /// and no parts, whatever the context names. Cut by hash range, `key` is not used and may be empty.
+    pub fn add_hash(&mut self, key: &[u8], hash: KeyHash) {
+        self.parts.iter_mut().for_each(|parts| parts.note_bare_hashes());
         self.add(key, &[hash]);
     }
 
-    /// Adds a key by all the hashes for which readers probe when they look for it: its own, those of its prefixes, or
-    /// of other parts of it. Cut by key range, `key` is its place in the order, and equal keys share a partition; cut by
-    /// hash range, it is not used and may be empty.
-    pub fn add(&mut self, key: &[u8], hashes: &[KeyHash]) {
+    /// Cut by key range, `key` is a place in the order, and equal keys share a partition.
+    fn add(&mut self, key: &[u8], hashes: &[KeyHash]) {
         let was_interrupted = core::mem::replace(&mut self.is_interrupted, true);
         match self.options.cut() {
             PartitionCut::KeyRange => self.add_in_order(key, hashes),
@@ -163,7 +176,8 @@ impl PartitionedBuilder {
         self.peak_hash_bytes = self.peak_hash_bytes.max(buffer_bytes);
         let bound = core::mem::take(&mut self.bound);
         let built = build_partition(&*self.policy, &self.context, bound, &self.hashes);
-        self.built_bytes += built.report.block_bytes + BESIDE_PARTITION;
+        // Saturating, here and wherever a report counts: an engine's own builder may claim anything.
+        self.built_bytes = self.built_bytes.saturating_add(built.report.block_bytes).saturating_add(BESIDE_PARTITION);
         self.built.push(built);
         self.hashes.clear();
         self.last_hashes.clear();
@@ -173,17 +187,21 @@ impl PartitionedBuilder {
     #[must_use]
     pub fn estimated_bytes(&self) -> u64 {
         let open = u128::from(self.options.target_bytes()) * self.hashes.len() as u128 / self.most_hashes as u128;
-        self.built_bytes + u64::try_from(open).unwrap_or(u64::MAX) + 2 * BESIDE_PARTITION
+        let beside = u64::try_from(open).unwrap_or(u64::MAX).saturating_add(2 * BESIDE_PARTITION);
+        self.built_bytes.saturating_add(beside)
     }
 
     /// Builds what is left, and gives all partitions.
     #[must_use]
     pub fn finish(mut self) -> BuiltPartitions {
         let started = Instant::now();
-        let mut refused = match (self.is_interrupted, self.is_out_of_order) {
-            (true, _) => Some(FallbackReason::Interrupted),
-            (false, true) => Some(FallbackReason::KeysOutOfOrder),
-            (false, false) => None,
+        let held = self.parts.as_ref().and_then(|parts| parts.held());
+        let unstable_extractors = self.parts.take().map(|parts| parts.unstable_extractors()).unwrap_or_default();
+        let mut refused = match (self.is_interrupted, self.is_out_of_order, &held) {
+            (true, _, _) => Some(FallbackReason::Interrupted),
+            (false, true, _) => Some(FallbackReason::KeysOutOfOrder),
+            (false, false, None) => Some(FallbackReason::UnstableExtractor),
+            (false, false, Some(_)) => None,
         };
         if refused.is_none() {
             match self.options.cut() {
@@ -201,7 +219,14 @@ impl PartitionedBuilder {
             peak_hash_bytes: self.peak_hash_bytes,
             time: started.elapsed(),
         };
-        BuiltPartitions { identity: self.identity, cut: self.options.cut(), partitions: self.built, totals }
+        BuiltPartitions {
+            identity: self.identity,
+            cut: self.options.cut(),
+            held: held.as_ref().map(encode_parts).unwrap_or_default(),
+            unstable_extractors,
+            partitions: self.built,
+            totals,
+        }
     }
 
     /// Sorts all hashes and builds the partitions from runs of them.
@@ -221,7 +246,7 @@ impl PartitionedBuilder {
             left = others;
         }
         let building = self.build_runs(&runs, partitions);
-        self.peak_hash_bytes = self.peak_hash_bytes.max(bytes_of(&hashes) + building);
+        self.peak_hash_bytes = self.peak_hash_bytes.max(bytes_of(&hashes).saturating_add(building));
         Ok(())
     }
 
@@ -240,7 +265,7 @@ impl PartitionedBuilder {
         let mut inner = Vec::new();
         let mut others = runs.to_vec();
         let first = build(&self.context, &mut inner, others.remove(longest));
-        let each_bytes = first.report.peak_build_bytes + bytes_of(&inner);
+        let each_bytes = first.report.peak_build_bytes.saturating_add(bytes_of(&inner));
         let affordable = self.context.memory_budget.map_or(u64::MAX, |budget| budget / each_bytes.max(1));
         let most_threads = self.context.threads.min(usize::try_from(affordable).unwrap_or(usize::MAX));
         let keys = others.iter().map(|run| run.len() as u64).sum();
@@ -255,7 +280,7 @@ impl PartitionedBuilder {
         self.built.extend(built.into_iter().flatten());
         self.built.insert(longest, first);
         let most_bytes = self.built.iter().map(|built| built.report.peak_build_bytes).max().unwrap_or(0);
-        threads as u64 * (most_bytes + bytes_of(&inner))
+        most_bytes.saturating_add(bytes_of(&inner)).saturating_mul(threads as u64)
     }
 
     /// The kind that the policy would build; blocked Bloom where it wants no filter.
@@ -337,8 +362,9 @@ fn build_partition(
 
 /// The block, marked as a partition; `None` for what is no unbound block of this hash.
 fn as_partition(block: &[u8], hash: HashIdentity) -> Option<Bytes> {
-    let trailer = Trailer::decode(block).ok().filter(|trailer| trailer.identity == hash.into())?;
-    let tail = Trailer { is_partition: true, ..trailer }.encode();
+    let trailer =
+        Trailer::decode(block).ok().filter(|trailer| trailer.identity == hash.into() && trailer.parts_bytes == 0)?;
+    let tail = Trailer { is_partition: true, ..trailer }.encode(HeldParts::of_field(&[]));
     let payload = block.get(..block.len().checked_sub(tail.len())?)?;
     u32::try_from(block.len()).ok()?;
     Some(Bytes::from([payload, &tail].concat()))

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use super::PartitionCut;
 use super::bounds::{GROUP, group_prefix, put_item};
 use super::trailer::{ContainerTrailer, MAX_PARTITIONS};
-use crate::block::BlockIdentity;
+use crate::block::{BlockIdentity, HeldParts};
 use crate::codec::{AlignedBuffer, LINE_BYTES, checksum, put_u32, put_varint};
 use crate::error::ConfigError;
 use crate::filter::FilterKind;
@@ -23,6 +23,9 @@ const MAX_OFFSET: u64 = u32::MAX as u64 * LINE_BYTES as u64;
 pub struct BuiltPartitions {
     pub(super) identity: BlockIdentity,
     pub(super) cut: PartitionCut,
+    /// The field that says which parts of keys the filter holds.
+    pub(super) held: Vec<u8>,
+    pub(super) unstable_extractors: Vec<String>,
     pub(super) partitions: Vec<BuiltPartition>,
     pub(super) totals: Totals,
 }
@@ -114,6 +117,7 @@ impl BuiltPartitions {
     pub fn report(&self) -> BuildReport {
         let Totals { requested, keys_added, peak_hash_bytes, time, .. } = self.totals;
         let mut report = BuildReport { keys_added, finish_time: time, ..BuildReport::new(requested) };
+        report.unstable_extractors.clone_from(&self.unstable_extractors);
         if let Some(reason) = self.problem() {
             report.reason = reason;
             return report;
@@ -130,7 +134,7 @@ impl BuiltPartitions {
         report.block_bytes = self.container_bytes();
         let blocks: u64 = self.partitions.iter().map(BuiltPartition::bytes).sum();
         let building = self.reports().map(|report| report.peak_build_bytes).max().unwrap_or(0);
-        report.peak_build_bytes = blocks + peak_hash_bytes.max(building).max(report.block_bytes);
+        report.peak_build_bytes = blocks.saturating_add(peak_hash_bytes.max(building).max(report.block_bytes));
         report
     }
 
@@ -151,7 +155,7 @@ impl BuiltPartitions {
     }
 
     fn keys(&self) -> u64 {
-        self.reports().map(|report| report.distinct_keys).sum()
+        self.reports().map(|report| report.distinct_keys).fold(0, u64::saturating_add)
     }
 
     /// The offsets of the partitions, and where the last one ends.
@@ -196,6 +200,7 @@ impl BuiltPartitions {
             keys: self.keys(),
             index_bytes: u32::try_from(index.len()).unwrap_or(u32::MAX),
             index_checksum: checksum(index),
+            parts_bytes: HeldParts::of_field(&self.held).field_bytes(),
         }
     }
 
@@ -207,7 +212,7 @@ impl BuiltPartitions {
             return None;
         }
         let index = self.index();
-        let end = self.trailer(&index).encode();
+        let end = self.trailer(&index).encode(HeldParts::of_field(&self.held));
         let (offsets, partition_bytes) = self.layout();
         let mut container = AlignedBuffer::empty(partition_bytes + index.len() as u64 + end.len() as u64)?;
         for (offset, partition) in offsets.into_iter().zip(self.partitions) {

@@ -4,9 +4,9 @@ use core::fmt;
 use std::sync::OnceLock;
 
 use super::{PartitionCut, PartitionIndex, PartitionPlace};
-use crate::block::{BlockProbe, FilterReader, KeyedFilter, LoadContext, Probe};
+use crate::block::{BlockProbe, FilterReader, KeyedFilter, LoadContext, PART_NOT_HELD, Probe};
 use crate::error::BlockError;
-use crate::hash::{HashIdentity, KeyHash};
+use crate::hash::{HashIdentity, KeyHash, PreparedPrefix};
 
 /// A partitioned filter over any bytes that hold all of it: owned, borrowed, shared or mapped.
 ///
@@ -55,7 +55,7 @@ static WITHOUT_FILTER: BlockError = BlockError::PartitionWithoutFilter;
 
 impl<D: AsRef<[u8]>> PartitionedFilter<D> {
     /// Opens the container that fills `data` exactly, and verifies its top index. Each partition is verified when it is first
-    /// probed. Known keys in `context` are not probed for: [`check_known_key`](Self::check_known_key) does.
+    /// probed, and those that must hold known keys before any other.
     ///
     /// # Errors
     ///
@@ -79,45 +79,31 @@ impl<D: AsRef<[u8]>> PartitionedFilter<D> {
     /// Like [`open`](Self::open), and verifies all partitions: reads the whole container once. Damaged partitions are no
     /// error: they are among the [`problems`](Self::problems).
     ///
-    /// A known key in `context` must be in one of the partitions. Where they are cut by key range, it is not known in which,
-    /// and the check finds little: use [`check_known_key`](Self::check_known_key).
-    ///
     /// # Errors
     ///
     /// Those of [`open`](Self::open), and [`BlockError::KnownKeyAbsent`].
     pub fn load<'a>(data: D, context: impl Into<LoadContext<'a>>) -> Result<Self, BlockError> {
-        let context = context.into();
         let filter = Self::open(data, context)?;
+        if let Err(refused @ BlockError::KnownKeyAbsent { .. }) = filter.check_known_keys() {
+            return Err(refused);
+        }
         for number in 0..filter.index.partitions() {
             let _ = filter.partition(number);
-        }
-        let is_absent = |&hash: &KeyHash| match filter.index.cut() {
-            PartitionCut::HashRange => filter.probe(&[], hash).is_absent(),
-            PartitionCut::KeyRange => {
-                (0..filter.index.partitions()).all(|number| filter.probe_in(number, hash).is_absent())
-            }
-        };
-        if context.known_keys.iter().any(is_absent) {
-            return Err(BlockError::KnownKeyAbsent { hash: filter.hash_identity() });
         }
         Ok(filter)
     }
 
-    /// Probes for a key that the file is known to hold, with its hash: its smallest or largest, for instance.
-    ///
-    /// # Errors
-    ///
-    /// [`BlockError::KnownKeyAbsent`] when it is absent: the filter was built with another hash of the same identity, or
-    /// is another file's, and must not be used.
-    pub fn check_known_key(&self, key: &[u8], hash: KeyHash) -> Result<(), BlockError> {
-        let is_absent = self.probe(key, hash).is_absent();
-        if is_absent { Err(BlockError::KnownKeyAbsent { hash: self.hash_identity() }) } else { Ok(()) }
+    fn check_known_keys(&self) -> Result<(), BlockError> {
+        self.index.check_known_keys(|number| Ok(self.block_bytes(number)))
     }
 
-    /// Probes the partition of the key. `hash` is the key's, by the hasher of the container.
+    /// Probes the partition of the key. `hash` is the whole key's, by the hasher of the container.
     #[inline]
     pub fn probe(&self, key: &[u8], hash: KeyHash) -> Probe<'_> {
-        self.probe_at(self.index.place(key, hash))
+        if !self.index.held_parts().has_whole_keys() {
+            return Probe::Unusable(&PART_NOT_HELD);
+        }
+        self.probe_at(self.index.place_of_hash(key, hash))
     }
 
     /// Whether the key may be in the file; `false` is certain.
@@ -127,11 +113,31 @@ impl<D: AsRef<[u8]>> PartitionedFilter<D> {
         !self.probe(key, hash).is_absent()
     }
 
-    /// Whether the file may have a key with the prefix; `false` is certain. Every key must have been added with the hash of
-    /// this prefix of it.
+    /// Probes for any key with a prefix; `None` if no extractor has one part for all keys that begin with it.
+    fn probe_for_prefix(&self, prefix: &PreparedPrefix<'_>) -> Option<Probe<'_>> {
+        prefix.hashes().next()?;
+        let mut answer = Probe::Unusable(&PART_NOT_HELD);
+        for (_, hash) in self.index.held_hashes(prefix) {
+            let places = self.index.places_with_part(prefix.bytes(), hash);
+            // One that is not absent decides; the partitions behind it need no probe.
+            match places.map(|place| self.probe_at(place)).find(|answer| !answer.is_absent()) {
+                Some(other) => answer = other,
+                None => return Some(Probe::Absent),
+            }
+        }
+        Some(answer)
+    }
+
+    /// Probes for any key with a prefix. Where the filter holds no part that follows from the prefix, the file may have one.
     #[must_use]
-    pub fn may_contain_prefix(&self, prefix: &[u8], hash: KeyHash) -> bool {
-        self.index.places_with_prefix(prefix, hash).any(|place| !self.probe_at(place).is_absent())
+    pub fn probe_prefix(&self, prefix: &PreparedPrefix<'_>) -> Probe<'_> {
+        self.probe_for_prefix(prefix).unwrap_or(Probe::MaybePresent)
+    }
+
+    /// Whether the file may have a key with the prefix; `false` is certain.
+    #[must_use]
+    pub fn may_contain_prefix(&self, prefix: &PreparedPrefix<'_>) -> bool {
+        !self.probe_prefix(prefix).is_absent()
     }
 
     /// Whether a key may be in the file, by its hash alone. Where partitions are cut by key range, every key may be.
@@ -175,7 +181,7 @@ impl<D: AsRef<[u8]>> PartitionedFilter<D> {
         let states = group.map(|group| group.get_or_init(|| Box::new([const { OnceLock::new() }; GROUP])));
         let state = states.and_then(|states| states.get(number as usize % GROUP)).ok_or(&WITHOUT_FILTER)?;
         let opened = state.get_or_init(|| {
-            let block = self.index.open(number, self.block_bytes(number));
+            let block = self.check_known_keys().and_then(|()| self.index.open(number, self.block_bytes(number)));
             Box::new(block.map(crate::block::FilterBlock::into_probe))
         });
         (**opened).as_ref()
@@ -265,6 +271,10 @@ impl<D: AsRef<[u8]> + Send + Sync> KeyedFilter for PartitionedFilter<D> {
             None if self.index.cut() == PartitionCut::KeyRange => Probe::MaybePresent,
             key => self.probe(key.unwrap_or_default(), hash),
         }
+    }
+
+    fn probe_prefix(&self, prefix: &PreparedPrefix<'_>) -> Option<Probe<'_>> {
+        self.probe_for_prefix(prefix)
     }
 
     fn hash_identity(&self) -> HashIdentity {

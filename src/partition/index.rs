@@ -5,12 +5,13 @@ use core::ops::Range;
 
 use super::PartitionCut;
 use super::bounds::{Bounds, GROUP};
+use super::known::KnownKeys;
 use super::trailer::ContainerTrailer;
-use crate::block::{FilterBlock, KindRegistry, LoadContext};
+use crate::block::{FilterBlock, HeldParts, KindRegistry, LoadContext};
 use crate::codec::{LINE_BYTES, checksum, take_varint};
 use crate::error::BlockError;
 use crate::filter::kind::require;
-use crate::hash::{HashIdentity, KeyHash};
+use crate::hash::{Domain, HashIdentity, KeyHash, PreparedPrefix};
 use crate::ids::FileId;
 
 /// Where the partitions of one file's filter are, and which keys are in them.
@@ -18,8 +19,10 @@ use crate::ids::FileId;
 /// It does no input or output: it says which bytes to read, and opens them. So it serves any reader, synchronous or not,
 /// with any cache. Opening a file:
 ///
-/// 1. [`tail_bytes`](Self::tail_bytes) of the container's last 40 bytes says how many bytes at its end hold the index.
+/// 1. [`tail_bytes`](Self::tail_bytes) of the container's last [`MAX_END_BYTES`](Self::MAX_END_BYTES) bytes says how many bytes at its end hold the index.
 /// 2. [`load`](Self::load) checks these and keeps what a lookup needs: about 16 bytes per partition, and the bounds of keys.
+/// 3. With [known keys](LoadContext::with_known_keys), [`check_known_keys`](Self::check_known_keys) reads the partitions
+///    that must hold them, at the latest before another partition is opened.
 ///
 /// A lookup:
 ///
@@ -39,7 +42,17 @@ pub struct PartitionIndex {
     bounds: Bounds,
     /// Where the last partition ends.
     partition_bytes: u64,
+    /// Most filters have none of it.
+    extras: Option<Box<Extras>>,
+}
+
+/// What an index has where a filter holds other than whole keys, where its reader knows some of these, or has kinds of its
+/// own.
+struct Extras {
     kinds: KindRegistry,
+    /// The field that says which parts of keys the filter holds.
+    held: Box<[u8]>,
+    known: Option<KnownKeys>,
 }
 
 /// A partition's block. Twelve bytes, because files have thousands of them.
@@ -94,8 +107,11 @@ pub struct PartitionEntry {
 }
 
 impl PartitionIndex {
-    /// How many bytes at the end of a container hold its top index and trailer, from the container's last 40 bytes, or
-    /// more. Compare it with the container's length before allocating memory for it.
+    /// The most bytes that stand behind the top index of a container: [`tail_bytes`](Self::tail_bytes) needs no more.
+    pub const MAX_END_BYTES: usize = super::trailer::MAX_END_BYTES;
+
+    /// How many bytes at the end of a container hold its top index and trailer, from the container's last
+    /// [`MAX_END_BYTES`](Self::MAX_END_BYTES), or all of a shorter one. Compare it with the container's length before allocating memory for it.
     ///
     /// # Errors
     ///
@@ -105,8 +121,8 @@ impl PartitionIndex {
     }
 
     /// The index in the last [`tail_bytes`](Self::tail_bytes) of a container, exactly these. `context` describes the reader: a
-    /// [`LoadContext`], or a `&KeyHasher` where the container is not bound to a file. Its known keys are not probed
-    /// for, because no partition is read.
+    /// [`LoadContext`], or a `&KeyHasher` where the container is not bound to a file. Known keys are kept, and looked for in
+    /// the partitions that must hold them, before any other partition is opened.
     ///
     /// Takes no more memory than ten times the bytes given, whatever they claim.
     ///
@@ -115,7 +131,7 @@ impl PartitionIndex {
     /// [`BlockError`] when the bytes are damaged or contradict each other, and when hash or file are others than the
     /// reader's. To a read, all of them mean "may be present" for every key of the file.
     pub fn load<'a>(tail: &[u8], context: impl Into<LoadContext<'a>>) -> Result<Self, BlockError> {
-        let LoadContext { identity: expected, kinds, .. } = context.into();
+        let context = context.into();
         let trailer = ContainerTrailer::decode(tail)?;
         let (expected_bytes, got) = (tail_bytes_of(&trailer), tail.len() as u64);
         if expected_bytes != got {
@@ -126,17 +142,20 @@ impl PartitionIndex {
         if sum != trailer.index_checksum {
             return Err(BlockError::IndexChecksum { expected: trailer.index_checksum, got: sum });
         }
-        let got = trailer.identity;
-        if expected.hash != got.hash {
-            return Err(BlockError::HashMismatch { expected: expected.hash, got: got.hash });
+        let held = trailer.held_parts(tail);
+        context.check(trailer.identity, held)?;
+        let known = context.known_hashes(held)?;
+        let mut decoded = Self::decode(trailer, index)?;
+        let places = known.into_iter().map(|(key, hash)| decoded.place_of_hash(key, hash));
+        let known = KnownKeys::new(places.map(|place| (place.number, place.hash)));
+        let kinds = context.kinds.cloned().unwrap_or_default();
+        if known.is_some() || !kinds.is_empty() || !held.field().is_empty() {
+            decoded.extras = Some(Box::new(Extras { kinds, held: held.field().into(), known }));
         }
-        if expected.file != got.file {
-            return Err(BlockError::FileMismatch { expected: expected.file, got: got.file });
-        }
-        Self::decode(trailer, index, kinds.cloned().unwrap_or_default())
+        Ok(decoded)
     }
 
-    fn decode(trailer: ContainerTrailer, index: &[u8], kinds: KindRegistry) -> Result<Self, BlockError> {
+    fn decode(trailer: ContainerTrailer, index: &[u8]) -> Result<Self, BlockError> {
         // Before memory is allocated for them: the shortest entry has two bytes.
         let most = u32::try_from(index.len() / 2).unwrap_or(u32::MAX);
         require(
@@ -162,13 +181,56 @@ impl PartitionIndex {
         require(cursor.0.is_empty(), "bytes behind the last entry of the top index", "0", cursor.0.len() as u64)?;
         let Decoded { entries, aux, mut bounds, partition_bytes, .. } = decoded;
         bounds.shrink_to_fit();
-        Ok(Self { trailer, entries: entries.into(), aux: aux.into(), bounds, partition_bytes, kinds })
+        let (entries, aux) = (entries.into(), aux.into());
+        Ok(Self { trailer, entries, aux, bounds, partition_bytes, extras: None })
     }
 
-    /// The partition that holds the key if any does. `hash` is the key's, by the hasher of the container.
+    /// The partitions that must hold known keys, unless they are known to hold them.
+    pub fn unchecked_partitions(&self) -> impl Iterator<Item = u32> + '_ {
+        let open = self.known().filter(|known| known.verdict(self.hash_identity()).is_none());
+        open.into_iter().flat_map(KnownKeys::unseen)
+    }
+
+    /// Reads the partitions that must hold [known keys](LoadContext::with_known_keys), and looks whether they do. Reads
+    /// nothing if that is known, or if there are no such keys. A partition that cannot be read decides nothing, if another
+    /// one can.
+    ///
+    /// # Errors
+    ///
+    /// [`BlockError::KnownKeyAbsent`]: the filter was built with another hash of the same identity, or is another file's.
+    /// What `read` gives if no such partition could be read. In both cases no partition opens.
+    pub fn check_known_keys<D: AsRef<[u8]>>(
+        &self,
+        mut read: impl FnMut(u32) -> Result<D, BlockError>,
+    ) -> Result<(), BlockError> {
+        let mut unreadable = None;
+        for number in self.unchecked_partitions().collect::<Vec<_>>() {
+            match read(number).and_then(|block| self.open(number, block).map(drop)) {
+                Ok(()) => {}
+                Err(refused @ BlockError::KnownKeyAbsent { .. }) => return Err(refused),
+                Err(problem) => unreadable = Some(problem),
+            }
+        }
+        let Some(known) = self.known() else { return Ok(()) };
+        match (known.verdict(self.hash_identity()), unreadable) {
+            (Some(verdict), _) => verdict,
+            (None, Some(problem)) if !known.accept_what_was_seen() => Err(problem),
+            (None, _) => Ok(()),
+        }
+    }
+
+    /// The partition that holds the key if any does. `hash` is the whole key's, by the hasher of the container. In a filter
+    /// that holds extracted parts alone, any partition may have the key: the place has no block.
     #[must_use]
     #[inline]
     pub fn place(&self, key: &[u8], hash: KeyHash) -> PartitionPlace {
+        let place = self.place_of_hash(key, hash);
+        if self.held_parts().has_whole_keys() { place } else { PartitionPlace { block_bytes: 0, ..place } }
+    }
+
+    /// The place of one of the hashes that were added for the key.
+    #[inline]
+    pub(crate) fn place_of_hash(&self, key: &[u8], hash: KeyHash) -> PartitionPlace {
         match self.trailer.cut {
             PartitionCut::KeyRange => self.place_at(self.number_of(key), hash),
             PartitionCut::HashRange => {
@@ -178,9 +240,39 @@ impl PartitionIndex {
         }
     }
 
-    /// The partitions that can hold a key with the prefix, in order, where every key was added with the hash of this
-    /// prefix of it. The file has such a key only if one of them may contain `hash`.
+    /// The partitions that can hold a key with the prefix, in order. The file has such a key only if the block of one of
+    /// them may contain the hash of its place.
+    ///
+    /// # Errors
+    ///
+    /// [`BlockError::PartNotHeld`] where the filter holds no part that follows from the prefix: the file may have such keys.
     pub fn places_with_prefix<'a>(
+        &'a self,
+        prefix: &PreparedPrefix<'a>,
+    ) -> Result<impl Iterator<Item = PartitionPlace> + 'a, BlockError> {
+        let (_, hash) = self.held_hashes(prefix).next().ok_or(BlockError::PartNotHeld)?;
+        Ok(self.places_with_part(prefix.bytes(), hash))
+    }
+
+    /// The hashes of a prefix by the extractors whose parts the filter holds.
+    pub(crate) fn held_hashes<'a>(
+        &'a self,
+        prefix: &'a PreparedPrefix<'_>,
+    ) -> impl Iterator<Item = (Domain, KeyHash)> + 'a {
+        prefix.hashes().filter(|&(domain, _)| self.held_parts().has(Some(domain)))
+    }
+
+    /// Which parts of keys the filter holds.
+    pub(crate) fn held_parts(&self) -> HeldParts<'_> {
+        HeldParts::of_field(self.extras.as_ref().map_or(&[], |extras| &extras.held))
+    }
+
+    fn known(&self) -> Option<&KnownKeys> {
+        self.extras.as_ref()?.known.as_ref()
+    }
+
+    /// The partitions that can hold a key with the prefix, where each such key was added with this hash.
+    pub(crate) fn places_with_part<'a>(
         &'a self,
         prefix: &'a [u8],
         hash: KeyHash,
@@ -228,8 +320,9 @@ impl PartitionIndex {
     ///
     /// # Errors
     ///
-    /// [`BlockError`] when the partition has no filter, or the bytes are not the ones that were written for it. To a
-    /// read, all of them mean "may be present" for the keys of this partition.
+    /// [`BlockError`] when the partition has no filter, or the bytes are not the ones that were written for it; when a known
+    /// key is absent, here or in a partition that was opened before; [`BlockError::KnownKeysUnchecked`] when the partitions
+    /// that must hold known keys come first. To a read, all of them mean "may be present" for the keys of this partition.
     pub fn open<D: AsRef<[u8]>>(&self, number: u32, block: D) -> Result<FilterBlock<D>, BlockError> {
         let entry = self.entry(number)?;
         if entry.block_bytes == 0 {
@@ -240,7 +333,13 @@ impl PartitionIndex {
             return Err(BlockError::PartitionLength { number, expected: entry.block_bytes, got });
         }
         let expected = (number, entry.checksum);
-        FilterBlock::load_partition(block, expected, self.trailer.identity.hash, Some(&self.kinds))
+        let hash = self.trailer.identity.hash;
+        let kinds = self.extras.as_ref().map(|extras| &extras.kinds);
+        let block = FilterBlock::load_partition(block, expected, hash, kinds)?;
+        if let Some(known) = self.known() {
+            known.check(number, hash, |hash| block.may_contain(hash))?;
+        }
+        Ok(block)
     }
 
     /// Where the block of a partition is; empty beyond the last.
@@ -364,7 +463,9 @@ impl PartitionIndex {
     /// The bytes that the index takes in memory.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        let arrays = size_of_val(&*self.entries) + size_of_val(&*self.aux);
+        let arrays = size_of_val(&*self.entries)
+            + size_of_val(&*self.aux)
+            + self.extras.as_ref().map_or(0, |extras| size_of::<Extras>() + extras.held.len());
         size_of::<Self>() + arrays + self.bounds.memory_bytes()
     }
 }

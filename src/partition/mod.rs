@@ -31,7 +31,8 @@
 //! let file = builder.finish().seal().expect("a filter");
 //!
 //! // When the file is opened: the end, then the top index. These bytes stay in memory.
-//! let tail_bytes = PartitionIndex::tail_bytes(&file[file.len() - 40..])? as usize;
+//! let end = file.len() - PartitionIndex::MAX_END_BYTES.min(file.len());
+//! let tail_bytes = PartitionIndex::tail_bytes(&file[end..])? as usize;
 //! let index = PartitionIndex::load(&file[file.len() - tail_bytes..], &hasher)?;
 //! assert!(index.memory_bytes() < file.len() / 100);
 //!
@@ -51,6 +52,7 @@ mod build;
 mod built;
 mod filter;
 mod index;
+mod known;
 #[cfg(test)]
 mod tests;
 mod trailer;

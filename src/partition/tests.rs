@@ -9,11 +9,11 @@ use bytes::Bytes;
 
 use super::bounds::put_item;
 use super::trailer::ContainerTrailer;
-use super::{BuiltPartitions, PartitionCut, PartitionIndex, PartitionOptions, PartitionedBuilder};
-use crate::block::{BlockIdentity, FallbackReason, FileId, FilterBlock, FilterReader, LoadContext};
+use super::{BuiltPartitions, PartitionCut, PartitionIndex, PartitionOptions, PartitionedBuilder, PartitionedFilter};
+use crate::block::{BlockIdentity, FallbackReason, FileId, FilterBlock, FilterReader, HeldParts, LoadContext, Probe};
 use crate::codec::{checksum, put_u32, put_varint};
 use crate::error::BlockError;
-use crate::hash::{KeyHash, KeyHasher};
+use crate::hash::{FixedPrefix, KeyHash, KeyHasher, KeyParts};
 use crate::policy::{AutoPolicy, BuildContext, BuiltFilter, FilterBuilder, FilterPolicy, KindPolicy};
 use crate::units::FalsePositiveRate;
 
@@ -39,8 +39,18 @@ fn numbered(count: u32) -> Vec<Vec<u8>> {
 }
 
 fn load(container: &[u8]) -> PartitionIndex {
-    let tail = PartitionIndex::tail_bytes(&container[container.len().saturating_sub(40)..]).unwrap() as usize;
-    PartitionIndex::load(&container[container.len() - tail..], &KeyHasher::default()).unwrap()
+    PartitionIndex::load(tail_of(container), &KeyHasher::default()).unwrap()
+}
+
+fn tail_of(container: &[u8]) -> &[u8] {
+    let end = container.len().saturating_sub(PartitionIndex::MAX_END_BYTES);
+    let tail_bytes = PartitionIndex::tail_bytes(&container[end..]).unwrap() as usize;
+    &container[container.len() - tail_bytes..]
+}
+
+fn block_of(index: &PartitionIndex, container: &[u8], number: u32) -> Vec<u8> {
+    let place = index.block_place(number).unwrap();
+    container[place.start as usize..place.end as usize].to_vec()
 }
 
 /// Whether the key may be in the file, read as an engine would.
@@ -256,9 +266,9 @@ fn what_a_builder_of_the_engines_gives_is_used_only_if_it_is_an_unbound_block_of
 fn equal_keys_stay_together_though_their_hashes_overfill_a_partition() {
     let mut builder = builder(bloom(), PartitionCut::KeyRange);
     for number in 0..3_000_u64 {
-        builder.add(b"same", &[KeyHash::mix(number)]);
+        builder.add_hash(b"same", KeyHash::mix(number));
     }
-    builder.add(b"same!", &[KeyHash::mix(7)]);
+    builder.add_hash(b"same!", KeyHash::mix(7));
     let built = builder.finish();
     assert_eq!((built.partitions(), built.lower_bound(1)), (2, Some(&b"same!"[..])));
     let container = built.seal().unwrap();
@@ -293,12 +303,13 @@ fn keys_outside_all_bounds_and_prefixes_of_bounds_have_a_partition() {
 fn every_partition_with_keys_of_a_prefix_is_probed_for_it() {
     let hasher = KeyHasher::default();
     for cut in CUTS {
-        let mut builder = builder(bloom(), cut);
+        let parts = KeyParts::whole_keys().with_extractor(Arc::new(FixedPrefix::new(8)));
+        let context = BuildContext::new(&hasher).with_key_parts(parts.clone());
+        let options = PartitionOptions::new(cut, 1_024).unwrap();
+        let mut builder = PartitionedBuilder::new(bloom(), &context, options);
         let keys: Vec<Vec<u8>> =
             (0..6_000).map(|number| format!("tenant-{}/{number:06}", number / 2_000).into_bytes()).collect();
-        for key in &keys {
-            builder.add(key, &[hasher.hash(key), hasher.hash(&key[..8])]);
-        }
+        keys.iter().for_each(|key| builder.add_key(key));
         let built = builder.finish();
         assert!(built.report().distinct_keys < 6_100, "neighbours share their prefix");
         let container = built.seal().unwrap();
@@ -307,7 +318,8 @@ fn every_partition_with_keys_of_a_prefix_is_probed_for_it() {
             // The partition of each key must be among those probed for its prefix, and hold the prefix.
             let own = index.place(key, hasher.hash(key)).number;
             let hits: Vec<u32> = index
-                .places_with_prefix(&key[..8], hasher.hash(&key[..8]))
+                .places_with_prefix(&parts.prefix(&hasher, &key[..8]))
+                .unwrap()
                 .filter(|place| {
                     let from = place.offset as usize;
                     let block = &container[from..from + place.block_bytes as usize];
@@ -317,8 +329,107 @@ fn every_partition_with_keys_of_a_prefix_is_probed_for_it() {
                 .collect();
             assert!(!hits.is_empty() && (cut == PartitionCut::HashRange || hits.contains(&own)), "{cut:?} {key:?}");
         }
-        let beside = index.places_with_prefix(b"tenant-9", hasher.hash(b"tenant-9")).count();
+        let beside = index.places_with_prefix(&parts.prefix(&hasher, b"tenant-9")).unwrap().count();
         assert_eq!(beside, 1, "{cut:?}");
+    }
+}
+
+#[test]
+fn a_prefix_of_a_part_that_the_filter_does_not_hold_has_no_places() {
+    let hasher = KeyHasher::default();
+    let parts = |length| KeyParts::whole_keys().with_extractor(Arc::new(FixedPrefix::new(length)));
+    for (cut, written) in CUTS.into_iter().flat_map(|cut| [(cut, KeyParts::whole_keys()), (cut, parts(4))]) {
+        let context = BuildContext::new(&hasher).with_key_parts(written);
+        let mut builder = PartitionedBuilder::new(bloom(), &context, PartitionOptions::new(cut, 1_024).unwrap());
+        numbered(5_000).iter().for_each(|key| builder.add_key(key));
+        let container = builder.finish().seal().unwrap();
+        let index = load(&container);
+        let probed = parts(8);
+        let refused = index.places_with_prefix(&probed.prefix(&hasher, b"key-0012")).map(Iterator::count);
+        assert_eq!(refused, Err(BlockError::PartNotHeld), "{cut:?}");
+        let filter = PartitionedFilter::load(&container[..], &hasher).unwrap();
+        assert!(filter.may_contain_prefix(&probed.prefix(&hasher, b"no-such-prefix")), "{cut:?}");
+    }
+}
+
+#[test]
+fn a_container_of_parts_alone_is_absent_for_no_key() {
+    let hasher = KeyHasher::default();
+    let parts = KeyParts::extracted(Arc::new(FixedPrefix::new(4)));
+    for cut in CUTS {
+        let context = BuildContext::new(&hasher).with_key_parts(parts.clone());
+        let mut builder = PartitionedBuilder::new(bloom(), &context, PartitionOptions::new(cut, 1_024).unwrap());
+        numbered(5_000).iter().for_each(|key| builder.add_key(key));
+        let container = builder.finish().seal().unwrap();
+        let refused = PartitionIndex::load(tail_of(&container), &hasher).unwrap_err();
+        assert!(matches!(refused, BlockError::ExtractorMismatch { .. }), "{refused}");
+        let context = LoadContext::new(&hasher).with_key_parts(&parts);
+        let filter = PartitionedFilter::load(&container[..], context).unwrap();
+        for key in numbered(5_000) {
+            assert_eq!(filter.index().place(&key, hasher.hash(&key)).block_bytes, 0, "no block is probed");
+            assert!(matches!(filter.probe(&key, hasher.hash(&key)), Probe::Unusable(BlockError::PartNotHeld)));
+            assert!(filter.may_contain_prefix(&parts.prefix(&hasher, &key)));
+        }
+        assert!(!filter.may_contain_prefix(&parts.prefix(&hasher, b"abcd")));
+    }
+}
+
+/// A custom hash of this multiplier, always under the same tag.
+fn custom(multiplier: u64) -> KeyHasher {
+    KeyHasher::custom(7, move |key| {
+        KeyHash::mix(key.iter().fold(multiplier, |hash, &byte| hash.wrapping_mul(multiplier | 1) ^ u64::from(byte)))
+    })
+}
+
+#[test]
+fn no_partition_opens_before_one_that_must_hold_a_known_key_was_seen_to() {
+    let (before, after) = (custom(0x9e37_79b9), custom(0x1234_5679));
+    let keys = numbered(5_000);
+    let known = [&keys[0][..], &keys[4_999]];
+    for cut in CUTS {
+        let options = PartitionOptions::new(cut, 1_024).unwrap();
+        let mut builder = PartitionedBuilder::new(bloom(), &BuildContext::new(&before), options);
+        keys.iter().for_each(|key| builder.add_key(key));
+        let container = builder.finish().seal().unwrap();
+        for (hasher, is_right) in [(&before, true), (&after, false)] {
+            let context = LoadContext::new(hasher).with_known_keys(&known);
+            let index = PartitionIndex::load(tail_of(&container), context).unwrap();
+            let first: Vec<u32> = index.unchecked_partitions().collect();
+            let other = (0..index.partitions()).find(|number| !first.contains(number)).unwrap();
+            let early = index.open(other, block_of(&index, &container, other)).map(drop);
+            assert_eq!(early, Err(BlockError::KnownKeysUnchecked { partition: first[0] }), "{cut:?}");
+
+            let checked = index.check_known_keys(|number| Ok(block_of(&index, &container, number)));
+            assert_eq!(checked.is_ok(), is_right, "{cut:?}");
+            assert_eq!(index.unchecked_partitions().count(), 0);
+            for number in 0..index.partitions() {
+                let opened = index.open(number, block_of(&index, &container, number));
+                assert_eq!(opened.is_ok(), is_right, "{cut:?}, partition {number}");
+            }
+            let filter = PartitionedFilter::open(&container[..], context).unwrap();
+            assert!(keys.iter().all(|key| filter.may_contain(key, hasher.hash(key))), "{cut:?}");
+            assert_eq!(PartitionedFilter::load(&container[..], context).is_ok(), is_right, "{cut:?}");
+        }
+    }
+}
+
+#[test]
+fn a_damaged_partition_decides_nothing_of_known_keys_unless_all_are() {
+    let hasher = KeyHasher::default();
+    let keys = numbered(5_000);
+    let container = build(bloom(), PartitionCut::KeyRange, &keys).seal().unwrap();
+    let known = [&keys[0][..], &keys[4_999]];
+    let context = LoadContext::new(&hasher).with_known_keys(&known);
+    let last = load(&container).partitions() - 1;
+    for (damaged, is_usable) in [(&[0][..], true), (&[last], true), (&[0, last], false)] {
+        let index = PartitionIndex::load(tail_of(&container), context).unwrap();
+        let checked = index.check_known_keys(|number| {
+            let is_sound = !damaged.contains(&number);
+            let bad_disk = || BlockError::Unreadable { reason: "a bad disk".into() };
+            is_sound.then(|| block_of(&index, &container, number)).ok_or_else(bad_disk)
+        });
+        assert_eq!(checked.is_ok(), is_usable);
+        assert_eq!(index.open(1, block_of(&index, &container, 1)).is_ok(), is_usable, "{damaged:?}");
     }
 }
 
@@ -374,8 +485,9 @@ fn forge(cut: PartitionCut, partitions: u32, index: &[u8]) -> Vec<u8> {
         keys: 1,
         index_bytes: index.len() as u32,
         index_checksum: checksum(index),
+        parts_bytes: 0,
     };
-    [index, &trailer.encode()].concat()
+    [index, &trailer.encode(HeldParts::of_field(&[]))].concat()
 }
 
 /// An entry of a block of this length, without bytes beside it.

@@ -1,6 +1,8 @@
-//! The end of a container: the file's fingerprint, if it is bound to one, and 32 bytes.
+//! The end of a container: the parts of keys that it holds, if they are not whole keys alone, the file's fingerprint, if
+//! it is bound to one, and 32 bytes.
 //!
 //! ```text
+//! domain tags, parts word    as in a filter block
 //! file fingerprint           8 bytes, in a bound container only
 //! trailer, 32 bytes:
 //!   0   8  hash seed, or its fingerprint, or the engine's tag
@@ -9,15 +11,18 @@
 //!  16   5  keys
 //!  21   3  partitions
 //!  24   1  0 (low 4 bits), hash id (high 4 bits)
-//!  25   1  format version (low 4 bits), flags (high 4 bits): bit 4 in a bound container, bit 5 in one cut by hash range
+//!  25   1  format version (low 4 bits), flags (high 4 bits): bit 4 in a bound container, bit 5 in one cut by hash
+//!        range, bit 6 in one of parts of keys
 //!  26   2  magic, the bytes "SP"
-//!  28   4  CRC32C of the file fingerprint and bytes 0 to 27 of the trailer
+//!  28   4  CRC32C of all that stands between the top index and it
 //! ```
 
 use bytes::{Buf, BufMut};
 
 use super::PartitionCut;
-use crate::block::{BlockIdentity, FILE_BYTES};
+use crate::block::{
+    BlockIdentity, FILE_BYTES, HeldParts, MAX_PARTS_BYTES, PARTS_WORD_BYTES, check_parts_word, parts_bytes,
+};
 use crate::codec::checksum;
 use crate::error::BlockError;
 use crate::filter::kind::{TRAILER_BYTES, require};
@@ -29,9 +34,13 @@ const CONTAINER_VERSION: u8 = 1;
 
 const BOUND: u8 = 1 << 4;
 const CUT_BY_HASH: u8 = 1 << 5;
+const PARTS: u8 = 1 << 6;
 
 /// The bytes `SP`.
 const MAGIC: u16 = 0x5053;
+
+/// The most bytes behind a top index.
+pub(super) const MAX_END_BYTES: usize = TRAILER_BYTES + FILE_BYTES + MAX_PARTS_BYTES;
 
 const KEYS_BYTES: usize = 5;
 const PARTITIONS_BYTES: usize = 3;
@@ -48,16 +57,29 @@ pub(super) struct ContainerTrailer {
     pub(super) keys: u64,
     pub(super) index_bytes: u32,
     pub(super) index_checksum: u32,
+    /// Bytes of the field that says which parts of keys the filter holds; 0 for whole keys alone.
+    pub(super) parts_bytes: u16,
 }
 
 impl ContainerTrailer {
     /// Bytes behind the top index.
     pub(super) fn end_bytes(&self) -> usize {
+        self.bytes_after_parts() + usize::from(self.parts_bytes)
+    }
+
+    fn bytes_after_parts(&self) -> usize {
         TRAILER_BYTES + if self.identity.file.is_some() { FILE_BYTES } else { 0 }
     }
 
-    pub(super) fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(TRAILER_BYTES + FILE_BYTES);
+    /// What of its keys the filter holds whose end `container` is.
+    pub(super) fn held_parts<'a>(&self, container: &'a [u8]) -> HeldParts<'a> {
+        let end = container.len().saturating_sub(self.bytes_after_parts());
+        HeldParts::of_field(container.get(end.saturating_sub(self.parts_bytes.into())..end).unwrap_or_default())
+    }
+
+    pub(super) fn encode(&self, held: HeldParts<'_>) -> Vec<u8> {
+        let mut out = Vec::with_capacity(self.end_bytes());
+        out.extend_from_slice(held.field());
         let BlockIdentity { hash, file } = self.identity;
         if let Some(file) = file {
             out.put_u64_le(file.fingerprint());
@@ -70,13 +92,14 @@ impl ContainerTrailer {
         out.put_u8(hash.id.code() << 4);
         let bound = if file.is_some() { BOUND } else { 0 };
         let cut = if self.cut == PartitionCut::HashRange { CUT_BY_HASH } else { 0 };
-        out.put_u8(CONTAINER_VERSION | bound | cut);
+        let parts = if self.parts_bytes > 0 { PARTS } else { 0 };
+        out.put_u8(CONTAINER_VERSION | bound | cut | parts);
         out.put_u16_le(MAGIC);
         out.put_u32_le(checksum(&out));
         out
     }
 
-    /// Decodes the end of `container`, of which only the last 40 bytes are read.
+    /// Decodes the end of `container`, of which only the last [`MAX_END_BYTES`] bytes are read.
     pub(super) fn decode(container: &[u8]) -> Result<Self, BlockError> {
         let got = container.len() as u64;
         let too_short = |expected: usize| BlockError::TooShort { expected: expected as u64, got };
@@ -90,9 +113,15 @@ impl ContainerTrailer {
             return Err(BlockError::Version { expected: CONTAINER_VERSION, got: version });
         }
         // Checked before the checksum: a future flag may change what that covers.
-        require(flags & !(BOUND | CUT_BY_HASH) == 0, "flags of a partitioned filter", "0 to 3", flags >> 4)?;
-        let is_bound = flags & BOUND != 0;
-        let end_bytes = TRAILER_BYTES + if is_bound { FILE_BYTES } else { 0 };
+        require(flags & !(BOUND | CUT_BY_HASH | PARTS) == 0, "flags of a partitioned filter", "0 to 7", flags >> 4)?;
+        let after_parts = TRAILER_BYTES + if flags & BOUND != 0 { FILE_BYTES } else { 0 };
+        let before = container.get(..container.len().saturating_sub(after_parts)).unwrap_or_default();
+        let word = before.last_chunk::<PARTS_WORD_BYTES>().copied().filter(|_| flags & PARTS != 0);
+        if flags & PARTS != 0 && word.is_none() {
+            return Err(too_short(after_parts + PARTS_WORD_BYTES));
+        }
+        let parts_bytes = word.map_or(0, parts_bytes);
+        let end_bytes = after_parts + usize::from(parts_bytes);
         let end = container.len().checked_sub(end_bytes).and_then(|from| container.get(from..));
         let end = end.ok_or(too_short(end_bytes))?;
         let (covered, stored) = end.split_last_chunk().ok_or(too_short(end_bytes))?;
@@ -100,12 +129,14 @@ impl ContainerTrailer {
         if expected != got {
             return Err(BlockError::TrailerChecksum { expected, got });
         }
-        let cut = if flags & CUT_BY_HASH != 0 { PartitionCut::HashRange } else { PartitionCut::KeyRange };
-        Self::from_checked_end(end, is_bound, cut)
+        word.map_or(Ok(()), check_parts_word)?;
+        Self::from_checked_end(end, flags, parts_bytes)
     }
 
-    fn from_checked_end(mut end: &[u8], is_bound: bool, cut: PartitionCut) -> Result<Self, BlockError> {
-        let file = is_bound.then(|| FileId { fingerprint: end.get_u64_le() });
+    fn from_checked_end(mut end: &[u8], flags: u8, parts_bytes: u16) -> Result<Self, BlockError> {
+        let cut = if flags & CUT_BY_HASH != 0 { PartitionCut::HashRange } else { PartitionCut::KeyRange };
+        end.advance(parts_bytes.into());
+        let file = (flags & BOUND != 0).then(|| FileId { fingerprint: end.get_u64_le() });
         let seed = end.get_u64_le();
         let (index_bytes, index_checksum) = (end.get_u32_le(), end.get_u32_le());
         let keys = end.get_uint_le(KEYS_BYTES);
@@ -120,7 +151,7 @@ impl ContainerTrailer {
         require(is_countable, "partitions", "at least 1, and odd in a filter that is cut by hash range", partitions)?;
         let partitions = u32::try_from(partitions).unwrap_or(MAX_PARTITIONS);
         let identity = BlockIdentity { hash: HashIdentity { id, seed }, file };
-        Ok(Self { identity, cut, partitions, keys, index_bytes, index_checksum })
+        Ok(Self { identity, cut, partitions, keys, index_bytes, index_checksum, parts_bytes })
     }
 }
 
@@ -142,23 +173,31 @@ mod tests {
                 keys: 0x12_3456_789a,
                 index_bytes: 0x0bcd_ef01,
                 index_checksum: 0xaabb_ccdd,
+                parts_bytes: 0,
             })
+            .flat_map(|trailer| [trailer, ContainerTrailer { parts_bytes: 12, ..trailer }])
+    }
+
+    fn encoded(trailer: &ContainerTrailer) -> Vec<u8> {
+        let field = [&[7; 8][..], &[1, 1, 0, 0]].concat();
+        trailer.encode(HeldParts::of_field(if trailer.parts_bytes > 0 { &field } else { &[] }))
     }
 
     #[test]
     fn the_end_of_a_container_reads_back_as_written_whatever_precedes_it() {
         for trailer in examples() {
-            let bytes = [vec![0xee; 100], trailer.encode()].concat();
+            let bytes = [vec![0xee; 100], encoded(&trailer)].concat();
             assert_eq!(ContainerTrailer::decode(&bytes), Ok(trailer));
-            assert_eq!(ContainerTrailer::decode(&trailer.encode()), Ok(trailer));
-            assert_eq!(trailer.encode().len(), trailer.end_bytes());
+            assert_eq!(ContainerTrailer::decode(&encoded(&trailer)), Ok(trailer));
+            assert_eq!(encoded(&trailer).len(), trailer.end_bytes());
+            assert_eq!(trailer.held_parts(&bytes).field().len(), usize::from(trailer.parts_bytes));
         }
     }
 
     #[test]
     fn every_flipped_bit_and_every_cut_of_the_end_is_refused() {
         for trailer in examples() {
-            let bytes = trailer.encode();
+            let bytes = encoded(&trailer);
             for bit in 0..bytes.len() * 8 {
                 let mut damaged = bytes.clone();
                 damaged[bit / 8] ^= 1 << (bit % 8);
@@ -172,24 +211,30 @@ mod tests {
     #[test]
     fn what_no_writer_writes_is_refused_under_a_valid_checksum() {
         let reseal = |offset: usize, value: u8| {
-            let mut bytes = examples().next().unwrap().encode();
+            let mut bytes = encoded(&examples().next().unwrap());
             bytes[offset] = value;
             let sum = checksum(&bytes[..28]);
             bytes.truncate(28);
             bytes.put_u32_le(sum);
             ContainerTrailer::decode(&bytes)
         };
-        assert!(matches!(reseal(25, 0x41), Err(BlockError::Field { got: 4, .. })));
+        assert!(matches!(reseal(25, 0x81), Err(BlockError::Field { got: 8, .. })));
         assert!(matches!(reseal(25, 2), Err(BlockError::Version { got: 2, .. })));
         assert!(matches!(reseal(26, b'T'), Err(BlockError::NotPartitioned { .. })));
         assert!(matches!(reseal(24, 0x31), Err(BlockError::UnknownHash { got: 3 })));
         assert!(matches!(reseal(24, 0xf1), Err(BlockError::Field { got: 1, .. })));
         // 0x12_3458 partitions cannot be cut by hash.
         assert!(reseal(21, 0x58).is_ok());
-        let mut even = examples().nth(2).unwrap();
+        let mut even = examples().nth(4).unwrap();
         even.partitions = 0x12_3458;
-        assert!(matches!(ContainerTrailer::decode(&even.encode()), Err(BlockError::Field { field: "partitions", .. })));
+        assert!(matches!(
+            ContainerTrailer::decode(&encoded(&even)),
+            Err(BlockError::Field { field: "partitions", .. })
+        ));
         even.partitions = 0;
-        assert!(matches!(ContainerTrailer::decode(&even.encode()), Err(BlockError::Field { field: "partitions", .. })));
+        assert!(matches!(
+            ContainerTrailer::decode(&encoded(&even)),
+            Err(BlockError::Field { field: "partitions", .. })
+        ));
     }
 }

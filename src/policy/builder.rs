@@ -5,14 +5,16 @@ use std::time::Instant;
 
 use super::{BuildContext, BuildReport, BuiltFilter, FilterBuilder, SelfCheck};
 use crate::block::trailer::Trailer;
-use crate::block::{BlockIdentity, contains_all};
+use crate::block::{BlockIdentity, HeldParts, contains_all, encode_parts};
 use crate::codec::checksum;
 use crate::filter::blocked_bloom::BlockedBloomKind;
 use crate::filter::kind::{
     BuildLimits, BuiltPayload, FallbackReason, FilterShape, Kind, MAX_KEYS, MAX_PAYLOAD_BYTES, StreamedPayload,
 };
 use crate::filter::{FilterKind, is_of_library};
-use crate::hash::{KeyHash, KeyHasher, SORT_THREAD_BYTES, SortScratch, partition_hashes, sort_hashes};
+use crate::hash::{
+    KeyHash, KeyHasher, KeyParts, OrderedKeyHashes, SORT_THREAD_BYTES, SortScratch, partition_hashes, sort_hashes,
+};
 use crate::threads::worthwhile;
 use crate::units::BitsPerKey;
 
@@ -83,6 +85,8 @@ pub(super) struct Job<K> {
     pub(super) kind: K,
     pub(super) rules: Rules,
     identity: BlockIdentity,
+    /// The field that says which parts of keys the block holds.
+    held: Vec<u8>,
     limits: BuildLimits,
     /// The kind that the policy requested; `reason` says why `kind` differs, if it does.
     requested: FilterKind,
@@ -92,7 +96,7 @@ pub(super) struct Job<K> {
 impl<K: Kind> Job<K> {
     pub(super) fn new(kind: K, rules: Rules, identity: BlockIdentity, limits: BuildLimits) -> Self {
         let (requested, reason) = (K::Shape::KIND, FallbackReason::None);
-        Self { kind, rules, identity, limits, requested, reason }
+        Self { kind, rules, identity, held: Vec::new(), limits, requested, reason }
     }
 
     pub(super) fn plan(&self, keys: u64) -> Result<K::Shape, FallbackReason> {
@@ -115,8 +119,12 @@ impl<K: Kind> Job<K> {
     }
 
     /// A builder for one file. When the announced number of keys leads to Bloom, keys are not buffered.
-    pub(super) fn builder(self, context: &BuildContext) -> Box<dyn FilterBuilder> {
-        let plan = match context.expected_keys.map(|keys| self.plan(keys)) {
+    pub(super) fn builder(mut self, context: &BuildContext) -> Box<dyn FilterBuilder> {
+        let has_parts = !context.key_parts.are_whole_keys();
+        self.held = encode_parts(&context.key_parts);
+        // Keys of several parts have more entries than keys, and nobody knows how many.
+        let expected = context.expected_keys.filter(|_| !has_parts);
+        let plan = match expected.map(|keys| self.plan(keys)) {
             // The announced number already rules the kind out, so stream into Bloom at once and save the buffer. A
             // streamed kind that cannot be planned falls through: it buffers, and the true number of keys decides.
             Some(Err(reason)) if !K::IS_STREAMED => return self.fallback(reason).builder(context),
@@ -131,7 +139,9 @@ impl<K: Kind> Job<K> {
             None => State::Buffering { hashes: Vec::new(), estimate: Estimate::default() },
         };
         let hasher = context.hasher.clone();
-        Box::new(KindBuilder { job: self, hasher, is_interrupted: false, added: 0, state })
+        let parts =
+            has_parts.then(|| Box::new(OrderedKeyHashes::new(context.hasher.clone(), context.key_parts.clone())));
+        Box::new(KindBuilder { job: self, hasher, parts, is_interrupted: false, added: 0, state })
     }
 
     /// The job of building a blocked Bloom filter instead.
@@ -139,7 +149,7 @@ impl<K: Kind> Job<K> {
         let kind = BlockedBloomKind::new(self.rules.fallback_size);
         let rules = Rules { min_keys: 0, max_keys: MAX_KEYS, ..self.rules };
         let requested = self.requested;
-        Job { requested, reason, ..Job::new(kind, rules, self.identity, self.limits) }
+        Job { requested, reason, held: self.held.clone(), ..Job::new(kind, rules, self.identity, self.limits) }
     }
 }
 
@@ -147,7 +157,9 @@ impl<K: Kind> Job<K> {
 struct KindBuilder<K: Kind> {
     job: Job<K>,
     hasher: KeyHasher,
-    /// Whether the hasher has ever panicked.
+    /// `None` for whole keys alone.
+    parts: Option<Box<OrderedKeyHashes>>,
+    /// Whether code of the engine's (hash, extractor) has ever panicked.
     is_interrupted: bool,
     /// Keys added, repetitions included.
     added: u64,
@@ -185,6 +197,9 @@ impl Estimate {
 
 impl<K: Kind> FilterBuilder for KindBuilder<K> {
     fn add_key(&mut self, key: &[u8]) {
+        if self.parts.is_some() {
+            return self.add_parts_of(key);
+        }
         // An engine's own hash function may panic, and the engine may catch the panic and go on: its file then has a
         // key that the filter lacks. Such a filter must not be built.
         let hash = if self.hasher.is_custom() {
@@ -195,13 +210,77 @@ impl<K: Kind> FilterBuilder for KindBuilder<K> {
         } else {
             self.hasher.hash(key)
         };
-        self.add_hash(hash);
+        self.added += 1;
+        self.insert(hash);
+    }
+
+    #[inline]
+    fn add_hash(&mut self, hash: KeyHash) {
+        if let Some(parts) = &mut self.parts {
+            parts.note_bare_hashes();
+        }
+        self.added += 1;
+        self.insert(hash);
+    }
+
+    fn add_hashes(&mut self, more: &[KeyHash]) {
+        if let Some(parts) = &mut self.parts {
+            parts.note_bare_hashes();
+        }
+        self.added += more.len() as u64;
+        self.insert_all(more);
+    }
+
+    fn estimated_bytes(&self) -> u64 {
+        let unbound = match &self.state {
+            State::Streaming { plan, .. } => plan.block_bytes(),
+            State::Buffering { hashes, estimate } if !hashes.is_empty() => estimate.bytes,
+            State::Buffering { .. } => self.job.rules.block_bytes(&self.job.kind, 0).unwrap_or(0),
+        };
+        unbound.saturating_add(self.job.identity.file_bytes()).saturating_add(self.job.held.len() as u64)
+    }
+
+    fn finish(self: Box<Self>) -> BuiltFilter {
+        let started = Instant::now();
+        let Self { mut job, parts, is_interrupted, added, state, .. } = *self;
+        if is_interrupted {
+            return job.without_filter(FallbackReason::Interrupted, 0);
+        }
+        let held = parts.as_ref().map_or_else(|| Some(KeyParts::whole_keys()), |parts| parts.held());
+        let unstable_extractors = parts.map(|parts| parts.unstable_extractors()).unwrap_or_default();
+        job.held = held.as_ref().map(encode_parts).unwrap_or_default();
+        let mut built = match state {
+            _ if held.is_none() => job.without_filter(FallbackReason::UnstableExtractor, 0),
+            State::Streaming { plan, stream, distinct, .. } => {
+                let built = job.seal(BuiltPayload::of_stream(plan, stream), distinct);
+                built.unwrap_or_else(|reason| job.without_filter(reason, distinct))
+            }
+            State::Buffering { hashes, .. } => job.build(hashes),
+        };
+        built.report.keys_added = added;
+        built.report.unstable_extractors = unstable_extractors;
+        built.report.finish_time = started.elapsed();
+        built
+    }
+}
+
+impl<K: Kind> KindBuilder<K> {
+    /// Adds the parts of a key that the key before did not bring.
+    fn add_parts_of(&mut self, key: &[u8]) {
+        let was_interrupted = core::mem::replace(&mut self.is_interrupted, true);
+        // If the extractor panics, the parts are gone, and so is the filter.
+        let Some(mut parts) = self.parts.take() else { return };
+        for &hash in parts.of(key).new {
+            self.insert(hash);
+        }
+        self.parts = Some(parts);
+        self.added += 1;
+        self.is_interrupted = was_interrupted;
     }
 
     #[expect(clippy::inline_always, reason = "part of `add_key`, where a call is a twentieth of the time")]
     #[inline(always)]
-    fn add_hash(&mut self, hash: KeyHash) {
-        self.added += 1;
+    fn insert(&mut self, hash: KeyHash) {
         match &mut self.state {
             State::Streaming { stream, last, distinct, .. } => {
                 if *last != Some(hash) {
@@ -219,8 +298,7 @@ impl<K: Kind> FilterBuilder for KindBuilder<K> {
         }
     }
 
-    fn add_hashes(&mut self, more: &[KeyHash]) {
-        self.added += more.len() as u64;
+    fn insert_all(&mut self, more: &[KeyHash]) {
         match &mut self.state {
             State::Streaming { stream, last, distinct, .. } => {
                 // A repeated key sets no new bit; inserting it again is cheaper than filtering it out of the slice.
@@ -240,33 +318,6 @@ impl<K: Kind> FilterBuilder for KindBuilder<K> {
                 estimate.renew(&self.job, hashes.len());
             }
         }
-    }
-
-    fn estimated_bytes(&self) -> u64 {
-        let unbound = match &self.state {
-            State::Streaming { plan, .. } => plan.block_bytes(),
-            State::Buffering { hashes, estimate } if !hashes.is_empty() => estimate.bytes,
-            State::Buffering { .. } => self.job.rules.block_bytes(&self.job.kind, 0).unwrap_or(0),
-        };
-        unbound.saturating_add(self.job.identity.file_bytes())
-    }
-
-    fn finish(self: Box<Self>) -> BuiltFilter {
-        let started = Instant::now();
-        let Self { job, is_interrupted, added, state, .. } = *self;
-        if is_interrupted {
-            return job.without_filter(FallbackReason::Interrupted, 0);
-        }
-        let mut built = match state {
-            State::Streaming { plan, stream, distinct, .. } => {
-                let built = job.seal(BuiltPayload::of_stream(plan, stream), distinct);
-                built.unwrap_or_else(|reason| job.without_filter(reason, distinct))
-            }
-            State::Buffering { hashes, .. } => job.build(hashes),
-        };
-        built.report.keys_added = added;
-        built.report.finish_time = started.elapsed();
-        built
     }
 }
 
@@ -335,8 +386,8 @@ impl<K: Kind> Job<K> {
             let most_bytes = self.kind.most_block_bytes(keys, &plan).unwrap_or(u64::MAX);
             let built = self.seal(built, keys)?;
             *peak_bytes = built.report.peak_build_bytes.max(*peak_bytes);
-            // The fingerprint's 8 bytes do not count: binding a block must not change its kind.
-            if built.report.block_bytes - self.identity.file_bytes() > most_bytes {
+            // The file's fingerprint and the parts' field do not count: binding a block must not change its kind.
+            if built.report.block_bytes - self.identity.file_bytes() - self.held.len() as u64 > most_bytes {
                 return Err(FallbackReason::NotSmaller);
             }
             let contains_all = |block: &[u8]| contains_all::<K>(block, hashes);
@@ -354,6 +405,7 @@ impl<K: Kind> Job<K> {
         if payload_bytes != shape.payload_bytes() {
             return Err(FallbackReason::ConstructionFailed);
         }
+        let held = HeldParts::of_field(&self.held);
         let trailer = Trailer {
             kind: K::Shape::KIND,
             requested: self.requested,
@@ -362,8 +414,9 @@ impl<K: Kind> Job<K> {
             shape: shape.encode(keys),
             payload_checksum: checksum(payload.as_slice()),
             is_partition: false,
+            parts_bytes: held.field_bytes(),
         };
-        let block = trailer.seal(payload).ok_or(FallbackReason::TooManyKeys)?;
+        let block = trailer.seal_with_parts(payload, held).ok_or(FallbackReason::TooManyKeys)?;
         let block_bytes = block.len() as u64;
         let report = BuildReport {
             used: Some(K::Shape::KIND),

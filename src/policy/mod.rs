@@ -24,7 +24,7 @@ pub use levels::{LevelPlan, LevelPolicy, LevelSize, PlannedLevel};
 pub use report::{BuildReport, BuiltFilter};
 
 use crate::block::FileId;
-use crate::hash::{KeyHash, KeyHasher};
+use crate::hash::{KeyHash, KeyHasher, KeyParts};
 
 /// Chooses a filter for each file. An engine can implement its own rule.
 ///
@@ -64,17 +64,20 @@ pub trait FilterPolicy: Send + Sync + fmt::Debug {
 
 /// Collects the hashes of one file's keys and builds its filter.
 ///
-/// Keys may come in any order and repeatedly. Builders are `Send`, so a flush can move between threads.
+/// Keys may come in any order and repeatedly. Builders are `Send`, so a flush can move between threads. Where the context
+/// has [parts of keys](BuildContext::with_key_parts), [`add_key`](Self::add_key) adds them, and leaves out those that the
+/// key before has brought.
 ///
-/// If the engine's hash function panics in [`add_key`](Self::add_key), the builder may lack that key. The library's
+/// If the engine's hash function or extractor panics in [`add_key`](Self::add_key), the builder may lack that key. The library's
 /// builders then produce no filter ([`FallbackReason::Interrupted`](crate::FallbackReason::Interrupted)); an engine's
 /// own implementation must do the same. A builder cannot detect a panic while the engine computes a hash for
 /// [`add_hash`](Self::add_hash): drop the builder then.
 pub trait FilterBuilder: Send + fmt::Debug {
-    /// Adds a key, hashed with the context's hasher.
+    /// Adds a key: the parts that the context names, hashed with its hasher.
     fn add_key(&mut self, key: &[u8]);
 
-    /// Adds a key by its hash, which must come from a hasher of the context's identity.
+    /// Adds a whole key by its hash, which must come from a hasher of the context's identity. For engines that have hashed
+    /// the key already: the block then says that it holds whole keys and no parts, whatever the context names.
     fn add_hash(&mut self, hash: KeyHash);
 
     /// Adds many keys by their hashes.
@@ -114,8 +117,9 @@ pub struct BuildContext {
     pub level: Option<u32>,
     /// Whether no older file can hold its keys: most lookups that get this far find their key.
     pub bottommost: bool,
-    /// The number of distinct keys to come, or an upper bound, if known. Bloom filters are then built as keys arrive,
-    /// without buffering. More keys than expected raise the false positive rate.
+    /// The number of distinct keys to come, or an upper bound, if known. Bloom filters of whole keys are then built as keys
+    /// arrive, without buffering. More keys than expected raise the false positive rate. Where a filter holds parts of
+    /// keys, how many entries they make is known at the end alone, so their hashes are buffered.
     pub expected_keys: Option<u64>,
     /// Limit on the bytes that building uses beside the hashes and the finished block, if any.
     pub memory_budget: Option<u64>,
@@ -123,6 +127,8 @@ pub struct BuildContext {
     pub threads: usize,
     /// The file that the block is bound to. Tables bind their blocks themselves.
     pub file_id: Option<FileId>,
+    /// What of each key goes into the filter: the whole key unless set.
+    pub key_parts: KeyParts,
 }
 
 impl BuildContext {
@@ -138,6 +144,7 @@ impl BuildContext {
             memory_budget: None,
             threads: 1,
             file_id: None,
+            key_parts: KeyParts::whole_keys(),
         }
     }
 
@@ -190,6 +197,13 @@ impl BuildContext {
     #[must_use]
     pub fn with_threads(self, threads: usize) -> Self {
         Self { threads, ..self }
+    }
+
+    /// Puts these parts of each key into the filter. The block records which it holds, and a reader that probes for others
+    /// gets "may be present"; a filter of whole keys alone records nothing. At most 63 extractors are recorded.
+    #[must_use]
+    pub fn with_key_parts(self, key_parts: KeyParts) -> Self {
+        Self { key_parts, ..self }
     }
 
     /// Binds the block to its file: it can then be loaded only with this id. The binding takes 8 bytes.

@@ -4,8 +4,10 @@ use core::time::Duration;
 
 use bytes::Bytes;
 
-use crate::block::FallbackReason;
+use crate::block::trailer::Trailer;
+use crate::block::{FallbackReason, encode_parts};
 use crate::filter::FilterKind;
+use crate::hash::KeyParts;
 
 /// A finished filter.
 #[derive(Clone, Debug)]
@@ -22,6 +24,26 @@ impl BuiltFilter {
     #[must_use]
     pub fn new(block: Option<Bytes>, report: BuildReport) -> Self {
         Self { block, report }
+    }
+
+    /// The filter if it holds these parts of keys, but for those of unstable extractors; otherwise none. A builder of the
+    /// engine's own may hash whole keys, or call [`add_hash`](super::FilterBuilder::add_hash), whatever its context says.
+    pub(crate) fn with_parts(mut self, parts: &KeyParts) -> Self {
+        let expected = encode_parts(&parts.without(&self.report.unstable_extractors));
+        let holds = |block: &Bytes| match Trailer::decode(block) {
+            Ok(trailer) => trailer.held_parts(block).field() == expected,
+            // Whoever reads it refuses it.
+            Err(_) => true,
+        };
+        if !self.block.as_ref().is_none_or(holds) {
+            let report = self.report;
+            let reason = FallbackReason::ConstructionFailed;
+            self = Self {
+                block: None,
+                report: BuildReport { used: None, reason, block_bytes: 0, expected_fpr: 1.0, ..report },
+            };
+        }
+        self
     }
 }
 
@@ -49,6 +71,9 @@ pub struct BuildReport {
     pub peak_build_bytes: u64,
     /// Time spent in `finish`.
     pub finish_time: Duration,
+    /// Names of the extractors that broke the promise of [`KeyExtractor::extract_prefix`](crate::KeyExtractor::extract_prefix)
+    /// for a key that was added. The filter does not claim to hold their parts, so no reader probes for them.
+    pub unstable_extractors: Vec<String>,
 }
 
 impl BuildReport {
@@ -66,6 +91,7 @@ impl BuildReport {
             expected_fpr: 1.0,
             peak_build_bytes: 0,
             finish_time: Duration::ZERO,
+            unstable_extractors: Vec::new(),
         }
     }
 

@@ -15,6 +15,7 @@ use crate::block::MatchBitmap;
 use crate::block::trailer::Trailer;
 use crate::codec::checksum;
 use crate::error::BlockError;
+use crate::filter::kind::require;
 use crate::hash::{HashIdentity, KeyExtractor, KeyHasher};
 use crate::ids::{FileId, FilterKind};
 
@@ -30,7 +31,7 @@ use crate::ids::{FileId, FilterKind};
 /// let hasher = KeyHasher::default();
 /// let context = RangeContext::new(&hasher)
 ///     .with_extractor(Arc::new(FixedPrefix::new(8)))
-///     .with_file_id(FileId::from_parts(0x1f3a_55c0_7e21_94bb, 7))
+///     .with_file_id(FileId::random())
 ///     .with_known_keys(&[b"the file's first key", b"the file's last key"]);
 /// # let _ = context;
 /// ```
@@ -221,6 +222,7 @@ fn decode(block: &[u8]) -> Result<(Trailer, RangeShape), BlockError> {
     if trailer.kind != FilterKind::RANGE {
         return Err(BlockError::Kind { expected: FilterKind::RANGE, got: trailer.kind });
     }
+    require(trailer.parts_bytes == 0, "flags of a range filter", "0 or 1", 4_u8)?;
     if trailer.is_partition {
         return Err(BlockError::Partition);
     }

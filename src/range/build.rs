@@ -230,6 +230,7 @@ fn seal(shape: &RangeShape, payload: AlignedBuffer, identity: BlockIdentity) -> 
         shape: shape.encode(),
         payload_checksum: checksum(payload.as_slice()),
         is_partition: false,
+        parts_bytes: 0,
     };
     trailer.seal(payload).ok_or(FallbackReason::TooManyKeys)
 }

@@ -293,6 +293,8 @@ enum Wrong {
     UpToTwo,
     /// The first byte, but no part for any prefix.
     Silent,
+    /// The first two bytes: stable, but not what the others of this name give.
+    FirstTwo,
 }
 
 impl KeyExtractor for Wrong {
@@ -305,6 +307,7 @@ impl KeyExtractor for Wrong {
             Self::Suffix => key.get(key.len().checked_sub(1)?..)?,
             Self::UpToTwo => key.get(..key.len().min(2))?,
             Self::Silent => key.get(..1)?,
+            Self::FirstTwo => key.get(..2)?,
         };
         Some(part.into())
     }
@@ -343,6 +346,17 @@ fn a_file_whose_filter_could_be_wrong_gets_none() {
         let plan = hashed(units().within(Arc::new(wrong)), 8, 192, 4);
         assert_eq!(reason(plan, &add(&[b"abc", b"abd", b"bcd"])), FallbackReason::UnstableExtractor);
     }
+}
+
+#[test]
+fn a_reader_whose_extractor_gives_no_part_for_its_own_parts_skips_no_range() {
+    let keys: BTreeSet<Key> = strings(b"ab", 2, 4).into_iter().collect();
+    let plan = hashed(RangeUnits::integer(2).unwrap().within(Arc::new(Wrong::FirstTwo)), 8, 192, 4);
+    let block = filter_of(plan, &keys, Some(Arc::new(Wrong::FirstTwo))).into_inner();
+    // The extractor has changed, and its name has not.
+    let context = RangeContext::new(&KeyHasher::default()).with_extractor(Arc::new(Wrong::Silent));
+    let filter = RangeFilter::load(block, &context).unwrap();
+    assert!(keys.iter().all(|key| filter.may_hold(key..=key)));
 }
 
 /// Bytes that become fewer after they were loaded, as a file does that is mapped and then cut.

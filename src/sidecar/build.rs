@@ -11,7 +11,7 @@ use super::identity::TableIdentity;
 use crate::block::FallbackReason;
 use crate::block::trailer::Trailer;
 use crate::error::BlockError;
-use crate::hash::{HashIdentity, KeyParts, OrderedKeyHashes};
+use crate::hash::HashIdentity;
 use crate::partition::{PartitionOptions, PartitionedBuilder};
 use crate::policy::{BuildContext, BuildReport, FilterBuilder, FilterPolicy};
 
@@ -28,8 +28,6 @@ pub struct SidecarBuilder {
     table: TableIdentity,
     policy: Arc<dyn FilterPolicy>,
     context: BuildContext,
-    parts: KeyParts,
-    hashes: OrderedKeyHashes,
     partitions: Option<PartitionOptions>,
     /// Begun with the first key.
     filter: Option<Filter>,
@@ -69,27 +67,15 @@ impl BuiltSidecar {
 }
 
 impl SidecarBuilder {
-    /// A sidecar for `table`, with a filter of whole keys that `policy` chooses. The context's file id has no effect: the
-    /// filter is bound to the table.
+    /// A sidecar for `table`, with a filter that `policy` chooses, of the context's
+    /// [parts of keys](BuildContext::with_key_parts). The context's file id has no effect: the filter is bound to the table.
     #[must_use]
     pub fn new(policy: Arc<dyn FilterPolicy>, context: &BuildContext, table: &TableIdentity) -> Self {
-        let (context, parts) = (context.clone().with_file_id(table.file_id()), KeyParts::whole_keys());
-        let hashes = OrderedKeyHashes::new(context.hasher.clone(), parts.clone());
-        Self { table: *table, policy, context, parts, hashes, partitions: None, filter: None, is_interrupted: false }
+        let context = context.clone().with_file_id(table.file_id());
+        Self { table: *table, policy, context, partitions: None, filter: None, is_interrupted: false }
     }
 
-    /// Puts these parts of keys into the filter. To be called before keys are added, as all settings are: later ones have
-    /// no effect.
-    #[must_use]
-    pub fn with_key_parts(mut self, parts: KeyParts) -> Self {
-        if self.filter.is_none() {
-            self.hashes = OrderedKeyHashes::new(self.context.hasher.clone(), parts.clone());
-            self.parts = parts;
-        }
-        self
-    }
-
-    /// Cuts the filter into partitions. To read it, check the first [`Sidecar::filter_bytes`] bytes of the file with
+    /// Cuts the filter into partitions. To be called before keys are added; later it has no effect. To read it, check the first [`Sidecar::filter_bytes`] bytes of the file with
     /// [`Sidecar::check_filter`], and load them as a [`PartitionedFilter`](crate::partition::PartitionedFilter) for the
     /// table's [`file_id`](TableIdentity::file_id); or keep a [`PartitionIndex`](crate::partition::PartitionIndex) of them.
     #[must_use]
@@ -97,7 +83,7 @@ impl SidecarBuilder {
         Self { partitions: Some(options), ..self }
     }
 
-    /// Adds a key, by the hashes of its parts.
+    /// Adds a key: its parts, hashed with the context's hasher.
     ///
     /// # Panics
     ///
@@ -105,10 +91,9 @@ impl SidecarBuilder {
     pub fn add_key(&mut self, key: &[u8]) {
         self.begin();
         let was_interrupted = core::mem::replace(&mut self.is_interrupted, true);
-        let hashes = self.hashes.of(key);
         match &mut self.filter {
-            Some(Filter::Whole(filter)) => hashes.new.iter().for_each(|&hash| filter.add_hash(hash)),
-            Some(Filter::Partitioned(filter)) => filter.add(key, hashes.all),
+            Some(Filter::Whole(filter)) => filter.add_key(key),
+            Some(Filter::Partitioned(filter)) => filter.add_key(key),
             Some(Filter::Declined) | None => {}
         }
         self.is_interrupted = was_interrupted;
@@ -143,15 +128,19 @@ impl SidecarBuilder {
     /// # Errors
     ///
     /// [`SidecarError::Filter`] for a filter that no reader would use: its policy has built it for another hash or file than
-    /// those of its context. [`SidecarError::Field`] for names of extractors that are too long, or if none of them keeps the
-    /// promise of [`extract_prefix`](crate::KeyExtractor::extract_prefix) and there are no whole keys.
+    /// those of its context. [`SidecarError::Field`] for names of extractors that are empty or too long.
     pub fn finish(mut self) -> Result<BuiltSidecar, SidecarError> {
         self.begin();
-        let hash = self.context.hasher.identity();
+        let (hash, parts) = (self.context.hasher.identity(), self.context.key_parts.clone());
+        let names = parts.extractors().map(|extractor| extractor.name().len());
+        if let Some(got) = names.map(|length| length as u64).find(|length| !(1..=255).contains(length)) {
+            let (field, expected) = ("bytes of an extractor's name", "1 to 255");
+            return Err(SidecarError::Field { field, expected, got });
+        }
         let (block, mut report) = match self.filter.take() {
             None | Some(Filter::Declined) => return Ok(BuiltSidecar::DECLINED),
             Some(Filter::Whole(filter)) => {
-                let built = filter.finish();
+                let built = filter.finish().with_parts(&parts);
                 built.block.iter().try_for_each(|block| check(block, hash, &self.table))?;
                 (built.block, built.report)
             }
@@ -165,16 +154,10 @@ impl SidecarBuilder {
             report = BuildReport { reason: FallbackReason::Interrupted, ..BuildReport::new(report.requested) };
             return Ok(BuiltSidecar { bytes: None, filter: Some(report) });
         }
-        // A reader must not probe for the parts of an extractor that has broken its promise.
-        let unstable = self.hashes.unstable_extractors();
-        let extractors = self.parts.extractors().map(|extractor| extractor.name());
-        let stable = extractors.filter(|&name| !unstable.iter().any(|other| other == name));
+        let held = parts.without(&report.unstable_extractors);
         // The name of whole keys is empty.
-        let names: Vec<&str> = self.parts.has_whole_keys().then_some("").into_iter().chain(stable).collect();
-        if names.is_empty() {
-            let (field, expected) = ("key parts", "one at least that keeps the promise of `extract_prefix`");
-            return Err(SidecarError::Field { field, expected, got: 0 });
-        }
+        let whole_keys = held.has_whole_keys().then_some("");
+        let names: Vec<&str> = whole_keys.into_iter().chain(held.extractors().map(|part| part.name())).collect();
         let bytes = block.map(|block| Sidecar::seal(&block, &self.table, &names)).transpose()?;
         Ok(BuiltSidecar { bytes, filter: Some(report) })
     }
@@ -191,15 +174,12 @@ impl SidecarBuilder {
         }
         // The policy may panic, and its caller go on: the key that is being added would be in no filter.
         let was_interrupted = core::mem::replace(&mut self.is_interrupted, true);
-        // Keys of several parts have more entries than keys, and nobody knows how many.
-        let expected_keys = self.context.expected_keys.filter(|_| self.parts.count() == 1);
-        let context = BuildContext { expected_keys, ..self.context.clone() };
         self.filter = Some(match self.partitions {
             Some(options) => {
-                let builder = PartitionedBuilder::new(Arc::clone(&self.policy), &context, options);
+                let builder = PartitionedBuilder::new(Arc::clone(&self.policy), &self.context, options);
                 Filter::Partitioned(Box::new(builder))
             }
-            None => self.policy.builder(&context).map_or(Filter::Declined, Filter::Whole),
+            None => self.policy.builder(&self.context).map_or(Filter::Declined, Filter::Whole),
         });
         self.is_interrupted = was_interrupted;
     }
@@ -222,14 +202,19 @@ mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
     use super::*;
-    use crate::hash::{FixedPrefix, KeyHash, KeyHasher};
+    use crate::hash::{FixedPrefix, KeyHash, KeyHasher, KeyParts};
     use crate::partition::PartitionIndex;
     use crate::policy::{AutoPolicy, KindPolicy};
 
     const TABLE: TableIdentity = TableIdentity { id: [7; 16], bytes: 4_096, checksum: 0xfeed };
 
     fn builder(policy: impl FilterPolicy + 'static) -> SidecarBuilder {
-        SidecarBuilder::new(Arc::new(policy), &BuildContext::new(&KeyHasher::with_seed(9)), &TABLE)
+        builder_of(policy, KeyParts::whole_keys())
+    }
+
+    fn builder_of(policy: impl FilterPolicy + 'static, parts: KeyParts) -> SidecarBuilder {
+        let context = BuildContext::new(&KeyHasher::with_seed(9)).with_key_parts(parts);
+        SidecarBuilder::new(Arc::new(policy), &context, &TABLE)
     }
 
     fn build(mut builder: SidecarBuilder) -> Result<BuiltSidecar, SidecarError> {
@@ -257,14 +242,14 @@ mod tests {
     #[test]
     fn every_part_of_every_key_is_in_the_filter_and_has_its_name_in_the_sidecar() {
         let parts = KeyParts::whole_keys().with_extractor(Arc::new(FixedPrefix::new(2)));
-        let built = build(builder(KindPolicy::default()).with_key_parts(parts.clone())).unwrap();
+        let built = build(builder_of(KindPolicy::default(), parts.clone())).unwrap();
         let (sidecar, filter) = opened(&built.bytes.unwrap());
         assert!(sidecar.key_parts().eq(["", "fixed-prefix:2"]));
         let hasher = KeyHasher::with_seed(9);
         let filter = sidecar.load_filter(filter, &hasher).unwrap();
         for key in 0..3_000_u32 {
             let key = key.to_le_bytes();
-            assert_eq!(parts.hashes(&hasher, &key).filter(|&hash| filter.may_contain(hash)).count(), 2);
+            assert_eq!(parts.hashes(&hasher, &key).filter(|&(_, hash)| filter.may_contain(hash)).count(), 2);
         }
     }
 
@@ -346,10 +331,80 @@ mod tests {
     #[test]
     fn an_extractor_that_breaks_its_promise_has_no_name_in_the_sidecar() {
         let parts = KeyParts::whole_keys().with_extractor(Arc::new(UpToTwo));
-        let built = build(builder(KindPolicy::default()).with_key_parts(parts)).unwrap();
+        let built = build(builder_of(KindPolicy::default(), parts)).unwrap();
         assert!(opened(&built.bytes.unwrap()).0.key_parts().eq([""]));
-        let alone = build(builder(KindPolicy::default()).with_key_parts(KeyParts::extracted(Arc::new(UpToTwo))));
-        assert!(matches!(alone, Err(SidecarError::Field { field: "key parts", .. })));
+        let alone = build(builder_of(KindPolicy::default(), KeyParts::extracted(Arc::new(UpToTwo)))).unwrap();
+        let report = alone.filter.unwrap();
+        assert_eq!((alone.bytes, report.reason), (None, FallbackReason::UnstableExtractor));
+        assert_eq!(report.unstable_extractors, ["up-to-two"]);
+    }
+
+    /// The empty name stands for whole keys: a reader of these would find every key absent.
+    #[test]
+    fn an_extractor_whose_name_is_empty_or_too_long_makes_no_sidecar() {
+        #[derive(Debug)]
+        struct Named(String);
+        impl crate::KeyExtractor for Named {
+            fn name(&self) -> &str {
+                &self.0
+            }
+            fn extract<'key>(&self, key: &'key [u8]) -> Option<std::borrow::Cow<'key, [u8]>> {
+                key.get(..2).map(Into::into)
+            }
+        }
+        for length in [0, 256] {
+            for partitions in [None, Some(PartitionOptions::default())] {
+                let parts = KeyParts::extracted(Arc::new(Named("x".repeat(length))));
+                let builder = SidecarBuilder { partitions, ..builder_of(KindPolicy::default(), parts) };
+                let got = length as u64;
+                assert!(matches!(build(builder), Err(SidecarError::Field { got: other, .. }) if other == got));
+            }
+        }
+    }
+
+    /// Hashes whole keys, whatever its context says.
+    #[derive(Debug)]
+    struct HashesWholeKeys(KeyHasher);
+
+    #[derive(Debug)]
+    struct WholeKeys(KeyHasher, Box<dyn FilterBuilder>);
+
+    impl FilterPolicy for HashesWholeKeys {
+        fn name(&self) -> &'static str {
+            "hashes-whole-keys"
+        }
+
+        fn builder(&self, context: &BuildContext) -> Option<Box<dyn FilterBuilder>> {
+            Some(Box::new(WholeKeys(self.0.clone(), KindPolicy::default().builder(context))))
+        }
+    }
+
+    impl FilterBuilder for WholeKeys {
+        fn add_key(&mut self, key: &[u8]) {
+            self.1.add_hash(self.0.hash(key));
+        }
+
+        fn add_hash(&mut self, hash: KeyHash) {
+            self.1.add_hash(hash);
+        }
+
+        fn estimated_bytes(&self) -> u64 {
+            self.1.estimated_bytes()
+        }
+
+        fn finish(self: Box<Self>) -> crate::BuiltFilter {
+            self.1.finish()
+        }
+    }
+
+    #[test]
+    fn a_builder_of_an_engine_that_adds_whole_keys_alone_makes_no_filter_of_parts() {
+        let policy = || HashesWholeKeys(KeyHasher::with_seed(9));
+        for parts in [KeyParts::whole_keys().with_extractor(Arc::new(FixedPrefix::new(2))), KeyParts::whole_keys()] {
+            let is_whole = parts.are_whole_keys();
+            let built = build(builder_of(policy(), parts)).unwrap();
+            assert_eq!(built.bytes.is_some(), is_whole);
+        }
     }
 
     /// Builds each filter from a context of its own, or none.

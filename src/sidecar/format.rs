@@ -349,7 +349,7 @@ mod tests {
 
     #[test]
     fn a_filter_that_is_bound_to_no_table_or_to_another_is_refused_though_the_trailer_names_this_one() {
-        for file in [FileId::from([8; 16]), FileId::from_parts(1, 2)] {
+        for file in [FileId::from([8; 16]), FileId::from([9; 16])] {
             let refused = load(&Sidecar::seal(&block(file), &TABLE, &[""]).unwrap(), &TABLE).unwrap_err();
             assert!(
                 matches!(refused, SidecarError::Filter(BlockError::FileMismatch { got: Some(_), .. })),

@@ -11,12 +11,11 @@ use super::format::{
     bound_checksum, most_contents_bytes,
 };
 use super::io::io_error;
-use super::reader::MAX_EXTRACTORS;
 use super::{
     KeyPartNames, RangeFilterProperties, TableError, TableId, TableOptions, TablePart, TableProperties, WriterSettings,
 };
-use crate::hash::{KeyParts, OrderedKeyHashes};
-use crate::policy::{BuildContext, BuildReport, BuiltFilter};
+use crate::hash::MAX_EXTRACTORS;
+use crate::policy::{BuildReport, BuiltFilter};
 use crate::range::{RangeBuilder, RangePolicy};
 
 /// As in data blocks. An open table decodes its index whole, so restart points only cost bytes here.
@@ -88,8 +87,6 @@ pub struct TableSummary {
 #[derive(Debug)]
 pub struct TableBuilder<W> {
     sink: Sink<W>,
-    /// The hashes that the filter gets of a key.
-    hashes: OrderedKeyHashes,
     pub(super) data: BlockBuilder,
     index: BlockBuilder,
     filter: Option<TableFilterBuilder>,
@@ -108,19 +105,18 @@ impl<W: Write> TableBuilder<W> {
     /// [`TableError::ExtractorName`] when the name of an extractor is not 1 to 255 bytes;
     /// [`TableError::TooManyExtractors`] for more than 63 of those of the filter for lookups.
     pub fn new(sink: W, options: &TableOptions) -> Result<Self, TableError> {
-        let key_parts = KeyPartNames::of(&options.parts);
+        let key_parts = KeyPartNames::of(&options.context.key_parts);
         check_names(&key_parts)?;
         let range_extractor = options.range_policy.as_ref().and_then(RangePolicy::extractor);
         let range_extractor = range_extractor.map(|extractor| extractor.name().to_owned());
         range_extractor.iter().try_for_each(|name| check_name(name))?;
         let table_id = options.table_id.unwrap_or_else(TableId::random);
-        let context = context_for(&options.parts, &options.context);
         Ok(Self {
             sink: Sink { writer: sink, position: 0, table_id },
             data: BlockBuilder::new(options.restart_interval),
             index: BlockBuilder::new(INDEX_RESTART_INTERVAL),
-            filter: TableFilterBuilder::new(options, &context),
-            range_filter: options.range_policy.as_ref().map(|policy| Box::new(policy.builder(&context))),
+            filter: TableFilterBuilder::new(options),
+            range_filter: options.range_policy.as_ref().map(|policy| Box::new(policy.builder(&options.context))),
             range_extractor,
             properties: TableProperties {
                 entries: 0,
@@ -141,7 +137,6 @@ impl<W: Write> TableBuilder<W> {
                     filter_policy: options.policy.as_ref().map(|policy| policy.name().to_owned()),
                 }),
             },
-            hashes: OrderedKeyHashes::new(context.hasher, options.parts.clone()),
             is_poisoned: false,
         })
     }
@@ -180,15 +175,14 @@ impl<W: Write> TableBuilder<W> {
     pub fn estimated_bytes(&self) -> u64 {
         let trailer = BLOCK_TRAILER_BYTES as u64;
         let open_block = if self.data.is_empty() { 0 } else { self.data.bytes() + trailer + 32 };
-        let filter =
-            self.filter.as_ref().map_or(0, |filter| filter.estimated_bytes() + FILTER_ALIGNMENT as u64 / 2 + trailer);
-        let range_filter = self
-            .range_filter
-            .as_ref()
-            .map_or(0, |filter| filter.estimated_bytes() + FILTER_ALIGNMENT as u64 / 2 + trailer);
+        let beside_filter = FILTER_ALIGNMENT as u64 / 2 + trailer;
+        // Saturating: an engine's own filter builder may claim anything.
+        let filter = self.filter.as_ref().map_or(0, |filter| filter.estimated_bytes().saturating_add(beside_filter));
+        let range_filter = self.range_filter.as_ref().map_or(0, |filter| filter.estimated_bytes() + beside_filter);
         let smallest = self.properties.smallest_key.as_ref().map_or(0, |key| key.len()) as u64;
         let properties = FIXED_BLOCKS_ESTIMATE + smallest + self.data.last_key().len() as u64;
-        self.sink.position + open_block + filter + range_filter + properties + self.index.bytes() + FOOTER_BYTES as u64
+        let others = self.sink.position + open_block + range_filter + properties + self.index.bytes();
+        filter.saturating_add(others + FOOTER_BYTES as u64)
     }
 
     /// Writes what is left and flushes the sink.
@@ -203,8 +197,8 @@ impl<W: Write> TableBuilder<W> {
         self.write_data_block()?;
         let last_key = self.data.last_key();
         self.properties.largest_key = (self.properties.entries > 0).then(|| Box::from(last_key));
-        let unstable_extractors = self.leave_out_unstable_extractors();
         let (filter, report) = self.filter.take().map_or((None, None), TableFilterBuilder::finish);
+        let unstable_extractors = self.leave_out_unstable_extractors(report.as_ref());
         let filter = filter.map(|filter| self.sink.write_filter(&filter)).transpose()?;
         let filter_end = self.sink.position;
         let range_report = self.write_range_filter()?;
@@ -252,13 +246,10 @@ impl<W: Write> TableBuilder<W> {
 
     /// A part that a prefix has and its keys do not have would make scans skip the table. Point lookups would be right, but
     /// nobody knows what else such an extractor does.
-    fn leave_out_unstable_extractors(&mut self) -> Vec<String> {
-        let unstable = self.hashes.unstable_extractors();
+    fn leave_out_unstable_extractors(&mut self, report: Option<&BuildReport>) -> Vec<String> {
+        let unstable = report.map(|report| report.unstable_extractors.clone()).unwrap_or_default();
         let parts = &mut Arc::make_mut(&mut self.properties.writer).key_parts;
         parts.extractors.retain(|name| !unstable.contains(name));
-        if *parts == KeyPartNames::NONE {
-            self.filter = None;
-        }
         unstable
     }
 
@@ -279,7 +270,7 @@ impl<W: Write> TableBuilder<W> {
         }
         self.data.add(key, value);
         if let Some(filter) = &mut self.filter {
-            filter.add(key, self.hashes.of(key));
+            filter.add_key(key);
         }
         if let Some(range_filter) = &mut self.range_filter {
             range_filter.add_key(key);
@@ -345,14 +336,6 @@ fn check_names(parts: &KeyPartNames) -> Result<(), TableError> {
 fn check_name(extractor: &str) -> Result<(), TableError> {
     let got = extractor.len();
     if (1..=255).contains(&got) { Ok(()) } else { Err(TableError::ExtractorName { got }) }
-}
-
-/// What the filter's policy is told of a table whose keys have these parts.
-fn context_for(parts: &KeyParts, context: &BuildContext) -> BuildContext {
-    // Keys of several parts have more entries than keys, and nobody knows how many: a filter of that size would be full
-    // too soon.
-    let expected_keys = context.expected_keys.filter(|_| parts.count() == 1);
-    BuildContext { expected_keys, ..context.clone() }
 }
 
 /// The writer, and how many bytes were written to it.

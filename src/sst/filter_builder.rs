@@ -4,14 +4,18 @@ use bytes::Bytes;
 
 use super::TableOptions;
 use crate::block::FallbackReason;
-use crate::hash::HashesOfKey;
+use crate::hash::KeyParts;
 use crate::partition::{PartitionIndex, PartitionedBuilder};
-use crate::policy::{BuildContext, BuildReport, FilterBuilder};
+use crate::policy::{BuildReport, FilterBuilder};
 
 /// Takes `add* finish`, in the order of the keys.
 #[derive(Debug)]
 pub(crate) enum TableFilterBuilder {
-    Whole(Box<dyn FilterBuilder>),
+    Whole {
+        builder: Box<dyn FilterBuilder>,
+        /// Those that the table says are in its filter, but for unstable ones.
+        parts: KeyParts,
+    },
     Partitioned(Box<PartitionedBuilder>),
 }
 
@@ -29,10 +33,13 @@ pub(crate) enum FilterBytes {
 
 impl TableFilterBuilder {
     /// `None` without a policy, or where it declines.
-    pub(crate) fn new(options: &TableOptions, context: &BuildContext) -> Option<Self> {
-        let policy = options.policy.as_ref()?;
+    pub(crate) fn new(options: &TableOptions) -> Option<Self> {
+        let (policy, context) = (options.policy.as_ref()?, &options.context);
         match options.partitions {
-            None => policy.builder(context).map(Self::Whole),
+            None => {
+                let parts = context.key_parts.clone();
+                policy.builder(context).map(|builder| Self::Whole { builder, parts })
+            }
             Some(partitions) => {
                 let builder = PartitionedBuilder::new(policy.clone(), context, partitions);
                 Some(Self::Partitioned(Box::new(builder)))
@@ -40,18 +47,16 @@ impl TableFilterBuilder {
         }
     }
 
-    /// Adds a key. The whole filter needs only the hashes that are new, and each partition all of them: the key before may
-    /// be in another one.
-    pub(crate) fn add(&mut self, key: &[u8], hashes: HashesOfKey<'_>) {
+    pub(crate) fn add_key(&mut self, key: &[u8]) {
         match self {
-            Self::Whole(builder) => hashes.new.iter().for_each(|&hash| builder.add_hash(hash)),
-            Self::Partitioned(builder) => builder.add(key, hashes.all),
+            Self::Whole { builder, .. } => builder.add_key(key),
+            Self::Partitioned(builder) => builder.add_key(key),
         }
     }
 
     pub(crate) fn estimated_bytes(&self) -> u64 {
         match self {
-            Self::Whole(builder) => builder.estimated_bytes(),
+            Self::Whole { builder, .. } => builder.estimated_bytes(),
             Self::Partitioned(builder) => builder.estimated_bytes(),
         }
     }
@@ -59,8 +64,8 @@ impl TableFilterBuilder {
     /// The filter, if there is one, and how it was built, unless the policy declined.
     pub(crate) fn finish(self) -> (Option<FilterBytes>, Option<BuildReport>) {
         match self {
-            Self::Whole(builder) => {
-                let built = builder.finish();
+            Self::Whole { builder, parts } => {
+                let built = builder.finish().with_parts(&parts);
                 (built.block.map(FilterBytes::Whole), Some(built.report))
             }
             Self::Partitioned(builder) => {

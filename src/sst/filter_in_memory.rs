@@ -36,7 +36,7 @@ impl FilterInMemory {
         match self {
             Self::Whole(block) => block.may_contain(hash),
             Self::Partitioned { partitions, blocks } => {
-                let place = partitions.index.place(key, hash);
+                let place = partitions.index.place_of_hash(key, hash);
                 let block = blocks.get(place.number as usize).and_then(Option::as_ref);
                 block.is_none_or(|block| block.may_contain(place.hash))
             }

@@ -17,14 +17,11 @@
 //! Magic, checksum and version keep their places in every version.
 
 use core::fmt;
-use core::hash::{BuildHasher, Hasher};
-use core::sync::atomic::{AtomicU64, Ordering};
-use std::hash::RandomState;
-use std::time::SystemTime;
 
 use super::block::{Block, BlockBuilder, BlockCursor, MAX_BLOCK_BYTES, MAX_KEY_BYTES, MAX_VALUE_BYTES};
 use super::error::{TableError, TableLocation, TablePart, shown};
 use crate::codec::{checksum, checksum_append, put_u32, put_u64, put_varint, take_varint};
+use crate::ids::unique_id;
 
 /// 16 bytes that tell one table of a store from every other.
 ///
@@ -60,21 +57,10 @@ impl TableId {
         &self.0
     }
 
-    /// An id that no other table has: 128 bits made of the process's random seed, the time, the process number and a
-    /// counter. Unique, not secret.
+    /// An id that no other table has. Unique, not secret.
     #[must_use]
     pub fn random() -> Self {
-        static CREATED: AtomicU64 = AtomicU64::new(0);
-        let count = CREATED.fetch_add(1, Ordering::Relaxed);
-        let nanos = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos());
-        let half = || {
-            let mut hasher = RandomState::new().build_hasher();
-            hasher.write_u64(count);
-            hasher.write_u128(nanos);
-            hasher.write_u32(std::process::id());
-            u128::from(hasher.finish())
-        };
-        Self((half() << 64 | half()).to_le_bytes())
+        Self(unique_id())
     }
 }
 

@@ -45,7 +45,6 @@ pub struct TableOptions {
     /// Those of the filter, if it is to have any.
     pub(crate) partitions: Option<PartitionOptions>,
     pub(crate) range_policy: Option<RangePolicy>,
-    pub(crate) parts: KeyParts,
     pub(crate) table_id: Option<TableId>,
     pub(crate) context: BuildContext,
     pub(crate) files: Arc<dyn FileSystem>,
@@ -61,7 +60,6 @@ impl Default for TableOptions {
             policy: Some(Arc::new(KindPolicy::default())),
             partitions: None,
             range_policy: None,
-            parts: KeyParts::whole_keys(),
             table_id: None,
             context: BuildContext::new(&KeyHasher::default()),
             files: Arc::new(LocalFileSystem),
@@ -166,10 +164,13 @@ impl TableOptions {
 
     /// Sets the hasher, and what the filter's policy is told: purpose, level, expected keys (a Bloom filter is then
     /// built as they arrive), and the memory that building may use. The context's file id has no effect: the checksums
-    /// of a table bind its filter to the table's id.
+    /// of a table bind its filter to the table's id. Parts of keys that were set before stay, unless the context names
+    /// some.
     #[must_use]
     pub fn with_context(self, context: BuildContext) -> Self {
-        Self { context: BuildContext { file_id: None, ..context }, ..self }
+        let parts = [&context.key_parts, &self.context.key_parts];
+        let key_parts = if parts[0].are_whole_keys() { parts[1].clone() } else { parts[0].clone() };
+        Self { context: BuildContext { file_id: None, key_parts, ..context }, ..self }
     }
 
     /// The hasher, and what the policy is told.
@@ -207,7 +208,7 @@ impl TableOptions {
     /// ```
     #[must_use]
     pub fn with_key_parts(self, parts: KeyParts) -> Self {
-        Self { parts, ..self }
+        Self { context: self.context.with_key_parts(parts), ..self }
     }
 
     /// Sets the id of the next table. Each table of a store has an id of its own, so an engine that gives ids sets one

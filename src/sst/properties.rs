@@ -159,6 +159,11 @@ impl fmt::Display for KeyPartNames {
 const PROPERTIES_RESTART_INTERVAL: u32 = 16;
 
 impl TableProperties {
+    /// The smallest and the largest key, which every filter of the table must hold; none of an empty table.
+    pub(crate) fn bounds(&self) -> impl Iterator<Item = &[u8]> {
+        [&self.smallest_key, &self.largest_key].into_iter().flatten().map(AsRef::as_ref)
+    }
+
     /// The block of sorted names and values; numbers are u64. What a table does not have is left out.
     pub(crate) fn encode(&self) -> BlockBuilder {
         let number = |number: u64| Some(Bytes::copy_from_slice(&number.to_le_bytes()));

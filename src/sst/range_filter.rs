@@ -45,7 +45,7 @@ impl TableRangeFilter {
             Ok(block) => block,
             Err(problem) => return Some(Self::unusable(problem)),
         };
-        let known: Vec<&[u8]> = known_keys(&parts.properties).collect();
+        let known: Vec<&[u8]> = parts.properties.bounds().collect();
         let context = context(reader).with_known_keys(&known);
         let reader = RangeReader::load(block.clone(), &context);
         let source = reader.filter().err().cloned();
@@ -84,11 +84,6 @@ impl TableRangeFilter {
     pub(crate) fn stats(&self) -> FilterStats {
         self.reader.stats()
     }
-}
-
-/// The smallest and the largest key, which a range filter must hold.
-pub(crate) fn known_keys(properties: &TableProperties) -> impl Iterator<Item = &[u8]> {
-    [&properties.smallest_key, &properties.largest_key].into_iter().flatten().map(AsRef::as_ref)
 }
 
 /// By name, which the block has only a checksum of.

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::{KeyPartNames, TableProperties};
-use crate::block::{KindRegistry, bits_of};
+use crate::block::{KindRegistry, LoadContext, bits_of};
 use crate::error::BlockError;
-use crate::hash::{HashId, KeyExtractor, KeyHash, KeyHasher, KeyParts};
+use crate::hash::{HashId, KeyExtractor, KeyHash, KeyHasher, KeyParts, MAX_EXTRACTORS};
 
 /// What makes a probe out of a key or a range, and the user-defined kinds of the filters probed.
 #[derive(Clone, Debug, Default)]
@@ -24,9 +24,6 @@ pub(crate) struct SharedParts {
     /// [`MAX_EXTRACTORS`].
     bits: u64,
 }
-
-/// Most extractors of a table: their names then fit its properties, and a set of them a word, with the whole key.
-pub(crate) const MAX_EXTRACTORS: usize = 63;
 
 /// The whole key, among the parts.
 const WHOLE_KEY: u64 = 1 << MAX_EXTRACTORS;
@@ -125,6 +122,11 @@ impl Reader {
         self.parts.extractors().map(|extractor| extractor.name())
     }
 
+    /// What a filter is checked against.
+    pub(crate) fn load_context(&self) -> LoadContext<'_> {
+        LoadContext::new(&self.hasher).with_key_parts(&self.parts).with_kinds(&self.kinds)
+    }
+
     /// Whether the other claims to make the same probes.
     pub(crate) fn has_identity_of(&self, other: &Self) -> bool {
         self.hasher.identity() == other.hasher.identity()
@@ -150,7 +152,6 @@ impl Reader {
         shared: SharedParts,
         properties: &'a TableProperties,
     ) -> impl Iterator<Item = (&'a [u8], KeyHash)> {
-        let bounds = [&properties.smallest_key, &properties.largest_key].into_iter().flatten();
-        bounds.flat_map(move |key| self.key_hashes(shared, key).map(move |hash| (&key[..], hash)))
+        properties.bounds().flat_map(move |key| self.key_hashes(shared, key).map(move |hash| (key, hash)))
     }
 }

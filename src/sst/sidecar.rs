@@ -50,9 +50,8 @@ impl Table {
     pub fn build_sidecar(&self, options: &TableOptions) -> Result<BuiltSidecar, TableError> {
         let Some(policy) = &options.policy else { return Ok(BuiltSidecar::DECLINED) };
         let context = BuildContext { hasher: self.reader.hasher.clone(), ..options.context.clone() };
-        let context = context.with_expected_keys(self.most_keys());
-        let mut builder = SidecarBuilder::new(Arc::clone(policy), &context, &self.identity())
-            .with_key_parts(self.reader.parts.clone());
+        let context = context.with_key_parts(self.reader.parts.clone()).with_expected_keys(self.most_keys());
+        let mut builder = SidecarBuilder::new(Arc::clone(policy), &context, &self.identity());
         if let Some(partitions) = options.partitions {
             builder = builder.with_partitions(partitions);
         }
@@ -121,11 +120,15 @@ impl Table {
     ///
     /// # Errors
     ///
-    /// Those of [`write_sidecar`](Self::write_sidecar) that are about writing.
+    /// Those of [`write_sidecar`](Self::write_sidecar) that are about writing; [`TableError::Sidecar`] for the sidecar of
+    /// another table, which would replace a sound one and never be used.
     pub fn place_sidecar(&self, built: BuiltSidecar, options: &TableOptions) -> Result<SidecarSummary, TableError> {
         let path = self.place_of_sidecar()?;
         let BuiltSidecar { bytes, filter } = built;
         let Some(bytes) = bytes else { return Ok(SidecarSummary { path: None, file_bytes: 0, filter }) };
+        if let Err(source) = Sidecar::open(&bytes, bytes.len() as u64, &self.identity()) {
+            return Err(TableError::Sidecar { path, source });
+        }
         let files = options.files.as_ref();
         self.check_in_place(files)?;
         let (path, mut file) = create_beside(files, &path)?;

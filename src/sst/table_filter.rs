@@ -11,7 +11,7 @@ use super::table_partitions::TablePartitions;
 use super::table_parts::TableParts;
 use super::table_source::{FilterPlace, TableFilterSource, WholeFile};
 use super::{ReadOptions, TableError, TableLocation};
-use crate::block::{FilterBlock, FilterReader, LoadContext, LookupOutcome};
+use crate::block::{FilterBlock, FilterReader, LookupOutcome};
 use crate::budget::{BudgetedFilter, BudgetedProbe, FileBudget};
 use crate::error::BlockError;
 use crate::hash::KeyHash;
@@ -54,9 +54,9 @@ impl Answer {
 }
 
 impl TableFilter {
-    /// The whole filter of a table's sidecar.
-    pub(crate) fn of_sidecar(block: FilterBlock<Bytes>) -> Self {
-        Self { held: Held::Resident(Box::new(Ok(block).into())), problem: None }
+    /// A whole filter, that of a table or of its sidecar.
+    pub(crate) fn of_block(block: FilterBlock<Bytes>) -> Self {
+        Self { held: Held::Resident(Box::new(FilterReader::of_shared_parts(block))), problem: None }
     }
 
     /// Reads the filter, or as much of it as says what it is if the rest comes under a budget. Whatever is wrong with it
@@ -72,7 +72,7 @@ impl TableFilter {
             .parts_shared_with(&parts.properties.writer.key_parts)
             .map_err(|source| refused(file, filter, source));
         let opened = shared.and_then(|shared| match (filter, &options.budget) {
-            (FilterHandle::Whole(handle), None) => Self::read_whole(file, handle, parts, (reader, shared)),
+            (FilterHandle::Whole(handle), None) => Self::read_whole(file, handle, parts, reader),
             _ => Self::register(file, filter, parts, (reader, shared), options),
         });
         opened.unwrap_or_else(Self::unusable)
@@ -90,14 +90,14 @@ impl TableFilter {
         file: &TableFile,
         handle: BlockHandle,
         parts: &TableParts,
-        (reader, shared): (&Reader, SharedParts),
+        reader: &Reader,
     ) -> Result<Self, TableError> {
         let filter = FilterHandle::Whole(handle);
         let contents = parts.read_filter(file, filter)?;
-        let known: Vec<KeyHash> = reader.known_keys(shared, &parts.properties).map(|(_, hash)| hash).collect();
-        let context = LoadContext::new(&reader.hasher).with_known_keys(&known).with_kinds(&reader.kinds);
+        let known: Vec<&[u8]> = parts.properties.bounds().collect();
+        let context = reader.load_context().with_known_keys(&known);
         let block = FilterBlock::load(contents, context).map_err(|source| refused(file, filter, source))?;
-        Ok(Self { held: Held::Resident(Box::new(Ok(block).into())), problem: None })
+        Ok(Self::of_block(block))
     }
 
     /// Reads the top index of a partitioned filter, or the end of a whole one, and leaves the rest to the budget.
@@ -108,7 +108,7 @@ impl TableFilter {
         (reader, shared): (&Arc<Reader>, SharedParts),
         options: &ReadOptions,
     ) -> Result<Self, TableError> {
-        let context = LoadContext::new(&reader.hasher).with_kinds(&reader.kinds);
+        let context = reader.load_context();
         let place = match filter {
             FilterHandle::Partitioned(handle) => {
                 FilterPlace::Partitions(TablePartitions::read(file, parts, handle, context)?)
@@ -185,7 +185,7 @@ impl TableFilter {
         match &self.held {
             Held::Resident(reader) if reader.probe(hash).is_absent() => Answer::Absent,
             Held::Resident(_) => Answer::MaybePresent,
-            Held::Budgeted(filter) => match filter.probe(key, hash) {
+            Held::Budgeted(filter) => match filter.probe_hash(key, hash) {
                 BudgetedProbe::Absent => Answer::Absent,
                 other => Answer::Budgeted(other),
             },
@@ -205,7 +205,7 @@ impl TableFilter {
     pub(crate) fn may_contain(&self, key: &[u8], hash: KeyHash) -> bool {
         match &self.held {
             Held::Resident(reader) => reader.block().map_or(true, |block| block.may_contain(hash)),
-            Held::Budgeted(filter) => !filter.probe(key, hash).is_absent(),
+            Held::Budgeted(filter) => !filter.probe_hash(key, hash).is_absent(),
         }
     }
 
@@ -213,7 +213,7 @@ impl TableFilter {
     pub(crate) fn may_contain_prefix(&self, prefix: &[u8], hash: KeyHash) -> bool {
         match &self.held {
             Held::Resident(_) => self.may_contain(prefix, hash),
-            Held::Budgeted(filter) => !filter.probe_prefix(prefix, hash).is_absent(),
+            Held::Budgeted(filter) => !filter.probe_part(prefix, hash).is_absent(),
         }
     }
 

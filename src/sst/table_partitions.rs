@@ -12,9 +12,6 @@ use crate::block::{FilterBlock, LoadContext};
 use crate::error::BlockError;
 use crate::partition::PartitionIndex;
 
-/// Bytes of the end of a container that say how long its top index is.
-const CONTAINER_END_BYTES: u64 = 40;
-
 /// The top index of a partitioned filter, and where its partitions lie in the file.
 #[derive(Clone, Debug)]
 pub(crate) struct TablePartitions {
@@ -50,7 +47,7 @@ impl TablePartitions {
         context: LoadContext<'_>,
     ) -> Result<Option<Self>, TableError> {
         let refused = |source| TableError::Filter { at: file.location(TablePart::Filter, 0), source };
-        let end_bytes = filter_bytes.min(CONTAINER_END_BYTES);
+        let end_bytes = filter_bytes.min(PartitionIndex::MAX_END_BYTES as u64);
         let end = file.read_bytes(filter_bytes - end_bytes, end_bytes)?;
         let tail_bytes = match PartitionIndex::tail_bytes(&end) {
             Err(BlockError::NotPartitioned { .. } | BlockError::TooShort { .. }) => return Ok(None),

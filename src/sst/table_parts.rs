@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::format::{BlockHandle, BlockHandles, FOOTER_BYTES, FilterHandle, Footer, aligned};
 use super::io::TableFile;
 use super::{TableError, TablePart, TableProperties};
-use crate::codec::TAIL_CAPACITY;
+use crate::block::trailer::MAX_TAIL_BYTES;
 use crate::sidecar::TableIdentity;
 
 /// Footer, metaindex and properties.
@@ -71,7 +71,7 @@ impl TableParts {
     /// when it is loaded.
     pub(crate) fn read_filter_end(&self, file: &TableFile, handle: BlockHandle) -> Result<Bytes, TableError> {
         self.check_place(file, FilterHandle::Whole(handle))?;
-        let bytes = handle.contents_bytes.min(TAIL_CAPACITY as u64);
+        let bytes = handle.contents_bytes.min(MAX_TAIL_BYTES as u64);
         file.read_bytes(handle.offset + handle.contents_bytes - bytes, bytes)
     }
 

@@ -20,9 +20,8 @@ use super::table_partitions::TablePartitions;
 use super::table_parts::TableParts;
 use super::table_source::{FilterPlace, TableFilterSource, WholeFile};
 use super::{FileSystem, KeyPartNames, RandomAccess, ReadOptions, TableError, TableLocation, TablePart};
+use crate::block::trailer::MAX_TAIL_BYTES;
 use crate::block::{FilterBlock, LoadContext};
-use crate::codec::TAIL_CAPACITY;
-use crate::hash::KeyHash;
 use crate::sidecar::{Sidecar, SidecarError};
 
 /// The sidecar that was found beside a table. A table without one keeps nothing.
@@ -150,10 +149,10 @@ impl SidecarFile {
         let partitions = TablePartitions::of_sidecar(&self.file, bytes, context).map_err(|error| self.named(error))?;
         let place = match partitions {
             None if options.budget.is_none() => {
-                return Ok((TableFilter::of_sidecar(self.loaded(self.read_filter()?, parts, reader, shared)?), shared));
+                return Ok((TableFilter::of_block(self.loaded(self.read_filter()?, parts, reader)?), shared));
             }
             None => {
-                let end_bytes = bytes.min(TAIL_CAPACITY as u64);
+                let end_bytes = bytes.min(MAX_TAIL_BYTES as u64);
                 let end = self.file.read_bytes(bytes - end_bytes, end_bytes)?;
                 FilterBlock::check_end(&end, bytes, context).map_err(|error| self.refused(error.into()))?;
                 FilterPlace::whole(WholeFile::Sidecar(Box::new(self.sidecar.clone())), reader)
@@ -182,7 +181,7 @@ impl SidecarFile {
             partitions.and_then(|partitions| self.damaged_partition(partitions)).unwrap_or(damage)
         })?;
         let Some(partitions) = partitions? else {
-            let block = self.loaded(filter, parts, reader, shared)?;
+            let block = self.loaded(filter, parts, reader)?;
             return Ok((FilterInMemory::Whole(Box::new(block)), shared));
         };
         drop(filter);
@@ -202,14 +201,8 @@ impl SidecarFile {
     }
 
     /// A whole filter, whose checksum has held.
-    fn loaded(
-        &self,
-        filter: Bytes,
-        parts: &TableParts,
-        reader: &Reader,
-        shared: SharedParts,
-    ) -> Result<FilterBlock<Bytes>, TableError> {
-        let known: Vec<KeyHash> = reader.known_keys(shared, &parts.properties).map(|(_, hash)| hash).collect();
+    fn loaded(&self, filter: Bytes, parts: &TableParts, reader: &Reader) -> Result<FilterBlock<Bytes>, TableError> {
+        let known: Vec<&[u8]> = parts.properties.bounds().collect();
         let block = FilterBlock::load(filter, self.context(reader).with_known_keys(&known));
         block.map_err(|error| self.refused(error.into()))
     }
@@ -227,8 +220,7 @@ impl SidecarFile {
     }
 
     fn context<'a>(&self, reader: &'a Reader) -> LoadContext<'a> {
-        let context = LoadContext::new(&reader.hasher).with_kinds(&reader.kinds);
-        context.with_file_id(self.sidecar.table().file_id())
+        reader.load_context().with_file_id(self.sidecar.table().file_id())
     }
 
     /// The problem of a filter, as one of the sidecar.

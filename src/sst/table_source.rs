@@ -10,7 +10,7 @@ use super::io::TableFile;
 use super::reader::Reader;
 use super::table_partitions::TablePartitions;
 use super::{TableError, TableId, TablePart};
-use crate::block::{FilterBlock, LoadContext};
+use crate::block::FilterBlock;
 use crate::budget::{FilterLayout, FilterSource};
 use crate::error::BlockError;
 use crate::hash::KeyHash;
@@ -56,7 +56,7 @@ impl WholeFilter {
     }
 
     fn load(&self, file: &TableFile) -> Result<FilterBlock<Bytes>, BlockError> {
-        let context = LoadContext::new(&self.reader.hasher).with_kinds(&self.reader.kinds);
+        let context = self.reader.load_context();
         match &self.file {
             WholeFile::Table { handle, table_id } => {
                 let contents = file.read_contents(TablePart::Filter, *handle, table_id).map_err(reason)?;
@@ -91,7 +91,7 @@ impl FilterPlace {
         match self {
             Self::Whole(_) => (0, hash),
             Self::Partitions(partitions) => {
-                let place = partitions.index.place(key, hash);
+                let place = partitions.index.place_of_hash(key, hash);
                 (place.number, place.hash)
             }
         }

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::filter_in_memory::FilterInMemory;
 use super::format::{BlockHandle, FilterHandle};
-use super::range_filter::{check_extractor, context, is_reader_to_blame, known_keys, refused};
+use super::range_filter::{check_extractor, context, is_reader_to_blame, refused};
 use super::reader::SharedParts;
 use super::table_partitions::TablePartitions;
 use super::table_parts::TableParts;
@@ -60,7 +60,7 @@ impl Table {
         self.check_zeros(TablePart::Padding, parts.before_range_filter().unwrap_or(handle.offset), handle.offset)?;
         let loaded = check_extractor(&parts.properties, &self.reader).and_then(|()| {
             let filter = RangeFilter::load(block.clone(), &context(&self.reader))?;
-            let lacks_known = known_keys(&parts.properties).any(|key| !filter.may_hold(key..=key));
+            let lacks_known = parts.properties.bounds().any(|key| !filter.may_hold(key..=key));
             let absent = BlockError::KnownKeyAbsent { hash: filter.info().hash };
             if lacks_known && is_reader_to_blame(&absent, &block) { Err(absent) } else { Ok(filter) }
         });
@@ -143,8 +143,9 @@ impl Table {
         handle: BlockHandle,
         damage: &mut Vec<TableError>,
     ) -> Result<FilterInMemory, TableError> {
-        // By the hash of its writer: whether it is the reader's is a question of its own.
-        let context = LoadContext::from(parts.properties.writer.hash).with_kinds(&self.reader.kinds);
+        // By the hash and the parts of its writer: whether they are the reader's is a question of its own.
+        let context =
+            LoadContext::from(parts.properties.writer.hash).with_any_key_parts().with_kinds(&self.reader.kinds);
         let partitions = TablePartitions::read(&self.file, parts, handle, context)?;
         let mut blocks = Vec::new();
         let mut end = 0;

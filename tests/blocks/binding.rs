@@ -46,7 +46,7 @@ fn blocks(file: u64, bound: Option<FileId>) -> Vec<Bytes> {
 }
 
 fn context(file: u64) -> LoadContext<'static> {
-    LoadContext::new(&KeyHasher::default()).with_file_id(id(file))
+    LoadContext::from(KeyHasher::default().identity()).with_file_id(id(file))
 }
 
 fn denied(filter: &FilterReader<Bytes>, file: u64) -> usize {
@@ -127,20 +127,24 @@ fn estimates_and_reports_have_the_binding_in_them() {
 
 #[test]
 fn a_block_without_a_known_key_is_not_used() {
-    let (own, other) = (hashes(7), hashes(8));
-    let known = [own[0], own[999]];
-    for block in blocks(7, None) {
-        let load = |known: &[KeyHash]| {
-            let context = LoadContext::new(&KeyHasher::default());
-            FilterBlock::load(block.clone(), context.with_known_keys(known)).map(drop)
+    let hasher = KeyHasher::default();
+    let keys = |from: u32| (from..from + KEYS).map(u32::to_le_bytes).collect::<Vec<_>>();
+    let (own, other) = (keys(0), keys(KEYS));
+    for policy in policies() {
+        let mut builder = policy.builder(&BuildContext::new(&hasher)).unwrap();
+        own.iter().for_each(|key| builder.add_key(key));
+        let block = builder.finish().block.unwrap();
+        let load = |known: &[&[u8]]| {
+            FilterBlock::load(block.clone(), LoadContext::new(&hasher).with_known_keys(known)).map(drop)
         };
-        assert_eq!(load(&known), Ok(()));
-        let refused = BlockError::KnownKeyAbsent { hash: KeyHasher::default().identity() };
-        assert_eq!(load(&other[..20]), Err(refused.clone()));
+        assert_eq!(load(&[&own[0], &own[999]]), Ok(()));
+        let refused = BlockError::KnownKeyAbsent { hash: hasher.identity() };
+        let others: Vec<&[u8]> = other[..20].iter().map(|key| &key[..]).collect();
+        assert_eq!(load(&others), Err(refused.clone()));
         // Each known key counts, wherever it stands.
-        let absent = other.iter().find(|&&hash| load(&[hash]).is_err()).unwrap();
-        assert_eq!(load(&[own[0], own[1], *absent]), Err(refused.clone()));
-        assert_eq!(load(&[*absent, own[0], own[1]]), Err(refused));
+        let absent = other.iter().find(|key| load(&[&key[..]]).is_err()).unwrap();
+        assert_eq!(load(&[&own[0], &own[1], absent]), Err(refused.clone()));
+        assert_eq!(load(&[absent, &own[0], &own[1]]), Err(refused));
     }
 }
 

@@ -385,6 +385,41 @@ fn a_budget_can_become_smaller_and_larger() {
 }
 
 #[test]
+fn bytes_that_were_planned_for_a_file_are_free_again_when_it_is_dropped() {
+    let disks = [1, 2].map(|set| disk(&ribbon(0.01), set, 1_000));
+    let whole = disks[0].block.len() as u64;
+    let budget = FilterBudget::new(0).without_automatic_plans();
+    let [(dropped, _), (next, _)] = disks.map(|disk| register(&budget, disk));
+    look_up(&dropped, 0..1_000);
+    budget.set_bytes(whole * 3 / 2);
+    assert_eq!((dropped.state().planned_bytes, dropped.state().bytes), (whole, 0));
+    assert!(!probe(&next, absent(1)).is_absent(), "the plan gives the bytes to the other file");
+    drop(dropped);
+    // No plan is made in between.
+    assert!(probe(&next, absent(1)).is_absent() && next.state().state == FilterState::Whole);
+    assert_no_key_lost(&next, 2, 1_000);
+}
+
+#[test]
+fn a_filter_that_is_being_loaded_while_the_budget_becomes_smaller_obeys_it() {
+    for share in [0, 2, 3] {
+        let budget = FilterBudget::unlimited();
+        let (filter, disk) = register(&budget, Disk { gate: Some(Barrier::new(2)), ..disk(&ribbon(0.01), 1, 1_000) });
+        let bytes = disk.block.len() as u64 * share / 4;
+        thread::scope(|scope| {
+            let loader = scope.spawn(|| probe(&filter, absent(1)));
+            let gate = disk.gate.as_ref().unwrap();
+            gate.wait();
+            budget.set_bytes(bytes);
+            gate.wait();
+            assert!(loader.join().unwrap().is_absent(), "the answer of what was loaded");
+        });
+        let stats = budget.stats();
+        assert!(stats.used_bytes <= bytes, "{stats:?}");
+    }
+}
+
+#[test]
 fn no_key_is_lost_while_threads_probe_plan_resize_and_drop_files() {
     const LIMIT: u64 = 12_000;
     let budget = FilterBudget::new(LIMIT).with_probes_per_plan(500);

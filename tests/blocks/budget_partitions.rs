@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use sstfilter::budget::{BudgetReason, BudgetedFilter, BudgetedProbe, FilterBudget, FilterLayout, FilterSource};
 use sstfilter::partition::{PartitionCut, PartitionIndex, PartitionOptions, PartitionedBuilder};
-use sstfilter::{BlockError, BuildContext, FilterBlock, FilterPolicy, KeyHasher, KindPolicy, LookupOutcome};
+use sstfilter::{
+    BlockError, BuildContext, FilterBlock, FilterPolicy, FixedPrefix, KeyHasher, KeyParts, KindPolicy, LookupOutcome,
+};
 
 use crate::common::ribbon;
 
@@ -41,6 +43,10 @@ fn absent_key(number: u32) -> Vec<u8> {
     [&key(number)[..], b"-"].concat()
 }
 
+fn parts() -> KeyParts {
+    KeyParts::whole_keys().with_extractor(Arc::new(FixedPrefix::new(4)))
+}
+
 fn register(
     budget: &FilterBudget,
     policy: impl FilterPolicy + 'static,
@@ -48,13 +54,11 @@ fn register(
 ) -> (BudgetedFilter, Arc<Disk>) {
     let hasher = KeyHasher::default();
     let options = PartitionOptions::new(cut, 4 << 10).unwrap();
-    let mut builder = PartitionedBuilder::new(Arc::new(policy), &BuildContext::new(&hasher), options);
-    for number in 0..KEYS {
-        let key = key(number);
-        builder.add(&key, &[hasher.hash(&key), hasher.hash(&key[..4])]);
-    }
+    let context = BuildContext::new(&hasher).with_key_parts(parts());
+    let mut builder = PartitionedBuilder::new(Arc::new(policy), &context, options);
+    (0..KEYS).for_each(|number| builder.add_key(&key(number)));
     let container = builder.finish().seal().unwrap().to_vec();
-    let tail = PartitionIndex::tail_bytes(&container[container.len() - 40..]).unwrap();
+    let tail = PartitionIndex::tail_bytes(&container[container.len() - PartitionIndex::MAX_END_BYTES..]).unwrap();
     let index = PartitionIndex::load(&container[container.len() - usize::try_from(tail).unwrap()..], &hasher).unwrap();
     let (container, index) = (Mutex::new(container), Arc::new(index));
     let disk = Arc::new(Disk { container, index: index.clone(), loads: 0.into(), loaded_bytes: 0.into() });
@@ -119,7 +123,7 @@ fn a_prefix_is_absent_only_if_all_its_partitions_say_so() {
         let budget = FilterBudget::new(bytes);
         let (filter, _) = register(&budget, ribbon(0.01), cut);
         let probe_prefix =
-            |prefix: &str| filter.probe_prefix(prefix.as_bytes(), KeyHasher::default().hash(prefix.as_bytes()));
+            |prefix: &str| filter.probe_prefix(&parts().prefix(&KeyHasher::default(), prefix.as_bytes()));
         for number in 0..KEYS / 1_000 {
             let prefix = format!("{number:03}/");
             assert!(!probe_prefix(&prefix).is_absent(), "prefix {prefix}");
@@ -191,4 +195,14 @@ fn a_source_that_mixes_partitions_up_loses_no_key() {
     let is_absent = |number| filter.probe(&key(number), hasher.hash(&key(number))).is_absent();
     assert!(!(0..KEYS).any(is_absent));
     assert!(matches!(filter.state().why, BudgetReason::LoadFailed(_)));
+}
+
+#[test]
+fn a_partition_that_is_registered_as_a_whole_filter_loses_no_key() {
+    let budget = FilterBudget::unlimited();
+    let (_, disk) = register(&budget, KindPolicy::default(), PartitionCut::KeyRange);
+    let bytes = disk.index.entries().next().unwrap().block_bytes.into();
+    let filter = budget.register(FilterLayout::Whole { bytes }, disk);
+    assert_no_key_lost(&filter);
+    assert!(matches!(filter.state().why, BudgetReason::LoadFailed(reason) if *reason == BlockError::Partition));
 }

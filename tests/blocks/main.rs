@@ -1,5 +1,5 @@
-//! Filter blocks: damaged, misplaced, many at once, and misused. `set` selects instruction sets for the whole process;
-//! no other test here depends on the selection.
+//! Filter blocks: damaged, misplaced, many at once, and misused. `set` and `user_kinds` select instruction sets for the
+//! whole process, one at a time; no other test here depends on the selection.
 
 #![expect(clippy::unwrap_used, reason = "tests, and the functions they share")]
 
@@ -10,6 +10,7 @@ mod binding;
 mod budget;
 mod budget_partitions;
 mod flipped_bits;
+mod key_parts;
 mod misuse;
 mod partitions;
 mod probe;

@@ -5,7 +5,9 @@
 use crate::common;
 use crate::common::cases::{self, CONTAINERS, ContainerCase};
 use sstfilter::partition::{PartitionCut, PartitionEntry, PartitionIndex, PartitionedFilter};
-use sstfilter::{BlockError, FilterReader, FilterSet, KeyHash, KeyHasher, MatchBitmap, MatchMatrix, Probe};
+use sstfilter::{
+    BlockError, FileId, FilterReader, FilterSet, KeyHash, KeyHasher, LoadContext, MatchBitmap, MatchMatrix, Probe,
+};
 
 type Keys = Vec<(Vec<u8>, KeyHash)>;
 
@@ -186,10 +188,29 @@ fn a_container_opened_without_reading_it_finds_damage_at_the_first_probe() {
         for key in &sound.absent {
             assert_eq!(filter.may_contain(&key.0, key.1), sound.number_of(key) == 1, "{}", sound.case.name);
         }
-        for (key, hash) in &sound.present {
-            filter.check_known_key(key, *hash).unwrap();
-        }
+        assert!(sound.present.iter().all(|(key, hash)| filter.may_contain(key, *hash)));
         assert_eq!(filter.problems().map(|(number, _)| number).collect::<Vec<_>>(), [1], "{}", sound.case.name);
+    }
+}
+
+#[test]
+fn known_keys_find_a_container_of_other_keys_or_of_a_changed_hash_however_it_is_cut() {
+    for case in CONTAINERS.into_iter().filter(|case| case.keys > 0) {
+        let case = ContainerCase { hash: cases::Hash::Custom { tag: 5, seed: 1 }, ..case };
+        let bytes = case.build();
+        let is_refused = |keys: Keys, seed: u64| {
+            let case = ContainerCase { hash: cases::Hash::Custom { tag: 5, seed }, ..case };
+            let (hasher, known) = (case.hash.hasher(), keys.iter().map(|(key, _)| &key[..]).collect::<Vec<_>>());
+            let context = LoadContext::new(&hasher).with_known_keys(&known);
+            let context = case
+                .file_number
+                .map_or(context, |number| context.with_file_id(FileId::new(&number.to_le_bytes()).unwrap()));
+            let loaded = PartitionedFilter::load(&bytes[..], context);
+            matches!(loaded.map(drop), Err(BlockError::KnownKeyAbsent { .. }))
+        };
+        assert!(!is_refused(case.keys(), 1), "{}: its own keys", case.name);
+        assert!(is_refused(case.absent_keys(20), 1), "{}: other keys", case.name);
+        assert!(is_refused(case.keys()[..20].to_vec(), 2), "{}: a changed hash", case.name);
     }
 }
 
@@ -199,12 +220,12 @@ fn another_hash_under_the_same_tag_is_found_by_known_keys() {
     let bytes = case.read();
     let other = KeyHasher::custom(0x0123_4567_89ab_cdef, |key| KeyHash::mix(key.len() as u64 * 7));
     let filter = PartitionedFilter::load(&bytes[..], &other).unwrap();
-    let known: Vec<KeyHash> = (1..20).map(|length| other.hash(&vec![0; length])).collect();
-    let absent = known.iter().filter(|&&hash| !filter.may_contain_hash(hash)).count();
+    let keys: Vec<Vec<u8>> = (1..20).map(|length| vec![0; length]).collect();
+    let absent = keys.iter().filter(|key| !filter.may_contain(key, other.hash(key))).count();
     assert!(absent > 10, "{absent}");
-    let context = sstfilter::LoadContext::new(&other).with_known_keys(&known);
+    let known: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
+    let context = LoadContext::new(&other).with_known_keys(&known);
     assert!(matches!(PartitionedFilter::load(&bytes[..], context), Err(BlockError::KnownKeyAbsent { .. })));
-    assert!((0..20).any(|length| filter.check_known_key(&vec![0; length], other.hash(&vec![0; length])).is_err()));
 }
 
 #[test]

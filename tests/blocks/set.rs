@@ -4,7 +4,6 @@
 
 use crate::common;
 use bytes::Bytes;
-use sstfilter::simd::{self, InstructionSet};
 use sstfilter::{
     BitsPerKey, BlockError, BuildContext, FilterBlock, FilterReader, FilterSet, KeyHash, KeyHasher, KindPolicy,
     LookupOutcome, MatchBitmap, MatchMatrix,
@@ -81,8 +80,7 @@ fn assert_answers_as_each_alone(members: &[Member]) {
     let hashes = asked(u32::try_from(members.len()).unwrap());
     let expected: Vec<Vec<usize>> = hashes.iter().map(|&hash| answers_alone(members, hash)).collect();
     let (mut hits, mut matrix) = (MatchBitmap::default(), MatchMatrix::default());
-    for instructions in InstructionSet::available() {
-        simd::select(instructions).unwrap();
+    common::for_each_set(|instructions| {
         let opened = members.iter().map(|member| FilterReader::from(reopened(member)));
         let set = FilterSet::new(opened, KeyHasher::default().identity());
         assert_eq!((set.len(), set.is_empty()), (members.len(), members.is_empty()));
@@ -98,11 +96,9 @@ fn assert_answers_as_each_alone(members: &[Member]) {
             assert_eq!(rows, expected[..hashes.len()], "{instructions}, {} filters, {batch} keys", members.len());
             assert_eq!(matrix.count(), rows.iter().map(Vec::len).sum::<usize>() as u64);
         }
-    }
-    simd::select(InstructionSet::fastest()).unwrap();
+    });
 }
 
-/// One test for all numbers of filters, so that no other one selects instructions meanwhile.
 #[test]
 fn a_set_answers_as_its_filters_do_alone_on_every_instruction_set() {
     for count in [0, 1, 2, 63, 64, 65, 70, 128, 129, 200] {

@@ -157,11 +157,11 @@ fn sizes_between_the_columns_are_met_to_within_a_word_for_each_layer() {
 #[test]
 fn a_shrunk_block_keeps_its_hash_file_keys_and_reason() {
     let hasher = KeyHasher::with_seed(7);
-    let context = BuildContext::new(&hasher).with_file_id(FileId::from_parts(1, 2));
+    let context = BuildContext::new(&hasher).with_file_id(FileId::from([3; 16]));
     let fallback = ribbon(7, 0.0).with_min_keys(1 << 20);
     for (policy, reason) in [(ribbon(7, 0.0), FallbackReason::None), (fallback, FallbackReason::TooFewKeys)] {
         let block = common::build_in(&policy, &context, &keys(9_999)).block.unwrap();
-        let context = LoadContext::new(&hasher).with_file_id(FileId::from_parts(1, 2));
+        let context = LoadContext::new(&hasher).with_file_id(FileId::from([3; 16]));
         let block = FilterBlock::load(block, context).unwrap();
         let step = block.shrink_steps()[0];
         let smaller = FilterBlock::load(block.shrunk_to(step.block_bytes).unwrap(), context).unwrap();
@@ -215,7 +215,7 @@ fn below_the_smallest_step_an_error_names_it() {
     };
     let blooms = [of_lines(101, 5_000), of_lines(101, 50), of_lines(96, 4_900), of_lines(360, 18_000)];
     let ribbons = [(7, 0.28), (1, 0.0)].map(|(upper, share)| built(&ribbon(upper, share), &keys(20_000)));
-    let file = built(&ribbon(7, 0.28), &keys(2_000)).bound_to(FileId::from_parts(1, 2));
+    let file = built(&ribbon(7, 0.28), &keys(2_000)).bound_to(FileId::from([3; 16]));
     let file = FilterBlock::open_unverified(file).unwrap();
     let mut smallest = Vec::new();
     for block in blooms.into_iter().chain(ribbons).chain([file]) {

@@ -1,6 +1,8 @@
 //! User-defined kinds. The failures guarded against: a kind that loses keys is trusted; one that panics, reads beyond
 //! its payload, claims wrong lengths or shrinks wrongly crashes a reader or breaks other filters; one takes a number of
-//! the library's.
+//! the library's; bytes that go missing after they were loaded are taken for a payload.
+
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use sstfilter::kind::{
     Abilities, BuildFailure, BuildLimits, BuiltPayload, EncodedShape, FilterShape, Kind, NotStreamed, ParamWords,
@@ -8,10 +10,12 @@ use sstfilter::kind::{
 };
 use sstfilter::{
     BlockError, BuildContext, BuiltFilter, ConfigError, FallbackReason, FilterBlock, FilterError, FilterKind,
-    FilterReader, FilterSet, KeyHash, KeyHasher, KindPolicy, KindRegistry, LoadContext, MatchBitmap, SelfCheck, Sizing,
+    FilterReader, FilterSet, KeyHash, KeyHasher, KindPolicy, KindRegistry, LoadContext, MatchBitmap, MatchMatrix,
+    SelfCheck, Sizing,
 };
 
-use crate::common;
+use crate::common::cases::BLOCKS;
+use crate::common::{self, for_each_set};
 
 /// What a kind does wrong.
 const NOTHING: u8 = 0;
@@ -197,7 +201,7 @@ fn blocks_of_a_registered_kind_are_read_like_all_others() {
     let built = build(Hashes::<200, NOTHING>, SelfCheck::On);
     assert_eq!((built.report.used, built.report.reason), (Some(FilterKind::from_code(200)), FallbackReason::None));
     let (block, kinds) = (built.block.unwrap(), registry::<Hashes<200, NOTHING>>());
-    let context = LoadContext::from(&KeyHasher::default()).with_kinds(&kinds);
+    let context = LoadContext::from(KeyHasher::default().identity()).with_kinds(&kinds);
     let filter = FilterBlock::load(&block, context).unwrap();
     let info = filter.info();
     assert_eq!((info.keys, info.block_bytes, info.shape.to_string()), (320, 320 * 8 + 40, "hashes 320".to_owned()));
@@ -251,7 +255,7 @@ fn numbers_of_the_library_and_taken_ones_are_refused() {
 fn assert_lets_through<const ID: u8, const WRONG: u8>() {
     let (faulty, sound) = (block::<ID, NOTHING>(), build(Hashes::<220, NOTHING>, SelfCheck::On).block.unwrap());
     let kinds = registry::<Hashes<ID, WRONG>>().with_kind::<Hashes<220, NOTHING>>().unwrap();
-    let context = LoadContext::from(&KeyHasher::default()).with_kinds(&kinds);
+    let context = LoadContext::from(KeyHasher::default().identity()).with_kinds(&kinds);
     let load = || [&faulty[..], &sound[..]].map(|block| FilterReader::load(block, context));
     let set = FilterSet::new(load(), KeyHasher::default().identity());
     let mut hits = MatchBitmap::default();
@@ -330,7 +334,7 @@ fn lengths_that_a_block_claims_for_a_users_kind_are_checked() {
 /// The sizes to which the kind's block shrinks, in bytes of payload.
 fn shrunk_sizes<const ID: u8, const WRONG: u8>() -> Vec<u64> {
     let (block, kinds) = (block::<ID, NOTHING>(), registry::<Hashes<ID, WRONG>>());
-    let context = LoadContext::from(&KeyHasher::default()).with_kinds(&kinds);
+    let context = LoadContext::from(KeyHasher::default().identity()).with_kinds(&kinds);
     let block = FilterBlock::load(block, context).unwrap();
     let info = block.info();
     let tail_bytes = info.block_bytes - info.payload_bytes;
@@ -362,4 +366,57 @@ fn a_users_kind_shrinks_and_one_that_does_it_wrongly_is_refused() {
     assert_eq!(shrunk_sizes::<234, CANNOT_READ_SMALLER_SHAPES>(), []);
     assert_eq!(shrunk_sizes::<235, DOES_NOT_WRITE_SMALLER_ONES>(), []);
     assert_eq!(shrunk_sizes::<236, HAS_NO_RATE>(), []);
+}
+
+/// The first bytes of a block, as many as there are now: a mapped file becomes shorter when it is cut.
+#[derive(Clone, Copy)]
+struct Cut<'a>(&'a [u8], &'a AtomicUsize);
+
+impl AsRef<[u8]> for Cut<'_> {
+    fn as_ref(&self) -> &[u8] {
+        &self.0[..self.1.load(Relaxed)]
+    }
+}
+
+/// Loads the block, cuts its payload, and probes for keys that it had.
+fn assert_no_key_is_lost_once_it_is_cut(block: &[u8], context: LoadContext<'_>, keys: &[KeyHash], what: &str) {
+    let length = AtomicUsize::new(block.len());
+    let filter = FilterBlock::load(Cut(block, &length), context).unwrap();
+    let payload_bytes = usize::try_from(filter.info().payload_bytes).unwrap();
+    let set = FilterSet::new([FilterReader::from(Ok(filter.clone()))], filter.hash_identity());
+    let (mut matches, mut matrix) = (MatchBitmap::default(), MatchMatrix::default());
+    for cut in [0, 1, payload_bytes / 2, payload_bytes - 1] {
+        length.store(cut, Relaxed);
+        filter.may_contain_batch(keys, &mut matches);
+        set.matches_batch(keys, &mut matrix);
+        let batches = (matches.count(), matrix.count());
+        assert_eq!(
+            batches,
+            (keys.len() as u64, keys.len() as u64),
+            "{what}: batches in {cut} of {payload_bytes} bytes"
+        );
+        for &hash in keys {
+            assert!(filter.may_contain(hash), "{what}: {cut} of {payload_bytes} bytes");
+            set.matches(hash, &mut matches);
+            assert!(matches.may_contain(0), "{what}: a set in {cut} of {payload_bytes} bytes");
+        }
+    }
+}
+
+#[test]
+fn no_key_is_lost_in_a_filter_whose_payload_was_cut_after_it_was_loaded() {
+    let (block, kinds) = (block::<237, NOTHING>(), registry::<Hashes<237, NOTHING>>());
+    let with_keys = BLOCKS.iter().filter(|case| case.keys > 0);
+    let stored: Vec<_> = with_keys.map(|case| (case, case.read(), case.hashes())).collect();
+    for_each_set(|set| {
+        let context = LoadContext::from(KeyHasher::default().identity()).with_kinds(&kinds);
+        assert_no_key_is_lost_once_it_is_cut(&block, context, &keys(), &format!("a user's kind with {set}"));
+        for (case, block, keys) in &stored {
+            let what = format!("{} with {set}", case.name);
+            assert_no_key_is_lost_once_it_is_cut(block, case.load_context(), keys, &what);
+        }
+    });
+    let kind_of = |block: &Vec<u8>| FilterBlock::open_unverified(block).unwrap().info().kind;
+    let kinds: Vec<FilterKind> = stored.iter().map(|(_, block, _)| kind_of(block)).collect();
+    assert!(sstfilter::kind::all().iter().all(|entry| kinds.contains(&entry.id)));
 }

@@ -343,7 +343,7 @@ impl BlockCase {
 
     /// What its reader expects of it.
     pub(crate) fn load_context(&self) -> LoadContext<'static> {
-        let context = LoadContext::new(&self.hash.hasher());
+        let context = LoadContext::from(self.hash.hasher().identity());
         self.file_number.map_or(context, |number| context.with_file_id(FileId::new(&number.to_le_bytes()).unwrap()))
     }
 
@@ -427,7 +427,7 @@ impl ContainerCase {
     }
 
     pub(crate) fn load_context(&self) -> LoadContext<'static> {
-        let context = LoadContext::new(&self.hash.hasher());
+        let context = LoadContext::from(self.hash.hasher().identity());
         self.file_number.map_or(context, |number| context.with_file_id(FileId::new(&number.to_le_bytes()).unwrap()))
     }
 

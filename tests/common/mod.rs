@@ -7,10 +7,12 @@ pub(crate) mod policies;
 pub(crate) mod random;
 pub(crate) mod ranges;
 
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use sstfilter::kind::KindEntry;
+use sstfilter::simd::{self, InstructionSet};
 use sstfilter::{
     BuildContext, BuiltFilter, FalsePositiveRate, FilterBlock, FilterPolicy, KeyHash, KeyHasher, KindPolicy, Sizing,
 };
@@ -50,6 +52,18 @@ pub(crate) fn policy(name: &str, sizing: impl Into<Sizing>) -> KindPolicy {
 /// The keys that a filter lets through.
 pub(crate) fn hits<D: AsRef<[u8]>>(filter: &FilterBlock<D>, hashes: impl Iterator<Item = KeyHash>) -> u64 {
     hashes.map(|hash| u64::from(filter.may_contain(hash))).sum()
+}
+
+/// Runs `test` with each instruction set that the CPU has. The choice is the whole process's, so that one test at a
+/// time makes it; the other tests have the same answers with any set.
+pub(crate) fn for_each_set(mut test: impl FnMut(InstructionSet)) {
+    static SELECTING: Mutex<()> = Mutex::new(());
+    let _guard = SELECTING.lock().unwrap_or_else(PoisonError::into_inner);
+    for set in InstructionSet::available() {
+        simd::select(set).unwrap();
+        test(set);
+        assert_eq!(simd::selected(), set);
+    }
 }
 
 /// `work` for every number below `count`, dealt out to all cores; the results in order of the numbers.

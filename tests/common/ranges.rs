@@ -121,6 +121,7 @@ pub(crate) const RANGES: &[RangeCase] = &[
     ordered("range-ordered-hosts", 0.01, hosts),
     ordered("range-ordered-long-common-prefix", 0.02, long_prefixes),
     ordered("range-ordered-longer-than-a-window", 0.1, longer_than_a_window),
+    ordered("range-ordered-zeros-beyond-a-window", 0.01, zeros_beyond_a_window),
     RangeCase { file_number: Some(7), ..ordered("range-ordered-bound-to-file-7", 0.01, || spread_integers(40)) },
     hashed("range-hashed-no-keys", (0.01, 32), (8, 0), Vec::new),
     hashed("range-hashed-fruit", (0.01, 4), (8, 40), fruit),
@@ -131,6 +132,9 @@ pub(crate) const RANGES: &[RangeCase] = &[
     }),
     hashed("range-hashed-strings", (0.3, 40), (5, 9), || strings(&[0, b'a', 0xff], 5, 200)),
     hashed("range-hashed-long-ranges", (0.001, 1 << 20), (8, 10), || spread_integers(100)),
+    hashed("range-hashed-zeros-beyond-a-window", (0.01, 32), (8, 0), zeros_beyond_a_window),
+    hashed("range-hashed-wrapped", (0.5, 1 << 19), (8, 0), wrapped),
+    within(Extractor::Fixed(2), hashed("range-hashed-successor-of-a-prefix", (0.02, 16), (2, 0), successor)),
     within(Extractor::Fixed(2), hashed("range-hashed-fixed-prefix", (0.02, 16), (2, 0), prefixed)),
     within(Extractor::Delimited(b':'), hashed("range-hashed-delimited", (0.02, 100), (4, 8), delimited)),
     within(Extractor::Delimited(b'#'), hashed("range-hashed-all-outside", (0.02, 16), (8, 0), fruit)),
@@ -202,6 +206,22 @@ fn longer_than_a_window() -> Vec<Key> {
         [&b"sixteen bytes..."[..(number % 17) as usize], &zeros, &bytes(mixed(number))[..2], &zeros].concat()
     };
     (0..400).map(|number| [&b"x"[..(number % 2) as usize], &rest(number)].concat()).collect()
+}
+
+/// Strings whose windows end in zeros, and which have more of them behind: a string above one of these has its window,
+/// although the window's low bits are 0.
+fn zeros_beyond_a_window() -> Vec<Key> {
+    [17, 19, 1].into_iter().zip(1..).map(|(length, first)| [&[first][..], &vec![0; length - 1]].concat()).collect()
+}
+
+/// Integers whose codes wrap around: their chunks of 2^24 units, numbers 5 and 71, start near the end of the space.
+fn wrapped() -> Vec<Key> {
+    [0x05ff_ffff, 0x47c0_0000].map(bytes).into()
+}
+
+/// A key with a prefix, near the last that can have it, and the least string without it.
+fn successor() -> Vec<Key> {
+    vec![b"ab\xff\xf0".to_vec(), b"ac".to_vec()]
 }
 
 /// Prefixes of two bytes with few keys each; keys of one byte are outside the domain.

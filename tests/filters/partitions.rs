@@ -237,7 +237,7 @@ fn by_hash(policy: &Arc<dyn FilterPolicy>, context: &BuildContext, target_bytes:
 fn of_hashes(policy: &Arc<dyn FilterPolicy>, context: &BuildContext, target_bytes: u32, hashes: &[KeyHash]) -> Bytes {
     let options = PartitionOptions::new(PartitionCut::HashRange, target_bytes).unwrap();
     let mut builder = PartitionedBuilder::new(policy.clone(), context, options);
-    hashes.iter().for_each(|&hash| builder.add(&[], &[hash]));
+    hashes.iter().for_each(|&hash| builder.add_hash(&[], hash));
     let built = builder.finish();
     let (report, blocks) = (built.report(), built.reports().map(|report| report.block_bytes).sum::<u64>());
     assert!(report.peak_build_bytes > blocks + hashes.len() as u64 * 8);

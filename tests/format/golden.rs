@@ -7,10 +7,10 @@ mod ranges;
 
 use std::fs;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
-use crate::common;
 use crate::common::cases::{self, BLOCKS, BlockCase, CONTAINERS, ContainerCase, SIDECAR, TABLES, TableCase};
+use crate::common::{self, for_each_set};
 use bytes::Bytes;
 use sstfilter::partition::PartitionCut;
 use sstfilter::sidecar::Sidecar;
@@ -31,18 +31,6 @@ const RECIPE: &str = r#"  "keys": "key number i, from 0 on, is the ASCII bytes o
   "file_number": "the number, as u64, of the file that the block is bound to",
   "crc32c": "of the whole file",
 "#;
-
-/// Runs `test` with each instruction set that the CPU has. The choice is the whole process's, so that one test at a
-/// time makes it; the other tests have the same answers with any set.
-pub(crate) fn for_each_set(test: impl Fn(InstructionSet)) {
-    static SELECTING: Mutex<()> = Mutex::new(());
-    let _guard = SELECTING.lock().unwrap_or_else(PoisonError::into_inner);
-    for set in InstructionSet::available() {
-        simd::select(set).unwrap();
-        test(set);
-        assert_eq!(simd::selected(), set);
-    }
-}
 
 fn is_regenerating() -> bool {
     std::env::var_os("SSTFILTER_REGENERATE").is_some_and(|value| value == "1")
@@ -316,8 +304,9 @@ fn a_stored_filter_of_three_parts_tells_of_keys_and_of_both_prefixes() {
     let table = Table::open_source(Bytes::from(case.read()), &options).unwrap();
     let filter = table.filter().unwrap().block().unwrap();
     assert_eq!(filter.info().keys, 506, "500 keys, five prefixes and one");
+    assert_eq!((filter.info().whole_keys, filter.info().extractors.len()), (true, 2));
     let (parts, hasher) = (cases::three_parts(), KeyHasher::default());
-    let holds = |prefix: &str| parts.prefix_hashes(&hasher, prefix.as_bytes()).all(|hash| filter.may_contain(hash));
+    let holds = |prefix: &str| filter.may_contain_prefix(&parts.prefix(&hasher, prefix.as_bytes()));
     let held: Vec<u32> = (0..1_000).filter(|number| holds(&format!("key-{number:06}"))).collect();
     assert_eq!(held[..5], [0, 1, 2, 3, 4]);
     assert!(held.len() < 30 && holds("key-") && !holds("yek-"), "{held:?}");

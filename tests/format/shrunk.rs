@@ -3,8 +3,8 @@
 
 use sstfilter::FilterBlock;
 
-use super::golden::for_each_set;
 use crate::common::cases::BLOCKS;
+use crate::common::for_each_set;
 
 /// The fixtures that shrink; at how many of the sizes tried; and the CRC32C of all these blocks, one after the other.
 const SHRUNK: &[(&str, usize, u32)] = &[

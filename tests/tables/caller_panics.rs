@@ -1,6 +1,7 @@
 //! An engine runs compaction steps under `catch_unwind`, and code of its own (an extractor, a hash, a filter builder)
 //! panics once. The failure guarded against: the step is retried, and a table is finished that has a key in its data
-//! and not in its filter, so that the key is lost though every checksum holds.
+//! and not in its filter, so that the key is lost though every checksum holds. Or that code reports numbers that cannot be,
+//! and arithmetic with them ends the writer.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -9,8 +10,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-use sstfilter::sst::{Table, TableBuilder, TableError, TableOptions, TableWriter};
-use sstfilter::{BuildContext, BuiltFilter, FilterBuilder, FilterPolicy, KeyExtractor, KeyHash, KeyHasher, KindPolicy};
+use sstfilter::partition::{PartitionCut, PartitionOptions};
+use sstfilter::sst::{Lookup, ReadOptions, Table, TableBuilder, TableError, TableOptions, TableWriter};
+use sstfilter::{
+    BuildContext, BuildReport, BuiltFilter, FallbackReason, FilterBuilder, FilterPolicy, KeyExtractor, KeyHash,
+    KeyHasher, KindPolicy,
+};
 
 const KEYS: u32 = 1_000;
 
@@ -50,8 +55,8 @@ enum Call {
     Extract,
     Hash,
     Builder,
-    AddHash,
-    AddHashLate,
+    AddKey,
+    AddKeyLate,
     Finish,
 }
 
@@ -81,17 +86,17 @@ struct PanickingBuilder {
 
 impl FilterBuilder for PanickingBuilder {
     fn add_key(&mut self, key: &[u8]) {
+        if self.call == Call::AddKey {
+            self.fuse.burn();
+        }
         self.inner.add_key(key);
+        if self.call == Call::AddKeyLate {
+            self.fuse.burn();
+        }
     }
 
     fn add_hash(&mut self, hash: KeyHash) {
-        if self.call == Call::AddHash {
-            self.fuse.burn();
-        }
         self.inner.add_hash(hash);
-        if self.call == Call::AddHashLate {
-            self.fuse.burn();
-        }
     }
 
     fn estimated_bytes(&self) -> u64 {
@@ -153,7 +158,7 @@ fn assert_poisoned<T: std::fmt::Debug>(result: &Result<T, TableError>, what: &st
     assert!(matches!(result, Err(TableError::Poisoned)), "{what}: expected a poisoned builder, got {result:?}");
 }
 
-const ADDING: [Call; 4] = [Call::Extract, Call::Hash, Call::AddHash, Call::AddHashLate];
+const ADDING: [Call; 4] = [Call::Extract, Call::Hash, Call::AddKey, Call::AddKeyLate];
 
 #[test]
 fn a_builder_whose_filter_may_lack_a_key_after_a_panic_finishes_no_table() {
@@ -232,4 +237,79 @@ fn a_builder_whose_sink_panicked_finishes_no_table() {
     assert_eq!(panics, 1);
     after.iter().for_each(|result| assert_poisoned(result, "sink"));
     assert_poisoned(&builder.finish().map(drop), "sink");
+}
+
+/// Where a report claims something.
+type Field = fn(&mut BuildReport) -> &mut u64;
+
+/// A policy of the engine's whose builders claim a number of bytes or keys, whatever they have built.
+#[derive(Debug)]
+struct Boastful(Field, u64);
+
+#[derive(Debug)]
+struct BoastfulBuilder(Field, u64, Box<dyn FilterBuilder>);
+
+impl FilterPolicy for Boastful {
+    fn name(&self) -> &'static str {
+        "boastful"
+    }
+
+    fn builder(&self, context: &BuildContext) -> Option<Box<dyn FilterBuilder>> {
+        Some(Box::new(BoastfulBuilder(self.0, self.1, KindPolicy::default().builder(context))))
+    }
+}
+
+impl FilterBuilder for BoastfulBuilder {
+    fn add_key(&mut self, key: &[u8]) {
+        self.2.add_key(key);
+    }
+
+    fn add_hash(&mut self, hash: KeyHash) {
+        self.2.add_hash(hash);
+    }
+
+    fn estimated_bytes(&self) -> u64 {
+        self.1
+    }
+
+    fn finish(self: Box<Self>) -> BuiltFilter {
+        let mut built = self.2.finish();
+        *(self.0)(&mut built.report) = self.1;
+        built
+    }
+}
+
+/// The table of 3,000 keys under such a policy: its report of the filter, if it has one, once every key was found.
+fn report_of_boasting(options: &TableOptions, field: Field, claim: u64) -> (u64, BuildReport, bool) {
+    let options = options.clone().with_policy(Arc::new(Boastful(field, claim)));
+    let mut builder = TableBuilder::new(Vec::new(), &options).unwrap();
+    (0..3_000).for_each(|number| builder.add(&key(number), b"value").unwrap());
+    let estimate = builder.estimated_bytes();
+    let (bytes, summary) = builder.finish().unwrap();
+    let table = Table::open_source(bytes::Bytes::from(bytes), &ReadOptions::default()).unwrap();
+    assert!((0..3_000).all(|number| table.get(&key(number)).unwrap() == Lookup::Found(b"value"[..].into())));
+    (estimate, summary.filter.unwrap(), summary.filter_bytes > 0)
+}
+
+#[test]
+fn a_builder_that_claims_all_bytes_and_keys_there_can_be_costs_no_table_and_no_key() {
+    let [block_bytes, peak_bytes, keys]: [Field; 3] =
+        [|report| &mut report.block_bytes, |report| &mut report.peak_build_bytes, |report| &mut report.distinct_keys];
+    let whole = TableOptions::default();
+    // Two of the second claim are 0 in 64 bits.
+    for claim in [u64::MAX, 1 << 63] {
+        for field in [block_bytes, peak_bytes, keys] {
+            let (estimate, mut report, has_filter) = report_of_boasting(&whole, field, claim);
+            assert!(estimate >= claim && *field(&mut report) == claim && has_filter);
+        }
+        for cut in [PartitionCut::KeyRange, PartitionCut::HashRange] {
+            let options = whole.clone().with_partitioned_filter(PartitionOptions::new(cut, 1_024).unwrap());
+            let (estimate, _, has_filter) = report_of_boasting(&options, block_bytes, claim);
+            assert!(has_filter && (cut == PartitionCut::HashRange || estimate == u64::MAX), "{estimate} bytes");
+            let (_, report, has_filter) = report_of_boasting(&options, peak_bytes, claim);
+            assert!(has_filter && report.peak_build_bytes >= claim, "{report:?}");
+            let (_, report, has_filter) = report_of_boasting(&options, keys, claim);
+            assert!(!has_filter && report.reason == FallbackReason::TooManyKeys, "{report:?}");
+        }
+    }
 }

@@ -103,7 +103,7 @@ fn refused_blocks_say_what_stands_there_instead() {
     assert_says(resealed(9, &[0x90]), &["9"]);
     assert_says(resealed(9, &[0x1f]), &["15"]);
     assert_says(resealed(8, &[0x11]), &["salt", "1"]);
-    assert_says(resealed(7, &[0x41]), &["flags", "4"]);
+    assert_says(resealed(7, &[0x81]), &["flags", "8"]);
 }
 
 #[test]
@@ -154,20 +154,23 @@ fn refused_tables_say_where_and_what() {
 
 #[test]
 fn a_filter_of_another_file_names_both() {
-    let [seven, eight] = [7, 8].map(|number| FileId::from_parts(1, number));
+    let [seven, eight] = [7, 8].map(|number| FileId::from([number; 16]));
     let fingerprint = |file: FileId| format!("{:#018x}", file.fingerprint());
     let bound = FilterBlock::open_unverified(block()).unwrap().bound_to(seven).to_vec();
     let load = |block: &[u8], file: Option<FileId>| {
-        let context = LoadContext::new(&KeyHasher::default());
+        let context = LoadContext::from(KeyHasher::default().identity());
         FilterBlock::load(block, file.map_or(context, |file| context.with_file_id(file))).unwrap_err()
     };
     assert_says(load(&bound, Some(eight)), &["another file", &fingerprint(eight), &fingerprint(seven)]);
     assert_says(load(&block(), Some(eight)), &["unknown file", &fingerprint(eight), "give its builder the file id"]);
     assert_says(load(&bound, None), &["bound to none", &fingerprint(seven), "load it with the file id"]);
     assert_says(FileId::new(&[0; 17]).unwrap_err(), &["file id", "1 to 16 bytes", "17"]);
-    let known = [KeyHasher::default().hash(b"another key")];
-    let context = LoadContext::new(&KeyHasher::default()).with_known_keys(&known);
+    let hasher = KeyHasher::default();
+    let known: [&[u8]; 1] = [b"another key"];
+    let context = LoadContext::new(&hasher).with_known_keys(&known);
     assert_says(FilterBlock::load(block(), context).unwrap_err(), &["another file", "known to have"]);
+    let without_hasher = LoadContext::from(hasher.identity()).with_known_keys(&known);
+    assert_says(FilterBlock::load(block(), without_hasher).unwrap_err(), &["known keys", "the reader's hasher"]);
 }
 
 #[test]

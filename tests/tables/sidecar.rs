@@ -10,15 +10,15 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use sstfilter::budget::FilterBudget;
-use sstfilter::partition::{PartitionCut, PartitionOptions};
+use sstfilter::partition::{PartitionCut, PartitionOptions, PartitionedFilter};
 use sstfilter::sidecar::{Sidecar, SidecarBuilder, SidecarError, TableIdentity};
 use sstfilter::sst::{
     FileSystem, FilterVerdict, LimitedFiles, LocalFileSystem, Lookup, RandomAccess, ReadOptions, Table, TableBuilder,
     TableError, TableId, TableOptions, TableSet, TableWriter, WritableFile,
 };
 use sstfilter::{
-    BitsPerKey, BlockError, BuildContext, FilterBuilder, FilterKind, FilterPolicy, FixedPrefix, KeyHash, KeyHasher,
-    KindPolicy, KindRegistry,
+    BitsPerKey, BlockError, BuildContext, FilterBuilder, FilterKind, FilterPolicy, FixedPrefix, KeyExtractor, KeyHash,
+    KeyHasher, KeyParts, KindPolicy, KindRegistry, LoadContext,
 };
 
 const TABLE: &str = "/db/000001.sst";
@@ -457,6 +457,26 @@ fn a_table_that_is_no_longer_at_its_path_gets_no_sidecar() {
     assert!(refused.contains("expected a table that was opened by path"), "{refused}");
 }
 
+#[test]
+fn a_sidecar_that_was_built_for_another_table_does_not_replace_a_sound_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("1.sst");
+    let bytes = table(1, 100, b"value");
+    std::fs::write(&path, &bytes).unwrap();
+    let sound = sidecar_of(&bytes);
+    std::fs::write(Sidecar::path_of(&path), &sound).unwrap();
+    let table = Table::open(&path, &ReadOptions::default()).unwrap();
+    for other in [self::table(2, 100, b"value"), self::table(1, 100, b"VALUE")] {
+        let other = Table::open_source(other, &ReadOptions::default()).unwrap();
+        let refused = table.place_sidecar(other.build_sidecar(&ribbon()).unwrap(), &ribbon()).unwrap_err();
+        let expected = SidecarError::OtherTable { expected: table.identity(), got: other.identity() };
+        assert!(matches!(&refused, TableError::Sidecar { source, .. } if *source == expected), "{refused}");
+        assert_eq!(std::fs::read(Sidecar::path_of(&path)).unwrap(), sound);
+    }
+    table.place_sidecar(table.build_sidecar(&TableOptions::default()).unwrap(), &ribbon()).unwrap();
+    assert_ne!(std::fs::read(Sidecar::path_of(&path)).unwrap(), sound);
+}
+
 /// Makes no filters, or none that it was told to make.
 #[derive(Debug)]
 struct Unhelpful(Option<KindPolicy>);
@@ -530,6 +550,37 @@ fn local_files_have_their_sidecars_beside_them() {
 fn partitioned() -> [TableOptions; 2] {
     [PartitionCut::KeyRange, PartitionCut::HashRange]
         .map(|cut| ribbon().with_partitioned_filter(PartitionOptions::new(cut, 1_024).unwrap()))
+}
+
+/// Keys whose neighbours share parts, as do keys of different partitions.
+#[test]
+fn every_part_of_every_key_is_in_its_partition_of_a_sidecar() {
+    let (hasher, table) = (KeyHasher::default(), TableIdentity::new([7; 16], 1_000, 7));
+    let [few, many]: [Arc<dyn KeyExtractor>; 2] = [Arc::new(FixedPrefix::new(6)), Arc::new(FixedPrefix::new(10))];
+    let all_parts = [
+        KeyParts::whole_keys().with_extractor(few.clone()).with_extractor(many.clone()),
+        KeyParts::extracted(many.clone()).with_extractor(few),
+        KeyParts::extracted(many),
+    ];
+    for (parts, cut) in
+        all_parts.iter().flat_map(|parts| [(parts, PartitionCut::KeyRange), (parts, PartitionCut::HashRange)])
+    {
+        let context = BuildContext::new(&hasher).with_key_parts(parts.clone());
+        let mut builder = SidecarBuilder::new(Arc::new(KindPolicy::default()), &context, &table)
+            .with_partitions(PartitionOptions::new(cut, 1_024).unwrap());
+        (0..40_000).for_each(|key| builder.add_key(&name(key)));
+        let built = builder.finish().unwrap().bytes.unwrap();
+        let sidecar = Sidecar::open(&built, built.len() as u64, &table).unwrap();
+        let filter = built.slice(..usize::try_from(sidecar.filter_bytes()).unwrap());
+        let context = LoadContext::new(&hasher).with_key_parts(parts).with_file_id(table.file_id());
+        let filter = PartitionedFilter::load(filter, context).unwrap();
+        assert!(filter.index().partitions() >= 3, "{} partitions", filter.index().partitions());
+        for key in (0..40_000).map(name) {
+            assert!(filter.may_contain(&key, hasher.hash(&key)), "{cut:?}, {parts:?}: {}", key.escape_ascii());
+            let may_have = |length| filter.may_contain_prefix(&parts.prefix(&hasher, &key[..length]));
+            assert!([6, 9, 10].into_iter().all(may_have), "{cut:?}, {parts:?}: {}", key.escape_ascii());
+        }
+    }
 }
 
 fn built(table: &Bytes, options: &TableOptions) -> Bytes {

@@ -212,7 +212,7 @@ impl Source {
         }
         let is_table = |file: &PathBuf| matches!(files::look_at(file), Ok(Look::Table | Look::Foreign(_)));
         let (tables, others): (Vec<_>, Vec<_>) = files::list(path)?.into_iter().partition(is_table);
-        let directory = path.display();
+        let directory = input::name(path);
         let (damaged, others): (Vec<_>, Vec<_>) = others.into_iter().partition(|file| files::is_named_like_table(file));
         for file in damaged {
             let problem = files::neither(&file);
@@ -221,7 +221,7 @@ impl Source {
         let first = LeftOut::first(&intake.left_out);
         ensure!(!tables.is_empty(), "{directory} holds no table: expected tables, or a file of keys{first}");
         if let Some(first) = others.first().and_then(|file| file.file_name()) {
-            let (others, first) = (counted(others.len() as u64, "file"), first.display());
+            let (others, first) = (counted(others.len() as u64, "file"), input::name(Path::new(first)));
             intake.notes.push(format!("{directory}: {others} not read, being no table (the first: {first})"));
         }
         Ok(tables.into_iter().map(Self::Table).collect())
@@ -231,7 +231,7 @@ impl Source {
         match files::look_at(path)? {
             Look::Table | Look::Foreign(_) => Ok(Self::Table(path.to_owned())),
             Look::FilterBlock | Look::RangeFilter | Look::Partitions | Look::Sidecar => {
-                bail!("{} is a filter block, which has no keys: give its table, or a file of keys", path.display())
+                bail!("{} is a filter block, which has no keys: give its table, or a file of keys", input::name(path))
             }
             Look::Neither => Ok(Self::Lines(path.to_owned())),
         }

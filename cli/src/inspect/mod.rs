@@ -304,7 +304,7 @@ impl SidecarBeside {
         // Of one that is not used, all that can be told.
         let fields = SidecarFields::new(&sidecar).ok();
         let outcome = outcome_of(problem).max(fields.as_ref().map_or(Outcome::Yes, SidecarFields::outcome));
-        let shown = Self { path: sidecar.display().to_string(), fields, problem: problem.map(in_options) };
+        let shown = Self { path: input::name(&sidecar).into_owned(), fields, problem: problem.map(in_options) };
         Ok((Some(shown), outcome))
     }
 }

@@ -13,6 +13,8 @@ mod damage;
 mod demo;
 mod export;
 mod foreign;
+#[cfg(target_os = "linux")]
+mod hostile;
 mod json;
 mod keys;
 mod partitions;
@@ -20,4 +22,6 @@ mod probe;
 mod ranges;
 mod read;
 mod rebuild;
+#[cfg(unix)]
+mod replacing;
 mod report;

@@ -179,7 +179,7 @@ impl LevelDbFilterBlockBuilder {
 mod tests {
     //! A data block whose keys are looked for in another block's filter loses them.
 
-    use super::{LevelDbFilterBlock, LevelDbFilterBlockBuilder};
+    use super::{LevelDbFilterBlock, LevelDbFilterBlockBuilder, RANGE_BYTES_LOG2};
     use crate::error::Error;
     use crate::filter::FilterKind;
     use crate::filter::leveldb_bloom::tests::key;
@@ -219,11 +219,20 @@ mod tests {
     #[test]
     fn each_data_block_finds_its_keys() {
         for step in [100, 700, 2_048, 4_096, 9_001] {
-            let (blocks, bytes) = build(10, step, 13);
-            let filters = LevelDbFilterBlock::open(bytes).expect("a filter block");
-            for (offset, keys) in blocks {
-                let Ok(filter) = filters.filter_of(offset) else { panic!("no filter at {offset}") };
-                assert!(keys.iter().all(|&i| filter.may_contain(&key(i))), "block at {offset}, step {step}");
+            let (blocks, mut bytes) = build(10, step, 13);
+            // LevelDB's readers take the range of a filter from the block: with another one, the same filters are those of
+            // other offsets.
+            for range_bytes_log2 in [0, 5, 11, 20, 40] {
+                *bytes.last_mut().expect("a trailer") = range_bytes_log2;
+                let filters = LevelDbFilterBlock::open(bytes.as_slice()).expect("a filter block");
+                assert_eq!(filters.range_bytes(), 1 << range_bytes_log2);
+                for (offset, keys) in &blocks {
+                    let offset = offset >> RANGE_BYTES_LOG2 << range_bytes_log2;
+                    for offset in [offset, offset + filters.range_bytes() - 1] {
+                        let Ok(filter) = filters.filter_of(offset) else { panic!("no filter at {offset}") };
+                        assert!(keys.iter().all(|&i| filter.may_contain(&key(i))), "block at {offset}, step {step}");
+                    }
+                }
             }
         }
     }

@@ -101,6 +101,32 @@ fn a_filter_of_ranges_is_no_filter_of_keys_and_says_what_opens_it() {
     }
 }
 
+/// Three readings of FORMAT.md that are easy to have: codes beyond the end of the space are not looked for at its start,
+/// an inclusive end that is the successor of the prefix is taken for an exclusive one, an exclusive end of more than 16
+/// bytes leaves out the slot that it shares with keys below it. Each loses the one key of these ranges.
+#[test]
+fn the_fixtures_have_ranges_whose_one_key_a_misreading_loses() {
+    let zeros = |last: u8| [&[1][..], &[0; 15], &[last]].concat();
+    let (key, above) = (zeros(0), zeros(1));
+    let beyond_a_window = (Bound::Included(&key[..]), Bound::Excluded(&above[..]));
+    let wrapped = |key: &'static [u8; 8]| (Bound::Included(&key[..]), Bound::Included(&key[..]));
+    for (name, range) in [
+        ("range-hashed-wrapped", wrapped(b"\0\0\0\0\x05\xff\xff\xff")),
+        ("range-hashed-wrapped", wrapped(b"\0\0\0\0\x47\xc0\0\0")),
+        ("range-hashed-wrapped", (Bound::Included(b"\0\0\0\0\x05"), wrapped(b"\0\0\0\0\x05\xff\xff\xff").1)),
+        ("range-hashed-successor-of-a-prefix", (Bound::Included(b"ab\xff\xf9"), Bound::Included(b"ac"))),
+        ("range-hashed-zeros-beyond-a-window", beyond_a_window),
+        ("range-ordered-zeros-beyond-a-window", beyond_a_window),
+    ] {
+        let case = RANGES.iter().find(|case| case.name == name).unwrap();
+        let (keys, ends) = (case.keys(), case.ends());
+        let bounds = ranges::bounds(&ends);
+        assert!(bounds.contains(&range.0) && bounds.contains(&range.1), "{name}: {range:?}");
+        assert_eq!(keys.iter().filter(|key| KeyRange::from(range).contains(key)).count(), 1, "{name}: {range:?}");
+        assert!(case.load(case.build()).unwrap().may_hold(range), "{name}: {range:?}");
+    }
+}
+
 #[test]
 fn the_fixtures_show_both_maps_all_frames_overfull_lines_and_exact_segments() {
     let filters: Vec<_> = RANGES.iter().map(|case| (case, case.load(case.build()).unwrap())).collect();

@@ -60,7 +60,8 @@ impl Subject {
             return Outcome::Identical;
         }
         let is_open = FilterBlock::open_unverified(&bytes[..]).is_ok();
-        let context = LoadContext::new(&KeyHasher::default()).with_file_id(FileId::new(&0_u64.to_le_bytes()).unwrap());
+        let context =
+            LoadContext::from(KeyHasher::default().identity()).with_file_id(FileId::new(&0_u64.to_le_bytes()).unwrap());
         let guarded = FilterReader::load(bytes, context);
         // All of a small block's keys, and some of a large one's.
         let asked = self.hashes.iter().step_by(self.hashes.len().div_ceil(100));

@@ -1,0 +1,162 @@
+//! Which parts of its keys a filter holds, as blocks and containers of partitions record it.
+//!
+//! ```text
+//! domain tag of an extractor's name    8 bytes for each extractor
+//! parts word                           4 bytes: number of extractors, 1 with whole keys or else 0, 0, 0
+//! ```
+//!
+//! A filter of whole keys alone has no such field. Without the record, a reader that has got an extractor since would
+//! take "no such part" for "no such key".
+
+use crate::error::BlockError;
+use crate::filter::kind::require;
+use crate::hash::{Domain, KeyParts, MAX_EXTRACTORS};
+
+/// Bytes of the parts word.
+pub(crate) const PARTS_WORD_BYTES: usize = 4;
+
+/// Bytes of a domain tag.
+const TAG_BYTES: usize = 8;
+
+/// The longest field.
+pub(crate) const MAX_PARTS_BYTES: usize = MAX_EXTRACTORS * TAG_BYTES + PARTS_WORD_BYTES;
+
+/// Why a filter is not probed for a prefix, or for whole keys.
+pub(crate) static PART_NOT_HELD: BlockError = BlockError::PartNotHeld;
+
+/// The parts of keys that a filter holds: a view of the field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct HeldParts<'a> {
+    field: &'a [u8],
+}
+
+impl<'a> HeldParts<'a> {
+    /// Of a field, which is empty for whole keys alone.
+    pub(crate) const fn of_field(field: &'a [u8]) -> Self {
+        Self { field }
+    }
+
+    pub(crate) const fn field(self) -> &'a [u8] {
+        self.field
+    }
+
+    /// The length of the field: at most [`MAX_PARTS_BYTES`].
+    pub(crate) fn field_bytes(self) -> u16 {
+        u16::try_from(self.field.len()).unwrap_or(u16::MAX)
+    }
+
+    pub(crate) fn has_whole_keys(self) -> bool {
+        self.field.last_chunk::<PARTS_WORD_BYTES>().is_none_or(|word| word[1] == 1)
+    }
+
+    /// The domains of the extractors.
+    pub(crate) fn domains(self) -> impl Iterator<Item = Domain> + 'a {
+        let (tags, _) = self.field.as_chunks();
+        tags.iter().map(|&tag| Domain::from_tag(u64::from_le_bytes(tag)))
+    }
+
+    /// Whether it holds the parts of a domain; `None` stands for whole keys.
+    pub(crate) fn has(self, domain: Option<Domain>) -> bool {
+        match domain {
+            None => self.has_whole_keys(),
+            Some(domain) => self.domains().any(|held| held == domain),
+        }
+    }
+
+    /// Whether a reader of these parts can probe for one of them.
+    ///
+    /// # Errors
+    ///
+    /// [`BlockError::ExtractorMismatch`] when there is none.
+    pub(crate) fn check(self, reader: &KeyParts) -> Result<(), BlockError> {
+        let wanted = reader.has_whole_keys().then_some(None).into_iter().chain(reader.domains().map(Some));
+        if wanted.into_iter().any(|domain| self.has(domain)) {
+            return Ok(());
+        }
+        Err(BlockError::ExtractorMismatch { expected: reader.to_string(), got: self.to_string() })
+    }
+}
+
+impl core::fmt::Display for HeldParts<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let whole = self.has_whole_keys().then(|| "whole keys".to_owned());
+        let parts = self.domains().map(|domain| format!("parts with tag {:#018x}", domain.tag()));
+        f.write_str(&whole.into_iter().chain(parts).collect::<Vec<_>>().join(", "))
+    }
+}
+
+/// The field of a filter that holds `parts`; at most [`MAX_EXTRACTORS`] of them.
+pub(crate) fn encode_parts(parts: &KeyParts) -> Vec<u8> {
+    let (mut field, mut extractors) = (Vec::new(), 0_u8);
+    for domain in parts.domains().take(MAX_EXTRACTORS) {
+        field.extend_from_slice(&domain.tag().to_le_bytes());
+        extractors += 1;
+    }
+    if extractors > 0 {
+        field.extend([extractors, u8::from(parts.has_whole_keys()), 0, 0]);
+    }
+    field
+}
+
+/// The length of the field that ends with `word`.
+pub(crate) fn parts_bytes(word: [u8; PARTS_WORD_BYTES]) -> u16 {
+    4 + 8 * u16::from(word[0])
+}
+
+/// Refuses a parts word that no writer writes.
+pub(crate) fn check_parts_word(word: [u8; PARTS_WORD_BYTES]) -> Result<(), BlockError> {
+    let extractors = usize::from(word[0]);
+    require((1..=MAX_EXTRACTORS).contains(&extractors), "key extractors of a filter", "1 to 63", word[0])?;
+    require(word[1] <= 1, "whole keys beside parts", "0 or 1", word[1])?;
+    require(word[2..] == [0, 0], "reserved bytes of the parts word", "0", u16::from_le_bytes([word[2], word[3]]))
+}
+
+#[cfg(test)]
+mod tests {
+    //! A store gets its first extractor, or another one: its older filters hold other parts than its reader probes for.
+
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::hash::{DelimitedPrefix, FixedPrefix};
+
+    #[test]
+    fn a_field_says_what_was_put_into_it() {
+        assert_eq!(encode_parts(&KeyParts::whole_keys()), [0_u8; 0]);
+        let [fixed, delimited] = ["fixed-prefix:4", "prefix-to-byte:0x3a"].map(Domain::new);
+        let both = KeyParts::whole_keys().with_extractor(Arc::new(FixedPrefix::new(4)));
+        let alone = KeyParts::extracted(Arc::new(DelimitedPrefix::new(b':')));
+        for (parts, domains, whole) in [(&both, [fixed], true), (&alone, [delimited], false)] {
+            let field = encode_parts(parts);
+            let held = HeldParts::of_field(&field);
+            assert!(held.domains().eq(domains) && held.has_whole_keys() == whole && held.has(None) == whole);
+            assert_eq!(parts_bytes(*field.last_chunk().unwrap()), held.field_bytes());
+            check_parts_word(*field.last_chunk().unwrap()).unwrap();
+        }
+        assert!(HeldParts::of_field(&[]).has(None) && !HeldParts::of_field(&[]).has(Some(fixed)));
+        let many = (0..200).fold(both, |parts, length| parts.with_extractor(Arc::new(FixedPrefix::new(length))));
+        assert_eq!(encode_parts(&many).len(), MAX_PARTS_BYTES);
+    }
+
+    #[test]
+    fn a_reader_of_other_parts_is_refused_and_both_are_named() {
+        let [whole, four] = [KeyParts::whole_keys(), KeyParts::extracted(Arc::new(FixedPrefix::new(4)))];
+        let [of_whole, of_four] = [&whole, &four].map(encode_parts);
+        assert!(HeldParts::of_field(&of_whole).check(&whole).is_ok());
+        assert!(HeldParts::of_field(&of_four).check(&four).is_ok());
+        assert!(
+            HeldParts::of_field(&of_four).check(&four.clone().with_extractor(Arc::new(FixedPrefix::new(1)))).is_ok()
+        );
+        let refused = HeldParts::of_field(&of_four).check(&whole).unwrap_err().to_string();
+        assert!(refused.contains("expected one of whole keys, got parts with tag 0x"), "{refused}");
+        let refused = HeldParts::of_field(&of_whole).check(&four).unwrap_err().to_string();
+        assert!(refused.contains("expected one of 'fixed-prefix:4', got whole keys"), "{refused}");
+    }
+
+    #[test]
+    fn words_that_no_writer_writes_are_refused() {
+        for word in [[0, 1, 0, 0], [64, 0, 0, 0], [1, 2, 0, 0], [1, 1, 1, 0], [1, 1, 0, 1]] {
+            assert!(check_parts_word(word).is_err(), "{word:?}");
+        }
+    }
+}

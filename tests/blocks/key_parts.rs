@@ -1,0 +1,307 @@
+//! A store gets its first extractor, or another one, and scans by prefix. Its older files were written without those
+//! parts. The failure guarded against: their filters are probed for parts that they never held, answer "absent" for
+//! prefixes that are there, and scans lose keys in silence, under checksums that hold.
+
+use std::borrow::Cow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use sstfilter::budget::{BudgetedProbe, FilterBudget, FilterLayout, FilterSource};
+use sstfilter::partition::{PartitionCut, PartitionIndex, PartitionOptions, PartitionedBuilder, PartitionedFilter};
+use sstfilter::sidecar::{Sidecar, SidecarBuilder, TableIdentity};
+use sstfilter::{
+    BlockError, BuildContext, FallbackReason, FileId, FilterBlock, FilterBuilder, FilterReader, FilterSet, FixedPrefix,
+    KeyExtractor, KeyHash, KeyHasher, KeyParts, KindPolicy, LoadContext, MatchBitmap, Probe,
+};
+
+const TENANTS: u32 = 100;
+
+/// Keys in order: 200 of each tenant.
+fn keys() -> impl Iterator<Item = Vec<u8>> {
+    (0..TENANTS * 200).map(|number| format!("t{:03}:{:06}", number / 200, number).into_bytes())
+}
+
+fn tenant(number: u32) -> Vec<u8> {
+    format!("t{number:03}").into_bytes()
+}
+
+fn whole_and(length: usize) -> KeyParts {
+    KeyParts::whole_keys().with_extractor(Arc::new(FixedPrefix::new(length)))
+}
+
+fn block_of(parts: &KeyParts) -> Bytes {
+    let context = BuildContext::new(&KeyHasher::default()).with_key_parts(parts.clone());
+    let mut builder = KindPolicy::default().builder(&context);
+    keys().for_each(|key| builder.add_key(&key));
+    builder.finish().block.unwrap()
+}
+
+fn container_of(parts: &KeyParts, cut: PartitionCut) -> Bytes {
+    let context = BuildContext::new(&KeyHasher::default()).with_key_parts(parts.clone());
+    let options = PartitionOptions::new(cut, 1_024).unwrap();
+    let mut builder = PartitionedBuilder::new(Arc::new(KindPolicy::default()), &context, options);
+    keys().for_each(|key| builder.add_key(&key));
+    builder.finish().seal().unwrap()
+}
+
+/// A filter in memory, as a budget's file.
+#[derive(Debug)]
+struct InMemory {
+    block: Bytes,
+    index: Option<Arc<PartitionIndex>>,
+    hasher: KeyHasher,
+}
+
+impl FilterSource for InMemory {
+    fn load(&self, unit: u32) -> Result<FilterBlock<Bytes>, BlockError> {
+        match &self.index {
+            None => FilterBlock::load(self.block.clone(), LoadContext::new(&self.hasher).with_any_key_parts()),
+            Some(index) => {
+                let place = index.block_place(unit)?;
+                let bytes = &self.block[usize::try_from(place.start).unwrap()..usize::try_from(place.end).unwrap()];
+                index.open(unit, Bytes::copy_from_slice(bytes))
+            }
+        }
+    }
+}
+
+fn index_of(container: &[u8], context: LoadContext<'_>) -> Arc<PartitionIndex> {
+    let end = container.len() - PartitionIndex::MAX_END_BYTES.min(container.len());
+    let tail_bytes = usize::try_from(PartitionIndex::tail_bytes(&container[end..]).unwrap()).unwrap();
+    Arc::new(PartitionIndex::load(&container[container.len() - tail_bytes..], context).unwrap())
+}
+
+const CUTS: [PartitionCut; 2] = [PartitionCut::KeyRange, PartitionCut::HashRange];
+
+/// Whether a file with these parts may have the prefix, by each way to probe it; whether all of them say why if it may for
+/// want of the part.
+fn answers(written: &KeyParts, read: &KeyParts, prefix: &[u8]) -> Vec<bool> {
+    let hasher = KeyHasher::default();
+    let prepared = read.prefix(&hasher, prefix);
+    let any = LoadContext::new(&hasher).with_any_key_parts();
+    let block = block_of(written);
+    let reader = FilterReader::load(block.clone(), any);
+    let mut answers = vec![!reader.probe_prefix(&prepared).is_absent()];
+    answers.push(FilterBlock::load(&block, any).unwrap().may_contain_prefix(&prepared));
+    let set = FilterSet::new([FilterReader::load(block.clone(), any)], hasher.identity());
+    let mut matches = MatchBitmap::default();
+    set.matches_prefix(&prepared, &mut matches);
+    answers.push(matches.may_contain(0));
+    let budget = FilterBudget::unlimited();
+    let layout = FilterLayout::Whole { bytes: block.len() as u64 };
+    let file = budget.register(layout, Arc::new(InMemory { block, index: None, hasher: hasher.clone() }));
+    // Loaded by the first, and in memory for the second.
+    answers.extend((0..2).map(|_| !file.probe_prefix(&prepared).is_absent()));
+    for cut in CUTS {
+        let container = container_of(written, cut);
+        answers.push(PartitionedFilter::load(container.clone(), any).unwrap().may_contain_prefix(&prepared));
+        let filter = FilterReader::from(PartitionedFilter::load(container.clone(), any));
+        answers.push(!filter.probe_prefix(&prepared).is_absent());
+        let index = index_of(&container, any);
+        let layout = FilterLayout::Partitioned(index.clone());
+        let source = InMemory { block: container, index: Some(index), hasher: hasher.clone() };
+        answers.push(!budget.register(layout, Arc::new(source)).probe_prefix(&prepared).is_absent());
+    }
+    answers
+}
+
+#[test]
+fn an_extractor_that_is_added_or_changed_loses_no_prefix_of_older_files() {
+    let read = whole_and(4);
+    let parts_of_older_files =
+        [KeyParts::whole_keys(), whole_and(3), KeyParts::extracted(Arc::new(FixedPrefix::new(5)))];
+    for written in &parts_of_older_files {
+        for number in [0, 1, 57, 99] {
+            assert!(answers(written, &read, &tenant(number)).into_iter().all(|may| may), "{written}");
+        }
+    }
+    let own = whole_and(4);
+    assert!(answers(&own, &read, &tenant(57)).into_iter().all(|may| may));
+    let absent = (200..240).filter(|&number| answers(&own, &read, &tenant(number)).into_iter().all(|may| !may));
+    assert!(absent.count() > 30, "a filter that has the part is probed for it");
+}
+
+#[test]
+fn a_filter_without_the_part_says_so_and_is_counted() {
+    let hasher = KeyHasher::default();
+    let read = whole_and(4);
+    let reader = FilterReader::load(block_of(&KeyParts::whole_keys()), &hasher);
+    let prefix = tenant(3);
+    let prefix = read.prefix(&hasher, &prefix);
+    assert_eq!(reader.probe_prefix(&prefix), Probe::Unusable(&BlockError::PartNotHeld));
+    assert_eq!(reader.stats().unusable, 1);
+    assert_eq!(reader.probe_prefix(&read.prefix(&hasher, b"t0")), Probe::MaybePresent, "no part follows from it");
+    assert_eq!((reader.stats().unusable, reader.stats().positives), (1, 0), "and nothing was probed");
+    assert!(!reader.probe(hasher.hash(&keys().next().unwrap())).is_absent());
+}
+
+#[test]
+fn a_block_of_parts_alone_is_absent_for_no_key() {
+    let hasher = KeyHasher::default();
+    let parts = KeyParts::extracted(Arc::new(FixedPrefix::new(4)));
+    let block = block_of(&parts);
+    let refused = FilterBlock::load(&block, &hasher).unwrap_err();
+    assert!(matches!(refused, BlockError::ExtractorMismatch { .. }), "{refused}");
+    assert!(FilterBlock::probe_unverified(&block, hasher.identity(), hasher.hash(b"t000:000000")).is_err());
+    let context = LoadContext::new(&hasher).with_key_parts(&parts);
+    let reader = FilterReader::load(block.clone(), context);
+    let set = FilterSet::new([FilterReader::load(block.clone(), context)], hasher.identity());
+    let mut matches = MatchBitmap::default();
+    let budget = FilterBudget::unlimited();
+    let layout = FilterLayout::Whole { bytes: block.len() as u64 };
+    let file = budget.register(layout, Arc::new(InMemory { block, index: None, hasher: hasher.clone() }));
+    for key in keys().step_by(37) {
+        let hash = hasher.hash(&key);
+        assert_eq!(reader.probe(hash), Probe::Unusable(&BlockError::PartNotHeld));
+        set.matches(hash, &mut matches);
+        assert!(matches.may_contain(0));
+        assert!(matches!(file.probe(&key, hash), BudgetedProbe::Unusable(_) | BudgetedProbe::MaybePresent));
+        assert!(!reader.probe_prefix(&parts.prefix(&hasher, &key)).is_absent());
+    }
+    assert!(reader.probe_prefix(&parts.prefix(&hasher, b"none")).is_absent());
+}
+
+#[test]
+fn every_builder_adds_the_parts_of_every_key() {
+    let hasher = KeyHasher::default();
+    let parts = whole_and(4).with_extractor(Arc::new(FixedPrefix::new(1)));
+    let identity = TableIdentity::new([7; 16], 1, 2);
+    let context = BuildContext::new(&hasher).with_key_parts(parts.clone());
+    for cut in [None, Some(PartitionCut::KeyRange), Some(PartitionCut::HashRange)] {
+        let mut builder = SidecarBuilder::new(Arc::new(KindPolicy::default()), &context, &identity);
+        if let Some(cut) = cut {
+            builder = builder.with_partitions(PartitionOptions::new(cut, 1_024).unwrap());
+        }
+        keys().for_each(|key| builder.add_key(&key));
+        let file = builder.finish().unwrap().bytes.unwrap();
+        let sidecar = Sidecar::open(&file, file.len() as u64, &identity).unwrap();
+        assert!(sidecar.key_parts().eq(["", "fixed-prefix:4", "fixed-prefix:1"]));
+        let bytes = file.slice(..usize::try_from(sidecar.filter_bytes()).unwrap());
+        let load = LoadContext::new(&hasher).with_file_id(identity.file_id());
+        let filter = match cut {
+            None => FilterReader::from(Ok::<_, BlockError>(sidecar.load_filter(bytes, &hasher).unwrap())),
+            Some(_) => FilterReader::from(PartitionedFilter::load(bytes, load)),
+        };
+        for key in keys() {
+            assert!(!filter.probe_key(&key, hasher.hash(&key)).is_absent(), "{cut:?}");
+            for length in [1, 2, 4, 7] {
+                assert!(!filter.probe_prefix(&parts.prefix(&hasher, &key[..length])).is_absent(), "{cut:?} {length}");
+            }
+        }
+        assert!(filter.probe_prefix(&parts.prefix(&hasher, b"u")).is_absent(), "{cut:?}");
+    }
+}
+
+#[test]
+fn expected_keys_are_keys_whatever_parts_they_have() {
+    let (hasher, parts) = (KeyHasher::default(), whole_and(9));
+    let context = BuildContext::new(&hasher).with_key_parts(parts).with_expected_keys(u64::from(TENANTS) * 200);
+    let mut builder = KindPolicy::default().builder(&context);
+    keys().for_each(|key| builder.add_key(&key));
+    let built = builder.finish();
+    assert_eq!((built.report.keys_added, built.report.distinct_keys), (20_000, 20_000 + 200));
+    let filter = FilterBlock::load(built.block.unwrap(), &hasher).unwrap();
+    let positives = (0..20_000_u32).filter(|number| filter.may_contain(hasher.hash(format!("u{number}").as_bytes())));
+    assert!(positives.count() < 300, "about 1 %");
+}
+
+/// Panics at one key.
+#[derive(Debug)]
+struct PanicsAt(&'static [u8]);
+
+impl KeyExtractor for PanicsAt {
+    fn name(&self) -> &'static str {
+        "panics-at"
+    }
+
+    fn extract<'key>(&self, key: &'key [u8]) -> Option<Cow<'key, [u8]>> {
+        assert_ne!(key, self.0, "as planned");
+        key.get(..4).map(Cow::Borrowed)
+    }
+}
+
+#[test]
+fn an_extractor_that_panics_leaves_no_filter_behind() {
+    let context = BuildContext::new(&KeyHasher::default())
+        .with_key_parts(KeyParts::whole_keys().with_extractor(Arc::new(PanicsAt(b"t001:000300"))));
+    let mut whole = KindPolicy::default().builder(&context);
+    let mut caught = 0;
+    let mut add = |builder: &mut dyn FilterBuilder| {
+        for key in keys().take(1_000) {
+            caught += u32::from(catch_unwind(AssertUnwindSafe(|| builder.add_key(&key))).is_err());
+        }
+    };
+    add(&mut *whole);
+    let built = whole.finish();
+    assert_eq!((built.block, built.report.reason, caught), (None, FallbackReason::Interrupted, 1));
+    for cut in CUTS {
+        let options = PartitionOptions::new(cut, 1_024).unwrap();
+        let mut builder = PartitionedBuilder::new(Arc::new(KindPolicy::default()), &context, options);
+        for key in keys().take(1_000) {
+            let _ = catch_unwind(AssertUnwindSafe(|| builder.add_key(&key)));
+        }
+        assert_eq!(builder.finish().problem(), Some(FallbackReason::Interrupted));
+    }
+}
+
+#[test]
+fn hashes_of_the_engines_own_are_of_whole_keys_and_of_no_parts() {
+    let hasher = KeyHasher::default();
+    let load = |bytes: Bytes, parts: &KeyParts| {
+        FilterBlock::load(bytes, LoadContext::new(&hasher).with_key_parts(parts)).unwrap().info()
+    };
+    let parts = whole_and(4);
+    let mut builder = KindPolicy::default().builder(&BuildContext::new(&hasher).with_key_parts(parts.clone()));
+    builder.add_key(b"t001:a");
+    builder.add_hash(hasher.hash(b"t002:b"));
+    let info = load(builder.finish().block.unwrap(), &parts);
+    assert_eq!((info.whole_keys, info.extractors), (true, vec![]), "nobody has extracted the parts of the second");
+
+    let alone = KeyParts::extracted(Arc::new(FixedPrefix::new(4)));
+    let mut builder = KindPolicy::default().builder(&BuildContext::new(&hasher).with_key_parts(alone));
+    builder.add_key(b"t001:a");
+    builder.add_hash(hasher.hash(b"t002:b"));
+    assert_eq!(builder.finish().block, None, "neither the whole keys nor the parts of all are there");
+}
+
+#[test]
+fn what_follows_a_block_around_keeps_its_parts() {
+    let hasher = KeyHasher::default();
+    let parts = whole_and(4);
+    let context = LoadContext::new(&hasher).with_key_parts(&parts);
+    let block = FilterBlock::load(block_of(&parts), context).unwrap();
+    let file = FileId::random();
+    let bound = FilterBlock::load(block.bound_to(file), context.with_file_id(file)).unwrap();
+    let shrunk = FilterBlock::load(block.shrunk_to(block.info().block_bytes).unwrap(), context).unwrap();
+    for other in [bound, shrunk] {
+        assert_eq!(other.info().extractors, block.info().extractors);
+        assert!((0..TENANTS).all(|number| other.may_contain_prefix(&parts.prefix(&hasher, &tenant(number)))));
+        assert!(!other.may_contain_prefix(&parts.prefix(&hasher, b"zzzz")));
+    }
+}
+
+#[test]
+fn a_custom_hash_changed_under_its_tag_loses_no_key_of_partitions_under_a_budget() {
+    let custom = |seed| KeyHasher::custom(1, move |key| KeyHasher::with_seed(seed).hash(key));
+    let (before, after) = (custom(1), custom(2));
+    for cut in CUTS {
+        let options = PartitionOptions::new(cut, 1_024).unwrap();
+        let context = BuildContext::new(&before);
+        let mut builder = PartitionedBuilder::new(Arc::new(KindPolicy::default()), &context, options);
+        keys().for_each(|key| builder.add_key(&key));
+        let container = builder.finish().seal().unwrap();
+        let (first, last) = (keys().next().unwrap(), keys().last().unwrap());
+        let lost = |hasher: &KeyHasher, known: &[&[u8]]| {
+            let index = index_of(&container, LoadContext::new(hasher).with_known_keys(known));
+            let source = InMemory { block: container.clone(), index: Some(index.clone()), hasher: hasher.clone() };
+            let budget = FilterBudget::unlimited();
+            let file = budget.register(FilterLayout::Partitioned(index), Arc::new(source));
+            let hash = |key: &[u8]| -> KeyHash { hasher.hash(key) };
+            keys().filter(|key| file.probe(key, hash(key)).is_absent()).count()
+        };
+        assert_eq!(lost(&before, &[&first, &last]), 0);
+        assert_eq!(lost(&after, &[&first, &last]), 0, "found out by the first partition that is read");
+        assert!(lost(&after, &[]) > 19_000, "nothing else finds it");
+    }
+}
