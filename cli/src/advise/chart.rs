@@ -34,7 +34,8 @@ pub(super) type NamedFilter = (String, TableFilter);
 /// Draws the filters to a new file. What is there already is not touched.
 pub(super) fn write(path: &Path, filters: &[NamedFilter]) -> anyhow::Result<()> {
     let svg = chart(filters)?.svg(Frame::FILE).map_err(|problem| anyhow!("--chart: cannot be drawn: {problem}"))?;
-    let context = || format!("--chart: cannot write {} (expected a file that does not exist)", crate::input::name(path));
+    let context =
+        || format!("--chart: cannot write {} (expected a file that does not exist)", crate::input::name(path));
     let mut file = File::create_new(path).with_context(context)?;
     file.write_all(svg.as_bytes()).and_then(|()| file.sync_all()).with_context(context)
 }
