@@ -254,6 +254,17 @@ impl PartitionIndex {
         Ok(self.places_with_part(prefix.bytes(), hash))
     }
 
+    /// Whether whole keys are in the filter, as in every one but those of extracted parts alone.
+    #[must_use]
+    pub fn has_whole_keys(&self) -> bool {
+        self.held_parts().has_whole_keys()
+    }
+
+    /// The domains of the extractors whose parts are in the filter: [`Domain::new`] of their names.
+    pub fn extractors(&self) -> impl Iterator<Item = Domain> + '_ {
+        self.held_parts().domains()
+    }
+
     /// The hashes of a prefix by the extractors whose parts the filter holds.
     pub(crate) fn held_hashes<'a>(
         &'a self,

@@ -16,6 +16,7 @@ mod foreign;
 mod hostile;
 mod keys;
 mod partitions;
+mod parts;
 mod probe;
 mod ranges;
 mod read;
