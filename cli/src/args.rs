@@ -27,9 +27,11 @@ use crate::verify::VerifyArgs;
 
 const EXIT_CODES: &str = "\
 Exit codes:
-  0    done, and all is well
+  0    done, and all is well. Filters that are sound but cannot be used, tables that are
+       left out because they are not understood, and orphans are told, and are no damage
   1    done, and the answer is no: a key is absent (get), damage was found (inspect,
-       verify, probe, advise --tables), a key was lost (demo, compare)
+       verify, probe, compare, advise --tables, dump --salvage), a key was lost (demo,
+       compare), no filter meets the need (advise)
   2    not done: standard error, or the report, says why and what to do
   130  interrupted (Ctrl-C), 143 if told to end: tables that a build had completed are whole
   141  the reader of the output went away (sstfilter ... | head)";
@@ -57,6 +59,11 @@ pub struct Cli {
     /// (Pebble): leveldb.BytewiseComparator, unless the database was opened with another. A wrong one hides keys
     #[arg(long, global = true, value_name = "NAME", help_heading = FOR_ALL)]
     pub(crate) comparator: Option<String>,
+
+    /// Use the filters of RocksDB's tables that have no checksums (checksum type 0), too. Nothing shows damage to such a
+    /// filter: a damaged one hides keys
+    #[arg(long, global = true, help_heading = FOR_ALL)]
+    pub(crate) unchecked_filters: bool,
 
     /// Prefix of keys that the ranges of a hashed range filter are inside of: its number of bytes (8), or the byte that
     /// ends it (such as : or 0x00). Range filters that were built with another one are not used
@@ -280,6 +287,10 @@ pub(crate) struct AdviseArgs {
     #[arg(long, value_name = "PATH", num_args = 1..,
         conflicts_with_all = ["keys", "fpr", "updates", "threads", "lookups_per_key", "false_positive_ns"])]
     pub(crate) tables: Vec<PathBuf>,
+
+    /// With --tables: draw their filters' sizes and rates, by level, beside what sstfilter's would be, to a new SVG file
+    #[arg(long, value_name = "FILE", requires = "tables", conflicts_with_all = ["levels", "keys", "ranges"])]
+    pub(crate) chart: Option<PathBuf>,
 
     /// Spread one memory budget over the levels of a store so that lookups of absent keys read as little as possible,
     /// and compare that with equal bits per key everywhere. The levels' keys are listed from level 0 on, such as

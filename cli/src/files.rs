@@ -5,6 +5,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context, anyhow, bail, ensure};
 use sstfilter::KeyHasher;
@@ -13,6 +14,7 @@ use sstfilter_interop::{Engine, MAX_FOOTER_BYTES, recognize};
 
 use crate::input::{self, RegularFile};
 use crate::output::in_options;
+use crate::progress::ReadProgress;
 use crate::ranges::{self, RangePrefix};
 
 /// The extension of table files.
@@ -48,6 +50,8 @@ pub(crate) struct TableReading<'a> {
     pub(crate) secret: Option<&'a KeyHasher>,
     /// Of hashed range filters.
     pub(crate) range_prefix: Option<RangePrefix>,
+    /// Moved on by what is read.
+    pub(crate) progress: Option<&'a ReadProgress>,
 }
 
 /// The name of table `number`, counted from 1.
@@ -70,7 +74,12 @@ pub(crate) fn is_numbered_by_us(path: &Path) -> bool {
 /// Whether the name says that the file is a table or a filter block, whatever its bytes say: one that has been cut
 /// short does not look like either.
 pub(crate) fn is_named_like_ours(path: &Path) -> bool {
-    has_table_extension(path) || has_extension(path, FILTER_EXTENSION) || has_extension(path, LEVELDB_EXTENSION)
+    is_named_like_table(path) || has_extension(path, FILTER_EXTENSION)
+}
+
+/// The same of tables alone, those of LevelDB included.
+pub(crate) fn is_named_like_table(path: &Path) -> bool {
+    has_table_extension(path) || has_extension(path, LEVELDB_EXTENSION)
 }
 
 pub(crate) fn has_table_extension(path: &Path) -> bool {
@@ -83,8 +92,12 @@ fn has_extension(path: &Path, extension: &str) -> bool {
 
 /// The table that a sidecar of this name belongs to; there need be none.
 pub(crate) fn table_beside(sidecar: &Path) -> Option<PathBuf> {
-    let table = sidecar.with_extension("");
-    (has_extension(sidecar, FILTER_EXTENSION) && has_table_extension(&table)).then_some(table)
+    table_of_sidecar(sidecar).filter(|table| has_table_extension(table))
+}
+
+/// The file that a sidecar of this name would be used for, whatever it is called.
+pub(crate) fn table_of_sidecar(sidecar: &Path) -> Option<PathBuf> {
+    has_extension(sidecar, FILTER_EXTENSION).then(|| sidecar.with_extension(""))
 }
 
 /// Whether it is a temporary file of a writer that was killed, or a directory of them.
@@ -213,6 +226,10 @@ pub(crate) fn read_options(reading: TableReading<'_>) -> ReadOptions {
     let options = ReadOptions::default();
     let options = match reading.secret {
         Some(hasher) => options.with_hasher(hasher.clone()),
+        None => options,
+    };
+    let options = match reading.progress {
+        Some(progress) => options.with_file_system(Arc::new(progress.clone())),
         None => options,
     };
     match reading.range_prefix {

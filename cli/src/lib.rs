@@ -13,6 +13,7 @@ mod get;
 mod input;
 mod inspect;
 mod interrupt;
+mod left_out;
 mod lines;
 mod memory;
 mod opened;
@@ -76,6 +77,8 @@ pub fn run(cli: &Cli, stdout: &mut dyn Write) -> anyhow::Result<Outcome> {
         comparator: cli.comparator.as_deref(),
         range_prefix: cli.range_prefix,
         manifests: &manifests,
+        unchecked_filters: cli.unchecked_filters,
+        progress: None,
     };
     let mut output = Output::new(stdout, cli.json);
     let outcome = match &cli.command {

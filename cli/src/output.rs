@@ -117,12 +117,16 @@ pub(crate) fn path_name(path: &Path) -> Cow<'_, str> {
 const UNSTATED: [&str; 2] =
     ["as none of LevelDB does, is not supported", "whether its filter holds whole keys is not supported"];
 
+/// What is said of filters that could be damaged without a trace.
+const UNCHECKED: &str = "a filter without a checksum is not supported";
+
 /// A message of the library, with its advice in the options of the command line.
 pub(crate) fn in_options(message: &impl fmt::Display) -> String {
     // One line, whatever names are in it.
     let message = escaped(message.to_string().as_bytes(), drives_terminal);
     let message = message.replace("open with the hasher of that seed", "give the seed with --secret-seed-file");
     let message = message.replace("open it with that extractor", "give its prefix with --range-prefix");
+    let message = message.replace(UNCHECKED, &format!("{UNCHECKED}: --unchecked-filters uses it all the same"));
     let is_other_prefix = message.contains("range-filter") && message.contains("built with other key extractors");
     let message = if is_other_prefix { message + ": give its prefix with --range-prefix" } else { message };
     if UNSTATED.iter().any(|unstated| message.contains(unstated)) {

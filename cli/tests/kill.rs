@@ -10,7 +10,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Stdio;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime};
 
 use common::{Place, names, program, run};
 use sstfilter::sst::{ReadOptions, Table};
@@ -35,6 +35,11 @@ fn kill_after(out: &str, wait: Duration) {
     assert!(child.try_wait().unwrap().is_none(), "the build ended before it was killed");
     child.kill().unwrap();
     child.wait().unwrap();
+}
+
+/// Whether there is a file that was written since a time.
+fn is_newer(path: &Path, time: SystemTime) -> bool {
+    fs::metadata(path).and_then(|found| found.modified()).is_ok_and(|written| written > time)
 }
 
 fn has_extension(name: &str, expected: &str) -> bool {
@@ -66,11 +71,18 @@ fn a_killed_rebuild_leaves_the_old_sidecar_or_the_new_one() {
     let (mut sidecars, mut leftovers) = (0, 0);
     for round in 0..KILLS {
         let bits = if round % 2 == 0 { "6" } else { "30" };
-        let again = vec![out.as_str(); 2_000];
+        let again = vec![out.as_str(); 500];
+        let started = SystemTime::now();
         let mut command = program();
         command.args(["rebuild", "--bits-per-key", bits]).args(again).stdout(Stdio::null()).stderr(Stdio::null());
         let mut child = command.spawn().unwrap();
-        thread::sleep(Duration::from_millis(2 + next(&mut state) % 80));
+        // It looks at all tables before it writes, which takes as long as the machine is busy.
+        let has_written = || names(&out).iter().any(|name| is_newer(&Path::new(&out).join(name), started));
+        let patience = Instant::now() + Duration::from_secs(10);
+        while !has_written() && Instant::now() < patience {
+            thread::sleep(Duration::from_millis(1));
+        }
+        thread::sleep(Duration::from_millis(next(&mut state) % 80));
         assert!(child.try_wait().unwrap().is_none(), "the rebuild ended before it was killed");
         child.kill().unwrap();
         child.wait().unwrap();

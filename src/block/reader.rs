@@ -260,7 +260,7 @@ impl<D: AsRef<[u8]>> fmt::Debug for FilterReader<D> {
         let mut out = f.debug_struct("FilterReader");
         match &self.keyed {
             Some(filter) => out.field("filter", filter),
-            None => out.field("block", &self.block),
+            None => out.field("block", &self.block).field("of_parts", &self.of_parts),
         };
         out.field("counters", &self.stats()).finish()
     }

@@ -3,7 +3,7 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
-use super::unit::{Counted, Query, Unit};
+use super::unit::{Counted, QueriedPart, Query, Unit};
 use super::{FilterLayout, FilterSource};
 use crate::hash::{Domain, KeyHash};
 use crate::partition::{PartitionIndex, PartitionPlace};
@@ -39,13 +39,15 @@ pub(super) struct Place {
 
 impl Place {
     fn new(number: u32, hash: KeyHash) -> Self {
-        Self { number, query: Query { hash, part: None } }
+        Self { number, query: Query { hash, part: QueriedPart::Held } }
     }
 
     /// The same place, where only a whole filter that holds these parts can be negative. Partitions say nothing of their
     /// parts: their index does.
     pub(super) fn of_part(mut self, part: Option<Domain>, is_whole: bool) -> Self {
-        self.query.part = is_whole.then_some(part);
+        if is_whole {
+            self.query.part = QueriedPart::Of(part);
+        }
         self
     }
 }

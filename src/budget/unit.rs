@@ -37,15 +37,23 @@ pub(super) struct Unit {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Query {
     pub(super) hash: KeyHash,
-    /// The domain of the hash, or whole keys; nothing if the block is known to hold such hashes.
-    pub(super) part: Option<Option<Domain>>,
+    pub(super) part: QueriedPart,
+}
+
+/// What a hash stands for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum QueriedPart {
+    /// Something that the block is known to hold.
+    Held,
+    /// A part of a domain, or a whole key.
+    Of(Option<Domain>),
 }
 
 impl Query {
     /// Whether the block may contain what it is probed for. A block that holds no such parts may.
     #[inline]
     pub(super) fn may_match(self, block: &FilterBlock<Bytes>) -> bool {
-        block.may_contain(self.hash) || self.part.is_some_and(|part| !block.holds(part))
+        block.may_contain(self.hash) || matches!(self.part, QueriedPart::Of(part) if !block.holds(part))
     }
 }
 

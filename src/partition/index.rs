@@ -188,7 +188,7 @@ impl PartitionIndex {
     /// The partitions that must hold known keys, unless they are known to hold them.
     pub fn unchecked_partitions(&self) -> impl Iterator<Item = u32> + '_ {
         let open = self.known().filter(|known| known.verdict(self.hash_identity()).is_none());
-        open.into_iter().flat_map(|known| known.unseen())
+        open.into_iter().flat_map(KnownKeys::unseen)
     }
 
     /// Reads the partitions that must hold [known keys](LoadContext::with_known_keys), and looks whether they do. Reads

@@ -1,5 +1,6 @@
 //! The fixtures of `fixtures/v1`: how each is made, and what its manifest says of it.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -8,9 +9,9 @@ use sstfilter::partition::{PartitionCut, PartitionOptions, PartitionedBuilder, P
 use sstfilter::sidecar::{SidecarBuilder, TableIdentity};
 use sstfilter::sst::{TableBuilder, TableId, TableOptions};
 use sstfilter::{
-    BitsPerKey, BuildContext, CountingBloom, CuckooFilter, DelimitedPrefix, DynamicFilter, FalsePositiveRate, FileId,
-    FilterBlock, FixedPrefix, KeyHash, KeyHasher, KeyParts, KindPolicy, LoadContext, RegisterBlockedBloom, Sizing,
-    StandardBloom, WordLayout,
+    BitsPerKey, BuildContext, CountingBloom, CuckooFilter, DelimitedPrefix, Domain, DynamicFilter, FalsePositiveRate,
+    FileId, FilterBlock, FixedPrefix, KeyExtractor, KeyHash, KeyHasher, KeyParts, KindPolicy, LoadContext,
+    RegisterBlockedBloom, Sizing, StandardBloom, WordLayout,
 };
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -89,11 +90,11 @@ impl Recipe {
         }
     }
 
-    /// The block of `keys`, added in their order.
-    pub(crate) fn build(self, hasher: &KeyHasher, keys: impl Iterator<Item = Vec<u8>>) -> Vec<u8> {
+    /// The block of `keys`, added in their order. Filters of policies hold these parts of them, others whole keys.
+    pub(crate) fn build(self, hasher: &KeyHasher, parts: KeyParts, keys: impl Iterator<Item = Vec<u8>>) -> Vec<u8> {
         match self {
             Self::Policy(policy) => {
-                let mut builder = policy.make().builder(&BuildContext::new(hasher));
+                let mut builder = policy.make().builder(&BuildContext::new(hasher).with_key_parts(parts));
                 keys.for_each(|key| builder.add_key(&key));
                 builder.finish().block.unwrap().to_vec()
             }
@@ -206,6 +207,7 @@ pub(crate) struct BlockCase {
     pub(crate) recipe: Recipe,
     pub(crate) hash: Hash,
     pub(crate) keys: u32,
+    pub(crate) parts: fn() -> KeyParts,
     /// The number of the file that it is bound to.
     pub(crate) file_number: Option<u64>,
 }
@@ -213,8 +215,12 @@ pub(crate) struct BlockCase {
 const TEN: Policy = Policy::bloom(10.0);
 const CUSTOM: Hash = Hash::Custom { tag: 0x0123_4567_89ab_cdef, seed: 7 };
 
+const fn made(name: &'static str, recipe: Recipe, keys: u32) -> BlockCase {
+    BlockCase { name, recipe, hash: Hash::Default, keys, parts: KeyParts::whole_keys, file_number: None }
+}
+
 const fn block(name: &'static str, policy: Policy, hash: Hash, keys: u32) -> BlockCase {
-    BlockCase { name, recipe: Recipe::Policy(policy), hash, keys, file_number: None }
+    BlockCase { hash, ..made(name, Recipe::Policy(policy), keys) }
 }
 
 const fn bound(case: BlockCase, file_number: u64) -> BlockCase {
@@ -230,7 +236,7 @@ const fn ribbon(name: &'static str, rate: f64, min_keys: u64, keys: u32) -> Bloc
 }
 
 const fn register_blocked(name: &'static str, layout: WordLayout, bytes: u64, keys: u32) -> BlockCase {
-    BlockCase { name, recipe: Recipe::RegisterBlocked { layout, bytes }, hash: Hash::Default, keys, file_number: None }
+    made(name, Recipe::RegisterBlocked { layout, bytes }, keys)
 }
 
 const fn standard_bloom(name: &'static str, bits_per_key: f64, keys: u32) -> BlockCase {
@@ -238,11 +244,11 @@ const fn standard_bloom(name: &'static str, bits_per_key: f64, keys: u32) -> Blo
 }
 
 const fn counting_bloom(name: &'static str, counters: u64, probes: u8, keys: u32) -> BlockCase {
-    BlockCase { name, recipe: Recipe::CountingBloom { counters, probes }, hash: Hash::Default, keys, file_number: None }
+    made(name, Recipe::CountingBloom { counters, probes }, keys)
 }
 
 const fn cuckoo(name: &'static str, tag_bits: u8, keys: u32) -> BlockCase {
-    BlockCase { name, recipe: Recipe::Cuckoo { tag_bits }, hash: Hash::Default, keys, file_number: None }
+    made(name, Recipe::Cuckoo { tag_bits }, keys)
 }
 
 const fn fuse_3(name: &'static str, bits: u8, keys: u32) -> BlockCase {
@@ -286,13 +292,7 @@ pub(crate) const BLOCKS: &[BlockCase] = &[
     standard_bloom("standard-bloom-one-key", 10.0, 1),
     standard_bloom("standard-bloom-1000-keys-10-bits", 10.0, 1_000),
     standard_bloom("standard-bloom-100-keys-50-bits", 50.0, 100),
-    BlockCase {
-        name: "standard-bloom-999-bits",
-        recipe: Recipe::StandardBloom { bits: 999, probes: 3 },
-        hash: Hash::Default,
-        keys: 30,
-        file_number: None,
-    },
+    made("standard-bloom-999-bits", Recipe::StandardBloom { bits: 999, probes: 3 }, 30),
     counting_bloom("counting-bloom-no-keys", 10, 7, 0),
     counting_bloom("counting-bloom-one-key", 10, 7, 1),
     counting_bloom("counting-bloom-300-keys", 3_003, 7, 300),
@@ -322,6 +322,8 @@ pub(crate) const BLOCKS: &[BlockCase] = &[
     xor_plus("xor-plus-300-keys-16-bits", 16, 300),
     bound(bloom("bloom-bound-to-file-7", 10.0, 100), 7),
     bound(fuse_3("fuse-bound-to-file-8", 8, 100), 8),
+    bound(BlockCase { parts: three_parts, ..bloom("bloom-three-parts-bound-to-file-10", 10.0, 300) }, 10),
+    BlockCase { parts: prefixes_alone, ..bloom("bloom-prefixes-alone", 10.0, 1_000) },
 ];
 
 impl BlockCase {
@@ -334,7 +336,7 @@ impl BlockCase {
     }
 
     pub(crate) fn build(&self) -> Vec<u8> {
-        let block = self.recipe.build(&self.hash.hasher(), (0..self.keys).map(key));
+        let block = self.recipe.build(&self.hash.hasher(), (self.parts)(), (0..self.keys).map(key));
         let Some(file) = self.file_number.map(|number| FileId::new(&number.to_le_bytes()).unwrap()) else {
             return block;
         };
@@ -344,18 +346,37 @@ impl BlockCase {
     /// What its reader expects of it.
     pub(crate) fn load_context(&self) -> LoadContext<'static> {
         let context = LoadContext::from(self.hash.hasher().identity());
+        let context = if (self.parts)().has_whole_keys() { context } else { context.with_any_key_parts() };
         self.file_number.map_or(context, |number| context.with_file_id(FileId::new(&number.to_le_bytes()).unwrap()))
     }
 
+    /// All that it holds, in the order in which it was added: keys and their parts, neighbours' common ones once.
     pub(crate) fn hashes(&self) -> Vec<KeyHash> {
-        let hasher = self.hash.hasher();
-        (0..self.keys).map(|number| hasher.hash(&key(number))).collect()
+        let (hasher, parts) = (self.hash.hasher(), (self.parts)());
+        let mut seen = HashSet::new();
+        let hashes = (0..self.keys).flat_map(|number| hashes_of(&hasher, &parts, &key(number)));
+        hashes.filter(|hash| seen.insert(hash.get())).collect()
     }
 
+    /// Absent keys; where it holds no whole keys, as parts by its first extractor.
     pub(crate) fn absent_hashes(&self, count: u32) -> Vec<KeyHash> {
-        let hasher = self.hash.hasher();
-        (0..count).map(|number| hasher.hash(&absent_key(number))).collect()
+        let (hasher, parts) = (self.hash.hasher(), (self.parts)());
+        let hashes = (0..count).map(|number| hasher.hash(&absent_key(number)));
+        if parts.has_whole_keys() {
+            return hashes.collect();
+        }
+        let domain = Domain::new(parts.extractors().next().unwrap().name());
+        hashes.map(|hash| hash.in_domain(domain)).collect()
     }
+}
+
+/// The hashes by which a filter of these parts holds a key, computed as FORMAT.md says.
+fn hashes_of(hasher: &KeyHasher, parts: &KeyParts, key: &[u8]) -> Vec<KeyHash> {
+    let of_part = |extractor: &Arc<dyn KeyExtractor>| {
+        Some(hasher.hash(&extractor.extract(key)?).in_domain(Domain::new(extractor.name())))
+    };
+    let whole = parts.has_whole_keys().then(|| hasher.hash(key));
+    whole.into_iter().chain(parts.extractors().filter_map(of_part)).collect()
 }
 
 /// A partitioned filter.
@@ -367,16 +388,18 @@ pub(crate) struct ContainerCase {
     pub(crate) cut: PartitionCut,
     pub(crate) target_bytes: u32,
     pub(crate) keys: u32,
+    pub(crate) parts: fn() -> KeyParts,
     /// The number of the file that it is bound to; the numbers of its partitions stand beside them then.
     pub(crate) file_number: Option<u64>,
 }
 
 const fn container(name: &'static str, policy: Policy, cut: PartitionCut, keys: u32) -> ContainerCase {
-    ContainerCase { name, policy, hash: Hash::Default, cut, target_bytes: 1_024, keys, file_number: None }
+    let parts = KeyParts::whole_keys;
+    ContainerCase { name, policy, hash: Hash::Default, cut, target_bytes: 1_024, keys, parts, file_number: None }
 }
 
 /// All the partitioned filters.
-pub(crate) const CONTAINERS: [ContainerCase; 5] = [
+pub(crate) const CONTAINERS: [ContainerCase; 7] = [
     container("partitioned-no-keys", TEN, PartitionCut::KeyRange, 0),
     container("partitioned-by-key-bloom", TEN, PartitionCut::KeyRange, 3_000),
     container("partitioned-by-hash-bloom", TEN, PartitionCut::HashRange, 3_000),
@@ -392,6 +415,15 @@ pub(crate) const CONTAINERS: [ContainerCase; 5] = [
     ContainerCase {
         file_number: Some(9),
         ..container("partitioned-by-key-ribbon-bound", Policy::ribbon(0.01, 1_024), PartitionCut::KeyRange, 3_000)
+    },
+    ContainerCase {
+        parts: three_parts,
+        file_number: Some(11),
+        ..container("partitioned-by-key-three-parts-bound", TEN, PartitionCut::KeyRange, 3_000)
+    },
+    ContainerCase {
+        parts: three_parts,
+        ..container("partitioned-by-hash-three-parts", TEN, PartitionCut::HashRange, 3_000)
     },
 ];
 
@@ -410,7 +442,7 @@ impl ContainerCase {
 
     /// The same container of other keys.
     pub(crate) fn build_of(&self, keys: impl Iterator<Item = Vec<u8>>) -> Vec<u8> {
-        let context = BuildContext::new(&self.hash.hasher());
+        let context = BuildContext::new(&self.hash.hasher()).with_key_parts((self.parts)());
         let context = match self.file_number {
             Some(number) => context.with_file_id(FileId::new(&number.to_le_bytes()).unwrap()),
             None => context,
@@ -519,6 +551,11 @@ pub(crate) const TABLES: [TableCase; 5] = [
 pub(crate) fn three_parts() -> KeyParts {
     let parts = KeyParts::whole_keys().with_extractor(Arc::new(FixedPrefix::new(10)));
     parts.with_extractor(Arc::new(DelimitedPrefix::new(b'-')))
+}
+
+/// The first eleven bytes of keys, which ten keys share.
+fn prefixes_alone() -> KeyParts {
+    KeyParts::extracted(Arc::new(FixedPrefix::new(11)))
 }
 
 impl TableCase {

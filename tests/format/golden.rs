@@ -28,6 +28,7 @@ const RECIPE: &str = r#"  "keys": "key number i, from 0 on, is the ASCII bytes o
   "absent_keys": "absent key number i, from 0 to 9999, is the ASCII bytes of 'absent-' and i in 8 decimal digits",
   "values": "entry i of a table has the value 'v' and i * i in decimal digits, without leading zeros; where there are tombstones, entry i is one when i mod 7 is 3",
   "hash": "XXH3-64 of the key's bytes with xxh3_seed; 'identity' is what the trailer shows of it",
+  "key_parts": "what the filter holds of each key: the whole key, and the parts by the named extractors; a filter without whole keys is probed for absent keys as parts by its extractor",
   "file_number": "the number, as u64, of the file that the block is bound to",
   "crc32c": "of the whole file",
 "#;
@@ -68,10 +69,11 @@ fn block_entry(case: &BlockCase, bytes: &[u8]) -> String {
     let info = filter.info();
     let shape: Vec<String> = info.shape.iter().map(|(name, value)| format!("{name} {value}")).collect();
     format!(
-        r#"    {{"file": "{}", "policy": "{}", "keys": {}, "xxh3_seed": "{:#018x}", "identity": "{}", "file_number": {}, "kind": "{}", "reason": "{}", "shape": "{}", "salt": {}, {}, "false_positives_of_absent_keys": {}}}"#,
+        r#"    {{"file": "{}", "policy": "{}", "keys": {}, "key_parts": "{}", "xxh3_seed": "{:#018x}", "identity": "{}", "file_number": {}, "kind": "{}", "reason": "{}", "shape": "{}", "salt": {}, {}, "false_positives_of_absent_keys": {}}}"#,
         case.file(),
         case.recipe.describe(),
         case.keys,
+        (case.parts)(),
         case.hash.seed(),
         info.hash,
         case.file_number.map_or("null".to_owned(), |number| number.to_string()),
@@ -132,12 +134,13 @@ fn container_entry(case: &ContainerCase, bytes: &[u8]) -> String {
     let filter = case.load(bytes);
     let absent = case.absent_keys(ABSENT_KEYS);
     format!(
-        r#"    {{"file": "{}", "policy": "{}", "cut": "{}", "target_bytes": {}, "keys": {}, "xxh3_seed": "{:#018x}", "identity": "{}", "file_number": {}, "partitions": {}, {}, "false_positives_of_absent_keys": {}}}"#,
+        r#"    {{"file": "{}", "policy": "{}", "cut": "{}", "target_bytes": {}, "keys": {}, "key_parts": "{}", "xxh3_seed": "{:#018x}", "identity": "{}", "file_number": {}, "partitions": {}, {}, "false_positives_of_absent_keys": {}}}"#,
         case.file(),
         case.policy.describe(),
         if case.cut == PartitionCut::KeyRange { "key range" } else { "hash range" },
         case.target_bytes,
         case.keys,
+        (case.parts)(),
         case.hash.seed(),
         filter.hash_identity(),
         case.file_number.map_or("null".to_owned(), |number| number.to_string()),
@@ -190,9 +193,16 @@ fn every_key_of_a_stored_partitioned_filter_is_found() {
             let filter = case.load(case.read());
             filter.verify().unwrap();
             assert_eq!(filter.problems().count(), 0, "{}", case.name);
+            let (parts, hasher) = ((case.parts)(), case.hash.hasher());
             for (key, hash) in case.keys() {
                 assert!(filter.may_contain(&key, hash), "{} with {set}: {key:?}", case.name);
+                let prefix = parts.prefix(&hasher, &key[..10]);
+                assert!(filter.may_contain_prefix(&prefix), "{} with {set}: the prefix of {key:?}", case.name);
             }
+            let absent = (0..1_000).map(cases::absent_key);
+            let lacks_prefix = |key: &Vec<u8>| !filter.may_contain_prefix(&parts.prefix(&hasher, key));
+            let negatives = absent.filter(lacks_prefix).count();
+            assert_eq!(negatives > 900, parts.extractors().len() > 0, "{}: {negatives}", case.name);
         }
     });
 }
@@ -240,17 +250,39 @@ fn every_key_of_a_stored_block_is_found() {
     for_each_set(|set| {
         for case in BLOCKS {
             let filter = FilterBlock::load(case.read(), case.load_context()).unwrap();
-            let off = filter.info().keys.abs_diff(case.keys.into());
+            let hashes = case.hashes();
+            let off = filter.info().keys.abs_diff(hashes.len() as u64);
             let allowed = if case.recipe.is_counted() { 0 } else { u64::from(case.keys) / 10 };
             assert!(off <= allowed, "{}: {} keys", case.name, filter.info().keys);
             assert_eq!(filter.hash_identity(), case.hash.hasher().identity(), "{}", case.name);
-            let answers = answers(&filter, &case.hashes());
+            let answers = answers(&filter, &hashes);
             assert!(answers.iter().all(|&answer| answer), "{} with {set}", case.name);
         }
     });
 }
 
-/// What a filter says of each key, which is the same one by one, in a set of filters and in a batch.
+#[test]
+fn a_stored_block_of_parts_tells_of_prefixes_and_one_without_whole_keys_of_no_key() {
+    if is_regenerating() {
+        return;
+    }
+    for case in BLOCKS.iter().filter(|case| (case.parts)().extractors().len() > 0) {
+        let (parts, hasher) = ((case.parts)(), case.hash.hasher());
+        let filter = FilterReader::load(case.read(), case.load_context());
+        for key in (0..case.keys).map(cases::key) {
+            assert!(!filter.probe_prefix(&parts.prefix(&hasher, &key)).is_absent(), "{}", case.name);
+            assert!(!filter.probe_key(&key, hasher.hash(&key)).is_absent(), "{}", case.name);
+        }
+        let absent: Vec<Vec<u8>> = (0..ABSENT_KEYS).map(cases::absent_key).collect();
+        let lacks_prefix = |key: &&Vec<u8>| filter.probe_prefix(&parts.prefix(&hasher, key)).is_absent();
+        assert!(absent.iter().filter(lacks_prefix).count() > 9_000, "{}", case.name);
+        let lacked = absent.iter().filter(|key| filter.probe_key(key, hasher.hash(key)).is_absent()).count();
+        assert_eq!(lacked > 9_000, parts.has_whole_keys(), "{}: {lacked}", case.name);
+        assert_eq!(lacked > 0, parts.has_whole_keys(), "{}: {lacked}", case.name);
+    }
+}
+
+/// What a filter says of each key, which is the same one by one, in a batch, and, if it holds whole keys, in a set.
 fn answers(filter: &FilterBlock<Vec<u8>>, hashes: &[KeyHash]) -> Vec<bool> {
     let mut hits = MatchBitmap::default();
     filter.may_contain_batch(hashes, &mut hits);
@@ -259,7 +291,7 @@ fn answers(filter: &FilterBlock<Vec<u8>>, hashes: &[KeyHash]) -> Vec<bool> {
     let mut in_set = MatchBitmap::default();
     for (&hash, &answer) in hashes.iter().zip(&one_by_one) {
         set.matches(hash, &mut in_set);
-        assert_eq!(in_set.may_contain(0), answer, "a set with {}", simd::selected());
+        assert_eq!(in_set.may_contain(0), answer || !filter.info().whole_keys, "a set with {}", simd::selected());
     }
     let of_batch = (0..hashes.len()).map(|index| hits.may_contain(index));
     assert!(one_by_one.iter().copied().eq(of_batch), "a batch with {}", simd::selected());

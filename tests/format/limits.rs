@@ -302,16 +302,19 @@ fn claiming(case: &BlockCase, changes: &[(usize, &[u8])]) -> Vec<u8> {
         let at = block.len() - at;
         block[at..at + bytes.len()].copy_from_slice(bytes);
     }
-    let from = trailer - file_bytes(&block) - params(&block) * 4;
+    let from = trailer - between_bytes(&block) - params(&block) * 4;
     let end = block.len() - 4;
     let checksum = crc32c::crc32c(&block[from..end]);
     block[end..].copy_from_slice(&checksum.to_le_bytes());
     block
 }
 
-/// Bytes of the file fingerprint, which bound blocks have.
-fn file_bytes(block: &[u8]) -> usize {
-    usize::from(block[block.len() - TRAILER + 25] >> 4) * 8
+/// Bytes between the parameter words and the trailer: of the parts of keys, and of the file fingerprint.
+fn between_bytes(block: &[u8]) -> usize {
+    let flags = block[block.len() - TRAILER + 25] >> 4;
+    let file_bytes = usize::from(flags & 1) * 8;
+    let extractors = usize::from(block[block.len() - TRAILER - file_bytes - 4]);
+    file_bytes + if flags & 4 == 0 { 0 } else { 4 + extractors * 8 }
 }
 
 /// How many parameter words a block has.
@@ -327,7 +330,7 @@ fn a_header_that_claims_more_bytes_than_there_are_is_refused_with_both_lengths()
         // 2^28 words are 2^31 bytes; 2^29 more words than there are, 2^32 bytes more.
         for words in [1 << 28, 1 << 29, own + (1 << 29), own + (1 << 30), own + (7 << 29), u32::MAX - 1, u32::MAX] {
             let block = claiming(case, &[(TRAILER - 8, &words.to_le_bytes())]);
-            let tail = (TRAILER + file_bytes(&block) + params(&block) * 4) as u64;
+            let tail = (TRAILER + between_bytes(&block) + params(&block) * 4) as u64;
             let expected = BlockError::Length { expected: u64::from(words) * 8 + tail, got: block.len() as u64 };
             assert_eq!(FilterBlock::open_unverified(&block).unwrap_err(), expected, "{}: {words} words", case.name);
         }
@@ -341,7 +344,7 @@ fn parameters_that_claim_another_size_are_refused_or_deny_nothing_out_of_bounds(
     for case in BLOCKS {
         let block = case.read();
         for word in 0..params(&block) {
-            let at = TRAILER + file_bytes(&block) + (params(&block) - word) * 4;
+            let at = TRAILER + between_bytes(&block) + (params(&block) - word) * 4;
             let own = u32::from_le_bytes(*block[block.len() - at..].first_chunk().unwrap());
             let edges = [0, 1, (1 << 31) - 1, 1 << 31, u32::MAX - 1, u32::MAX];
             let near = [1 << 29, 1 << 30, 1 << 31].map(|more| own.wrapping_add(more));

@@ -18,6 +18,8 @@ const SHRUNK: &[(&str, usize, u32)] = &[
     ("ribbon-32-columns", 45, 0x5f98_0b89),
     ("ribbon-fallen-back-to-bloom", 12, 0x0f15_edb6),
     ("bloom-bound-to-file-7", 6, 0xccbb_41e8),
+    ("bloom-three-parts-bound-to-file-10", 14, 0xddf9_2b31),
+    ("bloom-prefixes-alone", 6, 0x1479_5435),
 ];
 
 /// The block at each of its steps, and at each sixteenth of its size.

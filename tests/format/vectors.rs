@@ -14,9 +14,10 @@ use sstfilter::partition::{
 use sstfilter::sidecar::{Sidecar, SidecarBuilder};
 use sstfilter::sst::{Lookup, ReadOptions, Table, TableBuilder, TableId, TableOptions};
 use sstfilter::{
-    BitsPerKey, BlockError, BuildContext, CountingBloom, CuckooFilter, Domain, DynamicFilter, FallbackReason,
-    FalsePositiveRate, FileId, FilterBlock, FilterKind, FilterPolicy, FuseArity, HashId, HashIdentity, KeyHash,
-    KeyHasher, KindPolicy, RegisterBlockedBloom, Sizing, StandardBloom, WordLayout,
+    BitsPerKey, BlockError, BuildContext, CountingBloom, CuckooFilter, DelimitedPrefix, Domain, DynamicFilter,
+    FallbackReason, FalsePositiveRate, FileId, FilterBlock, FilterKind, FilterPolicy, FixedPrefix, FuseArity, HashId,
+    HashIdentity, KeyHash, KeyHasher, KeyParts, KindPolicy, LoadContext, RegisterBlockedBloom, Sizing, StandardBloom,
+    WordLayout,
 };
 
 pub(crate) const FORMAT: &str = include_str!("../../FORMAT.md");
@@ -79,6 +80,8 @@ fn parts_of_keys_hash_to_the_documented_values() {
     let hasher = KeyHasher::default();
     assert_eq!(hasher.hash(b"appl").in_domain(Domain::new("fixed-prefix:4")).get(), 0xe87b_35a6_b57b_3617);
     assert_eq!(hasher.hash(b"apple").in_domain(Domain::new("class")).get(), 0x5b58_bdbc_c639_2837);
+    let tags = ["fixed-prefix:4", "prefix-to-byte:0x6e"].map(|name| Domain::new(name).tag());
+    assert_eq!(tags, [0x606f_8e54_a3a6_935d, 0x532a_84e1_dc64_45c9]);
 }
 
 #[test]
@@ -182,9 +185,12 @@ fn is_built_by(entry: &KindEntry, block: &[u8]) -> bool {
 
 #[test]
 fn every_kind_has_a_whole_block_in_the_text_that_is_built_again() {
-    // Those of range filters are in `range_vectors`.
-    let is_of_ranges = |block: &Vec<u8>| FilterBlock::open_unverified(block).err() == Some(BlockError::RangeFilter);
-    let blocks: Vec<_> = whole_blocks().into_iter().filter(|block| !is_of_ranges(block)).collect();
+    // Those of range filters are in `range_vectors`, and one of parts has a test of its own.
+    let is_of_whole_keys = |block: &Vec<u8>| match FilterBlock::open_unverified(block) {
+        Ok(filter) => filter.info().extractors.is_empty(),
+        Err(error) => error != BlockError::RangeFilter,
+    };
+    let blocks: Vec<_> = whole_blocks().into_iter().filter(is_of_whole_keys).collect();
     let kind_of = |block: &Vec<u8>| FilterBlock::load(block, &KeyHasher::default()).unwrap().info().kind;
     for entry in kind::all() {
         let documented: Vec<_> = blocks.iter().filter(|block| kind_of(block) == entry.id).collect();
@@ -437,6 +443,27 @@ fn a_container_of_three_keys_has_the_documented_bytes() {
     let mut built = container_of(PartitionCut::KeyRange, 16 << 10, &context, &FRUIT);
     built.set_aux(0, b"note").unwrap();
     assert_eq!(hex(&built.seal().unwrap()), hex(&dump_below("A whole container:")));
+}
+
+#[test]
+fn a_block_and_a_container_of_parts_have_the_documented_bytes() {
+    let parts = KeyParts::whole_keys().with_extractor(Arc::new(FixedPrefix::new(4)));
+    let file = FileId::new(&7_u64.to_le_bytes()).unwrap();
+    let context = BuildContext::new(&KeyHasher::default()).with_file_id(file).with_key_parts(parts.clone());
+    let mut built = container_of(PartitionCut::KeyRange, 16 << 10, &context, &FRUIT);
+    built.set_aux(0, b"note").unwrap();
+    assert_eq!(hex(&built.seal().unwrap()), hex(&dump_below("The same container of whole keys and their parts")));
+
+    let parts = parts.with_extractor(Arc::new(DelimitedPrefix::new(b'n')));
+    let mut builder =
+        KindPolicy::default().builder(&BuildContext::new(&KeyHasher::default()).with_key_parts(parts.clone()));
+    FRUIT.iter().for_each(|key| builder.add_key(key));
+    let block = builder.finish().block.unwrap();
+    let documented = FORMAT.split_once("### A whole block of parts").unwrap().1.split("```").nth(1).unwrap();
+    assert_eq!(hex(&block), hex(&bytes_of_dump(documented)));
+    let filter = FilterBlock::load(&block, LoadContext::new(&KeyHasher::default()).with_key_parts(&parts)).unwrap();
+    let holds = |prefix| filter.may_contain_prefix(&parts.prefix(&KeyHasher::default(), prefix));
+    assert_eq!([&b"banana"[..], b"ban", b"bandit", b"appl", b"ab"].map(holds), [true, true, false, true, true]);
 }
 
 #[test]

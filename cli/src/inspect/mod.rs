@@ -1,6 +1,7 @@
 //! `sstfilter inspect`: every field of tables and bare filter blocks.
 
 pub(crate) mod foreign;
+mod overview;
 
 use core::fmt;
 use std::path::{Path, PathBuf};
@@ -8,6 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::bail;
 use clap::Args;
 use foreign::ForeignFields;
+use overview::Overview;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 use sstfilter::range::RangeFilter;
@@ -22,9 +24,9 @@ use crate::opened::{self, Reading};
 use crate::output::{Outcome, Text, explained, in_options};
 use crate::partitions::{Container, PartitionFields, Partitions};
 use crate::parts::HeldParts;
-use crate::probe::{FileProbes, KeyBatch, Times, probe_file};
+use crate::probe::{BoundsArgs, FileProbes, KeyBatch, Times, probe_file};
 use crate::ranges::{RangeBlock, RangeFields};
-use crate::units::{bytes, grouped, percent};
+use crate::units::{bytes, counted, grouped, percent};
 
 #[derive(Debug, Args)]
 pub(crate) struct InspectArgs {
@@ -78,6 +80,7 @@ struct FileReport {
     sound: bool,
     #[serde(skip)]
     outcome: Outcome,
+    overview: Overview,
     #[serde(flatten)]
     fields: Fields,
     /// On the keys of `--absent`.
@@ -89,24 +92,35 @@ struct FileReport {
 #[derive(Debug, Serialize)]
 struct Observed {
     keys: usize,
+    /// Those that the filter holds nothing of: it says nothing of them.
+    keys_not_probed: u64,
     positives: u64,
-    rate: f64,
+    /// Null if the filter was probed for no key.
+    rate: Option<f64>,
     expected_rate: Option<f64>,
 }
 
 impl Observed {
     fn new(path: &Path, keys: &KeyBatch<'_>, reading: Reading<'_>) -> Self {
-        let (found, _) = probe_file(path, keys, reading, &mut Times::default());
-        let FileProbes { positives, observed_rate: rate, expected_rate, .. } = found;
-        Self { keys: keys.keys.len(), positives, rate, expected_rate }
+        let filters_only = BoundsArgs { filters_only: true };
+        let (found, _) = probe_file(path, keys, reading, filters_only, &mut Times::default());
+        let FileProbes { keys_not_probed, positives, observed_rate: rate, expected_rate, .. } = found;
+        Self { keys: keys.keys.len(), keys_not_probed, positives, rate, expected_rate }
     }
 }
 
 impl fmt::Display for Observed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (rate, positives, keys) = (percent(self.rate), grouped(self.positives), grouped(self.keys as u64));
+        let rate = self.rate.map_or_else(|| "unknown".to_owned(), percent);
+        let (positives, keys) = (grouped(self.positives), grouped(self.keys as u64 - self.keys_not_probed));
         let expected = self.expected_rate.map(|rate| format!("; {} expected", percent(rate))).unwrap_or_default();
-        writeln!(f, "  on the keys given\n    {:<17} {rate}: {positives} of {keys}{expected}", "observed rate")
+        writeln!(f, "  on the keys given\n    {:<17} {rate}: {positives} of {keys}{expected}", "observed rate")?;
+        match self.keys_not_probed {
+            0 => Ok(()),
+            keys => {
+                writeln!(f, "    {:<17} {}: the filter holds nothing of such keys", "not probed", counted(keys, "key"))
+            }
+        }
     }
 }
 
@@ -159,6 +173,7 @@ impl FileReport {
             bytes: 0,
             sound: false,
             outcome: Outcome::Failed,
+            overview: Overview::without_filter("none", "none", Some(explained(&unread.problem))),
             fields: Fields::Problem(explained(&unread.problem)),
             observed: None,
         }
@@ -182,6 +197,7 @@ impl FileReport {
             bytes,
             sound: outcome == Outcome::Yes,
             outcome,
+            overview: Overview::new(&fields),
             fields,
             observed: None,
         })
@@ -265,7 +281,7 @@ impl fmt::Display for InspectReport {
             }
             file.observed.iter().try_for_each(|observed| write!(f, "{observed}"))?;
         }
-        Ok(())
+        if self.files.len() > 1 { overview::write(f, &self.files) } else { Ok(()) }
     }
 }
 

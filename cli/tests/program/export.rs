@@ -149,7 +149,7 @@ fn a_dump_ends_with_its_reader_and_at_damage() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_full_disk_behind_completions_and_pages_is_an_error() {
-    for arguments in [&["completions", "bash"][..], &["man"]] {
+    for arguments in [&["completions", "bash"][..], &["man"], &["--help"], &["probe", "--help"], &["--version"]] {
         let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
         let output = program().args(arguments).stdout(full).output().unwrap();
         let stderr = String::from_utf8(output.stderr).unwrap();

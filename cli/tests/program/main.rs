@@ -9,11 +9,13 @@ mod common;
 mod advise;
 mod build;
 mod compare;
+mod damage;
 mod demo;
 mod export;
 mod foreign;
 #[cfg(target_os = "linux")]
 mod hostile;
+mod json;
 mod keys;
 mod partitions;
 mod parts;

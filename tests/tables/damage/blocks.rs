@@ -1,7 +1,7 @@
 //! Damage to filter blocks by themselves, of every kind, each bound to its file: a whole block of another file in its
 //! place is damage, too.
 
-use sstfilter::{FileId, FilterBlock, FilterReader, KeyHash, KeyHasher, LoadContext, Probe, WordLayout};
+use sstfilter::{FileId, FilterBlock, FilterReader, KeyHash, KeyHasher, KeyParts, LoadContext, Probe, WordLayout};
 
 use super::ways::{Files, ways};
 use super::{Outcome, Totals};
@@ -44,7 +44,7 @@ impl Subject {
     fn new(recipe: Recipe, keys: u32) -> Self {
         let hasher = KeyHasher::default();
         let block = |file: u32| {
-            let block = recipe.build(&hasher, (file * keys..(file + 1) * keys).map(cases::key));
+            let block = recipe.build(&hasher, KeyParts::whole_keys(), (file * keys..(file + 1) * keys).map(cases::key));
             FilterBlock::open_unverified(block)
                 .unwrap()
                 .bound_to(FileId::new(&u64::from(file).to_le_bytes()).unwrap())
