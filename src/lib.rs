@@ -108,6 +108,9 @@ mod block;
 pub mod budget;
 #[deny(clippy::indexing_slicing)]
 mod codec;
+#[cfg(test)]
+#[path = "../tests/common/effort.rs"]
+mod effort;
 mod error;
 pub mod filter;
 mod hash;
