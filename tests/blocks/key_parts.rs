@@ -11,8 +11,9 @@ use sstfilter::budget::{BudgetedProbe, FilterBudget, FilterLayout, FilterSource}
 use sstfilter::partition::{PartitionCut, PartitionIndex, PartitionOptions, PartitionedBuilder, PartitionedFilter};
 use sstfilter::sidecar::{Sidecar, SidecarBuilder, TableIdentity};
 use sstfilter::{
-    BlockError, BuildContext, FallbackReason, FileId, FilterBlock, FilterBuilder, FilterReader, FilterSet, FixedPrefix,
-    KeyExtractor, KeyHash, KeyHasher, KeyParts, KindPolicy, LoadContext, MatchBitmap, Probe,
+    BitsPerKey, BlockError, BuildContext, DynamicFilter, FallbackReason, FileId, FilterBlock, FilterBuilder,
+    FilterError, FilterReader, FilterSet, FixedPrefix, KeyExtractor, KeyHash, KeyHasher, KeyParts, KindPolicy,
+    LoadContext, MatchBitmap, Probe, StandardBloom,
 };
 
 const TENANTS: u32 = 100;
@@ -278,6 +279,30 @@ fn what_follows_a_block_around_keeps_its_parts() {
         assert_eq!(other.info().extractors, block.info().extractors);
         assert!((0..TENANTS).all(|number| other.may_contain_prefix(&parts.prefix(&hasher, &tenant(number)))));
         assert!(!other.may_contain_prefix(&parts.prefix(&hasher, b"zzzz")));
+    }
+}
+
+#[test]
+fn a_growing_filter_is_restored_from_a_block_of_whole_keys_alone_or_beside_parts_and_from_no_other() {
+    let hasher = KeyHasher::default();
+    let alone = KeyParts::extracted(Arc::new(FixedPrefix::new(4)));
+    let restored = |parts: &KeyParts| {
+        let policy = KindPolicy::standard_bloom(BitsPerKey::TEN).unwrap();
+        let mut builder = policy.builder(&BuildContext::new(&hasher).with_key_parts(parts.clone()));
+        keys().for_each(|key| builder.add_key(&key));
+        let block = builder.finish().block.unwrap();
+        let contexts =
+            [LoadContext::new(&hasher).with_key_parts(parts), LoadContext::new(&hasher).with_any_key_parts()];
+        contexts.map(|context| StandardBloom::from_block(&block, context).and_then(|filter| filter.to_block()))
+    };
+    for refused in restored(&alone) {
+        assert!(matches!(refused, Err(FilterError::Block(BlockError::ExtractorMismatch { .. }))), "{refused:?}");
+    }
+    let parts = whole_and(4);
+    for block in restored(&parts).map(Result::unwrap) {
+        let filter = FilterBlock::load(block, &hasher).unwrap();
+        assert!(keys().all(|key| filter.may_contain(hasher.hash(&key))));
+        assert!(filter.may_contain_prefix(&parts.prefix(&hasher, b"none")), "keys inserted since have no parts");
     }
 }
 
