@@ -105,7 +105,7 @@ impl Kind for SortedList {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let (hasher, file) = (KeyHasher::default(), FileId::from(*b"a UUID: 16 bytes"));
+    let (hasher, file) = (KeyHasher::default(), FileId::random());
     let key = |number: u32| number.to_le_bytes();
 
     // Built by a policy, and stored.

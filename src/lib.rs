@@ -13,7 +13,7 @@
 //! let (hasher, policy) = (KeyHasher::default(), AutoPolicy::default());
 //!
 //! // Once per file, while it is written. The block is bound to the file by an id that is never reused.
-//! let file = FileId::from(*b"a UUID: 16 bytes");
+//! let file = FileId::random();
 //! let context = BuildContext::new(&hasher).with_purpose(BuildPurpose::Compaction).with_file_id(file);
 //! let mut builder = policy.builder(&context);
 //! (0..10_000_u32).for_each(|key| builder.add_key(&key.to_be_bytes()));
@@ -108,6 +108,9 @@ mod block;
 pub mod budget;
 #[deny(clippy::indexing_slicing)]
 mod codec;
+#[cfg(test)]
+#[path = "../tests/common/effort.rs"]
+mod effort;
 mod error;
 pub mod filter;
 mod hash;

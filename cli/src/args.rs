@@ -27,9 +27,11 @@ use crate::verify::VerifyArgs;
 
 const EXIT_CODES: &str = "\
 Exit codes:
-  0    done, and all is well
+  0    done, and all is well. Filters that are sound but cannot be used, tables that are
+       left out because they are not understood, and orphans are told, and are no damage
   1    done, and the answer is no: a key is absent (get), damage was found (inspect,
-       verify, probe, advise --tables), a key was lost (demo, compare)
+       verify, probe, compare, advise --tables, dump --salvage), a key was lost (demo,
+       compare), no filter meets the need (advise)
   2    not done: standard error, or the report, says why and what to do
   130  interrupted (Ctrl-C), 143 if told to end: tables that a build had completed are whole
   141  the reader of the output went away (sstfilter ... | head)";
@@ -58,13 +60,19 @@ pub struct Cli {
     #[arg(long, global = true, value_name = "NAME", help_heading = FOR_ALL)]
     pub(crate) comparator: Option<String>,
 
+    /// Use the filters of RocksDB's tables that have no checksums (checksum type 0), too. Nothing shows damage to such a
+    /// filter: a damaged one hides keys
+    #[arg(long, global = true, help_heading = FOR_ALL)]
+    pub(crate) unchecked_filters: bool,
+
     /// Prefix of keys that the ranges of a hashed range filter are inside of: its number of bytes (8), or the byte that
     /// ends it (such as : or 0x00). Range filters that were built with another one are not used
     #[arg(long, global = true, value_name = "PREFIX", value_parser = parse_prefix, help_heading = FOR_ALL)]
     pub(crate) range_prefix: Option<RangePrefix>,
 
-    /// How keys stand in files of keys, and on the command line: lines of key or key<TAB>value, keys that each end with
-    /// NUL, or hexadecimal digits in lines. The file `-` is standard input, for keys and for tables
+    /// How keys stand in files of keys, and on the command line: lines of key or key<TAB>value, the same with lines that
+    /// end in CR LF, keys that each end with NUL, or hexadecimal digits in lines. An empty line is no key; a tab alone is
+    /// the empty key. The file `-` is standard input, for keys and for tables
     #[arg(long, global = true, value_enum, value_name = "FORMAT", default_value = "lines", help_heading = FOR_ALL)]
     pub(crate) keys_format: KeysFormat,
 }
@@ -145,7 +153,8 @@ pub(crate) struct BuildArgs {
     #[command(flatten)]
     pub(crate) range: RangeFilterArgs,
 
-    /// Replace the tables that the directory holds
+    /// Replace the tables that an earlier build wrote to the directory, once all new ones are complete: there must be room
+    /// for both
     #[arg(long)]
     pub(crate) overwrite: bool,
 
@@ -279,6 +288,10 @@ pub(crate) struct AdviseArgs {
         conflicts_with_all = ["keys", "fpr", "updates", "threads", "lookups_per_key", "false_positive_ns"])]
     pub(crate) tables: Vec<PathBuf>,
 
+    /// With --tables: draw their filters' sizes and rates, by level, beside what sstfilter's would be, to a new SVG file
+    #[arg(long, value_name = "FILE", requires = "tables", conflicts_with_all = ["levels", "keys", "ranges"])]
+    pub(crate) chart: Option<PathBuf>,
+
     /// Spread one memory budget over the levels of a store so that lookups of absent keys read as little as possible,
     /// and compare that with equal bits per key everywhere. The levels' keys are listed from level 0 on, such as
     /// 40K/4,1e5,1e6,1e7, where 40K/4 are 40,000 keys in four overlapping runs. Without a list, they are those of
@@ -373,7 +386,7 @@ fn parse_ratio(text: &str) -> Result<f64, String> {
 #[derive(Debug, Args)]
 pub(crate) struct ReportArgs {
     /// Directory for report.html, report.csv and report.json; made if it does not exist. Files of an
-    /// earlier report are replaced
+    /// earlier report are replaced, and no others
     #[arg(long, value_name = "DIR")]
     pub(crate) out: PathBuf,
 

@@ -1,8 +1,6 @@
 //! `sstfilter filter`: bare filter blocks, from keys or out of a table.
 
 use core::fmt;
-use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
@@ -10,16 +8,18 @@ use bytes::Bytes;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use sstfilter::range::{RangeInfo, RangePolicy};
-use sstfilter::sst::{FileSystem, LayoutRegion, LocalFileSystem, Table, TablePart};
+use sstfilter::sst::{LayoutRegion, Table, TablePart};
 use sstfilter::{BlockInfo, BuildContext, BuildPurpose, FallbackReason, FilterBlock, FilterKind, KeyHasher};
 
 use crate::args::FilterArgs;
 use crate::build::report::Choice;
+use crate::input::{self, RegularFile};
 use crate::lines::{KeyLines, KeysFormat};
 use crate::opened::{Opened, Reading};
-use crate::output::{CANNOT_WRITE, Outcome, Output, in_options};
+use crate::output::{CANNOT_WRITE, Outcome, Output, in_options, path_name};
 use crate::ranges::{RangeBlock, RangeFilterArgs};
-use crate::{input, interrupt, units};
+use crate::replace::{self, Replaces};
+use crate::units;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum FilterCommand {
@@ -61,7 +61,7 @@ struct Target {
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
 
-    /// Replace the file if there is one
+    /// Replace the file if there is one. Devices, pipes, directories and symbolic links are not replaced
     #[arg(long)]
     overwrite: bool,
 }
@@ -111,7 +111,7 @@ pub(crate) fn run(
         output.writer.write_all(block.as_bytes()).context(CANNOT_WRITE)?;
         return Ok(Outcome::Yes);
     }
-    target.write(block.as_bytes())?;
+    replace::write(&target.out, block.as_bytes(), target.replaces())?;
     output.report((Outcome::Yes, block.report(&target.out)))
 }
 
@@ -208,10 +208,7 @@ fn read_region(path: &Path, table: &Table, region: &LayoutRegion) -> anyhow::Res
         ensure!(start + length <= bytes.len(), context());
         return Ok(bytes.slice(start..start + length));
     }
-    let mut bytes = vec![0; length];
-    let mut file = File::open(path).with_context(context)?;
-    file.seek(SeekFrom::Start(region.offset)).and_then(|_| file.read_exact(&mut bytes)).with_context(context)?;
-    Ok(bytes.into())
+    RegularFile::open(path)?.read(region.offset, length as u64)
 }
 
 /// The block, unless a reader would refuse it.
@@ -226,35 +223,21 @@ impl Target {
         self.out.as_os_str() == "-"
     }
 
-    /// Refuses a file that is there already. Checked before keys are read, which may take minutes.
-    fn ensure_free(&self) -> anyhow::Result<()> {
-        let path = self.out.display();
-        ensure!(!self.out.is_dir(), "{path}: expected a file, got a directory");
-        let is_free = self.overwrite || self.is_standard_output() || !self.out.exists();
-        ensure!(is_free, "{path} exists already: choose another --out, or replace it with --overwrite");
-        Ok(())
+    /// What the file may take the place of.
+    fn replaces(&self) -> Replaces {
+        if self.overwrite { Replaces::AnyFile } else { Replaces::Nothing }
     }
 
-    /// Writes the block under a temporary name first, so that the file is either whole or not there.
-    fn write(&self, block: &[u8]) -> anyhow::Result<()> {
-        let parent = self.out.parent().filter(|parent| !parent.as_os_str().is_empty());
-        let directory = parent.unwrap_or(Path::new("."));
-        let _writing = interrupt::writing();
-        let write = || {
-            let mut file = LocalFileSystem.create(directory)?;
-            file.write_all(block)?;
-            file.sync()?;
-            file.persist(&self.out)?;
-            LocalFileSystem.sync_directory(directory)
-        };
-        write().with_context(|| format!("cannot write {}", self.out.display()))
+    /// Refuses what is there already. Checked before keys are read, which may take minutes.
+    fn ensure_free(&self) -> anyhow::Result<()> {
+        if self.is_standard_output() { Ok(()) } else { self.replaces().check(&self.out) }
     }
 }
 
 impl BlockReport {
     fn new(path: &Path, info: &BlockInfo) -> Self {
         Self {
-            path: path.display().to_string(),
+            path: path_name(path).into_owned(),
             filter: Choice { kind: info.kind.name(), requested: info.requested.name(), reason: info.reason.as_str() },
             keys: info.keys,
             block_bytes: info.block_bytes,
@@ -267,7 +250,7 @@ impl BlockReport {
     fn of_range_filter(path: &Path, info: &RangeInfo) -> Self {
         let (kind, reason) = (FilterKind::RANGE.name(), FallbackReason::None.as_str());
         Self {
-            path: path.display().to_string(),
+            path: path_name(path).into_owned(),
             filter: Choice { kind, requested: kind, reason },
             keys: info.keys,
             block_bytes: info.block_bytes,

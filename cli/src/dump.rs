@@ -1,12 +1,17 @@
 //! `sstfilter dump`: the keys of a table, or its keys and values, in the format that `build` reads.
 
+use core::ops::Bound;
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, anyhow, bail, ensure};
+use bytes::Bytes;
 use clap::Args;
 use serde::Serialize;
+use sstfilter::sst::{MissingData, Table};
+use sstfilter_interop::{Engine, Error};
 
+use crate::left_out::BY_SST_DUMP;
 use crate::lines::{BYTE_ORDER_MARK, KeysFormat};
 use crate::opened::{Opened, Reading};
 use crate::output::{CANNOT_WRITE, Outcome, Output, Text, hex, note};
@@ -25,6 +30,12 @@ pub(crate) struct DumpArgs {
     /// Else their bytes are printed, and what a line cannot hold is an error: --keys-format hex prints everything
     #[arg(long)]
     escape: bool,
+
+    /// Of a damaged table, print every entry whose data block is sound, and say on standard error what is missing: its
+    /// keys, blocks and bytes. The exit code is 1 if anything is. Filters and index may be damaged, too; footer, metaindex
+    /// and properties may not
+    #[arg(long)]
+    salvage: bool,
 }
 
 /// Writes entries one after the other; a table need not fit into memory.
@@ -36,6 +47,8 @@ struct Dump<'a, 'b> {
     escapes: bool,
     entries: u64,
     tombstones: u64,
+    /// What could not be read.
+    missing: Vec<JsonMissing>,
     /// Keys and values that are printed with escapes.
     escaped: u64,
 }
@@ -50,6 +63,37 @@ struct JsonEntry {
     tombstone: bool,
 }
 
+/// Data that could not be read, in JSON.
+#[derive(Serialize)]
+struct JsonMissing {
+    offset: u64,
+    bytes: u64,
+    /// Null where the index is damaged.
+    blocks: Option<u64>,
+    /// No missing key sorts before it.
+    first_key_from: Option<Text>,
+    /// No missing key sorts after it.
+    last_key_up_to: Option<Text>,
+    problem: String,
+}
+
+impl JsonMissing {
+    fn new(missing: &MissingData) -> Self {
+        let key = |bound: &Bound<Bytes>| match bound {
+            Bound::Included(key) | Bound::Excluded(key) => Some(Text(key.to_vec())),
+            Bound::Unbounded => None,
+        };
+        Self {
+            offset: missing.offset,
+            bytes: missing.bytes,
+            blocks: missing.blocks,
+            first_key_from: key(&missing.lower),
+            last_key_up_to: key(&missing.upper),
+            problem: missing.problem.to_string(),
+        }
+    }
+}
+
 pub(crate) fn run(
     args: &DumpArgs,
     format: KeysFormat,
@@ -59,10 +103,25 @@ pub(crate) fn run(
     let has_no_values = format == KeysFormat::Nul && !args.keys_only && !output.is_json;
     ensure!(!has_no_values, "--keys-format nul has no place for values: add --keys-only, or take --keys-format hex");
     let name = input::name(&args.table);
-    let opened = Opened::open(&args.table, reading).map_err(|unopened| unopened.reason)?;
+    let opened = Opened::open(&args.table, reading).map_err(|unopened| {
+        if args.salvage { unopened.reason.context(format!("{name}: {UNSALVAGEABLE}")) } else { unopened.reason }
+    })?;
     let escapes = args.escape || io::stdout().is_terminal();
-    let mut dump = Dump { output, format, keys_only: args.keys_only, escapes, entries: 0, tombstones: 0, escaped: 0 };
+    let mut dump = Dump {
+        output,
+        format,
+        keys_only: args.keys_only,
+        escapes,
+        entries: 0,
+        tombstones: 0,
+        missing: Vec::new(),
+        escaped: 0,
+    };
     match opened {
+        Opened::Table(table) if args.salvage => {
+            dump.begin()?;
+            dump.salvage(&table, &name)?;
+        }
         Opened::Table(table) => {
             dump.begin()?;
             for entry in table.iter() {
@@ -71,6 +130,7 @@ pub(crate) fn run(
             }
         }
         Opened::Foreign(table) => {
+            ensure!(!args.salvage, "{name} is a table of {}: --salvage is for tables of sstfilter", table.engine());
             ensure!(
                 args.keys_only,
                 "{name} is a table of {}, of which only keys are read: add --keys-only",
@@ -78,18 +138,65 @@ pub(crate) fn run(
             );
             dump.begin()?;
             for key in table.user_keys() {
-                dump.entry(&key.with_context(|| name.clone().into_owned())?, None, false)?;
+                let key = key
+                    .map_err(|problem| unread_key(problem, table.engine()))
+                    .with_context(|| name.clone().into_owned());
+                dump.entry(&key?, None, false)?;
             }
         }
         Opened::FilterBlock(_) | Opened::RangeFilter(_) | Opened::Partitions(_) => {
             bail!("{name} is a filter block, which has no keys")
         }
     }
-    dump.end()?;
-    Ok(Outcome::Yes)
+    dump.end(args.salvage)?;
+    Ok(Outcome::from_sound(dump.missing.is_empty()))
 }
 
+/// With advice where the engine's own tool can read what this program cannot.
+fn unread_key(problem: Error, engine: Engine) -> anyhow::Error {
+    match problem {
+        Error::Unsupported { .. } if engine == Engine::RocksDb => {
+            anyhow!("{problem}: RocksDB's own tool can read it: {BY_SST_DUMP}")
+        }
+        _ => problem.into(),
+    }
+}
+
+/// Why nothing of a table can be saved.
+const UNSALVAGEABLE: &str =
+    "cannot be salvaged: without footer, metaindex and properties nothing says which bytes are its data";
+
 impl Dump<'_, '_> {
+    /// Prints what is left of a table, and tells what is not, at once: a dump may be long.
+    fn salvage(&mut self, table: &Table, name: &str) -> anyhow::Result<()> {
+        let mut entries = table.salvage();
+        if let Some(problem) = entries.index_problem() {
+            note(&format!("{name}: blocks are found by their checksums, because the index cannot be used: {problem}"));
+        }
+        for next in entries.by_ref() {
+            match next {
+                Ok(entry) => self.entry(&entry.key, entry.value.as_deref(), entry.value.is_none())?,
+                Err(missing) => {
+                    note(&format!("{name}: missing: {missing}"));
+                    self.missing.push(JsonMissing::new(&missing));
+                }
+            }
+        }
+        let (printed, all) = (units::grouped(self.entries), units::grouped(table.properties().entries));
+        let bytes: u64 = self.missing.iter().map(|missing| missing.bytes).sum();
+        let blocks: Option<u64> = self.missing.iter().map(|missing| missing.blocks).sum();
+        let lost = match blocks {
+            Some(0) => "nothing is missing".to_owned(),
+            Some(blocks) => {
+                let blocks = units::counted(blocks, "data block");
+                format!("{blocks} missing, {}", units::counted(bytes, "byte"))
+            }
+            None => format!("{} missing, in an unknown number of blocks", units::counted(bytes, "byte")),
+        };
+        note(&format!("{name}: {printed} of {all} entries salvaged; {lost}"));
+        Ok(())
+    }
+
     fn begin(&mut self) -> anyhow::Result<()> {
         if self.output.is_json { self.write(b"{\"entries\":[") } else { Ok(()) }
     }
@@ -105,15 +212,16 @@ impl Dump<'_, '_> {
             return self.json_entry(&JsonEntry { key: text(key), value: value.map(text), tombstone }, is_first);
         }
         let record = match self.format {
-            KeysFormat::Lines if !self.escapes => raw_line(key, value, is_first)?,
-            KeysFormat::Lines => {
+            KeysFormat::Lines | KeysFormat::Crlf if !self.escapes => raw_line(key, value, is_first)?,
+            KeysFormat::Lines | KeysFormat::Crlf => {
                 let key = self.text(key, is_plain_key);
                 line(key, value.map(|value| self.text(value, is_plain_value)))
             }
             KeysFormat::Nul => nul_record(key)?,
             KeysFormat::Hex => line(hex(key).into(), value.map(|value| hex(value).into())),
         };
-        self.write(&record)
+        self.write(&record)?;
+        self.write(self.format.terminator())
     }
 
     fn json_entry(&mut self, entry: &JsonEntry, is_first: bool) -> anyhow::Result<()> {
@@ -131,9 +239,14 @@ impl Dump<'_, '_> {
         bytes.escape_ascii().collect()
     }
 
-    fn end(&mut self) -> anyhow::Result<()> {
+    fn end(&mut self, is_salvage: bool) -> anyhow::Result<()> {
         if self.output.is_json {
-            let closing = format!("\n],\"count\":{},\"tombstones\":{}}}\n", self.entries, self.tombstones);
+            let missing = if is_salvage {
+                format!(",\"missing\":{}", serde_json::to_string(&self.missing)?)
+            } else {
+                String::new()
+            };
+            let closing = format!("\n],\"count\":{},\"tombstones\":{}{missing}}}\n", self.entries, self.tombstones);
             return self.write(closing.as_bytes());
         }
         if self.tombstones > 0 && !self.keys_only {
@@ -155,7 +268,7 @@ impl Dump<'_, '_> {
     }
 }
 
-/// A line ends a key at a tab or a line feed and cuts a carriage return; the byte order mark of a first key would be dropped.
+/// A line ends a key at a tab or a line feed; the byte order mark of a first key would be dropped.
 fn is_plain_key(text: &str) -> bool {
     !text.chars().any(char::is_control) && !text.as_bytes().starts_with(BYTE_ORDER_MARK)
 }
@@ -171,7 +284,6 @@ fn line(mut key: Vec<u8>, value: Option<Vec<u8>>) -> Vec<u8> {
         key.push(b'\t');
     }
     key.extend(value.into_iter().flatten());
-    key.push(b'\n');
     key
 }
 
@@ -182,9 +294,7 @@ fn raw_line(key: &[u8], value: Option<&[u8]>, is_first: bool) -> anyhow::Result<
         !is_mark && !key.contains(&b'\n') && !key.contains(&b'\t') && !value.unwrap_or_default().contains(&b'\n'),
         cannot_hold(key)
     );
-    let line = line(key.to_vec(), value.map(<[u8]>::to_vec));
-    ensure!(!line.ends_with(b"\r\n"), cannot_hold(key));
-    Ok(line)
+    Ok(line(key.to_vec(), value.map(<[u8]>::to_vec)))
 }
 
 fn cannot_hold(key: &[u8]) -> String {
@@ -193,5 +303,5 @@ fn cannot_hold(key: &[u8]) -> String {
 
 fn nul_record(key: &[u8]) -> anyhow::Result<Vec<u8>> {
     ensure!(!key.contains(&0), "key {} holds a NUL byte: take --keys-format hex", Text(key.to_vec()));
-    Ok([key, &[0]].concat())
+    Ok(key.to_vec())
 }

@@ -3,15 +3,18 @@
 use std::cmp::Reverse;
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context, anyhow, bail, ensure};
 use sstfilter::KeyHasher;
 use sstfilter::sst::{ReadOptions, Table, TableError, TableSet};
 use sstfilter_interop::{Engine, MAX_FOOTER_BYTES, recognize};
 
-use crate::input;
+use crate::input::{self, RegularFile};
+use crate::output::in_options;
+use crate::progress::ReadProgress;
 use crate::ranges::{self, RangePrefix};
 
 /// The extension of table files.
@@ -47,6 +50,8 @@ pub(crate) struct TableReading<'a> {
     pub(crate) secret: Option<&'a KeyHasher>,
     /// Of hashed range filters.
     pub(crate) range_prefix: Option<RangePrefix>,
+    /// Moved on by what is read.
+    pub(crate) progress: Option<&'a ReadProgress>,
 }
 
 /// The name of table `number`, counted from 1.
@@ -69,7 +74,12 @@ pub(crate) fn is_numbered_by_us(path: &Path) -> bool {
 /// Whether the name says that the file is a table or a filter block, whatever its bytes say: one that has been cut
 /// short does not look like either.
 pub(crate) fn is_named_like_ours(path: &Path) -> bool {
-    has_table_extension(path) || has_extension(path, FILTER_EXTENSION) || has_extension(path, LEVELDB_EXTENSION)
+    is_named_like_table(path) || has_extension(path, FILTER_EXTENSION)
+}
+
+/// The same of tables alone, those of LevelDB included.
+pub(crate) fn is_named_like_table(path: &Path) -> bool {
+    has_table_extension(path) || has_extension(path, LEVELDB_EXTENSION)
 }
 
 pub(crate) fn has_table_extension(path: &Path) -> bool {
@@ -82,24 +92,29 @@ fn has_extension(path: &Path, extension: &str) -> bool {
 
 /// The table that a sidecar of this name belongs to; there need be none.
 pub(crate) fn table_beside(sidecar: &Path) -> Option<PathBuf> {
-    let table = sidecar.with_extension("");
-    (has_extension(sidecar, FILTER_EXTENSION) && has_table_extension(&table)).then_some(table)
+    table_of_sidecar(sidecar).filter(|table| has_table_extension(table))
 }
 
-/// Whether it is a temporary file of a writer that was killed.
+/// The file that a sidecar of this name would be used for, whatever it is called.
+pub(crate) fn table_of_sidecar(sidecar: &Path) -> Option<PathBuf> {
+    has_extension(sidecar, FILTER_EXTENSION).then(|| sidecar.with_extension(""))
+}
+
+/// Whether it is a temporary file of a writer that was killed, or a directory of them.
 pub(crate) fn is_leftover(path: &Path) -> bool {
     let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
     name.starts_with(".sstfilter-") && has_extension(path, "tmp")
 }
 
-/// The directory's files sorted by name, and everything else that has a table's name: a table that cannot be read
-/// must be an error, because older tables would answer in its place.
+/// The directory's files sorted by name, and everything else that has the name of a table, of a sidecar, or of what a killed
+/// writer left: a table that cannot be read must be an error, because older tables would answer in its place.
 pub(crate) fn list(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    let context = || format!("cannot read the directory {}", directory.display());
+    let context = || format!("cannot read the directory {}", input::name(directory));
     let mut files = Vec::new();
     for entry in fs::read_dir(directory).with_context(context)? {
         let path = entry.with_context(context)?.path();
-        if has_table_extension(&path) || may_be_file(&path) {
+        let is_named = has_table_extension(&path) || table_beside(&path).is_some() || is_leftover(&path);
+        if is_named || may_be_file(&path) {
             files.push(path);
         }
     }
@@ -113,7 +128,7 @@ pub(crate) fn expand(path: &Path, skipped: &mut Vec<String>) -> anyhow::Result<V
     if input::is_standard(path) {
         return Ok(vec![path.to_owned()]);
     }
-    let metadata = fs::metadata(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let metadata = fs::metadata(path).with_context(|| format!("cannot read {}", input::name(path)))?;
     if !metadata.is_dir() {
         return Ok(vec![path.to_owned()]);
     }
@@ -124,8 +139,8 @@ pub(crate) fn expand(path: &Path, skipped: &mut Vec<String>) -> anyhow::Result<V
     let mut files = list(path)?;
     files.retain(|file| !table_beside(file).is_some_and(|table| table.is_file()));
     let (chosen, others): (Vec<_>, Vec<_>) = files.into_iter().partition(is_chosen);
-    skipped.extend(others.iter().map(|file| file.display().to_string()));
-    ensure!(!chosen.is_empty(), "{} holds no table and no filter block", path.display());
+    skipped.extend(others.iter().map(|file| input::name(file).into_owned()));
+    ensure!(!chosen.is_empty(), "{} holds no table and no filter block", input::name(path));
     Ok(chosen)
 }
 
@@ -136,21 +151,21 @@ fn may_be_file(path: &Path) -> bool {
 
 /// The tables at `path`, newest first: all of a directory, or the one file that it is.
 fn tables_newest_first(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    let metadata = fs::metadata(path).with_context(|| format!("cannot open {}", path.display()))?;
+    let metadata = fs::metadata(path).with_context(|| format!("cannot open {}", input::name(path)))?;
     if !metadata.is_dir() {
         return Ok(vec![path.to_owned()]);
     }
     let mut tables: Vec<_> = list(path)?.into_iter().filter(|file| has_table_extension(file)).collect();
     if let Some(file) = tables.iter().find(|file| table_number(file).is_none()) {
-        let (file, name) = (file.display(), table_name(1));
+        let (file, name) = (input::name(file), table_name(1));
         bail!("{file}: cannot tell how new it is: name it by number ({name}) or give the file itself");
     }
-    let directory = path.display();
+    let directory = input::name(path);
     ensure!(!tables.is_empty(), "{directory} holds no table (*.{EXTENSION}): build some with `sstfilter build`");
     tables.sort_by_cached_key(|file| Reverse((table_number(file), file.clone())));
     let have_one_number = |pair: &&[PathBuf]| table_number(&pair[0]) == table_number(&pair[1]);
-    if let Some(pair) = tables.windows(2).find(have_one_number) {
-        bail!("{} and {} have the same number: cannot tell which is newer", pair[0].display(), pair[1].display());
+    if let Some([newer, older]) = tables.windows(2).find(have_one_number) {
+        bail!("{} and {} have the same number: cannot tell which is newer", input::name(newer), input::name(older));
     }
     Ok(tables)
 }
@@ -173,7 +188,7 @@ fn foreign_among(paths: &[PathBuf]) -> Option<anyhow::Error> {
     paths.iter().find_map(|path| match look_at(path) {
         Ok(Look::Foreign(engine)) => Some(anyhow!(
             "{} is a table of {}: expected one of sstfilter (inspect, verify and probe take both)",
-            path.display(),
+            input::name(path),
             engine.name()
         )),
         _ => None,
@@ -190,7 +205,15 @@ fn open_table_with(file: &Path, options: &ReadOptions) -> anyhow::Result<Table> 
         return Ok(Table::open_source(input::whole(file)?, options)?);
     }
     let opened = Table::open(file, options);
-    opened.map_err(|problem| foreign_among(&[file.to_owned()]).unwrap_or_else(|| problem.into()))
+    opened.map_err(|problem| foreign_among(&[file.to_owned()]).unwrap_or_else(|| about(file, problem)))
+}
+
+/// The problem of the file, which names it in a form that can be recognised.
+fn about(file: &Path, problem: TableError) -> anyhow::Error {
+    let name = input::name(file).into_owned();
+    let is_named = in_options(&problem).contains(&name);
+    let problem = anyhow::Error::from(problem);
+    if is_named { problem } else { problem.context(name) }
 }
 
 /// The same, as if it had no sidecar.
@@ -203,6 +226,10 @@ pub(crate) fn read_options(reading: TableReading<'_>) -> ReadOptions {
     let options = ReadOptions::default();
     let options = match reading.secret {
         Some(hasher) => options.with_hasher(hasher.clone()),
+        None => options,
+    };
+    let options = match reading.progress {
+        Some(progress) => options.with_file_system(Arc::new(progress.clone())),
         None => options,
     };
     match reading.range_prefix {
@@ -237,21 +264,16 @@ pub(crate) fn look_at(path: &Path) -> anyhow::Result<Look> {
     if input::is_standard(path) {
         return Ok(look_at_tail(&input::whole(path)?));
     }
-    let context = || format!("cannot read {}", path.display());
-    let metadata = fs::metadata(path).with_context(context)?;
-    ensure!(!metadata.is_dir(), "{}: expected a file, got a directory", path.display());
+    let metadata = fs::metadata(path).with_context(|| format!("cannot read {}", input::name(path)))?;
+    ensure!(!metadata.is_dir(), "{}: expected a file, got a directory", input::name(path));
     if !metadata.is_file() {
         return Ok(Look::Neither); // a pipe would be waited for
     }
-    let mut file = fs::File::open(path).with_context(context)?;
-    let tail_bytes = metadata.len().min(TAIL_BYTES);
-    let mut tail = Vec::new();
-    file.seek(SeekFrom::Start(metadata.len() - tail_bytes)).with_context(context)?;
-    file.take(tail_bytes).read_to_end(&mut tail).with_context(context)?;
-    Ok(look_at_tail(&tail))
+    Ok(look_at_tail(&RegularFile::open(path)?.end(TAIL_BYTES)?))
 }
 
-fn look_at_tail(tail: &[u8]) -> Look {
+/// The same from the last bytes of a file.
+pub(crate) fn look_at_tail(tail: &[u8]) -> Look {
     let Some(last) = tail.last_chunk::<32>() else { return Look::Neither };
     if last[24..31] == *TABLE_MAGIC {
         Look::Table
@@ -264,6 +286,12 @@ fn look_at_tail(tail: &[u8]) -> Look {
     } else {
         recognize(tail).map_or(Look::Neither, Look::Foreign)
     }
+}
+
+/// Whether these are the first bytes of a regular file.
+pub(crate) fn begins_with(path: &Path, bytes: &[u8]) -> anyhow::Result<bool> {
+    let file = RegularFile::open(path)?;
+    Ok(file.length >= bytes.len() as u64 && *file.read(0, bytes.len() as u64)? == *bytes)
 }
 
 #[cfg(test)]

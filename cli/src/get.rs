@@ -105,12 +105,12 @@ fn print(lookups: &[KeyLookup], format: KeysFormat, output: &mut Output<'_>) -> 
     for KeyLookup { key, value, .. } in lookups {
         match value {
             Some(value) if lookups.len() == 1 => {
-                output.raw_line(&encode(value))?;
+                output.record(&[&encode(value)], format.line_end())?;
                 if value.0.is_empty() {
                     note(&format!("present, without a value: {}", shown(key)));
                 }
             }
-            Some(value) => output.raw_line(&[&encode(key), &b"\t"[..], &encode(value)].concat())?,
+            Some(value) => output.record(&[&encode(key), b"\t", &encode(value)], format.line_end())?,
             None => note(&format!("absent: {}", shown(key))),
         }
     }

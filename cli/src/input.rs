@@ -8,6 +8,15 @@ use std::sync::Mutex;
 
 use anyhow::{Context, bail, ensure};
 use bytes::Bytes;
+use sstfilter::partition::PartitionIndex;
+use sstfilter::range::RangeInfo;
+use sstfilter::sidecar::Sidecar;
+use sstfilter::sst::{FileSystem, LocalFileSystem, RandomAccess};
+use sstfilter::{BlockError, FilterBlock};
+
+use crate::files::{Look, look_at_tail};
+use crate::output::path_name;
+use crate::{memory, partitions, units};
 
 /// The path that stands for standard input. A file of that name is `./-`.
 const STANDARD_INPUT: &str = "-";
@@ -28,9 +37,9 @@ pub(crate) fn is_standard(path: &Path) -> bool {
     path.as_os_str() == STANDARD_INPUT
 }
 
-/// The path as messages name it.
+/// The path as messages and reports name it.
 pub(crate) fn name(path: &Path) -> Cow<'_, str> {
-    if is_standard(path) { Cow::Borrowed("standard input") } else { path.to_string_lossy() }
+    if is_standard(path) { Cow::Borrowed("standard input") } else { path_name(path) }
 }
 
 /// Opens a file, a pipe, or standard input, to be read from beginning to end. `option` is the one that the path was
@@ -42,25 +51,125 @@ pub(crate) fn open(path: &Path, option: &str) -> anyhow::Result<Box<dyn Read>> {
         *usage = Use::Stream;
         return Ok(Box::new(io::stdin().lock()));
     }
-    let context = || format!("cannot read {} ({option})", path.display());
+    let context = || format!("cannot read {} ({option})", name(path));
     let file = File::open(path).with_context(context)?;
-    ensure!(!file.metadata().with_context(context)?.is_dir(), "{}: expected a file, got a directory", path.display());
+    ensure!(!file.metadata().with_context(context)?.is_dir(), "{}: expected a file, got a directory", name(path));
     Ok(Box::new(file))
 }
 
-/// All bytes of a table or filter block. Those of standard input are kept: this can be called again.
-pub(crate) fn whole(path: &Path) -> anyhow::Result<Bytes> {
-    if !is_standard(path) {
-        return fs::read(path).map(Bytes::from).with_context(|| format!("cannot read {}", path.display()));
+/// A regular file that is read in parts: a pipe would be waited for, and a device may have no end.
+pub(crate) struct RegularFile<'a> {
+    path: &'a Path,
+    source: Box<dyn RandomAccess>,
+    pub(crate) length: u64,
+}
+
+impl<'a> RegularFile<'a> {
+    pub(crate) fn open(path: &'a Path) -> anyhow::Result<Self> {
+        let opened = LocalFileSystem.open(path).and_then(|source| Ok((source.len()?, source)));
+        let (length, source) = opened.with_context(|| cannot_read(path))?;
+        Ok(Self { path, source, length })
     }
+
+    /// The last `bytes` of the file, or all that it has.
+    pub(crate) fn end(&self, bytes: u64) -> anyhow::Result<Bytes> {
+        let bytes = bytes.min(self.length);
+        self.read(self.length - bytes, bytes)
+    }
+
+    pub(crate) fn read(&self, offset: u64, length: u64) -> anyhow::Result<Bytes> {
+        let mut bytes = Vec::new();
+        let reserved = usize::try_from(length).ok().filter(|&length| bytes.try_reserve_exact(length).is_ok());
+        let read = reserved.ok_or(io::Error::from(io::ErrorKind::OutOfMemory)).and_then(|length| {
+            bytes.resize(length, 0);
+            self.source.read_exact_at(&mut bytes, offset)
+        });
+        read.with_context(|| cannot_read(self.path))?;
+        Ok(bytes.into())
+    }
+
+    /// The bytes of the file up to a hole, if it has one: an engine reads no further in a log.
+    pub(crate) fn up_to_hole(&self) -> anyhow::Result<Vec<u8>> {
+        const PIECE_BYTES: u64 = 1 << 20;
+        let mut bytes = Vec::new();
+        while (bytes.len() as u64) < self.length {
+            let offset = bytes.len() as u64;
+            let piece = self.read(offset, PIECE_BYTES.min(self.length - offset))?;
+            if piece.iter().all(|&byte| byte == 0) {
+                break;
+            }
+            bytes.extend_from_slice(&piece);
+        }
+        Ok(bytes)
+    }
+}
+
+fn cannot_read(path: &Path) -> String {
+    format!("cannot read {}", name(path))
+}
+
+/// Bytes at the end of a file that say what it is and how long, but for the names and bounds that some filters end with.
+const END_BYTES: u64 = 4 << 10;
+
+/// All bytes of a table or filter block. Those of standard input are kept: this can be called again.
+///
+/// The end of a file is read first, and says how long the filter is. A hollow file may have any length and take no room on
+/// the disk; in memory it would.
+pub(crate) fn whole(path: &Path) -> anyhow::Result<Bytes> {
+    if is_standard(path) {
+        return whole_standard_input();
+    }
+    let file = RegularFile::open(path)?;
+    let expected = claimed_bytes(&file)?;
+    if expected != file.length {
+        return Err(BlockError::Length { expected, got: file.length }.into());
+    }
+    file.end(expected)
+}
+
+/// The length of a filter without a table, by its end.
+fn claimed_bytes(file: &RegularFile<'_>) -> anyhow::Result<u64> {
+    let end = file.end(END_BYTES)?;
+    match look_at_tail(&end) {
+        Look::FilterBlock => claimed_by_block(FilterBlock::open_unverified(&end).map(drop), &end),
+        Look::RangeFilter => claimed_by_block(RangeInfo::of_block(&end).map(drop), &end),
+        Look::Partitions => {
+            let tail = file.end(PartitionIndex::tail_bytes(&end)?)?;
+            Ok(partitions::load_index(&tail)?.container_bytes())
+        }
+        Look::Sidecar => {
+            let tail = file.end(Sidecar::tail_bytes(&end)?)?;
+            Sidecar::open_for_any_table(&tail, file.length)?;
+            Ok(file.length)
+        }
+        Look::Table | Look::Foreign(_) | Look::Neither => Ok(file.length),
+    }
+}
+
+/// The length of the block that ends with `end`, from what a reader says who takes `end` for all of it.
+fn claimed_by_block(opened: Result<(), BlockError>, end: &[u8]) -> anyhow::Result<u64> {
+    match opened {
+        Err(BlockError::Length { expected, .. }) => Ok(expected),
+        opened => Ok(opened.map(|()| end.len() as u64)?),
+    }
+}
+
+fn whole_standard_input() -> anyhow::Result<Bytes> {
     let mut usage = STANDARD_INPUT_USE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     match &*usage {
         Use::Whole(bytes) => return Ok(bytes.clone()),
         Use::Stream => bail!("standard input can be read only once: give `-` in one place"),
         Use::None => {}
     }
+    let limit = memory::available_bytes().unwrap_or(u64::MAX);
     let mut bytes = Vec::new();
-    io::stdin().lock().read_to_end(&mut bytes).context("cannot read standard input")?;
+    let read = io::stdin().lock().take(limit).read_to_end(&mut bytes);
+    read.context("cannot read standard input")?;
+    let most = units::bytes(limit);
+    ensure!(
+        (bytes.len() as u64) < limit,
+        "standard input: expected less than the {most} of memory there are: give a file"
+    );
     let bytes = Bytes::from(bytes);
     *usage = Use::Whole(bytes.clone());
     Ok(bytes)
@@ -71,7 +180,7 @@ pub(crate) fn whole_length(path: &Path) -> anyhow::Result<u64> {
     if is_standard(path) {
         return Ok(whole(path)?.len() as u64);
     }
-    Ok(fs::metadata(path).with_context(|| format!("cannot read {}", path.display()))?.len())
+    Ok(fs::metadata(path).with_context(|| cannot_read(path))?.len())
 }
 
 /// How many bytes a file says it has; none for what cannot tell, such as a pipe.

@@ -13,15 +13,18 @@ mod get;
 mod input;
 mod inspect;
 mod interrupt;
+mod left_out;
 mod lines;
 mod memory;
 mod opened;
 mod output;
 mod partitions;
+mod parts;
 mod probe;
 mod progress;
 mod ranges;
 mod rebuild;
+mod replace;
 mod report;
 mod scan;
 mod secret;
@@ -74,8 +77,10 @@ pub fn run(cli: &Cli, stdout: &mut dyn Write) -> anyhow::Result<Outcome> {
         comparator: cli.comparator.as_deref(),
         range_prefix: cli.range_prefix,
         manifests: &manifests,
+        unchecked_filters: cli.unchecked_filters,
+        progress: None,
     };
-    let mut output = Output { writer: stdout, is_json: cli.json };
+    let mut output = Output::new(stdout, cli.json);
     let outcome = match &cli.command {
         Command::Demo => output.report(demo::run()?),
         Command::Build(args) => output.report(build::run(args, format, reading.of_tables())?),

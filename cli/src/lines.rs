@@ -2,9 +2,13 @@
 //!
 //! | format | one key | its value | dropped |
 //! |---|---|---|---|
-//! | `lines` | a line up to its first tab | what follows the tab | blank lines, a carriage return before a line feed, a byte order mark |
+//! | `lines` | a line up to its first tab | what follows the tab | empty lines, a byte order mark |
+//! | `crlf` | the same | the same | as in `lines`, and a carriage return at the end of a line |
 //! | `nul` | all bytes up to a NUL byte, or to the end | none | nothing: two NUL bytes in a row are the empty key |
-//! | `hex` | a line of hexadecimal digits up to a tab; `0x` may precede them | digits after the tab | as in `lines` |
+//! | `hex` | a line of hexadecimal digits up to a tab; `0x` may precede them | digits after the tab | as in `crlf` |
+//!
+//! In lines, the empty key is a line that begins with a tab: a tab alone, if it has no value. A carriage return is a byte of the
+//! key or value like any other unless the format says that lines end with it: a key that ends with one could not be looked up.
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
@@ -13,6 +17,7 @@ use std::path::Path;
 
 use anyhow::{Context, bail, ensure};
 use clap::ValueEnum;
+use sstfilter::sst::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 
 use crate::output::{Text, note};
 use crate::{input, memory, units};
@@ -24,20 +29,31 @@ use crate::{input, memory, units};
 pub(crate) enum KeysFormat {
     #[default]
     Lines,
+    Crlf,
     Nul,
     Hex,
 }
 
 impl KeysFormat {
-    /// The byte at the end of each record.
-    pub(crate) fn terminator(self) -> u8 {
+    /// The last byte of each record.
+    fn separator(self) -> u8 {
         if self == Self::Nul { 0 } else { b'\n' }
+    }
+
+    /// What the keys of this format are written with.
+    pub(crate) fn terminator(self) -> &'static [u8] {
+        if self == Self::Nul { b"\0" } else { self.line_end() }
+    }
+
+    /// What lines of keys and values are written with.
+    pub(crate) fn line_end(self) -> &'static [u8] {
+        if self == Self::Crlf { b"\r\n" } else { b"\n" }
     }
 
     /// The key as it stands in this format, without the byte at its end.
     pub(crate) fn encoded(self, key: &[u8]) -> Cow<'_, [u8]> {
         match self {
-            Self::Lines | Self::Nul => Cow::Borrowed(key),
+            Self::Lines | Self::Crlf | Self::Nul => Cow::Borrowed(key),
             Self::Hex => Cow::Owned(key.iter().flat_map(|byte| format!("{byte:02x}").into_bytes()).collect()),
         }
     }
@@ -90,6 +106,8 @@ pub(crate) struct KeyLines {
     text: Vec<u8>,
     lines: Vec<Line>,
     pub(crate) blank_lines: u64,
+    /// Lines whose key or value ends in a carriage return.
+    carriage_returns: u64,
     /// Lines that were dropped because a later one has the same key.
     pub(crate) duplicate_keys: u64,
 }
@@ -99,14 +117,15 @@ impl KeyLines {
     pub(crate) fn parse(text: Vec<u8>, format: KeysFormat) -> anyhow::Result<Self> {
         let mut start = byte_order_mark_bytes(&text, format);
         let lines = Vec::with_capacity(count_records(&text[start..], format));
-        let mut keys = Self { text, lines, blank_lines: 0, duplicate_keys: 0 };
+        let mut keys = Self { text, lines, ..Self::default() };
         let mut number = 0_u64;
         while start < keys.text.len() {
             let rest = &keys.text[start..];
-            let length = rest.iter().position(|&byte| byte == format.terminator()).unwrap_or(rest.len());
+            let length = rest.iter().position(|&byte| byte == format.separator()).unwrap_or(rest.len());
             number += 1;
             match format {
                 KeysFormat::Lines => keys.add_line(start, start + length),
+                KeysFormat::Crlf => keys.add_line_of_crlf(start, start + length),
                 KeysFormat::Nul => keys.lines.push(Line { start, key_end: start + length, end: start + length }),
                 KeysFormat::Hex => keys
                     .add_hex_line(start, start + length)
@@ -131,15 +150,34 @@ impl KeyLines {
         limit: MemoryLimit,
     ) -> anyhow::Result<Self> {
         let name = input::name(path);
-        let text = read_text(path, option, limit)?;
+        let text = read_text(path, option, format, limit)?;
         let lines_bytes = count_records(&text, format) as u64 * LINE_BYTES;
         ensure_fits(path, text.len() as u64 + lines_bytes, limit)?;
         if byte_order_mark_bytes(&text, format) > 0 {
             note(&format!("note: {name}: the byte order mark at its beginning is not part of the first key"));
         }
-        let lines = Self::parse(text, format).with_context(|| name.into_owned())?;
+        let lines = Self::parse(text, format).with_context(|| name.clone().into_owned())?;
         ensure!(lines.len() > 0, "{} holds no key: expected {}", input::name(path), format.expected());
+        for remark in lines.remarks(format) {
+            note(&format!("note: {name}: {remark}"));
+        }
         Ok(lines)
+    }
+
+    /// What a reader may take for a part of the keys, or for one of them, and is none; and the other way round.
+    fn remarks(&self, format: KeysFormat) -> impl Iterator<Item = String> {
+        let blank = (self.blank_lines > 0).then(|| {
+            let blank = units::counted(self.blank_lines, "empty line");
+            format!("{blank} skipped: the empty key is a line with a tab alone")
+        });
+        let returns = (format == KeysFormat::Lines && self.carriage_returns > 0).then(|| {
+            let (returns, all) = (units::counted(self.carriage_returns, "line"), units::grouped(self.len() as u64));
+            format!(
+                "{returns} of {all} with a carriage return at the end, which is a byte of the key or value: \
+                 if it is not, give --keys-format crlf"
+            )
+        });
+        blank.into_iter().chain(returns)
     }
 
     /// Adds a key from elsewhere, without a value.
@@ -151,18 +189,25 @@ impl KeyLines {
 
     /// Adds the line from `start` to `end`, where its line feed or the end of the text is.
     fn add_line(&mut self, start: usize, end: usize) {
-        let content = trim_line(&self.text[start..end]);
+        let content = &self.text[start..end];
+        self.carriage_returns += u64::from(content.ends_with(b"\r"));
         if content.is_empty() {
             self.blank_lines += 1;
         } else {
             let key_bytes = content.iter().position(|&byte| byte == b'\t').unwrap_or(content.len());
-            self.lines.push(Line { start, key_end: start + key_bytes, end: start + content.len() });
+            self.lines.push(Line { start, key_end: start + key_bytes, end });
         }
+    }
+
+    /// The same without the carriage return at its end.
+    fn add_line_of_crlf(&mut self, start: usize, end: usize) {
+        let has_return = self.text[start..end].ends_with(b"\r");
+        self.add_line(start, end - usize::from(has_return));
     }
 
     /// Adds a line of digits. The bytes that they stand for take their place, which is larger.
     fn add_hex_line(&mut self, start: usize, end: usize) -> anyhow::Result<()> {
-        self.add_line(start, end);
+        self.add_line_of_crlf(start, end);
         let Some(line) = self.lines.last_mut().filter(|line| line.start == start) else {
             return Ok(());
         };
@@ -214,7 +259,7 @@ impl KeysFormat {
     /// What a file that holds no key should hold.
     fn expected(self) -> &'static str {
         match self {
-            Self::Lines => "one per line; a value may follow a tab",
+            Self::Lines | Self::Crlf => "one per line; a value may follow a tab",
             Self::Nul => "keys that each end with a NUL byte",
             Self::Hex => "one per line in hexadecimal digits; a value may follow a tab",
         }
@@ -224,11 +269,6 @@ impl KeysFormat {
 /// Bytes at the beginning of `text` that are no part of its first key. Any byte may be part of a key in `nul`.
 fn byte_order_mark_bytes(text: &[u8], format: KeysFormat) -> usize {
     if format != KeysFormat::Nul && text.starts_with(BYTE_ORDER_MARK) { BYTE_ORDER_MARK.len() } else { 0 }
-}
-
-/// A line without the carriage return at its end.
-fn trim_line(line: &[u8]) -> &[u8] {
-    line.strip_suffix(b"\r").unwrap_or(line)
 }
 
 /// Puts the bytes that `digits` stand for at their beginning; gives their number.
@@ -249,18 +289,60 @@ fn decode_hex(digits: &mut [u8]) -> anyhow::Result<usize> {
 }
 
 /// All of a file or of standard input, unless its length says that sorting it would take more memory than `limit`.
-fn read_text(path: &Path, option: &str, limit: MemoryLimit) -> anyhow::Result<Vec<u8>> {
+fn read_text(path: &Path, option: &str, format: KeysFormat, limit: MemoryLimit) -> anyhow::Result<Vec<u8>> {
     let source = input::open(path, option)?;
     let length = input::length(path).unwrap_or(0);
     let lines_bytes = (length / ASSUMED_LINE_BYTES).saturating_mul(LINE_BYTES);
     ensure_fits(path, length.saturating_add(lines_bytes), limit)?;
-    let mut text = Vec::new();
-    // A pipe says nothing of its length beforehand.
-    let read = source.take(limit.bytes.saturating_add(1)).read_to_end(&mut text);
-    read.with_context(|| format!("cannot read {}", input::name(path)))?;
-    ensure_fits(path, text.len() as u64, limit)?;
+    let text = read_pieces(path, source, format, limit)?;
     ensure_unpacked(path, &text)?;
     Ok(text)
+}
+
+/// Bytes that are read before it is looked whether there is a key in them.
+const PIECE_BYTES: u64 = 1 << 20;
+
+/// Reads to the end of `source`, or until it is clear that it has none, or is too large: a pipe does not say its length
+/// beforehand, and a device or a hollow file may give zeros for ever.
+fn read_pieces(path: &Path, mut source: impl Read, format: KeysFormat, limit: MemoryLimit) -> anyhow::Result<Vec<u8>> {
+    let (mut text, mut records, mut keys_end) = (Vec::new(), 0, 0);
+    loop {
+        let start = text.len();
+        let read = source.by_ref().take(PIECE_BYTES).read_to_end(&mut text);
+        if read.with_context(|| format!("cannot read {}", input::name(path)))? == 0 {
+            return Ok(text);
+        }
+        records += count_records(&text[start..], format) as u64;
+        ensure_fits(path, text.len() as u64 + records * LINE_BYTES, limit)?;
+        keys_end = last_key_end(&text, start, format).unwrap_or(keys_end);
+        ensure_key_ends(path, &text, keys_end, format)?;
+    }
+}
+
+/// The end of the last record that is not empty, if it is at `start` or behind it.
+fn last_key_end(text: &[u8], start: usize, format: KeysFormat) -> Option<usize> {
+    let is_separator = |at: usize| text[at] == format.separator();
+    (start.max(1)..text.len()).rev().find(|&at| is_separator(at) && !is_separator(at - 1))
+}
+
+/// Fails if what follows `keys_end` is no key, whatever comes behind it: it is longer than any key, and without a tab, which
+/// would end it.
+fn ensure_key_ends(path: &Path, text: &[u8], keys_end: usize, format: KeysFormat) -> anyhow::Result<()> {
+    let digits = if format == KeysFormat::Hex { 2 } else { 1 };
+    let most = digits * MAX_KEY_BYTES + PIECE_BYTES;
+    let rest = &text[keys_end..];
+    let is_value = |rest: &[u8]| rest.len() as u64 <= most + digits * MAX_VALUE_BYTES && rest.contains(&b'\t');
+    let is_sound = rest.len() as u64 <= most || (format != KeysFormat::Nul && is_value(rest));
+    ensure!(
+        is_sound,
+        "{}: expected keys of up to {}, {}, got none in {} from byte {} on",
+        input::name(path),
+        units::bytes(MAX_KEY_BYTES),
+        format.expected(),
+        units::bytes(rest.len() as u64),
+        units::grouped(keys_end as u64)
+    );
+    Ok(())
 }
 
 fn ensure_fits(path: &Path, needed: u64, limit: MemoryLimit) -> anyhow::Result<()> {
@@ -280,7 +362,7 @@ fn ensure_unpacked(path: &Path, text: &[u8]) -> anyhow::Result<()> {
 
 /// Records of `text`, the last of which may lack its terminator.
 fn count_records(text: &[u8], format: KeysFormat) -> usize {
-    text.split_inclusive(|&byte| byte == format.terminator()).count()
+    text.split_inclusive(|&byte| byte == format.separator()).count()
 }
 
 #[cfg(test)]
@@ -311,7 +393,7 @@ mod tests {
 
     #[test]
     fn lines_split_at_the_first_tab_and_sort_by_key_bytes() {
-        let (found, dropped) = entries("b\t2\tx\r\na\n\nB\t\nc");
+        let (found, dropped) = entries("b\t2\tx\na\n\nB\t\nc");
         assert_eq!(found, [pair("B", ""), pair("a", ""), pair("b", "2\tx"), pair("c", "")]);
         assert_eq!(dropped, 0);
     }
@@ -328,6 +410,48 @@ mod tests {
         assert_eq!(entries("").0, []);
         assert_eq!(entries("\n\n").0, []);
         assert_eq!(entries("\tvalue\n").0, [pair("", "value")]);
+    }
+
+    #[test]
+    fn a_carriage_return_ends_a_line_only_where_the_format_says_so() {
+        let text = b"a\r\n\r\nb\t1\r\nc\r\r\n\n\t\r\nd\r";
+        let expected: [(&[u8], &[u8]); 6] =
+            [(b"a\r", b""), (b"\r", b""), (b"b", b"1\r"), (b"c\r\r", b""), (b"", b"\r"), (b"d\r", b"")];
+        assert_eq!(parsed(text, KeysFormat::Lines), expected.map(|(key, value)| (key.to_vec(), value.to_vec())));
+        let expected: [(&[u8], &[u8]); 5] = [(b"a", b""), (b"b", b"1"), (b"c\r", b""), (b"", b""), (b"d", b"")];
+        assert_eq!(parsed(text, KeysFormat::Crlf), expected.map(|(key, value)| (key.to_vec(), value.to_vec())));
+
+        let remarks = |format| {
+            let keys = KeyLines::parse(text.to_vec(), format).unwrap();
+            keys.remarks(format).collect::<Vec<_>>().join("; ")
+        };
+        assert!(remarks(KeysFormat::Crlf).starts_with("2 empty lines skipped: the empty key is"));
+        let of_lines = remarks(KeysFormat::Lines);
+        assert!(of_lines.starts_with("1 empty line skipped") && of_lines.contains("6 lines of 6 with"), "{of_lines}");
+    }
+
+    #[test]
+    fn keys_without_an_end_are_given_up_at_the_longest_key() {
+        let most = 2 * PIECE_BYTES + 2 * MAX_KEY_BYTES;
+        let read = |source: &mut dyn Read, format| {
+            let mut taken = source.take(most + 2 * PIECE_BYTES);
+            let read = read_pieces(Path::new("keys"), &mut taken, format, MemoryLimit { bytes: u64::MAX, advice: "" });
+            (read.err().map(|error| error.to_string()), most + 2 * PIECE_BYTES - taken.limit())
+        };
+        for format in [KeysFormat::Lines, KeysFormat::Crlf, KeysFormat::Nul, KeysFormat::Hex] {
+            for mut endless in [std::io::repeat(0), std::io::repeat(b'\n'), std::io::repeat(b'7')] {
+                let (error, bytes) = read(&mut endless, format);
+                let error = error.unwrap();
+                assert!(
+                    error.starts_with("keys: expected keys of up to 64.0 MiB") && error.ends_with("from byte 0 on"),
+                    "{error}"
+                );
+                assert!(bytes <= most, "{bytes} bytes were read");
+            }
+        }
+        let value = [b"k\t".as_slice(), &vec![b'v'; usize::try_from(MAX_VALUE_BYTES).unwrap()], b"\n"].concat();
+        let (error, _) = read(&mut &value[..], KeysFormat::Lines);
+        assert_eq!(error, None, "a value may be as long as a key, behind it");
     }
 
     #[test]

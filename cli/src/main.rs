@@ -10,7 +10,10 @@ use sstfilter_cli::{Cli, Interrupted, explained};
 const CLOSED_PIPE_EXIT: u8 = 128 + 13;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(message) => return explain(&message),
+    };
     if cli.makes_files() {
         sstfilter_cli::end_in_order();
     }
@@ -26,6 +29,18 @@ fn main() -> ExitCode {
             }
             // Nobody is left to tell when this fails; `eprintln!` would panic.
             let _ = writeln!(io::stderr(), "error: {}", explained(&error));
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Prints help, the version, or what is wrong with the arguments.
+fn explain(message: &clap::Error) -> ExitCode {
+    match message.print().and_then(|()| io::stdout().flush()) {
+        Ok(()) => ExitCode::from(if message.use_stderr() { 2 } else { 0 }),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::from(CLOSED_PIPE_EXIT),
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "error: cannot write to standard output: {error}");
             ExitCode::from(2)
         }
     }

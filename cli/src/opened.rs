@@ -1,7 +1,6 @@
 //! Any file that the program can read, opened by what its bytes say it is.
 
 use std::collections::HashMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,12 +9,13 @@ use bytes::Bytes;
 use sstfilter::sidecar::Sidecar;
 use sstfilter::sst::{FileSystem, LocalFileSystem, RandomAccess, Table};
 use sstfilter::{FilterBlock, KeyHasher};
-use sstfilter_interop::{Engine, Error, Manifest};
+use sstfilter_interop::{Engine, Error, Manifest, ManifestFile};
 
 use crate::files::{self, Look, TableReading};
-use crate::input;
+use crate::input::{self, RegularFile};
 use crate::output::Outcome;
 use crate::partitions::Container;
+use crate::progress::ReadProgress;
 use crate::ranges::{self, RangeBlock, RangePrefix};
 
 /// A file of which at least the frame is sound.
@@ -127,12 +127,16 @@ pub(crate) struct Reading<'a> {
     /// Of the range filters to be probed.
     pub(crate) range_prefix: Option<RangePrefix>,
     pub(crate) manifests: &'a Manifests,
+    /// Whether filters are used that have no checksum.
+    pub(crate) unchecked_filters: bool,
+    /// Moved on by what is read of tables.
+    pub(crate) progress: Option<&'a ReadProgress>,
 }
 
 impl<'a> Reading<'a> {
     /// What concerns tables of this library.
     pub(crate) fn of_tables(self) -> TableReading<'a> {
-        TableReading { secret: self.secret, range_prefix: self.range_prefix }
+        TableReading { secret: self.secret, range_prefix: self.range_prefix, progress: self.progress }
     }
 }
 
@@ -155,6 +159,13 @@ impl Manifests {
         let manifest = manifest_in(directory).map(Arc::new);
         read.insert(directory.to_owned(), manifest.clone());
         manifest
+    }
+}
+
+impl Manifests {
+    /// What that manifest says of the table at `path`.
+    pub(crate) fn file(&self, path: &Path) -> Option<ManifestFile> {
+        self.beside(path)?.file(path.file_stem()?.to_str()?.parse().ok()?).cloned()
     }
 }
 
@@ -186,7 +197,12 @@ impl Origin {
 /// A table of another engine, and the comparator that it does not name itself: from the command line, or from its database's
 /// manifest. What neither says is the reason why its filter cannot be used.
 pub(crate) fn foreign(path: &Path, reading: Reading<'_>) -> anyhow::Result<(ForeignTable, Option<TakenComparator>)> {
-    let table = ForeignTable::open(source(path)?)?;
+    let source = source(path)?;
+    let table = ForeignTable::open(match reading.progress {
+        Some(progress) => progress.watch(source),
+        None => source,
+    })?;
+    let table = if reading.unchecked_filters { table.with_unchecked_filter() } else { table };
     Ok(match stated_comparator(path, table.engine(), reading) {
         Some(taken) => (table.with_comparator(&taken.name), Some(taken)),
         None => (table, None),
@@ -230,30 +246,33 @@ fn comparator_from_keys(table: &mut ForeignTable) -> Result<Option<TakenComparat
 }
 
 fn manifest_in(directory: &Path) -> Option<Manifest> {
-    let name = fs::read_to_string(directory.join("CURRENT")).ok().filter(|name| name.len() <= MAX_CURRENT_BYTES)?;
-    let name = name.trim_end_matches('\n');
+    let current = directory.join("CURRENT");
+    let current = RegularFile::open(&current).ok().filter(|file| file.length <= MAX_CURRENT_BYTES)?;
+    let current = current.end(MAX_CURRENT_BYTES).ok()?;
+    let name = core::str::from_utf8(&current).ok()?.trim_end_matches('\n');
     if !name.starts_with("MANIFEST-") || name.contains(['/', '\\']) {
         return None;
     }
-    Manifest::parse(&fs::read(directory.join(name)).ok()?).ok()
+    let manifest = directory.join(name);
+    Manifest::parse(&RegularFile::open(&manifest).ok()?.up_to_hole().ok()?).ok()
 }
 
 /// The file CURRENT holds `MANIFEST-`, a number and a line feed.
-const MAX_CURRENT_BYTES: usize = 64;
+const MAX_CURRENT_BYTES: u64 = 64;
 
 /// The bytes of a table, read when they are needed.
 fn source(path: &Path) -> anyhow::Result<Box<dyn RandomAccess>> {
     if input::is_standard(path) {
         return Ok(Box::new(input::whole(path)?));
     }
-    LocalFileSystem.open(path).with_context(|| format!("cannot read {}", path.display()))
+    LocalFileSystem.open(path).with_context(|| format!("cannot read {}", input::name(path)))
 }
 
 /// What the file is by its last bytes, if it has any: a pipe or a device has no end to look at.
 fn look_at(path: &Path) -> anyhow::Result<Look> {
     let look = files::look_at(path)?;
     let has_end = look != Look::Neither || input::length(path).is_some() || input::is_standard(path);
-    ensure!(has_end, "{}: expected a file, got a pipe or a device", path.display());
+    ensure!(has_end, "{}: expected a file, got a pipe or a device", input::name(path));
     Ok(look)
 }
 
@@ -303,6 +322,8 @@ mod tests {
 
     use sstfilter_interop::Probe;
 
+    use std::fs;
+
     use super::*;
 
     const LONE_TABLE: &str = "../interop/fixtures/leveldb/6000-keys.ldb";
@@ -316,7 +337,14 @@ mod tests {
     #[test]
     fn the_keys_of_a_table_are_read_for_its_comparator_only_if_its_filter_is_probed() {
         let manifests = Manifests::default();
-        let reading = Reading { secret: None, comparator: None, range_prefix: None, manifests: &manifests };
+        let reading = Reading {
+            secret: None,
+            comparator: None,
+            range_prefix: None,
+            manifests: &manifests,
+            unchecked_filters: false,
+            progress: None,
+        };
         let path = Path::new(LONE_TABLE);
         assert!(matches!(probed(&Opened::open(path, reading).unwrap()), Probe::Unusable(_)));
         assert_eq!(probed(&Opened::open_to_probe(path, reading).unwrap()), Probe::Absent);

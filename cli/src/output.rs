@@ -1,7 +1,9 @@
 //! Where results go: one JSON object, or lines for a person.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
+use std::path::{MAIN_SEPARATOR, Path};
 
 use anyhow::Context;
 use comfy_table::{CellAlignment, ContentArrangement, Table};
@@ -34,16 +36,23 @@ pub(crate) const CANNOT_WRITE: &str = "cannot write to standard output";
 pub(crate) struct Output<'a> {
     pub(crate) writer: &'a mut dyn Write,
     pub(crate) is_json: bool,
+    /// Whether a terminal shows the keys and values that a program would read.
+    escapes: bool,
 }
 
-impl Output<'_> {
+impl<'a> Output<'a> {
+    pub(crate) fn new(writer: &'a mut dyn Write, is_json: bool) -> Self {
+        Self { writer, is_json, escapes: io::stdout().is_terminal() }
+    }
+
     /// Prints what a command found as one JSON object, or in its own words.
     pub(crate) fn report(&mut self, found: (Outcome, impl Serialize + fmt::Display)) -> anyhow::Result<Outcome> {
         let (outcome, report) = found;
         if self.is_json {
             self.json(&report)?;
         } else {
-            write!(self.writer, "{report}").context(CANNOT_WRITE)?;
+            let text = escaped_lines(&report.to_string());
+            self.writer.write_all(text.as_bytes()).context(CANNOT_WRITE)?;
         }
         Ok(outcome)
     }
@@ -54,16 +63,53 @@ impl Output<'_> {
         written.and_then(|()| writeln!(self.writer)).context(CANNOT_WRITE)
     }
 
-    /// Writes `bytes` and a line feed, whatever the bytes are.
-    pub(crate) fn raw_line(&mut self, bytes: &[u8]) -> anyhow::Result<()> {
-        self.record(&[bytes], b'\n')
+    /// Writes keys and values, one after the other, and `terminator`: as they are, or with escapes on a terminal.
+    pub(crate) fn record(&mut self, parts: &[&[u8]], terminator: &[u8]) -> anyhow::Result<()> {
+        let mut record = parts.concat();
+        if self.escapes {
+            record = escaped(&record, |character| drives_terminal(character) && character != '\t').into_bytes();
+        }
+        record.extend(terminator);
+        self.writer.write_all(&record).context(CANNOT_WRITE)
     }
+}
 
-    /// Writes `parts` one after the other, and `terminator`.
-    pub(crate) fn record(&mut self, parts: &[&[u8]], terminator: u8) -> anyhow::Result<()> {
-        let mut parts = parts.iter();
-        let written = parts.try_for_each(|part| self.writer.write_all(part));
-        written.and_then(|()| self.writer.write_all(&[terminator])).context(CANNOT_WRITE)
+/// Whether a character moves the cursor, ends the line, or turns the direction of the text behind it (Unicode 16.0, 23.1 and 23.2).
+fn drives_terminal(character: char) -> bool {
+    let turns = ['\u{61c}', '\u{200e}', '\u{200f}'];
+    let is_separator = matches!(character, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    character.is_control() || is_separator || turns.contains(&character)
+}
+
+/// `bytes` as text. What is no UTF-8, and characters that are special, become the escapes of their bytes: `\n`, `\x1b`.
+fn escaped(bytes: &[u8], is_special: impl Fn(char) -> bool) -> String {
+    let mut text = String::new();
+    for chunk in bytes.utf8_chunks() {
+        for character in chunk.valid().chars() {
+            if is_special(character) {
+                text.extend(character.encode_utf8(&mut [0; 4]).as_bytes().escape_ascii().map(char::from));
+            } else {
+                text.push(character);
+            }
+        }
+        text.extend(chunk.invalid().escape_ascii().map(char::from));
+    }
+    text
+}
+
+/// Lines for a person: what a file says of itself may stand in them.
+fn escaped_lines(text: &str) -> String {
+    escaped(text.as_bytes(), |character| drives_terminal(character) && character != '\n')
+}
+
+/// The path as text and JSON name it: the path itself, unless it could drive a terminal or is no text. Where a backslash
+/// separates no names, it is escaped, too, so that no two names look the same.
+pub(crate) fn path_name(path: &Path) -> Cow<'_, str> {
+    let bytes = path.as_os_str().as_encoded_bytes();
+    let is_special = |character| drives_terminal(character) || (character == '\\' && MAIN_SEPARATOR != '\\');
+    match path.to_str() {
+        Some(plain) if !plain.chars().any(is_special) => Cow::Borrowed(plain),
+        _ => Cow::Owned(escaped(bytes, is_special)),
     }
 }
 
@@ -71,11 +117,16 @@ impl Output<'_> {
 const UNSTATED: [&str; 2] =
     ["as none of LevelDB does, is not supported", "whether its filter holds whole keys is not supported"];
 
+/// What is said of filters that could be damaged without a trace.
+const UNCHECKED: &str = "a filter without a checksum is not supported";
+
 /// A message of the library, with its advice in the options of the command line.
 pub(crate) fn in_options(message: &impl fmt::Display) -> String {
-    let message = message.to_string();
+    // One line, whatever names are in it.
+    let message = escaped(message.to_string().as_bytes(), drives_terminal);
     let message = message.replace("open with the hasher of that seed", "give the seed with --secret-seed-file");
     let message = message.replace("open it with that extractor", "give its prefix with --range-prefix");
+    let message = message.replace(UNCHECKED, &format!("{UNCHECKED}: --unchecked-filters uses it all the same"));
     let is_other_prefix = message.contains("range-filter") && message.contains("built with other key extractors");
     let message = if is_other_prefix { message + ": give its prefix with --range-prefix" } else { message };
     if UNSTATED.iter().any(|unstated| message.contains(unstated)) {
@@ -96,7 +147,7 @@ pub fn explained(error: &anyhow::Error) -> String {
 /// Tells something beside the result, on standard error.
 pub(crate) fn note(message: &str) {
     // A closed standard error is no reason to fail, let alone to panic as `eprintln!` does.
-    let _ = writeln!(io::stderr(), "{message}");
+    let _ = writeln!(io::stderr(), "{}", escaped_lines(message));
 }
 
 /// Widest line printed, in columns.
@@ -164,7 +215,7 @@ impl fmt::Display for Text {
     /// Control characters and bytes that are not UTF-8 are escaped: a key cannot drive a terminal.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match core::str::from_utf8(&self.0) {
-            Ok(text) if !text.chars().any(char::is_control) => f.write_str(text),
+            Ok(text) if !text.chars().any(drives_terminal) => f.write_str(text),
             _ => write!(f, "{}", self.0.escape_ascii()),
         }
     }
@@ -187,6 +238,41 @@ mod tests {
     fn only_the_c_locale_is_ascii() {
         assert!(is_ascii_locale(Some("C")) && is_ascii_locale(Some("POSIX")));
         assert!(!is_ascii_locale(None) && !is_ascii_locale(Some("C.UTF-8")) && !is_ascii_locale(Some("en_US.UTF-8")));
+    }
+
+    #[test]
+    fn names_and_messages_cannot_drive_a_terminal() {
+        let names = [
+            ("\u{e9}.sst", "\u{e9}.sst"),
+            ("a\x1b[2J\n\u{9b}", r"a\x1b[2J\n\xc2\x9b"),
+            ("\u{202e}tss.", r"\xe2\x80\xaetss."),
+        ];
+        for (name, shown) in names {
+            assert_eq!(path_name(Path::new(name)), shown);
+            assert_eq!(in_options(&name), shown, "and a message names the file alike");
+        }
+        assert_eq!(escaped_lines("a\x1b\nb\x07\n"), "a\\x1b\nb\\x07\n");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn no_two_names_look_the_same() {
+        use std::ffi::OsStr;
+        use std::os::unix::ffi::OsStrExt;
+
+        let shown = |name: &[u8]| path_name(Path::new(OsStr::from_bytes(name))).into_owned();
+        assert_eq!((shown(b"\xff.sst").as_str(), shown(br"\xff.sst").as_str()), (r"\xff.sst", r"\\xff.sst"));
+    }
+
+    #[test]
+    fn a_terminal_gets_keys_with_escapes_and_a_program_their_bytes() {
+        let key: [&[u8]; 2] = [b"k\x1b[2J\xff\t", b"v\n"];
+        for (escapes, expected) in [(false, &b"k\x1b[2J\xff\tv\n\n"[..]), (true, b"k\\x1b[2J\\xff\tv\\n\n")] {
+            let mut written = Vec::new();
+            let mut output = Output { writer: &mut written, is_json: false, escapes };
+            output.record(&key, b"\n").unwrap();
+            assert_eq!(written, expected);
+        }
     }
 
     #[test]

@@ -1,9 +1,13 @@
 //! Progress bars on standard error: drawn on a terminal only, and cleared when the value that shows them is dropped.
 
-use std::fmt;
+use core::sync::atomic::{AtomicU64, Ordering};
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
+use std::{fmt, io};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressState, ProgressStyle};
+use sstfilter::sst::{FileSystem, LocalFileSystem, RandomAccess, WritableFile};
 
 use crate::units;
 
@@ -46,6 +50,70 @@ pub(crate) fn bytes(task: &'static str, total_bytes: u64) -> ProgressBar {
         show_now(&bar);
     }
     bar
+}
+
+/// A bar for the bytes of files, moved on by the reads of each.
+#[derive(Clone, Debug)]
+pub(crate) struct ReadProgress {
+    bar: ProgressBar,
+    /// Where the file ends that is being read. Some bytes are read more than once: they do not move the bar beyond it.
+    end: Arc<AtomicU64>,
+}
+
+impl ReadProgress {
+    pub(crate) fn new(task: &'static str, total_bytes: u64) -> Self {
+        Self { bar: bytes(task, total_bytes), end: Arc::default() }
+    }
+
+    /// Ends the file before, and begins one of so many bytes.
+    pub(crate) fn begin(&self, bytes: u64) {
+        self.bar.set_position(self.end.fetch_add(bytes, Ordering::Relaxed));
+    }
+
+    fn advance(&self, bytes: u64) {
+        let left = self.end.load(Ordering::Relaxed).saturating_sub(self.bar.position());
+        self.bar.inc(bytes.min(left));
+    }
+
+    /// `source`, whose reads move the bar.
+    pub(crate) fn watch(&self, source: Box<dyn RandomAccess>) -> Box<dyn RandomAccess> {
+        Box::new(Watched { source, progress: self.clone() })
+    }
+}
+
+struct Watched {
+    source: Box<dyn RandomAccess>,
+    progress: ReadProgress,
+}
+
+impl RandomAccess for Watched {
+    fn len(&self) -> io::Result<u64> {
+        self.source.len()
+    }
+
+    fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> io::Result<()> {
+        self.progress.advance(buf.len() as u64);
+        self.source.read_exact_at(buf, offset)
+    }
+}
+
+/// The system's files, whose reads move the bar.
+impl FileSystem for ReadProgress {
+    fn open(&self, path: &Path) -> io::Result<Box<dyn RandomAccess>> {
+        Ok(self.watch(LocalFileSystem.open(path)?))
+    }
+
+    fn create(&self, directory: &Path) -> io::Result<Box<dyn WritableFile>> {
+        LocalFileSystem.create(directory)
+    }
+
+    fn sync_directory(&self, directory: &Path) -> io::Result<()> {
+        LocalFileSystem.sync_directory(directory)
+    }
+
+    fn may_exist(&self, path: &Path) -> bool {
+        LocalFileSystem.may_exist(path)
+    }
 }
 
 /// A bar for `total` long steps, whose message says which one is running. Shown from the start.
@@ -101,6 +169,24 @@ impl SharedProgress {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn reads_move_the_bar_within_their_file_and_not_beyond_it() {
+        let progress = ReadProgress::new("reading", 100);
+        let source = progress.watch(Box::new(bytes::Bytes::from_static(&[0; 60])));
+        progress.begin(60);
+        let read = |offset| source.read_exact_at(&mut [0; 25], offset).unwrap();
+        let positions = [0, 25, 0, 0].map(|offset| {
+            read(offset);
+            progress.bar.position()
+        });
+        assert_eq!(positions, [25, 50, 60, 60]);
+        progress.begin(40);
+        read(0);
+        assert_eq!(progress.bar.position(), 85);
+        progress.begin(0);
+        assert_eq!(progress.bar.position(), 100);
+    }
 
     #[test]
     fn rates_have_no_decimals() {

@@ -7,6 +7,7 @@ use anyhow::{bail, ensure};
 use clap::Args;
 use serde::Serialize;
 use sstfilter::BuildPurpose::Ingest;
+use sstfilter::sidecar::Sidecar;
 use sstfilter::sst::{ReadOptions, SidecarSummary, Table, TableOptions};
 use sstfilter::{BuildContext, KeyHasher};
 
@@ -14,13 +15,14 @@ use crate::args::{FilterArgs, PartitionArgs};
 use crate::build::report::Choice;
 use crate::files::{self, Look};
 use crate::opened::Reading;
-use crate::output::{Outcome, explained};
+use crate::output::{Outcome, explained, path_name};
+use crate::replace::{Mark, Replaces};
 use crate::{input, interrupt, progress, units};
 
 #[derive(Debug, Args)]
 pub(crate) struct RebuildArgs {
     /// Tables of sstfilter, or directories of them, whose sub-directories are not entered. The filter of NAME is written to
-    /// NAME.filter, which readers use instead of the table's own; one that is there already is replaced
+    /// NAME.filter, which readers use instead of the table's own. A sidecar of that name is replaced, and nothing else is
     #[arg(value_name = "TABLE", required = true)]
     tables: Vec<PathBuf>,
 
@@ -92,7 +94,7 @@ fn tables_at(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
     }
     // Those that are damaged, too: they are to be said to be.
     let tables: Vec<_> = found.into_iter().filter(|file| files::has_table_extension(file)).collect();
-    ensure!(!tables.is_empty(), "{} holds no table of sstfilter", path.display());
+    ensure!(!tables.is_empty(), "{} holds no table of sstfilter", input::name(path));
     Ok(tables)
 }
 
@@ -126,11 +128,14 @@ impl<'a> Rebuild<'a> {
 
     fn rebuild(&self, path: &Path) -> anyhow::Result<Rebuilt> {
         let table = self.open(path)?;
+        let replaces = Replaces::Own(Mark::End(Look::Sidecar));
+        replaces.check(&Sidecar::path_of(path))?;
         let built = table.build_sidecar(&self.writing)?;
         let reason = built.filter.as_ref().map_or("the policy makes none", |report| report.reason.as_str());
         ensure!(built.bytes.is_some(), "no filter: {reason}");
         // Reading the keys can be ended at any time; writing the filter is to be completed.
         let _writing = interrupt::writing();
+        replaces.check(&Sidecar::path_of(path))?;
         Ok(Rebuilt::new(table.place_sidecar(built, &self.writing)?))
     }
 
@@ -172,7 +177,7 @@ impl Rebuilt {
     fn new(summary: SidecarSummary) -> Self {
         let report = summary.filter.as_ref();
         Self {
-            sidecar: summary.path.unwrap_or_default().display().to_string(),
+            sidecar: path_name(&summary.path.unwrap_or_default()).into_owned(),
             bytes: summary.file_bytes,
             filter: Choice {
                 kind: report.and_then(|report| report.used).map_or("none", |kind| kind.name()),

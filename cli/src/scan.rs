@@ -21,9 +21,11 @@ pub(crate) struct ScanArgs {
     #[arg(value_name = "DIR")]
     tables: PathBuf,
 
-    /// Where the range begins, and the end before which it stops
-    #[arg(value_names = ["LOWER", "UPPER"], num_args = 2, required = true)]
-    range: Vec<OsString>,
+    /// Where the range begins
+    lower: OsString,
+
+    /// The end before which it stops
+    upper: OsString,
 }
 
 #[derive(Debug, Serialize)]
@@ -66,7 +68,7 @@ pub(crate) fn run(
     reading: Reading<'_>,
     output: &mut Output<'_>,
 ) -> anyhow::Result<Outcome> {
-    let ends = Ends::parse("LOWER UPPER", &args.range, format)?;
+    let ends = Ends::parse("LOWER UPPER", [&args.lower, &args.upper], format)?;
     let (set, paths) = files::open_set(&args.tables, reading.of_tables())?;
     for problem in set.tables().iter().filter_map(Table::range_filter_problem) {
         note(&format!("note: reading without a range filter: {}", in_options(problem)));
@@ -117,7 +119,7 @@ impl ScanReport {
     fn print(&self, format: KeysFormat, output: &mut Output<'_>) -> anyhow::Result<()> {
         let encode = |text: &Text| if format == KeysFormat::Hex { hex(&text.0).into_bytes() } else { text.0.clone() };
         for Entry { key, value } in &self.entries {
-            output.raw_line(&[&encode(key), &b"\t"[..], &encode(value)].concat())?;
+            output.record(&[&encode(key), b"\t", &encode(value)], format.line_end())?;
         }
         note(&format!(
             "{} from {}: {} skipped by their smallest and largest keys, {} by their range filters; {} read",

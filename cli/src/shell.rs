@@ -9,7 +9,8 @@ use clap_complete::Shell;
 use clap_mangen::Man;
 
 use crate::args::Cli;
-use crate::output::{CANNOT_WRITE, Outcome, Output};
+use crate::output::{CANNOT_WRITE, Outcome, Output, path_name};
+use crate::replace::{self, Mark, Replaces};
 
 #[derive(Debug, Args)]
 pub(crate) struct CompletionsArgs {
@@ -19,8 +20,8 @@ pub(crate) struct CompletionsArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ManArgs {
-    /// Write the pages of the program and of all its commands to this directory, made if it does not exist; else the
-    /// program's own page goes to standard output
+    /// Write the pages of the program and of all its commands to this directory, made if it does not exist, in place of
+    /// pages that this command wrote there; else the program's own page goes to standard output
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 }
@@ -47,8 +48,29 @@ pub(crate) fn man(args: &ManArgs, output: &mut Output<'_>) -> anyhow::Result<Out
     Ok(Outcome::Yes)
 }
 
+/// The first line of each page that is written to a file: a comment.
+const MARK: &str = ".\\\" made by sstfilter man\n";
+
+/// Writes all pages, or none if one would replace a file that is no page of ours.
 fn write_pages(directory: &Path) -> anyhow::Result<()> {
-    let context = || format!("cannot write the pages to {}", directory.display());
-    fs::create_dir_all(directory).with_context(context)?;
-    clap_mangen::generate_to(Cli::command(), directory).with_context(context)
+    fs::create_dir_all(directory).with_context(|| format!("cannot make the directory {}", path_name(directory)))?;
+    let mut program = Cli::command().disable_help_subcommand(true);
+    program.build();
+    let mut pages = Vec::new();
+    add_pages(program, &mut pages)?;
+    let replaces = Replaces::Own(Mark::Beginning(MARK));
+    let path = |name: &str| directory.join(name);
+    pages.iter().try_for_each(|(name, _)| replaces.check(&path(name)))?;
+    pages.iter().try_for_each(|(name, page)| replace::write(&path(name), page, replaces))
+}
+
+/// Adds the page of a command and those of its own commands, each with the name of its file.
+fn add_pages(command: clap::Command, pages: &mut Vec<(String, Vec<u8>)>) -> anyhow::Result<()> {
+    for command in command.get_subcommands().filter(|command| !command.is_hide_set()) {
+        add_pages(command.clone(), pages)?;
+    }
+    let (page, mut text) = (Man::new(command), MARK.as_bytes().to_vec());
+    page.render(&mut text)?;
+    pages.push((page.get_filename(), text));
+    Ok(())
 }

@@ -16,8 +16,9 @@ use crate::files::{self, Look};
 use crate::opened::{self, Reading};
 use crate::output::{Outcome, Text, explained, in_options};
 use crate::partitions::Container;
+use crate::progress::ReadProgress;
 use crate::ranges::RangeBlock;
-use crate::{input, progress, units};
+use crate::{input, units};
 
 #[derive(Debug, Args)]
 pub(crate) struct VerifyArgs {
@@ -37,6 +38,8 @@ pub(crate) struct VerifyReport {
     /// Of filters that have some.
     partitions: u64,
     files: Vec<FileVerdict>,
+    /// Sidecars without their table, which no reader uses.
+    orphans: Vec<String>,
     /// Files of directories that are neither tables nor filter blocks.
     skipped: Vec<String>,
 }
@@ -44,7 +47,11 @@ pub(crate) struct VerifyReport {
 #[derive(Debug, Default, Serialize)]
 struct FileVerdict {
     path: String,
+    /// Those that are sound.
     entries: u64,
+    /// Of a damaged table, entries that could not be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    entries_missing: Option<u64>,
     /// Partitions of its filters.
     partitions: u64,
     problems: Vec<String>,
@@ -61,6 +68,8 @@ struct FileVerdict {
     blocks: Option<BlockCounts>,
     #[serde(skip)]
     is_unreadable: bool,
+    #[serde(skip)]
+    is_orphan: bool,
 }
 
 /// How many blocks of another engine's table have which state.
@@ -84,11 +93,13 @@ pub(crate) fn run(args: &VerifyArgs, reading: Reading<'_>) -> (Outcome, VerifyRe
         }
     }
     let length = |file: &PathBuf| fs::metadata(file).map_or(0, |metadata| metadata.len());
-    let progress = progress::bytes("verifying", chosen.iter().map(length).sum());
+    let progress = ReadProgress::new("verifying", chosen.iter().map(length).sum());
+    let reading = Reading { progress: Some(&progress), ..reading };
     for file in &chosen {
+        progress.begin(length(file));
         verdicts.push(FileVerdict::new(file, reading));
-        progress.inc(length(file));
     }
+    progress.begin(0);
     let report = VerifyReport::new(verdicts, skipped);
     let outcome = if report.unreadable > 0 { Outcome::Failed } else { Outcome::from_sound(report.sound) };
     (outcome, report)
@@ -135,7 +146,7 @@ impl FileVerdict {
             Ok(Ok(keys)) => self.entries = keys,
             Ok(Err(problem)) => self.problems.push(problem.to_string()),
             Err(error) => {
-                self.is_unreadable = true;
+                self.is_unreadable = opened::outcome_of(&error) == Outcome::Failed;
                 self.problems.push(explained(&error));
             }
         }
@@ -174,7 +185,9 @@ impl FileVerdict {
                 return self.problems.push(explained(&problem));
             }
         }
-        let Some(table) = files::table_beside(path).filter(|table| table.is_file()) else { return };
+        let table = files::table_of_sidecar(path);
+        self.is_orphan = table.as_ref().is_some_and(|table| !table.exists());
+        let Some(table) = table.filter(|table| table.is_file()) else { return };
         match files::open_table(&table, reading.of_tables()) {
             Ok(table) => table.sidecar_problem().into_iter().for_each(|problem| self.add_of_sidecar(problem)),
             Err(problem) => self.problems.push(explained(&problem)),
@@ -190,26 +203,15 @@ impl FileVerdict {
         }
     }
 
-    /// Of an unsound table, filter, index and data are checked one by one, so that damage to one does not hide damage
-    /// to another.
     fn verify_table(&mut self, table: &Table) {
-        match table.verify() {
-            Ok(report) => {
-                self.entries = report.entries;
-                self.partitions = report.filter_partitions;
-                for verdict in [report.sidecar, report.filter, report.range_filter] {
-                    if let FilterVerdict::NotProbed { reason } = verdict {
-                        self.filter_not_asked = Some(in_options(&reason));
-                    }
-                }
-            }
-            Err(first) => {
-                self.add(&first);
-                table.filter_problem().into_iter().for_each(|problem| self.add(problem));
-                let range_problem = table.range_filter_problem().filter(|problem| !problem.is_foreign_filter());
-                range_problem.into_iter().for_each(|problem| self.add(problem));
-                table.sidecar_problem().into_iter().for_each(|problem| self.add_of_sidecar(problem));
-                table.iter().find_map(Result::err).iter().for_each(|problem| self.add(problem));
+        let (report, damage) = table.verify_all();
+        damage.iter().for_each(|problem| self.add(problem));
+        self.entries = report.entries;
+        self.entries_missing = table.properties().entries.checked_sub(report.entries).filter(|&missing| missing > 0);
+        self.partitions = report.filter_partitions;
+        for verdict in [report.sidecar, report.filter, report.range_filter] {
+            if let FilterVerdict::NotProbed { reason } = verdict {
+                self.filter_not_asked = Some(in_options(&reason));
             }
         }
     }
@@ -276,10 +278,7 @@ impl FileVerdict {
 
     fn add(&mut self, problem: &TableError) {
         self.is_unreadable |= files::is_unread(problem);
-        let problem = in_options(problem);
-        if !self.problems.contains(&problem) {
-            self.problems.push(problem);
-        }
+        self.problems.push(in_options(problem));
     }
 }
 
@@ -295,6 +294,8 @@ fn range_filter_keys(block: Bytes) -> Result<u64, BlockError> {
 
 impl VerifyReport {
     fn new(files: Vec<FileVerdict>, skipped: Vec<String>) -> Self {
+        let is_orphan = |file: &FileVerdict| file.is_orphan && file.problems.is_empty();
+        let (orphans, files): (Vec<_>, Vec<_>) = files.into_iter().partition(is_orphan);
         let unreadable = files.iter().filter(|file| file.is_unreadable).count();
         let unsound = files.iter().filter(|file| !file.problems.is_empty()).count();
         Self {
@@ -305,6 +306,7 @@ impl VerifyReport {
             entries: files.iter().map(|file| file.entries).sum(),
             partitions: files.iter().map(|file| file.partitions).sum(),
             files,
+            orphans: orphans.into_iter().map(|file| file.path).collect(),
             skipped,
         }
     }
@@ -314,9 +316,18 @@ impl fmt::Display for VerifyReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for file in &self.files {
             for problem in &file.problems {
-                // Most problems name the file themselves.
-                let path = if problem.contains(&file.path) { String::new() } else { format!("{}: ", file.path) };
+                // Problems of tables end with the file, and those of sidecars begin with theirs.
+                let problem = problem.replace(&format!(" of {}", file.path), "");
+                let path = if problem.starts_with(&file.path) { String::new() } else { format!("{}: ", file.path) };
                 writeln!(f, "{path}{problem}")?;
+            }
+            if let Some(missing) = file.entries_missing {
+                let (missing, all) = (units::grouped(missing), units::grouped(file.entries + missing));
+                writeln!(
+                    f,
+                    "{}: {missing} of {all} entries cannot be read: `dump --salvage` prints the others",
+                    file.path
+                )?;
             }
         }
         for file in &self.files {
@@ -325,6 +336,9 @@ impl fmt::Display for VerifyReport {
                 let keys = if file.keys_probed.unwrap_or(0) > 0 { "all keys" } else { "the keys" };
                 writeln!(f, "{}: {sound} filter was not compared with {keys}: {reason}", file.path)?;
             }
+        }
+        for file in &self.orphans {
+            writeln!(f, "{file}: an orphan: the table that it was made for is not beside it, and no reader uses it")?;
         }
         for file in &self.skipped {
             let is_leftover = files::is_leftover(Path::new(file));
@@ -337,6 +351,13 @@ impl fmt::Display for VerifyReport {
             0 => String::new(),
             partitions => format!(", {}", units::counted(partitions, "partition")),
         };
-        writeln!(f, "{files} checked, {entries} entries{partitions}: {damaged} damaged, {unreadable} unreadable")
+        let orphans = match self.orphans.len() as u64 {
+            0 => String::new(),
+            orphans => format!(", {}", units::counted(orphans, "orphan")),
+        };
+        writeln!(
+            f,
+            "{files} checked, {entries} entries{partitions}: {damaged} damaged, {unreadable} unreadable{orphans}"
+        )
     }
 }

@@ -265,6 +265,9 @@ impl Scenario {
         }
         assert!(!trial.stderr.contains("panicked"), "{story}");
         self.check_files(is_removal(hit), sound, &story);
+        if trial.code != 0 {
+            self.check_old_tables(&story);
+        }
         if trial.code == 0 {
             let is_sound = self.is_steady && sound.is_some_and(|sound| trial.stdout == sound.stdout);
             assert!(is_sound || is_absorbed(hit, trial, fault), "{story}");
@@ -285,12 +288,16 @@ impl Scenario {
     /// not be removed. A table has all entries that it had before, or all that it has when nothing fails.
     fn check_files(&self, may_be_left: bool, sound: Option<&Sound>, story: &str) {
         let temporary = self.place.path("work/tmp");
+        let may_be_left = may_be_left || story.contains(COMPLETE);
         for path in files_below(&self.place.path("work")) {
-            let name = path.file_name().unwrap().to_str().unwrap();
-            assert!(may_be_left || !name.starts_with(".sstfilter-"), "left over: {story}");
+            let aside = path.iter().find(|name| name.to_str().unwrap().starts_with(".sstfilter-"));
+            assert!(may_be_left || aside.is_none(), "left over: {story}");
+            // A table that is still aside is the one that would get its name.
+            let found = path.clone();
+            let path: PathBuf = path.iter().filter(|&name| Some(name) != aside).collect();
             match path.extension().and_then(|extension| extension.to_str()) {
                 Some("sst") => {
-                    let entries = entries_of(&path, story);
+                    let entries = entries_of(&found, story);
                     let is_old = self.old.get(&path) == Some(&entries);
                     let is_new = sound.is_some_and(|sound| sound.tables.get(&path) == Some(&entries));
                     let is_of_demo = path.starts_with(&temporary);
@@ -304,7 +311,18 @@ impl Scenario {
             }
         }
     }
+
+    /// Of a build that failed, they are all there unless the new ones are.
+    fn check_old_tables(&self, story: &str) {
+        for (path, entries) in self.old.iter().filter(|_| !story.contains(COMPLETE)) {
+            assert!(path.exists(), "{} went before the new tables were complete: {story}", path.display());
+            assert_eq!(entries_of(path, story), *entries, "{}: {story}", path.display());
+        }
+    }
 }
+
+/// What is said of new tables once old ones may be gone.
+const COMPLETE: &str = "the new tables are complete, and not all in ";
 
 const BARE_BLOCK: &str = "../fixtures/v1/bloom-1000-keys-10-bits.block";
 
@@ -591,29 +609,38 @@ const SET_UP: &str = "set up";
 fn an_output_directory_that_fills_up_leaves_whole_tables_and_an_error() {
     let place = Place::new();
     let out = place.text("tables");
-    fs::create_dir(&out).unwrap();
     // Files of at most 64 KiB, and a file system of 200.
     let limits = [("sh", "trap '' XFSZ; ulimit -f 128"), ("unshare", "mount -t tmpfs -o size=200k none \"$D\"")];
-    for (shell, limit) in limits {
+    let old = "\"$1\" build --generate 100 --out \"$D\" > /dev/null";
+    let cases = limits.into_iter().flat_map(|limit| [(limit, ":"), (limit, old)]);
+    for ((shell, limit), before) in cases {
+        fs::create_dir(&out).unwrap();
         let script = format!(
-            "{{ {limit}; }} || exit; echo {SET_UP}; \"$@\"; code=$?; ls -A \"$D\" && \"$1\" verify \"$D\" >&2; exit $code"
+            "{{ {limit}; }} || exit; echo {SET_UP}; {before}; \"$@\"; code=$?; ls -A \"$D\"; \"$1\" verify \"$D\"; exit $code"
         );
         let arguments: &[&str] = if shell == "unshare" { &["-m", "sh", "-c", &script] } else { &["-c", &script] };
         let program = program();
         let build = ["build", "--generate", "20000", "--files", "3", "--out", &out, "--overwrite"];
         let mut command = Command::new(shell);
         command.args(arguments).arg("sh").arg(program.get_program()).args(build).env("D", &out);
-        let run = match command.output() {
+        let run = command.output();
+        fs::remove_dir_all(&out).unwrap();
+        let run = match run {
             Ok(run) if String::from_utf8_lossy(&run.stdout).starts_with(SET_UP) => run,
             other => {
                 say_skipped("an output directory that fills up", format!("`{limit}` is not allowed here: {other:?}"));
                 continue;
             }
         };
-        let text = String::from_utf8_lossy(&run.stderr).into_owned() + &String::from_utf8_lossy(&run.stdout);
+        let (found, text) = (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
         assert_eq!(run.status.code(), Some(2), "{text}");
-        assert!(text.contains("error: cannot write table 1; 0 tables before it are complete"), "{text}");
+        let (remains, verified) = match before {
+            ":" => ("0 tables before it are complete".to_owned(), "holds no table"),
+            _ => (format!("the tables in {out} are those of before"), "1 file checked, 100 entries: 0 damaged"),
+        };
+        assert!(text.contains(&format!("error: cannot write table 1; {remains}")), "{text}");
         assert!(text.contains("File too large") || text.contains("No space left on device"), "{text}");
-        assert!(!text.contains(".sstfilter-") && !text.contains("panicked"), "{text}");
+        assert!(found.contains(verified), "{found}");
+        assert!(!found.contains(".sstfilter-") && !text.contains("panicked"), "{found}{text}");
     }
 }

@@ -91,6 +91,33 @@ fn a_build_that_is_told_to_end_leaves_complete_tables_and_nothing_else() {
 }
 
 #[test]
+fn a_build_over_old_tables_that_is_told_to_end_leaves_them_as_they_were() {
+    let place = Place::new();
+    let out = place.build(2_000, &["--files", "3"]);
+    let tables = || {
+        names(&out)
+            .into_iter()
+            .filter(|name| place.path(name).extension().is_some_and(|extension| extension == "sst"))
+            .collect::<Vec<_>>()
+    };
+    let contents =
+        || tables().iter().map(|name| fs::read(place.path("tables").join(name)).unwrap()).collect::<Vec<_>>();
+    let (before, names_before) = (contents(), names(&out));
+    let arguments = ["build", "--generate", "999G", "--table-bytes", "192K", "--overwrite", "--out", &out];
+    let mut build = Endless::spawn(attentive_program().args(arguments));
+    let is_far = || {
+        let aside = names(&out).into_iter().find(|name| name.starts_with(".sstfilter-"));
+        aside.is_some_and(|aside| place.path("tables").join(aside).join("000003.sst").exists())
+    };
+    build.wait_until(is_far);
+    build.signal("INT");
+    let (ended, stderr) = build.end();
+    assert_eq!(ended, Some(130), "{stderr}");
+    assert_eq!(stderr, format!("interrupted; the tables in {out} are those of before\n"));
+    assert!(contents() == before && names(&out) == names_before, "{:?}", names(&out));
+}
+
+#[test]
 fn a_rebuild_that_is_told_to_end_leaves_whole_sidecars_and_nothing_else() {
     let place = Place::new();
     let out = place.build(20_000, &["--files", "8"]);

@@ -10,7 +10,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Stdio;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime};
 
 use common::{Place, names, program, run};
 use sstfilter::sst::{ReadOptions, Table};
@@ -35,6 +35,11 @@ fn kill_after(out: &str, wait: Duration) {
     assert!(child.try_wait().unwrap().is_none(), "the build ended before it was killed");
     child.kill().unwrap();
     child.wait().unwrap();
+}
+
+/// Whether there is a file that was written since a time.
+fn is_newer(path: &Path, time: SystemTime) -> bool {
+    fs::metadata(path).and_then(|found| found.modified()).is_ok_and(|written| written > time)
 }
 
 fn has_extension(name: &str, expected: &str) -> bool {
@@ -66,11 +71,18 @@ fn a_killed_rebuild_leaves_the_old_sidecar_or_the_new_one() {
     let (mut sidecars, mut leftovers) = (0, 0);
     for round in 0..KILLS {
         let bits = if round % 2 == 0 { "6" } else { "30" };
-        let again = vec![out.as_str(); 2_000];
+        let again = vec![out.as_str(); 500];
+        let started = SystemTime::now();
         let mut command = program();
         command.args(["rebuild", "--bits-per-key", bits]).args(again).stdout(Stdio::null()).stderr(Stdio::null());
         let mut child = command.spawn().unwrap();
-        thread::sleep(Duration::from_millis(2 + next(&mut state) % 80));
+        // It looks at all tables before it writes, which takes as long as the machine is busy.
+        let has_written = || names(&out).iter().any(|name| is_newer(&Path::new(&out).join(name), started));
+        let patience = Instant::now() + Duration::from_secs(10);
+        while !has_written() && Instant::now() < patience {
+            thread::sleep(Duration::from_millis(1));
+        }
+        thread::sleep(Duration::from_millis(next(&mut state) % 80));
         assert!(child.try_wait().unwrap().is_none(), "the rebuild ended before it was killed");
         child.kill().unwrap();
         child.wait().unwrap();
@@ -96,20 +108,37 @@ fn a_killed_build_leaves_whole_tables_or_nothing() {
     let place = Place::new();
     let out = place.text("tables");
     let mut state = 0x5eed;
-    let mut tables_seen = 0;
-    let mut leftovers_seen = 0;
-    for _ in 0..KILLS {
+    let (mut tables_seen, mut leftovers_seen) = (0, 0);
+    for _ in 0..KILLS / 2 {
         kill_after(&out, Duration::from_millis(2 + next(&mut state) % 150));
         if !Path::new(&out).exists() {
             continue; // killed before it made its directory
         }
         tables_seen += sound_tables(Path::new(&out));
         leftovers_seen += names(&out).iter().filter(|name| has_extension(name, "tmp")).count();
+        fs::remove_dir_all(&out).unwrap();
     }
     assert!(tables_seen > 10, "killed too early to test anything: {tables_seen} tables");
     assert!(leftovers_seen > 5, "never killed within a table: {leftovers_seen}");
+}
+
+#[test]
+fn a_killed_build_over_old_tables_leaves_them_as_they_were() {
+    let place = Place::new();
+    let out = place.build(20_000, &["--files", "5"]);
+    let tables = || names(&out).into_iter().filter(|name| has_extension(name, "sst")).collect::<Vec<_>>();
+    let contents = || tables().iter().map(|name| fs::read(Path::new(&out).join(name)).unwrap()).collect::<Vec<_>>();
+    let before = contents();
+    let (mut state, mut complete_seen) = (0x01d, 0);
+    for _ in 0..KILLS / 2 {
+        kill_after(&out, Duration::from_millis(2 + next(&mut state) % 150));
+        assert_eq!(sound_tables(Path::new(&out)), 5);
+        assert!(contents() == before, "an old table was replaced before all new ones were complete");
+        let aside = names(&out).into_iter().filter(|name| has_extension(name, "tmp"));
+        complete_seen += aside.map(|name| names(Path::new(&out).join(name)).len().saturating_sub(1)).sum::<usize>();
+    }
+    assert!(complete_seen > 10, "killed too early to test anything: {complete_seen} new tables");
     let arguments = ["build", "--generate", "1000", "--overwrite", "--out", &out];
     run(&arguments).expect_code(0);
     assert_eq!(names(&out), ["000001.sst"], "old tables and left-overs go");
-    fs::remove_dir_all(out).unwrap();
 }

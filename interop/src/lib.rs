@@ -70,10 +70,10 @@ pub use format::footer::{Engine, MAX_FOOTER_BYTES, recognize};
 pub use format::handle::BlockHandle;
 pub use format::properties::{Properties, PropertyValue};
 pub use hash::HashFunction;
-pub use manifest::Manifest;
+pub use manifest::{Manifest, ManifestFile};
 pub use table::{
-    BatchAnswer, BatchAnswers, BlockReport, BlockState, Coverage, FilterInfo, FilterUnit, KeyBatch, Probe, Table,
-    UnitBytes, UserKeys, VerifyReport,
+    BatchAnswer, BatchAnswers, BlockReport, BlockState, Coverage, FilterInfo, FilterUnit, KeyBatch, KeyRange, Probe,
+    Table, UnitBytes, UserKeys, VerifyReport,
 };
 
 /// Compiles and runs the README's examples.

@@ -34,7 +34,21 @@ const LAST_FILE_FIELD: u32 = 1;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Manifest {
     comparator: Option<String>,
-    levels: BTreeMap<u64, u32>,
+    files: BTreeMap<u64, ManifestFile>,
+}
+
+/// What a manifest says of one table file. [`Table::key_range`](crate::Table::key_range) tells what its keys mean.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ManifestFile {
+    /// The level that the table is on.
+    pub level: u32,
+    /// Bytes of the file.
+    pub bytes: u64,
+    /// Its smallest key, with sequence number and type.
+    pub smallest: Vec<u8>,
+    /// Its largest key, with sequence number and type.
+    pub largest: Vec<u8>,
 }
 
 impl Manifest {
@@ -67,7 +81,13 @@ impl Manifest {
     /// The level of the table file with this number; `None`: it is no table of the database, or not any more.
     #[must_use]
     pub fn level(&self, file_number: u64) -> Option<u32> {
-        self.levels.get(&file_number).copied()
+        self.file(file_number).map(|file| file.level)
+    }
+
+    /// All that is said of the table file with this number; `None`: it is no table of the database, or not any more.
+    #[must_use]
+    pub fn file(&self, file_number: u64) -> Option<&ManifestFile> {
+        self.files.get(&file_number)
     }
 
     fn apply(&mut self, record: &[u8]) -> Result<(), Problem> {
@@ -84,12 +104,12 @@ impl Manifest {
                 6 => {
                     let (level, number) = level_and_number(&mut cursor).ok_or(Problem::Cut)?;
                     if self.level(number) == Some(level) {
-                        self.levels.remove(&number);
+                        self.files.remove(&number);
                     }
                 }
                 tag @ (7 | 100 | 102 | 103) => {
-                    let (level, number) = new_file(&mut cursor, tag).ok_or(Problem::Cut)?;
-                    self.levels.insert(number, level);
+                    let (number, file) = new_file(&mut cursor, tag).ok_or(Problem::Cut)?;
+                    self.files.insert(number, file);
                 }
                 // The records of a column family say first which one that is.
                 200 => column_family = cursor.varint32().ok_or(Problem::Cut)?,
@@ -111,13 +131,13 @@ fn level_and_number(cursor: &mut Cursor<'_>) -> Option<(u32, u64)> {
 }
 
 /// LevelDB's form (7), and RocksDB's second to fourth.
-fn new_file(cursor: &mut Cursor<'_>, tag: u32) -> Option<(u32, u64)> {
-    let file = level_and_number(cursor)?;
+fn new_file(cursor: &mut Cursor<'_>, tag: u32) -> Option<(u64, ManifestFile)> {
+    let (level, number) = level_and_number(cursor)?;
     if tag == 102 {
         let _path = cursor.varint32()?;
     }
-    let _bytes = cursor.varint64()?;
-    let _keys = (cursor.length_prefixed()?, cursor.length_prefixed()?);
+    let bytes = cursor.varint64()?;
+    let (smallest, largest) = (cursor.length_prefixed()?.to_vec(), cursor.length_prefixed()?.to_vec());
     if tag > 7 {
         let _sequence_numbers = (cursor.varint64()?, cursor.varint64()?);
     }
@@ -126,7 +146,7 @@ fn new_file(cursor: &mut Cursor<'_>, tag: u32) -> Option<(u32, u64)> {
             cursor.length_prefixed()?;
         }
     }
-    Some(file)
+    Some((number, ManifestFile { level, bytes, smallest, largest }))
 }
 
 /// Skips a field that says nothing of tables and comparators.
@@ -236,6 +256,8 @@ mod tests {
         assert_eq!((first.comparator(), first.level(5), first.level(6)), (Some("c"), Some(0), Some(2)));
         let both = Manifest::parse(&[fragment(1, FIRST), fragment(1, SECOND)].concat()).expect("sound");
         assert_eq!((both.comparator(), both.level(5), both.level(6)), (Some("c"), Some(1), None));
+        let file = first.file(6).expect("there");
+        assert_eq!((file.bytes, &file.smallest[..], &file.largest[..]), (100, &b"a"[..], &b"b"[..]));
     }
 
     #[test]

@@ -139,6 +139,7 @@ pub trait DynamicFilter: Dynamic {
             payload_checksum: checksum(payload.as_slice()),
             is_partition: false,
             parts_bytes: 0,
+            has_whole_keys: true,
         };
         trailer.seal(payload).ok_or(FilterError::TooLarge { most_bytes: MAX_PAYLOAD_BYTES, got: bytes })
     }

@@ -40,6 +40,11 @@ impl<'a> HeldParts<'a> {
         self.field
     }
 
+    /// The length of the field: at most [`MAX_PARTS_BYTES`].
+    pub(crate) fn field_bytes(self) -> u16 {
+        u16::try_from(self.field.len()).unwrap_or(u16::MAX)
+    }
+
     pub(crate) fn has_whole_keys(self) -> bool {
         self.field.last_chunk::<PARTS_WORD_BYTES>().is_none_or(|word| word[1] == 1)
     }
@@ -93,18 +98,20 @@ impl core::fmt::Display for HeldParts<'_> {
 
 /// The field of a filter that holds `parts`; at most [`MAX_EXTRACTORS`] of them.
 pub(crate) fn encode_parts(parts: &KeyParts) -> Vec<u8> {
-    let mut field: Vec<u8> =
-        parts.domains().take(MAX_EXTRACTORS).flat_map(|domain| domain.tag().to_le_bytes()).collect();
-    if !field.is_empty() {
-        let extractors = (field.len() / TAG_BYTES) as u8;
+    let (mut field, mut extractors) = (Vec::new(), 0_u8);
+    for domain in parts.domains().take(MAX_EXTRACTORS) {
+        field.extend_from_slice(&domain.tag().to_le_bytes());
+        extractors += 1;
+    }
+    if extractors > 0 {
         field.extend([extractors, u8::from(parts.has_whole_keys()), 0, 0]);
     }
     field
 }
 
 /// The length of the field that ends with `word`.
-pub(crate) fn parts_bytes(word: [u8; PARTS_WORD_BYTES]) -> usize {
-    PARTS_WORD_BYTES + TAG_BYTES * usize::from(word[0])
+pub(crate) fn parts_bytes(word: [u8; PARTS_WORD_BYTES]) -> u16 {
+    4 + 8 * u16::from(word[0])
 }
 
 /// Refuses a parts word that no writer writes.
@@ -134,7 +141,7 @@ mod tests {
             let field = encode_parts(parts);
             let held = HeldParts::of_field(&field);
             assert!(held.domains().eq(domains) && held.has_whole_keys() == whole && held.has(None) == whole);
-            assert_eq!(parts_bytes(*field.last_chunk().unwrap()), field.len());
+            assert_eq!(parts_bytes(*field.last_chunk().unwrap()), held.field_bytes());
             check_parts_word(*field.last_chunk().unwrap()).unwrap();
         }
         assert!(HeldParts::of_field(&[]).has(None) && !HeldParts::of_field(&[]).has(Some(fixed)));

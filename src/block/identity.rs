@@ -41,8 +41,8 @@ pub(crate) const FILE_BYTES: usize = 8;
 ///
 /// let hasher = KeyHasher::default();
 /// let file = FileId::random(); // as the file's metadata have it
-/// let (first, last) = (&b"apple"[..], &b"plum"[..]); // the keys that the file begins and ends with
-/// let context = LoadContext::new(&hasher).with_file_id(file).with_known_keys(&[first, last]);
+/// let known: [&[u8]; 2] = [b"apple", b"plum"]; // the keys that the file begins and ends with
+/// let context = LoadContext::new(&hasher).with_file_id(file).with_known_keys(&known);
 /// # let _ = context;
 /// ```
 #[derive(Clone, Copy, Debug)]

@@ -16,6 +16,11 @@ use crate::stats::{CountedBySet, SharedCounter, StripedCounters, ThreadCounters}
 /// The key's bit pattern within a line is computed once per number of probes, not once per filter. Each Bloom filter
 /// then costs one multiplication and the test of one line, and the loop over them has no data-dependent branch.
 ///
+/// A set probes every filter, also those of files whose key range excludes the key. Observed rates
+/// ([`FilterStats::observed_fpr`](crate::FilterStats::observed_fpr)) stay right if you record
+/// [`LookupOutcome::NotFound`](crate::LookupOutcome::NotFound) for each match that you did not search because its key
+/// range excludes the key; otherwise they are too low.
+///
 /// A filter that is unusable, or was built with another hash than the set's, answers "may be present", so its file is
 /// always among the matches. The set counts on behalf of its filters: [`filter`](Self::filter) gives access to their
 /// statistics, and records the outcomes of lookups.
@@ -212,7 +217,7 @@ impl<D: AsRef<[u8]>> FilterSet<D> {
     /// Why filter `index` is unusable; `None` when it is not.
     #[must_use]
     pub fn problem(&self, index: usize) -> Option<&BlockError> {
-        self.filters.get(index)?.block().err()
+        self.filters.get(index)?.problem()
     }
 }
 

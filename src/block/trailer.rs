@@ -73,6 +73,8 @@ pub(crate) struct Trailer {
     pub(crate) is_partition: bool,
     /// Bytes of the field that says which parts of keys the block holds; 0 for whole keys alone.
     pub(crate) parts_bytes: u16,
+    /// Whether the block holds whole keys, as every one without that field does.
+    pub(crate) has_whole_keys: bool,
 }
 
 impl Trailer {
@@ -171,7 +173,8 @@ impl Trailer {
         let param_words = trailer[24] >> 4;
         let after_parts = TRAILER_BYTES + if flags & BOUND != 0 { FILE_BYTES } else { 0 };
         let held = Self::parts_before(block, after_parts, flags).ok_or(too_short(after_parts + PARTS_WORD_BYTES))?;
-        let tail_bytes = after_parts + held.map_or(0, parts_bytes) + usize::from(param_words) * 4;
+        let parts_bytes = held.map_or(0, parts_bytes);
+        let tail_bytes = after_parts + usize::from(parts_bytes) + usize::from(param_words) * 4;
         let (_, tail) = block.split_at_checked(block.len().wrapping_sub(tail_bytes)).ok_or(too_short(tail_bytes))?;
         let (covered, stored) = tail.split_last_chunk().ok_or(too_short(tail_bytes))?;
         let (expected, got) = (u32::from_le_bytes(*stored), checksum(covered));
@@ -179,7 +182,8 @@ impl Trailer {
             return Err(BlockError::TrailerChecksum { expected, got });
         }
         held.map_or(Ok(()), check_parts_word)?;
-        let decoded = Self::from_checked_tail(tail, flags, param_words, held.map_or(0, parts_bytes))?;
+        let has_whole_keys = held.is_none_or(|word| word[1] == 1);
+        let decoded = Self { has_whole_keys, ..Self::from_checked_tail(tail, flags, param_words, parts_bytes)? };
         if decoded.block_bytes() != block_bytes {
             return Err(BlockError::Length { expected: decoded.block_bytes(), got: block_bytes });
         }
@@ -198,9 +202,9 @@ impl Trailer {
     }
 
     /// Decodes the fields of a tail whose checksum holds, and whose length is that of its fields.
-    fn from_checked_tail(mut tail: &[u8], flags: u8, param_words: u8, parts_bytes: usize) -> Result<Self, BlockError> {
+    fn from_checked_tail(mut tail: &[u8], flags: u8, param_words: u8, parts_bytes: u16) -> Result<Self, BlockError> {
         let params = (0..param_words).map(|_| tail.get_u32_le()).collect();
-        tail.advance(parts_bytes);
+        tail.advance(parts_bytes.into());
         let file = (flags & BOUND != 0).then(|| FileId { fingerprint: tail.get_u64_le() });
         let seed = tail.get_u64_le();
         let payload_bytes = u64::from(tail.get_u32_le()) * 8;
@@ -220,9 +224,17 @@ impl Trailer {
         let identity = BlockIdentity { hash: HashIdentity { id, seed }, file };
         let shape = EncodedShape { params, salt: salt_and_words & 15, keys, payload_bytes };
         let is_partition = flags == PARTITION;
-        // A field has at most 508 bytes.
-        let parts_bytes = parts_bytes as u16;
-        Ok(Self { kind, requested, reason, identity, shape, payload_checksum, is_partition, parts_bytes })
+        Ok(Self {
+            kind,
+            requested,
+            reason,
+            identity,
+            shape,
+            payload_checksum,
+            is_partition,
+            parts_bytes,
+            has_whole_keys: true,
+        })
     }
 }
 
@@ -249,6 +261,7 @@ mod tests {
             payload_checksum: 0xaabb_ccdd,
             is_partition: false,
             parts_bytes: 0,
+            has_whole_keys: true,
         }
     }
 
@@ -258,8 +271,8 @@ mod tests {
         encode_parts(&parts.with_extractor(Arc::new(DelimitedPrefix::new(b':'))))
     }
 
-    fn bound() -> Option<FileId> {
-        Some(FileId::new(&7_u64.to_le_bytes()).unwrap())
+    fn file() -> FileId {
+        FileId::from([7; 16])
     }
 
     fn block_of(trailer: &Trailer) -> Vec<u8> {
@@ -271,9 +284,9 @@ mod tests {
 
     #[test]
     fn a_trailer_reads_back_as_written_bound_to_a_file_or_not() {
-        let fields = [(None, false, 0, 36), (None, true, 0, 36), (bound(), false, 0, 44)];
+        let fields = [(None, false, 0, 36), (None, true, 0, 36), (Some(file()), false, 0, 44)];
         for (file, is_partition, parts_bytes, tail_bytes) in
-            fields.into_iter().chain([(None, false, 20, 56), (bound(), false, 20, 64)])
+            fields.into_iter().chain([(None, false, 20, 56), (Some(file()), false, 20, 64)])
         {
             let trailer = Trailer { is_partition, parts_bytes, ..example(file) };
             let block = block_of(&trailer);
@@ -285,7 +298,7 @@ mod tests {
 
     #[test]
     fn every_flipped_bit_and_every_cut_is_refused() {
-        let trailers = [(None, 0), (bound(), 0), (None, 20), (bound(), 20)];
+        let trailers = [(None, 0), (Some(file()), 0), (None, 20), (Some(file()), 20)];
         for (file, parts_bytes) in trailers {
             let block = block_of(&Trailer { parts_bytes, ..example(file) });
             for bit in 128 * 8..block.len() * 8 {

@@ -200,8 +200,7 @@ impl BuiltPartitions {
             keys: self.keys(),
             index_bytes: u32::try_from(index.len()).unwrap_or(u32::MAX),
             index_checksum: checksum(index),
-            // At most 508.
-            parts_bytes: self.held.len() as u16,
+            parts_bytes: HeldParts::of_field(&self.held).field_bytes(),
         }
     }
 

@@ -423,9 +423,10 @@ fn a_damaged_partition_decides_nothing_of_known_keys_unless_all_are() {
     let last = load(&container).partitions() - 1;
     for (damaged, is_usable) in [(&[0][..], true), (&[last], true), (&[0, last], false)] {
         let index = PartitionIndex::load(tail_of(&container), context).unwrap();
-        let checked = index.check_known_keys(|number| match damaged.contains(&number) {
-            true => Err(BlockError::Unreadable { reason: "a bad disk".into() }),
-            false => Ok(block_of(&index, &container, number)),
+        let checked = index.check_known_keys(|number| {
+            let is_sound = !damaged.contains(&number);
+            let bad_disk = || BlockError::Unreadable { reason: "a bad disk".into() };
+            is_sound.then(|| block_of(&index, &container, number)).ok_or_else(bad_disk)
         });
         assert_eq!(checked.is_ok(), is_usable);
         assert_eq!(index.open(1, block_of(&index, &container, 1)).is_ok(), is_usable, "{damaged:?}");

@@ -120,7 +120,8 @@ impl ContainerTrailer {
         if flags & PARTS != 0 && word.is_none() {
             return Err(too_short(after_parts + PARTS_WORD_BYTES));
         }
-        let end_bytes = after_parts + word.map_or(0, parts_bytes);
+        let parts_bytes = word.map_or(0, parts_bytes);
+        let end_bytes = after_parts + usize::from(parts_bytes);
         let end = container.len().checked_sub(end_bytes).and_then(|from| container.get(from..));
         let end = end.ok_or(too_short(end_bytes))?;
         let (covered, stored) = end.split_last_chunk().ok_or(too_short(end_bytes))?;
@@ -129,12 +130,12 @@ impl ContainerTrailer {
             return Err(BlockError::TrailerChecksum { expected, got });
         }
         word.map_or(Ok(()), check_parts_word)?;
-        Self::from_checked_end(end, flags, end_bytes - after_parts)
+        Self::from_checked_end(end, flags, parts_bytes)
     }
 
-    fn from_checked_end(mut end: &[u8], flags: u8, parts_bytes: usize) -> Result<Self, BlockError> {
+    fn from_checked_end(mut end: &[u8], flags: u8, parts_bytes: u16) -> Result<Self, BlockError> {
         let cut = if flags & CUT_BY_HASH != 0 { PartitionCut::HashRange } else { PartitionCut::KeyRange };
-        end.advance(parts_bytes);
+        end.advance(parts_bytes.into());
         let file = (flags & BOUND != 0).then(|| FileId { fingerprint: end.get_u64_le() });
         let seed = end.get_u64_le();
         let (index_bytes, index_checksum) = (end.get_u32_le(), end.get_u32_le());
@@ -150,8 +151,6 @@ impl ContainerTrailer {
         require(is_countable, "partitions", "at least 1, and odd in a filter that is cut by hash range", partitions)?;
         let partitions = u32::try_from(partitions).unwrap_or(MAX_PARTITIONS);
         let identity = BlockIdentity { hash: HashIdentity { id, seed }, file };
-        // A field has at most 508 bytes.
-        let parts_bytes = parts_bytes as u16;
         Ok(Self { identity, cut, partitions, keys, index_bytes, index_checksum, parts_bytes })
     }
 }

@@ -224,7 +224,7 @@ impl<K: Kind> FilterBuilder for KindBuilder<K> {
     }
 
     fn add_hashes(&mut self, more: &[KeyHash]) {
-        if let Some(parts) = &mut self.parts {
+        if let Some(parts) = self.parts.as_mut().filter(|_| !more.is_empty()) {
             parts.note_bare_hashes();
         }
         self.added += more.len() as u64;
@@ -405,6 +405,7 @@ impl<K: Kind> Job<K> {
         if payload_bytes != shape.payload_bytes() {
             return Err(FallbackReason::ConstructionFailed);
         }
+        let held = HeldParts::of_field(&self.held);
         let trailer = Trailer {
             kind: K::Shape::KIND,
             requested: self.requested,
@@ -413,11 +414,10 @@ impl<K: Kind> Job<K> {
             shape: shape.encode(keys),
             payload_checksum: checksum(payload.as_slice()),
             is_partition: false,
-            // At most 508.
-            parts_bytes: self.held.len() as u16,
+            parts_bytes: held.field_bytes(),
+            has_whole_keys: held.has_whole_keys(),
         };
-        let block =
-            trailer.seal_with_parts(payload, HeldParts::of_field(&self.held)).ok_or(FallbackReason::TooManyKeys)?;
+        let block = trailer.seal_with_parts(payload, held).ok_or(FallbackReason::TooManyKeys)?;
         let block_bytes = block.len() as u64;
         let report = BuildReport {
             used: Some(K::Shape::KIND),

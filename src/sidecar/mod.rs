@@ -23,8 +23,9 @@
 //! use sstfilter::sidecar::{Sidecar, SidecarBuilder, TableIdentity};
 //! use sstfilter::{AutoPolicy, BuildContext, KeyHasher};
 //!
-//! // The id, the length and a checksum of the engine's table.
-//! let table = TableIdentity::new(*b"a UUID: 16 bytes", 1_048_576, 0x5eed_cafe);
+//! // The id that the engine drew for its table, the table's length and a checksum of it.
+//! let id: [u8; 16] = core::array::from_fn(|_| 7); // here not drawn
+//! let table = TableIdentity::new(id, 1_048_576, 0x5eed_cafe);
 //! let hasher = KeyHasher::default();
 //!
 //! let mut builder = SidecarBuilder::new(Arc::new(AutoPolicy::default()), &BuildContext::new(&hasher), &table);
@@ -42,7 +43,7 @@
 //! assert!(filter.may_contain(hasher.hash(b"apple")));
 //!
 //! // The same table after it was rewritten: not one byte of the filter is believed.
-//! let rewritten = TableIdentity::new(*b"a UUID: 16 bytes", 1_048_580, 0x1234_5678);
+//! let rewritten = TableIdentity::new(id, 1_048_580, 0x1234_5678);
 //! assert!(Sidecar::open(&file, length, &rewritten).is_err());
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

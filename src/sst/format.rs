@@ -37,9 +37,8 @@ use crate::ids::unique_id;
 /// ```
 /// use sstfilter::sst::TableId;
 ///
-/// let id = TableId::from_bytes(*b"store 7, file 42");
-/// assert_eq!(id.as_bytes(), b"store 7, file 42");
-/// assert_ne!(TableId::random(), TableId::random());
+/// let id = TableId::random(); // no other table has it
+/// assert_eq!(TableId::from_bytes(*id.as_bytes()), id);
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TableId([u8; 16]);

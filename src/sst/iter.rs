@@ -145,7 +145,7 @@ impl TableIter<'_> {
 }
 
 /// The entry that a cursor is on.
-fn entry_at(cursor: &BlockCursor<Block>) -> Entry {
+pub(super) fn entry_at(cursor: &BlockCursor<Block>) -> Entry {
     Entry { key: Bytes::copy_from_slice(cursor.key()), value: cursor.value_bytes() }
 }
 

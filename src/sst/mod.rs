@@ -58,7 +58,8 @@
 //! Opening refuses a bad footer, metaindex or properties block; a bad index or data block is an error of the reads that
 //! need it. A bad filter is no error: reads do without it, count that, and [`Table::filter_problem`] or
 //! [`Table::range_filter_problem`] says why.
-//! [`Table::verify`] reads everything and accepts nothing but what a writer has written.
+//! [`Table::verify`] reads everything and accepts nothing but what a writer has written; [`Table::verify_all`] lists all damage,
+//! and [`Table::salvage`] gives what is left.
 //!
 //! # Sidecars
 //!
@@ -75,6 +76,7 @@ mod batch;
 mod block;
 mod builder;
 mod cache;
+mod data_scan;
 mod error;
 mod filter_builder;
 mod filter_in_memory;
@@ -91,6 +93,7 @@ mod properties;
 mod range_filter;
 mod reader;
 mod recent;
+mod salvage;
 mod scan;
 mod set;
 mod sidecar;
@@ -117,6 +120,7 @@ pub use iter::{Entry, TableIter};
 pub use limited_files::LimitedFiles;
 pub use options::{ReadOptions, TableOptions};
 pub use properties::{KeyPartNames, RangeFilterProperties, TableProperties, WriterSettings};
+pub use salvage::{MissingData, Salvage};
 pub use scan::RangeScan;
 pub use set::TableSet;
 pub use sidecar::SidecarSummary;

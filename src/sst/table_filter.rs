@@ -185,9 +185,9 @@ impl TableFilter {
     /// Probes for a key by its hash, and counts the answer.
     pub(crate) fn probe(&self, key: &[u8], hash: KeyHash) -> Answer {
         match &self.held {
-            Held::Resident(reader) if reader.probe(hash).is_absent() => Answer::Absent,
+            Held::Resident(reader) if reader.probe_added(hash).is_absent() => Answer::Absent,
             Held::Resident(_) => Answer::MaybePresent,
-            Held::Budgeted(filter) => match filter.probe_hash(key, hash) {
+            Held::Budgeted(filter) => match filter.probe_added(key, hash) {
                 BudgetedProbe::Absent => Answer::Absent,
                 other => Answer::Budgeted(other),
             },
@@ -206,8 +206,8 @@ impl TableFilter {
     /// all others; otherwise it is not counted.
     pub(crate) fn may_contain(&self, key: &[u8], hash: KeyHash) -> bool {
         match &self.held {
-            Held::Resident(reader) => reader.block().map_or(true, |block| block.may_contain(hash)),
-            Held::Budgeted(filter) => !filter.probe_hash(key, hash).is_absent(),
+            Held::Resident(reader) => reader.block().map_or(true, |block| block.may_contain_added(hash)),
+            Held::Budgeted(filter) => !filter.probe_added(key, hash).is_absent(),
         }
     }
 

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::io::TableFile;
 use super::table_parts::TableParts;
 use super::verify_filter::VerifiedFilter;
-use super::{Entry, FilterVerdict, Table, TableError, TablePart, TableProperties};
+use super::{Entry, FilterVerdict, Salvage, Table, TableError, TablePart, TableProperties};
 use crate::range::RangeFilter;
 
 /// What a verified table holds.
@@ -38,40 +38,74 @@ impl Table {
     ///
     /// # Errors
     ///
-    /// The first damage found, that of the filter and the sidecar included. A filter that is sound but cannot be probed
+    /// The first damage that [`verify_all`](Self::verify_all) finds. A filter that is sound but cannot be probed
     /// (another hash or extractor, an unknown kind) is no error: the report says so.
     pub fn verify(&self) -> Result<VerifyReport, TableError> {
-        let parts = self.check_parts_of(&self.file)?;
-        self.read_index()?;
-        let mut filters = Vec::new();
-        let filter = self.verified_filter(&parts)?.map(|filter| filters.push(filter));
-        let sidecar = self.verified_sidecar()?.map(|sidecar| filters.push(sidecar));
-        let filter_partitions = filters.iter().map(|verified| verified.filter.partitions()).sum();
-        let range_filter = self.verified_range_filter(&parts)?;
-        let (counted, keys) = self.walk(&filters, range_filter.as_ref().ok())?;
-        let mut keys = keys.into_iter();
-        let mut verdict = |found: Result<(), FilterVerdict>| match found {
-            Ok(()) => FilterVerdict::ContainsAll { keys: keys.next().unwrap_or(0) },
-            Err(verdict) => verdict,
+        let (report, damage) = self.verify_all();
+        damage.into_iter().next().map_or(Ok(report), Err)
+    }
+
+    /// As [`verify`](Self::verify), but goes on past damage: what was verified, and all damage.
+    ///
+    /// Entries and data blocks are those that are sound: [`salvage`](Self::salvage) gives them. Of the keys that a filter
+    /// lacks, the first is named.
+    ///
+    /// ```
+    /// use sstfilter::sst::{ReadOptions, Table, TableBuilder, TableOptions};
+    ///
+    /// let options = TableOptions::default().with_block_bytes(64)?;
+    /// let mut builder = TableBuilder::new(Vec::new(), &options)?;
+    /// (0..1_000_u32).try_for_each(|key| builder.add(&key.to_be_bytes(), b"value"))?;
+    /// let mut bytes = builder.finish()?.0;
+    /// [2_000, 5_000, 8_000].into_iter().for_each(|at: usize| bytes[at] ^= 1);
+    ///
+    /// let table = Table::open_source(bytes::Bytes::from(bytes), &ReadOptions::default())?;
+    /// let (report, damage) = table.verify_all();
+    /// assert!(report.entries > 970 && damage.len() == 3);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn verify_all(&self) -> (VerifyReport, Vec<TableError>) {
+        let mut damage = Vec::new();
+        let parts = self.check_parts_of(&self.file).unwrap_or_else(|problem| {
+            damage.push(problem);
+            self.parts.clone()
+        });
+        let index = self.read_index().map_err(|problem| damage.push(problem)).ok();
+        let before_filter = damage.len();
+        let filter = self.verified_filter(&parts, &mut damage);
+        let is_filter_sound = damage.len() == before_filter;
+        let sidecar = or_damaged(self.verified_sidecar(), &mut damage);
+        let filter_partitions = filter.iter().chain(&sidecar).map(|verified| verified.filter.partitions()).sum();
+        let range_filter = or_damaged(self.verified_range_filter(&parts), &mut damage);
+        let counted = TableProperties {
+            entries: 0,
+            tombstones: 0,
+            raw_key_bytes: 0,
+            raw_value_bytes: 0,
+            ..parts.properties.clone()
         };
-        if counted != parts.properties {
+        let filters = [filter, sidecar].map(|filter| filter.map(Compared::new));
+        let range_filter = range_filter.map(Compared::new);
+        let mut walk = Walk { table: self, filters, range_filter, counted, damage, is_whole: index.is_some() };
+        let data_blocks = walk.run(Salvage::new(self, index.as_ref()));
+        let Walk { filters: [filter, sidecar], range_filter, counted, mut damage, is_whole, .. } = walk;
+        if is_whole && counted != parts.properties {
             let at = self.file.location(TablePart::Properties, parts.handles.properties.offset);
             let expected = format!("the counts of the data, {}", counts(&counted));
-            return Err(TableError::corrupt(at, expected, counts(&parts.properties)));
+            damage.push(TableError::corrupt(at, expected, counts(&parts.properties)));
         }
-        Ok(VerifyReport {
+        let report = VerifyReport {
             entries: counted.entries,
             tombstones: counted.tombstones,
-            data_blocks: counted.data_blocks,
+            data_blocks,
             file_bytes: self.file.length,
-            filter: verdict(filter),
+            filter: if is_filter_sound { verdict(filter) } else { FilterVerdict::Damaged },
             filter_partitions,
-            range_filter: match range_filter {
-                Ok(_) => FilterVerdict::ContainsAll { keys: counted.entries },
-                Err(verdict) => verdict,
-            },
+            range_filter: verdict(range_filter),
             sidecar: verdict(sidecar),
-        })
+        };
+        (report, damage)
     }
 
     /// The parts of the table in `file`, which is expected to be this one.
@@ -84,38 +118,98 @@ impl Table {
         }
         Ok(parts)
     }
+}
 
-    /// The properties with the counts of the data, and the number of keys that each of `filters` was probed for.
-    fn walk(
-        &self,
-        filters: &[VerifiedFilter],
-        range_filter: Option<&RangeFilter<Bytes>>,
-    ) -> Result<(TableProperties, Vec<u64>), TableError> {
-        let mut counted = TableProperties {
-            entries: 0,
-            tombstones: 0,
-            raw_key_bytes: 0,
-            raw_value_bytes: 0,
-            ..self.properties().clone()
-        };
-        let mut keys = vec![0; filters.len()];
-        for entry in self {
-            let Entry { key, value } = entry?;
-            counted.count(&key, value.as_deref());
-            if range_filter.is_some_and(|filter| !filter.may_hold(&key..=&key)) {
-                let offset = self.properties().range_handle().map_or(0, |handle| handle.offset);
-                let at = self.file.location(TablePart::RangeFilter, offset);
-                return Err(TableError::FalseNegative { at, key: key.to_vec() });
-            }
-            for (filter, keys) in filters.iter().zip(&mut keys) {
-                let mut hashes = self.reader.key_hashes(filter.shared, &key).peekable();
-                *keys += u64::from(hashes.peek().is_some());
-                if !hashes.all(|hash| filter.may_contain(&key, hash)) {
-                    return Err(TableError::FalseNegative { at: filter.at.clone(), key: key.to_vec() });
+/// A filter that is compared with all keys.
+struct Compared<F> {
+    filter: F,
+    /// Keys that it was probed for.
+    keys: u64,
+    lacks_key: bool,
+}
+
+impl<F> Compared<F> {
+    const fn new(filter: F) -> Self {
+        Self { filter, keys: 0, lacks_key: false }
+    }
+
+    /// Counts a key; the first that the filter lacks is damage.
+    fn count(&mut self, contains: bool, damage: &mut Vec<TableError>, finding: impl FnOnce(&F) -> TableError) {
+        self.keys += 1;
+        if !contains && !self.lacks_key {
+            self.lacks_key = true;
+            damage.push(finding(&self.filter));
+        }
+    }
+}
+
+fn verdict<F>(found: Result<Compared<F>, FilterVerdict>) -> FilterVerdict {
+    match found {
+        Ok(Compared { lacks_key: true, .. }) => FilterVerdict::Damaged,
+        Ok(Compared { keys, .. }) => FilterVerdict::ContainsAll { keys },
+        Err(verdict) => verdict,
+    }
+}
+
+/// What was found, or else that it is damaged.
+fn or_damaged<T>(
+    found: Result<Result<T, FilterVerdict>, TableError>,
+    damage: &mut Vec<TableError>,
+) -> Result<T, FilterVerdict> {
+    found.unwrap_or_else(|problem| {
+        damage.push(problem);
+        Err(FilterVerdict::Damaged)
+    })
+}
+
+/// A walk over all entries that are left, which are counted and compared with the filters.
+struct Walk<'a> {
+    table: &'a Table,
+    /// The table's own, and the sidecar's.
+    filters: [Result<Compared<VerifiedFilter>, FilterVerdict>; 2],
+    range_filter: Result<Compared<RangeFilter<Bytes>>, FilterVerdict>,
+    counted: TableProperties,
+    damage: Vec<TableError>,
+    /// No entry is missing so far.
+    is_whole: bool,
+}
+
+impl Walk<'_> {
+    /// The number of data blocks that were read.
+    fn run(&mut self, mut entries: Salvage<'_>) -> u64 {
+        for next in entries.by_ref() {
+            match next {
+                Ok(Entry { key, value }) => {
+                    self.counted.count(&key, value.as_deref());
+                    self.compare(&key);
+                }
+                Err(missing) => {
+                    self.is_whole = false;
+                    self.damage.push(missing.problem);
                 }
             }
         }
-        Ok((counted, keys))
+        entries.blocks_read()
+    }
+
+    fn compare(&mut self, key: &[u8]) {
+        let Self { table, filters, range_filter, damage, .. } = self;
+        let finding = |at| TableError::FalseNegative { at, key: key.to_vec() };
+        if let Ok(compared) = range_filter {
+            let contains = compared.filter.may_hold(key..=key);
+            compared.count(contains, damage, |_| {
+                let offset = table.properties().range_handle().map_or(0, |handle| handle.offset);
+                finding(table.file.location(TablePart::RangeFilter, offset))
+            });
+        }
+        for compared in filters.iter_mut().flatten() {
+            let filter = &compared.filter;
+            let mut hashes = table.reader.key_hashes(filter.shared, key).peekable();
+            if hashes.peek().is_some() {
+                let contains = hashes.all(|hash| filter.may_contain(key, hash));
+                compared.count(contains, damage, |filter| finding(filter.at.clone()));
+            }
+        }
     }
 }
 

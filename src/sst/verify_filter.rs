@@ -32,6 +32,8 @@ pub enum FilterVerdict {
         /// Why not, in words.
         reason: String,
     },
+    /// It is damaged, or lacks a key: the damage says which.
+    Damaged,
 }
 
 /// A filter of which every byte has been checked, and what of each key it must contain.
@@ -84,29 +86,27 @@ impl Table {
         }
     }
 
-    /// The filter, read again, or the verdict on one that cannot be probed.
+    /// The filter, read again, or the verdict on one that cannot be probed. Partitions that are damaged are left out of it.
     pub(crate) fn verified_filter(
         &self,
         parts: &TableParts,
-    ) -> Result<Result<VerifiedFilter, FilterVerdict>, TableError> {
-        let Some(filter) = parts.handles.filter else { return Ok(Err(FilterVerdict::None)) };
+        damage: &mut Vec<TableError>,
+    ) -> Result<VerifiedFilter, FilterVerdict> {
+        let filter = parts.handles.filter.ok_or(FilterVerdict::None)?;
+        let start = filter.start(parts.properties.data_bytes);
         let verified = match filter {
             FilterHandle::Whole(handle) => self.verified_block(parts, handle),
-            FilterHandle::Partitioned(handle) => self.verified_partitions(parts, handle),
+            FilterHandle::Partitioned(handle) => self.verified_partitions(parts, handle, damage),
         };
-        self.check_zeros(TablePart::Padding, parts.properties.data_bytes, filter.start(parts.properties.data_bytes))?;
-        let error = match verified.and_then(|verified| self.checked_for_reader(verified, filter)) {
-            Ok((filter_in_memory, shared)) => {
-                let at = self.file.location(TablePart::Filter, filter.start(parts.properties.data_bytes));
-                return Ok(Ok(VerifiedFilter { at, shared, filter: filter_in_memory }));
+        damage.extend(self.check_zeros(TablePart::Padding, parts.properties.data_bytes, start).err());
+        match verified.and_then(|verified| self.checked_for_reader(verified, filter)) {
+            Ok((filter, shared)) => {
+                Ok(VerifiedFilter { at: self.file.location(TablePart::Filter, start), shared, filter })
             }
-            Err(error) => error,
-        };
-        match &error {
-            TableError::Filter { source, .. } if is_unknown(source) || error.is_foreign_filter() => {
-                Ok(Err(FilterVerdict::NotProbed { reason: source.to_string() }))
-            }
-            _ => Err(error),
+            Err(error) => Err(not_probed(&error).unwrap_or_else(|| {
+                damage.push(error);
+                FilterVerdict::Damaged
+            })),
         }
     }
 
@@ -137,7 +137,12 @@ impl Table {
     }
 
     /// Reads all partitions, and the zeros between them.
-    fn verified_partitions(&self, parts: &TableParts, handle: BlockHandle) -> Result<FilterInMemory, TableError> {
+    fn verified_partitions(
+        &self,
+        parts: &TableParts,
+        handle: BlockHandle,
+        damage: &mut Vec<TableError>,
+    ) -> Result<FilterInMemory, TableError> {
         // By the hash and the parts of its writer: whether they are the reader's is a question of its own.
         let context =
             LoadContext::from(parts.properties.writer.hash).with_any_key_parts().with_kinds(&self.reader.kinds);
@@ -147,13 +152,16 @@ impl Table {
         for entry in partitions.index.entries() {
             let start = partitions.location(&self.file, end).offset;
             let next = partitions.location(&self.file, entry.offset).offset;
-            self.check_zeros(TablePart::Filter, start, next)?;
-            let block = match entry.block_bytes {
-                0 => None,
-                _ => Some(partitions.read_block(&self.file, entry.number)?),
-            };
-            blocks.push(block);
-            partitions.check_aux(&self.file, entry.number)?;
+            damage.extend(self.check_zeros(TablePart::Filter, start, next).err());
+            let block = (entry.block_bytes > 0).then(|| partitions.read_block(&self.file, entry.number)).transpose();
+            blocks.push(match block {
+                Err(error) if not_probed(&error).is_none() => {
+                    damage.push(error);
+                    None
+                }
+                block => block?,
+            });
+            damage.extend(partitions.check_aux(&self.file, entry.number).err());
             end = entry.offset + u64::from(entry.block_bytes) + u64::from(entry.aux_bytes);
         }
         Ok(FilterInMemory::Partitioned { partitions, blocks })
@@ -196,6 +204,16 @@ impl Table {
 
     fn refused(&self, part: TablePart, offset: u64, source: BlockError) -> TableError {
         TableError::Filter { at: self.file.location(part, offset), source }
+    }
+}
+
+/// The verdict on a filter that is not damaged, although it cannot be probed.
+fn not_probed(error: &TableError) -> Option<FilterVerdict> {
+    match error {
+        TableError::Filter { source, .. } if is_unknown(source) || error.is_foreign_filter() => {
+            Some(FilterVerdict::NotProbed { reason: source.to_string() })
+        }
+        _ => None,
     }
 }
 

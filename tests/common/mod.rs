@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test file uses its own part")]
 
 pub(crate) mod cases;
+pub(crate) mod effort;
 pub(crate) mod policies;
 pub(crate) mod random;
 pub(crate) mod ranges;
@@ -109,12 +110,19 @@ pub(crate) fn assert_not_quadratic(policy: &dyn FilterPolicy, hashes: &[KeyHash]
 
 /// Whether the long forms of the tests are wanted: `SSTFILTER_LONG=1`.
 pub(crate) fn is_long() -> bool {
-    std::env::var_os("SSTFILTER_LONG").is_some_and(|value| value == "1")
+    effort::is_long()
 }
 
-/// How many cases a property is tried with: `PROPTEST_CASES` if that is set, for machines that are slow.
+/// How many cases a property is tried with: `PROPTEST_CASES` if that is set; a tenth of the usual ones in the short form.
 pub(crate) fn cases(usual: u32, long: u32) -> u32 {
-    let Some(asked) = std::env::var_os("PROPTEST_CASES") else { return if is_long() { long } else { usual } };
-    let number = asked.to_str().and_then(|asked| asked.parse().ok());
-    number.unwrap_or_else(|| panic!("PROPTEST_CASES is '{}', and should be a number", asked.display()))
+    if let Some(asked) = std::env::var_os("PROPTEST_CASES") {
+        let number = asked.to_str().and_then(|asked| asked.parse().ok());
+        number.unwrap_or_else(|| panic!("PROPTEST_CASES is '{}', and should be a number", asked.display()))
+    } else if effort::is_short() {
+        usual.div_ceil(10)
+    } else if effort::is_long() {
+        long
+    } else {
+        usual
+    }
 }

@@ -44,7 +44,7 @@ fn take_up(filter: &CountingBloom) -> CountingBloom {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(if common::is_long() { 20_000 } else { 1_000 }))]
+    #![proptest_config(ProptestConfig::with_cases(common::cases(1_000, 20_000)))]
 
     /// Shapes down to one counter, where all probes of all keys meet and counters fill up at once.
     #[test]

@@ -46,7 +46,7 @@ fn key(number: u8) -> KeyHash {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(ProptestConfig::with_cases(common::cases(300, 300)))]
 
     #[test]
     fn no_key_that_is_in_is_ever_denied_whatever_is_done(

@@ -289,7 +289,7 @@ fn a_block_has_the_filters_bytes_its_trailer_and_one_parameter_word() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(if common::is_long() { 3_000 } else { 200 }))]
+    #![proptest_config(ProptestConfig::with_cases(common::cases(200, 3_000)))]
 
     #[test]
     fn no_key_is_denied_however_it_came_in_stored_or_not(

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::common;
 use crate::common::cases::{BLOCKS, BlockCase};
+use crate::common::effort;
 use sstfilter::advise::{FilterNeed, FilterTarget, advise};
 use sstfilter::filter::blocked_bloom;
 use sstfilter::kind::{BinaryFuseKind, KindEntry};
@@ -266,7 +267,7 @@ fn a_builder_that_is_told_of_too_many_keys_says_so_and_holds_those_that_come() {
 fn advice_is_given_for_any_number_of_keys_and_any_memory() {
     let targets = [0.5, 0.01, 1e-9, 1e-300].map(|wanted| FilterTarget::Rate(rate(wanted)));
     let memories = [0, 1, 64, 1 << 31, 1 << 32, 1 << 35, 1 << 40, 1 << 63, u64::MAX].map(FilterTarget::Bytes);
-    let numbers = edges().filter(|keys| !(3..(1 << 31) - 1).contains(keys));
+    let numbers = edges().filter(|keys| !(3..(1 << 31) - 1).contains(keys)).step_by(effort::stride(7));
     for (keys, target) in numbers.flat_map(|keys| targets.into_iter().chain(memories).map(move |target| (keys, target)))
     {
         for updates in [Updates::None, Updates::Insert, Updates::InsertAndRemove] {

@@ -74,7 +74,7 @@ impl RandomAccess for Source {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(ProptestConfig::with_cases(crate::common::cases(300, 300)))]
 
     #[test]
     fn kept_blocks_answer_like_blocks_that_are_read_each_time(

@@ -55,8 +55,8 @@ enum Call {
     Extract,
     Hash,
     Builder,
-    AddHash,
-    AddHashLate,
+    AddKey,
+    AddKeyLate,
     Finish,
 }
 
@@ -86,17 +86,17 @@ struct PanickingBuilder {
 
 impl FilterBuilder for PanickingBuilder {
     fn add_key(&mut self, key: &[u8]) {
+        if self.call == Call::AddKey {
+            self.fuse.burn();
+        }
         self.inner.add_key(key);
+        if self.call == Call::AddKeyLate {
+            self.fuse.burn();
+        }
     }
 
     fn add_hash(&mut self, hash: KeyHash) {
-        if self.call == Call::AddHash {
-            self.fuse.burn();
-        }
         self.inner.add_hash(hash);
-        if self.call == Call::AddHashLate {
-            self.fuse.burn();
-        }
     }
 
     fn estimated_bytes(&self) -> u64 {
@@ -158,7 +158,7 @@ fn assert_poisoned<T: std::fmt::Debug>(result: &Result<T, TableError>, what: &st
     assert!(matches!(result, Err(TableError::Poisoned)), "{what}: expected a poisoned builder, got {result:?}");
 }
 
-const ADDING: [Call; 4] = [Call::Extract, Call::Hash, Call::AddHash, Call::AddHashLate];
+const ADDING: [Call; 4] = [Call::Extract, Call::Hash, Call::AddKey, Call::AddKeyLate];
 
 #[test]
 fn a_builder_whose_filter_may_lack_a_key_after_a_panic_finishes_no_table() {

@@ -523,7 +523,7 @@ struct ForgetfulBuilder {
 
 impl FilterBuilder for ForgetfulBuilder {
     fn add_key(&mut self, key: &[u8]) {
-        self.inner.add_key(key);
+        self.add_hash(KeyHasher::default().hash(key));
     }
 
     fn add_hash(&mut self, hash: KeyHash) {

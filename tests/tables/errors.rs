@@ -103,7 +103,7 @@ fn refused_blocks_say_what_stands_there_instead() {
     assert_says(resealed(9, &[0x90]), &["9"]);
     assert_says(resealed(9, &[0x1f]), &["15"]);
     assert_says(resealed(8, &[0x11]), &["salt", "1"]);
-    assert_says(resealed(7, &[0x41]), &["flags", "4"]);
+    assert_says(resealed(7, &[0x81]), &["flags", "8"]);
 }
 
 #[test]

@@ -23,6 +23,7 @@ mod prefix_scan;
 mod ranges;
 mod reports;
 mod roundtrip;
+mod salvage;
 mod secret_seed;
 mod set;
 mod sidecar;

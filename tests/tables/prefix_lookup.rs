@@ -201,7 +201,7 @@ fn any_parts() -> impl Strategy<Value = Parts> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(192))]
+    #![proptest_config(ProptestConfig::with_cases(crate::common::cases(192, 192)))]
 
     #[test]
     fn no_table_that_holds_a_key_with_the_prefix_is_ever_skipped(

@@ -513,7 +513,7 @@ fn any_end() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(128))]
+    #![proptest_config(ProptestConfig::with_cases(crate::common::cases(128, 128)))]
 
     #[test]
     fn no_key_of_any_tables_is_lost_to_a_scan_of_any_range(

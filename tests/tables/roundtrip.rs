@@ -347,7 +347,7 @@ fn any_model() -> impl Strategy<Value = Model> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(128))]
+    #![proptest_config(ProptestConfig::with_cases(crate::common::cases(128, 128)))]
 
     #[test]
     fn any_table_answers_like_a_map(model in any_model(), block_bytes in 64_u32..600, interval in 1_u32..20) {

@@ -11,11 +11,12 @@ use sstfilter::{LevelPlan, LevelSize, PlannedLevel};
 
 use crate::args::AdviseArgs;
 use crate::files;
+use crate::left_out::LeftOut;
 use crate::opened::{Opened, Reading};
 use crate::output::{Column, Outcome, figures, in_options};
 use crate::units::{counted, grouped, percent, whole};
 
-use super::tables::{LeftOut, TableFilter, Unknown, filter_of, level_by_manifest};
+use super::tables::{TableFilter, Unknown, filter_of, level_by_manifest};
 
 /// Bits per key of the budget where nothing else says how much memory there is.
 const DEFAULT_BITS_PER_KEY: f64 = 10.0;
@@ -31,6 +32,8 @@ pub(crate) struct LevelsReport {
     equal_bits: Total,
     /// The filters that the tables have.
     now: Option<Total>,
+    /// A plan of half the memory or less that has hardly more useless reads; null if there is none.
+    enough: Option<Total>,
     /// Useless reads with equal bits over those with the plan; null where the plan has none.
     ratio: Option<f64>,
     /// Tables that are in none of these figures.
@@ -82,13 +85,15 @@ pub(crate) fn run(args: &AdviseArgs, reading: Reading<'_>) -> anyhow::Result<(Ou
     let configure = |sizing| kind.configure(sizing);
     let plan = LevelPlan::new(&store.levels, memory_bytes, configure).context("--levels")?;
     let equal = LevelPlan::with_equal_bits(&store.levels, memory_bytes, configure).context("--levels")?;
-    let outcome = store.left_out.iter().map(|left| left.outcome).max().unwrap_or(Outcome::Yes);
+    let outcome = LeftOut::outcome(&store.left_out);
+    let plan_within = |bytes| LevelPlan::new(&store.levels, bytes, configure).ok();
     let ratio = equal.useless_reads() / plan.useless_reads();
     let report = LevelsReport {
         kind: kind.name,
         keys,
         memory_bytes,
         levels: plan.levels.iter().map(LevelFilters::new).collect(),
+        enough: enough(&plan, plan_within).as_ref().map(Total::of),
         plan: Total::of(&plan),
         equal_bits: Total::of(&equal),
         now: store.now,
@@ -96,6 +101,16 @@ pub(crate) fn run(args: &AdviseArgs, reading: Reading<'_>) -> anyhow::Result<(Ou
         left_out: store.left_out,
     };
     Ok((outcome, report))
+}
+
+/// How many useless reads more are hardly any.
+const HARDLY_MORE: f64 = 1.01;
+
+/// The smallest plan of a half, a quarter and so on of the memory of `plan` that has hardly more useless reads.
+fn enough(plan: &LevelPlan, within: impl Fn(u64) -> Option<LevelPlan>) -> Option<LevelPlan> {
+    let most_reads = plan.useless_reads() * HARDLY_MORE;
+    let halves = core::iter::successors(Some(plan.bytes() / 2), |bytes| Some(bytes / 2)).take_while(|&bytes| bytes > 0);
+    halves.map_while(within).take_while(|smaller| smaller.useless_reads() <= most_reads).last()
 }
 
 fn keys_of(levels: &[LevelSize]) -> u64 {
@@ -127,11 +142,11 @@ fn store_of_tables(args: &AdviseArgs, reading: Reading<'_>) -> anyhow::Result<St
         for file in files::expand(path, &mut Vec::new())? {
             match surveyed(&file, reading) {
                 Ok((level, filter)) => filters.entry(level).or_default().push(filter),
-                Err(why) => left_out.push(LeftOut::new(&file, why)),
+                Err(why) => left_out.push(why.leave_out(&file)),
             }
         }
     }
-    let first = left_out.first().map(|left: &LeftOut| format!(" ({}: {})", left.path, left.why)).unwrap_or_default();
+    let first = LeftOut::first(&left_out);
     ensure!(!filters.is_empty(), "--levels: no table whose level is known{first}");
     let levels: Vec<_> = filters.iter().map(|(&level, filters)| level_of(level, filters)).collect();
     let now = Total::of_tables(&levels, &filters);
@@ -222,7 +237,12 @@ fn reads(reads: f64) -> String {
 impl fmt::Display for LevelsReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (levels, keys) = (counted(self.levels.len() as u64, "level"), counted(self.keys, "key"));
-        writeln!(f, "{} filters for {levels} of {keys} in all, in {} bytes\n", self.kind, grouped(self.memory_bytes))?;
+        writeln!(
+            f,
+            "{} filters for {levels} of {keys} in all, in {}\n",
+            self.kind,
+            counted(self.memory_bytes, "byte")
+        )?;
         let columns: [Column<LevelFilters>; 7] = [
             ("level", |row| row.level.to_string()),
             ("keys", |row| grouped(row.keys)),
@@ -243,9 +263,13 @@ impl fmt::Display for LevelsReport {
         ];
         writeln!(f, "{}", figures(&columns, &totals))?;
         for left in &self.left_out {
-            writeln!(f, "{}: left out: {}", left.path, left.why)?;
+            writeln!(f, "{left}")?;
         }
         writeln!(f, "useless reads: of tables, per lookup of a key that no table has")?;
+        if let Some(enough) = self.enough {
+            let (bytes, reads) = (counted(enough.bytes, "byte"), reads(enough.useless_reads));
+            writeln!(f, "{bytes} would do: {reads} useless reads instead of {}", self::reads(self.plan.useless_reads))?;
+        }
         match self.ratio {
             _ if self.equal_bits.bytes == 0 && self.plan.bytes > 0 => {
                 writeln!(f, "filters of equal bits per key everywhere do not fit, not even the smallest")

@@ -1,5 +1,6 @@
 //! `sstfilter advise`: which filter for which use.
 
+mod chart;
 pub(crate) mod levels;
 pub(crate) mod ranges;
 pub(crate) mod tables;

@@ -9,7 +9,9 @@ use sstfilter::sst::Table;
 use sstfilter::{BitsPerKey, FalsePositiveRate, FilterBlock, KindPolicy, Sizing};
 use sstfilter_interop::{Error, Probe};
 
+use super::chart;
 use crate::args::AdviseArgs;
+use crate::left_out::LeftOut;
 use crate::opened::{ForeignTable, Manifests, Opened, Reading, outcome_of_foreign};
 use crate::output::{Column, Outcome, explained, figures, in_options};
 use crate::partitions::{PartitionFields, Partitions};
@@ -56,30 +58,20 @@ struct Alternative {
     kept: usize,
 }
 
-/// A table that no figure counts.
-#[derive(Debug, Serialize)]
-pub(super) struct LeftOut {
-    pub(super) path: String,
-    pub(super) why: String,
-    #[serde(skip)]
-    pub(super) outcome: Outcome,
-}
-
-impl LeftOut {
-    pub(super) fn new(path: &Path, why: Unknown) -> Self {
-        let (why, outcome) = match why {
-            Unknown::NoFilter(_) => ("it has no filter".to_owned(), Outcome::Yes),
-            Unknown::Because(why, outcome) => (why, outcome),
-        };
-        Self { path: input::name(path).into_owned(), why, outcome }
-    }
-}
-
 /// Why the cost of a table's filter cannot be told.
 pub(super) enum Unknown {
     /// The table has none.
     NoFilter(Opened),
     Because(String, Outcome),
+}
+
+impl Unknown {
+    pub(super) fn leave_out(self, path: &Path) -> LeftOut {
+        match self {
+            Self::NoFilter(_) => LeftOut::new(path, "it has no filter".to_owned(), Outcome::Yes),
+            Self::Because(why, outcome) => LeftOut::new(path, why, outcome),
+        }
+    }
 }
 
 /// The filters of one level.
@@ -157,7 +149,7 @@ impl Goal {
 }
 
 impl TableFilter {
-    fn bits_per_key(&self) -> f64 {
+    pub(super) fn bits_per_key(&self) -> f64 {
         self.bytes as f64 * 8.0 / self.keys.max(1) as f64
     }
 
@@ -186,25 +178,29 @@ impl Cost {
 /// The answer is no when a table is damaged, and a failure when one cannot be read.
 pub(crate) fn run(args: &AdviseArgs, reading: Reading<'_>) -> anyhow::Result<(Outcome, TablesReport)> {
     ensure!(args.memory.is_none(), "--memory: expected with --levels or --keys, got it with --tables alone");
-    let (mut filters, mut left_out) = (Vec::new(), Vec::new());
+    let (mut named, mut left_out) = (Vec::new(), Vec::new());
     for path in &args.tables {
         let files = files::expand(path, &mut Vec::new())?;
         for file in files {
             match filter_of(&file, reading) {
-                Ok(filter) => filters.push(filter),
-                Err(why) => left_out.push(LeftOut::new(&file, why)),
+                Ok(filter) => named.push((input::name(&file).into_owned(), filter)),
+                Err(why) => left_out.push(why.leave_out(&file)),
             }
         }
     }
-    let first = left_out.first().map(|left: &LeftOut| format!(" ({}: {})", left.path, left.why)).unwrap_or_default();
-    ensure!(!filters.is_empty(), "--tables: no filter whose cost can be told{first}");
-    let outcome = left_out.iter().map(|left| left.outcome).max().unwrap_or(Outcome::Yes);
+    let first = LeftOut::first(&left_out);
+    ensure!(!named.is_empty(), "--tables: no filter whose cost can be told{first}");
+    if let Some(path) = &args.chart {
+        chart::write(path, &named)?;
+    }
+    let filters: Vec<_> = named.into_iter().map(|(_, filter)| filter).collect();
+    let outcome = LeftOut::outcome(&left_out);
     Ok((outcome, TablesReport::new(&filters, left_out)))
 }
 
 /// The level of a table of another engine, by the manifest beside it.
 pub(super) fn level_by_manifest(file: &Path, manifests: &Manifests) -> Option<u32> {
-    manifests.beside(file)?.level(file.file_stem()?.to_str()?.parse().ok()?)
+    manifests.file(file).map(|file| file.level)
 }
 
 /// The filter of the table at `path`, or why its cost cannot be told.
@@ -334,7 +330,9 @@ impl Alternative {
 
 /// A part of a whole, as a percentage.
 fn share(part: i64, whole: u64) -> String {
-    format!("{:.1} %", part as f64 * 100.0 / whole.max(1) as f64)
+    let tenths = (part as f64 * 1_000.0 / whole.max(1) as f64).round();
+    // Not minus zero.
+    format!("{:.1} %", (tenths + 0.0) / 10.0)
 }
 
 impl fmt::Display for TablesReport {
@@ -372,11 +370,12 @@ impl fmt::Display for TablesReport {
             writeln!(f, "{}", figures(&columns, &self.levels))?;
         }
         for left in &self.left_out {
-            writeln!(f, "{}: left out: {}", left.path, left.why)?;
+            writeln!(f, "{left}")?;
         }
         writeln!(
             f,
-            "rates are means, weighted by keys; sizes are those of whole blocks, Ribbon's within 1 % above 5,000 keys"
+            "rates are means, weighted by keys; sizes are those of whole blocks, Ribbon's within 1 % above 5,000 keys; \
+             small filters are rounded up to lines of 64 bytes, so that \"same bytes\" may be a few percent more"
         )?;
         self.of_auto().map_or(Ok(()), |auto| write_conclusion(f, now, auto))
     }
@@ -399,5 +398,18 @@ fn write_conclusion(f: &mut fmt::Formatter<'_>, now: Cost, auto: &Alternative) -
             f,
             "at the same false positive rate, sstfilter's filters would take {is} bytes, which saves nothing of {was}"
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::share;
+
+    #[test]
+    fn a_share_that_rounds_to_nothing_has_no_sign() {
+        assert_eq!(
+            [-1, 0, 1, -340, 250].map(|part| share(part, 10_000)),
+            ["0.0 %", "0.0 %", "0.0 %", "-3.4 %", "2.5 %"]
+        );
     }
 }

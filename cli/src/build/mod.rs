@@ -21,7 +21,7 @@ use report::BuildSummary;
 use source::Source;
 use write::Writer;
 
-/// Reads all input before it touches the tables that are to be replaced.
+/// Reads all input, and writes all tables, before it touches those that are to be replaced.
 pub(crate) fn run(
     args: &BuildArgs,
     format: KeysFormat,
@@ -29,7 +29,7 @@ pub(crate) fn run(
 ) -> anyhow::Result<(Outcome, BuildSummary)> {
     let begun = Instant::now();
     let options = table_options(args, reading)?;
-    let directory = Directory::open(&args.out, args.overwrite)?;
+    let mut directory = Directory::open(&args.out, args.overwrite)?;
     let source = match &args.input {
         Some(path) => Source::Lines(source::read_lines(path, format, args.memory_limit)?),
         None => Source::Generated {
@@ -40,8 +40,9 @@ pub(crate) fn run(
     let (entries, tables) = (source.len(), args.files.unwrap_or_default());
     ensure!(tables <= entries, "--files: expected at most {entries}, the number of keys, got {tables}");
     let _writing = interrupt::writing();
-    directory.remove_old_tables()?;
+    directory.begin()?;
     let written = Writer::new(&source, &directory, &options).write(args)?;
+    directory.publish(written.len())?;
     Ok((Outcome::Yes, BuildSummary::new(&written, &source, directory.leftovers_removed, begun.elapsed())))
 }
 

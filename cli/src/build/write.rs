@@ -9,6 +9,7 @@ use sstfilter::sst::{TableOptions, TableSummary, TableWriter};
 use super::directory::Directory;
 use super::source::{Scratch, Source};
 use crate::args::BuildArgs;
+use crate::output::path_name;
 use crate::progress::Progress;
 use crate::{files, interrupt};
 
@@ -61,8 +62,8 @@ impl<'a> Writer<'a> {
 
     /// Fails when the build was told to end.
     fn ensure_wanted(&self) -> anyhow::Result<()> {
-        let complete = || format!("complete tables in {}: {}", self.directory.path.display(), self.written.len());
-        Ok(interrupt::check(complete)?)
+        let complete = || format!("complete tables in {}: {}", path_name(&self.directory.path), self.written.len());
+        Ok(interrupt::check(|| self.directory.old_tables().unwrap_or_else(complete))?)
     }
 
     /// Writes one table, which ends when its file would have `table_bytes`; gives the number of its entries.
@@ -73,12 +74,14 @@ impl<'a> Writer<'a> {
         table_bytes: Option<u64>,
     ) -> anyhow::Result<u64> {
         let complete = self.written.len();
-        let path = self.directory.path.join(files::table_name(complete as u64 + 1));
+        let path = self.directory.place().join(files::table_name(complete as u64 + 1));
         self.ensure_wanted()?;
         let begun = TableWriter::create(&path, options);
-        let mut writer = begun.with_context(|| format!("cannot begin {}", path.display()))?;
+        let mut writer = begun.with_context(|| format!("cannot begin {}", path_name(&path)))?;
         // What stands of the build when it fails.
-        let context = || format!("cannot write table {}; {complete} tables before it are complete", complete + 1);
+        let remains = self.directory.old_tables();
+        let remains = remains.unwrap_or_else(|| format!("{complete} tables before it are complete"));
+        let context = || format!("cannot write table {}; {remains}", complete + 1);
         for index in indices {
             let (key, value) = self.source.entry(index, &mut self.scratch);
             writer.add(key, value).with_context(context)?;

@@ -5,12 +5,15 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{bail, ensure};
 use sstfilter::{KeyHash, KeyHasher};
+use sstfilter_interop::Engine;
 
 use super::args::{CompareArgs, Holdout};
 use crate::files::{self, Look};
 use crate::input;
+use crate::left_out::{BY_SST_DUMP, LeftOut};
 use crate::lines::{KeyLines, KeysFormat};
 use crate::opened::{self, Reading};
+use crate::output::{Outcome, explained};
 use crate::units::{counted, grouped};
 
 /// The hashes of all keys.
@@ -25,11 +28,12 @@ pub(super) struct Workload {
     /// How the absent keys were found.
     pub(super) absent_from: String,
     pub(super) notes: Vec<String>,
+    pub(super) left_out: Vec<LeftOut>,
 }
 
 impl Workload {
     /// Deals the stored keys to `count` files round-robin, so that all key ranges overlap.
-    fn new(split: Split<'_>, count: u64, hasher: &KeyHasher, notes: Vec<String>) -> anyhow::Result<Self> {
+    fn new(split: Split<'_>, count: u64, hasher: &KeyHasher, intake: Intake<'_>) -> anyhow::Result<Self> {
         let Split { stored, absent, absent_from } = split;
         let keys = counted(stored.len() as u64, "key");
         ensure!(count <= stored.len() as u64, "--files {}: expected no more files than the {keys}", grouped(count));
@@ -41,7 +45,8 @@ impl Workload {
             reached: (0..count).map(|first| reached(&absent, file(first))).collect(),
             absent: absent.iter().copied().map(hash).collect(),
             absent_from,
-            notes,
+            notes: intake.notes,
+            left_out: intake.left_out,
         })
     }
 
@@ -51,7 +56,7 @@ impl Workload {
         let hashes = |numbers: &[u64]| numbers.iter().copied().map(KeyHash::mix).collect::<Vec<_>>();
         let (files, absent) = (vec![hashes(stored)], hashes(absent));
         let reached = core::iter::once(0..absent.len()).collect();
-        Self { files, absent, reached, absent_from: String::new(), notes: Vec::new() }
+        Self { files, absent, reached, absent_from: String::new(), notes: Vec::new(), left_out: Vec::new() }
     }
 
     /// Keys of all files.
@@ -67,15 +72,17 @@ impl Workload {
 
 /// Reads the keys, finds the absent ones, and deals the others to files.
 pub(super) fn workload(args: &CompareArgs, format: KeysFormat, tables: Reading<'_>) -> anyhow::Result<Workload> {
-    let mut intake = Intake { format, tables, notes: Vec::new() };
+    let mut intake = Intake { format, tables, notes: Vec::new(), left_out: Vec::new(), has_other_codecs: false };
     let input = Keys::read(&args.input, "--input", &mut intake)?;
     let given = args.absent.as_deref().map(|paths| Keys::read(paths, "--absent", &mut intake)).transpose()?;
-    let mut notes = intake.notes;
     let split = match &given {
-        Some(given) => Split::given(&input, given, &mut notes)?,
+        Some(given) => Split::given(&input, given, &mut intake.notes)?,
         None => Split::held_out(&input, args.holdout)?,
     };
-    Workload::new(split, args.files, &tables.secret.cloned().unwrap_or_default(), notes)
+    if intake.has_other_codecs {
+        intake.notes.push(format!("how to get such keys with RocksDB's own tool: {BY_SST_DUMP}"));
+    }
+    Workload::new(split, args.files, &tables.secret.cloned().unwrap_or_default(), intake)
 }
 
 /// Those of the ascending `absent` keys that are between the smallest and the largest of a file's ascending `keys`.
@@ -138,11 +145,14 @@ impl Keys {
     fn read(paths: &[PathBuf], option: &str, intake: &mut Intake<'_>) -> anyhow::Result<Self> {
         let mut lines = KeyLines::default();
         for path in paths {
-            for source in Source::of_path(path, &mut intake.notes)? {
+            for source in Source::of_path(path, intake)? {
                 source.read_into(&mut lines, option, intake)?;
             }
         }
-        ensure!(lines.len() > 0, "{option}: no keys in these tables");
+        let hint =
+            if intake.has_other_codecs { format!("; with RocksDB's own tool: {BY_SST_DUMP}") } else { String::new() };
+        let first = LeftOut::first(&intake.left_out);
+        ensure!(lines.len() > 0, "{option}: no keys in these tables{first}{hint}");
         lines.sort_and_dedup();
         if lines.duplicate_keys > 0 {
             let repeated = counted(lines.duplicate_keys, "repetition");
@@ -165,6 +175,22 @@ struct Intake<'a> {
     format: KeysFormat,
     tables: Reading<'a>,
     notes: Vec<String>,
+    /// Tables that were not read to their end.
+    left_out: Vec<LeftOut>,
+    /// One of them is a table of RocksDB in a codec that is not known.
+    has_other_codecs: bool,
+}
+
+impl Intake<'_> {
+    /// Notes that a table was left out when `keys` of its keys had been read.
+    fn leave_out(&mut self, path: &Path, keys: usize, problem: &anyhow::Error) {
+        let is_of_rocksdb = matches!(files::look_at(path), Ok(Look::Foreign(Engine::RocksDb)));
+        let outcome = opened::outcome_of(problem);
+        self.has_other_codecs |= is_of_rocksdb && outcome == Outcome::Yes;
+        let read =
+            if keys > 0 { format!("all behind its first {}: ", counted(keys as u64, "key")) } else { String::new() };
+        self.left_out.push(LeftOut::new(path, format!("{read}{}", explained(problem)), outcome));
+    }
 }
 
 /// Where keys come from. The bytes of a file tell, not its name.
@@ -177,7 +203,7 @@ enum Source {
 
 impl Source {
     /// The source at `path`, or the tables of the directory there.
-    fn of_path(path: &Path, notes: &mut Vec<String>) -> anyhow::Result<Vec<Self>> {
+    fn of_path(path: &Path, intake: &mut Intake<'_>) -> anyhow::Result<Vec<Self>> {
         if input::is_standard(path) {
             return Ok(vec![Self::Lines(path.to_owned())]);
         }
@@ -186,11 +212,17 @@ impl Source {
         }
         let is_table = |file: &PathBuf| matches!(files::look_at(file), Ok(Look::Table | Look::Foreign(_)));
         let (tables, others): (Vec<_>, Vec<_>) = files::list(path)?.into_iter().partition(is_table);
-        let directory = path.display();
-        ensure!(!tables.is_empty(), "{directory} holds no table: expected tables, or a file of keys");
+        let directory = input::name(path);
+        let (damaged, others): (Vec<_>, Vec<_>) = others.into_iter().partition(|file| files::is_named_like_table(file));
+        for file in damaged {
+            let problem = files::neither(&file);
+            intake.left_out.push(LeftOut::new(&file, problem, Outcome::No));
+        }
+        let first = LeftOut::first(&intake.left_out);
+        ensure!(!tables.is_empty(), "{directory} holds no table: expected tables, or a file of keys{first}");
         if let Some(first) = others.first().and_then(|file| file.file_name()) {
-            let (others, first) = (counted(others.len() as u64, "file"), first.display());
-            notes.push(format!("{directory}: {others} not read, being no table (the first: {first})"));
+            let (others, first) = (counted(others.len() as u64, "file"), input::name(Path::new(first)));
+            intake.notes.push(format!("{directory}: {others} not read, being no table (the first: {first})"));
         }
         Ok(tables.into_iter().map(Self::Table).collect())
     }
@@ -199,14 +231,14 @@ impl Source {
         match files::look_at(path)? {
             Look::Table | Look::Foreign(_) => Ok(Self::Table(path.to_owned())),
             Look::FilterBlock | Look::RangeFilter | Look::Partitions | Look::Sidecar => {
-                bail!("{} is a filter block, which has no keys: give its table, or a file of keys", path.display())
+                bail!("{} is a filter block, which has no keys: give its table, or a file of keys", input::name(path))
             }
             Look::Neither => Ok(Self::Lines(path.to_owned())),
         }
     }
 
     /// Adds the keys of the source to `keys`.
-    fn read_into(&self, keys: &mut KeyLines, option: &str, intake: &Intake<'_>) -> anyhow::Result<()> {
+    fn read_into(&self, keys: &mut KeyLines, option: &str, intake: &mut Intake<'_>) -> anyhow::Result<()> {
         match self {
             Self::Lines(path) => {
                 let lines = KeyLines::read(path, intake.format, option)?;
@@ -217,7 +249,12 @@ impl Source {
                     lines.iter().for_each(|(key, _)| keys.push(key));
                 }
             }
-            Self::Table(path) => opened::for_each_key(path, intake.tables, &mut |key| keys.push(key))?,
+            Self::Table(path) => {
+                let before = keys.len();
+                if let Err(problem) = opened::for_each_key(path, intake.tables, &mut |key| keys.push(key)) {
+                    intake.leave_out(path, keys.len() - before, &problem);
+                }
+            }
         }
         Ok(())
     }

@@ -13,6 +13,7 @@ use sstfilter::{BitsPerKey, FalsePositiveRate, KindPolicy, Sizing};
 pub(crate) use args::CompareArgs;
 
 use crate::filters::Omission;
+use crate::left_out::LeftOut;
 use crate::lines::KeysFormat;
 use crate::opened::Reading;
 use crate::output::{Column, Outcome, figures};
@@ -35,6 +36,8 @@ pub(crate) struct Comparison {
     rows: Vec<Row>,
     /// Kinds that are not in the table, and why.
     omissions: Vec<Omission>,
+    /// Tables that were not read to their end: their keys, or the rest of them, are in none of the figures.
+    left_out: Vec<LeftOut>,
     notes: Vec<String>,
     conclusion: String,
 }
@@ -91,7 +94,7 @@ impl fmt::Display for Footing {
     }
 }
 
-/// The answer is no when any filter lost a key.
+/// The answer is no when any filter lost a key, or a table is damaged.
 pub(crate) fn run(
     args: &CompareArgs,
     format: KeysFormat,
@@ -129,6 +132,7 @@ impl Comparison {
             conclusion: conclusion::sentence(&rows, footing, keys),
             rows,
             omissions,
+            left_out: workload.left_out,
             notes,
         }
     }
@@ -136,7 +140,11 @@ impl Comparison {
 
 impl Comparison {
     fn outcome(&self) -> Outcome {
-        Outcome::from_sound(self.rows.iter().all(|row| row.lost_keys == 0))
+        Outcome::from_sound(self.has_all_keys()).max(LeftOut::outcome(&self.left_out))
+    }
+
+    fn has_all_keys(&self) -> bool {
+        self.rows.iter().all(|row| row.lost_keys == 0)
     }
 
     fn write_head(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -163,12 +171,13 @@ impl fmt::Display for Comparison {
         ];
         writeln!(f, "{}", figures(&columns, &self.rows))?;
         writeln!(f, "build: ns per key; probe: ns for an absent key in one filter; blocks: read for an absent key")?;
-        if self.outcome() == Outcome::Yes {
+        if self.has_all_keys() {
             writeln!(f, "all {} were found again in every filter", counted(self.keys, "key"))?;
         }
         for omission in &self.omissions {
             writeln!(f, "left out: {}: {}", omission.filter, omission.reason)?;
         }
+        self.left_out.iter().try_for_each(|left| writeln!(f, "{left}"))?;
         self.notes.iter().try_for_each(|note| writeln!(f, "note: {note}"))?;
         writeln!(f, "\n{}", self.conclusion)
     }

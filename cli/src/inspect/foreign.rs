@@ -8,6 +8,7 @@ use sstfilter_interop::{
     ChecksumType, Coverage, Engine, Error, FilterInfo, FilterKind, FilterUnit, Probe, PropertyValue,
 };
 
+use super::overview::Overview;
 use crate::opened::{ForeignTable, TakenComparator, outcome_of_foreign};
 use crate::output::{Outcome, Text, in_options};
 use crate::units::{bytes, counted, grouped, percent};
@@ -99,7 +100,14 @@ pub(crate) fn kinds(info: &FilterInfo) -> String {
         [] => "no blocks".to_owned(),
         [(kind, _)] => kind.to_string(),
         several => {
-            let named = several.iter().map(|(kind, blocks)| format!("{kind} ({})", grouped(*blocks as u64)));
+            let named = several.iter().map(|(kind, blocks)| {
+                let blocks = counted(*blocks as u64, "block");
+                if *kind == FilterKind::NoKeys {
+                    format!("{blocks} without keys")
+                } else {
+                    format!("{kind} ({blocks})")
+                }
+            });
             named.collect::<Vec<_>>().join(", ")
         }
     }
@@ -195,6 +203,24 @@ fn parts(table: &ForeignTable, filter_problem: Option<&Error>) -> Vec<PartFields
         parts.push(PartFields { name: Text(name.to_vec()), offset, bytes, checksum_state });
     }
     parts
+}
+
+impl ForeignFields {
+    /// In one line. A fallback from Ribbon, which the options asked for, is worth a look.
+    pub(super) fn overview(&self) -> Overview {
+        let format = format!("{} table", self.engine);
+        let Some(filter) = &self.filter else {
+            let is_missing = self.filter_problem.as_deref() == Some(&Error::NoFilter.to_string());
+            let (state, remark) = if is_missing { ("none", None) } else { ("unusable", self.filter_problem.clone()) };
+            return Overview::without_filter(&format, state, remark);
+        };
+        let kinds: Vec<_> = filter.kinds.iter().map(|found| found.kind).collect();
+        let fallback = filter.fell_back_to_bloom.then(|| "Bloom although the policy is Ribbon".to_owned());
+        let rates = [filter.bits_per_key, filter.expected_fpr];
+        Overview::of_filter(format, kinds.join(", "), filter.keys, rates)
+            .with_remark(filter.unusable.as_ref().map(|why| format!("not usable: {why}")))
+            .with_remark(fallback)
+    }
 }
 
 impl FilterFields {

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use sstfilter::{HashIdentity, KeyHash, KeyHasher};
 
+use super::bounds::BoundsArgs;
 use super::file::{Answers, FileProbes, probe_file};
 use crate::opened::Reading;
 use crate::progress::SharedProgress;
@@ -108,15 +109,15 @@ pub(crate) fn probe_all(
     files: &[PathBuf],
     keys: &KeyBatch<'_>,
     reading: Reading<'_>,
-    threads: usize,
-    detail: Detail,
+    bounds: BoundsArgs,
+    (threads, detail): (usize, Detail),
 ) -> BatchAnswers {
     let progress = SharedProgress::new("probing filters", files.len() as u64 * keys.keys.len() as u64);
     let next = AtomicUsize::new(0);
     let work = || {
         let mut worker = Worker { touched: vec![0; keys.keys.len()], found: Vec::new(), times: Times::default() };
         while let Some((index, path)) = take(files, &next) {
-            let (file, answers) = probe_file(path, keys, reading, &mut worker.times);
+            let (file, answers) = probe_file(path, keys, reading, bounds, &mut worker.times);
             answers.count_into(&mut worker.touched);
             let answers = if detail == Detail::Files { answers } else { Answers::default() };
             worker.found.push((index, file, answers));

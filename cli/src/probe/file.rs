@@ -5,11 +5,12 @@ use std::path::Path;
 use bytes::Bytes;
 use serde::Serialize;
 use sstfilter::range::KeyRange;
-use sstfilter::sst::Table;
+use sstfilter::sst::{Table, TableError};
 use sstfilter::{BlockError, FilterBlock, FilterReader, HashIdentity, KeyHash, KeyHasher, MatchBitmap};
 use sstfilter_interop::{BatchAnswer, BatchAnswers, Error};
 
 use super::batch::{KeyBatch, Times, timed};
+use super::bounds::{self, BoundsArgs};
 use crate::inspect::foreign;
 use crate::opened::{self, ForeignTable, Opened, Reading, Unopened};
 use crate::output::{Outcome, explained, in_options};
@@ -29,12 +30,20 @@ pub(crate) struct FileProbes {
     pub(crate) keys_in_table: Option<u64>,
     /// Whether the table deletes ranges of keys, which older tables may have: it must be read whatever its filter says.
     pub(crate) has_range_tombstones: bool,
+    /// Keys between the smallest and the largest of the table: all, where these are not known or left out.
+    pub(crate) keys_in_range: u64,
+    /// Those of them that the filter cannot be probed for, because its extractor makes nothing of them: the table may hold
+    /// each, and they are in none of the figures below.
+    pub(crate) keys_not_probed: u64,
     pub(crate) positives: u64,
-    pub(crate) observed_rate: f64,
+    /// Null if there was nothing to probe for.
+    pub(crate) observed_rate: Option<f64>,
     /// For absent keys. Null if it cannot be computed.
     pub(crate) expected_rate: Option<f64>,
     /// Why every key counts as a positive: there is no filter, or it cannot be used.
     pub(crate) problem: Option<String>,
+    /// Why the sidecar of the table was not probed instead of the table's own filter.
+    pub(crate) sidecar_problem: Option<String>,
     #[serde(skip)]
     pub(crate) problem_scope: Scope,
     #[serde(skip)]
@@ -59,6 +68,21 @@ impl Answers {
     fn from_foreign(found: &BatchAnswers) -> Self {
         let positive = (0..).zip(&found.answers).filter(|&(_, &answer)| answer != BatchAnswer::Absent);
         Self::Some(positive.map(|(position, _)| position).collect())
+    }
+
+    /// Those that are in range, too.
+    fn within(self, in_range: Option<&[u32]>) -> Self {
+        match (self, in_range) {
+            (answers, None) => answers,
+            (Self::All, Some(in_range)) => Self::Some(in_range.to_vec()),
+            (Self::Some(positions), Some(in_range)) => Self::Some(bounds::intersection(&positions, in_range)),
+        }
+    }
+
+    /// Keys that may be present because the filter of `table` holds nothing of such keys.
+    fn count_uncovered(&self, table: &ForeignTable, keys: &KeyBatch<'_>) -> u64 {
+        let Self::Some(positions) = self else { return 0 };
+        positions.iter().filter(|&&position| !table.filter_covers(keys.keys[position as usize])).count() as u64
     }
 
     fn count(&self, keys: usize) -> u64 {
@@ -92,14 +116,18 @@ impl Answers {
 }
 
 /// Opens the file at `path` and probes its filter. Whatever is wrong with the file makes all keys positive: it may hold
-/// each of them.
+/// each of them. With bounds, only keys in range are positives.
 pub(crate) fn probe_file(
     path: &Path,
     keys: &KeyBatch<'_>,
     reading: Reading<'_>,
+    bounds: BoundsArgs,
     times: &mut Times,
 ) -> (FileProbes, Answers) {
     let opened = timed(&mut times.reading, || Opened::open_to_probe(path, reading));
+    let known = opened.as_ref().ok().filter(|_| !bounds.filters_only);
+    let in_range = known.and_then(|opened| bounds::positions(opened, path, reading.manifests, &keys.keys));
+    let in_range = in_range.as_deref();
     let (mut file, answers) = match opened {
         Ok(Opened::Table(table)) => probe_table(&table, keys, reading.secret, times),
         Ok(Opened::FilterBlock(block)) => probe_block(*block, keys, reading.secret, times),
@@ -110,14 +138,21 @@ pub(crate) fn probe_file(
             (filter.of("filter block", Some(container.index.keys())), answers)
         }
         Ok(Opened::Foreign(table)) => {
-            let (file, answers) = probe_foreign(&table, keys, times);
+            let (mut file, answers) = probe_foreign(&table, keys, times);
+            let answers = answers.within(in_range);
+            if file.problem.is_none() || file.problem_scope == Scope::SomeKeys {
+                file.keys_not_probed = answers.count_uncovered(&table, keys);
+            }
             (FileProbes { has_range_tombstones: table.has_range_tombstones(), ..file }, answers)
         }
         Err(problem) => (FileProbes::unopened(&problem), Answers::All),
     };
+    let answers = answers.within(in_range);
     file.path = input::name(path).into_owned();
-    file.positives = answers.count(keys.keys.len());
-    file.observed_rate = file.positives as f64 / keys.keys.len() as f64;
+    file.keys_in_range = in_range.map_or(keys.keys.len(), <[u32]>::len) as u64;
+    file.positives = answers.count(keys.keys.len()) - file.keys_not_probed;
+    let probed = file.keys_probed();
+    file.observed_rate = (probed > 0).then(|| file.positives as f64 / probed as f64);
     (file, answers)
 }
 
@@ -134,12 +169,19 @@ fn probe_table(
         (None, None) => (FilterState::none(), Answers::All),
     };
     if let Some(problem) = table.filter_problem() {
-        filter.outcome = match problem {
-            problem if files::is_unread(problem) => Outcome::Failed,
-            problem => Outcome::from_sound(problem.is_foreign_filter()),
-        };
+        filter.outcome = outcome_of(problem);
     }
-    (filter.of("table", Some(table.properties().entries)), answers)
+    let mut file = filter.of("table", Some(table.properties().entries));
+    if let Some(problem) = table.sidecar_problem() {
+        file.outcome = file.outcome.max(outcome_of(problem));
+        file.sidecar_problem = Some(in_options(problem));
+    }
+    (file, answers)
+}
+
+/// What a problem of a filter says of its table: nothing, if the filter was built for other readers.
+fn outcome_of(problem: &TableError) -> Outcome {
+    if files::is_unread(problem) { Outcome::Failed } else { Outcome::from_sound(problem.is_foreign_filter()) }
 }
 
 /// Keys of a partition that cannot be used are positives.
@@ -149,6 +191,9 @@ fn probe_partitions(
     secret: Option<&KeyHasher>,
     times: &mut Times,
 ) -> (FilterState, Answers) {
+    if !partitions.has_whole_keys() {
+        return unusable(&BlockError::PartNotHeld);
+    }
     let hasher = match hasher_of(partitions.hash_identity(), secret) {
         Ok(hasher) => hasher,
         Err(problem) => return unusable(&problem),
@@ -207,14 +252,15 @@ fn probe_foreign(table: &ForeignTable, keys: &KeyBatch<'_>, times: &mut Times) -
         return (FilterState::none().of(&format, entries), Answers::All);
     }
     let found = timed(&mut times.probing, || table.probe_batch(&keys.foreign));
-    times.probes += keys.keys.len() as u64;
+    let unusable = found.count(BatchAnswer::Unusable);
+    times.probes += (keys.keys.len() - unusable) as u64;
     let answers = Answers::from_foreign(&found);
     // Damage is also why a comparator could not be taken from the keys, and is what must be told. `max_by_key` takes the last of equals.
     let severity = |problem: &&Error| opened::outcome_of_foreign(problem);
     let problem = info.as_ref().err().into_iter().chain(found.reasons.first()).max_by_key(severity);
     let state = match (problem, &info) {
         (None, Ok(info)) => FilterState::usable(foreign::kinds(info), info.expected_fpr),
-        (Some(problem), _) if found.count(BatchAnswer::Unusable) == keys.keys.len() => FilterState::foreign(problem),
+        (Some(problem), _) if unusable == keys.keys.len() => FilterState::foreign(problem),
         (Some(problem), Ok(info)) => FilterState::partly(foreign::kinds(info), problem),
         (_, Err(problem)) => FilterState::partly("partly damaged".to_owned(), problem),
     };
@@ -245,8 +291,9 @@ fn probe_reader<D: AsRef<[u8]>>(
 }
 
 fn unusable(problem: &BlockError) -> (FilterState, Answers) {
-    // A filter of another hash is as good as any, for a reader who has that hash.
-    let outcome = Outcome::from_sound(matches!(problem, BlockError::HashMismatch { .. }));
+    // A filter of another hash or of other parts of keys is as good as any, for a reader who has those.
+    let is_foreign = matches!(problem, BlockError::HashMismatch { .. } | BlockError::PartNotHeld);
+    let outcome = Outcome::from_sound(is_foreign);
     (FilterState::unusable(in_options(problem), outcome), Answers::All)
 }
 
@@ -321,10 +368,13 @@ impl FilterState {
             filter: self.kind,
             keys_in_table,
             has_range_tombstones: false,
+            keys_in_range: 0,
+            keys_not_probed: 0,
             positives: 0,
-            observed_rate: 0.0,
+            observed_rate: None,
             expected_rate: self.expected_rate,
             problem: self.problem,
+            sidecar_problem: None,
             problem_scope: self.problem_scope,
             outcome: self.outcome,
         }
@@ -332,6 +382,11 @@ impl FilterState {
 }
 
 impl FileProbes {
+    /// Keys in range that the filter was probed for.
+    pub(super) const fn keys_probed(&self) -> u64 {
+        self.keys_in_range - self.keys_not_probed
+    }
+
     fn unopened(unopened: &Unopened) -> Self {
         FilterState::unusable(explained(&unopened.reason), unopened.outcome).of("none", None)
     }

@@ -1,6 +1,7 @@
 //! `sstfilter probe`: the filters alone; index and data are not read.
 
 mod batch;
+mod bounds;
 mod file;
 mod listing;
 mod range;
@@ -11,8 +12,8 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::Instant;
 
-use anyhow::ensure;
-use clap::Args;
+use anyhow::{bail, ensure};
+use clap::{ArgGroup, Args};
 use serde::Serialize;
 
 use crate::lines::{KeyLines, KeysFormat};
@@ -21,12 +22,15 @@ use crate::output::{Column, Outcome, Output, figures, note};
 use crate::{files, units};
 use batch::{BatchAnswers, Detail};
 pub(crate) use batch::{KeyBatch, Times};
+pub(crate) use bounds::BoundsArgs;
 use file::Scope;
 pub(crate) use file::{FileProbes, probe_file};
+pub(crate) use listing::file_name;
 use listing::{KeyAnswer, Listing};
 pub(crate) use range::Ends;
 
 #[derive(Debug, Args)]
+#[command(group = ArgGroup::new("sought").required(true).args(["keys", "range"]))]
 pub(crate) struct ProbeArgs {
     /// Tables (of RocksDB, LevelDB and Pebble, too), bare filter blocks, or directories of them, whose sub-directories
     /// are not entered. The comparator of LevelDB's tables comes from the MANIFEST beside them
@@ -34,13 +38,16 @@ pub(crate) struct ProbeArgs {
     paths: Vec<PathBuf>,
 
     /// Keys to probe for (values behind them are ignored)
-    #[arg(long, value_name = "FILE", required_unless_present = "range")]
+    #[arg(long, value_name = "FILE")]
     keys: Option<PathBuf>,
 
     /// Probe the range filters instead: which tables may hold a key from LOWER up to, but without UPPER
     #[arg(long, value_names = ["LOWER", "UPPER"], num_args = 2, allow_hyphen_values = true,
-        conflicts_with_all = ["keys", "per_key", "only_maybe", "only_absent", "threads"])]
+        conflicts_with_all = ["keys", "per_key", "only_maybe", "only_absent", "threads", "filters_only"])]
     range: Vec<OsString>,
+
+    #[command(flatten)]
+    bounds: BoundsArgs,
 
     /// Print a line for each key instead of figures: the key, the number of tables that may hold it, and their names with
     /// commas between them, separated by tabs
@@ -99,11 +106,16 @@ struct ProbeReport {
     min_tables_per_key: u32,
     mean_tables_per_key: f64,
     max_tables_per_key: u32,
+    /// Tables between whose smallest and largest key a key is, on average: what a lookup touches without filters.
+    mean_tables_in_range_per_key: f64,
     /// If all keys are absent. Null if the rate of some filter cannot be computed.
     expected_tables_per_key: Option<f64>,
+    /// Of filters that were probed for a key in range.
     positives: u64,
-    /// Positives over probes: the false positive rate if all keys are absent.
-    observed_rate: f64,
+    /// Keys in range that filters could not be probed for.
+    not_probed: u64,
+    /// Positives over probes: the false positive rate if all keys are absent. Null without a probe.
+    observed_rate: Option<f64>,
     expected_rate: Option<f64>,
     unusable_filters: usize,
     threads: usize,
@@ -133,7 +145,8 @@ pub(crate) fn run(
     let begun = Instant::now();
     let paths = args.files()?;
     let Some(keys) = &args.keys else {
-        let ends = Ends::parse("--range", &args.range, format)?;
+        let [lower, upper] = args.range.as_slice() else { bail!("--range: expected two ends") };
+        let ends = Ends::parse("--range", [lower, upper], format)?;
         return output.report(range::run(&paths, ends, reading));
     };
     let lines = KeyLines::read(keys, format, "--keys")?;
@@ -141,7 +154,7 @@ pub(crate) fn run(
     let keys = KeyBatch::new(lines.iter().map(|(key, _)| key).collect());
     let detail = if args.per_key { Detail::Files } else { Detail::Counts };
     let threads = args.threads().min(paths.len());
-    let found = batch::probe_all(&paths, &keys, reading, threads, detail);
+    let found = batch::probe_all(&paths, &keys, reading, args.bounds, (threads, detail));
     let outcome = found.files.iter().map(|file| file.outcome).max().unwrap_or(Outcome::Yes);
     match args.listing() {
         Some(listing) if !output.is_json => {
@@ -163,22 +176,27 @@ pub(crate) fn run(
 impl ProbeReport {
     fn new(found: BatchAnswers, threads: usize, seconds: f64, answers: Option<Vec<KeyAnswer>>) -> Self {
         let BatchAnswers { files: per_table, touched, times, .. } = found;
-        let expected: Option<f64> = per_table.iter().map(|file| file.expected_rate).sum();
-        let tables = per_table.len();
-        let positives = touched.iter().copied().map(u64::from).sum();
-        let mean = positives as f64 / touched.len() as f64;
+        let keys = touched.len() as f64;
+        let sum = |count: fn(&FileProbes) -> u64| per_table.iter().map(count).sum::<u64>();
+        let expected = |file: &FileProbes| Some(file.expected_rate? * file.keys_probed() as f64);
+        let expected: Option<f64> = per_table.iter().map(expected).sum();
+        let (positives, not_probed) = (sum(|file| file.positives), sum(|file| file.keys_not_probed));
+        let (in_range, probed) = (sum(|file| file.keys_in_range), sum(FileProbes::keys_probed));
+        let of_probes = |count: f64| (probed > 0).then(|| count / probed as f64);
         let probing_seconds = times.probing.as_secs_f64();
         Self {
             keys: touched.len(),
-            tables,
+            tables: per_table.len(),
             keys_touching_none: touched.iter().filter(|&&tables| tables == 0).count(),
             min_tables_per_key: touched.iter().min().copied().unwrap_or_default(),
-            mean_tables_per_key: mean,
+            mean_tables_per_key: (positives + not_probed) as f64 / keys,
             max_tables_per_key: touched.iter().max().copied().unwrap_or_default(),
-            expected_tables_per_key: expected,
+            mean_tables_in_range_per_key: in_range as f64 / keys,
+            expected_tables_per_key: expected.map(|expected| (expected + not_probed as f64) / keys),
             positives,
-            observed_rate: mean / tables as f64,
-            expected_rate: expected.map(|expected| expected / tables as f64),
+            not_probed,
+            observed_rate: of_probes(positives as f64),
+            expected_rate: expected.and_then(of_probes),
             unusable_filters: per_table.iter().filter(|file| file.problem.is_some()).count(),
             threads,
             seconds,
@@ -196,7 +214,17 @@ impl FileProbes {
     /// What the answers of the file's filter do not say.
     fn remarks(&self) -> impl Iterator<Item = String> {
         let tombstones = || format!("{}: has range tombstones: read it all the same", self.path);
-        self.complaint().into_iter().chain(self.has_range_tombstones.then(tombstones))
+        let not_probed = || {
+            let keys = units::counted(self.keys_not_probed, "key");
+            format!(
+                "{}: may hold {keys} more, of which its filter holds nothing: it was not probed for them",
+                self.path
+            )
+        };
+        let tombstones = self.has_range_tombstones.then(tombstones);
+        let sidecar =
+            self.sidecar_problem.as_ref().map(|problem| format!("{problem}: the table's own filter was probed"));
+        self.complaint().into_iter().chain(sidecar).chain((self.keys_not_probed > 0).then(not_probed)).chain(tombstones)
     }
 
     /// What to say of a file whose filter answers nothing.
@@ -213,13 +241,14 @@ impl FileProbes {
 
 impl fmt::Display for ProbeReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let columns: [Column<FileProbes>; 7] = [
+        let columns: [Column<FileProbes>; 8] = [
             ("table", |file| listing::file_name(&file.path)),
             ("format", |file| file.format.clone()),
             ("filter", |file| file.filter.clone()),
             ("keys", |file| file.keys_in_table.map_or_else(|| "unknown".to_owned(), units::grouped)),
+            ("in range", |file| units::grouped(file.keys_in_range)),
             ("positives", |file| units::grouped(file.positives)),
-            ("rate", |file| units::percent(file.observed_rate)),
+            ("rate", |file| file.observed_rate.map_or_else(|| "-".to_owned(), units::percent)),
             ("expected if absent", |file| file.expected_rate.map_or_else(|| "unknown".to_owned(), units::percent)),
         ];
         writeln!(f, "{}", figures(&columns, &self.per_table))?;
@@ -234,6 +263,7 @@ impl fmt::Display for ProbeReport {
             Some(expected) => writeln!(f, "; {expected:.3} expected if all keys are absent")?,
             None => writeln!(f)?,
         }
+        writeln!(f, "by their smallest and largest keys alone: {:.3} on average", self.mean_tables_in_range_per_key)?;
         let none = units::grouped(self.keys_touching_none as u64);
         writeln!(f, "keys certainly in none of the {tables} read: {none}")
     }

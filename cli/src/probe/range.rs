@@ -9,11 +9,12 @@ use serde::Serialize;
 use sstfilter::range::{KeyRange, RangeFilter};
 use sstfilter::sst::Table;
 use sstfilter::{BlockError, FilterKind};
+use sstfilter_interop::ManifestFile;
 
 use super::listing;
 use crate::input;
 use crate::lines::KeysFormat;
-use crate::opened::{Opened, Reading};
+use crate::opened::{ForeignTable, Opened, Reading};
 use crate::output::{Column, Outcome, Text, explained, figures, in_options};
 use crate::ranges;
 use crate::units::counted;
@@ -50,12 +51,11 @@ pub(crate) struct Ends {
 }
 
 impl Ends {
-    pub(crate) fn parse(option: &str, ends: &[OsString], format: KeysFormat) -> anyhow::Result<Self> {
-        let end = |at: usize| {
-            let end = ends.get(at).with_context(|| format!("{option}: expected two ends"))?;
+    pub(crate) fn parse(option: &str, ends: [&OsString; 2], format: KeysFormat) -> anyhow::Result<Self> {
+        let end = |end: &OsString| {
             format.parse_argument(end).with_context(|| format!("{option} '{}'", Text(end.as_encoded_bytes().to_vec())))
         };
-        let (lower, upper) = (end(0)?, end(1)?);
+        let (lower, upper) = (end(ends[0])?, end(ends[1])?);
         ensure!(lower < upper, "{option}: expected LOWER below UPPER, before which the range ends");
         Ok(Self { lower, upper })
     }
@@ -85,7 +85,7 @@ impl FileAnswer {
         let answer = match Opened::open(path, reading) {
             Ok(Opened::RangeFilter(block)) => Self::of_filter("filter block", block.load(reading).as_ref(), ends),
             Ok(Opened::Table(table)) => Self::of_table(&table, ends),
-            Ok(Opened::Foreign(table)) => Self::without_filter(table.engine().name()),
+            Ok(Opened::Foreign(table)) => Self::of_foreign(&table, reading.manifests.file(path).as_ref(), ends),
             Ok(Opened::FilterBlock(_) | Opened::Partitions(_)) => Self::without_filter("filter block"),
             Err(unopened) => Self::unusable("none", explained(&unopened.reason), unopened.outcome),
         };
@@ -98,7 +98,22 @@ impl FileAnswer {
             Some(reader) => Self::of_filter("table", reader.filter(), ends),
             None => Self::without_filter("table"),
         };
-        Self { may_hold: found.may_hold && table.may_hold(ends.range()), ..found }
+        let may_hold = found.may_hold && table.may_hold(ends.range());
+        found.within(may_hold)
+    }
+
+    /// It has no range filter, but its database's manifest may have its bounds.
+    fn of_foreign(table: &ForeignTable, file: Option<&ManifestFile>, ends: &Ends) -> Self {
+        let range = file.and_then(|file| table.key_range(file));
+        let meets = range.is_none_or(|range| range.meets(&ends.lower, &ends.upper));
+        Self::without_filter(table.engine().name()).within(meets)
+    }
+
+    /// The same with the answer of the bounds, which needs no filter if it is no.
+    fn within(self, may_hold: bool) -> Self {
+        let is_answered = self.outcome == Outcome::Yes && !may_hold;
+        let problem = self.problem.filter(|_| !is_answered);
+        Self { may_hold, problem, ..self }
     }
 
     fn of_filter<D: AsRef<[u8]>>(

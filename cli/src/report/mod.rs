@@ -13,13 +13,14 @@ use std::time::Instant;
 use anyhow::Context;
 use serde::Serialize;
 use sstfilter::kind::{self, KindEntry, Updates};
-use sstfilter::sst::{FileSystem, LocalFileSystem, WritableFile};
+use sstfilter::sst::{FileSystem, LocalFileSystem};
 use sstfilter_charts::{Machine, today};
 
 use crate::args::ReportArgs;
 use crate::filters::Omission;
-use crate::output::Outcome;
+use crate::output::{Outcome, path_name};
 use crate::progress;
+use crate::replace::{self, Mark, Replaces};
 use crate::units::counted;
 use measure::{Effort, KeysPoint, RatePoint};
 use overfill::OverfillPoint;
@@ -73,11 +74,12 @@ pub(crate) fn run(args: &ReportArgs) -> anyhow::Result<(Outcome, Summary)> {
     // Checked first: minutes of measuring must not end at a directory that cannot be written.
     prepare(&args.out)?;
     let report = measure(args)?;
-    let files = vec![
-        write(&args.out, "report.html", &page::html(&report)?)?,
-        write(&args.out, "report.csv", &csv::csv(&report.family)?)?,
-        write(&args.out, "report.json", &(serde_json::to_string_pretty(&report)? + "\n"))?,
-    ];
+    let contents = [page::html(&report)?, csv::csv(&report.family)?, serde_json::to_string_pretty(&report)? + "\n"];
+    let mut files = Vec::new();
+    for ((path, replaces), contents) in files_in(&args.out).into_iter().zip(contents) {
+        replace::write(&path, contents.as_bytes(), replaces)?;
+        files.push(path_name(&path).into_owned());
+    }
     let filters = report.family.filters.iter().map(|filter| filter.name).collect();
     let Report { omissions, findings, seconds, .. } = report;
     Ok((Outcome::Yes, Summary { files, filters, omissions, findings, seconds }))
@@ -128,31 +130,29 @@ fn command(args: &ReportArgs) -> String {
     words.into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
 
-/// Creates the directory if there is none, and checks that files can be written there.
+/// The files of a report, and by what those of an earlier one are known.
+fn files_in(directory: &Path) -> [(PathBuf, Replaces); 3] {
+    let marks = [
+        ("report.html", page::FIRST_LINE),
+        ("report.csv", csv::HEADER),
+        ("report.json", "{\n  \"program\": \"sstfilter\","),
+    ];
+    marks.map(|(name, mark)| (directory.join(name), Replaces::Own(Mark::Beginning(mark))))
+}
+
+/// Creates the directory if there is none, and checks that the files can be written there.
 fn prepare(directory: &Path) -> anyhow::Result<()> {
-    std::fs::create_dir_all(directory)
-        .with_context(|| format!("cannot make the directory {} (--out)", directory.display()))?;
-    temporary(directory).map(drop)
-}
-
-fn temporary(directory: &Path) -> anyhow::Result<Box<dyn WritableFile>> {
+    let name = path_name(directory);
+    std::fs::create_dir_all(directory).with_context(|| format!("cannot make the directory {name} (--out)"))?;
+    files_in(directory).iter().try_for_each(|(path, replaces)| replaces.check(path))?;
     let file = LocalFileSystem.create(directory);
-    file.with_context(|| format!("cannot write in the directory {} (--out)", directory.display()))
-}
-
-/// Writes one file whole, or leaves what was there.
-fn write(directory: &Path, name: &str, contents: &str) -> anyhow::Result<PathBuf> {
-    let path = directory.join(name);
-    let mut file = temporary(directory)?;
-    let written = file.write_all(contents.as_bytes()).and_then(|()| file.sync()).and_then(|()| file.persist(&path));
-    written.with_context(|| format!("cannot write {}", path.display()))?;
-    Ok(path)
+    file.map(drop).with_context(|| format!("cannot write in the directory {name} (--out)"))
 }
 
 /// What is printed when the report is written.
 #[derive(Debug, Serialize)]
 pub(crate) struct Summary {
-    files: Vec<PathBuf>,
+    files: Vec<String>,
     filters: Vec<&'static str>,
     omissions: Vec<Omission>,
     findings: Vec<String>,
@@ -166,7 +166,7 @@ impl fmt::Display for Summary {
         for omission in &self.omissions {
             writeln!(f, "- left out: {} at {}: {}", omission.filter, omission.at, omission.reason)?;
         }
-        self.files.iter().try_for_each(|file| writeln!(f, "wrote {}", file.display()))?;
+        self.files.iter().try_for_each(|file| writeln!(f, "wrote {file}"))?;
         writeln!(f)?;
         self.findings.iter().try_for_each(|finding| writeln!(f, "{finding}"))
     }

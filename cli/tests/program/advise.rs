@@ -235,3 +235,34 @@ fn names_of_various_lengths_are_measured_with_ordered_codes_alone() {
     let one = place.write("one", "k\n");
     run(&["advise", "--ranges", &one]).expect_code(0);
 }
+
+/// The useless reads of a level without filters hide what the others take.
+#[test]
+fn memory_that_saves_no_reads_is_told() {
+    let levels = ["advise", "--levels", "40K/4,1e5,1e6,1e7", "--bits-per-key", "10", "--optimize-for-hits"];
+    let page = run(&levels).expect_code(0).stdout;
+    assert!(page.contains("bytes would do: 1.0"), "{page}");
+    let json = run(&[&levels[..], &["--json"]].concat()).expect_code(0).json();
+    let number = |of: &str, field: &str| json[of][field].as_f64().unwrap();
+    assert!(number("enough", "bytes") < number("plan", "bytes") / 2.0, "{json}");
+    assert!(number("enough", "useless_reads") < number("plan", "useless_reads") * 1.01, "{json}");
+    let needed =
+        run(&["advise", "--levels", "40K/4,1e5,1e6,1e7", "--bits-per-key", "10", "--json"]).expect_code(0).json();
+    assert!(needed["enough"].is_null(), "{needed}");
+}
+
+#[test]
+fn the_filters_of_tables_are_drawn_to_a_new_file_and_to_no_other() {
+    let place = Place::new();
+    let tables = place.build(3_000, &["--files", "3", "--policy", "bloom"]);
+    let chart = place.text("filters.svg");
+    let advise = ["advise", "--tables", &tables, "../interop/fixtures/leveldb", "--chart", &chart];
+    run(&advise).expect_code(0);
+    let svg = fs::read_to_string(&chart).unwrap();
+    assert!(svg.starts_with("<svg") && svg.contains("sstfilter, Ribbon") && svg.contains("information bound"), "{svg}");
+    assert!((1..=3).all(|number| svg.contains(&format!("00000{number}.sst: 1,000 keys"))), "a tip for each table");
+    assert!(svg.contains("6000-keys.ldb: 6,000 keys"), "{svg}");
+    run(&advise).expect_error("expected a file that does not exist");
+    assert_eq!(fs::read_to_string(&chart).unwrap(), svg);
+    run(&["advise", "--keys", "5", "--chart", &place.text("other.svg")]).expect_code(2);
+}

@@ -269,3 +269,36 @@ fn a_damaged_table_is_an_error_and_not_a_set_of_fewer_keys() {
     crate::common::flip(format!("{tables}/000001.sst"), 1_000);
     run(&["compare", "--input", &tables]).expect_error("checksum");
 }
+
+/// The keys of one table that cannot be read are no reason to say nothing of all others, and no reason to be silent.
+#[test]
+fn what_cannot_be_read_is_left_out_and_told_with_how_to_get_its_keys() {
+    let place = Place::new();
+    let tables = place.build(4_000, &["--files", "2"]);
+    let fixtures = format!("{}/../interop/fixtures/rocksdb", env!("CARGO_MANIFEST_DIR"));
+    let sound = figures(&compare(&["--input", &tables]));
+    for (name, fixture) in [("000008.sst", "11.8-codec-zstd-dictionary.sst"), ("000009.sst", "7.8-codec-zlib.sst")] {
+        fs::copy(format!("{fixtures}/{fixture}"), format!("{tables}/{name}")).unwrap();
+    }
+    let compared = compare(&["--input", &tables]);
+    assert_eq!(figures(&compared), sound);
+    let left_out: Vec<_> =
+        compared["left_out"].as_array().unwrap().iter().map(|left| left["path"].as_str().unwrap()).collect();
+    assert!(
+        left_out.len() == 2 && left_out[0].ends_with("000008.sst") && left_out[1].ends_with("000009.sst"),
+        "{compared}"
+    );
+    let page = run(&["compare", "--input", &tables]).expect_code(0).stdout;
+    assert!(page.contains("sst_dump --file=TABLE --command=scan --output_hex | sed"), "{page}");
+    let alone = format!("{tables}/000009.sst");
+    run(&["compare", "--input", &alone]).expect_error("sst_dump --file=TABLE");
+    run(&["dump", "--keys-only", &alone]).expect_error("sst_dump --file=TABLE");
+
+    fs::write(format!("{tables}/000003.sst"), "what is left of a table").unwrap();
+    crate::common::flip(format!("{tables}/000002.sst"), 20_000);
+    let damaged = run(&["compare", "--json", "--input", &tables]).expect_code(1).json();
+    let why: Vec<_> =
+        damaged["left_out"].as_array().unwrap().iter().map(|left| left["why"].as_str().unwrap()).collect();
+    assert!(why.len() == 4 && why[0].contains("cut short"), "{why:?}");
+    assert!(why[1].starts_with("all behind its first 1,") && why[1].contains("checksum"), "{why:?}");
+}

@@ -390,3 +390,107 @@ fn a_stated_comparator_makes_a_filter_usable_that_the_table_does_not_say_enough_
     assert!(found.as_u64().unwrap() > ABSENT * 9 / 10, "{found}");
     assert_eq!(absent_of_comparator(&table, &stored, "leveldb.BytewiseComparator"), 0);
 }
+
+fn crc32c(bytes: &[u8]) -> u32 {
+    let bit = |crc: u32| if crc & 1 == 1 { crc >> 1 ^ 0x82f6_3b78 } else { crc >> 1 };
+    !bytes.iter().fold(!0, |crc, &byte| (0..8).fold(crc ^ u32::from(byte), |crc, _| bit(crc)))
+}
+
+/// The file CURRENT, and a manifest in which a table on level 1 has this number, length, and these ends.
+fn write_manifest(place: &Place, number: u8, bytes: u64, ends: [&str; 2]) {
+    let mut record = vec![100, 1, number];
+    let mut rest = bytes;
+    while rest > 127 {
+        record.push(rest.to_le_bytes()[0] | 128);
+        rest >>= 7;
+    }
+    record.push(rest.to_le_bytes()[0]);
+    for end in ends {
+        record.push(u8::try_from(end.len() + 8).unwrap());
+        record.extend([end.as_bytes(), &[1; 8]].concat());
+    }
+    record.extend([1, 1]);
+    let framed = [&[1], &record[..]].concat();
+    let crc = crc32c(&framed).rotate_right(15).wrapping_add(0xa282_ead8).to_le_bytes();
+    let length = u16::try_from(record.len()).unwrap().to_le_bytes();
+    fs::write(place.path("CURRENT"), "MANIFEST-000002\n").unwrap();
+    fs::write(place.path("MANIFEST-000002"), [&crc[..], &length, &framed].concat()).unwrap();
+}
+
+/// A lookup goes to the tables between whose ends its key is. Only the manifest has them.
+#[test]
+fn the_ends_of_a_table_of_rocksdb_are_those_of_its_manifest_if_it_is_that_of_the_file() {
+    let source = format!("{FIXTURES}/rocksdb/11.8-no-policy.sst");
+    let [stored, _] = decimal_keys(&fixtures()[&source]);
+    let (smallest, largest) = (stored.lines().next().unwrap(), stored.lines().last().unwrap());
+    let place = Place::new();
+    let table = place.text("000007.sst");
+    fs::copy(&source, &table).unwrap();
+    let bytes = fs::metadata(&table).unwrap().len();
+    let stored = place.write("stored", &stored);
+    let outside = place.write("outside", format!("!\n{largest}!\n"));
+    let touching_none = |keys: &str, more: &[&str]| {
+        run(&[&["probe", "--json", &table, "--keys", keys], more].concat()).expect_code(0).json()["keys_touching_none"]
+            .clone()
+    };
+    assert_eq!(touching_none(&outside, &[]), 0, "nothing tells its ends, and it has no filter");
+    write_manifest(&place, 7, bytes, [smallest, largest]);
+    assert_eq!(touching_none(&outside, &[]), 2);
+    assert_eq!(touching_none(&stored, &[]), 0);
+    assert_eq!(touching_none(&outside, &["--filters-only"]), 0);
+    let range = |lower: &str, upper: &str| {
+        let found = run(&["probe", "--json", &table, "--range", lower, upper]).expect_code(0).json();
+        found["per_table"][0].clone()
+    };
+    assert_eq!((&range("!", smallest)["may_hold"], &range("!", smallest)["problem"]), (&false.into(), &Value::Null));
+    assert_eq!(range("!", &format!("{smallest}!"))["may_hold"], true);
+    assert_eq!(range(&format!("{largest}!"), "~")["may_hold"], false);
+    assert_eq!(range(largest, "~")["may_hold"], true);
+    // Another table of this number, and one that the manifest does not have.
+    for (number, bytes) in [(7, bytes + 1), (8, bytes)] {
+        write_manifest(&place, number, bytes, [smallest, largest]);
+        assert_eq!(touching_none(&outside, &[]), 0);
+    }
+}
+
+/// Counted as false positives, they would make a sound filter look broken.
+#[test]
+fn keys_that_a_filter_holds_nothing_of_are_counted_apart() {
+    let place = Place::new();
+    let keys = place.write("words", "apple\nbanana\n");
+    let table = format!("{FIXTURES}/pebble/v4-cockroach.sst");
+    let json = run(&["probe", "--json", &table, "--keys", &keys]).expect_code(0).json();
+    let file = &json["per_table"][0];
+    assert_eq!(
+        (&file["keys_not_probed"], &file["positives"], &file["observed_rate"]),
+        (&2.into(), &0.into(), &Value::Null)
+    );
+    assert_eq!(
+        (&json["keys_touching_none"], &json["mean_tables_per_key"], &json["not_probed"]),
+        (&0.into(), &1.0.into(), &2.into())
+    );
+    let page = run(&["probe", &table, "--keys", &keys]).expect_code(0).stdout;
+    assert!(page.contains("may hold 2 keys more, of which its filter holds nothing"), "{page}");
+    let page = run(&["inspect", &table, "--absent", &keys]).expect_code(0).stdout;
+    assert!(page.contains("not probed        2 keys: the filter holds nothing of such keys"), "{page}");
+}
+
+#[test]
+fn a_filter_without_a_checksum_is_used_only_if_that_is_asked_for() {
+    let place = Place::new();
+    let table = format!("{FIXTURES}/rocksdb/11.8-checksum-none-fv5.sst");
+    let fixture = &fixtures()[&table];
+    let [stored, absent] = decimal_keys(fixture);
+    let (stored, absent) = (place.write("stored", stored), place.write("absent", absent));
+    let refused = run(&["probe", &table, "--keys", &absent]).expect_code(0);
+    assert!(refused.stdout.contains("--unchecked-filters uses it all the same"), "{}", refused.stdout);
+    assert!(!refused.stderr.contains("million probes"), "no filter was probed: {}", refused.stderr);
+    let used = ["--json", "--unchecked-filters", "--filters-only"];
+    let positives = |keys: &str| {
+        let report = run(&[&["probe", &table, "--keys", keys], &used[..]].concat()).expect_code(0).json();
+        report["per_table"][0]["positives"].clone()
+    };
+    assert_eq!((positives(&absent), positives(&stored)), (fixture["positives"].clone(), fixture["count"].clone()));
+    let verified = run(&["verify", "--json", "--unchecked-filters", &table]).expect_code(0).json();
+    assert_eq!(verified["files"][0]["keys_probed"], fixture["count"]);
+}

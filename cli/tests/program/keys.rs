@@ -34,7 +34,7 @@ fn keys_that_do_not_have_their_format_are_refused_by_line() {
     let (out, keys) = (place.build(10, &[]), place.write("keys", "6b65\n6b6\n"));
     run(&["probe", &out, "--keys", &keys, "--keys-format", "hex"]).expect_error("line 2: expected two hexadecimal");
     run(&["get", &out, "key0001", "--keys-format", "hex"]).expect_error("key 'key0001': expected hexadecimal digits");
-    run(&["get", &out, "k", "--keys-format", "base64"]).expect_error("possible values: lines, nul, hex");
+    run(&["get", &out, "k", "--keys-format", "base64"]).expect_error("possible values: lines, crlf, nul, hex");
     run(&["get", &out, "--keys", &place.write("none", "\n")]).expect_error("holds no key");
 }
 
@@ -44,7 +44,7 @@ fn a_byte_order_mark_is_dropped_and_said_to_be() {
     let (out, keys) = (place.text("tables"), place.write("keys", "\u{feff}a\tx\r\nb\n"));
     let built = run(&["build", "--input", &keys, "--out", &out]).expect_code(0);
     assert!(built.stderr.contains("the byte order mark at its beginning is not part"), "{}", built.stderr);
-    assert_eq!(run(&["get", &out, "a"]).expect_code(0).stdout, "x\n");
+    assert_eq!(run(&["get", &out, "a"]).expect_code(0).stdout, "x\r\n");
 }
 
 #[test]
@@ -84,4 +84,50 @@ fn a_dash_is_standard_input_for_tables_and_blocks() {
         run_with_input(&["verify", "-"], cut).expect_code(1);
         run_with_input(&["inspect", "-"], cut).expect_code(1);
     }
+}
+
+#[test]
+fn a_stored_key_that_ends_in_a_carriage_return_can_be_looked_up() {
+    let place = Place::new();
+    let (keys, out) = (place.write("keys", "6162630d\t310d\n616263\t32\n"), place.text("tables"));
+    run(&["build", "--input", &keys, "--out", &out, "--keys-format", "hex"]).expect_code(0);
+    let asked = |format: &str, lines: &[u8]| {
+        let got = run_with_input(&["get", &out, "--keys", "-", "--keys-format", format, "--json"], lines);
+        let found =
+            got.json()["lookups"].as_array().unwrap().iter().map(|one| one["value"].clone()).collect::<Vec<_>>();
+        (found, got.stderr)
+    };
+    let (found, told) = asked("lines", b"abc\r\nabc\n");
+    assert_eq!(found, ["1\r", "2"]);
+    assert!(told.contains("1 line of 2 with a carriage return") && told.contains("--keys-format crlf"), "{told}");
+    assert_eq!(asked("lines", b"abc\n").1, "");
+    assert_eq!(asked("crlf", b"abc\r\r\nabc\r\n"), (vec!["1\r".into(), "2".into()], String::new()));
+
+    // Each format reads back what it wrote.
+    let table = format!("{out}/000001.sst");
+    let hex = run(&["dump", &table, "--keys-format", "hex"]).expect_code(0).stdout;
+    for (format, dumped) in [("lines", "abc\t2\nabc\r\t1\r\n"), ("crlf", "abc\t2\r\nabc\r\t1\r\r\n")] {
+        assert_eq!(run(&["dump", &table, "--keys-format", format]).expect_code(0).stdout, dumped);
+        let (text, again) = (place.write("text", dumped), place.text(format));
+        run(&["build", "--input", &text, "--out", &again, "--keys-format", format]).expect_code(0);
+        let read_back = run(&["dump", &format!("{again}/000001.sst"), "--keys-format", "hex"]).expect_code(0).stdout;
+        assert_eq!(read_back, hex, "{format}");
+        let got = run(&["get", &out, "--keys", &text, "--keys-format", format]).expect_code(0).stdout;
+        assert_eq!(got, dumped, "{format}");
+    }
+}
+
+#[test]
+fn empty_lines_are_counted_and_the_empty_key_is_a_tab() {
+    let place = Place::new();
+    let (keys, out) = (place.write("keys", "\tempty\n\n\na\n"), place.text("tables"));
+    let built = run(&["build", "--input", &keys, "--out", &out]).expect_code(0);
+    let note = "2 empty lines skipped: the empty key is a line with a tab alone";
+    assert!(built.stderr.contains(note), "{}", built.stderr);
+    for format in ["lines", "crlf", "hex"] {
+        let got = run_with_input(&["get", &out, "--keys", "-", "--keys-format", format], b"\n\t\n\n").expect_code(0);
+        assert!(got.stdout.contains("empty") || format == "hex", "{}", got.stdout);
+        assert!(got.stderr.contains(note), "{}", got.stderr);
+    }
+    assert!(run(&["help", "get"]).expect_code(0).stdout.contains("a tab alone is"), "the help says so");
 }

@@ -9,13 +9,20 @@ mod common;
 mod advise;
 mod build;
 mod compare;
+mod damage;
 mod demo;
 mod export;
 mod foreign;
+#[cfg(target_os = "linux")]
+mod hostile;
+mod json;
 mod keys;
 mod partitions;
+mod parts;
 mod probe;
 mod ranges;
 mod read;
 mod rebuild;
+#[cfg(unix)]
+mod replacing;
 mod report;

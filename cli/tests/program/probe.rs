@@ -93,11 +93,11 @@ fn a_bare_filter_block_answers_as_its_table_does() {
     let block = block_of(&place, &format!("{out}/000001.sst"));
     let absent = place.write("absent", lines(0..20_000, |key| format!("absent{key}")));
     for keys in [&place.text("keys.tsv"), &absent] {
-        let of_table = run(&["probe", &out, "--keys", keys, "--only-maybe"]).expect_code(0).stdout;
+        let of_table = run(&["probe", &out, "--keys", keys, "--only-maybe", "--filters-only"]).expect_code(0).stdout;
         assert!(!of_table.is_empty());
         assert_eq!(run(&["probe", &block, "--keys", keys, "--only-maybe"]).expect_code(0).stdout, of_table);
     }
-    let both = run(&["probe", &out, &block, "--keys", &absent, "--json"]).expect_code(0).json();
+    let both = run(&["probe", &out, &block, "--keys", &absent, "--json", "--filters-only"]).expect_code(0).json();
     assert_eq!(both["tables"], 2);
     assert_eq!(both["per_table"][0]["positives"], both["per_table"][1]["positives"]);
     assert_eq!(both["per_table"][1]["format"], "filter block");
@@ -145,4 +145,36 @@ fn the_speed_of_the_probing_alone_is_told() {
     let number = |name: &str| json[name].as_f64().unwrap();
     assert!((number("probes_per_second") * number("probing_seconds") - 49_000.0).abs() < 1.0, "{json}");
     assert!(run(&["probe", &out, "--keys", &place.text("keys.tsv")]).expect_code(0).stderr.contains("million probes"));
+}
+
+/// Of disjoint tables, a lookup touches one at most, whatever their filters say: each false positive of another table
+/// would be a read that never happens.
+#[test]
+fn a_key_touches_only_tables_between_whose_ends_it_is() {
+    let place = Place::new();
+    let out = place.build(8_000, &["--files", "8", "--consecutive", "--policy", "bloom", "--bits-per-key", "2"]);
+    let keys = place.text("keys.tsv");
+    let json = |more: &[&str]| run(&[&["probe", &out, "--keys", &keys, "--json"], more].concat()).expect_code(0).json();
+    let (by_bounds, by_filters) = (json(&[]), json(&["--filters-only"]));
+    assert_eq!((&by_bounds["mean_tables_per_key"], &by_bounds["max_tables_per_key"]), (&1.0.into(), &1.into()));
+    assert_eq!(
+        (&by_bounds["mean_tables_in_range_per_key"], &by_filters["mean_tables_in_range_per_key"]),
+        (&1.0.into(), &8.0.into())
+    );
+    assert!(by_filters["mean_tables_per_key"].as_f64().unwrap() > 3.0, "{by_filters}");
+    assert_eq!(by_bounds["per_table"][3]["keys_in_range"], 1_000);
+    let own = per_key(&[&out, "--keys", &keys]);
+    assert!((0..8_000).all(|key| own[&format!("key{key:04}")] == [format!("{:06}.sst", key / 1_000 + 1)]));
+
+    // Beyond all tables, between two of them, and at their ends.
+    let edges = place.write("edges", "a\nkey0000\nkey0999\nkey0999!\nkey1000\nkey7999\nz\n");
+    let touched = per_key(&[&out, "--keys", &edges]);
+    let tables = |key: &str| touched[key].len();
+    let counts = ["a", "key0000", "key0999", "key0999!", "key1000", "key7999", "z"].map(tables);
+    assert_eq!(counts, [0, 1, 1, 0, 1, 1, 0]);
+    let page = run(&["probe", &out, "--keys", &keys]).expect_code(0).stdout;
+    assert!(page.contains("by their smallest and largest keys alone: 1.000 on average"), "{page}");
+    let absent = place.write("absent", "a\nz\n");
+    let unprobed = run(&["probe", &out, "--keys", &absent, "--json"]).expect_code(0).json();
+    assert!(unprobed["observed_rate"].is_null() && unprobed["per_table"][0]["observed_rate"].is_null(), "{unprobed}");
 }

@@ -86,6 +86,9 @@ fn a_sidecar_that_is_stale_or_damaged_is_said_to_be_and_the_tables_own_filter_an
         let got = run(&["get", &out, "key0042"]).expect_code(0);
         assert!(got.stdout == "value0042\n" && got.stderr.contains("reading without a sidecar"), "{}", got.stderr);
     }
+    let refused = run(&["rebuild", &out]).expect_code(2).stdout;
+    assert!(refused.contains("000001.sst.filter was not written by this command"), "half a sidecar is none: {refused}");
+    fs::remove_file(&one).unwrap();
     run(&["rebuild", &out]).expect_code(0);
     run(&["verify", &out]).expect_code(0);
     fs::remove_file(format!("{out}/000001.sst")).unwrap();

@@ -110,10 +110,17 @@ fn check_page(html: &str, filters: &BTreeSet<&str>) {
 #[test]
 fn a_report_that_is_made_again_replaces_its_files_and_no_others() {
     let place = Place::new();
-    place.write("report.csv", "old");
     place.write("notes.txt", "mine");
     let out = place.text("");
-    let text = run(&["report", "--out", &out, "--most-keys", "1000"]).expect_code(0).stdout;
+    let report = ["report", "--out", &out, "--most-keys", "1000"];
+    for mine in ["report.html", "report.csv", "report.json"] {
+        place.write(mine, "{\n  \"program\": \"of mine\"");
+        run(&report).expect_error(&format!("{mine} was not written by this command"));
+        assert_eq!(names(&out).len(), 2, "nothing is written beside it");
+        fs::remove_file(place.path(mine)).unwrap();
+    }
+    run(&report).expect_code(0);
+    let text = run(&report).expect_code(0).stdout;
     assert!(text.contains("binary-fuse-4") && text.contains("report.html"), "{text}");
     assert_eq!(fs::read_to_string(place.path("notes.txt")).unwrap(), "mine");
     assert!(fs::read_to_string(place.path("report.csv")).unwrap().starts_with("section,filter,"));

@@ -3,6 +3,7 @@
 mod batch;
 mod file;
 mod info;
+mod key_range;
 mod keys;
 mod layout;
 mod leveldb;
@@ -15,6 +16,7 @@ mod verify;
 
 pub use batch::{BatchAnswer, BatchAnswers, KeyBatch};
 pub use info::{Coverage, FilterInfo, FilterUnit, UnitBytes};
+pub use key_range::KeyRange;
 pub use keys::UserKeys;
 pub use verify::{BlockReport, BlockState, VerifyReport};
 
@@ -286,6 +288,13 @@ impl<R: RandomAccess> Table<R> {
                 filters.may_contain(key, hash).map(Probe::of)
             }
         }
+    }
+
+    /// Whether the filter would have something of `key` if the table had the key. Of a key that its prefix extractor or
+    /// comparer makes nothing of, it has nothing: such a key may be present, and its filter has not been probed for it.
+    #[must_use]
+    pub fn filter_covers(&self, key: &[u8]) -> bool {
+        self.layout.rules.as_ref().is_ok_and(|rules| rules.added_of(key) != Ok(None))
     }
 
     /// Whether the table may have any key that begins with `prefix`, for a filter of prefixes.

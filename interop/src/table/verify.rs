@@ -187,6 +187,7 @@ impl<R: RandomAccess> Table<R> {
         };
         let is_on = |name: &str| self.properties().number(name) == Some(1);
         if is_on(name::INDEX_KEY_IS_USER_KEY)
+            && !self.has_index_without_keys()
             && let Some(problem) = needs(3, "index keys without sequence number")
         {
             return Some(problem);
@@ -206,6 +207,13 @@ impl<R: RandomAccess> Table<R> {
             }
             _ => None,
         }
+    }
+
+    /// RocksDB settles whether a partitioned index has user keys when it adds the first: of a table of range tombstones alone,
+    /// the property says so in all versions.
+    fn has_index_without_keys(&self) -> bool {
+        let has_two_levels = self.layout.data.as_ref().is_ok_and(|place| place.index.two_levels);
+        has_two_levels && self.properties().data_blocks() == Some(0)
     }
 
     fn first_filter_kind(&self) -> Option<FilterKind> {

@@ -12,13 +12,14 @@ pub(crate) fn empty_filter() -> Vec<u8> {
     [&[0; 64][..], &[0xff, 0, 6, 0, 0]].concat()
 }
 
-/// A table of RocksDB in format version 5, without data blocks.
+/// A table of RocksDB, without data blocks.
 #[derive(Clone, Debug)]
 pub(crate) struct Forged {
     pub(crate) properties: BTreeMap<String, Vec<u8>>,
     /// Blocks and their names in the metaindex.
     pub(crate) blocks: Vec<(Vec<u8>, Vec<u8>)>,
     pub(crate) compression: u8,
+    pub(crate) version: u32,
 }
 
 impl Forged {
@@ -36,7 +37,7 @@ impl Forged {
             ("rocksdb.block.based.table.whole.key.filtering", b"1".to_vec()),
         ];
         let properties = properties.map(|(name, value)| (name.to_owned(), value)).into();
-        Self { properties, blocks: vec![(name.as_bytes().to_vec(), contents)], compression: 0 }
+        Self { properties, blocks: vec![(name.as_bytes().to_vec(), contents)], compression: 0, version: 5 }
     }
 
     pub(crate) fn property(mut self, name: &str, value: &[u8]) -> Self {
@@ -58,6 +59,13 @@ impl Forged {
         self.written(Vec::new(), BlockHandle { offset: 0, size: 0 })
     }
 
+    /// With an index that names no block, as the engine writes it.
+    pub(crate) fn open_with_empty_index(&self) -> Table<Bytes> {
+        let mut file = Vec::new();
+        let index = append(&mut file, b"\0\0\0\0\x01\0\0\0", 0);
+        Table::open(self.written(file, index)).expect("a table that opens")
+    }
+
     /// With one data block.
     pub(crate) fn open_with_data(&self, data: &[u8]) -> Table<Bytes> {
         let mut file = Vec::new();
@@ -76,7 +84,7 @@ impl Forged {
         named.insert(b"rocksdb.properties".to_vec(), append(&mut file, &row_block(properties), 0));
         let metaindex = row_block(named.iter().map(|(name, handle)| (name.as_slice(), encoded(*handle))));
         let metaindex = append(&mut file, &metaindex, 0);
-        footer_with_index(&mut file, metaindex, index);
+        footer_with_index(&mut file, metaindex, index, self.version);
         file.into()
     }
 
@@ -87,16 +95,16 @@ impl Forged {
 
 /// Type 1, CRC32C; format version 5.
 pub(crate) fn footer(file: &mut Vec<u8>, metaindex: BlockHandle) {
-    footer_with_index(file, metaindex, BlockHandle { offset: 0, size: 0 });
+    footer_with_index(file, metaindex, BlockHandle { offset: 0, size: 0 }, 5);
 }
 
-fn footer_with_index(file: &mut Vec<u8>, metaindex: BlockHandle, index: BlockHandle) {
+fn footer_with_index(file: &mut Vec<u8>, metaindex: BlockHandle, index: BlockHandle, version: u32) {
     let mut handles = encoded(metaindex);
     handles.extend(encoded(index));
     handles.resize(40, 0);
     file.push(1);
     file.extend(handles);
-    file.extend(5_u32.to_le_bytes());
+    file.extend(version.to_le_bytes());
     file.extend(MAGIC.to_le_bytes());
 }
 

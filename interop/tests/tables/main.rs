@@ -5,6 +5,7 @@
 
 #![expect(clippy::expect_used, reason = "tests, and the functions they share")]
 
+mod bounds;
 mod damage;
 mod fixtures;
 mod forged;

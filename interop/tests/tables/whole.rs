@@ -4,6 +4,7 @@ use bytes::Bytes;
 use sstfilter_interop::{BatchAnswer, Engine, KeyBatch, Probe, Table};
 
 use crate::fixtures;
+use crate::forged::Forged;
 
 #[test]
 fn every_table_is_sound_and_loses_no_key() {
@@ -72,4 +73,24 @@ fn tables_of_format_versions_0_and_1_are_read_by_the_same_rules() {
         keys.iter().for_each(|key| assert_eq!(table.probe(key), Probe::MaybePresent));
         assert!(table.probe(b"a stranger").is_absent());
     }
+}
+
+/// RocksDB settles the form of a partitioned index's keys with the first key. Without one, the property has its initial value.
+#[test]
+fn range_tombstones_alone_under_a_partitioned_index_are_sound_in_every_format_version() {
+    let tombstones = crate::forged::row_block([(&b"a\x01\x0f\0\0\0\0\0\0"[..], b"c".to_vec())]);
+    let table = |version, index_type: u32, data_blocks| {
+        let forged = Forged { version, ..Forged::with_block("rocksdb.range_del2", tombstones.clone()) };
+        let numbers =
+            [("rocksdb.num.entries", 1), ("rocksdb.num.range-deletions", 1), ("rocksdb.num.data.blocks", data_blocks)];
+        let forged = numbers.into_iter().fold(forged, |forged, (name, value)| forged.property(name, &[value]));
+        let forged = forged.without_property("rocksdb.num.filter_entries");
+        let forged = forged.property("rocksdb.block.based.table.index.type", &index_type.to_le_bytes());
+        forged.property("rocksdb.index.key.is.user.key", &[1]).open_with_empty_index().verify()
+    };
+    for version in 2..=5 {
+        assert!(table(version, 2, 0).is_sound(), "version {version}: {:?}", table(version, 2, 0));
+    }
+    // With keys, or with an index of another type, it is the version that is wrong.
+    assert!(!table(2, 0, 0).is_sound() && !table(2, 2, 1).is_sound());
 }

@@ -1,4 +1,5 @@
 use super::shape::{FOUR, FuseArity, THREE, shape_for};
+use crate::effort;
 use crate::filter::fingerprint::{PeeledShape, build};
 use crate::filter::peel::{NO_RESERVE, Placement};
 use crate::hash::KeyHash;
@@ -36,7 +37,7 @@ fn attempts(arity: FuseArity, keys: u64, sets: u64) -> (f64, u32) {
 /// The numbers at which the usual formulas fail most attempts, and the worst of ours.
 #[test]
 fn building_takes_about_one_attempt_at_every_number_of_keys() {
-    let is_long = std::env::var_os("SSTFILTER_LONG").is_some_and(|value| value == "1");
+    let is_long = effort::is_long();
     let (below, work) = if is_long { (1_100_000, 40_000_000) } else { (140_000, 250_000) };
     for arity in [FuseArity::Three, FuseArity::Four] {
         let known = [0, 1, 2, 3, 10, 100, 1_000, 3_551, 10_000, 11_480, 11_500, 11_521, 37_454, 100_000];

@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::common;
+pub(crate) use tables::data_blocks;
 use ways::Way;
 
 /// What came of one case.

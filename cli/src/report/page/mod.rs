@@ -10,6 +10,9 @@ use super::{Family, Report, overfill};
 use crate::filters::Omission;
 use crate::units::{brief_percent, grouped};
 
+/// The first line of the document.
+pub(super) const FIRST_LINE: &str = "<!DOCTYPE html><!-- made by sstfilter report -->\n";
+
 /// The document.
 pub(super) fn html(report: &Report) -> anyhow::Result<String> {
     let family = &report.family;
@@ -21,7 +24,7 @@ pub(super) fn html(report: &Report) -> anyhow::Result<String> {
     };
     let (page_style, charts_style, head) = (include_str!("style.css"), css(), head(report));
     Ok(format!(
-        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/>\
+        "{FIRST_LINE}<html lang=\"en\"><head><meta charset=\"utf-8\"/>\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\
          <title>The filter family, measured</title><style>{page_style}{charts_style}</style></head><body><main>\
          {head}{figures}{omissions}</main></body></html>\n"

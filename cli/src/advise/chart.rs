@@ -1,0 +1,115 @@
+//! A picture of a store's own filters: size and rate of each table's, beside what this library's would be.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+
+use anyhow::{Context, anyhow, ensure};
+use sstfilter::{FalsePositiveRate, KindPolicy, Sizing};
+use sstfilter_charts::{Axis, Chart, Colour, Form, Frame, Labels, Mark, Point, Series, Style};
+
+use super::tables::TableFilter;
+use crate::units::{counted, grouped, percent};
+
+/// Rates of the lines that are drawn beside the tables.
+const STEPS: u32 = 60;
+
+/// The most bits per key that are drawn: a table of a few keys has hundreds, and would make all others a line at the bottom.
+const MOST_BITS: f64 = 40.0;
+
+/// Styles of the levels; further ones begin again.
+const STYLES: [(Colour, Mark); 7] = [
+    (Colour::RED, Mark::Disc),
+    (Colour::AMBER, Mark::Square),
+    (Colour::GREEN, Mark::Triangle),
+    (Colour::PINK, Mark::Square),
+    (Colour::BROWN, Mark::Diamond),
+    (Colour::SKY, Mark::Disc),
+    (Colour::NAVY, Mark::Diamond),
+];
+
+/// A table's name and filter.
+pub(super) type NamedFilter = (String, TableFilter);
+
+/// Draws the filters to a new file. What is there already is not touched.
+pub(super) fn write(path: &Path, filters: &[NamedFilter]) -> anyhow::Result<()> {
+    let svg = chart(filters)?.svg(Frame::FILE).map_err(|problem| anyhow!("--chart: cannot be drawn: {problem}"))?;
+    let context =
+        || format!("--chart: cannot write {} (expected a file that does not exist)", crate::input::name(path));
+    let mut file = File::create_new(path).with_context(context)?;
+    file.write_all(svg.as_bytes()).and_then(|()| file.sync_all()).with_context(context)
+}
+
+fn chart(filters: &[NamedFilter]) -> anyhow::Result<Chart> {
+    let is_drawn = |filter: &TableFilter| {
+        filter.expected_fpr > 0.0 && filter.expected_fpr < 1.0 && filter.bits_per_key() <= MOST_BITS
+    };
+    let drawn: Vec<_> = filters.iter().filter(|(_, filter)| is_drawn(filter)).collect();
+    ensure!(!drawn.is_empty(), "--chart: no filter of at most {MOST_BITS} bits per key has a rate between 0 and 1");
+    let rates = drawn.iter().map(|(_, filter)| filter.expected_fpr);
+    let ends = (rates.clone().fold(0.02, f64::max) * 1.5, rates.fold(0.005, f64::min) / 1.5);
+    let ends = (ends.0.min(0.99), ends.1);
+    let most_bits = drawn.iter().map(|(_, filter)| filter.bits_per_key()).fold(-ends.1.log2() * 1.3, f64::max);
+    let mut series = by_level(&drawn);
+    series.extend(lines(&drawn, ends));
+    Ok(Chart {
+        title: match filters.len() - drawn.len() {
+            0 => format!("The filters of {}", counted(drawn.len() as u64, "table")),
+            hidden => {
+                let (drawn, hidden) = (counted(drawn.len() as u64, "table"), grouped(hidden as u64));
+                format!("The filters of {drawn}; {hidden} more of over {MOST_BITS} bits per key or without a rate")
+            }
+        },
+        x: Axis::rates("false positive rate, expected", ends),
+        y: Axis::linear("bits per key", (most_bits.min(MOST_BITS) / 5.0).ceil() * 5.0, 5.0, |bits| format!("{bits}")),
+        labels: Labels::AtEnds,
+        series,
+        limits: Vec::new(),
+        rings: Vec::new(),
+    })
+}
+
+/// The tables of each level, as marks.
+fn by_level(drawn: &[&NamedFilter]) -> Vec<Series> {
+    let mut levels: Vec<_> = drawn.iter().map(|(_, filter)| filter.level).collect();
+    levels.sort_unstable();
+    levels.dedup();
+    let series = |(level, &(colour, mark)): (Option<u32>, &(Colour, Mark))| {
+        let on_level = drawn.iter().filter(|(_, filter)| filter.level == level);
+        let mut points: Vec<_> = on_level.map(|(name, filter)| point(name, filter)).collect();
+        points.sort_by(|left, right| right.at.0.total_cmp(&left.at.0));
+        let name = level.map_or_else(|| "tables now".to_owned(), |level| format!("level {level} now"));
+        Series { name, style: Style { colour, mark, width: 2 }, form: Form::Marks, points }
+    };
+    levels.into_iter().zip(STYLES.iter().cycle()).map(series).collect()
+}
+
+fn point(name: &str, filter: &TableFilter) -> Point {
+    let (bits, keys, rate) = (filter.bits_per_key(), grouped(filter.keys), percent(filter.expected_fpr));
+    Point { at: (filter.expected_fpr, bits), tip: format!("{name}: {keys} keys, {bits:.2} bits per key, {rate}") }
+}
+
+/// This library's filters for as many keys as the median table has, and what no filter can do without.
+fn lines(drawn: &[&NamedFilter], (highest, lowest): (f64, f64)) -> [Series; 3] {
+    let mut keys: Vec<_> = drawn.iter().map(|(_, filter)| filter.keys).collect();
+    keys.sort_unstable();
+    let keys = keys.get(keys.len() / 2).copied().unwrap_or(1);
+    let rates = (0..=STEPS).map(|step| highest * (lowest / highest).powf(f64::from(step) / f64::from(STEPS)));
+    let planned = |policy: fn(Sizing) -> Option<KindPolicy>| {
+        let bits = move |rate| {
+            let plan = policy(Sizing::Rate(FalsePositiveRate::new(rate).ok()?))?.plan(keys, None).ok()?;
+            Some(Point { at: (rate, plan.block_bytes as f64 * 8.0 / keys as f64), tip: String::new() })
+        };
+        rates.clone().filter_map(bits).collect()
+    };
+    let line = |name: &str, colour, form, points| {
+        let style = Style { colour, mark: Mark::Ring, width: 2 };
+        Series { name: name.to_owned(), style, form, points }
+    };
+    let bound = rates.clone().map(|rate| Point { at: (rate, -rate.log2()), tip: String::new() }).collect();
+    [
+        line("sstfilter, Bloom", Colour::BLUE, Form::Line, planned(|sizing| KindPolicy::bloom(sizing).ok())),
+        line("sstfilter, Ribbon", Colour::INK, Form::Line, planned(|sizing| KindPolicy::ribbon(sizing).ok())),
+        line("information bound", Colour::GREY, Form::Broken, bound),
+    ]
+}

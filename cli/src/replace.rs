@@ -1,0 +1,84 @@
+//! How the program writes files, and what they may take the place of.
+//!
+//! A file appears whole or not at all. What is at its path already is replaced only if it is a regular file, and a link is
+//! neither followed nor replaced: `--out /dev/full` would make a file of the device. A file that the command line does not
+//! name itself is replaced only if its bytes say that this program wrote it: other programs number their tables alike.
+
+use std::fs::{self, FileType};
+use std::io;
+use std::path::Path;
+
+use anyhow::{Context, bail, ensure};
+use sstfilter::sst::{FileSystem, LocalFileSystem};
+
+use crate::files::{self, Look};
+use crate::interrupt;
+use crate::output::path_name;
+
+/// What a new file may take the place of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Replaces {
+    Nothing,
+    /// Any regular file.
+    AnyFile,
+    /// Files that the program wrote.
+    Own(Mark),
+}
+
+/// By which bytes a file shows that the program wrote it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Mark {
+    /// The end of a table or of a sidecar.
+    End(Look),
+    /// The beginning of a page.
+    Beginning(&'static str),
+}
+
+impl Replaces {
+    /// Fails if something is at `path` that is not to be replaced.
+    pub(crate) fn check(self, path: &Path) -> anyhow::Result<()> {
+        let name = path_name(path);
+        let found = match fs::symlink_metadata(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            found => found.with_context(|| format!("cannot read {name}"))?.file_type(),
+        };
+        ensure!(found.is_file(), "{name}: expected a regular file or none, got {}: it is not replaced", kind(found));
+        match self {
+            Self::Nothing => bail!("{name} exists already: choose another --out, or replace it with --overwrite"),
+            Self::AnyFile => Ok(()),
+            Self::Own(mark) if mark.is_on(path)? => Ok(()),
+            Self::Own(_) => bail!("{name} was not written by this command: move it away, or choose another place"),
+        }
+    }
+}
+
+impl Mark {
+    fn is_on(self, path: &Path) -> anyhow::Result<bool> {
+        match self {
+            Self::End(look) => Ok(files::look_at(path)? == look),
+            Self::Beginning(text) => files::begins_with(path, text.as_bytes()),
+        }
+    }
+}
+
+fn kind(found: FileType) -> &'static str {
+    if found.is_symlink() {
+        "a symbolic link"
+    } else if found.is_dir() {
+        "a directory"
+    } else {
+        "a device, a pipe or a socket"
+    }
+}
+
+/// Writes a file under a temporary name, and then gives it its own.
+pub(crate) fn write(path: &Path, contents: &[u8], replaces: Replaces) -> anyhow::Result<()> {
+    let context = || format!("cannot write {}", path_name(path));
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let _writing = interrupt::writing();
+    let mut file = LocalFileSystem.create(directory).with_context(context)?;
+    file.write_all(contents).and_then(|()| file.sync()).with_context(context)?;
+    // Minutes may have passed since the path was first looked at.
+    replaces.check(path)?;
+    file.persist(path).and_then(|()| LocalFileSystem.sync_directory(directory)).with_context(context)
+}

@@ -1,0 +1,157 @@
+//! After a crash, one wants to know how much is lost, and to save the rest. The failures guarded against: one bad block
+//! that stands for all, a table that was read and is said to have no entries, a sidecar that nobody uses and that is
+//! called sound, and entries that are lost although their bytes are there.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use crate::common::{Place, flip, run};
+
+/// Builds a table of 20,000 keys without a filter, so that data begins at 0 and takes nearly all of it.
+fn table(place: &Place) -> String {
+    format!("{}/000001.sst", place.build(20_000, &[]))
+}
+
+fn data_bytes(table: &str) -> usize {
+    let shown = run(&["inspect", table, "--json"]).json();
+    usize::try_from(shown["files"][0]["table"]["properties"]["data_bytes"].as_u64().unwrap()).unwrap()
+}
+
+/// Offset and bytes of a part of the table.
+fn part(table: &str, name: &str) -> (usize, usize) {
+    let shown = run(&["inspect", table, "--json"]).json();
+    let layout = shown["files"][0]["table"]["layout"].as_array().unwrap().clone();
+    let region = layout.into_iter().find(|region| region["name"] == name).unwrap();
+    let number = |field: &str| usize::try_from(region[field].as_u64().unwrap()).unwrap();
+    (number("offset"), number("bytes"))
+}
+
+#[test]
+fn verify_lists_every_damaged_block_and_says_how_many_entries_are_lost() {
+    let place = Place::new();
+    let table = table(&place);
+    let bytes = data_bytes(&table);
+    (0..14).for_each(|number| flip(&table, number * bytes / 14 + 10));
+    flip(&table, part(&table, "filter").0 + 5);
+    let found = run(&["verify", &table]).expect_code(1).stdout;
+    let lines: Vec<_> = found.lines().filter(|line| line.contains("data at offset")).collect();
+    assert_eq!(lines.len(), 14, "{found}");
+    assert!(lines.iter().all(|line| line.starts_with(&format!("{table}: damaged"))), "{found}");
+    assert_eq!(found.lines().filter(|line| line.contains("filter at offset")).count(), 1, "{found}");
+    let json = run(&["verify", &table, "--json"]).expect_code(1).json();
+    let (read, missing) = (json["files"][0]["entries"].as_u64().unwrap(), &json["files"][0]["entries_missing"]);
+    assert!(read > 15_000 && missing.as_u64().unwrap() + read == 20_000, "{json}");
+    assert!(found.contains("of 20,000 entries cannot be read: `dump --salvage` prints the others"), "{found}");
+}
+
+#[test]
+fn a_sound_table_with_a_stale_sidecar_has_been_read_and_its_entries_are_counted() {
+    let place = Place::new();
+    let table = table(&place);
+    run(&["rebuild", &table]).expect_code(0);
+    let other = place.text("other");
+    run(&["build", "--generate", "10", "--out", &other]).expect_code(0);
+    fs::copy(format!("{other}/000001.sst"), &table).unwrap();
+    let found = run(&["verify", &table]).expect_code(1).stdout;
+    assert!(found.contains("1 file checked, 10 entries: 1 damaged"), "{found}");
+}
+
+#[test]
+fn a_sidecar_without_its_table_is_an_orphan_and_not_a_sound_file() {
+    let place = Place::new();
+    let table = table(&place);
+    run(&["rebuild", &table]).expect_code(0);
+    let (folder, sidecar) = (place.text("tables"), format!("{table}.filter"));
+    fs::rename(&table, format!("{folder}/000002.sst")).unwrap();
+    let found = run(&["verify", &folder]).expect_code(0).stdout;
+    assert!(found.contains(&format!("{sidecar}: an orphan")), "{found}");
+    assert!(found.contains("1 file checked, 20,000 entries: 0 damaged, 0 unreadable, 1 orphan"), "{found}");
+    let json = run(&["verify", &folder, "--json"]).expect_code(0).json();
+    assert_eq!((&json["checked"], &json["orphans"][0]), (&1.into(), &sidecar.clone().into()));
+    flip(&sidecar, 100);
+    assert!(run(&["verify", &folder]).expect_code(1).stdout.contains("1 damaged"), "damage is told all the same");
+}
+
+#[test]
+fn salvage_prints_the_entries_of_sound_blocks_and_tells_what_is_missing() {
+    let place = Place::new();
+    let table = table(&place);
+    let all = run(&["dump", &table]).expect_code(0).stdout;
+    let sound = run(&["dump", &table, "--salvage"]).expect_code(0);
+    assert_eq!(sound.stdout, all);
+    assert!(sound.stderr.contains("20,000 of 20,000 entries salvaged; nothing is missing"), "{}", sound.stderr);
+    flip(&table, part(&table, "index").0 + 20);
+    let without_index = run(&["dump", &table, "--salvage"]).expect_code(0);
+    assert_eq!(without_index.stdout, all);
+    assert!(without_index.stderr.contains("the index cannot be used"), "{}", without_index.stderr);
+    flip(&table, part(&table, "index").0 + 20);
+
+    let bytes = data_bytes(&table);
+    (1..4).for_each(|number| flip(&table, number * bytes / 4));
+    run(&["dump", &table]).expect_code(2);
+    let salvaged = run(&["dump", &table, "--salvage"]).expect_code(1);
+    let lines: BTreeSet<_> = all.lines().collect();
+    let count = salvaged.stdout.lines().count();
+    assert!(count > 19_000 && salvaged.stdout.lines().all(|line| lines.contains(line)), "{count}");
+    let missing = salvaged.stderr.lines().filter(|line| line.contains("missing: keys after \"key")).count();
+    assert_eq!(missing, 3, "{}", salvaged.stderr);
+    assert!(salvaged.stderr.contains("of 20,000 entries salvaged; 3 data blocks missing"), "{}", salvaged.stderr);
+    let json = run(&["dump", &table, "--salvage", "--keys-only", "--json"]).expect_code(1).json();
+    let missing = json["missing"].as_array().unwrap();
+    assert_eq!((missing.len(), json["count"].as_u64()), (3, Some(count as u64)));
+    let key = |at: usize, name: &str| missing[at][name].as_str().unwrap().to_owned();
+    assert!(key(0, "first_key_from") < key(0, "last_key_up_to") && key(0, "last_key_up_to") < key(1, "first_key_from"));
+    let refilled = place.write("left.tsv", salvaged.stdout);
+    run(&["build", "--input", &refilled, "--out", &place.text("again")]).expect_code(0);
+}
+
+#[test]
+fn what_cannot_be_salvaged_is_said() {
+    let place = Place::new();
+    let table = table(&place);
+    let (properties, _) = part(&table, "properties");
+    flip(&table, properties + 5);
+    run(&["dump", &table, "--salvage"]).expect_error("without footer, metaindex and properties");
+    let foreign = "../interop/fixtures/rocksdb/11.8-bloom-fv6.sst";
+    run(&["dump", foreign, "--salvage"]).expect_error("--salvage is for tables of sstfilter");
+}
+
+/// A hundred tables have thousands of lines: those that need a look must be found without reading all of them.
+#[test]
+fn inspect_sums_up_several_files_in_a_line_each_and_says_which_need_a_look() {
+    let place = Place::new();
+    let folder = place.build(3_000, &["--files", "2", "--policy", "ribbon"]);
+    let fixtures = "../interop/fixtures/rocksdb";
+    for (name, fixture) in [("000003.sst", "7.8-ribbon-asked-7-keys.sst"), ("000004.sst", "7.8-no-policy.sst")] {
+        fs::copy(format!("{fixtures}/{fixture}"), format!("{folder}/{name}")).unwrap();
+    }
+    let damaged = format!("{folder}/000002.sst");
+    flip(&damaged, part(&damaged, "filter").0 + 5);
+    let page = run(&["inspect", &folder]).expect_code(1).stdout;
+    let lines: Vec<_> = page.lines().collect();
+    let row = |start: &str| lines.iter().rev().find(|line| line.trim_start().starts_with(start)).unwrap().to_string();
+    assert!(row("000001.sst").contains("ribbon") && row("000001.sst").contains("1,500"), "{page}");
+    assert!(
+        page.contains("000002.sst: not sound: ") && page.contains("000003.sst: Bloom although the policy is Ribbon"),
+        "{page}"
+    );
+    assert!(row("000004.sst").contains("RocksDB table") && row("000004.sst").contains("none"), "{page}");
+    let json = run(&["inspect", &folder, "--json"]).expect_code(1).json();
+    let filters: Vec<_> =
+        json["files"].as_array().unwrap().iter().map(|file| file["overview"]["filter"].clone()).collect();
+    assert_eq!(filters, ["ribbon", "unusable", "FastLocalBloom", "none"]);
+    let alone = run(&["inspect", &format!("{folder}/000001.sst")]).expect_code(0).stdout;
+    assert_eq!(alone.matches("000001.sst").count(), 1, "one file needs no overview: {alone}");
+}
+
+#[test]
+fn a_sidecar_that_probe_cannot_use_is_told_and_is_no_success() {
+    let place = Place::new();
+    let table = table(&place);
+    run(&["rebuild", &table]).expect_code(0);
+    flip(format!("{table}.filter"), 100);
+    let keys = place.text("keys.tsv");
+    let probed = run(&["probe", &table, "--keys", &keys]).expect_code(1).stdout;
+    assert!(probed.contains("the table's own filter was probed"), "{probed}");
+    assert_eq!(run(&["probe", &table, "--keys", &keys, "--only-absent"]).expect_code(1).stdout, "");
+}
