@@ -145,6 +145,20 @@ fn a_block_of_parts_alone_is_absent_for_no_key() {
     let refused = FilterBlock::load(&block, &hasher).unwrap_err();
     assert!(matches!(refused, BlockError::ExtractorMismatch { .. }), "{refused}");
     assert!(FilterBlock::probe_unverified(&block, hasher.identity(), hasher.hash(b"t000:000000")).is_err());
+    let both = whole_and(4);
+    for context in [
+        LoadContext::new(&hasher).with_key_parts(&parts),
+        LoadContext::new(&hasher).with_key_parts(&both),
+        LoadContext::new(&hasher).with_any_key_parts(),
+    ] {
+        let (first, last) = (keys().next().unwrap(), keys().last().unwrap());
+        let filter = FilterBlock::load(&block, context.with_known_keys(&[&first, &last])).unwrap();
+        let hashes: Vec<KeyHash> = keys().map(|key| hasher.hash(&key)).collect();
+        let mut matches = MatchBitmap::default();
+        filter.may_contain_batch(&hashes, &mut matches);
+        assert!(matches.count() == hashes.len() as u64 && hashes.iter().all(|&hash| filter.may_contain(hash)));
+        assert!(!filter.may_contain_prefix(&parts.prefix(&hasher, b"zzzz")), "it is probed for what it holds");
+    }
     let context = LoadContext::new(&hasher).with_key_parts(&parts);
     let reader = FilterReader::load(block.clone(), context);
     let set = FilterSet::new([FilterReader::load(block.clone(), context)], hasher.identity());
@@ -161,6 +175,33 @@ fn a_block_of_parts_alone_is_absent_for_no_key() {
         assert!(!reader.probe_prefix(&parts.prefix(&hasher, &key)).is_absent());
     }
     assert!(reader.probe_prefix(&parts.prefix(&hasher, b"none")).is_absent());
+}
+
+/// An engine that keeps the numbers of places, to read and to cache partitions by them.
+#[test]
+fn no_partition_of_parts_alone_is_opened_for_a_key() {
+    let hasher = KeyHasher::default();
+    let parts = KeyParts::extracted(Arc::new(FixedPrefix::new(4)));
+    for cut in CUTS {
+        let container = container_of(&parts, cut);
+        let index = index_of(&container, LoadContext::new(&hasher).with_key_parts(&parts));
+        for key in keys().step_by(37) {
+            let place = index.place(&key, hasher.hash(&key));
+            assert!(index.block_place(place.number).is_err() && index.open(place.number, &container[..100]).is_err());
+        }
+    }
+}
+
+#[test]
+fn a_container_is_verified_whatever_is_known_of_its_keys() {
+    let hasher = KeyHasher::default();
+    let (first, last) = (keys().next().unwrap(), keys().last().unwrap());
+    for cut in CUTS {
+        let container = container_of(&whole_and(4), cut);
+        let known = [&first[..], &last];
+        let context = LoadContext::new(&hasher).with_known_keys(&known);
+        PartitionedFilter::open(container, context).unwrap().verify().unwrap();
+    }
 }
 
 #[test]
@@ -253,6 +294,11 @@ fn hashes_of_the_engines_own_are_of_whole_keys_and_of_no_parts() {
         FilterBlock::load(bytes, LoadContext::new(&hasher).with_key_parts(parts)).unwrap().info()
     };
     let parts = whole_and(4);
+    let mut builder = KindPolicy::default().builder(&BuildContext::new(&hasher).with_key_parts(parts.clone()));
+    builder.add_key(b"t001:a");
+    builder.add_hashes(&[]);
+    let info = load(builder.finish().block.unwrap(), &parts);
+    assert_eq!((info.whole_keys, info.extractors.len()), (true, 1), "no hash, no loss");
     let mut builder = KindPolicy::default().builder(&BuildContext::new(&hasher).with_key_parts(parts.clone()));
     builder.add_key(b"t001:a");
     builder.add_hash(hasher.hash(b"t002:b"));
