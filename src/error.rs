@@ -291,8 +291,8 @@ impl fmt::Display for BlockError {
             }
             Self::PartNotHeld => write!(
                 f,
-                "parts of keys: expected a filter that holds a part which the probe is for, got one of other parts; files \
-                 written from now on have it, and older ones if their filters are rebuilt"
+                "parts of keys: expected a filter that holds what the probe is for, got one of other parts; build it with \
+                 these parts"
             ),
             Self::KnownKeysUnchecked { partition } => write!(
                 f,

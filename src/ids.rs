@@ -4,6 +4,7 @@ use core::fmt;
 use core::hash::{BuildHasher, Hasher};
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::hash::RandomState;
+#[cfg(not(all(target_family = "wasm", target_os = "unknown")))]
 use std::time::SystemTime;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -193,12 +194,16 @@ impl FileId {
 pub(crate) fn unique_id() -> [u8; 16] {
     static CREATED: AtomicU64 = AtomicU64::new(0);
     let count = CREATED.fetch_add(1, Ordering::Relaxed);
-    let nanos = SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos());
+    // Bare WebAssembly has neither a clock nor processes.
+    #[cfg(not(all(target_family = "wasm", target_os = "unknown")))]
+    let (nanos, process) = (SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos()), std::process::id());
+    #[cfg(all(target_family = "wasm", target_os = "unknown"))]
+    let (nanos, process) = (0, 0);
     let half = || {
         let mut hasher = RandomState::new().build_hasher();
         hasher.write_u64(count);
         hasher.write_u128(nanos);
-        hasher.write_u32(std::process::id());
+        hasher.write_u32(process);
         u128::from(hasher.finish())
     };
     (half() << 64 | half()).to_le_bytes()

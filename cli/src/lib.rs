@@ -19,6 +19,7 @@ mod memory;
 mod opened;
 mod output;
 mod partitions;
+mod parts;
 mod probe;
 mod progress;
 mod ranges;

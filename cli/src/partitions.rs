@@ -10,6 +10,7 @@ use sstfilter::{BlockError, FileId, FilterBlock, HashIdentity, KeyHash, LoadCont
 
 use crate::build::report::Choice;
 use crate::output::Outcome;
+use crate::parts::HeldParts;
 use crate::units::{bytes, counted, grouped, percent};
 
 /// Problems of partitions listed one by one.
@@ -44,8 +45,16 @@ impl<'a> Partitions<'a> {
         self.index.hash_identity()
     }
 
-    /// Whether the filter may contain the key of a hash; `true` for those of a partition without a usable filter.
+    pub(crate) fn has_whole_keys(&self) -> bool {
+        self.index.has_whole_keys()
+    }
+
+    /// Whether the filter may contain the key of a hash; `true` for those of a partition without a usable filter, and for
+    /// all of a filter without whole keys.
     pub(crate) fn may_contain(&self, key: &[u8], hash: KeyHash) -> bool {
+        if !self.index.has_whole_keys() {
+            return true;
+        }
         let place = self.index.place(key, hash);
         let block = self.blocks.get(place.number as usize).and_then(|block| block.as_ref().ok());
         block.is_none_or(|block| block.may_contain(place.hash))
@@ -107,7 +116,7 @@ impl Container {
     }
 }
 
-/// The top index at the end of a container, for whatever hash and file the filter was built.
+/// The top index at the end of a container, for whatever hash, file and parts of keys the filter was built.
 pub(crate) fn load_index(tail: &[u8]) -> Result<PartitionIndex, BlockError> {
     let (mut hash, mut file) = (HashIdentity::default(), None);
     loop {
@@ -120,7 +129,7 @@ pub(crate) fn load_index(tail: &[u8]) -> Result<PartitionIndex, BlockError> {
 }
 
 fn context(hash: HashIdentity, file: Option<FileId>) -> LoadContext<'static> {
-    let context = LoadContext::from(hash);
+    let context = LoadContext::from(hash).with_any_key_parts();
     file.map_or(context, |file| context.with_file_id(file))
 }
 
@@ -144,6 +153,7 @@ pub(crate) struct PartitionFields {
     /// Mean over the partitions, weighted by their keys. Those of partitions that cannot be used are all positives.
     pub(crate) expected_fpr: f64,
     kinds: Vec<KindPartitions>,
+    pub(crate) key_parts: HeldParts,
     hash: String,
     /// Partitions whose filter cannot be used.
     unusable: usize,
@@ -192,6 +202,7 @@ impl PartitionFields {
             bits_per_key: bytes as f64 * 8.0 / keys.max(1) as f64,
             expected_fpr: expected_fpr(keys, blocks),
             kinds: kinds(index, blocks),
+            key_parts: HeldParts::of_container(index),
             hash: index.hash_identity().to_string(),
             unusable: partitions.problems().count(),
             problems: partitions.problems().take(LISTED_PROBLEMS).map(named).collect(),
@@ -265,6 +276,7 @@ impl fmt::Display for PartitionFields {
             field("kind", format!("{}: {partitions}, {}, {length} bytes", kind.filter, counted(kind.keys, "key")))?;
         }
         field("keys", grouped(self.keys))?;
+        field("holds", self.key_parts.to_string())?;
         field("filter", format!("{} bytes ({})", grouped(self.bytes), bytes(self.bytes)))?;
         let share = percent(self.top_index_share);
         field("top index", format!("{} bytes, {share} of the filter", grouped(self.top_index_bytes)))?;

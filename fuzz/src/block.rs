@@ -1,11 +1,15 @@
 //! All that can be asked of bytes that may be a filter block.
 
+use std::sync::Arc;
+
 use sstfilter::simd::{self, InstructionSet};
 use sstfilter::{
-    BlockError, CountingBloom, CuckooFilter, DynamicFilter, FileId, FilterBlock, FilterError, FilterKind, FilterReader,
-    FilterSet, HealthLimits, KeyHash, KeyHasher, LoadContext, LookupOutcome, MatchBitmap, MatchMatrix,
-    RegisterBlockedBloom, StandardBloom,
+    BlockError, CountingBloom, CuckooFilter, DelimitedPrefix, Domain, DynamicFilter, FileId, FilterBlock, FilterError,
+    FilterKind, FilterReader, FilterSet, FixedPrefix, HealthLimits, KeyExtractor, KeyHash, KeyHasher, KeyParts,
+    LoadContext, LookupOutcome, MatchBitmap, MatchMatrix, RegisterBlockedBloom, StandardBloom,
 };
+
+use crate::block_forge;
 
 /// Opens and asks `bytes` in every way there is.
 pub fn exercise(bytes: &[u8]) {
@@ -13,6 +17,7 @@ pub fn exercise(bytes: &[u8]) {
     match FilterBlock::open_unverified(bytes) {
         Ok(block) => {
             let kind = ask(&block, &hashes);
+            ask_for_prefixes(&block, bytes);
             let context = context_of(&block);
             restore(bytes, kind, context, &hashes);
             guard(bytes, context, &hashes, block.verify().is_ok());
@@ -29,7 +34,7 @@ pub fn exercise(bytes: &[u8]) {
 
 /// What a reader expects for whom the block was built.
 fn context_of(block: &FilterBlock<&[u8]>) -> LoadContext<'static> {
-    let context = LoadContext::from(block.hash_identity());
+    let context = LoadContext::from(block.hash_identity()).with_any_key_parts();
     block.info().file.map_or(context, |file| context.with_file_id(file))
 }
 
@@ -70,12 +75,36 @@ fn ask(block: &FilterBlock<&[u8]>, hashes: &[KeyHash]) -> FilterKind {
     info.kind
 }
 
+/// A prefix is absent only by a part that the block says it holds. One without whole keys gives no other answer to a hash
+/// than "may be present".
+fn ask_for_prefixes(block: &FilterBlock<&[u8]>, bytes: &[u8]) {
+    let extractors: [Arc<dyn KeyExtractor>; 2] = [Arc::new(FixedPrefix::new(2)), Arc::new(DelimitedPrefix::new(b'-'))];
+    assert_eq!(extractors.each_ref().map(|extractor| extractor.name()), block_forge::EXTRACTORS);
+    let parts = extractors.iter().cloned().fold(KeyParts::whole_keys(), KeyParts::with_extractor);
+    let (hasher, info) = (KeyHasher::default(), block.info());
+    let reader = FilterReader::load(block.as_bytes(), context_of(block));
+    for prefix in bytes.chunks(5).take(50) {
+        let hash_if_held = |extractor: &Arc<dyn KeyExtractor>| {
+            let domain = Domain::new(extractor.name());
+            let part = extractor.extract(prefix).filter(|_| info.extractors.contains(&domain))?;
+            Some(hasher.hash(&part).in_domain(domain))
+        };
+        let hashes: Vec<KeyHash> = extractors.iter().filter_map(hash_if_held).collect();
+        let expected = hashes.iter().all(|&hash| block.may_contain(hash));
+        let prepared = parts.prefix(&hasher, prefix);
+        let answer = block.may_contain_prefix(&prepared);
+        let is_exact = info.whole_keys || hashes.is_empty();
+        assert!(answer == expected || !is_exact, "{prefix:?} in {info:?}");
+        assert_eq!(reader.probe_prefix(&prepared).is_absent(), !answer && block.verify().is_ok(), "{prefix:?}");
+    }
+}
+
 /// A set with the block twice and a bad one between answers as the block does, and "may be present" if it is damaged.
 fn ask_in_a_set(block: &FilterBlock<&[u8]>, hashes: &[KeyHash], answers: &[bool]) {
     let bad = Err(BlockError::Magic { got: 0 });
     let set =
         FilterSet::new([Ok(block.clone()), bad, Ok(block.clone())].map(FilterReader::from), block.hash_identity());
-    let is_sound = block.verify().is_ok();
+    let is_sound = block.verify().is_ok() && block.info().whole_keys;
     assert!(set.problem(1).is_some() && set.problem(0).is_none() == is_sound);
     let mut matrix = MatchMatrix::default();
     set.matches_batch(hashes, &mut matrix);
@@ -120,7 +149,7 @@ fn restore(bytes: &[u8], kind: FilterKind, context: LoadContext<'_>, hashes: &[K
     let block = FilterBlock::open_unverified(bytes).expect("it was opened before");
     let is_refused = |error: &FilterError, wanted: FilterKind| {
         shown(error);
-        kind == wanted && block.verify().is_ok()
+        kind == wanted && block.verify().is_ok() && block.info().whole_keys
     };
     match StandardBloom::from_block(bytes, context) {
         Ok(mut filter) => {

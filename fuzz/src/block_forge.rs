@@ -4,7 +4,7 @@
 
 use std::sync::LazyLock;
 
-use sstfilter::{BuildContext, KeyHash, KeyHasher, kind};
+use sstfilter::{BuildContext, Domain, KeyHash, KeyHasher, kind};
 
 use crate::pick;
 use crate::random::Random;
@@ -24,10 +24,49 @@ pub static KINDS: LazyLock<Vec<u8>> = LazyLock::new(|| {
 pub struct Parts {
     payload: Vec<u8>,
     params: Vec<u32>,
+    held: Option<Held>,
     /// In a block that is bound to a file.
     file: Option<[u8; 8]>,
     trailer: [u8; TRAILER],
 }
+
+/// What a block of other than whole keys alone says of the parts that it holds. [`Parts::seal`] counts the tags.
+#[derive(Clone, Debug)]
+struct Held {
+    tags: Vec<[u8; 8]>,
+    /// The last three bytes of the parts word.
+    word: [u8; 3],
+}
+
+impl Held {
+    /// Takes the field off the end of `bytes`.
+    fn take(bytes: &mut &[u8]) -> Option<Self> {
+        let (rest, &[count, word @ ..]) = bytes.split_last_chunk::<4>()?;
+        let (rest, tags) = rest.split_at_checked(rest.len().checked_sub(usize::from(count) * 8)?)?;
+        *bytes = rest;
+        Some(Self { tags: tags.as_chunks().0.to_vec(), word })
+    }
+
+    /// Tags of the extractors that [`crate::block`] probes for, or of none; mostly in a word that readers accept.
+    fn any(random: &mut Random) -> Self {
+        let tag = |random: &mut Random| {
+            let known = EXTRACTORS.get(random.below(3)).map(|name| Domain::new(name).tag());
+            known.unwrap_or_else(|| random.draw()).to_le_bytes()
+        };
+        let count = if random.once_in(8) { random.below(256) } else { 1 + random.below(3) };
+        let most = if random.once_in(8) { 256 } else { 2 };
+        let word = [random.below(most) as u8, 0, u8::from(random.once_in(16))];
+        Self { tags: (0..count).map(|_| tag(random)).collect(), word }
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        let tags = &self.tags[..self.tags.len().min(255)];
+        [&tags.concat()[..], &[tags.len() as u8], &self.word].concat()
+    }
+}
+
+/// The extractors whose parts forged blocks say that they hold.
+pub const EXTRACTORS: [&str; 2] = ["fixed-prefix:2", "prefix-to-byte:0x2d"];
 
 impl Parts {
     /// Takes any bytes apart; where they are no block, as if they were one.
@@ -36,13 +75,15 @@ impl Parts {
         let (rest, found) = bytes.split_at(bytes.len().saturating_sub(TRAILER));
         let mut trailer = [0; TRAILER];
         trailer[TRAILER - found.len()..].copy_from_slice(found);
-        let is_bound = trailer[25] >> 4 == 1;
-        let (rest, file) =
+        let flags = trailer[25] >> 4;
+        let is_bound = flags & 1 == 1;
+        let (mut rest, file) =
             rest.split_last_chunk().filter(|_| is_bound).map_or((rest, None), |(rest, &file)| (rest, Some(file)));
+        let held = if flags & 4 == 0 { None } else { Held::take(&mut rest) };
         let words = usize::from(trailer[24] >> 4).min(rest.len() / 4);
         let (payload, params) = rest.split_at(rest.len() - words * 4);
         let params = params.as_chunks().0.iter().map(|&word| u32::from_le_bytes(word)).collect();
-        Self { payload: payload.to_vec(), params, file, trailer }
+        Self { payload: payload.to_vec(), params, held, file, trailer }
     }
 
     /// The kind that the trailer names.
@@ -59,10 +100,12 @@ impl Parts {
         self.trailer[8..12].copy_from_slice(&words.to_le_bytes());
         self.trailer[12..16].copy_from_slice(&crc32c::crc32c(&self.payload).to_le_bytes());
         self.trailer[24] = self.trailer[24] & 15 | (self.params.len().min(15) as u8) << 4;
-        self.trailer[25..28].copy_from_slice(if self.file.is_some() { b"\x11SF" } else { b"\x01SF" });
+        let flags = u8::from(self.file.is_some()) | u8::from(self.held.is_some()) << 2;
+        self.trailer[25..28].copy_from_slice(&[1 | flags << 4, b'S', b'F']);
         let mut block = self.payload;
         let from = block.len();
         self.params.iter().take(15).for_each(|word| block.extend(word.to_le_bytes()));
+        block.extend(self.held.iter().flat_map(Held::encode));
         block.extend(self.file.iter().flatten());
         block.extend(&self.trailer[..28]);
         let sum = crc32c::crc32c(&block[from..]);
@@ -79,6 +122,9 @@ impl Parts {
         }
         if random.once_in(8) {
             self.file = self.file.xor(Some(u64::from(random.number()).to_le_bytes()));
+        }
+        if random.once_in(4) {
+            self.held = if self.held.is_some() && random.once_in(2) { None } else { Some(Held::any(random)) };
         }
         if random.once_in(2) {
             self.set_keys(u64::from(random.number()));
@@ -280,6 +326,17 @@ mod tests {
             let block = std::fs::read(&path).unwrap();
             assert_eq!(Parts::of(&block).seal(), block, "{}", path.display());
         }
+    }
+
+    #[test]
+    fn forged_parts_of_keys_are_mostly_accepted() {
+        let block = std::fs::read("../fixtures/v1/bloom-one-key.block").unwrap();
+        let accepted = |&seed: &u32| {
+            let parts = Parts { held: Some(Held::any(&mut Random::new(seed))), ..Parts::of(&block) };
+            sstfilter::FilterBlock::open_unverified(parts.seal()).is_ok()
+        };
+        let accepted = (0..400).filter(accepted).count();
+        assert!((250..390).contains(&accepted), "{accepted} of 400");
     }
 
     #[test]

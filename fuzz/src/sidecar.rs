@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use arbitrary::{Result, Unstructured};
 use sstfilter::partition::{PartitionCut, PartitionOptions, PartitionedFilter};
 use sstfilter::sidecar::{Sidecar, SidecarBuilder, TableIdentity};
-use sstfilter::{BuildContext, KeyHasher, KeyParts, LoadContext};
+use sstfilter::{BuildContext, FilterReader, KeyHasher, KeyParts, LoadContext};
 
 use crate::{partitions, pick};
 
@@ -48,13 +48,13 @@ fn open(bytes: &[u8]) {
     assert!(sidecar.key_parts().map(|name| name.len() + 1).sum::<usize>() + 64 == tail.len());
     assert_opens_for_its_table_alone(&sidecar, tail, length);
     let hasher = KeyHasher::default();
-    if let Ok(block) = sidecar.load_filter(filter, &hasher) {
+    let context = LoadContext::new(&hasher).with_any_key_parts();
+    if let Ok(block) = sidecar.load_filter(filter, context) {
         for key in bytes.chunks(7).take(50) {
             let _ = block.may_contain(hasher.hash(key));
         }
     }
-    let context = LoadContext::new(&hasher).with_file_id(sidecar.table().file_id());
-    if let Ok(filter) = PartitionedFilter::load(filter, context) {
+    if let Ok(filter) = PartitionedFilter::load(filter, context.with_file_id(sidecar.table().file_id())) {
         partitions::probe(&filter, bytes, &hasher);
     }
 }
@@ -81,8 +81,8 @@ fn build_and_damage(input: &mut Unstructured<'_>) -> Result<()> {
     let Some(policy) = pick::policy(input)? else { return Ok(()) };
     let (hasher, parts) = (pick::hasher(input)?, pick::key_parts(input)?);
     let table = TableIdentity::new(input.arbitrary()?, input.arbitrary()?, input.arbitrary()?);
-    let mut builder =
-        SidecarBuilder::new(policy.shared(), &BuildContext::new(&hasher), &table).with_key_parts(parts.clone());
+    let context = BuildContext::new(&hasher).with_key_parts(parts.clone());
+    let mut builder = SidecarBuilder::new(policy.shared(), &context, &table);
     let cut = *input.choose(&[None, Some(PartitionCut::KeyRange), Some(PartitionCut::HashRange)])?;
     if let Some(cut) = cut {
         let options = PartitionOptions::new(cut, input.int_in_range(1 << 10..=4 << 10)?);
@@ -122,15 +122,26 @@ impl Contents {
     fn are_served(&self, file: &[u8]) -> bool {
         let Ok(sidecar) = Sidecar::open(file, file.len() as u64, &self.table) else { return false };
         let filter = &file[..usize::try_from(sidecar.filter_bytes()).expect("it is in memory")];
-        let hashes = |key| self.parts.hashes(&self.hasher, key);
-        if let Ok(block) = sidecar.load_filter(filter, &self.hasher) {
-            assert!(self.keys.iter().all(|key| hashes(key).all(|hash| block.may_contain(hash))), "a key is lost");
+        let context = LoadContext::new(&self.hasher).with_key_parts(&self.parts);
+        if let Ok(block) = sidecar.load_filter(filter, context) {
+            self.assert_are_in(&FilterReader::from(Ok(block)));
             return true;
         }
-        let context = LoadContext::new(&self.hasher).with_file_id(self.table.file_id());
-        let Ok(filter) = PartitionedFilter::load(filter, context) else { return false };
-        let holds = |key| hashes(key).all(|hash| filter.may_contain(key, hash));
-        assert!(self.keys.iter().all(|key| holds(key)), "a key is lost");
+        let Ok(filter) = PartitionedFilter::load(filter, context.with_file_id(self.table.file_id())) else {
+            return false;
+        };
+        partitions::assert_holds(&filter, &self.keys, &self.hasher, &self.parts);
         sidecar.check_filter(filter.as_bytes()).is_ok()
+    }
+
+    /// Neither a key nor a prefix is absent.
+    fn assert_are_in(&self, filter: &FilterReader<&[u8]>) {
+        for key in &self.keys {
+            assert!(!filter.probe_key(key, self.hasher.hash(key)).is_absent(), "lost {key:?}");
+            for prefix in partitions::prefixes(key) {
+                let prepared = self.parts.prefix(&self.hasher, prefix);
+                assert!(!filter.probe_prefix(&prepared).is_absent(), "lost {prefix:?} of {key:?}");
+            }
+        }
     }
 }

@@ -13,7 +13,7 @@ use crate::filter::dynamic::{Dynamic, StoredFilter};
 use crate::filter::kind::{MAX_KEYS, MAX_PAYLOAD_BYTES};
 use crate::filter::register_blocked_bloom::RegisterBlockedBloom;
 use crate::filter::standard_bloom::StandardBloom;
-use crate::hash::{HashIdentity, KeyHash};
+use crate::hash::{HashIdentity, KeyHash, KeyParts};
 use crate::stats::{FilterHealth, HealthLimits};
 
 /// A filter in memory that accepts keys while in use: [`StandardBloom`], [`CountingBloom`], [`RegisterBlockedBloom`] or
@@ -139,22 +139,26 @@ pub trait DynamicFilter: Dynamic {
             payload_checksum: checksum(payload.as_slice()),
             is_partition: false,
             parts_bytes: 0,
+            has_whole_keys: true,
         };
         trailer.seal(payload).ok_or(FilterError::TooLarge { most_bytes: MAX_PAYLOAD_BYTES, got: bytes })
     }
 
-    /// Restores a filter from its block, if [`FilterBlock::load`] accepts the block for `context`. The filter does not
-    /// remember the file that the block is bound to.
+    /// Restores a filter from its block, if [`FilterBlock::load`] accepts the block for `context` and it holds whole keys.
+    /// The filter does not remember the file that the block is bound to, nor that it holds parts of keys, too: keys that are
+    /// inserted later have none.
     ///
     /// # Errors
     ///
     /// [`FilterError::Block`] when `block` is damaged (its checksums are compared), of another kind, built with another
-    /// hash, or bound to another file; [`FilterError::NoMemory`] when allocation fails.
+    /// hash, bound to another file, or holds parts of keys alone; [`FilterError::NoMemory`] when allocation fails.
     fn from_block<'a>(block: &[u8], context: impl Into<LoadContext<'a>>) -> Result<Self, FilterError>
     where
         Self: Sized,
     {
         let block = FilterBlock::load(block, context)?;
+        // What it writes is of whole keys, and so is what is inserted into it.
+        block.held_parts().check(&KeyParts::whole_keys())?;
         let Trailer { kind, identity, shape, .. } = &block.trailer;
         Self::restore(&StoredFilter { kind: *kind, hash: identity.hash, shape, payload: block.payload() })
     }

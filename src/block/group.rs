@@ -184,7 +184,7 @@ impl<D: AsRef<[u8]>> FilterGroup<D> {
     #[cold]
     fn probe_others(&self, hash: KeyHash, which: u64) -> u64 {
         let probed = self.others.iter().filter(|(place, _)| which >> place & 1 == 1);
-        probed.fold(u64::MAX, |hits, (place, block)| hits & !(u64::from(!block.may_contain(hash)) << place))
+        probed.fold(u64::MAX, |hits, (place, block)| hits & !(u64::from(!block.may_contain_added(hash)) << place))
     }
 }
 

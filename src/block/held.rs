@@ -69,11 +69,22 @@ impl<'a> HeldParts<'a> {
     ///
     /// [`BlockError::ExtractorMismatch`] when there is none.
     pub(crate) fn check(self, reader: &KeyParts) -> Result<(), BlockError> {
-        let wanted = reader.has_whole_keys().then_some(None).into_iter().chain(reader.domains().map(Some));
-        if wanted.into_iter().any(|domain| self.has(domain)) {
-            return Ok(());
-        }
-        Err(BlockError::ExtractorMismatch { expected: reader.to_string(), got: self.to_string() })
+        let shared = reader.only(|domain| self.has(domain));
+        if shared.is_empty() { Err(self.mismatch(reader)) } else { Ok(()) }
+    }
+
+    /// Whether all these parts are held.
+    ///
+    /// # Errors
+    ///
+    /// [`BlockError::ExtractorMismatch`] that names those that are not.
+    pub(crate) fn check_all(self, parts: &KeyParts) -> Result<(), BlockError> {
+        let lacking = parts.only(|domain| !self.has(domain));
+        if lacking.is_empty() { Ok(()) } else { Err(self.mismatch(&lacking)) }
+    }
+
+    fn mismatch(self, expected: &KeyParts) -> BlockError {
+        BlockError::ExtractorMismatch { expected: expected.to_string(), got: self.to_string() }
     }
 }
 

@@ -60,6 +60,8 @@ pub struct LoadContext<'a> {
 enum Wanted<'a> {
     WholeKeys,
     These(&'a KeyParts),
+    /// These, each of which the file says that its filter holds.
+    All(&'a KeyParts),
     /// Whatever the filter holds.
     Any,
 }
@@ -84,6 +86,12 @@ impl<'a> LoadContext<'a> {
     #[must_use]
     pub const fn with_key_parts(self, parts: &'a KeyParts) -> Self {
         Self { parts: Wanted::These(parts), ..self }
+    }
+
+    /// The file says, where its filter is named, that it holds all of these parts: the filter must say so, too. It would be
+    /// negative for what it never held.
+    pub(crate) const fn with_all_key_parts(self, parts: &'a KeyParts) -> Self {
+        Self { parts: Wanted::All(parts), ..self }
     }
 
     /// The filter may hold any parts of keys: for tools that show or verify filters, and do not know what their writer put
@@ -118,6 +126,7 @@ impl<'a> LoadContext<'a> {
         match self.parts {
             Wanted::WholeKeys if !held.has_whole_keys() => held.check(&KeyParts::whole_keys()),
             Wanted::These(parts) => held.check(parts),
+            Wanted::All(parts) => held.check_all(parts),
             Wanted::WholeKeys | Wanted::Any => Ok(()),
         }
     }
@@ -132,7 +141,7 @@ impl<'a> LoadContext<'a> {
         };
         let hasher = self.hasher.ok_or_else(without_hasher)?;
         let whole_keys = KeyParts::whole_keys();
-        let parts = if let Wanted::These(parts) = self.parts { parts } else { &whole_keys };
+        let parts = if let Wanted::These(parts) | Wanted::All(parts) = self.parts { parts } else { &whole_keys };
         let hashes_of = |&key: &&'a [u8]| {
             let hashes = parts.hashes(hasher, key).filter(|&(domain, _)| held.has(domain));
             hashes.map(|(_, hash)| (key, hash)).collect::<Vec<_>>()

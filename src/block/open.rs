@@ -68,7 +68,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         let block = Self::open(data, context.kinds)?.verified()?;
         context.check(block.trailer.identity, block.held_parts())?;
         let known = context.known_hashes(block.held_parts())?;
-        if known.iter().any(|&(_, hash)| !block.may_contain(hash)) {
+        if known.iter().any(|&(_, hash)| !block.may_contain_added(hash)) {
             return Err(BlockError::KnownKeyAbsent { hash: block.hash_identity() });
         }
         Ok(block)
@@ -189,13 +189,18 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     }
 
     /// Whether the key of `hash` may be in the file; `false` is certain. The hash is of a whole key, by the hasher that the
-    /// block was loaded for. A block of parts alone, which loads only for a reader that has named one of them, is probed
-    /// with [`may_contain_prefix`](Self::may_contain_prefix): it has no whole keys.
+    /// block was loaded for. In a block of extracted parts alone, every key may be.
     #[must_use]
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "as for `OpenShape::may_contain`")]
     pub fn may_contain(&self, hash: KeyHash) -> bool {
         self.shape.may_contain(self.data.as_ref(), hash)
+    }
+
+    /// The same for any hash that was added: of a whole key, or of a part of it.
+    #[inline]
+    pub(crate) fn may_contain_added(&self, hash: KeyHash) -> bool {
+        self.shape.may_contain_added(self.data.as_ref(), hash)
     }
 
     /// Whether the file may have a key with the prefix; `false` is certain. Where the block holds no part that follows from
@@ -212,7 +217,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         for (domain, hash) in prefix.hashes() {
             if !held.has(Some(domain)) {
                 answer = answer.or(Some(Probe::Unusable(&PART_NOT_HELD)));
-            } else if self.may_contain(hash) {
+            } else if self.may_contain_added(hash) {
                 answer = Some(Probe::MaybePresent);
             } else {
                 return Some(Probe::Absent);
@@ -243,8 +248,10 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     pub fn may_contain_batch(&self, hashes: &[KeyHash], hits: &mut MatchBitmap) {
         hits.reset(hashes.len());
         match self.shape.payload(self.data.as_ref()) {
-            Some(payload) => self.shape.any().may_contain_batch(payload, hashes, &mut hits.words),
-            None => batch::all_match(hashes, &mut hits.words),
+            Some(payload) if self.shape.has_whole_keys() => {
+                self.shape.any().may_contain_batch(payload, hashes, &mut hits.words);
+            }
+            _ => batch::all_match(hashes, &mut hits.words),
         }
     }
 

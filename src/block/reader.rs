@@ -76,6 +76,12 @@ impl<D: AsRef<[u8]>> FilterReader<D> {
         self.counted(None, hash, |block| block.may_contain(hash))
     }
 
+    /// The same for any hash that was added: of a whole key, or of a part of it.
+    #[inline]
+    pub(crate) fn probe_added(&self, hash: KeyHash) -> Probe<'_> {
+        self.counted(None, hash, |block| block.may_contain_added(hash))
+    }
+
     /// Probes for one key by its bytes and its hash, and counts the answer.
     #[inline]
     pub fn probe_key(&self, key: &[u8], hash: KeyHash) -> Probe<'_> {
@@ -166,6 +172,11 @@ impl<D: AsRef<[u8]>> FilterReader<D> {
 
     pub(super) fn is_in_parts(&self) -> bool {
         self.keyed.is_some()
+    }
+
+    /// Why it is unusable, if it is.
+    pub(super) fn problem(&self) -> Option<&BlockError> {
+        self.block.as_ref().err().filter(|_| !self.is_usable())
     }
 
     fn is_usable(&self) -> bool {

@@ -217,7 +217,7 @@ impl<D: AsRef<[u8]>> FilterSet<D> {
     /// Why filter `index` is unusable; `None` when it is not.
     #[must_use]
     pub fn problem(&self, index: usize) -> Option<&BlockError> {
-        self.filters.get(index)?.block().err()
+        self.filters.get(index)?.problem()
     }
 }
 

@@ -88,6 +88,8 @@ pub(super) struct OpenShape {
     lines: Lines,
     payload_bytes: usize,
     any: AnyShape,
+    /// Otherwise every whole key may be present.
+    has_whole_keys: bool,
 }
 
 impl HasLines for OpenShape {
@@ -112,9 +114,11 @@ impl OpenShape {
             AnyShape::BlockedBloomKind(shape) => (shape.lines(), line::single_probe(shape.probes())),
             other => (Lines::new(0), other.single_probe()),
         };
+        let has_whole_keys = trailer.has_whole_keys;
+        let probe = if has_whole_keys { probe } else { SingleProbe::new(|_, _, _| true) };
         // A block is a slice, so its payload's length fits.
         let payload_bytes = usize::try_from(trailer.shape.payload_bytes).unwrap_or(usize::MAX);
-        Self { probe, lines, payload_bytes, any }
+        Self { probe, lines, payload_bytes, any, has_whole_keys }
     }
 
     pub(super) fn any(&self) -> &AnyShape {
@@ -131,9 +135,24 @@ impl OpenShape {
     #[expect(clippy::inline_always, reason = "it is a call, or, compiled for one CPU, a test of one line")]
     pub(super) fn may_contain(&self, data: &[u8], hash: KeyHash) -> bool {
         match &self.any {
-            AnyShape::BlockedBloomKind(shape) if simd::COMPILED.is_some() => shape.may_contain(data, hash),
+            AnyShape::BlockedBloomKind(shape) if simd::COMPILED.is_some() && self.has_whole_keys => {
+                shape.may_contain(data, hash)
+            }
             _ => self.probe.may_contain(data, hash, self),
         }
+    }
+
+    /// The same for any hash that was added, also that of a part.
+    #[inline]
+    pub(super) fn may_contain_added(&self, data: &[u8], hash: KeyHash) -> bool {
+        if self.has_whole_keys {
+            return self.may_contain(data, hash);
+        }
+        self.payload(data).is_none_or(|payload| self.any.may_contain(payload, hash))
+    }
+
+    pub(super) fn has_whole_keys(&self) -> bool {
+        self.has_whole_keys
     }
 }
 
@@ -173,6 +192,10 @@ impl AnyShape {
 
     pub(super) fn shrink_steps(&self, keys: u64) -> Vec<ShrinkStep> {
         each_shape!(self, shape => shape.shrink_steps(keys))
+    }
+
+    fn may_contain(&self, payload: &[u8], hash: KeyHash) -> bool {
+        each_shape!(self, shape => shape.may_contain(payload, hash))
     }
 
     pub(super) fn may_contain_batch(&self, payload: &[u8], hashes: &[KeyHash], hits: &mut [u64]) {

@@ -73,6 +73,8 @@ pub(crate) struct Trailer {
     pub(crate) is_partition: bool,
     /// Bytes of the field that says which parts of keys the block holds; 0 for whole keys alone.
     pub(crate) parts_bytes: u16,
+    /// Whether the block holds whole keys, as every one without that field does.
+    pub(crate) has_whole_keys: bool,
 }
 
 impl Trailer {
@@ -180,7 +182,8 @@ impl Trailer {
             return Err(BlockError::TrailerChecksum { expected, got });
         }
         held.map_or(Ok(()), check_parts_word)?;
-        let decoded = Self::from_checked_tail(tail, flags, param_words, parts_bytes)?;
+        let has_whole_keys = held.is_none_or(|word| word[1] == 1);
+        let decoded = Self { has_whole_keys, ..Self::from_checked_tail(tail, flags, param_words, parts_bytes)? };
         if decoded.block_bytes() != block_bytes {
             return Err(BlockError::Length { expected: decoded.block_bytes(), got: block_bytes });
         }
@@ -221,7 +224,17 @@ impl Trailer {
         let identity = BlockIdentity { hash: HashIdentity { id, seed }, file };
         let shape = EncodedShape { params, salt: salt_and_words & 15, keys, payload_bytes };
         let is_partition = flags == PARTITION;
-        Ok(Self { kind, requested, reason, identity, shape, payload_checksum, is_partition, parts_bytes })
+        Ok(Self {
+            kind,
+            requested,
+            reason,
+            identity,
+            shape,
+            payload_checksum,
+            is_partition,
+            parts_bytes,
+            has_whole_keys: true,
+        })
     }
 }
 
@@ -248,6 +261,7 @@ mod tests {
             payload_checksum: 0xaabb_ccdd,
             is_partition: false,
             parts_bytes: 0,
+            has_whole_keys: true,
         }
     }
 

@@ -3,9 +3,9 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
-use super::unit::{Counted, QueriedPart, Query, Unit};
+use super::unit::{Counted, Unit};
 use super::{FilterLayout, FilterSource};
-use crate::hash::{Domain, KeyHash};
+use crate::hash::KeyHash;
 use crate::partition::{PartitionIndex, PartitionPlace};
 use crate::stats::FilterStats;
 
@@ -34,27 +34,13 @@ struct Counts {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     pub(super) number: u32,
-    pub(super) query: Query,
-}
-
-impl Place {
-    fn new(number: u32, hash: KeyHash) -> Self {
-        Self { number, query: Query { hash, part: QueriedPart::Held } }
-    }
-
-    /// The same place, where only a whole filter that holds these parts can be negative. Partitions say nothing of their
-    /// parts: their index does.
-    pub(super) fn of_part(mut self, part: Option<Domain>, is_whole: bool) -> Self {
-        if is_whole {
-            self.query.part = QueriedPart::Of(part);
-        }
-        self
-    }
+    /// The hash with which its block is probed.
+    pub(super) hash: KeyHash,
 }
 
 impl From<PartitionPlace> for Place {
     fn from(place: PartitionPlace) -> Self {
-        Self::new(place.number, place.hash)
+        Self { number: place.number, hash: place.hash }
     }
 }
 
@@ -73,14 +59,14 @@ impl File {
     #[inline]
     pub(super) fn place(&self, key: &[u8], hash: KeyHash) -> Place {
         match &self.partitions {
-            None => Place::new(0, hash),
+            None => Place { number: 0, hash },
             Some(index) => Place::from(index.place_of_hash(key, hash)),
         }
     }
 
     /// The units that can hold a key with the prefix, where each such key was added with this hash.
     pub(super) fn places_with_part<'a>(&'a self, prefix: &'a [u8], hash: KeyHash) -> impl Iterator<Item = Place> + 'a {
-        let whole = self.partitions.is_none().then_some(Place::new(0, hash));
+        let whole = self.partitions.is_none().then_some(Place { number: 0, hash });
         let index = self.partitions.as_deref();
         let parts = index.into_iter().flat_map(move |index| index.places_with_part(prefix, hash));
         whole.into_iter().chain(parts.map(Place::from))

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::file::{File, Place};
-use super::pool::Pool;
+use super::pool::{Matching, Pool};
 use super::state::FileBudget;
-use super::unit::{Held, Query, Unit};
+use super::unit::{Held, Unit};
 use crate::block::{FilterBlock, LookupOutcome};
 use crate::error::BlockError;
 use crate::hash::{Domain, KeyHash, PreparedPrefix};
@@ -71,16 +71,18 @@ impl BudgetedFilter {
     #[inline]
     #[must_use]
     pub fn probe(&self, key: &[u8], hash: KeyHash) -> BudgetedProbe {
-        match &self.file.partitions {
-            Some(index) if !index.held_parts().has_whole_keys() => self.part_not_held(),
-            partitions => self.probe_place(self.file.place(key, hash).of_part(None, partitions.is_none())),
+        if self.file.partitions.as_ref().is_some_and(|index| !index.has_whole_keys()) {
+            return self.part_not_held();
         }
+        let Place { number, hash } = self.file.place(key, hash);
+        self.probe_unit(number, |block| block.may_contain(hash))
     }
 
-    /// Probes for one of the hashes that were added for a key.
+    /// Probes for any of the hashes that were added for a key.
     #[inline]
-    pub(crate) fn probe_hash(&self, key: &[u8], hash: KeyHash) -> BudgetedProbe {
-        self.probe_place(self.file.place(key, hash))
+    pub(crate) fn probe_added(&self, key: &[u8], hash: KeyHash) -> BudgetedProbe {
+        let Place { number, hash } = self.file.place(key, hash);
+        self.probe_unit(number, |block| block.may_contain_added(hash))
     }
 
     /// Probes for any key with a prefix: absent only if all partitions say so that can hold such a key. Where the filter
@@ -89,10 +91,13 @@ impl BudgetedFilter {
     pub fn probe_prefix(&self, prefix: &PreparedPrefix<'_>) -> BudgetedProbe {
         let mut answer = None;
         for (domain, hash) in prefix.hashes() {
-            if self.file.partitions.as_ref().is_some_and(|index| !index.held_parts().has(Some(domain))) {
-                continue;
-            }
-            match self.probe_places(prefix.bytes(), hash, Some(domain)) {
+            let probed = match self.file.partitions.as_deref() {
+                Some(index) if !index.held_parts().has(Some(domain)) => continue,
+                Some(_) => self.probe_part(prefix.bytes(), hash),
+                // What a whole filter holds is known once it is loaded.
+                None => self.probe_unit(0, |block| !block.holds(Some(domain)) || block.may_contain_added(hash)),
+            };
+            match probed {
                 BudgetedProbe::Absent => return BudgetedProbe::Absent,
                 BudgetedProbe::MaybePresent if self.lacks_part(domain) => {}
                 other => answer = Some(other),
@@ -102,26 +107,20 @@ impl BudgetedFilter {
         answer.unwrap_or_else(|| if has_part { self.part_not_held() } else { BudgetedProbe::MaybePresent })
     }
 
-    /// The same by the hash that was added for each key with the prefix.
+    /// The same by a hash that was added for each key with the prefix.
     pub(crate) fn probe_part(&self, prefix: &[u8], hash: KeyHash) -> BudgetedProbe {
-        self.probe_places(prefix, hash, None)
-    }
-
-    /// `domain` is that of the hash, unless it is known that the filter holds its parts.
-    fn probe_places(&self, prefix: &[u8], hash: KeyHash, domain: Option<Domain>) -> BudgetedProbe {
-        let is_whole = self.file.partitions.is_none() && domain.is_some();
-        let places = self.file.places_with_part(prefix, hash).map(|place| place.of_part(domain, is_whole));
+        let places = self.file.places_with_part(prefix, hash);
+        let answers =
+            places.map(|Place { number, hash }| self.probe_unit(number, |block| block.may_contain_added(hash)));
         // One that is not absent decides; the partitions behind it need no probe.
-        let mut answers = places.map(|place| self.probe_place(place));
-        answers.find(|answer| !answer.is_absent()).unwrap_or(BudgetedProbe::Absent)
+        answers.into_iter().find(|answer| !answer.is_absent()).unwrap_or(BudgetedProbe::Absent)
     }
 
     /// Whether a whole filter that is in memory holds no parts of the domain.
     fn lacks_part(&self, domain: Domain) -> bool {
         let unit = self.file.unit(0).filter(|_| self.file.partitions.is_none());
-        unit.is_some_and(
-            |unit| matches!(unit.held().as_deref(), Some(Held::Block(held)) if !held.block.holds(Some(domain))),
-        )
+        let held = unit.map(Unit::held);
+        matches!(held.as_ref().and_then(|held| held.as_deref()), Some(Held::Block(held)) if !held.block.holds(Some(domain)))
     }
 
     #[cold]
@@ -142,25 +141,24 @@ impl BudgetedFilter {
     }
 
     #[inline]
-    fn probe_place(&self, place: Place) -> BudgetedProbe {
-        let Place { number, query } = place;
+    fn probe_unit(&self, number: u32, may_match: impl Fn(&FilterBlock<Bytes>) -> bool) -> BudgetedProbe {
         let Some(unit) = self.file.unit(number) else { return self.maybe_present() };
         if let Some(Held::Block(held)) = unit.held().as_deref() {
-            if !held.may_match(query) {
+            if !may_match(&held.block) {
                 return self.absent(unit);
             }
             if held.bytes >= unit.planned_bytes() {
                 return self.maybe_present();
             }
         }
-        self.load_and_probe(number, unit, query)
+        self.load_and_probe(number, unit, &may_match)
     }
 
     /// The answer where there is no block, or a larger one could be better than "may be present".
     #[cold]
     #[inline(never)]
-    fn load_and_probe(&self, number: u32, unit: &Unit, query: Query) -> BudgetedProbe {
-        let loaded = self.pool.load(&self.file, number, unit, query);
+    fn load_and_probe(&self, number: u32, unit: &Unit, may_match: Matching<'_>) -> BudgetedProbe {
+        let loaded = self.pool.load(&self.file, number, unit, may_match);
         let answer = match (loaded, unit.held().as_deref()) {
             (Some(false), _) => return self.absent(unit),
             (Some(true), _) | (None, Some(Held::Block(_))) => self.maybe_present(),

@@ -10,7 +10,7 @@ use super::curve::{Curve, Curves};
 use super::file::File;
 use super::plan::{self, Demand};
 use super::registry::Registry;
-use super::unit::{Held, Query, Turn, Unit};
+use super::unit::{Held, Turn, Unit};
 use crate::block::FilterBlock;
 use crate::error::BlockError;
 
@@ -194,17 +194,17 @@ impl Pool {
         (places, demands)
     }
 
-    /// Loads a unit's block if it should be in memory, or larger; gives the block's answer for `query`. `None` if it
+    /// Loads a unit's block if it should be in memory, or larger; gives what `may_match` says of the block. `None` if it
     /// should not, or another thread is at it, or it fails.
-    pub(super) fn load(&self, file: &File, number: u32, unit: &Unit, query: Query) -> Option<bool> {
+    pub(super) fn load(&self, file: &File, number: u32, unit: &Unit, may_match: Matching<'_>) -> Option<bool> {
         let turn = unit.begin()?;
-        let answer = self.load_in(&turn, file, number, unit, query);
+        let answer = self.load_in(&turn, file, number, unit, may_match);
         drop(turn);
         self.obey_lowered_limit(unit);
         answer
     }
 
-    fn load_in(&self, turn: &Turn<'_>, file: &File, number: u32, unit: &Unit, query: Query) -> Option<bool> {
+    fn load_in(&self, turn: &Turn<'_>, file: &File, number: u32, unit: &Unit, may_match: Matching<'_>) -> Option<bool> {
         let place = self.place(unit)?;
         let whole_bytes = unit.whole_bytes;
         // The block from before stays until there is a better one; a smaller one is made beside the whole one.
@@ -219,7 +219,7 @@ impl Pool {
         };
         let curve = Curve::of(&block);
         unit.set_curve(Arc::make_mut(&mut lock(&self.curves)).number(curve));
-        let answer = query.may_match(&block);
+        let answer = may_match(&block);
         self.keep(turn, unit, working, place, block);
         Some(answer)
     }
@@ -236,7 +236,10 @@ impl Pool {
     fn read(&self, file: &File, number: u32, whole_bytes: u64) -> Result<FilterBlock<Bytes>, BlockError> {
         // No partition is used before those that must hold known keys were seen to.
         if let Some(index) = &file.partitions {
-            index.check_known_keys(|number| file.source.load(number).map(FilterBlock::into_inner))?;
+            index.check_known_keys(|number| {
+                self.counts.loads.fetch_add(1, Ordering::Relaxed);
+                file.source.load(number).map(FilterBlock::into_inner)
+            })?;
         }
         self.counts.loads.fetch_add(1, Ordering::Relaxed);
         let block = file.source.load(number)?.verified()?;
@@ -402,6 +405,9 @@ impl Pool {
         Release::Done
     }
 }
+
+/// Whether a block may contain what it is probed for.
+pub(super) type Matching<'a> = &'a dyn Fn(&FilterBlock<Bytes>) -> bool;
 
 /// What became of an attempt to make a block smaller.
 enum Release {

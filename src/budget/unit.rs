@@ -10,7 +10,6 @@ use super::account::Charge;
 use super::curve::{CurveNumber, expected_fpr};
 use crate::block::FilterBlock;
 use crate::error::BlockError;
-use crate::hash::{Domain, KeyHash};
 
 /// A unit's state, 40 bytes: a store of large filters has millions of partitions.
 #[derive(Debug, Default)]
@@ -31,30 +30,6 @@ pub(super) struct Unit {
     loaded_under: AtomicU8,
     /// Whether a thread is changing `held`.
     is_busy: AtomicU8,
-}
-
-/// What a block is probed for.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Query {
-    pub(super) hash: KeyHash,
-    pub(super) part: QueriedPart,
-}
-
-/// What a hash stands for.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum QueriedPart {
-    /// Something that the block is known to hold.
-    Held,
-    /// A part of a domain, or a whole key.
-    Of(Option<Domain>),
-}
-
-impl Query {
-    /// Whether the block may contain what it is probed for. A block that holds no such parts may.
-    #[inline]
-    pub(super) fn may_match(self, block: &FilterBlock<Bytes>) -> bool {
-        block.may_contain(self.hash) || matches!(self.part, QueriedPart::Of(part) if !block.holds(part))
-    }
 }
 
 /// What there is of a unit.
@@ -83,11 +58,6 @@ impl HeldBlock {
     /// Frees the block; what it was charged can be used for another one.
     fn into_charge(self) -> Charge {
         self.charge
-    }
-
-    #[inline]
-    pub(super) fn may_match(&self, query: Query) -> bool {
-        query.may_match(&self.block)
     }
 }
 

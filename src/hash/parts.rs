@@ -217,6 +217,17 @@ impl KeyParts {
         Self { whole_keys: self.whole_keys, extractors }
     }
 
+    /// Those whose domain `keeps` approves of; `None` stands for whole keys.
+    pub(crate) fn only(&self, keeps: impl Fn(Option<Domain>) -> bool) -> Self {
+        let extractors = self.extractors.iter().filter(|part| keeps(Some(part.domain))).cloned().collect();
+        Self { whole_keys: self.whole_keys && keeps(None), extractors }
+    }
+
+    /// Whether nothing of a key is in them.
+    pub(crate) fn is_empty(&self) -> bool {
+        !self.whole_keys && self.extractors.is_empty()
+    }
+
     /// Whether they are whole keys, and nothing else.
     pub(crate) fn are_whole_keys(&self) -> bool {
         self.whole_keys && self.extractors.is_empty()
@@ -239,6 +250,11 @@ impl KeyParts {
     /// The extractor at `position`.
     pub(crate) fn extractor(&self, position: usize) -> Option<&dyn KeyExtractor> {
         self.extractors.get(position).map(|part| part.extractor.as_ref())
+    }
+
+    /// The domain of the extractor at `position`.
+    pub(crate) fn domain(&self, position: usize) -> Option<Domain> {
+        self.extractors.get(position).map(|part| part.domain)
     }
 
     /// The hash of a key's part by the extractor at `position`.
@@ -379,7 +395,7 @@ impl OrderedKeyHashes {
         match (self.has_keys, self.has_bare_hashes) {
             (_, false) => {
                 let held = self.parts.without(&self.unstable_extractors());
-                (held.whole_keys || !held.extractors.is_empty()).then_some(held)
+                (!held.is_empty()).then_some(held)
             }
             (false, true) => Some(KeyParts::whole_keys()),
             (true, true) => self.parts.whole_keys.then(KeyParts::whole_keys),

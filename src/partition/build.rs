@@ -51,7 +51,7 @@ pub struct PartitionedBuilder {
     policy: Arc<dyn FilterPolicy>,
     /// For each partition: without the file and the parts of keys, which the container has.
     context: BuildContext,
-    /// Of each key; `None` while they are in use.
+    /// `None` for whole keys alone, and after a panic in the engine's hash or extractor.
     parts: Option<Box<OrderedKeyHashes>>,
     identity: BlockIdentity,
     options: PartitionOptions,
@@ -83,11 +83,13 @@ impl PartitionedBuilder {
     #[must_use]
     pub fn new(policy: Arc<dyn FilterPolicy>, context: &BuildContext, options: PartitionOptions) -> Self {
         let identity = BlockIdentity { hash: context.hasher.identity(), file: context.file_id };
-        let parts = OrderedKeyHashes::new(context.hasher.clone(), context.key_parts.clone());
+        let has_parts = !context.key_parts.are_whole_keys();
+        let hashes = || Box::new(OrderedKeyHashes::new(context.hasher.clone(), context.key_parts.clone()));
+        let parts = has_parts.then(hashes);
         let whole_keys = KeyParts::whole_keys();
         let context = BuildContext { file_id: None, expected_keys: None, key_parts: whole_keys, ..context.clone() };
         Self {
-            parts: Some(Box::new(parts)),
+            parts,
             most_hashes: most_hashes(&*policy, &context, options.target_bytes()),
             policy,
             context,
@@ -109,11 +111,14 @@ impl PartitionedBuilder {
     /// Adds a key: the parts that the context names, hashed with its hasher.
     pub fn add_key(&mut self, key: &[u8]) {
         let was_interrupted = core::mem::replace(&mut self.is_interrupted, true);
-        // If the engine's hash or extractor panics, they are gone, and so is the filter.
-        let Some(mut parts) = self.parts.take() else { return };
-        // All of them: the key before, which may share some, may be in another partition.
-        self.add(key, parts.of(key).all);
-        self.parts = Some(parts);
+        if let Some(mut parts) = self.parts.take() {
+            // All of them: the key before, which may share some, may be in another partition.
+            self.add(key, parts.of(key).all);
+            self.parts = Some(parts);
+        } else {
+            let hash = self.context.hasher.hash(key);
+            self.add(key, &[hash]);
+        }
         self.is_interrupted = was_interrupted;
     }
 
@@ -195,7 +200,7 @@ impl PartitionedBuilder {
     #[must_use]
     pub fn finish(mut self) -> BuiltPartitions {
         let started = Instant::now();
-        let held = self.parts.as_ref().and_then(|parts| parts.held());
+        let held = self.parts.as_ref().map_or_else(|| Some(KeyParts::whole_keys()), |parts| parts.held());
         let unstable_extractors = self.parts.take().map(|parts| parts.unstable_extractors()).unwrap_or_default();
         let mut refused = match (self.is_interrupted, self.is_out_of_order, &held) {
             (true, _, _) => Some(FallbackReason::Interrupted),

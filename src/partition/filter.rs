@@ -100,7 +100,7 @@ impl<D: AsRef<[u8]>> PartitionedFilter<D> {
     /// Probes the partition of the key. `hash` is the whole key's, by the hasher of the container.
     #[inline]
     pub fn probe(&self, key: &[u8], hash: KeyHash) -> Probe<'_> {
-        if !self.index.held_parts().has_whole_keys() {
+        if !self.index.has_whole_keys() {
             return Probe::Unusable(&PART_NOT_HELD);
         }
         self.probe_at(self.index.place_of_hash(key, hash))
@@ -226,7 +226,7 @@ impl<D: AsRef<[u8]>> PartitionedFilter<D> {
                 return Err(BlockError::Field { field, expected, got: end + at as u64 });
             }
             if !range.is_empty() {
-                self.index.open(number, self.block_bytes(number))?;
+                self.index.verified(number, self.block_bytes(number))?;
             }
             self.index.check_aux(number, slice(aux.start, aux.end).unwrap_or_default())?;
             end = aux.end;

@@ -220,12 +220,15 @@ impl PartitionIndex {
     }
 
     /// The partition that holds the key if any does. `hash` is the whole key's, by the hasher of the container. In a filter
-    /// that holds extracted parts alone, any partition may have the key: the place has no block.
+    /// that holds extracted parts alone, every key may be present: the place has no block, and the number of no partition.
     #[must_use]
     #[inline]
     pub fn place(&self, key: &[u8], hash: KeyHash) -> PartitionPlace {
-        let place = self.place_of_hash(key, hash);
-        if self.held_parts().has_whole_keys() { place } else { PartitionPlace { block_bytes: 0, ..place } }
+        if !self.has_whole_keys() {
+            // No partition has this number, so that none is opened, whatever the caller keeps of the place.
+            return PartitionPlace { number: u32::MAX, offset: 0, block_bytes: 0, hash };
+        }
+        self.place_of_hash(key, hash)
     }
 
     /// The place of one of the hashes that were added for the key.
@@ -252,6 +255,18 @@ impl PartitionIndex {
     ) -> Result<impl Iterator<Item = PartitionPlace> + 'a, BlockError> {
         let (_, hash) = self.held_hashes(prefix).next().ok_or(BlockError::PartNotHeld)?;
         Ok(self.places_with_part(prefix.bytes(), hash))
+    }
+
+    /// Whether whole keys are in the filter, as in every one but those of extracted parts alone.
+    #[must_use]
+    #[inline]
+    pub fn has_whole_keys(&self) -> bool {
+        self.extras.as_ref().is_none_or(|extras| HeldParts::of_field(&extras.held).has_whole_keys())
+    }
+
+    /// The domains of the extractors whose parts are in the filter: [`Domain::new`] of their names.
+    pub fn extractors(&self) -> impl Iterator<Item = Domain> + '_ {
+        self.held_parts().domains()
     }
 
     /// The hashes of a prefix by the extractors whose parts the filter holds.
@@ -324,6 +339,15 @@ impl PartitionIndex {
     /// key is absent, here or in a partition that was opened before; [`BlockError::KnownKeysUnchecked`] when the partitions
     /// that must hold known keys come first. To a read, all of them mean "may be present" for the keys of this partition.
     pub fn open<D: AsRef<[u8]>>(&self, number: u32, block: D) -> Result<FilterBlock<D>, BlockError> {
+        let block = self.verified(number, block)?;
+        if let Some(known) = self.known() {
+            known.check(number, self.hash_identity(), |hash| block.may_contain(hash))?;
+        }
+        Ok(block)
+    }
+
+    /// The same without regard to known keys.
+    pub(super) fn verified<D: AsRef<[u8]>>(&self, number: u32, block: D) -> Result<FilterBlock<D>, BlockError> {
         let entry = self.entry(number)?;
         if entry.block_bytes == 0 {
             return Err(BlockError::PartitionWithoutFilter);
@@ -335,11 +359,7 @@ impl PartitionIndex {
         let expected = (number, entry.checksum);
         let hash = self.trailer.identity.hash;
         let kinds = self.extras.as_ref().map(|extras| &extras.kinds);
-        let block = FilterBlock::load_partition(block, expected, hash, kinds)?;
-        if let Some(known) = self.known() {
-            known.check(number, hash, |hash| block.may_contain(hash))?;
-        }
-        Ok(block)
+        FilterBlock::load_partition(block, expected, hash, kinds)
     }
 
     /// Where the block of a partition is; empty beyond the last.
@@ -465,8 +485,14 @@ impl PartitionIndex {
     pub fn memory_bytes(&self) -> usize {
         let arrays = size_of_val(&*self.entries)
             + size_of_val(&*self.aux)
-            + self.extras.as_ref().map_or(0, |extras| size_of::<Extras>() + extras.held.len());
+            + self.extras.as_ref().map_or(0, |extras| extras.memory_bytes());
         size_of::<Self>() + arrays + self.bounds.memory_bytes()
+    }
+}
+
+impl Extras {
+    fn memory_bytes(&self) -> usize {
+        size_of::<Self>() + self.held.len() + self.known.as_ref().map_or(0, KnownKeys::memory_bytes)
     }
 }
 

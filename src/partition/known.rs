@@ -41,6 +41,12 @@ impl KnownKeys {
         (!partitions.is_empty()).then(|| Self { partitions: partitions.into(), seen: AtomicU64::new(0) })
     }
 
+    /// The bytes that it takes beside itself.
+    pub(super) fn memory_bytes(&self) -> usize {
+        let hashes: usize = self.partitions.iter().map(|(_, hashes)| size_of_val(&hashes[..])).sum();
+        size_of_val(&*self.partitions) + hashes
+    }
+
     /// The partitions that must hold known keys and were not seen to.
     pub(super) fn unseen(&self) -> impl Iterator<Item = u32> + '_ {
         let seen = self.seen.load(Ordering::Acquire);

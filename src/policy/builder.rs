@@ -224,7 +224,7 @@ impl<K: Kind> FilterBuilder for KindBuilder<K> {
     }
 
     fn add_hashes(&mut self, more: &[KeyHash]) {
-        if let Some(parts) = &mut self.parts {
+        if let Some(parts) = self.parts.as_mut().filter(|_| !more.is_empty()) {
             parts.note_bare_hashes();
         }
         self.added += more.len() as u64;
@@ -415,6 +415,7 @@ impl<K: Kind> Job<K> {
             payload_checksum: checksum(payload.as_slice()),
             is_partition: false,
             parts_bytes: held.field_bytes(),
+            has_whole_keys: held.has_whole_keys(),
         };
         let block = trailer.seal_with_parts(payload, held).ok_or(FallbackReason::TooManyKeys)?;
         let block_bytes = block.len() as u64;

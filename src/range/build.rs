@@ -231,6 +231,7 @@ fn seal(shape: &RangeShape, payload: AlignedBuffer, identity: BlockIdentity) -> 
         payload_checksum: checksum(payload.as_slice()),
         is_partition: false,
         parts_bytes: 0,
+        has_whole_keys: true,
     };
     trailer.seal(payload).ok_or(FallbackReason::TooManyKeys)
 }

@@ -34,7 +34,7 @@ impl FilterInMemory {
 
     pub(crate) fn may_contain(&self, key: &[u8], hash: KeyHash) -> bool {
         match self {
-            Self::Whole(block) => block.may_contain(hash),
+            Self::Whole(block) => block.may_contain_added(hash),
             Self::Partitioned { partitions, blocks } => {
                 let place = partitions.index.place_of_hash(key, hash);
                 let block = blocks.get(place.number as usize).and_then(Option::as_ref);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{KeyPartNames, TableProperties};
 use crate::block::{KindRegistry, LoadContext, bits_of};
 use crate::error::BlockError;
-use crate::hash::{HashId, KeyExtractor, KeyHash, KeyHasher, KeyParts, MAX_EXTRACTORS};
+use crate::hash::{Domain, HashId, KeyExtractor, KeyHash, KeyHasher, KeyParts, MAX_EXTRACTORS};
 
 /// What makes a probe out of a key or a range, and the user-defined kinds of the filters probed.
 #[derive(Clone, Debug, Default)]
@@ -125,6 +125,18 @@ impl Reader {
     /// What a filter is checked against.
     pub(crate) fn load_context(&self) -> LoadContext<'_> {
         LoadContext::new(&self.hasher).with_key_parts(&self.parts).with_kinds(&self.kinds)
+    }
+
+    /// What a filter is checked against of which its file says that it holds these of the reader's parts: it must say so.
+    pub(crate) fn context_of<'a>(&'a self, shared: &'a KeyParts) -> LoadContext<'a> {
+        self.load_context().with_all_key_parts(shared)
+    }
+
+    /// The parts, for [`context_of`](Self::context_of).
+    pub(crate) fn key_parts_of(&self, shared: SharedParts) -> KeyParts {
+        let own: Vec<Domain> =
+            bits_of(shared.extractors()).filter_map(|position| self.parts.domain(position)).collect();
+        self.parts.only(|domain| domain.map_or(shared.has_whole_keys(), |domain| own.contains(&domain)))
     }
 
     /// Whether the other claims to make the same probes.

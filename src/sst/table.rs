@@ -206,7 +206,7 @@ impl Table {
             Some(Ok(_)) if self.reader.is_same(reader) => false,
             Some(Ok(block)) => {
                 let mut known = reader.known_keys(self.shared, &self.parts.properties);
-                known.any(|(_, hash)| !block.may_contain(hash))
+                known.any(|(_, hash)| !block.may_contain_added(hash))
             }
             Some(Err(problem)) => matches!(problem, BlockError::KnownKeyAbsent { .. }),
             None => false,

@@ -72,7 +72,7 @@ impl TableFilter {
             .parts_shared_with(&parts.properties.writer.key_parts)
             .map_err(|source| refused(file, filter, source));
         let opened = shared.and_then(|shared| match (filter, &options.budget) {
-            (FilterHandle::Whole(handle), None) => Self::read_whole(file, handle, parts, reader),
+            (FilterHandle::Whole(handle), None) => Self::read_whole(file, handle, parts, (reader, shared)),
             _ => Self::register(file, filter, parts, (reader, shared), options),
         });
         opened.unwrap_or_else(Self::unusable)
@@ -90,12 +90,13 @@ impl TableFilter {
         file: &TableFile,
         handle: BlockHandle,
         parts: &TableParts,
-        reader: &Reader,
+        (reader, shared): (&Reader, SharedParts),
     ) -> Result<Self, TableError> {
         let filter = FilterHandle::Whole(handle);
         let contents = parts.read_filter(file, filter)?;
         let known: Vec<&[u8]> = parts.properties.bounds().collect();
-        let context = reader.load_context().with_known_keys(&known);
+        let key_parts = reader.key_parts_of(shared);
+        let context = reader.context_of(&key_parts).with_known_keys(&known);
         let block = FilterBlock::load(contents, context).map_err(|source| refused(file, filter, source))?;
         Ok(Self::of_block(block))
     }
@@ -108,7 +109,8 @@ impl TableFilter {
         (reader, shared): (&Arc<Reader>, SharedParts),
         options: &ReadOptions,
     ) -> Result<Self, TableError> {
-        let context = reader.load_context();
+        let key_parts = reader.key_parts_of(shared);
+        let context = reader.context_of(&key_parts);
         let place = match filter {
             FilterHandle::Partitioned(handle) => {
                 FilterPlace::Partitions(TablePartitions::read(file, parts, handle, context)?)
@@ -183,9 +185,9 @@ impl TableFilter {
     /// Probes for a key by its hash, and counts the answer.
     pub(crate) fn probe(&self, key: &[u8], hash: KeyHash) -> Answer {
         match &self.held {
-            Held::Resident(reader) if reader.probe(hash).is_absent() => Answer::Absent,
+            Held::Resident(reader) if reader.probe_added(hash).is_absent() => Answer::Absent,
             Held::Resident(_) => Answer::MaybePresent,
-            Held::Budgeted(filter) => match filter.probe_hash(key, hash) {
+            Held::Budgeted(filter) => match filter.probe_added(key, hash) {
                 BudgetedProbe::Absent => Answer::Absent,
                 other => Answer::Budgeted(other),
             },
@@ -204,8 +206,8 @@ impl TableFilter {
     /// all others; otherwise it is not counted.
     pub(crate) fn may_contain(&self, key: &[u8], hash: KeyHash) -> bool {
         match &self.held {
-            Held::Resident(reader) => reader.block().map_or(true, |block| block.may_contain(hash)),
-            Held::Budgeted(filter) => !filter.probe_hash(key, hash).is_absent(),
+            Held::Resident(reader) => reader.block().map_or(true, |block| block.may_contain_added(hash)),
+            Held::Budgeted(filter) => !filter.probe_added(key, hash).is_absent(),
         }
     }
 

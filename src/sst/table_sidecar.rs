@@ -22,6 +22,7 @@ use super::table_source::{FilterPlace, TableFilterSource, WholeFile};
 use super::{FileSystem, KeyPartNames, RandomAccess, ReadOptions, TableError, TableLocation, TablePart};
 use crate::block::trailer::MAX_TAIL_BYTES;
 use crate::block::{FilterBlock, LoadContext};
+use crate::hash::KeyParts;
 use crate::sidecar::{Sidecar, SidecarError};
 
 /// The sidecar that was found beside a table. A table without one keeps nothing.
@@ -144,12 +145,13 @@ impl SidecarFile {
         options: &ReadOptions,
     ) -> Result<(TableFilter, SharedParts), TableError> {
         let shared = self.shared_with(reader)?;
-        let context = self.context(reader);
+        let key_parts = reader.key_parts_of(shared);
+        let context = self.context(reader, &key_parts);
         let bytes = self.sidecar.filter_bytes();
         let partitions = TablePartitions::of_sidecar(&self.file, bytes, context).map_err(|error| self.named(error))?;
         let place = match partitions {
             None if options.budget.is_none() => {
-                return Ok((TableFilter::of_block(self.loaded(self.read_filter()?, parts, reader)?), shared));
+                return Ok((TableFilter::of_block(self.loaded(self.read_filter()?, parts, context)?), shared));
             }
             None => {
                 let end_bytes = bytes.min(MAX_TAIL_BYTES as u64);
@@ -171,7 +173,8 @@ impl SidecarFile {
     /// All of the filter, every byte of it checked.
     fn load(&self, parts: &TableParts, reader: &Reader) -> Result<(FilterInMemory, SharedParts), TableError> {
         let shared = self.shared_with(reader)?;
-        let (bytes, context) = (self.sidecar.filter_bytes(), self.context(reader));
+        let key_parts = reader.key_parts_of(shared);
+        let (bytes, context) = (self.sidecar.filter_bytes(), self.context(reader, &key_parts));
         // Its checksum covers the zeros, too, and the bytes beside partitions. It comes first: a flipped bit in a container's trailer may
         // read as a newer version of it, which is no damage.
         let filter = self.read_filter();
@@ -181,7 +184,7 @@ impl SidecarFile {
             partitions.and_then(|partitions| self.damaged_partition(partitions)).unwrap_or(damage)
         })?;
         let Some(partitions) = partitions? else {
-            let block = self.loaded(filter, parts, reader)?;
+            let block = self.loaded(filter, parts, context)?;
             return Ok((FilterInMemory::Whole(Box::new(block)), shared));
         };
         drop(filter);
@@ -201,9 +204,14 @@ impl SidecarFile {
     }
 
     /// A whole filter, whose checksum has held.
-    fn loaded(&self, filter: Bytes, parts: &TableParts, reader: &Reader) -> Result<FilterBlock<Bytes>, TableError> {
+    fn loaded(
+        &self,
+        filter: Bytes,
+        parts: &TableParts,
+        context: LoadContext<'_>,
+    ) -> Result<FilterBlock<Bytes>, TableError> {
         let known: Vec<&[u8]> = parts.properties.bounds().collect();
-        let block = FilterBlock::load(filter, self.context(reader).with_known_keys(&known));
+        let block = FilterBlock::load(filter, context.with_known_keys(&known));
         block.map_err(|error| self.refused(error.into()))
     }
 
@@ -219,8 +227,8 @@ impl SidecarFile {
         shared.map_err(|error| self.refused(error.into()))
     }
 
-    fn context<'a>(&self, reader: &'a Reader) -> LoadContext<'a> {
-        reader.load_context().with_file_id(self.sidecar.table().file_id())
+    fn context<'a>(&self, reader: &'a Reader, key_parts: &'a KeyParts) -> LoadContext<'a> {
+        reader.context_of(key_parts).with_file_id(self.sidecar.table().file_id())
     }
 
     /// The problem of a filter, as one of the sidecar.

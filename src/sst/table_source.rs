@@ -136,7 +136,7 @@ impl FilterSource for TableFilterSource {
             FilterPlace::Partitions(partitions) => partitions.read_block(&self.file, unit).map_err(reason)?,
             FilterPlace::Whole(filter) => filter.load(&self.file)?,
         };
-        let lacks_known = self.known.iter().any(|&(other, hash)| other == unit && !block.may_contain(hash));
+        let lacks_known = self.known.iter().any(|&(other, hash)| other == unit && !block.may_contain_added(hash));
         if lacks_known { Err(BlockError::KnownKeyAbsent { hash: block.hash_identity() }) } else { Ok(block) }
     }
 }

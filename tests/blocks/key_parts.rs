@@ -11,8 +11,9 @@ use sstfilter::budget::{BudgetedProbe, FilterBudget, FilterLayout, FilterSource}
 use sstfilter::partition::{PartitionCut, PartitionIndex, PartitionOptions, PartitionedBuilder, PartitionedFilter};
 use sstfilter::sidecar::{Sidecar, SidecarBuilder, TableIdentity};
 use sstfilter::{
-    BlockError, BuildContext, FallbackReason, FileId, FilterBlock, FilterBuilder, FilterReader, FilterSet, FixedPrefix,
-    KeyExtractor, KeyHash, KeyHasher, KeyParts, KindPolicy, LoadContext, MatchBitmap, Probe,
+    BitsPerKey, BlockError, BuildContext, DynamicFilter, FallbackReason, FileId, FilterBlock, FilterBuilder,
+    FilterError, FilterReader, FilterSet, FixedPrefix, KeyExtractor, KeyHash, KeyHasher, KeyParts, KindPolicy,
+    LoadContext, MatchBitmap, Probe, StandardBloom,
 };
 
 const TENANTS: u32 = 100;
@@ -144,6 +145,20 @@ fn a_block_of_parts_alone_is_absent_for_no_key() {
     let refused = FilterBlock::load(&block, &hasher).unwrap_err();
     assert!(matches!(refused, BlockError::ExtractorMismatch { .. }), "{refused}");
     assert!(FilterBlock::probe_unverified(&block, hasher.identity(), hasher.hash(b"t000:000000")).is_err());
+    let both = whole_and(4);
+    for context in [
+        LoadContext::new(&hasher).with_key_parts(&parts),
+        LoadContext::new(&hasher).with_key_parts(&both),
+        LoadContext::new(&hasher).with_any_key_parts(),
+    ] {
+        let (first, last) = (keys().next().unwrap(), keys().last().unwrap());
+        let filter = FilterBlock::load(&block, context.with_known_keys(&[&first, &last])).unwrap();
+        let hashes: Vec<KeyHash> = keys().map(|key| hasher.hash(&key)).collect();
+        let mut matches = MatchBitmap::default();
+        filter.may_contain_batch(&hashes, &mut matches);
+        assert!(matches.count() == hashes.len() as u64 && hashes.iter().all(|&hash| filter.may_contain(hash)));
+        assert!(!filter.may_contain_prefix(&parts.prefix(&hasher, b"zzzz")), "it is probed for what it holds");
+    }
     let context = LoadContext::new(&hasher).with_key_parts(&parts);
     let reader = FilterReader::load(block.clone(), context);
     let set = FilterSet::new([FilterReader::load(block.clone(), context)], hasher.identity());
@@ -160,6 +175,33 @@ fn a_block_of_parts_alone_is_absent_for_no_key() {
         assert!(!reader.probe_prefix(&parts.prefix(&hasher, &key)).is_absent());
     }
     assert!(reader.probe_prefix(&parts.prefix(&hasher, b"none")).is_absent());
+}
+
+/// An engine that keeps the numbers of places, to read and to cache partitions by them.
+#[test]
+fn no_partition_of_parts_alone_is_opened_for_a_key() {
+    let hasher = KeyHasher::default();
+    let parts = KeyParts::extracted(Arc::new(FixedPrefix::new(4)));
+    for cut in CUTS {
+        let container = container_of(&parts, cut);
+        let index = index_of(&container, LoadContext::new(&hasher).with_key_parts(&parts));
+        for key in keys().step_by(37) {
+            let place = index.place(&key, hasher.hash(&key));
+            assert!(index.block_place(place.number).is_err() && index.open(place.number, &container[..100]).is_err());
+        }
+    }
+}
+
+#[test]
+fn a_container_is_verified_whatever_is_known_of_its_keys() {
+    let hasher = KeyHasher::default();
+    let (first, last) = (keys().next().unwrap(), keys().last().unwrap());
+    for cut in CUTS {
+        let container = container_of(&whole_and(4), cut);
+        let known = [&first[..], &last];
+        let context = LoadContext::new(&hasher).with_known_keys(&known);
+        PartitionedFilter::open(container, context).unwrap().verify().unwrap();
+    }
 }
 
 #[test]
@@ -254,6 +296,11 @@ fn hashes_of_the_engines_own_are_of_whole_keys_and_of_no_parts() {
     let parts = whole_and(4);
     let mut builder = KindPolicy::default().builder(&BuildContext::new(&hasher).with_key_parts(parts.clone()));
     builder.add_key(b"t001:a");
+    builder.add_hashes(&[]);
+    let info = load(builder.finish().block.unwrap(), &parts);
+    assert_eq!((info.whole_keys, info.extractors.len()), (true, 1), "no hash, no loss");
+    let mut builder = KindPolicy::default().builder(&BuildContext::new(&hasher).with_key_parts(parts.clone()));
+    builder.add_key(b"t001:a");
     builder.add_hash(hasher.hash(b"t002:b"));
     let info = load(builder.finish().block.unwrap(), &parts);
     assert_eq!((info.whole_keys, info.extractors), (true, vec![]), "nobody has extracted the parts of the second");
@@ -278,6 +325,30 @@ fn what_follows_a_block_around_keeps_its_parts() {
         assert_eq!(other.info().extractors, block.info().extractors);
         assert!((0..TENANTS).all(|number| other.may_contain_prefix(&parts.prefix(&hasher, &tenant(number)))));
         assert!(!other.may_contain_prefix(&parts.prefix(&hasher, b"zzzz")));
+    }
+}
+
+#[test]
+fn a_growing_filter_is_restored_from_a_block_of_whole_keys_alone_or_beside_parts_and_from_no_other() {
+    let hasher = KeyHasher::default();
+    let alone = KeyParts::extracted(Arc::new(FixedPrefix::new(4)));
+    let restored = |parts: &KeyParts| {
+        let policy = KindPolicy::standard_bloom(BitsPerKey::TEN).unwrap();
+        let mut builder = policy.builder(&BuildContext::new(&hasher).with_key_parts(parts.clone()));
+        keys().for_each(|key| builder.add_key(&key));
+        let block = builder.finish().block.unwrap();
+        let contexts =
+            [LoadContext::new(&hasher).with_key_parts(parts), LoadContext::new(&hasher).with_any_key_parts()];
+        contexts.map(|context| StandardBloom::from_block(&block, context).and_then(|filter| filter.to_block()))
+    };
+    for refused in restored(&alone) {
+        assert!(matches!(refused, Err(FilterError::Block(BlockError::ExtractorMismatch { .. }))), "{refused:?}");
+    }
+    let parts = whole_and(4);
+    for block in restored(&parts).map(Result::unwrap) {
+        let filter = FilterBlock::load(block, &hasher).unwrap();
+        assert!(keys().all(|key| filter.may_contain(hasher.hash(&key))));
+        assert!(filter.may_contain_prefix(&parts.prefix(&hasher, b"none")), "keys inserted since have no parts");
     }
 }
 

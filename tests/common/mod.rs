@@ -7,6 +7,7 @@ pub(crate) mod effort;
 pub(crate) mod policies;
 pub(crate) mod random;
 pub(crate) mod ranges;
+mod recipes;
 
 use std::sync::{Mutex, PoisonError};
 use std::thread;

@@ -25,9 +25,15 @@ const SHRUNK: &[(&str, usize, u32)] = &[
 /// The block at each of its steps, and at each sixteenth of its size.
 fn shrunk(bytes: &[u8]) -> Vec<bytes::Bytes> {
     let block = FilterBlock::open_unverified(bytes).unwrap();
+    let parts = |bytes: &[u8]| {
+        let info = FilterBlock::open_unverified(bytes).unwrap().info();
+        (info.whole_keys, info.extractors)
+    };
     let steps = block.shrink_steps().into_iter().map(|step| step.block_bytes);
     let sizes = steps.chain((1..16).map(|share| bytes.len() as u64 * share / 16));
-    sizes.filter_map(|size| block.shrunk_to(size).ok()).collect()
+    let shrunk: Vec<_> = sizes.filter_map(|size| block.shrunk_to(size).ok()).collect();
+    assert!(shrunk.iter().all(|shrunk| parts(shrunk) == parts(bytes)), "the parts of keys that it holds");
+    shrunk
 }
 
 #[test]

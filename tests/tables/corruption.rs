@@ -9,10 +9,14 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use sstfilter::budget::FilterBudget;
+use sstfilter::partition::{PartitionCut, PartitionOptions};
 use sstfilter::sst::{
     Lookup, RandomAccess, ReadOptions, Table, TableBuilder, TableError, TableId, TableOptions, TableSet,
 };
-use sstfilter::{BuildContext, BuiltFilter, FilterBuilder, FilterPolicy, KeyHash, KeyHasher, KindPolicy};
+use sstfilter::{
+    BuildContext, BuiltFilter, FilterBuilder, FilterPolicy, FixedPrefix, KeyHash, KeyHasher, KeyParts, KindPolicy,
+};
 
 const ENTRIES: u32 = 24;
 
@@ -26,7 +30,11 @@ fn value(table: &str, number: u32) -> Option<Vec<u8>> {
 
 /// A table of the even numbers. Tables of names of one length have the same shape.
 fn build(table: &str, id: u8) -> Vec<u8> {
-    let options = TableOptions::default().with_block_bytes(96).unwrap().with_restart_interval(2).unwrap();
+    build_with(TableOptions::default(), table, id)
+}
+
+fn build_with(options: TableOptions, table: &str, id: u8) -> Vec<u8> {
+    let options = options.with_block_bytes(96).unwrap().with_restart_interval(2).unwrap();
     let options = options.with_table_id(TableId::from_bytes([id; 16]));
     let mut builder = TableBuilder::new(Vec::new(), &options).unwrap();
     for number in 0..ENTRIES {
@@ -299,6 +307,29 @@ fn lies_under_checksums_that_hold_neither_panic_nor_hang() {
                 let _ = table.get(&key("a", number));
             }
             assert!(table.iter_from(&key("a", 5)).count() <= ENTRIES as usize + 1);
+        }
+    }
+}
+
+/// Properties that name another extractor than the one whose parts the filter holds, as a faulty writer may write them.
+#[test]
+fn a_table_whose_filter_lacks_a_part_that_its_properties_name_loses_no_prefix() {
+    let parts = |length| KeyParts::whole_keys().with_extractor(Arc::new(FixedPrefix::new(length)));
+    let whole = TableOptions::default().with_key_parts(parts(4));
+    let cuts = [PartitionCut::KeyRange, PartitionCut::HashRange];
+    let partitioned = cuts.map(|cut| whole.clone().with_partitioned_filter(PartitionOptions::new(cut, 1_024).unwrap()));
+    for options in [whole].into_iter().chain(partitioned) {
+        let mut lying = build_with(options, "a", 1);
+        let (properties, metaindex) = (region(&lying, "properties"), region(&lying, "metaindex"));
+        let at = lying.windows(14).position(|window| window == b"fixed-prefix:4").unwrap();
+        lying[at + 13] = b'5';
+        reseal(&mut lying, properties, &[metaindex]);
+        for options in [ReadOptions::default(), ReadOptions::default().with_filter_budget(FilterBudget::unlimited())] {
+            let options = options.with_key_parts(parts(5));
+            let table = Table::open_source(Bytes::copy_from_slice(&lying), &options).unwrap();
+            assert!((0..ENTRIES).all(|number| table.may_contain_prefix(&key("a", number * 2)[..5])), "{table:?}");
+            assert!(matches!(table.filter_problem(), Some(TableError::Filter { .. })), "{:?}", table.filter_problem());
+            assert!(reads_are_right_or_errors(&table, "a", "other parts"));
         }
     }
 }

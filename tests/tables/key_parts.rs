@@ -81,6 +81,19 @@ fn one_filter_tells_of_keys_and_of_prefixes() {
 }
 
 #[test]
+fn the_filter_of_a_table_of_parts_alone_is_absent_for_no_key() {
+    let model = tenants((0..200).map(|tenant| tenant * 2), 5);
+    let table = open(&bytes_of(&model, Parts::TENANT, exact()), Parts::WHOLE_AND_TENANT);
+    let (filter, hasher) = (table.filter().unwrap(), KeyHasher::default());
+    for key in model.keys() {
+        let hash = hasher.hash(key);
+        assert!(!filter.probe(hash).is_absent() && !filter.probe_key(key, hash).is_absent());
+        assert!(filter.block().unwrap().may_contain(hash) && table.may_contain_key(key));
+    }
+    assert!(!table.may_contain_key(b"t0003:user:000"), "the table itself probes for tenants");
+}
+
+#[test]
 fn a_string_that_is_a_part_of_a_key_is_no_key() {
     let model = tenants(0..300, 2);
     let table = open(&bytes_of(&model, Parts::WHOLE_AND_TENANT, exact()), Parts::WHOLE_AND_TENANT);

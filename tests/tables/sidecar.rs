@@ -687,3 +687,31 @@ fn a_sidecar_that_vanishes_or_is_replaced_before_it_is_loaded_loses_no_key() {
         }
     }
 }
+
+/// An engine seals a filter of whole keys under the names of the parts that its store has by now: as in a table, the names
+/// alone would make prefixes absent.
+#[test]
+fn a_sidecar_whose_filter_lacks_a_part_that_its_names_say_it_has_loses_no_prefix() {
+    let table = table(1, 3_000, b"v");
+    let parts = KeyParts::whole_keys().with_extractor(Arc::new(FixedPrefix::new(9)));
+    let identity = *Sidecar::open_for_any_table(&sidecar_of(&table), sidecar_of(&table).len() as u64).unwrap().table();
+    for cut in [None, Some(PartitionCut::KeyRange), Some(PartitionCut::HashRange)] {
+        let mut builder =
+            SidecarBuilder::new(Arc::new(KindPolicy::default()), &BuildContext::new(&KeyHasher::default()), &identity);
+        if let Some(cut) = cut {
+            builder = builder.with_partitions(PartitionOptions::new(cut, 1_024).unwrap());
+        }
+        (0..3_000).for_each(|key| builder.add_key(&name(key)));
+        let built = builder.finish().unwrap().bytes.unwrap();
+        let claimed = Sidecar::seal(filter_in(&built).1, &identity, &["", "fixed-prefix:9"]).unwrap();
+        let files = files(&table, claimed);
+        for options in [ReadOptions::default(), ReadOptions::default().with_filter_budget(FilterBudget::unlimited())] {
+            let table = open(&files, options.with_key_parts(parts.clone()));
+            for key in (0..3_000).step_by(50) {
+                assert!(table.may_contain_prefix(&name(key)[..9]), "{cut:?}: the prefix of key {key} is lost");
+            }
+            assert!(table.sidecar_problem().is_some(), "{cut:?}");
+            assert_no_key_is_lost(&table, 3_000, "a part that the filter lacks");
+        }
+    }
+}

@@ -55,7 +55,9 @@ pub enum FilterState<I = BlockInfo> {
     /// The filter under this configuration's name is unusable.
     Unusable(Unusable),
     /// The filter lacks the SST's first or last key: it is another SST's, or an extractor or hash changed while its name did
-    /// not. **Lookups lose keys.** Rewrite the SST with another configuration of filters, or without any.
+    /// not, in an SST whose first and last key have 64 bytes or more. (With shorter keys, reading the filter finds such a
+    /// change: it is then [`Unusable`](Self::Unusable).) **Lookups lose keys.** Rewrite the SST with another configuration
+    /// of filters, or without any.
     OtherKeys,
     /// SlateDB could not read the filters.
     Unreadable(String),

@@ -181,12 +181,16 @@ impl Scheme for PointScheme {
         &self.counters
     }
 
-    fn load(&self, _bounds: &KeyBounds, block: Bytes) -> Result<Self::Block, Unusable> {
-        Ok(FilterBlock::load(block, &self.hashing.hasher)?)
+    /// The filter must hold the SST's first and last key, and their prefixes: an extractor or hash that changed while its
+    /// name did not is then found here.
+    fn load(&self, bounds: &KeyBounds, block: Bytes) -> Result<Self::Block, Unusable> {
+        let keys: Vec<&[u8]> = bounds.whole_keys().collect();
+        let block = FilterBlock::load(block, self.hashing.load_context().with_known_keys(&keys))?;
+        Ok(self.hashing.checked(block)?)
     }
 
     fn open(&self, block: Bytes) -> Result<Self::Block, Unusable> {
-        Ok(FilterBlock::open_unverified(block)?)
+        Ok(self.hashing.checked(FilterBlock::open_unverified(block)?)?)
     }
 
     fn bytes(block: &Self::Block) -> &[u8] {
@@ -198,22 +202,25 @@ impl Scheme for PointScheme {
     }
 
     fn may_match(&self, block: &Self::Block, target: &FilterTarget) -> bool {
-        self.hashing.query(target).is_none_or(|hash| block.may_contain(hash))
+        self.hashing.may_match(block, target)
     }
 
+    /// Whether it holds the key and its prefix.
     fn may_hold(&self, block: &Self::Block, key: &Bytes) -> bool {
-        self.hashing.stored(key).all(|hash| block.may_contain(hash))
+        let known: [&[u8]; 1] = [key];
+        FilterBlock::load(block.as_bytes(), self.hashing.load_context().with_known_keys(&known)).is_ok()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::{any, proptest};
-    use slatedb::{FilterPolicy, RowEntry, ValueDeletable};
+    use slatedb::{FilterPolicy, PrefixExtractor, PrefixTarget, RowEntry, ValueDeletable};
+    use sstfilter::Domain;
 
     use super::*;
-    use crate::SlateFilters;
-    use crate::policy::SlatePolicy;
+    use crate::policy::{DecodingPolicy, SlatePolicy};
+    use crate::{FilteredKeys, SlateFilters};
 
     fn key(number: u32) -> Bytes {
         format!("key-{number:08}").into_bytes().into()
@@ -237,6 +244,47 @@ mod tests {
 
     fn may_match(filter: &dyn Filter, number: u32) -> bool {
         filter.might_match(&FilterQuery::point(key(number)))
+    }
+
+    /// The first bytes of a key.
+    struct First(usize);
+
+    impl PrefixExtractor for First {
+        fn name(&self) -> &'static str {
+            "first"
+        }
+
+        fn prefix_len(&self, target: &PrefixTarget) -> Option<usize> {
+            let (PrefixTarget::Point(bytes) | PrefixTarget::Prefix(bytes)) = target;
+            (bytes.len() >= self.0).then_some(self.0)
+        }
+    }
+
+    /// SlateDB gives a policy the filters of its own name alone, and a name says which parts they hold. The block does, too.
+    #[test]
+    fn a_filter_says_which_parts_of_keys_it_holds_and_one_that_lacks_a_part_may_match() {
+        let [prefixes, both] =
+            [FilteredKeys::prefixes, FilteredKeys::whole_and_prefixes].map(|keys| keys(Arc::new(First(10))));
+        let policies = [FilteredKeys::whole(), prefixes, both]
+            .map(|keys| SlateFilters::default().with_keys(keys).uncounted_policy());
+        let first = [Domain::new("first")];
+        let held = [(true, &first[..0]), (false, &first), (true, &first)];
+        for (writer, (whole_keys, extractors)) in policies.iter().zip(held) {
+            let bytes = encoded(writer);
+            let info = writer.decode_filter(&bytes).block().unwrap().info();
+            assert_eq!((info.whole_keys, &info.extractors[..]), (whole_keys, extractors));
+            for (reader, (whole_keys, extractors)) in policies.iter().zip(held) {
+                let holds_all = info.whole_keys >= whole_keys && info.extractors.len() >= extractors.len();
+                let filter = reader.decode_filter(&bytes);
+                assert_eq!(filter.block().is_ok(), holds_all);
+                let reason = filter.block().err();
+                assert!(matches!(reason, None | Some(Unusable::OtherHash(_))), "{reason:?}");
+                for number in 0..2_000 {
+                    assert!(may_match(&filter, number));
+                    assert!(filter.might_match(&FilterQuery::prefix(key(number).slice(..10))));
+                }
+            }
+        }
     }
 
     /// A cache on disk stores what `encode` writes, and decodes it again.

@@ -1,11 +1,14 @@
 //! Which parts of keys a filter holds, and how they are hashed.
 
 use core::fmt;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use slatedb::{FilterTarget, PrefixExtractor, PrefixTarget};
-use sstfilter::{KeyHash, KeyHasher};
+use sstfilter::{
+    BlockError, BuildContext, Domain, FilterBlock, KeyExtractor, KeyHash, KeyHasher, KeyParts, LoadContext,
+};
 
 /// The parts of keys that filters hold: whole keys, prefixes, or both.
 ///
@@ -34,59 +37,92 @@ use sstfilter::{KeyHash, KeyHasher};
 /// # let _ = keys;
 /// ```
 #[derive(Clone, Default)]
-pub struct FilteredKeys(Parts);
-
-#[derive(Clone, Default)]
-enum Parts {
-    #[default]
-    Whole,
-    Prefixes(Arc<dyn PrefixExtractor>),
-    Both(Arc<dyn PrefixExtractor>),
+pub struct FilteredKeys {
+    parts: KeyParts,
+    /// The extractor among the parts.
+    prefixes: Option<Arc<Prefixes>>,
 }
 
 impl FilteredKeys {
     /// Whole keys: for point lookups. Prefix scans probe no filter, and read none.
     #[must_use]
     pub fn whole() -> Self {
-        Self(Parts::Whole)
+        Self::default()
     }
 
     /// Prefixes alone: the smallest filters, for prefix scans. A point lookup probes them for its key's prefix.
     #[must_use]
     pub fn prefixes(extractor: Arc<dyn PrefixExtractor>) -> Self {
-        Self(Parts::Prefixes(extractor))
+        let prefixes = Arc::new(Prefixes::new(extractor));
+        Self { parts: KeyParts::extracted(prefixes.clone()), prefixes: Some(prefixes) }
     }
 
     /// Whole keys and prefixes.
     #[must_use]
     pub fn whole_and_prefixes(extractor: Arc<dyn PrefixExtractor>) -> Self {
-        Self(Parts::Both(extractor))
+        let prefixes = Arc::new(Prefixes::new(extractor));
+        Self { parts: KeyParts::whole_keys().with_extractor(prefixes.clone()), prefixes: Some(prefixes) }
     }
 
-    pub(crate) fn has_whole_keys(&self) -> bool {
-        !matches!(self.0, Parts::Prefixes(_))
-    }
-
-    pub(crate) fn extractor(&self) -> Option<&dyn PrefixExtractor> {
-        match &self.0 {
-            Parts::Whole => None,
-            Parts::Prefixes(extractor) | Parts::Both(extractor) => Some(extractor.as_ref()),
-        }
+    pub(crate) fn has_prefixes(&self) -> bool {
+        self.prefixes.is_some()
     }
 }
 
 impl fmt::Debug for FilteredKeys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FilteredKeys")
-            .field("whole_keys", &self.has_whole_keys())
-            .field("extractor", &self.extractor().map(PrefixExtractor::name))
+            .field("whole_keys", &self.parts.has_whole_keys())
+            .field("extractor", &self.prefixes)
             .finish()
     }
 }
 
-/// Added to the hash of a prefix: the ASCII bytes `prefixes`, read as a big-endian number. A lookup of a key that equals
-/// a stored prefix then matches no more often than any other key.
-const PREFIX_DOMAIN: u64 = 0x7072_6566_6978_6573;
+/// SlateDB's extractor as one of the library's. Its contract is the same: a prefix for which it gives a length has one part,
+/// which all keys that begin with the prefix have.
+struct Prefixes {
+    extractor: Arc<dyn PrefixExtractor>,
+    /// The name of the domain that blocks record.
+    name: String,
+    domain: Domain,
+}
+
+impl Prefixes {
+    fn new(extractor: Arc<dyn PrefixExtractor>) -> Self {
+        let name = match extractor.name() {
+            // What the library takes for a name.
+            name if (1..=255).contains(&name.len()) => name.to_owned(),
+            name => hashed_name(name),
+        };
+        Self { extractor, domain: Domain::new(&name), name }
+    }
+
+    /// The part of `bytes`, which are those of `target`. A part longer than them is against the extractor's contract, and
+    /// counts as none: no filter holds the key by its prefix, and no lookup of it probes for one.
+    fn part<'key>(&self, bytes: &'key [u8], target: &PrefixTarget) -> Option<Cow<'key, [u8]>> {
+        bytes.get(..self.extractor.prefix_len(target)?).map(Cow::Borrowed)
+    }
+}
+
+impl KeyExtractor for Prefixes {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn extract<'key>(&self, key: &'key [u8]) -> Option<Cow<'key, [u8]>> {
+        self.part(key, &PrefixTarget::Point(Bytes::copy_from_slice(key)))
+    }
+
+    fn extract_prefix<'key>(&self, prefix: &'key [u8]) -> Option<Cow<'key, [u8]>> {
+        self.part(prefix, &PrefixTarget::Prefix(Bytes::copy_from_slice(prefix)))
+    }
+}
+
+impl fmt::Debug for Prefixes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.extractor.name().fmt(f)
+    }
+}
 
 /// What turns keys and queries into hashes. Everything that changes a hash is in the policy's name.
 #[derive(Clone)]
@@ -101,53 +137,53 @@ impl Hashing {
     pub(crate) fn name(&self) -> String {
         let identity = self.hasher.identity();
         let mut name = format!("sstfilter:h={}-{:x}", identity.id.code(), identity.seed);
-        if !self.keys.has_whole_keys() {
+        if !self.keys.parts.has_whole_keys() {
             name.push_str(":wh=0");
         }
-        if let Some(extractor) = self.keys.extractor() {
-            name.push_str(&extractor_part(extractor.name()));
+        if let Some(prefixes) = &self.keys.prefixes {
+            name.push_str(&extractor_part(prefixes.extractor.name()));
         }
         name
     }
 
-    pub(crate) fn whole_key(&self, key: &[u8]) -> Option<KeyHash> {
-        self.keys.has_whole_keys().then(|| self.hasher.hash(key))
+    pub(crate) fn build_context(&self) -> BuildContext {
+        BuildContext::new(&self.hasher).with_key_parts(self.keys.parts.clone())
     }
 
-    pub(crate) fn prefix(&self, prefix: &[u8]) -> KeyHash {
-        KeyHash::from_well_mixed(self.hasher.hash(prefix).get() ^ PREFIX_DOMAIN)
+    pub(crate) fn load_context(&self) -> LoadContext<'_> {
+        LoadContext::new(&self.hasher).with_key_parts(&self.keys.parts)
     }
 
-    /// The extracted prefix of a key or of a scan's prefix; `None` outside the extractor's domain.
-    pub(crate) fn extract(&self, target: &PrefixTarget) -> Option<Extracted> {
-        let length = self.keys.extractor()?.prefix_len(target)?;
-        let (PrefixTarget::Point(bytes) | PrefixTarget::Prefix(bytes)) = target;
-        if length > bytes.len() {
-            return Some(Extracted::TooLong);
-        }
-        Some(Extracted::Prefix(bytes.slice(..length)))
-    }
-
-    /// The hash to probe for a query; `None` when filters of these keys cannot answer it.
-    pub(crate) fn query(&self, target: &FilterTarget) -> Option<KeyHash> {
-        if let FilterTarget::Point(key) = target
-            && let Some(hash) = self.whole_key(key)
-        {
-            return Some(hash);
-        }
-        match self.extract(&target.as_prefix_target()?)? {
-            Extracted::Prefix(prefix) => Some(self.prefix(&prefix)),
-            Extracted::TooLong => None,
+    /// The block, if it holds all parts of keys. A builder leaves out those of an extractor that breaks its contract.
+    pub(crate) fn checked(&self, block: FilterBlock<Bytes>) -> Result<FilterBlock<Bytes>, BlockError> {
+        let info = block.info();
+        let has_whole_keys = info.whole_keys || !self.keys.parts.has_whole_keys();
+        let has_prefixes = |prefixes: &Arc<Prefixes>| info.extractors.contains(&prefixes.domain);
+        if has_whole_keys && self.keys.prefixes.as_ref().is_none_or(has_prefixes) {
+            Ok(block)
+        } else {
+            Err(BlockError::PartNotHeld)
         }
     }
 
-    /// The hashes that the filter of an SST with this key must contain: none when it need not contain any.
-    pub(crate) fn stored(&self, key: &Bytes) -> impl Iterator<Item = KeyHash> {
-        let prefix = match self.extract(&PrefixTarget::Point(key.clone())) {
-            Some(Extracted::Prefix(prefix)) => Some(self.prefix(&prefix)),
-            Some(Extracted::TooLong) | None => None,
-        };
-        self.whole_key(key).into_iter().chain(prefix)
+    /// Whether an SST with this [checked](Self::checked) block may have what a query looks for.
+    pub(crate) fn may_match(&self, block: &FilterBlock<Bytes>, target: &FilterTarget) -> bool {
+        match target {
+            FilterTarget::Point(key) => self.point(key).is_none_or(|hash| block.may_contain(hash)),
+            FilterTarget::Prefix(prefix) => block.may_contain_prefix(&self.keys.parts.prefix(&self.hasher, prefix)),
+            FilterTarget::Range { .. } => true,
+        }
+    }
+
+    /// The hash to probe for a key: that of its prefix where filters do not hold whole keys. `None` outside the
+    /// extractor's domain.
+    fn point(&self, key: &Bytes) -> Option<KeyHash> {
+        if self.keys.parts.has_whole_keys() {
+            return Some(self.hasher.hash(key));
+        }
+        let prefixes = self.keys.prefixes.as_ref()?;
+        let part = prefixes.part(key, &PrefixTarget::Point(key.clone()))?;
+        Some(self.hasher.hash(&part).in_domain(prefixes.domain))
     }
 }
 
@@ -155,18 +191,11 @@ impl Hashing {
 const MAX_EXTRACTOR_NAME: usize = 1_024;
 
 fn extractor_part(name: &str) -> String {
-    if name.len() <= MAX_EXTRACTOR_NAME {
-        format!(":p={name}")
-    } else {
-        format!(":p#={:016x}", KeyHasher::default().hash(name.as_bytes()).get())
-    }
+    if name.len() <= MAX_EXTRACTOR_NAME { format!(":p={name}") } else { format!(":p{}", hashed_name(name)) }
 }
 
-/// What an extractor made of a key.
-pub(crate) enum Extracted {
-    Prefix(Bytes),
-    /// A prefix longer than the key, against the extractor's contract: nothing it says can be trusted.
-    TooLong,
+fn hashed_name(name: &str) -> String {
+    format!("#={:016x}", KeyHasher::default().hash(name.as_bytes()).get())
 }
 
 #[cfg(test)]
@@ -221,11 +250,5 @@ mod tests {
                 check(FilteredKeys::whole_and_prefixes(Arc::new(Named(name.clone()))), format!("both {name}"));
             }
         }
-    }
-
-    #[test]
-    fn a_key_that_equals_a_prefix_has_another_hash() {
-        let hashing = Hashing { hasher: KeyHasher::default(), keys: FilteredKeys::whole() };
-        assert_ne!(hashing.whole_key(b"tenant"), Some(hashing.prefix(b"tenant")));
     }
 }

@@ -31,7 +31,9 @@
 //!
 //! # What is never lost
 //!
-//! A filter that is damaged, of a newer version, built with another hash, or of another key range answers "may match".
+//! A filter that is damaged, of a newer version, built with another hash, or of another key range answers "may match". So
+//! does one that lacks the first or last key of its SST: a hash function or an extractor has then changed while its name
+//! did not. (Keys of 64 bytes or more are not stored with the filter, and not looked up.)
 //! [`SlateFilters::stats`] counts each of these, and so do metrics. A filter under another name is not used by SlateDB at
 //! all. One case remains that no policy can find out, because SlateDB does not say which SST a filter belongs to: the
 //! undamaged filter section of another SST with an overlapping key range, read in the place of the right one.

@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use slatedb::{Filter, FilterBuilder, FilterPolicy, PrefixTarget, RowEntry};
-use sstfilter::{BuildContext, BuildPurpose, KindPolicy};
+use slatedb::{Filter, FilterBuilder, FilterPolicy, RowEntry};
+use sstfilter::{BuildPurpose, KindPolicy};
 
 use crate::filter::{PointScheme, Scheme, SlateFilter};
-use crate::keys::Extracted;
 
 /// A policy whose filters can be looked into.
 pub(crate) trait DecodingPolicy: FilterPolicy + 'static {
@@ -44,13 +43,9 @@ impl FilterPolicy for SlatePolicy {
     }
 
     fn builder(&self) -> Box<dyn FilterBuilder> {
-        let context = BuildContext::new(&self.scheme.hashing.hasher).with_purpose(BuildPurpose::Compaction);
-        Box::new(SlateBuilder {
-            scheme: Arc::clone(&self.scheme),
-            state: State::Complete(self.kind.builder(&context)),
-            ends: Ends::default(),
-            last_prefix: None,
-        })
+        let context = self.scheme.hashing.build_context().with_purpose(BuildPurpose::Compaction);
+        let builder = Some(self.kind.builder(&context));
+        Box::new(SlateBuilder { scheme: Arc::clone(&self.scheme), builder, ends: Ends::default() })
     }
 
     fn decode(&self, data: &[u8]) -> Arc<dyn Filter> {
@@ -63,63 +58,31 @@ impl FilterPolicy for SlatePolicy {
     }
 
     fn supports_prefix_queries(&self) -> bool {
-        self.scheme.hashing.keys.extractor().is_some()
+        self.scheme.hashing.keys.has_prefixes()
     }
 }
 
 /// Collects the rows of one SST, which come in key order.
 struct SlateBuilder {
     scheme: Arc<PointScheme>,
-    state: State,
+    /// `None` once it has built.
+    builder: Option<Box<dyn sstfilter::FilterBuilder>>,
     ends: Ends,
-    last_prefix: Option<Bytes>,
-}
-
-enum State {
-    /// The builder has every row so far.
-    Complete(Box<dyn sstfilter::FilterBuilder>),
-    /// A row may be missing, or the filter was built: there will be no filter.
-    Abandoned,
-}
-
-impl SlateBuilder {
-    /// Adds a key that differs from the one before. `None` when the extractor breaks its contract.
-    fn add_key(&mut self, builder: &mut dyn sstfilter::FilterBuilder, key: &Bytes) -> Option<()> {
-        let hashing = &self.scheme.hashing;
-        if let Some(hash) = hashing.whole_key(key) {
-            builder.add_hash(hash);
-        }
-        match hashing.extract(&PrefixTarget::Point(key.clone())) {
-            Some(Extracted::TooLong) => return None,
-            Some(Extracted::Prefix(prefix)) if self.last_prefix.as_ref() != Some(&prefix) => {
-                builder.add_hash(hashing.prefix(&prefix));
-                self.last_prefix = Some(prefix);
-            }
-            Some(Extracted::Prefix(_)) | None => {}
-        }
-        Some(())
-    }
 }
 
 impl FilterBuilder for SlateBuilder {
-    /// Versions of one key, tombstones and merge operands all count as the key.
+    /// Versions of one key, tombstones and merge operands all count as the key. An extractor or hash function that panics
+    /// leaves no filter.
     fn add_entry(&mut self, entry: &RowEntry) {
-        if !self.ends.add(&entry.key) {
-            return;
-        }
-        // Taken out while the extractor and the hash run, so that a panic in them leaves no filter that lacks a key.
-        if let State::Complete(mut builder) = std::mem::replace(&mut self.state, State::Abandoned)
-            && self.add_key(builder.as_mut(), &entry.key).is_some()
+        if self.ends.add(&entry.key)
+            && let Some(builder) = &mut self.builder
         {
-            self.state = State::Complete(builder);
+            builder.add_key(&entry.key);
         }
     }
 
     fn build(&mut self) -> Arc<dyn Filter> {
-        let built = match std::mem::replace(&mut self.state, State::Abandoned) {
-            State::Complete(builder) => Some(builder.finish()),
-            State::Abandoned => None,
-        };
+        let built = self.builder.take().map(|builder| builder.finish());
         Arc::new(SlateFilter::built(&self.scheme, built, self.ends.take()))
     }
 }

@@ -106,7 +106,7 @@ pub enum Unusable {
     Damaged(String),
     /// It is of a newer version, or of a kind that this reader does not know.
     Unsupported(String),
-    /// It was built with another hash function or seed or, if it is a range filter, with another extractor of prefixes.
+    /// It was built with another hash function or seed, or with another extractor of prefixes.
     OtherHash(String),
     /// There is no filter: it could not be built.
     NoFilter,
@@ -130,9 +130,11 @@ impl From<BlockError> for Unusable {
             BlockError::Version { .. } | BlockError::UnknownKind { .. } | BlockError::UnknownHash { .. } => {
                 Self::Unsupported(text)
             }
-            BlockError::HashMismatch { .. } | BlockError::RangeExtractor { .. } | BlockError::KnownKeyAbsent { .. } => {
-                Self::OtherHash(text)
-            }
+            BlockError::HashMismatch { .. }
+            | BlockError::ExtractorMismatch { .. }
+            | BlockError::PartNotHeld
+            | BlockError::RangeExtractor { .. }
+            | BlockError::KnownKeyAbsent { .. } => Self::OtherHash(text),
             _ => Self::Damaged(text),
         }
     }

@@ -48,7 +48,7 @@ impl Unusable {
             BlockError::Version { .. } | BlockError::UnknownKind { .. } | BlockError::UnknownHash { .. } => {
                 Self::Unknown
             }
-            BlockError::HashMismatch { .. } => Self::OtherHash,
+            BlockError::HashMismatch { .. } | BlockError::ExtractorMismatch { .. } => Self::OtherHash,
             _ => Self::Damaged,
         }
     }
@@ -95,7 +95,7 @@ pub struct UnusableCounts {
     pub damaged: u64,
     /// A block of a newer version, or of an unknown kind or hash.
     pub unknown: u64,
-    /// A block that was built with another hash, or another seed of it.
+    /// A block that was built with another hash, or another seed of it, or from parts of keys alone.
     pub other_hash: u64,
 }
 

@@ -36,7 +36,7 @@
 //! |---|---|
 //! | damage of a partition on the disk | the engine: it compares the checksum of each block that it reads from a table, and searches the data if it differs |
 //! | damage of a block's trailer or parameters, a cut block, foreign bytes | the policy, with each probe: the trailer has a checksum of its own |
-//! | a block of another hash, a newer version, an unknown kind | the policy, with each probe |
+//! | a block of another hash, of parts of keys alone, a newer version, an unknown kind | the policy, with each probe |
 //! | damage of the payload in memory, before the engine computes its checksum or after it has compared it | nobody, as with the engine's own filters |
 //!
 //! Whatever the policy catches means "may contain", and is counted: [`FilterCounts::unusable`]. A check of the payload

@@ -23,6 +23,7 @@ use crate::lines::{KeyLines, KeysFormat};
 use crate::opened::{self, Reading};
 use crate::output::{Outcome, Text, explained, in_options};
 use crate::partitions::{Container, PartitionFields, Partitions};
+use crate::parts::HeldParts;
 use crate::probe::{BoundsArgs, FileProbes, KeyBatch, Times, probe_file};
 use crate::ranges::{RangeBlock, RangeFields};
 use crate::units::{bytes, counted, grouped, percent};
@@ -37,6 +38,11 @@ pub(crate) struct InspectArgs {
     /// Keys that none of the files has: adds the false positive rate that their filters have on these keys
     #[arg(long, value_name = "KEYS")]
     absent: Option<PathBuf>,
+
+    /// Name of a key extractor that filters may hold parts by: bare filters record a tag of the name alone. Can be
+    /// given several times. Those of fixed-prefix:N and prefix-to-byte:0xNN are known
+    #[arg(long = "extractor", value_name = "NAME")]
+    extractors: Vec<String>,
 }
 
 impl InspectArgs {
@@ -141,6 +147,7 @@ pub(crate) fn run(
     let keys = absent.as_ref().map(|lines| KeyBatch::new(lines.iter().map(|(key, _)| key).collect()));
     let report = |path: PathBuf| {
         let mut report = FileReport::new(&path, reading).map_err(|problem| Unread { path: path.clone(), problem })?;
+        report.fields.name_parts(&args.extractors);
         report.observed = keys.as_ref().map(|keys| Observed::new(&path, keys, reading));
         Ok(report)
     };
@@ -194,6 +201,17 @@ impl FileReport {
             fields,
             observed: None,
         })
+    }
+}
+
+impl Fields {
+    /// Names the extractors of filters whose files name none.
+    fn name_parts(&mut self, names: &[String]) {
+        match self {
+            Self::FilterBlock(filter) => filter.key_parts.name(names),
+            Self::PartitionedFilter(partitions) => partitions.key_parts.name(names),
+            Self::Table(_) | Self::RangeFilter(_) | Self::Sidecar(_) | Self::ForeignTable(_) | Self::Problem(_) => {}
+        }
     }
 }
 
@@ -326,16 +344,19 @@ impl SidecarFields {
     fn new(path: &Path) -> anyhow::Result<Self> {
         let (sidecar, filter) = opened::sidecar(path)?;
         let table = sidecar.table();
-        let partitions = Container::open(filter.clone())?.map(|container| container.fields());
+        let names = || sidecar.key_parts().filter(|name| !name.is_empty());
+        let mut partitions = Container::open(filter.clone())?.map(|container| container.fields());
+        partitions.iter_mut().for_each(|partitions| partitions.key_parts.name(names()));
+        let filter = match partitions {
+            Some(_) => None,
+            None => Some(FilterFields::new(&FilterBlock::open_unverified(filter)?).with_names(names())),
+        };
         Ok(Self {
             table_id: TableId::from_bytes(table.id).to_string(),
             table_bytes: table.bytes,
             table_checksum: format!("{:#010x}", table.checksum),
             key_parts: sidecar.key_parts().map(str::to_owned).collect(),
-            filter: match partitions {
-                Some(_) => None,
-                None => Some(FilterFields::new(&FilterBlock::open_unverified(filter)?)),
-            },
+            filter,
             partitions,
         })
     }
@@ -352,8 +373,6 @@ impl fmt::Display for SidecarFields {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (bytes, checksum) = (grouped(self.table_bytes), &self.table_checksum);
         writeln!(f, "    {:<17} {}, {bytes} bytes, checksum {checksum}", "for table", self.table_id)?;
-        let parts = self.key_parts.iter().map(|name| if name.is_empty() { "whole keys" } else { name });
-        writeln!(f, "    {:<17} {}", "holds", parts.collect::<Vec<_>>().join(", "))?;
         self.partitions.iter().try_for_each(|partitions| write!(f, "{partitions}"))?;
         self.filter.iter().try_for_each(|filter| write!(f, "{filter}"))
     }
@@ -391,14 +410,17 @@ impl TableFields {
     fn new(table: &Table) -> Self {
         let region = |at: LayoutRegion| RegionFields { name: at.part.name(), offset: at.offset, bytes: at.bytes };
         let block = table.filter().map(sstfilter::FilterReader::block);
+        let names = || &table.properties().writer.key_parts.extractors;
+        let mut partitions = Partitions::of_table(table).as_ref().map(PartitionFields::new);
+        partitions.iter_mut().for_each(|partitions| partitions.key_parts.name(names()));
         Self {
             table_id: table.table_id().to_string(),
             properties: Properties::new(table),
             layout: table.layout().regions.into_iter().map(region).collect(),
             filter: block
                 .and_then(Result::ok)
-                .map(|block| FilterFields { unbound: UNBOUND, ..FilterFields::new(block) }),
-            partitions: Partitions::of_table(table).as_ref().map(PartitionFields::new),
+                .map(|block| FilterFields { unbound: UNBOUND, ..FilterFields::new(block).with_names(names()) }),
+            partitions,
             filter_problem: table.filter_problem().map(in_options),
             range_filter: table.range_filter().and_then(|reader| reader.filter().ok()).map(range_fields),
             range_filter_problem: range_filter_problem(table),
@@ -485,6 +507,7 @@ impl fmt::Display for TableFields {
 #[derive(Debug)]
 struct FilterFields {
     info: BlockInfo,
+    key_parts: HeldParts,
     checksum_state: String,
     fill_ratio: Option<f64>,
     /// What to say of a block without a file's fingerprint.
@@ -494,7 +517,14 @@ struct FilterFields {
 impl FilterFields {
     fn new<D: AsRef<[u8]>>(block: &FilterBlock<D>) -> Self {
         let checksum_state = block.verify().map_or_else(|error| error.to_string(), |()| "ok".to_owned());
-        Self { info: block.info(), checksum_state, fill_ratio: block.fill_ratio(), unbound: "no file" }
+        let info = block.info();
+        let key_parts = HeldParts::of_block(&info);
+        Self { info, key_parts, checksum_state, fill_ratio: block.fill_ratio(), unbound: "no file" }
+    }
+
+    fn with_names(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.key_parts.name(names);
+        self
     }
 }
 
@@ -514,6 +544,7 @@ impl Serialize for FilterFields {
             ("file_fingerprint", json!(info.file.map(|file| format!("{:#018x}", file.fingerprint())))),
             ("salt", json!(info.salt)),
             ("keys", json!(info.keys)),
+            ("key_parts", json!(self.key_parts)),
             ("block_bytes", json!(info.block_bytes)),
             ("payload_bytes", json!(info.payload_bytes)),
             ("payload_checksum", json!(format!("{:#010x}", info.payload_checksum))),
@@ -535,6 +566,7 @@ impl fmt::Display for FilterFields {
         field("requested kind", format!("{} ({})", info.requested, info.requested.code()))?;
         field("reason", info.reason.to_string())?;
         field("keys", grouped(info.keys))?;
+        field("holds", self.key_parts.to_string())?;
         field("block", format!("{} bytes ({})", grouped(info.block_bytes), bytes(info.block_bytes)))?;
         field("payload", format!("{} bytes", grouped(info.payload_bytes)))?;
         let bits_per_key = format!("{:.3}", info.bits_per_key());

@@ -191,6 +191,9 @@ fn probe_partitions(
     secret: Option<&KeyHasher>,
     times: &mut Times,
 ) -> (FilterState, Answers) {
+    if !partitions.has_whole_keys() {
+        return unusable(&BlockError::PartNotHeld);
+    }
     let hasher = match hasher_of(partitions.hash_identity(), secret) {
         Ok(hasher) => hasher,
         Err(problem) => return unusable(&problem),
@@ -288,8 +291,9 @@ fn probe_reader<D: AsRef<[u8]>>(
 }
 
 fn unusable(problem: &BlockError) -> (FilterState, Answers) {
-    // A filter of another hash is as good as any, for a reader who has that hash.
-    let outcome = Outcome::from_sound(matches!(problem, BlockError::HashMismatch { .. }));
+    // A filter of another hash or of other parts of keys is as good as any, for a reader who has those.
+    let is_foreign = matches!(problem, BlockError::HashMismatch { .. } | BlockError::PartNotHeld);
+    let outcome = Outcome::from_sound(is_foreign);
     (FilterState::unusable(in_options(problem), outcome), Answers::All)
 }
 

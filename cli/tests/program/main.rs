@@ -18,6 +18,7 @@ mod hostile;
 mod json;
 mod keys;
 mod partitions;
+mod parts;
 mod probe;
 mod ranges;
 mod read;

@@ -6,31 +6,35 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use slatedb::bytes::Bytes;
-use slatedb::config::{CompressionCodec, FlushOptions, FlushType, Settings};
+use slatedb::config::{CompressionCodec, Settings};
 use slatedb::object_store::ObjectStore;
 use slatedb::object_store::memory::InMemory;
-use slatedb::{BlockTransformer, BloomFilterPolicy, Db, DbReader, ErrorKind, PrefixExtractor, PrefixTarget};
-use sstfilter::{FilterKind, KeyHash, KeyHasher};
-use sstfilter_slatedb::{Audit, FilterState, FilteredKeys, SlateFilterStats, SlateFilters, Unusable};
+use slatedb::{BlockTransformer, BloomFilterPolicy, Db, DbReader, ErrorKind};
+use sstfilter::FilterKind;
+use sstfilter_slatedb::{Audit, FilterState, SlateFilterStats, SlateFilters, Unusable};
 
 use crate::common::{Counted, PATH, flush, key, settings, uncached};
 use crate::compaction;
-use crate::configurations::{FirstBytes, ribbon};
+use crate::configurations::ribbon;
 use crate::sections::{Section, framed};
 
-const KEYS: u64 = 20;
+pub(crate) const KEYS: u64 = 20;
 
 pub(crate) fn new_store() -> Arc<dyn ObjectStore> {
     Arc::new(InMemory::new())
 }
 
 /// Blocked Bloom filters: so few keys are too few for Ribbon.
-fn small() -> SlateFilters {
+pub(crate) fn small() -> SlateFilters {
     SlateFilters::default()
 }
 
 /// A store with one SST of `numbers`, open.
-async fn one_sst(store: &Arc<dyn ObjectStore>, filters: &SlateFilters, numbers: impl Iterator<Item = u64>) -> Db {
+pub(crate) async fn one_sst(
+    store: &Arc<dyn ObjectStore>,
+    filters: &SlateFilters,
+    numbers: impl Iterator<Item = u64>,
+) -> Db {
     let db = filters.configure(uncached(store, settings())).build().await.unwrap();
     put_and_flush(&db, numbers).await;
     db
@@ -43,7 +47,7 @@ async fn put_and_flush(db: &Db, numbers: impl Iterator<Item = u64>) {
     flush(db).await;
 }
 
-async fn find_all(db: &Db, numbers: Range<u64>) {
+pub(crate) async fn find_all(db: &Db, numbers: Range<u64>) {
     for number in numbers {
         assert!(db.get(key(number)).await.unwrap().is_some(), "key {number} is lost");
     }
@@ -54,7 +58,7 @@ pub(crate) async fn audit(store: &Arc<dyn ObjectStore>, filters: &SlateFilters) 
 }
 
 /// The state of the only SST.
-async fn audited(store: &Arc<dyn ObjectStore>, filters: &SlateFilters) -> FilterState {
+pub(crate) async fn audited(store: &Arc<dyn ObjectStore>, filters: &SlateFilters) -> FilterState {
     let audit = audit(store, filters).await;
     assert_eq!(audit.ssts.len(), 1, "{audit}");
     audit.ssts[0].state.clone()
@@ -291,140 +295,6 @@ async fn a_compactor_has_a_number_of_min_filter_keys_of_its_own() {
     assert!(matches!(audited(&store, &filters).await, FilterState::Usable(_)));
     db.refresh_manifest().await.unwrap();
     find_all(&db, 0..KEYS).await;
-}
-
-fn extractor(name: &'static str, length: usize) -> Arc<FirstBytes> {
-    Arc::new(FirstBytes { name, length })
-}
-
-async fn rows(db: &Db, prefix: &[u8]) -> usize {
-    let mut rows = db.scan_prefix(prefix, ..).await.unwrap();
-    let mut count = 0;
-    while rows.next().await.unwrap().is_some() {
-        count += 1;
-    }
-    count
-}
-
-#[tokio::test]
-async fn an_extractor_changed_with_its_name_loses_no_key() {
-    type Keys = fn(Arc<dyn PrefixExtractor>) -> FilteredKeys;
-    for keys in [FilteredKeys::prefixes as Keys, FilteredKeys::whole_and_prefixes as Keys] {
-        let store = new_store();
-        let old = small().with_keys(keys(extractor("first-15", 15)));
-        one_sst(&store, &old, 0..KEYS).await.close().await.unwrap();
-        for changed in [extractor("first-16", 16), extractor("first-4", 4), extractor("other name", 15)] {
-            let new = small().with_keys(keys(changed));
-            let db = new.configure(uncached(&store, settings())).build().await.unwrap();
-            find_all(&db, 0..KEYS).await;
-            assert_eq!(rows(&db, &key(7)).await, 1);
-            assert_eq!(rows(&db, b"key-").await, 20);
-            db.close().await.unwrap();
-            assert_eq!(audited(&store, &new).await, FilterState::OtherPolicy);
-        }
-        assert!(matches!(audited(&store, &old).await, FilterState::Usable(_)));
-    }
-}
-
-#[tokio::test]
-async fn an_extractor_changed_without_its_name_is_found_by_an_audit_alone() {
-    let store = new_store();
-    let old = small().with_keys(FilteredKeys::prefixes(extractor("name", 15)));
-    one_sst(&store, &old, 0..KEYS).await.close().await.unwrap();
-    let new = small().with_keys(FilteredKeys::prefixes(extractor("name", 14)));
-    let db = new.configure(uncached(&store, settings())).build().await.unwrap();
-    assert_eq!(db.get(key(7)).await.unwrap(), None, "an audit would have nothing to find");
-    db.close().await.unwrap();
-    assert_eq!(audited(&store, &new).await, FilterState::OtherKeys);
-
-    // Where whole keys are in the filter too, point lookups find everything, and prefix scans do not.
-    let store = new_store();
-    let old = small().with_keys(FilteredKeys::whole_and_prefixes(extractor("name", 15)));
-    one_sst(&store, &old, 0..KEYS).await.close().await.unwrap();
-    let new = small().with_keys(FilteredKeys::whole_and_prefixes(extractor("name", 14)));
-    let db = new.configure(uncached(&store, settings())).build().await.unwrap();
-    find_all(&db, 0..KEYS).await;
-    assert_eq!(rows(&db, &key(7)[..14]).await, 0, "an audit would have nothing to find");
-    db.close().await.unwrap();
-    assert_eq!(audited(&store, &new).await, FilterState::OtherKeys);
-}
-
-#[tokio::test]
-async fn a_hash_function_changed_under_its_tag_is_found_by_an_audit_alone() {
-    let hasher = |seed| KeyHasher::custom(1, move |key| KeyHasher::with_seed(seed).hash(key));
-    let store = new_store();
-    let old = SlateFilters::new(&hasher(1));
-    one_sst(&store, &old, 0..KEYS).await.close().await.unwrap();
-    let new = SlateFilters::new(&hasher(2));
-    assert_eq!(audited(&store, &new).await, FilterState::OtherKeys);
-    assert!(matches!(audited(&store, &old).await, FilterState::Usable(_)));
-}
-
-/// Says that each prefix is a byte longer than the key.
-struct TooLong;
-
-impl PrefixExtractor for TooLong {
-    fn name(&self) -> &'static str {
-        "too-long"
-    }
-
-    fn prefix_len(&self, target: &PrefixTarget) -> Option<usize> {
-        let (PrefixTarget::Point(bytes) | PrefixTarget::Prefix(bytes)) = target;
-        Some(bytes.len() + 1)
-    }
-}
-
-#[tokio::test]
-async fn an_extractor_that_returns_more_than_the_key_gets_no_filter_and_loses_no_key() {
-    let (store, keys) = (new_store(), FilteredKeys::whole_and_prefixes(Arc::new(TooLong)));
-    let filters = small().with_keys(keys);
-    let db = one_sst(&store, &filters, 0..KEYS).await;
-    find_all(&db, 0..KEYS).await;
-    assert_eq!(rows(&db, b"key-").await, 20);
-    let stats = filters.stats();
-    assert_eq!((stats.built_none, stats.built_bytes, stats.no_filter), (1, 0, KEYS + 1));
-    assert_eq!(audited(&store, &filters).await, FilterState::Unusable(Unusable::NoFilter));
-}
-
-/// Panics at keys that end in the digit 7.
-struct Panics;
-
-impl PrefixExtractor for Panics {
-    fn name(&self) -> &'static str {
-        "panics"
-    }
-
-    fn prefix_len(&self, target: &PrefixTarget) -> Option<usize> {
-        let (PrefixTarget::Point(bytes) | PrefixTarget::Prefix(bytes)) = target;
-        assert!(!bytes.ends_with(b"7"), "an extractor's panic, which is part of this test");
-        Some(4)
-    }
-}
-
-#[tokio::test]
-async fn an_extractor_or_hash_that_panics_fails_the_write_and_loses_no_key() {
-    let panicking_hash = KeyHasher::custom(3, |key| {
-        assert!(!key.ends_with(b"7"), "a hash function's panic, which is part of this test");
-        KeyHash::mix(key.len() as u64)
-    });
-    let extractor = small().with_keys(FilteredKeys::prefixes(Arc::new(Panics)));
-    for filters in [extractor, SlateFilters::new(&panicking_hash)] {
-        let store = new_store();
-        let db = filters.configure(uncached(&store, settings())).build().await.unwrap();
-        for number in 0..KEYS {
-            db.put(key(number), b"a value").await.unwrap();
-        }
-        db.flush().await.unwrap();
-        let memtable = FlushOptions { flush_type: FlushType::MemTable };
-        assert!(db.flush_with_options(memtable).await.is_err(), "{filters:?}");
-        // Closing a store that has failed is no error in SlateDB 0.18. The keys are in its log.
-        drop(db.close().await);
-        assert_eq!(filters.stats().built_bytes, 0);
-
-        let db = small().configure(uncached(&store, settings())).build().await.unwrap();
-        find_all(&db, 0..KEYS).await;
-        db.close().await.unwrap();
-    }
 }
 
 /// Every byte changed by its position.

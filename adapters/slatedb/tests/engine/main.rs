@@ -5,6 +5,7 @@
 mod common;
 mod compaction;
 mod configurations;
+mod contracts;
 mod counting;
 mod faults;
 mod migration;

@@ -1,7 +1,9 @@
 //! The policy without an engine. The engine hands it whatever a table holds under its name, and takes `false` for
 //! certain: bytes that are no good filter of the key's partition must never answer so.
 
-use sstfilter::{FalsePositiveRate, KeyHasher, KindPolicy, Sizing};
+use std::sync::Arc;
+
+use sstfilter::{BuildContext, FalsePositiveRate, FixedPrefix, KeyHasher, KeyParts, KindPolicy, Sizing};
 use sstfilter_surrealkv::{FilterCounts, SstFilterPolicy};
 use surrealkv::FilterPolicy;
 
@@ -136,6 +138,18 @@ fn a_filter_of_another_hash_means_may_contain() {
             }
         }
     }
+}
+
+#[test]
+fn a_block_of_parts_of_keys_alone_means_may_contain() {
+    let parts = KeyParts::extracted(Arc::new(FixedPrefix::new(2)));
+    let mut builder = KindPolicy::default().builder(&BuildContext::new(&KeyHasher::default()).with_key_parts(parts));
+    let keys = keys(500);
+    keys.iter().for_each(|key| builder.add_key(key));
+    let filter = builder.finish().block.unwrap();
+    let policy = SstFilterPolicy::bloom();
+    assert!(contains_all(&policy, &filter, &keys));
+    assert_eq!(policy.counters().snapshot().unusable.other_hash, 500);
 }
 
 #[test]
