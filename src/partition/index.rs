@@ -42,7 +42,6 @@ pub struct PartitionIndex {
     bounds: Bounds,
     /// Where the last partition ends.
     partition_bytes: u64,
-    has_whole_keys: bool,
     /// Most filters have none of it.
     extras: Option<Box<Extras>>,
 }
@@ -149,7 +148,6 @@ impl PartitionIndex {
         let mut decoded = Self::decode(trailer, index)?;
         let places = known.into_iter().map(|(key, hash)| decoded.place_of_hash(key, hash));
         let known = KnownKeys::new(places.map(|place| (place.number, place.hash)));
-        decoded.has_whole_keys = held.has_whole_keys();
         let kinds = context.kinds.cloned().unwrap_or_default();
         if known.is_some() || !kinds.is_empty() || !held.field().is_empty() {
             decoded.extras = Some(Box::new(Extras { kinds, held: held.field().into(), known }));
@@ -184,7 +182,7 @@ impl PartitionIndex {
         let Decoded { entries, aux, mut bounds, partition_bytes, .. } = decoded;
         bounds.shrink_to_fit();
         let (entries, aux) = (entries.into(), aux.into());
-        Ok(Self { trailer, entries, aux, bounds, partition_bytes, has_whole_keys: true, extras: None })
+        Ok(Self { trailer, entries, aux, bounds, partition_bytes, extras: None })
     }
 
     /// The partitions that must hold known keys, unless they are known to hold them.
@@ -226,7 +224,7 @@ impl PartitionIndex {
     #[must_use]
     #[inline]
     pub fn place(&self, key: &[u8], hash: KeyHash) -> PartitionPlace {
-        if !self.has_whole_keys {
+        if !self.has_whole_keys() {
             // No partition has this number, so that none is opened, whatever the caller keeps of the place.
             return PartitionPlace { number: u32::MAX, offset: 0, block_bytes: 0, hash };
         }
@@ -263,7 +261,7 @@ impl PartitionIndex {
     #[must_use]
     #[inline]
     pub fn has_whole_keys(&self) -> bool {
-        self.has_whole_keys
+        self.extras.as_ref().is_none_or(|extras| HeldParts::of_field(&extras.held).has_whole_keys())
     }
 
     /// The domains of the extractors whose parts are in the filter: [`Domain::new`] of their names.

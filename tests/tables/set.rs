@@ -14,8 +14,8 @@ use sstfilter::sst::{
     VersionSet,
 };
 use sstfilter::{
-    BitsPerKey, BuildContext, Domain, FilterPolicy, FilterReader, FilterStats, FixedPrefix, KeyExtractor, KeyHasher,
-    KindPolicy, MatchMatrix,
+    BitsPerKey, BuildContext, FilterBlock, FilterPolicy, FilterReader, FilterStats, FixedPrefix, KeyExtractor,
+    KeyHasher, KeyParts, KindPolicy, MatchMatrix,
 };
 
 type Model = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
@@ -85,12 +85,12 @@ impl Naive {
     }
 
     fn get(&mut self, key: &[u8], extractor: Option<&FixedPrefix>, filters: &[Filter]) -> Option<Vec<u8>> {
-        let hash = match extractor {
-            None => Some(KeyHasher::default().hash(key)),
-            Some(extractor) => {
-                let domain = Domain::new(extractor.name());
-                extractor.extract(key).map(|part| KeyHasher::default().hash(&part).in_domain(domain))
-            }
+        let hasher = KeyHasher::default();
+        let parts = extractor.map(|extractor| KeyParts::extracted(Arc::new(extractor.clone())));
+        let is_probed = extractor.is_none_or(|extractor| extractor.extract(key).is_some());
+        let may_contain = |block: &FilterBlock<Bytes>| match &parts {
+            None => block.may_contain(hasher.hash(key)),
+            Some(parts) => block.may_contain_prefix(&parts.prefix(&hasher, key)),
         };
         for (index, model) in self.models.iter().enumerate() {
             let counts = &mut self.counts[index];
@@ -99,11 +99,11 @@ impl Naive {
                 continue;
             }
             let found = model.get(key);
-            match (filters[index], hash) {
-                (Filter::None, _) | (_, None) => {}
-                (Filter::Foreign, Some(_)) => counts.filter.unusable += 1,
-                (Filter::Bloom(_), Some(hash)) => {
-                    if !self.tables[index].filter().unwrap().block().unwrap().may_contain(hash) {
+            match (filters[index], is_probed) {
+                (Filter::None, _) | (_, false) => {}
+                (Filter::Foreign, true) => counts.filter.unusable += 1,
+                (Filter::Bloom(_), true) => {
+                    if !may_contain(self.tables[index].filter().unwrap().block().unwrap()) {
                         counts.filter.negatives += 1;
                         assert!(found.is_none());
                         continue;

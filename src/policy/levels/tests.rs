@@ -141,7 +141,7 @@ fn no_plan_takes_more_than_its_memory_or_is_worse_than_equal_bits() {
         let all_levels =
             [growing(3, 10), growing(1, 10), vec![LevelSize::new(3, 1), LevelSize::new(1, 70).with_files(9)]];
         for levels in all_levels.into_iter().step_by(effort::stride(2)) {
-            for bits_per_key in [0.2, 3.0, 40.0] {
+            for bits_per_key in [3.0, 0.2, 40.0].into_iter().step_by(effort::stride(3)) {
                 let memory = memory(&levels, bits_per_key);
                 let plan = LevelPlan::new(&levels, memory, |sizing| entry.configure(sizing)).unwrap();
                 let equal = LevelPlan::with_equal_bits(&levels, memory, |sizing| entry.configure(sizing)).unwrap();
