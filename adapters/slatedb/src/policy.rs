@@ -82,7 +82,7 @@ impl FilterBuilder for SlateBuilder {
     }
 
     fn build(&mut self) -> Arc<dyn Filter> {
-        let built = self.builder.take().map(|builder| builder.finish());
+        let built = self.builder.take().map(sstfilter::FilterBuilder::finish);
         Arc::new(SlateFilter::built(&self.scheme, built, self.ends.take()))
     }
 }

@@ -71,9 +71,8 @@ fn inspect_shows_the_parts_that_bare_filters_hold_and_names_the_extractors_that_
         let paths = bare_filters(&place, &parts);
         for (path, sort) in paths.iter().zip(["filter_block", "partitioned_filter"]) {
             let held = |arguments: &[&str]| inspected(arguments)[sort]["key_parts"].clone();
-            let extractors = |tenant: Value| match whole_keys {
-                true => fixed_and_tenant(&tenant),
-                false => json!([{"tag": tag("tenant"), "name": tenant}]),
+            let extractors = |tenant: Value| {
+                if whole_keys { fixed_and_tenant(&tenant) } else { json!([{"tag": tag("tenant"), "name": tenant}]) }
             };
             let unnamed = json!({"whole_keys": whole_keys, "extractors": extractors(Value::Null)});
             assert_eq!(held(&[path]), unnamed);
