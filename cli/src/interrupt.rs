@@ -67,6 +67,16 @@ pub(crate) fn writing() -> MutexGuard<'static, ()> {
     WRITING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Ends the writing of files before something that may take forever, and the process if it was told to end meanwhile.
+pub(crate) fn pause(writing: MutexGuard<'static, ()>) {
+    let made = made();
+    drop(writing);
+    let signal = REQUESTED.load(Ordering::Relaxed);
+    if signal != 0 {
+        end(&made, signal);
+    }
+}
+
 /// Directories that this process made; those that stay without files go when this is dropped, or at an interruption.
 #[derive(Debug, Default)]
 pub(crate) struct MadeDirectories(Vec<PathBuf>);
@@ -111,17 +121,21 @@ pub fn end_in_order() {
 }
 
 fn requested(signal: SignalNumber) {
+    // Held by `pause`, too: either the writing is seen to be over here, or the flag is seen there.
+    let made = made();
     let is_first = REQUESTED.swap(signal, Ordering::Relaxed) == 0;
     match WRITING.try_lock() {
         // The writer sees the flag. Whoever asks again does not want to wait for it.
         Err(TryLockError::WouldBlock) if is_first => {}
         // With the lock, nothing can begin to be written.
-        _nothing_is_written => {
-            remove_empty(&made());
-            note("interrupted");
-            process::exit(exit_code(signal).into());
-        }
+        _nothing_is_written => end(&made, signal),
     }
+}
+
+fn end(made: &[PathBuf], signal: SignalNumber) -> ! {
+    remove_empty(made);
+    note("interrupted");
+    process::exit(exit_code(signal).into())
 }
 
 #[cfg(unix)]

@@ -11,7 +11,10 @@ use std::fs;
 use std::io::Read;
 use std::process::{Child, Command, Stdio};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 use common::{Place, names, program, run};
 
@@ -42,21 +45,24 @@ impl Endless {
         Self::spawn(attentive_program().args(arguments))
     }
 
-    fn signal(&self, signal: &str) {
-        let sent = Command::new("kill").args([&format!("-{signal}"), &self.0.id().to_string()]).status();
-        assert!(sent.unwrap().success());
+    fn signal(&self, signal: Signal) {
+        let id = Pid::from_raw(i32::try_from(self.0.id()).unwrap());
+        kill(id, signal).unwrap();
     }
 
     /// Waits until `is_so`, which comes soon or never.
     fn wait_until(&mut self, is_so: impl Fn() -> bool) {
-        for _ in 0..4_000 {
-            if is_so() {
-                return;
-            }
+        self.wait_for(is_so, Duration::from_millis(5));
+    }
+
+    /// Looks after every `pause`.
+    fn wait_for(&mut self, is_so: impl Fn() -> bool, pause: Duration) {
+        let end = Instant::now() + Duration::from_secs(20);
+        while !is_so() {
             assert!(self.0.try_wait().unwrap().is_none(), "the build ended");
-            thread::sleep(Duration::from_millis(5));
+            assert!(Instant::now() < end, "the build did not get so far");
+            thread::sleep(pause);
         }
-        panic!("the build did not get so far");
     }
 
     /// The exit code and what was said.
@@ -76,7 +82,7 @@ impl Endless {
 
 #[test]
 fn a_build_that_is_told_to_end_leaves_complete_tables_and_nothing_else() {
-    for (signal, code) in [("INT", 130), ("TERM", 143)] {
+    for (signal, code) in [(Signal::SIGINT, 130), (Signal::SIGTERM, 143)] {
         let place = Place::new();
         let out = place.text("tables");
         let mut build = Endless::build(&out, "192K");
@@ -110,7 +116,7 @@ fn a_build_over_old_tables_that_is_told_to_end_leaves_them_as_they_were() {
         aside.is_some_and(|aside| place.path("tables").join(aside).join("000003.sst").exists())
     };
     build.wait_until(is_far);
-    build.signal("INT");
+    build.signal(Signal::SIGINT);
     let (ended, stderr) = build.end();
     assert_eq!(ended, Some(130), "{stderr}");
     assert_eq!(stderr, format!("interrupted; the tables in {out} are those of before\n"));
@@ -125,7 +131,7 @@ fn a_rebuild_that_is_told_to_end_leaves_whole_sidecars_and_nothing_else() {
     let again = vec![out.as_str(); 3_000];
     let mut rebuild = Endless::spawn(attentive_program().arg("rebuild").args(again));
     rebuild.wait_until(|| place.path("tables/000006.sst.filter").exists());
-    rebuild.signal("INT");
+    rebuild.signal(Signal::SIGINT);
     let (ended, stderr) = rebuild.end();
     assert_eq!(ended, Some(130), "{stderr}");
     assert!(stderr.starts_with("interrupted"), "{stderr}");
@@ -141,20 +147,24 @@ fn a_first_table_that_is_not_completed_leaves_no_directory() {
     let mut build = Endless::build(&place.text("a/b/tables"), "1T");
     let is_begun = || fs::read_dir(place.path("a/b/tables")).is_ok_and(|files| files.count() > 0);
     build.wait_until(is_begun);
-    build.signal("TERM");
+    build.signal(Signal::SIGTERM);
     assert_eq!(build.end().0, Some(143));
     assert!(!place.path("a").exists());
 }
 
 #[test]
 fn a_build_that_waits_for_its_input_ends_at_once_and_leaves_no_directory() {
-    let place = Place::new();
-    let arguments = ["build", "--input", "-", "--out", &place.text("a/tables")];
-    let mut build = Endless::spawn(attentive_program().args(arguments).stdin(Stdio::piped()));
-    build.wait_until(|| place.path("a/tables").exists());
-    build.signal("INT");
-    assert_eq!(build.end(), (Some(130), "interrupted\n".to_owned()));
-    assert!(!place.path("a").exists());
+    // Many directories, so that the signal comes before, while and after they are made.
+    let deep = "a".to_owned() + &"/a".repeat(99);
+    for depth in (0..100).step_by(9) {
+        let place = Place::new();
+        let arguments = ["build", "--input", "-", "--out", &place.text(&deep)];
+        let mut build = Endless::spawn(attentive_program().args(arguments).stdin(Stdio::piped()));
+        build.wait_for(|| place.path(&deep[..=2 * depth]).exists(), Duration::ZERO);
+        build.signal(Signal::SIGINT);
+        assert_eq!(build.end(), (Some(130), "interrupted\n".to_owned()));
+        assert!(!place.path("a").exists());
+    }
 }
 
 /// As `nohup` starts a command, and a script one that goes on in the background.
@@ -167,15 +177,15 @@ fn signals_that_the_build_was_started_to_ignore_do_not_end_it() {
     let arguments = ["-c", script, env!("CARGO_BIN_EXE_sstfilter"), &out];
     let mut build = Endless::spawn(Command::new("sh").args(arguments));
     build.wait_until(|| place.path("tables/000001.sst").exists());
-    build.signal("INT");
-    build.signal("HUP");
+    build.signal(Signal::SIGINT);
+    build.signal(Signal::SIGHUP);
     let seen = names(&out).len();
     build.wait_until(|| names(&out).len() > seen + 3);
-    build.signal("TERM");
+    build.signal(Signal::SIGTERM);
     assert_eq!(build.end().0, Some(143));
 
     let mut build = Endless::build(&place.text("others"), "192K");
     build.wait_until(|| place.path("others/000001.sst").exists());
-    build.signal("HUP");
+    build.signal(Signal::SIGHUP);
     assert_eq!(build.end().0, Some(129));
 }

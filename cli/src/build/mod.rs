@@ -29,7 +29,9 @@ pub(crate) fn run(
 ) -> anyhow::Result<(Outcome, BuildSummary)> {
     let begun = Instant::now();
     let options = table_options(args, reading)?;
+    let opening = interrupt::writing();
     let mut directory = Directory::open(&args.out, args.overwrite)?;
+    interrupt::pause(opening);
     let source = match &args.input {
         Some(path) => Source::Lines(source::read_lines(path, format, args.memory_limit)?),
         None => Source::Generated {
