@@ -1,5 +1,5 @@
-//! Point lookups in a store of 70 tables with overlapping ranges: the whole saving that filters bring to a reader. And in
-//! 10,000 tables on 7 levels, which change.
+//! Point lookups in a store of 70 tables with overlapping ranges: the whole saving that filters bring to a reader. And
+//! in 10,000 tables on 7 levels, which change.
 //!
 //! The tables are in memory, so a false positive costs the search of a block and no disk read.
 

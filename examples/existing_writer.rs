@@ -3,8 +3,9 @@
 //! The writer below stands for the engine's own: sorted `key<TAB>value` lines and an 8-byte footer. Six added lines
 //! build a filter, append its block, and record its position; the reader probes it before it reads the data.
 //!
-//! The block is bound to its file by a random id. The reader passes the id again, with the first and the last key of the
-//! file: an engine keeps all three in its manifest. So the block of another file is rejected even if its checksums hold.
+//! The block is bound to its file by a random id. The reader passes the id again, with the first and the last key of
+//! the file: an engine keeps all three in its manifest. So the block of another file is rejected even if its checksums
+//! hold.
 //!
 //! ```sh
 //! cargo run --release --example existing_writer

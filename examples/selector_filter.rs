@@ -1,11 +1,11 @@
-//! A browser matches style rules such as `nav#main .item a` against every element of a page. Most rules fail, and finding
-//! that out by walking up the ancestors is slow. So a browser keeps one small filter of what all ancestors of the
-//! present element are called, and a rule that needs a name which is not in it is rejected at once. (Chromium does so in
-//! `selector_filter.h`.)
+//! A browser matches style rules such as `nav#main .item a` against every element of a page. Most rules fail, and
+//! finding that out by walking up the ancestors is slow. So a browser keeps one small filter of what all ancestors of
+//! the present element are called, and a rule that needs a name which is not in it is rejected at once. (Chromium does
+//! so in `selector_filter.h`.)
 //!
 //! One filter holds names of four categories: the tag `menu`, the id `menu`, the class `menu` and the attribute `menu`
-//! are different things. Each category is a [`Domain`], so that equal names have unrelated hashes. Elements come and go as
-//! the walk descends and returns, so it is a counting filter.
+//! are different things. Each category is a [`Domain`], so that equal names have unrelated hashes. Elements come and go
+//! as the walk descends and returns, so it is a counting filter.
 //!
 //! ```sh
 //! cargo run --release --example selector_filter

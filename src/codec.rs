@@ -59,9 +59,9 @@ pub(crate) const CHECKSUM_BYTES: usize = 4;
 /// The CRC32C (Castagnoli) of bytes, and that of more bytes behind those of another.
 pub(crate) use crc32c::{crc32c as checksum, crc32c_append as checksum_append};
 
-/// Bytes that each [`AlignedBuffer`] to be written keeps free behind its contents: the largest tail of a filter block, so that
-/// sealing a payload never moves it. One constant for all, because a parameter would run through the builders of every
-/// kind to save some 100 bytes per filter.
+/// Bytes that each [`AlignedBuffer`] to be written keeps free behind its contents: the largest tail of a filter block,
+/// so that sealing a payload never moves it. One constant for all, because a parameter would run through the builders
+/// of every kind to save some 100 bytes per filter.
 pub(crate) const TAIL_CAPACITY: usize = 100;
 
 /// Buffers from this size on begin at varying lines of a page. In smaller ones a page would be too much memory, and
@@ -73,15 +73,17 @@ const LINES_OF_PAGE: usize = 64;
 
 /// The lines to leave free before the contents of a large buffer, different for 64 consecutive ones.
 ///
-/// A key has the same line number in all filters of one size. Large buffers that come straight from the system all start
-/// at the same offset in a page, and those lines fall into one set of the first-level cache, which holds 8 to 12: lines
-/// that were prefetched for 64 filters are evicted before they are tested. Staggered, they take up to a third less time.
+/// A key has the same line number in all filters of one size. Large buffers that come straight from the system all
+/// start at the same offset in a page, and those lines fall into one set of the first-level cache, which holds 8 to 12:
+/// lines that were prefetched for 64 filters are evicted before they are tested. Staggered, they take up to a third
+/// less time.
 fn stagger() -> usize {
     static BUFFERS: AtomicUsize = AtomicUsize::new(0);
     BUFFERS.fetch_add(1, Ordering::Relaxed) % LINES_OF_PAGE
 }
 
-/// Zeroed bytes that start on a cache-line boundary, with [`TAIL_CAPACITY`] free bytes behind them if they are to be written.
+/// Zeroed bytes that start on a cache-line boundary, with [`TAIL_CAPACITY`] free bytes behind them if they are to be
+/// written.
 #[derive(Debug)]
 pub(crate) struct AlignedBuffer {
     bytes: Vec<u8>,

@@ -455,8 +455,8 @@ pub enum FilterError {
     },
     /// Passes over the keys returned different hashes.
     PassesDiffer,
-    /// A block has no form of so few bytes that is worth having: [`shrink_steps`](crate::FilterBlock::shrink_steps) lists
-    /// its sizes.
+    /// A block has no form of so few bytes that is worth having: [`shrink_steps`](crate::FilterBlock::shrink_steps)
+    /// lists its sizes.
     CannotShrink {
         /// The kind of the block.
         kind: FilterKind,

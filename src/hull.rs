@@ -1,8 +1,8 @@
 //! A number of bytes, shared among items that each cost less the more of them they have.
 //!
-//! The sum of the costs is least where the last byte of every item saves equally much. Costs fall along the lower convex
-//! hull of an item's sizes, so a greedy choice is right: the step that saves most for each of its bytes comes first. The
-//! only loss against the optimum is where a step does not fit, of which the caller makes what it can.
+//! The sum of the costs is least where the last byte of every item saves equally much. Costs fall along the lower
+//! convex hull of an item's sizes, so a greedy choice is right: the step that saves most for each of its bytes comes
+//! first. The only loss against the optimum is where a step does not fit, of which the caller makes what it can.
 
 use core::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
@@ -62,8 +62,8 @@ impl PartialEq for Step {
 
 impl Eq for Step {}
 
-/// Offers steps to `take`, the one with the highest gain first, until there are none left. `firsts` has at most one step of
-/// each item; `take` returns the step that this item takes next, after the one offered or in place of it.
+/// Offers steps to `take`, the one with the highest gain first, until there are none left. `firsts` has at most one
+/// step of each item; `take` returns the step that this item takes next, after the one offered or in place of it.
 pub(crate) fn walk(firsts: impl IntoIterator<Item = Step>, mut take: impl FnMut(Step) -> Option<Step>) {
     let mut steps: BinaryHeap<Step> = firsts.into_iter().collect();
     while let Some(step) = steps.pop() {

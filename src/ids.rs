@@ -118,16 +118,16 @@ impl fmt::Display for FilterKind {
 /// no file id has the fingerprint that the same bytes have as a key.
 const FINGERPRINT_SEED: u64 = 0x7373_7466_6269_6e64;
 
-/// The id of the file that a filter block is built for: random ([`FileId::random`]), a UUID, or any 1 to 16 bytes that no
-/// other contents ever have, in this store or in any store that it exchanges files with.
+/// The id of the file that a filter block is built for: random ([`FileId::random`]), a UUID, or any 1 to 16 bytes that
+/// no other contents ever have, in this store or in any store that it exchanges files with.
 ///
 /// Only a *bound* block identifies its file. An unbound block of another file (a swapped sidecar, a misdirected or
 /// stale write) has valid checksums and answers "absent" for nearly every key. So pass the id when the filter is built
 /// and again when it is loaded: a block bound to another file, or to none, is then
 /// [unusable](crate::BlockError::FileMismatch). The block carries a 64-bit fingerprint of the id, in 8 bytes.
 ///
-/// If an id is reused, a stale block of the former file is accepted, and loses nearly all keys of the new one. So draw it
-/// at random when the file is begun, and store it in the file's metadata. A file number is an id only if it never
+/// If an id is reused, a stale block of the former file is accepted, and loses nearly all keys of the new one. So draw
+/// it at random when the file is begun, and store it in the file's metadata. A file number is an id only if it never
 /// stands for two contents: not after a crash, when the next number comes from a directory listing or from a manifest
 /// that was not synced, nor in a replica, a shard or an exporter that counts the same numbers.
 ///
@@ -165,8 +165,8 @@ impl FileId {
         Ok(Self::of(id))
     }
 
-    /// An id that no other file has, drawn at random. Keep its [`fingerprint`](Self::fingerprint) with the file: readers
-    /// need it.
+    /// An id that no other file has, drawn at random. Keep its [`fingerprint`](Self::fingerprint) with the file:
+    /// readers need it.
     #[must_use]
     pub fn random() -> Self {
         Self::of(&unique_id())

@@ -50,8 +50,8 @@
 //! [`advise`] ranks them for a workload.
 //!
 //! [`KindPolicy`] gives files one of them, blocked Bloom by default. It falls back to blocked Bloom where the
-//! requested kind would be larger or cannot be built, and records why. [`AutoPolicy`] chooses Bloom for flushes and Ribbon for large files. [`kind`]
-//! lists all kinds.
+//! requested kind would be larger or cannot be built, and records why. [`AutoPolicy`] chooses Bloom for flushes and
+//! Ribbon for large files. [`kind`] lists all kinds.
 //!
 //! # What to use first
 //!

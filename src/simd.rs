@@ -40,8 +40,8 @@ const ALL: [InstructionSet; 4] =
     [InstructionSet::Portable, InstructionSet::Neon, InstructionSet::Avx2, InstructionSet::Avx512];
 
 impl InstructionSet {
-    /// Whether the set can be selected: this CPU, under this operating system, has all of its instructions, and the crate
-    /// was not compiled for another set.
+    /// Whether the set can be selected: this CPU, under this operating system, has all of its instructions, and the
+    /// crate was not compiled for another set.
     #[must_use]
     pub fn is_available(self) -> bool {
         if let Some(only) = ONLY {
@@ -163,8 +163,8 @@ fn detect() -> InstructionSet {
     }
 }
 
-/// Makes the kernels of the process use `set` from now on. A block that is open already may keep the set that it was opened
-/// with for single probes.
+/// Makes the kernels of the process use `set` from now on. A block that is open already may keep the set that it was
+/// opened with for single probes.
 ///
 /// # Errors
 ///

@@ -60,8 +60,8 @@ pub struct Cli {
     #[arg(long, global = true, value_name = "NAME", help_heading = FOR_ALL)]
     pub(crate) comparator: Option<String>,
 
-    /// Use the filters of RocksDB's tables that have no checksums (checksum type 0), too. Nothing shows damage to such a
-    /// filter: a damaged one hides keys
+    /// Use the filters of RocksDB's tables that have no checksums (checksum type 0), too. Nothing shows damage to such
+    /// a filter: a damaged one hides keys
     #[arg(long, global = true, help_heading = FOR_ALL)]
     pub(crate) unchecked_filters: bool,
 
@@ -70,9 +70,9 @@ pub struct Cli {
     #[arg(long, global = true, value_name = "PREFIX", value_parser = parse_prefix, help_heading = FOR_ALL)]
     pub(crate) range_prefix: Option<RangePrefix>,
 
-    /// How keys stand in files of keys, and on the command line: lines of key or key<TAB>value, the same with lines that
-    /// end in CR LF, keys that each end with NUL, or hexadecimal digits in lines. An empty line is no key; a tab alone is
-    /// the empty key. The file `-` is standard input, for keys and for tables
+    /// How keys stand in files of keys, and on the command line: lines of key or key<TAB>value, the same with lines
+    /// that end in CR LF, keys that each end with NUL, or hexadecimal digits in lines. An empty line is no key; a tab
+    /// alone is the empty key. The file `-` is standard input, for keys and for tables
     #[arg(long, global = true, value_enum, value_name = "FORMAT", default_value = "lines", help_heading = FOR_ALL)]
     pub(crate) keys_format: KeysFormat,
 }
@@ -153,8 +153,8 @@ pub(crate) struct BuildArgs {
     #[command(flatten)]
     pub(crate) range: RangeFilterArgs,
 
-    /// Replace the tables that an earlier build wrote to the directory, once all new ones are complete: there must be room
-    /// for both
+    /// Replace the tables that an earlier build wrote to the directory, once all new ones are complete: there must be
+    /// room for both
     #[arg(long)]
     pub(crate) overwrite: bool,
 
@@ -180,7 +180,8 @@ pub(crate) struct FilterArgs {
     #[arg(long, value_name = "B", value_parser = parse_bits_per_key, allow_negative_numbers = true)]
     pub(crate) bits_per_key: Option<BitsPerKey>,
 
-    /// Seed of the key hash, stored in every filter block (decimal or 0x hexadecimal). A filter that is rebuilt has that of its table
+    /// Seed of the key hash, stored in every filter block (decimal or 0x hexadecimal). A filter that is rebuilt has
+    /// that of its table
     #[arg(long, value_name = "S", value_parser = parse_seed)]
     pub(crate) hash_seed: Option<u64>,
 }
@@ -288,7 +289,8 @@ pub(crate) struct AdviseArgs {
         conflicts_with_all = ["keys", "fpr", "updates", "threads", "lookups_per_key", "false_positive_ns"])]
     pub(crate) tables: Vec<PathBuf>,
 
-    /// With --tables: draw their filters' sizes and rates, by level, beside what sstfilter's would be, to a new SVG file
+    /// With --tables: draw their filters' sizes and rates, by level, beside what sstfilter's would be, to a new SVG
+    /// file
     #[arg(long, value_name = "FILE", requires = "tables", conflicts_with_all = ["levels", "keys", "ranges"])]
     pub(crate) chart: Option<PathBuf>,
 
@@ -319,8 +321,8 @@ pub(crate) struct AdviseArgs {
         value_parser = kind_names())]
     pub(crate) policy: String,
 
-    /// With --levels: the memory as a mean over all keys, instead of --memory [default: what the filters of --tables take, or
-    /// 10]
+    /// With --levels: the memory as a mean over all keys, instead of --memory [default: what the filters of --tables
+    /// take, or 10]
     #[arg(long, value_name = "B", value_parser = parse_ratio, allow_negative_numbers = true, requires = "levels",
         conflicts_with_all = ["memory", "keys"])]
     pub(crate) bits_per_key: Option<f64>,

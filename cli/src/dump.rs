@@ -32,8 +32,8 @@ pub(crate) struct DumpArgs {
     escape: bool,
 
     /// Of a damaged table, print every entry whose data block is sound, and say on standard error what is missing: its
-    /// keys, blocks and bytes. The exit code is 1 if anything is. Filters and index may be damaged, too; footer, metaindex
-    /// and properties may not
+    /// keys, blocks and bytes. The exit code is 1 if anything is. Filters and index may be damaged, too; footer,
+    /// metaindex and properties may not
     #[arg(long)]
     salvage: bool,
 }
@@ -278,7 +278,8 @@ fn is_plain_value(text: &str) -> bool {
     !text.chars().any(|character| character.is_control() && character != '\t')
 }
 
-/// A key, with a tab and its value if it has one. The line of the empty key is never blank, for blank lines are no keys.
+/// A key, with a tab and its value if it has one. The line of the empty key is never blank, for blank lines are no
+/// keys.
 fn line(mut key: Vec<u8>, value: Option<Vec<u8>>) -> Vec<u8> {
     if value.is_some() || key.is_empty() {
         key.push(b'\t');

@@ -106,8 +106,8 @@ pub(crate) fn is_leftover(path: &Path) -> bool {
     name.starts_with(".sstfilter-") && has_extension(path, "tmp")
 }
 
-/// The directory's files sorted by name, and everything else that has the name of a table, of a sidecar, or of what a killed
-/// writer left: a table that cannot be read must be an error, because older tables would answer in its place.
+/// The directory's files sorted by name, and everything else that has the name of a table, of a sidecar, or of what a
+/// killed writer left: a table that cannot be read must be an error, because older tables would answer in its place.
 pub(crate) fn list(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let context = || format!("cannot read the directory {}", input::name(directory));
     let mut files = Vec::new();
@@ -123,7 +123,8 @@ pub(crate) fn list(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
 }
 
 /// The file itself, or the files of a directory that are tables or filter blocks: by their bytes, or by their name if
-/// they have been cut short. A sidecar belongs to the table that it is beside, and is not a file of its own. `skipped` gets the others.
+/// they have been cut short. A sidecar belongs to the table that it is beside, and is not a file of its own. `skipped`
+/// gets the others.
 pub(crate) fn expand(path: &Path, skipped: &mut Vec<String>) -> anyhow::Result<Vec<PathBuf>> {
     if input::is_standard(path) {
         return Ok(vec![path.to_owned()]);

@@ -108,13 +108,14 @@ fn cannot_read(path: &Path) -> String {
     format!("cannot read {}", name(path))
 }
 
-/// Bytes at the end of a file that say what it is and how long, but for the names and bounds that some filters end with.
+/// Bytes at the end of a file that say what it is and how long, but for the names and bounds that some filters end
+/// with.
 const END_BYTES: u64 = 4 << 10;
 
 /// All bytes of a table or filter block. Those of standard input are kept: this can be called again.
 ///
-/// The end of a file is read first, and says how long the filter is. A hollow file may have any length and take no room on
-/// the disk; in memory it would.
+/// The end of a file is read first, and says how long the filter is. A hollow file may have any length and take no room
+/// on the disk; in memory it would.
 pub(crate) fn whole(path: &Path) -> anyhow::Result<Bytes> {
     if is_standard(path) {
         return whole_standard_input();

@@ -1,8 +1,9 @@
 //! Ctrl-C and requests to end: a build that is told to end leaves the tables that it has completed, and nothing else.
 //!
 //! One thread waits for the signals. While files are being written it only sets a flag, which the writer looks at after
-//! each entry: the writer then fails, and removes what it was at. Otherwise, such as while a pipe is read that never ends,
-//! there is nothing to remove but new directories without files; the waiting thread does that and ends the process.
+//! each entry: the writer then fails, and removes what it was at. Otherwise, such as while a pipe is read that never
+//! ends, there is nothing to remove but new directories without files; the waiting thread does that and ends the
+//! process.
 
 use core::fmt;
 use std::fs;

@@ -7,8 +7,9 @@
 //! | `nul` | all bytes up to a NUL byte, or to the end | none | nothing: two NUL bytes in a row are the empty key |
 //! | `hex` | a line of hexadecimal digits up to a tab; `0x` may precede them | digits after the tab | as in `crlf` |
 //!
-//! In lines, the empty key is a line that begins with a tab: a tab alone, if it has no value. A carriage return is a byte of the
-//! key or value like any other unless the format says that lines end with it: a key that ends with one could not be looked up.
+//! In lines, the empty key is a line that begins with a tab: a tab alone, if it has no value. A carriage return is a
+//! byte of the key or value like any other unless the format says that lines end with it: a key that ends with one
+//! could not be looked up.
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
@@ -136,8 +137,8 @@ impl KeyLines {
         Ok(keys)
     }
 
-    /// The keys of the file at `path`, or of standard input for `-`: one at least. `option` is the one that the path was
-    /// given with.
+    /// The keys of the file at `path`, or of standard input for `-`: one at least. `option` is the one that the path
+    /// was given with.
     pub(crate) fn read(path: &Path, format: KeysFormat, option: &str) -> anyhow::Result<Self> {
         Self::read_within(path, format, option, MemoryLimit::default())
     }
@@ -325,8 +326,8 @@ fn last_key_end(text: &[u8], start: usize, format: KeysFormat) -> Option<usize> 
     (start.max(1)..text.len()).rev().find(|&at| is_separator(at) && !is_separator(at - 1))
 }
 
-/// Fails if what follows `keys_end` is no key, whatever comes behind it: it is longer than any key, and without a tab, which
-/// would end it.
+/// Fails if what follows `keys_end` is no key, whatever comes behind it: it is longer than any key, and without a tab,
+/// which would end it.
 fn ensure_key_ends(path: &Path, text: &[u8], keys_end: usize, format: KeysFormat) -> anyhow::Result<()> {
     let digits = if format == KeysFormat::Hex { 2 } else { 1 };
     let most = digits * MAX_KEY_BYTES + PIECE_BYTES;

@@ -88,8 +88,8 @@ impl Opened {
     }
 }
 
-/// The sidecar at `path` and its filter, for whichever table it was made, once its checksums hold: of a filter in partitions, that of the
-/// top index, because damage to a partition costs no other one.
+/// The sidecar at `path` and its filter, for whichever table it was made, once its checksums hold: of a filter in
+/// partitions, that of the top index, because damage to a partition costs no other one.
 pub(crate) fn sidecar(path: &Path) -> anyhow::Result<(Sidecar, Bytes)> {
     let bytes = input::whole(path)?;
     let sidecar = Sidecar::open_for_any_table(&bytes, bytes.len() as u64)?;
@@ -147,8 +147,8 @@ pub(crate) struct Manifests {
 }
 
 impl Manifests {
-    /// The manifest of the database whose table is at `path`, if it has one that can be read. Other threads wait meanwhile: they need
-    /// the same one.
+    /// The manifest of the database whose table is at `path`, if it has one that can be read. Other threads wait
+    /// meanwhile: they need the same one.
     pub(crate) fn beside(&self, path: &Path) -> Option<Arc<Manifest>> {
         // The current directory is not where standard input comes from.
         let directory = path.parent().filter(|_| !input::is_standard(path))?;
@@ -194,8 +194,8 @@ impl Origin {
     }
 }
 
-/// A table of another engine, and the comparator that it does not name itself: from the command line, or from its database's
-/// manifest. What neither says is the reason why its filter cannot be used.
+/// A table of another engine, and the comparator that it does not name itself: from the command line, or from its
+/// database's manifest. What neither says is the reason why its filter cannot be used.
 pub(crate) fn foreign(path: &Path, reading: Reading<'_>) -> anyhow::Result<(ForeignTable, Option<TakenComparator>)> {
     let source = source(path)?;
     let table = ForeignTable::open(match reading.progress {
@@ -220,7 +220,8 @@ fn stated_comparator(path: &Path, engine: Engine, reading: Reading<'_>) -> Optio
     Some(TakenComparator { name: manifest.comparator()?.to_owned(), from: Origin::Manifest })
 }
 
-/// The same for a table whose filter is to be probed: what nothing else says is taken from its keys, all of which are read then.
+/// The same for a table whose filter is to be probed: what nothing else says is taken from its keys, all of which are
+/// read then.
 pub(crate) fn foreign_to_probe(
     path: &Path,
     reading: Reading<'_>,
@@ -317,8 +318,8 @@ pub(crate) fn for_each_key(path: &Path, reading: Reading<'_>, visit: &mut dyn Fn
 
 #[cfg(test)]
 mod tests {
-    //! A directory of ten thousand tables has one manifest, of megabytes; and a table of gigabytes is read for its comparator only where
-    //! its filter is probed.
+    //! A directory of ten thousand tables has one manifest, of megabytes; and a table of gigabytes is read for its
+    //! comparator only where its filter is probed.
 
     use sstfilter_interop::Probe;
 

@@ -74,7 +74,8 @@ impl<'a> Output<'a> {
     }
 }
 
-/// Whether a character moves the cursor, ends the line, or turns the direction of the text behind it (Unicode 16.0, 23.1 and 23.2).
+/// Whether a character moves the cursor, ends the line, or turns the direction of the text behind it (Unicode 16.0,
+/// 23.1 and 23.2).
 fn drives_terminal(character: char) -> bool {
     let turns = ['\u{61c}', '\u{200e}', '\u{200f}'];
     let is_separator = matches!(character, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
@@ -102,8 +103,8 @@ fn escaped_lines(text: &str) -> String {
     escaped(text.as_bytes(), |character| drives_terminal(character) && character != '\n')
 }
 
-/// The path as text and JSON name it: the path itself, unless it could drive a terminal or is no text. Where a backslash
-/// separates no names, it is escaped, too, so that no two names look the same.
+/// The path as text and JSON name it: the path itself, unless it could drive a terminal or is no text. Where a
+/// backslash separates no names, it is escaped, too, so that no two names look the same.
 pub(crate) fn path_name(path: &Path) -> Cow<'_, str> {
     let bytes = path.as_os_str().as_encoded_bytes();
     let is_special = |character| drives_terminal(character) || (character == '\\' && MAIN_SEPARATOR != '\\');

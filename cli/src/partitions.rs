@@ -49,8 +49,8 @@ impl<'a> Partitions<'a> {
         self.index.has_whole_keys()
     }
 
-    /// Whether the filter may contain the key of a hash; `true` for those of a partition without a usable filter, and for
-    /// all of a filter without whole keys.
+    /// Whether the filter may contain the key of a hash; `true` for those of a partition without a usable filter, and
+    /// for all of a filter without whole keys.
     pub(crate) fn may_contain(&self, key: &[u8], hash: KeyHash) -> bool {
         if !self.index.has_whole_keys() {
             return true;
@@ -85,7 +85,8 @@ pub(crate) struct Container {
 }
 
 impl Container {
-    /// Those of a file; `None` if they are a filter of another sort. Takes whatever hash and file the filter was built for.
+    /// Those of a file; `None` if they are a filter of another sort. Takes whatever hash and file the filter was built
+    /// for.
     pub(crate) fn open(bytes: Bytes) -> Result<Option<Self>, BlockError> {
         let got = bytes.len() as u64;
         let tail_bytes = match PartitionIndex::tail_bytes(&bytes) {

@@ -6,8 +6,8 @@ use serde::Serialize;
 use sstfilter::partition::PartitionIndex;
 use sstfilter::{BlockInfo, Domain};
 
-/// A filter records its extractors by the tags of their names. A name shows here if something else has it: the file around
-/// the filter, the user, or the library, for its own extractors.
+/// A filter records its extractors by the tags of their names. A name shows here if something else has it: the file
+/// around the filter, the user, or the library, for its own extractors.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct HeldParts {
     whole_keys: bool,

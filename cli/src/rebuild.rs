@@ -21,8 +21,9 @@ use crate::{input, interrupt, progress, units};
 
 #[derive(Debug, Args)]
 pub(crate) struct RebuildArgs {
-    /// Tables of sstfilter, or directories of them, whose sub-directories are not entered. The filter of NAME is written to
-    /// NAME.filter, which readers use instead of the table's own. A sidecar of that name is replaced, and nothing else is
+    /// Tables of sstfilter, or directories of them, whose sub-directories are not entered. The filter of NAME is
+    /// written to NAME.filter, which readers use instead of the table's own. A sidecar of that name is replaced, and
+    /// nothing else is
     #[arg(value_name = "TABLE", required = true)]
     tables: Vec<PathBuf>,
 

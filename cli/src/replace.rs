@@ -1,8 +1,9 @@
 //! How the program writes files, and what they may take the place of.
 //!
-//! A file appears whole or not at all. What is at its path already is replaced only if it is a regular file, and a link is
-//! neither followed nor replaced: `--out /dev/full` would make a file of the device. A file that the command line does not
-//! name itself is replaced only if its bytes say that this program wrote it: other programs number their tables alike.
+//! A file appears whole or not at all. What is at its path already is replaced only if it is a regular file, and a link
+//! is neither followed nor replaced: `--out /dev/full` would make a file of the device. A file that the command line
+//! does not name itself is replaced only if its bytes say that this program wrote it: other programs number their
+//! tables alike.
 
 use std::fs::{self, FileType};
 use std::io;

@@ -73,8 +73,8 @@ pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
     number.checked_mul(1 << shift).ok_or_else(expected)
 }
 
-/// Parses a count: `250000`, `250_000`, `250K`, `2M` or `1e6`. Units of counts are powers of 1,000, those of bytes powers
-/// of 1,024.
+/// Parses a count: `250000`, `250_000`, `250K`, `2M` or `1e6`. Units of counts are powers of 1,000, those of bytes
+/// powers of 1,024.
 pub(crate) fn parse_count(text: &str) -> Result<u64, String> {
     let expected = || format!("expected a whole number such as 250000, 250_000, 250K, 2M or 1e6, got '{text}'");
     let digits_end = text.find(|c: char| !c.is_ascii_digit() && c != '_').unwrap_or(text.len());

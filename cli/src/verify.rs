@@ -164,8 +164,8 @@ impl FileVerdict {
         }
     }
 
-    /// Its checksums, and whether it was made for the table that it is beside, if it is beside one. Its filter is compared
-    /// with the keys where the table is verified.
+    /// Its checksums, and whether it was made for the table that it is beside, if it is beside one. Its filter is
+    /// compared with the keys where the table is verified.
     fn verify_sidecar(&mut self, path: &Path, reading: Reading<'_>) {
         match opened::sidecar(path) {
             Ok((sidecar, filter)) => {

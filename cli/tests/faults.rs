@@ -326,7 +326,8 @@ const COMPLETE: &str = "the new tables are complete, and not all in ";
 
 const BARE_BLOCK: &str = "../fixtures/v1/bloom-1000-keys-10-bits.block";
 
-/// Whether it is a directory, or was one: a build that failed has removed those that it made. All files here have an extension.
+/// Whether it is a directory, or was one: a build that failed has removed those that it made. All files here have an
+/// extension.
 fn was_directory(path: &Path) -> bool {
     path.is_dir() || path.extension().is_none()
 }

@@ -18,8 +18,8 @@ use nix::unistd::Pid;
 
 use common::{Place, names, program, run};
 
-/// The program, not ignoring signals that the tests were started to ignore: a script without job control starts what runs in its
-/// background so.
+/// The program, not ignoring signals that the tests were started to ignore: a script without job control starts what
+/// runs in its background so.
 fn attentive_program() -> Command {
     const DEFAULTS: &str = "--default-signal=HUP,INT,TERM";
     // GNU's alone has the option.

@@ -1,4 +1,5 @@
-//! Any bytes as a sidecar, and sound ones damaged: none is used for another table, no key is lost, and all damage is found.
+//! Any bytes as a sidecar, and sound ones damaged: none is used for another table, no key is lost, and all damage is
+//! found.
 
 #![no_main]
 

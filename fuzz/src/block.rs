@@ -75,8 +75,8 @@ fn ask(block: &FilterBlock<&[u8]>, hashes: &[KeyHash]) -> FilterKind {
     info.kind
 }
 
-/// A prefix is absent only by a part that the block says it holds. One without whole keys gives no other answer to a hash
-/// than "may be present".
+/// A prefix is absent only by a part that the block says it holds. One without whole keys gives no other answer to a
+/// hash than "may be present".
 fn ask_for_prefixes(block: &FilterBlock<&[u8]>, bytes: &[u8]) {
     let extractors: [Arc<dyn KeyExtractor>; 2] = [Arc::new(FixedPrefix::new(2)), Arc::new(DelimitedPrefix::new(b'-'))];
     assert_eq!(extractors.each_ref().map(|extractor| extractor.name()), block_forge::EXTRACTORS);

@@ -1,5 +1,5 @@
-//! Tables of other engines: any bytes, and tables that the engines wrote, changed and sealed again, so that what lies behind
-//! the checksums is reached.
+//! Tables of other engines: any bytes, and tables that the engines wrote, changed and sealed again, so that what lies
+//! behind the checksums is reached.
 
 use bytes::Bytes;
 use sstfilter_interop::{BatchAnswer, BlockState, Error, KeyBatch, Part, Probe, Table};

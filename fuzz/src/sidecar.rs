@@ -1,4 +1,5 @@
-//! Sidecars: any bytes as one, the same bytes under checksums that hold, and sound ones damaged or opened for other tables.
+//! Sidecars: any bytes as one, the same bytes under checksums that hold, and sound ones damaged or opened for other
+//! tables.
 
 use std::collections::BTreeSet;
 

@@ -13,13 +13,14 @@ pub(crate) const MAX_DECOMPRESSED_BYTES: usize = 64 << 20;
 pub(crate) enum Numbering {
     /// 1 Snappy, 2 Zstandard; no length (`include/leveldb/options.h`).
     LevelDb,
-    /// `CompressionType` of `include/rocksdb/compression_type.h`. From format version 2 on, a varint in front of all codecs but
-    /// Snappy says how long the contents are.
+    /// `CompressionType` of `include/rocksdb/compression_type.h`. From format version 2 on, a varint in front of all
+    /// codecs but Snappy says how long the contents are.
     RocksDb {
         /// Of the table.
         format_version: u32,
     },
-    /// RocksDB's, with a length in front of Zstandard, and 8 for `MinLZ` (`CompressionIndicator` of `sstable/block/compression.go`).
+    /// RocksDB's, with a length in front of Zstandard, and 8 for `MinLZ` (`CompressionIndicator` of
+    /// `sstable/block/compression.go`).
     Pebble,
 }
 

@@ -2,9 +2,10 @@
 //!
 //! # Tables
 //!
-//! [`Table::open`] knows an engine's table by its last bytes, and reads its footer, metaindex and properties. [`Table::probe`] then answers for
-//! a user key. An answer is [`Probe::Absent`] only if the engine itself would not search the table, every checksum on the way holds, and
-//! nothing of the table's options is unknown; otherwise it says why not.
+//! [`Table::open`] knows an engine's table by its last bytes, and reads its footer, metaindex and properties.
+//! [`Table::probe`] then answers for a user key. An answer is [`Probe::Absent`] only if the engine itself would not
+//! search the table, every checksum on the way holds, and nothing of the table's options is unknown; otherwise it says
+//! why not.
 //!
 //! ```
 //! use sstfilter_interop::{Engine, Probe, Table};
@@ -21,8 +22,8 @@
 //!
 //! # Many keys, many tables
 //!
-//! [`Table::probe_batch`] takes a [`KeyBatch`], whose keys are hashed and sorted once for all tables. [`Table::load_filter`] brings a filter into
-//! memory before. Tables are shared between threads by reference.
+//! [`Table::probe_batch`] takes a [`KeyBatch`], whose keys are hashed and sorted once for all tables.
+//! [`Table::load_filter`] brings a filter into memory before. Tables are shared between threads by reference.
 //!
 //! ```
 //! use sstfilter_interop::{BatchAnswer, KeyBatch, Table};
@@ -39,18 +40,19 @@
 //!
 //! # Bare filters
 //!
-//! [`Filter`] opens the bytes of one filter, without the table around it, and [`HashFunction`] makes the hashes it is probed with.
-//! [`LevelDbFilterBlockBuilder`] writes what LevelDB would.
+//! [`Filter`] opens the bytes of one filter, without the table around it, and [`HashFunction`] makes the hashes it is
+//! probed with. [`LevelDbFilterBlockBuilder`] writes what LevelDB would.
 //!
 //! # Damage
 //!
-//! [`Table::verify`] compares every checksum and probes the filter for every stored key. FORMATS.md, beside this crate's README, describes
-//! all bytes, and what their damage can do.
+//! [`Table::verify`] compares every checksum and probes the filter for every stored key. FORMATS.md, beside this
+//! crate's README, describes all bytes, and what their damage can do.
 //!
 //! # Features
 //!
-//! `snappy`, `lz4` and `zstd` decompress data blocks, for [`Table::user_keys`] and the keys in [`Table::verify`]. LevelDB's index may be in Snappy
-//! or Zstandard: without the feature, such a table's filter is unusable. All are on by default. Other filters are never compressed.
+//! `snappy`, `lz4` and `zstd` decompress data blocks, for [`Table::user_keys`] and the keys in [`Table::verify`].
+//! LevelDB's index may be in Snappy or Zstandard: without the feature, such a table's filter is unusable. All are on by
+//! default. Other filters are never compressed.
 
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,7 @@
 //! What a database of LevelDB or RocksDB says of its tables: the log of changes that its file CURRENT names.
 //!
-//! A table file says neither its level nor, in LevelDB, its comparator. The manifest does: a log of records (`db/log_format.h`), each a
-//! list of tagged fields (`db/version_edit.h`).
+//! A table file says neither its level nor, in LevelDB, its comparator. The manifest does: a log of records
+//! (`db/log_format.h`), each a list of tagged fields (`db/version_edit.h`).
 
 use std::collections::BTreeMap;
 
@@ -52,13 +52,13 @@ pub struct ManifestFile {
 }
 
 impl Manifest {
-    /// From the bytes of a file `MANIFEST-NUMBER`. A record that is cut off at its end was being written, and is left out, as the engines
-    /// leave it out.
+    /// From the bytes of a file `MANIFEST-NUMBER`. A record that is cut off at its end was being written, and is left
+    /// out, as the engines leave it out.
     ///
     /// # Errors
     ///
-    /// [`Error::Checksum`] and [`Error::Malformed`] where it is damaged, [`Error::Unsupported`] for a field that is not known: what follows
-    /// it could move a table to another level.
+    /// [`Error::Checksum`] and [`Error::Malformed`] where it is damaged, [`Error::Unsupported`] for a field that is not
+    /// known: what follows it could move a table to another level.
     pub fn parse(bytes: &[u8]) -> Result<Self, Error> {
         let mut manifest = Self::default();
         for_each_record(bytes, |offset, record| {

@@ -1,5 +1,6 @@
-//! `MinLZ` blocks, decompressed: since version 6 of its format, what Pebble compresses other blocks than those of data with. This implements
-//! the block format of the `MinLZ` specification v1.0; not its streams, and not the fallback to Snappy.
+//! `MinLZ` blocks, decompressed: since version 6 of its format, what Pebble compresses other blocks than those of data
+//! with. This implements the block format of the `MinLZ` specification v1.0; not its streams, and not the fallback to
+//! Snappy.
 
 use crate::format::cursor::Cursor;
 

@@ -144,9 +144,9 @@ pub trait DynamicFilter: Dynamic {
         trailer.seal(payload).ok_or(FilterError::TooLarge { most_bytes: MAX_PAYLOAD_BYTES, got: bytes })
     }
 
-    /// Restores a filter from its block, if [`FilterBlock::load`] accepts the block for `context` and it holds whole keys.
-    /// The filter does not remember the file that the block is bound to, nor that it holds parts of keys, too: keys that are
-    /// inserted later have none.
+    /// Restores a filter from its block, if [`FilterBlock::load`] accepts the block for `context` and it holds whole
+    /// keys. The filter does not remember the file that the block is bound to, nor that it holds parts of keys, too:
+    /// keys that are inserted later have none.
     ///
     /// # Errors
     ///

@@ -158,8 +158,8 @@ impl<D: AsRef<[u8]>> FilterGroup<D> {
         let mut hits = which;
         for class in &self.classes {
             let probed = which & class.places;
-            // Skipping a filter costs about as much as testing it. So when at least 7 of 8 are wanted, all are tested in
-            // one pass without gathering, and the unwanted answers are masked out below. The usual case comes first:
+            // Skipping a filter costs about as much as testing it. So when at least 7 of 8 are wanted, all are tested
+            // in one pass without gathering, and the unwanted answers are masked out below. The usual case comes first:
             // not every CPU counts bits in one instruction.
             let tests_all = probed == class.places || probed.count_ones() as usize * 8 >= class.blooms.len() * 7;
             let covered = if tests_all {

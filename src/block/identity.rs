@@ -30,11 +30,11 @@ impl From<HashIdentity> for BlockIdentity {
 /// Bytes of a fingerprint in a block.
 pub(crate) const FILE_BYTES: usize = 8;
 
-/// What a filter is checked against when it is loaded: the reader's hash and parts of keys, the file's id, and keys that
-/// the file is known to hold.
+/// What a filter is checked against when it is loaded: the reader's hash and parts of keys, the file's id, and keys
+/// that the file is known to hold.
 ///
-/// The counterpart of [`BuildContext`](crate::BuildContext). Where whole keys are probed for, without a file id and known
-/// keys, pass a `&KeyHasher` or a [`HashIdentity`] instead.
+/// The counterpart of [`BuildContext`](crate::BuildContext). Where whole keys are probed for, without a file id and
+/// known keys, pass a `&KeyHasher` or a [`HashIdentity`] instead.
 ///
 /// ```
 /// use sstfilter::{FileId, KeyHasher, LoadContext};
@@ -81,21 +81,21 @@ impl<'a> LoadContext<'a> {
         self
     }
 
-    /// The reader probes for these parts of keys, for whole keys unless this is set. The filter must hold one of them at
-    /// least; probes for the others answer "may be present".
+    /// The reader probes for these parts of keys, for whole keys unless this is set. The filter must hold one of them
+    /// at least; probes for the others answer "may be present".
     #[must_use]
     pub const fn with_key_parts(self, parts: &'a KeyParts) -> Self {
         Self { parts: Wanted::These(parts), ..self }
     }
 
-    /// The file says, where its filter is named, that it holds all of these parts: the filter must say so, too. It would be
-    /// negative for what it never held.
+    /// The file says, where its filter is named, that it holds all of these parts: the filter must say so, too. It
+    /// would be negative for what it never held.
     pub(crate) const fn with_all_key_parts(self, parts: &'a KeyParts) -> Self {
         Self { parts: Wanted::All(parts), ..self }
     }
 
-    /// The filter may hold any parts of keys: for tools that show or verify filters, and do not know what their writer put
-    /// into them.
+    /// The filter may hold any parts of keys: for tools that show or verify filters, and do not know what their writer
+    /// put into them.
     #[must_use]
     pub const fn with_any_key_parts(self) -> Self {
         Self { parts: Wanted::Any, ..self }
@@ -104,11 +104,12 @@ impl<'a> LoadContext<'a> {
     /// The filter must contain these keys of the file, for instance its smallest and largest. Do not use a shortened
     /// index separator or the bound of a range tombstone: the filter does not hold those. An empty list checks nothing.
     ///
-    /// A filter of other keys passes with its false positive rate per known key: at 1 %, two keys detect 99.99 % of such
-    /// filters. Only this check detects a custom hash that changed while its tag did not. A filter in partitions answers
-    /// nothing before a partition that must hold one of these keys was read and found to hold it.
+    /// A filter of other keys passes with its false positive rate per known key: at 1 %, two keys detect 99.99 % of
+    /// such filters. Only this check detects a custom hash that changed while its tag did not. A filter in partitions
+    /// answers nothing before a partition that must hold one of these keys was read and found to hold it.
     ///
-    /// They need the reader's hasher: a context made of a [`HashIdentity`] alone refuses every block if it has known keys.
+    /// They need the reader's hasher: a context made of a [`HashIdentity`] alone refuses every block if it has known
+    /// keys.
     #[must_use]
     pub const fn with_known_keys(self, known_keys: &'a [&'a [u8]]) -> Self {
         Self { known_keys, ..self }

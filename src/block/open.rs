@@ -29,8 +29,8 @@ use crate::kernel::prefetch::prefetch_line;
 /// [`open_unverified`](Self::open_unverified) reads only the trailer, in constant time. Use it in tools that
 /// [`verify`](Self::verify) or inspect blocks, and for blocks that were loaded before and have stayed in memory since.
 ///
-/// Opening settles how single keys are probed: the kind, its parameters and the [instruction set](crate::simd). Keep blocks
-/// open and probe them many times.
+/// Opening settles how single keys are probed: the kind, its parameters and the [instruction set](crate::simd). Keep
+/// blocks open and probe them many times.
 ///
 /// ```
 /// use sstfilter::{KindPolicy, BuildContext, FilterBlock, KeyHasher};
@@ -60,9 +60,9 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// # Errors
     ///
     /// Those of [`open_unverified`](Self::open_unverified) and [`verify`](Self::verify). Also fails when the block has
-    /// another hash or belongs to another file, when only one of block and context names a file, when it holds none of the
-    /// parts of keys that the reader probes for, or when a known key is absent. A read treats every one of them as "may be
-    /// present".
+    /// another hash or belongs to another file, when only one of block and context names a file, when it holds none of
+    /// the parts of keys that the reader probes for, or when a known key is absent. A read treats every one of them as
+    /// "may be present".
     pub fn load<'a>(data: D, context: impl Into<LoadContext<'a>>) -> Result<Self, BlockError> {
         let context = context.into();
         let block = Self::open(data, context.kinds)?.verified()?;
@@ -114,8 +114,8 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         Ok(Self { data, is_verified: false, trailer, shape })
     }
 
-    /// Opens and verifies the block of partition `number`, which must be bound to no file and have hash `hash`; `expected` is the
-    /// CRC32C of all its bytes but the last four. Reads the whole block once, unless it is damaged.
+    /// Opens and verifies the block of partition `number`, which must be bound to no file and have hash `hash`;
+    /// `expected` is the CRC32C of all its bytes but the last four. Reads the whole block once, unless it is damaged.
     ///
     /// Not of all its bytes: a trailer followed by its own checksum has the same CRC32C whatever it says, so that the
     /// sum over both would tell nothing of the trailer.
@@ -140,7 +140,8 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         Ok(Self { data, is_verified: true, trailer, shape })
     }
 
-    /// What [`load_partition`](Self::load_partition) checks by the block alone, and the CRC32C of all its bytes but the last four.
+    /// What [`load_partition`](Self::load_partition) checks by the block alone, and the CRC32C of all its bytes but the
+    /// last four.
     fn open_partition(
         data: D,
         hash: HashIdentity,
@@ -188,8 +189,8 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         if expected == got { Ok(payload) } else { Err(BlockError::PayloadChecksum { expected, got }) }
     }
 
-    /// Whether the key of `hash` may be in the file; `false` is certain. The hash is of a whole key, by the hasher that the
-    /// block was loaded for. In a block of extracted parts alone, every key may be.
+    /// Whether the key of `hash` may be in the file; `false` is certain. The hash is of a whole key, by the hasher that
+    /// the block was loaded for. In a block of extracted parts alone, every key may be.
     #[must_use]
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "as for `OpenShape::may_contain`")]
@@ -203,8 +204,8 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         self.shape.may_contain_added(self.data.as_ref(), hash)
     }
 
-    /// Whether the file may have a key with the prefix; `false` is certain. Where the block holds no part that follows from
-    /// the prefix, it may.
+    /// Whether the file may have a key with the prefix; `false` is certain. Where the block holds no part that follows
+    /// from the prefix, it may.
     #[must_use]
     pub fn may_contain_prefix(&self, prefix: &PreparedPrefix<'_>) -> bool {
         !self.probe_prefix(prefix).is_some_and(Probe::is_absent)
@@ -326,16 +327,16 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         self.data
     }
 
-    /// The payload; empty if `as_ref` later returns fewer bytes than at first. Probes do not use this, because they must
-    /// answer "may be present" then.
+    /// The payload; empty if `as_ref` later returns fewer bytes than at first. Probes do not use this, because they
+    /// must answer "may be present" then.
     pub(super) fn payload(&self) -> &[u8] {
         self.shape.payload(self.data.as_ref()).unwrap_or_default()
     }
 }
 
 impl FilterBlock<Bytes> {
-    /// Whether the block of `block_bytes` that ends with `end` can be [loaded](Self::load) in this context, as far as its
-    /// end says.
+    /// Whether the block of `block_bytes` that ends with `end` can be [loaded](Self::load) in this context, as far as
+    /// its end says.
     pub(crate) fn check_end(end: &[u8], block_bytes: u64, context: LoadContext<'_>) -> Result<(), BlockError> {
         let trailer = Trailer::decode_end(end, block_bytes)?;
         if trailer.is_partition {

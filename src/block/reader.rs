@@ -29,8 +29,9 @@ pub(crate) trait KeyedFilter: Send + Sync + fmt::Debug {
 /// [`probe_key`](Self::probe_key).
 ///
 /// Any number of threads can probe it. Each counts in cache lines of its own, so a counted probe takes only about a
-/// nanosecond more than [`FilterBlock::may_contain`]. [`stats`](Self::stats) sums over the threads; the counts are exact
-/// once no thread is probing. For each thread that has probed readers, every 64 open readers take 4 KiB for counts.
+/// nanosecond more than [`FilterBlock::may_contain`]. [`stats`](Self::stats) sums over the threads; the counts are
+/// exact once no thread is probing. For each thread that has probed readers, every 64 open readers take 4 KiB for
+/// counts.
 ///
 /// Damage, an unknown kind or version, and a filter built with another hash all answer
 /// [`Probe::Unusable`], which a read treats as "may be present".
@@ -69,8 +70,8 @@ impl<D: AsRef<[u8]>> FilterReader<D> {
         Self { keyed: Some(filter), ..Self::unusable(BlockError::Partitioned) }
     }
 
-    /// Probes for one key, and counts the answer. In a filter whose partitions are cut by key range, every key may be present:
-    /// use [`probe_key`](Self::probe_key).
+    /// Probes for one key, and counts the answer. In a filter whose partitions are cut by key range, every key may be
+    /// present: use [`probe_key`](Self::probe_key).
     #[inline]
     pub fn probe(&self, hash: KeyHash) -> Probe<'_> {
         self.counted(None, hash, |block| block.may_contain(hash))
@@ -88,9 +89,9 @@ impl<D: AsRef<[u8]>> FilterReader<D> {
         self.counted(Some(key), hash, |block| block.may_contain(hash))
     }
 
-    /// Probes for any key with a prefix, and counts the answer. Where the filter holds no part that follows from the prefix,
-    /// it is [`Probe::Unusable`] with [`BlockError::PartNotHeld`]: the file may have such a key. Where no extractor has one
-    /// part for all keys with the prefix, the answer is [`Probe::MaybePresent`], and is not counted.
+    /// Probes for any key with a prefix, and counts the answer. Where the filter holds no part that follows from the
+    /// prefix, it is [`Probe::Unusable`] with [`BlockError::PartNotHeld`]: the file may have such a key. Where no
+    /// extractor has one part for all keys with the prefix, the answer is [`Probe::MaybePresent`], and is not counted.
     pub fn probe_prefix(&self, prefix: &PreparedPrefix<'_>) -> Probe<'_> {
         let answer = match (&self.block, &self.keyed, &self.of_parts) {
             (Ok(block), _, _) => block.probe_prefix(prefix),

@@ -91,8 +91,8 @@ impl<D: AsRef<[u8]> + Clone> FilterSet<D> {
 }
 
 impl<D: AsRef<[u8]>> FilterSet<D> {
-    /// Probes all filters for one key: bit `i` of `matches` becomes whether the file of filter `i` may contain it. A file
-    /// whose filter is in partitions that are cut by key range may contain every key: use
+    /// Probes all filters for one key: bit `i` of `matches` becomes whether the file of filter `i` may contain it. A
+    /// file whose filter is in partitions that are cut by key range may contain every key: use
     /// [`matches_key`](Self::matches_key).
     pub fn matches(&self, hash: KeyHash, matches: &mut MatchBitmap) {
         self.probe_all(None, hash, matches);
@@ -103,8 +103,8 @@ impl<D: AsRef<[u8]>> FilterSet<D> {
         self.probe_all(Some(key), hash, matches);
     }
 
-    /// Probes all filters for any key with a prefix: bit `i` of `matches` becomes whether the file of filter `i` may have
-    /// such a key. A file whose filter holds no part that follows from the prefix may.
+    /// Probes all filters for any key with a prefix: bit `i` of `matches` becomes whether the file of filter `i` may
+    /// have such a key. A file whose filter holds no part that follows from the prefix may.
     pub fn matches_prefix(&self, prefix: &PreparedPrefix<'_>, matches: &mut MatchBitmap) {
         matches.reset(self.filters.len());
         for (word, filters) in matches.words_mut().zip(self.filters.chunks(GROUP)) {

@@ -10,20 +10,20 @@ use crate::filter::kind::EncodedShape;
 use crate::filter::shrink::{ShrinkFailure, ShrinkStep};
 
 impl<D: AsRef<[u8]>> FilterBlock<D> {
-    /// A block of at most `most_bytes` bytes with the same keys and a higher false positive rate, made without the keys:
-    /// the largest such block that the kind allows. A block that is small enough already is copied.
+    /// A block of at most `most_bytes` bytes with the same keys and a higher false positive rate, made without the
+    /// keys: the largest such block that the kind allows. A block that is small enough already is copied.
     ///
-    /// The smallest size is the one at which the filter is still negative for one absent key in a hundred: an error names
-    /// it. With fewer bytes to spare, drop the filter.
+    /// The smallest size is the one at which the filter is still negative for one absent key in a hundred: an error
+    /// names it. With fewer bytes to spare, drop the filter.
     ///
     /// Blocked Bloom filters fold adjacent lines into one, so their number of lines is divided by one of its divisors;
     /// [`BlockedBloomKind::with_fold`](crate::kind::BlockedBloomKind::with_fold) gives filters lines that have small
     /// ones. Ribbon filters drop columns, down to one, and can have almost any size between. A block of another
     /// kind of the library keeps its size.
     ///
-    /// For a Bloom filter, take a size from [`shrink_steps`](Self::shrink_steps): half of its *bytes* is a little less than
-    /// half of its lines and the trailer, so it holds the next smaller fold, and where the lines have no small divisor
-    /// there is none.
+    /// For a Bloom filter, take a size from [`shrink_steps`](Self::shrink_steps): half of its *bytes* is a little less
+    /// than half of its lines and the trailer, so it holds the next smaller fold, and where the lines have no small
+    /// divisor there is none.
     ///
     /// Hash, file, number of keys, requested kind and fallback reason stay the same, and so does every property of the
     /// block but its rate, which [`info`](Self::info) tells. The same block and size give the same bytes everywhere.
@@ -47,8 +47,8 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// # Errors
     ///
     /// [`FilterError::Block`] when the payload differs from its checksum, which is compared each time: a checksum of
-    /// damaged lines would hold, and hide that keys were lost. [`FilterError::CannotShrink`], with the smallest size, when
-    /// no block of so few bytes is worth having, [`FilterError::NoMemory`] when allocation fails.
+    /// damaged lines would hold, and hide that keys were lost. [`FilterError::CannotShrink`], with the smallest size,
+    /// when no block of so few bytes is worth having, [`FilterError::NoMemory`] when allocation fails.
     pub fn shrunk_to(&self, most_bytes: u64) -> Result<Bytes, FilterError> {
         let payload = self.verified_payload()?;
         let block_bytes = self.trailer.block_bytes();
@@ -94,10 +94,10 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         self.trailer.block_bytes() - self.trailer.shape.payload_bytes
     }
 
-    /// The sizes that [`shrunk_to`](Self::shrunk_to) reaches best, largest first, with the rate at each: of a blocked Bloom
-    /// filter, its size divided by each divisor of the number of its lines; of a Ribbon filter, each smaller number of
-    /// columns. They end with the smallest size that `shrunk_to` makes: below it, fewer than one absent key in a
-    /// hundred would be ruled out. Empty for kinds that do not shrink; the first 64 for kinds that have more.
+    /// The sizes that [`shrunk_to`](Self::shrunk_to) reaches best, largest first, with the rate at each: of a blocked
+    /// Bloom filter, its size divided by each divisor of the number of its lines; of a Ribbon filter, each smaller
+    /// number of columns. They end with the smallest size that `shrunk_to` makes: below it, fewer than one absent key
+    /// in a hundred would be ruled out. Empty for kinds that do not shrink; the first 64 for kinds that have more.
     ///
     /// ```
     /// use sstfilter::{BuildContext, FalsePositiveRate, FilterBlock, KeyHasher, KindPolicy};

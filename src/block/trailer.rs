@@ -1,5 +1,5 @@
-//! The end of a filter block: 32 bytes, and before them the kind's parameter words, the parts of keys that it holds, and
-//! the file's fingerprint.
+//! The end of a filter block: 32 bytes, and before them the kind's parameter words, the parts of keys that it holds,
+//! and the file's fingerprint.
 //!
 //! ```text
 //! payload                    payload_words x 8 bytes
@@ -190,8 +190,8 @@ impl Trailer {
         Ok(decoded)
     }
 
-    /// The word that ends the field of parts, which ends `after` bytes before the end of `block`: the inner `None` where the
-    /// flags say that there is none, the outer one where `block` is too short.
+    /// The word that ends the field of parts, which ends `after` bytes before the end of `block`: the inner `None`
+    /// where the flags say that there is none, the outer one where `block` is too short.
     #[expect(clippy::option_option, reason = "the second tells a block without the field from one that is cut")]
     fn parts_before(block: &[u8], after: usize, flags: u8) -> Option<Option<[u8; PARTS_WORD_BYTES]>> {
         if flags & PARTS == 0 {

@@ -16,7 +16,8 @@ impl FilterBlock<&[u8]> {
     /// each key. Like [`open_unverified`](Self::open_unverified), followed by a comparison of the hash identity and
     /// [`may_contain`](Self::may_contain), but several times as fast for Bloom and Ribbon, because nothing is kept.
     ///
-    /// The payload is not compared with its checksum: the engine must have compared one of its own when it read the bytes.
+    /// The payload is not compared with its checksum: the engine must have compared one of its own when it read the
+    /// bytes.
     ///
     /// ```
     /// use sstfilter::{BuildContext, FilterBlock, KeyHasher, KindPolicy};
@@ -33,7 +34,8 @@ impl FilterBlock<&[u8]> {
     /// # Errors
     ///
     /// Those of [`open_unverified`](Self::open_unverified); [`BlockError::HashMismatch`] for a block of another hash,
-    /// [`BlockError::FileMismatch`] for one that is bound to a file, [`BlockError::ExtractorMismatch`] for one without whole keys. All of them mean "may be present".
+    /// [`BlockError::FileMismatch`] for one that is bound to a file, [`BlockError::ExtractorMismatch`] for one without
+    /// whole keys. All of them mean "may be present".
     #[inline]
     pub fn probe_unverified(bytes: &[u8], expected: HashIdentity, hash: KeyHash) -> Result<bool, BlockError> {
         match probe(bytes, expected, hash) {

@@ -88,8 +88,8 @@ impl Charge {
         *self.beyond.get_mut() = kept;
     }
 
-    /// Takes the place of the charge of a block that goes: what this one has beyond the limit is from now on that one's,
-    /// which frees it when its last reader is done.
+    /// Takes the place of the charge of a block that goes: what this one has beyond the limit is from now on that
+    /// one's, which frees it when its last reader is done.
     pub(super) fn displace(&mut self, old: &Self) {
         let moved = (*self.beyond.get_mut()).min(old.within.load(Ordering::Relaxed));
         old.within.fetch_sub(moved, Ordering::Relaxed);

@@ -49,8 +49,8 @@ pub struct NotLoaded {
 
 /// The filter of one file under a [`FilterBudget`](super::FilterBudget). It gives its memory back when it is dropped.
 ///
-/// Any number of threads can probe it, and none waits for another. One of them loads the filter when it is first probed,
-/// if the budget has memory left, or has freed enough for it; the others read on meanwhile.
+/// Any number of threads can probe it, and none waits for another. One of them loads the filter when it is first
+/// probed, if the budget has memory left, or has freed enough for it; the others read on meanwhile.
 pub struct BudgetedFilter {
     pool: Arc<Pool>,
     file: Arc<File>,
@@ -63,9 +63,9 @@ impl BudgetedFilter {
         Self { pool, file, slot }
     }
 
-    /// Probes for one whole key, whose hash is by the hasher that the filter was built with, and counts the answer. Loads
-    /// the filter, or the key's partition of it, first if its turn has come. In a filter of extracted parts alone, every key
-    /// may be present.
+    /// Probes for one whole key, whose hash is by the hasher that the filter was built with, and counts the answer.
+    /// Loads the filter, or the key's partition of it, first if its turn has come. In a filter of extracted parts
+    /// alone, every key may be present.
     ///
     /// `key` finds the partition of a filter that is cut by key range; other filters do not look at it.
     #[inline]
@@ -85,8 +85,8 @@ impl BudgetedFilter {
         self.probe_unit(number, |block| block.may_contain_added(hash))
     }
 
-    /// Probes for any key with a prefix: absent only if all partitions say so that can hold such a key. Where the filter
-    /// holds no part that follows from the prefix, the file may have one.
+    /// Probes for any key with a prefix: absent only if all partitions say so that can hold such a key. Where the
+    /// filter holds no part that follows from the prefix, the file may have one.
     #[must_use]
     pub fn probe_prefix(&self, prefix: &PreparedPrefix<'_>) -> BudgetedProbe {
         let mut answer = None;

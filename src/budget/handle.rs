@@ -24,7 +24,8 @@ pub struct FilterBudget {
 
 impl FilterBudget {
     /// `bytes` bytes for filter blocks. Memory exceeds them by one filter at most, while it is loaded to be shrunk, or
-    /// while a smaller or larger one takes its place; whatever the number of threads. A budget of 0 bytes loads nothing.
+    /// while a smaller or larger one takes its place; whatever the number of threads. A budget of 0 bytes loads
+    /// nothing.
     #[must_use]
     pub fn new(bytes: u64) -> Self {
         Self { pool: Arc::new(Pool::new(bytes)) }
@@ -43,8 +44,8 @@ impl FilterBudget {
         self
     }
 
-    /// Makes a plan after each `probes` probes instead of a number that follows from the number of filters: 16 for each.
-    /// More often follows the lookups faster and reads more filters again. Negatives count 64 at a time.
+    /// Makes a plan after each `probes` probes instead of a number that follows from the number of filters: 16 for
+    /// each. More often follows the lookups faster and reads more filters again. Negatives count 64 at a time.
     #[must_use]
     pub fn with_probes_per_plan(self, probes: u64) -> Self {
         self.pool.set_probes_per_plan(Some(probes));

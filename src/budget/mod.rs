@@ -73,8 +73,8 @@ pub use state::{BudgetReason, BudgetStats, FileBudget, FilterState};
 /// Where a file's filter is read from.
 ///
 /// **A whole filter that is loaded is believed**: another file's is negative for nearly every key. Bind blocks to their
-/// files, and load them with the file's known keys. Partitions are compared with the [`PartitionIndex`] of the layout, and
-/// with the known keys that it was loaded for.
+/// files, and load them with the file's known keys. Partitions are compared with the [`PartitionIndex`] of the layout,
+/// and with the known keys that it was loaded for.
 pub trait FilterSource: Send + Sync + Debug {
     /// Reads and verifies a block: the filter, as unit 0, or a partition by its number. Its length is that of the
     /// [`FilterLayout`], and its bytes should be an allocation of their own: a slice of a larger one keeps all of it in
@@ -85,8 +85,8 @@ pub trait FilterSource: Send + Sync + Debug {
     ///
     /// # Errors
     ///
-    /// Whatever makes the block unusable: the filter then answers "may be present", and is tried again after 64 probes, and
-    /// ever more rarely.
+    /// Whatever makes the block unusable: the filter then answers "may be present", and is tried again after 64 probes,
+    /// and ever more rarely.
     fn load(&self, unit: u32) -> Result<FilterBlock<Bytes>, BlockError>;
 }
 
@@ -99,6 +99,7 @@ pub enum FilterLayout {
         /// Its bytes.
         bytes: u64,
     },
-    /// Partitions, of which each is a block that comes into memory and leaves it by itself. The source shares the index.
+    /// Partitions, of which each is a block that comes into memory and leaves it by itself. The source shares the
+    /// index.
     Partitioned(Arc<PartitionIndex>),
 }

@@ -1,14 +1,14 @@
 //! How much memory each filter gets.
 //!
-//! A lookup of an absent key reads a data block for nothing where a filter is not in memory or answers "may be present".
-//! Of a filter with `n` such lookups and the rate `fpr(bytes)` these are `n * fpr(bytes)` reads. Their sum over all
-//! filters is least, for a given number of bytes, where the last byte of each filter prevents equally many reads: the
-//! condition that Monkey (Dayan, Athanassoulis, Idreos 2017) solves for levels when filters are built, and that
-//! `ElasticBF` (Li et al. 2019) approaches with several small filters for each file. Rates fall along a convex curve, so a
-//! greedy choice is right: give bytes where they prevent most reads until there are none left.
+//! A lookup of an absent key reads a data block for nothing where a filter is not in memory or answers "may be
+//! present". Of a filter with `n` such lookups and the rate `fpr(bytes)` these are `n * fpr(bytes)` reads. Their sum
+//! over all filters is least, for a given number of bytes, where the last byte of each filter prevents equally many
+//! reads: the condition that Monkey (Dayan, Athanassoulis, Idreos 2017) solves for levels when filters are built, and
+//! that `ElasticBF` (Li et al. 2019) approaches with several small filters for each file. Rates fall along a convex
+//! curve, so a greedy choice is right: give bytes where they prevent most reads until there are none left.
 //!
-//! The only loss against the optimum is at the last step, which may not fit. Filters that can have any size take what is
-//! left; for the others the next smaller steps are tried.
+//! The only loss against the optimum is at the last step, which may not fit. Filters that can have any size take what
+//! is left; for the others the next smaller steps are tried.
 
 use super::curve::{Curve, CurveNumber, Curves, is_held};
 use crate::hull::{self, Step, gain_per_byte};
@@ -24,14 +24,14 @@ pub(super) struct Demand {
     pub(super) curve: CurveNumber,
 }
 
-/// A filter in memory is not displaced because of chance. A count has a standard error of its square root; what is there
-/// keeps its place unless another filter's use is higher by this many of them. Two are too few: both counts vary, and the
-/// highest of many is compared with the lowest.
+/// A filter in memory is not displaced because of chance. A count has a standard error of its square root; what is
+/// there keeps its place unless another filter's use is higher by this many of them. Two are too few: both counts vary,
+/// and the highest of many is compared with the lowest.
 const HELD_SIGMAS: f64 = 4.0;
 
-/// To load a filter costs as much as a useless read of a data block, and one more for each multiple of these bytes. A device
-/// streams about 256 KiB in the time of a random read, and what a plan gives usually stays for several plans, for which
-/// a factor of 8 stands.
+/// To load a filter costs as much as a useless read of a data block, and one more for each multiple of these bytes. A
+/// device streams about 256 KiB in the time of a random read, and what a plan gives usually stays for several plans,
+/// for which a factor of 8 stands.
 const BYTES_PER_READ: u64 = 2 << 20;
 
 impl Demand {

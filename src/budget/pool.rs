@@ -194,8 +194,8 @@ impl Pool {
         (places, demands)
     }
 
-    /// Loads a unit's block if it should be in memory, or larger; gives what `may_match` says of the block. `None` if it
-    /// should not, or another thread is at it, or it fails.
+    /// Loads a unit's block if it should be in memory, or larger; gives what `may_match` says of the block. `None` if
+    /// it should not, or another thread is at it, or it fails.
     pub(super) fn load(&self, file: &File, number: u32, unit: &Unit, may_match: Matching<'_>) -> Option<bool> {
         let turn = unit.begin()?;
         let answer = self.load_in(&turn, file, number, unit, may_match);
@@ -350,7 +350,8 @@ impl Pool {
         turn.hold(shrunk, charge);
     }
 
-    /// Shrinks or drops the next block that is larger than planned. `false` if there is none, or other threads are at it.
+    /// Shrinks or drops the next block that is larger than planned. `false` if there is none, or other threads are at
+    /// it.
     fn release_one(&self) -> bool {
         match self.hand.try_lock() {
             Ok(mut hand) => self.release_next(&mut hand),

@@ -104,8 +104,8 @@ fn reason(state: FilterState, recent_absent: f64) -> BudgetReason {
 
 /// What a budget has done so far.
 ///
-/// The bytes are those of filter blocks. Beside them, a budget takes up to about 250 bytes for each file, and 40 for each
-/// partition; and for each block in memory some 500.
+/// The bytes are those of filter blocks. Beside them, a budget takes up to about 250 bytes for each file, and 40 for
+/// each partition; and for each block in memory some 500.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BudgetStats {

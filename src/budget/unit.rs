@@ -304,7 +304,8 @@ impl Turn<'_> {
         self.unit.held.store(Some(Arc::new(Held::Failed(Failure::new(Arc::new(reason), failures)))));
     }
 
-    /// What `load` gives. If it panics, the unit notes a failure and the panic goes on, to the caller who brought `load`.
+    /// What `load` gives. If it panics, the unit notes a failure and the panic goes on, to the caller who brought
+    /// `load`.
     pub(super) fn load(
         &self,
         load: impl FnOnce() -> Result<FilterBlock<Bytes>, BlockError>,

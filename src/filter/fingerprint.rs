@@ -212,8 +212,8 @@ impl<const BYTES: usize> Width for WholeBytes<BYTES> {
 /// Fingerprints of any number of bits: cell `i` begins at bit `i * bits`, and lies in the `WINDOW` bytes that begin at
 /// the byte of its first bit, wherever in that byte it begins.
 ///
-/// Up to 16 bits, with the 7 before them, always fit 4 bytes. 17 to 31 bits are up to 38 with them, so 8 bytes are read.
-/// (Up to 25 would fit 4 bytes; one rule for all is worth the 4 bytes more at the end of a payload.)
+/// Up to 16 bits, with the 7 before them, always fit 4 bytes. 17 to 31 bits are up to 38 with them, so 8 bytes are
+/// read. (Up to 25 would fit 4 bytes; one rule for all is worth the 4 bytes more at the end of a payload.)
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Packed<const WINDOW: usize> {
     pub(crate) bits: u8,

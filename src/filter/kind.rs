@@ -107,8 +107,8 @@ impl Default for BuildLimits {
 ///    `mod.rs` says what the filter is, what it costs, and when to choose it.
 /// 2. Give it an entry in the table of kinds, in `src/ids.rs`. Blocks, policies, [`all`](crate::kind::all), the
 ///    advice, the command line, fuzzing and the tests that go through all kinds then know it.
-/// 3. Describe its bytes in a section of FORMAT.md with test vectors, and add fixtures. ARCHITECTURE.md lists the files,
-///    and the commands that measure its times.
+/// 3. Describe its bytes in a section of FORMAT.md with test vectors, and add fixtures. ARCHITECTURE.md lists the
+///    files, and the commands that measure its times.
 ///
 /// # How to bring a kind of one's own
 ///
@@ -270,8 +270,8 @@ pub trait StreamedPayload: fmt::Debug + Send + Sized + 'static {
 /// Passes `hashes` to `insert` in chunks, and returns how many of them differ from the one before; `last` precedes the
 /// first.
 ///
-/// A chunk stays in the first-level cache between counting and inserting, and is one that inserting the chunk before has
-/// prefetched.
+/// A chunk stays in the first-level cache between counting and inserting, and is one that inserting the chunk before
+/// has prefetched.
 pub(crate) fn for_each_chunk(mut last: Option<KeyHash>, hashes: &[KeyHash], mut insert: impl FnMut(&[KeyHash])) -> u64 {
     let mut differing = 0;
     for chunk in hashes.chunks(HASHES_AHEAD) {
@@ -429,8 +429,8 @@ pub trait FilterShape: Copy + fmt::Debug + Send + Sync + 'static {
     }
 
     /// Writes the payload of `smaller`, which [`shrunk`](Self::shrunk) gave, from a payload of this shape that was
-    /// verified. `out` is zeroed and has its length. Whatever the payload contained must be contained in what is written.
-    /// `false` when it cannot be done.
+    /// verified. `out` is zeroed and has its length. Whatever the payload contained must be contained in what is
+    /// written. `false` when it cannot be done.
     fn shrink_into(&self, _smaller: &Self, _payload: &[u8], _out: &mut [u8]) -> bool {
         false
     }
@@ -612,11 +612,11 @@ pub enum FallbackReason {
     /// The engine's own hash function panicked while a key was added, so the filter might lack that key. The file gets
     /// no filter, so no block records this reason.
     Interrupted,
-    /// Keys that were to be cut by range, or to be in a range filter, did not ascend. The file gets no filter, so no block
-    /// records this reason.
+    /// Keys that were to be cut by range, or to be in a range filter, did not ascend. The file gets no filter, so no
+    /// block records this reason.
     KeysOutOfOrder,
-    /// A key extractor gave a part for a prefix that a key with the prefix does not have, or a part that is no prefix of its
-    /// key, or none for the part itself. The file gets no range filter, so no block records this reason.
+    /// A key extractor gave a part for a prefix that a key with the prefix does not have, or a part that is no prefix
+    /// of its key, or none for the part itself. The file gets no range filter, so no block records this reason.
     UnstableExtractor,
     /// The file holds a range tombstone, which a scan must not skip. The file gets no range filter, so no block records
     /// this reason.

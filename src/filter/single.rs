@@ -3,10 +3,10 @@
 //! `FilterBlock::may_contain` calls `OpenShape::may_contain` in `block/shape.rs`, and that calls a [`SingleProbe`] of
 //! `kernel`: a function pointer, chosen when the block was opened. `OpenShape` gets it from its kind's
 //! [`ProbedSingly::single_probe`], and passes itself to the function, which finds its shape and payload through
-//! [`OpenFilter`]. Unless a kind has a better function, it is [`probe_shape`]. Blocked Bloom filters go another way: their
-//! function comes from `line::single_probe`, has the instruction set and the number of probes as constants, and finds the
-//! lines through `HasLines`. Where the crate is compiled for an instruction set (`simd::COMPILED`), `OpenShape` probes
-//! them inline, without a pointer.
+//! [`OpenFilter`]. Unless a kind has a better function, it is [`probe_shape`]. Blocked Bloom filters go another way:
+//! their function comes from `line::single_probe`, has the instruction set and the number of probes as constants, and
+//! finds the lines through `HasLines`. Where the crate is compiled for an instruction set (`simd::COMPILED`),
+//! `OpenShape` probes them inline, without a pointer.
 
 use super::kind::FilterShape;
 use crate::hash::KeyHash;

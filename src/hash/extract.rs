@@ -22,9 +22,10 @@ use std::borrow::Cow;
 /// # Prefix scans
 ///
 /// [`TableSet::scan_prefix`] gives all keys with a prefix. It skips tables by [`TableSet::matches_prefix`], which an
-/// engine's own scan can use, too, or [`Table::may_contain_prefix`]. They compare the prefix with the table's range, and
-/// then probe the filter if it can tell: a filter of whole keys alone cannot, for a prefix is none of them. A filter of
-/// extracted parts can, where [`extract_prefix`](Self::extract_prefix) gives the one part that all keys with the prefix have.
+/// engine's own scan can use, too, or [`Table::may_contain_prefix`]. They compare the prefix with the table's range,
+/// and then probe the filter if it can tell: a filter of whole keys alone cannot, for a prefix is none of them. A
+/// filter of extracted parts can, where [`extract_prefix`](Self::extract_prefix) gives the one part that all keys with
+/// the prefix have.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -94,8 +95,8 @@ pub trait KeyExtractor: Send + Sync + fmt::Debug {
     }
 }
 
-/// Checks that `extractor` keeps the promise of [`KeyExtractor::extract_prefix`] for each prefix of `key`: the part that
-/// it gives for the prefix is the part of all longer prefixes and of the key itself.
+/// Checks that `extractor` keeps the promise of [`KeyExtractor::extract_prefix`] for each prefix of `key`: the part
+/// that it gives for the prefix is the part of all longer prefixes and of the key itself.
 ///
 /// It is for tests: give it keys of each form that the store has. The time it takes grows with the square of the key's
 /// length.

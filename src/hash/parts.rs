@@ -27,8 +27,8 @@ pub struct Domain {
     tag: u64,
 }
 
-/// Seeds the hashes of domain names: the ASCII bytes `sstfdoma`, read as a big-endian number. A seed of its own, so that
-/// no key's hash is a tag.
+/// Seeds the hashes of domain names: the ASCII bytes `sstfdoma`, read as a big-endian number. A seed of its own, so
+/// that no key's hash is a tag.
 const DOMAIN_SEED: u64 = 0x7373_7466_646f_6d61;
 
 impl Domain {
@@ -57,21 +57,22 @@ impl KeyHash {
     /// matters.
     #[must_use]
     pub const fn in_domain(self, domain: Domain) -> Self {
-        // Mixed, because hashes that differ by one constant alone are related: fuse filters would put them side by side.
+        // Mixed, because hashes that differ by one constant alone are related: fuse filters would put them side by
+        // side.
         Self(mix64(self.0 ^ domain.tag))
     }
 }
 
 /// What of each key goes into a filter: the whole key, and parts of it by any number of extractors.
 ///
-/// A filter of whole keys serves point lookups; one of parts serves scans of prefixes. One filter can hold both, for the
-/// bits of both: each key adds one entry for itself, and one for each part that the key before it does not have.
+/// A filter of whole keys serves point lookups; one of parts serves scans of prefixes. One filter can hold both, for
+/// the bits of both: each key adds one entry for itself, and one for each part that the key before it does not have.
 /// Parts are hashed in the [`Domain`] of their extractor's name.
 ///
 /// Give them to the builder ([`BuildContext::with_key_parts`](crate::BuildContext::with_key_parts), which serves whole,
 /// partitioned and sidecar filters, or [`TableOptions::with_key_parts`](crate::sst::TableOptions::with_key_parts)), and
-/// add keys: the builder extracts and hashes their parts. The block records which parts it holds, so an extractor can be
-/// added to a store, changed under a new name, or dropped at any time. A filter without the part that a reader
+/// add keys: the builder extracts and hashes their parts. The block records which parts it holds, so an extractor can
+/// be added to a store, changed under a new name, or dropped at any time. A filter without the part that a reader
 /// probes for answers "may be present".
 ///
 /// ```
@@ -194,8 +195,8 @@ impl KeyParts {
         PreparedPrefix { prefix, hashes: self.extractors.iter().filter_map(hash).collect() }
     }
 
-    /// The hashes that stand for `key` in a filter that holds these parts, each with its domain: its own, which has none,
-    /// then those of its parts. A key outside the domain of an extractor has no part by it.
+    /// The hashes that stand for `key` in a filter that holds these parts, each with its domain: its own, which has
+    /// none, then those of its parts. A key outside the domain of an extractor has no part by it.
     pub(crate) fn hashes<'a>(
         &'a self,
         hasher: &'a KeyHasher,
@@ -206,8 +207,8 @@ impl KeyParts {
         whole.into_iter().chain(self.extractors.iter().filter_map(of_part))
     }
 
-    /// Without the parts of these extractors, and of those that a filter cannot name: names have 1 to 255 bytes, and there
-    /// are [`MAX_EXTRACTORS`] at most.
+    /// Without the parts of these extractors, and of those that a filter cannot name: names have 1 to 255 bytes, and
+    /// there are [`MAX_EXTRACTORS`] at most.
     pub(crate) fn without(&self, unstable: &[String]) -> Self {
         let is_held = |part: &&DomainExtractor| {
             let name = part.extractor.name();
@@ -283,7 +284,8 @@ impl<'a> PreparedPrefix<'a> {
         self.prefix
     }
 
-    /// The hash that every key with the prefix has in a domain, for each extractor that has one part for all these keys.
+    /// The hash that every key with the prefix has in a domain, for each extractor that has one part for all these
+    /// keys.
     pub(crate) fn hashes(&self) -> impl Iterator<Item = (Domain, KeyHash)> + '_ {
         self.hashes.iter().copied()
     }
@@ -337,8 +339,8 @@ impl PrefixWatch {
     }
 }
 
-/// This many keys of a table, and this many bytes of each, are looked at in all their prefixes; of later keys, one prefix
-/// each. All prefixes of all keys would take longer than the hashing.
+/// This many keys of a table, and this many bytes of each, are looked at in all their prefixes; of later keys, one
+/// prefix each. All prefixes of all keys would take longer than the hashing.
 const WATCHED_KEYS: usize = 8;
 const WATCHED_BYTES: usize = 64;
 

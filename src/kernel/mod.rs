@@ -3,7 +3,8 @@
 //! A kernel lives with its kind, in `filter/blocked_bloom/line` and `filter/ribbon/simd`. It works on plain slices,
 //! knows the bits of a payload and nothing of blocks, policies or files, and has one form for each instruction set;
 //! `portable` is plain Rust, and what the others are tested against: all give the same answers and the same bytes.
-//! Which one runs is decided once per call from outside, never inside a loop; for single probes, when a block is opened.
+//! Which one runs is decided once per call from outside, never inside a loop; for single probes, when a block is
+//! opened.
 //!
 //! Compiled for NEON, or for AVX-512 with all extensions in use, the choice is a constant. Compiled for AVX2, single
 //! probes of blocked Bloom filters use AVX2 and are inlined, and all else is still decided at run time.
@@ -39,8 +40,8 @@ macro_rules! dispatch {
 }
 pub(crate) use dispatch;
 
-/// Calls `$kernel` with the type of the instruction set in use, from `$sets::avx512`, `$sets::avx2` or `$sets::neon`, or
-/// calls `$portable`.
+/// Calls `$kernel` with the type of the instruction set in use, from `$sets::avx512`, `$sets::avx2` or `$sets::neon`,
+/// or calls `$portable`.
 ///
 /// A generic kernel cannot have the instructions of its type parameter. It is inlined into a function that has them.
 macro_rules! dispatch_generic {
@@ -86,12 +87,12 @@ pub(crate) mod prefetch;
 
 use crate::hash::KeyHash;
 
-/// The probe of single keys in a filter: a function that is chosen, with its instruction set, when the filter is opened.
-/// It gets the block's bytes, the key's hash, and what the block knows of its filter, an `S`.
+/// The probe of single keys in a filter: a function that is chosen, with its instruction set, when the filter is
+/// opened. It gets the block's bytes, the key's hash, and what the block knows of its filter, an `S`.
 ///
 /// One call through a pointer takes half as long as matching the kind, its parameters and the instruction set for each
-/// key. Rejected: a match of the kind before the call, to inline some kinds (a tenth slower for all), and assembly, which
-/// needs no call (no faster).
+/// key. Rejected: a match of the kind before the call, to inline some kinds (a tenth slower for all), and assembly,
+/// which needs no call (no faster).
 pub(crate) struct SingleProbe<S>(unsafe fn(&[u8], KeyHash, &S) -> bool);
 
 impl<S> SingleProbe<S> {

@@ -1,9 +1,9 @@
 //! The lower bounds of the partitions of a filter that is cut by key range.
 //!
 //! Bounds are separators: the shortest keys that are above all keys of one partition and not above those of the next.
-//! Sixteen partitions share one copy of the prefix that their bounds have in common. They are stored as they are held in memory, so
-//! that an index takes no more memory than it has bytes, whatever it claims: with prefixes that refer to the bound before, as
-//! in blocks of a table, a forged index of some MiB could claim gigabytes.
+//! Sixteen partitions share one copy of the prefix that their bounds have in common. They are stored as they are held
+//! in memory, so that an index takes no more memory than it has bytes, whatever it claims: with prefixes that refer to
+//! the bound before, as in blocks of a table, a forged index of some MiB could claim gigabytes.
 
 use crate::codec::{common_prefix, put_varint};
 
@@ -91,7 +91,8 @@ pub(super) fn separator<'a>(last: &[u8], first: &'a [u8]) -> &'a [u8] {
 /// The prefix of the bounds of the group that begins with partition `first`.
 pub(super) fn group_prefix<'a>(bounds: &[&'a [u8]], first: usize) -> &'a [u8] {
     let end = (first + GROUP).min(bounds.len());
-    // Not partition 0, whose bound is empty and not stored. Bounds ascend, so the two at the ends have in common what all have.
+    // Not partition 0, whose bound is empty and not stored. Bounds ascend, so the two at the ends have in common what
+    // all have.
     let group = bounds.get(first.max(1)..end).unwrap_or_default();
     match group {
         [one, .., last] => last.get(..common_prefix(one, last)).unwrap_or_default(),

@@ -20,17 +20,17 @@ use crate::threads::{share, worthwhile};
 
 /// Builds the partitioned filter of one file.
 ///
-/// Calls follow `(add_key | add_hash)* finish`. Cut by key range, keys must ascend, and a partition is built as soon as it is
-/// full: hashes of one partition are held, not those of the file. Cut by hash range, keys come in any order, and all
-/// hashes are held until [`finish`](Self::finish), which builds as many partitions at a time as the context has threads,
-/// and memory for them.
+/// Calls follow `(add_key | add_hash)* finish`. Cut by key range, keys must ascend, and a partition is built as soon as
+/// it is full: hashes of one partition are held, not those of the file. Cut by hash range, keys come in any order, and
+/// all hashes are held until [`finish`](Self::finish), which builds as many partitions at a time as the context has
+/// threads, and memory for them.
 ///
-/// Cut by key range, a key and all of its [parts](BuildContext::with_key_parts) are in one partition. Cut by hash range,
-/// each hash has a place of its own. The same keys, options and policy give the same bytes on every platform and with any
-/// number of threads.
+/// Cut by key range, a key and all of its [parts](BuildContext::with_key_parts) are in one partition. Cut by hash
+/// range, each hash has a place of its own. The same keys, options and policy give the same bytes on every platform and
+/// with any number of threads.
 ///
-/// If a hash function, an extractor or a policy of the engine's panics in a call, the filter may lack that key: it is then not built
-/// ([`FallbackReason::Interrupted`]). Keys that do not ascend where they should have the same effect
+/// If a hash function, an extractor or a policy of the engine's panics in a call, the filter may lack that key: it is
+/// then not built ([`FallbackReason::Interrupted`]). Keys that do not ascend where they should have the same effect
 /// ([`FallbackReason::KeysOutOfOrder`]), because a reader would look for them in the wrong partition.
 ///
 /// ```
@@ -78,8 +78,8 @@ pub struct PartitionedBuilder {
 const BESIDE_PARTITION: u64 = 64;
 
 impl PartitionedBuilder {
-    /// A builder for one file. Each partition gets a filter from `policy`, built in `context`; the container is bound to
-    /// the context's file.
+    /// A builder for one file. Each partition gets a filter from `policy`, built in `context`; the container is bound
+    /// to the context's file.
     #[must_use]
     pub fn new(policy: Arc<dyn FilterPolicy>, context: &BuildContext, options: PartitionOptions) -> Self {
         let identity = BlockIdentity { hash: context.hasher.identity(), file: context.file_id };
@@ -122,8 +122,8 @@ impl PartitionedBuilder {
         self.is_interrupted = was_interrupted;
     }
 
-    /// Adds a whole key by its hash, for engines that have hashed it already: the filter then says that it holds whole keys
-    /// and no parts, whatever the context names. Cut by hash range, `key` is not used and may be empty.
+    /// Adds a whole key by its hash, for engines that have hashed it already: the filter then says that it holds whole
+    /// keys and no parts, whatever the context names. Cut by hash range, `key` is not used and may be empty.
     pub fn add_hash(&mut self, key: &[u8], hash: KeyHash) {
         self.parts.iter_mut().for_each(|parts| parts.note_bare_hashes());
         self.add(key, &[hash]);
@@ -255,8 +255,8 @@ impl PartitionedBuilder {
         Ok(())
     }
 
-    /// Builds a partition of each run of hashes, several at a time where there are threads and memory for them. Gives the
-    /// most bytes that were used at once.
+    /// Builds a partition of each run of hashes, several at a time where there are threads and memory for them. Gives
+    /// the most bytes that were used at once.
     fn build_runs(&mut self, runs: &[&[KeyHash]], partitions: u32) -> u64 {
         let Some((longest, _)) = runs.iter().enumerate().max_by_key(|(_, run)| run.len()) else { return 0 };
         let policy = &*self.policy;
@@ -316,8 +316,8 @@ fn bytes_of(hashes: &Vec<KeyHash>) -> u64 {
 fn most_hashes(policy: &dyn FilterPolicy, context: &BuildContext, target_bytes: u32) -> usize {
     let target = u64::from(target_bytes);
     let fits = |keys: u64| policy.block_bytes(context, keys).is_some_and(|bytes| bytes <= target);
-    // From the highest binary digit on, and not by halving: sizes fall where a kind's least number of keys is reached, and
-    // that is a power of two. No more than eight keys to the byte: a filter of less than a bit per key is none.
+    // From the highest binary digit on, and not by halving: sizes fall where a kind's least number of keys is reached,
+    // and that is a power of two. No more than eight keys to the byte: a filter of less than a bit per key is none.
     let highest = (target * 8).ilog2();
     let most =
         (0..=highest).rev().fold(0, |keys, digit| if fits(keys | 1 << digit) { keys | 1 << digit } else { keys });
@@ -326,7 +326,8 @@ fn most_hashes(policy: &dyn FilterPolicy, context: &BuildContext, target_bytes: 
 }
 
 /// Into how many partitions `hashes` hashes are cut, so that hardly any has more than `most`: the mean lies four
-/// standard deviations below. Odd, which keeps distinct hashes distinct inside a partition. `None` beyond the format's limit.
+/// standard deviations below. Odd, which keeps distinct hashes distinct inside a partition. `None` beyond the format's
+/// limit.
 fn odd_partitions(hashes: usize, most: usize) -> Option<u32> {
     let mean = most.saturating_sub(4 * most.isqrt()).max(most / 2).max(1);
     let partitions = hashes.div_ceil(mean) | 1;

@@ -92,8 +92,8 @@ impl BuiltPartitions {
         self.partitions.get(number as usize).map(|partition| &partition.bound[..])
     }
 
-    /// Puts opaque bytes of the engine's behind the block of a partition, with a checksum of their own in the top index.
-    /// They replace those given before.
+    /// Puts opaque bytes of the engine's behind the block of a partition, with a checksum of their own in the top
+    /// index. They replace those given before.
     ///
     /// # Errors
     ///

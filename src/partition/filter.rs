@@ -10,12 +10,12 @@ use crate::hash::{HashIdentity, KeyHash, PreparedPrefix};
 
 /// A partitioned filter over any bytes that hold all of it: owned, borrowed, shared or mapped.
 ///
-/// A partition is verified once: by [`load`](Self::load), or after [`open`](Self::open) when it is first probed, so that
-/// a mapped container is read only where it is used. One that is damaged answers "may be present" for its own keys only,
-/// and [`problems`](Self::problems) names it.
+/// A partition is verified once: by [`load`](Self::load), or after [`open`](Self::open) when it is first probed, so
+/// that a mapped container is read only where it is used. One that is damaged answers "may be present" for its own keys
+/// only, and [`problems`](Self::problems) names it.
 ///
-/// Beside the container's bytes it takes, whatever they claim, at most eleven times their number, and of a container that
-/// was written with partitions of some KiB, a few percent.
+/// Beside the container's bytes it takes, whatever they claim, at most eleven times their number, and of a container
+/// that was written with partitions of some KiB, a few percent.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -39,8 +39,8 @@ use crate::hash::{HashIdentity, KeyHash, PreparedPrefix};
 pub struct PartitionedFilter<D> {
     data: D,
     index: PartitionIndex,
-    /// The states of [`GROUP`] partitions each, from when one of them is first probed that has a block: a top index has two
-    /// bytes for a partition without one.
+    /// The states of [`GROUP`] partitions each, from when one of them is first probed that has a block: a top index has
+    /// two bytes for a partition without one.
     opened: Box<[OnceLock<Box<[State; GROUP]>>]>,
 }
 
@@ -54,8 +54,8 @@ const GROUP: usize = 16;
 static WITHOUT_FILTER: BlockError = BlockError::PartitionWithoutFilter;
 
 impl<D: AsRef<[u8]>> PartitionedFilter<D> {
-    /// Opens the container that fills `data` exactly, and verifies its top index. Each partition is verified when it is first
-    /// probed, and those that must hold known keys before any other.
+    /// Opens the container that fills `data` exactly, and verifies its top index. Each partition is verified when it is
+    /// first probed, and those that must hold known keys before any other.
     ///
     /// # Errors
     ///
@@ -76,8 +76,8 @@ impl<D: AsRef<[u8]>> PartitionedFilter<D> {
         Ok(Self { data, index, opened })
     }
 
-    /// Like [`open`](Self::open), and verifies all partitions: reads the whole container once. Damaged partitions are no
-    /// error: they are among the [`problems`](Self::problems).
+    /// Like [`open`](Self::open), and verifies all partitions: reads the whole container once. Damaged partitions are
+    /// no error: they are among the [`problems`](Self::problems).
     ///
     /// # Errors
     ///
@@ -128,7 +128,8 @@ impl<D: AsRef<[u8]>> PartitionedFilter<D> {
         Some(answer)
     }
 
-    /// Probes for any key with a prefix. Where the filter holds no part that follows from the prefix, the file may have one.
+    /// Probes for any key with a prefix. Where the filter holds no part that follows from the prefix, the file may have
+    /// one.
     #[must_use]
     pub fn probe_prefix(&self, prefix: &PreparedPrefix<'_>) -> Probe<'_> {
         self.probe_for_prefix(prefix).unwrap_or(Probe::MaybePresent)
@@ -195,8 +196,8 @@ impl<D: AsRef<[u8]>> PartitionedFilter<D> {
         range.and_then(|(start, end)| self.data.as_ref().get(start..end)).unwrap_or_default()
     }
 
-    /// The partitions that cannot be used, each with the reason: those that were verified and are damaged, and those that
-    /// were written without a filter.
+    /// The partitions that cannot be used, each with the reason: those that were verified and are damaged, and those
+    /// that were written without a filter.
     pub fn problems(&self) -> impl Iterator<Item = (u32, &BlockError)> {
         (0..self.index.partitions()).filter_map(|number| {
             let is_without = self.index.block_range(number).is_empty();

@@ -16,19 +16,21 @@ use crate::ids::FileId;
 
 /// Where the partitions of one file's filter are, and which keys are in them.
 ///
-/// It does no input or output: it says which bytes to read, and opens them. So it serves any reader, synchronous or not,
-/// with any cache. Opening a file:
+/// It does no input or output: it says which bytes to read, and opens them. So it serves any reader, synchronous or
+/// not, with any cache. Opening a file:
 ///
-/// 1. [`tail_bytes`](Self::tail_bytes) of the container's last [`MAX_END_BYTES`](Self::MAX_END_BYTES) bytes says how many bytes at its end hold the index.
-/// 2. [`load`](Self::load) checks these and keeps what a lookup needs: about 16 bytes per partition, and the bounds of keys.
-/// 3. With [known keys](LoadContext::with_known_keys), [`check_known_keys`](Self::check_known_keys) reads the partitions
-///    that must hold them, at the latest before another partition is opened.
+/// 1. [`tail_bytes`](Self::tail_bytes) of the container's last [`MAX_END_BYTES`](Self::MAX_END_BYTES) bytes says how
+///    many bytes at its end hold the index.
+/// 2. [`load`](Self::load) checks these and keeps what a lookup needs: about 16 bytes per partition, and the bounds of
+///    keys.
+/// 3. With [known keys](LoadContext::with_known_keys), [`check_known_keys`](Self::check_known_keys) reads the
+///    partitions that must hold them, at the latest before another partition is opened.
 ///
 /// A lookup:
 ///
 /// 1. [`place`](Self::place) names the partition of a key and where its bytes are.
-/// 2. [`open`](Self::open) checks these bytes. **Probe the block with [`PartitionPlace::hash`]**, which differs from the
-///    key's own hash where the filter is cut by hash range.
+/// 2. [`open`](Self::open) checks these bytes. **Probe the block with [`PartitionPlace::hash`]**, which differs from
+///    the key's own hash where the filter is cut by hash range.
 ///
 /// Whatever fails means "may be present".
 ///
@@ -46,8 +48,8 @@ pub struct PartitionIndex {
     extras: Option<Box<Extras>>,
 }
 
-/// What an index has where a filter holds other than whole keys, where its reader knows some of these, or has kinds of its
-/// own.
+/// What an index has where a filter holds other than whole keys, where its reader knows some of these, or has kinds of
+/// its own.
 struct Extras {
     kinds: KindRegistry,
     /// The field that says which parts of keys the filter holds.
@@ -111,7 +113,8 @@ impl PartitionIndex {
     pub const MAX_END_BYTES: usize = super::trailer::MAX_END_BYTES;
 
     /// How many bytes at the end of a container hold its top index and trailer, from the container's last
-    /// [`MAX_END_BYTES`](Self::MAX_END_BYTES), or all of a shorter one. Compare it with the container's length before allocating memory for it.
+    /// [`MAX_END_BYTES`](Self::MAX_END_BYTES), or all of a shorter one. Compare it with the container's length before
+    /// allocating memory for it.
     ///
     /// # Errors
     ///
@@ -120,9 +123,9 @@ impl PartitionIndex {
         ContainerTrailer::decode(end).map(|trailer| tail_bytes_of(&trailer))
     }
 
-    /// The index in the last [`tail_bytes`](Self::tail_bytes) of a container, exactly these. `context` describes the reader: a
-    /// [`LoadContext`], or a `&KeyHasher` where the container is not bound to a file. Known keys are kept, and looked for in
-    /// the partitions that must hold them, before any other partition is opened.
+    /// The index in the last [`tail_bytes`](Self::tail_bytes) of a container, exactly these. `context` describes the
+    /// reader: a [`LoadContext`], or a `&KeyHasher` where the container is not bound to a file. Known keys are kept,
+    /// and looked for in the partitions that must hold them, before any other partition is opened.
     ///
     /// Takes no more memory than ten times the bytes given, whatever they claim.
     ///
@@ -192,8 +195,8 @@ impl PartitionIndex {
     }
 
     /// Reads the partitions that must hold [known keys](LoadContext::with_known_keys), and looks whether they do. Reads
-    /// nothing if that is known, or if there are no such keys. A partition that cannot be read decides nothing, if another
-    /// one can.
+    /// nothing if that is known, or if there are no such keys. A partition that cannot be read decides nothing, if
+    /// another one can.
     ///
     /// # Errors
     ///
@@ -219,8 +222,9 @@ impl PartitionIndex {
         }
     }
 
-    /// The partition that holds the key if any does. `hash` is the whole key's, by the hasher of the container. In a filter
-    /// that holds extracted parts alone, every key may be present: the place has no block, and the number of no partition.
+    /// The partition that holds the key if any does. `hash` is the whole key's, by the hasher of the container. In a
+    /// filter that holds extracted parts alone, every key may be present: the place has no block, and the number of no
+    /// partition.
     #[must_use]
     #[inline]
     pub fn place(&self, key: &[u8], hash: KeyHash) -> PartitionPlace {
@@ -243,12 +247,13 @@ impl PartitionIndex {
         }
     }
 
-    /// The partitions that can hold a key with the prefix, in order. The file has such a key only if the block of one of
-    /// them may contain the hash of its place.
+    /// The partitions that can hold a key with the prefix, in order. The file has such a key only if the block of one
+    /// of them may contain the hash of its place.
     ///
     /// # Errors
     ///
-    /// [`BlockError::PartNotHeld`] where the filter holds no part that follows from the prefix: the file may have such keys.
+    /// [`BlockError::PartNotHeld`] where the filter holds no part that follows from the prefix: the file may have such
+    /// keys.
     pub fn places_with_prefix<'a>(
         &'a self,
         prefix: &PreparedPrefix<'a>,
@@ -299,8 +304,8 @@ impl PartitionIndex {
                 (number as usize, number as usize + 1, hash)
             }
         };
-        // The partition of the prefix itself, and all whose lower bounds begin with it: a bound above those is above all
-        // keys with the prefix.
+        // The partition of the prefix itself, and all whose lower bounds begin with it: a bound above those is above
+        // all keys with the prefix.
         let numbers =
             (first..end).take_while(move |&number| number == first || self.bounds.begins_with(number, prefix));
         numbers.map(move |number| self.place_at(number, hash))
@@ -335,9 +340,10 @@ impl PartitionIndex {
     ///
     /// # Errors
     ///
-    /// [`BlockError`] when the partition has no filter, or the bytes are not the ones that were written for it; when a known
-    /// key is absent, here or in a partition that was opened before; [`BlockError::KnownKeysUnchecked`] when the partitions
-    /// that must hold known keys come first. To a read, all of them mean "may be present" for the keys of this partition.
+    /// [`BlockError`] when the partition has no filter, or the bytes are not the ones that were written for it; when a
+    /// known key is absent, here or in a partition that was opened before; [`BlockError::KnownKeysUnchecked`] when the
+    /// partitions that must hold known keys come first. To a read, all of them mean "may be present" for the keys of
+    /// this partition.
     pub fn open<D: AsRef<[u8]>>(&self, number: u32, block: D) -> Result<FilterBlock<D>, BlockError> {
         let block = self.verified(number, block)?;
         if let Some(known) = self.known() {
@@ -369,8 +375,8 @@ impl PartitionIndex {
         place.offset..place.offset + u64::from(place.block_bytes)
     }
 
-    /// Where the block of a partition is, from the first byte of the container: empty where it has no filter. For readers
-    /// that have kept the number of a [`place`](Self::place).
+    /// Where the block of a partition is, from the first byte of the container: empty where it has no filter. For
+    /// readers that have kept the number of a [`place`](Self::place).
     ///
     /// # Errors
     ///

@@ -68,8 +68,8 @@ impl KnownKeys {
     ///
     /// # Errors
     ///
-    /// [`BlockError::KnownKeyAbsent`] if one is absent, here or before. [`BlockError::KnownKeysUnchecked`] if the partition
-    /// must hold none, and there is no verdict yet.
+    /// [`BlockError::KnownKeyAbsent`] if one is absent, here or before. [`BlockError::KnownKeysUnchecked`] if the
+    /// partition must hold none, and there is no verdict yet.
     pub(super) fn check(
         &self,
         number: u32,
@@ -91,7 +91,8 @@ impl KnownKeys {
         }
     }
 
-    /// Accepts the filter although some partitions with known keys could not be read, if another was seen to hold its own.
+    /// Accepts the filter although some partitions with known keys could not be read, if another was seen to hold its
+    /// own.
     pub(super) fn accept_what_was_seen(&self) -> bool {
         let is_seen = self.seen.load(Ordering::Acquire) & (REFUSED - 1) != 0;
         if is_seen {

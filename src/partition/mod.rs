@@ -8,7 +8,8 @@
 //! There are two ways to [cut](PartitionCut) a filter:
 //!
 //! - by **key range**: a partition holds a run of the sorted keys, and is found by comparing a key with the lower
-//!   bounds of partitions. Lookups of neighbouring keys, and scans, read the same partition; keys must be added in order.
+//!   bounds of partitions. Lookups of neighbouring keys, and scans, read the same partition; keys must be added in
+//!   order.
 //! - by **hash range**: a partition holds the keys of a range of hashes. It is found by one multiplication, and needs
 //!   neither keys nor their order: it is right for engines that hand over hashes only.
 //!

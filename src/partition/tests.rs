@@ -1,5 +1,5 @@
-//! Containers of a few partitions. The failure guarded against: a key is added to one partition and looked up in another,
-//! and so is lost.
+//! Containers of a few partitions. The failure guarded against: a key is added to one partition and looked up in
+//! another, and so is lost.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! The end of a container: the parts of keys that it holds, if they are not whole keys alone, the file's fingerprint, if
-//! it is bound to one, and 32 bytes.
+//! The end of a container: the parts of keys that it holds, if they are not whole keys alone, the file's fingerprint,
+//! if it is bound to one, and 32 bytes.
 //!
 //! ```text
 //! domain tags, parts word    as in a filter block

@@ -213,8 +213,8 @@ impl KindPolicy {
         self.kind.block_bytes(&self.rules, keys)
     }
 
-    /// Bytes and false positive rate of the unbound block for `keys` distinct keys, fallback included; `None` beyond the
-    /// format's limits.
+    /// Bytes and false positive rate of the unbound block for `keys` distinct keys, fallback included; `None` beyond
+    /// the format's limits.
     pub(super) fn bytes_and_fpr(&self, keys: u64) -> Option<(u64, f64)> {
         let fallback = |_| Self::new(BlockedBloomKind::new(self.rules.fallback_size)).plan(keys, None);
         let plan = self.plan(keys, None).or_else(fallback).ok()?;

@@ -2,19 +2,19 @@
 //!
 //! A lookup of an absent key probes the filter of each sorted run, and reads in vain where the filter is wrong: the
 //! useless reads to expect are the sum of the rates over the runs. With equal bits per key everywhere, each run adds as
-//! much to the sum, although nine tenths of the memory are in the last level. A bit per key for a level of a tenth of the
-//! keys costs a tenth as much and lowers its rate by the same factor, so the sum is least where small levels have more
-//! bits per key, and lower rates, than large ones.
+//! much to the sum, although nine tenths of the memory are in the last level. A bit per key for a level of a tenth of
+//! the keys costs a tenth as much and lowers its rate by the same factor, so the sum is least where small levels have
+//! more bits per key, and lower rates, than large ones.
 //!
-//! N. Dayan, M. Athanassoulis, S. Idreos, *Monkey: Optimal Navigable Key-Value Store* (SIGMOD 2017, section 4) solve this
-//! for ideal Bloom filters, of ln(1/p) / ln(2)^2 bits per key for the rate p. The gain of one more bit must be the same
-//! in all levels, so the rate of a run is in proportion to its keys. Where that exceeds 1, the level has no filter: its
-//! memory serves the others better.
+//! N. Dayan, M. Athanassoulis, S. Idreos, *Monkey: Optimal Navigable Key-Value Store* (SIGMOD 2017, section 4) solve
+//! this for ideal Bloom filters, of ln(1/p) / ln(2)^2 bits per key for the rate p. The gain of one more bit must be the
+//! same in all levels, so the rate of a run is in proportion to its keys. Where that exceeds 1, the level has no
+//! filter: its memory serves the others better.
 //!
 //! Real filters have steps in their sizes, a largest size, bytes of their own in each file, and other kinds where keys
-//! are few. So the plan here knows no formula: it takes the bytes and rates of the filters that the kind would build, for
-//! many sizes per level, and goes along the lower convex hull of each level's choices, always where the next step saves
-//! the most reads per byte. That is the same condition as the paper's, and `tests` compares the two.
+//! are few. So the plan here knows no formula: it takes the bytes and rates of the filters that the kind would build,
+//! for many sizes per level, and goes along the lower convex hull of each level's choices, always where the next step
+//! saves the most reads per byte. That is the same condition as the paper's, and `tests` compares the two.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -67,7 +67,8 @@ impl LevelSize {
         Self { runs, files: self.files.max(runs), ..self }
     }
 
-    /// Sets the number of files, at least that of the runs. It matters for small files, whose filters cost more per key.
+    /// Sets the number of files, at least that of the runs. It matters for small files, whose filters cost more per
+    /// key.
     #[must_use]
     pub fn with_files(self, files: u64) -> Self {
         Self { files: files.max(self.runs), ..self }
@@ -112,7 +113,8 @@ impl PlannedLevel {
         self.bytes as f64 * 8.0 / self.size.keys.max(1) as f64
     }
 
-    /// Useless reads of the level to expect per lookup of an absent key: the rate times the runs, 0 where it has no keys.
+    /// Useless reads of the level to expect per lookup of an absent key: the rate times the runs, 0 where it has no
+    /// keys.
     #[must_use]
     pub fn useless_reads(&self) -> f64 {
         self.size.useless_reads(self.expected_fpr)
@@ -157,8 +159,8 @@ impl LevelPlan {
     ///
     /// # Errors
     ///
-    /// [`ConfigError::OutOfRange`] when two levels have one number; the error of `configure` when the kind has no filter of
-    /// any size.
+    /// [`ConfigError::OutOfRange`] when two levels have one number; the error of `configure` when the kind has no
+    /// filter of any size.
     pub fn new(
         levels: &[LevelSize],
         memory_bytes: u64,
@@ -181,8 +183,8 @@ impl LevelPlan {
     }
 
     /// The largest filters of equal bits per key in all levels that fit `memory_bytes`, to compare a plan with. No
-    /// level has one if the smallest do not fit. For levels that get keys later, their size is 10 bits per key if no level
-    /// that may have filters has keys yet.
+    /// level has one if the smallest do not fit. For levels that get keys later, their size is 10 bits per key if no
+    /// level that may have filters has keys yet.
     ///
     /// # Errors
     ///
@@ -250,9 +252,9 @@ fn bytes_and_fpr(level: &LevelSize, policy: &KindPolicy) -> Option<(u64, f64)> {
 
 /// The sizes that a plan chooses from.
 ///
-/// A twentieth of a bit changes a rate by 2.4 %. Rates that are wrong by half of that, some up and some down, raise the sum
-/// by less than a ten-thousandth, because it is flat around its minimum. Above 34 bits, beyond Ribbon's largest, a rate
-/// hardly counts in any sum, and whole bits do.
+/// A twentieth of a bit changes a rate by 2.4 %. Rates that are wrong by half of that, some up and some down, raise the
+/// sum by less than a ten-thousandth, because it is flat around its minimum. Above 34 bits, beyond Ribbon's largest, a
+/// rate hardly counts in any sum, and whole bits do.
 fn sizes() -> impl Iterator<Item = BitsPerKey> {
     let millibits = (1_000..34_000).step_by(50).chain((34_000..=100_000).step_by(1_000));
     millibits.filter_map(|millibits| BitsPerKey::from_millibits(millibits).ok())
@@ -323,8 +325,8 @@ impl<'a> Spread<'a> {
     /// The choice of each level.
     ///
     /// Steps in the order of what they save per byte are the optimum, but for the first that does not fit. If it is a
-    /// large one (the first filter of the last level, or a fingerprint longer by a bit), the smaller steps of others that
-    /// fit into the rest may save less than it does. So each such step is tried ahead of the others.
+    /// large one (the first filter of the last level, or a fingerprint longer by a bit), the smaller steps of others
+    /// that fit into the rest may save less than it does. So each such step is tried ahead of the others.
     fn best(&self) -> Vec<usize> {
         let mut floor = vec![0; self.curves.len()];
         let mut best = self.above(&floor);
@@ -358,8 +360,8 @@ impl<'a> Spread<'a> {
         tried.min_by(|(one, _), (other, _)| self.useless_reads(one).total_cmp(&self.useless_reads(other)))
     }
 
-    /// The choices from those of `floor` up that fit. Each step is the one that saves the most per byte: along the hull, or
-    /// where that does not fit, to the largest choice that does.
+    /// The choices from those of `floor` up that fit. Each step is the one that saves the most per byte: along the
+    /// hull, or where that does not fit, to the largest choice that does.
     fn above(&self, floor: &[usize]) -> Vec<usize> {
         let mut chosen = floor.to_vec();
         let mut left = self.memory_bytes.saturating_sub(self.bytes(floor));

@@ -64,20 +64,20 @@ pub trait FilterPolicy: Send + Sync + fmt::Debug {
 
 /// Collects the hashes of one file's keys and builds its filter.
 ///
-/// Keys may come in any order and repeatedly. Builders are `Send`, so a flush can move between threads. Where the context
-/// has [parts of keys](BuildContext::with_key_parts), [`add_key`](Self::add_key) adds them, and leaves out those that the
-/// key before has brought.
+/// Keys may come in any order and repeatedly. Builders are `Send`, so a flush can move between threads. Where the
+/// context has [parts of keys](BuildContext::with_key_parts), [`add_key`](Self::add_key) adds them, and leaves out
+/// those that the key before has brought.
 ///
-/// If the engine's hash function or extractor panics in [`add_key`](Self::add_key), the builder may lack that key. The library's
-/// builders then produce no filter ([`FallbackReason::Interrupted`](crate::FallbackReason::Interrupted)); an engine's
-/// own implementation must do the same. A builder cannot detect a panic while the engine computes a hash for
+/// If the engine's hash function or extractor panics in [`add_key`](Self::add_key), the builder may lack that key. The
+/// library's builders then produce no filter ([`FallbackReason::Interrupted`](crate::FallbackReason::Interrupted)); an
+/// engine's own implementation must do the same. A builder cannot detect a panic while the engine computes a hash for
 /// [`add_hash`](Self::add_hash): drop the builder then.
 pub trait FilterBuilder: Send + fmt::Debug {
     /// Adds a key: the parts that the context names, hashed with its hasher.
     fn add_key(&mut self, key: &[u8]);
 
-    /// Adds a whole key by its hash, which must come from a hasher of the context's identity. For engines that have hashed
-    /// the key already: the block then says that it holds whole keys and no parts, whatever the context names.
+    /// Adds a whole key by its hash, which must come from a hasher of the context's identity. For engines that have
+    /// hashed the key already: the block then says that it holds whole keys and no parts, whatever the context names.
     fn add_hash(&mut self, hash: KeyHash);
 
     /// Adds many keys by their hashes.
@@ -117,9 +117,9 @@ pub struct BuildContext {
     pub level: Option<u32>,
     /// Whether no older file can hold its keys: most lookups that get this far find their key.
     pub bottommost: bool,
-    /// The number of distinct keys to come, or an upper bound, if known. Bloom filters of whole keys are then built as keys
-    /// arrive, without buffering. More keys than expected raise the false positive rate. Where a filter holds parts of
-    /// keys, how many entries they make is known at the end alone, so their hashes are buffered.
+    /// The number of distinct keys to come, or an upper bound, if known. Bloom filters of whole keys are then built as
+    /// keys arrive, without buffering. More keys than expected raise the false positive rate. Where a filter holds
+    /// parts of keys, how many entries they make is known at the end alone, so their hashes are buffered.
     pub expected_keys: Option<u64>,
     /// Limit on the bytes that building uses beside the hashes and the finished block, if any.
     pub memory_budget: Option<u64>,
@@ -183,9 +183,9 @@ impl BuildContext {
     /// The others are started in [`finish`](FilterBuilder::finish) and end with it: one for each 65,536 keys, so that
     /// small filters start none, and no more than the memory budget allows ([`Plan`](crate::kind::Plan) says how much
     /// each takes). Where a thread cannot be started, the calling one does its work. Ribbon, xor, xor+ and binary fuse
-    /// filters use them; the others are built on the calling thread. Partitions cut by hash range are built several at a
-    /// time, whatever their kind: a policy of yours is then called for them in any order, on any of these threads, and the
-    /// bytes do not depend on it as long as the policy's choices do not.
+    /// filters use them; the others are built on the calling thread. Partitions cut by hash range are built several at
+    /// a time, whatever their kind: a policy of yours is then called for them in any order, on any of these threads,
+    /// and the bytes do not depend on it as long as the policy's choices do not.
     ///
     /// ```
     /// use std::thread::available_parallelism;
@@ -199,8 +199,8 @@ impl BuildContext {
         Self { threads, ..self }
     }
 
-    /// Puts these parts of each key into the filter. The block records which it holds, and a reader that probes for others
-    /// gets "may be present"; a filter of whole keys alone records nothing. At most 63 extractors are recorded.
+    /// Puts these parts of each key into the filter. The block records which it holds, and a reader that probes for
+    /// others gets "may be present"; a filter of whole keys alone records nothing. At most 63 extractors are recorded.
     #[must_use]
     pub fn with_key_parts(self, key_parts: KeyParts) -> Self {
         Self { key_parts, ..self }

@@ -26,8 +26,9 @@ impl BuiltFilter {
         Self { block, report }
     }
 
-    /// The filter if it holds these parts of keys, but for those of unstable extractors; otherwise none. A builder of the
-    /// engine's own may hash whole keys, or call [`add_hash`](super::FilterBuilder::add_hash), whatever its context says.
+    /// The filter if it holds these parts of keys, but for those of unstable extractors; otherwise none. A builder of
+    /// the engine's own may hash whole keys, or call [`add_hash`](super::FilterBuilder::add_hash), whatever its context
+    /// says.
     pub(crate) fn with_parts(mut self, parts: &KeyParts) -> Self {
         let expected = encode_parts(&parts.without(&self.report.unstable_extractors));
         let holds = |block: &Bytes| match Trailer::decode(block) {
@@ -71,8 +72,9 @@ pub struct BuildReport {
     pub peak_build_bytes: u64,
     /// Time spent in `finish`.
     pub finish_time: Duration,
-    /// Names of the extractors that broke the promise of [`KeyExtractor::extract_prefix`](crate::KeyExtractor::extract_prefix)
-    /// for a key that was added. The filter does not claim to hold their parts, so no reader probes for them.
+    /// Names of the extractors that broke the promise of
+    /// [`KeyExtractor::extract_prefix`](crate::KeyExtractor::extract_prefix) for a key that was added. The filter does
+    /// not claim to hold their parts, so no reader probes for them.
     pub unstable_extractors: Vec<String>,
 }
 

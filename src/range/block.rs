@@ -105,10 +105,10 @@ impl<D: AsRef<[u8]>> RangeFilter<D> {
     ///
     /// # Errors
     ///
-    /// Those of [`open_unverified`](Self::open_unverified), and [`BlockError::PayloadChecksum`]. Also fails when the block
-    /// belongs to another file, when only one of block and context names a file, when hashed codes have another hash
-    /// ([`BlockError::HashMismatch`]) or extractor ([`BlockError::RangeExtractor`]), or when a known key is absent. A
-    /// scan treats every one of them as "may be present".
+    /// Those of [`open_unverified`](Self::open_unverified), and [`BlockError::PayloadChecksum`]. Also fails when the
+    /// block belongs to another file, when only one of block and context names a file, when hashed codes have another
+    /// hash ([`BlockError::HashMismatch`]) or extractor ([`BlockError::RangeExtractor`]), or when a known key is
+    /// absent. A scan treats every one of them as "may be present".
     pub fn load(data: D, context: &RangeContext<'_>) -> Result<Self, BlockError> {
         let filter = Self::open_unverified(data, context)?;
         filter.verify()?;
@@ -116,14 +116,14 @@ impl<D: AsRef<[u8]>> RangeFilter<D> {
         Ok(filter)
     }
 
-    /// Opens the block that fills `data` exactly, reading only its trailer: in constant time, at any alignment (64 bytes
-    /// is fastest). Arbitrary bytes are safe input. A damaged payload is not detected: probe only blocks that
+    /// Opens the block that fills `data` exactly, reading only its trailer: in constant time, at any alignment (64
+    /// bytes is fastest). Arbitrary bytes are safe input. A damaged payload is not detected: probe only blocks that
     /// [`load`](Self::load) has accepted before.
     ///
     /// # Errors
     ///
-    /// [`BlockError`] when the bytes are no block of a range filter, the trailer is damaged, the length is wrong, a field
-    /// is out of range, or the block does not fit the context.
+    /// [`BlockError`] when the bytes are no block of a range filter, the trailer is damaged, the length is wrong, a
+    /// field is out of range, or the block does not fit the context.
     pub fn open_unverified(data: D, context: &RangeContext<'_>) -> Result<Self, BlockError> {
         let (trailer, shape) = decode(data.as_ref())?;
         if context.file != trailer.identity.file {
@@ -179,10 +179,10 @@ impl<D: AsRef<[u8]>> RangeFilter<D> {
 
     /// A lower bound of the file's first key that is not below `lower`.
     ///
-    /// A scan over many files need not seek in this one before it has reached the bound. The bound may itself be a key: a
-    /// file that waits at a bound comes before the entries of other files at the same key. For an exclusive start, pass it
-    /// with a zero byte behind it. Hashed codes know no order: their bound is `lower` itself, unless the filter has no
-    /// keys. There is no such bound for scans in descending order.
+    /// A scan over many files need not seek in this one before it has reached the bound. The bound may itself be a key:
+    /// a file that waits at a bound comes before the entries of other files at the same key. For an exclusive start,
+    /// pass it with a zero byte behind it. Hashed codes know no order: their bound is `lower` itself, unless the filter
+    /// has no keys. There is no such bound for scans in descending order.
     #[must_use]
     pub fn first_at_least(&self, lower: &[u8]) -> NextKey {
         match self.view() {
@@ -339,10 +339,10 @@ impl RangeInfo {
 
     /// The false positive rate that follows from the block's numbers, from 0 to 1, for empty ranges of `units` units.
     ///
-    /// Of hashed codes it holds for all ranges without a key in their end units. Of ordered codes it is the rate of ranges whose
-    /// ends are spread evenly over what segments span, of any length, and says nothing of ranges near keys: it is lowest
-    /// where keys crowd, and just there nearly all ranges near them are reported. Record what scans find
-    /// ([`RangeReader::record_scan`](super::RangeReader::record_scan)).
+    /// Of hashed codes it holds for all ranges without a key in their end units. Of ordered codes it is the rate of
+    /// ranges whose ends are spread evenly over what segments span, of any length, and says nothing of ranges near
+    /// keys: it is lowest where keys crowd, and just there nearly all ranges near them are reported. Record what scans
+    /// find ([`RangeReader::record_scan`](super::RangeReader::record_scan)).
     #[must_use]
     pub fn expected_fpr(&self, units: u64) -> f64 {
         match self.map {

@@ -20,18 +20,19 @@ use crate::policy::{BuildContext, BuildReport, BuiltFilter};
 ///
 /// # Contract
 ///
-/// A filter covers the keys that were added, and nothing else. A scan that skips the file by it skips everything in the file:
+/// A filter covers the keys that were added, and nothing else. A scan that skips the file by it skips everything in the
+/// file:
 ///
 /// - **Tombstones of keys** are entries of the file: add their keys like all others.
 /// - **Range tombstones** delete keys of other files. A file with one must not be skipped for ranges that the tombstone
 ///   overlaps, whatever its own keys are. The engine checks them beside the filter, or calls
 ///   [`add_range_tombstone`](Self::add_range_tombstone): the file then has no range filter.
-/// - **Order** is that of the bytes. An engine whose comparator orders keys in another way has no use for the filter: its
-///   ranges hold other keys. Keys that do not ascend bytewise give no filter
-///   ([`FallbackReason::KeysOutOfOrder`]); a comparator that differs only for keys that this file does not have cannot be
-///   detected here, so the engine must not build range filters at all.
-/// - **Memory**: ordered codes keep the keys of one segment and what is written; hashed codes keep 16 bytes per key, and as much
-///   again in [`finish`](Self::finish). [`BuildContext::memory_budget`] limits their sorting alone.
+/// - **Order** is that of the bytes. An engine whose comparator orders keys in another way has no use for the filter:
+///   its ranges hold other keys. Keys that do not ascend bytewise give no filter
+///   ([`FallbackReason::KeysOutOfOrder`]); a comparator that differs only for keys that this file does not have cannot
+///   be detected here, so the engine must not build range filters at all.
+/// - **Memory**: ordered codes keep the keys of one segment and what is written; hashed codes keep 16 bytes per key,
+///   and as much again in [`finish`](Self::finish). [`BuildContext::memory_budget`] limits their sorting alone.
 /// - **Keys** are the bytes that scans are bounded by: user keys, without sequence numbers.
 #[derive(Debug)]
 pub struct RangeBuilder {
@@ -129,8 +130,8 @@ impl RangeBuilder {
         self.is_interrupted = was_interrupted;
     }
 
-    /// The file holds a range tombstone: no filter is built. An engine that checks range tombstones before it skips a file
-    /// does not call this.
+    /// The file holds a range tombstone: no filter is built. An engine that checks range tombstones before it skips a
+    /// file does not call this.
     pub fn add_range_tombstone(&mut self) {
         self.refuse(FallbackReason::RangeTombstone);
     }
@@ -139,7 +140,8 @@ impl RangeBuilder {
         self.refused.get_or_insert(reason);
     }
 
-    /// Approximate size of the block if it were finished now, for writers that cut files by size; 0 if there will be none.
+    /// Approximate size of the block if it were finished now, for writers that cut files by size; 0 if there will be
+    /// none.
     #[must_use]
     pub fn estimated_bytes(&self) -> u64 {
         if self.refused.is_some() {
@@ -152,8 +154,8 @@ impl RangeBuilder {
         payload + Trailer::tail_bytes(7) as u64 + self.identity.file_bytes()
     }
 
-    /// Builds the filter. The report's `expected_fpr` is the rate that the policy planned for the ranges that it is meant for;
-    /// what other ranges meet depends on the keys.
+    /// Builds the filter. The report's `expected_fpr` is the rate that the policy planned for the ranges that it is
+    /// meant for; what other ranges meet depends on the keys.
     #[must_use]
     pub fn finish(self) -> BuiltFilter {
         let started = Instant::now();

@@ -25,8 +25,8 @@ pub struct KeyRange<'a> {
     pub upper: Bound<&'a [u8]>,
 }
 
-/// The least byte string above all that begin with `prefix`, as all of its bytes but the last, and the last: the prefix up to
-/// its last byte that is not 0xff, and that byte raised by one. `None` when there is nothing above them.
+/// The least byte string above all that begin with `prefix`, as all of its bytes but the last, and the last: the prefix
+/// up to its last byte that is not 0xff, and that byte raised by one. `None` when there is nothing above them.
 pub(super) fn successor(prefix: &[u8]) -> Option<(&[u8], u8)> {
     let last = prefix.iter().rposition(|&byte| byte != u8::MAX)?;
     Some((prefix.get(..last)?, prefix.get(last)? + 1))
@@ -35,7 +35,8 @@ pub(super) fn successor(prefix: &[u8]) -> Option<(&[u8], u8)> {
 impl KeyRange<'_> {
     /// The upper end of the range of all keys that begin with `prefix`, whose lower end is the prefix itself.
     ///
-    /// Filters of ranges inside prefixes know this end: with another one, however close, a range is not inside its prefix.
+    /// Filters of ranges inside prefixes know this end: with another one, however close, a range is not inside its
+    /// prefix.
     ///
     /// ```
     /// use std::ops::Bound;

@@ -1,27 +1,28 @@
 //! Range filters: a scan skips the files that hold no key between its ends.
 //!
-//! A point filter is no help to a scan, because it knows keys by their hashes. A [`RangeFilter`] answers whether a file may
-//! hold any key in a range. It stands beside the point filter, in a block of its own, and is built from the same keys, which
-//! come in order ([`RangeBuilder`]). "Absent" is certain; "may be present" is wrong at a rate that [`RangePolicy`] sets.
+//! A point filter is no help to a scan, because it knows keys by their hashes. A [`RangeFilter`] answers whether a file
+//! may hold any key in a range. It stands beside the point filter, in a block of its own, and is built from the same
+//! keys, which come in order ([`RangeBuilder`]). "Absent" is certain; "may be present" is wrong at a rate that
+//! [`RangePolicy`] sets.
 //!
 //! # How it works
 //!
-//! Keys become codes, which are sorted and packed into lines of 64 bytes: a query touches one line in most cases, and seldom
-//! more than three cache lines. There are two ways from keys to codes, for two promises:
+//! Keys become codes, which are sorted and packed into lines of 64 bytes: a query touches one line in most cases, and
+//! seldom more than three cache lines. There are two ways from keys to codes, for two promises:
 //!
-//! - *ordered* ([`RangePolicy::ordered`]): any byte strings, ranges of any length, and a lower bound of the file's next key
-//!   ([`RangeFilter::first_at_least`]). No promise for ranges that begin or end beside a key of the file.
-//! - *hashed* ([`RangePolicy::bounded`]): ranges of a declared length inside a prefix. The rate holds for all ranges that are
-//!   chosen without knowing the hash seed.
+//! - *ordered* ([`RangePolicy::ordered`]): any byte strings, ranges of any length, and a lower bound of the file's next
+//!   key ([`RangeFilter::first_at_least`]). No promise for ranges that begin or end beside a key of the file.
+//! - *hashed* ([`RangePolicy::bounded`]): ranges of a declared length inside a prefix. The rate holds for all ranges
+//!   that are chosen without knowing the hash seed.
 //!
-//! No filter of constant size can promise both: between two byte strings there are endlessly many others, and a filter of
-//! n keys that answers for any ranges of up to L points with rate e takes at least n log2(L/e) - O(n) bits (Goswami, Pagh,
-//! Silvestri, Sivertsen, SODA 2015).
+//! No filter of constant size can promise both: between two byte strings there are endlessly many others, and a filter
+//! of n keys that answers for any ranges of up to L points with rate e takes at least n log2(L/e) - O(n) bits (Goswami,
+//! Pagh, Silvestri, Sivertsen, SODA 2015).
 //!
 //! # Use it
 //!
-//! [`sst`](crate::sst) writes range filters into tables, and its scans skip tables by them. A writer and a reader of one's
-//! own follow the same steps as for point filters: [`RangePolicy::builder`], the block's bytes into the file,
+//! [`sst`](crate::sst) writes range filters into tables, and its scans skip tables by them. A writer and a reader of
+//! one's own follow the same steps as for point filters: [`RangePolicy::builder`], the block's bytes into the file,
 //! [`RangeReader::load`] when the file is opened, [`RangeReader::probe`] before the file is searched. The
 //! [contract](RangeBuilder#contract) says what must be added, and when a file has no range filter.
 

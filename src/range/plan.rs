@@ -5,20 +5,20 @@ use std::sync::Arc;
 use crate::error::ConfigError;
 use crate::hash::KeyExtractor;
 
-/// What ranges are counted in, for [`RangePolicy::bounded`](super::RangePolicy::bounded): an integer in big-endian bytes, at the start of the key or
-/// after its prefix.
+/// What ranges are counted in, for [`RangePolicy::bounded`](super::RangePolicy::bounded): an integer in big-endian
+/// bytes, at the start of the key or after its prefix.
 ///
 /// Keys may have more bytes than the integer: it is their order that counts, not their end. Fewer bytes are padded
 /// with zeros. Numbers written as text are no such integer: the digits of a range of 100 span millions of units.
 ///
-/// A range counts every unit that it touches. Coarse units ([`of_low_bits`](Self::of_low_bits)) are what makes long ranges
-/// cheap: one of 2^20 units of 1 takes 29 bits per key at 1 %, and the same range in units of 2^10 takes 19, because
-/// it touches 2^10 or one more. Keys in one unit share a code and take less. The price: a key in a unit that a range covers in
-/// part makes the range positive. Take units of a hundredth of the usual range, and smaller than the distance of
-/// neighbouring keys.
+/// A range counts every unit that it touches. Coarse units ([`of_low_bits`](Self::of_low_bits)) are what makes long
+/// ranges cheap: one of 2^20 units of 1 takes 29 bits per key at 1 %, and the same range in units of 2^10 takes 19,
+/// because it touches 2^10 or one more. Keys in one unit share a code and take less. The price: a key in a unit that a
+/// range covers in part makes the range positive. Take units of a hundredth of the usual range, and smaller than the
+/// distance of neighbouring keys.
 ///
-/// A range that begins right after a key excludes that key's unit only if all keys of the file have one length, and no bytes
-/// follow the integer. Otherwise begin at the next unit, inclusive.
+/// A range that begins right after a key excludes that key's unit only if all keys of the file have one length, and no
+/// bytes follow the integer. Otherwise begin at the next unit, inclusive.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -52,9 +52,9 @@ impl RangeUnits {
         Ok(Self { integer_bytes: bytes, low_bits: 0, extractor: None })
     }
 
-    /// Units of 2^`bits`: the integer's low bits are left out. Beside the false positives that the policy plans, a range is
-    /// then reported for a key outside of it in one of its two end units: always, if it begins in the unit of a key, and
-    /// otherwise about as often as a unit holds a key.
+    /// Units of 2^`bits`: the integer's low bits are left out. Beside the false positives that the policy plans, a
+    /// range is then reported for a key outside of it in one of its two end units: always, if it begins in the unit of
+    /// a key, and otherwise about as often as a unit holds a key.
     ///
     /// # Errors
     ///
@@ -67,12 +67,13 @@ impl RangeUnits {
         Ok(Self { low_bits: bits, ..self })
     }
 
-    /// The integer follows the part that `extractor` gives, which must be a prefix of the key. A query whose ends have no
-    /// such part in common is answered with "may be present".
+    /// The integer follows the part that `extractor` gives, which must be a prefix of the key. A query whose ends have
+    /// no such part in common is answered with "may be present".
     ///
-    /// The extractor must keep the promise of [`KeyExtractor::extract_prefix`], and that method must give a part for the
-    /// part itself: [`FixedPrefix`](crate::FixedPrefix) and [`DelimitedPrefix`](crate::DelimitedPrefix) do. With another one
-    /// no filter is built ([`FallbackReason::UnstableExtractor`](crate::FallbackReason::UnstableExtractor)).
+    /// The extractor must keep the promise of [`KeyExtractor::extract_prefix`], and that method must give a part for
+    /// the part itself: [`FixedPrefix`](crate::FixedPrefix) and [`DelimitedPrefix`](crate::DelimitedPrefix) do. With
+    /// another one no filter is built
+    /// ([`FallbackReason::UnstableExtractor`](crate::FallbackReason::UnstableExtractor)).
     #[must_use]
     pub fn within(self, extractor: Arc<dyn KeyExtractor>) -> Self {
         Self { extractor: Some(extractor), ..self }
@@ -133,8 +134,8 @@ pub(super) fn rate_of_ordered(segment_codes: f64, low_bits: u32) -> f64 {
     (MEAN_SEGMENT_RATE * segment_codes / 224.0 / two_to(low_bits)).min(1.0)
 }
 
-/// The mean of keys over cells in use, in a segment of 224 keys without low bits: the cells that a segment's keys span are
-/// between half and all of them, and evenly so in the logarithm.
+/// The mean of keys over cells in use, in a segment of 224 keys without low bits: the cells that a segment's keys span
+/// are between half and all of them, and evenly so in the logarithm.
 pub(super) const MEAN_SEGMENT_RATE: f64 = 224.0 / 256.0 * core::f64::consts::LOG2_E;
 
 /// 2^`exponent`, the same on every platform.

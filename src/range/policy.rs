@@ -22,15 +22,16 @@ use crate::units::FalsePositiveRate;
 /// | lower bound of the next key | yes | no |
 ///
 /// - Numbers and ids, of which neighbours are read: `ordered`.
-/// - An entity and a time or a version in one key, with ranges inside an entity: `bounded`, within the entity. `ordered` tells
-///   ranges inside an entity apart only from about 56 keys on that a file has of it: with fewer, a segment of up to 224 keys spans
-///   entities, and nearly every range inside one is reported.
+/// - An entity and a time or a version in one key, with ranges inside an entity: `bounded`, within the entity.
+///   `ordered` tells ranges inside an entity apart only from about 56 keys on that a file has of it: with fewer, a
+///   segment of up to 224 keys spans entities, and nearly every range inside one is reported.
 /// - Text: neither helps ranges between neighbouring names much. For scans of prefixes, a point filter with
 ///   [`KeyParts`](crate::KeyParts) is better.
 ///
-/// "Beside a key" means in its cell, which is 1/2^15 of what the keys of a segment span, at 1 %. FORMAT.md derives the rates,
-/// and `sstfilter advise --ranges` measures both maps on keys of yours. What counts in the end is how often scans find
-/// nothing in files that the filter did not skip: [`RangeReader::record_scan`](super::RangeReader::record_scan).
+/// "Beside a key" means in its cell, which is 1/2^15 of what the keys of a segment span, at 1 %. FORMAT.md derives the
+/// rates, and `sstfilter advise --ranges` measures both maps on keys of yours. What counts in the end is how often
+/// scans find nothing in files that the filter did not skip:
+/// [`RangeReader::record_scan`](super::RangeReader::record_scan).
 ///
 /// A file may have filters of both maps, as two blocks.
 ///
@@ -55,20 +56,21 @@ pub struct RangePolicy {
     pub(super) plan: MapPlan,
 }
 
-/// The most codes per line that a plan aims at. At 192 of 224 places, one line in a hundred overflows, which costs about
-/// a quarter of a bit per key; the next smaller number of low bits saves up to three.
+/// The most codes per line that a plan aims at. At 192 of 224 places, one line in a hundred overflows, which costs
+/// about a quarter of a bit per key; the next smaller number of low bits saves up to three.
 const MOST_LINE_CODES: f64 = 192.0;
 
 /// Keys of a segment below which one more low bit is cheaper than more segments.
 const LEAST_SEGMENT_KEYS: f64 = 164.0;
 
 impl RangePolicy {
-    /// Any byte strings and ranges of any length, at about this rate for numbers: for an empty range whose ends are spread
-    /// evenly over the numbers between two separators, this is the rate on average, and the bound is 1.4 times that.
+    /// Any byte strings and ranges of any length, at about this rate for numbers: for an empty range whose ends are
+    /// spread evenly over the numbers between two separators, this is the rate on average, and the bound is 1.4 times
+    /// that.
     ///
-    /// The rate is higher the closer a range's ends are to the file's keys, and up to 1 beside one, except where keys of one
-    /// length are dense. Text is such a case: names crowd in families, and a range between names of the same family is
-    /// mostly reported. `benches/RESULTS.md` has the rates for names of packages, which are above one half.
+    /// The rate is higher the closer a range's ends are to the file's keys, and up to 1 beside one, except where keys
+    /// of one length are dense. Text is such a case: names crowd in families, and a range between names of the same
+    /// family is mostly reported. `benches/RESULTS.md` has the rates for names of packages, which are above one half.
     ///
     /// # Errors
     ///
@@ -88,18 +90,18 @@ impl RangePolicy {
         Ok(Self { plan: MapPlan::Ordered(OrderedPlan { low_bits, segment_keys }) })
     }
 
-    /// Ranges of up to `longest` units inside a prefix. An empty range that touches `longest` units is reported as "may be
-    /// present" at this rate at most, shorter ones less often in proportion, and up to 32 times longer ones more often in
-    /// proportion: wherever they begin, as long as they are chosen without knowing the hash seed, and no key is in their
-    /// end units ([`RangeUnits`]).
+    /// Ranges of up to `longest` units inside a prefix. An empty range that touches `longest` units is reported as "may
+    /// be present" at this rate at most, shorter ones less often in proportion, and up to 32 times longer ones more
+    /// often in proportion: wherever they begin, as long as they are chosen without knowing the hash seed, and no key
+    /// is in their end units ([`RangeUnits`]).
     ///
-    /// Longer ranges may all be reported, as are those without an end, and whole prefixes of many units: a point filter with
-    /// [`KeyParts`](crate::KeyParts) serves those.
+    /// Longer ranges may all be reported, as are those without an end, and whole prefixes of many units: a point filter
+    /// with [`KeyParts`](crate::KeyParts) serves those.
     ///
     /// # Errors
     ///
-    /// [`ConfigError::OutOfRange`] for a `longest` of 0, and for ranges so long, and rates so low, that a key would take
-    /// more than 43 bits.
+    /// [`ConfigError::OutOfRange`] for a `longest` of 0, and for ranges so long, and rates so low, that a key would
+    /// take more than 43 bits.
     pub fn bounded(units: RangeUnits, longest: u64, rate: FalsePositiveRate) -> Result<Self, ConfigError> {
         if longest == 0 {
             let (option, expected) = ("longest range", "at least 1 unit");

@@ -71,8 +71,8 @@ impl<D: AsRef<[u8]>> RangeReader<D> {
         }
     }
 
-    /// Records whether the file held a key in a range for which this filter answered [`Probe::MaybePresent`]. Call it at
-    /// most once for each such probe: a scan that ends early may never know.
+    /// Records whether the file held a key in a range for which this filter answered [`Probe::MaybePresent`]. Call it
+    /// at most once for each such probe: a scan that ends early may never know.
     pub fn record_scan(&self, outcome: LookupOutcome) {
         if self.filter.is_ok() {
             self.counters.add_outcome(outcome == LookupOutcome::Found);

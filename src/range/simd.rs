@@ -1,8 +1,9 @@
 //! The queries with the CPU's own instructions for counting and selecting bits.
 //!
 //! A query counts the bits of up to twelve words and finds the n-th set bit of up to four: x86-64 has instructions for
-//! both, but not every CPU of it. ARM counts with vectors that every 64-bit CPU has, which the compiler uses by itself, and
-//! has none for selecting; plain Rust serves there. Vectors are of no use beyond that: a query reads one or two lines.
+//! both, but not every CPU of it. ARM counts with vectors that every 64-bit CPU has, which the compiler uses by itself,
+//! and has none for selecting; plain Rust serves there. Vectors are of no use beyond that: a query reads one or two
+//! lines.
 //!
 //! The functions are never inlined: what is tested on each platform is what callers run, whatever surrounds a call.
 

@@ -1,6 +1,6 @@
-//! Published range filters lose keys at boundaries: where a hashed range wraps around, where an end is a key plus a zero byte,
-//! where one key is a prefix of another. So both maps are compared with a sorted set on all ranges of small universes, with
-//! parameters so small that every range crosses something.
+//! Published range filters lose keys at boundaries: where a hashed range wraps around, where an end is a key plus a
+//! zero byte, where one key is a prefix of another. So both maps are compared with a sorted set on all ranges of small
+//! universes, with parameters so small that every range crosses something.
 
 use core::cell::Cell;
 use core::ops::Bound;
@@ -101,7 +101,8 @@ fn compare(filter: &RangeFilter<bytes::Bytes>, keys: &BTreeSet<Key>, ends: &[Key
         check(Bound::Excluded(lower), Bound::Unbounded);
         check(Bound::Unbounded, Bound::Included(lower));
         check(Bound::Unbounded, Bound::Excluded(lower));
-        // In the short form the first upper end is another for each lower one, so that pairs of every distance are taken.
+        // In the short form the first upper end is another for each lower one, so that pairs of every distance are
+        // taken.
         for upper in ends.iter().skip(number * 3 % stride).step_by(stride) {
             check(Bound::Included(lower), Bound::Included(upper));
             check(Bound::Included(lower), Bound::Excluded(upper));
@@ -161,8 +162,8 @@ fn ordered_codes_lose_no_key_on_all_ranges_of_small_universes() {
 
 #[test]
 fn many_segments_however_they_are_spread_lose_no_key() {
-    // Where heads should be is guessed first: evenly spread ones, ones that crowd at either end or in the middle, and ends far
-    // beyond the last one.
+    // Where heads should be is guessed first: evenly spread ones, ones that crowd at either end or in the middle, and
+    // ends far beyond the last one.
     let spreads: [fn(u64) -> u64; 5] = [
         |number| number << 50,
         |number| (number * number * number) << 30,

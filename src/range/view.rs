@@ -121,8 +121,8 @@ impl<'a> View<'a> {
     /// Whether it may, for up to 64 ranges: one bit each.
     #[inline(always)]
     pub(super) fn may_hold_each<S: Select>(self, ranges: &[KeyRange<'_>]) -> u64 {
-        // Loops instead of iterators with closures, here and below: a closure that is not inlined would be compiled without
-        // the instructions.
+        // Loops instead of iterators with closures, here and below: a closure that is not inlined would be compiled
+        // without the instructions.
         let (mut word, mut shift) = (0, 0);
         for ranges in ranges.chunks(UNDER_WAY) {
             let mut bits = match &self.shape.map {

@@ -15,14 +15,14 @@ use crate::hash::HashIdentity;
 use crate::partition::{PartitionOptions, PartitionedBuilder};
 use crate::policy::{BuildContext, BuildReport, FilterBuilder, FilterPolicy};
 
-/// Builds the sidecar of one table: `add_key* finish`. Keys come in any order, but in ascending order for a filter that is
-/// cut by key range.
+/// Builds the sidecar of one table: `add_key* finish`. Keys come in any order, but in ascending order for a filter that
+/// is cut by key range.
 ///
 /// Every key of the table is added, the deleted ones too: a lookup that does not find a tombstone goes on to older
 /// tables, where the key may still be. The [module](super) has an example.
 ///
-/// If a hash function or an extractor of the engine's panics in [`add_key`](Self::add_key), the filter may lack that key:
-/// then there is no sidecar ([`FallbackReason::Interrupted`](crate::FallbackReason::Interrupted)).
+/// If a hash function or an extractor of the engine's panics in [`add_key`](Self::add_key), the filter may lack that
+/// key: then there is no sidecar ([`FallbackReason::Interrupted`](crate::FallbackReason::Interrupted)).
 #[derive(Debug)]
 pub struct SidecarBuilder {
     table: TableIdentity,
@@ -68,16 +68,18 @@ impl BuiltSidecar {
 
 impl SidecarBuilder {
     /// A sidecar for `table`, with a filter that `policy` chooses, of the context's
-    /// [parts of keys](BuildContext::with_key_parts). The context's file id has no effect: the filter is bound to the table.
+    /// [parts of keys](BuildContext::with_key_parts). The context's file id has no effect: the filter is bound to the
+    /// table.
     #[must_use]
     pub fn new(policy: Arc<dyn FilterPolicy>, context: &BuildContext, table: &TableIdentity) -> Self {
         let context = context.clone().with_file_id(table.file_id());
         Self { table: *table, policy, context, partitions: None, filter: None, is_interrupted: false }
     }
 
-    /// Cuts the filter into partitions. To be called before keys are added; later it has no effect. To read it, check the first [`Sidecar::filter_bytes`] bytes of the file with
-    /// [`Sidecar::check_filter`], and load them as a [`PartitionedFilter`](crate::partition::PartitionedFilter) for the
-    /// table's [`file_id`](TableIdentity::file_id); or keep a [`PartitionIndex`](crate::partition::PartitionIndex) of them.
+    /// Cuts the filter into partitions. To be called before keys are added; later it has no effect. To read it, check
+    /// the first [`Sidecar::filter_bytes`] bytes of the file with [`Sidecar::check_filter`], and load them as a
+    /// [`PartitionedFilter`](crate::partition::PartitionedFilter) for the table's [`file_id`](TableIdentity::file_id);
+    /// or keep a [`PartitionIndex`](crate::partition::PartitionIndex) of them.
     #[must_use]
     pub fn with_partitions(self, options: PartitionOptions) -> Self {
         Self { partitions: Some(options), ..self }
@@ -127,8 +129,8 @@ impl SidecarBuilder {
     ///
     /// # Errors
     ///
-    /// [`SidecarError::Filter`] for a filter that no reader would use: its policy has built it for another hash or file than
-    /// those of its context. [`SidecarError::Field`] for names of extractors that are empty or too long.
+    /// [`SidecarError::Filter`] for a filter that no reader would use: its policy has built it for another hash or file
+    /// than those of its context. [`SidecarError::Field`] for names of extractors that are empty or too long.
     pub fn finish(mut self) -> Result<BuiltSidecar, SidecarError> {
         self.begin();
         let (hash, parts) = (self.context.hasher.identity(), self.context.key_parts.clone());

@@ -13,12 +13,13 @@
 //! 60   4  CRC32C of bytes 0 to 59
 //! ```
 //!
-//! The last checksum covers 60 bytes in every version, so that it is compared before the version is believed: a flipped bit is damage, never
-//! a newer release. That is why names have a checksum of their own.
+//! The last checksum covers 60 bytes in every version, so that it is compared before the version is believed: a flipped
+//! bit is damage, never a newer release. That is why names have a checksum of their own.
 //!
 //! A name is a byte with its length, then its text; whole keys have the name of no bytes.
 //!
-//! The last two bytes of the magic are where a filter block has "SF", so that one look at a file's end tells them apart.
+//! The last two bytes of the magic are where a filter block has "SF", so that one look at a file's end tells them
+//! apart.
 
 use std::path::{Path, PathBuf};
 
@@ -52,8 +53,9 @@ pub struct Sidecar {
 }
 
 impl Sidecar {
-    /// Bytes of a sidecar that hold `filter`: a filter block, bound to [`TableIdentity::file_id`], or a partitioned one.
-    /// `key_parts` names what the filter holds of each key: whole keys by `""`, parts by the names of their extractors.
+    /// Bytes of a sidecar that hold `filter`: a filter block, bound to [`TableIdentity::file_id`], or a partitioned
+    /// one. `key_parts` names what the filter holds of each key: whole keys by `""`, parts by the names of their
+    /// extractors.
     ///
     /// [`SidecarBuilder`](super::SidecarBuilder) builds the filter, too.
     ///
@@ -146,8 +148,8 @@ impl Sidecar {
         })
     }
 
-    /// Loads the filter block that fills `filter`, the first [`filter_bytes`](Self::filter_bytes) bytes of the file. It is
-    /// checked as [`FilterBlock::load`] does; the file id of `context` is set here.
+    /// Loads the filter block that fills `filter`, the first [`filter_bytes`](Self::filter_bytes) bytes of the file. It
+    /// is checked as [`FilterBlock::load`] does; the file id of `context` is set here.
     ///
     /// # Errors
     ///
@@ -275,8 +277,8 @@ fn word(bytes: &[u8; TRAILER_BYTES], offset: usize) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    //! A table is rewritten in place, restored from a backup or given the number of one that is gone, and the sidecar of
-    //! the earlier table is still there: its checksums hold, and it is negative for nearly every key of the new one.
+    //! A table is rewritten in place, restored from a backup or given the number of one that is gone, and the sidecar
+    //! of the earlier table is still there: its checksums hold, and it is negative for nearly every key of the new one.
 
     use super::*;
     use crate::error::BlockError;

@@ -8,15 +8,15 @@
 //! it instead of the file's own filter.
 //!
 //! The danger is the sidecar of other keys, which would be negative for nearly every key of the file. So a sidecar
-//! carries what identifies its file, three times over (id, length, checksum: [`TableIdentity`]), and the filter in it is
-//! bound to the same id. A sidecar that was made for another file, or for an earlier file of the same name, is damage: it
-//! is not used, and the file is read as if it were not there.
+//! carries what identifies its file, three times over (id, length, checksum: [`TableIdentity`]), and the filter in it
+//! is bound to the same id. A sidecar that was made for another file, or for an earlier file of the same name, is
+//! damage: it is not used, and the file is read as if it were not there.
 //!
 //! # Tables of one's own
 //!
-//! [`sst::Table`](crate::sst::Table) writes and reads sidecars by itself. This module needs no tables: an engine lists the
-//! keys of its file, says what identifies it, and gets the bytes of a sidecar. Reading takes two steps, the tail and then
-//! the filter, so that any storage will do.
+//! [`sst::Table`](crate::sst::Table) writes and reads sidecars by itself. This module needs no tables: an engine lists
+//! the keys of its file, says what identifies it, and gets the bytes of a sidecar. Reading takes two steps, the tail
+//! and then the filter, so that any storage will do.
 //!
 //! ```
 //! use std::sync::Arc;

@@ -205,7 +205,8 @@ impl<W: Write> TableBuilder<W> {
         let range_handle = self.properties.range_handle();
         let properties = self.sink.write_block(TablePart::Properties, &mut self.properties.encode())?;
         let index = self.sink.write_block(TablePart::Index, &mut self.index)?;
-        // A range filter alone is named like a filter, so that readers without range filters find one of an unknown kind.
+        // A range filter alone is named like a filter, so that readers without range filters find one of an unknown
+        // kind.
         let named_filter = filter.or(range_handle.map(FilterHandle::Whole));
         let metaindex = BlockHandles { filter: named_filter, properties, index }.encode();
         self.write_footer(metaindex)?;
@@ -244,8 +245,8 @@ impl<W: Write> TableBuilder<W> {
         Ok(Some(report))
     }
 
-    /// A part that a prefix has and its keys do not have would make scans skip the table. Point lookups would be right, but
-    /// nobody knows what else such an extractor does.
+    /// A part that a prefix has and its keys do not have would make scans skip the table. Point lookups would be right,
+    /// but nobody knows what else such an extractor does.
     fn leave_out_unstable_extractors(&mut self, report: Option<&BuildReport>) -> Vec<String> {
         let unstable = report.map(|report| report.unstable_extractors.clone()).unwrap_or_default();
         let parts = &mut Arc::make_mut(&mut self.properties.writer).key_parts;

@@ -53,8 +53,8 @@ impl fmt::Debug for CachedBlock {
 /// [`BoundedBlockCache`] is one; an engine that has a cache of its own implements this trait for it. A cache may forget
 /// a block at any time. It must return a block only for the key that it was inserted with.
 ///
-/// A lookup searches the cache once, and so does each key of a `multi_get`; a key whose block was missing then searches it
-/// again only if another key of the batch has read that block in the meantime.
+/// A lookup searches the cache once, and so does each key of a `multi_get`; a key whose block was missing then searches
+/// it again only if another key of the batch has read that block in the meantime.
 pub trait BlockCache: fmt::Debug + Send + Sync {
     /// The block of `key`, if the cache has it.
     fn get(&self, key: &BlockKey) -> Option<CachedBlock>;

@@ -1,16 +1,16 @@
 //! Finding data blocks where the index that names them is damaged.
 //!
-//! Data blocks lie end to end from the file's first byte, and each is followed by a checksum of its contents, the table's
-//! id and its offset. So a block can be recognized where it begins, if it is known where it may end. An entry says how
-//! long it is, and the properties say how often a key is a restart point: after each entry, that gives the one place
-//! where the block's last word and its checksum would stand. Behind a damaged block, every byte is tried as a
+//! Data blocks lie end to end from the file's first byte, and each is followed by a checksum of its contents, the
+//! table's id and its offset. So a block can be recognized where it begins, if it is known where it may end. An entry
+//! says how long it is, and the properties say how often a key is a restart point: after each entry, that gives the one
+//! place where the block's last word and its checksum would stand. Behind a damaged block, every byte is tried as a
 //! beginning.
 //!
 //! Rejected: comparing a checksum at every byte. It needs no properties, but behind a damaged block it takes time in
 //! proportion to the damaged bytes times the length of a block.
 //!
-//! The index also has the checksum of each block, which this does without: an earlier table of the same id may have left
-//! a block in this place. Ids that do not recur exclude that.
+//! The index also has the checksum of each block, which this does without: an earlier table of the same id may have
+//! left a block in this place. Ids that do not recur exclude that.
 
 use bytes::Bytes;
 
@@ -25,9 +25,9 @@ const WINDOW_BYTES: u64 = 64 << 10;
 /// The most bytes of an entry before its key.
 const HEADER_BYTES: usize = 15;
 
-/// Steps for each byte of data, after which the search gives up. Sound data takes about two; damaged blocks in which each
-/// entry is a restart point take about half as many as a block has entries, and one that was made to be slow could take any
-/// number.
+/// Steps for each byte of data, after which the search gives up. Sound data takes about two; damaged blocks in which
+/// each entry is a restart point take about half as many as a block has entries, and one that was made to be slow could
+/// take any number.
 const STEPS_PER_BYTE: u64 = 256;
 
 /// Goes through the data of a table once.

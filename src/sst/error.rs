@@ -218,8 +218,8 @@ impl TableError {
         Self::Corrupt { at, expected: expected.into(), got: got.to_string() }
     }
 
-    /// Whether a filter is not used because it was built with another hash or secret seed than the reader's, or of other parts of keys:
-    /// a mistake in the reader's options, not damage.
+    /// Whether a filter is not used because it was built with another hash or secret seed than the reader's, or of
+    /// other parts of keys: a mistake in the reader's options, not damage.
     #[must_use]
     pub fn is_foreign_filter(&self) -> bool {
         match self.filter_reason() {

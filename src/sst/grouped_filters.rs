@@ -55,8 +55,8 @@ impl GroupedFilters {
         self.groups.len()
     }
 
-    /// The tables of a group with filters that are not in it: a budget decides what of them is in memory, or their reader
-    /// is not known to make the same probes. Such a filter is probed when a lookup comes to its table.
+    /// The tables of a group with filters that are not in it: a budget decides what of them is in memory, or their
+    /// reader is not known to make the same probes. Such a filter is probed when a lookup comes to its table.
     #[inline]
     pub(super) fn alone(&self, group: usize) -> u64 {
         self.alone.get(group).copied().unwrap_or(0)
@@ -68,7 +68,8 @@ impl GroupedFilters {
         self.probed.one
     }
 
-    /// Those of the tables at `in_range` whose filters may contain `key`, which is hashed when the first filter is probed.
+    /// Those of the tables at `in_range` whose filters may contain `key`, which is hashed when the first filter is
+    /// probed.
     #[inline]
     pub(super) fn candidates(
         &self,

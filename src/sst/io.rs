@@ -225,8 +225,8 @@ pub trait FileSystem: fmt::Debug + Send + Sync {
     /// What the system says.
     fn sync_directory(&self, directory: &Path) -> io::Result<()>;
 
-    /// `false` only if there is no file at `path`: looked at before a sidecar is opened, which few tables have. By default
-    /// `true`, and opening tells.
+    /// `false` only if there is no file at `path`: looked at before a sidecar is opened, which few tables have. By
+    /// default `true`, and opening tells.
     fn may_exist(&self, path: &Path) -> bool {
         let _ = path;
         true
@@ -462,8 +462,8 @@ impl TableFile {
         Ok(seen)
     }
 
-    /// The first `bytes` of the file, which has as many, on a cache-line boundary; or the CRC32C that they have if it is not
-    /// the one expected. More than [`WHOLE_BYTES`] are allocated only once the checksum has held.
+    /// The first `bytes` of the file, which has as many, on a cache-line boundary; or the CRC32C that they have if it
+    /// is not the one expected. More than [`WHOLE_BYTES`] are allocated only once the checksum has held.
     pub(crate) fn read_with_checksum(&self, bytes: u64, expected: u32) -> Result<Result<Bytes, u32>, TableError> {
         if bytes > WHOLE_BYTES {
             let got = self.checksum_in_pieces(0..bytes)?;

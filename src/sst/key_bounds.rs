@@ -26,7 +26,8 @@ impl KeyBounds {
         Self { lower, upper: range.upper.map(Bytes::copy_from_slice), start }
     }
 
-    /// All keys that begin with `prefix`: from the prefix on to the least byte string above all of them, if there is one.
+    /// All keys that begin with `prefix`: from the prefix on to the least byte string above all of them, if there is
+    /// one.
     pub(crate) fn of_prefix(prefix: &[u8]) -> Self {
         let start = Bytes::copy_from_slice(prefix);
         Self { lower: Bound::Included(start.clone()), upper: KeyRange::end_of_prefix(prefix).map(Bytes::from), start }

@@ -3,8 +3,8 @@
 //! # What it is
 //!
 //! A [`TableWriter`] takes keys in ascending order and writes one file; a [`Table`] reads it by point lookups and
-//! walks; a [`TableSet`] does so for many tables, newest first, and a [`VersionSet`] while tables come and go. All of it
-//! is real (checksummed, crash-safe, specified byte for byte) and small: it exists to show and measure what a filter
+//! walks; a [`TableSet`] does so for many tables, newest first, and a [`VersionSet`] while tables come and go. All of
+//! it is real (checksummed, crash-safe, specified byte for byte) and small: it exists to show and measure what a filter
 //! saves, and to be read in one sitting by someone who puts filter blocks into a writer of their own.
 //!
 //! # The file
@@ -39,13 +39,13 @@
 //!
 //! # The path of a scan
 //!
-//! [`TableSet::range`] merges the tables whose smallest and largest key do not rule out a key of the range. A filter for
-//! lookups is no help there, but a table can have a [range filter](TableOptions::with_range_filter) as well. Where neither
-//! end of the table is in the range, the scan probes that filter, and "absent" skips the table. An
+//! [`TableSet::range`] merges the tables whose smallest and largest key do not rule out a key of the range. A filter
+//! for lookups is no help there, but a table can have a [range filter](TableOptions::with_range_filter) as well. Where
+//! neither end of the table is in the range, the scan probes that filter, and "absent" skips the table. An
 //! [ordered](crate::range::RangePolicy::ordered) one also gives a lower bound of the table's next key. The table waits
 //! under this bound, or under its smallest key, and is read only once the scan has come there: a scan that stops early
-//! leaves the others unread. Range filters are read when their tables are opened, and stay in memory; budgets and sidecars do
-//! not cover them yet.
+//! leaves the others unread. Range filters are read when their tables are opened, and stay in memory; budgets and
+//! sidecars do not cover them yet.
 //!
 //! # Damage
 //!
@@ -58,14 +58,14 @@
 //! Opening refuses a bad footer, metaindex or properties block; a bad index or data block is an error of the reads that
 //! need it. A bad filter is no error: reads do without it, count that, and [`Table::filter_problem`] or
 //! [`Table::range_filter_problem`] says why.
-//! [`Table::verify`] reads everything and accepts nothing but what a writer has written; [`Table::verify_all`] lists all damage,
-//! and [`Table::salvage`] gives what is left.
+//! [`Table::verify`] reads everything and accepts nothing but what a writer has written; [`Table::verify_all`] lists
+//! all damage, and [`Table::salvage`] gives what is left.
 //!
 //! # Sidecars
 //!
 //! A file `NAME.filter` beside the table `NAME` holds another filter for it, which is used instead of the table's own:
-//! see [`Table::write_sidecar`] and [`sidecar`](crate::sidecar). One that is damaged, or was made for another table, is not
-//! used, and [`Table::sidecar_problem`] says why.
+//! see [`Table::write_sidecar`] and [`sidecar`](crate::sidecar). One that is damaged, or was made for another table, is
+//! not used, and [`Table::sidecar_problem`] says why.
 //!
 //! # What it is not
 //!

@@ -100,8 +100,8 @@ impl TableOptions {
         Self { policy: Some(policy), ..self }
     }
 
-    /// Writes the filter in partitions, for tables whose filters outgrow memory: opening reads the top index alone, and a
-    /// lookup one partition, which then stays in memory, or is under the reader's
+    /// Writes the filter in partitions, for tables whose filters outgrow memory: opening reads the top index alone, and
+    /// a lookup one partition, which then stays in memory, or is under the reader's
     /// [filter budget](ReadOptions::with_filter_budget).
     ///
     /// ```
@@ -133,11 +133,12 @@ impl TableOptions {
         Self { policy: None, ..self }
     }
 
-    /// Writes a range filter, too, which lets scans skip the table. It stands beside the filter for lookups, has a block
-    /// and a checksum of its own, and covers the keys of all entries, tombstones included. Where none can be right, the
-    /// table has none, and [`TableSummary::range_filter`](super::TableSummary::range_filter) says why.
+    /// Writes a range filter, too, which lets scans skip the table. It stands beside the filter for lookups, has a
+    /// block and a checksum of its own, and covers the keys of all entries, tombstones included. Where none can be
+    /// right, the table has none, and [`TableSummary::range_filter`](super::TableSummary::range_filter) says why.
     ///
-    /// A reader of a policy with an extractor needs [`ReadOptions::with_range_extractor`]. Sidecars have no range filters.
+    /// A reader of a policy with an extractor needs [`ReadOptions::with_range_extractor`]. Sidecars have no range
+    /// filters.
     ///
     /// ```
     /// use sstfilter::FalsePositiveRate;
@@ -307,9 +308,9 @@ impl ReadOptions {
         Self { parts, readers: Recent::default(), ..self }
     }
 
-    /// Sets the extractor of the prefixes that [range filters](TableOptions::with_range_filter) were built with. A range
-    /// filter that was built with another one is not used: [`Table::range_filter_problem`] says so. Those that have none
-    /// do not need it.
+    /// Sets the extractor of the prefixes that [range filters](TableOptions::with_range_filter) were built with. A
+    /// range filter that was built with another one is not used: [`Table::range_filter_problem`] says so. Those that
+    /// have none do not need it.
     ///
     /// [`Table::range_filter_problem`]: super::Table::range_filter_problem
     ///
@@ -398,16 +399,18 @@ impl ReadOptions {
         Self { ignores_sidecars: true, ..self }
     }
 
-    /// Puts the filters of all tables that are opened with these options under `budget`, with all others under it. Opening
-    /// then reads no filter: of one with partitions the top index, of another the last 100 bytes. A lookup reads the
-    /// filter, or the partition it needs, if there is room for it.
+    /// Puts the filters of all tables that are opened with these options under `budget`, with all others under it.
+    /// Opening then reads no filter: of one with partitions the top index, of another the last 100 bytes. A lookup
+    /// reads the filter, or the partition it needs, if there is room for it.
     ///
-    /// Damage to a filter shows when it is read, not when the table is opened: every key may then be present, and the load is tried again,
-    /// rarely ([`FilterStats::unusable`](crate::FilterStats::unusable) counts it). That holds for a sidecar's filter, too: without a budget,
-    /// the table's own would take its place. [`Table::verify`](super::Table::verify) finds it beforehand.
+    /// Damage to a filter shows when it is read, not when the table is opened: every key may then be present, and the
+    /// load is tried again, rarely ([`FilterStats::unusable`](crate::FilterStats::unusable) counts it). That holds for
+    /// a sidecar's filter, too: without a budget, the table's own would take its place.
+    /// [`Table::verify`](super::Table::verify) finds it beforehand.
     ///
     /// Without a budget, filters are read when their tables are opened, and stay in memory; partitions are read when
-    /// lookups need them, and stay. Range filters are under no budget yet: they are always read when their tables are opened.
+    /// lookups need them, and stay. Range filters are under no budget yet: they are always read when their tables are
+    /// opened.
     ///
     /// Opening reads more where the hash is secret or the engine's own, or an extractor is used: the table's first and
     /// last key are probed for then, in the filter or in their partitions.

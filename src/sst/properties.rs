@@ -68,7 +68,8 @@ impl RangeFilterProperties {
     }
 }
 
-/// What the writer of a table was set to. Most tables of a store have the same settings, and share them while they are open.
+/// What the writer of a table was set to. Most tables of a store have the same settings, and share them while they are
+/// open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WriterSettings {
@@ -114,8 +115,8 @@ impl KeyPartNames {
         Self { whole_keys: parts.has_whole_keys(), extractors }
     }
 
-    /// For whole keys the byte 0; for each extractor, a byte with the length of its name, and the name. `None` for whole
-    /// keys alone, so that tables without extractors do not mention them.
+    /// For whole keys the byte 0; for each extractor, a byte with the length of its name, and the name. `None` for
+    /// whole keys alone, so that tables without extractors do not mention them.
     fn encode(&self) -> Option<Bytes> {
         let mut encoded = Vec::new();
         if self.whole_keys {

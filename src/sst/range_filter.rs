@@ -20,8 +20,8 @@ pub(crate) struct TableRangeFilter {
     pub(crate) reader: RangeReader<Bytes>,
     /// Boxed, because hardly any table has one.
     pub(crate) problem: Option<Box<TableError>>,
-    /// Whether the filter lacks a key of its table, and the reader's hash function or extractor is to blame, which is then
-    /// not what its identity or name says. Filters of other tables may hold their known keys by chance.
+    /// Whether the filter lacks a key of its table, and the reader's hash function or extractor is to blame, which is
+    /// then not what its identity or name says. Filters of other tables may hold their known keys by chance.
     pub(crate) contradicts_reader: bool,
 }
 
@@ -107,8 +107,8 @@ pub(crate) fn context(reader: &Reader) -> RangeContext<'static> {
     }
 }
 
-/// Whether a filter is refused because the reader is not what its identity or name says. Ordered codes need neither; with
-/// a public seed and no extractor, equal identities are equal codes: then the filter itself is wrong.
+/// Whether a filter is refused because the reader is not what its identity or name says. Ordered codes need neither;
+/// with a public seed and no extractor, equal identities are equal codes: then the filter itself is wrong.
 pub(crate) fn is_reader_to_blame(source: &BlockError, block: &[u8]) -> bool {
     let is_absent = matches!(source, BlockError::KnownKeyAbsent { .. });
     is_absent

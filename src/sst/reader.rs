@@ -127,7 +127,8 @@ impl Reader {
         LoadContext::new(&self.hasher).with_key_parts(&self.parts).with_kinds(&self.kinds)
     }
 
-    /// What a filter is checked against of which its file says that it holds these of the reader's parts: it must say so.
+    /// What a filter is checked against of which its file says that it holds these of the reader's parts: it must say
+    /// so.
     pub(crate) fn context_of<'a>(&'a self, shared: &'a KeyParts) -> LoadContext<'a> {
         self.load_context().with_all_key_parts(shared)
     }

@@ -17,8 +17,8 @@ use super::{Entry, Table, TableError, TableIter};
 ///
 /// A table is read when the scan comes to where its next key may be, and then one data block at a time, past the block
 /// cache. Where that is, its smallest key or its range filter says: a scan that stops early does not read tables that
-/// continue further on. The first error ends the scan, because whatever else it gave might be outdated: after an [`Err`] comes
-/// [`None`].
+/// continue further on. The first error ends the scan, because whatever else it gave might be outdated: after an
+/// [`Err`] comes [`None`].
 pub struct RangeScan<'a> {
     bounds: KeyBounds,
     /// The one with the smallest key is on top.

@@ -96,8 +96,8 @@ impl TableSet {
     ///
     /// # Errors
     ///
-    /// [`TableError::MixedReaders`] for a table that was opened with another hasher or other extractors: open it with the
-    /// same [`ReadOptions`] as the newest.
+    /// [`TableError::MixedReaders`] for a table that was opened with another hasher or other extractors: open it with
+    /// the same [`ReadOptions`] as the newest.
     pub fn new(mut tables: Vec<Table>) -> Result<Self, TableError> {
         let reader = tables.first().map(|table| table.reader.clone()).unwrap_or_default();
         if let Some(position) = tables.iter().position(|table| !table.reader.has_identity_of(&reader)) {
@@ -224,8 +224,8 @@ impl TableSet {
         batch
     }
 
-    /// Appends the tables that have `key` in their range, for each group. Returns the hash that all filters are still to
-    /// be probed with, if it is one for all; a key outside all ranges is not hashed.
+    /// Appends the tables that have `key` in their range, for each group. Returns the hash that all filters are still
+    /// to be probed with, if it is one for all; a key outside all ranges is not hashed.
     fn push_in_range(&self, key: &[u8], tables: &mut Vec<Tables>) -> Option<KeyHash> {
         let (head, mut any) = (self.ranges.head(key), 0);
         for group in 0..self.filters.groups() {
@@ -252,8 +252,8 @@ impl TableSet {
     }
 
     /// Which tables may hold a key that begins with `prefix`, by their ranges and filters alone: bit `i` of `matches`
-    /// becomes whether a scan of the prefix has to walk table `i`. Nothing is read, and nothing counted, as far as that is
-    /// so for [`Table::may_contain_key`]. Every table that has entries matches the empty prefix.
+    /// becomes whether a scan of the prefix has to walk table `i`. Nothing is read, and nothing counted, as far as that
+    /// is so for [`Table::may_contain_key`]. Every table that has entries matches the empty prefix.
     ///
     /// Filters are probed only where they hold parts of keys, and an extractor has one part for all keys with the
     /// prefix: see [`Table::may_contain_prefix`]. [`KeyExtractor`](crate::KeyExtractor) has an example of a
@@ -276,9 +276,9 @@ impl TableSet {
         }
     }
 
-    /// Which tables may hold a key in `range`, by their smallest and largest keys and their range filters alone: bit `i` of
-    /// `matches` becomes whether a scan of the range has to walk table `i`. Nothing is read, and nothing counted. See
-    /// [`Table::may_hold`].
+    /// Which tables may hold a key in `range`, by their smallest and largest keys and their range filters alone: bit
+    /// `i` of `matches` becomes whether a scan of the range has to walk table `i`. Nothing is read, and nothing
+    /// counted. See [`Table::may_hold`].
     ///
     /// ```
     /// use sstfilter::sst::{ReadOptions, Table, TableBuilder, TableOptions, TableSet};
@@ -308,9 +308,9 @@ impl TableSet {
     /// The keys in `range`, in order, each with its newest value. Deleted keys are left out.
     ///
     /// Tables are skipped by their smallest and largest key, and then by their range filter, as by
-    /// [`matches_range`](Self::matches_range). Of all others, a table is read only when the scan comes to a lower bound of
-    /// its first key in the range: its smallest key, or what an [ordered](crate::range::RangePolicy::ordered) range filter
-    /// knows. A scan that stops after a few keys does not read the tables whose keys come later.
+    /// [`matches_range`](Self::matches_range). Of all others, a table is read only when the scan comes to a lower bound
+    /// of its first key in the range: its smallest key, or what an [ordered](crate::range::RangePolicy::ordered) range
+    /// filter knows. A scan that stops after a few keys does not read the tables whose keys come later.
     ///
     /// A scan counts the blocks that it reads, and no lookups. Range filters count its probes, as by
     /// [`Table::range`].
@@ -344,8 +344,8 @@ impl TableSet {
         RangeScan::new(&self.tables, KeyBounds::new(range.into()), RangeFilters::Probed)
     }
 
-    /// The keys that begin with `prefix`, in order, each with its newest value. Deleted keys are left out, and tables are
-    /// skipped as by [`matches_prefix`](Self::matches_prefix).
+    /// The keys that begin with `prefix`, in order, each with its newest value. Deleted keys are left out, and tables
+    /// are skipped as by [`matches_prefix`](Self::matches_prefix).
     ///
     /// Every key begins with the empty prefix. A scan counts the blocks that it reads, and no lookups;
     /// probes of range filters, and of filters in partitions or under a budget, are counted.
@@ -494,8 +494,8 @@ impl TableSet {
         }
     }
 
-    /// Searches the candidates of a group from the newest to the oldest, until one has an entry or fails: the bit of that
-    /// one is returned, too. A candidate whose own filter lacks the key ceases to be one.
+    /// Searches the candidates of a group from the newest to the oldest, until one has an entry or fails: the bit of
+    /// that one is returned, too. A candidate whose own filter lacks the key ceases to be one.
     fn search(&self, group: usize, key: &[u8], found: &mut Tables) -> (Result<Lookup, TableError>, Option<usize>) {
         let tables = self.tables.get(group * GROUP..).unwrap_or_default();
         for bit in bits_of(found.candidates) {

@@ -74,9 +74,9 @@ impl Table {
     /// Builds a new filter from the table's keys and writes it beside the table, which stays as it is. Tables that are
     /// opened from then on use it instead of their own filter; this one goes on as before.
     ///
-    /// Of `options`, the policy, the partitions, the context and the file system count. Keys are hashed, and parts of them extracted, as
-    /// *this* table was opened to be probed: to move a store to another hash or extractor, open its tables with the new
-    /// [`ReadOptions`](super::ReadOptions), and write their sidecars.
+    /// Of `options`, the policy, the partitions, the context and the file system count. Keys are hashed, and parts of
+    /// them extracted, as *this* table was opened to be probed: to move a store to another hash or extractor, open its
+    /// tables with the new [`ReadOptions`](super::ReadOptions), and write their sidecars.
     ///
     /// All keys are read, and their blocks checked. The sidecar appears whole or not at all, as tables do, and replaces
     /// one that is there. Without a policy, or where the policy declines, nothing is written.
@@ -108,20 +108,20 @@ impl Table {
     ///
     /// # Errors
     ///
-    /// Those of [`build_sidecar`](Self::build_sidecar); [`TableError::Io`] for a table that was not opened by path, and for
-    /// each step of writing; an error if another table is at the path by now.
+    /// Those of [`build_sidecar`](Self::build_sidecar); [`TableError::Io`] for a table that was not opened by path, and
+    /// for each step of writing; an error if another table is at the path by now.
     pub fn write_sidecar(&self, options: &TableOptions) -> Result<SidecarSummary, TableError> {
         self.place_of_sidecar()?;
         self.place_sidecar(self.build_sidecar(options)?, options)
     }
 
-    /// Writes beside the table what [`build_sidecar`](Self::build_sidecar) has built for it: for those who can end the long
-    /// reading of keys at any time, and let the short writing be completed.
+    /// Writes beside the table what [`build_sidecar`](Self::build_sidecar) has built for it: for those who can end the
+    /// long reading of keys at any time, and let the short writing be completed.
     ///
     /// # Errors
     ///
-    /// Those of [`write_sidecar`](Self::write_sidecar) that are about writing; [`TableError::Sidecar`] for the sidecar of
-    /// another table, which would replace a sound one and never be used.
+    /// Those of [`write_sidecar`](Self::write_sidecar) that are about writing; [`TableError::Sidecar`] for the sidecar
+    /// of another table, which would replace a sound one and never be used.
     pub fn place_sidecar(&self, built: BuiltSidecar, options: &TableOptions) -> Result<SidecarSummary, TableError> {
         let path = self.place_of_sidecar()?;
         let BuiltSidecar { bytes, filter } = built;

@@ -22,8 +22,8 @@ pub struct TableStats {
     pub block_cache_hits: u64,
     /// All bytes read, those of opening the table included.
     pub bytes_read: u64,
-    /// 1 if there is a sidecar that is not used: see [`Table::sidecar_problem`](super::Table::sidecar_problem). Of several
-    /// tables, how many have one.
+    /// 1 if there is a sidecar that is not used: see [`Table::sidecar_problem`](super::Table::sidecar_problem). Of
+    /// several tables, how many have one.
     pub sidecar_problems: u64,
 }
 

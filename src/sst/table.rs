@@ -41,12 +41,12 @@ use crate::stats::{CountedBySet, SharedCounter};
 /// to hold, at most 64 MiB of it are in memory; a longer block (the filter of a very large table) is read twice, the
 /// first time for its checksum alone. All keys of a walk together have at most 1,024 times the bytes of the file.
 ///
-/// A [sidecar](crate::sidecar) beside the table is used instead of the table's own filter, if it is sound and was made for this
-/// table; see [`sidecar_problem`](Self::sidecar_problem) and [`write_sidecar`](Self::write_sidecar).
+/// A [sidecar](crate::sidecar) beside the table is used instead of the table's own filter, if it is sound and was made
+/// for this table; see [`sidecar_problem`](Self::sidecar_problem) and [`write_sidecar`](Self::write_sidecar).
 ///
-/// A filter that is damaged, of an unknown kind, or built with another hash, or of other parts of keys, is not probed: the table is
-/// read without it, and [`filter_problem`](Self::filter_problem) says why. The same holds for a range filter, with
-/// [`range_filter_problem`](Self::range_filter_problem).
+/// A filter that is damaged, of an unknown kind, or built with another hash, or of other parts of keys, is not probed:
+/// the table is read without it, and [`filter_problem`](Self::filter_problem) says why. The same holds for a range
+/// filter, with [`range_filter_problem`](Self::range_filter_problem).
 ///
 /// ```
 /// use sstfilter::sst::{Lookup, ReadOptions, Table, TableBuilder, TableOptions};
@@ -257,8 +257,8 @@ impl Table {
         self.get_after(&probe, key, FoundBlock::NotSought)
     }
 
-    /// Probes for the parts of a key in range until one is absent, and counts one answer. `whole` is the hash of the whole
-    /// key. A key outside the domains of all extractors is not probed for.
+    /// Probes for the parts of a key in range until one is absent, and counts one answer. `whole` is the hash of the
+    /// whole key. A key outside the domains of all extractors is not probed for.
     #[inline]
     pub(crate) fn probe(&self, key: &[u8], whole: impl FnOnce() -> KeyHash) -> Answer {
         let Some(filter) = &self.filter else { return Answer::NotProbed };
@@ -306,8 +306,8 @@ impl Table {
         }
     }
 
-    /// What the filter says of a key for which a set of tables, of which this is one, has probed the filters that it has
-    /// in memory: a filter under a budget is probed only now, where no newer table has the key.
+    /// What the filter says of a key for which a set of tables, of which this is one, has probed the filters that it
+    /// has in memory: a filter under a budget is probed only now, where no newer table has the key.
     pub(crate) fn probe_candidate(&self, key: &[u8]) -> Answer {
         match &self.filter {
             Some(filter) if filter.is_budgeted() => self.probe(key, || self.reader.hasher.hash(key)),
@@ -337,8 +337,8 @@ impl Table {
     }
 
     /// Whether the table may hold `key`, by its range and its filter alone: `false` only if it does not.
-    /// Nothing is read, and nothing counted, unless the filter has partitions or is under a budget: it is then probed as
-    /// by a lookup, which may read a part of it.
+    /// Nothing is read, and nothing counted, unless the filter has partitions or is under a budget: it is then probed
+    /// as by a lookup, which may read a part of it.
     ///
     /// For all keys that begin with some bytes, see [`may_contain_prefix`](Self::may_contain_prefix).
     #[must_use]
@@ -353,8 +353,9 @@ impl Table {
     /// [`may_contain_key`](Self::may_contain_key). Every key begins with the empty prefix.
     ///
     /// The filter is probed only if it holds parts of keys, and
-    /// [`KeyExtractor::extract_prefix`](crate::KeyExtractor::extract_prefix) has one part for all keys with the prefix. An
-    /// extractor that gives a wrong one loses keys. The range filter, if there is one, is probed for the range of these keys.
+    /// [`KeyExtractor::extract_prefix`](crate::KeyExtractor::extract_prefix) has one part for all keys with the prefix.
+    /// An extractor that gives a wrong one loses keys. The range filter, if there is one, is probed for the range of
+    /// these keys.
     ///
     /// ```
     /// use sstfilter::sst::{ReadOptions, Table, TableBuilder, TableOptions};
@@ -476,9 +477,10 @@ impl Table {
         &self.reader.parts
     }
 
-    /// The whole filter: that of the [sidecar](Self::sidecar) if there is one, or the table's own; `None` when the table
-    /// has neither, or was opened without. A filter that has partitions or is under a budget is not in memory as a whole:
-    /// [`filter_budget`](Self::filter_budget) tells of those, and [`stats`](Self::stats) has the counts of all.
+    /// The whole filter: that of the [sidecar](Self::sidecar) if there is one, or the table's own; `None` when the
+    /// table has neither, or was opened without. A filter that has partitions or is under a budget is not in memory as
+    /// a whole: [`filter_budget`](Self::filter_budget) tells of those, and [`stats`](Self::stats) has the counts of
+    /// all.
     #[must_use]
     pub fn filter(&self) -> Option<&FilterReader<Bytes>> {
         self.filter.as_ref()?.resident()
@@ -516,8 +518,8 @@ impl Table {
         self.filter.as_ref()?.partitioned()?.partitions()
     }
 
-    /// Reads a partition of the filter, for tools: lookups and their counts are not changed by it. `None` when the filter
-    /// has no partitions; [`partition_index`](Self::partition_index) has an example.
+    /// Reads a partition of the filter, for tools: lookups and their counts are not changed by it. `None` when the
+    /// filter has no partitions; [`partition_index`](Self::partition_index) has an example.
     ///
     /// # Errors
     ///

@@ -59,8 +59,8 @@ impl TableFilter {
         Self { held: Held::Resident(Box::new(FilterReader::of_shared_parts(block))), problem: None }
     }
 
-    /// Reads the filter, or as much of it as says what it is if the rest comes under a budget. Whatever is wrong with it
-    /// makes an unusable filter.
+    /// Reads the filter, or as much of it as says what it is if the rest comes under a budget. Whatever is wrong with
+    /// it makes an unusable filter.
     pub(crate) fn open(
         file: &Arc<TableFile>,
         filter: FilterHandle,
@@ -125,7 +125,8 @@ impl TableFilter {
         // Of whole keys under a public seed, equal identities prove equal hashes.
         let known = reader.known_keys(shared, &parts.properties).filter(|_| !reader.is_known_by_identity(shared));
         let source = TableFilterSource::new(Arc::clone(file), place, known);
-        // Now, and not when it is first probed: in a set, one such table shows that the filters of no table can be trusted.
+        // Now, and not when it is first probed: in a set, one such table shows that the filters of no table can be
+        // trusted.
         source.check_known_keys().map_err(|source| refused(file, filter, source))?;
         Ok(Self::registered(source, options))
     }
@@ -202,8 +203,8 @@ impl TableFilter {
         Answer::MaybePresent
     }
 
-    /// Whether the filter may contain the key of a hash; `true` if it cannot be used. Under a budget, this is a probe like
-    /// all others; otherwise it is not counted.
+    /// Whether the filter may contain the key of a hash; `true` if it cannot be used. Under a budget, this is a probe
+    /// like all others; otherwise it is not counted.
     pub(crate) fn may_contain(&self, key: &[u8], hash: KeyHash) -> bool {
         match &self.held {
             Held::Resident(reader) => reader.block().map_or(true, |block| block.may_contain_added(hash)),

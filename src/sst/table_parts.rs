@@ -27,7 +27,8 @@ impl TableParts {
             None => properties.data_bytes == handles.properties.offset,
             Some(_) => properties.data_bytes <= handles.properties.offset,
         };
-        // A range filter alone is named there, too, where readers without range filters find a filter of an unknown kind.
+        // A range filter alone is named there, too, where readers without range filters find a filter of an unknown
+        // kind.
         handles.filter = handles.filter.filter(|filter| Some(filter.block()) != properties.range_handle());
         if !is_placed {
             let got = format_args!("{} data bytes", properties.data_bytes);
@@ -43,8 +44,8 @@ impl TableParts {
         TableIdentity::new(*table_id.as_bytes(), bytes, self.footer.checksum())
     }
 
-    /// Reads the range filter's block, which must lie where writers put it: aligned, behind the filter or the data, and right
-    /// before the properties.
+    /// Reads the range filter's block, which must lie where writers put it: aligned, behind the filter or the data, and
+    /// right before the properties.
     pub(crate) fn read_range_filter(&self, file: &TableFile, handle: BlockHandle) -> Result<Bytes, TableError> {
         let (before, end) = (self.before_range_filter(), self.handles.properties.offset);
         if before.and_then(aligned) != Some(handle.offset) || handle.end() != Some(end) {
@@ -60,15 +61,16 @@ impl TableParts {
         self.handles.filter.map_or(Some(self.properties.data_bytes), |filter| filter.block().end())
     }
 
-    /// Reads the block that the filter's handle names, which must lie where writers put it: behind the data, right before
-    /// the range filter or the properties, and aligned if it is the whole filter. Partitions are between the data and the block.
+    /// Reads the block that the filter's handle names, which must lie where writers put it: behind the data, right
+    /// before the range filter or the properties, and aligned if it is the whole filter. Partitions are between the
+    /// data and the block.
     pub(crate) fn read_filter(&self, file: &TableFile, filter: FilterHandle) -> Result<Bytes, TableError> {
         self.check_place(file, filter)?;
         file.read_contents(filter.part(), filter.block(), &self.footer.table_id)
     }
 
-    /// Reads the end of a filter block, which says what the filter is. Its checksum is not compared: all of the block is
-    /// when it is loaded.
+    /// Reads the end of a filter block, which says what the filter is. Its checksum is not compared: all of the block
+    /// is when it is loaded.
     pub(crate) fn read_filter_end(&self, file: &TableFile, handle: BlockHandle) -> Result<Bytes, TableError> {
         self.check_place(file, FilterHandle::Whole(handle))?;
         let bytes = handle.contents_bytes.min(MAX_TAIL_BYTES as u64);

@@ -9,8 +9,8 @@ use crate::block::Probe;
 use crate::range::{KeyRange, NextKey, RangeReader};
 
 impl Table {
-    /// The range filter; `None` when the table has none, or was opened without filters. It is in memory as long as the table
-    /// is open: neither a [budget](super::ReadOptions::with_filter_budget) nor a sidecar covers it yet.
+    /// The range filter; `None` when the table has none, or was opened without filters. It is in memory as long as the
+    /// table is open: neither a [budget](super::ReadOptions::with_filter_budget) nor a sidecar covers it yet.
     ///
     /// ```
     /// use sstfilter::FalsePositiveRate;
@@ -38,8 +38,8 @@ impl Table {
         self.own_range_filter()?.problem.as_deref()
     }
 
-    /// Whether the table may hold a key in `range`, by its smallest and largest key and its range filter alone: `false` only
-    /// if it holds none. Nothing is read, and nothing counted.
+    /// Whether the table may hold a key in `range`, by its smallest and largest key and its range filter alone: `false`
+    /// only if it holds none. Nothing is read, and nothing counted.
     ///
     /// ```
     /// use sstfilter::FalsePositiveRate;
@@ -70,11 +70,11 @@ impl Table {
         filter.is_none_or(|filter| filter.may_hold(range))
     }
 
-    /// The entries whose keys are in `range`, in key order, tombstones included. If the range filter has "absent" for it,
-    /// nothing is read.
+    /// The entries whose keys are in `range`, in key order, tombstones included. If the range filter has "absent" for
+    /// it, nothing is read.
     ///
-    /// The filter is probed, and its answer counted, where the table's smallest and largest key leave the question open:
-    /// neither is in the range, and it lies between them.
+    /// The filter is probed, and its answer counted, where the table's smallest and largest key leave the question
+    /// open: neither is in the range, and it lies between them.
     ///
     /// ```
     /// use sstfilter::sst::{ReadOptions, Table, TableBuilder, TableOptions};
@@ -94,8 +94,8 @@ impl Table {
         self.begin_scan(&bounds, RangeFilters::Probed).map_or_else(|| self.iter_nothing(), |(walk, _)| walk)
     }
 
-    /// The walk of a range, and a lower bound of its first key; `None` if the table has no key in the range. Nothing is read
-    /// yet.
+    /// The walk of a range, and a lower bound of its first key; `None` if the table has no key in the range. Nothing is
+    /// read yet.
     pub(crate) fn begin_scan(&self, bounds: &KeyBounds, filters: RangeFilters) -> Option<(TableIter<'_>, Bytes)> {
         let (range, start, properties) = (bounds.range(), bounds.start(), self.properties());
         if !properties.overlaps(range) {

@@ -175,8 +175,8 @@ impl SidecarFile {
         let shared = self.shared_with(reader)?;
         let key_parts = reader.key_parts_of(shared);
         let (bytes, context) = (self.sidecar.filter_bytes(), self.context(reader, &key_parts));
-        // Its checksum covers the zeros, too, and the bytes beside partitions. It comes first: a flipped bit in a container's trailer may
-        // read as a newer version of it, which is no damage.
+        // Its checksum covers the zeros, too, and the bytes beside partitions. It comes first: a flipped bit in a
+        // container's trailer may read as a newer version of it, which is no damage.
         let filter = self.read_filter();
         let partitions = TablePartitions::of_sidecar(&self.file, bytes, context).map_err(|error| self.named(error));
         let filter = filter.map_err(|damage| {

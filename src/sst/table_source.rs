@@ -113,8 +113,8 @@ impl TableFilterSource {
         self.place.layout()
     }
 
-    /// Reads the units of the known keys, and compares. At least one must be readable: hashes that nothing confirms would
-    /// find other keys absent in other units.
+    /// Reads the units of the known keys, and compares. At least one must be readable: hashes that nothing confirms
+    /// would find other keys absent in other units.
     pub(crate) fn check_known_keys(&self) -> Result<(), BlockError> {
         let mut units: Vec<u32> = self.known.iter().map(|&(unit, _)| unit).collect();
         units.dedup();

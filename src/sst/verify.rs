@@ -33,8 +33,9 @@ pub struct VerifyReport {
 impl Table {
     /// Reads all of the table once more and checks all that it says against all that it holds.
     ///
-    /// It compares every checksum, the zeros of the padding and between partitions, the order of all keys, the index and the properties with
-    /// the data, and the filter with every key, as well as the range filter and that of a sidecar. Reads are counted like all others.
+    /// It compares every checksum, the zeros of the padding and between partitions, the order of all keys, the index
+    /// and the properties with the data, and the filter with every key, as well as the range filter and that of a
+    /// sidecar. Reads are counted like all others.
     ///
     /// # Errors
     ///
@@ -47,8 +48,8 @@ impl Table {
 
     /// As [`verify`](Self::verify), but goes on past damage: what was verified, and all damage.
     ///
-    /// Entries and data blocks are those that are sound: [`salvage`](Self::salvage) gives them. Of the keys that a filter
-    /// lacks, the first is named.
+    /// Entries and data blocks are those that are sound: [`salvage`](Self::salvage) gives them. Of the keys that a
+    /// filter lacks, the first is named.
     ///
     /// ```
     /// use sstfilter::sst::{ReadOptions, Table, TableBuilder, TableOptions};

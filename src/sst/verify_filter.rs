@@ -86,7 +86,8 @@ impl Table {
         }
     }
 
-    /// The filter, read again, or the verdict on one that cannot be probed. Partitions that are damaged are left out of it.
+    /// The filter, read again, or the verdict on one that cannot be probed. Partitions that are damaged are left out of
+    /// it.
     pub(crate) fn verified_filter(
         &self,
         parts: &TableParts,

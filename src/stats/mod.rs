@@ -164,8 +164,9 @@ impl FilterStats {
     /// that no filter gives.
     ///
     /// A lower bound as long as some positives have no outcome: a lookup that stops at the newest file leaves those of
-    /// older files open. Lookups that found a filter [not loaded](Self::not_loaded) are not in it: the share of all absent
-    /// keys that were searched for nothing is (`false_positives` + `not_loaded`) / (`absent_probes` + `not_loaded`).
+    /// older files open. Lookups that found a filter [not loaded](Self::not_loaded) are not in it: the share of all
+    /// absent keys that were searched for nothing is (`false_positives` + `not_loaded`) / (`absent_probes` +
+    /// `not_loaded`).
     #[must_use]
     pub fn observed_fpr(&self) -> Option<f64> {
         let absent = self.absent_probes();

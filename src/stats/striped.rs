@@ -119,8 +119,8 @@ impl ThreadCounters<'_> {
     }
 }
 
-/// Release, so that a reader that sees a part of a count also sees the whole, which was added before it. An owned stripe
-/// has one writer, so a plain load and store cannot lose an addition.
+/// Release, so that a reader that sees a part of a count also sees the whole, which was added before it. An owned
+/// stripe has one writer, so a plain load and store cannot lose an addition.
 #[inline]
 fn add(counter: &AtomicU64, more: u64, is_owned: bool) {
     if is_owned {
@@ -152,8 +152,8 @@ impl SharedCounter {
     }
 }
 
-/// A few counters for something of which there are many, such as readers of filters. It shares its stripes with up to 63
-/// other slots, because a stripe has a fixed cost.
+/// A few counters for something of which there are many, such as readers of filters. It shares its stripes with up to
+/// 63 other slots, because a stripe has a fixed cost.
 ///
 /// Dropped slots are reused, the first ones first, so the stripes grow with the slots in use at once and not with all
 /// that ever were. A group of slots takes 2 KiB, and 4 KiB for each thread that counts in it.
@@ -254,8 +254,8 @@ impl Drop for CounterSlot {
     }
 }
 
-/// The stripes that threads own, as bits. Threads reuse stripes, so a pool that recreates its threads does not run out of
-/// them.
+/// The stripes that threads own, as bits. Threads reuse stripes, so a pool that recreates its threads does not run out
+/// of them.
 static CLAIMED: [AtomicU64; OWNED / 64] = [const { AtomicU64::new(0) }; OWNED / 64];
 
 /// A thread's stripe, returned when the thread ends. Release and Acquire order the next owner's additions after this

@@ -1,6 +1,6 @@
-//! Guards against: a budget that loses a key, takes more memory than it was given, loads a filter twice, waits for a slow
-//! disk in a reader, is brought out of step by a source that fails or panics, or spends its bytes on files that were
-//! probed once.
+//! Guards against: a budget that loses a key, takes more memory than it was given, loads a filter twice, waits for a
+//! slow disk in a reader, is brought out of step by a source that fails or panics, or spends its bytes on files that
+//! were probed once.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};

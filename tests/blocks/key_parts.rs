@@ -75,8 +75,8 @@ fn index_of(container: &[u8], context: LoadContext<'_>) -> Arc<PartitionIndex> {
 
 const CUTS: [PartitionCut; 2] = [PartitionCut::KeyRange, PartitionCut::HashRange];
 
-/// Whether a file with these parts may have the prefix, by each way to probe it; whether all of them say why if it may for
-/// want of the part.
+/// Whether a file with these parts may have the prefix, by each way to probe it; whether all of them say why if it may
+/// for want of the part.
 fn answers(written: &KeyParts, read: &KeyParts, prefix: &[u8]) -> Vec<bool> {
     let hasher = KeyHasher::default();
     let prepared = read.prefix(&hasher, prefix);

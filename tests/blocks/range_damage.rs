@@ -1,6 +1,6 @@
-//! Range filters of damaged and of forged bytes. The failures guarded against: one flipped bit makes a scan skip a file that
-//! holds its keys; and a block under valid checksums whose parameters, lines or segments contradict each other makes a query
-//! panic, loop, or take memory that the block does not have.
+//! Range filters of damaged and of forged bytes. The failures guarded against: one flipped bit makes a scan skip a file
+//! that holds its keys; and a block under valid checksums whose parameters, lines or segments contradict each other
+//! makes a query panic, loop, or take memory that the block does not have.
 
 #![expect(clippy::cast_possible_truncation, reason = "random numbers are cut to what is needed")]
 

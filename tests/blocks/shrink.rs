@@ -1,6 +1,6 @@
-//! Blocks made smaller from their bytes alone. The failures guarded against: a smaller filter lacks a key of the one that
-//! it was made of; damaged bytes get a checksum that holds; the rate, the keys or the file that it states are wrong.
-//! Kinds of the user's that shrink are in `user_kinds.rs`.
+//! Blocks made smaller from their bytes alone. The failures guarded against: a smaller filter lacks a key of the one
+//! that it was made of; damaged bytes get a checksum that holds; the rate, the keys or the file that it states are
+//! wrong. Kinds of the user's that shrink are in `user_kinds.rs`.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 

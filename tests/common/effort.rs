@@ -1,5 +1,6 @@
-//! How much the tests do. `SSTFILTER_LONG=1` takes their long forms, `SSTFILTER_SHORT=1` their short ones, for processors
-//! that are emulated and for instrumented programs: a sample of what is tried exhaustively, and fewer drawn cases.
+//! How much the tests do. `SSTFILTER_LONG=1` takes their long forms, `SSTFILTER_SHORT=1` their short ones, for
+//! processors that are emulated and for instrumented programs: a sample of what is tried exhaustively, and fewer drawn
+//! cases.
 //!
 //! The library's unit tests include this file, too.
 
@@ -13,8 +14,8 @@ pub(crate) fn is_short() -> bool {
     is_set("SSTFILTER_SHORT")
 }
 
-/// `step` in the short form, otherwise 1: for `step_by`, which takes the first of what there is in any case, and for the
-/// numbers that a test expects of its cases.
+/// `step` in the short form, otherwise 1: for `step_by`, which takes the first of what there is in any case, and for
+/// the numbers that a test expects of its cases.
 pub(crate) fn stride(step: usize) -> usize {
     if is_short() { step } else { 1 }
 }

@@ -89,7 +89,8 @@ pub(crate) fn on_all_cores<T: Send>(count: usize, work: impl Fn(usize) -> T + Sy
 /// only slow a run down.
 ///
 /// A build of ten microseconds a key or less is not quadratic, whatever the ratio: at 96,000 keys that would be
-/// a tenth of a nanosecond a pair. Where few keys succeed at once and many fail with all salts, the ratio alone comes near 128.
+/// a tenth of a nanosecond a pair. Where few keys succeed at once and many fail with all salts, the ratio alone comes
+/// near 128.
 pub(crate) fn assert_not_quadratic(policy: &dyn FilterPolicy, hashes: &[KeyHash], what: &str) {
     let time = |hashes: &[KeyHash]| {
         let started = Instant::now();
@@ -114,7 +115,8 @@ pub(crate) fn is_long() -> bool {
     effort::is_long()
 }
 
-/// How many cases a property is tried with: `PROPTEST_CASES` if that is set; a tenth of the usual ones in the short form.
+/// How many cases a property is tried with: `PROPTEST_CASES` if that is set; a tenth of the usual ones in the short
+/// form.
 pub(crate) fn cases(usual: u32, long: u32) -> u32 {
     if let Some(asked) = std::env::var_os("PROPTEST_CASES") {
         let number = asked.to_str().and_then(|asked| asked.parse().ok());

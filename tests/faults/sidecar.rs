@@ -1,5 +1,5 @@
-//! A rebuild that fails or loses its power at any operation leaves the old sidecar, the new one or none: half a sidecar would be
-//! refused when its table is opened, but the old one would be gone.
+//! A rebuild that fails or loses its power at any operation leaves the old sidecar, the new one or none: half a sidecar
+//! would be refused when its table is opened, but the old one would be gone.
 
 use std::path::Path;
 use std::sync::Arc;

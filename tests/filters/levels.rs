@@ -1,6 +1,6 @@
-//! A plan for the levels of a store, measured on the filters that it builds. The failure guarded against: rates that are
-//! computed for filters other than those that the policy then gives its files; the plan promises few reads, and the store
-//! has many.
+//! A plan for the levels of a store, measured on the filters that it builds. The failure guarded against: rates that
+//! are computed for filters other than those that the policy then gives its files; the plan promises few reads, and the
+//! store has many.
 
 use sstfilter::{BuildContext, FilterBlock, FilterPolicy, KeyHash, KeyHasher, LevelPlan, LevelPolicy, LevelSize, kind};
 

@@ -1,6 +1,6 @@
-//! The sizes and rates of partitioned filters, and what a cache reads of them. The failure guarded against: partitions cost more
-//! bytes or more false positives than one filter of all keys, their index grows beyond what stays in memory, a cache
-//! that is too small reads as much as before, or their bytes tell on how many threads they were built.
+//! The sizes and rates of partitioned filters, and what a cache reads of them. The failure guarded against: partitions
+//! cost more bytes or more false positives than one filter of all keys, their index grows beyond what stays in memory,
+//! a cache that is too small reads as much as before, or their bytes tell on how many threads they were built.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Condvar, Mutex};

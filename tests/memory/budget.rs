@@ -1,4 +1,5 @@
-//! Guards against: a budget that counts its bytes and takes others, and files that cost memory though nobody reads them.
+//! Guards against: a budget that counts its bytes and takes others, and files that cost memory though nobody reads
+//! them.
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Barrier};

@@ -1,5 +1,5 @@
-//! The failure guarded against: a stranger's container of a few MiB names millions of partitions in two bytes each, and what
-//! is kept of each of them fills the reader's memory.
+//! The failure guarded against: a stranger's container of a few MiB names millions of partitions in two bytes each, and
+//! what is kept of each of them fills the reader's memory.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! An engine runs compaction steps under `catch_unwind`, and code of its own (an extractor, a hash, a filter builder)
 //! panics once. The failure guarded against: the step is retried, and a table is finished that has a key in its data
-//! and not in its filter, so that the key is lost though every checksum holds. Or that code reports numbers that cannot be,
-//! and arithmetic with them ends the writer.
+//! and not in its filter, so that the key is lost though every checksum holds. Or that code reports numbers that cannot
+//! be, and arithmetic with them ends the writer.
 
 use std::borrow::Cow;
 use std::io::{self, Write};

@@ -1,6 +1,6 @@
-//! The failure guarded against: a store of many tables runs out of descriptors, and opening or reading one of them fails
-//! in the middle of the day. Just as bad: the limit works, but a file that has vanished or was replaced in the meantime
-//! answers for the one that was opened.
+//! The failure guarded against: a store of many tables runs out of descriptors, and opening or reading one of them
+//! fails in the middle of the day. Just as bad: the limit works, but a file that has vanished or was replaced in the
+//! meantime answers for the one that was opened.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
-//! Scans of ranges over many tables, some of them with range filters. The failures guarded against: a scan skips a table
-//! that has a key in the range, so that the key is lost, or an older value or a deleted key comes back; a damaged or
-//! foreign filter is believed; a scan that fails because of a filter that it could do without; and one that reads tables
-//! which the filter, or where the scan stops, could have spared it.
+//! Scans of ranges over many tables, some of them with range filters. The failures guarded against: a scan skips a
+//! table that has a key in the range, so that the key is lost, or an older value or a deleted key comes back; a damaged
+//! or foreign filter is believed; a scan that fails because of a filter that it could do without; and one that reads
+//! tables which the filter, or where the scan stops, could have spared it.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

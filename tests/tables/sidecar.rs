@@ -1,7 +1,7 @@
-//! A sidecar is believed for a table that it was not made for: a table was rewritten under its name, restored from a backup,
-//! or given the number of one that is gone, and the filter that lay beside the earlier one is negative for nearly
-//! every key. Or the sidecar is half there, or another reader's. In every such case the table's own filter answers, and the
-//! problem can be seen.
+//! A sidecar is believed for a table that it was not made for: a table was rewritten under its name, restored from a
+//! backup, or given the number of one that is gone, and the filter that lay beside the earlier one is negative for
+//! nearly every key. Or the sidecar is half there, or another reader's. In every such case the table's own filter
+//! answers, and the problem can be seen.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -688,8 +688,8 @@ fn a_sidecar_that_vanishes_or_is_replaced_before_it_is_loaded_loses_no_key() {
     }
 }
 
-/// An engine seals a filter of whole keys under the names of the parts that its store has by now: as in a table, the names
-/// alone would make prefixes absent.
+/// An engine seals a filter of whole keys under the names of the parts that its store has by now: as in a table, the
+/// names alone would make prefixes absent.
 #[test]
 fn a_sidecar_whose_filter_lacks_a_part_that_its_names_say_it_has_loses_no_prefix() {
     let table = table(1, 3_000, b"v");

@@ -121,9 +121,9 @@ pub async fn measure(cluster: &mut Cluster, ssts: &[Sst], question: &Question<'_
     let config = RoleConfig { cache: question.cache, follow: cluster.checkpoint(question.store).await?, ..config };
     let mut reader = cluster.spawn("reader", &config).await?;
     if question.cache != Cache::Nothing {
-        // The same keys meet the same false positives: afterwards every filter and every index that they need is cached.
-        // Present keys would do as well, but the engine reads several SSTs at once and gives up the rest when it has
-        // found the key, so that its counters and the log would differ by what was under way.
+        // The same keys meet the same false positives: afterwards every filter and every index that they need is
+        // cached. Present keys would do as well, but the engine reads several SSTs at once and gives up the rest when
+        // it has found the key, so that its counters and the log would differ by what was under way.
         reader.get(question.absent).await?;
     }
 

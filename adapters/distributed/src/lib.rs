@@ -1,8 +1,8 @@
 //! SlateDB in several processes over one S3 server, with sstfilter's filters.
 //!
-//! A writer, a standalone compactor and two readers are processes of their own. They share nothing but an S3 server on the
-//! loopback address, which is a process too. Readers and compactors are killed while they work, and start again. Afterwards
-//! every acknowledged key must be found, and the server's request log must agree with the engine's counters.
+//! A writer, a standalone compactor and two readers are processes of their own. They share nothing but an S3 server on
+//! the loopback address, which is a process too. Readers and compactors are killed while they work, and start again.
+//! Afterwards every acknowledged key must be found, and the server's request log must agree with the engine's counters.
 //!
 //! | module | what it does |
 //! |---|---|

@@ -1,7 +1,7 @@
 //! What processes say to each other: requests on stdin, answers on stdout, one JSON value a line.
 //!
-//! A process starts with [`Answer::Ready`] (the server with [`Answer::Listening`]), answers each request, and ends when its
-//! input ends. So no process outlives the one that started it, whatever becomes of that.
+//! A process starts with [`Answer::Ready`] (the server with [`Answer::Listening`]), answers each request, and ends when
+//! its input ends. So no process outlives the one that started it, whatever becomes of that.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -225,8 +225,8 @@ pub async fn wait_for_end_of_input() {
     while lines.recv().await.is_some() {}
 }
 
-/// The lines of stdin, read by a thread of its own: a runtime waits for its threads when it ends, and this one may wait for
-/// input for ever.
+/// The lines of stdin, read by a thread of its own: a runtime waits for its threads when it ends, and this one may wait
+/// for input for ever.
 fn lines_of_input(at_end: impl FnOnce() + Send + 'static) -> mpsc::UnboundedReceiver<String> {
     let (sender, receiver) = mpsc::unbounded_channel();
     std::thread::spawn(move || {

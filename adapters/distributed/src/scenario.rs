@@ -280,7 +280,8 @@ async fn kill_compactor(
     keys: &mut Keys,
     report: &mut Report,
 ) -> Result<()> {
-    // The coordinator commits a compaction up to a second after its end. A machine that is busy for longer needs another try.
+    // The coordinator commits a compaction up to a second after its end. A machine that is busy for longer needs
+    // another try.
     for _ in 0..5 {
         let (name, written) = kill_at_first_sst(cluster, "compactor", STORE).await?;
         report.kills += 1;

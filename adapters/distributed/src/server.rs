@@ -1,8 +1,8 @@
 //! The S3 server: `s3s` speaks the protocol and verifies signatures, `s3s-fs` keeps objects in a folder.
 //!
-//! Two things are added. `AtomicPuts` makes conditional puts atomic: `s3s-fs` looks whether an object exists and writes it
-//! later, so two writers that create the same manifest at once could both be told that they won. And every request is logged,
-//! as one line of JSON in a file.
+//! Two things are added. `AtomicPuts` makes conditional puts atomic: `s3s-fs` looks whether an object exists and writes
+//! it later, so two writers that create the same manifest at once could both be told that they won. And every request
+//! is logged, as one line of JSON in a file.
 
 use std::fs::File;
 use std::io::Write;
@@ -262,7 +262,8 @@ impl Drop for LoggedBody {
 #[derive(Debug)]
 struct AtomicPuts {
     files: FileSystem,
-    /// Held from the look at the condition to the end of the write. A lock per key would be faster; nothing here is timed.
+    /// Held from the look at the condition to the end of the write. A lock per key would be faster; nothing here is
+    /// timed.
     put: tokio::sync::Mutex<()>,
 }
 

@@ -1,5 +1,5 @@
-//! What a range filter is worth on an object store: requests of scans for a quarter of an hour of one sensor, where each SST
-//! has an hour of all sensors. Counted by SlateDB itself.
+//! What a range filter is worth on an object store: requests of scans for a quarter of an hour of one sensor, where
+//! each SST has an hour of all sensors. Counted by SlateDB itself.
 
 use std::error::Error;
 use std::sync::Arc;

@@ -48,24 +48,25 @@ pub enum FilterState<I = BlockInfo> {
     Usable(Box<I>),
     /// The SST has no filters: it has fewer rows than `min_filter_keys`, or was written without policies.
     NotWritten,
-    /// The SST has filters, but none under this configuration's name: SlateDB's own, from before a migration, or those of a
-    /// process that was configured otherwise, for instance without range filters. A reader fetches them and then uses none, unless it has a policy for them
-    /// ([`with_old_bloom`](SlateFilters::with_old_bloom)): it pays one request more than without filters.
+    /// The SST has filters, but none under this configuration's name: SlateDB's own, from before a migration, or those
+    /// of a process that was configured otherwise, for instance without range filters. A reader fetches them and then
+    /// uses none, unless it has a policy for them ([`with_old_bloom`](SlateFilters::with_old_bloom)): it pays one
+    /// request more than without filters.
     OtherPolicy,
     /// The filter under this configuration's name is unusable.
     Unusable(Unusable),
-    /// The filter lacks the SST's first or last key: it is another SST's, or an extractor or hash changed while its name did
-    /// not, in an SST whose first and last key have 64 bytes or more. (With shorter keys, reading the filter finds such a
-    /// change: it is then [`Unusable`](Self::Unusable).) **Lookups lose keys.** Rewrite the SST with another configuration
-    /// of filters, or without any.
+    /// The filter lacks the SST's first or last key: it is another SST's, or an extractor or hash changed while its
+    /// name did not, in an SST whose first and last key have 64 bytes or more. (With shorter keys, reading the filter
+    /// finds such a change: it is then [`Unusable`](Self::Unusable).) **Lookups lose keys.** Rewrite the SST with
+    /// another configuration of filters, or without any.
     OtherKeys,
     /// SlateDB could not read the filters.
     Unreadable(String),
 }
 
 impl Audit {
-    /// The SSTs of which this configuration cannot use each filter: that of points and prefixes, and the range filter if
-    /// it has them.
+    /// The SSTs of which this configuration cannot use each filter: that of points and prefixes, and the range filter
+    /// if it has them.
     pub fn without_usable_filter(&self) -> impl Iterator<Item = &SstAudit> {
         self.ssts.iter().filter(|sst| !sst.state.is_usable() || !sst.has_usable_range_filter())
     }

@@ -1,12 +1,12 @@
 //! The key range that a filter was built for, stored in front of its block.
 //!
-//! SlateDB decodes a filter without saying which SST it belongs to, and probes the filters of an SST only for keys in that
-//! SST's range: it cuts the range of a scan to that of the SST. A probe outside the stored range means that the bytes may be
-//! another SST's: the answer is then "may match".
+//! SlateDB decodes a filter without saying which SST it belongs to, and probes the filters of an SST only for keys in
+//! that SST's range: it cuts the range of a scan to that of the SST. A probe outside the stored range means that the
+//! bytes may be another SST's: the answer is then "may match".
 //!
-//! There is one exception: in a clone with a projection range, SlateDB also probes for the few keys that lie between the last
-//! key of an SST and the first of the next. Those answers are "may match" as well, and cost reads, because nothing tells
-//! the two cases apart.
+//! There is one exception: in a clone with a projection range, SlateDB also probes for the few keys that lie between
+//! the last key of an SST and the first of the next. Those answers are "may match" as well, and cost reads, because
+//! nothing tells the two cases apart.
 //!
 //! | offset | bytes | |
 //! |--:|--:|---|
@@ -115,8 +115,8 @@ impl KeyBounds {
 
 #[cfg(test)]
 mod tests {
-    //! A range that is too narrow would only cost reads; one that is trusted when damaged would hide that a filter is another
-    //! SST's.
+    //! A range that is too narrow would only cost reads; one that is trusted when damaged would hide that a filter is
+    //! another SST's.
 
     use super::*;
     use proptest::prelude::*;

@@ -53,8 +53,8 @@ impl<S: Scheme> Clone for SlateFilter<S> {
 }
 
 impl<S: Scheme> SlateFilter<S> {
-    /// The filter of an SST just written, with these first and last keys. Without a block, the SST gets no filter: it is
-    /// stored as no bytes.
+    /// The filter of an SST just written, with these first and last keys. Without a block, the SST gets no filter: it
+    /// is stored as no bytes.
     pub(crate) fn built(scheme: &Arc<S>, built: Option<BuiltFilter>, ends: Option<(Bytes, Bytes)>) -> Self {
         let kind = built.as_ref().and_then(|built| built.report.used);
         let stored = match (built.and_then(|built| built.block), ends) {
@@ -181,8 +181,8 @@ impl Scheme for PointScheme {
         &self.counters
     }
 
-    /// The filter must hold the SST's first and last key, and their prefixes: an extractor or hash that changed while its
-    /// name did not is then found here.
+    /// The filter must hold the SST's first and last key, and their prefixes: an extractor or hash that changed while
+    /// its name did not is then found here.
     fn load(&self, bounds: &KeyBounds, block: Bytes) -> Result<Self::Block, Unusable> {
         let keys: Vec<&[u8]> = bounds.whole_keys().collect();
         let block = FilterBlock::load(block, self.hashing.load_context().with_known_keys(&keys))?;
@@ -260,7 +260,8 @@ mod tests {
         }
     }
 
-    /// SlateDB gives a policy the filters of its own name alone, and a name says which parts they hold. The block does, too.
+    /// SlateDB gives a policy the filters of its own name alone, and a name says which parts they hold. The block does,
+    /// too.
     #[test]
     fn a_filter_says_which_parts_of_keys_it_holds_and_one_that_lacks_a_part_may_match() {
         let [prefixes, both] =

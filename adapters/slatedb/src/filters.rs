@@ -19,18 +19,18 @@ use crate::stats::{Counters, SlateFilterStats};
 /// probability 1 - e^(-6/10).
 const BUILT_IN_RATE: f64 = 0.008_44;
 
-/// SSTs of more keys get blocked Bloom filters when they are built inside [`Db`](slatedb::Db): SlateDB builds a filter in one
-/// poll of an async task. A Ribbon filter of this number of keys takes 7 ms with AVX-512 and 9 ms with AVX2.
+/// SSTs of more keys get blocked Bloom filters when they are built inside [`Db`](slatedb::Db): SlateDB builds a filter
+/// in one poll of an async task. A Ribbon filter of this number of keys takes 7 ms with AVX-512 and 9 ms with AVX2.
 const INLINE_RIBBON_KEYS: u64 = 1 << 18;
 
 /// The filters of a store: one object that configures its [`Db`](slatedb::Db), its readers and its compactors alike.
 ///
-/// Every process must use the same hasher and [`FilteredKeys`]. Everything else may differ and may change at any time: a
-/// stored filter says itself what it is.
+/// Every process must use the same hasher and [`FilteredKeys`]. Everything else may differ and may change at any time:
+/// a stored filter says itself what it is.
 ///
-/// By default, filters hold whole keys. They are Ribbon filters with the false positive rate of SlateDB's Bloom filter at
-/// 10 bits per key, in 70 % of its bytes, and blocked Bloom filters of that rate where Ribbon would not be smaller or an
-/// SST is too large to build one while other tasks wait.
+/// By default, filters hold whole keys. They are Ribbon filters with the false positive rate of SlateDB's Bloom filter
+/// at 10 bits per key, in 70 % of its bytes, and blocked Bloom filters of that rate where Ribbon would not be smaller
+/// or an SST is too large to build one while other tasks wait.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -103,8 +103,8 @@ impl SlateFilters {
         self
     }
 
-    /// Sets the most keys of an SST that is written inside [`Db`](slatedb::Db) for which the kind is built; larger ones get
-    /// blocked Bloom filters. The default is 262,144. There, it takes the place of the kind's own
+    /// Sets the most keys of an SST that is written inside [`Db`](slatedb::Db) for which the kind is built; larger ones
+    /// get blocked Bloom filters. The default is 262,144. There, it takes the place of the kind's own
     /// [`with_max_keys`](KindPolicy::with_max_keys). A standalone compactor has no such limit.
     #[must_use]
     pub fn with_inline_keys(mut self, keys: u64) -> Self {
@@ -112,18 +112,20 @@ impl SlateFilters {
         self
     }
 
-    /// Writes and reads range filters, too, beside those of points: scans then skip SSTs that have no key in their range.
+    /// Writes and reads range filters, too, beside those of points: scans then skip SSTs that have no key in their
+    /// range.
     ///
-    /// There are none by default, because they are not free. A filter of any kind is read with all filters of its SST, so that
-    /// a point lookup reads more bytes and the cache holds more; and a scan of a store with range filters reads a filter of
-    /// each SST before it reads anything else, which is a request more for each SST that has keys for it.
-    /// They are worth it where SSTs overlap and scans are short: most of the SSTs in whose range a scan is have none of its
-    /// keys.
+    /// There are none by default, because they are not free. A filter of any kind is read with all filters of its SST,
+    /// so that a point lookup reads more bytes and the cache holds more; and a scan of a store with range filters reads
+    /// a filter of each SST before it reads anything else, which is a request more for each SST that has keys for it.
+    /// They are worth it where SSTs overlap and scans are short: most of the SSTs in whose range a scan is have none of
+    /// its keys.
     ///
-    /// [`RangePolicy::ordered`] is for keys of any kind and ranges of any length, [`RangePolicy::bounded`] for short ranges
-    /// beside existing keys: rows of one entity, by time. Prefix scans are answered, too, also without an extractor
-    /// of prefixes; and so are point lookups, after the point filter. The policy may change at any time, from `ordered` to
-    /// `bounded` as well: a stored filter that the new one cannot read (it has another extractor or seed) may match.
+    /// [`RangePolicy::ordered`] is for keys of any kind and ranges of any length, [`RangePolicy::bounded`] for short
+    /// ranges beside existing keys: rows of one entity, by time. Prefix scans are answered, too, also without an
+    /// extractor of prefixes; and so are point lookups, after the point filter. The policy may change at any time, from
+    /// `ordered` to `bounded` as well: a stored filter that the new one cannot read (it has another extractor or seed)
+    /// may match.
     ///
     /// Stores keep range filters under a name of their own: point filters are used as before, also by processes
     /// without this setting.
@@ -155,8 +157,8 @@ impl SlateFilters {
 
     /// Reads the filters that SlateDB's own policy wrote, too, while SSTs that have them last.
     ///
-    /// `old` must be the policy with which they were written, its prefix extractor included; every process should have it.
-    /// See [`OldBloom`] for what new SSTs get.
+    /// `old` must be the policy with which they were written, its prefix extractor included; every process should have
+    /// it. See [`OldBloom`] for what new SSTs get.
     #[must_use]
     pub fn with_old_bloom(self, old: BloomFilterPolicy, new_ssts: OldBloom) -> Self {
         match new_ssts {
@@ -165,16 +167,16 @@ impl SlateFilters {
         }
     }
 
-    /// Adds a policy of the caller, for instance one for timestamps in values. Each SST then has a filter of each policy, and is skipped
-    /// when one of them answers "absent".
+    /// Adds a policy of the caller, for instance one for timestamps in values. Each SST then has a filter of each
+    /// policy, and is skipped when one of them answers "absent".
     #[must_use]
     pub fn with_policy_beside(mut self, policy: Arc<dyn FilterPolicy>) -> Self {
         self.beside.push(policy);
         self
     }
 
-    /// Also counts into metrics of a recorder, which should be that of the builder to be configured. A process with several
-    /// recorders takes a clone of the filters for each.
+    /// Also counts into metrics of a recorder, which should be that of the builder to be configured. A process with
+    /// several recorders takes a clone of the filters for each.
     ///
     /// | metric | label |
     /// |---|---|
@@ -191,8 +193,8 @@ impl SlateFilters {
         self
     }
 
-    /// Makes `builder` write and read these filters: that of a [`Db`](slatedb::Db), a [`DbReader`](slatedb::DbReader), a
-    /// standalone compactor or a compaction worker. It replaces the builder's filter policies.
+    /// Makes `builder` write and read these filters: that of a [`Db`](slatedb::Db), a [`DbReader`](slatedb::DbReader),
+    /// a standalone compactor or a compaction worker. It replaces the builder's filter policies.
     #[must_use]
     pub fn configure<B: TakesFilters>(&self, builder: B) -> B {
         builder.with_policies(self.policies(B::PROCESS))
@@ -267,11 +269,11 @@ impl fmt::Debug for SlateFilters {
 /// What new SSTs store under the name of SlateDB's own Bloom policy while its filters are still read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OldBloom {
-    /// A filter of three bytes to which every key may match. A process without this crate's filters reads such SSTs as it
-    /// does those without filters, and one filter read more.
+    /// A filter of three bytes to which every key may match. A process without this crate's filters reads such SSTs as
+    /// it does those without filters, and one filter read more.
     Stub,
-    /// A filter of the old policy beside the new one, for the bytes of both. Processes without this crate's filters lose
-    /// nothing.
+    /// A filter of the old policy beside the new one, for the bytes of both. Processes without this crate's filters
+    /// lose nothing.
     Full,
 }
 

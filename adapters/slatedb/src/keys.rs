@@ -12,8 +12,8 @@ use sstfilter::{
 
 /// The parts of keys that filters hold: whole keys, prefixes, or both.
 ///
-/// Filters of whole keys answer point lookups. Filters of prefixes answer prefix scans, and point lookups less precisely.
-/// Filters of both answer both, with two entries for a key whose prefix is new.
+/// Filters of whole keys answer point lookups. Filters of prefixes answer prefix scans, and point lookups less
+/// precisely. Filters of both answer both, with two entries for a key whose prefix is new.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -78,8 +78,8 @@ impl fmt::Debug for FilteredKeys {
     }
 }
 
-/// SlateDB's extractor as one of the library's. Its contract is the same: a prefix for which it gives a length has one part,
-/// which all keys that begin with the prefix have.
+/// SlateDB's extractor as one of the library's. Its contract is the same: a prefix for which it gives a length has one
+/// part, which all keys that begin with the prefix have.
 struct Prefixes {
     extractor: Arc<dyn PrefixExtractor>,
     /// The name of the domain that blocks record.
@@ -97,8 +97,8 @@ impl Prefixes {
         Self { extractor, domain: Domain::new(&name), name }
     }
 
-    /// The part of `bytes`, which are those of `target`. A part longer than them is against the extractor's contract, and
-    /// counts as none: no filter holds the key by its prefix, and no lookup of it probes for one.
+    /// The part of `bytes`, which are those of `target`. A part longer than them is against the extractor's contract,
+    /// and counts as none: no filter holds the key by its prefix, and no lookup of it probes for one.
     fn part<'key>(&self, bytes: &'key [u8], target: &PrefixTarget) -> Option<Cow<'key, [u8]>> {
         bytes.get(..self.extractor.prefix_len(target)?).map(Cow::Borrowed)
     }

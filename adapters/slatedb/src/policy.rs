@@ -71,8 +71,8 @@ struct SlateBuilder {
 }
 
 impl FilterBuilder for SlateBuilder {
-    /// Versions of one key, tombstones and merge operands all count as the key. An extractor or hash function that panics
-    /// leaves no filter.
+    /// Versions of one key, tombstones and merge operands all count as the key. An extractor or hash function that
+    /// panics leaves no filter.
     fn add_entry(&mut self, entry: &RowEntry) {
         if self.ends.add(&entry.key)
             && let Some(builder) = &mut self.builder

@@ -1,7 +1,7 @@
 //! The policy of range filters that SlateDB calls, beside that of point filters.
 //!
-//! It has a name of its own, so that SSTs keep their point filters when range filters come or go. SlateDB stores the filters
-//! of an SST in one section, which it reads at once.
+//! It has a name of its own, so that SSTs keep their point filters when range filters come or go. SlateDB stores the
+//! filters of an SST in one section, which it reads at once.
 
 use core::ops::Bound;
 use std::sync::Arc;
@@ -20,8 +20,8 @@ use crate::stats::{Counters, Unusable};
 /// records its own, and one that does not fit its reader is unusable.
 pub(crate) const RANGE_NAME: &str = "sstfilter-range";
 
-/// A guess at the bytes of a filter per key, for SlateDB's estimates of sizes: ordered codes take 10 bits at 1 %, hashed ones
-/// 14 to 43.
+/// A guess at the bytes of a filter per key, for SlateDB's estimates of sizes: ordered codes take 10 bits at 1 %,
+/// hashed ones 14 to 43.
 const ESTIMATED_KEY_BYTES: usize = 2;
 
 /// How range filters are loaded and probed.
@@ -48,8 +48,8 @@ impl Scheme for RangeScheme {
         &self.counters
     }
 
-    /// The filter must hold the SST's first and last key: an extractor or hash that changed while its name did not is then
-    /// found here.
+    /// The filter must hold the SST's first and last key: an extractor or hash that changed while its name did not is
+    /// then found here.
     fn load(&self, bounds: &KeyBounds, block: Bytes) -> Result<Self::Block, Unusable> {
         let keys: Vec<&[u8]> = bounds.whole_keys().collect();
         Ok(RangeFilter::load(block, &self.context().with_known_keys(&keys))?)
@@ -154,8 +154,8 @@ struct SlateRangeBuilder {
 }
 
 impl FilterBuilder for SlateRangeBuilder {
-    /// Versions of one key, tombstones and merge operands all count as the key. SlateDB has no range tombstones. Keys in
-    /// another order than that of their bytes, and an extractor or hash function that panics, leave no filter.
+    /// Versions of one key, tombstones and merge operands all count as the key. SlateDB has no range tombstones. Keys
+    /// in another order than that of their bytes, and an extractor or hash function that panics, leave no filter.
     fn add_entry(&mut self, entry: &RowEntry) {
         if self.ends.add(&entry.key)
             && let Some(builder) = &mut self.builder

@@ -1,4 +1,5 @@
-//! `SurrealKV`'s filters, built and probed by [`sstfilter`]: Ribbon by default, blocked Bloom or any other of its kinds.
+//! `SurrealKV`'s filters, built and probed by [`sstfilter`]: Ribbon by default, blocked Bloom or any other of its
+//! kinds.
 //!
 //! `SurrealKV` writes one filter for each partition of a table's index, and probes it before it reads the partition. It
 //! takes the filter from a [`FilterPolicy`](surrealkv::FilterPolicy). [`SstFilterPolicy`] is one:
@@ -29,8 +30,8 @@
 //!
 //! # What is checked, and by whom
 //!
-//! The engine passes the policy the bytes of a filter with each lookup, so a block is opened for each probe: in constant
-//! time, without allocation, without reading the payload. What each part catches:
+//! The engine passes the policy the bytes of a filter with each lookup, so a block is opened for each probe: in
+//! constant time, without allocation, without reading the payload. What each part catches:
 //!
 //! | | caught by |
 //! |---|---|

@@ -92,8 +92,8 @@ impl Migration {
         &*self.policy
     }
 
-    /// The bytes to store for a block, or for none. `surrealkv.RibbonFilter` answers "absent" for filters of less than 64
-    /// bytes; a shorter block, which Bloom and Ribbon never have, is not stored.
+    /// The bytes to store for a block, or for none. `surrealkv.RibbonFilter` answers "absent" for filters of less than
+    /// 64 bytes; a shorter block, which Bloom and Ribbon never have, is not stored.
     pub(crate) fn close(&self, block: Option<&[u8]>) -> Vec<u8> {
         let block = block.filter(|block| block.len() >= self.format.unit_bytes).unwrap_or(&NO_BLOCK);
         let mut closed = Vec::with_capacity(block.len() + 1);

@@ -47,9 +47,9 @@ impl SstFilterPolicy {
         Self { kind, hasher, name, migration: None, counters: FilterCounters::default() }
     }
 
-    /// Ribbon with a false positive rate of 1 in 128 (0.78 %): below that of the engine's own Bloom filter, 0.84 %, in 71 %
-    /// of its bytes. It takes ten times as long to build, which is little beside the rest of a flush or compaction.
-    /// Partitions of fewer than 1,024 keys get blocked Bloom of the same rate.
+    /// Ribbon with a false positive rate of 1 in 128 (0.78 %): below that of the engine's own Bloom filter, 0.84 %, in
+    /// 71 % of its bytes. It takes ten times as long to build, which is little beside the rest of a flush or
+    /// compaction. Partitions of fewer than 1,024 keys get blocked Bloom of the same rate.
     #[must_use]
     pub fn ribbon() -> Self {
         // Seven bits are within Ribbon's range, so the default is never taken.
@@ -64,8 +64,8 @@ impl SstFilterPolicy {
 
     /// Uses this hash of keys: a seed of your own, a secret one, or your own function.
     ///
-    /// Filters of another hash are not used. A store must keep its hash: two functions with one tag, or two secret seeds
-    /// with one fingerprint (a chance of one in 2^32), would lose keys.
+    /// Filters of another hash are not used. A store must keep its hash: two functions with one tag, or two secret
+    /// seeds with one fingerprint (a chance of one in 2^32), would lose keys.
     #[must_use]
     pub fn with_hasher(mut self, hasher: KeyHasher) -> Self {
         self.name = name_for(hasher.identity());

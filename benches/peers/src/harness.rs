@@ -8,8 +8,9 @@ use crate::keys::{KeySet, Keys};
 use crate::record::{Record, crate_version, target_cpu};
 use crate::subject::{BuildError, BuildResult, Family, Label, Subject};
 
-/// Keys in each timed loop over a filter of up to [`CACHED_KEYS`] keys: their hashes stay in the second-level cache, so that
-/// filters are timed and not the stream of hashes. With eight times as many, the fastest filters take up to twice as long.
+/// Keys in each timed loop over a filter of up to [`CACHED_KEYS`] keys: their hashes stay in the second-level cache, so
+/// that filters are timed and not the stream of hashes. With eight times as many, the fastest filters take up to twice
+/// as long.
 const QUERIES_OF_CACHED: usize = 1 << 17;
 
 /// Keys in each timed loop over a larger filter: together they touch all of it.

@@ -14,7 +14,8 @@ use crate::units::{counted, grouped, percent};
 /// Rates of the lines that are drawn beside the tables.
 const STEPS: u32 = 60;
 
-/// The most bits per key that are drawn: a table of a few keys has hundreds, and would make all others a line at the bottom.
+/// The most bits per key that are drawn: a table of a few keys has hundreds, and would make all others a line at the
+/// bottom.
 const MOST_BITS: f64 = 40.0;
 
 /// Styles of the levels; further ones begin again.

@@ -199,8 +199,8 @@ impl Total {
         Self { bytes, bits_per_key: bytes as f64 * 8.0 / keys.max(1) as f64, useless_reads }
     }
 
-    /// The filters that tables have. A lookup in a level of one run reads the one table whose range its key is in: in a larger
-    /// table, if tables differ, with a higher probability.
+    /// The filters that tables have. A lookup in a level of one run reads the one table whose range its key is in: in a
+    /// larger table, if tables differ, with a higher probability.
     fn of_tables(levels: &[LevelSize], filters: &BTreeMap<u32, Vec<TableFilter>>) -> Self {
         let useless_reads = levels.iter().zip(filters.values()).map(|(level, filters)| {
             if level.runs == filters.len() as u64 {

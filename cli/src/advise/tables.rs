@@ -257,8 +257,8 @@ impl TableFilter {
     }
 }
 
-/// Keys and false positive rate of a table that does not say how many keys it has: its keys are counted, and its filter is
-/// probed for each of the first ones with two bytes more.
+/// Keys and false positive rate of a table that does not say how many keys it has: its keys are counted, and its filter
+/// is probed for each of the first ones with two bytes more.
 fn measured(table: &ForeignTable) -> Result<(u64, f64), String> {
     let (mut keys, mut probed, mut positives) = (0_u64, 0_u64, 0_u64);
     for key in table.user_keys() {

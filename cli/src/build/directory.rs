@@ -1,8 +1,9 @@
 //! The directory that tables are written to: made, locked, and cleared of what is to go.
 //!
-//! Tables of an earlier build stay until all new ones are complete, which are written to a directory of their own below. The
-//! old ones then go, the last one first, and the new ones take their names from the first on: a lookup never mixes the two, and
-//! whoever is killed in between leaves the first tables of one build, and the new ones complete, in one place or the other.
+//! Tables of an earlier build stay until all new ones are complete, which are written to a directory of their own
+//! below. The old ones then go, the last one first, and the new ones take their names from the first on: a lookup never
+//! mixes the two, and whoever is killed in between leaves the first tables of one build, and the new ones complete, in
+//! one place or the other.
 
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -115,7 +116,8 @@ fn ensure_no_database(path: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The tables of an earlier build with their sidecars, the last one first. Fails if a file has the name of one and is none.
+/// The tables of an earlier build with their sidecars, the last one first. Fails if a file has the name of one and is
+/// none.
 fn own_tables(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let mut tables = Vec::new();
     for file in files::list(directory)? {

@@ -11,8 +11,8 @@ use crate::units::count_in;
 
 #[derive(Debug, Args)]
 pub(crate) struct CompareArgs {
-    /// The keys: files of keys (text after a tab is ignored), tables, also of RocksDB, LevelDB or Pebble, or directories
-    /// of tables
+    /// The keys: files of keys (text after a tab is ignored), tables, also of RocksDB, LevelDB or Pebble, or
+    /// directories of tables
     #[arg(long, value_name = "PATH", required = true, num_args = 1..)]
     pub(super) input: Vec<PathBuf>,
 

@@ -133,7 +133,8 @@ fn measure_design(
     })
 }
 
-/// Which of `count` sorted names each lookup is for: by a law of Zipf, under which neighbours are about equally popular.
+/// Which of `count` sorted names each lookup is for: by a law of Zipf, under which neighbours are about equally
+/// popular.
 fn skewed_lookups(count: usize) -> Vec<usize> {
     let mut sum = 0.0;
     let cumulative: Vec<f64> = (1..=count)

@@ -18,8 +18,8 @@ use crate::progress::Progress;
 /// Names of a scan.
 pub(super) const LENGTHS: [usize; 3] = [10, 100, 1_000];
 
-/// Consecutive names that one file gets, as batches of writes come: a scan of 100 then misses most files. Dealt one by one, the
-/// keys of a file are beside every scan.
+/// Consecutive names that one file gets, as batches of writes come: a scan of 100 then misses most files. Dealt one by
+/// one, the keys of a file are beside every scan.
 pub(super) const STRETCHES: [usize; 2] = [100, 1];
 
 /// Scans of each length.

@@ -149,8 +149,8 @@ impl ForeignFields {
     }
 }
 
-/// The codecs of data blocks. From format version 7 on RocksDB stores the name of a compression manager and the numbers of
-/// the codecs in use, two hexadecimal digits each, with semicolons behind both (`CompressionType` has the numbers).
+/// The codecs of data blocks. From format version 7 on RocksDB stores the name of a compression manager and the numbers
+/// of the codecs in use, two hexadecimal digits each, with semicolons behind both (`CompressionType` has the numbers).
 fn compression(stored: &str) -> String {
     const CODECS: [&str; 8] = ["none", "Snappy", "zlib", "bzip2", "LZ4", "LZ4HC", "Xpress", "ZSTD"];
     let Some((_, numbers)) = stored.strip_suffix(';').and_then(|stored| stored.split_once(';')) else {

@@ -1,4 +1,5 @@
-//! Which keys a table may hold by its smallest and its largest key: a lookup goes to no other table, whatever its filter says.
+//! Which keys a table may hold by its smallest and its largest key: a lookup goes to no other table, whatever its
+//! filter says.
 
 use std::path::Path;
 
@@ -9,14 +10,15 @@ use crate::opened::{Manifests, Opened};
 /// Whether tables are left out by their bounds.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct BoundsArgs {
-    /// Leave the smallest and the largest keys of the tables out of it: what the filters alone say of every key. By default a
-    /// table is touched only by keys between them, as tables of sstfilter say themselves, and those of RocksDB, LevelDB and
-    /// Pebble in the MANIFEST beside them
+    /// Leave the smallest and the largest keys of the tables out of it: what the filters alone say of every key. By
+    /// default a table is touched only by keys between them, as tables of sstfilter say themselves, and those of
+    /// RocksDB, LevelDB and Pebble in the MANIFEST beside them
     #[arg(long)]
     pub(crate) filters_only: bool,
 }
 
-/// The positions of the keys that the file at `path` may hold by its bounds, ascending; `None` if nothing tells its bounds.
+/// The positions of the keys that the file at `path` may hold by its bounds, ascending; `None` if nothing tells its
+/// bounds.
 pub(super) fn positions(opened: &Opened, path: &Path, manifests: &Manifests, keys: &[&[u8]]) -> Option<Vec<u32>> {
     let chosen = |holds: &dyn Fn(&[u8]) -> bool| {
         let within = (0..).zip(keys).filter(|(_, key)| holds(key));

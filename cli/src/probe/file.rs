@@ -32,8 +32,8 @@ pub(crate) struct FileProbes {
     pub(crate) has_range_tombstones: bool,
     /// Keys between the smallest and the largest of the table: all, where these are not known or left out.
     pub(crate) keys_in_range: u64,
-    /// Those of them that the filter cannot be probed for, because its extractor makes nothing of them: the table may hold
-    /// each, and they are in none of the figures below.
+    /// Those of them that the filter cannot be probed for, because its extractor makes nothing of them: the table may
+    /// hold each, and they are in none of the figures below.
     pub(crate) keys_not_probed: u64,
     pub(crate) positives: u64,
     /// Null if there was nothing to probe for.
@@ -255,7 +255,8 @@ fn probe_foreign(table: &ForeignTable, keys: &KeyBatch<'_>, times: &mut Times) -
     let unusable = found.count(BatchAnswer::Unusable);
     times.probes += (keys.keys.len() - unusable) as u64;
     let answers = Answers::from_foreign(&found);
-    // Damage is also why a comparator could not be taken from the keys, and is what must be told. `max_by_key` takes the last of equals.
+    // Damage is also why a comparator could not be taken from the keys, and is what must be told. `max_by_key` takes
+    // the last of equals.
     let severity = |problem: &&Error| opened::outcome_of_foreign(problem);
     let problem = info.as_ref().err().into_iter().chain(found.reasons.first()).max_by_key(severity);
     let state = match (problem, &info) {

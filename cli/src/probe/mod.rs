@@ -49,8 +49,8 @@ pub(crate) struct ProbeArgs {
     #[command(flatten)]
     bounds: BoundsArgs,
 
-    /// Print a line for each key instead of figures: the key, the number of tables that may hold it, and their names with
-    /// commas between them, separated by tabs
+    /// Print a line for each key instead of figures: the key, the number of tables that may hold it, and their names
+    /// with commas between them, separated by tabs
     #[arg(long)]
     per_key: bool,
 

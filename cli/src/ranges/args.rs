@@ -15,8 +15,8 @@ use crate::units::{count_in, counted, parse_count};
 #[derive(Debug, Args)]
 pub(crate) struct RangeFilterArgs {
     /// Build a range filter as well, by which scans skip tables: `ordered[:RATE]` for ranges of any length, or
-    /// `bounded:UNITS[:RATE]` for ranges of up to UNITS in an integer, which stands at the start of the key or after its
-    /// --range-prefix [RATE: 0.01]
+    /// `bounded:UNITS[:RATE]` for ranges of up to UNITS in an integer, which stands at the start of the key or after
+    /// its --range-prefix [RATE: 0.01]
     #[arg(long, value_name = "MAP", value_parser = parse_map)]
     range_filter: Option<RangeMapArg>,
 

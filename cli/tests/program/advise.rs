@@ -62,8 +62,8 @@ fn number(of: &Value) -> f64 {
     of.as_f64().unwrap_or_else(|| panic!("expected a number, got {of}"))
 }
 
-/// N. Dayan, M. Athanassoulis, S. Idreos, *Monkey* (SIGMOD 2017): five levels of ratio 10 at 10 bits per key have 0.01176
-/// useless reads per lookup with ideal Bloom filters, and 3.48 times as many with equal bits.
+/// N. Dayan, M. Athanassoulis, S. Idreos, *Monkey* (SIGMOD 2017): five levels of ratio 10 at 10 bits per key have
+/// 0.01176 useless reads per lookup with ideal Bloom filters, and 3.48 times as many with equal bits.
 #[test]
 fn five_levels_get_the_plan_of_the_paper() {
     let options = ["advise", "--levels", "1e4,1e5,1e6,1e7,1e8", "--policy", "standard-bloom"];

@@ -1,6 +1,6 @@
-//! A comparison on one's own keys decides which filter a store gets. It must not flatter a kind: by figures that are not
-//! those of the filters that are then built, by keys counted as absent that are stored, by a rate that few probes cannot
-//! show, or by a kind that is left out without a word.
+//! A comparison on one's own keys decides which filter a store gets. It must not flatter a kind: by figures that are
+//! not those of the filters that are then built, by keys counted as absent that are stored, by a rate that few probes
+//! cannot show, or by a kind that is left out without a word.
 
 use std::fs;
 use std::io::Read;

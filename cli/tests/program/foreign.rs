@@ -269,7 +269,8 @@ fn the_manifest_of_the_current_directory_is_not_that_of_standard_input() {
     assert!(page.contains("leveldb.BytewiseComparator (from its keys, which agree with it)"), "{page}");
 }
 
-/// The comparator of a LevelDB table is in its database's manifest alone. In another order, bytes do not say in which data block a key is.
+/// The comparator of a LevelDB table is in its database's manifest alone. In another order, bytes do not say in which
+/// data block a key is.
 #[test]
 fn a_leveldb_table_is_probed_only_in_the_order_that_its_database_names() {
     /// LevelDB's own comparator, and table 7 on level 2.

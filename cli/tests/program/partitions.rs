@@ -1,5 +1,6 @@
-//! A table's filter has partitions, and a command takes the table for one without a filter: `inspect` shows none, `advise`
-//! leaves it out, `probe` counts every key as a positive. Or one damaged partition is hidden behind the sound ones.
+//! A table's filter has partitions, and a command takes the table for one without a filter: `inspect` shows none,
+//! `advise` leaves it out, `probe` counts every key as a positive. Or one damaged partition is hidden behind the sound
+//! ones.
 
 use std::fs;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! A store of prefixes gets a filter inspected: the program takes it for one of whole keys, and `probe` finds every stored key
-//! absent, or it refuses to show a sound filter because it does not have the extractor.
+//! A store of prefixes gets a filter inspected: the program takes it for one of whole keys, and `probe` finds every
+//! stored key absent, or it refuses to show a sound filter because it does not have the extractor.
 
 use std::borrow::Cow;
 use std::fs;

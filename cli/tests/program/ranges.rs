@@ -1,5 +1,5 @@
-//! Range filters from outside. The failures guarded against: a range filter that is taken for a point filter or passes for
-//! sound with a flipped bit, and a filter of other prefixes that says "absent" to keys that it has not seen.
+//! Range filters from outside. The failures guarded against: a range filter that is taken for a point filter or passes
+//! for sound with a flipped bit, and a filter of other prefixes that says "absent" to keys that it has not seen.
 
 use std::fs;
 

@@ -1,5 +1,6 @@
-//! A filter is rebuilt beside a table, and then is not what answers: it was made for an earlier table of the name, it is half there,
-//! or a listing takes it for one more table. Or a rebuild that fails leaves the table without the filter it had.
+//! A filter is rebuilt beside a table, and then is not what answers: it was made for an earlier table of the name, it
+//! is half there, or a listing takes it for one more table. Or a rebuild that fails leaves the table without the filter
+//! it had.
 
 use std::fs;
 

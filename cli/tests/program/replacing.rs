@@ -1,5 +1,6 @@
-//! `build --overwrite` once deleted the tables of a RocksDB database, because they are numbered like this program's, before
-//! there was one new table to take their place; and `filter build --out /dev/full --overwrite` made a file of the device.
+//! `build --overwrite` once deleted the tables of a RocksDB database, because they are numbered like this program's,
+//! before there was one new table to take their place; and `filter build --out /dev/full --overwrite` made a file of
+//! the device.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, symlink};
@@ -9,7 +10,8 @@ use std::process::Command;
 
 use crate::common::{Place, names, program, run, say_skipped};
 
-/// A build into `out`, with and without `--overwrite`, is refused in these words, and does not advise what would not help.
+/// A build into `out`, with and without `--overwrite`, is refused in these words, and does not advise what would not
+/// help.
 fn build_is_refused(out: &str, words: &str) {
     for options in [&[][..], &["--overwrite"]] {
         let refused = run(&[&["build", "--generate", "10", "--out", out], options].concat()).expect_code(2);

@@ -1,10 +1,10 @@
-//! Pebble's binary fuse filter (`sstable/tablefilters/binaryfuse`), the structure of Graf and Lemire, "Binary Fuse Filters" (2022),
-//! with three positions per key.
+//! Pebble's binary fuse filter (`sstable/tablefilters/binaryfuse`), the structure of Graf and Lemire, "Binary Fuse
+//! Filters" (2022), with three positions per key.
 //!
-//! A table of fingerprints is cut into segments. A key's hash chooses three neighboring segments and one fingerprint in each;
-//! their exclusive or is the key's own fingerprint if the key was added, and by chance otherwise. Behind the table: the seed
-//! (8 bytes), the number of segments a key may begin in (4), the logarithm of a segment's length (1), the bits of a
-//! fingerprint (1).
+//! A table of fingerprints is cut into segments. A key's hash chooses three neighboring segments and one fingerprint in
+//! each; their exclusive or is the key's own fingerprint if the key was added, and by chance otherwise. Behind the
+//! table: the seed (8 bytes), the number of segments a key may begin in (4), the logarithm of a segment's length (1),
+//! the bits of a fingerprint (1).
 
 use super::{malformed, unsupported};
 use crate::error::Error;
@@ -23,8 +23,8 @@ pub(super) struct BinaryFuse {
 }
 
 impl BinaryFuse {
-    /// The table must be as long as Pebble writes it, to the byte. Pebble itself takes up to 14 bytes for a filter of no keys, but
-    /// writes no filter for a table without keys: 14 bytes or fewer are a filter that was cut.
+    /// The table must be as long as Pebble writes it, to the byte. Pebble itself takes up to 14 bytes for a filter of
+    /// no keys, but writes no filter for a table without keys: 14 bytes or fewer are a filter that was cut.
     pub(super) fn open(bytes: &[u8]) -> Result<Self, Error> {
         let (data, trailer) = bytes
             .split_last_chunk::<TRAILER_BYTES>()
@@ -59,8 +59,8 @@ impl BinaryFuse {
             return None;
         }
         let pad = packing_pad_bytes(self.bits)?;
-        // Of 12 bits, two are stored together, whether or not there is a second one. There always is: a table has at least three
-        // segments, so an odd number of fingerprints takes segments of one fingerprint.
+        // Of 12 bits, two are stored together, whether or not there is a second one. There always is: a table has at
+        // least three segments, so an odd number of fingerprints takes segments of one fingerprint.
         let packed = if self.bits == 12 {
             fingerprints.div_ceil(2) * 3
         } else {
@@ -82,8 +82,8 @@ impl BinaryFuse {
         (a ^ b ^ c ^ (hash ^ hash >> 32) as u32) & ((1 << self.bits) - 1) == 0
     }
 
-    /// The fingerprint at a position, in its lowest bits. Every width is a stream of bits, the lowest bit first; no fingerprint
-    /// spans more than two bytes, and those of 8 bits or fewer are within one.
+    /// The fingerprint at a position, in its lowest bits. Every width is a stream of bits, the lowest bit first; no
+    /// fingerprint spans more than two bytes, and those of 8 bits or fewer are within one.
     fn fingerprint(self, bytes: &[u8], position: u32) -> Option<u32> {
         let bit = u64::from(position) * u64::from(self.bits);
         let from = bytes.get(usize::try_from(bit / 8).ok()?..)?;
@@ -106,7 +106,8 @@ impl BinaryFuse {
     }
 }
 
-/// Bytes of no meaning behind the table, so that Pebble may read more than a fingerprint at once. `None`: a width it does not write.
+/// Bytes of no meaning behind the table, so that Pebble may read more than a fingerprint at once. `None`: a width it
+/// does not write.
 const fn packing_pad_bytes(bits: u32) -> Option<u64> {
     match bits {
         4 | 8 | 16 => Some(0),
@@ -127,8 +128,8 @@ const fn mixed(mut hash: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    //! A trailer that promises another table than there is leads a probe to fingerprints of other keys. What Pebble itself answers
-    //! is compared in `tests/engines/pebble.rs`.
+    //! A trailer that promises another table than there is leads a probe to fingerprints of other keys. What Pebble
+    //! itself answers is compared in `tests/engines/pebble.rs`.
 
     use super::BinaryFuse;
     use crate::error::Error;

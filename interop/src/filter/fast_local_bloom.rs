@@ -1,7 +1,8 @@
 //! RocksDB's Bloom filter from format version 5 on (`FastLocalBloomImpl` in `util/bloom_impl.h`).
 //!
-//! The lower half of a key's hash chooses a line of 64 bytes, the upper half the bits in it: its top nine bits are the first
-//! one's position, and a multiplication by the golden ratio gives the next. All probes of a key are in one cache line.
+//! The lower half of a key's hash chooses a line of 64 bytes, the upper half the bits in it: its top nine bits are the
+//! first one's position, and a multiplication by the golden ratio gives the next. All probes of a key are in one cache
+//! line.
 
 use super::{ROCKSDB_TRAILER_BYTES, malformed, rate, unsupported};
 use crate::error::Error;
@@ -56,8 +57,8 @@ impl FastLocalBloom {
 
     /// Whether all bits of a key are set in its line.
     ///
-    /// [`TOGETHER`] probes are combined without a branch between them: half of all absent keys fail at the first probe, and a CPU
-    /// cannot predict which.
+    /// [`TOGETHER`] probes are combined without a branch between them: half of all absent keys fail at the first probe,
+    /// and a CPU cannot predict which.
     fn in_line(self, line: &[u8; LINE_BYTES], mut hash: u32) -> bool {
         let mut left = self.probes;
         while left >= TOGETHER {

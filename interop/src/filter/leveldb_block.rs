@@ -75,8 +75,8 @@ impl<D: AsRef<[u8]>> LevelDbFilterBlock<D> {
     ///
     /// # Errors
     ///
-    /// [`Error::Malformed`] if the block has no filter for this offset, or its bytes are not in the block. LevelDB answers "may be
-    /// present" then. Errors of [`Filter::leveldb`].
+    /// [`Error::Malformed`] if the block has no filter for this offset, or its bytes are not in the block. LevelDB
+    /// answers "may be present" then. Errors of [`Filter::leveldb`].
     pub fn filter_of(&self, data_block_offset: u64) -> Result<Filter<&[u8]>, Error> {
         let index = data_block_offset >> self.range_bytes_log2;
         usize::try_from(index).map_or_else(|_| Err(self.no_filter(index)), |index| self.filter(index))
@@ -220,8 +220,8 @@ mod tests {
     fn each_data_block_finds_its_keys() {
         for step in [100, 700, 2_048, 4_096, 9_001] {
             let (blocks, mut bytes) = build(10, step, 13);
-            // LevelDB's readers take the range of a filter from the block: with another one, the same filters are those of
-            // other offsets.
+            // LevelDB's readers take the range of a filter from the block: with another one, the same filters are those
+            // of other offsets.
             for range_bytes_log2 in [0, 5, 11, 20, 40] {
                 *bytes.last_mut().expect("a trailer") = range_bytes_log2;
                 let filters = LevelDbFilterBlock::open(bytes.as_slice()).expect("a filter block");

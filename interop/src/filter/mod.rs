@@ -38,8 +38,9 @@ pub enum FilterKind {
     BinaryFuse,
     /// A filter that its engine wrote so that every key may be present, for example after its construction failed.
     AlwaysMaybe,
-    /// What an engine takes for a filter of no keys: one to five bytes in RocksDB, none in LevelDB. A filter that was cut looks
-    /// the same. So [`Filter::may_contain`] is true here, and only whoever knows that no key was added may say "absent".
+    /// What an engine takes for a filter of no keys: one to five bytes in RocksDB, none in LevelDB. A filter that was
+    /// cut looks the same. So [`Filter::may_contain`] is true here, and only whoever knows that no key was added may
+    /// say "absent".
     NoKeys,
 }
 
@@ -67,8 +68,8 @@ impl fmt::Display for FilterKind {
 
 /// A filter of another engine: its bytes, and what they mean.
 ///
-/// Opening looks at the last bytes and at the length alone. A filter has no checksum of its own: its block's trailer has one,
-/// which is checked before.
+/// Opening looks at the last bytes and at the length alone. A filter has no checksum of its own: its block's trailer
+/// has one, which is checked before.
 ///
 /// ```
 /// use sstfilter_interop::{Filter, FilterKind};
@@ -107,8 +108,8 @@ impl<D: AsRef<[u8]>> Filter<D> {
     ///
     /// # Errors
     ///
-    /// [`Error::Malformed`] and [`Error::Unsupported`], both for [`Part::Filter`] at offset 0, where the bytes are not a filter that
-    /// RocksDB 11.8 writes. RocksDB takes most of these for filters that every key may be in.
+    /// [`Error::Malformed`] and [`Error::Unsupported`], both for [`Part::Filter`] at offset 0, where the bytes are not
+    /// a filter that RocksDB 11.8 writes. RocksDB takes most of these for filters that every key may be in.
     pub fn rocksdb(bytes: D) -> Result<Self, Error> {
         let shape = rocksdb_shape(bytes.as_ref())?;
         Ok(Self { bytes, shape })
@@ -175,7 +176,8 @@ impl<D: AsRef<[u8]>> Filter<D> {
         self.bytes.as_ref()
     }
 
-    /// False only if `key` was not added. `key` is what the engine adds: a user key or a prefix of it, without sequence number.
+    /// False only if `key` was not added. `key` is what the engine adds: a user key or a prefix of it, without sequence
+    /// number.
     pub fn may_contain(&self, key: &[u8]) -> bool {
         self.may_contain_hash(self.hash_function().hash(key))
     }
@@ -207,8 +209,8 @@ impl<D: AsRef<[u8]>> Filter<D> {
         }
     }
 
-    /// The false positive rate to be expected of a filter with these parameters after `keys` different keys, from 0 to 1.
-    /// `None` where the parameters do not give one. FORMATS.md has the formula of each kind.
+    /// The false positive rate to be expected of a filter with these parameters after `keys` different keys, from 0 to
+    /// 1. `None` where the parameters do not give one. FORMATS.md has the formula of each kind.
     pub fn expected_fpr(&self, keys: u64) -> Option<f64> {
         match &self.shape {
             Shape::LegacyBloom(shape) => Some(shape.expected_fpr(keys)),
@@ -235,7 +237,8 @@ impl<D: AsRef<[u8]>> Filter<D> {
     }
 }
 
-/// RocksDB's `BuiltinFilterPolicy::GetBuiltinFilterBitsReader`. It looks at the first of the five bytes behind the data.
+/// RocksDB's `BuiltinFilterPolicy::GetBuiltinFilterBitsReader`. It looks at the first of the five bytes behind the
+/// data.
 fn rocksdb_shape(bytes: &[u8]) -> Result<Shape, Error> {
     if u32::try_from(bytes.len()).is_err() {
         return Err(malformed(format!("expected at most {} bytes, got {}", u32::MAX, bytes.len())));
@@ -278,7 +281,8 @@ mod tests {
     use super::{Filter, FilterKind};
     use crate::error::Error;
 
-    /// The filter of RocksDB's `RawSchemaTest` (`util/bloom_test.cc`): the last bytes of 3,000 that repeat a pattern of bits.
+    /// The filter of RocksDB's `RawSchemaTest` (`util/bloom_test.cc`): the last bytes of 3,000 that repeat a pattern of
+    /// bits.
     fn raw(data_bytes: usize, trailer: [u8; 5]) -> Vec<u8> {
         let pattern = |i: usize| (0x7b7b_u32 >> (i % 7)).to_le_bytes()[0];
         let mut bytes: Vec<u8> = (3_000 - data_bytes - 5..2_995).map(pattern).collect();

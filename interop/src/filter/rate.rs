@@ -1,9 +1,10 @@
 //! False positive rates to be expected of Bloom filters.
 //!
-//! A probe finds a set bit by chance; the chances are summed over what a filter can look like. RocksDB's own estimate of a filter
-//! of lines takes two loads of a line, one standard deviation above and below the mean (`BloomMath::CacheLocalFpRate`); here all
-//! loads are taken. Double hashing adds false positives that independent probes do not have: few different probes where the step
-//! has a small order, and keys whose step is equal, so that one key covers all probes of another.
+//! A probe finds a set bit by chance; the chances are summed over what a filter can look like. RocksDB's own estimate
+//! of a filter of lines takes two loads of a line, one standard deviation above and below the mean
+//! (`BloomMath::CacheLocalFpRate`); here all loads are taken. Double hashing adds false positives that independent
+//! probes do not have: few different probes where the step has a small order, and keys whose step is equal, so that one
+//! key covers all probes of another.
 
 use super::leveldb_bloom::positions;
 
@@ -49,8 +50,8 @@ pub(super) fn one_line_of_double_hashing(keys: u64, bits: u64, probes: u8) -> f6
     let (bits, keys) = (bits as f64, keys as f64);
     let throws = throws_for(bits, keys, classes().map(|(different, chance)| chance * different).sum());
     let scattered: f64 = classes().map(|(different, chance)| chance * all_set(bits, throws, different)).sum();
-    // The same step from the first bit on, or the opposite step from the last bit on. Fewer probes in common are rare, because
-    // sums that wrap around 2^32 break the pattern.
+    // The same step from the first bit on, or the opposite step from the last bit on. Fewer probes in common are rare,
+    // because sums that wrap around 2^32 break the pattern.
     (scattered + 2.0 * keys / bits.powi(2)).min(1.0)
 }
 
@@ -93,8 +94,8 @@ fn mean_over_loads(load: f64, rate: impl Fn(f64) -> f64) -> f64 {
     sum / weights
 }
 
-/// The chance that `probes` random bits are all set, after `throws` random bits were set. To second order: the mean of a power of
-/// the number of set bits, by its mean and variance, which are exact.
+/// The chance that `probes` random bits are all set, after `throws` random bits were set. To second order: the mean of
+/// a power of the number of set bits, by its mean and variance, which are exact.
 fn all_set(bits: f64, throws: f64, probes: f64) -> f64 {
     let set = set_bits(bits, throws);
     if set <= 0.0 || probes <= 0.0 {
@@ -117,7 +118,8 @@ fn throws_for(bits: f64, keys: f64, different: f64) -> f64 {
     keys * (-different / bits).ln_1p() / (-1.0 / bits).ln_1p()
 }
 
-/// For steps modulo a power of two: how frequent each power of two as divisor is, and how many different probes it leaves.
+/// For steps modulo a power of two: how frequent each power of two as divisor is, and how many different probes it
+/// leaves.
 fn step_classes(line_bits: f64, probes: u32) -> Vec<(f64, f64)> {
     let mut classes = Vec::new();
     let (mut order, mut chance) = (line_bits, 0.5);
@@ -129,8 +131,8 @@ fn step_classes(line_bits: f64, probes: u32) -> Vec<(f64, f64)> {
     classes
 }
 
-/// Of the pairs of a key's first bit and step, how many cover another key's probes by having its step or the opposite one. A pair
-/// that covers only some of them counts by the chance that the others are set.
+/// Of the pairs of a key's first bit and step, how many cover another key's probes by having its step or the opposite
+/// one. A pair that covers only some of them counts by the chance that the others are set.
 fn steps_in_common(filled: f64, probes: u32) -> f64 {
     let chance = |left: u32| filled.powf(f64::from(left)) - filled.powf(f64::from(probes));
     let partly: f64 = (1..probes).map(chance).sum();

@@ -1,9 +1,9 @@
 //! RocksDB's Ribbon filter (`Standard128RibbonBitsReader`, `util/ribbon_impl.h`, `util/ribbon_alg.h`).
 //!
-//! A key's hash gives a start among the slots, 128 coefficients for the slots from there on, and a result of up to 32 bits. The
-//! builder solved all keys' equations: the exclusive or of the chosen slots is the result. Slots are stored by columns: for each
-//! block of 128 slots, one segment of 16 bytes per result bit. The first blocks have one column less than the others, which
-//! gives fractional bits per key.
+//! A key's hash gives a start among the slots, 128 coefficients for the slots from there on, and a result of up to 32
+//! bits. The builder solved all keys' equations: the exclusive or of the chosen slots is the result. Slots are stored
+//! by columns: for each block of 128 slots, one segment of 16 bytes per result bit. The first blocks have one column
+//! less than the others, which gives fractional bits per key.
 
 use super::{ROCKSDB_TRAILER_BYTES, malformed, unsupported};
 use crate::error::Error;
@@ -56,7 +56,8 @@ impl Ribbon128 {
         Ok(Self { blocks, seed, raw_seed: raw_seed(seed), columns, lower_blocks })
     }
 
-    /// One start less than blocks would allow: a key that starts at the last block's first slot ends with the last slot.
+    /// One start less than blocks would allow: a key that starts at the last block's first slot ends with the last
+    /// slot.
     const fn starts(self) -> u32 {
         SLOTS_PER_BLOCK * (self.blocks - 1) + 1
     }
@@ -117,8 +118,8 @@ struct Equation {
 impl Equation {
     /// Whether each column's slots give its bit of the result. Without those segments, the key may be present.
     ///
-    /// [`TOGETHER`] columns are combined without a branch between them: half of all absent keys fail at the first column, and a CPU
-    /// cannot predict which.
+    /// [`TOGETHER`] columns are combined without a branch between them: half of all absent keys fail at the first
+    /// column, and a CPU cannot predict which.
     fn holds(self, segments: &[Segment]) -> bool {
         let next = self.segment + self.columns;
         let Some(left) = segments.get(self.segment..next) else { return true };

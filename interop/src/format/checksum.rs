@@ -83,7 +83,8 @@ fn xxh3_with_last_byte(bytes: &[u8]) -> u32 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Checksums {
     pub(crate) kind: ChecksumType,
-    /// From format version 6 on, a number of the file that each checksum depends on, together with the block's place. 0: none.
+    /// From format version 6 on, a number of the file that each checksum depends on, together with the block's place.
+    /// 0: none.
     pub(crate) base_context: u32,
 }
 
@@ -111,7 +112,8 @@ impl Checksums {
 mod tests {
     use super::{ChecksumType, Checksums};
 
-    // Whole blocks are compared with what the engines wrote; these are the vectors that each function is published with.
+    // Whole blocks are compared with what the engines wrote; these are the vectors that each function is published
+    // with.
     #[test]
     fn sums_are_those_of_the_functions_they_are_named_for() {
         assert_eq!(ChecksumType::Crc32c.sum(b"123456789"), super::masked(0xe306_9283));

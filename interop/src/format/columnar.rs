@@ -1,5 +1,5 @@
-//! Pebble's blocks of columns (`sstable/colblk`), as far as they hold names and values or an index: the metaindex from version 6 of
-//! its format on, the properties from version 7 on, the index from version 5 on.
+//! Pebble's blocks of columns (`sstable/colblk`), as far as they hold names and values or an index: the metaindex from
+//! version 6 of its format on, the properties from version 7 on, the index from version 5 on.
 //!
 //! A header, one entry per column, the columns, a byte of padding:
 //!
@@ -7,9 +7,9 @@
 //! version u8 = 1 | columns u16 | rows u32 | (type u8, offset u32) per column | columns... | pad
 //! ```
 //!
-//! A column of numbers is a byte that says how many bytes each takes, a base of eight bytes if that byte has its highest bit, and the
-//! numbers less the base, aligned to their width. A column of byte strings is a column of the offsets of their ends behind a zero, and
-//! then the strings in a row.
+//! A column of numbers is a byte that says how many bytes each takes, a base of eight bytes if that byte has its
+//! highest bit, and the numbers less the base, aligned to their width. A column of byte strings is a column of the
+//! offsets of their ends behind a zero, and then the strings in a row.
 
 use crate::format::cursor::Cursor;
 use crate::format::handle::BlockHandle;
@@ -21,7 +21,8 @@ const PAD_BYTES: usize = 1;
 const NUMBERS: u8 = 2;
 const BYTE_STRINGS: u8 = 3;
 
-/// A metaindex has a dozen names, and properties have some dozens. This bounds what is allocated for a block that was compressed.
+/// A metaindex has a dozen names, and properties have some dozens. This bounds what is allocated for a block that was
+/// compressed.
 const MAX_NAMES: usize = 1 << 16;
 
 /// In the width of numbers: a base precedes them.
@@ -42,7 +43,8 @@ pub(crate) fn names_and_values(block: &[u8]) -> Result<Vec<Pair<'_>>, String> {
     Ok(names.into_iter().zip(values).collect())
 }
 
-/// The blocks that an index leads to, at most `max_rows`. Of separators and properties of blocks, only the frame is checked.
+/// The blocks that an index leads to, at most `max_rows`. Of separators and properties of blocks, only the frame is
+/// checked.
 pub(crate) fn index_handles(block: &[u8], max_rows: usize) -> Result<Vec<BlockHandle>, String> {
     let types = [BYTE_STRINGS, NUMBERS, NUMBERS, BYTE_STRINGS];
     let (rows, [separators, offsets, sizes, properties]) = columns(block, types, max_rows)?;
@@ -205,7 +207,8 @@ mod tests {
 
     #[test]
     fn offsets_are_aligned_within_the_block() {
-        // Offsets of two bytes begin at 18, right behind their width; offsets of four begin at 28, three bytes behind theirs.
+        // Offsets of two bytes begin at 18, right behind their width; offsets of four begin at 28, three bytes behind
+        // theirs.
         let mut block = vec![1, 2, 0, 1, 0, 0, 0, 3, 17, 0, 0, 0, 3, 24, 0, 0, 0];
         block.extend([2, 0, 0, 2, 0, b'a', b'b']);
         block.extend([4, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, b'1', 0]);

@@ -1,7 +1,7 @@
 //! Integers as LevelDB's `util/coding.h` writes them, read from the front of some bytes.
 
-/// Bytes that are read from their front on. Each read gives `None` where the bytes end too early or do not fit the type, and is
-/// not to be continued after that.
+/// Bytes that are read from their front on. Each read gives `None` where the bytes end too early or do not fit the
+/// type, and is not to be continued after that.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cursor<'a> {
     rest: &'a [u8],

@@ -14,7 +14,8 @@ pub enum Engine {
     RocksDb,
     /// LevelDB's table.
     LevelDb,
-    /// Pebble's table, in a format of its own. Pebble also writes the formats of the other two, and is then called by their name.
+    /// Pebble's table, in a format of its own. Pebble also writes the formats of the other two, and is then called by
+    /// their name.
     Pebble,
 }
 
@@ -57,7 +58,8 @@ const FOOTER_CHECKSUM: core::ops::Range<usize> = 5..9;
 /// The newest format version whose rules are known (`kLatestBbtFormatVersion` of RocksDB 11.8).
 const LATEST_FORMAT_VERSION: u32 = 7;
 
-/// Whose table it is, by its last bytes: at least eight of them, of which the last [`MAX_FOOTER_BYTES`] are enough for any purpose.
+/// Whose table it is, by its last bytes: at least eight of them, of which the last [`MAX_FOOTER_BYTES`] are enough for
+/// any purpose.
 ///
 /// LevelDB's magic number is also that of RocksDB before version 2.6 and of Pebble's oldest format;
 /// [`Table::engine`](crate::Table::engine) knows these from each other.
@@ -243,7 +245,8 @@ impl Handles {
     }
 }
 
-/// Writers make varints no longer than they must be: a longer one is a flipped bit that says "more follows" before padding.
+/// Writers make varints no longer than they must be: a longer one is a flipped bit that says "more follows" before
+/// padding.
 const fn shortest_varint_bytes(value: u64) -> usize {
     ((u64::BITS - (value | 1).leading_zeros()) as usize).div_ceil(7)
 }

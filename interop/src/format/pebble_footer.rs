@@ -1,7 +1,7 @@
 //! The footers of Pebble's own formats (`sstable/table.go`).
 //!
-//! They are RocksDB's footer of format versions 1 to 5 with another magic number. From version 6 on a CRC32C of the footer precedes
-//! the version, and from version 7 on four bytes of attributes precede that.
+//! They are RocksDB's footer of format versions 1 to 5 with another magic number. From version 6 on a CRC32C of the
+//! footer precedes the version, and from version 7 on four bytes of attributes precede that.
 
 use crate::error::{Error, Part};
 use crate::format::checksum::{ChecksumType, Checksums, masked};

@@ -187,7 +187,8 @@ impl Properties {
         self.text(name::COMPARATOR)
     }
 
-    /// What the table's options say of its filter: `bloomfilter`, `ribbonfilter`, `rocksdb.BuiltinBloomFilter`. Empty: none.
+    /// What the table's options say of its filter: `bloomfilter`, `ribbonfilter`, `rocksdb.BuiltinBloomFilter`. Empty:
+    /// none.
     #[must_use]
     pub fn filter_policy(&self) -> Option<&str> {
         self.text(name::FILTER_POLICY).filter(|policy| !policy.is_empty())
@@ -225,7 +226,8 @@ impl Properties {
     ///
     /// Names and values have no control characters: a name that has one, or is not UTF-8, is escaped.
     ///
-    /// Whether a value is a number cannot be told from its bytes: it is one under the names that RocksDB 11.8 knows as numbers.
+    /// Whether a value is a number cannot be told from its bytes: it is one under the names that RocksDB 11.8 knows as
+    /// numbers.
     pub fn readable(&self) -> impl Iterator<Item = (String, PropertyValue)> {
         self.pairs.iter().map(|(name, value)| {
             let name = readable_text(name).map_or_else(|| name.escape_ascii().to_string(), str::to_owned);
@@ -254,7 +256,8 @@ fn readable_text(bytes: &[u8]) -> Option<&str> {
     str::from_utf8(bytes).ok().filter(|text| !text.contains(char::is_control))
 }
 
-/// `true` and `false` of a switch whose value is `1` or `0`; RocksDB takes a missing one for `1` (`IsFeatureSupported`).
+/// `true` and `false` of a switch whose value is `1` or `0`; RocksDB takes a missing one for `1`
+/// (`IsFeatureSupported`).
 pub(crate) fn switch(properties: &Properties, name: &str) -> Result<bool, Error> {
     match properties.raw(name) {
         None | Some(b"1") => Ok(true),
@@ -277,7 +280,8 @@ fn unknown(name: &str, value: &[u8]) -> Error {
     Error::Unsupported { part: Part::Properties, what: format!("{name} = \"{}\"", value.escape_ascii()) }
 }
 
-/// Keys that share bytes with the one before take little room in a block and much in memory. This limits what is kept of one block.
+/// Keys that share bytes with the one before take little room in a block and much in memory. This limits what is kept
+/// of one block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KeyBudget {
     bytes: usize,
@@ -285,7 +289,8 @@ pub(crate) struct KeyBudget {
 }
 
 impl KeyBudget {
-    /// Sixty-four times the block, and at least a mebibyte: the engines write 16 keys between two that are stored in full.
+    /// Sixty-four times the block, and at least a mebibyte: the engines write 16 keys between two that are stored in
+    /// full.
     pub(crate) const fn of_block(block_bytes: usize) -> Self {
         let limit = block_bytes.saturating_mul(64);
         let limit = if limit < 1 << 20 { 1 << 20 } else { limit };

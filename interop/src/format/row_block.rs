@@ -16,8 +16,8 @@ const RESTART_COUNT: u32 = SEPARATED_VALUES - 1;
 pub(crate) enum Values {
     /// Behind their length.
     Sized,
-    /// Handles of blocks in a row, without a length: in full where the key shares nothing with the one before, otherwise the
-    /// difference of the sizes alone (`IndexBlockIter::DecodeCurrentValue`).
+    /// Handles of blocks in a row, without a length: in full where the key shares nothing with the one before,
+    /// otherwise the difference of the sizes alone (`IndexBlockIter::DecodeCurrentValue`).
     DeltaHandles {
         /// The first key of the data block follows the handle.
         with_first_key: bool,
@@ -35,9 +35,9 @@ pub(crate) struct RowBlock<'a> {
 }
 
 impl<'a> RowBlock<'a> {
-    /// The uncompressed contents of a block other than a data block. Values lie behind their keys, as in all that RocksDB writes
-    /// (`BlockBuilder` of `block_based_table_builder.cc`, `index_builder.cc`, `meta_blocks.cc`), so that they have no more bytes
-    /// than the block.
+    /// The uncompressed contents of a block other than a data block. Values lie behind their keys, as in all that
+    /// RocksDB writes (`BlockBuilder` of `block_based_table_builder.cc`, `index_builder.cc`, `meta_blocks.cc`), so that
+    /// they have no more bytes than the block.
     pub(crate) fn parse(contents: &'a [u8]) -> Result<Self, String> {
         let block = Self::parse_data(contents)?;
         if block.separate_values.is_some() {
@@ -133,7 +133,8 @@ impl<'a> Entries<'a> {
     }
 }
 
-/// A place in a block, apart from its bytes, so that whoever owns the bytes can keep both. One buffer serves for all keys.
+/// A place in a block, apart from its bytes, so that whoever owns the bytes can keep both. One buffer serves for all
+/// keys.
 #[derive(Debug)]
 pub(crate) struct Steps {
     values: Values,

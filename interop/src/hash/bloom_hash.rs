@@ -1,8 +1,8 @@
 //! The 32-bit hash of the oldest Bloom filters: a `MurmurHash1` with LevelDB's seed.
 //!
-//! Sources: `util/hash.cc` of LevelDB and of RocksDB. LevelDB once read the last bytes through `char`, whose sign depends
-//! on the platform. LevelDB settled on unsigned bytes, RocksDB on signed ones: their hashes differ for keys whose last
-//! `len % 4` bytes have a byte of 128 or more.
+//! Sources: `util/hash.cc` of LevelDB and of RocksDB. LevelDB once read the last bytes through `char`, whose sign
+//! depends on the platform. LevelDB settled on unsigned bytes, RocksDB on signed ones: their hashes differ for keys
+//! whose last `len % 4` bytes have a byte of 128 or more.
 
 const SEED: u32 = 0xbc9f_1d34;
 const MULTIPLIER: u32 = 0xc6a4_a793;

@@ -11,7 +11,8 @@ pub enum HashFunction {
     Xxph3,
     /// The 32 bits of RocksDB's `BloomHash`: its Bloom filters up to format version 4, and all Bloom filters of Pebble.
     RocksDbBloomHash,
-    /// The 32 bits of LevelDB's `BloomHash`. It differs from RocksDB's where one of a key's last `len % 4` bytes is 128 or more.
+    /// The 32 bits of LevelDB's `BloomHash`. It differs from RocksDB's where one of a key's last `len % 4` bytes is 128
+    /// or more.
     LevelDbBloomHash,
     /// The released XXH3, 64 bits, seed 0: Pebble's binary fuse filters.
     Xxh3,

@@ -1,9 +1,9 @@
 //! XXPH3: the preview of XXH3 that RocksDB froze, 64 bits, seed 0.
 //!
-//! RocksDB took the hash from xxHash 0.7.2, before XXH3 was released, and keeps that state because it is part of the format of
-//! its filters (`util/xxph3.h`, `util/hash.cc`). It gives other values than released XXH3 at every length: the last mixing step
-//! has another multiplier, keys of up to 16 bytes are mixed in other ways, and long keys add each lane's data to that lane.
-//! Block checksums of RocksDB are released XXH3, not this.
+//! RocksDB took the hash from xxHash 0.7.2, before XXH3 was released, and keeps that state because it is part of the
+//! format of its filters (`util/xxph3.h`, `util/hash.cc`). It gives other values than released XXH3 at every length:
+//! the last mixing step has another multiplier, keys of up to 16 bytes are mixed in other ways, and long keys add each
+//! lane's data to that lane. Block checksums of RocksDB are released XXH3, not this.
 
 const PRIME32_1: u64 = 0x9e37_79b1;
 const PRIME32_2: u64 = 0x85eb_ca77;
@@ -100,7 +100,8 @@ fn upto_240(key: &[u8]) -> u64 {
 
 /// Keys above 240 bytes: eight lanes over stripes of 64 bytes.
 fn long(key: &[u8]) -> u64 {
-    /// Secret of the scrambling, of the last stripe, and of the end. The odd ones are odd so that no two overlap in step.
+    /// Secret of the scrambling, of the last stripe, and of the end. The odd ones are odd so that no two overlap in
+    /// step.
     const SCRAMBLE: usize = SECRET.len() - STRIPE_BYTES;
     const LAST_STRIPE: usize = SCRAMBLE - 7;
     const MERGE: usize = 11;
@@ -173,7 +174,8 @@ fn word32(bytes: &[u8], at: usize) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    //! A hash that differs from RocksDB's for one length of key makes every filter answer "absent" for stored keys of that length.
+    //! A hash that differs from RocksDB's for one length of key makes every filter answer "absent" for stored keys of
+    //! that length.
 
     use super::hash;
 
@@ -199,8 +201,8 @@ mod tests {
         }
     }
 
-    /// The same file publishes, for three texts repeated to 430 bytes, one character for the hash of each prefix: its remainder
-    /// modulo 61.
+    /// The same file publishes, for three texts repeated to 430 bytes, one character for the hash of each prefix: its
+    /// remainder modulo 61.
     #[test]
     fn published_digests_of_all_lengths_to_429_are_equal() {
         const ALPHABET: &[u8; 61] = b"abcdefghijklmnopqrstuvwxyz123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ";
@@ -214,7 +216,8 @@ mod tests {
         }
     }
 
-    /// The published digests end before a key has a whole block of 1,024 bytes. These were printed by RocksDB's own `Hash64`.
+    /// The published digests end before a key has a whole block of 1,024 bytes. These were printed by RocksDB's own
+    /// `Hash64`.
     #[test]
     fn keys_of_whole_blocks_hash_as_in_rocksdb() {
         let key: Vec<u8> = (0..9_000_u32).map(|i| (i * i * 31 + i * 7 + (i >> 8)).to_le_bytes()[0]).collect();

@@ -127,8 +127,8 @@ const fn answer(may_contain: bool) -> BatchAnswer {
 }
 
 impl<R: RandomAccess> Table<R> {
-    /// [`Table::probe`] of many keys. Partitions are gone through in the order of the keys, so that each is read once and probed with
-    /// all of its keys.
+    /// [`Table::probe`] of many keys. Partitions are gone through in the order of the keys, so that each is read once
+    /// and probed with all of its keys.
     pub fn probe_batch(&self, batch: &KeyBatch<'_>) -> BatchAnswers {
         match self.try_probe_batch(batch) {
             Ok(answers) => answers,

@@ -161,7 +161,8 @@ mod tests {
         tables.filter_map(|path| std::fs::read(path).ok().map(Bytes::from)).collect()
     }
 
-    /// What decides an answer: everything but data blocks, their index, and the footer, which has no checksum of this form.
+    /// What decides an answer: everything but data blocks, their index, and the footer, which has no checksum of this
+    /// form.
     fn decides(part: Part) -> bool {
         !matches!(part, Part::Footer | Part::Data | Part::Index)
     }

@@ -51,8 +51,8 @@ pub struct UnitBytes {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct FilterInfo {
-    /// The kinds of its blocks, and how many there are of each, in the order they are met in. One, unless the engine fell back to
-    /// another kind for some partitions.
+    /// The kinds of its blocks, and how many there are of each, in the order they are met in. One, unless the engine
+    /// fell back to another kind for some partitions.
     pub kinds: Vec<(FilterKind, usize)>,
     /// Parameters of the first block of the first kind, as names and values.
     pub parameters: Vec<(&'static str, String)>,
@@ -64,8 +64,8 @@ pub struct FilterInfo {
     pub block_bytes: UnitBytes,
     /// All of them, without the index of partitions and without trailers.
     pub bytes: u64,
-    /// Keys and prefixes in it, as the table counts them: repeated versions of a key count once in newer versions of RocksDB.
-    /// `None`: the table does not say.
+    /// Keys and prefixes in it, as the table counts them: repeated versions of a key count once in newer versions of
+    /// RocksDB. `None`: the table does not say.
     pub keys: Option<u64>,
     /// The false positive rate to be expected, from 0 to 1, for keys spread over partitions by their sizes.
     pub expected_fpr: Option<f64>,
@@ -87,8 +87,8 @@ impl<R: RandomAccess> Table<R> {
     ///
     /// # Errors
     ///
-    /// [`Error::NoFilter`], and whatever is wrong with the filter. Rules for keys that are not known are none: the filter can be
-    /// described though it cannot be used.
+    /// [`Error::NoFilter`], and whatever is wrong with the filter. Rules for keys that are not known are none: the
+    /// filter can be described though it cannot be used.
     pub fn filter_info(&self) -> Result<FilterInfo, Error> {
         let mut summary = Summary::default();
         let unit = match self.loaded()? {
@@ -136,7 +136,8 @@ impl<R: RandomAccess> Table<R> {
         }
     }
 
-    /// Older versions of RocksDB do not count what they add to a filter. Entries are then an upper bound: each version of a key is one.
+    /// Older versions of RocksDB do not count what they add to a filter. Entries are then an upper bound: each version
+    /// of a key is one.
     fn filter_keys(&self) -> Option<u64> {
         let properties = self.properties();
         properties.filter_entries().filter(|&keys| keys > 0).or_else(|| properties.entries())

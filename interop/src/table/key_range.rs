@@ -23,7 +23,8 @@ impl KeyRange<'_> {
         self.order.compare(self.smallest, key).is_le() && self.order.compare(key, self.largest).is_le()
     }
 
-    /// Whether the table may have a key from `lower` up to, but without `upper`, in bytewise order. In another order, every table may.
+    /// Whether the table may have a key from `lower` up to, but without `upper`, in bytewise order. In another order,
+    /// every table may.
     #[must_use]
     pub fn meets(&self, lower: &[u8], upper: &[u8]) -> bool {
         self.order != Order::BYTEWISE || (lower <= self.largest && self.smallest < upper)
@@ -31,8 +32,8 @@ impl KeyRange<'_> {
 }
 
 impl<R: RandomAccess> Table<R> {
-    /// The table's bounds, which stand in the manifest of its database alone. `None` if `file` says nothing that can be used: it is of
-    /// a file of another length, or the order of the keys is not known, or keys have timestamps.
+    /// The table's bounds, which stand in the manifest of its database alone. `None` if `file` says nothing that can be
+    /// used: it is of a file of another length, or the order of the keys is not known, or keys have timestamps.
     #[must_use]
     pub fn key_range<'a>(&self, file: &'a ManifestFile) -> Option<KeyRange<'a>> {
         let order = match self.engine() {

@@ -75,8 +75,8 @@ impl OpenBlock {
     }
 }
 
-/// The blocks of an index, one after the other. Blocks of each level must follow each other in the file, so that no block is read
-/// twice, whatever an index says.
+/// The blocks of an index, one after the other. Blocks of each level must follow each other in the file, so that no
+/// block is read twice, whatever an index says.
 #[derive(Debug)]
 pub(crate) struct IndexWalk {
     place: IndexPlace,
@@ -242,9 +242,11 @@ pub struct UserKeys<'a, R> {
 }
 
 impl<R: RandomAccess> Table<R> {
-    /// Its user keys, without timestamps, each once, in the table's order: keys of deletions and merges, too. Nothing after an error.
+    /// Its user keys, without timestamps, each once, in the table's order: keys of deletions and merges, too. Nothing
+    /// after an error.
     ///
-    /// Reads data blocks one by one. They may be compressed by Snappy, LZ4 or Zstandard, if the feature of that name is on.
+    /// Reads data blocks one by one. They may be compressed by Snappy, LZ4 or Zstandard, if the feature of that name is
+    /// on.
     pub fn user_keys(&self) -> UserKeys<'_, R> {
         let place = self.layout.data.as_ref().map_err(Clone::clone);
         let walk = place.and_then(|place| without_dictionary(place).map(|()| (IndexWalk::new(place.index), place)));

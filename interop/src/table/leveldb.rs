@@ -60,9 +60,9 @@ const IMPLAUSIBLE_SEQUENCE_NUMBER: u64 = 1 << 48;
 /// What a separator has that is shorter than a key (`kMaxSequenceNumber`).
 const SHORTENED_SEQUENCE_NUMBER: u64 = (1 << 56) - 1;
 
-/// Tables that `leveldb::TableBuilder` made for a program of its own have keys without sequence numbers, and say nothing of it. The
-/// type of an entry, which would be in the last eight bytes, tells most of them. An index that is sound and not in bytewise order is that
-/// of another comparator.
+/// Tables that `leveldb::TableBuilder` made for a program of its own have keys without sequence numbers, and say
+/// nothing of it. The type of an entry, which would be in the last eight bytes, tells most of them. An index that is
+/// sound and not in bytewise order is that of another comparator.
 fn check_separators(contents: &[u8], index: IndexPlace) -> Result<(), Error> {
     let malformed = |problem| Error::Malformed { part: Part::Index, offset: index.handle.offset, problem };
     let mut entries = RowBlock::parse(contents).map_err(malformed)?.entries(index.values);
@@ -83,7 +83,8 @@ fn check_separators(contents: &[u8], index: IndexPlace) -> Result<(), Error> {
     Ok(())
 }
 
-/// Refuses what no database has written so far: integers in big-endian order, at the end of a program's own keys, give such numbers.
+/// Refuses what no database has written so far: integers in big-endian order, at the end of a program's own keys, give
+/// such numbers.
 fn check_sequence_number(suffix: [u8; INTERNAL_SUFFIX_BYTES]) -> Result<(), Error> {
     let number = u64::from_le_bytes(suffix) >> 8;
     if number < IMPLAUSIBLE_SEQUENCE_NUMBER || number == SHORTENED_SEQUENCE_NUMBER {
@@ -104,7 +105,8 @@ pub(crate) struct DataBlockFilters {
 impl DataBlockFilters {
     /// Two reads.
     ///
-    /// A LevelDB table does not name its comparator. An index whose keys are not in bytewise order has another, and is refused.
+    /// A LevelDB table does not name its comparator. An index whose keys are not in bytewise order has another, and is
+    /// refused.
     pub(crate) fn read<R: RandomAccess>(
         file: &TableFile<R>,
         handle: BlockHandle,

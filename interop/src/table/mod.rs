@@ -60,9 +60,9 @@ impl Probe {
 
 /// A table of RocksDB, LevelDB or Pebble.
 ///
-/// Opening reads the footer, the metaindex and the properties. The first probe reads a full filter once and keeps it; of a
-/// partitioned filter it reads the index, and then each partition once that a key falls into. Checksums are compared before anything
-/// is believed. Threads share a table by reference.
+/// Opening reads the footer, the metaindex and the properties. The first probe reads a full filter once and keeps it;
+/// of a partitioned filter it reads the index, and then each partition once that a key falls into. Checksums are
+/// compared before anything is believed. Threads share a table by reference.
 ///
 /// ```no_run
 /// use sstfilter_interop::{Probe, Table};
@@ -119,8 +119,8 @@ impl<R: RandomAccess> Table<R> {
     ///
     /// # Errors
     ///
-    /// [`Error::NotATable`], and whatever is wrong with the footer or the metaindex. A table whose properties or filter are damaged
-    /// or not known is opened: its probes say why they cannot answer.
+    /// [`Error::NotATable`], and whatever is wrong with the footer or the metaindex. A table whose properties or filter
+    /// are damaged or not known is opened: its probes say why they cannot answer.
     pub fn open(reader: R) -> Result<Self, Error> {
         let bytes = reader.len().map_err(|error| io_error(Part::Footer, &error))?;
         let tail_bytes = bytes.min(MAX_FOOTER_BYTES as u64);
@@ -152,14 +152,14 @@ impl<R: RandomAccess> Table<R> {
         Ok(Self { file, footer, layout, filter, trusts_unchecked: false, is_comparator_stated: false })
     }
 
-    /// The same table, of a database that has this comparator, for what the table does not say of itself: LevelDB's tables do not name
-    /// theirs, and Pebble's, from its version 2 on, do not say what the comparer called `leveldb.BytewiseComparator` splits keys into. Without
-    /// this, their probes are [`Probe::Unusable`].
+    /// The same table, of a database that has this comparator, for what the table does not say of itself: LevelDB's
+    /// tables do not name theirs, and Pebble's, from its version 2 on, do not say what the comparer called
+    /// `leveldb.BytewiseComparator` splits keys into. Without this, their probes are [`Probe::Unusable`].
     ///
-    /// State `leveldb.BytewiseComparator` for a database that was opened with its engine's own comparator. Stated of a Pebble database
-    /// whose comparer has that name and another `Split`, or of a LevelDB database with another order, it loses keys.
-    /// [`Manifest::comparator`](crate::Manifest::comparator) reads the name that a database stores; what a table says itself is not
-    /// overruled.
+    /// State `leveldb.BytewiseComparator` for a database that was opened with its engine's own comparator. Stated of a
+    /// Pebble database whose comparer has that name and another `Split`, or of a LevelDB database with another order,
+    /// it loses keys. [`Manifest::comparator`](crate::Manifest::comparator) reads the name that a database stores; what
+    /// a table says itself is not overruled.
     ///
     /// ```
     /// use sstfilter_interop::{Probe, Table};
@@ -184,21 +184,22 @@ impl<R: RandomAccess> Table<R> {
         KeyRules::of_table(self.layout.engine, properties, is_checked, Some(comparator))
     }
 
-    /// The same table, with a filter that is believed although nothing in the file would show damage to it: for RocksDB's checksum type 0.
-    /// Without this, the probes of such a table are [`Probe::Unusable`].
+    /// The same table, with a filter that is believed although nothing in the file would show damage to it: for
+    /// RocksDB's checksum type 0. Without this, the probes of such a table are [`Probe::Unusable`].
     #[must_use]
     pub const fn with_unchecked_filter(mut self) -> Self {
         self.trusts_unchecked = true;
         self
     }
 
-    /// States `leveldb.BytewiseComparator` of a table without its database, if the filter may then contain each of its stored keys.
-    /// Reads the whole table, unless the table says enough itself or a comparator has been stated.
+    /// States `leveldb.BytewiseComparator` of a table without its database, if the filter may then contain each of its
+    /// stored keys. Reads the whole table, unless the table says enough itself or a comparator has been stated.
     ///
     /// # Errors
     ///
-    /// What is wrong with a data block, or with the order of its keys; why the filter cannot be read; [`Error::Unsupported`] where keys
-    /// cannot be listed, for another comparator, and for a filter that is negative for a stored key. Then nothing is stated.
+    /// What is wrong with a data block, or with the order of its keys; why the filter cannot be read;
+    /// [`Error::Unsupported`] where keys cannot be listed, for another comparator, and for a filter that is negative
+    /// for a stored key. Then nothing is stated.
     pub fn take_comparator_from_keys(&mut self) -> Result<(), Error> {
         if self.layout.rules.is_ok() || self.layout.filter.is_err() || self.is_comparator_stated {
             return Ok(());
@@ -233,7 +234,8 @@ impl<R: RandomAccess> Table<R> {
         self.layout.engine
     }
 
-    /// The version of the format, as the footer has it. LevelDB has none, and RocksDB had none before its version 2.6: 0.
+    /// The version of the format, as the footer has it. LevelDB has none, and RocksDB had none before its version 2.6:
+    /// 0.
     pub const fn format_version(&self) -> u32 {
         self.footer.format_version
     }
@@ -263,8 +265,8 @@ impl<R: RandomAccess> Table<R> {
         self.layout.metaindex.iter().map(|block| (block.name.as_slice(), block.handle))
     }
 
-    /// Whether it has deletions of whole ranges of keys. [`Probe::Absent`] says that it has no entry of a key, and nothing of these:
-    /// a reader that skips the table for its filter must still apply them to older tables.
+    /// Whether it has deletions of whole ranges of keys. [`Probe::Absent`] says that it has no entry of a key, and
+    /// nothing of these: a reader that skips the table for its filter must still apply them to older tables.
     pub const fn has_range_tombstones(&self) -> bool {
         self.layout.has_range_tombstones
     }
@@ -299,7 +301,8 @@ impl<R: RandomAccess> Table<R> {
 
     /// Whether the table may have any key that begins with `prefix`, for a filter of prefixes.
     ///
-    /// `prefix` should be what the table's extractor makes of a key, or longer. Of a shorter one the filter knows nothing.
+    /// `prefix` should be what the table's extractor makes of a key, or longer. Of a shorter one the filter knows
+    /// nothing.
     pub fn probe_prefix(&self, prefix: &[u8]) -> Probe {
         self.try_probe_prefix(prefix).unwrap_or_else(Probe::Unusable)
     }

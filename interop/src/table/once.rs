@@ -6,7 +6,8 @@ use crate::error::Error;
 
 /// Something that is loaded when it is first needed, by one thread at a time.
 ///
-/// What the bytes are is kept, also if it is an error: reading them again would not help. A failure to read is not kept.
+/// What the bytes are is kept, also if it is an error: reading them again would not help. A failure to read is not
+/// kept.
 #[derive(Debug)]
 pub(crate) struct LoadOnce<T> {
     loaded: OnceLock<Result<T, Error>>,

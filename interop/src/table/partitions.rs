@@ -25,7 +25,8 @@ pub(crate) struct Separators {
     pub(crate) values: Values,
 }
 
-/// An index in memory: for each of its blocks a user key that is not below any of the block's, and not above any of the next one's.
+/// An index in memory: for each of its blocks a user key that is not below any of the block's, and not above any of the
+/// next one's.
 #[derive(Debug)]
 pub(crate) struct SeparatedBlocks {
     order: Order,
@@ -34,8 +35,8 @@ pub(crate) struct SeparatedBlocks {
 }
 
 impl SeparatedBlocks {
-    /// From an index block's contents. Keys must ascend, and blocks follow each other in the file: a forged index cannot
-    /// make a reader read a block twice.
+    /// From an index block's contents. Keys must ascend, and blocks follow each other in the file: a forged index
+    /// cannot make a reader read a block twice.
     pub(crate) fn parse(contents: &[u8], separators: Separators) -> Result<Self, String> {
         let mut blocks = Self { order: separators.order, user_keys: Vec::new(), handles: Vec::new() };
         let mut budget = KeyBudget::of_block(contents.len());

@@ -139,7 +139,8 @@ fn data_place(properties: &Properties, footer: &Footer) -> Result<DataPlace, Err
     Ok(DataPlace { index, suffix_bytes: INTERNAL_SUFFIX_BYTES, max_type: u8::MAX, has_dictionary: false })
 }
 
-/// What the properties say that the version in a footer without a checksum does not allow. Versions 1 to 4 differ in data blocks alone.
+/// What the properties say that the version in a footer without a checksum does not allow. Versions 1 to 4 differ in
+/// data blocks alone.
 pub(crate) fn contradiction(footer: &Footer, properties: &Properties) -> Option<String> {
     let (version, has_columns) = (footer.format_version, properties.raw(COLUMN_SCHEMA).is_some());
     if has_columns == (version >= COLUMNS_VERSION) {
@@ -150,8 +151,8 @@ pub(crate) fn contradiction(footer: &Footer, properties: &Properties) -> Option<
     Some(format!("expected version {expected}, got {version}"))
 }
 
-/// Index and data blocks of a table whose index is columns, in the order of the file: each with what is wrong with it, as far as the
-/// index must be read to find the others. Data blocks are not looked at. Empty for tables of rows.
+/// Index and data blocks of a table whose index is columns, in the order of the file: each with what is wrong with it,
+/// as far as the index must be read to find the others. Data blocks are not looked at. Empty for tables of rows.
 pub(crate) fn blocks_of_columns<R: RandomAccess>(
     file: &TableFile<R>,
     footer: &Footer,
@@ -192,8 +193,8 @@ impl IndexedBlock {
     }
 }
 
-/// The blocks it leads to. They must follow each other in the file behind `last`, so that there are no more than the file has room
-/// for, whatever several indexes say.
+/// The blocks it leads to. They must follow each other in the file behind `last`, so that there are no more than the
+/// file has room for, whatever several indexes say.
 fn open_index<R: RandomAccess>(
     file: &TableFile<R>,
     handle: BlockHandle,

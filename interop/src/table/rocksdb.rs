@@ -44,8 +44,9 @@ pub(crate) fn layout<R: RandomAccess>(file: &TableFile<R>, footer: &Footer, meta
     Layout { engine: Engine::RocksDb, metaindex, properties, filter, rules, data, has_range_tombstones }
 }
 
-/// The properties, whose checksum may be that of the file before it was ingested: RocksDB used to write the sequence number that all
-/// its keys get over the eight zero bytes of a property, and to leave the checksum (`ReadTablePropertiesHelper`).
+/// The properties, whose checksum may be that of the file before it was ingested: RocksDB used to write the sequence
+/// number that all its keys get over the eight zero bytes of a property, and to leave the checksum
+/// (`ReadTablePropertiesHelper`).
 pub(crate) fn read_properties<R: RandomAccess>(
     file: &TableFile<R>,
     metaindex: &[NamedBlock],

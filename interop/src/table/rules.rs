@@ -67,8 +67,8 @@ pub(crate) enum Extractor {
     Noop,
     /// What stands before the last `@`, or the whole key: Pebble's test keys (`internal/testkeys`).
     BeforeAt,
-    /// A key of `CockroachDB` without its version: the last byte is the length of the version with that byte, or 0, and a byte 0 stands
-    /// before the version (`cockroachkvs`).
+    /// A key of `CockroachDB` without its version: the last byte is the length of the version with that byte, or 0, and
+    /// a byte 0 stands before the version (`cockroachkvs`).
     BeforeVersion,
 }
 
@@ -126,13 +126,14 @@ pub(crate) struct KeyRules {
     pub(crate) whole_keys: bool,
     /// `None`: no prefixes were added. An extractor that is not known is the error.
     pub(crate) prefixes: Option<Result<Extractor, Error>>,
-    /// The table has no entries, says a part of it whose checksum holds. Only then is a filter without bits the filter of no keys.
+    /// The table has no entries, says a part of it whose checksum holds. Only then is a filter without bits the filter
+    /// of no keys.
     pub(crate) no_entries: bool,
 }
 
 impl KeyRules {
-    /// By what the table says, and by the comparator that its database is stated to have: LevelDB's tables do not name theirs, and
-    /// Pebble's do not say what their default comparer splits keys into.
+    /// By what the table says, and by the comparator that its database is stated to have: LevelDB's tables do not name
+    /// theirs, and Pebble's do not say what their default comparer splits keys into.
     pub(crate) fn of_table(
         engine: Engine,
         properties: &Properties,
@@ -146,7 +147,8 @@ impl KeyRules {
         }
     }
 
-    /// In another order than bytewise, a key may be in another data block than the index, read in bytewise order, leads to.
+    /// In another order than bytewise, a key may be in another data block than the index, read in bytewise order, leads
+    /// to.
     fn of_leveldb(stated: Option<&str>) -> Result<Self, Error> {
         match stated {
             Some(BYTEWISE) => Ok(Self { order: Order::BYTEWISE, whole_keys: true, prefixes: None, no_entries: false }),
@@ -180,8 +182,8 @@ impl KeyRules {
         Ok(Self { order: Order::BYTEWISE, whole_keys, prefixes, no_entries: false })
     }
 
-    /// Whether `next` may follow `last` in a table: with what is known of the order. Pebble's comparers order equal prefixes by rules of
-    /// their own.
+    /// Whether `next` may follow `last` in a table: with what is known of the order. Pebble's comparers order equal
+    /// prefixes by rules of their own.
     pub(crate) fn may_follow(&self, last: &[u8], next: &[u8]) -> bool {
         match &self.prefixes {
             Some(Ok(split @ (Extractor::BeforeAt | Extractor::BeforeVersion))) => {
@@ -218,8 +220,8 @@ fn before_version(key: &[u8]) -> Option<&[u8]> {
     (version_bytes != 1 && prefix.last() == Some(&0)).then_some(prefix)
 }
 
-/// Every RocksDB that writes such filters says whether whole keys are in them. Pebble said so until its version 2; since then a comparer
-/// that splits keys, and kept the default one's name, cannot be told from one that does not.
+/// Every RocksDB that writes such filters says whether whole keys are in them. Pebble said so until its version 2;
+/// since then a comparer that splits keys, and kept the default one's name, cannot be told from one that does not.
 fn holds_whole_keys(properties: &Properties, stated: Option<&str>) -> Result<bool, Error> {
     let is_stated = stated == Some(BYTEWISE) && properties.comparator() == stated;
     if properties.raw(name::WHOLE_KEY_FILTERING).is_some() || is_stated {

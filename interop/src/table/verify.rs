@@ -58,7 +58,8 @@ pub struct VerifyReport {
     pub keys_lost: u64,
     /// The first of these, at most [`VerifyReport::MAX_EXAMPLES`].
     pub lost_examples: Vec<Vec<u8>>,
-    /// Why some or all keys were not probed: the first reason. A table without filter has nothing to probe, and no reason.
+    /// Why some or all keys were not probed: the first reason. A table without filter has nothing to probe, and no
+    /// reason.
     pub keys_unchecked: Option<Error>,
 }
 
@@ -100,11 +101,13 @@ fn state_of(error: Error) -> BlockState {
 }
 
 impl<R: RandomAccess> Table<R> {
-    /// Compares every checksum, and probes the filter for every stored key. Reads the whole table; goes on behind damage.
+    /// Compares every checksum, and probes the filter for every stored key. Reads the whole table; goes on behind
+    /// damage.
     ///
-    /// In format versions up to 5 and in LevelDB's tables, the footer has no checksum. What is wrong with it shows in the blocks it leads
-    /// to, in bytes that should be zero, or in a version that contradicts the blocks. A version can be damaged into another one that
-    /// says the same of this table: FORMATS.md names the cases. No answer depends on it.
+    /// In format versions up to 5 and in LevelDB's tables, the footer has no checksum. What is wrong with it shows in
+    /// the blocks it leads to, in bytes that should be zero, or in a version that contradicts the blocks. A version can
+    /// be damaged into another one that says the same of this table: FORMATS.md names the cases. No answer depends on
+    /// it.
     pub fn verify(&self) -> VerifyReport {
         let mut report = VerifyReport::default();
         self.verify_footer(&mut report);
@@ -170,8 +173,8 @@ impl<R: RandomAccess> Table<R> {
         report.blocks.push(BlockReport { part: Part::Footer, offset, bytes, state });
     }
 
-    /// What the blocks say that the footer's format version does not allow. The version decides what a writer does; a reader goes by
-    /// what the blocks say.
+    /// What the blocks say that the footer's format version does not allow. The version decides what a writer does; a
+    /// reader goes by what the blocks say.
     fn contradiction(&self) -> Option<String> {
         match self.engine() {
             Engine::RocksDb => self.contradiction_of_rocksdb(),
@@ -209,8 +212,8 @@ impl<R: RandomAccess> Table<R> {
         }
     }
 
-    /// RocksDB settles whether a partitioned index has user keys when it adds the first: of a table of range tombstones alone,
-    /// the property says so in all versions.
+    /// RocksDB settles whether a partitioned index has user keys when it adds the first: of a table of range tombstones
+    /// alone, the property says so in all versions.
     fn has_index_without_keys(&self) -> bool {
         let has_two_levels = self.layout.data.as_ref().is_ok_and(|place| place.index.two_levels);
         has_two_levels && self.properties().data_blocks() == Some(0)
@@ -224,8 +227,8 @@ impl<R: RandomAccess> Table<R> {
         }
     }
 
-    /// In the order of the file. A block that overlaps the one before is not read: else many names for one long block would make
-    /// this take its length many times.
+    /// In the order of the file. A block that overlaps the one before is not read: else many names for one long block
+    /// would make this take its length many times.
     fn verify_named_blocks(&self, report: &mut VerifyReport) {
         let mut blocks: Vec<_> =
             self.layout.metaindex.iter().map(|block| (block.handle, block.name.as_slice())).collect();
@@ -306,7 +309,8 @@ impl<R: RandomAccess> Table<R> {
         }
     }
 
-    /// An index that leads to other blocks than it was written for shows in the number of entries, even where nothing has a checksum.
+    /// An index that leads to other blocks than it was written for shows in the number of entries, even where nothing
+    /// has a checksum.
     fn verify_entry_count(&self, found: u64, report: &mut VerifyReport) {
         let Some(expected) = self.entries_of_data_blocks().filter(|&expected| expected != found) else { return };
         let Some(block) = report.blocks.iter_mut().find(|block| block.part == Part::Properties) else { return };
@@ -317,8 +321,8 @@ impl<R: RandomAccess> Table<R> {
         }
     }
 
-    /// As the properties have it. Range tombstones count as entries, and are in a block of their own. Before RocksDB counted
-    /// them apart, a table with some did not say how many entries its data blocks have.
+    /// As the properties have it. Range tombstones count as entries, and are in a block of their own. Before RocksDB
+    /// counted them apart, a table with some did not say how many entries its data blocks have.
     fn entries_of_data_blocks(&self) -> Option<u64> {
         let properties = self.properties();
         let range_deletions = match properties.range_deletions() {

@@ -59,7 +59,8 @@ pub(crate) fn prefixes_get_the_engines_answers(engine: &str) {
         let prefixes = fixture.absent_prefixes();
         assert_eq!(prefixes.len(), fixture.prefixes, "{}", fixture.file);
         for (prefix, may_be_present) in zip(prefixes, fixture.prefix_answers()) {
-            // The engine looked for keys of exactly this prefix. Where longer keys have longer prefixes, those may be there too.
+            // The engine looked for keys of exactly this prefix. Where longer keys have longer prefixes, those may be
+            // there too.
             let is_shared = fixture.is_prefix_of_all(&prefix);
             let expected = expected(may_be_present || !is_shared).0;
             assert_eq!(table.probe_prefix(&prefix), expected, "{}: {}", fixture.file, prefix.escape_ascii());

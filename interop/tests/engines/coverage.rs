@@ -1,5 +1,5 @@
-//! A fixture that is lost takes its questions with it, and every other test still passes. So the manifest must name every table there is,
-//! and the tables must cover what is promised.
+//! A fixture that is lost takes its questions with it, and every other test still passes. So the manifest must name
+//! every table there is, and the tables must cover what is promised.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;

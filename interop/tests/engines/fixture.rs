@@ -1,4 +1,5 @@
-//! The fixtures: tables that the engines wrote, the keys in them, and the engines' own answers (`interop/fixtures/README.md`).
+//! The fixtures: tables that the engines wrote, the keys in them, and the engines' own answers
+//! (`interop/fixtures/README.md`).
 
 use std::collections::HashSet;
 use std::fs;

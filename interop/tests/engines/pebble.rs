@@ -1,8 +1,9 @@
 //! Tables that Pebble wrote.
 //!
-//! The failure this guards against: a filter that is read in another way than Pebble reads it says "absent" for a key that is in the
-//! table, and whoever skips the table loses the key. Pebble's filters hold what its comparer makes of a key, its blocks are rows or
-//! columns, and its newest footers have a checksum of their own: each of these is a way to read the wrong bytes.
+//! The failure this guards against: a filter that is read in another way than Pebble reads it says "absent" for a key
+//! that is in the table, and whoever skips the table loses the key. Pebble's filters hold what its comparer makes of a
+//! key, its blocks are rows or columns, and its newest footers have a checksum of their own: each of these is a way to
+//! read the wrong bytes.
 
 use bytes::Bytes;
 use sstfilter_interop::{BlockState, ChecksumType, Coverage, Engine, Error, FilterKind, Part, Probe, Table};
@@ -84,7 +85,8 @@ fn a_comparer_that_is_not_known_is_named_and_nothing_is_absent() {
 #[test]
 fn a_key_that_its_comparer_cannot_split_may_be_present() {
     let table = named("v8-cockroach").open();
-    // No length of a version; a length of one, which nothing has; no sentinel before the version; a version longer than the key.
+    // No length of a version; a length of one, which nothing has; no sentinel before the version; a version longer than
+    // the key.
     for key in [&b""[..], b"99999999\x00\x01", b"99999999x12345678\x09", b"9\x09"] {
         assert_eq!(table.probe(key), Probe::MaybePresent, "{}", key.escape_ascii());
     }

@@ -1,5 +1,5 @@
-//! Builders of the filters that this package only reads: short and slow, from the same descriptions of the formats as the
-//! readers. Filters that the engines wrote are in `interop/fixtures`.
+//! Builders of the filters that this package only reads: short and slow, from the same descriptions of the formats as
+//! the readers. Filters that the engines wrote are in `interop/fixtures`.
 
 #![expect(
     clippy::cast_possible_truncation,
@@ -24,7 +24,8 @@ pub(crate) fn fast_local_bloom(hashes: &[u64], bits_per_key: f64, probes: u8) ->
     filter
 }
 
-/// Bytes of a RocksDB Bloom filter of format version 4 or earlier, or of Pebble: an odd number of lines, then the trailer.
+/// Bytes of a RocksDB Bloom filter of format version 4 or earlier, or of Pebble: an odd number of lines, then the
+/// trailer.
 pub(crate) fn legacy_bloom(hashes: &[u64], bits_per_key: f64, probes: u8, line_bytes: usize) -> Vec<u8> {
     let lines = (hashes.len() as f64 * bits_per_key / (8 * line_bytes) as f64).ceil() as u32 | 1;
     let mut filter = vec![0; line_bytes * lines as usize];
@@ -43,8 +44,8 @@ pub(crate) fn legacy_bloom(hashes: &[u64], bits_per_key: f64, probes: u8, line_b
     filter
 }
 
-/// Bytes of a RocksDB Ribbon filter with a twentieth more slots than keys and these columns of result, of which `lower_blocks`
-/// blocks have one less.
+/// Bytes of a RocksDB Ribbon filter with a twentieth more slots than keys and these columns of result, of which
+/// `lower_blocks` blocks have one less.
 pub(crate) fn ribbon128(hashes: &[u64], columns: u32, lower_blocks: u32) -> Vec<u8> {
     let blocks = ((hashes.len() as f64 * 1.05 / 128.0).ceil() as u32).max(2);
     let solved = (0..=255).find_map(|seed| solve(hashes, blocks, seed).map(|solution| (seed, solution)));

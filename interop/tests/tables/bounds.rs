@@ -1,5 +1,5 @@
-//! Whoever leaves a table out by its bounds loses all of its keys if they are wrong: bounds of another file, or bounds that
-//! are read in another order than that of the table.
+//! Whoever leaves a table out by its bounds loses all of its keys if they are wrong: bounds of another file, or bounds
+//! that are read in another order than that of the table.
 
 use sstfilter_interop::Manifest;
 

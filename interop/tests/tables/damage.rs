@@ -105,7 +105,8 @@ fn every_flipped_bit_of_a_footer_is_found_but_for_versions_that_say_the_same() {
             same.insert((version, other));
         }
     }
-    // No reader can tell these: the blocks are the same in both versions, as long as the filter is Ribbon or there is none.
+    // No reader can tell these: the blocks are the same in both versions, as long as the filter is Ribbon or there is
+    // none.
     assert_eq!(same, BTreeSet::from([(2, 3), (4, 5), (5, 4)]));
 }
 

@@ -387,7 +387,8 @@ impl RandomAccess for FailsOnce {
 /// A filter that could not be read while it was compared with the keys has not agreed with them.
 #[test]
 fn a_failed_read_does_not_pass_for_a_filter_that_agrees_with_its_keys() {
-    // The filter holds the key with its sequence number: as the filter of another comparator, it is negative for the user key.
+    // The filter holds the key with its sequence number: as the filter of another comparator, it is negative for the
+    // user key.
     let file = leveldb_table(&[b"key\x01\0\0\0\0\0\0\0".to_vec()]);
     let agreed_with_failing = |failing_read| {
         let flaky = FailsOnce { bytes: file.clone(), reads: AtomicUsize::new(0), failing_read };
@@ -459,8 +460,8 @@ fn a_table_that_does_not_name_its_comparator_denies_nothing_until_it_is_stated()
     assert_eq!(table.probe(absent), Probe::Absent);
 }
 
-/// Pebble stores the name of its comparer and not what it splits keys into: whoever gives the default one another `Split`, for filters
-/// of prefixes, has tables that look the same.
+/// Pebble stores the name of its comparer and not what it splits keys into: whoever gives the default one another
+/// `Split`, for filters of prefixes, has tables that look the same.
 #[test]
 fn a_pebble_table_that_does_not_say_what_its_filter_holds_denies_nothing_until_it_is_stated() {
     for file in ["rocksdbv2-bloom.sst", "leveldb-bloom.sst", "v4-bloom.sst", "v8-bloom.sst"] {

@@ -59,7 +59,8 @@ fn a_batch_answers_as_single_probes_do() {
 
 #[test]
 fn tables_of_format_versions_0_and_1_are_read_by_the_same_rules() {
-    // RocksDB 11 no longer writes them. Versions 0 to 2 differ in the footer, and in the length before compressed contents.
+    // RocksDB 11 no longer writes them. Versions 0 to 2 differ in the footer, and in the length before compressed
+    // contents.
     let fixture = fixtures::all().into_iter().find(|fixture| fixture.file == "rocksdb/7.8-checksum-crc32c-fv4.sst");
     let second = fixture.expect("a table with CRC32C").bytes();
     let (blocks, footer) = second.split_at(second.len() - 53);
@@ -75,7 +76,8 @@ fn tables_of_format_versions_0_and_1_are_read_by_the_same_rules() {
     }
 }
 
-/// RocksDB settles the form of a partitioned index's keys with the first key. Without one, the property has its initial value.
+/// RocksDB settles the form of a partitioned index's keys with the first key. Without one, the property has its initial
+/// value.
 #[test]
 fn range_tombstones_alone_under_a_partitioned_index_are_sound_in_every_format_version() {
     let tombstones = crate::forged::row_block([(&b"a\x01\x0f\0\0\0\0\0\0"[..], b"c".to_vec())]);

@@ -95,8 +95,8 @@ const WAITING_KEYS_PER_LINE: u64 = 8;
 /// Hashes that wait until there are many for a part of the filter, which is then brought into the cache once for all.
 ///
 /// Parts are made by the high bits of the hashes. A key's line is monotone in its hash, so the hashes of a part belong
-/// to neighbouring lines, and no line is computed for it. Each part has a place of fixed size, and is inserted when that
-/// is full: no pass counts the hashes of each part before.
+/// to neighbouring lines, and no line is computed for it. Each part has a place of fixed size, and is inserted when
+/// that is full: no pass counts the hashes of each part before.
 #[derive(Debug)]
 struct Parts {
     /// Shifts a hash right to the number of its part.

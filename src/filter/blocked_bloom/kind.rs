@@ -11,8 +11,8 @@ use crate::units::{BitsPerKey, FalsePositiveRate, Sizing};
 /// Blocked Bloom filters of a rate or a size, 10 bits per key by default.
 ///
 /// Two settings are for filters that will [shrink](crate::FilterBlock::shrunk_to): [`with_fold`](Self::with_fold) gives
-/// them a number of lines with small divisors, and [`with_probes`](Self::with_probes) fewer probes, which cost some of the
-/// rate at first and pay once the filter is small.
+/// them a number of lines with small divisors, and [`with_probes`](Self::with_probes) fewer probes, which cost some of
+/// the rate at first and pay once the filter is small.
 ///
 /// ```
 /// use sstfilter::kind::{BlockedBloomKind, Kind};
@@ -63,8 +63,8 @@ impl BlockedBloomKind {
     }
 
     /// Rounds the number of a filter's lines up to a multiple of `factor`, so that the filter folds by each of its
-    /// divisors: 12 allows a half, a third, a quarter, a sixth and a twelfth. That costs at most `factor - 1` lines of 64
-    /// bytes, at 12 and 10,000 keys less than half a percent on average. The default is 1.
+    /// divisors: 12 allows a half, a third, a quarter, a sixth and a twelfth. That costs at most `factor - 1` lines of
+    /// 64 bytes, at 12 and 10,000 keys less than half a percent on average. The default is 1.
     ///
     /// # Errors
     ///
@@ -91,8 +91,8 @@ impl BlockedBloomKind {
     ///
     /// # Errors
     ///
-    /// [`ConfigError::OutOfRange`] when `probes` is not from 1 to 16; [`ConfigError::RateOutOfRange`] when 100 bits per key
-    /// do not give the requested rate with this number.
+    /// [`ConfigError::OutOfRange`] when `probes` is not from 1 to 16; [`ConfigError::RateOutOfRange`] when 100 bits per
+    /// key do not give the requested rate with this number.
     pub fn with_probes(self, probes: u8) -> Result<Self, ConfigError> {
         if !(1..=MAX_PROBES).contains(&probes) {
             let (option, expected) = ("probes of a bloom filter", "1 to 16");

@@ -25,9 +25,9 @@ pub(super) const PROBE_THRESHOLDS: [u32; 15] =
 ///
 /// In fuller lines than a number of probes is planned for, as folding makes them, nearly all bits are set, and which of
 /// them a query tests matters less. Up to eight probes, lanes fill up against each other: the rate is too high by the
-/// covariance of two bits, which goes with `n`, times the square of the odds that a bit is clear. Beyond, two probes share
-/// the bits of a lane, which goes with `n` times the odds. Either is scaled from the fullest planned line; the results
-/// are within 0.3 % of inclusion and exclusion up to eight probes, and half a percent beyond.
+/// covariance of two bits, which goes with `n`, times the square of the odds that a bit is clear. Beyond, two probes
+/// share the bits of a lane, which goes with `n` times the odds. Either is scaled from the fullest planned line; the
+/// results are within 0.3 % of inclusion and exclusion up to eight probes, and half a percent beyond.
 fn lane_correction(probes: u8, keys_per_line: u64) -> f64 {
     let planned = LANE_CORRECTION[usize::from(probes)];
     let fullest = fullest_planned(probes);

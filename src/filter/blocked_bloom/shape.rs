@@ -113,8 +113,8 @@ impl FilterShape for BloomShape {
     }
 
     /// Folding: line `i` of the smaller filter is the union of the `factor` lines from `i * factor` on. A key's line is
-    /// `mulhi(h, L)`, and `mulhi(h, L / factor)` is that over `factor`, rounded down. So the result is, bit for bit, the
-    /// filter that is built with that many lines.
+    /// `mulhi(h, L)`, and `mulhi(h, L / factor)` is that over `factor`, rounded down. So the result is, bit for bit,
+    /// the filter that is built with that many lines.
     fn shrunk(&self, most_bytes: u64) -> Option<Self> {
         let lines = self.lines.count();
         let least_factor = lines.div_ceil((most_bytes / LINE_BYTES as u64).max(1)).max(2);

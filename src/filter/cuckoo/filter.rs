@@ -118,7 +118,8 @@ impl CuckooFilter {
     /// Removes one copy of a key.
     ///
     /// Remove only inserted keys, and each as often as it was inserted. A block that a policy built holds each key
-    /// once, however often it was added. Removing a false positive removes the tag of another key, which then reads as absent.
+    /// once, however often it was added. Removing a false positive removes the tag of another key, which then reads as
+    /// absent.
     ///
     /// # Errors
     ///

@@ -23,8 +23,8 @@ const SCANNED_CELLS: usize = 512;
 /// every two of them: without a limit, a build of quadratic time.
 const SCANS: usize = 100;
 
-/// How many places ahead in the queue a key's cells are prefetched: about as many as the loads in flight of a core take,
-/// at three cells of two loads each.
+/// How many places ahead in the queue a key's cells are prefetched: about as many as the loads in flight of a core
+/// take, at three cells of two loads each.
 const PEELED_AHEAD: usize = 8;
 
 /// How many cells ahead in the order a hash is prefetched before cells are set: one load each.
@@ -114,8 +114,8 @@ impl CellSums {
         })
     }
 
-    /// [`add_all`](Self::add_all) where the cells are in `ARITY` blocks of equal length and each key has one in each. Up
-    /// to `threads` threads share the blocks.
+    /// [`add_all`](Self::add_all) where the cells are in `ARITY` blocks of equal length and each key has one in each.
+    /// Up to `threads` threads share the blocks.
     pub(crate) fn add_by_block<const ARITY: usize>(
         &mut self,
         placement: impl Placement<ARITY> + Sync,

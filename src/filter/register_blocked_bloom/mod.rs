@@ -32,8 +32,8 @@
 //! # When to choose it
 //!
 //! When several threads insert, or probe while others insert, and a few percent of false positives are good enough. For
-//! a filter that is built once, blocked Bloom takes 1.1 to 1.4 times as long to probe, and has less than half of the false
-//! positives.
+//! a filter that is built once, blocked Bloom takes 1.1 to 1.4 times as long to probe, and has less than half of the
+//! false positives.
 //!
 //! The bytes: FORMAT.md, "Register-blocked Bloom". Reading: Putze, Sanders, Singler, *Cache-, Hash- and Space-Efficient
 //! Bloom Filters*, 2007; Lang, Neumann, Kemper, Boncz, *Performance-Optimal Filtering*, 2019 (there

@@ -100,8 +100,8 @@ impl Section {
         Banded { keys, code }
     }
 
-    /// Loads the keys that start in block `block` of the section, which is the bucket's block `index`, and returns their
-    /// number. `direct` gets a bit for each slot whose first key became its pivot.
+    /// Loads the keys that start in block `block` of the section, which is the bucket's block `index`, and returns
+    /// their number. `direct` gets a bit for each slot whose first key became its pivot.
     ///
     /// The first key that starts at a free slot becomes its pivot at once. The sweep would choose it too, because rows
     /// that start further left have lower priority; so about two fifths of the keys never enter the sweep.

@@ -33,8 +33,8 @@ pub(super) const fn final_layer_hash(hash: u64, salt: u8) -> u64 {
     mix64(hash.wrapping_add(STEP.wrapping_mul(salt as u64 + 1)))
 }
 
-/// How many starts a layer of `slots` slots draws from. The final layer's have [`SMASH`] before they are clamped; those of
-/// other layers have 0.
+/// How many starts a layer of `slots` slots draws from. The final layer's have [`SMASH`] before they are clamped; those
+/// of other layers have 0.
 pub(super) const fn starts(slots: u64, smash: u32) -> u64 {
     slots - (WIDTH - 1) + 2 * smash as u64
 }

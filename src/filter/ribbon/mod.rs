@@ -42,7 +42,8 @@
 //!
 //! Starts ascend with hashes, so `build` needs only sorted hashes. A layer is built in sections of 2^18 slots.
 //! The last bucket of a section is bumped whole, which makes sections independent: only one has its rows in
-//! memory, or one per thread. In a `section`, `band` decides bucket by bucket which keys to keep, and `solve` turns their equations into columns. The bytes depend only on the set of keys.
+//! memory, or one per thread. In a `section`, `band` decides bucket by bucket which keys to keep, and `solve` turns
+//! their equations into columns. The bytes depend only on the set of keys.
 //!
 //! Banding takes most of the time. Of the 133 or so keys of a bucket, the first at each slot becomes a pivot at
 //! once; the others, about 80, are eliminated together by a *sweep* over the bucket's slots (`simd::sweep`), four

@@ -34,8 +34,8 @@
 //! For small files: from about 100 keys on it is smaller than blocked Bloom, and up to about 8,000 keys smaller than
 //! binary fuse (`filter::binary_fuse`) with four cells for each key, up to about 32,000 than with three, whose segments
 //! are costly then. With more keys, seldom: binary fuse does the same with 1.13 cells per key, or 1.07, and near each
-//! other, so it is smaller. With three cells it is built in a third to four fifths of the time and probed as fast. Xor is
-//! simpler, its size is a formula of one line, and the literature compares with it. Where its size matters, take
+//! other, so it is smaller. With three cells it is built in a third to four fifths of the time and probed as fast. Xor
+//! is simpler, its size is a formula of one line, and the literature compares with it. Where its size matters, take
 //! `filter::xor_plus`; where the build does, blocked Bloom.
 //!
 //! The bytes: FORMAT.md, "Xor". Reading: Graf and Lemire, *Xor Filters: Faster and Smaller Than Bloom and Cuckoo

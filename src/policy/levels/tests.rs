@@ -1,5 +1,5 @@
-//! A plan that is worse than equal bits, or takes more than its budget, would be noticed by nobody: every filter in it works.
-//! So the plan is compared with the paper's closed form, and with all combinations of sizes.
+//! A plan that is worse than equal bits, or takes more than its budget, would be noticed by nobody: every filter in it
+//! works. So the plan is compared with the paper's closed form, and with all combinations of sizes.
 
 use super::*;
 use crate::effort;

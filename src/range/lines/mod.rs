@@ -15,9 +15,9 @@
 //! queries alone, and the others with one or two low bits (a quotient filter's line, Bender et al. 2012, over the
 //! upper-bits split of Elias and Fano).
 //!
-//! The run ends have bits for 224 codes. A hashed line with more is *overfull*: the 28 bytes then hold the offset of its
-//! run ends in the overflow area, a u32 for each run, and the number of its codes. Keys that lie close together make such
-//! lines. Rejected: another salt until no line is overfull, which close keys would make fail for every salt.
+//! The run ends have bits for 224 codes. A hashed line with more is *overfull*: the 28 bytes then hold the offset of
+//! its run ends in the overflow area, a u32 for each run, and the number of its codes. Keys that lie close together
+//! make such lines. Rejected: another salt until no line is overfull, which close keys would make fail for every salt.
 
 mod select;
 mod write;
@@ -101,9 +101,9 @@ struct Run {
     last: u64,
 }
 
-/// A line's bytes, and its words, which are only counted: where an index is not known before, it is one into the bytes. An
-/// index into words that are in registers takes them to the stack first, and LLVM 22.1 for s390x reads them there before they
-/// are written.
+/// A line's bytes, and its words, which are only counted: where an index is not known before, it is one into the bytes.
+/// An index into words that are in registers takes them to the stack first, and LLVM 22.1 for s390x reads them there
+/// before they are written.
 #[derive(Clone, Copy, Debug)]
 struct Line<'a> {
     bytes: &'a [u8; 64],

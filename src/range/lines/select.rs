@@ -4,8 +4,8 @@ use core::hint::select_unpredictable;
 
 /// How set bits are found: with an instruction, where there is one.
 pub(in crate::range) trait Select {
-    /// The position of the set bit of `word` that has `rank` set bits below it. Some number below 64 when there is none,
-    /// which only damaged bytes bring about.
+    /// The position of the set bit of `word` that has `rank` set bits below it. Some number below 64 when there is
+    /// none, which only damaged bytes bring about.
     fn select_in_word(word: u64, rank: u32) -> u32;
 }
 
@@ -39,8 +39,8 @@ pub(in crate::range) fn select<S: Select>(words: &[u64; 4], rank: u32) -> u32 {
     start + S::select_in_word(word, rank - before)
 }
 
-/// The position of the set bit of `word` that has `rank` set bits below it; 63 when there is none. `rank` is below 256, as
-/// is the number of runs of a line before one of them.
+/// The position of the set bit of `word` that has `rank` set bits below it; 63 when there is none. `rank` is below 256,
+/// as is the number of runs of a line before one of them.
 ///
 /// Counts of bytes by the usual steps of a population count, summed to prefix sums by a multiplication, find the byte
 /// (Vigna 2008, "Broadword implementation of rank/select queries"). In the byte, bits are cleared one by one.

@@ -81,7 +81,8 @@ impl LineWriter {
         self.lows = LowsPlace::Byte { first: self.packed.next_byte() };
     }
 
-    /// Adds a number to a line; neither is below the ones before. A number that the line has already is not added again.
+    /// Adds a number to a line; neither is below the ones before. A number that the line has already is not added
+    /// again.
     #[inline]
     pub(in crate::range) fn push(&mut self, line: u64, cell: u64) {
         if line != self.current.number {

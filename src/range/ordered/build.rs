@@ -115,7 +115,8 @@ impl OrderedBuilder {
         if keys <= LEAST_KEYS || shared(LEAST_KEYS) < sharp {
             return keys;
         }
-        // What the first keys share shrinks as more are taken, so the most that still share enough are found by bisection.
+        // What the first keys share shrinks as more are taken, so the most that still share enough are found by
+        // bisection.
         let (mut enough, mut too_many) = (LEAST_KEYS, keys);
         while too_many - enough > 1 {
             let middle = enough.midpoint(too_many);
@@ -206,8 +207,8 @@ struct Cut {
     shift: u32,
 }
 
-/// The finest cells whose codes take no more low bits, in all, than `low_bits` for each key: where keys share cells, there
-/// are bits left for finer ones.
+/// The finest cells whose codes take no more low bits, in all, than `low_bits` for each key: where keys share cells,
+/// there are bits left for finer ones.
 fn finest_cells(windows: &[u128], low_bits: u32) -> Cut {
     let (Some(&first), Some(&last)) = (windows.first(), windows.last()) else { return Cut { low_bits, shift: 0 } };
     // Neighbours share a cell unless they differ in a bit that is kept. `differing[bit]`: how many differ first there.

@@ -33,8 +33,8 @@ impl Segments<'_> {
         NextKey::AtLeast(if least.as_slice() < lower { lower.to_vec() } else { least })
     }
 
-    /// The smallest byte string whose code this can be: the bytes that its segment shares, and the first bytes of its cell.
-    /// Zeros at the end are left out, because they may be padding.
+    /// The smallest byte string whose code this can be: the bytes that its segment shares, and the first bytes of its
+    /// cell. Zeros at the end are left out, because they may be padding.
     fn least_key(&self, code: Code) -> Vec<u8> {
         let Some(segment) = self.segment(code.line) else { return Vec::new() };
         let mut key = self.common().to_vec();

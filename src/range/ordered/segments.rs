@@ -123,8 +123,8 @@ impl<'a> Segments<'a> {
 
     /// The last of the segments whose head is at most `head`, or the first one.
     ///
-    /// Heads that are spread evenly, as those of hashes and random numbers, are found where they should be: two heads are read
-    /// instead of one for each halving, and they are neighbours.
+    /// Heads that are spread evenly, as those of hashes and random numbers, are found where they should be: two heads
+    /// are read instead of one for each halving, and they are neighbours.
     #[inline(always)]
     pub(super) fn last_head_up_to(&self, head: u64) -> usize {
         // Beyond the last head, the guess may be anything.
@@ -150,8 +150,8 @@ impl<'a> Segments<'a> {
         first
     }
 
-    /// The last segment whose separator is not above a bound, by the bound's bytes after the common ones; `None` when it is
-    /// below every key.
+    /// The last segment whose separator is not above a bound, by the bound's bytes after the common ones; `None` when
+    /// it is below every key.
     #[inline(always)]
     pub(super) fn place(&self, rest: &[u8]) -> Option<u64> {
         let head = head(rest);
@@ -256,8 +256,8 @@ impl Segment<'_> {
         }
     }
 
-    /// What follows the shared bytes in a bound that is not below the separator; `None` when it does not have them, and so is
-    /// above every key of the segment.
+    /// What follows the shared bytes in a bound that is not below the separator; `None` when it does not have them, and
+    /// so is above every key of the segment.
     #[inline(always)]
     pub(super) fn rest_of<'b>(&self, rest: &'b [u8]) -> Option<&'b [u8]> {
         let (shared, after) = rest.split_at_checked(self.shared)?;

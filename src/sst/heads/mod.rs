@@ -7,8 +7,8 @@
 //! Three places are worth it, by whole lookups of absent keys in 70 tables in memory (`cargo bench --bench sets`):
 //!
 //! - which tables have a key in their range ([`KeyRanges`]): a lookup takes 1.8 times as long without heads;
-//! - searching a cached block ([`HeadedBlock`]): a lookup takes 2.7 times as long by restart points, which touch a dozen
-//!   lines of the block in turn;
+//! - searching a cached block ([`HeadedBlock`]): a lookup takes 2.7 times as long by restart points, which touch a
+//!   dozen lines of the block in turn;
 //! - finding the data block in a table's index ([`TableIndex`](super::index::TableIndex)): a lookup takes 1.05 times
 //!   as long by whole keys, false positives included and blocks cached; 1.1 to 1.2 times on a busy machine.
 //!
@@ -34,8 +34,8 @@ pub(super) fn head(bytes: &[u8]) -> u64 {
     BigEndian::read_u64(&first)
 }
 
-/// Heads from one that is counted to the next, and how many are counted then. Loads that are counted do not wait for each
-/// other, as those of a search by halves do.
+/// Heads from one that is counted to the next, and how many are counted then. Loads that are counted do not wait for
+/// each other, as those of a search by halves do.
 const STEP: usize = 16;
 
 /// How many of the ascending `heads` are below `bound`.

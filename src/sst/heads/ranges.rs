@@ -15,8 +15,9 @@ pub(in crate::sst) struct KeyRanges {
 
 /// The smallest and largest keys of a group of tables, by their heads.
 ///
-/// Between two neighbours the same tables hold every head, so one search finds them all. Rejected: comparing a head with
-/// each table's range, which is 64 comparisons; and one list for all groups, which grows with the square of the tables.
+/// Between two neighbours the same tables hold every head, so one search finds them all. Rejected: comparing a head
+/// with each table's range, which is 64 comparisons; and one list for all groups, which grows with the square of the
+/// tables.
 #[derive(Debug)]
 struct Bounds {
     /// Distinct and ascending.

@@ -1,8 +1,8 @@
 //! Looking up many keys at once.
 //!
 //! Each step begins with loads that miss caches: of filters, of indexes, of blocks. So it is taken for all keys of a
-//! batch before the next, and the misses of one key overlap with those of the others. Levels follow each other: a key that
-//! is found does not come to the older ones.
+//! batch before the next, and the misses of one key overlap with those of the others. Levels follow each other: a key
+//! that is found does not come to the older ones.
 
 use bytes::Bytes;
 

@@ -12,8 +12,8 @@ use crate::sst::reader::Reader;
 /// Tables of a chunk are the bits of one word.
 const MOST_TABLES: usize = GROUP;
 
-/// A chunk with fewer tables is merged with a neighbour. Half of the most: evenly cut, more than one chunk's tables make
-/// chunks of at least this.
+/// A chunk with fewer tables is merged with a neighbour. Half of the most: evenly cut, more than one chunk's tables
+/// make chunks of at least this.
 pub(super) const LEAST_TABLES: usize = MOST_TABLES / 2;
 
 /// Some of a level's tables, in its order.

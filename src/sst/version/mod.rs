@@ -9,8 +9,9 @@
 //!
 //! # Levels
 //!
-//! Level 0 has overlapping tables, the newest first, and a lookup goes through all that have the key in their range. The
-//! tables of any other level overlap nowhere, so a lookup finds the one that can hold the key. Lower numbers are newer.
+//! Level 0 has overlapping tables, the newest first, and a lookup goes through all that have the key in their range.
+//! The tables of any other level overlap nowhere, so a lookup finds the one that can hold the key. Lower numbers are
+//! newer.
 //!
 //! # Chunks
 //!
@@ -18,8 +19,8 @@
 //! touches and the level's list of chunks. Rejected: one list of tables for each level, of which an edit copies
 //! everything; and a tree of more than two steps, which pays only beyond the number of files that stores have.
 //!
-//! A chunk of level 0 has its filters in a group, too, which a lookup probes at once. At any other level a lookup probes one
-//! table of a chunk: a group would only be more to rebuild in an edit.
+//! A chunk of level 0 has its filters in a group, too, which a lookup probes at once. At any other level a lookup
+//! probes one table of a chunk: a group would only be more to rebuild in an edit.
 //!
 //! ```text
 //! Version -> Level (lowest key of each chunk) -> Chunk (ranges of up to 64 tables) -> Table

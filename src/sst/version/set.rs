@@ -79,8 +79,8 @@ impl VersionSet {
     /// not touch.
     ///
     /// All tables of a version must have been opened for a hash of one identity, and extractors of the same names. If a
-    /// filter nevertheless lacks a key of its own table, the hasher or an extractor is not what its identity or name says.
-    /// From then on no version of the set uses filters: [`Version::filter_problem`] says so.
+    /// filter nevertheless lacks a key of its own table, the hasher or an extractor is not what its identity or name
+    /// says. From then on no version of the set uses filters: [`Version::filter_problem`] says so.
     ///
     /// # Errors
     ///

@@ -25,8 +25,8 @@ use crate::sst::{Lookup, RangeScan, Table, TableError, TableStats};
 /// The tables of a store at one time, in levels. It never changes; see [`VersionSet`](super::VersionSet).
 ///
 /// A lookup hashes its key once and goes through the tables that have the key in their range, from the newest to the
-/// oldest: those of level 0, then at most one of each further level. It ends at the first that has an entry for the key; a
-/// tombstone is an entry. Tables out of range are neither touched nor counted. Everything else is counted by the
+/// oldest: those of level 0, then at most one of each further level. It ends at the first that has an entry for the
+/// key; a tombstone is an entry. Tables out of range are neither touched nor counted. Everything else is counted by the
 /// tables, each for all versions that have it.
 #[derive(Default)]
 pub struct Version {
@@ -79,8 +79,8 @@ impl Version {
     }
 
     /// The tables that may hold a key with this prefix, with their levels, the newest level first, by their ranges and
-    /// filters alone: those that a scan of the prefix has to walk. Nothing is read, and nothing counted, as far as that is so
-    /// for [`Table::may_contain_prefix`].
+    /// filters alone: those that a scan of the prefix has to walk. Nothing is read, and nothing counted, as far as that
+    /// is so for [`Table::may_contain_prefix`].
     ///
     /// Filters are probed only where they hold parts of keys, and range filters for the range of these keys.
     pub fn matches_prefix<'a>(&'a self, prefix: &'a [u8]) -> impl Iterator<Item = (u32, &'a Arc<Table>)> {
@@ -88,9 +88,9 @@ impl Version {
         meeting.filter(move |(_, table)| self.problem.is_some() || table.may_contain_prefix(prefix))
     }
 
-    /// The keys that begin with `prefix`, in order, each with its newest value. Deleted keys are left out, and tables are
-    /// skipped as by [`matches_prefix`](Self::matches_prefix). A scan counts the blocks that it reads, and no lookups;
-    /// probes of range filters, and of filters in partitions or under a budget, are counted.
+    /// The keys that begin with `prefix`, in order, each with its newest value. Deleted keys are left out, and tables
+    /// are skipped as by [`matches_prefix`](Self::matches_prefix). A scan counts the blocks that it reads, and no
+    /// lookups; probes of range filters, and of filters in partitions or under a budget, are counted.
     #[must_use]
     pub fn scan_prefix(&self, prefix: &[u8]) -> RangeScan<'_> {
         let bounds = KeyBounds::of_prefix(prefix);
@@ -99,8 +99,9 @@ impl Version {
         RangeScan::new(holding.map(|(_, table)| table.as_ref()), bounds, self.range_filters())
     }
 
-    /// The tables that may hold a key in `range`, with their levels, the newest level first, by their smallest and largest
-    /// keys and their range filters alone: those that a scan of the range has to walk. Nothing is read, and nothing counted.
+    /// The tables that may hold a key in `range`, with their levels, the newest level first, by their smallest and
+    /// largest keys and their range filters alone: those that a scan of the range has to walk. Nothing is read, and
+    /// nothing counted.
     ///
     /// ```
     /// use sstfilter::sst::Version;
@@ -113,8 +114,8 @@ impl Version {
         meeting.filter(move |(_, table)| self.problem.is_some() || table.may_hold(range))
     }
 
-    /// The keys in `range`, in order, each with its newest value. Deleted keys are left out, and tables are skipped and read
-    /// as by [`TableSet::range`](crate::sst::TableSet::range).
+    /// The keys in `range`, in order, each with its newest value. Deleted keys are left out, and tables are skipped and
+    /// read as by [`TableSet::range`](crate::sst::TableSet::range).
     ///
     /// ```
     /// use std::sync::Arc;
@@ -136,8 +137,8 @@ impl Version {
         RangeScan::new(meeting.map(|(_, table)| table.as_ref()), bounds, self.range_filters())
     }
 
-    /// The tables whose smallest and largest keys do not rule out one within `bounds`, with their levels. At most one table of
-    /// a sorted level has a certain key, so the order of its tables does not matter.
+    /// The tables whose smallest and largest keys do not rule out one within `bounds`, with their levels. At most one
+    /// table of a sorted level has a certain key, so the order of its tables does not matter.
     fn meeting(&self, bounds: KeyBounds) -> impl Iterator<Item = (u32, &Arc<Table>)> {
         self.levels
             .iter()
@@ -153,8 +154,8 @@ impl Version {
         self.levels.iter().map(|level| level.number())
     }
 
-    /// The tables of a level: at level 0 from the newest to the oldest, at every other in the order of their keys, after
-    /// those without entries.
+    /// The tables of a level: at level 0 from the newest to the oldest, at every other in the order of their keys,
+    /// after those without entries.
     pub fn tables(&self, level: u32) -> impl Iterator<Item = &Arc<Table>> {
         self.level(level).into_iter().flat_map(|level| level.tables())
     }
@@ -253,8 +254,8 @@ impl<'a> KeyProbe<'a> {
         Ok(Lookup::Absent)
     }
 
-    /// The tables of an overlapping chunk that have the key in their range, and which of them remain candidates without a
-    /// probe for the hash that is returned.
+    /// The tables of an overlapping chunk that have the key in their range, and which of them remain candidates without
+    /// a probe for the hash that is returned.
     pub(super) fn in_range(&self, chunk: &Chunk) -> (Tables, Option<KeyHash>) {
         let in_range = chunk.in_range(self.key);
         let all = Tables { in_range, candidates: in_range };
@@ -295,8 +296,8 @@ impl<'a> KeyProbe<'a> {
     }
 }
 
-/// Counts the filters of an overlapping chunk that were probed together and lacked the key of a lookup, which ended at the
-/// table at a bit, or at none: of older tables nothing is counted.
+/// Counts the filters of an overlapping chunk that were probed together and lacked the key of a lookup, which ended at
+/// the table at a bit, or at none: of older tables nothing is counted.
 pub(super) fn count_negatives(chunk: &Chunk, tables: Tables, ended: Option<usize>) {
     let considered = first_bits(ended.unwrap_or(GROUP));
     for bit in bits_of(tables.in_range & !tables.candidates & considered) {

@@ -183,8 +183,9 @@ fn reads_are_right<'a>(table: &Table, root: &Subject, keys: impl Iterator<Item =
     is_sound
 }
 
-/// Whatever a salvage gives is what `root` has, and whatever it does not give is in an interval that it says is missing.
-/// Without an index, a block that an earlier table of the same id had in the same place cannot be told from its own.
+/// Whatever a salvage gives is what `root` has, and whatever it does not give is in an interval that it says is
+/// missing. Without an index, a block that an earlier table of the same id had in the same place cannot be told from
+/// its own.
 fn salvage_is_right(table: &Table, root: &Subject, what: &str) {
     let salvage = table.salvage();
     if salvage.index_problem().is_some() {

@@ -243,8 +243,8 @@ impl Results {
     }
 }
 
-/// Lookups that fill the cache, and lookups that are counted. In sorted runs a lookup meets a sixteenth of the filters, so
-/// it takes more of them to meet each. Without filters, in L0, all lookups cost the same.
+/// Lookups that fill the cache, and lookups that are counted. In sorted runs a lookup meets a sixteenth of the filters,
+/// so it takes more of them to meet each. Without filters, in L0, all lookups cost the same.
 pub(crate) fn sweep_lookups(layout: Layout, contender: Contender) -> (usize, usize) {
     match (layout, contender) {
         (Layout::L0, Contender::None) => (20, 50),

@@ -1,7 +1,7 @@
 //! What filters are worth in SlateDB: requests to the object store, counted and never timed.
 //!
-//! `cargo bench -p sstfilter-slatedb --bench requests` rewrites `RESULTS.md` and `results/`, and with `-- --ranges` only
-//! what they say of range scans. With `-- --quick`, or by
+//! `cargo bench -p sstfilter-slatedb --bench requests` rewrites `RESULTS.md` and `results/`, and with `-- --ranges`
+//! only what they say of range scans. With `-- --quick`, or by
 //! `cargo test`, a smaller store is measured, what the page promises is asserted, and nothing is written. Seeds are
 //! fixed: each run counts the same.
 

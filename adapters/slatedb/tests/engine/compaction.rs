@@ -14,8 +14,8 @@ use slatedb::{CompactorBuilder, Db};
 
 use crate::common::PATH;
 
-/// Level 0 into a new sorted run, and all sorted runs with it once there are three. The engine's own scheduler never rests
-/// when told to compact a single source: it would compact the only sorted run again and again.
+/// Level 0 into a new sorted run, and all sorted runs with it once there are three. The engine's own scheduler never
+/// rests when told to compact a single source: it would compact the only sorted run again and again.
 struct DrainLevel0;
 
 const MOST_SORTED_RUNS: usize = 2;

@@ -75,8 +75,8 @@ pub(crate) fn all() -> Vec<Configuration> {
     ours.map(Configuration::Ours).chain([Configuration::BuiltIn, Configuration::None]).collect()
 }
 
-/// Ribbon even for a handful of keys, where it gets so few columns that about every second key matches. At a lower rate,
-/// blocked Bloom would be smaller and would be built instead.
+/// Ribbon even for a handful of keys, where it gets so few columns that about every second key matches. At a lower
+/// rate, blocked Bloom would be smaller and would be built instead.
 pub(crate) fn ribbon() -> KindPolicy {
     KindPolicy::ribbon(BitsPerKey::TEN).unwrap().with_min_keys(0)
 }

@@ -1,5 +1,5 @@
-//! Hash functions and extractors that changed although their name did not, or that break their contract, must cost requests
-//! and never a key.
+//! Hash functions and extractors that changed although their name did not, or that break their contract, must cost
+//! requests and never a key.
 
 use std::sync::Arc;
 
@@ -45,8 +45,8 @@ async fn an_extractor_changed_with_its_name_loses_no_key() {
     }
 }
 
-/// Reads every key through filters of `old` with those of `new`, which differ although their names do not: each filter that
-/// is read is refused, and counted, and the audit names it.
+/// Reads every key through filters of `old` with those of `new`, which differ although their names do not: each filter
+/// that is read is refused, and counted, and the audit names it.
 async fn assert_refused(old: &SlateFilters, new: &SlateFilters) {
     assert_eq!(old.name(), new.name());
     let store = new_store();
@@ -100,7 +100,8 @@ async fn a_hash_function_changed_under_its_tag_is_found_by_an_audit_alone_if_the
     assert!(matches!(audited(&store, &old).await, FilterState::Usable(_)));
 }
 
-/// Everything up to the last hyphen, of scanned prefixes as well, against the contract: a longer key may have another one.
+/// Everything up to the last hyphen, of scanned prefixes as well, against the contract: a longer key may have another
+/// one.
 struct LastHyphen;
 
 impl PrefixExtractor for LastHyphen {

@@ -1,5 +1,5 @@
-//! A filter that is damaged, foreign or of another version must cost requests and never a key: every outcome is counted,
-//! and all keys are found.
+//! A filter that is damaged, foreign or of another version must cost requests and never a key: every outcome is
+//! counted, and all keys are found.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -86,8 +86,8 @@ pub(crate) fn counted_since(filters: &SlateFilters, before: SlateFilterStats) ->
 
 #[tokio::test]
 async fn bytes_that_the_engine_knows_to_be_damaged_are_an_error_of_the_read_and_never_an_absence() {
-    // SlateDB checks its CRC32 before a policy sees a byte, reads a second time, and then fails the read with an error of
-    // the kind `Data`, although the key could be found without the filter. Nothing is decoded.
+    // SlateDB checks its CRC32 before a policy sees a byte, reads a second time, and then fails the read with an error
+    // of the kind `Data`, although the key could be found without the filter. Nothing is decoded.
     let (store, filters) = (new_store(), small());
     let db = one_sst(&store, &filters, 0..KEYS).await;
     let section = Section::only(&store, &db);

@@ -1,5 +1,5 @@
-//! A store changes its filters while it is read and written. Filters that are no longer read cost requests, and a stub that an
-//! old process took for a filter would lose every key.
+//! A store changes its filters while it is read and written. Filters that are no longer read cost requests, and a stub
+//! that an old process took for a filter would lose every key.
 
 use std::sync::Arc;
 

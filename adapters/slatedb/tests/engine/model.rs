@@ -1,5 +1,5 @@
-//! A filter that lost one key would look like a correct store: the read succeeds, and says that the key is absent. Random
-//! sequences of operations, under filters that change at each reopening, are compared with a map.
+//! A filter that lost one key would look like a correct store: the read succeeds, and says that the key is absent.
+//! Random sequences of operations, under filters that change at each reopening, are compared with a map.
 //!
 //! The short form runs in each test run. `SSTFILTER_LONG=1` runs 1,000 sequences, which takes 40 seconds on one core;
 //! `SSTFILTER_SEED=n` repeats sequence `n` alone.
@@ -121,8 +121,8 @@ impl Dice {
     }
 }
 
-/// So few keys that lookups find them: of one byte (SlateDB refuses empty keys), of few, of more bytes than a filter's key
-/// range keeps, and of 64 KiB.
+/// So few keys that lookups find them: of one byte (SlateDB refuses empty keys), of few, of more bytes than a filter's
+/// key range keeps, and of 64 KiB.
 fn keys() -> Vec<Bytes> {
     let letters = || b'a'..=b'e';
     let one = letters().map(|a| vec![a]);

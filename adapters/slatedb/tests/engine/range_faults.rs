@@ -1,5 +1,5 @@
-//! A range filter that is damaged, foreign, of another hash or extractor must cost requests and never a row of a scan: every
-//! outcome is counted, and all rows are found.
+//! A range filter that is damaged, foreign, of another hash or extractor must cost requests and never a row of a scan:
+//! every outcome is counted, and all rows are found.
 
 use std::borrow::Cow;
 use std::ops::Bound;

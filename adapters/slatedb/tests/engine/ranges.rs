@@ -135,8 +135,8 @@ async fn check(db: &Db, model: &Model, scan: &Scan) {
     assert_eq!(collect(db.scan_with_options(range, &options).await.unwrap()).await, expected, "{scan:?}");
 }
 
-/// What scans of a reopened store read, with nothing in memory or with filters and indexes there, and the filters' answers.
-/// All results are those of the map.
+/// What scans of a reopened store read, with nothing in memory or with filters and indexes there, and the filters'
+/// answers. All results are those of the map.
 async fn scans(
     store: &Arc<CountingStore>,
     filters: Option<&SlateFilters>,
@@ -274,7 +274,8 @@ fn keys_of(state: &FilterState<sstfilter::range::RangeInfo>) -> u64 {
     if let FilterState::Usable(info) = state { info.keys } else { 0 }
 }
 
-/// SST n has the numbers 100 n to 100 n + 9 under one prefix of 8 bytes, and keys at both ends, so that ranges do not tell.
+/// SST n has the numbers 100 n to 100 n + 9 under one prefix of 8 bytes, and keys at both ends, so that ranges do not
+/// tell.
 async fn prefixes(filters: &SlateFilters) -> Arc<dyn ObjectStore> {
     let store: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
     let db = filters.configure(uncached(&store, settings())).build().await.unwrap();

@@ -1,5 +1,5 @@
-//! A store whose policy changes at each reopening: filters of five makes lie beside each other, and compaction turns one
-//! into another. Whatever the order, each lookup must agree with a map.
+//! A store whose policy changes at each reopening: filters of five makes lie beside each other, and compaction turns
+//! one into another. Whatever the order, each lookup must agree with a map.
 //!
 //! The default run takes some seconds; `SSTFILTER_LONG=1` runs 1,200 sequences.
 

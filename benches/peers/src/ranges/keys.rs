@@ -146,8 +146,8 @@ impl SortedKeys {
         self.numbers.get(index).is_none_or(|&key| key > upper)
     }
 
-    /// `count` ranges of `length` that hold no key, or one for each absent name. They start where keys of this kind do: at a
-    /// number, at an absent name, or at random letters.
+    /// `count` ranges of `length` that hold no key, or one for each absent name. They start where keys of this kind do:
+    /// at a number, at an absent name, or at random letters.
     ///
     /// # Errors
     ///
@@ -175,7 +175,8 @@ impl SortedKeys {
         Ok(ranges)
     }
 
-    /// `count` ranges of `length` that hold no key and start up to 2^`distance_log2` above one, or fewer where keys are dense.
+    /// `count` ranges of `length` that hold no key and start up to 2^`distance_log2` above one, or fewer where keys are
+    /// dense.
     pub fn ranges_above_keys(&self, distance_log2: u32, length: u64, count: usize) -> RangeSet {
         let (mut ranges, mut random) = (RangeSet::default(), Random::new(3));
         for _ in 0..count {
@@ -193,8 +194,8 @@ impl SortedKeys {
         }
     }
 
-    /// `count` ranges of `length` that hold a key, at any place of the range. With names, they start at the first bytes of
-    /// the key.
+    /// `count` ranges of `length` that hold a key, at any place of the range. With names, they start at the first bytes
+    /// of the key.
     pub fn ranges_with_a_key(&self, length: u64, count: usize) -> RangeSet {
         let (mut ranges, mut random) = (RangeSet::default(), Random::new(4));
         for _ in 0..count {
@@ -226,8 +227,8 @@ impl SortedKeys {
         ranges
     }
 
-    /// `count` numbers close to multiples of `step`, and for each a range of `length` that holds it and the step from below
-    /// a multiple to it.
+    /// `count` numbers close to multiples of `step`, and for each a range of `length` that holds it and the step from
+    /// below a multiple to it.
     pub fn around_multiples(step: u64, length: u64, count: usize, seed: u64) -> (Self, RangeSet) {
         let (mut ranges, mut random) = (RangeSet::default(), Random::new(16 + seed));
         let mut numbers = Vec::with_capacity(count);

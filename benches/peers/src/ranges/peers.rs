@@ -56,8 +56,8 @@ impl Filter for RangeFilter {
     }
 }
 
-/// The rate that the documentation of `range-filters` sets, and the highest with which 1 % is kept: of remainders of 8, 9 and
-/// 10 bits, the last.
+/// The rate that the documentation of `range-filters` sets, and the highest with which 1 % is kept: of remainders of 8,
+/// 9 and 10 bits, the last.
 const DIVA_RATES: [f64; 2] = [0.01, 0.0025];
 
 /// Keys per sample, as in the documentation.

@@ -23,8 +23,8 @@ pub struct ReportArgs {
     /// Measurements that `--json` wrote; `results/peers.json` below the output directory by default.
     #[arg(long, value_name = "FILE")]
     peers: Option<PathBuf>,
-    /// Measurements of this program compiled for the machine's CPU; `results/peers-native.json` below the output directory
-    /// by default, if it is there.
+    /// Measurements of this program compiled for the machine's CPU; `results/peers-native.json` below the output
+    /// directory by default, if it is there.
     #[arg(long, value_name = "FILE")]
     native: Option<PathBuf>,
     /// Measurements of storage engines; `results/engines.json` below the output directory by default, if it is there.

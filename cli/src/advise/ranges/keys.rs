@@ -49,8 +49,8 @@ pub(super) struct Keys<'a> {
 }
 
 impl<'a> Keys<'a> {
-    /// The keys of sorted lines, with the prefix that was given, or one that leaves an integer of eight bytes in keys of one
-    /// length.
+    /// The keys of sorted lines, with the prefix that was given, or one that leaves an integer of eight bytes in keys
+    /// of one length.
     pub(super) fn new(lines: &'a KeyLines, given: Option<RangePrefix>) -> Self {
         let all: Vec<_> = lines.iter().map(|(key, _)| key).collect();
         let first_bytes = all.first().map_or(0, |key| key.len());

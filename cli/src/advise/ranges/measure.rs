@@ -16,8 +16,8 @@ const MOST_RANGES: usize = 100_000;
 /// Prefixes from which on ranges inside prefixes that the file does not have are measured.
 const MANY_PREFIXES: u64 = 32;
 
-/// Keys between which a range begins anywhere. Over so few, how dense keys are hardly changes, and the range is as likely
-/// in a wide gap as another key would be.
+/// Keys between which a range begins anywhere. Over so few, how dense keys are hardly changes, and the range is as
+/// likely in a wide gap as another key would be.
 const STRETCH: usize = 16;
 
 /// Both ends of a range.

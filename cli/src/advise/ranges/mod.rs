@@ -22,12 +22,12 @@ use measure::{MapFigures, Measured, Sample};
 /// The length of ranges where none is given.
 const DEFAULT_UNITS: u64 = 1 << 10;
 
-/// Keys of an ordered filter's smallest segment. Of prefixes with fewer rows a segment spans several, and its cells tell
-/// prefixes apart, but not the rows of one.
+/// Keys of an ordered filter's smallest segment. Of prefixes with fewer rows a segment spans several, and its cells
+/// tell prefixes apart, but not the rows of one.
 const FEW_ROWS: f64 = 164.0;
 
-/// A rate above the requested one by more than this is not kept: the bound of ordered codes is 1.4 times their mean, and a
-/// sample has an error of its own.
+/// A rate above the requested one by more than this is not kept: the bound of ordered codes is 1.4 times their mean,
+/// and a sample has an error of its own.
 const KEPT_WITHIN: f64 = 2.0;
 
 #[derive(Debug, Serialize)]

@@ -182,8 +182,9 @@ macro_rules! functions_of_set {
     };
 }
 
-/// Calls a loop compiled for these rounds, prefetch distance and alignment: a probe takes one to two nanoseconds, and testing
-/// them inside the loop would add to that. An unaligned line straddles two cache lines, and both are prefetched.
+/// Calls a loop compiled for these rounds, prefetch distance and alignment: a probe takes one to two nanoseconds, and
+/// testing them inside the loop would add to that. An unaligned line straddles two cache lines, and both are
+/// prefetched.
 macro_rules! with_constants {
     ($kernel:ident($lines:expr, $probes:expr, $($argument:expr),*)) => {{
         let is_split = $lines.as_ptr().align_offset(64) != 0;

@@ -88,8 +88,8 @@ pub(super) trait Kernel {
     /// The lowest `count` bits of `expected`, 4 to 8, as [`agree`](Self::agree) compares them.
     fn arrange(expected: u64, count: u64) -> u64;
 
-    /// Whether the parities of `count` columns, 4 to 8, equal the bits in `arranged`. The columns begin at `words`, those
-    /// of the next block `next` words further on.
+    /// Whether the parities of `count` columns, 4 to 8, equal the bits in `arranged`. The columns begin at `words`,
+    /// those of the next block `next` words further on.
     ///
     /// # Safety
     ///
@@ -178,8 +178,8 @@ unsafe fn bumps(view: FilterView<'_>, layer: &Layer, start: u64) -> bool {
 #[inline(always)]
 unsafe fn holds<K: Kernel>(view: FilterView<'_>, layer: &Layer, hash: u64, start: u64) -> bool {
     let equation = Equation::new(layer, view.filter.upper, hash, start);
-    // SAFETY: the set is the caller's. A start is at least 64 slots before the layer's end: its block lies in the layer,
-    // and the one after it too, unless `next` is 0.
+    // SAFETY: the set is the caller's. A start is at least 64 slots before the layer's end: its block lies in the
+    // layer, and the one after it too, unless `next` is 0.
     unsafe { columns_hold::<K>(view.word(equation.word), &equation) }
 }
 

@@ -8,11 +8,11 @@
 //! for each instruction set. All of it is inlined into that set's entry functions: a function that is called instead
 //! would be compiled without the set's instructions, and be 30 times as slow.
 //!
-//! Both derive an equation by `Equation::new` from its start, and each has its own way to the start. `driver` derives one
-//! key's, with a branch that takes bumped keys out of line. `batch` derives those of 16 keys without any branch, with
-//! arithmetic that the compiler turns into vectors of keys (128-bit products and early returns would prevent that). That
-//! each position lies within the payload is checked once, by [`Filter::view`]. `tests` compares both with the format's
-//! specification.
+//! Both derive an equation by `Equation::new` from its start, and each has its own way to the start. `driver` derives
+//! one key's, with a branch that takes bumped keys out of line. `batch` derives those of 16 keys without any branch,
+//! with arithmetic that the compiler turns into vectors of keys (128-bit products and early returns would prevent
+//! that). That each position lies within the payload is checked once, by [`Filter::view`]. `tests` compares both with
+//! the format's specification.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;

@@ -1,15 +1,16 @@
 //! AVX-512 with the instructions for Galois fields: eight slots at a time, with rows as planes of bytes.
 //!
 //! Which of eight pivots a row needs follows from eight bits of the row by a product with an 8 by 8 matrix of bits, and
-//! so does each byte that these pivots add to it. One instruction multiplies 64 bytes by such matrices, where look-ups of
-//! half bytes need tables of sums. A matrix is a word whose row `i` lies in byte `7 - i`: in this order the instruction
-//! multiplies matrices, too.
+//! so does each byte that these pivots add to it. One instruction multiplies 64 bytes by such matrices, where look-ups
+//! of half bytes need tables of sums. A matrix is a word whose row `i` lies in byte `7 - i`: in this order the
+//! instruction multiplies matrices, too.
 //!
 //! The pivots that eight slots have from before are first reduced, so that none has bits at the slots of the others.
-//! A row then needs those at whose slots it has bits, and with them added it has bits at free slots only: about three of
-//! eight, which are gone through one by one. This is the order of another elimination, with the same outcome: a row
+//! A row then needs those at whose slots it has bits, and with them added it has bits at free slots only: about three
+//! of eight, which are gone through one by one. This is the order of another elimination, with the same outcome: a row
 //! chosen for a free slot has the bits there that it would have in the order of the slots. Only the row to be stored
-//! is another one, because a reduced row may be longer than 64 slots. So the pivots of later slots are added to it again.
+//! is another one, because a reduced row may be longer than 64 slots. So the pivots of later slots are added to it
+//! again.
 
 use core::arch::x86_64::{
     __m512i, __mmask64, _mm_cvtsi128_si64, _mm_loadu_si128, _mm256_mask_storeu_epi32, _mm256_maskz_loadu_epi32,
@@ -209,8 +210,8 @@ impl Group<'_> {
         })
     }
 
-    /// Chooses rows for the `free` slots by the bits that are `left` of each, and adds to `needs` which of them each row
-    /// needs.
+    /// Chooses rows for the `free` slots by the bits that are `left` of each, and adds to `needs` which of them each
+    /// row needs.
     #[inline]
     #[target_feature(enable = "avx512vl,avx512vbmi,gfni")]
     fn choose<const K: usize>(&mut self, mut free: u8, mut left: [__m512i; K], needs: &mut [__m512i; K]) -> Choice {

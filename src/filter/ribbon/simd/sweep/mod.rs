@@ -135,8 +135,8 @@ impl PivotBlock<'_> {
     }
 }
 
-/// The pivots chosen from the pending rows of one bucket. A row ends at most 63 slots beyond the bucket, so they are fewer
-/// than 192.
+/// The pivots chosen from the pending rows of one bucket. A row ends at most 63 slots beyond the bucket, so they are
+/// fewer than 192.
 #[derive(Debug)]
 pub(crate) struct ChosenPivots {
     /// The slot of each, and the start of its row, both counted from the left of the bucket.
