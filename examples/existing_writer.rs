@@ -52,7 +52,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// A file's entry in the engine's manifest.
 struct FileMeta {
     path: PathBuf,
-    /// Drawn anew for each file, and never made of its number: numbers recur after a crash, and in other stores.
+    /// Drawn for each file, and never made of its number: numbers recur after a crash, and in other stores.
     /// `FileId::fingerprint` is what a manifest stores of it.
     id: FileId,
     smallest: String,

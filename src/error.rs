@@ -289,16 +289,12 @@ impl fmt::Display for BlockError {
             Self::ExtractorMismatch { expected, got } => {
                 write!(f, "filter block built with other key extractors: expected one of {expected}, got {got}")
             }
-            Self::PartNotHeld => write!(
-                f,
-                "parts of keys: expected a filter that holds what the probe is for, got one of other parts; build it with \
-                 these parts"
-            ),
-            Self::KnownKeysUnchecked { partition } => write!(
-                f,
-                "known keys: expected a check against partition {partition} first, which must hold one, got another \
-                 partition"
-            ),
+            Self::PartNotHeld => {
+                write!(f, "parts of keys: expected a filter that holds the probed part, got one of others; rebuild it")
+            }
+            Self::KnownKeysUnchecked { partition } => {
+                write!(f, "known keys: expected partition {partition} first, which must hold one, got another")
+            }
             Self::RangeFilter => write!(
                 f,
                 "filter kind: expected a filter that is probed for single keys, got a range filter: open it with \
@@ -320,10 +316,7 @@ impl fmt::Display for BlockError {
                 write!(f, "not a partitioned filter: expected the magic number 0x5053 at its end, got {got:#06x}")
             }
             Self::IndexChecksum { expected, got } => {
-                write!(
-                    f,
-                    "top index of a partitioned filter is damaged: expected checksum {expected:#010x}, got {got:#010x}"
-                )
+                write!(f, "top index of a partitioned filter: expected checksum {expected:#010x}, got {got:#010x}")
             }
             Self::PartitionChecksum { number, expected, got } => write!(
                 f,

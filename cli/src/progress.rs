@@ -65,7 +65,7 @@ impl ReadProgress {
         Self { bar: bytes(task, total_bytes), end: Arc::default() }
     }
 
-    /// Ends the file before, and begins one of so many bytes.
+    /// Ends the file before, and begins one of this length.
     pub(crate) fn begin(&self, bytes: u64) {
         self.bar.set_position(self.end.fetch_add(bytes, Ordering::Relaxed));
     }

@@ -36,6 +36,22 @@ impl<'a> HeldParts<'a> {
         Self { field }
     }
 
+    /// Of the field that has `bytes` and ends `before`.
+    pub(crate) fn at_end_of(before: &'a [u8], bytes: u16) -> Self {
+        let start = before.len().checked_sub(bytes.into());
+        Self::of_field(start.and_then(|start| before.get(start..)).unwrap_or_default())
+    }
+
+    /// Refuses a parts word that no writer writes.
+    pub(crate) fn check_word(self) -> Result<(), BlockError> {
+        let Some(&[extractors, whole_keys, low, high]) = self.field.last_chunk() else { return Ok(()) };
+        let (is_countable, reserved) =
+            ((1..=MAX_EXTRACTORS).contains(&extractors.into()), u16::from_le_bytes([low, high]));
+        require(is_countable, "key extractors of a filter", "1 to 63", extractors)?;
+        require(whole_keys <= 1, "whole keys beside parts", "0 or 1", whole_keys)?;
+        require(reserved == 0, "reserved bytes of the parts word", "0", reserved)
+    }
+
     pub(crate) const fn field(self) -> &'a [u8] {
         self.field
     }
@@ -109,17 +125,13 @@ pub(crate) fn encode_parts(parts: &KeyParts) -> Vec<u8> {
     field
 }
 
-/// The length of the field that ends with `word`.
-pub(crate) fn parts_bytes(word: [u8; PARTS_WORD_BYTES]) -> u16 {
-    4 + 8 * u16::from(word[0])
-}
-
-/// Refuses a parts word that no writer writes.
-pub(crate) fn check_parts_word(word: [u8; PARTS_WORD_BYTES]) -> Result<(), BlockError> {
-    let extractors = usize::from(word[0]);
-    require((1..=MAX_EXTRACTORS).contains(&extractors), "key extractors of a filter", "1 to 63", word[0])?;
-    require(word[1] <= 1, "whole keys beside parts", "0 or 1", word[1])?;
-    require(word[2..] == [0, 0], "reserved bytes of the parts word", "0", u16::from_le_bytes([word[2], word[3]]))
+/// The length of the field that ends `before`, by its last word; 0 if there is no field. `None` if the word is cut.
+pub(crate) fn parts_bytes(before: &[u8], has_parts: bool) -> Option<u16> {
+    if !has_parts {
+        return Some(0);
+    }
+    let [extractors, ..] = before.last_chunk::<PARTS_WORD_BYTES>()?;
+    Some(8 * u16::from(*extractors) + 4)
 }
 
 #[cfg(test)]
@@ -141,8 +153,8 @@ mod tests {
             let field = encode_parts(parts);
             let held = HeldParts::of_field(&field);
             assert!(held.domains().eq(domains) && held.has_whole_keys() == whole && held.has(None) == whole);
-            assert_eq!(parts_bytes(*field.last_chunk().unwrap()), held.field_bytes());
-            check_parts_word(*field.last_chunk().unwrap()).unwrap();
+            assert_eq!(parts_bytes(&field, true), Some(held.field_bytes()));
+            assert!(held.check_word().is_ok() && HeldParts::at_end_of(&field, held.field_bytes()) == held);
         }
         assert!(HeldParts::of_field(&[]).has(None) && !HeldParts::of_field(&[]).has(Some(fixed)));
         let many = (0..200).fold(both, |parts, length| parts.with_extractor(Arc::new(FixedPrefix::new(length))));
@@ -167,7 +179,8 @@ mod tests {
     #[test]
     fn words_that_no_writer_writes_are_refused() {
         for word in [[0, 1, 0, 0], [64, 0, 0, 0], [1, 2, 0, 0], [1, 1, 1, 0], [1, 1, 0, 1]] {
-            assert!(check_parts_word(word).is_err(), "{word:?}");
+            assert!(HeldParts::of_field(&word).check_word().is_err(), "{word:?}");
         }
+        assert_eq!([parts_bytes(&[1, 1, 0], true), parts_bytes(&[1, 1, 0], false)], [None, Some(0)]);
     }
 }

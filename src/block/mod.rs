@@ -29,7 +29,7 @@ pub use crate::ids::FileId;
 pub use dynamic::{DynamicFilter, RemoveKeys};
 pub(crate) use group::{CacheResidency, FilterGroup, GROUP, bits_of, first_bits};
 pub(crate) use held::{HeldParts, MAX_PARTS_BYTES, PART_NOT_HELD, PARTS_WORD_BYTES};
-pub(crate) use held::{check_parts_word, encode_parts, parts_bytes};
+pub(crate) use held::{encode_parts, parts_bytes};
 pub use identity::LoadContext;
 pub(crate) use identity::{BlockIdentity, FILE_BYTES};
 pub use info::BlockInfo;

@@ -30,7 +30,7 @@ use crate::filter::{EncodedShape, FilterKind};
 use crate::hash::{HashId, HashIdentity};
 
 use super::FallbackReason;
-use super::held::{HeldParts, MAX_PARTS_BYTES, PARTS_WORD_BYTES, check_parts_word, parts_bytes};
+use super::held::{HeldParts, MAX_PARTS_BYTES, PARTS_WORD_BYTES, parts_bytes};
 use super::identity::{BlockIdentity, FILE_BYTES};
 use crate::ids::FileId;
 
@@ -92,8 +92,7 @@ impl Trailer {
     /// What of its keys `block` holds, whose trailer this is.
     pub(crate) fn held_parts<'a>(&self, block: &'a [u8]) -> HeldParts<'a> {
         let after = TRAILER_BYTES + if self.identity.file.is_some() { FILE_BYTES } else { 0 };
-        let end = block.len().saturating_sub(after);
-        HeldParts::of_field(block.get(end.saturating_sub(self.parts_bytes.into())..end).unwrap_or_default())
+        HeldParts::at_end_of(without_last(block, after), self.parts_bytes)
     }
 
     /// Encodes all that follows the payload. `held` has as many bytes as this trailer says.
@@ -172,8 +171,8 @@ impl Trailer {
         }
         let param_words = trailer[24] >> 4;
         let after_parts = TRAILER_BYTES + if flags & BOUND != 0 { FILE_BYTES } else { 0 };
-        let held = Self::parts_before(block, after_parts, flags).ok_or(too_short(after_parts + PARTS_WORD_BYTES))?;
-        let parts_bytes = held.map_or(0, parts_bytes);
+        let parts_bytes = parts_bytes(without_last(block, after_parts), flags & PARTS != 0)
+            .ok_or(too_short(after_parts + PARTS_WORD_BYTES))?;
         let tail_bytes = after_parts + usize::from(parts_bytes) + usize::from(param_words) * 4;
         let (_, tail) = block.split_at_checked(block.len().wrapping_sub(tail_bytes)).ok_or(too_short(tail_bytes))?;
         let (covered, stored) = tail.split_last_chunk().ok_or(too_short(tail_bytes))?;
@@ -181,24 +180,14 @@ impl Trailer {
         if expected != got {
             return Err(BlockError::TrailerChecksum { expected, got });
         }
-        held.map_or(Ok(()), check_parts_word)?;
-        let has_whole_keys = held.is_none_or(|word| word[1] == 1);
+        let held = HeldParts::at_end_of(without_last(block, after_parts), parts_bytes);
+        held.check_word()?;
+        let has_whole_keys = held.has_whole_keys();
         let decoded = Self { has_whole_keys, ..Self::from_checked_tail(tail, flags, param_words, parts_bytes)? };
         if decoded.block_bytes() != block_bytes {
             return Err(BlockError::Length { expected: decoded.block_bytes(), got: block_bytes });
         }
         Ok(decoded)
-    }
-
-    /// The word that ends the field of parts, which ends `after` bytes before the end of `block`: the inner `None`
-    /// where the flags say that there is none, the outer one where `block` is too short.
-    #[expect(clippy::option_option, reason = "the second tells a block without the field from one that is cut")]
-    fn parts_before(block: &[u8], after: usize, flags: u8) -> Option<Option<[u8; PARTS_WORD_BYTES]>> {
-        if flags & PARTS == 0 {
-            return Some(None);
-        }
-        let before = block.get(..block.len().checked_sub(after)?)?;
-        before.last_chunk().copied().map(Some)
     }
 
     /// Decodes the fields of a tail whose checksum holds, and whose length is that of its fields.
@@ -236,6 +225,11 @@ impl Trailer {
             has_whole_keys: true,
         })
     }
+}
+
+/// What stands before the last `count` bytes; nothing if there are fewer.
+pub(crate) fn without_last(bytes: &[u8], count: usize) -> &[u8] {
+    bytes.get(..bytes.len().saturating_sub(count)).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -20,9 +20,8 @@
 use bytes::{Buf, BufMut};
 
 use super::PartitionCut;
-use crate::block::{
-    BlockIdentity, FILE_BYTES, HeldParts, MAX_PARTS_BYTES, PARTS_WORD_BYTES, check_parts_word, parts_bytes,
-};
+use crate::block::trailer::without_last;
+use crate::block::{BlockIdentity, FILE_BYTES, HeldParts, MAX_PARTS_BYTES, PARTS_WORD_BYTES, parts_bytes};
 use crate::codec::checksum;
 use crate::error::BlockError;
 use crate::filter::kind::{TRAILER_BYTES, require};
@@ -73,8 +72,7 @@ impl ContainerTrailer {
 
     /// What of its keys the filter holds whose end `container` is.
     pub(super) fn held_parts<'a>(&self, container: &'a [u8]) -> HeldParts<'a> {
-        let end = container.len().saturating_sub(self.bytes_after_parts());
-        HeldParts::of_field(container.get(end.saturating_sub(self.parts_bytes.into())..end).unwrap_or_default())
+        HeldParts::at_end_of(without_last(container, self.bytes_after_parts()), self.parts_bytes)
     }
 
     pub(super) fn encode(&self, held: HeldParts<'_>) -> Vec<u8> {
@@ -115,12 +113,8 @@ impl ContainerTrailer {
         // Checked before the checksum: a future flag may change what that covers.
         require(flags & !(BOUND | CUT_BY_HASH | PARTS) == 0, "flags of a partitioned filter", "0 to 7", flags >> 4)?;
         let after_parts = TRAILER_BYTES + if flags & BOUND != 0 { FILE_BYTES } else { 0 };
-        let before = container.get(..container.len().saturating_sub(after_parts)).unwrap_or_default();
-        let word = before.last_chunk::<PARTS_WORD_BYTES>().copied().filter(|_| flags & PARTS != 0);
-        if flags & PARTS != 0 && word.is_none() {
-            return Err(too_short(after_parts + PARTS_WORD_BYTES));
-        }
-        let parts_bytes = word.map_or(0, parts_bytes);
+        let before = without_last(container, after_parts);
+        let parts_bytes = parts_bytes(before, flags & PARTS != 0).ok_or(too_short(after_parts + PARTS_WORD_BYTES))?;
         let end_bytes = after_parts + usize::from(parts_bytes);
         let end = container.len().checked_sub(end_bytes).and_then(|from| container.get(from..));
         let end = end.ok_or(too_short(end_bytes))?;
@@ -129,7 +123,7 @@ impl ContainerTrailer {
         if expected != got {
             return Err(BlockError::TrailerChecksum { expected, got });
         }
-        word.map_or(Ok(()), check_parts_word)?;
+        HeldParts::at_end_of(before, parts_bytes).check_word()?;
         Self::from_checked_end(end, flags, parts_bytes)
     }
 

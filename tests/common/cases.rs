@@ -193,7 +193,7 @@ impl BlockCase {
         (0..count).map(|number| hasher.hash(&absent_key(number))).collect()
     }
 
-    /// How many of so many absent keys may be present; where it holds no whole keys, as parts by its extractor.
+    /// How many of a number of absent keys may be present; where it holds no whole keys, as parts by its extractor.
     pub(crate) fn false_positives(&self, filter: &FilterBlock<impl AsRef<[u8]>>, count: u32) -> u64 {
         let parts = (self.parts)();
         if parts.has_whole_keys() {

@@ -79,7 +79,7 @@ impl Directory {
         self.staging.as_ref().map(|_| remain())
     }
 
-    /// Puts the new tables, so many and all of them complete, in the place of the old ones.
+    /// Replaces the old tables by the new ones, of which there are `tables`, all complete.
     pub(super) fn publish(&mut self, tables: usize) -> anyhow::Result<()> {
         let Some(staging) = self.staging.take() else { return Ok(()) };
         let old = own_tables(&self.path)?;

@@ -21,7 +21,7 @@ use report::BuildSummary;
 use source::Source;
 use write::Writer;
 
-/// Reads all input, and writes all tables, before it touches those that are to be replaced.
+/// Reads all input, and writes all tables, before it touches those that it replaces.
 pub(crate) fn run(
     args: &BuildArgs,
     format: KeysFormat,

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use crate::common::{Place, program};
 
-/// Runs the program with so many KiB of memory, and fails if it does not end.
+/// Runs the program with a limit on memory, in KiB, and fails if it does not end.
 fn run_within(kibibytes: u64, arguments: &[&str], input: Stdio) -> (Option<i32>, String) {
     let script = format!("ulimit -v {kibibytes}; exec \"$0\" \"$@\"");
     let mut command = Command::new("bash");
