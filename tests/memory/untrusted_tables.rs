@@ -359,7 +359,7 @@ fn walk(table: &Table) -> (u64, Result<(), TableError>) {
 }
 
 fn sizes() -> &'static [usize] {
-    if common::is_long() { &[10_000_000, 20_000_000, 40_000_000] } else { &[10_000_000] }
+    if common::is_long() { &[10_000_000, 20_000_000] } else { &[10_000_000] }
 }
 
 #[test]

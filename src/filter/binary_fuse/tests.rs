@@ -38,14 +38,14 @@ fn attempts(arity: FuseArity, keys: u64, sets: u64) -> (f64, u32) {
 #[test]
 fn building_takes_about_one_attempt_at_every_number_of_keys() {
     let is_long = effort::is_long();
-    let (below, work) = if is_long { (1_100_000, 40_000_000) } else { (140_000, 250_000) };
+    let (below, work) = if is_long { (1_100_000, 10_000_000) } else { (140_000, 250_000) };
     for arity in [FuseArity::Three, FuseArity::Four] {
         let known = [0, 1, 2, 3, 10, 100, 1_000, 3_551, 10_000, 11_480, 11_500, 11_521, 37_454, 100_000];
         let few = (0..600).step_by(if is_long { 1 } else { 23 });
         let numbers = numbers_without_slack(arity, below).into_iter().chain(known).chain(few);
         let (mut sum, mut count) = (0.0, 0.0);
         for keys in numbers {
-            let sets = (work / keys.max(1)).clamp(if is_long { 40 } else { 3 }, 800);
+            let sets = (work / keys.max(1)).clamp(if is_long { 10 } else { 3 }, 800);
             let (mean, most) = attempts(arity, keys, sets);
             // Five standard errors above one in ten that fails.
             let at_most = 1.1 + 5.0 * (0.1 / sets as f64).sqrt();
