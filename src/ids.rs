@@ -140,7 +140,7 @@ const FINGERPRINT_SEED: u64 = 0x7373_7466_6269_6e64;
 /// builder.add_key(b"apple");
 /// let block = builder.finish().block.expect("one key fits");
 ///
-/// // Kept in the file's metadata, or in the manifest.
+/// // Kept in the file itself: in its footer, for example.
 /// let stored: u64 = file.fingerprint();
 /// let load = |file| FilterReader::load(&block, LoadContext::new(&hasher).with_file_id(file));
 /// assert!(load(FileId::from_fingerprint(stored)).block().is_ok());

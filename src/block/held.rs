@@ -75,8 +75,13 @@ impl<'a> HeldParts<'a> {
     pub(crate) fn has(self, domain: Option<Domain>) -> bool {
         match domain {
             None => self.has_whole_keys(),
-            Some(domain) => self.domains().any(|held| held == domain),
+            Some(domain) => self.position(domain).is_some(),
         }
+    }
+
+    /// The number of an extractor, in the order of the field.
+    pub(crate) fn position(self, domain: Domain) -> Option<usize> {
+        self.domains().position(|held| held == domain)
     }
 
     /// Whether a reader of these parts can probe for one of them.

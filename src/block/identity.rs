@@ -81,8 +81,10 @@ impl<'a> LoadContext<'a> {
         self
     }
 
-    /// The reader probes for these parts of keys, for whole keys unless this is set. The filter must hold one of them
-    /// at least; probes for the others answer "may be present".
+    /// The parts of keys that the reader probes for: whole keys alone unless this is set. The filter must hold at least
+    /// one of them. Set it wherever prefixes are probed for: known keys are checked by the parts that are named here,
+    /// and a probe for a part that is not named, or not held, answers "may be present". Whole keys are answered
+    /// wherever the filter holds them.
     #[must_use]
     pub const fn with_key_parts(self, parts: &'a KeyParts) -> Self {
         Self { parts: Wanted::These(parts), ..self }
@@ -103,6 +105,8 @@ impl<'a> LoadContext<'a> {
 
     /// The filter must contain these keys of the file, for instance its smallest and largest. Do not use a shortened
     /// index separator or the bound of a range tombstone: the filter does not hold those. An empty list checks nothing.
+    /// If all files begin or end with the same keys (sentinels), add one from the middle. Give a key inside the domain
+    /// of each extractor: a key outside shows nothing of an extractor that changed under its name.
     ///
     /// A filter of other keys passes with its false positive rate per known key: at 1 %, two keys detect 99.99 % of
     /// such filters. Only this check detects a custom hash that changed while its tag did not. A filter in partitions
@@ -130,6 +134,17 @@ impl<'a> LoadContext<'a> {
             Wanted::All(parts) => held.check_all(parts),
             Wanted::WholeKeys | Wanted::Any => Ok(()),
         }
+    }
+
+    /// A bit for each extractor of a filter whose parts the reader names: it answers no probe for others, because known
+    /// keys are not checked by them.
+    pub(crate) fn answered(&self, held: HeldParts<'_>) -> u64 {
+        let is_named = |domain| match self.parts {
+            Wanted::WholeKeys => false,
+            Wanted::These(parts) | Wanted::All(parts) => parts.domains().any(|named| named == domain),
+            Wanted::Any => true,
+        };
+        held.domains().enumerate().fold(0, |bits, (bit, domain)| bits | u64::from(is_named(domain)) << bit)
     }
 
     /// The known keys, each with all hashes by which a filter of these parts holds it.

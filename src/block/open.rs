@@ -51,6 +51,8 @@ pub struct FilterBlock<D> {
     pub(super) is_verified: bool,
     pub(super) trailer: Trailer,
     pub(super) shape: OpenShape,
+    /// A bit for each extractor of the block whose parts its reader names; all where it was opened without a context.
+    pub(super) answered: u64,
 }
 
 impl<D: AsRef<[u8]>> FilterBlock<D> {
@@ -65,8 +67,9 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// "may be present".
     pub fn load<'a>(data: D, context: impl Into<LoadContext<'a>>) -> Result<Self, BlockError> {
         let context = context.into();
-        let block = Self::open(data, context.kinds)?.verified()?;
+        let mut block = Self::open(data, context.kinds)?.verified()?;
         context.check(block.trailer.identity, block.held_parts())?;
+        block.answered = context.answered(block.held_parts());
         let known = context.known_hashes(block.held_parts())?;
         if known.iter().any(|&(_, hash)| !block.may_contain_added(hash)) {
             return Err(BlockError::KnownKeyAbsent { hash: block.hash_identity() });
@@ -111,7 +114,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
             return Err(BlockError::Partition);
         }
         let shape = OpenShape::decode(&trailer, kinds)?;
-        Ok(Self { data, is_verified: false, trailer, shape })
+        Ok(Self { data, is_verified: false, trailer, shape, answered: u64::MAX })
     }
 
     /// Opens and verifies the block of partition `number`, which must be bound to no file and have hash `hash`;
@@ -137,7 +140,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
             return Err(BlockError::PartitionChecksum { number, expected, got });
         }
         let (trailer, shape, _) = opened?;
-        Ok(Self { data, is_verified: true, trailer, shape })
+        Ok(Self { data, is_verified: true, trailer, shape, answered: u64::MAX })
     }
 
     /// What [`load_partition`](Self::load_partition) checks by the block alone, and the CRC32C of all its bytes but the
@@ -155,7 +158,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
             return Err(BlockError::HashMismatch { expected: hash, got: trailer.identity.hash });
         }
         let shape = OpenShape::decode(&trailer, kinds)?;
-        let block = Self { data, is_verified: true, trailer, shape };
+        let block = Self { data, is_verified: true, trailer, shape, answered: u64::MAX };
         block.verify()?;
         let bytes = block.as_bytes();
         let tail = bytes.get(block.payload().len()..bytes.len() - CHECKSUM_BYTES).unwrap_or_default();
@@ -213,10 +216,9 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
 
     /// The answer for a prefix; `None` if no extractor has one part for all keys that begin with it.
     pub(super) fn probe_prefix(&self, prefix: &PreparedPrefix<'_>) -> Option<Probe<'static>> {
-        let held = self.held_parts();
         let mut answer = None;
         for (domain, hash) in prefix.hashes() {
-            if !held.has(Some(domain)) {
+            if !self.answers(prefix, domain) {
                 answer = answer.or(Some(Probe::Unusable(&PART_NOT_HELD)));
             } else if self.may_contain_added(hash) {
                 answer = Some(Probe::MaybePresent);
@@ -227,10 +229,11 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         answer
     }
 
-    /// Whether the block holds the parts of a domain; `None` stands for whole keys.
-    #[inline]
-    pub(crate) fn holds(&self, part: Option<Domain>) -> bool {
-        if self.trailer.parts_bytes == 0 { part.is_none() } else { self.held_parts().has(part) }
+    /// Whether the block answers a probe for a part of the prefix: it holds such parts, by the prefix's hash, and its
+    /// reader names them.
+    pub(crate) fn answers(&self, prefix: &PreparedPrefix<'_>, domain: Domain) -> bool {
+        prefix.hash_identity() == self.hash_identity()
+            && self.held_parts().position(domain).is_some_and(|bit| self.answered >> bit & 1 == 1)
     }
 
     /// Which parts of its keys the block holds.

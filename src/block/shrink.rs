@@ -73,7 +73,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         let data = self.shrunk_to(most_bytes)?;
         let trailer = Trailer::decode(&data).map_err(FilterError::Block)?;
         let shape = self.shape.decode_alike(&trailer).map_err(FilterError::Block)?;
-        Ok(FilterBlock { data, is_verified: true, trailer, shape })
+        Ok(FilterBlock { data, is_verified: true, trailer, shape, answered: self.answered })
     }
 
     /// The largest payload whose block has at most `most_bytes`, and its shape.

@@ -92,14 +92,14 @@ impl BudgetedFilter {
         let mut answer = None;
         for (domain, hash) in prefix.hashes() {
             let probed = match self.file.partitions.as_deref() {
-                Some(index) if !index.held_parts().has(Some(domain)) => continue,
+                Some(index) if !index.answers(prefix, domain) => continue,
                 Some(_) => self.probe_part(prefix.bytes(), hash),
                 // What a whole filter holds is known once it is loaded.
-                None => self.probe_unit(0, |block| !block.holds(Some(domain)) || block.may_contain_added(hash)),
+                None => self.probe_unit(0, |block| !block.answers(prefix, domain) || block.may_contain_added(hash)),
             };
             match probed {
                 BudgetedProbe::Absent => return BudgetedProbe::Absent,
-                BudgetedProbe::MaybePresent if self.lacks_part(domain) => {}
+                BudgetedProbe::MaybePresent if self.lacks_part(prefix, domain) => {}
                 other => answer = Some(other),
             }
         }
@@ -116,11 +116,11 @@ impl BudgetedFilter {
         answers.into_iter().find(|answer| !answer.is_absent()).unwrap_or(BudgetedProbe::Absent)
     }
 
-    /// Whether a whole filter that is in memory holds no parts of the domain.
-    fn lacks_part(&self, domain: Domain) -> bool {
+    /// Whether a whole filter that is in memory answers no probe for the part of the domain.
+    fn lacks_part(&self, prefix: &PreparedPrefix<'_>, domain: Domain) -> bool {
         let unit = self.file.unit(0).filter(|_| self.file.partitions.is_none());
         let held = unit.map(Unit::held);
-        matches!(held.as_ref().and_then(|held| held.as_deref()), Some(Held::Block(held)) if !held.block.holds(Some(domain)))
+        matches!(held.as_ref().and_then(|held| held.as_deref()), Some(Held::Block(held)) if !held.block.answers(prefix, domain))
     }
 
     #[cold]

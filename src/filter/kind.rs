@@ -616,7 +616,9 @@ pub enum FallbackReason {
     /// block records this reason.
     KeysOutOfOrder,
     /// A key extractor gave a part for a prefix that a key with the prefix does not have, or a part that is no prefix
-    /// of its key, or none for the part itself. The file gets no range filter, so no block records this reason.
+    /// of its key, or none for the part itself. The file gets no range filter, and no filter of extracted parts alone
+    /// if none is left, so no block records this reason. Also where keys were added by their hashes to a filter of
+    /// extracted parts alone.
     UnstableExtractor,
     /// The file holds a range tombstone, which a scan must not skip. The file gets no range filter, so no block records
     /// this reason.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::{KeyExtractor, KeyHash, KeyHasher, mix64};
+use super::{HashIdentity, KeyExtractor, KeyHash, KeyHasher, mix64};
 
 /// What a hash stands for, where one filter holds several kinds of things: a name, reduced to 64 bits.
 ///
@@ -78,16 +78,18 @@ impl KeyHash {
 /// ```
 /// use std::sync::Arc;
 ///
-/// use sstfilter::{BuildContext, FilterReader, FixedPrefix, KeyHasher, KeyParts, KindPolicy};
+/// use sstfilter::{BuildContext, FilterReader, FixedPrefix, KeyHasher, KeyParts, KindPolicy, LoadContext};
 ///
 /// let hasher = KeyHasher::default();
 /// let parts = KeyParts::whole_keys().with_extractor(Arc::new(FixedPrefix::new(4)));
-/// let filter_of = |parts: &KeyParts| {
-///     let mut builder = KindPolicy::default().builder(&BuildContext::new(&hasher).with_key_parts(parts.clone()));
+/// let filter_of = |written: &KeyParts| {
+///     let mut builder = KindPolicy::default().builder(&BuildContext::new(&hasher).with_key_parts(written.clone()));
 ///     for key in [&b"t041:user:1"[..], b"t041:user:2", b"t042:user:1"] {
 ///         builder.add_key(key);
 ///     }
-///     FilterReader::load(builder.finish().block.expect("five entries fit"), &hasher)
+///     // The reader names the parts that it probes for, whatever the file was written with.
+///     let context = LoadContext::new(&hasher).with_key_parts(&parts);
+///     FilterReader::load(builder.finish().block.expect("five entries fit"), context)
 /// };
 /// // A file from before the store had an extractor, and one from after.
 /// let (old, new) = (filter_of(&KeyParts::whole_keys()), filter_of(&parts));
@@ -192,7 +194,8 @@ impl KeyParts {
     #[must_use]
     pub fn prefix<'a>(&self, hasher: &KeyHasher, prefix: &'a [u8]) -> PreparedPrefix<'a> {
         let hash = |part: &DomainExtractor| Some((part.domain, part.prefix_hash(hasher, prefix)?));
-        PreparedPrefix { prefix, hashes: self.extractors.iter().filter_map(hash).collect() }
+        let hashes = self.extractors.iter().filter_map(hash).collect();
+        PreparedPrefix { prefix, identity: hasher.identity(), hashes }
     }
 
     /// The hashes that stand for `key` in a filter that holds these parts, each with its domain: its own, which has
@@ -274,6 +277,7 @@ impl KeyParts {
 #[derive(Clone, Debug)]
 pub struct PreparedPrefix<'a> {
     prefix: &'a [u8],
+    identity: HashIdentity,
     hashes: Vec<(Domain, KeyHash)>,
 }
 
@@ -282,6 +286,12 @@ impl<'a> PreparedPrefix<'a> {
     #[must_use]
     pub const fn bytes(&self) -> &'a [u8] {
         self.prefix
+    }
+
+    /// The hash function. A filter of another one answers "may be present".
+    #[must_use]
+    pub const fn hash_identity(&self) -> HashIdentity {
+        self.identity
     }
 
     /// The hash that every key with the prefix has in a domain, for each extractor that has one part for all these

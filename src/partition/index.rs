@@ -32,7 +32,9 @@ use crate::ids::FileId;
 /// 2. [`open`](Self::open) checks these bytes. **Probe the block with [`PartitionPlace::hash`]**, which differs from
 ///    the key's own hash where the filter is cut by hash range.
 ///
-/// Whatever fails means "may be present".
+/// Whatever fails means "may be present". A cache of open partitions needs a key that does not come back, such as the
+/// file's fingerprint; a file number does, after a crash. Bytes of partitions are safe under any key, because `open`
+/// checks them.
 ///
 /// The [module](crate::partition) has an example.
 pub struct PartitionIndex {
@@ -54,6 +56,8 @@ struct Extras {
     kinds: KindRegistry,
     /// The field that says which parts of keys the filter holds.
     held: Box<[u8]>,
+    /// A bit for each extractor of it whose parts the reader names.
+    answered: u64,
     known: Option<KnownKeys>,
 }
 
@@ -153,7 +157,8 @@ impl PartitionIndex {
         let known = KnownKeys::new(places.map(|place| (place.number, place.hash)));
         let kinds = context.kinds.cloned().unwrap_or_default();
         if known.is_some() || !kinds.is_empty() || !held.field().is_empty() {
-            decoded.extras = Some(Box::new(Extras { kinds, held: held.field().into(), known }));
+            let (answered, held) = (context.answered(held), held.field().into());
+            decoded.extras = Some(Box::new(Extras { kinds, held, answered, known }));
         }
         Ok(decoded)
     }
@@ -279,7 +284,15 @@ impl PartitionIndex {
         &'a self,
         prefix: &'a PreparedPrefix<'_>,
     ) -> impl Iterator<Item = (Domain, KeyHash)> + 'a {
-        prefix.hashes().filter(|&(domain, _)| self.held_parts().has(Some(domain)))
+        prefix.hashes().filter(|&(domain, _)| self.answers(prefix, domain))
+    }
+
+    /// Whether the filter answers a probe for a part of the prefix: it holds such parts, by the prefix's hash, and its
+    /// reader names them.
+    pub(crate) fn answers(&self, prefix: &PreparedPrefix<'_>, domain: Domain) -> bool {
+        let answered = self.extras.as_ref().map_or(0, |extras| extras.answered);
+        prefix.hash_identity() == self.hash_identity()
+            && self.held_parts().position(domain).is_some_and(|bit| answered >> bit & 1 == 1)
     }
 
     /// Which parts of keys the filter holds.

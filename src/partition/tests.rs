@@ -313,7 +313,8 @@ fn every_partition_with_keys_of_a_prefix_is_probed_for_it() {
         let built = builder.finish();
         assert!(built.report().distinct_keys < 6_100, "neighbours share their prefix");
         let container = built.seal().unwrap();
-        let index = load(&container);
+        let reader = LoadContext::new(&hasher).with_key_parts(&parts);
+        let index = PartitionIndex::load(tail_of(&container), reader).unwrap();
         for key in &keys {
             // The partition of each key must be among those probed for its prefix, and hold the prefix.
             let own = index.place(key, hasher.hash(key)).number;

@@ -117,9 +117,10 @@ pub struct BuildContext {
     pub level: Option<u32>,
     /// Whether no older file can hold its keys: most lookups that get this far find their key.
     pub bottommost: bool,
-    /// The number of distinct keys to come, or an upper bound, if known. Bloom filters of whole keys are then built as
-    /// keys arrive, without buffering. More keys than expected raise the false positive rate. Where a filter holds
-    /// parts of keys, how many entries they make is known at the end alone, so their hashes are buffered.
+    /// The number of distinct keys to come, or an upper bound, if known: the size of a Bloom filter follows it. Bloom
+    /// filters of whole keys are then built as keys arrive, without buffering. More keys than expected raise the false
+    /// positive rate. Where a filter holds parts of keys, how many entries they make is known at the end alone, so
+    /// their hashes are buffered.
     pub expected_keys: Option<u64>,
     /// Limit on the bytes that building uses beside the hashes and the finished block, if any.
     pub memory_budget: Option<u64>,
@@ -200,7 +201,9 @@ impl BuildContext {
     }
 
     /// Puts these parts of each key into the filter. The block records which it holds, and a reader that probes for
-    /// others gets "may be present"; a filter of whole keys alone records nothing. At most 63 extractors are recorded.
+    /// others gets "may be present"; a filter of whole keys alone records nothing. At most 63
+    /// extractors are recorded, those whose names have 1 to 255 bytes. The builder tries some prefixes of the keys, and
+    /// leaves out an extractor that breaks its promise: [`BuildReport::unstable_extractors`] names it.
     #[must_use]
     pub fn with_key_parts(self, key_parts: KeyParts) -> Self {
         Self { key_parts, ..self }

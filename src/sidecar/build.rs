@@ -55,7 +55,8 @@ impl fmt::Debug for Filter {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct BuiltSidecar {
-    /// The bytes of the whole file; `None` where no filter was built, or where the policy declined.
+    /// The bytes of the whole file; `None` where no filter was built, where the one built does not hold the parts of
+    /// keys of the context, or where the policy declined.
     pub bytes: Option<Bytes>,
     /// How the filter was built; `None` where the policy declined.
     pub filter: Option<BuildReport>,

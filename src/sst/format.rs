@@ -25,14 +25,14 @@ use crate::ids::unique_id;
 
 /// 16 bytes that tell one table of a store from every other.
 ///
-/// The id enters the checksum of every block, so a block of another table is damage. An engine that numbers its files
-/// makes ids of the numbers, and gets the same bytes for the same input; otherwise each table gets a random id.
+/// The id enters the checksum of every block, so a block of another table is damage. Each table gets a random id unless
+/// the engine gives one, for instance to get the same bytes for the same input.
 ///
-/// An engine may use a file number again, for example after a crash, for a file that its manifest does not list. It
-/// then adds something to the id that never repeats, such as how often the store has been opened. Without that, single
-/// blocks and pages left over from the earlier file are still damage. But if everything from the filter to the footer
-/// is the earlier file's, the table is the earlier file: its filter and its range answer "absent" for keys of the later
-/// one.
+/// An engine that makes ids of file numbers may use a number again, for example after a crash, for a file that its
+/// manifest does not list. It then adds something to the id that never repeats, such as how often the store has been
+/// opened. Without that, single blocks and pages left over from the earlier file are still damage. But if everything
+/// from the filter to the footer is the earlier file's, the table is the earlier file: its filter and its range answer
+/// "absent" for keys of the later one.
 ///
 /// ```
 /// use sstfilter::sst::TableId;

@@ -8,7 +8,8 @@ use bytes::Bytes;
 use sstfilter::budget::{BudgetReason, BudgetedFilter, BudgetedProbe, FilterBudget, FilterLayout, FilterSource};
 use sstfilter::partition::{PartitionCut, PartitionIndex, PartitionOptions, PartitionedBuilder};
 use sstfilter::{
-    BlockError, BuildContext, FilterBlock, FilterPolicy, FixedPrefix, KeyHasher, KeyParts, KindPolicy, LookupOutcome,
+    BlockError, BuildContext, FilterBlock, FilterPolicy, FixedPrefix, KeyHasher, KeyParts, KindPolicy, LoadContext,
+    LookupOutcome,
 };
 
 use crate::common::ribbon;
@@ -59,7 +60,8 @@ fn register(
     (0..KEYS).for_each(|number| builder.add_key(&key(number)));
     let container = builder.finish().seal().unwrap().to_vec();
     let tail = PartitionIndex::tail_bytes(&container[container.len() - PartitionIndex::MAX_END_BYTES..]).unwrap();
-    let index = PartitionIndex::load(&container[container.len() - usize::try_from(tail).unwrap()..], &hasher).unwrap();
+    let (tail, parts) = (&container[container.len() - usize::try_from(tail).unwrap()..], parts());
+    let index = PartitionIndex::load(tail, LoadContext::new(&hasher).with_key_parts(&parts)).unwrap();
     let (container, index) = (Mutex::new(container), Arc::new(index));
     let disk = Arc::new(Disk { container, index: index.clone(), loads: 0.into(), loaded_bytes: 0.into() });
     (budget.register(FilterLayout::Partitioned(index), disk.clone()), disk)

@@ -13,7 +13,7 @@ use sstfilter::sidecar::{Sidecar, SidecarBuilder, TableIdentity};
 use sstfilter::{
     BitsPerKey, BlockError, BuildContext, DynamicFilter, FallbackReason, FileId, FilterBlock, FilterBuilder,
     FilterError, FilterReader, FilterSet, FixedPrefix, KeyExtractor, KeyHash, KeyHasher, KeyParts, KindPolicy,
-    LoadContext, MatchBitmap, Probe, StandardBloom,
+    LoadContext, MatchBitmap, PreparedPrefix, Probe, StandardBloom,
 };
 
 const TENANTS: u32 = 100;
@@ -52,12 +52,14 @@ struct InMemory {
     block: Bytes,
     index: Option<Arc<PartitionIndex>>,
     hasher: KeyHasher,
+    /// Those that the reader names.
+    parts: KeyParts,
 }
 
 impl FilterSource for InMemory {
     fn load(&self, unit: u32) -> Result<FilterBlock<Bytes>, BlockError> {
         match &self.index {
-            None => FilterBlock::load(self.block.clone(), LoadContext::new(&self.hasher).with_any_key_parts()),
+            None => FilterBlock::load(self.block.clone(), LoadContext::new(&self.hasher).with_key_parts(&self.parts)),
             Some(index) => {
                 let place = index.block_place(unit)?;
                 let bytes = &self.block[usize::try_from(place.start).unwrap()..usize::try_from(place.end).unwrap()];
@@ -75,34 +77,39 @@ fn index_of(container: &[u8], context: LoadContext<'_>) -> Arc<PartitionIndex> {
 
 const CUTS: [PartitionCut; 2] = [PartitionCut::KeyRange, PartitionCut::HashRange];
 
-/// Whether a file with these parts may have the prefix, by each way to probe it; whether all of them say why if it may
-/// for want of the part.
+/// Whether a file with the parts of `written` may have the prefix, by each way to probe it.
 fn answers(written: &KeyParts, read: &KeyParts, prefix: &[u8]) -> Vec<bool> {
+    answers_for(written, read, &read.prefix(&KeyHasher::default(), prefix))
+}
+
+/// The same for a prefix that need not be of the parts that the reader names.
+fn answers_for(written: &KeyParts, read: &KeyParts, prepared: &PreparedPrefix<'_>) -> Vec<bool> {
     let hasher = KeyHasher::default();
-    let prepared = read.prefix(&hasher, prefix);
-    let any = LoadContext::new(&hasher).with_any_key_parts();
+    // A reader that shares no part gets no filter, and tools take any.
+    let context = LoadContext::new(&hasher).with_key_parts(read);
     let block = block_of(written);
-    let reader = FilterReader::load(block.clone(), any);
-    let mut answers = vec![!reader.probe_prefix(&prepared).is_absent()];
-    answers.push(FilterBlock::load(&block, any).unwrap().may_contain_prefix(&prepared));
-    let set = FilterSet::new([FilterReader::load(block.clone(), any)], hasher.identity());
+    let context = if FilterBlock::load(&block, context).is_ok() { context } else { context.with_any_key_parts() };
+    let reader = FilterReader::load(block.clone(), context);
+    let mut answers = vec![!reader.probe_prefix(prepared).is_absent()];
+    answers.push(FilterBlock::load(&block, context).unwrap().may_contain_prefix(prepared));
+    let set = FilterSet::new([FilterReader::load(block.clone(), context)], hasher.identity());
     let mut matches = MatchBitmap::default();
-    set.matches_prefix(&prepared, &mut matches);
+    set.matches_prefix(prepared, &mut matches);
     answers.push(matches.may_contain(0));
     let budget = FilterBudget::unlimited();
     let layout = FilterLayout::Whole { bytes: block.len() as u64 };
-    let file = budget.register(layout, Arc::new(InMemory { block, index: None, hasher: hasher.clone() }));
+    let in_memory = |block, index| Arc::new(InMemory { block, index, hasher: hasher.clone(), parts: read.clone() });
+    let file = budget.register(layout, in_memory(block, None));
     // Loaded by the first, and in memory for the second.
-    answers.extend((0..2).map(|_| !file.probe_prefix(&prepared).is_absent()));
+    answers.extend((0..2).map(|_| !file.probe_prefix(prepared).is_absent()));
     for cut in CUTS {
         let container = container_of(written, cut);
-        answers.push(PartitionedFilter::load(container.clone(), any).unwrap().may_contain_prefix(&prepared));
-        let filter = FilterReader::from(PartitionedFilter::load(container.clone(), any));
-        answers.push(!filter.probe_prefix(&prepared).is_absent());
-        let index = index_of(&container, any);
+        answers.push(PartitionedFilter::load(container.clone(), context).unwrap().may_contain_prefix(prepared));
+        let filter = FilterReader::from(PartitionedFilter::load(container.clone(), context));
+        answers.push(!filter.probe_prefix(prepared).is_absent());
+        let index = index_of(&container, context);
         let layout = FilterLayout::Partitioned(index.clone());
-        let source = InMemory { block: container, index: Some(index), hasher: hasher.clone() };
-        answers.push(!budget.register(layout, Arc::new(source)).probe_prefix(&prepared).is_absent());
+        answers.push(!budget.register(layout, in_memory(container, Some(index))).probe_prefix(prepared).is_absent());
     }
     answers
 }
@@ -121,6 +128,23 @@ fn an_extractor_that_is_added_or_changed_loses_no_prefix_of_older_files() {
     assert!(answers(&own, &read, &tenant(57)).into_iter().all(|may| may));
     let absent = (200..240).filter(|&number| answers(&own, &read, &tenant(number)).into_iter().all(|may| !may));
     assert!(absent.count() > 30, "a filter that has the part is probed for it");
+}
+
+/// Known keys are checked by the parts that the reader names. An extractor that changed under its name would go unseen
+/// where the reader does not name it, and be probed for all the same.
+#[test]
+fn no_filter_answers_for_a_part_that_its_reader_does_not_name_or_for_the_prefix_of_another_hash() {
+    let (hasher, written) = (KeyHasher::default(), whole_and(4).with_extractor(Arc::new(FixedPrefix::new(3))));
+    let of_four = whole_and(4);
+    for number in 200..240 {
+        let absent = tenant(number);
+        let prepared = of_four.prefix(&hasher, &absent);
+        for read in [KeyParts::whole_keys(), whole_and(3)] {
+            assert!(answers_for(&written, &read, &prepared).into_iter().all(|may| may), "{read}");
+        }
+        let of_another_hash = of_four.prefix(&KeyHasher::with_seed(9), &absent);
+        assert!(answers_for(&written, &of_four, &of_another_hash).into_iter().all(|may| may));
+    }
 }
 
 #[test]
@@ -165,7 +189,8 @@ fn a_block_of_parts_alone_is_absent_for_no_key() {
     let mut matches = MatchBitmap::default();
     let budget = FilterBudget::unlimited();
     let layout = FilterLayout::Whole { bytes: block.len() as u64 };
-    let file = budget.register(layout, Arc::new(InMemory { block, index: None, hasher: hasher.clone() }));
+    let source = InMemory { block, index: None, hasher: hasher.clone(), parts: parts.clone() };
+    let file = budget.register(layout, Arc::new(source));
     for key in keys().step_by(37) {
         let hash = hasher.hash(&key);
         assert_eq!(reader.probe(hash), Probe::Unusable(&BlockError::PartNotHeld));
@@ -220,10 +245,10 @@ fn every_builder_adds_the_parts_of_every_key() {
         let sidecar = Sidecar::open(&file, file.len() as u64, &identity).unwrap();
         assert!(sidecar.key_parts().eq(["", "fixed-prefix:4", "fixed-prefix:1"]));
         let bytes = file.slice(..usize::try_from(sidecar.filter_bytes()).unwrap());
-        let load = LoadContext::new(&hasher).with_file_id(identity.file_id());
+        let load = LoadContext::new(&hasher).with_key_parts(&parts);
         let filter = match cut {
-            None => FilterReader::from(Ok::<_, BlockError>(sidecar.load_filter(bytes, &hasher).unwrap())),
-            Some(_) => FilterReader::from(PartitionedFilter::load(bytes, load)),
+            None => FilterReader::from(Ok::<_, BlockError>(sidecar.load_filter(bytes, load).unwrap())),
+            Some(_) => FilterReader::from(PartitionedFilter::load(bytes, load.with_file_id(identity.file_id()))),
         };
         for key in keys() {
             assert!(!filter.probe_key(&key, hasher.hash(&key)).is_absent(), "{cut:?}");
@@ -346,7 +371,7 @@ fn a_growing_filter_is_restored_from_a_block_of_whole_keys_alone_or_beside_parts
     }
     let parts = whole_and(4);
     for block in restored(&parts).map(Result::unwrap) {
-        let filter = FilterBlock::load(block, &hasher).unwrap();
+        let filter = FilterBlock::load(block, LoadContext::new(&hasher).with_key_parts(&parts)).unwrap();
         assert!(keys().all(|key| filter.may_contain(hasher.hash(&key))));
         assert!(filter.may_contain_prefix(&parts.prefix(&hasher, b"none")), "keys inserted since have no parts");
     }
@@ -365,7 +390,12 @@ fn a_custom_hash_changed_under_its_tag_loses_no_key_of_partitions_under_a_budget
         let (first, last) = (keys().next().unwrap(), keys().last().unwrap());
         let lost = |hasher: &KeyHasher, known: &[&[u8]]| {
             let index = index_of(&container, LoadContext::new(hasher).with_known_keys(known));
-            let source = InMemory { block: container.clone(), index: Some(index.clone()), hasher: hasher.clone() };
+            let source = InMemory {
+                block: container.clone(),
+                index: Some(index.clone()),
+                hasher: hasher.clone(),
+                parts: KeyParts::whole_keys(),
+            };
             let budget = FilterBudget::unlimited();
             let file = budget.register(FilterLayout::Partitioned(index), Arc::new(source));
             let hash = |key: &[u8]| -> KeyHash { hasher.hash(key) };

@@ -175,8 +175,7 @@ impl BlockCase {
 
     /// What its reader expects of it.
     pub(crate) fn load_context(&self) -> LoadContext<'static> {
-        let context = LoadContext::from(self.hash.hasher().identity());
-        let context = if (self.parts)().has_whole_keys() { context } else { context.with_any_key_parts() };
+        let context = LoadContext::from(self.hash.hasher().identity()).with_any_key_parts();
         self.file_number.map_or(context, |number| context.with_file_id(FileId::new(&number.to_le_bytes()).unwrap()))
     }
 
@@ -313,7 +312,7 @@ impl ContainerCase {
     }
 
     pub(crate) fn load_context(&self) -> LoadContext<'static> {
-        let context = LoadContext::from(self.hash.hasher().identity());
+        let context = LoadContext::from(self.hash.hasher().identity()).with_any_key_parts();
         self.file_number.map_or(context, |number| context.with_file_id(FileId::new(&number.to_le_bytes()).unwrap()))
     }
 

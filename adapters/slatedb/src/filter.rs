@@ -288,6 +288,16 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_filter_of_prefixes_alone_rules_out_keys_of_other_prefixes() {
+        let policy = SlateFilters::default().with_keys(FilteredKeys::prefixes(Arc::new(First(10)))).uncounted_policy();
+        let filter = policy.decode_filter(&encoded(&policy));
+        assert!((0..2_000).all(|number| may_match(&filter, number)));
+        let point = |letter: &char| FilterQuery::point(Bytes::from(format!("key-00000{letter}01")));
+        let absent = ('a'..='z').filter(|letter| !filter.might_match(&point(letter)));
+        assert!(absent.count() > 20);
+    }
+
     /// A cache on disk stores what `encode` writes, and decodes it again.
     #[test]
     fn a_decoded_filter_is_encoded_as_it_was_whether_usable_or_not() {

@@ -6,9 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use slatedb::{FilterTarget, PrefixExtractor, PrefixTarget};
-use sstfilter::{
-    BlockError, BuildContext, Domain, FilterBlock, KeyExtractor, KeyHash, KeyHasher, KeyParts, LoadContext,
-};
+use sstfilter::{BlockError, BuildContext, Domain, FilterBlock, KeyExtractor, KeyHasher, KeyParts, LoadContext};
 
 /// The parts of keys that filters hold: whole keys, prefixes, or both.
 ///
@@ -169,21 +167,13 @@ impl Hashing {
     /// Whether an SST with this [checked](Self::checked) block may have what a query looks for.
     pub(crate) fn may_match(&self, block: &FilterBlock<Bytes>, target: &FilterTarget) -> bool {
         match target {
-            FilterTarget::Point(key) => self.point(key).is_none_or(|hash| block.may_contain(hash)),
-            FilterTarget::Prefix(prefix) => block.may_contain_prefix(&self.keys.parts.prefix(&self.hasher, prefix)),
+            FilterTarget::Point(key) if self.keys.parts.has_whole_keys() => block.may_contain(self.hasher.hash(key)),
+            // A key is a prefix of itself.
+            FilterTarget::Point(prefix) | FilterTarget::Prefix(prefix) => {
+                block.may_contain_prefix(&self.keys.parts.prefix(&self.hasher, prefix))
+            }
             FilterTarget::Range { .. } => true,
         }
-    }
-
-    /// The hash to probe for a key: that of its prefix where filters do not hold whole keys. `None` outside the
-    /// extractor's domain.
-    fn point(&self, key: &Bytes) -> Option<KeyHash> {
-        if self.keys.parts.has_whole_keys() {
-            return Some(self.hasher.hash(key));
-        }
-        let prefixes = self.keys.prefixes.as_ref()?;
-        let part = prefixes.part(key, &PrefixTarget::Point(key.clone()))?;
-        Some(self.hasher.hash(&part).in_domain(prefixes.domain))
     }
 }
 
@@ -221,7 +211,7 @@ mod tests {
 
     fn hashers() -> Vec<KeyHasher> {
         let seeded = [0, 1, 0x10, 0x737].map(KeyHasher::with_seed);
-        let custom = [0, 1, 0x10].map(|tag| KeyHasher::custom(tag, |_| KeyHash::mix(0)));
+        let custom = [0, 1, 0x10].map(|tag| KeyHasher::custom(tag, |_| sstfilter::KeyHash::mix(0)));
         [KeyHasher::default()].into_iter().chain(seeded).chain(custom).collect()
     }
 

@@ -7,7 +7,8 @@
 //! therefore expected to be accepted, but it could happen: by one in 4,300 for each million. As all seeds are
 //! fixed, it does so always or never: what is asserted is that of these cases none is.
 //!
-//! Some 20,000 cases; `SSTFILTER_LONG=1` tries more than half a million. With `-- --nocapture` they print what came of them.
+//! Some 20,000 cases; `SSTFILTER_LONG=1` tries more than half a million. With `-- --nocapture` they print what came of
+//! them.
 
 mod blocks;
 mod tables;
