@@ -141,7 +141,8 @@ impl<K: Kind> Job<K> {
         let hasher = context.hasher.clone();
         let parts =
             has_parts.then(|| Box::new(OrderedKeyHashes::new(context.hasher.clone(), context.key_parts.clone())));
-        Box::new(KindBuilder { job: self, hasher, parts, is_interrupted: false, added: 0, state })
+        let is_plain = !has_parts && !hasher.is_custom();
+        Box::new(KindBuilder { job: self, hasher, is_plain, parts, is_interrupted: false, added: 0, state })
     }
 
     /// The job of building a blocked Bloom filter instead.
@@ -157,6 +158,8 @@ impl<K: Kind> Job<K> {
 struct KindBuilder<K: Kind> {
     job: Job<K>,
     hasher: KeyHasher,
+    /// Whether adding a key runs no code of the engine's: whole keys, hashed by the library.
+    is_plain: bool,
     /// `None` for whole keys alone.
     parts: Option<Box<OrderedKeyHashes>>,
     /// Whether code of the engine's (hash, extractor) has ever panicked.
@@ -197,19 +200,10 @@ impl Estimate {
 
 impl<K: Kind> FilterBuilder for KindBuilder<K> {
     fn add_key(&mut self, key: &[u8]) {
-        if self.parts.is_some() {
-            return self.add_parts_of(key);
+        if !self.is_plain {
+            return self.add_with_code_of_the_engine(key);
         }
-        // An engine's own hash function may panic, and the engine may catch the panic and go on: its file then has a
-        // key that the filter lacks. Such a filter must not be built.
-        let hash = if self.hasher.is_custom() {
-            let was_interrupted = core::mem::replace(&mut self.is_interrupted, true);
-            let hash = self.hasher.hash(key);
-            self.is_interrupted = was_interrupted;
-            hash
-        } else {
-            self.hasher.hash(key)
-        };
+        let hash = self.hasher.hash(key);
         self.added += 1;
         self.insert(hash);
     }
@@ -265,15 +259,21 @@ impl<K: Kind> FilterBuilder for KindBuilder<K> {
 }
 
 impl<K: Kind> KindBuilder<K> {
-    /// Adds the parts of a key that the key before did not bring.
-    fn add_parts_of(&mut self, key: &[u8]) {
+    /// Adds the parts of a key that the key before did not bring. The engine's extractor or hash function may panic, and
+    /// the engine may catch the panic and go on: its file then has a key that the filter lacks. Such a filter must not be
+    /// built.
+    #[inline(never)]
+    fn add_with_code_of_the_engine(&mut self, key: &[u8]) {
         let was_interrupted = core::mem::replace(&mut self.is_interrupted, true);
-        // If the extractor panics, the parts are gone, and so is the filter.
-        let Some(mut parts) = self.parts.take() else { return };
-        for &hash in parts.of(key).new {
+        if let Some(mut parts) = self.parts.take() {
+            for &hash in parts.of(key).new {
+                self.insert(hash);
+            }
+            self.parts = Some(parts);
+        } else {
+            let hash = self.hasher.hash(key);
             self.insert(hash);
         }
-        self.parts = Some(parts);
         self.added += 1;
         self.is_interrupted = was_interrupted;
     }
