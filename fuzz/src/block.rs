@@ -75,18 +75,20 @@ fn ask(block: &FilterBlock<&[u8]>, hashes: &[KeyHash]) -> FilterKind {
     info.kind
 }
 
-/// A prefix is absent only by a part that the block says it holds. One without whole keys gives no other answer to a
-/// hash than "may be present".
+/// A prefix is absent only by a part that the block says it holds, and by the block's own hash. A block without whole
+/// keys gives no other answer to a hash than "may be present".
 fn ask_for_prefixes(block: &FilterBlock<&[u8]>, bytes: &[u8]) {
     let extractors: [Arc<dyn KeyExtractor>; 2] = [Arc::new(FixedPrefix::new(2)), Arc::new(DelimitedPrefix::new(b'-'))];
     assert_eq!(extractors.each_ref().map(|extractor| extractor.name()), block_forge::EXTRACTORS);
     let parts = extractors.iter().cloned().fold(KeyParts::whole_keys(), KeyParts::with_extractor);
-    let (hasher, info) = (KeyHasher::default(), block.info());
+    let info = block.info();
+    let hasher = KeyHasher::with_seed(info.hash.seed);
+    let is_its_hash = hasher.identity() == info.hash;
     let reader = FilterReader::load(block.as_bytes(), context_of(block));
     for prefix in bytes.chunks(5).take(50) {
         let hash_if_held = |extractor: &Arc<dyn KeyExtractor>| {
             let domain = Domain::new(extractor.name());
-            let part = extractor.extract(prefix).filter(|_| info.extractors.contains(&domain))?;
+            let part = extractor.extract(prefix).filter(|_| is_its_hash && info.extractors.contains(&domain))?;
             Some(hasher.hash(&part).in_domain(domain))
         };
         let hashes: Vec<KeyHash> = extractors.iter().filter_map(hash_if_held).collect();
@@ -96,6 +98,8 @@ fn ask_for_prefixes(block: &FilterBlock<&[u8]>, bytes: &[u8]) {
         let is_exact = info.whole_keys || hashes.is_empty();
         assert!(answer == expected || !is_exact, "{prefix:?} in {info:?}");
         assert_eq!(reader.probe_prefix(&prepared).is_absent(), !answer && block.verify().is_ok(), "{prefix:?}");
+        let of_another_hash = KeyHasher::with_seed(!info.hash.seed);
+        assert!(block.may_contain_prefix(&parts.prefix(&of_another_hash, prefix)), "{prefix:?} in {info:?}");
     }
 }
 
