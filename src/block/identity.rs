@@ -84,7 +84,8 @@ impl<'a> LoadContext<'a> {
     /// The parts of keys that the reader probes for: whole keys alone unless this is set. The filter must hold at least
     /// one of them. Set it wherever prefixes are probed for: known keys are checked by the parts that are named here,
     /// and a probe for a part that is not named, or not held, answers "may be present". Whole keys are answered
-    /// wherever the filter holds them.
+    /// wherever the filter holds them, so name them as well where keys are probed for: known keys are not checked as
+    /// whole keys otherwise.
     #[must_use]
     pub const fn with_key_parts(self, parts: &'a KeyParts) -> Self {
         Self { parts: Wanted::These(parts), ..self }

@@ -79,8 +79,8 @@ pub trait KeyExtractor: Send + Sync + fmt::Debug {
     /// prefix does not have makes scans lose that key. When in doubt, give `None`, which costs speed alone. The rule is
     /// the one of RocksDB's `SliceTransform::SameResultWhenAppended`.
     ///
-    /// [`check_prefix_stability`] tests an extractor with keys of yours. Builders look at
-    /// one prefix of each key, and leave out an extractor that they find to break the promise
+    /// [`check_prefix_stability`] tests an extractor with keys of yours. Builders look at some prefixes of their keys,
+    /// and leave out an extractor that they find to break the promise
     /// ([`BuildReport::unstable_extractors`](crate::BuildReport::unstable_extractors)).
     ///
     /// ```

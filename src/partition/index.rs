@@ -205,8 +205,8 @@ impl PartitionIndex {
     ///
     /// # Errors
     ///
-    /// [`BlockError::KnownKeyAbsent`]: the filter was built with another hash of the same identity, or is another file's.
-    /// What `read` gives if no such partition could be read. In both cases no partition opens.
+    /// [`BlockError::KnownKeyAbsent`]: the filter was built with another hash of the same identity, or is another
+    /// file's. What `read` gives if no such partition could be read. In both cases no partition opens.
     pub fn check_known_keys<D: AsRef<[u8]>>(
         &self,
         mut read: impl FnMut(u32) -> Result<D, BlockError>,

@@ -259,9 +259,9 @@ impl<K: Kind> FilterBuilder for KindBuilder<K> {
 }
 
 impl<K: Kind> KindBuilder<K> {
-    /// Adds the parts of a key that the key before did not bring. The engine's extractor or hash function may panic, and
-    /// the engine may catch the panic and go on: its file then has a key that the filter lacks. Such a filter must not be
-    /// built.
+    /// Adds the parts of a key that the key before did not bring. The engine's extractor or hash function may panic,
+    /// and the engine may catch the panic and go on: its file then has a key that the filter lacks. Such a filter must
+    /// not be built.
     #[inline(never)]
     fn add_with_code_of_the_engine(&mut self, key: &[u8]) {
         let was_interrupted = core::mem::replace(&mut self.is_interrupted, true);

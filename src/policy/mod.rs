@@ -201,8 +201,8 @@ impl BuildContext {
     }
 
     /// Puts these parts of each key into the filter. The block records which it holds, and a reader that probes for
-    /// others gets "may be present"; a filter of whole keys alone records nothing. At most 63
-    /// extractors are recorded, those whose names have 1 to 255 bytes. The builder tries some prefixes of the keys, and
+    /// others gets "may be present"; a filter of whole keys alone records nothing. At most 63 extractors are
+    /// recorded, those whose names have 1 to 255 bytes. The builder tries some prefixes of the keys, and
     /// leaves out an extractor that breaks its promise: [`BuildReport::unstable_extractors`] names it.
     #[must_use]
     pub fn with_key_parts(self, key_parts: KeyParts) -> Self {
