@@ -186,10 +186,11 @@ pub enum BlockError {
         /// The parts that the block holds.
         got: String,
     },
-    /// The filter holds other parts of keys than those that a probe is for: it was written before the store had their
-    /// extractor, or with another one.
+    /// The filter does not answer for the parts of keys that a probe is for: it was written before the store had their
+    /// extractor, or with another one or another hash, or it was loaded by a reader that does not name them
+    /// ([`LoadContext::with_key_parts`](crate::LoadContext::with_key_parts)).
     PartNotHeld,
-    /// Known keys were given for a filter in partitions, and no partition that must hold one of them was read yet: see
+    /// Known keys were given for a filter in partitions, and not all partitions that must hold one were read yet: see
     /// [`PartitionIndex::check_known_keys`](crate::partition::PartitionIndex::check_known_keys).
     KnownKeysUnchecked {
         /// The first partition that must hold a known key.
@@ -289,9 +290,10 @@ impl fmt::Display for BlockError {
             Self::ExtractorMismatch { expected, got } => {
                 write!(f, "filter block built with other key extractors: expected one of {expected}, got {got}")
             }
-            Self::PartNotHeld => {
-                write!(f, "parts of keys: expected a filter that holds the probed part, got one of others; rebuild it")
-            }
+            Self::PartNotHeld => f.write_str(
+                "parts of keys: expected a filter that holds the probed part by the probe's hash, loaded by a \
+                     reader that names it (LoadContext::with_key_parts), got another",
+            ),
             Self::KnownKeysUnchecked { partition } => {
                 write!(f, "known keys: expected partition {partition} first, which must hold one, got another")
             }

@@ -3,7 +3,7 @@
 use super::held::HeldParts;
 use super::registry::KindRegistry;
 use crate::error::BlockError;
-use crate::hash::{HashIdentity, KeyHash, KeyHasher, KeyParts};
+use crate::hash::{Domain, HashIdentity, KeyHash, KeyHasher, KeyParts};
 use crate::ids::FileId;
 
 /// The hash and the file that a block records.
@@ -55,6 +55,15 @@ pub struct LoadContext<'a> {
     pub(crate) kinds: Option<&'a KindRegistry>,
 }
 
+/// A hash that a filter must have, because its file has the key.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KnownHash<'a> {
+    pub(crate) key: &'a [u8],
+    /// `None` for the whole key.
+    pub(crate) domain: Option<Domain>,
+    pub(crate) hash: KeyHash,
+}
+
 /// Which parts of keys a reader probes for.
 #[derive(Clone, Copy, Debug)]
 enum Wanted<'a> {
@@ -83,9 +92,8 @@ impl<'a> LoadContext<'a> {
 
     /// The parts of keys that the reader probes for: whole keys alone unless this is set. The filter must hold at least
     /// one of them. Set it wherever prefixes are probed for: known keys are checked by the parts that are named here,
-    /// and a probe for a part that is not named, or not held, answers "may be present". Whole keys are answered
-    /// wherever the filter holds them, so name them as well where keys are probed for: known keys are not checked as
-    /// whole keys otherwise.
+    /// and a probe for a part that is not named, or not held, answers "may be present". Whole keys are answered, and
+    /// checked by known ones, wherever the filter holds them.
     #[must_use]
     pub const fn with_key_parts(self, parts: &'a KeyParts) -> Self {
         Self { parts: Wanted::These(parts), ..self }
@@ -97,8 +105,8 @@ impl<'a> LoadContext<'a> {
         Self { parts: Wanted::All(parts), ..self }
     }
 
-    /// The filter may hold any parts of keys: for tools that show or verify filters, and do not know what their writer
-    /// put into them.
+    /// The filter may hold any parts of keys, and answers for all of them: for tools that show or verify filters, and
+    /// do not know what their writer put into them. Known keys are checked as whole keys alone.
     #[must_use]
     pub const fn with_any_key_parts(self) -> Self {
         Self { parts: Wanted::Any, ..self }
@@ -110,8 +118,8 @@ impl<'a> LoadContext<'a> {
     /// of each extractor: a key outside shows nothing of an extractor that changed under its name.
     ///
     /// A filter of other keys passes with its false positive rate per known key: at 1 %, two keys detect 99.99 % of
-    /// such filters. Only this check detects a custom hash that changed while its tag did not. A filter in partitions
-    /// answers nothing before a partition that must hold one of these keys was read and found to hold it.
+    /// such filters. Only this check detects a custom hash that changed while its tag did not. No partition of a filter
+    /// opens before those that must hold these keys were read and found to hold them.
     ///
     /// They need the reader's hasher: a context made of a [`HashIdentity`] alone refuses every block if it has known
     /// keys.
@@ -148,8 +156,9 @@ impl<'a> LoadContext<'a> {
         held.domains().enumerate().fold(0, |bits, (bit, domain)| bits | u64::from(is_named(domain)) << bit)
     }
 
-    /// The known keys, each with all hashes by which a filter of these parts holds it.
-    pub(crate) fn known_hashes(&self, held: HeldParts<'_>) -> Result<Vec<(&'a [u8], KeyHash)>, BlockError> {
+    /// The known keys, each with all hashes by which a filter of these parts holds it and answers its reader: whole
+    /// keys, named or not, and the parts that are named.
+    pub(crate) fn known_hashes(&self, held: HeldParts<'_>) -> Result<Vec<KnownHash<'a>>, BlockError> {
         if self.known_keys.is_empty() {
             return Ok(Vec::new());
         }
@@ -158,10 +167,12 @@ impl<'a> LoadContext<'a> {
         };
         let hasher = self.hasher.ok_or_else(without_hasher)?;
         let whole_keys = KeyParts::whole_keys();
-        let parts = if let Wanted::These(parts) | Wanted::All(parts) = self.parts { parts } else { &whole_keys };
+        let named = if let Wanted::These(parts) | Wanted::All(parts) = self.parts { parts } else { &whole_keys };
         let hashes_of = |&key: &&'a [u8]| {
-            let hashes = parts.hashes(hasher, key).filter(|&(domain, _)| held.has(domain));
-            hashes.map(|(_, hash)| (key, hash)).collect::<Vec<_>>()
+            let whole = (None, hasher.hash(key));
+            let parts = named.hashes(hasher, key).filter(|(domain, _)| domain.is_some());
+            let hashes = core::iter::once(whole).chain(parts).filter(|&(domain, _)| held.has(domain));
+            hashes.map(|(domain, hash)| KnownHash { key, domain, hash }).collect::<Vec<_>>()
         };
         Ok(self.known_keys.iter().flat_map(hashes_of).collect())
     }

@@ -71,7 +71,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         context.check(block.trailer.identity, block.held_parts())?;
         block.answered = context.answered(block.held_parts());
         let known = context.known_hashes(block.held_parts())?;
-        if known.iter().any(|&(_, hash)| !block.may_contain_added(hash)) {
+        if known.iter().any(|known| !block.may_contain_added(known.hash)) {
             return Err(BlockError::KnownKeyAbsent { hash: block.hash_identity() });
         }
         Ok(block)
@@ -89,7 +89,8 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// any alignment (64 bytes is fastest). Arbitrary bytes are safe input.
     ///
     /// This detects neither a damaged payload nor a block of another hash or file: such a block answers "absent" for
-    /// present keys. Probe only blocks that [`load`](Self::load) has accepted before.
+    /// present keys. Probe only blocks that [`load`](Self::load) has accepted before. It answers prefixes by every part
+    /// that it holds, where one that was loaded answers by those that its reader names.
     ///
     /// # Errors
     ///
@@ -207,8 +208,8 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         self.shape.may_contain_added(self.data.as_ref(), hash)
     }
 
-    /// Whether the file may have a key with the prefix; `false` is certain. Where the block holds no part that follows
-    /// from the prefix, it may.
+    /// Whether the file may have a key with the prefix; `false` is certain. Where the block answers for no part that
+    /// follows from the prefix ([`BlockError::PartNotHeld`]), it may.
     #[must_use]
     pub fn may_contain_prefix(&self, prefix: &PreparedPrefix<'_>) -> bool {
         !self.probe_prefix(prefix).is_some_and(Probe::is_absent)

@@ -89,8 +89,8 @@ impl<D: AsRef<[u8]>> FilterReader<D> {
         self.counted(Some(key), hash, |block| block.may_contain(hash))
     }
 
-    /// Probes for any key with a prefix, and counts the answer. Where the filter holds no part that follows from the
-    /// prefix, it is [`Probe::Unusable`] with [`BlockError::PartNotHeld`]: the file may have such a key. Where no
+    /// Probes for any key with a prefix, and counts the answer. Where the filter answers for no part that follows from
+    /// the prefix, it is [`Probe::Unusable`] with [`BlockError::PartNotHeld`]: the file may have such a key. Where no
     /// extractor has one part for all keys with the prefix, the answer is [`Probe::MaybePresent`], and is not counted.
     pub fn probe_prefix(&self, prefix: &PreparedPrefix<'_>) -> Probe<'_> {
         let answer = match (&self.block, &self.keyed, &self.of_parts) {

@@ -104,7 +104,7 @@ impl<D: AsRef<[u8]>> FilterSet<D> {
     }
 
     /// Probes all filters for any key with a prefix: bit `i` of `matches` becomes whether the file of filter `i` may
-    /// have such a key. A file whose filter holds no part that follows from the prefix may.
+    /// have such a key. A file whose filter answers for no part of the prefix may.
     pub fn matches_prefix(&self, prefix: &PreparedPrefix<'_>, matches: &mut MatchBitmap) {
         matches.reset(self.filters.len());
         for (word, filters) in matches.words_mut().zip(self.filters.chunks(GROUP)) {

@@ -86,7 +86,7 @@ impl BudgetedFilter {
     }
 
     /// Probes for any key with a prefix: absent only if all partitions say so that can hold such a key. Where the
-    /// filter holds no part that follows from the prefix, the file may have one.
+    /// filter answers for no part that follows from the prefix, the file may have one.
     #[must_use]
     pub fn probe_prefix(&self, prefix: &PreparedPrefix<'_>) -> BudgetedProbe {
         let mut answer = None;

@@ -198,6 +198,15 @@ impl KeyParts {
         PreparedPrefix { prefix, identity: hasher.identity(), hashes }
     }
 
+    /// A key, hashed like a prefix: to ask filters that hold its parts, and not whole keys, whether their file may have
+    /// it. Where a filter has whole keys, probe for the key's hash, which tells more.
+    #[must_use]
+    pub fn key<'a>(&self, hasher: &KeyHasher, key: &'a [u8]) -> PreparedPrefix<'a> {
+        let hash = |part: &DomainExtractor| Some((part.domain, part.hash(hasher, key)?));
+        let hashes = self.extractors.iter().filter_map(hash).collect();
+        PreparedPrefix { prefix: key, identity: hasher.identity(), hashes }
+    }
+
     /// The hashes that stand for `key` in a filter that holds these parts, each with its domain: its own, which has
     /// none, then those of its parts. A key outside the domain of an extractor has no part by it.
     pub(crate) fn hashes<'a>(
@@ -273,7 +282,7 @@ impl KeyParts {
 }
 
 /// A prefix of keys with the hashes of its parts, to be probed for in the filters of many files: see
-/// [`KeyParts::prefix`].
+/// [`KeyParts::prefix`]; or one key with those of its own, see [`KeyParts::key`].
 #[derive(Clone, Debug)]
 pub struct PreparedPrefix<'a> {
     prefix: &'a [u8],
@@ -294,7 +303,7 @@ impl<'a> PreparedPrefix<'a> {
         self.identity
     }
 
-    /// The hash that every key with the prefix has in a domain, for each extractor that has one part for all these
+    /// The hash that every key that is looked for has in a domain, for each extractor that has one part for all these
     /// keys.
     pub(crate) fn hashes(&self) -> impl Iterator<Item = (Domain, KeyHash)> + '_ {
         self.hashes.iter().copied()

@@ -128,8 +128,8 @@ impl<D: AsRef<[u8]>> PartitionedFilter<D> {
         Some(answer)
     }
 
-    /// Probes for any key with a prefix. Where the filter holds no part that follows from the prefix, the file may have
-    /// one.
+    /// Probes for any key with a prefix. Where the filter answers for no part that follows from the prefix, the file
+    /// may have one.
     #[must_use]
     pub fn probe_prefix(&self, prefix: &PreparedPrefix<'_>) -> Probe<'_> {
         self.probe_for_prefix(prefix).unwrap_or(Probe::MaybePresent)

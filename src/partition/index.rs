@@ -24,7 +24,7 @@ use crate::ids::FileId;
 /// 2. [`load`](Self::load) checks these and keeps what a lookup needs: about 16 bytes per partition, and the bounds of
 ///    keys.
 /// 3. With [known keys](LoadContext::with_known_keys), [`check_known_keys`](Self::check_known_keys) reads the
-///    partitions that must hold them, at the latest before another partition is opened.
+///    partitions that must hold them. No partition opens before that.
 ///
 /// A lookup:
 ///
@@ -129,7 +129,7 @@ impl PartitionIndex {
 
     /// The index in the last [`tail_bytes`](Self::tail_bytes) of a container, exactly these. `context` describes the
     /// reader: a [`LoadContext`], or a `&KeyHasher` where the container is not bound to a file. Known keys are kept,
-    /// and looked for in the partitions that must hold them, before any other partition is opened.
+    /// and looked for in the partitions that must hold them, before any partition is opened.
     ///
     /// Takes no more memory than ten times the bytes given, whatever they claim.
     ///
@@ -153,8 +153,8 @@ impl PartitionIndex {
         context.check(trailer.identity, held)?;
         let known = context.known_hashes(held)?;
         let mut decoded = Self::decode(trailer, index)?;
-        let places = known.into_iter().map(|(key, hash)| decoded.place_of_hash(key, hash));
-        let known = KnownKeys::new(places.map(|place| (place.number, place.hash)));
+        let places = known.into_iter().map(|known| (known.domain, decoded.place_of_hash(known.key, known.hash)));
+        let known = KnownKeys::new(places);
         let kinds = context.kinds.cloned().unwrap_or_default();
         if known.is_some() || !kinds.is_empty() || !held.field().is_empty() {
             let (answered, held) = (context.answered(held), held.field().into());
@@ -193,20 +193,19 @@ impl PartitionIndex {
         Ok(Self { trailer, entries, aux, bounds, partition_bytes, extras: None })
     }
 
-    /// The partitions that must hold known keys, unless they are known to hold them.
+    /// The partitions that must hold known keys and were not read yet, while that decides something.
     pub fn unchecked_partitions(&self) -> impl Iterator<Item = u32> + '_ {
-        let open = self.known().filter(|known| known.verdict(self.hash_identity()).is_none());
-        open.into_iter().flat_map(KnownKeys::unseen)
+        self.known().into_iter().flat_map(KnownKeys::unchecked)
     }
 
     /// Reads the partitions that must hold [known keys](LoadContext::with_known_keys), and looks whether they do. Reads
     /// nothing if that is known, or if there are no such keys. A partition that cannot be read decides nothing, if
-    /// another one can.
+    /// others hold known keys, and parts of keys of each extractor of which it must hold one.
     ///
     /// # Errors
     ///
     /// [`BlockError::KnownKeyAbsent`]: the filter was built with another hash of the same identity, or is another
-    /// file's. What `read` gives if no such partition could be read. In both cases no partition opens.
+    /// file's. What `read` gives for a partition without which nothing is decided. In both cases no partition opens.
     pub fn check_known_keys<D: AsRef<[u8]>>(
         &self,
         mut read: impl FnMut(u32) -> Result<D, BlockError>,
@@ -214,17 +213,15 @@ impl PartitionIndex {
         let mut unreadable = None;
         for number in self.unchecked_partitions().collect::<Vec<_>>() {
             match read(number).and_then(|block| self.open(number, block).map(drop)) {
-                Ok(()) => {}
+                // Others are still to be read.
+                Ok(()) | Err(BlockError::KnownKeysUnchecked { .. }) => {}
                 Err(refused @ BlockError::KnownKeyAbsent { .. }) => return Err(refused),
                 Err(problem) => unreadable = Some(problem),
             }
         }
         let Some(known) = self.known() else { return Ok(()) };
-        match (known.verdict(self.hash_identity()), unreadable) {
-            (Some(verdict), _) => verdict,
-            (None, Some(problem)) if !known.accept_what_was_seen() => Err(problem),
-            (None, _) => Ok(()),
-        }
+        known.accept_if_confirmed();
+        known.verdict(self.hash_identity()).map_err(|unchecked| unreadable.unwrap_or(unchecked))
     }
 
     /// The partition that holds the key if any does. `hash` is the whole key's, by the hasher of the container. In a
@@ -257,8 +254,8 @@ impl PartitionIndex {
     ///
     /// # Errors
     ///
-    /// [`BlockError::PartNotHeld`] where the filter holds no part that follows from the prefix: the file may have such
-    /// keys.
+    /// [`BlockError::PartNotHeld`] where the filter answers for no part that follows from the prefix: the file may have
+    /// such keys.
     pub fn places_with_prefix<'a>(
         &'a self,
         prefix: &PreparedPrefix<'a>,
@@ -354,9 +351,9 @@ impl PartitionIndex {
     /// # Errors
     ///
     /// [`BlockError`] when the partition has no filter, or the bytes are not the ones that were written for it; when a
-    /// known key is absent, here or in a partition that was opened before; [`BlockError::KnownKeysUnchecked`] when the
-    /// partitions that must hold known keys come first. To a read, all of them mean "may be present" for the keys of
-    /// this partition.
+    /// known key is absent, here or in a partition that was read before; [`BlockError::KnownKeysUnchecked`] while
+    /// partitions that must hold known keys have not been read. To a read, all of them mean "may be present" for the
+    /// keys of this partition.
     pub fn open<D: AsRef<[u8]>>(&self, number: u32, block: D) -> Result<FilterBlock<D>, BlockError> {
         let block = self.verified(number, block)?;
         if let Some(known) = self.known() {

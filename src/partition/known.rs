@@ -6,14 +6,15 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
+use super::PartitionPlace;
 use crate::error::BlockError;
-use crate::hash::{HashIdentity, KeyHash};
+use crate::hash::{Domain, HashIdentity, KeyHash};
 
 /// The known keys of one container.
 #[derive(Debug)]
 pub(super) struct KnownKeys {
-    /// The partitions that must hold known keys, each with the hashes of these inside it.
-    partitions: Box<[(u32, Vec<KeyHash>)]>,
+    /// The partitions that must hold known keys, each with what it must hold: hashes inside it, and their domains.
+    partitions: Box<[(u32, Vec<(Option<Domain>, KeyHash)>)]>,
     /// A bit for each that was found to hold them; the two highest bits are the verdict.
     seen: AtomicU64,
 }
@@ -29,13 +30,13 @@ const MAX_PARTITIONS: usize = 62;
 
 impl KnownKeys {
     /// `None` if there are none.
-    pub(super) fn new(places: impl Iterator<Item = (u32, KeyHash)>) -> Option<Self> {
-        let mut partitions: Vec<(u32, Vec<KeyHash>)> = Vec::new();
-        for (number, hash) in places {
+    pub(super) fn new(places: impl Iterator<Item = (Option<Domain>, PartitionPlace)>) -> Option<Self> {
+        let mut partitions: Vec<(u32, Vec<(Option<Domain>, KeyHash)>)> = Vec::new();
+        for (domain, PartitionPlace { number, hash, .. }) in places {
             if let Some((_, hashes)) = partitions.iter_mut().find(|(other, _)| *other == number) {
-                hashes.push(hash);
+                hashes.push((domain, hash));
             } else if partitions.len() < MAX_PARTITIONS {
-                partitions.push((number, vec![hash]));
+                partitions.push((number, vec![(domain, hash)]));
             }
         }
         (!partitions.is_empty()).then(|| Self { partitions: partitions.into(), seen: AtomicU64::new(0) })
@@ -47,57 +48,60 @@ impl KnownKeys {
         size_of_val(&*self.partitions) + hashes
     }
 
-    /// The partitions that must hold known keys and were not seen to.
-    pub(super) fn unseen(&self) -> impl Iterator<Item = u32> + '_ {
+    /// The partitions that must hold known keys and were not seen to, while there is no verdict.
+    pub(super) fn unchecked(&self) -> impl Iterator<Item = u32> + '_ {
         let seen = self.seen.load(Ordering::Acquire);
-        let unseen = self.partitions.iter().enumerate().filter(move |(bit, _)| seen >> bit & 1 == 0);
+        let has_verdict = seen & (ACCEPTED | REFUSED) != 0;
+        let unseen = self.partitions.iter().enumerate().filter(move |(bit, _)| !has_verdict && seen >> bit & 1 == 0);
         unseen.map(|(_, &(number, _))| number)
     }
 
     /// Whether every partition can be used, or none.
-    pub(super) fn verdict(&self, hash: HashIdentity) -> Option<Result<(), BlockError>> {
-        let seen = self.seen.load(Ordering::Acquire);
-        if seen & REFUSED != 0 {
-            return Some(Err(BlockError::KnownKeyAbsent { hash }));
+    ///
+    /// # Errors
+    ///
+    /// [`BlockError::KnownKeyAbsent`] if one is absent. [`BlockError::KnownKeysUnchecked`] if there is no verdict yet.
+    pub(super) fn verdict(&self, hash: HashIdentity) -> Result<(), BlockError> {
+        if self.seen.load(Ordering::Acquire) & REFUSED != 0 {
+            return Err(BlockError::KnownKeyAbsent { hash });
         }
-        let all = (1_u64 << self.partitions.len()) - 1;
-        (seen & ACCEPTED != 0 || seen & all == all).then_some(Ok(()))
+        match self.unchecked().next() {
+            Some(partition) => Err(BlockError::KnownKeysUnchecked { partition }),
+            None => Ok(()),
+        }
     }
 
     /// Looks whether a partition that was read holds its known keys.
     ///
     /// # Errors
     ///
-    /// [`BlockError::KnownKeyAbsent`] if one is absent, here or before. [`BlockError::KnownKeysUnchecked`] if the
-    /// partition must hold none, and there is no verdict yet.
+    /// Those of [`verdict`](Self::verdict): until there is one, not even a partition that holds its known keys is used.
+    /// In a filter cut by hash range, what it holds may be parts of keys, which tell nothing of whole ones.
     pub(super) fn check(
         &self,
         number: u32,
         hash: HashIdentity,
         may_contain: impl Fn(KeyHash) -> bool,
     ) -> Result<(), BlockError> {
-        let own = self.partitions.iter().position(|(other, _)| *other == number);
-        if let Some((bit, (_, hashes))) = own.and_then(|bit| Some((bit, self.partitions.get(bit)?))) {
-            let holds_all = hashes.iter().all(|&hash| may_contain(hash));
+        let own = self.partitions.iter().enumerate().find(|(_, (other, _))| *other == number);
+        if let Some((bit, (_, hashes))) = own {
+            let holds_all = hashes.iter().all(|&(_, hash)| may_contain(hash));
             self.seen.fetch_or(if holds_all { 1 << bit } else { REFUSED }, Ordering::AcqRel);
         }
-        match (self.verdict(hash), own) {
-            (Some(verdict), _) => verdict,
-            (None, Some(_)) => Ok(()),
-            (None, None) => {
-                let partition = self.unseen().next().unwrap_or(number);
-                Err(BlockError::KnownKeysUnchecked { partition })
-            }
-        }
+        self.verdict(hash)
     }
 
-    /// Accepts the filter although some partitions with known keys could not be read, if another was seen to hold its
-    /// own.
-    pub(super) fn accept_what_was_seen(&self) -> bool {
-        let is_seen = self.seen.load(Ordering::Acquire) & (REFUSED - 1) != 0;
-        if is_seen {
+    /// Accepts the filter although some partitions with known keys could not be read, if others were seen to hold their
+    /// own, and these are of all the domains that the former must hold hashes of.
+    pub(super) fn accept_if_confirmed(&self) {
+        let seen = self.seen.load(Ordering::Acquire);
+        let domains = |is_seen: bool| {
+            let partitions = self.partitions.iter().enumerate();
+            let these = partitions.filter(move |(bit, _)| (seen >> bit & 1 == 1) == is_seen);
+            these.flat_map(|(_, (_, hashes))| hashes.iter().map(|&(domain, _)| domain))
+        };
+        if domains(false).all(|domain| domains(true).any(|confirmed| confirmed == domain)) {
             self.seen.fetch_or(ACCEPTED, Ordering::AcqRel);
         }
-        is_seen
     }
 }

@@ -344,11 +344,12 @@ fn a_prefix_of_a_part_that_the_filter_does_not_hold_has_no_places() {
         let mut builder = PartitionedBuilder::new(bloom(), &context, PartitionOptions::new(cut, 1_024).unwrap());
         numbered(5_000).iter().for_each(|key| builder.add_key(key));
         let container = builder.finish().seal().unwrap();
-        let index = load(&container);
         let probed = parts(8);
+        let context = LoadContext::new(&hasher).with_key_parts(&probed);
+        let index = PartitionIndex::load(tail_of(&container), context).unwrap();
         let refused = index.places_with_prefix(&probed.prefix(&hasher, b"key-0012")).map(Iterator::count);
         assert_eq!(refused, Err(BlockError::PartNotHeld), "{cut:?}");
-        let filter = PartitionedFilter::load(&container[..], &hasher).unwrap();
+        let filter = PartitionedFilter::load(&container[..], context).unwrap();
         assert!(filter.may_contain_prefix(&probed.prefix(&hasher, b"no-such-prefix")), "{cut:?}");
     }
 }
@@ -431,6 +432,46 @@ fn a_damaged_partition_decides_nothing_of_known_keys_unless_all_are() {
         });
         assert_eq!(checked.is_ok(), is_usable);
         assert_eq!(index.open(1, block_of(&index, &container, 1)).is_ok(), is_usable, "{damaged:?}");
+    }
+}
+
+/// What is known of whole keys tells nothing of an extractor that changed under its name: its parts are in partitions
+/// of their own.
+#[test]
+fn no_partition_opens_before_all_with_known_keys_were_read_or_each_part_was_confirmed() {
+    let hasher = KeyHasher::default();
+    let parts = KeyParts::whole_keys().with_extractor(Arc::new(FixedPrefix::new(8)));
+    let context = BuildContext::new(&hasher).with_key_parts(parts.clone());
+    let options = PartitionOptions::new(PartitionCut::HashRange, 1_024).unwrap();
+    let mut builder = PartitionedBuilder::new(bloom(), &context, options);
+    let keys = numbered(5_000);
+    keys.iter().for_each(|key| builder.add_key(key));
+    let container = builder.finish().seal().unwrap();
+    let context = LoadContext::new(&hasher).with_key_parts(&parts);
+    let index_with =
+        |known: &[&[u8]]| PartitionIndex::load(tail_of(&container), context.with_known_keys(known)).unwrap();
+    let is_in_two = |key: &&Vec<u8>| index_with(&[key]).unchecked_partitions().count() == 2;
+    let known = [&keys.iter().find(is_in_two).unwrap()[..]];
+    let index = || index_with(&known);
+    let of_whole_keys = known.map(|key| index().place(key, hasher.hash(key)).number);
+    let of_parts: Vec<u32> = index().unchecked_partitions().filter(|number| !of_whole_keys.contains(number)).collect();
+
+    let asked = index();
+    for number in of_whole_keys {
+        let opened = asked.open(number, block_of(&asked, &container, number)).map(drop);
+        assert!(matches!(opened, Err(BlockError::KnownKeysUnchecked { .. })), "{opened:?}");
+    }
+    let bad_disk = BlockError::Unreadable { reason: "a bad disk".into() };
+    for (unreadable, is_usable) in [(&of_parts[..], false), (&of_whole_keys[..], false), (&[][..], true)] {
+        let index = index();
+        let checked = index.check_known_keys(|number| {
+            let is_readable = !unreadable.contains(&number);
+            is_readable.then(|| block_of(&index, &container, number)).ok_or_else(|| bad_disk.clone())
+        });
+        assert_eq!(checked, if is_usable { Ok(()) } else { Err(bad_disk.clone()) }, "{unreadable:?}");
+        for number in (0..index.partitions()).filter(|number| !unreadable.contains(number)) {
+            assert_eq!(index.open(number, block_of(&index, &container, number)).is_ok(), is_usable, "{unreadable:?}");
+        }
     }
 }
 

@@ -147,11 +147,55 @@ fn no_filter_answers_for_a_part_that_its_reader_does_not_name_or_for_the_prefix_
     }
 }
 
+/// A reader of prefixes alone is given the filter of another file, which has keys of the same tenants.
+#[test]
+fn whole_keys_are_checked_by_known_ones_whether_the_reader_names_them_or_not() {
+    let hasher = KeyHasher::default();
+    let named = KeyParts::extracted(Arc::new(FixedPrefix::new(4)));
+    let (own, foreign): (&[u8], &[u8]) = (b"t000:000000", b"t000:another");
+    for (known, is_own) in [([own], true), ([foreign], false)] {
+        let context = LoadContext::new(&hasher).with_key_parts(&named).with_known_keys(&known);
+        let block = FilterBlock::load(block_of(&whole_and(4)), context).map(drop);
+        let containers = CUTS.map(|cut| PartitionedFilter::load(container_of(&whole_and(4), cut), context).map(drop));
+        for loaded in containers.into_iter().chain([block]) {
+            let refused = Err(BlockError::KnownKeyAbsent { hash: hasher.identity() });
+            assert_eq!(loaded, if is_own { Ok(()) } else { refused });
+        }
+    }
+}
+
+/// The bytes up to a colon. What comes behind a prefix may move it, so that no part follows from prefixes.
+#[derive(Debug)]
+struct UpToLastColon;
+
+impl KeyExtractor for UpToLastColon {
+    fn name(&self) -> &'static str {
+        "up-to-last-colon"
+    }
+
+    fn extract<'key>(&self, key: &'key [u8]) -> Option<Cow<'key, [u8]>> {
+        key.iter().rposition(|&byte| byte == b':').map(|colon| Cow::Borrowed(&key[..colon]))
+    }
+}
+
+#[test]
+fn a_filter_of_parts_alone_is_asked_for_a_key_by_its_parts() {
+    let (hasher, parts) = (KeyHasher::default(), KeyParts::extracted(Arc::new(UpToLastColon)));
+    let answers = |key: &[u8]| answers_for(&parts, &parts, &parts.key(&hasher, key));
+    assert!(keys().step_by(999).all(|key| answers(&key).into_iter().all(|may| may)));
+    assert!(answers(b"without a colon, outside the extractor's domain").into_iter().all(|may| may));
+    let absent = (200..240).filter(|number| answers(format!("t{number}:0").as_bytes()).into_iter().all(|may| !may));
+    assert!(absent.count() > 30);
+    let as_prefix = answers_for(&parts, &parts, &parts.prefix(&hasher, b"t200:0"));
+    assert!(as_prefix.into_iter().all(|may| may), "another key that begins with it may have another part");
+}
+
 #[test]
 fn a_filter_without_the_part_says_so_and_is_counted() {
     let hasher = KeyHasher::default();
     let read = whole_and(4);
-    let reader = FilterReader::load(block_of(&KeyParts::whole_keys()), &hasher);
+    let context = LoadContext::new(&hasher).with_key_parts(&read);
+    let reader = FilterReader::load(block_of(&KeyParts::whole_keys()), context);
     let prefix = tenant(3);
     let prefix = read.prefix(&hasher, &prefix);
     assert_eq!(reader.probe_prefix(&prefix), Probe::Unusable(&BlockError::PartNotHeld));

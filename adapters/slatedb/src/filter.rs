@@ -288,14 +288,30 @@ mod tests {
         }
     }
 
+    /// Of keys, and of no prefix, as an extractor whose parts depend on what follows.
+    struct OfKeys(First);
+
+    impl PrefixExtractor for OfKeys {
+        fn name(&self) -> &'static str {
+            "first of keys"
+        }
+
+        fn prefix_len(&self, target: &PrefixTarget) -> Option<usize> {
+            matches!(target, PrefixTarget::Point(_)).then(|| self.0.prefix_len(target)).flatten()
+        }
+    }
+
     #[test]
     fn a_filter_of_prefixes_alone_rules_out_keys_of_other_prefixes() {
-        let policy = SlateFilters::default().with_keys(FilteredKeys::prefixes(Arc::new(First(10)))).uncounted_policy();
-        let filter = policy.decode_filter(&encoded(&policy));
-        assert!((0..2_000).all(|number| may_match(&filter, number)));
-        let point = |letter: &char| FilterQuery::point(Bytes::from(format!("key-00000{letter}01")));
-        let absent = ('a'..='z').filter(|letter| !filter.might_match(&point(letter)));
-        assert!(absent.count() > 20);
+        let extractors: [Arc<dyn PrefixExtractor>; 2] = [Arc::new(First(10)), Arc::new(OfKeys(First(10)))];
+        for extractor in extractors {
+            let policy = SlateFilters::default().with_keys(FilteredKeys::prefixes(extractor)).uncounted_policy();
+            let filter = policy.decode_filter(&encoded(&policy));
+            assert!((0..2_000).all(|number| may_match(&filter, number)));
+            let point = |letter: &char| FilterQuery::point(Bytes::from(format!("key-00000{letter}01")));
+            let absent = ('a'..='z').filter(|letter| !filter.might_match(&point(letter)));
+            assert!(absent.count() > 20);
+        }
     }
 
     /// A cache on disk stores what `encode` writes, and decodes it again.

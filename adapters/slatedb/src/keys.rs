@@ -168,8 +168,8 @@ impl Hashing {
     pub(crate) fn may_match(&self, block: &FilterBlock<Bytes>, target: &FilterTarget) -> bool {
         match target {
             FilterTarget::Point(key) if self.keys.parts.has_whole_keys() => block.may_contain(self.hasher.hash(key)),
-            // A key is a prefix of itself.
-            FilterTarget::Point(prefix) | FilterTarget::Prefix(prefix) => {
+            FilterTarget::Point(key) => block.may_contain_prefix(&self.keys.parts.key(&self.hasher, key)),
+            FilterTarget::Prefix(prefix) => {
                 block.may_contain_prefix(&self.keys.parts.prefix(&self.hasher, prefix))
             }
             FilterTarget::Range { .. } => true,
