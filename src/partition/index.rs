@@ -5,7 +5,7 @@ use core::ops::Range;
 
 use super::PartitionCut;
 use super::bounds::{Bounds, GROUP};
-use super::known::KnownKeys;
+use super::known::{KnownKeys, KnownPart};
 use super::trailer::ContainerTrailer;
 use crate::block::{FilterBlock, HeldParts, KindRegistry, LoadContext};
 use crate::codec::{LINE_BYTES, checksum, take_varint};
@@ -153,8 +153,11 @@ impl PartitionIndex {
         context.check(trailer.identity, held)?;
         let known = context.known_hashes(held)?;
         let mut decoded = Self::decode(trailer, index)?;
-        let places = known.into_iter().map(|known| (known.domain, decoded.place_of_hash(known.key, known.hash)));
-        let known = KnownKeys::new(places);
+        let parts = known.into_iter().map(|known| {
+            let PartitionPlace { number, hash, .. } = decoded.place_of_hash(known.key, known.hash);
+            (number, KnownPart { domain: known.domain, hash })
+        });
+        let known = KnownKeys::new(parts);
         let kinds = context.kinds.cloned().unwrap_or_default();
         if known.is_some() || !kinds.is_empty() || !held.field().is_empty() {
             let (answered, held) = (context.answered(held), held.field().into());

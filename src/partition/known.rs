@@ -6,15 +6,22 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use super::PartitionPlace;
 use crate::error::BlockError;
 use crate::hash::{Domain, HashIdentity, KeyHash};
+
+/// What a partition must hold of a known key: the key, or a part of this domain.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct KnownPart {
+    pub(super) domain: Option<Domain>,
+    /// Inside the partition.
+    pub(super) hash: KeyHash,
+}
 
 /// The known keys of one container.
 #[derive(Debug)]
 pub(super) struct KnownKeys {
-    /// The partitions that must hold known keys, each with what it must hold: hashes inside it, and their domains.
-    partitions: Box<[(u32, Vec<(Option<Domain>, KeyHash)>)]>,
+    /// The partitions that must hold known keys, each with what it must hold.
+    partitions: Box<[(u32, Vec<KnownPart>)]>,
     /// A bit for each that was found to hold them; the two highest bits are the verdict.
     seen: AtomicU64,
 }
@@ -29,14 +36,14 @@ const REFUSED: u64 = 1 << 62;
 const MAX_PARTITIONS: usize = 62;
 
 impl KnownKeys {
-    /// `None` if there are none.
-    pub(super) fn new(places: impl Iterator<Item = (Option<Domain>, PartitionPlace)>) -> Option<Self> {
-        let mut partitions: Vec<(u32, Vec<(Option<Domain>, KeyHash)>)> = Vec::new();
-        for (domain, PartitionPlace { number, hash, .. }) in places {
-            if let Some((_, hashes)) = partitions.iter_mut().find(|(other, _)| *other == number) {
-                hashes.push((domain, hash));
+    /// Those of parts and their partitions. `None` if there are none.
+    pub(super) fn new(parts: impl Iterator<Item = (u32, KnownPart)>) -> Option<Self> {
+        let mut partitions: Vec<(u32, Vec<KnownPart>)> = Vec::new();
+        for (number, part) in parts {
+            if let Some((_, held)) = partitions.iter_mut().find(|(other, _)| *other == number) {
+                held.push(part);
             } else if partitions.len() < MAX_PARTITIONS {
-                partitions.push((number, vec![(domain, hash)]));
+                partitions.push((number, vec![part]));
             }
         }
         (!partitions.is_empty()).then(|| Self { partitions: partitions.into(), seen: AtomicU64::new(0) })
@@ -44,8 +51,8 @@ impl KnownKeys {
 
     /// The bytes that it takes beside itself.
     pub(super) fn memory_bytes(&self) -> usize {
-        let hashes: usize = self.partitions.iter().map(|(_, hashes)| size_of_val(&hashes[..])).sum();
-        size_of_val(&*self.partitions) + hashes
+        let parts: usize = self.partitions.iter().map(|(_, parts)| size_of_val(&parts[..])).sum();
+        size_of_val(&*self.partitions) + parts
     }
 
     /// The partitions that must hold known keys and were not seen to, while there is no verdict.
@@ -84,8 +91,8 @@ impl KnownKeys {
         may_contain: impl Fn(KeyHash) -> bool,
     ) -> Result<(), BlockError> {
         let own = self.partitions.iter().enumerate().find(|(_, (other, _))| *other == number);
-        if let Some((bit, (_, hashes))) = own {
-            let holds_all = hashes.iter().all(|&(_, hash)| may_contain(hash));
+        if let Some((bit, (_, parts))) = own {
+            let holds_all = parts.iter().all(|part| may_contain(part.hash));
             self.seen.fetch_or(if holds_all { 1 << bit } else { REFUSED }, Ordering::AcqRel);
         }
         self.verdict(hash)
@@ -98,7 +105,7 @@ impl KnownKeys {
         let domains = |is_seen: bool| {
             let partitions = self.partitions.iter().enumerate();
             let these = partitions.filter(move |(bit, _)| (seen >> bit & 1 == 1) == is_seen);
-            these.flat_map(|(_, (_, hashes))| hashes.iter().map(|&(domain, _)| domain))
+            these.flat_map(|(_, (_, parts))| parts.iter().map(|part| part.domain))
         };
         if domains(false).all(|domain| domains(true).any(|confirmed| confirmed == domain)) {
             self.seen.fetch_or(ACCEPTED, Ordering::AcqRel);

@@ -110,7 +110,10 @@ impl TableFilter {
         options: &ReadOptions,
     ) -> Result<Self, TableError> {
         let key_parts = reader.key_parts_of(shared);
-        let context = reader.context_of(&key_parts);
+        // Of whole keys under a public seed, equal identities prove equal hashes.
+        let has_known = !reader.is_known_by_identity(shared);
+        let known: Vec<&[u8]> = parts.properties.bounds().filter(|_| has_known).collect();
+        let context = reader.context_of(&key_parts).with_known_keys(&known);
         let place = match filter {
             FilterHandle::Partitioned(handle) => {
                 FilterPlace::Partitions(TablePartitions::read(file, parts, handle, context)?)
@@ -119,12 +122,12 @@ impl TableFilter {
                 let end = parts.read_filter_end(file, handle)?;
                 let checked = FilterBlock::check_end(&end, handle.contents_bytes, context);
                 checked.map_err(|source| refused(file, filter, source))?;
-                FilterPlace::whole(WholeFile::Table { handle, table_id: parts.footer.table_id }, reader)
+                let file = WholeFile::Table { handle, table_id: parts.footer.table_id };
+                let known = known.iter().flat_map(|key| reader.key_hashes(shared, key));
+                FilterPlace::whole(file, reader, known)
             }
         };
-        // Of whole keys under a public seed, equal identities prove equal hashes.
-        let known = reader.known_keys(shared, &parts.properties).filter(|_| !reader.is_known_by_identity(shared));
-        let source = TableFilterSource::new(Arc::clone(file), place, known);
+        let source = TableFilterSource::new(Arc::clone(file), place);
         // Now, and not when it is first probed: in a set, one such table shows that the filters of no table can be
         // trusted.
         source.check_known_keys().map_err(|source| refused(file, filter, source))?;

@@ -148,7 +148,10 @@ impl SidecarFile {
         let key_parts = reader.key_parts_of(shared);
         let context = self.context(reader, &key_parts);
         let bytes = self.sidecar.filter_bytes();
-        let partitions = TablePartitions::of_sidecar(&self.file, bytes, context).map_err(|error| self.named(error))?;
+        let known: Vec<&[u8]> = parts.properties.bounds().collect();
+        let with_known = context.with_known_keys(&known);
+        let partitions =
+            TablePartitions::of_sidecar(&self.file, bytes, with_known).map_err(|error| self.named(error))?;
         let place = match partitions {
             None if options.budget.is_none() => {
                 return Ok((TableFilter::of_block(self.loaded(self.read_filter()?, parts, context)?), shared));
@@ -157,12 +160,13 @@ impl SidecarFile {
                 let end_bytes = bytes.min(MAX_TAIL_BYTES as u64);
                 let end = self.file.read_bytes(bytes - end_bytes, end_bytes)?;
                 FilterBlock::check_end(&end, bytes, context).map_err(|error| self.refused(error.into()))?;
-                FilterPlace::whole(WholeFile::Sidecar(Box::new(self.sidecar.clone())), reader)
+                let file = WholeFile::Sidecar(Box::new(self.sidecar.clone()));
+                let known = known.iter().flat_map(|key| reader.key_hashes(shared, key));
+                FilterPlace::whole(file, reader, known)
             }
             Some(partitions) => FilterPlace::Partitions(partitions),
         };
-        let known = reader.known_keys(shared, &parts.properties);
-        let source = TableFilterSource::new(Arc::clone(&self.file), place, known);
+        let source = TableFilterSource::new(Arc::clone(&self.file), place);
         // Now, as for a table's own filter.
         if !reader.is_known_by_identity(shared) || options.is_hash_strict {
             source.check_known_keys().map_err(|error| self.refused(error.into()))?;

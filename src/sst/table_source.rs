@@ -20,12 +20,11 @@ use crate::sidecar::{Sidecar, SidecarError};
 pub(crate) struct TableFilterSource {
     file: Arc<TableFile>,
     place: FilterPlace,
-    /// Hashes that units must contain, because the table has their keys.
-    known: Box<[(u32, KeyHash)]>,
 }
 
 /// Where the filter is, and what it is checked against.
 pub(crate) enum FilterPlace {
+    /// Their index has the known keys.
     Partitions(TablePartitions),
     /// Boxed, so that it takes nothing where there are partitions.
     Whole(Box<WholeFilter>),
@@ -35,6 +34,8 @@ pub(crate) enum FilterPlace {
 pub(crate) struct WholeFilter {
     file: WholeFile,
     reader: Arc<Reader>,
+    /// Hashes that it must contain, because the table has their keys.
+    known: Box<[KeyHash]>,
 }
 
 /// The file that a whole filter is in.
@@ -57,10 +58,10 @@ impl WholeFilter {
 
     fn load(&self, file: &TableFile) -> Result<FilterBlock<Bytes>, BlockError> {
         let context = self.reader.load_context();
-        match &self.file {
+        let block = match &self.file {
             WholeFile::Table { handle, table_id } => {
                 let contents = file.read_contents(TablePart::Filter, *handle, table_id).map_err(reason)?;
-                FilterBlock::load(contents, context)
+                FilterBlock::load(contents, context)?
             }
             WholeFile::Sidecar(sidecar) => {
                 let (bytes, expected) = (sidecar.filter_bytes(), sidecar.filter_checksum());
@@ -68,15 +69,18 @@ impl WholeFilter {
                 // Of a file that was opened again by its name: another sidecar may be there now.
                 let damaged =
                     |got| BlockError::Unreadable { reason: SidecarError::FilterChecksum { expected, got }.to_string() };
-                FilterBlock::load(filter.map_err(damaged)?, context.with_file_id(sidecar.table().file_id()))
+                FilterBlock::load(filter.map_err(damaged)?, context.with_file_id(sidecar.table().file_id()))?
             }
-        }
+        };
+        let holds_known = self.known.iter().all(|&hash| block.may_contain_added(hash));
+        if holds_known { Ok(block) } else { Err(BlockError::KnownKeyAbsent { hash: block.hash_identity() }) }
     }
 }
 
 impl FilterPlace {
-    pub(crate) fn whole(file: WholeFile, reader: &Arc<Reader>) -> Self {
-        Self::Whole(Box::new(WholeFilter { file, reader: Arc::clone(reader) }))
+    /// A whole filter, which must contain `known`.
+    pub(crate) fn whole(file: WholeFile, reader: &Arc<Reader>, known: impl Iterator<Item = KeyHash>) -> Self {
+        Self::Whole(Box::new(WholeFilter { file, reader: Arc::clone(reader), known: known.collect() }))
     }
 
     pub(crate) fn layout(&self) -> FilterLayout {
@@ -85,59 +89,35 @@ impl FilterPlace {
             Self::Partitions(partitions) => FilterLayout::Partitioned(Arc::clone(&partitions.index)),
         }
     }
-
-    /// The unit that holds a key, and the key's hash in it.
-    fn unit(&self, key: &[u8], hash: KeyHash) -> (u32, KeyHash) {
-        match self {
-            Self::Whole(_) => (0, hash),
-            Self::Partitions(partitions) => {
-                let place = partitions.index.place_of_hash(key, hash);
-                (place.number, place.hash)
-            }
-        }
-    }
 }
 
 impl TableFilterSource {
-    /// The source of the filter at `place`, which holds the known keys of these hashes.
-    pub(crate) fn new<'a>(
-        file: Arc<TableFile>,
-        place: FilterPlace,
-        known: impl Iterator<Item = (&'a [u8], KeyHash)>,
-    ) -> Self {
-        let known = known.map(|(key, hash)| place.unit(key, hash)).collect();
-        Self { file, place, known }
+    pub(crate) const fn new(file: Arc<TableFile>, place: FilterPlace) -> Self {
+        Self { file, place }
     }
 
     pub(crate) fn layout(&self) -> FilterLayout {
         self.place.layout()
     }
 
-    /// Reads the units of the known keys, and compares. At least one must be readable: hashes that nothing confirms
-    /// would find other keys absent in other units.
+    /// Reads what must hold known keys, and looks whether it does.
     pub(crate) fn check_known_keys(&self) -> Result<(), BlockError> {
-        let mut units: Vec<u32> = self.known.iter().map(|&(unit, _)| unit).collect();
-        units.dedup();
-        let (mut is_confirmed, mut unreadable) = (false, None);
-        for unit in units {
-            match self.load(unit) {
-                Ok(_) => is_confirmed = true,
-                Err(reason @ BlockError::KnownKeyAbsent { .. }) => return Err(reason),
-                Err(reason) => unreadable = Some(reason),
+        match &self.place {
+            FilterPlace::Partitions(partitions) => {
+                partitions.index.check_known_keys(|number| self.load(number).map(FilterBlock::into_inner))
             }
+            FilterPlace::Whole(filter) if filter.known.is_empty() => Ok(()),
+            FilterPlace::Whole(filter) => filter.load(&self.file).map(drop),
         }
-        unreadable.filter(|_| !is_confirmed).map_or(Ok(()), Err)
     }
 }
 
 impl FilterSource for TableFilterSource {
     fn load(&self, unit: u32) -> Result<FilterBlock<Bytes>, BlockError> {
-        let block = match &self.place {
-            FilterPlace::Partitions(partitions) => partitions.read_block(&self.file, unit).map_err(reason)?,
-            FilterPlace::Whole(filter) => filter.load(&self.file)?,
-        };
-        let lacks_known = self.known.iter().any(|&(other, hash)| other == unit && !block.may_contain_added(hash));
-        if lacks_known { Err(BlockError::KnownKeyAbsent { hash: block.hash_identity() }) } else { Ok(block) }
+        match &self.place {
+            FilterPlace::Partitions(partitions) => partitions.read_block(&self.file, unit).map_err(reason),
+            FilterPlace::Whole(filter) => filter.load(&self.file),
+        }
     }
 }
 

@@ -601,7 +601,8 @@ fn a_partitioned_sidecar_is_read_by_partitions_and_loses_no_key() {
         let opened = table.stats().bytes_read;
         assert!(!table.may_contain_key(b"user:002500 is absent") || !table.may_contain_key(b"user:002501 is absent"));
         let read = table.stats().bytes_read - opened;
-        assert!((1..=2 * 1_100).contains(&read), "{read} bytes for two probes");
+        // Of the two keys, and before them of the table's first and last.
+        assert!((1..=4 * 1_100).contains(&read), "{read} bytes for two probes");
         assert_no_key_is_lost(&table, 5_000, "partitions");
         let absent = (0..2_000).filter(|key| !table.may_contain_key(format!("user:{key:06}x").as_bytes())).count();
         assert!(absent > 1_900, "{absent} of 2000 absent keys");
