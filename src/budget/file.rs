@@ -3,8 +3,12 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use super::unit::{Counted, Unit};
 use super::{FilterLayout, FilterSource};
+use crate::block::FilterBlock;
+use crate::error::BlockError;
 use crate::hash::KeyHash;
 use crate::partition::{PartitionIndex, PartitionPlace};
 use crate::stats::FilterStats;
@@ -53,6 +57,19 @@ impl File {
             }
         };
         Self { source, units, partitions, counts: Counts::default() }
+    }
+
+    /// Reads a unit, and calls `on_read` before each read: those that must hold known keys are read first, while they
+    /// have not been seen to.
+    pub(super) fn load(&self, number: u32, on_read: impl Fn()) -> Result<FilterBlock<Bytes>, BlockError> {
+        let read = |number| {
+            on_read();
+            self.source.load(number)
+        };
+        if let Some(index) = &self.partitions {
+            index.check_known_keys(|number| read(number).map(FilterBlock::into_inner))?;
+        }
+        read(number)
     }
 
     /// The unit that holds the key.

@@ -137,7 +137,7 @@ impl BudgetedFilter {
 
     /// Reads a partition, or a filter that has none as number 0, and keeps nothing of it.
     pub(crate) fn read(&self, number: u32) -> Result<FilterBlock<Bytes>, BlockError> {
-        self.file.source.load(number)
+        self.file.load(number, || ())
     }
 
     #[inline]

@@ -234,15 +234,8 @@ impl Pool {
     }
 
     fn read(&self, file: &File, number: u32, whole_bytes: u64) -> Result<FilterBlock<Bytes>, BlockError> {
-        // No partition is used before those that must hold known keys were seen to.
-        if let Some(index) = &file.partitions {
-            index.check_known_keys(|number| {
-                self.counts.loads.fetch_add(1, Ordering::Relaxed);
-                file.source.load(number).map(FilterBlock::into_inner)
-            })?;
-        }
-        self.counts.loads.fetch_add(1, Ordering::Relaxed);
-        let block = file.source.load(number)?.verified()?;
+        let count = || _ = self.counts.loads.fetch_add(1, Ordering::Relaxed);
+        let block = file.load(number, count)?.verified()?;
         let got = block.as_bytes().len() as u64;
         self.counts.loaded_bytes.fetch_add(got, Ordering::Relaxed);
         if got != whole_bytes {

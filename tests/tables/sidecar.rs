@@ -598,6 +598,9 @@ fn a_partitioned_sidecar_is_read_by_partitions_and_loses_no_key() {
         let table = open(&files, ReadOptions::default());
         assert!(table.sidecar_problem().is_none(), "{:?}", table.sidecar_problem());
         assert!(table.sidecar().is_some() && table.filter_budget().is_some());
+        // Each is readable at once, though none is used before those of the first and last key were seen to.
+        let unread = open(&files, ReadOptions::default());
+        assert!((0..unread.partition_index().unwrap().partitions()).all(|n| unread.read_partition(n).unwrap().is_ok()));
         let opened = table.stats().bytes_read;
         assert!(!table.may_contain_key(b"user:002500 is absent") || !table.may_contain_key(b"user:002501 is absent"));
         let read = table.stats().bytes_read - opened;

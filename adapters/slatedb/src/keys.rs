@@ -169,9 +169,7 @@ impl Hashing {
         match target {
             FilterTarget::Point(key) if self.keys.parts.has_whole_keys() => block.may_contain(self.hasher.hash(key)),
             FilterTarget::Point(key) => block.may_contain_prefix(&self.keys.parts.key(&self.hasher, key)),
-            FilterTarget::Prefix(prefix) => {
-                block.may_contain_prefix(&self.keys.parts.prefix(&self.hasher, prefix))
-            }
+            FilterTarget::Prefix(prefix) => block.may_contain_prefix(&self.keys.parts.prefix(&self.hasher, prefix)),
             FilterTarget::Range { .. } => true,
         }
     }
