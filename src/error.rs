@@ -187,8 +187,9 @@ pub enum BlockError {
         got: String,
     },
     /// The filter does not answer for the parts of keys that a probe is for: it was written before the store had their
-    /// extractor, or with another one or another hash, or it was loaded by a reader that does not name them
-    /// ([`LoadContext::with_key_parts`](crate::LoadContext::with_key_parts)).
+    /// extractor, or with another one or another hash, or its reader does not name them
+    /// ([`LoadContext::with_key_parts`](crate::LoadContext::with_key_parts)), or gives known keys of which none has
+    /// such a part ([`LoadContext::with_known_keys`](crate::LoadContext::with_known_keys)).
     PartNotHeld,
     /// Known keys were given for a filter in partitions, and not all partitions that must hold one were read yet: see
     /// [`PartitionIndex::check_known_keys`](crate::partition::PartitionIndex::check_known_keys).
@@ -292,10 +293,14 @@ impl fmt::Display for BlockError {
             }
             Self::PartNotHeld => f.write_str(
                 "parts of keys: expected a filter that holds the probed part by the probe's hash, loaded by a \
-                     reader that names it (LoadContext::with_key_parts), got another",
+                     reader that names it (LoadContext::with_key_parts) and has a known key with one, if any, got another",
             ),
             Self::KnownKeysUnchecked { partition } => {
-                write!(f, "known keys: expected partition {partition} first, which must hold one, got another")
+                write!(
+                    f,
+                    "known keys: expected all partitions that must hold one to be read first \
+                     (PartitionIndex::check_known_keys), got partition {partition} unread"
+                )
             }
             Self::RangeFilter => write!(
                 f,

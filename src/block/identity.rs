@@ -55,15 +55,6 @@ pub struct LoadContext<'a> {
     pub(crate) kinds: Option<&'a KindRegistry>,
 }
 
-/// A hash that a filter must have, because its file has the key.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct KnownHash<'a> {
-    pub(crate) key: &'a [u8],
-    /// `None` for the whole key.
-    pub(crate) domain: Option<Domain>,
-    pub(crate) hash: KeyHash,
-}
-
 /// Which parts of keys a reader probes for.
 #[derive(Clone, Copy, Debug)]
 enum Wanted<'a> {
@@ -114,12 +105,13 @@ impl<'a> LoadContext<'a> {
 
     /// The filter must contain these keys of the file, for instance its smallest and largest. Do not use a shortened
     /// index separator or the bound of a range tombstone: the filter does not hold those. An empty list checks nothing.
-    /// If all files begin or end with the same keys (sentinels), add one from the middle. Give a key inside the domain
-    /// of each extractor: a key outside shows nothing of an extractor that changed under its name.
+    /// If all files begin or end with the same keys (sentinels), add one from the middle. Add one inside the domain of
+    /// each extractor that has neither: a prefix probe by an extractor of which no known key has a part answers "may be
+    /// present", because nothing has confirmed it.
     ///
     /// A filter of other keys passes with its false positive rate per known key: at 1 %, two keys detect 99.99 % of
     /// such filters. Only this check detects a custom hash that changed while its tag did not. No partition of a filter
-    /// opens before those that must hold these keys were read and found to hold them.
+    /// opens before all that must hold these keys were read and found to hold them; if one cannot be read, none does.
     ///
     /// They need the reader's hasher: a context made of a [`HashIdentity`] alone refuses every block if it has known
     /// keys.
@@ -145,36 +137,43 @@ impl<'a> LoadContext<'a> {
         }
     }
 
-    /// A bit for each extractor of a filter whose parts the reader names: it answers no probe for others, because known
-    /// keys are not checked by them.
+    /// A bit for each extractor of a filter whose parts the reader names, and of whose parts a known key has one, if
+    /// there are known keys. It answers no probe for others, because nothing has confirmed them.
     pub(crate) fn answered(&self, held: HeldParts<'_>) -> u64 {
-        let is_named = |domain| match self.parts {
+        let is_confirmed =
+            |domain| self.known_keys.is_empty() || self.known_parts().any(|(_, part, _)| part == Some(domain));
+        let is_answered = |domain| match self.parts {
             Wanted::WholeKeys => false,
-            Wanted::These(parts) | Wanted::All(parts) => parts.domains().any(|named| named == domain),
+            Wanted::These(parts) | Wanted::All(parts) => {
+                parts.domains().any(|named| named == domain) && is_confirmed(domain)
+            }
             Wanted::Any => true,
         };
-        held.domains().enumerate().fold(0, |bits, (bit, domain)| bits | u64::from(is_named(domain)) << bit)
+        held.domains().enumerate().fold(0, |bits, (bit, domain)| bits | u64::from(is_answered(domain)) << bit)
     }
 
     /// The known keys, each with all hashes by which a filter of these parts holds it and answers its reader: whole
     /// keys, named or not, and the parts that are named.
-    pub(crate) fn known_hashes(&self, held: HeldParts<'_>) -> Result<Vec<KnownHash<'a>>, BlockError> {
-        if self.known_keys.is_empty() {
-            return Ok(Vec::new());
+    pub(crate) fn known_hashes(&self, held: HeldParts<'_>) -> Result<Vec<(&'a [u8], KeyHash)>, BlockError> {
+        if !self.known_keys.is_empty() && self.hasher.is_none() {
+            return Err(BlockError::Unreadable {
+                reason: "known keys: expected a context made with the reader's hasher, got one of a hash identity"
+                    .into(),
+            });
         }
-        let without_hasher = || BlockError::Unreadable {
-            reason: "known keys: expected a context made with the reader's hasher, got one of a hash identity".into(),
-        };
-        let hasher = self.hasher.ok_or_else(without_hasher)?;
-        let whole_keys = KeyParts::whole_keys();
-        let named = if let Wanted::These(parts) | Wanted::All(parts) = self.parts { parts } else { &whole_keys };
-        let hashes_of = |&key: &&'a [u8]| {
-            let whole = (None, hasher.hash(key));
-            let parts = named.hashes(hasher, key).filter(|(domain, _)| domain.is_some());
-            let hashes = core::iter::once(whole).chain(parts).filter(|&(domain, _)| held.has(domain));
-            hashes.map(|(domain, hash)| KnownHash { key, domain, hash }).collect::<Vec<_>>()
-        };
-        Ok(self.known_keys.iter().flat_map(hashes_of).collect())
+        Ok(self.known_parts().filter(|&(_, domain, _)| held.has(domain)).map(|(key, _, hash)| (key, hash)).collect())
+    }
+
+    /// The known keys with their hashes, and the domains of these: `None` for a whole key.
+    fn known_parts(&self) -> impl Iterator<Item = (&'a [u8], Option<Domain>, KeyHash)> {
+        let named = if let Wanted::These(parts) | Wanted::All(parts) = self.parts { Some(parts) } else { None };
+        self.hasher.into_iter().flat_map(move |hasher| {
+            self.known_keys.iter().flat_map(move |&key| {
+                let parts = named.into_iter().flat_map(move |parts| parts.hashes(hasher, key));
+                let parts = parts.filter(|(domain, _)| domain.is_some());
+                core::iter::once((None, hasher.hash(key))).chain(parts).map(move |(domain, hash)| (key, domain, hash))
+            })
+        })
     }
 
     /// The block may be of one of these kinds, too.

@@ -12,7 +12,8 @@ use crate::hash::{HashIdentity, KeyHash, PreparedPrefix};
 ///
 /// A partition is verified once: by [`load`](Self::load), or after [`open`](Self::open) when it is first probed, so
 /// that a mapped container is read only where it is used. One that is damaged answers "may be present" for its own keys
-/// only, and [`problems`](Self::problems) names it.
+/// only, unless it must hold a [known key](crate::LoadContext::with_known_keys): then no other opens either.
+/// [`problems`](Self::problems) names it.
 ///
 /// Beside the container's bytes it takes, whatever they claim, at most eleven times their number, and of a container
 /// that was written with partitions of some KiB, a few percent.

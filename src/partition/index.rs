@@ -5,7 +5,7 @@ use core::ops::Range;
 
 use super::PartitionCut;
 use super::bounds::{Bounds, GROUP};
-use super::known::{KnownKeys, KnownPart};
+use super::known::KnownKeys;
 use super::trailer::ContainerTrailer;
 use crate::block::{FilterBlock, HeldParts, KindRegistry, LoadContext};
 use crate::codec::{LINE_BYTES, checksum, take_varint};
@@ -153,11 +153,11 @@ impl PartitionIndex {
         context.check(trailer.identity, held)?;
         let known = context.known_hashes(held)?;
         let mut decoded = Self::decode(trailer, index)?;
-        let parts = known.into_iter().map(|known| {
-            let PartitionPlace { number, hash, .. } = decoded.place_of_hash(known.key, known.hash);
-            (number, KnownPart { domain: known.domain, hash })
+        let places = known.into_iter().map(|(key, hash)| {
+            let PartitionPlace { number, hash, .. } = decoded.place_of_hash(key, hash);
+            (number, hash)
         });
-        let known = KnownKeys::new(parts);
+        let known = KnownKeys::new(places);
         let kinds = context.kinds.cloned().unwrap_or_default();
         if known.is_some() || !kinds.is_empty() || !held.field().is_empty() {
             let (answered, held) = (context.answered(held), held.field().into());
@@ -196,35 +196,31 @@ impl PartitionIndex {
         Ok(Self { trailer, entries, aux, bounds, partition_bytes, extras: None })
     }
 
-    /// The partitions that must hold known keys and were not read yet, while that decides something.
+    /// The partitions that must hold known keys and were not read yet.
     pub fn unchecked_partitions(&self) -> impl Iterator<Item = u32> + '_ {
         self.known().into_iter().flat_map(KnownKeys::unchecked)
     }
 
     /// Reads the partitions that must hold [known keys](LoadContext::with_known_keys), and looks whether they do. Reads
-    /// nothing if that is known, or if there are no such keys. A partition that cannot be read decides nothing, if
-    /// others hold known keys, and parts of keys of each extractor of which it must hold one.
+    /// nothing if that is known, or if there are no such keys.
     ///
     /// # Errors
     ///
     /// [`BlockError::KnownKeyAbsent`]: the filter was built with another hash of the same identity, or is another
-    /// file's. What `read` gives for a partition without which nothing is decided. In both cases no partition opens.
+    /// file's. What `read` gives for the first partition that cannot be read: it may be tried again. In both cases no
+    /// partition opens.
     pub fn check_known_keys<D: AsRef<[u8]>>(
         &self,
         mut read: impl FnMut(u32) -> Result<D, BlockError>,
     ) -> Result<(), BlockError> {
-        let mut unreadable = None;
         for number in self.unchecked_partitions().collect::<Vec<_>>() {
             match read(number).and_then(|block| self.open(number, block).map(drop)) {
                 // Others are still to be read.
                 Ok(()) | Err(BlockError::KnownKeysUnchecked { .. }) => {}
-                Err(refused @ BlockError::KnownKeyAbsent { .. }) => return Err(refused),
-                Err(problem) => unreadable = Some(problem),
+                Err(problem) => return Err(problem),
             }
         }
-        let Some(known) = self.known() else { return Ok(()) };
-        known.accept_if_confirmed();
-        known.verdict(self.hash_identity()).map_err(|unchecked| unreadable.unwrap_or(unchecked))
+        self.known().map_or(Ok(()), |known| known.verdict(self.hash_identity()))
     }
 
     /// The partition that holds the key if any does. `hash` is the whole key's, by the hasher of the container. In a

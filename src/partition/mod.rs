@@ -18,7 +18,8 @@
 //! is a whole container in memory, or mapped.
 //!
 //! Each partition has its own checksum, and says by itself why it fell back to another kind of filter. A partition that
-//! is damaged, or has no filter, answers "may be present" for its own keys only.
+//! is damaged, or has no filter, answers "may be present" for its own keys only; a damaged one that must hold a
+//! [known key](crate::LoadContext::with_known_keys), for those of all.
 //!
 //! ```
 //! use std::sync::Arc;

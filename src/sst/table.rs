@@ -524,7 +524,8 @@ impl Table {
     /// # Errors
     ///
     /// [`BlockError`] when the partition has no filter, is damaged or cannot be read, or when there is none of this
-    /// number.
+    /// number. When one that must hold the table's first or last key is damaged or does not, no partition is read, unless
+    /// their presence follows from the filter's identity.
     #[must_use]
     pub fn read_partition(&self, number: u32) -> Option<Result<FilterBlock<Bytes>, BlockError>> {
         Some(self.filter.as_ref()?.partitioned()?.read(number))

@@ -148,7 +148,9 @@ impl SidecarFile {
         let key_parts = reader.key_parts_of(shared);
         let context = self.context(reader, &key_parts);
         let bytes = self.sidecar.filter_bytes();
-        let known: Vec<&[u8]> = parts.properties.bounds().collect();
+        // As for a table's own filter; a sidecar names the table's data by their checksum.
+        let has_known = options.is_hash_strict || !reader.is_known_by_identity(shared);
+        let known: Vec<&[u8]> = parts.properties.bounds().filter(|_| has_known).collect();
         let with_known = context.with_known_keys(&known);
         let partitions =
             TablePartitions::of_sidecar(&self.file, bytes, with_known).map_err(|error| self.named(error))?;
@@ -168,9 +170,7 @@ impl SidecarFile {
         };
         let source = TableFilterSource::new(Arc::clone(&self.file), place);
         // Now, as for a table's own filter.
-        if !reader.is_known_by_identity(shared) || options.is_hash_strict {
-            source.check_known_keys().map_err(|error| self.refused(error.into()))?;
-        }
+        source.check_known_keys().map_err(|error| self.refused(error.into()))?;
         Ok((TableFilter::registered(source, options), shared))
     }
 

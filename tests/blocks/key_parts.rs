@@ -164,6 +164,24 @@ fn whole_keys_are_checked_by_known_ones_whether_the_reader_names_them_or_not() {
     }
 }
 
+/// What nothing has confirmed is not answered: of an extractor that changed under its name, a file whose known keys are
+/// outside its domain would lose nearly all prefixes.
+#[test]
+fn a_part_that_no_known_key_has_is_not_answered() {
+    let hasher = KeyHasher::default();
+    let parts = KeyParts::extracted(Arc::new(FixedPrefix::new(4)));
+    let outside: &[u8] = b"a";
+    let (one, both) = ([outside], [outside, b"t000:000000"]);
+    for (known, is_answered) in [(&one[..], false), (&both, true)] {
+        let context = LoadContext::new(&hasher).with_key_parts(&parts).with_known_keys(known);
+        let block = FilterBlock::load(block_of(&parts), context).unwrap();
+        let containers = CUTS.map(|cut| PartitionedFilter::load(container_of(&parts, cut), context).unwrap());
+        let absent = parts.prefix(&hasher, b"none");
+        assert_eq!(block.may_contain_prefix(&absent), !is_answered);
+        assert!(containers.iter().all(|filter| filter.may_contain_prefix(&absent) != is_answered));
+    }
+}
+
 /// The bytes up to a colon. What comes behind a prefix may move it, so that no part follows from prefixes.
 #[derive(Debug)]
 struct UpToLastColon;

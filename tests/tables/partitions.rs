@@ -299,14 +299,17 @@ fn a_custom_hash_that_changed_while_its_tag_did_not_loses_no_key() {
 }
 
 #[test]
-fn a_secret_seed_that_no_readable_partition_confirms_is_not_trusted() {
+fn a_secret_seed_that_an_unreadable_partition_of_a_known_key_does_not_confirm_is_not_trusted() {
     let (one, other) = (KeyHasher::with_secret_seed(1), KeyHasher::custom(9, |_| sstfilter::KeyHash::mix(0)));
     let bytes = bytes_of(&options(PartitionCut::KeyRange).with_context(BuildContext::new(&one)));
     let read = ReadOptions::default().with_hasher(one);
     let table = open(&bytes, &read);
     let filter = table.layout().region(TablePart::Filter).unwrap().clone();
     let (first, last) = (filter.offset + 1_000, filter.offset + filter.bytes - 200);
-    for (damage, is_used) in [(vec![first], true), (vec![last], true), (vec![first, last], false)] {
+    let middle = filter.offset + filter.bytes / 2;
+    for (damage, is_used) in
+        [(vec![middle], true), (vec![first], false), (vec![last], false), (vec![first, last], false)]
+    {
         let mut damaged = bytes.to_vec();
         damage.iter().for_each(|&byte| damaged[usize::try_from(byte).unwrap()] ^= 1);
         let table = open(&damaged.into(), &read);
