@@ -53,7 +53,7 @@ pub struct RibbonKind {
     max_attempts: u32,
     /// Sections of about 3 MB that one build leaves to the next; otherwise the system would clear fresh pages for every
     /// file.
-    idle_sections: Arc<Mutex<Vec<Section>>>,
+    pub(super) idle_sections: Arc<Mutex<Vec<Section>>>,
 }
 
 /// Above this many keys Ribbon is smaller than Bloom at every rate that it offers.
@@ -163,7 +163,6 @@ impl Kind for RibbonKind {
         let built = build::build(hashes, plan.columns(), self.max_attempts, limits.threads, &mut section);
         if let Ok(mut idle) = self.idle_sections.lock()
             && idle.len() < MOST_KEPT
-            && section.bytes() <= LARGEST_KEPT
         {
             idle.push(section);
         }
@@ -202,6 +201,3 @@ fn smaller_from(columns: Columns, bloom_size: BitsPerKey) -> u64 {
 
 /// The most sections kept for reuse: one for each concurrent build.
 const MOST_KEPT: usize = 8;
-
-/// A section larger than this met badly mixed hashes; it is freed instead of kept.
-const LARGEST_KEPT: u64 = 4 << 20;

@@ -241,6 +241,30 @@ fn a_planned_size_is_exceeded_by_a_sixteenth_at_most_however_hashes_crowd() {
     }
 }
 
+#[test]
+fn builds_leave_their_memory_to_the_next_ones_and_keep_up_to_eight_sections_of_4_mib() {
+    let kind = RibbonKind::configure(rate(0.01)).unwrap();
+    let idle = || kind.idle_sections.lock().unwrap();
+    // The last two have a whole section each. In the last one half of the keys crowd in one bucket.
+    let crowds = |key: u64, mixed: u64| if key.is_multiple_of(2) { mixed >> 24 } else { mixed };
+    for (keys, are_mixed) in [(5_000, true), (272_000, true), (280_000, true), (280_000, false)] {
+        let mixed = (0..keys).map(|key| (key, KeyHash::mix(key).get()));
+        let hashes = mixed.map(|(key, mixed)| if are_mixed { mixed } else { crowds(key, mixed) });
+        let mut hashes: Vec<KeyHash> = hashes.map(KeyHash::from_well_mixed).collect();
+        hashes.sort_unstable();
+        kind.clone().build(&kind.plan(keys).unwrap(), &hashes, BuildLimits::default()).unwrap();
+        assert_eq!(idle().len(), 1);
+        assert!(idle()[0].bytes() <= 4 << 20, "{keys} keys: {} bytes", idle()[0].bytes());
+    }
+    assert!(idle()[0].bytes() > 3 << 20);
+    // As many builds as ever at the same time leave no more than eight.
+    for (before, after) in [(7, 7), (8, 8), (9, 8)] {
+        idle().resize_with(before, Default::default);
+        kind.build(&kind.plan(1_024).unwrap(), &[], BuildLimits::default()).unwrap();
+        assert_eq!(idle().len(), after);
+    }
+}
+
 /// `BuildLimits` is public, so a kind of one's own that wraps this one can pass on any number.
 #[test]
 fn limits_of_no_threads_build_on_one() {

@@ -235,6 +235,16 @@ fn every_key_is_found_by_every_instruction_set_one_by_one_and_in_batches() {
     }
 }
 
+/// What a build takes is planned by its own keys, whatever the memory was used for before.
+#[test]
+fn a_section_that_served_a_smaller_file_is_no_larger_than_a_new_one() {
+    let [mut new, mut used] = [0; 2].map(|_| Section::default());
+    used.reset(0, 1_000 * WIDTH);
+    used.reset(0, 1_001 * WIDTH);
+    new.reset(0, 1_001 * WIDTH);
+    assert_eq!(used.bytes(), new.bytes());
+}
+
 #[test]
 fn a_section_counts_a_bit_a_row_and_a_result_for_each_of_its_slots() {
     let mut section = Section::default();
