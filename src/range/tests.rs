@@ -12,7 +12,7 @@ use super::lines::Portable;
 use super::plan::{HashedPlan, MapPlan, OrderedPlan, RangeUnits};
 use super::policy::RangePolicy;
 use super::{KeyRange, NextKey, RangeBuilder, RangeContext, RangeFilter};
-use crate::block::MatchBitmap;
+use crate::block::{FileId, MatchBitmap};
 use crate::effort;
 use crate::filter::kind::FallbackReason;
 use crate::hash::{DelimitedPrefix, FixedPrefix, KeyExtractor, KeyHasher, mix64};
@@ -432,4 +432,65 @@ fn a_batch_answers_like_single_probes() {
             assert_eq!(matches.may_contain(index), filter.may_hold(*range), "{range:?}");
         }
     }
+}
+
+/// Keys of files: numbers; numbers after one long prefix; and clusters of numbers with long prefixes of their own, so
+/// that most bytes of a filter are those of separators.
+fn file_keys(keys: u64) -> [(&'static str, BTreeSet<Key>); 3] {
+    let numbers = (0..keys).map(|key| big_endian(mix64(key)).to_vec());
+    let prefixed = numbers.clone().map(|number| [vec![b'p'; 60], number].concat());
+    let cluster =
+        |key: u64| [vec![b'p'; 60], big_endian(mix64(key / 300)).repeat(9), big_endian(key).to_vec()].concat();
+    [
+        ("numbers", numbers.collect()),
+        ("prefixed numbers", prefixed.collect()),
+        ("clusters", (0..keys).map(cluster).collect()),
+    ]
+}
+
+/// A writer that cuts files by size adds it to that of the data.
+#[test]
+fn an_estimate_is_within_a_key_and_three_percent_of_the_block() {
+    let context = BuildContext::new(&KeyHasher::default());
+    for (what, keys) in [0, 1, 50, 1_000, 20_000].into_iter().flat_map(file_keys) {
+        let units = RangeUnits::integer(8).unwrap();
+        let hashed = [hashed(units.clone(), 9, 192, 4), hashed(units, 0, 20, 4)].into_iter();
+        // Integers of the other keys are all the same.
+        let hashed = hashed.filter(|_| what == "numbers");
+        for plan in hashed.chain([ordered(7, 224), ordered(0, 60)]) {
+            let policy = RangePolicy { plan };
+            let mut builders = [context.clone(), context.clone().with_file_id(FileId::new(b"a file").unwrap())]
+                .map(|context| policy.builder(&context));
+            builders.iter_mut().for_each(|builder| keys.iter().for_each(|key| builder.add_key(key)));
+            let [estimate, of_bound] = builders.each_ref().map(RangeBuilder::estimated_bytes);
+            let [block, bound] = builders.map(|builder| builder.finish().block.unwrap().len() as u64);
+            assert_eq!((of_bound - estimate, bound - block), (8, 8), "a file's fingerprint");
+            let most_off = keys.first().map_or(0, Vec::len) as u64 + 16 + block * 3 / 100;
+            let policy = policy.plan;
+            assert!(estimate.abs_diff(block) <= most_off, "{} {what}, {policy:?}: {estimate}, {block}", keys.len());
+        }
+    }
+    let mut refused = RangePolicy { plan: ordered(7, 224) }.builder(&context);
+    refused.add_range_tombstone();
+    assert_eq!(refused.estimated_bytes(), 0);
+}
+
+#[test]
+fn a_report_says_how_much_a_build_held() {
+    let peak_and_block = |plan: MapPlan, keys: &BTreeSet<Key>| {
+        let mut builder = RangePolicy { plan }.builder(&BuildContext::new(&KeyHasher::default()));
+        keys.iter().for_each(|key| builder.add_key(key));
+        let report = builder.finish().report;
+        (report.peak_build_bytes, report.block_bytes)
+    };
+    let [(_, numbers), ..] = file_keys(20_000);
+    // 16 bytes for each key and as much again; the memory for keys may be half empty.
+    let (peak, _) = peak_and_block(hashed(RangeUnits::integer(8).unwrap(), 9, 192, 4), &numbers);
+    assert!((20_000 * 32..=20_000 * 64).contains(&peak), "{peak}");
+    // Twice the payload: a trailer has 60 bytes here.
+    let (peak, block) = peak_and_block(ordered(7, 224), &numbers);
+    assert_eq!(peak, (block - 60) * 2);
+    // The keys of an unfinished segment.
+    let (peak, _) = peak_and_block(ordered(7, 224), &(0..100).map(|key| vec![key; 10_000]).collect());
+    assert!((1_000_000..=2_100_000).contains(&peak), "{peak}");
 }

@@ -107,6 +107,11 @@ impl LineWriter {
         self.rank + u64::from(self.current.codes)
     }
 
+    /// Bytes of the low bits so far.
+    pub(in crate::range) fn low_bytes(&self) -> u64 {
+        self.packed.bytes.len() as u64 + u64::from(self.packed.filled.div_ceil(8))
+    }
+
     /// Bytes written so far.
     pub(in crate::range) fn bytes(&self) -> u64 {
         (self.lines.len() + self.packed.bytes.len() + self.overflow.len()) as u64
@@ -293,6 +298,21 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_writer_counts_the_bytes_of_complete_lines_their_overflow_and_the_low_bits() {
+        let mut writer = LineWriter::uniform(8);
+        assert_eq!((writer.bytes(), writer.low_bytes()), (0, 0));
+        // An overfull line of two runs, and eight codes of the next: whole words of low bits.
+        (0..232).for_each(|cell| writer.push(0, cell * 2));
+        (0..8).for_each(|cell| writer.push(1, cell));
+        assert_eq!((writer.bytes(), writer.low_bytes()), (64 + 240 + 2 * 4, 240));
+        // One more code waits in a word that is not complete.
+        writer.push(1, 8);
+        assert_eq!((writer.bytes(), writer.low_bytes()), (64 + 240 + 2 * 4, 241));
+        let written = writer.finish(2).unwrap();
+        assert_eq!([written.lines.len(), written.lows.len(), written.overflow.len()], [2 * 64, 248 + 8, 2 * 4]);
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! Building ordered codes from keys as they come.
 
 use super::super::lines::{LINE_CODES, LineWriter, WrittenLines};
-use super::super::params::{CodeMap, MAX_ORDERED_LOW_BITS, MAX_SHARED_BYTES, OrderedMap, QUOTIENT_BITS, RangeShape};
+use super::super::params::{
+    CodeMap, LINE_BYTES, MAX_ORDERED_LOW_BITS, MAX_SHARED_BYTES, OrderedMap, QUOTIENT_BITS, RangeShape, SEGMENT_BYTES,
+};
 use super::super::plan::OrderedPlan;
 use super::super::window::{WINDOW_BITS, head, window};
 use crate::codec::{common_prefix, put_u32, put_u64};
@@ -155,9 +157,13 @@ impl OrderedBuilder {
 
     /// Bytes of the payload if it were finished now, about.
     pub(in crate::range) fn estimated_bytes(&self) -> u64 {
-        let segments = self.records.len() as u64 + 1;
-        let current = self.current.len() as u64 * u64::from(self.plan.low_bits) / 8 + 64;
-        self.lines.bytes() + segments * 16 + current + self.separators.bytes.len() as u64
+        let (segments, keys) = (self.records.len(), self.current.len() as u64);
+        // Of a separator, the tails have what follows the common bytes and the eight in its segment.
+        let outside = segments * (self.common_bytes + 8);
+        let tails = self.common_bytes + self.separators.bytes.len().saturating_sub(outside);
+        let low_bytes = (keys * u64::from(self.plan.low_bits)).div_ceil(8) + 8;
+        let segments = segments as u64 + u64::from(keys > 0);
+        segments * (LINE_BYTES + SEGMENT_BYTES) + self.lines.low_bytes() + low_bytes + tails as u64
     }
 
     /// Bytes held, what is written included.
@@ -243,4 +249,23 @@ fn least_shift(first: u128, last: u128, cell_bits: u32) -> u32 {
         shift += 1;
     }
     shift
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_builder_counts_keys_separators_and_records_with_their_spare_memory_and_what_is_written() {
+        let mut builder = OrderedBuilder::new(OrderedPlan { low_bits: 7, segment_keys: 10 });
+        builder.current = Keys { bytes: Vec::with_capacity(1_000), ends: Vec::with_capacity(20) };
+        builder.separators = Keys { bytes: Vec::with_capacity(300), ends: Vec::with_capacity(40) };
+        builder.records = Vec::with_capacity(50);
+        // Two segments are closed, and the line of the first is complete.
+        (0..21).for_each(|key| builder.add(&[key; 5]));
+        let in_vectors = 1_000 + 300 + (20 + 40) * size_of::<usize>() + 50 * size_of::<Record>();
+        let written = builder.lines.bytes();
+        assert!(written >= LINE_BYTES);
+        assert_eq!(builder.buffer_bytes(), written + in_vectors as u64);
+    }
 }
