@@ -193,3 +193,38 @@ impl RemoveKeys for CuckooFilter {
         self.remove(hash)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::filter::register_blocked_bloom::WordLayout;
+    use crate::units::FalsePositiveRate;
+
+    fn one_of_each_kind() -> [Box<dyn DynamicFilter>; 4] {
+        let (hash, rate) = (HashIdentity::custom(1), FalsePositiveRate::ONE_PERCENT);
+        [
+            Box::new(StandardBloom::for_rate(hash, 1_000, rate).unwrap()),
+            Box::new(CountingBloom::for_rate(hash, 1_000, rate).unwrap()),
+            Box::new(RegisterBlockedBloom::with_shape(hash, 1 << 10, WordLayout::TwoBits).unwrap()),
+            Box::new(CuckooFilter::for_rate(hash, 1_000, rate).unwrap()),
+        ]
+    }
+
+    #[test]
+    fn many_keys_are_inserted_as_one_by_one_and_clearing_leaves_a_new_filter() {
+        let hashes: Vec<KeyHash> = (0..500).map(KeyHash::mix).collect();
+        let filters = one_of_each_kind().into_iter().zip(one_of_each_kind()).zip(one_of_each_kind());
+        for ((mut one_by_one, mut at_once), new) in filters {
+            let kind = new.kind();
+            hashes.iter().for_each(|&hash| one_by_one.try_insert(hash).unwrap());
+            at_once.try_insert_all(&hashes).unwrap();
+            assert!(hashes.iter().all(|&hash| at_once.contains(hash)), "{kind:?}");
+            assert!((480..=520).contains(&at_once.keys()), "{kind:?}: {}", at_once.keys());
+            assert_eq!(at_once.to_block(), one_by_one.to_block(), "{kind:?}");
+
+            at_once.clear();
+            assert!(!hashes.iter().any(|&hash| at_once.contains(hash)), "{kind:?}");
+            assert_eq!((at_once.keys(), at_once.to_block()), (0, new.to_block()), "{kind:?}");
+        }
+    }
+}

@@ -461,6 +461,18 @@ mod tests {
     }
 
     #[test]
+    fn all_prefixes_of_the_first_keys_are_looked_at_and_those_of_later_ones_in_turn_up_to_the_whole_key() {
+        for key_bytes in [0, 1, 5, 64, 100] {
+            let first = (0..WATCHED_KEYS).map(|keys| watched_lengths(keys, key_bytes));
+            assert!(first.into_iter().all(|lengths| lengths == (0..=key_bytes.min(WATCHED_BYTES))));
+            let later = (WATCHED_KEYS..=WATCHED_KEYS + key_bytes).map(|keys| watched_lengths(keys, key_bytes));
+            let mut later: Vec<_> = later.map(RangeInclusive::into_inner).collect();
+            later.sort_unstable();
+            assert_eq!(later, (0..=key_bytes).map(|length| (length, length)).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
     fn a_key_has_its_own_hash_and_one_for_each_part() {
         let (hasher, parts) = (KeyHasher::default(), three_parts());
         let hashes = |key: &[u8]| parts.hashes(&hasher, key).map(|(_, hash)| hash).collect::<Vec<_>>();

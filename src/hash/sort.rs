@@ -250,6 +250,16 @@ mod tests {
     }
 
     #[test]
+    fn a_scratch_counts_the_copy_the_ends_and_a_window_for_each_run() {
+        assert_eq!(SortScratch::of_threads(8).bytes(), 0);
+        let window = || WindowScratch { bin_ends: Vec::with_capacity(30), gathered: Vec::with_capacity(40) };
+        let of_runs = |runs| SortScratch { threads: 2, spare: Vec::with_capacity(1_000), runs, window: window() };
+        assert_eq!(of_runs(Vec::new()).bytes(), 1_000 * 8 + (30 * 4 + 40 * 8));
+        let runs = vec![Vec::with_capacity(100), Vec::with_capacity(200), Vec::with_capacity(300)];
+        assert_eq!(of_runs(runs).bytes(), 1_000 * 8 + 600 * 4 + 3 * (30 * 4 + 40 * 8));
+    }
+
+    #[test]
     fn mixed_hashes_are_sorted_at_every_size() {
         for count in [0, 1, 2, 127, 128, 129, 1_000, 4_095, 4_096, 4_097, 8_192, 100_000, 1_000_000] {
             check((0..count).map(KeyHash::mix).collect(), &format!("{count} hashes"));

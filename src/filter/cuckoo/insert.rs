@@ -234,6 +234,23 @@ mod tests {
         }
     }
 
+    /// The table of visited buckets would make each insert a quarter slower.
+    #[test]
+    fn searches_do_without_a_table_of_visited_buckets_until_the_filter_is_nearly_full() {
+        let shape = CuckooShape::with_tag_bits(100_000, 12).unwrap();
+        let mut payload = vec![0; usize::try_from(shape.payload_bytes()).unwrap()];
+        let mut table = Buckets::<_, u128>::new(shape, payload.as_mut_slice()).unwrap();
+        let mut search = Search::default();
+        let mut insert_up_to_percent = |from: u64, to: u64, search: &mut Search| {
+            let keys = shape.places() * from / 100..shape.places() * to / 100;
+            keys.for_each(|key| assert!(table.insert(&shape.candidates(KeyHash::mix(key)), search)));
+        };
+        insert_up_to_percent(0, 80, &mut search);
+        assert!(!search.nodes.is_empty() && search.visited.nodes.is_empty(), "evictions, and none far away");
+        insert_up_to_percent(80, 96, &mut search);
+        assert_eq!(search.visited.nodes.len(), ENTRIES);
+    }
+
     #[test]
     fn a_list_holds_each_bucket_once_and_1024_at_most() {
         let (mut nodes, mut visited) = (Vec::new(), Visited::default());

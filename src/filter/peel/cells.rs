@@ -169,7 +169,7 @@ impl CellSums {
         if self.added > self.hashes.len() as u64 {
             return Err(AttemptError::Retry);
         }
-        let order = if self.hashes.len() as u64 > 1 << 32 {
+        let order = if PeelOrder::is_wide(self.hashes.len() as u64) {
             self.peel_into(placement, reserve, zeroed(self.added)?).map(PeelOrder::Wide)
         } else {
             self.peel_into(placement, reserve, zeroed(self.added)?).map(PeelOrder::Narrow)

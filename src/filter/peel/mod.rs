@@ -84,9 +84,14 @@ pub(crate) enum PeelOrder {
 }
 
 impl PeelOrder {
+    /// Whether 32 bits cannot number so many cells.
+    fn is_wide(cells: u64) -> bool {
+        cells > 1 << 32
+    }
+
     /// Bytes for each key, by the number of cells.
     pub(crate) fn bytes_per_key(cells: u64) -> u64 {
-        if cells > 1 << 32 { 8 } else { 4 }
+        if Self::is_wide(cells) { 8 } else { 4 }
     }
 
     /// Bytes held.

@@ -86,6 +86,35 @@ fn far_more_keys_than_announced_are_an_error_and_take_no_more_memory() {
     assert_eq!(done, Err(BuildFailure::AttemptsExhausted.into()));
 }
 
+/// A pass takes part in the memory for as many keys as announced, and may be three quarters full of distinct ones.
+#[test]
+fn three_quarters_of_the_memory_of_a_pass_may_be_distinct_keys_and_not_one_more() {
+    // All in the first pass.
+    let of_pass = (0..).map(KeyHash::mix).filter(|hash| map_to_range(mix64(hash.get()), PASSES) == 0);
+    for (announced, capacity) in [(1, 4_096), (16_384, 4_096), (40_000, 10_000)] {
+        let added = |distinct: usize| {
+            // The memory is full when the last one comes, which is a repeated one.
+            let hashes: Vec<KeyHash> = of_pass.clone().take(distinct).collect();
+            let read = || hashes.iter().cycle().take(capacity + 1).copied();
+            let mut added = 0;
+            add_distinct(read, announced, |part| {
+                added += part.len();
+                Ok(())
+            })?;
+            Ok(added)
+        };
+        assert_eq!(added(capacity / 4 * 3), Ok(capacity / 4 * 3), "{announced} announced");
+        let refused = Err(AttemptError::Fatal(BuildFailure::AttemptsExhausted));
+        assert_eq!(added(capacity / 4 * 3 + 1), refused, "{announced} announced");
+    }
+}
+
+#[test]
+fn the_order_takes_four_bytes_a_key_as_long_as_32_bits_number_all_cells() {
+    let bytes = [1, 1 << 32, (1 << 32) + 1, u64::MAX].map(PeelOrder::bytes_per_key);
+    assert_eq!(bytes, [4, 4, 8, 8]);
+}
+
 #[test]
 fn more_cells_than_there_is_memory_for_are_refused() {
     assert_eq!(CellSums::new(1 << 60).err(), Some(BuildFailure::NoMemory));

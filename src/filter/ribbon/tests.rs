@@ -5,7 +5,7 @@ use super::build;
 use super::columns::Columns;
 use super::equation::{BUCKET_SLOTS, THRESHOLDS, WIDTH, coefficients, result};
 use super::layer::Layer;
-use super::section::{solve_section, split_into_sections};
+use super::section::{section_bytes, solve_section, split_into_sections};
 use super::shape::RibbonShape;
 use crate::filter::{BuiltPayload, FilterShape};
 use crate::hash::{KeyHash, mix64};
@@ -233,6 +233,31 @@ fn every_key_is_found_by_every_instruction_set_one_by_one_and_in_batches() {
             assert!(hashes.iter().all(|&hash| built.shape.may_contain(payload, hash)), "{set}, {keys} keys");
         });
     }
+}
+
+#[test]
+fn the_reported_peak_of_a_build_is_what_its_largest_step_holds() {
+    let (columns, mut section) = (Columns::new(7, 20_000).unwrap(), Section::default());
+    // One layer, whose hashes are so few that sorting takes no memory: they and the mapped ones.
+    let built = build::build(&key_hashes(100, 5), columns, 64, 1, &mut section).unwrap();
+    assert_eq!(built.peak_bytes, section.bytes() + built.payload.capacity() as u64 + 2 * 100 * 8);
+
+    let keys = 600_000;
+    let hashes = key_hashes(keys, 5);
+    let peak_and_more = |threads, section: &mut Section| {
+        let built = build::build(&hashes, columns, 64, threads, section).unwrap();
+        let layers = built.shape.layers().to_vec();
+        let before = section.bytes() + built.payload.capacity() as u64 + layers[0].threshold_words() * 8;
+        (layers, built.peak_bytes - before)
+    };
+    // On one thread the sort of the bumped keys takes most: the keys, their copy, and the ends of windows and bins.
+    let (layers, more) = peak_and_more(1, &mut section);
+    let bumped = (layers[1].slots - WIDTH) * 1_000 / 960;
+    assert!((bumped * 16..bumped * 16 + 40_000).contains(&more), "{more} bytes for {bumped} keys");
+    // On two it is the two sections, while the bumped keys are collected. The calling thread's section has its final
+    // size from the build before, whichever pieces it takes now.
+    let (layers, more) = peak_and_more(2, &mut section);
+    assert_eq!(more, 2 * keys / 16 * 8 + section_bytes(layers[0].slots));
 }
 
 /// What a build takes is planned by its own keys, whatever the memory was used for before.
