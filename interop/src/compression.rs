@@ -153,6 +153,8 @@ fn zstd(_stored: &[u8]) -> Result<Vec<u8>, Undecoded> {
 
 #[cfg(test)]
 mod tests {
+    #[cfg(feature = "zstd")]
+    use super::MAX_DECOMPRESSED_BYTES;
     use super::{Numbering, Undecoded, decompress};
 
     const ROCKSDB: Numbering = Numbering::RocksDb { format_version: 5 };
@@ -163,6 +165,75 @@ mod tests {
             assert!(matches!(decompress(codec, b"xx", ROCKSDB), Err(Undecoded::Unsupported(_))), "{codec}");
         }
         assert!(matches!(decompress(7, b"xx", Numbering::LevelDb), Err(Undecoded::Unsupported(_))));
+    }
+
+    #[test]
+    fn codecs_of_rocksdb_are_called_by_their_names() {
+        let name = |codec, format_version| match decompress(codec, b"xx", Numbering::RocksDb { format_version }) {
+            Err(Undecoded::Unsupported(name)) => name,
+            other => panic!("{codec}: {other:?}"),
+        };
+        let names =
+            [(2, "zlib"), (3, "bzip2"), (4, "LZ4"), (5, "LZ4"), (6, "Xpress"), (7, "Zstandard"), (0x40, "Zstandard")];
+        for (codec, expected) in names {
+            assert_eq!(name(codec, 1), format!("compression by {expected} as of format version 1"));
+        }
+        assert_eq!(name(6, 2), "compression by Xpress");
+        assert_eq!(name(0x80, 2), "compression type 0x80");
+    }
+
+    /// A build without codecs is tested by `cargo test -p sstfilter-interop --lib --no-default-features`.
+    #[cfg(not(any(feature = "snappy", feature = "lz4", feature = "zstd")))]
+    #[test]
+    fn codecs_that_are_left_out_of_a_build_say_so() {
+        let codecs = [
+            (1, ROCKSDB, "Snappy"),
+            (4, ROCKSDB, "LZ4"),
+            (7, ROCKSDB, "Zstandard"),
+            (7, Numbering::Pebble, "Zstandard"),
+            (2, Numbering::LevelDb, "Zstandard"),
+        ];
+        for (codec, numbering, name) in codecs {
+            let expected = format!("compression by {name} (a build without that feature)");
+            assert_eq!(decompress(codec, b"xx", numbering), Err(Undecoded::Unsupported(expected)));
+        }
+    }
+
+    /// A frame of `blocks` blocks, each of which repeats a byte 131,072 times, and `more` of the byte.
+    #[cfg(feature = "zstd")]
+    fn zstd_frame(blocks: usize, more: u32) -> Vec<u8> {
+        // No length and no checksum; a window of 128 KiB, which is also the most that a block may have.
+        let mut frame = vec![0x28, 0xb5, 0x2f, 0xfd, 0x00, 0x38];
+        let repeated = |length: u32, is_last: bool| {
+            let [low, middle, high, _] = (length << 3 | 1 << 1 | u32::from(is_last)).to_le_bytes();
+            [low, middle, high, b'a']
+        };
+        (0..blocks).for_each(|_| frame.extend(repeated(128 << 10, false)));
+        frame.extend(repeated(more, true));
+        frame
+    }
+
+    #[cfg(feature = "zstd")]
+    #[test]
+    fn what_zstd_expands_to_more_than_64_mib_is_malformed() {
+        let contents = decompress(2, &zstd_frame(511, 128 << 10), Numbering::LevelDb).expect("64 MiB");
+        assert!(contents.len() == MAX_DECOMPRESSED_BYTES && contents.iter().all(|&byte| byte == b'a'));
+        let problem = "expected at most 67108864 bytes".to_owned();
+        let refused = decompress(2, &zstd_frame(512, 1), Numbering::LevelDb);
+        assert!(refused == Err(Undecoded::Malformed(problem)), "{:?}", refused.map(|contents| contents.len()));
+    }
+
+    #[cfg(feature = "zstd")]
+    #[test]
+    fn a_length_that_zstd_does_not_have_is_malformed() {
+        let with_length = |length: u8| [&[length], &zstd_frame(0, 100)[..]].concat();
+        for numbering in [ROCKSDB, Numbering::Pebble] {
+            assert_eq!(decompress(7, &with_length(100), numbering), Ok(vec![b'a'; 100]));
+            for (length, expected) in [(99, "expected 99 bytes, got 100"), (101, "expected 101 bytes, got 100")] {
+                let refused = decompress(7, &with_length(length), numbering);
+                assert_eq!(refused, Err(Undecoded::Malformed(expected.into())));
+            }
+        }
     }
 
     #[cfg(feature = "lz4")]

@@ -327,6 +327,27 @@ mod tests {
     }
 
     #[test]
+    fn a_sequence_number_is_shown_as_the_number_that_its_bytes_are() {
+        let shown = |value: &[u8]| {
+            let table = properties(&[(name::GLOBAL_SEQUENCE_NUMBER, value)]);
+            let readable = table.readable().next().map(|(_, value)| value);
+            (table.global_sequence_number(), readable.expect("a property"))
+        };
+        assert_eq!(shown(&[7, 1, 0, 0, 0, 0, 0, 0]), (Some(263), PropertyValue::Number(263)));
+        assert_eq!(shown(&[7, 1, 0]), (None, PropertyValue::Bytes(vec![7, 1, 0])), "too short");
+    }
+
+    #[test]
+    fn an_extractor_or_a_filter_policy_of_no_name_is_none() {
+        let extractor =
+            |stored: &[u8]| properties(&[(name::PREFIX_EXTRACTOR, stored)]).prefix_extractor().map(str::to_owned);
+        assert_eq!([b"".as_slice(), b"nullptr"].map(extractor), [None, None]);
+        assert_eq!(extractor(b"rocksdb.Noop").as_deref(), Some("rocksdb.Noop"));
+        let policy = |stored: &[u8]| properties(&[(name::FILTER_POLICY, stored)]).filter_policy().map(str::to_owned);
+        assert_eq!((policy(b""), policy(b"ribbonfilter").as_deref()), (None, Some("ribbonfilter")));
+    }
+
+    #[test]
     fn a_switch_is_on_off_or_not_known() {
         let on = properties(&[]);
         assert_eq!(switch(&on, name::WHOLE_KEY_FILTERING), Ok(true));

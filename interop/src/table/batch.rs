@@ -275,3 +275,22 @@ impl GroupProbes<'_, '_> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{BatchAnswers, Error};
+    use crate::error::Part;
+
+    #[test]
+    fn a_reason_is_given_once_and_only_the_first_ones_are_given() {
+        let reason = |offset| Error::Malformed { part: Part::Partition, offset, problem: "damage".into() };
+        let first: Vec<_> = (0..BatchAnswers::MAX_REASONS as u64).map(reason).collect();
+        let mut answers = BatchAnswers::default();
+        for offset in [0, 0, 1, 0, 1] {
+            answers.add_reason(reason(offset));
+        }
+        assert_eq!(answers.reasons, first[..2]);
+        (0..100).for_each(|offset| answers.add_reason(reason(offset)));
+        assert_eq!(answers.reasons, first);
+    }
+}

@@ -218,3 +218,51 @@ fn open_index<R: RandomAccess>(
     blocks.push(IndexedBlock { part: Part::Index, handle, result });
     handles
 }
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::compression::Numbering;
+    use crate::format::checksum::{ChecksumType, Checksums};
+
+    /// An index of columns that leads to this many blocks of no contents, one right behind the other, in a file whose
+    /// blocks end there.
+    fn opened(rows: u16, blocks_end: usize) -> (Vec<BlockHandle>, Result<(), Error>) {
+        let [low, high] = rows.to_le_bytes();
+        // Four columns begin at 27: separators and properties of no bytes, and sizes of zero, each one byte that says
+        // so; offsets have two bytes each, aligned.
+        let sizes = 30 + 2 * usize::from(rows);
+        let begins = [27, 28, sizes, sizes + 1];
+        let mut file = vec![1, 4, 0, low, high, 0, 0];
+        for (kind, begin) in [3, 2, 2, 3].into_iter().zip(begins) {
+            file.push(kind);
+            file.extend(u32::try_from(begin).expect("small").to_le_bytes());
+        }
+        file.extend([0, 2]);
+        file.resize(30, 0);
+        (0..rows).for_each(|row| file.extend((row * 5).to_le_bytes()));
+        file.extend([0, 0, 0]);
+        let handle = BlockHandle { offset: 0, size: file.len() as u64 };
+        // No compression, and no checksum.
+        file.resize(blocks_end, 0);
+        let checksums = Checksums::without_context(ChecksumType::None);
+        let blocks_end = file.len() as u64;
+        let file = TableFile { reader: Bytes::from(file), checksums, numbering: Numbering::Pebble, blocks_end };
+        let mut blocks = Vec::new();
+        let handles = open_index(&file, handle, None, &mut blocks);
+        assert_eq!(blocks.iter().map(|block| (block.part, block.handle)).collect::<Vec<_>>(), [(Part::Index, handle)]);
+        (handles, blocks.remove(0).result)
+    }
+
+    #[test]
+    fn an_index_leads_to_no_more_blocks_than_the_file_has_room_for_trailers() {
+        let (handles, result) = opened(100, 500);
+        assert_eq!((handles.len(), result), (100, Ok(())));
+        assert_eq!(handles.last(), Some(&BlockHandle { offset: 495, size: 0 }));
+        let (handles, result) = opened(100, 499);
+        assert!(handles.is_empty());
+        assert!(result.expect_err("a block too many").to_string().contains("at most 99 rows, got 100"));
+    }
+}

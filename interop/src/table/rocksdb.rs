@@ -208,7 +208,20 @@ fn built_in_codecs(properties: &Properties) -> Result<(), Error> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Properties, built_in_codecs, name};
+    use super::{IndexType, Properties, built_in_codecs, index_type, name};
+
+    #[test]
+    fn an_index_type_is_one_that_is_known_or_an_error_and_a_missing_one_is_the_plain_one() {
+        let of = |value: &[u8]| index_type(&Properties::from_pairs(vec![(name::INDEX_TYPE.into(), value.into())]));
+        assert_eq!(index_type(&Properties::EMPTY), Ok(IndexType::Plain));
+        let known = [IndexType::Plain, IndexType::Plain, IndexType::TwoLevels, IndexType::WithFirstKeys];
+        for (number, expected) in (0..).zip(known) {
+            assert_eq!(of(&[number, 0, 0, 0]), Ok(expected), "{number}");
+        }
+        for unknown in [&[][..], &[2], &[2, 0, 0], &[2, 0, 0, 0, 0], &[4, 0, 0, 0], &[0, 0, 0, 1]] {
+            assert!(of(unknown).is_err(), "{unknown:?}");
+        }
+    }
 
     #[test]
     fn control_characters_of_a_compression_manager_are_shown_escaped() {

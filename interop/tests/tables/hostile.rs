@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::Bytes;
 use sstfilter::sst::RandomAccess;
 use sstfilter_interop::{
-    BatchAnswer, BlockHandle, BlockState, Error, KeyBatch, LevelDbFilterBlockBuilder, Part, Probe, Table,
+    BatchAnswer, BlockHandle, BlockState, Coverage, Error, KeyBatch, LevelDbFilterBlockBuilder, Part, Probe, Table,
 };
 
 use crate::fixtures;
@@ -44,6 +44,22 @@ fn options_that_are_not_known_make_a_filter_unusable() {
     assert_unusable(&prefixes, "neither");
     assert_eq!(prefixes.clone().property(extractor, b"rocksdb.FixedPrefix.3").open().probe(b"key"), Probe::Absent);
     assert_eq!(prefixes.property(extractor, b"rocksdb.FixedPrefix.4").open().probe(b"key"), Probe::MaybePresent);
+}
+
+#[test]
+fn a_filter_says_what_of_the_keys_it_holds() {
+    let whole_keys = Forged::with_filter(empty_filter());
+    let nothing = whole_keys.clone().property("rocksdb.block.based.table.whole.key.filtering", b"0");
+    let extractor =
+        |forged: &Forged, name: &str| forged.clone().property("rocksdb.prefix.extractor.name", name.as_bytes());
+    let coverage = |forged: &Forged| forged.open().filter_info().expect("a filter").coverage;
+    let name = "rocksdb.FixedPrefix.3";
+    assert_eq!(coverage(&whole_keys), Coverage::WholeKeys);
+    assert_eq!(coverage(&extractor(&whole_keys, name)), Coverage::WholeKeysAndPrefixes(name.into()));
+    assert_eq!(coverage(&extractor(&nothing, name)), Coverage::Prefixes(name.into()));
+    for none in [nothing.clone(), extractor(&nothing, "nullptr"), whole_keys.property("rocksdb.comparator", b"mine")] {
+        assert_eq!(coverage(&none), Coverage::Unknown);
+    }
 }
 
 #[test]
