@@ -400,3 +400,65 @@ impl<W: Write> Sink<W> {
         BlockHandle { offset: self.position, contents_bytes: contents.len() as u64, checksum }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::partition::PartitionOptions;
+    use crate::units::FalsePositiveRate;
+
+    #[test]
+    fn a_block_longer_than_readers_accept_is_not_written() {
+        let mut sink = Sink { writer: Vec::new(), position: 0, table_id: TableId::from_bytes([3; 16]) };
+        let max = most_contents_bytes(TablePart::Metaindex);
+        // Three varints, here of one, one and two bytes, and a restart point.
+        let block = |bytes: u64| {
+            let mut block = BlockBuilder::new(1);
+            block.add(b"", Some(&vec![0; usize::try_from(bytes - 4 - 8).unwrap()]));
+            assert_eq!(block.bytes(), bytes);
+            block
+        };
+        for longer in [1, 2] {
+            match sink.write_block(TablePart::Metaindex, &mut block(max + longer)) {
+                Err(TableError::BlockTooLarge { block: TablePart::Metaindex, max: allowed, got }) => {
+                    assert_eq!((allowed, got), (max, max + longer));
+                }
+                other => panic!("{other:?}"),
+            }
+            assert!(sink.writer.is_empty());
+        }
+        let handle = sink.write_block(TablePart::Metaindex, &mut block(max)).unwrap();
+        assert_eq!((handle.offset, handle.contents_bytes, sink.position), (0, max, max + BLOCK_TRAILER_BYTES as u64));
+        assert_eq!(sink.writer.len() as u64, sink.position);
+    }
+
+    /// [`FIXED_BLOCKS_ESTIMATE`] has room for names that these tables do not have, some hundred bytes, and a filter is
+    /// behind up to 63 zeros, for which the estimate has 32.
+    #[test]
+    fn the_estimate_of_a_table_is_too_high_by_as_much_as_its_constants_say() {
+        let ordered = RangePolicy::ordered(FalsePositiveRate::ONE_PERCENT).unwrap();
+        let (without, bloom) = (TableOptions::default().without_filter(), TableOptions::default());
+        let partitioned = bloom.clone().with_partitioned_filter(PartitionOptions::default());
+        let tables = [
+            ("no filter", without.clone(), 100..=135),
+            ("a filter", bloom.clone(), 40..=132),
+            ("partitions", partitioned, 35..=132),
+            ("a range filter", without.with_range_filter(ordered.clone()), 40..=132),
+            ("both filters", bloom.with_range_filter(ordered), 25..=132),
+        ];
+        let every_count = |table| (0..3_000).step_by(97).map(move |count| (table, count));
+        for ((what, options, expected), count) in tables.iter().flat_map(every_count) {
+            let mut builder = TableBuilder::new(Vec::new(), options).unwrap();
+            (0..count).for_each(|key| builder.add(format!("key{:06}", key * 7).as_bytes(), &[7; 20]).unwrap());
+            let estimate = builder.estimated_bytes();
+            let filter = builder.filter.as_ref().map_or(0, TableFilterBuilder::estimated_bytes);
+            let range_filter = builder.range_filter.as_ref().map_or(0, |filter| filter.estimated_bytes());
+            let (bytes, summary) = builder.finish().unwrap();
+            // What a filter misjudges of itself is not the table's error.
+            let contents = |bytes: u64| bytes.saturating_sub(BLOCK_TRAILER_BYTES as u64);
+            let filters = contents(summary.filter_bytes) + contents(summary.range_filter_bytes);
+            let excess = estimate + filters - (bytes.len() as u64 + filter + range_filter);
+            assert!(expected.contains(&excess), "{what}, {count} entries: {excess} bytes too many");
+        }
+    }
+}

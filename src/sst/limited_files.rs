@@ -288,3 +288,32 @@ impl Drop for LimitedFile {
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    /// An open file that was read since the hand last came by.
+    fn file() -> Arc<OneFile> {
+        let file = OneFile::new(PathBuf::from("file"), 0);
+        *locked(&file.descriptor) = Some(Arc::new(Bytes::new()));
+        file.was_read.store(true, Ordering::Relaxed);
+        Arc::new(file)
+    }
+
+    #[test]
+    fn the_one_file_that_nobody_reads_is_closed_although_all_were_read_since_the_hand_came_by() {
+        let files: Vec<_> = (0..5).map(|_| file()).collect();
+        let (idle, others) = files.split_last().unwrap();
+        let being_read: Vec<_> = others.iter().map(|file| file.to_read().unwrap()).collect();
+        let mut circle = Circle { files: files.clone(), ..Circle::default() };
+        assert!(circle.take_one().is_some() && locked(&idle.descriptor).is_none());
+        assert!(circle.take_one().is_none(), "all others are being read");
+        assert_eq!(circle.files.len(), 4);
+        drop(being_read);
+        assert!((0..4).all(|_| circle.take_one().is_some()) && circle.take_one().is_none());
+        assert!(circle.files.is_empty());
+    }
+}

@@ -94,3 +94,58 @@ impl TablePartitions {
         file.location(TablePart::Filter, self.start + offset)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hash::KeyHasher;
+    use crate::partition::{PartitionCut, PartitionOptions, PartitionedBuilder};
+    use crate::policy::{BuildContext, KindPolicy};
+
+    /// Where the container begins in the file.
+    const START: u64 = 5_000;
+
+    /// Partitions with bytes beside the first, the second and the last, behind other bytes of a file.
+    fn partitions() -> (Vec<u8>, TablePartitions) {
+        let hasher = KeyHasher::default();
+        let options = PartitionOptions::new(PartitionCut::KeyRange, 1_024).unwrap();
+        let mut builder =
+            PartitionedBuilder::new(Arc::new(KindPolicy::default()), &BuildContext::new(&hasher), options);
+        (0..5_000).for_each(|key| builder.add_key(format!("{key:06}").as_bytes()));
+        let mut built = builder.finish();
+        for (number, aux) in [(0, &b"at the start"[..]), (1, b"seventeen bytes!!"), (built.partitions() - 1, b"last")] {
+            built.set_aux(number, aux).unwrap();
+        }
+        let container = built.seal().unwrap();
+        let tail_bytes = usize::try_from(PartitionIndex::tail_bytes(&container).unwrap()).unwrap();
+        let index = PartitionIndex::load(&container[container.len() - tail_bytes..], &hasher).unwrap();
+        let file = [&vec![0x5a; usize::try_from(START).unwrap()], &container[..]].concat();
+        (file, TablePartitions { index: Arc::new(index), start: START })
+    }
+
+    #[test]
+    fn a_flipped_bit_beside_a_partition_is_found_there_and_in_no_other_partition() {
+        let (mut bytes, partitions) = partitions();
+        let numbers = 0..partitions.index.partitions();
+        let damaged = |bytes: &[u8]| {
+            let file = TableFile::new(Box::new(Bytes::copy_from_slice(bytes)), None).unwrap();
+            assert!(numbers.clone().all(|number| partitions.read_block(&file, number).is_ok()));
+            let errors = numbers.clone().filter_map(|number| partitions.check_aux(&file, number).err());
+            let found = errors.map(|error| match error {
+                TableError::Filter { at, source: BlockError::PartitionChecksum { number, .. } } => (at.offset, number),
+                other => panic!("{other}"),
+            });
+            found.collect::<Vec<_>>()
+        };
+        assert_eq!(damaged(&bytes), []);
+        for number in [0, 1, numbers.end - 1] {
+            let place = partitions.index.aux_place(number).unwrap();
+            for at in [place.start, place.end - 1] {
+                let at = usize::try_from(START + at).unwrap();
+                bytes[at] ^= 1;
+                assert_eq!(damaged(&bytes), [(START + place.start, number)]);
+                bytes[at] ^= 1;
+            }
+        }
+    }
+}
