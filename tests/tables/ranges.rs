@@ -217,6 +217,33 @@ fn versions_scan_ranges_as_sets_do() {
 }
 
 #[test]
+fn a_table_holds_no_range_and_no_prefix_that_its_range_filter_does_not_hold() {
+    let held = entries((0..100).map(|group| key(group << 8, 100)));
+    let count = |table: &Table, holds: fn(&Table, u32) -> bool| (0..99).filter(|&group| holds(table, group)).count();
+    // Of keys, and half way between two of them.
+    let queries: [fn(&Table, u32) -> bool; 4] = [
+        |table, group| table.may_hold(&key(group << 8, 90)..&key(group << 8, 110)),
+        |table, group| table.may_contain_prefix(&key(group << 8, 0)[..4]),
+        |table, group| table.may_hold(&key(group << 8 | 128, 90)..&key(group << 8 | 128, 110)),
+        |table, group| table.may_contain_prefix(&key(group << 8 | 128, 0)[..4]),
+    ];
+    let table = open(&held, None);
+    assert_eq!(queries.map(|query| count(&table, query)), [99; 4], "without a range filter");
+    let table = open(&held, ordered());
+    let [keys, prefixes, no_keys, no_prefixes] = queries.map(|query| count(&table, query));
+    assert_eq!((keys, prefixes), (99, 99));
+    assert!(no_keys <= 10 && no_prefixes <= 10, "{no_keys} and {no_prefixes} of 99");
+    let set = TableSet::new(vec![table]).unwrap();
+    let mut matches = MatchBitmap::default();
+    let no_matches = (0..99_u32).filter(|group| {
+        set.matches_prefix(&key(group << 8 | 128, 0)[..4], &mut matches);
+        matches.may_contain(0)
+    });
+    assert_eq!(no_matches.count(), no_prefixes);
+    assert_eq!(set.tables()[0].range_filter().unwrap().stats().probes(), 0, "nothing is counted");
+}
+
+#[test]
 fn a_scan_between_the_keys_of_all_tables_reads_next_to_no_data_block() {
     let reads = |policy: Option<RangePolicy>| {
         let held = |table: u32| entries((0..40).map(|group| key(group << 24, 100 + table)));

@@ -612,6 +612,48 @@ fn a_partitioned_sidecar_is_read_by_partitions_and_loses_no_key() {
 }
 
 #[test]
+fn verify_finds_a_key_that_a_partition_of_a_sidecar_lacks() {
+    let bytes = table(1, 5_000, b"value");
+    let identity = Table::open_source(bytes.clone(), &ReadOptions::default()).unwrap().identity();
+    for cut in [PartitionCut::KeyRange, PartitionCut::HashRange] {
+        let mut builder =
+            SidecarBuilder::new(Arc::new(KindPolicy::default()), &BuildContext::new(&KeyHasher::default()), &identity)
+                .with_partitions(PartitionOptions::new(cut, 1_024).unwrap());
+        (0..5_000).filter(|key| !(2_500..2_600).contains(key)).for_each(|key| builder.add_key(&name(key)));
+        let lacking = builder.finish().unwrap().bytes.unwrap();
+        let table = open(&files(&bytes, lacking), ReadOptions::default());
+        assert!(table.partition_index().unwrap().partitions() > 3);
+        match table.verify().unwrap_err() {
+            TableError::FalseNegative { at, key, .. } => {
+                assert_eq!(at.path.as_deref(), Some(Path::new(SIDECAR)));
+                assert!((name(2_500)..name(2_600)).contains(&key), "{}", key.escape_ascii());
+            }
+            other => panic!("{other}"),
+        }
+    }
+}
+
+#[test]
+fn verify_names_the_damaged_partition_of_a_sidecar() {
+    let bytes = table(1, 5_000, b"value");
+    for options in partitioned() {
+        let sidecar = built(&bytes, &options);
+        let sound = open(&files(&bytes, sidecar.clone()), ReadOptions::default());
+        for entry in sound.partition_index().unwrap().entries() {
+            let mut damaged = sidecar.to_vec();
+            damaged[usize::try_from(entry.offset + u64::from(entry.block_bytes) / 2).unwrap()] ^= 1;
+            match open(&files(&bytes, damaged), ReadOptions::default()).verify().unwrap_err() {
+                TableError::Sidecar {
+                    source: SidecarError::Filter(BlockError::PartitionChecksum { number, .. }),
+                    ..
+                } => assert_eq!(number, entry.number),
+                other => panic!("partition {}: {other}", entry.number),
+            }
+        }
+    }
+}
+
+#[test]
 fn a_damaged_partitioned_sidecar_loses_no_key_and_verify_says_so() {
     let bytes = table(1, 1_500, b"value");
     for options in partitioned() {

@@ -599,19 +599,23 @@ fn a_hash_that_has_changed_under_its_name_makes_no_version_lose_a_key() {
         let read = ReadOptions::default().with_hasher(changed.clone());
         Arc::new(Table::open_source(bytes_of(number, &entries, &options), &read).unwrap())
     };
-    let set = VersionSet::new();
-    let before = set.apply(VersionEdit::new().add(1, of(1, ["a", "b", "c"]))).unwrap();
-    assert!(before.filter_problem().is_none());
-    let version = set.apply(VersionEdit::new().add(1, of(2, ["d", "e", "f"]))).unwrap();
-    for key in ["a", "b", "c", "d", "e", "f"] {
-        assert_eq!(text(&version, key).as_deref(), Some("value"), "{key}");
-        assert_eq!(version.matches(key.as_bytes()).count(), 1, "{key}");
+    // Tables of level 0 are probed together.
+    for level in [0, 1] {
+        let set = VersionSet::new();
+        let before = set.apply(VersionEdit::new().add(level, of(1, ["a", "b", "c"]))).unwrap();
+        assert!(before.filter_problem().is_none());
+        let version = set.apply(VersionEdit::new().add(level, of(2, ["d", "e", "f"]))).unwrap();
+        for key in ["a", "b", "c", "d", "e", "f"] {
+            assert_eq!(text(&version, key).as_deref(), Some("value"), "{key}");
+            assert_eq!(version.matches(key.as_bytes()).count(), 1, "{key}");
+        }
+        let problem = version.filter_problem();
+        assert!(matches!(problem, Some(BlockError::KnownKeyAbsent { hash }) if hash.id == HashId::Custom));
+        // Not forgotten with the table that showed it.
+        let version = set.apply(VersionEdit::new().remove(level, id(2))).unwrap();
+        assert_eq!(text(&version, "b").as_deref(), Some("value"));
+        assert!(version.filter_problem().is_some());
     }
-    assert!(matches!(version.filter_problem(), Some(BlockError::KnownKeyAbsent { hash }) if hash.id == HashId::Custom));
-    // Not forgotten with the table that showed it.
-    let version = set.apply(VersionEdit::new().remove(1, id(2))).unwrap();
-    assert_eq!(text(&version, "b").as_deref(), Some("value"));
-    assert!(version.filter_problem().is_some());
 }
 
 #[test]
