@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
@@ -630,6 +631,43 @@ fn verify_finds_a_key_that_a_partition_of_a_sidecar_lacks() {
             }
             other => panic!("{other}"),
         }
+    }
+}
+
+/// Declines for the third of its filters.
+#[derive(Debug, Default)]
+struct Moody(AtomicU32);
+
+impl FilterPolicy for Moody {
+    fn name(&self) -> &'static str {
+        "moody"
+    }
+
+    fn builder(&self, context: &BuildContext) -> Option<Box<dyn FilterBuilder>> {
+        (self.0.fetch_add(1, Ordering::Relaxed) != 2).then(|| KindPolicy::default().builder(context))
+    }
+}
+
+#[test]
+fn verify_takes_a_partition_of_a_sidecar_without_a_filter_for_sound_and_finds_damage_behind_it() {
+    let bytes = table(1, 5_000, b"value");
+    let options = PartitionOptions::new(PartitionCut::KeyRange, 1_024).unwrap();
+    let options = TableOptions::default().with_policy(Arc::new(Moody::default())).with_partitioned_filter(options);
+    let sidecar = built(&bytes, &options);
+    let table = open(&files(&bytes, sidecar.clone()), ReadOptions::default());
+    let entries: Vec<_> = table.partition_index().unwrap().entries().collect();
+    let without_filter = entries.iter().position(|entry| entry.block_bytes == 0).expect("one was declined");
+    assert_eq!(table.verify().unwrap().sidecar, FilterVerdict::ContainsAll { keys: 5_000 });
+    assert_no_key_is_lost(&table, 5_000, "a partition without a filter");
+
+    let behind = &entries[without_filter + 1];
+    let mut damaged = sidecar.to_vec();
+    damaged[usize::try_from(behind.offset).unwrap()] ^= 1;
+    match open(&files(&bytes, damaged), ReadOptions::default()).verify().unwrap_err() {
+        TableError::Sidecar { source: SidecarError::Filter(BlockError::PartitionChecksum { number, .. }), .. } => {
+            assert_eq!(number, behind.number);
+        }
+        other => panic!("{other}"),
     }
 }
 
