@@ -291,6 +291,21 @@ mod tests {
     }
 
     #[test]
+    fn a_block_stays_aligned_with_more_parts_than_its_buffer_has_room_for() {
+        let prefixes = (0..20).map(|length| Arc::new(FixedPrefix::new(length)));
+        let held = encode_parts(&prefixes.fold(KeyParts::whole_keys(), |parts, prefix| parts.with_extractor(prefix)));
+        assert!(held.len() > TAIL_CAPACITY);
+        let trailer = Trailer { parts_bytes: held.len() as u16, ..example(None) };
+        // All buffers first: the last one could grow where it is.
+        let payloads: Vec<_> = (0..16).map(|_| AlignedBuffer::zeroed(128).unwrap()).collect();
+        for payload in payloads {
+            let block = trailer.seal_with_parts(payload, HeldParts::of_field(&held)).unwrap();
+            assert_eq!(block.as_ptr().addr() % 64, 0);
+            assert_eq!(Trailer::decode(&block), Ok(trailer));
+        }
+    }
+
+    #[test]
     fn every_flipped_bit_and_every_cut_is_refused() {
         let trailers = [(None, 0), (Some(file()), 0), (None, 20), (Some(file()), 20)];
         for (file, parts_bytes) in trailers {

@@ -91,6 +91,15 @@ fn equal_files_get_equal_shares() {
 }
 
 #[test]
+fn only_a_filter_of_any_size_gets_what_is_left_between_two_points() {
+    let mut curves = Curves::new();
+    let [fixed, any] = [ribbon(7, 7_000), divisible_ribbon(7, 7_000)].map(|curve| curves.number(curve));
+    let planned = |curve| targets(&[demand(10_000.0, 7_000, curve)], &curves, true, 4_500)[0];
+    let four_columns = curves.get(fixed).point(3, 7_000).unwrap().0;
+    assert_eq!((planned(fixed), planned(any)), (four_columns, 4_500));
+}
+
+#[test]
 fn nothing_is_planned_beyond_the_limit_or_the_filter() {
     let mut curves = Curves::new();
     let number = curves.number(divisible_ribbon(7, 7_000));

@@ -441,3 +441,46 @@ fn demand(unit: &Unit) -> Option<Demand> {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{FilterLayout, FilterSource};
+    use super::*;
+    use crate::hash::KeyHasher;
+    use crate::policy::{BuildContext, KindPolicy};
+    use crate::units::FalsePositiveRate;
+
+    #[derive(Debug)]
+    struct Source(Bytes);
+
+    impl FilterSource for Source {
+        fn load(&self, _unit: u32) -> Result<FilterBlock<Bytes>, BlockError> {
+            FilterBlock::load(self.0.clone(), &KeyHasher::default())
+        }
+    }
+
+    #[test]
+    fn a_block_that_a_reader_keeps_from_growing_is_loaded_once_for_each_plan() {
+        let policy = KindPolicy::ribbon(FalsePositiveRate::ONE_PERCENT).unwrap();
+        let mut builder = policy.builder(&BuildContext::new(&KeyHasher::default()));
+        (0..20_000_u32).for_each(|key| builder.add_key(&key.to_le_bytes()));
+        let block = builder.finish().block.unwrap();
+        let bytes = block.len() as u64;
+        let pool = Pool::new(10 * bytes);
+        let file = File::new(FilterLayout::Whole { bytes }, Arc::new(Source(block)));
+        let unit = &file.units[0];
+        let load_under = |plan: u8, planned_bytes: u64| {
+            pool.number.store(plan, Ordering::Relaxed);
+            unit.set_planned_bytes(planned_bytes);
+            let loaded = pool.load(&file, 0, unit, &|_| true).is_some();
+            (loaded, unit.held_bytes() > bytes / 2, pool.counts.loads.load(Ordering::Relaxed))
+        };
+
+        assert_eq!(load_under(1, bytes / 2), (true, false, 1));
+        let reader = unit.held();
+        assert_eq!(load_under(2, bytes / 4 * 3), (true, false, 2));
+        assert_eq!(load_under(2, bytes / 4 * 3), (false, false, 2));
+        drop(reader);
+        assert_eq!(load_under(3, bytes / 4 * 3), (true, true, 3));
+    }
+}

@@ -328,7 +328,7 @@ fn most_hashes(policy: &dyn FilterPolicy, context: &BuildContext, target_bytes: 
 /// Into how many partitions `hashes` hashes are cut, so that hardly any has more than `most`: the mean lies four
 /// standard deviations below. Odd, which keeps distinct hashes distinct inside a partition. `None` beyond the format's
 /// limit.
-fn odd_partitions(hashes: usize, most: usize) -> Option<u32> {
+pub(super) fn odd_partitions(hashes: usize, most: usize) -> Option<u32> {
     let mean = most.saturating_sub(4 * most.isqrt()).max(most / 2).max(1);
     let partitions = hashes.div_ceil(mean) | 1;
     u32::try_from(partitions).ok().filter(|&partitions| partitions <= MAX_PARTITIONS)

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use bytes::Bytes;
 
 use super::bounds::put_item;
+use super::build::odd_partitions;
 use super::trailer::ContainerTrailer;
 use super::{BuiltPartitions, PartitionCut, PartitionIndex, PartitionOptions, PartitionedBuilder, PartitionedFilter};
 use crate::block::{BlockIdentity, FallbackReason, FileId, FilterBlock, FilterReader, HeldParts, LoadContext, Probe};
@@ -94,6 +95,27 @@ fn partitions_are_full_begin_at_lines_and_stay_below_the_target() {
         }
         let full = entries.iter().filter(|entry| entry.block_bytes > 800).count();
         assert!(full + 1 >= entries.len(), "{cut:?}: {full} of {} partitions are full", entries.len());
+    }
+}
+
+#[test]
+fn hashes_are_cut_into_an_odd_number_of_partitions_below_their_target() {
+    // Four standard deviations below the target, but never below half of it.
+    assert_eq!(odd_partitions(60_000, 1_000), Some(69));
+    assert_eq!([odd_partitions(60_001, 16), odd_partitions(60_000, 16)], [Some(7_501); 2]);
+    assert_eq!([odd_partitions(0, 1_000), odd_partitions(1, 0)], [Some(1); 2]);
+    let most = (1 << 24) - 1;
+    assert_eq!([odd_partitions(most, 1), odd_partitions(most + 1, 1)], [Some(most as u32), None]);
+}
+
+#[test]
+fn an_estimate_is_near_what_is_written() {
+    for (cut, count) in CUTS.into_iter().flat_map(|cut| [0, 1, 300, 700, 5_000, 40_000].map(|count| (cut, count))) {
+        let mut builder = builder(bloom(), cut);
+        numbered(count).iter().for_each(|key| builder.add_key(key));
+        let estimated = builder.estimated_bytes();
+        let written = builder.finish().seal().unwrap().len() as u64;
+        assert!(written.abs_diff(estimated) <= written / 16 + 80, "{cut:?}, {count} keys: {written}, not {estimated}");
     }
 }
 
@@ -496,6 +518,31 @@ fn bytes_beside_a_partition_come_back_and_their_damage_is_found() {
     assert!(matches!(index.check_aux(1, b"seventeen bytes.."), Err(BlockError::PartitionChecksum { number: 1, .. })));
     assert!(index.aux_place(last + 1).is_err() && index.open(last + 1, &[][..]).is_err());
     assert!(numbered(3_000).iter().all(|key| probe(&index, &container, key) == Ok(true)));
+}
+
+#[test]
+fn a_byte_that_is_not_zero_between_partitions_is_named() {
+    let container = build(bloom(), PartitionCut::KeyRange, &numbered(3_000)).seal().unwrap();
+    let between = load(&container).aux_place(1).unwrap().end as usize + 2;
+    assert!(between < load(&container).block_place(2).unwrap().start as usize);
+    let mut damaged = container.to_vec();
+    damaged[between] = 1;
+    let filter = PartitionedFilter::load(damaged, &KeyHasher::default()).unwrap();
+    let Err(BlockError::Field { field, got, .. }) = filter.verify() else { panic!("not found") };
+    assert_eq!((field, got), ("byte between partitions", between as u64));
+}
+
+#[test]
+fn the_memory_of_an_index_counts_its_known_keys() {
+    let keys = numbered(3_000);
+    let container = build(bloom(), PartitionCut::KeyRange, &keys).seal().unwrap();
+    let hasher = KeyHasher::default();
+    let with = |known: &[&[u8]]| {
+        let context = LoadContext::new(&hasher).with_known_keys(known);
+        PartitionIndex::load(tail_of(&container), context).unwrap().memory_bytes()
+    };
+    let one_more = with(&[&keys[0], &keys[2_999]]) - with(&[&keys[0]]);
+    assert_eq!(one_more, size_of::<(u32, Vec<KeyHash>, u8)>() + size_of::<KeyHash>());
 }
 
 #[test]
