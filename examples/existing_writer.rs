@@ -4,8 +4,9 @@
 //! build a filter, append its block, and record its position; the reader probes it before it reads the data.
 //!
 //! The block is bound to its file by a random id. The reader passes the id again, with the first and the last key of
-//! the file: an engine keeps all three in its manifest. So the block of another file is rejected even if its checksums
-//! hold.
+//! the file. So the block of another file is rejected even if its checksums hold. The manifest may keep all three here,
+//! because the block is inside the file. An engine with filters in files of their own keeps the id's fingerprint in
+//! the file that holds the keys, and takes first and last key from there: another file may lie in its place.
 //!
 //! ```sh
 //! cargo run --release --example existing_writer

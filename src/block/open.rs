@@ -33,14 +33,14 @@ use crate::kernel::prefetch::prefetch_line;
 /// blocks open and probe them many times.
 ///
 /// ```
-/// use sstfilter::{KindPolicy, BuildContext, FilterBlock, KeyHasher};
+/// use sstfilter::{BuildContext, FileId, FilterBlock, KeyHasher, KindPolicy, LoadContext};
 ///
-/// let hasher = KeyHasher::default();
-/// let mut builder = KindPolicy::default().builder(&BuildContext::new(&hasher));
+/// let (hasher, file) = (KeyHasher::default(), FileId::random());
+/// let mut builder = KindPolicy::default().builder(&BuildContext::new(&hasher).with_file_id(file));
 /// builder.add_hash(hasher.hash(b"apple"));
 /// let bytes = builder.finish().block.expect("one key fits");
 ///
-/// let filter = FilterBlock::load(&bytes, &hasher)?;
+/// let filter = FilterBlock::load(&bytes, LoadContext::new(&hasher).with_file_id(file))?;
 /// assert!(filter.may_contain(hasher.hash(b"apple")));
 /// # Ok::<(), sstfilter::BlockError>(())
 /// ```

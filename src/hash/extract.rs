@@ -66,8 +66,8 @@ pub trait KeyExtractor: Send + Sync + fmt::Debug {
     /// The name that is stored in tables, 1 to 255 bytes.
     fn name(&self) -> &str;
 
-    /// The bytes to hash, or `None` when `key` is outside the extractor's domain: such a key is not
-    /// added to any filter, and a read of it probes none.
+    /// The bytes to hash, or `None` when `key` is outside the extractor's domain: it then has no such part in any
+    /// filter, and a filter of such parts alone is not probed for it.
     fn extract<'key>(&self, key: &'key [u8]) -> Option<Cow<'key, [u8]>>;
 
     /// The part that every key with this prefix has, or `None` when there is no such part; by default, `None`:

@@ -78,17 +78,19 @@ impl KeyHash {
 /// ```
 /// use std::sync::Arc;
 ///
-/// use sstfilter::{BuildContext, FilterReader, FixedPrefix, KeyHasher, KeyParts, KindPolicy, LoadContext};
+/// use sstfilter::{BuildContext, FileId, FilterReader, FixedPrefix, KeyHasher, KeyParts, KindPolicy, LoadContext};
 ///
 /// let hasher = KeyHasher::default();
 /// let parts = KeyParts::whole_keys().with_extractor(Arc::new(FixedPrefix::new(4)));
 /// let filter_of = |written: &KeyParts| {
-///     let mut builder = KindPolicy::default().builder(&BuildContext::new(&hasher).with_key_parts(written.clone()));
+///     let file = FileId::random();
+///     let context = BuildContext::new(&hasher).with_file_id(file).with_key_parts(written.clone());
+///     let mut builder = KindPolicy::default().builder(&context);
 ///     for key in [&b"t041:user:1"[..], b"t041:user:2", b"t042:user:1"] {
 ///         builder.add_key(key);
 ///     }
 ///     // The reader names the parts that it probes for, whatever the file was written with.
-///     let context = LoadContext::new(&hasher).with_key_parts(&parts);
+///     let context = LoadContext::new(&hasher).with_file_id(file).with_key_parts(&parts);
 ///     FilterReader::load(builder.finish().block.expect("five entries fit"), context)
 /// };
 /// // A file from before the store had an extractor, and one from after.
@@ -199,7 +201,8 @@ impl KeyParts {
     }
 
     /// A key, hashed like a prefix: to ask filters that hold its parts, and not whole keys, whether their file may have
-    /// it. Where a filter has whole keys, probe for the key's hash, which tells more.
+    /// it. Where a filter has whole keys, probe for the key's hash, which tells more. Pass the bytes that were written:
+    /// a filter cut by key range finds the key's partition by them, whatever the extractor makes of them.
     #[must_use]
     pub fn key<'a>(&self, hasher: &KeyHasher, key: &'a [u8]) -> PreparedPrefix<'a> {
         let hash = |part: &DomainExtractor| Some((part.domain, part.hash(hasher, key)?));

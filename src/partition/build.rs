@@ -36,9 +36,9 @@ use crate::threads::{share, worthwhile};
 /// ```
 /// use std::sync::Arc;
 /// use sstfilter::partition::{PartitionOptions, PartitionedBuilder};
-/// use sstfilter::{BuildContext, KeyHasher, KindPolicy};
+/// use sstfilter::{BuildContext, FileId, KeyHasher, KindPolicy};
 ///
-/// let context = BuildContext::new(&KeyHasher::default());
+/// let context = BuildContext::new(&KeyHasher::default()).with_file_id(FileId::random());
 /// let mut builder = PartitionedBuilder::new(Arc::new(KindPolicy::default()), &context, PartitionOptions::default());
 /// (0..50_000_u32).for_each(|key| builder.add_key(&key.to_be_bytes()));
 /// let mut built = builder.finish();

@@ -21,16 +21,16 @@ use crate::hash::{HashIdentity, KeyHash, PreparedPrefix};
 /// ```
 /// use std::sync::Arc;
 /// use sstfilter::partition::{PartitionOptions, PartitionedBuilder, PartitionedFilter};
-/// use sstfilter::{BuildContext, KeyHasher, KindPolicy};
+/// use sstfilter::{BuildContext, FileId, KeyHasher, KindPolicy, LoadContext};
 ///
-/// let hasher = KeyHasher::default();
-/// let context = BuildContext::new(&hasher);
+/// let (hasher, file) = (KeyHasher::default(), FileId::random());
+/// let context = BuildContext::new(&hasher).with_file_id(file);
 /// let mut builder = PartitionedBuilder::new(Arc::new(KindPolicy::default()), &context, PartitionOptions::default());
 /// (0..50_000_u32).for_each(|key| builder.add_key(&key.to_be_bytes()));
 /// let mut bytes = builder.finish().seal().expect("a filter").to_vec();
 /// bytes[0] ^= 1; // Damage in the first of four partitions.
 ///
-/// let filter = PartitionedFilter::load(bytes, &hasher)?;
+/// let filter = PartitionedFilter::load(bytes, LoadContext::new(&hasher).with_file_id(file))?;
 /// let may_contain = |key: u32| filter.may_contain(&key.to_be_bytes(), hasher.hash(&key.to_be_bytes()));
 /// assert!((0..50_000).all(may_contain));
 /// assert!((60_000..70_000).filter(|&key| may_contain(key)).count() < 200);

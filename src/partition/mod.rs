@@ -24,18 +24,18 @@
 //! ```
 //! use std::sync::Arc;
 //! use sstfilter::partition::{PartitionIndex, PartitionOptions, PartitionedBuilder};
-//! use sstfilter::{BuildContext, KeyHasher, KindPolicy};
+//! use sstfilter::{BuildContext, FileId, KeyHasher, KindPolicy, LoadContext};
 //!
-//! let hasher = KeyHasher::default();
-//! let options = PartitionOptions::default();
-//! let mut builder = PartitionedBuilder::new(Arc::new(KindPolicy::default()), &BuildContext::new(&hasher), options);
+//! let (hasher, id) = (KeyHasher::default(), FileId::random());
+//! let (context, options) = (BuildContext::new(&hasher).with_file_id(id), PartitionOptions::default());
+//! let mut builder = PartitionedBuilder::new(Arc::new(KindPolicy::default()), &context, options);
 //! (0..100_000_u32).for_each(|key| builder.add_key(&key.to_be_bytes()));
 //! let file = builder.finish().seal().expect("a filter");
 //!
 //! // When the file is opened: the end, then the top index. These bytes stay in memory.
 //! let end = file.len() - PartitionIndex::MAX_END_BYTES.min(file.len());
 //! let tail_bytes = PartitionIndex::tail_bytes(&file[end..])? as usize;
-//! let index = PartitionIndex::load(&file[file.len() - tail_bytes..], &hasher)?;
+//! let index = PartitionIndex::load(&file[file.len() - tail_bytes..], LoadContext::new(&hasher).with_file_id(id))?;
 //! assert!(index.memory_bytes() < file.len() / 100);
 //!
 //! // For a lookup: one partition, from a cache or from the file.
@@ -70,7 +70,9 @@ use crate::error::ConfigError;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PartitionCut {
-    /// Each partition holds a run of the sorted keys. Keys must be added in ascending order, compared as bytes.
+    /// Each partition holds a run of the sorted keys. Keys must be added in ascending order, compared as bytes. A probe
+    /// finds the partition by the key's bytes, which must be those that were added: a key that an extractor maps to the
+    /// same part may be in another partition.
     KeyRange,
     /// Each partition holds the keys of a range of hashes, in any order.
     HashRange,

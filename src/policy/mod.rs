@@ -73,7 +73,9 @@ pub trait FilterPolicy: Send + Sync + fmt::Debug {
 /// engine's own implementation must do the same. A builder cannot detect a panic while the engine computes a hash for
 /// [`add_hash`](Self::add_hash): drop the builder then.
 pub trait FilterBuilder: Send + fmt::Debug {
-    /// Adds a key: the parts that the context names, hashed with its hasher.
+    /// Adds a key: the parts that the context names, hashed with its hasher. An implementation of the engine's own
+    /// passes the key to a builder of the library, which records the parts in the block. It must not add parts by
+    /// [`add_hash`](Self::add_hash): the block would claim to hold whole keys, and be negative for all of them.
     fn add_key(&mut self, key: &[u8]);
 
     /// Adds a whole key by its hash, which must come from a hasher of the context's identity. For engines that have

@@ -63,7 +63,9 @@ impl<'a> RangeContext<'a> {
     }
 
     /// The filter must hold these keys of the file: always pass its smallest and largest. Only this check finds a hash
-    /// function or an extractor that changed under its name. An empty list checks nothing.
+    /// function or an extractor that changed under its name. An empty list checks nothing. If the filter has an
+    /// extractor and none of the keys is in its domain, nothing is confirmed, and the filter is not used
+    /// ([`BlockError::PartNotHeld`]): pass one more, from the middle.
     #[must_use]
     pub fn with_known_keys(self, known_keys: &'a [&'a [u8]]) -> Self {
         Self { known_keys, ..self }
@@ -74,14 +76,15 @@ impl<'a> RangeContext<'a> {
 ///
 /// ```
 /// use sstfilter::range::{NextKey, RangeContext, RangeFilter, RangePolicy};
-/// use sstfilter::{BuildContext, FalsePositiveRate, KeyHasher};
+/// use sstfilter::{BuildContext, FalsePositiveRate, FileId, KeyHasher};
 ///
-/// let hasher = KeyHasher::default();
-/// let mut builder = RangePolicy::ordered(FalsePositiveRate::ONE_PERCENT)?.builder(&BuildContext::new(&hasher));
+/// let (hasher, file) = (KeyHasher::default(), FileId::random());
+/// let policy = RangePolicy::ordered(FalsePositiveRate::ONE_PERCENT)?;
+/// let mut builder = policy.builder(&BuildContext::new(&hasher).with_file_id(file));
 /// (0..1_000_u64).for_each(|key| builder.add_key(&(key * 1_000).to_be_bytes()));
 /// let block = builder.finish().block.expect("keys in order");
 ///
-/// let filter = RangeFilter::load(&block, &RangeContext::new(&hasher))?;
+/// let filter = RangeFilter::load(&block, &RangeContext::new(&hasher).with_file_id(file))?;
 /// let range = |from: u64, to: u64| filter.may_hold(&from.to_be_bytes()..&to.to_be_bytes());
 /// assert!(range(3_000, 3_001) && range(2_500, 3_500));
 /// assert!(!range(3_100, 3_900), "no multiple of 1,000 is in it");
@@ -107,8 +110,8 @@ impl<D: AsRef<[u8]>> RangeFilter<D> {
     ///
     /// Those of [`open_unverified`](Self::open_unverified), and [`BlockError::PayloadChecksum`]. Also fails when the
     /// block belongs to another file, when only one of block and context names a file, when hashed codes have another
-    /// hash ([`BlockError::HashMismatch`]) or extractor ([`BlockError::RangeExtractor`]), or when a known key is
-    /// absent. A scan treats every one of them as "may be present".
+    /// hash ([`BlockError::HashMismatch`]) or extractor ([`BlockError::RangeExtractor`]), when a known key is absent, or
+    /// when none of the known keys has a part by the extractor. A scan treats every one of them as "may be present".
     pub fn load(data: D, context: &RangeContext<'_>) -> Result<Self, BlockError> {
         let filter = Self::open_unverified(data, context)?;
         filter.verify()?;
@@ -141,7 +144,9 @@ impl<D: AsRef<[u8]>> RangeFilter<D> {
         if known_keys.iter().any(|key| !self.may_hold(*key..=*key)) {
             return Err(BlockError::KnownKeyAbsent { hash: self.trailer.identity.hash });
         }
-        Ok(())
+        // Keys without a prefix have no code, so the filter cannot lack them.
+        let is_confirmed = known_keys.is_empty() || known_keys.iter().any(|key| self.hashing.has_prefix(key));
+        if is_confirmed { Ok(()) } else { Err(BlockError::PartNotHeld) }
     }
 
     /// Checks the payload against its checksum: reads all of it once.

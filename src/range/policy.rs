@@ -37,15 +37,15 @@ use crate::units::FalsePositiveRate;
 ///
 /// ```
 /// use sstfilter::range::{RangeContext, RangeFilter, RangePolicy};
-/// use sstfilter::{BuildContext, FalsePositiveRate, KeyHasher};
+/// use sstfilter::{BuildContext, FalsePositiveRate, FileId, KeyHasher};
 ///
-/// let hasher = KeyHasher::default();
+/// let (hasher, file) = (KeyHasher::default(), FileId::random());
 /// let policy = RangePolicy::ordered(FalsePositiveRate::ONE_PERCENT)?;
-/// let mut builder = policy.builder(&BuildContext::new(&hasher));
+/// let mut builder = policy.builder(&BuildContext::new(&hasher).with_file_id(file));
 /// (0..1_000_u64).for_each(|id| builder.add_key(&(id * 50).to_be_bytes()));
 /// let block = builder.finish().block.expect("keys in order");
 ///
-/// let filter = RangeFilter::load(block, &RangeContext::new(&hasher))?;
+/// let filter = RangeFilter::load(block, &RangeContext::new(&hasher).with_file_id(file))?;
 /// let ids = |from: u64, to: u64| filter.may_hold(&from.to_be_bytes()..&to.to_be_bytes());
 /// assert!(ids(90, 110));
 /// assert!(!ids(110, 140), "between 100 and 150");

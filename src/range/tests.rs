@@ -14,6 +14,7 @@ use super::policy::RangePolicy;
 use super::{KeyRange, NextKey, RangeBuilder, RangeContext, RangeFilter};
 use crate::block::{FileId, MatchBitmap};
 use crate::effort;
+use crate::error::BlockError;
 use crate::filter::kind::FallbackReason;
 use crate::hash::{DelimitedPrefix, FixedPrefix, KeyExtractor, KeyHasher, mix64};
 use crate::policy::BuildContext;
@@ -248,6 +249,29 @@ fn ranges_inside_a_prefix_are_absent_where_all_keys_are_outside_the_domain() {
     let filter = filter_of(hashed(units, 8, 192, 4), &keys, Some(extractor));
     assert!(!filter.may_hold(&b"abcde"[..]..&b"abcdz"[..]));
     assert!(filter.may_hold(&b"abc"[..]..&b"abcdz"[..]), "the first end has no prefix");
+}
+
+#[test]
+fn a_filter_is_not_used_if_no_known_key_is_in_its_extractors_domain() {
+    // The function of a hash changes under its tag.
+    let hasher = |seed| KeyHasher::custom(1, move |key: &[u8]| KeyHasher::with_seed(seed).hash(key));
+    let plan = hashed(RangeUnits::integer(8).unwrap().within(Arc::new(FixedPrefix::new(4))), 8, 192, 4);
+    let context = BuildContext::new(&hasher(1));
+    let mut builder = RangePolicy { plan }.builder(&context);
+    let inside: Vec<Key> = (0..1_000_u64).map(|number| [b"mmmm", &number.to_be_bytes()[..]].concat()).collect();
+    let ends = [b"a".to_vec(), b"z".to_vec()];
+    builder.add_key(&ends[0]);
+    inside.iter().for_each(|key| builder.add_key(key));
+    builder.add_key(&ends[1]);
+    let block = builder.finish().block.unwrap();
+    let load = |seed, known: &[&[u8]]| {
+        let context = RangeContext::new(&hasher(seed)).with_extractor(Arc::new(FixedPrefix::new(4)));
+        RangeFilter::load(&block[..], &context.with_known_keys(known)).err()
+    };
+    let (ends, middle) = ([&ends[0][..], &ends[1]], &inside[500][..]);
+    assert_eq!((load(1, &[]), load(1, &[middle]), load(1, &[ends[0], middle])), (None, None, None));
+    assert_eq!((load(1, &ends), load(2, &ends)), (Some(BlockError::PartNotHeld), Some(BlockError::PartNotHeld)));
+    assert!(matches!(load(2, &[ends[0], middle]), Some(BlockError::KnownKeyAbsent { .. })));
 }
 
 #[test]

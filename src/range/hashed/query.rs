@@ -33,6 +33,11 @@ impl Hashing {
         Self { hasher, extractor, empty_prefix }
     }
 
+    /// Whether the key is in the extractor's domain; every key is without one.
+    pub(in crate::range) fn has_prefix(&self, key: &[u8]) -> bool {
+        self.extractor.as_ref().is_none_or(|extractor| extractor.extract(key).is_some())
+    }
+
     /// The range's ends after its prefix, and the prefix's length and hash. `None` when keys in the range may have
     /// several prefixes, or none.
     #[inline(always)]
