@@ -92,7 +92,7 @@ fn keys_that_are_equal_to_the_engine_and_not_byte_for_byte_are_lost() {
 struct LowerCase;
 
 impl KeyExtractor for LowerCase {
-    fn name(&self) -> &str {
+    fn name(&self) -> &'static str {
         "lower case"
     }
 
