@@ -167,6 +167,11 @@ impl FileId {
 
     /// An id that no other file has, drawn at random. Keep its [`fingerprint`](Self::fingerprint) with the file:
     /// readers need it.
+    ///
+    /// # Panics
+    ///
+    /// On bare WebAssembly (`wasm32-unknown-unknown`), which has neither a clock nor random numbers, so that each run
+    /// would draw the same ids. Make ids of random bytes from the host there.
     #[must_use]
     pub fn random() -> Self {
         Self::of(&unique_id())
@@ -194,11 +199,9 @@ impl FileId {
 pub(crate) fn unique_id() -> [u8; 16] {
     static CREATED: AtomicU64 = AtomicU64::new(0);
     let count = CREATED.fetch_add(1, Ordering::Relaxed);
-    // Bare WebAssembly has neither a clock nor processes.
-    #[cfg(not(all(target_family = "wasm", target_os = "unknown")))]
+    // Bare WebAssembly has no clock, and the standard library panics. Without one, `RandomState` has the same seed in
+    // each run, and so would ids.
     let (nanos, process) = (SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos()), std::process::id());
-    #[cfg(all(target_family = "wasm", target_os = "unknown"))]
-    let (nanos, process) = (0, 0);
     let half = || {
         let mut hasher = RandomState::new().build_hasher();
         hasher.write_u64(count);

@@ -18,7 +18,7 @@ use crate::lines::{KeyLines, KeysFormat};
 use crate::opened::{Opened, Reading};
 use crate::output::{CANNOT_WRITE, Outcome, Output, in_options, path_name};
 use crate::ranges::{RangeBlock, RangeFilterArgs};
-use crate::replace::{self, Replaces};
+use crate::replace::{self, Mark, Replaces};
 use crate::units;
 
 #[derive(Debug, Subcommand)]
@@ -61,7 +61,7 @@ struct Target {
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
 
-    /// Replace the file if there is one. Devices, pipes, directories and symbolic links are not replaced
+    /// Replace the file if it is a filter without a table. Nothing else is replaced
     #[arg(long)]
     overwrite: bool,
 }
@@ -225,7 +225,7 @@ impl Target {
 
     /// What the file may take the place of.
     fn replaces(&self) -> Replaces {
-        if self.overwrite { Replaces::AnyFile } else { Replaces::Nothing }
+        if self.overwrite { Replaces::Own(Mark::BareFilter) } else { Replaces::Nothing }
     }
 
     /// Refuses what is there already. Checked before keys are read, which may take minutes.

@@ -100,10 +100,12 @@ pub(crate) fn table_of_sidecar(sidecar: &Path) -> Option<PathBuf> {
     has_extension(sidecar, FILTER_EXTENSION).then(|| sidecar.with_extension(""))
 }
 
-/// Whether it is a temporary file of a writer that was killed, or a directory of them.
+/// Whether it has the name of a temporary file of a writer that was killed, or of a directory of them.
 pub(crate) fn is_leftover(path: &Path) -> bool {
     let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
-    name.starts_with(".sstfilter-") && has_extension(path, "tmp")
+    // `tempfile` puts six letters and digits where it is told nothing else.
+    let drawn = name.strip_prefix(".sstfilter-").and_then(|name| name.strip_suffix(".tmp"));
+    drawn.is_some_and(|drawn| drawn.len() == 6 && drawn.bytes().all(|byte| byte.is_ascii_alphanumeric()))
 }
 
 /// The directory's files sorted by name, and everything else that has the name of a table, of a sidecar, or of what a
@@ -315,8 +317,8 @@ mod tests {
 
     #[test]
     fn only_a_writers_temporary_files_are_left_overs() {
-        assert!(is_leftover(Path::new("d/.sstfilter-x9Y.tmp")));
-        for name in ["000001.sst", "sstfilter-1.tmp", ".sstfilter-1", ".other.tmp"] {
+        assert!(is_leftover(Path::new("d/.sstfilter-x9Yab0.tmp")));
+        for name in ["000001.sst", "sstfilter-x9Yab0.tmp", ".sstfilter-x9Yab0", ".other.tmp", ".sstfilter-notes.tmp"] {
             assert!(!is_leftover(Path::new(name)), "{name}");
         }
     }

@@ -1,9 +1,9 @@
 //! How the program writes files, and what they may take the place of.
 //!
 //! A file appears whole or not at all. What is at its path already is replaced only if it is a regular file, and a link
-//! is neither followed nor replaced: `--out /dev/full` would make a file of the device. A file that the command line
-//! does not name itself is replaced only if its bytes say that this program wrote it: other programs number their
-//! tables alike.
+//! is neither followed nor replaced: `--out /dev/full` would make a file of the device. And it is replaced only if its
+//! bytes say that this program wrote it: other programs number their tables alike, and `--out` may name the table that
+//! is read.
 
 use std::fs::{self, FileType};
 use std::io;
@@ -20,8 +20,6 @@ use crate::output::path_name;
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Replaces {
     Nothing,
-    /// Any regular file.
-    AnyFile,
     /// Files that the program wrote.
     Own(Mark),
 }
@@ -31,6 +29,8 @@ pub(crate) enum Replaces {
 pub(crate) enum Mark {
     /// The end of a table or of a sidecar.
     End(Look),
+    /// The end of a filter without a table.
+    BareFilter,
     /// The beginning of a page.
     Beginning(&'static str),
 }
@@ -46,7 +46,6 @@ impl Replaces {
         ensure!(found.is_file(), "{name}: expected a regular file or none, got {}: it is not replaced", kind(found));
         match self {
             Self::Nothing => bail!("{name} exists already: choose another --out, or replace it with --overwrite"),
-            Self::AnyFile => Ok(()),
             Self::Own(mark) if mark.is_on(path)? => Ok(()),
             Self::Own(_) => bail!("{name} was not written by this command: move it away, or choose another place"),
         }
@@ -57,6 +56,9 @@ impl Mark {
     fn is_on(self, path: &Path) -> anyhow::Result<bool> {
         match self {
             Self::End(look) => Ok(files::look_at(path)? == look),
+            Self::BareFilter => {
+                Ok(matches!(files::look_at(path)?, Look::FilterBlock | Look::RangeFilter | Look::Partitions))
+            }
             Self::Beginning(text) => files::begins_with(path, text.as_bytes()),
         }
     }

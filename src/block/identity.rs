@@ -66,6 +66,14 @@ enum Wanted<'a> {
     Any,
 }
 
+/// A hash by which a filter must hold a known key.
+pub(crate) struct KnownHash<'a> {
+    pub(crate) key: &'a [u8],
+    /// That of the part; `None` for the whole key.
+    pub(crate) domain: Option<Domain>,
+    pub(crate) hash: KeyHash,
+}
+
 impl<'a> LoadContext<'a> {
     /// Expects an unbound block, to be probed with hashes of `hasher`.
     #[must_use]
@@ -139,9 +147,9 @@ impl<'a> LoadContext<'a> {
 
     /// A bit for each extractor of a filter whose parts the reader names, and of whose parts a known key has one, if
     /// there are known keys. It answers no probe for others, because nothing has confirmed them.
-    pub(crate) fn answered(&self, held: HeldParts<'_>) -> u64 {
+    pub(crate) fn answered(&self, held: HeldParts<'_>, known: &[KnownHash<'_>]) -> u64 {
         let is_confirmed =
-            |domain| self.known_keys.is_empty() || self.known_parts().any(|(_, part, _)| part == Some(domain));
+            |domain| self.known_keys.is_empty() || known.iter().any(|known| known.domain == Some(domain));
         let is_answered = |domain| match self.parts {
             Wanted::WholeKeys => false,
             Wanted::These(parts) | Wanted::All(parts) => {
@@ -154,24 +162,24 @@ impl<'a> LoadContext<'a> {
 
     /// The known keys, each with all hashes by which a filter of these parts holds it and answers its reader: whole
     /// keys, named or not, and the parts that are named.
-    pub(crate) fn known_hashes(&self, held: HeldParts<'_>) -> Result<Vec<(&'a [u8], KeyHash)>, BlockError> {
+    pub(crate) fn known_hashes(&self, held: HeldParts<'_>) -> Result<Vec<KnownHash<'a>>, BlockError> {
         if !self.known_keys.is_empty() && self.hasher.is_none() {
             return Err(BlockError::Unreadable {
                 reason: "known keys: expected a context made with the reader's hasher, got one of a hash identity"
                     .into(),
             });
         }
-        Ok(self.known_parts().filter(|&(_, domain, _)| held.has(domain)).map(|(key, _, hash)| (key, hash)).collect())
+        Ok(self.known_parts().filter(|known| held.has(known.domain)).collect())
     }
 
-    /// The known keys with their hashes, and the domains of these: `None` for a whole key.
-    fn known_parts(&self) -> impl Iterator<Item = (&'a [u8], Option<Domain>, KeyHash)> {
+    fn known_parts(&self) -> impl Iterator<Item = KnownHash<'a>> {
         let named = if let Wanted::These(parts) | Wanted::All(parts) = self.parts { Some(parts) } else { None };
         self.hasher.into_iter().flat_map(move |hasher| {
             self.known_keys.iter().flat_map(move |&key| {
                 let parts = named.into_iter().flat_map(move |parts| parts.hashes(hasher, key));
                 let parts = parts.filter(|(domain, _)| domain.is_some());
-                core::iter::once((None, hasher.hash(key))).chain(parts).map(move |(domain, hash)| (key, domain, hash))
+                let hashes = core::iter::once((None, hasher.hash(key))).chain(parts);
+                hashes.map(move |(domain, hash)| KnownHash { key, domain, hash })
             })
         })
     }

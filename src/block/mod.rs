@@ -31,7 +31,7 @@ pub(crate) use group::{CacheResidency, FilterGroup, GROUP, bits_of, first_bits};
 pub(crate) use held::{HeldParts, MAX_PARTS_BYTES, PART_NOT_HELD, PARTS_WORD_BYTES};
 pub(crate) use held::{encode_parts, parts_bytes};
 pub use identity::LoadContext;
-pub(crate) use identity::{BlockIdentity, FILE_BYTES};
+pub(crate) use identity::{BlockIdentity, FILE_BYTES, KnownHash};
 pub use info::BlockInfo;
 pub use matrix::MatchMatrix;
 pub(crate) use open::{BlockProbe, PreparedKey, contains_all};

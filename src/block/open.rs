@@ -69,9 +69,9 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         let context = context.into();
         let mut block = Self::open(data, context.kinds)?.verified()?;
         context.check(block.trailer.identity, block.held_parts())?;
-        block.answered = context.answered(block.held_parts());
         let known = context.known_hashes(block.held_parts())?;
-        if known.iter().any(|&(_, hash)| !block.may_contain_added(hash)) {
+        block.answered = context.answered(block.held_parts(), &known);
+        if known.iter().any(|known| !block.may_contain_added(known.hash)) {
             return Err(BlockError::KnownKeyAbsent { hash: block.hash_identity() });
         }
         Ok(block)

@@ -40,6 +40,9 @@ use crate::hash::{HashIdentity, KeyHash, PreparedPrefix};
 pub struct PartitionedFilter<D> {
     data: D,
     index: PartitionIndex,
+    /// What came of looking for the known keys. Once: to read a damaged partition again for each other one would take
+    /// time that is quadratic in their number.
+    known_keys: OnceLock<Result<(), BlockError>>,
     /// The states of [`GROUP`] partitions each, from when one of them is first probed that has a block: a top index has
     /// two bytes for a partition without one.
     opened: Box<[OnceLock<Box<[State; GROUP]>>]>,
@@ -74,7 +77,7 @@ impl<D: AsRef<[u8]>> PartitionedFilter<D> {
             return Err(BlockError::Length { expected: index.container_bytes(), got });
         }
         let opened = (0..index.partitions() as usize).step_by(GROUP).map(|_| OnceLock::new()).collect();
-        Ok(Self { data, index, opened })
+        Ok(Self { data, index, known_keys: OnceLock::new(), opened })
     }
 
     /// Like [`open`](Self::open), and verifies all partitions: reads the whole container once. Damaged partitions are
@@ -95,7 +98,7 @@ impl<D: AsRef<[u8]>> PartitionedFilter<D> {
     }
 
     fn check_known_keys(&self) -> Result<(), BlockError> {
-        self.index.check_known_keys(|number| Ok(self.block_bytes(number)))
+        self.known_keys.get_or_init(|| self.index.check_known_keys(|number| Ok(self.block_bytes(number)))).clone()
     }
 
     /// Probes the partition of the key. `hash` is the whole key's, by the hasher of the container.

@@ -7,7 +7,7 @@ use super::PartitionCut;
 use super::bounds::{Bounds, GROUP};
 use super::known::KnownKeys;
 use super::trailer::ContainerTrailer;
-use crate::block::{FilterBlock, HeldParts, KindRegistry, LoadContext};
+use crate::block::{FilterBlock, HeldParts, KindRegistry, KnownHash, LoadContext};
 use crate::codec::{LINE_BYTES, checksum, take_varint};
 use crate::error::BlockError;
 use crate::filter::kind::require;
@@ -131,7 +131,7 @@ impl PartitionIndex {
     /// reader: a [`LoadContext`], or a `&KeyHasher` where the container is not bound to a file. Known keys are kept,
     /// and looked for in the partitions that must hold them, before any partition is opened.
     ///
-    /// Takes no more memory than ten times the bytes given, whatever they claim.
+    /// Takes no more memory than ten times the bytes given, whatever they claim, beside the known keys.
     ///
     /// # Errors
     ///
@@ -151,17 +151,20 @@ impl PartitionIndex {
         }
         let held = trailer.held_parts(tail);
         context.check(trailer.identity, held)?;
-        let known = context.known_hashes(held)?;
+        let mut known = context.known_hashes(held)?;
         let mut decoded = Self::decode(trailer, index)?;
-        let places = known.into_iter().map(|(key, hash)| {
-            let PartitionPlace { number, hash, .. } = decoded.place_of_hash(key, hash);
-            (number, hash)
-        });
-        let known = KnownKeys::new(places);
+        // A partition without a filter loses no key, and confirms none. If nothing else has the whole keys, they stay:
+        // the filter is then not used.
+        let has_filter = |known: &KnownHash<'_>| decoded.place_of_hash(known.key, known.hash).block_bytes > 0;
+        if !held.has_whole_keys() || known.iter().any(|known| known.domain.is_none() && has_filter(known)) {
+            known.retain(has_filter);
+        }
+        let places = known.iter().map(|known| decoded.place_of_hash(known.key, known.hash));
+        let places = KnownKeys::new(places.map(|place| (place.number, place.hash)));
         let kinds = context.kinds.cloned().unwrap_or_default();
-        if known.is_some() || !kinds.is_empty() || !held.field().is_empty() {
-            let (answered, held) = (context.answered(held), held.field().into());
-            decoded.extras = Some(Box::new(Extras { kinds, held, answered, known }));
+        if places.is_some() || !kinds.is_empty() || !held.field().is_empty() {
+            let (answered, held) = (context.answered(held, &known), held.field().into());
+            decoded.extras = Some(Box::new(Extras { kinds, held, answered, known: places }));
         }
         Ok(decoded)
     }

@@ -19,7 +19,8 @@
 //!
 //! Each partition has its own checksum, and says by itself why it fell back to another kind of filter. A partition that
 //! is damaged, or has no filter, answers "may be present" for its own keys only; a damaged one that must hold a
-//! [known key](crate::LoadContext::with_known_keys), for those of all.
+//! [known key](crate::LoadContext::with_known_keys), for those of all. One without a filter confirms no known key: if
+//! no other partition must hold one, the whole filter is not used.
 //!
 //! ```
 //! use std::sync::Arc;

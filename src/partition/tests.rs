@@ -212,6 +212,50 @@ fn a_policy_that_declines_for_one_partition_leaves_its_keys_to_the_search_and_no
 }
 
 #[test]
+fn a_known_key_in_a_partition_without_a_filter_leaves_the_others_in_use() {
+    let (hasher, keys) = (KeyHasher::default(), numbered(3_000));
+    for cut in CUTS {
+        let built = build(Arc::new(Moody { panics: false, calls: AtomicU32::new(0) }), cut, &keys);
+        let container = built.seal().unwrap();
+        let index = load(&container);
+        let is_without = |key: &&Vec<u8>| probe(&index, &container, key) == Err(BlockError::PartitionWithoutFilter);
+        let without: Vec<&[u8]> = keys.iter().filter(is_without).map(|key| &key[..]).collect();
+        let with = keys.iter().find(|key| !is_without(key)).unwrap();
+        let absent = |known: &[&[u8]]| {
+            let context = LoadContext::new(&hasher).with_known_keys(known);
+            let filter = PartitionedFilter::load(&container[..], context).unwrap();
+            assert!(keys.iter().all(|key| filter.may_contain(key, hasher.hash(key))));
+            let none = |number: &u32| format!("key-{number:06}x").into_bytes();
+            (0..3_000).filter(|number| !filter.may_contain(&none(number), hasher.hash(&none(number)))).count()
+        };
+        let all = absent(&[]);
+        assert!(all > 1_500 && absent(&[without[0], with]) == all, "{cut:?}");
+        assert_eq!(absent(&without[..1]), 0, "{cut:?}: nothing confirms it");
+    }
+}
+
+#[test]
+fn a_damaged_partition_of_a_known_key_is_read_once() {
+    let (hasher, keys) = (KeyHasher::default(), numbered(3_000));
+    let mut damaged = build(bloom(), PartitionCut::KeyRange, &keys).seal().unwrap().to_vec();
+    damaged[0] ^= 1;
+    let reads = AtomicU32::new(0);
+    struct Counted<'a>(Vec<u8>, &'a AtomicU32);
+    impl AsRef<[u8]> for Counted<'_> {
+        fn as_ref(&self) -> &[u8] {
+            self.1.fetch_add(1, Ordering::Relaxed);
+            &self.0
+        }
+    }
+    let known = [&keys[0][..]];
+    let context = LoadContext::new(&hasher).with_known_keys(&known);
+    let filter = PartitionedFilter::load(Counted(damaged, &reads), context).unwrap();
+    assert_eq!(filter.problems().count(), filter.index().partitions() as usize);
+    let before = reads.load(Ordering::Relaxed);
+    assert!(before <= 3 && filter.index().partitions() >= 3, "{before} reads");
+}
+
+#[test]
 fn a_policy_that_panics_at_a_cut_leaves_no_filter() {
     let mut builder = builder(Arc::new(Moody { panics: true, calls: AtomicU32::new(0) }), PartitionCut::KeyRange);
     for key in numbered(5_000) {

@@ -400,7 +400,7 @@ impl ReadOptions {
     }
 
     /// Puts the filters of all tables that are opened with these options under `budget`, with all others under it.
-    /// Opening then reads no filter: of one with partitions the top index, of another the last 100 bytes. A lookup
+    /// Opening then reads no filter: of one with partitions the top index, of another the last 608 bytes. A lookup
     /// reads the filter, or the partition it needs, if there is room for it.
     ///
     /// Damage to a filter shows when it is read, not when the table is opened: every key may then be present, and the

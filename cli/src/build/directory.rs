@@ -140,17 +140,23 @@ fn own_tables(directory: &Path) -> anyhow::Result<Vec<PathBuf>> {
 
 /// Removes a temporary file that a killed run left, or its directory of tables that were to replace others.
 fn remove_leftover(leftover: &Path, overwrite: bool) -> anyhow::Result<()> {
-    let is_directory = fs::symlink_metadata(leftover).is_ok_and(|metadata| metadata.is_dir());
-    if !is_directory {
+    let name = path_name(leftover);
+    let found = fs::symlink_metadata(leftover).with_context(|| format!("cannot read {name}"))?.file_type();
+    if found.is_file() {
         return remove(&[leftover.to_owned()]);
     }
-    let name = path_name(leftover);
+    ensure!(found.is_dir(), "{name} is no temporary file of this command: move it away, or choose another --out");
     ensure!(
         overwrite,
         "{name} holds tables of a build that was killed: move them away, or replace them with --overwrite"
     );
-    let is_ours = |file: &PathBuf| files::is_numbered_by_us(file) || files::is_leftover(file);
-    remove(&files::list(leftover)?.into_iter().filter(is_ours).collect::<Vec<_>>())?;
+    for file in files::list(leftover)? {
+        let is_temporary = files::is_leftover(&file) && fs::symlink_metadata(&file).is_ok_and(|found| found.is_file());
+        if !is_temporary {
+            Replaces::Own(Mark::End(Look::Table)).check(&file)?;
+        }
+        remove(&[file])?;
+    }
     fs::remove_dir(leftover).with_context(|| format!("cannot remove {name}"))
 }
 

@@ -92,7 +92,7 @@ fn a_directory_with_tables_is_kept_unless_told_otherwise() {
     let input = place.text("keys.tsv");
     run(&["build", "--input", &input, "--out", &out]).expect_error("--overwrite");
     assert_eq!(names(&out).len(), 5);
-    place.write("tables/.sstfilter-abc.tmp", "left over");
+    place.write("tables/.sstfilter-000abc.tmp", "left over");
     place.write("tables/notes.txt", "not ours");
     run(&["build", "--input", &input, "--out", &out, "--overwrite"]).expect_code(0);
     assert_eq!(names(&out), ["000001.sst", "notes.txt"]);

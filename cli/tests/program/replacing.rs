@@ -91,9 +91,9 @@ fn old_tables_go_when_all_new_ones_are_complete_and_leave_nothing_beside_them() 
     let place = Place::new();
     let out = place.build(4_000, &["--files", "5"]);
     run(&["rebuild", &out]).expect_code(0);
-    place.write("tables/.sstfilter-left.tmp", "of a killed run");
-    fs::create_dir(place.path("tables/.sstfilter-dir.tmp")).unwrap();
-    fs::copy(place.path("tables/000001.sst"), place.path("tables/.sstfilter-dir.tmp/000001.sst")).unwrap();
+    place.write("tables/.sstfilter-0aLeft.tmp", "of a killed run");
+    fs::create_dir(place.path("tables/.sstfilter-000dir.tmp")).unwrap();
+    fs::copy(place.path("tables/000001.sst"), place.path("tables/.sstfilter-000dir.tmp/000001.sst")).unwrap();
     let built = run(&["build", "--generate", "700", "--files", "3", "--out", &out, "--overwrite", "--json"]);
     let built = built.expect_code(0).json();
     assert_eq!((&built["leftovers_removed"], &built["table_list"][2]["name"]), (&2.into(), &"000003.sst".into()));
@@ -105,14 +105,28 @@ fn old_tables_go_when_all_new_ones_are_complete_and_leave_nothing_beside_them() 
 fn the_new_tables_of_a_build_that_was_killed_are_not_removed_unasked() {
     let place = Place::new();
     let out = place.build(10, &[]);
-    fs::create_dir(place.path("tables/.sstfilter-new.tmp")).unwrap();
-    fs::rename(place.path("tables/000001.sst"), place.path("tables/.sstfilter-new.tmp/000001.sst")).unwrap();
+    fs::create_dir(place.path("tables/.sstfilter-000new.tmp")).unwrap();
+    fs::rename(place.path("tables/000001.sst"), place.path("tables/.sstfilter-000new.tmp/000001.sst")).unwrap();
     let told = run(&["build", "--generate", "10", "--out", &out]).expect_code(2).stderr;
-    assert!(told.contains(".sstfilter-new.tmp holds tables of a build that was killed"), "{told}");
-    assert!(place.path("tables/.sstfilter-new.tmp/000001.sst").exists());
-    place.write("tables/.sstfilter-new.tmp/notes.txt", "mine");
-    run(&["build", "--generate", "10", "--out", &out, "--overwrite"]).expect_error("cannot remove");
-    assert!(place.path("tables/.sstfilter-new.tmp/notes.txt").exists());
+    assert!(told.contains(".sstfilter-000new.tmp holds tables of a build that was killed"), "{told}");
+    assert!(place.path("tables/.sstfilter-000new.tmp/000001.sst").exists());
+    place.write("tables/.sstfilter-000new.tmp/notes.txt", "mine");
+    run(&["build", "--generate", "10", "--out", &out, "--overwrite"]).expect_error("notes.txt was not written by");
+    assert!(place.path("tables/.sstfilter-000new.tmp/notes.txt").exists());
+}
+
+#[test]
+fn what_only_looks_like_a_temporary_file_is_not_removed() {
+    let place = Place::new();
+    let out = place.build(10, &[]);
+    place.write("tables/.sstfilter-notes.tmp", "mine");
+    symlink(place.path("keys.tsv"), place.path("tables/.sstfilter-0alink.tmp")).unwrap();
+    let build = ["build", "--generate", "10", "--out", &out, "--overwrite"];
+    run(&build).expect_error("is no temporary file of this command");
+    assert!(place.path("tables/.sstfilter-0alink.tmp").is_symlink());
+    fs::remove_file(place.path("tables/.sstfilter-0alink.tmp")).unwrap();
+    run(&build).expect_code(0);
+    assert_eq!(fs::read_to_string(place.path("tables/.sstfilter-notes.tmp")).unwrap(), "mine");
 }
 
 type IsThere = fn(&fs::FileType) -> bool;
@@ -160,9 +174,13 @@ fn what_is_no_regular_file_is_not_overwritten() {
     }
     assert_eq!(fs::read_to_string(place.path("target")).unwrap(), "mine");
     assert!(!place.path("nowhere").exists());
-    for file in ["target", "new"] {
-        run(&["filter", "extract", &table, "--out", &place.text(file), "--overwrite"]).expect_code(0);
-        run(&["verify", &place.text(file)]).expect_code(0);
+    let extract = |out: &str| run(&["filter", "extract", &table, "--out", out, "--overwrite"]);
+    (0..2).for_each(|_| _ = extract(&place.text("new")).expect_code(0));
+    run(&["verify", &place.text("new")]).expect_code(0);
+    // Neither a file of somebody's, nor the one that is read.
+    for (out, before) in [place.text("target"), table.clone()].map(|out| (out.clone(), fs::read(out).unwrap())) {
+        extract(&out).expect_error("was not written by this command");
+        assert_eq!(fs::read(out).unwrap(), before);
     }
 }
 
