@@ -234,19 +234,21 @@ fn a_known_key_in_a_partition_without_a_filter_leaves_the_others_in_use() {
     }
 }
 
+/// Bytes that count how often they are asked for.
+struct Counted<'a>(Vec<u8>, &'a AtomicU32);
+impl AsRef<[u8]> for Counted<'_> {
+    fn as_ref(&self) -> &[u8] {
+        self.1.fetch_add(1, Ordering::Relaxed);
+        &self.0
+    }
+}
+
 #[test]
 fn a_damaged_partition_of_a_known_key_is_read_once() {
     let (hasher, keys) = (KeyHasher::default(), numbered(3_000));
     let mut damaged = build(bloom(), PartitionCut::KeyRange, &keys).seal().unwrap().to_vec();
     damaged[0] ^= 1;
     let reads = AtomicU32::new(0);
-    struct Counted<'a>(Vec<u8>, &'a AtomicU32);
-    impl AsRef<[u8]> for Counted<'_> {
-        fn as_ref(&self) -> &[u8] {
-            self.1.fetch_add(1, Ordering::Relaxed);
-            &self.0
-        }
-    }
     let known = [&keys[0][..]];
     let context = LoadContext::new(&hasher).with_known_keys(&known);
     let filter = PartitionedFilter::load(Counted(damaged, &reads), context).unwrap();
