@@ -4,7 +4,6 @@ use core::fmt;
 use core::hash::{BuildHasher, Hasher};
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::hash::RandomState;
-#[cfg(not(all(target_family = "wasm", target_os = "unknown")))]
 use std::time::SystemTime;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
