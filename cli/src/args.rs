@@ -29,9 +29,10 @@ const EXIT_CODES: &str = "\
 Exit codes:
   0    done, and all is well. Filters that are sound but cannot be used, tables that are
        left out because they are not understood, and orphans are told, and are no damage
-  1    done, and the answer is no: a key is absent (get), damage was found (inspect,
-       verify, probe, compare, advise --tables, dump --salvage), a key was lost (demo,
-       compare), no filter meets the need (advise)
+  1    done, and the answer is no: a key is absent (get), a range is empty (scan), damage
+       was found, of which a sidecar of another table is one (inspect, verify, probe,
+       compare, advise --tables), entries are missing (dump --salvage), a key was lost
+       (demo, compare), no filter meets the need (advise)
   2    not done: standard error, or the report, says why and what to do
   130  interrupted (Ctrl-C), 143 if told to end: tables that a build had completed are whole
   141  the reader of the output went away (sstfilter ... | head)";

@@ -21,7 +21,7 @@ use clap::ValueEnum;
 use sstfilter::sst::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 
 use crate::output::{Text, note};
-use crate::{input, memory, units};
+use crate::{files, input, memory, units};
 
 /// How keys stand in files of keys, and on the command line: the table above.
 ///
@@ -83,6 +83,9 @@ const LINE_BYTES: u64 = size_of::<Line>() as u64;
 
 /// Bytes per line that are assumed until the lines are counted: shorter lines are rare.
 const ASSUMED_LINE_BYTES: u64 = 16;
+
+/// Bytes at the beginning of a text that show whether it is none.
+const LOOKED_AT_BYTES: usize = 32 << 10;
 
 /// What programs on Windows write at the beginning of a text. No key begins with it on purpose.
 pub(crate) const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
@@ -154,6 +157,13 @@ impl KeyLines {
         let text = read_text(path, option, format, limit)?;
         let lines_bytes = count_records(&text, format) as u64 * LINE_BYTES;
         ensure_fits(path, text.len() as u64 + lines_bytes, limit)?;
+        if format != KeysFormat::Nul && text[..text.len().min(LOOKED_AT_BYTES)].contains(&0) {
+            ensure!(!files::is_named_like_table(path), "{name}: {}", files::neither(path));
+            note(&format!(
+                "note: {name} holds NUL bytes, as no text does: here they are bytes of keys, which end with their \
+                 lines; if NUL ends them, give --keys-format nul"
+            ));
+        }
         if byte_order_mark_bytes(&text, format) > 0 {
             note(&format!("note: {name}: the byte order mark at its beginning is not part of the first key"));
         }

@@ -3,9 +3,10 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
+use arc_swap::ArcSwapOption;
 use bytes::Bytes;
 
-use super::unit::{Counted, Unit};
+use super::unit::{Counted, Failure, Unit};
 use super::{FilterLayout, FilterSource};
 use crate::block::FilterBlock;
 use crate::error::BlockError;
@@ -20,6 +21,8 @@ pub(super) struct File {
     pub(super) units: Box<[Unit]>,
     /// `None` of a filter in one block.
     pub(super) partitions: Option<Arc<PartitionIndex>>,
+    /// Why the known keys were not found, and so no partition can be used.
+    failure: ArcSwapOption<Failure>,
     counts: Counts,
 }
 
@@ -56,20 +59,34 @@ impl File {
                 (index.block_bytes().map(|bytes| Unit::new(bytes.into())).collect(), Some(index))
             }
         };
-        Self { source, units, partitions, counts: Counts::default() }
+        Self { source, units, partitions, failure: ArcSwapOption::empty(), counts: Counts::default() }
     }
 
-    /// Reads a unit, and calls `on_read` before each read: those that must hold known keys are read first, while they
-    /// have not been seen to.
-    pub(super) fn load(&self, number: u32, on_read: impl Fn()) -> Result<FilterBlock<Bytes>, BlockError> {
-        let read = |number| {
-            on_read();
-            self.source.load(number)
-        };
-        if let Some(index) = &self.partitions {
-            index.check_known_keys(|number| read(number).map(FilterBlock::into_inner))?;
+    /// Has `read` read the partitions that must hold known keys, while there are some that were not. If one cannot be
+    /// read, all units wait together for the next try: each by itself would read it again.
+    pub(super) fn check_known_keys(
+        &self,
+        mut read: impl FnMut(u32) -> Result<FilterBlock<Bytes>, BlockError>,
+    ) -> Result<(), BlockError> {
+        let Some(index) = &self.partitions else { return Ok(()) };
+        let checked = index.check_known_keys(|number| read(number).map(FilterBlock::into_inner));
+        let before = self.failure.load();
+        match &checked {
+            Ok(()) if before.is_none() => {}
+            Ok(()) => self.failure.store(None),
+            Err(reason) => self.failure.store(Some(Arc::new(Failure::after(before.as_deref(), reason.clone())))),
         }
-        read(number)
+        checked
+    }
+
+    /// Why no unit can be loaded, if none can.
+    pub(super) fn failure(&self) -> Option<Arc<BlockError>> {
+        self.failure.load().as_deref().map(|failure| failure.reason.clone())
+    }
+
+    /// Counts a probe; whether no unit is tried for it.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.failure.load().as_deref().is_some_and(|failure| !failure.is_due())
     }
 
     /// The unit that holds the key.

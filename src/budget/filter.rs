@@ -137,7 +137,9 @@ impl BudgetedFilter {
 
     /// Reads a partition, or a filter that has none as number 0, and keeps nothing of it.
     pub(crate) fn read(&self, number: u32) -> Result<FilterBlock<Bytes>, BlockError> {
-        self.file.load(number, || ())
+        let read = |number| self.file.source.load(number);
+        self.file.check_known_keys(read)?;
+        read(number)
     }
 
     #[inline]
@@ -162,13 +164,14 @@ impl BudgetedFilter {
         let answer = match (loaded, unit.held().as_deref()) {
             (Some(false), _) => return self.absent(unit),
             (Some(true), _) | (None, Some(Held::Block(_))) => self.maybe_present(),
-            (None, Some(Held::Failed(failure))) => {
-                self.file.count_unusable();
-                BudgetedProbe::Unusable(failure.reason.clone())
-            }
-            (None, None) => {
-                unit.count_unanswered();
-                BudgetedProbe::NotLoaded(NotLoaded { unit: number, is_loading: unit.is_busy() })
+            (None, held) => {
+                if let Some(reason) = held.and_then(Held::failure).or_else(|| self.file.failure()) {
+                    self.file.count_unusable();
+                    BudgetedProbe::Unusable(reason)
+                } else {
+                    unit.count_unanswered();
+                    BudgetedProbe::NotLoaded(NotLoaded { unit: number, is_loading: unit.is_busy() })
+                }
             }
         };
         self.pool.count_probes(1);

@@ -182,7 +182,7 @@ impl Pool {
             for (number, unit) in (0..).zip(&file.units) {
                 unit.age();
                 file.collect(unit);
-                match demand(unit) {
+                match demand(unit).filter(|_| file.failure().is_none()) {
                     Some(demand) => {
                         places.push((slot, number));
                         demands.push(demand);
@@ -197,6 +197,9 @@ impl Pool {
     /// Loads a unit's block if it should be in memory, or larger; gives what `may_match` says of the block. `None` if
     /// it should not, or another thread is at it, or it fails.
     pub(super) fn load(&self, file: &File, number: u32, unit: &Unit, may_match: Matching<'_>) -> Option<bool> {
+        if file.is_waiting() {
+            return None;
+        }
         let turn = unit.begin()?;
         let answer = self.load_in(&turn, file, number, unit, may_match);
         drop(turn);
@@ -205,15 +208,22 @@ impl Pool {
     }
 
     fn load_in(&self, turn: &Turn<'_>, file: &File, number: u32, unit: &Unit, may_match: Matching<'_>) -> Option<bool> {
-        let place = self.place(unit)?;
+        let place = self.place(file, unit)?;
         let whole_bytes = unit.whole_bytes;
         // The block from before stays until there is a better one; a smaller one is made beside the whole one.
         let working_bytes = if place.bytes < whole_bytes { whole_bytes } else { place.held_bytes };
         let working = self.account.working_charge(working_bytes)?;
         self.fulfil(unit.planned_bytes().min(place.bytes).saturating_sub(place.held_bytes));
         turn.note_plan(self.number.load(Ordering::Relaxed));
-        let block = turn.load(|| self.read(file, number, whole_bytes));
-        let Some(block) = block else {
+        let block = turn.load(|| {
+            // The file keeps the reason.
+            if file.check_known_keys(|number| self.read(file, number)).is_err() {
+                unit.set_planned_bytes(0);
+                return Ok(None);
+            }
+            self.read_unit(file, number, whole_bytes).map(Some)
+        });
+        let Some(block) = block.flatten() else {
             self.counts.failed_loads.fetch_add(1, Ordering::Relaxed);
             return None;
         };
@@ -233,11 +243,16 @@ impl Pool {
         }
     }
 
-    fn read(&self, file: &File, number: u32, whole_bytes: u64) -> Result<FilterBlock<Bytes>, BlockError> {
-        let count = || _ = self.counts.loads.fetch_add(1, Ordering::Relaxed);
-        let block = file.load(number, count)?.verified()?;
+    fn read(&self, file: &File, number: u32) -> Result<FilterBlock<Bytes>, BlockError> {
+        self.counts.loads.fetch_add(1, Ordering::Relaxed);
+        let block = file.source.load(number)?;
+        self.counts.loaded_bytes.fetch_add(block.as_bytes().len() as u64, Ordering::Relaxed);
+        Ok(block)
+    }
+
+    fn read_unit(&self, file: &File, number: u32, whole_bytes: u64) -> Result<FilterBlock<Bytes>, BlockError> {
+        let block = self.read(file, number)?.verified()?;
         let got = block.as_bytes().len() as u64;
-        self.counts.loaded_bytes.fetch_add(got, Ordering::Relaxed);
         if got != whole_bytes {
             return Err(BlockError::Length { expected: whole_bytes, got });
         }
@@ -248,12 +263,12 @@ impl Pool {
     }
 
     /// How many bytes of the unit should be in memory, and a charge for those that are not yet.
-    fn place(&self, unit: &Unit) -> Option<Place> {
+    fn place(&self, file: &File, unit: &Unit) -> Option<Place> {
         let (held_bytes, is_retry) = match unit.held().as_deref() {
             Some(Held::Block(held)) => (held.bytes, false),
             Some(Held::Failed(failure)) if failure.is_due() => (0, true),
             Some(Held::Failed(_)) => return None,
-            None => (0, false),
+            None => (0, file.failure().is_some()),
         };
         // Once for each plan, so that plans bound what is read. Failures have a rarer measure of their own.
         if !is_retry && unit.was_loaded_under(self.number.load(Ordering::Relaxed)) {

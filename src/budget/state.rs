@@ -81,16 +81,13 @@ impl FileBudget {
             units_in_memory: u32::try_from(units.iter().filter(|unit| unit.held_bytes() > 0).count())
                 .unwrap_or(u32::MAX),
             recent_absent,
-            why: failure(units).map_or_else(|| reason(state, recent_absent), BudgetReason::LoadFailed),
+            why: failure(file).map_or_else(|| reason(state, recent_absent), BudgetReason::LoadFailed),
         }
     }
 }
 
-fn failure(units: &[Unit]) -> Option<Arc<BlockError>> {
-    units.iter().find_map(|unit| match unit.held().as_deref() {
-        Some(Held::Failed(failure)) => Some(failure.reason.clone()),
-        _ => None,
-    })
+fn failure(file: &File) -> Option<Arc<BlockError>> {
+    file.failure().or_else(|| file.units.iter().find_map(|unit| unit.held().as_deref().and_then(Held::failure)))
 }
 
 fn reason(state: FilterState, recent_absent: f64) -> BudgetReason {

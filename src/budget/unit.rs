@@ -40,6 +40,16 @@ pub(super) enum Held {
     Failed(Failure),
 }
 
+impl Held {
+    /// Why there is no block.
+    pub(super) fn failure(&self) -> Option<Arc<BlockError>> {
+        match self {
+            Self::Failed(failure) => Some(failure.reason.clone()),
+            Self::Block(_) => None,
+        }
+    }
+}
+
 /// A block in memory.
 #[derive(Debug)]
 pub(super) struct HeldBlock {
@@ -79,9 +89,11 @@ const FIRST_RETRY: u32 = 64;
 const RARE_RETRY: u32 = 1 << 16;
 
 impl Failure {
-    fn new(reason: Arc<BlockError>, failures: u32) -> Self {
+    /// One more after that `before`.
+    pub(super) fn after(before: Option<&Self>, reason: BlockError) -> Self {
+        let failures = before.map_or(0, |failure| failure.failures.saturating_add(1));
         let left = FIRST_RETRY.checked_shl(failures.min(16)).unwrap_or(RARE_RETRY).min(RARE_RETRY);
-        Self { reason, failures, left: left.into() }
+        Self { reason: Arc::new(reason), failures, left: left.into() }
     }
 
     /// Counts a probe; whether it should try again.
@@ -292,24 +304,21 @@ impl Turn<'_> {
     /// Notes why there is no block. A smaller block from before stays, and is not grown until the next plan.
     pub(super) fn fail(&self, reason: BlockError) {
         let held = self.unit.held.load_full();
-        let failures = match held.as_deref() {
+        let before = match held.as_deref() {
             Some(Held::Block(held)) => {
                 self.unit.planned_bytes.fetch_min(held.bytes, Ordering::Relaxed);
                 return;
             }
-            Some(Held::Failed(failure)) => failure.failures.saturating_add(1),
-            None => 0,
+            Some(Held::Failed(failure)) => Some(failure),
+            None => None,
         };
         self.unit.set_planned_bytes(0);
-        self.unit.held.store(Some(Arc::new(Held::Failed(Failure::new(Arc::new(reason), failures)))));
+        self.unit.held.store(Some(Arc::new(Held::Failed(Failure::after(before, reason)))));
     }
 
     /// What `load` gives. If it panics, the unit notes a failure and the panic goes on, to the caller who brought
     /// `load`.
-    pub(super) fn load(
-        &self,
-        load: impl FnOnce() -> Result<FilterBlock<Bytes>, BlockError>,
-    ) -> Option<FilterBlock<Bytes>> {
+    pub(super) fn load<T>(&self, load: impl FnOnce() -> Result<T, BlockError>) -> Option<T> {
         let panicked = Panicked { turn: self };
         let loaded = load();
         core::mem::forget(panicked);

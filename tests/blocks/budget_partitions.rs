@@ -53,6 +53,16 @@ fn register(
     policy: impl FilterPolicy + 'static,
     cut: PartitionCut,
 ) -> (BudgetedFilter, Arc<Disk>) {
+    register_knowing(&[], budget, policy, cut)
+}
+
+/// Like `register`, for a reader that knows these keys.
+fn register_knowing(
+    known_keys: &[&[u8]],
+    budget: &FilterBudget,
+    policy: impl FilterPolicy + 'static,
+    cut: PartitionCut,
+) -> (BudgetedFilter, Arc<Disk>) {
     let hasher = KeyHasher::default();
     let options = PartitionOptions::new(cut, 4 << 10).unwrap();
     let context = BuildContext::new(&hasher).with_key_parts(parts());
@@ -61,7 +71,8 @@ fn register(
     let container = builder.finish().seal().unwrap().to_vec();
     let tail = PartitionIndex::tail_bytes(&container[container.len() - PartitionIndex::MAX_END_BYTES..]).unwrap();
     let (tail, parts) = (&container[container.len() - usize::try_from(tail).unwrap()..], parts());
-    let index = PartitionIndex::load(tail, LoadContext::new(&hasher).with_key_parts(&parts)).unwrap();
+    let context = LoadContext::new(&hasher).with_key_parts(&parts).with_known_keys(known_keys);
+    let index = PartitionIndex::load(tail, context).unwrap();
     let (container, index) = (Mutex::new(container), Arc::new(index));
     let disk = Arc::new(Disk { container, index: index.clone(), loads: 0.into(), loaded_bytes: 0.into() });
     (budget.register(FilterLayout::Partitioned(index), disk.clone()), disk)
@@ -153,6 +164,32 @@ fn a_damaged_partition_is_unusable_for_its_own_keys_only() {
     (0..3).for_each(|_| assert_no_key_lost(&filter));
     (0..20).for_each(|_| look_up(&filter, 0..KEYS / 8));
     assert_eq!(filter.state().units, filter.state().units_in_memory);
+}
+
+#[test]
+fn a_partition_of_a_known_key_that_cannot_be_read_is_tried_for_all_others_together() {
+    let budget = FilterBudget::unlimited();
+    let known_keys = [&key(0)[..], &key(KEYS - 1)];
+    let (filter, disk) = register_knowing(&known_keys, &budget, ribbon(0.01), PartitionCut::KeyRange);
+    disk.container.lock().unwrap()[100] ^= 1;
+    // Each partition would have tried several times by now.
+    for number in (0..5).flat_map(|_| 0..KEYS) {
+        assert!(matches!(probe(&filter, &key(number)), BudgetedProbe::Unusable(_)));
+    }
+    let failed = disk.loads.load(SeqCst);
+    assert!((3..=15).contains(&failed), "{failed} reads for {} partitions", filter.state().units);
+    assert_eq!((budget.stats().loads, budget.stats().failed_loads), (failed, failed));
+    assert!(matches!(filter.state().why, BudgetReason::LoadFailed(_)));
+
+    // Readable again: after the next try, all partitions are used at once.
+    disk.container.lock().unwrap()[100] ^= 1;
+    look_up(&filter, 0..KEYS);
+    look_up(&filter, 0..KEYS / 2);
+    assert!(useless_reads(&filter, 0..KEYS) < KEYS / 60);
+    assert_eq!(disk.loads.load(SeqCst), failed + 2 + u64::from(filter.state().units));
+    assert!(budget.stats().loaded_bytes > filter.state().whole_bytes);
+    assert_eq!(filter.state().why, BudgetReason::Fits);
+    assert_no_key_lost(&filter);
 }
 
 #[test]

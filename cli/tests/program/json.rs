@@ -42,11 +42,26 @@ fn every_field_of_json_is_on_the_page_of_fields() {
     let damaged = format!("{cut}/000001.sst");
     let [rocksdb, leveldb] = ["rocksdb/11.8-partitioned-ribbon.sst", "leveldb/6000-keys.ldb"]
         .map(|fixture| format!("../interop/fixtures/{fixture}"));
-    let (block, taken) = (place.text("own.filter"), place.text("taken.filter"));
-    let runs: [&[&str]; 18] = [
+    let [block, taken, ranges, report] =
+        ["own.filter", "taken.filter", "ranges.filter", "report"].map(|name| place.text(name));
+    let runs: [&[&str]; 21] = [
+        &["demo"],
+        &["report", "--most-keys", "1000", "--out", &report],
         &["build", "--input", &keys, "--out", &cut, "--partition-bytes", "1K"],
         &["rebuild", &first],
         &["filter", "build", "--keys", &keys, "--out", &block],
+        &[
+            "filter",
+            "build",
+            "--keys",
+            &keys,
+            "--out",
+            &ranges,
+            "--range-filter",
+            "bounded:1024",
+            "--range-prefix",
+            "3",
+        ],
         &["filter", "extract", &first, "--out", &taken],
         &["get", &tables, "key0001", "none"],
         &["scan", &tables, "key0001", "key0009"],
@@ -58,6 +73,9 @@ fn every_field_of_json_is_on_the_page_of_fields() {
             &cut,
             &block,
             &taken,
+            &ranges,
+            "../interop/fixtures/rocksdb",
+            "../interop/fixtures/pebble",
             &format!("{first}.filter"),
             &rocksdb,
             &leveldb,
@@ -76,7 +94,7 @@ fn every_field_of_json_is_on_the_page_of_fields() {
     ];
     let mut undocumented = BTreeSet::new();
     for (number, arguments) in runs.iter().enumerate() {
-        if number == 16 {
+        if number == 19 {
             flip(&damaged, 100);
         }
         let report = run(&[arguments, &["--json"][..]].concat());
@@ -85,5 +103,9 @@ fn every_field_of_json_is_on_the_page_of_fields() {
         assert!(fields.len() > 3, "{arguments:?}: {}", report.stdout);
         undocumented.extend(fields.into_iter().filter(|field| !documented.contains(field)));
     }
+    let written = fs::read(format!("{report}/report.json")).unwrap();
+    let mut fields = BTreeSet::new();
+    fields_of(&serde_json::from_slice(&written).unwrap(), &mut fields);
+    undocumented.extend(fields.into_iter().filter(|field| !documented.contains(field)));
     assert!(undocumented.is_empty(), "not in cli/JSON.md: {undocumented:?}");
 }

@@ -48,6 +48,26 @@ fn a_byte_order_mark_is_dropped_and_said_to_be() {
 }
 
 #[test]
+fn a_damaged_table_is_no_file_of_keys_and_other_bytes_are_remarked() {
+    let place = Place::new();
+    let table = format!("{}/000001.sst", place.build(1_000, &[]));
+    let bytes = std::fs::read(&table).unwrap();
+    let (damaged, other) = (place.write("cut.sst", &bytes[..9_000]), place.write("other", &bytes[..9_000]));
+    let out = place.text("new");
+    for arguments in [
+        &["compare", "--input", &damaged][..],
+        &["build", "--input", &damaged, "--out", &out],
+        &["probe", &table, "--keys", &damaged],
+        &["filter", "build", "--keys", &damaged, "--out", &out],
+    ] {
+        run(arguments).expect_error("neither a table nor a filter block");
+    }
+    let probed = run(&["probe", &table, "--keys", &other]).expect_code(0);
+    assert!(probed.stderr.contains("NUL bytes") && probed.stderr.contains("--keys-format nul"), "{}", probed.stderr);
+    run(&["probe", &table, "--keys", &damaged, "--keys-format", "nul"]).expect_code(0);
+}
+
+#[test]
 fn a_dash_is_standard_input_for_keys() {
     let place = Place::new();
     let out = place.text("tables");

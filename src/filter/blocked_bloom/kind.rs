@@ -167,6 +167,16 @@ mod tests {
     }
 
     #[test]
+    fn a_size_is_kept_and_probed_as_often_as_set() {
+        let plan = |kind: BlockedBloomKind| kind.plan(1_000).unwrap();
+        let default = plan(BlockedBloomKind::default());
+        for probes in 1..=16 {
+            let set = plan(BlockedBloomKind::default().with_probes(probes).unwrap());
+            assert_eq!((set.probes(), set.lines().count()), (probes, default.lines().count()));
+        }
+    }
+
+    #[test]
     fn the_number_of_lines_is_the_next_multiple_of_the_factor() {
         for (keys, factor) in [(0, 12), (1, 1), (1_000, 12), (10_000, 7), (614_400, 12), (1_000_003, 1_024)] {
             let lines = |kind: BlockedBloomKind| kind.plan(keys).unwrap().lines().count();
