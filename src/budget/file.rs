@@ -21,7 +21,7 @@ pub(super) struct File {
     pub(super) units: Box<[Unit]>,
     /// `None` of a filter in one block.
     pub(super) partitions: Option<Arc<PartitionIndex>>,
-    /// Why the known keys were not found, and so no partition can be used.
+    /// Why the known keys were not found when they were last looked for: until they are, no partition can be used.
     failure: ArcSwapOption<Failure>,
     counts: Counts,
 }
@@ -70,23 +70,27 @@ impl File {
     ) -> Result<(), BlockError> {
         let Some(index) = &self.partitions else { return Ok(()) };
         let checked = index.check_known_keys(|number| read(number).map(FilterBlock::into_inner));
-        let before = self.failure.load();
-        match &checked {
-            Ok(()) if before.is_none() => {}
-            Ok(()) => self.failure.store(None),
-            Err(reason) => self.failure.store(Some(Arc::new(Failure::after(before.as_deref(), reason.clone())))),
+        if let Err(reason) = &checked {
+            let before = self.failure.load();
+            self.failure.store(Some(Arc::new(Failure::after(before.as_deref(), reason.clone()))));
         }
         checked
     }
 
+    /// The failure for which no unit can be loaded; `None` once the known keys were found, by whatever thread.
+    fn standing_failure(&self) -> Option<Arc<Failure>> {
+        let failure = self.failure.load_full()?;
+        self.partitions.as_ref()?.known_keys_verdict().is_err().then_some(failure)
+    }
+
     /// Why no unit can be loaded, if none can.
     pub(super) fn failure(&self) -> Option<Arc<BlockError>> {
-        self.failure.load().as_deref().map(|failure| failure.reason.clone())
+        self.standing_failure().map(|failure| failure.reason.clone())
     }
 
     /// Counts a probe; whether no unit is tried for it.
     pub(super) fn is_waiting(&self) -> bool {
-        self.failure.load().as_deref().is_some_and(|failure| !failure.is_due())
+        self.standing_failure().is_some_and(|failure| !failure.is_due())
     }
 
     /// The unit that holds the key.

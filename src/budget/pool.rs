@@ -179,10 +179,11 @@ impl Pool {
     fn demands(&self) -> (Vec<(u32, u32)>, Vec<Demand>) {
         let (mut places, mut demands) = (Vec::new(), Vec::new());
         for (slot, file) in self.registry.files() {
+            let can_load = file.failure().is_none();
             for (number, unit) in (0..).zip(&file.units) {
                 unit.age();
                 file.collect(unit);
-                match demand(unit).filter(|_| file.failure().is_none()) {
+                match demand(unit).filter(|_| can_load) {
                     Some(demand) => {
                         places.push((slot, number));
                         demands.push(demand);

@@ -223,6 +223,11 @@ impl PartitionIndex {
                 Err(problem) => return Err(problem),
             }
         }
+        self.known_keys_verdict()
+    }
+
+    /// What [`check_known_keys`](Self::check_known_keys) has come to so far.
+    pub(crate) fn known_keys_verdict(&self) -> Result<(), BlockError> {
         self.known().map_or(Ok(()), |known| known.verdict(self.hash_identity()))
     }
 

@@ -193,6 +193,21 @@ fn a_partition_of_a_known_key_that_cannot_be_read_is_tried_for_all_others_togeth
 }
 
 #[test]
+fn known_keys_that_were_found_elsewhere_end_a_failure_at_once() {
+    let budget = FilterBudget::unlimited();
+    let (filter, disk) = register_knowing(&[&key(0)], &budget, ribbon(0.01), PartitionCut::KeyRange);
+    disk.container.lock().unwrap()[100] ^= 1;
+    look_up(&filter, 0..KEYS);
+    assert!(matches!(filter.state().why, BudgetReason::LoadFailed(_)));
+
+    disk.container.lock().unwrap()[100] ^= 1;
+    disk.index.check_known_keys(|number| disk.load(number).map(FilterBlock::into_inner)).unwrap();
+    assert!(!matches!(filter.state().why, BudgetReason::LoadFailed(_)));
+    assert!(useless_reads(&filter, 0..KEYS) < KEYS / 60);
+    assert_eq!(filter.state().why, BudgetReason::Fits);
+}
+
+#[test]
 fn partitions_of_kinds_that_shrink_differently_share_a_budget() {
     for bytes in [0, 900, 5_000, 20_000, 60_000] {
         let budget = FilterBudget::new(bytes).with_probes_per_plan(2_000);

@@ -314,6 +314,18 @@ fn bits_behind_the_last_key_of_a_batch_count_as_no_key() {
     assert_eq!((matches.count(), matches.iter().count()), (0, 0));
 }
 
+#[test]
+fn a_batch_of_stored_keys_is_found_whole_whatever_its_length() {
+    let (block, kinds) = (block::<225, NOTHING>(), registry::<Hashes<225, NOTHING>>());
+    let filter = FilterReader::load(&block, LoadContext::from(&KeyHasher::default()).with_kinds(&kinds));
+    let keys: Vec<_> = keys().into_iter().take(150).collect();
+    for length in [1, 50, 63, 64, 65, 150] {
+        let mut matches = MatchBitmap::default();
+        filter.probe_batch(&keys[..length], &mut matches);
+        assert_eq!(matches.count(), length as u64);
+    }
+}
+
 /// The checksums hold: what is wrong is what the words claim.
 #[test]
 fn lengths_that_a_block_claims_for_a_users_kind_are_checked() {
