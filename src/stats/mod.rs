@@ -24,6 +24,9 @@ enum Count {
     TruePositives,
     FalsePositives,
     Unusable,
+    NotLoaded,
+    BoundSkips,
+    Searched,
 }
 
 /// A set's counters for one of its filters.
@@ -65,6 +68,31 @@ impl FilterCounters {
         self.add(Count::Unusable, probes);
     }
 
+    pub(crate) fn add_not_loaded(&self, probes: u64) {
+        self.add(Count::NotLoaded, probes);
+    }
+
+    pub(crate) fn add_bound_skip(&self) {
+        self.add(Count::BoundSkips, 1);
+    }
+
+    /// A file was searched.
+    #[inline]
+    pub(crate) fn add_search(&self) {
+        self.add(Count::Searched, 1);
+    }
+
+    /// Lookups that the bounds of a file answered, and searches of the file.
+    pub(crate) fn add_beside_answers(&self, bound_skips: u64, searched: u64) {
+        self.add(Count::BoundSkips, bound_skips);
+        self.add(Count::Searched, searched);
+    }
+
+    pub(crate) fn beside_answers(&self) -> (u64, u64) {
+        let [bound_skips, searched] = self.sums([Count::BoundSkips, Count::Searched]);
+        (bound_skips, searched)
+    }
+
     pub(crate) fn add_outcome(&self, found: bool) {
         self.add(if found { Count::TruePositives } else { Count::FalsePositives }, 1);
     }
@@ -88,8 +116,9 @@ impl FilterCounters {
     /// its whole: additions are Release, and a thread counts the whole before the part.
     pub(crate) fn snapshot(&self, is_usable: bool) -> FilterStats {
         let [true_positives, false_positives] = self.sums([Count::TruePositives, Count::FalsePositives]);
-        let [negatives, positives, unusable] = self.sums([Count::Negatives, Count::Positives, Count::Unusable]);
-        let mut stats = FilterStats { negatives, positives, true_positives, false_positives, unusable, not_loaded: 0 };
+        let [negatives, positives, unusable, not_loaded] =
+            self.sums([Count::Negatives, Count::Positives, Count::Unusable, Count::NotLoaded]);
+        let mut stats = FilterStats { negatives, positives, true_positives, false_positives, unusable, not_loaded };
         match self.in_set.as_deref() {
             None => {}
             Some(CountedBySet::NegativesAsRemainder { lookups, others }) => {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{KeyPartNames, TableProperties};
+use super::metadata::KeyPartNames;
 use crate::block::{KindRegistry, LoadContext, bits_of};
 use crate::error::BlockError;
 use crate::hash::{Domain, HashId, KeyExtractor, KeyHash, KeyHasher, KeyParts, MAX_EXTRACTORS};
@@ -41,6 +41,10 @@ impl SharedParts {
 
     const fn extractors(self) -> u64 {
         self.bits & !WHOLE_KEY
+    }
+
+    pub(crate) const fn is_empty(self) -> bool {
+        self.bits == 0
     }
 
     /// Whether these are one part.
@@ -157,14 +161,24 @@ impl Reader {
         self.hasher.identity().id == HashId::Xxh3 && shared.extractors() == 0
     }
 
-    /// The hashes of the first and the last key of a table, which its filter must contain. Equal identities do not
-    /// prove that hashes are equal: secret seeds may share a fingerprint, and an engine may have changed its function
-    /// but not the tag.
-    pub(crate) fn known_keys<'a>(
+    /// Those of the parts of which a known key has one, and whole keys: nothing has confirmed that the others are what
+    /// their extractors' names say.
+    pub(crate) fn confirmed_by(&self, shared: SharedParts, known: &[&[u8]]) -> SharedParts {
+        let has_part = |position: &usize| {
+            let extractor = self.parts.extractor(*position);
+            extractor.is_some_and(|extractor| known.iter().any(|key| extractor.extract(key).is_some()))
+        };
+        let confirmed = bits_of(shared.extractors()).filter(has_part).fold(0, |bits, position| bits | 1 << position);
+        SharedParts { bits: confirmed | shared.bits & WHOLE_KEY }
+    }
+
+    /// The hashes of known keys of a file, which its filter must contain. Equal identities do not prove that hashes are
+    /// equal: secret seeds may share a fingerprint, and an engine may have changed its function but not the tag.
+    pub(crate) fn known_hashes<'a>(
         &'a self,
         shared: SharedParts,
-        properties: &'a TableProperties,
+        known: impl Iterator<Item = &'a [u8]>,
     ) -> impl Iterator<Item = (&'a [u8], KeyHash)> {
-        properties.bounds().flat_map(move |key| self.key_hashes(shared, key).map(move |hash| (key, hash)))
+        known.flat_map(move |key| self.key_hashes(shared, key).map(move |hash| (key, hash)))
     }
 }

@@ -1,0 +1,109 @@
+//! What a budget knows of one file: the units of its filters, and how they are used.
+
+use core::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use arc_swap::ArcSwapOption;
+
+use super::unit::{Counted, Failure, Unit};
+use crate::stats::FilterCounters;
+use crate::store::error::FilterProblem;
+
+/// The number of the range filter. The point filter, or its first partition, has the next number.
+pub(in crate::store) const RANGES: u32 = 0;
+
+/// The units of a file that can come into memory and leave it.
+#[derive(Debug)]
+pub(in crate::store) struct File {
+    ranges: Option<Unit>,
+    /// Known once the top index of a partitioned filter was read.
+    points: OnceLock<Box<[Unit]>>,
+    /// Why no unit of the point filter can be loaded: its top index, or a partition that must hold a known key, was not
+    /// sound when it was last read.
+    failure: ArcSwapOption<Failure>,
+    /// Whether a thread is reading one of these.
+    is_preparing: AtomicU8,
+    pub(in crate::store) counters: FilterCounters,
+    pub(in crate::store) range_counters: Option<Box<FilterCounters>>,
+}
+
+impl File {
+    /// A file with a range filter of these bytes, if any.
+    pub(in crate::store) fn new(range_bytes: Option<u64>) -> Self {
+        Self {
+            ranges: range_bytes.map(Unit::new),
+            points: OnceLock::new(),
+            failure: ArcSwapOption::empty(),
+            is_preparing: 0.into(),
+            counters: FilterCounters::new(),
+            range_counters: None,
+        }
+    }
+
+    /// The parts of the point filter have these bytes. The first call counts.
+    pub(in crate::store) fn set_points(&self, bytes: impl Iterator<Item = u64>) {
+        self.points.get_or_init(|| bytes.map(Unit::new).collect());
+    }
+
+    /// The unit of this number; `None` if there is none, or a partition was written without a filter.
+    #[inline]
+    pub(in crate::store) fn unit(&self, number: u32) -> Option<&Unit> {
+        match number.checked_sub(1) {
+            None => self.ranges.as_ref(),
+            Some(part) => self.points.get()?.get(part as usize).filter(|unit| unit.whole_bytes > 0),
+        }
+    }
+
+    /// All units with their numbers.
+    pub(in crate::store) fn units(&self) -> impl Iterator<Item = (u32, &Unit)> {
+        let points = (RANGES + 1..).zip(self.points.get().into_iter().flatten());
+        self.ranges.iter().map(|unit| (RANGES, unit)).chain(points)
+    }
+
+    pub(super) fn numbers(&self) -> u32 {
+        u32::try_from(self.points.get().map_or(0, |points| points.len())).map_or(u32::MAX, |points| points + 1)
+    }
+
+    /// Bytes of all filters as they were written.
+    pub(in crate::store) fn whole_bytes(&self) -> u64 {
+        self.units().fold(0, |sum, (_, unit)| sum.saturating_add(unit.whole_bytes))
+    }
+
+    /// Takes the right to read what comes before all units of the point filter. `None` if another thread has it, or what
+    /// was read was not sound and it is too early to try again: counts a probe then.
+    pub(in crate::store) fn begin_preparing(&self) -> bool {
+        let is_due = self.failure.load().as_ref().is_none_or(|failure| failure.is_due());
+        is_due && self.is_preparing.swap(1, Ordering::Acquire) == 0
+    }
+
+    /// Gives it back, after what was read, if anything was.
+    pub(in crate::store) fn end_preparing(&self, read: Option<Result<(), FilterProblem>>) {
+        match read {
+            Some(Ok(())) => self.failure.store(None),
+            Some(Err(reason)) => {
+                let before = self.failure.load();
+                self.failure.store(Some(Arc::new(Failure::after(before.as_deref(), reason))));
+            }
+            None => {}
+        }
+        self.is_preparing.store(0, Ordering::Release);
+    }
+
+    /// Why no unit of the point filter can be loaded, if none can.
+    pub(in crate::store) fn failure(&self) -> Option<Arc<FilterProblem>> {
+        self.failure.load().as_ref().map(|failure| failure.reason.clone())
+    }
+
+    /// The counters of what the unit belongs to.
+    pub(in crate::store) fn counters_of(&self, number: u32) -> &FilterCounters {
+        self.range_counters.as_deref().filter(|_| number == RANGES).unwrap_or(&self.counters)
+    }
+
+    /// Moves a unit's counts to the file's.
+    pub(in crate::store) fn collect(&self, number: u32, unit: &Unit) {
+        let Counted { negatives, unanswered } = unit.take_counts();
+        let counters = self.counters_of(number);
+        counters.add_answers(negatives, 0);
+        counters.add_not_loaded(unanswered);
+    }
+}

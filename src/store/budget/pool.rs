@@ -1,0 +1,480 @@
+//! What the filters under one budget share: their files, the plan, and how blocks come into memory and leave it.
+
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering, fence};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+
+use super::account::{Account, Charge};
+use super::curve::{Curve, Curves};
+use super::file::{File, RANGES};
+use super::plan::{self, Demand};
+use super::registry::Registry;
+use super::unit::{Held, HeldFilter, Turn, Unit};
+use crate::store::error::FilterProblem;
+
+/// Probes of each unit, on average, from one plan to the next. A plan takes some 100 ns for each unit, and so a few
+/// nanoseconds for each probe.
+const PROBES_PER_UNIT: u64 = 16;
+
+/// Probes before the first plan. Each further one comes after twice as many, up to those of `PROBES_PER_UNIT`: filters
+/// that did not fit when a store was opened do not wait long.
+const FIRST_PLAN: u64 = 256;
+
+/// Units that are assumed at least: plans from fewer probes would follow chance.
+const LEAST_UNITS: u64 = 256;
+
+/// The share of the budget that plans leave free, for filters that are being loaded and shrunk, so that several
+/// threads can do it at once.
+const WORKING_SHARE: u64 = 64;
+
+/// In place of a number of probes: plans are made only on request.
+const NO_PLANS: u64 = u64::MAX;
+
+#[derive(Debug)]
+pub(in crate::store) struct Pool {
+    pub(super) account: Arc<Account>,
+    pub(super) registry: Registry,
+    pub(super) counts: Counts,
+    curves: Mutex<Arc<Curves>>,
+    shrinks: AtomicBool,
+    /// Probes from one plan to the next; 0 to follow from the number of units.
+    probes_per_plan: AtomicU64,
+    /// Probes since the last plan that a plan could improve.
+    probes: AtomicU64,
+    /// The number of the last plan: 1 to 255, over and over.
+    number: AtomicU8,
+    /// Bytes that the plan gives to units that have not been loaded since.
+    promised_bytes: AtomicU64,
+    planner: Mutex<()>,
+    hand: Mutex<Hand>,
+}
+
+/// What has happened under a budget.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    /// Units at the last plan.
+    units: AtomicU64,
+    pub(super) loads: AtomicU64,
+    pub(super) loaded_bytes: AtomicU64,
+    pub(super) failed_loads: AtomicU64,
+    pub(super) shrinks: AtomicU64,
+    pub(super) evictions: AtomicU64,
+    pub(super) plans: AtomicU64,
+}
+
+/// Where the search for blocks above their plan goes on: once around all files for each plan.
+#[derive(Debug, Default)]
+struct Hand {
+    slot: u32,
+    unit: u32,
+    /// The plan that the round is for.
+    plan: u8,
+    is_round_done: bool,
+}
+
+/// What may become of a unit.
+#[derive(Debug)]
+struct Place {
+    /// Bytes to keep; 0 only tries whether a filter that failed can be loaded again.
+    bytes: u64,
+    /// Bytes that it has.
+    held_bytes: u64,
+    /// For the difference.
+    charge: Option<Charge>,
+}
+
+impl Pool {
+    pub(super) fn new(limit: u64) -> Self {
+        Self {
+            account: Account::new(limit),
+            registry: Registry::default(),
+            counts: Counts::default(),
+            curves: Mutex::new(Arc::new(Curves::new())),
+            shrinks: true.into(),
+            probes_per_plan: 0.into(),
+            probes: 0.into(),
+            // Units start with 0: loaded under no plan.
+            number: 1.into(),
+            promised_bytes: 0.into(),
+            planner: Mutex::new(()),
+            hand: Mutex::new(Hand::default()),
+        }
+    }
+
+    pub(super) fn set_shrinks(&self, shrinks: bool) {
+        self.shrinks.store(shrinks, Ordering::Relaxed);
+    }
+
+    /// A plan after each time that there were this many probes; only on request for `None`.
+    pub(super) fn set_probes_per_plan(&self, probes: Option<u64>) {
+        self.probes_per_plan.store(probes.unwrap_or(NO_PLANS).max(1), Ordering::Relaxed);
+    }
+
+    pub(super) fn shrinks(&self) -> bool {
+        self.shrinks.load(Ordering::Relaxed)
+    }
+
+    /// Counts probes that a better plan could have answered better. Plans when it is time, unless another thread does.
+    pub(in crate::store) fn count_probes(&self, probes: u64) {
+        let counted = self.probes.fetch_add(probes, Ordering::Relaxed).saturating_add(probes);
+        if counted >= self.probes_until_plan() {
+            match self.planner.try_lock() {
+                Ok(turn) => self.plan_in(&turn),
+                Err(TryLockError::Poisoned(turn)) => self.plan_in(&turn.into_inner()),
+                Err(TryLockError::WouldBlock) => {}
+            }
+        }
+    }
+
+    fn probes_until_plan(&self) -> u64 {
+        let fixed = self.probes_per_plan.load(Ordering::Relaxed);
+        if fixed != 0 {
+            return fixed;
+        }
+        let doubled = self.counts.plans.load(Ordering::Relaxed).min(32);
+        let units = self.counts.units.load(Ordering::Relaxed).max(LEAST_UNITS);
+        units.saturating_mul(PROBES_PER_UNIT).min(FIRST_PLAN << doubled)
+    }
+
+    /// Plans now; waits for a plan that is being made.
+    pub(super) fn plan(&self) {
+        self.plan_in(&lock(&self.planner));
+        // Another thread may have been at the search, or the registry.
+        fence(Ordering::SeqCst);
+        while self.account.is_too_full() {
+            let mut hand = lock(&self.hand);
+            if !self.release_next(&mut hand) && hand.is_round_done {
+                return;
+            }
+            drop(hand);
+            std::thread::yield_now();
+        }
+    }
+
+    fn plan_in(&self, _turn: &MutexGuard<'_, ()>) {
+        self.probes.store(0, Ordering::Relaxed);
+        let (places, demands) = self.demands();
+        let limit = self.account.limit();
+        let targets = {
+            // Not under the lock: threads that load would wait.
+            let curves = lock(&self.curves).clone();
+            plan::targets(&demands, &curves, self.shrinks(), limit - limit / WORKING_SHARE)
+        };
+        for (&(slot, number), &target) in places.iter().zip(&targets) {
+            if let Some(unit) = self.registry.get(slot).as_ref().and_then(|file| file.unit(number)) {
+                unit.set_planned_bytes(target);
+            }
+        }
+        let growth = demands.iter().zip(&targets).map(|(demand, target)| target.saturating_sub(demand.held_bytes));
+        self.promised_bytes.store(growth.sum(), Ordering::Relaxed);
+        let number = self.number.load(Ordering::Relaxed);
+        self.number.store(number.checked_add(1).unwrap_or(1), Ordering::Relaxed);
+        self.counts.plans.fetch_add(1, Ordering::Relaxed);
+        // Only after the limit was lowered.
+        while self.account.is_too_full() && self.release_one() {}
+    }
+
+    /// The units in use, with their slots and numbers. The others are planned to have no memory.
+    fn demands(&self) -> (Vec<(u32, u32)>, Vec<Demand>) {
+        let (mut places, mut demands, mut units) = (Vec::new(), Vec::new(), 0);
+        for (slot, file) in self.registry.files() {
+            let has_failed = file.failure().is_some();
+            for (number, unit) in file.units() {
+                units += 1;
+                unit.age();
+                file.collect(number, unit);
+                match demand(unit).filter(|_| number == RANGES || !has_failed) {
+                    Some(demand) => {
+                        places.push((slot, number));
+                        demands.push(demand);
+                    }
+                    None => unit.set_planned_bytes(0),
+                }
+            }
+        }
+        self.counts.units.store(units, Ordering::Relaxed);
+        (places, demands)
+    }
+
+    /// Begins to load a unit that should be in memory, or larger. `None` if it should not, or another thread is at it.
+    pub(in crate::store) fn begin(self: &Arc<Self>, file: &Arc<File>, number: u32) -> Option<Loading> {
+        let unit = file.unit(number)?;
+        let turn = unit.begin()?;
+        let place = self.place(unit)?;
+        // The block from before stays until there is a better one; a smaller one is made beside the whole one.
+        let working_bytes = if place.bytes < unit.whole_bytes { unit.whole_bytes } else { place.held_bytes };
+        let working = self.account.working_charge(working_bytes)?;
+        self.fulfil(unit.planned_bytes().min(place.bytes).saturating_sub(place.held_bytes));
+        turn.note_plan(self.number.load(Ordering::Relaxed));
+        // It goes on in the value that is returned.
+        core::mem::forget(turn);
+        Some(Loading { pool: self.clone(), file: file.clone(), number, place: Some(place), working: Some(working) })
+    }
+
+    /// Counts a read of what comes before all units of a filter.
+    pub(in crate::store) fn count_read(&self, bytes: Option<u64>) {
+        self.counts.loads.fetch_add(1, Ordering::Relaxed);
+        match bytes {
+            Some(bytes) => self.counts.loaded_bytes.fetch_add(bytes, Ordering::Relaxed),
+            None => self.counts.failed_loads.fetch_add(1, Ordering::Relaxed),
+        };
+    }
+
+    /// Frees what was loaded while the limit was lowered: this unit was busy when the others were released.
+    fn obey_lowered_limit(&self, unit: &Unit) {
+        // Either this thread sees the new limit, or the one that sets it sees that the unit is not busy.
+        fence(Ordering::SeqCst);
+        if self.account.is_too_full() {
+            let _ = self.release(unit);
+        }
+    }
+
+    /// How many bytes of the unit should be in memory, and a charge for those that are not yet.
+    fn place(&self, unit: &Unit) -> Option<Place> {
+        let (held_bytes, is_retry) = match unit.held().as_deref() {
+            Some(Held::Block(held)) => (held.bytes, false),
+            Some(Held::Failed(failure)) if failure.is_due() => (0, true),
+            Some(Held::Failed(_)) => return None,
+            None => (0, false),
+        };
+        // Once for each plan, so that plans bound what is read. Failures have a rarer measure of their own.
+        if !is_retry && unit.was_loaded_under(self.number.load(Ordering::Relaxed)) {
+            return None;
+        }
+        let planned_bytes = unit.planned_bytes().min(unit.whole_bytes);
+        if planned_bytes > held_bytes {
+            let charge = self.charge(planned_bytes - held_bytes)?;
+            return Some(Place { bytes: planned_bytes, held_bytes, charge: Some(charge) });
+        }
+        if held_bytes > 0 {
+            return None;
+        }
+        match self.charge_unplanned(unit.whole_bytes) {
+            Some(charge) => Some(Place { bytes: unit.whole_bytes, held_bytes, charge: Some(charge) }),
+            None => is_retry.then_some(Place { bytes: 0, held_bytes, charge: None }),
+        }
+    }
+
+    /// A charge for bytes that were planned, after blocks above their plan were dropped or shrunk.
+    fn charge(&self, bytes: u64) -> Option<Charge> {
+        loop {
+            if let Some(charge) = self.account.try_charge(bytes) {
+                return Some(charge);
+            }
+            if !self.release_one() {
+                return None;
+            }
+        }
+    }
+
+    /// A charge for a filter that the plan does not know, from bytes that it promises to no other.
+    fn charge_unplanned(&self, bytes: u64) -> Option<Charge> {
+        let promised = self.promised_bytes.load(Ordering::Relaxed);
+        let is_free = self.account.within().saturating_add(promised).saturating_add(bytes) <= self.account.limit();
+        if is_free { self.account.try_charge(bytes) } else { None }
+    }
+
+    /// Bytes that were promised are in use, or never will be.
+    fn fulfil(&self, bytes: u64) {
+        let less = |promised: u64| Some(promised.saturating_sub(bytes));
+        let _ = self.promised_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+    }
+
+    /// Adds a file, and gives its slot.
+    pub(in crate::store) fn add(&self, file: &Arc<File>) -> u32 {
+        self.registry.add(file.clone())
+    }
+
+    pub(in crate::store) fn remove(&self, slot: u32) {
+        let Some(file) = self.registry.remove(slot) else { return };
+        file.units().for_each(|(_, unit)| self.fulfil(unit.planned_bytes().saturating_sub(unit.held_bytes())));
+    }
+
+    /// Puts a block that was loaded into memory, whole or shrunk. `working` is its charge until then, beside `place`.
+    fn keep(&self, turn: &Turn<'_>, unit: &Unit, working: Charge, place: Place, filter: HeldFilter) {
+        let Place { bytes, held_bytes, charge } = place;
+        let Some(mut charge) = charge else { return turn.release() };
+        if bytes >= unit.whole_bytes {
+            charge.join(working);
+            return turn.hold(filter, charge);
+        }
+        // Instead of the smaller block from before, whose bytes the new one needs: there are never three.
+        // No clone stays here: it would outlive its charge.
+        let old = turn.hold_meanwhile(filter, working);
+        if let Some(old) = old.filter(|_| held_bytes > 0) {
+            let Some(reclaimed) = turn.reclaim(old) else { return };
+            charge.join(reclaimed);
+        }
+        if let Some(shrunk) = unit.shrunk(bytes) {
+            self.hold_shrunk(turn, unit, bytes, shrunk, charge);
+        } else {
+            // The plan was made for another kind of filter. The next one knows.
+            unit.replace_planned_bytes(bytes, 0);
+            turn.release();
+        }
+    }
+
+    fn hold_shrunk(&self, turn: &Turn<'_>, unit: &Unit, planned: u64, shrunk: HeldFilter, mut charge: Charge) {
+        let bytes = shrunk.bytes();
+        charge.shrink_to(bytes);
+        unit.replace_planned_bytes(planned, bytes);
+        self.counts.shrinks.fetch_add(1, Ordering::Relaxed);
+        turn.hold(shrunk, charge);
+    }
+
+    /// Shrinks or drops the next block that is larger than planned. `false` if there is none, or other threads are at
+    /// it.
+    fn release_one(&self) -> bool {
+        match self.hand.try_lock() {
+            Ok(mut hand) => self.release_next(&mut hand),
+            Err(TryLockError::Poisoned(hand)) => self.release_next(&mut hand.into_inner()),
+            Err(TryLockError::WouldBlock) => false,
+        }
+    }
+
+    fn release_next(&self, hand: &mut Hand) -> bool {
+        let plan = self.number.load(Ordering::Relaxed);
+        if hand.plan != plan {
+            *hand = Hand { plan, ..Hand::default() };
+        }
+        while !hand.is_round_done {
+            let Some((file, slots)) = self.registry.try_get(hand.slot) else { return false };
+            let unit = file.as_ref().and_then(|file| file.unit(hand.unit));
+            match unit.map_or(Release::Nothing, |unit| self.release(unit)) {
+                Release::Done => return true,
+                Release::NoRoom => return false,
+                Release::Nothing => {}
+            }
+            hand.advance(file.is_some_and(|file| hand.unit + 1 < file.numbers()), slots);
+        }
+        false
+    }
+
+    fn release(&self, unit: &Unit) -> Release {
+        let planned_bytes = unit.planned_bytes();
+        if unit.held_bytes() <= planned_bytes {
+            return Release::Nothing;
+        }
+        let Some(turn) = unit.begin() else { return Release::Nothing };
+        if planned_bytes == 0 {
+            return self.evict(&turn);
+        }
+        let Some(working) = self.account.working_charge(planned_bytes) else {
+            // A limit that was lowered does not wait for a plan to come.
+            return if self.account.is_too_full() { self.evict(&turn) } else { Release::NoRoom };
+        };
+        match unit.shrunk(planned_bytes) {
+            Some(shrunk) => {
+                self.hold_shrunk(&turn, unit, planned_bytes, shrunk, working);
+                Release::Done
+            }
+            None => self.evict(&turn),
+        }
+    }
+
+    fn evict(&self, turn: &Turn<'_>) -> Release {
+        turn.release();
+        self.counts.evictions.fetch_add(1, Ordering::Relaxed);
+        Release::Done
+    }
+}
+
+/// Whether a filter may contain what it is probed for.
+pub(in crate::store) type Matching<'a> = &'a dyn Fn(&HeldFilter) -> bool;
+
+/// The load of one unit: the turn to change it, and the memory for it. Dropped, it gives both back.
+#[derive(Debug)]
+pub(in crate::store) struct Loading {
+    pool: Arc<Pool>,
+    file: Arc<File>,
+    number: u32,
+    /// Both until it is completed.
+    place: Option<Place>,
+    working: Option<Charge>,
+}
+
+impl Loading {
+    pub(in crate::store) const fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// Takes what was loaded, and gives what `may_match` says of it; `None` if it cannot be used.
+    pub(in crate::store) fn complete(
+        mut self,
+        loaded: Result<HeldFilter, FilterProblem>,
+        may_match: Matching<'_>,
+    ) -> Option<bool> {
+        let pool = self.pool.clone();
+        let (unit, place, working) = (self.file.unit(self.number)?, self.place.take()?, self.working.take()?);
+        pool.counts.loads.fetch_add(1, Ordering::Relaxed);
+        let turn = unit.begun_turn();
+        let answer = match loaded {
+            Ok(filter) => {
+                pool.counts.loaded_bytes.fetch_add(filter.bytes(), Ordering::Relaxed);
+                let curve = Curve::of(&filter);
+                unit.set_curve(Arc::make_mut(&mut lock(&pool.curves)).number(curve));
+                let answer = may_match(&filter);
+                pool.keep(&turn, unit, working, place, filter);
+                Some(answer)
+            }
+            Err(reason) => {
+                pool.counts.failed_loads.fetch_add(1, Ordering::Relaxed);
+                turn.fail(reason);
+                None
+            }
+        };
+        drop(turn);
+        pool.obey_lowered_limit(unit);
+        answer
+    }
+}
+
+impl Drop for Loading {
+    fn drop(&mut self) {
+        // Completed, or else the caller's code panicked while it read, or nobody wants the unit any more.
+        let Some(unit) = self.file.unit(self.number).filter(|_| self.place.is_some()) else { return };
+        let turn = unit.begun_turn();
+        if std::thread::panicking() {
+            turn.fail(FilterProblem::Unreadable { reason: "its source panicked".into() });
+        }
+        (self.place, self.working) = (None, None);
+    }
+}
+
+/// What became of an attempt to make a block smaller.
+enum Release {
+    Done,
+    /// It is not above its plan, or busy.
+    Nothing,
+    /// The smaller block does not fit beside the larger one.
+    NoRoom,
+}
+
+impl Hand {
+    /// Goes on to the next unit of a file, or to the next file.
+    fn advance(&mut self, is_within_file: bool, slots: u32) {
+        if is_within_file {
+            self.unit += 1;
+            return;
+        }
+        self.unit = 0;
+        self.slot = self.slot.saturating_add(1);
+        self.is_round_done = self.slot >= slots;
+    }
+}
+
+/// What the plan knows of a unit; `None` if it is not in use.
+fn demand(unit: &Unit) -> Option<Demand> {
+    let (held_bytes, is_failed) = match unit.held().as_deref() {
+        Some(Held::Block(held)) => (held.bytes, false),
+        Some(Held::Failed(_)) => (0, true),
+        None => (0, false),
+    };
+    let absent = f64::from(unit.absent());
+    let is_in_use = !is_failed && (absent > 0.0 || held_bytes > 0);
+    is_in_use.then(|| Demand { absent, whole_bytes: unit.whole_bytes, held_bytes, curve: unit.curve() })
+}
+
+/// What a panic of a source leaves is consistent, because no lock is held while it runs.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,128 @@
+//! What a budget tells about its files and about itself.
+
+use std::sync::Arc;
+
+use super::file::{File, RANGES};
+use super::unit::{Held, Unit};
+use crate::store::error::FilterProblem;
+
+/// How much of a file's filters is in memory, and why.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct FilterResidency {
+    /// How much of them is in memory.
+    pub state: FilterState,
+    /// Bytes in memory.
+    pub bytes: u64,
+    /// Bytes of the filters as they were written.
+    pub whole_bytes: u64,
+    /// Bytes that the last plan gives them.
+    pub planned_bytes: u64,
+    /// The point filter, or each of its partitions, and the range filter.
+    pub units: u32,
+    /// Those in memory, whole or shrunk.
+    pub units_in_memory: u32,
+    /// Lookups and scans that find nothing in the file, recent ones above all: what its memory is given for. Exact
+    /// before the first plan; from then on each plan counts those before it an eighth less.
+    pub recent_absent: f64,
+    /// Why they are in this state.
+    pub reason: ResidencyReason,
+}
+
+/// How much of a file's filters is in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FilterState {
+    /// Nothing: each key may be present.
+    NotLoaded,
+    /// Some of them, or all shrunk to fewer bytes.
+    Partial,
+    /// All of them.
+    Whole,
+}
+
+/// Why filters are in their state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ResidencyReason {
+    /// They were not probed yet, or not for long.
+    NotProbed,
+    /// They do not fit: their bytes prevent more useless reads in other files.
+    NoRoom,
+    /// They have the bytes that prevent more useless reads here than elsewhere.
+    Share,
+    /// All of them fit.
+    Fits,
+    /// A filter, or a partition of one, could not be loaded. It is tried again, rarely.
+    LoadFailed(Arc<FilterProblem>),
+}
+
+impl FilterResidency {
+    pub(in crate::store) fn of(file: &File) -> Self {
+        let sum = |of: fn(&Unit) -> u64| file.units().fold(0, |sum: u64, (_, unit)| sum.saturating_add(of(unit)));
+        let (bytes, whole_bytes) = (sum(Unit::held_bytes), file.whole_bytes());
+        let state = match bytes {
+            0 => FilterState::NotLoaded,
+            _ if bytes == whole_bytes => FilterState::Whole,
+            _ => FilterState::Partial,
+        };
+        let count = |units: usize| u32::try_from(units).unwrap_or(u32::MAX);
+        let recent_absent: f64 = file.units().map(|(_, unit)| unit.recent_absent()).sum();
+        Self {
+            state,
+            bytes,
+            whole_bytes,
+            planned_bytes: sum(Unit::planned_bytes),
+            units: count(file.units().count()),
+            units_in_memory: count(file.units().filter(|(_, unit)| unit.held_bytes() > 0).count()),
+            recent_absent,
+            reason: failure(file).map_or_else(|| reason(state, recent_absent), ResidencyReason::LoadFailed),
+        }
+    }
+}
+
+/// The first failure, of the point filter before that of the range filter.
+pub(in crate::store) fn failure(file: &File) -> Option<Arc<FilterProblem>> {
+    let failed = |(_, unit): (u32, &Unit)| unit.held().as_deref().and_then(Held::failure);
+    let mut units: Vec<_> = file.units().collect();
+    units.sort_by_key(|&(number, _)| number == RANGES);
+    file.failure().or_else(|| units.into_iter().find_map(failed))
+}
+
+fn reason(state: FilterState, recent_absent: f64) -> ResidencyReason {
+    match state {
+        FilterState::Whole => ResidencyReason::Fits,
+        FilterState::Partial => ResidencyReason::Share,
+        FilterState::NotLoaded if recent_absent > 0.0 => ResidencyReason::NoRoom,
+        FilterState::NotLoaded => ResidencyReason::NotProbed,
+    }
+}
+
+/// What a budget has done so far.
+///
+/// The bytes are those of filter blocks. Beside them, a budget takes up to about 250 bytes for each file, and 40 for
+/// each partition; and for each block in memory some 500.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BudgetStats {
+    /// The bytes that there are for filters.
+    pub limit_bytes: u64,
+    /// Bytes of filters in memory, those included that are being loaded.
+    pub used_bytes: u64,
+    /// Bytes of all filters as they were written.
+    pub whole_bytes: u64,
+    /// Filters and partitions.
+    pub units: u64,
+    /// Loads, failed ones included.
+    pub loads: u64,
+    /// Bytes that were loaded.
+    pub loaded_bytes: u64,
+    /// Loads that failed.
+    pub failed_loads: u64,
+    /// Blocks that were made smaller, after loading or later.
+    pub shrinks: u64,
+    /// Blocks that were dropped for others.
+    pub evictions: u64,
+    /// Plans, each of which divides the bytes among the files.
+    pub plans: u64,
+}

@@ -1,0 +1,297 @@
+//! Building all filters of one file from its keys.
+
+use core::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::error::FilterProblem;
+use super::metadata::{FileBounds, FilterMetadata, FilterPart, FilterSection, KeyPartNames, KeySpan};
+use super::partition::{PartitionIndex, PartitionOptions, PartitionedBuilder};
+use super::sidecar::{self, TableIdentity};
+use crate::block::FallbackReason;
+use crate::block::trailer::Trailer;
+use crate::codec::{CHECKSUM_BYTES, LINE_BYTES, checksum};
+use crate::hash::{HashIdentity, KeyHash, KeyParts};
+use crate::ids::{FileId, FilterKind};
+use crate::policy::{BuildContext, BuildReport, FilterBuilder, FilterPolicy};
+use crate::range::{RangeBuilder, RangePolicy};
+
+/// Builds the filters of one file: `(add_key | add_hash | add_range_tombstone)* finish`, keys in ascending order.
+///
+/// Add every key of the file, deleted ones too: a lookup that does not find a tombstone goes on to older files, where
+/// the key may still be. Where filters are neither in partitions cut by key range nor for ranges, keys may come in any
+/// order.
+///
+/// Whatever the engine's own code (hash, extractor, policy) does, `finish` never fails the file's write: after a panic,
+/// and where keys were out of order, the filter concerned is missing, and its report says why.
+pub struct FileFilterBuilder {
+    file: FileId,
+    hash: HashIdentity,
+    parts: KeyParts,
+    points: Points,
+    range_extractor: Option<String>,
+    ranges: Option<Box<RangeBuilder>>,
+    bounds: FileBounds,
+    keys_added: u64,
+    range_tombstones: Option<KeySpan>,
+    /// Set while code of the engine's may run: it stays set if that panics.
+    is_interrupted: bool,
+}
+
+enum Points {
+    None,
+    Whole(Box<dyn FilterBuilder>),
+    Partitioned(Box<PartitionedBuilder>),
+}
+
+/// The finished filters of one file.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct BuiltFilters {
+    /// How the point filter was built; `None` where the store has no policy, or the policy declined.
+    pub points: Option<BuildReport>,
+    /// How the range filter was built; `None` where the store has none.
+    pub ranges: Option<BuildReport>,
+    metadata: FilterMetadata,
+    /// In the order of the sections.
+    filters: Vec<Bytes>,
+}
+
+impl FileFilterBuilder {
+    pub(super) fn new(
+        context: BuildContext,
+        policy: Option<&Arc<dyn FilterPolicy>>,
+        partitions: Option<PartitionOptions>,
+        ranges: Option<&RangePolicy>,
+    ) -> Self {
+        let file = context.file_id.unwrap_or_else(FileId::random);
+        let context = context.with_file_id(file);
+        let points = match (policy, partitions) {
+            (None, _) => Points::None,
+            (Some(policy), None) => policy.builder(&context).map_or(Points::None, Points::Whole),
+            (Some(policy), Some(options)) => {
+                Points::Partitioned(Box::new(PartitionedBuilder::new(policy.clone(), &context, options)))
+            }
+        };
+        let extractor = ranges.and_then(RangePolicy::extractor).map(|extractor| extractor.name().to_owned());
+        Self {
+            file,
+            hash: context.hasher.identity(),
+            points,
+            ranges: ranges.map(|policy| Box::new(policy.builder(&context))),
+            range_extractor: extractor,
+            parts: context.key_parts,
+            bounds: FileBounds::Empty,
+            keys_added: 0,
+            range_tombstones: None,
+            is_interrupted: false,
+        }
+    }
+
+    /// Adds a key.
+    ///
+    /// # Panics
+    ///
+    /// If the engine's hash, extractor or policy does. No filter is built then.
+    pub fn add_key(&mut self, key: &[u8]) {
+        self.note_key(key);
+        let was_interrupted = core::mem::replace(&mut self.is_interrupted, true);
+        match &mut self.points {
+            Points::None => {}
+            Points::Whole(builder) => builder.add_key(key),
+            Points::Partitioned(builder) => builder.add_key(key),
+        }
+        if let Some(ranges) = &mut self.ranges {
+            ranges.add_key(key);
+        }
+        self.is_interrupted = was_interrupted;
+    }
+
+    /// Adds a key that the engine has hashed, by a hasher of the store's identity. The point filter then holds whole
+    /// keys and no parts, whatever the store's parts are.
+    ///
+    /// # Panics
+    ///
+    /// As for [`add_key`](Self::add_key).
+    pub fn add_hash(&mut self, key: &[u8], hash: KeyHash) {
+        self.note_key(key);
+        self.parts = KeyParts::whole_keys();
+        let was_interrupted = core::mem::replace(&mut self.is_interrupted, true);
+        match &mut self.points {
+            Points::None => {}
+            Points::Whole(builder) => builder.add_hash(hash),
+            Points::Partitioned(builder) => builder.add_hash(key, hash),
+        }
+        if let Some(ranges) = &mut self.ranges {
+            ranges.add_key(key);
+        }
+        self.is_interrupted = was_interrupted;
+    }
+
+    /// The file deletes all keys from `start` up to and without `end` in older files. It is then a candidate for each of
+    /// these keys and for ranges that meet them, and gets no range filter.
+    pub fn add_range_tombstone(&mut self, start: &[u8], end: &[u8]) {
+        if start >= end {
+            return;
+        }
+        if let Some(ranges) = &mut self.ranges {
+            ranges.add_range_tombstone();
+        }
+        match &mut self.range_tombstones {
+            Some(span) => {
+                span.include(start);
+                span.include(end);
+            }
+            None => self.range_tombstones = Some(KeySpan::new(start, end)),
+        }
+    }
+
+    fn note_key(&mut self, key: &[u8]) {
+        self.keys_added += 1;
+        match &mut self.bounds {
+            FileBounds::Keys(span) => span.include(key),
+            _ => self.bounds = FileBounds::Keys(KeySpan::new(key, key)),
+        }
+    }
+
+    /// The id that the filters are bound to.
+    #[must_use]
+    pub const fn file_id(&self) -> FileId {
+        self.file
+    }
+
+    /// Whether there will be no filter, because neither policy wants one: no key has to be added.
+    #[must_use]
+    pub const fn builds_nothing(&self) -> bool {
+        matches!(self.points, Points::None) && self.ranges.is_none()
+    }
+
+    /// About how many bytes the filters would have if they were finished now, for writers that cut files by size.
+    #[must_use]
+    pub fn estimated_bytes(&self) -> u64 {
+        let points = match &self.points {
+            Points::None => 0,
+            Points::Whole(builder) => builder.estimated_bytes(),
+            Points::Partitioned(builder) => builder.estimated_bytes(),
+        };
+        // Saturating: an engine's own builder may claim anything.
+        points.saturating_add(self.ranges.as_ref().map_or(0, |ranges| ranges.estimated_bytes() + LINE_BYTES as u64))
+    }
+
+    /// Builds the filters.
+    #[must_use]
+    pub fn finish(self) -> BuiltFilters {
+        let mut built = BuiltFilters {
+            points: None,
+            ranges: None,
+            metadata: FilterMetadata {
+                file: self.file,
+                hash: self.hash,
+                parts: KeyPartNames::NONE,
+                range_extractor: None,
+                bounds: self.bounds,
+                keys_added: self.keys_added,
+                range_tombstones: self.range_tombstones,
+                sections: Vec::new(),
+            },
+            filters: Vec::new(),
+        };
+        let is_sound = !self.is_interrupted;
+        let (block, report) = match self.points {
+            Points::None => (None, None),
+            Points::Whole(builder) => {
+                let filter = builder.finish().with_parts(&self.parts).bound_as(self.hash, self.file);
+                (filter.block.map(|block| (FilterPart::Points, block, 0)), Some(filter.report))
+            }
+            Points::Partitioned(builder) => {
+                let filter = builder.finish();
+                let report = (filter.problem() != Some(FallbackReason::None)).then(|| filter.report());
+                let container = filter.seal().and_then(|container| {
+                    let index_bytes = u32::try_from(PartitionIndex::tail_bytes(&container).ok()?).ok()?;
+                    Some((FilterPart::PartitionedPoints, container, index_bytes))
+                });
+                (container, report)
+            }
+        };
+        if let Some((part, block, index_bytes)) = block.filter(|_| is_sound) {
+            let report = report.as_ref();
+            let held = self.parts.without(report.map_or(&[], |report| &report.unstable_extractors));
+            built.metadata.parts = KeyPartNames::of(&held);
+            built.push(part, report.and_then(|report| report.used), block, index_bytes);
+        }
+        built.points = report.map(|report| if is_sound { report } else { interrupted(&report) });
+        if let Some(builder) = self.ranges {
+            let filter = builder.finish();
+            if let Some(block) = filter.block.filter(|_| is_sound) {
+                built.metadata.range_extractor = self.range_extractor;
+                built.push(FilterPart::Ranges, filter.report.used, block, 0);
+            }
+            built.ranges = Some(if is_sound { filter.report } else { interrupted(&filter.report) });
+        }
+        built
+    }
+}
+
+fn interrupted(report: &BuildReport) -> BuildReport {
+    BuildReport { reason: FallbackReason::Interrupted, ..BuildReport::new(report.requested) }
+}
+
+impl BuiltFilters {
+    fn push(&mut self, part: FilterPart, kind: Option<FilterKind>, filter: Bytes, index_bytes: u32) {
+        let end = self.metadata.sections.last().map_or(0, |section| section.range().end);
+        let summed = filter.get(filter.len().saturating_sub(index_bytes as usize)..).filter(|_| index_bytes > 0);
+        let summed = summed.unwrap_or(&filter).split_last_chunk::<CHECKSUM_BYTES>().map_or(&[][..], |(sum, _)| sum);
+        self.metadata.sections.push(FilterSection {
+            part,
+            kind: kind.unwrap_or(FilterKind::from_code(0)),
+            // Lines of 64 bytes lie on cache lines where the file does.
+            offset: end.next_multiple_of(LINE_BYTES as u64),
+            bytes: filter.len() as u64,
+            index_bytes,
+            checksum: checksum(summed),
+        });
+        self.filters.push(filter);
+    }
+
+    /// What the engine keeps about the filters.
+    #[must_use]
+    pub const fn metadata(&self) -> &FilterMetadata {
+        &self.metadata
+    }
+
+    /// The filter bytes, to be written unchanged, preferably at a multiple of 64 in the file, and their description. A
+    /// file without filters has no bytes, and its description says which keys it has.
+    #[must_use]
+    pub fn seal(self) -> (Bytes, FilterMetadata) {
+        let Self { metadata, mut filters, .. } = self;
+        if filters.len() < 2 {
+            return (filters.pop().unwrap_or_default(), metadata);
+        }
+        let mut bytes = Vec::new();
+        for (section, filter) in metadata.sections.iter().zip(filters) {
+            bytes.resize(usize::try_from(section.offset).unwrap_or(bytes.len()), 0);
+            bytes.extend_from_slice(&filter);
+        }
+        (bytes.into(), metadata)
+    }
+
+    /// The bytes of a file beside `table`, which exists already, with these filters for it; `None` if there are none.
+    ///
+    /// # Errors
+    ///
+    /// [`FilterProblem::Field`] for a table of 2^32 bytes of keys.
+    pub fn seal_as_sidecar(self, table: &TableIdentity) -> Option<Bytes> {
+        let (filters, metadata) = self.seal();
+        (!metadata.sections.is_empty()).then(|| sidecar::seal(&filters, &metadata, table))
+    }
+}
+
+impl fmt::Debug for FileFilterBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FileFilterBuilder")
+            .field("file", &self.file)
+            .field("keys_added", &self.keys_added)
+            .finish_non_exhaustive()
+    }
+}

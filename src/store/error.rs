@@ -1,0 +1,125 @@
+//! Why a file's filters, or one of them, are not used.
+
+use core::fmt;
+
+use crate::error::BlockError;
+use crate::sidecar::TableIdentity;
+
+/// Why a filter is not used, or a description of filters not accepted. To a read, all of them mean "may be present".
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FilterProblem {
+    /// Fewer bytes than there must be.
+    TooShort {
+        /// What the bytes should be.
+        what: &'static str,
+        /// The least number of bytes.
+        expected: u64,
+        /// The bytes there are.
+        got: u64,
+    },
+    /// Bytes of something else.
+    Magic {
+        /// What the bytes should be.
+        what: &'static str,
+        /// The magic bytes.
+        expected: &'static str,
+        /// The bytes in their place.
+        got: Vec<u8>,
+    },
+    /// A version that this reader does not know: use a newer release.
+    Version {
+        /// What has the version.
+        what: &'static str,
+        /// The newest version that this reader knows.
+        expected: u32,
+        /// The version found.
+        got: u32,
+    },
+    /// Damage.
+    Checksum {
+        /// What is damaged.
+        what: &'static str,
+        /// The checksum that was stored.
+        expected: u32,
+        /// The checksum of the bytes found.
+        got: u32,
+    },
+    /// More or fewer bytes than were written.
+    Length {
+        /// What has this length.
+        what: &'static str,
+        /// The bytes that were written.
+        expected: u64,
+        /// The bytes there are.
+        got: u64,
+    },
+    /// A field with a value that no writer writes.
+    Field {
+        /// What has the field, and which it is.
+        what: &'static str,
+        /// The values that it may have.
+        expected: &'static str,
+        /// The value found.
+        got: u64,
+    },
+    /// The filter holds no part of keys that the store probes for, or its ranges are inside prefixes of another
+    /// extractor.
+    Parts {
+        /// The parts that the store probes for.
+        expected: String,
+        /// The parts that the filter holds.
+        got: String,
+    },
+    /// A sidecar of another table, or of an earlier table under the same name: make it again.
+    OtherTable {
+        /// The table that it was opened for.
+        expected: TableIdentity,
+        /// The table that it was made for.
+        got: TableIdentity,
+    },
+    /// What the filter's own bytes say.
+    Block(BlockError),
+    /// The bytes could not be read.
+    Unreadable {
+        /// What went wrong.
+        reason: String,
+    },
+}
+
+impl From<BlockError> for FilterProblem {
+    fn from(error: BlockError) -> Self {
+        Self::Block(error)
+    }
+}
+
+impl fmt::Display for FilterProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooShort { what, expected, got } => {
+                write!(f, "{what} too short: expected at least {expected} bytes, got {got}")
+            }
+            Self::Magic { what, expected, got } => {
+                write!(f, "no {what}: expected the magic bytes {expected}, got \"{}\"", got.escape_ascii())
+            }
+            Self::Version { what, expected, got } => {
+                write!(f, "version of a {what}: expected at most {expected}, got {got}; read it with a newer release")
+            }
+            Self::Checksum { what, expected, got } => {
+                write!(f, "{what} is damaged: expected checksum {expected:#010x}, got {got:#010x}")
+            }
+            Self::Length { what, expected, got } => write!(f, "length of a {what}: expected {expected} bytes, got {got}"),
+            Self::Field { what, expected, got } => write!(f, "{what}: expected {expected}, got {got}"),
+            Self::Parts { expected, got } => {
+                write!(f, "filter of other parts of keys: expected one of {expected}, got {got}")
+            }
+            Self::OtherTable { expected, got } => {
+                write!(f, "sidecar of another or an earlier table: expected {expected}, got {got}; make it again")
+            }
+            Self::Block(error) => error.fmt(f),
+            Self::Unreadable { reason } => write!(f, "filter could not be read: {reason}"),
+        }
+    }
+}
+
+impl core::error::Error for FilterProblem {}

@@ -1,0 +1,479 @@
+//! What an engine keeps about a file's filters, in its manifest or in the file's properties.
+//!
+//! ```text
+//!  0  4  magic, the bytes "SFMD"
+//!  4  1  version
+//!  5  1  flags: bit 0 the point filter holds whole keys, bit 1 the file has keys, bit 2 it has range tombstones
+//!  6  2  bytes of this header: 40, or more in a later release
+//!  8  8  fingerprint of the file's id
+//! 16  8  hash seed, or its fingerprint, or the engine's tag
+//! 24  1  hash id
+//! 25  1  sections
+//! 26  1  extractors of the point filter
+//! 27  1  1 if the ranges of the range filter are inside prefixes of an extractor, otherwise 0
+//! 28  1  witness keys
+//! 29  3  0
+//! 32  8  keys added, repetitions included
+//!
+//! for each section, 28 bytes:
+//!  0  1  what it is: 1 a filter block, 2 a partitioned filter, 3 a range filter
+//!  1  1  the kind of filter
+//!  2  2  0
+//!  4  4  bytes at the end of a partitioned filter that hold its top index; 0 for the others
+//!  8  8  offset in the filter bytes
+//! 16  8  length
+//! 24  4  CRC32C of its bytes without the last four; of a partitioned filter, of the top index without its last four
+//!
+//! extractors' names: a byte with the length, then the text; that of the range filter is the last
+//! smallest and largest key, start and end of range tombstones, witness keys: a varint with the length, then the bytes
+//! CRC32C of all of the above, 4 bytes
+//! ```
+//!
+//! The checksum at the end is compared before anything else is believed, and sections of an unknown type are passed
+//! over: a filter that is not known of is never wrong. What would change the answers of a known section gets a new type.
+
+use core::fmt;
+use core::ops::Range;
+
+use bytes::{Buf, BufMut};
+
+use super::error::FilterProblem;
+use crate::codec::{checksum, put_varint, take_varint};
+use crate::hash::{HashId, HashIdentity, KeyParts, MAX_EXTRACTORS};
+use crate::ids::{FileId, FilterKind};
+use crate::range::KeyRange;
+
+const MAGIC: [u8; 4] = *b"SFMD";
+const VERSION: u8 = 1;
+const HEADER_BYTES: u16 = 40;
+const SECTION_BYTES: usize = 28;
+
+const WHOLE_KEYS: u8 = 1;
+const HAS_KEYS: u8 = 1 << 1;
+const HAS_RANGE_TOMBSTONES: u8 = 1 << 2;
+
+const WHAT: &str = "description of filters";
+
+/// What a file's filters are: where their bytes are, which keys and parts of keys they hold, and the checksums that they
+/// must have.
+///
+/// [`FileFilterBuilder`](super::FileFilterBuilder) makes it. Keep its [encoded](Self::encode) bytes, about 110 for a
+/// point filter and 50 more with a range filter, where the engine lists its files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FilterMetadata {
+    pub(crate) file: FileId,
+    pub(crate) hash: HashIdentity,
+    pub(crate) parts: KeyPartNames,
+    /// Of the range filter.
+    pub(crate) range_extractor: Option<String>,
+    pub(crate) bounds: FileBounds,
+    pub(crate) keys_added: u64,
+    pub(crate) range_tombstones: Option<KeySpan>,
+    /// For each extractor of whose parts neither the smallest nor the largest key has one, the first key that has.
+    pub(crate) witnesses: Vec<Box<[u8]>>,
+    pub(crate) sections: Vec<FilterSection>,
+}
+
+/// Where a filter is among the filter bytes of its file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FilterSection {
+    /// What it is.
+    pub part: FilterPart,
+    /// The kind of filter; that of the first partition that has one.
+    pub kind: FilterKind,
+    /// Its first byte.
+    pub offset: u64,
+    /// Its length.
+    pub bytes: u64,
+    /// Bytes at its end that hold the top index; 0 of a filter in one block.
+    pub index_bytes: u32,
+    /// CRC32C of its bytes, of partitions of the top index, without the last four.
+    pub checksum: u32,
+}
+
+/// What a section of filter bytes is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FilterPart {
+    /// A filter for lookups, in one block.
+    Points,
+    /// A filter for lookups, in partitions.
+    PartitionedPoints,
+    /// A filter for scans.
+    Ranges,
+}
+
+impl FilterPart {
+    const ALL: [Self; 3] = [Self::Points, Self::PartitionedPoints, Self::Ranges];
+
+    const fn code(self) -> u8 {
+        self as u8 + 1
+    }
+}
+
+impl FilterSection {
+    /// Where all of it is.
+    pub(crate) const fn range(&self) -> Range<u64> {
+        self.offset..self.offset + self.bytes
+    }
+
+    /// Where the top index is.
+    pub(crate) fn index_range(&self) -> Range<u64> {
+        self.range().end - u64::from(self.index_bytes)..self.range().end
+    }
+}
+
+/// The smallest and the largest key of a file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum FileBounds {
+    /// Every key may be in the file.
+    #[default]
+    Unknown,
+    /// It has no keys.
+    Empty,
+    Keys(KeySpan),
+}
+
+/// Two keys, the first not above the second.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct KeySpan {
+    pub(crate) smallest: Box<[u8]>,
+    pub(crate) largest: Box<[u8]>,
+}
+
+impl KeySpan {
+    pub(crate) fn new(smallest: &[u8], largest: &[u8]) -> Self {
+        Self { smallest: smallest.into(), largest: largest.into() }
+    }
+
+    /// Makes room for one more key.
+    pub(crate) fn include(&mut self, key: &[u8]) {
+        if key < &self.smallest[..] {
+            self.smallest = key.into();
+        }
+        if key > &self.largest[..] {
+            self.largest = key.into();
+        }
+    }
+
+    pub(crate) fn holds(&self, key: &[u8]) -> bool {
+        &self.smallest[..] <= key && key <= &self.largest[..]
+    }
+
+    /// Whether a key in `range` can lie between the two.
+    pub(crate) fn overlaps(&self, range: KeyRange<'_>) -> bool {
+        let from_smallest = KeyRange { lower: core::ops::Bound::Included(&self.smallest), ..range };
+        let to_largest = KeyRange { upper: core::ops::Bound::Included(&self.largest), ..range };
+        !range.is_empty() && !from_smallest.is_empty() && !to_largest.is_empty()
+    }
+}
+
+impl FileBounds {
+    /// The two keys, if they are known and there are any.
+    pub(crate) const fn keys(&self) -> Option<&KeySpan> {
+        match self {
+            Self::Keys(span) => Some(span),
+            Self::Unknown | Self::Empty => None,
+        }
+    }
+
+    /// Whether `key` may be in a file of these bounds.
+    pub(crate) fn hold(&self, key: &[u8]) -> bool {
+        match self {
+            Self::Unknown => true,
+            Self::Empty => false,
+            Self::Keys(span) => span.holds(key),
+        }
+    }
+
+    /// Whether a key in `range` may be in a file of these bounds.
+    pub(crate) fn overlap(&self, range: KeyRange<'_>) -> bool {
+        match self {
+            Self::Unknown => !range.is_empty(),
+            Self::Empty => false,
+            Self::Keys(span) => span.overlaps(range),
+        }
+    }
+}
+
+impl From<KeyRange<'_>> for FileBounds {
+    /// Those of a file all of whose keys are in the range. An end that is not the key itself is not known.
+    fn from(range: KeyRange<'_>) -> Self {
+        use core::ops::Bound::{Excluded, Included};
+        match (range.lower, range.upper) {
+            _ if range.is_empty() => Self::Empty,
+            // A bound that no key has is as good as one that some key has: it only has to enclose all keys.
+            (Included(lower) | Excluded(lower), Included(upper) | Excluded(upper)) => {
+                Self::Keys(KeySpan::new(lower, upper))
+            }
+            _ => Self::Unknown,
+        }
+    }
+}
+
+/// What of each key a file's point filter holds: the whole key, parts of it by extractors of these names, or both.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct KeyPartNames {
+    /// Whether the filter holds whole keys.
+    pub whole_keys: bool,
+    /// Names of the extractors.
+    pub extractors: Vec<String>,
+}
+
+impl KeyPartNames {
+    pub(crate) const WHOLE_KEYS: Self = Self { whole_keys: true, extractors: Vec::new() };
+
+    pub(crate) const NONE: Self = Self { whole_keys: false, extractors: Vec::new() };
+
+    /// Those of a writer or reader.
+    pub(crate) fn of(parts: &KeyParts) -> Self {
+        let extractors = parts.extractors().map(|extractor| extractor.name().to_owned()).collect();
+        Self { whole_keys: parts.has_whole_keys(), extractors }
+    }
+}
+
+impl fmt::Display for KeyPartNames {
+    /// `whole keys, 'fixed-prefix:4'`, or `none`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let whole = self.whole_keys.then(|| "whole keys".to_owned());
+        let parts: Vec<String> =
+            whole.into_iter().chain(self.extractors.iter().map(|name| format!("'{name}'"))).collect();
+        f.write_str(if parts.is_empty() { "none" } else { "" })?;
+        f.write_str(&parts.join(", "))
+    }
+}
+
+impl FilterMetadata {
+    /// The bytes to be kept.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(160);
+        let spans = [self.bounds.keys(), self.range_tombstones.as_ref()];
+        let flag = |flag, is_set| if is_set { flag } else { 0 };
+        out.put_slice(&MAGIC);
+        out.put_u8(VERSION);
+        out.put_u8(
+            flag(WHOLE_KEYS, self.parts.whole_keys)
+                | flag(HAS_KEYS, spans[0].is_some())
+                | flag(HAS_RANGE_TOMBSTONES, spans[1].is_some()),
+        );
+        out.put_u16_le(HEADER_BYTES);
+        out.put_u64_le(self.file.fingerprint());
+        out.put_u64_le(self.hash.seed);
+        out.put_u8(self.hash.id.code());
+        out.put_u8(count(&self.sections));
+        out.put_u8(count(&self.parts.extractors));
+        out.put_u8(self.range_extractor.is_some().into());
+        out.put_u8(count(&self.witnesses));
+        out.put_slice(&[0; 3]);
+        out.put_u64_le(self.keys_added);
+        for section in &self.sections {
+            out.put_u8(section.part.code());
+            out.put_u8(section.kind.code());
+            out.put_u16_le(0);
+            out.put_u32_le(section.index_bytes);
+            out.put_u64_le(section.offset);
+            out.put_u64_le(section.bytes);
+            out.put_u32_le(section.checksum);
+        }
+        for name in self.parts.extractors.iter().chain(&self.range_extractor) {
+            // The builder has left out names that are longer.
+            out.put_u8(u8::try_from(name.len()).unwrap_or(u8::MAX));
+            out.put_slice(name.as_bytes());
+        }
+        let spans = spans.into_iter().flatten().flat_map(|span| [&span.smallest, &span.largest]);
+        for key in spans.chain(&self.witnesses) {
+            put_varint(&mut out, key.len() as u64);
+            out.put_slice(key);
+        }
+        out.put_u32_le(checksum(&out));
+        out
+    }
+
+    /// The description in `bytes`, exactly these.
+    ///
+    /// # Errors
+    ///
+    /// [`FilterProblem`] when the bytes are damaged, of a later version, or contradict each other. The engine then opens
+    /// the file [without filters](super::FilterStore::open_unfiltered).
+    pub fn decode(bytes: &[u8]) -> Result<Self, FilterProblem> {
+        let least = usize::from(HEADER_BYTES) + 4;
+        let too_short = FilterProblem::TooShort { what: WHAT, expected: least as u64, got: bytes.len() as u64 };
+        if bytes.len() < least {
+            return Err(too_short);
+        }
+        let (covered, stored) = bytes.split_last_chunk().ok_or(too_short.clone())?;
+        let (magic, _) = covered.split_first_chunk().ok_or(too_short)?;
+        if *magic != MAGIC {
+            return Err(FilterProblem::Magic { what: WHAT, expected: "SFMD", got: magic.to_vec() });
+        }
+        let (expected, got) = (u32::from_le_bytes(*stored), checksum(covered));
+        if expected != got {
+            return Err(FilterProblem::Checksum { what: WHAT, expected, got });
+        }
+        Self::from_checked(covered)
+    }
+
+    /// Decodes bytes whose checksum holds, and which are as long as a header.
+    fn from_checked(bytes: &[u8]) -> Result<Self, FilterProblem> {
+        let mut header = bytes.get(MAGIC.len()..).unwrap_or_default();
+        let (version, flags, header_bytes) = (header.get_u8(), header.get_u8(), header.get_u16_le());
+        if version != VERSION {
+            return Err(FilterProblem::Version { what: WHAT, expected: VERSION.into(), got: version.into() });
+        }
+        let file = FileId::from_fingerprint(header.get_u64_le());
+        let (seed, id) = (header.get_u64_le(), HashId::from_code(header.get_u8()));
+        let [sections, extractors, ranges, witnesses] = core::array::from_fn(|_| header.get_u8());
+        header.advance(3);
+        let keys_added = header.get_u64_le();
+        let mut rest = Rest(bytes.get(header_bytes.into()..).filter(|_| header_bytes >= HEADER_BYTES).ok_or_else(|| {
+            refused("header bytes of a description of filters", "40 or more, and not beyond its end", header_bytes)
+        })?);
+        let sections = (0..sections).map(|_| rest.section()).collect::<Result<Vec<_>, _>>()?;
+        if usize::from(extractors) > MAX_EXTRACTORS || ranges > 1 {
+            let what = "extractors in a description of filters";
+            return Err(refused(what, "at most 63, and at most one for ranges", extractors.max(ranges)));
+        }
+        let extractors = (0..extractors).map(|_| rest.name()).collect::<Result<_, _>>()?;
+        let range_extractor = if ranges == 1 { Some(rest.name()?) } else { None };
+        let bounds = if flags & HAS_KEYS != 0 { FileBounds::Keys(rest.span()?) } else { FileBounds::Empty };
+        let range_tombstones = if flags & HAS_RANGE_TOMBSTONES != 0 { Some(rest.span()?) } else { None };
+        let witnesses = (0..witnesses).map(|_| rest.key().map(Box::from)).collect::<Result<_, _>>()?;
+        if !rest.0.is_empty() {
+            return Err(refused("bytes behind a description of filters", "0", rest.0.len()));
+        }
+        Ok(Self {
+            file,
+            hash: HashIdentity { id, seed },
+            parts: KeyPartNames { whole_keys: flags & WHOLE_KEYS != 0, extractors },
+            range_extractor,
+            bounds,
+            keys_added,
+            range_tombstones,
+            witnesses,
+            sections: sections.into_iter().flatten().collect(),
+        })
+    }
+
+    /// The id that the filters are bound to.
+    #[must_use]
+    pub const fn file_id(&self) -> FileId {
+        self.file
+    }
+
+    /// The hash that the filters were built with.
+    #[must_use]
+    pub const fn hash_identity(&self) -> HashIdentity {
+        self.hash
+    }
+
+    /// What of each key the point filter holds.
+    #[must_use]
+    pub const fn key_parts(&self) -> &KeyPartNames {
+        &self.parts
+    }
+
+    /// Name of the extractor of the prefixes that ranges of the range filter are inside of, if it has one.
+    #[must_use]
+    pub fn range_extractor(&self) -> Option<&str> {
+        self.range_extractor.as_deref()
+    }
+
+    /// The smallest and the largest key; `None` of a file without keys.
+    #[must_use]
+    pub fn key_bounds(&self) -> Option<(&[u8], &[u8])> {
+        self.bounds.keys().map(|span| (&*span.smallest, &*span.largest))
+    }
+
+    /// Keys that were added, repetitions included.
+    #[must_use]
+    pub const fn keys_added(&self) -> u64 {
+        self.keys_added
+    }
+
+    /// The filters, and where they are.
+    #[must_use]
+    pub fn sections(&self) -> &[FilterSection] {
+        &self.sections
+    }
+
+    /// Keys that the file has, which every filter of it must hold.
+    pub(crate) fn known_keys(&self) -> Vec<&[u8]> {
+        let bounds = self.bounds.keys().map(|span| [&*span.smallest, &*span.largest]);
+        bounds.into_iter().flatten().chain(self.witnesses.iter().map(AsRef::as_ref)).collect()
+    }
+
+    /// The section that is one of `parts`.
+    pub(crate) fn section(&self, parts: &[FilterPart]) -> Option<&FilterSection> {
+        self.sections.iter().find(|section| parts.contains(&section.part))
+    }
+
+    /// The section of the point filter.
+    pub(crate) fn points(&self) -> Option<&FilterSection> {
+        self.section(&[FilterPart::Points, FilterPart::PartitionedPoints])
+    }
+
+    /// The section of the range filter.
+    pub(crate) fn ranges(&self) -> Option<&FilterSection> {
+        self.section(&[FilterPart::Ranges])
+    }
+}
+
+/// At most 63 extractors and three sections.
+fn count<T>(items: &[T]) -> u8 {
+    u8::try_from(items.len()).unwrap_or(u8::MAX)
+}
+
+fn refused(what: &'static str, expected: &'static str, got: impl TryInto<u64>) -> FilterProblem {
+    FilterProblem::Field { what, expected, got: got.try_into().unwrap_or(u64::MAX) }
+}
+
+/// What is left of a description.
+struct Rest<'a>(&'a [u8]);
+
+impl<'a> Rest<'a> {
+    fn take(&mut self, bytes: usize) -> Result<&'a [u8], FilterProblem> {
+        let taken = self.0.split_at_checked(bytes);
+        let (taken, rest) = taken.ok_or_else(|| refused("description of filters", "lengths that end inside it", bytes))?;
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    /// `None` for a section of an unknown type.
+    fn section(&mut self) -> Result<Option<FilterSection>, FilterProblem> {
+        let mut bytes = self.take(SECTION_BYTES)?;
+        let (part, kind, _) = (bytes.get_u8(), FilterKind::from_code(bytes.get_u8()), bytes.get_u16_le());
+        let (index_bytes, offset, length, checksum) =
+            (bytes.get_u32_le(), bytes.get_u64_le(), bytes.get_u64_le(), bytes.get_u32_le());
+        let Some(part) = FilterPart::ALL.into_iter().find(|known| known.code() == part) else { return Ok(None) };
+        let is_inside = offset.checked_add(length).is_some() && u64::from(index_bytes) <= length;
+        if !is_inside {
+            return Err(refused("length of a section of filters", "one that ends below 2^64, with its index", length));
+        }
+        Ok(Some(FilterSection { part, kind, offset, bytes: length, index_bytes, checksum }))
+    }
+
+    fn name(&mut self) -> Result<String, FilterProblem> {
+        let length = self.take(1)?.get_u8();
+        let name = core::str::from_utf8(self.take(length.into())?);
+        let what = "name of an extractor in a description of filters";
+        name.map(str::to_owned).map_err(|_| refused(what, "text in UTF-8", length))
+    }
+
+    fn key(&mut self) -> Result<&'a [u8], FilterProblem> {
+        let (length, rest) = take_varint(self.0).unwrap_or((u64::MAX, self.0));
+        self.0 = rest;
+        self.take(usize::try_from(length).unwrap_or(usize::MAX))
+    }
+
+    fn span(&mut self) -> Result<KeySpan, FilterProblem> {
+        let span = KeySpan::new(self.key()?, self.key()?);
+        if span.smallest > span.largest {
+            let what = "bytes of the second of two keys in a description of filters";
+            return Err(refused(what, "a key not below the first", span.largest.len()));
+        }
+        Ok(span)
+    }
+}
