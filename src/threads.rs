@@ -38,7 +38,7 @@ fn share_among<T: Send, S: Default>(
         }
     };
     scope(|scope| {
-        // A system without threads to spare is no reason to fail: those that there are do all of the work.
+        // If the system refuses to start a thread, those that run do all of the work.
         let spawned = (0..more).map_while(|_| thread().spawn_scoped(scope, || drain(&mut S::default())).ok());
         let others: Vec<_> = spawned.collect();
         drain(own);

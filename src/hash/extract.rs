@@ -171,7 +171,8 @@ impl fmt::Display for UnstablePart {
         let shown = |bytes: &[u8]| format!("\"{}\"", bytes.escape_ascii());
         write!(
             f,
-            "key extractor '{}': expected {} to have the part of its prefix {}, {}, got {}; give no part for such a prefix",
+            "key extractor '{}': expected {} to have the part of its prefix {}, {}, got {}; give no part for such a \
+             prefix",
             self.extractor,
             shown(&self.key),
             shown(&self.prefix),

@@ -28,7 +28,7 @@ impl SecretSeed {
     ///
     /// # Errors
     ///
-    /// Whatever keeps the system from giving randomness. There is no second source: a guessable seed is none.
+    /// Returns the system's error. There is no fallback, because a seed that can be guessed protects nothing.
     pub fn random() -> io::Result<Self> {
         let mut bytes = [0; 8];
         fill_with_randomness(&mut bytes)?;

@@ -108,10 +108,13 @@ impl<D: AsRef<[u8]>> RangeFilter<D> {
     ///
     /// # Errors
     ///
-    /// Those of [`open_unverified`](Self::open_unverified), and [`BlockError::PayloadChecksum`]. Also fails when the
-    /// block belongs to another file, when only one of block and context names a file, when hashed codes have another
-    /// hash ([`BlockError::HashMismatch`]) or extractor ([`BlockError::RangeExtractor`]), when a known key is absent, or
-    /// when none of the known keys has a part by the extractor. A scan treats every one of them as "may be present".
+    /// Those of [`open_unverified`](Self::open_unverified), and [`BlockError::PayloadChecksum`]. Also fails if
+    ///
+    /// - the block belongs to another file, or only one of block and context names a file,
+    /// - hashed codes have another hash ([`BlockError::HashMismatch`]) or extractor ([`BlockError::RangeExtractor`]),
+    /// - a known key is absent, or no known key has a part by the extractor.
+    ///
+    /// After any of these errors, a scan must read the file.
     pub fn load(data: D, context: &RangeContext<'_>) -> Result<Self, BlockError> {
         let filter = Self::open_unverified(data, context)?;
         filter.verify()?;

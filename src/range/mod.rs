@@ -29,8 +29,8 @@
 #![allow(
     clippy::cast_possible_truncation,
     clippy::inline_always,
-    reason = "bits are cut off on purpose, and lengths were compared before; a query is compiled for several instruction \
-              sets, and what is not inlined into it would have none of them"
+    reason = "bits are cut off on purpose, and lengths were compared before; a query is compiled for several \
+              instruction sets, and what is not inlined into it would have none of them"
 )]
 
 mod block;

@@ -16,10 +16,13 @@ use crate::units::FalsePositiveRate;
 /// | | [`ordered`](Self::ordered) | [`bounded`](Self::bounded) |
 /// |---|---|---|
 /// | ranges | any, also without an end | of a declared length, between keys with one prefix |
-/// | false positive rate | for numbers, and ends spread evenly among them; up to 1 beside keys, and high for text | the same for all ranges that are chosen without knowing the seed, and have no key in their end units |
-/// | bits per key at 1 % | about 10, whatever the range's length; more where families of keys share long prefixes | 14 for 2^5 units, 19 for 2^10, 29 for 2^20 |
+/// | bits per key at 1 % | about 10 for ranges of any length | 14 for 2^5 units, 19 for 2^10, 29 for 2^20 |
 /// | exact | where keys of one length are dense | no |
 /// | lower bound of the next key | yes | no |
+///
+/// The false positive rate of `ordered` holds for numbers, if the ends of ranges are spread evenly among them. It rises
+/// to 1 beside keys, and is high for text. If families of keys share long prefixes, `ordered` takes more bits. The rate
+/// of `bounded` is the same for all ranges that are chosen without knowing the seed and have no key in their end units.
 ///
 /// - Numbers and ids, of which neighbours are read: `ordered`.
 /// - An entity and a time or a version in one key, with ranges inside an entity: `bounded`, within the entity.

@@ -78,7 +78,7 @@ impl HashedBuilder {
             return None;
         };
         if self.prefix != *part || self.chunk.is_none() {
-            // Without a part of its own, no range inside the prefix could be told.
+            // If this part is not its own part, queries cannot exclude any range inside the prefix.
             self.has_foreign_part |= extractor.extract_prefix(&part).as_ref() != Some(&part);
             self.prefix_hash = self.hasher.hash(&part);
             self.prefix.clear();
