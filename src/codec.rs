@@ -22,11 +22,6 @@ pub(crate) fn put_u64(out: &mut Vec<u8>, value: u64) {
     out.extend_from_slice(&value.to_le_bytes());
 }
 
-/// Length of the longest common prefix.
-pub(crate) fn common_prefix(left: &[u8], right: &[u8]) -> usize {
-    left.iter().zip(right).take_while(|(left, right)| left == right).count()
-}
-
 /// LEB128: seven bits a byte, low bits first, the high bit set on all bytes but the last.
 pub(crate) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {

@@ -117,6 +117,8 @@ mod hash;
 mod hull;
 mod ids;
 mod kernel;
+#[deny(clippy::indexing_slicing)]
+mod key_head;
 pub mod kind;
 #[deny(clippy::indexing_slicing)]
 pub mod partition;

@@ -5,7 +5,8 @@
 //! in memory, so that an index takes no more memory than it has bytes, whatever it claims: with prefixes that refer to
 //! the bound before, as in blocks of a table, a forged index of some MiB could claim gigabytes.
 
-use crate::codec::{common_prefix, put_varint};
+use crate::codec::put_varint;
+use crate::key_head::common_prefix;
 
 /// Partitions whose bounds share a prefix. With more, one prefix serves more bounds; where keys change from one long
 /// prefix to another (tenants, tables), more bounds repeat it in full.

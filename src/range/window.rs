@@ -2,6 +2,8 @@
 
 use byteorder::{BigEndian, ByteOrder};
 
+use crate::key_head::head;
+
 /// Bytes in a window.
 pub(super) const WINDOW_BYTES: usize = 16;
 
@@ -17,22 +19,12 @@ pub(super) fn window(rest: &[u8]) -> u128 {
     if let Some(&whole) = rest.first_chunk::<WINDOW_BYTES>() {
         return BigEndian::read_u128(&whole);
     }
-    if let (Some(first), Some(last)) = (rest.first_chunk::<8>(), rest.last_chunk::<8>()) {
+    let high = u128::from(head(rest)) << 64;
+    match rest.last_chunk::<8>() {
         // 8 to 15 bytes: the last eight overlap the first.
-        let overlap = 8 * (16 - rest.len() as u32);
-        u128::from(BigEndian::read_u64(first)) << 64 | u128::from(BigEndian::read_u64(last)) << overlap
-    } else if let (Some(first), Some(last)) = (rest.first_chunk::<4>(), rest.last_chunk::<4>()) {
-        let overlap = 8 * (8 - rest.len() as u32);
-        u128::from(BigEndian::read_u32(first)) << 96 | u128::from(BigEndian::read_u32(last)) << (64 + overlap)
-    } else {
-        rest.iter().fold((0, 120), |(number, shift), &byte| (number | u128::from(byte) << shift, shift - 8)).0
+        Some(last) => high | u128::from(BigEndian::read_u64(last)) << (8 * (16 - rest.len() as u32)),
+        None => high,
     }
-}
-
-/// The first eight bytes as a big-endian number, padded with zeros.
-#[inline(always)]
-pub(super) fn head(rest: &[u8]) -> u64 {
-    (window(rest) >> 64) as u64
 }
 
 /// How windows become cells, and what is known of the keys.

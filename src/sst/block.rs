@@ -40,7 +40,8 @@ use core::ops::Range;
 use bytes::Bytes;
 
 use super::error::{TableError, TableLocation, shown};
-use crate::codec::{common_prefix, put_u32, put_varint, read_u32, take_varint};
+use crate::codec::{put_u32, put_varint, read_u32, take_varint};
+use crate::key_head::common_prefix;
 
 /// Most bytes of a key: 64 MiB.
 pub const MAX_KEY_BYTES: u64 = 64 << 20;

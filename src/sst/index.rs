@@ -9,8 +9,7 @@ use super::TableProperties;
 use super::block::{Block, BlockCursor};
 use super::error::shown;
 use super::format::BlockHandle;
-use super::heads::{head, lower_bound};
-use crate::codec::common_prefix;
+use crate::key_head::KeyHeads;
 
 /// Decoded once, checked against itself and against the properties.
 #[derive(Debug, PartialEq, Eq)]
@@ -20,10 +19,8 @@ pub(crate) struct TableIndex {
     /// Where each ends in `keys`; the first of these is 0.
     bounds: Vec<usize>,
     handles: Vec<BlockHandle>,
-    /// Bytes that all last keys begin with, and that their heads leave out.
-    shared_bytes: usize,
     /// Of each last key.
-    heads: Vec<u64>,
+    heads: KeyHeads,
 }
 
 /// Where a data block lies, in the file and among the keys.
@@ -49,7 +46,7 @@ impl TableIndex {
     pub(crate) fn decode(block: &Block, properties: &TableProperties) -> Result<Self, TableError> {
         let smallest = properties.smallest_key.as_deref().unwrap_or_default();
         let (keys, bounds) = (smallest.to_vec(), vec![0, smallest.len()]);
-        let mut index = Self { keys, bounds, handles: Vec::new(), shared_bytes: 0, heads: Vec::new() };
+        let mut index = Self { keys, bounds, handles: Vec::new(), heads: KeyHeads::default() };
         let mut end = 0;
         let mut cursor = BlockCursor::new(block);
         while cursor.advance()? {
@@ -67,17 +64,9 @@ impl TableIndex {
             end = next;
         }
         index.check(block, properties, end)?;
-        index.add_heads();
+        let last_keys = (0..index.handles.len()).map(|position| Some(index.last_key(position)));
+        index.heads = KeyHeads::new(last_keys);
         Ok(index)
-    }
-
-    /// What the first and the last of ascending keys share, all of them do.
-    fn add_heads(&mut self) {
-        let blocks = self.handles.len();
-        self.shared_bytes = common_prefix(self.last_key(0), self.last_key(blocks.saturating_sub(1)));
-        let heads =
-            (0..blocks).map(|position| head(self.last_key(position).get(self.shared_bytes..).unwrap_or_default()));
-        self.heads = heads.collect();
     }
 
     fn check(&self, block: &Block, properties: &TableProperties, end: u64) -> Result<(), TableError> {
@@ -113,29 +102,7 @@ impl TableIndex {
 
     /// The position of the one block that can hold `key`; behind the last when the key is beyond it.
     pub(crate) fn position_of(&self, key: &[u8]) -> usize {
-        let (mut low, mut high) = self.blocks_around(key);
-        while low < high {
-            let middle = low + (high - low) / 2;
-            if self.last_key(middle) < key { low = middle + 1 } else { high = middle }
-        }
-        low
-    }
-
-    /// The first and the last position that [`position_of`](Self::position_of) may have, by the heads of the keys.
-    #[inline]
-    fn blocks_around(&self, key: &[u8]) -> (usize, usize) {
-        let Some((shared, rest)) = key.split_at_checked(self.shared_bytes) else { return (0, self.heads.len()) };
-        if !self.last_key(0).starts_with(shared) {
-            return (0, self.heads.len());
-        }
-        let head = head(rest);
-        let first = lower_bound(&self.heads, head);
-        match self.heads.get(first..) {
-            Some(heads) if heads.first() == Some(&head) => {
-                (first, first + heads.partition_point(|&other| other == head))
-            }
-            _ => (first, first),
-        }
+        self.heads.partition_point(key, |position| self.last_key(position) < key)
     }
 
     /// Where the block at `position` lies in the file.

@@ -6,10 +6,10 @@ use super::{chunk_hash, chunk_start};
 use crate::codec::checksum;
 use crate::filter::kind::FallbackReason;
 use crate::hash::{KeyExtractor, KeyHash, KeyHasher, PrefixWatch, SortScratch, sort_hashes};
+use crate::key_head::head;
 use crate::range::lines::{LineWriter, WrittenLines};
 use crate::range::params::{CodeMap, HashedMap, MAX_CODE_SPACE, MAX_CODES, QUOTIENT_BITS, RangeShape};
 use crate::range::plan::HashedPlan;
-use crate::range::window::head;
 
 /// The keys of one file, each as its chunk's hash and its place in the chunk: the codes depend on how many there are.
 #[derive(Debug)]

@@ -5,9 +5,10 @@ use super::super::params::{
     CodeMap, LINE_BYTES, MAX_ORDERED_LOW_BITS, MAX_SHARED_BYTES, OrderedMap, QUOTIENT_BITS, RangeShape, SEGMENT_BYTES,
 };
 use super::super::plan::OrderedPlan;
-use super::super::window::{WINDOW_BITS, head, window};
-use crate::codec::{common_prefix, put_u32, put_u64};
+use super::super::window::{WINDOW_BITS, window};
+use crate::codec::{put_u32, put_u64};
 use crate::filter::kind::FallbackReason;
+use crate::key_head::{common_prefix, head};
 
 /// A segment is cut before its keys stop sharing this many bytes more than all of them do: cells have fewer bits than
 /// these bytes, so that the keys before the cut would all fall into a few.

@@ -3,10 +3,10 @@
 use core::ops::Bound;
 
 use super::segments::{Beyond, Segment, Segments};
+use crate::key_head::head;
 use crate::range::key_range::KeyRange;
 use crate::range::lines::{Code, Lines, Select};
 use crate::range::params::QUOTIENT_BITS;
-use crate::range::window::head;
 
 /// Where a bound's codes begin or end.
 #[derive(Clone, Copy, Debug)]

@@ -4,7 +4,8 @@ use core::cmp::Ordering;
 use core::hint::select_unpredictable;
 
 use super::super::params::{OrderedMap, RangeShape, SEGMENT_BYTES};
-use super::super::window::{Cells, head, window};
+use super::super::window::{Cells, window};
+use crate::key_head::head;
 
 /// The segments in the bytes of a payload. Damaged bytes give wrong answers; they never panic.
 #[derive(Clone, Copy, Debug)]

@@ -5,9 +5,8 @@
 
 use core::cmp::Ordering;
 
-use super::{head, lower_bound};
-use crate::codec::common_prefix;
 use crate::kernel::prefetch::prefetch;
+use crate::key_head::{common_prefix, head, lower_bound};
 use crate::sst::block::{Block, BlockCursor};
 use crate::sst::{Lookup, TableError};
 

@@ -1,15 +1,14 @@
 //! Which tables have a key in their range, told for 64 of them by the heads of their bounds.
 
-use super::{head, lower_bound};
 use crate::block::GROUP;
-use crate::codec::common_prefix;
+use crate::key_head::{SharedPrefix, lower_bound};
 use crate::sst::TableProperties;
 
 /// The ranges of tables, in their order.
 #[derive(Debug)]
 pub(in crate::sst) struct KeyRanges {
     /// What all smallest and largest keys begin with.
-    prefix: Vec<u8>,
+    prefix: SharedPrefix,
     groups: Vec<Bounds>,
 }
 
@@ -46,18 +45,16 @@ pub(in crate::sst) enum InRange {
 impl KeyRanges {
     pub(in crate::sst) fn new<'a>(tables: impl Iterator<Item = &'a TableProperties>) -> Self {
         let ends: Vec<_> = tables.map(ends).collect();
-        let prefix = shared_prefix(ends.iter().flatten().flat_map(|&(smallest, largest)| [smallest, largest]));
-        let head_of = |key: &[u8]| head(key.get(prefix.len()..).unwrap_or_default());
-        let heads: Vec<_> =
-            ends.iter().map(|ends| ends.map(|(smallest, largest)| (head_of(smallest), head_of(largest)))).collect();
-        Self { prefix: prefix.to_vec(), groups: heads.chunks(GROUP).map(Bounds::new).collect() }
+        let prefix = SharedPrefix::of(ends.iter().flatten().flat_map(|&(smallest, largest)| [smallest, largest]));
+        let heads_of = |(smallest, largest)| prefix.head(smallest).zip(prefix.head(largest));
+        let heads: Vec<_> = ends.iter().map(|ends| ends.and_then(heads_of)).collect();
+        Self { groups: heads.chunks(GROUP).map(Bounds::new).collect(), prefix }
     }
 
     /// What `key` is compared by; `None` when it is outside all ranges.
     #[inline]
     pub(in crate::sst) fn head(&self, key: &[u8]) -> Option<u64> {
-        // A key that does not begin like all bounds is below or above every one of them.
-        key.strip_prefix(self.prefix.as_slice()).map(head)
+        self.prefix.head(key)
     }
 
     /// The tables of a group that have the key of `head` in their range.
@@ -105,28 +102,14 @@ fn ends(properties: &TableProperties) -> Option<(&[u8], &[u8])> {
     properties.smallest_key.as_deref().zip(properties.largest_key.as_deref())
 }
 
-fn shared_prefix<'a>(mut keys: impl Iterator<Item = &'a [u8]>) -> &'a [u8] {
-    let first = keys.next().unwrap_or_default();
-    keys.fold(first, |shared, key| shared.get(..common_prefix(shared, key)).unwrap_or_default())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn the_shared_prefix_is_the_longest_that_all_keys_begin_with() {
-        let shared = |keys: &[&'static [u8]]| shared_prefix(keys.iter().copied());
-        assert_eq!(shared(&[]), b"");
-        assert_eq!(shared(&[b"user:1"]), b"user:1");
-        assert_eq!(shared(&[b"user:17", b"user:1", b"user:192"]), b"user:1");
-        assert_eq!(shared(&[b"user:17", b"", b"user:17"]), b"");
-    }
-
-    #[test]
     fn bounds_tell_the_tables_of_every_head_between_and_at_them() {
         let tables = [Some((3, 7)), None, Some((5, 5)), Some((0, u64::MAX))];
-        let ranges = KeyRanges { prefix: b"p".to_vec(), groups: vec![Bounds::new(&tables)] };
+        let ranges = KeyRanges { prefix: SharedPrefix::of([&b"p"[..]]), groups: vec![Bounds::new(&tables)] };
         let cases = [
             (0, InRange::AtMost(0b1000)),
             (2, InRange::These(0b1000)),
@@ -144,7 +127,7 @@ mod tests {
             assert_eq!(ranges.holding(1, head), InRange::These(0));
         }
         assert_eq!(ranges.head(b"q"), None);
-        let bounded = KeyRanges { prefix: Vec::new(), groups: vec![Bounds::new(&tables[..3])] };
+        let bounded = KeyRanges { prefix: SharedPrefix::default(), groups: vec![Bounds::new(&tables[..3])] };
         assert_eq!([2, 8].map(|head| bounded.holding(0, head)), [InRange::These(0); 2]);
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::VersionError;
 use super::chunk::{Chunk, LEAST_TABLES};
-use super::fences::Fences;
+use crate::key_head::KeyHeads;
 use crate::sst::Table;
 use crate::sst::key_bounds::{KeyBounds, is_beyond};
 
@@ -19,7 +19,7 @@ pub(super) struct Level {
     number: u32,
     chunks: Vec<Arc<Chunk>>,
     /// The smallest keys of the chunks; none at level 0.
-    fences: Fences,
+    fences: KeyHeads,
 }
 
 /// What an edit does to one level.
@@ -37,7 +37,7 @@ type Touched = BTreeMap<usize, Vec<Arc<Table>>>;
 
 impl Level {
     pub(super) fn empty(number: u32) -> Self {
-        Self { number, chunks: Vec::new(), fences: Fences::default() }
+        Self { number, chunks: Vec::new(), fences: KeyHeads::default() }
     }
 
     pub(super) fn number(&self) -> u32 {
@@ -89,9 +89,9 @@ impl Level {
     /// The chunk of a sorted level in which a table of this smallest key is: the last that does not begin above it.
     #[inline]
     fn chunk_of(&self, smallest: Option<&[u8]>) -> usize {
-        let begins_above =
-            |position: usize| self.chunks.get(position).is_none_or(|chunk| chunk.smallest_key() > smallest);
-        self.fences.count_until(smallest.unwrap_or_default(), begins_above).saturating_sub(1)
+        let begins_before =
+            |position: usize| self.chunks.get(position).is_some_and(|chunk| chunk.smallest_key() <= smallest);
+        self.fences.partition_point(smallest.unwrap_or_default(), begins_before).saturating_sub(1)
     }
 
     /// The level after a change.
@@ -112,7 +112,8 @@ impl Level {
         }
         self.insert(change.added, &mut touched);
         let chunks = self.recut(touched)?;
-        let fences = if self.is_overlapping() { Fences::default() } else { Fences::new(&chunks) };
+        let smallest_keys = chunks.iter().map(|chunk| chunk.smallest_key());
+        let fences = if self.is_overlapping() { KeyHeads::default() } else { KeyHeads::new(smallest_keys) };
         Ok(Self { number: self.number, chunks, fences })
     }
 

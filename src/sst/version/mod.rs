@@ -30,7 +30,6 @@ mod batch;
 mod chunk;
 mod edit;
 mod error;
-mod fences;
 mod level;
 mod set;
 mod snapshot;
