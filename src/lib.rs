@@ -47,7 +47,7 @@
 //! | [binary fuse](filter::binary_fuse), 4 cells | 7.5 (0.78 %) | 10.7 | fixed |
 //! | information bound | 6.64 | 9.97 | |
 //!
-//! [`advise`] ranks them for a workload.
+//! `sstfilter advise`, a command of the program, ranks them for a workload.
 //!
 //! [`KindPolicy`] gives files one of them, blocked Bloom by default. It falls back to blocked Bloom where the
 //! requested kind would be larger or cannot be built, and records why. [`AutoPolicy`] chooses Bloom for flushes and
@@ -74,7 +74,6 @@
 //!
 //! - [`filter`]: a page for each kind of filter: how it works, what it costs, when to choose it
 //! - [`kind`]: the list of kinds, and the trait for a kind of your own
-//! - [`advise`]: the kinds ranked for a workload
 //! - [`range`]: filters for ranges of keys, by which scans skip files
 //! - [`partition`]: filters in parts of some KiB, of which a lookup reads one
 //! - [`budget`]: filters that share a number of bytes
@@ -101,7 +100,6 @@
     )
 )]
 
-pub mod advise;
 #[deny(clippy::indexing_slicing)]
 mod block;
 #[deny(clippy::indexing_slicing)]

@@ -7,11 +7,9 @@ use std::time::{Duration, Instant};
 
 use crate::common;
 use crate::common::cases::{BLOCKS, BlockCase};
-use crate::common::effort;
-use sstfilter::advise::{FilterNeed, FilterTarget, advise};
 use sstfilter::filter::blocked_bloom;
+use sstfilter::kind::Plan;
 use sstfilter::kind::{BinaryFuseKind, KindEntry};
-use sstfilter::kind::{Plan, Updates, Writers};
 use sstfilter::{
     AutoPolicy, BitsPerKey, BlockError, BuildContext, BuildPurpose, ConfigError, CountingBloom, CuckooFilter,
     DynamicFilter, FallbackReason, FalsePositiveRate, FilterBlock, FilterError, FilterKind, FilterPolicy, FuseArity,
@@ -260,34 +258,6 @@ fn a_builder_that_is_told_of_too_many_keys_says_so_and_holds_those_that_come() {
         assert_eq!(built.report.reason, reason, "{} of {expected} keys", policy.name());
         let block = FilterBlock::open_unverified(built.block.unwrap()).unwrap();
         assert!(hashes.iter().all(|&hash| block.may_contain(hash)), "{} of {expected} keys", policy.name());
-    }
-}
-
-#[test]
-fn advice_is_given_for_any_number_of_keys_and_any_memory() {
-    let targets = [0.5, 0.01, 1e-9, 1e-300].map(|wanted| FilterTarget::Rate(rate(wanted)));
-    let memories = [0, 1, 64, 1 << 31, 1 << 32, 1 << 35, 1 << 40, 1 << 63, u64::MAX].map(FilterTarget::Bytes);
-    let numbers = edges().filter(|keys| !(3..(1 << 31) - 1).contains(keys)).step_by(effort::stride(7));
-    for (keys, target) in numbers.flat_map(|keys| targets.into_iter().chain(memories).map(move |target| (keys, target)))
-    {
-        for updates in [Updates::None, Updates::Insert, Updates::InsertAndRemove] {
-            let need = FilterNeed::new(keys, target).with_updates(updates).with_writers(Writers::Many);
-            let need = need.with_absent_lookups(u64::MAX).with_false_positive_ns(u64::MAX);
-            let advice = advise(&need);
-            assert_eq!(advice.ranked.len() + advice.unsuitable.len(), sstfilter::kind::all().len());
-            for found in &advice.ranked {
-                assert!(found.plan.block_bytes <= MOST_BYTES + MOST_TAIL, "{need:?}: {found:?}");
-                // The register-blocked filter gives what its memory allows.
-                assert!(found.plan.block_bytes * 8 >= keys || found.plan.expected_fpr > 0.4, "{need:?}: {found:?}");
-                assert!(
-                    (0.0..=1.0).contains(&found.plan.expected_fpr) && found.cost.is_finite(),
-                    "{need:?}: {found:?}"
-                );
-            }
-            if keys >= 1 << 40 {
-                assert!(advice.ranked.is_empty(), "{need:?}: {:?}", advice.ranked);
-            }
-        }
     }
 }
 

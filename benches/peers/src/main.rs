@@ -44,7 +44,7 @@ struct Cli {
 enum Command {
     /// Turns measurements into RESULTS.md and charts.
     Report(report::ReportArgs),
-    /// Turns measurements into the times that the library ranks kinds by.
+    /// Turns measurements into the times that `sstfilter advise` ranks kinds by.
     Advice(report::advice::AdviceArgs),
     /// Measures range filters.
     Ranges(ranges::RangesArgs),

@@ -2,7 +2,9 @@
 
 mod chart;
 pub(crate) mod levels;
+mod measured;
 pub(crate) mod ranges;
+mod rank;
 pub(crate) mod tables;
 
 use core::fmt;
@@ -10,12 +12,12 @@ use core::fmt;
 use anyhow::ensure;
 use serde::Serialize;
 use sstfilter::FalsePositiveRate;
-use sstfilter::advise::{FilterNeed, FilterTarget, Recommendation, WhyNot, advise};
-use sstfilter::kind::{KindEntry, Updates, Writers};
+use sstfilter::kind::{Updates, Writers};
 
 use crate::args::{AdviseArgs, UpdatesName};
 use crate::output::{Column, Outcome, figures};
 use crate::units;
+use rank::{Candidate, Need, Target, rank};
 
 #[derive(Debug, Serialize)]
 pub(crate) struct AdviceReport {
@@ -48,51 +50,50 @@ struct Refused {
 
 pub(crate) fn run(args: &AdviseArgs) -> anyhow::Result<(Outcome, AdviceReport)> {
     let need = need(args)?;
-    let advice = advise(&need);
-    let ranked = |found| Ranked::new(found, advice.ranked.first().unwrap_or(found), &need);
-    let refused = |(entry, why_not): &(&KindEntry, WhyNot)| Refused { kind: entry.name, why_not: explain(why_not) };
+    let (ranked, refused) = rank(&need);
+    let outcome = Outcome::from_sound(!ranked.is_empty());
     let report = AdviceReport {
         keys: need.keys,
         target: match need.target {
-            FilterTarget::Rate(rate) => format!("at most {rate} false positives"),
-            FilterTarget::Bytes(bytes) => format!("at most {}", units::bytes(bytes)),
-            _ => String::new(),
+            Target::Rate(rate) => format!("at most {rate} false positives"),
+            Target::Bytes(bytes) => format!("at most {}", units::bytes(bytes)),
         },
         absent_lookups: need.absent_lookups,
-        ranked: advice.ranked.iter().map(ranked).collect(),
-        unsuitable: advice.unsuitable.iter().map(refused).collect(),
+        ranked: ranked.iter().map(|found| Ranked::new(found, &ranked[0], &need)).collect(),
+        unsuitable: refused.into_iter().map(|(kind, why_not)| Refused { kind: kind.name, why_not }).collect(),
     };
-    Ok((Outcome::from_sound(!advice.ranked.is_empty()), report))
+    Ok((outcome, report))
 }
 
-fn need(args: &AdviseArgs) -> anyhow::Result<FilterNeed> {
-    let target = match (args.fpr, args.memory) {
-        (None, Some(bytes)) => FilterTarget::Bytes(bytes),
-        (rate, _) => FilterTarget::Rate(rate.unwrap_or(FalsePositiveRate::ONE_PERCENT)),
-    };
-    let lookups = args.lookups_per_key * args.keys.unwrap_or_default() as f64;
-    ensure!(lookups < 1e18, "--lookups-per-key: expected less than 10^18 lookups in all, got {lookups:e}");
-    let updates = match args.updates {
-        UpdatesName::None => Updates::None,
-        UpdatesName::Insert => Updates::Insert,
-        UpdatesName::Remove => Updates::InsertAndRemove,
-    };
+fn need(args: &AdviseArgs) -> anyhow::Result<Need> {
     let keys = args.keys.unwrap_or_default();
-    Ok(FilterNeed::new(keys, target)
-        .with_updates(updates)
-        .with_writers(if args.threads > 1 { Writers::Many } else { Writers::One })
-        .with_absent_lookups(units::whole(lookups))
-        .with_false_positive_ns(args.false_positive_ns))
+    let lookups = args.lookups_per_key * keys as f64;
+    ensure!(lookups < 1e18, "--lookups-per-key: expected less than 10^18 lookups in all, got {lookups:e}");
+    Ok(Need {
+        keys,
+        target: match (args.fpr, args.memory) {
+            (None, Some(bytes)) => Target::Bytes(bytes),
+            (rate, _) => Target::Rate(rate.unwrap_or(FalsePositiveRate::ONE_PERCENT)),
+        },
+        updates: match args.updates {
+            UpdatesName::None => Updates::None,
+            UpdatesName::Insert => Updates::Insert,
+            UpdatesName::Remove => Updates::InsertAndRemove,
+        },
+        writers: if args.threads > 1 { Writers::Many } else { Writers::One },
+        absent_lookups: units::whole(lookups),
+        false_positive_ns: args.false_positive_ns,
+    })
 }
 
 impl Ranked {
-    fn new(found: &Recommendation, first: &Recommendation, need: &FilterNeed) -> Self {
-        let ratio = found.cost / first.cost;
-        let is_first = found.entry.name == first.entry.name;
-        let why = if is_first { found.entry.strength.to_owned() } else { behind(found, first, need) };
+    fn new(found: &Candidate, first: &Candidate, need: &Need) -> Self {
+        let ratio = found.cost() / first.cost();
+        let is_first = found.kind.name == first.kind.name;
+        let why = if is_first { found.kind.strength.to_owned() } else { behind(found, first, need) };
         let lock = if found.is_locked { "; many writers need a lock around it, which is counted" } else { "" };
         Self {
-            kind: found.entry.name,
+            kind: found.kind.name,
             setting: found.plan.shape.to_string(),
             block_bytes: found.plan.block_bytes,
             bits_per_key: found.plan.block_bytes as f64 * 8.0 / need.keys.max(1) as f64,
@@ -106,11 +107,11 @@ impl Ranked {
 }
 
 /// What makes `other` more expensive than the first.
-fn behind(other: &Recommendation, first: &Recommendation, need: &FilterNeed) -> String {
-    let name = first.entry.name;
-    let bytes = other.plan.block_bytes as f64 / first.plan.block_bytes.max(1) as f64;
+fn behind(other: &Candidate, first: &Candidate, need: &Need) -> String {
+    let name = first.kind.name;
+    let bytes = other.plan.block_bytes as f64 / first.plan.block_bytes as f64;
     let size = match (need.target, bytes) {
-        (FilterTarget::Bytes(_), _) => {
+        (Target::Bytes(_), _) => {
             let rate = times(other.plan.expected_fpr, first.plan.expected_fpr);
             format!("has {rate} the false positive rate of {name}")
         }
@@ -118,8 +119,7 @@ fn behind(other: &Recommendation, first: &Recommendation, need: &FilterNeed) -> 
         (_, ..1.0) => format!("is {:.0} % smaller than {name}", (1.0 - bytes) * 100.0),
         _ => format!("takes {:.0} % more memory than {name}", (bytes - 1.0) * 100.0),
     };
-    let seconds = |of: &Recommendation| of.cost / of.plan.block_bytes.max(1) as f64;
-    format!("{size}, and takes {} its time over their life", times(seconds(other), seconds(first)))
+    format!("{size}, and takes {} its time over their life", times(other.seconds, first.seconds))
 }
 
 /// How many times `first` is in `other`; both may be 0, without keys.
@@ -129,18 +129,6 @@ fn times(other: f64, first: f64) -> String {
         ratio @ ..10.0 => format!("{ratio:.2} times"),
         ratio @ ..1e6 => format!("{ratio:.0} times"),
         _ => "over a million times".to_owned(),
-    }
-}
-
-fn explain(why_not: &WhyNot) -> String {
-    match why_not {
-        WhyNot::CannotUpdate(Updates::InsertAndRemove) => "cannot remove keys".to_owned(),
-        WhyNot::CannotUpdate(_) => "takes no keys once it is built".to_owned(),
-        WhyNot::Config(error) => error.to_string(),
-        WhyNot::Keys(reason) => format!("does not serve this number of keys: {reason}"),
-        WhyNot::NeedsBytes(bytes) => format!("needs at least {} for this number of keys", units::bytes(*bytes)),
-        WhyNot::Rate(rate) => format!("would have a false positive rate of {}", units::percent(*rate)),
-        _ => "does not do what is needed".to_owned(),
     }
 }
 

@@ -1,0 +1,245 @@
+//! Ranks the kinds of filter for a use.
+//!
+//! Kinds that cannot do what is needed are refused with the reason. The others are sized for the number of keys and the
+//! wanted rate or memory, and ranked by what they cost: their bytes times the time that they take over their life,
+//!
+//! ```text
+//! time = keys x build + absent lookups x (probe + rate x cost of a false positive)
+//! ```
+//!
+//! with the wanted rate, or the one that the memory gives. So a filter that is probed a thousand times per key may take
+//! longer to build if that makes it smaller or sharper, and one that is soon thrown away may not. Sizes and rates are
+//! those of the plans that builders follow. Times were measured on one machine, to be compared with each other.
+
+use sstfilter::kind::{self, KindEntry, Plan, Updates, Writers};
+use sstfilter::{BitsPerKey, FalsePositiveRate, Sizing};
+
+use super::measured::MEASURED;
+use crate::units;
+
+/// What a filter is needed for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Need {
+    /// The largest expected number of distinct keys.
+    pub(super) keys: u64,
+    pub(super) target: Target,
+    pub(super) updates: Updates,
+    /// How many threads add and remove keys.
+    pub(super) writers: Writers,
+    /// Lookups of absent keys over the filter's life.
+    pub(super) absent_lookups: u64,
+    pub(super) false_positive_ns: u64,
+}
+
+/// What a filter is sized by.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Target {
+    /// At most this false positive rate, in as few bytes as possible.
+    Rate(FalsePositiveRate),
+    /// At most this many bytes (of Ribbon and xor+: about this many), with as low a rate as possible.
+    Bytes(u64),
+}
+
+/// A suitable kind.
+#[derive(Debug)]
+pub(super) struct Candidate {
+    pub(super) kind: &'static KindEntry,
+    pub(super) plan: Plan,
+    pub(super) build_ns: f64,
+    pub(super) probe_ns: f64,
+    /// Whether it needs a lock around it, which its times include.
+    pub(super) is_locked: bool,
+    /// The time that it takes over its life.
+    pub(super) seconds: f64,
+}
+
+impl Candidate {
+    /// Bytes times seconds.
+    pub(super) fn cost(&self) -> f64 {
+        self.seconds * self.plan.block_bytes as f64
+    }
+}
+
+/// A kind, and why it is unsuitable.
+pub(super) type Refused = (&'static KindEntry, String);
+
+/// Nanoseconds that a contended lock adds to each call: an estimate.
+const LOCK_NS: f64 = 100.0;
+
+/// The rate above which a filter is not worth probing.
+const USELESS_FPR: f64 = 0.9;
+
+/// The suitable kinds, best first, and the others.
+pub(super) fn rank(need: &Need) -> (Vec<Candidate>, Vec<Refused>) {
+    let (mut ranked, mut refused) = (Vec::new(), Vec::new());
+    for kind in kind::all() {
+        match need.candidate(kind) {
+            Ok(candidate) => ranked.push(candidate),
+            Err(why_not) => refused.push((kind, why_not)),
+        }
+    }
+    ranked.sort_by(|one, other| one.cost().total_cmp(&other.cost()));
+    (ranked, refused)
+}
+
+impl Need {
+    fn candidate(&self, kind: &'static KindEntry) -> Result<Candidate, String> {
+        if self.updates > kind.abilities.updates {
+            let cannot =
+                if self.updates == Updates::Insert { "takes no keys once it is built" } else { "cannot remove keys" };
+            return Err(cannot.to_owned());
+        }
+        let plan = match self.target {
+            Target::Rate(rate) => self.plan(kind, rate.into())?,
+            Target::Bytes(bytes) => self.largest_plan(kind, bytes)?,
+        };
+        let rate = match self.target {
+            // A lower rate than the wanted one earns no credit; few keys may miss it by some percent.
+            Target::Rate(rate) if plan.expected_fpr <= rate.get() * 1.1 + 1e-12 => rate.get(),
+            Target::Bytes(_) if plan.expected_fpr <= USELESS_FPR => plan.expected_fpr,
+            _ => return Err(format!("would have a false positive rate of {}", units::percent(plan.expected_fpr))),
+        };
+        let is_locked =
+            self.updates > Updates::None && self.writers == Writers::Many && kind.abilities.writers == Writers::One;
+        let lock_ns = if is_locked { LOCK_NS } else { 0.0 };
+        let [build_ns, probe_ns] = times(kind.name, self.keys).map(|time| time + lock_ns);
+        let per_lookup = probe_ns + rate * self.false_positive_ns as f64;
+        let seconds = (self.keys as f64 * build_ns + self.absent_lookups as f64 * per_lookup) / 1e9;
+        Ok(Candidate { kind, plan, build_ns, probe_ns, is_locked, seconds })
+    }
+
+    fn plan(&self, kind: &KindEntry, sizing: Sizing) -> Result<Plan, String> {
+        // What serves few keys badly is ranked by what it costs.
+        let policy = kind.configure(sizing).map_err(|error| error.to_string())?.with_min_keys(0);
+        policy.plan(self.keys, None).map_err(|reason| format!("does not serve this number of keys: {reason}"))
+    }
+
+    /// The plan of the largest size whose block has at most `bytes`.
+    fn largest_plan(&self, kind: &KindEntry, bytes: u64) -> Result<Plan, String> {
+        let plan = |size: BitsPerKey| self.plan(kind, size.into());
+        let least = smallest_size(|size| kind.configure(size).is_ok()).unwrap_or(BitsPerKey::MAX);
+        let least_bytes = plan(least)?.block_bytes;
+        if least_bytes > bytes {
+            return Err(format!("needs at least {} for this number of keys", units::bytes(least_bytes)));
+        }
+        let is_too_large = |size| size > least && plan(size).map_or(true, |plan| plan.block_bytes > bytes);
+        let below = |size: BitsPerKey| BitsPerKey::from_millibits(size.millibits() - 1).ok();
+        plan(smallest_size(is_too_large).and_then(below).unwrap_or(BitsPerKey::MAX))
+    }
+}
+
+/// The smallest size for which the monotone predicate holds, by bisection.
+fn smallest_size(holds: impl Fn(BitsPerKey) -> bool) -> Option<BitsPerKey> {
+    let (mut low, mut high) = (BitsPerKey::MIN.millibits(), BitsPerKey::MAX.millibits() + 1);
+    while low < high {
+        let middle = low.midpoint(high);
+        if BitsPerKey::from_millibits(middle).is_ok_and(&holds) {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    BitsPerKey::from_millibits(low).ok()
+}
+
+/// Nanoseconds per key to build and per absent key to probe. What was not measured ranks behind what was.
+fn times(name: &str, keys: u64) -> [f64; 2] {
+    let found = MEASURED.iter().find(|(measured, _)| *measured == name);
+    between(found.map_or(&[(1e3, 1e3); 4], |(_, times)| times), keys)
+}
+
+/// Between two measured numbers of keys times are in proportion to the logarithm, outside those of the nearest.
+fn between(measured: &[(f64, f64); 4], keys: u64) -> [f64; 2] {
+    // The first is measured at 10^4 keys, the last at 10^7.
+    let position = ((keys.max(1) as f64).log10() - 4.0).clamp(0.0, 3.0);
+    let left = [1.0, 2.0].iter().filter(|&&limit| position >= limit).count();
+    let share = position - left as f64;
+    let mix = |one: f64, other: f64| one + (other - one) * share;
+    let (one, other) = (measured[left], measured[left + 1]);
+    [mix(one.0, other.0), mix(one.1, other.1)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sstfilter::FilterKind;
+
+    fn rate(rate: f64) -> Target {
+        Target::Rate(FalsePositiveRate::new(rate).unwrap())
+    }
+
+    fn need(keys: u64, target: Target) -> Need {
+        let (updates, writers) = (Updates::None, Writers::One);
+        Need { keys, target, updates, writers, absent_lookups: keys, false_positive_ns: 10_000 }
+    }
+
+    #[test]
+    fn every_kind_is_measured_and_nothing_else() {
+        let names: Vec<&str> = kind::all().iter().map(|kind| kind.name).collect();
+        assert_eq!(MEASURED.iter().map(|(name, _)| *name).collect::<Vec<_>>(), names);
+    }
+
+    /// A size that wraps at 2^31, 2^32 or 2^64 keys would be advised for a filter that cannot be built.
+    #[test]
+    fn every_kind_is_ranked_or_refused_whatever_the_keys_and_the_memory() {
+        const MAX_BLOCK_BYTES: u64 = kind::MAX_PAYLOAD_BYTES + 32 + 15 * 4;
+        let edges =
+            [31, 32, 33, 35, 38, 40, 63].into_iter().flat_map(|log2| [(1_u64 << log2) - 1, 1 << log2, (1 << log2) + 1]);
+        let numbers = [0, 1, 2, 3, 1_000, 1_000_000, u64::MAX - 1, u64::MAX].into_iter().chain(edges);
+        let rates = [0.5, 0.01, 1e-9, 1e-300].map(rate);
+        let memories = [0, 1, 64, 100, 1 << 30, 1 << 32, 1 << 35, 1 << 40, 1 << 63, u64::MAX].map(Target::Bytes);
+        for (keys, target) in numbers.flat_map(|keys| rates.into_iter().chain(memories).map(move |it| (keys, it))) {
+            for updates in [Updates::None, Updates::Insert, Updates::InsertAndRemove] {
+                let need = Need { updates, writers: Writers::Many, ..need(keys, target) };
+                let need = Need { absent_lookups: u64::MAX, false_positive_ns: u64::MAX, ..need };
+                let (ranked, refused) = rank(&need);
+                assert_eq!(ranked.len() + refused.len(), kind::all().len());
+                assert!(ranked.is_sorted_by(|one, other| one.cost() <= other.cost()), "{need:?}");
+                assert!(keys < 1 << 40 || ranked.is_empty(), "{need:?}: {ranked:?}");
+                for found in &ranked {
+                    let Plan { block_bytes, expected_fpr, .. } = found.plan;
+                    assert!(block_bytes <= MAX_BLOCK_BYTES && found.cost().is_finite(), "{need:?}: {found:?}");
+                    // The register-blocked filter gives what its memory allows.
+                    assert!(block_bytes * 8 >= keys || expected_fpr > 0.4, "{need:?}: {found:?}");
+                    assert!(found.cost() >= 0.0 && (0.0..=1.0).contains(&expected_fpr), "{need:?}: {found:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_recommended_meets_the_target() {
+        for keys in [1_000, 100_000, 3_000_000] {
+            for wanted in [0.05, 0.01, 0.000_1] {
+                for found in rank(&need(keys, rate(wanted))).0 {
+                    assert!(found.plan.expected_fpr <= wanted * 1.11, "{keys} {wanted} {found:?}");
+                }
+            }
+            for bytes in [keys, keys * 2] {
+                let (ranked, refused) = rank(&need(keys, Target::Bytes(bytes)));
+                assert!(ranked.len() >= 6, "{refused:?}");
+                assert!(ranked.iter().all(|found| found.plan.block_bytes <= bytes), "{keys} in {bytes}: {ranked:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_filter_that_is_probed_more_is_made_smaller() {
+        let first = |absent_lookups| rank(&Need { absent_lookups, ..need(1_000_000, rate(0.01)) }).0[0].kind.id;
+        assert_eq!([0, 100_000].map(first), [FilterKind::BLOCKED_BLOOM; 2]);
+        assert_eq!([10_000_000, 100_000_000].map(first), [FilterKind::RIBBON; 2]);
+    }
+
+    #[test]
+    fn times_are_taken_from_between_the_columns_and_not_from_beyond() {
+        let measured = [(1.0, 10.0), (2.0, 20.0), (4.0, 40.0), (8.0, 80.0)];
+        let expected = [(0, 1.0), (100_000, 2.0), (316_228, 3.0), (u64::MAX, 8.0)];
+        for (keys, build_ns) in expected {
+            let [build, probe] = between(&measured, keys);
+            assert!(
+                (build - build_ns).abs() < 1e-5 && (probe - 10.0 * build_ns).abs() < 1e-4,
+                "{keys}: {build} {probe}"
+            );
+        }
+    }
+}
