@@ -78,6 +78,10 @@ impl SharedPrefix {
         Self(shared.unwrap_or_default().into())
     }
 
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
     /// The head of what follows the prefix in `key`. `None` if `key` does not begin with the prefix: it is below or
     /// above all keys that do.
     #[inline]

@@ -129,6 +129,8 @@ pub mod simd;
 #[deny(clippy::indexing_slicing)]
 pub mod sst;
 mod stats;
+#[deny(clippy::indexing_slicing)]
+pub mod store;
 mod threads;
 mod units;
 

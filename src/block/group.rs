@@ -60,7 +60,12 @@ impl CacheResidency {
     /// From the total size of the Bloom filters. The limits of 1 and 4 MiB are measured; halving or doubling them made
     /// no difference beyond noise.
     pub(crate) fn of<D: AsRef<[u8]>>(groups: &[FilterGroup<D>]) -> Self {
-        match groups.iter().map(|group| group.bytes).sum::<usize>() {
+        Self::of_bytes(groups.iter().map(|group| group.bytes).sum())
+    }
+
+    /// From that size.
+    pub(crate) fn of_bytes(bytes: usize) -> Self {
+        match bytes {
             0..0x10_0000 => Self::NearCache,
             0x10_0000..0x40_0000 => Self::LastCache,
             0x40_0000.. => Self::Memory,
@@ -75,7 +80,7 @@ impl CacheResidency {
 }
 
 impl<D: AsRef<[u8]>> FilterGroup<D> {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { classes: Vec::new(), others: Vec::new(), other_places: 0, places: 0, bytes: 0 }
     }
 
@@ -89,6 +94,11 @@ impl<D: AsRef<[u8]>> FilterGroup<D> {
                 groups.push(group);
             }
         }
+    }
+
+    /// Bytes of the Bloom filters.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// The bits of all places in use.

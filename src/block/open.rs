@@ -161,10 +161,15 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         let shape = OpenShape::decode(&trailer, kinds)?;
         let block = Self { data, is_verified: true, trailer, shape, answered: u64::MAX };
         block.verify()?;
-        let bytes = block.as_bytes();
-        let tail = bytes.get(block.payload().len()..bytes.len() - CHECKSUM_BYTES).unwrap_or_default();
-        let sum = checksum_append(block.trailer.payload_checksum, tail);
+        let sum = block.checksum_without_last();
         Ok((block.trailer, block.shape, sum))
+    }
+
+    /// The CRC32C of all bytes but the last four of a block whose payload was compared with its checksum.
+    pub(crate) fn checksum_without_last(&self) -> u32 {
+        let bytes = self.as_bytes();
+        let tail = bytes.get(self.payload().len()..bytes.len() - CHECKSUM_BYTES).unwrap_or_default();
+        checksum_append(self.trailer.payload_checksum, tail)
     }
 
     /// What remains of an open block without its bytes.

@@ -5,9 +5,9 @@ use core::time::Duration;
 use bytes::Bytes;
 
 use crate::block::trailer::Trailer;
-use crate::block::{FallbackReason, encode_parts};
+use crate::block::{BlockIdentity, FallbackReason, FileId, encode_parts};
 use crate::filter::FilterKind;
-use crate::hash::KeyParts;
+use crate::hash::{HashIdentity, KeyParts};
 
 /// A finished filter.
 #[derive(Clone, Debug)]
@@ -29,22 +29,30 @@ impl BuiltFilter {
     /// The filter if it holds these parts of keys, but for those of unstable extractors; otherwise none. A builder of
     /// the engine's own may hash whole keys, or call [`add_hash`](super::FilterBuilder::add_hash), whatever its context
     /// says.
-    pub(crate) fn with_parts(mut self, parts: &KeyParts) -> Self {
+    pub(crate) fn with_parts(self, parts: &KeyParts) -> Self {
         let expected = encode_parts(&parts.without(&self.report.unstable_extractors));
         let holds = |block: &Bytes| match Trailer::decode(block) {
             Ok(trailer) => trailer.held_parts(block).field() == expected,
             // Whoever reads it refuses it.
             Err(_) => true,
         };
-        if !self.block.as_ref().is_none_or(holds) {
-            let report = self.report;
-            let reason = FallbackReason::ConstructionFailed;
-            self = Self {
-                block: None,
-                report: BuildReport { used: None, reason, block_bytes: 0, expected_fpr: 1.0, ..report },
-            };
-        }
-        self
+        if self.block.as_ref().is_none_or(holds) { self } else { self.refused() }
+    }
+}
+
+impl BuiltFilter {
+    /// The filter if its block is bound to this file, and of this hash; otherwise none.
+    pub(crate) fn bound_as(self, hash: HashIdentity, file: FileId) -> Self {
+        let expected = BlockIdentity { hash, file: Some(file) };
+        let is_bound = |block: &Bytes| Trailer::decode(block).is_ok_and(|trailer| trailer.identity == expected);
+        if self.block.as_ref().is_none_or(is_bound) { self } else { self.refused() }
+    }
+
+    /// There is no filter, because its builder has not built what its context says.
+    fn refused(self) -> Self {
+        let reason = FallbackReason::ConstructionFailed;
+        let report = BuildReport { used: None, reason, block_bytes: 0, expected_fpr: 1.0, ..self.report };
+        Self { block: None, report }
     }
 }
 

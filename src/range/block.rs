@@ -13,7 +13,7 @@ use super::simd;
 use super::view::{Layout, View};
 use crate::block::MatchBitmap;
 use crate::block::trailer::Trailer;
-use crate::codec::checksum;
+use crate::codec::{CHECKSUM_BYTES, checksum, checksum_append};
 use crate::error::BlockError;
 use crate::filter::kind::require;
 use crate::hash::{HashIdentity, KeyExtractor, KeyHasher};
@@ -161,6 +161,14 @@ impl<D: AsRef<[u8]>> RangeFilter<D> {
         let (expected, got) =
             (self.trailer.payload_checksum, checksum(self.layout.payload(self.data.as_ref()).unwrap_or_default()));
         if expected == got { Ok(()) } else { Err(BlockError::PayloadChecksum { expected, got }) }
+    }
+
+    /// The CRC32C of all bytes but the last four of a block whose payload was compared with its checksum.
+    pub(crate) fn checksum_without_last(&self) -> u32 {
+        let bytes = self.data.as_ref();
+        let payload = self.layout.payload(bytes).unwrap_or_default();
+        let tail = bytes.get(payload.len()..bytes.len() - CHECKSUM_BYTES).unwrap_or_default();
+        checksum_append(self.trailer.payload_checksum, tail)
     }
 
     /// Whether the file may hold a key in the range; `false` is certain.

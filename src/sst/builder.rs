@@ -11,12 +11,11 @@ use super::format::{
     bound_checksum, most_contents_bytes,
 };
 use super::io::io_error;
-use super::{
-    KeyPartNames, RangeFilterProperties, TableError, TableId, TableOptions, TablePart, TableProperties, WriterSettings,
-};
+use super::{RangeFilterProperties, TableError, TableId, TableOptions, TablePart, TableProperties, WriterSettings};
 use crate::hash::MAX_EXTRACTORS;
 use crate::policy::{BuildReport, BuiltFilter};
 use crate::range::{RangeBuilder, RangePolicy};
+use crate::store::KeyPartNames;
 
 /// As in data blocks. An open table decodes its index whole, so restart points only cost bytes here.
 const INDEX_RESTART_INTERVAL: u32 = 16;

@@ -5,9 +5,9 @@ use core::fmt;
 use bytes::Bytes;
 
 use super::Table;
-use super::reader::{Reader, SharedParts};
 use crate::block::{CacheResidency, FilterGroup, FilterReader, GROUP, PreparedKey};
 use crate::hash::KeyHash;
+use crate::store::reader::{Reader, SharedParts};
 
 /// The filters of tables that can be probed together, at the positions of the tables.
 pub(super) struct GroupedFilters {

@@ -121,7 +121,8 @@ mod tests {
     use super::*;
     use crate::hash::KeyHasher;
     use crate::sst::block::BlockBuilder;
-    use crate::sst::{KeyPartNames, TableLocation, TablePart, WriterSettings};
+    use crate::sst::{TableLocation, TablePart, WriterSettings};
+    use crate::store::KeyPartNames;
 
     /// Last key, offset, bytes of contents.
     type Named = (&'static [u8], u64, u64);

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use super::block::MAX_RESTART_INTERVAL;
 use super::properties::WriterSettings;
-use super::reader::Reader;
 use super::recent::Recent;
 use super::{BlockCache, FileSystem, LocalFileSystem, TableId};
 use crate::block::KindRegistry;
@@ -14,6 +13,7 @@ use crate::hash::{KeyExtractor, KeyHasher, KeyParts};
 use crate::partition::PartitionOptions;
 use crate::policy::{BuildContext, FilterPolicy, KindPolicy};
 use crate::range::RangePolicy;
+use crate::store::reader::Reader;
 
 /// How a table is written. A store keeps one value for what its tables share, and sets for each table what is its own:
 /// the [context](Self::with_context) and, if the engine gives ids, the [table id](Self::with_table_id).

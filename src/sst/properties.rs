@@ -1,6 +1,5 @@
 //! What a table says of itself, readable without any of its data.
 
-use core::fmt;
 use core::ops::Bound;
 use std::sync::Arc;
 
@@ -10,9 +9,10 @@ use super::TableError;
 use super::block::{Block, BlockBuilder, BlockCursor};
 use super::error::shown;
 use super::format::BlockHandle;
-use crate::hash::{HashId, HashIdentity, KeyParts};
+use crate::hash::{HashId, HashIdentity};
 use crate::range::KeyRange;
 use crate::sidecar::Sidecar;
+use crate::store::KeyPartNames;
 
 /// The properties of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,33 +86,11 @@ pub struct WriterSettings {
     pub filter_policy: Option<String>,
 }
 
-/// What of each key a table's filter holds: the whole key, parts of it by extractors of these names, or both.
-///
-/// A writer leaves out an extractor that has broken its promise: with neither, the table has no filter.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct KeyPartNames {
-    /// Whether the filter holds whole keys.
-    pub whole_keys: bool,
-    /// Names of the extractors.
-    pub extractors: Vec<String>,
-}
-
 impl KeyPartNames {
-    pub(crate) const WHOLE_KEYS: Self = Self { whole_keys: true, extractors: Vec::new() };
-
-    pub(crate) const NONE: Self = Self { whole_keys: false, extractors: Vec::new() };
-
     /// Those that a sidecar names.
     pub(crate) fn of_sidecar(sidecar: &Sidecar) -> Self {
         let extractors = sidecar.key_parts().filter(|name| !name.is_empty()).map(str::to_owned).collect();
         Self { whole_keys: sidecar.key_parts().any(str::is_empty), extractors }
-    }
-
-    /// Those of a writer or reader.
-    pub(crate) fn of(parts: &KeyParts) -> Self {
-        let extractors = parts.extractors().map(|extractor| extractor.name().to_owned()).collect();
-        Self { whole_keys: parts.has_whole_keys(), extractors }
     }
 
     /// For whole keys the byte 0; for each extractor, a byte with the length of its name, and the name. `None` for
@@ -142,17 +120,6 @@ impl KeyPartNames {
             names = rest;
         }
         Some(Self { whole_keys, extractors })
-    }
-}
-
-impl fmt::Display for KeyPartNames {
-    /// `whole keys, 'fixed-prefix:4'`, or `none`.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let whole = self.whole_keys.then(|| "whole keys".to_owned());
-        let parts: Vec<String> =
-            whole.into_iter().chain(self.extractors.iter().map(|name| format!("'{name}'"))).collect();
-        f.write_str(if parts.is_empty() { "none" } else { "" })?;
-        f.write_str(&parts.join(", "))
     }
 }
 

@@ -6,13 +6,13 @@ use bytes::Bytes;
 
 use super::format::BlockHandle;
 use super::io::TableFile;
-use super::reader::Reader;
 use super::table_parts::TableParts;
 use super::{ReadOptions, TableError, TablePart, TableProperties};
 use crate::error::BlockError;
 use crate::hash::HashId;
 use crate::range::{RangeContext, RangeInfo, RangeMap, RangeReader};
 use crate::stats::FilterStats;
+use crate::store::reader::Reader;
 
 /// The range filter of an open table, or why it is not used.
 #[derive(Debug)]

@@ -16,13 +16,13 @@ use super::grouped_filters::{GroupedFilters, LazyProbe, Tables};
 use super::heads::{InRange, KeyRanges};
 use super::key_bounds::KeyBounds;
 use super::range_filter::RangeFilters;
-use super::reader::Reader;
 use super::table::FoundBlock;
 use super::{Lookup, RangeScan, ReadOptions, Table, TableError, TableSetStats, TableStats};
 use crate::block::{GROUP, MatchBitmap, MatchMatrix, bits_of, first_bits};
 use crate::hash::KeyHash;
 use crate::range::KeyRange;
 use crate::stats::{CountedBySet, SharedCounter, StripedCounters, ThreadCounters};
+use crate::store::reader::Reader;
 
 /// Tables from the newest to the oldest, read as one store.
 ///

@@ -15,7 +15,6 @@ use super::index::{DataBlockPlace, TableIndex};
 use super::io::{TableFile, io_error};
 use super::key_bounds::KeyBounds;
 use super::range_filter::TableRangeFilter;
-use super::reader::{Reader, SharedParts};
 use super::table_filter::{Answer, TableFilter};
 use super::table_parts::TableParts;
 use super::table_sidecar::TableSidecar;
@@ -30,6 +29,7 @@ use crate::hash::{HashId, HashIdentity, KeyHash, KeyHasher, KeyParts};
 use crate::kernel::prefetch::prefetch;
 use crate::partition::PartitionIndex;
 use crate::stats::{CountedBySet, SharedCounter};
+use crate::store::reader::{Reader, SharedParts};
 
 /// An open table. Threads share it by reference.
 ///
@@ -205,7 +205,7 @@ impl Table {
         match self.filter().map(FilterReader::block) {
             Some(Ok(_)) if self.reader.is_same(reader) => false,
             Some(Ok(block)) => {
-                let mut known = reader.known_keys(self.shared, &self.parts.properties);
+                let mut known = reader.known_hashes(self.shared, self.parts.properties.bounds());
                 known.any(|(_, hash)| !block.may_contain_added(hash))
             }
             Some(Err(problem)) => matches!(problem, BlockError::KnownKeyAbsent { .. }),

@@ -6,7 +6,6 @@ use bytes::Bytes;
 
 use super::format::{BlockHandle, FilterHandle};
 use super::io::TableFile;
-use super::reader::{Reader, SharedParts};
 use super::table_partitions::TablePartitions;
 use super::table_parts::TableParts;
 use super::table_source::{FilterPlace, TableFilterSource, WholeFile};
@@ -16,6 +15,7 @@ use crate::budget::{BudgetedFilter, BudgetedProbe, FileBudget};
 use crate::error::BlockError;
 use crate::hash::KeyHash;
 use crate::stats::{CountedBySet, FilterStats};
+use crate::store::reader::{Reader, SharedParts};
 
 /// The filter of an open table, or why there is none to probe.
 #[derive(Debug)]

@@ -14,16 +14,17 @@ use bytes::Bytes;
 
 use super::filter_in_memory::FilterInMemory;
 use super::io::{TableFile, io_error};
-use super::reader::{Reader, SharedParts};
 use super::table_filter::TableFilter;
 use super::table_partitions::TablePartitions;
 use super::table_parts::TableParts;
 use super::table_source::{FilterPlace, TableFilterSource, WholeFile};
-use super::{FileSystem, KeyPartNames, RandomAccess, ReadOptions, TableError, TableLocation, TablePart};
+use super::{FileSystem, RandomAccess, ReadOptions, TableError, TableLocation, TablePart};
 use crate::block::trailer::MAX_TAIL_BYTES;
 use crate::block::{FilterBlock, LoadContext};
 use crate::hash::KeyParts;
 use crate::sidecar::{Sidecar, SidecarError};
+use crate::store::KeyPartNames;
+use crate::store::reader::{Reader, SharedParts};
 
 /// The sidecar that was found beside a table. A table without one keeps nothing.
 pub(crate) struct TableSidecar {

@@ -7,7 +7,6 @@ use bytes::Bytes;
 
 use super::format::BlockHandle;
 use super::io::TableFile;
-use super::reader::Reader;
 use super::table_partitions::TablePartitions;
 use super::{TableError, TableId, TablePart};
 use crate::block::FilterBlock;
@@ -15,6 +14,7 @@ use crate::budget::{FilterLayout, FilterSource};
 use crate::error::BlockError;
 use crate::hash::KeyHash;
 use crate::sidecar::{Sidecar, SidecarError};
+use crate::store::reader::Reader;
 
 /// A table's filter in its file.
 pub(crate) struct TableFilterSource {

@@ -5,7 +5,6 @@ use bytes::Bytes;
 use super::filter_in_memory::FilterInMemory;
 use super::format::{BlockHandle, FilterHandle};
 use super::range_filter::{check_extractor, context, is_reader_to_blame, refused};
-use super::reader::SharedParts;
 use super::table_partitions::TablePartitions;
 use super::table_parts::TableParts;
 use super::{Table, TableError, TableLocation, TablePart};
@@ -15,6 +14,7 @@ use crate::error::BlockError;
 use crate::hash::{HashId, KeyHash};
 use crate::range::RangeFilter;
 use crate::sidecar::SidecarError;
+use crate::store::reader::SharedParts;
 
 /// What came of probing the filter for every key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -181,7 +181,7 @@ impl Table {
         }
         let shared = self.reader.parts_shared_with(&self.properties().writer.key_parts).map_err(refused)?;
         // With a public seed, equal identities are equal hashes: a missing key is then the filter's fault.
-        let mut known = self.reader.known_keys(shared, self.properties());
+        let mut known = self.reader.known_hashes(shared, self.properties().bounds());
         if expected.id != HashId::Xxh3 && known.any(|(key, hash)| !verified.may_contain(key, hash)) {
             return Err(refused(BlockError::KnownKeyAbsent { hash: expected }));
         }

@@ -80,6 +80,16 @@ impl StripedCounters {
         self.stripes.of_thread(|| (0..self.counters + 2 * PADDING).map(|_| AtomicU64::new(0)).collect())
     }
 
+    /// The totals of all counters, as [`sum`](Self::sum) gives them; the first is read first.
+    pub(crate) fn sums(&self) -> Vec<u64> {
+        let mut sums = vec![0; self.counters];
+        for stripe in self.stripes.all() {
+            let counts = stripe.get(PADDING..).unwrap_or_default();
+            sums.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count.load(Ordering::Acquire));
+        }
+        sums
+    }
+
     /// The total of counter `index`. If threads add to a whole before its part, a reader that sums the part first never
     /// sees it exceed the whole.
     pub(crate) fn sum(&self, index: usize) -> u64 {

@@ -5,17 +5,16 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::error::FilterProblem;
 use super::metadata::{FileBounds, FilterMetadata, FilterPart, FilterSection, KeyPartNames, KeySpan};
 use super::partition::{PartitionIndex, PartitionOptions, PartitionedBuilder};
-use super::sidecar::{self, TableIdentity};
+use super::sidecar;
 use crate::block::FallbackReason;
-use crate::block::trailer::Trailer;
 use crate::codec::{CHECKSUM_BYTES, LINE_BYTES, checksum};
-use crate::hash::{HashIdentity, KeyHash, KeyParts};
+use crate::hash::{HashIdentity, KeyExtractor, KeyHash, KeyParts};
 use crate::ids::{FileId, FilterKind};
 use crate::policy::{BuildContext, BuildReport, FilterBuilder, FilterPolicy};
 use crate::range::{RangeBuilder, RangePolicy};
+use crate::sidecar::TableIdentity;
 
 /// Builds the filters of one file: `(add_key | add_hash | add_range_tombstone)* finish`, keys in ascending order.
 ///
@@ -35,8 +34,16 @@ pub struct FileFilterBuilder {
     bounds: FileBounds,
     keys_added: u64,
     range_tombstones: Option<KeySpan>,
+    /// For each extractor, the first key that has a part.
+    witnesses: Vec<Witness>,
     /// Set while code of the engine's may run: it stays set if that panics.
     is_interrupted: bool,
+}
+
+/// Whether filters can be checked for the parts of an extractor: only keys that have some show what it does.
+struct Witness {
+    extractor: Arc<dyn KeyExtractor>,
+    key: Option<Box<[u8]>>,
 }
 
 enum Points {
@@ -75,7 +82,10 @@ impl FileFilterBuilder {
             }
         };
         let extractor = ranges.and_then(RangePolicy::extractor).map(|extractor| extractor.name().to_owned());
+        let extractors = context.key_parts.extractors().chain(ranges.and_then(RangePolicy::extractor));
+        let witnesses = extractors.map(|extractor| Witness { extractor: extractor.clone(), key: None }).collect();
         Self {
+            witnesses,
             file,
             hash: context.hasher.identity(),
             points,
@@ -97,6 +107,9 @@ impl FileFilterBuilder {
     pub fn add_key(&mut self, key: &[u8]) {
         self.note_key(key);
         let was_interrupted = core::mem::replace(&mut self.is_interrupted, true);
+        for witness in self.witnesses.iter_mut().filter(|witness| witness.key.is_none()) {
+            witness.key = witness.extractor.extract(key).map(|_| Box::from(key));
+        }
         match &mut self.points {
             Points::None => {}
             Points::Whole(builder) => builder.add_key(key),
@@ -179,9 +192,23 @@ impl FileFilterBuilder {
         points.saturating_add(self.ranges.as_ref().map_or(0, |ranges| ranges.estimated_bytes() + LINE_BYTES as u64))
     }
 
+    /// Those whose extractor has no part of the smallest or the largest key.
+    fn needed_witnesses(&self) -> Vec<Box<[u8]>> {
+        let Some(span) = self.bounds.keys() else { return Vec::new() };
+        let is_needed = |witness: &&Witness| {
+            let has_part = |key: &[u8]| witness.extractor.extract(key).is_some();
+            !has_part(&span.smallest) && !has_part(&span.largest)
+        };
+        let mut keys: Vec<_> =
+            self.witnesses.iter().filter(is_needed).filter_map(|witness| witness.key.clone()).collect();
+        keys.dedup();
+        keys
+    }
+
     /// Builds the filters.
     #[must_use]
     pub fn finish(self) -> BuiltFilters {
+        let witnesses = if self.is_interrupted { Vec::new() } else { self.needed_witnesses() };
         let mut built = BuiltFilters {
             points: None,
             ranges: None,
@@ -193,6 +220,7 @@ impl FileFilterBuilder {
                 bounds: self.bounds,
                 keys_added: self.keys_added,
                 range_tombstones: self.range_tombstones,
+                witnesses,
                 sections: Vec::new(),
             },
             filters: Vec::new(),
@@ -277,13 +305,10 @@ impl BuiltFilters {
     }
 
     /// The bytes of a file beside `table`, which exists already, with these filters for it; `None` if there are none.
-    ///
-    /// # Errors
-    ///
-    /// [`FilterProblem::Field`] for a table of 2^32 bytes of keys.
+    #[must_use]
     pub fn seal_as_sidecar(self, table: &TableIdentity) -> Option<Bytes> {
         let (filters, metadata) = self.seal();
-        (!metadata.sections.is_empty()).then(|| sidecar::seal(&filters, &metadata, table))
+        if metadata.sections.is_empty() { None } else { sidecar::seal(&filters, &metadata, table) }
     }
 }
 

@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, OnceLock};
 
-use super::build::FileFilterBuilder;
 use super::budget::FilterBudget;
+use super::build::FileFilterBuilder;
 use super::file::FileFilters;
 use super::metadata::{FileBounds, FilterMetadata};
 use super::partition::PartitionOptions;
@@ -198,11 +198,8 @@ impl FilterStore {
     #[must_use]
     pub fn builder(&self, context: &BuildContext) -> FileFilterBuilder {
         let Config { policy, partitions, ranges, reader, .. } = &*self.config;
-        let context = BuildContext {
-            hasher: reader.hasher.clone(),
-            key_parts: reader.parts.without(&[]),
-            ..context.clone()
-        };
+        let context =
+            BuildContext { hasher: reader.hasher.clone(), key_parts: reader.parts.without(&[]), ..context.clone() };
         FileFilterBuilder::new(context, policy.as_ref(), *partitions, ranges.as_ref())
     }
 

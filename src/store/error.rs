@@ -108,7 +108,9 @@ impl fmt::Display for FilterProblem {
             Self::Checksum { what, expected, got } => {
                 write!(f, "{what} is damaged: expected checksum {expected:#010x}, got {got:#010x}")
             }
-            Self::Length { what, expected, got } => write!(f, "length of a {what}: expected {expected} bytes, got {got}"),
+            Self::Length { what, expected, got } => {
+                write!(f, "length of a {what}: expected {expected} bytes, got {got}")
+            }
             Self::Field { what, expected, got } => write!(f, "{what}: expected {expected}, got {got}"),
             Self::Parts { expected, got } => {
                 write!(f, "filter of other parts of keys: expected one of {expected}, got {got}")

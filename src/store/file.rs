@@ -13,11 +13,12 @@ use super::metadata::{FileBounds, FilterMetadata, FilterPart, FilterSection, Key
 use super::partition::PartitionIndex;
 use super::read::{FilterRead, FilterSource, Loaded, read_all};
 use super::reader::{Reader, SharedParts};
+use super::stats::FileStats;
 use crate::block::{FilterBlock, LookupOutcome};
 use crate::error::BlockError;
 use crate::hash::{HashId, KeyHash};
+use crate::kernel::prefetch::prefetch;
 use crate::range::{KeyRange, NextKey, RangeContext, RangeFilter, RangeInfo, RangeMap};
-use super::stats::FileStats;
 use crate::stats::FilterCounters;
 
 /// What a filter says about one key, prefix or range.
@@ -97,7 +98,13 @@ pub(super) struct Answer {
 
 impl Answer {
     const fn of(probe: FileProbe) -> Self {
-        Self { probe, unit: 0 }
+        Self { probe, unit: RANGES + 1 }
+    }
+
+    /// That of a file that is a candidate after the filters of a group were probed.
+    #[inline]
+    pub(super) fn of_group(file: &FileState) -> Self {
+        Self::of(if file.resident().is_some() { FileProbe::MaybePresent } else { FileProbe::Unusable })
     }
 }
 
@@ -121,10 +128,12 @@ impl FileFilters {
             Some(section) => match (state.check_points(), section.part) {
                 (Err(problem), _) => Points::Unusable(Box::new(problem)),
                 (Ok(()), FilterPart::PartitionedPoints) => Points::Partitioned(OnceLock::new()),
-                (Ok(()), _) if is_resident => match state.read_now(section).and_then(|bytes| state.load_points(bytes)) {
-                    Ok(block) => Points::Resident(Box::new(block)),
-                    Err(problem) => Points::Unusable(Box::new(problem)),
-                },
+                (Ok(()), _) if is_resident => {
+                    match state.read_now(section).and_then(|bytes| state.load_points(bytes)) {
+                        Ok(block) => Points::Resident(Box::new(block)),
+                        Err(problem) => Points::Unusable(Box::new(problem)),
+                    }
+                }
                 (Ok(()), _) => Points::Whole,
             },
         };
@@ -149,9 +158,11 @@ impl FileFilters {
         let is_lazy = matches!(state.points, Points::Whole | Points::Partitioned(_)) || lazy_ranges.is_some();
         let state = Arc::new(state);
         let slot = is_lazy.then(|| state.pool().add(&state.units));
-        if let Some(read) = state.begin_index().filter(|_| state.source.is_some()) {
-            let bytes = state.source.as_ref().map(|source| source.read(read.range()));
-            bytes.into_iter().for_each(|bytes| drop(read.complete_with(bytes, &|_| true)));
+        if let Some(source) = &state.source
+            && let Some(read) = state.begin_index()
+        {
+            let bytes = source.read(read.range());
+            read.complete(bytes);
         }
         Self { state, slot }
     }
@@ -165,6 +176,7 @@ impl FileFilters {
             bounds,
             keys_added: 0,
             range_tombstones: None,
+            witnesses: Vec::new(),
             sections: Vec::new(),
         };
         Self::open(config, metadata, None)
@@ -214,7 +226,7 @@ impl FileFilters {
     /// Records whether the file had the key for which [`probe`](Self::probe) answered. Call it once for each answer that
     /// is not "absent".
     pub fn record_lookup(&self, key: &[u8], probe: FileProbe, outcome: LookupOutcome) {
-        let unit = if probe == FileProbe::NotLoaded { self.state.unit_of(key) } else { 0 };
+        let unit = if probe == FileProbe::NotLoaded { self.state.unit_of(key) } else { RANGES + 1 };
         self.state.record(Answer { probe, unit }, outcome == LookupOutcome::Found);
     }
 
@@ -308,6 +320,12 @@ impl Drop for FileFilters {
 impl AsRef<Self> for FileFilters {
     fn as_ref(&self) -> &Self {
         self
+    }
+}
+
+impl fmt::Debug for FileState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FileState").field("metadata", &self.metadata).finish_non_exhaustive()
     }
 }
 
@@ -539,6 +557,32 @@ impl FileState {
         let known = self.metadata.known_keys();
         let is_deleted = self.metadata.range_tombstones.as_ref().is_some_and(|span| span.overlaps(range));
         is_deleted || known.iter().any(|key| range.contains(key))
+    }
+
+    pub(super) const fn has_range_tombstones(&self) -> bool {
+        self.metadata.range_tombstones.is_some()
+    }
+
+    /// Whether a store of this reader makes the probes for the file.
+    pub(super) fn is_of(&self, reader: &Arc<Reader>) -> bool {
+        Arc::ptr_eq(&self.config.reader, reader)
+    }
+
+    /// Prefetches what finds the filter.
+    #[inline]
+    pub(super) fn prefetch(&self) {
+        prefetch(self);
+    }
+
+    /// Prefetches what a probe reads, if all of the filter is in memory and holds whole keys.
+    #[inline]
+    pub(super) fn prefetch_probe(&self, whole: impl FnOnce() -> KeyHash) {
+        if let Points::Resident(block) = &self.points
+            && self.shared.has_whole_keys()
+        {
+            block.prefetch(whole());
+            self.units.counters.prefetch();
+        }
     }
 
     pub(super) const fn metadata(&self) -> &FilterMetadata {
@@ -792,9 +836,23 @@ impl FileState {
         let held = self.units.unit(RANGES).map(Unit::held);
         match (&self.ranges, held.as_ref().and_then(|held| held.as_deref())) {
             (Ranges::Resident(filter), _) => filter.first_at_least(start),
-            (_, Some(Held::Block(held))) if let HeldFilter::Ranges(filter) = &held.filter => filter.first_at_least(start),
+            (_, Some(Held::Block(held))) if let HeldFilter::Ranges(filter) = &held.filter => {
+                filter.first_at_least(start)
+            }
             _ => NextKey::AtLeast(start.to_vec()),
         }
+    }
+
+    /// Counts that the file has no key from the start of a range on.
+    pub(super) fn count_range_negative(&self) {
+        self.units.counters_of(RANGES).add_answer(false);
+    }
+
+    /// The next read for a scan of a prefix, of the first part that can hold a key with it.
+    pub(super) fn read_for_prefix(this: &Arc<Self>, prefix: &[u8]) -> Option<FilterRead> {
+        let hash = this.reader().prefix_hashes(this.shared, prefix).next()?;
+        let place = this.partitions().and_then(|index| index.places_with_part(prefix, hash).next());
+        this.read_for_unit(place.map_or(0, |place| place.number) + RANGES + 1)
     }
 
     pub(super) fn read_for_range(this: &Arc<Self>) -> Option<FilterRead> {
@@ -815,11 +873,10 @@ impl FileState {
 
     /// A chunk counts no more. What it has counted is moved and the chunk forgotten in one step, so that sums miss
     /// nothing and count nothing twice.
-    pub(super) fn leave(&self, counts: &Arc<ChunkCounts>) {
+    pub(super) fn leave(&self, counts: &Arc<ChunkCounts>, counted: &FileStats) {
         let mut chunks = self.lock_chunks();
-        let Some(position) = chunks.iter().position(|(other, _)| Arc::ptr_eq(other, counts)) else { return };
-        let (counts, place) = chunks.swap_remove(position);
-        self.units.counters.add_stats(&counts.of(place));
+        chunks.retain(|(other, _)| !Arc::ptr_eq(other, counts));
+        self.units.counters.add_stats(counted);
         drop(chunks);
     }
 

@@ -178,6 +178,10 @@ impl FileBounds {
         }
     }
 
+    pub(crate) const fn is_unknown(&self) -> bool {
+        matches!(self, Self::Unknown)
+    }
+
     /// Whether `key` may be in a file of these bounds.
     pub(crate) fn hold(&self, key: &[u8]) -> bool {
         match self {
@@ -328,9 +332,10 @@ impl FilterMetadata {
         let [sections, extractors, ranges, witnesses] = core::array::from_fn(|_| header.get_u8());
         header.advance(3);
         let keys_added = header.get_u64_le();
-        let mut rest = Rest(bytes.get(header_bytes.into()..).filter(|_| header_bytes >= HEADER_BYTES).ok_or_else(|| {
-            refused("header bytes of a description of filters", "40 or more, and not beyond its end", header_bytes)
-        })?);
+        let mut rest =
+            Rest(bytes.get(header_bytes.into()..).filter(|_| header_bytes >= HEADER_BYTES).ok_or_else(|| {
+                refused("header bytes of a description of filters", "40 or more, and not beyond its end", header_bytes)
+            })?);
         let sections = (0..sections).map(|_| rest.section()).collect::<Result<Vec<_>, _>>()?;
         if usize::from(extractors) > MAX_EXTRACTORS || ranges > 1 {
             let what = "extractors in a description of filters";
@@ -436,7 +441,8 @@ struct Rest<'a>(&'a [u8]);
 impl<'a> Rest<'a> {
     fn take(&mut self, bytes: usize) -> Result<&'a [u8], FilterProblem> {
         let taken = self.0.split_at_checked(bytes);
-        let (taken, rest) = taken.ok_or_else(|| refused("description of filters", "lengths that end inside it", bytes))?;
+        let (taken, rest) =
+            taken.ok_or_else(|| refused("description of filters", "lengths that end inside it", bytes))?;
         self.0 = rest;
         Ok(taken)
     }

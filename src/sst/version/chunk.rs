@@ -7,7 +7,7 @@ use crate::sst::Table;
 use crate::sst::grouped_filters::GroupedFilters;
 use crate::sst::heads::{InRange, KeyRanges};
 use crate::sst::key_bounds::KeyBounds;
-use crate::sst::reader::Reader;
+use crate::store::reader::Reader;
 
 /// Tables of a chunk are the bits of one word.
 const MOST_TABLES: usize = GROUP;

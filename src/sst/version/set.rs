@@ -10,8 +10,8 @@ use super::level::{LevelChange, OVERLAPPING};
 use super::snapshot::Version;
 use super::{VersionEdit, VersionError};
 use crate::error::BlockError;
-use crate::sst::reader::Reader;
 use crate::sst::{Table, TableId, TableStats};
+use crate::store::reader::Reader;
 
 /// The tables of a store, which change while they are read.
 ///

@@ -17,10 +17,10 @@ use crate::range::KeyRange;
 use crate::sst::grouped_filters::Tables;
 use crate::sst::key_bounds::KeyBounds;
 use crate::sst::range_filter::RangeFilters;
-use crate::sst::reader::Reader;
 use crate::sst::table::FoundBlock;
 use crate::sst::table_filter::Answer;
 use crate::sst::{Lookup, RangeScan, Table, TableError, TableStats};
+use crate::store::reader::Reader;
 
 /// The tables of a store at one time, in levels. It never changes; see [`VersionSet`](super::VersionSet).
 ///

@@ -27,6 +27,12 @@ pub(in crate::store) struct File {
     pub(in crate::store) range_counters: Option<Box<FilterCounters>>,
 }
 
+impl Default for File {
+    fn default() -> Self {
+        Self::new(None)
+    }
+}
+
 impl File {
     /// A file with a range filter of these bytes, if any.
     pub(in crate::store) fn new(range_bytes: Option<u64>) -> Self {

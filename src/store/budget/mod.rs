@@ -27,8 +27,8 @@ use std::sync::Arc;
 
 pub(super) use file::{File, RANGES};
 pub(super) use pool::{Loading, Matching, Pool};
-pub(super) use state::failure;
 pub use state::{BudgetStats, FilterResidency, FilterState, ResidencyReason};
+pub(super) use state::{point_failure, range_failure};
 pub(super) use unit::{Held, HeldFilter, Unit};
 
 /// One number of bytes for all filters of a store. Clones share it.

@@ -76,17 +76,26 @@ impl FilterResidency {
             units: count(file.units().count()),
             units_in_memory: count(file.units().filter(|(_, unit)| unit.held_bytes() > 0).count()),
             recent_absent,
-            reason: failure(file).map_or_else(|| reason(state, recent_absent), ResidencyReason::LoadFailed),
+            reason: point_failure(file)
+                .or_else(|| range_failure(file))
+                .map_or_else(|| reason(state, recent_absent), ResidencyReason::LoadFailed),
         }
     }
 }
 
-/// The first failure, of the point filter before that of the range filter.
-pub(in crate::store) fn failure(file: &File) -> Option<Arc<FilterProblem>> {
-    let failed = |(_, unit): (u32, &Unit)| unit.held().as_deref().and_then(Held::failure);
-    let mut units: Vec<_> = file.units().collect();
-    units.sort_by_key(|&(number, _)| number == RANGES);
-    file.failure().or_else(|| units.into_iter().find_map(failed))
+/// Why the point filter, or a partition of it, could not be loaded when that was last tried.
+pub(in crate::store) fn point_failure(file: &File) -> Option<Arc<FilterProblem>> {
+    file.failure().or_else(|| failure_of(file, |number| number != RANGES))
+}
+
+/// The same of the range filter.
+pub(in crate::store) fn range_failure(file: &File) -> Option<Arc<FilterProblem>> {
+    failure_of(file, |number| number == RANGES)
+}
+
+fn failure_of(file: &File, is_wanted: impl Fn(u32) -> bool) -> Option<Arc<FilterProblem>> {
+    let mut units = file.units().filter(|&(number, _)| is_wanted(number));
+    units.find_map(|(_, unit)| unit.held().as_deref().and_then(Held::failure))
 }
 
 fn reason(state: FilterState, recent_absent: f64) -> ResidencyReason {

@@ -284,10 +284,6 @@ impl Unit {
         self.loaded_under.load(Ordering::Relaxed) == plan
     }
 
-    pub(in crate::store) fn is_busy(&self) -> bool {
-        self.is_busy.load(Ordering::Relaxed) != 0
-    }
-
     /// Takes the right to change what is held, which one thread has at a time; whether it was free. See [`Turn`].
     pub(super) fn try_begin(&self) -> bool {
         self.is_busy.swap(1, Ordering::Acquire) == 0
@@ -389,13 +385,14 @@ mod tests {
         let bytes = builder.finish().block.unwrap();
         let (account, unit) = (Account::new(1_000_000), Unit::new(bytes.len() as u64));
         let charge = account.try_charge(unit.whole_bytes).unwrap();
-        unit.begin().unwrap().hold(FilterBlock::load(bytes, &hasher).unwrap(), charge);
+        let filter = HeldFilter::Points(FilterBlock::load(bytes, &hasher).unwrap());
+        unit.begin().unwrap().hold(filter, charge);
 
         let reader = unit.held();
         unit.begin().unwrap().release();
         assert_eq!((unit.held_bytes(), account.used()), (0, unit.whole_bytes));
         assert!(
-            matches!(reader.as_deref(), Some(Held::Block(held)) if held.block.may_contain(hasher.hash(&7_u32.to_le_bytes())))
+            matches!(reader.as_deref(), Some(Held::Block(held)) if matches!(&held.filter, HeldFilter::Points(block) if block.may_contain(hasher.hash(&7_u32.to_le_bytes()))))
         );
         drop(reader);
         assert_eq!(account.used(), 0);

@@ -1,0 +1,392 @@
+//! Up to 64 files of a level: which of them have a key within their bounds, and which of those have a filter that may
+//! contain it, each as the bits of one word and without touching a file.
+
+use core::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::file::FileState;
+use super::metadata::KeySpan;
+use super::reader::{Reader, SharedParts};
+use super::stats::FileStats;
+use crate::block::{CacheResidency, FilterGroup, GROUP, PreparedKey, bits_of, first_bits};
+use crate::hash::KeyHash;
+use crate::key_head::{SharedPrefix, lower_bound};
+use crate::stats::{StripedCounters, ThreadCounters};
+
+/// The most files of a chunk, which are the bits of one word.
+pub(super) const MAX_FILES: usize = GROUP;
+
+/// A chunk with fewer files is merged with a neighbour. Half of the most: evenly cut, more than one chunk's files make
+/// chunks of at least this.
+pub(super) const MIN_FILES: usize = MAX_FILES / 2;
+
+/// Some of a level's files, in its order. Views share it.
+pub(super) struct Chunk<F> {
+    pub(super) files: Box<[Arc<F>]>,
+    pub(super) core: ChunkCore,
+}
+
+/// What of a chunk does not depend on the engine's type of files.
+pub(super) struct ChunkCore {
+    pub(super) files: Box<[Arc<FileState>]>,
+    /// What the bounds of the level's files begin with, but for those that came later.
+    pub(super) prefix: Arc<SharedPrefix>,
+    bounds: HeadsOfBounds,
+    /// Files with range tombstones or unknown bounds, which are asked one by one.
+    special: u64,
+    /// `None` where a key is within the bounds of one file at most.
+    pub(super) group: Option<Group>,
+}
+
+/// The filters of files that may overlap.
+pub(super) struct Group {
+    filters: FilterGroup<Bytes>,
+    /// What point lookups probe all filters of the group for, if that is one part, and the same for all.
+    one_part: Option<SharedParts>,
+    /// The parts that filters are probed for, and the files with such filters.
+    parts: Vec<(SharedParts, u64)>,
+    /// Files whose filters are not in the group: a budget decides what of them is in memory, or another store opened
+    /// them. They are probed when a lookup comes to them.
+    pub(super) alone: u64,
+    pub(super) counts: Arc<ChunkCounts>,
+}
+
+/// What lookups count for the files of a chunk.
+///
+/// Negatives have no counter: a lookup of an absent key has one for nearly every file, and counting each took a sixth of
+/// the lookup. They are what remains of the lookups that came to a file.
+#[derive(Debug)]
+pub(super) struct ChunkCounts {
+    counters: StripedCounters,
+    files: usize,
+    /// Files whose filters are in the group.
+    grouped: u64,
+    /// Files with filters that can never be probed.
+    unusable: u64,
+}
+
+/// What of a lookup is counted for a chunk.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Found {
+    /// Files that have the key within their bounds.
+    pub(super) in_bounds: u64,
+    /// Of those, the ones that are or were to be searched.
+    pub(super) candidates: u64,
+}
+
+impl ChunkCounts {
+    const LOOKUPS: usize = 0;
+
+    /// Lookups that skipped the file by its bounds.
+    const fn skips(place: usize) -> usize {
+        1 + place
+    }
+
+    /// Lookups that searched the file.
+    const fn searches(&self, place: usize) -> usize {
+        1 + self.files + place
+    }
+
+    /// Lookups that ended at the file.
+    const fn ends(&self, place: usize) -> usize {
+        1 + 2 * self.files + place
+    }
+
+    /// Counts what a lookup has found in the chunk, up to the file where it ended.
+    #[inline]
+    pub(super) fn count(&self, found: Found, ended: Option<usize>) {
+        let counters: ThreadCounters<'_> = self.counters.of_thread();
+        let considered = first_bits(ended.map_or(self.files, |place| place + 1));
+        for place in bits_of(found.candidates & considered) {
+            counters.add(self.searches(place), 1);
+        }
+        counters.add_bits(Self::skips(0), !found.in_bounds & considered);
+        if let Some(place) = ended {
+            counters.add(self.ends(place), 1);
+        }
+        // Last, so that negatives, the remainder of the lookups, never count a lookup on its way.
+        counters.add(Self::LOOKUPS, 1);
+    }
+
+    /// What was counted for the file at a place.
+    pub(super) fn of(&self, place: u32) -> FileStats {
+        self.stats_in(&self.counters.sums(), place as usize)
+    }
+
+    fn stats_in(&self, sums: &[u64], place: usize) -> FileStats {
+        let count = |index: usize| sums.get(index).copied().unwrap_or(0);
+        let ended_before: u64 = (0..place).map(|before| count(self.ends(before))).sum();
+        let (skips, searches) = (count(Self::skips(place)), count(self.searches(place)));
+        let mut stats = FileStats { skipped_by_bounds: skips, searched: searches, ..FileStats::default() };
+        if self.grouped >> place & 1 == 1 {
+            stats.filter.positives = searches;
+            stats.filter.negatives = count(Self::LOOKUPS).saturating_sub(ended_before + skips + searches);
+        } else if self.unusable >> place & 1 == 1 {
+            stats.filter.unusable = searches;
+        }
+        stats
+    }
+}
+
+impl Group {
+    /// The filters of `files`, as far as the store of `reader` makes the probes for them.
+    fn new(files: &[Arc<FileState>], reader: &Arc<Reader>) -> Self {
+        let mut groups = Vec::new();
+        let (mut parts, mut alone, mut grouped, mut unusable) = (Vec::<(SharedParts, u64)>::new(), 0, 0, 0);
+        for (place, file) in files.iter().enumerate() {
+            let block = file.resident().filter(|_| file.is_of(reader) && !file.has_range_tombstones());
+            FilterGroup::push_to(&mut groups, block.cloned());
+            let bit = 1 << place;
+            match block {
+                Some(_) => {
+                    grouped |= bit;
+                    match parts.iter_mut().find(|(parts, _)| *parts == file.shared()) {
+                        Some((_, files)) => *files |= bit,
+                        None => parts.push((file.shared(), bit)),
+                    }
+                }
+                None if file.is_unusable() => unusable |= bit,
+                None if file.has_no_points() => {}
+                None => alone |= bit,
+            }
+        }
+        let mut points = parts.iter().map(|(parts, _)| parts.of_points());
+        let first = points.next();
+        let one_part = first.filter(|first| first.is_one() && points.all(|other| other == *first));
+        let counters = StripedCounters::new(1 + 3 * files.len());
+        let counts = ChunkCounts { counters, files: files.len(), grouped, unusable };
+        let filters = groups.pop().unwrap_or_else(FilterGroup::new);
+        Self { filters, one_part, parts, alone, counts: Arc::new(counts) }
+    }
+
+    /// What point lookups hash the key for, if all filters are probed with one hash.
+    #[inline]
+    pub(super) const fn one_part(&self) -> Option<SharedParts> {
+        self.one_part
+    }
+
+    pub(super) const fn filters(&self) -> &FilterGroup<Bytes> {
+        &self.filters
+    }
+
+    /// The files at `which` whose filters may contain the key, by all hashes that follow from the parts of each.
+    #[cold]
+    pub(super) fn by_parts<H: Iterator<Item = KeyHash>>(&self, which: u64, hashes: impl Fn(SharedParts) -> H) -> u64 {
+        let contains = |left: u64, hash| match left {
+            0 => 0,
+            left => self.filters.probe(&mut PreparedKey::new(hash), left),
+        };
+        let absent = self.parts.iter().fold(0, |absent, &(parts, files)| {
+            let probed = which & files;
+            let left = if probed == 0 { 0 } else { hashes(parts).fold(probed, contains) };
+            absent | probed & !left
+        });
+        which & !absent
+    }
+}
+
+impl<F> Chunk<F> {
+    /// Chunks of any number of files, of sizes that differ by at most one. `reader` is that of files that may overlap.
+    pub(super) fn cut<'a>(
+        members: &'a [Member<F>],
+        prefix: &'a Arc<SharedPrefix>,
+        reader: Option<&'a Arc<Reader>>,
+    ) -> impl Iterator<Item = Arc<Self>> {
+        let chunks = members.len().div_ceil(MAX_FILES);
+        let bound = move |chunk: usize| chunk * members.len() / chunks;
+        let own = (0..chunks).filter_map(move |chunk| members.get(bound(chunk)..bound(chunk + 1)));
+        own.map(move |members| {
+            let files = members.iter().map(|member| member.file.clone()).collect();
+            let states = members.iter().map(|member| member.state.clone()).collect();
+            Arc::new(Self { files, core: ChunkCore::new(states, prefix.clone(), reader) })
+        })
+    }
+
+    /// The files with what lookups need of them.
+    pub(super) fn members(&self) -> impl DoubleEndedIterator<Item = Member<F>> {
+        self.files.iter().zip(&self.core.files).map(|(file, state)| Member { file: file.clone(), state: state.clone() })
+    }
+}
+
+/// A file of the engine's, and what lookups need of it.
+pub(super) struct Member<F> {
+    pub(super) file: Arc<F>,
+    pub(super) state: Arc<FileState>,
+}
+
+impl<F> Clone for Member<F> {
+    fn clone(&self) -> Self {
+        Self { file: self.file.clone(), state: self.state.clone() }
+    }
+}
+
+impl ChunkCore {
+    fn new(files: Box<[Arc<FileState>]>, prefix: Arc<SharedPrefix>, reader: Option<&Arc<Reader>>) -> Self {
+        let is_special = |file: &FileState| file.has_range_tombstones() || file.metadata().bounds.is_unknown();
+        let special = places_where(&files, first_bits(files.len()), is_special);
+        let span = |(place, file): (usize, &Arc<FileState>)| {
+            let span = file.metadata().bounds.keys().filter(|_| special >> place & 1 == 0)?;
+            let heads = prefix.head(&span.smallest).zip(prefix.head(&span.largest));
+            // All keys of the level begin with the prefix.
+            Some(heads.unwrap_or((0, u64::MAX)))
+        };
+        let bounds = HeadsOfBounds::new(&files.iter().enumerate().map(span).collect::<Vec<_>>());
+        let group = reader.map(|reader| Group::new(&files, reader));
+        if let Some(group) = &group {
+            (0..).zip(&files).for_each(|(place, file)| file.enter(&group.counts, place));
+        }
+        Self { files, prefix, bounds, special, group }
+    }
+
+    /// The smallest key of the first file, which in a sorted level is the smallest of all.
+    pub(super) fn smallest_key(&self) -> Option<&[u8]> {
+        self.files.first()?.metadata().bounds.keys().map(|span| &*span.smallest)
+    }
+
+    /// The files that have the key within their bounds. `head` is that of the key behind the chunk's prefix; `None` if it
+    /// does not begin with it.
+    #[inline]
+    pub(super) fn in_bounds(&self, key: &[u8], head: Option<u64>) -> u64 {
+        let found = match head.map(|head| self.bounds.holding(head)) {
+            None => 0,
+            Some(InBounds::These(files)) => files,
+            Some(InBounds::AtMost(files)) => self.covering(files, key),
+        };
+        if self.special == 0 { found } else { found | self.covering(self.special, key) }
+    }
+
+    #[cold]
+    fn covering(&self, which: u64, key: &[u8]) -> u64 {
+        places_where(&self.files, which, |file| file.covers(key))
+    }
+}
+
+impl Drop for ChunkCore {
+    /// No lookup counts here any more: a view that has the chunk would keep it.
+    fn drop(&mut self) {
+        let Some(Group { counts, .. }) = &self.group else { return };
+        let sums = counts.counters.sums();
+        for (place, file) in self.files.iter().enumerate() {
+            file.leave(counts, &counts.stats_in(&sums, place));
+        }
+    }
+}
+
+impl<F> fmt::Debug for Chunk<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Chunk").field("files", &self.files.len()).finish_non_exhaustive()
+    }
+}
+
+/// Those of the files at `which` for which `holds` is true.
+pub(super) fn places_where(files: &[Arc<FileState>], which: u64, holds: impl Fn(&FileState) -> bool) -> u64 {
+    let holding = bits_of(which).filter(|&place| files.get(place).is_some_and(|file| holds(file)));
+    holding.fold(0, |places, place| places | 1 << place)
+}
+
+/// How a level's filters are prefetched, by all chunks whose filters are in groups.
+pub(super) fn residency_of<'a>(groups: impl Iterator<Item = &'a Group>) -> CacheResidency {
+    CacheResidency::of_bytes(groups.map(|group| group.filters.bytes()).sum())
+}
+
+/// The smallest and largest keys of up to 64 files, by their heads.
+///
+/// Between two neighbours the same files hold every head, so one search finds them all. Rejected: comparing a head with
+/// each file's bounds, which is 64 comparisons; and one list for all chunks, which grows with the square of the files.
+#[derive(Debug)]
+struct HeadsOfBounds {
+    /// Distinct and ascending.
+    heads: Vec<u64>,
+    /// For each of `heads`.
+    files: Vec<Around>,
+}
+
+/// Files, as the bits of a word, by what their bounds are to the head of a bound.
+#[derive(Clone, Copy, Debug)]
+struct Around {
+    /// They hold the heads between the bound before and this one.
+    below: u64,
+    /// They may hold a key of this head: their smallest or largest key may have it too.
+    at: u64,
+}
+
+/// Which files of a chunk have a key within their bounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum InBounds {
+    These(u64),
+    /// At most these: some file's smallest or largest key has the key's head, so the keys themselves decide.
+    AtMost(u64),
+}
+
+impl HeadsOfBounds {
+    /// From the heads of the smallest and the largest key of each file.
+    fn new(files: &[Option<(u64, u64)>]) -> Self {
+        let mut heads: Vec<u64> = files.iter().flatten().flat_map(|&(smallest, largest)| [smallest, largest]).collect();
+        heads.sort_unstable();
+        heads.dedup();
+        let mut around = vec![Around { below: 0, at: 0 }; heads.len()];
+        let ends = files.iter().enumerate().filter_map(|(place, ends)| Some((1 << place, (*ends)?)));
+        for (file, (smallest, largest)) in ends {
+            let holding = lower_bound(&heads, smallest)..=lower_bound(&heads, largest);
+            for (position, around) in around.get_mut(holding).unwrap_or_default().iter_mut().enumerate() {
+                around.at |= file;
+                if position > 0 {
+                    around.below |= file;
+                }
+            }
+        }
+        Self { files: around, heads }
+    }
+
+    #[inline]
+    fn holding(&self, head: u64) -> InBounds {
+        let position = lower_bound(&self.heads, head);
+        match (self.heads.get(position), self.files.get(position)) {
+            (Some(&bound), Some(files)) if bound == head => InBounds::AtMost(files.at),
+            (_, Some(files)) => InBounds::These(files.below),
+            // Above all bounds.
+            (_, None) => InBounds::These(0),
+        }
+    }
+}
+
+/// What the bounds of some files and of those before have in common.
+pub(super) fn prefix_of<'a>(
+    before: Option<&Arc<SharedPrefix>>,
+    spans: impl Iterator<Item = &'a KeySpan>,
+) -> Arc<SharedPrefix> {
+    let keys = spans.flat_map(|span| [&*span.smallest, &*span.largest]);
+    let prefix = SharedPrefix::of(before.into_iter().map(|prefix| prefix.bytes()).chain(keys));
+    match before {
+        Some(before) if **before == prefix => before.clone(),
+        _ => Arc::new(prefix),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_tell_the_files_of_every_head_between_and_at_them() {
+        let files = [Some((3, 7)), None, Some((5, 5)), Some((0, u64::MAX))];
+        let bounds = HeadsOfBounds::new(&files);
+        let cases = [
+            (0, InBounds::AtMost(0b1000)),
+            (2, InBounds::These(0b1000)),
+            (3, InBounds::AtMost(0b1001)),
+            (4, InBounds::These(0b1001)),
+            (5, InBounds::AtMost(0b1101)),
+            (6, InBounds::These(0b1001)),
+            (7, InBounds::AtMost(0b1001)),
+            (8, InBounds::These(0b1000)),
+            (u64::MAX, InBounds::AtMost(0b1000)),
+        ];
+        for (head, files) in cases {
+            assert_eq!(bounds.holding(head), files, "{head}");
+        }
+        assert_eq!(HeadsOfBounds::new(&files[..3]).holding(8), InBounds::These(0), "above all bounds");
+    }
+}

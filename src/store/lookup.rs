@@ -1,0 +1,759 @@
+//! Lookups: which files of a view must be read for a key, for many keys, for a prefix or a range.
+//!
+//! A lookup takes the files in chunks of up to 64. For a chunk it computes which files have the key within their bounds,
+//! and which of those have a filter that may contain it. It then gives the remaining files, the newest first. What it
+//! counts is up to the file where it ended, so that rates are those of files that were searched for nothing.
+
+use core::fmt;
+use core::ops::Bound;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::chunk::{Chunk, Found, Group};
+use super::file::{Answer, FileFilters, FileProbe, FileState};
+use super::read::FilterRead;
+use super::view::{FilterView, Level};
+use crate::block::{CacheResidency, PreparedKey, bits_of, first_bits};
+use crate::hash::KeyHash;
+use crate::key_head::SharedPrefix;
+use crate::range::{KeyRange, NextKey};
+
+impl<F: AsRef<FileFilters>> FilterView<F> {
+    /// The files that may have `key`, one after the other. Nothing is read from them; filters that are not in memory are
+    /// read if their files have a source.
+    #[inline]
+    #[must_use]
+    pub fn candidates<'a>(&'a self, key: &'a [u8]) -> Candidates<'a, F> {
+        Candidates {
+            view: self,
+            probe: KeyProbe::new(key),
+            step: Step { level: 0, chunk: 0 },
+            chunk: None,
+            found: Found::default(),
+            left: 0,
+            last: None,
+        }
+    }
+
+    /// The files that may have each of `keys`, in steps for all keys together.
+    #[must_use]
+    pub fn candidates_of_each<'a>(&'a self, keys: &[&'a [u8]]) -> BatchCandidates<'a, F> {
+        BatchCandidates::new(self, keys)
+    }
+
+    /// The files that may have a key in `range`, by their bounds and range filters, the newest level first.
+    pub fn candidates_in_range<'a>(&'a self, range: impl Into<KeyRange<'a>>) -> ScanCandidates<'a, F> {
+        ScanCandidates::new(self, range.into(), None)
+    }
+
+    /// The files that may have a key that begins with `prefix`, the newest level first: by their bounds, by the parts
+    /// that their point filters hold, where one follows from the prefix, and by their range filters.
+    pub fn candidates_by_prefix<'a>(&'a self, prefix: &'a [u8]) -> ScanCandidates<'a, F> {
+        let upper = KeyRange::end_of_prefix(prefix).map(Bytes::from);
+        let mut scan =
+            ScanCandidates::new(self, (Bound::Included(prefix), Bound::<&[u8]>::Unbounded).into(), Some(prefix));
+        scan.upper = upper;
+        scan
+    }
+}
+
+/// A place in a view: a chunk of overlapping files, or behind those of a level, its files in the order of keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Step {
+    level: usize,
+    chunk: usize,
+}
+
+/// What a step leads to.
+enum Stop<'a, F> {
+    Overlapping(&'a Level<F>, &'a Chunk<F>),
+    Sorted(&'a Level<F>),
+}
+
+impl Step {
+    /// What is here, and the next step. `None` behind the last level.
+    #[inline]
+    fn take<'a, F>(&mut self, levels: &'a [Arc<Level<F>>]) -> Option<Stop<'a, F>> {
+        let level = levels.get(self.level)?;
+        if let Some(chunk) = level.loose.get(self.chunk) {
+            self.chunk += 1;
+            return Some(Stop::Overlapping(level, chunk));
+        }
+        *self = Self { level: self.level + 1, chunk: 0 };
+        Some(Stop::Sorted(level))
+    }
+}
+
+/// What of a key is computed once for all files.
+struct KeyProbe<'a> {
+    key: &'a [u8],
+    /// The head of the key behind the prefix of most chunks of a level.
+    head: Option<(&'a Arc<SharedPrefix>, Option<u64>)>,
+    whole: Option<KeyHash>,
+    /// The hash that filters of a group are probed with, and the mask that it makes.
+    prepared: Option<PreparedKey>,
+}
+
+impl<'a> KeyProbe<'a> {
+    #[inline]
+    const fn new(key: &'a [u8]) -> Self {
+        Self { key, head: None, whole: None, prepared: None }
+    }
+
+    /// The files of a chunk that have the key within their bounds.
+    #[inline]
+    fn in_bounds<F>(&mut self, chunk: &'a Chunk<F>) -> u64 {
+        let prefix = &chunk.core.prefix;
+        let head = match self.head {
+            Some((known, head)) if Arc::ptr_eq(known, prefix) => head,
+            _ => {
+                let head = prefix.head(self.key);
+                self.head = Some((prefix, head));
+                head
+            }
+        };
+        chunk.core.in_bounds(self.key, head)
+    }
+
+    /// The hash of the whole key, computed when the first filter needs it.
+    #[inline]
+    fn whole<F>(&mut self, view: &FilterView<F>) -> KeyHash {
+        *self.whole.get_or_insert_with(|| view.config.reader.hasher.hash(self.key))
+    }
+
+    /// The hash for filters of one part; `None` for a key without it, which no such filter can be probed for.
+    #[inline]
+    fn hash_for<F>(&mut self, view: &FilterView<F>, group: &Group) -> Option<KeyHash> {
+        let parts = group.one_part()?;
+        if parts.has_whole_keys() {
+            return Some(self.whole(view));
+        }
+        view.config.reader.point_hashes(parts, self.key).next()
+    }
+
+    /// Those of the files in bounds whose filters may contain the key, as far as these are in the group.
+    #[inline]
+    fn matches<F>(&mut self, view: &FilterView<F>, level: &Level<F>, group: &Group, in_bounds: u64) -> u64 {
+        if in_bounds == 0 {
+            return 0;
+        }
+        if group.one_part().is_none() {
+            return group.by_parts(in_bounds, |parts| view.config.reader.point_hashes(parts, self.key));
+        }
+        let Some(hash) = self.hash_for(view, group) else { return in_bounds };
+        let prepared = match &mut self.prepared {
+            Some(prepared) if prepared.hash() == hash => prepared,
+            prepared => prepared.insert(PreparedKey::new(hash)),
+        };
+        if level.residency == CacheResidency::Memory {
+            group.filters().prefetch(hash, in_bounds);
+        }
+        group.filters().probe(prepared, in_bounds)
+    }
+
+    /// The file of a sorted level that has the key within its bounds.
+    #[inline]
+    fn find<F>(&mut self, level: &'a Level<F>) -> Option<(&'a Chunk<F>, usize)> {
+        let chunk = level.sorted.get(level.chunk_of(self.key))?;
+        let place = self.in_bounds(chunk).trailing_zeros() as usize;
+        (place < chunk.files.len()).then_some((&**chunk, place))
+    }
+}
+
+/// The file that a lookup has given last, and what its filter had said.
+struct Last<'a> {
+    state: &'a Arc<FileState>,
+    answer: Answer,
+    /// Its place in the chunk; `None` in a sorted level.
+    place: Option<usize>,
+}
+
+/// The files that may have a key, from the newest to the oldest. Call [`next_file`](Self::next_file), search the file,
+/// and call it again if the key is not there, or else [`found`](Self::found).
+///
+/// So the lookup knows what became of its answers, and counts it: a file that was searched for nothing is a false
+/// positive. One that is dropped after a file was given and nothing was said about it, as after an error, counts no
+/// outcome.
+///
+/// ```
+/// use std::sync::Arc;
+/// use sstfilter::store::{FilterStore, FilterView, ViewEdit};
+///
+/// let store = FilterStore::default();
+/// let file = |keys: &[&str]| {
+///     let mut builder = store.builder(&store.build_context());
+///     keys.iter().for_each(|key| builder.add_key(key.as_bytes()));
+///     let (bytes, metadata) = builder.finish().seal();
+///     Arc::new(store.open(metadata, Arc::new(bytes)))
+/// };
+/// let (old, new) = (file(&["apple", "melon"]), file(&["banana", "plum"]));
+/// let view = FilterView::new(&store).edited(ViewEdit::new().add(0, old.clone()).add(0, new))?;
+///
+/// let mut candidates = view.candidates(b"melon");
+/// let first = candidates.next_file().expect("a file has it");
+/// assert!(Arc::ptr_eq(first, &old));
+/// candidates.found();
+/// assert_eq!(view.level_stats(0).filter.true_positives, 1);
+/// # Ok::<(), sstfilter::store::ViewError>(())
+/// ```
+#[must_use = "a lookup gives files by `next_file`"]
+pub struct Candidates<'a, F> {
+    view: &'a FilterView<F>,
+    probe: KeyProbe<'a>,
+    step: Step,
+    /// The chunk of overlapping files that the lookup is at.
+    chunk: Option<&'a Chunk<F>>,
+    found: Found,
+    /// The candidates of the chunk to which the lookup has not come.
+    left: u64,
+    last: Option<Last<'a>>,
+}
+
+impl<'a, F> Candidates<'a, F> {
+    /// The next file that may have the key. The one before did not have it.
+    #[inline]
+    pub fn next_file(&mut self) -> Option<&'a Arc<F>> {
+        if let Some(last) = self.last.take() {
+            last.state.record(last.answer, false);
+        }
+        loop {
+            if let Some(file) = self.next_of_chunk() {
+                return Some(file);
+            }
+            self.end_chunk(None);
+            match self.step.take(&self.view.levels)? {
+                Stop::Overlapping(level, chunk) => self.enter(level, chunk),
+                Stop::Sorted(level) => {
+                    if let Some(file) = self.next_of_sorted(level) {
+                        return Some(file);
+                    }
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn next_of_sorted(&mut self, level: &'a Level<F>) -> Option<&'a Arc<F>> {
+        let (chunk, place) = self.probe.find(level)?;
+        let (file, state) = (chunk.files.get(place)?, chunk.core.files.get(place)?);
+        let answer = state.probe_key(self.probe.key, || self.probe.whole(self.view));
+        if answer.probe.is_absent() {
+            return None;
+        }
+        state.counters().add_search();
+        self.last = Some(Last { state, answer, place: None });
+        Some(file)
+    }
+
+    #[inline]
+    fn enter(&mut self, level: &'a Level<F>, chunk: &'a Chunk<F>) {
+        let in_bounds = self.probe.in_bounds(chunk);
+        let candidates = match &chunk.core.group {
+            Some(group) if self.view.config.trust.problem().is_none() => {
+                self.probe.matches(self.view, level, group, in_bounds)
+            }
+            _ => in_bounds,
+        };
+        self.found = Found { in_bounds, candidates };
+        (self.chunk, self.left) = (Some(chunk), candidates);
+    }
+
+    /// The next candidate of the chunk whose own filter may contain the key, too.
+    #[inline]
+    fn next_of_chunk(&mut self) -> Option<&'a Arc<F>> {
+        if self.left == 0 {
+            return None;
+        }
+        let chunk = self.chunk?;
+        let is_distrusted = self.view.config.trust.problem().is_some();
+        let alone = chunk.core.group.as_ref().map_or(0, |group| if is_distrusted { u64::MAX } else { group.alone });
+        for place in bits_of(self.left) {
+            self.left &= !(1 << place);
+            let (file, state) = (chunk.files.get(place)?, chunk.core.files.get(place)?);
+            let answer = if alone >> place & 1 == 1 {
+                state.probe_key(self.probe.key, || self.probe.whole(self.view))
+            } else {
+                Answer::of_group(state)
+            };
+            if answer.probe.is_absent() {
+                self.found.candidates &= !(1 << place);
+                continue;
+            }
+            self.last = Some(Last { state, answer, place: Some(place) });
+            return Some(file);
+        }
+        None
+    }
+
+    /// The lookup leaves the chunk: for the next one, or because it ended at a file of this one.
+    #[inline]
+    fn end_chunk(&mut self, ended: Option<usize>) {
+        if let Some(group) = self.chunk.take().and_then(|chunk| chunk.core.group.as_ref()) {
+            group.counts.count(self.found, ended);
+        }
+        self.left = 0;
+    }
+
+    /// The file given last has the key: the lookup ends there. A tombstone is an entry, too.
+    pub fn found(mut self) {
+        if let Some(last) = &self.last {
+            last.state.record(last.answer, true);
+        }
+        self.end();
+    }
+
+    fn end(&mut self) {
+        if let Some(last) = self.last.take() {
+            match last.place {
+                Some(place) => self.end_chunk(Some(place)),
+                None => self.end_chunk(None),
+            }
+        }
+    }
+}
+
+impl<F> Drop for Candidates<'_, F> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.last.is_some() {
+            self.end();
+        }
+    }
+}
+
+impl<F> Candidates<'_, F> {
+    /// What is still to be read for the filters of all files that have the key within their bounds, for engines whose
+    /// lookups do not wait. Read all of it, together if possible, [complete](FilterRead::complete) each, and call this
+    /// again: after three rounds at most nothing is left, and the files are those that filters in memory leave. A lookup
+    /// can also go on at once, and let the reads serve later ones.
+    #[must_use]
+    pub fn reads(&self) -> Vec<FilterRead> {
+        let (mut probe, mut reads) = (KeyProbe::new(self.probe.key), Vec::new());
+        let mut step = self.step;
+        while let Some(stop) = step.take(&self.view.levels) {
+            match stop {
+                Stop::Overlapping(_, chunk) => {
+                    let alone = chunk.core.group.as_ref().map_or(0, |group| group.alone);
+                    for place in bits_of(probe.in_bounds(chunk) & alone) {
+                        let state = chunk.core.files.get(place);
+                        reads.extend(state.and_then(|state| FileState::read_for(state, self.probe.key)));
+                    }
+                }
+                Stop::Sorted(level) => {
+                    let found = probe.find(level);
+                    let state = found.and_then(|(chunk, place)| chunk.core.files.get(place));
+                    reads.extend(state.and_then(|state| FileState::read_for(state, self.probe.key)));
+                }
+            }
+        }
+        reads
+    }
+}
+
+impl<F> fmt::Debug for Candidates<'_, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Candidates").field("step", &self.step).finish_non_exhaustive()
+    }
+}
+
+/// The files that may have each of many keys, in steps that are taken for all keys together: so cache misses of one key
+/// overlap with those of the others. A key that is found does not come to its older files.
+///
+/// Call [`next_files`](Self::next_files), search each file for its key, say which were [`found`](Self::found), and call
+/// it again, until there are no files.
+#[must_use = "a lookup gives files by `next_files`"]
+pub struct BatchCandidates<'a, F> {
+    view: &'a FilterView<F>,
+    /// Those that have not ended.
+    lookups: Vec<Lookup<'a, F>>,
+    step: Step,
+    /// The chunk of overlapping files that all lookups are at.
+    chunk: Option<&'a Chunk<F>>,
+    given: Vec<(usize, &'a Arc<F>)>,
+}
+
+/// One key of a batch.
+struct Lookup<'a, F> {
+    /// Its position among the keys.
+    position: usize,
+    probe: KeyProbe<'a>,
+    found: Found,
+    left: u64,
+    /// The file of a sorted level that has the key within its bounds.
+    file: Option<(&'a Chunk<F>, usize)>,
+    last: Option<Last<'a>>,
+}
+
+impl<'a, F> BatchCandidates<'a, F> {
+    fn new(view: &'a FilterView<F>, keys: &[&'a [u8]]) -> Self {
+        let lookup = |(position, &key): (usize, &&'a [u8])| Lookup {
+            position,
+            probe: KeyProbe::new(key),
+            found: Found::default(),
+            left: 0,
+            file: None,
+            last: None,
+        };
+        let lookups = keys.iter().enumerate().map(lookup).collect();
+        Self { view, lookups, step: Step { level: 0, chunk: 0 }, chunk: None, given: Vec::new() }
+    }
+
+    /// The next file of each key that has one, with the key's position. The files given before did not have their keys,
+    /// but for those that were found. Empty when there are no more.
+    pub fn next_files(&mut self) -> &[(usize, &'a Arc<F>)] {
+        self.given.clear();
+        for lookup in &mut self.lookups {
+            if let Some(last) = lookup.last.take() {
+                last.state.record(last.answer, false);
+            }
+        }
+        loop {
+            if let Some(chunk) = self.chunk {
+                self.give_of_chunk(chunk);
+                if !self.given.is_empty() {
+                    break;
+                }
+                self.leave(chunk);
+            }
+            match self.step.take(&self.view.levels) {
+                None => break,
+                Some(Stop::Overlapping(level, chunk)) => self.enter(level, chunk),
+                Some(Stop::Sorted(level)) => {
+                    self.give_of_sorted(level);
+                    if !self.given.is_empty() {
+                        break;
+                    }
+                }
+            }
+        }
+        &self.given
+    }
+
+    /// The file given for the key at `position` has it: that key's lookup ends there.
+    pub fn found(&mut self, position: usize) {
+        self.end(position, Some(true));
+    }
+
+    /// The file given for the key at `position` could not be searched: that key's lookup ends there, without an outcome.
+    pub fn failed(&mut self, position: usize) {
+        self.end(position, None);
+    }
+
+    fn end(&mut self, position: usize, is_found: Option<bool>) {
+        let Ok(index) = self.lookups.binary_search_by_key(&position, |lookup| lookup.position) else { return };
+        let Some(lookup) = self.lookups.get_mut(index) else { return };
+        let Some(last) = lookup.last.take() else { return };
+        if let Some(is_found) = is_found {
+            last.state.record(last.answer, is_found);
+        }
+        if let (Some(place), Some(group)) = (last.place, self.chunk.and_then(|chunk| chunk.core.group.as_ref())) {
+            group.counts.count(lookup.found, Some(place));
+        }
+        self.lookups.remove(index);
+    }
+
+    /// Finds the candidates of all keys in a chunk. The lines of a later key are prefetched: searches between chunks
+    /// drive filters out of the near caches.
+    fn enter(&mut self, level: &'a Level<F>, chunk: &'a Chunk<F>) {
+        self.chunk = Some(chunk);
+        let group = chunk.core.group.as_ref().filter(|_| self.view.config.trust.problem().is_none());
+        let mut hashes = Vec::with_capacity(self.lookups.len());
+        for lookup in &mut self.lookups {
+            let in_bounds = lookup.probe.in_bounds(chunk);
+            let hash = group.filter(|_| in_bounds != 0).and_then(|group| match group.one_part() {
+                Some(_) => lookup.probe.hash_for(self.view, group),
+                None => None,
+            });
+            let candidates = match group {
+                Some(group) if group.one_part().is_none() => lookup.probe.matches(self.view, level, group, in_bounds),
+                _ => in_bounds,
+            };
+            lookup.found = Found { in_bounds, candidates };
+            hashes.push(hash);
+        }
+        if let Some(group) = group {
+            let ahead = level.residency.keys_ahead(chunk.files.len());
+            for index in 0..hashes.len() {
+                let later = ahead.and_then(|ahead| {
+                    let later = index + ahead;
+                    Some(((*hashes.get(later)?)?, self.lookups.get(later)?.found.in_bounds))
+                });
+                let (Some(Some(hash)), Some(lookup)) = (hashes.get(index), self.lookups.get_mut(index)) else {
+                    continue;
+                };
+                let prepared = match &mut lookup.probe.prepared {
+                    Some(prepared) if prepared.hash() == *hash => prepared,
+                    prepared => prepared.insert(PreparedKey::new(*hash)),
+                };
+                lookup.found.candidates = group.filters().probe_ahead(prepared, lookup.found.in_bounds, later);
+            }
+        }
+        self.lookups.iter_mut().for_each(|lookup| lookup.left = lookup.found.candidates);
+    }
+
+    fn give_of_chunk(&mut self, chunk: &'a Chunk<F>) {
+        let is_distrusted = self.view.config.trust.problem().is_some();
+        let alone = chunk.core.group.as_ref().map_or(0, |group| if is_distrusted { u64::MAX } else { group.alone });
+        for lookup in self.lookups.iter_mut().filter(|lookup| lookup.left != 0) {
+            for place in bits_of(lookup.left) {
+                lookup.left &= !(1 << place);
+                let (Some(file), Some(state)) = (chunk.files.get(place), chunk.core.files.get(place)) else { break };
+                let answer = if alone >> place & 1 == 1 {
+                    let probe = &mut lookup.probe;
+                    state.probe_key(probe.key, || probe.whole(self.view))
+                } else {
+                    Answer::of_group(state)
+                };
+                if answer.probe.is_absent() {
+                    lookup.found.candidates &= !(1 << place);
+                    continue;
+                }
+                lookup.last = Some(Last { state, answer, place: Some(place) });
+                self.given.push((lookup.position, file));
+                break;
+            }
+        }
+    }
+
+    fn leave(&mut self, chunk: &'a Chunk<F>) {
+        self.chunk = None;
+        if let Some(group) = &chunk.core.group {
+            self.lookups.iter().for_each(|lookup| group.counts.count(lookup.found, None));
+        }
+    }
+
+    fn give_of_sorted(&mut self, level: &'a Level<F>) {
+        if level.sorted.is_empty() {
+            return;
+        }
+        for lookup in &mut self.lookups {
+            lookup.file = lookup.probe.find(level);
+            if let Some(state) = lookup.file.and_then(|(chunk, place)| chunk.core.files.get(place)) {
+                state.prefetch();
+            }
+        }
+        for lookup in &mut self.lookups {
+            if let Some(state) = lookup.file.and_then(|(chunk, place)| chunk.core.files.get(place)) {
+                let probe = &mut lookup.probe;
+                state.prefetch_probe(|| probe.whole(self.view));
+            }
+        }
+        for lookup in &mut self.lookups {
+            let Some((chunk, place)) = lookup.file.take() else { continue };
+            let (Some(file), Some(state)) = (chunk.files.get(place), chunk.core.files.get(place)) else { continue };
+            let probe = &mut lookup.probe;
+            let answer = state.probe_key(probe.key, || probe.whole(self.view));
+            if !answer.probe.is_absent() {
+                state.counters().add_search();
+                lookup.last = Some(Last { state, answer, place: None });
+                self.given.push((lookup.position, file));
+            }
+        }
+    }
+
+    /// What is still to be read for the filters of all files that have one of the keys within their bounds; see
+    /// [`Candidates::reads`].
+    #[must_use]
+    pub fn reads(&self) -> Vec<FilterRead>
+    where
+        F: AsRef<FileFilters>,
+    {
+        let reads = |lookup: &Lookup<'a, F>| {
+            let mut candidates = self.view.candidates(lookup.probe.key);
+            candidates.step = self.step;
+            candidates.reads()
+        };
+        self.lookups.iter().flat_map(reads).collect()
+    }
+}
+
+impl<F> Drop for BatchCandidates<'_, F> {
+    fn drop(&mut self) {
+        let Some(group) = self.chunk.and_then(|chunk| chunk.core.group.as_ref()) else { return };
+        for lookup in &self.lookups {
+            if let Some(Last { place: Some(place), .. }) = &lookup.last {
+                group.counts.count(lookup.found, Some(*place));
+            }
+        }
+    }
+}
+
+impl<F> fmt::Debug for BatchCandidates<'_, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BatchCandidates").field("keys", &self.lookups.len()).finish_non_exhaustive()
+    }
+}
+
+/// The files that a scan must read. An iterator.
+#[must_use = "iterators give nothing until they are consumed"]
+pub struct ScanCandidates<'a, F> {
+    view: &'a FilterView<F>,
+    lower: Bound<&'a [u8]>,
+    upper: Bound<Bytes>,
+    /// The least byte string that the range may contain.
+    start: Bytes,
+    prefix: Option<&'a [u8]>,
+    step: Step,
+    /// The chunk that the scan is at, and the files in it that are left. In a sorted level, the position of the next.
+    chunk: Option<&'a Chunk<F>>,
+    left: u64,
+    sorted: Option<(&'a Level<F>, usize)>,
+}
+
+/// A file that a scan must read.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct ScanCandidate<'a, F> {
+    /// The file.
+    pub file: &'a Arc<F>,
+    /// No key of the file in the range is below it: a scan over many files need not seek in this one before it has come
+    /// there. It may itself be a key.
+    pub lower_bound: Bytes,
+    state: &'a Arc<FileState>,
+    answer: Option<Answer>,
+}
+
+impl<F> ScanCandidate<'_, F> {
+    /// Records whether the file had a key in the range, from which the rates of range filters follow. Call it at most
+    /// once: a scan that ends early may never know.
+    pub fn record(&self, is_found: bool) {
+        if let Some(answer) = self.answer {
+            self.state.record(answer, is_found);
+        }
+    }
+
+    /// Whether [`record`](Self::record) counts anything: the range filter was probed.
+    #[must_use]
+    pub const fn was_probed(&self) -> bool {
+        self.answer.is_some()
+    }
+}
+
+impl<'a, F> ScanCandidates<'a, F> {
+    fn new(view: &'a FilterView<F>, range: KeyRange<'a>, prefix: Option<&'a [u8]>) -> Self {
+        let start = match range.lower {
+            Bound::Included(lower) => Bytes::copy_from_slice(lower),
+            Bound::Excluded(lower) => Bytes::from([lower, b"\0"].concat()),
+            Bound::Unbounded => Bytes::new(),
+        };
+        let (lower, upper) = (range.lower, range.upper.map(Bytes::copy_from_slice));
+        let step = Step { level: 0, chunk: 0 };
+        Self { view, lower, upper, start, prefix, step, chunk: None, left: 0, sorted: None }
+    }
+
+    fn range(&self) -> KeyRange<'_> {
+        KeyRange { lower: self.lower, upper: self.upper.as_ref().map(AsRef::as_ref) }
+    }
+
+    fn is_beyond(&self, key: &[u8]) -> bool {
+        match &self.upper {
+            Bound::Included(upper) => key > upper,
+            Bound::Excluded(upper) => key >= upper,
+            Bound::Unbounded => false,
+        }
+    }
+
+    /// The next file whose bounds meet the range.
+    fn next_in_bounds(&mut self) -> Option<(&'a Arc<F>, &'a Arc<FileState>)> {
+        loop {
+            if let Some(chunk) = self.chunk {
+                for place in bits_of(self.left) {
+                    self.left &= !(1 << place);
+                    let (file, state) = (chunk.files.get(place)?, chunk.core.files.get(place)?);
+                    if state.overlaps(self.range()) {
+                        return Some((file, state));
+                    }
+                }
+                self.chunk = None;
+            }
+            let chunk = match self.sorted {
+                Some((level, position)) => {
+                    let chunk = level.sorted.get(position);
+                    let chunk = chunk.filter(|chunk| chunk.core.smallest_key().is_none_or(|key| !self.is_beyond(key)));
+                    self.sorted = chunk.map(|_| (level, position + 1));
+                    chunk.map(AsRef::as_ref)
+                }
+                None => match self.step.take(&self.view.levels)? {
+                    Stop::Overlapping(_, chunk) => Some(chunk),
+                    Stop::Sorted(level) => {
+                        self.sorted = Some((level, level.chunk_of(&self.start)));
+                        None
+                    }
+                },
+            };
+            if let Some(chunk) = chunk {
+                (self.chunk, self.left) = (Some(chunk), first_bits(chunk.files.len()));
+            }
+        }
+    }
+
+    /// The candidate that a file in bounds is, if its filters do not rule it out.
+    fn judge(&self, file: &'a Arc<F>, state: &'a Arc<FileState>) -> Option<ScanCandidate<'a, F>> {
+        if self.prefix.is_some_and(|prefix| !state.may_contain_prefix(prefix)) {
+            return None;
+        }
+        let candidate = |lower_bound: Bytes, answer| Some(ScanCandidate { file, lower_bound, state, answer });
+        if state.has_range_tombstones() {
+            return candidate(self.start.clone(), None);
+        }
+        if let Some(span) = state.metadata().bounds.keys()
+            && *span.smallest >= *self.start
+        {
+            // It is in the range: there is nothing to learn from the filter.
+            return candidate(Bytes::copy_from_slice(&span.smallest), None);
+        }
+        if !state.has_ranges() {
+            return candidate(self.start.clone(), None);
+        }
+        let mut probed = None;
+        if !state.surely_meets(self.range()) {
+            let answer = state.probe_range(self.range());
+            match answer.probe {
+                FileProbe::Absent => return None,
+                FileProbe::MaybePresent | FileProbe::NotLoaded => probed = Some(answer),
+                _ => {}
+            }
+        }
+        match state.seek_hint(&self.start) {
+            NextKey::AtLeast(key) if !self.is_beyond(&key) => candidate(key.into(), probed),
+            NextKey::AtLeast(_) => None,
+            NextKey::None => {
+                state.count_range_negative();
+                None
+            }
+        }
+    }
+
+    /// What is still to be read for the filters of all files whose bounds meet the range; see [`Candidates::reads`].
+    #[must_use]
+    pub fn reads(&self) -> Vec<FilterRead> {
+        let upper = self.upper.clone();
+        let mut scan = Self { upper, start: self.start.clone(), ..*self };
+        let mut reads = Vec::new();
+        while let Some((_, state)) = scan.next_in_bounds() {
+            reads.extend(FileState::read_for_range(state));
+            reads.extend(self.prefix.and_then(|prefix| FileState::read_for_prefix(state, prefix)));
+        }
+        reads
+    }
+}
+
+impl<F> fmt::Debug for ScanCandidates<'_, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ScanCandidates").field("range", &self.range()).finish_non_exhaustive()
+    }
+}
+
+impl<'a, F> Iterator for ScanCandidates<'a, F> {
+    type Item = ScanCandidate<'a, F>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let (file, state) = self.next_in_bounds()?;
+            if let Some(candidate) = self.judge(file, state) {
+                return Some(candidate);
+            }
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! Which files must be read: everything that an engine with tables of its own does around filters.
+//!
+//! A point read asks "which of my files must I read for this key?" while files come and go, filters do not all fit into
+//! memory, and some are damaged, missing or from before the store had an extractor. This module answers it, and reads
+//! nothing by itself: it says which bytes it wants, and judges them.
+//!
+//! - Once per store: a [`FilterStore`] has the hash, the parts of keys, the policies and the memory.
+//! - Once per file that is written: a [`FileFilterBuilder`] takes the keys and gives bytes to store, with a small
+//!   [description](FilterMetadata) for the engine's manifest.
+//! - Once per file that is opened: [`FilterStore::open`] gives [`FileFilters`]. Whatever is wrong means "may be present",
+//!   is counted, and has a reason.
+//! - Once per flush or compaction: [`FilterView::edited`] gives the files after it.
+//! - Once per lookup: [`FilterView::candidates`], [`candidates_of_each`](FilterView::candidates_of_each),
+//!   [`candidates_by_prefix`](FilterView::candidates_by_prefix) and
+//!   [`candidates_in_range`](FilterView::candidates_in_range) give the files that must be read.
+//!
+//! # Reading
+//!
+//! Filter bytes come from a [`FilterSource`], which lookups call, or from an engine that does not wait in a lookup: a
+//! [`FilterRead`] says which bytes are wanted, and goes on once it is given them.
+//!
+//! # What is trusted
+//!
+//! Filters are bound to their files by an id that is drawn at random, and compared with the description. If the hash is
+//! secret or the engine's own, or parts of keys are extracted, a filter must also hold the file's smallest and largest
+//! key, before any of it is used: nothing else shows that a function changed and its name did not. If one does not, no
+//! filter of the store is used any more ([`FilterStore::problem`]).
+
+mod budget;
+mod build;
+mod chunk;
+mod config;
+mod error;
+mod file;
+mod lookup;
+mod metadata;
+mod read;
+pub(crate) mod reader;
+mod sidecar;
+mod stats;
+mod view;
+
+pub use budget::{BudgetStats, FilterBudget, FilterResidency, FilterState, ResidencyReason};
+pub use build::{BuiltFilters, FileFilterBuilder};
+pub use config::FilterStore;
+pub use error::FilterProblem;
+pub use file::{FileFilters, FileProbe};
+pub use lookup::{BatchCandidates, Candidates, ScanCandidate, ScanCandidates};
+pub use metadata::{FilterMetadata, FilterPart, FilterSection, KeyPartNames};
+pub use read::{FilterRead, FilterSource};
+pub use sidecar::sidecar_path;
+pub use stats::FileStats;
+pub use view::{FilterView, ViewEdit, ViewError};
+
+use crate::partition;

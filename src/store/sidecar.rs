@@ -1,0 +1,156 @@
+//! A file beside a table, with other filters for it: filter bytes, their description, and a trailer of 64 bytes that says
+//! which table they are for.
+//!
+//! ```text
+//!  0   8  length of the filter bytes, with which the file begins
+//!  8  16  table id
+//! 24   8  length of the table
+//! 32   4  checksum of the table
+//! 36   4  length of the description
+//! 40   4  format version
+//! 44   8  0
+//! 52   8  magic, the bytes "SSTFLTSC"
+//! 60   4  CRC32C of bytes 0 to 59
+//! ```
+//!
+//! The checksum covers 60 bytes in every version, so that it is compared before the version is believed: a flipped bit is
+//! damage, never a newer release. The last two bytes of the magic are where a filter block has "SF", so that one look at
+//! a file's end tells them apart.
+
+use std::path::{Path, PathBuf};
+
+use bytes::{Buf, BufMut, Bytes};
+
+use super::error::FilterProblem;
+use super::metadata::FilterMetadata;
+use crate::codec::checksum;
+use crate::sidecar::TableIdentity;
+
+const TRAILER_BYTES: usize = 64;
+const VERSION: u32 = 1;
+const MAGIC: [u8; 8] = *b"SSTFLTSC";
+const MAGIC_AT: usize = 52;
+const WHAT: &str = "sidecar";
+
+/// The most bytes of a description: far more than two long keys and three names have.
+const MAX_METADATA_BYTES: u32 = 1 << 28;
+
+/// The bytes of a sidecar.
+pub(super) fn seal(filters: &[u8], metadata: &FilterMetadata, table: &TableIdentity) -> Option<Bytes> {
+    let metadata = metadata.encode();
+    let metadata_bytes = u32::try_from(metadata.len()).ok().filter(|&bytes| bytes <= MAX_METADATA_BYTES)?;
+    let mut out = Vec::with_capacity(filters.len() + metadata.len() + TRAILER_BYTES);
+    out.put_slice(filters);
+    out.put_slice(&metadata);
+    let trailer_at = out.len();
+    out.put_u64_le(filters.len() as u64);
+    out.put_slice(&table.id);
+    out.put_u64_le(table.bytes);
+    out.put_u32_le(table.checksum);
+    out.put_u32_le(metadata_bytes);
+    out.put_u32_le(VERSION);
+    out.put_u64_le(0);
+    out.put_slice(&MAGIC);
+    let sum = checksum(out.get(trailer_at..)?);
+    out.put_u32_le(sum);
+    Some(out.into())
+}
+
+/// Where the sidecar of the table at `table` is: `000007.sst.filter` beside `000007.sst`.
+#[must_use]
+pub fn sidecar_path(table: &Path) -> PathBuf {
+    let mut path = table.as_os_str().to_owned();
+    path.push(".filter");
+    path.into()
+}
+
+struct Trailer {
+    filter_bytes: u64,
+    table: TableIdentity,
+    metadata_bytes: u32,
+}
+
+impl Trailer {
+    fn decode(end: &[u8]) -> Result<Self, FilterProblem> {
+        let too_short = FilterProblem::TooShort { what: WHAT, expected: TRAILER_BYTES as u64, got: end.len() as u64 };
+        let trailer = end.last_chunk::<TRAILER_BYTES>().ok_or_else(|| too_short.clone())?;
+        let (covered, stored) = trailer.split_last_chunk().ok_or(too_short)?;
+        let magic = covered.get(MAGIC_AT..).unwrap_or_default();
+        if magic != MAGIC {
+            return Err(FilterProblem::Magic { what: WHAT, expected: "SSTFLTSC", got: magic.to_vec() });
+        }
+        let (expected, got) = (u32::from_le_bytes(*stored), checksum(covered));
+        if expected != got {
+            return Err(FilterProblem::Checksum { what: WHAT, expected, got });
+        }
+        let mut fields = covered;
+        let filter_bytes = fields.get_u64_le();
+        let mut id = [0; 16];
+        fields.copy_to_slice(&mut id);
+        let table = TableIdentity::new(id, fields.get_u64_le(), fields.get_u32_le());
+        let (metadata_bytes, version) = (fields.get_u32_le(), fields.get_u32_le());
+        if version != VERSION {
+            return Err(FilterProblem::Version { what: WHAT, expected: VERSION, got: version });
+        }
+        if metadata_bytes > MAX_METADATA_BYTES {
+            let what = "bytes of the description in a sidecar";
+            return Err(FilterProblem::Field { what, expected: "at most 2^28", got: metadata_bytes.into() });
+        }
+        Ok(Self { filter_bytes, table, metadata_bytes })
+    }
+
+    fn tail_bytes(&self) -> u64 {
+        u64::from(self.metadata_bytes) + TRAILER_BYTES as u64
+    }
+}
+
+impl FilterMetadata {
+    /// How many bytes at the end of a sidecar say what it is, from its last 64 bytes or more.
+    ///
+    /// # Errors
+    ///
+    /// [`FilterProblem`] for bytes that are no sidecar's, damage, or a newer version.
+    pub fn sidecar_tail_bytes(end: &[u8]) -> Result<u64, FilterProblem> {
+        Ok(Trailer::decode(end)?.tail_bytes())
+    }
+
+    /// The description in a sidecar that was made for `table`. `tail` is the end of its file, as long as
+    /// [`sidecar_tail_bytes`](Self::sidecar_tail_bytes) says or longer, and `file_bytes` the file's length. The filter
+    /// bytes are the file's first.
+    ///
+    /// # Errors
+    ///
+    /// [`FilterProblem`] for damage, a newer version, another length, or another table. The engine then opens the table's
+    /// own filters.
+    pub fn of_sidecar(tail: &[u8], file_bytes: u64, table: &TableIdentity) -> Result<Self, FilterProblem> {
+        match Self::of_any_sidecar(tail, file_bytes)? {
+            (metadata, got) if got == *table => Ok(metadata),
+            (_, got) => Err(FilterProblem::OtherTable { expected: *table, got }),
+        }
+    }
+
+    /// The same whichever table it was made for, with that table: for tools. Whoever probes for keys of a table needs
+    /// [`of_sidecar`](Self::of_sidecar).
+    ///
+    /// # Errors
+    ///
+    /// Those of [`of_sidecar`](Self::of_sidecar), but for another table.
+    pub fn of_any_sidecar(tail: &[u8], file_bytes: u64) -> Result<(Self, TableIdentity), FilterProblem> {
+        let trailer = Trailer::decode(tail)?;
+        let tail_bytes = trailer.tail_bytes();
+        let start = usize::try_from(tail_bytes).ok().and_then(|bytes| tail.len().checked_sub(bytes));
+        let too_short = FilterProblem::TooShort { what: WHAT, expected: tail_bytes, got: tail.len() as u64 };
+        let metadata = start.and_then(|start| tail.get(start..tail.len() - TRAILER_BYTES)).ok_or(too_short)?;
+        let metadata = Self::decode(metadata)?;
+        let length = |expected, got| FilterProblem::Length { what: WHAT, expected, got };
+        let expected = trailer.filter_bytes.saturating_add(tail_bytes);
+        if expected != file_bytes {
+            return Err(length(expected, file_bytes));
+        }
+        let end = metadata.sections.iter().map(|section| section.range().end).max().unwrap_or(0);
+        if end > trailer.filter_bytes {
+            return Err(length(end.saturating_add(tail_bytes), file_bytes));
+        }
+        Ok((metadata, trailer.table))
+    }
+}

@@ -1,0 +1,493 @@
+//! The files of a store at one time.
+
+use core::fmt;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+use super::chunk::{Chunk, MIN_FILES, Member, prefix_of, residency_of};
+use super::config::{Config, FilterStore};
+use super::file::FileFilters;
+use super::metadata::FileBounds;
+use super::reader::Reader;
+use super::stats::FileStats;
+use crate::block::CacheResidency;
+use crate::key_head::{KeyHeads, SharedPrefix};
+
+/// The level whose files may overlap.
+const OVERLAPPING: u32 = 0;
+
+/// The files of a store at one time, and which of them must be read for a key, a prefix or a range.
+///
+/// `F` is the engine's type for an open file; it gives the file's [`FileFilters`] by [`AsRef`]. A view never changes:
+/// [`edited`](Self::edited) makes the next one, which shares what the edit does not touch. An engine keeps the view in
+/// its own version, so that a reader sees files and filters of the same time. Clones are cheap, and a file stays open
+/// until the last view that has it is dropped.
+///
+/// Level 0 has files that may overlap, the newest first. The files of any other level do not, and are found by their
+/// smallest and largest keys. Lower numbers are newer. Sorted runs of a tiered engine are levels of their own. A list of
+/// files in which the order is the age is level 0 alone.
+pub struct FilterView<F> {
+    pub(super) config: Arc<Config>,
+    /// Those that have files, by their numbers.
+    pub(super) levels: Arc<[Arc<Level<F>>]>,
+}
+
+/// The files of a level.
+///
+/// They lie in chunks of up to 64 that views share: an edit rebuilds only the chunks that it touches and the level's
+/// list of chunks. Rejected: one list of files for each level, of which an edit copies everything; and a tree of more
+/// than two steps, which pays only beyond the number of files that stores have.
+pub(super) struct Level<F> {
+    number: u32,
+    /// Files in the order of their age; in a level other than 0, those that have no place in the order of keys.
+    pub(super) loose: Vec<Arc<Chunk<F>>>,
+    /// Files in the order of their keys, which do not overlap.
+    pub(super) sorted: Vec<Arc<Chunk<F>>>,
+    /// The smallest key of each sorted chunk.
+    fences: KeyHeads,
+    /// What the bounds of all files begin with.
+    prefix: Arc<SharedPrefix>,
+    /// Where the filters of the loose chunks probably are.
+    pub(super) residency: CacheResidency,
+    /// What files had counted when they left.
+    left: FileStats,
+    /// What files had counted when they came.
+    joined: FileStats,
+}
+
+/// Files that come and go at once: what a flush or a compaction does to a store.
+///
+/// All removals of an edit come before its additions, in whatever order they were called. At level 0 the order of files
+/// is their age: added files are newer than those that are there, and of two that one edit adds, the later is the newer.
+/// [`replace`](Self::replace) gives a file's place to another one. Files are told apart by their [`Arc`].
+#[derive(Debug)]
+pub struct ViewEdit<F> {
+    removed: Vec<(u32, Arc<F>)>,
+    /// In the order of calls.
+    added: Vec<(u32, Arc<F>)>,
+    /// Files, and what takes their places.
+    replaced: Vec<(u32, Arc<F>, Arc<F>)>,
+}
+
+/// Why an edit was refused. Nothing of it was applied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ViewError {
+    /// The edit removes or replaces a file that is not at this level, or does so twice.
+    NotAtLevel {
+        /// The level.
+        level: u32,
+        /// The position of the removal, or behind all removals of the replacement, in the edit.
+        position: usize,
+    },
+    /// The edit adds a file that the level has already, or adds it twice.
+    Duplicate {
+        /// The level.
+        level: u32,
+        /// The position of the addition, or behind all additions of the replacement, in the edit.
+        position: usize,
+    },
+    /// Two files of a level other than 0 would have a key in common, or one would lie within the bounds of the other.
+    Overlap {
+        /// The level.
+        level: u32,
+        /// The largest key of the first.
+        largest: Vec<u8>,
+        /// The smallest key of the second, which is not above it.
+        smallest: Vec<u8>,
+    },
+}
+
+impl fmt::Display for ViewError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotAtLevel { level, position } => write!(
+                f,
+                "edit: expected removal {position} to name a file of level {level}, got none, or one that is removed twice"
+            ),
+            Self::Duplicate { level, position } => write!(
+                f,
+                "edit: expected addition {position} to be of a file that is new at level {level}, got one that is there"
+            ),
+            Self::Overlap { level, largest, smallest } => write!(
+                f,
+                "edit: expected files of level {level} not to overlap, got one up to \"{}\" and one from \"{}\"",
+                largest.escape_ascii(),
+                smallest.escape_ascii()
+            ),
+        }
+    }
+}
+
+impl core::error::Error for ViewError {}
+
+impl<F> Default for ViewEdit<F> {
+    fn default() -> Self {
+        Self { removed: Vec::new(), added: Vec::new(), replaced: Vec::new() }
+    }
+}
+
+impl<F> ViewEdit<F> {
+    /// An edit that changes nothing.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a file to a level; at level 0 it becomes the newest.
+    #[must_use]
+    pub fn add(mut self, level: u32, file: Arc<F>) -> Self {
+        self.added.push((level, file));
+        self
+    }
+
+    /// Removes a file from the level where it is.
+    #[must_use]
+    pub fn remove(mut self, level: u32, file: &Arc<F>) -> Self {
+        self.removed.push((level, file.clone()));
+        self
+    }
+
+    /// Removes a file, and adds another in its place. At level 0 that is its age: where neighbours are merged into one
+    /// file, replace one of them by it and remove the others.
+    #[must_use]
+    pub fn replace(mut self, level: u32, file: &Arc<F>, by: Arc<F>) -> Self {
+        self.replaced.push((level, file.clone(), by));
+        self
+    }
+
+    /// Whether the edit changes nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.removed.is_empty() && self.added.is_empty() && self.replaced.is_empty()
+    }
+}
+
+/// What an edit does to one level. Files are told apart by their addresses.
+struct LevelChange<F> {
+    leaving: HashSet<*const F>,
+    /// The later are newer.
+    added: Vec<Member<F>>,
+    replaced: HashMap<*const F, Member<F>>,
+}
+
+impl<F> FilterView<F> {
+    /// A view without files.
+    #[must_use]
+    pub fn new(store: &FilterStore) -> Self {
+        Self { config: store.config.clone(), levels: Arc::new([]) }
+    }
+
+    /// The numbers of the levels that have files, ascending.
+    pub fn levels(&self) -> impl Iterator<Item = u32> {
+        self.levels.iter().map(|level| level.number)
+    }
+
+    /// The files of a level: at level 0 from the newest to the oldest, at every other in the order of their keys, after
+    /// those with range tombstones, without keys, or of unknown bounds.
+    pub fn files(&self, level: u32) -> impl Iterator<Item = &Arc<F>> {
+        self.level(level).into_iter().flat_map(|level| level.chunks()).flat_map(|chunk| &chunk.files)
+    }
+
+    /// What was counted for the files of a level while they were in it, those that have left it included. What older
+    /// views count for a file that has left is missing.
+    #[must_use]
+    pub fn level_stats(&self, level: u32) -> FileStats {
+        self.level(level).map_or_else(FileStats::default, |level| level.stats())
+    }
+
+    fn level(&self, number: u32) -> Option<&Arc<Level<F>>> {
+        let position = self.levels.binary_search_by_key(&number, |level| level.number).ok()?;
+        self.levels.get(position)
+    }
+}
+
+impl<F: AsRef<FileFilters>> FilterView<F> {
+    /// The view after an edit, in time that is proportional to the edit. This one stays as it is.
+    ///
+    /// # Errors
+    ///
+    /// [`ViewError`] for an edit that does not fit the view.
+    pub fn edited(&self, edit: ViewEdit<F>) -> Result<Self, ViewError> {
+        let mut changes = BTreeMap::<u32, LevelChange<F>>::new();
+        let member = |file: Arc<F>| Member { state: file.as_ref().as_ref().state().clone(), file };
+        let mut leaving = Vec::new();
+        for (position, (level, file)) in edit.removed.iter().enumerate() {
+            if !change_of(&mut changes, *level).leaving.insert(Arc::as_ptr(file)) {
+                return Err(ViewError::NotAtLevel { level: *level, position });
+            }
+            leaving.push((position, *level, file.clone()));
+        }
+        let added_again = |changes: &mut BTreeMap<u32, LevelChange<F>>, level: u32, file: &Arc<F>| {
+            // Removed and added again: it keeps its place, where that is its age.
+            level == OVERLAPPING && change_of(changes, level).leaving.remove(&Arc::as_ptr(file))
+        };
+        let mut joining = Vec::new();
+        for (position, (level, file)) in edit.added.into_iter().enumerate() {
+            joining.push((position, level, file.clone()));
+            if !added_again(&mut changes, level, &file) {
+                change_of(&mut changes, level).added.push(member(file));
+            }
+        }
+        for (position, (level, file, by)) in edit.replaced.into_iter().enumerate() {
+            let change = change_of(&mut changes, level);
+            let is_new = if level == OVERLAPPING {
+                change.replaced.insert(Arc::as_ptr(&file), member(by.clone())).is_none()
+            } else {
+                change.added.push(member(by.clone()));
+                change.leaving.insert(Arc::as_ptr(&file))
+            };
+            let position = edit.removed.len() + position;
+            if !is_new || leaving.iter().any(|(_, at, other)| *at == level && Arc::ptr_eq(other, &file)) {
+                return Err(ViewError::NotAtLevel { level, position });
+            }
+            leaving.push((position, level, file));
+            joining.push((joining.len(), level, by));
+        }
+        self.check_members(&leaving, &joining)?;
+        let mut levels: BTreeMap<u32, Arc<Level<F>>> =
+            self.levels.iter().map(|level| (level.number, level.clone())).collect();
+        for (number, change) in changes {
+            let level = levels.entry(number).or_insert_with(|| Arc::new(Level::empty(number)));
+            *level = Arc::new(level.edited(change, &self.config.reader, &leaving)?);
+        }
+        let levels = levels.into_values().filter(|level| level.chunks().next().is_some()).collect();
+        Ok(Self { config: self.config.clone(), levels })
+    }
+
+    /// An error unless each file that leaves is there, and each that comes is not.
+    fn check_members(
+        &self,
+        leaving: &[(usize, u32, Arc<F>)],
+        joining: &[(usize, u32, Arc<F>)],
+    ) -> Result<(), ViewError> {
+        let is_there =
+            |level: u32, file: &Arc<F>| self.level(level).is_some_and(|level| level.find_chunk(file).is_some());
+        for (position, level, file) in leaving {
+            if !is_there(*level, file) {
+                return Err(ViewError::NotAtLevel { level: *level, position: *position });
+            }
+        }
+        let left: HashSet<_> = leaving.iter().map(|(_, level, file)| (*level, Arc::as_ptr(file))).collect();
+        let mut joined = HashSet::new();
+        for (position, level, file) in joining {
+            let place = (*level, Arc::as_ptr(file));
+            if !joined.insert(place) || !left.contains(&place) && is_there(*level, file) {
+                return Err(ViewError::Duplicate { level: *level, position: *position });
+            }
+        }
+        Ok(())
+    }
+}
+
+fn change_of<F>(changes: &mut BTreeMap<u32, LevelChange<F>>, level: u32) -> &mut LevelChange<F> {
+    changes.entry(level).or_insert_with(|| LevelChange {
+        leaving: HashSet::new(),
+        added: Vec::new(),
+        replaced: HashMap::new(),
+    })
+}
+
+/// The members that chunks are to have, by the positions of these chunks.
+type Touched<F> = BTreeMap<usize, Vec<Member<F>>>;
+
+impl<F> Level<F> {
+    fn empty(number: u32) -> Self {
+        Self {
+            number,
+            loose: Vec::new(),
+            sorted: Vec::new(),
+            fences: KeyHeads::default(),
+            prefix: Arc::default(),
+            residency: CacheResidency::NearCache,
+            left: FileStats::default(),
+            joined: FileStats::default(),
+        }
+    }
+
+    fn chunks(&self) -> impl Iterator<Item = &Arc<Chunk<F>>> {
+        self.loose.iter().chain(&self.sorted)
+    }
+
+    fn stats(&self) -> FileStats {
+        let files = self.chunks().flat_map(|chunk| &chunk.core.files);
+        files.fold(self.left, |sum, file| sum.merged(&file.stats())).since(&self.joined)
+    }
+
+    /// The position of the sorted chunk in which a file of this smallest key is: the last that does not begin above it.
+    #[inline]
+    pub(super) fn chunk_of(&self, key: &[u8]) -> usize {
+        let begins_before = |position: usize| {
+            let smallest = self.sorted.get(position).and_then(|chunk| chunk.core.smallest_key());
+            smallest.is_some_and(|smallest| smallest <= key)
+        };
+        self.fences.partition_point(key, begins_before).saturating_sub(1)
+    }
+
+    /// The positions of a file's chunk, among the loose ones or the sorted ones.
+    fn find_chunk(&self, file: &Arc<F>) -> Option<(bool, usize)>
+    where
+        F: AsRef<FileFilters>,
+    {
+        let has_it = |chunk: &Arc<Chunk<F>>| chunk.files.iter().any(|other| Arc::ptr_eq(other, file));
+        // In the order of keys it is where its key says.
+        if let FileBounds::Keys(span) = &file.as_ref().as_ref().state().metadata().bounds {
+            let likely = self.chunk_of(&span.smallest);
+            if self.sorted.get(likely).is_some_and(has_it) {
+                return Some((true, likely));
+            }
+        }
+        Some((false, self.loose.iter().position(has_it)?))
+    }
+
+    /// The level after a change.
+    fn edited(
+        &self,
+        change: LevelChange<F>,
+        reader: &Arc<Reader>,
+        leaving: &[(usize, u32, Arc<F>)],
+    ) -> Result<Self, ViewError>
+    where
+        F: AsRef<FileFilters>,
+    {
+        let (mut loose, mut sorted) = (Touched::new(), Touched::new());
+        for (_, _, file) in leaving.iter().filter(|(_, level, _)| *level == self.number) {
+            match self.find_chunk(file) {
+                Some((true, position)) => drop(touch(&self.sorted, position, &mut sorted)),
+                Some((false, position)) => drop(touch(&self.loose, position, &mut loose)),
+                None => {}
+            }
+        }
+        let (mut left, mut joined) = (self.left, self.joined);
+        for members in loose.values_mut().chain(sorted.values_mut()) {
+            members.retain(|member| {
+                let stays = !change.leaving.contains(&Arc::as_ptr(&member.file));
+                if !stays {
+                    left = left.merged(&member.state.stats());
+                }
+                stays
+            });
+            // In one pass: what takes a place may be what leaves another one.
+            for member in members {
+                if let Some(by) = change.replaced.get(&Arc::as_ptr(&member.file)) {
+                    left = left.merged(&member.state.stats());
+                    joined = joined.merged(&by.state.stats());
+                    *member = by.clone();
+                }
+            }
+        }
+        let coming = change.added.iter().chain(change.replaced.values());
+        let spans = coming.filter_map(|member| member.state.metadata().bounds.keys());
+        let before = Some(&self.prefix).filter(|_| self.chunks().next().is_some());
+        let prefix = prefix_of(before, spans);
+        for member in change.added {
+            joined = joined.merged(&member.state.stats());
+            match member.state.metadata().bounds.keys() {
+                Some(span) if self.number != OVERLAPPING && !member.state.has_range_tombstones() => {
+                    touch(&self.sorted, self.chunk_of(&span.smallest), &mut sorted).push(member);
+                }
+                _ => touch(&self.loose, 0, &mut loose).insert(0, member),
+            }
+        }
+        for members in sorted.values_mut() {
+            members.sort_by(|one, other| smallest_key(one).cmp(smallest_key(other)));
+        }
+        let loose = self.recut(&self.loose, loose, &prefix, Some(reader))?;
+        let sorted = self.recut(&self.sorted, sorted, &prefix, None)?;
+        let fences = KeyHeads::new(sorted.iter().map(|chunk| chunk.core.smallest_key()));
+        let residency = residency_of(loose.iter().filter_map(|chunk| chunk.core.group.as_ref()));
+        Ok(Self { number: self.number, loose, sorted, fences, prefix, residency, left, joined })
+    }
+
+    /// All chunks, of which those that were touched are cut again. Touched neighbours are cut together, and with a
+    /// further neighbour if they are few.
+    fn recut(
+        &self,
+        old: &[Arc<Chunk<F>>],
+        mut touched: Touched<F>,
+        prefix: &Arc<SharedPrefix>,
+        reader: Option<&Arc<Reader>>,
+    ) -> Result<Vec<Arc<Chunk<F>>>, ViewError> {
+        let (mut chunks, mut run) = (Vec::with_capacity(old.len() + 1), Vec::new());
+        for (position, chunk) in old.iter().enumerate() {
+            match touched.remove(&position) {
+                Some(members) => run.extend(members),
+                None if (1..MIN_FILES).contains(&run.len()) => run.extend(chunk.members()),
+                None => {
+                    self.cut_into(&mut chunks, &mut run, chunk.members().next(), (prefix, reader))?;
+                    chunks.push(chunk.clone());
+                }
+            }
+        }
+        // The first chunk of a level.
+        run.extend(touched.into_values().flatten());
+        self.cut_into(&mut chunks, &mut run, None, (prefix, reader))?;
+        Ok(chunks)
+    }
+
+    /// Appends the members of `run` to `chunks`; `next` follows them.
+    fn cut_into(
+        &self,
+        chunks: &mut Vec<Arc<Chunk<F>>>,
+        run: &mut Vec<Member<F>>,
+        next: Option<Member<F>>,
+        (prefix, reader): (&Arc<SharedPrefix>, Option<&Arc<Reader>>),
+    ) -> Result<(), ViewError> {
+        if run.is_empty() {
+            return Ok(());
+        }
+        if run.len() < MIN_FILES
+            && let Some(before) = chunks.pop()
+        {
+            run.splice(0..0, before.members());
+        }
+        if reader.is_none() {
+            let before = chunks.last().and_then(|chunk| chunk.members().next_back());
+            let around = before.iter().chain(run.iter()).chain(&next);
+            self.check_order(around)?;
+        }
+        chunks.extend(Chunk::cut(run, prefix, reader));
+        run.clear();
+        Ok(())
+    }
+
+    /// An error if neighbours overlap. A file may not begin where the one before it ends: the key could be in both.
+    fn check_order<'a>(&self, members: impl Iterator<Item = &'a Member<F>>) -> Result<(), ViewError>
+    where
+        F: 'a,
+    {
+        let mut largest: Option<&[u8]> = None;
+        for span in members.filter_map(|member| member.state.metadata().bounds.keys()) {
+            if let Some(largest) = largest.filter(|largest| *largest >= &*span.smallest) {
+                let (largest, smallest) = (largest.to_vec(), span.smallest.to_vec());
+                return Err(ViewError::Overlap { level: self.number, largest, smallest });
+            }
+            largest = Some(&span.largest);
+        }
+        Ok(())
+    }
+}
+
+/// The members of the chunk at `position`, to be changed.
+fn touch<'a, F>(chunks: &[Arc<Chunk<F>>], position: usize, touched: &'a mut Touched<F>) -> &'a mut Vec<Member<F>> {
+    let members = || chunks.get(position).map(|chunk| chunk.members().collect()).unwrap_or_default();
+    touched.entry(position).or_insert_with(members)
+}
+
+fn smallest_key<F>(member: &Member<F>) -> &[u8] {
+    member.state.metadata().bounds.keys().map_or(&[], |span| &span.smallest)
+}
+
+impl<F> Clone for FilterView<F> {
+    fn clone(&self) -> Self {
+        Self { config: self.config.clone(), levels: self.levels.clone() }
+    }
+}
+
+impl<F> fmt::Debug for FilterView<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let files =
+            |level: &Arc<Level<F>>| (level.number, level.chunks().map(|chunk| chunk.files.len()).sum::<usize>());
+        f.debug_struct("FilterView").field("files", &self.levels.iter().map(files).collect::<BTreeMap<_, _>>()).finish()
+    }
+}
