@@ -2,20 +2,18 @@
 
 use std::io::Write;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use super::block::{BlockBuilder, MAX_BLOCK_BYTES, MAX_KEY_BYTES, MAX_VALUE_BYTES};
-use super::filter_builder::{FilterBytes, TableFilterBuilder};
 use super::format::{
-    BLOCK_TRAILER_BYTES, BlockHandle, BlockHandles, FILTER_ALIGNMENT, FOOTER_BYTES, FilterHandle, Footer,
-    bound_checksum, most_contents_bytes,
+    BLOCK_TRAILER_BYTES, BlockHandle, BlockHandles, FILTER_ALIGNMENT, FOOTER_BYTES, Footer, bound_checksum,
+    most_contents_bytes,
 };
 use super::io::io_error;
-use super::{RangeFilterProperties, TableError, TableId, TableOptions, TablePart, TableProperties, WriterSettings};
-use crate::hash::MAX_EXTRACTORS;
-use crate::policy::{BuildReport, BuiltFilter};
-use crate::range::{RangeBuilder, RangePolicy};
-use crate::store::KeyPartNames;
+use super::{TableError, TableId, TableOptions, TablePart, TableProperties};
+use crate::block::FileId;
+use crate::hash::{KeyParts, MAX_EXTRACTORS};
+use crate::policy::BuildReport;
+use crate::store::{FileFilterBuilder, FilterPart, FilterStore};
 
 /// As in data blocks. An open table decodes its index whole, so restart points only cost bytes here.
 const INDEX_RESTART_INTERVAL: u32 = 16;
@@ -43,11 +41,11 @@ pub struct TableSummary {
     pub data_bytes: u64,
     /// Bytes of the index block, checksum included.
     pub index_bytes: u64,
-    /// Bytes of the filter, with its top index if it has partitions, checksum included; 0 without one.
+    /// Bytes of the filter, with its top index if it has partitions; 0 without one.
     pub filter_bytes: u64,
     /// How the filter was built; `None` without a policy, or when the policy declined.
     pub filter: Option<BuildReport>,
-    /// Bytes of the range filter, checksum included; 0 without one.
+    /// Bytes of the range filter; 0 without one.
     pub range_filter_bytes: u64,
     /// How the range filter was built, or why it was not; `None` without a
     /// [policy](TableOptions::with_range_filter).
@@ -88,10 +86,8 @@ pub struct TableBuilder<W> {
     sink: Sink<W>,
     pub(super) data: BlockBuilder,
     index: BlockBuilder,
-    filter: Option<TableFilterBuilder>,
-    /// Boxed, because most tables have none.
-    pub(super) range_filter: Option<Box<RangeBuilder>>,
-    range_extractor: Option<String>,
+    filters: FileFilterBuilder,
+    first_key_bytes: u64,
     pub(super) properties: TableProperties,
     is_poisoned: bool,
 }
@@ -104,19 +100,18 @@ impl<W: Write> TableBuilder<W> {
     /// [`TableError::ExtractorName`] when the name of an extractor is not 1 to 255 bytes;
     /// [`TableError::TooManyExtractors`] for more than 63 of those of the filter for lookups.
     pub fn new(sink: W, options: &TableOptions) -> Result<Self, TableError> {
-        let key_parts = KeyPartNames::of(&options.context.key_parts);
-        check_names(&key_parts)?;
-        let range_extractor = options.range_policy.as_ref().and_then(RangePolicy::extractor);
-        let range_extractor = range_extractor.map(|extractor| extractor.name().to_owned());
-        range_extractor.iter().try_for_each(|name| check_name(name))?;
+        check_names(&options.context.key_parts)?;
+        options.store.range_extractor().map_or(Ok(()), |extractor| check_name(extractor.name()))?;
         let table_id = options.table_id.unwrap_or_else(TableId::random);
+        let context = options.context.clone().with_file_id(FileId::from(*table_id.as_bytes()));
+        let store = options.store.clone().with_hasher(&context.hasher).with_key_parts(context.key_parts.clone());
+        let (_, no_filters) = FilterStore::default().without_filters().builder(&context).finish().seal();
         Ok(Self {
             sink: Sink { writer: sink, position: 0, table_id },
             data: BlockBuilder::new(options.restart_interval),
             index: BlockBuilder::new(INDEX_RESTART_INTERVAL),
-            filter: TableFilterBuilder::new(options),
-            range_filter: options.range_policy.as_ref().map(|policy| Box::new(policy.builder(&options.context))),
-            range_extractor,
+            filters: store.builder(&context),
+            first_key_bytes: 0,
             properties: TableProperties {
                 entries: 0,
                 tombstones: 0,
@@ -124,17 +119,12 @@ impl<W: Write> TableBuilder<W> {
                 raw_value_bytes: 0,
                 data_blocks: 0,
                 data_bytes: 0,
-                smallest_key: None,
-                largest_key: None,
-                level: options.context.level,
-                range_filter: None,
-                writer: Arc::new(WriterSettings {
-                    block_bytes: options.block_bytes.into(),
-                    restart_interval: options.restart_interval.into(),
-                    hash: options.context.hasher.identity(),
-                    key_parts,
-                    filter_policy: options.policy.as_ref().map(|policy| policy.name().to_owned()),
-                }),
+                block_bytes: options.block_bytes.into(),
+                restart_interval: options.restart_interval.into(),
+                level: context.level,
+                filter_policy: options.policy_name.clone(),
+                range_filter_missing: None,
+                filters: no_filters,
             },
             is_poisoned: false,
         })
@@ -174,14 +164,11 @@ impl<W: Write> TableBuilder<W> {
     pub fn estimated_bytes(&self) -> u64 {
         let trailer = BLOCK_TRAILER_BYTES as u64;
         let open_block = if self.data.is_empty() { 0 } else { self.data.bytes() + trailer + 32 };
-        let beside_filter = FILTER_ALIGNMENT as u64 / 2 + trailer;
+        let filters = self.filters.estimated_bytes().saturating_add(FILTER_ALIGNMENT as u64 / 2);
+        let properties = FIXED_BLOCKS_ESTIMATE + self.first_key_bytes + self.data.last_key().len() as u64;
+        let others = self.sink.position + open_block + properties + self.index.bytes();
         // Saturating: an engine's own filter builder may claim anything.
-        let filter = self.filter.as_ref().map_or(0, |filter| filter.estimated_bytes().saturating_add(beside_filter));
-        let range_filter = self.range_filter.as_ref().map_or(0, |filter| filter.estimated_bytes() + beside_filter);
-        let smallest = self.properties.smallest_key.as_ref().map_or(0, |key| key.len()) as u64;
-        let properties = FIXED_BLOCKS_ESTIMATE + smallest + self.data.last_key().len() as u64;
-        let others = self.sink.position + open_block + range_filter + properties + self.index.bytes();
-        filter.saturating_add(others + FOOTER_BYTES as u64)
+        filters.saturating_add(others + FOOTER_BYTES as u64)
     }
 
     /// Writes what is left and flushes the sink.
@@ -194,21 +181,26 @@ impl<W: Write> TableBuilder<W> {
     pub fn finish(mut self) -> Result<(W, TableSummary), TableError> {
         self.check_sound()?;
         self.write_data_block()?;
-        let last_key = self.data.last_key();
-        self.properties.largest_key = (self.properties.entries > 0).then(|| Box::from(last_key));
-        let (filter, report) = self.filter.take().map_or((None, None), TableFilterBuilder::finish);
-        let unstable_extractors = self.leave_out_unstable_extractors(report.as_ref());
-        let filter = filter.map(|filter| self.sink.write_filter(&filter)).transpose()?;
-        let filter_end = self.sink.position;
-        let range_report = self.write_range_filter()?;
-        let range_handle = self.properties.range_handle();
+        let built = self.filters.finish();
+        let (filter, range_filter) = (built.points.clone(), built.ranges.clone());
+        let (bytes, metadata) = built.seal();
+        let sizes = [false, true].map(|is_range| {
+            let sections = metadata.sections().iter();
+            sections
+                .filter(|section| (section.part == FilterPart::Ranges) == is_range)
+                .map(|section| section.bytes)
+                .sum()
+        });
+        let missing = range_filter.as_ref().filter(|report| report.used.is_none());
+        self.properties.range_filter_missing = missing.map(|report| report.reason.to_string());
+        self.properties.filters = metadata;
+        if !bytes.is_empty() {
+            self.sink.align()?;
+            self.sink.write(&bytes)?;
+        }
         let properties = self.sink.write_block(TablePart::Properties, &mut self.properties.encode())?;
         let index = self.sink.write_block(TablePart::Index, &mut self.index)?;
-        // A range filter alone is named like a filter, so that readers without range filters find one of an unknown
-        // kind.
-        let named_filter = filter.or(range_handle.map(FilterHandle::Whole));
-        let metaindex = BlockHandles { filter: named_filter, properties, index }.encode();
-        self.write_footer(metaindex)?;
+        self.sink.write_footer(BlockHandles { properties, index }.encode())?;
         let summary = TableSummary {
             path: None,
             table_id: self.sink.table_id,
@@ -218,39 +210,13 @@ impl<W: Write> TableBuilder<W> {
             data_blocks: self.properties.data_blocks,
             data_bytes: self.properties.data_bytes,
             index_bytes: index.bytes(),
-            filter_bytes: filter.map_or(0, |filter| filter_end - filter.start(self.properties.data_bytes)),
-            filter: report,
-            range_filter_bytes: range_handle.map_or(0, |range| range.bytes()),
-            range_filter: range_report,
-            unstable_extractors,
+            filter_bytes: sizes[0],
+            range_filter_bytes: sizes[1],
+            unstable_extractors: filter.as_ref().map_or_else(Vec::new, |report| report.unstable_extractors.clone()),
+            filter,
+            range_filter,
         };
         Ok((self.sink.writer, summary))
-    }
-
-    /// Writes the range filter, if the table is to have one, and enters it in the properties.
-    fn write_range_filter(&mut self) -> Result<Option<BuildReport>, TableError> {
-        let Some(builder) = self.range_filter.take() else { return Ok(None) };
-        let BuiltFilter { block, report, .. } = builder.finish();
-        let missing_because = block.is_none().then(|| report.reason.to_string());
-        let handle = match block {
-            None => None,
-            Some(block) => {
-                self.sink.align()?;
-                Some(self.sink.write_contents(&block)?)
-            }
-        };
-        let extractor = self.range_extractor.take();
-        self.properties.range_filter = Some(Box::new(RangeFilterProperties { handle, extractor, missing_because }));
-        Ok(Some(report))
-    }
-
-    /// A part that a prefix has and its keys do not have would make scans skip the table. Point lookups would be right,
-    /// but nobody knows what else such an extractor does.
-    fn leave_out_unstable_extractors(&mut self, report: Option<&BuildReport>) -> Vec<String> {
-        let unstable = report.map(|report| report.unstable_extractors.clone()).unwrap_or_default();
-        let parts = &mut Arc::make_mut(&mut self.properties.writer).key_parts;
-        parts.extractors.retain(|name| !unstable.contains(name));
-        unstable
     }
 
     fn add_entry(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<(), TableError> {
@@ -265,17 +231,14 @@ impl<W: Write> TableBuilder<W> {
 
     /// Adds an entry that may come next.
     fn add_in_order(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<(), TableError> {
-        if !self.data.is_empty() && self.data.bytes_with(key, value) > self.properties.writer.block_bytes {
+        if !self.data.is_empty() && self.data.bytes_with(key, value) > self.properties.block_bytes {
             self.write_data_block()?;
         }
         self.data.add(key, value);
-        if let Some(filter) = &mut self.filter {
-            filter.add_key(key);
+        self.filters.add_key(key);
+        if self.properties.entries == 0 {
+            self.first_key_bytes = key.len() as u64;
         }
-        if let Some(range_filter) = &mut self.range_filter {
-            range_filter.add_key(key);
-        }
-        self.properties.smallest_key.get_or_insert_with(|| Box::from(key));
         self.properties.count(key, value);
         Ok(())
     }
@@ -317,20 +280,14 @@ impl<W: Write> TableBuilder<W> {
         self.data.reset();
         Ok(())
     }
-
-    fn write_footer(&mut self, mut metaindex: BlockBuilder) -> Result<(), TableError> {
-        let handle = self.sink.write_block(TablePart::Metaindex, &mut metaindex)?;
-        self.sink.write(&Footer { metaindex: handle, table_id: self.sink.table_id }.encode())?;
-        self.sink.writer.flush().map_err(io_error("flushing", None))
-    }
 }
 
-fn check_names(parts: &KeyPartNames) -> Result<(), TableError> {
-    let got = parts.extractors.len();
+fn check_names(parts: &KeyParts) -> Result<(), TableError> {
+    let got = parts.extractors().len();
     if got > MAX_EXTRACTORS {
         return Err(TableError::TooManyExtractors { max: MAX_EXTRACTORS, got });
     }
-    parts.extractors.iter().try_for_each(|name| check_name(name))
+    parts.extractors().try_for_each(|extractor| check_name(extractor.name()))
 }
 
 fn check_name(extractor: &str) -> Result<(), TableError> {
@@ -374,23 +331,10 @@ impl<W: Write> Sink<W> {
         self.write(zeros.get(..usize::try_from(missing).unwrap_or(0)).unwrap_or_default())
     }
 
-    fn write_filter(&mut self, filter: &FilterBytes) -> Result<FilterHandle, TableError> {
-        self.align()?;
-        match filter {
-            FilterBytes::Whole(block) => self.write_contents(block).map(FilterHandle::Whole),
-            FilterBytes::Partitioned { partitions, index } => {
-                self.write(partitions)?;
-                self.write_contents(index).map(FilterHandle::Partitioned)
-            }
-        }
-    }
-
-    /// Writes the contents of a block, and their checksum.
-    fn write_contents(&mut self, contents: &[u8]) -> Result<BlockHandle, TableError> {
-        let handle = self.handle_here(contents);
-        self.write(contents)?;
-        self.write(&handle.checksum.to_le_bytes())?;
-        Ok(handle)
+    fn write_footer(&mut self, mut metaindex: BlockBuilder) -> Result<(), TableError> {
+        let handle = self.write_block(TablePart::Metaindex, &mut metaindex)?;
+        self.write(&Footer { metaindex: handle, table_id: self.table_id }.encode())?;
+        self.writer.flush().map_err(io_error("flushing", None))
     }
 
     /// The handle of contents that are written next.

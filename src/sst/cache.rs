@@ -9,7 +9,7 @@ use std::sync::Arc;
 use quick_cache::Weighter;
 use quick_cache::sync::{Cache, DefaultLifecycle};
 
-use super::heads::HeadedBlock;
+use super::headed::HeadedBlock;
 
 /// Which data block: of which open table, and where.
 ///

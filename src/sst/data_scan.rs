@@ -95,10 +95,10 @@ impl<'a> DataScan<'a> {
     fn block_at(&mut self, start: u64) -> Result<Option<(Block, BlockHandle)>, TableError> {
         self.fill_window(start)?;
         let properties = self.table.properties();
-        let interval = properties.writer.restart_interval.max(1);
+        let interval = properties.restart_interval.max(1);
         let (mut entries, mut key_bytes, mut at) = (0, 0, start);
         // A writer ends a block at or behind this size.
-        while at - start <= properties.writer.block_bytes {
+        while at - start <= properties.block_bytes {
             self.steps_left = self.steps_left.saturating_sub(1);
             let Some(entry) = self.entry_at(at)? else { return Ok(None) };
             let is_whole = entries % interval == 0;
@@ -162,7 +162,7 @@ impl<'a> DataScan<'a> {
         let Ok(first) = block.first_key() else { return false };
         let is_behind = match &self.last_key {
             Some(last) => first > last.as_slice(),
-            None => properties.smallest_key.as_deref().is_some_and(|smallest| first >= smallest),
+            None => properties.smallest_key().is_some_and(|smallest| first >= smallest),
         };
         let mut cursor = BlockCursor::new(block);
         let is_walked = loop {
@@ -172,8 +172,7 @@ impl<'a> DataScan<'a> {
             }
         };
         let last = cursor.key();
-        let is_next =
-            is_behind && is_walked && properties.largest_key.as_deref().is_some_and(|largest| last <= largest);
+        let is_next = is_behind && is_walked && properties.largest_key().is_some_and(|largest| last <= largest);
         if is_next {
             self.last_key = Some(last.to_vec());
         }

@@ -5,9 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::error::BlockError;
-use crate::hash::HashId;
-use crate::sidecar::SidecarError;
+use crate::store::FilterProblem;
 
 /// A part of a table file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -185,24 +183,19 @@ pub enum TableError {
         /// What is.
         got: String,
     },
-    /// The filter block is not used. Reads go on without it; `verify` reports it.
+    /// A filter is not used. Reads go on without it; `verify` reports it.
     Filter {
-        /// The filter block.
+        /// The filter.
         at: TableLocation,
         /// What is wrong with it.
-        source: BlockError,
+        source: FilterProblem,
     },
     /// The sidecar beside the table is not used: the table's own filter is. `verify` reports it.
     Sidecar {
         /// The sidecar.
         path: PathBuf,
         /// What is wrong with it.
-        source: SidecarError,
-    },
-    /// A table of a set that was opened for another hash or other extractors than the newest.
-    MixedReaders {
-        /// The table's position in the set.
-        position: usize,
+        source: FilterProblem,
     },
     /// The filter lacks a key that the table holds.
     FalseNegative {
@@ -222,23 +215,7 @@ impl TableError {
     /// other parts of keys: a mistake in the reader's options, not damage.
     #[must_use]
     pub fn is_foreign_filter(&self) -> bool {
-        match self.filter_reason() {
-            Some(
-                BlockError::HashMismatch { .. }
-                | BlockError::ExtractorMismatch { .. }
-                | BlockError::RangeExtractor { .. },
-            ) => true,
-            Some(BlockError::KnownKeyAbsent { hash }) => hash.id != HashId::Xxh3,
-            _ => false,
-        }
-    }
-
-    /// Why a filter is not used, of the table or of its sidecar.
-    pub(crate) fn filter_reason(&self) -> Option<&BlockError> {
-        match self {
-            Self::Filter { source, .. } | Self::Sidecar { source: SidecarError::Filter(source), .. } => Some(source),
-            _ => None,
-        }
+        matches!(self, Self::Filter { source, .. } | Self::Sidecar { source, .. } if source.is_foreign())
     }
 
     /// Names the file that a failed write was for.
@@ -290,11 +267,6 @@ impl fmt::Display for TableError {
             Self::Corrupt { at, expected, got } => write!(f, "corrupt: {at}: expected {expected}, got {got}"),
             Self::Filter { at, source } => write!(f, "{at} is not used: {source}"),
             Self::Sidecar { path, source } => write!(f, "{} is not used: {source}", path.display()),
-            Self::MixedReaders { position } => write!(
-                f,
-                "tables of a set: expected the hasher and extractors of the newest, got others at position {position}; \
-                 open all of them with the same options"
-            ),
             Self::FalseNegative { at, key } => {
                 write!(f, "{at}: expected it to contain every key of the table, got \"absent\" for {}", shown(key))
             }

@@ -18,10 +18,14 @@
 
 use core::fmt;
 
+use super::TableProperties;
 use super::block::{Block, BlockBuilder, BlockCursor, MAX_BLOCK_BYTES, MAX_KEY_BYTES, MAX_VALUE_BYTES};
 use super::error::{TableError, TableLocation, TablePart, shown};
+use super::io::TableFile;
 use crate::codec::{checksum, checksum_append, put_u32, put_u64, put_varint, take_varint};
 use crate::ids::unique_id;
+use crate::sidecar::TableIdentity;
+use crate::store::FilterPart;
 
 /// 16 bytes that tell one table of a store from every other.
 ///
@@ -97,17 +101,15 @@ pub(crate) fn bind(seen: u32, table_id: &TableId, offset: u64) -> u32 {
 /// The most bytes that the contents of this part can have, whatever a handle says.
 pub(crate) fn most_contents_bytes(part: TablePart) -> u64 {
     match part {
-        // Three short names, each with a handle, take at most 100.
+        // Two short names, each with a handle, take at most 70.
         TablePart::Metaindex => 4 << 10,
-        // Two of them are keys, and all others together take less than the rest.
-        TablePart::Properties => 2 * MAX_KEY_BYTES + (64 << 10),
+        // Most of them are keys: the smallest, the largest, and one for each extractor that has neither.
+        TablePart::Properties => 66 * MAX_KEY_BYTES,
         // Those of a block's one entry, if the entry is longer than any `block_bytes`.
         TablePart::Data => MAX_KEY_BYTES + MAX_VALUE_BYTES + 64,
         TablePart::Index => MAX_BLOCK_BYTES,
-        // A top index has 32 bits for its length; behind it is the end of a container.
-        TablePart::FilterIndex => MAX_BLOCK_BYTES + 64,
-        // A filter is as large as its kind makes it, and engines may add kinds.
-        _ => u64::MAX,
+        // Not blocks.
+        _ => 0,
     }
 }
 
@@ -150,38 +152,6 @@ impl BlockHandle {
         let (offset, bytes) = take_varint(bytes)?;
         let (contents_bytes, checksum) = take_varint(bytes)?;
         Some(Self { offset, contents_bytes, checksum: u32::from_le_bytes(checksum.try_into().ok()?) })
-    }
-}
-
-/// Where the filter is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FilterHandle {
-    /// It is this block.
-    Whole(BlockHandle),
-    /// It is partitions, and this block behind them: their top index and the end of the container.
-    Partitioned(BlockHandle),
-}
-
-impl FilterHandle {
-    pub(crate) const fn block(self) -> BlockHandle {
-        match self {
-            Self::Whole(block) | Self::Partitioned(block) => block,
-        }
-    }
-
-    pub(crate) const fn part(self) -> TablePart {
-        match self {
-            Self::Whole(_) => TablePart::Filter,
-            Self::Partitioned(_) => TablePart::FilterIndex,
-        }
-    }
-
-    /// The first byte of the filter, which begins behind data of `data_bytes`, aligned.
-    pub(crate) fn start(self, data_bytes: u64) -> u64 {
-        match self {
-            Self::Whole(block) => block.offset,
-            Self::Partitioned(block) => aligned(data_bytes).unwrap_or(block.offset).min(block.offset),
-        }
     }
 }
 
@@ -289,41 +259,102 @@ impl TableLayout {
         self.regions.iter().find(|region| region.part == part)
     }
 
-    pub(crate) fn new(
-        handles: &BlockHandles,
-        range_filter: Option<BlockHandle>,
-        footer: &Footer,
-        data_bytes: u64,
-    ) -> Self {
-        let region = |part, offset, bytes| LayoutRegion { part, offset, bytes };
-        let block = |part, handle: BlockHandle| region(part, handle.offset, handle.bytes());
-        let padding = |start, end: u64| region(TablePart::Padding, start, end.saturating_sub(start));
-        let mut regions = vec![region(TablePart::Data, 0, data_bytes)];
-        regions.extend(handles.filter.map(|filter| padding(data_bytes, filter.start(data_bytes))));
-        if let Some(filter @ FilterHandle::Partitioned(index)) = handles.filter {
-            let start = filter.start(data_bytes);
-            regions.push(region(TablePart::Filter, start, index.offset - start));
+    pub(super) fn new(handles: &BlockHandles, footer: &Footer, properties: &TableProperties) -> Self {
+        let mut layout = Self { regions: Vec::new() };
+        layout.push(TablePart::Data, 0, properties.data_bytes);
+        let start = aligned(properties.data_bytes).unwrap_or(properties.data_bytes);
+        for section in properties.filters.sections() {
+            layout.pad_to(start.saturating_add(section.offset));
+            let (index, offset) = (u64::from(section.index_bytes), start.saturating_add(section.offset));
+            layout.push(part_of(section.part), offset, section.bytes - index);
+            layout.push(TablePart::FilterIndex, offset.saturating_add(section.bytes - index), index);
         }
-        regions.extend(handles.filter.map(|filter| block(filter.part(), filter.block())));
-        let end = regions.last().map_or(data_bytes, |last| last.offset.saturating_add(last.bytes));
-        if let Some(range_filter) = range_filter {
-            regions.push(padding(end, range_filter.offset));
-            regions.push(block(TablePart::RangeFilter, range_filter));
-        }
-        regions.push(block(TablePart::Properties, handles.properties));
-        regions.push(block(TablePart::Index, handles.index));
-        regions.push(block(TablePart::Metaindex, footer.metaindex));
-        let footer_offset = footer.metaindex.offset + footer.metaindex.bytes();
-        regions.push(region(TablePart::Footer, footer_offset, FOOTER_BYTES as u64));
-        regions.retain(|region| region.bytes > 0);
-        Self { regions }
+        layout.pad_to(handles.properties.offset);
+        layout.push_block(TablePart::Properties, handles.properties);
+        layout.push_block(TablePart::Index, handles.index);
+        layout.push_block(TablePart::Metaindex, footer.metaindex);
+        layout.push(TablePart::Footer, footer.metaindex.offset + footer.metaindex.bytes(), FOOTER_BYTES as u64);
+        layout
     }
+
+    fn push(&mut self, part: TablePart, offset: u64, bytes: u64) {
+        if bytes > 0 {
+            self.regions.push(LayoutRegion { part, offset, bytes });
+        }
+    }
+
+    fn push_block(&mut self, part: TablePart, handle: BlockHandle) {
+        self.push(part, handle.offset, handle.bytes());
+    }
+
+    fn pad_to(&mut self, offset: u64) {
+        let end = self.regions.last().map_or(0, |last| last.offset.saturating_add(last.bytes));
+        self.push(TablePart::Padding, end, offset.saturating_sub(end));
+    }
+}
+
+/// The part of a table that a section of its filters is.
+pub(super) const fn part_of(section: FilterPart) -> TablePart {
+    match section {
+        FilterPart::Ranges => TablePart::RangeFilter,
+        FilterPart::Points | FilterPart::PartitionedPoints => TablePart::Filter,
+    }
+}
+
+/// What opening a table reads besides the filters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct TableParts {
+    pub(super) footer: Footer,
+    pub(super) handles: BlockHandles,
+    pub(super) properties: TableProperties,
+}
+
+impl TableParts {
+    pub(super) fn read(file: &TableFile) -> Result<Self, TableError> {
+        let footer = read_footer(file)?;
+        let block = |part, handle| file.read_block(part, handle, &footer.table_id);
+        let handles = BlockHandles::decode(&block(TablePart::Metaindex, footer.metaindex)?, footer.metaindex)?;
+        let block = block(TablePart::Properties, handles.properties)?;
+        let properties = TableProperties::decode(&block)?;
+        let end = handles.properties.offset;
+        // Filters that are not where they should be are no error: reads do without them.
+        let is_placed = match properties.filters.sections() {
+            [] => properties.data_bytes == end,
+            _ => properties.data_bytes <= end,
+        };
+        if !is_placed {
+            let got = format_args!("{} data bytes", properties.data_bytes);
+            return Err(block.corrupt("data right up to the filters or the properties", got));
+        }
+        Ok(Self { footer, handles, properties })
+    }
+
+    /// What identifies the table to its sidecar.
+    pub(super) fn identity(&self) -> TableIdentity {
+        let Footer { metaindex, table_id } = self.footer;
+        let bytes = metaindex.offset + metaindex.bytes() + FOOTER_BYTES as u64;
+        TableIdentity::new(*table_id.as_bytes(), bytes, self.footer.checksum())
+    }
+
+    /// The first byte of the filters.
+    pub(super) fn filters_at(&self) -> u64 {
+        aligned(self.properties.data_bytes).unwrap_or(u64::MAX)
+    }
+}
+
+fn read_footer(file: &TableFile) -> Result<Footer, TableError> {
+    let Some(offset) = file.length.checked_sub(FOOTER_BYTES as u64) else {
+        let at = file.location(TablePart::Footer, 0);
+        return Err(TableError::Truncated { at, expected: FOOTER_BYTES as u64, got: file.length });
+    };
+    let mut bytes = [0; FOOTER_BYTES];
+    file.read_into(&mut bytes, offset)?;
+    Footer::decode(&bytes, file.length, &file.location(TablePart::Footer, offset))
 }
 
 /// What the metaindex says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BlockHandles {
-    pub(crate) filter: Option<FilterHandle>,
     pub(crate) properties: BlockHandle,
     pub(crate) index: BlockHandle,
 }
@@ -331,41 +362,32 @@ pub(crate) struct BlockHandles {
 impl BlockHandles {
     pub(crate) fn encode(&self) -> BlockBuilder {
         let mut block = BlockBuilder::new(1);
-        let filter = self.filter.map(|filter| (filter.part(), filter.block()));
-        let others = [(TablePart::Index, self.index), (TablePart::Properties, self.properties)];
-        for (part, handle) in filter.into_iter().chain(others) {
+        for (part, handle) in [(TablePart::Index, self.index), (TablePart::Properties, self.properties)] {
             block.add(part.name().as_bytes(), Some(&handle.encode()));
         }
         block
     }
 
-    /// Reads a metaindex block. Properties, index and metaindex must lie end to end before the footer;
-    /// a misplaced filter is no error here, because reads do without it.
+    /// Reads a metaindex block. Properties, index and metaindex must lie end to end before the footer.
     pub(crate) fn decode(block: &Block, metaindex: BlockHandle) -> Result<Self, TableError> {
-        let (mut filter, mut filter_index, mut properties, mut index) = (None, None, None, None);
+        let (mut properties, mut index) = (None, None);
         let mut cursor = BlockCursor::new(block);
         while cursor.advance()? {
             let slot = match cursor.key() {
-                b"filter" => &mut filter,
-                b"filter-index" => &mut filter_index,
                 b"index" => &mut index,
                 b"properties" => &mut properties,
-                other => return Err(block.corrupt("filter, filter-index, index or properties", shown(other))),
+                other => return Err(block.corrupt("index or properties", shown(other))),
             };
             let handle = cursor.value().and_then(BlockHandle::decode);
             *slot = Some(handle.ok_or_else(|| block.corrupt("a handle", shown(cursor.value().unwrap_or_default())))?);
         }
-        let filter = match (filter, filter_index) {
-            (Some(_), Some(_)) => return Err(block.corrupt("a filter or a filter-index", "both")),
-            (filter, filter_index) => filter.map(FilterHandle::Whole).or(filter_index.map(FilterHandle::Partitioned)),
-        };
         let properties = properties.ok_or_else(|| block.corrupt("properties", "none"))?;
         let index = index.ok_or_else(|| block.corrupt("index", "none"))?;
         if properties.end() != Some(index.offset) || index.end() != Some(metaindex.offset) {
             let expected = format!("properties and index end to end before offset {}", metaindex.offset);
             return Err(block.corrupt(expected, format_args!("{properties:?}, {index:?}")));
         }
-        Ok(Self { filter, properties, index })
+        Ok(Self { properties, index })
     }
 }
 

@@ -21,7 +21,7 @@ use super::block::Block;
 use super::format::{BLOCK_TRAILER_BYTES, BlockHandle, bind, bound_checksum, compare_checksums, most_contents_bytes};
 use super::stats::ReadCounters;
 use super::{TableError, TableId, TableLocation, TablePart};
-use crate::codec::{AlignedBuffer, checksum, checksum_append};
+use crate::codec::{AlignedBuffer, checksum_append};
 
 /// Bytes that can be read at any offset, by many threads at once.
 ///
@@ -452,7 +452,7 @@ impl TableFile {
     }
 
     /// The CRC32C of a range that lies inside the file, none of which is kept.
-    fn checksum_in_pieces(&self, range: Range<u64>) -> Result<u32, TableError> {
+    pub(crate) fn checksum_in_pieces(&self, range: Range<u64>) -> Result<u32, TableError> {
         let (mut seen, mut piece) = (0, vec![0; PIECE_BYTES]);
         for offset in range.clone().step_by(PIECE_BYTES) {
             piece.truncate(usize::try_from(range.end - offset).unwrap_or(PIECE_BYTES));
@@ -460,22 +460,6 @@ impl TableFile {
             seen = checksum_append(seen, &piece);
         }
         Ok(seen)
-    }
-
-    /// The first `bytes` of the file, which has as many, on a cache-line boundary; or the CRC32C that they have if it
-    /// is not the one expected. More than [`WHOLE_BYTES`] are allocated only once the checksum has held.
-    pub(crate) fn read_with_checksum(&self, bytes: u64, expected: u32) -> Result<Result<Bytes, u32>, TableError> {
-        if bytes > WHOLE_BYTES {
-            let got = self.checksum_in_pieces(0..bytes)?;
-            if got != expected {
-                return Ok(Err(got));
-            }
-        }
-        let buffer = AlignedBuffer::zeroed(bytes).ok_or_else(|| io::ErrorKind::OutOfMemory.into());
-        let mut buffer = buffer.map_err(io_error("reading", self.path.as_deref()))?;
-        self.read_into(buffer.as_mut_slice(), 0)?;
-        let got = checksum(buffer.as_slice());
-        Ok(if got == expected { Ok(buffer.freeze()) } else { Err(got) })
     }
 }
 

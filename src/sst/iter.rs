@@ -6,10 +6,8 @@ use core::ops::Bound;
 use bytes::Bytes;
 
 use super::block::{Block, BlockCursor};
-use super::key_bounds::{KeyBounds, is_beyond};
 use super::{Table, TableError};
-use crate::block::LookupOutcome;
-use crate::range::RangeReader;
+use crate::range::KeyRange;
 
 impl Table {
     /// All entries in key order.
@@ -24,23 +22,42 @@ impl Table {
         self.iter_in_state(State::Start(Some(Bytes::copy_from_slice(key))))
     }
 
-    /// The entries within `bounds`. What comes of it is recorded with the range filter that was probed for them.
-    pub(super) fn iter_within<'a>(
-        &'a self,
-        bounds: &KeyBounds,
-        probed: Option<&'a RangeReader<Bytes>>,
-    ) -> TableIter<'a> {
-        let walk = self.iter_in_state(State::Start(Some(bounds.start().clone())));
-        TableIter { upper: bounds.upper().clone(), probed, ..walk }
+    /// The entries whose keys are in `range`, in key order, tombstones included. If the range filter has "absent" for
+    /// it, nothing is read.
+    ///
+    /// ```
+    /// use sstfilter::sst::{ReadOptions, Table, TableBuilder, TableOptions};
+    ///
+    /// let mut builder = TableBuilder::new(Vec::new(), &TableOptions::default())?;
+    /// for key in [b"a", b"c", b"e"] {
+    ///     builder.add(key, b"")?;
+    /// }
+    /// let table = Table::open_source(bytes::Bytes::from(builder.finish()?.0), &ReadOptions::default())?;
+    /// let keys: Result<Vec<_>, _> = table.range(b"b"..=b"e").map(|entry| Ok(entry?.key)).collect();
+    /// assert_eq!(keys?, [&b"c"[..], b"e"]);
+    /// assert_eq!(table.range(b"f"..).count(), 0);
+    /// # Ok::<(), sstfilter::sst::TableError>(())
+    /// ```
+    pub fn range<'a>(&self, range: impl Into<KeyRange<'a>>) -> TableIter<'_> {
+        let range = range.into();
+        if !self.filters().may_contain_range(range) {
+            return self.iter_in_state(State::Done);
+        }
+        let start = match range.lower {
+            Bound::Included(lower) => Bytes::copy_from_slice(lower),
+            Bound::Excluded(lower) => Bytes::from([lower, b"\0"].concat()),
+            Bound::Unbounded => Bytes::new(),
+        };
+        self.iter_within(start, range.upper.map(Bytes::copy_from_slice))
     }
 
-    /// No entries.
-    pub(super) fn iter_nothing(&self) -> TableIter<'_> {
-        self.iter_in_state(State::Done)
+    /// The entries from `start` up to an end.
+    pub(super) fn iter_within(&self, start: Bytes, upper: Bound<Bytes>) -> TableIter<'_> {
+        TableIter { upper, ..self.iter_in_state(State::Start(Some(start))) }
     }
 
     fn iter_in_state(&self, state: State) -> TableIter<'_> {
-        TableIter { table: self, state, upper: Bound::Unbounded, probed: None }
+        TableIter { table: self, state, upper: Bound::Unbounded }
     }
 }
 
@@ -87,8 +104,6 @@ pub struct TableIter<'a> {
     state: State,
     /// The walk ends at the first entry beyond it.
     upper: Bound<Bytes>,
-    /// The range filter that wants to know whether there is an entry.
-    probed: Option<&'a RangeReader<Bytes>>,
 }
 
 #[derive(Debug)]
@@ -153,10 +168,12 @@ impl Iterator for TableIter<'_> {
     type Item = Result<Entry, TableError>;
 
     fn next(&mut self) -> Option<Self::Item> {
+        let is_beyond = |upper: &Bound<Bytes>, key: &Bytes| match upper {
+            Bound::Included(upper) => key > upper,
+            Bound::Excluded(upper) => key >= upper,
+            Bound::Unbounded => false,
+        };
         let step = self.step().map(|entry| entry.filter(|entry| !is_beyond(&self.upper, &entry.key)));
-        if let (Some(filter), Ok(found)) = (self.probed.take(), &step) {
-            filter.record_scan(if found.is_some() { LookupOutcome::Found } else { LookupOutcome::NotFound });
-        }
         if !matches!(step, Ok(Some(_))) {
             self.state = State::Done;
         }

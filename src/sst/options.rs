@@ -3,17 +3,14 @@
 use std::sync::Arc;
 
 use super::block::MAX_RESTART_INTERVAL;
-use super::properties::WriterSettings;
-use super::recent::Recent;
 use super::{BlockCache, FileSystem, LocalFileSystem, TableId};
 use crate::block::KindRegistry;
-use crate::budget::FilterBudget;
 use crate::error::ConfigError;
-use crate::hash::{KeyExtractor, KeyHasher, KeyParts};
+use crate::hash::{HashIdentity, KeyExtractor, KeyHasher, KeyParts};
 use crate::partition::PartitionOptions;
 use crate::policy::{BuildContext, FilterPolicy, KindPolicy};
 use crate::range::RangePolicy;
-use crate::store::reader::Reader;
+use crate::store::{FilterBudget, FilterStore};
 
 /// How a table is written. A store keeps one value for what its tables share, and sets for each table what is its own:
 /// the [context](Self::with_context) and, if the engine gives ids, the [table id](Self::with_table_id).
@@ -39,29 +36,28 @@ use crate::store::reader::Reader;
 /// ```
 #[derive(Clone, Debug)]
 pub struct TableOptions {
-    pub(crate) block_bytes: u32,
-    pub(crate) restart_interval: u32,
-    pub(crate) policy: Option<Arc<dyn FilterPolicy>>,
-    /// Those of the filter, if it is to have any.
-    pub(crate) partitions: Option<PartitionOptions>,
-    pub(crate) range_policy: Option<RangePolicy>,
-    pub(crate) table_id: Option<TableId>,
-    pub(crate) context: BuildContext,
-    pub(crate) files: Arc<dyn FileSystem>,
+    pub(super) block_bytes: u32,
+    pub(super) restart_interval: u32,
+    /// How filters are built.
+    pub(super) store: FilterStore,
+    pub(super) policy_name: Option<String>,
+    pub(super) table_id: Option<TableId>,
+    pub(super) context: BuildContext,
+    pub(super) files: Arc<dyn FileSystem>,
 }
 
 impl Default for TableOptions {
     fn default() -> Self {
+        let (store, policy) = (FilterStore::default(), Arc::new(KindPolicy::default()));
         Self {
             // One page of the usual file systems, as in LevelDB and RocksDB: what one read of a disk costs at least.
             block_bytes: 4096,
             // As in LevelDB and RocksDB: whole keys then cost a sixteenth of what prefix compression saves.
             restart_interval: 16,
-            policy: Some(Arc::new(KindPolicy::default())),
-            partitions: None,
-            range_policy: None,
+            context: store.build_context(),
+            policy_name: Some(policy.name().to_owned()),
+            store: store.with_policy(policy),
             table_id: None,
-            context: BuildContext::new(&KeyHasher::default()),
             files: Arc::new(LocalFileSystem),
         }
     }
@@ -97,7 +93,7 @@ impl TableOptions {
     /// Sets which filter the table gets.
     #[must_use]
     pub fn with_policy(self, policy: Arc<dyn FilterPolicy>) -> Self {
-        Self { policy: Some(policy), ..self }
+        Self { policy_name: Some(policy.name().to_owned()), store: self.store.with_policy(policy), ..self }
     }
 
     /// Writes the filter in partitions, for tables whose filters outgrow memory: opening reads the top index alone, and
@@ -124,13 +120,13 @@ impl TableOptions {
     /// ```
     #[must_use]
     pub fn with_partitioned_filter(self, partitions: PartitionOptions) -> Self {
-        Self { partitions: Some(partitions), ..self }
+        Self { store: self.store.with_partitions(partitions), ..self }
     }
 
     /// Writes no filter for lookups. A [range filter](Self::with_range_filter) is written all the same.
     #[must_use]
     pub fn without_filter(self) -> Self {
-        Self { policy: None, ..self }
+        Self { policy_name: None, store: self.store.without_filters(), ..self }
     }
 
     /// Writes a range filter, too, which lets scans skip the table. It stands beside the filter for lookups, has a
@@ -160,7 +156,7 @@ impl TableOptions {
     /// ```
     #[must_use]
     pub fn with_range_filter(self, policy: RangePolicy) -> Self {
-        Self { range_policy: Some(policy), ..self }
+        Self { store: self.store.with_range_filters(policy), ..self }
     }
 
     /// Sets the hasher, and what the filter's policy is told: purpose, level, expected keys (a Bloom filter is then
@@ -243,42 +239,28 @@ impl TableOptions {
 /// ```
 #[derive(Clone, Debug)]
 pub struct ReadOptions {
-    pub(crate) hasher: Option<KeyHasher>,
-    pub(crate) parts: KeyParts,
-    /// Of range filters.
-    pub(crate) range_extractor: Option<Arc<dyn KeyExtractor>>,
-    pub(crate) kinds: KindRegistry,
-    /// Another one for other parts or kinds.
-    pub(super) readers: Recent<Reader>,
-    pub(super) writers: Recent<WriterSettings>,
+    pub(super) hasher: Option<KeyHasher>,
+    /// How filters are read.
+    pub(super) store: FilterStore,
     /// Reads as if there were no filters.
-    pub(crate) ignores_filters: bool,
+    pub(super) ignores_filters: bool,
     /// Reads as if no table had a sidecar.
-    pub(crate) ignores_sidecars: bool,
+    pub(super) ignores_sidecars: bool,
     /// Refuses a filter that was built for another reader.
-    pub(crate) is_hash_strict: bool,
-    pub(crate) cache: Option<Arc<dyn BlockCache>>,
-    pub(crate) budget: Option<FilterBudget>,
-    /// What partitions are under without a budget: all that lookups have read stays.
-    pub(crate) partitions_in_memory: FilterBudget,
-    pub(crate) files: Arc<dyn FileSystem>,
+    pub(super) is_hash_strict: bool,
+    pub(super) cache: Option<Arc<dyn BlockCache>>,
+    pub(super) files: Arc<dyn FileSystem>,
 }
 
 impl Default for ReadOptions {
     fn default() -> Self {
         Self {
             hasher: None,
-            parts: KeyParts::whole_keys(),
-            range_extractor: None,
-            kinds: KindRegistry::default(),
-            readers: Recent::default(),
-            writers: Recent::default(),
+            store: FilterStore::default(),
             ignores_filters: false,
             ignores_sidecars: false,
             is_hash_strict: false,
             cache: None,
-            budget: None,
-            partitions_in_memory: FilterBudget::unlimited().without_automatic_plans(),
             files: Arc::new(LocalFileSystem),
         }
     }
@@ -289,7 +271,7 @@ impl ReadOptions {
     /// [`with_strict_hash`](Self::with_strict_hash).
     #[must_use]
     pub fn with_hasher(self, hasher: KeyHasher) -> Self {
-        Self { hasher: Some(hasher), ..self }
+        Self { store: self.store.with_hasher(&hasher), hasher: Some(hasher), ..self }
     }
 
     /// Sets the store's extractor, whose parts filters are probed for instead of whole keys. A filter without them is
@@ -305,7 +287,7 @@ impl ReadOptions {
     /// A store that changes its parts keeps the use of its earlier filters for as long as something is shared.
     #[must_use]
     pub fn with_key_parts(self, parts: KeyParts) -> Self {
-        Self { parts, readers: Recent::default(), ..self }
+        Self { store: self.store.with_key_parts(parts), ..self }
     }
 
     /// Sets the extractor of the prefixes that [range filters](TableOptions::with_range_filter) were built with. A
@@ -343,13 +325,13 @@ impl ReadOptions {
     /// ```
     #[must_use]
     pub fn with_range_extractor(self, extractor: Arc<dyn KeyExtractor>) -> Self {
-        Self { range_extractor: Some(extractor), readers: Recent::default(), ..self }
+        Self { store: self.store.with_range_extractor(extractor), ..self }
     }
 
     /// Sets the user-defined kinds that filters may be of. A filter of another unknown kind is not used.
     #[must_use]
     pub fn with_kinds(self, kinds: KindRegistry) -> Self {
-        Self { kinds, readers: Recent::default(), ..self }
+        Self { store: self.store.with_kinds(kinds), ..self }
     }
 
     /// Sets the file system of tables that are opened by path; by default, the system's.
@@ -433,7 +415,7 @@ impl ReadOptions {
     /// ```
     #[must_use]
     pub fn with_filter_budget(self, budget: FilterBudget) -> Self {
-        Self { budget: Some(budget), ..self }
+        Self { store: self.store.with_budget(budget), ..self }
     }
 
     /// Keeps data blocks that lookups have read in `cache`, which the tables of a store share. A lookup in a cached
@@ -447,15 +429,14 @@ impl ReadOptions {
     }
 
     /// The reader of tables whose keys are hashed by `hasher`. All else is the same for all readers of these options.
-    pub(super) fn reader(&self, hasher: &KeyHasher) -> Arc<Reader> {
-        let is_same = |reader: &Reader| reader.hasher.has_same_identity(hasher);
-        let new = || Reader {
-            hasher: hasher.clone(),
-            parts: self.parts.clone(),
-            range_extractor: self.range_extractor.clone(),
-            kinds: self.kinds.clone(),
-        };
-        self.readers.share(is_same, || Arc::new(new()))
+    /// The store that reads the filters of a table written with this hash.
+    pub(super) fn store_for(&self, written: HashIdentity) -> FilterStore {
+        match KeyHasher::from_identity(written) {
+            Some(described) if self.hasher.is_none() && written != self.store.hasher().identity() => {
+                self.store.clone().with_hasher(&described)
+            }
+            _ => self.store.clone(),
+        }
     }
 }
 

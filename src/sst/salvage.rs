@@ -191,9 +191,7 @@ impl<'a> Salvage<'a> {
         problem: Option<TableError>,
     ) -> MissingData {
         let properties = self.table.properties();
-        let end = |key: &Option<Box<[u8]>>| {
-            key.as_deref().map_or(Bound::Unbounded, |key| Bound::Included(Bytes::copy_from_slice(key)))
-        };
+        let end = |key: Option<&[u8]>| key.map_or(Bound::Unbounded, |key| Bound::Included(Bytes::copy_from_slice(key)));
         let none = || {
             let at = self.table.file.location(TablePart::Data, offset);
             TableError::corrupt(at, "a data block, found by its checksum", format_args!("none in {bytes} bytes"))
@@ -202,8 +200,8 @@ impl<'a> Salvage<'a> {
             offset,
             bytes,
             blocks: None,
-            lower: before.map_or_else(|| end(&properties.smallest_key), Bound::Excluded),
-            upper: behind.map_or_else(|| end(&properties.largest_key), Bound::Excluded),
+            lower: before.map_or_else(|| end(properties.smallest_key()), Bound::Excluded),
+            upper: behind.map_or_else(|| end(properties.largest_key()), Bound::Excluded),
             problem: problem.unwrap_or_else(none),
         }
     }

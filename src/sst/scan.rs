@@ -3,24 +3,24 @@
 use core::cmp::{Ordering, Reverse};
 use core::fmt;
 use core::iter::FusedIterator;
+use core::ops::Bound;
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 
 use bytes::Bytes;
 
-use super::key_bounds::KeyBounds;
-use super::range_filter::RangeFilters;
 use super::{Entry, Table, TableError, TableIter};
+use crate::range::KeyRange;
+use crate::store::{ScanCandidate, ScanCandidates};
 
-/// The keys in a range and their newest values, in key order; see [`TableSet::range`](super::TableSet::range) and
-/// [`TableSet::scan_prefix`](super::TableSet::scan_prefix).
+/// The keys in a range and their newest values, in key order; see [`TableSnapshot::range`](super::TableSnapshot::range)
+/// and [`TableSnapshot::scan_prefix`](super::TableSnapshot::scan_prefix).
 ///
 /// A table is read when the scan comes to where its next key may be, and then one data block at a time, past the block
 /// cache. Where that is, its smallest key or its range filter says: a scan that stops early does not read tables that
 /// continue further on. The first error ends the scan, because whatever else it gave might be outdated: after an
 /// [`Err`] comes [`None`].
 pub struct RangeScan<'a> {
-    bounds: KeyBounds,
     /// The one with the smallest key is on top.
     heads: BinaryHeap<Head<'a>>,
     /// What comes next, while older entries of its key are passed over. Kept here, so that a scan goes on where it was
@@ -28,9 +28,26 @@ pub struct RangeScan<'a> {
     pending: Option<Entry>,
 }
 
+/// Where scans end.
+pub(super) struct ScanEnd(Bound<Bytes>);
+
+impl From<Bound<Bytes>> for ScanEnd {
+    fn from(upper: Bound<Bytes>) -> Self {
+        Self(upper)
+    }
+}
+
+impl From<KeyRange<'_>> for ScanEnd {
+    fn from(range: KeyRange<'_>) -> Self {
+        Self(range.upper.map(Bytes::copy_from_slice))
+    }
+}
+
 /// Where the scan is in one table.
 struct Head<'a> {
     walk: TableIter<'a>,
+    /// Where the walk comes from, which wants to know whether there is an entry; until that is known.
+    candidate: Option<ScanCandidate<'a, Table>>,
     /// The entry that the walk has come to; `None` before it has read any.
     entry: Option<Entry>,
     /// No key that the walk has still to give sorts before it.
@@ -72,14 +89,14 @@ impl PartialEq for Head<'_> {
 impl Eq for Head<'_> {}
 
 impl<'a> RangeScan<'a> {
-    /// The scan of `tables`, the newest first. Tables without a key in the range may be left out.
-    pub(crate) fn new(tables: impl IntoIterator<Item = &'a Table>, bounds: KeyBounds, filters: RangeFilters) -> Self {
-        let head = |(age, table): (usize, &'a Table)| {
-            let (walk, lower_bound) = table.begin_scan(&bounds, filters)?;
-            Some(Head { walk, entry: None, lower_bound, age })
+    /// The scan of the candidates, the newest first, up to an end.
+    pub(super) fn new(candidates: ScanCandidates<'a, Table>, end: ScanEnd) -> Self {
+        let head = |(age, candidate): (usize, ScanCandidate<'a, Table>)| {
+            let lower_bound = candidate.lower_bound.clone();
+            let walk = candidate.file.iter_within(lower_bound.clone(), end.0.clone());
+            Head { walk, candidate: Some(candidate), entry: None, lower_bound, age }
         };
-        let heads = tables.into_iter().enumerate().filter_map(head).collect();
-        Self { bounds, heads, pending: None }
+        Self { heads: candidates.enumerate().map(head).collect(), pending: None }
     }
 
     fn step(&mut self) -> Result<Option<(Bytes, Bytes)>, TableError> {
@@ -113,7 +130,11 @@ impl<'a> RangeScan<'a> {
 
 /// Takes a table one entry on, or off the heap if it has no more in the range.
 fn advance(mut head: PeekMut<'_, Head<'_>>) -> Result<(), TableError> {
-    match head.walk.next().transpose()? {
+    let next = head.walk.next().transpose()?;
+    if let Some(candidate) = head.candidate.take() {
+        candidate.record(next.is_some());
+    }
+    match next {
         Some(entry) => head.entry = Some(entry),
         None => drop(PeekMut::pop(head)),
     }
@@ -137,9 +158,6 @@ impl FusedIterator for RangeScan<'_> {}
 
 impl fmt::Debug for RangeScan<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RangeScan")
-            .field("range", &self.bounds.range())
-            .field("tables", &self.heads.len())
-            .finish_non_exhaustive()
+        f.debug_struct("RangeScan").field("tables", &self.heads.len()).finish_non_exhaustive()
     }
 }

@@ -2,13 +2,13 @@
 
 use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use super::io::{TableFile, io_error};
 use super::writer::{create_beside, publish};
 use super::{FileSystem, Table, TableError, TableOptions, TablePart};
-use crate::policy::{BuildContext, BuildReport};
-use crate::sidecar::{BuiltSidecar, Sidecar, SidecarBuilder, TableIdentity};
+use crate::policy::BuildReport;
+use crate::sidecar::TableIdentity;
+use crate::store::{BuiltFilters, FilterPart, sidecar_path};
 
 /// What was written beside a table.
 #[derive(Clone, Debug)]
@@ -20,6 +20,8 @@ pub struct SidecarSummary {
     pub file_bytes: u64,
     /// How the filter was built; `None` without a policy, or where the policy declined.
     pub filter: Option<BuildReport>,
+    /// How the range filter was built; `None` where it is the one that the table has, or none.
+    pub range_filter: Option<BuildReport>,
 }
 
 impl Table {
@@ -29,34 +31,23 @@ impl Table {
         self.parts.identity()
     }
 
-    /// The sidecar whose filter is used instead of the table's own.
-    #[must_use]
-    pub fn sidecar(&self) -> Option<&Sidecar> {
-        self.own_sidecar()?.state.as_ref().ok()
-    }
-
-    /// Why the sidecar that is beside the table is not used, if it is not. The table's own filter is used then.
-    #[must_use]
-    pub fn sidecar_problem(&self) -> Option<&TableError> {
-        self.own_sidecar()?.state.as_ref().err()
-    }
-
-    /// Builds a sidecar from the table's keys, and writes it nowhere. See [`write_sidecar`](Self::write_sidecar), which
-    /// also says what `options` are for.
+    /// Builds new filters from the table's keys, and writes them nowhere. See [`write_sidecar`](Self::write_sidecar),
+    /// which also says what `options` are for.
     ///
     /// # Errors
     ///
     /// [`TableError::Io`], or damage in the index or in a data block: a filter of the other keys would lose those.
-    pub fn build_sidecar(&self, options: &TableOptions) -> Result<BuiltSidecar, TableError> {
-        let Some(policy) = &options.policy else { return Ok(BuiltSidecar::DECLINED) };
-        let context = BuildContext { hasher: self.reader.hasher.clone(), ..options.context.clone() };
-        let context = context.with_key_parts(self.reader.parts.clone()).with_expected_keys(self.most_keys());
-        let mut builder = SidecarBuilder::new(Arc::clone(policy), &context, &self.identity());
-        if let Some(partitions) = options.partitions {
-            builder = builder.with_partitions(partitions);
+    pub fn build_sidecar(&self, options: &TableOptions) -> Result<BuiltFilters, TableError> {
+        let mut store =
+            options.store.clone().with_hasher(self.store.hasher()).with_key_parts(self.store.key_parts().clone());
+        if let Some(extractor) = self.store.range_extractor() {
+            store = store.with_range_extractor(extractor.clone());
         }
-        if builder.has_declined() {
-            return Ok(BuiltSidecar::DECLINED);
+        let own = &self.properties().filters;
+        let context = options.context.clone().with_expected_keys(self.max_keys()).with_file_id(own.file_id());
+        let mut builder = store.builder(&context);
+        if builder.builds_nothing() {
+            return Ok(builder.finish());
         }
         let mut entries = 0;
         for entry in self {
@@ -68,7 +59,16 @@ impl Table {
             let at = self.file.location(TablePart::Properties, self.parts.handles.properties.offset);
             return Err(TableError::corrupt(at, format!("{entries} entries, as the data has"), properties.entries));
         }
-        builder.finish().map_err(|source| TableError::Sidecar { path: self.sidecar_path().unwrap_or_default(), source })
+        let built = builder.finish();
+        let ranges = own.sections().iter().find(|section| section.part == FilterPart::Ranges);
+        match ranges.filter(|_| built.ranges.is_none() && built.points.is_some()) {
+            Some(section) => {
+                let bytes = super::source::FilterBytes::new(&self.file, self.parts.filters_at(), own);
+                let block = bytes.read_range(section.offset..section.offset + section.bytes)?;
+                Ok(built.with_ranges_of(own, block))
+            }
+            None => Ok(built),
+        }
     }
 
     /// Builds a new filter from the table's keys and writes it beside the table, which stays as it is. Tables that are
@@ -95,14 +95,13 @@ impl Table {
     /// writer.finish()?;
     ///
     /// let table = Table::open(&path, &ReadOptions::default())?;
-    /// assert!(table.filter().is_none());
+    /// assert!(table.filters().block().is_none());
     /// let ribbon = KindPolicy::ribbon(BitsPerKey::new(7.0)?)?;
     /// table.write_sidecar(&TableOptions::default().with_policy(Arc::new(ribbon)))?;
     ///
     /// let table = Table::open(&path, &ReadOptions::default())?;
-    /// let filter = table.filter().and_then(|filter| filter.block().ok());
-    /// assert_eq!(filter.map(|filter| filter.info().kind), Some(FilterKind::RIBBON));
-    /// assert!(table.sidecar().is_some() && table.sidecar_problem().is_none());
+    /// assert_eq!(table.filters().block().map(|filter| filter.info().kind), Some(FilterKind::RIBBON));
+    /// assert!(table.uses_sidecar() && table.sidecar_problem().is_none());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
@@ -120,22 +119,26 @@ impl Table {
     ///
     /// # Errors
     ///
-    /// Those of [`write_sidecar`](Self::write_sidecar) that are about writing; [`TableError::Sidecar`] for the sidecar
-    /// of another table, which would replace a sound one and never be used.
-    pub fn place_sidecar(&self, built: BuiltSidecar, options: &TableOptions) -> Result<SidecarSummary, TableError> {
+    /// Those of [`write_sidecar`](Self::write_sidecar) that are about writing; [`TableError::Corrupt`] for the filters
+    /// of another table.
+    pub fn place_sidecar(&self, built: BuiltFilters, options: &TableOptions) -> Result<SidecarSummary, TableError> {
         let path = self.place_of_sidecar()?;
-        let BuiltSidecar { bytes, filter } = built;
-        let Some(bytes) = bytes else { return Ok(SidecarSummary { path: None, file_bytes: 0, filter }) };
-        if let Err(source) = Sidecar::open(&bytes, bytes.len() as u64, &self.identity()) {
-            return Err(TableError::Sidecar { path, source });
+        let (filter, range_filter) = (built.points.clone(), built.ranges.clone());
+        let (expected, got) = (self.properties().filters.file_id(), built.metadata().file_id());
+        if expected != got {
+            let at = self.file.location(TablePart::Filter, 0);
+            return Err(TableError::corrupt(at, format!("filters built for the file of {expected}"), got));
         }
+        let Some(bytes) = built.seal_as_sidecar(&self.identity()) else {
+            return Ok(SidecarSummary { path: None, file_bytes: 0, filter, range_filter });
+        };
         let files = options.files.as_ref();
         self.check_in_place(files)?;
         let (path, mut file) = create_beside(files, &path)?;
         let written = file.write_all(&bytes).and_then(|()| file.flush());
         written.map_err(io_error("writing", Some(&path)))?;
         publish(files, file, &path)?;
-        Ok(SidecarSummary { path: Some(path), file_bytes: bytes.len() as u64, filter })
+        Ok(SidecarSummary { path: Some(path), file_bytes: bytes.len() as u64, filter, range_filter })
     }
 
     fn place_of_sidecar(&self) -> Result<PathBuf, TableError> {
@@ -146,12 +149,12 @@ impl Table {
     }
 
     /// At most as many keys as the table has, whatever its properties claim: an entry takes three bytes at least.
-    fn most_keys(&self) -> u64 {
+    fn max_keys(&self) -> u64 {
         self.properties().entries.min(self.properties().data_bytes / 3)
     }
 
     fn sidecar_path(&self) -> Option<PathBuf> {
-        self.file.path().map(Sidecar::path_of)
+        self.file.path().map(sidecar_path)
     }
 
     /// An error if the table at the path is no longer this one: a sidecar of this one would take the place of its own.

@@ -3,6 +3,7 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use crate::stats::FilterStats;
+use crate::store::FileStats;
 
 /// What one table has answered, and what it has read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,21 +43,6 @@ impl TableStats {
             sidecar_problems: self.sidecar_problems + other.sidecar_problems,
         }
     }
-
-    /// What was counted after `earlier`.
-    pub(crate) const fn since(&self, earlier: &Self) -> Self {
-        Self {
-            filter: self.filter.since(&earlier.filter),
-            range_filter: self.range_filter.since(&earlier.range_filter),
-            range_skips: self.range_skips.saturating_sub(earlier.range_skips),
-            index_block_reads: self.index_block_reads.saturating_sub(earlier.index_block_reads),
-            data_block_reads: self.data_block_reads.saturating_sub(earlier.data_block_reads),
-            block_cache_hits: self.block_cache_hits.saturating_sub(earlier.block_cache_hits),
-            bytes_read: self.bytes_read.saturating_sub(earlier.bytes_read),
-            // A state, and no count.
-            sidecar_problems: self.sidecar_problems,
-        }
-    }
 }
 
 /// What a set of tables has looked up, and what it has skipped.
@@ -80,7 +66,6 @@ pub struct TableSetStats {
 /// Counters that many threads add to.
 #[derive(Debug, Default)]
 pub(crate) struct ReadCounters {
-    pub(crate) range_skips: AtomicU64,
     pub(crate) index_block_reads: AtomicU64,
     pub(crate) data_block_reads: AtomicU64,
     pub(crate) block_cache_hits: AtomicU64,
@@ -88,12 +73,12 @@ pub(crate) struct ReadCounters {
 }
 
 impl ReadCounters {
-    pub(crate) fn snapshot(&self, filter: FilterStats, range_filter: FilterStats) -> TableStats {
+    pub(crate) fn snapshot(&self, filters: FileStats) -> TableStats {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         TableStats {
-            filter,
-            range_filter,
-            range_skips: count(&self.range_skips),
+            filter: filters.filter,
+            range_filter: filters.ranges,
+            range_skips: filters.skipped_by_bounds,
             index_block_reads: count(&self.index_block_reads),
             data_block_reads: count(&self.data_block_reads),
             block_cache_hits: count(&self.block_cache_hits),

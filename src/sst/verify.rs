@@ -1,12 +1,18 @@
 //! Reading all of a table and checking every claim in it.
 
+use core::ops::Range;
+
 use bytes::Bytes;
 
+use super::format::{TableParts, part_of};
 use super::io::TableFile;
-use super::table_parts::TableParts;
-use super::verify_filter::VerifiedFilter;
-use super::{Entry, FilterVerdict, Salvage, Table, TableError, TablePart, TableProperties};
-use crate::range::RangeFilter;
+use super::source::{FilterBytes, find_sidecar};
+use super::{Entry, Salvage, Table, TableError, TableLocation, TablePart, TableProperties};
+use crate::block::{FilterBlock, LoadContext};
+use crate::codec::LINE_BYTES;
+use crate::partition::PartitionIndex;
+use crate::range::RangeInfo;
+use crate::store::{FileFilters, FileProbe, FilterBudget, FilterMetadata, FilterPart, FilterProblem, FilterSection};
 
 /// What a verified table holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,12 +28,32 @@ pub struct VerifyReport {
     pub file_bytes: u64,
     /// What the table's own filter was found to be.
     pub filter: FilterVerdict,
-    /// Partitions of both filters, as far as these have partitions and could be probed. All of them were checked.
+    /// Partitions of both filters. All of them were checked.
     pub filter_partitions: u64,
     /// What the range filter was found to be.
     pub range_filter: FilterVerdict,
-    /// What the sidecar was found to be that was there when the table was opened.
+    /// What the filter of the sidecar beside the table was found to be.
     pub sidecar: FilterVerdict,
+}
+
+/// What came of probing a filter for every key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FilterVerdict {
+    /// There is none.
+    None,
+    /// It contains every key that it was probed for.
+    ContainsAll {
+        /// Keys probed for, each for all of its parts: all but those outside the domains of all extractors.
+        keys: u64,
+    },
+    /// Its checksums hold, but it could not be probed.
+    NotProbed {
+        /// Why not, in words.
+        reason: String,
+    },
+    /// It is damaged, or lacks a key: the damage says which.
+    Damaged,
 }
 
 impl Table {
@@ -73,12 +99,20 @@ impl Table {
             self.parts.clone()
         });
         let index = self.read_index().map_err(|problem| damage.push(problem)).ok();
-        let before_filter = damage.len();
-        let filter = self.verified_filter(&parts, &mut damage);
-        let is_filter_sound = damage.len() == before_filter;
-        let sidecar = or_damaged(self.verified_sidecar(), &mut damage);
-        let filter_partitions = filter.iter().chain(&sidecar).map(|verified| verified.filter.partitions()).sum();
-        let range_filter = or_damaged(self.verified_range_filter(&parts), &mut damage);
+        let own = FilterBytes::new(&self.file, parts.filters_at(), &parts.properties.filters);
+        damage.extend(self.check_padding(&parts).err());
+        let mut filters = vec![Verified::new(self, &parts.properties.filters, own, &mut damage)];
+        match self.sidecar_now() {
+            Some(Ok((metadata, bytes))) => filters.push(Verified::new(self, &metadata, bytes, &mut damage)),
+            Some(Err(problem)) => {
+                let is_not_probed = matches!(&problem, TableError::Sidecar { source, .. } if source.is_unknown() || source.is_foreign());
+                filters.push(Verified::refused(is_not_probed.then(|| problem.to_string())));
+                if !is_not_probed {
+                    damage.push(problem);
+                }
+            }
+            None => {}
+        }
         let counted = TableProperties {
             entries: 0,
             tombstones: 0,
@@ -86,31 +120,33 @@ impl Table {
             raw_value_bytes: 0,
             ..parts.properties.clone()
         };
-        let filters = [filter, sidecar].map(|filter| filter.map(Compared::new));
-        let range_filter = range_filter.map(Compared::new);
-        let mut walk = Walk { table: self, filters, range_filter, counted, damage, is_whole: index.is_some() };
+        let mut walk = Walk { filters, counted, damage, is_whole: index.is_some() };
         let data_blocks = walk.run(Salvage::new(self, index.as_ref()));
-        let Walk { filters: [filter, sidecar], range_filter, counted, mut damage, is_whole, .. } = walk;
+        let Walk { filters, counted, mut damage, is_whole, .. } = walk;
         if is_whole && counted != parts.properties {
             let at = self.file.location(TablePart::Properties, parts.handles.properties.offset);
             let expected = format!("the counts of the data, {}", counts(&counted));
             damage.push(TableError::corrupt(at, expected, counts(&parts.properties)));
         }
+        let filter_partitions = filters.iter().map(|verified| verified.partitions).sum();
+        let mut verdicts = filters.into_iter().map(|verified| verified.verdicts);
+        let [filter, range_filter] = verdicts.next().unwrap_or([FilterVerdict::None, FilterVerdict::None]);
+        let [sidecar, _] = verdicts.next().unwrap_or([FilterVerdict::None, FilterVerdict::None]);
         let report = VerifyReport {
             entries: counted.entries,
             tombstones: counted.tombstones,
             data_blocks,
             file_bytes: self.file.length,
-            filter: if is_filter_sound { verdict(filter) } else { FilterVerdict::Damaged },
+            filter,
             filter_partitions,
-            range_filter: verdict(range_filter),
-            sidecar: verdict(sidecar),
+            range_filter,
+            sidecar,
         };
         (report, damage)
     }
 
     /// The parts of the table in `file`, which is expected to be this one.
-    pub(crate) fn check_parts_of(&self, file: &TableFile) -> Result<TableParts, TableError> {
+    pub(super) fn check_parts_of(&self, file: &TableFile) -> Result<TableParts, TableError> {
         let parts = TableParts::read(file)?;
         if parts != self.parts {
             let at = file.location(TablePart::Footer, 0);
@@ -119,70 +155,228 @@ impl Table {
         }
         Ok(parts)
     }
-}
 
-/// A filter that is compared with all keys.
-struct Compared<F> {
-    filter: F,
-    /// Keys that it was probed for.
-    keys: u64,
-    lacks_key: bool,
-}
-
-impl<F> Compared<F> {
-    const fn new(filter: F) -> Self {
-        Self { filter, keys: 0, lacks_key: false }
+    /// The sidecar that is beside the table now, if there was one when the table was opened.
+    fn sidecar_now(&self) -> Option<Result<(FilterMetadata, FilterBytes), TableError>> {
+        if !self.uses_sidecar() && self.sidecar_problem().is_none() {
+            return None;
+        }
+        find_sidecar(self.file.path()?, &*self.files, &self.parts.identity())
     }
 
-    /// Counts a key; the first that the filter lacks is damage.
-    fn count(&mut self, contains: bool, damage: &mut Vec<TableError>, finding: impl FnOnce(&F) -> TableError) {
-        self.keys += 1;
-        if !contains && !self.lacks_key {
-            self.lacks_key = true;
-            damage.push(finding(&self.filter));
+    /// The bytes between data, filters and properties are zeros, and no more than they must be.
+    fn check_padding(&self, parts: &TableParts) -> Result<(), TableError> {
+        for region in self.layout().regions.iter().filter(|region| region.part == TablePart::Padding) {
+            if region.bytes >= LINE_BYTES as u64 {
+                let at = self.file.location(TablePart::Padding, region.offset);
+                return Err(TableError::corrupt(at, "less than 64 bytes", region.bytes));
+            }
+            check_zeros(&self.file, TablePart::Padding, region.offset..region.offset + region.bytes)?;
+        }
+        let filters_end = parts.properties.filters.sections().last().map(|last| last.offset + last.bytes);
+        let (expected, got) = (filters_end.map(|end| parts.filters_at() + end), parts.handles.properties.offset);
+        match expected {
+            Some(expected) if expected != got => {
+                let at = self.file.location(TablePart::Filter, parts.filters_at());
+                Err(TableError::corrupt(at, format!("filters up to offset {got}"), expected))
+            }
+            _ => Ok(()),
         }
     }
 }
 
-fn verdict<F>(found: Result<Compared<F>, FilterVerdict>) -> FilterVerdict {
-    match found {
-        Ok(Compared { lacks_key: true, .. }) => FilterVerdict::Damaged,
-        Ok(Compared { keys, .. }) => FilterVerdict::ContainsAll { keys },
-        Err(verdict) => verdict,
+fn check_zeros(file: &TableFile, part: TablePart, range: Range<u64>) -> Result<(), TableError> {
+    let mut zeros = [0; LINE_BYTES];
+    let length = usize::try_from(range.end.saturating_sub(range.start)).unwrap_or(usize::MAX);
+    let zeros = zeros.get_mut(..length).unwrap_or_default();
+    file.read_into(zeros, range.start)?;
+    if zeros.iter().any(|&byte| byte != 0) {
+        return Err(TableError::corrupt(file.location(part, range.start), "zeros", format!("{zeros:?}")));
+    }
+    Ok(())
+}
+
+/// The filters of a table, or of its sidecar, every byte of which was checked.
+struct Verified {
+    /// Opened anew, so that nothing that was read before counts.
+    filters: Option<FileFilters>,
+    /// Where they are.
+    at: Option<TableLocation>,
+    partitions: u64,
+    /// Of the point filter and of the range filter.
+    verdicts: [FilterVerdict; 2],
+}
+
+impl Verified {
+    /// A sidecar that is not opened: for this reason if it is not damaged.
+    fn refused(reason: Option<String>) -> Self {
+        let verdict = reason.map_or(FilterVerdict::Damaged, |reason| FilterVerdict::NotProbed { reason });
+        Self { filters: None, at: None, partitions: 0, verdicts: [verdict, FilterVerdict::None] }
+    }
+
+    fn new(table: &Table, metadata: &FilterMetadata, bytes: FilterBytes, damage: &mut Vec<TableError>) -> Self {
+        let mut verified = Self {
+            filters: None,
+            at: Some(bytes.file.location(TablePart::Filter, bytes.start)),
+            partitions: 0,
+            verdicts: [FilterVerdict::None, FilterVerdict::None],
+        };
+        // What this finds out about the hasher holds for this alone.
+        let store = table.store.clone().with_key_parts(table.store.key_parts().clone());
+        let mut found = Vec::new();
+        for section in metadata.sections() {
+            let before = damage.len();
+            let problem = verified.check_section(table, metadata, section, &bytes, damage);
+            found.push((section.part == FilterPart::Ranges, problem, damage.len() > before));
+        }
+        let filters = store.with_budget(FilterBudget::unlimited()).open(metadata.clone(), std::sync::Arc::new(bytes));
+        // Reads what must hold the known keys, and finds out whether it does.
+        if let Some((smallest, _)) = metadata.key_bounds() {
+            let _ = filters.probe(smallest);
+            let _ = filters.probe_range(smallest..=smallest);
+        }
+        for (is_range, problem, is_damaged) in found {
+            let of_reader = if is_range { filters.range_problem() } else { filters.point_problem() };
+            let of_reader = of_reader.filter(|problem| problem.is_foreign() || problem.is_unknown());
+            let verdict = match problem.or(of_reader) {
+                _ if is_damaged => FilterVerdict::Damaged,
+                Some(problem) => FilterVerdict::NotProbed { reason: problem.to_string() },
+                None => FilterVerdict::ContainsAll { keys: 0 },
+            };
+            if let Some(slot) = verified.verdicts.get_mut(usize::from(is_range)) {
+                *slot = verdict;
+            }
+        }
+        verified.filters = Some(filters);
+        verified
+    }
+
+    /// Reads a filter, and compares all checksums in it. Gives the reason why one that is sound cannot be probed.
+    fn check_section(
+        &mut self,
+        table: &Table,
+        metadata: &FilterMetadata,
+        section: &FilterSection,
+        bytes: &FilterBytes,
+        damage: &mut Vec<TableError>,
+    ) -> Option<FilterProblem> {
+        let at = bytes.file.location(part_of(section.part), bytes.start + section.offset);
+        let checked = match section.part {
+            FilterPart::PartitionedPoints => self.check_partitions(table, metadata, section, bytes, damage),
+            part => bytes.read_range(section.offset..section.offset + section.bytes).and_then(|block| {
+                let checked = check_block(table, metadata, part, &block);
+                checked.map_err(|source| TableError::Filter { at: at.clone(), source: source.into() })
+            }),
+        };
+        match checked {
+            Ok(()) => None,
+            Err(TableError::Filter { source, .. }) if source.is_unknown() => Some(source),
+            Err(problem) => {
+                damage.push(problem);
+                None
+            }
+        }
+    }
+
+    /// Reads all partitions, and the zeros between them.
+    fn check_partitions(
+        &mut self,
+        table: &Table,
+        metadata: &FilterMetadata,
+        section: &FilterSection,
+        bytes: &FilterBytes,
+        damage: &mut Vec<TableError>,
+    ) -> Result<(), TableError> {
+        let (start, end) = (section.offset, section.offset + section.bytes);
+        let refused = |part, offset, source: crate::error::BlockError| TableError::Filter {
+            at: bytes.file.location(part, bytes.start + offset),
+            source: source.into(),
+        };
+        let index_at = end - u64::from(section.index_bytes);
+        let tail = bytes.read_range(index_at..end)?;
+        // By the hash and the parts of its writer: whether they are the store's is a question of its own.
+        let context = LoadContext::from(metadata.hash_identity()).with_any_key_parts().with_file_id(metadata.file_id());
+        let index = PartitionIndex::load(&tail, context.with_kinds(table.store.kinds()));
+        let index = index.map_err(|source| refused(TablePart::FilterIndex, index_at, source))?;
+        self.partitions = index.partitions().into();
+        let mut last = start;
+        for entry in index.entries().filter(|entry| entry.block_bytes > 0) {
+            let range = start + entry.offset..start + entry.offset + u64::from(entry.block_bytes);
+            let zeros = bytes.start + last..bytes.start + range.start;
+            damage.extend(check_zeros(&bytes.file, TablePart::Filter, zeros).err());
+            last = range.end;
+            let block = bytes.read_range(range.clone());
+            let opened = block.and_then(|block| {
+                index.open(entry.number, block).map_err(|source| refused(TablePart::Filter, range.start, source))
+            });
+            match opened {
+                Err(TableError::Filter { source, .. }) if source.is_unknown() => {
+                    return Err(TableError::Filter { at: bytes.file.location(TablePart::Filter, range.start), source });
+                }
+                opened => damage.extend(opened.err()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Probes the filters for a key that the table has.
+    fn probe(&mut self, key: &[u8], damage: &mut Vec<TableError>) {
+        let Some(filters) = &self.filters else { return };
+        let probes = [
+            |filters: &FileFilters, key: &[u8]| filters.probe(key),
+            |filters: &FileFilters, key: &[u8]| filters.probe_range(key..=key),
+        ];
+        for (probe, verdict) in probes.into_iter().zip(&mut self.verdicts) {
+            let FilterVerdict::ContainsAll { keys } = verdict else { continue };
+            match probe(filters, key) {
+                FileProbe::MaybePresent => *keys += 1,
+                FileProbe::Absent => {
+                    *verdict = FilterVerdict::Damaged;
+                    damage.extend(self.at.clone().map(|at| TableError::FalseNegative { at, key: key.to_vec() }));
+                }
+                _ => {}
+            }
+        }
     }
 }
 
-/// What was found, or else that it is damaged.
-fn or_damaged<T>(
-    found: Result<Result<T, FilterVerdict>, TableError>,
-    damage: &mut Vec<TableError>,
-) -> Result<T, FilterVerdict> {
-    found.unwrap_or_else(|problem| {
-        damage.push(problem);
-        Err(FilterVerdict::Damaged)
-    })
+/// Compares all checksums of a filter in one block.
+fn check_block(
+    table: &Table,
+    metadata: &FilterMetadata,
+    part: FilterPart,
+    block: &Bytes,
+) -> Result<(), crate::error::BlockError> {
+    if part == FilterPart::Ranges {
+        let info = RangeInfo::of_block(block)?;
+        let payload = usize::try_from(info.payload_bytes).ok().and_then(|bytes| block.get(..bytes)).unwrap_or_default();
+        let (expected, got) = (info.payload_checksum, crate::codec::checksum(payload));
+        let is_sound = expected == got;
+        return if is_sound { Ok(()) } else { Err(crate::error::BlockError::PayloadChecksum { expected, got }) };
+    }
+    let opened = FilterBlock::open_unverified_with_kinds(block, table.store.kinds())?;
+    opened.verify()?;
+    let (expected, got) = (Some(metadata.file_id()), opened.info().file);
+    if expected == got { Ok(()) } else { Err(crate::error::BlockError::FileMismatch { expected, got }) }
 }
 
 /// A walk over all entries that are left, which are counted and compared with the filters.
-struct Walk<'a> {
-    table: &'a Table,
-    /// The table's own, and the sidecar's.
-    filters: [Result<Compared<VerifiedFilter>, FilterVerdict>; 2],
-    range_filter: Result<Compared<RangeFilter<Bytes>>, FilterVerdict>,
+struct Walk {
+    filters: Vec<Verified>,
     counted: TableProperties,
     damage: Vec<TableError>,
     /// No entry is missing so far.
     is_whole: bool,
 }
 
-impl Walk<'_> {
+impl Walk {
     /// The number of data blocks that were read.
     fn run(&mut self, mut entries: Salvage<'_>) -> u64 {
         for next in entries.by_ref() {
             match next {
                 Ok(Entry { key, value }) => {
                     self.counted.count(&key, value.as_deref());
-                    self.compare(&key);
+                    self.filters.iter_mut().for_each(|filters| filters.probe(&key, &mut self.damage));
                 }
                 Err(missing) => {
                     self.is_whole = false;
@@ -191,26 +385,6 @@ impl Walk<'_> {
             }
         }
         entries.blocks_read()
-    }
-
-    fn compare(&mut self, key: &[u8]) {
-        let Self { table, filters, range_filter, damage, .. } = self;
-        let finding = |at| TableError::FalseNegative { at, key: key.to_vec() };
-        if let Ok(compared) = range_filter {
-            let contains = compared.filter.may_hold(key..=key);
-            compared.count(contains, damage, |_| {
-                let offset = table.properties().range_handle().map_or(0, |handle| handle.offset);
-                finding(table.file.location(TablePart::RangeFilter, offset))
-            });
-        }
-        for compared in filters.iter_mut().flatten() {
-            let filter = &compared.filter;
-            let mut hashes = table.reader.key_hashes(filter.shared, key).peekable();
-            if hashes.peek().is_some() {
-                let contains = hashes.all(|hash| filter.may_contain(key, hash));
-                compared.count(contains, damage, |filter| finding(filter.at.clone()));
-            }
-        }
     }
 }
 

@@ -282,6 +282,19 @@ impl BuiltFilters {
         self.filters.push(filter);
     }
 
+    /// With the range filter of the same file that was built before, whose `metadata` and `block` these are, unless
+    /// there is a new one. Both must be bound to the same file id.
+    #[must_use]
+    pub fn with_ranges_of(mut self, metadata: &FilterMetadata, block: Bytes) -> Self {
+        let has_ranges = self.metadata.ranges().is_some();
+        if !has_ranges && metadata.file == self.metadata.file && metadata.ranges().is_some() {
+            self.metadata.range_extractor.clone_from(&metadata.range_extractor);
+            self.metadata.witnesses.extend(metadata.witnesses.iter().cloned());
+            self.push(FilterPart::Ranges, metadata.ranges().map(|section| section.kind), block, 0);
+        }
+        self
+    }
+
     /// What the engine keeps about the filters.
     #[must_use]
     pub const fn metadata(&self) -> &FilterMetadata {

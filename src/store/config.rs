@@ -11,7 +11,7 @@ use super::read::FilterSource;
 use super::reader::Reader;
 use crate::block::KindRegistry;
 use crate::error::BlockError;
-use crate::hash::{KeyHasher, KeyParts};
+use crate::hash::{KeyExtractor, KeyHasher, KeyParts};
 use crate::policy::{AutoPolicy, BuildContext, FilterPolicy};
 use crate::range::{KeyRange, RangePolicy};
 
@@ -93,7 +93,7 @@ impl FilterStore {
             partitions: None,
             ranges: None,
             budget: None,
-            unlimited: FilterBudget::unlimited(),
+            unlimited: FilterBudget::unlimited().without_automatic_plans(),
             trust: Arc::default(),
         };
         Self { config: Arc::new(config) }
@@ -110,6 +110,12 @@ impl FilterStore {
             change(Arc::make_mut(&mut config.reader));
             config.trust = Arc::default();
         })
+    }
+
+    /// Another hasher.
+    #[must_use]
+    pub fn with_hasher(self, hasher: &KeyHasher) -> Self {
+        self.with_reader(|reader| reader.hasher = hasher.clone())
     }
 
     /// The parts of keys that filters hold, and that lookups and scans probe for. An extractor can be added to a store
@@ -147,18 +153,42 @@ impl FilterStore {
     #[must_use]
     pub fn with_range_filters(self, policy: RangePolicy) -> Self {
         let extractor = policy.extractor().cloned();
-        self.with(|config| config.ranges = Some(policy)).with_range_extractor(extractor)
+        let store = self.with(|config| config.ranges = Some(policy));
+        match extractor {
+            Some(extractor) => store.with_range_extractor(extractor),
+            None => store,
+        }
     }
 
-    /// The extractor of the prefixes that ranges are inside of, for range filters that are there already.
-    pub(crate) fn with_range_extractor(self, extractor: Option<Arc<dyn crate::hash::KeyExtractor>>) -> Self {
-        self.with_reader(|reader| reader.range_extractor = extractor)
+    /// The extractor of the prefixes that ranges of range filters are inside of, to read such filters. One that builds
+    /// them has it from its policy.
+    #[must_use]
+    pub fn with_range_extractor(self, extractor: Arc<dyn KeyExtractor>) -> Self {
+        self.with_reader(|reader| reader.range_extractor = Some(extractor))
     }
 
     /// Filters come into memory when they are first probed, and share this number of bytes.
     #[must_use]
     pub fn with_budget(self, budget: FilterBudget) -> Self {
         self.with(|config| config.budget = Some(budget))
+    }
+
+    /// The kinds of the engine's own.
+    #[must_use]
+    pub fn kinds(&self) -> &KindRegistry {
+        &self.config.reader.kinds
+    }
+
+    /// The extractor of the prefixes of ranges.
+    #[must_use]
+    pub fn range_extractor(&self) -> Option<&Arc<dyn KeyExtractor>> {
+        self.config.reader.range_extractor.as_ref()
+    }
+
+    /// Whether filters have a policy for ranges.
+    #[must_use]
+    pub fn builds_ranges(&self) -> bool {
+        self.config.ranges.is_some()
     }
 
     /// The budget, if there is one.

@@ -3,6 +3,7 @@
 use core::fmt;
 
 use crate::error::BlockError;
+use crate::hash::HashId;
 use crate::sidecar::TableIdentity;
 
 /// Why a filter is not used, or a description of filters not accepted. To a read, all of them mean "may be present".
@@ -90,6 +91,38 @@ pub enum FilterProblem {
 impl From<BlockError> for FilterProblem {
     fn from(error: BlockError) -> Self {
         Self::Block(error)
+    }
+}
+
+impl FilterProblem {
+    /// Whether the filter is sound, and built with another hash or secret seed than the store's, or of other parts of
+    /// keys: a mistake in the store's configuration, and no damage.
+    #[must_use]
+    pub fn is_foreign(&self) -> bool {
+        match self {
+            Self::Parts { .. } => true,
+            Self::Block(BlockError::KnownKeyAbsent { hash }) => hash.id != HashId::Xxh3,
+            Self::Block(error) => matches!(
+                error,
+                BlockError::HashMismatch { .. }
+                    | BlockError::ExtractorMismatch { .. }
+                    | BlockError::RangeExtractor { .. }
+            ),
+            _ => false,
+        }
+    }
+
+    /// Whether a later release, or a store with more kinds, may know what this one does not.
+    #[must_use]
+    pub fn is_unknown(&self) -> bool {
+        match self {
+            Self::Version { .. } => true,
+            Self::Block(error) => matches!(
+                error,
+                BlockError::UnknownKind { .. } | BlockError::UnknownHash { .. } | BlockError::Version { .. }
+            ),
+            _ => false,
+        }
     }
 }
 

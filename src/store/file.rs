@@ -205,6 +205,12 @@ impl FileFilters {
         state.probe_key(key, || state.reader().hasher.hash(key)).probe
     }
 
+    /// Probes the range filter, whatever the file's smallest and largest keys say, and counts the answer.
+    #[must_use]
+    pub fn probe_range<'a>(&self, range: impl Into<KeyRange<'a>>) -> FileProbe {
+        self.state.probe_range(range.into()).probe
+    }
+
     /// Whether the file may have a key that begins with `prefix`. Counted only where a filter that is not in memory is
     /// probed.
     #[must_use]

@@ -25,6 +25,7 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
     #[inline]
     #[must_use]
     pub fn candidates<'a>(&'a self, key: &'a [u8]) -> Candidates<'a, F> {
+        self.lookups.of_thread().add(0, 1);
         Candidates {
             view: self,
             probe: KeyProbe::new(key),
@@ -39,6 +40,7 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
     /// The files that may have each of `keys`, in steps for all keys together.
     #[must_use]
     pub fn candidates_of_each<'a>(&'a self, keys: &[&'a [u8]]) -> BatchCandidates<'a, F> {
+        self.lookups.of_thread().add(0, keys.len() as u64);
         BatchCandidates::new(self, keys)
     }
 

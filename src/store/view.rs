@@ -12,6 +12,7 @@ use super::reader::Reader;
 use super::stats::FileStats;
 use crate::block::CacheResidency;
 use crate::key_head::{KeyHeads, SharedPrefix};
+use crate::stats::StripedCounters;
 
 /// The level whose files may overlap.
 const OVERLAPPING: u32 = 0;
@@ -30,6 +31,8 @@ pub struct FilterView<F> {
     pub(super) config: Arc<Config>,
     /// Those that have files, by their numbers.
     pub(super) levels: Arc<[Arc<Level<F>>]>,
+    /// Of all views that came of one.
+    pub(super) lookups: Arc<StripedCounters>,
 }
 
 /// The files of a level.
@@ -175,7 +178,13 @@ impl<F> FilterView<F> {
     /// A view without files.
     #[must_use]
     pub fn new(store: &FilterStore) -> Self {
-        Self { config: store.config.clone(), levels: Arc::new([]) }
+        Self { config: store.config.clone(), levels: Arc::new([]), lookups: Arc::new(StripedCounters::new(1)) }
+    }
+
+    /// Keys that were looked up, in this view and those that it was made of.
+    #[must_use]
+    pub fn lookups(&self) -> u64 {
+        self.lookups.sum(0)
     }
 
     /// The numbers of the levels that have files, ascending.
@@ -252,7 +261,7 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
             *level = Arc::new(level.edited(change, &self.config.reader, &leaving)?);
         }
         let levels = levels.into_values().filter(|level| level.chunks().next().is_some()).collect();
-        Ok(Self { config: self.config.clone(), levels })
+        Ok(Self { config: self.config.clone(), levels, lookups: self.lookups.clone() })
     }
 
     /// An error unless each file that leaves is there, and each that comes is not.
@@ -480,7 +489,7 @@ fn smallest_key<F>(member: &Member<F>) -> &[u8] {
 
 impl<F> Clone for FilterView<F> {
     fn clone(&self) -> Self {
-        Self { config: self.config.clone(), levels: self.levels.clone() }
+        Self { config: self.config.clone(), levels: self.levels.clone(), lookups: self.lookups.clone() }
     }
 }
 

@@ -15,7 +15,7 @@ const WALKED: usize = 16;
 
 /// A block that was walked to its end, and found to be in order.
 #[derive(Debug)]
-pub(in crate::sst) struct HeadedBlock {
+pub(super) struct HeadedBlock {
     /// One for each entry.
     heads: Box<[u64]>,
     /// Bytes that all keys begin with, and that their heads leave out.
@@ -34,7 +34,7 @@ struct Entries {
 impl HeadedBlock {
     /// Walks `block`, whose first key is not below `lower`. `None` when it cannot be walked to its end, or does not
     /// end with `last`: such a block is not cached, and each read of it says what is wrong.
-    pub(in crate::sst) fn new(block: &Block, lower: &[u8], last: &[u8]) -> Option<Self> {
+    pub(super) fn new(block: &Block, lower: &[u8], last: &[u8]) -> Option<Self> {
         let shared_bytes = common_prefix(lower, last);
         let (mut heads, mut offsets) = (Vec::new(), Vec::new());
         let mut cursor = BlockCursor::new(block);
@@ -52,18 +52,18 @@ impl HeadedBlock {
     }
 
     /// Bytes in memory: the block's, and those of heads and offsets.
-    pub(in crate::sst) fn memory_bytes(&self) -> u64 {
+    pub(super) fn memory_bytes(&self) -> u64 {
         self.entries.block.memory_bytes() + self.heads.len() as u64 * 12
     }
 
     /// Prefetches the heads of a block of usual size.
-    pub(in crate::sst) fn prefetch(&self) {
+    pub(super) fn prefetch(&self) {
         self.heads.iter().step_by(8).take(8).for_each(|head| prefetch(head));
     }
 
     /// What the block says of `target`, which is neither below the block's lower bound nor above its last
     /// key, and so begins like all of its keys.
-    pub(in crate::sst) fn get(&self, target: &[u8]) -> Result<Lookup, TableError> {
+    pub(super) fn get(&self, target: &[u8]) -> Result<Lookup, TableError> {
         let head = head(target.get(self.shared_bytes..).unwrap_or_default());
         let first = lower_bound(&self.heads, head);
         if self.heads.get(first) == Some(&head) { self.get_among_equals(target, first) } else { Ok(Lookup::Absent) }
