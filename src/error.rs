@@ -192,7 +192,7 @@ pub enum BlockError {
     /// such a part ([`LoadContext::with_known_keys`](crate::LoadContext::with_known_keys)).
     PartNotHeld,
     /// Known keys were given for a filter in partitions, and not all partitions that must hold one were read yet: see
-    /// [`PartitionIndex::check_known_keys`](crate::partition::PartitionIndex::check_known_keys).
+    /// [`PartitionIndex::check_known_keys`](crate::store::PartitionIndex::check_known_keys).
     KnownKeysUnchecked {
         /// The first partition that must hold a known key.
         partition: u32,
@@ -209,7 +209,7 @@ pub enum BlockError {
     },
     /// A block that holds a part of its file's keys only: open it through the [`PartitionIndex`] of its container.
     ///
-    /// [`PartitionIndex`]: crate::partition::PartitionIndex
+    /// [`PartitionIndex`]: crate::store::PartitionIndex
     Partition,
     /// The reader's filter is cut into partitions, and is not one block.
     Partitioned,

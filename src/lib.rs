@@ -103,8 +103,6 @@
 #[deny(clippy::indexing_slicing)]
 mod block;
 #[deny(clippy::indexing_slicing)]
-pub mod budget;
-#[deny(clippy::indexing_slicing)]
 mod codec;
 #[cfg(test)]
 #[path = "../tests/common/effort.rs"]
@@ -112,18 +110,13 @@ mod effort;
 mod error;
 pub mod filter;
 mod hash;
-mod hull;
 mod ids;
 mod kernel;
 #[deny(clippy::indexing_slicing)]
 mod key_head;
 pub mod kind;
-#[deny(clippy::indexing_slicing)]
-pub mod partition;
 mod policy;
 pub mod range;
-#[deny(clippy::indexing_slicing)]
-pub mod sidecar;
 pub mod simd;
 #[cfg(feature = "sst")]
 #[deny(clippy::indexing_slicing)]
@@ -152,7 +145,7 @@ pub use hash::{
 pub use ids::FilterKind;
 pub use policy::{
     AutoPolicy, BuildContext, BuildPurpose, BuildReport, BuiltFilter, FilterBuilder, FilterPolicy, KindPolicy,
-    LevelPlan, LevelPolicy, LevelSize, PlannedLevel, SelfCheck,
+    SelfCheck,
 };
 pub use stats::{FilterHealth, FilterStats, FprAlarm, HealthAlarm, HealthLimits};
 pub use units::{BitsPerKey, FalsePositiveRate, Sizing};

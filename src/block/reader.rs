@@ -25,7 +25,7 @@ pub(crate) trait KeyedFilter: Send + Sync + fmt::Debug {
 
 /// A verified filter block, or the reason why it is unusable, with counters.
 ///
-/// It can also hold a [partitioned filter](crate::partition::PartitionedFilter), which is probed by
+/// It can also hold a [partitioned filter](crate::store::PartitionedFilter), which is probed by
 /// [`probe_key`](Self::probe_key).
 ///
 /// Any number of threads can probe it. Each counts in cache lines of its own, so a counted probe takes only about a

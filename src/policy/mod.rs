@@ -8,7 +8,6 @@
 mod auto;
 mod builder;
 mod kind_policy;
-mod levels;
 mod multi_pass;
 mod report;
 #[cfg(test)]
@@ -20,7 +19,6 @@ use core::fmt;
 
 pub use auto::AutoPolicy;
 pub use kind_policy::{KindPolicy, Plan};
-pub use levels::{LevelPlan, LevelPolicy, LevelSize, PlannedLevel};
 pub use report::{BuildReport, BuiltFilter};
 
 use crate::block::FileId;

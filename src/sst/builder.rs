@@ -347,7 +347,7 @@ impl<W: Write> Sink<W> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::partition::PartitionOptions;
+    use crate::store::PartitionOptions;
     use crate::units::FalsePositiveRate;
 
     #[test]

@@ -24,8 +24,8 @@ use super::error::{TableError, TableLocation, TablePart, shown};
 use super::io::TableFile;
 use crate::codec::{checksum, checksum_append, put_u32, put_u64, put_varint, take_varint};
 use crate::ids::unique_id;
-use crate::sidecar::TableIdentity;
 use crate::store::FilterPart;
+use crate::store::TableIdentity;
 
 /// 16 bytes that tell one table of a store from every other.
 ///

@@ -7,9 +7,9 @@ use super::{BlockCache, FileSystem, LocalFileSystem, TableId};
 use crate::block::KindRegistry;
 use crate::error::ConfigError;
 use crate::hash::{HashIdentity, KeyExtractor, KeyHasher, KeyParts};
-use crate::partition::PartitionOptions;
 use crate::policy::{BuildContext, FilterPolicy, KindPolicy};
 use crate::range::RangePolicy;
+use crate::store::PartitionOptions;
 use crate::store::{FilterBudget, FilterStore};
 
 /// How a table is written. A store keeps one value for what its tables share, and sets for each table what is its own:
@@ -101,7 +101,7 @@ impl TableOptions {
     /// [filter budget](ReadOptions::with_filter_budget).
     ///
     /// ```
-    /// use sstfilter::partition::PartitionOptions;
+    /// use sstfilter::store::PartitionOptions;
     /// use sstfilter::sst::{ReadOptions, Table, TableBuilder, TableOptions};
     ///
     /// let options = TableOptions::default().with_partitioned_filter(PartitionOptions::default());
@@ -398,7 +398,7 @@ impl ReadOptions {
     /// last key are probed for then, in the filter or in their partitions.
     ///
     /// ```
-    /// use sstfilter::budget::FilterBudget;
+    /// use sstfilter::store::FilterBudget;
     /// use sstfilter::sst::{ReadOptions, Table, TableBuilder, TableOptions};
     ///
     /// let mut builder = TableBuilder::new(Vec::new(), &TableOptions::default())?;

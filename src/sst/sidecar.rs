@@ -7,7 +7,7 @@ use super::io::{TableFile, io_error};
 use super::writer::{create_beside, publish};
 use super::{FileSystem, Table, TableError, TableOptions, TablePart};
 use crate::policy::BuildReport;
-use crate::sidecar::TableIdentity;
+use crate::store::TableIdentity;
 use crate::store::{BuiltFilters, FilterPart, sidecar_path};
 
 /// What was written beside a table.

@@ -9,7 +9,7 @@ use bytes::Bytes;
 
 use super::io::{TableFile, WHOLE_BYTES, io_error};
 use super::{FileSystem, TableError, TablePart};
-use crate::sidecar::TableIdentity;
+use crate::store::TableIdentity;
 use crate::store::{FilterMetadata, FilterProblem, FilterSource, sidecar_path};
 
 /// The filter bytes in a file.

@@ -10,8 +10,8 @@ use super::source::{FilterBytes, find_sidecar};
 use super::{Entry, Salvage, Table, TableError, TableLocation, TablePart, TableProperties};
 use crate::block::{FilterBlock, LoadContext};
 use crate::codec::LINE_BYTES;
-use crate::partition::PartitionIndex;
 use crate::range::RangeInfo;
+use crate::store::PartitionIndex;
 use crate::store::{FileFilters, FileProbe, FilterBudget, FilterMetadata, FilterPart, FilterProblem, FilterSection};
 
 /// What a verified table holds.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::identity::TableIdentity;
 use super::metadata::{FileBounds, FilterMetadata, FilterPart, FilterSection, KeyPartNames, KeySpan};
 use super::partition::{PartitionIndex, PartitionOptions, PartitionedBuilder};
 use super::sidecar;
@@ -14,7 +15,6 @@ use crate::hash::{HashIdentity, KeyExtractor, KeyHash, KeyParts};
 use crate::ids::{FileId, FilterKind};
 use crate::policy::{BuildContext, BuildReport, FilterBuilder, FilterPolicy};
 use crate::range::{RangeBuilder, RangePolicy};
-use crate::sidecar::TableIdentity;
 
 /// Builds the filters of one file: `(add_key | add_hash | add_range_tombstone)* finish`, keys in ascending order.
 ///

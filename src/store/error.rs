@@ -2,9 +2,9 @@
 
 use core::fmt;
 
+use super::identity::TableIdentity;
 use crate::error::BlockError;
 use crate::hash::HashId;
-use crate::sidecar::TableIdentity;
 
 /// Why a filter is not used, or a description of filters not accepted. To a read, all of them mean "may be present".
 #[derive(Clone, Debug, PartialEq, Eq)]

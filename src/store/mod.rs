@@ -26,14 +26,18 @@
 //! key, before any of it is used: nothing else shows that a function changed and its name did not. If one does not, no
 //! filter of the store is used any more ([`FilterStore::problem`]).
 
+pub(crate) mod allocation;
 mod budget;
 mod build;
 mod chunk;
 mod config;
 mod error;
 mod file;
+mod identity;
+mod levels;
 mod lookup;
 mod metadata;
+mod partition;
 mod read;
 pub(crate) mod reader;
 mod sidecar;
@@ -45,11 +49,14 @@ pub use build::{BuiltFilters, FileFilterBuilder};
 pub use config::FilterStore;
 pub use error::FilterProblem;
 pub use file::{FileFilters, FileProbe};
+pub use identity::TableIdentity;
+pub use levels::{LevelPlan, LevelPolicy, LevelSize, PlannedLevel};
 pub use lookup::{BatchCandidates, Candidates, ScanCandidate, ScanCandidates};
 pub use metadata::{FilterMetadata, FilterPart, FilterSection, KeyPartNames};
+pub use partition::{
+    BuiltPartitions, PartitionCut, PartitionEntry, PartitionIndex, PartitionOptions, PartitionPlace, PartitionedBuilder,
+};
 pub use read::{FilterRead, FilterSource};
 pub use sidecar::sidecar_path;
 pub use stats::FileStats;
 pub use view::{FilterView, ViewEdit, ViewError};
-
-use crate::partition;

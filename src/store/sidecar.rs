@@ -22,9 +22,9 @@ use std::path::{Path, PathBuf};
 use bytes::{Buf, BufMut, Bytes};
 
 use super::error::FilterProblem;
+use super::identity::TableIdentity;
 use super::metadata::FilterMetadata;
 use crate::codec::checksum;
-use crate::sidecar::TableIdentity;
 
 const TRAILER_BYTES: usize = 64;
 const VERSION: u32 = 1;

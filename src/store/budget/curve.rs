@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::unit::HeldFilter;
-use crate::hull::{corners, gain_per_byte};
 use crate::ids::FilterKind;
+use crate::store::allocation::{corners, gain_per_byte};
 
 /// Sizes are shares of the whole block in this unit, rounded up. So filters of one configuration have the same curve
 /// whatever their number of keys, and a budget holds a few curves instead of one for each filter.

@@ -11,7 +11,7 @@
 //! is left; for the others the next smaller steps are tried.
 
 use super::curve::{Curve, CurveNumber, Curves, is_held};
-use crate::hull::{self, Step, gain_per_byte};
+use crate::store::allocation::{self, Step, gain_per_byte};
 
 /// What the plan knows of a filter.
 #[derive(Clone, Copy, Debug)]
@@ -69,7 +69,10 @@ impl Plan<'_> {
     fn distribute(&mut self) {
         let firsts = (0..self.demands.len()).filter_map(|demand| self.step(demand, self.first_point(demand)?));
         let firsts: Vec<Step> = firsts.collect();
-        hull::walk(firsts, |step| if self.take(step) { self.step(step.item, step.to + 1) } else { None });
+        allocation::allocate_greedily(
+            firsts,
+            |step| if self.take(step) { self.step(step.item, step.to + 1) } else { None },
+        );
     }
 
     /// `None` for a filter that is not worth loading at all.

@@ -24,7 +24,7 @@
 //!
 //! ```
 //! use std::sync::Arc;
-//! use sstfilter::partition::{PartitionIndex, PartitionOptions, PartitionedBuilder};
+//! use sstfilter::store::{PartitionIndex, PartitionOptions, PartitionedBuilder};
 //! use sstfilter::{BuildContext, FileId, KeyHasher, KindPolicy, LoadContext};
 //!
 //! let (hasher, id) = (KeyHasher::default(), FileId::random());
@@ -53,7 +53,6 @@
 mod bounds;
 mod build;
 mod built;
-mod filter;
 mod index;
 mod known;
 #[cfg(test)]
@@ -62,7 +61,6 @@ mod trailer;
 
 pub use build::PartitionedBuilder;
 pub use built::BuiltPartitions;
-pub use filter::PartitionedFilter;
 pub use index::{PartitionEntry, PartitionIndex, PartitionPlace};
 
 use crate::error::ConfigError;
@@ -82,7 +80,7 @@ pub enum PartitionCut {
 /// How large partitions are, and how they are cut.
 ///
 /// ```
-/// use sstfilter::partition::{PartitionCut, PartitionOptions};
+/// use sstfilter::store::{PartitionCut, PartitionOptions};
 ///
 /// assert_eq!(PartitionOptions::default(), PartitionOptions::new(PartitionCut::KeyRange, 16 << 10)?);
 /// assert!(PartitionOptions::new(PartitionCut::HashRange, 100).is_err());

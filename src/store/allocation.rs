@@ -64,7 +64,7 @@ impl Eq for Step {}
 
 /// Offers steps to `take`, the one with the highest gain first, until there are none left. `firsts` has at most one
 /// step of each item; `take` returns the step that this item takes next, after the one offered or in place of it.
-pub(crate) fn walk(firsts: impl IntoIterator<Item = Step>, mut take: impl FnMut(Step) -> Option<Step>) {
+pub(crate) fn allocate_greedily(firsts: impl IntoIterator<Item = Step>, mut take: impl FnMut(Step) -> Option<Step>) {
     let mut steps: BinaryHeap<Step> = firsts.into_iter().collect();
     while let Some(step) = steps.pop() {
         steps.extend(take(step));
@@ -94,7 +94,7 @@ mod tests {
         let gains = [[5.0, 2.0], [5.0, 4.0], [3.0, 2.0]];
         let step = |item: usize, to: usize| Some(Step { gain: *gains[item].get(to)?, item, to });
         let mut order = Vec::new();
-        walk((0..3).rev().filter_map(|item| step(item, 0)), |taken| {
+        allocate_greedily((0..3).rev().filter_map(|item| step(item, 0)), |taken| {
             order.push((taken.item, taken.to));
             step(taken.item, taken.to + 1)
         });
@@ -116,7 +116,7 @@ mod tests {
                 let (from, to_size) = (curves[item][to - 1], *curves[item].get(to)?);
                 Some(Step { gain: gain_per_byte(from, to_size), item, to })
             };
-            walk((0..3).filter_map(|item| step(item, 1)), |Step { item, to, .. }| {
+            allocate_greedily((0..3).filter_map(|item| step(item, 1)), |Step { item, to, .. }| {
                 left = usize::checked_sub(left, 1)?;
                 sizes[item] = to;
                 step(item, to + 1)

@@ -35,7 +35,7 @@ use crate::threads::{share, worthwhile};
 ///
 /// ```
 /// use std::sync::Arc;
-/// use sstfilter::partition::{PartitionOptions, PartitionedBuilder};
+/// use sstfilter::store::{PartitionOptions, PartitionedBuilder};
 /// use sstfilter::{BuildContext, FileId, KeyHasher, KindPolicy};
 ///
 /// let context = BuildContext::new(&KeyHasher::default()).with_file_id(FileId::random());

@@ -19,10 +19,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{BuildContext, FilterBuilder, FilterPolicy, KindPolicy};
+use super::allocation::{self, Step, gain_per_byte};
 use crate::block::FILE_BYTES;
 use crate::error::ConfigError;
-use crate::hull::{self, Step, gain_per_byte};
+use crate::policy::{BuildContext, FilterBuilder, FilterPolicy, KindPolicy};
 use crate::units::{BitsPerKey, Sizing};
 
 #[cfg(test)]
@@ -318,7 +318,7 @@ struct Spread<'a> {
 
 impl<'a> Spread<'a> {
     fn new(curves: &'a [Vec<Choice>], memory_bytes: u64) -> Self {
-        let corners = |curve: &Vec<Choice>| hull::corners(curve.iter().map(Choice::size));
+        let corners = |curve: &Vec<Choice>| allocation::corners(curve.iter().map(Choice::size));
         Self { curves, memory_bytes, hulls: curves.iter().map(corners).collect() }
     }
 
@@ -366,7 +366,7 @@ impl<'a> Spread<'a> {
         let mut chosen = floor.to_vec();
         let mut left = self.memory_bytes.saturating_sub(self.bytes(floor));
         let firsts = floor.iter().enumerate().filter_map(|(level, &from)| self.next_step(level, from));
-        hull::walk(firsts, |Step { item: level, to, .. }| {
+        allocation::allocate_greedily(firsts, |Step { item: level, to, .. }| {
             let (curve, from) = (&self.curves[level], chosen[level]);
             let bytes = curve[to].bytes - curve[from].bytes;
             if bytes > left {
