@@ -28,10 +28,12 @@ use bytes::Bytes;
 use super::error::SidecarError;
 use super::identity::TableIdentity;
 use crate::block::{FilterBlock, LoadContext};
-use crate::codec::{checksum, put_u32, put_u64};
+use crate::codec::{Fields, checksum, put_u32, put_u64};
 
 /// Bytes of the trailer.
 const TRAILER_BYTES: usize = 64;
+
+type Trailer<'a> = Fields<'a, TRAILER_BYTES>;
 
 /// Most bytes of the names: enough for 256 of the longest, of which a store has two or three.
 const MAX_NAMES_BYTES: u32 = 64 << 10;
@@ -70,21 +72,19 @@ impl Sidecar {
             expected: "at most 65536",
             got: names.len() as u64,
         })?;
-        let mut out = Vec::with_capacity(filter.len() + names.len() + TRAILER_BYTES);
-        out.extend_from_slice(filter);
-        out.extend_from_slice(&names);
-        put_u64(&mut out, filter.len() as u64);
-        out.extend_from_slice(&table.id);
-        put_u64(&mut out, table.bytes);
-        put_u32(&mut out, table.checksum);
-        put_u32(&mut out, checksum(filter));
-        put_u32(&mut out, names_bytes);
-        put_u32(&mut out, VERSION);
-        put_u32(&mut out, checksum(&names));
-        out.extend_from_slice(&MAGIC);
-        let sum = checksum(out.get(filter.len() + names.len()..).unwrap_or_default());
-        put_u32(&mut out, sum);
-        Ok(out.into())
+        let mut trailer = Vec::with_capacity(TRAILER_BYTES);
+        put_u64(&mut trailer, filter.len() as u64);
+        trailer.extend_from_slice(&table.id);
+        put_u64(&mut trailer, table.bytes);
+        put_u32(&mut trailer, table.checksum);
+        put_u32(&mut trailer, checksum(filter));
+        put_u32(&mut trailer, names_bytes);
+        put_u32(&mut trailer, VERSION);
+        put_u32(&mut trailer, checksum(&names));
+        trailer.extend_from_slice(&MAGIC);
+        let sum = checksum(&trailer);
+        put_u32(&mut trailer, sum);
+        Ok([filter, &names, &trailer].concat().into())
     }
 
     /// How many bytes at the end of a sidecar say what it is, from its last 64 bytes or more.
@@ -93,7 +93,7 @@ impl Sidecar {
     ///
     /// Bytes that are no sidecar's, damage, or a newer version.
     pub fn tail_bytes(end: &[u8]) -> Result<u64, SidecarError> {
-        Ok((TRAILER_BYTES + names_bytes(last_trailer(end)?)?) as u64)
+        Ok((TRAILER_BYTES + names_bytes(last_trailer(end)?.1)?) as u64)
     }
 
     /// The sidecar that ends with `tail`, if it was made for `table`. `tail` is as long as
@@ -117,12 +117,12 @@ impl Sidecar {
     ///
     /// Damage, a newer version, or another length.
     pub fn open_for_any_table(tail: &[u8], file_bytes: u64) -> Result<Self, SidecarError> {
-        let trailer = last_trailer(tail)?;
-        let tail_bytes = TRAILER_BYTES + names_bytes(trailer)?;
+        let (before, trailer) = last_trailer(tail)?;
+        let names_bytes = names_bytes(trailer)?;
+        let tail_bytes = TRAILER_BYTES + names_bytes;
         let too_short = SidecarError::TooShort { expected: tail_bytes as u64, got: tail.len() as u64 };
-        let start = tail.len().checked_sub(tail_bytes).ok_or(too_short.clone())?;
-        let (names, _) = tail.get(start..).and_then(<[u8]>::split_last_chunk::<TRAILER_BYTES>).ok_or(too_short)?;
-        let (expected, got) = (word(trailer, 48), checksum(names));
+        let (_, names) = before.split_at_checked(before.len().wrapping_sub(names_bytes)).ok_or(too_short)?;
+        let (expected, got) = (trailer.u32::<48>(), checksum(names));
         if expected != got {
             return Err(SidecarError::NamesChecksum { expected, got });
         }
@@ -135,15 +135,15 @@ impl Sidecar {
     }
 
     /// Decodes names and a trailer whose checksums hold.
-    fn from_checked(names: &[u8], trailer: &[u8; TRAILER_BYTES]) -> Result<Self, SidecarError> {
+    fn from_checked(names: &[u8], trailer: Trailer<'_>) -> Result<Self, SidecarError> {
         Ok(Self {
             table: TableIdentity {
-                id: array(trailer, 8),
-                bytes: u64::from_le_bytes(array(trailer, 24)),
-                checksum: word(trailer, 32),
+                id: trailer.array::<8, 16>(),
+                bytes: trailer.u64::<24>(),
+                checksum: trailer.u32::<32>(),
             },
-            filter_bytes: u64::from_le_bytes(array(trailer, 0)),
-            filter_checksum: word(trailer, 36),
+            filter_bytes: trailer.u64::<0>(),
+            filter_checksum: trailer.u32::<36>(),
             key_parts: decode_names(names)?,
         })
     }
@@ -237,42 +237,33 @@ fn decode_names(mut bytes: &[u8]) -> Result<Vec<String>, SidecarError> {
     Ok(names)
 }
 
-/// The trailer at the end of `bytes`, if it is sound and of this version.
-fn last_trailer(bytes: &[u8]) -> Result<&[u8; TRAILER_BYTES], SidecarError> {
+/// The trailer at the end of `bytes` and what stands before it, if it is sound and of this version.
+fn last_trailer(bytes: &[u8]) -> Result<(&[u8], Trailer<'_>), SidecarError> {
     let too_short = SidecarError::TooShort { expected: TRAILER_BYTES as u64, got: bytes.len() as u64 };
-    let trailer = bytes.last_chunk::<TRAILER_BYTES>().ok_or(too_short)?;
-    let magic = array(trailer, 52);
+    let (before, trailer) = Trailer::at_end_of(bytes).ok_or(too_short)?;
+    let magic = trailer.array::<52, 8>();
     if magic != MAGIC {
         return Err(SidecarError::Magic { got: magic });
     }
-    let (expected, got) = (word(trailer, CHECKSUM_AT), checksum(&array::<CHECKSUM_AT>(trailer, 0)));
+    let (expected, got) = (trailer.u32::<CHECKSUM_AT>(), checksum(&trailer.array::<0, CHECKSUM_AT>()));
     if expected != got {
         return Err(SidecarError::TrailerChecksum { expected, got });
     }
-    match word(trailer, 44) {
-        VERSION => Ok(trailer),
+    match trailer.u32::<44>() {
+        VERSION => Ok((before, trailer)),
         0 => Err(SidecarError::Field { field: "version", expected: "at least 1", got: 0 }),
         got => Err(SidecarError::Version { expected: VERSION, got }),
     }
 }
 
 /// The length of the names that stand before `trailer`.
-fn names_bytes(trailer: &[u8; TRAILER_BYTES]) -> Result<usize, SidecarError> {
-    let got = word(trailer, 40);
+fn names_bytes(trailer: Trailer<'_>) -> Result<usize, SidecarError> {
+    let got = trailer.u32::<40>();
     if got > MAX_NAMES_BYTES {
         let (field, expected) = ("length of the names", "at most 65536");
         return Err(SidecarError::Field { field, expected, got: got.into() });
     }
     Ok(got as usize)
-}
-
-/// The `N` bytes at `offset` of a trailer.
-fn array<const N: usize>(bytes: &[u8; TRAILER_BYTES], offset: usize) -> [u8; N] {
-    core::array::from_fn(|at| bytes.get(offset + at).copied().unwrap_or_default())
-}
-
-fn word(bytes: &[u8; TRAILER_BYTES], offset: usize) -> u32 {
-    u32::from_le_bytes(array(bytes, offset))
 }
 
 #[cfg(test)]
