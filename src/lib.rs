@@ -120,6 +120,7 @@ mod kernel;
 #[deny(clippy::indexing_slicing)]
 mod key_head;
 pub mod kind;
+mod panics;
 #[deny(clippy::indexing_slicing)]
 pub mod partition;
 mod policy;

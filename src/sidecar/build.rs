@@ -12,6 +12,7 @@ use crate::block::FallbackReason;
 use crate::block::trailer::Trailer;
 use crate::error::BlockError;
 use crate::hash::HashIdentity;
+use crate::panics::Interruption;
 use crate::partition::{PartitionOptions, PartitionedBuilder};
 use crate::policy::{BuildContext, BuildReport, FilterBuilder, FilterPolicy};
 
@@ -31,8 +32,8 @@ pub struct SidecarBuilder {
     partitions: Option<PartitionOptions>,
     /// Begun with the first key.
     filter: Option<Filter>,
-    /// Set while code of the engine's may run: it stays set if that panics.
-    is_interrupted: bool,
+    /// Of the engine's code: hash, extractor, policy.
+    interruption: Interruption,
 }
 
 enum Filter {
@@ -74,7 +75,7 @@ impl SidecarBuilder {
     #[must_use]
     pub fn new(policy: Arc<dyn FilterPolicy>, context: &BuildContext, table: &TableIdentity) -> Self {
         let context = context.clone().with_file_id(table.file_id());
-        Self { table: *table, policy, context, partitions: None, filter: None, is_interrupted: false }
+        Self { table: *table, policy, context, partitions: None, filter: None, interruption: Interruption::default() }
     }
 
     /// Cuts the filter into partitions. To be called before keys are added; later it has no effect. To read it, check
@@ -92,14 +93,15 @@ impl SidecarBuilder {
     ///
     /// If the caller's code does. The sidecar is then not built.
     pub fn add_key(&mut self, key: &[u8]) {
+        // The policy may panic too: the key would be in no filter.
+        self.interruption.enter();
         self.begin();
-        let was_interrupted = core::mem::replace(&mut self.is_interrupted, true);
         match &mut self.filter {
             Some(Filter::Whole(filter)) => filter.add_key(key),
             Some(Filter::Partitioned(filter)) => filter.add_key(key),
             Some(Filter::Declined) | None => {}
         }
-        self.is_interrupted = was_interrupted;
+        self.interruption.leave();
     }
 
     /// Adds all keys that `keys` gives. An error ends the builder: a filter without the keys after it would lose them.
@@ -153,7 +155,7 @@ impl SidecarBuilder {
                 (built.seal(), report)
             }
         };
-        if self.is_interrupted {
+        if self.interruption.has_happened() {
             report = BuildReport { reason: FallbackReason::Interrupted, ..BuildReport::new(report.requested) };
             return Ok(BuiltSidecar { bytes: None, filter: Some(report) });
         }
@@ -175,8 +177,6 @@ impl SidecarBuilder {
         if self.filter.is_some() {
             return;
         }
-        // The policy may panic, and its caller go on: the key that is being added would be in no filter.
-        let was_interrupted = core::mem::replace(&mut self.is_interrupted, true);
         self.filter = Some(match self.partitions {
             Some(options) => {
                 let builder = PartitionedBuilder::new(Arc::clone(&self.policy), &self.context, options);
@@ -184,7 +184,6 @@ impl SidecarBuilder {
             }
             None => self.policy.builder(&self.context).map_or(Filter::Declined, Filter::Whole),
         });
-        self.is_interrupted = was_interrupted;
     }
 }
 

@@ -15,6 +15,7 @@ use super::{
     KeyPartNames, RangeFilterProperties, TableError, TableId, TableOptions, TablePart, TableProperties, WriterSettings,
 };
 use crate::hash::MAX_EXTRACTORS;
+use crate::panics::Interruption;
 use crate::policy::{BuildReport, BuiltFilter};
 use crate::range::{RangeBuilder, RangePolicy};
 
@@ -94,7 +95,8 @@ pub struct TableBuilder<W> {
     pub(super) range_filter: Option<Box<RangeBuilder>>,
     range_extractor: Option<String>,
     pub(super) properties: TableProperties,
-    is_poisoned: bool,
+    /// Of a step, by a panic or an error.
+    interruption: Interruption,
 }
 
 impl<W: Write> TableBuilder<W> {
@@ -137,7 +139,7 @@ impl<W: Write> TableBuilder<W> {
                     filter_policy: options.policy.as_ref().map(|policy| policy.name().to_owned()),
                 }),
             },
-            is_poisoned: false,
+            interruption: Interruption::default(),
         })
     }
 
@@ -258,9 +260,9 @@ impl<W: Write> TableBuilder<W> {
         self.check_sound()?;
         self.check_entry(key, value)?;
         // Unless the step succeeds, nothing more may be written.
-        self.is_poisoned = true;
+        self.interruption.enter();
         self.add_in_order(key, value)?;
-        self.is_poisoned = false;
+        self.interruption.leave();
         Ok(())
     }
 
@@ -282,7 +284,7 @@ impl<W: Write> TableBuilder<W> {
     }
 
     fn check_sound(&self) -> Result<(), TableError> {
-        if self.is_poisoned { Err(TableError::Poisoned) } else { Ok(()) }
+        if self.interruption.has_happened() { Err(TableError::Poisoned) } else { Ok(()) }
     }
 
     fn check_entry(&self, key: &[u8], value: Option<&[u8]>) -> Result<(), TableError> {

@@ -12,9 +12,10 @@ use core::fmt;
 use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use super::{FileSystem, RandomAccess, WritableFile};
+use crate::panics::lock;
 
 /// A file system that keeps at most a number of its files open, for stores of more tables than a process may have
 /// descriptors.
@@ -60,7 +61,7 @@ impl LimitedFiles {
     /// How many files are kept open now.
     #[must_use]
     pub fn open_files(&self) -> usize {
-        locked(&self.0.circle).files.len()
+        lock(&self.0.circle).files.len()
     }
 }
 
@@ -124,7 +125,7 @@ struct Circle {
 impl Shared {
     /// Reserves a place for one more open file, and closes another one if need be. `None` while all are being read.
     fn make_room(&self) -> Option<Reserved<'_>> {
-        let mut circle = locked(&self.circle);
+        let mut circle = lock(&self.circle);
         let closed =
             if circle.files.len() + circle.reserved < self.most_open { None } else { Some(circle.take_one()?) };
         circle.reserved += 1;
@@ -149,8 +150,8 @@ impl Shared {
     /// Keeps `opened` for `file` if there is `room`. Returns what to read by: another thread may have been faster.
     fn keep(&self, file: &Arc<OneFile>, opened: Descriptor, room: Option<Reserved<'_>>) -> Descriptor {
         let Some(room) = room else { return opened };
-        let mut circle = locked(&self.circle);
-        let mut kept = locked(&file.descriptor);
+        let mut circle = lock(&self.circle);
+        let mut kept = lock(&file.descriptor);
         let faster = kept.clone();
         if faster.is_none() {
             *kept = Some(Arc::clone(&opened));
@@ -167,8 +168,8 @@ impl Shared {
 
     /// Closes `file` for good.
     fn forget(&self, file: &OneFile) {
-        let mut circle = locked(&self.circle);
-        let closed = locked(&file.descriptor).take();
+        let mut circle = lock(&self.circle);
+        let closed = lock(&file.descriptor).take();
         if closed.is_some() {
             circle.remove(file.position.load(Ordering::Relaxed));
         }
@@ -207,7 +208,7 @@ struct Reserved<'a>(&'a Shared);
 
 impl Drop for Reserved<'_> {
     fn drop(&mut self) {
-        locked(&self.0.circle).reserved -= 1;
+        lock(&self.0.circle).reserved -= 1;
     }
 }
 
@@ -242,7 +243,7 @@ impl OneFile {
         if !self.was_read.load(Ordering::Relaxed) {
             self.was_read.store(true, Ordering::Relaxed);
         }
-        locked(&self.descriptor).clone()
+        lock(&self.descriptor).clone()
     }
 
     /// The descriptor, no longer kept, unless the file was read since the last time or is being read now.
@@ -250,7 +251,7 @@ impl OneFile {
         if self.was_read.swap(false, Ordering::Relaxed) {
             return None;
         }
-        let mut descriptor = locked(&self.descriptor);
+        let mut descriptor = lock(&self.descriptor);
         // Copies are made under this lock, so that the count cannot grow now.
         let is_idle = descriptor.as_ref().is_some_and(|descriptor| Arc::strong_count(descriptor) == 1);
         if is_idle { descriptor.take() } else { None }
@@ -284,11 +285,6 @@ impl Drop for LimitedFile {
     }
 }
 
-/// What a thread that panicked has left is whole: no step under a lock calls code of others.
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
@@ -298,7 +294,7 @@ mod tests {
     /// An open file that was read since the hand last came by.
     fn file() -> Arc<OneFile> {
         let file = OneFile::new(PathBuf::from("file"), 0);
-        *locked(&file.descriptor) = Some(Arc::new(Bytes::new()));
+        *lock(&file.descriptor) = Some(Arc::new(Bytes::new()));
         file.was_read.store(true, Ordering::Relaxed);
         Arc::new(file)
     }
@@ -309,7 +305,7 @@ mod tests {
         let (idle, others) = files.split_last().unwrap();
         let being_read: Vec<_> = others.iter().map(|file| file.to_read().unwrap()).collect();
         let mut circle = Circle { files: files.clone(), ..Circle::default() };
-        assert!(circle.take_one().is_some() && locked(&idle.descriptor).is_none());
+        assert!(circle.take_one().is_some() && lock(&idle.descriptor).is_none());
         assert!(circle.take_one().is_none(), "all others are being read");
         assert_eq!(circle.files.len(), 4);
         drop(being_read);

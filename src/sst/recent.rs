@@ -1,7 +1,9 @@
 //! What tables have in common while they are open.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
+
+use crate::panics::lock;
 
 /// This many are remembered: one for each level of a usual store, or for each change of its options.
 const REMEMBERED: usize = 8;
@@ -13,7 +15,7 @@ pub(super) struct Recent<T>(Arc<Mutex<VecDeque<Arc<T>>>>);
 impl<T> Recent<T> {
     /// A value that `is_equal`, or else the one that `new` makes, in place of the one that was remembered first.
     pub(super) fn share(&self, is_equal: impl Fn(&T) -> bool, new: impl FnOnce() -> Arc<T>) -> Arc<T> {
-        let mut recent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut recent = lock(&self.0);
         if let Some(known) = recent.iter().rev().find(|known| is_equal(known)) {
             return Arc::clone(known);
         }

@@ -2,7 +2,7 @@
 
 use core::fmt;
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwap;
 
@@ -10,6 +10,7 @@ use super::level::{LevelChange, OVERLAPPING};
 use super::snapshot::Version;
 use super::{VersionEdit, VersionError};
 use crate::error::BlockError;
+use crate::panics::lock;
 use crate::sst::reader::Reader;
 use crate::sst::{Table, TableId, TableStats};
 
@@ -86,7 +87,7 @@ impl VersionSet {
     ///
     /// [`VersionError`]; the set has not changed then.
     pub fn apply(&self, edit: VersionEdit) -> Result<Arc<Version>, VersionError> {
-        let mut writer = self.writer();
+        let mut writer = lock(&self.writer);
         let current = self.current();
         writer.check_ids(&edit)?;
         let reader = writer.reader_after(&edit, current.reader())?;
@@ -105,13 +106,8 @@ impl VersionSet {
     /// wait meanwhile.
     #[must_use]
     pub fn stats(&self) -> TableStats {
-        let writer = self.writer();
+        let writer = lock(&self.writer);
         self.current().stats().merged(&writer.left).since(&writer.joined)
-    }
-
-    fn writer(&self) -> MutexGuard<'_, Writer> {
-        // Whatever panics while it is held does so before the first change.
-        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
