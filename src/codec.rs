@@ -1,7 +1,7 @@
 //! Bytes: little-endian integers of blocks and tables, checksums, and the aligned buffers that payloads are built in.
 //!
-//! A read past the end is `None`, or does not compile; it never panics. Vector kernels and the cells of a payload do not use this module: they
-//! read arrays with `from_le_bytes`.
+//! A read past the end is `None`, or does not compile; it never panics. Vector kernels and the cells of a payload do
+//! not use this module: they read arrays with `from_le_bytes`.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 

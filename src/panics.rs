@@ -2,8 +2,8 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
-/// Locks `mutex`, even if a thread has panicked while it held the lock. Only for values that each step leaves whole: code
-/// of the engine's, which may panic, runs before the first change or outside of the lock.
+/// Locks `mutex`, even if a thread has panicked while it held the lock. Only for values that each step leaves whole:
+/// code of the engine's, which may panic, runs before the first change or outside of the lock.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -17,12 +17,12 @@ pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
     }
 }
 
-/// Whether a call of a builder has not come to its end. The engine's hash function, extractor, policy or sink may panic,
-/// and the engine may catch the panic and go on: its file then has a key that the filter lacks. Such a filter must not
-/// be built.
+/// Whether a call of a builder has not come to its end. The engine's hash function, extractor, policy or sink may
+/// panic, and the engine may catch the panic and go on: its file then has a key that the filter lacks. Such a filter
+/// must not be built.
 ///
-/// Code that leaves early, by a panic or `?`, leaves the interruption behind. So a forgotten [`leave`](Self::leave) costs
-/// a filter, never a key.
+/// A call that ends early, by a panic or `?`, is never left. So a forgotten [`leave`](Self::leave) costs a filter, but
+/// loses no key.
 #[derive(Debug, Default)]
 pub(crate) struct Interruption {
     /// Calls that have been entered and not left: they may be nested.

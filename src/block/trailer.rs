@@ -239,7 +239,7 @@ impl<'a> CheckedTail<'a> {
         Ok(Self { params, held, file, trailer })
     }
 
-    /// What the filter is bound to. `hash` is the code of its hash, which blocks and containers have in different bytes.
+    /// What the filter is bound to. `hash` is the code of its hash, whose byte differs between blocks and containers.
     pub(crate) fn identity(&self, hash: u8) -> Result<BlockIdentity, BlockError> {
         match HashId::from_code(hash) {
             HashId::Unknown(got) => Err(BlockError::UnknownHash { got }),

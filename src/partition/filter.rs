@@ -43,16 +43,17 @@ pub struct PartitionedFilter<D> {
     /// What came of looking for the known keys. Once: to read a damaged partition again for each other one would take
     /// time that is quadratic in their number.
     known_keys: OnceLock<Result<(), BlockError>>,
-    /// The states of [`GROUP`] partitions each, from when one of them is first probed that has a block: a top index has
-    /// two bytes for a partition without one.
-    opened: Box<[OnceLock<Box<[State; GROUP]>>]>,
+    /// The states of [`STATE_GROUP`] partitions each, from when one of them is first probed that has a block: a top
+    /// index has two bytes for a partition without one.
+    opened: Box<[OnceLock<Box<[State; STATE_GROUP]>>]>,
 }
 
 /// A partition once it was verified. Boxed: most partitions of a mapped container may never be probed.
 type State = OnceLock<Box<Result<BlockProbe, BlockError>>>;
 
-/// Few, so that a block of a single byte among partitions without blocks has few states beside its own.
-const GROUP: usize = 16;
+/// Partitions whose states are allocated together. Few, so that a block of a single byte among partitions without
+/// blocks has few states beside its own.
+const STATE_GROUP: usize = 16;
 
 /// What there is to say of each partition without a filter.
 static WITHOUT_FILTER: BlockError = BlockError::PartitionWithoutFilter;
@@ -76,7 +77,7 @@ impl<D: AsRef<[u8]>> PartitionedFilter<D> {
         if index.container_bytes() != got {
             return Err(BlockError::Length { expected: index.container_bytes(), got });
         }
-        let opened = (0..index.partitions() as usize).step_by(GROUP).map(|_| OnceLock::new()).collect();
+        let opened = (0..index.partitions() as usize).step_by(STATE_GROUP).map(|_| OnceLock::new()).collect();
         Ok(Self { data, index, known_keys: OnceLock::new(), opened })
     }
 
@@ -176,15 +177,16 @@ impl<D: AsRef<[u8]>> PartitionedFilter<D> {
     /// What came of verifying the partition, if it was.
     #[inline]
     fn verified(&self, number: u32) -> Option<&Result<BlockProbe, BlockError>> {
-        let states = self.opened.get(number as usize / GROUP)?.get()?;
-        states.get(number as usize % GROUP)?.get().map(Box::as_ref)
+        let states = self.opened.get(number as usize / STATE_GROUP)?.get()?;
+        states.get(number as usize % STATE_GROUP)?.get().map(Box::as_ref)
     }
 
     #[cold]
     fn open_partition(&self, number: u32) -> Result<&BlockProbe, &BlockError> {
-        let group = self.opened.get(number as usize / GROUP).filter(|_| !self.index.block_range(number).is_empty());
-        let states = group.map(|group| group.get_or_init(|| Box::new([const { OnceLock::new() }; GROUP])));
-        let state = states.and_then(|states| states.get(number as usize % GROUP)).ok_or(&WITHOUT_FILTER)?;
+        let group =
+            self.opened.get(number as usize / STATE_GROUP).filter(|_| !self.index.block_range(number).is_empty());
+        let states = group.map(|group| group.get_or_init(|| Box::new([const { OnceLock::new() }; STATE_GROUP])));
+        let state = states.and_then(|states| states.get(number as usize % STATE_GROUP)).ok_or(&WITHOUT_FILTER)?;
         let opened = state.get_or_init(|| {
             let block = self.check_known_keys().and_then(|()| self.index.open(number, self.block_bytes(number)));
             Box::new(block.map(crate::block::FilterBlock::into_probe))

@@ -9,12 +9,9 @@ use crate::sst::heads::{InRange, KeyRanges};
 use crate::sst::key_bounds::KeyBounds;
 use crate::sst::reader::Reader;
 
-/// Tables of a chunk are the bits of one word.
-const MOST_TABLES: usize = GROUP;
-
-/// A chunk with fewer tables is merged with a neighbour. Half of the most: evenly cut, more than one chunk's tables
-/// make chunks of at least this.
-pub(super) const LEAST_TABLES: usize = MOST_TABLES / 2;
+/// A chunk with fewer tables is merged with a neighbour. Half of the most, which are the bits of one word: evenly cut,
+/// more than one chunk's tables make chunks of at least this.
+pub(super) const LEAST_TABLES: usize = GROUP / 2;
 
 /// Some of a level's tables, in its order.
 #[derive(Debug)]
@@ -36,7 +33,7 @@ pub(super) struct FiltersTogether {
 impl Chunk {
     /// Of any number of tables, chunks of sizes that differ by at most one, each made by `new`.
     pub(super) fn cut(tables: &[Arc<Table>], new: fn(&[Arc<Table>]) -> Self) -> impl Iterator<Item = Self> {
-        let chunks = tables.len().div_ceil(MOST_TABLES);
+        let chunks = tables.len().div_ceil(GROUP);
         let bound = move |chunk: usize| chunk * tables.len() / chunks;
         (0..chunks).filter_map(move |chunk| tables.get(bound(chunk)..bound(chunk + 1))).map(new)
     }
