@@ -1,7 +1,7 @@
 //! Bytes: little-endian integers of blocks and tables, checksums, and the aligned buffers that payloads are built in.
 //!
-//! A read past the end is `None`, never a panic. Vector kernels and the cells of a payload do not use this module: they
-//! read arrays with `from_le_bytes`.
+//! A read past the end is `None`, or does not compile; it never panics. Vector kernels and the cells of a payload do
+//! not use this module: they read arrays with `from_le_bytes`.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 
@@ -20,6 +20,50 @@ pub(crate) fn put_u32(out: &mut Vec<u8>, value: u32) {
 
 pub(crate) fn put_u64(out: &mut Vec<u8>, value: u64) {
     out.extend_from_slice(&value.to_le_bytes());
+}
+
+/// The little-endian fields of a structure of fixed size. Where each begins is a constant: one that does not lie inside
+/// the structure does not compile.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fields<'a, const BYTES: usize>(&'a [u8; BYTES]);
+
+impl<'a, const BYTES: usize> Fields<'a, BYTES> {
+    pub(crate) const fn of(bytes: &'a [u8; BYTES]) -> Self {
+        Self(bytes)
+    }
+
+    /// What stands before the structure that ends `bytes`, and its fields. `None` if there are too few bytes.
+    pub(crate) fn at_end_of(bytes: &'a [u8]) -> Option<(&'a [u8], Self)> {
+        bytes.split_last_chunk().map(|(before, bytes)| (before, Self(bytes)))
+    }
+
+    #[expect(clippy::indexing_slicing, reason = "the assertion, which the compiler evaluates")]
+    pub(crate) fn array<const AT: usize, const COUNT: usize>(self) -> [u8; COUNT] {
+        const { assert!(AT + COUNT <= BYTES, "a field lies inside its structure") };
+        core::array::from_fn(|position| self.0[AT + position])
+    }
+
+    pub(crate) fn u8<const AT: usize>(self) -> u8 {
+        u8::from_le_bytes(self.array::<AT, 1>())
+    }
+
+    pub(crate) fn u16<const AT: usize>(self) -> u16 {
+        u16::from_le_bytes(self.array::<AT, 2>())
+    }
+
+    pub(crate) fn u32<const AT: usize>(self) -> u32 {
+        u32::from_le_bytes(self.array::<AT, 4>())
+    }
+
+    pub(crate) fn u64<const AT: usize>(self) -> u64 {
+        u64::from_le_bytes(self.array::<AT, 8>())
+    }
+
+    /// A number of `COUNT` bytes, at most eight.
+    pub(crate) fn uint<const AT: usize, const COUNT: usize>(self) -> u64 {
+        const { assert!(COUNT <= 8, "a number has at most 64 bits") };
+        self.array::<AT, COUNT>().iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte))
+    }
 }
 
 /// LEB128: seven bits a byte, low bits first, the high bit set on all bytes but the last.
@@ -173,6 +217,20 @@ mod tests {
         assert_eq!(read_u32(&out, 0), Some(0x0304_0506));
         assert_eq!(read_u32(&out, out.len() - 3), None);
         assert_eq!(read_u32(&out, usize::MAX), None);
+    }
+
+    #[test]
+    fn fields_are_little_endian_and_end_with_their_structure() {
+        let bytes: Vec<u8> = (0..24).collect();
+        let (before, fields) = Fields::<16>::at_end_of(&bytes).unwrap();
+        assert_eq!(before, &bytes[..8]);
+        assert_eq!((fields.u8::<0>(), fields.u8::<15>()), (8, 23));
+        assert_eq!((fields.u16::<1>(), fields.u16::<14>()), (0x0a09, 0x1716));
+        assert_eq!(fields.u32::<12>(), 0x1716_1514);
+        assert_eq!(fields.u64::<8>(), 0x1716_1514_1312_1110);
+        assert_eq!((fields.uint::<2, 3>(), fields.uint::<11, 5>()), (0x0c_0b0a, 0x17_1615_1413));
+        assert_eq!(fields.array::<4, 12>(), bytes[12..]);
+        assert!(Fields::<16>::at_end_of(&bytes[..15]).is_none());
     }
 
     #[test]

@@ -115,6 +115,7 @@ mod kernel;
 #[deny(clippy::indexing_slicing)]
 mod key_head;
 pub mod kind;
+mod panics;
 mod policy;
 pub mod range;
 pub mod simd;

@@ -190,10 +190,8 @@ pub fn select(set: InstructionSet) -> Result<(), ConfigError> {
 /// Runs `test` with each available set. A lock keeps other tests from selecting in between.
 #[cfg(test)]
 pub(crate) fn for_each_set(mut test: impl FnMut(InstructionSet)) {
-    use std::sync::{Mutex, PoisonError};
-
-    static SELECTING: Mutex<()> = Mutex::new(());
-    let _guard = SELECTING.lock().unwrap_or_else(PoisonError::into_inner);
+    static SELECTING: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    let _guard = crate::panics::lock(&SELECTING);
     for set in InstructionSet::available() {
         SELECTED.store(set as u8, Ordering::Relaxed);
         test(set);

@@ -2,8 +2,10 @@
 //! bytes of a filter are the same for any number of threads.
 
 use std::panic::resume_unwind;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::thread::{Builder, scope};
+
+use crate::panics::lock;
 
 /// Keys that make a further thread worth its start: a millisecond of work against some 50 microseconds.
 const KEYS_PER_THREAD: u64 = 1 << 16;
@@ -31,7 +33,7 @@ fn share_among<T: Send, S: Default>(
 ) {
     let more = threads.min(pieces.len()).saturating_sub(1);
     let pieces = Mutex::new(pieces.into_iter());
-    let next = || pieces.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let next = || lock(&pieces).next();
     let drain = |state: &mut S| {
         while let Some(piece) = next() {
             work(state, piece);

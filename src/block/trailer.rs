@@ -21,9 +21,9 @@
 //!  28   4  CRC32C of all that stands before it but the payload
 //! ```
 
-use bytes::{Buf, BufMut, Bytes};
+use bytes::{BufMut, Bytes};
 
-use crate::codec::{AlignedBuffer, TAIL_CAPACITY, checksum};
+use crate::codec::{AlignedBuffer, Fields, TAIL_CAPACITY, checksum};
 use crate::error::BlockError;
 use crate::filter::kind::{MAX_KEYS, MAX_PARAM_WORDS, MAX_PAYLOAD_BYTES, TRAILER_BYTES};
 use crate::filter::{EncodedShape, FilterKind};
@@ -37,20 +37,20 @@ use crate::ids::FileId;
 /// The newest format version; the writer always writes it.
 pub(crate) const FORMAT_VERSION: u8 = 1;
 
-/// Set in the version byte of a block that is bound to a file.
-const BOUND: u8 = 1 << 4;
+/// Set in the version byte of a block or container that is bound to a file.
+pub(crate) const BOUND: u8 = 1 << 4;
 
 /// Set in the version byte of a block that is one partition of a filter, and so holds a part of its file's keys only.
 const PARTITION: u8 = 1 << 5;
 
-/// Set in the version byte of a block that holds parts of keys.
-const PARTS: u8 = 1 << 6;
+/// Set in the version byte of a block or container that holds parts of keys.
+pub(crate) const PARTS: u8 = 1 << 6;
 
 /// The bytes `SF`.
 pub(super) const MAGIC: u16 = 0x4653;
 
-/// Bytes of the number of keys.
-const KEYS_BYTES: usize = 5;
+/// Bytes of the number of keys, in a container too.
+pub(crate) const KEYS_BYTES: usize = 5;
 
 /// The largest tail of a block of whole keys.
 const MAX_PLAIN_TAIL_BYTES: usize = TRAILER_BYTES + FILE_BYTES + MAX_PARAM_WORDS * 4;
@@ -91,8 +91,7 @@ impl Trailer {
 
     /// What of its keys `block` holds, whose trailer this is.
     pub(crate) fn held_parts<'a>(&self, block: &'a [u8]) -> HeldParts<'a> {
-        let after = TRAILER_BYTES + if self.identity.file.is_some() { FILE_BYTES } else { 0 };
-        HeldParts::at_end_of(without_last(block, after), self.parts_bytes)
+        held_parts(block, self.identity.file.is_some(), self.parts_bytes)
     }
 
     /// Encodes all that follows the payload. `held` has as many bytes as this trailer says.
@@ -153,13 +152,13 @@ impl Trailer {
 
     /// The same from the end of a block of `block_bytes`, of which [`MAX_TAIL_BYTES`] bytes are enough.
     pub(crate) fn decode_end(block: &[u8], block_bytes: u64) -> Result<Self, BlockError> {
-        let too_short = |expected: usize| BlockError::TooShort { expected: expected as u64, got: block_bytes };
-        let trailer = block.last_chunk::<TRAILER_BYTES>().ok_or(too_short(TRAILER_BYTES))?;
-        let magic = u16::from_le_bytes([trailer[26], trailer[27]]);
+        let too_short = BlockError::TooShort { expected: TRAILER_BYTES as u64, got: block_bytes };
+        let (_, trailer) = Fields::at_end_of(block).ok_or(too_short)?;
+        let magic = trailer.u16::<26>();
         if magic != MAGIC {
             return Err(BlockError::Magic { got: magic });
         }
-        let (version, flags) = (trailer[25] & 15, trailer[25] & !15);
+        let (version, flags) = (trailer.u8::<25>() & 15, trailer.u8::<25>() & !15);
         if version != FORMAT_VERSION {
             return Err(BlockError::Version { expected: FORMAT_VERSION, got: version });
         }
@@ -169,67 +168,99 @@ impl Trailer {
                 "the sum of 1 (bound to a file) and 4 (parts of keys), each at most once, or 2 in a partition";
             return Err(BlockError::Field { field: "flags", expected, got: (flags >> 4).into() });
         }
-        let param_words = trailer[24] >> 4;
-        let after_parts = TRAILER_BYTES + if flags & BOUND != 0 { FILE_BYTES } else { 0 };
-        let parts_bytes = parts_bytes(without_last(block, after_parts), flags & PARTS != 0)
-            .ok_or(too_short(after_parts + PARTS_WORD_BYTES))?;
-        let tail_bytes = after_parts + usize::from(parts_bytes) + usize::from(param_words) * 4;
-        let (_, tail) = block.split_at_checked(block.len().wrapping_sub(tail_bytes)).ok_or(too_short(tail_bytes))?;
-        let (covered, stored) = tail.split_last_chunk().ok_or(too_short(tail_bytes))?;
-        let (expected, got) = (u32::from_le_bytes(*stored), checksum(covered));
-        if expected != got {
-            return Err(BlockError::TrailerChecksum { expected, got });
-        }
-        let held = HeldParts::at_end_of(without_last(block, after_parts), parts_bytes);
-        held.check_word()?;
-        let has_whole_keys = held.has_whole_keys();
-        let decoded = Self { has_whole_keys, ..Self::from_checked_tail(tail, flags, param_words, parts_bytes)? };
+        let param_bytes = usize::from(trailer.u8::<24>() >> 4) * 4;
+        let tail = CheckedTail::read(block, block_bytes, trailer, param_bytes)?;
+        let decoded = Self::from_checked_tail(&tail, flags == PARTITION)?;
         if decoded.block_bytes() != block_bytes {
             return Err(BlockError::Length { expected: decoded.block_bytes(), got: block_bytes });
         }
         Ok(decoded)
     }
 
-    /// Decodes the fields of a tail whose checksum holds, and whose length is that of its fields.
-    fn from_checked_tail(mut tail: &[u8], flags: u8, param_words: u8, parts_bytes: u16) -> Result<Self, BlockError> {
-        let params = (0..param_words).map(|_| tail.get_u32_le()).collect();
-        tail.advance(parts_bytes.into());
-        let file = (flags & BOUND != 0).then(|| FileId { fingerprint: tail.get_u64_le() });
-        let seed = tail.get_u64_le();
-        let payload_bytes = u64::from(tail.get_u32_le()) * 8;
-        let payload_checksum = tail.get_u32_le();
-        let keys = tail.get_uint_le(KEYS_BYTES);
-        let [kind, requested] = [tail.get_u8(), tail.get_u8()].map(FilterKind::from_code);
-        let (reason_and_hash, salt_and_words) = (tail.get_u8(), tail.get_u8());
-        let reason = FallbackReason::from_code(reason_and_hash & 15).ok_or(BlockError::Field {
-            field: "fallback reason",
-            expected: "0 to 6",
-            got: (reason_and_hash & 15).into(),
-        })?;
-        let id = HashId::from_code(reason_and_hash >> 4);
-        if let HashId::Unknown(got) = id {
-            return Err(BlockError::UnknownHash { got });
-        }
-        let identity = BlockIdentity { hash: HashIdentity { id, seed }, file };
-        let shape = EncodedShape { params, salt: salt_and_words & 15, keys, payload_bytes };
-        let is_partition = flags == PARTITION;
+    fn from_checked_tail(tail: &CheckedTail<'_>, is_partition: bool) -> Result<Self, BlockError> {
+        let trailer = tail.trailer;
+        let got = trailer.u8::<23>() & 15;
+        let (field, expected) = ("fallback reason", "0 to 6");
+        let reason = FallbackReason::from_code(got).ok_or(BlockError::Field { field, expected, got: got.into() })?;
         Ok(Self {
-            kind,
-            requested,
+            kind: FilterKind::from_code(trailer.u8::<21>()),
+            requested: FilterKind::from_code(trailer.u8::<22>()),
             reason,
-            identity,
-            shape,
-            payload_checksum,
+            identity: tail.identity(trailer.u8::<23>() >> 4)?,
+            shape: EncodedShape {
+                params: tail.params.iter().map(|&word| u32::from_le_bytes(word)).collect(),
+                salt: trailer.u8::<24>() & 15,
+                keys: trailer.uint::<16, KEYS_BYTES>(),
+                payload_bytes: u64::from(trailer.u32::<8>()) * 8,
+            },
+            payload_checksum: trailer.u32::<12>(),
             is_partition,
-            parts_bytes,
-            has_whole_keys: true,
+            parts_bytes: tail.held.field_bytes(),
+            has_whole_keys: tail.held.has_whole_keys(),
         })
     }
 }
 
+/// All that follows the payload of a block, or the top index of a container: its checksum holds, and its length is that
+/// of its fields.
+pub(crate) struct CheckedTail<'a> {
+    params: &'a [[u8; 4]],
+    pub(crate) held: HeldParts<'a>,
+    file: Option<FileId>,
+    pub(crate) trailer: Fields<'a, TRAILER_BYTES>,
+}
+
+impl<'a> CheckedTail<'a> {
+    /// From the end of a block of `block_bytes`, whose `trailer` has a version and flags that the caller has checked.
+    pub(crate) fn read(
+        block: &'a [u8],
+        block_bytes: u64,
+        trailer: Fields<'a, TRAILER_BYTES>,
+        param_bytes: usize,
+    ) -> Result<Self, BlockError> {
+        let too_short = |expected: usize| BlockError::TooShort { expected: expected as u64, got: block_bytes };
+        let flags = trailer.u8::<25>();
+        let is_bound = flags & BOUND != 0;
+        let after_parts = bytes_after_parts(is_bound);
+        let parts_bytes = parts_bytes(without_last(block, after_parts), flags & PARTS != 0)
+            .ok_or(too_short(after_parts + PARTS_WORD_BYTES))?;
+        let tail_bytes = after_parts + usize::from(parts_bytes) + param_bytes;
+        let (_, tail) = block.split_at_checked(block.len().wrapping_sub(tail_bytes)).ok_or(too_short(tail_bytes))?;
+        let (covered, stored) = tail.split_last_chunk().ok_or(too_short(tail_bytes))?;
+        let (expected, got) = (u32::from_le_bytes(*stored), checksum(covered));
+        if expected != got {
+            return Err(BlockError::TrailerChecksum { expected, got });
+        }
+        let held = held_parts(block, is_bound, parts_bytes);
+        held.check_word()?;
+        let params = tail.split_at(param_bytes).0.as_chunks().0;
+        let file = if is_bound { without_last(tail, TRAILER_BYTES).last_chunk() } else { None };
+        let file = file.map(|&fingerprint| FileId { fingerprint: u64::from_le_bytes(fingerprint) });
+        Ok(Self { params, held, file, trailer })
+    }
+
+    /// What the filter is bound to. `hash` is the code of its hash, whose byte differs between blocks and containers.
+    pub(crate) fn identity(&self, hash: u8) -> Result<BlockIdentity, BlockError> {
+        match HashId::from_code(hash) {
+            HashId::Unknown(got) => Err(BlockError::UnknownHash { got }),
+            id => Ok(BlockIdentity { hash: HashIdentity { id, seed: self.trailer.u64::<0>() }, file: self.file }),
+        }
+    }
+}
+
+/// What of its keys the filter holds that ends with `block`.
+pub(crate) fn held_parts(block: &[u8], is_bound: bool, parts_bytes: u16) -> HeldParts<'_> {
+    HeldParts::at_end_of(without_last(block, bytes_after_parts(is_bound)), parts_bytes)
+}
+
+/// Bytes behind the parts of keys.
+pub(crate) const fn bytes_after_parts(is_bound: bool) -> usize {
+    TRAILER_BYTES + if is_bound { FILE_BYTES } else { 0 }
+}
+
 /// What stands before the last `count` bytes; nothing if there are fewer.
-pub(crate) fn without_last(bytes: &[u8], count: usize) -> &[u8] {
-    bytes.get(..bytes.len().saturating_sub(count)).unwrap_or_default()
+fn without_last(bytes: &[u8], count: usize) -> &[u8] {
+    bytes.split_at(bytes.len().saturating_sub(count)).0
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ use crate::filter::{FilterKind, is_of_library};
 use crate::hash::{
     KeyHash, KeyHasher, KeyParts, OrderedKeyHashes, SORT_THREAD_BYTES, SortScratch, partition_hashes, sort_hashes,
 };
+use crate::panics::Interruption;
 use crate::threads::worthwhile;
 use crate::units::BitsPerKey;
 
@@ -142,7 +143,8 @@ impl<K: Kind> Job<K> {
         let parts =
             has_parts.then(|| Box::new(OrderedKeyHashes::new(context.hasher.clone(), context.key_parts.clone())));
         let is_plain = !has_parts && !hasher.is_custom();
-        Box::new(KindBuilder { job: self, hasher, is_plain, parts, is_interrupted: false, added: 0, state })
+        let interruption = Interruption::default();
+        Box::new(KindBuilder { job: self, hasher, is_plain, parts, interruption, added: 0, state })
     }
 
     /// The job of building a blocked Bloom filter instead.
@@ -162,8 +164,8 @@ struct KindBuilder<K: Kind> {
     is_plain: bool,
     /// `None` for whole keys alone.
     parts: Option<Box<OrderedKeyHashes>>,
-    /// Whether code of the engine's (hash, extractor) has ever panicked.
-    is_interrupted: bool,
+    /// Of the engine's code: hash, extractor.
+    interruption: Interruption,
     /// Keys added, repetitions included.
     added: u64,
     state: State<K>,
@@ -236,8 +238,8 @@ impl<K: Kind> FilterBuilder for KindBuilder<K> {
 
     fn finish(self: Box<Self>) -> BuiltFilter {
         let started = Instant::now();
-        let Self { mut job, parts, is_interrupted, added, state, .. } = *self;
-        if is_interrupted {
+        let Self { mut job, parts, interruption, added, state, .. } = *self;
+        if interruption.has_happened() {
             return job.without_filter(FallbackReason::Interrupted, 0);
         }
         let held = parts.as_ref().map_or_else(|| Some(KeyParts::whole_keys()), |parts| parts.held());
@@ -259,12 +261,10 @@ impl<K: Kind> FilterBuilder for KindBuilder<K> {
 }
 
 impl<K: Kind> KindBuilder<K> {
-    /// Adds the parts of a key that the key before did not bring. The engine's extractor or hash function may panic,
-    /// and the engine may catch the panic and go on: its file then has a key that the filter lacks. Such a filter must
-    /// not be built.
+    /// Adds the parts of a key that the key before did not bring.
     #[inline(never)]
     fn add_with_code_of_the_engine(&mut self, key: &[u8]) {
-        let was_interrupted = core::mem::replace(&mut self.is_interrupted, true);
+        self.interruption.enter();
         if let Some(mut parts) = self.parts.take() {
             for &hash in parts.of(key).new {
                 self.insert(hash);
@@ -275,7 +275,7 @@ impl<K: Kind> KindBuilder<K> {
             self.insert(hash);
         }
         self.added += 1;
-        self.is_interrupted = was_interrupted;
+        self.interruption.leave();
     }
 
     #[expect(clippy::inline_always, reason = "part of `add_key`, where a call is a twentieth of the time")]

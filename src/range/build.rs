@@ -11,6 +11,7 @@ use crate::block::trailer::Trailer;
 use crate::codec::{AlignedBuffer, checksum};
 use crate::filter::kind::{FallbackReason, MAX_KEYS, MAX_PAYLOAD_BYTES};
 use crate::ids::FilterKind;
+use crate::panics::Interruption;
 use crate::policy::{BuildContext, BuildReport, BuiltFilter};
 
 /// Collects the keys of one file, in ascending bytewise order, and builds its range filter.
@@ -46,8 +47,8 @@ pub struct RangeBuilder {
     distinct: u64,
     key_bytes: KeyBytes,
     refused: Option<FallbackReason>,
-    /// Whether a call of the engine's extractor or hash function has not returned.
-    is_interrupted: bool,
+    /// Of the engine's code: hash, extractor.
+    interruption: Interruption,
 }
 
 #[derive(Debug)]
@@ -102,7 +103,7 @@ impl RangeBuilder {
             distinct: 0,
             key_bytes: KeyBytes::NoKeys,
             refused: None,
-            is_interrupted: false,
+            interruption: Interruption::default(),
         }
     }
 
@@ -122,12 +123,12 @@ impl RangeBuilder {
         self.last.clear();
         self.last.extend_from_slice(key);
         self.key_bytes = self.key_bytes.with(key.len());
-        let was_interrupted = core::mem::replace(&mut self.is_interrupted, true);
+        self.interruption.enter();
         match &mut self.map {
             MapBuilder::Hashed(builder) => builder.add(key),
             MapBuilder::Ordered(builder) => builder.add(key),
         }
-        self.is_interrupted = was_interrupted;
+        self.interruption.leave();
     }
 
     /// The file holds a range tombstone: no filter is built. An engine that checks range tombstones before it skips a
@@ -181,7 +182,7 @@ impl RangeBuilder {
     }
 
     fn build(self, peak_bytes: &mut u64) -> Result<(RangeShape, AlignedBuffer), FallbackReason> {
-        if self.is_interrupted {
+        if self.interruption.has_happened() {
             return Err(FallbackReason::Interrupted);
         }
         if let Some(reason) = self.refused {

@@ -12,6 +12,7 @@ use super::io::io_error;
 use super::{TableError, TableId, TableOptions, TablePart, TableProperties};
 use crate::block::FileId;
 use crate::hash::{KeyParts, MAX_EXTRACTORS};
+use crate::panics::Interruption;
 use crate::policy::BuildReport;
 use crate::store::{FileFilterBuilder, FilterPart, FilterStore};
 
@@ -89,7 +90,8 @@ pub struct TableBuilder<W> {
     filters: FileFilterBuilder,
     first_key_bytes: u64,
     pub(super) properties: TableProperties,
-    is_poisoned: bool,
+    /// Of a step, by a panic or an error.
+    interruption: Interruption,
 }
 
 impl<W: Write> TableBuilder<W> {
@@ -126,7 +128,7 @@ impl<W: Write> TableBuilder<W> {
                 range_filter_missing: None,
                 filters: no_filters,
             },
-            is_poisoned: false,
+            interruption: Interruption::default(),
         })
     }
 
@@ -223,9 +225,9 @@ impl<W: Write> TableBuilder<W> {
         self.check_sound()?;
         self.check_entry(key, value)?;
         // Unless the step succeeds, nothing more may be written.
-        self.is_poisoned = true;
+        self.interruption.enter();
         self.add_in_order(key, value)?;
-        self.is_poisoned = false;
+        self.interruption.leave();
         Ok(())
     }
 
@@ -244,7 +246,7 @@ impl<W: Write> TableBuilder<W> {
     }
 
     fn check_sound(&self) -> Result<(), TableError> {
-        if self.is_poisoned { Err(TableError::Poisoned) } else { Ok(()) }
+        if self.interruption.has_happened() { Err(TableError::Poisoned) } else { Ok(()) }
     }
 
     fn check_entry(&self, key: &[u8], value: Option<&[u8]>) -> Result<(), TableError> {

@@ -22,7 +22,7 @@ use super::TableProperties;
 use super::block::{Block, BlockBuilder, BlockCursor, MAX_BLOCK_BYTES, MAX_KEY_BYTES, MAX_VALUE_BYTES};
 use super::error::{TableError, TableLocation, TablePart, shown};
 use super::io::TableFile;
-use crate::codec::{checksum, checksum_append, put_u32, put_u64, put_varint, take_varint};
+use crate::codec::{Fields, checksum, checksum_append, put_u32, put_u64, put_varint, take_varint};
 use crate::ids::unique_id;
 use crate::store::FilterPart;
 use crate::store::TableIdentity;
@@ -178,6 +178,15 @@ pub(crate) struct Footer {
 
 impl Footer {
     pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = self.encode_checked();
+        let sum = checksum(&out);
+        put_u32(&mut out, sum);
+        out.extend_from_slice(&MAGIC);
+        out
+    }
+
+    /// The bytes before the checksum, which it covers.
+    fn encode_checked(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(FOOTER_BYTES);
         put_u64(&mut out, self.metaindex.offset);
         put_u64(&mut out, self.metaindex.contents_bytes);
@@ -186,47 +195,40 @@ impl Footer {
         put_u32(&mut out, TABLE_VERSION);
         put_u32(&mut out, self.metaindex.checksum);
         put_u32(&mut out, 0);
-        let sum = checksum(&out);
-        put_u32(&mut out, sum);
-        out.extend_from_slice(&MAGIC);
         out
     }
 
     /// The footer's own checksum. It covers that of the metaindex, which covers those of all other blocks.
     pub(crate) fn checksum(&self) -> u32 {
-        checksum(self.encode().get(..CHECKSUM_AT).unwrap_or_default())
+        checksum(&self.encode_checked())
     }
 
     /// Reads the footer `at` the end of a file of `file_bytes`, and checks every byte of it.
     pub(crate) fn decode(bytes: &[u8; FOOTER_BYTES], file_bytes: u64, at: &TableLocation) -> Result<Self, TableError> {
-        let magic = field(bytes, 56);
+        let footer = Fields::of(bytes);
+        let magic = footer.array::<56, 8>();
         if magic != MAGIC {
             return Err(TableError::NotATable { at: at.clone(), got: magic });
         }
-        let number = |offset| u64::from_le_bytes(field(bytes, offset));
-        let word = |offset| u32::from_le_bytes(field(bytes, offset));
-        compare_checksums(word(CHECKSUM_AT), checksum(&field::<CHECKSUM_AT>(bytes, 0)), at)?;
-        if word(40) != TABLE_VERSION {
-            return Err(TableError::Version { at: at.clone(), expected: TABLE_VERSION, got: word(40) });
+        compare_checksums(footer.u32::<CHECKSUM_AT>(), checksum(&footer.array::<0, CHECKSUM_AT>()), at)?;
+        let (version, reserved, length) = (footer.u32::<40>(), footer.u32::<48>(), footer.u64::<16>());
+        if version != TABLE_VERSION {
+            return Err(TableError::Version { at: at.clone(), expected: TABLE_VERSION, got: version });
         }
-        if word(48) != 0 {
-            return Err(TableError::corrupt(at.clone(), "reserved bytes of zero", format!("{:#x}", word(48))));
+        if reserved != 0 {
+            return Err(TableError::corrupt(at.clone(), "reserved bytes of zero", format!("{reserved:#x}")));
         }
-        if number(16) != file_bytes {
-            return Err(TableError::FileLength { at: at.clone(), expected: number(16), got: file_bytes });
+        if length != file_bytes {
+            return Err(TableError::FileLength { at: at.clone(), expected: length, got: file_bytes });
         }
-        let metaindex = BlockHandle { offset: number(0), contents_bytes: number(8), checksum: word(44) };
+        let (offset, contents_bytes, checksum) = (footer.u64::<0>(), footer.u64::<8>(), footer.u32::<44>());
+        let metaindex = BlockHandle { offset, contents_bytes, checksum };
         if metaindex.end() != Some(at.offset) {
             let got = format_args!("{metaindex:?}");
             return Err(TableError::corrupt(at.clone(), "a metaindex right before the footer", got));
         }
-        Ok(Self { metaindex, table_id: TableId::from_bytes(field(bytes, 24)) })
+        Ok(Self { metaindex, table_id: TableId::from_bytes(footer.array::<24, 16>()) })
     }
-}
-
-/// The `N` bytes at `offset` of a footer.
-fn field<const N: usize>(bytes: &[u8; FOOTER_BYTES], offset: usize) -> [u8; N] {
-    core::array::from_fn(|at| bytes.get(offset + at).copied().unwrap_or_default())
 }
 
 /// The filter begins at a multiple of this.

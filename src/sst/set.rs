@@ -2,7 +2,7 @@
 
 use core::fmt;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
@@ -11,6 +11,7 @@ use super::cache::CachedBlock;
 use super::scan::RangeScan;
 use super::table::BlockPlace;
 use super::{BlockKey, Lookup, ReadOptions, Table, TableError, TableSetStats, TableStats};
+use crate::panics::lock;
 use crate::range::KeyRange;
 use crate::store::{BatchCandidates, FileStats, FilterProblem, FilterStore, FilterView, ViewEdit, ViewError};
 
@@ -135,7 +136,7 @@ impl TableSet {
     /// [`ViewError`]; the set has not changed then.
     pub fn apply(&self, edit: ViewEdit<Table>) -> Result<Arc<TableSnapshot>, ViewError> {
         // Whatever panics while it is held does so before the first change.
-        let turn = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let turn = lock(&self.writer);
         let current = self.snapshot();
         let next = Arc::new(TableSnapshot { view: current.view.edited(edit)? });
         let before = self.current.swap(next.clone());

@@ -9,9 +9,10 @@
 use core::cell::Cell;
 use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use crate::kernel::prefetch::prefetch;
+use crate::panics::lock;
 
 /// Stripes owned by one thread each. Further threads share one more stripe and pay for atomic additions, so this bounds
 /// the memory of a set's counters.
@@ -191,7 +192,7 @@ static GROUPS: Mutex<Vec<(Arc<Stripes<SlotStripe>>, u64)>> = Mutex::new(Vec::new
 impl CounterSlot {
     /// Counters of 0.
     pub(crate) fn new() -> Self {
-        let mut groups = GROUPS.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut groups = lock(&GROUPS);
         for (stripes, free) in groups.iter_mut() {
             if *free != 0 {
                 let slot = free.trailing_zeros();
@@ -255,7 +256,7 @@ impl Drop for CounterSlot {
         for stripe in self.stripes.all() {
             self.counters(stripe).iter().for_each(|counter| counter.store(0, Ordering::Relaxed));
         }
-        let mut groups = GROUPS.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut groups = lock(&GROUPS);
         let group = groups.iter().position(|(stripes, _)| Arc::ptr_eq(stripes, &self.stripes));
         if let Some(group) = group.and_then(|index| groups.get_mut(index)) {
             group.1 |= 1 << self.slot;

@@ -13,6 +13,7 @@ use crate::block::FallbackReason;
 use crate::codec::{CHECKSUM_BYTES, LINE_BYTES, checksum};
 use crate::hash::{HashIdentity, KeyExtractor, KeyHash, KeyParts};
 use crate::ids::{FileId, FilterKind};
+use crate::panics::Interruption;
 use crate::policy::{BuildContext, BuildReport, FilterBuilder, FilterPolicy};
 use crate::range::{RangeBuilder, RangePolicy};
 
@@ -36,8 +37,7 @@ pub struct FileFilterBuilder {
     range_tombstones: Option<KeySpan>,
     /// For each extractor, the first key that has a part.
     witnesses: Vec<Witness>,
-    /// Set while code of the engine's may run: it stays set if that panics.
-    is_interrupted: bool,
+    interruption: Interruption,
 }
 
 /// Whether filters can be checked for the parts of an extractor: only keys that have some show what it does.
@@ -95,7 +95,7 @@ impl FileFilterBuilder {
             bounds: FileBounds::Empty,
             keys_added: 0,
             range_tombstones: None,
-            is_interrupted: false,
+            interruption: Interruption::default(),
         }
     }
 
@@ -106,7 +106,7 @@ impl FileFilterBuilder {
     /// If the engine's hash, extractor or policy does. No filter is built then.
     pub fn add_key(&mut self, key: &[u8]) {
         self.note_key(key);
-        let was_interrupted = core::mem::replace(&mut self.is_interrupted, true);
+        self.interruption.enter();
         for witness in self.witnesses.iter_mut().filter(|witness| witness.key.is_none()) {
             witness.key = witness.extractor.extract(key).map(|_| Box::from(key));
         }
@@ -118,7 +118,7 @@ impl FileFilterBuilder {
         if let Some(ranges) = &mut self.ranges {
             ranges.add_key(key);
         }
-        self.is_interrupted = was_interrupted;
+        self.interruption.leave();
     }
 
     /// Adds a key that the engine has hashed, by a hasher of the store's identity. The point filter then holds whole
@@ -130,7 +130,7 @@ impl FileFilterBuilder {
     pub fn add_hash(&mut self, key: &[u8], hash: KeyHash) {
         self.note_key(key);
         self.parts = KeyParts::whole_keys();
-        let was_interrupted = core::mem::replace(&mut self.is_interrupted, true);
+        self.interruption.enter();
         match &mut self.points {
             Points::None => {}
             Points::Whole(builder) => builder.add_hash(hash),
@@ -139,7 +139,7 @@ impl FileFilterBuilder {
         if let Some(ranges) = &mut self.ranges {
             ranges.add_key(key);
         }
-        self.is_interrupted = was_interrupted;
+        self.interruption.leave();
     }
 
     /// The file deletes all keys from `start` up to and without `end` in older files. It is then a candidate for each of
@@ -208,7 +208,7 @@ impl FileFilterBuilder {
     /// Builds the filters.
     #[must_use]
     pub fn finish(self) -> BuiltFilters {
-        let witnesses = if self.is_interrupted { Vec::new() } else { self.needed_witnesses() };
+        let witnesses = if self.interruption.has_happened() { Vec::new() } else { self.needed_witnesses() };
         let mut built = BuiltFilters {
             points: None,
             ranges: None,
@@ -225,7 +225,7 @@ impl FileFilterBuilder {
             },
             filters: Vec::new(),
         };
-        let is_sound = !self.is_interrupted;
+        let is_sound = !self.interruption.has_happened();
         let (block, report) = match self.points {
             Points::None => (None, None),
             Points::Whole(builder) => {

@@ -1,7 +1,7 @@
 //! The filters of one open file.
 
 use core::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use bytes::Bytes;
 
@@ -18,6 +18,7 @@ use crate::block::{FilterBlock, LookupOutcome};
 use crate::error::BlockError;
 use crate::hash::{HashId, KeyHash};
 use crate::kernel::prefetch::prefetch;
+use crate::panics::lock;
 use crate::range::{KeyRange, NextKey, RangeContext, RangeFilter, RangeInfo, RangeMap};
 use crate::stats::FilterCounters;
 
@@ -906,6 +907,6 @@ impl FileState {
     }
 
     fn lock_chunks(&self) -> MutexGuard<'_, Vec<(Arc<ChunkCounts>, u32)>> {
-        self.chunks.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.chunks)
     }
 }

@@ -1,9 +1,9 @@
 //! The filter in memory.
 
 use super::insert::Search;
-use super::shape::{Buckets, CuckooShape, KEYS_AHEAD, with_buckets};
+use super::shape::{Buckets, CuckooShape, with_buckets};
 use crate::error::FilterError;
-use crate::filter::cache::CUCKOO_PREFETCH_BYTES;
+use crate::filter::cache::{CUCKOO_PREFETCH_BYTES, KEYS_AHEAD};
 use crate::filter::dynamic::{Contents, Dynamic, InMemory, StoredFilter};
 use crate::filter::{FilterShape, require};
 use crate::hash::{HashIdentity, KeyHash};

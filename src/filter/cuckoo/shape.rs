@@ -23,9 +23,6 @@ pub(super) const RELIABLE_TAG_BITS: core::ops::RangeInclusive<u8> = 6..=32;
 /// Places in a pair of buckets.
 const PLACES_PER_PAIR: u64 = 8;
 
-/// How many keys before its turn a key's buckets are prefetched.
-pub(super) const KEYS_AHEAD: usize = 16;
-
 /// Multipliers of [`CuckooShape::sum_of`]: the first 128 bits of the fraction of pi, that is, no chosen numbers.
 const SUM_MULTIPLIERS: [u64; 2] = [0x243f_6a88_85a3_08d3, 0x1319_8a2e_0370_7345];
 
@@ -281,7 +278,7 @@ impl<P: Deref<Target = [u8]>, W: Word> Buckets<P, W> {
         if self.payload.len() < CUCKOO_PREFETCH_BYTES {
             answers(hashes, matches, test);
         } else {
-            answers_ahead(hashes, matches, KEYS_AHEAD, |hash| self.prefetch(&candidates(hash)), test);
+            answers_ahead(hashes, matches, |hash| self.prefetch(&candidates(hash)), test);
         }
     }
 

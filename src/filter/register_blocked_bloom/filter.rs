@@ -7,16 +7,13 @@ use super::rate::{self, Fill};
 use super::shape::RegisterBlockedShape;
 use super::sync::{AtomicU64, Ordering, with_mut};
 use crate::error::{BloomSize, FilterError};
-use crate::filter::cache::ATOMIC_INSERT_PREFETCH_BYTES;
+use crate::filter::cache::{ATOMIC_INSERT_PREFETCH_BYTES, KEYS_AHEAD};
 use crate::filter::dynamic::{Contents, Dynamic, StoredFilter, check_same_hash};
 use crate::filter::{EncodedShape, FilterKind, FilterShape};
 use crate::hash::{HashIdentity, KeyHash};
 use crate::kernel::prefetch::prefetch;
 use crate::stats::FilterHealth;
 use crate::units::FalsePositiveRate;
-
-/// How many keys ahead of its use a word is prefetched.
-const AHEAD: usize = 16;
 
 /// A Bloom filter of fixed size that many threads add keys to and probe at the same time: all bits of a key are in one
 /// atomic word.
@@ -165,8 +162,8 @@ impl RegisterBlockedBloom {
         if self.words.len() * 8 < ATOMIC_INSERT_PREFETCH_BYTES {
             return hashes.iter().map(|&hash| insert(hash)).sum();
         }
-        let (first, last) = hashes.split_at(hashes.len().saturating_sub(AHEAD));
-        let with_ahead = first.iter().zip(hashes.iter().skip(AHEAD)).map(|(&hash, &ahead)| {
+        let (first, last) = hashes.split_at(hashes.len().saturating_sub(KEYS_AHEAD));
+        let with_ahead = first.iter().zip(hashes.iter().skip(KEYS_AHEAD)).map(|(&hash, &ahead)| {
             prefetch(word(ahead));
             insert(hash)
         });

@@ -7,8 +7,8 @@ use crate::filter::dynamic::InMemory;
 use crate::filter::kind::{Payload, StreamedPayload};
 use crate::hash::KeyHash;
 
-/// How many keys ahead of its use a key's bits are prefetched. An insert needs all of them, a probe only the first few,
-/// so the distance is shorter than a probe's to keep as many lines in flight.
+/// Half of [`KEYS_AHEAD`](crate::filter::cache::KEYS_AHEAD): an insert needs all bits of a key, a probe only the first
+/// few, so as many lines are in flight.
 const AHEAD: usize = 8;
 
 /// A payload under construction for a file. Does not count new keys: that would take a quarter longer.

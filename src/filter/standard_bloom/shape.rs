@@ -24,10 +24,6 @@ use crate::units::BitsPerKey;
 /// pays for a load that few need.
 const TOGETHER: u8 = 4;
 
-/// How many keys before its probe a key's cells are prefetched: longer than a load from memory takes, and few enough
-/// that the lines are still in the first-level cache.
-const AHEAD: usize = 16;
-
 /// The cell at a position of a payload: a bit or a counter.
 pub(crate) trait Cell: Copy + core::fmt::Debug + Send + Sync + 'static {
     /// The kind whose filters have such cells.
@@ -167,7 +163,7 @@ impl<C: Cell> FilterShape for ArrayShape<C> {
             // The probes after the first few are rarely reached.
             let prefetch = |hash| prefetch_cells::<C>(params, words, hash, params.probes.min(TOGETHER));
             with_probes!(params, PROBES => {
-                answers_ahead(hashes, matches, AHEAD, prefetch, |hash| contains::<C, PROBES>(params, words, hash));
+                answers_ahead(hashes, matches, prefetch, |hash| contains::<C, PROBES>(params, words, hash));
             });
         }
     }

@@ -1,7 +1,7 @@
 //! What the filters under one budget share: their files, the plan, and how blocks come into memory and leave it.
 
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering, fence};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::account::{Account, Charge};
 use super::curve::{Curve, Curves};
@@ -9,6 +9,7 @@ use super::file::{File, RANGES};
 use super::plan::{self, Demand};
 use super::registry::Registry;
 use super::unit::{Held, HeldFilter, Turn, Unit};
+use crate::panics::{lock, try_lock};
 use crate::store::error::FilterProblem;
 
 /// Probes of each unit, on average, from one plan to the next. A plan takes some 100 ns for each unit, and so a few
@@ -116,12 +117,10 @@ impl Pool {
     /// Counts probes that a better plan could have answered better. Plans when it is time, unless another thread does.
     pub(in crate::store) fn count_probes(&self, probes: u64) {
         let counted = self.probes.fetch_add(probes, Ordering::Relaxed).saturating_add(probes);
-        if counted >= self.probes_until_plan() {
-            match self.planner.try_lock() {
-                Ok(turn) => self.plan_in(&turn),
-                Err(TryLockError::Poisoned(turn)) => self.plan_in(&turn.into_inner()),
-                Err(TryLockError::WouldBlock) => {}
-            }
+        if counted >= self.probes_until_plan()
+            && let Some(turn) = try_lock(&self.planner)
+        {
+            self.plan_in(&turn);
         }
     }
 
@@ -324,11 +323,7 @@ impl Pool {
     /// Shrinks or drops the next block that is larger than planned. `false` if there is none, or other threads are at
     /// it.
     fn release_one(&self) -> bool {
-        match self.hand.try_lock() {
-            Ok(mut hand) => self.release_next(&mut hand),
-            Err(TryLockError::Poisoned(hand)) => self.release_next(&mut hand.into_inner()),
-            Err(TryLockError::WouldBlock) => false,
-        }
+        try_lock(&self.hand).is_some_and(|mut hand| self.release_next(&mut hand))
     }
 
     fn release_next(&self, hand: &mut Hand) -> bool {
@@ -472,9 +467,4 @@ fn demand(unit: &Unit) -> Option<Demand> {
     let absent = f64::from(unit.absent());
     let is_in_use = !is_failed && (absent > 0.0 || held_bytes > 0);
     is_in_use.then(|| Demand { absent, whole_bytes: unit.whole_bytes, held_bytes, curve: unit.curve() })
-}
-
-/// What a panic of a source leaves is consistent, because no lock is held while it runs.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

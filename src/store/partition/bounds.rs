@@ -10,10 +10,10 @@ use crate::key_head::common_prefix;
 
 /// Partitions whose bounds share a prefix. With more, one prefix serves more bounds; where keys change from one long
 /// prefix to another (tenants, tables), more bounds repeat it in full.
-pub(super) const GROUP: usize = 16;
+pub(super) const PREFIX_GROUP: usize = 16;
 
 /// Items in `starts` for a group: its prefix, then a suffix for each partition.
-const GROUP_ITEMS: usize = GROUP + 1;
+const GROUP_ITEMS: usize = PREFIX_GROUP + 1;
 
 /// The bounds as they stay in memory.
 #[derive(Clone, Debug, Default)]
@@ -27,7 +27,7 @@ pub(super) struct Bounds {
 impl Bounds {
     /// Room for the bounds of `partitions` partitions.
     pub(super) fn with_capacity(partitions: usize) -> Self {
-        Self { bytes: Vec::new(), starts: Vec::with_capacity(partitions + partitions.div_ceil(GROUP)) }
+        Self { bytes: Vec::new(), starts: Vec::with_capacity(partitions + partitions.div_ceil(PREFIX_GROUP)) }
     }
 
     /// Appends the next item: the prefix of a group, or the suffix of a partition's bound.
@@ -56,8 +56,8 @@ impl Bounds {
         if partition == 0 {
             return [&[], &[]];
         }
-        let group = partition / GROUP * GROUP_ITEMS;
-        [self.item(group), self.item(group + 1 + partition % GROUP)]
+        let group = partition / PREFIX_GROUP * GROUP_ITEMS;
+        [self.item(group), self.item(group + 1 + partition % PREFIX_GROUP)]
     }
 
     /// Whether the bound is not above `key`.
@@ -91,7 +91,7 @@ pub(super) fn separator<'a>(last: &[u8], first: &'a [u8]) -> &'a [u8] {
 
 /// The prefix of the bounds of the group that begins with partition `first`.
 pub(super) fn group_prefix<'a>(bounds: &[&'a [u8]], first: usize) -> &'a [u8] {
-    let end = (first + GROUP).min(bounds.len());
+    let end = (first + PREFIX_GROUP).min(bounds.len());
     // Not partition 0, whose bound is empty and not stored. Bounds ascend, so the two at the ends have in common what
     // all have.
     let group = bounds.get(first.max(1)..end).unwrap_or_default();
@@ -115,8 +115,8 @@ mod tests {
     fn held(bounds: &[&[u8]]) -> Bounds {
         let mut held = Bounds::with_capacity(bounds.len());
         for (partition, bound) in bounds.iter().enumerate() {
-            let prefix = group_prefix(bounds, partition / GROUP * GROUP);
-            if partition % GROUP == 0 {
+            let prefix = group_prefix(bounds, partition / PREFIX_GROUP * PREFIX_GROUP);
+            if partition % PREFIX_GROUP == 0 {
                 held.push_item(prefix).unwrap();
             }
             held.push_item(bound.get(prefix.len()..).unwrap_or_default()).unwrap();

@@ -15,6 +15,7 @@ use crate::block::{BlockIdentity, FallbackReason, HeldParts, encode_parts};
 use crate::codec::{CHECKSUM_BYTES, checksum};
 use crate::filter::FilterKind;
 use crate::hash::{HashIdentity, KeyHash, KeyParts, OrderedKeyHashes, SortScratch, sort_hashes};
+use crate::panics::Interruption;
 use crate::policy::{BuildContext, BuildReport, FilterPolicy};
 use crate::threads::{share, worthwhile};
 
@@ -57,8 +58,8 @@ pub struct PartitionedBuilder {
     options: PartitionOptions,
     /// The hashes of a full partition.
     most_hashes: usize,
-    /// Set while code of the engine's may run: it stays set if that panics.
-    is_interrupted: bool,
+    /// Of the engine's code: hash, extractor, policy.
+    interruption: Interruption,
     keys_added: u64,
     /// Those of the partition being filled, or of all where the filter is cut by hash range.
     hashes: Vec<KeyHash>,
@@ -95,7 +96,7 @@ impl PartitionedBuilder {
             context,
             identity,
             options,
-            is_interrupted: false,
+            interruption: Interruption::default(),
             keys_added: 0,
             hashes: Vec::new(),
             last_hashes: Vec::new(),
@@ -110,7 +111,7 @@ impl PartitionedBuilder {
 
     /// Adds a key: the parts that the context names, hashed with its hasher.
     pub fn add_key(&mut self, key: &[u8]) {
-        let was_interrupted = core::mem::replace(&mut self.is_interrupted, true);
+        self.interruption.enter();
         if let Some(mut parts) = self.parts.take() {
             // All of them: the key before, which may share some, may be in another partition.
             self.add(key, parts.of(key).all);
@@ -119,7 +120,7 @@ impl PartitionedBuilder {
             let hash = self.context.hasher.hash(key);
             self.add(key, &[hash]);
         }
-        self.is_interrupted = was_interrupted;
+        self.interruption.leave();
     }
 
     /// Adds a whole key by its hash, for engines that have hashed it already: the filter then says that it holds whole
@@ -131,13 +132,13 @@ impl PartitionedBuilder {
 
     /// Cut by key range, `key` is a place in the order, and equal keys share a partition.
     fn add(&mut self, key: &[u8], hashes: &[KeyHash]) {
-        let was_interrupted = core::mem::replace(&mut self.is_interrupted, true);
+        self.interruption.enter();
         match self.options.cut() {
             PartitionCut::KeyRange => self.add_in_order(key, hashes),
             PartitionCut::HashRange => self.push(hashes),
         }
         self.keys_added += 1;
-        self.is_interrupted = was_interrupted;
+        self.interruption.leave();
     }
 
     fn add_in_order(&mut self, key: &[u8], hashes: &[KeyHash]) {
@@ -202,7 +203,7 @@ impl PartitionedBuilder {
         let started = Instant::now();
         let held = self.parts.as_ref().map_or_else(|| Some(KeyParts::whole_keys()), |parts| parts.held());
         let unstable_extractors = self.parts.take().map(|parts| parts.unstable_extractors()).unwrap_or_default();
-        let mut refused = match (self.is_interrupted, self.is_out_of_order, &held) {
+        let mut refused = match (self.interruption.has_happened(), self.is_out_of_order, &held) {
             (true, _, _) => Some(FallbackReason::Interrupted),
             (false, true, _) => Some(FallbackReason::KeysOutOfOrder),
             (false, false, None) => Some(FallbackReason::UnstableExtractor),
@@ -294,7 +295,7 @@ impl PartitionedBuilder {
         if let Some(partition) = built {
             return partition.report.requested;
         }
-        let builder = if self.is_interrupted { None } else { self.policy.builder(&self.context) };
+        let builder = if self.interruption.has_happened() { None } else { self.policy.builder(&self.context) };
         builder.map_or(FilterKind::BLOCKED_BLOOM, |builder| builder.finish().report.requested)
     }
 }

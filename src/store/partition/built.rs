@@ -5,7 +5,7 @@ use core::time::Duration;
 use bytes::Bytes;
 
 use super::PartitionCut;
-use super::bounds::{GROUP, group_prefix, put_item};
+use super::bounds::{PREFIX_GROUP, group_prefix, put_item};
 use super::trailer::{ContainerTrailer, MAX_PARTITIONS};
 use crate::block::{BlockIdentity, HeldParts};
 use crate::codec::{AlignedBuffer, LINE_BYTES, checksum, put_u32, put_varint};
@@ -180,7 +180,7 @@ impl BuiltPartitions {
         let bounds: Vec<&[u8]> = self.partitions.iter().map(|partition| &partition.bound[..]).collect();
         let mut prefix: &[u8] = &[];
         for (number, partition) in self.partitions.iter().enumerate() {
-            if has_bounds && number.is_multiple_of(GROUP) {
+            if has_bounds && number.is_multiple_of(PREFIX_GROUP) {
                 prefix = group_prefix(&bounds, number);
                 put_item(&mut out, prefix);
             }

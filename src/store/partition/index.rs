@@ -4,7 +4,7 @@ use core::fmt;
 use core::ops::Range;
 
 use super::PartitionCut;
-use super::bounds::{Bounds, GROUP};
+use super::bounds::{Bounds, PREFIX_GROUP};
 use super::known::KnownKeys;
 use super::trailer::ContainerTrailer;
 use crate::block::{FilterBlock, HeldParts, KindRegistry, KnownHash, LoadContext};
@@ -548,7 +548,7 @@ struct Decoded {
 impl Decoded {
     /// Reads the entry of a partition, and of a group in front of its first.
     fn push(&mut self, cursor: &mut Cursor<'_>, number: usize) -> Option<()> {
-        if self.has_bounds && number.is_multiple_of(GROUP) {
+        if self.has_bounds && number.is_multiple_of(PREFIX_GROUP) {
             self.bounds.push_item(cursor.item()?)?;
         }
         let (block_bytes, checksum) = cursor.sized()?;

@@ -17,23 +17,20 @@
 //!  28   4  CRC32C of all that stands between the top index and it
 //! ```
 
-use bytes::{Buf, BufMut};
+use bytes::BufMut;
 
 use super::PartitionCut;
-use crate::block::trailer::without_last;
-use crate::block::{BlockIdentity, FILE_BYTES, HeldParts, MAX_PARTS_BYTES, PARTS_WORD_BYTES, parts_bytes};
-use crate::codec::checksum;
+use crate::block::trailer::{BOUND, CheckedTail, KEYS_BYTES, PARTS, bytes_after_parts, held_parts};
+use crate::block::{BlockIdentity, FILE_BYTES, HeldParts, MAX_PARTS_BYTES};
+use crate::codec::{Fields, checksum};
 use crate::error::BlockError;
 use crate::filter::kind::{TRAILER_BYTES, require};
-use crate::hash::{HashId, HashIdentity};
-use crate::ids::FileId;
 
 /// The newest version of the container; the writer always writes it.
 const CONTAINER_VERSION: u8 = 1;
 
-const BOUND: u8 = 1 << 4;
+/// Set in the version byte of a container that is cut by hash range.
 const CUT_BY_HASH: u8 = 1 << 5;
-const PARTS: u8 = 1 << 6;
 
 /// The bytes `SP`.
 const MAGIC: u16 = 0x5053;
@@ -41,7 +38,6 @@ const MAGIC: u16 = 0x5053;
 /// The most bytes behind a top index.
 pub(super) const MAX_END_BYTES: usize = TRAILER_BYTES + FILE_BYTES + MAX_PARTS_BYTES;
 
-const KEYS_BYTES: usize = 5;
 const PARTITIONS_BYTES: usize = 3;
 
 /// The most partitions: three bytes hold it. At 1 KiB they are a filter of 16 GiB.
@@ -63,16 +59,12 @@ pub(super) struct ContainerTrailer {
 impl ContainerTrailer {
     /// Bytes behind the top index.
     pub(super) fn end_bytes(&self) -> usize {
-        self.bytes_after_parts() + usize::from(self.parts_bytes)
-    }
-
-    fn bytes_after_parts(&self) -> usize {
-        TRAILER_BYTES + if self.identity.file.is_some() { FILE_BYTES } else { 0 }
+        bytes_after_parts(self.identity.file.is_some()) + usize::from(self.parts_bytes)
     }
 
     /// What of its keys the filter holds whose end `container` is.
     pub(super) fn held_parts<'a>(&self, container: &'a [u8]) -> HeldParts<'a> {
-        HeldParts::at_end_of(without_last(container, self.bytes_after_parts()), self.parts_bytes)
+        held_parts(container, self.identity.file.is_some(), self.parts_bytes)
     }
 
     pub(super) fn encode(&self, held: HeldParts<'_>) -> Vec<u8> {
@@ -99,59 +91,48 @@ impl ContainerTrailer {
 
     /// Decodes the end of `container`, of which only the last [`MAX_END_BYTES`] bytes are read.
     pub(super) fn decode(container: &[u8]) -> Result<Self, BlockError> {
-        let got = container.len() as u64;
-        let too_short = |expected: usize| BlockError::TooShort { expected: expected as u64, got };
-        let trailer = container.last_chunk::<TRAILER_BYTES>().ok_or(too_short(TRAILER_BYTES))?;
-        let magic = u16::from_le_bytes([trailer[26], trailer[27]]);
+        let too_short = BlockError::TooShort { expected: TRAILER_BYTES as u64, got: container.len() as u64 };
+        let (_, trailer) = Fields::at_end_of(container).ok_or(too_short)?;
+        let magic = trailer.u16::<26>();
         if magic != MAGIC {
             return Err(BlockError::NotPartitioned { got: magic });
         }
-        let (version, flags) = (trailer[25] & 15, trailer[25] & !15);
+        let (version, flags) = (trailer.u8::<25>() & 15, trailer.u8::<25>() & !15);
         if version != CONTAINER_VERSION {
             return Err(BlockError::Version { expected: CONTAINER_VERSION, got: version });
         }
         // Checked before the checksum: a future flag may change what that covers.
         require(flags & !(BOUND | CUT_BY_HASH | PARTS) == 0, "flags of a partitioned filter", "0 to 7", flags >> 4)?;
-        let after_parts = TRAILER_BYTES + if flags & BOUND != 0 { FILE_BYTES } else { 0 };
-        let before = without_last(container, after_parts);
-        let parts_bytes = parts_bytes(before, flags & PARTS != 0).ok_or(too_short(after_parts + PARTS_WORD_BYTES))?;
-        let end_bytes = after_parts + usize::from(parts_bytes);
-        let end = container.len().checked_sub(end_bytes).and_then(|from| container.get(from..));
-        let end = end.ok_or(too_short(end_bytes))?;
-        let (covered, stored) = end.split_last_chunk().ok_or(too_short(end_bytes))?;
-        let (expected, got) = (u32::from_le_bytes(*stored), checksum(covered));
-        if expected != got {
-            return Err(BlockError::TrailerChecksum { expected, got });
-        }
-        HeldParts::at_end_of(before, parts_bytes).check_word()?;
-        Self::from_checked_end(end, flags, parts_bytes)
+        let cut = if flags & CUT_BY_HASH != 0 { PartitionCut::HashRange } else { PartitionCut::KeyRange };
+        let tail = CheckedTail::read(container, container.len() as u64, trailer, 0)?;
+        Self::from_checked_tail(&tail, cut)
     }
 
-    fn from_checked_end(mut end: &[u8], flags: u8, parts_bytes: u16) -> Result<Self, BlockError> {
-        let cut = if flags & CUT_BY_HASH != 0 { PartitionCut::HashRange } else { PartitionCut::KeyRange };
-        end.advance(parts_bytes.into());
-        let file = (flags & BOUND != 0).then(|| FileId { fingerprint: end.get_u64_le() });
-        let seed = end.get_u64_le();
-        let (index_bytes, index_checksum) = (end.get_u32_le(), end.get_u32_le());
-        let keys = end.get_uint_le(KEYS_BYTES);
-        let partitions = end.get_uint_le(PARTITIONS_BYTES);
-        let reserved_and_hash = end.get_u8();
-        let (reserved, id) = (reserved_and_hash & 15, HashId::from_code(reserved_and_hash >> 4));
-        if let HashId::Unknown(got) = id {
-            return Err(BlockError::UnknownHash { got });
-        }
+    fn from_checked_tail(tail: &CheckedTail<'_>, cut: PartitionCut) -> Result<Self, BlockError> {
+        let trailer = tail.trailer;
+        let identity = tail.identity(trailer.u8::<24>() >> 4)?;
+        let reserved = trailer.u8::<24>() & 15;
         require(reserved == 0, "reserved bits of a partitioned filter", "0", reserved)?;
+        let partitions = trailer.uint::<21, PARTITIONS_BYTES>();
         let is_countable = partitions > 0 && (cut == PartitionCut::KeyRange || partitions % 2 == 1);
         require(is_countable, "partitions", "at least 1, and odd in a filter that is cut by hash range", partitions)?;
-        let partitions = u32::try_from(partitions).unwrap_or(MAX_PARTITIONS);
-        let identity = BlockIdentity { hash: HashIdentity { id, seed }, file };
-        Ok(Self { identity, cut, partitions, keys, index_bytes, index_checksum, parts_bytes })
+        Ok(Self {
+            identity,
+            cut,
+            partitions: u32::try_from(partitions).unwrap_or(MAX_PARTITIONS),
+            keys: trailer.uint::<16, KEYS_BYTES>(),
+            index_bytes: trailer.u32::<8>(),
+            index_checksum: trailer.u32::<12>(),
+            parts_bytes: tail.held.field_bytes(),
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hash::{HashId, HashIdentity};
+    use crate::ids::FileId;
 
     fn examples() -> impl Iterator<Item = ContainerTrailer> {
         let file = Some(FileId::new(b"file").unwrap());
