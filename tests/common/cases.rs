@@ -5,14 +5,14 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use sstfilter::partition::{PartitionCut, PartitionOptions, PartitionedBuilder, PartitionedFilter};
-use sstfilter::sidecar::{SidecarBuilder, TableIdentity};
 use sstfilter::sst::{TableBuilder, TableId, TableOptions};
+use sstfilter::store::{FilterStore, PartitionCut, PartitionOptions, PartitionedBuilder, TableIdentity};
 use sstfilter::{
     BuildContext, DelimitedPrefix, Domain, FileId, FilterBlock, FixedPrefix, KeyExtractor, KeyHash, KeyHasher,
     KeyParts, LoadContext, WordLayout,
 };
 
+use super::container::Container;
 pub(crate) use super::recipes::{Hash, Policy, Recipe};
 
 /// Where the blocks and tables are.
@@ -316,8 +316,8 @@ impl ContainerCase {
         self.file_number.map_or(context, |number| context.with_file_id(FileId::new(&number.to_le_bytes()).unwrap()))
     }
 
-    pub(crate) fn load<D: AsRef<[u8]>>(&self, bytes: D) -> PartitionedFilter<D> {
-        PartitionedFilter::load(bytes, self.load_context()).unwrap()
+    pub(crate) fn load(&self, bytes: &[u8]) -> Container {
+        Container::load(bytes, self.load_context()).unwrap()
     }
 
     /// Each key with its hash.
@@ -472,10 +472,10 @@ impl SidecarCase {
     }
 
     pub(crate) fn build(&self) -> Vec<u8> {
-        let (context, table) = (BuildContext::new(&KeyHasher::default()), identity_of(&self.table.build()));
-        let mut builder = SidecarBuilder::new(Arc::new(self.policy.make()), &context, &table);
+        let store = FilterStore::default().with_policy(Arc::new(self.policy.make()));
+        let mut builder = store.builder(&store.build_context().with_file_id(self.table.table_id.into()));
         (0..self.table.entries).for_each(|number| builder.add_key(&key(number)));
-        builder.finish().unwrap().bytes.unwrap().to_vec()
+        builder.finish().seal_as_sidecar(&identity_of(&self.table.build())).unwrap().to_vec()
     }
 }
 

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test file uses its own part")]
 
 pub(crate) mod cases;
+pub(crate) mod container;
 pub(crate) mod effort;
 pub(crate) mod policies;
 pub(crate) mod random;

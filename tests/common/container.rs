@@ -1,0 +1,77 @@
+//! A partitioned filter in memory, read through its top index as an engine reads it.
+
+use sstfilter::store::{PartitionIndex, PartitionPlace};
+use sstfilter::{BlockError, FilterBlock, KeyHash, LoadContext, PreparedPrefix};
+
+pub(crate) struct Container {
+    bytes: Vec<u8>,
+    pub(crate) index: PartitionIndex,
+}
+
+impl Container {
+    /// The container that fills `bytes`, with its known keys looked for.
+    pub(crate) fn load(bytes: &[u8], context: LoadContext<'_>) -> Result<Self, BlockError> {
+        let got = bytes.len() as u64;
+        let tail_bytes = PartitionIndex::tail_bytes(bytes)?;
+        let start = usize::try_from(tail_bytes).ok().and_then(|tail_bytes| bytes.len().checked_sub(tail_bytes));
+        let tail = start.map(|start| &bytes[start..]).ok_or(BlockError::TooShort { expected: tail_bytes, got })?;
+        let index = PartitionIndex::load(tail, context)?;
+        if index.container_bytes() != got {
+            return Err(BlockError::Length { expected: index.container_bytes(), got });
+        }
+        let container = Self { bytes: bytes.to_vec(), index };
+        container.index.check_known_keys(|number| Ok(container.block(number)))?;
+        Ok(container)
+    }
+
+    /// The bytes of a partition's block; none of one without a filter.
+    pub(crate) fn block(&self, number: u32) -> &[u8] {
+        let place = self.index.block_place(number).unwrap();
+        &self.bytes[usize::try_from(place.start).unwrap()..usize::try_from(place.end).unwrap()]
+    }
+
+    pub(crate) fn partition(&self, number: u32) -> Result<FilterBlock<&[u8]>, BlockError> {
+        self.index.open(number, self.block(number))
+    }
+
+    /// Whether the key may be in the file; a partition that cannot be used may have it.
+    pub(crate) fn may_contain(&self, key: &[u8], hash: KeyHash) -> bool {
+        let place = self.index.place(key, hash);
+        place.block_bytes == 0 || self.may_hold(place)
+    }
+
+    pub(crate) fn may_contain_prefix(&self, prefix: &PreparedPrefix<'_>) -> bool {
+        match self.index.places_with_prefix(prefix) {
+            Ok(mut places) => places.any(|place| place.block_bytes == 0 || self.may_hold(place)),
+            Err(_) => true,
+        }
+    }
+
+    fn may_hold(&self, place: PartitionPlace) -> bool {
+        self.partition(place.number).map_or(true, |block| block.may_contain(place.hash))
+    }
+
+    /// The partitions that cannot be used, with the reasons.
+    pub(crate) fn problems(&self) -> Vec<(u32, BlockError)> {
+        (0..self.index.partitions()).filter_map(|number| Some((number, self.partition(number).err()?))).collect()
+    }
+
+    /// Checks all partitions, what stands beside them, and the zeros between.
+    pub(crate) fn verify(&self) -> Result<(), BlockError> {
+        let mut end = 0;
+        for entry in self.index.entries() {
+            let zeros = &self.bytes[end..usize::try_from(entry.offset).unwrap()];
+            if let Some(at) = zeros.iter().position(|&byte| byte != 0) {
+                let (field, expected) = ("byte between partitions", "0 at this offset");
+                return Err(BlockError::Field { field, expected, got: (end + at) as u64 });
+            }
+            if entry.block_bytes > 0 {
+                self.partition(entry.number)?;
+            }
+            let aux = self.index.aux_place(entry.number)?;
+            end = usize::try_from(aux.end).unwrap();
+            self.index.check_aux(entry.number, &self.bytes[usize::try_from(aux.start).unwrap()..end])?;
+        }
+        Ok(())
+    }
+}
