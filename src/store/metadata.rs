@@ -250,6 +250,21 @@ impl fmt::Display for KeyPartNames {
 }
 
 impl FilterMetadata {
+    /// That of a file of these bounds of whose filters nothing is known.
+    pub(crate) const fn without_filters(hash: HashIdentity, bounds: FileBounds) -> Self {
+        Self {
+            file: FileId::from_fingerprint(0),
+            hash,
+            parts: KeyPartNames::NONE,
+            range_extractor: None,
+            bounds,
+            keys_added: 0,
+            range_tombstones: None,
+            witnesses: Vec::new(),
+            sections: Vec::new(),
+        }
+    }
+
     /// The bytes to be kept.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
