@@ -425,6 +425,11 @@ impl FilterMetadata {
         bounds.into_iter().flatten().chain(self.witnesses.iter().map(AsRef::as_ref)).collect()
     }
 
+    /// The same filters, of which no key is known that they must hold.
+    pub(crate) fn without_known_keys(self) -> Self {
+        Self { bounds: FileBounds::Unknown, witnesses: Vec::new(), ..self }
+    }
+
     /// The section that is one of `parts`.
     pub(crate) fn section(&self, parts: &[FilterPart]) -> Option<&FilterSection> {
         self.sections.iter().find(|section| parts.contains(&section.part))

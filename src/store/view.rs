@@ -28,7 +28,7 @@ const OVERLAPPING: u32 = 0;
 /// files in which the order is the age is level 0 alone.
 pub struct FilterView<F> {
     pub(super) config: Arc<Config>,
-    /// Those that have files, by their numbers.
+    /// Those that have files, or had some that have counted, by their numbers.
     pub(super) levels: Arc<[Arc<Level<F>>]>,
     /// Of all views that came of one.
     pub(super) lookups: Arc<StripedCounters>,
@@ -188,7 +188,7 @@ impl<F> FilterView<F> {
 
     /// The numbers of the levels that have files, ascending.
     pub fn levels(&self) -> impl Iterator<Item = u32> {
-        self.levels.iter().map(|level| level.number)
+        self.levels.iter().filter(|level| level.has_files()).map(|level| level.number)
     }
 
     /// The files of a level: at level 0 from the newest to the oldest, at every other in the order of their keys, after
@@ -259,7 +259,9 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
             let level = levels.entry(number).or_insert_with(|| Arc::new(Level::empty(number)));
             *level = Arc::new(level.edited(change, &self.config, &leaving)?);
         }
-        let levels = levels.into_values().filter(|level| level.chunks().next().is_some()).collect();
+        // What was counted stays when the last file has left.
+        let is_kept = |level: &Arc<Level<F>>| level.has_files() || level.stats() != FileStats::default();
+        let levels = levels.into_values().filter(is_kept).collect();
         Ok(Self { config: self.config.clone(), levels, lookups: self.lookups.clone() })
     }
 
@@ -311,6 +313,10 @@ impl<F> Level<F> {
             left: FileStats::default(),
             joined: FileStats::default(),
         }
+    }
+
+    fn has_files(&self) -> bool {
+        self.chunks().next().is_some()
     }
 
     fn chunks(&self) -> impl Iterator<Item = &Arc<Chunk<F>>> {
@@ -386,7 +392,7 @@ impl<F> Level<F> {
         }
         let coming = change.added.iter().chain(change.replaced.values());
         let spans = coming.filter_map(|member| member.state.metadata().bounds.keys());
-        let before = Some(&self.prefix).filter(|_| self.chunks().next().is_some());
+        let before = Some(&self.prefix).filter(|_| self.has_files());
         let prefix = prefix_of(before, spans);
         for member in change.added {
             joined = joined.merged(&member.state.stats());
