@@ -28,6 +28,7 @@ mod salvage;
 mod secret_seed;
 mod set;
 mod sidecar;
+mod sidecar_partitions;
 mod skipped_reads;
 mod threads;
 mod versions;

@@ -419,7 +419,10 @@ fn threads_share_tables_with_partitions_under_a_budget_and_lose_no_key() {
         let units: u64 = tables.iter().map(|table| u64::from(table.filters().residency().units)).sum();
         let stats = budget.stats();
         assert!(stats.used_bytes <= limit, "{stats:?}");
-        assert!(limit < u64::MAX || stats.loads == units + 1, "each filter and partition once, and a top index: {stats:?}");
+        assert!(
+            limit < u64::MAX || stats.loads == units + 1,
+            "each filter and partition once, and a top index: {stats:?}"
+        );
     }
 }
 
