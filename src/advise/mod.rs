@@ -32,9 +32,10 @@
 
 mod measured;
 
+use crate::block::FallbackReason;
 use crate::error::ConfigError;
-use crate::filter::kind::FallbackReason;
-use crate::kind::{self, KindEntry, Updates, Writers};
+use crate::filter::capabilities::{Updates, Writers};
+use crate::policy::kinds::{self, KindEntry};
 use crate::policy::{KindPolicy, Plan};
 use crate::units::{BitsPerKey, FalsePositiveRate, Sizing};
 
@@ -152,7 +153,7 @@ pub enum WhyNot {
 #[must_use]
 pub fn advise(need: &FilterNeed) -> Advice {
     let mut advice = Advice { ranked: Vec::new(), unsuitable: Vec::new() };
-    for entry in kind::all() {
+    for entry in kinds::all() {
         match recommendation(entry, need) {
             Ok(recommendation) => advice.ranked.push(recommendation),
             Err(why_not) => advice.unsuitable.push((entry, why_not)),
@@ -169,7 +170,7 @@ const LOCK_NS: f64 = 100.0;
 const USELESS_FPR: f64 = 0.9;
 
 fn recommendation(entry: &'static KindEntry, need: &FilterNeed) -> Result<Recommendation, WhyNot> {
-    if need.updates > entry.abilities.updates {
+    if need.updates > entry.capabilities.updates {
         return Err(WhyNot::CannotUpdate(need.updates));
     }
     // What serves few keys badly is ranked by what it costs.
@@ -188,7 +189,7 @@ fn recommendation(entry: &'static KindEntry, need: &FilterNeed) -> Result<Recomm
     };
     let (build_ns, probe_ns) = times(entry.name, need.keys);
     let is_locked =
-        need.updates > Updates::None && need.writers == Writers::Many && entry.abilities.writers == Writers::One;
+        need.updates > Updates::None && need.writers == Writers::Many && entry.capabilities.writers == Writers::One;
     let lock_ns = if is_locked { LOCK_NS } else { 0.0 };
     let (build_ns, probe_ns) = (build_ns + lock_ns, probe_ns + lock_ns);
     let per_lookup = probe_ns + rate * need.false_positive_ns as f64;

@@ -14,7 +14,7 @@ fn first(need: &FilterNeed) -> FilterKind {
 #[test]
 fn every_kind_is_measured_and_nothing_else() {
     let measured: Vec<&str> = measured::MEASURED.iter().map(|(name, _)| *name).collect();
-    let names: Vec<&str> = kind::all().iter().map(|entry| entry.name).collect();
+    let names: Vec<&str> = kinds::all().iter().map(|entry| entry.name).collect();
     assert_eq!(measured, names);
 }
 
@@ -25,7 +25,7 @@ fn every_kind_is_ranked_or_refused() {
             for target in [rate(0.1), rate(0.01), rate(1e-9), FilterTarget::Bytes(100), FilterTarget::Bytes(1 << 30)] {
                 for keys in [0, 1, 1_000, 1_000_000, 1 << 33, u64::MAX] {
                     let advice = advise(&FilterNeed::new(keys, target).with_updates(updates).with_writers(writers));
-                    assert_eq!(advice.ranked.len() + advice.unsuitable.len(), kind::all().len());
+                    assert_eq!(advice.ranked.len() + advice.unsuitable.len(), kinds::all().len());
                     assert!(advice.ranked.iter().all(|found| found.cost >= 0.0));
                     assert!(advice.ranked.is_sorted_by(|one, other| one.cost <= other.cost));
                 }

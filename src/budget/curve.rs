@@ -65,7 +65,7 @@ impl Curve {
     pub(super) fn of(block: &FilterBlock<Bytes>) -> Self {
         // A user's kind may give sizes in any order.
         let steps = block.shrink_steps().into_iter();
-        let mut sizes: Vec<(u64, f64)> = steps.map(|step| (step.block_bytes, rate(step.expected_fpr))).collect();
+        let mut sizes: Vec<(u64, f64)> = steps.map(|(bytes, fpr)| (bytes, rate(fpr))).collect();
         sizes.sort_by_key(|&(bytes, _)| bytes);
         let whole = (block.as_bytes().len() as u64, expected_fpr(block));
         Self::new(sizes.into_iter(), whole, block.kind() == FilterKind::RIBBON)

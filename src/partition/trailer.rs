@@ -24,7 +24,7 @@ use crate::block::trailer::without_last;
 use crate::block::{BlockIdentity, FILE_BYTES, HeldParts, MAX_PARTS_BYTES, PARTS_WORD_BYTES, parts_bytes};
 use crate::codec::checksum;
 use crate::error::BlockError;
-use crate::filter::kind::{TRAILER_BYTES, require};
+use crate::filter::{TRAILER_BYTES, require};
 use crate::hash::{HashId, HashIdentity};
 use crate::ids::FileId;
 

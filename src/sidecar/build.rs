@@ -8,12 +8,11 @@ use bytes::Bytes;
 use super::error::SidecarError;
 use super::format::Sidecar;
 use super::identity::TableIdentity;
-use crate::block::FallbackReason;
 use crate::block::trailer::Trailer;
 use crate::error::BlockError;
 use crate::hash::HashIdentity;
 use crate::partition::{PartitionOptions, PartitionedBuilder};
-use crate::policy::{BuildContext, BuildReport, FilterBuilder, FilterPolicy};
+use crate::policy::{BuildContext, BuildReason, BuildReport, FilterBuilder, FilterPolicy};
 
 /// Builds the sidecar of one table: `add_key* finish`. Keys come in any order, but in ascending order for a filter that
 /// is cut by key range.
@@ -22,7 +21,7 @@ use crate::policy::{BuildContext, BuildReport, FilterBuilder, FilterPolicy};
 /// tables, where the key may still be. The [module](super) has an example.
 ///
 /// If a hash function or an extractor of the engine's panics in [`add_key`](Self::add_key), the filter may lack that
-/// key: then there is no sidecar ([`FallbackReason::Interrupted`](crate::FallbackReason::Interrupted)).
+/// key: then there is no sidecar ([`BuildReason::Interrupted`](crate::BuildReason::Interrupted)).
 #[derive(Debug)]
 pub struct SidecarBuilder {
     table: TableIdentity,
@@ -154,7 +153,7 @@ impl SidecarBuilder {
             }
         };
         if self.is_interrupted {
-            report = BuildReport { reason: FallbackReason::Interrupted, ..BuildReport::new(report.requested) };
+            report = BuildReport { reason: BuildReason::Interrupted, ..BuildReport::new(report.requested) };
             return Ok(BuiltSidecar { bytes: None, filter: Some(report) });
         }
         let held = parts.without(&report.unstable_extractors);
@@ -284,7 +283,7 @@ mod tests {
             builder.add_key(b"c");
             let built = builder.finish().unwrap();
             assert!(built.bytes.is_none());
-            assert_eq!(built.filter.unwrap().reason, FallbackReason::Interrupted);
+            assert_eq!(built.filter.unwrap().reason, BuildReason::Interrupted);
         }
     }
 
@@ -310,7 +309,7 @@ mod tests {
         builder.add_key(b"b");
         let built = builder.finish().unwrap();
         assert!(built.bytes.is_none());
-        assert_eq!(built.filter.unwrap().reason, FallbackReason::Interrupted);
+        assert_eq!(built.filter.unwrap().reason, BuildReason::Interrupted);
     }
 
     /// The first bytes of a key, up to two: `a` and `ab` have different parts.
@@ -338,7 +337,7 @@ mod tests {
         assert!(opened(&built.bytes.unwrap()).0.key_parts().eq([""]));
         let alone = build(builder_of(KindPolicy::default(), KeyParts::extracted(Arc::new(UpToTwo)))).unwrap();
         let report = alone.filter.unwrap();
-        assert_eq!((alone.bytes, report.reason), (None, FallbackReason::UnstableExtractor));
+        assert_eq!((alone.bytes, report.reason), (None, BuildReason::UnstableExtractor));
         assert_eq!(report.unstable_extractors, ["up-to-two"]);
     }
 

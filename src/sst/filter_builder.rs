@@ -70,7 +70,7 @@ impl TableFilterBuilder {
             }
             Self::Partitioned(builder) => {
                 let built = builder.finish();
-                let report = (built.problem() != Some(FallbackReason::None)).then(|| built.report());
+                let report = (built.problem() != Some(FallbackReason::None.into())).then(|| built.report());
                 (built.seal().and_then(FilterBytes::of_container), report)
             }
         }

@@ -381,8 +381,8 @@ impl NamedValues<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::block::FallbackReason;
     use crate::hash::KeyHasher;
+    use crate::policy::BuildReason;
     use crate::sst::{TableLocation, TablePart};
 
     const PLACE: TableLocation = TableLocation { path: None, part: TablePart::Properties, offset: 0 };
@@ -438,7 +438,7 @@ mod tests {
         let range_filter = RangeFilterProperties {
             handle: None,
             extractor: None,
-            missing_because: Some(FallbackReason::KeysOutOfOrder.to_string()),
+            missing_because: Some(BuildReason::KeysOutOfOrder.to_string()),
         };
         let without = TableProperties { range_filter: Some(Box::new(range_filter)), ..example() };
         assert_eq!(decoded(&without).unwrap(), without);
