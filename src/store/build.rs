@@ -14,7 +14,7 @@ use crate::codec::{CHECKSUM_BYTES, LINE_BYTES, checksum};
 use crate::hash::{HashIdentity, KeyExtractor, KeyHash, KeyParts};
 use crate::ids::{FileId, FilterKind};
 use crate::panics::Interruption;
-use crate::policy::{BuildContext, BuildReport, FilterBuilder, FilterPolicy};
+use crate::policy::{BuildContext, BuildReason, BuildReport, FilterBuilder, FilterPolicy};
 use crate::range::{RangeBuilder, RangePolicy};
 
 /// Builds the filters of one file: `(add_key | add_hash | add_range_tombstone)* finish`, keys in ascending order.
@@ -234,7 +234,7 @@ impl FileFilterBuilder {
             }
             Points::Partitioned(builder) => {
                 let filter = builder.finish();
-                let report = (filter.problem() != Some(FallbackReason::None)).then(|| filter.report());
+                let report = (filter.problem() != Some(FallbackReason::None.into())).then(|| filter.report());
                 let container = filter.seal().and_then(|container| {
                     let index_bytes = u32::try_from(PartitionIndex::tail_bytes(&container).ok()?).ok()?;
                     Some((FilterPart::PartitionedPoints, container, index_bytes))
@@ -262,7 +262,7 @@ impl FileFilterBuilder {
 }
 
 fn interrupted(report: &BuildReport) -> BuildReport {
-    BuildReport { reason: FallbackReason::Interrupted, ..BuildReport::new(report.requested) }
+    BuildReport { reason: BuildReason::Interrupted, ..BuildReport::new(report.requested) }
 }
 
 impl BuiltFilters {
