@@ -174,7 +174,8 @@ impl FileFilterBuilder {
         self.file
     }
 
-    /// Whether there will be no filter, because neither policy wants one: no key has to be added.
+    /// Whether there will be no filter, because neither policy wants one. Keys then serve the file's bounds alone, and
+    /// need not be added: a file without any is a candidate for every key.
     #[must_use]
     pub const fn builds_nothing(&self) -> bool {
         matches!(self.points, Points::None) && self.ranges.is_none()
@@ -208,6 +209,9 @@ impl FileFilterBuilder {
     /// Builds the filters.
     #[must_use]
     pub fn finish(self) -> BuiltFilters {
+        // No key had to be added, so the file may have some.
+        let bounds =
+            if self.builds_nothing() && self.keys_added == 0 { FileBounds::Unknown } else { self.bounds.clone() };
         let witnesses = if self.is_interrupted { Vec::new() } else { self.needed_witnesses() };
         let mut built = BuiltFilters {
             points: None,
@@ -217,7 +221,7 @@ impl FileFilterBuilder {
                 hash: self.hash,
                 parts: KeyPartNames::NONE,
                 range_extractor: None,
-                bounds: self.bounds,
+                bounds,
                 keys_added: self.keys_added,
                 range_tombstones: self.range_tombstones,
                 witnesses,

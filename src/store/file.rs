@@ -158,13 +158,10 @@ impl FileFilters {
         let is_lazy = matches!(state.points, Points::Whole | Points::Partitioned(_)) || lazy_ranges.is_some();
         let state = Arc::new(state);
         let slot = is_lazy.then(|| state.pool().add(&state.units));
-        if let Some(source) = &state.source
-            && let Some(read) = state.begin_index()
-        {
-            let bytes = source.read(read.range());
-            read.complete(bytes);
-        }
-        Self { state, slot }
+        // Before the source is called, which may panic: dropped, the file leaves the budget.
+        let file = Self { state, slot };
+        file.state.read_index();
+        file
     }
 
     pub(super) fn unfiltered(config: &Arc<Config>, bounds: FileBounds) -> Self {
@@ -202,7 +199,7 @@ impl FileFilters {
             state.units.counters.add_bound_skip();
             return FileProbe::Absent;
         }
-        state.probe_key(key, || state.reader().hasher.hash(key)).probe
+        state.probe_key(key, || state.hash(key)).probe
     }
 
     /// Whether the file may have a key that begins with `prefix`. Counted only where a filter that is not in memory is
@@ -212,7 +209,10 @@ impl FileFilters {
         let upper = KeyRange::end_of_prefix(prefix);
         let upper = upper.as_ref().map(Vec::as_slice);
         let range = KeyRange { lower: core::ops::Bound::Included(prefix), upper };
-        self.state.may_contain_prefix(prefix) && self.may_contain_range(range)
+        let state = &self.state;
+        let may_contain = || state.may_contain_prefix(prefix) && state.may_contain_range(range);
+        // Before any filter: none knows what the file deletes.
+        state.overlaps(range) && (state.surely_meets(range) || may_contain())
     }
 
     /// Whether the file may have a key in `range`. Counted only where a filter that is not in memory is probed.
@@ -266,7 +266,8 @@ impl FileFilters {
             Ranges::None => None,
             Ranges::Unusable(problem) => Some((**problem).clone()),
             Ranges::Resident(_) | Ranges::Whole => {
-                budget::range_failure(&state.units).map(|problem| (*problem).clone())
+                let distrusted = state.config.trust.problem().map(|problem| problem.clone().into());
+                distrusted.or_else(|| budget::range_failure(&state.units).map(|problem| (*problem).clone()))
             }
         }
     }
@@ -474,6 +475,16 @@ impl FileState {
         }
     }
 
+    /// Reads the top index, if it is not in memory and there is a source.
+    fn read_index(self: &Arc<Self>) {
+        if let Some(source) = &self.source
+            && let Some(read) = self.begin_index()
+        {
+            let bytes = source.read(read.range());
+            read.complete(bytes);
+        }
+    }
+
     /// The next read before a unit of the point filter can be loaded, if there is one: its top index.
     fn begin_index(self: &Arc<Self>) -> Option<FilterRead> {
         let (Points::Partitioned(index), Some(section)) = (&self.points, self.metadata.points()) else { return None };
@@ -561,6 +572,11 @@ impl FileState {
 
     pub(super) const fn has_range_tombstones(&self) -> bool {
         self.metadata.range_tombstones.is_some()
+    }
+
+    /// The hash of a whole key by the hasher of the store that opened the file.
+    pub(super) fn hash(&self, key: &[u8]) -> KeyHash {
+        self.reader().hasher.hash(key)
     }
 
     /// Whether a store of this reader makes the probes for the file.
@@ -660,14 +676,37 @@ impl FileState {
     }
 
     fn probe_hash(self: &Arc<Self>, key: &[u8], hash: KeyHash) -> Answer {
-        match (&self.points, self.partitions()) {
-            (Points::Resident(block), _) => self.counted(block.may_contain_added(hash)),
-            (_, None) => self.probe_points(RANGES + 1, hash),
-            (_, Some(index)) => {
-                let place = index.place_of_hash(key, hash);
-                self.probe_points(place.number + RANGES + 1, place.hash)
-            }
+        match &self.points {
+            Points::Resident(block) => self.counted(block.may_contain_added(hash)),
+            Points::Partitioned(_) => match self.read_partitions() {
+                Some(index) => {
+                    let place = index.place_of_hash(key, hash);
+                    self.probe_points(place.number + RANGES + 1, place.hash)
+                }
+                None => self.answer_without_index(),
+            },
+            _ => self.probe_points(RANGES + 1, hash),
         }
+    }
+
+    /// The top index, which is read before if it is not in memory. Until it is, nobody knows which partition to probe,
+    /// nor with which hash.
+    fn read_partitions(self: &Arc<Self>) -> Option<&PartitionIndex> {
+        if self.partitions().is_none() {
+            self.read_index();
+        }
+        self.partitions()
+    }
+
+    #[cold]
+    fn answer_without_index(&self) -> Answer {
+        self.pool().count_probes(1);
+        if self.units.failure().is_some() {
+            self.units.counters.add_unusable(1);
+            return Answer::of(FileProbe::Unusable);
+        }
+        self.units.counters.add_not_loaded(1);
+        Answer::of(FileProbe::NotLoaded)
     }
 
     fn probe_points(self: &Arc<Self>, number: u32, hash: KeyHash) -> Answer {
@@ -695,11 +734,8 @@ impl FileState {
             Answer { probe: FileProbe::MaybePresent, unit: number }
         };
         let Some(unit) = self.units.unit(number) else {
-            // The top index is not here, or the partition has no filter.
-            if self.partitions().is_some() || number == RANGES {
-                return positive();
-            }
-            return self.load_and_probe(number, None, may_match);
+            // The partition has no filter.
+            return positive();
         };
         if let Some(Held::Block(held)) = unit.held().as_deref() {
             if !may_match(&held.filter) {
@@ -709,32 +745,31 @@ impl FileState {
                 return positive();
             }
         }
-        self.load_and_probe(number, Some(unit), may_match)
+        self.load_and_probe(number, unit, may_match)
     }
 
     /// The answer where there is no block, or a larger one could be better than "may be present".
     #[cold]
     #[inline(never)]
-    fn load_and_probe(self: &Arc<Self>, number: u32, unit: Option<&Unit>, may_match: Matching<'_>) -> Answer {
+    fn load_and_probe(self: &Arc<Self>, number: u32, unit: &Unit, may_match: Matching<'_>) -> Answer {
         let source = self.source.as_deref();
         let loaded = source.and_then(|source| read_all(source, || self.begin(number), may_match));
         let counters = self.units.counters_of(number);
-        let is_held = || unit.is_some_and(|unit| matches!(unit.held().as_deref(), Some(Held::Block(_))));
+        let is_held = || matches!(unit.held().as_deref(), Some(Held::Block(_)));
         let has_failed = || {
-            let failed = unit.is_some_and(|unit| matches!(unit.held().as_deref(), Some(Held::Failed(_))));
+            let failed = matches!(unit.held().as_deref(), Some(Held::Failed(_)));
             failed || (number != RANGES && self.units.failure().is_some())
         };
         let probe = match loaded {
-            Some(false) => return unit.map_or(Answer::of(FileProbe::Absent), |unit| self.absent(number, unit)),
+            Some(false) => return self.absent(number, unit),
             Some(true) => FileProbe::MaybePresent,
             None if is_held() => FileProbe::MaybePresent,
             None if has_failed() => FileProbe::Unusable,
             None => FileProbe::NotLoaded,
         };
-        match (probe, unit) {
-            (FileProbe::MaybePresent, _) => counters.add_answer(true),
-            (FileProbe::NotLoaded, Some(unit)) => unit.count_unanswered(),
-            (FileProbe::NotLoaded, None) => counters.add_not_loaded(1),
+        match probe {
+            FileProbe::MaybePresent => counters.add_answer(true),
+            FileProbe::NotLoaded => unit.count_unanswered(),
             _ => counters.add_unusable(1),
         }
         self.pool().count_probes(1);
@@ -777,13 +812,14 @@ impl FileState {
             return true;
         }
         let mut hashes = self.reader().prefix_hashes(self.shared, prefix);
-        hashes.all(|hash| match (&self.points, self.partitions()) {
-            (Points::Resident(block), _) => block.may_contain_added(hash),
-            (_, None) => !self.probe_points(RANGES + 1, hash).probe.is_absent(),
-            (_, Some(index)) => {
+        hashes.all(|hash| match &self.points {
+            Points::Resident(block) => block.may_contain_added(hash),
+            Points::Partitioned(_) => {
+                let Some(index) = self.read_partitions() else { return !self.answer_without_index().probe.is_absent() };
                 let mut places = index.places_with_part(prefix, hash);
                 places.any(|place| !self.probe_points(place.number + RANGES + 1, place.hash).probe.is_absent())
             }
+            _ => !self.probe_points(RANGES + 1, hash).probe.is_absent(),
         })
     }
 

@@ -122,6 +122,12 @@ impl<'a> KeyProbe<'a> {
         *self.whole.get_or_insert_with(|| view.config.reader.hasher.hash(self.key))
     }
 
+    /// The hash of the whole key by the file's own hasher: another store may have opened the file.
+    #[inline]
+    fn whole_for<F>(&mut self, view: &FilterView<F>, file: &FileState) -> KeyHash {
+        if file.is_of(&view.config.reader) { self.whole(view) } else { file.hash(self.key) }
+    }
+
     /// The hash for filters of one part; `None` for a key without it, which no such filter can be probed for.
     #[inline]
     fn hash_for<F>(&mut self, view: &FilterView<F>, group: &Group) -> Option<KeyHash> {
@@ -237,7 +243,7 @@ impl<'a, F> Candidates<'a, F> {
     fn next_of_sorted(&mut self, level: &'a Level<F>) -> Option<&'a Arc<F>> {
         let (chunk, place) = self.probe.find(level)?;
         let (file, state) = (chunk.files.get(place)?, chunk.core.files.get(place)?);
-        let answer = state.probe_key(self.probe.key, || self.probe.whole(self.view));
+        let answer = state.probe_key(self.probe.key, || self.probe.whole_for(self.view, state));
         if answer.probe.is_absent() {
             return None;
         }
@@ -272,7 +278,7 @@ impl<'a, F> Candidates<'a, F> {
             self.left &= !(1 << place);
             let (file, state) = (chunk.files.get(place)?, chunk.core.files.get(place)?);
             let answer = if alone >> place & 1 == 1 {
-                state.probe_key(self.probe.key, || self.probe.whole(self.view))
+                state.probe_key(self.probe.key, || self.probe.whole_for(self.view, state))
             } else {
                 Answer::of_group(state)
             };
@@ -501,7 +507,7 @@ impl<'a, F> BatchCandidates<'a, F> {
                 let (Some(file), Some(state)) = (chunk.files.get(place), chunk.core.files.get(place)) else { break };
                 let answer = if alone >> place & 1 == 1 {
                     let probe = &mut lookup.probe;
-                    state.probe_key(probe.key, || probe.whole(self.view))
+                    state.probe_key(probe.key, || probe.whole_for(self.view, state))
                 } else {
                     Answer::of_group(state)
                 };
@@ -536,14 +542,14 @@ impl<'a, F> BatchCandidates<'a, F> {
         for lookup in &mut self.lookups {
             if let Some(state) = lookup.file.and_then(|(chunk, place)| chunk.core.files.get(place)) {
                 let probe = &mut lookup.probe;
-                state.prefetch_probe(|| probe.whole(self.view));
+                state.prefetch_probe(|| probe.whole_for(self.view, state));
             }
         }
         for lookup in &mut self.lookups {
             let Some((chunk, place)) = lookup.file.take() else { continue };
             let (Some(file), Some(state)) = (chunk.files.get(place), chunk.core.files.get(place)) else { continue };
             let probe = &mut lookup.probe;
-            let answer = state.probe_key(probe.key, || probe.whole(self.view));
+            let answer = state.probe_key(probe.key, || probe.whole_for(self.view, state));
             if !answer.probe.is_absent() {
                 state.counters().add_search();
                 lookup.last = Some(Last { state, answer, place: None });
@@ -690,12 +696,13 @@ impl<'a, F> ScanCandidates<'a, F> {
 
     /// The candidate that a file in bounds is, if its filters do not rule it out.
     fn judge(&self, file: &'a Arc<F>, state: &'a Arc<FileState>) -> Option<ScanCandidate<'a, F>> {
-        if self.prefix.is_some_and(|prefix| !state.may_contain_prefix(prefix)) {
-            return None;
-        }
         let candidate = |lower_bound: Bytes, answer| Some(ScanCandidate { file, lower_bound, state, answer });
+        // Before any filter: none knows what the file deletes.
         if state.has_range_tombstones() {
             return candidate(self.start.clone(), None);
+        }
+        if self.prefix.is_some_and(|prefix| !state.may_contain_prefix(prefix)) {
+            return None;
         }
         if let Some(span) = state.metadata().bounds.keys()
             && *span.smallest >= *self.start
