@@ -31,7 +31,8 @@ pub enum FileProbe {
     MaybePresent,
     /// The filter is not in memory, so the file may have it.
     NotLoaded,
-    /// There is no filter that could tell, so the file may have it: [`FileFilters::problem`] says why.
+    /// There is no filter that could tell, so the file may have it: [`FileFilters::problem`] says why, unless the file
+    /// has no filter, or range tombstones around the key.
     Unusable,
 }
 
@@ -631,7 +632,8 @@ impl FileState {
     #[inline]
     pub(super) fn probe_key(self: &Arc<Self>, key: &[u8], whole: impl FnOnce() -> KeyHash) -> Answer {
         if self.deletes(key) {
-            return Answer::of(FileProbe::MaybePresent);
+            // Not probed for: whatever becomes of it says nothing about the filter.
+            return Answer::of(FileProbe::Unusable);
         }
         match &self.points {
             Points::Resident(block) if self.shared.has_whole_keys() && self.config.trust.problem().is_none() => {

@@ -328,28 +328,34 @@ impl<F> Drop for Candidates<'_, F> {
     }
 }
 
-impl<F> Candidates<'_, F> {
-    /// What is still to be read for the filters of all files that have the key within their bounds, for engines whose
-    /// lookups do not wait. Read all of it, together if possible, [complete](FilterRead::complete) each, and call this
-    /// again: after three rounds at most nothing is left, and the files are those that filters in memory leave. A lookup
-    /// can also go on at once, and let the reads serve later ones.
+impl<'a, F> Candidates<'a, F> {
+    /// What is still to be read for the filters of the files that have the key within their bounds and were not given
+    /// yet, for engines whose lookups do not wait: each read with its file. Read all of it, together if possible,
+    /// [complete](FilterRead::complete) each, and call this again, until it is empty: after one round for filters in one
+    /// block, after three for most in partitions. Then the files are those that filters in memory leave. A lookup can
+    /// also go on at once, and let the reads serve later ones.
     #[must_use]
-    pub fn reads(&self) -> Vec<FilterRead> {
+    pub fn reads(&self) -> Vec<(&'a Arc<F>, FilterRead)> {
         let (mut probe, mut reads) = (KeyProbe::new(self.probe.key), Vec::new());
+        let mut add = |chunk: &'a Chunk<F>, places: u64| {
+            for (file, state) in
+                bits_of(places).filter_map(|place| chunk.files.get(place).zip(chunk.core.files.get(place)))
+            {
+                reads.extend(FileState::read_for(state, self.probe.key).map(|read| (file, read)));
+            }
+        };
+        let alone = |chunk: &Chunk<F>| chunk.core.group.as_ref().map_or(0, |group| group.alone);
+        if let Some(chunk) = self.chunk {
+            add(chunk, self.left & alone(chunk));
+        }
         let mut step = self.step;
         while let Some(stop) = step.take(&self.view.levels) {
             match stop {
-                Stop::Overlapping(_, chunk) => {
-                    let alone = chunk.core.group.as_ref().map_or(0, |group| group.alone);
-                    for place in bits_of(probe.in_bounds(chunk) & alone) {
-                        let state = chunk.core.files.get(place);
-                        reads.extend(state.and_then(|state| FileState::read_for(state, self.probe.key)));
-                    }
-                }
+                Stop::Overlapping(_, chunk) => add(chunk, probe.in_bounds(chunk) & alone(chunk)),
                 Stop::Sorted(level) => {
-                    let found = probe.find(level);
-                    let state = found.and_then(|(chunk, place)| chunk.core.files.get(place));
-                    reads.extend(state.and_then(|state| FileState::read_for(state, self.probe.key)));
+                    if let Some((chunk, place)) = probe.find(level) {
+                        add(chunk, 1 << place);
+                    }
                 }
             }
         }
@@ -558,16 +564,15 @@ impl<'a, F> BatchCandidates<'a, F> {
         }
     }
 
-    /// What is still to be read for the filters of all files that have one of the keys within their bounds; see
-    /// [`Candidates::reads`].
+    /// What is still to be read for the files of all keys; see [`Candidates::reads`].
     #[must_use]
-    pub fn reads(&self) -> Vec<FilterRead>
+    pub fn reads(&self) -> Vec<(&'a Arc<F>, FilterRead)>
     where
         F: AsRef<FileFilters>,
     {
         let reads = |lookup: &Lookup<'a, F>| {
             let mut candidates = self.view.candidates(lookup.probe.key);
-            candidates.step = self.step;
+            (candidates.step, candidates.chunk, candidates.left) = (self.step, self.chunk, lookup.left);
             candidates.reads()
         };
         self.lookups.iter().flat_map(reads).collect()
@@ -732,15 +737,16 @@ impl<'a, F> ScanCandidates<'a, F> {
         }
     }
 
-    /// What is still to be read for the filters of all files whose bounds meet the range; see [`Candidates::reads`].
+    /// What is still to be read for the filters of the files whose bounds meet the range and were not given yet; see
+    /// [`Candidates::reads`]. Of a partitioned filter, a scan of a prefix wants the first partition that can have it.
     #[must_use]
-    pub fn reads(&self) -> Vec<FilterRead> {
+    pub fn reads(&self) -> Vec<(&'a Arc<F>, FilterRead)> {
         let upper = self.upper.clone();
         let mut scan = Self { upper, start: self.start.clone(), ..*self };
         let mut reads = Vec::new();
-        while let Some((_, state)) = scan.next_in_bounds() {
-            reads.extend(FileState::read_for_range(state));
-            reads.extend(self.prefix.and_then(|prefix| FileState::read_for_prefix(state, prefix)));
+        while let Some((file, state)) = scan.next_in_bounds() {
+            let of_prefix = self.prefix.and_then(|prefix| FileState::read_for_prefix(state, prefix));
+            reads.extend(FileState::read_for_range(state).into_iter().chain(of_prefix).map(|read| (file, read)));
         }
         reads
     }

@@ -70,7 +70,8 @@ impl FilterSource for Disk {
                 Ok(damaged.into())
             }
             Mode::Short => Ok(read.slice(..read.len().saturating_sub(1))),
-            Mode::Panics => panic!("the disk panics"),
+            // Like a panic, but for the message.
+            Mode::Panics => std::panic::resume_unwind(Box::new("the disk panics")),
         }
     }
 }
@@ -83,6 +84,8 @@ pub(crate) struct File {
     pub(crate) tombstone: Option<(Key, Key)>,
     pub(crate) disk: Arc<Disk>,
     pub(crate) filters: FileFilters,
+    /// How often lookups have given it.
+    pub(crate) given: AtomicU64,
 }
 
 impl AsRef<FileFilters> for File {
@@ -92,6 +95,10 @@ impl AsRef<FileFilters> for File {
 }
 
 impl File {
+    pub(crate) fn new(keys: BTreeSet<Key>, disk: Arc<Disk>, filters: FileFilters) -> Self {
+        Self { keys, tombstone: None, disk, filters, given: 0.into() }
+    }
+
     pub(crate) fn has(&self, key: &[u8]) -> bool {
         self.keys.contains(key)
     }
@@ -155,14 +162,14 @@ pub(crate) fn file_with(store: &FilterStore, keys: BTreeSet<Key>, tombstone: Opt
     let (bytes, metadata) = build_with(store, &keys, tombstone.as_ref());
     let disk = Disk::new(bytes);
     let filters = store.open(metadata, disk.clone());
-    Arc::new(File { keys, tombstone, disk, filters })
+    Arc::new(File { tombstone, ..File::new(keys, disk, filters) })
 }
 
 /// A file whose reads the engine does.
 pub(crate) fn file_to_be_read(store: &FilterStore, keys: impl IntoIterator<Item = Key>) -> Arc<File> {
     let keys = keys.into_iter().collect();
     let (bytes, metadata) = build(store, &keys);
-    Arc::new(File { keys, tombstone: None, disk: Disk::new(bytes), filters: store.open_to_be_read(metadata) })
+    Arc::new(File::new(keys, Disk::new(bytes), store.open_to_be_read(metadata)))
 }
 
 /// A file of which only the bounds are known.
@@ -172,7 +179,7 @@ pub(crate) fn unfiltered<'a>(
     bounds: impl Into<KeyRange<'a>>,
 ) -> Arc<File> {
     let filters = store.open_unfiltered(bounds);
-    Arc::new(File { keys: keys.into_iter().collect(), tombstone: None, disk: Disk::new(Bytes::new()), filters })
+    Arc::new(File::new(keys.into_iter().collect(), Disk::new(Bytes::new()), filters))
 }
 
 /// A view of files that are added one after the other.

@@ -59,7 +59,7 @@ fn a_top_index_that_is_read_late_loses_no_key() {
             let disk = Disk::new(bytes);
             disk.set(Mode::Fails);
             let filters = store.open(metadata, disk.clone());
-            let file = Arc::new(File { keys, tombstone: None, disk, filters });
+            let file = Arc::new(File::new(keys, disk, filters));
             file.disk.set(Mode::Sound);
             let view = view_of(&store, &[(0, &file)]);
             for key in file.keys.iter().rev() {
@@ -90,7 +90,7 @@ fn unknown_bounds_mean_every_key_also_after_the_description_was_kept() {
     let kept = FilterMetadata::decode(&opened.filters.metadata().encode()).unwrap();
     assert_eq!(&kept, opened.filters.metadata());
     let filters = store.open(kept, Arc::new(Bytes::new()));
-    let again = Arc::new(File { keys: opened.keys.clone(), tombstone: None, disk: Disk::new(Bytes::new()), filters });
+    let again = Arc::new(File::new(opened.keys.clone(), Disk::new(Bytes::new()), filters));
     for level in [0, 3] {
         let view = view_of(&store, &[(level, &opened), (level, &again)]);
         for key in [&b""[..], b"a", b"\xff\xff\xff"] {
@@ -263,7 +263,7 @@ fn a_file_that_is_dropped_during_its_load_frees_everything() {
     let (bytes, metadata) = build(&store, &keys);
     let source = Arc::new(Dropping { bytes: bytes.clone(), file: std::sync::Mutex::default() });
     let filters = store.open(metadata, source.clone());
-    let file = Arc::new(File { keys, tombstone: None, disk: Disk::new(bytes), filters });
+    let file = Arc::new(File::new(keys, Disk::new(bytes), filters));
     let view = view_of(&store, &[(0, &file)]);
     *source.file.lock().unwrap() = Some(file);
     assert_eq!(all_candidates(&view, &3_u32.to_be_bytes()).len(), 1);
