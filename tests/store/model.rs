@@ -456,6 +456,7 @@ impl World {
             5 if !files.is_empty() => {
                 let at = self.random.below(files.len());
                 let before = files[at].clone();
+                before.disk.set(Mode::Sound);
                 let filters = self.reader.open(before.filters.metadata().clone(), before.disk.clone());
                 if before.filters.metadata().hash_identity() == self.reader.hasher().identity() {
                     let again = File {
