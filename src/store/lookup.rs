@@ -220,7 +220,8 @@ impl<'a, F> Candidates<'a, F> {
     /// The next file that may have the key. The one before did not have it.
     #[inline]
     pub fn next_file(&mut self) -> Option<&'a Arc<F>> {
-        if let Some(last) = self.last.take() {
+        // It stays until there is another one: if the engine's code panics meanwhile, the lookup has ended there.
+        if let Some(last) = &self.last {
             last.state.record(last.answer, false);
         }
         loop {
@@ -295,6 +296,7 @@ impl<'a, F> Candidates<'a, F> {
     /// The lookup leaves the chunk: for the next one, or because it ended at a file of this one.
     #[inline]
     fn end_chunk(&mut self, ended: Option<usize>) {
+        self.last = None;
         if let Some(group) = self.chunk.take().and_then(|chunk| chunk.core.group.as_ref()) {
             group.counts.count(self.found, ended);
         }
@@ -311,10 +313,7 @@ impl<'a, F> Candidates<'a, F> {
 
     fn end(&mut self) {
         if let Some(last) = self.last.take() {
-            match last.place {
-                Some(place) => self.end_chunk(Some(place)),
-                None => self.end_chunk(None),
-            }
+            self.end_chunk(last.place);
         }
     }
 }
@@ -468,7 +467,6 @@ impl<'a, F> BatchCandidates<'a, F> {
     /// Finds the candidates of all keys in a chunk. The lines of a later key are prefetched: searches between chunks
     /// drive filters out of the near caches.
     fn enter(&mut self, level: &'a Level<F>, chunk: &'a Chunk<F>) {
-        self.chunk = Some(chunk);
         let group = chunk.core.group.as_ref().filter(|_| self.view.config.trust.problem().is_none());
         let mut hashes = Vec::with_capacity(self.lookups.len());
         for lookup in &mut self.lookups {
@@ -502,6 +500,7 @@ impl<'a, F> BatchCandidates<'a, F> {
             }
         }
         self.lookups.iter_mut().for_each(|lookup| lookup.left = lookup.found.candidates);
+        self.chunk = Some(chunk);
     }
 
     fn give_of_chunk(&mut self, chunk: &'a Chunk<F>) {
@@ -513,14 +512,16 @@ impl<'a, F> BatchCandidates<'a, F> {
                 let (Some(file), Some(state)) = (chunk.files.get(place), chunk.core.files.get(place)) else { break };
                 let answer = if alone >> place & 1 == 1 {
                     let probe = &mut lookup.probe;
+                    // A candidate once it was probed: the engine's code may panic.
+                    lookup.found.candidates &= !(1 << place);
                     state.probe_key(probe.key, || probe.whole_for(self.view, state))
                 } else {
                     Answer::of_group(state)
                 };
                 if answer.probe.is_absent() {
-                    lookup.found.candidates &= !(1 << place);
                     continue;
                 }
+                lookup.found.candidates |= 1 << place;
                 lookup.last = Some(Last { state, answer, place: Some(place) });
                 self.given.push((lookup.position, file));
                 break;
@@ -583,8 +584,11 @@ impl<F> Drop for BatchCandidates<'_, F> {
     fn drop(&mut self) {
         let Some(group) = self.chunk.and_then(|chunk| chunk.core.group.as_ref()) else { return };
         for lookup in &self.lookups {
-            if let Some(Last { place: Some(place), .. }) = &lookup.last {
-                group.counts.count(lookup.found, Some(*place));
+            match &lookup.last {
+                Some(last) => group.counts.count(lookup.found, last.place),
+                // It has all of its candidates in the chunk behind it.
+                None if lookup.left == 0 => group.counts.count(lookup.found, None),
+                None => {}
             }
         }
     }

@@ -253,7 +253,8 @@ fn a_file_that_panics_in_an_edit_leaves_the_view_as_it_was() {
     let view = FilterView::new(&store).edited(view).unwrap();
     let stats = view.level_stats(1);
     // At each call that an edit makes.
-    let edit = || ViewEdit::new().remove(1, &files[7]).add(0, files[7].clone()).replace(1, &files[9], moody(numbered(92..95)));
+    let edit =
+        || ViewEdit::new().remove(1, &files[7]).add(0, files[7].clone()).replace(1, &files[9], moody(numbered(92..95)));
     let before = switch.calls.load(Ordering::Relaxed);
     view.edited(edit()).unwrap();
     assert!(switch.calls.load(Ordering::Relaxed) > before);
@@ -287,4 +288,49 @@ fn a_builder_whose_engine_panicked_builds_no_filter_and_keeps_the_bounds() {
         let file = Arc::new(File::new(keys, Disk::new(bytes), filters));
         assert_keeps_all(&view_of(&store, &[(0, &file)]), &file);
     }
+}
+
+#[test]
+fn lookups_that_end_in_a_panic_or_are_dropped_count_what_they_have_given() {
+    let store = FilterStore::default();
+    let lazy = store.clone().with_budget(FilterBudget::unlimited());
+    for is_batch in [false, true] {
+        let old = file(&lazy, numbered(0..100));
+        let new: Vec<_> = (0..3).map(|_| file(&store, numbered((0..100).filter(|number| *number != 50)))).collect();
+        let view = view_of(&store, &[(0, &old), (0, &new[0]), (0, &new[1]), (0, &new[2])]);
+        old.disk.set(Mode::Panics);
+        let key = 51_u32.to_be_bytes();
+        let mut given = 0;
+        let look_up = || {
+            if is_batch {
+                let mut batch = view.candidates_of_each(&[&key]);
+                while !batch.next_files().is_empty() {
+                    given += 1;
+                }
+            } else {
+                let mut candidates = view.candidates(&key);
+                while candidates.next_file().is_some() {
+                    given += 1;
+                }
+            }
+        };
+        assert!(catch_unwind(AssertUnwindSafe(look_up)).is_err());
+        assert_eq!(given, 3);
+        let stats = view.level_stats(0);
+        assert_eq!(
+            (stats.searched, stats.filter.positives, stats.filter.false_positives),
+            (3, 3, 3),
+            "batch: {is_batch}"
+        );
+        assert_eq!(old.filters.stats().searched, 0);
+    }
+    // One key has its files behind it when the batch is dropped, the other has not.
+    let (one, two) = (file(&store, numbered(0..10)), file(&store, numbered([1, 9])));
+    let view = view_of(&store, &[(0, &one), (0, &two)]);
+    let mut batch = view.candidates_of_each(&[b"\0\0\0\x05", b"\0\0\0\x01"]);
+    assert_eq!(batch.next_files().len(), 2);
+    assert_eq!(batch.next_files().len(), 1);
+    drop(batch);
+    let stats = view.level_stats(0);
+    assert_eq!((stats.searched, stats.filter.positives, stats.filter.false_positives), (3, 3, 2));
 }
