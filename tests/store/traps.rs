@@ -400,3 +400,99 @@ fn a_view_of_no_files_has_no_candidates() {
     assert!(view.candidates_of_each(&[b"key"]).next_files().is_empty());
     assert_eq!((view.candidates_in_range(..).count(), view.candidates_by_prefix(b"").count()), (0, 0));
 }
+
+#[test]
+fn keys_and_hashes_in_one_builder_lose_no_key() {
+    let extractor = || Arc::new(DelimitedPrefix::new(b':'));
+    let parts =
+        [KeyParts::whole_keys(), KeyParts::extracted(extractor()), KeyParts::whole_keys().with_extractor(extractor())];
+    for parts in parts {
+        let whole = FilterStore::default().with_key_parts(parts);
+        let cut = |cut| whole.clone().with_partitions(PartitionOptions::new(cut, 1 << 10).unwrap());
+        for store in [cut(PartitionCut::KeyRange), cut(PartitionCut::HashRange), whole.clone()] {
+            let keys: BTreeSet<Key> = tagged("t", 0..100).into_iter().collect();
+            // Keys first, hashes first, hashes alone.
+            for hashes in [50..100, 0..50, 0..100] {
+                let mut builder = store.builder(&store.build_context());
+                for (number, key) in keys.iter().enumerate() {
+                    if hashes.contains(&number) {
+                        builder.add_hash(key, store.hasher().hash(key));
+                    } else {
+                        builder.add_key(key);
+                    }
+                }
+                let (bytes, metadata) = builder.finish().seal();
+                let disk = Disk::new(bytes);
+                let filters = store.open(metadata, disk.clone());
+                let file = Arc::new(File::new(keys.clone(), disk, filters));
+                let view = view_of(&store, &[(0, &file)]);
+                for key in &keys {
+                    assert!(is_candidate(&view, key, &file), "{hashes:?} {key:?}");
+                    assert_eq!(view.candidates_by_prefix(key).count(), 1);
+                }
+                assert!(store.problem().is_none(), "{hashes:?}: {:?}", store.problem());
+                assert_eq!(view.candidates_by_prefix(b"t:").count(), 1, "{hashes:?}");
+            }
+        }
+    }
+}
+
+/// A lookup of another thread finds the top index missing, and a moment later the first partition loaded.
+#[test]
+fn lookups_while_a_top_index_and_partitions_arrive_lose_no_key() {
+    for cut in [PartitionCut::KeyRange, PartitionCut::HashRange] {
+        for round in 0..60 {
+            let store = partitioned(cut).with_budget(FilterBudget::unlimited());
+            let file = file_to_be_read(&store, numbered(0..5_000));
+            let view = view_of(&store, &[(0, &file)]);
+            thread::scope(|scope| {
+                for thread in 0..2 {
+                    let (view, file) = (&view, &file);
+                    scope.spawn(move || {
+                        for number in (0..5_000_u32).rev().step_by(7 + thread + round % 5) {
+                            assert!(is_candidate(view, &number.to_be_bytes(), file), "{cut:?} {number}");
+                        }
+                    });
+                }
+                let (view, file) = (&view, &file);
+                scope.spawn(move || {
+                    for number in (0..5_000_u32).step_by(50) {
+                        for (_, read) in view.candidates(&number.to_be_bytes()).reads() {
+                            complete(read, file.disk.bytes());
+                        }
+                    }
+                });
+            });
+        }
+    }
+}
+
+#[test]
+fn reads_come_with_their_files_and_once() {
+    let store = FilterStore::default().with_budget(FilterBudget::unlimited());
+    let files: Vec<_> = (0..70).map(|_| file_to_be_read(&store, numbered(0..100))).collect();
+    let sorted = file_to_be_read(&store, numbered(0..100));
+    let mut all: Vec<_> = files.iter().map(|file| (0, file)).collect();
+    all.push((1, &sorted));
+    let view = view_of(&store, &all);
+    let keys = [3_u32.to_be_bytes(), 4_u32.to_be_bytes(), 3_u32.to_be_bytes()];
+    let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
+    let reads = view.candidates_of_each(&keys).reads();
+    assert_eq!(reads.len(), 71);
+    assert!(view.candidates(keys[0]).reads().is_empty(), "all of them are in hand");
+    for (file, read) in reads {
+        assert!(file.filters.read_for(keys[0]).is_none());
+        complete(read, file.disk.bytes());
+    }
+    let absent = [keys[0], b"+"].concat();
+    let left = all_candidates(&view, &absent).len();
+    assert!(left < 8, "{left}: filters in memory are probed");
+    // A lookup that has begun wants what it has not come to, in its chunk and behind it.
+    let files: Vec<_> = (0..70).map(|_| file_to_be_read(&store, numbered(0..100))).collect();
+    let view = view_of(&store, &files.iter().map(|file| (0, file)).collect::<Vec<_>>());
+    let mut candidates = view.candidates(keys[0]);
+    for given in 1..=70 {
+        assert!(candidates.next_file().is_some());
+        assert_eq!(candidates.reads().len(), 70 - given);
+    }
+}
