@@ -28,7 +28,7 @@ mod table;
 
 pub use axis::{Axis, Scale};
 pub use chart::{Chart, Form, Labels, Limit, Point, Series, Side};
-pub use draw::Frame;
+pub use draw::{Frame, escaped};
 pub use machine::{Machine, today};
 pub use style::{Colour, Mark, Style, css};
 pub use table::{Align, Column, Table, grouped};
