@@ -193,15 +193,11 @@ impl FileFilterBuilder {
         points.saturating_add(self.ranges.as_ref().map_or(0, |ranges| ranges.estimated_bytes() + LINE_BYTES as u64))
     }
 
-    /// Those whose extractor has no part of the smallest or the largest key.
-    fn needed_witnesses(&self) -> Vec<Box<[u8]>> {
-        let Some(span) = self.bounds.keys() else { return Vec::new() };
-        let is_needed = |witness: &&Witness| {
-            let has_part = |key: &[u8]| witness.extractor.extract(key).is_some();
-            !has_part(&span.smallest) && !has_part(&span.largest)
-        };
-        let mut keys: Vec<_> =
-            self.witnesses.iter().filter(is_needed).filter_map(|witness| witness.key.clone()).collect();
+    /// Keys that have the extractors' parts, but for the smallest and the largest, which are known anyway.
+    fn witnesses(&self) -> Vec<Box<[u8]>> {
+        let is_known = |key: &[u8]| self.bounds.keys().is_some_and(|span| *span.smallest == *key || *span.largest == *key);
+        let mut keys: Vec<_> = self.witnesses.iter().filter_map(|witness| witness.key.clone()).collect();
+        keys.retain(|key| !is_known(key));
         keys.dedup();
         keys
     }
@@ -211,7 +207,7 @@ impl FileFilterBuilder {
     pub fn finish(self) -> BuiltFilters {
         // No key had to be added, so the file may have some.
         let are_bounds_unknown = self.builds_nothing() && self.keys_added == 0;
-        let witnesses = if self.interruption.has_happened() { Vec::new() } else { self.needed_witnesses() };
+        let witnesses = if self.interruption.has_happened() { Vec::new() } else { self.witnesses() };
         let mut built = BuiltFilters {
             points: None,
             ranges: None,

@@ -6,9 +6,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sstfilter::partition::{PartitionCut, PartitionOptions};
+use sstfilter::store::{PartitionCut, PartitionOptions};
 use sstfilter::range::{RangePolicy, RangeUnits};
-use sstfilter::sidecar::TableIdentity;
+use sstfilter::store::TableIdentity;
 use sstfilter::store::{FilterBudget, FilterMetadata, FilterPart, FilterProblem, FilterStore};
 use sstfilter::{DelimitedPrefix, FalsePositiveRate, FixedPrefix, KeyExtractor, KeyHasher, KeyParts, SecretSeed};
 
@@ -312,7 +312,7 @@ fn swapped_partitions_are_noticed() {
             let entries: Vec<_> = opened.partitions().unwrap().entries().collect();
             let pair = entries.windows(2).find(|pair| pair[0].block_bytes == pair[1].block_bytes);
             let [one, other] = pair.expect("two of one length") else { panic!("two") };
-            let at = |entry: &sstfilter::partition::PartitionEntry| {
+            let at = |entry: &sstfilter::store::PartitionEntry| {
                 let from = usize::try_from(entry.offset).unwrap();
                 from..from + entry.block_bytes as usize
             };

@@ -11,9 +11,9 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use bytes::Bytes;
-use sstfilter::partition::{PartitionCut, PartitionOptions};
+use sstfilter::store::{PartitionCut, PartitionOptions};
 use sstfilter::range::{KeyRange, RangePolicy, RangeUnits};
-use sstfilter::sidecar::TableIdentity;
+use sstfilter::store::TableIdentity;
 use sstfilter::store::{
     FilterBudget, FilterMetadata, FilterProblem, FilterRead, FilterSource, FilterStore, FilterView, ViewEdit, ViewError,
 };

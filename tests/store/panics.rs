@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sstfilter::partition::{PartitionCut, PartitionOptions};
+use sstfilter::store::{PartitionCut, PartitionOptions};
 use sstfilter::range::RangePolicy;
 use sstfilter::store::{FileFilters, FilterBudget, FilterSource, FilterStore, FilterView, ViewEdit};
 use sstfilter::{FalsePositiveRate, KeyExtractor, KeyHasher, KeyParts};
@@ -279,7 +279,7 @@ fn a_builder_whose_engine_panicked_builds_no_filter_and_keeps_the_bounds() {
         switch.panics(|| builder.add_key(b"b:1"));
         builder.add_key(b"c:1");
         let built = builder.finish();
-        assert_eq!(built.points.as_ref().map(|report| report.reason), Some(sstfilter::FallbackReason::Interrupted));
+        assert_eq!(built.points.as_ref().map(|report| report.reason), Some(sstfilter::BuildReason::Interrupted));
         let (bytes, metadata) = built.seal();
         assert!(bytes.is_empty() && metadata.sections().is_empty());
         assert_eq!(metadata.key_bounds(), Some((&b"a:1"[..], &b"c:1"[..])));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sstfilter::partition::{PartitionCut, PartitionOptions};
+use sstfilter::store::{PartitionCut, PartitionOptions};
 use sstfilter::store::{FileStats, FilterBudget, FilterStore, FilterView, ViewEdit};
 use sstfilter::{DelimitedPrefix, FalsePositiveRate, FixedPrefix, KeyParts, KindPolicy};
 

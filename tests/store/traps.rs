@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::thread;
 
 use bytes::Bytes;
-use sstfilter::partition::{PartitionCut, PartitionOptions};
+use sstfilter::store::{PartitionCut, PartitionOptions};
 use sstfilter::range::{KeyRange, RangePolicy};
 use sstfilter::store::{
     FileProbe, FilterBudget, FilterMetadata, FilterRead, FilterSource, FilterStore, FilterView, ViewEdit, ViewError,

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use sstfilter::partition::{PartitionCut, PartitionOptions};
+use sstfilter::store::{PartitionCut, PartitionOptions};
 use sstfilter::range::{RangePolicy, RangeUnits};
 use sstfilter::store::{FileProbe, FilterBudget, FilterMetadata, FilterProblem, FilterSource, FilterStore, FilterView};
 use sstfilter::{BlockError, FalsePositiveRate, FixedPrefix, KeyExtractor, KeyHash, KeyHasher, KeyParts};
