@@ -2,9 +2,10 @@
 
 use core::fmt;
 
+use super::bitmap::MatchBitmap;
 use super::held::PART_NOT_HELD;
 use super::identity::LoadContext;
-use super::open::{FilterBlock, MatchBitmap};
+use super::open::FilterBlock;
 use super::probe::Probe;
 use crate::error::BlockError;
 use crate::filter::batch;
@@ -102,17 +103,17 @@ impl<D: AsRef<[u8]>> FilterReader<D> {
         answer.map_or(Probe::MaybePresent, |answer| self.counted_answer(answer))
     }
 
-    /// Probes for many keys at once, and counts the answers. An unusable filter sets all of `hits`.
-    pub fn probe_batch(&self, hashes: &[KeyHash], hits: &mut MatchBitmap) {
+    /// Probes for many keys at once, and counts the answers. An unusable filter sets all of `matches`.
+    pub fn probe_batch(&self, hashes: &[KeyHash], matches: &mut MatchBitmap) {
         if let Ok(block) = &self.block {
-            block.may_contain_batch(hashes, hits);
-            self.counters.add_answers(hashes.len() as u64, hits.count());
+            block.may_contain_batch(hashes, matches);
+            self.counters.add_answers(hashes.len() as u64, matches.count());
         } else if let Some(filter) = &self.keyed {
             let may_contain = |hash| !filter.probe(None, hash).is_absent();
-            batch::answers(hashes, hits.cleared(hashes.len()), may_contain);
-            self.counters.add_answers(hashes.len() as u64, hits.count());
+            batch::answers(hashes, matches.cleared(hashes.len()), may_contain);
+            self.counters.add_answers(hashes.len() as u64, matches.count());
         } else {
-            batch::all_match(hashes, hits.cleared(hashes.len()));
+            batch::all_match(hashes, matches.cleared(hashes.len()));
             self.counters.add_unusable(hashes.len() as u64);
         }
     }

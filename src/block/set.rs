@@ -3,9 +3,9 @@
 use core::fmt;
 use std::sync::Arc;
 
-use super::group::{CacheResidency, FilterGroup, GROUP, bits_of};
+use super::bitmap::MatchBitmap;
+use super::group::{CacheResidency, FilterGroup, GROUP, PreparedKey, bits_of};
 use super::matrix::MatchMatrix;
-use super::open::{MatchBitmap, PreparedKey};
 use super::reader::FilterReader;
 use crate::error::BlockError;
 use crate::hash::{HashIdentity, KeyHash, PreparedPrefix};

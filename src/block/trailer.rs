@@ -25,8 +25,7 @@ use bytes::{BufMut, Bytes};
 
 use crate::codec::{AlignedBuffer, Fields, TAIL_CAPACITY, checksum};
 use crate::error::BlockError;
-use crate::filter::kind::{MAX_KEYS, MAX_PARAM_WORDS, MAX_PAYLOAD_BYTES, TRAILER_BYTES};
-use crate::filter::{EncodedShape, FilterKind};
+use crate::filter::{EncodedShape, FilterKind, MAX_KEYS, MAX_PARAM_WORDS, MAX_PAYLOAD_BYTES, TRAILER_BYTES};
 use crate::hash::{HashId, HashIdentity};
 
 use super::FallbackReason;
@@ -85,8 +84,7 @@ impl Trailer {
 
     /// Bytes of the whole block.
     pub(crate) fn block_bytes(&self) -> u64 {
-        let tail_bytes = Self::tail_bytes(self.shape.params.count()) as u64;
-        self.shape.payload_bytes + tail_bytes + u64::from(self.parts_bytes) + self.identity.file_bytes()
+        self.shape.block_bytes() + u64::from(self.parts_bytes) + self.identity.file_bytes()
     }
 
     /// What of its keys `block` holds, whose trailer this is.

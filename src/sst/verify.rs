@@ -201,6 +201,9 @@ fn check_zeros(file: &TableFile, part: TablePart, range: Range<u64>) -> Result<(
     let mut zeros = [0; LINE_BYTES];
     let length = usize::try_from(range.end.saturating_sub(range.start)).unwrap_or(usize::MAX);
     let zeros = zeros.get_mut(..length).unwrap_or_default();
+    if zeros.is_empty() {
+        return Ok(());
+    }
     file.read_into(zeros, range.start)?;
     if zeros.iter().any(|&byte| byte != 0) {
         return Err(TableError::corrupt(file.location(part, range.start), "zeros", format!("{zeros:?}")));
@@ -314,8 +317,9 @@ impl Verified {
         let checked = match section.part {
             FilterPart::PartitionedPoints => self.check_partitions(table, metadata, section, bytes, damage),
             part => bytes.read_range(section.offset..section.offset + section.bytes).and_then(|block| {
-                let checked = check_block(table, metadata, part, &block).map_err(FilterProblem::from);
-                let checked = checked.and_then(|()| check_sum(section, &block));
+                // First, so that damage to a version or kind is no unknown one.
+                let checked = check_sum(section, &block)
+                    .and_then(|()| check_block(table, metadata, part, &block).map_err(FilterProblem::from));
                 checked.map_err(|source| TableError::Filter { at: at.clone(), source })
             }),
         };
@@ -346,8 +350,7 @@ impl Verified {
         // By the hash and the parts of its writer: whether they are the store's is a question of its own.
         let context = LoadContext::from(metadata.hash_identity()).with_any_key_parts().with_file_id(metadata.file_id());
         let index = PartitionIndex::load(&tail, context.with_kinds(table.store.kinds()));
-        let index = index.map_err(FilterProblem::from);
-        let index = index.and_then(|index| check_sum(section, &tail).map(|()| index));
+        let index = check_sum(section, &tail).and_then(|()| index.map_err(FilterProblem::from));
         let index = index.map_err(|source| refused(TablePart::FilterIndex, index_at, source))?;
         self.partitions = index.partitions().into();
         let mut last = start;

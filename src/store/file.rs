@@ -34,7 +34,8 @@ pub enum FileProbe {
     MaybePresent,
     /// The filter is not in memory, so the file may have it.
     NotLoaded,
-    /// There is no filter that could tell, so the file may have it: [`FileFilters::problem`] says why.
+    /// There is no filter that could tell, so the file may have it: [`FileFilters::problem`] says why, unless the file
+    /// has no filter, or range tombstones around the key.
     Unusable,
 }
 
@@ -62,7 +63,7 @@ pub struct FileFilters {
 /// What lookups, views and reads under way share of an open file.
 pub(super) struct FileState {
     config: Arc<Config>,
-    metadata: FilterMetadata,
+    metadata: Arc<FilterMetadata>,
     /// The parts of keys that the point filter holds and the store knows.
     shared: SharedParts,
     points: Usable,
@@ -100,7 +101,11 @@ impl Answer {
 }
 
 impl FileFilters {
-    pub(super) fn open(config: &Arc<Config>, metadata: FilterMetadata, source: Option<Arc<dyn FilterSource>>) -> Self {
+    pub(super) fn open(
+        config: &Arc<Config>,
+        metadata: Arc<FilterMetadata>,
+        source: Option<Arc<dyn FilterSource>>,
+    ) -> Self {
         let shared = config.reader.parts_shared_with(&metadata.parts).ok();
         let shared = shared.map(|shared| config.reader.confirmed_by(shared, &metadata.known_keys()));
         let mut state = FileState {
@@ -130,12 +135,14 @@ impl FileFilters {
         let state = Arc::new(state);
         let has_filters = state.points.is_ok() || state.ranges.is_ok();
         let slot = has_filters.then(|| state.pool().add(&state.units));
-        state.read_at_open();
-        Self { state, slot }
+        // Before the source is called, which may panic: dropped, the file leaves the budget.
+        let file = Self { state, slot };
+        file.state.read_at_open();
+        file
     }
 
     pub(super) fn unfiltered(config: &Arc<Config>, bounds: FileBounds) -> Self {
-        Self::open(config, FilterMetadata::without_filters(config.reader.hasher.identity(), bounds), None)
+        Self::open(config, FilterMetadata::without_filters(config.reader.hasher.identity(), bounds).into(), None)
     }
 
     #[inline]
@@ -158,7 +165,7 @@ impl FileFilters {
             state.units.counters.add_beside_answers(1, 0);
             return FileProbe::Absent;
         }
-        state.probe_key(key, || state.reader().hasher.hash(key)).probe
+        state.probe_key(key, || state.hash(key)).probe
     }
 
     /// Probes the range filter, whatever the file's smallest and largest keys say, and counts the answer.
@@ -172,14 +179,17 @@ impl FileFilters {
     pub fn may_contain_prefix(&self, prefix: &[u8]) -> bool {
         let upper = KeyRange::end_of_prefix(prefix);
         let range = KeyRange { lower: Bound::Included(prefix), upper: upper.as_ref().map(Vec::as_slice) };
-        self.state.overlaps(range) && self.state.may_contain_prefix(prefix) && self.may_contain_range(range)
+        let state = &self.state;
+        // Before any filter: none knows what the file deletes.
+        state.overlaps(range)
+            && (state.surely_meets(range) || state.may_contain_prefix(prefix) && state.may_contain_range(range))
     }
 
     /// Whether the file may have a key in `range`, by its bounds and its range filter. A probe is counted.
     #[must_use]
     pub fn may_contain_range<'a>(&self, range: impl Into<KeyRange<'a>>) -> bool {
-        let (range, state) = (range.into(), &self.state);
-        state.overlaps(range) && (state.surely_meets(range) || !state.probe_range(range).probe.is_absent())
+        let range = range.into();
+        self.state.overlaps(range) && self.state.may_contain_range(range)
     }
 
     /// Records whether the file had the key for which [`probe`](Self::probe) answered. Call it once for each answer that
@@ -330,14 +340,8 @@ impl FileState {
 
     /// Reads what is to be in memory from now on: without a budget, filters in one block; and top indexes.
     fn read_at_open(self: &Arc<Self>) {
-        let Some(source) = self.source.as_deref() else { return };
-        if let Some(read) = self.begin_index() {
-            let bytes = source.read(read.range());
-            read.complete(bytes);
-        }
-        if self.config.budget.is_some() {
-            return;
-        }
+        self.read_index();
+        let Some(source) = self.source.as_deref().filter(|_| self.config.budget.is_none()) else { return };
         for number in [POINTS, RANGES] {
             let is_wanted = number == RANGES || matches!(self.points, Ok(FilterPart::Points));
             if is_wanted && self.units.unit(number).is_some() {
@@ -350,11 +354,24 @@ impl FileState {
         }
     }
 
+    /// Reads the top index, if that is to be read now and there is a source.
+    fn read_index(self: &Arc<Self>) {
+        if let Some(source) = &self.source
+            && let Some(read) = self.begin_index()
+        {
+            let bytes = source.read(read.range());
+            read.complete(bytes);
+        }
+    }
+
     /// The whole point filter. It must hold keys that the file has.
     fn load_points(&self, bytes: Bytes) -> Result<FilterBlock<Bytes>, FilterProblem> {
         let (known, parts) = (self.metadata.known_keys(), self.reader().key_parts_of(self.shared));
         let context = self.reader().context_of(&parts).with_file_id(self.metadata.file).with_known_keys(&known);
-        let block = FilterBlock::load(bytes, context).map_err(|problem| self.judged(problem))?;
+        let block = FilterBlock::load(bytes.clone(), context).map_err(|problem| {
+            let outdated = self.check_current(FilterPart::Points, &bytes, &problem).err();
+            outdated.unwrap_or_else(|| self.judged(problem))
+        })?;
         self.check_sum(FilterPart::Points, block.checksum_without_last())?;
         Ok(block)
     }
@@ -373,7 +390,11 @@ impl FileState {
                 }
                 RangeMap::Ordered { .. } => false,
             });
-            if is_reader_to_blame { self.judged_with(problem) } else { problem.into() }
+            match self.check_current(FilterPart::Ranges, &bytes, &problem) {
+                Err(outdated) => outdated,
+                Ok(()) if is_reader_to_blame => self.judged_with(problem),
+                Ok(()) => problem.into(),
+            }
         })?;
         self.check_sum(FilterPart::Ranges, filter.checksum_without_last())?;
         Ok(filter)
@@ -383,6 +404,16 @@ impl FileState {
     fn check_sum(&self, part: FilterPart, got: u32) -> Result<(), FilterProblem> {
         let expected = self.metadata.section(&[part]).map_or(0, |section| section.checksum);
         if expected == got { Ok(()) } else { Err(FilterProblem::Checksum { what: "filter", expected, got }) }
+    }
+
+    /// An error for a filter without a known key that is not the one described: the file had other keys then, and the
+    /// hasher is not to blame.
+    fn check_current(&self, part: FilterPart, bytes: &Bytes, problem: &BlockError) -> Result<(), FilterProblem> {
+        if !matches!(problem, BlockError::KnownKeyAbsent { .. }) {
+            return Ok(());
+        }
+        let covered = bytes.split_last_chunk::<CHECKSUM_BYTES>().map_or(&bytes[..], |(covered, _)| covered);
+        self.check_sum(part, checksum(covered))
     }
 
     /// A filter that lacks a key of its file, and is not wrong itself, shows that the hasher or an extractor is.
@@ -508,7 +539,7 @@ impl FileState {
 
 /// Probing.
 impl FileState {
-    pub(super) const fn metadata(&self) -> &FilterMetadata {
+    pub(super) fn metadata(&self) -> &FilterMetadata {
         &self.metadata
     }
 
@@ -516,8 +547,19 @@ impl FileState {
         self.shared
     }
 
-    pub(super) const fn has_range_tombstones(&self) -> bool {
+    pub(super) fn has_range_tombstones(&self) -> bool {
         self.metadata.range_tombstones.is_some()
+    }
+
+    /// The hash of a whole key by the hasher of the store that opened the file.
+    pub(super) fn hash(&self, key: &[u8]) -> KeyHash {
+        self.reader().hasher.hash(key)
+    }
+
+    /// Whether a store of this configuration opened the file.
+    #[inline]
+    pub(super) fn is_from(&self, config: &Arc<Config>) -> bool {
+        Arc::ptr_eq(&self.config, config)
     }
 
     /// Whether a store of this reader makes the probes for the file.
@@ -606,7 +648,8 @@ impl FileState {
     #[inline(never)]
     fn probe_unplainly(self: &Arc<Self>, key: &[u8], whole: impl FnOnce() -> KeyHash) -> Answer {
         if self.deletes(key) {
-            return Answer::of(FileProbe::MaybePresent);
+            // Not probed for: whatever becomes of it says nothing about the filter.
+            return Answer::of(FileProbe::Unusable);
         }
         if let Some(answer) = self.unusable(&self.points, POINTS) {
             return answer;
@@ -639,7 +682,11 @@ impl FileState {
                 held.points().is_none_or(|block| hashes.iter().all(|&hash| block.may_contain_added(hash)))
             })
         };
-        match self.partitions() {
+        let index = match self.partitions_to_probe() {
+            Ok(index) => index,
+            Err(answer) => return answer,
+        };
+        match index {
             None => probe(POINTS, hashes),
             Some(index) if index.cut() == PartitionCut::KeyRange => {
                 probe(hashes.first().map_or(0, |&hash| index.place_of_hash(key, hash).number) + POINTS, hashes)
@@ -658,6 +705,29 @@ impl FileState {
                 last.unwrap_or(Answer::of(FileProbe::Unusable))
             }
         }
+    }
+
+    /// The partitions of a partitioned filter, whose top index is read before if it is not in memory. Until it is, nobody
+    /// knows which partition to probe, nor with which hash.
+    fn partitions_to_probe(self: &Arc<Self>) -> Result<Option<&PartitionIndex>, Answer> {
+        if !matches!(self.points, Ok(FilterPart::PartitionedPoints)) {
+            return Ok(None);
+        }
+        if self.partitions().is_none() {
+            self.read_index();
+        }
+        self.partitions().map(Some).ok_or_else(|| self.answer_without_index())
+    }
+
+    #[cold]
+    fn answer_without_index(&self) -> Answer {
+        self.pool().count_probes(1);
+        if self.units.failure().is_some() {
+            self.units.counters.add_unusable(1);
+            return Answer::of(FileProbe::Unusable);
+        }
+        self.units.counters.add_not_loaded(1);
+        Answer::of(FileProbe::NotLoaded)
     }
 
     /// Probes a unit, and counts the answer. It is loaded before if it should be in memory, or larger, and the file has a
@@ -745,12 +815,18 @@ impl FileState {
             !answer.probe.is_absent()
         };
         let mut hashes = self.reader().prefix_hashes(self.shared, prefix);
-        hashes.all(|hash| match self.partitions() {
-            None => may_hold(POINTS, hash),
-            Some(index) => {
+        hashes.all(|hash| match self.partitions_to_probe() {
+            Err(_) => true,
+            Ok(None) => may_hold(POINTS, hash),
+            Ok(Some(index)) => {
                 index.places_with_part(prefix, hash).any(|place| may_hold(place.number + POINTS, place.hash))
             }
         })
+    }
+
+    /// Whether the file may have a key in a range that its bounds overlap.
+    fn may_contain_range(self: &Arc<Self>, range: KeyRange<'_>) -> bool {
+        self.surely_meets(range) || !self.probe_range(range).probe.is_absent()
     }
 
     /// Whether a scan can probe the range filter.

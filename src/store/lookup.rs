@@ -114,6 +114,12 @@ impl<'a> KeyProbe<'a> {
         *self.whole.get_or_insert_with(|| view.config.reader.hasher.hash(self.key))
     }
 
+    /// The hash of the whole key by the file's own hasher: another store may have opened the file.
+    #[inline]
+    fn whole_for<F>(&mut self, view: &FilterView<F>, file: &FileState) -> KeyHash {
+        if file.is_from(&view.config) { self.whole(view) } else { file.hash(self.key) }
+    }
+
     /// The hash for filters of one part; `None` for a key without it, which no such filter can be probed for.
     #[inline]
     fn hash_for<F>(&mut self, view: &FilterView<F>, group: &Group) -> Option<KeyHash> {
@@ -184,6 +190,24 @@ impl<'a, F> Cursor<'a, F> {
         Self { probe: KeyProbe::new(key), chunk: None, found, left: 0, last: None }
     }
 
+    /// What is to be read for the files that are left of the chunk, and those from the next step on.
+    fn reads(&self, view: &'a FilterView<F>, mut step: Step) -> Vec<(&'a Arc<F>, FilterRead)> {
+        let (mut probe, mut reads) = (KeyProbe::new(self.probe.key), Vec::new());
+        let alone = |chunk: &Chunk<F>| chunk.core.group.as_ref().map_or(0, |group| group.alone);
+        let mut next = self.chunk.map(|chunk| (chunk, self.left & alone(chunk)));
+        loop {
+            if let Some((chunk, places)) = next {
+                let files = bits_of(places).filter_map(|place| chunk.files.get(place).zip(chunk.core.files.get(place)));
+                reads.extend(files.filter_map(|(file, state)| Some((file, state.read_for(probe.key)?))));
+            }
+            next = match step.take(&view.levels) {
+                Some(Stop::Overlapping(_, chunk)) => Some((chunk, probe.in_bounds(chunk) & alone(chunk))),
+                Some(Stop::Sorted(level)) => probe.find(level).map(|(chunk, place)| (chunk, 1 << place)),
+                None => return reads,
+            };
+        }
+    }
+
     /// The file given last did not have the key.
     #[inline]
     fn pass(&mut self) {
@@ -197,7 +221,7 @@ impl<'a, F> Cursor<'a, F> {
     fn give_of_sorted(&mut self, view: &FilterView<F>, found: Option<(&'a Chunk<F>, usize)>) -> Option<&'a Arc<F>> {
         let (chunk, place) = found?;
         let (file, state) = (chunk.files.get(place)?, chunk.core.files.get(place)?);
-        let answer = state.probe_key(self.probe.key, || self.probe.whole(view));
+        let answer = state.probe_key(self.probe.key, || self.probe.whole_for(view, state));
         if answer.probe.is_absent() {
             return None;
         }
@@ -227,7 +251,7 @@ impl<'a, F> Cursor<'a, F> {
             self.left &= !(1 << place);
             let (file, state) = (chunk.files.get(place)?, chunk.core.files.get(place)?);
             let answer = if alone >> place & 1 == 1 {
-                state.probe_key(self.probe.key, || self.probe.whole(view))
+                state.probe_key(self.probe.key, || self.probe.whole_for(view, state))
             } else {
                 Answer::of_group(state)
             };
@@ -333,13 +357,14 @@ impl<'a, F> Candidates<'a, F> {
         self.cursor.end(true);
     }
 
-    /// What is still to be read for the filters of all files that have the key within their bounds, for engines whose
-    /// lookups do not wait. Read all of it, together if possible, [complete](FilterRead::complete) each, and call this
-    /// again: after three rounds at most nothing is left, and the files are those that filters in memory leave. A lookup
-    /// can also go on at once, and let the reads serve later ones.
+    /// What is still to be read for the filters of the files that have the key within their bounds and were not given
+    /// yet, for engines whose lookups do not wait: each read with its file. Read all of it, together if possible,
+    /// [complete](FilterRead::complete) each, and call this again, until it is empty: after one round for filters in one
+    /// block, after three for most in partitions. Then the files are those that filters in memory leave. A lookup can
+    /// also go on at once, and let the reads serve later ones.
     #[must_use]
-    pub fn reads(&self) -> Vec<FilterRead> {
-        reads_for(self.view, self.step, self.cursor.probe.key)
+    pub fn reads(&self) -> Vec<(&'a Arc<F>, FilterRead)> {
+        self.cursor.reads(self.view, self.step)
     }
 }
 
@@ -354,23 +379,6 @@ impl<F> fmt::Debug for Candidates<'_, F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Candidates").field("step", &self.step).finish_non_exhaustive()
     }
-}
-
-/// What is to be read for a key from a step on.
-fn reads_for<F>(view: &FilterView<F>, mut step: Step, key: &[u8]) -> Vec<FilterRead> {
-    let (mut probe, mut reads) = (KeyProbe::new(key), Vec::new());
-    while let Some(stop) = step.take(&view.levels) {
-        let (chunk, places) = match stop {
-            Stop::Overlapping(_, chunk) => {
-                let alone = chunk.core.group.as_ref().map_or(0, |group| group.alone);
-                (Some(chunk), probe.in_bounds(chunk) & alone)
-            }
-            Stop::Sorted(level) => probe.find(level).map_or((None, 0), |(chunk, place)| (Some(chunk), 1 << place)),
-        };
-        let files = chunk.into_iter().flat_map(|chunk| bits_of(places).filter_map(|place| chunk.core.files.get(place)));
-        reads.extend(files.filter_map(|file| file.read_for(key)));
-    }
-    reads
 }
 
 /// The files that may have each of many keys, in steps that are taken for all keys together: so cache misses of one key
@@ -478,7 +486,7 @@ impl<'a, F> BatchCandidates<'a, F> {
         found.iter().filter_map(|&found| state(found)).for_each(|file| file.prefetch());
         for ((_, cursor), &found) in self.lookups.iter_mut().zip(&found) {
             if let Some(file) = state(found) {
-                file.prefetch_probe(|| cursor.probe.whole(view));
+                file.prefetch_probe(|| cursor.probe.whole_for(view, file));
             }
         }
         for ((position, cursor), found) in self.lookups.iter_mut().zip(found) {
@@ -486,11 +494,10 @@ impl<'a, F> BatchCandidates<'a, F> {
         }
     }
 
-    /// What is still to be read for the filters of all files that have one of the keys within their bounds; see
-    /// [`Candidates::reads`].
+    /// What is still to be read for the files of all keys; see [`Candidates::reads`].
     #[must_use]
-    pub fn reads(&self) -> Vec<FilterRead> {
-        self.lookups.iter().flat_map(|(_, cursor)| reads_for(self.view, self.step, cursor.probe.key)).collect()
+    pub fn reads(&self) -> Vec<(&'a Arc<F>, FilterRead)> {
+        self.lookups.iter().flat_map(|(_, cursor)| cursor.reads(self.view, self.step)).collect()
     }
 }
 
@@ -611,12 +618,13 @@ impl<'a, F> ScanCandidates<'a, F> {
 
     /// The candidate that a file in bounds is, if its filters do not rule it out.
     fn judge(&self, file: &'a Arc<F>, state: &'a Arc<FileState>) -> Option<ScanCandidate<'a, F>> {
-        if self.prefix.is_some_and(|prefix| !state.may_contain_prefix(prefix)) {
-            return None;
-        }
         let candidate = |lower_bound: Bytes, answer| Some(ScanCandidate { file, lower_bound, state, answer });
+        // Before any filter: none knows what the file deletes.
         if state.has_range_tombstones() {
             return candidate(self.start.clone(), None);
+        }
+        if self.prefix.is_some_and(|prefix| !state.may_contain_prefix(prefix)) {
+            return None;
         }
         if let Some(span) = state.metadata().bounds.keys()
             && *span.smallest >= *self.start
@@ -646,15 +654,16 @@ impl<'a, F> ScanCandidates<'a, F> {
         }
     }
 
-    /// What is still to be read for the filters of all files whose bounds meet the range; see [`Candidates::reads`].
+    /// What is still to be read for the filters of the files whose bounds meet the range and were not given yet; see
+    /// [`Candidates::reads`]. Of a partitioned filter, a scan of a prefix wants the first partition that can have it.
     #[must_use]
-    pub fn reads(&self) -> Vec<FilterRead> {
+    pub fn reads(&self) -> Vec<(&'a Arc<F>, FilterRead)> {
         let upper = self.upper.clone();
         let mut scan = Self { upper, start: self.start.clone(), ..*self };
         let mut reads = Vec::new();
-        while let Some((_, state)) = scan.next_in_bounds() {
-            reads.extend(state.read_for_range());
-            reads.extend(self.prefix.and_then(|prefix| state.read_for_prefix(prefix)));
+        while let Some((file, state)) = scan.next_in_bounds() {
+            let of_prefix = self.prefix.and_then(|prefix| state.read_for_prefix(prefix));
+            reads.extend(state.read_for_range().into_iter().chain(of_prefix).map(|read| (file, read)));
         }
         reads
     }

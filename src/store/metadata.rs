@@ -3,7 +3,8 @@
 //! ```text
 //!  0  4  magic, the bytes "SFMD"
 //!  4  1  version
-//!  5  1  flags: bit 0 the point filter holds whole keys, bit 1 the file has keys, bit 2 it has range tombstones
+//!  5  1  flags: bit 0 the point filter holds whole keys, bit 1 the file has keys, bit 2 it has range tombstones, bit 3
+//!       its keys are not known
 //!  6  2  bytes of this header: 40, or more in a later release
 //!  8  8  fingerprint of the file's id
 //! 16  8  hash seed, or its fingerprint, or the engine's tag
@@ -51,6 +52,7 @@ const SECTION_BYTES: usize = 28;
 const WHOLE_KEYS: u8 = 1;
 const HAS_KEYS: u8 = 1 << 1;
 const HAS_RANGE_TOMBSTONES: u8 = 1 << 2;
+const HAS_UNKNOWN_KEYS: u8 = 1 << 3;
 
 const WHAT: &str = "description of filters";
 
@@ -268,6 +270,14 @@ impl FilterMetadata {
     /// The bytes to be kept.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
+        let mut out = self.encode_covered();
+        out.put_u32_le(checksum(&out));
+        out
+    }
+
+    /// The bytes without their checksum, for a block that has one: a CRC32C over bytes that end with their own is the
+    /// same for all bytes of one length.
+    pub(crate) fn encode_covered(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(160);
         let spans = [self.bounds.keys(), self.range_tombstones.as_ref()];
         let flag = |flag, is_set| if is_set { flag } else { 0 };
@@ -276,7 +286,8 @@ impl FilterMetadata {
         out.put_u8(
             flag(WHOLE_KEYS, self.parts.whole_keys)
                 | flag(HAS_KEYS, spans[0].is_some())
-                | flag(HAS_RANGE_TOMBSTONES, spans[1].is_some()),
+                | flag(HAS_RANGE_TOMBSTONES, spans[1].is_some())
+                | flag(HAS_UNKNOWN_KEYS, self.bounds.is_unknown()),
         );
         out.put_u16_le(HEADER_BYTES);
         out.put_u64_le(self.file.fingerprint());
@@ -307,7 +318,6 @@ impl FilterMetadata {
             put_varint(&mut out, key.len() as u64);
             out.put_slice(key);
         }
-        out.put_u32_le(checksum(&out));
         out
     }
 
@@ -318,25 +328,18 @@ impl FilterMetadata {
     /// [`FilterProblem`] when the bytes are damaged, of a later version, or contradict each other. The engine then opens
     /// the file [without filters](super::FilterStore::open_unfiltered).
     pub fn decode(bytes: &[u8]) -> Result<Self, FilterProblem> {
-        let least = usize::from(HEADER_BYTES) + 4;
-        let too_short = FilterProblem::TooShort { what: WHAT, expected: least as u64, got: bytes.len() as u64 };
-        if bytes.len() < least {
-            return Err(too_short);
-        }
-        let (covered, stored) = bytes.split_last_chunk().ok_or(too_short.clone())?;
-        let (magic, _) = covered.split_first_chunk().ok_or(too_short)?;
-        if *magic != MAGIC {
-            return Err(FilterProblem::Magic { what: WHAT, expected: "SFMD", got: magic.to_vec() });
-        }
+        let (covered, stored) = bytes.split_last_chunk().ok_or_else(|| too_short(bytes))?;
+        check_start(covered)?;
         let (expected, got) = (u32::from_le_bytes(*stored), checksum(covered));
         if expected != got {
             return Err(FilterProblem::Checksum { what: WHAT, expected, got });
         }
-        Self::from_checked(covered)
+        Self::decode_covered(covered)
     }
 
-    /// Decodes bytes whose checksum holds, and which are as long as a header.
-    fn from_checked(bytes: &[u8]) -> Result<Self, FilterProblem> {
+    /// The description in bytes without a checksum of their own, in a block whose checksum holds.
+    pub(crate) fn decode_covered(bytes: &[u8]) -> Result<Self, FilterProblem> {
+        check_start(bytes)?;
         let mut header = bytes.get(MAGIC.len()..).unwrap_or_default();
         let (version, flags, header_bytes) = (header.get_u8(), header.get_u8(), header.get_u16_le());
         if version != VERSION {
@@ -358,7 +361,11 @@ impl FilterMetadata {
         }
         let extractors = (0..extractors).map(|_| rest.name()).collect::<Result<_, _>>()?;
         let range_extractor = if ranges == 1 { Some(rest.name()?) } else { None };
-        let bounds = if flags & HAS_KEYS != 0 { FileBounds::Keys(rest.span()?) } else { FileBounds::Empty };
+        let bounds = match (flags & HAS_KEYS != 0, flags & HAS_UNKNOWN_KEYS != 0) {
+            (true, _) => FileBounds::Keys(rest.span()?),
+            (false, true) => FileBounds::Unknown,
+            (false, false) => FileBounds::Empty,
+        };
         let range_tombstones = if flags & HAS_RANGE_TOMBSTONES != 0 { Some(rest.span()?) } else { None };
         let witnesses = (0..witnesses).map(|_| rest.key().map(Box::from)).collect::<Result<_, _>>()?;
         if !rest.0.is_empty() {
@@ -401,7 +408,7 @@ impl FilterMetadata {
         self.range_extractor.as_deref()
     }
 
-    /// The smallest and the largest key; `None` of a file without keys.
+    /// The smallest and the largest key; `None` of a file without keys, or whose keys are not known.
     #[must_use]
     pub fn key_bounds(&self) -> Option<(&[u8], &[u8])> {
         self.bounds.keys().map(|span| (&*span.smallest, &*span.largest))
@@ -449,6 +456,21 @@ impl FilterMetadata {
 /// At most 63 extractors and three sections.
 fn count<T>(items: &[T]) -> u8 {
     u8::try_from(items.len()).unwrap_or(u8::MAX)
+}
+
+fn too_short(bytes: &[u8]) -> FilterProblem {
+    FilterProblem::TooShort { what: WHAT, expected: u64::from(HEADER_BYTES) + 4, got: bytes.len() as u64 }
+}
+
+/// An error unless the bytes, without a checksum, are as long as a header, and begin like one.
+fn check_start(covered: &[u8]) -> Result<(), FilterProblem> {
+    match covered.first_chunk() {
+        Some(&magic) if magic != MAGIC => {
+            Err(FilterProblem::Magic { what: WHAT, expected: "SFMD", got: magic.to_vec() })
+        }
+        Some(_) if covered.len() >= usize::from(HEADER_BYTES) => Ok(()),
+        _ => Err(too_short(covered)),
+    }
 }
 
 fn refused(what: &'static str, expected: &'static str, got: impl TryInto<u64>) -> FilterProblem {

@@ -204,6 +204,11 @@ impl<F> FilterView<F> {
         self.level(level).map_or_else(FileStats::default, |level| level.stats())
     }
 
+    /// The same of all levels.
+    pub(crate) fn stats(&self) -> FileStats {
+        self.levels.iter().fold(FileStats::default(), |sum, level| sum.merged(&level.stats()))
+    }
+
     fn level(&self, number: u32) -> Option<&Arc<Level<F>>> {
         let position = self.levels.binary_search_by_key(&number, |level| level.number).ok()?;
         self.levels.get(position)

@@ -11,9 +11,9 @@ use sstfilter::budget::{BudgetedProbe, FilterBudget, FilterLayout, FilterSource}
 use sstfilter::partition::{PartitionCut, PartitionIndex, PartitionOptions, PartitionedBuilder, PartitionedFilter};
 use sstfilter::sidecar::{Sidecar, SidecarBuilder, TableIdentity};
 use sstfilter::{
-    BitsPerKey, BlockError, BuildContext, DynamicFilter, FallbackReason, FileId, FilterBlock, FilterBuilder,
-    FilterError, FilterReader, FilterSet, FixedPrefix, KeyExtractor, KeyHash, KeyHasher, KeyParts, KindPolicy,
-    LoadContext, MatchBitmap, PreparedPrefix, Probe, StandardBloom,
+    BitsPerKey, BlockError, BuildContext, BuildReason, DynamicFilter, FileId, FilterBlock, FilterBuilder, FilterError,
+    FilterReader, FilterSet, FixedPrefix, KeyExtractor, KeyHash, KeyHasher, KeyParts, KindPolicy, LoadContext,
+    MatchBitmap, PreparedPrefix, Probe, StandardBloom,
 };
 
 const TENANTS: u32 = 100;
@@ -363,14 +363,14 @@ fn an_extractor_that_panics_leaves_no_filter_behind() {
     };
     add(&mut *whole);
     let built = whole.finish();
-    assert_eq!((built.block, built.report.reason, caught), (None, FallbackReason::Interrupted, 1));
+    assert_eq!((built.block, built.report.reason, caught), (None, BuildReason::Interrupted, 1));
     for cut in CUTS {
         let options = PartitionOptions::new(cut, 1_024).unwrap();
         let mut builder = PartitionedBuilder::new(Arc::new(KindPolicy::default()), &context, options);
         for key in keys().take(1_000) {
             let _ = catch_unwind(AssertUnwindSafe(|| builder.add_key(&key)));
         }
-        assert_eq!(builder.finish().problem(), Some(FallbackReason::Interrupted));
+        assert_eq!(builder.finish().problem(), Some(BuildReason::Interrupted));
     }
 }
 

@@ -13,6 +13,7 @@ mod block_cache;
 mod caller_panics;
 mod corruption;
 mod damage;
+mod edits;
 mod errors;
 mod key_parts;
 mod kinds;
@@ -30,8 +31,8 @@ mod set;
 mod sidecar;
 mod sidecar_partitions;
 mod skipped_reads;
+mod snapshots;
 mod threads;
-mod versions;
 mod writer_faults;
 
 /// The positions of the tables that may hold `key`.

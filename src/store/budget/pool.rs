@@ -451,7 +451,10 @@ impl Drop for Loading {
         let Some(unit) = self.file.unit(self.number).filter(|_| self.place.is_some()) else { return };
         let turn = unit.begun_turn();
         if std::thread::panicking() {
-            turn.fail(FilterProblem::Unreadable { reason: "its source panicked".into() });
+            turn.fail(FilterProblem::Unreadable { reason: "code of the engine's panicked".into() });
+        } else {
+            // Under no plan: others can want it at once.
+            turn.note_plan(0);
         }
         (self.place, self.working) = (None, None);
     }

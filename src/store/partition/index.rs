@@ -10,7 +10,7 @@ use super::trailer::ContainerTrailer;
 use crate::block::{FilterBlock, HeldParts, KindRegistry, KnownHash, LoadContext};
 use crate::codec::{LINE_BYTES, checksum, take_varint};
 use crate::error::BlockError;
-use crate::filter::kind::require;
+use crate::filter::require;
 use crate::hash::{Domain, HashIdentity, KeyHash, PreparedPrefix};
 use crate::ids::FileId;
 
