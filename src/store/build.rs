@@ -81,6 +81,9 @@ impl FileFilterBuilder {
                 Points::Partitioned(Box::new(PartitionedBuilder::new(policy.clone(), &context, options)))
             }
         };
+        // A description cannot have longer names, and a range filter is not used without.
+        let has_short_name = |policy: &&RangePolicy| policy.extractor().is_none_or(|part| part.name().len() <= 255);
+        let ranges = ranges.filter(has_short_name);
         let extractor = ranges.and_then(RangePolicy::extractor).map(|extractor| extractor.name().to_owned());
         let extractors = context.key_parts.extractors().chain(ranges.and_then(RangePolicy::extractor));
         let witnesses = extractors.map(|extractor| Witness { extractor: extractor.clone(), key: None }).collect();

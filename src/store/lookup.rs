@@ -168,8 +168,6 @@ impl<'a> KeyProbe<'a> {
 struct Last<'a> {
     state: &'a Arc<FileState>,
     answer: Answer,
-    /// Its place in the chunk; `None` in a sorted level.
-    place: Option<usize>,
 }
 
 /// One key on its way through the files of a view.
@@ -180,6 +178,8 @@ struct Cursor<'a, F> {
     found: Found,
     /// The candidates of the chunk to which it has not come.
     left: u64,
+    /// The place in the chunk of the last file that was given.
+    given: Option<usize>,
     last: Option<Last<'a>>,
 }
 
@@ -187,7 +187,7 @@ impl<'a, F> Cursor<'a, F> {
     #[inline]
     const fn new(key: &'a [u8]) -> Self {
         let found = Found { in_bounds: 0, candidates: 0 };
-        Self { probe: KeyProbe::new(key), chunk: None, found, left: 0, last: None }
+        Self { probe: KeyProbe::new(key), chunk: None, found, left: 0, given: None, last: None }
     }
 
     /// What is to be read for the files that are left of the chunk, and those from the next step on.
@@ -226,7 +226,7 @@ impl<'a, F> Cursor<'a, F> {
             return None;
         }
         state.counters().add_beside_answers(0, 1);
-        self.last = Some(Last { state, answer, place: None });
+        self.last = Some(Last { state, answer });
         Some(file)
     }
 
@@ -259,7 +259,7 @@ impl<'a, F> Cursor<'a, F> {
                 self.found.candidates &= !(1 << place);
                 continue;
             }
-            self.last = Some(Last { state, answer, place: Some(place) });
+            (self.last, self.given) = (Some(Last { state, answer }), Some(place));
             return Some(file);
         }
         None
@@ -271,16 +271,18 @@ impl<'a, F> Cursor<'a, F> {
         if let Some(group) = self.chunk.take().and_then(|chunk| chunk.core.group.as_ref()) {
             group.counts.count(self.found, ended);
         }
-        self.left = 0;
+        (self.left, self.given) = (0, None);
     }
 
-    /// The lookup ends at the file given last: that has the key, or it is not known whether it has.
+    /// The lookup ends at the file given last: that has the key, or it is not known whether it has, or the engine's code
+    /// panicked behind it.
     fn end(&mut self, is_found: bool) {
-        let Some(last) = self.last.take() else { return };
-        if is_found {
+        if let Some(last) = self.last.take().filter(|_| is_found) {
             last.state.record(last.answer, true);
         }
-        self.leave(last.place);
+        if self.given.is_some() {
+            self.leave(self.given);
+        }
     }
 }
 
