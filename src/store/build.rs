@@ -1,6 +1,7 @@
 //! Building all filters of one file from its keys.
 
 use core::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -22,8 +23,8 @@ use crate::sidecar::TableIdentity;
 /// the key may still be. Where filters are neither in partitions cut by key range nor for ranges, keys may come in any
 /// order.
 ///
-/// Whatever the engine's own code (hash, extractor, policy) does, `finish` never fails the file's write: after a panic,
-/// and where keys were out of order, the filter concerned is missing, and its report says why.
+/// The engine's own hash and extractors never fail the file's write: after a panic, and where keys were out of order,
+/// `finish` leaves out the filter concerned, and its report says why.
 pub struct FileFilterBuilder {
     file: FileId,
     hash: HashIdentity,
@@ -215,7 +216,10 @@ impl FileFilterBuilder {
         // No key had to be added, so the file may have some.
         let bounds =
             if self.builds_nothing() && self.keys_added == 0 { FileBounds::Unknown } else { self.bounds.clone() };
-        let witnesses = if self.is_interrupted { Vec::new() } else { self.needed_witnesses() };
+        // The extractors have seen these keys before, and panic now: what they have said of other keys is worth nothing.
+        let witnesses = catch_unwind(AssertUnwindSafe(|| self.needed_witnesses()));
+        let is_sound = !self.is_interrupted && witnesses.is_ok();
+        let witnesses = witnesses.unwrap_or_default();
         let mut built = BuiltFilters {
             points: None,
             ranges: None,
@@ -232,7 +236,6 @@ impl FileFilterBuilder {
             },
             filters: Vec::new(),
         };
-        let is_sound = !self.is_interrupted;
         let (block, report) = match self.points {
             Points::None => (None, None),
             Points::Whole(builder) => {
