@@ -23,8 +23,8 @@ use crate::range::{RangeBuilder, RangePolicy};
 /// the key may still be. Where filters are neither in partitions cut by key range nor for ranges, keys may come in any
 /// order.
 ///
-/// Whatever the engine's own code (hash, extractor, policy) does, `finish` never fails the file's write: after a panic,
-/// and where keys were out of order, the filter concerned is missing, and its report says why.
+/// The engine's own hash and extractors never fail the file's write: after a panic, and where keys were out of order,
+/// `finish` leaves out the filter concerned, and its report says why.
 pub struct FileFilterBuilder {
     file: FileId,
     hash: HashIdentity,
