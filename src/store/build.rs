@@ -198,7 +198,8 @@ impl FileFilterBuilder {
 
     /// Keys that have the extractors' parts, but for the smallest and the largest, which are known anyway.
     fn witnesses(&self) -> Vec<Box<[u8]>> {
-        let is_known = |key: &[u8]| self.bounds.keys().is_some_and(|span| *span.smallest == *key || *span.largest == *key);
+        let is_known =
+            |key: &[u8]| self.bounds.keys().is_some_and(|span| *span.smallest == *key || *span.largest == *key);
         let mut keys: Vec<_> = self.witnesses.iter().filter_map(|witness| witness.key.clone()).collect();
         keys.retain(|key| !is_known(key));
         keys.dedup();

@@ -11,12 +11,12 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use bytes::Bytes;
-use sstfilter::store::{PartitionCut, PartitionOptions};
 use sstfilter::range::{KeyRange, RangePolicy, RangeUnits};
 use sstfilter::store::TableIdentity;
 use sstfilter::store::{
     FilterBudget, FilterMetadata, FilterProblem, FilterRead, FilterSource, FilterStore, FilterView, ViewEdit, ViewError,
 };
+use sstfilter::store::{PartitionCut, PartitionOptions};
 use sstfilter::{
     AutoPolicy, DelimitedPrefix, FalsePositiveRate, FilterPolicy, FixedPrefix, KeyHash, KeyHasher, KeyParts,
     KindPolicy, SecretSeed,

@@ -7,9 +7,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sstfilter::store::{PartitionCut, PartitionOptions};
 use sstfilter::range::RangePolicy;
 use sstfilter::store::{FileFilters, FilterBudget, FilterSource, FilterStore, FilterView, ViewEdit};
+use sstfilter::store::{PartitionCut, PartitionOptions};
 use sstfilter::{FalsePositiveRate, KeyExtractor, KeyHasher, KeyParts};
 
 use crate::engine::{

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use sstfilter::store::{PartitionCut, PartitionOptions};
 use sstfilter::store::{FileStats, FilterBudget, FilterStore, FilterView, ViewEdit};
+use sstfilter::store::{PartitionCut, PartitionOptions};
 use sstfilter::{DelimitedPrefix, FalsePositiveRate, FixedPrefix, KeyParts, KindPolicy};
 
 use crate::effort;

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::thread;
 
 use bytes::Bytes;
-use sstfilter::store::{PartitionCut, PartitionOptions};
 use sstfilter::range::{KeyRange, RangePolicy};
 use sstfilter::store::{
     FileProbe, FilterBudget, FilterMetadata, FilterRead, FilterSource, FilterStore, FilterView, ViewEdit, ViewError,
 };
+use sstfilter::store::{PartitionCut, PartitionOptions};
 use sstfilter::{DelimitedPrefix, FixedPrefix, KeyHasher, KeyParts, LookupOutcome, SecretSeed};
 
 use crate::engine::{

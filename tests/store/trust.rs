@@ -4,9 +4,9 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use sstfilter::store::{PartitionCut, PartitionOptions};
 use sstfilter::range::{RangePolicy, RangeUnits};
 use sstfilter::store::{FileProbe, FilterBudget, FilterMetadata, FilterProblem, FilterSource, FilterStore, FilterView};
+use sstfilter::store::{PartitionCut, PartitionOptions};
 use sstfilter::{BlockError, FalsePositiveRate, FixedPrefix, KeyExtractor, KeyHash, KeyHasher, KeyParts};
 
 use crate::engine::{Disk, File, Key, all_candidates, build, file, is_candidate, numbered, tagged, view_of};
