@@ -43,12 +43,14 @@ use crate::simd;
 /// # Ok::<(), sstfilter::BlockError>(())
 /// ```
 #[derive(Clone)]
+#[repr(C)]
 pub struct FilterBlock<D> {
+    // First what probes read, in few cache lines.
     pub(super) data: D,
+    pub(super) shape: OpenShape,
     /// Whether the payload was compared with its checksum.
     pub(super) is_verified: bool,
     pub(super) trailer: Trailer,
-    pub(super) shape: OpenShape,
     /// A bit for each extractor of the block whose parts its reader names; all where it was opened without a context.
     pub(super) answered: u64,
 }

@@ -131,6 +131,7 @@ pub(crate) type SingleProbe = fn(&[u8], KeyHash, &OpenShape) -> bool;
 
 /// The shape of an open filter, with everything settled that a probe of a single key needs.
 #[derive(Clone)]
+#[repr(C)]
 pub(crate) struct OpenShape {
     pub(crate) probe: SingleProbe,
     /// Those of a blocked Bloom filter, beside its shape: a probe then reads them without asking for the kind.

@@ -328,10 +328,12 @@ impl<'a, F> Candidates<'a, F> {
         let Self { view, step, cursor } = self;
         cursor.pass();
         loop {
-            if let Some(file) = cursor.give_of_chunk(view) {
-                return Some(file);
+            if cursor.chunk.is_some() {
+                if let Some(file) = cursor.give_of_chunk(view) {
+                    return Some(file);
+                }
+                cursor.leave(None);
             }
-            cursor.leave(None);
             match step.take(&view.levels)? {
                 Stop::Overlapping(level, chunk) => {
                     let in_bounds = cursor.probe.in_bounds(chunk);
