@@ -142,7 +142,7 @@ impl FileFilters {
             None => Ranges::None,
             Some(section) => match state.check_ranges() {
                 Err(problem) => Ranges::Unusable(Box::new(problem)),
-                Ok(()) if is_resident => match state.read_now(section).and_then(|bytes| state.load_ranges(bytes)) {
+                Ok(()) if is_resident => match state.read_now(section).and_then(|bytes| state.load_ranges(&bytes)) {
                     Ok(filter) => Ranges::Resident(Box::new(filter)),
                     Err(problem) => Ranges::Unusable(Box::new(problem)),
                 },
@@ -232,6 +232,7 @@ impl FileFilters {
     }
 
     /// What is still to be read for a lookup of `key`; `None` if nothing is, or another lookup has it in hand.
+    #[must_use]
     pub fn read_for(&self, key: &[u8]) -> Option<FilterRead> {
         FileState::read_for(&self.state, key)
     }
@@ -392,7 +393,7 @@ impl FileState {
         Ok(block)
     }
 
-    fn load_ranges(&self, bytes: Bytes) -> Result<RangeFilter<Bytes>, FilterProblem> {
+    fn load_ranges(&self, bytes: &Bytes) -> Result<RangeFilter<Bytes>, FilterProblem> {
         let known = self.metadata.known_keys();
         let mut context = RangeContext::new(&self.reader().hasher).with_file_id(self.metadata.file);
         if let Some(extractor) = &self.reader().range_extractor {
@@ -400,7 +401,7 @@ impl FileState {
         }
         let filter = RangeFilter::load(bytes.clone(), &context.with_known_keys(&known)).map_err(|problem| {
             // Ordered codes need neither hasher nor extractor, and equal public seeds are equal hashes.
-            let is_reader_to_blame = RangeInfo::of_block(&bytes).is_ok_and(|info| match info.map {
+            let is_reader_to_blame = RangeInfo::of_block(bytes).is_ok_and(|info| match info.map {
                 RangeMap::Hashed { extractor_checksum, .. } => {
                     extractor_checksum.is_some() || info.hash.id != HashId::Xxh3
                 }
@@ -463,7 +464,7 @@ impl FileState {
 
     pub(super) fn load_unit(&self, number: u32, bytes: Bytes) -> Loaded {
         match (number.checked_sub(RANGES + 1), self.partitions()) {
-            (None, _) => self.load_ranges(bytes).map(|filter| HeldFilter::Ranges(Box::new(filter))),
+            (None, _) => self.load_ranges(&bytes).map(|filter| HeldFilter::Ranges(Box::new(filter))),
             (Some(_), None) => self.load_points(bytes).map(HeldFilter::Points),
             (Some(partition), Some(index)) => Ok(HeldFilter::Points(index.open(partition, bytes)?)),
         }
@@ -530,11 +531,8 @@ impl FileState {
             Some(unit) => !is_held(unit),
             None => matches!(&self.points, Points::Partitioned(index) if index.get().is_none()),
         };
-        if is_wanted && number != RANGES || is_wanted && matches!(self.ranges, Ranges::Whole) {
-            self.begin(number)
-        } else {
-            None
-        }
+        let has_unit = number != RANGES || matches!(self.ranges, Ranges::Whole);
+        if is_wanted && has_unit { self.begin(number) } else { None }
     }
 
     /// The unit of the point filter that the key is in.
@@ -797,11 +795,9 @@ impl FileState {
             FileProbe::MaybePresent if is_found || self.shared.has_whole_keys() || answer.unit == RANGES => {
                 counters.add_outcome(is_found);
             }
-            FileProbe::NotLoaded if is_found => {
-                // No filter would have prevented the read.
-                if self.units.unit(answer.unit).is_some_and(Unit::discount_unanswered) {
-                    counters.add_not_loaded(1);
-                }
+            // No filter would have prevented the read.
+            FileProbe::NotLoaded if is_found && self.units.unit(answer.unit).is_some_and(Unit::discount_unanswered) => {
+                counters.add_not_loaded(1);
             }
             _ => {}
         }

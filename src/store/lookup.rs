@@ -23,7 +23,6 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
     /// The files that may have `key`, one after the other. Nothing is read from them; filters that are not in memory are
     /// read if their files have a source.
     #[inline]
-    #[must_use]
     pub fn candidates<'a>(&'a self, key: &'a [u8]) -> Candidates<'a, F> {
         Candidates {
             view: self,
@@ -37,7 +36,6 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
     }
 
     /// The files that may have each of `keys`, in steps for all keys together.
-    #[must_use]
     pub fn candidates_of_each<'a>(&'a self, keys: &[&'a [u8]]) -> BatchCandidates<'a, F> {
         BatchCandidates::new(self, keys)
     }

@@ -414,7 +414,7 @@ impl<F> Level<F> {
                 Some(members) => run.extend(members),
                 None if (1..MIN_FILES).contains(&run.len()) => run.extend(chunk.members()),
                 None => {
-                    self.cut_into(&mut chunks, &mut run, chunk.members().next(), (prefix, reader))?;
+                    self.cut_into(&mut chunks, &mut run, chunk.members().next().as_ref(), (prefix, reader))?;
                     chunks.push(chunk.clone());
                 }
             }
@@ -430,7 +430,7 @@ impl<F> Level<F> {
         &self,
         chunks: &mut Vec<Arc<Chunk<F>>>,
         run: &mut Vec<Member<F>>,
-        next: Option<Member<F>>,
+        next: Option<&Member<F>>,
         (prefix, reader): (&Arc<SharedPrefix>, Option<&Arc<Reader>>),
     ) -> Result<(), ViewError> {
         if run.is_empty() {
@@ -443,7 +443,7 @@ impl<F> Level<F> {
         }
         if reader.is_none() {
             let before = chunks.last().and_then(|chunk| chunk.members().next_back());
-            let around = before.iter().chain(run.iter()).chain(&next);
+            let around = before.iter().chain(run.iter()).chain(next);
             self.check_order(around)?;
         }
         chunks.extend(Chunk::cut(run, prefix, reader));
@@ -484,6 +484,7 @@ impl<F> Clone for FilterView<F> {
     }
 }
 
+#[expect(clippy::missing_fields_in_debug, reason = "how many files each level has, instead of all of them")]
 impl<F> fmt::Debug for FilterView<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let files =
