@@ -23,14 +23,12 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
     /// The files that may have `key`, one after the other. Nothing is read from them; filters that are not in memory are
     /// read if their files have a source.
     #[inline]
-    #[must_use]
     pub fn candidates<'a>(&'a self, key: &'a [u8]) -> Candidates<'a, F> {
         self.lookups.of_thread().add(0, 1);
         Candidates { view: self, step: Step { level: 0, chunk: 0 }, cursor: Cursor::new(key) }
     }
 
     /// The files that may have each of `keys`, in steps for all keys together.
-    #[must_use]
     pub fn candidates_of_each<'a>(&'a self, keys: &[&'a [u8]]) -> BatchCandidates<'a, F> {
         self.lookups.of_thread().add(0, keys.len() as u64);
         BatchCandidates::new(self, keys)

@@ -52,7 +52,7 @@ fn hasher(switch: &Arc<Switch>) -> KeyHasher {
 struct Prefix(Arc<Switch>);
 
 impl KeyExtractor for Prefix {
-    fn name(&self) -> &str {
+    fn name(&self) -> &'static str {
         "prefix"
     }
 

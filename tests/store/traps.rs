@@ -23,8 +23,8 @@ fn partitioned(cut: PartitionCut) -> FilterStore {
     FilterStore::default().with_partitions(PartitionOptions::new(cut, 1 << 10).unwrap())
 }
 
-fn tombstone(start: &str, end: &str) -> Option<(Key, Key)> {
-    Some((start.as_bytes().to_vec(), end.as_bytes().to_vec()))
+fn tombstone(start: &str, end: &str) -> (Key, Key) {
+    (start.as_bytes().to_vec(), end.as_bytes().to_vec())
 }
 
 /// Gives a read what it wants.
@@ -75,7 +75,7 @@ fn a_prefix_scan_comes_to_files_whose_range_tombstones_it_meets() {
     let parts = KeyParts::whole_keys().with_extractor(Arc::new(DelimitedPrefix::new(b':')));
     let store = FilterStore::default().with_key_parts(parts);
     let old = file(&store, tagged("b", 0..10));
-    let new = file_with(&store, tagged("a", 0..10).into_iter().collect(), tombstone("b:", "b;"));
+    let new = file_with(&store, tagged("a", 0..10).into_iter().collect(), Some(tombstone("b:", "b;")));
     let view = view_of(&store, &[(0, &old), (0, &new)]);
     let scanned: Vec<_> = view.candidates_by_prefix(b"b:").map(|candidate| candidate.file.clone()).collect();
     assert!(scanned.len() == 2 && Arc::ptr_eq(&scanned[0], &new), "the deletions are in the newer file");
@@ -131,7 +131,7 @@ fn files_without_keys_are_never_candidates_and_are_no_overlap() {
 #[test]
 fn a_file_of_range_tombstones_alone_is_a_candidate_for_what_it_deletes() {
     let store = FilterStore::default();
-    let deleting = file_with(&store, BTreeSet::new(), tombstone("c", "f"));
+    let deleting = file_with(&store, BTreeSet::new(), Some(tombstone("c", "f")));
     let old = file(&store, ["a", "d", "x"].map(|key| key.as_bytes().to_vec()));
     for level in [0, 1] {
         // In a sorted level, tombstones are no overlap.
