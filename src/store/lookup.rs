@@ -36,7 +36,8 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
         BatchCandidates::new(self, keys)
     }
 
-    /// The files that may have a key in `range`, by their bounds and range filters, the newest level first.
+    /// The files that may have a key in `range`, by their bounds and range filters, the newest level first, and at level
+    /// 0 the newest file first.
     pub fn candidates_in_range<'a>(&'a self, range: impl Into<KeyRange<'a>>) -> ScanCandidates<'a, F> {
         ScanCandidates::new(self, range.into(), None)
     }
@@ -335,8 +336,9 @@ impl<'a, F> Candidates<'a, F> {
 
     /// What is still to be read for the filters of all files that have the key within their bounds, for engines whose
     /// lookups do not wait. Read all of it, together if possible, [complete](FilterRead::complete) each, and call this
-    /// again: after three rounds at most nothing is left, and the files are those that filters in memory leave. A lookup
-    /// can also go on at once, and let the reads serve later ones.
+    /// again until nothing is left: mostly after three rounds at most, and later where a budget is so full that filters
+    /// have to be shrunk, because that is done for one at a time. The files are then those that filters in memory leave.
+    /// A lookup can also go on at once, and let the reads serve later ones.
     #[must_use]
     pub fn reads(&self) -> Vec<FilterRead> {
         reads_for(self.view, self.step, self.cursor.probe.key)
