@@ -28,7 +28,7 @@ type Entries<'a> = Box<dyn Iterator<Item = io::Result<Entry>> + 'a>;
 type Found = io::Result<(Bytes, u64)>;
 const KEY_BYTES: usize = 12; // A sensor in 4, and a time in 8, the most significant first. Values have 8.
 const ENTRY_BYTES: u64 = 20;
-const BLOCK_ENTRIES: u64 = 64;
+const BLOCK_ENTRIES: usize = 64;
 const TABLE_ENTRIES: usize = 8_000;
 const MAX_TABLES_PER_LEVEL: usize = 4;
 const LAST_LEVEL: u32 = 2;
@@ -80,7 +80,7 @@ impl Table {
             file.put_slice(key);
             file.put_u64(value.map_or(0, |value| value + 1));
         }
-        entries.iter().step_by(BLOCK_ENTRIES as usize).for_each(|(key, _)| file.put_slice(key));
+        entries.iter().step_by(BLOCK_ENTRIES).for_each(|(key, _)| file.put_slice(key));
         let checksum = crc32c::crc32c(&file);
         let (filter_bytes, metadata) = filters.finish().seal();
         file.resize(file.len().next_multiple_of(64), 0);
@@ -97,11 +97,11 @@ impl Table {
         let footer_at = bytes.checked_sub(3 * 8).ok_or(io::ErrorKind::UnexpectedEof)?;
         let mut footer = file.read(footer_at..bytes)?;
         let [entries, metadata_at, checksum] = std::array::from_fn(|_| footer.get_u64());
-        let (index_at, blocks) = (entries * ENTRY_BYTES, entries.div_ceil(BLOCK_ENTRIES));
+        let (index_at, blocks) = (entries * ENTRY_BYTES, entries.div_ceil(BLOCK_ENTRIES as u64));
         let mut index = file.read(index_at..index_at + blocks * KEY_BYTES as u64)?;
         let filters_at = (index_at + index.len() as u64).next_multiple_of(64);
         let index = (0..blocks).map(|_| index.split_to(KEY_BYTES)).collect();
-        let identity = TableIdentity::new(u128::from(id).to_le_bytes(), bytes, checksum as u32);
+        let identity = TableIdentity::new(u128::from(id).to_le_bytes(), bytes, u32::try_from(checksum).unwrap_or(0));
         let (encoded, own) = (file.read(metadata_at..footer_at)?, FileBytes { start: filters_at, ..file.clone() });
         let sidecar = FileBytes { path: sidecar_path(&file.path), start: 0 };
         let tail = fs::read(&sidecar.path).unwrap_or_default();
@@ -117,10 +117,10 @@ impl Table {
 
     /// The entries from `start` on. Nothing is read before the first is taken.
     fn entries_from(&self, start: Bytes) -> Entries<'_> {
-        let block = self.index.partition_point(|key| *key <= start).saturating_sub(1) as u64;
-        let blocks = (block * BLOCK_ENTRIES..self.entries).step_by(BLOCK_ENTRIES as usize);
+        let block = self.index.partition_point(|key| *key <= start).saturating_sub(1);
+        let blocks = ((block * BLOCK_ENTRIES) as u64..self.entries).step_by(BLOCK_ENTRIES);
         let entries = blocks.flat_map(|first| {
-            let end = self.entries.min(first + BLOCK_ENTRIES);
+            let end = self.entries.min(first + BLOCK_ENTRIES as u64);
             match self.file.read(first * ENTRY_BYTES..end * ENTRY_BYTES) {
                 Ok(mut bytes) => {
                     (first..end).map(|_| Ok((bytes.split_to(KEY_BYTES), bytes.get_u64().checked_sub(1)))).collect()
@@ -199,8 +199,8 @@ impl Engine {
     /// Makes an edit durable, and its view the current one.
     fn apply(&mut self, edit: ViewEdit<Table>) -> Fallible<()> {
         let view = self.view.edited(edit)?;
-        let manifest: String = tables(&view).map(|(level, table)| format!("{level} {}\n", table.id)).collect();
-        fs::write(self.directory.join("MANIFEST"), manifest)?;
+        let lines: Vec<_> = tables(&view).map(|(level, table)| format!("{level} {}\n", table.id)).collect();
+        fs::write(self.directory.join("MANIFEST"), lines.concat())?;
         self.view = view;
         Ok(())
     }
@@ -326,7 +326,7 @@ impl Engine {
 }
 
 fn key(sensor: u64, time: u64) -> Bytes {
-    Bytes::copy_from_slice(&(u128::from(sensor) << 64 | u128::from(time)).to_be_bytes()[4..])
+    (u128::from(sensor) << 64 | u128::from(time)).to_le_bytes().into_iter().rev().skip(4).collect()
 }
 
 fn random(state: &mut u64, end: u64) -> u64 {
