@@ -321,6 +321,8 @@ impl BuiltFilters {
     }
 
     /// The bytes of a file beside `table`, which exists already, with these filters for it; `None` if there are none.
+    /// They take the place of the table's own description: the builder must have got all of the table's keys, deleted
+    /// ones too, and its range tombstones.
     #[must_use]
     pub fn seal_as_sidecar(self, table: &TableIdentity) -> Option<Bytes> {
         let (filters, metadata) = self.seal();

@@ -34,7 +34,8 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
         BatchCandidates::new(self, keys)
     }
 
-    /// The files that may have a key in `range`, by their bounds and range filters, the newest level first.
+    /// The files that may have a key in `range`, by their bounds and range filters, the newest level first, and at level
+    /// 0 the newest file first.
     pub fn candidates_in_range<'a>(&'a self, range: impl Into<KeyRange<'a>>) -> ScanCandidates<'a, F> {
         ScanCandidates::new(self, range.into(), None)
     }
@@ -362,7 +363,7 @@ impl<'a, F> Candidates<'a, F> {
     /// What is still to be read for the filters of the files that have the key within their bounds and were not given
     /// yet, for engines whose lookups do not wait: each read with its file. Read all of it, together if possible,
     /// [complete](FilterRead::complete) each, and call this again, until it is empty: after one round for filters in one
-    /// block, after three for most in partitions. Then the files are those that filters in memory leave. A lookup can
+    /// block, after three for most in partitions, later where a budget is so full that filters have to be shrunk. Then the files are those that filters in memory leave. A lookup can
     /// also go on at once, and let the reads serve later ones.
     #[must_use]
     pub fn reads(&self) -> Vec<(&'a Arc<F>, FilterRead)> {

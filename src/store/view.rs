@@ -136,7 +136,8 @@ impl<F> ViewEdit<F> {
         Self::default()
     }
 
-    /// Adds a file to a level; at level 0 it becomes the newest.
+    /// Adds a file to a level; at level 0 it becomes the newest. So a store that is opened again adds the files of level 0
+    /// from the oldest to the newest, the reverse of [`FilterView::files`].
     #[must_use]
     pub fn add(mut self, level: u32, file: Arc<F>) -> Self {
         self.added.push((level, file));
