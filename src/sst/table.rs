@@ -119,7 +119,7 @@ impl Table {
         let store = options.store_for(metadata.hash_identity());
         let own = || store.open(metadata.clone(), Arc::new(FilterBytes::new(&file, parts.filters_at(), metadata)));
         let path = file.path().filter(|_| !options.ignores_filters && !options.ignores_sidecars);
-        let sidecar = path.and_then(|path| find_sidecar(path, &*options.files, &parts.identity()));
+        let sidecar = path.and_then(|path| find_sidecar(path, &*options.files, &parts));
         let sidecar = sidecar.map(|found| found.and_then(|(metadata, bytes)| open_sidecar(&store, metadata, bytes)));
         let (filters, sidecar) = match sidecar {
             _ if options.ignores_filters => (store.open_unfiltered(bounds_of(&parts.properties)), None),

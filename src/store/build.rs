@@ -63,6 +63,8 @@ pub struct BuiltFilters {
     metadata: FilterMetadata,
     /// In the order of the sections.
     filters: Vec<Bytes>,
+    /// The table whose keys were read for them, if that is known.
+    table: Option<TableIdentity>,
 }
 
 impl FileFilterBuilder {
@@ -227,6 +229,7 @@ impl FileFilterBuilder {
                 sections: Vec::new(),
             },
             filters: Vec::new(),
+            table: None,
         };
         let is_sound = !self.interruption.has_happened();
         let (block, report) = match self.points {
@@ -296,6 +299,17 @@ impl BuiltFilters {
             self.push(FilterPart::Ranges, metadata.ranges().map(|section| section.kind), block, 0);
         }
         self
+    }
+
+    /// Notes the table whose keys were read.
+    pub(crate) const fn of_table(mut self, table: TableIdentity) -> Self {
+        self.table = Some(table);
+        self
+    }
+
+    /// The table whose keys were read, if that is known.
+    pub(crate) const fn table(&self) -> Option<TableIdentity> {
+        self.table
     }
 
     /// What the engine keeps about the filters.

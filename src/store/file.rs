@@ -72,7 +72,7 @@ pub(super) struct FileState {
     /// The point filter, where all of it stays in memory as long as the file is open: lookups follow two pointers less
     /// than to its unit's.
     resident: Option<FilterBlock<Bytes>>,
-    metadata: FilterMetadata,
+    metadata: Arc<FilterMetadata>,
     points: Usable,
     ranges: Usable,
     /// The top index of a partitioned filter, once it was read.
@@ -105,7 +105,11 @@ impl Answer {
 }
 
 impl FileFilters {
-    pub(super) fn open(config: &Arc<Config>, metadata: FilterMetadata, source: Option<Arc<dyn FilterSource>>) -> Self {
+    pub(super) fn open(
+        config: &Arc<Config>,
+        metadata: Arc<FilterMetadata>,
+        source: Option<Arc<dyn FilterSource>>,
+    ) -> Self {
         let shared = config.reader.parts_shared_with(&metadata.parts).ok();
         let shared = shared.map(|shared| config.reader.confirmed_by(shared, &metadata.known_keys()));
         let mut state = FileState {
@@ -126,7 +130,9 @@ impl FileFilters {
             |part, checked: Result<(), FilterProblem>| checked.map(|()| part).map_err(|problem| Some(problem.into()));
         state.points = points.map_or(Err(None), |section| usable(section.part, state.check_points()));
         state.ranges = ranges.map_or(Err(None), |section| usable(section.part, state.check_ranges()));
-        let units = File::new(ranges.filter(|_| state.ranges.is_ok()).map(|section| section.bytes));
+        let mut units = File::new(ranges.filter(|_| state.ranges.is_ok()).map(|section| section.bytes));
+        // One that cannot be used counts that.
+        units.range_counters = ranges.map(|_| Box::new(FilterCounters::new()));
         if let (Ok(FilterPart::Points), Some(section)) = (&state.points, points) {
             units.set_points(core::iter::once(section.bytes));
         }
@@ -146,7 +152,7 @@ impl FileFilters {
     }
 
     pub(super) fn unfiltered(config: &Arc<Config>, bounds: FileBounds) -> Self {
-        Self::open(config, FilterMetadata::without_filters(config.reader.hasher.identity(), bounds), None)
+        Self::open(config, FilterMetadata::without_filters(config.reader.hasher.identity(), bounds).into(), None)
     }
 
     #[inline]
@@ -378,7 +384,10 @@ impl FileState {
     fn load_points(&self, bytes: Bytes) -> Result<FilterBlock<Bytes>, FilterProblem> {
         let (known, parts) = (self.metadata.known_keys(), self.reader().key_parts_of(self.shared));
         let context = self.reader().context_of(&parts).with_file_id(self.metadata.file).with_known_keys(&known);
-        let block = FilterBlock::load(bytes, context).map_err(|problem| self.judged(problem))?;
+        let block = FilterBlock::load(bytes.clone(), context).map_err(|problem| {
+            let outdated = self.check_current(FilterPart::Points, &bytes, &problem).err();
+            outdated.unwrap_or_else(|| self.judged(problem))
+        })?;
         self.check_sum(FilterPart::Points, block.checksum_without_last())?;
         Ok(block)
     }
@@ -397,7 +406,11 @@ impl FileState {
                 }
                 RangeMap::Ordered { .. } => false,
             });
-            if is_reader_to_blame { self.judged_with(problem) } else { problem.into() }
+            match self.check_current(FilterPart::Ranges, &bytes, &problem) {
+                Err(outdated) => outdated,
+                Ok(()) if is_reader_to_blame => self.judged_with(problem),
+                Ok(()) => problem.into(),
+            }
         })?;
         self.check_sum(FilterPart::Ranges, filter.checksum_without_last())?;
         Ok(filter)
@@ -407,6 +420,16 @@ impl FileState {
     fn check_sum(&self, part: FilterPart, got: u32) -> Result<(), FilterProblem> {
         let expected = self.metadata.section(&[part]).map_or(0, |section| section.checksum);
         if expected == got { Ok(()) } else { Err(FilterProblem::Checksum { what: "filter", expected, got }) }
+    }
+
+    /// An error for a filter without a known key that is not the one described: the file had other keys then, and the
+    /// hasher is not to blame.
+    fn check_current(&self, part: FilterPart, bytes: &Bytes, problem: &BlockError) -> Result<(), FilterProblem> {
+        if !matches!(problem, BlockError::KnownKeyAbsent { .. }) {
+            return Ok(());
+        }
+        let covered = bytes.split_last_chunk::<CHECKSUM_BYTES>().map_or(&bytes[..], |(covered, _)| covered);
+        self.check_sum(part, checksum(covered))
     }
 
     /// A filter that lacks a key of its file, and is not wrong itself, shows that the hasher or an extractor is.
@@ -532,7 +555,7 @@ impl FileState {
 
 /// Probing.
 impl FileState {
-    pub(super) const fn metadata(&self) -> &FilterMetadata {
+    pub(super) fn metadata(&self) -> &FilterMetadata {
         &self.metadata
     }
 

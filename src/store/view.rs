@@ -28,7 +28,7 @@ const OVERLAPPING: u32 = 0;
 /// files in which the order is the age is level 0 alone.
 pub struct FilterView<F> {
     pub(super) config: Arc<Config>,
-    /// Those that have files, by their numbers.
+    /// Those that have files, or had some that have counted, by their numbers.
     pub(super) levels: Arc<[Arc<Level<F>>]>,
     /// Of all views that came of one.
     pub(super) lookups: Arc<StripedCounters>,
@@ -210,7 +210,7 @@ impl<F> FilterView<F> {
 
     /// The numbers of the levels that have files, ascending.
     pub fn levels(&self) -> impl Iterator<Item = u32> {
-        self.levels.iter().map(|level| level.number)
+        self.levels.iter().filter(|level| level.has_files()).map(|level| level.number)
     }
 
     /// The files of a level: at level 0 from the newest to the oldest, at every other in the order of their keys, after
@@ -224,6 +224,11 @@ impl<F> FilterView<F> {
     #[must_use]
     pub fn level_stats(&self, level: u32) -> FileStats {
         self.level(level).map_or_else(FileStats::default, |level| level.stats())
+    }
+
+    /// The same of all levels.
+    pub(crate) fn stats(&self) -> FileStats {
+        self.levels.iter().fold(FileStats::default(), |sum, level| sum.merged(&level.stats()))
     }
 
     fn level(&self, number: u32) -> Option<&Arc<Level<F>>> {
@@ -271,7 +276,9 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
             let level = levels.entry(number).or_insert_with(|| Arc::new(Level::empty(number)));
             *level = Arc::new(level.edited(change, &self.config)?);
         }
-        let levels = levels.into_values().filter(|level| level.chunks().next().is_some()).collect();
+        // What was counted stays when the last file has left.
+        let is_kept = |level: &Arc<Level<F>>| level.has_files() || level.stats() != FileStats::default();
+        let levels = levels.into_values().filter(is_kept).collect();
         Ok(Self { config: self.config.clone(), levels, lookups: self.lookups.clone() })
     }
 }
@@ -291,6 +298,10 @@ impl<F> Level<F> {
             left: FileStats::default(),
             joined: FileStats::default(),
         }
+    }
+
+    fn has_files(&self) -> bool {
+        self.chunks().next().is_some()
     }
 
     fn chunks(&self) -> impl Iterator<Item = &Arc<Chunk<F>>> {
@@ -350,7 +361,7 @@ impl<F> Level<F> {
             joined = joined.merged(&state.stats());
         }
         let spans = change.coming().filter_map(|(_, member)| member.state.metadata().bounds.keys());
-        let prefix = prefix_of(Some(&self.prefix).filter(|_| self.chunks().next().is_some()), spans);
+        let prefix = prefix_of(Some(&self.prefix).filter(|_| self.has_files()), spans);
         for members in loose.values_mut().chain(sorted.values_mut()) {
             let stay = |member: Member<F>| match change.leaving.get(&Arc::as_ptr(&member.file)) {
                 None => Some(member),
