@@ -631,7 +631,9 @@ impl FileState {
     /// Prefetches what finds the filter.
     #[inline]
     pub(super) fn prefetch(&self) {
-        prefetch(self);
+        let start: *const u8 = core::ptr::from_ref(self).cast();
+        prefetch(start);
+        prefetch(start.wrapping_add(64));
     }
 
     /// Prefetches what a probe reads, if all of the filter is in memory and holds whole keys.
