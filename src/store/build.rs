@@ -23,8 +23,8 @@ use crate::range::{RangeBuilder, RangePolicy};
 /// the key may still be. Where filters are neither in partitions cut by key range nor for ranges, keys may come in any
 /// order.
 ///
-/// Whatever the engine's own code (hash, extractor, policy) does, `finish` never fails the file's write: after a panic,
-/// and where keys were out of order, the filter concerned is missing, and its report says why.
+/// The engine's own hash and extractors never fail the file's write: after a panic, and where keys were out of order,
+/// `finish` leaves out the filter concerned, and its report says why.
 pub struct FileFilterBuilder {
     file: FileId,
     hash: HashIdentity,
@@ -83,6 +83,9 @@ impl FileFilterBuilder {
                 Points::Partitioned(Box::new(PartitionedBuilder::new(policy.clone(), &context, options)))
             }
         };
+        // A description cannot have longer names, and a range filter is not used without.
+        let has_short_name = |policy: &&RangePolicy| policy.extractor().is_none_or(|part| part.name().len() <= 255);
+        let ranges = ranges.filter(has_short_name);
         let extractor = ranges.and_then(RangePolicy::extractor).map(|extractor| extractor.name().to_owned());
         let extractors = context.key_parts.extractors().chain(ranges.and_then(RangePolicy::extractor));
         let witnesses = extractors.map(|extractor| Witness { extractor: extractor.clone(), key: None }).collect();
@@ -332,6 +335,8 @@ impl BuiltFilters {
     }
 
     /// The bytes of a file beside `table`, which exists already, with these filters for it; `None` if there are none.
+    /// They take the place of the table's own description: the builder must have got all of the table's keys, deleted
+    /// ones too, and its range tombstones.
     #[must_use]
     pub fn seal_as_sidecar(self, table: &TableIdentity) -> Option<Bytes> {
         let (filters, metadata) = self.seal();

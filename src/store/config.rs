@@ -250,8 +250,8 @@ impl FilterStore {
         FileFilters::open(&self.config, metadata.into(), None)
     }
 
-    /// A file of which no filter is used. All of its keys are in the range `keys`; the range `..` says nothing about
-    /// them.
+    /// A file of which no filter is used. All of its keys, and all that its range tombstones delete, are in the range
+    /// `keys`; the range `..` says nothing about them.
     #[must_use]
     pub fn open_unfiltered<'a>(&self, keys: impl Into<KeyRange<'a>>) -> FileFilters {
         FileFilters::unfiltered(&self.config, FileBounds::from(keys.into()))

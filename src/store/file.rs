@@ -60,19 +60,23 @@ pub struct FileFilters {
     slot: Option<u64>,
 }
 
-/// What lookups, views and reads under way share of an open file.
+/// What lookups, views and reads under way share of an open file. What probes read of it lies in the first two cache
+/// lines.
+#[repr(C, align(64))]
 pub(super) struct FileState {
     config: Arc<Config>,
-    metadata: Arc<FilterMetadata>,
+    units: Arc<File>,
     /// The parts of keys that the point filter holds and the store knows.
     shared: SharedParts,
+    has_range_tombstones: bool,
+    /// The point filter, where all of it stays in memory as long as the file is open: lookups follow two pointers less
+    /// than to its unit's.
+    resident: Option<FilterBlock<Bytes>>,
+    metadata: Arc<FilterMetadata>,
     points: Usable,
     ranges: Usable,
     /// The top index of a partitioned filter, once it was read.
     index: OnceLock<Box<PartitionIndex>>,
-    /// The point filter, where all of it stays in memory as long as the file is open: lookups follow one pointer less.
-    resident: OnceLock<Arc<Held>>,
-    units: Arc<File>,
     source: Option<Arc<dyn FilterSource>>,
     /// The chunks of views that count lookups for the file, each with the file's place in it.
     chunks: Mutex<Vec<(Arc<ChunkCounts>, u32)>>,
@@ -96,7 +100,7 @@ impl Answer {
     /// That of a file that is a candidate after the filters of a group were probed.
     #[inline]
     pub(super) fn of_group(file: &FileState) -> Self {
-        Self::of(if file.resident.get().is_some() { FileProbe::MaybePresent } else { FileProbe::Unusable })
+        Self::of(if file.resident.is_some() { FileProbe::MaybePresent } else { FileProbe::Unusable })
     }
 }
 
@@ -114,7 +118,8 @@ impl FileFilters {
             points: Err(None),
             ranges: Err(None),
             index: OnceLock::new(),
-            resident: OnceLock::new(),
+            resident: None,
+            has_range_tombstones: metadata.range_tombstones.is_some(),
             units: Arc::default(),
             source,
             metadata,
@@ -136,8 +141,13 @@ impl FileFilters {
         let has_filters = state.points.is_ok() || state.ranges.is_ok();
         let slot = has_filters.then(|| state.pool().add(&state.units));
         // Before the source is called, which may panic: dropped, the file leaves the budget.
-        let file = Self { state, slot };
+        let mut file = Self { state, slot };
         file.state.read_at_open();
+        let resident = file.state.held_at_open();
+        // Nobody else has it yet.
+        if let Some(state) = Arc::get_mut(&mut file.state) {
+            state.resident = resident;
+        }
         file
     }
 
@@ -348,9 +358,15 @@ impl FileState {
                 read_all(source, || self.begin(number), &|_| true);
             }
         }
-        let held = self.units.unit(POINTS).filter(|_| matches!(self.points, Ok(FilterPart::Points)));
-        if let Some(held) = held.and_then(|unit| unit.held().clone()).filter(|held| matches!(**held, Held::Block(_))) {
-            let _ = self.resident.set(held);
+    }
+
+    /// The point filter that stays in memory.
+    fn held_at_open(&self) -> Option<FilterBlock<Bytes>> {
+        let is_whole = self.config.budget.is_none() && matches!(self.points, Ok(FilterPart::Points));
+        let held = self.units.unit(POINTS).filter(|_| is_whole)?.held();
+        match held.as_deref() {
+            Some(Held::Block(held)) => held.filter.points().cloned(),
+            _ => None,
         }
     }
 
@@ -547,8 +563,8 @@ impl FileState {
         self.shared
     }
 
-    pub(super) fn has_range_tombstones(&self) -> bool {
-        self.metadata.range_tombstones.is_some()
+    pub(super) const fn has_range_tombstones(&self) -> bool {
+        self.has_range_tombstones
     }
 
     /// The hash of a whole key by the hasher of the store that opened the file.
@@ -575,10 +591,7 @@ impl FileState {
     /// The point filter, where views may keep it beside those of other files.
     #[inline]
     pub(super) fn resident(&self) -> Option<&FilterBlock<Bytes>> {
-        match self.resident.get().map(AsRef::as_ref) {
-            Some(Held::Block(held)) => held.filter.points(),
-            _ => None,
-        }
+        self.resident.as_ref()
     }
 
     /// Whether there is a point filter, usable or not.
@@ -618,7 +631,9 @@ impl FileState {
     /// Prefetches what finds the filter.
     #[inline]
     pub(super) fn prefetch(&self) {
-        prefetch(self);
+        let start: *const u8 = core::ptr::from_ref(self).cast();
+        prefetch(start);
+        prefetch(start.wrapping_add(64));
     }
 
     /// Prefetches what a probe reads, if all of the filter is in memory and holds whole keys.

@@ -229,8 +229,6 @@ pub struct KeyPartNames {
 }
 
 impl KeyPartNames {
-    pub(crate) const WHOLE_KEYS: Self = Self { whole_keys: true, extractors: Vec::new() };
-
     pub(crate) const NONE: Self = Self { whole_keys: false, extractors: Vec::new() };
 
     /// Those of a writer or reader.
