@@ -264,8 +264,9 @@ impl Verified {
         let checked = match section.part {
             FilterPart::PartitionedPoints => self.check_partitions(table, metadata, section, bytes, damage),
             part => bytes.read_range(section.offset..section.offset + section.bytes).and_then(|block| {
-                let checked = check_block(table, metadata, part, &block);
-                checked.map_err(|source| TableError::Filter { at: at.clone(), source: source.into() })
+                let checked = check_block(table, metadata, part, &block).map_err(FilterProblem::from);
+                let checked = written(section, &block, checked);
+                checked.map_err(|source| TableError::Filter { at: at.clone(), source })
             }),
         };
         match checked {
@@ -297,7 +298,9 @@ impl Verified {
         // By the hash and the parts of its writer: whether they are the store's is a question of its own.
         let context = LoadContext::from(metadata.hash_identity()).with_any_key_parts().with_file_id(metadata.file_id());
         let index = PartitionIndex::load(&tail, context.with_kinds(table.store.kinds()));
-        let index = index.map_err(|source| refused(TablePart::FilterIndex, index_at, source))?;
+        let index = written(section, &tail, index.map_err(FilterProblem::from)).map_err(|source| {
+            TableError::Filter { at: bytes.file.location(TablePart::FilterIndex, bytes.start + index_at), source }
+        })?;
         self.partitions = index.partitions().into();
         let mut last = start;
         for entry in index.entries().filter(|entry| entry.block_bytes > 0) {
@@ -337,6 +340,19 @@ impl Verified {
                 _ => {}
             }
         }
+    }
+}
+
+/// What was found out about a filter's bytes, unless they are not those that were written: damage can make a block look
+/// like one of a later release.
+fn written<T>(
+    section: &FilterSection,
+    bytes: &[u8],
+    found: Result<T, FilterProblem>,
+) -> Result<T, FilterProblem> {
+    match found {
+        Err(problem) if !problem.is_unknown() => Err(problem),
+        found => section.check(bytes).and(found),
     }
 }
 
