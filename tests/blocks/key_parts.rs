@@ -12,8 +12,8 @@ use sstfilter::store::{
     PartitionOptions, PartitionedBuilder, TableIdentity,
 };
 use sstfilter::{
-    BitsPerKey, BlockError, BuildContext, DynamicFilter, FallbackReason, FileId, FilterBlock, FilterBuilder,
-    FilterError, FilterReader, FilterSet, FixedPrefix, KeyExtractor, KeyHash, KeyHasher, KeyParts, KindPolicy,
+    BitsPerKey, BlockError, BuildContext, BuiltFilter, DynamicFilter, FallbackReason, FileId, FilterBlock, FilterBuilder,
+    FilterError, FilterPolicy, FilterReader, FilterSet, FixedPrefix, KeyExtractor, KeyHash, KeyHasher, KeyParts, KindPolicy,
     LoadContext, MatchBitmap, PreparedPrefix, Probe, StandardBloom,
 };
 
@@ -304,6 +304,66 @@ fn every_builder_adds_the_parts_of_every_key() {
             }
         }
         assert!(!filter.may_contain_prefix(b"t05x"), "{cut:?}");
+    }
+}
+
+/// An engine's own: builds from another context than it is given, and hashes whole keys only, or not.
+#[derive(Debug)]
+struct Stubborn {
+    context: BuildContext,
+    hashes_whole_keys: bool,
+}
+
+#[derive(Debug)]
+struct WholeKeys(KeyHasher, Box<dyn FilterBuilder>);
+
+impl FilterPolicy for Stubborn {
+    fn name(&self) -> &'static str {
+        "stubborn"
+    }
+
+    fn builder(&self, _: &BuildContext) -> Option<Box<dyn FilterBuilder>> {
+        let builder: Box<dyn FilterBuilder> = KindPolicy::default().builder(&self.context);
+        let hasher = self.context.hasher.clone();
+        Some(if self.hashes_whole_keys { Box::new(WholeKeys(hasher, builder)) } else { builder })
+    }
+}
+
+impl FilterBuilder for WholeKeys {
+    fn add_key(&mut self, key: &[u8]) {
+        self.1.add_hash(self.0.hash(key));
+    }
+
+    fn add_hash(&mut self, hash: KeyHash) {
+        self.1.add_hash(hash);
+    }
+
+    fn estimated_bytes(&self) -> u64 {
+        self.1.estimated_bytes()
+    }
+
+    fn finish(self: Box<Self>) -> BuiltFilter {
+        self.1.finish()
+    }
+}
+
+#[test]
+fn a_filter_that_is_not_what_its_store_says_is_not_stored() {
+    let (parts, file) = (whole_and(4), FileId::from([7; 16]));
+    let own = BuildContext::new(&KeyHasher::default()).with_key_parts(parts.clone()).with_file_id(file);
+    let of_other_hash = BuildContext::new(&KeyHasher::with_seed(9)).with_key_parts(parts.clone()).with_file_id(file);
+    let unbound = BuildContext::new(&KeyHasher::default()).with_key_parts(parts.clone());
+    for (context, hashes_whole_keys, is_stored) in
+        [(&own, false, true), (&own, true, false), (&of_other_hash, false, false), (&unbound, false, false)]
+    {
+        let policy = Stubborn { context: context.clone(), hashes_whole_keys };
+        let store = FilterStore::default().with_key_parts(parts.clone()).with_policy(Arc::new(policy));
+        let mut builder = store.builder(&store.build_context().with_file_id(file));
+        keys().take(1_000).for_each(|key| builder.add_key(&key));
+        let built = builder.finish();
+        assert_eq!(built.metadata().sections().len(), usize::from(is_stored), "{context:?}");
+        let reason = if is_stored { FallbackReason::None } else { FallbackReason::ConstructionFailed };
+        assert_eq!(built.points.unwrap().reason, reason);
     }
 }
 
