@@ -148,7 +148,7 @@ fn cuckoo(group: &mut BenchmarkGroup<'_, WallTime>, present: &[KeyHash], absent:
 fn shrinking(criterion: &mut Criterion) {
     let folding = BlockedBloomKind::default().with_fold(12).expect("a small factor");
     let ribbon = KindPolicy::ribbon(FalsePositiveRate::ONE_PERCENT).expect("a usual rate");
-    let policies = [("bloom", KindPolicy::new(folding)), ("ribbon", ribbon)];
+    let policies = [("bloom", KindPolicy::from(folding)), ("ribbon", ribbon)];
     for count in filter_sizes() {
         let present = hashes(&present(count));
         for (name, policy) in &policies {

@@ -9,24 +9,15 @@
 
 use std::error::Error;
 
-use sstfilter::kind::{
-    Abilities, BuildFailure, BuildLimits, BuiltPayload, EncodedShape, FilterShape, Kind, NotStreamed, ParamWords,
-    Payload, ShapeFields,
-};
+use sstfilter::kind::{BuildFailure, EncodedShape, ShapeFields, UserKind};
 use sstfilter::{
-    BlockError, BuildContext, ConfigError, FallbackReason, FileId, FilterBlock, FilterKind, FilterReader, KeyHash,
-    KeyHasher, KindPolicy, KindRegistry, LoadContext, Sizing,
+    BlockError, BuildContext, FileId, FilterBlock, FilterKind, FilterReader, KeyHash, KeyHasher, KindPolicy,
+    KindRegistry, LoadContext,
 };
 
-/// The configured kind: there is nothing to configure.
-#[derive(Clone, Debug)]
+/// The configured kind: there is nothing to configure. A block records one parameter, the number of fingerprints.
+#[derive(Debug)]
 struct SortedList;
-
-/// The parameters that a block records: the number of fingerprints.
-#[derive(Clone, Copy, Debug)]
-struct SortedListShape {
-    fingerprints: u64,
-}
 
 /// The high bits of a hash: fingerprints ascend as hashes do.
 fn fingerprint(hash: KeyHash) -> u32 {
@@ -34,73 +25,57 @@ fn fingerprint(hash: KeyHash) -> u32 {
     u32::from_le_bytes([fifth, sixth, seventh, eighth])
 }
 
-impl FilterShape for SortedListShape {
-    /// A number from the range reserved for user-defined kinds.
-    const KIND: FilterKind = FilterKind::from_code(200);
-
-    fn decode(encoded: &EncodedShape) -> Result<Self, BlockError> {
-        let &[low, high] = encoded.params.as_slice() else {
-            let (field, expected) = ("parameter words", "2 for a sorted list");
-            return Err(BlockError::Field { field, expected, got: encoded.params.as_slice().len() as u64 });
-        };
-        Ok(Self { fingerprints: u64::from(low) | u64::from(high) << 32 })
-    }
-
-    fn params(&self) -> ParamWords {
-        let words = [self.fingerprints & 0xffff_ffff, self.fingerprints >> 32];
-        words.into_iter().filter_map(|word| u32::try_from(word).ok()).collect()
-    }
-
-    /// Payloads are whole words of 8 bytes.
-    fn payload_bytes(&self) -> u64 {
-        self.fingerprints.saturating_mul(4).next_multiple_of(8)
-    }
-
-    fn expected_fpr(&self, keys: u64) -> f64 {
-        (keys as f64 / 2.0_f64.powi(32)).min(1.0)
-    }
-
-    fn describe(&self) -> ShapeFields {
-        ShapeFields::default().with("fingerprints", self.fingerprints)
-    }
-
-    fn may_contain(&self, payload: &[u8], hash: KeyHash) -> bool {
-        let count = usize::try_from(self.fingerprints).unwrap_or(usize::MAX);
-        let all = payload.as_chunks::<4>().0.get(..count);
-        // A payload without all of them cannot tell.
-        all.is_none_or(|all| all.binary_search_by_key(&fingerprint(hash), |&bytes| u32::from_le_bytes(bytes)).is_ok())
-    }
+fn fingerprints(shape: &EncodedShape) -> u32 {
+    shape.params().first().copied().unwrap_or(0)
 }
 
-impl Kind for SortedList {
-    type Shape = SortedListShape;
-    type Stream = NotStreamed;
+/// Payloads are whole words of 8 bytes.
+fn payload_bytes(fingerprints: u32) -> u64 {
+    (u64::from(fingerprints) * 4).next_multiple_of(8)
+}
 
-    const NAME: &'static str = "sorted-list";
-    const ABILITIES: Abilities = Abilities::STATIC;
-
-    fn configure(_: Sizing) -> Result<Self, ConfigError> {
-        Ok(Self)
+impl UserKind for SortedList {
+    /// A number from the range reserved for user-defined kinds.
+    fn id(&self) -> FilterKind {
+        FilterKind::from_code(200)
     }
 
-    fn plan(&self, keys: u64) -> Result<SortedListShape, FallbackReason> {
-        Ok(SortedListShape { fingerprints: keys })
+    fn name(&self) -> &'static str {
+        "sorted-list"
     }
 
-    fn build_bytes(&self, _keys: u64, plan: &SortedListShape) -> u64 {
-        plan.payload_bytes()
+    fn plan(&self, keys: u64) -> Result<EncodedShape, BuildFailure> {
+        let fingerprints = u32::try_from(keys).map_err(|_| BuildFailure::TooManyKeys)?;
+        Ok(EncodedShape::new(&[fingerprints], payload_bytes(fingerprints)))
     }
 
     /// The hashes come distinct and ascending.
-    fn build(
-        &self,
-        plan: &SortedListShape,
-        hashes: &[KeyHash],
-        _limits: BuildLimits,
-    ) -> Result<BuiltPayload<SortedListShape>, BuildFailure> {
+    fn build(&self, plan: &EncodedShape, hashes: &[KeyHash]) -> Result<(EncodedShape, Vec<u8>), BuildFailure> {
         let mut bytes: Vec<u8> = hashes.iter().flat_map(|&hash| fingerprint(hash).to_le_bytes()).collect();
         bytes.resize(bytes.len().next_multiple_of(8), 0);
-        Ok(BuiltPayload::new(*plan, Payload::copy_of(&bytes).ok_or(BuildFailure::NoMemory)?))
+        Ok((*plan, bytes))
+    }
+
+    fn payload_bytes(&self, shape: &EncodedShape) -> Result<u64, BlockError> {
+        let &[fingerprints] = shape.params() else {
+            let (field, expected) = ("parameter words", "1 for a sorted list");
+            return Err(BlockError::Field { field, expected, got: shape.params().len() as u64 });
+        };
+        Ok(payload_bytes(fingerprints))
+    }
+
+    fn expected_fpr(&self, shape: &EncodedShape) -> f64 {
+        shape.keys as f64 / 2.0_f64.powi(32)
+    }
+
+    fn describe(&self, shape: &EncodedShape) -> ShapeFields {
+        ShapeFields::default().with("fingerprints", fingerprints(shape))
+    }
+
+    fn may_contain(&self, shape: &EncodedShape, payload: &[u8], hash: KeyHash) -> bool {
+        let all = payload.as_chunks::<4>().0.get(..fingerprints(shape) as usize);
+        // A payload without all of them cannot tell.
+        all.is_none_or(|all| all.binary_search_by_key(&fingerprint(hash), |&bytes| u32::from_le_bytes(bytes)).is_ok())
     }
 }
 
@@ -109,7 +84,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let key = |number: u32| number.to_le_bytes();
 
     // Built by a policy, and stored.
-    let policy = KindPolicy::new(SortedList);
+    let policy = KindPolicy::user_defined(SortedList)?;
     let mut builder = policy.builder(&BuildContext::new(&hasher).with_file_id(file));
     (0..100_000).for_each(|number| builder.add_key(&key(number)));
     let built = builder.finish();
@@ -120,7 +95,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     // Loaded, through a registry that knows the kind, and probed.
     let mut bytes = std::fs::read(&path)?;
     std::fs::remove_file(&path)?;
-    let kinds = KindRegistry::default().with_kind::<SortedList>()?;
+    let kinds = KindRegistry::default().with_kind(SortedList)?;
     let context = LoadContext::new(&hasher).with_file_id(file).with_kinds(&kinds);
     let filter = FilterReader::load(&bytes, context);
     assert!((0..100_000).all(|number| !filter.probe(hasher.hash(&key(number))).is_absent()));

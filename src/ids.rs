@@ -23,64 +23,47 @@ use crate::error::ConfigError;
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FilterKind(u8);
 
-/// The kinds of the library, one entry each: number, constant, name, constructor of
-/// [`KindPolicy`](crate::KindPolicy), the kind's type in its folder, and what it is. All lists of kinds are made from
-/// this table, by the macro `$with`.
-macro_rules! for_each_kind {
-    ($with:ident) => {
-        $with! {
-            1 BLOCKED_BLOOM "bloom" bloom blocked_bloom::BlockedBloomKind
-                "Blocked Bloom, one 64-byte line per key: the default."
-            2 RIBBON "ribbon" ribbon ribbon::RibbonKind
-                "Bumped Ribbon."
-            3 STANDARD_BLOOM "standard-bloom" standard_bloom standard_bloom::StandardBloomKind
-                "Bloom over the whole array, by double hashing."
-            4 COUNTING_BLOOM "counting-bloom" counting_bloom counting_bloom::CountingBloomKind
-                "Bloom with 4-bit counters instead of bits."
-            5 REGISTER_BLOCKED_BLOOM "register-blocked-bloom" register_blocked_bloom register_blocked_bloom::RegisterBlockedKind
-                "Bloom with all bits of a key in one word, for many threads."
-            6 CUCKOO "cuckoo" cuckoo cuckoo::CuckooKind
-                "Cuckoo: tags in buckets of four."
-            7 XOR "xor" xor xor::XorKind
-                "Xor: fingerprints in three blocks."
-            8 XOR_PLUS "xor+" xor_plus xor_plus::XorPlusKind
-                "Xor+: an xor filter whose third block leaves out its empty cells."
-            9 BINARY_FUSE "binary-fuse" binary_fuse binary_fuse::BinaryFuseKind
-                "Binary fuse: fingerprints in three neighbouring segments. The variant `binary-fuse-4` has four."
-        }
-    };
-}
-pub(crate) use for_each_kind;
-
-/// Gives [`FilterKind`] its constants and names.
-macro_rules! kind_constants {
-    ($($number:literal $constant:ident $name:literal $constructor:ident $folder:ident::$kind:ident $what:literal)+) => {
-        impl FilterKind {
-            $(
-                #[doc = $what]
-                pub const $constant: Self = Self($number);
-            )+
-
-            /// The kind's name, as used in reports and option files.
-            #[must_use]
-            pub const fn name(self) -> &'static str {
-                match self {
-                    $(Self::$constant => $name,)+
-                    Self::RANGE => "range",
-                    Self(128..) => "user-defined",
-                    _ => "unknown",
-                }
-            }
-        }
-    };
-}
-
-for_each_kind!(kind_constants);
-
 impl FilterKind {
-    /// Filters for ranges of keys: see [`range`](crate::range). Not in the list of kinds above, whose filters are built
-    /// from hashes and probed for single keys.
+    /// Blocked Bloom, one 64-byte line per key: the default.
+    pub const BLOCKED_BLOOM: Self = Self(1);
+    /// Bumped Ribbon.
+    pub const RIBBON: Self = Self(2);
+    /// Bloom over the whole array, by double hashing.
+    pub const STANDARD_BLOOM: Self = Self(3);
+    /// Bloom with 4-bit counters instead of bits.
+    pub const COUNTING_BLOOM: Self = Self(4);
+    /// Bloom with all bits of a key in one word, for many threads.
+    pub const REGISTER_BLOCKED_BLOOM: Self = Self(5);
+    /// Cuckoo: tags in buckets of four.
+    pub const CUCKOO: Self = Self(6);
+    /// Xor: fingerprints in three blocks.
+    pub const XOR: Self = Self(7);
+    /// Xor+: an xor filter whose third block leaves out its empty cells.
+    pub const XOR_PLUS: Self = Self(8);
+    /// Binary fuse: fingerprints in three neighbouring segments. The variant `binary-fuse-4` has four.
+    pub const BINARY_FUSE: Self = Self(9);
+    /// Filters for ranges of keys: see [`range`](crate::range). Not among [`all`](crate::kind::all) kinds, whose filters
+    /// are built from hashes and probed for single keys.
     pub const RANGE: Self = Self(10);
+
+    /// The kind's name, as used in reports and option files.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::BLOCKED_BLOOM => "bloom",
+            Self::RIBBON => "ribbon",
+            Self::STANDARD_BLOOM => "standard-bloom",
+            Self::COUNTING_BLOOM => "counting-bloom",
+            Self::REGISTER_BLOCKED_BLOOM => "register-blocked-bloom",
+            Self::CUCKOO => "cuckoo",
+            Self::XOR => "xor",
+            Self::XOR_PLUS => "xor+",
+            Self::BINARY_FUSE => "binary-fuse",
+            Self::RANGE => "range",
+            Self(128..) => "user-defined",
+            _ => "unknown",
+        }
+    }
 
     /// The kind with this number, known or not.
     #[must_use]

@@ -114,7 +114,32 @@ mod ids;
 mod kernel;
 #[deny(clippy::indexing_slicing)]
 mod key_head;
-pub mod kind;
+pub mod kind {
+    //! The kinds of filter: the list of the library's kinds, a trait for one of your own, and the limits of the format.
+    //!
+    //! ```
+    //! use sstfilter::{BitsPerKey, kind};
+    //!
+    //! for entry in kind::all() {
+    //!     match entry.configure(BitsPerKey::new(17.0)?) {
+    //!         Ok(policy) => println!("{}: {:?} bytes for a million keys", entry.name, policy.block_bytes(1_000_000)),
+    //!         Err(error) => println!("{}: {error}", entry.name),
+    //!     }
+    //! }
+    //! # Ok::<(), sstfilter::ConfigError>(())
+    //! ```
+
+    pub use crate::filter::binary_fuse::kind::BinaryFuseKind;
+    pub use crate::filter::blocked_bloom::kind::BlockedBloomKind;
+    pub use crate::filter::capabilities::{Capabilities, Updates, Writers};
+    pub use crate::filter::encoded::{EncodedShape, MAX_KEYS, MAX_PAYLOAD_BYTES};
+    pub use crate::filter::kind::BuildFailure;
+    pub use crate::filter::ribbon::kind::RibbonKind;
+    pub use crate::filter::shape::ShapeFields;
+    pub use crate::filter::user::UserKind;
+    pub use crate::policy::Plan;
+    pub use crate::policy::kinds::{KindEntry, all};
+}
 mod panics;
 mod policy;
 pub mod range;
@@ -130,7 +155,7 @@ mod units;
 
 pub use block::{
     BlockInfo, DynamicFilter, FallbackReason, FileId, FilterBlock, FilterReader, FilterSet, KindRegistry, LoadContext,
-    LookupOutcome, MatchBitmap, MatchMatrix, Probe, RemoveKeys, ShrinkStep,
+    LookupOutcome, MatchBitmap, MatchMatrix, Probe, RemoveKeys,
 };
 pub use error::{BlockError, BloomSize, ConfigError, FilterError};
 pub use filter::binary_fuse::shape::FuseArity;
@@ -145,8 +170,8 @@ pub use hash::{
 };
 pub use ids::FilterKind;
 pub use policy::{
-    AutoPolicy, BuildContext, BuildPurpose, BuildReport, BuiltFilter, FilterBuilder, FilterPolicy, KindPolicy,
-    SelfCheck,
+    AutoPolicy, BuildContext, BuildPurpose, BuildReason, BuildReport, BuiltFilter, FilterBuilder, FilterPolicy,
+    KindPolicy, SelfCheck,
 };
 pub use stats::{FilterHealth, FilterStats, FprAlarm, HealthAlarm, HealthLimits};
 pub use units::{BitsPerKey, FalsePositiveRate, Sizing};

@@ -108,13 +108,19 @@ impl Chart {
     pub fn by_rate(title: &str, labels: Labels, mut series: Vec<Series>) -> Self {
         // A filter that let nothing through has no rate on a logarithmic axis.
         series.iter_mut().for_each(|series| series.points.retain(|point| point.at.0 >= RATES.1));
-        let bound = [RATES.0, RATES.1].map(|rate| Point { at: (rate, -rate.log2()), tip: String::new() });
+        let x = Axis::rates("false positive rate, observed", RATES);
+        Self { labels, ..Self::bits_by_rate(title, x, MOST_BITS, series) }
+    }
+
+    /// Up to `max_bits` bits per key by the false positive rate, with the information bound.
+    #[must_use]
+    pub fn bits_by_rate(title: &str, x: Axis, max_bits: f64, mut series: Vec<Series>) -> Self {
+        let bound = [x.ends.0, x.ends.1].map(|rate| Point { at: (rate, -rate.log2()), tip: String::new() });
         let style = Style { colour: Colour::GREY, mark: Mark::Ring, width: 2 };
         let name = "information bound".to_owned();
         series.push(Series { name, style, form: Form::Broken, points: bound.to_vec() });
-        let x = Axis::rates("false positive rate, observed", RATES);
-        let y = Axis::linear("bits per key", MOST_BITS, 5.0, |bits| format!("{bits}"));
-        Self { title: title.to_owned(), x, y, labels, series, limits: Vec::new(), rings: Vec::new() }
+        let y = Axis::linear("bits per key", max_bits, 5.0, |bits| format!("{bits}"));
+        Self { title: title.to_owned(), x, y, labels: Labels::AtEnds, series, limits: Vec::new(), rings: Vec::new() }
     }
 
     /// Draws a line at `at`, and makes the vertical axis reach it.

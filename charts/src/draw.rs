@@ -370,7 +370,9 @@ fn pixels(count: usize) -> i32 {
     i32::try_from(count).unwrap_or(i32::MAX / 1024)
 }
 
-fn escaped(text: &str) -> String {
+/// `text` with the characters that mean something in markup written as entities.
+#[must_use]
+pub fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 

@@ -1,4 +1,4 @@
-//! Charts of filter figures as SVG, and the machine that the figures were measured on.
+//! Charts of filter figures as SVG, tables of them as text, and the machine that they were measured on.
 //!
 //! A [`Chart`] holds values; [`Chart::svg`] draws it with plotters into a [`Frame`]. Text stays text, and every colour
 //! has a counterpart for dark screens, which [`css`] switches to.
@@ -24,9 +24,11 @@ mod draw;
 mod labels;
 mod machine;
 mod style;
+mod table;
 
 pub use axis::{Axis, Scale};
 pub use chart::{Chart, Form, Labels, Limit, Point, Series, Side};
-pub use draw::Frame;
+pub use draw::{Frame, escaped};
 pub use machine::{Machine, today};
 pub use style::{Colour, Mark, Style, css};
+pub use table::{Align, Column, Table, grouped};

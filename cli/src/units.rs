@@ -2,12 +2,8 @@
 
 use core::ops::RangeInclusive;
 
+pub(crate) use sstfilter_charts::grouped;
 use unit_prefix::NumberPrefix;
-
-/// `1234567` as `1,234,567`.
-pub(crate) fn grouped(number: u64) -> String {
-    indicatif::HumanCount(number).to_string()
-}
 
 /// `1 table`, `70 tables`: a number of what has a regular plural.
 pub(crate) fn counted(number: u64, what: &str) -> String {
@@ -118,13 +114,6 @@ pub(crate) fn parse_seed(text: &str) -> Result<u64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn numbers_are_grouped_by_thousands() {
-        for (number, text) in [(0, "0"), (999, "999"), (1_000, "1,000"), (63_666, "63,666"), (1_234_567, "1,234,567")] {
-            assert_eq!(grouped(number), text);
-        }
-    }
 
     #[test]
     fn one_is_no_plural() {

@@ -90,7 +90,7 @@ pub fn policy(input: &mut Unstructured<'_>) -> Result<Option<Policy>> {
             let ribbon = RibbonKind::same_rate_as_bloom(size(input)?);
             let attempts = input.int_in_range(0..=70)?;
             let ribbon = ribbon.and_then(|ribbon| ribbon.with_max_attempts(attempts));
-            ribbon.ok().map(|ribbon| Policy::Kind(KindPolicy::new(ribbon).with_self_check(check), false))
+            ribbon.ok().map(|ribbon| Policy::Kind(KindPolicy::from(ribbon).with_self_check(check), false))
         }
     })
 }

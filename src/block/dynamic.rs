@@ -6,13 +6,12 @@ use super::trailer::Trailer;
 use super::{FallbackReason, FilterBlock, LoadContext, MatchBitmap};
 use crate::codec::{AlignedBuffer, checksum};
 use crate::error::FilterError;
-use crate::filter::FilterKind;
 use crate::filter::counting_bloom::CountingBloom;
 use crate::filter::cuckoo::CuckooFilter;
 use crate::filter::dynamic::{Dynamic, StoredFilter};
-use crate::filter::kind::{MAX_KEYS, MAX_PAYLOAD_BYTES};
 use crate::filter::register_blocked_bloom::RegisterBlockedBloom;
 use crate::filter::standard_bloom::StandardBloom;
+use crate::filter::{FilterKind, MAX_KEYS, MAX_PAYLOAD_BYTES};
 use crate::hash::{HashIdentity, KeyHash, KeyParts};
 use crate::stats::{FilterHealth, HealthLimits};
 
@@ -51,7 +50,7 @@ use crate::stats::{FilterHealth, HealthLimits};
 pub trait DynamicFilter: Dynamic {
     /// The kind of its blocks.
     fn kind(&self) -> FilterKind {
-        self.contents().kind()
+        self.block_kind()
     }
 
     /// The hash of its keys.
@@ -131,8 +130,8 @@ pub trait DynamicFilter: Dynamic {
         let mut payload = AlignedBuffer::zeroed(bytes).ok_or(FilterError::NoMemory { bytes })?;
         contents.write_payload(payload.as_mut_slice());
         let trailer = Trailer {
-            kind: contents.kind(),
-            requested: contents.kind(),
+            kind: self.block_kind(),
+            requested: self.block_kind(),
             reason: FallbackReason::None,
             identity: contents.hash_identity().into(),
             shape,

@@ -1,12 +1,43 @@
 //! Up to 64 filters, laid out to be probed for one key together.
 
-use super::open::{FilterBlock, PreparedKey};
-use crate::filter::blocked_bloom::line::{Candidate, Line, Lines, covered};
+use super::open::FilterBlock;
+use crate::filter::blocked_bloom::line::{self, Candidate, Line, Lines, covered};
 use crate::hash::KeyHash;
 use crate::kernel::prefetch::prefetch_line;
 
 /// Filters in a group: the answers of a group fit one word.
 pub(crate) const GROUP: usize = 64;
+
+/// One key, about to be probed in many filters. Aligned, so that its mask is one cache line.
+#[derive(Clone, Debug)]
+#[repr(align(64))]
+pub(crate) struct PreparedKey {
+    hash: KeyHash,
+    /// The mask for `probes` probes, cached because most files of a store have the same number.
+    mask: Line,
+    /// The number of probes that `mask` is for; 0 before the first filter.
+    probes: u8,
+}
+
+impl PreparedKey {
+    /// Computes no mask yet: the first filter that needs one does.
+    pub(crate) const fn new(hash: KeyHash) -> Self {
+        Self { hash, mask: [0; 64], probes: 0 }
+    }
+
+    pub(crate) const fn hash(&self) -> KeyHash {
+        self.hash
+    }
+
+    #[inline]
+    fn line_mask(&mut self, probes: u8) -> &Line {
+        if self.probes != probes {
+            self.mask = line::mask(self.hash, probes);
+            self.probes = probes;
+        }
+        &self.mask
+    }
+}
 
 /// Up to [`GROUP`] filters, each at its place. A place without a usable filter answers "may be present".
 #[derive(Clone)]

@@ -9,7 +9,7 @@
 //! take "no such part" for "no such key".
 
 use crate::error::BlockError;
-use crate::filter::kind::require;
+use crate::filter::require;
 use crate::hash::{Domain, KeyParts, MAX_EXTRACTORS};
 
 /// Bytes of the parts word.

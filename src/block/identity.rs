@@ -1,8 +1,8 @@
 //! What a filter belongs to: a hash function and a file.
 
 use super::held::HeldParts;
-use super::registry::KindRegistry;
 use crate::error::BlockError;
+use crate::filter::KindRegistry;
 use crate::hash::{Domain, HashIdentity, KeyHash, KeyHasher, KeyParts};
 use crate::ids::FileId;
 

@@ -1,11 +1,9 @@
 //! A block's trailer, decoded for people and tools.
 
-use super::FallbackReason;
 use super::held::HeldParts;
-use super::shape::AnyShape;
+use super::reason::FallbackReason;
 use super::trailer::{FORMAT_VERSION, Trailer};
-use crate::filter::FilterKind;
-use crate::filter::kind::ShapeFields;
+use crate::filter::{AnyShape, FilterKind, ShapeFields};
 use crate::hash::{Domain, HashIdentity};
 use crate::ids::FileId;
 

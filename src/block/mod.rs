@@ -7,6 +7,7 @@
 //!
 //! The bytes are specified in FORMAT.md.
 
+mod bitmap;
 mod dynamic;
 mod group;
 mod held;
@@ -16,27 +17,24 @@ mod matrix;
 mod open;
 mod probe;
 mod reader;
-mod registry;
+mod reason;
 mod set;
-mod shape;
 mod shrink;
 pub(crate) mod trailer;
 mod unopened;
 
-pub use crate::filter::kind::FallbackReason;
-pub use crate::filter::shrink::ShrinkStep;
+pub use crate::filter::user::KindRegistry;
 pub use crate::ids::FileId;
+pub use bitmap::MatchBitmap;
 pub use dynamic::{DynamicFilter, RemoveKeys};
-pub(crate) use group::{CacheResidency, FilterGroup, GROUP, bits_of, first_bits};
-pub(crate) use held::{HeldParts, MAX_PARTS_BYTES, PART_NOT_HELD, encode_parts};
+pub(crate) use group::{CacheResidency, FilterGroup, GROUP, PreparedKey, bits_of, first_bits};
+pub(crate) use held::{HeldParts, MAX_PARTS_BYTES, encode_parts};
 pub use identity::LoadContext;
 pub(crate) use identity::{BlockIdentity, FILE_BYTES, KnownHash};
 pub use info::BlockInfo;
 pub use matrix::MatchMatrix;
-pub(crate) use open::{BlockProbe, PreparedKey, contains_all};
-pub use open::{FilterBlock, MatchBitmap};
+pub use open::FilterBlock;
 pub use probe::Probe;
-pub(crate) use reader::KeyedFilter;
 pub use reader::{FilterReader, LookupOutcome};
-pub use registry::KindRegistry;
+pub use reason::FallbackReason;
 pub use set::FilterSet;

@@ -4,21 +4,19 @@ use core::fmt;
 
 use bytes::Bytes;
 
+use super::bitmap::MatchBitmap;
 use super::held::{HeldParts, PART_NOT_HELD};
 use super::identity::{BlockIdentity, LoadContext};
 use super::info::BlockInfo;
 use super::probe::Probe;
-use super::registry::KindRegistry;
-use super::shape::{AnyShape, OpenShape};
 use super::trailer::Trailer;
 use crate::codec::{CHECKSUM_BYTES, checksum, checksum_append};
 use crate::error::BlockError;
-use crate::filter::blocked_bloom::line::{self, Line};
-use crate::filter::kind::Kind;
-use crate::filter::{FilterShape, batch, is_of_library};
+use crate::filter::{AnyShape, FilterShape, KindRegistry, OpenShape, batch};
 use crate::hash::{Domain, HashIdentity, KeyHash, PreparedPrefix};
 use crate::ids::{FileId, FilterKind};
 use crate::kernel::prefetch::prefetch_line;
+use crate::simd;
 
 /// A filter block over any bytes: owned, borrowed, shared or mapped.
 ///
@@ -114,7 +112,8 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         if trailer.is_partition {
             return Err(BlockError::Partition);
         }
-        let shape = OpenShape::decode(&trailer, kinds)?;
+        let any = AnyShape::decode(trailer.kind, &trailer.shape, kinds)?;
+        let shape = open_shape(&trailer, any);
         Ok(Self { data, is_verified: false, trailer, shape, answered: u64::MAX })
     }
 
@@ -158,7 +157,8 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         if trailer.identity.hash != hash {
             return Err(BlockError::HashMismatch { expected: hash, got: trailer.identity.hash });
         }
-        let shape = OpenShape::decode(&trailer, kinds)?;
+        let any = AnyShape::decode(trailer.kind, &trailer.shape, kinds)?;
+        let shape = open_shape(&trailer, any);
         let block = Self { data, is_verified: true, trailer, shape, answered: u64::MAX };
         block.verify()?;
         let sum = block.checksum_without_last();
@@ -170,11 +170,6 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         let bytes = self.as_bytes();
         let tail = bytes.get(self.payload().len()..bytes.len() - CHECKSUM_BYTES).unwrap_or_default();
         checksum_append(self.trailer.payload_checksum, tail)
-    }
-
-    /// What remains of an open block without its bytes.
-    pub(crate) fn into_probe(self) -> BlockProbe {
-        BlockProbe { shape: self.shape }
     }
 
     /// The block, unless it holds a part of its file's keys only.
@@ -202,15 +197,24 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// the block was loaded for. In a block of extracted parts alone, every key may be.
     #[must_use]
     #[inline(always)]
-    #[expect(clippy::inline_always, reason = "as for `OpenShape::may_contain`")]
+    #[expect(clippy::inline_always, reason = "it is a call, or, compiled for one CPU, a test of one line")]
     pub fn may_contain(&self, hash: KeyHash) -> bool {
-        self.shape.may_contain(self.data.as_ref(), hash)
+        let data = self.data.as_ref();
+        match &self.shape.any {
+            AnyShape::BlockedBloom(shape) if simd::COMPILED.is_some() && self.trailer.has_whole_keys => {
+                shape.may_contain(data, hash)
+            }
+            _ => (self.shape.probe)(data, hash, &self.shape),
+        }
     }
 
     /// The same for any hash that was added: of a whole key, or of a part of it.
     #[inline]
     pub(crate) fn may_contain_added(&self, hash: KeyHash) -> bool {
-        self.shape.may_contain_added(self.data.as_ref(), hash)
+        if self.trailer.has_whole_keys {
+            return self.may_contain(hash);
+        }
+        self.shape.payload(self.data.as_ref()).is_none_or(|payload| self.shape.any.may_contain(payload, hash))
     }
 
     /// Whether the file may have a key with the prefix; `false` is certain. Where the block answers for no part that
@@ -249,26 +253,24 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
 
     /// Prefetches what a probe for `hash` reads, where that is one place.
     pub(crate) fn prefetch(&self, hash: KeyHash) {
-        if let Some(shape) = self.shape.any().as_blocked_bloom() {
+        if let Some(shape) = self.shape.any.as_blocked_bloom() {
             prefetch_line(shape.lines().line_of(self.data.as_ref(), hash));
         }
     }
 
-    /// Probes for many keys at once; `hits` then holds the answers in their order.
-    pub fn may_contain_batch(&self, hashes: &[KeyHash], hits: &mut MatchBitmap) {
-        hits.reset(hashes.len());
+    /// Probes for many keys at once; `matches` then holds the answers in their order.
+    pub fn may_contain_batch(&self, hashes: &[KeyHash], matches: &mut MatchBitmap) {
+        let words = matches.cleared(hashes.len());
         match self.shape.payload(self.data.as_ref()) {
-            Some(payload) if self.shape.has_whole_keys() => {
-                self.shape.any().may_contain_batch(payload, hashes, &mut hits.words);
-            }
-            _ => batch::all_match(hashes, &mut hits.words),
+            Some(payload) if self.trailer.has_whole_keys => self.shape.any.may_contain_batch(payload, hashes, words),
+            _ => batch::all_match(hashes, words),
         }
     }
 
     /// The fields of the trailer, decoded.
     #[must_use]
     pub fn info(&self) -> BlockInfo {
-        BlockInfo::new(&self.trailer, self.held_parts(), self.shape.any())
+        BlockInfo::new(&self.trailer, self.held_parts(), &self.shape.any)
     }
 
     /// The hash that the block was built from and is probed with.
@@ -309,7 +311,7 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// number of keys), or of counters or slots in use. `None` for kinds that do not fill up. Reads the whole payload.
     #[must_use]
     pub fn fill_ratio(&self) -> Option<f64> {
-        self.shape.any().fill_ratio(self.payload())
+        self.shape.any.fill_ratio(self.payload())
     }
 
     pub(crate) const fn kind(&self) -> FilterKind {
@@ -317,11 +319,11 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     }
 
     pub(crate) fn expected_fpr(&self) -> f64 {
-        self.shape.any().expected_fpr(self.trailer.shape.keys)
+        self.shape.any.expected_fpr(self.trailer.shape.keys)
     }
 
     pub(super) fn shape(&self) -> &AnyShape {
-        self.shape.any()
+        &self.shape.any
     }
 
     /// The whole block's bytes.
@@ -343,145 +345,17 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     }
 }
 
-impl FilterBlock<Bytes> {
-    /// Whether the block of `block_bytes` that ends with `end` can be [loaded](Self::load) in this context, as far as
-    /// its end says.
-    pub(crate) fn check_end(end: &[u8], block_bytes: u64, context: LoadContext<'_>) -> Result<(), BlockError> {
-        let trailer = Trailer::decode_end(end, block_bytes)?;
-        if trailer.is_partition {
-            return Err(BlockError::Partition);
-        }
-        OpenShape::decode(&trailer, context.kinds)?;
-        context.check(trailer.identity, trailer.held_parts(end))
-    }
-}
-
 impl<D: AsRef<[u8]>> fmt::Debug for FilterBlock<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FilterBlock").field("info", &self.info()).finish_non_exhaustive()
     }
 }
 
-/// A block that was opened, without its bytes: for owners of many blocks in one buffer.
-pub(crate) struct BlockProbe {
-    shape: OpenShape,
-}
-
-impl BlockProbe {
-    /// [`FilterBlock::may_contain`], in the bytes that the block was opened from.
-    #[inline]
-    pub(crate) fn may_contain(&self, block: &[u8], hash: KeyHash) -> bool {
-        self.shape.may_contain(block, hash)
+/// The shape of the block with this trailer, opened. Where it has no whole keys, every one of them may be present.
+pub(super) fn open_shape(trailer: &Trailer, any: AnyShape) -> OpenShape {
+    let mut shape = OpenShape::new(any);
+    if !trailer.has_whole_keys {
+        shape.probe = |_, _, _| true;
     }
-}
-
-/// Whether a block of a filter of kind `K` contains every one of `hashes`.
-pub(crate) fn contains_all<K: Kind>(block: &[u8], hashes: &[KeyHash]) -> bool {
-    let Ok(filter) = Trailer::decode(block).and_then(|trailer| K::Shape::decode(&trailer.shape)) else { return false };
-    let payload = usize::try_from(filter.payload_bytes()).ok().and_then(|bytes| block.get(..bytes)).unwrap_or_default();
-    let mut matches = MatchBitmap::default();
-    // 16,384 keys at a time: their answers are 2 KiB and stay in L1.
-    let batches_match = hashes.chunks(1 << 14).all(|chunk| {
-        filter.may_contain_batch(payload, chunk, matches.cleared(chunk.len()));
-        matches.iter().count() == chunk.len()
-    });
-    // Tests hold the library's two probes equal. Those of a user's kind may differ.
-    batches_match && (is_of_library::<K>() || hashes.iter().all(|&hash| filter.may_contain(payload, hash)))
-}
-
-/// One key, about to be probed in many filters. Aligned, so that its mask is one cache line.
-#[derive(Clone, Debug)]
-#[repr(align(64))]
-pub(crate) struct PreparedKey {
-    hash: KeyHash,
-    /// The mask for `probes` probes, cached because most files of a store have the same number.
-    mask: Line,
-    /// The number of probes that `mask` is for; 0 before the first filter.
-    probes: u8,
-}
-
-impl PreparedKey {
-    /// Computes no mask yet: the first filter that needs one does.
-    pub(crate) const fn new(hash: KeyHash) -> Self {
-        Self { hash, mask: [0; 64], probes: 0 }
-    }
-
-    pub(crate) const fn hash(&self) -> KeyHash {
-        self.hash
-    }
-
-    #[inline]
-    pub(super) fn line_mask(&mut self, probes: u8) -> &Line {
-        if self.probes != probes {
-            self.mask = line::mask(self.hash, probes);
-            self.probes = probes;
-        }
-        &self.mask
-    }
-}
-
-/// The answers of a filter for a batch of keys (bit `i` is set when key `i` may be present), or of a set of filters for
-/// one key (bit `i` is set when filter `i` may contain it).
-///
-/// ```
-/// use sstfilter::MatchBitmap;
-///
-/// let hits = MatchBitmap::default();
-/// assert_eq!(hits.count(), 0);
-/// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct MatchBitmap {
-    words: Vec<u64>,
-    length: usize,
-}
-
-impl MatchBitmap {
-    /// Empties the bitmap and gives it `length` clear bits; its memory is kept.
-    pub fn reset(&mut self, length: usize) {
-        self.words.clear();
-        self.words.resize(length.div_ceil(64), 0);
-        self.length = length;
-    }
-
-    /// Resets to `length` clear bits and returns the words for the caller to fill.
-    pub(super) fn cleared(&mut self, length: usize) -> &mut [u64] {
-        self.reset(length);
-        &mut self.words
-    }
-
-    pub(crate) fn words_mut(&mut self) -> impl Iterator<Item = &mut u64> {
-        self.words.iter_mut()
-    }
-
-    /// Whether key `index` may be present.
-    ///
-    /// An index beyond the end is a caller's bug, but a read path should not panic over it. It answers `true`, "may be
-    /// present", which costs a search and never loses a key.
-    #[must_use]
-    pub fn may_contain(&self, index: usize) -> bool {
-        index >= self.length || self.words.get(index / 64).is_none_or(|word| word >> (index % 64) & 1 == 1)
-    }
-
-    /// Number of answers.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.length
-    }
-
-    /// Whether the bitmap has no answers.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.length == 0
-    }
-
-    /// Keys that may be present.
-    #[must_use]
-    pub fn count(&self) -> u64 {
-        self.words.iter().map(|word| u64::from(word.count_ones())).sum()
-    }
-
-    /// The positions of the keys that may be present, ascending.
-    pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
-        (0..self.length).filter(|&index| self.may_contain(index))
-    }
+    shape
 }

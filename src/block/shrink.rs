@@ -2,15 +2,15 @@
 
 use bytes::Bytes;
 
-use super::open::FilterBlock;
+use super::open::{FilterBlock, open_shape};
 use super::trailer::Trailer;
 use crate::codec::{AlignedBuffer, checksum};
 use crate::error::FilterError;
-use crate::filter::kind::EncodedShape;
-use crate::filter::shrink::{ShrinkFailure, ShrinkStep};
+use crate::filter::shrink::ShrinkFailure;
+use crate::filter::{AnyShape, EncodedShape};
 
 impl<D: AsRef<[u8]>> FilterBlock<D> {
-    /// A block of at most `most_bytes` bytes with the same keys and a higher false positive rate, made without the
+    /// A block of at most `max_bytes` bytes with the same keys and a higher false positive rate, made without the
     /// keys: the largest such block that the kind allows. A block that is small enough already is copied.
     ///
     /// The smallest size is the one at which the filter is still negative for one absent key in a hundred: an error
@@ -49,44 +49,44 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// [`FilterError::Block`] when the payload differs from its checksum, which is compared each time: a checksum of
     /// damaged lines would hold, and hide that keys were lost. [`FilterError::CannotShrink`], with the smallest size,
     /// when no block of so few bytes is worth having, [`FilterError::NoMemory`] when allocation fails.
-    pub fn shrunk_to(&self, most_bytes: u64) -> Result<Bytes, FilterError> {
+    pub fn shrunk_to(&self, max_bytes: u64) -> Result<Bytes, FilterError> {
+        self.shrunk(max_bytes).map(|block| block.data)
+    }
+
+    /// The same, opened.
+    pub(crate) fn shrunk(&self, max_bytes: u64) -> Result<FilterBlock<Bytes>, FilterError> {
         let payload = self.verified_payload()?;
         let block_bytes = self.trailer.block_bytes();
         let failure = |failure| match failure {
             ShrinkFailure::NoShape { least_bytes } => FilterError::CannotShrink {
                 kind: self.trailer.kind,
                 block_bytes,
-                most_bytes,
+                most_bytes: max_bytes,
                 least_bytes: self.tail_bytes() + least_bytes,
             },
             ShrinkFailure::NoMemory { bytes } => FilterError::NoMemory { bytes },
         };
-        let (shape, payload) = self.payload_within(payload, most_bytes).map_err(failure)?;
+        let (any, payload) = self.payload_within(payload, max_bytes).map_err(failure)?;
+        let shape = any.encode(self.trailer.shape.keys);
         let trailer = Trailer { shape, payload_checksum: checksum(payload.as_slice()), ..self.trailer };
-        let block =
-            trailer.seal_with_parts(payload, self.held_parts()).filter(|block| block.len() as u64 <= most_bytes);
-        block.ok_or_else(|| failure(ShrinkFailure::NoShape { least_bytes: self.trailer.shape.payload_bytes }))
-    }
-
-    /// The same, opened.
-    pub(crate) fn shrunk(&self, most_bytes: u64) -> Result<FilterBlock<Bytes>, FilterError> {
-        let data = self.shrunk_to(most_bytes)?;
-        let trailer = Trailer::decode(&data).map_err(FilterError::Block)?;
-        let shape = self.shape.decode_alike(&trailer).map_err(FilterError::Block)?;
+        let data = trailer.seal_with_parts(payload, self.held_parts()).filter(|data| data.len() as u64 <= max_bytes);
+        let least_bytes = self.trailer.shape.payload_bytes;
+        let data = data.ok_or_else(|| failure(ShrinkFailure::NoShape { least_bytes }))?;
+        let shape = open_shape(&trailer, any);
         Ok(FilterBlock { data, is_verified: true, trailer, shape, answered: self.answered })
     }
 
-    /// The largest payload whose block has at most `most_bytes`, and its shape.
-    fn payload_within(&self, payload: &[u8], most_bytes: u64) -> Result<(EncodedShape, AlignedBuffer), ShrinkFailure> {
+    /// The largest payload whose block has at most `max_bytes`, and its shape.
+    fn payload_within(&self, payload: &[u8], max_bytes: u64) -> Result<(AnyShape, AlignedBuffer), ShrinkFailure> {
         let EncodedShape { keys, payload_bytes: bytes, .. } = self.trailer.shape;
         // Less than the trailer is no payload, and no kind has an empty one.
-        let most_bytes = most_bytes.saturating_sub(self.tail_bytes());
-        if bytes > most_bytes {
-            return self.shape().shrink(keys, payload, most_bytes);
+        let max_bytes = max_bytes.saturating_sub(self.tail_bytes());
+        if bytes > max_bytes {
+            return self.shape().shrink(keys, payload, max_bytes);
         }
         let mut copy = AlignedBuffer::empty(bytes).ok_or(ShrinkFailure::NoMemory { bytes })?;
         copy.append(payload);
-        Ok((self.trailer.shape, copy))
+        Ok((self.shape().clone(), copy))
     }
 
     /// The bytes behind the payload.
@@ -94,7 +94,8 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         self.trailer.block_bytes() - self.trailer.shape.payload_bytes
     }
 
-    /// The sizes that [`shrunk_to`](Self::shrunk_to) reaches best, largest first, with the rate at each: of a blocked
+    /// The sizes that [`shrunk_to`](Self::shrunk_to) reaches best, in bytes of the whole block and largest first, each
+    /// with the expected false positive rate, from 0 to 1: of a blocked
     /// Bloom filter, its size divided by each divisor of the number of its lines; of a Ribbon filter, each smaller
     /// number of columns. They end with the smallest size that `shrunk_to` makes: below it, fewer than one absent key
     /// in a hundred would be ruled out. Empty for kinds that do not shrink; the first 64 for kinds that have more.
@@ -108,15 +109,15 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     /// (0..10_000_u32).for_each(|key| builder.add_key(&key.to_be_bytes()));
     /// let block = FilterBlock::load(builder.finish().block.unwrap_or_default(), &hasher)?;
     ///
-    /// let rates: Vec<f64> = block.shrink_steps().iter().map(|step| (step.expected_fpr * 64.0).round()).collect();
+    /// let rates: Vec<f64> = block.shrink_steps().iter().map(|(_, rate)| (rate * 64.0).round()).collect();
     /// assert_eq!(rates, [1.0, 2.0, 4.0, 8.0, 16.0, 32.0]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
-    pub fn shrink_steps(&self) -> Vec<ShrinkStep> {
+    pub fn shrink_steps(&self) -> Vec<(u64, f64)> {
         let mut steps = self.shape().shrink_steps(self.trailer.shape.keys);
         let more_bytes = self.trailer.identity.file_bytes() + u64::from(self.trailer.parts_bytes);
-        steps.iter_mut().for_each(|step| step.block_bytes += more_bytes);
+        steps.iter_mut().for_each(|(block_bytes, _)| *block_bytes += more_bytes);
         steps
     }
 }

@@ -25,12 +25,11 @@ use bytes::{BufMut, Bytes};
 
 use crate::codec::{AlignedBuffer, Fields, TAIL_CAPACITY, checksum};
 use crate::error::BlockError;
-use crate::filter::kind::{MAX_KEYS, MAX_PARAM_WORDS, MAX_PAYLOAD_BYTES, TRAILER_BYTES};
-use crate::filter::{EncodedShape, FilterKind};
+use crate::filter::{EncodedShape, FilterKind, MAX_KEYS, MAX_PARAM_WORDS, MAX_PAYLOAD_BYTES, TRAILER_BYTES};
 use crate::hash::{HashId, HashIdentity};
 
 use super::FallbackReason;
-use super::held::{HeldParts, MAX_PARTS_BYTES, PARTS_WORD_BYTES, parts_bytes};
+use super::held::{HeldParts, PARTS_WORD_BYTES, parts_bytes};
 use super::identity::{BlockIdentity, FILE_BYTES};
 use crate::ids::FileId;
 
@@ -57,9 +56,6 @@ const MAX_PLAIN_TAIL_BYTES: usize = TRAILER_BYTES + FILE_BYTES + MAX_PARAM_WORDS
 
 const _: () = assert!(MAX_PLAIN_TAIL_BYTES <= TAIL_CAPACITY, "sealing a block must not move its payload");
 
-/// The largest tail of a block: all that follows its payload.
-pub(crate) const MAX_TAIL_BYTES: usize = MAX_PLAIN_TAIL_BYTES + MAX_PARTS_BYTES;
-
 /// The decoded tail of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Trailer {
@@ -85,8 +81,7 @@ impl Trailer {
 
     /// Bytes of the whole block.
     pub(crate) fn block_bytes(&self) -> u64 {
-        let tail_bytes = Self::tail_bytes(self.shape.params.count()) as u64;
-        self.shape.payload_bytes + tail_bytes + u64::from(self.parts_bytes) + self.identity.file_bytes()
+        self.shape.block_bytes() + u64::from(self.parts_bytes) + self.identity.file_bytes()
     }
 
     /// What of its keys `block` holds, whose trailer this is.

@@ -5,10 +5,9 @@ use super::open::FilterBlock;
 use super::trailer::{FORMAT_VERSION, MAGIC, Trailer};
 use crate::codec::checksum;
 use crate::error::BlockError;
-use crate::filter::FilterKind;
 use crate::filter::blocked_bloom::BloomShape;
-use crate::filter::kind::{MAX_PARAM_WORDS, TRAILER_BYTES};
 use crate::filter::ribbon::shape::RibbonShape;
+use crate::filter::{FilterKind, MAX_PARAM_WORDS, TRAILER_BYTES};
 use crate::hash::{HashIdentity, KeyHash, KeyParts};
 
 impl FilterBlock<&[u8]> {

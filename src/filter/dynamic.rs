@@ -3,8 +3,7 @@
 
 use core::fmt;
 
-use super::kind::{BuildFailure, MAX_PAYLOAD_BYTES, Payload};
-use super::{BuiltPayload, EncodedShape, FilterKind, FilterShape};
+use super::{BuildFailure, BuiltPayload, EncodedShape, FilterKind, FilterShape, MAX_PAYLOAD_BYTES};
 use crate::codec::AlignedBuffer;
 use crate::error::{BlockError, FilterError};
 use crate::hash::{HashIdentity, KeyHash};
@@ -12,6 +11,9 @@ use crate::stats::FilterHealth;
 
 /// A filter in memory, without knowledge of blocks.
 pub(crate) trait Dynamic: fmt::Debug + Send + Sync {
+    /// The kind of its blocks.
+    fn block_kind(&self) -> FilterKind;
+
     /// The contents that a block stores.
     fn contents(&self) -> &dyn Contents;
 
@@ -35,7 +37,6 @@ pub(crate) trait Dynamic: fmt::Debug + Send + Sync {
 
 /// A shape, a payload, and the hash of its keys.
 pub(crate) trait Contents {
-    fn kind(&self) -> FilterKind;
     fn hash_identity(&self) -> HashIdentity;
     fn keys(&self) -> u64;
     fn encode_shape(&self, keys: u64) -> EncodedShape;
@@ -59,10 +60,10 @@ pub(crate) struct StoredFilter<'a> {
 }
 
 impl StoredFilter<'_> {
-    /// The shape, if the block has the kind of `S`.
-    pub(crate) fn decode<S: FilterShape>(&self) -> Result<S, BlockError> {
-        if self.kind != S::KIND {
-            return Err(BlockError::Kind { expected: S::KIND, got: self.kind });
+    /// The shape, if the block is of kind `expected`.
+    pub(crate) fn decode<S: FilterShape>(&self, expected: FilterKind) -> Result<S, BlockError> {
+        if self.kind != expected {
+            return Err(BlockError::Kind { expected, got: self.kind });
         }
         S::decode(self.shape)
     }
@@ -90,8 +91,8 @@ impl<S: FilterShape> InMemory<S> {
     }
 
     /// Copies a stored payload without checking it.
-    pub(crate) fn restore(stored: &StoredFilter<'_>) -> Result<Self, FilterError> {
-        let mut restored = Self::empty(stored.hash, stored.decode()?)?;
+    pub(crate) fn restore(stored: &StoredFilter<'_>, kind: FilterKind) -> Result<Self, FilterError> {
+        let mut restored = Self::empty(stored.hash, stored.decode(kind)?)?;
         restored.payload.as_mut_slice().copy_from_slice(stored.payload);
         restored.keys = stored.shape.keys;
         Ok(restored)
@@ -104,7 +105,7 @@ impl<S: FilterShape> InMemory<S> {
 
     /// The payload of a filter that was filled for a file.
     pub(crate) fn into_payload(self) -> BuiltPayload<S> {
-        BuiltPayload::new(self.shape, Payload(self.payload))
+        BuiltPayload::new(self.shape, self.payload)
     }
 
     #[inline]
@@ -114,10 +115,6 @@ impl<S: FilterShape> InMemory<S> {
 }
 
 impl<S: FilterShape> Contents for InMemory<S> {
-    fn kind(&self) -> FilterKind {
-        S::KIND
-    }
-
     fn hash_identity(&self) -> HashIdentity {
         self.hash
     }

@@ -25,7 +25,7 @@ pub(crate) const fn fingerprint_bits(salted: u64) -> u32 {
 /// A shape whose filters are built by peeling: the keys are taken off, then their cells are set in reverse order.
 ///
 /// `add_all`, `peel` and `set_cells` are those of [`CellSums`] and of this module, for the shape's placement and width.
-pub(crate) trait PeeledShape: FilterShape {
+pub(crate) trait PeeledShape: FilterShape + Copy {
     fn with_salt(self, salt: u8) -> Self;
 
     /// Cells of the whole array.

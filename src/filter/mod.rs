@@ -1,48 +1,180 @@
-//! The kinds of filter, one folder each: what it is, its sizes, its build, its probe, and
-//! [`Kind`](trait@crate::kind::Kind) for it.
+//! The kinds of filter, one folder each: what it is, its sizes, its build, and its probe. Here: the shape of a filter
+//! whichever kind it has, as an open block keeps it.
 //!
-//! A kind knows hashes and its own payload; it does not know the block that carries it.
+//! A kind knows hashes, its own payload, and what a block records of it (`encoded`); it knows nothing else of the block.
 
 pub(crate) mod batch;
 pub mod binary_fuse;
 pub mod blocked_bloom;
 pub(crate) mod cache;
+pub(crate) mod capabilities;
 pub mod counting_bloom;
 pub mod cuckoo;
 pub(crate) mod dynamic;
+pub(crate) mod encoded;
 pub(crate) mod fingerprint;
 pub(crate) mod kind;
+pub(crate) mod payload;
 pub(crate) mod peel;
 mod power;
 pub mod register_blocked_bloom;
 pub mod ribbon;
+pub(crate) mod shape;
 pub(crate) mod shrink;
-mod single;
+pub(crate) mod sizing;
 pub mod standard_bloom;
+pub(crate) mod user;
 pub mod xor;
 pub mod xor_plus;
 
-use core::any::TypeId;
+use core::ops::Deref;
 
-pub(crate) use kind::{
-    BuildFailure, BuildResult, BuiltPayload, EncodedShape, FilterShape, Kind, ParamWords, ShapeFields,
-    probe_one_by_one, require,
+pub(crate) use binary_fuse::{BinaryFuseKind, FuseShape};
+use blocked_bloom::line::{self, Lines};
+pub(crate) use blocked_bloom::{BlockedBloomKind, BloomShape};
+pub(crate) use counting_bloom::{CountingBloomKind, CountingBloomShape};
+pub(crate) use cuckoo::{CuckooKind, CuckooShape};
+pub(crate) use register_blocked_bloom::{RegisterBlockedKind, RegisterBlockedShape};
+pub(crate) use ribbon::{RibbonKind, RibbonShape};
+pub(crate) use standard_bloom::{StandardBloomKind, StandardBloomShape};
+use user::UserShape;
+pub(crate) use xor::{XorKind, XorShape};
+pub(crate) use xor_plus::{XorPlusKind, XorPlusShape};
+
+pub(crate) use capabilities::Capabilities;
+pub(crate) use encoded::{
+    EncodedShape, MAX_KEYS, MAX_PARAM_WORDS, MAX_PAYLOAD_BYTES, ParamWords, TRAILER_BYTES, require,
 };
+pub(crate) use kind::{BuildFailure, BuildLimits, BuildResult, Kind};
+pub(crate) use payload::{BuiltPayload, NotStreamed, StreamedPayload, for_each_chunk};
 pub(crate) use power::power;
-pub(crate) use single::{OpenFilter, ProbedSingly, probe_shape};
+pub(crate) use shape::{FilterShape, ShapeFields};
+pub(crate) use sizing::{RATE_KEYS, fingerprint_bits, no_such_fingerprints};
+pub(crate) use user::KindRegistry;
 
+use crate::error::BlockError;
+use crate::hash::KeyHash;
 pub(crate) use crate::ids::FilterKind;
-use crate::ids::for_each_kind;
 
-/// Whether a kind is one of the library's. The kind itself is compared, not its shape: a user's kind may wrap a shape
-/// of the library's, and is no more to be trusted for it.
-pub(crate) fn is_of_library<K: Kind>() -> bool {
-    macro_rules! is_any {
-        ($($number:literal $constant:ident $name:literal $constructor:ident $folder:ident::$kind:ident $what:literal)+) => {
-            [$(TypeId::of::<$folder::$kind>()),+].contains(&TypeId::of::<K>())
-        };
+/// The shape of a filter of any kind. It has the methods of [`FilterShape`].
+#[derive(Clone)]
+pub(crate) enum AnyShape {
+    BlockedBloom(BloomShape),
+    Ribbon(RibbonShape),
+    StandardBloom(StandardBloomShape),
+    CountingBloom(CountingBloomShape),
+    RegisterBlockedBloom(RegisterBlockedShape),
+    Cuckoo(CuckooShape),
+    Xor(XorShape),
+    XorPlus(XorPlusShape),
+    BinaryFuse(FuseShape),
+    User(UserShape),
+}
+
+impl Deref for AnyShape {
+    type Target = dyn FilterShape;
+
+    fn deref(&self) -> &Self::Target {
+        match self {
+            Self::BlockedBloom(shape) => shape,
+            Self::Ribbon(shape) => shape,
+            Self::StandardBloom(shape) => shape,
+            Self::CountingBloom(shape) => shape,
+            Self::RegisterBlockedBloom(shape) => shape,
+            Self::Cuckoo(shape) => shape,
+            Self::Xor(shape) => shape,
+            Self::XorPlus(shape) => shape,
+            Self::BinaryFuse(shape) => shape,
+            Self::User(shape) => shape,
+        }
     }
-    // Unit tests damage filters of the library through a kind of this name.
-    let damages_for_tests = cfg!(test) && K::NAME == "damaged";
-    damages_for_tests || for_each_kind!(is_any)
+}
+
+impl AnyShape {
+    /// The shape of a filter of one of the library's kinds, or of `kinds`.
+    pub(crate) fn decode(
+        kind: FilterKind,
+        encoded: &EncodedShape,
+        kinds: Option<&KindRegistry>,
+    ) -> Result<Self, BlockError> {
+        match kind {
+            FilterKind::BLOCKED_BLOOM => FilterShape::decode(encoded).map(Self::BlockedBloom),
+            FilterKind::RIBBON => FilterShape::decode(encoded).map(Self::Ribbon),
+            FilterKind::STANDARD_BLOOM => FilterShape::decode(encoded).map(Self::StandardBloom),
+            FilterKind::COUNTING_BLOOM => FilterShape::decode(encoded).map(Self::CountingBloom),
+            FilterKind::REGISTER_BLOCKED_BLOOM => FilterShape::decode(encoded).map(Self::RegisterBlockedBloom),
+            FilterKind::CUCKOO => FilterShape::decode(encoded).map(Self::Cuckoo),
+            FilterKind::XOR => FilterShape::decode(encoded).map(Self::Xor),
+            FilterKind::XOR_PLUS => FilterShape::decode(encoded).map(Self::XorPlus),
+            FilterKind::BINARY_FUSE => FilterShape::decode(encoded).map(Self::BinaryFuse),
+            FilterKind::RANGE => Err(BlockError::RangeFilter),
+            _ => {
+                let user = kinds.and_then(|kinds| kinds.find(kind));
+                user.ok_or(BlockError::UnknownKind { got: kind.code() })?.decode(encoded).map(Self::User)
+            }
+        }
+    }
+
+    /// The blocked Bloom shape, if it is one: sets probe those together.
+    pub(crate) fn as_blocked_bloom(&self) -> Option<BloomShape> {
+        if let Self::BlockedBloom(shape) = self { Some(*shape) } else { None }
+    }
+}
+
+/// The probe of single keys in an open filter, in the bytes of its block: a function that is chosen, with its
+/// instruction set and the filter's parameters, when the block is opened.
+///
+/// One call through a pointer takes half as long as matching the kind, its parameters and the instruction set for each
+/// key. Rejected: a match of the kind before the call, to inline some kinds (a tenth slower for all), and assembly,
+/// which needs no call (no faster).
+pub(crate) type SingleProbe = fn(&[u8], KeyHash, &OpenShape) -> bool;
+
+/// The shape of an open filter, with everything settled that a probe of a single key needs.
+#[derive(Clone)]
+pub(crate) struct OpenShape {
+    pub(crate) probe: SingleProbe,
+    /// Those of a blocked Bloom filter, beside its shape: a probe then reads them without asking for the kind.
+    lines: Lines,
+    payload_bytes: usize,
+    pub(crate) any: AnyShape,
+}
+
+/// The probe of a kind by [`FilterShape::may_contain`].
+macro_rules! probe_of {
+    ($kind:ident) => {
+        |data, hash, open| match (&open.any, open.payload(data)) {
+            (AnyShape::$kind(shape), Some(payload)) => shape.may_contain(payload, hash),
+            _ => true,
+        }
+    };
+}
+
+impl OpenShape {
+    pub(crate) fn new(any: AnyShape) -> Self {
+        let mut lines = Lines::new(0);
+        let probe: SingleProbe = match &any {
+            AnyShape::BlockedBloom(shape) => {
+                lines = shape.lines();
+                line::single_probe(shape.probes())
+            }
+            AnyShape::Ribbon(_) => probe_of!(Ribbon),
+            AnyShape::StandardBloom(_) => probe_of!(StandardBloom),
+            AnyShape::CountingBloom(_) => probe_of!(CountingBloom),
+            AnyShape::RegisterBlockedBloom(_) => probe_of!(RegisterBlockedBloom),
+            AnyShape::Cuckoo(_) => probe_of!(Cuckoo),
+            AnyShape::Xor(shape) => shape.single_probe().unwrap_or(probe_of!(Xor)),
+            AnyShape::XorPlus(_) => probe_of!(XorPlus),
+            AnyShape::BinaryFuse(shape) => shape.single_probe().unwrap_or(probe_of!(BinaryFuse)),
+            AnyShape::User(_) => probe_of!(User),
+        };
+        // A block is a slice, so its payload's length fits.
+        let payload_bytes = usize::try_from(any.payload_bytes()).unwrap_or(usize::MAX);
+        Self { probe, lines, payload_bytes, any }
+    }
+
+    /// The payload of the block in `data`; `None` if that has become shorter since it was opened.
+    #[inline]
+    pub(crate) fn payload<'a>(&self, data: &'a [u8]) -> Option<&'a [u8]> {
+        data.get(..self.payload_bytes)
+    }
 }

@@ -1,27 +1,17 @@
 //! Making a filter smaller without its keys: the shapes that it can have then, and their payloads.
 //!
-//! A kind says which shapes a payload can be reduced to ([`FilterShape::shrunk`]) and does it
-//! ([`FilterShape::shrink_into`]). The filter still contains every key; only its rate rises.
+//! A kind says which shapes a payload can be reduced to (`shrunk`) and does it (`shrink_into`). The filter still
+//! contains every key; only its rate rises.
 
-use super::kind::{EncodedShape, FilterShape};
+use super::AnyShape;
 use crate::codec::AlignedBuffer;
-
-/// A size that a block can be [shrunk to](crate::FilterBlock::shrunk_to).
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct ShrinkStep {
-    /// Bytes of the whole block.
-    pub block_bytes: u64,
-    /// Its expected false positive rate, from 0 to 1.
-    pub expected_fpr: f64,
-}
 
 /// No filter is made smaller than this: it would be negative for fewer than one absent key in a hundred, and is better
 /// dropped. The limit also bounds how many divisors of a Bloom filter's lines are listed.
-const MOST_FPR: f64 = 0.99;
+const MAX_FPR: f64 = 0.99;
 
 /// The most steps listed. Ribbon has up to 31, Bloom at usual sizes about 10; a user's kind may have one for each byte.
-const MOST_STEPS: usize = 64;
+const MAX_STEPS: usize = 64;
 
 /// Why there is no smaller payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,55 +28,76 @@ pub(crate) enum ShrinkFailure {
     },
 }
 
-/// What blocks do with a shape that can shrink.
-pub(crate) trait Shrink: FilterShape {
-    /// The steps of a filter of `keys` keys, largest first, as unbound blocks.
-    fn shrink_steps(&self, keys: u64) -> Vec<ShrinkStep> {
+impl AnyShape {
+    /// The steps of a filter of `keys` keys, largest first: bytes of the unbound block, and its rate.
+    pub(crate) fn shrink_steps(&self, keys: u64) -> Vec<(u64, f64)> {
         let mut steps = Vec::new();
         let mut below_bytes = self.payload_bytes();
-        while steps.len() < MOST_STEPS
+        while steps.len() < MAX_STEPS
             && let Some(smaller) = self.shrink_step(below_bytes)
             && smaller.payload_bytes() < below_bytes
+            && smaller.is_worth_having(keys)
         {
-            if !smaller.is_worth_having(keys) {
-                break;
-            }
             below_bytes = smaller.payload_bytes();
-            steps.push(ShrinkStep { block_bytes: smaller.block_bytes(), expected_fpr: smaller.expected_fpr(keys) });
+            steps.push((smaller.block_bytes(), smaller.expected_fpr(keys)));
         }
         steps
     }
 
-    /// The largest payload of at most `most_bytes`, fewer than `payload` has, that the kind makes of it; and its shape.
-    fn shrink(
+    /// The largest payload of at most `max_bytes`, fewer than `payload` has, that the kind makes of it; and its shape.
+    pub(crate) fn shrink(
         &self,
         keys: u64,
         payload: &[u8],
-        most_bytes: u64,
-    ) -> Result<(EncodedShape, AlignedBuffer), ShrinkFailure> {
+        max_bytes: u64,
+    ) -> Result<(Self, AlignedBuffer), ShrinkFailure> {
         let too_small = || ShrinkFailure::NoShape { least_bytes: self.least_bytes(keys) };
-        let smaller = self.worthwhile(keys, most_bytes).ok_or_else(too_small)?;
-        let encoded = smaller.encode(keys);
-        let bytes = encoded.payload_bytes;
+        let smaller = self.worthwhile(keys, max_bytes).ok_or_else(too_small)?;
+        let bytes = smaller.payload_bytes();
         // The library's kinds meet this; a user's may not, and then has no other size.
         let failed = ShrinkFailure::NoShape { least_bytes: self.payload_bytes() };
-        let is_readable = Self::decode(&encoded).is_ok_and(|decoded| decoded.encode(keys) == encoded);
-        if !is_readable || bytes > most_bytes || bytes >= self.payload_bytes() {
+        if bytes > max_bytes || bytes >= self.payload_bytes() {
             return Err(failed);
         }
         let mut out = AlignedBuffer::zeroed(bytes).ok_or(ShrinkFailure::NoMemory { bytes })?;
-        let is_done = self.shrink_into(&smaller, payload, out.as_mut_slice());
-        if is_done { Ok((encoded, out)) } else { Err(failed) }
+        let is_done = match (self, &smaller) {
+            (Self::BlockedBloom(shape), Self::BlockedBloom(smaller)) => {
+                shape.shrink_into(smaller, payload, out.as_mut_slice())
+            }
+            (Self::Ribbon(shape), Self::Ribbon(smaller)) => shape.shrink_into(smaller, payload, out.as_mut_slice()),
+            (Self::User(shape), Self::User(smaller)) => shape.shrink_into(smaller, payload, out.as_mut_slice()),
+            _ => false,
+        };
+        if is_done { Ok((smaller, out)) } else { Err(failed) }
     }
 
-    /// The largest shape of at most `most_bytes`, if a filter of `keys` keys is worth having at that size.
-    fn worthwhile(&self, keys: u64, most_bytes: u64) -> Option<Self> {
-        self.shrunk(most_bytes).filter(|shape| shape.is_worth_having(keys))
+    /// The largest smaller shape with at most `max_bytes` of payload, for kinds whose filters can shrink.
+    fn shrunk(&self, max_bytes: u64) -> Option<Self> {
+        match self {
+            Self::BlockedBloom(shape) => shape.shrunk(max_bytes).map(Self::BlockedBloom),
+            Self::Ribbon(shape) => shape.shrunk(max_bytes).map(Self::Ribbon),
+            Self::User(shape) => shape.shrunk(max_bytes).map(Self::User),
+            _ => None,
+        }
     }
 
-    /// A rate that is no number is none worth having.
+    /// The largest shape worth choosing among those with fewer than `below_bytes` of payload. Ribbon shrinks to almost
+    /// any size, and has fewer steps.
+    fn shrink_step(&self, below_bytes: u64) -> Option<Self> {
+        match self {
+            Self::Ribbon(shape) => shape.shrink_step(below_bytes).map(Self::Ribbon),
+            _ => self.shrunk(below_bytes.checked_sub(1)?),
+        }
+    }
+
+    /// The largest shape of at most `max_bytes`, if a filter of `keys` keys is worth having at that size.
+    fn worthwhile(&self, keys: u64, max_bytes: u64) -> Option<Self> {
+        self.shrunk(max_bytes).filter(|shape| shape.is_worth_having(keys))
+    }
+
+    /// NaN means not worth having.
     fn is_worth_having(&self, keys: u64) -> bool {
-        self.expected_fpr(keys) <= MOST_FPR
+        self.expected_fpr(keys) <= MAX_FPR
     }
 
     /// The smallest payload that is worth having; this one if none is smaller.
@@ -104,5 +115,3 @@ pub(crate) trait Shrink: FilterShape {
         enough
     }
 }
-
-impl<S: FilterShape> Shrink for S {}

@@ -42,7 +42,7 @@ impl AutoPolicy {
         let rate = match sizing.into() {
             // Not Ribbon of that size: flushes and large files should have the same false positive rate.
             Sizing::BitsPerKey(size) => {
-                let ribbon = KindPolicy::new(RibbonKind::same_rate_as_bloom(size)?);
+                let ribbon = KindPolicy::from(RibbonKind::same_rate_as_bloom(size)?);
                 return Ok(Self::from_parts(KindPolicy::bloom(size)?, ribbon));
             }
             Sizing::Rate(rate) => rate,
@@ -75,7 +75,7 @@ impl Default for AutoPolicy {
     fn default() -> Self {
         // Ten bits per key are within Ribbon's range, so the fallback to Bloom for all files is never taken.
         let bloom = KindPolicy::default();
-        let ribbon = RibbonKind::same_rate_as_bloom(crate::units::BitsPerKey::TEN).map(KindPolicy::new);
+        let ribbon = RibbonKind::same_rate_as_bloom(crate::units::BitsPerKey::TEN).map(KindPolicy::from);
         Self::from_parts(bloom.clone(), ribbon.unwrap_or(bloom))
     }
 }

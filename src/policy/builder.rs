@@ -1,23 +1,21 @@
 //! The builder of every kind, with the fallback to blocked Bloom when the requested kind cannot be built.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
-use super::{BuildContext, BuildReport, BuiltFilter, FilterBuilder, SelfCheck};
+use super::{BuildContext, BuildReason, BuildReport, BuiltFilter, FilterBuilder, SelfCheck};
 use crate::block::trailer::Trailer;
-use crate::block::{BlockIdentity, HeldParts, contains_all, encode_parts};
+use crate::block::{BlockIdentity, FallbackReason, HeldParts, encode_parts};
 use crate::codec::checksum;
-use crate::filter::blocked_bloom::BlockedBloomKind;
-use crate::filter::kind::{
-    BuildLimits, BuiltPayload, FallbackReason, FilterShape, Kind, MAX_KEYS, MAX_PAYLOAD_BYTES, StreamedPayload,
+use crate::filter::blocked_bloom::{BlockedBloomKind, smallest_size_for};
+use crate::filter::{
+    BuildLimits, BuiltPayload, FilterKind, FilterShape, Kind, MAX_KEYS, MAX_PAYLOAD_BYTES, RATE_KEYS, StreamedPayload,
 };
-use crate::filter::{FilterKind, is_of_library};
 use crate::hash::{
     KeyHash, KeyHasher, KeyParts, OrderedKeyHashes, SORT_THREAD_BYTES, SortScratch, partition_hashes, sort_hashes,
 };
 use crate::panics::Interruption;
 use crate::threads::worthwhile;
-use crate::units::BitsPerKey;
+use crate::units::{BitsPerKey, FalsePositiveRate};
 
 /// What a policy adds to its kind.
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +27,12 @@ pub(super) struct Rules {
 }
 
 impl Rules {
+    /// The default rules for a kind.
+    pub(super) fn of<K: Kind>(kind: &K) -> Self {
+        let fallback_size = kind.fallback_size().unwrap_or_else(|| bloom_size_of_equal_rate(kind));
+        Self { self_check: SelfCheck::Off, min_keys: K::DEFAULT_MIN_KEYS, max_keys: MAX_KEYS, fallback_size }
+    }
+
     /// The plan of a filter of `keys` keys, or the reason to fall back to blocked Bloom. The order of the checks is
     /// part of the documented rules, because the first that fails is the reason recorded in the block.
     pub(super) fn plan<K: Kind>(
@@ -40,39 +44,24 @@ impl Rules {
         if keys < self.min_keys {
             return Err(FallbackReason::TooFewKeys);
         }
-        guarded::<K, _>(|| {
-            let plan = kind.plan(keys)?;
-            if keys > self.max_keys.min(MAX_KEYS) || plan.payload_bytes() > MAX_PAYLOAD_BYTES {
-                return Err(FallbackReason::TooManyKeys);
-            }
-            if memory_budget.is_some_and(|budget| kind.build_bytes(keys, &plan) > budget) {
-                return Err(FallbackReason::MemoryBudget);
-            }
-            Ok(plan)
-        })
+        let plan = kind.plan(keys)?;
+        if keys > self.max_keys.min(MAX_KEYS) || plan.payload_bytes() > MAX_PAYLOAD_BYTES {
+            return Err(FallbackReason::TooManyKeys);
+        }
+        if memory_budget.is_some_and(|budget| kind.build_bytes(keys, &plan) > budget) {
+            return Err(FallbackReason::MemoryBudget);
+        }
+        Ok(plan)
     }
 
     /// Approximate size of the block for `keys` keys, fallback included; `None` beyond the format's limits.
     pub(super) fn block_bytes<K: Kind>(&self, kind: &K, keys: u64) -> Option<u64> {
-        let planned = self.plan(kind, keys, None);
-        if let Ok(bytes) = planned.and_then(|plan| guarded::<K, _>(|| Ok(plan.block_bytes()))) {
-            return Some(bytes);
+        if let Ok(plan) = self.plan(kind, keys, None) {
+            return Some(plan.block_bytes());
         }
         let bloom = BlockedBloomKind::new(self.fallback_size).plan(keys).ok();
         bloom.filter(|_| keys <= MAX_KEYS).map(|shape| shape.block_bytes())
     }
-}
-
-/// Runs code of a kind. A panic in a user's kind fails the build, not the file's write. A user's kind with a number of
-/// the library's fails too: readers would decode its blocks as the library's kind.
-pub(super) fn guarded<K: Kind, T>(call: impl FnOnce() -> Result<T, FallbackReason>) -> Result<T, FallbackReason> {
-    if is_of_library::<K>() {
-        return call();
-    }
-    if !K::Shape::KIND.is_user_defined() {
-        return Err(FallbackReason::ConstructionFailed);
-    }
-    catch_unwind(AssertUnwindSafe(call)).unwrap_or(Err(FallbackReason::ConstructionFailed))
 }
 
 /// The most bytes that each thread but the first takes, at the end or before, when it sorts.
@@ -95,9 +84,9 @@ pub(super) struct Job<K> {
 }
 
 impl<K: Kind> Job<K> {
-    pub(super) fn new(kind: K, rules: Rules, identity: BlockIdentity, limits: BuildLimits) -> Self {
-        let (requested, reason) = (K::Shape::KIND, FallbackReason::None);
-        Self { kind, rules, identity, held: Vec::new(), limits, requested, reason }
+    pub(super) fn new(kind: &K, rules: Rules, identity: BlockIdentity, limits: BuildLimits) -> Self {
+        let (requested, reason) = (kind.id(), FallbackReason::None);
+        Self { kind: kind.clone(), rules, identity, held: Vec::new(), limits, requested, reason }
     }
 
     pub(super) fn plan(&self, keys: u64) -> Result<K::Shape, FallbackReason> {
@@ -131,12 +120,10 @@ impl<K: Kind> Job<K> {
             Some(Err(reason)) if !K::IS_STREAMED => return self.fallback(reason).builder(context),
             plan => plan.and_then(Result::ok),
         };
-        // Two reasons to buffer instead of streaming: a self-check probes every hash at the end, and a user's stream
-        // that panics midway would lack a key that the caller believes inserted.
-        let can_stream = self.rules.self_check == SelfCheck::Off && is_of_library::<K>();
-        let plan = plan.filter(|_| can_stream);
-        let state = match plan.and_then(|plan| Some((plan, self.kind.stream(&plan, self.limits)?))) {
-            Some((plan, stream)) => State::Streaming { plan, stream, last: None, distinct: 0 },
+        // A self-check probes every hash at the end.
+        let plan = plan.filter(|_| self.rules.self_check == SelfCheck::Off);
+        let state = match plan.and_then(|plan| Some((self.kind.stream(&plan, self.limits)?, plan))) {
+            Some((stream, plan)) => State::Streaming { plan, stream, last: None, distinct: 0 },
             None => State::Buffering { hashes: Vec::new(), estimate: Estimate::default() },
         };
         let hasher = context.hasher.clone();
@@ -152,7 +139,7 @@ impl<K: Kind> Job<K> {
         let kind = BlockedBloomKind::new(self.rules.fallback_size);
         let rules = Rules { min_keys: 0, max_keys: MAX_KEYS, ..self.rules };
         let requested = self.requested;
-        Job { requested, reason, held: self.held.clone(), ..Job::new(kind, rules, self.identity, self.limits) }
+        Job { requested, reason, held: self.held.clone(), ..Job::new(&kind, rules, self.identity, self.limits) }
     }
 }
 
@@ -240,13 +227,13 @@ impl<K: Kind> FilterBuilder for KindBuilder<K> {
         let started = Instant::now();
         let Self { mut job, parts, interruption, added, state, .. } = *self;
         if interruption.has_happened() {
-            return job.without_filter(FallbackReason::Interrupted, 0);
+            return job.without_filter(BuildReason::Interrupted, 0);
         }
         let held = parts.as_ref().map_or_else(|| Some(KeyParts::whole_keys()), |parts| parts.held());
         let unstable_extractors = parts.map(|parts| parts.unstable_extractors()).unwrap_or_default();
         job.held = held.as_ref().map(encode_parts).unwrap_or_default();
         let mut built = match state {
-            _ if held.is_none() => job.without_filter(FallbackReason::UnstableExtractor, 0),
+            _ if held.is_none() => job.without_filter(BuildReason::UnstableExtractor, 0),
             State::Streaming { plan, stream, distinct, .. } => {
                 let built = job.seal(BuiltPayload::of_stream(plan, stream), distinct);
                 built.unwrap_or_else(|reason| job.without_filter(reason, distinct))
@@ -362,7 +349,7 @@ impl<K: Kind> Job<K> {
         let build = |plan: &K::Shape, limits| Ok(self.kind.build(plan, hashes, limits)?);
         let mut built = match self.attempt(hashes, &mut peak_bytes, build) {
             Ok(built) => built,
-            Err(reason) if K::Shape::KIND == FilterKind::BLOCKED_BLOOM && is_of_library::<K>() => {
+            Err(reason) if self.kind.id() == FilterKind::BLOCKED_BLOOM => {
                 return self.without_filter(reason, hashes.len() as u64);
             }
             Err(reason) => self.fallback(reason).build_or_fall_back(hashes, 0),
@@ -381,21 +368,20 @@ impl<K: Kind> Job<K> {
     ) -> Result<BuiltFilter, FallbackReason> {
         let keys = hashes.len() as u64;
         let plan = self.plan(keys)?;
-        guarded::<K, _>(|| {
-            let built = build(&plan, self.limits_for(keys, &plan))?;
-            let most_bytes = self.kind.most_block_bytes(keys, &plan).unwrap_or(u64::MAX);
-            let built = self.seal(built, keys)?;
-            *peak_bytes = built.report.peak_build_bytes.max(*peak_bytes);
-            // The file's fingerprint and the parts' field do not count: binding a block must not change its kind.
-            if built.report.block_bytes - self.identity.file_bytes() - self.held.len() as u64 > most_bytes {
-                return Err(FallbackReason::NotSmaller);
-            }
-            let contains_all = |block: &[u8]| contains_all::<K>(block, hashes);
-            if self.rules.self_check == SelfCheck::On && !built.block.as_deref().is_some_and(contains_all) {
-                return Err(FallbackReason::SelfCheckFailed);
-            }
-            Ok(built)
-        })
+        let built = build(&plan, self.limits_for(keys, &plan))?;
+        let max_bytes = self.kind.most_block_bytes(keys, &plan).unwrap_or(u64::MAX);
+        let shape = built.shape.clone();
+        let built = self.seal(built, keys)?;
+        *peak_bytes = built.report.peak_build_bytes.max(*peak_bytes);
+        // The file's fingerprint and the parts' field do not count: binding a block must not change its kind.
+        if built.report.block_bytes - self.identity.file_bytes() - self.held.len() as u64 > max_bytes {
+            return Err(FallbackReason::NotSmaller);
+        }
+        let contains_all = |block: &[u8]| contains_all(block, &shape, hashes);
+        if self.rules.self_check == SelfCheck::On && !built.block.as_deref().is_some_and(contains_all) {
+            return Err(FallbackReason::SelfCheckFailed);
+        }
+        Ok(built)
     }
 
     /// Seals a finished payload into a block and its report.
@@ -407,7 +393,7 @@ impl<K: Kind> Job<K> {
         }
         let held = HeldParts::of_field(&self.held);
         let trailer = Trailer {
-            kind: K::Shape::KIND,
+            kind: self.kind.id(),
             requested: self.requested,
             reason: self.reason,
             identity: self.identity,
@@ -420,8 +406,8 @@ impl<K: Kind> Job<K> {
         let block = trailer.seal_with_parts(payload, held).ok_or(FallbackReason::TooManyKeys)?;
         let block_bytes = block.len() as u64;
         let report = BuildReport {
-            used: Some(K::Shape::KIND),
-            reason: self.reason,
+            used: Some(self.kind.id()),
+            reason: self.reason.into(),
             distinct_keys: keys,
             attempts,
             block_bytes,
@@ -433,7 +419,21 @@ impl<K: Kind> Job<K> {
     }
 
     /// The last resort: the file gets no filter.
-    fn without_filter(&self, reason: FallbackReason, distinct_keys: u64) -> BuiltFilter {
-        BuiltFilter::new(None, BuildReport { reason, distinct_keys, ..BuildReport::new(self.requested) })
+    fn without_filter(&self, reason: impl Into<BuildReason>, distinct_keys: u64) -> BuiltFilter {
+        BuiltFilter::new(None, BuildReport { reason: reason.into(), distinct_keys, ..BuildReport::new(self.requested) })
     }
+}
+
+/// The size at which blocked Bloom has this kind's false positive rate.
+fn bloom_size_of_equal_rate(kind: &impl Kind) -> BitsPerKey {
+    let rate = kind.plan(RATE_KEYS).map(|shape| shape.expected_fpr(RATE_KEYS));
+    let rate = rate.ok().and_then(|rate| FalsePositiveRate::new(rate).ok());
+    rate.map_or(BitsPerKey::TEN, |rate| smallest_size_for(RATE_KEYS, rate))
+}
+
+/// Whether a block of a filter of this shape contains every one of `hashes`.
+fn contains_all(block: &[u8], shape: &impl FilterShape, hashes: &[KeyHash]) -> bool {
+    let payload = usize::try_from(shape.payload_bytes()).ok().and_then(|bytes| block.get(..bytes));
+    let is_recorded = Trailer::decode(block).is_ok_and(|trailer| trailer.shape == shape.encode(hashes.len() as u64));
+    is_recorded && payload.is_some_and(|payload| shape.contains_all(payload, hashes))
 }

@@ -1,19 +1,17 @@
 //! The policy that gives every file the same kind.
 
-use core::any::Any;
-use core::fmt;
-use std::sync::Arc;
-
-use super::builder::{Job, Rules, guarded, thread_bytes};
+use super::builder::{Job, Rules, thread_bytes};
 use super::{BuildContext, BuiltFilter, FilterBuilder, FilterPolicy, SelfCheck};
-use crate::block::BlockIdentity;
+use crate::block::{BlockIdentity, FallbackReason};
 use crate::error::ConfigError;
-use crate::filter::blocked_bloom::{BlockedBloomKind, smallest_size_for};
-use crate::filter::kind::{BuildLimits, FallbackReason, FilterShape, Kind, MAX_KEYS, RATE_KEYS, ShapeFields};
-use crate::filter::{FilterKind, is_of_library};
+use crate::filter::binary_fuse::shape::FuseArity;
+use crate::filter::user::{GuardedKind, UserKind};
+use crate::filter::{
+    BinaryFuseKind, BlockedBloomKind, BuildLimits, CountingBloomKind, CuckooKind, FilterKind, FilterShape, Kind,
+    RegisterBlockedKind, RibbonKind, ShapeFields, StandardBloomKind, XorKind, XorPlusKind,
+};
 use crate::hash::KeyHash;
-use crate::ids::for_each_kind;
-use crate::units::{BitsPerKey, FalsePositiveRate, Sizing};
+use crate::units::Sizing;
 
 /// Gives all files filters of one kind and size: blocked Bloom at 10 bits per key by default.
 ///
@@ -42,63 +40,44 @@ use crate::units::{BitsPerKey, FalsePositiveRate, Sizing};
 /// ```
 #[derive(Clone, Debug)]
 pub struct KindPolicy {
-    pub(super) kind: Arc<dyn ErasedKind>,
+    pub(super) kind: AnyKind,
     pub(super) rules: Rules,
 }
 
-/// A type-erased configured kind.
-pub(super) trait ErasedKind: Any + fmt::Debug + Send + Sync {
-    fn id(&self) -> FilterKind;
-
-    fn name(&self) -> &'static str;
-
-    fn plan(&self, rules: &Rules, keys: u64, memory_budget: Option<u64>) -> Result<Plan, FallbackReason>;
-
-    fn block_bytes(&self, rules: &Rules, keys: u64) -> Option<u64>;
-
-    fn builder(&self, rules: Rules, identity: BlockIdentity, context: &BuildContext) -> Box<dyn FilterBuilder>;
-
-    /// The filter of all of a file's hashes.
-    fn build_buffered(&self, rules: Rules, identity: BlockIdentity, hashes: Vec<KeyHash>) -> BuiltFilter;
+/// A configured kind.
+#[derive(Clone, Debug)]
+pub(super) enum AnyKind {
+    BlockedBloom(BlockedBloomKind),
+    Ribbon(RibbonKind),
+    StandardBloom(StandardBloomKind),
+    CountingBloom(CountingBloomKind),
+    RegisterBlockedBloom(RegisterBlockedKind),
+    Cuckoo(CuckooKind),
+    Xor(XorKind),
+    XorPlus(XorPlusKind),
+    BinaryFuse(BinaryFuseKind),
+    User(GuardedKind),
 }
 
-impl<K: Kind> ErasedKind for K {
-    fn id(&self) -> FilterKind {
-        K::Shape::KIND
-    }
-
-    fn name(&self) -> &'static str {
-        K::NAME
-    }
-
-    fn plan(&self, rules: &Rules, keys: u64, memory_budget: Option<u64>) -> Result<Plan, FallbackReason> {
-        let shape = rules.plan(self, keys, memory_budget)?;
-        guarded::<K, _>(|| {
-            Ok(Plan {
-                block_bytes: shape.block_bytes(),
-                build_bytes: self.build_bytes(keys, &shape),
-                thread_bytes: thread_bytes(self, keys, &shape),
-                expected_fpr: shape.expected_fpr(keys),
-                shape: shape.describe(),
-            })
-        })
-    }
-
-    fn block_bytes(&self, rules: &Rules, keys: u64) -> Option<u64> {
-        rules.block_bytes(self, keys)
-    }
-
-    fn builder(&self, rules: Rules, identity: BlockIdentity, context: &BuildContext) -> Box<dyn FilterBuilder> {
-        let limits = BuildLimits { scratch_bytes: context.memory_budget, threads: context.threads };
-        Job::new(self.clone(), rules, identity, limits).builder(context)
-    }
-
-    fn build_buffered(&self, rules: Rules, identity: BlockIdentity, hashes: Vec<KeyHash>) -> BuiltFilter {
-        Job::new(self.clone(), rules, identity, BuildLimits::default()).build(hashes)
-    }
+/// Evaluates an expression for the kind, whichever it is.
+macro_rules! each_kind {
+    ($any:expr, $kind:ident => $call:expr) => {
+        match $any {
+            AnyKind::BlockedBloom($kind) => $call,
+            AnyKind::Ribbon($kind) => $call,
+            AnyKind::StandardBloom($kind) => $call,
+            AnyKind::CountingBloom($kind) => $call,
+            AnyKind::RegisterBlockedBloom($kind) => $call,
+            AnyKind::Cuckoo($kind) => $call,
+            AnyKind::Xor($kind) => $call,
+            AnyKind::XorPlus($kind) => $call,
+            AnyKind::BinaryFuse($kind) => $call,
+            AnyKind::User($kind) => $call,
+        }
+    };
 }
 
-/// What a filter will be; exact except for [Ribbon and xor+](Kind::HAS_EXACT_SIZE).
+/// What a filter will be; exact except for Ribbon, xor+ and users' kinds.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Plan {
@@ -115,48 +94,101 @@ pub struct Plan {
     pub shape: ShapeFields,
 }
 
-/// Gives [`KindPolicy`] a constructor for each kind.
-macro_rules! constructors {
-    ($($number:literal $constant:ident $name:literal $constructor:ident $folder:ident::$kind:ident $what:literal)+) => {
-        impl KindPolicy {
-            $(
-                #[doc = concat!("Filters of the kind `", $name, "`, of a rate or a size.")]
-                #[doc = ""]
-                #[doc = $what]
-                ///
-                /// # Errors
-                ///
-                /// [`ConfigError`] where the kind has no such filters.
-                pub fn $constructor(sizing: impl Into<Sizing>) -> Result<Self, ConfigError> {
-                    crate::filter::$folder::$kind::configure(sizing.into()).map(Self::new)
-                }
-            )+
-        }
-    };
-}
-
-for_each_kind!(constructors);
-
-/// The size at which blocked Bloom has this kind's false positive rate.
-fn bloom_size_of_equal_rate(kind: &impl Kind) -> BitsPerKey {
-    let rate = kind.plan(RATE_KEYS).map(|shape| shape.expected_fpr(RATE_KEYS));
-    let rate = rate.ok().and_then(|rate| FalsePositiveRate::new(rate).ok());
-    rate.map_or(BitsPerKey::TEN, |rate| smallest_size_for(RATE_KEYS, rate))
-}
-
 impl KindPolicy {
-    /// Filters of a configured kind. A user-defined kind is self-checked by default
-    /// ([`with_self_check`](Self::with_self_check) turns that off); one with a number of the library's gets Bloom
-    /// filters.
-    #[must_use]
-    pub fn new<K: Kind>(kind: K) -> Self {
-        let size = guarded::<K, _>(|| Ok(kind.fallback_size().unwrap_or_else(|| bloom_size_of_equal_rate(&kind))));
-        let fallback_size = size.unwrap_or(BitsPerKey::TEN);
-        let (min_keys, max_keys) = (K::DEFAULT_MIN_KEYS, MAX_KEYS);
+    /// Filters of the kind `bloom`, of a rate or a size: blocked Bloom, one 64-byte line per key. The default.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] where the kind has no such filters.
+    pub fn bloom(sizing: impl Into<Sizing>) -> Result<Self, ConfigError> {
+        BlockedBloomKind::configure(sizing).map(Self::from)
+    }
+
+    /// Filters of the kind `ribbon`, of a rate or a size: bumped Ribbon.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] where the kind has no such filters.
+    pub fn ribbon(sizing: impl Into<Sizing>) -> Result<Self, ConfigError> {
+        RibbonKind::configure(sizing).map(Self::from)
+    }
+
+    /// Filters of the kind `standard-bloom`, of a rate or a size: Bloom over the whole array, by double hashing.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] where the kind has no such filters.
+    pub fn standard_bloom(sizing: impl Into<Sizing>) -> Result<Self, ConfigError> {
+        StandardBloomKind::configure(sizing.into()).map(AnyKind::StandardBloom).map(Self::new)
+    }
+
+    /// Filters of the kind `counting-bloom`, of a rate or a size: Bloom with 4-bit counters instead of bits.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] where the kind has no such filters.
+    pub fn counting_bloom(sizing: impl Into<Sizing>) -> Result<Self, ConfigError> {
+        CountingBloomKind::configure(sizing.into()).map(AnyKind::CountingBloom).map(Self::new)
+    }
+
+    /// Filters of the kind `register-blocked-bloom`, of a rate or a size: Bloom with all bits of a key in one word, for many threads.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] where the kind has no such filters.
+    pub fn register_blocked_bloom(sizing: impl Into<Sizing>) -> Result<Self, ConfigError> {
+        RegisterBlockedKind::configure(sizing.into()).map(AnyKind::RegisterBlockedBloom).map(Self::new)
+    }
+
+    /// Filters of the kind `cuckoo`, of a rate or a size: tags in buckets of four.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] where the kind has no such filters.
+    pub fn cuckoo(sizing: impl Into<Sizing>) -> Result<Self, ConfigError> {
+        CuckooKind::configure(sizing.into()).map(AnyKind::Cuckoo).map(Self::new)
+    }
+
+    /// Filters of the kind `xor`, of a rate or a size: fingerprints in three blocks.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] where the kind has no such filters.
+    pub fn xor(sizing: impl Into<Sizing>) -> Result<Self, ConfigError> {
+        XorKind::configure(sizing.into()).map(AnyKind::Xor).map(Self::new)
+    }
+
+    /// Filters of the kind `xor+`, of a rate or a size: an xor filter whose third block leaves out its empty cells.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] where the kind has no such filters.
+    pub fn xor_plus(sizing: impl Into<Sizing>) -> Result<Self, ConfigError> {
+        XorPlusKind::configure(sizing.into()).map(AnyKind::XorPlus).map(Self::new)
+    }
+
+    /// Filters of the kind `binary-fuse`, of a rate or a size: fingerprints in three neighbouring segments. [`BinaryFuseKind`] has a variant with four.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] where the kind has no such filters.
+    pub fn binary_fuse(sizing: impl Into<Sizing>) -> Result<Self, ConfigError> {
+        BinaryFuseKind::new(FuseArity::Three, sizing).map(Self::from)
+    }
+
+    /// Filters of a kind of your own. Each is [self-checked](Self::with_self_check) by default.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::OutOfRange`] where the kind has a number below 128, which is the library's.
+    pub fn user_defined(kind: impl UserKind) -> Result<Self, ConfigError> {
         // The library's kinds are covered by its tests, a user's kind is not: one probe per key finds a lost key.
-        let self_check = if is_of_library::<K>() { SelfCheck::Off } else { SelfCheck::On };
-        let rules = Rules { self_check, min_keys, max_keys, fallback_size };
-        Self { kind: Arc::new(kind), rules }
+        Ok(Self::new(AnyKind::User(GuardedKind::new(kind)?)).with_self_check(SelfCheck::On))
+    }
+
+    fn new(kind: AnyKind) -> Self {
+        let rules = each_kind!(&kind, kind => Rules::of(kind));
+        Self { kind, rules }
     }
 
     /// Sets whether finished filters are probed for all of their keys.
@@ -184,7 +216,7 @@ impl KindPolicy {
     /// The kind.
     #[must_use]
     pub fn kind(&self) -> FilterKind {
-        self.kind.id()
+        each_kind!(&self.kind, kind => kind.id())
     }
 
     /// Plans the filter of `keys` distinct keys.
@@ -193,7 +225,16 @@ impl KindPolicy {
     ///
     /// The reason to fall back to a blocked Bloom filter.
     pub fn plan(&self, keys: u64, memory_budget: Option<u64>) -> Result<Plan, FallbackReason> {
-        self.kind.plan(&self.rules, keys, memory_budget)
+        each_kind!(&self.kind, kind => {
+            let shape = self.rules.plan(kind, keys, memory_budget)?;
+            Ok(Plan {
+                block_bytes: shape.block_bytes(),
+                build_bytes: kind.build_bytes(keys, &shape),
+                thread_bytes: thread_bytes(kind, keys, &shape),
+                expected_fpr: shape.expected_fpr(keys),
+                shape: shape.describe(),
+            })
+        })
     }
 
     /// Size in bytes of the unbound block for `keys` distinct keys, fallback included; `None` beyond the format's
@@ -210,13 +251,20 @@ impl KindPolicy {
     /// ```
     #[must_use]
     pub fn block_bytes(&self, keys: u64) -> Option<u64> {
-        self.kind.block_bytes(&self.rules, keys)
+        each_kind!(&self.kind, kind => self.rules.block_bytes(kind, keys))
+    }
+
+    /// The filter of all of a file's hashes.
+    pub(super) fn build_buffered(&self, identity: BlockIdentity, hashes: Vec<KeyHash>) -> BuiltFilter {
+        each_kind!(&self.kind, kind => {
+            Job::new(kind, self.rules, identity, BuildLimits::default()).build(hashes)
+        })
     }
 
     /// Bytes and false positive rate of the unbound block for `keys` distinct keys, fallback included; `None` beyond
     /// the format's limits.
     pub(crate) fn bytes_and_fpr(&self, keys: u64) -> Option<(u64, f64)> {
-        let fallback = |_| Self::new(BlockedBloomKind::new(self.rules.fallback_size)).plan(keys, None);
+        let fallback = |_| Self::from(BlockedBloomKind::new(self.rules.fallback_size)).plan(keys, None);
         let plan = self.plan(keys, None).or_else(fallback).ok()?;
         Some((plan.block_bytes, plan.expected_fpr))
     }
@@ -225,19 +273,38 @@ impl KindPolicy {
     #[must_use]
     pub fn builder(&self, context: &BuildContext) -> Box<dyn FilterBuilder> {
         let identity = BlockIdentity { hash: context.hasher.identity(), file: context.file_id };
-        self.kind.builder(self.rules, identity, context)
+        let limits = BuildLimits { scratch_bytes: context.memory_budget, threads: context.threads };
+        each_kind!(&self.kind, kind => Job::new(kind, self.rules, identity, limits).builder(context))
+    }
+}
+
+impl From<BlockedBloomKind> for KindPolicy {
+    fn from(kind: BlockedBloomKind) -> Self {
+        Self::new(AnyKind::BlockedBloom(kind))
+    }
+}
+
+impl From<RibbonKind> for KindPolicy {
+    fn from(kind: RibbonKind) -> Self {
+        Self::new(AnyKind::Ribbon(kind))
+    }
+}
+
+impl From<BinaryFuseKind> for KindPolicy {
+    fn from(kind: BinaryFuseKind) -> Self {
+        Self::new(AnyKind::BinaryFuse(kind))
     }
 }
 
 impl Default for KindPolicy {
     fn default() -> Self {
-        Self::new(BlockedBloomKind::default())
+        Self::from(BlockedBloomKind::default())
     }
 }
 
 impl FilterPolicy for KindPolicy {
     fn name(&self) -> &str {
-        self.kind.name()
+        if let AnyKind::User(kind) = &self.kind { kind.name } else { self.kind().name() }
     }
 
     fn builder(&self, context: &BuildContext) -> Option<Box<dyn FilterBuilder>> {

@@ -1,16 +1,17 @@
 //! Filters of keys that are read several times instead of being held in memory.
 
-use core::any::Any;
 use core::cell::{Cell, OnceCell};
 use std::time::Instant;
 
 use super::builder::Job;
+use super::kind_policy::AnyKind;
 use super::{BuiltFilter, KindPolicy, SelfCheck};
+use crate::block::FallbackReason;
 use crate::block::FilterBlock;
 use crate::error::FilterError;
 use crate::filter::binary_fuse::shape::FuseShape;
 use crate::filter::binary_fuse::{self, BinaryFuseKind, MultiPassFilter};
-use crate::filter::kind::{BuildFailure, BuildLimits, FallbackReason, FilterShape, Kind, MAX_PAYLOAD_BYTES};
+use crate::filter::{BuildFailure, BuildLimits, FilterShape, Kind, MAX_PAYLOAD_BYTES};
 use crate::hash::{HashIdentity, KeyHash, mix64};
 
 impl KindPolicy {
@@ -47,9 +48,8 @@ impl KindPolicy {
         identity: HashIdentity,
     ) -> Result<BuiltFilter, FilterError> {
         let started = Instant::now();
-        let kind: &dyn Any = &*self.kind;
-        let fuse: Option<&BinaryFuseKind> = kind.downcast_ref();
-        let job = fuse.map(|&kind| Job::new(kind, self.rules, identity.into(), BuildLimits::default()));
+        let fuse = if let AnyKind::BinaryFuse(kind) = &self.kind { Some(kind) } else { None };
+        let job = fuse.map(|kind| Job::new(kind, self.rules, identity.into(), BuildLimits::default()));
         let mut built = match job.map(|job| (job.plan(keys), job)) {
             Some((Ok(shape), job)) => job.build_fuse(shape, read, keys)?,
             // Its fallback would hold all of them in memory.
@@ -62,7 +62,7 @@ impl KindPolicy {
                         hashes.push(hash);
                     }
                 }
-                let mut built = self.kind.build_buffered(self.rules, identity.into(), hashes);
+                let mut built = self.build_buffered(identity.into(), hashes);
                 built.report.keys_added = added;
                 built
             }
@@ -91,7 +91,7 @@ impl Job<BinaryFuseKind> {
             BuildFailure::NoMemory => {
                 FilterError::NoMemory { bytes: self.kind.build_bytes(keys, &shape) + payload_bytes }
             }
-            BuildFailure::AttemptsExhausted => construction_failed(),
+            BuildFailure::AttemptsExhausted | BuildFailure::NotSmaller => construction_failed(),
         })?;
         let mut built = self.seal(payload, distinct).map_err(|_| too_large(payload_bytes))?;
         if self.rules.self_check == SelfCheck::On && !contains_each(built.block.as_deref(), read()) {

@@ -1,5 +1,6 @@
 //! The result of a builder.
 
+use core::fmt;
 use core::time::Duration;
 
 use bytes::Bytes;
@@ -38,9 +39,7 @@ impl BuiltFilter {
         };
         if self.block.as_ref().is_none_or(holds) { self } else { self.refused() }
     }
-}
 
-impl BuiltFilter {
     /// The filter if its block is bound to this file, and of this hash; otherwise none.
     pub(crate) fn bound_as(self, hash: HashIdentity, file: FileId) -> Self {
         let expected = BlockIdentity { hash, file: Some(file) };
@@ -50,9 +49,59 @@ impl BuiltFilter {
 
     /// There is no filter, because its builder has not built what its context says.
     fn refused(self) -> Self {
-        let reason = FallbackReason::ConstructionFailed;
+        let reason = FallbackReason::ConstructionFailed.into();
         let report = BuildReport { used: None, reason, block_bytes: 0, expected_fpr: 1.0, ..self.report };
         Self { block: None, report }
+    }
+}
+
+/// Why a file has another kind of filter than its policy requested, or none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum BuildReason {
+    /// A reason that the block records, if there is one.
+    Fallback(FallbackReason),
+    /// No filter: the engine's own hash function panicked while a key was added, so the filter might lack that key.
+    Interrupted,
+    /// No filter: keys that were to be cut by range, or to be in a range filter, did not ascend.
+    KeysOutOfOrder,
+    /// No range filter, or no filter of extracted parts alone: a key extractor gave a part for a prefix that a key with
+    /// the prefix does not have, or a part that is no prefix of its key, or none for the part itself. Also where keys
+    /// were added by their hashes to a filter of extracted parts alone.
+    UnstableExtractor,
+    /// No range filter: the file holds a range tombstone, which a scan must not skip.
+    RangeTombstone,
+}
+
+impl BuildReason {
+    /// The reason in a few words.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Fallback(reason) => reason.as_str(),
+            Self::Interrupted => "interrupted",
+            Self::KeysOutOfOrder => "keys out of order",
+            Self::UnstableExtractor => "unstable key extractor",
+            Self::RangeTombstone => "range tombstone",
+        }
+    }
+}
+
+impl fmt::Display for BuildReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl From<FallbackReason> for BuildReason {
+    fn from(reason: FallbackReason) -> Self {
+        Self::Fallback(reason)
+    }
+}
+
+impl PartialEq<FallbackReason> for BuildReason {
+    fn eq(&self, other: &FallbackReason) -> bool {
+        *self == Self::Fallback(*other)
     }
 }
 
@@ -65,7 +114,7 @@ pub struct BuildReport {
     /// The kind that was built, if any.
     pub used: Option<FilterKind>,
     /// Why they differ.
-    pub reason: FallbackReason,
+    pub reason: BuildReason,
     /// Keys added, repetitions included.
     pub keys_added: u64,
     /// Distinct keys. Bloom filters drop only adjacent repetitions, which covers a sorted file.
@@ -93,7 +142,7 @@ impl BuildReport {
         Self {
             requested,
             used: None,
-            reason: FallbackReason::None,
+            reason: FallbackReason::None.into(),
             keys_added: 0,
             distinct_keys: 0,
             attempts: 0,

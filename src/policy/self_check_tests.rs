@@ -1,16 +1,14 @@
 //! Filters that are damaged between building and checking. The failure guarded against: a self-check that probes
 //! nothing, or whose finding is ignored, so that a filter with a false negative is returned.
 
-use super::{BuildContext, BuiltFilter, FilterBuilder, KindPolicy, SelfCheck};
-use crate::block::FilterBlock;
+use super::builder::{Job, Rules};
+use super::{BuildContext, BuiltFilter, SelfCheck};
+use crate::block::{BlockIdentity, FallbackReason, FilterBlock};
 use crate::codec::AlignedBuffer;
-use crate::error::ConfigError;
-use crate::filter::FilterKind;
+use crate::filter::binary_fuse::shape::FuseArity;
 use crate::filter::binary_fuse::{BinaryFuseKind, FuseShape};
 use crate::filter::blocked_bloom::{BlockedBloomKind, BloomBits, BloomShape};
-use crate::filter::kind::{
-    Abilities, BuildFailure, BuildLimits, BuiltPayload, FallbackReason, Kind, NotStreamed, Payload, StreamedPayload,
-};
+use crate::filter::{BuildFailure, BuildLimits, BuiltPayload, FilterKind, Kind, NotStreamed, StreamedPayload};
 use crate::hash::{KeyHash, KeyHasher};
 use crate::units::Sizing;
 
@@ -20,7 +18,11 @@ fn hashes() -> impl Iterator<Item = KeyHash> {
     (0..KEYS).map(KeyHash::mix)
 }
 
-fn finish(mut builder: Box<dyn FilterBuilder>) -> BuiltFilter {
+fn build_with(kind: &impl Kind, self_check: SelfCheck) -> BuiltFilter {
+    let context = BuildContext::new(&KeyHasher::default());
+    let rules = Rules { self_check, ..Rules::of(kind) };
+    let identity = BlockIdentity::from(context.hasher.identity());
+    let mut builder = Job::new(kind, rules, identity, BuildLimits::default()).builder(&context);
     builder.add_hashes(&hashes().collect::<Vec<_>>());
     builder.finish()
 }
@@ -47,24 +49,18 @@ struct DamagedFuse {
 }
 
 fn build_damaged_fuse(self_check: SelfCheck, only_single_attempts: bool) -> BuiltFilter {
-    let sound = BinaryFuseKind::configure(Sizing::FingerprintBits(8)).unwrap();
-    let policy = KindPolicy::new(DamagedFuse { sound, only_single_attempts }).with_self_check(self_check);
-    finish(policy.builder(&BuildContext::new(&KeyHasher::default())))
+    let sound = BinaryFuseKind::new(FuseArity::Three, Sizing::FingerprintBits(8)).unwrap();
+    build_with(&DamagedFuse { sound, only_single_attempts }, self_check)
 }
 
 impl Kind for DamagedFuse {
     type Shape = FuseShape;
     type Stream = NotStreamed;
 
-    const NAME: &'static str = "damaged";
-    const ABILITIES: Abilities = Abilities::STATIC;
+    const ID: FilterKind = FilterKind::BINARY_FUSE;
     const TAKES_ROUGH_ORDER: bool = true;
 
-    fn configure(sizing: Sizing) -> Result<Self, ConfigError> {
-        BinaryFuseKind::configure(sizing).map(|sound| Self { sound, only_single_attempts: false })
-    }
-
-    fn plan(&self, keys: u64) -> Result<FuseShape, FallbackReason> {
+    fn plan(&self, keys: u64) -> Result<FuseShape, BuildFailure> {
         self.sound.plan(keys)
     }
 
@@ -113,7 +109,7 @@ fn a_filter_that_fails_its_self_check_gives_bloom() {
 #[test]
 fn a_filter_built_at_once_that_fails_its_self_check_is_built_again_in_full() {
     let built = build_damaged_fuse(SelfCheck::On, true);
-    assert_eq!((built.report.used, built.report.reason), (Some(FilterKind::BINARY_FUSE), FallbackReason::None));
+    assert_eq!((built.report.used, built.report.reason), (Some(FilterKind::BINARY_FUSE), FallbackReason::None.into()));
     assert_eq!(denied(&built), 0);
     assert!(denied(&build_damaged_fuse(SelfCheck::Off, true)) > 0);
 }
@@ -129,15 +125,10 @@ impl Kind for DamagedBloom {
     type Shape = BloomShape;
     type Stream = DamagedBits;
 
-    const NAME: &'static str = "damaged";
-    const ABILITIES: Abilities = Abilities::STATIC;
+    const ID: FilterKind = FilterKind::BLOCKED_BLOOM;
     const IS_STREAMED: bool = true;
 
-    fn configure(sizing: Sizing) -> Result<Self, ConfigError> {
-        BlockedBloomKind::configure(sizing).map(Self)
-    }
-
-    fn plan(&self, keys: u64) -> Result<BloomShape, FallbackReason> {
+    fn plan(&self, keys: u64) -> Result<BloomShape, BuildFailure> {
         self.0.plan(keys)
     }
 
@@ -159,19 +150,16 @@ impl StreamedPayload for DamagedBits {
         self.0.insert_all(hashes);
     }
 
-    fn into_payload(self) -> Payload {
+    fn into_payload(self) -> AlignedBuffer {
         let mut payload = self.0.into_payload();
-        damage(&mut payload.0);
+        damage(&mut payload);
         payload
     }
 }
 
 #[test]
 fn a_bloom_filter_that_fails_its_self_check_is_left_out() {
-    let build = |self_check| {
-        let policy = KindPolicy::new(DamagedBloom(BlockedBloomKind::default())).with_self_check(self_check);
-        finish(policy.builder(&BuildContext::new(&KeyHasher::default())))
-    };
+    let build = |self_check| build_with(&DamagedBloom(BlockedBloomKind::default()), self_check);
     let built = build(SelfCheck::On);
     assert_eq!((built.block, built.report.used), (None, None));
     assert_eq!(built.report.reason, FallbackReason::SelfCheckFailed);

@@ -15,7 +15,7 @@ use crate::block::MatchBitmap;
 use crate::block::trailer::Trailer;
 use crate::codec::{CHECKSUM_BYTES, checksum, checksum_append};
 use crate::error::BlockError;
-use crate::filter::kind::require;
+use crate::filter::require;
 use crate::hash::{HashIdentity, KeyExtractor, KeyHasher};
 use crate::ids::{FileId, FilterKind};
 

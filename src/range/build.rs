@@ -7,12 +7,13 @@ use super::ordered::build::OrderedBuilder;
 use super::params::RangeShape;
 use super::plan::MapPlan;
 use crate::block::BlockIdentity;
+use crate::block::FallbackReason;
 use crate::block::trailer::Trailer;
 use crate::codec::{AlignedBuffer, checksum};
-use crate::filter::kind::{FallbackReason, MAX_KEYS, MAX_PAYLOAD_BYTES};
+use crate::filter::{MAX_KEYS, MAX_PAYLOAD_BYTES};
 use crate::ids::FilterKind;
 use crate::panics::Interruption;
-use crate::policy::{BuildContext, BuildReport, BuiltFilter};
+use crate::policy::{BuildContext, BuildReason, BuildReport, BuiltFilter};
 
 /// Collects the keys of one file, in ascending bytewise order, and builds its range filter.
 ///
@@ -30,7 +31,7 @@ use crate::policy::{BuildContext, BuildReport, BuiltFilter};
 ///   [`add_range_tombstone`](Self::add_range_tombstone): the file then has no range filter.
 /// - **Order** is that of the bytes. An engine whose comparator orders keys in another way has no use for the filter:
 ///   its ranges hold other keys. Keys that do not ascend bytewise give no filter
-///   ([`FallbackReason::KeysOutOfOrder`]); a comparator that differs only for keys that this file does not have cannot
+///   ([`BuildReason::KeysOutOfOrder`]); a comparator that differs only for keys that this file does not have cannot
 ///   be detected here, so the engine must not build range filters at all.
 /// - **Memory**: ordered codes keep the keys of one segment and what is written; hashed codes keep 16 bytes per key,
 ///   and as much again in [`finish`](Self::finish). [`BuildContext::memory_budget`] limits their sorting alone.
@@ -46,9 +47,9 @@ pub struct RangeBuilder {
     added: u64,
     distinct: u64,
     key_bytes: KeyBytes,
-    refused: Option<FallbackReason>,
     /// Of the engine's code: hash, extractor.
     interruption: Interruption,
+    refused: Option<BuildReason>,
 }
 
 #[derive(Debug)]
@@ -112,7 +113,7 @@ impl RangeBuilder {
         self.added += 1;
         if self.distinct > 0 && key <= self.last.as_slice() {
             if key < self.last.as_slice() {
-                self.refuse(FallbackReason::KeysOutOfOrder);
+                self.refuse(BuildReason::KeysOutOfOrder);
             }
             return;
         }
@@ -134,10 +135,10 @@ impl RangeBuilder {
     /// The file holds a range tombstone: no filter is built. An engine that checks range tombstones before it skips a
     /// file does not call this.
     pub fn add_range_tombstone(&mut self) {
-        self.refuse(FallbackReason::RangeTombstone);
+        self.refuse(BuildReason::RangeTombstone);
     }
 
-    fn refuse(&mut self, reason: FallbackReason) {
+    fn refuse(&mut self, reason: BuildReason) {
         self.refused.get_or_insert(reason);
     }
 
@@ -181,21 +182,21 @@ impl RangeBuilder {
         BuiltFilter::new(block, report)
     }
 
-    fn build(self, peak_bytes: &mut u64) -> Result<(RangeShape, AlignedBuffer), FallbackReason> {
+    fn build(self, peak_bytes: &mut u64) -> Result<(RangeShape, AlignedBuffer), BuildReason> {
         if self.interruption.has_happened() {
-            return Err(FallbackReason::Interrupted);
+            return Err(BuildReason::Interrupted);
         }
         if let Some(reason) = self.refused {
             return Err(reason);
         }
         if self.distinct > MAX_KEYS {
-            return Err(FallbackReason::TooManyKeys);
+            return Err(FallbackReason::TooManyKeys.into());
         }
         let key_bytes = self.key_bytes.recorded();
         let (shape, parts) = match self.map {
             MapBuilder::Hashed(builder) => {
                 if builder.is_unstable() {
-                    return Err(FallbackReason::UnstableExtractor);
+                    return Err(BuildReason::UnstableExtractor);
                 }
                 let buffer_bytes = builder.buffer_bytes();
                 let (shape, written) = builder.finish(self.distinct, key_bytes, self.memory_budget)?;
@@ -212,7 +213,7 @@ impl RangeBuilder {
         };
         let payload_bytes = shape.payload_bytes();
         if payload_bytes > MAX_PAYLOAD_BYTES {
-            return Err(FallbackReason::TooManyKeys);
+            return Err(FallbackReason::TooManyKeys.into());
         }
         let mut payload = AlignedBuffer::empty(payload_bytes).ok_or(FallbackReason::MemoryBudget)?;
         for part in parts {
@@ -224,7 +225,7 @@ impl RangeBuilder {
     }
 }
 
-fn seal(shape: &RangeShape, payload: AlignedBuffer, identity: BlockIdentity) -> Result<bytes::Bytes, FallbackReason> {
+fn seal(shape: &RangeShape, payload: AlignedBuffer, identity: BlockIdentity) -> Result<bytes::Bytes, BuildReason> {
     let trailer = Trailer {
         kind: FilterKind::RANGE,
         requested: FilterKind::RANGE,
@@ -236,5 +237,5 @@ fn seal(shape: &RangeShape, payload: AlignedBuffer, identity: BlockIdentity) -> 
         parts_bytes: 0,
         has_whole_keys: true,
     };
-    trailer.seal(payload).ok_or(FallbackReason::TooManyKeys)
+    trailer.seal(payload).ok_or(FallbackReason::TooManyKeys.into())
 }

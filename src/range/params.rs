@@ -1,8 +1,7 @@
 //! A range filter's parameters, as the trailer records them.
 
 use crate::error::BlockError;
-use crate::filter::EncodedShape;
-use crate::filter::kind::{ParamWords, require};
+use crate::filter::{EncodedShape, ParamWords, require};
 
 /// Bytes of a line.
 pub(super) const LINE_BYTES: u64 = 64;

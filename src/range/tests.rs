@@ -15,9 +15,8 @@ use super::{KeyRange, NextKey, RangeBuilder, RangeContext, RangeFilter};
 use crate::block::{FileId, MatchBitmap};
 use crate::effort;
 use crate::error::BlockError;
-use crate::filter::kind::FallbackReason;
 use crate::hash::{DelimitedPrefix, FixedPrefix, KeyExtractor, KeyHasher, mix64};
-use crate::policy::BuildContext;
+use crate::policy::{BuildContext, BuildReason};
 use crate::units::FalsePositiveRate;
 
 type Key = Vec<u8>;
@@ -370,18 +369,18 @@ fn a_file_whose_filter_could_be_wrong_gets_none() {
     };
     let units = || RangeUnits::integer(8).unwrap();
     for plan in [ordered(7, 224), hashed(units(), 8, 192, 4)] {
-        assert_eq!(reason(plan.clone(), &add(&[b"b", b"a"])), FallbackReason::KeysOutOfOrder);
-        assert_eq!(reason(plan.clone(), &add(&[b"a\0", b"a"])), FallbackReason::KeysOutOfOrder);
+        assert_eq!(reason(plan.clone(), &add(&[b"b", b"a"])), BuildReason::KeysOutOfOrder);
+        assert_eq!(reason(plan.clone(), &add(&[b"a\0", b"a"])), BuildReason::KeysOutOfOrder);
         let tombstone = |builder: &mut RangeBuilder| {
             builder.add_key(b"a");
             builder.add_range_tombstone();
             builder.add_key(b"b");
         };
-        assert_eq!(reason(plan, &tombstone), FallbackReason::RangeTombstone);
+        assert_eq!(reason(plan, &tombstone), BuildReason::RangeTombstone);
     }
     for wrong in [Wrong::Suffix, Wrong::UpToTwo, Wrong::Silent] {
         let plan = hashed(units().within(Arc::new(wrong)), 8, 192, 4);
-        assert_eq!(reason(plan, &add(&[b"abc", b"abd", b"bcd"])), FallbackReason::UnstableExtractor);
+        assert_eq!(reason(plan, &add(&[b"abc", b"abd", b"bcd"])), BuildReason::UnstableExtractor);
     }
 }
 

@@ -345,11 +345,7 @@ impl Verified {
 
 /// What was found out about a filter's bytes, unless they are not those that were written: damage can make a block look
 /// like one of a later release.
-fn written<T>(
-    section: &FilterSection,
-    bytes: &[u8],
-    found: Result<T, FilterProblem>,
-) -> Result<T, FilterProblem> {
+fn written<T>(section: &FilterSection, bytes: &[u8], found: Result<T, FilterProblem>) -> Result<T, FilterProblem> {
     match found {
         Err(problem) if !problem.is_unknown() => Err(problem),
         found => section.check(bytes).and(found),

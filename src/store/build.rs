@@ -14,7 +14,7 @@ use crate::codec::{CHECKSUM_BYTES, LINE_BYTES, checksum};
 use crate::hash::{HashIdentity, KeyExtractor, KeyHash, KeyParts};
 use crate::ids::{FileId, FilterKind};
 use crate::panics::Interruption;
-use crate::policy::{BuildContext, BuildReport, FilterBuilder, FilterPolicy};
+use crate::policy::{BuildContext, BuildReason, BuildReport, FilterBuilder, FilterPolicy};
 use crate::range::{RangeBuilder, RangePolicy};
 
 /// Builds the filters of one file: `(add_key | add_hash | add_range_tombstone)* finish`, keys in ascending order.
@@ -23,8 +23,8 @@ use crate::range::{RangeBuilder, RangePolicy};
 /// the key may still be. Where filters are neither in partitions cut by key range nor for ranges, keys may come in any
 /// order.
 ///
-/// Whatever the engine's own code (hash, extractor, policy) does, `finish` never fails the file's write: after a panic,
-/// and where keys were out of order, the filter concerned is missing, and its report says why.
+/// The engine's own hash and extractors never fail the file's write: after a panic, and where keys were out of order,
+/// `finish` leaves out the filter concerned, and its report says why.
 pub struct FileFilterBuilder {
     file: FileId,
     hash: HashIdentity,
@@ -81,6 +81,9 @@ impl FileFilterBuilder {
                 Points::Partitioned(Box::new(PartitionedBuilder::new(policy.clone(), &context, options)))
             }
         };
+        // A description cannot have longer names, and a range filter is not used without.
+        let has_short_name = |policy: &&RangePolicy| policy.extractor().is_none_or(|part| part.name().len() <= 255);
+        let ranges = ranges.filter(has_short_name);
         let extractor = ranges.and_then(RangePolicy::extractor).map(|extractor| extractor.name().to_owned());
         let extractors = context.key_parts.extractors().chain(ranges.and_then(RangePolicy::extractor));
         let witnesses = extractors.map(|extractor| Witness { extractor: extractor.clone(), key: None }).collect();
@@ -174,7 +177,8 @@ impl FileFilterBuilder {
         self.file
     }
 
-    /// Whether there will be no filter, because neither policy wants one: no key has to be added.
+    /// Whether there will be no filter, because neither policy wants one. Keys then serve the file's bounds alone, and
+    /// need not be added: a file without any is a candidate for every key.
     #[must_use]
     pub const fn builds_nothing(&self) -> bool {
         matches!(self.points, Points::None) && self.ranges.is_none()
@@ -192,15 +196,12 @@ impl FileFilterBuilder {
         points.saturating_add(self.ranges.as_ref().map_or(0, |ranges| ranges.estimated_bytes() + LINE_BYTES as u64))
     }
 
-    /// Those whose extractor has no part of the smallest or the largest key.
-    fn needed_witnesses(&self) -> Vec<Box<[u8]>> {
-        let Some(span) = self.bounds.keys() else { return Vec::new() };
-        let is_needed = |witness: &&Witness| {
-            let has_part = |key: &[u8]| witness.extractor.extract(key).is_some();
-            !has_part(&span.smallest) && !has_part(&span.largest)
-        };
-        let mut keys: Vec<_> =
-            self.witnesses.iter().filter(is_needed).filter_map(|witness| witness.key.clone()).collect();
+    /// Keys that have the extractors' parts, but for the smallest and the largest, which are known anyway.
+    fn witnesses(&self) -> Vec<Box<[u8]>> {
+        let is_known =
+            |key: &[u8]| self.bounds.keys().is_some_and(|span| *span.smallest == *key || *span.largest == *key);
+        let mut keys: Vec<_> = self.witnesses.iter().filter_map(|witness| witness.key.clone()).collect();
+        keys.retain(|key| !is_known(key));
         keys.dedup();
         keys
     }
@@ -208,7 +209,9 @@ impl FileFilterBuilder {
     /// Builds the filters.
     #[must_use]
     pub fn finish(self) -> BuiltFilters {
-        let witnesses = if self.interruption.has_happened() { Vec::new() } else { self.needed_witnesses() };
+        // No key had to be added, so the file may have some.
+        let are_bounds_unknown = self.builds_nothing() && self.keys_added == 0;
+        let witnesses = if self.interruption.has_happened() { Vec::new() } else { self.witnesses() };
         let mut built = BuiltFilters {
             points: None,
             ranges: None,
@@ -217,7 +220,7 @@ impl FileFilterBuilder {
                 hash: self.hash,
                 parts: KeyPartNames::NONE,
                 range_extractor: None,
-                bounds: self.bounds,
+                bounds: if are_bounds_unknown { FileBounds::Unknown } else { self.bounds },
                 keys_added: self.keys_added,
                 range_tombstones: self.range_tombstones,
                 witnesses,
@@ -234,7 +237,7 @@ impl FileFilterBuilder {
             }
             Points::Partitioned(builder) => {
                 let filter = builder.finish();
-                let report = (filter.problem() != Some(FallbackReason::None)).then(|| filter.report());
+                let report = (filter.problem() != Some(FallbackReason::None.into())).then(|| filter.report());
                 let container = filter.seal().and_then(|container| {
                     let index_bytes = u32::try_from(PartitionIndex::tail_bytes(&container).ok()?).ok()?;
                     Some((FilterPart::PartitionedPoints, container, index_bytes))
@@ -262,7 +265,7 @@ impl FileFilterBuilder {
 }
 
 fn interrupted(report: &BuildReport) -> BuildReport {
-    BuildReport { reason: FallbackReason::Interrupted, ..BuildReport::new(report.requested) }
+    BuildReport { reason: BuildReason::Interrupted, ..BuildReport::new(report.requested) }
 }
 
 impl BuiltFilters {

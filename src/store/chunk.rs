@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::config::Config;
 use super::file::FileState;
 use super::metadata::KeySpan;
-use super::reader::{Reader, SharedParts};
+use super::reader::SharedParts;
 use super::stats::FileStats;
 use crate::block::{CacheResidency, FilterGroup, GROUP, PreparedKey, bits_of, first_bits};
 use crate::hash::KeyHash;
@@ -131,12 +132,12 @@ impl ChunkCounts {
 }
 
 impl Group {
-    /// The filters of `files`, as far as the store of `reader` makes the probes for them.
-    fn new(files: &[Arc<FileState>], reader: &Arc<Reader>) -> Self {
+    /// The filters of `files`, as far as the store of `config` makes the probes for them.
+    fn new(files: &[Arc<FileState>], config: &Config) -> Self {
         let mut groups = Vec::new();
         let (mut parts, mut alone, mut grouped, mut unusable) = (Vec::<(SharedParts, u64)>::new(), 0, 0, 0);
         for (place, file) in files.iter().enumerate() {
-            let block = file.resident().filter(|_| file.is_of(reader) && !file.has_range_tombstones());
+            let block = file.resident().filter(|_| file.is_of(config) && !file.has_range_tombstones());
             FilterGroup::push_to(&mut groups, block.cloned());
             let bit = 1 << place;
             match block {
@@ -148,7 +149,7 @@ impl Group {
                     }
                 }
                 None if file.is_unusable() => unusable |= bit,
-                None if file.has_no_points() => {}
+                None if !file.has_points() => {}
                 None => alone |= bit,
             }
         }
@@ -188,11 +189,11 @@ impl Group {
 }
 
 impl<F> Chunk<F> {
-    /// Chunks of any number of files, of sizes that differ by at most one. `reader` is that of files that may overlap.
+    /// Chunks of any number of files, of sizes that differ by at most one. `config` is that of the view, for files that may overlap.
     pub(super) fn cut<'a>(
         members: &'a [Member<F>],
         prefix: &'a Arc<SharedPrefix>,
-        reader: Option<&'a Arc<Reader>>,
+        config: Option<&'a Config>,
     ) -> impl Iterator<Item = Arc<Self>> {
         let chunks = members.len().div_ceil(MAX_FILES);
         let bound = move |chunk: usize| chunk * members.len() / chunks;
@@ -200,7 +201,7 @@ impl<F> Chunk<F> {
         own.map(move |members| {
             let files = members.iter().map(|member| member.file.clone()).collect();
             let states = members.iter().map(|member| member.state.clone()).collect();
-            Arc::new(Self { files, core: ChunkCore::new(states, prefix.clone(), reader) })
+            Arc::new(Self { files, core: ChunkCore::new(states, prefix.clone(), config) })
         })
     }
 
@@ -223,7 +224,7 @@ impl<F> Clone for Member<F> {
 }
 
 impl ChunkCore {
-    fn new(files: Box<[Arc<FileState>]>, prefix: Arc<SharedPrefix>, reader: Option<&Arc<Reader>>) -> Self {
+    fn new(files: Box<[Arc<FileState>]>, prefix: Arc<SharedPrefix>, config: Option<&Config>) -> Self {
         let is_special = |file: &FileState| file.has_range_tombstones() || file.metadata().bounds.is_unknown();
         let special = places_where(&files, first_bits(files.len()), is_special);
         let span = |(place, file): (usize, &Arc<FileState>)| {
@@ -233,7 +234,7 @@ impl ChunkCore {
             Some(heads.unwrap_or((0, u64::MAX)))
         };
         let bounds = HeadsOfBounds::new(&files.iter().enumerate().map(span).collect::<Vec<_>>());
-        let group = reader.map(|reader| Group::new(&files, reader));
+        let group = config.map(|config| Group::new(&files, config));
         if let Some(group) = &group {
             (0..).zip(&files).for_each(|(place, file)| file.enter(&group.counts, place));
         }

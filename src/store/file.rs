@@ -1,16 +1,17 @@
 //! The filters of one open file.
 
 use core::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use core::ops::Bound;
+use std::sync::{Arc, Mutex, OnceLock};
 
 use bytes::Bytes;
 
-use super::budget::{self, File, FilterResidency, Held, HeldFilter, Matching, Pool, RANGES, Unit};
+use super::budget::{self, File, FilterResidency, Held, HeldFilter, Matching, POINTS, Pool, RANGES, Unit};
 use super::chunk::ChunkCounts;
 use super::config::Config;
 use super::error::FilterProblem;
-use super::metadata::{FileBounds, FilterMetadata, FilterPart, FilterSection, KeyPartNames};
-use super::partition::PartitionIndex;
+use super::metadata::{FileBounds, FilterMetadata, FilterPart, FilterSection};
+use super::partition::{PartitionCut, PartitionIndex};
 use super::read::{FilterRead, FilterSource, Loaded, read_all};
 use super::reader::{Reader, SharedParts};
 use super::stats::FileStats;
@@ -32,7 +33,8 @@ pub enum FileProbe {
     MaybePresent,
     /// The filter is not in memory, so the file may have it.
     NotLoaded,
-    /// There is no filter that could tell, so the file may have it: [`FileFilters::problem`] says why.
+    /// There is no filter that could tell, so the file may have it: [`FileFilters::problem`] says why, unless the file
+    /// has no filter, or range tombstones around the key.
     Unusable,
 }
 
@@ -53,8 +55,8 @@ impl FileProbe {
 /// view do so themselves.
 pub struct FileFilters {
     state: Arc<FileState>,
-    /// In the budget's registry, for filters that come into memory later.
-    slot: Option<u32>,
+    /// In the budget's registry, for files with filters.
+    slot: Option<u64>,
 }
 
 /// What lookups, views and reads under way share of an open file.
@@ -63,32 +65,20 @@ pub(super) struct FileState {
     metadata: FilterMetadata,
     /// The parts of keys that the point filter holds and the store knows.
     shared: SharedParts,
-    points: Points,
-    ranges: Ranges,
+    points: Usable,
+    ranges: Usable,
+    /// The top index of a partitioned filter, once it was read.
+    index: OnceLock<Box<PartitionIndex>>,
+    /// The point filter, where all of it stays in memory as long as the file is open: lookups follow one pointer less.
+    resident: OnceLock<Arc<Held>>,
     units: Arc<File>,
     source: Option<Arc<dyn FilterSource>>,
     /// The chunks of views that count lookups for the file, each with the file's place in it.
     chunks: Mutex<Vec<(Arc<ChunkCounts>, u32)>>,
 }
 
-/// The point filter. Boxed where it is rare, because a large store has many open files.
-enum Points {
-    None,
-    Unusable(Box<FilterProblem>),
-    /// All of it, as long as the file is open.
-    Resident(Box<FilterBlock<Bytes>>),
-    /// A unit that comes into memory when it is probed.
-    Whole,
-    Partitioned(OnceLock<Box<PartitionIndex>>),
-}
-
-enum Ranges {
-    None,
-    Unusable(Box<FilterProblem>),
-    Resident(Box<RangeFilter<Bytes>>),
-    /// A unit that comes into memory when it is probed.
-    Whole,
-}
+/// Whether a filter can be probed, by what the description says.
+type Usable = Result<FilterPart, Option<Box<FilterProblem>>>;
 
 /// What a probe has found, and of which unit, so that its outcome can be counted.
 #[derive(Clone, Copy, Debug)]
@@ -99,13 +89,13 @@ pub(super) struct Answer {
 
 impl Answer {
     const fn of(probe: FileProbe) -> Self {
-        Self { probe, unit: RANGES + 1 }
+        Self { probe, unit: POINTS }
     }
 
     /// That of a file that is a candidate after the filters of a group were probed.
     #[inline]
     pub(super) fn of_group(file: &FileState) -> Self {
-        Self::of(if file.resident().is_some() { FileProbe::MaybePresent } else { FileProbe::Unusable })
+        Self::of(if file.resident.get().is_some() { FileProbe::MaybePresent } else { FileProbe::Unusable })
     }
 }
 
@@ -113,74 +103,39 @@ impl FileFilters {
     pub(super) fn open(config: &Arc<Config>, metadata: FilterMetadata, source: Option<Arc<dyn FilterSource>>) -> Self {
         let shared = config.reader.parts_shared_with(&metadata.parts).ok();
         let shared = shared.map(|shared| config.reader.confirmed_by(shared, &metadata.known_keys()));
-        let is_resident = config.budget.is_none() && source.is_some();
         let mut state = FileState {
             config: config.clone(),
             shared: shared.unwrap_or_else(|| config.reader.all_parts()),
-            points: Points::None,
-            ranges: Ranges::None,
+            points: Err(None),
+            ranges: Err(None),
+            index: OnceLock::new(),
+            resident: OnceLock::new(),
             units: Arc::default(),
             source,
             metadata,
             chunks: Mutex::default(),
         };
-        state.points = match state.metadata.points() {
-            None => Points::None,
-            Some(section) => match (state.check_points(), section.part) {
-                (Err(problem), _) => Points::Unusable(Box::new(problem)),
-                (Ok(()), FilterPart::PartitionedPoints) => Points::Partitioned(OnceLock::new()),
-                (Ok(()), _) if is_resident => {
-                    match state.read_now(section).and_then(|bytes| state.load_points(bytes)) {
-                        Ok(block) => Points::Resident(Box::new(block)),
-                        Err(problem) => Points::Unusable(Box::new(problem)),
-                    }
-                }
-                (Ok(()), _) => Points::Whole,
-            },
-        };
-        state.ranges = match state.metadata.ranges() {
-            None => Ranges::None,
-            Some(section) => match state.check_ranges() {
-                Err(problem) => Ranges::Unusable(Box::new(problem)),
-                Ok(()) if is_resident => match state.read_now(section).and_then(|bytes| state.load_ranges(bytes)) {
-                    Ok(filter) => Ranges::Resident(Box::new(filter)),
-                    Err(problem) => Ranges::Unusable(Box::new(problem)),
-                },
-                Ok(()) => Ranges::Whole,
-            },
-        };
-        let lazy_ranges = state.metadata.ranges().filter(|_| matches!(state.ranges, Ranges::Whole));
-        let mut units = File::new(lazy_ranges.map(|section| section.bytes));
-        units.range_counters = state.metadata.ranges().map(|_| Box::new(FilterCounters::new()));
-        if let (Points::Whole, Some(section)) = (&state.points, state.metadata.points()) {
+        let (points, ranges) = (state.metadata.points(), state.metadata.ranges());
+        let usable =
+            |part, checked: Result<(), FilterProblem>| checked.map(|()| part).map_err(|problem| Some(problem.into()));
+        state.points = points.map_or(Err(None), |section| usable(section.part, state.check_points()));
+        state.ranges = ranges.map_or(Err(None), |section| usable(section.part, state.check_ranges()));
+        let units = File::new(ranges.filter(|_| state.ranges.is_ok()).map(|section| section.bytes));
+        if let (Ok(FilterPart::Points), Some(section)) = (&state.points, points) {
             units.set_points(core::iter::once(section.bytes));
         }
         state.units = Arc::new(units);
-        let is_lazy = matches!(state.points, Points::Whole | Points::Partitioned(_)) || lazy_ranges.is_some();
         let state = Arc::new(state);
-        let slot = is_lazy.then(|| state.pool().add(&state.units));
-        if let Some(source) = &state.source
-            && let Some(read) = state.begin_index()
-        {
-            let bytes = source.read(read.range());
-            read.complete(bytes);
-        }
-        Self { state, slot }
+        let has_filters = state.points.is_ok() || state.ranges.is_ok();
+        let slot = has_filters.then(|| state.pool().add(&state.units));
+        // Before the source is called, which may panic: dropped, the file leaves the budget.
+        let file = Self { state, slot };
+        file.state.read_at_open();
+        file
     }
 
     pub(super) fn unfiltered(config: &Arc<Config>, bounds: FileBounds) -> Self {
-        let metadata = FilterMetadata {
-            file: crate::ids::FileId::from_fingerprint(0),
-            hash: config.reader.hasher.identity(),
-            parts: KeyPartNames::NONE,
-            range_extractor: None,
-            bounds,
-            keys_added: 0,
-            range_tombstones: None,
-            witnesses: Vec::new(),
-            sections: Vec::new(),
-        };
-        Self::open(config, metadata, None)
+        Self::open(config, FilterMetadata::without_filters(config.reader.hasher.identity(), bounds), None)
     }
 
     #[inline]
@@ -200,10 +155,10 @@ impl FileFilters {
     pub fn probe(&self, key: &[u8]) -> FileProbe {
         let state = &self.state;
         if !state.covers(key) {
-            state.units.counters.add_bound_skip();
+            state.units.counters.add_beside_answers(1, 0);
             return FileProbe::Absent;
         }
-        state.probe_key(key, || state.reader().hasher.hash(key)).probe
+        state.probe_key(key, || state.hash(key)).probe
     }
 
     /// Probes the range filter, whatever the file's smallest and largest keys say, and counts the answer.
@@ -212,34 +167,35 @@ impl FileFilters {
         self.state.probe_range(range.into()).probe
     }
 
-    /// Whether the file may have a key that begins with `prefix`. Counted only where a filter that is not in memory is
-    /// probed.
+    /// Whether the file may have a key that begins with `prefix`, by its bounds and its filters. Probes are counted.
     #[must_use]
     pub fn may_contain_prefix(&self, prefix: &[u8]) -> bool {
         let upper = KeyRange::end_of_prefix(prefix);
-        let upper = upper.as_ref().map(Vec::as_slice);
-        let range = KeyRange { lower: core::ops::Bound::Included(prefix), upper };
-        self.state.may_contain_prefix(prefix) && self.may_contain_range(range)
+        let range = KeyRange { lower: Bound::Included(prefix), upper: upper.as_ref().map(Vec::as_slice) };
+        let state = &self.state;
+        // Before any filter: none knows what the file deletes.
+        state.overlaps(range)
+            && (state.surely_meets(range) || state.may_contain_prefix(prefix) && state.may_contain_range(range))
     }
 
-    /// Whether the file may have a key in `range`. Counted only where a filter that is not in memory is probed.
+    /// Whether the file may have a key in `range`, by its bounds and its range filter. A probe is counted.
     #[must_use]
     pub fn may_contain_range<'a>(&self, range: impl Into<KeyRange<'a>>) -> bool {
         let range = range.into();
-        let state = &self.state;
-        state.overlaps(range) && (state.surely_meets(range) || state.may_contain_range(range))
+        self.state.overlaps(range) && self.state.may_contain_range(range)
     }
 
     /// Records whether the file had the key for which [`probe`](Self::probe) answered. Call it once for each answer that
     /// is not "absent".
     pub fn record_lookup(&self, key: &[u8], probe: FileProbe, outcome: LookupOutcome) {
-        let unit = if probe == FileProbe::NotLoaded { self.state.unit_of(key) } else { RANGES + 1 };
+        self.state.units.counters.add_beside_answers(0, 1);
+        let unit = if probe == FileProbe::NotLoaded { self.state.unit_of(key) } else { POINTS };
         self.state.record(Answer { probe, unit }, outcome == LookupOutcome::Found);
     }
 
     /// What is still to be read for a lookup of `key`; `None` if nothing is, or another lookup has it in hand.
     pub fn read_for(&self, key: &[u8]) -> Option<FilterRead> {
-        FileState::read_for(&self.state, key)
+        self.state.read_for(key)
     }
 
     /// Why the point filter, or else the range filter, is not used, or could not be read when it was last tried; `None`
@@ -252,46 +208,41 @@ impl FileFilters {
     /// Why the point filter is not used.
     #[must_use]
     pub fn point_problem(&self) -> Option<FilterProblem> {
-        let state = &self.state;
-        match &state.points {
-            Points::None => None,
-            Points::Unusable(problem) => Some((**problem).clone()),
-            _ => state
-                .config
-                .trust
-                .problem()
-                .map(|problem| problem.clone().into())
-                .or_else(|| budget::point_failure(&state.units).map(|problem| (*problem).clone())),
-        }
+        self.problem_of(&self.state.points, budget::point_failure)
     }
 
     /// Why the range filter is not used.
     #[must_use]
     pub fn range_problem(&self) -> Option<FilterProblem> {
-        let state = &self.state;
-        match &state.ranges {
-            Ranges::None => None,
-            Ranges::Unusable(problem) => Some((**problem).clone()),
-            Ranges::Resident(_) | Ranges::Whole => {
-                budget::range_failure(&state.units).map(|problem| (*problem).clone())
+        self.problem_of(&self.state.ranges, budget::range_failure)
+    }
+
+    fn problem_of(
+        &self,
+        usable: &Usable,
+        failure: impl FnOnce(&File) -> Option<Arc<FilterProblem>>,
+    ) -> Option<FilterProblem> {
+        match usable {
+            Err(problem) => problem.as_deref().cloned(),
+            Ok(_) => {
+                let failed = failure(&self.state.units).map(|problem| (*problem).clone());
+                failed.or_else(|| self.state.config.trust.problem().cloned().map(Into::into))
             }
         }
     }
 
-    /// The point filter's block, if all of it is in memory as long as the file is open.
+    /// The point filter's block, if all of it stays in memory as long as the file is open.
     #[must_use]
     pub fn block(&self) -> Option<&FilterBlock<Bytes>> {
-        match &self.state.points {
-            Points::Resident(block) => Some(block),
-            _ => None,
-        }
+        self.state.resident()
     }
 
-    /// The range filter, if it is in memory as long as the file is open.
+    /// The range filter, if it is in memory.
     #[must_use]
-    pub fn range_filter(&self) -> Option<&RangeFilter<Bytes>> {
-        match &self.state.ranges {
-            Ranges::Resident(filter) => Some(filter),
+    pub fn range_filter(&self) -> Option<RangeFilter<Bytes>> {
+        let held = self.state.units.unit(RANGES)?.held();
+        match held.as_deref() {
+            Some(Held::Block(held)) => held.filter.ranges().cloned(),
             _ => None,
         }
     }
@@ -302,8 +253,7 @@ impl FileFilters {
         self.state.partitions()
     }
 
-    /// How much of the filters that come into memory when they are probed is there, and why. All that stays in memory as
-    /// long as the file is open is not in it.
+    /// How much of the filters is in memory, and why.
     #[must_use]
     pub fn residency(&self) -> FilterResidency {
         FilterResidency::of(&self.state.units)
@@ -341,7 +291,6 @@ impl fmt::Debug for FileFilters {
         f.debug_struct("FileFilters")
             .field("metadata", &self.state.metadata)
             .field("residency", &self.residency())
-            .field("problem", &self.problem())
             .field("stats", &self.stats())
             .finish_non_exhaustive()
     }
@@ -382,13 +331,33 @@ impl FileState {
         Err(FilterProblem::Parts { expected, got: format!("'{held}'") })
     }
 
-    fn read_now(&self, section: &FilterSection) -> Result<Bytes, FilterProblem> {
-        let unreadable = |reason: String| FilterProblem::Unreadable { reason };
-        let source = self.source.as_ref().ok_or_else(|| unreadable("there is no source".into()))?;
-        source.read(section.range()).map_err(|error| unreadable(error.to_string()))
+    /// Reads what is to be in memory from now on: without a budget, filters in one block; and top indexes.
+    fn read_at_open(self: &Arc<Self>) {
+        self.read_index();
+        let Some(source) = self.source.as_deref().filter(|_| self.config.budget.is_none()) else { return };
+        for number in [POINTS, RANGES] {
+            let is_wanted = number == RANGES || matches!(self.points, Ok(FilterPart::Points));
+            if is_wanted && self.units.unit(number).is_some() {
+                read_all(source, || self.begin(number), &|_| true);
+            }
+        }
+        let held = self.units.unit(POINTS).filter(|_| matches!(self.points, Ok(FilterPart::Points)));
+        if let Some(held) = held.and_then(|unit| unit.held().clone()).filter(|held| matches!(**held, Held::Block(_))) {
+            let _ = self.resident.set(held);
+        }
     }
 
-    /// The whole point filter. It must hold the file's smallest and largest key.
+    /// Reads the top index, if that is to be read now and there is a source.
+    fn read_index(self: &Arc<Self>) {
+        if let Some(source) = &self.source
+            && let Some(read) = self.begin_index()
+        {
+            let bytes = source.read(read.range());
+            read.complete(bytes);
+        }
+    }
+
+    /// The whole point filter. It must hold keys that the file has.
     fn load_points(&self, bytes: Bytes) -> Result<FilterBlock<Bytes>, FilterProblem> {
         let (known, parts) = (self.metadata.known_keys(), self.reader().key_parts_of(self.shared));
         let context = self.reader().context_of(&parts).with_file_id(self.metadata.file).with_known_keys(&known);
@@ -443,23 +412,20 @@ impl FileState {
     }
 
     pub(super) fn load_index(&self, tail: &[u8]) -> Result<(), FilterProblem> {
-        let (Points::Partitioned(index), Some(section)) = (&self.points, self.metadata.points()) else {
-            return Ok(());
-        };
+        let Some(section) = self.metadata.points() else { return Ok(()) };
         let parts = self.reader().key_parts_of(self.shared);
         // Of whole keys under a public seed, equal identities prove equal hashes.
         let is_proven = self.reader().is_known_by_identity(self.shared);
         let known = if is_proven { Vec::new() } else { self.metadata.known_keys() };
         let context = self.reader().context_of(&parts).with_file_id(self.metadata.file).with_known_keys(&known);
-        let loaded = PartitionIndex::load(tail, context).map_err(|problem| {
-            believed(section, tail, &problem).err().unwrap_or_else(|| problem.into())
-        })?;
+        let loaded = PartitionIndex::load(tail, context)
+            .map_err(|problem| believed(section, tail, &problem).err().unwrap_or_else(|| problem.into()))?;
         section.check(tail)?;
         if loaded.container_bytes() != section.bytes {
             let (expected, got) = (section.bytes, loaded.container_bytes());
             return Err(FilterProblem::Length { what: "partitioned filter", expected, got });
         }
-        let index = index.get_or_init(|| Box::new(loaded));
+        let index = self.index.get_or_init(|| Box::new(loaded));
         self.units.set_points(index.block_bytes().map(u64::from));
         Ok(())
     }
@@ -475,7 +441,7 @@ impl FileState {
     }
 
     pub(super) fn load_unit(&self, number: u32, bytes: Bytes) -> Loaded {
-        match (number.checked_sub(RANGES + 1), self.partitions()) {
+        match (number.checked_sub(POINTS), self.partitions()) {
             (None, _) => self.load_ranges(bytes).map(|filter| HeldFilter::Ranges(Box::new(filter))),
             (Some(_), None) => self.load_points(bytes).map(HeldFilter::Points),
             (Some(partition), Some(index)) => Ok(HeldFilter::Points(index.open(partition, bytes)?)),
@@ -483,16 +449,13 @@ impl FileState {
     }
 
     fn partitions(&self) -> Option<&PartitionIndex> {
-        match &self.points {
-            Points::Partitioned(index) => index.get().map(AsRef::as_ref),
-            _ => None,
-        }
+        self.index.get().map(AsRef::as_ref)
     }
 
-    /// The next read before a unit of the point filter can be loaded, if there is one: its top index.
+    /// The read of the top index, if that is to be read now.
     fn begin_index(self: &Arc<Self>) -> Option<FilterRead> {
-        let (Points::Partitioned(index), Some(section)) = (&self.points, self.metadata.points()) else { return None };
-        let is_needed = index.get().is_none() && self.units.begin_preparing();
+        let section = self.metadata.points().filter(|_| matches!(self.points, Ok(FilterPart::PartitionedPoints)))?;
+        let is_needed = self.index.get().is_none() && self.units.begin_preparing();
         is_needed.then(|| FilterRead::of_index(self, section.index_range()))
     }
 
@@ -502,49 +465,58 @@ impl FileState {
         if self.config.trust.problem().is_some() {
             return None;
         }
-        let (section, range) = match number {
-            RANGES => self.metadata.ranges().map(|section| (section, section.range()))?,
-            _ => self.metadata.points().map(|section| (section, section.range()))?,
-        };
-        let within = |range: core::ops::Range<u64>| section.offset + range.start..section.offset + range.end;
-        if number == RANGES || !matches!(self.points, Points::Partitioned(_)) {
-            return Some(FilterRead::of_unit(self, self.pool().begin(&self.units, number)?, range));
+        let section = if number == RANGES { self.metadata.ranges() } else { self.metadata.points() }?;
+        if number == RANGES || section.part == FilterPart::Points {
+            return Some(FilterRead::of_unit(self, self.pool().begin(&self.units, number)?, section.range()));
         }
         let Some(index) = self.partitions() else { return self.begin_index() };
+        let within = |partition| {
+            let range = index.block_place(partition).ok()?;
+            Some(section.offset + range.start..section.offset + range.end)
+        };
         if let Some(unchecked) = index.unchecked_partitions().next() {
-            let range = within(index.block_place(unchecked).ok()?);
+            let range = within(unchecked)?;
             return self.units.begin_preparing().then(|| FilterRead::of_known_keys(self, unchecked, range));
         }
         index.known_keys_verdict().ok()?;
-        let range = within(index.block_place(number - RANGES - 1).ok()?);
+        let range = within(number - POINTS)?;
         Some(FilterRead::of_unit(self, self.pool().begin(&self.units, number)?, range))
     }
 
-    pub(super) fn read_for(this: &Arc<Self>, key: &[u8]) -> Option<FilterRead> {
-        this.read_for_unit(this.unit_of(key))
+    /// The next read for a lookup of a key.
+    pub(super) fn read_for(self: &Arc<Self>, key: &[u8]) -> Option<FilterRead> {
+        self.read_for_unit(self.unit_of(key))
+    }
+
+    /// The next read for a scan of a range.
+    pub(super) fn read_for_range(self: &Arc<Self>) -> Option<FilterRead> {
+        self.read_for_unit(RANGES)
+    }
+
+    /// The next read for a scan of a prefix, of the first part that can hold a key with it.
+    pub(super) fn read_for_prefix(self: &Arc<Self>, prefix: &[u8]) -> Option<FilterRead> {
+        let hash = self.reader().prefix_hashes(self.shared, prefix).next()?;
+        let place = self.partitions().and_then(|index| index.places_with_part(prefix, hash).next());
+        self.read_for_unit(place.map_or(0, |place| place.number) + POINTS)
     }
 
     fn read_for_unit(self: &Arc<Self>, number: u32) -> Option<FilterRead> {
-        let is_held = |unit: &Unit| match unit.held().as_deref() {
-            Some(Held::Block(held)) => held.bytes >= unit.planned_bytes(),
-            _ => false,
-        };
-        let is_wanted = match self.units.unit(number) {
-            Some(unit) => !is_held(unit),
-            None => matches!(&self.points, Points::Partitioned(index) if index.get().is_none()),
-        };
-        if is_wanted && number != RANGES || is_wanted && matches!(self.ranges, Ranges::Whole) {
-            self.begin(number)
-        } else {
-            None
+        let usable = if number == RANGES { &self.ranges } else { &self.points };
+        if usable.is_err() {
+            return None;
+        }
+        match self.units.unit(number) {
+            Some(unit) if unit.is_as_planned() => None,
+            None if number == RANGES || self.partitions().is_some() => None,
+            _ => self.begin(number),
         }
     }
 
     /// The unit of the point filter that the key is in.
     fn unit_of(&self, key: &[u8]) -> u32 {
-        let Some(index) = self.partitions() else { return RANGES + 1 };
+        let Some(index) = self.partitions() else { return POINTS };
         let hash = self.reader().point_hashes(self.shared, key).next();
-        hash.map_or(RANGES + 1, |hash| index.place_of_hash(key, hash).number + RANGES + 1)
+        hash.map_or(POINTS, |hash| index.place_of_hash(key, hash).number + POINTS)
     }
 }
 
@@ -558,6 +530,58 @@ fn believed(section: &FilterSection, bytes: &[u8], problem: &BlockError) -> Resu
 
 /// Probing.
 impl FileState {
+    pub(super) const fn metadata(&self) -> &FilterMetadata {
+        &self.metadata
+    }
+
+    pub(super) const fn shared(&self) -> SharedParts {
+        self.shared
+    }
+
+    pub(super) const fn has_range_tombstones(&self) -> bool {
+        self.metadata.range_tombstones.is_some()
+    }
+
+    /// The hash of a whole key by the hasher of the store that opened the file.
+    pub(super) fn hash(&self, key: &[u8]) -> KeyHash {
+        self.reader().hasher.hash(key)
+    }
+
+    /// Whether a store of this configuration opened the file.
+    #[inline]
+    pub(super) fn is_from(&self, config: &Arc<Config>) -> bool {
+        Arc::ptr_eq(&self.config, config)
+    }
+
+    /// Whether a store of this reader makes the probes for the file.
+    pub(super) fn is_of(&self, config: &Config) -> bool {
+        let is_same = || {
+            let other = &config.reader;
+            self.reader().is_same(other)
+                && (Arc::ptr_eq(&self.config.trust, &config.trust) || other.is_known_by_identity(self.shared))
+        };
+        Arc::ptr_eq(&self.config.reader, &config.reader) && Arc::ptr_eq(&self.config.trust, &config.trust) || is_same()
+    }
+
+    /// The point filter, where views may keep it beside those of other files.
+    #[inline]
+    pub(super) fn resident(&self) -> Option<&FilterBlock<Bytes>> {
+        match self.resident.get().map(AsRef::as_ref) {
+            Some(Held::Block(held)) => held.filter.points(),
+            _ => None,
+        }
+    }
+
+    /// Whether there is a point filter, usable or not.
+    pub(super) fn has_points(&self) -> bool {
+        self.metadata.points().is_some()
+    }
+
+    /// Whether the point filter is there and can never be probed.
+    pub(super) const fn is_unusable(&self) -> bool {
+        matches!(self.points, Err(Some(_)))
+    }
+
     /// Whether the key is within the file's bounds, or deleted by a range tombstone of it.
     #[inline]
     pub(super) fn covers(&self, key: &[u8]) -> bool {
@@ -565,30 +589,21 @@ impl FileState {
     }
 
     /// Whether a range tombstone of the file may delete the key, so that the file is read whatever its filter says.
-    #[inline]
-    pub(super) fn deletes(&self, key: &[u8]) -> bool {
+    fn deletes(&self, key: &[u8]) -> bool {
         self.metadata.range_tombstones.as_ref().is_some_and(|span| span.holds(key))
     }
 
     pub(super) fn overlaps(&self, range: KeyRange<'_>) -> bool {
-        let is_deleted = self.metadata.range_tombstones.as_ref().is_some_and(|span| span.overlaps(range));
-        is_deleted || self.metadata.bounds.overlap(range)
+        self.deletes_in(range) || self.metadata.bounds.overlap(range)
+    }
+
+    fn deletes_in(&self, range: KeyRange<'_>) -> bool {
+        self.metadata.range_tombstones.as_ref().is_some_and(|span| span.overlaps(range))
     }
 
     /// Whether the file certainly has something in the range, so that there is nothing to learn from its filter.
     pub(super) fn surely_meets(&self, range: KeyRange<'_>) -> bool {
-        let known = self.metadata.known_keys();
-        let is_deleted = self.metadata.range_tombstones.as_ref().is_some_and(|span| span.overlaps(range));
-        is_deleted || known.iter().any(|key| range.contains(key))
-    }
-
-    pub(super) const fn has_range_tombstones(&self) -> bool {
-        self.metadata.range_tombstones.is_some()
-    }
-
-    /// Whether a store of this reader makes the probes for the file.
-    pub(super) fn is_of(&self, reader: &Arc<Reader>) -> bool {
-        Arc::ptr_eq(&self.config.reader, reader)
+        self.deletes_in(range) || self.metadata.known_keys().iter().any(|key| range.contains(key))
     }
 
     /// Prefetches what finds the filter.
@@ -600,160 +615,146 @@ impl FileState {
     /// Prefetches what a probe reads, if all of the filter is in memory and holds whole keys.
     #[inline]
     pub(super) fn prefetch_probe(&self, whole: impl FnOnce() -> KeyHash) {
-        if let Points::Resident(block) = &self.points
-            && self.shared.has_whole_keys()
-        {
+        if let Some(block) = self.resident().filter(|_| self.shared.has_whole_keys()) {
             block.prefetch(whole());
             self.units.counters.prefetch();
         }
     }
 
-    pub(super) const fn metadata(&self) -> &FilterMetadata {
-        &self.metadata
-    }
-
-    pub(super) const fn shared(&self) -> SharedParts {
-        self.shared
-    }
-
-    /// The point filter, where views may keep it beside those of other files.
-    pub(super) fn resident(&self) -> Option<&FilterBlock<Bytes>> {
-        match &self.points {
-            Points::Resident(block) => Some(block),
-            _ => None,
-        }
-    }
-
-    /// Whether there is no filter that a lookup could probe, now or later.
-    pub(super) const fn has_no_points(&self) -> bool {
-        matches!(self.points, Points::None)
-    }
-
-    /// Whether the point filter is there and can never be probed.
-    pub(super) const fn is_unusable(&self) -> bool {
-        matches!(self.points, Points::Unusable(_))
-    }
-
     /// Probes for a key within the file's bounds, and counts the answer. `whole` is the hash of the whole key.
     #[inline]
     pub(super) fn probe_key(self: &Arc<Self>, key: &[u8], whole: impl FnOnce() -> KeyHash) -> Answer {
-        if self.deletes(key) {
-            return Answer::of(FileProbe::MaybePresent);
-        }
-        match &self.points {
-            Points::Resident(block) if self.shared.has_whole_keys() && self.config.trust.problem().is_none() => {
-                let hash = whole();
-                self.counted(block.may_contain(hash))
+        let is_plain = self.shared.has_whole_keys() && !self.has_range_tombstones();
+        match self.resident().filter(|_| is_plain && self.config.trust.problem().is_none()) {
+            Some(block) => {
+                let may_contain = block.may_contain(whole());
+                self.units.counters.add_answer(may_contain);
+                Answer::of(if may_contain { FileProbe::MaybePresent } else { FileProbe::Absent })
             }
-            Points::None => Answer::of(FileProbe::Unusable),
-            _ => self.probe_parts(key, whole),
+            None => self.probe_unplainly(key, whole),
         }
     }
 
-    /// The same for a filter that is not all in memory, or is probed for parts of the key.
+    /// The same for a filter that is not all in memory, or is probed for parts of the key, or cannot be probed.
     #[inline(never)]
-    fn probe_parts(self: &Arc<Self>, key: &[u8], whole: impl FnOnce() -> KeyHash) -> Answer {
-        if self.is_unusable() || self.config.trust.problem().is_some() {
+    fn probe_unplainly(self: &Arc<Self>, key: &[u8], whole: impl FnOnce() -> KeyHash) -> Answer {
+        if self.deletes(key) {
+            // Not probed for: whatever becomes of it says nothing about the filter.
+            return Answer::of(FileProbe::Unusable);
+        }
+        if let Some(answer) = self.unusable(&self.points, POINTS) {
+            return answer;
+        }
+        if self.shared.has_whole_keys() {
+            return self.probe_hashes(key, &[whole()]);
+        }
+        let hashes: Vec<KeyHash> = self.reader().point_hashes(self.shared, key).collect();
+        // A key outside the domains of all extractors is not probed for.
+        if hashes.is_empty() { Answer::of(FileProbe::Unusable) } else { self.probe_hashes(key, &hashes) }
+    }
+
+    /// The answer where a filter cannot be probed: there is none, which is not counted, or it is not used.
+    fn unusable(&self, usable: &Usable, unit: u32) -> Option<Answer> {
+        let is_there = match usable {
+            Ok(_) if self.config.trust.problem().is_none() => return None,
+            Err(None) => false,
+            Ok(_) | Err(Some(_)) => true,
+        };
+        if is_there {
+            self.units.counters_of(unit).add_unusable(1);
+        }
+        Some(Answer { probe: FileProbe::Unusable, unit })
+    }
+
+    /// Probes for a key by all hashes that a filter with it has.
+    fn probe_hashes(self: &Arc<Self>, key: &[u8], hashes: &[KeyHash]) -> Answer {
+        let probe = |number, hashes: &[KeyHash]| {
+            self.probe_unit(number, &|held| {
+                held.points().is_none_or(|block| hashes.iter().all(|&hash| block.may_contain_added(hash)))
+            })
+        };
+        let index = match self.partitions_to_probe() {
+            Ok(index) => index,
+            Err(answer) => return answer,
+        };
+        match index {
+            None => probe(POINTS, hashes),
+            Some(index) if index.cut() == PartitionCut::KeyRange => {
+                probe(hashes.first().map_or(0, |&hash| index.place_of_hash(key, hash).number) + POINTS, hashes)
+            }
+            Some(index) => {
+                // Each in the partition of its own.
+                let places = hashes.iter().map(|&hash| index.place_of_hash(key, hash));
+                let mut answers = places.map(|place| probe(place.number + POINTS, &[place.hash]));
+                let mut last = answers.next();
+                while let Some(answer) = last.filter(|answer| !answer.probe.is_absent()) {
+                    match answers.next() {
+                        Some(next) => last = Some(next),
+                        None => return answer,
+                    }
+                }
+                last.unwrap_or(Answer::of(FileProbe::Unusable))
+            }
+        }
+    }
+
+    /// The partitions of a partitioned filter, whose top index is read before if it is not in memory. Until it is, nobody
+    /// knows which partition to probe, nor with which hash.
+    fn partitions_to_probe(self: &Arc<Self>) -> Result<Option<&PartitionIndex>, Answer> {
+        if !matches!(self.points, Ok(FilterPart::PartitionedPoints)) {
+            return Ok(None);
+        }
+        if self.partitions().is_none() {
+            self.read_index();
+        }
+        self.partitions().map(Some).ok_or_else(|| self.answer_without_index())
+    }
+
+    #[cold]
+    fn answer_without_index(&self) -> Answer {
+        self.pool().count_probes(1);
+        if self.units.failure().is_some() {
             self.units.counters.add_unusable(1);
             return Answer::of(FileProbe::Unusable);
         }
-        if self.shared.has_whole_keys() {
-            return self.probe_hash(key, whole());
-        }
-        let mut hashes = self.reader().point_hashes(self.shared, key);
-        // A key outside the domains of all extractors is not probed for.
-        let Some(mut decisive) = hashes.next() else { return Answer::of(FileProbe::Unusable) };
-        if let Points::Resident(block) = &self.points {
-            return self.counted(block.may_contain_added(decisive) && hashes.all(|hash| block.may_contain_added(hash)));
-        }
-        // One answer is counted: the last.
-        for next in hashes {
-            if self.is_absent_in_memory(key, decisive) {
-                break;
-            }
-            decisive = next;
-        }
-        self.probe_hash(key, decisive)
-    }
-
-    #[inline]
-    fn counted(&self, may_contain: bool) -> Answer {
-        self.units.counters.add_answer(may_contain);
-        Answer::of(if may_contain { FileProbe::MaybePresent } else { FileProbe::Absent })
-    }
-
-    fn probe_hash(self: &Arc<Self>, key: &[u8], hash: KeyHash) -> Answer {
-        match (&self.points, self.partitions()) {
-            (Points::Resident(block), _) => self.counted(block.may_contain_added(hash)),
-            (_, None) => self.probe_points(RANGES + 1, hash),
-            (_, Some(index)) => {
-                let place = index.place_of_hash(key, hash);
-                self.probe_points(place.number + RANGES + 1, place.hash)
-            }
-        }
-    }
-
-    fn probe_points(self: &Arc<Self>, number: u32, hash: KeyHash) -> Answer {
-        self.probe_unit(number, &|held| match held {
-            HeldFilter::Points(block) => block.may_contain_added(hash),
-            HeldFilter::Ranges(_) => true,
-        })
-    }
-
-    /// Whether the filter is in memory, and lacks the hash. Not counted.
-    fn is_absent_in_memory(&self, key: &[u8], hash: KeyHash) -> bool {
-        let place = self.partitions().map(|index| index.place_of_hash(key, hash));
-        let (number, hash) = place.map_or((0, hash), |place| (place.number, place.hash));
-        let unit = self.units.unit(number + RANGES + 1);
-        matches!(unit.map(Unit::held).as_ref().and_then(|held| held.as_deref()),
-            Some(Held::Block(held)) if matches!(&held.filter, HeldFilter::Points(block) if !block.may_contain_added(hash)))
+        self.units.counters.add_not_loaded(1);
+        Answer::of(FileProbe::NotLoaded)
     }
 
     /// Probes a unit, and counts the answer. It is loaded before if it should be in memory, or larger, and the file has a
     /// source.
     fn probe_unit(self: &Arc<Self>, number: u32, may_match: Matching<'_>) -> Answer {
-        let counters = self.units.counters_of(number);
         let positive = || {
-            counters.add_answer(true);
+            self.units.counters_of(number).add_answer(true);
             Answer { probe: FileProbe::MaybePresent, unit: number }
         };
-        let Some(unit) = self.units.unit(number) else {
-            // The top index is not here, or the partition has no filter.
-            if self.partitions().is_some() || number == RANGES {
-                return positive();
-            }
-            return self.load_and_probe(number, None, may_match);
-        };
-        if let Some(Held::Block(held)) = unit.held().as_deref() {
-            if !may_match(&held.filter) {
-                return self.absent(number, unit);
-            }
-            if held.bytes >= unit.planned_bytes() {
-                return positive();
-            }
+        let unit = self.units.unit(number);
+        match unit.map(Unit::held).as_ref().and_then(|held| held.as_deref()) {
+            Some(Held::Block(held)) if !may_match(&held.filter) => return self.absent(number),
+            Some(Held::Block(_)) if unit.is_some_and(Unit::is_as_planned) => return positive(),
+            // A partition without a filter.
+            None if unit.is_none() && self.partitions().is_some() => return positive(),
+            _ => {}
         }
-        self.load_and_probe(number, Some(unit), may_match)
+        self.load_and_probe(number, may_match)
     }
 
     /// The answer where there is no block, or a larger one could be better than "may be present".
     #[cold]
     #[inline(never)]
-    fn load_and_probe(self: &Arc<Self>, number: u32, unit: Option<&Unit>, may_match: Matching<'_>) -> Answer {
+    fn load_and_probe(self: &Arc<Self>, number: u32, may_match: Matching<'_>) -> Answer {
         let source = self.source.as_deref();
         let loaded = source.and_then(|source| read_all(source, || self.begin(number), may_match));
+        let unit = self.units.unit(number);
+        let held = unit.map(Unit::held);
+        let probe = match (loaded, held.as_ref().and_then(|held| held.as_deref())) {
+            (Some(false), _) => return self.absent(number),
+            (Some(true), _) | (None, Some(Held::Block(_))) => FileProbe::MaybePresent,
+            (None, Some(Held::Failed(_))) => FileProbe::Unusable,
+            (None, None) if number != RANGES && self.units.failure().is_some() => FileProbe::Unusable,
+            (None, None) => FileProbe::NotLoaded,
+        };
         let counters = self.units.counters_of(number);
-        let is_held = || unit.is_some_and(|unit| matches!(unit.held().as_deref(), Some(Held::Block(_))));
-        let has_failed = || {
-            let failed = unit.is_some_and(|unit| matches!(unit.held().as_deref(), Some(Held::Failed(_))));
-            failed || (number != RANGES && self.units.failure().is_some())
-        };
-        let probe = match loaded {
-            Some(false) => return unit.map_or(Answer::of(FileProbe::Absent), |unit| self.absent(number, unit)),
-            Some(true) => FileProbe::MaybePresent,
-            None if is_held() => FileProbe::MaybePresent,
-            None if has_failed() => FileProbe::Unusable,
-            None => FileProbe::NotLoaded,
-        };
         match (probe, unit) {
             (FileProbe::MaybePresent, _) => counters.add_answer(true),
             (FileProbe::NotLoaded, Some(unit)) => unit.count_unanswered(),
@@ -765,12 +766,15 @@ impl FileState {
     }
 
     #[inline]
-    fn absent(&self, number: u32, unit: &Unit) -> Answer {
-        if unit.count_negative() {
-            if unit.is_full() {
-                self.units.collect(number, unit);
+    fn absent(&self, number: u32) -> Answer {
+        match self.units.unit(number) {
+            Some(unit) if unit.count_negative() => {
+                if unit.is_full() {
+                    self.units.collect(number, unit);
+                }
+                self.pool().count_probes(Unit::MANY_NEGATIVES);
             }
-            self.pool().count_probes(Unit::MANY_NEGATIVES);
+            _ => {}
         }
         Answer { probe: FileProbe::Absent, unit: number }
     }
@@ -783,85 +787,58 @@ impl FileState {
             FileProbe::MaybePresent if is_found || self.shared.has_whole_keys() || answer.unit == RANGES => {
                 counters.add_outcome(is_found);
             }
-            FileProbe::NotLoaded if is_found => {
-                // No filter would have prevented the read.
-                if self.units.unit(answer.unit).is_some_and(Unit::discount_unanswered) {
-                    counters.add_not_loaded(1);
-                }
+            // No filter would have prevented the read.
+            FileProbe::NotLoaded if is_found && self.units.unit(answer.unit).is_some_and(Unit::discount_unanswered) => {
+                counters.add_not_loaded(1);
             }
             _ => {}
         }
     }
 
-    /// Whether the point filter may hold the parts that all keys with the prefix have in common. Counted only where it
-    /// is not all in memory.
+    /// Whether the point filter may hold the parts that all keys with the prefix have in common.
     pub(super) fn may_contain_prefix(self: &Arc<Self>, prefix: &[u8]) -> bool {
-        if matches!(self.points, Points::None | Points::Unusable(_)) || self.config.trust.problem().is_some() {
+        if self.points.is_err() || self.config.trust.problem().is_some() {
             return true;
         }
+        let may_hold = |number, hash: KeyHash| {
+            let answer =
+                self.probe_unit(number, &|held| held.points().is_none_or(|block| block.may_contain_added(hash)));
+            !answer.probe.is_absent()
+        };
         let mut hashes = self.reader().prefix_hashes(self.shared, prefix);
-        hashes.all(|hash| match (&self.points, self.partitions()) {
-            (Points::Resident(block), _) => block.may_contain_added(hash),
-            (_, None) => !self.probe_points(RANGES + 1, hash).probe.is_absent(),
-            (_, Some(index)) => {
-                let mut places = index.places_with_part(prefix, hash);
-                places.any(|place| !self.probe_points(place.number + RANGES + 1, place.hash).probe.is_absent())
+        hashes.all(|hash| match self.partitions_to_probe() {
+            Err(_) => true,
+            Ok(None) => may_hold(POINTS, hash),
+            Ok(Some(index)) => {
+                index.places_with_part(prefix, hash).any(|place| may_hold(place.number + POINTS, place.hash))
             }
         })
     }
 
+    /// Whether the file may have a key in a range that its bounds overlap.
+    fn may_contain_range(self: &Arc<Self>, range: KeyRange<'_>) -> bool {
+        self.surely_meets(range) || !self.probe_range(range).probe.is_absent()
+    }
+
     /// Whether a scan can probe the range filter.
-    pub(super) fn has_ranges(&self) -> bool {
-        matches!(self.ranges, Ranges::Resident(_) | Ranges::Whole)
+    pub(super) const fn has_ranges(&self) -> bool {
+        self.ranges.is_ok()
     }
 
     /// Probes the range filter, and counts the answer.
     pub(super) fn probe_range(self: &Arc<Self>, range: KeyRange<'_>) -> Answer {
-        let counters = self.units.counters_of(RANGES);
-        match &self.ranges {
-            Ranges::None => Answer { probe: FileProbe::Unusable, unit: RANGES },
-            Ranges::Unusable(_) => {
-                counters.add_unusable(1);
-                Answer { probe: FileProbe::Unusable, unit: RANGES }
-            }
-            _ if self.config.trust.problem().is_some() => {
-                counters.add_unusable(1);
-                Answer { probe: FileProbe::Unusable, unit: RANGES }
-            }
-            Ranges::Resident(filter) => {
-                let may_contain = filter.may_hold(range);
-                counters.add_answer(may_contain);
-                let probe = if may_contain { FileProbe::MaybePresent } else { FileProbe::Absent };
-                Answer { probe, unit: RANGES }
-            }
-            Ranges::Whole => self.probe_unit(RANGES, &|held| match held {
-                HeldFilter::Ranges(filter) => filter.may_hold(range),
-                HeldFilter::Points(_) => true,
-            }),
-        }
-    }
-
-    /// Whether the range filter may hold a key in the range. Counted only where it is not always in memory.
-    fn may_contain_range(self: &Arc<Self>, range: KeyRange<'_>) -> bool {
-        match &self.ranges {
-            Ranges::Resident(filter) if self.config.trust.problem().is_none() => filter.may_hold(range),
-            Ranges::Whole => !self.probe_range(range).probe.is_absent(),
-            _ => true,
-        }
+        let answer = self.unusable(&self.ranges, RANGES);
+        answer.unwrap_or_else(|| {
+            self.probe_unit(RANGES, &|held| held.ranges().is_none_or(|filter| filter.may_hold(range)))
+        })
     }
 
     /// A lower bound of the file's first key that is not below `start`: `start` itself unless the range filter is in
     /// memory and knows better.
     pub(super) fn seek_hint(&self, start: &[u8]) -> NextKey {
-        if self.config.trust.problem().is_some() {
-            return NextKey::AtLeast(start.to_vec());
-        }
-        let held = self.units.unit(RANGES).map(Unit::held);
-        match (&self.ranges, held.as_ref().and_then(|held| held.as_deref())) {
-            (Ranges::Resident(filter), _) => filter.first_at_least(start),
-            (_, Some(Held::Block(held))) if let HeldFilter::Ranges(filter) = &held.filter => {
-                filter.first_at_least(start)
-            }
+        let held = self.units.unit(RANGES).map(Unit::held).filter(|_| self.config.trust.problem().is_none());
+        match held.as_ref().and_then(|held| held.as_deref()) {
+            Some(Held::Block(held)) if let Some(filter) = held.filter.ranges() => filter.first_at_least(start),
             _ => NextKey::AtLeast(start.to_vec()),
         }
     }
@@ -869,17 +846,6 @@ impl FileState {
     /// Counts that the file has no key from the start of a range on.
     pub(super) fn count_range_negative(&self) {
         self.units.counters_of(RANGES).add_answer(false);
-    }
-
-    /// The next read for a scan of a prefix, of the first part that can hold a key with it.
-    pub(super) fn read_for_prefix(this: &Arc<Self>, prefix: &[u8]) -> Option<FilterRead> {
-        let hash = this.reader().prefix_hashes(this.shared, prefix).next()?;
-        let place = this.partitions().and_then(|index| index.places_with_part(prefix, hash).next());
-        this.read_for_unit(place.map_or(0, |place| place.number) + RANGES + 1)
-    }
-
-    pub(super) fn read_for_range(this: &Arc<Self>) -> Option<FilterRead> {
-        this.read_for_unit(RANGES)
     }
 }
 
@@ -891,28 +857,26 @@ impl FileState {
 
     /// Lookups are counted for the file by a chunk, at its place in it.
     pub(super) fn enter(&self, counts: &Arc<ChunkCounts>, place: u32) {
-        self.lock_chunks().push((counts.clone(), place));
+        lock(&self.chunks).push((counts.clone(), place));
     }
 
     /// A chunk counts no more. What it has counted is moved and the chunk forgotten in one step, so that sums miss
     /// nothing and count nothing twice.
     pub(super) fn leave(&self, counts: &Arc<ChunkCounts>, counted: &FileStats) {
-        let mut chunks = self.lock_chunks();
+        let mut chunks = lock(&self.chunks);
         chunks.retain(|(other, _)| !Arc::ptr_eq(other, counts));
         self.units.counters.add_stats(counted);
         drop(chunks);
     }
 
     pub(super) fn stats(&self) -> FileStats {
-        let chunks = self.lock_chunks();
+        let chunks = lock(&self.chunks);
         let mut stats = self.units.counters.file_stats();
         for (counts, place) in &*chunks {
             stats = stats.merged(&counts.of(*place));
         }
         drop(chunks);
-        if let Some(counters) = &self.units.range_counters {
-            stats.ranges = counters.snapshot(true);
-        }
+        stats.ranges = self.units.range_counters.as_ref().map(|counters| counters.snapshot(true)).unwrap_or_default();
         for (number, unit) in self.units.units() {
             let counted = unit.counted();
             let filter = if number == RANGES { &mut stats.ranges } else { &mut stats.filter };
@@ -920,9 +884,5 @@ impl FileState {
             filter.not_loaded += counted.unanswered;
         }
         stats
-    }
-
-    fn lock_chunks(&self) -> MutexGuard<'_, Vec<(Arc<ChunkCounts>, u32)>> {
-        lock(&self.chunks)
     }
 }

@@ -26,15 +26,7 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
     #[must_use]
     pub fn candidates<'a>(&'a self, key: &'a [u8]) -> Candidates<'a, F> {
         self.lookups.of_thread().add(0, 1);
-        Candidates {
-            view: self,
-            probe: KeyProbe::new(key),
-            step: Step { level: 0, chunk: 0 },
-            chunk: None,
-            found: Found::default(),
-            left: 0,
-            last: None,
-        }
+        Candidates { view: self, step: Step { level: 0, chunk: 0 }, cursor: Cursor::new(key) }
     }
 
     /// The files that may have each of `keys`, in steps for all keys together.
@@ -53,10 +45,8 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
     /// that their point filters hold, where one follows from the prefix, and by their range filters.
     pub fn candidates_by_prefix<'a>(&'a self, prefix: &'a [u8]) -> ScanCandidates<'a, F> {
         let upper = KeyRange::end_of_prefix(prefix).map(Bytes::from);
-        let mut scan =
-            ScanCandidates::new(self, (Bound::Included(prefix), Bound::<&[u8]>::Unbounded).into(), Some(prefix));
-        scan.upper = upper;
-        scan
+        let range = KeyRange { lower: Bound::Included(prefix), upper: Bound::Unbounded };
+        ScanCandidates { upper, ..ScanCandidates::new(self, range, Some(prefix)) }
     }
 }
 
@@ -124,6 +114,12 @@ impl<'a> KeyProbe<'a> {
         *self.whole.get_or_insert_with(|| view.config.reader.hasher.hash(self.key))
     }
 
+    /// The hash of the whole key by the file's own hasher: another store may have opened the file.
+    #[inline]
+    fn whole_for<F>(&mut self, view: &FilterView<F>, file: &FileState) -> KeyHash {
+        if file.is_from(&view.config) { self.whole(view) } else { file.hash(self.key) }
+    }
+
     /// The hash for filters of one part; `None` for a key without it, which no such filter can be probed for.
     #[inline]
     fn hash_for<F>(&mut self, view: &FilterView<F>, group: &Group) -> Option<KeyHash> {
@@ -144,14 +140,19 @@ impl<'a> KeyProbe<'a> {
             return group.by_parts(in_bounds, |parts| view.config.reader.point_hashes(parts, self.key));
         }
         let Some(hash) = self.hash_for(view, group) else { return in_bounds };
-        let prepared = match &mut self.prepared {
-            Some(prepared) if prepared.hash() == hash => prepared,
-            prepared => prepared.insert(PreparedKey::new(hash)),
-        };
         if level.residency == CacheResidency::Memory {
             group.filters().prefetch(hash, in_bounds);
         }
-        group.filters().probe(prepared, in_bounds)
+        group.filters().probe(self.prepared(hash), in_bounds)
+    }
+
+    /// The hash with the mask that it makes in lines, kept from chunk to chunk.
+    #[inline]
+    fn prepared(&mut self, hash: KeyHash) -> &mut PreparedKey {
+        if self.prepared.as_ref().is_none_or(|prepared| prepared.hash() != hash) {
+            self.prepared = None;
+        }
+        self.prepared.get_or_insert_with(|| PreparedKey::new(hash))
     }
 
     /// The file of a sorted level that has the key within its bounds.
@@ -167,8 +168,122 @@ impl<'a> KeyProbe<'a> {
 struct Last<'a> {
     state: &'a Arc<FileState>,
     answer: Answer,
-    /// Its place in the chunk; `None` in a sorted level.
-    place: Option<usize>,
+}
+
+/// One key on its way through the files of a view.
+struct Cursor<'a, F> {
+    probe: KeyProbe<'a>,
+    /// The chunk of overlapping files that it is at.
+    chunk: Option<&'a Chunk<F>>,
+    found: Found,
+    /// The candidates of the chunk to which it has not come.
+    left: u64,
+    /// The place in the chunk of the last file that was given.
+    given: Option<usize>,
+    last: Option<Last<'a>>,
+}
+
+impl<'a, F> Cursor<'a, F> {
+    #[inline]
+    const fn new(key: &'a [u8]) -> Self {
+        let found = Found { in_bounds: 0, candidates: 0 };
+        Self { probe: KeyProbe::new(key), chunk: None, found, left: 0, given: None, last: None }
+    }
+
+    /// What is to be read for the files that are left of the chunk, and those from the next step on.
+    fn reads(&self, view: &'a FilterView<F>, mut step: Step) -> Vec<(&'a Arc<F>, FilterRead)> {
+        let (mut probe, mut reads) = (KeyProbe::new(self.probe.key), Vec::new());
+        let alone = |chunk: &Chunk<F>| chunk.core.group.as_ref().map_or(0, |group| group.alone);
+        let mut next = self.chunk.map(|chunk| (chunk, self.left & alone(chunk)));
+        loop {
+            if let Some((chunk, places)) = next {
+                let files = bits_of(places).filter_map(|place| chunk.files.get(place).zip(chunk.core.files.get(place)));
+                reads.extend(files.filter_map(|(file, state)| Some((file, state.read_for(probe.key)?))));
+            }
+            next = match step.take(&view.levels) {
+                Some(Stop::Overlapping(_, chunk)) => Some((chunk, probe.in_bounds(chunk) & alone(chunk))),
+                Some(Stop::Sorted(level)) => probe.find(level).map(|(chunk, place)| (chunk, 1 << place)),
+                None => return reads,
+            };
+        }
+    }
+
+    /// The file given last did not have the key.
+    #[inline]
+    fn pass(&mut self) {
+        if let Some(last) = self.last.take() {
+            last.state.record(last.answer, false);
+        }
+    }
+
+    /// The file of a sorted level that may have the key.
+    #[inline]
+    fn give_of_sorted(&mut self, view: &FilterView<F>, found: Option<(&'a Chunk<F>, usize)>) -> Option<&'a Arc<F>> {
+        let (chunk, place) = found?;
+        let (file, state) = (chunk.files.get(place)?, chunk.core.files.get(place)?);
+        let answer = state.probe_key(self.probe.key, || self.probe.whole_for(view, state));
+        if answer.probe.is_absent() {
+            return None;
+        }
+        state.counters().add_beside_answers(0, 1);
+        self.last = Some(Last { state, answer });
+        Some(file)
+    }
+
+    /// Comes to a chunk, of whose files these are candidates.
+    #[inline]
+    fn enter(&mut self, chunk: &'a Chunk<F>, found: Found) {
+        (self.chunk, self.found, self.left) = (Some(chunk), found, found.candidates);
+    }
+
+    /// The next candidate of the chunk whose own filter may contain the key, too.
+    #[inline]
+    fn give_of_chunk(&mut self, view: &FilterView<F>) -> Option<&'a Arc<F>> {
+        if self.left == 0 {
+            return None;
+        }
+        let chunk = self.chunk?;
+        let alone = match &chunk.core.group {
+            Some(group) if view.config.trust.problem().is_none() => group.alone,
+            _ => u64::MAX,
+        };
+        for place in bits_of(self.left) {
+            self.left &= !(1 << place);
+            let (file, state) = (chunk.files.get(place)?, chunk.core.files.get(place)?);
+            let answer = if alone >> place & 1 == 1 {
+                state.probe_key(self.probe.key, || self.probe.whole_for(view, state))
+            } else {
+                Answer::of_group(state)
+            };
+            if answer.probe.is_absent() {
+                self.found.candidates &= !(1 << place);
+                continue;
+            }
+            (self.last, self.given) = (Some(Last { state, answer }), Some(place));
+            return Some(file);
+        }
+        None
+    }
+
+    /// Leaves the chunk: for the next one, or because the lookup ended at a file of this one.
+    #[inline]
+    fn leave(&mut self, ended: Option<usize>) {
+        if let Some(group) = self.chunk.take().and_then(|chunk| chunk.core.group.as_ref()) {
+            group.counts.count(self.found, ended);
+        }
+        (self.left, self.given) = (0, None);
+    }
+
+    /// The lookup ends at the file given last: that has the key, or it is not known whether it has, or the engine's code
+    /// panicked behind it.
+    fn end(&mut self, is_found: bool) {
+        if let Some(last) = self.last.take().filter(|_| is_found) {
+            last.state.record(last.answer, true);
+        }
+        if self.given.is_some() {
+            self.leave(self.given);
+        }
+    }
 }
 
 /// The files that may have a key, from the newest to the oldest. Call [`next_file`](Self::next_file), search the file,
@@ -202,32 +317,35 @@ struct Last<'a> {
 #[must_use = "a lookup gives files by `next_file`"]
 pub struct Candidates<'a, F> {
     view: &'a FilterView<F>,
-    probe: KeyProbe<'a>,
     step: Step,
-    /// The chunk of overlapping files that the lookup is at.
-    chunk: Option<&'a Chunk<F>>,
-    found: Found,
-    /// The candidates of the chunk to which the lookup has not come.
-    left: u64,
-    last: Option<Last<'a>>,
+    cursor: Cursor<'a, F>,
 }
 
 impl<'a, F> Candidates<'a, F> {
     /// The next file that may have the key. The one before did not have it.
     #[inline]
     pub fn next_file(&mut self) -> Option<&'a Arc<F>> {
-        if let Some(last) = self.last.take() {
-            last.state.record(last.answer, false);
-        }
+        let Self { view, step, cursor } = self;
+        cursor.pass();
         loop {
-            if let Some(file) = self.next_of_chunk() {
+            if let Some(file) = cursor.give_of_chunk(view) {
                 return Some(file);
             }
-            self.end_chunk(None);
-            match self.step.take(&self.view.levels)? {
-                Stop::Overlapping(level, chunk) => self.enter(level, chunk),
+            cursor.leave(None);
+            match step.take(&view.levels)? {
+                Stop::Overlapping(level, chunk) => {
+                    let in_bounds = cursor.probe.in_bounds(chunk);
+                    let candidates = match &chunk.core.group {
+                        Some(group) if view.config.trust.problem().is_none() => {
+                            cursor.probe.matches(view, level, group, in_bounds)
+                        }
+                        _ => in_bounds,
+                    };
+                    cursor.enter(chunk, Found { in_bounds, candidates });
+                }
                 Stop::Sorted(level) => {
-                    if let Some(file) = self.next_of_sorted(level) {
+                    let found = cursor.probe.find(level);
+                    if let Some(file) = cursor.give_of_sorted(view, found) {
                         return Some(file);
                     }
                 }
@@ -235,121 +353,27 @@ impl<'a, F> Candidates<'a, F> {
         }
     }
 
-    #[inline]
-    fn next_of_sorted(&mut self, level: &'a Level<F>) -> Option<&'a Arc<F>> {
-        let (chunk, place) = self.probe.find(level)?;
-        let (file, state) = (chunk.files.get(place)?, chunk.core.files.get(place)?);
-        let answer = state.probe_key(self.probe.key, || self.probe.whole(self.view));
-        if answer.probe.is_absent() {
-            return None;
-        }
-        state.counters().add_search();
-        self.last = Some(Last { state, answer, place: None });
-        Some(file)
-    }
-
-    #[inline]
-    fn enter(&mut self, level: &'a Level<F>, chunk: &'a Chunk<F>) {
-        let in_bounds = self.probe.in_bounds(chunk);
-        let candidates = match &chunk.core.group {
-            Some(group) if self.view.config.trust.problem().is_none() => {
-                self.probe.matches(self.view, level, group, in_bounds)
-            }
-            _ => in_bounds,
-        };
-        self.found = Found { in_bounds, candidates };
-        (self.chunk, self.left) = (Some(chunk), candidates);
-    }
-
-    /// The next candidate of the chunk whose own filter may contain the key, too.
-    #[inline]
-    fn next_of_chunk(&mut self) -> Option<&'a Arc<F>> {
-        if self.left == 0 {
-            return None;
-        }
-        let chunk = self.chunk?;
-        let is_distrusted = self.view.config.trust.problem().is_some();
-        let alone = chunk.core.group.as_ref().map_or(0, |group| if is_distrusted { u64::MAX } else { group.alone });
-        for place in bits_of(self.left) {
-            self.left &= !(1 << place);
-            let (file, state) = (chunk.files.get(place)?, chunk.core.files.get(place)?);
-            let answer = if alone >> place & 1 == 1 {
-                state.probe_key(self.probe.key, || self.probe.whole(self.view))
-            } else {
-                Answer::of_group(state)
-            };
-            if answer.probe.is_absent() {
-                self.found.candidates &= !(1 << place);
-                continue;
-            }
-            self.last = Some(Last { state, answer, place: Some(place) });
-            return Some(file);
-        }
-        None
-    }
-
-    /// The lookup leaves the chunk: for the next one, or because it ended at a file of this one.
-    #[inline]
-    fn end_chunk(&mut self, ended: Option<usize>) {
-        if let Some(group) = self.chunk.take().and_then(|chunk| chunk.core.group.as_ref()) {
-            group.counts.count(self.found, ended);
-        }
-        self.left = 0;
-    }
-
     /// The file given last has the key: the lookup ends there. A tombstone is an entry, too.
+    #[inline]
     pub fn found(mut self) {
-        if let Some(last) = &self.last {
-            last.state.record(last.answer, true);
-        }
-        self.end();
+        self.cursor.end(true);
     }
 
-    fn end(&mut self) {
-        if let Some(last) = self.last.take() {
-            match last.place {
-                Some(place) => self.end_chunk(Some(place)),
-                None => self.end_chunk(None),
-            }
-        }
+    /// What is still to be read for the filters of the files that have the key within their bounds and were not given
+    /// yet, for engines whose lookups do not wait: each read with its file. Read all of it, together if possible,
+    /// [complete](FilterRead::complete) each, and call this again, until it is empty: after one round for filters in one
+    /// block, after three for most in partitions. Then the files are those that filters in memory leave. A lookup can
+    /// also go on at once, and let the reads serve later ones.
+    #[must_use]
+    pub fn reads(&self) -> Vec<(&'a Arc<F>, FilterRead)> {
+        self.cursor.reads(self.view, self.step)
     }
 }
 
 impl<F> Drop for Candidates<'_, F> {
     #[inline]
     fn drop(&mut self) {
-        if self.last.is_some() {
-            self.end();
-        }
-    }
-}
-
-impl<F> Candidates<'_, F> {
-    /// What is still to be read for the filters of all files that have the key within their bounds, for engines whose
-    /// lookups do not wait. Read all of it, together if possible, [complete](FilterRead::complete) each, and call this
-    /// again: after three rounds at most nothing is left, and the files are those that filters in memory leave. A lookup
-    /// can also go on at once, and let the reads serve later ones.
-    #[must_use]
-    pub fn reads(&self) -> Vec<FilterRead> {
-        let (mut probe, mut reads) = (KeyProbe::new(self.probe.key), Vec::new());
-        let mut step = self.step;
-        while let Some(stop) = step.take(&self.view.levels) {
-            match stop {
-                Stop::Overlapping(_, chunk) => {
-                    let alone = chunk.core.group.as_ref().map_or(0, |group| group.alone);
-                    for place in bits_of(probe.in_bounds(chunk) & alone) {
-                        let state = chunk.core.files.get(place);
-                        reads.extend(state.and_then(|state| FileState::read_for(state, self.probe.key)));
-                    }
-                }
-                Stop::Sorted(level) => {
-                    let found = probe.find(level);
-                    let state = found.and_then(|(chunk, place)| chunk.core.files.get(place));
-                    reads.extend(state.and_then(|state| FileState::read_for(state, self.probe.key)));
-                }
-            }
-        }
-        reads
+        self.cursor.end(false);
     }
 }
 
@@ -367,57 +391,31 @@ impl<F> fmt::Debug for Candidates<'_, F> {
 #[must_use = "a lookup gives files by `next_files`"]
 pub struct BatchCandidates<'a, F> {
     view: &'a FilterView<F>,
-    /// Those that have not ended.
-    lookups: Vec<Lookup<'a, F>>,
     step: Step,
-    /// The chunk of overlapping files that all lookups are at.
-    chunk: Option<&'a Chunk<F>>,
+    /// Those that have not ended, with the positions of their keys.
+    lookups: Vec<(usize, Cursor<'a, F>)>,
     given: Vec<(usize, &'a Arc<F>)>,
-}
-
-/// One key of a batch.
-struct Lookup<'a, F> {
-    /// Its position among the keys.
-    position: usize,
-    probe: KeyProbe<'a>,
-    found: Found,
-    left: u64,
-    /// The file of a sorted level that has the key within its bounds.
-    file: Option<(&'a Chunk<F>, usize)>,
-    last: Option<Last<'a>>,
 }
 
 impl<'a, F> BatchCandidates<'a, F> {
     fn new(view: &'a FilterView<F>, keys: &[&'a [u8]]) -> Self {
-        let lookup = |(position, &key): (usize, &&'a [u8])| Lookup {
-            position,
-            probe: KeyProbe::new(key),
-            found: Found::default(),
-            left: 0,
-            file: None,
-            last: None,
-        };
-        let lookups = keys.iter().enumerate().map(lookup).collect();
-        Self { view, lookups, step: Step { level: 0, chunk: 0 }, chunk: None, given: Vec::new() }
+        let lookups = keys.iter().map(|key| Cursor::new(key)).enumerate().collect();
+        Self { view, step: Step { level: 0, chunk: 0 }, lookups, given: Vec::new() }
     }
 
     /// The next file of each key that has one, with the key's position. The files given before did not have their keys,
     /// but for those that were found. Empty when there are no more.
     pub fn next_files(&mut self) -> &[(usize, &'a Arc<F>)] {
         self.given.clear();
-        for lookup in &mut self.lookups {
-            if let Some(last) = lookup.last.take() {
-                last.state.record(last.answer, false);
-            }
-        }
+        self.lookups.iter_mut().for_each(|(_, cursor)| cursor.pass());
         loop {
-            if let Some(chunk) = self.chunk {
-                self.give_of_chunk(chunk);
-                if !self.given.is_empty() {
-                    break;
-                }
-                self.leave(chunk);
+            for (position, cursor) in &mut self.lookups {
+                self.given.extend(cursor.give_of_chunk(self.view).map(|file| (*position, file)));
             }
+            if !self.given.is_empty() || self.lookups.is_empty() {
+                break;
+            }
+            self.lookups.iter_mut().for_each(|(_, cursor)| cursor.leave(None));
             match self.step.take(&self.view.levels) {
                 None => break,
                 Some(Stop::Overlapping(level, chunk)) => self.enter(level, chunk),
@@ -434,94 +432,49 @@ impl<'a, F> BatchCandidates<'a, F> {
 
     /// The file given for the key at `position` has it: that key's lookup ends there.
     pub fn found(&mut self, position: usize) {
-        self.end(position, Some(true));
+        self.end(position, true);
     }
 
     /// The file given for the key at `position` could not be searched: that key's lookup ends there, without an outcome.
     pub fn failed(&mut self, position: usize) {
-        self.end(position, None);
+        self.end(position, false);
     }
 
-    fn end(&mut self, position: usize, is_found: Option<bool>) {
-        let Ok(index) = self.lookups.binary_search_by_key(&position, |lookup| lookup.position) else { return };
-        let Some(lookup) = self.lookups.get_mut(index) else { return };
-        let Some(last) = lookup.last.take() else { return };
-        if let Some(is_found) = is_found {
-            last.state.record(last.answer, is_found);
+    fn end(&mut self, position: usize, is_found: bool) {
+        let Ok(index) = self.lookups.binary_search_by_key(&position, |&(position, _)| position) else { return };
+        if let Some((_, cursor)) = self.lookups.get_mut(index).filter(|(_, cursor)| cursor.last.is_some()) {
+            cursor.end(is_found);
+            self.lookups.remove(index);
         }
-        if let (Some(place), Some(group)) = (last.place, self.chunk.and_then(|chunk| chunk.core.group.as_ref())) {
-            group.counts.count(lookup.found, Some(place));
-        }
-        self.lookups.remove(index);
     }
 
     /// Finds the candidates of all keys in a chunk. The lines of a later key are prefetched: searches between chunks
     /// drive filters out of the near caches.
     fn enter(&mut self, level: &'a Level<F>, chunk: &'a Chunk<F>) {
-        self.chunk = Some(chunk);
-        let group = chunk.core.group.as_ref().filter(|_| self.view.config.trust.problem().is_none());
+        let view = self.view;
+        let group = chunk.core.group.as_ref().filter(|_| view.config.trust.problem().is_none());
+        let one_part = group.filter(|group| group.one_part().is_some());
         let mut hashes = Vec::with_capacity(self.lookups.len());
-        for lookup in &mut self.lookups {
-            let in_bounds = lookup.probe.in_bounds(chunk);
-            let hash = group.filter(|_| in_bounds != 0).and_then(|group| match group.one_part() {
-                Some(_) => lookup.probe.hash_for(self.view, group),
-                None => None,
-            });
+        for (_, cursor) in &mut self.lookups {
+            let in_bounds = cursor.probe.in_bounds(chunk);
+            hashes.push(one_part.filter(|_| in_bounds != 0).and_then(|group| cursor.probe.hash_for(view, group)));
             let candidates = match group {
-                Some(group) if group.one_part().is_none() => lookup.probe.matches(self.view, level, group, in_bounds),
+                Some(group) if one_part.is_none() => cursor.probe.matches(view, level, group, in_bounds),
                 _ => in_bounds,
             };
-            lookup.found = Found { in_bounds, candidates };
-            hashes.push(hash);
+            cursor.enter(chunk, Found { in_bounds, candidates });
         }
-        if let Some(group) = group {
-            let ahead = level.residency.keys_ahead(chunk.files.len());
-            for index in 0..hashes.len() {
-                let later = ahead.and_then(|ahead| {
-                    let later = index + ahead;
-                    Some(((*hashes.get(later)?)?, self.lookups.get(later)?.found.in_bounds))
-                });
-                let (Some(Some(hash)), Some(lookup)) = (hashes.get(index), self.lookups.get_mut(index)) else {
-                    continue;
-                };
-                let prepared = match &mut lookup.probe.prepared {
-                    Some(prepared) if prepared.hash() == *hash => prepared,
-                    prepared => prepared.insert(PreparedKey::new(*hash)),
-                };
-                lookup.found.candidates = group.filters().probe_ahead(prepared, lookup.found.in_bounds, later);
-            }
-        }
-        self.lookups.iter_mut().for_each(|lookup| lookup.left = lookup.found.candidates);
-    }
-
-    fn give_of_chunk(&mut self, chunk: &'a Chunk<F>) {
-        let is_distrusted = self.view.config.trust.problem().is_some();
-        let alone = chunk.core.group.as_ref().map_or(0, |group| if is_distrusted { u64::MAX } else { group.alone });
-        for lookup in self.lookups.iter_mut().filter(|lookup| lookup.left != 0) {
-            for place in bits_of(lookup.left) {
-                lookup.left &= !(1 << place);
-                let (Some(file), Some(state)) = (chunk.files.get(place), chunk.core.files.get(place)) else { break };
-                let answer = if alone >> place & 1 == 1 {
-                    let probe = &mut lookup.probe;
-                    state.probe_key(probe.key, || probe.whole(self.view))
-                } else {
-                    Answer::of_group(state)
-                };
-                if answer.probe.is_absent() {
-                    lookup.found.candidates &= !(1 << place);
-                    continue;
-                }
-                lookup.last = Some(Last { state, answer, place: Some(place) });
-                self.given.push((lookup.position, file));
-                break;
-            }
-        }
-    }
-
-    fn leave(&mut self, chunk: &'a Chunk<F>) {
-        self.chunk = None;
-        if let Some(group) = &chunk.core.group {
-            self.lookups.iter().for_each(|lookup| group.counts.count(lookup.found, None));
+        let Some(group) = one_part else { return };
+        let ahead = level.residency.keys_ahead(chunk.files.len());
+        for (index, hash) in hashes.iter().enumerate() {
+            let later = ahead.and_then(|ahead| {
+                let (_, later) = self.lookups.get(index + ahead)?;
+                Some(((*hashes.get(index + ahead)?)?, later.found.in_bounds))
+            });
+            let (Some(hash), Some((_, cursor))) = (*hash, self.lookups.get_mut(index)) else { continue };
+            let prepared = cursor.probe.prepared(hash);
+            cursor.found.candidates = group.filters().probe_ahead(prepared, cursor.found.in_bounds, later);
+            cursor.left = cursor.found.candidates;
         }
     }
 
@@ -529,55 +482,30 @@ impl<'a, F> BatchCandidates<'a, F> {
         if level.sorted.is_empty() {
             return;
         }
-        for lookup in &mut self.lookups {
-            lookup.file = lookup.probe.find(level);
-            if let Some(state) = lookup.file.and_then(|(chunk, place)| chunk.core.files.get(place)) {
-                state.prefetch();
+        let view = self.view;
+        let state = |found: Option<(&'a Chunk<F>, usize)>| found.and_then(|(chunk, place)| chunk.core.files.get(place));
+        let found: Vec<_> = self.lookups.iter_mut().map(|(_, cursor)| cursor.probe.find(level)).collect();
+        found.iter().filter_map(|&found| state(found)).for_each(|file| file.prefetch());
+        for ((_, cursor), &found) in self.lookups.iter_mut().zip(&found) {
+            if let Some(file) = state(found) {
+                file.prefetch_probe(|| cursor.probe.whole_for(view, file));
             }
         }
-        for lookup in &mut self.lookups {
-            if let Some(state) = lookup.file.and_then(|(chunk, place)| chunk.core.files.get(place)) {
-                let probe = &mut lookup.probe;
-                state.prefetch_probe(|| probe.whole(self.view));
-            }
-        }
-        for lookup in &mut self.lookups {
-            let Some((chunk, place)) = lookup.file.take() else { continue };
-            let (Some(file), Some(state)) = (chunk.files.get(place), chunk.core.files.get(place)) else { continue };
-            let probe = &mut lookup.probe;
-            let answer = state.probe_key(probe.key, || probe.whole(self.view));
-            if !answer.probe.is_absent() {
-                state.counters().add_search();
-                lookup.last = Some(Last { state, answer, place: None });
-                self.given.push((lookup.position, file));
-            }
+        for ((position, cursor), found) in self.lookups.iter_mut().zip(found) {
+            self.given.extend(cursor.give_of_sorted(view, found).map(|file| (*position, file)));
         }
     }
 
-    /// What is still to be read for the filters of all files that have one of the keys within their bounds; see
-    /// [`Candidates::reads`].
+    /// What is still to be read for the files of all keys; see [`Candidates::reads`].
     #[must_use]
-    pub fn reads(&self) -> Vec<FilterRead>
-    where
-        F: AsRef<FileFilters>,
-    {
-        let reads = |lookup: &Lookup<'a, F>| {
-            let mut candidates = self.view.candidates(lookup.probe.key);
-            candidates.step = self.step;
-            candidates.reads()
-        };
-        self.lookups.iter().flat_map(reads).collect()
+    pub fn reads(&self) -> Vec<(&'a Arc<F>, FilterRead)> {
+        self.lookups.iter().flat_map(|(_, cursor)| cursor.reads(self.view, self.step)).collect()
     }
 }
 
 impl<F> Drop for BatchCandidates<'_, F> {
     fn drop(&mut self) {
-        let Some(group) = self.chunk.and_then(|chunk| chunk.core.group.as_ref()) else { return };
-        for lookup in &self.lookups {
-            if let Some(Last { place: Some(place), .. }) = &lookup.last {
-                group.counts.count(lookup.found, Some(*place));
-            }
-        }
+        self.lookups.iter_mut().for_each(|(_, cursor)| cursor.end(false));
     }
 }
 
@@ -692,12 +620,13 @@ impl<'a, F> ScanCandidates<'a, F> {
 
     /// The candidate that a file in bounds is, if its filters do not rule it out.
     fn judge(&self, file: &'a Arc<F>, state: &'a Arc<FileState>) -> Option<ScanCandidate<'a, F>> {
-        if self.prefix.is_some_and(|prefix| !state.may_contain_prefix(prefix)) {
-            return None;
-        }
         let candidate = |lower_bound: Bytes, answer| Some(ScanCandidate { file, lower_bound, state, answer });
+        // Before any filter: none knows what the file deletes.
         if state.has_range_tombstones() {
             return candidate(self.start.clone(), None);
+        }
+        if self.prefix.is_some_and(|prefix| !state.may_contain_prefix(prefix)) {
+            return None;
         }
         if let Some(span) = state.metadata().bounds.keys()
             && *span.smallest >= *self.start
@@ -727,15 +656,16 @@ impl<'a, F> ScanCandidates<'a, F> {
         }
     }
 
-    /// What is still to be read for the filters of all files whose bounds meet the range; see [`Candidates::reads`].
+    /// What is still to be read for the filters of the files whose bounds meet the range and were not given yet; see
+    /// [`Candidates::reads`]. Of a partitioned filter, a scan of a prefix wants the first partition that can have it.
     #[must_use]
-    pub fn reads(&self) -> Vec<FilterRead> {
+    pub fn reads(&self) -> Vec<(&'a Arc<F>, FilterRead)> {
         let upper = self.upper.clone();
         let mut scan = Self { upper, start: self.start.clone(), ..*self };
         let mut reads = Vec::new();
-        while let Some((_, state)) = scan.next_in_bounds() {
-            reads.extend(FileState::read_for_range(state));
-            reads.extend(self.prefix.and_then(|prefix| FileState::read_for_prefix(state, prefix)));
+        while let Some((file, state)) = scan.next_in_bounds() {
+            let of_prefix = self.prefix.and_then(|prefix| state.read_for_prefix(prefix));
+            reads.extend(state.read_for_range().into_iter().chain(of_prefix).map(|read| (file, read)));
         }
         reads
     }

@@ -3,7 +3,8 @@
 //! ```text
 //!  0  4  magic, the bytes "SFMD"
 //!  4  1  version
-//!  5  1  flags: bit 0 the point filter holds whole keys, bit 1 the file has keys, bit 2 it has range tombstones
+//!  5  1  flags: bit 0 the point filter holds whole keys, bit 1 the file has keys, bit 2 it has range tombstones, bit 3
+//!       its keys are not known
 //!  6  2  bytes of this header: 40, or more in a later release
 //!  8  8  fingerprint of the file's id
 //! 16  8  hash seed, or its fingerprint, or the engine's tag
@@ -51,6 +52,7 @@ const SECTION_BYTES: usize = 28;
 const WHOLE_KEYS: u8 = 1;
 const HAS_KEYS: u8 = 1 << 1;
 const HAS_RANGE_TOMBSTONES: u8 = 1 << 2;
+const HAS_UNKNOWN_KEYS: u8 = 1 << 3;
 
 const WHAT: &str = "description of filters";
 
@@ -238,8 +240,6 @@ pub struct KeyPartNames {
 }
 
 impl KeyPartNames {
-    pub(crate) const WHOLE_KEYS: Self = Self { whole_keys: true, extractors: Vec::new() };
-
     pub(crate) const NONE: Self = Self { whole_keys: false, extractors: Vec::new() };
 
     /// Those of a writer or reader.
@@ -261,6 +261,21 @@ impl fmt::Display for KeyPartNames {
 }
 
 impl FilterMetadata {
+    /// That of a file of these bounds of whose filters nothing is known.
+    pub(crate) const fn without_filters(hash: HashIdentity, bounds: FileBounds) -> Self {
+        Self {
+            file: FileId::from_fingerprint(0),
+            hash,
+            parts: KeyPartNames::NONE,
+            range_extractor: None,
+            bounds,
+            keys_added: 0,
+            range_tombstones: None,
+            witnesses: Vec::new(),
+            sections: Vec::new(),
+        }
+    }
+
     /// The bytes to be kept.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
@@ -272,7 +287,8 @@ impl FilterMetadata {
         out.put_u8(
             flag(WHOLE_KEYS, self.parts.whole_keys)
                 | flag(HAS_KEYS, spans[0].is_some())
-                | flag(HAS_RANGE_TOMBSTONES, spans[1].is_some()),
+                | flag(HAS_RANGE_TOMBSTONES, spans[1].is_some())
+                | flag(HAS_UNKNOWN_KEYS, self.bounds.is_unknown()),
         );
         out.put_u16_le(HEADER_BYTES);
         out.put_u64_le(self.file.fingerprint());
@@ -354,7 +370,11 @@ impl FilterMetadata {
         }
         let extractors = (0..extractors).map(|_| rest.name()).collect::<Result<_, _>>()?;
         let range_extractor = if ranges == 1 { Some(rest.name()?) } else { None };
-        let bounds = if flags & HAS_KEYS != 0 { FileBounds::Keys(rest.span()?) } else { FileBounds::Empty };
+        let bounds = match (flags & HAS_KEYS != 0, flags & HAS_UNKNOWN_KEYS != 0) {
+            (true, _) => FileBounds::Keys(rest.span()?),
+            (false, true) => FileBounds::Unknown,
+            (false, false) => FileBounds::Empty,
+        };
         let range_tombstones = if flags & HAS_RANGE_TOMBSTONES != 0 { Some(rest.span()?) } else { None };
         let witnesses = (0..witnesses).map(|_| rest.key().map(Box::from)).collect::<Result<_, _>>()?;
         if !rest.0.is_empty() {
@@ -397,7 +417,7 @@ impl FilterMetadata {
         self.range_extractor.as_deref()
     }
 
-    /// The smallest and the largest key; `None` of a file without keys.
+    /// The smallest and the largest key; `None` of a file without keys, or whose keys are not known.
     #[must_use]
     pub fn key_bounds(&self) -> Option<(&[u8], &[u8])> {
         self.bounds.keys().map(|span| (&*span.smallest, &*span.largest))

@@ -19,6 +19,12 @@
 //! Filter bytes come from a [`FilterSource`], which lookups call, or from an engine that does not wait in a lookup: a
 //! [`FilterRead`] says which bytes are wanted, and goes on once it is given them.
 //!
+//! A panic of the engine's code (hash, extractor, source) goes to the caller of the lookup, and that lookup is over: drop
+//! it, and begin another one.
+//!
+//! A panic of the engine's code (hash, extractor, source) goes to the caller of the lookup, and that lookup is over: drop
+//! it, and begin another one.
+//!
 //! # What is trusted
 //!
 //! Filters are bound to their files by an id that is drawn at random, and compared with the description. If the hash is

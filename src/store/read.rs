@@ -96,30 +96,33 @@ impl FilterRead {
             (expected, got) if expected == got => Ok(bytes),
             (expected, got) => Err(FilterProblem::Length { what: "part of a filter", expected, got }),
         });
-        match self.step.take()? {
+        let read = match self.step.as_ref()? {
             Step::Unit(loading) => {
-                let number = loading.number();
-                let loaded = bytes.and_then(|bytes| self.file.load_unit(number, bytes));
-                loading.complete(loaded, may_match)
+                let loaded = bytes.and_then(|bytes| self.file.load_unit(loading.number(), bytes));
+                let Some(Step::Unit(loading)) = self.step.take() else { return None };
+                return loading.complete(loaded, may_match);
             }
             step => {
                 let got = bytes.as_ref().map_or(0, |bytes| bytes.len() as u64);
                 let read = bytes.and_then(|bytes| match step {
-                    Step::KnownKeys(partition) => self.file.check_known_keys(partition, bytes),
+                    Step::KnownKeys(partition) => self.file.check_known_keys(*partition, bytes),
                     _ => self.file.load_index(&bytes),
                 });
                 self.file.pool().count_read(got, read.is_ok());
-                self.file.units().end_preparing(Some(read));
-                None
+                read
             }
-        }
+        };
+        // Only now: a hasher or extractor that panics leaves the step to `drop`.
+        self.step = None;
+        self.file.units().end_preparing(Some(read));
+        None
     }
 }
 
 impl Drop for FilterRead {
     fn drop(&mut self) {
         if let Some(Step::Index | Step::KnownKeys(_)) = self.step {
-            let problem = FilterProblem::Unreadable { reason: "its source panicked".into() };
+            let problem = FilterProblem::Unreadable { reason: "code of the engine's panicked".into() };
             self.file.units().end_preparing(std::thread::panicking().then_some(Err(problem)));
         }
     }

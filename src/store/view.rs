@@ -8,7 +8,6 @@ use super::chunk::{Chunk, MIN_FILES, Member, prefix_of, residency_of};
 use super::config::{Config, FilterStore};
 use super::file::FileFilters;
 use super::metadata::FileBounds;
-use super::reader::Reader;
 use super::stats::FileStats;
 use crate::block::CacheResidency;
 use crate::key_head::{KeyHeads, SharedPrefix};
@@ -258,7 +257,7 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
             self.levels.iter().map(|level| (level.number, level.clone())).collect();
         for (number, change) in changes {
             let level = levels.entry(number).or_insert_with(|| Arc::new(Level::empty(number)));
-            *level = Arc::new(level.edited(change, &self.config.reader, &leaving)?);
+            *level = Arc::new(level.edited(change, &self.config, &leaving)?);
         }
         let levels = levels.into_values().filter(|level| level.chunks().next().is_some()).collect();
         Ok(Self { config: self.config.clone(), levels, lookups: self.lookups.clone() })
@@ -353,7 +352,7 @@ impl<F> Level<F> {
     fn edited(
         &self,
         change: LevelChange<F>,
-        reader: &Arc<Reader>,
+        config: &Config,
         leaving: &[(usize, u32, Arc<F>)],
     ) -> Result<Self, ViewError>
     where
@@ -401,7 +400,7 @@ impl<F> Level<F> {
         for members in sorted.values_mut() {
             members.sort_by(|one, other| smallest_key(one).cmp(smallest_key(other)));
         }
-        let loose = self.recut(&self.loose, loose, &prefix, Some(reader))?;
+        let loose = self.recut(&self.loose, loose, &prefix, Some(config))?;
         let sorted = self.recut(&self.sorted, sorted, &prefix, None)?;
         let fences = KeyHeads::new(sorted.iter().map(|chunk| chunk.core.smallest_key()));
         let residency = residency_of(loose.iter().filter_map(|chunk| chunk.core.group.as_ref()));
@@ -415,7 +414,7 @@ impl<F> Level<F> {
         old: &[Arc<Chunk<F>>],
         mut touched: Touched<F>,
         prefix: &Arc<SharedPrefix>,
-        reader: Option<&Arc<Reader>>,
+        config: Option<&Config>,
     ) -> Result<Vec<Arc<Chunk<F>>>, ViewError> {
         let (mut chunks, mut run) = (Vec::with_capacity(old.len() + 1), Vec::new());
         for (position, chunk) in old.iter().enumerate() {
@@ -423,14 +422,14 @@ impl<F> Level<F> {
                 Some(members) => run.extend(members),
                 None if (1..MIN_FILES).contains(&run.len()) => run.extend(chunk.members()),
                 None => {
-                    self.cut_into(&mut chunks, &mut run, chunk.members().next(), (prefix, reader))?;
+                    self.cut_into(&mut chunks, &mut run, chunk.members().next(), (prefix, config))?;
                     chunks.push(chunk.clone());
                 }
             }
         }
         // The first chunk of a level.
         run.extend(touched.into_values().flatten());
-        self.cut_into(&mut chunks, &mut run, None, (prefix, reader))?;
+        self.cut_into(&mut chunks, &mut run, None, (prefix, config))?;
         Ok(chunks)
     }
 
@@ -440,7 +439,7 @@ impl<F> Level<F> {
         chunks: &mut Vec<Arc<Chunk<F>>>,
         run: &mut Vec<Member<F>>,
         next: Option<Member<F>>,
-        (prefix, reader): (&Arc<SharedPrefix>, Option<&Arc<Reader>>),
+        (prefix, config): (&Arc<SharedPrefix>, Option<&Config>),
     ) -> Result<(), ViewError> {
         if run.is_empty() {
             return Ok(());
@@ -450,12 +449,12 @@ impl<F> Level<F> {
         {
             run.splice(0..0, before.members());
         }
-        if reader.is_none() {
+        if config.is_none() {
             let before = chunks.last().and_then(|chunk| chunk.members().next_back());
             let around = before.iter().chain(run.iter()).chain(&next);
             self.check_order(around)?;
         }
-        chunks.extend(Chunk::cut(run, prefix, reader));
+        chunks.extend(Chunk::cut(run, prefix, config));
         run.clear();
         Ok(())
     }

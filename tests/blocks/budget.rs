@@ -101,7 +101,10 @@ fn look_up(filter: &FileFilters, numbers: impl Iterator<Item = u64>) {
 fn a_filter_comes_in_when_it_is_first_probed_and_leaves_with_its_file() {
     let budget = FilterBudget::unlimited();
     let (filter, disk) = open(&budget, disk(&ribbon(0.01), 1, 1_000));
-    assert_eq!((filter.residency().state, filter.residency().reason), (FilterState::NotLoaded, ResidencyReason::NotProbed));
+    assert_eq!(
+        (filter.residency().state, filter.residency().reason),
+        (FilterState::NotLoaded, ResidencyReason::NotProbed)
+    );
     assert_eq!(budget.stats().used_bytes, 0);
     assert_no_key_lost(&filter, 1, 1_000);
     assert!(useless_reads(&filter, 0..1_000) < 30);

@@ -59,11 +59,7 @@ fn parts() -> KeyParts {
     KeyParts::whole_keys().with_extractor(Arc::new(FixedPrefix::new(4)))
 }
 
-fn open(
-    budget: &FilterBudget,
-    policy: impl FilterPolicy + 'static,
-    cut: PartitionCut,
-) -> (FileFilters, Arc<Disk>) {
+fn open(budget: &FilterBudget, policy: impl FilterPolicy + 'static, cut: PartitionCut) -> (FileFilters, Arc<Disk>) {
     open_from(Disk::default(), &KeyParts::whole_keys(), budget, policy, cut)
 }
 
@@ -153,8 +149,7 @@ fn a_damaged_partition_is_unusable_for_its_own_keys_only() {
     let budget = FilterBudget::unlimited();
     let (filter, disk) = open(&budget, ribbon(0.01), PartitionCut::KeyRange);
     disk.flip(100);
-    let unusable =
-        (0..KEYS).filter(|&number| filter.probe(&key(number)) == FileProbe::Unusable).count();
+    let unusable = (0..KEYS).filter(|&number| filter.probe(&key(number)) == FileProbe::Unusable).count();
     let index = filter.partitions().unwrap();
     let damaged = (0..KEYS).filter(|&number| index.place(&key(number), KeyHasher::default().hash(b"")).number == 0);
     assert_eq!(unusable, damaged.count());

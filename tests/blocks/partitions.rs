@@ -148,9 +148,7 @@ fn the_partitions_of_another_file_or_of_an_earlier_write_answer_for_no_key() {
         let [own_end, twin_end] = [sound.bytes(), &twin].map(|bytes| bytes.len() - tail_bytes(bytes));
         let crossed = [&sound.bytes()[..own_end], &twin[twin_end..]].concat();
         let crossed = Container::load(&crossed, sound.case.load_context());
-        let loses = |filter: &Container| {
-            sound.present.iter().any(|(key, hash)| !filter.may_contain(key, *hash))
-        };
+        let loses = |filter: &Container| sound.present.iter().any(|(key, hash)| !filter.may_contain(key, *hash));
         assert!(crossed.as_ref().map_or(true, |filter| !loses(filter)), "{}", sound.case.name);
     }
 }

@@ -5,7 +5,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use bytes::Bytes;
-use sstfilter::kind::{self, BlockedBloomKind, Kind, ShapeFields};
+use sstfilter::kind::{self, BlockedBloomKind, ShapeFields};
 use sstfilter::{
     BitsPerKey, BlockError, BlockInfo, BuildContext, FallbackReason, FalsePositiveRate, FileId, FilterBlock,
     FilterError, FilterKind, KeyHash, KeyHasher, KindPolicy, LoadContext, Sizing,
@@ -84,7 +84,7 @@ fn no_key_is_lost_by_folding_any_small_number_of_lines_by_any_divisor() {
 
 #[test]
 fn every_size_is_smaller_than_the_one_before_and_has_no_lower_rate() {
-    for policy in [KindPolicy::new(BlockedBloomKind::default().with_fold(60).unwrap()), ribbon(7, 0.28)] {
+    for policy in [KindPolicy::from(BlockedBloomKind::default().with_fold(60).unwrap()), ribbon(7, 0.28)] {
         let block = built(&policy, &keys(3_000));
         let infos: Vec<BlockInfo> = every_size(&block).iter().map(FilterBlock::info).collect();
         assert!(infos.len() > 5);
@@ -99,24 +99,24 @@ fn a_folded_filter_is_bit_for_bit_the_one_that_is_built_with_so_few_lines() {
     let hashes = keys(10_000);
     let kind = BlockedBloomKind::configure(bits(10.0)).unwrap().with_probes(5).unwrap();
     let context = BuildContext::new(&KeyHasher::default()).with_expected_keys(100_000);
-    let whole = KindPolicy::new(kind.with_fold(24).unwrap());
+    let whole = KindPolicy::from(kind.with_fold(24).unwrap());
     let whole = load(common::build_in(&whole, &context, &hashes).block.unwrap());
     let lines = whole.info().payload_bytes / 64;
     assert_eq!(lines, 1_968);
     for factor in [2, 3, 4, 6, 8, 12, 24] {
         let folded = whole.shrunk_to(lines / factor * 64 + 36).unwrap();
         let context = BuildContext::new(&KeyHasher::default()).with_expected_keys(lines / factor * 512 / 10);
-        let built = common::build_in(&KindPolicy::new(kind), &context, &hashes).block.unwrap();
+        let built = common::build_in(&KindPolicy::from(kind), &context, &hashes).block.unwrap();
         assert!(folded == built, "folded by {factor}: {:?}, built: {:?}", load(folded.clone()), load(built.clone()));
     }
 }
 
 #[test]
 fn shrinking_in_steps_and_at_once_gives_the_same_bytes() {
-    for policy in [KindPolicy::new(BlockedBloomKind::default().with_fold(12).unwrap()), ribbon(7, 0.28)] {
+    for policy in [KindPolicy::from(BlockedBloomKind::default().with_fold(12).unwrap()), ribbon(7, 0.28)] {
         let block = built(&policy, &keys(20_000));
         for step in block.shrink_steps().windows(2) {
-            let [larger, smaller] = [step[0], step[1]].map(|step| step.block_bytes);
+            let [larger, smaller] = [step[0], step[1]].map(|(bytes, _)| bytes);
             let in_steps = load(block.shrunk_to(larger).unwrap()).shrunk_to(smaller);
             // A half does not fold to a third of the whole.
             if in_steps.as_ref().is_ok_and(|block| block.len() as u64 == smaller) {
@@ -130,14 +130,14 @@ fn shrinking_in_steps_and_at_once_gives_the_same_bytes() {
 
 #[test]
 fn the_steps_are_divisors_and_whole_columns_with_the_rates_that_the_blocks_then_state() {
-    let folding = KindPolicy::new(BlockedBloomKind::default().with_fold(12).unwrap());
+    let folding = KindPolicy::from(BlockedBloomKind::default().with_fold(12).unwrap());
     for (policy, expected) in [(folding, 5), (ribbon(7, 0.28), 6), (ribbon(7, 0.0), 6), (ribbon(1, 0.0), 0)] {
         let block = built(&policy, &keys(20_000));
         let steps = block.shrink_steps();
         assert!(steps.len() == expected, "{steps:?}");
         for step in steps {
-            let info = load(block.shrunk_to(step.block_bytes).unwrap()).info();
-            assert_eq!((info.block_bytes, info.expected_fpr), (step.block_bytes, step.expected_fpr));
+            let info = load(block.shrunk_to(step.0).unwrap()).info();
+            assert_eq!((info.block_bytes, info.expected_fpr), step);
             let columns = info.shape.get("columns");
             assert!(columns.is_none_or(|columns| columns.parse::<u8>().is_ok()), "{columns:?}");
         }
@@ -147,7 +147,7 @@ fn the_steps_are_divisors_and_whole_columns_with_the_rates_that_the_blocks_then_
 #[test]
 fn sizes_between_the_columns_are_met_to_within_a_word_for_each_layer() {
     let block = built(&ribbon(7, 0.28), &keys(100_000));
-    let (least, most) = (block.shrink_steps().last().unwrap().block_bytes, block.info().block_bytes);
+    let (least, most) = (block.shrink_steps().last().unwrap().0, block.info().block_bytes);
     for most_bytes in (least..most).step_by(997) {
         let bytes = block.shrunk_to(most_bytes).unwrap().len() as u64;
         assert!((most_bytes - 40..=most_bytes).contains(&bytes), "{bytes} of {most_bytes}");
@@ -163,9 +163,9 @@ fn a_shrunk_block_keeps_its_hash_file_keys_and_reason() {
         let block = common::build_in(&policy, &context, &keys(9_999)).block.unwrap();
         let context = LoadContext::new(&hasher).with_file_id(FileId::from([3; 16]));
         let block = FilterBlock::load(block, context).unwrap();
-        let step = block.shrink_steps()[0];
-        let smaller = FilterBlock::load(block.shrunk_to(step.block_bytes).unwrap(), context).unwrap();
-        assert_eq!(smaller.info().block_bytes, step.block_bytes);
+        let (step, _) = block.shrink_steps()[0];
+        let smaller = FilterBlock::load(block.shrunk_to(step).unwrap(), context).unwrap();
+        assert_eq!(smaller.info().block_bytes, step);
         assert_eq!(without_rate(smaller.info()), without_rate(block.info()));
         assert_eq!((smaller.info().requested, smaller.info().reason), (FilterKind::RIBBON, reason));
     }
@@ -199,7 +199,7 @@ fn kinds_that_do_not_shrink_and_sizes_that_no_block_has_are_refused() {
         assert_eq!(block.shrunk_to(block_bytes - 8).is_ok(), can_shrink, "{kind}");
         assert_eq!(block.shrink_steps().is_empty(), !can_shrink, "{kind}");
         for most_bytes in [0, 7, 8, 31, 32, 36, 40, 99] {
-            let least_bytes = block.shrink_steps().last().map_or(block_bytes, |step| step.block_bytes);
+            let least_bytes = block.shrink_steps().last().map_or(block_bytes, |&(bytes, _)| bytes);
             let refused = Err(FilterError::CannotShrink { kind, block_bytes, most_bytes, least_bytes });
             assert_eq!(block.shrunk_to(most_bytes), refused, "{kind}");
         }
@@ -221,8 +221,8 @@ fn below_the_smallest_step_an_error_names_it() {
     for block in blooms.into_iter().chain(ribbons).chain([file]) {
         let BlockInfo { kind, block_bytes, .. } = block.info();
         let steps = block.shrink_steps();
-        let least_bytes = steps.last().map_or(block_bytes, |step| step.block_bytes);
-        assert!(steps.iter().all(|step| step.expected_fpr <= 0.99));
+        let least_bytes = steps.last().map_or(block_bytes, |&(bytes, _)| bytes);
+        assert!(steps.iter().all(|&(_, fpr)| fpr <= 0.99));
         assert_eq!(block.shrunk_to(least_bytes).unwrap().len() as u64, least_bytes);
         for most_bytes in [least_bytes - 1, least_bytes / 2, 100, 64, 0].into_iter().filter(|&most| most < least_bytes)
         {

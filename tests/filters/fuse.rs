@@ -16,7 +16,7 @@ const WIDTHS: core::ops::RangeInclusive<u8> = 4..=32;
 const ARITIES: [FuseArity; 2] = [FuseArity::Three, FuseArity::Four];
 
 fn fuse(arity: FuseArity, bits: u8) -> KindPolicy {
-    KindPolicy::new(BinaryFuseKind::new(arity, Sizing::FingerprintBits(bits)).unwrap())
+    KindPolicy::from(BinaryFuseKind::new(arity, Sizing::FingerprintBits(bits)).unwrap())
 }
 
 fn is_fuse(built: &BuiltFilter) -> bool {

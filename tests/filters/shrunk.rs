@@ -1,7 +1,7 @@
 //! Filters that were folded, or lost columns. The failure guarded against: they state a rate that they do not have, and
 //! a store plans its memory by it.
 
-use sstfilter::kind::{BlockedBloomKind, Kind};
+use sstfilter::kind::BlockedBloomKind;
 use sstfilter::{BitsPerKey, FilterBlock, KeyHash, KeyHasher, KindPolicy, MatchBitmap};
 
 use crate::common;
@@ -57,8 +57,8 @@ fn bloom_sigma(rate: f64, probes: f64, lines: f64) -> f64 {
 #[test]
 fn folded_bloom_filters_have_the_rate_that_they_state() {
     for (bits, probes) in [(10.0, 6_u8), (10.0, 3), (10.0, 8), (16.0, 9), (20.0, 11), (24.0, 12), (34.0, 16)] {
-        let kind = BlockedBloomKind::configure(BitsPerKey::new(bits).unwrap().into()).unwrap();
-        let whole = built(&KindPolicy::new(kind.with_fold(12).unwrap().with_probes(probes).unwrap()));
+        let kind = BlockedBloomKind::configure(BitsPerKey::new(bits).unwrap()).unwrap();
+        let whole = built(&KindPolicy::from(kind.with_fold(12).unwrap().with_probes(probes).unwrap()));
         let lines = whole[0].info().payload_bytes / 64;
         for factor in [1, 2, 3, 4, 6] {
             let (rate, stated) = measure(&shrunk(&whole, |_| lines / factor * 64 + 36));
@@ -88,7 +88,7 @@ fn ribbon_filters_that_lost_columns_have_the_rate_that_they_state() {
         assert!(steps >= 6);
         for step in 0..steps {
             let what = format!("rate of {rate}, {} columns", steps - step);
-            assert_ribbon_rate(&whole, &what, |block| block.shrink_steps()[step].block_bytes);
+            assert_ribbon_rate(&whole, &what, |block| block.shrink_steps()[step].0);
         }
         for percent in [97, 90, 61, 43, 20] {
             let what = format!("rate of {rate}, {percent} % of the bytes");

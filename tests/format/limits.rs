@@ -66,7 +66,7 @@ fn assert_grows(name: &str, dip: u64, bytes: impl Fn(u64) -> Option<u64>) {
 }
 
 fn fuse(bits: u8, arity: FuseArity) -> KindPolicy {
-    KindPolicy::new(BinaryFuseKind::new(arity, Sizing::FingerprintBits(bits)).unwrap())
+    KindPolicy::from(BinaryFuseKind::new(arity, Sizing::FingerprintBits(bits)).unwrap())
 }
 
 fn xor(layout: &'static str, width: u8) -> KindPolicy {

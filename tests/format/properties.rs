@@ -37,7 +37,7 @@ fn any_policy() -> impl Strategy<Value = Arc<dyn FilterPolicy>> {
         (prop::sample::select(vec![4_u8, 7, 8, 11, 16, 17, 26, 31, 32]), any::<bool>()).prop_map(|(bits, is_small)| {
             let arity = if is_small { FuseArity::Four } else { FuseArity::Three };
             let kind = BinaryFuseKind::new(arity, Sizing::FingerprintBits(bits)).unwrap();
-            Arc::new(KindPolicy::new(kind)) as Arc<dyn FilterPolicy>
+            Arc::new(KindPolicy::from(kind)) as Arc<dyn FilterPolicy>
         }),
     ]
 }

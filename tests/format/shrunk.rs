@@ -29,7 +29,7 @@ fn shrunk(bytes: &[u8]) -> Vec<bytes::Bytes> {
         let info = FilterBlock::open_unverified(bytes).unwrap().info();
         (info.whole_keys, info.extractors)
     };
-    let steps = block.shrink_steps().into_iter().map(|step| step.block_bytes);
+    let steps = block.shrink_steps().into_iter().map(|(bytes, _)| bytes);
     let sizes = steps.chain((1..16).map(|share| bytes.len() as u64 * share / 16));
     let shrunk: Vec<_> = sizes.filter_map(|size| block.shrunk_to(size).ok()).collect();
     assert!(shrunk.iter().all(|shrunk| parts(shrunk) == parts(bytes)), "the parts of keys that it holds");

@@ -205,7 +205,7 @@ fn every_kind_has_a_whole_block_in_the_text_that_is_built_again() {
     for block in &blocks {
         let mut entries = kind::all().iter().filter(|entry| entry.id == kind_of(block));
         // What grows depends on how it was filled: those blocks have tests of their own.
-        let is_built = entries.any(|entry| entry.abilities.updates != Updates::None || is_built_by(entry, block));
+        let is_built = entries.any(|entry| entry.capabilities.updates != Updates::None || is_built_by(entry, block));
         assert!(is_built, "{}", hex(block));
     }
 }
@@ -298,7 +298,7 @@ fn three_keys_make_the_documented_cuckoo_block_and_more_the_documented_digests()
 }
 
 fn fuse(arity: FuseArity, bits: u8) -> KindPolicy {
-    KindPolicy::new(BinaryFuseKind::new(arity, Sizing::FingerprintBits(bits)).unwrap())
+    KindPolicy::from(BinaryFuseKind::new(arity, Sizing::FingerprintBits(bits)).unwrap())
 }
 
 #[test]

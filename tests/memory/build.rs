@@ -78,7 +78,7 @@ fn building_binary_fuse_takes_at_most_25_bytes_a_key_with_the_hashes_and_says_so
     let _alone = alone();
     for (arity, keys) in [(FuseArity::Three, 100_000_u32), (FuseArity::Three, 1_000_000), (FuseArity::Four, 1_000_000)]
     {
-        let policy = KindPolicy::new(BinaryFuseKind::new(arity, Sizing::FingerprintBits(8)).unwrap());
+        let policy = KindPolicy::from(BinaryFuseKind::new(arity, Sizing::FingerprintBits(8)).unwrap());
         let (peak, report) = measure(&policy, keys.into());
         let per_key = |bytes: u64| bytes as f64 / f64::from(keys);
         println!("{arity:?}, {keys} keys: {:.2} bytes per key and 8 of hashes", per_key(peak));

@@ -4,73 +4,41 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sstfilter::kind::{
-    Abilities, BuildFailure, BuildLimits, BuiltPayload, EncodedShape, FilterShape, Kind, NotStreamed, ParamWords,
-    Payload, ShapeFields,
-};
+use sstfilter::kind::{BuildFailure, EncodedShape, UserKind};
 use sstfilter::sst::{FilterVerdict, Lookup, ReadOptions, Table, TableBuilder, TableOptions, TableSet};
-use sstfilter::{BlockError, ConfigError, FallbackReason, FilterKind, KeyHash, KindPolicy, KindRegistry, Sizing};
+use sstfilter::{BlockError, FilterKind, KeyHash, KindPolicy, KindRegistry};
 
 /// The hashes themselves, 8 bytes each.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct Hashes;
 
-#[derive(Clone, Copy, Debug)]
-struct Count(u32);
-
-impl FilterShape for Count {
-    const KIND: FilterKind = FilterKind::from_code(210);
-
-    fn decode(encoded: &EncodedShape) -> Result<Self, BlockError> {
-        match encoded.params.as_slice() {
-            &[count] => Ok(Self(count)),
-            other => Err(BlockError::Field { field: "parameter words", expected: "1", got: other.len() as u64 }),
-        }
+impl UserKind for Hashes {
+    fn id(&self) -> FilterKind {
+        FilterKind::from_code(210)
     }
 
-    fn params(&self) -> ParamWords {
-        [self.0].into_iter().collect()
+    fn name(&self) -> &'static str {
+        "hashes"
     }
 
-    fn payload_bytes(&self) -> u64 {
-        u64::from(self.0) * 8
+    fn plan(&self, keys: u64) -> Result<EncodedShape, BuildFailure> {
+        Ok(EncodedShape::new(&[], keys * 8))
     }
 
-    fn expected_fpr(&self, _keys: u64) -> f64 {
+    fn build(&self, plan: &EncodedShape, hashes: &[KeyHash]) -> Result<(EncodedShape, Vec<u8>), BuildFailure> {
+        Ok((*plan, hashes.iter().flat_map(|hash| hash.get().to_le_bytes()).collect()))
+    }
+
+    fn payload_bytes(&self, shape: &EncodedShape) -> Result<u64, BlockError> {
+        Ok(shape.keys * 8)
+    }
+
+    fn expected_fpr(&self, _: &EncodedShape) -> f64 {
         0.0
     }
 
-    fn describe(&self) -> ShapeFields {
-        ShapeFields::default()
-    }
-
-    fn may_contain(&self, payload: &[u8], hash: KeyHash) -> bool {
+    fn may_contain(&self, _: &EncodedShape, payload: &[u8], hash: KeyHash) -> bool {
         payload.as_chunks().0.iter().any(|&bytes| u64::from_le_bytes(bytes) == hash.get())
-    }
-}
-
-impl Kind for Hashes {
-    type Shape = Count;
-    type Stream = NotStreamed;
-
-    const NAME: &'static str = "hashes";
-    const ABILITIES: Abilities = Abilities::STATIC;
-
-    fn configure(_: Sizing) -> Result<Self, ConfigError> {
-        Ok(Self)
-    }
-
-    fn plan(&self, keys: u64) -> Result<Count, FallbackReason> {
-        u32::try_from(keys).map(Count).map_err(|_| FallbackReason::TooManyKeys)
-    }
-
-    fn build_bytes(&self, _keys: u64, _plan: &Count) -> u64 {
-        0
-    }
-
-    fn build(&self, plan: &Count, hashes: &[KeyHash], _: BuildLimits) -> Result<BuiltPayload<Count>, BuildFailure> {
-        let bytes: Vec<u8> = hashes.iter().flat_map(|hash| hash.get().to_le_bytes()).collect();
-        Ok(BuiltPayload::new(*plan, Payload::copy_of(&bytes).ok_or(BuildFailure::NoMemory)?))
     }
 }
 
@@ -81,14 +49,14 @@ fn bytes_of(key: u32) -> Vec<u8> {
 
 #[test]
 fn a_filter_of_a_users_kind_is_probed_if_the_reader_knows_the_kind() {
-    let mut builder =
-        TableBuilder::new(Vec::new(), &TableOptions::default().with_policy(Arc::new(KindPolicy::new(Hashes)))).unwrap();
+    let policy = KindPolicy::user_defined(Hashes).unwrap();
+    let mut builder = TableBuilder::new(Vec::new(), &TableOptions::default().with_policy(Arc::new(policy))).unwrap();
     for key in (0..1_000_u32).step_by(2) {
         builder.add(&bytes_of(key), b"value").unwrap();
     }
     let bytes = Bytes::from(builder.finish().unwrap().0);
 
-    let kinds = KindRegistry::default().with_kind::<Hashes>().unwrap();
+    let kinds = KindRegistry::default().with_kind(Hashes).unwrap();
     let open = |options: &ReadOptions| Table::open_source(bytes.clone(), options).unwrap();
     let known = open(&ReadOptions::default().with_kinds(kinds));
     let unknown = open(&ReadOptions::default());

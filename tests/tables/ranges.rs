@@ -18,7 +18,7 @@ use sstfilter::sst::{
     TableSummary, Version, VersionEdit, VersionSet,
 };
 use sstfilter::{
-    BuildContext, DelimitedPrefix, FallbackReason, FalsePositiveRate, FixedPrefix, KeyExtractor, KeyHash, KeyHasher,
+    BuildContext, BuildReason, DelimitedPrefix, FalsePositiveRate, FixedPrefix, KeyExtractor, KeyHash, KeyHasher,
     MatchBitmap,
 };
 
@@ -510,7 +510,7 @@ fn a_table_without_the_range_filter_it_was_to_have_says_why() {
     let held = spread(0..1_000, 7);
     let (bytes, summary) = build(&held, &options(Some(policy)));
     let report = summary.range_filter.unwrap();
-    assert_eq!((report.reason, report.used, summary.range_filter_bytes), (FallbackReason::UnstableExtractor, None, 0));
+    assert_eq!((report.reason, report.used, summary.range_filter_bytes), (BuildReason::UnstableExtractor, None, 0));
     let table = Table::open_source(bytes, &reading()).unwrap();
     let properties = table.properties().range_filter.as_deref().unwrap();
     assert_eq!(properties.missing_because.as_deref(), Some("unstable key extractor"));

@@ -71,7 +71,7 @@ fn every_fallback_reason_is_read_from_its_number_and_says_what_it_is() {
 #[test]
 fn policies_and_extractors_have_the_names_that_options_and_tables_show() {
     assert_eq!(KindPolicy::default().name(), "bloom");
-    assert_eq!(KindPolicy::new(RibbonKind::same_rate_as_bloom(BitsPerKey::TEN).unwrap()).name(), "ribbon");
+    assert_eq!(KindPolicy::from(RibbonKind::same_rate_as_bloom(BitsPerKey::TEN).unwrap()).name(), "ribbon");
     assert_eq!(AutoPolicy::new(BitsPerKey::TEN).unwrap().name(), "auto");
     assert_eq!(FixedPrefix::new(3).name(), "fixed-prefix:3");
     assert_eq!(DelimitedPrefix::new(b'/').name(), "prefix-to-byte:0x2f");

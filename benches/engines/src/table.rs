@@ -1,25 +1,22 @@
 //! Records as an aligned table.
 
-use std::fmt::Write;
+use sstfilter_charts::{Align, Table};
 
 use crate::engines::{self, FilterFamily};
 use crate::record::{Operation, Record};
 
 /// One line per engine and filter, one column per operation.
 pub(crate) fn render(records: &[Record]) -> String {
-    let mut rows = vec![heading()];
+    let operations = Operation::ALL.map(|operation| (operation.title(), Align::Right));
+    let words = [("engine", Align::Left), ("filter", Align::Left)];
+    let mut table = Table::new(words.into_iter().chain(operations).chain([("files", Align::Left)]));
     for first in records.iter().filter(|record| record.operation == Operation::Get) {
         let mut row = vec![first.engine.clone(), first.filter.clone()];
         row.extend(Operation::ALL.map(|operation| cell(first, operation, records)));
         row.push(first.note.clone());
-        rows.push(row);
+        table.push(row);
     }
-    aligned(&rows)
-}
-
-fn heading() -> Vec<String> {
-    let operations = Operation::ALL.map(Operation::title);
-    ["engine", "filter"].into_iter().chain(operations).chain(["files"]).map(str::to_owned).collect()
+    table.aligned()
 }
 
 fn cell(row: &Record, operation: Operation, records: &[Record]) -> String {
@@ -30,23 +27,6 @@ fn cell(row: &Record, operation: Operation, records: &[Record]) -> String {
     let ours = of(engines::OURS, FilterFamily::of(&row.filter).ours());
     let ratio = ours.map_or(String::new(), |ours| format!("{:6.2}x", record.ns_per_key / ours.ns_per_key));
     format!("{:9.1}{ratio}", record.ns_per_key)
-}
-
-/// Figures to the right, words to the left.
-fn aligned(rows: &[Vec<String>]) -> String {
-    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(String::len).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..columns).map(width).collect();
-    let mut text = String::new();
-    for row in rows {
-        for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
-            let is_figure = (2..columns - 1).contains(&column);
-            let _ = if is_figure { write!(text, "{cell:>width$}  ") } else { write!(text, "{cell:<width$}  ") };
-        }
-        text.truncate(text.trim_end().len());
-        text.push('\n');
-    }
-    text
 }
 
 #[cfg(test)]

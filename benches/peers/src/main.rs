@@ -2,6 +2,7 @@
 
 mod allocator;
 mod counted;
+mod figures;
 mod harness;
 mod key_bytes;
 mod keys;
@@ -11,7 +12,6 @@ mod record;
 mod report;
 mod subject;
 mod subjects;
-mod table;
 mod tables;
 
 use std::error::Error;
@@ -20,7 +20,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 use sstfilter::simd::InstructionSet;
-use sstfilter_charts::{Machine, today};
+use sstfilter_charts::{Machine, grouped, today};
 
 use crate::harness::Length;
 use crate::record::Measurements;
@@ -98,11 +98,9 @@ impl MeasureArgs {
 
     fn subjects(&self) -> Vec<Box<dyn Subject>> {
         let mut subjects = subjects::all(self.isa);
-        let wanted: Vec<_> = self.only.iter().map(|name| name.to_lowercase()).collect();
         subjects.retain(|subject| {
             let label = subject.label();
-            let name = format!("{} {}", label.implementation, label.kind).to_lowercase();
-            wanted.is_empty() || wanted.iter().any(|wanted| name.contains(wanted))
+            subject::is_wanted(&self.only, label.implementation, label.kind)
         });
         subjects
     }
@@ -124,11 +122,7 @@ fn measure(args: &MeasureArgs) -> Result<(), Box<dyn Error>> {
     };
     for round in harness::rounds(args.length()) {
         let records = harness::measure(&subjects, round, |problem| eprintln!("left out: {problem}"));
-        println!(
-            "{} keys\n\n{}",
-            table::grouped(round.keys as u64),
-            tables::of_size(&records, round.keys as u64).aligned()
-        );
+        println!("{} keys\n\n{}", grouped(round.keys as u64), tables::of_size(&records, round.keys as u64).aligned());
         measurements.records.extend(records);
     }
     if args.only.is_empty() {

@@ -97,3 +97,9 @@ impl fmt::Display for HashUse {
 pub fn count_where<T>(keys: &[T], mut may_contain: impl FnMut(&T) -> bool) -> u64 {
     keys.iter().map(|key| u64::from(may_contain(key))).sum()
 }
+
+/// Whether a filter's crate and kind have one of the names that were asked for, if any were.
+pub fn is_wanted(only: &[String], implementation: &str, kind: &str) -> bool {
+    let name = format!("{implementation} {kind}").to_lowercase();
+    only.is_empty() || only.iter().any(|wanted| name.contains(&wanted.to_lowercase()))
+}

@@ -1,9 +1,12 @@
 //! Which figures stand in which table.
 
+use sstfilter_charts::Align::{Left, Right};
+use sstfilter_charts::{Column, Table, grouped};
+
+use crate::figures::{bytes, nanoseconds, percent, ratio};
 use crate::many_filters::{ONE_BY_ONE, SET_OF_ONE_KEY};
-use crate::record::{ByteOperation, CountedProbe, KeyBytes, ManyFilters, Record, ours_beside};
+use crate::record::{ByteOperation, CountedProbe, KeyBytes, ManyFilters, Record, SharedProbe, ours_beside};
 use crate::subjects::sstfilter::NAME;
-use crate::table::{Align, Table, bytes, grouped, nanoseconds, percent, ratio};
 
 /// The numbers of keys that occur, ascending.
 pub fn sizes(records: &[Record]) -> Vec<u64> {
@@ -13,104 +16,84 @@ pub fn sizes(records: &[Record]) -> Vec<u64> {
     sizes
 }
 
+/// A record, and ours that it is compared with, unless it is ours itself.
+type Beside<'a> = (&'a Record, Option<&'a Record>);
+
+fn beside<'a>(record: &'a Record, records: &'a [Record]) -> Beside<'a> {
+    (record, ours_beside(record, records).filter(|ours| *ours != record))
+}
+
+fn times_ours((record, ours): &Beside<'_>, time: fn(&Record) -> Option<f64>) -> String {
+    time(record).map_or_else(String::new, |theirs| ratio(theirs, ours.and_then(time)))
+}
+
+fn time(time: Option<f64>) -> String {
+    time.map(nanoseconds).unwrap_or_default()
+}
+
 /// All subjects at `n` keys. Beside each time stands how many times as long as ours it is, a single probe beside our
 /// single probe, and a batch beside our batch.
 pub fn of_size(records: &[Record], n: u64) -> Table {
-    use Align::{Left, Right};
-    let mut table = Table::new(&[
-        ("crate", Left),
-        ("filter", Left),
-        ("hash", Left),
-        ("bits/key", Right),
-        ("rate", Right),
-        ("build ns", Right),
-        ("vs ours", Right),
-        ("single miss ns", Right),
-        ("vs our single", Right),
-        ("single hit ns", Right),
-        ("vs our single", Right),
-        ("batch miss ns", Right),
-        ("vs our batch", Right),
-        ("no batch call: single vs our batch", Right),
-        ("peak", Right),
-    ]);
-    for record in records.iter().filter(|record| record.n == n) {
-        table.push(row(record, ours_beside(record, records)));
-    }
-    table
-}
-
-fn row(record: &Record, ours: Option<&Record>) -> Vec<String> {
-    let ours = ours.filter(|ours| *ours != record);
-    let beside = |value: f64, of: fn(&Record) -> f64| ratio(value, ours.map(of));
-    let beside_batch = |value: Option<f64>| value.map_or_else(String::new, |value| beside(value, our_batch));
-    let batch = record.batch_miss_ns;
-    let single_for_batch = if batch.is_none() { Some(record.query_miss_ns) } else { None };
-    vec![
-        record.name(),
-        record.kind.clone(),
-        record.hash.to_string(),
-        format!("{:.2}", record.bits_per_key),
-        percent(record.fpr),
-        nanoseconds(record.build_ns_per_key),
-        beside(record.build_ns_per_key, |ours| ours.build_ns_per_key),
-        nanoseconds(record.query_miss_ns),
-        beside(record.query_miss_ns, |ours| ours.query_miss_ns),
-        nanoseconds(record.query_hit_ns),
-        beside(record.query_hit_ns, |ours| ours.query_hit_ns),
-        batch.map(nanoseconds).unwrap_or_default(),
-        beside_batch(batch),
+    let columns: [Column<Beside<'_>>; 15] = [
+        ("crate", Left, |(record, _)| record.name()),
+        ("filter", Left, |(record, _)| record.kind.clone()),
+        ("hash", Left, |(record, _)| record.hash.to_string()),
+        ("bits/key", Right, |(record, _)| format!("{:.2}", record.bits_per_key)),
+        ("rate", Right, |(record, _)| percent(record.fpr)),
+        ("build ns", Right, |(record, _)| nanoseconds(record.build_ns_per_key)),
+        ("vs ours", Right, |row| times_ours(row, |record| Some(record.build_ns_per_key))),
+        ("single miss ns", Right, |(record, _)| nanoseconds(record.query_miss_ns)),
+        ("vs our single", Right, |row| times_ours(row, |record| Some(record.query_miss_ns))),
+        ("single hit ns", Right, |(record, _)| nanoseconds(record.query_hit_ns)),
+        ("vs our single", Right, |row| times_ours(row, |record| Some(record.query_hit_ns))),
+        ("batch miss ns", Right, |(record, _)| time(record.batch_miss_ns)),
+        ("vs our batch", Right, |row| times_ours(row, |record| record.batch_miss_ns)),
         // Without a batch call, keys that come in batches are probed one by one.
-        beside_batch(single_for_batch),
-        bytes(record.bytes_peak),
-    ]
+        ("no batch call: single vs our batch", Right, |(record, ours)| match record.batch_miss_ns {
+            None => ratio(record.query_miss_ns, ours.and_then(|ours| ours.batch_miss_ns)),
+            Some(_) => String::new(),
+        }),
+        ("peak", Right, |(record, _)| bytes(record.bytes_peak)),
+    ];
+    let of_size = records.iter().filter(|record| record.n == n);
+    Table::of(of_size.map(|record| beside(record, records)), &columns)
 }
 
-fn our_batch(ours: &Record) -> f64 {
-    ours.batch_miss_ns.unwrap_or(f64::NAN)
+/// A way from the bytes of a key, and the time of ours that it is compared with.
+type KeyBytesBeside<'a> = (&'a KeyBytes, Option<f64>);
+
+fn of_operation(operation: ByteOperation, records: &[KeyBytes]) -> impl Iterator<Item = KeyBytesBeside<'_>> {
+    let of_operation = records.iter().filter(move |record| record.operation == operation);
+    of_operation.map(|record| (record, our_key_bytes(record, records)))
 }
 
 /// Hashing alone: our hasher beside the function that it calls.
 pub fn hashing(records: &[KeyBytes]) -> Table {
-    use Align::{Left, Right};
-    let mut table =
-        Table::new(&[("crate", Left), ("call", Left), ("key bytes", Right), ("ns per key", Right), ("vs ours", Right)]);
-    for record in records.iter().filter(|record| record.operation == ByteOperation::Hash) {
-        table.push(vec![
-            record.implementation.clone(),
-            record.method.clone(),
-            record.bytes_per_key.to_string(),
-            nanoseconds(record.ns_per_key),
-            ratio(record.ns_per_key, our_key_bytes(record, records)),
-        ]);
-    }
-    table
+    let columns: [Column<KeyBytesBeside<'_>>; 5] = [
+        ("crate", Left, |(record, _)| record.implementation.clone()),
+        ("call", Left, |(record, _)| record.method.clone()),
+        ("key bytes", Right, |(record, _)| record.bytes_per_key.to_string()),
+        ("ns per key", Right, |(record, _)| nanoseconds(record.ns_per_key)),
+        ("vs ours", Right, |(record, ours)| ratio(record.ns_per_key, *ours)),
+    ];
+    Table::of(of_operation(ByteOperation::Hash, records), &columns)
 }
 
 /// Keys of several lengths hashed and probed, one by one.
 pub fn hashing_and_probing(records: &[KeyBytes]) -> Table {
-    use Align::{Left, Right};
-    let mut table = Table::new(&[
-        ("crate", Left),
-        ("filter", Left),
-        ("keys", Right),
-        ("key bytes", Right),
-        ("hash and single probe ns", Right),
-        ("compared with our", Left),
-        ("vs ours", Right),
-    ]);
-    for record in records.iter().filter(|record| record.operation == ByteOperation::HashAndProbe) {
-        table.push(vec![
-            record.implementation.clone(),
-            record.method.clone(),
-            grouped(record.n),
-            record.bytes_per_key.to_string(),
-            nanoseconds(record.ns_per_key),
-            if record.implementation == NAME { String::new() } else { record.against.clone() },
-            ratio(record.ns_per_key, our_key_bytes(record, records)),
-        ]);
-    }
-    table
+    let columns: [Column<KeyBytesBeside<'_>>; 7] =
+        [
+            ("crate", Left, |(record, _)| record.implementation.clone()),
+            ("filter", Left, |(record, _)| record.method.clone()),
+            ("keys", Right, |(record, _)| grouped(record.n)),
+            ("key bytes", Right, |(record, _)| record.bytes_per_key.to_string()),
+            ("hash and single probe ns", Right, |(record, _)| nanoseconds(record.ns_per_key)),
+            ("compared with our", Left, |(record, _)| {
+                if record.implementation == NAME { String::new() } else { record.against.clone() }
+            }),
+            ("vs ours", Right, |(record, ours)| ratio(record.ns_per_key, *ours)),
+        ];
+    Table::of(of_operation(ByteOperation::HashAndProbe, records), &columns)
 }
 
 /// The time of the method of ours that `record` is compared with, unless it is ours itself.
@@ -124,100 +107,58 @@ pub fn our_key_bytes(record: &KeyBytes, records: &[KeyBytes]) -> Option<f64> {
 
 /// Our single probes, bare, counted, and counted from many threads.
 pub fn counted(records: &[CountedProbe]) -> Table {
-    use Align::{Left, Right};
-    let mut table = Table::new(&[
-        ("filter", Left),
-        ("keys", Right),
-        ("may_contain ns", Right),
-        ("counted probe ns", Right),
-        ("counting adds ns", Right),
-        ("threads", Right),
-        ("one thread alone ns", Right),
-        ("all threads, one reader ns", Right),
-        ("vs alone", Right),
-    ]);
-    for record in records {
-        let mut row = vec![
-            record.kind.clone(),
-            grouped(record.n),
-            nanoseconds(record.bare_ns),
-            nanoseconds(record.counted_ns),
-            format!("{:.2}", record.counted_ns - record.bare_ns),
-        ];
-        if let Some(shared) = record.shared {
-            let times = [nanoseconds(shared.alone_ns), nanoseconds(shared.together_ns)];
-            row.push(shared.threads.to_string());
-            row.extend(times);
-            row.push(ratio(shared.together_ns, Some(shared.alone_ns)));
-        }
-        table.push(row);
+    fn shared(record: &CountedProbe, cell: fn(SharedProbe) -> String) -> String {
+        record.shared.map(cell).unwrap_or_default()
     }
-    table
+    let columns: [Column<&CountedProbe>; 9] = [
+        ("filter", Left, |record| record.kind.clone()),
+        ("keys", Right, |record| grouped(record.n)),
+        ("may_contain ns", Right, |record| nanoseconds(record.bare_ns)),
+        ("counted probe ns", Right, |record| nanoseconds(record.counted_ns)),
+        ("counting adds ns", Right, |record| format!("{:.2}", record.counted_ns - record.bare_ns)),
+        ("threads", Right, |record| shared(record, |shared| shared.threads.to_string())),
+        ("one thread alone ns", Right, |record| shared(record, |shared| nanoseconds(shared.alone_ns))),
+        ("all threads, one reader ns", Right, |record| shared(record, |shared| nanoseconds(shared.together_ns))),
+        ("vs alone", Right, |record| shared(record, |shared| ratio(shared.together_ns, Some(shared.alone_ns)))),
+    ];
+    Table::of(records, &columns)
 }
+
+/// A record of many filters, and our times for them: of a call per filter, and of a set of one key.
+type ManyFiltersBeside<'a> = (&'a ManyFilters, [Option<f64>; 2]);
 
 /// One key, many filters. A call per filter is compared with our call per filter, and with our set of one key.
 pub fn many_filters(records: &[ManyFilters]) -> Table {
-    use Align::{Left, Right};
-    let mut table = Table::new(&[
-        ("crate", Left),
-        ("probed by", Left),
-        ("filters", Right),
-        ("keys each", Right),
-        ("in all", Right),
-        ("buffers", Left),
-        ("ns per key and filter", Right),
-        ("vs our call per filter", Right),
-        ("vs our set of one key", Right),
-    ]);
-    for record in records {
-        let beside = |method| ratio(record.ns_per_probe, ours_by(method, record, records));
-        table.push(vec![
-            record.name(),
-            record.method.clone(),
-            record.filters.to_string(),
-            grouped(record.keys_per_filter),
-            bytes(record.total_bytes),
-            record.allocation.to_string(),
-            nanoseconds(record.ns_per_probe),
-            beside(ONE_BY_ONE),
-            beside(SET_OF_ONE_KEY),
-        ]);
-    }
-    table
+    let columns: [Column<ManyFiltersBeside<'_>>; 9] = [
+        ("crate", Left, |(record, _)| record.name()),
+        ("probed by", Left, |(record, _)| record.method.clone()),
+        ("filters", Right, |(record, _)| record.filters.to_string()),
+        ("keys each", Right, |(record, _)| grouped(record.keys_per_filter)),
+        ("in all", Right, |(record, _)| bytes(record.total_bytes)),
+        ("buffers", Left, |(record, _)| record.allocation.to_string()),
+        ("ns per key and filter", Right, |(record, _)| nanoseconds(record.ns_per_probe)),
+        ("vs our call per filter", Right, |(record, ours)| ratio(record.ns_per_probe, ours[0])),
+        ("vs our set of one key", Right, |(record, ours)| ratio(record.ns_per_probe, ours[1])),
+    ];
+    let ours = |record| [ONE_BY_ONE, SET_OF_ONE_KEY].map(|method| ours_by(method, record, records));
+    Table::of(records.iter().map(|record| (record, ours(record))), &columns)
 }
 
 /// Single and batched probes of a program that was compiled for one CPU, beside those of the usual one.
 pub fn compiled_for_cpu(records: &[Record], usual: &[Record]) -> Table {
-    use Align::{Left, Right};
-    let mut table = Table::new(&[
-        ("crate", Left),
-        ("filter", Left),
-        ("keys", Right),
-        ("single miss ns", Right),
-        ("vs our single", Right),
-        ("as usual", Right),
-        ("batch miss ns", Right),
-        ("vs our batch", Right),
-        ("as usual", Right),
-    ]);
-    for record in records {
-        let ours = ours_beside(record, records).filter(|ours| *ours != record);
-        let usual = usual.iter().find(|other| other.title() == record.title() && other.n == record.n);
-        let time = |time: Option<f64>| time.map(nanoseconds).unwrap_or_default();
-        let batch = |record: &Record| record.batch_miss_ns;
-        table.push(vec![
-            record.name(),
-            record.kind.clone(),
-            grouped(record.n),
-            nanoseconds(record.query_miss_ns),
-            ratio(record.query_miss_ns, ours.map(|ours| ours.query_miss_ns)),
-            time(usual.map(|usual| usual.query_miss_ns)),
-            time(record.batch_miss_ns),
-            ratio(record.batch_miss_ns.unwrap_or(f64::NAN), ours.and_then(batch)),
-            time(usual.and_then(batch)),
-        ]);
-    }
-    table
+    let columns: [Column<(Beside<'_>, Option<&Record>)>; 9] = [
+        ("crate", Left, |((record, _), _)| record.name()),
+        ("filter", Left, |((record, _), _)| record.kind.clone()),
+        ("keys", Right, |((record, _), _)| grouped(record.n)),
+        ("single miss ns", Right, |((record, _), _)| nanoseconds(record.query_miss_ns)),
+        ("vs our single", Right, |(row, _)| times_ours(row, |record| Some(record.query_miss_ns))),
+        ("as usual", Right, |(_, usual)| time(usual.map(|usual| usual.query_miss_ns))),
+        ("batch miss ns", Right, |((record, _), _)| time(record.batch_miss_ns)),
+        ("vs our batch", Right, |(row, _)| times_ours(row, |record| record.batch_miss_ns)),
+        ("as usual", Right, |(_, usual)| time(usual.and_then(|usual| usual.batch_miss_ns))),
+    ];
+    let as_usual = |record: &Record| usual.iter().find(|other| other.title() == record.title() && other.n == record.n);
+    Table::of(records.iter().map(|record| (beside(record, records), as_usual(record))), &columns)
 }
 
 /// The time of ours by `method` for the same filters, unless `record` is ours.
@@ -234,7 +175,6 @@ pub fn ours_by(method: &str, record: &ManyFilters, records: &[ManyFilters]) -> O
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::SharedProbe;
     use crate::record::tests::{key_bytes, record};
 
     #[test]
@@ -254,7 +194,11 @@ mod tests {
     fn a_batch_is_compared_with_a_batch_and_a_single_probe_with_it_only_in_its_own_column() {
         let mut rows = vec![record(NAME, "a", "a", 10), record("peer", "b", "a", 10)];
         rows[0].batch_miss_ns = Some(0.5);
-        let ratios = |rows: &[Record]| row(&rows[1], Some(&rows[0]))[11..14].to_vec();
+        let ratios = |rows: &[Record]| {
+            let text = of_size(rows, 10).markdown();
+            text.lines().last().unwrap().split('|').map(|cell| cell.trim().to_owned()).collect::<Vec<_>>()[12..15]
+                .to_vec()
+        };
         assert_eq!(ratios(&rows), ["", "", "4.00x"]);
         rows[1].batch_miss_ns = Some(1.0);
         assert_eq!(ratios(&rows), ["1.00", "2.00x", ""]);

@@ -5,8 +5,8 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::{Context, anyhow, ensure};
-use sstfilter::{FalsePositiveRate, KindPolicy, Sizing};
-use sstfilter_charts::{Axis, Chart, Colour, Form, Frame, Labels, Mark, Point, Series, Style};
+use sstfilter::{ConfigError, FalsePositiveRate, KindPolicy, Sizing};
+use sstfilter_charts::{Axis, Chart, Colour, Form, Frame, Mark, Point, Series, Style};
 
 use super::tables::TableFilter;
 use crate::units::{counted, grouped, percent};
@@ -53,21 +53,16 @@ fn chart(filters: &[NamedFilter]) -> anyhow::Result<Chart> {
     let most_bits = drawn.iter().map(|(_, filter)| filter.bits_per_key()).fold(-ends.1.log2() * 1.3, f64::max);
     let mut series = by_level(&drawn);
     series.extend(lines(&drawn, ends));
-    Ok(Chart {
-        title: match filters.len() - drawn.len() {
-            0 => format!("The filters of {}", counted(drawn.len() as u64, "table")),
-            hidden => {
-                let (drawn, hidden) = (counted(drawn.len() as u64, "table"), grouped(hidden as u64));
-                format!("The filters of {drawn}; {hidden} more of over {MOST_BITS} bits per key or without a rate")
-            }
-        },
-        x: Axis::rates("false positive rate, expected", ends),
-        y: Axis::linear("bits per key", (most_bits.min(MOST_BITS) / 5.0).ceil() * 5.0, 5.0, |bits| format!("{bits}")),
-        labels: Labels::AtEnds,
-        series,
-        limits: Vec::new(),
-        rings: Vec::new(),
-    })
+    let tables = counted(drawn.len() as u64, "table");
+    let title = match filters.len() - drawn.len() {
+        0 => format!("The filters of {tables}"),
+        hidden => {
+            let hidden = grouped(hidden as u64);
+            format!("The filters of {tables}; {hidden} more of over {MOST_BITS} bits per key or without a rate")
+        }
+    };
+    let x = Axis::rates("false positive rate, expected", ends);
+    Ok(Chart::bits_by_rate(&title, x, (most_bits.min(MOST_BITS) / 5.0).ceil() * 5.0, series))
 }
 
 /// The tables of each level, as marks.
@@ -90,27 +85,22 @@ fn point(name: &str, filter: &TableFilter) -> Point {
     Point { at: (filter.expected_fpr, bits), tip: format!("{name}: {keys} keys, {bits:.2} bits per key, {rate}") }
 }
 
-/// This library's filters for as many keys as the median table has, and what no filter can do without.
-fn lines(drawn: &[&NamedFilter], (highest, lowest): (f64, f64)) -> [Series; 3] {
+/// This library's filters for as many keys as the median table has.
+fn lines(drawn: &[&NamedFilter], (highest, lowest): (f64, f64)) -> [Series; 2] {
     let mut keys: Vec<_> = drawn.iter().map(|(_, filter)| filter.keys).collect();
     keys.sort_unstable();
     let keys = keys.get(keys.len() / 2).copied().unwrap_or(1);
     let rates = (0..=STEPS).map(|step| highest * (lowest / highest).powf(f64::from(step) / f64::from(STEPS)));
-    let planned = |policy: fn(Sizing) -> Option<KindPolicy>| {
-        let bits = move |rate| {
-            let plan = policy(Sizing::Rate(FalsePositiveRate::new(rate).ok()?))?.plan(keys, None).ok()?;
+    let line = |name: &str, colour, policy: fn(Sizing) -> Result<KindPolicy, ConfigError>| {
+        let bits = |rate| {
+            let plan = policy(Sizing::Rate(FalsePositiveRate::new(rate).ok()?)).ok()?.plan(keys, None).ok()?;
             Some(Point { at: (rate, plan.block_bytes as f64 * 8.0 / keys as f64), tip: String::new() })
         };
-        rates.clone().filter_map(bits).collect()
-    };
-    let line = |name: &str, colour, form, points| {
         let style = Style { colour, mark: Mark::Ring, width: 2 };
-        Series { name: name.to_owned(), style, form, points }
+        Series { name: name.to_owned(), style, form: Form::Line, points: rates.clone().filter_map(bits).collect() }
     };
-    let bound = rates.clone().map(|rate| Point { at: (rate, -rate.log2()), tip: String::new() }).collect();
     [
-        line("sstfilter, Bloom", Colour::BLUE, Form::Line, planned(|sizing| KindPolicy::bloom(sizing).ok())),
-        line("sstfilter, Ribbon", Colour::INK, Form::Line, planned(|sizing| KindPolicy::ribbon(sizing).ok())),
-        line("information bound", Colour::GREY, Form::Broken, bound),
+        line("sstfilter, Bloom", Colour::BLUE, KindPolicy::bloom),
+        line("sstfilter, Ribbon", Colour::INK, KindPolicy::ribbon),
     ]
 }

@@ -339,20 +339,17 @@ impl fmt::Display for TablesReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let now = self.now;
         writeln!(f, "the filters of {}, {}\n", counted(self.tables as u64, "table"), counted(self.keys, "key"))?;
-        let row = |filter: String, cost: Cost, saved: String| {
-            [filter, grouped(cost.bytes), bits(cost), percent(cost.expected_fpr), saved]
-        };
-        let mut rows = vec![row("now".to_owned(), now, String::new())];
+        let mut rows = vec![("now".to_owned(), now, String::new())];
         rows.extend(self.alternatives.iter().map(|other| {
             let filter = format!("{}, {}", other.policy, other.goal);
-            row(filter, other.cost, share(other.saved_bytes, now.bytes))
+            (filter, other.cost, share(other.saved_bytes, now.bytes))
         }));
-        let columns: [Column<[String; 5]>; 5] = [
-            ("filters", |row| row[0].clone()),
-            ("bytes", |row| row[1].clone()),
-            ("bits per key", |row| row[2].clone()),
-            ("expected rate", |row| row[3].clone()),
-            ("saved", |row| row[4].clone()),
+        let columns: [Column<(String, Cost, String)>; 5] = [
+            ("filters", |(filter, ..)| filter.clone()),
+            ("bytes", |(_, cost, _)| grouped(cost.bytes)),
+            ("bits per key", |(_, cost, _)| format!("{:.2}", cost.bits_per_key)),
+            ("expected rate", |(_, cost, _)| percent(cost.expected_fpr)),
+            ("saved", |(.., saved)| saved.clone()),
         ];
         writeln!(f, "{}", figures(&columns, &rows))?;
         for other in self.alternatives.iter().filter(|other| other.kept > 0) {
@@ -379,10 +376,6 @@ impl fmt::Display for TablesReport {
         )?;
         self.of_auto().map_or(Ok(()), |auto| write_conclusion(f, now, auto))
     }
-}
-
-fn bits(cost: Cost) -> String {
-    format!("{:.2}", cost.bits_per_key)
 }
 
 fn write_conclusion(f: &mut fmt::Formatter<'_>, now: Cost, auto: &Alternative) -> fmt::Result {

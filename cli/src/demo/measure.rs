@@ -47,7 +47,7 @@ pub(super) struct PolicyFigures {
 /// Bloom and Ribbon in one.
 pub(super) fn measure(keys: &BundledKeys, directory: &Path) -> anyhow::Result<([PolicyFigures; 3], [KindFigures; 2])> {
     let bloom = KindPolicy::default();
-    let ribbon = KindPolicy::new(RibbonKind::same_rate_as_bloom(BitsPerKey::TEN)?);
+    let ribbon = KindPolicy::from(RibbonKind::same_rate_as_bloom(BitsPerKey::TEN)?);
     let scenario = [
         measure_policy(keys, directory, None)?,
         measure_policy(keys, directory, Some(&bloom))?,

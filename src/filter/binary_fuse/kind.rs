@@ -3,12 +3,11 @@
 use super::shape::{FINGERPRINT_BITS, FuseArity, FuseShape, shape_for};
 use crate::error::ConfigError;
 use crate::filter::fingerprint::{PeeledShape, build};
-use crate::filter::kind::{
-    Abilities, BuildLimits, BuildResult, BuiltPayload, FallbackReason, Kind, NotStreamed, RATE_KEYS, Variant,
+use crate::filter::peel::{CellSums, NO_RESERVE};
+use crate::filter::{
+    BuildFailure, BuildLimits, BuildResult, BuiltPayload, FilterKind, FilterShape, Kind, NotStreamed, RATE_KEYS,
     fingerprint_bits,
 };
-use crate::filter::peel::{CellSums, NO_RESERVE};
-use crate::filter::{FilterKind, FilterShape};
 use crate::hash::KeyHash;
 use crate::units::Sizing;
 
@@ -18,7 +17,7 @@ use crate::units::Sizing;
 /// use sstfilter::kind::BinaryFuseKind;
 /// use sstfilter::{FuseArity, KindPolicy, Sizing};
 ///
-/// let policy = KindPolicy::new(BinaryFuseKind::new(FuseArity::Four, Sizing::FingerprintBits(8))?);
+/// let policy = KindPolicy::from(BinaryFuseKind::new(FuseArity::Four, Sizing::FingerprintBits(8))?);
 /// assert!(policy.block_bytes(1_000_000) <
 /// KindPolicy::binary_fuse(Sizing::FingerprintBits(8))?.block_bytes(1_000_000));
 /// # Ok::<(), sstfilter::ConfigError>(())
@@ -34,8 +33,8 @@ impl BinaryFuseKind {
     ///
     /// # Errors
     ///
-    /// Those of [`configure`](Kind::configure): a rate below 2^-32, a size below that of fingerprints of 4 bits, or an
-    /// unsupported fingerprint width.
+    /// [`ConfigError`] for a rate below 2^-32, a size below that of fingerprints of 4 bits, or an unsupported fingerprint
+    /// width.
     pub fn new(arity: FuseArity, sizing: impl Into<Sizing>) -> Result<Self, ConfigError> {
         let widths: Vec<u8> = FINGERPRINT_BITS.collect();
         let block_bytes = |bits| shape_for(RATE_KEYS, arity, bits).map(|shape| shape.block_bytes());
@@ -48,20 +47,13 @@ impl Kind for BinaryFuseKind {
     type Shape = FuseShape;
     type Stream = NotStreamed;
 
-    const NAME: &'static str = FilterKind::BINARY_FUSE.name();
+    const ID: FilterKind = FilterKind::BINARY_FUSE;
     const STRENGTH: &'static str = "is probed faster than Ribbon and is smaller than Bloom";
-    const ABILITIES: Abilities = Abilities::STATIC;
-    const VARIANTS: &'static [Variant<Self>] =
-        &[Variant::new("binary-fuse-4", |sizing| Self::new(FuseArity::Four, sizing))];
     /// A full sort would be a third of all work. Repeated keys cannot be peeled, so a failed attempt sorts after all.
     const TAKES_ROUGH_ORDER: bool = true;
 
-    fn configure(sizing: Sizing) -> Result<Self, ConfigError> {
-        Self::new(FuseArity::Three, sizing)
-    }
-
-    fn plan(&self, keys: u64) -> Result<FuseShape, FallbackReason> {
-        shape_for(keys, self.arity, self.fingerprint_bits).ok_or(FallbackReason::TooManyKeys)
+    fn plan(&self, keys: u64) -> Result<FuseShape, BuildFailure> {
+        shape_for(keys, self.arity, self.fingerprint_bits).ok_or(BuildFailure::TooManyKeys)
     }
 
     fn build_bytes(&self, keys: u64, plan: &FuseShape) -> u64 {

@@ -68,5 +68,4 @@ mod tests;
 pub(crate) use super::peel::SALTS;
 pub(crate) use build::{MultiPassFilter, build_multi_pass};
 pub(crate) use kind::BinaryFuseKind;
-#[cfg(test)]
 pub(crate) use shape::FuseShape;

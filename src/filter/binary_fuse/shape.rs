@@ -6,11 +6,8 @@ use crate::error::BlockError;
 use crate::filter::batch;
 use crate::filter::fingerprint::{self, Packed, PeeledShape, WholeBytes, fingerprint_bits, set_cells};
 use crate::filter::peel::{AttemptError, CellSums, PeelOrder, Placement};
-use crate::filter::{
-    EncodedShape, FilterKind, FilterShape, OpenFilter, ParamWords, ProbedSingly, ShapeFields, probe_shape, require,
-};
+use crate::filter::{AnyShape, EncodedShape, FilterShape, OpenShape, ParamWords, ShapeFields, SingleProbe, require};
 use crate::hash::{KeyHash, SaltStep, map_to_range};
-use crate::kernel::SingleProbe;
 
 /// Cells of a key in a binary fuse filter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -60,7 +57,7 @@ pub(crate) const FINGERPRINT_BITS: core::ops::RangeInclusive<u8> = 4..=32;
 
 /// The shape of a binary fuse filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FuseShape {
+pub(crate) struct FuseShape {
     arity: FuseArity,
     pub(crate) fingerprint_bits: u8,
     log2_segment: u8,
@@ -88,6 +85,15 @@ impl FuseShape {
         (shape.cells() <= MAX_CELLS).then_some(shape)
     }
 
+    /// A faster probe of single keys, for what nearly all filters have: three cells of 8 or 16 bits, unsalted.
+    pub(in crate::filter) fn single_probe(&self) -> Option<SingleProbe> {
+        match (self.arity, self.fingerprint_bits, self.salt) {
+            (FuseArity::Three, 8, 0) => Some(probe_three::<1>),
+            (FuseArity::Three, 16, 0) => Some(probe_three::<2>),
+            _ => None,
+        }
+    }
+
     pub(super) fn segments(&self) -> Segments {
         Segments { range: self.range, segment: self.segment, arity: self.arity.get().into() }
     }
@@ -101,8 +107,6 @@ impl FuseShape {
 }
 
 impl FilterShape for FuseShape {
-    const KIND: FilterKind = FilterKind::BINARY_FUSE;
-
     fn decode(encoded: &EncodedShape) -> Result<Self, BlockError> {
         let [word, segments] = encoded.words("2 for binary fuse")?;
         let [fingerprint_bits, arity, log2_segment, reserved] = word.to_le_bytes();
@@ -167,21 +171,10 @@ impl FilterShape for FuseShape {
     }
 }
 
-impl ProbedSingly for FuseShape {
-    /// Three cells of 8 or 16 bits, unsalted, are what nearly all filters have.
-    fn single_probe<F: OpenFilter<Self>>(&self) -> SingleProbe<F> {
-        SingleProbe::new(match (self.arity, self.fingerprint_bits, self.salt) {
-            (FuseArity::Three, 8, 0) => probe_three::<1, F>,
-            (FuseArity::Three, 16, 0) => probe_three::<2, F>,
-            _ => probe_shape,
-        })
-    }
-}
-
 /// Probes for one key in an unsalted filter of three cells of `BYTES` bytes. All cells lie in the
 /// payload, as `decode` has checked, so the whole block can stand for it.
-fn probe_three<const BYTES: usize, F: OpenFilter<FuseShape>>(data: &[u8], hash: KeyHash, filter: &F) -> bool {
-    let Some(shape) = filter.shape() else { return true };
+fn probe_three<const BYTES: usize>(data: &[u8], hash: KeyHash, open: &OpenShape) -> bool {
+    let AnyShape::BinaryFuse(shape) = &open.any else { return true };
     let placement = FuseCells { is_raw: true, ..shape.placement::<3>() };
     fingerprint::may_contain(placement, WholeBytes::<BYTES>, data, hash)
 }

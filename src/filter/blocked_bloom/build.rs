@@ -3,9 +3,8 @@
 use super::line;
 use super::shape::BloomShape;
 use crate::codec::{AlignedBuffer, LINE_BYTES};
-use crate::filter::FilterShape;
 use crate::filter::cache::{HASHES_AHEAD, PARTITION_BYTES, PARTITION_FROM_BYTES};
-use crate::filter::kind::{BuildLimits, Payload, StreamedPayload, for_each_chunk};
+use crate::filter::{BuildLimits, FilterShape, StreamedPayload, for_each_chunk};
 use crate::hash::KeyHash;
 use crate::kernel::prefetch::prefetch;
 
@@ -15,7 +14,7 @@ const STAGED_KEYS: usize = 256;
 
 /// A blocked Bloom payload under construction.
 #[derive(Debug)]
-pub struct BloomBits {
+pub(crate) struct BloomBits {
     shape: BloomShape,
     payload: AlignedBuffer,
     /// Keys that were added one by one and await insertion.
@@ -72,9 +71,9 @@ impl StreamedPayload for BloomBits {
         self.scratch_bytes
     }
 
-    fn into_payload(mut self) -> Payload {
+    fn into_payload(mut self) -> AlignedBuffer {
         self.insert_staged();
-        Payload(self.payload)
+        self.payload
     }
 }
 
@@ -168,7 +167,7 @@ mod tests {
     fn build(keys: u64, size: BitsPerKey) -> (BloomShape, AlignedBuffer) {
         let mut bits = BloomBits::new(BloomShape::for_keys(keys, size).unwrap(), BuildLimits::default()).unwrap();
         (0..keys).for_each(|key| bits.insert(KeyHash::mix(key)));
-        (bits.shape, bits.into_payload().0)
+        (bits.shape, bits.into_payload())
     }
 
     #[test]
@@ -197,7 +196,7 @@ mod tests {
             let limits = BuildLimits { scratch_bytes, ..BuildLimits::default() };
             let mut bits = BloomBits::new(shape, limits).unwrap();
             insert(&mut bits, &hashes);
-            (bits.scratch_bytes(), bits.into_payload().0)
+            (bits.scratch_bytes(), bits.into_payload())
         };
         let (plain_scratch, plain) = build(Some(0), BloomBits::insert_all);
         let (partitioned_scratch, partitioned) = build(None, BloomBits::insert_all);
@@ -231,7 +230,7 @@ mod tests {
         assert_eq!(bits.insert_and_count(None, &hashes), 305_000);
         assert_eq!(bits.insert_and_count(hashes.last().copied(), &hashes[904_999..]), 0);
         let scratch = bits.scratch_bytes();
-        let payload = bits.into_payload().0;
+        let payload = bits.into_payload();
         assert!(scratch > 0 && hashes.iter().all(|&hash| shape.may_contain(payload.as_slice(), hash)));
     }
 }

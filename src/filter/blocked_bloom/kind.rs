@@ -4,8 +4,7 @@ use super::build::BloomBits;
 use super::line::MAX_PROBES;
 use super::shape::{BloomShape, probes_for};
 use crate::error::ConfigError;
-use crate::filter::kind::{Abilities, BuildLimits, FallbackReason, Kind, RATE_KEYS, no_such_fingerprints};
-use crate::filter::{FilterKind, FilterShape};
+use crate::filter::{BuildFailure, BuildLimits, FilterKind, FilterShape, Kind, RATE_KEYS, no_such_fingerprints};
 use crate::units::{BitsPerKey, FalsePositiveRate, Sizing};
 
 /// Blocked Bloom filters of a rate or a size, 10 bits per key by default.
@@ -15,17 +14,17 @@ use crate::units::{BitsPerKey, FalsePositiveRate, Sizing};
 /// the rate at first and pay once the filter is small.
 ///
 /// ```
-/// use sstfilter::kind::{BlockedBloomKind, Kind};
+/// use sstfilter::kind::BlockedBloomKind;
 /// use sstfilter::{BitsPerKey, BuildContext, FilterBlock, KeyHasher, KindPolicy};
 ///
-/// let kind = BlockedBloomKind::configure(BitsPerKey::TEN.into())?.with_fold(12)?.with_probes(4)?;
+/// let kind = BlockedBloomKind::configure(BitsPerKey::TEN)?.with_fold(12)?.with_probes(4)?;
 /// let hasher = KeyHasher::default();
-/// let mut builder = KindPolicy::new(kind).builder(&BuildContext::new(&hasher));
+/// let mut builder = KindPolicy::from(kind).builder(&BuildContext::new(&hasher));
 /// (0..10_000_u32).for_each(|key| builder.add_key(&key.to_be_bytes()));
 /// let block = FilterBlock::load(builder.finish().block.unwrap_or_default(), &hasher)?;
 ///
 /// // In percent: with all lines 1 of the absent keys is positive, and then with a half, a third, a quarter, a sixth.
-/// let rates: Vec<f64> = block.shrink_steps().iter().map(|step| (step.expected_fpr * 1e2).round()).collect();
+/// let rates: Vec<f64> = block.shrink_steps().iter().map(|(_, rate)| (rate * 1e2).round()).collect();
 /// assert_eq!((block.info().expected_fpr * 1e2).round(), 1.0);
 /// assert_eq!(rates[..4], [8.0, 22.0, 38.0, 66.0]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -45,6 +44,21 @@ pub struct BlockedBloomKind {
 const MAX_FACTOR: u32 = 1_024;
 
 impl BlockedBloomKind {
+    /// Filters of a rate or a size.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] for fingerprint bits, and for a rate that no number of probes reaches at 100 bits per key.
+    pub fn configure(sizing: impl Into<Sizing>) -> Result<Self, ConfigError> {
+        match sizing.into() {
+            Sizing::BitsPerKey(size) => Ok(Self::new(size)),
+            Sizing::Rate(rate) => Self::of_rate(rate, None),
+            Sizing::FingerprintBits(bits) => {
+                Err(no_such_fingerprints("fingerprint bits of a bloom filter", "a rate or a size instead", bits))
+            }
+        }
+    }
+
     /// Filters of `size`.
     #[must_use]
     pub(crate) const fn new(size: BitsPerKey) -> Self {
@@ -117,28 +131,13 @@ impl Kind for BlockedBloomKind {
     type Shape = BloomShape;
     type Stream = BloomBits;
 
-    const NAME: &'static str = FilterKind::BLOCKED_BLOOM.name();
+    const ID: FilterKind = FilterKind::BLOCKED_BLOOM;
     const STRENGTH: &'static str = "is built in one pass and probed at one cache line per key";
-    const ABILITIES: Abilities = Abilities::STATIC;
     const IS_STREAMED: bool = true;
 
-    fn configure(sizing: Sizing) -> Result<Self, ConfigError> {
-        match sizing {
-            Sizing::BitsPerKey(size) => Ok(Self::new(size)),
-            Sizing::Rate(rate) => Self::of_rate(rate, None),
-            Sizing::FingerprintBits(bits) => {
-                Err(no_such_fingerprints("fingerprint bits of a bloom filter", "a rate or a size instead", bits))
-            }
-        }
-    }
-
-    fn plan(&self, keys: u64) -> Result<BloomShape, FallbackReason> {
+    fn plan(&self, keys: u64) -> Result<BloomShape, BuildFailure> {
         let probes = self.probes.unwrap_or_else(|| probes_for(self.size));
-        BloomShape::with_settings(keys, self.size, probes, self.factor).ok_or(FallbackReason::TooManyKeys)
-    }
-
-    fn build_bytes(&self, _keys: u64, _plan: &BloomShape) -> u64 {
-        0
+        BloomShape::with_settings(keys, self.size, probes, self.factor).ok_or(BuildFailure::TooManyKeys)
     }
 
     fn stream(&self, plan: &BloomShape, limits: BuildLimits) -> Option<BloomBits> {
@@ -155,7 +154,7 @@ mod tests {
     use super::*;
 
     fn of_rate(rate: f64) -> Result<BlockedBloomKind, ConfigError> {
-        BlockedBloomKind::configure(FalsePositiveRate::new(rate).unwrap().into())
+        BlockedBloomKind::configure(FalsePositiveRate::new(rate).unwrap())
     }
 
     #[test]

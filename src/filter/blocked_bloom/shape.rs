@@ -3,10 +3,7 @@
 use super::line::{self, LINE_BYTES, Line, Lines, MAX_PROBES};
 use super::rate::{self, PROBE_THRESHOLDS};
 use crate::error::BlockError;
-use crate::filter::kind::MAX_PAYLOAD_BYTES;
-use crate::filter::{
-    EncodedShape, FilterKind, FilterShape, ParamWords, ProbedSingly, ShapeFields, probe_one_by_one, require,
-};
+use crate::filter::{EncodedShape, FilterShape, MAX_PAYLOAD_BYTES, ParamWords, ShapeFields, batch, require};
 use crate::hash::KeyHash;
 use crate::units::{BitsPerKey, FalsePositiveRate};
 
@@ -29,7 +26,7 @@ pub fn probes_for(size: BitsPerKey) -> u8 {
 
 /// The shape of a blocked Bloom filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BloomShape {
+pub(crate) struct BloomShape {
     lines: Lines,
     probes: u8,
 }
@@ -67,6 +64,28 @@ impl BloomShape {
         self.lines
     }
 
+    /// Folding: line `i` of the smaller filter is the union of the `factor` lines from `i * factor` on. A key's line is
+    /// `mulhi(h, L)`, and `mulhi(h, L / factor)` is that over `factor`, rounded down. So the result is, bit for bit,
+    /// the filter that is built with that many lines.
+    pub(in crate::filter) fn shrunk(&self, max_bytes: u64) -> Option<Self> {
+        let lines = self.lines.count();
+        let min_factor = lines.div_ceil((max_bytes / LINE_BYTES as u64).max(1)).max(2);
+        let fits = |lines: &u64| lines * LINE_BYTES as u64 <= max_bytes;
+        let folded = lines / least_divisor(lines, min_factor)?;
+        Some(folded).filter(fits).map(|lines| Self { lines: Lines::new(lines), probes: self.probes })
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "lines that are in memory")]
+    pub(in crate::filter) fn shrink_into(&self, smaller: &Self, payload: &[u8], out: &mut [u8]) -> bool {
+        let factor = self.lines.count() / smaller.lines.count();
+        let Some(lines) = self.all_lines(payload) else { return false };
+        let (folded, _) = out.as_chunks_mut::<LINE_BYTES>();
+        for (folded, lines) in folded.iter_mut().zip(lines.chunks(factor as usize)) {
+            *folded = union(lines);
+        }
+        true
+    }
+
     /// The shape's lines in `payload`, all of them or none.
     #[expect(clippy::cast_possible_truncation, reason = "more lines than memory has are not found in it")]
     fn all_lines<'a>(&self, payload: &'a [u8]) -> Option<&'a [Line]> {
@@ -74,11 +93,7 @@ impl BloomShape {
     }
 }
 
-impl ProbedSingly for BloomShape {}
-
 impl FilterShape for BloomShape {
-    const KIND: FilterKind = FilterKind::BLOCKED_BLOOM;
-
     fn decode(encoded: &EncodedShape) -> Result<Self, BlockError> {
         let [word] = encoded.words("1 for blocked Bloom")?;
         let probes = u8::try_from(word).unwrap_or(0);
@@ -112,28 +127,6 @@ impl FilterShape for BloomShape {
         Some(line::ones(lines) as f64 / (lines.len().max(1) as f64 * (LINE_BYTES * 8) as f64))
     }
 
-    /// Folding: line `i` of the smaller filter is the union of the `factor` lines from `i * factor` on. A key's line is
-    /// `mulhi(h, L)`, and `mulhi(h, L / factor)` is that over `factor`, rounded down. So the result is, bit for bit,
-    /// the filter that is built with that many lines.
-    fn shrunk(&self, most_bytes: u64) -> Option<Self> {
-        let lines = self.lines.count();
-        let least_factor = lines.div_ceil((most_bytes / LINE_BYTES as u64).max(1)).max(2);
-        let fits = |lines: &u64| lines * LINE_BYTES as u64 <= most_bytes;
-        let folded = lines / least_divisor(lines, least_factor)?;
-        Some(folded).filter(fits).map(|lines| Self { lines: Lines::new(lines), probes: self.probes })
-    }
-
-    #[expect(clippy::cast_possible_truncation, reason = "lines that are in memory")]
-    fn shrink_into(&self, smaller: &Self, payload: &[u8], out: &mut [u8]) -> bool {
-        let factor = self.lines.count() / smaller.lines.count();
-        let Some(lines) = self.all_lines(payload) else { return false };
-        let (folded, _) = out.as_chunks_mut::<LINE_BYTES>();
-        for (folded, lines) in folded.iter_mut().zip(lines.chunks(factor as usize)) {
-            *folded = union(lines);
-        }
-        true
-    }
-
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "compiled for one CPU, it becomes part of the caller's loop")]
     fn may_contain(&self, payload: &[u8], hash: KeyHash) -> bool {
@@ -143,7 +136,7 @@ impl FilterShape for BloomShape {
     fn may_contain_batch(&self, payload: &[u8], hashes: &[KeyHash], matches: &mut [u64]) {
         match self.all_lines(payload) {
             Some(lines) => line::contains_batch(lines, self.probes, hashes, matches),
-            None => probe_one_by_one(self, payload, hashes, matches),
+            None => batch::all_match(hashes, matches),
         }
     }
 }

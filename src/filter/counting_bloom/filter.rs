@@ -2,6 +2,7 @@
 
 use super::shape::{Counter, CountingBloomShape, count_saturated};
 use crate::error::FilterError;
+use crate::filter::FilterKind;
 use crate::filter::dynamic::{Contents, Dynamic, InMemory, StoredFilter};
 use crate::filter::standard_bloom::{BloomParams, StandardBloom, size_for_rate};
 use crate::hash::{HashIdentity, KeyHash};
@@ -189,6 +190,10 @@ impl CountingBloom {
 }
 
 impl Dynamic for CountingBloom {
+    fn block_kind(&self) -> FilterKind {
+        FilterKind::COUNTING_BLOOM
+    }
+
     fn contents(&self) -> &dyn Contents {
         &self.contents
     }

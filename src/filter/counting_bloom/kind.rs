@@ -3,11 +3,11 @@
 use super::filter::CountingBloom;
 use super::shape::CountingBloomShape;
 use crate::error::ConfigError;
-use crate::filter::FilterKind;
-use crate::filter::kind::{
-    Abilities, BuildLimits, BuildResult, FallbackReason, Kind, NotStreamed, RATE_KEYS, no_such_fingerprints,
-};
 use crate::filter::standard_bloom::size_for_rate;
+use crate::filter::{
+    BuildFailure, BuildLimits, BuildResult, Capabilities, FilterKind, Kind, NotStreamed, RATE_KEYS,
+    no_such_fingerprints,
+};
 use crate::hash::{HashIdentity, KeyHash};
 use crate::units::{BitsPerKey, Sizing};
 
@@ -20,15 +20,8 @@ pub(crate) struct CountingBloomKind {
     counters_per_key: BitsPerKey,
 }
 
-impl Kind for CountingBloomKind {
-    type Shape = CountingBloomShape;
-    type Stream = NotStreamed;
-
-    const NAME: &'static str = FilterKind::COUNTING_BLOOM.name();
-    const STRENGTH: &'static str = "takes keys and gives them up while it is in use, and is never full";
-    const ABILITIES: Abilities = Abilities::INSERT_AND_REMOVE;
-
-    fn configure(sizing: Sizing) -> Result<Self, ConfigError> {
+impl CountingBloomKind {
+    pub(crate) fn configure(sizing: Sizing) -> Result<Self, ConfigError> {
         let kind = FilterKind::COUNTING_BLOOM;
         let counters_per_key = match sizing {
             Sizing::BitsPerKey(size) => {
@@ -44,13 +37,18 @@ impl Kind for CountingBloomKind {
         };
         Ok(Self { counters_per_key })
     }
+}
 
-    fn plan(&self, keys: u64) -> Result<CountingBloomShape, FallbackReason> {
+impl Kind for CountingBloomKind {
+    type Shape = CountingBloomShape;
+    type Stream = NotStreamed;
+
+    const ID: FilterKind = FilterKind::COUNTING_BLOOM;
+    const STRENGTH: &'static str = "takes keys and gives them up while it is in use, and is never full";
+    const CAPABILITIES: Capabilities = Capabilities::INSERT_AND_REMOVE;
+
+    fn plan(&self, keys: u64) -> Result<CountingBloomShape, BuildFailure> {
         Ok(CountingBloomShape::for_keys(keys, self.counters_per_key))
-    }
-
-    fn build_bytes(&self, _keys: u64, _plan: &CountingBloomShape) -> u64 {
-        0
     }
 
     fn build(&self, plan: &Self::Shape, hashes: &[KeyHash], _limits: BuildLimits) -> BuildResult<Self::Shape> {

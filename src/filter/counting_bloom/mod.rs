@@ -36,3 +36,4 @@ mod shape;
 
 pub(crate) use filter::CountingBloom;
 pub(crate) use kind::CountingBloomKind;
+pub(crate) use shape::CountingBloomShape;

@@ -8,7 +8,7 @@ use crate::filter::standard_bloom::{ArrayShape, Cell};
 pub(crate) struct Counter;
 
 /// The shape of a counting Bloom filter.
-pub(super) type CountingBloomShape = ArrayShape<Counter>;
+pub(crate) type CountingBloomShape = ArrayShape<Counter>;
 
 impl Counter {
     /// The byte of a counter, and the counter's lowest bit in it.

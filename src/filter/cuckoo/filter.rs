@@ -3,6 +3,7 @@
 use super::insert::Search;
 use super::shape::{Buckets, CuckooShape, with_buckets};
 use crate::error::FilterError;
+use crate::filter::FilterKind;
 use crate::filter::cache::{CUCKOO_PREFETCH_BYTES, KEYS_AHEAD};
 use crate::filter::dynamic::{Contents, Dynamic, InMemory, StoredFilter};
 use crate::filter::{FilterShape, require};
@@ -159,6 +160,10 @@ impl CuckooFilter {
 }
 
 impl Dynamic for CuckooFilter {
+    fn block_kind(&self) -> FilterKind {
+        FilterKind::CUCKOO
+    }
+
     fn contents(&self) -> &dyn Contents {
         &self.contents
     }
@@ -184,7 +189,7 @@ impl Dynamic for CuckooFilter {
     /// Checks two invariants that later operations rely on: the recorded number of keys is that of the tags, and the
     /// bytes after the last bucket are 0.
     fn restore(stored: &StoredFilter<'_>) -> Result<Self, FilterError> {
-        let contents = InMemory::<CuckooShape>::restore(stored)?;
+        let contents = InMemory::<CuckooShape>::restore(stored, FilterKind::CUCKOO)?;
         let tags = contents.shape.count(contents.bytes());
         require(tags == Some(contents.keys), "keys", "the number of tags", contents.keys)?;
         for &byte in contents.shape.bytes_behind(contents.bytes()) {

@@ -3,10 +3,10 @@
 use super::filter::CuckooFilter;
 use super::shape::{CuckooShape, RELIABLE_TAG_BITS, TAG_BITS};
 use crate::error::ConfigError;
-use crate::filter::kind::{
-    Abilities, BuildLimits, BuildResult, FallbackReason, Kind, NotStreamed, RATE_KEYS, fingerprint_bits,
+use crate::filter::{
+    BuildFailure, BuildLimits, BuildResult, Capabilities, FilterKind, FilterShape, Kind, NotStreamed, RATE_KEYS,
+    fingerprint_bits,
 };
-use crate::filter::{FilterKind, FilterShape};
 use crate::hash::{HashIdentity, KeyHash};
 use crate::units::{FalsePositiveRate, Sizing};
 
@@ -17,16 +17,8 @@ pub(crate) enum CuckooKind {
     TagBits(u8),
 }
 
-impl Kind for CuckooKind {
-    type Shape = CuckooShape;
-    type Stream = NotStreamed;
-
-    const NAME: &'static str = FilterKind::CUCKOO.name();
-    const STRENGTH: &'static str =
-        "takes keys and gives them up while it is in use, in a quarter of a counting Bloom filter's memory";
-    const ABILITIES: Abilities = Abilities::INSERT_AND_REMOVE;
-
-    fn configure(sizing: Sizing) -> Result<Self, ConfigError> {
+impl CuckooKind {
+    pub(crate) fn configure(sizing: Sizing) -> Result<Self, ConfigError> {
         let widths: Vec<u8> = match sizing {
             Sizing::Rate(rate) => return CuckooShape::for_rate(RATE_KEYS, rate).map(|_| Self::Rate(rate)),
             // Filters with shorter tags may fill up before their plan.
@@ -36,17 +28,23 @@ impl Kind for CuckooKind {
         let block_bytes = |bits| CuckooShape::with_tag_bits(RATE_KEYS, bits).ok().map(|shape| shape.block_bytes());
         fingerprint_bits(FilterKind::CUCKOO, &widths, sizing, block_bytes).map(Self::TagBits)
     }
+}
 
-    fn plan(&self, keys: u64) -> Result<CuckooShape, FallbackReason> {
+impl Kind for CuckooKind {
+    type Shape = CuckooShape;
+    type Stream = NotStreamed;
+
+    const ID: FilterKind = FilterKind::CUCKOO;
+    const STRENGTH: &'static str =
+        "takes keys and gives them up while it is in use, in a quarter of a counting Bloom filter's memory";
+    const CAPABILITIES: Capabilities = Capabilities::INSERT_AND_REMOVE;
+
+    fn plan(&self, keys: u64) -> Result<CuckooShape, BuildFailure> {
         let shape = match *self {
             Self::Rate(rate) => CuckooShape::for_rate(keys, rate),
             Self::TagBits(bits) => CuckooShape::with_tag_bits(keys, bits),
         };
-        shape.map_err(|_| FallbackReason::TooManyKeys)
-    }
-
-    fn build_bytes(&self, _keys: u64, _plan: &CuckooShape) -> u64 {
-        0
+        shape.map_err(|_| BuildFailure::TooManyKeys)
     }
 
     /// Inserts all keys. One filter in 10,000 is full before all planned keys are inserted; there is no second attempt.

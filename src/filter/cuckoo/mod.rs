@@ -60,3 +60,4 @@ mod shape;
 
 pub(crate) use filter::CuckooFilter;
 pub(crate) use kind::CuckooKind;
+pub(crate) use shape::CuckooShape;

@@ -6,8 +6,7 @@ use super::bucket::{Lanes, SLOTS, Word};
 use crate::error::{BlockError, ConfigError};
 use crate::filter::batch::{all_match, answers, answers_ahead};
 use crate::filter::cache::CUCKOO_PREFETCH_BYTES;
-use crate::filter::kind::MAX_PAYLOAD_BYTES;
-use crate::filter::{EncodedShape, FilterKind, FilterShape, ParamWords, ProbedSingly, ShapeFields, require};
+use crate::filter::{EncodedShape, FilterKind, FilterShape, MAX_PAYLOAD_BYTES, ParamWords, ShapeFields, require};
 use crate::hash::{KeyHash, STEP, map_to_range};
 use crate::kernel::prefetch::prefetch;
 use crate::units::FalsePositiveRate;
@@ -166,11 +165,7 @@ fn places_for(keys: u64) -> u128 {
     (keys * 20).div_ceil(19).max(keys + keys / 42 + keys.isqrt() * 4 / 3 + 8)
 }
 
-impl ProbedSingly for CuckooShape {}
-
 impl FilterShape for CuckooShape {
-    const KIND: FilterKind = FilterKind::CUCKOO;
-
     fn decode(encoded: &EncodedShape) -> Result<Self, BlockError> {
         let [word] = encoded.words("1 for cuckoo")?;
         let tag_bits = u8::try_from(word).unwrap_or(u8::MAX);

@@ -237,10 +237,6 @@ fn set(word: &AtomicU64, mask: u64) -> bool {
 }
 
 impl Contents for RegisterBlockedBloom {
-    fn kind(&self) -> FilterKind {
-        RegisterBlockedShape::KIND
-    }
-
     fn hash_identity(&self) -> HashIdentity {
         self.hash
     }
@@ -273,6 +269,10 @@ impl Contents for RegisterBlockedBloom {
 }
 
 impl Dynamic for RegisterBlockedBloom {
+    fn block_kind(&self) -> FilterKind {
+        FilterKind::REGISTER_BLOCKED_BLOOM
+    }
+
     fn contents(&self) -> &dyn Contents {
         self
     }
@@ -299,7 +299,7 @@ impl Dynamic for RegisterBlockedBloom {
 
     /// Every payload of the right length is valid: a writer could have produced it.
     fn restore(stored: &StoredFilter<'_>) -> Result<Self, FilterError> {
-        let mut filter = Self::empty(stored.hash, stored.decode()?)?;
+        let mut filter = Self::empty(stored.hash, stored.decode(FilterKind::REGISTER_BLOCKED_BLOOM)?)?;
         for (word, &stored) in filter.words.iter_mut().zip(stored.payload.as_chunks().0) {
             with_mut(word, |word| *word = u64::from_le_bytes(stored));
         }

@@ -5,12 +5,11 @@ use super::layout::WordLayout;
 use super::shape::RegisterBlockedShape;
 use crate::codec::AlignedBuffer;
 use crate::error::ConfigError;
-use crate::filter::FilterShape;
 use crate::filter::blocked_bloom::smallest_size_for;
 use crate::filter::dynamic::Contents;
-use crate::filter::kind::{
-    Abilities, BuildFailure, BuildLimits, BuildResult, BuiltPayload, FallbackReason, Kind, NotStreamed, Payload,
-    RATE_KEYS, no_such_fingerprints,
+use crate::filter::{
+    BuildFailure, BuildLimits, BuildResult, BuiltPayload, Capabilities, FilterShape, Kind, NotStreamed, RATE_KEYS,
+    no_such_fingerprints,
 };
 use crate::hash::{HashIdentity, KeyHash};
 use crate::ids::FilterKind;
@@ -24,6 +23,17 @@ pub(crate) enum RegisterBlockedKind {
 }
 
 impl RegisterBlockedKind {
+    pub(crate) fn configure(sizing: Sizing) -> Result<Self, ConfigError> {
+        match sizing {
+            Sizing::Rate(rate) => Ok(Self::Rate(rate)),
+            Sizing::BitsPerKey(size) => Ok(Self::Size(size)),
+            Sizing::FingerprintBits(bits) => {
+                let option = "fingerprint bits of a register-blocked-bloom filter";
+                Err(no_such_fingerprints(option, "a rate or a size instead", bits))
+            }
+        }
+    }
+
     /// The size that meets the target in one layout, if any does.
     fn shape(self, keys: u64, layout: WordLayout) -> Option<RegisterBlockedShape> {
         match self {
@@ -47,31 +57,20 @@ impl Kind for RegisterBlockedKind {
     type Shape = RegisterBlockedShape;
     type Stream = NotStreamed;
 
-    const NAME: &'static str = FilterKind::REGISTER_BLOCKED_BLOOM.name();
+    const ID: FilterKind = FilterKind::REGISTER_BLOCKED_BLOOM;
     const STRENGTH: &'static str = "takes keys from any number of threads without a lock, and touches one word per key";
-    const ABILITIES: Abilities = Abilities::INSERT_BY_MANY;
-
-    fn configure(sizing: Sizing) -> Result<Self, ConfigError> {
-        match sizing {
-            Sizing::Rate(rate) => Ok(Self::Rate(rate)),
-            Sizing::BitsPerKey(size) => Ok(Self::Size(size)),
-            Sizing::FingerprintBits(bits) => {
-                let option = "fingerprint bits of a register-blocked-bloom filter";
-                Err(no_such_fingerprints(option, "a rate or a size instead", bits))
-            }
-        }
-    }
+    const CAPABILITIES: Capabilities = Capabilities::INSERT_BY_MANY;
 
     /// Chooses the layout with the smallest filter; among equal sizes, the one with the lowest rate.
-    fn plan(&self, keys: u64) -> Result<RegisterBlockedShape, FallbackReason> {
+    fn plan(&self, keys: u64) -> Result<RegisterBlockedShape, BuildFailure> {
         let fitting = WordLayout::ALL.into_iter().filter_map(|layout| self.shape(keys, layout));
         let best = fitting.min_by(|one, other| {
             let by_rate = one.expected_fpr(keys).total_cmp(&other.expected_fpr(keys));
             one.payload_bytes().cmp(&other.payload_bytes()).then(by_rate)
         });
         match best {
-            Some(shape) if u128::from(shape.payload_bytes()) > most_bytes(keys) => Err(FallbackReason::NotSmaller),
-            _ => best.ok_or(FallbackReason::TooManyKeys),
+            Some(shape) if u128::from(shape.payload_bytes()) > most_bytes(keys) => Err(BuildFailure::NotSmaller),
+            _ => best.ok_or(BuildFailure::TooManyKeys),
         }
     }
 
@@ -88,7 +87,7 @@ impl Kind for RegisterBlockedKind {
         let bytes = plan.payload_bytes();
         let mut payload = AlignedBuffer::zeroed(bytes).ok_or(BuildFailure::NoMemory)?;
         filter.write_payload(payload.as_mut_slice());
-        Ok(BuiltPayload { peak_bytes: 2 * bytes, ..BuiltPayload::new(*plan, Payload(payload)) })
+        Ok(BuiltPayload { peak_bytes: 2 * bytes, ..BuiltPayload::new(*plan, payload) })
     }
 
     /// The plan for many keys may have no size that meets the rate.

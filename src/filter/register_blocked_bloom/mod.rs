@@ -56,3 +56,4 @@ mod sync;
 pub(crate) use filter::RegisterBlockedBloom;
 pub(crate) use kind::RegisterBlockedKind;
 pub(crate) use layout::WordLayout;
+pub(crate) use shape::RegisterBlockedShape;

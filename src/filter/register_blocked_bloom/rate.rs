@@ -6,8 +6,7 @@
 //! sizes and recorded numbers of keys are the same on every platform.
 
 use super::layout::WordLayout;
-use crate::filter::kind::MAX_KEYS;
-use crate::filter::power;
+use crate::filter::{MAX_KEYS, power};
 
 /// Bits in a word.
 const WIDTH: f64 = 64.0;

@@ -3,9 +3,7 @@
 use super::layout::{self, WordLayout};
 use super::rate::{self, Fill};
 use crate::error::{BlockError, ConfigError};
-use crate::filter::{
-    EncodedShape, FilterKind, FilterShape, ParamWords, ProbedSingly, ShapeFields, probe_one_by_one, require,
-};
+use crate::filter::{EncodedShape, FilterShape, ParamWords, ShapeFields, batch, require};
 use crate::hash::KeyHash;
 use crate::units::FalsePositiveRate;
 
@@ -72,11 +70,7 @@ impl RegisterBlockedShape {
     }
 }
 
-impl ProbedSingly for RegisterBlockedShape {}
-
 impl FilterShape for RegisterBlockedShape {
-    const KIND: FilterKind = FilterKind::REGISTER_BLOCKED_BLOOM;
-
     fn decode(encoded: &EncodedShape) -> Result<Self, BlockError> {
         let field = |field, expected, got| BlockError::Field { field, expected, got };
         let [code] = encoded.words("1 for register-blocked Bloom")?;
@@ -116,7 +110,7 @@ impl FilterShape for RegisterBlockedShape {
     fn may_contain_batch(&self, payload: &[u8], hashes: &[KeyHash], matches: &mut [u64]) {
         match self.payload_words(payload) {
             Some(words) => layout::contains_batch(words, self.index_bits, self.layout, hashes, matches),
-            None => probe_one_by_one(self, payload, hashes, matches),
+            None => batch::all_match(hashes, matches),
         }
     }
 }

@@ -8,11 +8,9 @@ use super::columns::{Columns, MAX_COLUMNS};
 use super::section::thread_bytes;
 use super::shape::{RibbonShape, columns_for_size, estimated_build_bytes, expected_shape};
 use crate::error::ConfigError;
-use crate::filter::FilterShape;
 use crate::filter::blocked_bloom::{BloomShape, expected_fpr, smallest_size_for};
-use crate::filter::kind::{
-    Abilities, BuildFailure, BuildLimits, BuiltPayload, FallbackReason, Kind, NotStreamed, RATE_KEYS,
-    no_such_fingerprints,
+use crate::filter::{
+    BuildFailure, BuildLimits, BuiltPayload, FilterShape, Kind, NotStreamed, RATE_KEYS, no_such_fingerprints,
 };
 use crate::hash::KeyHash;
 use crate::ids::FilterKind;
@@ -23,16 +21,16 @@ use crate::units::{BitsPerKey, FalsePositiveRate, Sizing};
 ///
 /// A file gets a Ribbon filter unless, in this order,
 ///
-/// 1. it has fewer keys than the policy's minimum, 1,024 by default: [`FallbackReason::TooFewKeys`];
+/// 1. it has fewer keys than the policy's minimum, 1,024 by default: [`TooFewKeys`](crate::FallbackReason::TooFewKeys);
 /// 2. Ribbon would not be smaller at the same rate, at this or any larger number of keys:
-///    [`FallbackReason::NotSmaller`] (never from 1,024 keys on, so only with a lower minimum);
-/// 3. it has more keys than the maximum, or than the format can record: [`FallbackReason::TooManyKeys`];
-/// 4. building would take more memory than the context allows: [`FallbackReason::MemoryBudget`];
-/// 5. no attempt at building it succeeds: [`FallbackReason::ConstructionFailed`];
+///    [`NotSmaller`](crate::FallbackReason::NotSmaller) (never from 1,024 keys on, so only with a lower minimum);
+/// 3. it has more keys than the maximum, or than the format can record: [`TooManyKeys`](crate::FallbackReason::TooManyKeys);
+/// 4. building would take more memory than the context allows: [`MemoryBudget`](crate::FallbackReason::MemoryBudget);
+/// 5. no attempt at building it succeeds: [`ConstructionFailed`](crate::FallbackReason::ConstructionFailed);
 /// 6. the finished block is larger than Bloom's at the same rate, or, where a size is requested, larger by more than a
-///    sixteenth than planned: [`FallbackReason::NotSmaller`]. That takes hashes that crowd: of well-mixed ones every
+///    sixteenth than planned: [`NotSmaller`](crate::FallbackReason::NotSmaller). That takes hashes that crowd: of well-mixed ones every
 ///    block is smaller than Bloom's by about 30 %;
-/// 7. the finished filter lacks one of its keys, where a self-check is on: [`FallbackReason::SelfCheckFailed`].
+/// 7. the finished filter lacks one of its keys, where a self-check is on: [`SelfCheckFailed`](crate::FallbackReason::SelfCheckFailed).
 ///
 /// The Bloom filter has the same rate, as far as 100 bits per key give it (about 2.75e-10), or the same size; the
 /// report and the block say which rate to expect. Rules 1 and 2 are monotone: once a number of well-mixed keys gets
@@ -63,6 +61,27 @@ const SMALLER_FROM_AT_MOST: u64 = 4_096;
 const DEFAULT_MAX_ATTEMPTS: u32 = 64;
 
 impl RibbonKind {
+    /// Filters of a rate or a size.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] for a rate below 2^-32 or above 1/2, and for other than 1 to 32 fingerprint bits.
+    pub fn configure(sizing: impl Into<Sizing>) -> Result<Self, ConfigError> {
+        match sizing.into() {
+            Sizing::Rate(rate) => Self::of_rate(rate),
+            Sizing::BitsPerKey(size) => {
+                let equal = bloom_rate(size).and_then(Columns::for_rate).ok();
+                Ok(Self::of(Some(size), equal, size))
+            }
+            Sizing::FingerprintBits(bits @ 1..=MAX_COLUMNS) => {
+                Self::of_rate(FalsePositiveRate::from_fingerprint_bits(bits.into())?)
+            }
+            Sizing::FingerprintBits(bits) => {
+                Err(no_such_fingerprints("fingerprint bits of a ribbon filter", "1 to 32", bits))
+            }
+        }
+    }
+
     /// Filters with the false positive rate of a blocked Bloom filter of `size`, in about 30 % less memory. A file that
     /// cannot have a Ribbon filter gets the Bloom filter of that size.
     ///
@@ -112,37 +131,20 @@ impl Kind for RibbonKind {
     type Shape = RibbonShape;
     type Stream = NotStreamed;
 
-    const NAME: &'static str = FilterKind::RIBBON.name();
+    const ID: FilterKind = FilterKind::RIBBON;
     const STRENGTH: &'static str =
         "takes the least memory for its rate: within half a percent of the information bound for large files";
-    const ABILITIES: Abilities = Abilities::STATIC;
     /// With fewer keys, the trailer and the last layer's slack cost more than the columns save.
     const DEFAULT_MIN_KEYS: u64 = 1_024;
     /// Exact, but for rare extra attempts, up to 5,000 keys; within 1 % above, and half a percent from 20,000 on.
     const HAS_EXACT_SIZE: bool = false;
 
-    fn configure(sizing: Sizing) -> Result<Self, ConfigError> {
-        match sizing {
-            Sizing::Rate(rate) => Self::of_rate(rate),
-            Sizing::BitsPerKey(size) => {
-                let equal = bloom_rate(size).and_then(Columns::for_rate).ok();
-                Ok(Self::of(Some(size), equal, size))
-            }
-            Sizing::FingerprintBits(bits @ 1..=MAX_COLUMNS) => {
-                Self::of_rate(FalsePositiveRate::from_fingerprint_bits(bits.into())?)
-            }
-            Sizing::FingerprintBits(bits) => {
-                Err(no_such_fingerprints("fingerprint bits of a ribbon filter", "1 to 32", bits))
-            }
-        }
-    }
-
     /// Rules 2 and 3.
-    fn plan(&self, keys: u64) -> Result<RibbonShape, FallbackReason> {
+    fn plan(&self, keys: u64) -> Result<RibbonShape, BuildFailure> {
         if keys < self.smaller_from {
-            return Err(FallbackReason::NotSmaller);
+            return Err(BuildFailure::NotSmaller);
         }
-        expected_shape(keys, self.columns_for(keys)).ok_or(FallbackReason::TooManyKeys)
+        expected_shape(keys, self.columns_for(keys)).ok_or(BuildFailure::TooManyKeys)
     }
 
     fn build_bytes(&self, keys: u64, plan: &RibbonShape) -> u64 {

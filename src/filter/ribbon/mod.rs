@@ -68,3 +68,4 @@ mod simd;
 mod tests;
 
 pub(crate) use kind::RibbonKind;
+pub(crate) use shape::RibbonShape;

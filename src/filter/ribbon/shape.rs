@@ -8,7 +8,7 @@ use super::layer::{Layer, MAX_BUMPING_LAYERS};
 use super::section::section_bytes;
 use super::simd::query::{self, Filter};
 use crate::error::BlockError;
-use crate::filter::{EncodedShape, FilterKind, FilterShape, ParamWords, ProbedSingly, ShapeFields, batch, require};
+use crate::filter::{EncodedShape, FilterShape, ParamWords, ShapeFields, batch, require};
 use crate::hash::KeyHash;
 use crate::units::BitsPerKey;
 
@@ -88,7 +88,7 @@ pub(crate) fn estimated_build_bytes(keys: u64, columns: Columns) -> Option<u64> 
 
 /// The shape of a Ribbon filter: columns, layers and salt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RibbonShape {
+pub(crate) struct RibbonShape {
     columns: Columns,
     filter: Filter,
 }
@@ -147,16 +147,44 @@ impl RibbonShape {
     }
 
     /// The layers in use: bumping ones, then the final one.
+    /// Blocks keep their first columns. Any fewer columns work, also where only more blocks become lower ones: of two
+    /// neighbouring blocks the second never has fewer columns than the first, so each equation still finds all columns
+    /// of its result.
+    pub(in crate::filter) fn shrunk(&self, max_bytes: u64) -> Option<Self> {
+        let max_bytes = max_bytes.min(self.payload_bytes().checked_sub(1)?);
+        let with_shares =
+            |shares| self.with_columns(Columns::of_shares(shares)).filter(|shape| shape.payload_bytes() <= max_bytes);
+        let (mut fitting, mut shares) = (with_shares(Columns::ONE.shares())?, Columns::ONE.shares());
+        let mut too_many = self.columns.shares();
+        while too_many - shares > 1 {
+            let middle = shares.midpoint(too_many);
+            match with_shares(middle) {
+                Some(shape) => (fitting, shares) = (shape, middle),
+                None => too_many = middle,
+            }
+        }
+        Some(fitting)
+    }
+
+    /// Whole columns: between them the rate falls by a constant for each word, so that no size is better than another.
+    pub(in crate::filter) fn shrink_step(&self, below_bytes: u64) -> Option<Self> {
+        (1..=self.columns.upper()).rev().find_map(|upper| {
+            let smaller = self.with_columns(Columns::new(upper, 0)?)?;
+            (smaller.payload_bytes() < below_bytes).then_some(smaller)
+        })
+    }
+
+    pub(in crate::filter) fn shrink_into(&self, smaller: &Self, payload: &[u8], out: &mut [u8]) -> bool {
+        let (words, kept) = (payload.as_chunks().0, out.as_chunks_mut().0);
+        self.copy_columns(smaller, words, kept).and_then(|()| self.copy_thresholds(smaller, words, kept)).is_some()
+    }
+
     pub(super) fn layers(&self) -> &[Layer] {
         self.filter.layers()
     }
 }
 
-impl ProbedSingly for RibbonShape {}
-
 impl FilterShape for RibbonShape {
-    const KIND: FilterKind = FilterKind::RIBBON;
-
     fn decode(encoded: &EncodedShape) -> Result<Self, BlockError> {
         let field = |field, expected, got| BlockError::Field { field, expected, got };
         let &[packed, ref blocks @ ..] = encoded.params.as_slice() else {
@@ -218,38 +246,6 @@ impl FilterShape for RibbonShape {
             .with("columns", columns)
             .with("layers", self.layers().len())
             .with("slots per layer", slots.join(", "))
-    }
-
-    /// Blocks keep their first columns. Any fewer columns work, also where only more blocks become lower ones: of two
-    /// neighbouring blocks the second never has fewer columns than the first, so each equation still finds all columns
-    /// of its result.
-    fn shrunk(&self, most_bytes: u64) -> Option<Self> {
-        let most_bytes = most_bytes.min(self.payload_bytes().checked_sub(1)?);
-        let with_shares =
-            |shares| self.with_columns(Columns::of_shares(shares)).filter(|shape| shape.payload_bytes() <= most_bytes);
-        let (mut fitting, mut shares) = (with_shares(Columns::ONE.shares())?, Columns::ONE.shares());
-        let mut too_many = self.columns.shares();
-        while too_many - shares > 1 {
-            let middle = shares.midpoint(too_many);
-            match with_shares(middle) {
-                Some(shape) => (fitting, shares) = (shape, middle),
-                None => too_many = middle,
-            }
-        }
-        Some(fitting)
-    }
-
-    /// Whole columns: between them the rate falls by a constant for each word, so that no size is better than another.
-    fn shrink_step(&self, below_bytes: u64) -> Option<Self> {
-        (1..=self.columns.upper()).rev().find_map(|upper| {
-            let smaller = self.with_columns(Columns::new(upper, 0)?)?;
-            (smaller.payload_bytes() < below_bytes).then_some(smaller)
-        })
-    }
-
-    fn shrink_into(&self, smaller: &Self, payload: &[u8], out: &mut [u8]) -> bool {
-        let (words, kept) = (payload.as_chunks().0, out.as_chunks_mut().0);
-        self.copy_columns(smaller, words, kept).and_then(|()| self.copy_thresholds(smaller, words, kept)).is_some()
     }
 
     #[inline]

@@ -2,9 +2,10 @@
 
 use super::params::{ANY_PROBES, BloomParams, with_probes};
 use super::shape::{Bit, Cell, StandardBloomShape, Word, prefetch_cells};
+use crate::codec::AlignedBuffer;
+use crate::filter::StreamedPayload;
 use crate::filter::cache::BIT_INSERT_PREFETCH_BYTES;
 use crate::filter::dynamic::InMemory;
-use crate::filter::kind::{Payload, StreamedPayload};
 use crate::hash::KeyHash;
 
 /// Half of [`KEYS_AHEAD`](crate::filter::cache::KEYS_AHEAD): an insert needs all bits of a key, a probe only the first
@@ -21,8 +22,8 @@ impl StreamedPayload for InMemory<StandardBloomShape> {
         for_each(self.shape.params, self.payload.as_mut_slice(), hashes, |_| ());
     }
 
-    fn into_payload(self) -> Payload {
-        Payload(self.payload)
+    fn into_payload(self) -> AlignedBuffer {
+        self.payload
     }
 }
 
@@ -98,7 +99,7 @@ mod tests {
             assert_eq!(insert_all(params, &mut at_once, &hashes(keys)), 0, "{keys} keys again");
             let mut builder = InMemory::empty(HashIdentity::default(), shape).unwrap();
             StreamedPayload::insert_all(&mut builder, &hashes(keys));
-            assert!(StreamedPayload::into_payload(builder).0.as_slice() == at_once, "{keys} keys");
+            assert!(StreamedPayload::into_payload(builder).as_slice() == at_once, "{keys} keys");
         }
     }
 

@@ -4,6 +4,7 @@ use super::build;
 use super::params::{BloomParams, size_for_rate};
 use super::shape::StandardBloomShape;
 use crate::error::{BloomSize, FilterError};
+use crate::filter::FilterKind;
 use crate::filter::dynamic::{Contents, Dynamic, InMemory, StoredFilter, check_same_hash};
 use crate::hash::{HashIdentity, KeyHash};
 use crate::stats::FilterHealth;
@@ -154,6 +155,10 @@ impl StandardBloom {
 }
 
 impl Dynamic for StandardBloom {
+    fn block_kind(&self) -> FilterKind {
+        FilterKind::STANDARD_BLOOM
+    }
+
     fn contents(&self) -> &dyn Contents {
         &self.contents
     }

@@ -4,7 +4,7 @@ use super::params::size_for_rate;
 use super::shape::StandardBloomShape;
 use crate::error::ConfigError;
 use crate::filter::dynamic::InMemory;
-use crate::filter::kind::{Abilities, BuildLimits, FallbackReason, Kind, RATE_KEYS, no_such_fingerprints};
+use crate::filter::{BuildFailure, BuildLimits, Capabilities, Kind, RATE_KEYS, no_such_fingerprints};
 use crate::hash::HashIdentity;
 use crate::ids::FilterKind;
 use crate::units::{BitsPerKey, Sizing};
@@ -15,17 +15,8 @@ pub(crate) struct StandardBloomKind {
     size: BitsPerKey,
 }
 
-impl Kind for StandardBloomKind {
-    type Shape = StandardBloomShape;
-    type Stream = InMemory<StandardBloomShape>;
-
-    const NAME: &'static str = FilterKind::STANDARD_BLOOM.name();
-    const STRENGTH: &'static str =
-        "takes keys while it is in use, is never full, and is the smallest of the filters that do so";
-    const ABILITIES: Abilities = Abilities::INSERT;
-    const IS_STREAMED: bool = true;
-
-    fn configure(sizing: Sizing) -> Result<Self, ConfigError> {
+impl StandardBloomKind {
+    pub(crate) fn configure(sizing: Sizing) -> Result<Self, ConfigError> {
         let size = match sizing {
             Sizing::BitsPerKey(size) => size,
             Sizing::Rate(rate) => size_for_rate(RATE_KEYS, rate)?,
@@ -36,13 +27,20 @@ impl Kind for StandardBloomKind {
         };
         Ok(Self { size })
     }
+}
 
-    fn plan(&self, keys: u64) -> Result<StandardBloomShape, FallbackReason> {
+impl Kind for StandardBloomKind {
+    type Shape = StandardBloomShape;
+    type Stream = InMemory<StandardBloomShape>;
+
+    const ID: FilterKind = FilterKind::STANDARD_BLOOM;
+    const STRENGTH: &'static str =
+        "takes keys while it is in use, is never full, and is the smallest of the filters that do so";
+    const CAPABILITIES: Capabilities = Capabilities::INSERT;
+    const IS_STREAMED: bool = true;
+
+    fn plan(&self, keys: u64) -> Result<StandardBloomShape, BuildFailure> {
         Ok(StandardBloomShape::for_keys(keys, self.size))
-    }
-
-    fn build_bytes(&self, _keys: u64, _plan: &StandardBloomShape) -> u64 {
-        0
     }
 
     /// Ignores the limit: a stream uses no memory beside the bits.

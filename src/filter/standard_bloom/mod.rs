@@ -55,4 +55,4 @@ mod shape;
 pub(crate) use filter::StandardBloom;
 pub(crate) use kind::StandardBloomKind;
 pub(crate) use params::{BloomParams, size_for_rate};
-pub(crate) use shape::{ArrayShape, Cell};
+pub(crate) use shape::{ArrayShape, Cell, StandardBloomShape};

@@ -1,8 +1,7 @@
 //! A filter's size and number of positions per key, and the resulting rates.
 
 use crate::error::ConfigError;
-use crate::filter::kind::RATE_KEYS;
-use crate::filter::{FilterKind, power};
+use crate::filter::{FilterKind, RATE_KEYS, power};
 use crate::hash::{KeyHash, STEP, map_to_range};
 use crate::units::{BitsPerKey, FalsePositiveRate};
 

@@ -12,9 +12,7 @@ use crate::filter::batch::{answers, answers_ahead};
 use crate::filter::blocked_bloom::line;
 use crate::filter::cache::PROBE_PREFETCH_BYTES;
 use crate::filter::dynamic::{InMemory, StoredFilter};
-use crate::filter::{
-    EncodedShape, FilterKind, FilterShape, ParamWords, ProbedSingly, ShapeFields, power, probe_one_by_one, require,
-};
+use crate::filter::{EncodedShape, FilterKind, FilterShape, ParamWords, ShapeFields, batch, power, require};
 use crate::hash::KeyHash;
 use crate::kernel::prefetch::prefetch;
 use crate::stats::FilterHealth;
@@ -79,7 +77,7 @@ pub(crate) struct ArrayShape<C> {
 }
 
 /// The shape of a standard Bloom filter.
-pub(super) type StandardBloomShape = ArrayShape<Bit>;
+pub(crate) type StandardBloomShape = ArrayShape<Bit>;
 
 impl<C: Cell> ArrayShape<C> {
     const POSITIONS_PER_WORD: u64 = 1 << C::PER_WORD_LOG2;
@@ -107,11 +105,7 @@ impl<C: Cell> ArrayShape<C> {
     }
 }
 
-impl<C: Cell> ProbedSingly for ArrayShape<C> {}
-
 impl<C: Cell> FilterShape for ArrayShape<C> {
-    const KIND: FilterKind = C::KIND;
-
     fn decode(encoded: &EncodedShape) -> Result<Self, BlockError> {
         let [low, high] = encoded.words("2 for standard and counting Bloom")?;
         require(encoded.salt == 0, "salt", "0 for standard and counting Bloom", encoded.salt)?;
@@ -156,7 +150,7 @@ impl<C: Cell> FilterShape for ArrayShape<C> {
     fn may_contain_batch(&self, payload: &[u8], hashes: &[KeyHash], matches: &mut [u64]) {
         let (params, (words, _)) = (self.params, payload.as_chunks());
         if payload.len() as u64 != self.payload_bytes() {
-            probe_one_by_one(self, payload, hashes, matches);
+            batch::all_match(hashes, matches);
         } else if payload.len() <= PROBE_PREFETCH_BYTES {
             with_probes!(params, PROBES => answers(hashes, matches, |hash| contains::<C, PROBES>(params, words, hash)));
         } else {
@@ -183,7 +177,7 @@ impl<C: Cell> InMemory<ArrayShape<C>> {
 
     /// Restores a stored filter and clears the positions after the last, which no writer sets.
     pub(crate) fn restore_cells(stored: &StoredFilter<'_>) -> Result<Self, FilterError> {
-        let mut restored = Self::restore(stored)?;
+        let mut restored = Self::restore(stored, C::KIND)?;
         restored.shape.clear_unused(restored.payload.as_mut_slice());
         Ok(restored)
     }

@@ -3,11 +3,10 @@
 use super::shape::{XorShape, XorWidth, shape_for};
 use crate::error::ConfigError;
 use crate::filter::fingerprint::{PeeledShape, build};
-use crate::filter::kind::{
-    Abilities, BuildLimits, BuildResult, FallbackReason, Kind, NotStreamed, RATE_KEYS, fingerprint_bits,
-};
 use crate::filter::peel::NO_RESERVE;
-use crate::filter::{FilterKind, FilterShape};
+use crate::filter::{
+    BuildFailure, BuildLimits, BuildResult, FilterKind, FilterShape, Kind, NotStreamed, RATE_KEYS, fingerprint_bits,
+};
 use crate::hash::KeyHash;
 use crate::units::Sizing;
 
@@ -25,22 +24,23 @@ pub(crate) const fn width_of(bits: u8) -> XorWidth {
     if bits == 16 { XorWidth::Sixteen } else { XorWidth::Eight }
 }
 
-impl Kind for XorKind {
-    type Shape = XorShape;
-    type Stream = NotStreamed;
-
-    const NAME: &'static str = FilterKind::XOR.name();
-    const STRENGTH: &'static str = "is probed at three cells without a branch";
-    const ABILITIES: Abilities = Abilities::STATIC;
-
-    fn configure(sizing: Sizing) -> Result<Self, ConfigError> {
+impl XorKind {
+    pub(crate) fn configure(sizing: Sizing) -> Result<Self, ConfigError> {
         let block_bytes = |bits| shape_for(RATE_KEYS, width_of(bits)).map(|shape| shape.block_bytes());
         let bits = fingerprint_bits(FilterKind::XOR, &WIDTHS, sizing, block_bytes)?;
         Ok(Self { width: width_of(bits) })
     }
+}
 
-    fn plan(&self, keys: u64) -> Result<XorShape, FallbackReason> {
-        shape_for(keys, self.width).ok_or(FallbackReason::TooManyKeys)
+impl Kind for XorKind {
+    type Shape = XorShape;
+    type Stream = NotStreamed;
+
+    const ID: FilterKind = FilterKind::XOR;
+    const STRENGTH: &'static str = "is probed at three cells without a branch";
+
+    fn plan(&self, keys: u64) -> Result<XorShape, BuildFailure> {
+        shape_for(keys, self.width).ok_or(BuildFailure::TooManyKeys)
     }
 
     fn build_bytes(&self, keys: u64, plan: &XorShape) -> u64 {

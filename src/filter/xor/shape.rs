@@ -6,11 +6,8 @@ use crate::filter::fingerprint::{
     PeeledShape, WholeBytes, fingerprint_bits, may_contain, may_contain_batch, set_cells,
 };
 use crate::filter::peel::{AttemptError, CellSums, PeelOrder, Placement};
-use crate::filter::{
-    EncodedShape, FilterKind, FilterShape, OpenFilter, ParamWords, ProbedSingly, ShapeFields, probe_shape, require,
-};
+use crate::filter::{AnyShape, EncodedShape, FilterShape, OpenShape, ParamWords, ShapeFields, SingleProbe, require};
 use crate::hash::{KeyHash, SaltStep, map_to_range};
-use crate::kernel::SingleProbe;
 
 /// The bits of a fingerprint in an xor or xor+ filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +62,15 @@ impl XorShape {
         2 * u64::from(self.block_cells) as usize
     }
 
+    /// A faster probe of single keys, for nearly all filters.
+    pub(in crate::filter) fn single_probe(self) -> Option<SingleProbe> {
+        match (self.width, self.salt) {
+            (XorWidth::Eight, 0) => Some(probe_unsalted::<1>),
+            (XorWidth::Sixteen, 0) => Some(probe_unsalted::<2>),
+            _ => None,
+        }
+    }
+
     /// The two first parameter words.
     pub(crate) fn decode_words(bits: u32, block_cells: u32) -> Result<Self, BlockError> {
         let width = XorWidth::decode(bits)?;
@@ -74,8 +80,6 @@ impl XorShape {
 }
 
 impl FilterShape for XorShape {
-    const KIND: FilterKind = FilterKind::XOR;
-
     fn decode(encoded: &EncodedShape) -> Result<Self, BlockError> {
         let [bits, block_cells] = encoded.words("2 for xor")?;
         let shape = Self::decode_words(bits, block_cells)?;
@@ -128,20 +132,10 @@ impl FilterShape for XorShape {
     }
 }
 
-impl ProbedSingly for XorShape {
-    fn single_probe<F: OpenFilter<Self>>(&self) -> SingleProbe<F> {
-        SingleProbe::new(match (self.width, self.salt) {
-            (XorWidth::Eight, 0) => probe_unsalted::<1, F>,
-            (XorWidth::Sixteen, 0) => probe_unsalted::<2, F>,
-            _ => probe_shape,
-        })
-    }
-}
-
 /// Probes for one key in an unsalted filter of cells of `BYTES` bytes. All cells lie in the payload, as
 /// `decode` has checked, so the whole block can stand for it.
-fn probe_unsalted<const BYTES: usize, F: OpenFilter<XorShape>>(data: &[u8], hash: KeyHash, filter: &F) -> bool {
-    let Some(shape) = filter.shape() else { return true };
+fn probe_unsalted<const BYTES: usize>(data: &[u8], hash: KeyHash, open: &OpenShape) -> bool {
+    let AnyShape::Xor(shape) = &open.any else { return true };
     let placement = XorCells { salt: 0, ..shape.placement() };
     may_contain(placement, WholeBytes::<BYTES>, data, hash)
 }

@@ -5,12 +5,11 @@ use super::shape::{XorPlusShape, expected_shape};
 use crate::codec::AlignedBuffer;
 use crate::error::ConfigError;
 use crate::filter::fingerprint::{self, PeeledShape};
-use crate::filter::kind::{
-    Abilities, BuildFailure, BuildLimits, BuildResult, BuiltPayload, FallbackReason, Kind, NotStreamed, RATE_KEYS,
+use crate::filter::xor::{WIDTHS, XorShape, XorWidth, width_of};
+use crate::filter::{
+    BuildFailure, BuildLimits, BuildResult, BuiltPayload, FilterKind, FilterShape, Kind, NotStreamed, RATE_KEYS,
     fingerprint_bits,
 };
-use crate::filter::xor::{WIDTHS, XorShape, XorWidth, width_of};
-use crate::filter::{FilterKind, FilterShape};
 use crate::hash::KeyHash;
 use crate::units::Sizing;
 
@@ -20,25 +19,26 @@ pub(crate) struct XorPlusKind {
     width: XorWidth,
 }
 
-impl Kind for XorPlusKind {
-    type Shape = XorPlusShape;
-    type Stream = NotStreamed;
-
-    const NAME: &'static str = FilterKind::XOR_PLUS.name();
-    const STRENGTH: &'static str = "is a smaller xor filter";
-    const ABILITIES: Abilities = Abilities::STATIC;
-
-    /// Within 2 % from 1,000 keys on, and within 0.3 % from 100,000 on.
-    const HAS_EXACT_SIZE: bool = false;
-
-    fn configure(sizing: Sizing) -> Result<Self, ConfigError> {
+impl XorPlusKind {
+    pub(crate) fn configure(sizing: Sizing) -> Result<Self, ConfigError> {
         let block_bytes = |bits| expected_shape(RATE_KEYS, width_of(bits)).map(|shape| shape.block_bytes());
         let bits = fingerprint_bits(FilterKind::XOR_PLUS, &WIDTHS, sizing, block_bytes)?;
         Ok(Self { width: width_of(bits) })
     }
+}
 
-    fn plan(&self, keys: u64) -> Result<XorPlusShape, FallbackReason> {
-        expected_shape(keys, self.width).ok_or(FallbackReason::TooManyKeys)
+impl Kind for XorPlusKind {
+    type Shape = XorPlusShape;
+    type Stream = NotStreamed;
+
+    const ID: FilterKind = FilterKind::XOR_PLUS;
+    const STRENGTH: &'static str = "is a smaller xor filter";
+
+    /// Within 2 % from 1,000 keys on, and within 0.3 % from 100,000 on.
+    const HAS_EXACT_SIZE: bool = false;
+
+    fn plan(&self, keys: u64) -> Result<XorPlusShape, BuildFailure> {
+        expected_shape(keys, self.width).ok_or(BuildFailure::TooManyKeys)
     }
 
     fn build_bytes(&self, keys: u64, plan: &XorPlusShape) -> u64 {

@@ -41,3 +41,4 @@ mod shape;
 mod tests;
 
 pub(crate) use kind::XorPlusKind;
+pub(crate) use shape::XorPlusShape;

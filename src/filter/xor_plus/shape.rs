@@ -8,7 +8,7 @@ use crate::filter::cache::PROBE_PREFETCH_BYTES;
 use crate::filter::fingerprint::{PeeledShape, WholeBytes, Width};
 use crate::filter::peel::Placement;
 use crate::filter::xor::{self, XorCells, XorShape, XorWidth};
-use crate::filter::{EncodedShape, FilterKind, FilterShape, ParamWords, ProbedSingly, ShapeFields, require};
+use crate::filter::{EncodedShape, FilterShape, ParamWords, ShapeFields, require};
 use crate::hash::KeyHash;
 use crate::kernel::prefetch::prefetch;
 
@@ -35,11 +35,7 @@ impl XorPlusShape {
     }
 }
 
-impl ProbedSingly for XorPlusShape {}
-
 impl FilterShape for XorPlusShape {
-    const KIND: FilterKind = FilterKind::XOR_PLUS;
-
     fn decode(encoded: &EncodedShape) -> Result<Self, BlockError> {
         let [bits, block_cells, kept] = encoded.words("3 for xor+")?;
         let whole = XorShape::decode_words(bits, block_cells)?.with_salt(encoded.salt);

@@ -1,10 +1,9 @@
 use super::XorPlusKind;
 use super::shape::expected_shape;
 use crate::filter::fingerprint::{self, WholeBytes, Width};
-use crate::filter::kind::BuildLimits;
 use crate::filter::peel::Placement;
 use crate::filter::xor::{XorWidth, shape_for};
-use crate::filter::{FilterShape, Kind};
+use crate::filter::{BuildLimits, FilterShape, Kind};
 use crate::hash::KeyHash;
 use crate::units::Sizing;
 

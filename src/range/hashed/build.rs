@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::{chunk_hash, chunk_start};
+use crate::block::FallbackReason;
 use crate::codec::checksum;
-use crate::filter::kind::FallbackReason;
 use crate::hash::{KeyExtractor, KeyHash, KeyHasher, PrefixWatch, SortScratch, sort_hashes};
 use crate::key_head::head;
 use crate::range::lines::{LineWriter, WrittenLines};

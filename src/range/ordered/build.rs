@@ -6,8 +6,8 @@ use super::super::params::{
 };
 use super::super::plan::OrderedPlan;
 use super::super::window::{WINDOW_BITS, window};
+use crate::block::FallbackReason;
 use crate::codec::{put_u32, put_u64};
-use crate::filter::kind::FallbackReason;
 use crate::key_head::{common_prefix, head};
 
 /// A segment is cut before its keys stop sharing this many bytes more than all of them do: cells have fewer bits than

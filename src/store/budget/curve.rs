@@ -56,7 +56,7 @@ impl Curve {
         let (mut sizes, mut is_divisible) = (Vec::new(), false);
         if let HeldFilter::Points(block) = filter {
             let rate = |fpr: f64| if (0.0..=1.0).contains(&fpr) { fpr } else { 1.0 };
-            sizes = block.shrink_steps().iter().map(|step| (step.block_bytes, rate(step.expected_fpr))).collect();
+            sizes = block.shrink_steps().into_iter().map(|(bytes, fpr)| (bytes, rate(fpr))).collect();
             // A user's kind may give sizes in any order.
             sizes.sort_by_key(|&(bytes, _)| bytes);
             is_divisible = block.kind() == FilterKind::RIBBON;

@@ -9,8 +9,11 @@ use super::unit::{Counted, Failure, Unit};
 use crate::stats::FilterCounters;
 use crate::store::error::FilterProblem;
 
-/// The number of the range filter. The point filter, or its first partition, has the next number.
+/// The number of the range filter.
 pub(in crate::store) const RANGES: u32 = 0;
+
+/// The number of the point filter, or of its first partition.
+pub(in crate::store) const POINTS: u32 = RANGES + 1;
 
 /// The units of a file that can come into memory and leave it.
 #[derive(Debug)]
@@ -24,6 +27,7 @@ pub(in crate::store) struct File {
     /// Whether a thread is reading one of these.
     is_preparing: AtomicU8,
     pub(in crate::store) counters: FilterCounters,
+    /// `None` without a range filter.
     pub(in crate::store) range_counters: Option<Box<FilterCounters>>,
 }
 
@@ -42,7 +46,7 @@ impl File {
             failure: ArcSwapOption::empty(),
             is_preparing: 0.into(),
             counters: FilterCounters::new(),
-            range_counters: None,
+            range_counters: range_bytes.map(|_| Box::new(FilterCounters::new())),
         }
     }
 
@@ -54,7 +58,7 @@ impl File {
     /// The unit of this number; `None` if there is none, or a partition was written without a filter.
     #[inline]
     pub(in crate::store) fn unit(&self, number: u32) -> Option<&Unit> {
-        match number.checked_sub(1) {
+        match number.checked_sub(POINTS) {
             None => self.ranges.as_ref(),
             Some(part) => self.points.get()?.get(part as usize).filter(|unit| unit.whole_bytes > 0),
         }
@@ -62,7 +66,7 @@ impl File {
 
     /// All units with their numbers.
     pub(in crate::store) fn units(&self) -> impl Iterator<Item = (u32, &Unit)> {
-        let points = (RANGES + 1..).zip(self.points.get().into_iter().flatten());
+        let points = (POINTS..).zip(self.points.get().into_iter().flatten());
         self.ranges.iter().map(|unit| (RANGES, unit)).chain(points)
     }
 

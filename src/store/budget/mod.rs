@@ -18,14 +18,13 @@ mod plan;
 #[cfg(test)]
 mod plan_tests;
 mod pool;
-mod registry;
 mod state;
 mod unit;
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
-pub(super) use file::{File, RANGES};
+pub(super) use file::{File, POINTS, RANGES};
 pub(super) use pool::{Loading, Matching, Pool};
 pub use state::{BudgetStats, FilterResidency, FilterState, ResidencyReason};
 pub(super) use state::{point_failure, range_failure};
@@ -101,7 +100,7 @@ impl FilterBudget {
         let counts = &self.pool.counts;
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let (mut units, mut whole_bytes) = (0, 0_u64);
-        for (_, file) in self.pool.registry.files() {
+        for file in self.pool.files() {
             units += file.units().count() as u64;
             whole_bytes = whole_bytes.saturating_add(file.whole_bytes());
         }

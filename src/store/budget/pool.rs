@@ -1,13 +1,13 @@
 //! What the filters under one budget share: their files, the plan, and how blocks come into memory and leave it.
 
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering, fence};
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::account::{Account, Charge};
 use super::curve::{Curve, Curves};
 use super::file::{File, RANGES};
 use super::plan::{self, Demand};
-use super::registry::Registry;
 use super::unit::{Held, HeldFilter, Turn, Unit};
 use crate::panics::{lock, try_lock};
 use crate::store::error::FilterProblem;
@@ -33,7 +33,10 @@ const NO_PLANS: u64 = u64::MAX;
 #[derive(Debug)]
 pub(in crate::store) struct Pool {
     pub(super) account: Arc<Account>,
-    pub(super) registry: Registry,
+    /// By numbers that ascend and never recur. Locked for a moment at a time, and while no code of the engine's runs,
+    /// which could open and drop files.
+    files: Mutex<BTreeMap<u64, Arc<File>>>,
+    next_file: AtomicU64,
     pub(super) counts: Counts,
     curves: Mutex<Arc<Curves>>,
     shrinks: AtomicBool,
@@ -65,7 +68,7 @@ pub(super) struct Counts {
 /// Where the search for blocks above their plan goes on: once around all files for each plan.
 #[derive(Debug, Default)]
 struct Hand {
-    slot: u32,
+    file: u64,
     unit: u32,
     /// The plan that the round is for.
     plan: u8,
@@ -87,7 +90,8 @@ impl Pool {
     pub(super) fn new(limit: u64) -> Self {
         Self {
             account: Account::new(limit),
-            registry: Registry::default(),
+            files: Mutex::default(),
+            next_file: 0.into(),
             counts: Counts::default(),
             curves: Mutex::new(Arc::new(Curves::new())),
             shrinks: true.into(),
@@ -137,7 +141,7 @@ impl Pool {
     /// Plans now; waits for a plan that is being made.
     pub(super) fn plan(&self) {
         self.plan_in(&lock(&self.planner));
-        // Another thread may have been at the search, or the registry.
+        // Another thread may have been at the search, or at the files.
         fence(Ordering::SeqCst);
         while self.account.is_too_full() {
             let mut hand = lock(&self.hand);
@@ -151,17 +155,16 @@ impl Pool {
 
     fn plan_in(&self, _turn: &MutexGuard<'_, ()>) {
         self.probes.store(0, Ordering::Relaxed);
-        let (places, demands) = self.demands();
+        let files = self.files();
+        let (places, demands) = self.demands(&files);
         let limit = self.account.limit();
         let targets = {
             // Not under the lock: threads that load would wait.
             let curves = lock(&self.curves).clone();
             plan::targets(&demands, &curves, self.shrinks(), limit - limit / WORKING_SHARE)
         };
-        for (&(slot, number), &target) in places.iter().zip(&targets) {
-            if let Some(unit) = self.registry.get(slot).as_ref().and_then(|file| file.unit(number)) {
-                unit.set_planned_bytes(target);
-            }
+        for (unit, &target) in places.iter().zip(&targets) {
+            unit.set_planned_bytes(target);
         }
         let growth = demands.iter().zip(&targets).map(|(demand, target)| target.saturating_sub(demand.held_bytes));
         self.promised_bytes.store(growth.sum(), Ordering::Relaxed);
@@ -172,10 +175,15 @@ impl Pool {
         while self.account.is_too_full() && self.release_one() {}
     }
 
-    /// The units in use, with their slots and numbers. The others are planned to have no memory.
-    fn demands(&self) -> (Vec<(u32, u32)>, Vec<Demand>) {
+    /// All files. Some that come and go meanwhile may be among them or not.
+    pub(super) fn files(&self) -> Vec<Arc<File>> {
+        lock(&self.files).values().cloned().collect()
+    }
+
+    /// The units in use. The others are planned to have no memory.
+    fn demands<'a>(&self, files: &'a [Arc<File>]) -> (Vec<&'a Unit>, Vec<Demand>) {
         let (mut places, mut demands, mut units) = (Vec::new(), Vec::new(), 0);
-        for (slot, file) in self.registry.files() {
+        for file in files {
             let has_failed = file.failure().is_some();
             for (number, unit) in file.units() {
                 units += 1;
@@ -183,7 +191,7 @@ impl Pool {
                 file.collect(number, unit);
                 match demand(unit).filter(|_| number == RANGES || !has_failed) {
                     Some(demand) => {
-                        places.push((slot, number));
+                        places.push(unit);
                         demands.push(demand);
                     }
                     None => unit.set_planned_bytes(0),
@@ -276,13 +284,16 @@ impl Pool {
         let _ = self.promised_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
     }
 
-    /// Adds a file, and gives its slot.
-    pub(in crate::store) fn add(&self, file: &Arc<File>) -> u32 {
-        self.registry.add(file.clone())
+    /// Adds a file, and gives its number.
+    pub(in crate::store) fn add(&self, file: &Arc<File>) -> u64 {
+        let number = self.next_file.fetch_add(1, Ordering::Relaxed);
+        lock(&self.files).insert(number, file.clone());
+        number
     }
 
-    pub(in crate::store) fn remove(&self, slot: u32) {
-        let Some(file) = self.registry.remove(slot) else { return };
+    pub(in crate::store) fn remove(&self, number: u64) {
+        let removed = lock(&self.files).remove(&number);
+        let Some(file) = removed else { return };
         file.units().for_each(|(_, unit)| self.fulfil(unit.planned_bytes().saturating_sub(unit.held_bytes())));
     }
 
@@ -330,14 +341,25 @@ impl Pool {
             *hand = Hand { plan, ..Hand::default() };
         }
         while !hand.is_round_done {
-            let Some((file, slots)) = self.registry.try_get(hand.slot) else { return false };
-            let unit = file.as_ref().and_then(|file| file.unit(hand.unit));
-            match unit.map_or(Release::Nothing, |unit| self.release(unit)) {
+            let Some(files) = try_lock(&self.files) else { return false };
+            let found = files.range(hand.file..).next().map(|(&number, file)| (number, file.clone()));
+            drop(files);
+            let Some((number, file)) = found else {
+                hand.is_round_done = true;
+                return false;
+            };
+            if number != hand.file {
+                (hand.file, hand.unit) = (number, 0);
+            }
+            match file.unit(hand.unit).map_or(Release::Nothing, |unit| self.release(unit)) {
                 Release::Done => return true,
                 Release::NoRoom => return false,
                 Release::Nothing => {}
             }
-            hand.advance(file.is_some_and(|file| hand.unit + 1 < file.numbers()), slots);
+            hand.unit += 1;
+            if hand.unit >= file.numbers() {
+                (hand.file, hand.unit) = (number + 1, 0);
+            }
         }
         false
     }
@@ -427,7 +449,10 @@ impl Drop for Loading {
         let Some(unit) = self.file.unit(self.number).filter(|_| self.place.is_some()) else { return };
         let turn = unit.begun_turn();
         if std::thread::panicking() {
-            turn.fail(FilterProblem::Unreadable { reason: "its source panicked".into() });
+            turn.fail(FilterProblem::Unreadable { reason: "code of the engine's panicked".into() });
+        } else {
+            // Under no plan: others can want it at once.
+            turn.note_plan(0);
         }
         (self.place, self.working) = (None, None);
     }
@@ -440,19 +465,6 @@ enum Release {
     Nothing,
     /// The smaller block does not fit beside the larger one.
     NoRoom,
-}
-
-impl Hand {
-    /// Goes on to the next unit of a file, or to the next file.
-    fn advance(&mut self, is_within_file: bool, slots: u32) {
-        if is_within_file {
-            self.unit += 1;
-            return;
-        }
-        self.unit = 0;
-        self.slot = self.slot.saturating_add(1);
-        self.is_round_done = self.slot >= slots;
-    }
 }
 
 /// What the plan knows of a unit; `None` if it is not in use.

@@ -66,6 +66,15 @@ impl HeldFilter {
         }
     }
 
+    #[inline]
+    pub(in crate::store) const fn points(&self) -> Option<&FilterBlock<Bytes>> {
+        if let Self::Points(block) = self { Some(block) } else { None }
+    }
+
+    pub(in crate::store) const fn ranges(&self) -> Option<&RangeFilter<Bytes>> {
+        if let Self::Ranges(filter) = self { Some(filter) } else { None }
+    }
+
     /// The false positive rate that it claims; 1 where a user's kind claims what is none. Of a range filter, that of the
     /// longest ranges that it was made for.
     pub(super) fn expected_fpr(&self) -> f64 {
@@ -170,6 +179,12 @@ impl Unit {
     #[inline]
     pub(in crate::store) fn held(&self) -> Guard<Option<Arc<Held>>> {
         self.held.load()
+    }
+
+    /// Whether it is in memory as large as it should be.
+    #[inline]
+    pub(in crate::store) fn is_as_planned(&self) -> bool {
+        matches!(self.held().as_deref(), Some(Held::Block(held)) if held.bytes >= self.planned_bytes())
     }
 
     /// Bytes in memory.

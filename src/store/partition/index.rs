@@ -10,7 +10,7 @@ use super::trailer::ContainerTrailer;
 use crate::block::{FilterBlock, HeldParts, KindRegistry, KnownHash, LoadContext};
 use crate::codec::{LINE_BYTES, checksum, take_varint};
 use crate::error::BlockError;
-use crate::filter::kind::require;
+use crate::filter::require;
 use crate::hash::{Domain, HashIdentity, KeyHash, PreparedPrefix};
 use crate::ids::FileId;
 
@@ -383,13 +383,6 @@ impl PartitionIndex {
         let hash = self.trailer.identity.hash;
         let kinds = self.extras.as_ref().map(|extras| &extras.kinds);
         FilterBlock::load_partition(block, expected, hash, kinds)
-    }
-
-    /// Where the block of a partition is; empty beyond the last.
-    #[inline]
-    pub(super) fn block_range(&self, number: u32) -> Range<u64> {
-        let place = self.place_at(number as usize, KeyHash::from_well_mixed(0));
-        place.offset..place.offset + u64::from(place.block_bytes)
     }
 
     /// Where the block of a partition is, from the first byte of the container: empty where it has no filter. For

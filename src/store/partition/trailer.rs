@@ -24,7 +24,7 @@ use crate::block::trailer::{BOUND, CheckedTail, KEYS_BYTES, PARTS, bytes_after_p
 use crate::block::{BlockIdentity, FILE_BYTES, HeldParts, MAX_PARTS_BYTES};
 use crate::codec::{Fields, checksum};
 use crate::error::BlockError;
-use crate::filter::kind::{TRAILER_BYTES, require};
+use crate::filter::{TRAILER_BYTES, require};
 
 /// The newest version of the container; the writer always writes it.
 const CONTAINER_VERSION: u8 = 1;

@@ -2,6 +2,8 @@
 
 use core::fmt::Write;
 
+use sstfilter_charts::grouped;
+
 use crate::AnyError;
 use crate::contenders::Contender;
 use crate::experiments::{BETWEEN_PERCENT, Measured, Results, Scans, SweepPoint, VALUE_BYTES, sweep_lookups};
@@ -500,17 +502,4 @@ fn kilobytes(bytes: u64) -> String {
 /// Bytes read per 1,000 lookups.
 fn megabytes(outcome: &Outcome) -> String {
     format!("{:.1}", outcome.per_thousand(outcome.requests.all().bytes) / 1e6)
-}
-
-/// `1234567` as `1,234,567`.
-fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }

@@ -31,7 +31,7 @@ impl Ours {
         let reading =
             if name == OURS { reading.with_block_cache(Arc::new(BoundedBlockCache::new(1 << 30))) } else { reading };
         let policy: Arc<dyn FilterPolicy> = match filter {
-            RIBBON => Arc::new(KindPolicy::new(RibbonKind::same_rate_as_bloom(BitsPerKey::TEN)?)),
+            RIBBON => Arc::new(KindPolicy::from(RibbonKind::same_rate_as_bloom(BitsPerKey::TEN)?)),
             _ => Arc::new(KindPolicy::default()),
         };
         let options = TableOptions::default().with_policy(policy);

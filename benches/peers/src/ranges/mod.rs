@@ -22,6 +22,7 @@ use self::measure::{Extent, LENGTHS};
 use self::record::RangeMeasurements;
 use self::subject::Subject;
 use crate::record::write_json;
+use crate::subject::is_wanted;
 
 /// What is measured, and where it goes.
 #[derive(Debug, Args)]
@@ -59,11 +60,9 @@ impl RangesArgs {
         let lengths = &LENGTHS[1..];
         let mut subjects = ours::subjects(lengths)?;
         subjects.extend(peers::subjects(lengths));
-        let wanted: Vec<_> = self.only.iter().map(|name| name.to_lowercase()).collect();
         subjects.retain(|subject| {
             let label = subject.label();
-            let name = format!("{} {}", label.implementation, label.kind).to_lowercase();
-            wanted.is_empty() || wanted.iter().any(|wanted| name.contains(wanted))
+            is_wanted(&self.only, label.implementation, &label.kind)
         });
         Ok(subjects)
     }

@@ -1,11 +1,14 @@
 //! The tables of range filters.
 
+use sstfilter_charts::Align::{Left, Right};
+use sstfilter_charts::{Column, Table, grouped};
+
 use super::ours::{ORDERED, hashed};
 use super::peers::{DIVA, GRAFITE, SURF};
 use super::record::{Built, HeldRecord, RangeMeasurements, RangeRecord};
 use super::targets;
+use crate::figures::{self, Figure, nanoseconds, percent, ratio};
 use crate::subjects::sstfilter::NAME;
-use crate::table::{Align, Table, grouped, nanoseconds, percent, ratio};
 
 /// Titles of tables.
 pub const AT_EQUAL_RATES: &str = "At equal rates";
@@ -35,38 +38,30 @@ pub fn by_keys(records: &[RangeRecord]) -> Vec<(String, Table)> {
     names.into_iter().map(|name| (title(name), of_keys(records, name))).collect()
 }
 
+/// A record, and ours that it is compared with, unless it is ours itself.
+type Beside<'a> = (&'a RangeRecord, Option<&'a RangeRecord>);
+
+fn times_ours((record, ours): &Beside<'_>, time: fn(&RangeRecord) -> f64) -> String {
+    ratio(time(record), ours.map(time))
+}
+
 /// All filters of keys of one kind.
 pub fn of_keys(records: &[RangeRecord], keys: &str) -> Table {
-    let mut table = Table::new(&[
-        ("crate", Align::Left),
-        ("filter", Align::Left),
-        ("range", Align::Right),
-        ("bits/key", Align::Right),
-        ("rate", Align::Right),
-        ("build", Align::Right),
-        ("vs ours", Align::Right),
-        ("empty", Align::Right),
-        ("vs ours", Align::Right),
-        ("batch", Align::Right),
-        ("half empty", Align::Right),
-    ]);
-    for record in records.iter().filter(|record| record.built.keys == keys) {
-        let ours = beside(record, records);
-        table.push(vec![
-            record.built.implementation.clone(),
-            record.built.kind.clone(),
-            power(record.length),
-            bits(record),
-            rate(record),
-            nanoseconds(record.build_ns_per_key),
-            ratio(record.build_ns_per_key, ours.map(|ours| ours.build_ns_per_key)),
-            nanoseconds(record.empty_ns),
-            ratio(record.empty_ns, ours.map(|ours| ours.empty_ns)),
-            record.batch_ns.map(nanoseconds).unwrap_or_default(),
-            nanoseconds(record.mixed_ns),
-        ]);
-    }
-    table
+    let columns: [Column<Beside<'_>>; 11] = [
+        ("crate", Left, |(record, _)| record.built.implementation.clone()),
+        ("filter", Left, |(record, _)| record.built.kind.clone()),
+        ("range", Right, |(record, _)| power(record.length)),
+        ("bits/key", Right, |(record, _)| bits(record)),
+        ("rate", Right, |(record, _)| rate(record)),
+        ("build", Right, |(record, _)| nanoseconds(record.build_ns_per_key)),
+        ("vs ours", Right, |row| times_ours(row, |record| record.build_ns_per_key)),
+        ("empty", Right, |(record, _)| nanoseconds(record.empty_ns)),
+        ("vs ours", Right, |row| times_ours(row, |record| record.empty_ns)),
+        ("batch", Right, |(record, _)| record.batch_ns.map(nanoseconds).unwrap_or_default()),
+        ("half empty", Right, |(record, _)| nanoseconds(record.mixed_ns)),
+    ];
+    let of_keys = records.iter().filter(|record| record.built.keys == keys);
+    Table::of(of_keys.map(|record| (record, beside(record, records))), &columns)
 }
 
 /// A length, which is a power of two.
@@ -106,51 +101,25 @@ pub fn is_ours(built: &Built) -> bool {
     built.implementation == NAME
 }
 
-/// A figure, of which less is better.
-type Figure = fn(&RangeRecord) -> f64;
-
-const FIGURES: [(&str, Figure); 5] = [
-    ("fewer bits per key", |record| record.bits_per_key),
-    ("lower rate", |record| record.fpr),
-    ("faster build", |record| record.build_ns_per_key),
-    ("faster, all empty", |record| record.empty_ns),
-    ("faster, half empty", |record| record.mixed_ns),
+const FIGURES: [Figure<RangeRecord>; 5] = [
+    ("fewer bits per key", |record| Some(record.bits_per_key)),
+    ("lower rate", |record| Some(record.fpr)),
+    ("faster build", |record| Some(record.build_ns_per_key)),
+    ("faster, all empty", |record| Some(record.empty_ns)),
+    ("faster, half empty", |record| Some(record.mixed_ns)),
 ];
-
-/// Differences below this share are noise.
-const NOISE: f64 = 0.03;
 
 /// Each peer that is ahead of ours in something, with the lengths.
 fn ahead(records: &[RangeRecord]) -> Table {
-    let mut columns = vec![("crate", Align::Left), ("filter", Align::Left), ("keys", Align::Left)];
-    columns.push(("compared with our", Align::Left));
-    columns.extend(FIGURES.map(|(title, _)| (title, Align::Left)));
-    let mut table = Table::new(&columns);
-    for built in peers(records) {
-        let cells = FIGURES.map(|(_, figure)| lengths_ahead(built, records, figure));
-        if cells.iter().any(|cell| !cell.is_empty()) {
-            let mut row = vec![built.implementation.clone(), built.kind.clone(), built.keys.clone(), our_kind(built)];
-            row.extend(cells);
-            table.push(row);
-        }
-    }
-    table
-}
-
-/// The filters of others, each with its keys.
-fn peers(records: &[RangeRecord]) -> Vec<&Built> {
     let mut peers: Vec<_> = records.iter().map(|record| &record.built).filter(|built| !is_ours(built)).collect();
     peers.dedup();
-    peers
-}
-
-fn lengths_ahead(built: &Built, records: &[RangeRecord], figure: Figure) -> String {
-    let of_peer: Vec<_> = records.iter().filter(|record| record.built == *built).collect();
-    let is_ahead = |record: &&&RangeRecord| {
-        beside(record, records).is_some_and(|ours| figure(record) < figure(ours) * (1.0 - NOISE))
+    let peer = |built: &Built| {
+        let of_peer = records.iter().filter(|record| record.built == *built);
+        (vec![built.implementation.clone(), built.kind.clone(), built.keys.clone(), our_kind(built)], of_peer.collect())
     };
-    let lengths: Vec<_> = of_peer.iter().filter(is_ahead).map(|record| power(record.length)).collect();
-    if lengths.len() == of_peer.len() && lengths.len() > 1 { "always".to_owned() } else { lengths.join("; ") }
+    let titles = ["crate", "filter", "keys", "compared with our"];
+    let ours = |record| beside(record, records);
+    figures::ahead(&titles, &FIGURES, peers.into_iter().map(peer), ours, |record| power(record.length))
 }
 
 /// The rate that peers are set to, and the lengths for which they are.
@@ -162,19 +131,10 @@ const EQUAL_WITHIN: f64 = 1.1;
 
 /// Ours beside the smallest of each peer's settings that keep the rate.
 fn at_equal_rates(records: &[RangeRecord]) -> Table {
-    let mut table = Table::new(&[
-        ("range", Align::Right),
-        ("crate", Align::Left),
-        ("filter", Align::Left),
-        ("bits/key", Align::Right),
-        ("rate", Align::Right),
-        ("our filter", Align::Left),
-        ("bits/key", Align::Right),
-        ("rate", Align::Right),
-        ("empty, vs our single", Align::Right),
-        ("empty, vs our batch", Align::Right),
-        ("build, vs ours", Align::Right),
-    ]);
+    let titles = ["range", "crate", "filter", "bits/key", "rate", "our filter", "bits/key", "rate"];
+    let aligns = [Right, Left, Left, Right, Right, Left, Right, Right];
+    let ratios = ["empty, vs our single", "empty, vs our batch", "build, vs ours"];
+    let mut table = Table::new(titles.into_iter().zip(aligns).chain(ratios.map(|title| (title, Right))));
     for length in EQUAL_LENGTHS {
         for implementation in [GRAFITE, DIVA, SURF] {
             let of_peer = |record: &&RangeRecord| {
@@ -222,9 +182,8 @@ const DEGREES: [(&str, f64); 5] = [("D = 0", 0.0), ("0.25", 0.25), ("0.5", 0.5),
 
 /// Rates by degree of correlation.
 fn correlated(run: &RangeMeasurements) -> Table {
-    let mut columns = vec![("crate", Align::Left), ("filter", Align::Left), ("range", Align::Right)];
-    columns.extend(DEGREES.map(|(title, _)| (title, Align::Right)));
-    let mut table = Table::new(&columns);
+    let columns = [("crate", Left), ("filter", Left), ("range", Right)];
+    let mut table = Table::new(columns.into_iter().chain(DEGREES.map(|(title, _)| (title, Right))));
     let mut filters: Vec<_> = run.correlated.iter().map(|record| (&record.built, record.length)).collect();
     filters.dedup();
     for (built, length) in filters {
@@ -242,38 +201,26 @@ fn correlated(run: &RangeMeasurements) -> Table {
 
 /// Ranges that hold a key, and how many of them were reported as empty: of all keys and lengths together.
 fn false_negatives(held: &[HeldRecord]) -> Table {
-    let mut table = Table::new(&[
-        ("crate", Align::Left),
-        ("version", Align::Left),
-        ("filter", Align::Left),
-        ("ranges with a key", Align::Left),
-        ("ranges", Align::Right),
-        ("false negatives", Align::Right),
-        ("one in", Align::Right),
-        ("errors", Align::Right),
-    ]);
-    let place = |record: &HeldRecord| (record.built.kind.clone(), record.place.clone());
-    let mut places: Vec<&HeldRecord> = Vec::new();
+    let mut sums: Vec<HeldRecord> = Vec::new();
     for record in held {
-        if !places.iter().any(|first| place(first) == place(record)) {
-            places.push(record);
+        match sums.iter_mut().find(|sum| sum.built.kind == record.built.kind && sum.place == record.place) {
+            Some(sum) => {
+                sum.ranges += record.ranges;
+                sum.lost += record.lost;
+                sum.errors += record.errors;
+            }
+            None => sums.push(record.clone()),
         }
     }
-    for first in places {
-        let alike = || held.iter().filter(|record| place(record) == place(first));
-        let ranges: u64 = alike().map(|record| record.ranges).sum();
-        let lost: u64 = alike().map(|record| record.lost).sum();
-        let errors: u64 = alike().map(|record| record.errors).sum();
-        table.push(vec![
-            first.built.implementation.clone(),
-            first.built.version.clone(),
-            first.built.kind.clone(),
-            first.place.clone(),
-            grouped(ranges),
-            grouped(lost),
-            ranges.checked_div(lost).map_or_else(String::new, grouped),
-            if errors == 0 { String::new() } else { grouped(errors) },
-        ]);
-    }
-    table
+    let columns: [Column<HeldRecord>; 8] = [
+        ("crate", Left, |sum| sum.built.implementation.clone()),
+        ("version", Left, |sum| sum.built.version.clone()),
+        ("filter", Left, |sum| sum.built.kind.clone()),
+        ("ranges with a key", Left, |sum| sum.place.clone()),
+        ("ranges", Right, |sum| grouped(sum.ranges)),
+        ("false negatives", Right, |sum| grouped(sum.lost)),
+        ("one in", Right, |sum| sum.ranges.checked_div(sum.lost).map_or_else(String::new, grouped)),
+        ("errors", Right, |sum| if sum.errors == 0 { String::new() } else { grouped(sum.errors) }),
+    ];
+    Table::of(sums, &columns)
 }

@@ -1,10 +1,12 @@
 //! What is aimed at with our range filters, beside what was measured.
 
+use sstfilter_charts::Align::{Left, Right};
+use sstfilter_charts::{Column, Table};
+
 use super::keys::KeyKind;
 use super::ours::{ORDERED, hashed};
 use super::record::{RangeMeasurements, RangeRecord};
 use super::tables::is_ours;
-use crate::table::{Align, Table};
 
 /// A figure of a record; `None` if it has none.
 type Figure = fn(&RangeRecord) -> Option<f64>;
@@ -62,25 +64,14 @@ impl Target {
 
 /// Each target that was measured.
 pub fn table(run: &RangeMeasurements) -> Table {
-    let mut table = Table::new(&[
-        ("target", Align::Left),
-        ("our filter", Align::Left),
-        ("keys", Align::Left),
-        ("at most", Align::Right),
-        ("measured", Align::Right),
-        ("", Align::Left),
-    ]);
-    for target in all() {
-        if let Some(measured) = target.measured(&run.records) {
-            table.push(vec![
-                target.what.to_owned(),
-                target.kind.clone(),
-                target.keys.name().to_owned(),
-                format!("{:.1}", target.most),
-                format!("{measured:.*}", if target.most < 10.0 { 3 } else { 2 }),
-                if measured <= target.most { "reached" } else { "missed" }.to_owned(),
-            ]);
-        }
-    }
-    table
+    let columns: [Column<(Target, f64)>; 6] = [
+        ("target", Left, |(target, _)| target.what.to_owned()),
+        ("our filter", Left, |(target, _)| target.kind.clone()),
+        ("keys", Left, |(target, _)| target.keys.name().to_owned()),
+        ("at most", Right, |(target, _)| format!("{:.1}", target.most)),
+        ("measured", Right, |(target, measured)| format!("{measured:.*}", if target.most < 10.0 { 3 } else { 2 })),
+        ("", Left, |(target, measured)| if *measured <= target.most { "reached" } else { "missed" }.to_owned()),
+    ];
+    let measured = |target: Target| target.measured(&run.records).map(|measured| (target, measured));
+    Table::of(all().into_iter().filter_map(measured), &columns)
 }

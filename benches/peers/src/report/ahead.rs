@@ -1,16 +1,16 @@
 //! The figures in which somebody else is ahead of us.
 
+use sstfilter_charts::Align::{Left, Right};
+use sstfilter_charts::{Table, grouped};
+
+use crate::figures::{Figure, ahead, is_ahead, ratio};
 use crate::many_filters::{ONE_BY_ONE, SET_OF_ONE_KEY};
 use crate::record::{ByteOperation, KeyBytes, ManyFilters, Record, ours_beside};
 use crate::subjects::sstfilter::NAME;
-use crate::table::{Align, Table, grouped, ratio};
 use crate::tables::{our_key_bytes, ours_by};
 
-/// A figure, of which less is better; `None` without such a call.
-type Figure = fn(&Record) -> Option<f64>;
-
 /// Single probes are compared with single probes, and batches with batches.
-const FIGURES: [(&str, Figure); 6] = [
+const FIGURES: [Figure<Record>; 6] = [
     ("fewer bits per key", |record| Some(record.bits_per_key)),
     ("fewer false positives", |record| Some(record.fpr)),
     ("faster build", |record| Some(record.build_ns_per_key)),
@@ -19,23 +19,15 @@ const FIGURES: [(&str, Figure); 6] = [
     ("faster batch", |record| record.batch_miss_ns),
 ];
 
-/// Differences below this share are noise.
-const NOISE: f64 = 0.03;
-
 /// Each peer that is ahead in something, and at how many keys.
 pub fn table(records: &[Record]) -> Table {
-    let mut columns = vec![("crate", Align::Left), ("filter", Align::Left), ("compared with our", Align::Left)];
-    columns.extend(FIGURES.map(|(title, _)| (title, Align::Left)));
-    let mut table = Table::new(&columns);
-    for peer in peers(records) {
-        let cells = FIGURES.map(|(_, figure)| sizes_ahead(peer, records, figure));
-        if cells.iter().any(|cell| !cell.is_empty()) {
-            let mut row = vec![peer.implementation.clone(), peer.kind.clone(), peer.against.clone()];
-            row.extend(cells);
-            table.push(row);
-        }
-    }
-    table
+    let peer = |first: &Record| {
+        let of_peer = records.iter().filter(|record| record.title() == first.title());
+        (vec![first.implementation.clone(), first.kind.clone(), first.against.clone()], of_peer.collect())
+    };
+    let titles = ["crate", "filter", "compared with our"];
+    let ours = |record| ours_beside(record, records);
+    ahead(&titles, &FIGURES, peers(records).into_iter().map(peer), ours, |record| grouped(record.n))
 }
 
 /// The first record of each peer's kind.
@@ -49,20 +41,9 @@ fn peers(records: &[Record]) -> Vec<&Record> {
     peers
 }
 
-fn sizes_ahead(peer: &Record, records: &[Record], figure: Figure) -> String {
-    let is_ahead = |record: &&Record| {
-        let ours = ours_beside(record, records).and_then(figure);
-        ours.zip(figure(record)).is_some_and(|(ours, theirs)| theirs < ours * (1.0 - NOISE))
-    };
-    let of_peer = records.iter().filter(|record| record.title() == peer.title());
-    let sizes: Vec<_> = of_peer.clone().filter(is_ahead).map(|record| grouped(record.n)).collect();
-    if sizes.len() == of_peer.count() && sizes.len() > 1 { "always".to_owned() } else { sizes.join("; ") }
-}
-
 /// Each peer that is ahead with keys as bytes, or with many filters, and by how much.
 pub fn uses(key_bytes: &[KeyBytes], many_filters: &[ManyFilters]) -> Table {
-    use Align::{Left, Right};
-    let mut table = Table::new(&[("crate", Left), ("call", Left), ("at", Left), ("vs ours", Right)]);
+    let mut table = Table::new([("crate", Left), ("call", Left), ("at", Left), ("vs ours", Right)]);
     for record in key_bytes {
         let at = match record.operation {
             ByteOperation::Hash => format!("hashing alone, keys of {} bytes", record.bytes_per_key),
@@ -83,7 +64,7 @@ pub fn uses(key_bytes: &[KeyBytes], many_filters: &[ManyFilters]) -> Table {
 }
 
 fn push_if_ahead(table: &mut Table, names: (&str, &str), at: String, (theirs, ours): (f64, Option<f64>)) {
-    if ours.is_some_and(|ours| theirs < ours * (1.0 - NOISE)) {
+    if ours.is_some_and(|ours| is_ahead(theirs, ours)) {
         table.push(vec![names.0.to_owned(), names.1.to_owned(), at, ratio(theirs, ours)]);
     }
 }

@@ -2,11 +2,11 @@
 
 use std::io;
 
-use sstfilter_charts::{Chart, Colour, Form, Frame, Labels, Mark, Point, Series, Style};
+use sstfilter_charts::{Chart, Colour, Form, Frame, Labels, Mark, Point, Series, Style, grouped};
 
+use crate::figures::{nanoseconds, percent};
 use crate::record::Record;
 use crate::subjects::sstfilter::NAME;
-use crate::table::{grouped, nanoseconds, percent};
 
 /// A drawn chart.
 #[derive(Debug)]

@@ -1,35 +1,26 @@
 //! Storage engines with their own filter and with ours.
 
+use sstfilter_charts::Align::{Left, Right};
+use sstfilter_charts::{Column, Table, grouped};
+
+use crate::figures::{nanoseconds, ratio};
 use crate::record::EngineRecord;
 use crate::subjects::sstfilter::NAME;
-use crate::table::{Align, Table, grouped, nanoseconds, ratio};
 
 /// All engines' records, each beside ours of the same files and operation.
 pub fn table(records: &[EngineRecord]) -> Table {
-    use Align::{Left, Right};
-    let mut table = Table::new(&[
-        ("operation", Left),
-        ("files", Right),
-        ("keys per file", Right),
-        ("engine", Left),
-        ("filter", Left),
-        ("ns per key", Right),
-        ("vs ours", Right),
-        ("note", Left),
-    ]);
-    for record in records {
-        table.push(vec![
-            record.operation.clone(),
-            record.files.to_string(),
-            grouped(record.keys_per_file),
-            record.engine.clone(),
-            record.filter.clone(),
-            nanoseconds(record.ns_per_key),
-            ratio(record.ns_per_key, ours_beside(record, records).map(|ours| ours.ns_per_key)),
-            record.note.clone().unwrap_or_default(),
-        ]);
-    }
-    table
+    let columns: [Column<(&EngineRecord, Option<f64>)>; 8] = [
+        ("operation", Left, |(record, _)| record.operation.clone()),
+        ("files", Right, |(record, _)| record.files.to_string()),
+        ("keys per file", Right, |(record, _)| grouped(record.keys_per_file)),
+        ("engine", Left, |(record, _)| record.engine.clone()),
+        ("filter", Left, |(record, _)| record.filter.clone()),
+        ("ns per key", Right, |(record, _)| nanoseconds(record.ns_per_key)),
+        ("vs ours", Right, |(record, ours)| ratio(record.ns_per_key, *ours)),
+        ("note", Left, |(record, _)| record.note.clone().unwrap_or_default()),
+    ];
+    let ours = |record| ours_beside(record, records).map(|ours| ours.ns_per_key);
+    Table::of(records.iter().map(|record| (record, ours(record))), &columns)
 }
 
 /// Our fastest record of the same files and operation, in the same engine if there is one.

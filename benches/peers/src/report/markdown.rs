@@ -1,12 +1,12 @@
 //! RESULTS.md.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use sstfilter_charts::Machine;
+use sstfilter_charts::{Machine, grouped};
 
 use super::{Material, ahead, engines, ranges};
 use crate::record::{Measurements, Record};
-use crate::table::grouped;
 use crate::tables;
 
 /// How every time was taken, and what the columns mean.
@@ -76,7 +76,7 @@ pub fn text(material: &Material) -> String {
     if let Some(run) = &material.ranges {
         push(&mut text, "Range filters", &ranges::text(run, &material.range_notes));
     }
-    push(&mut text, "Versions", &versions(records));
+    push(&mut text, "Versions", &versions(records.iter().map(|record| (&record.implementation, &record.version))));
     text.trim_end().to_owned() + "\n"
 }
 
@@ -115,6 +115,7 @@ fn push(text: &mut String, title: &str, body: &str) {
     let _ = write!(text, "## {title}\n\n{body}\n");
 }
 
+/// The machine in a sentence.
 pub fn describe(machine: &Machine) -> String {
     let Machine { cpu, cores, caches, instruction_sets, kernels, system, rustc } = machine;
     format!(
@@ -156,10 +157,8 @@ fn arguments(given: &[String]) -> String {
     arguments
 }
 
-fn versions(records: &[Record]) -> String {
-    let mut versions: Vec<_> =
-        records.iter().map(|record| format!("{} {}", record.implementation, record.version)).collect();
-    versions.sort_unstable();
-    versions.dedup();
-    versions.join(", ") + "\n"
+/// The versions of crates, each once.
+pub fn versions<'a>(crates: impl Iterator<Item = (&'a String, &'a String)>) -> String {
+    let versions: BTreeSet<_> = crates.map(|(name, version)| format!("{name} {version}")).collect();
+    versions.into_iter().collect::<Vec<_>>().join(", ") + "\n"
 }

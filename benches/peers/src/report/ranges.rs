@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::markdown::describe;
+use super::markdown::{describe, versions};
 use crate::ranges::record::RangeMeasurements;
 use crate::ranges::tables;
 
@@ -49,8 +49,9 @@ pub fn text(run: &RangeMeasurements, notes: &str) -> String {
         let problems = run.left_out.iter().map(|problem| format!("- {problem}\n"));
         push(&mut text, "Left out", "", &problems.collect::<String>());
     }
-    let _ = write!(text, "### Versions of range filters\n\n{}", versions(run));
-    text
+    let built = run.records.iter().map(|record| &record.built);
+    let versions = versions(built.map(|built| (&built.implementation, &built.version)));
+    text + "### Versions of range filters\n\n" + &versions
 }
 
 fn push(text: &mut String, title: &str, about: &str, body: &str) {
@@ -65,14 +66,6 @@ fn about(title: &str) -> &'static str {
         tables::FALSE_NEGATIVES => FALSE_NEGATIVES,
         _ => "",
     }
-}
-
-fn versions(run: &RangeMeasurements) -> String {
-    let built = run.records.iter().map(|record| &record.built);
-    let mut versions: Vec<_> = built.map(|built| format!("{} {}", built.implementation, built.version)).collect();
-    versions.sort_unstable();
-    versions.dedup();
-    versions.join(", ") + "\n"
 }
 
 #[cfg(test)]

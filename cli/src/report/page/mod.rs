@@ -139,10 +139,9 @@ fn overfill(family: &Family) -> anyhow::Result<String> {
     Ok(section("overfill", "More keys than planned", &text) + &charts + &details)
 }
 
-/// `text` with the characters that mean something in markup written as entities, and no line break before a `%`.
+/// `text` for the page, without a line break before a `%`.
 fn escaped(text: &str) -> String {
-    let text = text.replace(" %", "\u{a0}%").replace('&', "&amp;").replace('<', "&lt;");
-    text.replace('>', "&gt;").replace('"', "&quot;")
+    sstfilter_charts::escaped(&text.replace(" %", "\u{a0}%"))
 }
 
 #[cfg(test)]

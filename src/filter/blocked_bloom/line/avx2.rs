@@ -136,7 +136,7 @@ impl<const ROUNDS: usize> Lanes<ROUNDS> {
     /// Whether the line has all of the key's bits.
     #[inline]
     #[target_feature(enable = "avx2")]
-    fn test(self, line: &Line, hash: KeyHash) -> bool {
+    fn contains(self, line: &Line, hash: KeyHash) -> bool {
         let missing = self.missing(line, Key::new(hash));
         _mm256_testz_si256(missing, missing) == 1
     }

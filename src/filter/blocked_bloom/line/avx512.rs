@@ -55,7 +55,7 @@ impl<const ROUNDS: usize> Lanes<ROUNDS> {
     /// Whether the line has all of the key's bits.
     #[inline]
     #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx2")]
-    fn test(self, line: &Line, hash: KeyHash) -> bool {
+    fn contains(self, line: &Line, hash: KeyHash) -> bool {
         let x = in_line_bits(hash);
         if ROUNDS == 1 {
             let (products, bits) = self.one_round(x);
@@ -78,7 +78,7 @@ impl<const ROUNDS: usize> Lanes<ROUNDS> {
     #[inline]
     #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt")]
     fn test_eight(self, lines: &[Line], keys: &[KeyHash; 8]) -> u8 {
-        word_of(keys.iter().map(|&hash| self.test(line_at(lines, hash), hash))) as u8
+        word_of(keys.iter().map(|&hash| self.contains(line_at(lines, hash), hash))) as u8
     }
 
     /// Sets the key's bits.

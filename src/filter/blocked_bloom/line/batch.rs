@@ -44,37 +44,40 @@ pub(super) fn count_ones(lines: &[Line]) -> u64 {
     words.iter().map(|word| u64::from(u64::from_le_bytes(*word).count_ones())).sum()
 }
 
-/// Defines a set's functions from its `Lanes<ROUNDS>` with `new`, `test`, `test_eight`, `set` and `mask`.
+/// Defines a set's functions from its `Lanes<ROUNDS>` with `new`, `contains`, `test_eight`, `set` and `mask`.
 /// The argument is the attribute that all of the set's functions carry.
 macro_rules! functions_of_set {
     ($(#[$features:meta])?) => {
         use super::batch::{LINES_AHEAD, count_ones, prefetch_distance, with_constants};
         use crate::filter::cache::HASHES_AHEAD;
-        use super::HasLines;
+        use super::{OpenShape, SetProbe};
         use crate::kernel::prefetch::{prefetch, prefetch_line};
 
         $(#[$features])?
         #[inline]
         pub(super) fn contains(line: &Line, hash: KeyHash, probes: u8) -> bool {
-            if probes <= 8 { Lanes::<1>::new(probes).test(line, hash) } else { Lanes::<2>::new(probes).test(line, hash) }
+            if probes <= 8 { Lanes::<1>::new(probes).contains(line, hash) } else { Lanes::<2>::new(probes).contains(line, hash) }
         }
 
         /// [`single_probe`](super::single_probe) for a constant number of probes: the rounds are unrolled, and the
         /// active lanes lie at a fixed address.
         $(#[$features])?
-        fn may_contain<const PROBES: u8, S: HasLines>(data: &[u8], hash: KeyHash, shape: &S) -> bool {
-            contains(shape.lines().line_of(data, hash), hash, PROBES)
+        fn may_contain<const PROBES: u8>(data: &[u8], hash: KeyHash, open: &OpenShape) -> bool {
+            let line = open.lines.line_of(data, hash);
+            if PROBES <= 8 {
+                Lanes::<1>::new(PROBES).contains(line, hash)
+            } else {
+                Lanes::<2>::new(PROBES).contains(line, hash)
+            }
         }
 
         /// By the number of probes, less one.
-        pub(super) const fn single_probes<S: HasLines>() -> [unsafe fn(&[u8], KeyHash, &S) -> bool; 16] {
-            [
-                may_contain::<1, S>, may_contain::<2, S>, may_contain::<3, S>, may_contain::<4, S>,
-                may_contain::<5, S>, may_contain::<6, S>, may_contain::<7, S>, may_contain::<8, S>,
-                may_contain::<9, S>, may_contain::<10, S>, may_contain::<11, S>, may_contain::<12, S>,
-                may_contain::<13, S>, may_contain::<14, S>, may_contain::<15, S>, may_contain::<16, S>,
-            ]
-        }
+        pub(super) static SINGLE_PROBES: [SetProbe; 16] = [
+            may_contain::<1>, may_contain::<2>, may_contain::<3>, may_contain::<4>,
+            may_contain::<5>, may_contain::<6>, may_contain::<7>, may_contain::<8>,
+            may_contain::<9>, may_contain::<10>, may_contain::<11>, may_contain::<12>,
+            may_contain::<13>, may_contain::<14>, may_contain::<15>, may_contain::<16>,
+        ];
 
         $(#[$features])?
         pub(super) fn mask(hash: KeyHash, probes: u8) -> Line {
@@ -138,7 +141,7 @@ macro_rules! functions_of_set {
                     bits |= u64::from(lanes.test_eight(lines, eight)) << (8 * i);
                 }
                 for (i, &hash) in last.iter().enumerate() {
-                    bits |= u64::from(lanes.test(line_at(lines, hash), hash)) << (8 * eights.len() + i);
+                    bits |= u64::from(lanes.contains(line_at(lines, hash), hash)) << (8 * eights.len() + i);
                 }
                 *word = bits;
             }

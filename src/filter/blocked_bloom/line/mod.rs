@@ -38,9 +38,10 @@ mod neon;
 mod tests;
 
 pub(crate) use crate::codec::LINE_BYTES;
+use crate::filter::{OpenShape, SingleProbe};
 use crate::hash::{KeyHash, map_to_range};
+use crate::kernel::dispatch;
 use crate::kernel::prefetch::prefetch_line;
-use crate::kernel::{SingleProbe, dispatch};
 use crate::simd;
 
 /// One line, as it lies in a payload.
@@ -188,27 +189,24 @@ impl Lines {
     }
 }
 
-/// What an opened block has of a blocked Bloom filter.
-pub(crate) trait HasLines {
-    /// Its lines; those of no filter, if it is of another kind.
-    fn lines(&self) -> Lines;
-}
-
 /// The probe of single keys in a filter with so many probes.
-pub(crate) fn single_probe<S: HasLines>(probes: u8) -> SingleProbe<S> {
+pub(crate) fn single_probe(probes: u8) -> SingleProbe {
     let of_set = match simd::selected() {
         #[cfg(target_arch = "x86_64")]
-        simd::InstructionSet::Avx512 => avx512::single_probes(),
+        simd::InstructionSet::Avx512 => &avx512::SINGLE_PROBES,
         #[cfg(target_arch = "x86_64")]
-        simd::InstructionSet::Avx2 => avx2::single_probes(),
+        simd::InstructionSet::Avx2 => &avx2::SINGLE_PROBES,
         #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
-        simd::InstructionSet::Neon => neon::single_probes(),
-        _ => portable::single_probes(),
+        simd::InstructionSet::Neon => &neon::SINGLE_PROBES,
+        _ => &portable::SINGLE_PROBES,
     };
-    let index = usize::from(probes.clamp(1, MAX_PROBES) - 1);
-    // SAFETY: the set that is selected is one that the CPU has.
-    unsafe { SingleProbe::of_set(of_set[index]) }
+    let probe = of_set[usize::from(probes.clamp(1, MAX_PROBES) - 1)];
+    // SAFETY: the set that is selected is one that the CPU has. Nothing else sets the two types apart.
+    unsafe { core::mem::transmute::<SetProbe, SingleProbe>(probe) }
 }
+
+/// A [`SingleProbe`] with the instructions of a set, which the CPU must have.
+type SetProbe = unsafe fn(&[u8], KeyHash, &OpenShape) -> bool;
 
 /// Sets the key's bits in its line.
 #[cfg(test)]

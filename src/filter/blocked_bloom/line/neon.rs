@@ -41,7 +41,7 @@ impl<const ROUNDS: usize> Lanes<ROUNDS> {
     /// Whether the line has all of the key's bits.
     #[inline]
     #[target_feature(enable = "neon")]
-    fn test(self, line: &Line, hash: KeyHash) -> bool {
+    fn contains(self, line: &Line, hash: KeyHash) -> bool {
         let x = in_line_bits(hash);
         let [a, b, c, d] = load_line(line);
         let [first, second] = self.round(0, x);
@@ -57,7 +57,7 @@ impl<const ROUNDS: usize> Lanes<ROUNDS> {
     #[inline]
     #[target_feature(enable = "neon")]
     fn test_eight(self, lines: &[Line], keys: &[KeyHash; 8]) -> u8 {
-        word_of(keys.iter().map(|&hash| self.test(line_at(lines, hash), hash))) as u8
+        word_of(keys.iter().map(|&hash| self.contains(line_at(lines, hash), hash))) as u8
     }
 
     /// Sets the key's bits.

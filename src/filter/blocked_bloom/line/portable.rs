@@ -32,7 +32,7 @@ impl<const ROUNDS: usize> Lanes<ROUNDS> {
     /// Whether the line has all of the key's bits. There is no early exit: on absent keys it would
     /// mispredict once per key, which costs more than the probes it saves.
     #[inline]
-    fn test(self, line: &Line, hash: KeyHash) -> bool {
+    fn contains(self, line: &Line, hash: KeyHash) -> bool {
         let x = in_line_bits(hash);
         let (words, _) = line.as_chunks::<4>();
         let mut missing = 0;
@@ -48,7 +48,7 @@ impl<const ROUNDS: usize> Lanes<ROUNDS> {
     /// Tests eight keys, each in its line: bit `i` is the answer for the `i`th.
     #[inline]
     fn test_eight(self, lines: &[Line], keys: &[KeyHash; 8]) -> u8 {
-        word_of(keys.iter().map(|&hash| self.test(line_at(lines, hash), hash))) as u8
+        word_of(keys.iter().map(|&hash| self.contains(line_at(lines, hash), hash))) as u8
     }
 
     /// Sets the key's bits.

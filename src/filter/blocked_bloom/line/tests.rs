@@ -4,6 +4,7 @@
 //! of probes, length of a batch or place in memory: it would miss keys that are there.
 
 use super::*;
+use crate::filter::{AnyShape, EncodedShape, FilterKind};
 use crate::hash::map_to_range;
 use crate::simd::{self, InstructionSet, for_each_set};
 
@@ -250,15 +251,6 @@ fn lines_that_are_not_there_contain_every_key() {
     });
 }
 
-/// The lines of a filter, alone.
-struct Opened(Lines);
-
-impl HasLines for Opened {
-    fn lines(&self) -> Lines {
-        self.0
-    }
-}
-
 #[test]
 fn single_probes_answer_as_the_portable_form_on_every_set_and_every_key_is_in_data_cut_short() {
     for_each_set(|set| {
@@ -267,12 +259,14 @@ fn single_probes_answer_as_the_portable_form_on_every_set_and_every_key_is_in_da
             let mut memory = vec![0; 100 * 64 + 128];
             let start = memory.as_ptr().align_offset(64) + offset;
             insert_batch(memory[start..start + 6_400].as_chunks_mut().0, probes, &keys[..1_000]);
-            let (data, opened, probe) = (&memory[start..], Opened(Lines::new(100)), single_probe(probes));
+            let encoded = EncodedShape::new(&[probes.into()], 6_400);
+            let open = OpenShape::new(AnyShape::decode(FilterKind::BLOCKED_BLOOM, &encoded, None).unwrap());
+            let data = &memory[start..];
             let lines: &[Line] = data[..6_400].as_chunks().0;
             for &hash in &keys {
                 let expected = portable::contains(&lines[line_of(100, hash)], hash, probes);
-                assert_eq!(probe.may_contain(data, hash, &opened), expected, "{set}, {probes} probes");
-                assert!(probe.may_contain(&data[..6_399], hash, &opened), "{set}, {probes} probes");
+                assert_eq!((open.probe)(data, hash, &open), expected, "{set}, {probes} probes");
+                assert!((open.probe)(&data[..6_399], hash, &open), "{set}, {probes} probes");
             }
         }
     });

@@ -1,0 +1,86 @@
+//! Figures as text, and those of others beside ours.
+
+use sstfilter_charts::{Align, Table};
+
+/// A time: three significant digits, as far as they are known.
+pub fn nanoseconds(value: f64) -> String {
+    if value.is_nan() { String::new() } else { format!("{value:.*}", decimals(value)) }
+}
+
+/// How many times as much as ours, or nothing where there is nothing to compare.
+pub fn ratio(theirs: f64, ours: Option<f64>) -> String {
+    let quotient = ours.map(|ours| theirs / ours).filter(|quotient| quotient.is_finite());
+    quotient.map_or_else(String::new, |quotient| format!("{quotient:.*}x", decimals(quotient).min(2)))
+}
+
+/// As many as make three digits.
+fn decimals(value: f64) -> usize {
+    [10.0, 100.0].into_iter().filter(|&limit| value < limit).count()
+}
+
+/// A rate in percent.
+pub fn percent(rate: f64) -> String {
+    let decimals = if rate < 0.000_1 { 5 } else { 3 };
+    format!("{:.decimals$} %", rate * 100.0)
+}
+
+/// Bytes in MiB or KiB.
+pub fn bytes(count: u64) -> String {
+    let (kibibytes, mebibytes) = (count as f64 / 1024.0, count as f64 / 1_048_576.0);
+    if mebibytes >= 1.0 { format!("{mebibytes:.1} MiB") } else { format!("{kibibytes:.1} KiB") }
+}
+
+/// Differences below this share are noise.
+const NOISE: f64 = 0.03;
+
+/// Whether a figure is clearly less than ours.
+pub fn is_ahead(theirs: f64, ours: f64) -> bool {
+    theirs < ours * (1.0 - NOISE)
+}
+
+/// What is better in less of a figure, and the figure; `None` where a record has none.
+pub type Figure<R> = (&'static str, fn(&R) -> Option<f64>);
+
+/// The peers that are clearly ahead in some figure, and the names of the records in which they are. `peers` are a peer's
+/// cells below `titles` and its records, `ours` is what a record is compared with.
+pub fn ahead<'a, R: 'a>(
+    titles: &[&'static str],
+    figures: &[Figure<R>],
+    peers: impl IntoIterator<Item = (Vec<String>, Vec<&'a R>)>,
+    ours: impl Fn(&'a R) -> Option<&'a R>,
+    name: fn(&R) -> String,
+) -> Table {
+    let titles = titles.iter().chain(figures.iter().map(|(title, _)| title));
+    let mut table = Table::new(titles.map(|title| (*title, Align::Left)));
+    for (mut row, records) in peers {
+        let names_ahead = |(_, figure): &Figure<R>| {
+            let both = |record| figure(record).zip(ours(record).and_then(figure));
+            let is_ahead = |record: &&&'a R| both(record).is_some_and(|(theirs, ours)| is_ahead(theirs, ours));
+            let names: Vec<_> = records.iter().filter(is_ahead).map(|record| name(record)).collect();
+            if names.len() == records.len() && names.len() > 1 { "always".to_owned() } else { names.join("; ") }
+        };
+        let cells: Vec<_> = figures.iter().map(names_ahead).collect();
+        if cells.iter().any(|cell| !cell.is_empty()) {
+            row.extend(cells);
+            table.push(row);
+        }
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_keep_three_digits_and_ratios_need_something_to_compare_with() {
+        assert_eq!([0.914, 12.34, 123.4].map(nanoseconds), ["0.91", "12.3", "123"]);
+        assert_eq!(nanoseconds(f64::NAN), "");
+        assert_eq!(
+            (ratio(3.0, Some(2.0)), ratio(3.0, None), ratio(3.0, Some(0.0))),
+            ("1.50x".into(), String::new(), String::new())
+        );
+        assert_eq!((percent(0.00972), percent(0.000_015)), ("0.972 %".into(), "0.00150 %".into()));
+        assert_eq!((bytes(1536), bytes(3 << 20)), ("1.5 KiB".into(), "3.0 MiB".into()));
+    }
+}

@@ -1,0 +1,97 @@
+//! What a block records of a filter, within which limits, and the size of the block that carries it: kinds are sized by
+//! whole blocks.
+
+use crate::error::BlockError;
+
+/// The most distinct keys that a block can record: their number has 40 bits.
+pub const MAX_KEYS: u64 = (1 << 40) - 1;
+
+/// The most bytes of payload that a block can record: their number in words of 8 bytes has 32 bits.
+pub const MAX_PAYLOAD_BYTES: u64 = u32::MAX as u64 * 8;
+
+/// The most parameter words that a block can carry: their number has four bits.
+pub(crate) const MAX_PARAM_WORDS: usize = 15;
+
+/// Bytes of the fixed part of a block's trailer.
+pub(crate) const TRAILER_BYTES: usize = 32;
+
+/// A filter's parameters in up to 15 words of 32 bits, whose meaning is private to the kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ParamWords {
+    words: [u32; MAX_PARAM_WORDS],
+    count: u8,
+}
+
+impl ParamWords {
+    /// The words.
+    pub(crate) fn as_slice(&self) -> &[u32] {
+        self.words.get(..usize::from(self.count)).unwrap_or_default()
+    }
+
+    pub(crate) fn count(&self) -> u8 {
+        self.count
+    }
+}
+
+impl FromIterator<u32> for ParamWords {
+    /// The first 15 words.
+    fn from_iter<I: IntoIterator<Item = u32>>(words: I) -> Self {
+        let mut params = Self::default();
+        for (slot, word) in params.words.iter_mut().zip(words) {
+            *slot = word;
+            params.count += 1;
+        }
+        params
+    }
+}
+
+/// The fields of a block's trailer that belong to the kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct EncodedShape {
+    /// The kind's own parameters.
+    pub(crate) params: ParamWords,
+    /// The salt with which the build succeeded, 0 to 15.
+    pub salt: u8,
+    /// Distinct keys.
+    pub keys: u64,
+    /// Length of the payload.
+    pub payload_bytes: u64,
+}
+
+impl EncodedShape {
+    /// A shape with these parameters, the first 15 of them, and a payload of this length. It has salt 0; the library
+    /// counts the keys.
+    #[must_use]
+    pub fn new(params: &[u32], payload_bytes: u64) -> Self {
+        Self { params: params.iter().copied().collect(), salt: 0, keys: 0, payload_bytes }
+    }
+
+    /// The kind's own parameters.
+    #[must_use]
+    pub fn params(&self) -> &[u32] {
+        self.params.as_slice()
+    }
+
+    /// Bytes of the whole unbound block.
+    pub(crate) fn block_bytes(&self) -> u64 {
+        self.payload_bytes + TRAILER_BYTES as u64 + u64::from(self.params.count()) * 4
+    }
+
+    /// The kind's parameters, `N` words; `expected` names their number and the kind.
+    pub(crate) fn words<const N: usize>(&self, expected: &'static str) -> Result<[u32; N], BlockError> {
+        let got = self.params.count().into();
+        let words = self.params.as_slice().try_into();
+        words.map_err(|_| BlockError::Field { field: "parameter words", expected, got })
+    }
+}
+
+/// Refuses a field that no writer writes.
+pub(crate) fn require(
+    is_sound: bool,
+    field: &'static str,
+    expected: &'static str,
+    got: impl Into<u64>,
+) -> Result<(), BlockError> {
+    if is_sound { Ok(()) } else { Err(BlockError::Field { field, expected, got: got.into() }) }
+}

@@ -1,0 +1,86 @@
+//! Payloads under construction, and finished.
+
+use core::fmt;
+
+use super::cache::HASHES_AHEAD;
+use super::shape::FilterShape;
+use crate::codec::AlignedBuffer;
+use crate::hash::KeyHash;
+
+/// A payload that accepts hashes in any order, possibly repeated.
+pub(crate) trait StreamedPayload: fmt::Debug + Send + Sized + 'static {
+    /// Inserts a hash.
+    fn insert(&mut self, hash: KeyHash);
+
+    /// Inserts many.
+    fn insert_all(&mut self, hashes: &[KeyHash]);
+
+    /// Inserts many, and returns how many of them differ from the one before; `last` precedes the first.
+    fn insert_and_count(&mut self, last: Option<KeyHash>, hashes: &[KeyHash]) -> u64 {
+        for_each_chunk(last, hashes, |chunk| self.insert_all(chunk))
+    }
+
+    /// The most bytes that inserting has used beside the payload.
+    fn scratch_bytes(&self) -> u64 {
+        0
+    }
+
+    /// The payload of all hashes.
+    fn into_payload(self) -> AlignedBuffer;
+}
+
+/// Passes `hashes` to `insert` in chunks, and returns how many of them differ from the one before; `last` precedes the
+/// first.
+///
+/// A chunk stays in the first-level cache between counting and inserting, and is one that inserting the chunk before
+/// has prefetched.
+pub(crate) fn for_each_chunk(mut last: Option<KeyHash>, hashes: &[KeyHash], mut insert: impl FnMut(&[KeyHash])) -> u64 {
+    let mut differing = 0;
+    for chunk in hashes.chunks(HASHES_AHEAD) {
+        let later = chunk.iter().zip(chunk.iter().skip(1)).filter(|(before, hash)| before != hash);
+        differing += u64::from(last.as_ref() != chunk.first()) + later.count() as u64;
+        last = chunk.last().copied();
+        insert(chunk);
+    }
+    differing
+}
+
+/// The stream type of kinds that are not streamed. It has no values.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum NotStreamed {}
+
+impl StreamedPayload for NotStreamed {
+    fn insert(&mut self, _hash: KeyHash) {}
+
+    fn insert_all(&mut self, _hashes: &[KeyHash]) {}
+
+    fn into_payload(self) -> AlignedBuffer {
+        match self {}
+    }
+}
+
+/// A finished payload, and its shape.
+#[derive(Debug)]
+pub(crate) struct BuiltPayload<S> {
+    pub(crate) shape: S,
+    pub(crate) payload: AlignedBuffer,
+    /// Attempts made; 1 for kinds that always succeed.
+    pub(crate) attempts: u32,
+    /// The most bytes held at once, the input hashes not included.
+    pub(crate) peak_bytes: u64,
+}
+
+impl<S: FilterShape> BuiltPayload<S> {
+    /// A payload built in one attempt, without memory beside itself.
+    pub(crate) fn new(shape: S, payload: AlignedBuffer) -> Self {
+        let peak_bytes = payload.as_slice().len() as u64;
+        Self { shape, payload, attempts: 1, peak_bytes }
+    }
+
+    /// The payload of a finished stream.
+    pub(crate) fn of_stream(shape: S, stream: impl StreamedPayload) -> Self {
+        let scratch_bytes = stream.scratch_bytes();
+        let built = Self::new(shape, stream.into_payload());
+        Self { peak_bytes: built.peak_bytes + scratch_bytes, ..built }
+    }
+}

@@ -1,0 +1,45 @@
+//! How kinds follow a requested rate or size.
+
+use crate::error::ConfigError;
+use crate::ids::FilterKind;
+use crate::units::Sizing;
+
+/// The number of keys for which sizes are compared with rates: large enough that neither depends on it any more, and
+/// one for all files, so that a store's filters have one rate.
+pub(crate) const RATE_KEYS: u64 = 1 << 24;
+
+/// The error for fingerprints that a kind does not support.
+pub(crate) fn no_such_fingerprints(option: &'static str, expected: &'static str, bits: u8) -> ConfigError {
+    ConfigError::OutOfRange { option, expected, got: bits.into() }
+}
+
+/// The fingerprint width for a target, from the ascending `widths`, for a kind whose rate and size follow from it: the
+/// narrowest that reaches a rate, or the widest whose filter of many keys does not exceed a size.
+pub(crate) fn fingerprint_bits(
+    kind: FilterKind,
+    widths: &[u8],
+    sizing: Sizing,
+    block_bytes: impl Fn(u8) -> Option<u64>,
+) -> Result<u8, ConfigError> {
+    match sizing {
+        Sizing::Rate(rate) => {
+            let rate_of = |bits: u8| 1.0 / (1_u64 << bits) as f64;
+            let least = widths.last().map_or(1.0, |&bits| rate_of(bits));
+            let fitting = widths.iter().copied().find(|&bits| rate_of(bits) <= rate.get());
+            fitting.ok_or(ConfigError::RateOutOfRange { kind, least, most: 1.0, got: rate.get() })
+        }
+        Sizing::BitsPerKey(size) => {
+            let needed = |bits| block_bytes(bits).map(|bytes| bytes as f64 * 8.0 / RATE_KEYS as f64);
+            let fits = |&bits: &u8| needed(bits).is_some_and(|needed| needed <= size.get());
+            let least = widths.first().and_then(|&bits| needed(bits)).map_or(100.0, |bits| (bits * 1e3).ceil() / 1e3);
+            let fitting = widths.iter().rev().copied().find(fits);
+            fitting.ok_or(ConfigError::SizeOutOfRange { kind, least, got: size.get() })
+        }
+        Sizing::FingerprintBits(bits) if widths.contains(&bits) => Ok(bits),
+        Sizing::FingerprintBits(bits) => Err(no_such_fingerprints(
+            "fingerprint bits",
+            "a width that the kind has (xor and xor+: 8 or 16; binary fuse and cuckoo: 4 to 32)",
+            bits,
+        )),
+    }
+}

@@ -1,0 +1,301 @@
+//! Kinds of users: the trait, the registry through which readers know them, and the guard around their code.
+
+use core::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use super::batch;
+use super::encoded::{EncodedShape, ParamWords};
+use super::kind::{BuildFailure, BuildLimits, Kind};
+use super::payload::{BuiltPayload, NotStreamed};
+use super::shape::{FilterShape, ShapeFields};
+use crate::codec::AlignedBuffer;
+use crate::error::{BlockError, ConfigError};
+use crate::hash::KeyHash;
+use crate::ids::FilterKind;
+
+/// A kind of filter of your own.
+///
+/// [`KindPolicy::user_defined`](crate::KindPolicy::user_defined) builds blocks of it, and a [`KindRegistry`] makes them
+/// readable. `examples/custom_kind.rs` shows both.
+///
+/// A block records an [`EncodedShape`] with the payload: up to 15 parameter words and a salt, whose meaning is private
+/// to the kind. All methods get it, so that a value of the kind needs only its configuration, and one value reads the
+/// blocks of every configuration.
+///
+/// # The contract
+///
+/// `(plan build)*`. [`plan`](Self::plan) depends on nothing but the number of keys, and [`build`](Self::build) on
+/// nothing but the plan and the hashes, so the same keys give the same bytes everywhere. A filter that was built
+/// contains every hash that it was built from. Whatever cannot be built is an error; a blocked Bloom filter takes its
+/// place.
+///
+/// The code is not trusted. If it panics while a filter is built, the file gets a blocked Bloom filter; if it panics in
+/// a probe, the key may be present. Unless that is turned off, each finished filter is probed for all of its keys.
+pub trait UserKind: fmt::Debug + Send + Sync + 'static {
+    /// The kind's number, from 128 to 255. Blocks record it, so it never changes.
+    fn id(&self) -> FilterKind;
+
+    /// The kind's name, for options and reports.
+    fn name(&self) -> &'static str;
+
+    /// The parameters and the length of the payload of a filter of `keys` distinct keys: exactly, or about if they
+    /// depend on the hashes.
+    ///
+    /// # Errors
+    ///
+    /// The reason to fall back to a blocked Bloom filter.
+    fn plan(&self, keys: u64) -> Result<EncodedShape, BuildFailure>;
+
+    /// The most bytes that building takes beside the hashes and the finished block: by default, the payload's, because
+    /// it is copied into the block.
+    fn build_bytes(&self, plan: &EncodedShape) -> u64 {
+        plan.payload_bytes
+    }
+
+    /// Builds the filter of `hashes`, which are distinct and ascend: its parameters, and its payload, of a multiple of
+    /// 8 bytes.
+    ///
+    /// # Errors
+    ///
+    /// The reason why it cannot be built.
+    fn build(&self, plan: &EncodedShape, hashes: &[KeyHash]) -> Result<(EncodedShape, Vec<u8>), BuildFailure>;
+
+    /// Checks the parameters of a block that is opened, and gives the length of the payload that follows from them. A
+    /// block of another length is refused. Where the length is free, it is that of `shape`.
+    ///
+    /// # Errors
+    ///
+    /// [`BlockError::Field`] for parameters that `build` never gives.
+    fn payload_bytes(&self, shape: &EncodedShape) -> Result<u64, BlockError>;
+
+    /// The false positive rate, from 0 to 1, of a filter of this shape with its number of keys.
+    fn expected_fpr(&self, shape: &EncodedShape) -> f64;
+
+    /// The parameters by name, for display.
+    fn describe(&self, _shape: &EncodedShape) -> ShapeFields {
+        ShapeFields::default()
+    }
+
+    /// How full the filter is, from 0 to 1; `None` for kinds that do not fill up.
+    fn fill_ratio(&self, _shape: &EncodedShape, _payload: &[u8]) -> Option<f64> {
+        None
+    }
+
+    /// Whether the key of `hash` may have been added. A payload that is too short must give `true`.
+    fn may_contain(&self, shape: &EncodedShape, payload: &[u8], hash: KeyHash) -> bool;
+
+    /// Probes many: bit `i % 64` of word `i / 64` of `matches` becomes the answer for hash `i`.
+    fn may_contain_batch(&self, shape: &EncodedShape, payload: &[u8], hashes: &[KeyHash], matches: &mut [u64]) {
+        batch::answers(hashes, matches, |hash| self.may_contain(shape, payload, hash));
+    }
+
+    /// The largest smaller shape with at most `max_bytes` of payload that [`shrink_into`](Self::shrink_into) can fill.
+    /// `None` when there is none, and for kinds whose filters cannot shrink.
+    fn shrunk(&self, _shape: &EncodedShape, _max_bytes: u64) -> Option<EncodedShape> {
+        None
+    }
+
+    /// Writes the payload of `smaller`, which [`shrunk`](Self::shrunk) gave, from a payload of `shape` that was
+    /// verified. `out` is zeroed and has its length. Every key that the payload contained must be contained in what is
+    /// written: nothing can check that. `false` when it cannot be done.
+    fn shrink_into(&self, _shape: &EncodedShape, _smaller: &EncodedShape, _payload: &[u8], _out: &mut [u8]) -> bool {
+        false
+    }
+}
+
+/// A user's kind behind a guard: a panic in its code becomes an error, or "may be present".
+#[derive(Clone, Debug)]
+pub(crate) struct GuardedKind {
+    id: FilterKind,
+    pub(crate) name: &'static str,
+    kind: Arc<dyn UserKind>,
+}
+
+impl GuardedKind {
+    /// Refuses a number of the library's: readers would decode its blocks as the library's kind.
+    pub(crate) fn new(kind: impl UserKind) -> Result<Self, ConfigError> {
+        let (id, name) = (kind.id(), kind.name());
+        if id.is_user_defined() { Ok(Self { id, name, kind: Arc::new(kind) }) } else { Err(wrong_number(id)) }
+    }
+
+    /// The shape of a stored filter, if the payload has the length that its kind demands.
+    pub(crate) fn decode(&self, encoded: &EncodedShape) -> Result<UserShape, BlockError> {
+        let (field, expected) = ("payload bytes", "the length that the user's kind gives for the parameters");
+        let refused = BlockError::Field { field, expected, got: encoded.payload_bytes };
+        let bytes = guarded(Err(refused.clone()), || self.kind.payload_bytes(encoded))?;
+        let shape = UserShape { kind: self.clone(), encoded: *encoded };
+        if bytes == encoded.payload_bytes { Ok(shape) } else { Err(refused) }
+    }
+}
+
+fn wrong_number(id: FilterKind) -> ConfigError {
+    let (option, expected) = ("number of a user's kind", "128 to 255, and not taken by another kind");
+    ConfigError::OutOfRange { option, expected, got: id.code().into() }
+}
+
+/// The result of `call`, or `otherwise` if it panics.
+fn guarded<T>(otherwise: T, call: impl FnOnce() -> T) -> T {
+    // Unwind safe for us: the kind is behind a shared reference, so only the user's own interior mutability can break.
+    catch_unwind(AssertUnwindSafe(call)).unwrap_or(otherwise)
+}
+
+impl Kind for GuardedKind {
+    type Shape = UserShape;
+    type Stream = NotStreamed;
+
+    /// The first of users' kinds; a value has the number of its own.
+    const ID: FilterKind = FilterKind::from_code(128);
+
+    fn id(&self) -> FilterKind {
+        self.id
+    }
+
+    fn plan(&self, keys: u64) -> Result<UserShape, BuildFailure> {
+        let encoded = guarded(Err(BuildFailure::AttemptsExhausted), || self.kind.plan(keys))?;
+        Ok(UserShape { kind: self.clone(), encoded: EncodedShape { keys, ..encoded } })
+    }
+
+    fn build_bytes(&self, _keys: u64, plan: &UserShape) -> u64 {
+        guarded(u64::MAX, || self.kind.build_bytes(&plan.encoded))
+    }
+
+    fn build(
+        &self,
+        plan: &UserShape,
+        hashes: &[KeyHash],
+        _limits: BuildLimits,
+    ) -> Result<BuiltPayload<UserShape>, BuildFailure> {
+        let failed = BuildFailure::AttemptsExhausted;
+        let (encoded, bytes) = guarded(Err(failed), || self.kind.build(&plan.encoded, hashes))?;
+        let (keys, payload_bytes) = (hashes.len() as u64, bytes.len() as u64);
+        // Readers must accept what is written.
+        let shape = self.decode(&EncodedShape { keys, ..encoded }).map_err(|_| failed)?;
+        if payload_bytes != encoded.payload_bytes {
+            return Err(failed);
+        }
+        let mut payload = AlignedBuffer::empty(payload_bytes).ok_or(BuildFailure::NoMemory)?;
+        payload.append(&bytes);
+        Ok(BuiltPayload { peak_bytes: 2 * payload_bytes, ..BuiltPayload::new(shape, payload) })
+    }
+}
+
+/// The shape of a filter of a user's kind.
+#[derive(Clone, Debug)]
+pub(crate) struct UserShape {
+    kind: GuardedKind,
+    encoded: EncodedShape,
+}
+
+impl UserShape {
+    /// `None` also for a shape that its own kind cannot read.
+    pub(super) fn shrunk(&self, max_bytes: u64) -> Option<Self> {
+        let smaller = guarded(None, || self.kind.kind.shrunk(&self.encoded, max_bytes))?;
+        self.kind.decode(&EncodedShape { keys: self.encoded.keys, ..smaller }).ok()
+    }
+
+    pub(super) fn shrink_into(&self, smaller: &Self, payload: &[u8], out: &mut [u8]) -> bool {
+        guarded(false, || self.kind.kind.shrink_into(&self.encoded, &smaller.encoded, payload, out))
+    }
+}
+
+impl FilterShape for UserShape {
+    /// Always fails: only a kind that is registered can decode its shapes.
+    fn decode(_: &EncodedShape) -> Result<Self, BlockError> {
+        Err(BlockError::UnknownKind { got: 0 })
+    }
+
+    fn params(&self) -> ParamWords {
+        self.encoded.params
+    }
+
+    fn salt(&self) -> u8 {
+        self.encoded.salt
+    }
+
+    fn payload_bytes(&self) -> u64 {
+        self.encoded.payload_bytes
+    }
+
+    fn expected_fpr(&self, keys: u64) -> f64 {
+        guarded(1.0, || self.kind.kind.expected_fpr(&EncodedShape { keys, ..self.encoded }))
+    }
+
+    fn describe(&self) -> ShapeFields {
+        guarded(ShapeFields::default(), || self.kind.kind.describe(&self.encoded))
+    }
+
+    fn fill_ratio(&self, payload: &[u8]) -> Option<f64> {
+        guarded(None, || self.kind.kind.fill_ratio(&self.encoded, payload))
+    }
+
+    fn may_contain(&self, payload: &[u8], hash: KeyHash) -> bool {
+        guarded(true, || self.kind.kind.may_contain(&self.encoded, payload, hash))
+    }
+
+    fn may_contain_batch(&self, payload: &[u8], hashes: &[KeyHash], matches: &mut [u64]) {
+        let is_done = guarded(false, || {
+            self.kind.kind.may_contain_batch(&self.encoded, payload, hashes, matches);
+            true
+        });
+        if !is_done {
+            batch::all_match(hashes, matches);
+        } else if let Some(last) = matches.last_mut().filter(|_| !hashes.len().is_multiple_of(64)) {
+            // Bits behind the last key would count as positives.
+            *last &= (1 << (hashes.len() % 64)) - 1;
+        }
+    }
+
+    /// By both probes, because they may differ. One that panics finds nothing here.
+    fn contains_all(&self, payload: &[u8], hashes: &[KeyHash]) -> bool {
+        let Self { kind: GuardedKind { kind, .. }, encoded } = self;
+        let matches = || {
+            let mut matches = vec![0; hashes.len().div_ceil(64)];
+            kind.may_contain_batch(encoded, payload, hashes, &mut matches);
+            (0..hashes.len()).all(|index| matches[index / 64] >> (index % 64) & 1 == 1)
+        };
+        guarded(false, || matches() && hashes.iter().all(|&hash| kind.may_contain(encoded, payload, hash)))
+    }
+}
+
+/// User-defined kinds, for a [`LoadContext`](crate::LoadContext), which then loads their blocks like all others.
+/// Without the registry such a block is of an [unknown kind](BlockError::UnknownKind), and answers "may be present".
+///
+/// A kind that panics, or whose shape contradicts the block, affects only its own blocks: they become unusable or
+/// answer "may be present".
+#[derive(Clone, Debug, Default)]
+pub struct KindRegistry {
+    /// Shared by the readers that have a copy; most have none.
+    kinds: Option<Arc<Vec<GuardedKind>>>,
+}
+
+impl KindRegistry {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.kinds.is_none()
+    }
+
+    /// Adds a kind.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::OutOfRange`] when its number is below 128, which is reserved for the library, or already
+    /// registered.
+    pub fn with_kind(mut self, kind: impl UserKind) -> Result<Self, ConfigError> {
+        let kind = GuardedKind::new(kind)?;
+        if self.find(kind.id).is_some() {
+            return Err(wrong_number(kind.id));
+        }
+        Arc::make_mut(self.kinds.get_or_insert_default()).push(kind);
+        Ok(self)
+    }
+
+    /// The name of a kind that was added.
+    #[must_use]
+    pub fn name(&self, id: FilterKind) -> Option<&'static str> {
+        self.find(id).map(|kind| kind.name)
+    }
+
+    pub(crate) fn find(&self, id: FilterKind) -> Option<&GuardedKind> {
+        self.kinds.as_deref()?.iter().find(|kind| kind.id == id)
+    }
+}

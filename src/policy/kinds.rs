@@ -1,0 +1,78 @@
+//! The list of the library's kinds.
+
+use crate::error::ConfigError;
+use crate::filter::binary_fuse::shape::FuseArity;
+use crate::filter::{
+    BinaryFuseKind, BlockedBloomKind, Capabilities, CountingBloomKind, CuckooKind, FilterKind, Kind,
+    RegisterBlockedKind, RibbonKind, StandardBloomKind, XorKind, XorPlusKind,
+};
+use crate::policy::KindPolicy;
+use crate::units::Sizing;
+
+/// A kind of the library, or a separately listed variant of one.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct KindEntry {
+    /// The kind's number.
+    pub id: FilterKind,
+    /// Its name, or the variant's.
+    pub name: &'static str,
+    /// When to choose the kind: the predicate of a sentence whose subject is its name.
+    pub strength: &'static str,
+    /// What it can do beside being built once.
+    pub capabilities: Capabilities,
+    /// Whether a block has exactly the bytes of its plan.
+    pub has_exact_size: bool,
+    configure: fn(Sizing) -> Result<KindPolicy, ConfigError>,
+}
+
+/// All kinds of the library and their variants, in the order of their numbers.
+static ALL: [KindEntry; 10] = [
+    KindEntry::of::<BlockedBloomKind>(KindPolicy::bloom),
+    KindEntry::of::<RibbonKind>(KindPolicy::ribbon),
+    KindEntry::of::<StandardBloomKind>(KindPolicy::standard_bloom),
+    KindEntry::of::<CountingBloomKind>(KindPolicy::counting_bloom),
+    KindEntry::of::<RegisterBlockedKind>(KindPolicy::register_blocked_bloom),
+    KindEntry::of::<CuckooKind>(KindPolicy::cuckoo),
+    KindEntry::of::<XorKind>(KindPolicy::xor),
+    KindEntry::of::<XorPlusKind>(KindPolicy::xor_plus),
+    KindEntry::of::<BinaryFuseKind>(KindPolicy::binary_fuse),
+    KindEntry {
+        name: "binary-fuse-4",
+        ..KindEntry::of::<BinaryFuseKind>(|sizing| BinaryFuseKind::new(FuseArity::Four, sizing).map(KindPolicy::from))
+    },
+];
+
+/// All kinds of the library and their variants, in the order of their numbers.
+#[must_use]
+pub fn all() -> &'static [KindEntry] {
+    &ALL
+}
+
+impl KindEntry {
+    /// The entry of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<&'static Self> {
+        ALL.iter().find(|entry| entry.name == name)
+    }
+
+    /// The policy of the kind for a size.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] when the kind has no filter of this size.
+    pub fn configure(&self, sizing: impl Into<Sizing>) -> Result<KindPolicy, ConfigError> {
+        (self.configure)(sizing.into())
+    }
+
+    const fn of<K: Kind>(configure: fn(Sizing) -> Result<KindPolicy, ConfigError>) -> Self {
+        Self {
+            id: K::ID,
+            name: K::ID.name(),
+            strength: K::STRENGTH,
+            capabilities: K::CAPABILITIES,
+            has_exact_size: K::HAS_EXACT_SIZE,
+            configure,
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! The store layer from the outside: which files must be read, while everything around goes wrong.
+//!
+//! - `model`: random operations against sets of keys, the long way to lose one.
+//! - `rates`: what is counted, against what was really searched.
+//! - `traps`: one test for each known way to lose a key or a count.
+//! - `trust`: hashers and extractors that are not what their names say.
+//! - `panics`: code of the engine's that panics.
+//! - `damage`: bytes that are not those that were written.
+
+#[allow(dead_code, reason = "other test programs use the rest")]
+#[path = "../common/effort.rs"]
+mod effort;
+#[allow(dead_code, reason = "other test programs use the rest")]
+#[path = "../common/random.rs"]
+mod random;
+
+mod engine;
+
+mod damage;
+mod model;
+mod panics;
+mod rates;
+mod traps;
+mod trust;
