@@ -363,7 +363,7 @@ fn a_filter_that_is_not_what_its_store_says_is_not_stored() {
         let built = builder.finish();
         assert_eq!(built.metadata().sections().len(), usize::from(is_stored), "{context:?}");
         let reason = if is_stored { FallbackReason::None } else { FallbackReason::ConstructionFailed };
-        assert_eq!(built.points.unwrap().reason, reason.into());
+        assert_eq!(built.points.unwrap().reason, BuildReason::from(reason));
     }
 }
 
