@@ -11,7 +11,7 @@ use super::io::{TableFile, io_error};
 use super::source::{FilterBytes, find_sidecar};
 use super::{Entry, Salvage, Table, TableError, TableLocation, TablePart, TableProperties};
 use crate::block::{FilterBlock, LoadContext};
-use crate::codec::{CHECKSUM_BYTES, LINE_BYTES, checksum};
+use crate::codec::{LINE_BYTES, checksum};
 use crate::error::BlockError;
 use crate::panics::lock;
 use crate::range::RangeInfo;
@@ -317,9 +317,8 @@ impl Verified {
         let checked = match section.part {
             FilterPart::PartitionedPoints => self.check_partitions(table, metadata, section, bytes, damage),
             part => bytes.read_range(section.offset..section.offset + section.bytes).and_then(|block| {
-                // First, so that damage to a version or kind is no unknown one.
-                let checked = check_sum(section, &block)
-                    .and_then(|()| check_block(table, metadata, part, &block).map_err(FilterProblem::from));
+                let checked = check_block(table, metadata, part, &block).map_err(FilterProblem::from);
+                let checked = written(section, &block, checked);
                 checked.map_err(|source| TableError::Filter { at: at.clone(), source })
             }),
         };
@@ -350,8 +349,9 @@ impl Verified {
         // By the hash and the parts of its writer: whether they are the store's is a question of its own.
         let context = LoadContext::from(metadata.hash_identity()).with_any_key_parts().with_file_id(metadata.file_id());
         let index = PartitionIndex::load(&tail, context.with_kinds(table.store.kinds()));
-        let index = check_sum(section, &tail).and_then(|()| index.map_err(FilterProblem::from));
-        let index = index.map_err(|source| refused(TablePart::FilterIndex, index_at, source))?;
+        let index = written(section, &tail, index.map_err(FilterProblem::from)).map_err(|source| {
+            TableError::Filter { at: bytes.file.location(TablePart::FilterIndex, bytes.start + index_at), source }
+        })?;
         self.partitions = index.partitions().into();
         let mut last = start;
         for entry in index.entries().filter(|entry| entry.block_bytes > 0) {
@@ -407,11 +407,13 @@ fn open_to_probe(table: &Table, metadata: FilterMetadata, source: &Arc<CheckedBy
     filters
 }
 
-/// Compares the checksum in the description: that of a block of the same file from another time holds, too.
-fn check_sum(section: &FilterSection, end: &Bytes) -> Result<(), FilterProblem> {
-    let covered = end.split_last_chunk::<CHECKSUM_BYTES>().map_or(&end[..], |(covered, _)| covered);
-    let (expected, got) = (section.checksum, checksum(covered));
-    if expected == got { Ok(()) } else { Err(FilterProblem::Checksum { what: "filter", expected, got }) }
+/// What was found out about a filter's bytes, unless they are not those that were written: damage can make a block look
+/// like one of a later release.
+fn written<T>(section: &FilterSection, bytes: &[u8], found: Result<T, FilterProblem>) -> Result<T, FilterProblem> {
+    match found {
+        Err(problem) if !problem.is_unknown() => Err(problem),
+        found => section.check(bytes).and(found),
+    }
 }
 
 /// Compares all checksums of a filter in one block.

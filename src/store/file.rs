@@ -10,13 +10,12 @@ use super::budget::{self, File, FilterResidency, Held, HeldFilter, Matching, POI
 use super::chunk::ChunkCounts;
 use super::config::Config;
 use super::error::FilterProblem;
-use super::metadata::{FileBounds, FilterMetadata, FilterPart};
+use super::metadata::{FileBounds, FilterMetadata, FilterPart, FilterSection};
 use super::partition::{PartitionCut, PartitionIndex};
 use super::read::{FilterRead, FilterSource, Loaded, read_all};
 use super::reader::{Reader, SharedParts};
 use super::stats::FileStats;
 use crate::block::{FilterBlock, LookupOutcome};
-use crate::codec::{CHECKSUM_BYTES, checksum};
 use crate::error::BlockError;
 use crate::hash::{HashId, KeyHash};
 use crate::kernel::prefetch::prefetch;
@@ -384,9 +383,9 @@ impl FileState {
     fn load_points(&self, bytes: Bytes) -> Result<FilterBlock<Bytes>, FilterProblem> {
         let (known, parts) = (self.metadata.known_keys(), self.reader().key_parts_of(self.shared));
         let context = self.reader().context_of(&parts).with_file_id(self.metadata.file).with_known_keys(&known);
-        let block = FilterBlock::load(bytes.clone(), context).map_err(|problem| {
-            let outdated = self.check_current(FilterPart::Points, &bytes, &problem).err();
-            outdated.unwrap_or_else(|| self.judged(problem))
+        let block = FilterBlock::load(bytes.clone(), context).map_err(|problem| match self.metadata.points() {
+            Some(section) if let Err(damage) = believed(section, &bytes, &problem) => damage,
+            _ => self.judged(problem),
         })?;
         self.check_sum(FilterPart::Points, block.checksum_without_last())?;
         Ok(block)
@@ -399,6 +398,11 @@ impl FileState {
             context = context.with_extractor(extractor.clone());
         }
         let filter = RangeFilter::load(bytes.clone(), &context.with_known_keys(&known)).map_err(|problem| {
+            if let Some(section) = self.metadata.ranges()
+                && let Err(damage) = believed(section, &bytes, &problem)
+            {
+                return damage;
+            }
             // Ordered codes need neither hasher nor extractor, and equal public seeds are equal hashes.
             let is_reader_to_blame = RangeInfo::of_block(&bytes).is_ok_and(|info| match info.map {
                 RangeMap::Hashed { extractor_checksum, .. } => {
@@ -406,11 +410,7 @@ impl FileState {
                 }
                 RangeMap::Ordered { .. } => false,
             });
-            match self.check_current(FilterPart::Ranges, &bytes, &problem) {
-                Err(outdated) => outdated,
-                Ok(()) if is_reader_to_blame => self.judged_with(problem),
-                Ok(()) => problem.into(),
-            }
+            if is_reader_to_blame { self.judged_with(problem) } else { problem.into() }
         })?;
         self.check_sum(FilterPart::Ranges, filter.checksum_without_last())?;
         Ok(filter)
@@ -418,18 +418,7 @@ impl FileState {
 
     /// Compares what was read with the description: a block of the same file from another time is sound by itself.
     fn check_sum(&self, part: FilterPart, got: u32) -> Result<(), FilterProblem> {
-        let expected = self.metadata.section(&[part]).map_or(0, |section| section.checksum);
-        if expected == got { Ok(()) } else { Err(FilterProblem::Checksum { what: "filter", expected, got }) }
-    }
-
-    /// An error for a filter without a known key that is not the one described: the file had other keys then, and the
-    /// hasher is not to blame.
-    fn check_current(&self, part: FilterPart, bytes: &Bytes, problem: &BlockError) -> Result<(), FilterProblem> {
-        if !matches!(problem, BlockError::KnownKeyAbsent { .. }) {
-            return Ok(());
-        }
-        let covered = bytes.split_last_chunk::<CHECKSUM_BYTES>().map_or(&bytes[..], |(covered, _)| covered);
-        self.check_sum(part, checksum(covered))
+        self.metadata.section(&[part]).map_or(Ok(()), |section| section.check_sum(got))
     }
 
     /// A filter that lacks a key of its file, and is not wrong itself, shows that the hasher or an extractor is.
@@ -451,9 +440,9 @@ impl FileState {
         let is_proven = self.reader().is_known_by_identity(self.shared);
         let known = if is_proven { Vec::new() } else { self.metadata.known_keys() };
         let context = self.reader().context_of(&parts).with_file_id(self.metadata.file).with_known_keys(&known);
-        let loaded = PartitionIndex::load(tail, context)?;
-        let covered = tail.split_last_chunk::<CHECKSUM_BYTES>().map_or(tail, |(covered, _)| covered);
-        self.check_sum(FilterPart::PartitionedPoints, checksum(covered))?;
+        let loaded = PartitionIndex::load(tail, context)
+            .map_err(|problem| believed(section, tail, &problem).err().unwrap_or_else(|| problem.into()))?;
+        section.check(tail)?;
         if loaded.container_bytes() != section.bytes {
             let (expected, got) = (section.bytes, loaded.container_bytes());
             return Err(FilterProblem::Length { what: "partitioned filter", expected, got });
@@ -551,6 +540,14 @@ impl FileState {
         let hash = self.reader().point_hashes(self.shared, key).next();
         hash.map_or(POINTS, |hash| index.place_of_hash(key, hash).number + POINTS)
     }
+}
+
+/// An error that blames the release, or how the store is configured, is believed only of the bytes that were written.
+fn believed(section: &FilterSection, bytes: &[u8], problem: &BlockError) -> Result<(), FilterProblem> {
+    let of_block = FilterProblem::from(problem.clone());
+    let is_known_key_absent = matches!(problem, BlockError::KnownKeyAbsent { .. });
+    let blames = is_known_key_absent || of_block.is_unknown() || of_block.is_foreign();
+    if blames { section.check(bytes) } else { Ok(()) }
 }
 
 /// Probing.

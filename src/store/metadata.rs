@@ -39,7 +39,7 @@ use core::ops::Range;
 use bytes::{Buf, BufMut};
 
 use super::error::FilterProblem;
-use crate::codec::{checksum, put_varint, take_varint};
+use crate::codec::{CHECKSUM_BYTES, checksum, put_varint, take_varint};
 use crate::hash::{HashId, HashIdentity, KeyParts, MAX_EXTRACTORS};
 use crate::ids::{FileId, FilterKind};
 use crate::range::KeyRange;
@@ -118,6 +118,17 @@ impl FilterSection {
     /// Where all of it is.
     pub(crate) const fn range(&self) -> Range<u64> {
         self.offset..self.offset + self.bytes
+    }
+
+    /// Compares the checksum of what was read: all of a filter in one block, the top index of one in partitions.
+    pub(crate) fn check(&self, bytes: &[u8]) -> Result<(), FilterProblem> {
+        let covered = bytes.split_last_chunk::<CHECKSUM_BYTES>().map_or(bytes, |(covered, _)| covered);
+        self.check_sum(checksum(covered))
+    }
+
+    pub(crate) const fn check_sum(&self, got: u32) -> Result<(), FilterProblem> {
+        let expected = self.checksum;
+        if expected == got { Ok(()) } else { Err(FilterProblem::Checksum { what: "filter", expected, got }) }
     }
 
     /// Where the top index is.
