@@ -26,9 +26,6 @@ pub(crate) trait KeyedFilter: Send + Sync + fmt::Debug {
 
 /// A verified filter block, or the reason why it is unusable, with counters.
 ///
-/// It can also hold a [partitioned filter](crate::store::PartitionedFilter), which is probed by
-/// [`probe_key`](Self::probe_key).
-///
 /// Any number of threads can probe it. Each counts in cache lines of its own, so a counted probe takes only about a
 /// nanosecond more than [`FilterBlock::may_contain`]. [`stats`](Self::stats) sums over the threads; the counts are
 /// exact once no thread is probing. For each thread that has probed readers, every 64 open readers take 4 KiB for

@@ -167,7 +167,7 @@ pub struct FilterStats {
     pub false_positives: u64,
     /// Probes that a damaged, unknown or foreign filter could not answer.
     pub unusable: u64,
-    /// Probes of a filter under a [budget](crate::budget) that was not in memory.
+    /// Probes of a filter under a [budget](crate::store::FilterBudget) that was not in memory.
     pub not_loaded: u64,
 }
 
