@@ -84,7 +84,7 @@ pub(super) fn rank(need: &Need) -> (Vec<Candidate>, Vec<Refused>) {
 
 impl Need {
     fn candidate(&self, kind: &'static KindEntry) -> Result<Candidate, String> {
-        if self.updates > kind.abilities.updates {
+        if self.updates > kind.capabilities.updates {
             let cannot =
                 if self.updates == Updates::Insert { "takes no keys once it is built" } else { "cannot remove keys" };
             return Err(cannot.to_owned());
@@ -100,7 +100,7 @@ impl Need {
             _ => return Err(format!("would have a false positive rate of {}", units::percent(plan.expected_fpr))),
         };
         let is_locked =
-            self.updates > Updates::None && self.writers == Writers::Many && kind.abilities.writers == Writers::One;
+            self.updates > Updates::None && self.writers == Writers::Many && kind.capabilities.writers == Writers::One;
         let lock_ns = if is_locked { LOCK_NS } else { 0.0 };
         let [build_ns, probe_ns] = times(kind.name, self.keys).map(|time| time + lock_ns);
         let per_lookup = probe_ns + rate * self.false_positive_ns as f64;
