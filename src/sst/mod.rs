@@ -82,6 +82,7 @@ mod index;
 mod io;
 mod iter;
 mod options;
+mod parts;
 mod properties;
 mod salvage;
 mod scan;

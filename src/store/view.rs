@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use super::chunk::{Chunk, MIN_FILES, Member, prefix_of, residency_of};
-use super::config::{Config, FilterStore};
+use super::config::Config;
 use super::file::FileFilters;
+use super::filter_store::FilterStore;
 use super::metadata::FileBounds;
 use super::stats::FileStats;
 use crate::block::CacheResidency;
