@@ -86,7 +86,8 @@ impl SharedPrefix {
     /// above all keys that do.
     #[inline]
     pub(crate) fn head(&self, key: &[u8]) -> Option<u64> {
-        key.strip_prefix(&*self.0).map(head)
+        // Without a prefix there is nothing to compare, which would be a call.
+        if self.0.is_empty() { Some(head(key)) } else { key.strip_prefix(&*self.0).map(head) }
     }
 }
 

@@ -168,8 +168,8 @@ pub use hash::{
 };
 pub use ids::FilterKind;
 pub use policy::{
-    AutoPolicy, BuildContext, BuildPurpose, BuildReason, BuildReport, BuiltFilter, FilterBuilder, FilterPolicy, KindPolicy,
-    SelfCheck,
+    AutoPolicy, BuildContext, BuildPurpose, BuildReason, BuildReport, BuiltFilter, FilterBuilder, FilterPolicy,
+    KindPolicy, SelfCheck,
 };
 pub use stats::{FilterHealth, FilterStats, FprAlarm, HealthAlarm, HealthLimits};
 pub use units::{BitsPerKey, FalsePositiveRate, Sizing};

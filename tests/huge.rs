@@ -188,7 +188,7 @@ fn cuckoo_is_right_beyond_four_gib() {
     }
 }
 
-/// The filter's handle, its place in the file and the properties that tell of it, in a real file.
+/// The filter's section, its place in the file and the properties that tell of it, in a real file.
 #[test]
 fn a_table_with_a_filter_of_more_than_four_gib_is_written_and_read_again() {
     if !is_wanted("a table whose filter has more than 4 GiB") {

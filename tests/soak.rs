@@ -21,8 +21,10 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use common::policies::every_policy;
 use common::random::Random;
-use sstfilter::sst::{BoundedBlockCache, ReadOptions, TableId, TableOptions, TableSet, TableWriter};
-use sstfilter::{FilterPolicy, KeyHasher, MatchBitmap, MatchMatrix};
+use sstfilter::sst::{
+    BoundedBlockCache, ReadOptions, Table, TableId, TableOptions, TableSet, TableSnapshot, TableWriter,
+};
+use sstfilter::{FilterPolicy, KeyHasher};
 
 const KEYS: usize = 4_000;
 const READERS: u64 = 3;
@@ -51,7 +53,7 @@ type Model = BTreeMap<Vec<u8>, (usize, Option<u32>)>;
 /// A state of the store, as its readers see it until the last of them is done with it.
 struct Version {
     number: u64,
-    set: TableSet,
+    set: Arc<TableSnapshot>,
     model: Arc<Model>,
     /// Lookups made.
     asked: AtomicU64,
@@ -91,13 +93,13 @@ impl Version {
         let (from, to) = (any_key(random), any_key(random));
         let (from, to) = if from <= to { (from, to) } else { (to, from) };
         let mut newest = BTreeMap::new();
-        for table in self.set.tables() {
+        for table in self.set.tables(0) {
             for entry in table.iter_from(&from).map(Result::unwrap).take(200).take_while(|entry| entry.key < to) {
                 newest.entry(entry.key).or_insert(entry.value);
             }
         }
         // A table that was not walked to the end may hold newer entries behind its 200th.
-        let sure = self.set.tables().iter().filter_map(|table| table.iter_from(&from).nth(200));
+        let sure = self.set.tables(0).filter_map(|table| table.iter_from(&from).nth(200));
         let end = sure.map(|entry| entry.unwrap().key.to_vec()).chain([to]).min().unwrap();
         let walked = newest.iter().filter(|(key, value)| key.as_ref() < end.as_slice() && value.is_some());
         let walked: Vec<(Vec<u8>, Vec<u8>)> =
@@ -106,18 +108,27 @@ impl Version {
         assert_eq!(walked, expected.collect::<Vec<_>>(), "version {}", self.number);
     }
 
-    /// Whoever holds a key is among its candidates, and nothing of this is counted as a lookup.
-    fn candidates(&self, random: &mut Random) {
+    /// Whoever holds a key is among its candidates, of which batches give the same.
+    fn candidates(&self, random: &mut Random) -> u64 {
         let keys: Vec<Vec<u8>> = (0..16).map(|_| any_key(random)).collect();
         let refs: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
-        let mut hits = MatchMatrix::default();
-        self.set.matches_batch(&refs, &mut hits);
-        for (row, key) in refs.iter().enumerate() {
-            let mut candidates = MatchBitmap::default();
-            self.set.matches(key, &mut candidates);
-            assert!(hits.row(row).eq(candidates.iter()));
-            assert!(candidates.count() > 0 || self.expected(key).is_none());
+        self.asked.fetch_add(2 * refs.len() as u64, Ordering::Relaxed);
+        let mut of_each: Vec<Vec<*const Table>> = vec![Vec::new(); refs.len()];
+        let mut batch = self.set.view().candidates_of_each(&refs);
+        loop {
+            let files = batch.next_files();
+            files.iter().for_each(|(position, table)| of_each[*position].push(Arc::as_ptr(table)));
+            if files.is_empty() {
+                break;
+            }
         }
+        for (key, of_batch) in refs.iter().zip(of_each) {
+            let mut candidates = self.set.view().candidates(key);
+            let singly: Vec<_> = std::iter::from_fn(|| candidates.next_file()).map(Arc::as_ptr).collect();
+            assert_eq!(singly, of_batch);
+            assert!(!singly.is_empty() || self.expected(key).is_none());
+        }
+        2 * refs.len() as u64
     }
 
     /// What other readers count at the same time may be counted in part.
@@ -138,7 +149,7 @@ impl Version {
         assert_eq!(stats.skipped_by_filter, stats.tables.filter.negatives);
         let outcomes = stats.tables.filter.true_positives + stats.tables.filter.false_positives;
         assert_eq!(stats.tables.filter.positives, outcomes, "version {}", self.number);
-        assert!(self.set.tables().iter().all(|table| table.filter_problem().is_none()));
+        assert!(self.set.tables(0).all(|table| table.filter_problem().is_none()));
     }
 }
 
@@ -235,14 +246,14 @@ fn burst(version: &Version, random: &mut Random) -> u64 {
         match random.below(100) {
             0..60 => lookups += version.get(random),
             60..90 => lookups += version.multi_get(random),
-            90..96 => version.candidates(random),
+            90..96 => lookups += version.candidates(random),
             96..98 => version.walk(random),
             _ => version.stats(random),
         }
     }
     if random.one_in(50) {
-        let table = random.pick(version.set.tables());
-        table.verify().unwrap();
+        let tables: Vec<&Arc<Table>> = version.set.tables(0).collect();
+        random.pick(&tables).verify().unwrap();
     }
     lookups
 }
@@ -321,7 +332,7 @@ impl Writer {
 
     /// Merges some neighbouring tables of `version` into one. Gives the files that it takes the place of.
     fn compact(&mut self, version: &Version) -> Vec<u64> {
-        let tables = version.set.tables();
+        let tables: Vec<&Arc<Table>> = version.set.tables(0).collect();
         let first = self.random.below(tables.len() - 1);
         let end = first + 2 + self.random.below(tables.len() - first - 1);
         let mut merged = Entries::new();
@@ -345,7 +356,12 @@ impl Writer {
             options
         };
         let set = TableSet::open(self.files.iter().map(|&file| self.path(file)), &options).unwrap();
-        Version { number: self.published, set, model: Arc::new(self.model.clone()), asked: AtomicU64::new(0) }
+        Version {
+            number: self.published,
+            set: set.snapshot(),
+            model: Arc::new(self.model.clone()),
+            asked: AtomicU64::new(0),
+        }
     }
 
     fn replace(&mut self, store: &Store) {

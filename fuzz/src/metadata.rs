@@ -9,14 +9,18 @@ const HEADER: usize = 40;
 /// Bytes that describe one filter.
 const SECTION: usize = 28;
 
-/// Makes the magic number and all checksums of a description of `filters` hold.
+/// Makes the magic number and all checksums of a description of `filters` hold, with its own at its end.
 pub fn seal(metadata: &mut [u8], filters: &[u8]) {
     let Some((covered, sum)) = metadata.split_last_chunk_mut::<4>() else { return };
-    if let Some((header, sections)) = covered.split_at_mut_checked(HEADER) {
-        header[..4].copy_from_slice(b"SFMD");
-        sections.chunks_exact_mut(SECTION).take(header[25].into()).for_each(|section| seal_section(section, filters));
-    }
+    seal_covered(covered, filters);
     *sum = crc32c::crc32c(covered).to_le_bytes();
+}
+
+/// The same of a description without a checksum of its own, as it is in a table's properties.
+pub fn seal_covered(metadata: &mut [u8], filters: &[u8]) {
+    let Some((header, sections)) = metadata.split_at_mut_checked(HEADER) else { return };
+    header[..4].copy_from_slice(b"SFMD");
+    sections.chunks_exact_mut(SECTION).take(header[25].into()).for_each(|section| seal_section(section, filters));
 }
 
 /// The checksum of a filter is without its last four bytes; that of one in partitions is of its top index alone.
@@ -30,7 +34,8 @@ fn seal_section(section: &mut [u8], filters: &[u8]) {
     section[24..28].copy_from_slice(&crc32c::crc32c(summed).to_le_bytes());
 }
 
-/// A description of `filter`, of which it says mostly the truth: that it begins the filter bytes of a file of these keys.
+/// A description, for a table's properties, of `filter`, of which it says mostly the truth: that it begins the filter
+/// bytes of a file of these keys.
 pub fn forge(
     input: &mut Unstructured<'_>,
     file: [u8; 8],
@@ -63,11 +68,10 @@ pub fn forge(
         out.push(key.len().min(127) as u8);
         out.extend(&key[..key.len().min(127)]);
     }
-    out.extend([0; 4]);
     if input.ratio(1, 12)? {
         let at = input.choose_index(out.len())?;
         out[at] = input.arbitrary()?;
     }
-    seal(&mut out, filter);
+    seal_covered(&mut out, filter);
     Ok(out)
 }

@@ -170,7 +170,7 @@ impl Blocks {
     /// Makes the checksums of all blocks and filters hold, and that of the footer with the file's length and magic.
     pub fn seal(&self, table: &mut [u8]) {
         let filters = table[self.filters.clone()].to_vec();
-        metadata::seal(&mut table[self.metadata.clone()], &filters);
+        metadata::seal_covered(&mut table[self.metadata.clone()], &filters);
         self.links.iter().for_each(|link| link.seal(table, &self.table_id));
         seal_footer(table);
     }
@@ -242,7 +242,7 @@ mod tests {
                 wiped[link.handle.offset + link.handle.length] ^= 0xff;
                 wiped[link.checksum_at] ^= 0xff;
             }
-            wiped[blocks.metadata.end - 1] ^= 0xff;
+            wiped[blocks.metadata.start] ^= 0xff;
             blocks.seal(&mut wiped);
             assert!(wiped == table, "{name}: {blocks:?}");
         }

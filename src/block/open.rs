@@ -43,12 +43,14 @@ use crate::simd;
 /// # Ok::<(), sstfilter::BlockError>(())
 /// ```
 #[derive(Clone)]
+#[repr(C)]
 pub struct FilterBlock<D> {
+    // First what probes read, in few cache lines.
     pub(super) data: D,
+    pub(super) shape: OpenShape,
     /// Whether the payload was compared with its checksum.
     pub(super) is_verified: bool,
     pub(super) trailer: Trailer,
-    pub(super) shape: OpenShape,
     /// A bit for each extractor of the block whose parts its reader names; all where it was opened without a context.
     pub(super) answered: u64,
 }
@@ -170,11 +172,6 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
         let bytes = self.as_bytes();
         let tail = bytes.get(self.payload().len()..bytes.len() - CHECKSUM_BYTES).unwrap_or_default();
         checksum_append(self.trailer.payload_checksum, tail)
-    }
-
-    /// What remains of an open block without its bytes.
-    pub(crate) fn into_probe(self) -> BlockProbe {
-        BlockProbe { shape: self.shape }
     }
 
     /// The block, unless it holds a part of its file's keys only.
@@ -350,19 +347,6 @@ impl<D: AsRef<[u8]>> FilterBlock<D> {
     }
 }
 
-impl FilterBlock<Bytes> {
-    /// Whether the block of `block_bytes` that ends with `end` can be [loaded](Self::load) in this context, as far as
-    /// its end says.
-    pub(crate) fn check_end(end: &[u8], block_bytes: u64, context: LoadContext<'_>) -> Result<(), BlockError> {
-        let trailer = Trailer::decode_end(end, block_bytes)?;
-        if trailer.is_partition {
-            return Err(BlockError::Partition);
-        }
-        AnyShape::decode(trailer.kind, &trailer.shape, context.kinds)?;
-        context.check(trailer.identity, trailer.held_parts(end))
-    }
-}
-
 impl<D: AsRef<[u8]>> fmt::Debug for FilterBlock<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("FilterBlock").field("info", &self.info()).finish_non_exhaustive()
@@ -376,17 +360,4 @@ pub(super) fn open_shape(trailer: &Trailer, any: AnyShape) -> OpenShape {
         shape.probe = |_, _, _| true;
     }
     shape
-}
-
-/// A block that was opened, without its bytes: for owners of many blocks in one buffer.
-pub(crate) struct BlockProbe {
-    shape: OpenShape,
-}
-
-impl BlockProbe {
-    /// [`FilterBlock::may_contain`], in the bytes that the block was opened from.
-    #[inline]
-    pub(crate) fn may_contain(&self, block: &[u8], hash: KeyHash) -> bool {
-        (self.shape.probe)(block, hash, &self.shape)
-    }
 }

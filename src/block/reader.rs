@@ -10,19 +10,7 @@ use super::probe::Probe;
 use crate::error::BlockError;
 use crate::filter::batch;
 use crate::hash::{HashIdentity, KeyHash, PreparedPrefix};
-use crate::kernel::prefetch::prefetch;
 use crate::stats::{CountedBySet, FilterCounters, FilterStats};
-
-/// A filter in several parts, of which the key decides which one is probed.
-pub(crate) trait KeyedFilter: Send + Sync + fmt::Debug {
-    /// Probes for a key. Without the key's bytes, the answer may be "may be present" for every key.
-    fn probe(&self, key: Option<&[u8]>, hash: KeyHash) -> Probe<'_>;
-
-    /// Probes for the keys with a prefix; `None` if no extractor has one part for all of them.
-    fn probe_prefix(&self, prefix: &PreparedPrefix<'_>) -> Option<Probe<'_>>;
-
-    fn hash_identity(&self) -> HashIdentity;
-}
 
 /// A verified filter block, or the reason why it is unusable, with counters.
 ///
@@ -44,8 +32,6 @@ pub(crate) trait KeyedFilter: Send + Sync + fmt::Debug {
 /// ```
 pub struct FilterReader<D> {
     block: Result<FilterBlock<D>, BlockError>,
-    /// In the place of the block: that is [`BlockError::Partitioned`] then.
-    keyed: Option<Box<dyn KeyedFilter>>,
     /// A block without whole keys, in the place of the block: that is [`BlockError::PartNotHeld`] then.
     of_parts: Option<Box<FilterBlock<D>>>,
     counters: FilterCounters,
@@ -63,39 +49,20 @@ impl<D: AsRef<[u8]>> FilterReader<D> {
         Err(reason).into()
     }
 
-    /// A filter in several parts.
-    pub(crate) fn of_keyed(filter: Box<dyn KeyedFilter>) -> Self {
-        Self { keyed: Some(filter), ..Self::unusable(BlockError::Partitioned) }
-    }
-
-    /// Probes for one key, and counts the answer. In a filter whose partitions are cut by key range, every key may be
-    /// present: use [`probe_key`](Self::probe_key).
+    /// Probes for one key, and counts the answer.
     #[inline]
     pub fn probe(&self, hash: KeyHash) -> Probe<'_> {
-        self.counted(None, hash, |block| block.may_contain(hash))
-    }
-
-    /// The same for any hash that was added: of a whole key, or of a part of it.
-    #[inline]
-    pub(crate) fn probe_added(&self, hash: KeyHash) -> Probe<'_> {
-        self.counted(None, hash, |block| block.may_contain_added(hash))
-    }
-
-    /// Probes for one key by its bytes and its hash, and counts the answer.
-    #[inline]
-    pub fn probe_key(&self, key: &[u8], hash: KeyHash) -> Probe<'_> {
-        self.counted(Some(key), hash, |block| block.may_contain(hash))
+        self.counted(|block| block.may_contain(hash))
     }
 
     /// Probes for any key with a prefix, and counts the answer. Where the filter answers for no part that follows from
     /// the prefix, it is [`Probe::Unusable`] with [`BlockError::PartNotHeld`]: the file may have such a key. Where no
     /// extractor has one part for all keys with the prefix, the answer is [`Probe::MaybePresent`], and is not counted.
     pub fn probe_prefix(&self, prefix: &PreparedPrefix<'_>) -> Probe<'_> {
-        let answer = match (&self.block, &self.keyed, &self.of_parts) {
-            (Ok(block), _, _) => block.probe_prefix(prefix),
-            (Err(_), Some(filter), _) => filter.probe_prefix(prefix),
-            (Err(_), None, Some(block)) => block.probe_prefix(prefix),
-            (Err(reason), None, None) => Some(Probe::Unusable(reason)),
+        let answer = match (&self.block, &self.of_parts) {
+            (Ok(block), _) => block.probe_prefix(prefix),
+            (Err(_), Some(block)) => block.probe_prefix(prefix),
+            (Err(reason), None) => Some(Probe::Unusable(reason)),
         };
         answer.map_or(Probe::MaybePresent, |answer| self.counted_answer(answer))
     }
@@ -105,10 +72,6 @@ impl<D: AsRef<[u8]>> FilterReader<D> {
         if let Ok(block) = &self.block {
             block.may_contain_batch(hashes, matches);
             self.counters.add_answers(hashes.len() as u64, matches.count());
-        } else if let Some(filter) = &self.keyed {
-            let may_contain = |hash| !filter.probe(None, hash).is_absent();
-            batch::answers(hashes, matches.cleared(hashes.len()), may_contain);
-            self.counters.add_answers(hashes.len() as u64, matches.count());
         } else {
             batch::all_match(hashes, matches.cleared(hashes.len()));
             self.counters.add_unusable(hashes.len() as u64);
@@ -117,9 +80,6 @@ impl<D: AsRef<[u8]>> FilterReader<D> {
 
     /// Makes the filter unusable if it was built with another hash than `hash`.
     pub(super) fn for_hash(mut self, hash: HashIdentity) -> Self {
-        if let Some(got) = self.keyed.as_ref().map(|filter| filter.hash_identity()).filter(|&got| got != hash) {
-            (self.keyed, self.block) = (None, Err(BlockError::HashMismatch { expected: hash, got }));
-        }
         if let Some(got) = self.of_parts.as_ref().map(|block| block.hash_identity()).filter(|&got| got != hash) {
             (self.of_parts, self.block) = (None, Err(BlockError::HashMismatch { expected: hash, got }));
         }
@@ -130,61 +90,13 @@ impl<D: AsRef<[u8]>> FilterReader<D> {
         self
     }
 
-    /// Counts a positive that a set of tables found when it probed the block itself.
-    pub(crate) fn count_positive(&self) -> Probe<'_> {
-        match &self.block {
-            Err(reason) if self.keyed.is_none() => self.unusable_probe(reason),
-            _ => {
-                self.counters.add_answer(true);
-                Probe::MaybePresent
-            }
-        }
-    }
-
-    /// Counts a negative, as [`count_positive`](Self::count_positive) does a positive.
-    pub(crate) fn count_negative(&self) {
-        self.counters.add_answer(false);
-    }
-
-    /// Prefetches the reader itself.
-    #[inline]
-    pub(crate) fn prefetch(&self) {
-        let start: *const u8 = core::ptr::from_ref(self).cast();
-        for offset in (0..size_of::<Self>()).step_by(64) {
-            prefetch(start.wrapping_add(offset));
-        }
-    }
-
-    /// Prefetches what a probe of the block and its count touch.
-    #[inline]
-    pub(crate) fn prefetch_probe(&self, hash: impl FnOnce() -> KeyHash) {
-        if let Ok(block) = &self.block {
-            block.prefetch(hash());
-            self.counters.prefetch();
-        }
-    }
-
-    /// Whether the filter is in several parts, and certainly lacks the key.
-    pub(super) fn lacks_in_parts(&self, key: Option<&[u8]>, hash: KeyHash) -> bool {
-        self.keyed.as_ref().is_some_and(|filter| filter.probe(key, hash).is_absent())
-    }
-
-    pub(super) fn is_in_parts(&self) -> bool {
-        self.keyed.is_some()
-    }
-
     /// Why it is unusable, if it is.
     pub(super) fn problem(&self) -> Option<&BlockError> {
         self.block.as_ref().err().filter(|_| !self.is_usable())
     }
 
     fn is_usable(&self) -> bool {
-        self.block.is_ok() || self.keyed.is_some() || self.of_parts.is_some()
-    }
-
-    /// A block that is probed for the parts that its reader shares with it, whatever these are.
-    pub(crate) fn of_shared_parts(block: FilterBlock<D>) -> Self {
-        Self { block: Ok(block), keyed: None, of_parts: None, counters: FilterCounters::new() }
+        self.block.is_ok() || self.of_parts.is_some()
     }
 
     /// From now on, includes the answers that a set counts for the filter.
@@ -208,8 +120,7 @@ impl<D: AsRef<[u8]>> FilterReader<D> {
     ///
     /// # Errors
     ///
-    /// The reason that every probe answers with; [`BlockError::Partitioned`] for a filter in partitions, which is no
-    /// single block; [`BlockError::PartNotHeld`] for a block of extracted parts alone.
+    /// The reason that every probe answers with; [`BlockError::PartNotHeld`] for a block of extracted parts alone.
     pub fn block(&self) -> Result<&FilterBlock<D>, &BlockError> {
         self.block.as_ref()
     }
@@ -220,17 +131,14 @@ impl<D: AsRef<[u8]>> FilterReader<D> {
     }
 
     #[inline]
-    fn counted(&self, key: Option<&[u8]>, hash: KeyHash, probe: impl FnOnce(&FilterBlock<D>) -> bool) -> Probe<'_> {
+    fn counted(&self, probe: impl FnOnce(&FilterBlock<D>) -> bool) -> Probe<'_> {
         match &self.block {
             Ok(block) => {
                 let maybe = probe(block);
                 self.counters.add_answer(maybe);
                 if maybe { Probe::MaybePresent } else { Probe::Absent }
             }
-            Err(reason) => match &self.keyed {
-                Some(filter) => self.counted_answer(filter.probe(key, hash)),
-                None => self.unusable_probe(reason),
-            },
+            Err(reason) => self.unusable_probe(reason),
         }
     }
 
@@ -261,18 +169,17 @@ impl<D: AsRef<[u8]>> From<Result<FilterBlock<D>, BlockError>> for FilterReader<D
             Ok(block) if !block.held_parts().has_whole_keys() => (Err(PART_NOT_HELD.clone()), Some(Box::new(block))),
             block => (block, None),
         };
-        Self { block, keyed: None, of_parts, counters: FilterCounters::new() }
+        Self { block, of_parts, counters: FilterCounters::new() }
     }
 }
 
 impl<D: AsRef<[u8]>> fmt::Debug for FilterReader<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut out = f.debug_struct("FilterReader");
-        match &self.keyed {
-            Some(filter) => out.field("filter", filter),
-            None => out.field("block", &self.block).field("of_parts", &self.of_parts),
-        };
-        out.field("counters", &self.stats()).finish()
+        f.debug_struct("FilterReader")
+            .field("block", &self.block)
+            .field("of_parts", &self.of_parts)
+            .field("counters", &self.stats())
+            .finish()
     }
 }
 

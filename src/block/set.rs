@@ -53,8 +53,6 @@ pub struct FilterSet<D> {
     groups: Vec<FilterGroup<D>>,
     /// The filters themselves, with their counters and errors.
     filters: Vec<FilterReader<D>>,
-    /// Where those in partitions are, ascending. Their places in the groups are empty.
-    in_parts: Vec<usize>,
     /// Probes at [`PROBES`], then the positives of each filter.
     counters: Arc<StripedCounters>,
     residency: CacheResidency,
@@ -81,26 +79,27 @@ impl<D: AsRef<[u8]> + Clone> FilterSet<D> {
         for (index, filter) in filters.iter_mut().enumerate() {
             let probes = SharedCounter::new(&counters, PROBES);
             let positives = SharedCounter::new(&counters, positives_of(index));
-            filter.enter_set(CountedBySet::Answers { probes, positives });
+            filter.enter_set(CountedBySet { probes, positives });
             FilterGroup::push_to(&mut groups, filter.block().ok().cloned());
         }
         let residency = CacheResidency::of(&groups);
-        let in_parts = (0..).zip(&filters).filter(|(_, filter)| filter.is_in_parts()).map(|(place, _)| place).collect();
-        Self { groups, filters, in_parts, counters, residency }
+        Self { groups, filters, counters, residency }
     }
 }
 
 impl<D: AsRef<[u8]>> FilterSet<D> {
-    /// Probes all filters for one key: bit `i` of `matches` becomes whether the file of filter `i` may contain it. A
-    /// file whose filter is in partitions that are cut by key range may contain every key: use
-    /// [`matches_key`](Self::matches_key).
+    /// Probes all filters for one key: bit `i` of `matches` becomes whether the file of filter `i` may contain it.
     pub fn matches(&self, hash: KeyHash, matches: &mut MatchBitmap) {
-        self.probe_all(None, hash, matches);
-    }
-
-    /// Probes all filters for one key, by its bytes and its hash. Only filters in partitions use the bytes.
-    pub fn matches_key(&self, key: &[u8], hash: KeyHash, matches: &mut MatchBitmap) {
-        self.probe_all(Some(key), hash, matches);
+        matches.reset(self.filters.len());
+        let counters = self.counters.of_thread();
+        counters.add(PROBES, 1);
+        let mut key = PreparedKey::new(hash);
+        self.prefetch_from_memory(0, hash);
+        for (index, (word, group)) in matches.words_mut().zip(&self.groups).enumerate() {
+            self.prefetch_from_memory(index + 1, hash);
+            *word = group.probe(&mut key, group.all());
+            count_positives(counters, index, *word);
+        }
     }
 
     /// Probes all filters for any key with a prefix: bit `i` of `matches` becomes whether the file of filter `i` may
@@ -112,32 +111,6 @@ impl<D: AsRef<[u8]>> FilterSet<D> {
                 *word |= u64::from(!filter.probe_prefix(prefix).is_absent()) << bit;
             }
         }
-    }
-
-    #[inline]
-    fn probe_all(&self, bytes: Option<&[u8]>, hash: KeyHash, matches: &mut MatchBitmap) {
-        matches.reset(self.filters.len());
-        let counters = self.counters.of_thread();
-        counters.add(PROBES, 1);
-        let mut key = PreparedKey::new(hash);
-        self.prefetch_from_memory(0, hash);
-        for (index, (word, group)) in matches.words_mut().zip(&self.groups).enumerate() {
-            self.prefetch_from_memory(index + 1, hash);
-            *word = group.probe(&mut key, group.all()) & !self.absent_in_parts(index, bytes, hash);
-            count_positives(counters, index, *word);
-        }
-    }
-
-    /// The places in group `index` of filters in partitions that lack the key.
-    #[inline]
-    fn absent_in_parts(&self, index: usize, key: Option<&[u8]>, hash: KeyHash) -> u64 {
-        if self.in_parts.is_empty() {
-            return 0;
-        }
-        let from = self.in_parts.partition_point(|&place| place < index * GROUP);
-        let of_group = self.in_parts.iter().skip(from).take_while(|&&place| place < (index + 1) * GROUP);
-        let lacks = |place: usize| self.filters.get(place).is_some_and(|filter| filter.lacks_in_parts(key, hash));
-        of_group.filter(|&&place| lacks(place)).fold(0, |absent, place| absent | 1 << (place % GROUP))
     }
 
     /// Prefetches one key's lines in group `index`, if the group exists and the set exceeds the caches.
@@ -181,9 +154,8 @@ impl<D: AsRef<[u8]>> FilterSet<D> {
             }
         }
         // Counted in a second pass: branches on the answers would stall the pass over the filters' lines.
-        for (row, &hash) in matches.rows_mut().zip(hashes) {
-            for (group, word) in row.iter_mut().enumerate() {
-                *word &= !self.absent_in_parts(group, None, hash);
+        for row in matches.rows_mut() {
+            for (group, word) in row.iter().enumerate() {
                 count_positives(counters, group, *word);
             }
         }

@@ -29,7 +29,7 @@ use crate::filter::{EncodedShape, FilterKind, MAX_KEYS, MAX_PARAM_WORDS, MAX_PAY
 use crate::hash::{HashId, HashIdentity};
 
 use super::FallbackReason;
-use super::held::{HeldParts, MAX_PARTS_BYTES, PARTS_WORD_BYTES, parts_bytes};
+use super::held::{HeldParts, PARTS_WORD_BYTES, parts_bytes};
 use super::identity::{BlockIdentity, FILE_BYTES};
 use crate::ids::FileId;
 
@@ -55,9 +55,6 @@ pub(crate) const KEYS_BYTES: usize = 5;
 const MAX_PLAIN_TAIL_BYTES: usize = TRAILER_BYTES + FILE_BYTES + MAX_PARAM_WORDS * 4;
 
 const _: () = assert!(MAX_PLAIN_TAIL_BYTES <= TAIL_CAPACITY, "sealing a block must not move its payload");
-
-/// The largest tail of a block: all that follows its payload.
-pub(crate) const MAX_TAIL_BYTES: usize = MAX_PLAIN_TAIL_BYTES + MAX_PARTS_BYTES;
 
 /// The decoded tail of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,8 @@
 //! The kinds of filter, one folder each: what it is, its sizes, its build, and its probe. Here: the shape of a filter
 //! whichever kind it has, as an open block keeps it.
 //!
-//! A kind knows hashes, its own payload, and what a block records of it (`encoded`); it knows nothing else of the block.
+//! A kind knows hashes, its own payload, and what a block records of it (`encoded`). It knows nothing else of the
+//! block.
 
 pub(crate) mod batch;
 pub mod binary_fuse;
@@ -131,6 +132,7 @@ pub(crate) type SingleProbe = fn(&[u8], KeyHash, &OpenShape) -> bool;
 
 /// The shape of an open filter, with everything settled that a probe of a single key needs.
 #[derive(Clone)]
+#[repr(C)]
 pub(crate) struct OpenShape {
     pub(crate) probe: SingleProbe,
     /// Those of a blocked Bloom filter, beside its shape: a probe then reads them without asking for the kind.

@@ -131,7 +131,8 @@ impl KindPolicy {
         CountingBloomKind::configure(sizing.into()).map(AnyKind::CountingBloom).map(Self::new)
     }
 
-    /// Filters of the kind `register-blocked-bloom`, of a rate or a size: Bloom with all bits of a key in one word, for many threads.
+    /// Filters of the kind `register-blocked-bloom`, of a rate or a size: Bloom with all bits of a key in one word, for
+    /// many threads.
     ///
     /// # Errors
     ///
@@ -167,7 +168,8 @@ impl KindPolicy {
         XorPlusKind::configure(sizing.into()).map(AnyKind::XorPlus).map(Self::new)
     }
 
-    /// Filters of the kind `binary-fuse`, of a rate or a size: fingerprints in three neighbouring segments. [`BinaryFuseKind`] has a variant with four.
+    /// Filters of the kind `binary-fuse`, of a rate or a size: fingerprints in three neighbouring segments.
+    /// [`BinaryFuseKind`] has a variant with four.
     ///
     /// # Errors
     ///

@@ -126,7 +126,7 @@ impl<W: Write> TableBuilder<W> {
                 level: context.level,
                 filter_policy: options.policy_name.clone(),
                 range_filter_missing: None,
-                filters: no_filters,
+                filters: no_filters.into(),
             },
             interruption: Interruption::default(),
         })
@@ -195,7 +195,7 @@ impl<W: Write> TableBuilder<W> {
         });
         let missing = range_filter.as_ref().filter(|report| report.used.is_none());
         self.properties.range_filter_missing = missing.map(|report| report.reason.to_string());
-        self.properties.filters = metadata;
+        self.properties.filters = metadata.into();
         if !bytes.is_empty() {
             self.sink.align()?;
             self.sink.write(&bytes)?;

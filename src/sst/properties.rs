@@ -1,5 +1,7 @@
 //! What a table says of itself, readable without any of its data.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 
 use super::TableError;
@@ -34,7 +36,7 @@ pub struct TableProperties {
     /// Why no range filter was built although its writer was to build one, in words. For information.
     pub range_filter_missing: Option<String>,
     /// The filters, and the smallest and the largest key.
-    pub filters: FilterMetadata,
+    pub filters: Arc<FilterMetadata>,
 }
 
 /// Entries from one restart point to the next in the properties block.
@@ -63,7 +65,7 @@ impl TableProperties {
             ("data-bytes", number(self.data_bytes)),
             ("entries", number(self.entries)),
             ("filter-policy", text(&self.filter_policy)),
-            ("filters", Some(self.filters.encode())),
+            ("filters", Some(self.filters.encode_covered())),
             ("level", self.level.and_then(|level| number(level.into()))),
             ("range-missing", text(&self.range_filter_missing)),
             ("raw-key-bytes", number(self.raw_key_bytes)),
@@ -91,7 +93,7 @@ impl TableProperties {
             data_bytes: values.number("data-bytes")?,
             entries: values.number("entries")?,
             filter_policy: values.text("filter-policy")?,
-            filters: values.filters("filters")?,
+            filters: values.filters("filters")?.into(),
             level: values.level("level")?,
             range_filter_missing: values.text("range-missing")?,
             raw_key_bytes: values.number("raw-key-bytes")?,
@@ -174,7 +176,7 @@ impl NamedValues<'_> {
     }
 
     fn filters(&mut self, name: &str) -> Result<FilterMetadata, TableError> {
-        let decoded = self.value(name)?.map(FilterMetadata::decode);
+        let decoded = self.value(name)?.map(FilterMetadata::decode_covered);
         let problem = |problem: FilterProblem| self.cursor.block().corrupt(format!("{name}, sound"), problem);
         match decoded {
             Some(decoded) => decoded.map_err(problem),

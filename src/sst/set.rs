@@ -294,9 +294,7 @@ impl TableSnapshot {
     /// What was looked up so far, and what was skipped.
     #[must_use]
     pub fn stats(&self) -> TableSetStats {
-        let levels = self.view.levels().map(|level| self.view.level_stats(level));
-        let FileStats { filter, skipped_by_bounds, searched, .. } =
-            levels.fold(FileStats::default(), |sum, level| sum.merged(&level));
+        let FileStats { filter, skipped_by_bounds, searched, .. } = self.view.stats();
         TableSetStats {
             lookups: self.view.lookups(),
             tables_considered: skipped_by_bounds + filter.negatives + searched,

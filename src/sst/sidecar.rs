@@ -8,7 +8,7 @@ use super::writer::{create_beside, publish};
 use super::{FileSystem, Table, TableError, TableOptions, TablePart};
 use crate::policy::BuildReport;
 use crate::store::TableIdentity;
-use crate::store::{BuiltFilters, FilterPart, sidecar_path};
+use crate::store::{BuiltFilters, FileFilterBuilder, FilterPart, FilterProblem, sidecar_path};
 
 /// What was written beside a table.
 #[derive(Clone, Debug)]
@@ -46,8 +46,9 @@ impl Table {
         let own = &self.properties().filters;
         let context = options.context.clone().with_expected_keys(self.max_keys()).with_file_id(own.file_id());
         let mut builder = store.builder(&context);
+        let finish = |builder: FileFilterBuilder| builder.finish().of_table(self.identity());
         if builder.builds_nothing() {
-            return Ok(builder.finish());
+            return Ok(finish(builder));
         }
         let mut entries = 0;
         for entry in self {
@@ -59,7 +60,7 @@ impl Table {
             let at = self.file.location(TablePart::Properties, self.parts.handles.properties.offset);
             return Err(TableError::corrupt(at, format!("{entries} entries, as the data has"), properties.entries));
         }
-        let built = builder.finish();
+        let built = finish(builder);
         let ranges = own.sections().iter().find(|section| section.part == FilterPart::Ranges);
         match ranges.filter(|_| built.ranges.is_none() && built.points.is_some()) {
             Some(section) => {
@@ -119,17 +120,16 @@ impl Table {
     ///
     /// # Errors
     ///
-    /// Those of [`write_sidecar`](Self::write_sidecar) that are about writing; [`TableError::Corrupt`] for the filters
-    /// of another table.
+    /// Those of [`write_sidecar`](Self::write_sidecar) that are about writing; [`TableError::Sidecar`] for the filters
+    /// of another table, or of no table.
     pub fn place_sidecar(&self, built: BuiltFilters, options: &TableOptions) -> Result<SidecarSummary, TableError> {
         let path = self.place_of_sidecar()?;
         let (filter, range_filter) = (built.points.clone(), built.ranges.clone());
-        let (expected, got) = (self.properties().filters.file_id(), built.metadata().file_id());
+        let (expected, got) = (self.identity(), built.table().unwrap_or(TableIdentity::new([0; 16], 0, 0)));
         if expected != got {
-            let at = self.file.location(TablePart::Filter, 0);
-            return Err(TableError::corrupt(at, format!("filters built for the file of {expected}"), got));
+            return Err(TableError::Sidecar { path, source: FilterProblem::OtherTable { expected, got } });
         }
-        let Some(bytes) = built.seal_as_sidecar(&self.identity()) else {
+        let Some(bytes) = built.seal_as_sidecar(&expected) else {
             return Ok(SidecarSummary { path: None, file_bytes: 0, filter, range_filter });
         };
         let files = options.files.as_ref();

@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::format::{TableParts, part_of};
 use super::io::{TableFile, WHOLE_BYTES, io_error};
-use super::{FileSystem, TableError, TablePart};
-use crate::store::TableIdentity;
-use crate::store::{FilterMetadata, FilterProblem, FilterSource, sidecar_path};
+use super::{FileSystem, TableError, TableLocation, TablePart};
+use crate::store::{FilterMetadata, FilterProblem, FilterSection, FilterSource, sidecar_path};
 
 /// The filter bytes in a file.
 pub(super) struct FilterBytes {
@@ -26,6 +26,11 @@ impl FilterBytes {
         let whole = metadata.sections().iter().filter(|section| section.index_bytes == 0);
         let sections = whole.map(|section| (section.offset..section.offset + section.bytes, section.checksum));
         Self { file: file.clone(), start, sections: sections.collect() }
+    }
+
+    /// Where a filter is.
+    pub(super) fn location(&self, section: &FilterSection) -> TableLocation {
+        self.file.location(part_of(section.part), self.start.saturating_add(section.offset))
     }
 
     /// The bytes in `range`, on a cache-line boundary. A description alone is no reason to allocate: more than
@@ -64,10 +69,12 @@ const END_BYTES: u64 = 512;
 
 /// Looks for the sidecar of a table: what it says of its filters, and where they are. `None` if there is none. A table
 /// without one costs one look at a directory, or one attempt to open a file.
+///
+/// Its filters must hold the table's smallest and largest key, whatever it says itself.
 pub(super) fn find_sidecar(
     table: &Path,
     files: &dyn FileSystem,
-    identity: &TableIdentity,
+    parts: &TableParts,
 ) -> Option<Result<(FilterMetadata, FilterBytes), TableError>> {
     let path: Arc<Path> = sidecar_path(table).into();
     if !files.may_exist(&path) {
@@ -85,7 +92,8 @@ pub(super) fn find_sidecar(
         if tail_bytes > tail.len() as u64 {
             tail = read_end(&file, tail_bytes)?;
         }
-        let metadata = FilterMetadata::of_sidecar(&tail, file.length, identity).map_err(refused)?;
+        let mut metadata = FilterMetadata::of_sidecar(&tail, file.length, &parts.identity()).map_err(refused)?;
+        metadata.bounds.clone_from(&parts.properties.filters.bounds);
         let bytes = FilterBytes::new(&Arc::new(file), 0, &metadata);
         Ok((metadata, bytes))
     }))

@@ -14,8 +14,8 @@ use super::index::{DataBlockPlace, TableIndex};
 use super::io::{TableFile, io_error};
 use super::source::{FilterBytes, find_sidecar};
 use super::{
-    BlockCache, BlockKey, FileSystem, RandomAccess, ReadOptions, TableError, TableId, TableLayout, TableLocation,
-    TablePart, TableProperties, TableStats,
+    BlockCache, BlockKey, FileSystem, RandomAccess, ReadOptions, TableError, TableId, TableLayout, TablePart,
+    TableProperties, TableStats,
 };
 use crate::block::LookupOutcome;
 use crate::range::KeyRange;
@@ -119,7 +119,7 @@ impl Table {
         let store = options.store_for(metadata.hash_identity());
         let own = || store.open(metadata.clone(), Arc::new(FilterBytes::new(&file, parts.filters_at(), metadata)));
         let path = file.path().filter(|_| !options.ignores_filters && !options.ignores_sidecars);
-        let sidecar = path.and_then(|path| find_sidecar(path, &*options.files, &parts.identity()));
+        let sidecar = path.and_then(|path| find_sidecar(path, &*options.files, &parts));
         let sidecar = sidecar.map(|found| found.and_then(|(metadata, bytes)| open_sidecar(&store, metadata, bytes)));
         let (filters, sidecar) = match sidecar {
             _ if options.ignores_filters => (store.open_unfiltered(bounds_of(&parts.properties)), None),
@@ -269,7 +269,7 @@ impl Table {
     }
 
     /// Which block may hold the key; `None` without a cache, or before the index is read.
-    pub(crate) fn place_of(&self, key: &[u8]) -> Option<BlockPlace> {
+    pub(super) fn place_of(&self, key: &[u8]) -> Option<BlockPlace> {
         let (cache, index) = (self.cache.as_ref()?, self.index.get()?);
         let position = index.position_of(key);
         let handle = index.handle(position)?;
@@ -277,7 +277,7 @@ impl Table {
     }
 
     /// The block at `place`, if the cache has it, with what a search of it reads first on the way. Counts nothing.
-    pub(crate) fn prefetch_cached(&self, place: &BlockPlace) -> Option<CachedBlock> {
+    pub(super) fn prefetch_cached(&self, place: &BlockPlace) -> Option<CachedBlock> {
         let block = self.cache.as_ref()?.blocks.get(&place.key)?;
         block.0.prefetch();
         Some(block)
@@ -377,11 +377,6 @@ impl Table {
     pub fn layout(&self) -> TableLayout {
         let TableParts { footer, handles, properties } = &self.parts;
         TableLayout::new(handles, footer, properties)
-    }
-
-    /// Where the filters are.
-    pub(super) fn filter_location(&self, part: TablePart, offset: u64) -> TableLocation {
-        self.file.location(part, self.parts.filters_at().saturating_add(offset))
     }
 
     /// What was looked up and read so far.

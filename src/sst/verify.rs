@@ -1,18 +1,24 @@
 //! Reading all of a table and checking every claim in it.
 
 use core::ops::Range;
+use std::io;
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 
-use super::format::{TableParts, part_of};
-use super::io::TableFile;
+use super::format::TableParts;
+use super::io::{TableFile, io_error};
 use super::source::{FilterBytes, find_sidecar};
 use super::{Entry, Salvage, Table, TableError, TableLocation, TablePart, TableProperties};
 use crate::block::{FilterBlock, LoadContext};
-use crate::codec::LINE_BYTES;
+use crate::codec::{LINE_BYTES, checksum};
+use crate::error::BlockError;
+use crate::panics::lock;
 use crate::range::RangeInfo;
-use crate::store::PartitionIndex;
-use crate::store::{FileFilters, FileProbe, FilterBudget, FilterMetadata, FilterPart, FilterProblem, FilterSection};
+use crate::store::{
+    FileFilters, FileProbe, FilterBudget, FilterMetadata, FilterPart, FilterProblem, FilterSection, FilterSource,
+    PartitionIndex, sidecar_path,
+};
 
 /// What a verified table holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -122,7 +128,8 @@ impl Table {
         };
         let mut walk = Walk { filters, counted, damage, is_whole: index.is_some() };
         let data_blocks = walk.run(Salvage::new(self, index.as_ref()));
-        let Walk { filters, counted, mut damage, is_whole, .. } = walk;
+        let Walk { mut filters, counted, mut damage, is_whole, .. } = walk;
+        filters.iter_mut().for_each(|verified| verified.end(&mut damage));
         if is_whole && counted != parts.properties {
             let at = self.file.location(TablePart::Properties, parts.handles.properties.offset);
             let expected = format!("the counts of the data, {}", counts(&counted));
@@ -161,7 +168,11 @@ impl Table {
         if !self.uses_sidecar() && self.sidecar_problem().is_none() {
             return None;
         }
-        find_sidecar(self.file.path()?, &*self.files, &self.parts.identity())
+        let path = self.file.path()?;
+        find_sidecar(path, &*self.files, &self.parts).or_else(|| {
+            let vanished = || io_error("opening", Some(&sidecar_path(path)))(io::ErrorKind::NotFound.into());
+            self.uses_sidecar().then(|| Err(vanished()))
+        })
     }
 
     /// The bytes between data, filters and properties are zeros, and no more than they must be.
@@ -173,8 +184,9 @@ impl Table {
             }
             check_zeros(&self.file, TablePart::Padding, region.offset..region.offset + region.bytes)?;
         }
-        let filters_end = parts.properties.filters.sections().last().map(|last| last.offset + last.bytes);
-        let (expected, got) = (filters_end.map(|end| parts.filters_at() + end), parts.handles.properties.offset);
+        let last = parts.properties.filters.sections().last();
+        let expected = last.map(|last| parts.filters_at().saturating_add(last.offset + last.bytes));
+        let got = parts.handles.properties.offset;
         match expected {
             Some(expected) if expected != got => {
                 let at = self.file.location(TablePart::Filter, parts.filters_at());
@@ -189,6 +201,9 @@ fn check_zeros(file: &TableFile, part: TablePart, range: Range<u64>) -> Result<(
     let mut zeros = [0; LINE_BYTES];
     let length = usize::try_from(range.end.saturating_sub(range.start)).unwrap_or(usize::MAX);
     let zeros = zeros.get_mut(..length).unwrap_or_default();
+    if zeros.is_empty() {
+        return Ok(());
+    }
     file.read_into(zeros, range.start)?;
     if zeros.iter().any(|&byte| byte != 0) {
         return Err(TableError::corrupt(file.location(part, range.start), "zeros", format!("{zeros:?}")));
@@ -196,12 +211,28 @@ fn check_zeros(file: &TableFile, part: TablePart, range: Range<u64>) -> Result<(
     Ok(())
 }
 
+/// Reads filter bytes, and keeps why that failed first.
+struct CheckedBytes {
+    bytes: FilterBytes,
+    failure: Mutex<Option<TableError>>,
+}
+
+impl FilterSource for CheckedBytes {
+    fn read(&self, range: Range<u64>) -> io::Result<Bytes> {
+        self.bytes.read_range(range).map_err(|problem| {
+            let text = problem.to_string();
+            lock(&self.failure).get_or_insert(problem);
+            io::Error::other(text)
+        })
+    }
+}
+
 /// The filters of a table, or of its sidecar, every byte of which was checked.
 struct Verified {
     /// Opened anew, so that nothing that was read before counts.
-    filters: Option<FileFilters>,
-    /// Where they are.
-    at: Option<TableLocation>,
+    filters: Option<(FileFilters, Arc<CheckedBytes>)>,
+    /// Where the point filter and the range filter are.
+    at: [Option<TableLocation>; 2],
     partitions: u64,
     /// Of the point filter and of the range filter.
     verdicts: [FilterVerdict; 2],
@@ -211,44 +242,66 @@ impl Verified {
     /// A sidecar that is not opened: for this reason if it is not damaged.
     fn refused(reason: Option<String>) -> Self {
         let verdict = reason.map_or(FilterVerdict::Damaged, |reason| FilterVerdict::NotProbed { reason });
-        Self { filters: None, at: None, partitions: 0, verdicts: [verdict, FilterVerdict::None] }
+        Self { filters: None, at: [None, None], partitions: 0, verdicts: [verdict, FilterVerdict::None] }
     }
 
     fn new(table: &Table, metadata: &FilterMetadata, bytes: FilterBytes, damage: &mut Vec<TableError>) -> Self {
-        let mut verified = Self {
-            filters: None,
-            at: Some(bytes.file.location(TablePart::Filter, bytes.start)),
-            partitions: 0,
-            verdicts: [FilterVerdict::None, FilterVerdict::None],
-        };
-        // What this finds out about the hasher holds for this alone.
-        let store = table.store.clone().with_key_parts(table.store.key_parts().clone());
+        let none = [FilterVerdict::None, FilterVerdict::None];
+        let mut verified = Self { filters: None, at: [None, None], partitions: 0, verdicts: none };
         let mut found = Vec::new();
         for section in metadata.sections() {
             let before = damage.len();
             let problem = verified.check_section(table, metadata, section, &bytes, damage);
-            found.push((section.part == FilterPart::Ranges, problem, damage.len() > before));
+            found.push((section, problem, damage.len() > before));
         }
-        let filters = store.with_budget(FilterBudget::unlimited()).open(metadata.clone(), std::sync::Arc::new(bytes));
-        // Reads what must hold the known keys, and finds out whether it does.
-        if let Some((smallest, _)) = metadata.key_bounds() {
-            let _ = filters.probe(smallest);
-            let _ = filters.probe_range(smallest..=smallest);
+        let source = Arc::new(CheckedBytes { bytes, failure: Mutex::default() });
+        let mut filters = open_to_probe(table, metadata.clone(), &source);
+        let lacks_known_key = |problem: Option<FilterProblem>| {
+            problem.is_some_and(|problem| {
+                matches!(problem, FilterProblem::Block(BlockError::KnownKeyAbsent { .. })) && !problem.is_foreign()
+            })
+        };
+        if lacks_known_key(filters.point_problem()) || lacks_known_key(filters.range_problem()) {
+            // The filter is at fault: it is probed for all keys, to name one that it lacks.
+            filters = open_to_probe(table, metadata.clone().without_known_keys(), &source);
         }
-        for (is_range, problem, is_damaged) in found {
+        for (section, problem, is_damaged) in found {
+            let is_range = section.part == FilterPart::Ranges;
+            let at = source.bytes.location(section);
             let of_reader = if is_range { filters.range_problem() } else { filters.point_problem() };
-            let of_reader = of_reader.filter(|problem| problem.is_foreign() || problem.is_unknown());
+            let is_readers = |problem: &FilterProblem| {
+                let is_part_unknown = matches!(problem, FilterProblem::Block(BlockError::PartNotHeld));
+                is_part_unknown || problem.is_foreign() || problem.is_unknown()
+            };
             let verdict = match problem.or(of_reader) {
                 _ if is_damaged => FilterVerdict::Damaged,
-                Some(problem) => FilterVerdict::NotProbed { reason: problem.to_string() },
                 None => FilterVerdict::ContainsAll { keys: 0 },
+                Some(problem) if is_readers(&problem) => FilterVerdict::NotProbed { reason: problem.to_string() },
+                // A read that has failed is reported as it came.
+                Some(FilterProblem::Unreadable { .. }) => FilterVerdict::Damaged,
+                Some(problem) => {
+                    damage.push(TableError::Filter { at: at.clone(), source: problem });
+                    FilterVerdict::Damaged
+                }
             };
-            if let Some(slot) = verified.verdicts.get_mut(usize::from(is_range)) {
-                *slot = verdict;
+            let place = usize::from(is_range);
+            if let (Some(slot), Some(place)) = (verified.verdicts.get_mut(place), verified.at.get_mut(place)) {
+                (*slot, *place) = (verdict, Some(at));
             }
         }
-        verified.filters = Some(filters);
+        verified.filters = Some((filters, source));
         verified
+    }
+
+    /// After the last key: a partition that could not be read again was not probed.
+    fn end(&mut self, damage: &mut Vec<TableError>) {
+        let failure = self.filters.take().and_then(|(_, source)| lock(&source.failure).take());
+        if let Some(failure) = failure {
+            damage.push(failure);
+            for verdict in self.verdicts.iter_mut().filter(|verdict| **verdict != FilterVerdict::None) {
+                *verdict = FilterVerdict::Damaged;
+            }
+        }
     }
 
     /// Reads a filter, and compares all checksums in it. Gives the reason why one that is sound cannot be probed.
@@ -260,12 +313,13 @@ impl Verified {
         bytes: &FilterBytes,
         damage: &mut Vec<TableError>,
     ) -> Option<FilterProblem> {
-        let at = bytes.file.location(part_of(section.part), bytes.start + section.offset);
+        let at = bytes.location(section);
         let checked = match section.part {
             FilterPart::PartitionedPoints => self.check_partitions(table, metadata, section, bytes, damage),
             part => bytes.read_range(section.offset..section.offset + section.bytes).and_then(|block| {
-                let checked = check_block(table, metadata, part, &block);
-                checked.map_err(|source| TableError::Filter { at: at.clone(), source: source.into() })
+                let checked = check_block(table, metadata, part, &block).map_err(FilterProblem::from);
+                let checked = written(section, &block, checked);
+                checked.map_err(|source| TableError::Filter { at: at.clone(), source })
             }),
         };
         match checked {
@@ -288,30 +342,30 @@ impl Verified {
         damage: &mut Vec<TableError>,
     ) -> Result<(), TableError> {
         let (start, end) = (section.offset, section.offset + section.bytes);
-        let refused = |part, offset, source: crate::error::BlockError| TableError::Filter {
-            at: bytes.file.location(part, bytes.start + offset),
-            source: source.into(),
-        };
+        let at = |part, offset| bytes.file.location(part, bytes.start.saturating_add(offset));
+        let refused = |part, offset, source: FilterProblem| TableError::Filter { at: at(part, offset), source };
         let index_at = end - u64::from(section.index_bytes);
         let tail = bytes.read_range(index_at..end)?;
         // By the hash and the parts of its writer: whether they are the store's is a question of its own.
         let context = LoadContext::from(metadata.hash_identity()).with_any_key_parts().with_file_id(metadata.file_id());
         let index = PartitionIndex::load(&tail, context.with_kinds(table.store.kinds()));
-        let index = index.map_err(|source| refused(TablePart::FilterIndex, index_at, source))?;
+        let index = written(section, &tail, index.map_err(FilterProblem::from)).map_err(|source| {
+            TableError::Filter { at: bytes.file.location(TablePart::FilterIndex, bytes.start + index_at), source }
+        })?;
         self.partitions = index.partitions().into();
         let mut last = start;
         for entry in index.entries().filter(|entry| entry.block_bytes > 0) {
             let range = start + entry.offset..start + entry.offset + u64::from(entry.block_bytes);
-            let zeros = bytes.start + last..bytes.start + range.start;
+            let zeros = bytes.start.saturating_add(last)..bytes.start.saturating_add(range.start);
             damage.extend(check_zeros(&bytes.file, TablePart::Filter, zeros).err());
             last = range.end;
             let block = bytes.read_range(range.clone());
             let opened = block.and_then(|block| {
-                index.open(entry.number, block).map_err(|source| refused(TablePart::Filter, range.start, source))
+                index.open(entry.number, block).map_err(|source| refused(TablePart::Filter, range.start, source.into()))
             });
             match opened {
                 Err(TableError::Filter { source, .. }) if source.is_unknown() => {
-                    return Err(TableError::Filter { at: bytes.file.location(TablePart::Filter, range.start), source });
+                    return Err(refused(TablePart::Filter, range.start, source));
                 }
                 opened => damage.extend(opened.err()),
             }
@@ -321,18 +375,18 @@ impl Verified {
 
     /// Probes the filters for a key that the table has.
     fn probe(&mut self, key: &[u8], damage: &mut Vec<TableError>) {
-        let Some(filters) = &self.filters else { return };
+        let Some((filters, _)) = &self.filters else { return };
         let probes = [
             |filters: &FileFilters, key: &[u8]| filters.probe(key),
             |filters: &FileFilters, key: &[u8]| filters.probe_range(key..=key),
         ];
-        for (probe, verdict) in probes.into_iter().zip(&mut self.verdicts) {
+        for ((probe, verdict), at) in probes.into_iter().zip(&mut self.verdicts).zip(&self.at) {
             let FilterVerdict::ContainsAll { keys } = verdict else { continue };
             match probe(filters, key) {
                 FileProbe::MaybePresent => *keys += 1,
                 FileProbe::Absent => {
                     *verdict = FilterVerdict::Damaged;
-                    damage.extend(self.at.clone().map(|at| TableError::FalseNegative { at, key: key.to_vec() }));
+                    damage.extend(at.clone().map(|at| TableError::FalseNegative { at, key: key.to_vec() }));
                 }
                 _ => {}
             }
@@ -340,24 +394,41 @@ impl Verified {
     }
 }
 
+/// The filters to be probed for every key. What that finds out about the hasher holds for it alone.
+fn open_to_probe(table: &Table, metadata: FilterMetadata, source: &Arc<CheckedBytes>) -> FileFilters {
+    let known = metadata.key_bounds().map(|(smallest, _)| Bytes::copy_from_slice(smallest));
+    let store = table.store.clone().with_key_parts(table.store.key_parts().clone());
+    let filters = store.with_budget(FilterBudget::unlimited()).open(metadata, source.clone());
+    // Reads what must hold the known keys, and finds out whether it does.
+    if let Some(smallest) = known {
+        let _ = filters.probe(&smallest);
+        let _ = filters.probe_range(&*smallest..=&*smallest);
+    }
+    filters
+}
+
+/// What was found out about a filter's bytes, unless they are not those that were written: damage can make a block look
+/// like one of a later release.
+fn written<T>(section: &FilterSection, bytes: &[u8], found: Result<T, FilterProblem>) -> Result<T, FilterProblem> {
+    match found {
+        Err(problem) if !problem.is_unknown() => Err(problem),
+        found => section.check(bytes).and(found),
+    }
+}
+
 /// Compares all checksums of a filter in one block.
-fn check_block(
-    table: &Table,
-    metadata: &FilterMetadata,
-    part: FilterPart,
-    block: &Bytes,
-) -> Result<(), crate::error::BlockError> {
+fn check_block(table: &Table, metadata: &FilterMetadata, part: FilterPart, block: &Bytes) -> Result<(), BlockError> {
     if part == FilterPart::Ranges {
         let info = RangeInfo::of_block(block)?;
         let payload = usize::try_from(info.payload_bytes).ok().and_then(|bytes| block.get(..bytes)).unwrap_or_default();
-        let (expected, got) = (info.payload_checksum, crate::codec::checksum(payload));
+        let (expected, got) = (info.payload_checksum, checksum(payload));
         let is_sound = expected == got;
-        return if is_sound { Ok(()) } else { Err(crate::error::BlockError::PayloadChecksum { expected, got }) };
+        return if is_sound { Ok(()) } else { Err(BlockError::PayloadChecksum { expected, got }) };
     }
     let opened = FilterBlock::open_unverified_with_kinds(block, table.store.kinds())?;
     opened.verify()?;
     let (expected, got) = (Some(metadata.file_id()), opened.info().file);
-    if expected == got { Ok(()) } else { Err(crate::error::BlockError::FileMismatch { expected, got }) }
+    if expected == got { Ok(()) } else { Err(BlockError::FileMismatch { expected, got }) }
 }
 
 /// A walk over all entries that are left, which are counted and compared with the filters.

@@ -12,7 +12,7 @@ pub(crate) use striped::{SharedCounter, StripedCounters, ThreadCounters};
 #[derive(Debug)]
 pub(crate) struct FilterCounters {
     counts: CounterSlot,
-    /// The counters of the set that the filter is in. Boxed, because many filters are in none.
+    /// Of the set that the filter is in. Boxed, because many filters are in none.
     pub(crate) in_set: Option<Box<CountedBySet>>,
 }
 
@@ -29,23 +29,14 @@ enum Count {
     Searched,
 }
 
-/// A set's counters for one of its filters.
+/// What a set of filters counts for one of them: it probes all each time, so it counts its probes once and each filter's
+/// positives.
 #[derive(Clone, Debug)]
-pub(crate) enum CountedBySet {
-    /// A set of tables counts what is rarer than negatives: they are its lookups without these parts.
-    NegativesAsRemainder {
-        /// All lookups of the set.
-        lookups: SharedCounter,
-        /// Those that ended at a newer table, that skipped this one by its range, and that searched it.
-        others: [SharedCounter; 3],
-    },
-    /// A set of filters probes all of them each time, so it counts its probes once and each filter's positives.
-    Answers {
-        /// Probes of each filter.
-        probes: SharedCounter,
-        /// Those that this filter answered with "may be present".
-        positives: SharedCounter,
-    },
+pub(crate) struct CountedBySet {
+    /// Probes of each filter.
+    pub(crate) probes: SharedCounter,
+    /// Those that this filter answered with "may be present".
+    pub(crate) positives: SharedCounter,
 }
 
 impl FilterCounters {
@@ -70,16 +61,6 @@ impl FilterCounters {
 
     pub(crate) fn add_not_loaded(&self, probes: u64) {
         self.add(Count::NotLoaded, probes);
-    }
-
-    pub(crate) fn add_bound_skip(&self) {
-        self.add(Count::BoundSkips, 1);
-    }
-
-    /// A file was searched.
-    #[inline]
-    pub(crate) fn add_search(&self) {
-        self.add(Count::Searched, 1);
     }
 
     /// Lookups that the bounds of a file answered, and searches of the file.
@@ -119,23 +100,15 @@ impl FilterCounters {
         let [negatives, positives, unusable, not_loaded] =
             self.sums([Count::Negatives, Count::Positives, Count::Unusable, Count::NotLoaded]);
         let mut stats = FilterStats { negatives, positives, true_positives, false_positives, unusable, not_loaded };
-        match self.in_set.as_deref() {
-            None => {}
-            Some(CountedBySet::NegativesAsRemainder { lookups, others }) => {
-                // The whole before the parts: the remainder counts no lookup that is still running.
-                let lookups = lookups.get();
-                stats.negatives += lookups.saturating_sub(others.iter().map(SharedCounter::get).sum());
-            }
-            Some(CountedBySet::Answers { probes, positives }) => {
-                // The part before the whole; see `StripedCounters::sum`.
-                let positives = positives.get();
-                let probes = probes.get();
-                if is_usable {
-                    stats.positives += positives;
-                    stats.negatives += probes.saturating_sub(positives);
-                } else {
-                    stats.unusable += probes;
-                }
+        if let Some(CountedBySet { probes, positives }) = self.in_set.as_deref() {
+            // The part before the whole; see `StripedCounters::sum`.
+            let positives = positives.get();
+            let probes = probes.get();
+            if is_usable {
+                stats.positives += positives;
+                stats.negatives += probes.saturating_sub(positives);
+            } else {
+                stats.unusable += probes;
             }
         }
         stats

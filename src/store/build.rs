@@ -23,8 +23,8 @@ use crate::range::{RangeBuilder, RangePolicy};
 /// the key may still be. Where filters are neither in partitions cut by key range nor for ranges, keys may come in any
 /// order.
 ///
-/// Whatever the engine's own code (hash, extractor, policy) does, `finish` never fails the file's write: after a panic,
-/// and where keys were out of order, the filter concerned is missing, and its report says why.
+/// The engine's own hash and extractors never fail the file's write: after a panic, and where keys were out of order,
+/// `finish` leaves out the filter concerned, and its report says why.
 pub struct FileFilterBuilder {
     file: FileId,
     hash: HashIdentity,
@@ -63,6 +63,8 @@ pub struct BuiltFilters {
     metadata: FilterMetadata,
     /// In the order of the sections.
     filters: Vec<Bytes>,
+    /// The table whose keys were read for them, if that is known.
+    table: Option<TableIdentity>,
 }
 
 impl FileFilterBuilder {
@@ -81,6 +83,9 @@ impl FileFilterBuilder {
                 Points::Partitioned(Box::new(PartitionedBuilder::new(policy.clone(), &context, options)))
             }
         };
+        // A description cannot have longer names, and a range filter is not used without.
+        let has_short_name = |policy: &&RangePolicy| policy.extractor().is_none_or(|part| part.name().len() <= 255);
+        let ranges = ranges.filter(has_short_name);
         let extractor = ranges.and_then(RangePolicy::extractor).map(|extractor| extractor.name().to_owned());
         let extractors = context.key_parts.extractors().chain(ranges.and_then(RangePolicy::extractor));
         let witnesses = extractors.map(|extractor| Witness { extractor: extractor.clone(), key: None }).collect();
@@ -195,7 +200,8 @@ impl FileFilterBuilder {
 
     /// Keys that have the extractors' parts, but for the smallest and the largest, which are known anyway.
     fn witnesses(&self) -> Vec<Box<[u8]>> {
-        let is_known = |key: &[u8]| self.bounds.keys().is_some_and(|span| *span.smallest == *key || *span.largest == *key);
+        let is_known =
+            |key: &[u8]| self.bounds.keys().is_some_and(|span| *span.smallest == *key || *span.largest == *key);
         let mut keys: Vec<_> = self.witnesses.iter().filter_map(|witness| witness.key.clone()).collect();
         keys.retain(|key| !is_known(key));
         keys.dedup();
@@ -223,6 +229,7 @@ impl FileFilterBuilder {
                 sections: Vec::new(),
             },
             filters: Vec::new(),
+            table: None,
         };
         let is_sound = !self.interruption.has_happened();
         let (block, report) = match self.points {
@@ -294,6 +301,17 @@ impl BuiltFilters {
         self
     }
 
+    /// Notes the table whose keys were read.
+    pub(crate) const fn of_table(mut self, table: TableIdentity) -> Self {
+        self.table = Some(table);
+        self
+    }
+
+    /// The table whose keys were read, if that is known.
+    pub(crate) const fn table(&self) -> Option<TableIdentity> {
+        self.table
+    }
+
     /// What the engine keeps about the filters.
     #[must_use]
     pub const fn metadata(&self) -> &FilterMetadata {
@@ -317,6 +335,8 @@ impl BuiltFilters {
     }
 
     /// The bytes of a file beside `table`, which exists already, with these filters for it; `None` if there are none.
+    /// They take the place of the table's own description: the builder must have got all of the table's keys, deleted
+    /// ones too, and its range tombstones.
     #[must_use]
     pub fn seal_as_sidecar(self, table: &TableIdentity) -> Option<Bytes> {
         let (filters, metadata) = self.seal();

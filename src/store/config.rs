@@ -239,19 +239,19 @@ impl FilterStore {
     /// Without a [budget](Self::with_budget), filters in one block are read now and stay. Otherwise the top index of a
     /// partitioned filter is read now, and everything else when it is probed.
     #[must_use]
-    pub fn open(&self, metadata: FilterMetadata, source: Arc<dyn FilterSource>) -> FileFilters {
-        FileFilters::open(&self.config, metadata, Some(source))
+    pub fn open(&self, metadata: impl Into<Arc<FilterMetadata>>, source: Arc<dyn FilterSource>) -> FileFilters {
+        FileFilters::open(&self.config, metadata.into(), Some(source))
     }
 
     /// Opens a file's filters for an engine that reads by itself: lookups say
     /// [what they still need](super::Candidates::reads), and until they have it, the file is a candidate.
     #[must_use]
-    pub fn open_to_be_read(&self, metadata: FilterMetadata) -> FileFilters {
-        FileFilters::open(&self.config, metadata, None)
+    pub fn open_to_be_read(&self, metadata: impl Into<Arc<FilterMetadata>>) -> FileFilters {
+        FileFilters::open(&self.config, metadata.into(), None)
     }
 
-    /// A file of which no filter is used. All of its keys are in the range `keys`; the range `..` says nothing about
-    /// them.
+    /// A file of which no filter is used. All of its keys, and all that its range tombstones delete, are in the range
+    /// `keys`; the range `..` says nothing about them.
     #[must_use]
     pub fn open_unfiltered<'a>(&self, keys: impl Into<KeyRange<'a>>) -> FileFilters {
         FileFilters::unfiltered(&self.config, FileBounds::from(keys.into()))

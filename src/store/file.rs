@@ -10,13 +10,12 @@ use super::budget::{self, File, FilterResidency, Held, HeldFilter, Matching, POI
 use super::chunk::ChunkCounts;
 use super::config::Config;
 use super::error::FilterProblem;
-use super::metadata::{FileBounds, FilterMetadata, FilterPart};
+use super::metadata::{FileBounds, FilterMetadata, FilterPart, FilterSection};
 use super::partition::{PartitionCut, PartitionIndex};
 use super::read::{FilterRead, FilterSource, Loaded, read_all};
 use super::reader::{Reader, SharedParts};
 use super::stats::FileStats;
 use crate::block::{FilterBlock, LookupOutcome};
-use crate::codec::{CHECKSUM_BYTES, checksum};
 use crate::error::BlockError;
 use crate::hash::{HashId, KeyHash};
 use crate::kernel::prefetch::prefetch;
@@ -60,19 +59,23 @@ pub struct FileFilters {
     slot: Option<u64>,
 }
 
-/// What lookups, views and reads under way share of an open file.
+/// What lookups, views and reads under way share of an open file. What probes read of it lies in the first two cache
+/// lines.
+#[repr(C, align(64))]
 pub(super) struct FileState {
     config: Arc<Config>,
-    metadata: FilterMetadata,
+    units: Arc<File>,
     /// The parts of keys that the point filter holds and the store knows.
     shared: SharedParts,
+    has_range_tombstones: bool,
+    /// The point filter, where all of it stays in memory as long as the file is open: lookups follow two pointers less
+    /// than to its unit's.
+    resident: Option<FilterBlock<Bytes>>,
+    metadata: Arc<FilterMetadata>,
     points: Usable,
     ranges: Usable,
     /// The top index of a partitioned filter, once it was read.
     index: OnceLock<Box<PartitionIndex>>,
-    /// The point filter, where all of it stays in memory as long as the file is open: lookups follow one pointer less.
-    resident: OnceLock<Arc<Held>>,
-    units: Arc<File>,
     source: Option<Arc<dyn FilterSource>>,
     /// The chunks of views that count lookups for the file, each with the file's place in it.
     chunks: Mutex<Vec<(Arc<ChunkCounts>, u32)>>,
@@ -96,12 +99,16 @@ impl Answer {
     /// That of a file that is a candidate after the filters of a group were probed.
     #[inline]
     pub(super) fn of_group(file: &FileState) -> Self {
-        Self::of(if file.resident.get().is_some() { FileProbe::MaybePresent } else { FileProbe::Unusable })
+        Self::of(if file.resident.is_some() { FileProbe::MaybePresent } else { FileProbe::Unusable })
     }
 }
 
 impl FileFilters {
-    pub(super) fn open(config: &Arc<Config>, metadata: FilterMetadata, source: Option<Arc<dyn FilterSource>>) -> Self {
+    pub(super) fn open(
+        config: &Arc<Config>,
+        metadata: Arc<FilterMetadata>,
+        source: Option<Arc<dyn FilterSource>>,
+    ) -> Self {
         let shared = config.reader.parts_shared_with(&metadata.parts).ok();
         let shared = shared.map(|shared| config.reader.confirmed_by(shared, &metadata.known_keys()));
         let mut state = FileState {
@@ -110,7 +117,8 @@ impl FileFilters {
             points: Err(None),
             ranges: Err(None),
             index: OnceLock::new(),
-            resident: OnceLock::new(),
+            resident: None,
+            has_range_tombstones: metadata.range_tombstones.is_some(),
             units: Arc::default(),
             source,
             metadata,
@@ -121,7 +129,9 @@ impl FileFilters {
             |part, checked: Result<(), FilterProblem>| checked.map(|()| part).map_err(|problem| Some(problem.into()));
         state.points = points.map_or(Err(None), |section| usable(section.part, state.check_points()));
         state.ranges = ranges.map_or(Err(None), |section| usable(section.part, state.check_ranges()));
-        let units = File::new(ranges.filter(|_| state.ranges.is_ok()).map(|section| section.bytes));
+        let mut units = File::new(ranges.filter(|_| state.ranges.is_ok()).map(|section| section.bytes));
+        // One that cannot be used counts that.
+        units.range_counters = ranges.map(|_| Box::new(FilterCounters::new()));
         if let (Ok(FilterPart::Points), Some(section)) = (&state.points, points) {
             units.set_points(core::iter::once(section.bytes));
         }
@@ -130,13 +140,18 @@ impl FileFilters {
         let has_filters = state.points.is_ok() || state.ranges.is_ok();
         let slot = has_filters.then(|| state.pool().add(&state.units));
         // Before the source is called, which may panic: dropped, the file leaves the budget.
-        let file = Self { state, slot };
+        let mut file = Self { state, slot };
         file.state.read_at_open();
+        let resident = file.state.held_at_open();
+        // Nobody else has it yet.
+        if let Some(state) = Arc::get_mut(&mut file.state) {
+            state.resident = resident;
+        }
         file
     }
 
     pub(super) fn unfiltered(config: &Arc<Config>, bounds: FileBounds) -> Self {
-        Self::open(config, FilterMetadata::without_filters(config.reader.hasher.identity(), bounds), None)
+        Self::open(config, FilterMetadata::without_filters(config.reader.hasher.identity(), bounds).into(), None)
     }
 
     #[inline]
@@ -342,9 +357,15 @@ impl FileState {
                 read_all(source, || self.begin(number), &|_| true);
             }
         }
-        let held = self.units.unit(POINTS).filter(|_| matches!(self.points, Ok(FilterPart::Points)));
-        if let Some(held) = held.and_then(|unit| unit.held().clone()).filter(|held| matches!(**held, Held::Block(_))) {
-            let _ = self.resident.set(held);
+    }
+
+    /// The point filter that stays in memory.
+    fn held_at_open(&self) -> Option<FilterBlock<Bytes>> {
+        let is_whole = self.config.budget.is_none() && matches!(self.points, Ok(FilterPart::Points));
+        let held = self.units.unit(POINTS).filter(|_| is_whole)?.held();
+        match held.as_deref() {
+            Some(Held::Block(held)) => held.filter.points().cloned(),
+            _ => None,
         }
     }
 
@@ -362,7 +383,10 @@ impl FileState {
     fn load_points(&self, bytes: Bytes) -> Result<FilterBlock<Bytes>, FilterProblem> {
         let (known, parts) = (self.metadata.known_keys(), self.reader().key_parts_of(self.shared));
         let context = self.reader().context_of(&parts).with_file_id(self.metadata.file).with_known_keys(&known);
-        let block = FilterBlock::load(bytes, context).map_err(|problem| self.judged(problem))?;
+        let block = FilterBlock::load(bytes.clone(), context).map_err(|problem| match self.metadata.points() {
+            Some(section) if let Err(damage) = believed(section, &bytes, &problem) => damage,
+            _ => self.judged(problem),
+        })?;
         self.check_sum(FilterPart::Points, block.checksum_without_last())?;
         Ok(block)
     }
@@ -374,6 +398,11 @@ impl FileState {
             context = context.with_extractor(extractor.clone());
         }
         let filter = RangeFilter::load(bytes.clone(), &context.with_known_keys(&known)).map_err(|problem| {
+            if let Some(section) = self.metadata.ranges()
+                && let Err(damage) = believed(section, &bytes, &problem)
+            {
+                return damage;
+            }
             // Ordered codes need neither hasher nor extractor, and equal public seeds are equal hashes.
             let is_reader_to_blame = RangeInfo::of_block(&bytes).is_ok_and(|info| match info.map {
                 RangeMap::Hashed { extractor_checksum, .. } => {
@@ -389,8 +418,7 @@ impl FileState {
 
     /// Compares what was read with the description: a block of the same file from another time is sound by itself.
     fn check_sum(&self, part: FilterPart, got: u32) -> Result<(), FilterProblem> {
-        let expected = self.metadata.section(&[part]).map_or(0, |section| section.checksum);
-        if expected == got { Ok(()) } else { Err(FilterProblem::Checksum { what: "filter", expected, got }) }
+        self.metadata.section(&[part]).map_or(Ok(()), |section| section.check_sum(got))
     }
 
     /// A filter that lacks a key of its file, and is not wrong itself, shows that the hasher or an extractor is.
@@ -412,9 +440,9 @@ impl FileState {
         let is_proven = self.reader().is_known_by_identity(self.shared);
         let known = if is_proven { Vec::new() } else { self.metadata.known_keys() };
         let context = self.reader().context_of(&parts).with_file_id(self.metadata.file).with_known_keys(&known);
-        let loaded = PartitionIndex::load(tail, context)?;
-        let covered = tail.split_last_chunk::<CHECKSUM_BYTES>().map_or(tail, |(covered, _)| covered);
-        self.check_sum(FilterPart::PartitionedPoints, checksum(covered))?;
+        let loaded = PartitionIndex::load(tail, context)
+            .map_err(|problem| believed(section, tail, &problem).err().unwrap_or_else(|| problem.into()))?;
+        section.check(tail)?;
         if loaded.container_bytes() != section.bytes {
             let (expected, got) = (section.bytes, loaded.container_bytes());
             return Err(FilterProblem::Length { what: "partitioned filter", expected, got });
@@ -514,9 +542,17 @@ impl FileState {
     }
 }
 
+/// An error that blames the release, or how the store is configured, is believed only of the bytes that were written.
+fn believed(section: &FilterSection, bytes: &[u8], problem: &BlockError) -> Result<(), FilterProblem> {
+    let of_block = FilterProblem::from(problem.clone());
+    let is_known_key_absent = matches!(problem, BlockError::KnownKeyAbsent { .. });
+    let blames = is_known_key_absent || of_block.is_unknown() || of_block.is_foreign();
+    if blames { section.check(bytes) } else { Ok(()) }
+}
+
 /// Probing.
 impl FileState {
-    pub(super) const fn metadata(&self) -> &FilterMetadata {
+    pub(super) fn metadata(&self) -> &FilterMetadata {
         &self.metadata
     }
 
@@ -525,7 +561,7 @@ impl FileState {
     }
 
     pub(super) const fn has_range_tombstones(&self) -> bool {
-        self.metadata.range_tombstones.is_some()
+        self.has_range_tombstones
     }
 
     /// The hash of a whole key by the hasher of the store that opened the file.
@@ -552,10 +588,7 @@ impl FileState {
     /// The point filter, where views may keep it beside those of other files.
     #[inline]
     pub(super) fn resident(&self) -> Option<&FilterBlock<Bytes>> {
-        match self.resident.get().map(AsRef::as_ref) {
-            Some(Held::Block(held)) => held.filter.points(),
-            _ => None,
-        }
+        self.resident.as_ref()
     }
 
     /// Whether there is a point filter, usable or not.
@@ -595,7 +628,9 @@ impl FileState {
     /// Prefetches what finds the filter.
     #[inline]
     pub(super) fn prefetch(&self) {
-        prefetch(self);
+        let start: *const u8 = core::ptr::from_ref(self).cast();
+        prefetch(start);
+        prefetch(start.wrapping_add(64));
     }
 
     /// Prefetches what a probe reads, if all of the filter is in memory and holds whole keys.

@@ -23,20 +23,19 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
     /// The files that may have `key`, one after the other. Nothing is read from them; filters that are not in memory are
     /// read if their files have a source.
     #[inline]
-    #[must_use]
     pub fn candidates<'a>(&'a self, key: &'a [u8]) -> Candidates<'a, F> {
         self.lookups.of_thread().add(0, 1);
-        Candidates { view: self, step: Step { level: 0, chunk: 0 }, cursor: Cursor::new(key) }
+        Candidates { view: self, step: Step { level: 0, chunk: 0 }, cursor: Cursor::new(key), prepared: None }
     }
 
     /// The files that may have each of `keys`, in steps for all keys together.
-    #[must_use]
     pub fn candidates_of_each<'a>(&'a self, keys: &[&'a [u8]]) -> BatchCandidates<'a, F> {
         self.lookups.of_thread().add(0, keys.len() as u64);
         BatchCandidates::new(self, keys)
     }
 
-    /// The files that may have a key in `range`, by their bounds and range filters, the newest level first.
+    /// The files that may have a key in `range`, by their bounds and range filters, the newest level first, and at level
+    /// 0 the newest file first.
     pub fn candidates_in_range<'a>(&'a self, range: impl Into<KeyRange<'a>>) -> ScanCandidates<'a, F> {
         ScanCandidates::new(self, range.into(), None)
     }
@@ -83,14 +82,12 @@ struct KeyProbe<'a> {
     /// The head of the key behind the prefix of most chunks of a level.
     head: Option<(&'a Arc<SharedPrefix>, Option<u64>)>,
     whole: Option<KeyHash>,
-    /// The hash that filters of a group are probed with, and the mask that it makes.
-    prepared: Option<PreparedKey>,
 }
 
 impl<'a> KeyProbe<'a> {
     #[inline]
     const fn new(key: &'a [u8]) -> Self {
-        Self { key, head: None, whole: None, prepared: None }
+        Self { key, head: None, whole: None }
     }
 
     /// The files of a chunk that have the key within their bounds.
@@ -130,9 +127,17 @@ impl<'a> KeyProbe<'a> {
         view.config.reader.point_hashes(parts, self.key).next()
     }
 
-    /// Those of the files in bounds whose filters may contain the key, as far as these are in the group.
+    /// Those of the files in bounds whose filters may contain the key, as far as these are in the group. `prepared` is
+    /// what was prepared for the chunk before.
     #[inline]
-    fn matches<F>(&mut self, view: &FilterView<F>, level: &Level<F>, group: &Group, in_bounds: u64) -> u64 {
+    fn matches<F>(
+        &mut self,
+        view: &FilterView<F>,
+        level: &Level<F>,
+        group: &Group,
+        in_bounds: u64,
+        prepared: &mut Option<PreparedKey>,
+    ) -> u64 {
         if in_bounds == 0 {
             return 0;
         }
@@ -143,16 +148,10 @@ impl<'a> KeyProbe<'a> {
         if level.residency == CacheResidency::Memory {
             group.filters().prefetch(hash, in_bounds);
         }
-        group.filters().probe(self.prepared(hash), in_bounds)
-    }
-
-    /// The hash with the mask that it makes in lines, kept from chunk to chunk.
-    #[inline]
-    fn prepared(&mut self, hash: KeyHash) -> &mut PreparedKey {
-        if self.prepared.as_ref().is_none_or(|prepared| prepared.hash() != hash) {
-            self.prepared = None;
+        if prepared.as_ref().is_none_or(|prepared| prepared.hash() != hash) {
+            *prepared = None;
         }
-        self.prepared.get_or_insert_with(|| PreparedKey::new(hash))
+        group.filters().probe(prepared.get_or_insert_with(|| PreparedKey::new(hash)), in_bounds)
     }
 
     /// The file of a sorted level that has the key within its bounds.
@@ -168,8 +167,6 @@ impl<'a> KeyProbe<'a> {
 struct Last<'a> {
     state: &'a Arc<FileState>,
     answer: Answer,
-    /// Its place in the chunk; `None` in a sorted level.
-    place: Option<usize>,
 }
 
 /// One key on its way through the files of a view.
@@ -180,6 +177,8 @@ struct Cursor<'a, F> {
     found: Found,
     /// The candidates of the chunk to which it has not come.
     left: u64,
+    /// The place in the chunk of the last file that was given.
+    given: Option<usize>,
     last: Option<Last<'a>>,
 }
 
@@ -187,7 +186,7 @@ impl<'a, F> Cursor<'a, F> {
     #[inline]
     const fn new(key: &'a [u8]) -> Self {
         let found = Found { in_bounds: 0, candidates: 0 };
-        Self { probe: KeyProbe::new(key), chunk: None, found, left: 0, last: None }
+        Self { probe: KeyProbe::new(key), chunk: None, found, left: 0, given: None, last: None }
     }
 
     /// What is to be read for the files that are left of the chunk, and those from the next step on.
@@ -226,7 +225,7 @@ impl<'a, F> Cursor<'a, F> {
             return None;
         }
         state.counters().add_beside_answers(0, 1);
-        self.last = Some(Last { state, answer, place: None });
+        self.last = Some(Last { state, answer });
         Some(file)
     }
 
@@ -259,7 +258,7 @@ impl<'a, F> Cursor<'a, F> {
                 self.found.candidates &= !(1 << place);
                 continue;
             }
-            self.last = Some(Last { state, answer, place: Some(place) });
+            (self.last, self.given) = (Some(Last { state, answer }), Some(place));
             return Some(file);
         }
         None
@@ -271,16 +270,18 @@ impl<'a, F> Cursor<'a, F> {
         if let Some(group) = self.chunk.take().and_then(|chunk| chunk.core.group.as_ref()) {
             group.counts.count(self.found, ended);
         }
-        self.left = 0;
+        (self.left, self.given) = (0, None);
     }
 
-    /// The lookup ends at the file given last: that has the key, or it is not known whether it has.
+    /// The lookup ends at the file given last: that has the key, or it is not known whether it has, or the engine's code
+    /// panicked behind it.
     fn end(&mut self, is_found: bool) {
-        let Some(last) = self.last.take() else { return };
-        if is_found {
+        if let Some(last) = self.last.take().filter(|_| is_found) {
             last.state.record(last.answer, true);
         }
-        self.leave(last.place);
+        if self.given.is_some() {
+            self.leave(self.given);
+        }
     }
 }
 
@@ -317,25 +318,29 @@ pub struct Candidates<'a, F> {
     view: &'a FilterView<F>,
     step: Step,
     cursor: Cursor<'a, F>,
+    /// The hash that filters of groups are probed with, and the mask that it makes in their lines.
+    prepared: Option<PreparedKey>,
 }
 
 impl<'a, F> Candidates<'a, F> {
     /// The next file that may have the key. The one before did not have it.
     #[inline]
     pub fn next_file(&mut self) -> Option<&'a Arc<F>> {
-        let Self { view, step, cursor } = self;
+        let Self { view, step, cursor, prepared } = self;
         cursor.pass();
         loop {
-            if let Some(file) = cursor.give_of_chunk(view) {
-                return Some(file);
+            if cursor.chunk.is_some() {
+                if let Some(file) = cursor.give_of_chunk(view) {
+                    return Some(file);
+                }
+                cursor.leave(None);
             }
-            cursor.leave(None);
             match step.take(&view.levels)? {
                 Stop::Overlapping(level, chunk) => {
                     let in_bounds = cursor.probe.in_bounds(chunk);
                     let candidates = match &chunk.core.group {
                         Some(group) if view.config.trust.problem().is_none() => {
-                            cursor.probe.matches(view, level, group, in_bounds)
+                            cursor.probe.matches(view, level, group, in_bounds, prepared)
                         }
                         _ => in_bounds,
                     };
@@ -360,7 +365,7 @@ impl<'a, F> Candidates<'a, F> {
     /// What is still to be read for the filters of the files that have the key within their bounds and were not given
     /// yet, for engines whose lookups do not wait: each read with its file. Read all of it, together if possible,
     /// [complete](FilterRead::complete) each, and call this again, until it is empty: after one round for filters in one
-    /// block, after three for most in partitions. Then the files are those that filters in memory leave. A lookup can
+    /// block, after three for most in partitions, later where a budget is so full that filters have to be shrunk. Then the files are those that filters in memory leave. A lookup can
     /// also go on at once, and let the reads serve later ones.
     #[must_use]
     pub fn reads(&self) -> Vec<(&'a Arc<F>, FilterRead)> {
@@ -380,6 +385,10 @@ impl<F> fmt::Debug for Candidates<'_, F> {
         f.debug_struct("Candidates").field("step", &self.step).finish_non_exhaustive()
     }
 }
+
+/// Keys that a batch takes through a sorted level together: so many that their cache misses overlap, and so few that what
+/// was prefetched is still there.
+const TOGETHER: usize = 64;
 
 /// The files that may have each of many keys, in steps that are taken for all keys together: so cache misses of one key
 /// overlap with those of the others. A key that is found does not come to its older files.
@@ -457,7 +466,7 @@ impl<'a, F> BatchCandidates<'a, F> {
             let in_bounds = cursor.probe.in_bounds(chunk);
             hashes.push(one_part.filter(|_| in_bounds != 0).and_then(|group| cursor.probe.hash_for(view, group)));
             let candidates = match group {
-                Some(group) if one_part.is_none() => cursor.probe.matches(view, level, group, in_bounds),
+                Some(group) if one_part.is_none() => cursor.probe.matches(view, level, group, in_bounds, &mut None),
                 _ => in_bounds,
             };
             cursor.enter(chunk, Found { in_bounds, candidates });
@@ -470,7 +479,7 @@ impl<'a, F> BatchCandidates<'a, F> {
                 Some(((*hashes.get(index + ahead)?)?, later.found.in_bounds))
             });
             let (Some(hash), Some((_, cursor))) = (*hash, self.lookups.get_mut(index)) else { continue };
-            let prepared = cursor.probe.prepared(hash);
+            let prepared = &mut PreparedKey::new(hash);
             cursor.found.candidates = group.filters().probe_ahead(prepared, cursor.found.in_bounds, later);
             cursor.left = cursor.found.candidates;
         }
@@ -482,15 +491,18 @@ impl<'a, F> BatchCandidates<'a, F> {
         }
         let view = self.view;
         let state = |found: Option<(&'a Chunk<F>, usize)>| found.and_then(|(chunk, place)| chunk.core.files.get(place));
-        let found: Vec<_> = self.lookups.iter_mut().map(|(_, cursor)| cursor.probe.find(level)).collect();
-        found.iter().filter_map(|&found| state(found)).for_each(|file| file.prefetch());
-        for ((_, cursor), &found) in self.lookups.iter_mut().zip(&found) {
-            if let Some(file) = state(found) {
-                file.prefetch_probe(|| cursor.probe.whole_for(view, file));
+        for lookups in self.lookups.chunks_mut(TOGETHER) {
+            let mut found = [None; TOGETHER];
+            for ((_, cursor), found) in lookups.iter_mut().zip(&mut found) {
+                *found = cursor.probe.find(level);
+                state(*found).inspect(|file| file.prefetch());
             }
-        }
-        for ((position, cursor), found) in self.lookups.iter_mut().zip(found) {
-            self.given.extend(cursor.give_of_sorted(view, found).map(|file| (*position, file)));
+            for ((_, cursor), &found) in lookups.iter_mut().zip(&found) {
+                state(found).inspect(|file| file.prefetch_probe(|| cursor.probe.whole_for(view, file)));
+            }
+            for ((position, cursor), found) in lookups.iter_mut().zip(found) {
+                self.given.extend(cursor.give_of_sorted(view, found).map(|file| (*position, file)));
+            }
         }
     }
 

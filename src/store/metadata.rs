@@ -39,7 +39,7 @@ use core::ops::Range;
 use bytes::{Buf, BufMut};
 
 use super::error::FilterProblem;
-use crate::codec::{checksum, put_varint, take_varint};
+use crate::codec::{CHECKSUM_BYTES, checksum, put_varint, take_varint};
 use crate::hash::{HashId, HashIdentity, KeyParts, MAX_EXTRACTORS};
 use crate::ids::{FileId, FilterKind};
 use crate::range::KeyRange;
@@ -118,6 +118,17 @@ impl FilterSection {
     /// Where all of it is.
     pub(crate) const fn range(&self) -> Range<u64> {
         self.offset..self.offset + self.bytes
+    }
+
+    /// Compares the checksum of what was read: all of a filter in one block, the top index of one in partitions.
+    pub(crate) fn check(&self, bytes: &[u8]) -> Result<(), FilterProblem> {
+        let covered = bytes.split_last_chunk::<CHECKSUM_BYTES>().map_or(bytes, |(covered, _)| covered);
+        self.check_sum(checksum(covered))
+    }
+
+    pub(crate) const fn check_sum(&self, got: u32) -> Result<(), FilterProblem> {
+        let expected = self.checksum;
+        if expected == got { Ok(()) } else { Err(FilterProblem::Checksum { what: "filter", expected, got }) }
     }
 
     /// Where the top index is.
@@ -229,8 +240,6 @@ pub struct KeyPartNames {
 }
 
 impl KeyPartNames {
-    pub(crate) const WHOLE_KEYS: Self = Self { whole_keys: true, extractors: Vec::new() };
-
     pub(crate) const NONE: Self = Self { whole_keys: false, extractors: Vec::new() };
 
     /// Those of a writer or reader.
@@ -270,6 +279,14 @@ impl FilterMetadata {
     /// The bytes to be kept.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
+        let mut out = self.encode_covered();
+        out.put_u32_le(checksum(&out));
+        out
+    }
+
+    /// The bytes without their checksum, for a block that has one: a CRC32C over bytes that end with their own is the
+    /// same for all bytes of one length.
+    pub(crate) fn encode_covered(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(160);
         let spans = [self.bounds.keys(), self.range_tombstones.as_ref()];
         let flag = |flag, is_set| if is_set { flag } else { 0 };
@@ -310,7 +327,6 @@ impl FilterMetadata {
             put_varint(&mut out, key.len() as u64);
             out.put_slice(key);
         }
-        out.put_u32_le(checksum(&out));
         out
     }
 
@@ -321,25 +337,18 @@ impl FilterMetadata {
     /// [`FilterProblem`] when the bytes are damaged, of a later version, or contradict each other. The engine then opens
     /// the file [without filters](super::FilterStore::open_unfiltered).
     pub fn decode(bytes: &[u8]) -> Result<Self, FilterProblem> {
-        let least = usize::from(HEADER_BYTES) + 4;
-        let too_short = FilterProblem::TooShort { what: WHAT, expected: least as u64, got: bytes.len() as u64 };
-        if bytes.len() < least {
-            return Err(too_short);
-        }
-        let (covered, stored) = bytes.split_last_chunk().ok_or(too_short.clone())?;
-        let (magic, _) = covered.split_first_chunk().ok_or(too_short)?;
-        if *magic != MAGIC {
-            return Err(FilterProblem::Magic { what: WHAT, expected: "SFMD", got: magic.to_vec() });
-        }
+        let (covered, stored) = bytes.split_last_chunk().ok_or_else(|| too_short(bytes))?;
+        check_start(covered)?;
         let (expected, got) = (u32::from_le_bytes(*stored), checksum(covered));
         if expected != got {
             return Err(FilterProblem::Checksum { what: WHAT, expected, got });
         }
-        Self::from_checked(covered)
+        Self::decode_covered(covered)
     }
 
-    /// Decodes bytes whose checksum holds, and which are as long as a header.
-    fn from_checked(bytes: &[u8]) -> Result<Self, FilterProblem> {
+    /// The description in bytes without a checksum of their own, in a block whose checksum holds.
+    pub(crate) fn decode_covered(bytes: &[u8]) -> Result<Self, FilterProblem> {
+        check_start(bytes)?;
         let mut header = bytes.get(MAGIC.len()..).unwrap_or_default();
         let (version, flags, header_bytes) = (header.get_u8(), header.get_u8(), header.get_u16_le());
         if version != VERSION {
@@ -432,6 +441,11 @@ impl FilterMetadata {
         bounds.into_iter().flatten().chain(self.witnesses.iter().map(AsRef::as_ref)).collect()
     }
 
+    /// The same filters, of which no key is known that they must hold.
+    pub(crate) fn without_known_keys(self) -> Self {
+        Self { bounds: FileBounds::Unknown, witnesses: Vec::new(), ..self }
+    }
+
     /// The section that is one of `parts`.
     pub(crate) fn section(&self, parts: &[FilterPart]) -> Option<&FilterSection> {
         self.sections.iter().find(|section| parts.contains(&section.part))
@@ -451,6 +465,21 @@ impl FilterMetadata {
 /// At most 63 extractors and three sections.
 fn count<T>(items: &[T]) -> u8 {
     u8::try_from(items.len()).unwrap_or(u8::MAX)
+}
+
+fn too_short(bytes: &[u8]) -> FilterProblem {
+    FilterProblem::TooShort { what: WHAT, expected: u64::from(HEADER_BYTES) + 4, got: bytes.len() as u64 }
+}
+
+/// An error unless the bytes, without a checksum, are as long as a header, and begin like one.
+fn check_start(covered: &[u8]) -> Result<(), FilterProblem> {
+    match covered.first_chunk() {
+        Some(&magic) if magic != MAGIC => {
+            Err(FilterProblem::Magic { what: WHAT, expected: "SFMD", got: magic.to_vec() })
+        }
+        Some(_) if covered.len() >= usize::from(HEADER_BYTES) => Ok(()),
+        _ => Err(too_short(covered)),
+    }
 }
 
 fn refused(what: &'static str, expected: &'static str, got: impl TryInto<u64>) -> FilterProblem {

@@ -22,6 +22,9 @@
 //! A panic of the engine's code (hash, extractor, source) goes to the caller of the lookup, and that lookup is over: drop
 //! it, and begin another one.
 //!
+//! A panic of the engine's code (hash, extractor, source) goes to the caller of the lookup, and that lookup is over: drop
+//! it, and begin another one.
+//!
 //! # What is trusted
 //!
 //! Filters are bound to their files by an id that is drawn at random, and compared with the description. If the hash is

@@ -103,11 +103,13 @@ impl FilterRead {
                 return loading.complete(loaded, may_match);
             }
             step => {
-                self.file.pool().count_read(bytes.as_ref().ok().map(|bytes| bytes.len() as u64));
-                bytes.and_then(|bytes| match step {
+                let got = bytes.as_ref().map_or(0, |bytes| bytes.len() as u64);
+                let read = bytes.and_then(|bytes| match step {
                     Step::KnownKeys(partition) => self.file.check_known_keys(*partition, bytes),
                     _ => self.file.load_index(&bytes),
-                })
+                });
+                self.file.pool().count_read(got, read.is_ok());
+                read
             }
         };
         // Only now: a hasher or extractor that panics leaves the step to `drop`.

@@ -88,12 +88,6 @@ impl Reader {
             .filter_map(|position| self.parts.part_hash_of_prefix(position, &self.hasher, prefix))
     }
 
-    /// Whether [`point_hashes`](Self::point_hashes) gives any.
-    pub(crate) fn has_point_hash(&self, shared: SharedParts, key: &[u8]) -> bool {
-        let has_part = |position| self.parts.extractor(position).is_some_and(|part| part.extract(key).is_some());
-        shared.has_whole_keys() || bits_of(shared.extractors()).any(has_part)
-    }
-
     /// All parts of this reader.
     pub(crate) fn all_parts(&self) -> SharedParts {
         self.parts_where(self.parts.has_whole_keys(), |_| true)
@@ -144,13 +138,6 @@ impl Reader {
         self.parts.only(|domain| domain.map_or(shared.has_whole_keys(), |domain| own.contains(&domain)))
     }
 
-    /// Whether the other claims to make the same probes.
-    pub(crate) fn has_identity_of(&self, other: &Self) -> bool {
-        self.hasher.identity() == other.hasher.identity()
-            && self.parts.has_whole_keys() == other.parts.has_whole_keys()
-            && self.extractor_names().eq(other.extractor_names())
-    }
-
     /// Whether the other is known to make the same probes; equal names do not prove it.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.parts.is_same(&other.parts) && self.hasher.has_same_identity(&other.hasher)
@@ -170,15 +157,5 @@ impl Reader {
         };
         let confirmed = bits_of(shared.extractors()).filter(has_part).fold(0, |bits, position| bits | 1 << position);
         SharedParts { bits: confirmed | shared.bits & WHOLE_KEY }
-    }
-
-    /// The hashes of known keys of a file, which its filter must contain. Equal identities do not prove that hashes are
-    /// equal: secret seeds may share a fingerprint, and an engine may have changed its function but not the tag.
-    pub(crate) fn known_hashes<'a>(
-        &'a self,
-        shared: SharedParts,
-        known: impl Iterator<Item = &'a [u8]>,
-    ) -> impl Iterator<Item = (&'a [u8], KeyHash)> {
-        known.flat_map(move |key| self.key_hashes(shared, key).map(move |hash| (key, hash)))
     }
 }

@@ -28,7 +28,7 @@ const OVERLAPPING: u32 = 0;
 /// files in which the order is the age is level 0 alone.
 pub struct FilterView<F> {
     pub(super) config: Arc<Config>,
-    /// Those that have files, by their numbers.
+    /// Those that have files, or had some that have counted, by their numbers.
     pub(super) levels: Arc<[Arc<Level<F>>]>,
     /// Of all views that came of one.
     pub(super) lookups: Arc<StripedCounters>,
@@ -136,7 +136,8 @@ impl<F> ViewEdit<F> {
         Self::default()
     }
 
-    /// Adds a file to a level; at level 0 it becomes the newest.
+    /// Adds a file to a level; at level 0 it becomes the newest. So a store that is opened again adds the files of level 0
+    /// from the oldest to the newest, the reverse of [`FilterView::files`].
     #[must_use]
     pub fn add(mut self, level: u32, file: Arc<F>) -> Self {
         self.added.push((level, file));
@@ -165,12 +166,33 @@ impl<F> ViewEdit<F> {
     }
 }
 
-/// What an edit does to one level. Files are told apart by their addresses.
+/// What an edit does to one level.
 struct LevelChange<F> {
-    leaving: HashSet<*const F>,
-    /// The later are newer.
-    added: Vec<Member<F>>,
-    replaced: HashMap<*const F, Member<F>>,
+    /// By their addresses.
+    leaving: HashMap<*const F, Leaving<F>>,
+    /// With their positions in the edit. The later are newer.
+    added: Vec<(usize, Member<F>)>,
+}
+
+/// A file that leaves a level.
+struct Leaving<F> {
+    position: usize,
+    file: Arc<F>,
+    /// What takes its place, where that is an age, with its position in the edit.
+    by: Option<(usize, Member<F>)>,
+}
+
+impl<F> Default for LevelChange<F> {
+    fn default() -> Self {
+        Self { leaving: HashMap::new(), added: Vec::new() }
+    }
+}
+
+impl<F> LevelChange<F> {
+    /// The files that come, with their positions in the edit.
+    fn coming(&self) -> impl Iterator<Item = &(usize, Member<F>)> {
+        self.added.iter().chain(self.leaving.values().filter_map(|leaving| leaving.by.as_ref()))
+    }
 }
 
 impl<F> FilterView<F> {
@@ -188,7 +210,7 @@ impl<F> FilterView<F> {
 
     /// The numbers of the levels that have files, ascending.
     pub fn levels(&self) -> impl Iterator<Item = u32> {
-        self.levels.iter().map(|level| level.number)
+        self.levels.iter().filter(|level| level.has_files()).map(|level| level.number)
     }
 
     /// The files of a level: at level 0 from the newest to the oldest, at every other in the order of their keys, after
@@ -204,6 +226,11 @@ impl<F> FilterView<F> {
         self.level(level).map_or_else(FileStats::default, |level| level.stats())
     }
 
+    /// The same of all levels.
+    pub(crate) fn stats(&self) -> FileStats {
+        self.levels.iter().fold(FileStats::default(), |sum, level| sum.merged(&level.stats()))
+    }
+
     fn level(&self, number: u32) -> Option<&Arc<Level<F>>> {
         let position = self.levels.binary_search_by_key(&number, |level| level.number).ok()?;
         self.levels.get(position)
@@ -217,83 +244,43 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
     ///
     /// [`ViewError`] for an edit that does not fit the view.
     pub fn edited(&self, edit: ViewEdit<F>) -> Result<Self, ViewError> {
-        let mut changes = BTreeMap::<u32, LevelChange<F>>::new();
         let member = |file: Arc<F>| Member { state: file.as_ref().as_ref().state().clone(), file };
-        let mut leaving = Vec::new();
-        for (position, (level, file)) in edit.removed.iter().enumerate() {
-            if !change_of(&mut changes, *level).leaving.insert(Arc::as_ptr(file)) {
-                return Err(ViewError::NotAtLevel { level: *level, position });
+        let mut changes = BTreeMap::<u32, LevelChange<F>>::new();
+        let mut added: Vec<_> = edit.added.into_iter().enumerate().collect();
+        let removals = edit.removed.into_iter().map(|(level, file)| (level, file, None));
+        let replacements =
+            (added.len()..).zip(edit.replaced).map(|(position, (level, file, by))| (level, file, Some((position, by))));
+        for (position, (level, file, by)) in removals.chain(replacements).enumerate() {
+            let mut leaving = Leaving { position, file, by: None };
+            match by {
+                Some((position, by)) if level == OVERLAPPING => leaving.by = Some((position, member(by))),
+                Some((position, by)) => added.push((position, (level, by))),
+                None => {}
             }
-            leaving.push((position, *level, file.clone()));
-        }
-        let added_again = |changes: &mut BTreeMap<u32, LevelChange<F>>, level: u32, file: &Arc<F>| {
-            // Removed and added again: it keeps its place, where that is its age.
-            level == OVERLAPPING && change_of(changes, level).leaving.remove(&Arc::as_ptr(file))
-        };
-        let mut joining = Vec::new();
-        for (position, (level, file)) in edit.added.into_iter().enumerate() {
-            joining.push((position, level, file.clone()));
-            if !added_again(&mut changes, level, &file) {
-                change_of(&mut changes, level).added.push(member(file));
-            }
-        }
-        for (position, (level, file, by)) in edit.replaced.into_iter().enumerate() {
-            let change = change_of(&mut changes, level);
-            let is_new = if level == OVERLAPPING {
-                change.replaced.insert(Arc::as_ptr(&file), member(by.clone())).is_none()
-            } else {
-                change.added.push(member(by.clone()));
-                change.leaving.insert(Arc::as_ptr(&file))
-            };
-            let position = edit.removed.len() + position;
-            if !is_new || leaving.iter().any(|(_, at, other)| *at == level && Arc::ptr_eq(other, &file)) {
+            let change = changes.entry(level).or_default();
+            if change.leaving.insert(Arc::as_ptr(&leaving.file), leaving).is_some() {
                 return Err(ViewError::NotAtLevel { level, position });
             }
-            leaving.push((position, level, file));
-            joining.push((joining.len(), level, by));
         }
-        self.check_members(&leaving, &joining)?;
+        for (position, (level, file)) in added {
+            let LevelChange { leaving, added } = changes.entry(level).or_default();
+            match leaving.get_mut(&Arc::as_ptr(&file)) {
+                // Removed and added again: it keeps its place, where that is its age.
+                Some(left) if level == OVERLAPPING && left.by.is_none() => left.by = Some((position, member(file))),
+                _ => added.push((position, member(file))),
+            }
+        }
         let mut levels: BTreeMap<u32, Arc<Level<F>>> =
             self.levels.iter().map(|level| (level.number, level.clone())).collect();
         for (number, change) in changes {
             let level = levels.entry(number).or_insert_with(|| Arc::new(Level::empty(number)));
-            *level = Arc::new(level.edited(change, &self.config, &leaving)?);
+            *level = Arc::new(level.edited(change, &self.config)?);
         }
-        let levels = levels.into_values().filter(|level| level.chunks().next().is_some()).collect();
+        // What was counted stays when the last file has left.
+        let is_kept = |level: &Arc<Level<F>>| level.has_files() || level.stats() != FileStats::default();
+        let levels = levels.into_values().filter(is_kept).collect();
         Ok(Self { config: self.config.clone(), levels, lookups: self.lookups.clone() })
     }
-
-    /// An error unless each file that leaves is there, and each that comes is not.
-    fn check_members(
-        &self,
-        leaving: &[(usize, u32, Arc<F>)],
-        joining: &[(usize, u32, Arc<F>)],
-    ) -> Result<(), ViewError> {
-        let is_there =
-            |level: u32, file: &Arc<F>| self.level(level).is_some_and(|level| level.find_chunk(file).is_some());
-        for (position, level, file) in leaving {
-            if !is_there(*level, file) {
-                return Err(ViewError::NotAtLevel { level: *level, position: *position });
-            }
-        }
-        let left: HashSet<_> = leaving.iter().map(|(_, level, file)| (*level, Arc::as_ptr(file))).collect();
-        let mut joined = HashSet::new();
-        for (position, level, file) in joining {
-            let place = (*level, Arc::as_ptr(file));
-            if !joined.insert(place) || !left.contains(&place) && is_there(*level, file) {
-                return Err(ViewError::Duplicate { level: *level, position: *position });
-            }
-        }
-        Ok(())
-    }
-}
-
-fn change_of<F>(changes: &mut BTreeMap<u32, LevelChange<F>>, level: u32) -> &mut LevelChange<F> {
-    changes.entry(level).or_insert_with(|| LevelChange {
-        leaving: HashSet::new(),
-        added: Vec::new(),
-        replaced: HashMap::new(),
-    })
 }
 
 /// The members that chunks are to have, by the positions of these chunks.
@@ -311,6 +298,10 @@ impl<F> Level<F> {
             left: FileStats::default(),
             joined: FileStats::default(),
         }
+    }
+
+    fn has_files(&self) -> bool {
+        self.chunks().next().is_some()
     }
 
     fn chunks(&self) -> impl Iterator<Item = &Arc<Chunk<F>>> {
@@ -349,49 +340,41 @@ impl<F> Level<F> {
     }
 
     /// The level after a change.
-    fn edited(
-        &self,
-        change: LevelChange<F>,
-        config: &Config,
-        leaving: &[(usize, u32, Arc<F>)],
-    ) -> Result<Self, ViewError>
+    fn edited(&self, change: LevelChange<F>, config: &Config) -> Result<Self, ViewError>
     where
         F: AsRef<FileFilters>,
     {
+        let level = self.number;
         let (mut loose, mut sorted) = (Touched::new(), Touched::new());
-        for (_, _, file) in leaving.iter().filter(|(_, level, _)| *level == self.number) {
-            match self.find_chunk(file) {
-                Some((true, position)) => drop(touch(&self.sorted, position, &mut sorted)),
-                Some((false, position)) => drop(touch(&self.loose, position, &mut loose)),
-                None => {}
+        for &Leaving { position, ref file, .. } in change.leaving.values() {
+            match self.find_chunk(file).ok_or(ViewError::NotAtLevel { level, position })? {
+                (true, chunk) => drop(touch(&self.sorted, chunk, &mut sorted)),
+                (false, chunk) => drop(touch(&self.loose, chunk, &mut loose)),
             }
         }
-        let (mut left, mut joined) = (self.left, self.joined);
+        let (mut left, mut joined, mut coming) = (self.left, self.joined, HashSet::new());
+        for &(position, Member { ref file, ref state }) in change.coming() {
+            let is_there = !change.leaving.contains_key(&Arc::as_ptr(file)) && self.find_chunk(file).is_some();
+            if is_there || !coming.insert(Arc::as_ptr(file)) {
+                return Err(ViewError::Duplicate { level, position });
+            }
+            joined = joined.merged(&state.stats());
+        }
+        let spans = change.coming().filter_map(|(_, member)| member.state.metadata().bounds.keys());
+        let prefix = prefix_of(Some(&self.prefix).filter(|_| self.has_files()), spans);
         for members in loose.values_mut().chain(sorted.values_mut()) {
-            members.retain(|member| {
-                let stays = !change.leaving.contains(&Arc::as_ptr(&member.file));
-                if !stays {
+            let stay = |member: Member<F>| match change.leaving.get(&Arc::as_ptr(&member.file)) {
+                None => Some(member),
+                Some(leaving) => {
                     left = left.merged(&member.state.stats());
+                    leaving.by.as_ref().map(|(_, by)| by.clone())
                 }
-                stays
-            });
-            // In one pass: what takes a place may be what leaves another one.
-            for member in members {
-                if let Some(by) = change.replaced.get(&Arc::as_ptr(&member.file)) {
-                    left = left.merged(&member.state.stats());
-                    joined = joined.merged(&by.state.stats());
-                    *member = by.clone();
-                }
-            }
+            };
+            *members = core::mem::take(members).into_iter().filter_map(stay).collect();
         }
-        let coming = change.added.iter().chain(change.replaced.values());
-        let spans = coming.filter_map(|member| member.state.metadata().bounds.keys());
-        let before = Some(&self.prefix).filter(|_| self.chunks().next().is_some());
-        let prefix = prefix_of(before, spans);
-        for member in change.added {
-            joined = joined.merged(&member.state.stats());
+        for (_, member) in change.added {
             match member.state.metadata().bounds.keys() {
-                Some(span) if self.number != OVERLAPPING && !member.state.has_range_tombstones() => {
+                Some(span) if level != OVERLAPPING && !member.state.has_range_tombstones() => {
                     touch(&self.sorted, self.chunk_of(&span.smallest), &mut sorted).push(member);
                 }
                 _ => touch(&self.loose, 0, &mut loose).insert(0, member),
@@ -404,7 +387,7 @@ impl<F> Level<F> {
         let sorted = self.recut(&self.sorted, sorted, &prefix, None)?;
         let fences = KeyHeads::new(sorted.iter().map(|chunk| chunk.core.smallest_key()));
         let residency = residency_of(loose.iter().filter_map(|chunk| chunk.core.group.as_ref()));
-        Ok(Self { number: self.number, loose, sorted, fences, prefix, residency, left, joined })
+        Ok(Self { number: level, loose, sorted, fences, prefix, residency, left, joined })
     }
 
     /// All chunks, of which those that were touched are cut again. Touched neighbours are cut together, and with a

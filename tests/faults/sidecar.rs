@@ -51,9 +51,10 @@ fn found(disk: &Disk, story: &str) -> Option<u64> {
     }
     table.verify().unwrap();
     let is_there = disk.names().iter().any(|name| name == Path::new(SIDECAR));
-    assert_eq!(table.sidecar().is_some(), is_there, "{story}");
-    // One name, a byte, and the trailer.
-    table.sidecar().map(|sidecar| sidecar.filter_bytes() + 65)
+    assert_eq!(table.uses_sidecar(), is_there, "{story}");
+    // The filter, its description, and the trailer.
+    let metadata = table.filters().metadata();
+    table.uses_sidecar().then(|| metadata.sections()[0].bytes + metadata.encode().len() as u64 + 64)
 }
 
 #[test]
@@ -132,7 +133,7 @@ fn whichever_read_of_a_sidecar_fails_the_tables_own_filter_answers_and_the_probl
             // The table's own parts are the matter of other tests.
             let Ok(table) = table else { continue };
             if at >= operations {
-                assert!(table.sidecar().is_some());
+                assert!(table.uses_sidecar());
                 break;
             }
             for (key, _) in expected.iter().step_by(7) {
@@ -140,7 +141,7 @@ fn whichever_read_of_a_sidecar_fails_the_tables_own_filter_answers_and_the_probl
             }
             if let Some(problem) = table.sidecar_problem() {
                 assert!(problem.to_string().contains(SIDECAR), "{problem}");
-                assert!(table.filter_problem().is_none() && table.filter().is_some(), "{fault:?} at {at}");
+                assert!(table.filter_problem().is_none() && table.filters().block().is_some(), "{fault:?} at {at}");
                 problems += 1;
             }
         }
@@ -155,6 +156,6 @@ fn a_reader_without_sidecars_reads_none() {
     disk.heal();
     let options: ReadOptions = read_options(&disk).without_sidecars();
     let table = Table::open(PATH, &options).unwrap();
-    assert!(table.sidecar().is_none() && table.filter().is_some());
+    assert!(!table.uses_sidecar() && table.filters().block().is_some());
     assert_eq!(disk.asked_after(0).iter().filter(|op| **op == Op::Open).count(), 1);
 }

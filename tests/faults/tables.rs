@@ -4,10 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sstfilter::partition::PartitionOptions;
 use sstfilter::sst::{
     Lookup, ReadOptions, Table, TableBuilder, TableError, TableId, TableOptions, TableSummary, TableWriter,
 };
+use sstfilter::store::PartitionOptions;
 
 use super::disk::Disk;
 

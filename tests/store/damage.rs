@@ -6,10 +6,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sstfilter::store::{PartitionCut, PartitionOptions};
 use sstfilter::range::{RangePolicy, RangeUnits};
 use sstfilter::store::TableIdentity;
 use sstfilter::store::{FilterBudget, FilterMetadata, FilterPart, FilterProblem, FilterStore};
+use sstfilter::store::{PartitionCut, PartitionOptions};
 use sstfilter::{DelimitedPrefix, FalsePositiveRate, FixedPrefix, KeyExtractor, KeyHasher, KeyParts, SecretSeed};
 
 use crate::effort;

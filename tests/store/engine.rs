@@ -185,7 +185,7 @@ pub(crate) fn unfiltered<'a>(
 /// A view of files that are added one after the other.
 pub(crate) fn view_of(store: &FilterStore, files: &[(u32, &Arc<File>)]) -> FilterView<File> {
     let add = |edit: ViewEdit<File>, (level, file): &(u32, &Arc<File>)| edit.add(*level, Arc::clone(file));
-    FilterView::new(store).edited(files.iter().fold(ViewEdit::new(), add)).expect("the files fit")
+    FilterView::new(store).edited(files.iter().fold(ViewEdit::new(), add)).unwrap()
 }
 
 /// The files that a lookup gives if none has the key.

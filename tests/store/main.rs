@@ -7,6 +7,9 @@
 //! - `panics`: code of the engine's that panics.
 //! - `damage`: bytes that are not those that were written.
 
+#![expect(clippy::unwrap_used, reason = "tests, and the functions they share")]
+#![expect(clippy::big_endian_bytes, reason = "keys of numbers, in the order of the numbers")]
+
 #[allow(dead_code, reason = "other test programs use the rest")]
 #[path = "../common/effort.rs"]
 mod effort;

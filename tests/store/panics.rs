@@ -7,9 +7,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sstfilter::store::{PartitionCut, PartitionOptions};
 use sstfilter::range::RangePolicy;
 use sstfilter::store::{FileFilters, FilterBudget, FilterSource, FilterStore, FilterView, ViewEdit};
+use sstfilter::store::{PartitionCut, PartitionOptions};
 use sstfilter::{FalsePositiveRate, KeyExtractor, KeyHasher, KeyParts};
 
 use crate::engine::{
@@ -52,7 +52,7 @@ fn hasher(switch: &Arc<Switch>) -> KeyHasher {
 struct Prefix(Arc<Switch>);
 
 impl KeyExtractor for Prefix {
-    fn name(&self) -> &str {
+    fn name(&self) -> &'static str {
         "prefix"
     }
 
@@ -333,4 +333,18 @@ fn lookups_that_end_in_a_panic_or_are_dropped_count_what_they_have_given() {
     drop(batch);
     let stats = view.level_stats(0);
     assert_eq!((stats.searched, stats.filter.positives, stats.filter.false_positives), (3, 3, 2));
+}
+
+#[test]
+fn an_extractor_that_panics_behind_the_last_key_costs_nothing() {
+    let switch = Arc::new(Switch::default());
+    let parts = KeyParts::whole_keys().with_extractor(Arc::new(Prefix(switch.clone())));
+    let store = FilterStore::default().with_key_parts(parts);
+    let mut builder = store.builder(&store.build_context());
+    tagged("t", 0..9).iter().for_each(|key| builder.add_key(key));
+    switch.is_on.store(true, Ordering::Relaxed);
+    let built = builder.finish();
+    switch.is_on.store(false, Ordering::Relaxed);
+    assert_eq!(built.points.as_ref().map(|report| report.reason), Some(sstfilter::FallbackReason::None.into()));
+    assert!(built.metadata().sections().len() == 1 && built.metadata().key_bounds().is_some());
 }

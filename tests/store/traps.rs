@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::thread;
 
 use bytes::Bytes;
-use sstfilter::store::{PartitionCut, PartitionOptions};
 use sstfilter::range::{KeyRange, RangePolicy};
 use sstfilter::store::{
     FileProbe, FilterBudget, FilterMetadata, FilterRead, FilterSource, FilterStore, FilterView, ViewEdit, ViewError,
 };
+use sstfilter::store::{PartitionCut, PartitionOptions};
 use sstfilter::{DelimitedPrefix, FixedPrefix, KeyHasher, KeyParts, LookupOutcome, SecretSeed};
 
 use crate::engine::{
@@ -23,8 +23,8 @@ fn partitioned(cut: PartitionCut) -> FilterStore {
     FilterStore::default().with_partitions(PartitionOptions::new(cut, 1 << 10).unwrap())
 }
 
-fn tombstone(start: &str, end: &str) -> Option<(Key, Key)> {
-    Some((start.as_bytes().to_vec(), end.as_bytes().to_vec()))
+fn tombstone(start: &str, end: &str) -> (Key, Key) {
+    (start.as_bytes().to_vec(), end.as_bytes().to_vec())
 }
 
 /// Gives a read what it wants.
@@ -75,7 +75,7 @@ fn a_prefix_scan_comes_to_files_whose_range_tombstones_it_meets() {
     let parts = KeyParts::whole_keys().with_extractor(Arc::new(DelimitedPrefix::new(b':')));
     let store = FilterStore::default().with_key_parts(parts);
     let old = file(&store, tagged("b", 0..10));
-    let new = file_with(&store, tagged("a", 0..10).into_iter().collect(), tombstone("b:", "b;"));
+    let new = file_with(&store, tagged("a", 0..10).into_iter().collect(), Some(tombstone("b:", "b;")));
     let view = view_of(&store, &[(0, &old), (0, &new)]);
     let scanned: Vec<_> = view.candidates_by_prefix(b"b:").map(|candidate| candidate.file.clone()).collect();
     assert!(scanned.len() == 2 && Arc::ptr_eq(&scanned[0], &new), "the deletions are in the newer file");
@@ -131,7 +131,7 @@ fn files_without_keys_are_never_candidates_and_are_no_overlap() {
 #[test]
 fn a_file_of_range_tombstones_alone_is_a_candidate_for_what_it_deletes() {
     let store = FilterStore::default();
-    let deleting = file_with(&store, BTreeSet::new(), tombstone("c", "f"));
+    let deleting = file_with(&store, BTreeSet::new(), Some(tombstone("c", "f")));
     let old = file(&store, ["a", "d", "x"].map(|key| key.as_bytes().to_vec()));
     for level in [0, 1] {
         // In a sorted level, tombstones are no overlap.
@@ -494,5 +494,110 @@ fn reads_come_with_their_files_and_once() {
     for given in 1..=70 {
         assert!(candidates.next_file().is_some());
         assert_eq!(candidates.reads().len(), 70 - given);
+    }
+}
+
+#[test]
+fn edits_that_do_not_fit_are_refused_and_change_nothing() {
+    let store = FilterStore::default();
+    let [one, two, three] = [0, 10, 20].map(|from| file(&store, numbered(from..from + 10)));
+    let edit = ViewEdit::new;
+    for level in [0, 1] {
+        let view = view_of(&store, &[(level, &one), (level, &two)]);
+        let missing: [(ViewEdit<File>, usize); 7] = [
+            (edit().remove(level, &three), 0),
+            (edit().remove(level + 1, &one), 0),
+            (edit().remove(level, &two).remove(level, &one).remove(level, &two), 2),
+            (edit().replace(level, &three, one.clone()), 0),
+            (edit().remove(level, &one).replace(level, &one, three.clone()), 1),
+            (edit().replace(level, &one, three.clone()).replace(level, &one, three.clone()), 1),
+            (edit().remove(level, &one).add(level, one.clone()).remove(level, &three), 1),
+        ];
+        for (number, (edit, expected)) in missing.into_iter().enumerate() {
+            match view.edited(edit) {
+                Err(ViewError::NotAtLevel { position, .. }) => assert_eq!(position, expected, "{level}, {number}"),
+                other => panic!("{level}, {number}: {other:?}"),
+            }
+        }
+        let duplicate: [(ViewEdit<File>, usize); 4] = [
+            (edit().add(level, one.clone()), 0),
+            (edit().add(level, three.clone()).add(level, three.clone()), 1),
+            (edit().replace(level, &one, two.clone()), 0),
+            (edit().replace(level, &one, three.clone()).add(level, three.clone()), 1),
+        ];
+        for (number, (edit, expected)) in duplicate.into_iter().enumerate() {
+            match view.edited(edit) {
+                Err(ViewError::Duplicate { position, .. }) => assert_eq!(position, expected, "{level}, {number}"),
+                other => panic!("{level}, {number}: {other:?}"),
+            }
+        }
+        assert!(view.edited(edit()).is_ok() && edit().is_empty());
+        assert_eq!(view.files(level).count(), 2);
+    }
+}
+
+#[test]
+fn files_of_level_0_keep_their_age() {
+    let store = FilterStore::default();
+    let files: Vec<_> = (0..5).map(|_| file(&store, numbered(0..10))).collect();
+    let order = |view: &FilterView<File>| -> Vec<usize> {
+        let position = |given: &Arc<File>| files.iter().position(|file| Arc::ptr_eq(file, given)).unwrap();
+        let given: Vec<_> = all_candidates(view, &3_u32.to_be_bytes()).iter().map(position).collect();
+        assert!(view.files(0).map(position).eq(given.iter().copied()));
+        given
+    };
+    let view = view_of(&store, &[(0, &files[0]), (0, &files[1]), (0, &files[2])]);
+    assert_eq!(order(&view), [2, 1, 0]);
+    let edited = |edit: ViewEdit<File>| order(&view.edited(edit).unwrap());
+    let again = ViewEdit::new().add(0, files[3].clone()).remove(0, &files[0]).add(0, files[0].clone());
+    assert_eq!(edited(again), [3, 2, 1, 0], "removed and added again");
+    assert_eq!(edited(ViewEdit::new().replace(0, &files[1], files[3].clone()).remove(0, &files[2])), [3, 0]);
+    let shift = ViewEdit::new().replace(0, &files[0], files[3].clone()).replace(0, &files[1], files[4].clone());
+    assert_eq!(edited(shift.add(0, files[1].clone())), [1, 2, 4, 3]);
+    let swap = ViewEdit::new().replace(0, &files[0], files[2].clone()).replace(0, &files[2], files[0].clone());
+    assert_eq!(edited(swap), [0, 1, 2]);
+}
+
+#[test]
+fn a_source_that_fails_is_read_again_ever_more_rarely() {
+    let store = FilterStore::default().with_budget(FilterBudget::unlimited());
+    let file = file(&store, numbered(0..100));
+    file.disk.set(Mode::Fails);
+    let key = 7_u32.to_be_bytes();
+    let mut reads_at = Vec::new();
+    for probe in 0..1_000 {
+        let before = file.disk.reads();
+        assert!(!file.filters.probe(&key).is_absent());
+        if file.disk.reads() > before {
+            reads_at.push(probe);
+        }
+    }
+    assert_eq!(reads_at, [0, 65, 65 + 129, 65 + 129 + 257, 65 + 129 + 257 + 513]);
+    let (stats, unusable) = (store.budget().unwrap().stats(), file.filters.stats().filter.unusable);
+    assert_eq!((stats.failed_loads, unusable, stats.used_bytes), (5, 1_000, 0));
+}
+
+#[test]
+fn a_source_that_probes_its_own_file_waits_for_nobody() {
+    struct Probing {
+        bytes: Bytes,
+        file: std::sync::OnceLock<Arc<File>>,
+    }
+    impl FilterSource for Probing {
+        fn read(&self, range: core::ops::Range<u64>) -> std::io::Result<Bytes> {
+            if let Some(file) = self.file.get() {
+                assert_eq!(file.filters.probe(&3_u32.to_be_bytes()), FileProbe::NotLoaded);
+            }
+            self.bytes.read(range)
+        }
+    }
+    for store in [FilterStore::default(), partitioned(PartitionCut::KeyRange)] {
+        let store = store.with_budget(FilterBudget::unlimited());
+        let keys: BTreeSet<Key> = numbered(0..100).into_iter().collect();
+        let (bytes, metadata) = build(&store, &keys);
+        let source = Arc::new(Probing { bytes, file: std::sync::OnceLock::new() });
+        let filters = store.open(metadata, source.clone());
+        let file = source.file.get_or_init(|| Arc::new(File::new(keys, Disk::new(Bytes::new()), filters)));
+        assert_eq!(file.filters.probe(&3_u32.to_be_bytes()), FileProbe::MaybePresent);
     }
 }

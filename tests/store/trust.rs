@@ -4,9 +4,9 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use sstfilter::store::{PartitionCut, PartitionOptions};
 use sstfilter::range::{RangePolicy, RangeUnits};
 use sstfilter::store::{FileProbe, FilterBudget, FilterMetadata, FilterProblem, FilterSource, FilterStore, FilterView};
+use sstfilter::store::{PartitionCut, PartitionOptions};
 use sstfilter::{BlockError, FalsePositiveRate, FixedPrefix, KeyExtractor, KeyHash, KeyHasher, KeyParts};
 
 use crate::engine::{Disk, File, Key, all_candidates, build, file, is_candidate, numbered, tagged, view_of};
@@ -24,7 +24,7 @@ struct Tail {
 }
 
 impl KeyExtractor for Tail {
-    fn name(&self) -> &str {
+    fn name(&self) -> &'static str {
         "tail"
     }
 
@@ -140,7 +140,7 @@ fn a_range_filters_extractor_that_changed_under_its_name_ends_the_use_of_all_fil
     #[derive(Debug)]
     struct First(usize);
     impl KeyExtractor for First {
-        fn name(&self) -> &str {
+        fn name(&self) -> &'static str {
             "first"
         }
         fn extract<'key>(&self, key: &'key [u8]) -> Option<Cow<'key, [u8]>> {

@@ -9,13 +9,13 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sstfilter::budget::FilterBudget;
-use sstfilter::partition::{PartitionCut, PartitionOptions};
 use sstfilter::sst::{
     Lookup, RandomAccess, ReadOptions, Table, TableBuilder, TableError, TableId, TableOptions, TableSet,
 };
+use sstfilter::store::{FilterBudget, FilterProblem, PartitionCut, PartitionOptions};
 use sstfilter::{
-    BuildContext, BuiltFilter, FilterBuilder, FilterPolicy, FixedPrefix, KeyHash, KeyHasher, KeyParts, KindPolicy,
+    BlockError, BuildContext, BuiltFilter, FilterBuilder, FilterPolicy, FixedPrefix, KeyHash, KeyHasher, KeyParts,
+    KindPolicy,
 };
 
 const ENTRIES: u32 = 24;
@@ -192,13 +192,17 @@ fn the_filter_of_another_table_hides_no_key() {
     let filter = region(&one, "filter");
     mixed[filter.clone()].copy_from_slice(&other[filter.clone()]);
     let table = open(&mixed).unwrap();
-    assert!(matches!(table.filter_problem(), Some(TableError::Checksum { .. })));
+    let Some(TableError::Filter { source: FilterProblem::Block(BlockError::FileMismatch { .. }), .. }) =
+        table.filter_problem()
+    else {
+        panic!("{:?}", table.filter_problem())
+    };
     assert!(reads_are_right_or_errors(&table, "a", "foreign filter"));
     let stats = table.stats().filter;
     assert!(stats.unusable > 0 && stats.negatives == 0 && stats.positives == 0, "{stats:?}");
 
     // The two filters do differ: the foreign one, believed, would have hidden keys.
-    let foreign = sstfilter::FilterBlock::open_unverified(&other[filter.start..filter.end - 4]).unwrap();
+    let foreign = sstfilter::FilterBlock::open_unverified(&other[filter]).unwrap();
     let hasher = KeyHasher::default();
     assert!((0..ENTRIES).any(|number| !foreign.may_contain(hasher.hash(&key("a", number * 2)))));
 }
@@ -207,7 +211,7 @@ fn the_filter_of_another_table_hides_no_key() {
 fn a_block_of_an_earlier_table_of_the_same_id_is_damage_though_its_own_checksum_holds() {
     let (now, earlier) = (build("a", 1), build("b", 1));
     let data = data_blocks(&now).into_iter().map(|block| ("data", block));
-    let named = ["filter", "properties", "index", "metaindex"].map(|name| (name, region(&now, name)));
+    let named = ["properties", "index", "metaindex"].map(|name| (name, region(&now, name)));
     for (name, block) in data.chain(named) {
         let mut mixed = now.clone();
         mixed[block.clone()].copy_from_slice(&earlier[block.clone()]);
@@ -219,7 +223,9 @@ fn a_block_of_an_earlier_table_of_the_same_id_is_damage_though_its_own_checksum_
     let filter = region(&now, "filter");
     mixed[filter.clone()].copy_from_slice(&earlier[filter]);
     let table = open(&mixed).unwrap();
-    assert!(matches!(table.filter_problem(), Some(TableError::Checksum { .. })));
+    let problem = table.filter_problem();
+    assert!(matches!(problem, Some(TableError::Filter { source: FilterProblem::Checksum { .. }, .. })), "{problem:?}");
+    assert!(matches!(table.verify(), Err(TableError::Filter { .. })));
     assert!(reads_are_right_or_errors(&table, "a", "an earlier filter"));
     assert_eq!(table.stats().filter.negatives, 0);
 }
@@ -289,12 +295,66 @@ fn handle_at(bytes: &[u8], block: &Range<usize>) -> Vec<u8> {
     handle(block.start as u64, block.len() as u64 - 4, sum)
 }
 
+/// Where the description of the filters is.
+fn description(bytes: &[u8]) -> Range<usize> {
+    let properties = region(bytes, "properties");
+    let start = bytes[properties.clone()].windows(4).position(|window| window == b"SFMD").unwrap() + properties.start;
+    // Up to the next property, of which three numbers come before its name.
+    let name = b"raw-key-bytes";
+    let next = bytes[start..properties.end].windows(name.len()).position(|window| window == name).unwrap();
+    start..start + next - 3
+}
+
+/// The first byte of the first section in a description.
+const SECTION: usize = 40;
+
+/// The table whose description has another offset, length and checksum of its filter, everything else in place.
+fn with_section(bytes: &[u8], offset: u64, length: u64, sum: u32) -> Vec<u8> {
+    let (at, mut lying) = (description(bytes), bytes.to_vec());
+    let section = at.start + SECTION;
+    lying[section + 8..section + 16].copy_from_slice(&offset.to_le_bytes());
+    lying[section + 16..section + 24].copy_from_slice(&length.to_le_bytes());
+    lying[section + 24..section + 28].copy_from_slice(&sum.to_le_bytes());
+    reseal(&mut lying, region(bytes, "properties"), &[region(bytes, "metaindex")]);
+    lying
+}
+
+#[test]
+fn the_description_of_this_test_is_the_writers_own() {
+    let bytes = build("a", 1);
+    let filter = region(&bytes, "filter");
+    let sum = crc32c::crc32c(&bytes[filter.start..filter.end - 4]);
+    assert_eq!(with_section(&bytes, 0, filter.len() as u64, sum), bytes);
+}
+
+#[test]
+fn lies_in_filters_and_their_descriptions_neither_panic_nor_hang() {
+    let bytes = build("a", 1);
+    let [filter, properties, metaindex] = ["filter", "properties", "metaindex"].map(|name| region(&bytes, name));
+    let at = description(&bytes);
+    let bits = |range: &Range<usize>| range.start * 8..range.end * 8;
+    for bit in bits(&at).chain(bits(&filter)) {
+        let mut lying = bytes.clone();
+        lying[bit / 8] ^= 1 << (bit % 8);
+        if filter.contains(&(bit / 8)) {
+            let sum = crc32c::crc32c(&lying[filter.start..filter.end - 4]).to_le_bytes();
+            lying[at.start + SECTION + 24..at.start + SECTION + 28].copy_from_slice(&sum);
+        }
+        reseal(&mut lying, properties.clone(), std::slice::from_ref(&metaindex));
+        let Ok(table) = open_modest(lying) else { continue };
+        let _ = table.verify();
+        for number in [0, 1, 7, 22, 40] {
+            let _ = table.get(&key("a", number));
+        }
+        assert!(table.iter_from(&key("a", 5)).count() <= ENTRIES as usize + 1);
+    }
+}
+
 #[test]
 fn lies_under_checksums_that_hold_neither_panic_nor_hang() {
     let bytes = build("a", 1);
-    let [filter, properties, index, metaindex] =
-        ["filter", "properties", "index", "metaindex"].map(|name| region(&bytes, name));
-    let named = [filter, properties, index.clone()].map(|block| (block, vec![metaindex.clone()]));
+    let [properties, index, metaindex] = ["properties", "index", "metaindex"].map(|name| region(&bytes, name));
+    let named = [properties, index.clone()].map(|block| (block, vec![metaindex.clone()]));
     let data = data_blocks(&bytes).into_iter().map(|block| (block, vec![index.clone(), metaindex.clone()]));
     for (block, parents) in data.chain(named).chain([(metaindex.clone(), vec![])]) {
         for bit in block.start * 8..(block.end - 4) * 8 {
@@ -311,9 +371,9 @@ fn lies_under_checksums_that_hold_neither_panic_nor_hang() {
     }
 }
 
-/// Properties that name another extractor than the one whose parts the filter holds, as a faulty writer may write them.
+/// A description that names another extractor than the one whose parts the filter holds, as a faulty writer may write them.
 #[test]
-fn a_table_whose_filter_lacks_a_part_that_its_properties_name_loses_no_prefix() {
+fn a_table_whose_filter_lacks_a_part_that_its_description_names_loses_no_prefix() {
     let parts = |length| KeyParts::whole_keys().with_extractor(Arc::new(FixedPrefix::new(length)));
     let whole = TableOptions::default().with_key_parts(parts(4));
     let cuts = [PartitionCut::KeyRange, PartitionCut::HashRange];
@@ -414,7 +474,7 @@ fn open_modest(bytes: Vec<u8>) -> Result<Table, TableError> {
 #[test]
 fn the_metaindex_of_this_test_is_the_writers_own() {
     let bytes = build("a", 1);
-    let names = ["filter", "index", "properties"].map(|name| (name.as_bytes(), handle_of(&bytes, name)));
+    let names = ["index", "properties"].map(|name| (name.as_bytes(), handle_of(&bytes, name)));
     assert_eq!(with_metaindex(&bytes, &names), bytes);
 }
 
@@ -425,13 +485,16 @@ fn a_handle_that_claims_more_than_the_file_is_refused_without_making_room_for_it
     for huge in [bytes.len() as u64, 1 << 32, 1 << 62, u64::MAX - 4, u64::MAX] {
         for offset in [0, 64, 1 << 40, u64::MAX] {
             let lie = handle(offset, huge, 0);
-            let filter = with_metaindex(&bytes, &[(b"filter", lie.clone()), good("index"), good("properties")]);
-            let table = open_modest(filter).unwrap();
-            assert!(reads_are_right_or_errors(&table, "a", "huge filter"));
-            assert!(table.stats().filter.unusable > 0 && table.verify().is_err());
-            let index = with_metaindex(&bytes, &[good("filter"), (b"index", lie.clone()), good("properties")]);
+            match open_modest(with_section(&bytes, offset, huge, 0)) {
+                Err(_) => assert!(offset.checked_add(huge).is_none(), "{offset}, {huge}"),
+                Ok(table) => {
+                    assert!(reads_are_right_or_errors(&table, "a", "huge filter"));
+                    assert!(table.stats().filter.unusable > 0 && table.verify().is_err());
+                }
+            }
+            let index = with_metaindex(&bytes, &[(b"index", lie.clone()), good("properties")]);
             assert!(open_modest(index).is_err());
-            let properties = with_metaindex(&bytes, &[good("filter"), good("index"), (b"properties", lie)]);
+            let properties = with_metaindex(&bytes, &[good("index"), (b"properties", lie)]);
             assert!(open_modest(properties).is_err());
             let mut metaindex = bytes[..bytes.len() - 64].to_vec();
             metaindex.extend(footer(offset, huge, bytes.len() as u64, 0));
@@ -441,32 +504,41 @@ fn a_handle_that_claims_more_than_the_file_is_refused_without_making_room_for_it
 }
 
 #[test]
-fn a_handle_that_leads_to_another_block_than_the_filter_is_damage_though_that_blocks_checksum_holds() {
+fn a_description_that_leads_elsewhere_than_to_the_filter_is_damage_though_that_blocks_checksum_holds() {
     let bytes = build("a", 1);
-    let good = |name: &'static str| (name.as_bytes(), handle_of(&bytes, name));
-    let data = handle_at(&bytes, &data_blocks(&bytes)[0]);
-    for misled in [data, handle_of(&bytes, "properties"), handle_of(&bytes, "index")] {
-        let table = open(&with_metaindex(&bytes, &[(b"filter", misled), good("index"), good("properties")])).unwrap();
+    let start = region(&bytes, "filter").start;
+    for misled in ["properties", "index", "metaindex", "footer"].map(|name| region(&bytes, name)) {
+        let sum = crc32c::crc32c(&bytes[misled.start..misled.end - 4]);
+        let lying = with_section(&bytes, (misled.start - start) as u64, misled.len() as u64, sum);
+        let table = open(&lying).unwrap();
         let problem = table.filter_problem().unwrap();
-        assert!(matches!(problem, TableError::Corrupt { .. }), "{problem}");
-        assert!(problem.to_string().contains("a block between the data"), "{problem}");
+        assert!(matches!(problem, TableError::Filter { .. }), "{problem}");
         assert!(reads_are_right_or_errors(&table, "a", "misled filter"));
         assert!(table.stats().filter.unusable > 0 && table.verify().is_err());
     }
 }
 
 #[test]
-fn a_metaindex_without_a_filter_does_not_let_the_filters_bytes_go_unread() {
+fn a_metaindex_has_an_index_and_properties_and_nothing_else() {
     let bytes = build("a", 1);
     let good = |name: &'static str| (name.as_bytes(), handle_of(&bytes, name));
-    assert!(open(&with_metaindex(&bytes, &[good("index"), good("properties")])).is_err());
-    let unknown = [good("filter"), good("index"), good("properties"), (&b"surprise"[..], handle(0, 1, 0))];
+    let unknown = [good("index"), good("properties"), (&b"surprise"[..], handle(0, 1, 0))];
     assert!(open(&with_metaindex(&bytes, &unknown)).is_err());
-    for missing in ["index", "properties"] {
-        let rest: Vec<_> =
-            ["filter", "index", "properties"].into_iter().filter(|&name| name != missing).map(good).collect();
-        assert!(open(&with_metaindex(&bytes, &rest)).is_err(), "{missing}");
-    }
+    assert!(open(&with_metaindex(&bytes, &[good("index")])).is_err());
+    assert!(open(&with_metaindex(&bytes, &[good("properties")])).is_err());
+}
+
+#[test]
+fn a_description_of_a_shorter_filter_or_of_none_does_not_let_the_filters_bytes_go_unread() {
+    let bytes = build("a", 1);
+    let length = region(&bytes, "filter").len() as u64;
+    assert_caught(&with_section(&bytes, 0, length - 64, 0), "a", "a shorter filter");
+    assert_caught(&with_section(&bytes, 64, length - 64, 0), "a", "a later filter");
+    // A section that no reader knows.
+    let (at, mut lying) = (description(&bytes), bytes.clone());
+    lying[at.start + SECTION] = 99;
+    reseal(&mut lying, region(&bytes, "properties"), &[region(&bytes, "metaindex")]);
+    assert_caught(&lying, "a", "no filter");
 }
 
 #[test]
@@ -474,7 +546,7 @@ fn a_damaged_newer_table_of_a_set_is_an_error_and_not_an_older_value() {
     let (new, old) = (build("a", 1), build("a", 2));
     let mut damaged = new.clone();
     damaged[region(&new, "data")].fill(0xaa);
-    let set = TableSet::new(vec![open(&damaged).unwrap(), open(&old).unwrap()]).unwrap();
+    let set = TableSet::new(vec![open(&damaged).unwrap(), open(&old).unwrap()]);
     let present = key("a", 4);
     assert!(set.get(&present).is_err());
     assert!(matches!(set.multi_get(&[&present])[..], [Err(TableError::Checksum { .. })]));

@@ -5,13 +5,15 @@
 #[path = "../common/mod.rs"]
 mod common;
 
-use sstfilter::MatchBitmap;
-use sstfilter::sst::TableSet;
+use std::sync::Arc;
+
+use sstfilter::sst::{Table, TableSet, TableSnapshot};
 
 mod block_cache;
 mod caller_panics;
 mod corruption;
 mod damage;
+mod edits;
 mod errors;
 mod key_parts;
 mod kinds;
@@ -27,21 +29,27 @@ mod salvage;
 mod secret_seed;
 mod set;
 mod sidecar;
+mod sidecar_partitions;
 mod skipped_reads;
+mod snapshots;
 mod threads;
-mod versions;
 mod writer_faults;
 
 /// The positions of the tables that may hold `key`.
 fn matches_of(set: &TableSet, key: &[u8]) -> Vec<usize> {
-    let mut matches = MatchBitmap::default();
-    set.matches(key, &mut matches);
-    matches.iter().collect()
+    let tables = set.snapshot();
+    let mut candidates = tables.view().candidates(key);
+    positions_of(&tables, std::iter::from_fn(|| candidates.next_file()))
 }
 
 /// The positions of the tables that may hold a key with this prefix.
 fn prefix_matches_of(set: &TableSet, prefix: &[u8]) -> Vec<usize> {
-    let mut matches = MatchBitmap::default();
-    set.matches_prefix(prefix, &mut matches);
-    matches.iter().collect()
+    let tables = set.snapshot();
+    positions_of(&tables, tables.view().candidates_by_prefix(prefix).map(|candidate| candidate.file))
+}
+
+/// Where these tables are among all.
+fn positions_of<'a>(tables: &TableSnapshot, found: impl Iterator<Item = &'a Arc<Table>>) -> Vec<usize> {
+    let position = |table| tables.all_tables().position(|other| Arc::ptr_eq(other, table));
+    found.map(|table| position(table).unwrap()).collect()
 }

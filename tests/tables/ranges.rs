@@ -11,15 +11,14 @@ use std::sync::Arc;
 use byteorder::{BigEndian, ByteOrder};
 use bytes::Bytes;
 use proptest::prelude::*;
-use sstfilter::partition::PartitionOptions;
 use sstfilter::range::{KeyRange, RangePolicy, RangeUnits};
 use sstfilter::sst::{
     FilterVerdict, RangeScan, ReadOptions, Table, TableBuilder, TableError, TableId, TableOptions, TablePart, TableSet,
-    TableSummary, Version, VersionEdit, VersionSet,
+    TableSnapshot, TableSummary,
 };
+use sstfilter::store::{PartitionOptions, ViewEdit};
 use sstfilter::{
     BuildContext, BuildReason, DelimitedPrefix, FalsePositiveRate, FixedPrefix, KeyExtractor, KeyHash, KeyHasher,
-    MatchBitmap,
 };
 
 use crate::common::effort;
@@ -111,31 +110,31 @@ fn ranges(ends: &[Vec<u8>]) -> impl Iterator<Item = KeyRange<'_>> {
     all.step_by(effort::stride(5))
 }
 
-fn matches_of(set: &TableSet, range: KeyRange<'_>) -> Vec<usize> {
-    let mut matches = MatchBitmap::default();
-    set.matches_range(range, &mut matches);
-    matches.iter().collect()
+/// The positions of the tables that a scan of the range must read.
+fn matches_of(set: &TableSnapshot, range: KeyRange<'_>) -> Vec<usize> {
+    crate::positions_of(set, set.view().candidates_in_range(range).map(|candidate| candidate.file))
 }
 
 /// Everything that reads ranges, compared with what the tables hold.
-fn check(set: &TableSet, held: &[Entries], ends: &[Vec<u8>]) {
+fn check(set: &TableSnapshot, held: &[Entries], ends: &[Vec<u8>]) {
     let all = newest(held);
     for range in ranges(ends) {
         assert_eq!(values(set.range(range)), expected(&all, range), "{range:?}");
         let matches = matches_of(set, range);
-        for (position, (table, entries)) in set.tables().iter().zip(held).enumerate() {
+        for (position, (table, entries)) in set.tables(0).zip(held).enumerate() {
             let own: Vec<_> = entries.keys().filter(|key| range.contains(key)).collect();
             let found: Vec<_> = table.range(range).map(|entry| entry.unwrap().key.to_vec()).collect();
             assert!(found.iter().eq(own.iter().copied()), "{range:?}");
             assert!(own.is_empty() || table.may_hold(range) && matches.contains(&position), "{range:?}");
-            assert_eq!(table.may_hold(range), matches.contains(&position));
+            // A scan knows the filter's lower bound of the next key as well.
+            assert!(table.may_hold(range) || !matches.contains(&position), "{range:?}");
         }
     }
     for prefix in ends {
         let of_prefix: Vec<_> = all.iter().filter(|(key, _)| key.starts_with(prefix)).collect();
         let found = values(set.scan_prefix(prefix));
         assert!(found.iter().map(|(key, value)| (key, value)).eq(of_prefix.iter().copied()), "{prefix:?}");
-        for (table, entries) in set.tables().iter().zip(held) {
+        for (table, entries) in set.tables(0).zip(held) {
             let has_it = entries.keys().any(|key| key.starts_with(prefix));
             assert!(table.may_contain_prefix(prefix) || !has_it, "{prefix:?}");
         }
@@ -169,7 +168,7 @@ fn scans_agree_with_a_map_for_all_bounds_with_either_map_without_and_with_all_of
     let policies = [&all_ordered[..], &all_bounded, &[None], &[None, Some(ordered()), Some(bounded())]];
     for policies in policies {
         let tables = held.iter().zip(policies.iter().cycle()).map(|(entries, policy)| open(entries, policy.clone()));
-        check(&TableSet::new(tables.collect()).unwrap(), &held, &ends());
+        check(&TableSet::new(tables.collect()).snapshot(), &held, &ends());
     }
 }
 
@@ -181,14 +180,14 @@ fn keys_of_all_lengths_are_scanned_like_those_of_one() {
         texts.iter().flat_map(|text| [text.to_string(), format!("{text}\0"), format!("{text}m")]).collect();
     let ends: Vec<_> = ends.into_iter().map(String::into_bytes).chain([vec![0xff], vec![0xff; 3]]).collect();
     for policy in [ordered(), bounded()] {
-        check(&TableSet::new(vec![open(&all, policy)]).unwrap(), std::slice::from_ref(&all), &ends);
+        check(&TableSet::new(vec![open(&all, policy)]).snapshot(), std::slice::from_ref(&all), &ends);
     }
 }
 
 #[test]
-fn versions_scan_ranges_as_sets_do() {
+fn sets_of_several_levels_scan_ranges_as_lists_do() {
     let held = overlapping();
-    let mut edit = VersionEdit::new();
+    let mut edit = ViewEdit::new();
     for entries in held.iter().rev() {
         edit = edit.add(0, Arc::new(open(entries, ordered())));
     }
@@ -199,17 +198,18 @@ fn versions_scan_ranges_as_sets_do() {
         let part: Entries = half.iter().map(|&(key, value)| (key.clone(), value.clone())).collect();
         edit = edit.add(3, Arc::new(open(&part, bounded())));
     }
-    let version: Arc<Version> = VersionSet::new().apply(edit).unwrap();
+    let set = TableSet::new(vec![]).apply(edit).unwrap();
     let all = newest(&levels);
     for range in ranges(&ends()) {
-        assert_eq!(values(version.range(range)), expected(&all, range), "{range:?}");
-        let matching: u64 = version.matches_range(range).map(|(_, table)| table.range(range).count() as u64).sum();
+        assert_eq!(values(set.range(range)), expected(&all, range), "{range:?}");
+        let matching: u64 =
+            set.view().candidates_in_range(range).map(|found| found.file.range(range).count() as u64).sum();
         let held: usize = levels.iter().map(|table| table.keys().filter(|key| range.contains(key)).count()).sum();
         assert_eq!(matching, held as u64, "{range:?}");
     }
     for prefix in ends() {
         assert!(
-            values(version.scan_prefix(&prefix))
+            values(set.scan_prefix(&prefix))
                 .iter()
                 .eq(expected(&all, KeyRange::from(..)).iter().filter(|(key, _)| key.starts_with(&prefix)))
         );
@@ -233,21 +233,20 @@ fn a_table_holds_no_range_and_no_prefix_that_its_range_filter_does_not_hold() {
     let [keys, prefixes, no_keys, no_prefixes] = queries.map(|query| count(&table, query));
     assert_eq!((keys, prefixes), (99, 99));
     assert!(no_keys <= 10 && no_prefixes <= 10, "{no_keys} and {no_prefixes} of 99");
-    let set = TableSet::new(vec![table]).unwrap();
-    let mut matches = MatchBitmap::default();
+    assert_eq!(table.stats().range_filter.probes(), 4 * 99 - 2, "the smallest key is in the first two ranges");
+    let set = TableSet::new(vec![table]).snapshot();
     let no_matches = (0..99_u32).filter(|group| {
-        set.matches_prefix(&key(group << 8 | 128, 0)[..4], &mut matches);
-        matches.may_contain(0)
+        let prefix = &key(group << 8 | 128, 0)[..4];
+        set.view().candidates_by_prefix(prefix).next().is_some()
     });
     assert_eq!(no_matches.count(), no_prefixes);
-    assert_eq!(set.tables()[0].range_filter().unwrap().stats().probes(), 0, "nothing is counted");
 }
 
 #[test]
 fn a_scan_between_the_keys_of_all_tables_reads_next_to_no_data_block() {
     let reads = |policy: Option<RangePolicy>| {
         let held = |table: u32| entries((0..40).map(|group| key(group << 24, 100 + table)));
-        let set = TableSet::new((0..20).map(|table| open(&held(table), policy.clone())).collect()).unwrap();
+        let set = TableSet::new((0..20).map(|table| open(&held(table), policy.clone())).collect()).snapshot();
         // Half way between two groups.
         let from = 5 << 24 | 1 << 23;
         assert_eq!(set.range(&key(from, 100)..&key(from, 160)).count(), 0);
@@ -270,26 +269,27 @@ fn a_scan_without_an_end_reads_only_the_tables_whose_keys_come_before_it_stops()
     };
     let reads = |policy: Option<RangePolicy>| {
         let tables = (0..40).rev().map(|number| open(&table(number), policy.clone()));
-        let set = TableSet::new(tables.collect()).unwrap();
+        let set = TableSet::new(tables.collect()).snapshot();
         let found: Vec<_> = set.range(&key(17, 0)..).take(100).map(|entry| entry.unwrap().0).collect();
         assert!(found.iter().eq(&(0..100).map(|at| Bytes::from(key(17, at * 1_000))).collect::<Vec<_>>()));
-        set.tables().iter().filter(|table| table.stats().data_block_reads > 0).count()
+        set.tables(0).filter(|table| table.stats().data_block_reads > 0).count()
     };
     assert_eq!((reads(Some(ordered())), reads(None)), (1, 40));
 }
 
 #[test]
 fn a_positive_is_recorded_when_the_scan_knows_what_came_of_it_and_not_before() {
-    let table = open(&spread(0..1_000_000, 50_000), ordered());
-    let filter = table.range_filter().unwrap();
-    let outcomes = || (filter.stats().true_positives, filter.stats().false_positives);
-    let mut walk = table.range(&key(1, 400_000)..&key(1, 600_000));
-    assert_eq!((filter.stats().positives, outcomes()), (1, (0, 0)));
+    let table = TableSet::new(vec![open(&spread(0..1_000_000, 50_000), ordered())]).snapshot();
+    let stats = || table.stats().tables.range_filter;
+    let outcomes = || (stats().true_positives, stats().false_positives);
+    let (from, to) = (key(1, 400_000), key(1, 600_000));
+    let mut walk = table.range(&from..&to);
+    assert_eq!((stats().positives, outcomes()), (1, (0, 0)));
     walk.next().unwrap().unwrap();
     assert_eq!(outcomes(), (1, 0));
     assert!(walk.count() > 0 && outcomes() == (1, 0), "once");
-    drop(table.range(&key(1, 400_000)..&key(1, 600_000)));
-    assert_eq!((filter.stats().positives, outcomes()), (2, (1, 0)), "nothing was read");
+    drop(table.range(&from..&to));
+    assert_eq!((stats().positives, outcomes()), (2, (1, 0)), "nothing was read");
 
     // Beside a key, an ordered filter cannot tell.
     let beside = (0..20).map(|number| key(1, 1 + number * 50_000)).find(|from| {
@@ -297,15 +297,15 @@ fn a_positive_is_recorded_when_the_scan_knows_what_came_of_it_and_not_before() {
         assert_eq!(table.range(range).count(), 0, "empty");
         let upper = [from.as_slice(), b"\x05"].concat();
         let range = KeyRange::from((Bound::Excluded(from.as_slice()), Bound::Excluded(upper.as_slice())));
-        let before = filter.stats().positives;
+        let before = stats().positives;
         assert_eq!(table.range(range).count(), 0);
-        filter.stats().positives > before
+        stats().positives > before
     });
     if beside.is_some() {
         assert_eq!(outcomes(), (1, 1));
     }
-    let ends = table.properties();
-    assert!(table.range(ends.smallest_key.as_deref().unwrap()..).count() > 60);
+    let ends = table.tables(0).next().unwrap().properties();
+    assert!(table.range(ends.smallest_key().unwrap()..).count() > 60);
     assert_eq!(outcomes().0, 1, "not probed where an end of the table is in the range");
 }
 
@@ -332,7 +332,7 @@ fn a_range_filter_stands_beside_every_filter_and_beside_none_and_the_parts_lie_e
         let (held, bytes, _) = with_range_filter(&options);
         let table = Table::open_source(bytes.clone(), &reading()).unwrap();
         assert!(table.range_filter_problem().is_none() && table.filter_problem().is_none());
-        assert_eq!(table.filter().is_some() || table.partition_index().is_some(), number != 1);
+        assert_eq!(table.properties().filters.sections().len() == 2, number != 1);
         let mut end = 0;
         for region in &table.layout().regions {
             assert_eq!(region.offset, end, "{region:?}");
@@ -343,15 +343,13 @@ fn a_range_filter_stands_beside_every_filter_and_beside_none_and_the_parts_lie_e
         let keys = held.len() as u64;
         assert_eq!(report.range_filter, FilterVerdict::ContainsAll { keys });
         assert_eq!(report.filter == FilterVerdict::None, number == 1);
-        let properties = table.properties().range_filter.as_deref().unwrap();
-        assert_eq!((properties.offset().is_some(), &properties.extractor), (true, &None));
+        assert_eq!(table.properties().filters.range_extractor(), None);
         let named = Table::open_source(build(&held, &self::options(bounded())).0, &reading()).unwrap();
-        let properties = named.properties().range_filter.as_deref().unwrap();
-        assert_eq!(properties.extractor.as_deref(), Some("fixed-prefix:4"));
+        assert_eq!(named.properties().filters.range_extractor(), Some("fixed-prefix:4"));
         assert!(table.stats().bytes_read > 0 && held.keys().all(|key| table.may_contain_key(key)));
         // A reader of lookups alone is not disturbed.
         let plain = Table::open_source(bytes, &ReadOptions::default().without_filter()).unwrap();
-        assert!(plain.range_filter().is_none() && held.keys().all(|key| plain.get(key).is_ok()));
+        assert!(plain.filters().range_filter().is_none() && held.keys().all(|key| plain.get(key).is_ok()));
     }
 }
 
@@ -364,7 +362,7 @@ fn a_table_whose_options_have_no_range_filter_has_the_same_bytes_as_before() {
     assert!(with.len() > without.len() && summary.range_filter.is_some());
     assert!(none.range_filter.is_none() && none.range_filter_bytes == 0);
     let table = Table::open_source(without, &reading()).unwrap();
-    assert!(table.range_filter().is_none() && table.properties().range_filter.is_none());
+    assert!(table.filters().range_filter().is_none() && table.properties().range_filter_missing.is_none());
     assert_eq!(table.verify().unwrap().range_filter, FilterVerdict::None);
 }
 
@@ -381,7 +379,7 @@ fn every_flipped_bit_of_a_range_filter_leaves_scans_right_and_is_found() {
             assert!(table.range_filter_problem().is_some(), "bit {bit}");
             assert!(table.filter_problem().is_none());
             assert!(table.verify().is_err(), "bit {bit}");
-            let set = TableSet::new(vec![table]).unwrap();
+            let set = TableSet::new(vec![table]).snapshot();
             let range = KeyRange::from(&from..&to);
             assert_eq!(values(set.range(range)), expected(&all, range));
             assert_eq!(set.range(&key(1, 100_001)..&key(1, 100_002)).count(), 0);
@@ -401,7 +399,7 @@ fn the_range_filter_of_another_table_is_refused_in_its_place() {
     swapped[place.clone()].copy_from_slice(&others[place.clone()]);
     let table = Table::open_source(Bytes::from(swapped), &reading()).unwrap();
     assert!(table.range_filter_problem().unwrap().to_string().contains("range-filter at offset"));
-    assert!(matches!(table.verify(), Err(TableError::Checksum { .. })));
+    assert!(matches!(table.verify(), Err(TableError::Filter { .. })));
     assert_eq!(table.range(..).count(), held.len());
 
     // The same id, place and length, and other keys: what the properties name has another checksum.
@@ -435,10 +433,10 @@ fn a_filter_of_another_hash_or_extractor_is_not_used_and_a_strict_reader_refuses
     ];
     for (number, (bytes, options)) in wrong.into_iter().enumerate() {
         let table = Table::open_source(bytes.clone(), &options).unwrap();
-        assert!(table.range_filter_problem().is_some_and(TableError::is_foreign_filter), "{number}");
+        assert!(table.range_filter_problem().is_some_and(|problem| problem.is_foreign_filter()), "{number}");
         assert!(table.may_hold(&key(1, 100_001)..&key(1, 100_002)));
         assert_eq!(table.range(&key(1, 100_001)..&key(1, 100_002)).count(), 0);
-        assert_eq!(table.range_filter().unwrap().stats().unusable, 1);
+        assert_eq!(table.stats().range_filter.unusable, 2);
         assert_eq!(table.range(..).count(), held.len());
         assert!(matches!(table.verify().unwrap().range_filter, FilterVerdict::NotProbed { .. }));
         assert!(Table::open_source(bytes.clone(), &options.with_strict_hash()).is_err(), "{number}");
@@ -468,20 +466,22 @@ fn a_set_uses_no_range_filter_once_one_of_them_has_shown_that_the_hash_has_chang
         build(entries, &options.without_filter()).0
     };
     let bytes: Vec<_> = held.iter().map(write).collect();
-    let tables =
-        || bytes.iter().map(|bytes| Table::open_source(bytes.clone(), &reading().with_hasher(function(2))).unwrap());
+    let tables = || {
+        let reading = reading().with_hasher(function(2));
+        bytes.iter().map(move |bytes| Table::open_source(bytes.clone(), &reading).unwrap())
+    };
     let found_out = tables().filter(|table| table.range_filter_problem().is_some()).count();
     assert!(found_out > 0, "chance");
-    let set = TableSet::new(tables().collect()).unwrap();
-    assert!(set.tables().iter().all(|table| table.range_filter_problem().is_some()));
+    let set = TableSet::new(tables().collect()).snapshot();
+    assert!(set.tables(0).all(|table| table.range_filter_problem().is_some()));
     check(&set, &held, &[key(1, 0), key(1, 500_000), key(2, 1), key(3, 999_999)]);
-    let edit = tables().fold(VersionEdit::new(), |edit, table| edit.add(0, Arc::new(table)));
-    let version = VersionSet::new().apply(edit).unwrap();
-    assert!(version.filter_problem().is_some());
+    let edit = tables().fold(ViewEdit::new(), |edit, table| edit.add(0, Arc::new(table)));
+    let edited = TableSet::new(vec![]).apply(edit).unwrap();
+    assert!(edited.filter_problem().is_some());
     let all = newest(&held);
     let ends = [key(1, 0), key(1, 500_000), key(1, 500_001), key(2, 7)];
     for range in ranges(&ends) {
-        assert_eq!(values(version.range(range)), expected(&all, range), "{range:?}");
+        assert_eq!(values(edited.range(range)), expected(&all, range), "{range:?}");
     }
 }
 
@@ -512,9 +512,8 @@ fn a_table_without_the_range_filter_it_was_to_have_says_why() {
     let report = summary.range_filter.unwrap();
     assert_eq!((report.reason, report.used, summary.range_filter_bytes), (BuildReason::UnstableExtractor, None, 0));
     let table = Table::open_source(bytes, &reading()).unwrap();
-    let properties = table.properties().range_filter.as_deref().unwrap();
-    assert_eq!(properties.missing_because.as_deref(), Some("unstable key extractor"));
-    assert!(table.range_filter().is_none() && properties.offset().is_none());
+    assert_eq!(table.properties().range_filter_missing.as_deref(), Some("unstable key extractor"));
+    assert!(table.filters().range_filter().is_none() && table.layout().region(TablePart::RangeFilter).is_none());
     assert_eq!(table.range(..).count(), held.len());
     assert_eq!(table.verify().unwrap().range_filter, FilterVerdict::None);
 }
@@ -525,7 +524,7 @@ fn a_table_of_no_entries_has_no_key_in_any_range() {
         let table = open(&Entries::new(), policy);
         assert!(!table.may_hold(..) && table.range(..).next().is_none());
         table.verify().unwrap();
-        assert_eq!(TableSet::new(vec![table]).unwrap().range(..).count(), 0);
+        assert_eq!(TableSet::new(vec![table]).snapshot().range(..).count(), 0);
     }
 }
 
@@ -554,6 +553,6 @@ proptest! {
         let policy = |number| match number { 0 => None, 1 => Some(ordered()), _ => Some(bounded()) };
         let opened = tables.iter().map(|(entries, number)| open(entries, policy(*number))).collect();
         let held: Vec<_> = tables.into_iter().map(|(entries, _)| entries).collect();
-        check(&TableSet::new(opened).unwrap(), &held, &ends);
+        check(&TableSet::new(opened).snapshot(), &held, &ends);
     }
 }

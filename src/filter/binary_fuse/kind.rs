@@ -33,8 +33,7 @@ impl BinaryFuseKind {
     ///
     /// # Errors
     ///
-    /// [`ConfigError`] for a rate below 2^-32, a size below that of fingerprints of 4 bits, or an unsupported fingerprint
-    /// width.
+    /// [`ConfigError`] for a rate below 2^-32, a size below that of fingerprints of 4 bits, or an unsupported width.
     pub fn new(arity: FuseArity, sizing: impl Into<Sizing>) -> Result<Self, ConfigError> {
         let widths: Vec<u8> = FINGERPRINT_BITS.collect();
         let block_bytes = |bits| shape_for(RATE_KEYS, arity, bits).map(|shape| shape.block_bytes());

@@ -21,16 +21,16 @@ use crate::units::{BitsPerKey, FalsePositiveRate, Sizing};
 ///
 /// A file gets a Ribbon filter unless, in this order,
 ///
-/// 1. it has fewer keys than the policy's minimum, 1,024 by default: [`TooFewKeys`](crate::FallbackReason::TooFewKeys);
-/// 2. Ribbon would not be smaller at the same rate, at this or any larger number of keys:
-///    [`NotSmaller`](crate::FallbackReason::NotSmaller) (never from 1,024 keys on, so only with a lower minimum);
-/// 3. it has more keys than the maximum, or than the format can record: [`TooManyKeys`](crate::FallbackReason::TooManyKeys);
-/// 4. building would take more memory than the context allows: [`MemoryBudget`](crate::FallbackReason::MemoryBudget);
-/// 5. no attempt at building it succeeds: [`ConstructionFailed`](crate::FallbackReason::ConstructionFailed);
+/// 1. it has fewer keys than the policy's minimum, 1,024 by default: [`TooFewKeys`];
+/// 2. Ribbon would not be smaller at the same rate, at this or any larger number of keys: [`NotSmaller`] (never from
+///    1,024 keys on, so only with a lower minimum);
+/// 3. it has more keys than the maximum, or than the format can record: [`TooManyKeys`];
+/// 4. building would take more memory than the context allows: [`MemoryBudget`];
+/// 5. no attempt at building it succeeds: [`ConstructionFailed`];
 /// 6. the finished block is larger than Bloom's at the same rate, or, where a size is requested, larger by more than a
-///    sixteenth than planned: [`NotSmaller`](crate::FallbackReason::NotSmaller). That takes hashes that crowd: of well-mixed ones every
-///    block is smaller than Bloom's by about 30 %;
-/// 7. the finished filter lacks one of its keys, where a self-check is on: [`SelfCheckFailed`](crate::FallbackReason::SelfCheckFailed).
+///    sixteenth than planned: [`NotSmaller`]. That takes hashes that crowd: of well-mixed ones every block is smaller
+///    than Bloom's by about 30 %;
+/// 7. the finished filter lacks one of its keys, where a self-check is on: [`SelfCheckFailed`].
 ///
 /// The Bloom filter has the same rate, as far as 100 bits per key give it (about 2.75e-10), or the same size; the
 /// report and the block say which rate to expect. Rules 1 and 2 are monotone: once a number of well-mixed keys gets
@@ -39,6 +39,13 @@ use crate::units::{BitsPerKey, FalsePositiveRate, Sizing};
 /// A configured kind and its clones keep the memory of up to eight builds, at most 4 MiB each, for the next ones.
 /// Each thread beyond the first takes about 3 MB more; there are no more threads than the memory budget allows, and the
 /// choice of the kind does not depend on their number.
+///
+/// [`TooFewKeys`]: crate::FallbackReason::TooFewKeys
+/// [`NotSmaller`]: crate::FallbackReason::NotSmaller
+/// [`TooManyKeys`]: crate::FallbackReason::TooManyKeys
+/// [`MemoryBudget`]: crate::FallbackReason::MemoryBudget
+/// [`ConstructionFailed`]: crate::FallbackReason::ConstructionFailed
+/// [`SelfCheckFailed`]: crate::FallbackReason::SelfCheckFailed
 #[derive(Clone, Debug)]
 pub struct RibbonKind {
     /// The size of a block; `None` where the rate is given.

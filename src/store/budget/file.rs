@@ -46,7 +46,7 @@ impl File {
             failure: ArcSwapOption::empty(),
             is_preparing: 0.into(),
             counters: FilterCounters::new(),
-            range_counters: range_bytes.map(|_| Box::new(FilterCounters::new())),
+            range_counters: None,
         }
     }
 

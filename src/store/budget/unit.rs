@@ -53,6 +53,10 @@ impl Held {
 
 /// A filter in memory.
 #[derive(Clone, Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "range filters are rare, and a probe of a block follows one pointer less"
+)]
 pub(in crate::store) enum HeldFilter {
     Points(FilterBlock<Bytes>),
     Ranges(Box<RangeFilter<Bytes>>),

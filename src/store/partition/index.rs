@@ -409,13 +409,6 @@ impl PartitionIndex {
         FilterBlock::load_partition(block, expected, hash, kinds)
     }
 
-    /// Where the block of a partition is; empty beyond the last.
-    #[inline]
-    pub(super) fn block_range(&self, number: u32) -> Range<u64> {
-        let place = self.place_at(number as usize, KeyHash::from_well_mixed(0));
-        place.offset..place.offset + u64::from(place.block_bytes)
-    }
-
     /// Where the block of a partition is, from the first byte of the container: empty where it has no filter. For
     /// readers that have kept the number of a [`place`](Self::place).
     ///
