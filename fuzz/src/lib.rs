@@ -4,6 +4,7 @@
 pub mod block;
 pub mod block_forge;
 pub mod cli;
+#[allow(dead_code, reason = "tests of the library use more of it")]
 #[path = "../../tests/common/container.rs"]
 mod container;
 pub mod entries;

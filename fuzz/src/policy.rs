@@ -32,7 +32,7 @@ fn build_and_read(input: &mut Unstructured<'_>) -> Result<()> {
     assert_eq!(report.keys_added, hashes.len() as u64);
     let Some(block) = built.block else {
         assert_eq!(report.used, None);
-        assert_ne!(report.reason, FallbackReason::None.into(), "no filter without a reason: {report:?}");
+        assert_ne!(report.reason, FallbackReason::None, "no filter without a reason: {report:?}");
         return Ok(());
     };
     assert_eq!(block.len() as u64, report.block_bytes);
@@ -49,7 +49,7 @@ fn build_and_read(input: &mut Unstructured<'_>) -> Result<()> {
         let of_builder = (announced == keys && report.used == Some(FilterKind::BINARY_FUSE)).then_some(&block[..]);
         multi_pass(policy, &hashes, announced, hasher.identity(), of_builder);
     }
-    let is_as_requested = report.reason == FallbackReason::None.into() && context.expected_keys.is_none();
+    let is_as_requested = report.reason == FallbackReason::None && context.expected_keys.is_none();
     if let (Policy::Kind(policy, true), true) = (&picked, is_as_requested) {
         assert_eq!(policy.block_bytes(report.distinct_keys), Some(report.block_bytes), "{policy:?}");
     }
