@@ -14,14 +14,15 @@
 //! zeros            up to a multiple of 64
 //! filter block     what the policy built; its lines lie on cache lines. Or partitions, and the block of their top index
 //! range filter     the same for scans, if the options have a policy for it; aligned, too
-//! properties       counts, first and last key, hash, extractors
+//! properties       counts, and the description of the filters: where they are, first and last key, hash, extractors
 //! index            last key of each data block -> its place
-//! metaindex        names of the three blocks above -> their places
+//! metaindex        names of the two blocks above -> their places
 //! footer           64 bytes: metaindex, file length, table id, version, checksums, magic
 //! ```
 //!
-//! All integers are little-endian. Every block is followed by a CRC32C over its contents, the table's id and
-//! the block's offset; whatever names the block repeats the checksum. The same input and table id give the same bytes.
+//! All integers are little-endian. Every block but those of filters, which are bound to the table by their own id and
+//! checksums, is followed by a CRC32C over its contents, the table's id and the block's offset; whatever names the block
+//! repeats the checksum. The same input and table id give the same bytes.
 //!
 //! # The path of a lookup
 //!
