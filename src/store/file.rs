@@ -112,6 +112,7 @@ impl FileFilters {
     }
 
     /// What is still to be read for a lookup of `key`; `None` if nothing is, or another lookup has it in hand.
+    #[must_use]
     pub fn read_for(&self, key: &[u8]) -> Option<FilterRead> {
         self.state.read_for(key)
     }
@@ -140,13 +141,11 @@ impl FileFilters {
         usable: &Usable,
         failure: impl FnOnce(&File) -> Option<Arc<FilterProblem>>,
     ) -> Option<FilterProblem> {
-        match usable {
-            Err(problem) => problem.as_deref().cloned(),
-            Ok(_) => {
-                let failed = failure(&self.state.units).map(|problem| (*problem).clone());
-                failed.or_else(|| self.state.config.trust.problem().cloned().map(Into::into))
-            }
+        if let Err(problem) = usable {
+            return problem.as_deref().cloned();
         }
+        let failed = failure(&self.state.units).map(|problem| (*problem).clone());
+        failed.or_else(|| self.state.config.trust.problem().cloned().map(Into::into))
     }
 
     /// The point filter's block, if all of it stays in memory as long as the file is open.

@@ -179,18 +179,18 @@ impl FileState {
     }
 
     /// The whole point filter. It must hold keys that the file has.
-    fn load_points(&self, bytes: Bytes) -> Result<FilterBlock<Bytes>, FilterProblem> {
+    fn load_points(&self, bytes: &Bytes) -> Result<FilterBlock<Bytes>, FilterProblem> {
         let (known, parts) = (self.metadata.known_keys(), self.reader().key_parts_of(self.shared));
         let context = self.reader().context_of(&parts).with_file_id(self.metadata.file).with_known_keys(&known);
         let block = FilterBlock::load(bytes.clone(), context).map_err(|problem| match self.metadata.points() {
-            Some(section) if let Err(damage) = believed(section, &bytes, &problem) => damage,
+            Some(section) if let Err(damage) = believed(section, bytes, &problem) => damage,
             _ => self.judged(problem),
         })?;
         self.check_sum(FilterPart::Points, block.checksum_without_last())?;
         Ok(block)
     }
 
-    fn load_ranges(&self, bytes: Bytes) -> Result<RangeFilter<Bytes>, FilterProblem> {
+    fn load_ranges(&self, bytes: &Bytes) -> Result<RangeFilter<Bytes>, FilterProblem> {
         let known = self.metadata.known_keys();
         let mut context = RangeContext::new(&self.reader().hasher).with_file_id(self.metadata.file);
         if let Some(extractor) = &self.reader().range_extractor {
@@ -198,12 +198,12 @@ impl FileState {
         }
         let filter = RangeFilter::load(bytes.clone(), &context.with_known_keys(&known)).map_err(|problem| {
             if let Some(section) = self.metadata.ranges()
-                && let Err(damage) = believed(section, &bytes, &problem)
+                && let Err(damage) = believed(section, bytes, &problem)
             {
                 return damage;
             }
             // Ordered codes need neither hasher nor extractor, and equal public seeds are equal hashes.
-            let is_reader_to_blame = RangeInfo::of_block(&bytes).is_ok_and(|info| match info.map {
+            let is_reader_to_blame = RangeInfo::of_block(bytes).is_ok_and(|info| match info.map {
                 RangeMap::Hashed { extractor_checksum, .. } => {
                     extractor_checksum.is_some() || info.hash.id != HashId::Xxh3
                 }
@@ -263,8 +263,8 @@ impl FileState {
 
     pub(super) fn load_unit(&self, number: u32, bytes: Bytes) -> Loaded {
         match (number.checked_sub(POINTS), self.partitions()) {
-            (None, _) => self.load_ranges(bytes).map(|filter| HeldFilter::Ranges(Box::new(filter))),
-            (Some(_), None) => self.load_points(bytes).map(HeldFilter::Points),
+            (None, _) => self.load_ranges(&bytes).map(|filter| HeldFilter::Ranges(Box::new(filter))),
+            (Some(_), None) => self.load_points(&bytes).map(HeldFilter::Points),
             (Some(partition), Some(index)) => Ok(HeldFilter::Points(index.open(partition, bytes)?)),
         }
     }
