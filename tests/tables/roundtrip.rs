@@ -279,7 +279,9 @@ fn a_set_gives_the_newest_entry_and_probes_all_filters_with_its_hash() {
         Table::open_source(write(model, &options), &read).unwrap()
     });
     let set = TableSet::new(tables.into());
-    assert!(crate::tables_of(&set)[0].filter_problem().is_none() && crate::tables_of(&set)[1].filter_problem().is_some());
+    assert!(
+        crate::tables_of(&set)[0].filter_problem().is_none() && crate::tables_of(&set)[1].filter_problem().is_some()
+    );
     let keys: Vec<Vec<u8>> = (0..800).map(|key| format!("user:{key:08}").into_bytes()).collect();
     let expect = |key: &Vec<u8>| [&newest, &middle, &oldest].iter().find_map(|model| model.get(key)).cloned().flatten();
     for key in &keys {
