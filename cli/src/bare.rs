@@ -184,7 +184,8 @@ fn extract(path: &Path, reading: Reading<'_>) -> anyhow::Result<FilterBlock<Byte
             )
         }
     };
-    let is_whole = !table.filters().metadata().sections().iter().any(|section| section.part == FilterPart::PartitionedPoints);
+    let is_whole =
+        !table.filters().metadata().sections().iter().any(|section| section.part == FilterPart::PartitionedPoints);
     ensure!(is_whole, "{name} has a filter in partitions, which is no single block: `probe` reads it in place");
     let Some(region) = table.layout().region(TablePart::Filter).cloned() else {
         bail!("{name} has no filter");

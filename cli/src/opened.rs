@@ -131,9 +131,11 @@ impl Sidecar {
 fn filter_of_sidecar(path: &Path) -> anyhow::Result<Opened> {
     let context = || input::name(path).into_owned();
     let sidecar = Sidecar::read(path).with_context(context)?;
-    if let (None, None, Some(filter)) =
-        (sidecar.container().with_context(context)?, sidecar.filter(FilterPart::Points), sidecar.filter(FilterPart::Ranges))
-    {
+    if let (None, None, Some(filter)) = (
+        sidecar.container().with_context(context)?,
+        sidecar.filter(FilterPart::Points),
+        sidecar.filter(FilterPart::Ranges),
+    ) {
         return Ok(Opened::RangeFilter(Box::new(RangeBlock::new(filter).with_context(context)?)));
     }
     let has_whole_keys = sidecar.metadata.key_parts().whole_keys;

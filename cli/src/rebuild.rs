@@ -180,11 +180,7 @@ impl Rebuilt {
         Self {
             sidecar: path_name(&summary.path.unwrap_or_default()).into_owned(),
             bytes: summary.file_bytes,
-            filter: Choice {
-                kind: report.and_then(|report| report.used).map_or("none", |kind| kind.name()),
-                requested: report.map_or("none", |report| report.requested.name()),
-                reason: report.map_or("as requested", |report| report.reason.as_str()),
-            },
+            filter: Choice::of(report),
             keys: report.map_or(0, |report| report.distinct_keys),
             bits_per_key: report.map_or(0.0, sstfilter::BuildReport::bits_per_key),
             expected_fpr: report.map_or(1.0, |report| report.expected_fpr),

@@ -83,6 +83,7 @@ mod index;
 mod io;
 mod iter;
 mod options;
+mod parts;
 mod properties;
 mod salvage;
 mod scan;

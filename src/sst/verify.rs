@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 
-use super::format::TableParts;
 use super::io::{TableFile, io_error};
+use super::parts::TableParts;
 use super::source::{FilterBytes, find_sidecar};
 use super::{Entry, Salvage, Table, TableError, TableLocation, TablePart, TableProperties};
 use crate::block::{FilterBlock, LoadContext};

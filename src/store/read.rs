@@ -3,36 +3,20 @@
 
 use core::fmt;
 use core::ops::Range;
-use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::budget::{HeldFilter, Loading, Matching, RANGES};
+use super::budget::{Held, HeldFilter, Loading, Matching, POINTS, RANGES};
 use super::error::FilterProblem;
-use super::file::FileState;
-
-/// Reads the filter bytes of one file, for engines whose lookups may wait for a read.
-pub trait FilterSource: Send + Sync {
-    /// The bytes in `range`, counted from the first of the filter bytes. They should be an allocation of their own: a
-    /// slice of a larger one keeps all of it in memory, and counts only itself.
-    ///
-    /// Called by threads that probe, one at a time for each filter or partition. A panic is passed on to the caller of
-    /// the lookup.
-    ///
-    /// # Errors
-    ///
-    /// The filter then answers "may be present", and is tried again after 64 probes, and ever more rarely.
-    fn read(&self, range: Range<u64>) -> io::Result<Bytes>;
-}
-
-impl FilterSource for Bytes {
-    fn read(&self, range: Range<u64>) -> io::Result<Bytes> {
-        let range = usize::try_from(range.start).ok().zip(usize::try_from(range.end).ok());
-        let bytes = range.and_then(|(start, end)| self.get(start..end)).ok_or(io::ErrorKind::UnexpectedEof)?;
-        Ok(self.slice_ref(bytes))
-    }
-}
+use super::metadata::{FilterPart, FilterSection};
+use super::partition::PartitionIndex;
+use super::source::FilterSource;
+use super::state::FileState;
+use crate::block::FilterBlock;
+use crate::error::BlockError;
+use crate::hash::HashId;
+use crate::range::{RangeContext, RangeFilter, RangeInfo, RangeMap};
 
 /// Bytes of one file's filters that a lookup wants. Read them, and [complete](Self::complete) it; or drop it: then the
 /// filter is not loaded, and another lookup can want it.
@@ -159,3 +143,197 @@ pub(super) fn read_all(
 
 /// A unit's filter, as it comes from storage.
 pub(super) type Loaded = Result<HeldFilter, FilterProblem>;
+
+/// Loading.
+impl FileState {
+    /// Reads what is to be in memory from now on: without a budget, filters in one block; and top indexes.
+    pub(super) fn read_at_open(self: &Arc<Self>) {
+        self.read_index();
+        let Some(source) = self.source.as_deref().filter(|_| self.config.budget.is_none()) else { return };
+        for number in [POINTS, RANGES] {
+            let is_wanted = number == RANGES || matches!(self.points, Ok(FilterPart::Points));
+            if is_wanted && self.units.unit(number).is_some() {
+                read_all(source, || self.begin(number), &|_| true);
+            }
+        }
+    }
+
+    /// The point filter that stays in memory.
+    pub(super) fn held_at_open(&self) -> Option<FilterBlock<Bytes>> {
+        let is_whole = self.config.budget.is_none() && matches!(self.points, Ok(FilterPart::Points));
+        let held = self.units.unit(POINTS).filter(|_| is_whole)?.held();
+        match held.as_deref() {
+            Some(Held::Block(held)) => held.filter.points().cloned(),
+            _ => None,
+        }
+    }
+
+    /// Reads the top index, if that is to be read now and there is a source.
+    pub(super) fn read_index(self: &Arc<Self>) {
+        if let Some(source) = &self.source
+            && let Some(read) = self.begin_index()
+        {
+            let bytes = source.read(read.range());
+            read.complete(bytes);
+        }
+    }
+
+    /// The whole point filter. It must hold keys that the file has.
+    fn load_points(&self, bytes: &Bytes) -> Result<FilterBlock<Bytes>, FilterProblem> {
+        let (known, parts) = (self.metadata.known_keys(), self.reader().key_parts_of(self.shared));
+        let context = self.reader().context_of(&parts).with_file_id(self.metadata.file).with_known_keys(&known);
+        let block = FilterBlock::load(bytes.clone(), context).map_err(|problem| match self.metadata.points() {
+            Some(section) if let Err(damage) = believed(section, bytes, &problem) => damage,
+            _ => self.judged(problem),
+        })?;
+        self.check_sum(FilterPart::Points, block.checksum_without_last())?;
+        Ok(block)
+    }
+
+    fn load_ranges(&self, bytes: &Bytes) -> Result<RangeFilter<Bytes>, FilterProblem> {
+        let known = self.metadata.known_keys();
+        let mut context = RangeContext::new(&self.reader().hasher).with_file_id(self.metadata.file);
+        if let Some(extractor) = &self.reader().range_extractor {
+            context = context.with_extractor(extractor.clone());
+        }
+        let filter = RangeFilter::load(bytes.clone(), &context.with_known_keys(&known)).map_err(|problem| {
+            if let Some(section) = self.metadata.ranges()
+                && let Err(damage) = believed(section, bytes, &problem)
+            {
+                return damage;
+            }
+            // Ordered codes need neither hasher nor extractor, and equal public seeds are equal hashes.
+            let is_reader_to_blame = RangeInfo::of_block(bytes).is_ok_and(|info| match info.map {
+                RangeMap::Hashed { extractor_checksum, .. } => {
+                    extractor_checksum.is_some() || info.hash.id != HashId::Xxh3
+                }
+                RangeMap::Ordered { .. } => false,
+            });
+            if is_reader_to_blame { self.judged_with(problem) } else { problem.into() }
+        })?;
+        self.check_sum(FilterPart::Ranges, filter.checksum_without_last())?;
+        Ok(filter)
+    }
+
+    /// Compares what was read with the description: a block of the same file from another time is sound by itself.
+    fn check_sum(&self, part: FilterPart, got: u32) -> Result<(), FilterProblem> {
+        self.metadata.section(&[part]).map_or(Ok(()), |section| section.check_sum(got))
+    }
+
+    /// A filter that lacks a key of its file, and is not wrong itself, shows that the hasher or an extractor is.
+    fn judged(&self, problem: BlockError) -> FilterProblem {
+        if self.reader().is_known_by_identity(self.shared) { problem.into() } else { self.judged_with(problem) }
+    }
+
+    fn judged_with(&self, problem: BlockError) -> FilterProblem {
+        if matches!(problem, BlockError::KnownKeyAbsent { .. }) {
+            self.config.trust.end(&problem);
+        }
+        problem.into()
+    }
+
+    pub(super) fn load_index(&self, tail: &[u8]) -> Result<(), FilterProblem> {
+        let Some(section) = self.metadata.points() else { return Ok(()) };
+        let parts = self.reader().key_parts_of(self.shared);
+        // Of whole keys under a public seed, equal identities prove equal hashes.
+        let is_proven = self.reader().is_known_by_identity(self.shared);
+        let known = if is_proven { Vec::new() } else { self.metadata.known_keys() };
+        let context = self.reader().context_of(&parts).with_file_id(self.metadata.file).with_known_keys(&known);
+        let loaded = PartitionIndex::load(tail, context)
+            .map_err(|problem| believed(section, tail, &problem).err().unwrap_or_else(|| problem.into()))?;
+        section.check(tail)?;
+        if loaded.container_bytes() != section.bytes {
+            let (expected, got) = (section.bytes, loaded.container_bytes());
+            return Err(FilterProblem::Length { what: "partitioned filter", expected, got });
+        }
+        let index = self.index.get_or_init(|| Box::new(loaded));
+        self.units.set_points(index.block_bytes().map(u64::from));
+        Ok(())
+    }
+
+    /// Looks for the known keys in a partition that must hold some.
+    pub(super) fn check_known_keys(&self, partition: u32, bytes: Bytes) -> Result<(), FilterProblem> {
+        let Some(index) = self.partitions() else { return Ok(()) };
+        match index.open(partition, bytes).map(drop) {
+            // Others are still to be read.
+            Err(BlockError::KnownKeysUnchecked { .. }) => Ok(()),
+            checked => checked.map_err(|problem| self.judged_with(problem)),
+        }
+    }
+
+    pub(super) fn load_unit(&self, number: u32, bytes: Bytes) -> Loaded {
+        match (number.checked_sub(POINTS), self.partitions()) {
+            (None, _) => self.load_ranges(&bytes).map(|filter| HeldFilter::Ranges(Box::new(filter))),
+            (Some(_), None) => self.load_points(&bytes).map(HeldFilter::Points),
+            (Some(partition), Some(index)) => Ok(HeldFilter::Points(index.open(partition, bytes)?)),
+        }
+    }
+
+    /// The read of the top index, if that is to be read now.
+    pub(super) fn begin_index(self: &Arc<Self>) -> Option<FilterRead> {
+        let section = self.metadata.points().filter(|_| matches!(self.points, Ok(FilterPart::PartitionedPoints)))?;
+        let is_needed = self.index.get().is_none() && self.units.begin_preparing();
+        is_needed.then(|| FilterRead::of_index(self, section.index_range()))
+    }
+
+    /// The next read that brings the unit into memory. `None` if it should not be there, or another thread is at it, or
+    /// it could not be read lately.
+    pub(super) fn begin(self: &Arc<Self>, number: u32) -> Option<FilterRead> {
+        if self.config.trust.problem().is_some() {
+            return None;
+        }
+        let section = if number == RANGES { self.metadata.ranges() } else { self.metadata.points() }?;
+        if number == RANGES || section.part == FilterPart::Points {
+            return Some(FilterRead::of_unit(self, self.pool().begin(&self.units, number)?, section.range()));
+        }
+        let Some(index) = self.partitions() else { return self.begin_index() };
+        let within = |partition| {
+            let range = index.block_place(partition).ok()?;
+            Some(section.offset + range.start..section.offset + range.end)
+        };
+        if let Some(unchecked) = index.unchecked_partitions().next() {
+            let range = within(unchecked)?;
+            return self.units.begin_preparing().then(|| FilterRead::of_known_keys(self, unchecked, range));
+        }
+        index.known_keys_verdict().ok()?;
+        let range = within(number - POINTS)?;
+        Some(FilterRead::of_unit(self, self.pool().begin(&self.units, number)?, range))
+    }
+
+    /// The next read for a lookup of a key.
+    pub(super) fn read_for(self: &Arc<Self>, key: &[u8]) -> Option<FilterRead> {
+        self.read_for_unit(self.unit_of(key))
+    }
+
+    /// The next read for a scan of a range.
+    pub(super) fn read_for_range(self: &Arc<Self>) -> Option<FilterRead> {
+        self.read_for_unit(RANGES)
+    }
+
+    /// The next read for a scan of a prefix, of the first part that can hold a key with it.
+    pub(super) fn read_for_prefix(self: &Arc<Self>, prefix: &[u8]) -> Option<FilterRead> {
+        let hash = self.reader().prefix_hashes(self.shared, prefix).next()?;
+        let place = self.partitions().and_then(|index| index.places_with_part(prefix, hash).next());
+        self.read_for_unit(place.map_or(0, |place| place.number) + POINTS)
+    }
+
+    fn read_for_unit(self: &Arc<Self>, number: u32) -> Option<FilterRead> {
+        let usable = if number == RANGES { &self.ranges } else { &self.points };
+        if usable.is_err() {
+            return None;
+        }
+        match self.units.unit(number) {
+            Some(unit) if unit.is_as_planned() => None,
+            None if number == RANGES || self.partitions().is_some() => None,
+            _ => self.begin(number),
+        }
+    }
+}
+
+/// An error that blames the release, or how the store is configured, is believed only of the bytes that were written.
+fn believed(section: &FilterSection, bytes: &[u8], problem: &BlockError) -> Result<(), FilterProblem> {
+    let of_block = FilterProblem::from(problem.clone());
+    let is_known_key_absent = matches!(problem, BlockError::KnownKeyAbsent { .. });
+    let blames = is_known_key_absent || of_block.is_unknown() || of_block.is_foreign();
+    if blames { section.check(bytes) } else { Ok(()) }
+}

@@ -17,7 +17,6 @@ mod edits;
 mod errors;
 mod key_parts;
 mod kinds;
-mod limited_files;
 mod model;
 mod partitions;
 mod prefix_lookup;
@@ -52,4 +51,9 @@ fn prefix_matches_of(set: &TableSet, prefix: &[u8]) -> Vec<usize> {
 fn positions_of<'a>(tables: &TableSnapshot, found: impl Iterator<Item = &'a Arc<Table>>) -> Vec<usize> {
     let position = |table| tables.all_tables().position(|other| Arc::ptr_eq(other, table));
     found.map(|table| position(table).unwrap()).collect()
+}
+
+/// All tables, the newest first.
+fn tables_of(set: &TableSet) -> Vec<Arc<Table>> {
+    set.snapshot().all_tables().cloned().collect()
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::ops::{Bound, Range, RangeBounds};
 
 use bytes::Bytes;
-use sstfilter::partition::{PartitionCut, PartitionOptions};
+use sstfilter::store::{PartitionCut, PartitionOptions};
 use sstfilter::sst::{
     FilterVerdict, ReadOptions, Table, TableBuilder, TableError, TableId, TableOptions, TablePart, VerifyReport,
 };

@@ -15,7 +15,7 @@ use sstfilter::sst::{
     TableId, TableOptions, TableSet, TableWriter, WritableFile,
 };
 use sstfilter::store::{
-    FilterBudget, FilterProblem, FilterStore, PartitionCut, PartitionOptions, TableIdentity, sidecar_path,
+    FilterBudget, FilterProblem, FilterStore, PartitionCut, PartitionOptions, sidecar_path,
 };
 use sstfilter::{
     BitsPerKey, BuildContext, FalsePositiveRate, FilterBuilder, FilterKind, FilterPolicy, FixedPrefix, KeyHash,

@@ -222,8 +222,10 @@ fn fields(path: &Path, look: Look, reading: Reading<'_>) -> anyhow::Result<(Outc
             let fields = TableFields { sidecar, ..TableFields::new(path, &table) };
             let of_partitions = fields.partitions.as_ref().map_or(Outcome::Yes, |partitions| partitions.outcome);
             let of_range_filter = outcome_of(table.range_filter_problem().as_ref());
-            let outcome =
-                outcome_of(table.filter_problem().as_ref()).max(of_partitions).max(of_range_filter).max(sidecar_outcome);
+            let outcome = outcome_of(table.filter_problem().as_ref())
+                .max(of_partitions)
+                .max(of_range_filter)
+                .max(sidecar_outcome);
             Ok((outcome, Fields::Table(Box::new(fields))))
         }
         Look::Sidecar => {
