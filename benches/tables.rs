@@ -108,10 +108,9 @@ fn level_tables(level: u32, count: u64) -> Vec<Arc<Table>> {
     (0..count).map(table).collect()
 }
 
-/// A set of all levels, and edits that exchange tables of the last one, spread over all chunks, there and back.
-fn level_set() -> (TableSet, [ViewEdit<Table>; 2]) {
-    let set = TableSet::new(Vec::new());
-    let (mut edit, mut exchanges) = (ViewEdit::new(), [ViewEdit::new(), ViewEdit::new()]);
+/// A set of all levels, and tables of the last one, spread over all chunks, each with one to be exchanged for it.
+fn level_set() -> (TableSet, Vec<[Arc<Table>; 2]>) {
+    let (set, mut edit) = (TableSet::new(Vec::new()), ViewEdit::new());
     for (level, count) in LEVELS {
         for table in level_tables(level, count) {
             edit = edit.add(level, table);
@@ -120,12 +119,8 @@ fn level_set() -> (TableSet, [ViewEdit<Table>; 2]) {
     let tables = set.apply(edit).expect("tables of a level lie side by side");
     let others = level_tables(6, LEVELS[6].1);
     let stride = others.len() / EXCHANGED;
-    for (one, other) in tables.tables(6).zip(&others).step_by(stride).take(EXCHANGED) {
-        let [there, back] = exchanges;
-        let there = there.replace(6, one, other.clone());
-        exchanges = [there, back.replace(6, other, one.clone())];
-    }
-    (set, exchanges)
+    let exchanged = tables.tables(6).cloned().zip(others).step_by(stride).take(EXCHANGED);
+    (set, exchanged.map(|(one, other)| [one, other]).collect())
 }
 
 /// Runs `work` while `threads` look keys up, and returns how many they have found.
@@ -146,31 +141,29 @@ fn while_reading<T>(set: &TableSet, keys: &[[u8; 16]], threads: u32, work: impl 
     })
 }
 
-/// The times of 200 edits, sorted: with fewer cores than threads, some include what the system gives to others.
-fn edit_times(set: &TableSet, edits: &[ViewEdit<Table>; 2]) -> Vec<Duration> {
-    let mut times: Vec<_> = edits
-        .iter()
-        .cycle()
-        .take(200)
-        .cloned()
-        .map(|edit| {
-            let begin = Instant::now();
-            set.apply(edit).expect("it goes there and back");
-            begin.elapsed()
-        })
-        .collect();
+/// The times of 200 edits there and back, sorted: with fewer cores than threads, some include what the system gives to others.
+fn edit_times(set: &TableSet, exchanged: &[[Arc<Table>; 2]]) -> Vec<Duration> {
+    let time = |turn: usize| {
+        let edit = exchanged
+            .iter()
+            .fold(ViewEdit::new(), |edit, pair| edit.replace(6, &pair[turn % 2], pair[(turn + 1) % 2].clone()));
+        let begin = Instant::now();
+        set.apply(edit).expect("it goes there and back");
+        begin.elapsed()
+    };
+    let mut times: Vec<_> = (0..200).map(time).collect();
     times.sort();
     times
 }
 
 fn levels(criterion: &mut Criterion) {
-    let (set, edits) = level_set();
+    let (set, exchanged) = level_set();
     let most = LEVELS[6].1 * LEVEL_KEYS;
     let keys_at =
         |add: u64| -> Vec<[u8; 16]> { (0..QUERIES).map(|at| common::key(at * 7_919 % most * 16 + add)).collect() };
     let (deepest, absent) = (keys_at(6), keys_at(9));
     for threads in [0, 8] {
-        let (times, found) = while_reading(&set, &deepest, threads, || edit_times(&set, &edits));
+        let (times, found) = while_reading(&set, &deepest, threads, || edit_times(&set, &exchanged));
         println!(
             "edit of {EXCHANGED} in 10,000 tables, {threads} threads reading: median {:?}, nine of ten within {:?}; {found} keys found",
             times[100], times[180]

@@ -131,22 +131,20 @@ impl Sidecar {
 fn filter_of_sidecar(path: &Path) -> anyhow::Result<Opened> {
     let context = || input::name(path).into_owned();
     let sidecar = Sidecar::read(path).with_context(context)?;
-    if let (None, None, Some(filter)) = (
-        sidecar.container().with_context(context)?,
-        sidecar.filter(FilterPart::Points),
-        sidecar.filter(FilterPart::Ranges),
-    ) {
+    let (container, points) = (sidecar.container().with_context(context)?, sidecar.filter(FilterPart::Points));
+    if container.is_none()
+        && points.is_none()
+        && let Some(filter) = sidecar.filter(FilterPart::Ranges)
+    {
         return Ok(Opened::RangeFilter(Box::new(RangeBlock::new(filter).with_context(context)?)));
     }
     let has_whole_keys = sidecar.metadata.key_parts().whole_keys;
     ensure!(has_whole_keys, "{}: holds parts of keys, whose extractor the program does not have", context());
-    Ok(match sidecar.container().with_context(context)? {
-        Some(container) => Opened::Partitions(Box::new(container)),
-        None => {
-            let filter = sidecar.filter(FilterPart::Points).unwrap_or_default();
-            Opened::FilterBlock(Box::new(FilterBlock::open_unverified(filter).with_context(context)?))
-        }
-    })
+    if let Some(container) = container {
+        return Ok(Opened::Partitions(Box::new(container)));
+    }
+    let block = FilterBlock::open_unverified(points.unwrap_or_default()).with_context(context)?;
+    Ok(Opened::FilterBlock(Box::new(block)))
 }
 
 /// The partitioned filter at `path`, without a table.

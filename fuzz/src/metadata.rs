@@ -43,7 +43,7 @@ pub fn forge(
     keys: Option<(&[u8], &[u8])>,
 ) -> Result<Vec<u8>> {
     let has_filter = !filter.is_empty();
-    let extractors = if input.ratio(1, 8)? { 1 } else { 0 };
+    let extractors = u8::from(input.ratio(1, 8)?);
     let flags = u8::from(!input.ratio(1, 8)?) | u8::from(keys.is_some()) << 1;
     let mut out = b"SFMD\x01".to_vec();
     out.extend([flags, HEADER as u8, 0]);

@@ -120,12 +120,7 @@ pub(crate) fn prefixes(key: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 /// Neither a key nor a prefix is absent for a reader of these parts.
-pub(crate) fn assert_holds(
-    filter: &Container,
-    keys: &BTreeSet<Vec<u8>>,
-    hasher: &KeyHasher,
-    read: &KeyParts,
-) {
+pub(crate) fn assert_holds(filter: &Container, keys: &BTreeSet<Vec<u8>>, hasher: &KeyHasher, read: &KeyParts) {
     for key in keys {
         assert!(filter.may_contain(key, hasher.hash(key)), "lost {key:?}");
         for prefix in prefixes(key) {

@@ -79,7 +79,7 @@ fn walk(table: &Table) -> Vec<Entry> {
 fn keys_of(table: &Table, walked: &[Entry]) -> Vec<Vec<u8>> {
     let properties = table.properties();
     let mut keys = vec![Vec::new(), vec![0xff; 40], b"key-00000007".to_vec()];
-    keys.extend([properties.smallest_key(), properties.largest_key()].into_iter().flatten().map(|key| key.to_vec()));
+    keys.extend([properties.smallest_key(), properties.largest_key()].into_iter().flatten().map(<[u8]>::to_vec));
     keys.extend(walked.iter().step_by(walked.len() / 40 + 1).map(|entry| entry.key.to_vec()));
     let near = keys.iter().flat_map(|key| [[key, &b"\0"[..]].concat(), key[..key.len() / 2].to_vec()]);
     let near: Vec<_> = near.collect();

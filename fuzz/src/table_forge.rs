@@ -4,8 +4,8 @@
 use arbitrary::{Result, Unstructured};
 
 use crate::block_forge::Parts;
-use crate::{metadata, table};
 use crate::table_parts::{FOOTER, bound_checksum, seal_footer};
+use crate::{metadata, table};
 
 /// Forges a table as `bytes` say, and asks it everything.
 pub fn exercise(bytes: &[u8]) {
@@ -166,11 +166,7 @@ impl Counts {
     }
 }
 
-fn properties(
-    input: &mut Unstructured<'_>,
-    counts: &Counts,
-    filters: Vec<u8>,
-) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+fn properties(input: &mut Unstructured<'_>, counts: &Counts, filters: Vec<u8>) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
     let numbers = [
         ("block-bytes", 4_096),
         ("data-blocks", counts.blocks),

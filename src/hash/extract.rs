@@ -21,17 +21,17 @@ use std::borrow::Cow;
 ///
 /// # Prefix scans
 ///
-/// [`TableSet::scan_prefix`] gives all keys with a prefix. It skips tables by [`TableSet::matches_prefix`], which an
-/// engine's own scan can use, too, or [`Table::may_contain_prefix`]. They compare the prefix with the table's range,
-/// and then probe the filter if it can tell: a filter of whole keys alone cannot, for a prefix is none of them. A
-/// filter of extracted parts can, where [`extract_prefix`](Self::extract_prefix) gives the one part that all keys with
-/// the prefix have.
+/// [`TableSnapshot::scan_prefix`] gives all keys with a prefix. It skips tables by
+/// [`FilterView::candidates_by_prefix`], which an engine's own scan can use, too, or [`Table::may_contain_prefix`]. They
+/// compare the prefix with the table's range, and then probe the filter if it can tell: a filter of whole keys alone
+/// cannot, for a prefix is none of them. A filter of extracted parts can, where
+/// [`extract_prefix`](Self::extract_prefix) gives the one part that all keys with the prefix have.
 ///
 /// ```
 /// use std::sync::Arc;
 ///
 /// use sstfilter::sst::{ReadOptions, Table, TableBuilder, TableOptions, TableSet};
-/// use sstfilter::{DelimitedPrefix, MatchBitmap};
+/// use sstfilter::DelimitedPrefix;
 ///
 /// let extractor = Arc::new(DelimitedPrefix::new(b':'));
 /// let table = |tenants: &[&str]| -> Result<Table, sstfilter::sst::TableError> {
@@ -43,14 +43,12 @@ use std::borrow::Cow;
 ///     let bytes = bytes::Bytes::from(builder.finish()?.0);
 ///     Table::open_source(bytes, &ReadOptions::default().with_extractor(extractor.clone()))
 /// };
-/// let set = TableSet::new(vec![table(&["t041", "t043"])?, table(&["t041", "t042"])?])?;
+/// let tables = TableSet::new(vec![table(&["t041", "t043"])?, table(&["t041", "t042"])?]).snapshot();
 ///
-/// let mut matches = MatchBitmap::default();
-/// set.matches_prefix(b"t04", &mut matches);
-/// assert_eq!(matches.count(), 2, "no part follows from the prefix: ranges alone decide");
-/// set.matches_prefix(b"t042:", &mut matches);
-/// assert_eq!(matches.iter().collect::<Vec<_>>(), [1], "both have it in their range, one in its filter");
-/// assert_eq!(set.scan_prefix(b"t042:").count(), 1);
+/// let candidates = |prefix: &'static [u8]| tables.view().candidates_by_prefix(prefix).count();
+/// assert_eq!(candidates(b"t04"), 2, "no part follows from the prefix: ranges alone decide");
+/// assert_eq!(candidates(b"t042:"), 1, "both have it in their range, one in its filter");
+/// assert_eq!(tables.scan_prefix(b"t042:").count(), 1);
 /// # Ok::<(), sstfilter::sst::TableError>(())
 /// ```
 ///
@@ -60,8 +58,8 @@ use std::borrow::Cow;
 /// them. A part is hashed in the [`Domain`](crate::Domain) of its extractor's name.
 ///
 /// [`Table::may_contain_prefix`]: crate::sst::Table::may_contain_prefix
-/// [`TableSet::matches_prefix`]: crate::sst::TableSet::matches_prefix
-/// [`TableSet::scan_prefix`]: crate::sst::TableSet::scan_prefix
+/// [`FilterView::candidates_by_prefix`]: crate::store::FilterView::candidates_by_prefix
+/// [`TableSnapshot::scan_prefix`]: crate::sst::TableSnapshot::scan_prefix
 pub trait KeyExtractor: Send + Sync + fmt::Debug {
     /// The name that is stored in tables, 1 to 255 bytes.
     fn name(&self) -> &str;

@@ -40,7 +40,7 @@
 //!
 //! # The path of a scan
 //!
-//! [`TableSet::range`] merges the tables whose smallest and largest key do not rule out a key of the range. A filter
+//! [`TableSnapshot::range`] merges the tables whose smallest and largest key do not rule out a key of the range. A filter
 //! for lookups is no help there, but a table can have a [range filter](TableOptions::with_range_filter) as well. Where
 //! neither end of the table is in the range, the scan probes that filter, and "absent" skips the table. An
 //! [ordered](crate::range::RangePolicy::ordered) one also gives a lower bound of the table's next key. The table waits

@@ -257,7 +257,8 @@ impl TableSnapshot {
     /// }
     /// let tables = TableSet::new(tables).snapshot();
     ///
-    /// let found = tables.range(&5_003_500_u32.to_be_bytes()..&5_005_500_u32.to_be_bytes());
+    /// let (from, to) = (5_003_500_u32.to_be_bytes(), 5_005_500_u32.to_be_bytes());
+    /// let found = tables.range(&from..&to);
     /// let keys: Result<Vec<_>, TableError> = found.map(|entry| Ok(entry?.0)).collect();
     /// assert_eq!(keys?, [5_004_000_u32, 5_005_000].map(|key| Bytes::copy_from_slice(&key.to_be_bytes())));
     /// assert!(tables.stats().tables.data_block_reads < 10, "most tables were not read");

@@ -62,7 +62,8 @@ impl Table {
         }
         let built = finish(builder);
         let ranges = own.sections().iter().find(|section| section.part == FilterPart::Ranges);
-        match ranges.filter(|_| built.ranges.is_none() && built.points.is_some()) {
+        // Alone, it would take the place of the table's filter for lookups.
+        match ranges.filter(|_| built.ranges.is_none() && built.metadata().points().is_some()) {
             Some(section) => {
                 let bytes = super::source::FilterBytes::new(&self.file, self.parts.filters_at(), own);
                 let block = bytes.read_range(section.offset..section.offset + section.bytes)?;

@@ -391,7 +391,8 @@ impl Table {
     }
 }
 
-/// The filters in a sidecar. If any of them is not used, none is.
+/// The filters in a sidecar. If any of them is not used, none is, unless it is the range filter, for the reader's want of
+/// its extractor: the table's own would be of no more use.
 fn open_sidecar(
     store: &FilterStore,
     metadata: FilterMetadata,
@@ -399,7 +400,8 @@ fn open_sidecar(
 ) -> Result<(FileFilters, Arc<TableFile>), TableError> {
     let file = bytes.file.clone();
     let filters = store.open(metadata, Arc::new(bytes));
-    match filters.problem() {
+    let of_ranges = || filters.range_problem().filter(|problem| !problem.is_foreign());
+    match filters.point_problem().or_else(of_ranges) {
         None => Ok((filters, file)),
         Some(source) => {
             Err(TableError::Sidecar { path: file.path().map(Path::to_path_buf).unwrap_or_default(), source })

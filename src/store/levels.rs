@@ -31,7 +31,7 @@ mod tests;
 /// What a level of a store holds, or will hold when it is full.
 ///
 /// ```
-/// use sstfilter::LevelSize;
+/// use sstfilter::store::LevelSize;
 ///
 /// let newest = LevelSize::new(0, 40_000).with_runs(4);
 /// let last = LevelSize::new(6, 1_000_000_000).with_files(500).without_filter();
@@ -128,7 +128,8 @@ impl PlannedLevel {
 /// S. Idreos, SIGMOD 2017), with the real sizes and rates of a kind in place of the formula of an ideal Bloom filter.
 ///
 /// ```
-/// use sstfilter::{KindPolicy, LevelPlan, LevelSize};
+/// use sstfilter::KindPolicy;
+/// use sstfilter::store::{LevelPlan, LevelSize};
 ///
 /// // Five levels, each ten times as large as the one before, and 10 bits for each of their keys.
 /// let levels: Vec<_> = (1..=5).map(|level| LevelSize::new(level, 1_000 * 10_u64.pow(level))).collect();
@@ -420,7 +421,8 @@ impl<'a> Spread<'a> {
 /// filters get none.
 ///
 /// ```
-/// use sstfilter::{BuildContext, FilterPolicy, KeyHasher, KindPolicy, LevelPlan, LevelPolicy, LevelSize};
+/// use sstfilter::store::{LevelPlan, LevelPolicy, LevelSize};
+/// use sstfilter::{BuildContext, FilterPolicy, KeyHasher, KindPolicy};
 ///
 /// let levels = [LevelSize::new(1, 10_000), LevelSize::new(2, 100_000).without_filter()];
 /// let policy = LevelPolicy::new(&LevelPlan::new(&levels, 20_000, KindPolicy::bloom)?);

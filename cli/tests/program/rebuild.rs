@@ -201,3 +201,17 @@ fn a_filter_is_rebuilt_under_the_seed_of_its_table_and_no_other() {
     let refused = run(&["rebuild", &secret, "--hash-seed", "8"]).expect_code(2).stdout;
     assert!(refused.contains("give the seed with --secret-seed-file"), "{refused}");
 }
+
+/// The range filter comes along, but says nothing to a reader who does not name its prefix.
+#[test]
+fn a_sidecar_is_used_though_the_prefix_of_its_range_filter_is_not_given() {
+    let place = Place::new();
+    let out = place.build(2_000, &["--range-filter", "bounded:100", "--range-integer", "1", "--range-prefix", "4"]);
+    run(&["rebuild", &out, "--bits-per-key", "20"]).expect_code(0);
+    let table = format!("{out}/000001.sst");
+    let shown = run(&["inspect", &table]).expect_code(0).stdout;
+    assert!(shown.contains("sidecar, used instead") && shown.contains("range filter"), "{shown}");
+    let got = run(&["get", &out, "key0042"]).expect_code(0);
+    assert_eq!((got.stdout.as_str(), got.stderr.as_str()), ("value0042\n", ""));
+    run(&["verify", &out]).expect_code(0);
+}
