@@ -95,6 +95,17 @@ impl ChunkCounts {
         1 + 2 * self.files + place
     }
 
+    /// Those of the searches before which the file's filter was not probed, because the key has none of its parts.
+    const fn unprobed(&self, place: usize) -> usize {
+        1 + 3 * self.files + place
+    }
+
+    /// Counts that the filter of a file that is given was not probed.
+    #[cold]
+    pub(super) fn count_unprobed(&self, place: usize) {
+        self.counters.of_thread().add(self.unprobed(place), 1);
+    }
+
     /// Counts what a lookup has found in the chunk, up to the file where it ended.
     #[inline]
     pub(super) fn count(&self, found: Found, ended: Option<usize>) {
@@ -122,7 +133,7 @@ impl ChunkCounts {
         let (skips, searches) = (count(Self::skips(place)), count(self.searches(place)));
         let mut stats = FileStats { skipped_by_bounds: skips, searched: searches, ..FileStats::default() };
         if self.grouped >> place & 1 == 1 {
-            stats.filter.positives = searches;
+            stats.filter.positives = searches.saturating_sub(count(self.unprobed(place)));
             stats.filter.negatives = count(Self::LOOKUPS).saturating_sub(ended_before + skips + searches);
         } else if self.unusable >> place & 1 == 1 {
             stats.filter.unusable = searches;
@@ -156,7 +167,8 @@ impl Group {
         let mut points = parts.iter().map(|(parts, _)| parts.of_points());
         let first = points.next();
         let one_part = first.filter(|first| first.is_one() && points.all(|other| other == *first));
-        let counters = StripedCounters::new(1 + 3 * files.len());
+        let have_all_whole_keys = parts.iter().all(|(parts, _)| parts.has_whole_keys());
+        let counters = StripedCounters::new(1 + files.len() * if have_all_whole_keys { 3 } else { 4 });
         let counts = ChunkCounts { counters, files: files.len(), grouped, unusable };
         let filters = groups.pop().unwrap_or_else(FilterGroup::new);
         Self { filters, one_part, parts, alone, counts: Arc::new(counts) }
