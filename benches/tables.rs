@@ -15,7 +15,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use common::{absent, policies, present};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use sstfilter::sst::{ReadOptions, Table, TableBuilder, TableOptions, TableSet, VersionEdit, VersionSet};
+use sstfilter::sst::{ReadOptions, Table, TableBuilder, TableOptions, TableSet};
+use sstfilter::store::ViewEdit;
 use sstfilter::{BuildContext, KeyHasher};
 
 /// Files of a store whose key ranges overlap, and keys in each: what a lookup has to probe.
@@ -49,7 +50,7 @@ fn table_set(keys: &[[u8; 16]], options: &TableOptions) -> TableSet {
         let (bytes, _) = builder.finish().expect("a vector takes all");
         Table::open_source(Bytes::from(bytes), &ReadOptions::default()).expect("it was just written")
     };
-    TableSet::new((0..file_count).map(table).collect()).expect("all have the default hasher")
+    TableSet::new((0..file_count).map(table).collect())
 }
 
 fn found(set: &TableSet, keys: &[[u8; 16]]) -> usize {
@@ -108,32 +109,32 @@ fn level_tables(level: u32, count: u64) -> Vec<Arc<Table>> {
 }
 
 /// A set of all levels, and edits that exchange tables of the last one, spread over all chunks, there and back.
-fn version_set() -> (VersionSet, [VersionEdit; 2]) {
-    let set = VersionSet::new();
-    let (mut edit, mut exchanges) = (VersionEdit::new(), [VersionEdit::new(), VersionEdit::new()]);
+fn level_set() -> (TableSet, [ViewEdit<Table>; 2]) {
+    let set = TableSet::new(Vec::new());
+    let (mut edit, mut exchanges) = (ViewEdit::new(), [ViewEdit::new(), ViewEdit::new()]);
     for (level, count) in LEVELS {
         for table in level_tables(level, count) {
             edit = edit.add(level, table);
         }
     }
-    let version = set.apply(edit).expect("tables of a level lie side by side");
+    let tables = set.apply(edit).expect("tables of a level lie side by side");
     let others = level_tables(6, LEVELS[6].1);
     let stride = others.len() / EXCHANGED;
-    for (one, other) in version.tables(6).zip(&others).step_by(stride).take(EXCHANGED) {
+    for (one, other) in tables.tables(6).zip(&others).step_by(stride).take(EXCHANGED) {
         let [there, back] = exchanges;
-        let there = there.replace(6, *one.table_id(), other.clone());
-        exchanges = [there, back.replace(6, *other.table_id(), one.clone())];
+        let there = there.replace(6, one, other.clone());
+        exchanges = [there, back.replace(6, other, one.clone())];
     }
     (set, exchanges)
 }
 
 /// Runs `work` while `threads` look keys up, and returns how many they have found.
-fn while_reading<T>(set: &VersionSet, keys: &[[u8; 16]], threads: u32, work: impl FnOnce() -> T) -> (T, u64) {
+fn while_reading<T>(set: &TableSet, keys: &[[u8; 16]], threads: u32, work: impl FnOnce() -> T) -> (T, u64) {
     let is_over = AtomicBool::new(false);
     let read = || {
         let mut found = 0;
         for key in keys.iter().cycle().take_while(|_| !is_over.load(Ordering::Relaxed)) {
-            found += u64::from(set.read(|version| version.get(key)).expect("memory does not fail").is_some());
+            found += u64::from(set.get(key).expect("memory does not fail").is_some());
         }
         found
     };
@@ -146,7 +147,7 @@ fn while_reading<T>(set: &VersionSet, keys: &[[u8; 16]], threads: u32, work: imp
 }
 
 /// The times of 200 edits, sorted: with fewer cores than threads, some include what the system gives to others.
-fn edit_times(set: &VersionSet, edits: &[VersionEdit; 2]) -> Vec<Duration> {
+fn edit_times(set: &TableSet, edits: &[ViewEdit<Table>; 2]) -> Vec<Duration> {
     let mut times: Vec<_> = edits
         .iter()
         .cycle()
@@ -162,8 +163,8 @@ fn edit_times(set: &VersionSet, edits: &[VersionEdit; 2]) -> Vec<Duration> {
     times
 }
 
-fn versions(criterion: &mut Criterion) {
-    let (set, edits) = version_set();
+fn levels(criterion: &mut Criterion) {
+    let (set, edits) = level_set();
     let most = LEVELS[6].1 * LEVEL_KEYS;
     let keys_at =
         |add: u64| -> Vec<[u8; 16]> { (0..QUERIES).map(|at| common::key(at * 7_919 % most * 16 + add)).collect() };
@@ -177,23 +178,21 @@ fn versions(criterion: &mut Criterion) {
     }
     let mut group = criterion.benchmark_group("10,000 tables on 7 levels");
     group.throughput(Throughput::Elements(QUERIES)).sample_size(10);
-    let version = set.current();
-    let count = |keys: &[[u8; 16]]| keys.iter().filter(|key| matches!(version.get(&key[..]), Ok(Some(_)))).count();
+    let snapshot = set.snapshot();
+    let count = |keys: &[[u8; 16]]| keys.iter().filter(|key| matches!(snapshot.get(&key[..]), Ok(Some(_)))).count();
     assert_eq!((count(&deepest), count(&absent)), (deepest.len(), 0));
-    let read = |keys: &[[u8; 16]]| {
-        keys.iter().filter(|key| matches!(set.read(|version| version.get(&key[..])), Ok(Some(_)))).count()
-    };
     group.bench_function("get absent", |bencher| bencher.iter(|| count(black_box(&absent))));
-    group
-        .bench_function("get absent, each of the current version", |bencher| bencher.iter(|| read(black_box(&absent))));
+    group.bench_function("get absent, each of the current version", |bencher| {
+        bencher.iter(|| found(&set, black_box(&absent)));
+    });
     group.bench_function("get at the last level", |bencher| bencher.iter(|| count(black_box(&deepest))));
     for (name, keys) in [("absent", &absent), ("at the last level", &deepest)] {
         let keys: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
         group.bench_function(format!("multi_get {name}, {BATCH} keys"), |bencher| {
-            bencher.iter(|| black_box(&keys).chunks(BATCH).map(|keys| version.multi_get(keys).len()).sum::<usize>());
+            bencher.iter(|| black_box(&keys).chunks(BATCH).map(|keys| snapshot.multi_get(keys).len()).sum::<usize>());
         });
     }
 }
 
-criterion_group!(benches, lookups, versions);
+criterion_group!(benches, lookups, levels);
 criterion_main!(benches);

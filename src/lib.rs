@@ -59,7 +59,7 @@
 //! |---|---|
 //! | hash keys, once per store | [`KeyHasher`]; [`SecretSeed`] where strangers choose keys; [`KeyExtractor`] for prefixes |
 //! | choose filters | [`AutoPolicy`], [`KindPolicy`], or a [`FilterPolicy`] of your own |
-//! | spread one memory budget over the levels of a store | [`LevelPlan`], [`LevelPolicy`] |
+//! | spread one memory budget over the levels of a store | [`store::LevelPlan`], [`store::LevelPolicy`] |
 //! | build one per file | [`BuildContext`], [`FilterBuilder`], [`BuildReport`] |
 //! | load and probe one | [`LoadContext`] and [`FilterReader`]; [`FilterBlock`] where damage must be an error |
 //! | probe the filters of many files | [`FilterSet`], with a [`MatchBitmap`] for one key and a [`MatchMatrix`] for many |
@@ -75,9 +75,7 @@
 //! - [`filter`]: a page for each kind of filter: how it works, what it costs, when to choose it
 //! - [`kind`]: the list of kinds, and the trait for a kind of your own
 //! - [`range`]: filters for ranges of keys, by which scans skip files
-//! - [`partition`]: filters in parts of some KiB, of which a lookup reads one
-//! - [`budget`]: filters that share a number of bytes
-//! - [`sidecar`]: a new filter for a file that exists, in a file beside it
+//! - [`store`]: the filters of many files, which must be read for a key: memory budgets, partitions, sidecars, levels
 //! - [`sst`]: a small table writer and reader, and sets of tables
 //! - [`simd`]: the instruction set in use
 //!

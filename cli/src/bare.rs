@@ -8,7 +8,8 @@ use bytes::Bytes;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use sstfilter::range::{RangeInfo, RangePolicy};
-use sstfilter::sst::{LayoutRegion, Table, TablePart};
+use sstfilter::sst::TablePart;
+use sstfilter::store::FilterPart;
 use sstfilter::{BlockInfo, BuildContext, BuildPurpose, FallbackReason, FilterBlock, FilterKind, KeyHasher};
 
 use crate::args::FilterArgs;
@@ -183,32 +184,19 @@ fn extract(path: &Path, reading: Reading<'_>) -> anyhow::Result<FilterBlock<Byte
             )
         }
     };
-    let is_whole = table.partition_index().is_none();
+    let is_whole =
+        !table.filters().metadata().sections().iter().any(|section| section.part == FilterPart::PartitionedPoints);
     ensure!(is_whole, "{name} has a filter in partitions, which is no single block: `probe` reads it in place");
     let Some(region) = table.layout().region(TablePart::Filter).cloned() else {
         bail!("{name} has no filter");
     };
     if let Some(problem) = table.filter_problem().filter(|problem| !problem.is_foreign_filter()) {
-        bail!("{name}: {}", in_options(problem));
+        bail!("{name}: {}", in_options(&problem));
     }
-    let block = read_region(path, &table, &region)?;
+    let is_inside = region.offset.saturating_add(region.bytes) <= table.file_bytes();
+    ensure!(is_inside, "cannot read the filter block of {name}");
+    let block = RegularFile::open(path)?.read(region.offset, region.bytes)?;
     checked(block).with_context(|| format!("{name}: the filter block"))
-}
-
-/// Bytes of the checksum that stands behind each block of a table.
-const CHECKSUM_BYTES: u64 = 4;
-
-fn read_region(path: &Path, table: &Table, region: &LayoutRegion) -> anyhow::Result<Bytes> {
-    let context = || format!("cannot read the filter block of {}", input::name(path));
-    let length = usize::try_from(region.bytes.saturating_sub(CHECKSUM_BYTES))?;
-    ensure!(region.offset.saturating_add(region.bytes) <= table.file_bytes(), context());
-    if input::is_standard(path) {
-        let start = usize::try_from(region.offset)?;
-        let bytes = input::whole(path)?;
-        ensure!(start + length <= bytes.len(), context());
-        return Ok(bytes.slice(start..start + length));
-    }
-    RegularFile::open(path)?.read(region.offset, length as u64)
 }
 
 /// The block, unless a reader would refuse it.

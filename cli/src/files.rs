@@ -10,6 +10,7 @@ use std::sync::Arc;
 use anyhow::{Context, anyhow, bail, ensure};
 use sstfilter::KeyHasher;
 use sstfilter::sst::{ReadOptions, Table, TableError, TableSet};
+use sstfilter::store::FilterProblem;
 use sstfilter_interop::{Engine, MAX_FOOTER_BYTES, recognize};
 
 use crate::input::{self, RegularFile};
@@ -177,7 +178,7 @@ fn tables_newest_first(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
 /// built with.
 pub(crate) fn open_set(path: &Path, reading: TableReading<'_>) -> anyhow::Result<(TableSet, Vec<PathBuf>)> {
     if input::is_standard(path) {
-        return Ok((TableSet::new(vec![open_table(path, reading)?])?, vec![path.to_owned()]));
+        return Ok((TableSet::new(vec![open_table(path, reading)?]), vec![path.to_owned()]));
     }
     let paths = tables_newest_first(path)?;
     match TableSet::open(&paths, &read_options(reading)) {
@@ -243,7 +244,13 @@ pub(crate) fn read_options(reading: TableReading<'_>) -> ReadOptions {
 
 /// Whether reading failed, which tells nothing about the bytes.
 pub(crate) fn is_unread(problem: &TableError) -> bool {
-    matches!(problem, TableError::Io { .. })
+    match problem {
+        TableError::Io { .. } => true,
+        TableError::Filter { source, .. } | TableError::Sidecar { source, .. } => {
+            matches!(source, FilterProblem::Unreadable { .. })
+        }
+        _ => false,
+    }
 }
 
 /// What a file is by its last bytes.

@@ -7,7 +7,7 @@ use anyhow::Context;
 use clap::Args;
 use serde::Serialize;
 use sstfilter::KeyHasher;
-use sstfilter::sst::{Table, TableSet, TableStats};
+use sstfilter::sst::{TableSet, TableStats};
 
 use crate::files::{self, TableReading};
 use crate::lines::{KeyLines, KeysFormat};
@@ -72,10 +72,11 @@ pub(crate) fn run(
 ) -> anyhow::Result<Outcome> {
     let keys = args.keys(format)?;
     let (set, _) = files::open_set(&args.tables, TableReading { secret, ..TableReading::default() })?;
-    for problem in set.tables().iter().filter_map(Table::filter_problem) {
-        note(&format!("note: reading without a filter: {}", in_options(problem)));
+    let snapshot = set.snapshot();
+    for problem in snapshot.tables(0).filter_map(|table| table.filter_problem()) {
+        note(&format!("note: reading without a filter: {}", in_options(&problem)));
     }
-    for problem in set.tables().iter().filter_map(Table::sidecar_problem) {
+    for problem in snapshot.tables(0).filter_map(|table| table.sidecar_problem()) {
         note(&format!("note: reading without a sidecar: {}", in_options(problem)));
     }
     let lookups: Vec<_> = keys.into_iter().map(|key| look_up(&set, key)).collect::<anyhow::Result<_>>()?;
@@ -83,7 +84,7 @@ pub(crate) fn run(
     let absent = lookups.len() - found;
     if output.is_json {
         let TableStats { data_block_reads, bytes_read, .. } = set.stats().tables;
-        let tables = set.tables().len();
+        let tables = snapshot.tables(0).count();
         output.json(&GetReport { lookups, found, absent, tables, data_block_reads, bytes_read })?;
     } else {
         print(&lookups, format, output)?;

@@ -8,10 +8,9 @@ use std::sync::Mutex;
 
 use anyhow::{Context, bail, ensure};
 use bytes::Bytes;
-use sstfilter::partition::PartitionIndex;
 use sstfilter::range::RangeInfo;
-use sstfilter::sidecar::Sidecar;
 use sstfilter::sst::{FileSystem, LocalFileSystem, RandomAccess};
+use sstfilter::store::{FilterMetadata, PartitionIndex};
 use sstfilter::{BlockError, FilterBlock};
 
 use crate::files::{Look, look_at_tail};
@@ -57,7 +56,8 @@ pub(crate) fn open(path: &Path, option: &str) -> anyhow::Result<Box<dyn Read>> {
     Ok(Box::new(file))
 }
 
-/// A regular file that is read in parts: a pipe would be waited for, and a device may have no end.
+/// A regular file that is read in parts: a pipe would be waited for, and a device may have no end. Standard input is
+/// read into memory first.
 pub(crate) struct RegularFile<'a> {
     path: &'a Path,
     source: Box<dyn RandomAccess>,
@@ -66,6 +66,10 @@ pub(crate) struct RegularFile<'a> {
 
 impl<'a> RegularFile<'a> {
     pub(crate) fn open(path: &'a Path) -> anyhow::Result<Self> {
+        if is_standard(path) {
+            let bytes = whole_standard_input()?;
+            return Ok(Self { path, length: bytes.len() as u64, source: Box::new(bytes) });
+        }
         let opened = LocalFileSystem.open(path).and_then(|source| Ok((source.len()?, source)));
         let (length, source) = opened.with_context(|| cannot_read(path))?;
         Ok(Self { path, source, length })
@@ -139,8 +143,8 @@ fn claimed_bytes(file: &RegularFile<'_>) -> anyhow::Result<u64> {
             Ok(partitions::load_index(&tail)?.container_bytes())
         }
         Look::Sidecar => {
-            let tail = file.end(Sidecar::tail_bytes(&end)?)?;
-            Sidecar::open_for_any_table(&tail, file.length)?;
+            let tail = file.end(FilterMetadata::sidecar_tail_bytes(&end)?)?;
+            FilterMetadata::of_any_sidecar(&tail, file.length)?;
             Ok(file.length)
         }
         Look::Table | Look::Foreign(_) | Look::Neither => Ok(file.length),

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, bail, ensure};
 use bytes::Bytes;
-use sstfilter::sidecar::Sidecar;
 use sstfilter::sst::{FileSystem, LocalFileSystem, RandomAccess, Table};
-use sstfilter::{FilterBlock, KeyHasher};
+use sstfilter::store::{FilterMetadata, FilterPart, FilterProblem, TableIdentity};
+use sstfilter::{BlockError, FilterBlock, KeyHasher};
 use sstfilter_interop::{Engine, Error, Manifest, ManifestFile};
 
 use crate::files::{self, Look, TableReading};
@@ -88,27 +88,64 @@ impl Opened {
     }
 }
 
-/// The sidecar at `path` and its filter, for whichever table it was made, once its checksums hold: of a filter in
-/// partitions, that of the top index, because damage to a partition costs no other one.
-pub(crate) fn sidecar(path: &Path) -> anyhow::Result<(Sidecar, Bytes)> {
-    let bytes = input::whole(path)?;
-    let sidecar = Sidecar::open_for_any_table(&bytes, bytes.len() as u64)?;
-    let filter = bytes.slice(..usize::try_from(sidecar.filter_bytes())?);
-    match sidecar.check_filter(&filter) {
-        Err(damage) if !matches!(Container::open(filter.clone()), Ok(Some(_))) => Err(damage.into()),
-        _ => Ok((sidecar, filter)),
+/// A sidecar, for whichever table it was made, whose checksums hold: of a filter in partitions, that of the top index,
+/// because damage to a partition costs no other one.
+pub(crate) struct Sidecar {
+    pub(crate) metadata: FilterMetadata,
+    pub(crate) table: TableIdentity,
+    bytes: Bytes,
+}
+
+impl Sidecar {
+    pub(crate) fn read(path: &Path) -> anyhow::Result<Self> {
+        let bytes = input::whole(path)?;
+        let (metadata, table) = FilterMetadata::of_any_sidecar(&bytes, bytes.len() as u64)?;
+        let sidecar = Self { metadata, table, bytes };
+        for section in sidecar.metadata.sections() {
+            let filter = sidecar.filter(section.part).unwrap_or_default();
+            // The last four bytes are a checksum themselves.
+            let index_bytes = if section.index_bytes == 0 { filter.len() } else { section.index_bytes as usize };
+            let summed = filter.len() - index_bytes..filter.len().saturating_sub(4);
+            let (expected, got) = (section.checksum, crc32c::crc32c(filter.get(summed).unwrap_or_default()));
+            if expected != got {
+                return Err(FilterProblem::Checksum { what: "filter", expected, got }.into());
+            }
+        }
+        Ok(sidecar)
+    }
+
+    /// The bytes of a filter, if there is one.
+    pub(crate) fn filter(&self, part: FilterPart) -> Option<Bytes> {
+        let section = self.metadata.sections().iter().find(|section| section.part == part)?;
+        let (start, bytes) = (usize::try_from(section.offset).ok()?, usize::try_from(section.bytes).ok()?);
+        Some(self.bytes.slice(start..start + bytes))
+    }
+
+    /// The filter in partitions, if there is one.
+    pub(crate) fn container(&self) -> Result<Option<Container>, BlockError> {
+        self.filter(FilterPart::PartitionedPoints).map_or(Ok(None), Container::open)
     }
 }
 
-/// The filter of the sidecar at `path`, which may have partitions.
+/// The filter for lookups of the sidecar at `path`, which may have partitions; without one, that for scans.
 fn filter_of_sidecar(path: &Path) -> anyhow::Result<Opened> {
     let context = || input::name(path).into_owned();
-    let (sidecar, filter) = sidecar(path).with_context(context)?;
-    let has_whole_keys = sidecar.key_parts().any(str::is_empty);
+    let sidecar = Sidecar::read(path).with_context(context)?;
+    if let (None, None, Some(filter)) = (
+        sidecar.container().with_context(context)?,
+        sidecar.filter(FilterPart::Points),
+        sidecar.filter(FilterPart::Ranges),
+    ) {
+        return Ok(Opened::RangeFilter(Box::new(RangeBlock::new(filter).with_context(context)?)));
+    }
+    let has_whole_keys = sidecar.metadata.key_parts().whole_keys;
     ensure!(has_whole_keys, "{}: holds parts of keys, whose extractor the program does not have", context());
-    Ok(match Container::open(filter.clone()).with_context(context)? {
+    Ok(match sidecar.container().with_context(context)? {
         Some(container) => Opened::Partitions(Box::new(container)),
-        None => Opened::FilterBlock(Box::new(FilterBlock::open_unverified(filter).with_context(context)?)),
+        None => {
+            let filter = sidecar.filter(FilterPart::Points).unwrap_or_default();
+            Opened::FilterBlock(Box::new(FilterBlock::open_unverified(filter).with_context(context)?))
+        }
     })
 }
 

@@ -128,7 +128,7 @@ pub(crate) fn in_options(message: &impl fmt::Display) -> String {
     let message = message.replace("open with the hasher of that seed", "give the seed with --secret-seed-file");
     let message = message.replace("open it with that extractor", "give its prefix with --range-prefix");
     let message = message.replace(UNCHECKED, &format!("{UNCHECKED}: --unchecked-filters uses it all the same"));
-    let is_other_prefix = message.contains("range-filter") && message.contains("built with other key extractors");
+    let is_other_prefix = message.contains("range-filter") && message.contains("filter of other parts of keys");
     let message = if is_other_prefix { message + ": give its prefix with --range-prefix" } else { message };
     if UNSTATED.iter().any(|unstated| message.contains(unstated)) {
         message + ": if the name of its database's comparator is known, state it with --comparator"

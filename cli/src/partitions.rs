@@ -1,14 +1,17 @@
 //! A partitioned filter with all of its partitions in memory, and what there is to tell of it.
 
 use core::fmt;
+use core::ops::Range;
+use std::path::Path;
 
 use bytes::Bytes;
 use serde::Serialize;
-use sstfilter::partition::{PartitionCut, PartitionIndex, PartitionedFilter};
-use sstfilter::sst::Table;
+use sstfilter::sst::{Table, TablePart};
+use sstfilter::store::{PartitionCut, PartitionIndex, sidecar_path};
 use sstfilter::{BlockError, FileId, FilterBlock, HashIdentity, KeyHash, LoadContext};
 
 use crate::build::report::Choice;
+use crate::input::RegularFile;
 use crate::output::Outcome;
 use crate::parts::HeldParts;
 use crate::units::{bytes, counted, grouped, percent};
@@ -23,21 +26,28 @@ pub(crate) struct Partitions<'a> {
 }
 
 impl<'a> Partitions<'a> {
-    /// Reads all partitions of the filter that the table uses, if it has partitions.
-    pub(crate) fn of_table(table: &'a Table) -> Option<Self> {
-        let index = table.partition_index()?;
-        let blocks = (0..index.partitions()).map(|number| table.read_partition(number));
-        Some(Self { index, blocks: blocks.collect::<Option<_>>()? })
+    /// Reads all partitions of the filter that the table at `path` uses, if it has partitions.
+    pub(crate) fn of_table(table: &'a Table, path: &Path) -> Option<Self> {
+        let index = table.filters().partitions()?;
+        // In a sidecar, the filter for lookups comes first.
+        let (path, start) = if table.uses_sidecar() {
+            (sidecar_path(path), 0)
+        } else {
+            (path.to_owned(), table.layout().region(TablePart::Filter)?.offset)
+        };
+        let file = RegularFile::open(&path).map_err(|problem| unreadable(&problem));
+        Some(Self::new(index, |range| {
+            let read = file.as_ref().map_err(Clone::clone)?.read(start + range.start, range.end - range.start);
+            read.map_err(|problem| unreadable(&problem))
+        }))
     }
 
-    /// The partitions of a whole container.
-    fn of_container(index: &'a PartitionIndex, container: &Bytes) -> Self {
-        let open = |number| {
-            let place = index.block_place(number)?;
-            let range = usize::try_from(place.start).ok().zip(usize::try_from(place.end).ok());
-            let block = range.filter(|&(start, end)| start <= end && end <= container.len());
-            index.open(number, block.map_or_else(Bytes::new, |(start, end)| container.slice(start..end)))
-        };
+    /// The partitions that `read` gives.
+    fn new(index: &'a PartitionIndex, read: impl Fn(Range<u64>) -> Result<Bytes, BlockError>) -> Self {
+        let block = |number| index.block_place(number).and_then(&read);
+        // Whatever comes of it, every partition says so that is opened.
+        let _ = index.check_known_keys(block);
+        let open = |number| block(number).and_then(|block| index.open(number, block));
         Self { index, blocks: (0..index.partitions()).map(open).collect() }
     }
 
@@ -78,6 +88,10 @@ impl<'a> Partitions<'a> {
     }
 }
 
+fn unreadable(problem: &anyhow::Error) -> BlockError {
+    BlockError::Unreadable { reason: format!("{problem:#}") }
+}
+
 /// All bytes of a partitioned filter, and its top index.
 pub(crate) struct Container {
     pub(crate) index: PartitionIndex,
@@ -103,7 +117,14 @@ impl Container {
     }
 
     pub(crate) fn partitions(&self) -> Partitions<'_> {
-        Partitions::of_container(&self.index, &self.bytes)
+        Partitions::new(&self.index, |range| Ok(self.slice(range)))
+    }
+
+    /// Empty if it is not inside.
+    fn slice(&self, range: Range<u64>) -> Bytes {
+        let range = usize::try_from(range.start).ok().zip(usize::try_from(range.end).ok());
+        let range = range.filter(|&(start, end)| start <= end && end <= self.bytes.len());
+        range.map_or_else(Bytes::new, |(start, end)| self.bytes.slice(start..end))
     }
 
     pub(crate) fn fields(&self) -> PartitionFields {
@@ -112,8 +133,24 @@ impl Container {
 
     /// Checks every byte, and that the filter is bound to this file.
     pub(crate) fn verify(&self, file: Option<FileId>) -> Result<(), BlockError> {
-        let context = context(self.index.hash_identity(), file);
-        PartitionedFilter::open(&self.bytes, context)?.verify()
+        let (expected, got) = (file, self.index.file());
+        if expected != got {
+            return Err(BlockError::FileMismatch { expected, got });
+        }
+        let mut end = 0;
+        for number in 0..self.index.partitions() {
+            let (block, aux) = (self.index.block_place(number)?, self.index.aux_place(number)?);
+            if let Some(at) = self.slice(end..block.start).iter().position(|&byte| byte != 0) {
+                let (field, expected) = ("byte between partitions", "0 at this offset");
+                return Err(BlockError::Field { field, expected, got: end + at as u64 });
+            }
+            if !block.is_empty() {
+                self.index.open(number, self.slice(block))?;
+            }
+            end = aux.end;
+            self.index.check_aux(number, &self.slice(aux))?;
+        }
+        Ok(())
     }
 }
 

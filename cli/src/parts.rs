@@ -3,7 +3,7 @@
 use core::fmt;
 
 use serde::Serialize;
-use sstfilter::partition::PartitionIndex;
+use sstfilter::store::PartitionIndex;
 use sstfilter::{BlockInfo, Domain};
 
 /// A filter records its extractors by the tags of their names. A name shows here if something else has it: the file

@@ -7,8 +7,8 @@ use anyhow::{bail, ensure};
 use clap::Args;
 use serde::Serialize;
 use sstfilter::BuildPurpose::Ingest;
-use sstfilter::sidecar::Sidecar;
 use sstfilter::sst::{ReadOptions, SidecarSummary, Table, TableOptions};
+use sstfilter::store::sidecar_path;
 use sstfilter::{BuildContext, KeyHasher};
 
 use crate::args::{FilterArgs, PartitionArgs};
@@ -130,13 +130,13 @@ impl<'a> Rebuild<'a> {
     fn rebuild(&self, path: &Path) -> anyhow::Result<Rebuilt> {
         let table = self.open(path)?;
         let replaces = Replaces::Own(Mark::End(Look::Sidecar));
-        replaces.check(&Sidecar::path_of(path))?;
+        replaces.check(&sidecar_path(path))?;
         let built = table.build_sidecar(&self.writing)?;
-        let reason = built.filter.as_ref().map_or("the policy makes none", |report| report.reason.as_str());
-        ensure!(built.bytes.is_some(), "no filter: {reason}");
+        let reason = built.points.as_ref().map_or("the policy makes none", |report| report.reason.as_str());
+        ensure!(!built.metadata().sections().is_empty(), "no filter: {reason}");
         // Reading the keys can be ended at any time; writing the filter is to be completed.
         let _writing = interrupt::writing();
-        replaces.check(&Sidecar::path_of(path))?;
+        replaces.check(&sidecar_path(path))?;
         Ok(Rebuilt::new(table.place_sidecar(built, &self.writing)?))
     }
 
@@ -150,11 +150,11 @@ impl<'a> Rebuild<'a> {
             Look::Table | Look::Neither => {}
         }
         let table = Table::open(path, &self.reading)?;
-        let writer = &table.properties().writer;
-        let (described, parts) = (writer.hash, &writer.key_parts);
+        let filters = &table.properties().filters;
+        let (described, parts) = (filters.hash_identity(), filters.key_parts());
         let is_whole = parts.extractors.is_empty();
         ensure!(is_whole, "its filter holds {parts}: the program does not have these extractors");
-        let is_known = self.secret.is_some() || table.hash_identity() == described;
+        let is_known = self.secret.is_some() || table.store().hasher().identity() == described;
         ensure!(is_known, "its keys are hashed by {described}: give the seed with --secret-seed-file");
         if let Some(seed) = self.hash_seed {
             // This program's readers hash keys as the table says, or with a secret: they have no use for another seed.
@@ -180,11 +180,7 @@ impl Rebuilt {
         Self {
             sidecar: path_name(&summary.path.unwrap_or_default()).into_owned(),
             bytes: summary.file_bytes,
-            filter: Choice {
-                kind: report.and_then(|report| report.used).map_or("none", |kind| kind.name()),
-                requested: report.map_or("none", |report| report.requested.name()),
-                reason: report.map_or("as requested", |report| report.reason.as_str()),
-            },
+            filter: Choice::of(report),
             keys: report.map_or(0, |report| report.distinct_keys),
             bits_per_key: report.map_or(0.0, sstfilter::BuildReport::bits_per_key),
             expected_fpr: report.map_or(1.0, |report| report.expected_fpr),

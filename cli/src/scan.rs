@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::Args;
 use serde::Serialize;
@@ -70,16 +71,17 @@ pub(crate) fn run(
 ) -> anyhow::Result<Outcome> {
     let ends = Ends::parse("LOWER UPPER", [&args.lower, &args.upper], format)?;
     let (set, paths) = files::open_set(&args.tables, reading.of_tables())?;
-    for problem in set.tables().iter().filter_map(Table::range_filter_problem) {
-        note(&format!("note: reading without a range filter: {}", in_options(problem)));
+    let set = set.snapshot();
+    for problem in set.tables(0).filter_map(|table| table.range_filter_problem()) {
+        note(&format!("note: reading without a range filter: {}", in_options(&problem)));
     }
     let mut entries = Vec::new();
     for entry in set.range(ends.range()) {
         let (key, value) = entry?;
         entries.push(Entry { key: Text(key.to_vec()), value: Text(value.to_vec()) });
     }
-    let read = |(table, path): (&Table, &PathBuf)| TableRead::new(table, path, ends.range());
-    let per_table: Vec<_> = set.tables().iter().zip(&paths).map(read).collect();
+    let read = |(table, path): (&Arc<Table>, &PathBuf)| TableRead::new(table, path, ends.range());
+    let per_table: Vec<_> = set.tables(0).zip(&paths).map(read).collect();
     let skipped = |by| per_table.iter().filter(|table| table.skipped_by == Some(by)).count();
     let report = ScanReport {
         count: entries.len(),
@@ -102,10 +104,11 @@ pub(crate) fn run(
 impl TableRead {
     /// A table after a scan of `range`, the first thing that it was read for.
     fn new(table: &Table, path: &Path, range: KeyRange<'_>) -> Self {
+        let may_hold = table.may_hold(range);
         let stats = table.stats();
-        let skipped_by = if stats.data_block_reads > 0 || table.may_hold(range) {
+        let skipped_by = if stats.data_block_reads > 0 || may_hold {
             None
-        } else if table.range_filter().is_some_and(|filter| filter.stats().negatives > 0) {
+        } else if stats.range_filter.negatives > 0 {
             Some(SkippedBy::RangeFilter)
         } else {
             Some(SkippedBy::Keys)

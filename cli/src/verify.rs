@@ -7,15 +7,14 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 use clap::Args;
 use serde::Serialize;
-use sstfilter::sidecar::SidecarError;
 use sstfilter::sst::{FilterVerdict, Table, TableError};
+use sstfilter::store::{FilterPart, FilterProblem};
 use sstfilter::{BlockError, FilterBlock};
 use sstfilter_interop::{BlockState, Engine, Error};
 
 use crate::files::{self, Look};
-use crate::opened::{self, Reading};
+use crate::opened::{self, Reading, Sidecar};
 use crate::output::{Outcome, Text, explained, in_options};
-use crate::partitions::Container;
 use crate::progress::ReadProgress;
 use crate::ranges::RangeBlock;
 use crate::{input, units};
@@ -167,21 +166,13 @@ impl FileVerdict {
     /// Its checksums, and whether it was made for the table that it is beside, if it is beside one. Its filter is
     /// compared with the keys where the table is verified.
     fn verify_sidecar(&mut self, path: &Path, reading: Reading<'_>) {
-        match opened::sidecar(path) {
-            Ok((sidecar, filter)) => {
-                let verified = match Container::open(filter.clone()) {
-                    Ok(Some(container)) => {
-                        self.partitions = container.index.partitions().into();
-                        let verified = container.verify(Some(sidecar.table().file_id())).map_err(SidecarError::from);
-                        verified.and_then(|()| sidecar.check_filter(&filter))
-                    }
-                    Ok(None) => point_filter_keys(filter).map(|_| ()).map_err(SidecarError::from),
-                    Err(problem) => Err(problem.into()),
-                };
+        match Sidecar::read(path) {
+            Ok(sidecar) => {
+                let verified = self.verify_filters(&sidecar);
                 self.problems.extend(verified.err().map(|problem| problem.to_string()));
             }
             Err(problem) => {
-                self.is_unreadable = !problem.is::<SidecarError>();
+                self.is_unreadable = !problem.is::<FilterProblem>();
                 return self.problems.push(explained(&problem));
             }
         }
@@ -192,6 +183,19 @@ impl FileVerdict {
             Ok(table) => table.sidecar_problem().into_iter().for_each(|problem| self.add_of_sidecar(problem)),
             Err(problem) => self.problems.push(explained(&problem)),
         }
+    }
+
+    fn verify_filters(&mut self, sidecar: &Sidecar) -> Result<(), BlockError> {
+        if let Some(container) = sidecar.container()? {
+            self.partitions = container.index.partitions().into();
+            container.verify(Some(sidecar.metadata.file_id()))?;
+        }
+        let keys: [(_, fn(Bytes) -> _); 2] =
+            [(FilterPart::Points, point_filter_keys), (FilterPart::Ranges, range_filter_keys)];
+        for (part, keys) in keys {
+            sidecar.filter(part).map_or(Ok(0), keys)?;
+        }
+        Ok(())
     }
 
     /// One that was built for other readers is sound.

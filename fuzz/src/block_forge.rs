@@ -86,6 +86,12 @@ impl Parts {
         Self { payload: payload.to_vec(), params, held, file, trailer }
     }
 
+    /// Binds the block to the file of a fingerprint.
+    #[must_use]
+    pub fn bound_to(self, file: [u8; 8]) -> Self {
+        Self { file: Some(file), ..self }
+    }
+
     /// The kind that the trailer names.
     #[must_use]
     pub fn kind(&self) -> u8 {

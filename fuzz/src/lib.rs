@@ -4,9 +4,13 @@
 pub mod block;
 pub mod block_forge;
 pub mod cli;
+#[allow(dead_code, reason = "tests of the library use more of it")]
+#[path = "../../tests/common/container.rs"]
+mod container;
 pub mod entries;
 pub mod foreign_filter;
 pub mod foreign_table;
+pub mod metadata;
 pub mod partitions;
 pub mod pick;
 pub mod policy;

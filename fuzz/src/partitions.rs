@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arbitrary::{Result, Unstructured};
-use sstfilter::partition::{PartitionCut, PartitionIndex, PartitionOptions, PartitionedBuilder, PartitionedFilter};
+use sstfilter::store::{PartitionCut, PartitionIndex, PartitionOptions, PartitionedBuilder};
 use sstfilter::{BlockError, BuildContext, FixedPrefix, KeyHasher, KeyParts, LoadContext};
 
+use crate::container::Container;
 use crate::pick;
 
 /// Opens the bytes as a container, and builds and damages one of what they say.
@@ -37,23 +38,23 @@ fn sealed(bytes: &[u8]) -> Vec<u8> {
 fn open(bytes: &[u8], hasher: &KeyHasher) {
     let _ = PartitionIndex::tail_bytes(bytes);
     let _ = PartitionIndex::load(bytes, hasher);
-    if let Ok(filter) = PartitionedFilter::load(bytes, LoadContext::new(hasher).with_any_key_parts()) {
+    if let Ok(filter) = Container::load(bytes, LoadContext::new(hasher).with_any_key_parts()) {
         probe(&filter, bytes, hasher);
     }
 }
 
 /// Everything that can be done with a filter that was opened from untrusted bytes. The keys are made of `bytes`.
-pub(crate) fn probe(filter: &PartitionedFilter<&[u8]>, bytes: &[u8], hasher: &KeyHasher) {
-    let _ = (filter.verify(), filter.problems().count(), filter.index().entries().count());
+pub(crate) fn probe(filter: &Container, bytes: &[u8], hasher: &KeyHasher) {
+    let _ = (filter.verify(), filter.problems().len(), filter.index.entries().count());
     let parts = KeyParts::extracted(Arc::new(FixedPrefix::new(2)));
-    assert!(filter.index().memory_bytes() <= 8 * bytes.len() + 512, "an index larger than its bytes explain");
+    assert!(filter.index.memory_bytes() <= 8 * bytes.len() + 512, "an index larger than its bytes explain");
     for key in bytes.chunks(7).take(50) {
-        let place = filter.index().place(key, hasher.hash(key));
-        assert_eq!(place.number < filter.index().partitions(), filter.index().has_whole_keys());
+        let place = filter.index.place(key, hasher.hash(key));
+        assert_eq!(place.number < filter.index.partitions(), filter.index.has_whole_keys());
         let _ = filter.may_contain(key, hasher.hash(key));
         let prefix = parts.prefix(hasher, key);
-        match filter.index().places_with_prefix(&prefix) {
-            Ok(places) => assert!(places.count() <= filter.index().partitions() as usize),
+        match filter.index.places_with_prefix(&prefix) {
+            Ok(places) => assert!(places.count() <= filter.index.partitions() as usize),
             Err(_) => assert!(filter.may_contain_prefix(&prefix), "absent by a part that it does not hold"),
         }
     }
@@ -80,11 +81,11 @@ fn build_and_damage(input: &mut Unstructured<'_>) -> Result<()> {
     assert_eq!(container.len() as u64, bytes);
     let known: Vec<&[u8]> = keys.first().into_iter().chain(keys.last()).map(Vec::as_slice).collect();
     let context = LoadContext::new(&hasher).with_known_keys(&known);
-    let sound = PartitionedFilter::load(&container[..], context.with_key_parts(&parts)).expect("it was just built");
+    let sound = Container::load(&container[..], context.with_key_parts(&parts)).expect("it was just built");
     sound.verify().expect("it was just built");
     assert_holds(&sound, &keys, &hasher, &parts);
     let context = context.with_key_parts(&read);
-    match PartitionedFilter::load(&container[..], context) {
+    match Container::load(&container[..], context) {
         Ok(filter) => assert_holds(&filter, &keys, &hasher, &read),
         Err(error) => assert!(matches!(error, BlockError::ExtractorMismatch { .. }), "{error}"),
     }
@@ -94,7 +95,7 @@ fn build_and_damage(input: &mut Unstructured<'_>) -> Result<()> {
     for bit in damage.map(|bit| bit as usize % (container.len() * 8)) {
         container[bit / 8] ^= 1 << (bit % 8);
     }
-    if let Ok(damaged) = PartitionedFilter::load(&container[..], context) {
+    if let Ok(damaged) = Container::load(&container[..], context) {
         assert_eq!(damaged.verify().is_ok(), container == sound, "damage passes for sound");
         assert_holds(&damaged, &keys, &hasher, &read);
     }
@@ -120,7 +121,7 @@ pub(crate) fn prefixes(key: &[u8]) -> impl Iterator<Item = &[u8]> {
 
 /// Neither a key nor a prefix is absent for a reader of these parts.
 pub(crate) fn assert_holds(
-    filter: &PartitionedFilter<&[u8]>,
+    filter: &Container,
     keys: &BTreeSet<Vec<u8>>,
     hasher: &KeyHasher,
     read: &KeyParts,

@@ -2,7 +2,6 @@
 
 use bytes::Bytes;
 use sstfilter::sst::{BoundedBlockCache, Entry, Lookup, ReadOptions, Table, TableError, TableSet};
-use sstfilter::{MatchBitmap, MatchMatrix};
 use std::sync::Arc;
 
 /// The most entries looked at, and keys asked for.
@@ -57,7 +56,7 @@ fn describe(table: &Table) {
     let end: u128 = layout.regions.iter().map(|region| u128::from(region.bytes)).sum();
     assert!(table.filter_problem().is_some() || end == u128::from(table.file_bytes()), "{layout:?}");
     if let Some(problem) = table.filter_problem() {
-        shown(problem);
+        shown(&problem);
     }
     assert!(!format!("{table:?} {:?} {}", table.stats(), table.table_id()).is_empty());
 }
@@ -80,7 +79,7 @@ fn walk(table: &Table) -> Vec<Entry> {
 fn keys_of(table: &Table, walked: &[Entry]) -> Vec<Vec<u8>> {
     let properties = table.properties();
     let mut keys = vec![Vec::new(), vec![0xff; 40], b"key-00000007".to_vec()];
-    keys.extend([&properties.smallest_key, &properties.largest_key].into_iter().flatten().map(|key| key.to_vec()));
+    keys.extend([properties.smallest_key(), properties.largest_key()].into_iter().flatten().map(|key| key.to_vec()));
     keys.extend(walked.iter().step_by(walked.len() / 40 + 1).map(|entry| entry.key.to_vec()));
     let near = keys.iter().flat_map(|key| [[key, &b"\0"[..]].concat(), key[..key.len() / 2].to_vec()]);
     let near: Vec<_> = near.collect();
@@ -100,21 +99,22 @@ fn sound(table: &Table, walked: &[Entry]) {
 
 /// Single and batched lookups of a set agree.
 fn as_set(tables: Vec<Table>, keys: &[Vec<u8>]) {
-    let set = TableSet::new(tables).expect("one reader");
+    let set = TableSet::new(tables);
     let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
-    let mut hits = MatchMatrix::default();
-    set.matches_batch(&keys, &mut hits);
-    for (index, (key, batched)) in keys.iter().zip(set.multi_get(&keys)).enumerate() {
+    let (snapshot, mut candidates) = (set.snapshot(), vec![Vec::new(); keys.len()]);
+    let mut batch = snapshot.view().candidates_of_each(&keys);
+    loop {
+        let given = batch.next_files();
+        given.iter().for_each(|&(position, table)| candidates[position].push(Arc::as_ptr(table)));
+        if given.is_empty() {
+            break;
+        }
+    }
+    for ((key, batched), candidates) in keys.iter().zip(set.multi_get(&keys)).zip(candidates) {
         assert_eq!(set.get(key).ok(), batched.ok(), "{key:?}");
-        assert_eq!(
-            {
-                let mut alone = MatchBitmap::default();
-                set.matches(key, &mut alone);
-                alone.iter().collect::<Vec<_>>()
-            },
-            hits.row(index).collect::<Vec<_>>(),
-            "{key:?}"
-        );
+        let mut alone = snapshot.view().candidates(key);
+        let alone: Vec<_> = std::iter::from_fn(|| alone.next_file()).map(Arc::as_ptr).collect();
+        assert_eq!(alone, candidates, "{key:?}");
     }
     assert!(!format!("{set:?} {:?}", set.stats()).is_empty());
 }

@@ -4,7 +4,7 @@
 use arbitrary::{Result, Unstructured};
 
 use crate::block_forge::Parts;
-use crate::table;
+use crate::{metadata, table};
 use crate::table_parts::{FOOTER, bound_checksum, seal_footer};
 
 /// Forges a table as `bytes` say, and asks it everything.
@@ -66,7 +66,6 @@ fn entry_block(input: &mut Unstructured<'_>, entries: &[(Vec<u8>, Vec<u8>)]) -> 
 struct Forged {
     bytes: Vec<u8>,
     table_id: [u8; 16],
-    version: u32,
 }
 
 impl Forged {
@@ -79,7 +78,7 @@ impl Forged {
         let mut handle = Vec::new();
         put_varint(&mut handle, nearly(input, offset as u64)?);
         put_varint(&mut handle, nearly(input, contents.len() as u64)?);
-        if self.version > 1 && !input.ratio(1, 100)? {
+        if !input.ratio(1, 100)? {
             handle.extend(sum.to_le_bytes());
         }
         Ok(handle)
@@ -87,8 +86,7 @@ impl Forged {
 }
 
 fn forge(input: &mut Unstructured<'_>) -> Result<Vec<u8>> {
-    let version = if input.arbitrary()? { 1 } else { 2 };
-    let mut table = Forged { bytes: Vec::new(), table_id: [input.arbitrary()?; 16], version };
+    let mut table = Forged { bytes: Vec::new(), table_id: [input.arbitrary()?; 16] };
     let (mut keys, mut index, mut counts) = (Vec::new(), Vec::new(), Counts::default());
     for _ in 0..input.int_in_range(0..=5)? {
         let mut entries = data_entries(input)?;
@@ -108,22 +106,23 @@ fn forge(input: &mut Unstructured<'_>) -> Result<Vec<u8>> {
     }
     counts.data_bytes = table.bytes.len() as u64;
     counts.blocks = index.len() as u64;
-    let mut metaindex = Vec::new();
+    let (mut filter, file) = (Vec::new(), input.arbitrary()?);
     if input.arbitrary()? {
         let padding = if input.ratio(1, 10)? { 65 } else { table.bytes.len().next_multiple_of(64) - table.bytes.len() };
         table.bytes.extend(vec![0; padding]);
-        let mut filter = input.int_in_range(0..=300).and_then(|length| input.bytes(length).map(<[u8]>::to_vec))?;
+        filter = input.int_in_range(0..=300).and_then(|length| input.bytes(length).map(<[u8]>::to_vec))?;
         if !input.ratio(1, 5)? {
-            filter = Parts::of(&filter).seal();
+            filter = Parts::of(&filter).bound_to(file).seal();
         }
-        metaindex.push((b"filter".to_vec(), table.block(input, &filter)?));
+        table.bytes.extend(&filter);
     }
-    let properties = properties(input, &counts, &keys)?;
+    let bounds = keys.first().zip(keys.last()).map(|(smallest, largest)| (&smallest[..], &largest[..]));
+    let filters = metadata::forge(input, file, &filter, bounds)?;
+    let properties = properties(input, &counts, filters)?;
     let properties = entry_block(input, &properties)?;
     let properties = table.block(input, &properties)?;
     let index = entry_block(input, &index)?;
-    metaindex.push((b"index".to_vec(), table.block(input, &index)?));
-    metaindex.push((b"properties".to_vec(), properties));
+    let metaindex = [(b"index".to_vec(), table.block(input, &index)?), (b"properties".to_vec(), properties)];
     let contents = entry_block(input, &metaindex)?;
     let offset = table.bytes.len();
     table.block(input, &contents)?;
@@ -131,8 +130,8 @@ fn forge(input: &mut Unstructured<'_>) -> Result<Vec<u8>> {
     footer[..8].copy_from_slice(&nearly(input, offset as u64)?.to_le_bytes());
     footer[8..16].copy_from_slice(&nearly(input, contents.len() as u64)?.to_le_bytes());
     footer[24..40].copy_from_slice(&table.table_id);
-    footer[40..44].copy_from_slice(&(nearly(input, version.into())? as u32).to_le_bytes());
-    let sum = if version > 1 { bound_checksum(&contents, &table.table_id, offset) } else { 0 };
+    footer[40..44].copy_from_slice(&(nearly(input, 1)? as u32).to_le_bytes());
+    let sum = bound_checksum(&contents, &table.table_id, offset);
     footer[44..52].copy_from_slice(&nearly(input, sum.into())?.to_le_bytes());
     table.bytes.extend(footer);
     seal_footer(&mut table.bytes);
@@ -167,14 +166,16 @@ impl Counts {
     }
 }
 
-fn properties(input: &mut Unstructured<'_>, counts: &Counts, keys: &[Vec<u8>]) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
+fn properties(
+    input: &mut Unstructured<'_>,
+    counts: &Counts,
+    filters: Vec<u8>,
+) -> Result<Vec<(Vec<u8>, Vec<u8>)>> {
     let numbers = [
         ("block-bytes", 4_096),
         ("data-blocks", counts.blocks),
         ("data-bytes", counts.data_bytes),
         ("entries", counts.entries),
-        ("hash-id", 1),
-        ("hash-seed", sstfilter::DEFAULT_HASH_SEED),
         ("raw-key-bytes", counts.key_bytes),
         ("raw-value-bytes", counts.value_bytes),
         ("restart-interval", 16),
@@ -186,15 +187,7 @@ fn properties(input: &mut Unstructured<'_>, counts: &Counts, keys: &[Vec<u8>]) -
         bytes.truncate(nearly(input, 8)?.min(8) as usize);
         properties.push((name.as_bytes().to_vec(), bytes));
     }
-    for (name, key) in [("smallest-key", keys.first()), ("largest-key", keys.last())] {
-        if let Some(key) = key {
-            let key = if input.ratio(1, 12)? { crate::entries::key(input, key)? } else { key.clone() };
-            properties.push((name.as_bytes().to_vec(), key));
-        }
-    }
-    if input.ratio(1, 8)? {
-        properties.push((b"key-parts".to_vec(), crate::entries::key(input, b"\0\x0efixed-prefix:4")?));
-    }
+    properties.push((b"filters".to_vec(), filters));
     if input.ratio(1, 8)? {
         properties.push((vec![b'z'; input.int_in_range(1..=100)?], vec![1]));
     }

@@ -4,6 +4,7 @@
 use core::ops::Range;
 
 use crate::block_forge::{self, Mutate};
+use crate::metadata;
 use crate::random::Random;
 
 /// Bytes of a footer, of which the last eight are the magic number.
@@ -36,8 +37,10 @@ pub struct Blocks {
     pub table_id: [u8; 16],
     /// Each before the one that names it; the metaindex is the last.
     pub links: Vec<Link>,
-    /// Which of them is the filter.
-    pub filter: Option<usize>,
+    /// The bytes of all filters, from where they may begin to the properties.
+    filters: Range<usize>,
+    /// Their description in the properties.
+    metadata: Range<usize>,
 }
 
 /// The checksum of `contents` at `offset` in the table of this id.
@@ -135,12 +138,13 @@ impl Blocks {
                 Some((name, Link::of(table, place, most)?))
             })
         };
-        let mut blocks = Self { table_id: *footer[24..].first_chunk()?, links: Vec::new(), filter: None };
+        let table_id = *footer[24..].first_chunk()?;
+        let mut blocks = Self { table_id, links: Vec::new(), filters: 0..0, metadata: 0..0 };
         for (name, link) in named_by(metaindex) {
             if name == b"index" {
                 blocks.links.extend(named_by(link.handle).map(|(_, link)| link));
-            } else if name == b"filter" {
-                blocks.filter = Some(blocks.links.len());
+            } else if name == b"properties" {
+                blocks.find_filters(link.handle, table);
             }
             blocks.links.push(link);
         }
@@ -148,8 +152,25 @@ impl Blocks {
         Some(blocks)
     }
 
-    /// Makes the checksums of all blocks hold, and that of the footer with the file's length and magic.
+    fn find_filters(&mut self, properties: Handle, table: &[u8]) {
+        for (name, place) in entries(properties.contents(table)) {
+            let place = properties.offset + place.start..properties.offset + place.end;
+            if name == b"filters" {
+                self.metadata = place;
+            } else if name == b"data-bytes"
+                && let Some(&bytes) = table[place].first_chunk()
+            {
+                let start = u64::from_le_bytes(bytes).checked_next_multiple_of(64);
+                let start = start.and_then(|start| usize::try_from(start).ok()).unwrap_or(usize::MAX);
+                self.filters = start.min(properties.offset)..properties.offset;
+            }
+        }
+    }
+
+    /// Makes the checksums of all blocks and filters hold, and that of the footer with the file's length and magic.
     pub fn seal(&self, table: &mut [u8]) {
+        let filters = table[self.filters.clone()].to_vec();
+        metadata::seal_covered(&mut table[self.metadata.clone()], &filters);
         self.links.iter().for_each(|link| link.seal(table, &self.table_id));
         seal_footer(table);
     }
@@ -174,15 +195,15 @@ pub fn mutate(data: &mut [u8], size: usize, most: usize, seed: u32, mutate: Muta
     for _ in 0..=random.below(3) {
         let place = random.below(blocks.links.len() + 2);
         match blocks.links.get(place).map(|link| link.handle) {
-            Some(Handle { offset, length }) if blocks.filter == Some(place) => {
-                let filter = &mut table[offset..offset + length];
-                let mut changed = filter.to_vec();
+            Some(Handle { offset, length }) => change(&mut table[offset..offset + length], mutate, &mut random),
+            None if random.once_in(2) => {
+                let filter = &mut table[blocks.filters.clone()];
+                let (mut changed, length) = (filter.to_vec(), filter.len());
                 let changed_length = block_forge::mutate(&mut changed, length, length, random.number(), mutate);
                 if changed_length == length {
                     filter.copy_from_slice(&changed);
                 }
             }
-            Some(Handle { offset, length }) => change(&mut table[offset..offset + length], mutate, &mut random),
             None if random.once_in(3) => change(&mut table[size - FOOTER..], mutate, &mut random),
             None => change(table, mutate, &mut random),
         }
@@ -221,6 +242,7 @@ mod tests {
                 wiped[link.handle.offset + link.handle.length] ^= 0xff;
                 wiped[link.checksum_at] ^= 0xff;
             }
+            wiped[blocks.metadata.start] ^= 0xff;
             blocks.seal(&mut wiped);
             assert!(wiped == table, "{name}: {blocks:?}");
         }

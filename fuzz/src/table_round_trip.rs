@@ -30,7 +30,7 @@ fn run(input: &mut Unstructured<'_>) -> Result<()> {
         let table = entries::open(&bytes, &read).expect("it was just written");
         let slowest = InstructionSet::available().next().expect("at least one");
         simd::select(slowest).expect("it is available");
-        let is_whole = table.key_parts().has_whole_keys() && table.properties().writer.key_parts.whole_keys;
+        let is_whole = table.store().key_parts().has_whole_keys() && table.properties().filters.key_parts().whole_keys;
         read_back(&table, &contents, is_whole);
         simd::select(InstructionSet::fastest()).expect("it is available");
         read_back(
@@ -97,8 +97,8 @@ fn read_back(table: &Table, contents: &Contents, is_whole: bool) {
     let report = table.verify().expect("it is sound");
     assert_eq!(report.entries, contents.len() as u64);
     let properties = table.properties();
-    assert_eq!(properties.smallest_key.as_deref(), contents.keys().next().map(Vec::as_slice));
-    assert_eq!(properties.largest_key.as_deref(), contents.keys().next_back().map(Vec::as_slice));
+    assert_eq!(properties.smallest_key(), contents.keys().next().map(Vec::as_slice));
+    assert_eq!(properties.largest_key(), contents.keys().next_back().map(Vec::as_slice));
     if is_whole && let sstfilter::sst::FilterVerdict::ContainsAll { keys } = report.filter {
         assert_eq!(keys, contents.len() as u64);
     }
@@ -106,7 +106,7 @@ fn read_back(table: &Table, contents: &Contents, is_whole: bool) {
 
 /// A set of the tables gives the newest entry of each key.
 fn together(tables: Vec<Table>, newest: &Contents) {
-    let set = TableSet::new(tables).expect("one reader");
+    let set = TableSet::new(tables);
     for instructions in InstructionSet::available() {
         simd::select(instructions).expect("it is available");
         ask_all(&set, newest);

@@ -278,8 +278,7 @@ impl core::error::Error for TableError {
     fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
         match self {
             Self::Io { source, .. } => Some(source),
-            Self::Filter { source, .. } => Some(source),
-            Self::Sidecar { source, .. } => Some(source),
+            Self::Filter { source, .. } | Self::Sidecar { source, .. } => Some(source),
             _ => None,
         }
     }

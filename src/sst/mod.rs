@@ -3,9 +3,9 @@
 //! # What it is
 //!
 //! A [`TableWriter`] takes keys in ascending order and writes one file; a [`Table`] reads it by point lookups and
-//! walks; a [`TableSet`] does so for many tables, newest first, and a [`VersionSet`] while tables come and go. All of
-//! it is real (checksummed, crash-safe, specified byte for byte) and small: it exists to show and measure what a filter
-//! saves, and to be read in one sitting by someone who puts filter blocks into a writer of their own.
+//! walks; a [`TableSet`] does so for many tables, newest first, also while tables come and go. All of it is real
+//! (checksummed, crash-safe, specified byte for byte) and small: it exists to show and measure what a filter saves, and
+//! to be read in one sitting by someone who puts filter blocks into a writer of their own.
 //!
 //! # The file
 //!
@@ -14,14 +14,15 @@
 //! zeros            up to a multiple of 64
 //! filter block     what the policy built; its lines lie on cache lines. Or partitions, and the block of their top index
 //! range filter     the same for scans, if the options have a policy for it; aligned, too
-//! properties       counts, first and last key, hash, extractors
+//! properties       counts, and the description of the filters: where they are, first and last key, hash, extractors
 //! index            last key of each data block -> its place
-//! metaindex        names of the three blocks above -> their places
+//! metaindex        names of the two blocks above -> their places
 //! footer           64 bytes: metaindex, file length, table id, version, checksums, magic
 //! ```
 //!
-//! All integers are little-endian. Every block is followed by a CRC32C over its contents, the table's id and
-//! the block's offset; whatever names the block repeats the checksum. The same input and table id give the same bytes.
+//! All integers are little-endian. Every block but those of filters, which are bound to the table by their own id and
+//! checksums, is followed by a CRC32C over its contents, the table's id and the block's offset; whatever names the block
+//! repeats the checksum. The same input and table id give the same bytes.
 //!
 //! # The path of a lookup
 //!
@@ -44,8 +45,7 @@
 //! neither end of the table is in the range, the scan probes that filter, and "absent" skips the table. An
 //! [ordered](crate::range::RangePolicy::ordered) one also gives a lower bound of the table's next key. The table waits
 //! under this bound, or under its smallest key, and is read only once the scan has come there: a scan that stops early
-//! leaves the others unread. Range filters are read when their tables are opened, and stay in memory; budgets and
-//! sidecars do not cover them yet.
+//! leaves the others unread. Without a budget, range filters are read when their tables are opened, and stay in memory.
 //!
 //! # Damage
 //!
@@ -64,7 +64,7 @@
 //! # Sidecars
 //!
 //! A file `NAME.filter` beside the table `NAME` holds another filter for it, which is used instead of the table's own:
-//! see [`Table::write_sidecar`] and [`sidecar`](crate::sidecar). One that is damaged, or was made for another table, is
+//! see [`Table::write_sidecar`]. One that is damaged, or was made for another table, is
 //! not used, and [`Table::sidecar_problem`] says why.
 //!
 //! # What it is not
@@ -83,6 +83,7 @@ mod index;
 mod io;
 mod iter;
 mod options;
+mod parts;
 mod properties;
 mod salvage;
 mod scan;

@@ -10,7 +10,6 @@ use std::collections::binary_heap::PeekMut;
 use bytes::Bytes;
 
 use super::{Entry, Table, TableError, TableIter};
-use crate::range::KeyRange;
 use crate::store::{ScanCandidate, ScanCandidates};
 
 /// The keys in a range and their newest values, in key order; see [`TableSnapshot::range`](super::TableSnapshot::range)
@@ -26,21 +25,6 @@ pub struct RangeScan<'a> {
     /// What comes next, while older entries of its key are passed over. Kept here, so that a scan goes on where it was
     /// after a panic in a source of the caller's.
     pending: Option<Entry>,
-}
-
-/// Where scans end.
-pub(super) struct ScanEnd(Bound<Bytes>);
-
-impl From<Bound<Bytes>> for ScanEnd {
-    fn from(upper: Bound<Bytes>) -> Self {
-        Self(upper)
-    }
-}
-
-impl From<KeyRange<'_>> for ScanEnd {
-    fn from(range: KeyRange<'_>) -> Self {
-        Self(range.upper.map(Bytes::copy_from_slice))
-    }
 }
 
 /// Where the scan is in one table.
@@ -90,10 +74,10 @@ impl Eq for Head<'_> {}
 
 impl<'a> RangeScan<'a> {
     /// The scan of the candidates, the newest first, up to an end.
-    pub(super) fn new(candidates: ScanCandidates<'a, Table>, end: ScanEnd) -> Self {
+    pub(super) fn new(candidates: ScanCandidates<'a, Table>, end: &Bound<Bytes>) -> Self {
         let head = |(age, candidate): (usize, ScanCandidate<'a, Table>)| {
             let lower_bound = candidate.lower_bound.clone();
-            let walk = candidate.file.iter_within(lower_bound.clone(), end.0.clone());
+            let walk = candidate.file.iter_within(lower_bound.clone(), end.clone());
             Head { walk, candidate: Some(candidate), entry: None, lower_bound, age }
         };
         Self { heads: candidates.enumerate().map(head).collect(), pending: None }

@@ -265,7 +265,7 @@ impl TableSnapshot {
     /// ```
     pub fn range<'a>(&'a self, range: impl Into<KeyRange<'a>>) -> RangeScan<'a> {
         let range = range.into();
-        RangeScan::new(self.view.candidates_in_range(range), range.into())
+        RangeScan::new(self.view.candidates_in_range(range), &range.upper.map(Bytes::copy_from_slice))
     }
 
     /// The keys that begin with `prefix`, in order, each with its newest value. Deleted keys are left out. Tables are
@@ -288,7 +288,7 @@ impl TableSnapshot {
     #[must_use]
     pub fn scan_prefix<'a>(&'a self, prefix: &'a [u8]) -> RangeScan<'a> {
         let upper = KeyRange::end_of_prefix(prefix);
-        RangeScan::new(self.view.candidates_by_prefix(prefix), upper.map(Bytes::from).into())
+        RangeScan::new(self.view.candidates_by_prefix(prefix), &upper.map(Bytes::from))
     }
 
     /// What was looked up so far, and what was skipped.
@@ -338,9 +338,9 @@ fn search_batch(
                 Err(error) => Err(error),
             };
             if found.is_ok() {
-                batch.found(search.position)
+                batch.found(search.position);
             } else {
-                batch.failed(search.position)
+                batch.failed(search.position);
             }
             if let Some(result) = results.get_mut(search.position) {
                 *result = found;

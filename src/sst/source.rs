@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::format::{TableParts, part_of};
+use super::format::part_of;
 use super::io::{TableFile, WHOLE_BYTES, io_error};
+use super::parts::TableParts;
 use super::{FileSystem, TableError, TableLocation, TablePart};
 use crate::store::{FilterMetadata, FilterProblem, FilterSection, FilterSource, sidecar_path};
 

@@ -8,10 +8,10 @@ use std::sync::{Arc, OnceLock};
 use super::block::{Block, Lookup};
 use super::cache::{CachedBlock, next_table_number};
 use super::error::shown;
-use super::format::TableParts;
 use super::headed::HeadedBlock;
 use super::index::{DataBlockPlace, TableIndex};
 use super::io::{TableFile, io_error};
+use super::parts::TableParts;
 use super::source::{FilterBytes, find_sidecar};
 use super::{
     BlockCache, BlockKey, FileSystem, RandomAccess, ReadOptions, TableError, TableId, TableLayout, TablePart,

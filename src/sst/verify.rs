@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 
-use super::format::TableParts;
 use super::io::{TableFile, io_error};
+use super::parts::TableParts;
 use super::source::{FilterBytes, find_sidecar};
 use super::{Entry, Salvage, Table, TableError, TableLocation, TablePart, TableProperties};
 use crate::block::{FilterBlock, LoadContext};
-use crate::codec::{CHECKSUM_BYTES, LINE_BYTES, checksum};
+use crate::codec::{LINE_BYTES, checksum};
 use crate::error::BlockError;
 use crate::filter::require;
 use crate::panics::lock;
@@ -256,16 +256,7 @@ impl Verified {
             found.push((section, problem, damage.len() > before));
         }
         let source = Arc::new(CheckedBytes { bytes, failure: Mutex::default() });
-        let mut filters = open_to_probe(table, metadata.clone(), &source);
-        let lacks_known_key = |problem: Option<FilterProblem>| {
-            problem.is_some_and(|problem| {
-                matches!(problem, FilterProblem::Block(BlockError::KnownKeyAbsent { .. })) && !problem.is_foreign()
-            })
-        };
-        if lacks_known_key(filters.point_problem()) || lacks_known_key(filters.range_problem()) {
-            // The filter is at fault: it is probed for all keys, to name one that it lacks.
-            filters = open_to_probe(table, metadata.clone().without_known_keys(), &source);
-        }
+        let filters = open_to_probe(table, metadata.clone(), &source);
         for (section, problem, is_damaged) in found {
             let is_range = section.part == FilterPart::Ranges;
             let at = source.bytes.location(section);
@@ -318,9 +309,8 @@ impl Verified {
         let checked = match section.part {
             FilterPart::PartitionedPoints => self.check_partitions(table, metadata, section, bytes, damage),
             part => bytes.read_range(section.offset..section.offset + section.bytes).and_then(|block| {
-                // First, so that damage to a version or kind is no unknown one.
-                let checked = check_sum(section, &block)
-                    .and_then(|()| check_block(table, metadata, part, &block).map_err(FilterProblem::from));
+                let checked = check_block(table, metadata, part, &block).map_err(FilterProblem::from);
+                let checked = written(section, &block, checked);
                 checked.map_err(|source| TableError::Filter { at: at.clone(), source })
             }),
         };
@@ -351,8 +341,9 @@ impl Verified {
         // By the hash and the parts of its writer: whether they are the store's is a question of its own.
         let context = LoadContext::from(metadata.hash_identity()).with_any_key_parts().with_file_id(metadata.file_id());
         let index = PartitionIndex::load(&tail, context.with_kinds(table.store.kinds()));
-        let index = check_sum(section, &tail).and_then(|()| index.map_err(FilterProblem::from));
-        let index = index.map_err(|source| refused(TablePart::FilterIndex, index_at, source))?;
+        let index = written(section, &tail, index.map_err(FilterProblem::from)).map_err(|source| {
+            TableError::Filter { at: bytes.file.location(TablePart::FilterIndex, bytes.start + index_at), source }
+        })?;
         self.partitions = index.partitions().into();
         let mut last = start;
         for entry in index.entries().filter(|entry| entry.block_bytes > 0) {
@@ -408,11 +399,13 @@ fn open_to_probe(table: &Table, metadata: FilterMetadata, source: &Arc<CheckedBy
     filters
 }
 
-/// Compares the checksum in the description: that of a block of the same file from another time holds, too.
-fn check_sum(section: &FilterSection, end: &Bytes) -> Result<(), FilterProblem> {
-    let covered = end.split_last_chunk::<CHECKSUM_BYTES>().map_or(&end[..], |(covered, _)| covered);
-    let (expected, got) = (section.checksum, checksum(covered));
-    if expected == got { Ok(()) } else { Err(FilterProblem::Checksum { what: "filter", expected, got }) }
+/// What was found out about a filter's bytes, unless they are not those that were written: damage can make a block look
+/// like one of a later release.
+fn written<T>(section: &FilterSection, bytes: &[u8], found: Result<T, FilterProblem>) -> Result<T, FilterProblem> {
+    match found {
+        Err(problem) if !problem.is_unknown() => Err(problem),
+        found => section.check(bytes).and(found),
+    }
 }
 
 /// Compares all checksums of a filter in one block.

@@ -10,9 +10,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::chunk::{Chunk, Found, Group};
-use super::file::{Answer, FileFilters, FileProbe, FileState};
+use super::chunk::{Chunk, Group};
+use super::counts::Found;
+use super::file::FileFilters;
 use super::read::FilterRead;
+use super::state::{Answer, FileProbe, FileState};
 use super::view::{FilterView, Level};
 use crate::block::{CacheResidency, PreparedKey, bits_of, first_bits};
 use crate::hash::KeyHash;

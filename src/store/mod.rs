@@ -37,24 +37,30 @@ mod budget;
 mod build;
 mod chunk;
 mod config;
+mod counts;
 mod error;
 mod file;
+mod filter_store;
 mod identity;
+#[expect(clippy::indexing_slicing, reason = "it plans, and reads nothing")]
 mod levels;
 mod lookup;
 mod metadata;
 mod partition;
+mod probe;
 mod read;
 pub(crate) mod reader;
 mod sidecar;
+mod source;
+mod state;
 mod stats;
 mod view;
 
 pub use budget::{BudgetStats, FilterBudget, FilterResidency, FilterState, ResidencyReason};
 pub use build::{BuiltFilters, FileFilterBuilder};
-pub use config::FilterStore;
 pub use error::FilterProblem;
-pub use file::{FileFilters, FileProbe};
+pub use file::FileFilters;
+pub use filter_store::FilterStore;
 pub use identity::TableIdentity;
 pub use levels::{LevelPlan, LevelPolicy, LevelSize, PlannedLevel};
 pub use lookup::{BatchCandidates, Candidates, ScanCandidate, ScanCandidates};
@@ -62,7 +68,9 @@ pub use metadata::{FilterMetadata, FilterPart, FilterSection, KeyPartNames};
 pub use partition::{
     BuiltPartitions, PartitionCut, PartitionEntry, PartitionIndex, PartitionOptions, PartitionPlace, PartitionedBuilder,
 };
-pub use read::{FilterRead, FilterSource};
+pub use read::FilterRead;
 pub use sidecar::sidecar_path;
+pub use source::FilterSource;
+pub use state::FileProbe;
 pub use stats::FileStats;
 pub use view::{FilterView, ViewEdit, ViewError};

@@ -3,36 +3,19 @@
 
 use core::fmt;
 use core::ops::Range;
-use std::io;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::budget::{HeldFilter, Loading, Matching, RANGES};
+use super::budget::{Held, HeldFilter, Loading, Matching, POINTS, RANGES};
 use super::error::FilterProblem;
-use super::file::FileState;
-
-/// Reads the filter bytes of one file, for engines whose lookups may wait for a read.
-pub trait FilterSource: Send + Sync {
-    /// The bytes in `range`, counted from the first of the filter bytes. They should be an allocation of their own: a
-    /// slice of a larger one keeps all of it in memory, and counts only itself.
-    ///
-    /// Called by threads that probe, one at a time for each filter or partition. A panic is passed on to the caller of
-    /// the lookup.
-    ///
-    /// # Errors
-    ///
-    /// The filter then answers "may be present", and is tried again after 64 probes, and ever more rarely.
-    fn read(&self, range: Range<u64>) -> io::Result<Bytes>;
-}
-
-impl FilterSource for Bytes {
-    fn read(&self, range: Range<u64>) -> io::Result<Bytes> {
-        let range = usize::try_from(range.start).ok().zip(usize::try_from(range.end).ok());
-        let bytes = range.and_then(|(start, end)| self.get(start..end)).ok_or(io::ErrorKind::UnexpectedEof)?;
-        Ok(self.slice_ref(bytes))
-    }
-}
+use super::metadata::{FilterPart, FilterSection};
+use super::partition::PartitionIndex;
+use super::source::FilterSource;
+use super::state::FileState;
+use crate::block::FilterBlock;
+use crate::error::BlockError;
+use crate::range::{RangeContext, RangeFilter};
 
 /// Bytes of one file's filters that a lookup wants. Read them, and [complete](Self::complete) it; or drop it: then the
 /// filter is not loaded, and another lookup can want it.
@@ -49,18 +32,12 @@ pub struct FilterRead {
 enum Step {
     /// The top index of a partitioned filter.
     Index,
-    /// A partition that must hold a known key, before any other is used.
-    KnownKeys(u32),
     Unit(Loading),
 }
 
 impl FilterRead {
     pub(super) fn of_index(file: &Arc<FileState>, range: Range<u64>) -> Self {
         Self { file: file.clone(), range, step: Some(Step::Index) }
-    }
-
-    pub(super) fn of_known_keys(file: &Arc<FileState>, partition: u32, range: Range<u64>) -> Self {
-        Self { file: file.clone(), range, step: Some(Step::KnownKeys(partition)) }
     }
 
     pub(super) fn of_unit(file: &Arc<FileState>, loading: Loading, range: Range<u64>) -> Self {
@@ -102,12 +79,11 @@ impl FilterRead {
                 let Some(Step::Unit(loading)) = self.step.take() else { return None };
                 return loading.complete(loaded, may_match);
             }
-            step => {
-                self.file.pool().count_read(bytes.as_ref().ok().map(|bytes| bytes.len() as u64));
-                bytes.and_then(|bytes| match step {
-                    Step::KnownKeys(partition) => self.file.check_known_keys(*partition, bytes),
-                    _ => self.file.load_index(&bytes),
-                })
+            Step::Index => {
+                let got = bytes.as_ref().map_or(0, |bytes| bytes.len() as u64);
+                let read = bytes.and_then(|bytes| self.file.load_index(&bytes));
+                self.file.pool().count_read(got, read.is_ok());
+                read
             }
         };
         // Only now: a hasher or extractor that panics leaves the step to `drop`.
@@ -119,7 +95,7 @@ impl FilterRead {
 
 impl Drop for FilterRead {
     fn drop(&mut self) {
-        if let Some(Step::Index | Step::KnownKeys(_)) = self.step {
+        if let Some(Step::Index) = self.step {
             let problem = FilterProblem::Unreadable { reason: "code of the engine's panicked".into() };
             self.file.units().end_preparing(std::thread::panicking().then_some(Err(problem)));
         }
@@ -131,7 +107,7 @@ impl fmt::Debug for FilterRead {
         let what = match &self.step {
             Some(Step::Index) => "top index",
             Some(Step::Unit(loading)) if loading.number() == RANGES => "range filter",
-            Some(Step::KnownKeys(_) | Step::Unit(_)) => "point filter",
+            Some(Step::Unit(_)) => "point filter",
             None => "completed",
         };
         f.debug_struct("FilterRead").field("what", &what).field("range", &self.range).finish_non_exhaustive()
@@ -157,3 +133,148 @@ pub(super) fn read_all(
 
 /// A unit's filter, as it comes from storage.
 pub(super) type Loaded = Result<HeldFilter, FilterProblem>;
+
+/// Loading.
+impl FileState {
+    /// Reads what is to be in memory from now on: without a budget, filters in one block; and top indexes.
+    pub(super) fn read_at_open(self: &Arc<Self>) {
+        self.read_index();
+        let Some(source) = self.source.as_deref().filter(|_| self.config.budget.is_none()) else { return };
+        for number in [POINTS, RANGES] {
+            let is_wanted = number == RANGES || matches!(self.points, Ok(FilterPart::Points));
+            if is_wanted && self.units.unit(number).is_some() {
+                read_all(source, || self.begin(number), &|_| true);
+            }
+        }
+    }
+
+    /// The point filter that stays in memory.
+    pub(super) fn held_at_open(&self) -> Option<FilterBlock<Bytes>> {
+        let is_whole = self.config.budget.is_none() && matches!(self.points, Ok(FilterPart::Points));
+        let held = self.units.unit(POINTS).filter(|_| is_whole)?.held();
+        match held.as_deref() {
+            Some(Held::Block(held)) => held.filter.points().cloned(),
+            _ => None,
+        }
+    }
+
+    /// Reads the top index, if that is to be read now and there is a source.
+    pub(super) fn read_index(self: &Arc<Self>) {
+        if let Some(source) = &self.source
+            && let Some(read) = self.begin_index()
+        {
+            let bytes = source.read(read.range());
+            read.complete(bytes);
+        }
+    }
+
+    /// The whole point filter.
+    fn load_points(&self, bytes: &Bytes) -> Result<FilterBlock<Bytes>, FilterProblem> {
+        let parts = self.reader().key_parts_of(self.shared);
+        let context = self.reader().context_of(&parts).with_file_id(self.metadata.file);
+        let block = FilterBlock::load(bytes.clone(), context);
+        let block = block.map_err(|problem| believed(self.metadata.points(), bytes, problem))?;
+        self.check_sum(FilterPart::Points, block.checksum_without_last())?;
+        Ok(block)
+    }
+
+    fn load_ranges(&self, bytes: &Bytes) -> Result<RangeFilter<Bytes>, FilterProblem> {
+        let mut context = RangeContext::new(&self.reader().hasher).with_file_id(self.metadata.file);
+        if let Some(extractor) = &self.reader().range_extractor {
+            context = context.with_extractor(extractor.clone());
+        }
+        let filter = RangeFilter::load(bytes.clone(), &context);
+        let filter = filter.map_err(|problem| believed(self.metadata.ranges(), bytes, problem))?;
+        self.check_sum(FilterPart::Ranges, filter.checksum_without_last())?;
+        Ok(filter)
+    }
+
+    /// Compares what was read with the description: a block of the same file from another time is sound by itself.
+    fn check_sum(&self, part: FilterPart, got: u32) -> Result<(), FilterProblem> {
+        self.metadata.section(&[part]).map_or(Ok(()), |section| section.check_sum(got))
+    }
+
+    pub(super) fn load_index(&self, tail: &[u8]) -> Result<(), FilterProblem> {
+        let Some(section) = self.metadata.points() else { return Ok(()) };
+        let parts = self.reader().key_parts_of(self.shared);
+        let context = self.reader().context_of(&parts).with_file_id(self.metadata.file);
+        let loaded = PartitionIndex::load(tail, context);
+        let loaded = loaded.map_err(|problem| believed(Some(section), tail, problem))?;
+        section.check(tail)?;
+        if loaded.container_bytes() != section.bytes {
+            let (expected, got) = (section.bytes, loaded.container_bytes());
+            return Err(FilterProblem::Length { what: "partitioned filter", expected, got });
+        }
+        let index = self.index.get_or_init(|| Box::new(loaded));
+        self.units.set_points(index.block_bytes().map(u64::from));
+        Ok(())
+    }
+
+    pub(super) fn load_unit(&self, number: u32, bytes: Bytes) -> Loaded {
+        match (number.checked_sub(POINTS), self.partitions()) {
+            (None, _) => self.load_ranges(&bytes).map(|filter| HeldFilter::Ranges(Box::new(filter))),
+            (Some(_), None) => self.load_points(&bytes).map(HeldFilter::Points),
+            (Some(partition), Some(index)) => Ok(HeldFilter::Points(index.open(partition, bytes)?)),
+        }
+    }
+
+    /// The read of the top index, if that is to be read now.
+    pub(super) fn begin_index(self: &Arc<Self>) -> Option<FilterRead> {
+        let section = self.metadata.points().filter(|_| matches!(self.points, Ok(FilterPart::PartitionedPoints)))?;
+        let is_needed = self.index.get().is_none() && self.units.begin_preparing();
+        is_needed.then(|| FilterRead::of_index(self, section.index_range()))
+    }
+
+    /// The next read that brings the unit into memory. `None` if it should not be there, or another thread is at it, or
+    /// it could not be read lately.
+    pub(super) fn begin(self: &Arc<Self>, number: u32) -> Option<FilterRead> {
+        if self.config.trust.problem().is_some() {
+            return None;
+        }
+        let section = if number == RANGES { self.metadata.ranges() } else { self.metadata.points() }?;
+        if number == RANGES || section.part == FilterPart::Points {
+            return Some(FilterRead::of_unit(self, self.pool().begin(&self.units, number)?, section.range()));
+        }
+        let Some(index) = self.partitions() else { return self.begin_index() };
+        let range = index.block_place(number - POINTS).ok()?;
+        let range = section.offset + range.start..section.offset + range.end;
+        Some(FilterRead::of_unit(self, self.pool().begin(&self.units, number)?, range))
+    }
+
+    /// The next read for a lookup of a key.
+    pub(super) fn read_for(self: &Arc<Self>, key: &[u8]) -> Option<FilterRead> {
+        self.read_for_unit(self.unit_of(key))
+    }
+
+    /// The next read for a scan of a range.
+    pub(super) fn read_for_range(self: &Arc<Self>) -> Option<FilterRead> {
+        self.read_for_unit(RANGES)
+    }
+
+    /// The next read for a scan of a prefix, of the first part that can hold a key with it.
+    pub(super) fn read_for_prefix(self: &Arc<Self>, prefix: &[u8]) -> Option<FilterRead> {
+        let hash = self.reader().prefix_hashes(self.shared, prefix).next()?;
+        let place = self.partitions().and_then(|index| index.places_with_part(prefix, hash).next());
+        self.read_for_unit(place.map_or(0, |place| place.number) + POINTS)
+    }
+
+    fn read_for_unit(self: &Arc<Self>, number: u32) -> Option<FilterRead> {
+        let usable = if number == RANGES { &self.ranges } else { &self.points };
+        if usable.is_err() {
+            return None;
+        }
+        match self.units.unit(number) {
+            Some(unit) if unit.is_as_planned() => None,
+            None if number == RANGES || self.partitions().is_some() => None,
+            _ => self.begin(number),
+        }
+    }
+}
+
+/// A problem that blames the release, or how the store is configured, is believed only of the bytes that were written.
+fn believed(section: Option<&FilterSection>, bytes: &[u8], problem: BlockError) -> FilterProblem {
+    let problem = FilterProblem::from(problem);
+    let blames = problem.is_unknown() || problem.is_foreign();
+    let damage = section.filter(|_| blames).and_then(|section| section.check(bytes).err());
+    damage.unwrap_or(problem)
+}

@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use super::chunk::{Chunk, MIN_FILES, Member, prefix_of, residency_of};
-use super::config::{Config, FilterStore};
+use super::config::Config;
 use super::file::FileFilters;
+use super::filter_store::FilterStore;
 use super::metadata::FileBounds;
 use super::stats::FileStats;
 use crate::block::CacheResidency;
@@ -405,7 +406,7 @@ impl<F> Level<F> {
                 Some(members) => run.extend(members),
                 None if (1..MIN_FILES).contains(&run.len()) => run.extend(chunk.members()),
                 None => {
-                    self.cut_into(&mut chunks, &mut run, chunk.members().next(), (prefix, config))?;
+                    self.cut_into(&mut chunks, &mut run, chunk.members().next().as_ref(), (prefix, config))?;
                     chunks.push(chunk.clone());
                 }
             }
@@ -421,7 +422,7 @@ impl<F> Level<F> {
         &self,
         chunks: &mut Vec<Arc<Chunk<F>>>,
         run: &mut Vec<Member<F>>,
-        next: Option<Member<F>>,
+        next: Option<&Member<F>>,
         (prefix, config): (&Arc<SharedPrefix>, Option<&Config>),
     ) -> Result<(), ViewError> {
         if run.is_empty() {
@@ -434,7 +435,7 @@ impl<F> Level<F> {
         }
         if config.is_none() {
             let before = chunks.last().and_then(|chunk| chunk.members().next_back());
-            let around = before.iter().chain(run.iter()).chain(&next);
+            let around = before.iter().chain(run.iter()).chain(next);
             self.check_order(around)?;
         }
         chunks.extend(Chunk::cut(run, prefix, config));
@@ -479,6 +480,7 @@ impl<F> fmt::Debug for FilterView<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let files =
             |level: &Arc<Level<F>>| (level.number, level.chunks().map(|chunk| chunk.files.len()).sum::<usize>());
-        f.debug_struct("FilterView").field("files", &self.levels.iter().map(files).collect::<BTreeMap<_, _>>()).finish()
+        let files: BTreeMap<_, _> = self.levels.iter().map(files).collect();
+        f.debug_struct("FilterView").field("files", &files).finish_non_exhaustive()
     }
 }

@@ -2,24 +2,27 @@
 //! slow disk in a reader, is brought out of step by a source that fails or panics, or spends its bytes on files that
 //! were probed once.
 
-use std::fmt;
+use std::io;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Barrier};
 use std::thread;
 
 use bytes::Bytes;
-use sstfilter::budget::{
-    BudgetReason, BudgetedFilter, BudgetedProbe, FilterBudget, FilterLayout, FilterSource, FilterState,
+use sstfilter::store::{
+    FileFilters, FileProbe, FilterBudget, FilterMetadata, FilterProblem, FilterSource, FilterState, FilterStore,
+    ResidencyReason,
 };
-use sstfilter::{BlockError, FilterBlock, FilterPolicy, KeyHash, KeyHasher, LookupOutcome};
+use sstfilter::{KindPolicy, LookupOutcome};
 
 use crate::common::random::Random;
-use crate::common::{build, key_set, policy, ribbon};
+use crate::common::{policy, ribbon};
 
 /// A file's filter "on disk".
 struct Disk {
     block: Bytes,
+    metadata: FilterMetadata,
     loads: AtomicU64,
     fails: AtomicBool,
     panics: AtomicBool,
@@ -27,14 +30,8 @@ struct Disk {
     gate: Option<Barrier>,
 }
 
-impl fmt::Debug for Disk {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Disk").finish_non_exhaustive()
-    }
-}
-
 impl FilterSource for Disk {
-    fn load(&self, _unit: u32) -> Result<FilterBlock<Bytes>, BlockError> {
+    fn read(&self, range: Range<u64>) -> io::Result<Bytes> {
         self.loads.fetch_add(1, SeqCst);
         if let Some(gate) = &self.gate {
             gate.wait();
@@ -42,94 +39,104 @@ impl FilterSource for Disk {
         }
         assert!(!self.panics.load(SeqCst), "a source that panics");
         if self.fails.load(SeqCst) {
-            return Err(BlockError::Unreadable { reason: "the disk is gone".into() });
+            return Err(io::Error::other("the disk is gone"));
         }
-        FilterBlock::load(Bytes::copy_from_slice(&self.block), &KeyHasher::default())
+        self.block.read(range)
     }
 }
 
-fn disk(policy: &dyn FilterPolicy, set: u32, keys: u32) -> Disk {
-    let hashes: Vec<KeyHash> = key_set(set, keys).collect();
-    let block = build(policy, &hashes).block.unwrap();
-    let (loads, fails, panics) = (0.into(), false.into(), false.into());
-    Disk { block, loads, fails, panics, gate: None }
+/// Key `number` of file `set`.
+fn key(set: u32, number: u32) -> [u8; 8] {
+    (u64::from(number) << 32 | u64::from(set)).to_be_bytes()
 }
 
-/// Registers a file that has the keys of `set`.
-fn register(budget: &FilterBudget, disk: Disk) -> (BudgetedFilter, Arc<Disk>) {
-    let disk = Arc::new(disk);
-    (budget.register(FilterLayout::Whole { bytes: disk.block.len() as u64 }, disk.clone()), disk)
+/// Keys that no file has, between the smallest and the largest of each.
+fn absent(number: u64) -> [u8; 8] {
+    ((1 + number % 150) << 32 | 1 << 31 | number).to_be_bytes()
+}
+
+fn disk(policy: &KindPolicy, set: u32, keys: u32) -> Disk {
+    let store = FilterStore::default().with_policy(Arc::new(policy.clone()));
+    let mut builder = store.builder(&store.build_context().with_file_id([7; 16].into()));
+    (0..keys).for_each(|number| builder.add_key(&key(set, number)));
+    let (block, metadata) = builder.finish().seal();
+    let (loads, fails, panics) = (0.into(), false.into(), false.into());
+    Disk { block, metadata, loads, fails, panics, gate: None }
+}
+
+/// Opens a file under the budget.
+fn open(budget: &FilterBudget, disk: Disk) -> (FileFilters, Arc<Disk>) {
+    let (store, disk) = (FilterStore::default().with_budget(budget.clone()), Arc::new(disk));
+    (store.open(disk.metadata.clone(), disk.clone()), disk)
 }
 
 /// Files whose filters are equal but for their keys: file `n` has the keys of set `n`.
-fn files(budget: &FilterBudget, policy: &dyn FilterPolicy, count: u32, keys: u32) -> Vec<(BudgetedFilter, Arc<Disk>)> {
-    (0..count).map(|set| register(budget, disk(policy, set, keys))).collect()
+fn files(budget: &FilterBudget, policy: &KindPolicy, count: u32, keys: u32) -> Vec<(FileFilters, Arc<Disk>)> {
+    (0..count).map(|set| open(budget, disk(policy, set, keys))).collect()
 }
 
-fn probe(filter: &BudgetedFilter, hash: KeyHash) -> BudgetedProbe {
-    filter.probe(b"", hash)
-}
-
-/// Keys that no file has.
-fn absent(number: u64) -> KeyHash {
-    KeyHash::mix(1 << 63 | number)
+fn bytes_of<D>(files: &[(FileFilters, D)]) -> u64 {
+    files.iter().map(|(filter, _)| filter.residency().bytes).sum()
 }
 
 /// Looks absent keys up in a file; the data blocks read for nothing.
-fn useless_reads(filter: &BudgetedFilter, numbers: impl Iterator<Item = u64>) -> u64 {
-    numbers.map(|number| u64::from(!probe(filter, absent(number)).is_absent())).sum()
+fn useless_reads(filter: &FileFilters, numbers: impl Iterator<Item = u64>) -> u64 {
+    numbers.map(|number| u64::from(!filter.probe(&absent(number)).is_absent())).sum()
 }
 
-fn assert_no_key_lost(filter: &BudgetedFilter, set: u32, keys: u32) {
-    for hash in key_set(set, keys) {
-        let answer = probe(filter, hash);
+fn assert_no_key_lost(filter: &FileFilters, set: u32, keys: u32) {
+    for key in (0..keys).map(|number| key(set, number)) {
+        let answer = filter.probe(&key);
         assert!(!answer.is_absent(), "a key of file {set} is lost");
-        filter.record_lookup(&answer, LookupOutcome::Found);
+        filter.record_lookup(&key, answer, LookupOutcome::Found);
     }
 }
 
 /// Looks absent keys up, whatever it costs.
-fn look_up(filter: &BudgetedFilter, numbers: impl Iterator<Item = u64>) {
+fn look_up(filter: &FileFilters, numbers: impl Iterator<Item = u64>) {
     useless_reads(filter, numbers);
 }
 
 #[test]
 fn a_filter_comes_in_when_it_is_first_probed_and_leaves_with_its_file() {
     let budget = FilterBudget::unlimited();
-    let (filter, disk) = register(&budget, disk(&ribbon(0.01), 1, 1_000));
-    assert_eq!((filter.state().state, filter.state().why), (FilterState::NotLoaded, BudgetReason::NotProbed));
+    let (filter, disk) = open(&budget, disk(&ribbon(0.01), 1, 1_000));
+    assert_eq!(
+        (filter.residency().state, filter.residency().reason),
+        (FilterState::NotLoaded, ResidencyReason::NotProbed)
+    );
     assert_eq!(budget.stats().used_bytes, 0);
     assert_no_key_lost(&filter, 1, 1_000);
     assert!(useless_reads(&filter, 0..1_000) < 30);
-    assert_eq!((filter.state().state, filter.state().why), (FilterState::Whole, BudgetReason::Fits));
+    assert_eq!((filter.residency().state, filter.residency().reason), (FilterState::Whole, ResidencyReason::Fits));
     assert_eq!((budget.stats().used_bytes, disk.loads.load(SeqCst)), (disk.block.len() as u64, 1));
     drop(filter);
-    assert_eq!((budget.stats().used_bytes, budget.stats().units, budget.files().len()), (0, 0, 0));
+    assert_eq!((budget.stats().used_bytes, budget.stats().units), (0, 0));
 }
 
 #[test]
 fn counts_are_exact_for_one_thread() {
     let budget = FilterBudget::new(0).with_probes_per_plan(7);
-    let (filter, _) = register(&budget, disk(&ribbon(0.01), 1, 1_000));
+    let (filter, _) = open(&budget, disk(&ribbon(0.01), 1, 1_000));
     for number in 0..100 {
-        let answer = probe(&filter, absent(number));
-        assert!(matches!(answer, BudgetedProbe::NotLoaded(_)), "{answer:?}");
+        let answer = filter.probe(&absent(number));
+        assert_eq!(answer, FileProbe::NotLoaded);
         let outcome = if number < 10 { LookupOutcome::Found } else { LookupOutcome::NotFound };
-        filter.record_lookup(&answer, outcome);
+        filter.record_lookup(&absent(number), answer, outcome);
     }
-    assert_eq!(filter.stats().not_loaded, 100);
+    assert_eq!(filter.stats().filter.not_loaded, 100);
     budget.set_bytes(1 << 20);
-    let mut expected = filter.stats();
+    let mut expected = filter.stats().filter;
     for number in 0..1_000 {
-        let answer = probe(&filter, absent(number));
-        filter.record_lookup(&answer, LookupOutcome::NotFound);
+        let answer = filter.probe(&absent(number));
+        filter.record_lookup(&absent(number), answer, LookupOutcome::NotFound);
         let is_absent = answer.is_absent();
         expected.negatives += u64::from(is_absent);
         expected.positives += u64::from(!is_absent);
         expected.false_positives += u64::from(!is_absent);
     }
-    assert!(expected.positives > 0 && filter.stats() == expected, "{:?}", filter.stats());
-    assert_eq!(filter.stats().probes(), 1_100);
+    assert!(expected.positives > 0 && filter.stats().filter == expected, "{:?}", filter.stats().filter);
+    assert_eq!(filter.stats().filter.probes(), 1_100);
 }
 
 #[test]
@@ -143,20 +150,20 @@ fn budgets_of_no_one_few_and_all_bytes_lose_no_key_and_are_kept() {
                 assert_no_key_lost(filter, set, 100);
                 let used = budget.stats().used_bytes;
                 assert!(used <= bytes, "{used} of {bytes} bytes");
-                assert_eq!(used, budget.files().iter().map(|file| file.bytes).sum());
+                assert_eq!(used, bytes_of(&files));
             }
         }
         let loads: u64 = budget.stats().loads;
         assert!(loads <= 10 * (budget.stats().plans + 1), "{loads} loads, {} plans", budget.stats().plans);
         assert_eq!(loads == 0, bytes < 140, "{loads} loads with {bytes} bytes");
-        assert!(bytes < 20_000 || files.iter().all(|(filter, _)| filter.state().state == FilterState::Whole));
+        assert!(bytes < 20_000 || files.iter().all(|(filter, _)| filter.residency().state == FilterState::Whole));
     }
 }
 
 #[test]
 fn shrinking_halves_the_useless_reads_of_a_quarter_of_the_bytes() {
     let useless = [false, true].map(|shrinks| {
-        let bytes = files(&FilterBudget::new(0), &ribbon(0.01), 1, 2_000)[0].0.state().whole_bytes * 70 / 4;
+        let bytes = files(&FilterBudget::new(0), &ribbon(0.01), 1, 2_000)[0].0.residency().whole_bytes * 70 / 4;
         let budget = FilterBudget::new(bytes);
         let budget = if shrinks { budget } else { budget.without_shrinking() };
         let files = files(&budget, &ribbon(0.01), 70, 2_000);
@@ -185,7 +192,7 @@ fn what_is_looked_up_often_keeps_its_bytes() {
             useless_reads(filter, number * 20..number * 20 + times);
         }
     }
-    let states: Vec<u64> = files.iter().map(|(filter, _)| filter.state().bytes).collect();
+    let states: Vec<u64> = files.iter().map(|(filter, _)| filter.residency().bytes).collect();
     assert!(states[16..].iter().all(|&hot| states[..16].iter().all(|&cold| cold < hot)), "{states:?}");
     // The other way round: what was hot becomes cold.
     for number in 0..2_000 {
@@ -193,7 +200,7 @@ fn what_is_looked_up_often_keeps_its_bytes() {
             useless_reads(filter, number * 20..number * 20 + 20);
         }
     }
-    let states: Vec<u64> = files.iter().map(|(filter, _)| filter.state().bytes).collect();
+    let states: Vec<u64> = files.iter().map(|(filter, _)| filter.residency().bytes).collect();
     assert!(states[..4].iter().all(|&hot| states[4..].iter().all(|&cold| cold < hot)), "{states:?}");
 }
 
@@ -202,15 +209,15 @@ fn a_scan_of_all_files_does_not_displace_the_hot_ones() {
     let budget = FilterBudget::new(10_000).with_probes_per_plan(1_000);
     let hot = files(&budget, &ribbon(0.01), 5, 2_000);
     hot.iter().for_each(|(filter, _)| look_up(filter, 0..5_000));
-    let before: Vec<u64> = hot.iter().map(|(filter, _)| filter.state().bytes).collect();
-    let cold: Vec<_> = (100..400).map(|set| register(&budget, disk(&ribbon(0.01), set, 200))).collect();
+    let before: Vec<u64> = hot.iter().map(|(filter, _)| filter.residency().bytes).collect();
+    let cold: Vec<_> = (100..400).map(|set| open(&budget, disk(&ribbon(0.01), set, 200))).collect();
     for round in 0..10 {
         for (filter, _) in &cold {
             useless_reads(filter, round..=round);
         }
         hot.iter().for_each(|(filter, _)| look_up(filter, 0..2_000));
     }
-    let after: Vec<u64> = hot.iter().map(|(filter, _)| filter.state().bytes).collect();
+    let after: Vec<u64> = hot.iter().map(|(filter, _)| filter.residency().bytes).collect();
     assert_eq!(before, after);
     assert!(hot.iter().all(|(_, disk)| disk.loads.load(SeqCst) == 1));
 }
@@ -250,9 +257,9 @@ fn the_same_calls_give_the_same_state() {
             useless_reads(&files[at].0, 0..random.below(200) as u64);
             if round % 40 == 39 {
                 files.remove(random.below(files.len()));
-                files.push(register(&budget, disk(&ribbon(0.02), 1_000 + round, 1_500)));
+                files.push(open(&budget, disk(&ribbon(0.02), 1_000 + round, 1_500)));
             }
-            let files: Vec<_> = budget.files().iter().map(|file| (file.bytes, file.planned_bytes)).collect();
+            let files: Vec<_> = files.iter().map(|(filter, _)| filter.residency()).collect();
             trace.push((budget.stats(), files));
         }
         trace
@@ -265,18 +272,18 @@ fn the_same_calls_give_the_same_state() {
 fn many_threads_load_a_filter_once_and_none_waits() {
     let budget = FilterBudget::unlimited();
     let gated = Disk { gate: Some(Barrier::new(2)), ..disk(&ribbon(0.01), 1, 1_000) };
-    let (filter, disk) = register(&budget, gated);
+    let (filter, disk) = open(&budget, gated);
     let gate = disk.gate.as_ref().unwrap();
     thread::scope(|scope| {
-        let loader = scope.spawn(|| probe(&filter, absent(1)));
+        let loader = scope.spawn(|| filter.probe(&absent(1)));
         gate.wait();
         // The load has begun, and ends only after all others have their answers.
         thread::scope(|scope| {
             for _ in 0..32 {
                 scope.spawn(|| {
                     for number in 0..100 {
-                        let answer = probe(&filter, absent(number));
-                        assert!(matches!(answer, BudgetedProbe::NotLoaded(why) if why.is_loading), "{answer:?}");
+                        let answer = filter.probe(&absent(number));
+                        assert_eq!(answer, FileProbe::NotLoaded);
                     }
                 });
             }
@@ -284,33 +291,33 @@ fn many_threads_load_a_filter_once_and_none_waits() {
         gate.wait();
         assert!(loader.join().unwrap().is_absent());
     });
-    assert_eq!((disk.loads.load(SeqCst), filter.stats().not_loaded), (1, 3_200));
+    assert_eq!((disk.loads.load(SeqCst), filter.stats().filter.not_loaded), (1, 3_200));
     assert_no_key_lost(&filter, 1, 1_000);
 }
 
 #[test]
 fn a_source_that_fails_is_tried_again_rarely_and_recovers() {
     let budget = FilterBudget::new(1 << 20);
-    let (filter, disk) = register(&budget, disk(&ribbon(0.01), 1, 1_000));
+    let (filter, disk) = open(&budget, disk(&ribbon(0.01), 1, 1_000));
     disk.fails.store(true, SeqCst);
     for number in 0..10_000 {
-        let answer = probe(&filter, absent(number));
-        assert!(matches!(&answer, BudgetedProbe::Unusable(reason) if reason.to_string().contains("the disk is gone")));
+        assert_eq!(filter.probe(&absent(number)), FileProbe::Unusable);
     }
+    assert!(filter.problem().unwrap().to_string().contains("the disk is gone"));
     let loads = disk.loads.load(SeqCst);
     assert!((2..=9).contains(&loads), "{loads} loads for 10,000 probes");
-    assert!(matches!(filter.state().why, BudgetReason::LoadFailed(_)) && budget.stats().used_bytes == 0);
-    assert_eq!(filter.stats().unusable, 10_000);
+    assert!(matches!(filter.residency().reason, ResidencyReason::LoadFailed(_)) && budget.stats().used_bytes == 0);
+    assert_eq!(filter.stats().filter.unusable, 10_000);
     assert_eq!(budget.stats().failed_loads, loads);
     disk.fails.store(false, SeqCst);
     useless_reads(&filter, 0..20_000);
-    assert_eq!(filter.state().state, FilterState::Whole);
+    assert_eq!(filter.residency().state, FilterState::Whole);
 }
 
 #[test]
 fn a_filter_that_failed_comes_back_into_a_budget_that_is_full() {
     let budget = FilterBudget::new(2_000).with_probes_per_plan(500);
-    let (failing, disk) = register(&budget, disk(&ribbon(0.01), 0, 1_000));
+    let (failing, disk) = open(&budget, disk(&ribbon(0.01), 0, 1_000));
     disk.fails.store(true, SeqCst);
     let others = files(&budget, &ribbon(0.01), 4, 1_000);
     useless_reads(&failing, 0..10);
@@ -319,34 +326,44 @@ fn a_filter_that_failed_comes_back_into_a_budget_that_is_full() {
     }
     disk.fails.store(false, SeqCst);
     useless_reads(&failing, 0..5_000);
-    assert!(failing.state().bytes > 0, "{:?}", budget.files());
+    assert!(failing.residency().bytes > 0, "{:?}", budget.stats());
     assert!(budget.stats().used_bytes <= 2_000);
 }
 
 #[test]
 fn a_panic_of_a_source_reaches_its_caller_and_breaks_nothing() {
     let budget = FilterBudget::new(1 << 20);
-    let (filter, disk) = register(&budget, disk(&ribbon(0.01), 1, 1_000));
-    let (other, _) = register(&budget, self::disk(&ribbon(0.01), 2, 1_000));
+    let (filter, disk) = open(&budget, disk(&ribbon(0.01), 1, 1_000));
+    let (other, _) = open(&budget, self::disk(&ribbon(0.01), 2, 1_000));
     disk.panics.store(true, SeqCst);
-    assert!(catch_unwind(AssertUnwindSafe(|| probe(&filter, absent(1)))).is_err());
-    assert!(matches!(probe(&filter, absent(1)), BudgetedProbe::Unusable(_)), "the next probe does not panic");
+    assert!(catch_unwind(AssertUnwindSafe(|| filter.probe(&absent(1)))).is_err());
+    assert_eq!(filter.probe(&absent(1)), FileProbe::Unusable, "the next probe does not panic");
     assert_eq!(budget.stats().used_bytes, 0);
-    assert!(probe(&other, absent(1)).is_absent());
+    assert!(other.probe(&absent(1)).is_absent());
     budget.rebalance();
     disk.panics.store(false, SeqCst);
     useless_reads(&filter, 0..1_000);
-    assert_eq!(filter.state().state, FilterState::Whole);
+    assert_eq!(filter.residency().state, FilterState::Whole);
 }
 
 #[test]
-fn a_block_of_another_length_than_registered_is_unusable() {
+fn bytes_of_another_length_than_wanted_are_unusable() {
     let budget = FilterBudget::unlimited();
-    for bytes in [0, 1, u64::MAX] {
-        let filter = budget.register(FilterLayout::Whole { bytes }, Arc::new(disk(&ribbon(0.01), 1, 1_000)));
-        let answer = probe(&filter, absent(1));
-        assert!(matches!(&answer, BudgetedProbe::Unusable(reason) if matches!(**reason, BlockError::Length { .. })));
+    let Disk { block, metadata, .. } = disk(&ribbon(0.01), 1, 1_000);
+    for bytes in [block.slice(1..), Bytes::new(), Bytes::from([&block[..], &[0; 64]].concat())] {
+        let filter = FilterStore::default().with_budget(budget.clone()).open(metadata.clone(), Arc::new(All(bytes)));
+        assert_eq!(filter.probe(&absent(1)), FileProbe::Unusable);
+        assert!(matches!(filter.problem(), Some(FilterProblem::Length { .. })));
         assert_eq!(budget.stats().used_bytes, 0);
+    }
+}
+
+/// Gives the same bytes, whichever are wanted.
+struct All(Bytes);
+
+impl FilterSource for All {
+    fn read(&self, _range: Range<u64>) -> io::Result<Bytes> {
+        Ok(self.0.clone())
     }
 }
 
@@ -361,8 +378,8 @@ fn filters_that_cannot_shrink_are_whole_or_absent() {
             assert_no_key_lost(filter, set, 2);
         }
     }
-    let held = files.iter().filter(|(filter, _)| filter.state().state == FilterState::Whole).count();
-    assert_eq!(held, 3, "{:?}", budget.files());
+    let held = files.iter().filter(|(filter, _)| filter.residency().state == FilterState::Whole).count();
+    assert_eq!(held, 3, "{:?}", budget.stats());
     assert!(budget.stats().loads <= 10 + budget.stats().plans / 10, "{:?}", budget.stats());
 }
 
@@ -389,14 +406,14 @@ fn bytes_that_were_planned_for_a_file_are_free_again_when_it_is_dropped() {
     let disks = [1, 2].map(|set| disk(&ribbon(0.01), set, 1_000));
     let whole = disks[0].block.len() as u64;
     let budget = FilterBudget::new(0).without_automatic_plans();
-    let [(dropped, _), (next, _)] = disks.map(|disk| register(&budget, disk));
+    let [(dropped, _), (next, _)] = disks.map(|disk| open(&budget, disk));
     look_up(&dropped, 0..1_000);
     budget.set_bytes(whole * 3 / 2);
-    assert_eq!((dropped.state().planned_bytes, dropped.state().bytes), (whole, 0));
-    assert!(!probe(&next, absent(1)).is_absent(), "the plan gives the bytes to the other file");
+    assert_eq!((dropped.residency().planned_bytes, dropped.residency().bytes), (whole, 0));
+    assert!(!next.probe(&absent(1)).is_absent(), "the plan gives the bytes to the other file");
     drop(dropped);
     // No plan is made in between.
-    assert!(probe(&next, absent(1)).is_absent() && next.state().state == FilterState::Whole);
+    assert!(next.probe(&absent(1)).is_absent() && next.residency().state == FilterState::Whole);
     assert_no_key_lost(&next, 2, 1_000);
 }
 
@@ -404,10 +421,10 @@ fn bytes_that_were_planned_for_a_file_are_free_again_when_it_is_dropped() {
 fn a_filter_that_is_being_loaded_while_the_budget_becomes_smaller_obeys_it() {
     for share in [0, 2, 3] {
         let budget = FilterBudget::unlimited();
-        let (filter, disk) = register(&budget, Disk { gate: Some(Barrier::new(2)), ..disk(&ribbon(0.01), 1, 1_000) });
+        let (filter, disk) = open(&budget, Disk { gate: Some(Barrier::new(2)), ..disk(&ribbon(0.01), 1, 1_000) });
         let bytes = disk.block.len() as u64 * share / 4;
         thread::scope(|scope| {
-            let loader = scope.spawn(|| probe(&filter, absent(1)));
+            let loader = scope.spawn(|| filter.probe(&absent(1)));
             let gate = disk.gate.as_ref().unwrap();
             gate.wait();
             budget.set_bytes(bytes);
@@ -437,7 +454,7 @@ fn no_key_is_lost_while_threads_probe_plan_resize_and_drop_files() {
                         assert_no_key_lost(&steady[set].0, u32::try_from(set).unwrap(), 50);
                         useless_reads(&steady[set].0, 0..50);
                         if round % 20 == 0 {
-                            own = Some(register(budget, disk(&ribbon(0.01), 77, 300)));
+                            own = Some(open(budget, disk(&ribbon(0.01), 77, 300)));
                         }
                         own.iter().for_each(|(filter, _)| assert_no_key_lost(filter, 77, 20));
                     }
@@ -458,8 +475,8 @@ fn no_key_is_lost_while_threads_probe_plan_resize_and_drop_files() {
     });
     budget.set_bytes(LIMIT);
     assert!(budget.stats().used_bytes <= LIMIT);
-    assert_eq!(budget.stats().used_bytes, budget.files().iter().map(|file| file.bytes).sum());
-    assert_eq!(budget.files().len(), 20);
+    assert_eq!(budget.stats().used_bytes, bytes_of(&steady));
+    assert_eq!(budget.stats().units, 20);
     drop(steady);
     assert_eq!(budget.stats().used_bytes, 0);
 }

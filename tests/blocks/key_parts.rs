@@ -7,14 +7,17 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sstfilter::budget::{BudgetedProbe, FilterBudget, FilterLayout, FilterSource};
-use sstfilter::partition::{PartitionCut, PartitionIndex, PartitionOptions, PartitionedBuilder, PartitionedFilter};
-use sstfilter::sidecar::{Sidecar, SidecarBuilder, TableIdentity};
-use sstfilter::{
-    BitsPerKey, BlockError, BuildContext, BuildReason, DynamicFilter, FileId, FilterBlock, FilterBuilder, FilterError,
-    FilterReader, FilterSet, FixedPrefix, KeyExtractor, KeyHash, KeyHasher, KeyParts, KindPolicy, LoadContext,
-    MatchBitmap, PreparedPrefix, Probe, StandardBloom,
+use sstfilter::store::{
+    FileFilters, FileProbe, FilterBudget, FilterMetadata, FilterProblem, FilterStore, PartitionCut, PartitionIndex,
+    PartitionOptions, PartitionedBuilder, TableIdentity,
 };
+use sstfilter::{
+    BitsPerKey, BlockError, BuildContext, BuildReason, BuiltFilter, DynamicFilter, FallbackReason, FileId, FilterBlock,
+    FilterBuilder, FilterError, FilterPolicy, FilterReader, FilterSet, FixedPrefix, KeyExtractor, KeyHash, KeyHasher,
+    KeyParts, KindPolicy, LoadContext, MatchBitmap, PreparedPrefix, Probe, StandardBloom,
+};
+
+use crate::common::container::Container;
 
 const TENANTS: u32 = 100;
 
@@ -46,29 +49,6 @@ fn container_of(parts: &KeyParts, cut: PartitionCut) -> Bytes {
     builder.finish().seal().unwrap()
 }
 
-/// A filter in memory, as a budget's file.
-#[derive(Debug)]
-struct InMemory {
-    block: Bytes,
-    index: Option<Arc<PartitionIndex>>,
-    hasher: KeyHasher,
-    /// Those that the reader names.
-    parts: KeyParts,
-}
-
-impl FilterSource for InMemory {
-    fn load(&self, unit: u32) -> Result<FilterBlock<Bytes>, BlockError> {
-        match &self.index {
-            None => FilterBlock::load(self.block.clone(), LoadContext::new(&self.hasher).with_key_parts(&self.parts)),
-            Some(index) => {
-                let place = index.block_place(unit)?;
-                let bytes = &self.block[usize::try_from(place.start).unwrap()..usize::try_from(place.end).unwrap()];
-                index.open(unit, Bytes::copy_from_slice(bytes))
-            }
-        }
-    }
-}
-
 fn index_of(container: &[u8], context: LoadContext<'_>) -> Arc<PartitionIndex> {
     let end = container.len() - PartitionIndex::MAX_END_BYTES.min(container.len());
     let tail_bytes = usize::try_from(PartitionIndex::tail_bytes(&container[end..]).unwrap()).unwrap();
@@ -96,22 +76,26 @@ fn answers_for(written: &KeyParts, read: &KeyParts, prepared: &PreparedPrefix<'_
     let mut matches = MatchBitmap::default();
     set.matches_prefix(prepared, &mut matches);
     answers.push(matches.may_contain(0));
-    let budget = FilterBudget::unlimited();
-    let layout = FilterLayout::Whole { bytes: block.len() as u64 };
-    let in_memory = |block, index| Arc::new(InMemory { block, index, hasher: hasher.clone(), parts: read.clone() });
-    let file = budget.register(layout, in_memory(block, None));
-    // Loaded by the first, and in memory for the second.
-    answers.extend((0..2).map(|_| !file.probe_prefix(prepared).is_absent()));
-    for cut in CUTS {
-        let container = container_of(written, cut);
-        answers.push(PartitionedFilter::load(container.clone(), context).unwrap().may_contain_prefix(prepared));
-        let filter = FilterReader::from(PartitionedFilter::load(container.clone(), context));
-        answers.push(!filter.probe_prefix(prepared).is_absent());
-        let index = index_of(&container, context);
-        let layout = FilterLayout::Partitioned(index.clone());
-        answers.push(!budget.register(layout, in_memory(container, Some(index))).probe_prefix(prepared).is_absent());
-    }
+    let containers = CUTS.map(|cut| Container::load(&container_of(written, cut), context).unwrap());
+    answers.extend(containers.iter().map(|container| container.may_contain_prefix(prepared)));
     answers
+}
+
+/// A file of these parts in a store that reads others: whole and in partitions, in memory and under a budget.
+fn files(written: &KeyParts, read: &KeyParts) -> Vec<FileFilters> {
+    let cuts = [None, Some(CUTS[0]), Some(CUTS[1])];
+    let of_cut = |cut: Option<PartitionCut>| {
+        let store = FilterStore::default().with_key_parts(written.clone());
+        let options = cut.map(|cut| PartitionOptions::new(cut, 1_024).unwrap());
+        let store = options.map_or(store.clone(), |options| store.with_partitions(options));
+        let mut builder = store.builder(&store.build_context());
+        keys().for_each(|key| builder.add_key(&key));
+        let (bytes, metadata) = builder.finish().seal();
+        let store = store.with_key_parts(read.clone());
+        [store.clone(), store.with_budget(FilterBudget::unlimited())]
+            .map(|store| store.open(metadata.clone(), Arc::new(bytes.clone())))
+    };
+    cuts.into_iter().flat_map(of_cut).collect()
 }
 
 #[test]
@@ -123,8 +107,17 @@ fn an_extractor_that_is_added_or_changed_loses_no_prefix_of_older_files() {
         for number in [0, 1, 57, 99] {
             assert!(answers(written, &read, &tenant(number)).into_iter().all(|may| may), "{written}");
         }
+        let files = files(written, &read);
+        assert!((0..TENANTS).all(|number| files.iter().all(|file| file.may_contain_prefix(&tenant(number)))));
+        assert!(keys().step_by(99).all(|key| files.iter().all(|file| !file.probe(&key).is_absent())), "{written}");
     }
     let own = whole_and(4);
+    for file in files(&own, &read) {
+        assert!((0..TENANTS).all(|number| file.may_contain_prefix(&tenant(number))));
+        let is_absent = |number: &u8| !file.may_contain_prefix(&[b't', b'0', b'0' + number % 9, b'a' + number / 9]);
+        let absent = (0..90).filter(is_absent).count();
+        assert!(absent > 80, "between the smallest and the largest key: {absent}");
+    }
     assert!(answers(&own, &read, &tenant(57)).into_iter().all(|may| may));
     let absent = (200..240).filter(|&number| answers(&own, &read, &tenant(number)).into_iter().all(|may| !may));
     assert!(absent.count() > 30, "a filter that has the part is probed for it");
@@ -156,7 +149,7 @@ fn whole_keys_are_checked_by_known_ones_whether_the_reader_names_them_or_not() {
     for (known, is_own) in [([own], true), ([foreign], false)] {
         let context = LoadContext::new(&hasher).with_key_parts(&named).with_known_keys(&known);
         let block = FilterBlock::load(block_of(&whole_and(4)), context).map(drop);
-        let containers = CUTS.map(|cut| PartitionedFilter::load(container_of(&whole_and(4), cut), context).map(drop));
+        let containers = CUTS.map(|cut| Container::load(&container_of(&whole_and(4), cut), context).map(drop));
         for loaded in containers.into_iter().chain([block]) {
             let refused = Err(BlockError::KnownKeyAbsent { hash: hasher.identity() });
             assert_eq!(loaded, if is_own { Ok(()) } else { refused });
@@ -175,7 +168,7 @@ fn a_part_that_no_known_key_has_is_not_answered() {
     for (known, is_answered) in [(&one[..], false), (&both, true)] {
         let context = LoadContext::new(&hasher).with_key_parts(&parts).with_known_keys(known);
         let block = FilterBlock::load(block_of(&parts), context).unwrap();
-        let containers = CUTS.map(|cut| PartitionedFilter::load(container_of(&parts, cut), context).unwrap());
+        let containers = CUTS.map(|cut| Container::load(&container_of(&parts, cut), context).unwrap());
         let absent = parts.prefix(&hasher, b"none");
         assert_eq!(block.may_contain_prefix(&absent), !is_answered);
         assert!(containers.iter().all(|filter| filter.may_contain_prefix(&absent) != is_answered));
@@ -249,16 +242,13 @@ fn a_block_of_parts_alone_is_absent_for_no_key() {
     let reader = FilterReader::load(block.clone(), context);
     let set = FilterSet::new([FilterReader::load(block.clone(), context)], hasher.identity());
     let mut matches = MatchBitmap::default();
-    let budget = FilterBudget::unlimited();
-    let layout = FilterLayout::Whole { bytes: block.len() as u64 };
-    let source = InMemory { block, index: None, hasher: hasher.clone(), parts: parts.clone() };
-    let file = budget.register(layout, Arc::new(source));
+    let files = files(&parts, &parts);
     for key in keys().step_by(37) {
         let hash = hasher.hash(&key);
         assert_eq!(reader.probe(hash), Probe::Unusable(&BlockError::PartNotHeld));
         set.matches(hash, &mut matches);
         assert!(matches.may_contain(0));
-        assert!(matches!(file.probe(&key, hash), BudgetedProbe::Unusable(_) | BudgetedProbe::MaybePresent));
+        assert!(files.iter().all(|file| file.probe(&key) == FileProbe::MaybePresent), "by its parts");
         assert!(!reader.probe_prefix(&parts.prefix(&hasher, &key)).is_absent());
     }
     assert!(reader.probe_prefix(&parts.prefix(&hasher, b"none")).is_absent());
@@ -287,7 +277,7 @@ fn a_container_is_verified_whatever_is_known_of_its_keys() {
         let container = container_of(&whole_and(4), cut);
         let known = [&first[..], &last];
         let context = LoadContext::new(&hasher).with_known_keys(&known);
-        PartitionedFilter::open(container, context).unwrap().verify().unwrap();
+        Container::load(&container, context).unwrap().verify().unwrap();
     }
 }
 
@@ -295,30 +285,85 @@ fn a_container_is_verified_whatever_is_known_of_its_keys() {
 fn every_builder_adds_the_parts_of_every_key() {
     let hasher = KeyHasher::default();
     let parts = whole_and(4).with_extractor(Arc::new(FixedPrefix::new(1)));
-    let identity = TableIdentity::new([7; 16], 1, 2);
-    let context = BuildContext::new(&hasher).with_key_parts(parts.clone());
+    let (identity, file) = (TableIdentity::new([7; 16], 1, 2), FileId::from([7; 16]));
     for cut in [None, Some(PartitionCut::KeyRange), Some(PartitionCut::HashRange)] {
-        let mut builder = SidecarBuilder::new(Arc::new(KindPolicy::default()), &context, &identity);
-        if let Some(cut) = cut {
-            builder = builder.with_partitions(PartitionOptions::new(cut, 1_024).unwrap());
-        }
+        let store = FilterStore::new(&hasher).with_key_parts(parts.clone());
+        let options = cut.map(|cut| PartitionOptions::new(cut, 1_024).unwrap());
+        let store = options.map_or(store.clone(), |options| store.with_partitions(options));
+        let mut builder = store.builder(&store.build_context().with_file_id(file));
         keys().for_each(|key| builder.add_key(&key));
-        let file = builder.finish().unwrap().bytes.unwrap();
-        let sidecar = Sidecar::open(&file, file.len() as u64, &identity).unwrap();
-        assert!(sidecar.key_parts().eq(["", "fixed-prefix:4", "fixed-prefix:1"]));
-        let bytes = file.slice(..usize::try_from(sidecar.filter_bytes()).unwrap());
-        let load = LoadContext::new(&hasher).with_key_parts(&parts);
-        let filter = match cut {
-            None => FilterReader::from(Ok::<_, BlockError>(sidecar.load_filter(bytes, load).unwrap())),
-            Some(_) => FilterReader::from(PartitionedFilter::load(bytes, load.with_file_id(identity.file_id()))),
-        };
+        let sidecar = builder.finish().seal_as_sidecar(&identity).unwrap();
+        let metadata = FilterMetadata::of_sidecar(&sidecar, sidecar.len() as u64, &identity).unwrap();
+        assert_eq!(metadata.key_parts().to_string(), "whole keys, 'fixed-prefix:4', 'fixed-prefix:1'");
+        let filter = store.open(metadata, Arc::new(sidecar));
+        assert_eq!(filter.problem(), None);
         for key in keys() {
-            assert!(!filter.probe_key(&key, hasher.hash(&key)).is_absent(), "{cut:?}");
+            assert!(!filter.probe(&key).is_absent(), "{cut:?}");
             for length in [1, 2, 4, 7] {
-                assert!(!filter.probe_prefix(&parts.prefix(&hasher, &key[..length])).is_absent(), "{cut:?} {length}");
+                assert!(filter.may_contain_prefix(&key[..length]), "{cut:?} {length}");
             }
         }
-        assert!(filter.probe_prefix(&parts.prefix(&hasher, b"u")).is_absent(), "{cut:?}");
+        assert!(!filter.may_contain_prefix(b"t05x"), "{cut:?}");
+    }
+}
+
+/// An engine's own: builds from another context than it is given, and hashes whole keys only, or not.
+#[derive(Debug)]
+struct Stubborn {
+    context: BuildContext,
+    hashes_whole_keys: bool,
+}
+
+#[derive(Debug)]
+struct WholeKeys(KeyHasher, Box<dyn FilterBuilder>);
+
+impl FilterPolicy for Stubborn {
+    fn name(&self) -> &'static str {
+        "stubborn"
+    }
+
+    fn builder(&self, _: &BuildContext) -> Option<Box<dyn FilterBuilder>> {
+        let builder: Box<dyn FilterBuilder> = KindPolicy::default().builder(&self.context);
+        let hasher = self.context.hasher.clone();
+        Some(if self.hashes_whole_keys { Box::new(WholeKeys(hasher, builder)) } else { builder })
+    }
+}
+
+impl FilterBuilder for WholeKeys {
+    fn add_key(&mut self, key: &[u8]) {
+        self.1.add_hash(self.0.hash(key));
+    }
+
+    fn add_hash(&mut self, hash: KeyHash) {
+        self.1.add_hash(hash);
+    }
+
+    fn estimated_bytes(&self) -> u64 {
+        self.1.estimated_bytes()
+    }
+
+    fn finish(self: Box<Self>) -> BuiltFilter {
+        self.1.finish()
+    }
+}
+
+#[test]
+fn a_filter_that_is_not_what_its_store_says_is_not_stored() {
+    let (parts, file) = (whole_and(4), FileId::from([7; 16]));
+    let own = BuildContext::new(&KeyHasher::default()).with_key_parts(parts.clone()).with_file_id(file);
+    let of_other_hash = BuildContext::new(&KeyHasher::with_seed(9)).with_key_parts(parts.clone()).with_file_id(file);
+    let unbound = BuildContext::new(&KeyHasher::default()).with_key_parts(parts.clone());
+    for (context, hashes_whole_keys, is_stored) in
+        [(&own, false, true), (&own, true, false), (&of_other_hash, false, false), (&unbound, false, false)]
+    {
+        let policy = Stubborn { context: context.clone(), hashes_whole_keys };
+        let store = FilterStore::default().with_key_parts(parts.clone()).with_policy(Arc::new(policy));
+        let mut builder = store.builder(&store.build_context().with_file_id(file));
+        keys().take(1_000).for_each(|key| builder.add_key(&key));
+        let built = builder.finish();
+        assert_eq!(built.metadata().sections().len(), usize::from(is_stored), "{context:?}");
+        let reason = if is_stored { FallbackReason::None } else { FallbackReason::ConstructionFailed };
+        assert_eq!(built.points.unwrap().reason, BuildReason::from(reason));
     }
 }
 
@@ -439,32 +484,29 @@ fn a_growing_filter_is_restored_from_a_block_of_whole_keys_alone_or_beside_parts
     }
 }
 
+/// Nobody has to give the known keys: the description has them.
 #[test]
-fn a_custom_hash_changed_under_its_tag_loses_no_key_of_partitions_under_a_budget() {
+fn a_custom_hash_changed_under_its_tag_loses_no_key_and_is_named() {
     let custom = |seed| KeyHasher::custom(1, move |key| KeyHasher::with_seed(seed).hash(key));
     let (before, after) = (custom(1), custom(2));
-    for cut in CUTS {
-        let options = PartitionOptions::new(cut, 1_024).unwrap();
-        let context = BuildContext::new(&before);
-        let mut builder = PartitionedBuilder::new(Arc::new(KindPolicy::default()), &context, options);
+    for cut in [None, Some(PartitionCut::KeyRange), Some(PartitionCut::HashRange)] {
+        let store = FilterStore::new(&before);
+        let options = cut.map(|cut| PartitionOptions::new(cut, 1_024).unwrap());
+        let store = options.map_or(store.clone(), |options| store.with_partitions(options));
+        let mut builder = store.builder(&store.build_context());
         keys().for_each(|key| builder.add_key(&key));
-        let container = builder.finish().seal().unwrap();
-        let (first, last) = (keys().next().unwrap(), keys().last().unwrap());
-        let lost = |hasher: &KeyHasher, known: &[&[u8]]| {
-            let index = index_of(&container, LoadContext::new(hasher).with_known_keys(known));
-            let source = InMemory {
-                block: container.clone(),
-                index: Some(index.clone()),
-                hasher: hasher.clone(),
-                parts: KeyParts::whole_keys(),
+        let (bytes, metadata) = builder.finish().seal();
+        for budget in [None, Some(FilterBudget::unlimited())] {
+            let lost = |hasher: &KeyHasher| {
+                let store = store.clone().with_hasher(hasher);
+                let store = budget.clone().map_or(store.clone(), |budget| store.with_budget(budget));
+                let file = store.open(metadata.clone(), Arc::new(bytes.clone()));
+                let lost = keys().filter(|key| file.probe(key).is_absent()).count();
+                (lost, file.problem(), store.problem().cloned())
             };
-            let budget = FilterBudget::unlimited();
-            let file = budget.register(FilterLayout::Partitioned(index), Arc::new(source));
-            let hash = |key: &[u8]| -> KeyHash { hasher.hash(key) };
-            keys().filter(|key| file.probe(key, hash(key)).is_absent()).count()
-        };
-        assert_eq!(lost(&before, &[&first, &last]), 0);
-        assert_eq!(lost(&after, &[&first, &last]), 0, "found out by the first partition that is read");
-        assert!(lost(&after, &[]) > 19_000, "nothing else finds it");
+            assert_eq!(lost(&before), (0, None, None));
+            let reason = BlockError::KnownKeyAbsent { hash: after.identity() };
+            assert_eq!(lost(&after), (0, Some(FilterProblem::Block(reason.clone())), Some(reason)));
+        }
     }
 }

@@ -5,11 +5,13 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sstfilter::partition::{PartitionCut, PartitionOptions, PartitionedBuilder, PartitionedFilter};
+use sstfilter::store::{PartitionCut, PartitionOptions, PartitionedBuilder};
 use sstfilter::{
     BitsPerKey, BlockError, BuildContext, CountingBloom, DynamicFilter, FalsePositiveRate, FileId, FilterBlock,
     FilterReader, KeyExtractor, KeyHash, KeyHasher, KeyParts, KindPolicy, LoadContext, StandardBloom,
 };
+
+use crate::common::container::Container;
 
 const KEYS: u32 = 1_000;
 
@@ -80,7 +82,7 @@ fn keys_that_are_equal_to_the_engine_and_not_byte_for_byte_are_lost() {
         stored.sort_unstable();
         stored.iter().for_each(|name| builder.add_key(name.as_bytes()));
         let context = LoadContext::new(&hasher).with_key_parts(&parts);
-        let filter = PartitionedFilter::load(builder.finish().seal().unwrap(), context).unwrap();
+        let filter = Container::load(&builder.finish().seal().unwrap(), context).unwrap();
         let is_lost = |name: &str| !filter.may_contain_prefix(&parts.key(&hasher, name.as_bytes()));
         assert_eq!(stored.iter().filter(|name| is_lost(name)).count(), 0);
         let others = names.iter().filter(|name| is_lost(name)).count();

@@ -4,17 +4,16 @@
 
 use crate::common;
 use crate::common::cases::{self, CONTAINERS, ContainerCase};
-use sstfilter::partition::{PartitionCut, PartitionEntry, PartitionIndex, PartitionedFilter};
-use sstfilter::{
-    BlockError, FileId, FilterReader, FilterSet, KeyHash, KeyHasher, LoadContext, MatchBitmap, MatchMatrix, Probe,
-};
+use crate::common::container::Container;
+use sstfilter::store::{PartitionEntry, PartitionIndex};
+use sstfilter::{BlockError, FileId, KeyHash, KeyHasher, LoadContext};
 
 type Keys = Vec<(Vec<u8>, KeyHash)>;
 
 /// A sound container with some keys that it has and some that it lacks.
 struct Sound {
     case: ContainerCase,
-    filter: PartitionedFilter<Vec<u8>>,
+    filter: Container,
     entries: Vec<PartitionEntry>,
     present: Keys,
     absent: Keys,
@@ -23,8 +22,8 @@ struct Sound {
 impl Sound {
     fn all() -> Vec<Self> {
         let of = |case: &ContainerCase| {
-            let filter = case.load(case.read());
-            let entries = filter.index().entries().collect();
+            let filter = case.load(&case.read());
+            let entries = filter.index.entries().collect();
             let present = case.keys().into_iter().step_by(97).collect();
             let absent =
                 case.absent_keys(200).into_iter().filter(|(key, hash)| !filter.may_contain(key, *hash)).collect();
@@ -38,7 +37,7 @@ impl Sound {
     }
 
     fn number_of(&self, (key, hash): &(Vec<u8>, KeyHash)) -> u32 {
-        self.filter.index().place(key, *hash).number
+        self.filter.index.place(key, *hash).number
     }
 
     /// The partitions whose blocks hold one of these bytes.
@@ -54,19 +53,18 @@ impl Sound {
     /// make unusable.
     fn assert_contained(&self, damaged: &[u8], touched: &[u32], what: &str) {
         let name = self.case.name;
-        let Ok(filter) = PartitionedFilter::load(damaged, self.case.load_context()) else {
+        let Ok(filter) = Container::load(damaged, self.case.load_context()) else {
             assert!(touched.is_empty(), "{name}: {what} makes the whole filter unusable");
             return;
         };
         assert!(filter.verify().is_err(), "{name}: {what} passes for sound");
-        assert_eq!(filter.problems().map(|(number, _)| number).collect::<Vec<_>>(), touched, "{name}: {what}");
+        assert_eq!(filter.problems().iter().map(|(number, _)| *number).collect::<Vec<_>>(), touched, "{name}: {what}");
         for (key, hash) in &self.present {
             assert!(filter.may_contain(key, *hash), "{name}: {what} loses {key:?}");
         }
         for key in &self.absent {
             let is_touched = touched.contains(&self.number_of(key));
             assert_eq!(filter.may_contain(&key.0, key.1), is_touched, "{name}: {what}: {key:?}");
-            assert_eq!(matches!(filter.probe(&key.0, key.1), Probe::Unusable(_)), is_touched, "{name}: {what}");
         }
     }
 }
@@ -93,16 +91,16 @@ fn a_container_cut_short_or_prolonged_is_no_filter() {
     for sound in Sound::all() {
         let (bytes, context) = (sound.bytes(), sound.case.load_context());
         for length in 0..bytes.len() {
-            assert!(PartitionedFilter::open(&bytes[..length], context).is_err(), "first {length} bytes");
-            assert!(PartitionedFilter::open(&bytes[bytes.len() - length..], context).is_err(), "last {length} bytes");
+            assert!(Container::open(&bytes[..length], context).is_err(), "first {length} bytes");
+            assert!(Container::open(&bytes[bytes.len() - length..], context).is_err(), "last {length} bytes");
         }
         for more in [1, 7, 8, 31, 32, 40, 64, 4_096] {
             let padding = vec![0; more];
-            assert!(PartitionedFilter::open([bytes, &padding].concat(), context).is_err());
-            assert!(PartitionedFilter::open([&padding, bytes].concat(), context).is_err());
+            assert!(Container::open(&[bytes, &padding].concat(), context).is_err());
+            assert!(Container::open(&[&padding, bytes].concat(), context).is_err());
         }
         let twice = [bytes, bytes].concat();
-        assert!(PartitionedFilter::open(twice, context).is_err());
+        assert!(Container::open(&twice, context).is_err());
     }
 }
 
@@ -135,8 +133,8 @@ fn the_partitions_of_another_file_or_of_an_earlier_write_answer_for_no_key() {
         // The same number of keys, file id and lengths: what a reused file number or a stale cache would give.
         let twin = sound.case.build_of((0..sound.case.keys).map(|number| cases::key(number + 500_000)));
         let mut foreign = 0;
-        for (own, other) in sound.entries.iter().zip(sound.case.load(&twin).index().entries()) {
-            let opened = sound.filter.index().open(own.number, &twin[range(&other)]);
+        for (own, other) in sound.entries.iter().zip(sound.case.load(&twin).index.entries()) {
+            let opened = sound.filter.index.open(own.number, &twin[range(&other)]);
             assert!(opened.is_err(), "{}: partition {} of another file", sound.case.name, own.number);
             if own.block_bytes == other.block_bytes && own.offset == other.offset {
                 let mut mixed = sound.bytes().to_vec();
@@ -149,10 +147,8 @@ fn the_partitions_of_another_file_or_of_an_earlier_write_answer_for_no_key() {
         // All partitions of this file under the top index of the other, and the other way round.
         let [own_end, twin_end] = [sound.bytes(), &twin].map(|bytes| bytes.len() - tail_bytes(bytes));
         let crossed = [&sound.bytes()[..own_end], &twin[twin_end..]].concat();
-        let crossed = PartitionedFilter::load(crossed, sound.case.load_context());
-        let loses = |filter: &PartitionedFilter<Vec<u8>>| {
-            sound.present.iter().any(|(key, hash)| !filter.may_contain(key, *hash))
-        };
+        let crossed = Container::load(&crossed, sound.case.load_context());
+        let loses = |filter: &Container| sound.present.iter().any(|(key, hash)| !filter.may_contain(key, *hash));
         assert!(crossed.as_ref().map_or(true, |filter| !loses(filter)), "{}", sound.case.name);
     }
 }
@@ -168,7 +164,7 @@ fn a_partition_of_zeros_or_without_bytes_answers_for_no_key() {
             let mut hollow = sound.bytes().to_vec();
             hollow[range(entry)].fill(0);
             sound.assert_contained(&hollow, &[entry.number], "a partition of zeros");
-            let index = sound.filter.index();
+            let index = &sound.filter.index;
             let place = range(entry);
             for bytes in [&[][..], &sound.bytes()[place.start..place.end - 1], &sound.bytes()[place.start..=place.end]]
             {
@@ -183,13 +179,12 @@ fn a_container_opened_without_reading_it_finds_damage_at_the_first_probe() {
     for sound in Sound::all().into_iter().filter(|sound| sound.entries.len() > 1) {
         let mut damaged = sound.bytes().to_vec();
         damaged[range(&sound.entries[1]).start] ^= 1;
-        let filter = PartitionedFilter::open(damaged, sound.case.load_context()).unwrap();
-        assert_eq!(filter.problems().count(), 0);
+        let filter = Container::open(&damaged, sound.case.load_context()).unwrap();
         for key in &sound.absent {
             assert_eq!(filter.may_contain(&key.0, key.1), sound.number_of(key) == 1, "{}", sound.case.name);
         }
         assert!(sound.present.iter().all(|(key, hash)| filter.may_contain(key, *hash)));
-        assert_eq!(filter.problems().map(|(number, _)| number).collect::<Vec<_>>(), [1], "{}", sound.case.name);
+        assert_eq!(filter.problems().iter().map(|(number, _)| *number).collect::<Vec<_>>(), [1], "{}", sound.case.name);
     }
 }
 
@@ -205,7 +200,7 @@ fn known_keys_find_a_container_of_other_keys_or_of_a_changed_hash_however_it_is_
             let context = case
                 .file_number
                 .map_or(context, |number| context.with_file_id(FileId::new(&number.to_le_bytes()).unwrap()));
-            let loaded = PartitionedFilter::load(&bytes[..], context);
+            let loaded = Container::load(&bytes, context);
             matches!(loaded.map(drop), Err(BlockError::KnownKeyAbsent { .. }))
         };
         assert!(!is_refused(case.keys(), 1), "{}: its own keys", case.name);
@@ -219,76 +214,11 @@ fn another_hash_under_the_same_tag_is_found_by_known_keys() {
     let case = CONTAINERS[3];
     let bytes = case.read();
     let other = KeyHasher::custom(0x0123_4567_89ab_cdef, |key| KeyHash::mix(key.len() as u64 * 7));
-    let filter = PartitionedFilter::load(&bytes[..], &other).unwrap();
+    let filter = Container::load(&bytes, &other).unwrap();
     let keys: Vec<Vec<u8>> = (1..20).map(|length| vec![0; length]).collect();
     let absent = keys.iter().filter(|key| !filter.may_contain(key, other.hash(key))).count();
     assert!(absent > 10, "{absent}");
     let known: Vec<&[u8]> = keys.iter().map(|key| &key[..]).collect();
     let context = LoadContext::new(&other).with_known_keys(&known);
-    assert!(matches!(PartitionedFilter::load(&bytes[..], context), Err(BlockError::KnownKeyAbsent { .. })));
-}
-
-#[test]
-fn a_set_probes_blocks_and_containers_together() {
-    let hasher = KeyHasher::default();
-    let containers = CONTAINERS.iter().filter(|case| case.hash.hasher().identity() == hasher.identity());
-    let containers: Vec<ContainerCase> = containers.copied().collect();
-    let mut files: Vec<FilterReader<Vec<u8>>> = Vec::new();
-    // Eighty files, so that containers are in both groups of a set.
-    for place in 0..80_usize {
-        files.push(match containers.get(place % 20) {
-            Some(case) => FilterReader::from(PartitionedFilter::load(case.read(), case.load_context())),
-            None => FilterReader::load(cases::BLOCKS[2].read(), cases::BLOCKS[2].load_context()),
-        });
-    }
-    let foreign = PartitionedFilter::load(CONTAINERS[3].read(), CONTAINERS[3].load_context());
-    files.push(FilterReader::from(foreign));
-    let alone: Vec<PartitionedFilter<Vec<u8>>> = containers.iter().map(|case| case.load(case.read())).collect();
-    let set = FilterSet::new(files, hasher.identity());
-    assert!(matches!(set.problem(80), Some(BlockError::HashMismatch { .. })));
-    let (mut by_key, mut by_hash, mut batch) = (MatchBitmap::default(), MatchBitmap::default(), MatchMatrix::default());
-    let keys = (0..200).map(|number| cases::key(number * 40)).chain((0..200).map(cases::absent_key));
-    let keys: Keys = keys.map(|key| (key.clone(), hasher.hash(&key))).collect();
-    set.matches_batch(&keys.iter().map(|(_, hash)| *hash).collect::<Vec<_>>(), &mut batch);
-    let mut negatives = 0;
-    for (row, (key, hash)) in keys.iter().enumerate() {
-        set.matches_key(key, *hash, &mut by_key);
-        set.matches(*hash, &mut by_hash);
-        for place in 0..80 {
-            let Some(filter) = alone.get(place % 20) else {
-                assert_eq!(by_key.may_contain(place), by_hash.may_contain(place));
-                continue;
-            };
-            let blind = filter.index().cut() == PartitionCut::KeyRange || filter.may_contain(key, *hash);
-            assert_eq!(by_key.may_contain(place), filter.may_contain(key, *hash), "place {place}");
-            assert_eq!((by_hash.may_contain(place), batch.may_contain(row, place)), (blind, blind), "place {place}");
-            negatives += usize::from(!by_key.may_contain(place));
-            assert_eq!(set.filters()[place].probe_key(key, *hash).is_absent(), !by_key.may_contain(place));
-        }
-        assert!(by_key.may_contain(80) && by_hash.may_contain(80) && batch.may_contain(row, 80));
-    }
-    assert!(negatives > 1_000, "{negatives}");
-    let stats = set.filters()[1].stats();
-    assert_eq!((stats.unusable, stats.probes()), (0, 400 * 4));
-}
-
-#[test]
-fn a_reader_counts_the_probes_of_a_damaged_partition_as_unusable() {
-    let case = CONTAINERS[1];
-    let mut bytes = case.read();
-    bytes[0] ^= 1;
-    let reader = FilterReader::from(PartitionedFilter::load(bytes, case.load_context()));
-    let first = case.load(case.read());
-    let (mut unusable, mut positives) = (0, 0);
-    for (key, hash) in case.keys() {
-        match (reader.probe_key(&key, hash), first.index().place(&key, hash).number) {
-            (Probe::Unusable(BlockError::PartitionChecksum { number: 0, .. }), 0) => unusable += 1,
-            (Probe::MaybePresent, 1..) => positives += 1,
-            other => panic!("{other:?}"),
-        }
-    }
-    let stats = reader.stats();
-    assert_eq!((stats.unusable, stats.positives, stats.negatives), (unusable, positives, 0));
-    assert!(unusable > 500 && matches!(reader.block(), Err(BlockError::Partitioned)));
-    assert_eq!(reader.probe(KeyHasher::default().hash(b"none")), Probe::MaybePresent);
+    assert!(matches!(Container::load(&bytes, context), Err(BlockError::KnownKeyAbsent { .. })));
 }

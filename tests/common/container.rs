@@ -10,7 +10,14 @@ pub(crate) struct Container {
 
 impl Container {
     /// The container that fills `bytes`, with its known keys looked for.
-    pub(crate) fn load(bytes: &[u8], context: LoadContext<'_>) -> Result<Self, BlockError> {
+    pub(crate) fn load<'a>(bytes: &[u8], context: impl Into<LoadContext<'a>>) -> Result<Self, BlockError> {
+        let container = Self::open(bytes, context)?;
+        container.index.check_known_keys(|number| Ok(container.block(number)))?;
+        Ok(container)
+    }
+
+    /// The same without reading any partition.
+    pub(crate) fn open<'a>(bytes: &[u8], context: impl Into<LoadContext<'a>>) -> Result<Self, BlockError> {
         let got = bytes.len() as u64;
         let tail_bytes = PartitionIndex::tail_bytes(bytes)?;
         let start = usize::try_from(tail_bytes).ok().and_then(|tail_bytes| bytes.len().checked_sub(tail_bytes));
@@ -19,9 +26,11 @@ impl Container {
         if index.container_bytes() != got {
             return Err(BlockError::Length { expected: index.container_bytes(), got });
         }
-        let container = Self { bytes: bytes.to_vec(), index };
-        container.index.check_known_keys(|number| Ok(container.block(number)))?;
-        Ok(container)
+        Ok(Self { bytes: bytes.to_vec(), index })
+    }
+
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.bytes
     }
 
     /// The bytes of a partition's block; none of one without a filter.

@@ -2,7 +2,8 @@
 //! are computed for filters other than those that the policy then gives its files; the plan promises few reads, and the
 //! store has many.
 
-use sstfilter::{BuildContext, FilterBlock, FilterPolicy, KeyHash, KeyHasher, LevelPlan, LevelPolicy, LevelSize, kind};
+use sstfilter::store::{LevelPlan, LevelPolicy, LevelSize};
+use sstfilter::{BuildContext, FilterBlock, FilterPolicy, KeyHash, KeyHasher, kind};
 
 use crate::common;
 

@@ -8,9 +8,10 @@ use std::thread::{ThreadId, current};
 use std::time::Duration;
 
 use crate::common;
+use crate::common::container::Container;
 use crate::common::random::Random;
 use bytes::Bytes;
-use sstfilter::partition::{PartitionCut, PartitionIndex, PartitionOptions, PartitionedBuilder, PartitionedFilter};
+use sstfilter::store::{PartitionCut, PartitionIndex, PartitionOptions, PartitionedBuilder};
 use sstfilter::{
     BuildContext, FalsePositiveRate, FilterBlock, FilterBuilder, FilterPolicy, KeyHash, KeyHasher, KindPolicy,
 };
@@ -55,12 +56,9 @@ fn whole(policy: &Arc<dyn FilterPolicy>, keys: &[[u8; 24]]) -> FilterBlock<Bytes
 }
 
 /// The mean of the partitions' expected rates. Absent keys come to each alike.
-fn expected_fpr(filter: &PartitionedFilter<Bytes>) -> f64 {
-    let index = filter.index();
-    let rates = index.entries().map(|entry| {
-        let from = usize::try_from(entry.offset).unwrap();
-        let info =
-            index.open(entry.number, &filter.as_bytes()[from..from + entry.block_bytes as usize]).unwrap().info();
+fn expected_fpr(filter: &Container) -> f64 {
+    let rates = filter.index.entries().map(|entry| {
+        let info = filter.partition(entry.number).unwrap().info();
         (info.expected_fpr, info.keys as f64)
     });
     let (sum, keys) = rates.fold((0.0, 0.0), |(sum, all), (rate, keys)| (sum + rate * keys, all + keys));
@@ -68,7 +66,7 @@ fn expected_fpr(filter: &PartitionedFilter<Bytes>) -> f64 {
 }
 
 /// Observed within four standard deviations of expected: of keys that lie between those of the file.
-fn assert_rate(filter: &PartitionedFilter<Bytes>, what: &str) {
+fn assert_rate(filter: &Container, what: &str) {
     const PROBES: u32 = 400_000;
     let (hasher, expected) = (KeyHasher::default(), expected_fpr(filter));
     let mut random = Random::new(99);
@@ -98,9 +96,9 @@ fn partitions_of_16_kib_take_at_most_1_5_percent_more_than_one_filter_of_the_sam
         let (bytes, rate) = (whole.as_bytes().len(), whole.info().expected_fpr);
         for cut in CUTS {
             let container = partitioned(&policy, cut, 16 << 10, &keys);
-            let filter = PartitionedFilter::load(container, &KeyHasher::default()).unwrap();
+            let filter = Container::load(&container, &KeyHasher::default()).unwrap();
             filter.verify().unwrap();
-            let (more, partitions) = (filter.as_bytes().len() as f64 / bytes as f64 - 1.0, filter.index().partitions());
+            let (more, partitions) = (filter.as_bytes().len() as f64 / bytes as f64 - 1.0, filter.index.partitions());
             let what =
                 format!("{name}, {} keys by {cut:?}: {partitions} partitions, {:+.3} %", keys.len(), more * 100.0);
             assert!(more < 0.015, "{what}");
@@ -259,8 +257,8 @@ fn partitions_have_the_same_bytes_whatever_the_number_of_threads() {
                 let built = by_hash(&policy, &in_threads(threads), target_bytes, keys);
                 assert!(built == one, "{policy:?}, {keys} keys by {target_bytes} bytes, {threads} threads");
             }
-            let filter = PartitionedFilter::load(one, &KeyHasher::default()).unwrap();
-            assert!(common::key_set(1, keys).all(|hash| filter.may_contain_hash(hash)));
+            let filter = Container::load(&one, &KeyHasher::default()).unwrap();
+            assert!(common::key_set(1, keys).all(|hash| filter.may_contain(&[], hash)));
         }
     }
 }

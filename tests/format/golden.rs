@@ -7,15 +7,14 @@ mod ranges;
 
 use std::fs;
 use std::path::Path;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use crate::common::cases::{self, BLOCKS, BlockCase, CONTAINERS, ContainerCase, SIDECAR, TABLES, TableCase};
 use crate::common::{self, for_each_set};
 use bytes::Bytes;
-use sstfilter::partition::PartitionCut;
-use sstfilter::sidecar::Sidecar;
 use sstfilter::simd::{self, InstructionSet};
 use sstfilter::sst::{Lookup, ReadOptions, Table, VerifyReport};
+use sstfilter::store::{FilterMetadata, FilterStore, PartitionCut};
 use sstfilter::{FilterBlock, FilterKind, FilterReader, FilterSet, KeyHash, KeyHasher, MatchBitmap, kind};
 
 /// Absent keys asked of each filter.
@@ -84,7 +83,7 @@ fn block_entry(case: &BlockCase, bytes: &[u8]) -> String {
 
 fn table_entry(case: &TableCase, bytes: &[u8]) -> String {
     let table = open(bytes);
-    let filter = table.filter().map(|filter| filter.block().unwrap());
+    let filter = table.filters().block();
     let hasher = KeyHasher::default();
     let absent = (0..ABSENT_KEYS).map(|number| hasher.hash(&cases::absent_key(number)));
     format!(
@@ -94,9 +93,9 @@ fn table_entry(case: &TableCase, bytes: &[u8]) -> String {
         case.entries,
         table.properties().tombstones,
         case.block_bytes,
-        table.properties().writer.key_parts,
+        table.properties().filters.key_parts(),
         case.partition_bytes.map_or("null".to_owned(), |bytes| bytes.to_string()),
-        table.filter_budget().map_or("null".to_owned(), |filter| filter.units.to_string()),
+        table.filters().partitions().map_or("null".to_owned(), |index| index.partitions().to_string()),
         table.table_id(),
         table.properties().data_blocks,
         digest(bytes),
@@ -120,10 +119,11 @@ fn sidecar_entry(bytes: &[u8]) -> String {
 }
 
 /// The filter of the stored table's sidecar.
-fn filter_of_sidecar(bytes: &[u8]) -> FilterBlock<&[u8]> {
-    let sidecar = Sidecar::open(bytes, bytes.len() as u64, &cases::identity_of(&SIDECAR.table.build())).unwrap();
-    let filter = &bytes[..usize::try_from(sidecar.filter_bytes()).unwrap()];
-    sidecar.load_filter(filter, &KeyHasher::default()).unwrap()
+fn filter_of_sidecar(bytes: &[u8]) -> FilterBlock<Bytes> {
+    let table = cases::identity_of(&SIDECAR.table.build());
+    let metadata = FilterMetadata::of_sidecar(bytes, bytes.len() as u64, &table).unwrap();
+    let file = FilterStore::default().open(metadata, Arc::new(Bytes::copy_from_slice(bytes)));
+    file.block().unwrap().clone()
 }
 
 fn container_entry(case: &ContainerCase, bytes: &[u8]) -> String {
@@ -138,9 +138,9 @@ fn container_entry(case: &ContainerCase, bytes: &[u8]) -> String {
         case.keys,
         (case.parts)(),
         case.hash.seed(),
-        filter.hash_identity(),
+        filter.index.hash_identity(),
         case.file_number.map_or("null".to_owned(), |number| number.to_string()),
-        filter.index().partitions(),
+        filter.index.partitions(),
         digest(bytes),
         absent.iter().filter(|(key, hash)| filter.may_contain(key, *hash)).count(),
     )
@@ -186,9 +186,9 @@ fn every_key_of_a_stored_partitioned_filter_is_found() {
     }
     for_each_set(|set| {
         for case in &CONTAINERS {
-            let filter = case.load(case.read());
+            let filter = case.load(&case.read());
             filter.verify().unwrap();
-            assert_eq!(filter.problems().count(), 0, "{}", case.name);
+            assert!(filter.problems().is_empty(), "{}", case.name);
             let (parts, hasher) = ((case.parts)(), case.hash.hasher());
             for (key, hash) in case.keys() {
                 assert!(filter.may_contain(&key, hash), "{} with {set}: {key:?}", case.name);
@@ -229,7 +229,8 @@ fn every_key_of_the_stored_table_is_found_in_its_sidecar_and_other_tables_do_not
         assert!((0..SIDECAR.table.entries).all(|number| filter.may_contain(hasher.hash(&cases::key(number)))));
     });
     for other in [&TABLES[0], &TABLES[2]] {
-        assert!(Sidecar::open(&bytes, bytes.len() as u64, &cases::identity_of(&other.read())).is_err());
+        let other = cases::identity_of(&other.read());
+        assert!(FilterMetadata::of_sidecar(&bytes, bytes.len() as u64, &other).is_err());
     }
 }
 
@@ -267,12 +268,12 @@ fn a_stored_block_of_parts_tells_of_prefixes_and_one_without_whole_keys_of_no_ke
         let filter = FilterReader::load(case.read(), case.load_context());
         for key in (0..case.keys).map(cases::key) {
             assert!(!filter.probe_prefix(&parts.prefix(&hasher, &key)).is_absent(), "{}", case.name);
-            assert!(!filter.probe_key(&key, hasher.hash(&key)).is_absent(), "{}", case.name);
+            assert!(!filter.probe(hasher.hash(&key)).is_absent(), "{}", case.name);
         }
         let absent: Vec<Vec<u8>> = (0..ABSENT_KEYS).map(cases::absent_key).collect();
         let lacks_prefix = |key: &&Vec<u8>| filter.probe_prefix(&parts.prefix(&hasher, key)).is_absent();
         assert!(absent.iter().filter(lacks_prefix).count() > 9_000, "{}", case.name);
-        let lacked = absent.iter().filter(|key| filter.probe_key(key, hasher.hash(key)).is_absent()).count();
+        let lacked = absent.iter().filter(|key| filter.probe(hasher.hash(key)).is_absent()).count();
         assert_eq!(lacked > 9_000, parts.has_whole_keys(), "{}: {lacked}", case.name);
         assert_eq!(lacked > 0, parts.has_whole_keys(), "{}: {lacked}", case.name);
     }
@@ -330,7 +331,7 @@ fn a_stored_filter_of_three_parts_tells_of_keys_and_of_both_prefixes() {
     let case = TABLES.iter().find(|case| case.name == "table-500-entries-three-parts").unwrap();
     let options = ReadOptions::default().with_key_parts(cases::three_parts());
     let table = Table::open_source(Bytes::from(case.read()), &options).unwrap();
-    let filter = table.filter().unwrap().block().unwrap();
+    let filter = table.filters().block().unwrap();
     assert_eq!(filter.info().keys, 506, "500 keys, five prefixes and one");
     assert_eq!((filter.info().whole_keys, filter.info().extractors.len()), (true, 2));
     let (parts, hasher) = (cases::three_parts(), KeyHasher::default());

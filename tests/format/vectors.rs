@@ -6,13 +6,14 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use crate::common::cases::identity_of;
+use crate::common::container::Container;
 use bytes::Bytes;
 use sstfilter::kind::{self, BinaryFuseKind, KindEntry, Updates};
-use sstfilter::partition::{
-    BuiltPartitions, PartitionCut, PartitionIndex, PartitionOptions, PartitionedBuilder, PartitionedFilter,
-};
-use sstfilter::sidecar::{Sidecar, SidecarBuilder};
+use sstfilter::range::{RangePolicy, RangeUnits};
 use sstfilter::sst::{Lookup, ReadOptions, Table, TableBuilder, TableId, TableOptions};
+use sstfilter::store::{
+    BuiltPartitions, FilterMetadata, FilterStore, PartitionCut, PartitionIndex, PartitionOptions, PartitionedBuilder,
+};
 use sstfilter::{
     BitsPerKey, BlockError, BuildContext, CountingBloom, CuckooFilter, DelimitedPrefix, Domain, DynamicFilter,
     FallbackReason, FalsePositiveRate, FileId, FilterBlock, FilterKind, FilterPolicy, FixedPrefix, FuseArity, HashId,
@@ -374,20 +375,30 @@ fn three_entries_make_the_documented_table() {
 #[test]
 fn three_keys_make_the_documented_sidecar_of_the_documented_table() {
     let table = identity_of(&dump_below("### A whole mini SST file"));
-    let context = BuildContext::new(&KeyHasher::default());
-    let keys = FRUIT.map(Ok::<_, core::convert::Infallible>);
-    let built = SidecarBuilder::new(std::sync::Arc::new(KindPolicy::default()), &context, &table)
-        .with_keys(keys)
-        .unwrap()
-        .finish()
-        .unwrap();
+    let store = FilterStore::default();
+    let mut builder = store.builder(&store.build_context().with_file_id((*b"store 7, file 42").into()));
+    FRUIT.iter().for_each(|key| builder.add_key(key));
     let documented = dump_below("### A whole sidecar file");
-    assert_eq!(hex(&built.bytes.unwrap()), hex(&documented));
+    assert_eq!(hex(&builder.finish().seal_as_sidecar(&table).unwrap()), hex(&documented));
 
-    let sidecar = Sidecar::open(&documented, documented.len() as u64, &table).unwrap();
-    assert_eq!((sidecar.table(), sidecar.filter_bytes()), (&table, 108));
-    let filter = sidecar.load_filter(&documented[..108], &KeyHasher::default()).unwrap();
-    assert!(FRUIT.iter().all(|key| filter.may_contain(KeyHasher::default().hash(key))));
+    let metadata = FilterMetadata::of_sidecar(&documented, documented.len() as u64, &table).unwrap();
+    let file = store.open(metadata, Arc::new(Bytes::from(documented)));
+    assert!(FRUIT.iter().all(|key| !file.probe(key).is_absent()) && file.probe(b"bread").is_absent());
+}
+
+#[test]
+fn a_description_of_all_that_there_can_be_has_the_documented_bytes() {
+    let parts = KeyParts::whole_keys().with_extractor(Arc::new(DelimitedPrefix::new(b'n')));
+    let units = RangeUnits::integer(1).unwrap().within(Arc::new(FixedPrefix::new(4)));
+    let ranges = RangePolicy::bounded(units, 4, FalsePositiveRate::ONE_PERCENT).unwrap();
+    let store = FilterStore::default().with_key_parts(parts).with_range_filters(ranges);
+    let mut builder = store.builder(&store.build_context().with_file_id((*b"store 7, file 42").into()));
+    FRUIT.iter().for_each(|key| builder.add_key(key));
+    let documented = dump_below("### A whole description of filters");
+    assert_eq!(hex(&builder.finish().metadata().encode()), hex(&documented));
+    let metadata = FilterMetadata::decode(&documented).unwrap();
+    assert_eq!(metadata.encode(), documented);
+    assert_eq!(metadata.sections().len(), 2);
 }
 
 /// The block of a filter of `bytes` bytes, with keys added.
@@ -485,8 +496,8 @@ fn containers_have_the_documented_partitions_and_bytes() {
         let container = container_of(cut, number(3), &context, &keys).seal().unwrap();
         let index = top_index(&container);
         let sums = [index, &container[..]].map(|bytes| format!("{:08x}", crc32c::crc32c(bytes)));
-        let loaded = PartitionedFilter::load(&container[..], &KeyHasher::default()).unwrap();
-        assert_eq!((loaded.index().partitions(), container.len()), (number(4), number(5) as usize), "{row:?}");
+        let loaded = Container::load(&container, &KeyHasher::default()).unwrap();
+        assert_eq!((loaded.index.partitions(), container.len()), (number(4), number(5) as usize), "{row:?}");
         assert_eq!((&sums[0][..], &sums[1][..]), (row[6], row[7]), "{row:?}");
         if number(0) == 2_000 {
             assert_eq!(hex(index), hex(&dump_below("The top index of the keys")), "{row:?}");

@@ -213,18 +213,19 @@ fn a_limit_that_is_lowered_during_loads_is_obeyed_after_them() {
 }
 
 #[test]
-fn a_hundred_thousand_files_take_300_bytes_each_before_their_filters() {
+fn a_hundred_thousand_files_take_700_bytes_each_before_their_filters() {
     let _alone = alone();
-    let budget = FilterBudget::new(1 << 20);
+    let budget = FilterBudget::new(16);
     let (store, source) = (store(&budget), Arc::new(Disk(Bytes::new())));
     let (_, metadata) = built(1, 2_000);
     let open = |_| store.open(metadata.clone(), source.clone());
     let (files, peak) = measure(|| (0..100_000).map(open).collect::<Vec<_>>());
     println!("{} bytes for each file", peak / files.len());
-    assert!(peak <= 300 * files.len(), "{peak} bytes");
+    // Half of them are the description.
+    assert!(peak <= 720 * files.len(), "{peak} bytes");
     let (_, peak) = measure(|| {
         files.iter().for_each(|file| probe(file, 1));
     });
     println!("{peak} bytes for a probe and plans");
-    assert!(peak <= 100 * files.len(), "{peak} bytes for plans");
+    assert!(peak <= 120 * files.len(), "{peak} bytes for plans");
 }

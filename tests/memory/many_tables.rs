@@ -64,7 +64,7 @@ fn bytes_each(write: &TableOptions, read: &ReadOptions, absent: &[u8]) -> usize 
 }
 
 #[test]
-fn a_hundred_thousand_open_tables_take_one_kibibyte_each_beyond_their_filters() {
+fn a_hundred_thousand_open_tables_take_a_kibibyte_and_a_half_each_beyond_their_filters() {
     let _alone = alone();
     let (write, read) = (TableOptions::default(), ReadOptions::default());
     let sample = Table::open_source(table(&write), &read).unwrap();
@@ -80,9 +80,9 @@ fn a_hundred_thousand_open_tables_take_one_kibibyte_each_beyond_their_filters() 
     println!(
         "{budgeted} bytes each with a filter that a budget has not loaded, {in_partitions} with one of one partition"
     );
-    assert!(bare <= 1_024 && budgeted <= 1_024, "{bare} and {budgeted} bytes each");
+    assert!(bare <= 1_280 && budgeted <= 1_536, "{bare} and {budgeted} bytes each");
     // With a top index of one entry.
-    assert!(in_partitions <= 1_024, "{in_partitions} bytes each");
+    assert!(in_partitions <= 1_600, "{in_partitions} bytes each");
     // The block with its padding, and the filter as it is probed, with counters of two threads.
-    assert!(filtered as u64 <= bare as u64 + block_bytes + 768, "{filtered} bytes each");
+    assert!(filtered as u64 <= bare as u64 + block_bytes + 1_024, "{filtered} bytes each");
 }

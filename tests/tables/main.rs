@@ -52,3 +52,8 @@ fn positions_of<'a>(tables: &TableSnapshot, found: impl Iterator<Item = &'a Arc<
     let position = |table| tables.all_tables().position(|other| Arc::ptr_eq(other, table));
     found.map(|table| position(table).unwrap()).collect()
 }
+
+/// All tables, the newest first.
+fn tables_of(set: &TableSet) -> Vec<Arc<Table>> {
+    set.snapshot().all_tables().cloned().collect()
+}

@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Context, ensure};
 use serde::Serialize;
 use sstfilter::kind::KindEntry;
-use sstfilter::{LevelPlan, LevelSize, PlannedLevel};
+use sstfilter::store::{LevelPlan, LevelSize, PlannedLevel};
 
 use crate::args::AdviseArgs;
 use crate::files;

@@ -17,7 +17,7 @@ use sstfilter::kind::{Updates, Writers};
 use crate::args::{AdviseArgs, UpdatesName};
 use crate::output::{Column, Outcome, figures};
 use crate::units;
-use rank::{Candidate, Need, Target, rank};
+use rank::{Candidate, Need, Refused, Target, rank};
 
 #[derive(Debug, Serialize)]
 pub(crate) struct AdviceReport {
@@ -42,15 +42,9 @@ struct Ranked {
     why: String,
 }
 
-#[derive(Debug, Serialize)]
-struct Refused {
-    kind: &'static str,
-    why_not: String,
-}
-
 pub(crate) fn run(args: &AdviseArgs) -> anyhow::Result<(Outcome, AdviceReport)> {
     let need = need(args)?;
-    let (ranked, refused) = rank(&need);
+    let (ranked, unsuitable) = rank(&need);
     let outcome = Outcome::from_sound(!ranked.is_empty());
     let report = AdviceReport {
         keys: need.keys,
@@ -60,7 +54,7 @@ pub(crate) fn run(args: &AdviseArgs) -> anyhow::Result<(Outcome, AdviceReport)> 
         },
         absent_lookups: need.absent_lookups,
         ranked: ranked.iter().map(|found| Ranked::new(found, &ranked[0], &need)).collect(),
-        unsuitable: refused.into_iter().map(|(kind, why_not)| Refused { kind: kind.name, why_not }).collect(),
+        unsuitable,
     };
     Ok((outcome, report))
 }

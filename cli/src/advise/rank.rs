@@ -11,6 +11,7 @@
 //! longer to build if that makes it smaller or sharper, and one that is soon thrown away may not. Sizes and rates are
 //! those of the plans that builders follow. Times were measured on one machine, to be compared with each other.
 
+use serde::Serialize;
 use sstfilter::kind::{self, KindEntry, Plan, Updates, Writers};
 use sstfilter::{BitsPerKey, FalsePositiveRate, Sizing};
 
@@ -60,8 +61,12 @@ impl Candidate {
     }
 }
 
-/// A kind, and why it is unsuitable.
-pub(super) type Refused = (&'static KindEntry, String);
+/// An unsuitable kind.
+#[derive(Debug, Serialize)]
+pub(super) struct Refused {
+    pub(super) kind: &'static str,
+    pub(super) why_not: String,
+}
 
 /// Nanoseconds that a contended lock adds to each call: an estimate.
 const LOCK_NS: f64 = 100.0;
@@ -75,7 +80,7 @@ pub(super) fn rank(need: &Need) -> (Vec<Candidate>, Vec<Refused>) {
     for kind in kind::all() {
         match need.candidate(kind) {
             Ok(candidate) => ranked.push(candidate),
-            Err(why_not) => refused.push((kind, why_not)),
+            Err(why_not) => refused.push(Refused { kind: kind.name, why_not }),
         }
     }
     ranked.sort_by(|one, other| one.cost().total_cmp(&other.cost()));
@@ -84,7 +89,7 @@ pub(super) fn rank(need: &Need) -> (Vec<Candidate>, Vec<Refused>) {
 
 impl Need {
     fn candidate(&self, kind: &'static KindEntry) -> Result<Candidate, String> {
-        if self.updates > kind.abilities.updates {
+        if self.updates > kind.capabilities.updates {
             let cannot =
                 if self.updates == Updates::Insert { "takes no keys once it is built" } else { "cannot remove keys" };
             return Err(cannot.to_owned());
@@ -100,9 +105,9 @@ impl Need {
             _ => return Err(format!("would have a false positive rate of {}", units::percent(plan.expected_fpr))),
         };
         let is_locked =
-            self.updates > Updates::None && self.writers == Writers::Many && kind.abilities.writers == Writers::One;
+            self.updates > Updates::None && self.writers == Writers::Many && kind.capabilities.writers == Writers::One;
         let lock_ns = if is_locked { LOCK_NS } else { 0.0 };
-        let [build_ns, probe_ns] = times(kind.name, self.keys).map(|time| time + lock_ns);
+        let [build_ns, probe_ns] = measured_times(kind.name, self.keys).map(|time| time + lock_ns);
         let per_lookup = probe_ns + rate * self.false_positive_ns as f64;
         let seconds = (self.keys as f64 * build_ns + self.absent_lookups as f64 * per_lookup) / 1e9;
         Ok(Candidate { kind, plan, build_ns, probe_ns, is_locked, seconds })
@@ -143,7 +148,7 @@ fn smallest_size(holds: impl Fn(BitsPerKey) -> bool) -> Option<BitsPerKey> {
 }
 
 /// Nanoseconds per key to build and per absent key to probe. What was not measured ranks behind what was.
-fn times(name: &str, keys: u64) -> [f64; 2] {
+fn measured_times(name: &str, keys: u64) -> [f64; 2] {
     let found = MEASURED.iter().find(|(measured, _)| *measured == name);
     between(found.map_or(&[(1e3, 1e3); 4], |(_, times)| times), keys)
 }

@@ -207,7 +207,7 @@ pub(super) fn level_by_manifest(file: &Path, manifests: &Manifests) -> Option<u3
 pub(super) fn filter_of(path: &Path, reading: Reading<'_>) -> Result<TableFilter, Unknown> {
     let opened = Opened::open(path, reading);
     match opened.map_err(|unopened| Unknown::Because(explained(&unopened.reason), unopened.outcome))? {
-        Opened::Table(table) => filter_of_table(table),
+        Opened::Table(table) => filter_of_table(path, table),
         Opened::FilterBlock(block) => Ok(TableFilter::of_block(&block)),
         Opened::RangeFilter(_) => {
             Err(Unknown::Because("it is a range filter, which answers no lookups".to_owned(), Outcome::Yes))
@@ -217,11 +217,13 @@ pub(super) fn filter_of(path: &Path, reading: Reading<'_>) -> Result<TableFilter
     }
 }
 
-fn filter_of_table(table: Box<Table>) -> Result<TableFilter, Unknown> {
-    let filter = match (Partitions::of_table(&table), table.filter().map(sstfilter::FilterReader::block)) {
+fn filter_of_table(path: &Path, table: Box<Table>) -> Result<TableFilter, Unknown> {
+    if let Some(problem) = table.filters().point_problem() {
+        return Err(Unknown::Because(in_options(&problem), Outcome::No));
+    }
+    let filter = match (Partitions::of_table(&table, path), table.filters().block()) {
         (Some(partitions), _) => TableFilter::of_partitions(&PartitionFields::new(&partitions))?,
-        (None, Some(Ok(block))) => TableFilter::of_block(block),
-        (None, Some(Err(problem))) => return Err(Unknown::Because(in_options(problem), Outcome::No)),
+        (None, Some(block)) => TableFilter::of_block(block),
         (None, None) => return Err(Unknown::NoFilter(Opened::Table(table))),
     };
     Ok(TableFilter { level: table.properties().level, ..filter })

@@ -120,11 +120,7 @@ impl TableLine {
             name: name.unwrap_or_default().to_string_lossy().into_owned(),
             keys: summary.entries,
             bytes: summary.file_bytes,
-            filter: Choice {
-                kind: filter.and_then(|report| report.used).map_or("none", |kind| kind.name()),
-                requested: filter.map_or("none", |report| report.requested.name()),
-                reason: filter.map_or("as requested", |report| report.reason.as_str()),
-            },
+            filter: Choice::of(filter),
             filter_bytes: filter.map_or(0, |report| report.block_bytes),
             bits_per_key: filter.map_or(0.0, BuildReport::bits_per_key),
             expected_fpr: filter.map_or(1.0, |report| report.expected_fpr),
@@ -182,6 +178,17 @@ impl fmt::Display for BuildSummary {
             writeln!(f, "{tables} with filter {filter}: {bits_per_key:.2} bits per key, {expected} expected")?;
         }
         self.write_totals(f)
+    }
+}
+
+impl Choice {
+    /// That of a filter, or of none.
+    pub(crate) fn of(filter: Option<&BuildReport>) -> Self {
+        Self {
+            kind: filter.and_then(|report| report.used).map_or("none", |kind| kind.name()),
+            requested: filter.map_or("none", |report| report.requested.name()),
+            reason: filter.map_or("as requested", |report| report.reason.as_str()),
+        }
     }
 }
 

@@ -169,8 +169,9 @@ pub(super) struct KindFigures {
 
 fn measure_kind(keys: &BundledKeys, directory: &Path, policy: &KindPolicy) -> anyhow::Result<KindFigures> {
     let (set, _) = write(keys, directory, Some(policy), 1)?;
-    let table = set.tables().first().context("one table was written")?;
-    let block = table.filter().context("the table has no filter")?.block().map_err(Clone::clone)?;
+    let snapshot = set.snapshot();
+    let table = snapshot.tables(0).next().context("one table was written")?;
+    let block = table.filters().block().context("the table has no filter in use")?;
     let hasher = KeyHasher::default();
     let hashes = |lines: &KeyLines| lines.iter().map(|(key, _)| hasher.hash(key)).collect::<Vec<_>>();
     let (present, absent) = (hashes(&keys.present), hashes(&keys.absent));

@@ -5,10 +5,9 @@ use std::sync::Arc;
 
 use anyhow::{Context, ensure};
 use serde::Serialize;
-use sstfilter::budget::FilterBudget;
 use sstfilter::kind::RibbonKind;
-use sstfilter::partition::{PartitionCut, PartitionOptions};
 use sstfilter::sst::{ReadOptions, TableOptions, TableSet, TableWriter};
+use sstfilter::store::{FilterBudget, PartitionCut, PartitionOptions};
 use sstfilter::{BitsPerKey, KeyHash, KindPolicy};
 
 use super::keys::BundledKeys;

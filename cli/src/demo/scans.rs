@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::{Context, ensure};
 use serde::Serialize;
 use sstfilter::range::{KeyRange, RangePolicy, RangeUnits};
-use sstfilter::sst::{ReadOptions, Table, TableOptions, TableSet, TableWriter};
+use sstfilter::sst::{ReadOptions, Table, TableOptions, TableSet, TableSnapshot, TableWriter};
 use sstfilter::{FalsePositiveRate, FixedPrefix, KeyHash, KeyParts};
 
 use super::keys::BundledKeys;
@@ -183,9 +183,10 @@ impl<'a> Deal<'a> {
         let path = |file: usize| directory.join(files::table_name(file as u64));
         let paths: Vec<_> = (1..=FILES).rev().map(path).collect();
         let set = TableSet::open(&paths, &method.read_options())?;
-        ensure!(set.tables().iter().all(|table| table.filter_problem().is_none()), "a filter that is not used");
+        let set = set.snapshot();
         // Every table's index is loaded first, and then stays in memory.
-        for table in set.tables() {
+        for table in set.tables(0) {
+            ensure!(table.filter_problem().is_none(), "a filter that is not used");
             table.iter().next();
         }
         let lengths = LENGTHS.map(|names| self.scan(&set, method, names));
@@ -213,7 +214,7 @@ impl<'a> Deal<'a> {
     }
 
     /// Scans of this many names.
-    fn scan(&self, set: &TableSet, method: Method, length: usize) -> anyhow::Result<LengthFigures> {
+    fn scan(&self, set: &TableSnapshot, method: Method, length: usize) -> anyhow::Result<LengthFigures> {
         let mut found = LengthFigures { names: length, ..LengthFigures::default() };
         let (before, mut useless, mut without) = (set.stats().tables.data_block_reads, 0, 0);
         for scan in 0..SCANS {
@@ -221,13 +222,9 @@ impl<'a> Deal<'a> {
             let names = &self.names[first..first + length];
             let has_name = |file: usize| self.files[first..first + length].contains(&file);
             // The newest table is the last that was written.
-            let strangers: Vec<_> = set
-                .tables()
-                .iter()
-                .enumerate()
-                .filter(|(at, _)| !has_name(FILES - 1 - at))
-                .map(|(_, table)| table)
-                .collect();
+            let tables = set.tables(0).enumerate();
+            let strangers = tables.filter(|(at, _)| !has_name(FILES - 1 - at)).map(|(_, table)| table);
+            let strangers: Vec<_> = strangers.collect();
             let reads = || strangers.iter().map(|table| table.stats().data_block_reads).sum::<u64>();
             let before = reads();
             let entries = entries(set, method, names)?;
@@ -246,7 +243,7 @@ impl<'a> Deal<'a> {
 
 /// The entries from the first name to the last.
 fn entries(
-    set: &TableSet,
+    set: &TableSnapshot,
     method: Method,
     names: &[(&[u8], &[u8])],
 ) -> anyhow::Result<Vec<(bytes::Bytes, bytes::Bytes)>> {
@@ -257,8 +254,8 @@ fn entries(
     }
     let shared = first.iter().zip(*last).take_while(|(a, b)| a == b).count();
     let mut entries = Vec::new();
-    let may_hold = |table: &&Table| table.may_contain_prefix(&first[..shared]);
-    for entry in set.tables().iter().filter(may_hold).flat_map(|table| table.range(range)) {
+    let may_hold = |table: &&Arc<Table>| table.may_contain_prefix(&first[..shared]);
+    for entry in set.tables(0).filter(may_hold).flat_map(|table| table.range(range)) {
         let entry = entry?;
         // Every name is in one file.
         entries.push((entry.key, entry.value.context("a name without its version")?));

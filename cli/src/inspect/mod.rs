@@ -12,17 +12,16 @@ use foreign::ForeignFields;
 use overview::Overview;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
-use sstfilter::range::RangeFilter;
-use sstfilter::sidecar::Sidecar;
 use sstfilter::sst::{LayoutRegion, Table, TableError, TableId};
+use sstfilter::store::{FilterPart, sidecar_path};
 use sstfilter::{BlockInfo, FilterBlock};
 
 use crate::files::{self, Look};
 use crate::input;
 use crate::lines::{KeyLines, KeysFormat};
-use crate::opened::{self, Reading};
+use crate::opened::{self, Reading, Sidecar};
 use crate::output::{Outcome, Text, explained, in_options};
-use crate::partitions::{Container, PartitionFields, Partitions};
+use crate::partitions::{PartitionFields, Partitions};
 use crate::parts::HeldParts;
 use crate::probe::{BoundsArgs, FileProbes, KeyBatch, Times, probe_file};
 use crate::ranges::{RangeBlock, RangeFields};
@@ -220,11 +219,13 @@ fn fields(path: &Path, look: Look, reading: Reading<'_>) -> anyhow::Result<(Outc
         Look::Table => {
             let table = files::open_table_alone(path, reading.of_tables())?;
             let (sidecar, sidecar_outcome) = SidecarBeside::new(path, reading)?;
-            let fields = TableFields { sidecar, ..TableFields::new(&table) };
+            let fields = TableFields { sidecar, ..TableFields::new(path, &table) };
             let of_partitions = fields.partitions.as_ref().map_or(Outcome::Yes, |partitions| partitions.outcome);
-            let of_range_filter = outcome_of(table.range_filter_problem());
-            let outcome =
-                outcome_of(table.filter_problem()).max(of_partitions).max(of_range_filter).max(sidecar_outcome);
+            let of_range_filter = outcome_of(table.range_filter_problem().as_ref());
+            let outcome = outcome_of(table.filter_problem().as_ref())
+                .max(of_partitions)
+                .max(of_range_filter)
+                .max(sidecar_outcome);
             Ok((outcome, Fields::Table(Box::new(fields))))
         }
         Look::Sidecar => {
@@ -315,10 +316,10 @@ impl SidecarBeside {
     fn new(path: &Path, reading: Reading<'_>) -> anyhow::Result<(Option<Self>, Outcome)> {
         let table = files::open_table(path, reading.of_tables())?;
         let problem = table.sidecar_problem();
-        if problem.is_none() && table.sidecar().is_none() {
+        if problem.is_none() && !table.uses_sidecar() {
             return Ok((None, Outcome::Yes));
         }
-        let sidecar = Sidecar::path_of(path);
+        let sidecar = sidecar_path(path);
         // Of one that is not used, all that can be told.
         let fields = SidecarFields::new(&sidecar).ok();
         let outcome = outcome_of(problem).max(fields.as_ref().map_or(Outcome::Yes, SidecarFields::outcome));
@@ -338,26 +339,26 @@ struct SidecarFields {
     /// Unless it has partitions.
     filter: Option<FilterFields>,
     partitions: Option<PartitionFields>,
+    range_filter: Option<RangeFields>,
 }
 
 impl SidecarFields {
     fn new(path: &Path) -> anyhow::Result<Self> {
-        let (sidecar, filter) = opened::sidecar(path)?;
-        let table = sidecar.table();
-        let names = || sidecar.key_parts().filter(|name| !name.is_empty());
-        let mut partitions = Container::open(filter.clone())?.map(|container| container.fields());
-        partitions.iter_mut().for_each(|partitions| partitions.key_parts.name(names()));
-        let filter = match partitions {
-            Some(_) => None,
-            None => Some(FilterFields::new(&FilterBlock::open_unverified(filter)?).with_names(names())),
-        };
+        let sidecar = Sidecar::read(path)?;
+        let (table, parts) = (sidecar.table, sidecar.metadata.key_parts());
+        let mut partitions = sidecar.container()?.map(|container| container.fields());
+        partitions.iter_mut().for_each(|partitions| partitions.key_parts.name(&parts.extractors));
+        let filter = sidecar.filter(FilterPart::Points).map(FilterBlock::open_unverified).transpose()?;
+        let range_filter = sidecar.filter(FilterPart::Ranges).map(RangeBlock::new).transpose()?;
+        let whole_keys = parts.whole_keys.then(String::new);
         Ok(Self {
             table_id: TableId::from_bytes(table.id).to_string(),
             table_bytes: table.bytes,
             table_checksum: format!("{:#010x}", table.checksum),
-            key_parts: sidecar.key_parts().map(str::to_owned).collect(),
-            filter,
+            key_parts: whole_keys.into_iter().chain(parts.extractors.iter().cloned()).collect(),
+            filter: filter.map(|filter| FilterFields::new(&filter).with_names(&parts.extractors)),
             partitions,
+            range_filter: range_filter.as_ref().map(RangeFields::of_block),
         })
     }
 
@@ -365,7 +366,8 @@ impl SidecarFields {
     fn outcome(&self) -> Outcome {
         let is_sound = self.filter.as_ref().is_none_or(|filter| filter.checksum_state == "ok");
         let of_partitions = self.partitions.as_ref().map_or(Outcome::Yes, |partitions| partitions.outcome);
-        Outcome::from_sound(is_sound).max(of_partitions)
+        let is_range_filter_sound = self.range_filter.as_ref().is_none_or(RangeFields::is_sound);
+        Outcome::from_sound(is_sound && is_range_filter_sound).max(of_partitions)
     }
 }
 
@@ -374,7 +376,8 @@ impl fmt::Display for SidecarFields {
         let (bytes, checksum) = (grouped(self.table_bytes), &self.table_checksum);
         writeln!(f, "    {:<17} {}, {bytes} bytes, checksum {checksum}", "for table", self.table_id)?;
         self.partitions.iter().try_for_each(|partitions| write!(f, "{partitions}"))?;
-        self.filter.iter().try_for_each(|filter| write!(f, "{filter}"))
+        self.filter.iter().try_for_each(|filter| write!(f, "{filter}"))?;
+        self.range_filter.iter().try_for_each(|filter| write!(f, "  range filter\n{filter}"))
     }
 }
 
@@ -403,40 +406,30 @@ struct RegionFields {
     bytes: u64,
 }
 
-/// What to say of a block in a table, without a file's fingerprint.
-const UNBOUND: &str = "no file id: the table's checksums bind it to this table";
-
 impl TableFields {
-    fn new(table: &Table) -> Self {
+    fn new(path: &Path, table: &Table) -> Self {
         let region = |at: LayoutRegion| RegionFields { name: at.part.name(), offset: at.offset, bytes: at.bytes };
-        let block = table.filter().map(sstfilter::FilterReader::block);
-        let names = || &table.properties().writer.key_parts.extractors;
-        let mut partitions = Partitions::of_table(table).as_ref().map(PartitionFields::new);
-        partitions.iter_mut().for_each(|partitions| partitions.key_parts.name(names()));
+        let (filters, names) = (table.filters(), &table.properties().filters.key_parts().extractors);
+        let mut partitions = Partitions::of_table(table, path).as_ref().map(PartitionFields::new);
+        partitions.iter_mut().for_each(|partitions| partitions.key_parts.name(names));
         Self {
             table_id: table.table_id().to_string(),
             properties: Properties::new(table),
             layout: table.layout().regions.into_iter().map(region).collect(),
-            filter: block
-                .and_then(Result::ok)
-                .map(|block| FilterFields { unbound: UNBOUND, ..FilterFields::new(block).with_names(names()) }),
+            filter: filters.block().map(|block| FilterFields::new(block).with_names(names)),
             partitions,
-            filter_problem: table.filter_problem().map(in_options),
-            range_filter: table.range_filter().and_then(|reader| reader.filter().ok()).map(range_fields),
+            filter_problem: table.filter_problem().as_ref().map(in_options),
+            range_filter: filters.range_filter().map(|filter| RangeFields::new(filter.info(), filter.verify())),
             range_filter_problem: range_filter_problem(table),
             sidecar: None,
         }
     }
 }
 
-fn range_fields<D: AsRef<[u8]>>(filter: &RangeFilter<D>) -> RangeFields {
-    RangeFields::new(filter.info(), filter.verify(), UNBOUND)
-}
-
 /// Why there is no range filter, or none that can be used.
 fn range_filter_problem(table: &Table) -> Option<String> {
-    let missing = || table.properties().range_filter.as_ref()?.missing_because.clone();
-    table.range_filter_problem().map(in_options).or_else(missing)
+    let missing = || table.properties().range_filter_missing.clone();
+    table.range_filter_problem().as_ref().map(in_options).or_else(missing)
 }
 
 impl Properties {
@@ -454,10 +447,10 @@ impl Properties {
             ("raw_value_bytes", number(properties.raw_value_bytes)),
             ("data_blocks", number(properties.data_blocks)),
             ("data_bytes", number(properties.data_bytes)),
-            ("block_bytes", number(properties.writer.block_bytes)),
-            ("restart_interval", number(properties.writer.restart_interval)),
-            ("smallest_key", text(properties.smallest_key.as_deref())),
-            ("largest_key", text(properties.largest_key.as_deref())),
+            ("block_bytes", number(properties.block_bytes)),
+            ("restart_interval", number(properties.restart_interval)),
+            ("smallest_key", text(properties.smallest_key())),
+            ("largest_key", text(properties.largest_key())),
             (
                 "level",
                 (
@@ -465,9 +458,9 @@ impl Properties {
                     properties.level.map_or_else(|| "unknown".to_owned(), |level| level.to_string()),
                 ),
             ),
-            ("hash", text(Some(properties.writer.hash.to_string().as_bytes()))),
-            ("key_parts", text(Some(properties.writer.key_parts.to_string().as_bytes()))),
-            ("filter_policy", text(properties.writer.filter_policy.as_ref().map(String::as_bytes))),
+            ("hash", text(Some(properties.filters.hash_identity().to_string().as_bytes()))),
+            ("key_parts", text(Some(properties.filters.key_parts().to_string().as_bytes()))),
+            ("filter_policy", text(properties.filter_policy.as_ref().map(String::as_bytes))),
         ])
     }
 }
@@ -510,8 +503,6 @@ struct FilterFields {
     key_parts: HeldParts,
     checksum_state: String,
     fill_ratio: Option<f64>,
-    /// What to say of a block without a file's fingerprint.
-    unbound: &'static str,
 }
 
 impl FilterFields {
@@ -519,7 +510,7 @@ impl FilterFields {
         let checksum_state = block.verify().map_or_else(|error| error.to_string(), |()| "ok".to_owned());
         let info = block.info();
         let key_parts = HeldParts::of_block(&info);
-        Self { info, key_parts, checksum_state, fill_ratio: block.fill_ratio(), unbound: "no file" }
+        Self { info, key_parts, checksum_state, fill_ratio: block.fill_ratio() }
     }
 
     fn with_names(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
@@ -580,7 +571,7 @@ impl fmt::Display for FilterFields {
         }
         field("hash", info.hash.to_string())?;
         let file = info.file.map(|file| format!("the file of fingerprint {:#018x}", file.fingerprint()));
-        field("bound to", file.unwrap_or_else(|| self.unbound.to_owned()))?;
+        field("bound to", file.unwrap_or_else(|| "no file".to_owned()))?;
         field("salt", info.salt.to_string())?;
         field("format version", info.format_version.to_string())?;
         field("payload checksum", format!("{:#010x} ({})", info.payload_checksum, self.checksum_state))

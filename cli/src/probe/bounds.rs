@@ -26,12 +26,8 @@ pub(super) fn positions(opened: &Opened, path: &Path, manifests: &Manifests, key
     };
     match opened {
         Opened::Table(table) => {
-            let properties = table.properties();
-            let (smallest, largest) = (properties.smallest_key.as_deref(), properties.largest_key.as_deref());
-            let holds = |key: &[u8]| {
-                smallest.is_some_and(|smallest| smallest <= key) && largest.is_some_and(|largest| key <= largest)
-            };
-            Some(chosen(&holds))
+            let bounds = table.properties().filters.key_bounds();
+            Some(chosen(&|key| bounds.is_some_and(|(smallest, largest)| smallest <= key && key <= largest)))
         }
         Opened::Foreign(table) => {
             let file = manifests.file(path)?;

@@ -129,7 +129,7 @@ pub(crate) fn probe_file(
     let in_range = known.and_then(|opened| bounds::positions(opened, path, reading.manifests, &keys.keys));
     let in_range = in_range.as_deref();
     let (mut file, answers) = match opened {
-        Ok(Opened::Table(table)) => probe_table(&table, keys, reading.secret, times),
+        Ok(Opened::Table(table)) => probe_table(path, &table, keys, reading.secret, times),
         Ok(Opened::FilterBlock(block)) => probe_block(*block, keys, reading.secret, times),
         Ok(Opened::RangeFilter(block)) => probe_range_filter(&block, keys, reading, times),
         Ok(Opened::Partitions(container)) => {
@@ -157,19 +157,22 @@ pub(crate) fn probe_file(
 }
 
 fn probe_table(
+    path: &Path,
     table: &Table,
     keys: &KeyBatch<'_>,
     secret: Option<&KeyHasher>,
     times: &mut Times,
 ) -> (FileProbes, Answers) {
-    let partitions = timed(&mut times.reading, || Partitions::of_table(table));
-    let (mut filter, answers) = match (partitions, table.filter()) {
-        (Some(partitions), _) => probe_partitions(&partitions, keys, secret, times),
-        (None, Some(reader)) => probe_reader(reader, keys, secret, times),
-        (None, None) => (FilterState::none(), Answers::All),
+    let partitions = timed(&mut times.reading, || Partitions::of_table(table, path));
+    let problem = table.filters().point_problem();
+    let (mut filter, answers) = match (partitions, problem, table.filters().block()) {
+        (Some(partitions), ..) => probe_partitions(&partitions, keys, secret, times),
+        (None, Some(problem), _) => (FilterState::unusable(in_options(&problem), Outcome::Yes), Answers::All),
+        (None, None, Some(block)) => probe_filter(block, keys, secret, times),
+        (None, None, None) => (FilterState::none(), Answers::All),
     };
     if let Some(problem) = table.filter_problem() {
-        filter.outcome = outcome_of(problem);
+        filter.outcome = outcome_of(&problem);
     }
     let mut file = filter.of("table", Some(table.properties().entries));
     if let Some(problem) = table.sidecar_problem() {
@@ -215,7 +218,10 @@ fn probe_block(
 ) -> (FileProbes, Answers) {
     let keys_in_block = block.info().keys;
     let reader = timed(&mut times.reading, || FilterReader::from(Ok(block)));
-    let (filter, answers) = probe_reader(&reader, keys, secret, times);
+    let (filter, answers) = match reader.block() {
+        Ok(block) => probe_filter(block, keys, secret, times),
+        Err(problem) => unusable(problem),
+    };
     (filter.of("filter block", Some(keys_in_block)), answers)
 }
 
@@ -269,16 +275,12 @@ fn probe_foreign(table: &ForeignTable, keys: &KeyBatch<'_>, times: &mut Times) -
 }
 
 /// Probes a filter of this library with the hash that it was built with.
-fn probe_reader<D: AsRef<[u8]>>(
-    reader: &FilterReader<D>,
+fn probe_filter<D: AsRef<[u8]>>(
+    block: &FilterBlock<D>,
     keys: &KeyBatch<'_>,
     secret: Option<&KeyHasher>,
     times: &mut Times,
 ) -> (FilterState, Answers) {
-    let block = match reader.block() {
-        Ok(block) => block,
-        Err(problem) => return unusable(problem),
-    };
     let hasher = match hasher_of(block.hash_identity(), secret) {
         Ok(hasher) => hasher,
         Err(problem) => return unusable(&problem),

@@ -94,9 +94,12 @@ impl FileAnswer {
 
     /// The smallest and the largest key answer, too.
     fn of_table(table: &Table, ends: &Ends) -> Self {
-        let found = match table.range_filter() {
-            Some(reader) => Self::of_filter("table", reader.filter(), ends),
-            None => Self::without_filter("table"),
+        let found = match (table.filters().range_problem(), table.filters().range_filter()) {
+            (Some(problem), _) => {
+                Self::unusable("table", in_options(&problem), Outcome::from_sound(problem.is_foreign()))
+            }
+            (None, Some(filter)) => Self::of_filter("table", Ok(&filter), ends),
+            (None, None) => Self::without_filter("table"),
         };
         let may_hold = found.may_hold && table.may_hold(ends.range());
         found.within(may_hold)

@@ -18,19 +18,17 @@ const SHOWN_UNITS: [u64; 4] = [1, 1 << 5, 1 << 10, 1 << 20];
 pub(crate) struct RangeFields {
     info: RangeInfo,
     checksum_state: String,
-    /// What to say of a block without a file's fingerprint.
-    unbound: &'static str,
 }
 
 impl RangeFields {
     /// Those of a block that is not in a table.
     pub(crate) fn of_block(block: &RangeBlock) -> Self {
-        Self::new(block.info.clone(), block.verify(), "no file")
+        Self::new(block.info.clone(), block.verify())
     }
 
-    pub(crate) fn new(info: RangeInfo, verified: Result<(), BlockError>, unbound: &'static str) -> Self {
+    pub(crate) fn new(info: RangeInfo, verified: Result<(), BlockError>) -> Self {
         let checksum_state = verified.map_or_else(|error| error.to_string(), |()| "ok".to_owned());
-        Self { info, checksum_state, unbound }
+        Self { info, checksum_state }
     }
 
     pub(crate) fn is_sound(&self) -> bool {
@@ -151,7 +149,7 @@ impl fmt::Display for RangeFields {
         }
         field("hash", info.hash.to_string())?;
         let file = info.file.map(|file| format!("the file of fingerprint {:#018x}", file.fingerprint()));
-        field("bound to", file.unwrap_or_else(|| self.unbound.to_owned()))?;
+        field("bound to", file.unwrap_or_else(|| "no file".to_owned()))?;
         field("payload checksum", format!("{:#010x} ({})", info.payload_checksum, self.checksum_state))
     }
 }

@@ -6,7 +6,7 @@ use std::fs;
 use std::sync::Arc;
 
 use serde_json::Value;
-use sstfilter::partition::{PartitionCut, PartitionOptions, PartitionedBuilder};
+use sstfilter::store::{PartitionCut, PartitionOptions, PartitionedBuilder};
 use sstfilter::{BitsPerKey, BuildContext, FileId, KeyHasher, KindPolicy, Sizing};
 
 use crate::common::{Place, flip, lines, run};

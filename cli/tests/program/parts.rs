@@ -7,8 +7,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use sstfilter::partition::{PartitionCut, PartitionOptions, PartitionedBuilder};
 use sstfilter::sst::{ReadOptions, Table, TableOptions, TableWriter};
+use sstfilter::store::{PartitionCut, PartitionOptions, PartitionedBuilder, sidecar_path};
 use sstfilter::{BuildContext, Domain, FixedPrefix, KeyExtractor, KeyHasher, KeyParts, KindPolicy};
 
 use crate::common::{Place, lines, run};
@@ -111,11 +111,11 @@ fn inspect_names_the_extractors_that_a_table_and_a_sidecar_name() {
         table.write_sidecar(&options).unwrap();
 
         let shown = inspected(&[&path]);
-        let field = if table.partition_index().is_some() { "partitions" } else { "filter" };
+        let field = if table.filters().partitions().is_some() { "partitions" } else { "filter" };
         let expected = json!({"whole_keys": true, "extractors": fixed_and_tenant(&"tenant".into())});
         assert_eq!(shown["table"][field]["key_parts"], expected, "{shown}");
         assert_eq!(shown["table"]["sidecar"][field]["key_parts"], expected, "{shown}");
-        fs::remove_file(sstfilter::sidecar::Sidecar::path_of(Path::new(&path))).unwrap();
+        fs::remove_file(sidecar_path(Path::new(&path))).unwrap();
         fs::remove_file(&path).unwrap();
     }
 }

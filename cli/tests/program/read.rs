@@ -15,7 +15,7 @@ fn bare_block(place: &Place) -> String {
     let layout = shown["files"][0]["table"]["layout"].as_array().unwrap().clone();
     let filter = layout.iter().find(|region| region["name"] == "filter").unwrap();
     let number = |field: &str| usize::try_from(filter[field].as_u64().unwrap()).unwrap();
-    let (start, length) = (number("offset"), number("bytes") - 4);
+    let (start, length) = (number("offset"), number("bytes"));
     place.write("bare", &fs::read(table).unwrap()[start..start + length])
 }
 

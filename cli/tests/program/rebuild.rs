@@ -75,8 +75,8 @@ fn a_sidecar_that_is_stale_or_damaged_is_said_to_be_and_the_tables_own_filter_an
     for (bad, words) in [
         (&stale[..], "another or an earlier table"),
         (&damaged, "damaged"),
-        (&of_no_version, "trailer is damaged"),
-        (&sound[..500], "not a sidecar"),
+        (&of_no_version, "sidecar is damaged"),
+        (&sound[..500], "no sidecar"),
     ] {
         fs::write(&one, bad).unwrap();
         let shown = run(&["inspect", &format!("{out}/000001.sst")]).expect_code(1).stdout;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::unit::HeldFilter;
+use super::unit::{CurveNumber, HeldFilter};
 use crate::ids::FilterKind;
 use crate::store::allocation::{corners, gain_per_byte};
 
@@ -108,9 +108,6 @@ impl Curve {
         below.1
     }
 }
-
-/// The number of a curve in [`Curves`]; 0 before it is known.
-pub(super) type CurveNumber = u16;
 
 /// The most curves that are kept. Filters of one policy need a few dozens, Bloom filters whose numbers of lines have
 /// different divisors some hundreds. Beyond it, a filter is taken to be like the last one of these.

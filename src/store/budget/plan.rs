@@ -10,7 +10,8 @@
 //! The only loss against the optimum is at the last step, which may not fit. Filters that can have any size take what
 //! is left; for the others the next smaller steps are tried.
 
-use super::curve::{Curve, CurveNumber, Curves, is_held};
+use super::curve::{Curve, Curves, is_held};
+use super::unit::CurveNumber;
 use crate::store::allocation::{self, Step, gain_per_byte};
 
 /// What the plan knows of a filter.

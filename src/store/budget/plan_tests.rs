@@ -1,7 +1,8 @@
 //! Plans against the best of all divisions.
 
-use super::curve::{Curve, CurveNumber, Curves};
+use super::curve::{Curve, Curves};
 use super::plan::{Demand, targets};
+use super::unit::CurveNumber;
 
 fn ribbon(columns: i32, whole: u64) -> Curve {
     let step = |count: i32| (whole * count as u64 / columns as u64, 0.5_f64.powi(count));

@@ -218,12 +218,10 @@ impl Pool {
     }
 
     /// Counts a read of what comes before all units of a filter.
-    pub(in crate::store) fn count_read(&self, bytes: Option<u64>) {
+    pub(in crate::store) fn count_read(&self, bytes: u64, is_sound: bool) {
         self.counts.loads.fetch_add(1, Ordering::Relaxed);
-        match bytes {
-            Some(bytes) => self.counts.loaded_bytes.fetch_add(bytes, Ordering::Relaxed),
-            None => self.counts.failed_loads.fetch_add(1, Ordering::Relaxed),
-        };
+        self.counts.loaded_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.counts.failed_loads.fetch_add(u64::from(!is_sound), Ordering::Relaxed);
     }
 
     /// Frees what was loaded while the limit was lowered: this unit was busy when the others were released.

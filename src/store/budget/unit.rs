@@ -7,10 +7,12 @@ use arc_swap::{ArcSwapOption, Guard};
 use bytes::Bytes;
 
 use super::account::Charge;
-use super::curve::CurveNumber;
 use crate::block::FilterBlock;
 use crate::range::{RangeFilter, RangeMap};
 use crate::store::error::FilterProblem;
+
+/// The number of a curve in [`Curves`](super::curve::Curves); 0 before it is known.
+pub(super) type CurveNumber = u16;
 
 /// A unit's state, 40 bytes: a store of large filters has millions of partitions.
 #[derive(Debug, Default)]

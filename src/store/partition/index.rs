@@ -36,7 +36,31 @@ use crate::ids::FileId;
 /// file's fingerprint; a file number does, after a crash. Bytes of partitions are safe under any key, because `open`
 /// checks them.
 ///
-/// The [module](crate::partition) has an example.
+/// ```
+/// use std::sync::Arc;
+/// use sstfilter::store::{PartitionIndex, PartitionOptions, PartitionedBuilder};
+/// use sstfilter::{BuildContext, FileId, KeyHasher, KindPolicy, LoadContext};
+///
+/// let (hasher, id) = (KeyHasher::default(), FileId::random());
+/// let (context, options) = (BuildContext::new(&hasher).with_file_id(id), PartitionOptions::default());
+/// let mut builder = PartitionedBuilder::new(Arc::new(KindPolicy::default()), &context, options);
+/// (0..100_000_u32).for_each(|key| builder.add_key(&key.to_be_bytes()));
+/// let file = builder.finish().seal().expect("a filter");
+///
+/// // When the file is opened: the end, then the top index. These bytes stay in memory.
+/// let end = file.len() - PartitionIndex::MAX_END_BYTES.min(file.len());
+/// let tail_bytes = PartitionIndex::tail_bytes(&file[end..])? as usize;
+/// let index = PartitionIndex::load(&file[file.len() - tail_bytes..], LoadContext::new(&hasher).with_file_id(id))?;
+/// assert!(index.memory_bytes() < file.len() / 100);
+///
+/// // For a lookup: one partition, from a cache or from the file.
+/// let key = 4_711_u32.to_be_bytes();
+/// let place = index.place(&key, hasher.hash(&key));
+/// let from = place.offset as usize;
+/// let partition = index.open(place.number, &file[from..from + place.block_bytes as usize])?;
+/// assert!(partition.may_contain(place.hash));
+/// # Ok::<(), sstfilter::BlockError>(())
+/// ```
 pub struct PartitionIndex {
     trailer: ContainerTrailer,
     entries: Box<[Entry]>,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::Result;
 use sstfilter::kind::RibbonKind;
 use sstfilter::sst::{BoundedBlockCache, ReadOptions, Table, TableOptions, TableSet, TableWriter};
-use sstfilter::{BitsPerKey, FilterPolicy, KindPolicy, MatchBitmap};
+use sstfilter::{BitsPerKey, FilterPolicy, KindPolicy};
 
 use super::{Engine, OURS, RIBBON};
 use crate::data::Data;
@@ -45,7 +45,7 @@ impl Ours {
             Ok(Table::open(&path, &reading)?)
         });
         let tables = tables.collect::<Result<Vec<Table>>>()?;
-        Ok(Box::new(Self { name, filter, set: TableSet::new(tables)? }))
+        Ok(Box::new(Self { name, filter, set: TableSet::new(tables) }))
     }
 }
 
@@ -55,15 +55,12 @@ impl Engine for Ours {
     }
 
     fn shape(&self) -> Result<String> {
-        Ok(format!("tables in the set: {}", self.set.tables().len()))
+        Ok(format!("tables in the set: {}", self.set.snapshot().tables(0).count()))
     }
 
     fn negatives<'a>(&self, keys: &[&'a [u8]]) -> Option<Vec<&'a [u8]>> {
-        let mut matches = MatchBitmap::default();
-        let is_negative = |key: &&&[u8]| {
-            self.set.matches(key, &mut matches);
-            matches.count() == 0
-        };
+        let snapshot = self.set.snapshot();
+        let is_negative = |key: &&&[u8]| snapshot.view().candidates(key).next_file().is_none();
         Some(keys.iter().filter(is_negative).copied().collect())
     }
 

@@ -1,0 +1,77 @@
+//! Descriptions of filters, forged, and made to fit the filters that they describe. Written from FORMAT.md, sharing no
+//! code with the library.
+
+use arbitrary::{Result, Unstructured};
+
+/// Bytes of a header.
+const HEADER: usize = 40;
+
+/// Bytes that describe one filter.
+const SECTION: usize = 28;
+
+/// Makes the magic number and all checksums of a description of `filters` hold, with its own at its end.
+pub fn seal(metadata: &mut [u8], filters: &[u8]) {
+    let Some((covered, sum)) = metadata.split_last_chunk_mut::<4>() else { return };
+    seal_covered(covered, filters);
+    *sum = crc32c::crc32c(covered).to_le_bytes();
+}
+
+/// The same of a description without a checksum of its own, as it is in a table's properties.
+pub fn seal_covered(metadata: &mut [u8], filters: &[u8]) {
+    let Some((header, sections)) = metadata.split_at_mut_checked(HEADER) else { return };
+    header[..4].copy_from_slice(b"SFMD");
+    sections.chunks_exact_mut(SECTION).take(header[25].into()).for_each(|section| seal_section(section, filters));
+}
+
+/// The checksum of a filter is without its last four bytes; that of one in partitions is of its top index alone.
+fn seal_section(section: &mut [u8], filters: &[u8]) {
+    let number = |at: usize| section[at..].first_chunk().map(|&bytes| u64::from_le_bytes(bytes) as usize);
+    let index = u32::from_le_bytes([section[4], section[5], section[6], section[7]]) as usize;
+    let (Some(offset), Some(bytes)) = (number(8), number(16)) else { return };
+    let filter = offset.checked_add(bytes).and_then(|end| filters.get(offset..end)).unwrap_or_default();
+    let start = if index == 0 { 0 } else { filter.len().saturating_sub(index) };
+    let summed = filter.get(start..filter.len().saturating_sub(4)).unwrap_or_default();
+    section[24..28].copy_from_slice(&crc32c::crc32c(summed).to_le_bytes());
+}
+
+/// A description, for a table's properties, of `filter`, of which it says mostly the truth: that it begins the filter
+/// bytes of a file of these keys.
+pub fn forge(
+    input: &mut Unstructured<'_>,
+    file: [u8; 8],
+    filter: &[u8],
+    keys: Option<(&[u8], &[u8])>,
+) -> Result<Vec<u8>> {
+    let has_filter = !filter.is_empty();
+    let extractors = if input.ratio(1, 8)? { 1 } else { 0 };
+    let flags = u8::from(!input.ratio(1, 8)?) | u8::from(keys.is_some()) << 1;
+    let mut out = b"SFMD\x01".to_vec();
+    out.extend([flags, HEADER as u8, 0]);
+    out.extend(file);
+    out.extend(sstfilter::DEFAULT_HASH_SEED.to_le_bytes());
+    out.extend([1, u8::from(has_filter), extractors, 0, 0, 0, 0, 0]);
+    out.extend(input.arbitrary::<u64>()?.to_le_bytes());
+    if has_filter {
+        let part = if input.ratio(1, 8)? { input.int_in_range(0..=4)? } else { 1 };
+        let index = if part == 2 { input.int_in_range(0..=filter.len() as u32)? } else { 0 };
+        out.extend([part, filter.get(filter.len().wrapping_sub(11)).copied().unwrap_or_default(), 0, 0]);
+        out.extend(index.to_le_bytes());
+        out.extend(0_u64.to_le_bytes());
+        out.extend((filter.len() as u64).to_le_bytes());
+        out.extend([0; 4]);
+    }
+    if extractors == 1 {
+        out.extend(b"\x0efixed-prefix:4");
+    }
+    for key in keys.into_iter().flat_map(|(smallest, largest)| [smallest, largest]) {
+        // Keys of entries are shorter than 128 bytes.
+        out.push(key.len().min(127) as u8);
+        out.extend(&key[..key.len().min(127)]);
+    }
+    if input.ratio(1, 12)? {
+        let at = input.choose_index(out.len())?;
+        out[at] = input.arbitrary()?;
+    }
+    seal_covered(&mut out, filter);
+    Ok(out)
+}
