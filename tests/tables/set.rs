@@ -9,9 +9,7 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use proptest::prelude::*;
-use sstfilter::sst::{
-    BlockCache, BlockKey, CachedBlock, ReadOptions, Table, TableBuilder, TableOptions, TableSet,
-};
+use sstfilter::sst::{BlockCache, BlockKey, CachedBlock, ReadOptions, Table, TableBuilder, TableOptions, TableSet};
 use sstfilter::store::ViewEdit;
 use sstfilter::{
     BitsPerKey, BuildContext, FilterBlock, FilterPolicy, FilterStats, FixedPrefix, KeyExtractor, KeyHasher, KeyParts,

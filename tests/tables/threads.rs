@@ -10,8 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sstfilter::sst::{
-    BoundedBlockCache, RandomAccess, ReadOptions, Table, TableBuilder, TableOptions, TablePart, TableSet,
-    TableSnapshot,
+    BoundedBlockCache, RandomAccess, ReadOptions, Table, TableBuilder, TableOptions, TablePart, TableSet, TableSnapshot,
 };
 use sstfilter::store::{FileFilterBuilder, FileFilters, FilterRead, FilterStore, FilterView};
 use sstfilter::{FilterBlock, FilterPolicy, FilterReader, FilterSet, KeyHasher, RegisterBlockedBloom};

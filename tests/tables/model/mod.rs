@@ -37,9 +37,7 @@ enum Action {
     Verify,
 }
 
-use Action::{
-    AskOneTable, Compact, Delete, Flush, Get, MultiGet, Reopen, ScanPrefix, Verify, Walk, Write,
-};
+use Action::{AskOneTable, Compact, Delete, Flush, Get, MultiGet, Reopen, ScanPrefix, Verify, Walk, Write};
 
 /// How often each comes, on average.
 const ACTIONS: [(Action, usize); 11] = [
