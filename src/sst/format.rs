@@ -342,11 +342,15 @@ impl BlockHandles {
 
 #[cfg(test)]
 mod tests {
+    use core::ops::Range;
     use std::collections::HashSet;
 
     use bytes::Bytes;
 
     use super::*;
+    use crate::ids::FilterKind;
+    use crate::sst::properties::metadata_between;
+    use crate::store::FilterSection;
 
     #[test]
     fn random_ids_do_not_repeat() {
@@ -439,13 +443,12 @@ mod tests {
         assert!(matches!(longer, Err(TableError::FileLength { expected: 1_000, got: 1_001, .. })));
     }
 
-    const FILTER: BlockHandle = BlockHandle { offset: 128, contents_bytes: 68, checksum: 4 };
     const PROPERTIES: BlockHandle = BlockHandle { offset: 200, contents_bytes: 96, checksum: 1 };
     const INDEX: BlockHandle = BlockHandle { offset: 300, contents_bytes: 46, checksum: 2 };
     const METAINDEX: BlockHandle = BlockHandle { offset: 350, contents_bytes: 60, checksum: 3 };
 
     fn handles() -> BlockHandles {
-        BlockHandles { filter: Some(FilterHandle::Whole(FILTER)), properties: PROPERTIES, index: INDEX }
+        BlockHandles { properties: PROPERTIES, index: INDEX }
     }
 
     fn decoded(handles: &BlockHandles) -> Result<BlockHandles, TableError> {
@@ -459,22 +462,22 @@ mod tests {
     #[test]
     fn a_metaindex_reads_back_as_written() {
         assert_eq!(decoded(&handles()).unwrap(), handles());
-        for filter in [None, Some(FilterHandle::Partitioned(FILTER))] {
-            let other = BlockHandles { filter, ..handles() };
-            assert_eq!(decoded(&other).unwrap(), other);
-        }
     }
 
     #[test]
-    fn a_table_has_no_two_filters() {
-        let mut block = BlockBuilder::new(1);
-        for name in ["filter", "filter-index", "index", "properties"] {
-            block.add(name.as_bytes(), Some(&FILTER.encode()));
+    fn a_metaindex_names_index_and_properties_and_nothing_else() {
+        for (names, got) in [
+            (&["filter", "index", "properties"][..], "index or properties, got \"filter\""),
+            (&["index"], "properties, got none"),
+            (&["properties"], "index, got none"),
+        ] {
+            let mut block = BlockBuilder::new(1);
+            names.iter().for_each(|name| block.add(name.as_bytes(), Some(&INDEX.encode())));
+            let at = TableLocation { path: None, part: TablePart::Metaindex, offset: 350 };
+            let block = Block::open(Bytes::from(block.seal().clone()), at).unwrap();
+            let refused = BlockHandles::decode(&block, METAINDEX).unwrap_err().to_string();
+            assert!(refused.contains(got), "{refused}");
         }
-        let at = TableLocation { path: None, part: TablePart::Metaindex, offset: 350 };
-        let block = Block::open(Bytes::from(block.seal().clone()), at).unwrap();
-        let refused = BlockHandles::decode(&block, METAINDEX).unwrap_err().to_string();
-        assert!(refused.contains("a filter or a filter-index, got both"), "{refused}");
     }
 
     #[test]
@@ -488,23 +491,49 @@ mod tests {
         }
     }
 
-    #[test]
-    fn parts_of_no_bytes_are_left_out_of_the_layout() {
+    /// A table of so many data bytes, with filters at these places, each with so many bytes of a top index.
+    fn layout(data_bytes: u64, sections: &[(FilterPart, Range<u64>, u32)]) -> Vec<(&'static str, u64, u64)> {
+        let section = |(part, place, index_bytes): &(FilterPart, Range<u64>, u32)| FilterSection {
+            part: *part,
+            kind: FilterKind::from_code(1),
+            offset: place.start,
+            bytes: place.end - place.start,
+            index_bytes: *index_bytes,
+            checksum: 0,
+        };
+        let mut filters = metadata_between(b"a", b"z");
+        filters.sections = sections.iter().map(section).collect();
+        let properties = TableProperties {
+            entries: 10,
+            tombstones: 0,
+            raw_key_bytes: 0,
+            raw_value_bytes: 0,
+            data_blocks: 1,
+            data_bytes,
+            block_bytes: 4_096,
+            restart_interval: 16,
+            level: None,
+            filter_policy: None,
+            range_filter_missing: None,
+            filters: filters.into(),
+        };
         let footer = Footer { metaindex: METAINDEX, table_id: TableId::from_bytes([0; 16]) };
-        let layout = TableLayout::new(&handles(), None, &footer, 128);
-        let names: Vec<&str> = layout.regions.iter().map(|region| region.part.name()).collect();
-        assert_eq!(names, ["data", "filter", "properties", "index", "metaindex", "footer"]);
-        assert_eq!(layout.region(TablePart::Filter).unwrap().bytes, 72);
-        let padded = TableLayout::new(&handles(), None, &footer, 100);
-        assert_eq!(padded.region(TablePart::Padding).unwrap().bytes, 28);
-        let partitioned = BlockHandles { filter: Some(FilterHandle::Partitioned(FILTER)), ..handles() };
-        let layout = TableLayout::new(&partitioned, None, &footer, 60);
-        let place = |part| layout.region(part).map(|region| (region.offset, region.bytes)).unwrap();
-        assert_eq!(place(TablePart::Padding), (60, 4));
-        assert_eq!(place(TablePart::Filter), (64, 64));
-        assert_eq!(place(TablePart::FilterIndex), (128, 72));
-        let layout = TableLayout::new(&handles(), Some(BlockHandle { offset: 256, ..FILTER }), &footer, 128);
-        let place = |part| layout.region(part).map(|region| (region.offset, region.bytes)).unwrap();
-        assert_eq!((place(TablePart::Padding), place(TablePart::RangeFilter)), ((200, 56), (256, 72)));
+        let regions = TableLayout::new(&handles(), &footer, &properties).regions;
+        regions.iter().map(|region| (region.part.name(), region.offset, region.bytes)).collect()
+    }
+
+    #[test]
+    fn parts_lie_end_to_end_in_the_layout_and_those_of_no_bytes_are_left_out() {
+        use FilterPart::{PartitionedPoints, Points, Ranges};
+        let end = [("properties", 200, 100), ("index", 300, 50), ("metaindex", 350, 64), ("footer", 414, 64)];
+        let with_end = |parts: &[(&'static str, u64, u64)]| [parts, &end].concat();
+        assert_eq!(layout(200, &[]), with_end(&[("data", 0, 200)]));
+        assert_eq!(layout(128, &[(Points, 0..72, 0)]), with_end(&[("data", 0, 128), ("filter", 128, 72)]));
+        let padded = [("data", 0, 100), ("padding", 100, 28), ("filter", 128, 72)];
+        assert_eq!(layout(100, &[(Points, 0..72, 0)]), with_end(&padded));
+        let partitioned = [("data", 0, 60), ("padding", 60, 4), ("filter", 64, 64), ("filter-index", 128, 72)];
+        assert_eq!(layout(60, &[(PartitionedPoints, 0..136, 72)]), with_end(&partitioned));
+        let both = [("data", 0, 64), ("filter", 64, 40), ("padding", 104, 24), ("range-filter", 128, 72)];
+        assert_eq!(layout(64, &[(Points, 0..40, 0), (Ranges, 64..136, 0)]), with_end(&both));
     }
 }

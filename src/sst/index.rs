@@ -114,20 +114,17 @@ impl TableIndex {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use bytes::Bytes;
 
     use super::*;
-    use crate::hash::KeyHasher;
     use crate::sst::block::BlockBuilder;
-    use crate::sst::{TableLocation, TablePart, WriterSettings};
-    use crate::store::KeyPartNames;
+    use crate::sst::properties::metadata_between;
+    use crate::sst::{TableLocation, TablePart};
 
     /// Last key, offset, bytes of contents.
     type Named = (&'static [u8], u64, u64);
 
-    fn properties(data_blocks: u64, data_bytes: u64, largest_key: &'static [u8]) -> TableProperties {
+    fn properties(data_blocks: u64, data_bytes: u64, largest_key: &[u8]) -> TableProperties {
         TableProperties {
             entries: 10,
             tombstones: 0,
@@ -135,17 +132,12 @@ mod tests {
             raw_value_bytes: 0,
             data_blocks,
             data_bytes,
-            smallest_key: Some(Box::default()),
-            largest_key: Some(Box::from(largest_key)),
+            block_bytes: 4096,
+            restart_interval: 16,
             level: None,
-            range_filter: None,
-            writer: Arc::new(WriterSettings {
-                block_bytes: 4096,
-                restart_interval: 16,
-                hash: KeyHasher::default().identity(),
-                key_parts: KeyPartNames::WHOLE_KEYS,
-                filter_policy: None,
-            }),
+            filter_policy: None,
+            range_filter_missing: None,
+            filters: metadata_between(b"", largest_key).into(),
         }
     }
 
@@ -185,8 +177,7 @@ mod tests {
             block.add(key, Some(&handle.encode()));
         }
         let contents = Bytes::from(block.seal().clone());
-        let mut properties = properties(12, 1_200, b"");
-        properties.largest_key = keys.last().cloned().map(Box::from);
+        let properties = properties(12, 1_200, keys.last().unwrap());
         let block = Block::open(contents, TableLocation { path: None, part: TablePart::Index, offset: 0 }).unwrap();
         let index = TableIndex::decode(&block, &properties).unwrap();
         let near = keys

@@ -613,7 +613,7 @@ mod tests {
         let file = TableFile::new(Box::new(Hole(1 << 40)), None).unwrap();
         let most = [
             (TablePart::Metaindex, 4_096),
-            (TablePart::Properties, 134_283_264),
+            (TablePart::Properties, 4_429_185_024),
             (TablePart::Data, 134_217_792),
             (TablePart::Index, u32::MAX.into()),
         ];
@@ -648,7 +648,7 @@ mod tests {
             let handle = BlockHandle { offset: 6, contents_bytes: length, checksum };
             let read = |bytes: &[u8]| {
                 let file = TableFile::new(Box::new(Bytes::copy_from_slice(bytes)), None).unwrap();
-                file.read_contents(TablePart::Filter, handle, &ID)
+                file.read_contents(TablePart::Index, handle, &ID)
             };
             assert_eq!(read(&bytes).unwrap(), &bytes[6..bytes.len() - 4]);
             for damaged in [6, 5 + PIECE_BYTES, 6 + PIECE_BYTES, bytes.len() - 5, bytes.len() - 1] {

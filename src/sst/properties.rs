@@ -190,3 +190,12 @@ impl NamedValues<'_> {
         self.cursor.block().corrupt(expected, got)
     }
 }
+
+/// The description of a file without filters, with keys from `smallest` to `largest`.
+#[cfg(test)]
+pub(super) fn metadata_between(smallest: &[u8], largest: &[u8]) -> FilterMetadata {
+    let context = crate::policy::BuildContext::new(&crate::hash::KeyHasher::default());
+    let mut builder = crate::store::FilterStore::default().without_filters().builder(&context);
+    [smallest, largest].into_iter().for_each(|key| builder.add_key(key));
+    builder.finish().seal().1
+}

@@ -94,9 +94,10 @@ mod tests {
 
     #[test]
     fn tables_add_up() {
-        let counters = ReadCounters { range_skips: 1.into(), bytes_read: 10.into(), ..ReadCounters::default() };
+        let counters = ReadCounters { bytes_read: 10.into(), ..ReadCounters::default() };
         let negatives = |negatives| FilterStats { negatives, ..FilterStats::default() };
-        let stats = counters.snapshot(negatives(2), negatives(3));
+        let [filter, ranges] = [2, 3].map(negatives);
+        let stats = counters.snapshot(FileStats { filter, ranges, skipped_by_bounds: 1, ..FileStats::default() });
         let both = stats.merged(&stats);
         assert_eq!((both.range_skips, both.bytes_read), (2, 20));
         assert_eq!((both.filter.negatives, both.range_filter.negatives), (4, 6));

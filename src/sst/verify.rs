@@ -13,6 +13,7 @@ use super::{Entry, Salvage, Table, TableError, TableLocation, TablePart, TablePr
 use crate::block::{FilterBlock, LoadContext};
 use crate::codec::{LINE_BYTES, checksum};
 use crate::error::BlockError;
+use crate::filter::require;
 use crate::panics::lock;
 use crate::range::RangeInfo;
 use crate::store::{
@@ -422,8 +423,10 @@ fn check_block(table: &Table, metadata: &FilterMetadata, part: FilterPart, block
         let info = RangeInfo::of_block(block)?;
         let payload = usize::try_from(info.payload_bytes).ok().and_then(|bytes| block.get(..bytes)).unwrap_or_default();
         let (expected, got) = (info.payload_checksum, checksum(payload));
-        let is_sound = expected == got;
-        return if is_sound { Ok(()) } else { Err(BlockError::PayloadChecksum { expected, got }) };
+        if expected != got {
+            return Err(BlockError::PayloadChecksum { expected, got });
+        }
+        return require(info.keys == table.parts.properties.entries, "keys", "as many as the table has", info.keys);
     }
     let opened = FilterBlock::open_unverified_with_kinds(block, table.store.kinds())?;
     opened.verify()?;
@@ -470,6 +473,7 @@ mod tests {
     use crate::hash::KeyHasher;
     use crate::policy::BuildContext;
     use crate::range::RangePolicy;
+    use crate::sst::properties::metadata_between;
     use crate::sst::{ReadOptions, TableBuilder, TableOptions};
     use crate::units::FalsePositiveRate;
 
@@ -479,8 +483,7 @@ mod tests {
         builder.add(b"b", b"1").unwrap();
         builder.delete(b"c").unwrap();
         builder.add(b"d", b"2").unwrap();
-        lie(&mut builder.properties);
-        let bytes = builder.finish().unwrap().0;
+        let bytes = builder.finish_with(lie).unwrap().0;
         Table::open_source(Bytes::from(bytes), &ReadOptions::default()).unwrap()
     }
 
@@ -509,12 +512,17 @@ mod tests {
     /// A table of the keys b to f whose range filter, under a checksum that holds, is that of `keys`.
     fn table_with_range_filter_of(keys: &[&[u8]]) -> Table {
         let policy = RangePolicy::ordered(FalsePositiveRate::new(1e-6).unwrap()).unwrap();
-        let mut other = policy.builder(&BuildContext::new(&KeyHasher::default()));
-        keys.iter().for_each(|key| other.add_key(key));
-        let mut builder = TableBuilder::new(Vec::new(), &TableOptions::default().with_range_filter(policy)).unwrap();
+        let options = TableOptions::default().without_filter().with_range_filter(policy);
+        let mut builder = TableBuilder::new(Vec::new(), &options).unwrap();
         [b"b", b"c", b"d", b"f"].iter().for_each(|key| builder.add(*key, b"").unwrap());
-        builder.range_filter = Some(Box::new(other));
-        Table::open_source(Bytes::from(builder.finish().unwrap().0), &ReadOptions::default()).unwrap()
+        let context = BuildContext::new(&KeyHasher::default()).with_file_id(builder.filters.file_id());
+        builder.filters = options.store.builder(&context);
+        keys.iter().for_each(|key| builder.filters.add_key(key));
+        let own_bounds = |properties: &mut TableProperties| {
+            Arc::make_mut(&mut properties.filters).bounds = metadata_between(b"b", b"f").bounds;
+        };
+        let bytes = builder.finish_with(own_bounds).unwrap().0;
+        Table::open_source(Bytes::from(bytes), &ReadOptions::default()).unwrap()
     }
 
     #[test]
@@ -529,7 +537,7 @@ mod tests {
 
         let more = table_with_range_filter_of(&[b"b", b"c", b"d", b"e", b"f"]);
         let finding = more.verify().unwrap_err().to_string();
-        assert!(finding.contains("expected the 4 keys of the table, got 5"), "{finding}");
+        assert!(finding.contains("as many as the table has"), "{finding}");
 
         // Not the smallest key: found when the table is opened.
         let other = table_with_range_filter_of(&[b"a", b"c", b"d", b"f"]);
@@ -539,13 +547,12 @@ mod tests {
 
     #[test]
     fn a_range_that_is_not_the_datas_own_is_an_error_of_the_read_that_meets_it() {
-        for key in [b"a", b"c"] {
-            let table = table_with(|properties| properties.smallest_key = Some(Box::from(&key[..])));
+        for (smallest, largest) in [(b"a", b"d"), (b"c", b"d"), (b"b", b"e")] {
+            let table = table_with(|properties| {
+                Arc::make_mut(&mut properties.filters).bounds = metadata_between(smallest, largest).bounds;
+            });
             assert!(matches!(table.get(b"d"), Err(TableError::Corrupt { .. })));
             assert!(matches!(table.verify(), Err(TableError::Corrupt { .. })));
         }
-        let mut table = table_with(|_| ());
-        table.parts.properties.largest_key = Some(Box::from(&b"e"[..]));
-        assert!(matches!(table.get(b"d"), Err(TableError::Corrupt { .. })));
     }
 }

@@ -10,8 +10,8 @@ use bytes::Bytes;
 use super::bounds::put_item;
 use super::build::odd_partitions;
 use super::trailer::ContainerTrailer;
-use super::{BuiltPartitions, PartitionCut, PartitionIndex, PartitionOptions, PartitionedBuilder, PartitionedFilter};
-use crate::block::{BlockIdentity, FallbackReason, FileId, FilterBlock, FilterReader, HeldParts, LoadContext, Probe};
+use super::{BuiltPartitions, PartitionCut, PartitionIndex, PartitionOptions, PartitionedBuilder};
+use crate::block::{BlockIdentity, FallbackReason, FileId, FilterBlock, FilterReader, HeldParts, LoadContext};
 use crate::codec::{checksum, put_u32, put_varint};
 use crate::error::BlockError;
 use crate::hash::{FixedPrefix, KeyHash, KeyHasher, KeyParts};
@@ -56,10 +56,19 @@ fn block_of(index: &PartitionIndex, container: &[u8], number: u32) -> Vec<u8> {
 
 /// Whether the key may be in the file, read as an engine would.
 fn probe(index: &PartitionIndex, container: &[u8], key: &[u8]) -> Result<bool, BlockError> {
-    let place = index.place(key, KeyHasher::default().hash(key));
-    let from = place.offset as usize;
-    let block = index.open(place.number, &container[from..from + place.block_bytes as usize])?;
-    Ok(block.may_contain(place.hash))
+    probe_hash(index, container, key, KeyHasher::default().hash(key))
+}
+
+fn probe_hash(index: &PartitionIndex, container: &[u8], key: &[u8], hash: KeyHash) -> Result<bool, BlockError> {
+    let place = index.place(key, hash);
+    Ok(index.open(place.number, block_of(index, container, place.number))?.may_contain(place.hash))
+}
+
+/// The index, once the partitions that must hold known keys were read.
+fn checked(container: &[u8], context: LoadContext<'_>) -> (PartitionIndex, Result<(), BlockError>) {
+    let index = PartitionIndex::load(tail_of(container), context).unwrap();
+    let verdict = index.check_known_keys(|number| Ok(block_of(&index, container, number)));
+    (index, verdict)
 }
 
 #[test]
@@ -223,10 +232,10 @@ fn a_known_key_in_a_partition_without_a_filter_leaves_the_others_in_use() {
         let with = keys.iter().find(|key| !is_without(key)).unwrap();
         let absent = |known: &[&[u8]]| {
             let context = LoadContext::new(&hasher).with_known_keys(known);
-            let filter = PartitionedFilter::load(&container[..], context).unwrap();
-            assert!(keys.iter().all(|key| filter.may_contain(key, hasher.hash(key))));
+            let (index, _) = checked(&container, context);
+            assert!(keys.iter().all(|key| probe(&index, &container, key) != Ok(false)));
             let none = |number: &u32| format!("key-{number:06}x").into_bytes();
-            (0..3_000).filter(|number| !filter.may_contain(&none(number), hasher.hash(&none(number)))).count()
+            (0..3_000).filter(|number| probe(&index, &container, &none(number)) == Ok(false)).count()
         };
         let all = absent(&[]);
         assert!(all > 1_500 && absent(&[without[0], with]) == all, "{cut:?}");
@@ -234,27 +243,24 @@ fn a_known_key_in_a_partition_without_a_filter_leaves_the_others_in_use() {
     }
 }
 
-/// Bytes that count how often they are asked for.
-struct Counted<'a>(Vec<u8>, &'a AtomicU32);
-impl AsRef<[u8]> for Counted<'_> {
-    fn as_ref(&self) -> &[u8] {
-        self.1.fetch_add(1, Ordering::Relaxed);
-        &self.0
-    }
-}
-
 #[test]
-fn a_damaged_partition_of_a_known_key_is_read_once() {
+fn a_damaged_partition_of_a_known_key_ends_the_check_and_no_partition_opens() {
     let (hasher, keys) = (KeyHasher::default(), numbered(3_000));
     let mut damaged = build(bloom(), PartitionCut::KeyRange, &keys).seal().unwrap().to_vec();
     damaged[0] ^= 1;
-    let reads = AtomicU32::new(0);
-    let known = [&keys[0][..]];
+    let known = [&keys[0][..], &keys[2_999]];
     let context = LoadContext::new(&hasher).with_known_keys(&known);
-    let filter = PartitionedFilter::load(Counted(damaged, &reads), context).unwrap();
-    assert_eq!(filter.problems().count(), filter.index().partitions() as usize);
-    let before = reads.load(Ordering::Relaxed);
-    assert!(before <= 3 && filter.index().partitions() >= 3, "{before} reads");
+    let index = PartitionIndex::load(tail_of(&damaged), context).unwrap();
+    assert!(index.partitions() >= 3);
+    let mut read = Vec::new();
+    let checked = index.check_known_keys(|number| {
+        read.push(number);
+        Ok(block_of(&index, &damaged, number))
+    });
+    assert!(matches!(checked, Err(BlockError::PartitionChecksum { number: 0, .. })), "{checked:?}");
+    assert_eq!(read, [0]);
+    let opened = |number| index.open(number, block_of(&index, &damaged, number));
+    assert!((0..index.partitions()).all(|number| opened(number).is_err()));
 }
 
 #[test]
@@ -417,8 +423,8 @@ fn a_prefix_of_a_part_that_the_filter_does_not_hold_has_no_places() {
         let index = PartitionIndex::load(tail_of(&container), context).unwrap();
         let refused = index.places_with_prefix(&probed.prefix(&hasher, b"key-0012")).map(Iterator::count);
         assert_eq!(refused, Err(BlockError::PartNotHeld), "{cut:?}");
-        let filter = PartitionedFilter::load(&container[..], context).unwrap();
-        assert!(filter.may_contain_prefix(&probed.prefix(&hasher, b"no-such-prefix")), "{cut:?}");
+        let refused = index.places_with_prefix(&probed.prefix(&hasher, b"no-such-prefix")).map(Iterator::count);
+        assert_eq!(refused, Err(BlockError::PartNotHeld), "{cut:?}");
     }
 }
 
@@ -434,13 +440,20 @@ fn a_container_of_parts_alone_is_absent_for_no_key() {
         let refused = PartitionIndex::load(tail_of(&container), &hasher).unwrap_err();
         assert!(matches!(refused, BlockError::ExtractorMismatch { .. }), "{refused}");
         let context = LoadContext::new(&hasher).with_key_parts(&parts);
-        let filter = PartitionedFilter::load(&container[..], context).unwrap();
+        let index = PartitionIndex::load(tail_of(&container), context).unwrap();
+        let may_contain_prefix = |prefix: &[u8]| {
+            let prefix = parts.prefix(&hasher, prefix);
+            let mut places = index.places_with_prefix(&prefix).unwrap();
+            let open = |number| index.open(number, block_of(&index, &container, number)).unwrap();
+            places.any(|place| open(place.number).may_contain(place.hash))
+        };
         for key in numbered(5_000) {
-            assert_eq!(filter.index().place(&key, hasher.hash(&key)).block_bytes, 0, "no block is probed");
-            assert!(matches!(filter.probe(&key, hasher.hash(&key)), Probe::Unusable(BlockError::PartNotHeld)));
-            assert!(filter.may_contain_prefix(&parts.prefix(&hasher, &key)));
+            let place = index.place(&key, hasher.hash(&key));
+            assert_eq!(place.block_bytes, 0, "no block is probed");
+            assert!(index.block_place(place.number).is_err() && index.open(place.number, &[][..]).is_err());
+            assert!(may_contain_prefix(&key));
         }
-        assert!(!filter.may_contain_prefix(&parts.prefix(&hasher, b"abcd")));
+        assert!(!may_contain_prefix(b"abcd"));
     }
 }
 
@@ -476,9 +489,8 @@ fn no_partition_opens_before_one_that_must_hold_a_known_key_was_seen_to() {
                 let opened = index.open(number, block_of(&index, &container, number));
                 assert_eq!(opened.is_ok(), is_right, "{cut:?}, partition {number}");
             }
-            let filter = PartitionedFilter::open(&container[..], context).unwrap();
-            assert!(keys.iter().all(|key| filter.may_contain(key, hasher.hash(key))), "{cut:?}");
-            assert_eq!(PartitionedFilter::load(&container[..], context).is_ok(), is_right, "{cut:?}");
+            let is_negative = |key: &Vec<u8>| probe_hash(&index, &container, key, hasher.hash(key)) == Ok(false);
+            assert!(!keys.iter().any(is_negative), "{cut:?}");
         }
     }
 }
@@ -564,18 +576,6 @@ fn bytes_beside_a_partition_come_back_and_their_damage_is_found() {
     assert!(matches!(index.check_aux(1, b"seventeen bytes.."), Err(BlockError::PartitionChecksum { number: 1, .. })));
     assert!(index.aux_place(last + 1).is_err() && index.open(last + 1, &[][..]).is_err());
     assert!(numbered(3_000).iter().all(|key| probe(&index, &container, key) == Ok(true)));
-}
-
-#[test]
-fn a_byte_that_is_not_zero_between_partitions_is_named() {
-    let container = build(bloom(), PartitionCut::KeyRange, &numbered(3_000)).seal().unwrap();
-    let between = load(&container).aux_place(1).unwrap().end as usize + 2;
-    assert!(between < load(&container).block_place(2).unwrap().start as usize);
-    let mut damaged = container.to_vec();
-    damaged[between] = 1;
-    let filter = PartitionedFilter::load(damaged, &KeyHasher::default()).unwrap();
-    let Err(BlockError::Field { field, got, .. }) = filter.verify() else { panic!("not found") };
-    assert_eq!((field, got), ("byte between partitions", between as u64));
 }
 
 #[test]
