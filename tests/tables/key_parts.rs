@@ -13,9 +13,10 @@ use proptest::sample::select;
 use sstfilter::sst::{
     FilterVerdict, ReadOptions, Table, TableBuilder, TableError, TableOptions, TableSet, TableSummary,
 };
+use sstfilter::store::FilterProblem;
 use sstfilter::{
-    BitsPerKey, BlockError, BuildContext, BuildReason, DelimitedPrefix, FixedPrefix, KeyExtractor, KeyHasher, KeyParts,
-    KindPolicy, MatchMatrix,
+    BitsPerKey, BuildContext, BuildReason, DelimitedPrefix, FixedPrefix, KeyExtractor, KeyHasher, KeyParts,
+    KindPolicy,
 };
 
 type Model = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
@@ -69,7 +70,7 @@ fn tenants(tenants: impl IntoIterator<Item = u32>, users: u32) -> Model {
 fn one_filter_tells_of_keys_and_of_prefixes() {
     let model = tenants((0..200).map(|tenant| tenant * 2), 5);
     let table = open(&bytes_of(&model, Parts::WHOLE_AND_TENANT, exact()), Parts::WHOLE_AND_TENANT);
-    let filter = table.filter().unwrap().block().unwrap();
+    let filter = table.filters().block().unwrap();
     assert_eq!(filter.info().keys, 1_200, "1,000 keys and 200 tenants");
     assert!(model.keys().all(|key| table.may_contain_key(key) && table.may_contain_prefix(&key[..6])));
     let absent = (0..200).filter(|tenant| table.may_contain_prefix(format!("t{:04}:", tenant * 2 + 1).as_bytes()));
@@ -84,11 +85,9 @@ fn one_filter_tells_of_keys_and_of_prefixes() {
 fn the_filter_of_a_table_of_parts_alone_is_absent_for_no_key() {
     let model = tenants((0..200).map(|tenant| tenant * 2), 5);
     let table = open(&bytes_of(&model, Parts::TENANT, exact()), Parts::WHOLE_AND_TENANT);
-    let (filter, hasher) = (table.filter().unwrap(), KeyHasher::default());
+    let (filter, hasher) = (table.filters().block().unwrap(), KeyHasher::default());
     for key in model.keys() {
-        let hash = hasher.hash(key);
-        assert!(!filter.probe(hash).is_absent() && !filter.probe_key(key, hash).is_absent());
-        assert!(filter.block().unwrap().may_contain(hash) && table.may_contain_key(key));
+        assert!(filter.may_contain(hasher.hash(key)) && table.may_contain_key(key));
     }
     assert!(!table.may_contain_key(b"t0003:user:000"), "the table itself probes for tenants");
 }
@@ -106,8 +105,8 @@ fn tables_of_before_and_after_an_extractor_was_added_are_used_for_what_each_has(
     let models = [tenants([1, 3, 5, 7], 40), tenants([1, 5, 7], 40), tenants([1, 3, 7], 40)];
     let written = [Parts::WHOLE_AND_TENANT, Parts::WHOLE, Parts::TENANT];
     let tables = || models.iter().zip(written).map(|(model, parts)| open(&bytes_of(model, parts, exact()), Parts(9)));
-    let set = TableSet::new(tables().collect()).unwrap();
-    assert!(set.tables().iter().all(|table| table.filter_problem().is_none()));
+    let set = TableSet::new(tables().collect());
+    assert!(crate::tables_of(&set).iter().all(|table| table.filter_problem().is_none()));
     assert_eq!(crate::prefix_matches_of(&set, b"t0003:"), [0, 1, 2], "a filter of whole keys cannot tell");
     assert_eq!(crate::prefix_matches_of(&set, b"t0005:"), [0, 1]);
     assert_eq!(crate::prefix_matches_of(&set, b"t0004:"), [1]);
@@ -120,7 +119,7 @@ fn tables_of_before_and_after_an_extractor_was_added_are_used_for_what_each_has(
 fn a_filter_without_any_of_the_readers_parts_says_which_it_has() {
     let table = open(&bytes_of(&tenants(0..9, 9), Parts(4 | 8), exact()), Parts(1 | 2));
     let problem = table.filter_problem().unwrap();
-    assert!(matches!(problem, TableError::Filter { source: BlockError::ExtractorMismatch { .. }, .. }));
+    assert!(matches!(problem, TableError::Filter { source: FilterProblem::Parts { .. }, .. }));
     let message = problem.to_string();
     assert!(message.contains("expected one of whole keys, 'fixed-prefix:1'"), "{message}");
     assert!(message.contains("got 'fixed-prefix:3', 'prefix-to-byte:0x3a'"), "{message}");
@@ -133,7 +132,7 @@ fn keys_that_were_announced_do_not_make_a_filter_of_several_parts_too_small() {
     let model = tenants(0..2_000, 1);
     let context = BuildContext::new(&KeyHasher::default()).with_expected_keys(2_000);
     let table = open(&bytes_of(&model, Parts(15), TableOptions::default().with_context(context)), Parts(15));
-    let info = table.filter().unwrap().block().unwrap().info().clone();
+    let info = table.filters().block().unwrap().info().clone();
     assert_eq!(info.keys, 2_000 + 2_000 + 20 + 1, "keys, tenants, and prefixes of three bytes and of one");
     assert!(info.bits_per_key() >= 10.0, "{} bits for each entry", info.bits_per_key());
 }
@@ -152,7 +151,7 @@ fn more_extractors_than_a_table_can_name_are_refused_before_anything_is_written(
     let options = ReadOptions::default().with_key_parts(parts(65));
     let table = Table::open_source(bytes, &options).unwrap();
     assert!(table.filter_problem().is_none() && table.may_contain_key(&[b'x'; 70]));
-    assert_eq!(table.filter().unwrap().block().unwrap().info().keys, 64);
+    assert_eq!(table.filters().block().unwrap().info().keys, 64);
 }
 
 /// The last bytes of a key, at most so many: more bytes change them. It promises the opposite.
@@ -189,9 +188,9 @@ fn an_extractor_that_breaks_its_promise_is_found_out_and_left_out_of_the_table()
     assert_eq!(summary.unstable_extractors, ["last bytes"]);
     let report = summary.filter.unwrap();
     assert_eq!((report.used, report.reason), (None, BuildReason::UnstableExtractor));
-    assert!(table.filter().is_none(), "no part of it can be trusted");
+    assert!(table.filters().block().is_none(), "no part of it can be trusted");
     assert!(keys().all(|key| table.may_contain_prefix(&key.as_bytes()[..8])));
-    assert_eq!(table.properties().writer.key_parts.to_string(), "none");
+    assert_eq!(table.filters().metadata().key_parts().to_string(), "none");
 
     let others = KeyParts::whole_keys().with_extractor(Arc::new(DelimitedPrefix::new(b':')));
     let (summary, table) = written_with(&others.with_extractor(Arc::new(LastBytes(4))), keys());
@@ -199,8 +198,8 @@ fn an_extractor_that_breaks_its_promise_is_found_out_and_left_out_of_the_table()
     assert!(table.filter_problem().is_none(), "whole keys and tenants are left");
     assert!(keys().all(|key| table.may_contain_prefix(&key.as_bytes()[..8]) && table.may_contain_key(key.as_bytes())));
     assert!(!table.may_contain_prefix(b"tenant-0033:") && !table.may_contain_key(b"tenant-003:999"));
-    let set = TableSet::new(vec![table]).unwrap();
-    assert_eq!(set.scan_prefix(b"tenant-00").count(), 70);
+    let set = TableSet::new(vec![table]);
+    assert_eq!(set.snapshot().scan_prefix(b"tenant-00").count(), 70);
 }
 
 #[test]
@@ -261,31 +260,30 @@ proptest! {
             table.verify().unwrap();
             table
         });
-        let set = TableSet::new(opened.collect()).unwrap();
+        let set = TableSet::new(opened.collect());
         let models: Vec<Model> = tables.into_iter().map(|(model, _)| model).collect();
         let keys = neighbours(&models[..models.len() / copies]);
         let refs: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
         let newest = |key: &[u8]| models.iter().find_map(|model| model.get(key)).cloned().flatten();
-        let mut batch = MatchMatrix::default();
-        set.matches_batch(&refs, &mut batch);
-        for ((row, key), got) in keys.iter().enumerate().zip(set.multi_get(&refs)) {
+        let (batch, tables) = (crate::batch_matches_of(&set, &refs), crate::tables_of(&set));
+        for ((batched, key), got) in batch.iter().zip(&keys).zip(set.multi_get(&refs)) {
             let expected = newest(key).map(Bytes::from);
             prop_assert_eq!(got.unwrap(), expected.clone());
             prop_assert_eq!(set.get(key).unwrap(), expected);
-            let alone: Vec<usize> = (0..models.len()).filter(|&at| set.tables()[at].may_contain_key(key)).collect();
-            prop_assert_eq!(batch.row(row).collect::<Vec<_>>(), alone.clone());
+            let alone: Vec<usize> = (0..models.len()).filter(|&at| tables[at].may_contain_key(key)).collect();
+            prop_assert_eq!(batched, &alone);
             prop_assert_eq!(crate::matches_of(&set, key), alone.clone());
             prop_assert!((0..models.len()).all(|at| !models[at].contains_key(key) || alone.contains(&at)));
             let with_prefix = crate::prefix_matches_of(&set, key);
-            let alone: Vec<usize> = (0..models.len()).filter(|&at| set.tables()[at].may_contain_prefix(key)).collect();
+            let alone: Vec<usize> = (0..models.len()).filter(|&at| tables[at].may_contain_prefix(key)).collect();
             prop_assert_eq!(&with_prefix, &alone);
             let holds = |at: &usize| models[*at].keys().any(|other| other.starts_with(key));
             prop_assert!((0..models.len()).filter(holds).all(|at| with_prefix.contains(&at)));
         }
-        let mut merged = Model::new();
+        let (mut merged, snapshot) = (Model::new(), set.snapshot());
         models.iter().rev().for_each(|model| merged.extend(model.clone()));
         for prefix in &keys {
-            let scanned: Vec<_> = set.scan_prefix(prefix).map(Result::unwrap).collect();
+            let scanned: Vec<_> = snapshot.scan_prefix(prefix).map(Result::unwrap).collect();
             let with_prefix = merged.range(prefix.clone()..).take_while(|(key, _)| key.starts_with(prefix));
             let live = with_prefix.filter_map(|(key, value)| Some((key.clone().into(), value.clone()?.into())));
             prop_assert_eq!(scanned, live.collect::<Vec<(Bytes, Bytes)>>());

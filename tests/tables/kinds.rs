@@ -71,7 +71,7 @@ fn a_filter_of_a_users_kind_is_probed_if_the_reader_knows_the_kind() {
     assert_eq!(known.verify().unwrap().filter, FilterVerdict::ContainsAll { keys: 500 });
     assert!(matches!(unknown.verify().unwrap().filter, FilterVerdict::NotProbed { .. }));
 
-    let set = TableSet::new(vec![known]).unwrap();
+    let set = TableSet::new(vec![known]);
     assert!((0..999_u32).all(|key| set.get(&bytes_of(key)).unwrap().is_some() == (key % 2 == 0)));
     assert_eq!(set.stats().skipped_by_filter, 499);
 }

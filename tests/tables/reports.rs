@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use sstfilter::kind::{KindEntry, RibbonKind};
-use sstfilter::sst::{ReadOptions, Table, TableBuilder, TableError, TableOptions, TableSet, TableWriter};
+use sstfilter::sst::{ReadOptions, Table, TableBuilder, TableOptions, TableSet, TableWriter};
 use sstfilter::{
     AutoPolicy, BitsPerKey, BuildContext, BuildPurpose, CountingBloom, CuckooFilter, DelimitedPrefix, DynamicFilter,
     FallbackReason, FalsePositiveRate, FilterBlock, FilterBuilder, FilterKind, FilterPolicy, FixedPrefix, HashIdentity,
-    KeyExtractor, KeyHash, KeyHasher, KindPolicy, MatchBitmap, MatchMatrix, Sizing,
+    KeyExtractor, KeyHash, KeyHasher, KindPolicy, MatchBitmap, Sizing,
 };
 
 fn hashes(keys: u32) -> Vec<KeyHash> {
@@ -192,13 +192,13 @@ fn the_counts_of_a_set_are_the_sums_of_those_of_its_tables() {
     let open = |keys: std::ops::Range<u32>| {
         Table::open_source(table(keys.map(|key| key * 2), &TableOptions::default()), &ReadOptions::default()).unwrap()
     };
-    let set = TableSet::new(vec![open(0..500), open(400..900), open(1_000..1_500)]).unwrap();
+    let set = TableSet::new(vec![open(0..500), open(400..900), open(1_000..1_500)]);
     for key in 0..3_200 {
         set.get(format!("key{key:06}").as_bytes()).unwrap();
     }
     let stats = set.stats();
     let sum = |count: fn(&sstfilter::sst::TableStats) -> u64| {
-        set.tables().iter().map(|table| count(&table.stats())).sum::<u64>()
+        crate::tables_of(&set).iter().map(|table| count(&table.stats())).sum::<u64>()
     };
     assert_eq!(stats.lookups, 3_200);
     assert_eq!(stats.tables_considered, stats.skipped_by_range + stats.skipped_by_filter + stats.touched);
@@ -214,21 +214,15 @@ fn the_candidates_of_many_keys_are_those_of_each_in_sets_of_more_than_64_tables(
     let open = |first: u32| {
         Table::open_source(table((0..50).map(|key| first + key * 3), &TableOptions::default()), &ReadOptions::default())
     };
-    let set = TableSet::new((0..70).map(|first| open(first * 2).unwrap()).collect()).unwrap();
+    let set = TableSet::new((0..70).map(|first| open(first * 2).unwrap()).collect());
     let keys: Vec<String> = (0..320).map(|key| format!("key{key:06}")).collect();
     let keys: Vec<&[u8]> = keys.iter().map(String::as_bytes).collect();
-    let mut hits = MatchMatrix::default();
-    set.matches_batch(&keys, &mut hits);
-    assert_eq!((hits.keys(), hits.filters()), (320, 70));
-    let mut count = 0;
-    for (row, key) in keys.iter().enumerate() {
-        let candidates = crate::matches_of(&set, key);
-        assert_eq!(hits.row(row).collect::<Vec<_>>(), candidates);
-        assert!((0..70).all(|table| hits.may_contain(row, table) == candidates.contains(&table)));
-        count += candidates.len() as u64;
+    let batched = crate::batch_matches_of(&set, &keys);
+    for (key, batched) in keys.iter().zip(&batched) {
+        assert_eq!(batched, &crate::matches_of(&set, key));
     }
-    assert!(count > 3_000 && hits.count() == count);
-    assert!(hits.may_contain(0, 70) && hits.may_contain(320, 0), "beyond the ends nothing is known");
+    let count = batched.iter().map(Vec::len).sum::<usize>();
+    assert!(count > 3_000, "{count} candidates");
 }
 
 #[test]
@@ -307,19 +301,28 @@ fn a_block_of_every_kind_expects_the_rate_that_its_policy_was_asked_for() {
 }
 
 #[test]
-fn a_table_brings_its_counts_into_a_set_and_another_reader_is_refused() {
+fn a_table_brings_its_counts_into_a_set_and_another_readers_filter_is_probed_for_itself() {
     let bytes = table((0..1_000).map(|key| key * 2), &TableOptions::default());
     let open = |options: &ReadOptions| Table::open_source(bytes.clone(), options).unwrap();
     let table = open(&ReadOptions::default());
     (0..999).for_each(|key| drop(table.get(format!("key{:06}", key * 2 + 1).as_bytes()).unwrap()));
     let before = table.stats();
     assert!(before.filter.negatives > 900, "{before:?}");
-    let set = TableSet::new(vec![table]).unwrap();
-    assert_eq!(set.tables()[0].stats(), before);
-    assert!(set.tables()[0].filter_problem().is_none());
+    let set = TableSet::new(vec![table]);
+    assert_eq!(crate::tables_of(&set)[0].stats(), before);
+    assert!(crate::tables_of(&set)[0].filter_problem().is_none());
 
-    let other = ReadOptions::default().with_hasher(KeyHasher::with_seed(7));
-    let mixed = TableSet::new(vec![open(&ReadOptions::default()), open(&other)]).unwrap_err();
-    assert!(matches!(mixed, TableError::MixedReaders { position: 1 }), "{mixed}");
-    assert!(mixed.to_string().contains("open all of them with the same options"), "{mixed}");
+    let hasher = KeyHasher::with_seed(7);
+    let options = TableOptions::default().with_context(BuildContext::new(&hasher));
+    let other = self::table((0..1_000).map(|key| key * 2 + 1), &options);
+    let other = Table::open_source(other, &ReadOptions::default().with_hasher(hasher)).unwrap();
+    let set = TableSet::new(vec![open(&ReadOptions::default()), other]);
+    for key in 0..2_000 {
+        assert!(set.get(format!("key{key:06}").as_bytes()).unwrap().is_some(), "key {key}");
+    }
+    for table in crate::tables_of(&set) {
+        let stats = table.stats().filter;
+        assert!(stats.true_positives == 1_000 && stats.unusable == 0, "{stats:?}");
+    }
+    assert!(set.stats().skipped_by_filter > 900, "{:?}", set.stats());
 }

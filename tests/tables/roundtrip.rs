@@ -12,8 +12,9 @@ use sstfilter::sst::{
     FilterVerdict, Lookup, ReadOptions, Table, TableBuilder, TableError, TableId, TableOptions, TablePart, TableSet,
     TableWriter,
 };
+use sstfilter::store::FilterProblem;
 use sstfilter::{
-    BlockError, BuildContext, BuildPurpose, DelimitedPrefix, FilterBuilder, FilterPolicy, FixedPrefix, KeyHash,
+    BuildContext, BuildPurpose, DelimitedPrefix, FilterBuilder, FilterPolicy, FixedPrefix, KeyHash,
     KeyHasher,
 };
 
@@ -92,7 +93,7 @@ fn a_table_of_no_entries_is_a_table() {
         let table = open(&Model::new(), &options);
         assert_eq!(table.get(b"").unwrap(), Lookup::Absent);
         assert!(table.iter().next().is_none() && table.iter_from(b"k").next().is_none());
-        assert_eq!((table.verify().unwrap().entries, table.properties().smallest_key.as_ref()), (0, None));
+        assert_eq!((table.verify().unwrap().entries, table.properties().smallest_key()), (0, None));
         assert!(table.layout().region(TablePart::Data).is_none());
     }
 }
@@ -166,13 +167,13 @@ fn the_estimate_is_close_to_the_size_at_every_moment() {
 fn a_table_without_a_filter_or_read_without_one_answers_the_same() {
     let model = numbered((0..200).map(|key| key * 2));
     let table = open(&model, &small_blocks().without_filter());
-    assert!(table.filter().is_none());
+    assert!(table.filters().block().is_none());
     assert_eq!(table.verify().unwrap().filter, FilterVerdict::None);
     assert_same(&table, &model);
 
     let options = ReadOptions::default().without_filter();
     let table = Table::open_source(write(&model, &small_blocks()), &options).unwrap();
-    assert!(table.filter().is_none() && table.filter_problem().is_none());
+    assert!(table.filters().block().is_none() && table.filter_problem().is_none());
     assert_same(&table, &model);
 }
 
@@ -191,8 +192,8 @@ fn a_policy_may_decline_and_learns_what_is_known_of_the_table() {
     }
     let model = numbered(0..50);
     let table = open(&model, &small_blocks().with_policy(Arc::new(NoFlushFilters)));
-    assert_eq!(table.properties().writer.filter_policy.as_deref(), Some("no-flush-filters"));
-    assert!(table.filter().is_none());
+    assert_eq!(table.properties().filter_policy.as_deref(), Some("no-flush-filters"));
+    assert!(table.filters().block().is_none());
     assert_same(&table, &model);
 }
 
@@ -231,7 +232,7 @@ fn a_filter_of_another_extractor_is_not_used_and_nothing_is_lost() {
         let table = Table::open_source(write(&model, &options), &read).unwrap();
         assert!(matches!(
             table.filter_problem(),
-            Some(TableError::Filter { source: BlockError::ExtractorMismatch { .. }, .. })
+            Some(TableError::Filter { source: FilterProblem::Parts { .. }, .. })
         ));
         assert_same(&table, &model);
         assert!(table.stats().filter.unusable > 0 && table.stats().filter.negatives == 0);
@@ -262,7 +263,7 @@ fn a_filter_of_a_hash_that_the_reader_does_not_have_is_not_used_and_nothing_is_l
 fn a_seed_that_is_no_secret_is_taken_from_the_table() {
     let model = numbered(0..200);
     let table = open(&model, &small_blocks().with_context(BuildContext::new(&KeyHasher::with_seed(42))));
-    assert_eq!(table.hash_identity(), KeyHasher::with_seed(42).identity());
+    assert_eq!(table.store().hasher().identity(), KeyHasher::with_seed(42).identity());
     assert_same(&table, &model);
     assert!(table.stats().filter.negatives > 0);
 }
@@ -277,8 +278,9 @@ fn a_set_gives_the_newest_entry_and_probes_all_filters_with_its_hash() {
         let read = ReadOptions::default().with_hasher(KeyHasher::with_seed(1));
         Table::open_source(write(model, &options), &read).unwrap()
     });
-    let set = TableSet::new(tables.into()).unwrap();
-    assert!(set.tables()[0].filter_problem().is_none() && set.tables()[1].filter_problem().is_some());
+    let set = TableSet::new(tables.into());
+    let tables = crate::tables_of(&set);
+    assert!(tables[0].filter_problem().is_none() && tables[1].filter_problem().is_some());
     let keys: Vec<Vec<u8>> = (0..800).map(|key| format!("user:{key:08}").into_bytes()).collect();
     let expect = |key: &Vec<u8>| [&newest, &middle, &oldest].iter().find_map(|model| model.get(key)).cloned().flatten();
     for key in &keys {
@@ -301,10 +303,10 @@ fn a_set_gives_the_newest_entry_and_probes_all_filters_with_its_hash() {
 
     let secret = KeyHasher::with_secret_seed(3);
     let bytes = write(&newest, &small_blocks().with_context(BuildContext::new(&secret)));
-    let open = |read: ReadOptions| TableSet::new(vec![Table::open_source(bytes.clone(), &read).unwrap()]).unwrap();
-    assert!(open(ReadOptions::default()).tables()[0].filter_problem().is_some());
-    let with_seed = open(ReadOptions::default().with_hasher(secret));
-    assert!(with_seed.tables()[0].filter_problem().is_none(), "a set that knows the seed uses the filter");
+    let open = |read: ReadOptions| Table::open_source(bytes.clone(), &read).unwrap();
+    assert!(open(ReadOptions::default()).filter_problem().is_some());
+    let with_seed = TableSet::new(vec![open(ReadOptions::default().with_hasher(secret))]);
+    assert_eq!(crate::matches_of(&with_seed, b"user:00000001"), [0; 0], "a set that knows the seed uses the filter");
 }
 
 #[test]
@@ -331,7 +333,7 @@ fn the_observed_rate_is_known() {
         let key = format!("user:{:08}", key * 2 + 1);
         assert_eq!(table.get(key.as_bytes()).unwrap(), Lookup::Absent);
     }
-    let expected = table.filter().unwrap().block().unwrap().info().expected_fpr;
+    let expected = table.filters().block().unwrap().info().expected_fpr;
     let stats = table.stats().filter;
     assert!(stats.false_positives > 0 && stats.alarm(expected).is_none(), "{stats:?} for {expected}");
 }
@@ -359,7 +361,7 @@ proptest! {
     #[test]
     fn any_set_answers_like_maps_laid_over_each_other(models in prop::collection::vec(any_model(), 0..4)) {
         let tables = models.iter().map(|model| open(model, &small_blocks())).collect();
-        let set = TableSet::new(tables).unwrap();
+        let set = TableSet::new(tables);
         for key in models.iter().flat_map(Model::keys) {
             let newest = models.iter().find_map(|model| model.get(key)).cloned().flatten();
             prop_assert_eq!(set.get(key).unwrap().map(Vec::from), newest);

@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use std::ops::{Bound, Range, RangeBounds};
 
 use bytes::Bytes;
-use sstfilter::partition::{PartitionCut, PartitionOptions};
 use sstfilter::sst::{
     FilterVerdict, ReadOptions, Table, TableBuilder, TableError, TableId, TableOptions, TablePart, VerifyReport,
 };
+use sstfilter::store::{PartitionCut, PartitionOptions};
 
 use crate::common::random::Random;
 use crate::damage::data_blocks;

@@ -8,10 +8,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sstfilter::budget::FilterBudget;
 use sstfilter::sst::{
     FilterVerdict, Lookup, ReadOptions, Table, TableBuilder, TableError, TableOptions, TablePart, TableSet, TableWriter,
 };
+use sstfilter::store::{FilterBudget, FilterProblem};
 use sstfilter::{
     BitsPerKey, BlockError, BuildContext, FixedPrefix, KeyExtractor, KeyHash, KeyHasher, KindPolicy, SecretSeed,
 };
@@ -84,7 +84,7 @@ fn a_strict_reader_refuses_a_filter_of_another_hash_and_takes_its_own() {
     let bytes = table(&hasher);
     for wrong in [reading(&other), ReadOptions::default(), reading(&KeyHasher::with_seed(7))] {
         let refused = open(&bytes, &wrong.with_strict_hash()).unwrap_err();
-        assert!(matches!(&refused, TableError::Filter { source: BlockError::HashMismatch { .. }, .. }), "{refused}");
+        assert!(matches!(&refused, TableError::Filter { source: FilterProblem::Block(BlockError::HashMismatch { .. }), .. }), "{refused}");
     }
     let again = KeyHasher::with_secret_seed(SecretSeed::from_bytes(seed.to_bytes()));
     let table = open(&bytes, &reading(&again).with_strict_hash()).unwrap();
@@ -115,7 +115,7 @@ fn a_strict_set_refuses_a_table_of_another_seed_than_its_newest() {
     });
     assert!(TableSet::open(&paths, &ReadOptions::default()).is_ok());
     let refused = TableSet::open(&paths, &ReadOptions::default().with_strict_hash()).unwrap_err();
-    assert!(matches!(refused, TableError::Filter { source: BlockError::HashMismatch { .. }, .. }), "{refused}");
+    assert!(matches!(refused, TableError::Filter { source: FilterProblem::Block(BlockError::HashMismatch { .. }), .. }), "{refused}");
     assert!(TableSet::open(&paths[..1], &ReadOptions::default().with_strict_hash()).is_ok());
 }
 
@@ -128,20 +128,20 @@ fn a_wrong_secret_with_the_right_fingerprint_denies_nothing() {
 
     let table = open(&bytes, &reading(&wrong)).unwrap();
     let problem = table.filter_problem().unwrap();
-    assert!(matches!(problem, TableError::Filter { source: BlockError::KnownKeyAbsent { .. }, .. }), "{problem}");
+    assert!(matches!(problem, TableError::Filter { source: FilterProblem::Block(BlockError::KnownKeyAbsent { .. }), .. }), "{problem}");
     assert_all_found(&table);
     assert!(problem.is_foreign_filter());
     let FilterVerdict::NotProbed { reason } = table.verify().unwrap().filter else { panic!("it was asked") };
     assert!(reason.contains("a secret seed was changed"), "{reason}");
     assert!(open(&bytes, &reading(&wrong).with_strict_hash()).is_err());
 
-    let set = TableSet::new(vec![table]).unwrap();
-    assert!(set.tables()[0].filter_problem().is_some());
+    let set = TableSet::new(vec![table]);
+    assert!(crate::tables_of(&set)[0].filter_problem().is_some());
     assert!((0..KEYS).all(|key| set.get(&name(key)).unwrap().is_some()));
     // The set probes with the hasher of its newest table, and notices that it is not that of the older one.
     let mixed = [&wrong, &built].map(|hasher| open(&bytes, &reading(hasher)).unwrap());
-    let set = TableSet::new(mixed.into()).unwrap();
-    assert!(set.tables().iter().all(|table| table.filter_problem().is_some()));
+    let set = TableSet::new(mixed.into());
+    assert!(crate::tables_of(&set).iter().all(|table| table.filter_problem().is_some()));
     assert!((0..KEYS).all(|key| set.get(&name(key)).unwrap().is_some()));
 }
 
@@ -167,7 +167,7 @@ fn a_function_that_was_changed_without_its_tag_is_found_out_by_its_table() {
 fn a_changed_function_is_found_out_by_either_bound_where_the_other_has_its_old_hash() {
     let bytes = table(&function(1));
     let built = open(&bytes, &reading(&function(1))).unwrap();
-    let filter = built.filter().unwrap().block().unwrap();
+    let filter = built.filters().block().unwrap();
     let (smallest, largest) = (name(0), name(KEYS - 1));
     for (same, differing) in [(&smallest, &largest), (&largest, &smallest)] {
         let denies = |seed: &u64| !filter.may_contain(function(*seed).hash(differing));
@@ -179,20 +179,20 @@ fn a_changed_function_is_found_out_by_either_bound_where_the_other_has_its_old_h
         let opened = open(&bytes, &reading(&changed)).unwrap();
         assert_all_found(&opened);
         assert_denies_its_own(&opened, differing);
-        let set = TableSet::new(vec![opened]).unwrap();
+        let set = TableSet::new(vec![opened]);
         assert!((0..KEYS).all(|key| set.get(&name(key)).unwrap().is_some()));
-        assert_denies_its_own(&set.tables()[0], differing);
+        assert_denies_its_own(&crate::tables_of(&set)[0], differing);
         let empty = TableBuilder::new(Vec::new(), &TableOptions::default()).unwrap().finish().unwrap().0;
         let newest = open(&Bytes::from(empty), &reading(&changed)).unwrap();
-        let bound_later = TableSet::new(vec![newest, open(&bytes, &reading(&function(1))).unwrap()]).unwrap();
+        let bound_later = TableSet::new(vec![newest, open(&bytes, &reading(&function(1))).unwrap()]);
         assert!((0..KEYS).all(|key| bound_later.get(&name(key)).unwrap().is_some()));
-        assert_denies_its_own(&bound_later.tables()[1], differing);
+        assert_denies_its_own(&crate::tables_of(&bound_later)[1], differing);
     }
 }
 
 fn assert_denies_its_own(table: &Table, key: &[u8]) {
     let problem = table.filter_problem();
-    let is_found_out = matches!(problem, Some(TableError::Filter { source: BlockError::KnownKeyAbsent { .. }, .. }));
+    let is_found_out = matches!(problem, Some(TableError::Filter { source: FilterProblem::Block(BlockError::KnownKeyAbsent { .. }), .. }));
     assert!(is_found_out, "{}: {problem:?}", key.escape_ascii());
 }
 
@@ -215,12 +215,12 @@ fn a_set_uses_no_filter_of_a_hasher_that_one_of_its_tables_finds_out() {
         alone.iter().any(passes) && !alone.iter().all(passes)
     };
     let wrong = (2..100).map(function).find(is_found_by_some).unwrap();
-    let set = TableSet::new(tables(&function(1), &wrong)).unwrap();
-    assert!(set.tables().iter().all(|table| table.filter_problem().is_some()));
+    let set = TableSet::new(tables(&function(1), &wrong));
+    assert!(crate::tables_of(&set).iter().all(|table| table.filter_problem().is_some()));
     assert!((0..KEYS).all(|key| set.get(&name(key)).unwrap().is_some()));
     assert_eq!(set.stats().skipped_by_filter, 0);
-    let set = TableSet::new(tables(&function(1), &function(1))).unwrap();
-    assert!(set.tables().iter().all(|table| table.filter_problem().is_none()));
+    let set = TableSet::new(tables(&function(1), &function(1)));
+    assert!(crate::tables_of(&set).iter().all(|table| table.filter_problem().is_none()));
 }
 
 /// Extractors are known by name; two of one name that do not extract alike are a mistake that a set does not believe.
@@ -244,8 +244,8 @@ fn a_set_probes_filters_with_its_own_extractor_even_if_anothers_name_is_the_same
         let bytes = Bytes::from(builder.finish().unwrap().0);
         Table::open_source(bytes, &ReadOptions::default().with_extractor(extractor)).unwrap()
     });
-    let set = TableSet::new(tables.into()).unwrap();
-    assert!(set.tables()[1].filter_problem().is_some());
+    let set = TableSet::new(tables.into());
+    assert!(crate::tables_of(&set)[1].filter_problem().is_some());
     assert!((0..KEYS).all(|key| set.get(&name(key)).unwrap().is_some()));
 }
 
@@ -276,8 +276,8 @@ fn a_set_uses_no_filter_of_an_extractor_that_one_of_its_tables_finds_out() {
     };
     let opened = tables([&[b"aa", b"ax", b"az"], &[b"bx", b"by"]]);
     assert!(opened[0].filter_problem().is_none() && opened[1].filter_problem().is_some());
-    let set = TableSet::new(opened).unwrap();
-    assert!(set.tables().iter().all(|table| table.filter_problem().is_some()));
+    let set = TableSet::new(opened);
+    assert!(crate::tables_of(&set).iter().all(|table| table.filter_problem().is_some()));
     assert!(set.get(b"ax").unwrap().is_some());
 }
 
