@@ -15,7 +15,7 @@ use sstfilter::sst::{
 };
 use sstfilter::store::FilterProblem;
 use sstfilter::{
-    BitsPerKey, BuildContext, BuildReason, DelimitedPrefix, FixedPrefix, KeyExtractor, KeyHasher, KeyParts,
+    BitsPerKey, BlockError, BuildContext, BuildReason, DelimitedPrefix, FixedPrefix, KeyExtractor, KeyHasher, KeyParts,
     KindPolicy,
 };
 
@@ -30,10 +30,19 @@ impl Parts {
     const WHOLE_AND_TENANT: Self = Self(1 | 8);
     const TENANT: Self = Self(8);
 
-    fn key_parts(self) -> KeyParts {
+    fn extractors(self) -> impl Iterator<Item = Arc<dyn KeyExtractor>> {
         let all: [Arc<dyn KeyExtractor>; 3] =
             [Arc::new(FixedPrefix::new(1)), Arc::new(FixedPrefix::new(3)), Arc::new(DelimitedPrefix::new(b':'))];
-        let mut extractors = (0..3).filter(|at| self.0 & 2 << at != 0).map(|at: usize| all[at].clone());
+        all.into_iter().enumerate().filter(move |(at, _)| self.0 & 2 << at != 0).map(|(_, extractor)| extractor)
+    }
+
+    /// Whether a key of the model shows what these are: whole keys need none.
+    fn are_confirmed_by(self, model: &Model) -> bool {
+        self.0 & 1 != 0 || self.extractors().any(|extractor| model.keys().any(|key| extractor.extract(key).is_some()))
+    }
+
+    fn key_parts(self) -> KeyParts {
+        let mut extractors = self.extractors();
         let first = match self.0 & 1 {
             0 => KeyParts::extracted(extractors.next().unwrap()),
             _ => KeyParts::whole_keys(),
@@ -119,7 +128,10 @@ fn tables_of_before_and_after_an_extractor_was_added_are_used_for_what_each_has(
 fn a_filter_without_any_of_the_readers_parts_says_which_it_has() {
     let table = open(&bytes_of(&tenants(0..9, 9), Parts(4 | 8), exact()), Parts(1 | 2));
     let problem = table.filter_problem().unwrap();
-    assert!(matches!(problem, TableError::Filter { source: FilterProblem::Parts { .. }, .. }));
+    assert!(matches!(
+        problem,
+        TableError::Filter { source: FilterProblem::Block(BlockError::ExtractorMismatch { .. }), .. }
+    ));
     let message = problem.to_string();
     assert!(message.contains("expected one of whole keys, 'fixed-prefix:1'"), "{message}");
     assert!(message.contains("got 'fixed-prefix:3', 'prefix-to-byte:0x3a'"), "{message}");
@@ -256,7 +268,8 @@ proptest! {
         let tables: Vec<(Model, Parts)> = tables.iter().cycle().take(tables.len() * copies).cloned().collect();
         let opened = tables.iter().map(|(model, written)| {
             let table = open(&bytes_of(model, *written, exact()), reading);
-            assert_eq!(table.filter_problem().is_none(), written.0 & reading.0 != 0);
+            let shared = Parts(written.0 & reading.0);
+            assert_eq!(table.filter_problem().is_none(), shared.are_confirmed_by(model), "{:?}", table.filter_problem());
             table.verify().unwrap();
             table
         });

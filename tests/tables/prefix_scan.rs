@@ -9,7 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use bytes::Bytes;
-use sstfilter::sst::{RandomAccess, RangeScan, ReadOptions, Table, TableBuilder, TableError, TableOptions, TableSet, TableSnapshot};
+use sstfilter::sst::{
+    RandomAccess, RangeScan, ReadOptions, Table, TableBuilder, TableError, TableOptions, TableSet, TableSnapshot,
+};
 use sstfilter::{DelimitedPrefix, KeyParts};
 
 fn parts() -> KeyParts {

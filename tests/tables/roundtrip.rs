@@ -14,7 +14,7 @@ use sstfilter::sst::{
 };
 use sstfilter::store::FilterProblem;
 use sstfilter::{
-    BuildContext, BuildPurpose, DelimitedPrefix, FilterBuilder, FilterPolicy, FixedPrefix, KeyHash,
+    BlockError, BuildContext, BuildPurpose, DelimitedPrefix, FilterBuilder, FilterPolicy, FixedPrefix, KeyHash,
     KeyHasher,
 };
 
@@ -232,7 +232,7 @@ fn a_filter_of_another_extractor_is_not_used_and_nothing_is_lost() {
         let table = Table::open_source(write(&model, &options), &read).unwrap();
         assert!(matches!(
             table.filter_problem(),
-            Some(TableError::Filter { source: FilterProblem::Parts { .. }, .. })
+            Some(TableError::Filter { source: FilterProblem::Block(BlockError::ExtractorMismatch { .. }), .. })
         ));
         assert_same(&table, &model);
         assert!(table.stats().filter.unusable > 0 && table.stats().filter.negatives == 0);

@@ -14,9 +14,7 @@ use sstfilter::sst::{
     FileSystem, FilterVerdict, LocalFileSystem, Lookup, RandomAccess, ReadOptions, Table, TableBuilder, TableError,
     TableId, TableOptions, TableSet, TableWriter, WritableFile,
 };
-use sstfilter::store::{
-    FilterBudget, FilterProblem, FilterStore, PartitionCut, PartitionOptions, TableIdentity, sidecar_path,
-};
+use sstfilter::store::{FilterBudget, FilterProblem, FilterStore, PartitionCut, PartitionOptions, sidecar_path};
 use sstfilter::{
     BitsPerKey, BuildContext, FalsePositiveRate, FilterBuilder, FilterKind, FilterPolicy, FixedPrefix, KeyHash,
     KeyHasher, KeyParts, KindPolicy, KindRegistry,
