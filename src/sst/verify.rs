@@ -256,16 +256,7 @@ impl Verified {
             found.push((section, problem, damage.len() > before));
         }
         let source = Arc::new(CheckedBytes { bytes, failure: Mutex::default() });
-        let mut filters = open_to_probe(table, metadata.clone(), &source);
-        let lacks_known_key = |problem: Option<FilterProblem>| {
-            problem.is_some_and(|problem| {
-                matches!(problem, FilterProblem::Block(BlockError::KnownKeyAbsent { .. })) && !problem.is_foreign()
-            })
-        };
-        if lacks_known_key(filters.point_problem()) || lacks_known_key(filters.range_problem()) {
-            // The filter is at fault: it is probed for all keys, to name one that it lacks.
-            filters = open_to_probe(table, metadata.clone().without_known_keys(), &source);
-        }
+        let filters = open_to_probe(table, metadata.clone(), &source);
         for (section, problem, is_damaged) in found {
             let is_range = section.part == FilterPart::Ranges;
             let at = source.bytes.location(section);

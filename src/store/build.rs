@@ -1,17 +1,18 @@
 //! Building all filters of one file from its keys.
 
 use core::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use bytes::Bytes;
 
 use super::identity::TableIdentity;
-use super::metadata::{FileBounds, FilterMetadata, FilterPart, FilterSection, KeyPartNames, KeySpan};
+use super::metadata::{FileBounds, FilterMetadata, FilterPart, FilterSection, KeyChecks, KeyPartNames, KeySpan};
 use super::partition::{PartitionIndex, PartitionOptions, PartitionedBuilder};
 use super::sidecar;
 use crate::block::FallbackReason;
 use crate::codec::{CHECKSUM_BYTES, LINE_BYTES, checksum};
-use crate::hash::{HashIdentity, KeyExtractor, KeyHash, KeyParts};
+use crate::hash::{HashIdentity, KeyExtractor, KeyHash, KeyHasher, KeyParts};
 use crate::ids::{FileId, FilterKind};
 use crate::panics::Interruption;
 use crate::policy::{BuildContext, BuildReason, BuildReport, FilterBuilder, FilterPolicy};
@@ -35,8 +36,11 @@ pub struct FileFilterBuilder {
     bounds: FileBounds,
     keys_added: u64,
     range_tombstones: Option<KeySpan>,
-    /// For each extractor, the first key that has a part.
+    /// For each extractor, and last for that of ranges, the first key that has a part.
     witnesses: Vec<Witness>,
+    hasher: KeyHasher,
+    /// The hashes of the smallest and the largest key, where the engine has given them.
+    given: [Option<KeyHash>; 2],
     interruption: Interruption,
 }
 
@@ -93,6 +97,8 @@ impl FileFilterBuilder {
             witnesses,
             file,
             hash: context.hasher.identity(),
+            hasher: context.hasher.clone(),
+            given: [None; 2],
             points,
             ranges: ranges.map(|policy| Box::new(policy.builder(&context))),
             range_extractor: extractor,
@@ -110,7 +116,7 @@ impl FileFilterBuilder {
     ///
     /// If the engine's hash, extractor or policy does. No filter is built then.
     pub fn add_key(&mut self, key: &[u8]) {
-        self.note_key(key);
+        self.note_key(key, None);
         self.interruption.enter();
         for witness in self.witnesses.iter_mut().filter(|witness| witness.key.is_none()) {
             witness.key = witness.extractor.extract(key).map(|_| Box::from(key));
@@ -133,7 +139,7 @@ impl FileFilterBuilder {
     ///
     /// As for [`add_key`](Self::add_key).
     pub fn add_hash(&mut self, key: &[u8], hash: KeyHash) {
-        self.note_key(key);
+        self.note_key(key, Some(hash));
         self.parts = KeyParts::whole_keys();
         self.interruption.enter();
         match &mut self.points {
@@ -165,11 +171,16 @@ impl FileFilterBuilder {
         }
     }
 
-    fn note_key(&mut self, key: &[u8]) {
+    fn note_key(&mut self, key: &[u8], hash: Option<KeyHash>) {
         self.keys_added += 1;
-        match &mut self.bounds {
-            FileBounds::Keys(span) => span.include(key),
-            _ => self.bounds = FileBounds::Keys(KeySpan::new(key, key)),
+        let FileBounds::Keys(span) = &mut self.bounds else {
+            (self.bounds, self.given) = (FileBounds::Keys(KeySpan::new(key, key)), [hash; 2]);
+            return;
+        };
+        let is_end = [key < &span.smallest[..], key > &span.largest[..]];
+        span.include(key);
+        for (given, _) in self.given.iter_mut().zip(is_end).filter(|(_, is_end)| *is_end) {
+            *given = hash;
         }
     }
 
@@ -208,12 +219,33 @@ impl FileFilterBuilder {
         keys
     }
 
+    /// What the hash and each extractor, by name, make of the known keys.
+    fn checks(&self, known: &[&[u8]]) -> (u32, Vec<(String, u32)>) {
+        let given = self.given.into_iter().chain(core::iter::repeat(None));
+        let hashes = known.iter().zip(given).map(|(key, given)| given.unwrap_or_else(|| self.hasher.hash(key)));
+        let extractors = self.witnesses.iter().map(|Witness { extractor, .. }| {
+            (extractor.name().to_owned(), KeyChecks::of_extractor(&**extractor, known))
+        });
+        (KeyChecks::of_hashes(hashes), extractors.collect())
+    }
+
     /// Builds the filters.
     #[must_use]
     pub fn finish(self) -> BuiltFilters {
         // No key had to be added, so the file may have some.
         let are_bounds_unknown = self.builds_nothing() && self.keys_added == 0;
-        let witnesses = if self.interruption.has_happened() { Vec::new() } else { self.witnesses() };
+        let witnesses = self.witnesses();
+        let ends = self.bounds.keys().map(|span| [&*span.smallest, &*span.largest]).into_iter().flatten();
+        let known: Vec<&[u8]> = ends.chain(witnesses.iter().map(AsRef::as_ref)).collect();
+        // The hash or an extractor may panic only now.
+        let checks = if self.interruption.has_happened() {
+            None
+        } else {
+            catch_unwind(AssertUnwindSafe(|| self.checks(&known))).ok()
+        };
+        let is_sound = checks.is_some();
+        let (hash_check, named_checks) = checks.unwrap_or_default();
+        let check_of = |name: &str| named_checks.iter().find(|(other, _)| other == name).map_or(0, |&(_, check)| check);
         let mut built = BuiltFilters {
             points: None,
             ranges: None,
@@ -222,6 +254,7 @@ impl FileFilterBuilder {
                 hash: self.hash,
                 parts: KeyPartNames::NONE,
                 range_extractor: None,
+                checks: KeyChecks { hash: hash_check, extractors: Vec::new() },
                 bounds: if are_bounds_unknown { FileBounds::Unknown } else { self.bounds },
                 keys_added: self.keys_added,
                 range_tombstones: self.range_tombstones,
@@ -231,7 +264,6 @@ impl FileFilterBuilder {
             filters: Vec::new(),
             table: None,
         };
-        let is_sound = !self.interruption.has_happened();
         let (block, report) = match self.points {
             Points::None => (None, None),
             Points::Whole(builder) => {
@@ -252,12 +284,16 @@ impl FileFilterBuilder {
             let report = report.as_ref();
             let held = self.parts.without(report.map_or(&[], |report| &report.unstable_extractors));
             built.metadata.parts = KeyPartNames::of(&held);
+            built.metadata.checks.extractors =
+                built.metadata.parts.extractors.iter().map(|name| check_of(name)).collect();
             built.push(part, report.and_then(|report| report.used), block, index_bytes);
         }
         built.points = report.map(|report| if is_sound { report } else { interrupted(&report) });
         if let Some(builder) = self.ranges {
             let filter = builder.finish();
             if let Some(block) = filter.block.filter(|_| is_sound) {
+                let check = self.range_extractor.as_ref().and_then(|_| named_checks.last()).map(|&(_, check)| check);
+                built.metadata.checks.extractors.extend(check);
                 built.metadata.range_extractor = self.range_extractor;
                 built.push(FilterPart::Ranges, filter.report.used, block, 0);
             }

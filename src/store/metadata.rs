@@ -5,7 +5,7 @@
 //!  4  1  version
 //!  5  1  flags: bit 0 the point filter holds whole keys, bit 1 the file has keys, bit 2 it has range tombstones, bit 3
 //!       its keys are not known
-//!  6  2  bytes of this header: 40, or more in a later release
+//!  6  2  bytes of this header: 44, or more in a later release
 //!  8  8  fingerprint of the file's id
 //! 16  8  hash seed, or its fingerprint, or the engine's tag
 //! 24  1  hash id
@@ -15,6 +15,7 @@
 //! 28  1  witness keys
 //! 29  3  0
 //! 32  8  keys added, repetitions included
+//! 40  4  check of the hash: CRC32C of the hashes of the known keys, each as 8 bytes
 //!
 //! for each section, 28 bytes:
 //!  0  1  what it is: 1 a filter block, 2 a partitioned filter, 3 a range filter
@@ -25,10 +26,15 @@
 //! 16  8  length
 //! 24  4  CRC32C of its bytes without the last four; of a partitioned filter, of the top index without its last four
 //!
-//! extractors' names: a byte with the length, then the text; that of the range filter is the last
+//! extractors: a byte with the length of the name, the name, and 4 bytes, the check of the extractor: CRC32C of, for each
+//! known key, its part behind 8 bytes with the part's length plus one, or the byte 0 where it has none; that of the range
+//! filter is the last
 //! smallest and largest key, start and end of range tombstones, witness keys: a varint with the length, then the bytes
 //! CRC32C of all of the above, 4 bytes
 //! ```
+//!
+//! The known keys are the smallest, the largest and the witness keys, in this order. A store whose hash or extractor gives
+//! another check uses no filter: they have changed, though not their names.
 //!
 //! The checksum at the end is compared before anything else is believed, and sections of an unknown type are passed
 //! over: a filter that is not known of is never wrong. What would change the answers of a known section gets a new type.
@@ -39,14 +45,14 @@ use core::ops::Range;
 use bytes::{Buf, BufMut};
 
 use super::error::FilterProblem;
-use crate::codec::{CHECKSUM_BYTES, checksum, put_varint, take_varint};
-use crate::hash::{HashId, HashIdentity, KeyParts, MAX_EXTRACTORS};
+use crate::codec::{CHECKSUM_BYTES, checksum, checksum_append, put_varint, take_varint};
+use crate::hash::{HashId, HashIdentity, KeyExtractor, KeyHash, KeyParts, MAX_EXTRACTORS};
 use crate::ids::{FileId, FilterKind};
 use crate::range::KeyRange;
 
 const MAGIC: [u8; 4] = *b"SFMD";
 const VERSION: u8 = 1;
-const HEADER_BYTES: u16 = 40;
+const HEADER_BYTES: u16 = 44;
 const SECTION_BYTES: usize = 28;
 
 const WHOLE_KEYS: u8 = 1;
@@ -68,6 +74,7 @@ pub struct FilterMetadata {
     pub(crate) parts: KeyPartNames,
     /// Of the range filter.
     pub(crate) range_extractor: Option<String>,
+    pub(crate) checks: KeyChecks,
     pub(crate) bounds: FileBounds,
     pub(crate) keys_added: u64,
     pub(crate) range_tombstones: Option<KeySpan>,
@@ -229,6 +236,29 @@ impl From<KeyRange<'_>> for FileBounds {
     }
 }
 
+/// What a file's writer made of its known keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct KeyChecks {
+    pub(crate) hash: u32,
+    /// Of each extractor of the point filter, and last of the range filter's.
+    pub(crate) extractors: Vec<u32>,
+}
+
+impl KeyChecks {
+    /// Of the hashes of the known keys.
+    pub(crate) fn of_hashes(hashes: impl IntoIterator<Item = KeyHash>) -> u32 {
+        hashes.into_iter().fold(0, |sum, hash| checksum_append(sum, &hash.get().to_le_bytes()))
+    }
+
+    /// Of an extractor and the known keys.
+    pub(crate) fn of_extractor(extractor: &dyn KeyExtractor, known: &[&[u8]]) -> u32 {
+        known.iter().fold(0, |sum, key| match extractor.extract(key) {
+            Some(part) => checksum_append(checksum_append(sum, &(part.len() as u64 + 1).to_le_bytes()), &part),
+            None => checksum_append(sum, &[0]),
+        })
+    }
+}
+
 /// What of each key a file's point filter holds: the whole key, parts of it by extractors of these names, or both.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -268,6 +298,7 @@ impl FilterMetadata {
             hash,
             parts: KeyPartNames::NONE,
             range_extractor: None,
+            checks: KeyChecks { hash: 0, extractors: Vec::new() },
             bounds,
             keys_added: 0,
             range_tombstones: None,
@@ -308,6 +339,7 @@ impl FilterMetadata {
         out.put_u8(count(&self.witnesses));
         out.put_slice(&[0; 3]);
         out.put_u64_le(self.keys_added);
+        out.put_u32_le(self.checks.hash);
         for section in &self.sections {
             out.put_u8(section.part.code());
             out.put_u8(section.kind.code());
@@ -317,10 +349,12 @@ impl FilterMetadata {
             out.put_u64_le(section.bytes);
             out.put_u32_le(section.checksum);
         }
-        for name in self.parts.extractors.iter().chain(&self.range_extractor) {
+        let names = self.parts.extractors.iter().chain(&self.range_extractor);
+        for (name, check) in names.zip(&self.checks.extractors) {
             // The builder has left out names that are longer.
             out.put_u8(u8::try_from(name.len()).unwrap_or(u8::MAX));
             out.put_slice(name.as_bytes());
+            out.put_u32_le(*check);
         }
         let spans = spans.into_iter().flatten().flat_map(|span| [&span.smallest, &span.largest]);
         for key in spans.chain(&self.witnesses) {
@@ -358,18 +392,19 @@ impl FilterMetadata {
         let (seed, id) = (header.get_u64_le(), HashId::from_code(header.get_u8()));
         let [sections, extractors, ranges, witnesses] = core::array::from_fn(|_| header.get_u8());
         header.advance(3);
-        let keys_added = header.get_u64_le();
+        let (keys_added, hash_check) = (header.get_u64_le(), header.get_u32_le());
         let mut rest =
             Rest(bytes.get(header_bytes.into()..).filter(|_| header_bytes >= HEADER_BYTES).ok_or_else(|| {
-                refused("header bytes of a description of filters", "40 or more, and not beyond its end", header_bytes)
+                refused("header bytes of a description of filters", "44 or more, and not beyond its end", header_bytes)
             })?);
         let sections = (0..sections).map(|_| rest.section()).collect::<Result<Vec<_>, _>>()?;
         if usize::from(extractors) > MAX_EXTRACTORS || ranges > 1 {
             let what = "extractors in a description of filters";
             return Err(refused(what, "at most 63, and at most one for ranges", extractors.max(ranges)));
         }
-        let extractors = (0..extractors).map(|_| rest.name()).collect::<Result<_, _>>()?;
-        let range_extractor = if ranges == 1 { Some(rest.name()?) } else { None };
+        let named = (0..extractors + ranges).map(|_| rest.extractor()).collect::<Result<Vec<_>, _>>()?;
+        let (mut extractors, checks): (Vec<_>, _) = named.into_iter().unzip();
+        let range_extractor = if ranges == 1 { extractors.pop() } else { None };
         let bounds = match (flags & HAS_KEYS != 0, flags & HAS_UNKNOWN_KEYS != 0) {
             (true, _) => FileBounds::Keys(rest.span()?),
             (false, true) => FileBounds::Unknown,
@@ -385,6 +420,7 @@ impl FilterMetadata {
             hash: HashIdentity { id, seed },
             parts: KeyPartNames { whole_keys: flags & WHOLE_KEYS != 0, extractors },
             range_extractor,
+            checks: KeyChecks { hash: hash_check, extractors: checks },
             bounds,
             keys_added,
             range_tombstones,
@@ -435,15 +471,10 @@ impl FilterMetadata {
         &self.sections
     }
 
-    /// Keys that the file has, which every filter of it must hold.
+    /// Keys that the file has, by which it shows whether a hash or an extractor has changed.
     pub(crate) fn known_keys(&self) -> Vec<&[u8]> {
         let bounds = self.bounds.keys().map(|span| [&*span.smallest, &*span.largest]);
         bounds.into_iter().flatten().chain(self.witnesses.iter().map(AsRef::as_ref)).collect()
-    }
-
-    /// The same filters, of which no key is known that they must hold.
-    pub(crate) fn without_known_keys(self) -> Self {
-        Self { bounds: FileBounds::Unknown, witnesses: Vec::new(), ..self }
     }
 
     /// The section that is one of `parts`.
@@ -512,11 +543,13 @@ impl<'a> Rest<'a> {
         Ok(Some(FilterSection { part, kind, offset, bytes: length, index_bytes, checksum }))
     }
 
-    fn name(&mut self) -> Result<String, FilterProblem> {
+    /// Its name and its check.
+    fn extractor(&mut self) -> Result<(String, u32), FilterProblem> {
         let length = self.take(1)?.get_u8();
         let name = core::str::from_utf8(self.take(length.into())?);
         let what = "name of an extractor in a description of filters";
-        name.map(str::to_owned).map_err(|_| refused(what, "text in UTF-8", length))
+        let name = name.map_err(|_| refused(what, "text in UTF-8", length))?;
+        Ok((name.to_owned(), self.take(4)?.get_u32_le()))
     }
 
     fn key(&mut self) -> Result<&'a [u8], FilterProblem> {

@@ -15,8 +15,7 @@ use super::source::FilterSource;
 use super::state::FileState;
 use crate::block::FilterBlock;
 use crate::error::BlockError;
-use crate::hash::HashId;
-use crate::range::{RangeContext, RangeFilter, RangeInfo, RangeMap};
+use crate::range::{RangeContext, RangeFilter};
 
 /// Bytes of one file's filters that a lookup wants. Read them, and [complete](Self::complete) it; or drop it: then the
 /// filter is not loaded, and another lookup can want it.
@@ -33,18 +32,12 @@ pub struct FilterRead {
 enum Step {
     /// The top index of a partitioned filter.
     Index,
-    /// A partition that must hold a known key, before any other is used.
-    KnownKeys(u32),
     Unit(Loading),
 }
 
 impl FilterRead {
     pub(super) fn of_index(file: &Arc<FileState>, range: Range<u64>) -> Self {
         Self { file: file.clone(), range, step: Some(Step::Index) }
-    }
-
-    pub(super) fn of_known_keys(file: &Arc<FileState>, partition: u32, range: Range<u64>) -> Self {
-        Self { file: file.clone(), range, step: Some(Step::KnownKeys(partition)) }
     }
 
     pub(super) fn of_unit(file: &Arc<FileState>, loading: Loading, range: Range<u64>) -> Self {
@@ -86,12 +79,9 @@ impl FilterRead {
                 let Some(Step::Unit(loading)) = self.step.take() else { return None };
                 return loading.complete(loaded, may_match);
             }
-            step => {
+            Step::Index => {
                 let got = bytes.as_ref().map_or(0, |bytes| bytes.len() as u64);
-                let read = bytes.and_then(|bytes| match step {
-                    Step::KnownKeys(partition) => self.file.check_known_keys(*partition, bytes),
-                    _ => self.file.load_index(&bytes),
-                });
+                let read = bytes.and_then(|bytes| self.file.load_index(&bytes));
                 self.file.pool().count_read(got, read.is_ok());
                 read
             }
@@ -105,7 +95,7 @@ impl FilterRead {
 
 impl Drop for FilterRead {
     fn drop(&mut self) {
-        if let Some(Step::Index | Step::KnownKeys(_)) = self.step {
+        if let Some(Step::Index) = self.step {
             let problem = FilterProblem::Unreadable { reason: "code of the engine's panicked".into() };
             self.file.units().end_preparing(std::thread::panicking().then_some(Err(problem)));
         }
@@ -117,7 +107,7 @@ impl fmt::Debug for FilterRead {
         let what = match &self.step {
             Some(Step::Index) => "top index",
             Some(Step::Unit(loading)) if loading.number() == RANGES => "range filter",
-            Some(Step::KnownKeys(_) | Step::Unit(_)) => "point filter",
+            Some(Step::Unit(_)) => "point filter",
             None => "completed",
         };
         f.debug_struct("FilterRead").field("what", &what).field("range", &self.range).finish_non_exhaustive()
@@ -178,39 +168,23 @@ impl FileState {
         }
     }
 
-    /// The whole point filter. It must hold keys that the file has.
+    /// The whole point filter.
     fn load_points(&self, bytes: &Bytes) -> Result<FilterBlock<Bytes>, FilterProblem> {
-        let (known, parts) = (self.metadata.known_keys(), self.reader().key_parts_of(self.shared));
-        let context = self.reader().context_of(&parts).with_file_id(self.metadata.file).with_known_keys(&known);
-        let block = FilterBlock::load(bytes.clone(), context).map_err(|problem| match self.metadata.points() {
-            Some(section) if let Err(damage) = believed(section, bytes, &problem) => damage,
-            _ => self.judged(problem),
-        })?;
+        let parts = self.reader().key_parts_of(self.shared);
+        let context = self.reader().context_of(&parts).with_file_id(self.metadata.file);
+        let block = FilterBlock::load(bytes.clone(), context);
+        let block = block.map_err(|problem| believed(self.metadata.points(), bytes, problem))?;
         self.check_sum(FilterPart::Points, block.checksum_without_last())?;
         Ok(block)
     }
 
     fn load_ranges(&self, bytes: &Bytes) -> Result<RangeFilter<Bytes>, FilterProblem> {
-        let known = self.metadata.known_keys();
         let mut context = RangeContext::new(&self.reader().hasher).with_file_id(self.metadata.file);
         if let Some(extractor) = &self.reader().range_extractor {
             context = context.with_extractor(extractor.clone());
         }
-        let filter = RangeFilter::load(bytes.clone(), &context.with_known_keys(&known)).map_err(|problem| {
-            if let Some(section) = self.metadata.ranges()
-                && let Err(damage) = believed(section, bytes, &problem)
-            {
-                return damage;
-            }
-            // Ordered codes need neither hasher nor extractor, and equal public seeds are equal hashes.
-            let is_reader_to_blame = RangeInfo::of_block(bytes).is_ok_and(|info| match info.map {
-                RangeMap::Hashed { extractor_checksum, .. } => {
-                    extractor_checksum.is_some() || info.hash.id != HashId::Xxh3
-                }
-                RangeMap::Ordered { .. } => false,
-            });
-            if is_reader_to_blame { self.judged_with(problem) } else { problem.into() }
-        })?;
+        let filter = RangeFilter::load(bytes.clone(), &context);
+        let filter = filter.map_err(|problem| believed(self.metadata.ranges(), bytes, problem))?;
         self.check_sum(FilterPart::Ranges, filter.checksum_without_last())?;
         Ok(filter)
     }
@@ -220,27 +194,12 @@ impl FileState {
         self.metadata.section(&[part]).map_or(Ok(()), |section| section.check_sum(got))
     }
 
-    /// A filter that lacks a key of its file, and is not wrong itself, shows that the hasher or an extractor is.
-    fn judged(&self, problem: BlockError) -> FilterProblem {
-        if self.reader().is_known_by_identity(self.shared) { problem.into() } else { self.judged_with(problem) }
-    }
-
-    fn judged_with(&self, problem: BlockError) -> FilterProblem {
-        if matches!(problem, BlockError::KnownKeyAbsent { .. }) {
-            self.config.trust.end(&problem);
-        }
-        problem.into()
-    }
-
     pub(super) fn load_index(&self, tail: &[u8]) -> Result<(), FilterProblem> {
         let Some(section) = self.metadata.points() else { return Ok(()) };
         let parts = self.reader().key_parts_of(self.shared);
-        // Of whole keys under a public seed, equal identities prove equal hashes.
-        let is_proven = self.reader().is_known_by_identity(self.shared);
-        let known = if is_proven { Vec::new() } else { self.metadata.known_keys() };
-        let context = self.reader().context_of(&parts).with_file_id(self.metadata.file).with_known_keys(&known);
-        let loaded = PartitionIndex::load(tail, context)
-            .map_err(|problem| believed(section, tail, &problem).err().unwrap_or_else(|| problem.into()))?;
+        let context = self.reader().context_of(&parts).with_file_id(self.metadata.file);
+        let loaded = PartitionIndex::load(tail, context);
+        let loaded = loaded.map_err(|problem| believed(Some(section), tail, problem))?;
         section.check(tail)?;
         if loaded.container_bytes() != section.bytes {
             let (expected, got) = (section.bytes, loaded.container_bytes());
@@ -249,16 +208,6 @@ impl FileState {
         let index = self.index.get_or_init(|| Box::new(loaded));
         self.units.set_points(index.block_bytes().map(u64::from));
         Ok(())
-    }
-
-    /// Looks for the known keys in a partition that must hold some.
-    pub(super) fn check_known_keys(&self, partition: u32, bytes: Bytes) -> Result<(), FilterProblem> {
-        let Some(index) = self.partitions() else { return Ok(()) };
-        match index.open(partition, bytes).map(drop) {
-            // Others are still to be read.
-            Err(BlockError::KnownKeysUnchecked { .. }) => Ok(()),
-            checked => checked.map_err(|problem| self.judged_with(problem)),
-        }
     }
 
     pub(super) fn load_unit(&self, number: u32, bytes: Bytes) -> Loaded {
@@ -287,16 +236,8 @@ impl FileState {
             return Some(FilterRead::of_unit(self, self.pool().begin(&self.units, number)?, section.range()));
         }
         let Some(index) = self.partitions() else { return self.begin_index() };
-        let within = |partition| {
-            let range = index.block_place(partition).ok()?;
-            Some(section.offset + range.start..section.offset + range.end)
-        };
-        if let Some(unchecked) = index.unchecked_partitions().next() {
-            let range = within(unchecked)?;
-            return self.units.begin_preparing().then(|| FilterRead::of_known_keys(self, unchecked, range));
-        }
-        index.known_keys_verdict().ok()?;
-        let range = within(number - POINTS)?;
+        let range = index.block_place(number - POINTS).ok()?;
+        let range = section.offset + range.start..section.offset + range.end;
         Some(FilterRead::of_unit(self, self.pool().begin(&self.units, number)?, range))
     }
 
@@ -330,10 +271,10 @@ impl FileState {
     }
 }
 
-/// An error that blames the release, or how the store is configured, is believed only of the bytes that were written.
-fn believed(section: &FilterSection, bytes: &[u8], problem: &BlockError) -> Result<(), FilterProblem> {
-    let of_block = FilterProblem::from(problem.clone());
-    let is_known_key_absent = matches!(problem, BlockError::KnownKeyAbsent { .. });
-    let blames = is_known_key_absent || of_block.is_unknown() || of_block.is_foreign();
-    if blames { section.check(bytes) } else { Ok(()) }
+/// A problem that blames the release, or how the store is configured, is believed only of the bytes that were written.
+fn believed(section: Option<&FilterSection>, bytes: &[u8], problem: BlockError) -> FilterProblem {
+    let problem = FilterProblem::from(problem);
+    let blames = problem.is_unknown() || problem.is_foreign();
+    let damage = section.filter(|_| blames).and_then(|section| section.check(bytes).err());
+    damage.unwrap_or(problem)
 }

@@ -9,14 +9,14 @@ use super::budget::{File, POINTS, Pool, RANGES, Unit};
 use super::config::Config;
 use super::counts::ChunkCounts;
 use super::error::FilterProblem;
-use super::metadata::{FilterMetadata, FilterPart};
+use super::metadata::{FilterMetadata, FilterPart, KeyChecks};
 use super::partition::PartitionIndex;
 use super::reader::{Reader, SharedParts};
 use super::source::FilterSource;
 use super::stats::FileStats;
 use crate::block::FilterBlock;
 use crate::error::BlockError;
-use crate::hash::KeyHash;
+use crate::hash::{KeyExtractor, KeyHash};
 use crate::panics::lock;
 use crate::range::KeyRange;
 use crate::stats::FilterCounters;
@@ -121,6 +121,9 @@ impl FileState {
             units.set_points(core::iter::once(section.bytes));
         }
         state.units = Arc::new(units);
+        if state.has_reader_changed() {
+            state.config.trust.end(&BlockError::KnownKeyAbsent { hash: state.metadata.hash });
+        }
         state
     }
 
@@ -144,6 +147,30 @@ impl FileState {
         }
         let (expected, got) = (self.reader().hasher.identity(), self.metadata.hash);
         if expected == got { Ok(()) } else { Err(BlockError::HashMismatch { expected, got }.into()) }
+    }
+
+    /// Whether the hash, or an extractor, gives others for the file's known keys than when the filters were built, though
+    /// it has the same name; or the engine has added hashes of another function.
+    fn has_reader_changed(&self) -> bool {
+        let (metadata, reader, known) = (&self.metadata, self.reader(), self.metadata.known_keys());
+        if metadata.sections.is_empty() || known.is_empty() {
+            return false;
+        }
+        let is_hash_claimed = metadata.hash == reader.hasher.identity();
+        let hashes = known.iter().map(|key| reader.hasher.hash(key));
+        let of_points = metadata.parts.extractors.iter().map(|name| {
+            let mut own = reader.parts.extractors();
+            own.find(|extractor| extractor.name() == name)
+        });
+        let of_ranges = metadata.range_extractor.iter().map(|name| {
+            let own = reader.range_extractor.as_ref();
+            own.filter(|extractor| extractor.name() == name)
+        });
+        let has_changed = |(extractor, check): (Option<&Arc<dyn KeyExtractor>>, &u32)| {
+            extractor.is_some_and(|extractor| KeyChecks::of_extractor(&**extractor, &known) != *check)
+        };
+        is_hash_claimed && KeyChecks::of_hashes(hashes) != metadata.checks.hash
+            || of_points.chain(of_ranges).zip(&metadata.checks.extractors).any(has_changed)
     }
 
     /// By name, which the block has only a checksum of.

@@ -165,8 +165,8 @@ fn unknown_sections_and_longer_headers_are_passed_over() {
     let description = &descriptions()[0];
     let bytes = description.encode();
     // A header of eight more bytes, and a section of type 9 before the known ones.
-    let mut longer = [&bytes[..40], &[0xaa; 8], &[9; 28], &bytes[40..]].concat();
-    longer[6] = 48;
+    let mut longer = [&bytes[..44], &[0xaa; 8], &[9; 28], &bytes[44..]].concat();
+    longer[6] = 52;
     longer[25] += 1;
     assert_eq!(FilterMetadata::decode(&sealed(longer)).as_ref(), Ok(description));
     let mut newer = bytes.clone();

@@ -144,39 +144,6 @@ fn a_hasher_or_extractor_that_panics_while_a_file_is_opened_leaves_nothing_behin
 }
 
 #[test]
-fn a_hasher_that_panics_while_a_read_is_completed_leaves_the_filter_to_be_tried_again() {
-    let switch = Arc::new(Switch::default());
-    for store in kinds(&FilterStore::new(&hasher(&switch))) {
-        let file = file_to_be_read(&store, numbered(0..3_000));
-        let view = view_of(&store, &[(0, &file)]);
-        let key = 1_500_u32.to_be_bytes();
-        let absent = [&key[..], b"+"].concat();
-        let (mut steps, mut panicked) = (0, 0);
-        // Each step panics once, and is wanted again after a number of probes.
-        for _ in 0..20_000 {
-            let Some((_, read)) = view.candidates(&absent).reads().pop() else {
-                if !all_candidates(&view, &absent).is_empty() {
-                    continue;
-                }
-                break;
-            };
-            let wanted = file.disk.bytes().read(read.range()).unwrap();
-            let calls = switch.calls.load(Ordering::Relaxed);
-            switch.is_on.store(steps % 2 == 0, Ordering::Relaxed);
-            let completed = catch_unwind(AssertUnwindSafe(|| read.complete(Ok::<_, &str>(wanted))));
-            switch.is_on.store(false, Ordering::Relaxed);
-            let is_hashing = switch.calls.load(Ordering::Relaxed) > calls;
-            assert_eq!(completed.is_err(), is_hashing && steps % 2 == 0);
-            panicked += u64::from(completed.is_err());
-            steps += 1;
-            assert_keeps_all(&view, &file);
-        }
-        assert!(panicked > 0, "a hasher of the engine's is called for known keys");
-        assert!(all_candidates(&view, &absent).is_empty(), "it was loaded at last, after {steps} steps");
-    }
-}
-
-#[test]
 fn a_source_that_panics_is_passed_on_and_its_filter_is_tried_again_later() {
     for store in kinds(&FilterStore::default()) {
         let Some(budget) = store.budget().cloned() else { continue };
@@ -336,7 +303,7 @@ fn lookups_that_end_in_a_panic_or_are_dropped_count_what_they_have_given() {
 }
 
 #[test]
-fn an_extractor_that_panics_behind_the_last_key_costs_nothing() {
+fn an_extractor_that_panics_when_a_file_is_finished_costs_its_filters_alone() {
     let switch = Arc::new(Switch::default());
     let parts = KeyParts::whole_keys().with_extractor(Arc::new(Prefix(switch.clone())));
     let store = FilterStore::default().with_key_parts(parts);
@@ -345,6 +312,6 @@ fn an_extractor_that_panics_behind_the_last_key_costs_nothing() {
     switch.is_on.store(true, Ordering::Relaxed);
     let built = builder.finish();
     switch.is_on.store(false, Ordering::Relaxed);
-    assert_eq!(built.points.as_ref().map(|report| report.reason), Some(sstfilter::FallbackReason::None.into()));
-    assert!(built.metadata().sections().len() == 1 && built.metadata().key_bounds().is_some());
+    assert_eq!(built.points.as_ref().map(|report| report.reason), Some(sstfilter::BuildReason::Interrupted));
+    assert!(built.metadata().sections().is_empty() && built.metadata().key_bounds().is_some());
 }

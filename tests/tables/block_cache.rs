@@ -223,7 +223,7 @@ fn sets_of_tables_that_keep_blocks_answer_like_others() {
         .collect();
     let set = |options: &ReadOptions| {
         let open = |bytes: &Bytes| Table::open_source(bytes.clone(), options).unwrap();
-        TableSet::new(tables.iter().map(open).collect()).unwrap()
+        TableSet::new(tables.iter().map(open).collect())
     };
     let (plain, keeping) =
         (set(&unfiltered()), set(&unfiltered().with_block_cache(Arc::new(BoundedBlockCache::new(1 << 30)))));

@@ -17,7 +17,6 @@ mod edits;
 mod errors;
 mod key_parts;
 mod kinds;
-mod limited_files;
 mod model;
 mod partitions;
 mod prefix_lookup;

@@ -9,13 +9,11 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use proptest::prelude::*;
-use sstfilter::sst::{
-    BlockCache, BlockKey, CachedBlock, ReadOptions, Table, TableBuilder, TableOptions, TableSet, VersionEdit,
-    VersionSet,
-};
+use sstfilter::sst::{BlockCache, BlockKey, CachedBlock, ReadOptions, Table, TableBuilder, TableOptions, TableSet};
+use sstfilter::store::ViewEdit;
 use sstfilter::{
-    BitsPerKey, BuildContext, FilterBlock, FilterPolicy, FilterReader, FilterStats, FixedPrefix, KeyExtractor,
-    KeyHasher, KeyParts, KindPolicy, MatchMatrix,
+    BitsPerKey, BuildContext, FilterBlock, FilterPolicy, FilterStats, FixedPrefix, KeyExtractor, KeyHasher, KeyParts,
+    KindPolicy,
 };
 
 type Model = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
@@ -29,7 +27,16 @@ enum Filter {
     None,
 }
 
-fn table(model: &Model, filter: Filter, extractor: Option<&Arc<FixedPrefix>>) -> Table {
+/// Tables that are opened with the same options are probed together, others one by one.
+fn reading(extractor: Option<&Arc<FixedPrefix>>) -> ReadOptions {
+    let read = ReadOptions::default().with_hasher(KeyHasher::default());
+    match extractor {
+        Some(extractor) => read.with_extractor(extractor.clone()),
+        None => read,
+    }
+}
+
+fn table(model: &Model, filter: Filter, extractor: Option<&Arc<FixedPrefix>>, read: &ReadOptions) -> Table {
     let mut options = TableOptions::default();
     options = match filter {
         Filter::Bloom(bits) => {
@@ -40,10 +47,8 @@ fn table(model: &Model, filter: Filter, extractor: Option<&Arc<FixedPrefix>>) ->
         Filter::Foreign => options.with_context(BuildContext::new(&KeyHasher::with_seed(1))),
         Filter::None => options.without_filter(),
     };
-    let mut read = ReadOptions::default().with_hasher(KeyHasher::default());
     if let Some(extractor) = extractor {
         options = options.with_extractor(extractor.clone());
-        read = read.with_extractor(extractor.clone());
     }
     let mut builder = TableBuilder::new(Vec::new(), &options).unwrap();
     for (key, value) in model {
@@ -52,7 +57,7 @@ fn table(model: &Model, filter: Filter, extractor: Option<&Arc<FixedPrefix>>) ->
             None => builder.delete(key).unwrap(),
         }
     }
-    Table::open_source(Bytes::from(builder.finish().unwrap().0), &read).unwrap()
+    Table::open_source(Bytes::from(builder.finish().unwrap().0), read).unwrap()
 }
 
 /// What one table should have counted.
@@ -73,8 +78,9 @@ struct Naive {
 
 impl Naive {
     fn new(models: &[Model], filters: &[Filter], extractor: Option<&Arc<FixedPrefix>>) -> Self {
+        let read = reading(extractor);
         let tables: Vec<Table> =
-            models.iter().zip(filters).map(|(model, &filter)| table(model, filter, extractor)).collect();
+            models.iter().zip(filters).map(|(model, &filter)| table(model, filter, extractor, &read)).collect();
         let counts = vec![Counts::default(); models.len()];
         Self { models: models.to_vec(), tables, counts, touched: 0 }
     }
@@ -103,7 +109,7 @@ impl Naive {
                 (Filter::None, _) | (_, false) => {}
                 (Filter::Foreign, true) => counts.filter.unusable += 1,
                 (Filter::Bloom(_), true) => {
-                    if !may_contain(self.tables[index].filter().unwrap().block().unwrap()) {
+                    if !may_contain(self.tables[index].filters().block().unwrap()) {
                         counts.filter.negatives += 1;
                         assert!(found.is_none());
                         continue;
@@ -122,10 +128,26 @@ impl Naive {
     }
 }
 
-/// Compares values, candidates and counts of `asked`, by single lookups and by batches.
+/// Compares values, candidates and counts of `asked`, by single lookups and by batches, in tables that are probed
+/// together and in those that are not.
 fn assert_same(models: &[Model], filters: &[Filter], asked: &[Vec<u8>], extractor: Option<&Arc<FixedPrefix>>) {
-    let tables = models.iter().zip(filters).map(|(model, &filter)| table(model, filter, extractor)).collect();
-    let set = TableSet::new(tables).unwrap();
+    let shared = reading(extractor);
+    let open = |read: &dyn Fn() -> ReadOptions| {
+        let tables = models.iter().zip(filters).map(|(model, &filter)| table(model, filter, extractor, &read()));
+        TableSet::new(tables.collect())
+    };
+    assert_set_is_same(&open(&|| shared.clone()), models, filters, asked, extractor);
+    assert_set_is_same(&open(&|| reading(extractor)), models, filters, asked, extractor);
+}
+
+fn assert_set_is_same(
+    set: &TableSet,
+    models: &[Model],
+    filters: &[Filter],
+    asked: &[Vec<u8>],
+    extractor: Option<&Arc<FixedPrefix>>,
+) {
+    let tables = set.snapshot();
     let mut naive = Naive::new(models, filters, extractor);
     let mut lookups = 0;
     for round in 0..2 {
@@ -140,9 +162,9 @@ fn assert_same(models: &[Model], filters: &[Filter], asked: &[Vec<u8>], extracto
         }
         lookups += asked.len() as u64;
 
-        let counted = set.tables().iter().map(|table| {
+        let counted = tables.all_tables().map(|table| {
             let stats = table.stats();
-            assert_eq!(table.filter().map(FilterReader::stats).unwrap_or_default(), stats.filter);
+            assert_eq!(table.filters().stats().filter, stats.filter);
             Counts { range_skips: stats.range_skips, filter: stats.filter }
         });
         assert_eq!(counted.collect::<Vec<_>>(), naive.counts);
@@ -154,20 +176,28 @@ fn assert_same(models: &[Model], filters: &[Filter], asked: &[Vec<u8>], extracto
         assert_eq!(stats.tables.range_skips, stats.skipped_by_range);
         assert_eq!(stats.tables.filter.negatives, stats.skipped_by_filter);
     }
-    let before = set.stats();
     let refs: Vec<&[u8]> = asked.iter().map(Vec::as_slice).collect();
-    let mut hits = MatchMatrix::default();
-    set.matches_batch(&refs, &mut hits);
-    for (index, key) in asked.iter().enumerate() {
-        let candidates = crate::matches_of(&set, key);
-        assert_eq!(hits.row(index).collect::<Vec<_>>(), candidates);
+    let mut of_each = vec![Vec::new(); asked.len()];
+    let mut batch = tables.view().candidates_of_each(&refs);
+    loop {
+        let files = batch.next_files();
+        if files.is_empty() {
+            break;
+        }
+        files.iter().for_each(|&(index, table)| of_each[index].push(Arc::as_ptr(table)));
+    }
+    drop(batch);
+    let all: Vec<&Arc<Table>> = tables.all_tables().collect();
+    for (key, of_batch) in asked.iter().zip(of_each) {
+        let candidates = crate::matches_of(set, key);
+        assert_eq!(of_batch, candidates.iter().map(|&table| Arc::as_ptr(all[table])).collect::<Vec<_>>());
         let holders = (0..models.len()).filter(|&table| models[table].contains_key(key));
         assert!(holders.into_iter().all(|table| candidates.contains(&table)));
         assert!(candidates.iter().all(|&table| Naive::holds(&models[table], key)));
-        let alone = (0..models.len()).filter(|&table| set.tables()[table].may_contain_key(key));
+        let alone = (0..models.len()).filter(|&table| all[table].may_contain_key(key));
         assert_eq!(alone.collect::<Vec<_>>(), candidates);
     }
-    assert_eq!(set.stats(), before);
+    assert_eq!(set.stats().lookups, lookups + 2 * asked.len() as u64);
 }
 
 /// Every key, its neighbours in order, its prefixes, and all bounds.
@@ -249,7 +279,8 @@ fn empty_tables_among_others_hold_nothing() {
 #[test]
 fn threads_that_share_a_set_count_every_lookup() {
     let models: Vec<Model> = (0..70).map(|age| numbered((0..50).map(|key| key * 11 + age), age as usize)).collect();
-    let set = TableSet::new(models.iter().map(|model| table(model, Filter::Bloom(10), None)).collect()).unwrap();
+    let read = reading(None);
+    let set = TableSet::new(models.iter().map(|model| table(model, Filter::Bloom(10), None, &read)).collect());
     let asked: Vec<Vec<u8>> = numbered(0..800, 0).into_keys().collect();
     let refs: Vec<&[u8]> = asked.iter().map(Vec::as_slice).collect();
     refs.iter().for_each(|key| drop(set.get(key).unwrap()));
@@ -327,7 +358,7 @@ impl BlockCache for CountingCache {
 fn a_batch_searches_the_cache_once_for_each_key_and_reads_no_block_twice() {
     let keys: Vec<Vec<u8>> = (0..32_u8).map(|key| vec![key]).collect();
     let refs: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
-    for is_version in [false, true] {
+    for level in [0, 1] {
         let cache = Arc::new(CountingCache::default());
         // A block for each entry.
         let options = TableOptions::default().without_filter().with_block_bytes(64).unwrap();
@@ -338,19 +369,12 @@ fn a_batch_searches_the_cache_once_for_each_key_and_reads_no_block_twice() {
         assert_eq!(table.properties().data_blocks, 32);
         table.get(&keys[0]).unwrap();
         cache.blocks.lock().unwrap().clear();
-        let versions = VersionSet::new();
-        let (set, version) = if is_version {
-            let edit = VersionEdit::new().add(1, Arc::new(table));
-            (TableSet::new(Vec::new()).unwrap(), versions.apply(edit).unwrap())
-        } else {
-            (TableSet::new(vec![table]).unwrap(), versions.current())
-        };
+        let set = TableSet::new(Vec::new());
+        set.apply(ViewEdit::new().add(level, Arc::new(table))).unwrap();
         let counted = |keys: &[&[u8]]| {
-            let stats = || if is_version { version.stats() } else { set.stats().tables };
-            let (before, searches) = (stats(), cache.searches.load(Ordering::Relaxed));
-            let values = if is_version { version.multi_get(keys) } else { set.multi_get(keys) };
-            assert!(values.into_iter().all(|value| value.unwrap().unwrap() == [7; 64][..]));
-            let after = stats();
+            let (before, searches) = (set.stats().tables, cache.searches.load(Ordering::Relaxed));
+            assert!(set.multi_get(keys).into_iter().all(|value| value.unwrap().unwrap() == [7; 64][..]));
+            let after = set.stats().tables;
             (
                 cache.searches.load(Ordering::Relaxed) - searches,
                 after.data_block_reads - before.data_block_reads,

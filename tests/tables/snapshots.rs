@@ -277,7 +277,7 @@ fn what_tables_counted_stays_counted_when_they_leave_and_is_counted_once_when_th
     };
     assert_eq!(counts(), [0; 5]);
     let tables = set.snapshot();
-    ["a", "b", "m", "n"].into_iter().for_each(|key| drop(text(&tables, key)));
+    ["a", "b", "m", "n"].iter().for_each(|key| drop(text(&tables, key)));
     drop(tables);
     let counted = counts();
     assert!(counted[0] == 8 && counted[4] >= 6, "{counted:?}");

@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sstfilter::sst::{
-    BoundedBlockCache, RandomAccess, ReadOptions, Table, TableBuilder, TableOptions, TablePart, TableSet,
+    BoundedBlockCache, RandomAccess, ReadOptions, Table, TableBuilder, TableOptions, TablePart, TableSet, TableSnapshot,
 };
+use sstfilter::store::{FileFilterBuilder, FileFilters, FilterRead, FilterStore, FilterView};
 use sstfilter::{FilterBlock, FilterPolicy, FilterReader, FilterSet, KeyHasher, RegisterBlockedBloom};
 
 /// A disk on which one read, once it is chosen, does not end before it is told to.
@@ -67,7 +68,7 @@ fn a_read_that_takes_long_holds_up_no_other_thread() {
             let (end, may_end) = channel();
             let slow_from = AtomicU64::new(slow_from);
             let disk = Arc::new(SlowDisk { bytes: bytes.clone(), slow_from, began, may_end: Mutex::new(may_end) });
-            let set = TableSet::new(vec![Table::open_source(disk, &options).unwrap()]).unwrap();
+            let set = TableSet::new(vec![Table::open_source(disk, &options).unwrap()]);
             thread::scope(|scope| {
                 // Dropped when an assertion fails: the slow read fails then, too, and nothing waits for it.
                 let end = end;
@@ -77,7 +78,7 @@ fn a_read_that_takes_long_holds_up_no_other_thread() {
                     assert!(set.get(&key(number)).unwrap().is_some(), "{what}: key {number}");
                     assert!(set.multi_get(&[&key(number)])[0].as_ref().unwrap().is_some(), "{what}: key {number}");
                 }
-                assert_eq!(set.tables()[0].iter().count(), 500, "{what}");
+                assert_eq!(set.snapshot().all_tables().next().unwrap().iter().count(), 500, "{what}");
                 assert!(set.stats().lookups >= 1_000, "{what}");
                 end.send(()).unwrap();
                 assert!(slow.join().unwrap(), "{what}");
@@ -96,6 +97,12 @@ fn what_is_read_can_be_shared_and_what_is_built_can_be_moved() {
     is_shared::<FilterSet<Bytes>>();
     is_shared::<Table>();
     is_shared::<TableSet>();
+    is_shared::<TableSnapshot>();
+    is_shared::<FilterView<Table>>();
+    is_shared::<FilterStore>();
+    is_shared::<FileFilters>();
+    is_moved::<FilterRead>();
+    is_moved::<FileFilterBuilder>();
     is_shared::<RegisterBlockedBloom>();
     is_shared::<Arc<dyn FilterPolicy>>();
     is_moved::<TableBuilder<Vec<u8>>>();

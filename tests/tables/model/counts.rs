@@ -7,10 +7,9 @@ use std::iter::Sum;
 use sstfilter::kind;
 
 /// Every state that must have been reached, beside filters of each kind.
-const STATES: [&str; 33] = [
+const STATES: [&str; 32] = [
     "batch reads",
     "block cache hits",
-    "candidates asked for",
     "compactions",
     "compactions that kept tombstones",
     "declined filters",

@@ -4,9 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use sstfilter::budget::FilterBudget;
 use sstfilter::sst::{BoundedBlockCache, FilterVerdict, Lookup, ReadOptions, Table, TableError, TableSet};
-use sstfilter::{FilterReader, MatchMatrix};
+use sstfilter::store::{FilterBudget, FilterPart};
 
 use super::counts::Counts;
 use super::tables::{Entries, File, Probing};
@@ -50,7 +49,7 @@ impl Store {
             model: BTreeMap::new(),
             memtable: Entries::new(),
             files: vec![],
-            set: TableSet::new(vec![]).unwrap(),
+            set: TableSet::new(vec![]),
             probing,
             directory: random.one_in(100).then(|| tempfile::tempdir().unwrap()),
             written: 0,
@@ -116,7 +115,7 @@ impl Store {
         let first = random.below(self.files.len());
         let end = first + 1 + random.below(self.files.len() - first);
         let mut merged = Entries::new();
-        for table in self.set.tables()[first..end].iter().rev() {
+        for table in self.tables()[first..end].iter().rev() {
             merged.extend(read_all(table.iter()));
         }
         let before = merged.len();
@@ -158,42 +157,52 @@ impl Store {
         let budget = random.one_in(2).then(|| *random.pick(&[0, 1, 300, 3_000, u64::MAX]));
         // Plans follow few probes, so that filters come, shrink and go in the middle of a sequence.
         let budget = budget.map(|bytes| FilterBudget::new(bytes).with_probes_per_plan(8));
-        let options = |random: &mut Random| {
-            let mut options = ReadOptions::default().with_key_parts(self.probing.parts.clone());
-            options = options.with_hasher(self.probing.hasher.clone());
-            options =
-                if is_keeping { options.with_block_cache(Arc::new(BoundedBlockCache::new(1 << 30))) } else { options };
-            options = match &budget {
-                Some(budget) if random.one_in(2) => options.with_filter_budget(budget.clone()),
-                _ => options,
-            };
+        let mut options = ReadOptions::default().with_key_parts(self.probing.parts.clone());
+        options = options.with_hasher(self.probing.hasher.clone());
+        if is_keeping {
+            options = options.with_block_cache(Arc::new(BoundedBlockCache::new(1 << 30)));
+        }
+        // Tables of the same options are probed together.
+        let budgeted = budget.map(|budget| options.clone().with_filter_budget(budget));
+        let mut options = || {
+            let options = budgeted.as_ref().filter(|_| random.one_in(2)).unwrap_or(&options).clone();
             if is_ignoring && random.one_in(2) { options.without_filter() } else { options }
         };
-        let tables: Vec<Table> = self.files.iter().map(|file| file.open(&options(random))).collect();
-        let is_without = |table: &Table| table.filter().is_none() && table.filter_budget().is_none();
-        let ignored = self.files.iter().zip(&tables).filter(|(_, table)| is_ignoring && is_without(table));
-        self.counts.add("filters ignored", ignored.count() as u64);
-        self.set = TableSet::new(tables).unwrap();
+        let tables: Vec<Table> = self.files.iter().map(|file| file.open(&options())).collect();
+        self.set = TableSet::new(tables);
         self.check_filters();
+    }
+
+    /// The newest first.
+    fn tables(&self) -> Vec<Arc<Table>> {
+        self.set.snapshot().all_tables().cloned().collect()
     }
 
     /// A filter is probed exactly if the table was written with the hash that the store has now, and some part of keys.
     fn check_filters(&mut self) {
-        for (file, table) in self.files.iter().zip(self.set.tables()) {
+        for (file, table) in self.files.iter().zip(self.tables()) {
             let has_other_hash = file.probing.hasher.identity() != self.probing.hasher.identity();
-            let shares_parts = file.probing.shares_parts(&self.probing);
+            let shares_parts = file.probing.shares_parts(&self.probing, file.entries.keys());
             let has_other_parts = !file.probing.has_same_parts(&self.probing);
             self.counts.add("hashes that differ", u64::from(has_other_hash));
             self.counts.add("extractors that differ", u64::from(!shares_parts));
             self.counts.add("extractors of which some are shared", u64::from(has_other_parts && shares_parts));
-            if let Some(filter) = table.filter_budget() {
-                assert!(table.filter_problem().is_none() && !has_other_hash && shares_parts);
-                self.counts.add("partitions", u64::from(filter.units) - 1);
-                self.counts.add("filters under a budget", 1);
-            }
-            if let Some(filter) = table.filter() {
-                assert_eq!(filter.block().is_err(), has_other_hash || !shares_parts);
-                assert_eq!(table.filter_problem().is_some(), filter.block().is_err());
+            let (filters, problem) = (table.filters(), table.filter_problem());
+            match filters.metadata().sections() {
+                [] => {
+                    assert!(problem.is_none());
+                    self.counts.add("filters ignored", u64::from(!table.properties().filters.sections().is_empty()));
+                }
+                [section] => {
+                    let is_used = !has_other_hash && shares_parts;
+                    assert_eq!(problem.is_none(), is_used, "{problem:?}");
+                    let is_whole = section.part == FilterPart::Points;
+                    let is_budgeted = is_used && table.store().budget().is_some();
+                    assert_eq!(filters.block().is_some(), is_used && is_whole && !is_budgeted);
+                    self.counts.add("partitions", u64::from(filters.residency().units) * u64::from(!is_whole));
+                    self.counts.add("filters under a budget", u64::from(is_budgeted));
+                }
+                sections => panic!("{sections:?}"),
             }
         }
     }
@@ -241,7 +250,7 @@ impl Store {
             return;
         }
         let position = random.below(self.files.len());
-        let (file, table) = (&self.files[position], &self.set.tables()[position]);
+        let (file, table) = (&self.files[position], &self.tables()[position]);
         let unfiltered = file.open(&ReadOptions::default().without_filter());
         for _ in 0..10 {
             let key = self.any_key(random);
@@ -260,7 +269,7 @@ impl Store {
     pub(crate) fn walk(&mut self, random: &mut Random) {
         let from = if random.one_in(4) { vec![] } else { self.any_key(random) };
         let mut newest = self.memtable.range(from.clone()..).map(|(key, value)| (key.clone(), value.clone())).collect();
-        for (file, table) in self.files.iter().zip(self.set.tables()) {
+        for (file, table) in self.files.iter().zip(self.tables()) {
             let walked: Entries = read_all(table.iter_from(&from)).collect();
             assert!(walked.iter().eq(file.entries.range(from.clone()..)), "from {}", from.escape_ascii());
             if from.is_empty() {
@@ -276,48 +285,22 @@ impl Store {
         assert!(newest.iter().map(|(key, value)| (key, value.as_ref())).eq(expected));
     }
 
-    pub(crate) fn candidates(&mut self, random: &mut Random) {
-        let keys: Vec<Vec<u8>> = (0..random.below(40)).map(|_| self.any_key(random)).collect();
-        let refs: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
-        let before = self.set.stats();
-        let is_steady = self.is_steady();
-        let mut hits = MatchMatrix::default();
-        self.set.matches_batch(&refs, &mut hits);
-        for (row, key) in keys.iter().enumerate() {
-            let candidates = crate::matches_of(&self.set, key);
-            // A filter under a budget may have been loaded, or dropped, between the two.
-            assert!(!is_steady || hits.row(row).eq(candidates.iter().copied()), "{}", key.escape_ascii());
-            let holds = |position: &usize| self.files[*position].entries.contains_key(key);
-            assert!((0..self.files.len()).filter(holds).all(|position| candidates.contains(&position)));
-        }
-        assert!(!is_steady || self.set.stats() == before);
-        self.counts.add("candidates asked for", keys.len() as u64);
-    }
-
-    pub(crate) fn prefix_candidates(&mut self, random: &mut Random) {
-        let is_steady = self.is_steady();
+    pub(crate) fn scan_prefix(&mut self, random: &mut Random) {
         for _ in 0..20 {
             let mut prefix = self.any_key(random);
             prefix.truncate(random.below(prefix.len() + 1));
-            let before = self.set.stats();
-            let candidates = crate::prefix_matches_of(&self.set, &prefix);
-            for (position, (file, table)) in self.files.iter().zip(self.set.tables()).enumerate() {
-                let is_candidate = candidates.contains(&position);
-                let may_contain = table.may_contain_prefix(&prefix);
-                assert!(!is_steady || may_contain == is_candidate, "{}", prefix.escape_ascii());
-                let is_there =
-                    file.entries.range(prefix.clone()..).next().is_some_and(|(key, _)| key.starts_with(&prefix));
-                assert!(is_candidate && may_contain || !is_there, "{}", prefix.escape_ascii());
-                self.counts.add("tables skipped for a prefix", u64::from(!is_candidate));
-            }
-            assert!(!is_steady || self.set.stats() == before);
             let mut stored = Entries::new();
-            for file in self.files.iter().rev() {
+            for (file, table) in self.files.iter().zip(self.tables()).rev() {
                 let with_prefix = file.entries.range(prefix.clone()..).take_while(|(key, _)| key.starts_with(&prefix));
-                stored.extend(with_prefix.map(|(key, value)| (key.clone(), value.clone())));
+                let mut with_prefix = with_prefix.map(|(key, value)| (key.clone(), value.clone())).peekable();
+                let may_contain = table.may_contain_prefix(&prefix);
+                assert!(may_contain || with_prefix.peek().is_none(), "{}", prefix.escape_ascii());
+                self.counts.add("tables skipped for a prefix", u64::from(!may_contain));
+                stored.extend(with_prefix);
             }
             stored.retain(|_, value| value.is_some());
-            let scanned: Vec<_> = self.set.scan_prefix(&prefix).map(Result::unwrap).collect();
+            let tables = self.set.snapshot();
+            let scanned: Vec<_> = tables.scan_prefix(&prefix).map(Result::unwrap).collect();
             let live = stored.into_iter().map(|(key, value)| (key.into(), value.unwrap().into()));
             assert!(scanned.iter().cloned().eq(live), "{}", prefix.escape_ascii());
             self.counts.add("entries scanned by prefix", scanned.len() as u64);
@@ -325,18 +308,13 @@ impl Store {
         }
     }
 
-    /// Whether no filter is under a budget: queries then change nothing.
-    fn is_steady(&self) -> bool {
-        self.set.tables().iter().all(|table| table.filter_budget().is_none())
-    }
-
     pub(crate) fn verify(&mut self, _: &mut Random) {
-        for (file, table) in self.files.iter().zip(self.set.tables()) {
+        for (file, table) in self.files.iter().zip(self.tables()) {
             let report = table.verify().unwrap();
             assert_eq!(report.entries, file.entries.len() as u64);
-            let is_asked = matches!(report.filter, FilterVerdict::ContainsAll { .. });
-            let filter = table.filter().map(FilterReader::block);
-            assert!(filter.is_none_or(|filter| filter.is_ok() == is_asked), "{:?}", report.filter);
+            let is_probed = matches!(report.filter, FilterVerdict::ContainsAll { .. });
+            let has_filter = !table.filters().metadata().sections().is_empty();
+            assert!(!has_filter || table.filter_problem().is_none() == is_probed, "{:?}", report.filter);
         }
     }
 

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
-use sstfilter::partition::{PartitionCut, PartitionOptions};
 use sstfilter::sst::{ReadOptions, Table, TableBuilder, TableId, TableOptions, TableSummary, TableWriter};
+use sstfilter::store::{PartitionCut, PartitionOptions};
 use sstfilter::{
     BuildContext, BuildPurpose, DelimitedPrefix, FallbackReason, FilterPolicy, FixedPrefix, KeyHash, KeyHasher,
     KeyParts,
@@ -50,13 +50,17 @@ impl Probing {
     }
 
     pub(crate) fn has_same_parts(&self, other: &Self) -> bool {
-        let names = |parts: &Self| parts.extractor_names().collect::<Vec<_>>();
+        let names = |probing: &Self| probing.extractor_names().collect::<Vec<_>>();
         self.parts.has_whole_keys() == other.parts.has_whole_keys() && names(self) == names(other)
     }
 
-    pub(crate) fn shares_parts(&self, other: &Self) -> bool {
-        let shares_extractor = || self.extractor_names().any(|name| other.extractor_names().any(|other| other == name));
-        self.parts.has_whole_keys() && other.parts.has_whole_keys() || shares_extractor()
+    /// Whether both have whole keys, or an extractor by which one of `keys` has a part: nothing else shows that the
+    /// extractor is what it was.
+    pub(crate) fn shares_parts<'a>(&self, other: &Self, keys: impl Iterator<Item = &'a Vec<u8>> + Clone) -> bool {
+        let is_shared = |name: &str| other.extractor_names().any(|other| other == name);
+        let mut shared = self.parts.extractors().filter(|extractor| is_shared(extractor.name()));
+        self.parts.has_whole_keys() && other.parts.has_whole_keys()
+            || shared.any(|extractor| keys.clone().any(|key| extractor.extract(key).is_some()))
     }
 
     fn extractor_names(&self) -> impl Iterator<Item = String> {
