@@ -78,7 +78,8 @@ impl Group {
         let mut points = parts.iter().map(|(parts, _)| parts.of_points());
         let first = points.next();
         let one_part = first.filter(|first| first.is_one() && points.all(|other| other == *first));
-        let counts = ChunkCounts::new(files.len(), grouped, unusable);
+        let of_parts = parts.iter().filter(|(parts, _)| !parts.has_whole_keys()).fold(0, |all, (_, files)| all | files);
+        let counts = ChunkCounts::new(files.len(), grouped, unusable, of_parts);
         let filters = groups.pop().unwrap_or_else(FilterGroup::new);
         Self { filters, one_part, parts, alone, counts: Arc::new(counts) }
     }

@@ -28,8 +28,10 @@ pub(super) struct Found {
 }
 
 impl ChunkCounts {
-    pub(super) fn new(files: usize, grouped: u64, unusable: u64) -> Self {
-        Self { counters: StripedCounters::new(1 + 3 * files), files, grouped, unusable }
+    /// `of_parts` are the files whose filters do not hold whole keys.
+    pub(super) fn new(files: usize, grouped: u64, unusable: u64, of_parts: u64) -> Self {
+        let unprobed = (u64::BITS - of_parts.leading_zeros()) as usize;
+        Self { counters: StripedCounters::new(1 + 3 * files + unprobed), files, grouped, unusable }
     }
 
     const LOOKUPS: usize = 0;
@@ -47,6 +49,17 @@ impl ChunkCounts {
     /// Lookups that ended at the file.
     const fn ends(&self, place: usize) -> usize {
         1 + 2 * self.files + place
+    }
+
+    /// Those of the searches before which the file's filter was not probed, because the key has none of its parts.
+    const fn unprobed(&self, place: usize) -> usize {
+        1 + 3 * self.files + place
+    }
+
+    /// Counts that the filter of a file that is given was not probed.
+    #[cold]
+    pub(super) fn count_unprobed(&self, place: usize) {
+        self.counters.of_thread().add(self.unprobed(place), 1);
     }
 
     /// Counts what a lookup has found in the chunk, up to the file where it ended.
@@ -82,7 +95,7 @@ impl ChunkCounts {
         let (skips, searches) = (count(Self::skips(place)), count(self.searches(place)));
         let mut stats = FileStats { skipped_by_bounds: skips, searched: searches, ..FileStats::default() };
         if self.grouped >> place & 1 == 1 {
-            stats.filter.positives = searches;
+            stats.filter.positives = searches.saturating_sub(count(self.unprobed(place)));
             stats.filter.negatives = count(Self::LOOKUPS).saturating_sub(ended_before + skips + searches);
         } else if self.unusable >> place & 1 == 1 {
             stats.filter.unusable = searches;

@@ -254,7 +254,11 @@ impl<'a, F> Cursor<'a, F> {
             let answer = if alone >> place & 1 == 1 {
                 state.probe_key(self.probe.key, || self.probe.whole_for(view, state))
             } else {
-                Answer::of_group(state)
+                let answer = Answer::of_group(state, self.probe.key);
+                if answer.probe == FileProbe::Unusable && state.resident().is_some() {
+                    chunk.core.group.as_ref().inspect(|group| group.counts.count_unprobed(place));
+                }
+                answer
             };
             if answer.probe.is_absent() {
                 self.found.candidates &= !(1 << place);

@@ -81,10 +81,11 @@ impl Answer {
         Self { probe, unit: POINTS }
     }
 
-    /// That of a file that is a candidate after the filters of a group were probed.
+    /// That of a file that is a candidate after the filters of a group were probed for `key`.
     #[inline]
-    pub(super) fn of_group(file: &FileState) -> Self {
-        Self::of(if file.resident.is_some() { FileProbe::MaybePresent } else { FileProbe::Unusable })
+    pub(super) fn of_group(file: &FileState, key: &[u8]) -> Self {
+        let has_part = || file.shared.has_whole_keys() || file.reader().point_hashes(file.shared, key).next().is_some();
+        Self::of(if file.resident.is_some() && has_part() { FileProbe::MaybePresent } else { FileProbe::Unusable })
     }
 }
 
