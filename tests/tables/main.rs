@@ -47,13 +47,27 @@ fn prefix_matches_of(set: &TableSet, prefix: &[u8]) -> Vec<usize> {
     positions_of(&tables, tables.view().candidates_by_prefix(prefix).map(|candidate| candidate.file))
 }
 
+/// The positions of the tables that may hold each of `keys`, by a lookup of all of them.
+fn batch_matches_of(set: &TableSet, keys: &[&[u8]]) -> Vec<Vec<usize>> {
+    let tables = set.snapshot();
+    let mut found = vec![Vec::new(); keys.len()];
+    let mut candidates = tables.view().candidates_of_each(keys);
+    loop {
+        let next = candidates.next_files();
+        if next.is_empty() {
+            return found.into_iter().map(|files| positions_of(&tables, files.into_iter())).collect();
+        }
+        next.iter().for_each(|&(key, table)| found[key].push(table));
+    }
+}
+
+/// All tables of the set, the newest first.
+fn tables_of(set: &TableSet) -> Vec<Arc<Table>> {
+    set.snapshot().all_tables().cloned().collect()
+}
+
 /// Where these tables are among all.
 fn positions_of<'a>(tables: &TableSnapshot, found: impl Iterator<Item = &'a Arc<Table>>) -> Vec<usize> {
     let position = |table| tables.all_tables().position(|other| Arc::ptr_eq(other, table));
     found.map(|table| position(table).unwrap()).collect()
-}
-
-/// All tables, the newest first.
-fn tables_of(set: &TableSet) -> Vec<Arc<Table>> {
-    set.snapshot().all_tables().cloned().collect()
 }

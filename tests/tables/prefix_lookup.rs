@@ -94,7 +94,8 @@ fn prefixes_of(tables: &[Keys]) -> BTreeSet<Vec<u8>> {
 
 /// Asks the set and each of its tables for `prefixes`, and gives how many tables were skipped in all.
 fn assert_no_holder_is_skipped(set: &TableSet, tables: &[Keys], prefixes: &BTreeSet<Vec<u8>>) -> usize {
-    let (opened, mut skipped) = (crate::tables_of(set), 0);
+    let (before, opened) = (set.stats(), crate::tables_of(set));
+    let mut skipped = 0;
     for prefix in prefixes {
         let candidates = crate::prefix_matches_of(set, prefix);
         let alone: Vec<usize> = (0..tables.len()).filter(|&at| opened[at].may_contain_prefix(prefix)).collect();
@@ -107,6 +108,9 @@ fn assert_no_holder_is_skipped(set: &TableSet, tables: &[Keys], prefixes: &BTree
         );
         skipped += tables.len() - candidates.len();
     }
+    let after = set.stats();
+    assert_eq!((after.lookups, after.touched), (before.lookups, before.touched), "no key was looked up");
+    assert_eq!(after.tables.bytes_read, before.tables.bytes_read, "no table was read");
     skipped
 }
 

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use bytes::Bytes;
-use sstfilter::sst::{RandomAccess, RangeScan, ReadOptions, Table, TableBuilder, TableError, TableOptions, TableSet};
+use sstfilter::sst::{
+    RandomAccess, RangeScan, ReadOptions, Table, TableBuilder, TableError, TableOptions, TableSet, TableSnapshot,
+};
 use sstfilter::{DelimitedPrefix, KeyParts};
 
 fn parts() -> KeyParts {
@@ -48,12 +50,12 @@ fn the_newest_entry_of_each_key_counts_and_a_tombstone_hides_the_key() {
     let middle = [("a:2", "two"), ("a:3", "three"), ("a:4", "")];
     let oldest = [("a:1", "old"), ("a:3", "older"), ("a:4", "four"), ("a:5", "five"), ("b:1", "one"), ("c", "see")];
     let tables = [&newest[..], &middle, &oldest].map(|entries| open(bytes_of(entries)));
-    let set = TableSet::new(tables.into());
-    assert_eq!(texts(set.snapshot().scan_prefix(b"a:")), pairs([("a:1", "new"), ("a:2", "two"), ("a:5", "five")]));
-    assert_eq!(texts(set.snapshot().scan_prefix(b"b:")), []);
-    assert_eq!(texts(set.snapshot().scan_prefix(b"")).len(), 4, "every key begins with nothing");
-    assert_eq!(texts(set.snapshot().scan_prefix(b"c")), pairs([("c", "see")]));
-    assert_eq!(texts(set.snapshot().scan_prefix(b"d:")), []);
+    let set = TableSet::new(tables.into()).snapshot();
+    assert_eq!(texts(set.scan_prefix(b"a:")), pairs([("a:1", "new"), ("a:2", "two"), ("a:5", "five")]));
+    assert_eq!(texts(set.scan_prefix(b"b:")), []);
+    assert_eq!(texts(set.scan_prefix(b"")).len(), 4, "every key begins with nothing");
+    assert_eq!(texts(set.scan_prefix(b"c")), pairs([("c", "see")]));
+    assert_eq!(texts(set.scan_prefix(b"d:")), []);
 }
 
 /// Tables of one tenant each, with 40 users.
@@ -69,26 +71,26 @@ fn tenants(tenants: std::ops::Range<u32>) -> Vec<Table> {
     tenants.map(table).collect()
 }
 
-fn data_block_reads(set: &TableSet) -> u64 {
+fn data_block_reads(set: &TableSnapshot) -> u64 {
     set.stats().tables.data_block_reads
 }
 
 #[test]
 fn tables_without_the_prefix_are_not_read() {
-    let set = TableSet::new(tenants(0..70));
-    assert_eq!(texts(set.snapshot().scan_prefix(b"t033:")).len(), 40);
-    let touched = crate::tables_of(&set).iter().filter(|table| table.stats().data_block_reads > 0).count();
+    let set = TableSet::new(tenants(0..70)).snapshot();
+    assert_eq!(texts(set.scan_prefix(b"t033:")).len(), 40);
+    let touched = set.all_tables().filter(|table| table.stats().data_block_reads > 0).count();
     assert!(touched <= 4, "{touched} tables were read for the prefix of one");
 }
 
 #[test]
 fn a_scan_that_stops_early_reads_no_table_that_begins_later() {
     let tables = (0..50).map(|number| format!("t{number:02}")).map(|key| open(bytes_of(&[(&key, "value")])));
-    let set = TableSet::new(tables.collect());
-    assert_eq!(set.snapshot().scan_prefix(b"t").take(3).map(Result::unwrap).count(), 3);
+    let set = TableSet::new(tables.collect()).snapshot();
+    assert_eq!(set.scan_prefix(b"t").take(3).map(Result::unwrap).count(), 3);
     // Which key is next is known when its table has been read; that there is no smaller one is known of all.
     assert!(data_block_reads(&set) <= 4, "{} blocks for three entries", data_block_reads(&set));
-    assert_eq!(set.snapshot().scan_prefix(b"t").count(), 50);
+    assert_eq!(set.scan_prefix(b"t").count(), 50);
 }
 
 /// A table in memory whose reads fail or panic once a number of them has gone well.
@@ -116,7 +118,7 @@ impl RandomAccess for Faulty {
 }
 
 /// Two tables of the same keys, of which the newer one fails in a read after `reads` others; and how many that takes.
-fn faulty_set(reads: u32, panics: bool) -> (TableSet, BTreeMap<String, String>) {
+fn faulty_set(reads: u32, panics: bool) -> (Arc<TableSnapshot>, BTreeMap<String, String>) {
     let keys: Vec<String> = (0..30).map(|number| format!("a:{number:02}")).collect();
     let newer: Vec<(&str, &str)> =
         keys.iter().enumerate().map(|(at, key)| (key.as_str(), if at % 3 == 0 { "" } else { "new" })).collect();
@@ -126,20 +128,19 @@ fn faulty_set(reads: u32, panics: bool) -> (TableSet, BTreeMap<String, String>) 
     left.store(reads, Relaxed);
     let expected = newer.into_iter().filter(|(_, value)| !value.is_empty());
     let expected = expected.map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
-    (TableSet::new(vec![newer_table, open(bytes_of(&older))]), expected)
+    (TableSet::new(vec![newer_table, open(bytes_of(&older))]).snapshot(), expected)
 }
 
 #[test]
 fn a_scan_ends_at_its_first_error_and_gives_nothing_older_instead() {
     for reads in 0..6 {
         let (set, expected) = faulty_set(reads, false);
-        let tables = set.snapshot();
-        let mut scan = tables.scan_prefix(b"a:");
+        let mut scan = set.scan_prefix(b"a:");
         let given: Vec<_> = scan.by_ref().take_while(Result::is_ok).map(Result::unwrap).collect();
         assert!(given.len() < expected.len(), "no read failed");
         assert!(given.iter().all(|(_, value)| value == "new"), "after {reads} reads");
         assert!(scan.next().is_none() && scan.next().is_none());
-        let again: Result<Vec<_>, TableError> = set.snapshot().scan_prefix(b"a:").collect();
+        let again: Result<Vec<_>, TableError> = set.scan_prefix(b"a:").collect();
         assert_eq!(again.unwrap().len(), expected.len(), "another scan reads again");
     }
 }
@@ -148,8 +149,7 @@ fn a_scan_ends_at_its_first_error_and_gives_nothing_older_instead() {
 fn a_scan_goes_on_after_a_panic_of_a_source_and_skips_nothing() {
     for reads in 0..6 {
         let (set, expected) = faulty_set(reads, true);
-        let tables = set.snapshot();
-        let mut scan = tables.scan_prefix(b"a:");
+        let mut scan = set.scan_prefix(b"a:");
         let (mut given, mut panics) = (BTreeMap::new(), 0);
         loop {
             match catch_unwind(AssertUnwindSafe(|| scan.next())) {

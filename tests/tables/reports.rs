@@ -210,6 +210,22 @@ fn the_counts_of_a_set_are_the_sums_of_those_of_its_tables() {
 }
 
 #[test]
+fn the_candidates_of_many_keys_are_those_of_each_in_sets_of_more_than_64_tables() {
+    let open = |first: u32| {
+        Table::open_source(table((0..50).map(|key| first + key * 3), &TableOptions::default()), &ReadOptions::default())
+    };
+    let set = TableSet::new((0..70).map(|first| open(first * 2).unwrap()).collect());
+    let keys: Vec<String> = (0..320).map(|key| format!("key{key:06}")).collect();
+    let keys: Vec<&[u8]> = keys.iter().map(String::as_bytes).collect();
+    let batched = crate::batch_matches_of(&set, &keys);
+    for (key, batched) in keys.iter().zip(&batched) {
+        assert_eq!(batched, &crate::matches_of(&set, key));
+    }
+    let count = batched.iter().map(Vec::len).sum::<usize>();
+    assert!(count > 3_000, "{count} candidates");
+}
+
+#[test]
 fn a_file_in_the_making_has_the_counts_and_sizes_of_the_table_in_memory() {
     let directory = tempfile::tempdir().unwrap();
     let options = TableOptions::default();
@@ -285,7 +301,7 @@ fn a_block_of_every_kind_expects_the_rate_that_its_policy_was_asked_for() {
 }
 
 #[test]
-fn a_table_brings_its_counts_into_a_set_and_another_reader_probes_by_itself() {
+fn a_table_brings_its_counts_into_a_set_and_another_readers_filter_is_probed_for_itself() {
     let bytes = table((0..1_000).map(|key| key * 2), &TableOptions::default());
     let open = |options: &ReadOptions| Table::open_source(bytes.clone(), options).unwrap();
     let table = open(&ReadOptions::default());
@@ -296,8 +312,17 @@ fn a_table_brings_its_counts_into_a_set_and_another_reader_probes_by_itself() {
     assert_eq!(crate::tables_of(&set)[0].stats(), before);
     assert!(crate::tables_of(&set)[0].filter_problem().is_none());
 
-    let other = ReadOptions::default().with_hasher(KeyHasher::with_seed(7));
-    let mixed = TableSet::new(vec![open(&ReadOptions::default()), open(&other)]);
-    assert!(crate::tables_of(&mixed)[1].filter_problem().unwrap().is_foreign_filter());
-    assert!((0..1_000).all(|key| mixed.get(format!("key{:06}", key * 2).as_bytes()).unwrap().is_some()));
+    let hasher = KeyHasher::with_seed(7);
+    let options = TableOptions::default().with_context(BuildContext::new(&hasher));
+    let other = self::table((0..1_000).map(|key| key * 2 + 1), &options);
+    let other = Table::open_source(other, &ReadOptions::default().with_hasher(hasher)).unwrap();
+    let set = TableSet::new(vec![open(&ReadOptions::default()), other]);
+    for key in 0..2_000 {
+        assert!(set.get(format!("key{key:06}").as_bytes()).unwrap().is_some(), "key {key}");
+    }
+    for table in crate::tables_of(&set) {
+        let stats = table.stats().filter;
+        assert!(stats.true_positives == 1_000 && stats.unusable == 0, "{stats:?}");
+    }
+    assert!(set.stats().skipped_by_filter > 900, "{:?}", set.stats());
 }
