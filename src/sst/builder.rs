@@ -20,7 +20,7 @@ use crate::store::{FileFilterBuilder, FilterPart, FilterStore};
 const INDEX_RESTART_INTERVAL: u32 = 16;
 
 /// Bytes of a properties and a metaindex block beside the keys and names in them, about.
-const FIXED_BLOCKS_ESTIMATE: u64 = 400;
+const FIXED_BLOCKS_ESTIMATE: u64 = 404;
 
 /// What was written.
 #[derive(Clone, Debug)]

@@ -94,7 +94,12 @@ pub(super) fn find_sidecar(
             tail = read_end(&file, tail_bytes)?;
         }
         let mut metadata = FilterMetadata::of_sidecar(&tail, file.length, &parts.identity()).map_err(refused)?;
-        metadata.bounds.clone_from(&parts.properties.filters.bounds);
+        let bounds = &parts.properties.filters.bounds;
+        if bounds.keys().is_some() && metadata.bounds != *bounds {
+            let (what, expected) = ("keys of a sidecar", "those of its table, with the same smallest and largest");
+            return Err(refused(FilterProblem::Field { what, expected, got: metadata.keys_added }));
+        }
+        metadata.bounds.clone_from(bounds);
         let bytes = FilterBytes::new(&Arc::new(file), 0, &metadata);
         Ok((metadata, bytes))
     }))

@@ -4,6 +4,7 @@ use core::fmt;
 
 use super::identity::TableIdentity;
 use crate::error::BlockError;
+use crate::hash::HashId;
 
 /// Why a filter is not used, or a description of filters not accepted. To a read, all of them mean "may be present".
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,10 +101,10 @@ impl FilterProblem {
     pub fn is_foreign(&self) -> bool {
         match self {
             Self::Parts { .. } => true,
+            Self::Block(BlockError::KnownKeyAbsent { hash }) => hash.id != HashId::Xxh3,
             Self::Block(error) => matches!(
                 error,
-                BlockError::KnownKeyAbsent { .. }
-                    | BlockError::HashMismatch { .. }
+                BlockError::HashMismatch { .. }
                     | BlockError::ExtractorMismatch { .. }
                     | BlockError::RangeExtractor { .. }
             ),

@@ -136,6 +136,11 @@ impl FileFilters {
         self.problem_of(&self.state.ranges, budget::range_failure)
     }
 
+    /// Whether no filter of the store is used, because its hash or an extractor has changed.
+    pub(crate) fn is_distrusted(&self) -> bool {
+        self.state.config.trust.problem().is_some()
+    }
+
     fn problem_of(
         &self,
         usable: &Usable,

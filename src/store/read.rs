@@ -168,10 +168,10 @@ impl FileState {
         }
     }
 
-    /// The whole point filter.
+    /// The whole point filter. It must hold keys that the file has: one that lacks some was built wrong.
     fn load_points(&self, bytes: &Bytes) -> Result<FilterBlock<Bytes>, FilterProblem> {
-        let parts = self.reader().key_parts_of(self.shared);
-        let context = self.reader().context_of(&parts).with_file_id(self.metadata.file);
+        let (known, parts) = (self.metadata.known_keys(), self.reader().key_parts_of(self.shared));
+        let context = self.reader().context_of(&parts).with_file_id(self.metadata.file).with_known_keys(&known);
         let block = FilterBlock::load(bytes.clone(), context);
         let block = block.map_err(|problem| believed(self.metadata.points(), bytes, problem))?;
         self.check_sum(FilterPart::Points, block.checksum_without_last())?;
@@ -183,7 +183,8 @@ impl FileState {
         if let Some(extractor) = &self.reader().range_extractor {
             context = context.with_extractor(extractor.clone());
         }
-        let filter = RangeFilter::load(bytes.clone(), &context);
+        let known = self.metadata.known_keys();
+        let filter = RangeFilter::load(bytes.clone(), &context.with_known_keys(&known));
         let filter = filter.map_err(|problem| believed(self.metadata.ranges(), bytes, problem))?;
         self.check_sum(FilterPart::Ranges, filter.checksum_without_last())?;
         Ok(filter)
@@ -274,7 +275,8 @@ impl FileState {
 /// A problem that blames the release, or how the store is configured, is believed only of the bytes that were written.
 fn believed(section: Option<&FilterSection>, bytes: &[u8], problem: BlockError) -> FilterProblem {
     let problem = FilterProblem::from(problem);
-    let blames = problem.is_unknown() || problem.is_foreign();
+    let is_known_key_absent = matches!(problem, FilterProblem::Block(BlockError::KnownKeyAbsent { .. }));
+    let blames = is_known_key_absent || problem.is_unknown() || problem.is_foreign();
     let damage = section.filter(|_| blames).and_then(|section| section.check(bytes).err());
     damage.unwrap_or(problem)
 }
