@@ -507,13 +507,15 @@ mod tests {
         let mut builder = TableBuilder::new(Vec::new(), &options).unwrap();
         [b"b", b"c", b"d", b"f"].iter().for_each(|key| builder.add(*key, b"").unwrap());
         let context = BuildContext::new(&KeyHasher::default()).with_file_id(builder.filters.file_id());
-        builder.filters = options.store.builder(&context);
-        keys.iter().for_each(|key| builder.filters.add_key(key));
-        let own_bounds = |properties: &mut TableProperties| {
-            let (own, filters) = (metadata_between(b"b", b"f"), Arc::make_mut(&mut properties.filters));
-            (filters.bounds, filters.checks.hash) = (own.bounds, own.checks.hash);
+        let mut other = options.store.builder(&context);
+        keys.iter().for_each(|key| other.add_key(key));
+        let own = std::mem::replace(&mut builder.filters, other).finish().seal().1;
+        // The description is the table's own, but for the filter in it.
+        let describe = |properties: &mut TableProperties| {
+            let sections = properties.filters.sections.clone();
+            properties.filters = FilterMetadata { sections, ..own }.into();
         };
-        let bytes = builder.finish_with(own_bounds).unwrap().0;
+        let bytes = builder.finish_with(describe).unwrap().0;
         Table::open_source(Bytes::from(bytes), &ReadOptions::default()).unwrap()
     }
 
@@ -531,7 +533,6 @@ mod tests {
         let finding = more.verify().unwrap_err().to_string();
         assert!(finding.contains("as many as the table has"), "{finding}");
 
-        // Not the smallest key: found when the table is opened.
         let other = table_with_range_filter_of(&[b"a", b"c", b"d", b"f"]);
         assert!(other.range_filter_problem().is_some() && other.range(b"b"..=b"b").count() == 1);
         assert!(matches!(other.verify(), Err(TableError::Filter { .. })));
