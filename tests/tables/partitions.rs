@@ -297,7 +297,7 @@ fn a_custom_hash_that_changed_while_its_tag_did_not_loses_no_key() {
 }
 
 #[test]
-fn a_secret_seed_that_an_unreadable_partition_of_a_known_key_does_not_confirm_is_not_trusted() {
+fn a_damaged_partition_of_a_known_key_loses_no_key_and_leaves_the_others_in_use() {
     let (one, other) = (KeyHasher::with_secret_seed(1), KeyHasher::custom(9, |_| sstfilter::KeyHash::mix(0)));
     let bytes = bytes_of(&options(PartitionCut::KeyRange).with_context(BuildContext::new(&one)));
     let read = ReadOptions::default().with_hasher(one);
@@ -305,15 +305,13 @@ fn a_secret_seed_that_an_unreadable_partition_of_a_known_key_does_not_confirm_is
     let filter = table.layout().region(TablePart::Filter).unwrap().clone();
     let (first, last) = (filter.offset + 1_000, filter.offset + filter.bytes - 200);
     let middle = filter.offset + filter.bytes / 2;
-    for (damage, is_used) in
-        [(vec![middle], true), (vec![first], false), (vec![last], false), (vec![first, last], false)]
-    {
+    for damage in [vec![middle], vec![first], vec![last], vec![first, last]] {
         let mut damaged = bytes.to_vec();
         damage.iter().for_each(|&byte| damaged[usize::try_from(byte).unwrap()] ^= 1);
         let table = open(&damaged.into(), &read);
         assert_has_all(&table, "damaged partitions of known keys");
         assert!(table.filter_problem().is_some());
-        assert_eq!(table.stats().filter.negatives > 0, is_used, "{damage:?}");
+        assert!(table.stats().filter.negatives > 0, "{damage:?}");
     }
     let foreign = open(&bytes, &read.with_hasher(other));
     assert!(matches!(foreign.verify().unwrap().filter, FilterVerdict::NotProbed { .. }));

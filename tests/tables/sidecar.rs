@@ -120,7 +120,7 @@ fn forged(sidecar: &[u8], filter: &[u8], section: &[u8]) -> Bytes {
 }
 
 /// Where a description has its first section, and that the checksum of its filter.
-const SECTION: std::ops::Range<usize> = 40..68;
+const SECTION: std::ops::Range<usize> = 44..72;
 const SECTION_CHECKSUM_AT: usize = 24;
 
 pub(crate) fn files(table: &Bytes, sidecar: impl Into<Bytes>) -> Arc<Files> {
