@@ -71,7 +71,8 @@ const END_BYTES: u64 = 512;
 /// Looks for the sidecar of a table: what it says of its filters, and where they are. `None` if there is none. A table
 /// without one costs one look at a directory, or one attempt to open a file.
 ///
-/// Its filters must hold the table's smallest and largest key, whatever it says itself.
+/// It must have the table's smallest and largest key, of which it also has what the hash and the extractors make: one of
+/// other keys would seem to show that these have changed.
 pub(super) fn find_sidecar(
     table: &Path,
     files: &dyn FileSystem,
@@ -93,13 +94,11 @@ pub(super) fn find_sidecar(
         if tail_bytes > tail.len() as u64 {
             tail = read_end(&file, tail_bytes)?;
         }
-        let mut metadata = FilterMetadata::of_sidecar(&tail, file.length, &parts.identity()).map_err(refused)?;
-        let bounds = &parts.properties.filters.bounds;
-        if bounds.keys().is_some() && metadata.bounds != *bounds {
-            let (what, expected) = ("keys of a sidecar", "those of its table, with the same smallest and largest");
-            return Err(refused(FilterProblem::Field { what, expected, got: metadata.keys_added }));
+        let metadata = FilterMetadata::of_sidecar(&tail, file.length, &parts.identity()).map_err(refused)?;
+        if metadata.key_bounds() != parts.properties.filters.key_bounds() {
+            let (what, expected) = ("filters of a sidecar", "all keys from the table's smallest to its largest");
+            return Err(refused(FilterProblem::Field { what, expected, got: metadata.keys_added() }));
         }
-        metadata.bounds.clone_from(bounds);
         let bytes = FilterBytes::new(&Arc::new(file), 0, &metadata);
         Ok((metadata, bytes))
     }))

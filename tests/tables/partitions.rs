@@ -297,7 +297,7 @@ fn a_custom_hash_that_changed_while_its_tag_did_not_loses_no_key() {
 }
 
 #[test]
-fn a_damaged_partition_of_a_known_key_costs_that_partition_alone() {
+fn a_damaged_partition_of_a_known_key_loses_no_key_and_leaves_the_others_in_use() {
     let (one, other) = (KeyHasher::with_secret_seed(1), KeyHasher::custom(9, |_| sstfilter::KeyHash::mix(0)));
     let bytes = bytes_of(&options(PartitionCut::KeyRange).with_context(BuildContext::new(&one)));
     let read = ReadOptions::default().with_hasher(one);
