@@ -631,7 +631,7 @@ fn verify_finds_the_key_that_a_faulty_filter_denies() {
 
 /// The hash is the writer's own, as the description shows: the filter is at fault, and not the reader.
 #[test]
-fn a_filter_that_denies_the_first_key_of_its_table_is_found_by_verify_and_is_no_mistake_of_the_readers() {
+fn a_filter_that_denies_the_first_key_of_its_table_is_not_used_and_is_no_mistake_of_the_readers() {
     let first = key("a", 0);
     let options = TableOptions::default().with_policy(Arc::new(Forgetful(KeyHasher::default().hash(&first))));
     let mut builder = TableBuilder::new(Vec::new(), &options).unwrap();
