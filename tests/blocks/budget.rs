@@ -46,11 +46,13 @@ impl FilterSource for Disk {
 }
 
 /// Key `number` of file `set`.
+#[expect(clippy::big_endian_bytes, reason = "in the order of the numbers")]
 fn key(set: u32, number: u32) -> [u8; 8] {
     (u64::from(number) << 32 | u64::from(set)).to_be_bytes()
 }
 
 /// Keys that no file has, between the smallest and the largest of each.
+#[expect(clippy::big_endian_bytes, reason = "in the order of the numbers")]
 fn absent(number: u64) -> [u8; 8] {
     ((1 + number % 150) << 32 | 1 << 31 | number).to_be_bytes()
 }

@@ -48,7 +48,8 @@ fn a_forged_container_takes_at_most_eleven_times_its_bytes() {
         assert_eq!(index.partitions() as usize, count);
         let is_sound = |number| {
             let place = index.block_place(number).unwrap();
-            index.open(number, &container[place.start as usize..place.end as usize]).is_ok()
+            let [start, end] = [place.start, place.end].map(|at| usize::try_from(at).unwrap());
+            index.open(number, &container[start..end]).is_ok()
         };
         assert!(!(0..index.partitions()).any(is_sound));
         assert!((0..100_000).all(|number| (index.place(b"", KeyHash::mix(number)).number as usize) < count));

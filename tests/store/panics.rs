@@ -8,13 +8,11 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use sstfilter::range::RangePolicy;
-use sstfilter::store::{FileFilters, FilterBudget, FilterSource, FilterStore, FilterView, ViewEdit};
+use sstfilter::store::{FileFilters, FilterBudget, FilterStore, FilterView, ViewEdit};
 use sstfilter::store::{PartitionCut, PartitionOptions};
 use sstfilter::{FalsePositiveRate, KeyExtractor, KeyHasher, KeyParts};
 
-use crate::engine::{
-    Disk, File, Key, Mode, all_candidates, build, file, file_to_be_read, is_candidate, numbered, tagged, view_of,
-};
+use crate::engine::{Disk, File, Key, Mode, all_candidates, build, file, is_candidate, numbered, tagged, view_of};
 
 /// Whether the engine's code panics now; and how often it was called.
 #[derive(Debug, Default)]

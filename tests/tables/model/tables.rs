@@ -56,11 +56,11 @@ impl Probing {
 
     /// Whether both have whole keys, or an extractor by which one of `keys` has a part: nothing else shows that the
     /// extractor is what it was.
-    pub(crate) fn shares_parts<'a>(&self, other: &Self, keys: impl Iterator<Item = &'a Vec<u8>> + Clone) -> bool {
+    pub(crate) fn shares_parts<'a>(&self, other: &Self, mut keys: impl Iterator<Item = &'a Vec<u8>>) -> bool {
         let is_shared = |name: &str| other.extractor_names().any(|other| other == name);
-        let mut shared = self.parts.extractors().filter(|extractor| is_shared(extractor.name()));
+        let shared: Vec<_> = self.parts.extractors().filter(|extractor| is_shared(extractor.name())).collect();
         self.parts.has_whole_keys() && other.parts.has_whole_keys()
-            || shared.any(|extractor| keys.clone().any(|key| extractor.extract(key).is_some()))
+            || keys.any(|key| shared.iter().any(|extractor| extractor.extract(key).is_some()))
     }
 
     fn extractor_names(&self) -> impl Iterator<Item = String> {
