@@ -31,8 +31,9 @@ pub enum FileProbe {
     MaybePresent,
     /// The filter is not in memory, so the file may have it.
     NotLoaded,
-    /// There is no filter that could tell, so the file may have it: [`FileFilters::problem`] says why, unless the file
-    /// has no filter, or range tombstones around the key.
+    /// There is no filter that could tell, so the file may have it:
+    /// [`FileFilters::problem`](super::FileFilters::problem) says why, unless the file has no filter, or range tombstones
+    /// around the key.
     Unusable,
 }
 
