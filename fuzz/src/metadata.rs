@@ -4,7 +4,7 @@
 use arbitrary::{Result, Unstructured};
 
 /// Bytes of a header.
-const HEADER: usize = 40;
+const HEADER: usize = 44;
 
 /// Bytes that describe one filter.
 const SECTION: usize = 28;
@@ -43,6 +43,9 @@ pub fn forge(
     keys: Option<(&[u8], &[u8])>,
 ) -> Result<Vec<u8>> {
     let has_filter = !filter.is_empty();
+    // Keys of entries are shorter than 128 bytes.
+    let known = keys.map(|(smallest, largest)| [smallest, largest].map(|key| &key[..key.len().min(127)]));
+    let known: Vec<&[u8]> = known.into_iter().flatten().collect();
     let extractors = u8::from(input.ratio(1, 8)?);
     let flags = u8::from(!input.ratio(1, 8)?) | u8::from(keys.is_some()) << 1;
     let mut out = b"SFMD\x01".to_vec();
@@ -51,6 +54,9 @@ pub fn forge(
     out.extend(sstfilter::DEFAULT_HASH_SEED.to_le_bytes());
     out.extend([1, u8::from(has_filter), extractors, 0, 0, 0, 0, 0]);
     out.extend(input.arbitrary::<u64>()?.to_le_bytes());
+    let hasher = sstfilter::KeyHasher::default();
+    let hashes: Vec<u8> = known.iter().flat_map(|key| hasher.hash(key).get().to_le_bytes()).collect();
+    out.extend(crc32c::crc32c(&hashes).to_le_bytes());
     if has_filter {
         let part = if input.ratio(1, 8)? { input.int_in_range(0..=4)? } else { 1 };
         let index = if part == 2 { input.int_in_range(0..=filter.len() as u32)? } else { 0 };
@@ -62,11 +68,12 @@ pub fn forge(
     }
     if extractors == 1 {
         out.extend(b"\x0efixed-prefix:4");
+        let part = |key: &&[u8]| key.get(..4).map_or(vec![0], |part| [&5_u64.to_le_bytes(), part].concat());
+        out.extend(crc32c::crc32c(&known.iter().flat_map(part).collect::<Vec<_>>()).to_le_bytes());
     }
-    for key in keys.into_iter().flat_map(|(smallest, largest)| [smallest, largest]) {
-        // Keys of entries are shorter than 128 bytes.
-        out.push(key.len().min(127) as u8);
-        out.extend(&key[..key.len().min(127)]);
+    for key in known {
+        out.push(key.len() as u8);
+        out.extend(key);
     }
     if input.ratio(1, 12)? {
         let at = input.choose_index(out.len())?;

@@ -164,31 +164,6 @@ fn a_damaged_partition_is_unusable_for_its_own_keys_only() {
 }
 
 #[test]
-fn a_partition_of_a_known_key_that_cannot_be_read_is_tried_for_all_others_together() {
-    let budget = FilterBudget::unlimited();
-    let (filter, disk) = open_from(Disk::default(), &parts(), &budget, ribbon(0.01), PartitionCut::KeyRange);
-    disk.flip(100);
-    // Each partition would have tried several times by now.
-    for number in (0..5).flat_map(|_| 0..KEYS) {
-        assert_eq!(filter.probe(&key(number)), FileProbe::Unusable);
-    }
-    let failed = disk.loads.load(SeqCst);
-    assert!((3..=15).contains(&failed), "{failed} reads for {} partitions", filter.residency().units);
-    assert_eq!((budget.stats().loads, budget.stats().failed_loads), (failed + 1, failed), "and the top index");
-    assert!(matches!(filter.residency().reason, ResidencyReason::LoadFailed(_)));
-
-    // Readable again: after the next try, all partitions are used at once.
-    disk.flip(100);
-    look_up(&filter, 0..KEYS);
-    look_up(&filter, 0..KEYS / 2);
-    assert!(useless_reads(&filter, 0..KEYS) < KEYS / 60);
-    assert_eq!(disk.loads.load(SeqCst), failed + 2 + u64::from(filter.residency().units));
-    assert!(budget.stats().loaded_bytes > filter.residency().whole_bytes);
-    assert_eq!(filter.residency().reason, ResidencyReason::Fits);
-    assert_no_key_lost(&filter);
-}
-
-#[test]
 fn partitions_of_kinds_that_shrink_differently_share_a_budget() {
     for bytes in [0, 900, 5_000, 20_000, 60_000] {
         let budget = FilterBudget::new(bytes).with_probes_per_plan(2_000);

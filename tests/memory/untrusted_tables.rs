@@ -11,7 +11,7 @@ use crate::allocator::{alone, measure};
 use crate::common;
 use bytes::Bytes;
 use sstfilter::sst::{BoundedBlockCache, Lookup, ReadOptions, Table, TableBuilder, TableError, TableOptions};
-use sstfilter::{BuildContext, FileId, FilterBuilder, FilterKind, FilterPolicy};
+use sstfilter::{BuildContext, FileId, FilterBuilder, FilterKind, FilterPolicy, KeyHasher};
 
 const ID: [u8; 16] = [7; 16];
 
@@ -164,12 +164,14 @@ impl Properties {
     /// The description of the filters, as FORMAT.md has it.
     fn description(&self) -> Vec<u8> {
         let mut out = b"SFMD\x01".to_vec();
-        out.extend([1 | if self.bounds.is_some() { 2 } else { 0 }, 40, 0]);
+        out.extend([1 | if self.bounds.is_some() { 2 } else { 0 }, 44, 0]);
         // The file, the default hash and its seed.
         out.extend(FileId::from(ID).fingerprint().to_le_bytes());
         out.extend([0; 8]);
         out.extend([1, self.filter.is_some().into(), 0, 0, 0, 0, 0, 0]);
         out.extend(self.entries.to_le_bytes());
+        let hash = |key: &Vec<u8>| KeyHasher::with_seed(0).hash(key).get().to_le_bytes();
+        out.extend(crc32c::crc32c(&self.bounds.iter().flatten().flat_map(hash).collect::<Vec<_>>()).to_le_bytes());
         if let Some((bytes, sum)) = self.filter {
             out.extend([1, FilterKind::BLOCKED_BLOOM.code(), 0, 0, 0, 0, 0, 0]);
             out.extend([0, bytes].map(u64::to_le_bytes).concat());
