@@ -226,7 +226,7 @@ impl TableSnapshot {
     /// Why no filter is used, if none is: the hasher or an extractor is not what it says.
     #[must_use]
     pub fn filter_problem(&self) -> Option<FilterProblem> {
-        self.all_tables().find_map(|table| table.store.problem().cloned()).map(Into::into)
+        self.all_tables().find_map(|table| table.store.problem().cloned())
     }
 
     /// The keys in `range`, in order, each with its newest value. Deleted keys are left out.

@@ -351,7 +351,10 @@ impl Table {
         let offset =
             sections.filter(|section| super::format::part_of(section.part) == part).map(|section| section.offset);
         let bytes = self.filter_bytes();
-        TableError::Filter { at: bytes.file.location(part, bytes.start + offset.min().unwrap_or(0)), source }
+        TableError::Filter {
+            at: bytes.file.location(part, bytes.start.saturating_add(offset.min().unwrap_or(0))),
+            source,
+        }
     }
 
     /// Whether the filters in use are those of a sidecar.

@@ -263,7 +263,7 @@ impl Verified {
             let of_reader = if is_range { filters.range_problem() } else { filters.point_problem() };
             let is_readers = |problem: &FilterProblem| {
                 let is_part_unknown = matches!(problem, FilterProblem::Block(BlockError::PartNotHeld));
-                is_part_unknown || problem.is_foreign() || problem.is_unknown() || filters.is_distrusted()
+                is_part_unknown || problem.is_foreign() || problem.is_unknown()
             };
             let verdict = match problem.or(of_reader) {
                 _ if is_damaged => FilterVerdict::Damaged,

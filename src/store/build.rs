@@ -10,8 +10,9 @@ use super::identity::TableIdentity;
 use super::metadata::{FileBounds, FilterMetadata, FilterPart, FilterSection, KeyChecks, KeyPartNames, KeySpan};
 use super::partition::{PartitionIndex, PartitionOptions, PartitionedBuilder};
 use super::sidecar;
-use crate::block::FallbackReason;
+use crate::block::{FallbackReason, LoadContext};
 use crate::codec::{CHECKSUM_BYTES, LINE_BYTES, checksum};
+use crate::error::BlockError;
 use crate::hash::{HashIdentity, KeyExtractor, KeyHash, KeyHasher, KeyParts};
 use crate::ids::{FileId, FilterKind};
 use crate::panics::Interruption;
@@ -118,9 +119,7 @@ impl FileFilterBuilder {
     pub fn add_key(&mut self, key: &[u8]) {
         self.note_key(key, None);
         self.interruption.enter();
-        for witness in self.witnesses.iter_mut().filter(|witness| witness.key.is_none()) {
-            witness.key = witness.extractor.extract(key).map(|_| Box::from(key));
-        }
+        self.find_witnesses(key);
         match &mut self.points {
             Points::None => {}
             Points::Whole(builder) => builder.add_key(key),
@@ -142,6 +141,7 @@ impl FileFilterBuilder {
         self.note_key(key, Some(hash));
         self.parts = KeyParts::whole_keys();
         self.interruption.enter();
+        self.find_witnesses(key);
         match &mut self.points {
             Points::None => {}
             Points::Whole(builder) => builder.add_hash(hash),
@@ -154,9 +154,10 @@ impl FileFilterBuilder {
     }
 
     /// The file deletes all keys from `start` up to and without `end` in older files. It is then a candidate for each of
-    /// these keys and for ranges that meet them, and gets no range filter.
+    /// these keys and for ranges that meet them, and gets no range filter. In an order of the engine's own, `start` may be
+    /// above `end`: what lies between the two by their bytes counts.
     pub fn add_range_tombstone(&mut self, start: &[u8], end: &[u8]) {
-        if start >= end {
+        if start == end {
             return;
         }
         if let Some(ranges) = &mut self.ranges {
@@ -167,7 +168,13 @@ impl FileFilterBuilder {
                 span.include(start);
                 span.include(end);
             }
-            None => self.range_tombstones = Some(KeySpan::new(start, end)),
+            None => self.range_tombstones = Some(KeySpan::new(start.min(end), start.max(end))),
+        }
+    }
+
+    fn find_witnesses(&mut self, key: &[u8]) {
+        for witness in self.witnesses.iter_mut().filter(|witness| witness.key.is_none()) {
+            witness.key = witness.extractor.extract(key).map(|_| Box::from(key));
         }
     }
 
@@ -275,7 +282,20 @@ impl FileFilterBuilder {
                 let report = (filter.problem() != Some(FallbackReason::None.into())).then(|| filter.report());
                 let container = filter.seal().and_then(|container| {
                     let index_bytes = u32::try_from(PartitionIndex::tail_bytes(&container).ok()?).ok()?;
-                    Some((FilterPart::PartitionedPoints, container, index_bytes))
+                    let index = container.len().checked_sub(index_bytes as usize)?;
+                    // The checks tell of the hash and the extractors as they are now: keys were added by what they were then.
+                    let known = built.metadata.known_keys();
+                    let context = LoadContext::new(&self.hasher).with_key_parts(&self.parts).with_file_id(self.file);
+                    let loaded = PartitionIndex::load(&container.slice(index..), context.with_known_keys(&known));
+                    let checked = loaded.and_then(|index| {
+                        index.check_known_keys(|number| {
+                            let place = index.block_place(number)?;
+                            let at = [place.start, place.end].map(|at| usize::try_from(at).unwrap_or(usize::MAX));
+                            Ok(container.get(at[0]..at[1]).unwrap_or_default())
+                        })
+                    });
+                    let is_wrong = matches!(checked, Err(BlockError::KnownKeyAbsent { .. }));
+                    (!is_wrong).then_some((FilterPart::PartitionedPoints, container, index_bytes))
                 });
                 (container, report)
             }
@@ -325,14 +345,19 @@ impl BuiltFilters {
     }
 
     /// With the range filter of the same file that was built before, whose `metadata` and `block` these are, unless
-    /// there is a new one. Both must be bound to the same file id.
+    /// there is a new one. It is left out if it is not the one described, is bound to another file id, or was checked by
+    /// other known keys than the new filters have.
     #[must_use]
     pub fn with_ranges_of(mut self, metadata: &FilterMetadata, block: Bytes) -> Self {
-        let has_ranges = self.metadata.ranges().is_some();
-        if !has_ranges && metadata.file == self.metadata.file && metadata.ranges().is_some() {
+        let own = &self.metadata;
+        let is_of_file = own.file == metadata.file && own.hash == metadata.hash && own.range_tombstones.is_none();
+        let is_checked = own.checks.hash == metadata.checks.hash && own.known_keys() == metadata.known_keys();
+        let section = metadata.ranges().filter(|section| section.check(&block).is_ok());
+        if let Some(section) = section.filter(|_| is_of_file && is_checked && own.ranges().is_none()) {
+            let check = metadata.range_extractor.as_ref().and_then(|_| metadata.checks.extractors.last());
+            self.metadata.checks.extractors.extend(check);
             self.metadata.range_extractor.clone_from(&metadata.range_extractor);
-            self.metadata.witnesses.extend(metadata.witnesses.iter().cloned());
-            self.push(FilterPart::Ranges, metadata.ranges().map(|section| section.kind), block, 0);
+            self.push(FilterPart::Ranges, Some(section.kind), block, 0);
         }
         self
     }

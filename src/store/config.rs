@@ -3,9 +3,9 @@
 use std::sync::{Arc, OnceLock};
 
 use super::budget::FilterBudget;
+use super::error::FilterProblem;
 use super::partition::PartitionOptions;
 use super::reader::Reader;
-use crate::error::BlockError;
 use crate::policy::FilterPolicy;
 use crate::range::RangePolicy;
 
@@ -23,19 +23,19 @@ pub(super) struct Config {
 
 /// Whether the hasher and the extractors are what their names say.
 ///
-/// A filter that lacks a key of its own file shows that they are not. Filters of other files may hold their known keys by
-/// chance, so from then on no filter of the store is used.
+/// One description whose known keys have other hashes or parts shows that they are not. The known keys of other files may
+/// have the same by chance, so from then on no filter of the store is used.
 #[derive(Debug, Default)]
-pub(super) struct Trust(OnceLock<BlockError>);
+pub(super) struct Trust(OnceLock<FilterProblem>);
 
 impl Trust {
     /// Why no filter is used, if none is.
     #[inline]
-    pub(super) fn problem(&self) -> Option<&BlockError> {
+    pub(super) fn problem(&self) -> Option<&FilterProblem> {
         self.0.get()
     }
 
-    pub(super) fn end(&self, reason: &BlockError) {
-        let _ = self.0.set(reason.clone());
+    pub(super) fn end(&self, reason: FilterProblem) {
+        let _ = self.0.set(reason);
     }
 }

@@ -4,7 +4,7 @@ use core::fmt;
 
 use super::identity::TableIdentity;
 use crate::error::BlockError;
-use crate::hash::HashId;
+use crate::hash::HashIdentity;
 
 /// Why a filter is not used, or a description of filters not accepted. To a read, all of them mean "may be present".
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,6 +81,12 @@ pub enum FilterProblem {
     },
     /// What the filter's own bytes say.
     Block(BlockError),
+    /// The hash, or an extractor, of the store gives others for keys of a file than when its filters were built, though it
+    /// has the same identity or name. No filter of the store is used then.
+    ReaderChanged {
+        /// The identity of the hash.
+        hash: HashIdentity,
+    },
     /// The bytes could not be read.
     Unreadable {
         /// What went wrong.
@@ -100,8 +106,7 @@ impl FilterProblem {
     #[must_use]
     pub fn is_foreign(&self) -> bool {
         match self {
-            Self::Parts { .. } => true,
-            Self::Block(BlockError::KnownKeyAbsent { hash }) => hash.id != HashId::Xxh3,
+            Self::Parts { .. } | Self::ReaderChanged { .. } => true,
             Self::Block(error) => matches!(
                 error,
                 BlockError::HashMismatch { .. }
@@ -152,6 +157,12 @@ impl fmt::Display for FilterProblem {
                 write!(f, "sidecar of another or an earlier table: expected {expected}, got {got}; make it again")
             }
             Self::Block(error) => error.fmt(f),
+            Self::ReaderChanged { hash } => write!(
+                f,
+                "filters built with another hash of the same identity ({hash}), or with another extractor of the same name: \
+                 expected what the known keys of a file had, got others for them, here or in another file of the store; \
+                 a secret seed was changed, or a function without its tag, or an extractor without its name"
+            ),
             Self::Unreadable { reason } => write!(f, "filter could not be read: {reason}"),
         }
     }

@@ -47,7 +47,7 @@ impl FileFilters {
         let resident = file.state.held_at_open();
         // Nobody else has it yet.
         if let Some(state) = Arc::get_mut(&mut file.state) {
-            state.resident = resident;
+            state.resident = resident.map(Box::new);
         }
         file
     }
@@ -136,11 +136,6 @@ impl FileFilters {
         self.problem_of(&self.state.ranges, budget::range_failure)
     }
 
-    /// Whether no filter of the store is used, because its hash or an extractor has changed.
-    pub(crate) fn is_distrusted(&self) -> bool {
-        self.state.config.trust.problem().is_some()
-    }
-
     fn problem_of(
         &self,
         usable: &Usable,
@@ -150,7 +145,7 @@ impl FileFilters {
             return problem.as_deref().cloned();
         }
         let failed = failure(&self.state.units).map(|problem| (*problem).clone());
-        failed.or_else(|| self.state.config.trust.problem().cloned().map(Into::into))
+        failed.or_else(|| self.state.config.trust.problem().cloned())
     }
 
     /// The point filter's block, if all of it stays in memory as long as the file is open.

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use super::budget::FilterBudget;
 use super::build::FileFilterBuilder;
 use super::config::Config;
+use super::error::FilterProblem;
 use super::file::FileFilters;
 use super::metadata::{FileBounds, FilterMetadata};
 use super::partition::PartitionOptions;
 use super::reader::Reader;
 use super::source::FilterSource;
 use crate::block::KindRegistry;
-use crate::error::BlockError;
 use crate::hash::{KeyExtractor, KeyHasher, KeyParts};
 use crate::policy::{AutoPolicy, BuildContext, FilterPolicy};
 use crate::range::{KeyRange, RangePolicy};
@@ -182,7 +182,7 @@ impl FilterStore {
     /// Why no filter of the store is used, if none is: the hasher or an extractor is not what its tag or name says.
     /// Open the store again with the right one.
     #[must_use]
-    pub fn problem(&self) -> Option<&BlockError> {
+    pub fn problem(&self) -> Option<&FilterProblem> {
         self.config.trust.problem()
     }
 
@@ -208,6 +208,10 @@ impl FilterStore {
     ///
     /// Without a [budget](Self::with_budget), filters in one block are read now and stay. Otherwise the top index of a
     /// partitioned filter is read now, and everything else when it is probed.
+    ///
+    /// # Panics
+    ///
+    /// If the engine's hash or extractor does, for the file's smallest or largest key.
     #[must_use]
     pub fn open(&self, metadata: impl Into<Arc<FilterMetadata>>, source: Arc<dyn FilterSource>) -> FileFilters {
         FileFilters::open(&self.config, metadata.into(), Some(source))

@@ -226,6 +226,8 @@ impl From<KeyRange<'_>> for FileBounds {
     fn from(range: KeyRange<'_>) -> Self {
         use core::ops::Bound::{Excluded, Included};
         match (range.lower, range.upper) {
+            // In an order of the engine's own: what lies between is not known.
+            (Included(lower) | Excluded(lower), Included(upper) | Excluded(upper)) if lower > upper => Self::Unknown,
             _ if range.is_empty() => Self::Empty,
             // A bound that no key has is as good as one that some key has: it only has to enclose all keys.
             (Included(lower) | Excluded(lower), Included(upper) | Excluded(upper)) => {
@@ -350,7 +352,8 @@ impl FilterMetadata {
             out.put_u32_le(section.checksum);
         }
         let names = self.parts.extractors.iter().chain(&self.range_extractor);
-        for (name, check) in names.zip(&self.checks.extractors) {
+        // A check that is missing is none that an extractor gives.
+        for (name, check) in names.zip(self.checks.extractors.iter().chain(core::iter::repeat(&0))) {
             // The builder has left out names that are longer.
             out.put_u8(u8::try_from(name.len()).unwrap_or(u8::MAX));
             out.put_slice(name.as_bytes());

@@ -22,15 +22,14 @@
 //! A panic of the engine's code (hash, extractor, source) goes to the caller of the lookup, and that lookup is over: drop
 //! it, and begin another one.
 //!
-//! A panic of the engine's code (hash, extractor, source) goes to the caller of the lookup, and that lookup is over: drop
-//! it, and begin another one.
+//! Keys are ordered by their bytes. An engine with another order hands over the smallest and largest keys by their bytes.
 //!
 //! # What is trusted
 //!
-//! Filters are bound to their files by an id that is drawn at random, and compared with the description. If the hash is
-//! secret or the engine's own, or parts of keys are extracted, a filter must also hold the file's smallest and largest
-//! key, before any of it is used: nothing else shows that a function changed and its name did not. If one does not, no
-//! filter of the store is used any more ([`FilterStore::problem`]).
+//! Filters are bound to their files by an id that is drawn at random, and compared with the description. A
+//! description also has checksums of what the hash and each extractor made of the file's smallest and largest key. They
+//! are computed again when the file is opened: nothing else shows that a function changed and its name did not. If one
+//! differs, no filter of the store is used any more ([`FilterStore::problem`]).
 
 pub(crate) mod allocation;
 mod budget;

@@ -206,8 +206,9 @@ impl FileState {
             let (expected, got) = (section.bytes, loaded.container_bytes());
             return Err(FilterProblem::Length { what: "partitioned filter", expected, got });
         }
-        let index = self.index.get_or_init(|| Box::new(loaded));
-        self.units.set_points(index.block_bytes().map(u64::from));
+        // First: without units, every partition would seem to have no filter.
+        self.units.set_points(loaded.block_bytes().map(u64::from));
+        self.index.get_or_init(|| Box::new(loaded));
         Ok(())
     }
 

@@ -62,7 +62,8 @@ pub(super) struct Level<F> {
 ///
 /// All removals of an edit come before its additions, in whatever order they were called. At level 0 the order of files
 /// is their age: added files are newer than those that are there, and of two that one edit adds, the later is the newer.
-/// [`replace`](Self::replace) gives a file's place to another one. Files are told apart by their [`Arc`].
+/// [`replace`](Self::replace) gives a file's place to another one, and so does removing a file and adding the same one
+/// again, without any other. Files are told apart by their [`Arc`].
 #[derive(Debug)]
 pub struct ViewEdit<F> {
     removed: Vec<(u32, Arc<F>)>,
@@ -83,7 +84,8 @@ pub enum ViewError {
         /// The position of the removal, or behind all removals of the replacement, in the edit.
         position: usize,
     },
-    /// The edit adds a file that the level has already, or adds it twice.
+    /// The edit adds a file that the level has already, or adds it twice; or removes a file of level 0, adds it again, and
+    /// adds others: which of them is the newer is then not clear.
     Duplicate {
         /// The level.
         level: u32,
@@ -351,6 +353,13 @@ impl<F> Level<F> {
             match self.find_chunk(file).ok_or(ViewError::NotAtLevel { level, position })? {
                 (true, chunk) => drop(touch(&self.sorted, chunk, &mut sorted)),
                 (false, chunk) => drop(touch(&self.loose, chunk, &mut loose)),
+            }
+        }
+        if level == OVERLAPPING && !change.added.is_empty() {
+            let stays =
+                |leaving: &&Leaving<F>| leaving.by.as_ref().is_some_and(|(_, by)| Arc::ptr_eq(&by.file, &leaving.file));
+            if let Some((position, _)) = change.leaving.values().find(stays).and_then(|leaving| leaving.by.as_ref()) {
+                return Err(ViewError::Duplicate { level, position: *position });
             }
         }
         let (mut left, mut joined, mut coming) = (self.left, self.joined, HashSet::new());

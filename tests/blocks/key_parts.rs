@@ -505,8 +505,8 @@ fn a_custom_hash_changed_under_its_tag_loses_no_key_and_is_named() {
                 (lost, file.problem(), store.problem().cloned())
             };
             assert_eq!(lost(&before), (0, None, None));
-            let reason = BlockError::KnownKeyAbsent { hash: after.identity() };
-            assert_eq!(lost(&after), (0, Some(FilterProblem::Block(reason.clone())), Some(reason)));
+            let reason = FilterProblem::ReaderChanged { hash: after.identity() };
+            assert_eq!(lost(&after), (0, Some(reason.clone()), Some(reason)));
         }
     }
 }

@@ -7,12 +7,15 @@ use std::sync::Arc;
 use std::thread;
 
 use bytes::Bytes;
-use sstfilter::range::{KeyRange, RangePolicy};
+use sstfilter::range::{KeyRange, RangePolicy, RangeUnits};
 use sstfilter::store::{
-    FileProbe, FilterBudget, FilterMetadata, FilterRead, FilterSource, FilterStore, FilterView, ViewEdit, ViewError,
+    FileProbe, FilterBudget, FilterMetadata, FilterPart, FilterRead, FilterSource, FilterStore, FilterView, ViewEdit,
+    ViewError,
 };
 use sstfilter::store::{PartitionCut, PartitionOptions};
-use sstfilter::{DelimitedPrefix, FixedPrefix, KeyHasher, KeyParts, LookupOutcome, SecretSeed};
+use sstfilter::{
+    DelimitedPrefix, FalsePositiveRate, FileId, FixedPrefix, KeyHasher, KeyParts, LookupOutcome, SecretSeed,
+};
 
 use crate::engine::{
     Disk, File, Key, Mode, all_candidates, build, file, file_to_be_read, file_with, is_candidate, numbered, tagged,
@@ -549,8 +552,10 @@ fn files_of_level_0_keep_their_age() {
     let view = view_of(&store, &[(0, &files[0]), (0, &files[1]), (0, &files[2])]);
     assert_eq!(order(&view), [2, 1, 0]);
     let edited = |edit: ViewEdit<File>| order(&view.edited(edit).unwrap());
-    let again = ViewEdit::new().add(0, files[3].clone()).remove(0, &files[0]).add(0, files[0].clone());
-    assert_eq!(edited(again), [3, 2, 1, 0], "removed and added again");
+    let again = || ViewEdit::new().remove(0, &files[1]).add(0, files[1].clone());
+    assert_eq!(edited(again()), [2, 1, 0], "removed and added again");
+    let beside_another = view.edited(again().add(0, files[3].clone()));
+    assert!(matches!(beside_another, Err(ViewError::Duplicate { level: 0, .. })), "which of the two is the newer?");
     assert_eq!(edited(ViewEdit::new().replace(0, &files[1], files[3].clone()).remove(0, &files[2])), [3, 0]);
     let shift = ViewEdit::new().replace(0, &files[0], files[3].clone()).replace(0, &files[1], files[4].clone());
     assert_eq!(edited(shift.add(0, files[1].clone())), [1, 2, 4, 3]);
@@ -600,4 +605,50 @@ fn a_source_that_probes_its_own_file_waits_for_nobody() {
         let file = source.file.get_or_init(|| Arc::new(File::new(keys, Disk::new(Bytes::new()), filters)));
         assert_eq!(file.filters.probe(&3_u32.to_be_bytes()), FileProbe::MaybePresent);
     }
+}
+
+/// A range filter that is taken over brings the checks of its extractor along, or stays behind.
+#[test]
+fn a_range_filter_that_is_taken_over_is_described_in_full_or_left_out() {
+    let ranges = |within: &str| {
+        let units = RangeUnits::integer(1).unwrap().within(Arc::new(DelimitedPrefix::new(within.as_bytes()[0])));
+        RangePolicy::bounded(units, 4, FalsePositiveRate::new(0.01).unwrap()).unwrap()
+    };
+    // Of `n`, only a key between the ends has a part; of `a`, an end has.
+    for (within, is_taken) in [("n", false), ("a", true)] {
+        let plain = FilterStore::default();
+        let ranged = plain.clone().with_range_filters(ranges(within));
+        let keys: BTreeSet<Key> = ["apple", "banana", "cherry"].map(Key::from).into();
+        let built = |store: &FilterStore| {
+            let mut builder = store.builder(&store.build_context().with_file_id(FileId::from([7; 16])));
+            keys.iter().for_each(|key| builder.add_key(key));
+            builder.finish()
+        };
+        let (bytes, old) = built(&ranged).seal();
+        let section = old.sections().iter().find(|section| section.part == FilterPart::Ranges).unwrap();
+        let at = [section.offset, section.offset + section.bytes].map(|at| usize::try_from(at).unwrap());
+        let (bytes, new) = built(&plain).with_ranges_of(&old, bytes.slice(at[0]..at[1])).seal();
+        assert_eq!(new.sections().len(), 1 + usize::from(is_taken), "{within}");
+        let decoded = FilterMetadata::decode(&new.encode()).unwrap();
+        assert_eq!(decoded, new);
+        let file = Arc::new(File::new(keys.clone(), Disk::new(bytes.clone()), ranged.open(decoded, Arc::new(bytes))));
+        let view = view_of(&ranged, &[(0, &file)]);
+        assert!(keys.iter().all(|key| all_candidates(&view, key).len() == 1));
+        assert_eq!(file.filters.range_problem(), None, "{within}");
+        assert!(ranged.problem().is_none(), "{within}");
+    }
+}
+
+#[test]
+fn range_tombstones_of_an_order_of_the_engines_own_hide_no_deletion() {
+    let store = FilterStore::default();
+    let mut builder = store.builder(&store.build_context());
+    builder.add_key(b"k");
+    builder.add_range_tombstone(b"z", b"a");
+    builder.add_range_tombstone(b"q", b"q");
+    let (bytes, metadata) = builder.finish().seal();
+    let file = File::new([b"k".to_vec()].into(), Disk::new(bytes), store.open_to_be_read(metadata));
+    let view = view_of(&store, &[(0, &Arc::new(file))]);
+    assert_eq!(all_candidates(&view, b"m").len(), 1);
+    assert_eq!(all_candidates(&view, b"zz").len(), 0);
 }

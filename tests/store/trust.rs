@@ -76,7 +76,11 @@ fn a_hash_that_changed_under_its_tag_ends_the_use_of_all_filters() {
         let stale = opened(&writer, &reader, numbered(10_000..13_000));
         let after = view_of(&reader, &[(level, &sound), (level, &stale)]);
         assert_keeps_all(&after, &stale, &what);
-        assert!(matches!(reader.problem(), Some(BlockError::KnownKeyAbsent { .. })), "{what}: {:?}", reader.problem());
+        assert!(
+            matches!(reader.problem(), Some(FilterProblem::ReaderChanged { .. })),
+            "{what}: {:?}",
+            reader.problem()
+        );
         // Also those of files opened before, and of clones.
         for view in [&view, &after] {
             assert_eq!(all_candidates(view, &absent).len(), 1, "{what}, and {before} before");
@@ -102,7 +106,7 @@ fn an_extractor_that_changed_under_its_name_ends_the_use_of_all_filters() {
             let (writer, reader) = (of(1, has_whole_keys), of(2, has_whole_keys));
             let sound = file(&reader, tagged("u", 0..50));
             let stale = opened(&writer, &reader, keys.clone());
-            assert!(matches!(reader.problem(), Some(BlockError::KnownKeyAbsent { .. })), "{:?}", reader.problem());
+            assert!(matches!(reader.problem(), Some(FilterProblem::ReaderChanged { .. })), "{:?}", reader.problem());
             let view = view_of(&reader, &[(0, &sound), (0, &stale)]);
             assert_keeps_all(&view, &stale, "stale");
             assert_keeps_all(&view, &sound, "sound");

@@ -12,9 +12,7 @@ use sstfilter::sst::{
     BoundedBlockCache, RandomAccess, ReadOptions, Table, TableError, TableOptions, TablePart, TableSet,
 };
 use sstfilter::store::{FilterBudget, FilterProblem, PartitionCut, PartitionOptions, ViewEdit};
-use sstfilter::{
-    BitsPerKey, BlockError, BuildContext, FilterStats, FixedPrefix, HashId, KeyHasher, KeyParts, KindPolicy,
-};
+use sstfilter::{BitsPerKey, BuildContext, FilterStats, FixedPrefix, HashId, KeyHasher, KeyParts, KindPolicy};
 
 use super::edits::{Entries, bytes_of, candidates, held, number_of, numbers, open, small_set, table, table_of, text};
 
@@ -364,7 +362,7 @@ fn a_hash_that_has_changed_under_its_name_makes_no_set_lose_a_key() {
             assert_eq!(candidates(&tables, key.as_bytes()).len(), 1, "{key}");
         }
         let problem = tables.filter_problem();
-        let Some(FilterProblem::Block(BlockError::KnownKeyAbsent { hash })) = problem else { panic!("{problem:?}") };
+        let Some(FilterProblem::ReaderChanged { hash }) = problem else { panic!("{problem:?}") };
         assert_eq!(hash.id, HashId::Custom);
         // Not forgotten with the table that showed it.
         let tables = set.apply(ViewEdit::new().remove(level, &held(&set, 2))).unwrap();

@@ -21,8 +21,7 @@ pub(in crate::store) struct File {
     ranges: Option<Unit>,
     /// Known once the top index of a partitioned filter was read.
     points: OnceLock<Box<[Unit]>>,
-    /// Why no unit of the point filter can be loaded: its top index, or a partition that must hold a known key, was not
-    /// sound when it was last read.
+    /// Why no unit of the point filter can be loaded: its top index was not sound when it was last read.
     failure: ArcSwapOption<Failure>,
     /// Whether a thread is reading one of these.
     is_preparing: AtomicU8,
