@@ -47,7 +47,7 @@ impl FileFilters {
         let resident = file.state.held_at_open();
         // Nobody else has it yet.
         if let Some(state) = Arc::get_mut(&mut file.state) {
-            state.resident = resident.map(Box::new);
+            state.resident = resident;
         }
         file
     }

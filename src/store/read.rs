@@ -149,13 +149,10 @@ impl FileState {
     }
 
     /// The point filter that stays in memory.
-    pub(super) fn held_at_open(&self) -> Option<FilterBlock<Bytes>> {
+    pub(super) fn held_at_open(&self) -> Option<Arc<Held>> {
         let is_whole = self.config.budget.is_none() && matches!(self.points, Ok(FilterPart::Points));
-        let held = self.units.unit(POINTS).filter(|_| is_whole)?.held();
-        match held.as_deref() {
-            Some(Held::Block(held)) => held.filter.points().cloned(),
-            _ => None,
-        }
+        let held = self.units.unit(POINTS).filter(|_| is_whole)?.held_arc()?;
+        held.points().is_some().then_some(held)
     }
 
     /// Reads the top index, if that is to be read now and there is a source.

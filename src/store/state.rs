@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use bytes::Bytes;
 
-use super::budget::{File, POINTS, Pool, RANGES, Unit};
+use super::budget::{File, Held, POINTS, Pool, RANGES, Unit};
 use super::config::Config;
 use super::counts::ChunkCounts;
 use super::error::FilterProblem;
@@ -56,7 +56,7 @@ pub(super) struct FileState {
     /// The point filter, where all of it stays in memory as long as the file is open: lookups follow one pointer less than
     /// to its unit's. Rejected: the block in here, which is two nanoseconds faster, and makes files without 300 bytes
     /// larger.
-    pub(super) resident: Option<Box<FilterBlock<Bytes>>>,
+    pub(super) resident: Option<Arc<Held>>,
     pub(super) metadata: Arc<FilterMetadata>,
     pub(super) points: Usable,
     pub(super) ranges: Usable,
@@ -236,7 +236,7 @@ impl FileState {
     /// The point filter, where views may keep it beside those of other files.
     #[inline]
     pub(super) fn resident(&self) -> Option<&FilterBlock<Bytes>> {
-        self.resident.as_deref()
+        self.resident.as_deref()?.points()
     }
 
     /// Whether there is a point filter, usable or not.

@@ -255,9 +255,10 @@ fn the_reported_peak_of_a_build_is_what_its_largest_step_holds() {
     let bumped = (layers[1].slots - WIDTH) * 1_000 / 960;
     assert!((bumped * 16..bumped * 16 + 40_000).contains(&more), "{more} bytes for {bumped} keys");
     // On two it is the two sections, while the bumped keys are collected. The calling thread's section has its final
-    // size from the build before, whichever pieces it takes now.
+    // size from the build before, whichever pieces it takes now; the other one's may all be a few slots smaller.
     let (layers, more) = peak_and_more(2, &mut section);
-    assert_eq!(more, 2 * keys / 16 * 8 + section_bytes(layers[0].slots));
+    let most = 2 * keys / 16 * 8 + section_bytes(layers[0].slots);
+    assert!((most - 1_024..=most).contains(&more), "{more} bytes, {most} expected");
 }
 
 /// What a build takes is planned by its own keys, whatever the memory was used for before.

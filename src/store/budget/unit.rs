@@ -44,6 +44,12 @@ pub(in crate::store) enum Held {
 }
 
 impl Held {
+    /// The point filter, if that is what there is.
+    #[inline]
+    pub(in crate::store) const fn points(&self) -> Option<&FilterBlock<Bytes>> {
+        if let Self::Block(held) = self { held.filter.points() } else { None }
+    }
+
     /// Why there is no block.
     pub(in crate::store) fn failure(&self) -> Option<Arc<FilterProblem>> {
         match self {
@@ -185,6 +191,10 @@ impl Unit {
     #[inline]
     pub(in crate::store) fn held(&self) -> Guard<Option<Arc<Held>>> {
         self.held.load()
+    }
+
+    pub(in crate::store) fn held_arc(&self) -> Option<Arc<Held>> {
+        self.held.load_full()
     }
 
     /// Whether it is in memory as large as it should be.
