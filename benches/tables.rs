@@ -141,7 +141,8 @@ fn while_reading<T>(set: &TableSet, keys: &[[u8; 16]], threads: u32, work: impl 
     })
 }
 
-/// The times of 200 edits there and back, sorted: with fewer cores than threads, some include what the system gives to others.
+/// The times of 200 edits there and back, sorted: with fewer cores than threads, some include what the system gives to
+/// others.
 fn edit_times(set: &TableSet, exchanged: &[[Arc<Table>; 2]]) -> Vec<Duration> {
     let time = |turn: usize| {
         let edit = exchanged

@@ -146,8 +146,8 @@ struct Source<'a> {
     candidate: Option<ScanCandidate<'a, Table>>,
 }
 
-/// Merges sources, the newest first; of entries with one key, the newest remains. Nothing of a source is read before the
-/// merge comes to its lower bound.
+/// Merges sources, the newest first; of entries with one key, the newest remains. Nothing of a source is read before
+/// the merge comes to its lower bound.
 fn merge<'a>(mut sources: Vec<Source<'a>>, range: KeyRange<'a>) -> impl Iterator<Item = io::Result<Entry>> {
     let mut last = None;
     let mut next = move || {

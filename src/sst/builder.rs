@@ -387,8 +387,8 @@ mod tests {
         assert_eq!(sink.writer.len() as u64, sink.position);
     }
 
-    /// [`FIXED_BLOCKS_ESTIMATE`] has room for names that these tables do not have, and for two filters, each of which is
-    /// described in some 50 bytes. A filter is behind up to 63 zeros, for which the estimate has 32.
+    /// [`FIXED_BLOCKS_ESTIMATE`] has room for names that these tables do not have, and for two filters, each of which
+    /// is described in some 50 bytes. A filter is behind up to 63 zeros, for which the estimate has 32.
     #[test]
     fn the_estimate_of_a_table_is_too_high_by_as_much_as_its_constants_say() {
         let ordered = RangePolicy::ordered(FalsePositiveRate::ONE_PERCENT).unwrap();

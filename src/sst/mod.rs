@@ -21,8 +21,8 @@
 //! ```
 //!
 //! All integers are little-endian. Every block but those of filters, which are bound to the table by their own id and
-//! checksums, is followed by a CRC32C over its contents, the table's id and the block's offset; whatever names the block
-//! repeats the checksum. The same input and table id give the same bytes.
+//! checksums, is followed by a CRC32C over its contents, the table's id and the block's offset; whatever names the
+//! block repeats the checksum. The same input and table id give the same bytes.
 //!
 //! # The path of a lookup
 //!
@@ -40,9 +40,9 @@
 //!
 //! # The path of a scan
 //!
-//! [`TableSnapshot::range`] merges the tables whose smallest and largest key do not rule out a key of the range. A filter
-//! for lookups is no help there, but a table can have a [range filter](TableOptions::with_range_filter) as well. Where
-//! neither end of the table is in the range, the scan probes that filter, and "absent" skips the table. An
+//! [`TableSnapshot::range`] merges the tables whose smallest and largest key do not rule out a key of the range. A
+//! filter for lookups is no help there, but a table can have a [range filter](TableOptions::with_range_filter) as well.
+//! Where neither end of the table is in the range, the scan probes that filter, and "absent" skips the table. An
 //! [ordered](crate::range::RangePolicy::ordered) one also gives a lower bound of the table's next key. The table waits
 //! under this bound, or under its smallest key, and is read only once the scan has come there: a scan that stops early
 //! leaves the others unread. Without a budget, range filters are read when their tables are opened, and stay in memory.

@@ -226,8 +226,8 @@ impl TableOptions {
 ///
 /// By default the hasher is the one that the table's properties describe (a secret seed or an
 /// engine's own function cannot be described: give the hasher then), the filter (that of a
-/// [sidecar](super::Table::write_sidecar), where a table has one) is probed for whole keys, data blocks are not cached, and tables
-/// are files of the system.
+/// [sidecar](super::Table::write_sidecar), where a table has one) is probed for whole keys, data blocks are not cached,
+/// and tables are files of the system.
 ///
 /// ```
 /// use sstfilter::KeyHasher;

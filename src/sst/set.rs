@@ -18,8 +18,8 @@ use crate::store::{BatchCandidates, FileStats, FilterProblem, FilterStore, Filte
 /// The tables of a store. They change by edits while readers go on with what they have.
 ///
 /// A lookup hashes its key once and goes from table to table, by range and filter, until the newest one that has an
-/// entry for the key; a tombstone is an entry. A list of tables, the newest first, is level 0 alone; the tables of other
-/// levels do not overlap ([`FilterView`]).
+/// entry for the key; a tombstone is an entry. A list of tables, the newest first, is level 0 alone; the tables of
+/// other levels do not overlap ([`FilterView`]).
 ///
 /// ```
 /// use bytes::Bytes;
@@ -161,7 +161,8 @@ impl TableSet {
         self.current.load().multi_get(keys)
     }
 
-    /// What was looked up so far, and what was skipped. What older snapshots count for tables that have left is missing.
+    /// What was looked up so far, and what was skipped. What older snapshots count for tables that have left is
+    /// missing.
     #[must_use]
     pub fn stats(&self) -> TableSetStats {
         self.current.load().stats()
@@ -233,8 +234,8 @@ impl TableSnapshot {
     ///
     /// Tables are skipped by their smallest and largest key, and then by their range filter. Of all others, a table is
     /// read only when the scan comes to a lower bound of its first key in the range: its smallest key, or what an
-    /// [ordered](crate::range::RangePolicy::ordered) range filter knows. A scan that stops after a few keys does not read
-    /// the tables whose keys come later.
+    /// [ordered](crate::range::RangePolicy::ordered) range filter knows. A scan that stops after a few keys does not
+    /// read the tables whose keys come later.
     ///
     /// A scan counts the blocks that it reads, and no lookups. Range filters count its probes.
     ///

@@ -71,8 +71,8 @@ const END_BYTES: u64 = 512;
 /// Looks for the sidecar of a table: what it says of its filters, and where they are. `None` if there is none. A table
 /// without one costs one look at a directory, or one attempt to open a file.
 ///
-/// It must have the table's smallest and largest key, of which it also has what the hash and the extractors make: one of
-/// other keys would seem to show that these have changed.
+/// It must have the table's smallest and largest key, of which it also has what the hash and the extractors make: one
+/// of other keys would seem to show that these have changed.
 pub(super) fn find_sidecar(
     table: &Path,
     files: &dyn FileSystem,

@@ -31,8 +31,8 @@ use crate::store::{FileFilters, FilterMetadata, FilterProblem, FilterSource, Fil
 /// to hold, at most 64 MiB of it are in memory; a longer block (the filter of a very large table) is read twice, the
 /// first time for its checksum alone. All keys of a walk together have at most 1,024 times the bytes of the file.
 ///
-/// A [sidecar](Self::write_sidecar) beside the table is used instead of the table's own filter, if it is sound and was made
-/// for this table; see [`sidecar_problem`](Self::sidecar_problem).
+/// A [sidecar](Self::write_sidecar) beside the table is used instead of the table's own filter, if it is sound and was
+/// made for this table; see [`sidecar_problem`](Self::sidecar_problem).
 ///
 /// A filter that is damaged, of an unknown kind, or built with another hash, or of other parts of keys, is not probed:
 /// the table is read without it, and [`filter_problem`](Self::filter_problem) or
@@ -394,8 +394,8 @@ impl Table {
     }
 }
 
-/// The filters in a sidecar. If any of them is not used, none is, unless it is the range filter, for the reader's want of
-/// its extractor: the table's own would be of no more use.
+/// The filters in a sidecar. If any of them is not used, none is, unless it is the range filter, for the reader's want
+/// of its extractor: the table's own would be of no more use.
 fn open_sidecar(
     store: &FilterStore,
     metadata: FilterMetadata,

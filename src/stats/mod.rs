@@ -29,8 +29,8 @@ enum Count {
     Searched,
 }
 
-/// What a set of filters counts for one of them: it probes all each time, so it counts its probes once and each filter's
-/// positives.
+/// What a set of filters counts for one of them: it probes all each time, so it counts its probes once and each
+/// filter's positives.
 #[derive(Clone, Debug)]
 pub(crate) struct CountedBySet {
     /// Probes of each filter.

@@ -153,9 +153,9 @@ impl FileFilterBuilder {
         self.interruption.leave();
     }
 
-    /// The file deletes all keys from `start` up to and without `end` in older files. It is then a candidate for each of
-    /// these keys and for ranges that meet them, and gets no range filter. In an order of the engine's own, `start` may be
-    /// above `end`: what lies between the two by their bytes counts.
+    /// The file deletes all keys from `start` up to and without `end` in older files. It is then a candidate for each
+    /// of these keys and for ranges that meet them, and gets no range filter. In an order of the engine's own, `start`
+    /// may be above `end`: what lies between the two by their bytes counts.
     pub fn add_range_tombstone(&mut self, start: &[u8], end: &[u8]) {
         if start == end {
             return;
@@ -283,7 +283,8 @@ impl FileFilterBuilder {
                 let container = filter.seal().and_then(|container| {
                     let index_bytes = u32::try_from(PartitionIndex::tail_bytes(&container).ok()?).ok()?;
                     let index = container.len().checked_sub(index_bytes as usize)?;
-                    // The checks tell of the hash and the extractors as they are now: keys were added by what they were then.
+                    // The checks tell of the hash and the extractors as they are now: keys were added by what they were
+                    // then.
                     let known = built.metadata.known_keys();
                     let context = LoadContext::new(&self.hasher).with_key_parts(&self.parts).with_file_id(self.file);
                     let loaded = PartitionIndex::load(&container.slice(index..), context.with_known_keys(&known));
@@ -345,8 +346,8 @@ impl BuiltFilters {
     }
 
     /// With the range filter of the same file that was built before, whose `metadata` and `block` these are, unless
-    /// there is a new one. It is left out if it is not the one described, is bound to another file id, or was checked by
-    /// other known keys than the new filters have.
+    /// there is a new one. It is left out if it is not the one described, is bound to another file id, or was checked
+    /// by other known keys than the new filters have.
     #[must_use]
     pub fn with_ranges_of(mut self, metadata: &FilterMetadata, block: Bytes) -> Self {
         let own = &self.metadata;

@@ -111,7 +111,8 @@ impl Group {
 }
 
 impl<F> Chunk<F> {
-    /// Chunks of any number of files, of sizes that differ by at most one. `config` is that of the view, for files that may overlap.
+    /// Chunks of any number of files, of sizes that differ by at most one. `config` is that of the view, for files that
+    /// may overlap.
     pub(super) fn cut<'a>(
         members: &'a [Member<F>],
         prefix: &'a Arc<SharedPrefix>,
@@ -168,8 +169,8 @@ impl ChunkCore {
         self.files.first()?.metadata().bounds.keys().map(|span| &*span.smallest)
     }
 
-    /// The files that have the key within their bounds. `head` is that of the key behind the chunk's prefix; `None` if it
-    /// does not begin with it.
+    /// The files that have the key within their bounds. `head` is that of the key behind the chunk's prefix; `None` if
+    /// it does not begin with it.
     #[inline]
     pub(super) fn in_bounds(&self, key: &[u8], head: Option<u64>) -> u64 {
         let found = match head.map(|head| self.bounds.holding(head)) {

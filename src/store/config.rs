@@ -23,8 +23,8 @@ pub(super) struct Config {
 
 /// Whether the hasher and the extractors are what their names say.
 ///
-/// One description whose known keys have other hashes or parts shows that they are not. The known keys of other files may
-/// have the same by chance, so from then on no filter of the store is used.
+/// One description whose known keys have other hashes or parts shows that they are not. The known keys of other files
+/// may have the same by chance, so from then on no filter of the store is used.
 #[derive(Debug, Default)]
 pub(super) struct Trust(OnceLock<FilterProblem>);
 

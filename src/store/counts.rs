@@ -6,8 +6,8 @@ use crate::stats::{StripedCounters, ThreadCounters};
 
 /// What lookups count for the files of a chunk.
 ///
-/// Negatives have no counter: a lookup of an absent key has one for nearly every file, and counting each took a sixth of
-/// the lookup. They are what remains of the lookups that came to a file.
+/// Negatives have no counter: a lookup of an absent key has one for nearly every file, and counting each took a sixth
+/// of the lookup. They are what remains of the lookups that came to a file.
 #[derive(Debug)]
 pub(super) struct ChunkCounts {
     counters: StripedCounters,

@@ -81,8 +81,8 @@ pub enum FilterProblem {
     },
     /// What the filter's own bytes say.
     Block(BlockError),
-    /// The hash, or an extractor, of the store gives others for keys of a file than when its filters were built, though it
-    /// has the same identity or name. No filter of the store is used then.
+    /// The hash, or an extractor, of the store gives others for keys of a file than when its filters were built, though
+    /// it has the same identity or name. No filter of the store is used then.
     ReaderChanged {
         /// The identity of the hash.
         hash: HashIdentity,

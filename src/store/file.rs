@@ -18,8 +18,8 @@ use super::stats::FileStats;
 use crate::block::{FilterBlock, LookupOutcome};
 use crate::range::{KeyRange, RangeFilter};
 
-/// The filters of one open file, and what they have counted. Threads share it by reference; dropped, it gives its memory
-/// back.
+/// The filters of one open file, and what they have counted. Threads share it by reference; dropped, it gives its
+/// memory back.
 ///
 /// An engine keeps one beside each open file, and puts the file into a [`FilterView`](super::FilterView), which probes
 /// the filters of all files. One that goes through its files by itself can also probe them here. It then records what
@@ -103,8 +103,8 @@ impl FileFilters {
         self.state.overlaps(range) && self.state.may_contain_range(range)
     }
 
-    /// Records whether the file had the key for which [`probe`](Self::probe) answered. Call it once for each answer that
-    /// is not "absent".
+    /// Records whether the file had the key for which [`probe`](Self::probe) answered. Call it once for each answer
+    /// that is not "absent".
     pub fn record_lookup(&self, key: &[u8], probe: FileProbe, outcome: LookupOutcome) {
         self.state.units.counters.add_beside_answers(0, 1);
         let unit = if probe == FileProbe::NotLoaded { self.state.unit_of(key) } else { POINTS };

@@ -16,8 +16,8 @@ use crate::hash::{KeyExtractor, KeyHasher, KeyParts};
 use crate::policy::{AutoPolicy, BuildContext, FilterPolicy};
 use crate::range::{KeyRange, RangePolicy};
 
-/// How the filters of a store are built and read: the hash, the parts of keys, the policies and the memory. Clones share
-/// the memory.
+/// How the filters of a store are built and read: the hash, the parts of keys, the policies and the memory. Clones
+/// share the memory.
 ///
 /// Make one when the store is opened. What differs for a file, such as its policy, is set on a clone.
 ///

@@ -1,8 +1,8 @@
 //! Lookups: which files of a view must be read for a key, for many keys, for a prefix or a range.
 //!
-//! A lookup takes the files in chunks of up to 64. For a chunk it computes which files have the key within their bounds,
-//! and which of those have a filter that may contain it. It then gives the remaining files, the newest first. What it
-//! counts is up to the file where it ended, so that rates are those of files that were searched for nothing.
+//! A lookup takes the files in chunks of up to 64. For a chunk it computes which files have the key within their
+//! bounds, and which of those have a filter that may contain it. It then gives the remaining files, the newest first.
+//! What it counts is up to the file where it ended, so that rates are those of files that were searched for nothing.
 
 use core::fmt;
 use core::ops::Bound;
@@ -22,8 +22,8 @@ use crate::key_head::SharedPrefix;
 use crate::range::{KeyRange, NextKey};
 
 impl<F: AsRef<FileFilters>> FilterView<F> {
-    /// The files that may have `key`, one after the other. Nothing is read from them; filters that are not in memory are
-    /// read if their files have a source.
+    /// The files that may have `key`, one after the other. Nothing is read from them; filters that are not in memory
+    /// are read if their files have a source.
     #[inline]
     pub fn candidates<'a>(&'a self, key: &'a [u8]) -> Candidates<'a, F> {
         self.lookups.of_thread().add(0, 1);
@@ -36,8 +36,8 @@ impl<F: AsRef<FileFilters>> FilterView<F> {
         BatchCandidates::new(self, keys)
     }
 
-    /// The files that may have a key in `range`, by their bounds and range filters, the newest level first, and at level
-    /// 0 the newest file first.
+    /// The files that may have a key in `range`, by their bounds and range filters, the newest level first, and at
+    /// level 0 the newest file first.
     pub fn candidates_in_range<'a>(&'a self, range: impl Into<KeyRange<'a>>) -> ScanCandidates<'a, F> {
         ScanCandidates::new(self, range.into(), None)
     }
@@ -279,8 +279,8 @@ impl<'a, F> Cursor<'a, F> {
         (self.left, self.given) = (0, None);
     }
 
-    /// The lookup ends at the file given last: that has the key, or it is not known whether it has, or the engine's code
-    /// panicked behind it.
+    /// The lookup ends at the file given last: that has the key, or it is not known whether it has, or the engine's
+    /// code panicked behind it.
     fn end(&mut self, is_found: bool) {
         if let Some(last) = self.last.take().filter(|_| is_found) {
             last.state.record(last.answer, true);
@@ -370,9 +370,10 @@ impl<'a, F> Candidates<'a, F> {
 
     /// What is still to be read for the filters of the files that have the key within their bounds and were not given
     /// yet, for engines whose lookups do not wait: each read with its file. Read all of it, together if possible,
-    /// [complete](FilterRead::complete) each, and call this again, until it is empty: after one round for filters in one
-    /// block, after three for most in partitions, later where a budget is so full that filters have to be shrunk. Then the files are those that filters in memory leave. A lookup can
-    /// also go on at once, and let the reads serve later ones.
+    /// [complete](FilterRead::complete) each, and call this again, until it is empty: after one round for filters in
+    /// one block, after three for most in partitions, later where a budget is so full that filters have to be shrunk.
+    /// Then the files are those that filters in memory leave. A lookup can also go on at once, and let the reads serve
+    /// later ones.
     #[must_use]
     pub fn reads(&self) -> Vec<(&'a Arc<F>, FilterRead)> {
         self.cursor.reads(self.view, self.step)
@@ -392,8 +393,8 @@ impl<F> fmt::Debug for Candidates<'_, F> {
     }
 }
 
-/// Keys that a batch takes through a sorted level together: so many that their cache misses overlap, and so few that what
-/// was prefetched is still there.
+/// Keys that a batch takes through a sorted level together: so many that their cache misses overlap, and so few that
+/// what was prefetched is still there.
 const TOGETHER: usize = 64;
 
 /// The files that may have each of many keys, in steps that are taken for all keys together: so cache misses of one key
@@ -448,7 +449,8 @@ impl<'a, F> BatchCandidates<'a, F> {
         self.end(position, true);
     }
 
-    /// The file given for the key at `position` could not be searched: that key's lookup ends there, without an outcome.
+    /// The file given for the key at `position` could not be searched: that key's lookup ends there, without an
+    /// outcome.
     pub fn failed(&mut self, position: usize) {
         self.end(position, false);
     }

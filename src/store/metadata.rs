@@ -33,11 +33,12 @@
 //! CRC32C of all of the above, 4 bytes
 //! ```
 //!
-//! The known keys are the smallest, the largest and the witness keys, in this order. A store whose hash or extractor gives
-//! another check uses no filter: they have changed, though not their names.
+//! The known keys are the smallest, the largest and the witness keys, in this order. A store whose hash or extractor
+//! gives another check uses no filter: they have changed, though not their names.
 //!
 //! The checksum at the end is compared before anything else is believed, and sections of an unknown type are passed
-//! over: a filter that is not known of is never wrong. What would change the answers of a known section gets a new type.
+//! over: a filter that is not known of is never wrong. What would change the answers of a known section gets a new
+//! type.
 
 use core::fmt;
 use core::ops::Range;
@@ -62,8 +63,8 @@ const HAS_UNKNOWN_KEYS: u8 = 1 << 3;
 
 const WHAT: &str = "description of filters";
 
-/// What a file's filters are: where their bytes are, which keys and parts of keys they hold, and the checksums that they
-/// must have.
+/// What a file's filters are: where their bytes are, which keys and parts of keys they hold, and the checksums that
+/// they must have.
 ///
 /// [`FileFilterBuilder`](super::FileFilterBuilder) makes it. Keep its [encoded](Self::encode) bytes, about 110 for a
 /// point filter and 50 more with a range filter, where the engine lists its files.
@@ -371,8 +372,8 @@ impl FilterMetadata {
     ///
     /// # Errors
     ///
-    /// [`FilterProblem`] when the bytes are damaged, of a later version, or contradict each other. The engine then opens
-    /// the file [without filters](super::FilterStore::open_unfiltered).
+    /// [`FilterProblem`] when the bytes are damaged, of a later version, or contradict each other. The engine then
+    /// opens the file [without filters](super::FilterStore::open_unfiltered).
     pub fn decode(bytes: &[u8]) -> Result<Self, FilterProblem> {
         let (covered, stored) = bytes.split_last_chunk().ok_or_else(|| too_short(bytes))?;
         check_start(covered)?;

@@ -7,8 +7,8 @@
 //! - Once per store: a [`FilterStore`] has the hash, the parts of keys, the policies and the memory.
 //! - Once per file that is written: a [`FileFilterBuilder`] takes the keys and gives bytes to store, with a small
 //!   [description](FilterMetadata) for the engine's manifest.
-//! - Once per file that is opened: [`FilterStore::open`] gives [`FileFilters`]. Whatever is wrong means "may be present",
-//!   is counted, and has a reason.
+//! - Once per file that is opened: [`FilterStore::open`] gives [`FileFilters`]. Whatever is wrong means "may be
+//!   present", is counted, and has a reason.
 //! - Once per flush or compaction: [`FilterView::edited`] gives the files after it.
 //! - Once per lookup: [`FilterView::candidates`], [`candidates_of_each`](FilterView::candidates_of_each),
 //!   [`candidates_by_prefix`](FilterView::candidates_by_prefix) and
@@ -19,10 +19,11 @@
 //! Filter bytes come from a [`FilterSource`], which lookups call, or from an engine that does not wait in a lookup: a
 //! [`FilterRead`] says which bytes are wanted, and goes on once it is given them.
 //!
-//! A panic of the engine's code (hash, extractor, source) goes to the caller of the lookup, and that lookup is over: drop
-//! it, and begin another one.
+//! A panic of the engine's code (hash, extractor, source) goes to the caller of the lookup, and that lookup is over:
+//! drop it, and begin another one.
 //!
-//! Keys are ordered by their bytes. An engine with another order hands over the smallest and largest keys by their bytes.
+//! Keys are ordered by their bytes. An engine with another order hands over the smallest and largest keys by their
+//! bytes.
 //!
 //! # What is trusted
 //!

@@ -107,8 +107,8 @@ impl FileState {
         }
     }
 
-    /// The partitions of a partitioned filter, whose top index is read before if it is not in memory. Until it is, nobody
-    /// knows which partition to probe, nor with which hash.
+    /// The partitions of a partitioned filter, whose top index is read before if it is not in memory. Until it is,
+    /// nobody knows which partition to probe, nor with which hash.
     fn partitions_to_probe(self: &Arc<Self>) -> Result<Option<&PartitionIndex>, Answer> {
         if !matches!(self.points, Ok(FilterPart::PartitionedPoints)) {
             return Ok(None);
@@ -130,8 +130,8 @@ impl FileState {
         Answer::of(FileProbe::NotLoaded)
     }
 
-    /// Probes a unit, and counts the answer. It is loaded before if it should be in memory, or larger, and the file has a
-    /// source.
+    /// Probes a unit, and counts the answer. It is loaded before if it should be in memory, or larger, and the file has
+    /// a source.
     fn probe_unit(self: &Arc<Self>, number: u32, may_match: Matching<'_>) -> Answer {
         let positive = || {
             self.units.counters_of(number).add_answer(true);

@@ -1,5 +1,5 @@
-//! A file beside a table, with other filters for it: filter bytes, their description, and a trailer of 64 bytes that says
-//! which table they are for.
+//! A file beside a table, with other filters for it: filter bytes, their description, and a trailer of 64 bytes that
+//! says which table they are for.
 //!
 //! ```text
 //!  0   8  length of the filter bytes, with which the file begins
@@ -13,9 +13,9 @@
 //! 60   4  CRC32C of bytes 0 to 59
 //! ```
 //!
-//! The checksum covers 60 bytes in every version, so that it is compared before the version is believed: a flipped bit is
-//! damage, never a newer release. The last two bytes of the magic are where a filter block has "SF", so that one look at
-//! a file's end tells them apart.
+//! The checksum covers 60 bytes in every version, so that it is compared before the version is believed: a flipped bit
+//! is damage, never a newer release. The last two bytes of the magic are where a filter block has "SF", so that one
+//! look at a file's end tells them apart.
 
 use std::path::{Path, PathBuf};
 
@@ -120,8 +120,8 @@ impl FilterMetadata {
     ///
     /// # Errors
     ///
-    /// [`FilterProblem`] for damage, a newer version, another length, or another table. The engine then opens the table's
-    /// own filters.
+    /// [`FilterProblem`] for damage, a newer version, another length, or another table. The engine then opens the
+    /// table's own filters.
     pub fn of_sidecar(tail: &[u8], file_bytes: u64, table: &TableIdentity) -> Result<Self, FilterProblem> {
         match Self::of_any_sidecar(tail, file_bytes)? {
             (metadata, got) if got == *table => Ok(metadata),

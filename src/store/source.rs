@@ -10,8 +10,8 @@ pub trait FilterSource: Send + Sync {
     /// The bytes in `range`, counted from the first of the filter bytes. They should be an allocation of their own: a
     /// slice of a larger one keeps all of it in memory, and counts only itself.
     ///
-    /// A range comes from the file's description, and ends where that says: compare it with the file's length before making
-    /// room for it.
+    /// A range comes from the file's description, and ends where that says: compare it with the file's length before
+    /// making room for it.
     ///
     /// Called by threads that probe, one at a time for each filter or partition. A panic is passed on to the caller of
     /// the lookup.

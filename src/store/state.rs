@@ -32,8 +32,8 @@ pub enum FileProbe {
     /// The filter is not in memory, so the file may have it.
     NotLoaded,
     /// There is no filter that could tell, so the file may have it:
-    /// [`FileFilters::problem`](super::FileFilters::problem) says why, unless the file has no filter, or range tombstones
-    /// around the key.
+    /// [`FileFilters::problem`](super::FileFilters::problem) says why, unless the file has no filter, or range
+    /// tombstones around the key.
     Unusable,
 }
 
@@ -53,9 +53,9 @@ pub(super) struct FileState {
     /// The parts of keys that the point filter holds and the store knows.
     pub(super) shared: SharedParts,
     pub(super) has_range_tombstones: bool,
-    /// The point filter, where all of it stays in memory as long as the file is open: lookups follow one pointer less than
-    /// to its unit's. Rejected: the block in here, which is two nanoseconds faster, and makes files without 300 bytes
-    /// larger.
+    /// The point filter, where all of it stays in memory as long as the file is open: lookups follow one pointer less
+    /// than to its unit's. Rejected: the block in here, which is two nanoseconds faster, and makes files without 300
+    /// bytes larger.
     pub(super) resident: Option<Arc<Held>>,
     pub(super) metadata: Arc<FilterMetadata>,
     pub(super) points: Usable,
@@ -151,8 +151,8 @@ impl FileState {
         if expected == got { Ok(()) } else { Err(BlockError::HashMismatch { expected, got }.into()) }
     }
 
-    /// Whether the hash, or an extractor, gives others for the file's known keys than when the filters were built, though
-    /// it has the same name; or the engine has added hashes of another function.
+    /// Whether the hash, or an extractor, gives others for the file's known keys than when the filters were built,
+    /// though it has the same name; or the engine has added hashes of another function.
     fn has_reader_changed(&self) -> bool {
         let (metadata, reader, known) = (&self.metadata, self.reader(), self.metadata.known_keys());
         if metadata.sections.is_empty() || known.is_empty() {

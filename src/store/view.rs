@@ -25,8 +25,8 @@ const OVERLAPPING: u32 = 0;
 /// until the last view that has it is dropped.
 ///
 /// Level 0 has files that may overlap, the newest first. The files of any other level do not, and are found by their
-/// smallest and largest keys. Lower numbers are newer. Sorted runs of a tiered engine are levels of their own. A list of
-/// files in which the order is the age is level 0 alone.
+/// smallest and largest keys. Lower numbers are newer. Sorted runs of a tiered engine are levels of their own. A list
+/// of files in which the order is the age is level 0 alone.
 pub struct FilterView<F> {
     pub(super) config: Arc<Config>,
     /// Those that have files, or had some that have counted, by their numbers.
@@ -61,9 +61,9 @@ pub(super) struct Level<F> {
 /// Files that come and go at once: what a flush or a compaction does to a store.
 ///
 /// All removals of an edit come before its additions, in whatever order they were called. At level 0 the order of files
-/// is their age: added files are newer than those that are there, and of two that one edit adds, the later is the newer.
-/// [`replace`](Self::replace) gives a file's place to another one, and so does removing a file and adding the same one
-/// again, without any other. Files are told apart by their [`Arc`].
+/// is their age: added files are newer than those that are there, and of two that one edit adds, the later is the
+/// newer. [`replace`](Self::replace) gives a file's place to another one, and so does removing a file and adding the
+/// same one again, without any other. Files are told apart by their [`Arc`].
 #[derive(Debug)]
 pub struct ViewEdit<F> {
     removed: Vec<(u32, Arc<F>)>,
@@ -84,8 +84,8 @@ pub enum ViewError {
         /// The position of the removal, or behind all removals of the replacement, in the edit.
         position: usize,
     },
-    /// The edit adds a file that the level has already, or adds it twice; or removes a file of level 0, adds it again, and
-    /// adds others: which of them is the newer is then not clear.
+    /// The edit adds a file that the level has already, or adds it twice; or removes a file of level 0, adds it again,
+    /// and adds others: which of them is the newer is then not clear.
     Duplicate {
         /// The level.
         level: u32,
@@ -139,8 +139,8 @@ impl<F> ViewEdit<F> {
         Self::default()
     }
 
-    /// Adds a file to a level; at level 0 it becomes the newest. So a store that is opened again adds the files of level 0
-    /// from the oldest to the newest, the reverse of [`FilterView::files`].
+    /// Adds a file to a level; at level 0 it becomes the newest. So a store that is opened again adds the files of
+    /// level 0 from the oldest to the newest, the reverse of [`FilterView::files`].
     #[must_use]
     pub fn add(mut self, level: u32, file: Arc<F>) -> Self {
         self.added.push((level, file));

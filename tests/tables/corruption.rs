@@ -371,7 +371,8 @@ fn lies_under_checksums_that_hold_neither_panic_nor_hang() {
     }
 }
 
-/// A description that names another extractor than the one whose parts the filter holds, as a faulty writer may write them.
+/// A description that names another extractor than the one whose parts the filter holds, as a faulty writer may write
+/// them.
 #[test]
 fn a_table_whose_filter_lacks_a_part_that_its_description_names_loses_no_prefix() {
     let parts = |length| KeyParts::whole_keys().with_extractor(Arc::new(FixedPrefix::new(length)));

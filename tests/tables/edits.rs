@@ -1,6 +1,6 @@
-//! Edits of a set of tables, against a map. The failures guarded against: a value that a compaction brings back, because
-//! its table got the wrong place among those of level 0; a refused edit that leaves something behind; a key at the bound
-//! of two tables of one level.
+//! Edits of a set of tables, against a map. The failures guarded against: a value that a compaction brings back,
+//! because its table got the wrong place among those of level 0; a refused edit that leaves something behind; a key at
+//! the bound of two tables of one level.
 
 use std::collections::BTreeMap;
 use std::mem::discriminant;

@@ -571,8 +571,8 @@ fn local_files_have_their_sidecars_beside_them() {
     assert_eq!(summary.filter.unwrap().distinct_keys, 100);
 }
 
-/// The description says that a filter of whole keys holds the parts that the store has by now: believed, that would make
-/// prefixes absent.
+/// The description says that a filter of whole keys holds the parts that the store has by now: believed, that would
+/// make prefixes absent.
 #[test]
 fn a_sidecar_whose_filter_lacks_a_part_that_its_description_names_loses_no_prefix() {
     let table = table(1, 3_000, b"v");

@@ -1,6 +1,6 @@
-//! Sidecars in partitions, and sidecars of which nothing is read before the first probe. The failures guarded against are
-//! those of `sidecar.rs`, for each partition; and a sidecar that was sound when its table was opened, and is another one
-//! when its filter is read.
+//! Sidecars in partitions, and sidecars of which nothing is read before the first probe. The failures guarded against
+//! are those of `sidecar.rs`, for each partition; and a sidecar that was sound when its table was opened, and is
+//! another one when its filter is read.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -41,8 +41,8 @@ pub fn is_ahead(theirs: f64, ours: f64) -> bool {
 /// What is better in less of a figure, and the figure; `None` where a record has none.
 pub type Figure<R> = (&'static str, fn(&R) -> Option<f64>);
 
-/// The peers that are clearly ahead in some figure, and the names of the records in which they are. `peers` are a peer's
-/// cells below `titles` and its records, `ours` is what a record is compared with.
+/// The peers that are clearly ahead in some figure, and the names of the records in which they are. `peers` are a
+/// peer's cells below `titles` and its records, `ours` is what a record is compared with.
 pub fn ahead<'a, R: 'a>(
     titles: &[&'static str],
     figures: &[Figure<R>],

@@ -78,8 +78,8 @@ impl File {
         self.units().fold(0, |sum, (_, unit)| sum.saturating_add(unit.whole_bytes))
     }
 
-    /// Takes the right to read what comes before all units of the point filter. `None` if another thread has it, or what
-    /// was read was not sound and it is too early to try again: counts a probe then.
+    /// Takes the right to read what comes before all units of the point filter. `None` if another thread has it, or
+    /// what was read was not sound and it is too early to try again: counts a probe then.
     pub(in crate::store) fn begin_preparing(&self) -> bool {
         let is_due = self.failure.load().as_ref().is_none_or(|failure| failure.is_due());
         is_due && self.is_preparing.swap(1, Ordering::Acquire) == 0

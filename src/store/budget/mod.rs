@@ -34,8 +34,8 @@ pub(super) use unit::{Held, HeldFilter, Unit};
 ///
 /// Filters are loaded when they are first probed, as long as they fit. When they no longer do, a *plan* divides the
 /// bytes so that lookups read as few useless data blocks as possible: files with many lookups of absent keys hold their
-/// filters whole, others shrunk to fewer bytes, cold ones not at all. Plans are made again after a number of probes, by a
-/// thread that probes, so the division follows the lookups.
+/// filters whole, others shrunk to fewer bytes, cold ones not at all. Plans are made again after a number of probes, by
+/// a thread that probes, so the division follows the lookups.
 ///
 /// Ribbon filters shrink best. Bloom filters should have numbers of lines that divide well
 /// ([`BlockedBloomKind::with_fold`](crate::kind::BlockedBloomKind::with_fold)), and rather four probes than six.
@@ -47,8 +47,8 @@ pub struct FilterBudget {
 }
 
 impl FilterBudget {
-    /// `bytes` bytes for filters. Memory exceeds them by one filter at most, while it is loaded to be shrunk, or while a
-    /// smaller or larger one takes its place; whatever the number of threads. A budget of 0 bytes loads nothing.
+    /// `bytes` bytes for filters. Memory exceeds them by one filter at most, while it is loaded to be shrunk, or while
+    /// a smaller or larger one takes its place; whatever the number of threads. A budget of 0 bytes loads nothing.
     #[must_use]
     pub fn new(bytes: u64) -> Self {
         Self { pool: Arc::new(Pool::new(bytes)) }

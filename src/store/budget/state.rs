@@ -109,8 +109,8 @@ fn reason(state: FilterState, recent_absent: f64) -> ResidencyReason {
 
 /// What a budget has done so far.
 ///
-/// The bytes are those of filter blocks. Beside them, a budget takes up to about 750 bytes for each file with its description,
-/// and 40 for each partition; and for each block in memory some 500.
+/// The bytes are those of filter blocks. Beside them, a budget takes up to about 750 bytes for each file with its
+/// description, and 40 for each partition; and for each block in memory some 500.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BudgetStats {

@@ -87,8 +87,8 @@ impl HeldFilter {
         if let Self::Ranges(filter) = self { Some(filter) } else { None }
     }
 
-    /// The false positive rate that it claims; 1 where a user's kind claims what is none. Of a range filter, that of the
-    /// longest ranges that it was made for.
+    /// The false positive rate that it claims; 1 where a user's kind claims what is none. Of a range filter, that of
+    /// the longest ranges that it was made for.
     pub(super) fn expected_fpr(&self) -> f64 {
         let fpr = match self {
             Self::Points(block) => block.expected_fpr(),
