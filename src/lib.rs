@@ -57,13 +57,14 @@
 //!
 //! | to | use |
 //! |---|---|
-//! | hash keys, once per store | [`KeyHasher`]; [`SecretSeed`] where strangers choose keys; [`KeyExtractor`] for prefixes |
+//! | hash keys, once per store | [`KeyHasher`]; [`SecretSeed`] if strangers choose keys; [`KeyExtractor`] for prefixes |
 //! | choose filters | [`AutoPolicy`], [`KindPolicy`], or a [`FilterPolicy`] of your own |
 //! | spread one memory budget over the levels of a store | [`store::LevelPlan`], [`store::LevelPolicy`] |
 //! | build one per file | [`BuildContext`], [`FilterBuilder`], [`BuildReport`] |
 //! | load and probe one | [`LoadContext`] and [`FilterReader`]; [`FilterBlock`] where damage must be an error |
-//! | probe the filters of many files | [`FilterSet`], with a [`MatchBitmap`] for one key and a [`MatchMatrix`] for many |
-//! | add and remove keys in memory | [`StandardBloom`], [`RegisterBlockedBloom`], [`CountingBloom`], [`CuckooFilter`], by [`DynamicFilter`] |
+//! | probe the filters of many files | [`FilterSet`]; [`MatchBitmap`] for one key, [`MatchMatrix`] for many |
+//! | add keys in memory | [`DynamicFilter`]: [`StandardBloom`], [`RegisterBlockedBloom`] |
+//! | remove them, too | [`RemoveKeys`]: [`CountingBloom`], [`CuckooFilter`] |
 //! | let scans skip files | [`range`]: [`RangePolicy`](range::RangePolicy), [`RangeReader`](range::RangeReader) |
 //! | watch rates | [`FilterStats`], [`FilterHealth`], [`HealthLimits`] |
 //!

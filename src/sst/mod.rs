@@ -12,7 +12,7 @@
 //! ```text
 //! data blocks      entries in key order, prefix-compressed, with restart points
 //! zeros            up to a multiple of 64
-//! filter block     what the policy built; its lines lie on cache lines. Or partitions, and the block of their top index
+//! filter block     what the policy built, aligned to cache lines; or partitions, and the block of their top index
 //! range filter     the same for scans, if the options have a policy for it; aligned, too
 //! properties       counts, and the description of the filters: where they are, first and last key, hash, extractors
 //! index            last key of each data block -> its place

@@ -159,9 +159,9 @@ impl fmt::Display for FilterProblem {
             Self::Block(error) => error.fmt(f),
             Self::ReaderChanged { hash } => write!(
                 f,
-                "filters built with another hash of the same identity ({hash}), or with another extractor of the same name: \
-                 expected what the known keys of a file had, got others for them, here or in another file of the store; \
-                 a secret seed was changed, or a function without its tag, or an extractor without its name"
+                "filters built with another hash of the same identity ({hash}), or with another extractor of the same \
+                 name: expected what the known keys of a file had, got others for them, here or in another file of the \
+                 store; a secret seed was changed, or a function without its tag, or an extractor without its name"
             ),
             Self::Unreadable { reason } => write!(f, "filter could not be read: {reason}"),
         }

@@ -26,9 +26,9 @@
 //! 16  8  length
 //! 24  4  CRC32C of its bytes without the last four; of a partitioned filter, of the top index without its last four
 //!
-//! extractors: a byte with the length of the name, the name, and 4 bytes, the check of the extractor: CRC32C of, for each
-//! known key, its part behind 8 bytes with the part's length plus one, or the byte 0 where it has none; that of the range
-//! filter is the last
+//! extractors: a byte with the length of the name, the name, and 4 bytes, the check of the extractor: CRC32C of, for
+//! each known key, its part behind 8 bytes with the part's length plus one, or the byte 0 where it has none; that of the
+//! range filter is the last
 //! smallest and largest key, start and end of range tombstones, witness keys: a varint with the length, then the bytes
 //! CRC32C of all of the above, 4 bytes
 //! ```

@@ -108,7 +108,7 @@ impl fmt::Display for ViewError {
         match self {
             Self::NotAtLevel { level, position } => write!(
                 f,
-                "edit: expected removal {position} to name a file of level {level}, got none, or one that is removed twice"
+                "edit: expected removal {position} to name a file of level {level}, got none, or one removed twice"
             ),
             Self::Duplicate { level, position } => write!(
                 f,

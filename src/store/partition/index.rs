@@ -211,7 +211,7 @@ impl PartitionIndex {
         for number in 0..partitions {
             let refused = || BlockError::Field {
                 field: "entry of the top index",
-                expected: "one inside the index, whose lower bound is above the one before, of a partition below 2^38 bytes",
+                expected: "one inside the index, its lower bound above the one before, its partition below 2^38 bytes",
                 got: number as u64,
             };
             decoded.push(&mut cursor, number).ok_or_else(refused)?;
