@@ -72,7 +72,9 @@ pub(crate) fn all() -> Vec<Configuration> {
     let old = |new_ssts| SlateFilters::default().with_old_bloom(BloomFilterPolicy::new(10), new_ssts);
     let points = [ribbon, bloom, other_seed, prefixes, both, old(OldBloom::Stub), old(OldBloom::Full)];
     let ours = points.into_iter().chain([ranges, short_ranges, everything]);
-    ours.map(|filters| Configuration::Ours(Box::new(filters))).chain([Configuration::BuiltIn, Configuration::None]).collect()
+    ours.map(|filters| Configuration::Ours(Box::new(filters)))
+        .chain([Configuration::BuiltIn, Configuration::None])
+        .collect()
 }
 
 /// Ribbon even for a handful of keys, where it gets so few columns that about every second key matches. At a lower
