@@ -146,7 +146,10 @@ fn rates_of_levels_are_those_of_files_that_were_searched_for_nothing() {
             let what = format!("{name}, level {level}");
             assert_exact(&stats, met, &what);
             assert_rate(stats.filter.observed_fpr(), met, &what);
-            assert!(stats.filter.alarm(0.05).is_none(), "{what}: {:?}", stats.filter.observed_fpr());
+            // Filters of so few keys round their columns up. However many lookups there are, the sorted level has about
+            // 30,000 pairs of a file and a key that it lacks, which always have the same answer: five standard errors.
+            let observed = stats.filter.observed_fpr().unwrap();
+            assert!((0.03..0.057).contains(&observed), "{what}: {observed}");
         }
     }
 }
