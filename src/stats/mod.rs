@@ -135,7 +135,7 @@ pub struct FilterStats {
     pub positives: u64,
     /// Positives whose key was then found in the file.
     pub true_positives: u64,
-    /// Positives whose key was then not found in the file. Tables whose filters hold parts of keys do not
+    /// Positives whose key was then not found in the file. Filters that hold parts of keys and no whole keys do not
     /// count these: the part may be there though the key is not.
     pub false_positives: u64,
     /// Probes that a damaged, unknown or foreign filter could not answer.

@@ -154,7 +154,7 @@ impl FileFilterBuilder {
     }
 
     /// The file deletes all keys from `start` up to and without `end` in older files. It is then a candidate for each
-    /// of these keys and for ranges that meet them, and gets no range filter. In an order of the engine's own, `start`
+    /// of these keys and for ranges and prefixes that meet them, and gets no range filter. In an order of the engine's own, `start`
     /// may be above `end`: what lies between the two by their bytes counts.
     pub fn add_range_tombstone(&mut self, start: &[u8], end: &[u8]) {
         if start == end {
@@ -197,8 +197,9 @@ impl FileFilterBuilder {
         self.file
     }
 
-    /// Whether there will be no filter, because neither policy wants one. Keys then serve the file's bounds alone, and
-    /// need not be added: a file without any is a candidate for every key.
+    /// Whether there will be no filter, because neither policy wants one. Keys then serve the file's bounds alone. Add
+    /// either none, which makes the file a candidate for every key, or at least the smallest and the largest: keys
+    /// outside of those that were added are absent.
     #[must_use]
     pub const fn builds_nothing(&self) -> bool {
         matches!(self.points, Points::None) && self.ranges.is_none()
@@ -397,8 +398,11 @@ impl BuiltFilters {
     }
 
     /// The bytes of a file beside `table`, which exists already, with these filters for it; `None` if there are none.
-    /// They take the place of the table's own description: the builder must have got all of the table's keys, deleted
-    /// ones too, and its range tombstones.
+    /// They are bound to the table's id, whatever id the builder had.
+    ///
+    /// They take the place of the table's own description. So the builder must have got all of the table's keys, deleted
+    /// ones too. It must also have got the table's range tombstones: nothing notices a forgotten one, and what it
+    /// deletes comes back.
     #[must_use]
     pub fn seal_as_sidecar(self, table: &TableIdentity) -> Option<Bytes> {
         let (filters, metadata) = self.seal();
