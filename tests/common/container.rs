@@ -1,11 +1,16 @@
 //! A partitioned filter in memory, read through its top index as an engine reads it.
 
+use std::collections::HashMap;
+use std::sync::Mutex;
+
 use sstfilter::store::{PartitionIndex, PartitionPlace};
 use sstfilter::{BlockError, FilterBlock, KeyHash, LoadContext, PreparedPrefix};
 
 pub(crate) struct Container {
     bytes: Vec<u8>,
     pub(crate) index: PartitionIndex,
+    /// The partitions that were probed; `None` where one cannot be used. To open one is to read all of it.
+    opened: Mutex<HashMap<u32, Option<FilterBlock<Vec<u8>>>>>,
 }
 
 impl Container {
@@ -26,7 +31,7 @@ impl Container {
         if index.container_bytes() != got {
             return Err(BlockError::Length { expected: index.container_bytes(), got });
         }
-        Ok(Self { bytes: bytes.to_vec(), index })
+        Ok(Self { bytes: bytes.to_vec(), index, opened: Mutex::default() })
     }
 
     pub(crate) fn as_bytes(&self) -> &[u8] {
@@ -57,7 +62,10 @@ impl Container {
     }
 
     fn may_hold(&self, place: PartitionPlace) -> bool {
-        self.partition(place.number).map_or(true, |block| block.may_contain(place.hash))
+        let mut opened = self.opened.lock().unwrap();
+        let open = || self.index.open(place.number, self.block(place.number).to_vec()).ok();
+        let block = opened.entry(place.number).or_insert_with(open);
+        block.as_ref().is_none_or(|block| block.may_contain(place.hash))
     }
 
     /// The partitions that cannot be used, with the reasons.
