@@ -57,7 +57,7 @@
 //!
 //! | to | use |
 //! |---|---|
-//! | hash keys, once per store | [`KeyHasher`]; [`SecretSeed`] if strangers choose keys; [`KeyExtractor`] for prefixes |
+//! | hash keys once per store | [`KeyHasher`]; [`SecretSeed`] if strangers choose them; [`KeyExtractor`] for prefixes |
 //! | choose filters | [`AutoPolicy`], [`KindPolicy`], or a [`FilterPolicy`] of your own |
 //! | spread one memory budget over the levels of a store | [`store::LevelPlan`], [`store::LevelPolicy`] |
 //! | build one per file | [`BuildContext`], [`FilterBuilder`], [`BuildReport`] |

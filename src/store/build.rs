@@ -154,8 +154,8 @@ impl FileFilterBuilder {
     }
 
     /// The file deletes all keys from `start` up to and without `end` in older files. It is then a candidate for each
-    /// of these keys and for ranges and prefixes that meet them, and gets no range filter. In an order of the engine's own, `start`
-    /// may be above `end`: what lies between the two by their bytes counts.
+    /// of these keys and for ranges and prefixes that meet them, and gets no range filter. In an order of the engine's
+    /// own, `start` may be above `end`: what lies between the two by their bytes counts.
     pub fn add_range_tombstone(&mut self, start: &[u8], end: &[u8]) {
         if start == end {
             return;
@@ -251,7 +251,7 @@ impl FileFilterBuilder {
         } else {
             catch_unwind(AssertUnwindSafe(|| self.checks(&known))).ok()
         };
-        let is_sound = checks.is_some();
+        let mut is_sound = checks.is_some();
         let (hash_check, named_checks) = checks.unwrap_or_default();
         let check_of = |name: &str| named_checks.iter().find(|(other, _)| other == name).map_or(0, |&(_, check)| check);
         let mut built = BuiltFilters {
@@ -281,23 +281,21 @@ impl FileFilterBuilder {
             Points::Partitioned(builder) => {
                 let filter = builder.finish();
                 let report = (filter.problem() != Some(FallbackReason::None.into())).then(|| filter.report());
-                let container = filter.seal().and_then(|container| {
+                let container = filter.seal().filter(|_| is_sound).and_then(|container| {
                     let index_bytes = u32::try_from(PartitionIndex::tail_bytes(&container).ok()?).ok()?;
                     let index = container.len().checked_sub(index_bytes as usize)?;
-                    // The checks tell of the hash and the extractors as they are now: keys were added by what they were
-                    // then.
+                    // The checks describe the hash and the extractors as they are now. Keys were added with what they
+                    // were then.
                     let known = built.metadata.known_keys();
                     let context = LoadContext::new(&self.hasher).with_key_parts(&self.parts).with_file_id(self.file);
-                    let loaded = PartitionIndex::load(&container.slice(index..), context.with_known_keys(&known));
-                    let checked = loaded.and_then(|index| {
-                        index.check_known_keys(|number| {
-                            let place = index.block_place(number)?;
-                            let at = [place.start, place.end].map(|at| usize::try_from(at).unwrap_or(usize::MAX));
-                            Ok(container.get(at[0]..at[1]).unwrap_or_default())
-                        })
-                    });
-                    let is_wrong = matches!(checked, Err(BlockError::KnownKeyAbsent { .. }));
-                    (!is_wrong).then_some((FilterPart::PartitionedPoints, container, index_bytes))
+                    let context = context.with_known_keys(&known);
+                    let lacks_one = catch_unwind(AssertUnwindSafe(|| lacks_a_known_key(&container, index, context)));
+                    is_sound = lacks_one.is_ok();
+                    lacks_one.is_ok_and(|lacks_one| !lacks_one).then_some((
+                        FilterPart::PartitionedPoints,
+                        container,
+                        index_bytes,
+                    ))
                 });
                 (container, report)
             }
@@ -323,6 +321,18 @@ impl FileFilterBuilder {
         }
         built
     }
+}
+
+/// Whether a partition of the container, whose top index begins at `index`, lacks a known key.
+fn lacks_a_known_key(container: &Bytes, index: usize, context: LoadContext<'_>) -> bool {
+    let checked = PartitionIndex::load(&container.slice(index..), context).and_then(|index| {
+        index.check_known_keys(|number| {
+            let place = index.block_place(number)?;
+            let [start, end] = [place.start, place.end].map(|at| usize::try_from(at).unwrap_or(usize::MAX));
+            Ok(container.get(start..end).unwrap_or_default())
+        })
+    });
+    matches!(checked, Err(BlockError::KnownKeyAbsent { .. }))
 }
 
 fn interrupted(report: &BuildReport) -> BuildReport {
@@ -400,9 +410,9 @@ impl BuiltFilters {
     /// The bytes of a file beside `table`, which exists already, with these filters for it; `None` if there are none.
     /// They are bound to the table's id, whatever id the builder had.
     ///
-    /// They take the place of the table's own description. So the builder must have got all of the table's keys, deleted
-    /// ones too. It must also have got the table's range tombstones: nothing notices a forgotten one, and what it
-    /// deletes comes back.
+    /// They take the place of the table's own description. So the builder must have got all of the table's keys,
+    /// deleted ones too. It must also have got the table's range tombstones: nothing notices a forgotten one, and what
+    /// it deletes comes back.
     #[must_use]
     pub fn seal_as_sidecar(self, table: &TableIdentity) -> Option<Bytes> {
         let (filters, metadata) = self.seal();

@@ -225,8 +225,8 @@ impl FilterStore {
     }
 
     /// A file of which no filter is used. All of its keys, and all that its range tombstones delete, are in the range
-    /// `keys`; the range `..` says nothing about them. An end that is excluded counts as included: at a level other than
-    /// 0, give `..` for a file whose range ends where its neighbour begins.
+    /// `keys`; the range `..` says nothing about them. An end that is excluded counts as included: at a level other
+    /// than 0, give `..` for a file whose range ends where its neighbour begins.
     #[must_use]
     pub fn open_unfiltered<'a>(&self, keys: impl Into<KeyRange<'a>>) -> FileFilters {
         FileFilters::unfiltered(&self.config, FileBounds::from(keys.into()))

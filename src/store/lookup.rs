@@ -373,9 +373,9 @@ impl<'a, F> Candidates<'a, F> {
     /// yet, for engines whose lookups do not wait: each read with its file. Read all of it, together if possible,
     /// [complete](FilterRead::complete) each, and call this again, until it is empty: after one round for filters in
     /// one block, after three for most in partitions, later where a budget is so full that filters have to be shrunk.
-    /// Then the files are those that filters in memory leave, and those whose reads another lookup has in hand: there is
-    /// nothing to wait for. Files that were opened with a source are among them. A lookup can also go on at once, and
-    /// let the reads serve later ones.
+    /// Then the files are those that filters in memory leave, and those whose reads another lookup has in hand: there
+    /// is nothing to wait for. These reads include those of files that were opened with a source. A lookup can also go
+    /// on at once, and let the reads serve later ones.
     #[must_use]
     pub fn reads(&self) -> Vec<(&'a Arc<F>, FilterRead)> {
         self.cursor.reads(self.view, self.step)
@@ -558,7 +558,7 @@ pub struct ScanCandidate<'a, F> {
     /// The file.
     pub file: &'a Arc<F>,
     /// No key of the file in the range is below it: a scan over many files need not seek in this one before it has come
-    /// there. It may itself be a key. Of a file with range tombstones it is the start of the range.
+    /// there. It may itself be a key. For a file with range tombstones, it is the start of the range.
     pub lower_bound: Bytes,
     state: &'a Arc<FileState>,
     answer: Option<Answer>,

@@ -27,8 +27,8 @@
 //! 24  4  CRC32C of its bytes without the last four; of a partitioned filter, of the top index without its last four
 //!
 //! extractors: a byte with the length of the name, the name, and 4 bytes, the check of the extractor: CRC32C of, for
-//! each known key, its part behind 8 bytes with the part's length plus one, or the byte 0 where it has none; that of the
-//! range filter is the last
+//! each known key, its part behind 8 bytes with the part's length plus one, or the byte 0 where it has none; that of
+//! the range filter is the last
 //! smallest and largest key, start and end of range tombstones, witness keys: a varint with the length, then the bytes
 //! CRC32C of all of the above, 4 bytes
 //! ```
@@ -66,8 +66,9 @@ const WHAT: &str = "description of filters";
 /// What a file's filters are: where their bytes are, which keys and parts of keys they hold, and the checksums that
 /// they must have.
 ///
-/// [`FileFilterBuilder`](super::FileFilterBuilder) makes it. Keep its [encoded](Self::encode) bytes, about 110 for a
-/// point filter and 50 more with a range filter, where the engine lists its files.
+/// [`FileFilterBuilder`](super::FileFilterBuilder) makes it. Keep its [encoded](Self::encode) bytes where the
+/// engine lists its files: 48, 28 more for each filter, and the smallest and largest key and other names with their
+/// lengths.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FilterMetadata {
     pub(crate) file: FileId,

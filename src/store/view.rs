@@ -93,8 +93,8 @@ pub enum ViewError {
         position: usize,
     },
     /// Two files of a level other than 0 would have a key in common, or one would lie within the bounds of the other.
-    /// Files with range tombstones, and those of unknown bounds, are not compared: they are candidates beside the others
-    /// of their level, in no order of age. An engine with range tombstones cuts them where its files end.
+    /// Files with range tombstones, and those of unknown bounds, are not compared: they are candidates beside the
+    /// others of their level, in no order of age. An engine with range tombstones cuts them where its files end.
     Overlap {
         /// The level.
         level: u32,

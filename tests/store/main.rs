@@ -24,6 +24,7 @@ mod damage;
 mod model;
 mod panics;
 mod rates;
+#[cfg(feature = "sst")]
 mod same_as_tables;
 mod traps;
 mod trust;

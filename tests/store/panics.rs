@@ -10,7 +10,7 @@ use bytes::Bytes;
 use sstfilter::range::RangePolicy;
 use sstfilter::store::{FileFilters, FilterBudget, FilterStore, FilterView, ViewEdit};
 use sstfilter::store::{PartitionCut, PartitionOptions};
-use sstfilter::{FalsePositiveRate, KeyExtractor, KeyHasher, KeyParts};
+use sstfilter::{BuildReason, FalsePositiveRate, KeyExtractor, KeyHasher, KeyParts};
 
 use crate::engine::{Disk, File, Key, Mode, all_candidates, build, file, is_candidate, numbered, tagged, view_of};
 
@@ -19,14 +19,27 @@ use crate::engine::{Disk, File, Key, Mode, all_candidates, build, file, is_candi
 struct Switch {
     is_on: AtomicBool,
     calls: AtomicU64,
+    /// Calls until the one that panics; 0 if none is to.
+    left: AtomicU64,
 }
 
 impl Switch {
     fn pass(&self) {
         self.calls.fetch_add(1, Ordering::Relaxed);
-        if self.is_on.load(Ordering::Relaxed) {
+        let is_last = self.left.load(Ordering::Relaxed) > 0 && self.left.fetch_sub(1, Ordering::Relaxed) == 1;
+        if is_last || self.is_on.load(Ordering::Relaxed) {
             resume_unwind(Box::new("the engine panics"));
         }
+    }
+
+    /// Lets so many calls pass. The next one panics, and only that.
+    fn panic_after(&self, calls: u64) {
+        self.left.store(calls + 1, Ordering::Relaxed);
+    }
+
+    /// No call panics from now on.
+    fn end(&self) {
+        self.left.store(0, Ordering::Relaxed);
     }
 
     /// What `call` does while the engine's code panics.
@@ -244,7 +257,7 @@ fn a_builder_whose_engine_panicked_builds_no_filter_and_keeps_the_bounds() {
         switch.panics(|| builder.add_key(b"b:1"));
         builder.add_key(b"c:1");
         let built = builder.finish();
-        assert_eq!(built.points.as_ref().map(|report| report.reason), Some(sstfilter::BuildReason::Interrupted));
+        assert_eq!(built.points.as_ref().map(|report| report.reason), Some(BuildReason::Interrupted));
         let (bytes, metadata) = built.seal();
         assert!(bytes.is_empty() && metadata.sections().is_empty());
         assert_eq!(metadata.key_bounds(), Some((&b"a:1"[..], &b"c:1"[..])));
@@ -252,6 +265,33 @@ fn a_builder_whose_engine_panicked_builds_no_filter_and_keeps_the_bounds() {
         let filters = store.open(metadata, Arc::new(Bytes::new()));
         let file = Arc::new(File::new(keys, Disk::new(bytes), filters));
         assert_keeps_all(&view_of(&store, &[(0, &file)]), &file);
+    }
+}
+
+#[test]
+fn a_builder_whose_engine_panics_while_it_finishes_builds_no_filter() {
+    let switch = Arc::new(Switch::default());
+    let parts = KeyParts::whole_keys().with_extractor(Arc::new(Prefix(switch.clone())));
+    // In the first call of the engine's code, in the second, and so on.
+    for store in kinds(&FilterStore::new(&hasher(&switch)).with_key_parts(parts)) {
+        let mut reasons = Vec::new();
+        for before in 0..32 {
+            let mut builder = store.builder(&store.build_context());
+            tagged("t", 0..2_000).iter().for_each(|key| builder.add_key(key));
+            switch.panic_after(before);
+            let built = builder.finish();
+            switch.end();
+            let reason = built.points.as_ref().unwrap().reason;
+            let (bytes, metadata) = built.seal();
+            assert_eq!(metadata.sections().is_empty(), reason == BuildReason::Interrupted, "{before}");
+            let filters = store.open(metadata, Arc::new(bytes.clone()));
+            let keys = tagged("t", 0..2_000).into_iter().collect();
+            let file = Arc::new(File::new(keys, Disk::new(bytes), filters));
+            assert_keeps_all(&view_of(&store, &[(0, &file)]), &file);
+            reasons.push(reason);
+        }
+        assert_eq!(reasons[0], BuildReason::Interrupted);
+        assert_ne!(reasons[31], BuildReason::Interrupted, "there are fewer calls");
     }
 }
 
@@ -310,6 +350,6 @@ fn an_extractor_that_panics_when_a_file_is_finished_costs_its_filters_alone() {
     switch.is_on.store(true, Ordering::Relaxed);
     let built = builder.finish();
     switch.is_on.store(false, Ordering::Relaxed);
-    assert_eq!(built.points.as_ref().map(|report| report.reason), Some(sstfilter::BuildReason::Interrupted));
+    assert_eq!(built.points.as_ref().map(|report| report.reason), Some(BuildReason::Interrupted));
     assert!(built.metadata().sections().is_empty() && built.metadata().key_bounds().is_some());
 }
