@@ -153,3 +153,23 @@ impl HashedBuilder {
         Ok((RangeShape { map, low_bits, key_bytes, lines, codes, keys: distinct_keys }, written))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::range::plan::RangeUnits;
+
+    #[test]
+    fn a_filter_has_at_most_so_many_codes_and_so_large_a_space() {
+        let lines = |low_bits, line_codes, keys| {
+            let units = RangeUnits::integer(8).unwrap();
+            let plan = HashedPlan { units, longest: 1, low_bits, line_codes, chunk_bits: 0 };
+            HashedBuilder::new(plan, KeyHasher::default()).lines(keys)
+        };
+        assert_eq!(lines(0, 1, MAX_CODES), Some((1 << 31) - 1));
+        assert_eq!(lines(0, 192, MAX_CODES + 1), None, "too many codes in a small space");
+        // 2^23 lines of 2^8 codes with 32 low bits are 2^63.
+        assert_eq!(lines(32, 1, (1 << 23) - 1), Some((1 << 23) - 1));
+        assert_eq!(lines(32, 1, 1 << 23), None, "few codes in too large a space");
+    }
+}
