@@ -281,23 +281,15 @@ impl FileFilterBuilder {
             Points::Partitioned(builder) => {
                 let filter = builder.finish();
                 let report = (filter.problem() != Some(FallbackReason::None.into())).then(|| filter.report());
-                let container = filter.seal().filter(|_| is_sound).and_then(|container| {
-                    let index_bytes = u32::try_from(PartitionIndex::tail_bytes(&container).ok()?).ok()?;
-                    let index = container.len().checked_sub(index_bytes as usize)?;
-                    // The checks describe the hash and the extractors as they are now. Keys were added with what they
-                    // were then.
-                    let known = built.metadata.known_keys();
-                    let context = LoadContext::new(&self.hasher).with_key_parts(&self.parts).with_file_id(self.file);
-                    let context = context.with_known_keys(&known);
-                    let lacks_one = catch_unwind(AssertUnwindSafe(|| lacks_a_known_key(&container, index, context)));
-                    is_sound = lacks_one.is_ok();
-                    lacks_one.is_ok_and(|lacks_one| !lacks_one).then_some((
-                        FilterPart::PartitionedPoints,
-                        container,
-                        index_bytes,
-                    ))
+                let known = built.metadata.known_keys();
+                let context = LoadContext::new(&self.hasher).with_key_parts(&self.parts).with_file_id(self.file);
+                let context = context.with_known_keys(&known);
+                let block = filter.seal().filter(|_| is_sound).and_then(|container| {
+                    let checked = catch_unwind(AssertUnwindSafe(|| checked_index_bytes(&container, context)));
+                    is_sound = checked.is_ok();
+                    Some((FilterPart::PartitionedPoints, container, checked.ok()??))
                 });
-                (container, report)
+                (block, report)
             }
         };
         if let Some((part, block, index_bytes)) = block.filter(|_| is_sound) {
@@ -323,16 +315,19 @@ impl FileFilterBuilder {
     }
 }
 
-/// Whether a partition of the container, whose top index begins at `index`, lacks a known key.
-fn lacks_a_known_key(container: &Bytes, index: usize, context: LoadContext<'_>) -> bool {
-    let checked = PartitionIndex::load(&container.slice(index..), context).and_then(|index| {
+/// The length of a container's top index; `None` if a partition lacks a known key, because the hash or an extractor
+/// gives something else for it than when it was added.
+fn checked_index_bytes(container: &Bytes, context: LoadContext<'_>) -> Option<u32> {
+    let index_bytes = u32::try_from(PartitionIndex::tail_bytes(container).ok()?).ok()?;
+    let index_at = container.len().checked_sub(index_bytes as usize)?;
+    let checked = PartitionIndex::load(&container.slice(index_at..), context).and_then(|index| {
         index.check_known_keys(|number| {
             let place = index.block_place(number)?;
             let [start, end] = [place.start, place.end].map(|at| usize::try_from(at).unwrap_or(usize::MAX));
             Ok(container.get(start..end).unwrap_or_default())
         })
     });
-    matches!(checked, Err(BlockError::KnownKeyAbsent { .. }))
+    (!matches!(checked, Err(BlockError::KnownKeyAbsent { .. }))).then_some(index_bytes)
 }
 
 fn interrupted(report: &BuildReport) -> BuildReport {

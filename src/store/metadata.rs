@@ -67,8 +67,8 @@ const WHAT: &str = "description of filters";
 /// they must have.
 ///
 /// [`FileFilterBuilder`](super::FileFilterBuilder) makes it. Keep its [encoded](Self::encode) bytes where the
-/// engine lists its files: 48, 28 more for each filter, and the smallest and largest key and other names with their
-/// lengths.
+/// engine lists its files. They are 48, and 28 for each filter. To these come the smallest and the largest key, the
+/// ends of what range tombstones delete, the name of each extractor with 5 bytes, and for some of them one more key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FilterMetadata {
     pub(crate) file: FileId,

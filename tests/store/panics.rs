@@ -32,7 +32,7 @@ impl Switch {
         }
     }
 
-    /// Lets so many calls pass. The next one panics, and only that.
+    /// Lets this many calls pass; only the call after them panics.
     fn panic_after(&self, calls: u64) {
         self.left.store(calls + 1, Ordering::Relaxed);
     }
