@@ -224,6 +224,11 @@ struct HeadsOfBounds {
     heads: Vec<u64>,
     /// For each of `heads`.
     files: Vec<Around>,
+    /// The largest head of a smallest key, and the smallest head of a largest key: all files hold what is between them.
+    /// Most keys of files that were flushed one after the other are there, and need no search.
+    common: (u64, u64),
+    /// The files that have bounds.
+    all: u64,
 }
 
 /// Files, as the bits of a word, by what their bounds are to the head of a bound.
@@ -260,11 +265,17 @@ impl HeadsOfBounds {
                 }
             }
         }
-        Self { files: around, heads }
+        let ends = files.iter().flatten();
+        let common = ends.fold((0, u64::MAX), |(low, high), ends| (low.max(ends.0), high.min(ends.1)));
+        let all = (0..).zip(files).fold(0, |all, (place, ends)| all | u64::from(ends.is_some()) << place);
+        Self { files: around, heads, common, all }
     }
 
     #[inline]
     fn holding(&self, head: u64) -> InBounds {
+        if self.common.0 < head && head < self.common.1 {
+            return InBounds::These(self.all);
+        }
         let position = lower_bound(&self.heads, head);
         match (self.heads.get(position), self.files.get(position)) {
             (Some(&bound), Some(files)) if bound == head => InBounds::AtMost(files.at),
@@ -311,5 +322,11 @@ mod tests {
             assert_eq!(bounds.holding(head), files, "{head}");
         }
         assert_eq!(HeadsOfBounds::new(&files[..3]).holding(8), InBounds::These(0), "above all bounds");
+        assert_eq!(HeadsOfBounds::new(&[None]).holding(8), InBounds::These(0), "no bounds");
+        let nested = HeadsOfBounds::new(&[Some((1, 9)), None, Some((3, 7))]);
+        let both_inside =
+            [InBounds::AtMost(0b101), InBounds::These(0b101), InBounds::These(0b101), InBounds::AtMost(0b101)];
+        assert_eq!([3, 4, 6, 7].map(|head| nested.holding(head)), both_inside);
+        assert_eq!([2, 8].map(|head| nested.holding(head)), [InBounds::These(0b001); 2]);
     }
 }
