@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arbitrary::{Result, Unstructured};
-use sstfilter::range::{KeyRange, NextKey, RangeContext, RangeFilter, RangeInfo, RangePolicy, RangeUnits};
+use sstfilter::range::{KeyRange, RangeContext, RangeFilter, RangeInfo, RangePolicy, RangeUnits};
 use sstfilter::{BuildContext, KeyExtractor, KeyHasher, MatchBitmap};
 
 use crate::block_forge::Parts;
@@ -42,7 +42,7 @@ fn open(bytes: &[u8], reader: &Reader) {
     let ends: Vec<Key> = bytes.chunks(5).take(12).map(<[u8]>::to_vec).chain([vec![], vec![0xff; 17]]).collect();
     assert_agrees_with_batch(&filter, &ends);
     for end in &ends {
-        if let NextKey::AtLeast(bound) = filter.first_at_least(end) {
+        if let Some(bound) = filter.first_at_least(end) {
             assert!(bound >= *end && bound.len() <= bytes.len() + 32, "a bound of {} bytes", bound.len());
         }
     }
@@ -184,8 +184,8 @@ fn assert_holds(filter: &RangeFilter<&[u8]>, keys: &BTreeSet<Key>, ends: &[Key])
     for end in ends {
         let next = keys.range(end.clone()..).next();
         match filter.first_at_least(end) {
-            NextKey::None => assert_eq!(next, None, "from {end:?}"),
-            NextKey::AtLeast(bound) => {
+            None => assert_eq!(next, None, "from {end:?}"),
+            Some(bound) => {
                 assert!(bound >= *end && next.is_none_or(|next| bound <= *next), "from {end:?}: {bound:?}, {next:?}");
             }
         }

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use super::hashed::query::Hashing;
 use super::key_range::KeyRange;
-use super::ordered::next::NextKey;
 use super::params::{CodeMap, HashedMap, RangeShape};
 use super::plan::{rate_of_hashed, rate_of_ordered};
 use super::simd;
@@ -75,7 +74,7 @@ impl<'a> RangeContext<'a> {
 /// A range filter over any bytes: owned, borrowed, shared or mapped.
 ///
 /// ```
-/// use sstfilter::range::{NextKey, RangeContext, RangeFilter, RangePolicy};
+/// use sstfilter::range::{RangeContext, RangeFilter, RangePolicy};
 /// use sstfilter::{BuildContext, FalsePositiveRate, FileId, KeyHasher};
 ///
 /// let (hasher, file) = (KeyHasher::default(), FileId::random());
@@ -90,8 +89,8 @@ impl<'a> RangeContext<'a> {
 /// assert!(!range(3_100, 3_900), "no multiple of 1,000 is in it");
 ///
 /// let next = filter.first_at_least(&3_100_u64.to_be_bytes());
-/// assert!(matches!(next, NextKey::AtLeast(bound) if bound.as_slice() <= &4_000_u64.to_be_bytes()[..]));
-/// assert_eq!(filter.first_at_least(&1_000_000_u64.to_be_bytes()), NextKey::None);
+/// assert!(next.is_some_and(|bound| bound.as_slice() <= &4_000_u64.to_be_bytes()[..]));
+/// assert_eq!(filter.first_at_least(&1_000_000_u64.to_be_bytes()), None, "the file has no such key");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
@@ -193,17 +192,18 @@ impl<D: AsRef<[u8]>> RangeFilter<D> {
         }
     }
 
-    /// A lower bound of the file's first key that is not below `lower`.
+    /// A lower bound of the file's first key that is not below `lower`, itself not below `lower`. `None` if the file has
+    /// no such key.
     ///
     /// A scan over many files need not seek in this one before it has reached the bound. The bound may itself be a key:
     /// a file that waits at a bound comes before the entries of other files at the same key. For an exclusive start,
     /// pass it with a zero byte behind it. Hashed codes know no order: their bound is `lower` itself, unless the filter
     /// has no keys. There is no such bound for scans in descending order.
     #[must_use]
-    pub fn first_at_least(&self, lower: &[u8]) -> NextKey {
+    pub fn first_at_least(&self, lower: &[u8]) -> Option<Vec<u8>> {
         match self.view() {
             Some(view) => simd::first_at_least(view, lower),
-            None => NextKey::AtLeast(lower.to_vec()),
+            None => Some(lower.to_vec()),
         }
     }
 

@@ -2,7 +2,6 @@
 
 use super::block::{RangeContext, RangeFilter};
 use super::key_range::KeyRange;
-use super::ordered::next::NextKey;
 use crate::block::{LookupOutcome, Probe};
 use crate::error::BlockError;
 use crate::stats::{FilterCounters, FilterStats};
@@ -55,20 +54,16 @@ impl<D: AsRef<[u8]>> RangeReader<D> {
         }
     }
 
-    /// A lower bound of the file's first key that is not below `lower`: `lower` itself if the filter is unusable. Not
-    /// counted as a probe, except that the file has no such key.
+    /// A lower bound of the file's first key that is not below `lower`: `lower` itself if the filter is unusable, `None`
+    /// if the file has no such key. Counted as a probe only in the last case.
     #[must_use]
-    pub fn first_at_least(&self, lower: &[u8]) -> NextKey {
-        match &self.filter {
-            Ok(filter) => {
-                let next = filter.first_at_least(lower);
-                if next == NextKey::None {
-                    self.counters.add_answer(false);
-                }
-                next
-            }
-            Err(_) => NextKey::AtLeast(lower.to_vec()),
+    pub fn first_at_least(&self, lower: &[u8]) -> Option<Vec<u8>> {
+        let Ok(filter) = &self.filter else { return Some(lower.to_vec()) };
+        let next = filter.first_at_least(lower);
+        if next.is_none() {
+            self.counters.add_answer(false);
         }
+        next
     }
 
     /// Records whether the file held a key in a range for which this filter answered [`Probe::MaybePresent`]. Call it

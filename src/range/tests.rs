@@ -11,7 +11,7 @@ use std::sync::Arc;
 use super::lines::Portable;
 use super::plan::{HashedPlan, MapPlan, OrderedPlan, RangeUnits};
 use super::policy::RangePolicy;
-use super::{KeyRange, NextKey, RangeBuilder, RangeContext, RangeFilter};
+use super::{KeyRange, RangeBuilder, RangeContext, RangeFilter};
 use crate::block::{FileId, MatchBitmap};
 use crate::effort;
 use crate::error::BlockError;
@@ -118,8 +118,8 @@ fn compare_next(filter: &RangeFilter<bytes::Bytes>, keys: &BTreeSet<Key>, ends: 
     for lower in ends {
         let next = keys.range(lower.clone()..).next();
         match filter.first_at_least(lower) {
-            NextKey::None => assert_eq!(next, None, "from {lower:?}"),
-            NextKey::AtLeast(bound) => {
+            None => assert_eq!(next, None, "from {lower:?}"),
+            Some(bound) => {
                 assert!(bound >= *lower, "{bound:?} is below {lower:?}");
                 assert!(next.is_none_or(|next| bound <= *next), "from {lower:?}: {bound:?} is above {next:?}");
             }
@@ -292,7 +292,7 @@ fn no_keys_and_one_key_have_filters_too() {
     for plan in [ordered(7, 224), hashed()] {
         let none = filter_of(plan.clone(), &BTreeSet::new(), None);
         assert!(!none.may_hold(..));
-        assert_eq!(none.first_at_least(b""), NextKey::None);
+        assert_eq!(none.first_at_least(b""), None);
         for key in &universe {
             let keys = BTreeSet::from([key.clone()]);
             let filter = filter_of(plan.clone(), &keys, None);
@@ -416,7 +416,7 @@ fn a_block_that_has_become_shorter_loses_no_key() {
         let mut matches = MatchBitmap::default();
         filter.may_hold_batch(&[KeyRange::from(&b"x"[..]..), KeyRange::from(..)], &mut matches);
         assert_eq!((matches.len(), matches.count()), (2, 2));
-        assert_eq!(filter.first_at_least(b"a"), NextKey::AtLeast(b"a".to_vec()));
+        assert_eq!(filter.first_at_least(b"a"), Some(b"a".to_vec()));
         assert!(filter.verify().is_err());
     }
 }

@@ -9,7 +9,7 @@ use std::ops::Bound;
 use crate::common;
 use crate::common::cases::BLOCKS;
 use crate::common::ranges::{self, RANGES, RangeCase};
-use sstfilter::range::{KeyRange, NextKey, RangeContext, RangeFilter, RangeInfo, RangeReader};
+use sstfilter::range::{KeyRange, RangeContext, RangeFilter, RangeInfo, RangeReader};
 use sstfilter::{BlockError, FilterKind, KeyHash, KeyHasher, MatchBitmap, Probe};
 
 /// Nothing loads the bytes, and no probe of their reader is negative.
@@ -19,7 +19,7 @@ fn assert_refused(case: &RangeCase, damaged: &[u8], what: &str) {
     assert!(!is_sound, "{}: {what} is verified", case.name);
     let reader = RangeReader::load(damaged, &case.context());
     assert!(matches!(reader.probe(..), Probe::Unusable(_)), "{}: {what}", case.name);
-    assert_eq!(reader.first_at_least(b"key"), NextKey::AtLeast(b"key".to_vec()), "{}: {what}", case.name);
+    assert_eq!(reader.first_at_least(b"key"), Some(b"key".to_vec()), "{}: {what}", case.name);
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn query_all(case: &RangeCase, block: &[u8]) -> bool {
     }
     for end in &ends {
         // Nothing of what a segment claims beyond its bytes gets into an answer: memory is bounded by the block's.
-        if let NextKey::AtLeast(bound) = filter.first_at_least(end) {
+        if let Some(bound) = filter.first_at_least(end) {
             assert!(
                 bound >= *end && bound.len() <= end.len() + block.len() + 16,
                 "{}: {} bytes",

@@ -5,7 +5,7 @@
 use core::ops::Bound;
 
 use crate::vectors::{FORMAT, dump_below, hex};
-use sstfilter::range::{KeyRange, NextKey, RangeContext, RangeFilter, RangePolicy, RangeUnits};
+use sstfilter::range::{KeyRange, RangeContext, RangeFilter, RangePolicy, RangeUnits};
 use sstfilter::{BuildContext, FalsePositiveRate, KeyHasher};
 
 fn filter_of_fruit(policy: &RangePolicy) -> RangeFilter<bytes::Bytes> {
@@ -75,8 +75,8 @@ fn an_ordered_filter_gives_the_documented_next_keys() {
     assert!(rows.len() > 5);
     for [from, bound] in rows {
         let got = match ordered.first_at_least(from.as_bytes()) {
-            NextKey::None => "none".to_owned(),
-            NextKey::AtLeast(bound) => hex(&bound),
+            None => "none".to_owned(),
+            Some(bound) => hex(&bound),
         };
         assert_eq!(got, bound, "from {from}");
     }

@@ -27,7 +27,7 @@ pub(super) use select::select;
 #[cfg(not(test))]
 use select::select;
 pub(super) use select::{Portable, Select};
-pub(super) use write::{LineWriter, WrittenLines};
+pub(super) use write::LineWriter;
 
 use crate::codec::read_u32;
 
@@ -41,36 +41,44 @@ const OVERFULL: u64 = 1 << 63;
 const SHORT_RUN: u64 = 8;
 
 /// A code: its line, its quotient there, and its low bits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Code {
     pub(super) line: u64,
     pub(super) quotient: u8,
     pub(super) low: u64,
+    /// How many low bits the codes of its line have. 0 for the start and the end of a line, which need none.
+    pub(super) low_bits: u32,
 }
 
 impl Code {
     /// The code of a number below 2^(8 + `low_bits`) in a line.
     #[inline(always)]
     pub(super) fn new(line: u64, cell: u64, low_bits: u32) -> Self {
-        Self { line, quotient: (cell >> low_bits) as u8, low: cell & ((1 << low_bits) - 1) }
+        Self { line, quotient: (cell >> low_bits) as u8, low: cell & ((1 << low_bits) - 1), low_bits }
     }
 
     /// Not above any code of a line, however many low bits its codes have.
     pub(super) const fn start_of(line: u64) -> Self {
-        Self { line, quotient: 0, low: 0 }
+        Self { line, quotient: 0, low: 0, low_bits: 0 }
     }
 
     /// Not below any code of a line.
     pub(super) const fn end_of(line: u64) -> Self {
-        Self { line, quotient: u8::MAX, low: u64::MAX }
+        Self { line, quotient: u8::MAX, low: u64::MAX, low_bits: 0 }
+    }
+
+    /// Where it is among codes: they ascend by this.
+    #[inline(always)]
+    pub(super) const fn position(self) -> (u64, u8, u64) {
+        (self.line, self.quotient, self.low)
     }
 }
 
-/// How many low bits codes have, and where they are.
+/// Where the low bits of codes are.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Lows {
-    /// As many in all lines, one after the other: a line's rank tells where its own begin.
-    Uniform { low_bits: u32, codes: u64 },
+    /// Those of all codes have one length, and lie one after the other: a line's rank tells where its own begin.
+    Uniform { codes: u64 },
     /// Each line has its own number of low bits, and says at which byte they begin. All lines have codes.
     PerLine,
 }
@@ -186,13 +194,11 @@ impl<'a> Lines<'a> {
         self.line_bytes(line).map(Line::new)
     }
 
-    /// A line whose codes have `low_bits` low bits, if each line has its own number.
+    /// A line whose codes have `low_bits` low bits.
     #[inline(always)]
     fn open(&self, line: Line<'a>, low_bits: u32) -> OpenLine<'a> {
-        match self.lows {
-            Lows::Uniform { low_bits, .. } => OpenLine { line, first_bit: line.rank() * u64::from(low_bits), low_bits },
-            Lows::PerLine => OpenLine { line, first_bit: line.rank() * 8, low_bits },
-        }
+        let bits = if matches!(self.lows, Lows::PerLine) { 8 } else { low_bits };
+        OpenLine { line, first_bit: line.rank() * u64::from(bits), low_bits }
     }
 
     /// The low bits of code `index` of the line.
@@ -228,16 +234,15 @@ impl<'a> Lines<'a> {
         Run { first, last: end(runs_before.into()) }
     }
 
-    /// Whether a code is in `from..=to`, where `from <= to`; `low_bits` are those of their lines, if each has its own.
-    /// Codes beyond the last line are in no filter.
+    /// Whether a code is in `from..=to`, where `from` is not above `to`. Codes beyond the last line are in no filter.
     #[inline(always)]
-    pub(super) fn any_in<S: Select>(&self, from: Code, to: Code, low_bits: [u32; 2]) -> bool {
+    pub(super) fn any_in<S: Select>(&self, from: Code, to: Code) -> bool {
         let Some(first) = self.line(from.line) else { return false };
-        let [from_bits, to_bits] = low_bits;
         if from.line == to.line {
-            return self.any_in_line::<S>(&self.open(first, from_bits), from, to);
+            // The start or the end of the line has no low bits to go by.
+            return self.any_in_line::<S>(&self.open(first, from.low_bits.max(to.low_bits)), from, to);
         }
-        self.any_in_lines::<S>(&self.open(first, from_bits), from, to, to_bits)
+        self.any_in_lines::<S>(&self.open(first, from.low_bits), from, to)
     }
 
     #[inline(always)]
@@ -254,7 +259,7 @@ impl<'a> Lines<'a> {
     }
 
     #[inline(never)]
-    fn any_in_lines<S: Select>(&self, first: &OpenLine<'_>, from: Code, to: Code, to_bits: u32) -> bool {
+    fn any_in_lines<S: Select>(&self, first: &OpenLine<'_>, from: Code, to: Code) -> bool {
         let above = first.line.runs() - first.line.runs_below(from.quotient);
         let is_occupied = first.line.has(from.quotient);
         if above > u32::from(is_occupied) || (is_occupied && self.last_low::<S>(first, from.quotient) >= from.low) {
@@ -266,13 +271,13 @@ impl<'a> Lines<'a> {
         }
         let is_occupied = last.has(to.quotient);
         last.runs_below(to.quotient) > 0
-            || (is_occupied && self.first_low::<S>(&self.open(last, to_bits), to.quotient) <= to.low)
+            || (is_occupied && self.first_low::<S>(&self.open(last, to.low_bits), to.quotient) <= to.low)
     }
 
     /// Whether the lines from `line` on have codes.
     fn has_codes_from(&self, line: u64) -> bool {
         match (self.line(line), self.lows) {
-            (Some(line), Lows::Uniform { codes, .. }) => line.rank() < codes,
+            (Some(line), Lows::Uniform { codes }) => line.rank() < codes,
             (line, _) => line.is_some(),
         }
     }
@@ -333,7 +338,7 @@ impl<'a> Lines<'a> {
         if line.line.has(from.quotient)
             && let Some(low) = self.first_low_from(&line, self.run::<S>(&line.line, from.quotient), from.low)
         {
-            return Some(Code { low, ..from });
+            return Some(Code { low, low_bits: line.low_bits, ..from });
         }
         let (number, line, quotient) = if let Some(quotient) = line.line.next(u32::from(from.quotient) + 1) {
             (from.line, line, quotient)
@@ -341,6 +346,6 @@ impl<'a> Lines<'a> {
             let next = open(from.line + 1)?;
             (from.line + 1, next, next.line.next(0)?)
         };
-        Some(Code { line: number, quotient, low: self.first_low::<S>(&line, quotient) })
+        Some(Code { line: number, quotient, low: self.first_low::<S>(&line, quotient), low_bits: line.low_bits })
     }
 }

@@ -223,8 +223,8 @@ mod tests {
         Lines { all: written.lines.as_chunks().0, low_bytes: &written.lows, overflow: &written.overflow, lows }
     }
 
-    fn uniform(written: &WrittenLines, low_bits: u32) -> Lines<'_> {
-        lines_of(written, Lows::Uniform { low_bits, codes: written.codes.into() })
+    fn uniform(written: &WrittenLines) -> Lines<'_> {
+        lines_of(written, Lows::Uniform { codes: written.codes.into() })
     }
 
     fn split(number: u64, low_bits: u32) -> (u64, u64) {
@@ -253,12 +253,12 @@ mod tests {
             let space = lines << (QUOTIENT_BITS + low_bits);
             let codes: BTreeSet<u64> = (0..space).filter(|number| number * number % (step + 2) < 2).collect();
             let written = write(&codes, low_bits, lines);
-            let all = uniform(&written, low_bits);
+            let all = uniform(&written);
             for from in 0..space {
                 let next = codes.range(from..).next();
                 for to in from..space {
                     let expected = next.is_some_and(|&next| next <= to);
-                    let got = all.any_in::<Portable>(code(from, low_bits), code(to, low_bits), [0; 2]);
+                    let got = all.any_in::<Portable>(code(from, low_bits), code(to, low_bits));
                     assert_eq!(got, expected, "{from}..={to} of {low_bits} low bits, step {step}");
                 }
             }
@@ -275,7 +275,7 @@ mod tests {
                 writer.begin_line(bits);
                 for cell in (0..256 << bits).filter(|cell| (cell + line) % 37 == 5 || cell % 301 == 7) {
                     writer.push(line, cell);
-                    codes.insert(Code::new(line, cell, bits));
+                    codes.insert(Code::new(line, cell, bits).position());
                 }
             }
             let written = writer.finish(3).unwrap();
@@ -285,16 +285,15 @@ mod tests {
                 let inner = (0..256 << bits).map(move |cell| Code::new(line, cell, bits));
                 inner.chain([Code::start_of(line), Code::end_of(line)])
             };
-            let bits_of = |code: Code| low_bits[code.line as usize];
             for from in (0..3).flat_map(every) {
-                let next = codes.range(from..).next();
-                assert_eq!(
-                    all.first_from::<Portable>(from, |line| low_bits.get(line as usize).copied().unwrap_or(0)),
-                    next.copied()
-                );
-                for to in (from.line..3).flat_map(every).step_by(3).filter(|to| *to >= from) {
-                    let expected = next.is_some_and(|next| *next <= to);
-                    assert_eq!(all.any_in::<Portable>(from, to, [from, to].map(bits_of)), expected, "{from:?} {to:?}");
+                let next = codes.range(from.position()..).next();
+                let first = all.first_from::<Portable>(from, |line| low_bits.get(line as usize).copied().unwrap_or(0));
+                assert_eq!(first.map(Code::position), next.copied());
+                assert!(first.is_none_or(|code| code.low_bits == low_bits[code.line as usize]));
+                let is_above = |to: &Code| to.position() >= from.position();
+                for to in (from.line..3).flat_map(every).step_by(3).filter(is_above) {
+                    let expected = next.is_some_and(|next| *next <= to.position());
+                    assert_eq!(all.any_in::<Portable>(from, to), expected, "{from:?} {to:?}");
                 }
             }
         }
@@ -323,12 +322,12 @@ mod tests {
                 let low_bits = 10;
                 let codes: BTreeSet<u64> = (0..codes).map(|number| 7_000 + number * spread).collect();
                 let written = write(&codes, low_bits, 2);
-                let all = uniform(&written, low_bits);
+                let all = uniform(&written);
                 for from in (0..300_000).step_by(97).chain(6_990..7_100) {
                     for length in [0, 1, 2, 39, 1_000, 200_000] {
                         let to = from + length;
                         let expected = codes.range(from..=to).next().is_some();
-                        let got = all.any_in::<Portable>(code(from, low_bits), code(to, low_bits), [0; 2]);
+                        let got = all.any_in::<Portable>(code(from, low_bits), code(to, low_bits));
                         assert_eq!(got, expected, "{from}..={to}, {} codes of step {spread}", codes.len());
                     }
                 }

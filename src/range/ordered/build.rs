@@ -1,6 +1,6 @@
 //! Building ordered codes from keys as they come.
 
-use super::super::lines::{LINE_CODES, LineWriter, WrittenLines};
+use super::super::lines::{LINE_CODES, LineWriter};
 use super::super::params::{
     CodeMap, LINE_BYTES, MAX_ORDERED_LOW_BITS, MAX_SHARED_BYTES, OrderedMap, QUOTIENT_BITS, RangeShape, SEGMENT_BYTES,
 };
@@ -8,7 +8,7 @@ use super::super::plan::OrderedPlan;
 use super::super::window::{WINDOW_BITS, window};
 use crate::block::FallbackReason;
 use crate::codec::{put_u32, put_u64};
-use crate::key_head::{common_prefix, head};
+use crate::key_head::{common_prefix, head, partition_point};
 
 /// A segment is cut before its keys stop sharing this many bytes more than all of them do: cells have fewer bits than
 /// these bytes, so that the keys before the cut would all fall into a few.
@@ -79,14 +79,6 @@ impl Keys {
     }
 }
 
-/// The payload's parts.
-#[derive(Debug)]
-pub(in crate::range) struct WrittenOrdered {
-    pub(in crate::range) lines: WrittenLines,
-    pub(in crate::range) segments: Vec<u8>,
-    pub(in crate::range) tails: Vec<u8>,
-}
-
 impl OrderedBuilder {
     pub(in crate::range) fn new(plan: OrderedPlan) -> Self {
         Self {
@@ -118,14 +110,8 @@ impl OrderedBuilder {
         if keys <= LEAST_KEYS || shared(LEAST_KEYS) < sharp {
             return keys;
         }
-        // What the first keys share shrinks as more are taken, so the most that still share enough are found by
-        // bisection.
-        let (mut enough, mut too_many) = (LEAST_KEYS, keys);
-        while too_many - enough > 1 {
-            let middle = enough.midpoint(too_many);
-            if shared(middle) >= sharp { enough = middle } else { too_many = middle }
-        }
-        enough
+        // What the first keys share shrinks as more are taken: the most that still share enough.
+        partition_point(LEAST_KEYS + 1..keys, |count| shared(count) >= sharp) - 1
     }
 
     /// Writes the segment of the first `count` keys.
@@ -178,7 +164,7 @@ impl OrderedBuilder {
         mut self,
         keys: u64,
         key_bytes: Option<u32>,
-    ) -> Result<(RangeShape, WrittenOrdered), FallbackReason> {
+    ) -> Result<(RangeShape, [Vec<u8>; 4]), FallbackReason> {
         if self.current.len() > 0 {
             self.close_segment(self.current.len());
         }
@@ -203,7 +189,7 @@ impl OrderedBuilder {
         tails.resize(tails.len().next_multiple_of(8), 0);
         let (map, codes) = (CodeMap::Ordered(map), written.codes);
         let shape = RangeShape { map, low_bits, key_bytes, lines: line_count, codes, keys };
-        Ok((shape, WrittenOrdered { lines: written, segments, tails }))
+        Ok((shape, [written.lines, written.lows, segments, tails]))
     }
 }
 
