@@ -9,8 +9,9 @@ const _: () = assert!(MAX_CODES < 1 << 31, "ranks have 31 bits");
 /// Writes ascending codes as lines, low bits and overflow.
 #[derive(Debug)]
 pub(in crate::range) struct LineWriter {
-    /// Where a line's low bits begin is written instead of its rank.
-    lows: LowsPlace,
+    /// The byte at which the current line's low bits begin: written instead of its rank, if each line has its own number
+    /// of low bits.
+    low_byte: Option<u64>,
     lines: Vec<u8>,
     low_bits: u32,
     packed: BitWriter,
@@ -18,15 +19,6 @@ pub(in crate::range) struct LineWriter {
     /// Codes in the lines that are written.
     rank: u64,
     current: CurrentLine,
-}
-
-/// What a line says of where its low bits begin.
-#[derive(Clone, Copy, Debug)]
-enum LowsPlace {
-    /// By the codes before.
-    Rank,
-    /// By the byte.
-    Byte { first: u64 },
 }
 
 /// The line that is being filled.
@@ -51,18 +43,18 @@ pub(in crate::range) struct WrittenLines {
 impl LineWriter {
     /// A writer of codes that all have `low_bits` low bits, for [`Lows::Uniform`](super::Lows::Uniform).
     pub(in crate::range) fn uniform(low_bits: u32) -> Self {
-        Self::new(low_bits, LowsPlace::Rank)
+        Self::new(low_bits, None)
     }
 
     /// A writer of lines of which each [is begun](Self::begin_line), for [`Lows::PerLine`](super::Lows::PerLine).
     pub(in crate::range) fn per_line() -> Self {
-        Self::new(0, LowsPlace::Byte { first: 0 })
+        Self::new(0, Some(0))
     }
 
-    fn new(low_bits: u32, lows: LowsPlace) -> Self {
+    fn new(low_bits: u32, low_byte: Option<u64>) -> Self {
         let current = CurrentLine { number: 0, codes: 0, last: None, runs: Vec::with_capacity(256) };
         let (lines, overflow) = (Vec::new(), Vec::new());
-        Self { lows, lines, low_bits, packed: BitWriter::default(), overflow, rank: 0, current }
+        Self { low_byte, lines, low_bits, packed: BitWriter::default(), overflow, rank: 0, current }
     }
 
     /// Reserves memory for `lines` lines with `codes` codes. `None` when allocation fails.
@@ -78,7 +70,7 @@ impl LineWriter {
             self.finish_lines(self.current.number + 1);
         }
         self.low_bits = low_bits;
-        self.lows = LowsPlace::Byte { first: self.packed.next_byte() };
+        self.low_byte = Some(self.packed.next_byte());
     }
 
     /// Adds a number to a line; neither is below the ones before. A number that the line has already is not added
@@ -147,21 +139,15 @@ impl LineWriter {
 
     fn write_line(&mut self, occupied: [u64; 4], ends: [u64; 4], flag: u64) {
         let [a, b, c, d] = ends;
-        let place = match self.lows {
-            LowsPlace::Rank => self.rank,
-            LowsPlace::Byte { first } => first,
-        };
-        let last = d | place << 32 | flag;
+        let last = d | self.low_byte.unwrap_or(self.rank) << 32 | flag;
         occupied.into_iter().chain([a, b, c, last]).for_each(|word| put_u64(&mut self.lines, word));
     }
 
     /// Completes `lines` lines. `None` when there are more codes than ranks can count.
     pub(in crate::range) fn finish(mut self, lines: u64) -> Option<WrittenLines> {
         let codes = u32::try_from(self.codes()).ok().filter(|&codes| u64::from(codes) <= MAX_CODES)?;
-        if let LowsPlace::Byte { first } = self.lows {
-            // As the ranks, such places have 31 bits, and this is the last one.
-            (first <= MAX_CODES).then_some(())?;
-        }
+        // As the ranks, such places have 31 bits, and this is the last one.
+        (self.low_byte.unwrap_or(0) <= MAX_CODES).then_some(())?;
         if lines > 0 {
             self.finish_lines(lines);
         }
