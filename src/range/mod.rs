@@ -49,7 +49,7 @@ mod tests;
 mod view;
 mod window;
 
-pub use block::{RangeContext, RangeFilter, RangeInfo, RangeMap};
+pub use block::{RangeFilter, RangeInfo, RangeMap};
 pub use build::RangeBuilder;
 pub use key_range::KeyRange;
 pub use plan::RangeUnits;

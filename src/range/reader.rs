@@ -1,8 +1,8 @@
 //! A range filter as a file's reader holds it: it never fails a scan, and it counts its answers.
 
-use super::block::{RangeContext, RangeFilter};
+use super::block::RangeFilter;
 use super::key_range::KeyRange;
-use crate::block::{LookupOutcome, Probe};
+use crate::block::{LoadContext, LookupOutcome, Probe};
 use crate::error::BlockError;
 use crate::stats::{FilterCounters, FilterStats};
 
@@ -10,10 +10,10 @@ use crate::stats::{FilterCounters, FilterStats};
 /// [`FilterReader`](crate::FilterReader) for scans.
 ///
 /// ```
-/// use sstfilter::range::{RangeContext, RangeReader};
+/// use sstfilter::range::RangeReader;
 /// use sstfilter::{KeyHasher, Probe};
 ///
-/// let damaged = RangeReader::load(&b"not a filter block"[..], &RangeContext::new(&KeyHasher::default()));
+/// let damaged = RangeReader::load(&b"not a filter block"[..], &KeyHasher::default());
 /// assert!(matches!(damaged.probe(..), Probe::Unusable(_)));
 /// assert_eq!(damaged.stats().unusable, 1);
 /// ```
@@ -25,7 +25,7 @@ pub struct RangeReader<D: AsRef<[u8]>> {
 
 impl<D: AsRef<[u8]>> RangeReader<D> {
     /// The filter in `data`, if [`RangeFilter::load`] accepts it for `context`.
-    pub fn load(data: D, context: &RangeContext<'_>) -> Self {
+    pub fn load<'a>(data: D, context: impl Into<LoadContext<'a>>) -> Self {
         Self::new(RangeFilter::load(data, context))
     }
 

@@ -5,14 +5,14 @@
 use core::ops::Bound;
 
 use crate::vectors::{FORMAT, dump_below, hex};
-use sstfilter::range::{KeyRange, RangeContext, RangeFilter, RangePolicy, RangeUnits};
+use sstfilter::range::{KeyRange, RangeFilter, RangePolicy, RangeUnits};
 use sstfilter::{BuildContext, FalsePositiveRate, KeyHasher};
 
 fn filter_of_fruit(policy: &RangePolicy) -> RangeFilter<bytes::Bytes> {
     let hasher = KeyHasher::default();
     let mut builder = policy.builder(&BuildContext::new(&hasher));
     [&b"apple"[..], b"banana", b"cherry"].iter().for_each(|key| builder.add_key(key));
-    RangeFilter::load(builder.finish().block.unwrap(), &RangeContext::new(&hasher)).unwrap()
+    RangeFilter::load(builder.finish().block.unwrap(), &hasher).unwrap()
 }
 
 fn filters() -> [(&'static str, RangeFilter<bytes::Bytes>); 2] {
