@@ -3,6 +3,8 @@
 //! more passes for bits that order almost nothing. The price is a second copy of the hashes, for which callers set a
 //! limit.
 
+use core::ops::Range;
+
 use super::KeyHash;
 use crate::threads::{share, worthwhile};
 
@@ -67,7 +69,7 @@ impl SortScratch {
         let run_hashes = hashes.len().div_ceil(threads);
         let runs = hashes.chunks(run_hashes).zip(self.spare.chunks_mut(run_hashes)).zip(&mut self.runs).collect();
         share(threads, runs, &mut (), |(), ((source, target), ends): ((&[KeyHash], &mut [KeyHash]), _)| {
-            Bins { skipped: 0, log2: windows_log2 }.scatter(&[source], target, ends);
+            scatter(&[source], target, 0..windows_log2, ends);
         });
     }
 }
@@ -143,7 +145,7 @@ fn for_each_window(
 /// Sorts the hashes of a window, which share their `skipped` highest bits.
 fn sort_window(source: &[&[KeyHash]], target: &mut [KeyHash], skipped: u32, bin_ends: &mut Vec<u32>) {
     let log2 = target.len().next_power_of_two().ilog2();
-    Bins { skipped, log2 }.scatter(source, target, bin_ends);
+    scatter(source, target, skipped..skipped + log2, bin_ends);
     let mut moves = 0;
     for at in 1..target.len() {
         let hash = target[at];
@@ -162,39 +164,31 @@ fn sort_window(source: &[&[KeyHash]], target: &mut [KeyHash], skipped: u32, bin_
     }
 }
 
-/// 2^log2 bins by the bits of a hash that follow its `skipped` highest ones.
-#[derive(Clone, Copy)]
-struct Bins {
-    skipped: u32,
-    log2: u32,
-}
-
-impl Bins {
-    /// Copies the parts of `source` to `target` bin by bin; `ends` then has where each bin ends.
-    fn scatter(self, source: &[&[KeyHash]], target: &mut [KeyHash], ends: &mut Vec<u32>) {
-        ends.clear();
-        ends.resize(1 << self.log2, 0);
-        let ends = ends.as_mut_slice();
-        // Shifts a hash's bin to its low bits; the mask cuts off the bits above. A single bin masks everything, so
-        // `bin` may reduce a shift of 64 to 0.
-        let (shift, mask) = (u64::BITS - self.skipped - self.log2, ends.len() - 1);
-        for part in source {
-            for &hash in *part {
-                ends[bin(hash, shift, mask)] += 1;
-            }
+/// Copies the parts of `source` to `target` bin by bin; `ends` then has where each bin ends. A hash's bin is the number
+/// that these of its bits are, counted from the highest.
+fn scatter(source: &[&[KeyHash]], target: &mut [KeyHash], bits: Range<u32>, ends: &mut Vec<u32>) {
+    ends.clear();
+    ends.resize(1 << bits.len(), 0);
+    let ends = ends.as_mut_slice();
+    // Shifts a hash's bin to its low bits; the mask cuts off the bits above. A single bin masks everything, so
+    // `bin` may reduce a shift of 64 to 0.
+    let (shift, mask) = (u64::BITS - bits.end, ends.len() - 1);
+    for part in source {
+        for &hash in *part {
+            ends[bin(hash, shift, mask)] += 1;
         }
-        let mut sum = 0;
-        for end in ends.iter_mut() {
-            let count = *end;
-            *end = sum;
-            sum += count;
-        }
-        for part in source {
-            for &hash in *part {
-                let next = &mut ends[bin(hash, shift, mask)];
-                target[*next as usize] = hash;
-                *next += 1;
-            }
+    }
+    let mut sum = 0;
+    for end in ends.iter_mut() {
+        let count = *end;
+        *end = sum;
+        sum += count;
+    }
+    for part in source {
+        for &hash in *part {
+            let next = &mut ends[bin(hash, shift, mask)];
+            target[*next as usize] = hash;
+            *next += 1;
         }
     }
 }
@@ -269,7 +263,7 @@ mod tests {
         for (skipped, log2) in [(0, 0), (0, 4), (0, 13), (8, 0), (8, 4), (12, 13)] {
             let hashes: Vec<KeyHash> = (0..1_000).map(|key| KeyHash(KeyHash::mix(key).0 >> skipped)).collect();
             let (mut scattered, mut ends) = (vec![KeyHash(0); hashes.len()], Vec::new());
-            Bins { skipped, log2 }.scatter(&[&hashes], &mut scattered, &mut ends);
+            scatter(&[&hashes], &mut scattered, skipped..skipped + log2, &mut ends);
             let bin = |hash: &KeyHash| (hash.0 << skipped).checked_shr(u64::BITS - log2).unwrap_or(0);
             assert!(scattered.is_sorted_by_key(bin), "{log2} bits after {skipped}");
             assert_eq!((ends.len(), ends.last()), (1 << log2, Some(&1_000)));

@@ -41,11 +41,9 @@ pub struct RangeBuilder {
     map: MapBuilder,
     identity: BlockIdentity,
     memory_budget: Option<u64>,
-    /// The rate that the report gives.
-    rate: f64,
+    /// With the keys so far, and the rate that was planned.
+    report: BuildReport,
     last: Vec<u8>,
-    added: u64,
-    distinct: u64,
     /// Bytes of the shortest and of the longest key.
     key_bytes: [usize; 2],
     /// Of the engine's code: hash, extractor.
@@ -69,14 +67,13 @@ impl RangeBuilder {
             }
             MapPlan::Ordered(plan) => (MapBuilder::Ordered(Box::new(OrderedBuilder::new(*plan))), plan.rate()),
         };
+        let report = BuildReport { expected_fpr: rate, attempts: 1, ..BuildReport::new(FilterKind::RANGE) };
         Self {
             map,
             identity,
             memory_budget: context.memory_budget,
-            rate,
+            report,
             last: Vec::new(),
-            added: 0,
-            distinct: 0,
             key_bytes: [usize::MAX, 0],
             refused: None,
             interruption: Interruption::default(),
@@ -85,14 +82,14 @@ impl RangeBuilder {
 
     /// Adds a key, which is not below the ones before.
     pub fn add_key(&mut self, key: &[u8]) {
-        self.added += 1;
-        if self.distinct > 0 && key <= self.last.as_slice() {
+        self.report.keys_added += 1;
+        if self.report.distinct_keys > 0 && key <= self.last.as_slice() {
             if key < self.last.as_slice() {
                 self.refuse(BuildReason::KeysOutOfOrder);
             }
             return;
         }
-        self.distinct += 1;
+        self.report.distinct_keys += 1;
         if self.refused.is_some() {
             return;
         }
@@ -137,14 +134,14 @@ impl RangeBuilder {
     #[must_use]
     pub fn finish(self) -> BuiltFilter {
         let started = Instant::now();
-        let rate = self.rate;
-        let mut report = BuildReport::new(FilterKind::RANGE);
-        (report.keys_added, report.distinct_keys, report.attempts) = (self.added, self.distinct, 1);
+        let mut report = self.report.clone();
         let block = self.build(&mut report.peak_build_bytes).map_err(|reason| report.reason = reason).ok();
         if let Some(block) = &block {
             report.used = Some(FilterKind::RANGE);
-            report.expected_fpr = if report.distinct_keys == 0 { 0.0 } else { rate };
             report.block_bytes = block.len() as u64;
+        }
+        if report.used.is_none() || report.distinct_keys == 0 {
+            report.expected_fpr = 0.0;
         }
         report.finish_time = started.elapsed();
         BuiltFilter::new(block, report)
@@ -157,7 +154,8 @@ impl RangeBuilder {
         if let Some(reason) = self.refused {
             return Err(reason);
         }
-        if self.distinct > MAX_KEYS {
+        let keys = self.report.distinct_keys;
+        if keys > MAX_KEYS {
             return Err(FallbackReason::TooManyKeys.into());
         }
         // Not recorded for empty keys, nor for such as 32 bits cannot count.
@@ -170,13 +168,13 @@ impl RangeBuilder {
                 }
                 let buffer_bytes = builder.buffer_bytes();
                 // The keys, the codes and their copy; then the payload twice.
-                let built = builder.finish(self.distinct, key_bytes, self.memory_budget)?;
+                let built = builder.finish(keys, key_bytes, self.memory_budget)?;
                 *peak_bytes = buffer_bytes * 2;
                 built
             }
             MapBuilder::Ordered(builder) => {
                 let buffer_bytes = builder.buffer_bytes();
-                let built = builder.finish(self.distinct, key_bytes)?;
+                let built = builder.finish(keys, key_bytes)?;
                 *peak_bytes = buffer_bytes;
                 built
             }

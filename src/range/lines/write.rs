@@ -7,7 +7,7 @@ use crate::range::params::MAX_CODES;
 const _: () = assert!(MAX_CODES < 1 << 31, "ranks have 31 bits");
 
 /// Writes ascending codes as lines, low bits and overflow.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(in crate::range) struct LineWriter {
     /// The byte at which the current line's low bits begin: written instead of its rank, if each line has its own number
     /// of low bits.
@@ -18,16 +18,13 @@ pub(in crate::range) struct LineWriter {
     overflow: Vec<u8>,
     /// Codes in the lines that are written.
     rank: u64,
-    current: CurrentLine,
-}
-
-/// The line that is being filled.
-#[derive(Debug)]
-struct CurrentLine {
+    /// The number of the line that is being filled.
     number: u64,
+    /// Its codes so far.
     codes: u32,
+    /// The last one of them.
     last: Option<u64>,
-    /// The quotient of each run and the position of its last code.
+    /// The quotient of each of its runs and the position of the run's last code.
     runs: Vec<(u8, u32)>,
 }
 
@@ -41,20 +38,10 @@ pub(in crate::range) struct WrittenLines {
 }
 
 impl LineWriter {
-    /// A writer of codes that all have `low_bits` low bits, for [`Lows::Uniform`](super::Lows::Uniform).
+    /// A writer of codes that all have `low_bits` low bits, for [`Lows::Uniform`](super::Lows::Uniform). The default is
+    /// one of lines of which each [is begun](Self::begin_line), for [`Lows::PerLine`](super::Lows::PerLine).
     pub(in crate::range) fn uniform(low_bits: u32) -> Self {
-        Self::new(low_bits, None)
-    }
-
-    /// A writer of lines of which each [is begun](Self::begin_line), for [`Lows::PerLine`](super::Lows::PerLine).
-    pub(in crate::range) fn per_line() -> Self {
-        Self::new(0, Some(0))
-    }
-
-    fn new(low_bits: u32, low_byte: Option<u64>) -> Self {
-        let current = CurrentLine { number: 0, codes: 0, last: None, runs: Vec::with_capacity(256) };
-        let (lines, overflow) = (Vec::new(), Vec::new());
-        Self { low_byte, lines, low_bits, packed: BitWriter::default(), overflow, rank: 0, current }
+        Self { low_bits, ..Self::default() }
     }
 
     /// Reserves memory for `lines` lines with `codes` codes. `None` when allocation fails.
@@ -66,8 +53,8 @@ impl LineWriter {
 
     /// Begins the line after the current one, or the first; its codes have `low_bits` low bits.
     pub(in crate::range) fn begin_line(&mut self, low_bits: u32) {
-        if self.current.codes > 0 {
-            self.finish_lines(self.current.number + 1);
+        if self.codes > 0 {
+            self.finish_lines(self.number + 1);
         }
         self.low_bits = low_bits;
         self.low_byte = Some(self.packed.next_byte());
@@ -77,26 +64,20 @@ impl LineWriter {
     /// again.
     #[inline]
     pub(in crate::range) fn push(&mut self, line: u64, cell: u64) {
-        if line != self.current.number {
+        if line != self.number {
             self.finish_lines(line);
         }
-        let line = &mut self.current;
-        if line.last == Some(cell) {
+        if self.last == Some(cell) {
             return;
         }
-        line.last = Some(cell);
+        self.last = Some(cell);
         let quotient = (cell >> self.low_bits) as u8;
-        match line.runs.last_mut() {
-            Some((last, end)) if *last == quotient => *end = line.codes,
-            _ => line.runs.push((quotient, line.codes)),
+        match self.runs.last_mut() {
+            Some((last, end)) if *last == quotient => *end = self.codes,
+            _ => self.runs.push((quotient, self.codes)),
         }
-        line.codes += 1;
+        self.codes += 1;
         self.packed.push(cell & ((1 << self.low_bits) - 1), self.low_bits);
-    }
-
-    /// Codes so far.
-    fn codes(&self) -> u64 {
-        self.rank + u64::from(self.current.codes)
     }
 
     /// Bytes of the low bits so far.
@@ -112,29 +93,27 @@ impl LineWriter {
     /// Writes the lines before `next`, from the current one on.
     fn finish_lines(&mut self, next: u64) {
         self.write_current();
-        for _ in self.current.number + 1..next {
+        for _ in self.number + 1..next {
             self.write_line([0; 4], [0; 4], 0);
         }
-        self.current.number = next;
+        self.number = next;
     }
 
     fn write_current(&mut self) {
-        let CurrentLine { codes, runs, .. } = &self.current;
         let mut occupied = [0_u64; 4];
-        runs.iter().for_each(|(quotient, _)| occupied[usize::from(quotient >> 6)] |= 1 << (quotient & 63));
+        self.runs.iter().for_each(|(quotient, _)| occupied[usize::from(quotient >> 6)] |= 1 << (quotient & 63));
         let mut ends = [0_u64; 4];
-        let is_overfull = *codes > LINE_CODES;
+        let is_overfull = self.codes > LINE_CODES;
         if is_overfull {
-            ends[0] = (self.overflow.len() / 4) as u64 | u64::from(*codes) << 32;
-            runs.iter().for_each(|&(_, end)| put_u32(&mut self.overflow, end));
+            ends[0] = (self.overflow.len() / 4) as u64 | u64::from(self.codes) << 32;
+            self.runs.iter().for_each(|&(_, end)| put_u32(&mut self.overflow, end));
         } else {
-            runs.iter().for_each(|&(_, end)| ends[(end / 64) as usize & 3] |= 1 << (end % 64));
+            self.runs.iter().for_each(|&(_, end)| ends[(end / 64) as usize & 3] |= 1 << (end % 64));
         }
-        let codes = u64::from(*codes);
         self.write_line(occupied, ends, if is_overfull { OVERFULL } else { 0 });
-        self.rank += codes;
-        self.current.runs.clear();
-        (self.current.codes, self.current.last) = (0, None);
+        self.rank += u64::from(self.codes);
+        self.runs.clear();
+        (self.codes, self.last) = (0, None);
     }
 
     fn write_line(&mut self, occupied: [u64; 4], ends: [u64; 4], flag: u64) {
@@ -145,7 +124,8 @@ impl LineWriter {
 
     /// Completes `lines` lines. `None` when there are more codes than ranks can count.
     pub(in crate::range) fn finish(mut self, lines: u64) -> Option<WrittenLines> {
-        let codes = u32::try_from(self.codes()).ok().filter(|&codes| u64::from(codes) <= MAX_CODES)?;
+        let codes =
+            u32::try_from(self.rank + u64::from(self.codes)).ok().filter(|&codes| u64::from(codes) <= MAX_CODES)?;
         // As the ranks, such places have 31 bits, and this is the last one.
         (self.low_byte.unwrap_or(0) <= MAX_CODES).then_some(())?;
         if lines > 0 {
@@ -255,7 +235,7 @@ mod tests {
     fn lines_with_low_bits_of_their_own_are_answered_as_by_a_sorted_set() {
         // Also lines without low bits between others, and intervals from the start of a line to the end of another.
         for low_bits in [[0, 0, 0], [2, 0, 1], [0, 3, 0], [1, 2, 3]] {
-            let mut writer = LineWriter::per_line();
+            let mut writer = LineWriter::default();
             let mut codes = BTreeSet::new();
             for (line, bits) in (0..).zip(low_bits) {
                 writer.begin_line(bits);

@@ -18,7 +18,7 @@ const SHARP_DROP_BYTES: usize = 2;
 const LEAST_KEYS: usize = LINE_CODES as usize / 4;
 
 /// Builds segment by segment. Only the keys of the current one are kept, and the separators of the others.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(in crate::range) struct OrderedBuilder {
     plan: OrderedPlan,
     current: Keys,
@@ -33,10 +33,13 @@ pub(in crate::range) struct OrderedBuilder {
     common_bytes: usize,
 }
 
+/// How the keys of a segment become cells.
 #[derive(Clone, Copy, Debug)]
 struct Record {
     shared_bytes: usize,
+    /// Bits of a window that are left out.
     shift: u32,
+    /// Low bits of a code.
     low_bits: u32,
 }
 
@@ -81,16 +84,7 @@ impl Keys {
 
 impl OrderedBuilder {
     pub(in crate::range) fn new(plan: OrderedPlan) -> Self {
-        Self {
-            plan,
-            current: Keys::default(),
-            before: None,
-            separators: Keys::default(),
-            records: Vec::new(),
-            lines: LineWriter::per_line(),
-            windows: Vec::new(),
-            common_bytes: 0,
-        }
+        Self { plan, ..Self::default() }
     }
 
     /// Adds a key above all before.
@@ -121,7 +115,7 @@ impl OrderedBuilder {
         let window_of = |key: &[u8]| window(key.get(shared_bytes..).unwrap_or_default());
         self.windows.clear();
         self.windows.extend(self.current.iter().take(count).map(window_of));
-        let Cut { low_bits, shift } = finest_cells(&self.windows, self.plan.low_bits);
+        let (low_bits, shift) = finest_cells(&self.windows, self.plan.low_bits);
 
         // The separator's window must have the first key's cell.
         let told_bytes = shared_bytes + (WINDOW_BITS - shift).div_ceil(8) as usize;
@@ -193,24 +187,17 @@ impl OrderedBuilder {
     }
 }
 
-/// How windows become cells: the low bits of a code, and the bits of a window that are left out.
-#[derive(Clone, Copy, Debug)]
-struct Cut {
-    low_bits: u32,
-    shift: u32,
-}
-
-/// The finest cells whose codes take no more low bits, in all, than `low_bits` for each key: where keys share cells,
-/// there are bits left for finer ones.
-fn finest_cells(windows: &[u128], low_bits: u32) -> Cut {
-    let (Some(&first), Some(&last)) = (windows.first(), windows.last()) else { return Cut { low_bits, shift: 0 } };
+/// The low bits of a code, and the bits of a window that are left out, of the finest cells whose codes take no more low
+/// bits, in all, than `low_bits` for each key: where keys share cells, there are bits left for finer ones.
+fn finest_cells(windows: &[u128], low_bits: u32) -> (u32, u32) {
+    let (Some(&first), Some(&last)) = (windows.first(), windows.last()) else { return (low_bits, 0) };
     // Neighbours share a cell unless they differ in a bit that is kept. `differing[bit]`: how many differ first there.
     let mut differing = [0_u32; WINDOW_BITS as usize + 1];
     for (one, other) in windows.iter().zip(windows.iter().skip(1)) {
         differing[(one ^ other).leading_zeros() as usize] += 1;
     }
     let budget = windows.len() as u64 * u64::from(low_bits);
-    let mut best = Cut { low_bits, shift: least_shift(first, last, QUOTIENT_BITS + low_bits) };
+    let mut best = (low_bits, least_shift(first, last, QUOTIENT_BITS + low_bits));
     let (mut seen, mut codes) = (0, 1);
     for low_bits in low_bits..=MAX_ORDERED_LOW_BITS {
         let shift = least_shift(first, last, QUOTIENT_BITS + low_bits);
@@ -220,7 +207,7 @@ fn finest_cells(windows: &[u128], low_bits: u32) -> Cut {
         if u64::from(codes) * u64::from(low_bits) > budget {
             break;
         }
-        best = Cut { low_bits, shift };
+        best = (low_bits, shift);
         if shift == 0 {
             break;
         }
