@@ -124,8 +124,8 @@ impl<'a> View<'a> {
                     prefetch_line(line);
                 }
             }
-            for (position, (range, slot)) in ranges.iter().zip(pending).enumerate() {
-                let has_codes = match slot {
+            for (position, (range, slot)) in ranges.iter().zip(&pending).enumerate() {
+                let has_codes = match *slot {
                     Ok((from, to)) => lines.any_in::<S>(from, to),
                     Err(answer) => answer,
                 };

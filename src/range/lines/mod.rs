@@ -185,10 +185,7 @@ impl<'a> Lines<'a> {
     /// A line whose codes have `low_bits` low bits; 0 where none is read.
     #[inline(always)]
     fn line(&self, line: u64, low_bits: u32) -> Option<Line<'a>> {
-        match self.line_bytes(line) {
-            Some(bytes) => Some(Line::new(bytes, low_bits)),
-            None => None,
-        }
+        Some(Line::new(self.line_bytes(line)?, low_bits))
     }
 
     /// The low bits of code `index` of the line.
