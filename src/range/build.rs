@@ -41,8 +41,10 @@ pub struct RangeBuilder {
     map: MapBuilder,
     identity: BlockIdentity,
     memory_budget: Option<u64>,
-    /// With the keys so far, and the rate that was planned.
+    /// With the keys so far.
     report: BuildReport,
+    /// The rate that the report gives of a filter that is built.
+    rate: f64,
     last: Vec<u8>,
     /// Bytes of the shortest and of the longest key.
     key_bytes: [usize; 2],
@@ -67,12 +69,13 @@ impl RangeBuilder {
             }
             MapPlan::Ordered(plan) => (MapBuilder::Ordered(Box::new(OrderedBuilder::new(*plan))), plan.rate()),
         };
-        let report = BuildReport { expected_fpr: rate, attempts: 1, ..BuildReport::new(FilterKind::RANGE) };
+        let report = BuildReport { attempts: 1, ..BuildReport::new(FilterKind::RANGE) };
         Self {
             map,
             identity,
             memory_budget: context.memory_budget,
             report,
+            rate,
             last: Vec::new(),
             key_bytes: [usize::MAX, 0],
             refused: None,
@@ -134,14 +137,12 @@ impl RangeBuilder {
     #[must_use]
     pub fn finish(self) -> BuiltFilter {
         let started = Instant::now();
-        let mut report = self.report.clone();
+        let (mut report, rate) = (self.report.clone(), self.rate);
         let block = self.build(&mut report.peak_build_bytes).map_err(|reason| report.reason = reason).ok();
         if let Some(block) = &block {
             report.used = Some(FilterKind::RANGE);
+            report.expected_fpr = if report.distinct_keys == 0 { 0.0 } else { rate };
             report.block_bytes = block.len() as u64;
-        }
-        if report.used.is_none() || report.distinct_keys == 0 {
-            report.expected_fpr = 0.0;
         }
         report.finish_time = started.elapsed();
         BuiltFilter::new(block, report)
